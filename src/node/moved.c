@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "node/moved.h"
 
+#include "base/number.h"
+
 struct moved moved_of(const struct tenant_entry *tenant)
 {
 	const struct snapshot *s = tenant->snapshot;
@@ -11,8 +13,14 @@ struct moved moved_of(const struct tenant_entry *tenant)
 		moved.resident_bytes += s->device[d].used[CAT_DATA];
 		moved.host_bytes += s->device[d].out_bytes;
 	}
-	for (int i = 0; i < s->nprocesses; i++)
-		if (s->process[i].live)
-			moved.waiting += s->process[i].waiting;
+	for (int i = 0; i < s->nprocesses; i++) {
+		if (!s->process[i].live)
+			continue;
+		moved.waiting += s->process[i].waiting;
+		moved.file_bytes += s->process[i].filed_bytes;
+	}
+	/* They are read one after the other, and it may be on its way. */
+	moved.file_bytes = min_u64(moved.file_bytes, moved.host_bytes);
+	moved.host_bytes -= moved.file_bytes;
 	return moved;
 }

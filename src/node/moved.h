@@ -7,9 +7,10 @@
 
 #include "node/tenants.h"
 
-/* Bytes on all of a tenant's devices that can leave, those on the host, and threads that wait. */
+/* Bytes on all of a tenant's devices that can leave, those that are away, and threads that wait. */
 struct moved {
-	uint64_t resident_bytes, host_bytes;
+	uint64_t resident_bytes;
+	uint64_t host_bytes, file_bytes; /* away, in memory of the host and in files */
 	uint64_t waiting;
 	uint64_t out_ns, back_ns; /* how long it takes; 0: not known yet */
 };

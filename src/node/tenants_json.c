@@ -31,6 +31,7 @@ static void tenants_json_put_policy(struct json *j, const struct policy *p)
 	json_bool(j, "swappable", p->flags & POLICY_SWAPPABLE);
 	json_bool(j, "overcommit", p->flags & POLICY_OVERCOMMIT);
 	json_known_u64(j, "host_memory_bytes", p->host_bytes);
+	json_text(j, "swap_dir", *p->swap_dir ? p->swap_dir : NULL);
 	json_text(j, "accounting", p->flags & POLICY_ACCOUNTING_DRIVER ? "driver" : "ledger");
 	json_open(j, "compute", '{');
 	json_text(j, "policy", compute_policies[p->compute]);
@@ -107,6 +108,7 @@ static void tenants_json_put_swap(struct json *j, const struct tenant_entry *e)
 	json_open(j, "swap", '{');
 	json_u64(j, "resident_bytes", moved.resident_bytes);
 	json_u64(j, "host_bytes", moved.host_bytes);
+	json_u64(j, "file_bytes", moved.file_bytes);
 	json_u64(j, "waiting", moved.waiting);
 	json_known_u64(j, "out_ns", moved.out_ns);
 	json_known_u64(j, "back_ns", moved.back_ns);

@@ -60,6 +60,10 @@ static int save_check_policy(const struct moving *moving)
 		return say_error("tenant \"%s\" takes turns on memory (--overcommit), which cannot go to a "
 				 "disk yet",
 				 moving->name);
+	if (*policy.swap_dir)
+		return say_error("tenant \"%s\" may have content in a file (--swap-dir), which cannot go "
+				 "to a disk yet",
+				 moving->name);
 	if (stored_is(moving))
 		return say_error("tenant \"%s\" is on its way to a disk or from there; \"allot resume "
 				 "%s\" brings it back",

@@ -33,12 +33,13 @@
 #include "cli/tenant/enroll.h"
 #include "cli/tenant/options.h"
 #include "cli/tenant/runtime.h"
+#include "cli/tenant/swap_dir.h"
 #include "node/compute_words.h"
 #include "node/library.h"
 #include "node/tenants.h"
 
 enum { KEY_ALLOW_ESCAPE = 256, KEY_GUARD, KEY_PRINT_ENV, KEY_REPORT, KEY_SWAPPABLE, KEY_OVERCOMMIT, KEY_HOST_MEMORY,
-       KEY_USER };
+       KEY_SWAP_DIR, KEY_USER };
 
 static const struct argp_option options[] = {
 	{"name", 'n', "NAME", 0, "tenant to make or to join (default: one for this run alone)", 0},
@@ -68,6 +69,8 @@ static const struct argp_option options[] = {
 	 0},
 	{"host-memory", KEY_HOST_MEMORY, "SIZE", 0,
 	 "of a swappable tenant, most that may be in host memory (default: what is free, less 10%)", 0},
+	{"swap-dir", KEY_SWAP_DIR, "DIR", 0,
+	 "of a swappable tenant, a directory on a disk for what has no room in host memory", 0},
 	{"user", KEY_USER, "USER", 0,
 	 "as root: a tenant of this user (a name, or UID:GID), as whom the command runs", 0},
 	{"verbose", 'v', NULL, 0, "say what is set up", 0},
@@ -81,6 +84,8 @@ struct args {
 	enum enroll_accounting accounting;
 	bool allow_escape, guard, print_env, report, swappable, overcommit, verbose;
 	uint64_t host_bytes; /* 0: not said */
+	const char *swap_dir; /* as it was said */
+	char swap_path[POLICY_DIR_BYTES]; /* where that is */
 	char **command;
 };
 
@@ -137,6 +142,9 @@ static error_t run_parse_option(int key, char *arg, struct argp_state *state)
 			  "--host-memory 50%%",
 			  arg);
 		return EINVAL;
+	case KEY_SWAP_DIR:
+		a->swap_dir = arg;
+		return 0;
 	case KEY_PRINT_ENV:
 		a->print_env = true;
 		return 0;
@@ -342,10 +350,11 @@ static void run_note_tenant(const struct enrolment *e, const char *library)
 								 : compute_words(&e->policy, i).s);
 	}
 	if (e->policy.flags & POLICY_SWAPPABLE)
-		say_note("  swappable%s%s%s",
+		say_note("  swappable%s%s%s%s%s",
 			 e->policy.flags & POLICY_OVERCOMMIT ? ", overcommits" : "",
 			 e->policy.host_bytes ? ", host memory " : "",
-			 e->policy.host_bytes ? units_bytes(e->policy.host_bytes).s : "");
+			 e->policy.host_bytes ? units_bytes(e->policy.host_bytes).s : "",
+			 *e->policy.swap_dir ? ", then files in " : "", e->policy.swap_dir);
 	say_note("  accounting: %s",
 		 e->policy.flags & POLICY_ACCOUNTING_DRIVER ? "driver" : "ledger");
 	space_describe(&e->policy);
@@ -400,6 +409,9 @@ static int run_check_usage(const struct args *a)
 	if (a->host_bytes && !a->swappable)
 		return say_error("--host-memory: only what is swappable goes there; write --swappable or "
 				 "--overcommit, too");
+	if (a->swap_dir && !a->swappable)
+		return say_error("--swap-dir: only what is swappable goes there; write --swappable or "
+				 "--overcommit, too");
 	if (a->overcommit && a->accounting == ENROLL_ACCOUNTING_DRIVER)
 		return say_error("--overcommit: it is decided by the ledger who leaves; leave "
 				 "--accounting driver out");
@@ -425,12 +437,14 @@ static int run_print_environment(void)
 }
 
 /* 0, or an exit status: all that can be wrong before there is a tenant. */
-static int run_check(const struct args *a, char library[PATH_MAX])
+static int run_check(struct args *a, char library[PATH_MAX])
 {
 	int r;
 
 	if ((r = run_check_usage(a)) || (r = run_check_nested(a)) || (r = run_find_library(library)))
 		return r;
+	if (a->swap_dir && swap_dir_find(a->swap_dir, a->user.uid, a->swap_path) < 0)
+		return EXIT_ALLOT;
 	run_keep_library(a, library);
 	r = a->command ? run_check_command(a) : 0;
 	return r ? r : run_check_root(a, library);
@@ -475,6 +489,7 @@ static int run_enroll(const struct args *a, const char *library, struct devices 
 				     .swappable = a->swappable,
 				     .overcommit = a->overcommit,
 				     .host_bytes = a->host_bytes,
+				     .swap_dir = a->swap_path,
 				     .user = a->user.uid,
 				     .keep = a->print_env,
 				     .library = library};

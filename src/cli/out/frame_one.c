@@ -37,9 +37,12 @@ static void frame_one_add_memory(struct frame *f, const struct view *view,
 static void frame_one_add_away(struct frame *f, const struct row *row)
 {
 	struct moved moved = moved_of(row->tenant);
+	uint64_t away = moved.host_bytes + moved.file_bytes;
 
-	if (row->tenant->snapshot->policy.flags & POLICY_SWAPPABLE && moved.host_bytes)
-		frame_line_add(f, "away    %s%s%s", units_bytes(moved.host_bytes).s,
+	if (row->tenant->snapshot->policy.flags & POLICY_SWAPPABLE && away)
+		frame_line_add(f, "away    %s%s%s%s%s", units_bytes(away).s,
+			       moved.file_bytes ? ", on disk " : "",
+			       moved.file_bytes ? units_bytes(moved.file_bytes).s : "",
 			       moved.back_ns ? ", back in " : "",
 			       moved.back_ns ? units_duration(moved.back_ns).s : "");
 }

@@ -328,6 +328,7 @@ static void frame_table_fill_tenant(const struct row *row, struct cells *cells)
 {
 	const struct snapshot *s = row->tenant->snapshot;
 	struct moved moved = moved_of(row->tenant);
+	uint64_t away = moved.host_bytes + moved.file_bytes;
 
 	frame_table_put(cells, ROW_STATE, "%s", tenants_state_word(row->tenant));
 	frame_table_put(cells, ROW_PROCESSES, "%u", tenants_live(s));
@@ -343,8 +344,8 @@ static void frame_table_fill_tenant(const struct row *row, struct cells *cells)
 	}
 	if (s->policy.compute != POLICY_COMPUTE_OFF)
 		frame_table_put(cells, ROW_HOW, "%s", compute_how(&s->policy).s);
-	if (moved.host_bytes && s->policy.flags & POLICY_SWAPPABLE)
-		frame_table_put(cells, ROW_AWAY, "%s", units_bytes(moved.host_bytes).s);
+	if (away && s->policy.flags & POLICY_SWAPPABLE)
+		frame_table_put(cells, ROW_AWAY, "%s", units_bytes(away).s);
 	if (row->device && row->device->refusals)
 		frame_table_put(cells, ROW_REFUSED, "%" PRIu64, row->device->refusals);
 }

@@ -28,6 +28,7 @@ static void ps_swap_put(struct table *t, const struct tenant_entry *e)
 	table_cell(t, "%s", tenants_state_word(e));
 	table_cell(t, "%s", units_bytes(moved.resident_bytes).s);
 	table_cell(t, "%s", units_bytes(moved.host_bytes).s);
+	table_cell(t, "%s", *e->snapshot->policy.swap_dir ? units_bytes(moved.file_bytes).s : "");
 	ps_swap_put_ns(t, moved.out_ns);
 	ps_swap_put_ns(t, moved.back_ns);
 	if (moved.waiting)
@@ -38,7 +39,7 @@ static void ps_swap_put(struct table *t, const struct tenant_entry *e)
 
 int ps_swap(const struct tenants *tenants, FILE *out)
 {
-	struct table *t = table_new("TENANT|SWAPS|MEMORY|>ON DEVICE|>ON HOST|>LEAVES IN|>BACK IN|>WAIT");
+	struct table *t = table_new("TENANT|SWAPS|MEMORY|>ON DEVICE|>ON HOST|>ON DISK|>LEAVES IN|>BACK IN|>WAIT");
 	bool any = false;
 	int r = 0;
 

@@ -11,6 +11,7 @@
 #include "cli/out/say.h"
 #include "cli/tenant/contexts.h"
 #include "base/host_memory.h"
+#include "ledger/swap.h"
 #include "text/units.h"
 
 /* Processes that are back have only to notice that they may go on. */
@@ -46,14 +47,42 @@ static int away_refuse_silent(struct moving *moving, const struct moving_sum *su
 	return away_call_off(moving);
 }
 
-static int away_check_room(struct moving *moving, const struct away_options *o,
-			   const struct moving_sum *sum)
+/* So much of it may be on the host, where some of it is. */
+static uint64_t away_room(const struct moving *moving, const struct away_options *o, uint64_t has)
 {
 	uint64_t said = o->host_bytes ? o->host_bytes : moving->host_bytes;
-	uint64_t room = said ? said : host_memory_room() + sum->kept;
+	uint64_t free = host_memory_room() + has;
+
+	/* With a file behind it, what is free is no reason to refuse, and not to be exceeded. */
+	if (*moving->swap_dir)
+		return said && said < free ? said : free;
+	return said ? said : free;
+}
+
+/* What the host has no room for goes to a file, for which each process has room, or nothing moves. */
+static int away_divide(struct moving *moving, const struct away_options *o, enum swap_phase prepare,
+		       uint64_t bytes, uint64_t room)
+{
+	struct moving_sum sum;
+
+	swap_desk_set_split(moving->desk, swap_split_of(bytes, room));
+	sum = moving_ask(moving, prepare, moving->patience_ns, true);
+	if (!sum.refused && !sum.silent)
+		return 0;
+	say_error("tenant \"%s\" goes on as it was: nothing was moved", moving->name);
+	return away_call_off(moving);
+}
+
+static int away_check_room(struct moving *moving, const struct away_options *o,
+			   enum swap_phase prepare, const struct moving_sum *sum)
+{
+	uint64_t said = o->host_bytes ? o->host_bytes : moving->host_bytes;
+	uint64_t room = away_room(moving, o, sum->kept);
 
 	if (sum->bytes <= room)
 		return 0;
+	if (*moving->swap_dir)
+		return away_divide(moving, o, prepare, sum->bytes, room);
 	say_error("tenant \"%s\" goes on as it was: it holds %s, and %s %s; nothing was moved",
 		  moving->name, units_bytes(sum->bytes).s,
 		  said ? "--host-memory is" : "host memory has room for", units_bytes(room).s);
@@ -62,7 +91,8 @@ static int away_check_room(struct moving *moving, const struct away_options *o,
 
 static int away_stays(const struct moving *moving, bool all)
 {
-	return say_error("tenant \"%s\" stays suspended: all of it is in host memory%s", moving->name,
+	return say_error("tenant \"%s\" stays suspended: all of it is in host memory%s%s%s", moving->name,
+			 *moving->swap_dir ? ", or in a file in " : "", moving->swap_dir,
 			 all ? "" : ", or goes there");
 }
 
@@ -87,23 +117,28 @@ static int away_call_back(struct moving *moving, bool silent)
 
 static void away_say_left(const struct moving *moving, const struct moving_sum *sum)
 {
-	printf("%s: %s of %u process%s left in %s\n", moving->name, units_bytes(sum->bytes).s,
+	printf("%s: %s of %u process%s left in %s", moving->name, units_bytes(sum->bytes).s,
 	       sum->processes, sum->processes == 1 ? "" : "es", units_duration(sum->took_ns).s);
+	if (sum->filed)
+		printf(", %s of it to a file in %s", units_bytes(sum->filed).s, moving->swap_dir);
+	putchar('\n');
 }
 
 static int away_send_memory(struct moving *moving, const struct away_options *o)
 {
 	enum swap_phase prepare = o->contexts ? SWAP_PREPARE_CONTEXTS : SWAP_PREPARE;
-	struct moving_sum sum = moving_ask(moving, prepare, moving->patience_ns, true);
+	struct moving_sum sum;
 	int r;
 
+	swap_desk_set_split(moving->desk, 0);
+	sum = moving_ask(moving, prepare, moving->patience_ns, true);
 	if (sum.refused) {
 		say_error("tenant \"%s\" goes on as it was: nothing was moved", moving->name);
 		return away_call_off(moving);
 	}
 	if (sum.silent)
 		return away_refuse_silent(moving, &sum);
-	r = away_check_room(moving, o, &sum);
+	r = away_check_room(moving, o, prepare, &sum);
 	if (r)
 		return r;
 	/* From here on it goes on without us. Each process ends in one way or the other. */
@@ -132,10 +167,11 @@ static int away_send_rest(struct moving *moving, const struct away_options *o)
 {
 	struct moving_places places = moving_find(moving);
 	uint64_t said = o->host_bytes ? o->host_bytes : moving->host_bytes;
-	uint64_t room = said ? said : host_memory_room() + places.away;
+	uint64_t split = swap_desk_split(moving->desk);
+	uint64_t room = away_room(moving, o, swap_host_bytes(places.away, split));
 	struct moving_sum sum;
 
-	if (places.here + places.away > room)
+	if (swap_host_bytes(places.here + places.away, split) > room)
 		return say_error("tenant \"%s\" stays as it is, %s of it away: it holds %s more, and %s %s",
 				 moving->name, units_bytes(places.away).s,
 				 units_bytes(places.here).s,

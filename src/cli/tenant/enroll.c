@@ -44,6 +44,8 @@ static void enroll_set_flags(struct policy *p, const struct enroll_request *req)
 		p->flags |= POLICY_OVERCOMMIT;
 	if (req->host_bytes)
 		p->host_bytes = req->host_bytes;
+	if (req->swap_dir && *req->swap_dir)
+		snprintf(p->swap_dir, sizeof(p->swap_dir), "%s", req->swap_dir);
 }
 
 /* The devices that the options speak of, in their order; none: those of the policy as it is. */
@@ -161,7 +163,8 @@ static bool enroll_is_same_policy(const struct policy *a, const struct policy *b
 		     a->compute == b->compute && a->mode == b->mode &&
 		     a->controller == b->controller && a->priority == b->priority &&
 		     a->weight == b->weight && a->inflight_us == b->inflight_us &&
-		     a->floor_permille == b->floor_permille && a->host_bytes == b->host_bytes;
+		     a->floor_permille == b->floor_permille && a->host_bytes == b->host_bytes &&
+		     !strcmp(a->swap_dir, b->swap_dir);
 
 	for (unsigned int i = 0; equal && i < a->ndevices; i++) {
 		const struct policy_device *x = &a->device[i], *y = &b->device[i];
@@ -249,6 +252,11 @@ static struct difference enroll_compare(const struct policy *is, const struct po
 		enroll_add_difference(&d, "host memory %s (asked: %s)",
 				      is->host_bytes ? units_bytes(is->host_bytes).s : "what is free",
 				      units_bytes(asked->host_bytes).s);
+		d.fixed = true;
+	}
+	if (strcmp(is->swap_dir, asked->swap_dir) != 0) {
+		enroll_add_difference(&d, "swap directory %s (asked: %s)",
+				      *is->swap_dir ? is->swap_dir : "none", asked->swap_dir);
 		d.fixed = true;
 	}
 	if (!enroll_has_same_devices(is, asked)) {

@@ -30,6 +30,7 @@ struct enroll_request {
 	enum enroll_accounting accounting;
 	bool swappable, overcommit;
 	uint64_t host_bytes; /* 0: nothing said */
+	const char *swap_dir; /* NULL or "": nothing said */
 	bool keep; /* it stays without a process until it is removed */
 	const char *library; /* that its processes get; NULL: that is somebody else's affair */
 	uid_t user; /* root makes it for this one; 0: for the one who asks */

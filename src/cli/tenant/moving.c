@@ -12,6 +12,7 @@
 #include "base/target.h"
 #include "cli/out/say.h"
 #include "cli/tenant/runtime.h"
+#include "cli/tenant/swap_dir.h"
 #include "ledger/ledger.h"
 #include "ledger/policy.h"
 #include "ledger/quota.h"
@@ -75,6 +76,7 @@ int moving_open(const char *name, struct moving *ret)
 				 name);
 	m.overcommits = policy.flags & POLICY_OVERCOMMIT;
 	m.host_bytes = policy.host_bytes;
+	memcpy(m.swap_dir, policy.swap_dir, sizeof(m.swap_dir));
 	r = ledger_open(m.dir, LEDGER_READ, &m.ledger);
 	if (!r)
 		r = moving_open_desk(&m);
@@ -144,6 +146,16 @@ struct moving_places moving_find(struct moving *moving)
 	return places;
 }
 
+/* Which file could not be had, or used. */
+static void moving_say_file(const struct moving *moving, const char *who, uint64_t amount)
+{
+	uint64_t bytes = SWAP_FILE_BYTES(amount);
+
+	say_note("%s: its file%s%s in %s (--swap-dir), for what has no room in host memory: %s", who,
+		 bytes ? " of " : "", bytes ? units_bytes(bytes).s : "", moving->swap_dir,
+		 swap_dir_words(SWAP_FILE_ERROR(amount)));
+}
+
 /* What a process that could not do it has, and what is to be done. */
 static void moving_say_why(const struct moving *moving, const struct slot_info *info,
 			   const struct swap_answer *answer)
@@ -190,6 +202,9 @@ static void moving_say_why(const struct moving *moving, const struct slot_info *
 		say_note("%s: there is not enough host memory for its %s, or its memory cgroup does not "
 			 "allow it",
 			 who, units_bytes(answer->amount ? answer->amount : answer->bytes).s);
+		break;
+	case SWAP_FILE:
+		moving_say_file(moving, who, answer->amount);
 		break;
 	case SWAP_QUOTA:
 		say_note("%s: the quota of tenant \"%s\" has no room for its %s; raise it with \"allot "
@@ -302,7 +317,8 @@ static bool moving_look(struct moving *moving, uint32_t request, bool say, bool 
 		}
 		sum.processes += answer.bytes > 0;
 		sum.bytes += answer.bytes;
-		sum.kept += answer.state == SWAP_READY && !answer.why ? answer.amount : 0;
+		sum.kept += swap_answer_kept(&answer);
+		sum.filed += swap_answer_filed(&answer);
 		sum.took_ns = answer.took_ns > sum.took_ns ? answer.took_ns : sum.took_ns;
 	}
 	*ret = sum;

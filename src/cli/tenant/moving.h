@@ -23,8 +23,9 @@ struct moving {
 	const char *name;
 	char dir[PATH_MAX];
 	bool overcommits;    /* it comes back by itself */
-	uint64_t host_bytes; /* most that may leave; 0: the tenant's policy does not say */
+	uint64_t host_bytes; /* most that may be on the host; 0: the tenant's policy does not say */
 	uint64_t patience_ns; /* so long is waited for processes that do not get on */
+	char swap_dir[POLICY_DIR_BYTES]; /* where what has no room there goes; "": nowhere */
 	struct swap_desk *desk;
 	struct ledger *ledger;
 };
@@ -35,6 +36,7 @@ struct moving_sum {
 	unsigned int refused;	/* that could not do it */
 	unsigned int silent;	/* that did not answer in time, or never will */
 	uint64_t bytes;
+	uint64_t filed; /* of what left, in a file */
 	uint64_t kept; /* of host memory that they have for it already */
 	uint64_t took_ns; /* the longest */
 	uint64_t moves;	  /* how far those are that are silent; stands still where nothing moves */

@@ -11,6 +11,8 @@ import tempfile
 import time
 import unittest
 
+from find_disk import find_disk
+
 ALLOT = os.environ["ALLOT"]
 GUEST = os.environ["SWAP_GUEST"]
 HSA = os.environ["SWAP_HSA"]
@@ -300,6 +302,55 @@ class Kills(Case):
             self.assertEqual(victim.wait(10), -signal.SIGKILL, point)
             self.assertEqual(self.used(), IDLE, point)
             self.assertEqual(self.charged(), IDLE, point)
+            self.good(guest)
+
+
+@unittest.skipUnless(find_disk(), "there is no disk here that has files without names")
+class Disk(Case):
+    """What has no room in host memory goes to a file."""
+
+    def setUp(self):
+        super().setUp()
+        self.disk = tempfile.mkdtemp(prefix="allot-swap-dir-", dir=find_disk())
+        self.addCleanup(shutil.rmtree, self.disk, ignore_errors=True)
+
+    def options(self, host):
+        return ("--swappable", "--swap-dir", self.disk, "--host-memory", host)
+
+    def test_out_and_back(self):
+        for host, there in (("16MiB", 16 * MIB), ("1MiB", 0)):
+            guest = self.guest("idle", options=self.options(host))
+            for _ in range(3):
+                self.assertIn(f" of it to a file in {self.disk}", self.must("suspend", "t"))
+                self.assertEqual(self.used(), [0, 0, 0])
+                self.assertEqual(self.suspended(), IDLE)
+                swap = self.tenant()["swap"]
+                self.assertEqual((swap["host_bytes"], swap["file_bytes"]), (there, sum(IDLE) - there))
+                self.must("resume", "t")
+                self.assertEqual(self.used(), IDLE)
+            self.good(guest)
+
+    def test_no_file(self):
+        guest = self.guest("idle", options=self.options("1MiB"))
+        os.rename(self.disk, self.disk + "-away")
+        said = self.refused("suspend", "t")
+        self.assertRegex(said, "its file of 21 MiB in .*: No such file or directory")
+        self.assertIn('tenant "t" goes on as it was', said)
+        self.assertEqual(self.used(), IDLE)
+        os.rename(self.disk + "-away", self.disk)
+        self.must("suspend", "t")
+        self.must("resume", "t")
+        self.good(guest)
+
+    def test_kills(self):
+        for point in ("FILE", "COPIED", "HALF_OUT", "OUT", "HALF_IN", "IN"):
+            guest = self.guest("idle", options=self.options("1MiB"))
+            victim = self.guest("idle", options=(), env={"ALLOT_FAULT": f"GUEST_SWAP_{point}"})
+            self.must("suspend", "t")
+            self.must("resume", "t")
+            self.assertEqual(victim.wait(10), -signal.SIGKILL, point)
+            self.assertEqual(os.listdir(self.disk), [])
+            self.assertEqual(self.used(), IDLE, point)
             self.good(guest)
 
 

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Where a swappable tenant's memory goes that has no room on the host: --swap-dir. */
+#ifndef ALLOT_CLI_TENANT_SWAP_DIR_H
+#define ALLOT_CLI_TENANT_SWAP_DIR_H
+
+#include <sys/types.h>
+
+#include "ledger/records.h"
+
+/*
+ * Looks whether processes of the user (0: who asks) can have room there, and answers its path without
+ * links. 0, or -EINVAL after a message.
+ */
+int swap_dir_find(const char *text, uid_t user, char ret[static POLICY_DIR_BYTES]);
+
+/* What is wrong by an errno, and what to do about it. */
+const char *swap_dir_words(int error);
+
+#endif

@@ -46,7 +46,7 @@ int emu_get_dmabuf_info(struct emu_machine *m, void *block)
 	if (a->metadata_ptr && a->metadata_size < metadata.data.data_size_bytes)
 		return -EINVAL;
 	a->size = piece.size;
-	a->gpu_id = m->gpu[piece.gpu].gpu_id;
+	a->gpu_id = m->gpu[piece.gpu].actual_id;
 	a->flags = piece.flags & (VRAM_OR_GTT | KFD_IOC_ALLOC_MEM_FLAGS_PUBLIC);
 	a->metadata_size = metadata.data.data_size_bytes;
 	return a->metadata_ptr ? user_copy_out(a->metadata_ptr, metadata.data.data, a->metadata_size)

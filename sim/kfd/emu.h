@@ -63,11 +63,15 @@
 #define EMU_OFFSET_GPU(id)  ((uint64_t)((id)&0xffff) << 46)
 
 struct emu_gpu {
-	uint32_t gpu_id, node, minor;
+	uint32_t gpu_id;    /* as this process calls it, */
+	uint32_t actual_id; /* and the topology: not the same after a restore on another GPU */
+	uint32_t node, minor;
+	struct emu_object *objects; /* by the lower half of the handle */
+	uint32_t nobjects;
 	uint64_t vram_bytes;
 	uint64_t visible_bytes; /* what the CPU reaches of it */
-	bool acquired; /* ACQUIRE_VM was called, */
-	uint64_t file; /* with this open file (gem.h) */
+	bool acquired;		/* ACQUIRE_VM was called, */
+	uint64_t file;		/* with this open file (gem.h) */
 	struct vm vm;
 	const struct tree_model *model;
 	uint32_t device_id;
@@ -79,8 +83,6 @@ struct emu_gpu {
  */
 struct emu_machine {
 	struct bank *bank;
-	struct emu_object *objects; /* by the lower half of the handle; the first is not used */
-	uint32_t nobjects;
 	struct emu_gpu gpu[TREE_GPUS];
 	uint32_t ngpus;
 	bool xnack_off; /* as it was set */

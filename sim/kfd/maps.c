@@ -50,16 +50,19 @@ static bool maps_find_place(const struct emu_machine *m, uint64_t key, struct pl
 	uint32_t n;
 	const struct emu_buffer *buffers = emu_buffers(&n);
 
-	for (uint32_t i = 0; i < m->nobjects; i++)
-		if (m->objects[i].handle && m->objects[i].piece.key == key) {
-			*ret = (struct place){emu_object_offset(&m->objects[i]),
-					      (int)m->gpu[m->objects[i].piece.gpu].minor};
+	for (uint32_t g = 0; g < m->ngpus; g++)
+		for (uint32_t i = 0; i < m->gpu[g].nobjects; i++) {
+			const struct emu_object *o = &m->gpu[g].objects[i];
+
+			if (o->piece.key != key)
+				continue;
+			*ret = (struct place){emu_object_offset(&m->gpu[g], o),
+					      (int)m->gpu[g].minor};
 			return true;
 		}
 	for (uint32_t i = 0; i < n; i++)
 		if (buffers[i].piece.key == key) {
-			*ret = (struct place){emu_gem_offset(&buffers[i]),
-					      buffers[i].minor};
+			*ret = (struct place){emu_gem_offset(&buffers[i]), buffers[i].minor};
 			return true;
 		}
 	return false;
@@ -76,7 +79,8 @@ static void maps_write_content(const struct emu_machine *m, FILE *to, const stru
 	if (!strncmp(as, BANK_NODE, strlen(BANK_NODE))) {
 		maps_find_place(m, key, &place); /* else its handle is gone */
 		fprintf(to,
-			"%" PRIx64 "-%" PRIx64 " %s %08" PRIx64 " " DEVICE " %d /dev/dri/renderD%d\n",
+			"%" PRIx64 "-%" PRIx64 " %s %08" PRIx64 " " DEVICE
+			" %d /dev/dri/renderD%d\n",
 			line->start, line->end, line->perms, place.offset + line->offset,
 			place.minor, place.minor);
 	} else if (!strncmp(as, BANK_DMABUF, strlen(BANK_DMABUF))) {

@@ -30,50 +30,59 @@
 
 void emu_memory_forget(struct emu_machine *m)
 {
-	free(m->objects);
-	m->objects = NULL;
-	m->nobjects = 0;
+	for (uint32_t i = 0; i < m->ngpus; i++) {
+		free(m->gpu[i].objects);
+		m->gpu[i].objects = NULL;
+		m->gpu[i].nobjects = 0;
+	}
 }
 
-struct emu_object *emu_object(const struct emu_machine *m, uint64_t handle)
+struct emu_object *emu_object(struct emu_machine *m, uint64_t handle)
 {
+	const struct emu_gpu *gpu = emu_gpu(m, (uint32_t)(handle >> 32));
 	uint32_t index = (uint32_t)handle;
 
-	return handle && index < m->nobjects && m->objects[index].handle == handle
-		       ? &m->objects[index]
-		       : NULL;
+	return gpu && index < gpu->nobjects && gpu->objects[index].handle ? &gpu->objects[index]
+									  : NULL;
 }
 
-/* A free row's index. */
-static int memory_take_row(struct emu_machine *m)
+static int memory_make_room(struct emu_gpu *gpu, uint32_t index)
 {
-	uint32_t i = 1, more;
+	uint32_t more = gpu->nobjects ? gpu->nobjects : 64;
 	struct emu_object *grown;
 
-	while (i < m->nobjects && m->objects[i].handle)
-		i++;
-	if (i < m->nobjects)
-		return (int)i;
-	more = m->nobjects ? 2 * m->nobjects : 64;
-	if (more > INDEX_MOST)
-		return -ENOMEM;
-	grown = realloc(m->objects, more * sizeof(*grown));
+	while (more <= index)
+		more *= 2;
+	if (more == gpu->nobjects)
+		return 0;
+	grown = index < INDEX_MOST ? realloc(gpu->objects, more * sizeof(*grown)) : NULL;
 	if (!grown)
 		return -ENOMEM;
-	m->objects = grown;
-	memset(grown + m->nobjects, 0, (more - m->nobjects) * sizeof(*grown));
-	m->nobjects = more;
-	return (int)i;
+	memset(grown + gpu->nobjects, 0, (more - gpu->nobjects) * sizeof(*grown));
+	gpu->objects = grown;
+	gpu->nobjects = more;
+	return 0;
 }
 
 int emu_object_add(struct emu_machine *m, struct emu_object *o)
 {
-	int index = memory_take_row(m);
+	struct emu_gpu *gpu = emu_gpu(m, o->gpu_id);
+	uint32_t index = 0;
 
-	if (index < 0)
-		return index;
-	o->handle = (uint64_t)o->gpu_id << 32 | (uint32_t)index;
-	m->objects[index] = *o;
+	while (index < gpu->nobjects && gpu->objects[index].handle)
+		index++;
+	return emu_object_add_at(m, o, index);
+}
+
+int emu_object_add_at(struct emu_machine *m, struct emu_object *o, uint32_t index)
+{
+	struct emu_gpu *gpu = emu_gpu(m, o->gpu_id);
+	int r = memory_make_room(gpu, index);
+
+	if (r < 0 || gpu->objects[index].handle)
+		return -ENOMEM;
+	o->handle = (uint64_t)o->gpu_id << 32 | index;
+	gpu->objects[index] = *o;
 	return 0;
 }
 
@@ -83,52 +92,58 @@ static uint64_t memory_content_bytes(uint64_t size, uint32_t flags)
 	return PAGE_UP(flags & KFD_IOC_ALLOC_MEM_FLAGS_AQL_QUEUE_MEM ? size / 2 : size);
 }
 
-uint64_t emu_object_offset(const struct emu_object *o)
+uint64_t emu_object_offset(const struct emu_gpu *gpu, const struct emu_object *o)
 {
 	if (o->flags & KFD_IOC_ALLOC_MEM_FLAGS_DOORBELL)
-		return EMU_OFFSET_DOORBELL | EMU_OFFSET_GPU(o->gpu_id);
+		return EMU_OFFSET_DOORBELL | EMU_OFFSET_GPU(gpu->actual_id);
 	if (o->flags & KFD_IOC_ALLOC_MEM_FLAGS_MMIO_REMAP)
-		return EMU_OFFSET_MMIO | EMU_OFFSET_GPU(o->gpu_id);
-	return (uint64_t)(uint32_t)o->handle << OFFSET_SHIFT;
+		return EMU_OFFSET_MMIO | EMU_OFFSET_GPU(gpu->actual_id);
+	return ((uint64_t)(uint32_t)o->handle + 1) << OFFSET_SHIFT;
+}
+
+int emu_object_make(struct emu_machine *m, struct emu_object *o)
+{
+	const struct emu_gpu *gpu = emu_gpu(m, o->gpu_id);
+	uint32_t kind = o->flags & KINDS;
+
+	if (!gpu || !gpu->acquired || !o->size || o->size >= UINT64_C(1) << OFFSET_SHIFT || !kind ||
+	    kind & (kind - 1))
+		return -EINVAL;
+	/* What of it the CPU reaches is not for programs to choose. */
+	if (o->flags & KFD_IOC_ALLOC_MEM_FLAGS_PUBLIC && kind == KFD_IOC_ALLOC_MEM_FLAGS_VRAM &&
+	    gpu->visible_bytes < gpu->vram_bytes)
+		return -EINVAL;
+	if (kind == KFD_IOC_ALLOC_MEM_FLAGS_USERPTR && (!o->users || o->users != PAGE_UP(o->users)))
+		return -EINVAL;
+	if (!(kind & CONTENT))
+		return 0;
+	o->piece = (struct bank_piece){.size = memory_content_bytes(o->size, o->flags),
+				       .gpu = (uint32_t)(gpu - m->gpu),
+				       .flags = o->flags};
+	return bank_take(m->bank, gpu->vram_bytes, &o->piece);
 }
 
 int emu_alloc(struct emu_machine *m, void *block)
 {
 	struct kfd_ioctl_alloc_memory_of_gpu_args *a = block;
-	struct emu_gpu *gpu = emu_gpu(m, a->gpu_id);
-	uint32_t kind = a->flags & KINDS;
-	struct emu_object o = {
-		.va = a->va_addr, .size = a->size, .gpu_id = a->gpu_id, .flags = a->flags};
-	int r;
+	bool is_users = a->flags & KFD_IOC_ALLOC_MEM_FLAGS_USERPTR;
+	struct emu_object o = {.va = a->va_addr,
+			       .size = a->size,
+			       .users = is_users ? a->mmap_offset : 0,
+			       .gpu_id = a->gpu_id,
+			       .flags = a->flags};
+	int r = emu_object_make(m, &o);
 
-	if (!gpu || !gpu->acquired || !a->size || a->size >= UINT64_C(1) << OFFSET_SHIFT || !kind ||
-	    kind & (kind - 1))
-		return -EINVAL;
-	/* What of it the CPU reaches is not for programs to choose. */
-	if (a->flags & KFD_IOC_ALLOC_MEM_FLAGS_PUBLIC && kind == KFD_IOC_ALLOC_MEM_FLAGS_VRAM &&
-	    gpu->visible_bytes < gpu->vram_bytes)
-		return -EINVAL;
-	if (kind == KFD_IOC_ALLOC_MEM_FLAGS_USERPTR) {
-		o.users = a->mmap_offset;
-		if (!o.users || o.users != PAGE_UP(o.users))
-			return -EINVAL;
-	}
-	if (kind & CONTENT) {
-		o.piece = (struct bank_piece){.size = memory_content_bytes(a->size, a->flags),
-					      .gpu = (uint32_t)(gpu - m->gpu),
-					      .flags = a->flags};
-		r = bank_take(m->bank, gpu->vram_bytes, &o.piece);
-		if (r < 0)
-			return r;
-	}
+	if (r < 0)
+		return r;
 	r = emu_object_add(m, &o);
 	if (r < 0) {
 		bank_drop(m->bank, &o.piece);
 		return r;
 	}
 	a->handle = o.handle;
-	if (kind != KFD_IOC_ALLOC_MEM_FLAGS_USERPTR)
-		a->mmap_offset = emu_object_offset(&o);
+	if (!is_users)
+		a->mmap_offset = emu_object_offset(emu_gpu(m, o.gpu_id), &o);
 	return 0;
 }
 
@@ -147,13 +162,11 @@ int emu_free(struct emu_machine *m, void *block)
 }
 
 /* Whether a GPU may have the object in its page tables. */
-static bool memory_may_map(const struct emu_machine *m, const struct emu_gpu *gpu,
+static bool memory_may_map(struct emu_machine *m, const struct emu_gpu *gpu,
 			   const struct emu_object *o)
 {
-	const struct topology_node *owner = topology_gpu(m->topology, o->gpu_id);
-
 	return !(o->flags & KFD_IOC_ALLOC_MEM_FLAGS_VRAM) ||
-	       topology_can_reach(m->topology, gpu->node, owner->id);
+	       topology_can_reach(m->topology, gpu->node, emu_gpu(m, o->gpu_id)->node);
 }
 
 /* Into the GPU's page tables; a ring that has twice the addresses twice. */
@@ -179,9 +192,7 @@ static int memory_map_one(struct emu_gpu *gpu, const struct emu_object *o)
 	return r;
 }
 
-/* Of a GPU. */
-static int memory_map_or_unmap(struct emu_machine *m, struct emu_object *o, uint32_t gpu_id,
-			       bool map)
+int emu_object_map(struct emu_machine *m, struct emu_object *o, uint32_t gpu_id, bool map)
 {
 	struct emu_gpu *gpu = emu_gpu(m, gpu_id);
 	uint64_t bit;
@@ -234,7 +245,7 @@ static int memory_map_each(struct emu_machine *m, struct kfd_ioctl_map_memory_to
 	for (uint32_t i = a->n_success; r == 0 && i < a->n_devices; i++) {
 		r = emu_fail(nr, i);
 		if (r == 0)
-			r = memory_map_or_unmap(m, o, ids[i], map);
+			r = emu_object_map(m, o, ids[i], map);
 		if (r == 0)
 			a->n_success = i + 1;
 	}
@@ -273,12 +284,13 @@ int emu_available(struct emu_machine *m, void *block)
 
 int emu_memory_at(struct emu_machine *m, int fd, uint64_t mmap_offset, size_t len)
 {
-	uint64_t index = mmap_offset >> OFFSET_SHIFT;
+	const struct emu_gpu *gpu = emu_gpu_of_minor(m, emu_minor_of(fd));
+	uint64_t index = (mmap_offset >> OFFSET_SHIFT) - 1;
 
-	if (mmap_offset & ((UINT64_C(1) << OFFSET_SHIFT) - 1) || index >= m->nobjects ||
-	    !m->objects[index].handle || len > m->objects[index].piece.size)
+	if (!gpu || mmap_offset & ((UINT64_C(1) << OFFSET_SHIFT) - 1) || index >= gpu->nobjects ||
+	    !gpu->objects[index].piece.key || len > gpu->objects[index].piece.size)
 		return -EINVAL;
-	if (emu_gpu(m, m->objects[index].gpu_id)->file != emu_file_of(fd))
+	if (gpu->file != emu_file_of(fd))
 		return -EACCES;
-	return bank_fd(m->bank, &m->objects[index].piece, BANK_NODE, O_RDWR | O_CLOEXEC);
+	return bank_fd(m->bank, &gpu->objects[index].piece, BANK_NODE, O_RDWR | O_CLOEXEC);
 }

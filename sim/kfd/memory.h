@@ -18,12 +18,26 @@ struct emu_object {
 };
 
 /* NULL: there is none. */
-struct emu_object *emu_object(const struct emu_machine *machine, uint64_t handle);
+struct emu_object *emu_object(struct emu_machine *machine, uint64_t handle);
 
 /* Of the render node, or of /dev/kfd, where it is mapped. */
-uint64_t emu_object_offset(const struct emu_object *object);
+uint64_t emu_object_offset(const struct emu_gpu *gpu, const struct emu_object *object);
 
-/* Takes over the object's piece, and fills its handle; -ENOMEM. */
+/*
+ * Checks what is asked for, all but the handle and the piece, and takes memory for it if it is a
+ * kind that has some: -EINVAL, -ENOMEM.
+ */
+int emu_object_make(struct emu_machine *machine, struct emu_object *object);
+
+/* Onto a GPU, or off it: 0 where it is so already. */
+int emu_object_map(struct emu_machine *machine, struct emu_object *object, uint32_t gpu_id,
+		   bool map);
+
+/*
+ * Takes over the object's piece, and fills its handle: the lowest that its GPU has free, or the one
+ * of that index. -ENOMEM, also where that is taken.
+ */
 int emu_object_add(struct emu_machine *machine, struct emu_object *object);
+int emu_object_add_at(struct emu_machine *machine, struct emu_object *object, uint32_t index);
 
 #endif

@@ -50,6 +50,7 @@ int emu_read_machine(struct emu_machine *m)
 			continue;
 		topology_gfx_name(node, gfx);
 		m->gpu[m->ngpus++] = (struct emu_gpu){.gpu_id = node->gpu_id,
+						      .actual_id = node->gpu_id,
 						      .node = node->id,
 						      .minor = node->render_minor,
 						      .vram_bytes = topology_vram_bytes(node),

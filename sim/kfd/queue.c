@@ -104,7 +104,7 @@ void *emu_map_doorbells(struct emu_machine *m, uint64_t offset, void *at, size_t
 	for (uint32_t i = 0; i < m->ngpus; i++) {
 		uint64_t *page;
 
-		if (offset != (EMU_OFFSET_DOORBELL | EMU_OFFSET_GPU(m->gpu[i].gpu_id)))
+		if (offset != (EMU_OFFSET_DOORBELL | EMU_OFFSET_GPU(m->gpu[i].actual_id)))
 			continue;
 		page = len <= PAGE_BYTES ? queue_doorbells_of(m, &m->gpu[i]) : NULL;
 		if (!page)
@@ -158,7 +158,6 @@ int emu_add_queue(struct emu_machine *m, void *block)
 	struct emu_gpu *gpu = emu_gpu(m, a->gpu_id);
 	struct emu_queue q = {.used = true,
 			      .is = {.pid = getpid(),
-				     .gpu_id = a->gpu_id,
 				     .type = a->queue_type,
 				     .percent = a->queue_percentage & 0xff,
 				     .priority = a->queue_priority},
@@ -174,6 +173,7 @@ int emu_add_queue(struct emu_machine *m, void *block)
 	r = queue_check(q.ring, q.ring_bytes, q.is.percent, q.is.priority);
 	if (r < 0)
 		return r;
+	q.is.gpu_id = gpu->actual_id;
 	page = queue_doorbells_of(m, gpu);
 	id = page ? queue_free_id() : -ENOMEM;
 	if (id < 0)
@@ -187,9 +187,9 @@ int emu_add_queue(struct emu_machine *m, void *block)
 	if ((uint32_t)id >= nqueues)
 		nqueues = (uint32_t)id + 1;
 	queue_tell_sysfs(&queues[id]);
-	emu_sysfs_add_queue((uint32_t)id, a->gpu_id, a->ring_size, a->queue_type);
+	emu_sysfs_add_queue((uint32_t)id, gpu->actual_id, a->ring_size, a->queue_type);
 	a->queue_id = (uint32_t)id;
-	a->doorbell_offset = EMU_OFFSET_DOORBELL | EMU_OFFSET_GPU(gpu->gpu_id) |
+	a->doorbell_offset = EMU_OFFSET_DOORBELL | EMU_OFFSET_GPU(gpu->actual_id) |
 			     (uint64_t)id * DOORBELL_BYTES;
 	return 0;
 }

@@ -58,8 +58,9 @@ static bool remote_has_ended(const struct customer *c)
 
 static void remote_release(struct customer *c)
 {
-	for (uint32_t i = 0; i < c->machine.nobjects; i++)
-		bank_drop(c->machine.bank, &c->machine.objects[i].piece);
+	for (uint32_t g = 0; g < c->machine.ngpus; g++)
+		for (uint32_t i = 0; i < c->machine.gpu[g].nobjects; i++)
+			bank_drop(c->machine.bank, &c->machine.gpu[g].objects[i].piece);
 	emu_memory_forget(&c->machine);
 	bank_close(c->machine.bank);
 	close(c->pidfd);

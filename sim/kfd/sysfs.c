@@ -101,13 +101,13 @@ void emu_sysfs_enter(const struct emu_machine *m, pid_t pid)
 	sysfs_own_path(path, pid, "/pasid");
 	sysfs_put_figure(path, 0x8000 | ((uint32_t)pid & 0x7fff));
 	for (uint32_t i = 0; i < m->ngpus; i++) {
-		sysfs_own_path(path, pid, "/vram_%u", m->gpu[i].gpu_id);
+		sysfs_own_path(path, pid, "/vram_%u", m->gpu[i].actual_id);
 		sysfs_put_figure(path, 0);
-		sysfs_own_path(path, pid, "/stats_%u", m->gpu[i].gpu_id);
+		sysfs_own_path(path, pid, "/stats_%u", m->gpu[i].actual_id);
 		mkdir(path, 0755);
-		sysfs_own_path(path, pid, "/stats_%u/cu_occupancy", m->gpu[i].gpu_id);
+		sysfs_own_path(path, pid, "/stats_%u/cu_occupancy", m->gpu[i].actual_id);
 		sysfs_put_figure(path, 0);
-		sysfs_own_path(path, pid, "/stats_%u/evicted_ms", m->gpu[i].gpu_id);
+		sysfs_own_path(path, pid, "/stats_%u/evicted_ms", m->gpu[i].actual_id);
 		sysfs_put_figure(path, 0);
 	}
 	bank_unlock_files(m->bank);

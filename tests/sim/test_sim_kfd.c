@@ -108,6 +108,7 @@ static void test_memory(void)
 {
 	uint64_t all, one, offset, aql;
 	char *here;
+	int other;
 
 	CHECK_EQ(available(0), 64 * MIB);
 	CHECK_EQ(alloc_vram(0, 0, &one), -EINVAL);
@@ -145,8 +146,13 @@ static void test_memory(void)
 	CHECK(here != MAP_FAILED && !strcmp(here + 4096, "content"));
 	CHECK_EQ(munmap(here, MIB), 0);
 	CHECK(mmap(NULL, 2 * MIB, PROT_READ, MAP_SHARED, render[0], (off_t)offset) == MAP_FAILED);
+	/* Offsets are a device's own, and a file's that has the memory. */
 	CHECK(mmap(NULL, MIB, PROT_READ, MAP_SHARED, render[1], (off_t)offset) == MAP_FAILED);
+	CHECK_EQ(errno, EINVAL);
+	other = open("/dev/dri/renderD129", O_RDWR | O_CLOEXEC);
+	CHECK(mmap(NULL, MIB, PROT_READ, MAP_SHARED, other, (off_t)offset) == MAP_FAILED);
 	CHECK_EQ(errno, EACCES);
+	close(other);
 	CHECK_EQ(free_memory(one), 0);
 	CHECK(mmap(NULL, MIB, PROT_READ, MAP_SHARED, render[0], (off_t)offset) == MAP_FAILED);
 }

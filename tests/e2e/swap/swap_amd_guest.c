@@ -151,8 +151,8 @@ static void look_at_handles(void)
 	for (int i = 0; i < BUFFERS; i += 5) {
 		uint64_t handle;
 
-		CHECK_EQ(alloc_vram(0, 4096, &handle), 0);
-		CHECK_EQ((uint32_t)handle, (uint32_t)buffers[i].handle);
+		CHECK_EQ(alloc_vram(buffers[i].gpu, 4096, &handle), 0);
+		CHECK_EQ(handle, buffers[i].handle);
 	}
 }
 

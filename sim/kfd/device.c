@@ -105,7 +105,7 @@ EMU_EXPORT int ioctl(int fd, unsigned long request, ...)
 	minor = emu_minor_of(fd);
 	if (minor == EMU_FILE_NONE)
 		return (int)syscall(SYS_ioctl, fd, request, arg);
-	r = minor == EMU_FILE_KFD ? emu_kfd_ioctl(request, (uintptr_t)arg)
+	r = minor == EMU_FILE_KFD ? emu_kfd_ioctl(fd, request, (uintptr_t)arg)
 				  : emu_drm_ioctl(minor, fd, request, (uintptr_t)arg);
 	if (r >= 0)
 		return (int)r;

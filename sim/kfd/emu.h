@@ -28,6 +28,8 @@
  *   drm.c      ioctls of render nodes, as far as libdrm asks
  *   gem.c      memory by the handles of render nodes (buffers.c); what there is of it
  *              (gem_info.c), and where it is mapped (gem_va.c)
+ *   criu.c     a process is looked at by another one, as CRIU does, and
+ *   restore.c  comes back in another one
  *   fail.c     ioctls that are to fail, and those that the kernel has not
  *   hold.c     an ioctl that is to come back late
  *
@@ -60,18 +62,19 @@
 #define EMU_OFFSET_MMIO	    UINT64_C(0)
 #define EMU_OFFSET_EVENTS   (UINT64_C(2) << 62)
 #define EMU_OFFSET_DOORBELL (UINT64_C(3) << 62)
+#define EMU_GPUVM_BASE	    UINT64_C(0x4000)
 #define EMU_OFFSET_GPU(id)  ((uint64_t)((id)&0xffff) << 46)
 
 struct emu_gpu {
-	uint32_t gpu_id;    /* as this process calls it, */
+	uint32_t gpu_id; /* as this process calls it, */
 	uint32_t actual_id; /* and the topology: not the same after a restore on another GPU */
 	uint32_t node, minor;
 	struct emu_object *objects; /* by the lower half of the handle */
 	uint32_t nobjects;
 	uint64_t vram_bytes;
 	uint64_t visible_bytes; /* what the CPU reaches of it */
-	bool acquired;		/* ACQUIRE_VM was called, */
-	uint64_t file;		/* with this open file (gem.h) */
+	bool acquired; /* ACQUIRE_VM was called, */
+	uint64_t file; /* with this open file (gem.h) */
 	struct vm vm;
 	const struct tree_model *model;
 	uint32_t device_id;
@@ -85,6 +88,11 @@ struct emu_machine {
 	struct bank *bank;
 	struct emu_gpu gpu[TREE_GPUS];
 	uint32_t ngpus;
+	uint64_t own_file; /* of /dev/kfd, of this process: one of them */
+	uint64_t asked_by; /* through which open file the ioctl comes that is being done */
+	bool busy;	   /* somebody has the lock, */
+	bool paused;	   /* PROCESS_INFO was called, and UNPAUSE not yet */
+	uint32_t evicted;  /* for how many reasons nobody executes queues */
 	bool xnack_off; /* as it was set */
 	const struct topology *topology;
 };
@@ -134,6 +142,9 @@ void emu_wait(pthread_cond_t *cond, const struct timespec *deadline);
 struct emu_gpu *emu_gpu(struct emu_machine *machine, uint32_t gpu_id);
 struct emu_gpu *emu_gpu_of_minor(struct emu_machine *machine, int minor);
 
+/* The GPU is reached through this descriptor's open file from now on. */
+int emu_acquire(struct emu_gpu *gpu, int drm_fd);
+
 /* files.c: the minor of the DRM node that `fd` is of, or one of these. */
 #define EMU_FILE_NONE (-2)
 #define EMU_FILE_KFD  (-1)
@@ -149,7 +160,7 @@ int emu_remote_ioctl(int fd, unsigned long request, void *arg);
 void emu_remote_reap(void);
 
 /* kfd.c, drm.c */
-long emu_kfd_ioctl(unsigned long request, uint64_t arg);
+long emu_kfd_ioctl(int fd, unsigned long request, uint64_t arg);
 long emu_drm_ioctl(int minor, int fd, unsigned long request, uint64_t arg);
 
 /* trace.c: with NULL for a row that there is not, and for a block that cannot be read. */
@@ -199,9 +210,20 @@ int emu_import_dmabuf(struct emu_machine *machine, void *block);
  */
 int emu_memory_at(struct emu_machine *machine, int fd, uint64_t mmap_offset, size_t len);
 
+/*
+ * criu.c: a process has opened /dev/kfd; which one did, 0: none. And what CRIU asks, of which
+ * RESTORE is in restore.c.
+ */
+void emu_criu_opened(struct emu_machine *machine, int fd);
+pid_t emu_criu_owner(uint64_t file);
+int emu_criu(struct emu_machine *machine, void *block);
+struct kfd_ioctl_criu_args;
+int emu_criu_restore(struct emu_machine *machine, const struct kfd_ioctl_criu_args *args);
+
 /* svm.c: the same, with so many attributes at the block's end as were asked for, or may be. */
 #define EMU_SVM_ATTRIBUTES 256
 int emu_svm(struct emu_machine *machine, void *block);
+const uint32_t *emu_svm_count(void); /* of ranges */
 void emu_svm_forget(void);
 
 /* The program gives memory of its own back, or maps something in its place. Not under the lock. */
@@ -225,6 +247,16 @@ int emu_set_event(struct emu_machine *machine, void *block);
 int emu_reset_event(struct emu_machine *machine, void *block);
 int emu_wait_events(struct emu_machine *machine, void *block);
 void emu_events_forget(void);
+
+/*
+ * The events, as bytes that a process may copy from another; how many those are, and which there
+ * are among them, with room for KFD_SIGNAL_EVENT_LIMIT. And one that comes back: -ENOSPC if its id
+ * is taken.
+ */
+struct kfd_criu_event_priv;
+const void *emu_events(size_t *ret_bytes);
+uint32_t emu_events_save(const void *events, struct kfd_criu_event_priv *ret);
+int emu_event_restore(const struct kfd_criu_event_priv *event);
 
 /*
  * Signals by which queues report: one event by its id, or all events for faults or for exceptions.

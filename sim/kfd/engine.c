@@ -61,13 +61,14 @@ static bool engine_step(struct emu_queue *q)
 	return r == QUEUE_WORKED;
 }
 
-static bool engine_step_all(void)
+static bool engine_step_all(const struct emu_machine *m)
 {
 	bool worked = false;
 	uint32_t n;
 	struct emu_queue *queues = emu_queues(&n);
 
-	for (uint32_t i = 0; i < n; i++)
+	/* Pairs with the store of another process, criu.c: after it there is no step. */
+	for (uint32_t i = 0; i < n && !__atomic_load_n(&m->evicted, __ATOMIC_SEQ_CST); i++)
 		worked |= engine_step(&queues[i]);
 	return worked;
 }
@@ -102,11 +103,11 @@ static void engine_rest(long *pause_ns)
 
 static void *engine_run_queues(void *unused)
 {
+	const struct emu_machine *m = emu_lock();
 	long pause_ns = PAUSE_LEAST_NS;
 
-	emu_lock();
 	for (;;) {
-		if (!engine_step_all()) {
+		if (!engine_step_all(m)) {
 			engine_rest(&pause_ns);
 			continue;
 		}
@@ -119,7 +120,7 @@ static void *engine_run_queues(void *unused)
 }
 
 /* The program's signals are not for this thread. */
-static int engine_start(void)
+int emu_engine_start(void)
 {
 	sigset_t all, before;
 	pthread_attr_t attr;
@@ -141,7 +142,7 @@ static int engine_start(void)
 
 int emu_create_queue(struct emu_machine *m, void *block)
 {
-	int r = engine_start();
+	int r = emu_engine_start();
 
 	if (r == 0)
 		r = emu_add_queue(m, block);

@@ -15,7 +15,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "amd/abi/kfd.h"
+#include "amd/abi/kfd_criu.h"
 #include "sim/kfd/queue.h"
 #include "sim/kfd/user.h"
 
@@ -76,6 +76,49 @@ int emu_destroy_event(struct emu_machine *m, void *block)
 		return -EINVAL;
 	e->used = false;
 	pthread_cond_broadcast(&changed);
+	return 0;
+}
+
+const void *emu_events(size_t *ret_bytes)
+{
+	*ret_bytes = sizeof(events);
+	return events;
+}
+
+uint32_t emu_events_save(const void *theirs, struct kfd_criu_event_priv *ret)
+{
+	const struct event *e = theirs;
+	uint32_t n = 0;
+
+	for (uint32_t id = 1; id <= KFD_SIGNAL_EVENT_LIMIT; id++) {
+		if (!e[id].used)
+			continue;
+		ret[n] = (struct kfd_criu_event_priv){.object_type = KFD_CRIU_OBJECT_TYPE_EVENT,
+						      .event_id = id,
+						      .auto_reset = e[id].auto_reset,
+						      .type = e[id].type,
+						      .signaled = e[id].signaled};
+		ret[n++].memory_exception_data = e[id].data.memory_exception_data;
+	}
+	return n;
+}
+
+int emu_event_restore(const struct kfd_criu_event_priv *saved)
+{
+	struct event *e;
+
+	if (!saved->event_id || saved->event_id > KFD_SIGNAL_EVENT_LIMIT)
+		return -EINVAL;
+	e = &events[saved->event_id];
+	if (e->used)
+		return -ENOSPC;
+	*e = (struct event){.used = true,
+			    .auto_reset = saved->auto_reset,
+			    .signaled = saved->signaled,
+			    .type = saved->type,
+			    .age = AGE_AT_FIRST,
+			    .made = e->made + 1};
+	e->data.memory_exception_data = saved->memory_exception_data;
 	return 0;
 }
 

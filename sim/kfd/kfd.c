@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Ioctls of /dev/kfd. As in the kernel a block is copied in as far as the caller knows it, reads
- * zero beyond, and is copied back as far. Ioctls that are not emulated (CRIU, debugging) answer
+ * zero beyond, and is copied back as far. Ioctls that are not emulated (debugging) answer
  * ENOTTY, and stand in the trace.
  */
 #include <errno.h>
@@ -9,8 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "amd/abi/kfd.h"
@@ -40,7 +38,6 @@
 #define LDS_BASE     (UINT64_C(1) << 48)
 #define SCRATCH_BASE (UINT64_C(2) << 48)
 #define APERTURE     UINT64_C(0xffffffff)
-#define GPUVM_BASE   UINT64_C(0x4000)
 #define GPUVM_LIMIT  UINT64_C(0x7fffffffffff)
 
 /* ALLOT_SIM_AMD_VERSION=1.24 only says so: there is no more. */
@@ -65,7 +62,7 @@ static void kfd_fill_apertures(const struct emu_gpu *gpu, struct kfd_process_dev
 		.lds_limit = LDS_BASE | APERTURE,
 		.scratch_base = SCRATCH_BASE,
 		.scratch_limit = SCRATCH_BASE | APERTURE,
-		.gpuvm_base = GPUVM_BASE,
+		.gpuvm_base = EMU_GPUVM_BASE,
 		.gpuvm_limit = GPUVM_LIMIT,
 		.gpu_id = gpu->gpu_id,
 	};
@@ -98,30 +95,16 @@ static int kfd_get_apertures_new(struct emu_machine *m, void *block)
 			    a->num_of_nodes * sizeof(found[0]));
 }
 
-/* As the kernel does: for as long as the process lives. A mapping does so without a descriptor. */
-static int kfd_keep_file(int fd)
-{
-	void *page = (void *)syscall(SYS_mmap, NULL, 1, PROT_NONE, MAP_SHARED, fd, 0);
-
-	return page == MAP_FAILED ? -errno : madvise(page, 1, MADV_DONTFORK);
-}
-
 static int kfd_acquire_vm(struct emu_machine *m, void *block)
 {
 	const struct kfd_ioctl_acquire_vm_args *a = block;
 	struct emu_gpu *gpu = emu_gpu(m, a->gpu_id);
-	int r;
 
 	if (!gpu || emu_gpu_of_minor(m, emu_minor_of((int)a->drm_fd)) != gpu)
 		return -EINVAL;
 	if (gpu->acquired)
 		return gpu->file == emu_file_of((int)a->drm_fd) ? 0 : -EBUSY;
-	r = kfd_keep_file((int)a->drm_fd);
-	if (r < 0)
-		return r;
-	gpu->acquired = true;
-	gpu->file = emu_file_of((int)a->drm_fd);
-	return 0;
+	return emu_acquire(gpu, (int)a->drm_fd);
 }
 
 /* Each begins with what there is no use for here, and has the GPU's id where `at` says. */
@@ -240,6 +223,7 @@ static handler_fn *const handlers[256] = {
 	[KFD_NR_SVM] = emu_svm,
 	[KFD_NR_SET_XNACK_MODE] = kfd_set_xnack_mode,
 	[KFD_NR_RUNTIME_ENABLE] = kfd_enable_runtime,
+	[KFD_NR_CRIU_OP] = emu_criu,
 	[KFD_NR_AVAILABLE_MEMORY] = emu_available,
 };
 
@@ -249,7 +233,16 @@ static bool kfd_is_mapping(const struct kfd_ioctl *row)
 	return row->nr == KFD_NR_MAP_MEMORY_TO_GPU || row->nr == KFD_NR_UNMAP_MEMORY_FROM_GPU;
 }
 
-static int kfd_do_call(const struct kfd_ioctl *row, unsigned long request, uint64_t arg,
+/* As in the kernel: an open file is its opener's, and others look at him by CRIU's ioctl alone. */
+static bool kfd_may_use(struct emu_machine *m, const struct kfd_ioctl *row, int fd)
+{
+	m->asked_by = emu_file_of(fd);
+	if (m->asked_by != m->own_file && emu_criu_owner(m->asked_by) == getpid())
+		m->own_file = m->asked_by;
+	return m->asked_by == m->own_file || row->nr == KFD_NR_CRIU_OP;
+}
+
+static int kfd_do_call(const struct kfd_ioctl *row, int fd, unsigned long request, uint64_t arg,
 		       void *block)
 {
 	static uint64_t calls[256]; /* under the lock */
@@ -269,7 +262,10 @@ static int kfd_do_call(const struct kfd_ioctl *row, unsigned long request, uint6
 		return -EBADF;
 	emu_gem_reap(m);
 	before = calls[row->nr]++;
-	r = kfd_is_mapping(row) ? 0 : emu_fail(row->nr, before);
+	if (!kfd_may_use(m, row, fd))
+		r = -EBADF;
+	else
+		r = kfd_is_mapping(row) ? 0 : emu_fail(row->nr, before);
 	if (r == 0)
 		r = handlers[row->nr](m, block);
 	emu_hold(row->nr, before);
@@ -280,13 +276,13 @@ static int kfd_do_call(const struct kfd_ioctl *row, unsigned long request, uint6
 	return r;
 }
 
-long emu_kfd_ioctl(unsigned long request, uint64_t arg)
+long emu_kfd_ioctl(int fd, unsigned long request, uint64_t arg)
 {
 	const struct kfd_ioctl *row = kfd_ioctl_find(request);
 	_Alignas(8) char block[BLOCK_BYTES] = {0};
 	bool known =
 		row && handlers[row->nr] && row->args_bytes <= sizeof(block) && !emu_lacks(row->nr);
-	int r = known ? kfd_do_call(row, request, arg, block) : -ENOTTY;
+	int r = known ? kfd_do_call(row, fd, request, arg, block) : -ENOTTY;
 
 	emu_trace(row, request, known ? block : NULL, r);
 	return r;

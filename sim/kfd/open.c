@@ -35,9 +35,11 @@ static void open_forget_all(struct emu_machine *m)
 	emu_gem_va_forget();
 	emu_queues_forget();
 	emu_engine_forget();
-	m->xnack_off = false;
+	m->xnack_off = m->paused = false;
+	m->evicted = 0;
 	for (uint32_t i = 0; i < m->ngpus; i++) {
 		m->gpu[i].acquired = false;
+		m->gpu[i].gpu_id = m->gpu[i].actual_id;
 		vm_forget(&m->gpu[i].vm);
 	}
 }
@@ -70,6 +72,8 @@ int emu_open(int fd)
 		r = open_enter(m);
 	if (r == 0)
 		emu_gem_opened(m, fd);
+	if (r == 0 && emu_minor_of(fd) == EMU_FILE_KFD)
+		emu_criu_opened(m, fd);
 	pthread_mutex_unlock(&opening);
 	return r;
 }

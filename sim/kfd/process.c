@@ -4,11 +4,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "amd/topology_read.h"
 #include "base/parse.h"
-#include "sim/kfd/emu.h"
+#include "sim/kfd/gem.h"
 
 /*
  * The state of the process that opened the device. A forked child has none until it opens the
@@ -84,21 +86,25 @@ struct emu_machine *emu_lock(void)
 		return NULL;
 	pthread_mutex_lock(&process.mutex);
 	locked = true;
+	__atomic_store_n(&process.machine.busy, true, __ATOMIC_SEQ_CST);
 	return &process.machine;
 }
 
 void emu_unlock(void)
 {
 	locked = false;
+	__atomic_store_n(&process.machine.busy, false, __ATOMIC_SEQ_CST);
 	pthread_mutex_unlock(&process.mutex);
 }
 
 void emu_wait(pthread_cond_t *cond, const struct timespec *deadline)
 {
+	__atomic_store_n(&process.machine.busy, false, __ATOMIC_SEQ_CST);
 	if (deadline)
 		pthread_cond_clockwait(cond, &process.mutex, CLOCK_MONOTONIC, deadline);
 	else
 		pthread_cond_wait(cond, &process.mutex);
+	__atomic_store_n(&process.machine.busy, true, __ATOMIC_SEQ_CST);
 }
 
 struct emu_gpu *emu_gpu(struct emu_machine *m, uint32_t gpu_id)
@@ -115,4 +121,23 @@ struct emu_gpu *emu_gpu_of_minor(struct emu_machine *m, int minor)
 		if (minor == (int)m->gpu[i].minor || minor == TREE_CARD(m->gpu[i].minor))
 			return &m->gpu[i];
 	return NULL;
+}
+
+/* As the kernel does: for as long as the process lives. A mapping does so without a descriptor. */
+static int process_keep_file(int fd)
+{
+	void *page = (void *)syscall(SYS_mmap, NULL, 1L, PROT_NONE, MAP_SHARED, fd, 0L);
+
+	return page == MAP_FAILED ? -errno : madvise(page, 1, MADV_DONTFORK);
+}
+
+int emu_acquire(struct emu_gpu *gpu, int drm_fd)
+{
+	int r = process_keep_file(drm_fd);
+
+	if (r < 0)
+		return r;
+	gpu->acquired = true;
+	gpu->file = emu_file_of(drm_fd);
+	return 0;
 }

@@ -8,7 +8,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "amd/abi/kfd.h"
+#include "amd/abi/kfd_criu.h"
 #include "sim/kfd/user.h"
 
 #define QUEUES	       1024 /* of a process */
@@ -27,6 +27,12 @@ struct emu_queue *emu_queues(uint32_t *ret_n)
 {
 	*ret_n = nqueues;
 	return queues;
+}
+
+void emu_queues_at(struct emu_queue ***ret_queues, uint32_t **ret_n)
+{
+	*ret_queues = &queues;
+	*ret_n = &nqueues;
 }
 
 void emu_queues_forget(void)
@@ -130,17 +136,20 @@ static int queue_check(uint64_t ring, uint64_t ring_bytes, uint32_t percent, uin
 	return ring >> 47 ? -EFAULT : 0;
 }
 
-static int queue_free_id(void)
+#define ANY_ID UINT32_MAX
+
+/* The lowest that is free, or just this one. */
+static int queue_free_id(uint32_t wanted)
 {
-	int id = 0;
+	uint32_t id = wanted == ANY_ID ? 0 : wanted;
 
 	if (!queues)
 		queues = calloc(QUEUES, sizeof(*queues));
 	if (!queues)
 		return -ENOMEM;
-	while (id < QUEUES && queues[id].used)
+	while (wanted == ANY_ID && id < QUEUES && queues[id].used)
 		id++;
-	return id < QUEUES ? id : -ENOSPC;
+	return id < QUEUES && !queues[id].used ? (int)id : -ENOSPC;
 }
 
 /* Into the roster, not active yet. */
@@ -152,46 +161,102 @@ static int queue_enroll(struct emu_queue *q, uint32_t id)
 	return r < 0 ? r : roster_add(roster, &q->is, &q->number);
 }
 
-int emu_add_queue(struct emu_machine *m, void *block)
+/* Takes an id and a doorbell, which says `rung`; answers the id. */
+static int queue_install(const struct emu_machine *m, struct emu_queue *q, uint32_t wanted,
+			 uint64_t rung)
 {
-	struct kfd_ioctl_create_queue_args *a = block;
-	struct emu_gpu *gpu = emu_gpu(m, a->gpu_id);
-	struct emu_queue q = {.used = true,
-			      .is = {.pid = getpid(),
-				     .type = a->queue_type,
-				     .percent = a->queue_percentage & 0xff,
-				     .priority = a->queue_priority},
-			      .gpu = gpu,
-			      .ring = a->ring_base_address,
-			      .ring_bytes = a->ring_size,
-			      .read_pointer = a->read_pointer_address};
 	uint64_t *page;
 	int id, r;
 
-	if (!gpu || !gpu->acquired || !queue_is_type(a->queue_type))
+	if (!q->gpu || !q->gpu->acquired || !queue_is_type(q->is.type))
 		return -EINVAL;
-	r = queue_check(q.ring, q.ring_bytes, q.is.percent, q.is.priority);
+	r = queue_check(q->ring, q->ring_bytes, q->is.percent, q->is.priority);
 	if (r < 0)
 		return r;
-	q.is.gpu_id = gpu->actual_id;
-	page = queue_doorbells_of(m, gpu);
-	id = page ? queue_free_id() : -ENOMEM;
+	q->used = true;
+	q->is.pid = getpid();
+	q->is.gpu_id = q->gpu->actual_id;
+	page = queue_doorbells_of(m, q->gpu);
+	id = page ? queue_free_id(wanted) : -ENOMEM;
 	if (id < 0)
 		return id;
-	if ((r = queue_enroll(&q, (uint32_t)id)) < 0)
+	if ((r = queue_enroll(q, (uint32_t)id)) < 0)
 		return r;
-	/* AQL's doorbell is told the number of the last packet, the first of which is 0. */
-	page[id] = a->queue_type == KFD_IOC_QUEUE_TYPE_COMPUTE_AQL ? UINT64_MAX : 0;
-	q.doorbell = &page[id];
-	queues[id] = q;
+	page[id] = rung;
+	q->doorbell = &page[id];
+	queues[id] = *q;
 	if ((uint32_t)id >= nqueues)
 		nqueues = (uint32_t)id + 1;
 	queue_tell_sysfs(&queues[id]);
-	emu_sysfs_add_queue((uint32_t)id, gpu->actual_id, a->ring_size, a->queue_type);
+	emu_sysfs_add_queue((uint32_t)id, q->is.gpu_id, (uint32_t)q->ring_bytes, q->is.type);
+	return id;
+}
+
+int emu_add_queue(struct emu_machine *m, void *block)
+{
+	struct kfd_ioctl_create_queue_args *a = block;
+	struct emu_queue q = {.is = {.type = a->queue_type,
+				     .percent = a->queue_percentage & 0xff,
+				     .priority = a->queue_priority},
+			      .gpu = emu_gpu(m, a->gpu_id),
+			      .ring = a->ring_base_address,
+			      .ring_bytes = a->ring_size,
+			      .read_pointer = a->read_pointer_address};
+	/* AQL's doorbell is told the number of the last packet, the first of which is 0. */
+	int id = queue_install(m, &q, ANY_ID,
+			       a->queue_type == KFD_IOC_QUEUE_TYPE_COMPUTE_AQL ? UINT64_MAX : 0);
+
+	if (id < 0)
+		return id;
 	a->queue_id = (uint32_t)id;
-	a->doorbell_offset = EMU_OFFSET_DOORBELL | EMU_OFFSET_GPU(gpu->actual_id) |
+	a->doorbell_offset = EMU_OFFSET_DOORBELL | EMU_OFFSET_GPU(q.gpu->actual_id) |
 			     (uint64_t)id * DOORBELL_BYTES;
 	return 0;
+}
+
+void emu_queue_save(const struct emu_queue *q, uint64_t rung, struct kfd_criu_queue_priv *ret,
+		    struct emu_queue_state *ret_state)
+{
+	*ret = (struct kfd_criu_queue_priv){.object_type = KFD_CRIU_OBJECT_TYPE_QUEUE,
+					    .q_address = q->ring,
+					    .q_size = q->ring_bytes,
+					    .read_ptr_addr = q->read_pointer,
+					    .doorbell_off = q->is.id,
+					    .type = q->is.type,
+					    .q_id = q->is.id,
+					    .priority = q->is.priority,
+					    .q_percent = q->is.percent,
+					    .doorbell_id = q->is.id,
+					    .mqd_size = sizeof(*ret_state)};
+	*ret_state = (struct emu_queue_state){.doorbell = rung,
+					      .read = q->read,
+					      .done = q->done,
+					      .copied_bytes = q->copied_bytes,
+					      .stopped = q->stopped,
+					      .mask_bits = q->is.mask_bits};
+	memcpy(ret_state->mask, q->is.mask, sizeof(ret_state->mask));
+}
+
+int emu_queue_restore(struct emu_machine *m, const struct kfd_criu_queue_priv *saved,
+		      const struct emu_queue_state *state)
+{
+	struct emu_queue q = {.stopped = state->stopped,
+			      .is = {.type = saved->type,
+				     .percent = saved->q_percent,
+				     .priority = saved->priority,
+				     .mask_bits = state->mask_bits},
+			      .gpu = emu_gpu(m, saved->gpu_id),
+			      .ring = saved->q_address,
+			      .ring_bytes = saved->q_size,
+			      .read_pointer = saved->read_ptr_addr,
+			      .read = state->read,
+			      .done = state->done,
+			      .copied_bytes = state->copied_bytes};
+	int id;
+
+	memcpy(q.is.mask, state->mask, sizeof(q.is.mask));
+	id = queue_install(m, &q, saved->q_id, state->doorbell);
+	return id < 0 ? id : 0;
 }
 
 int emu_destroy_queue(struct emu_machine *m, void *block)

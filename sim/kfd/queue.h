@@ -52,6 +52,28 @@ enum queue_step aql_step(struct emu_queue *queue, struct queue_note *note);
 /* The queues, of which some are not used. */
 struct emu_queue *emu_queues(uint32_t *ret_n);
 
+/* Where they are, and how many, for another process that looks there. */
+void emu_queues_at(struct emu_queue ***ret_queues, uint32_t **ret_n);
+
+/*
+ * A queue as a checkpoint has it: what the kernel notes, and the state of the hardware, which is
+ * the engine's here. One that comes back has its id: -ENOSPC where that is taken.
+ */
+struct emu_queue_state {
+	uint64_t doorbell, read, done, copied_bytes;
+	uint32_t stopped;
+	uint32_t mask_bits, mask[ROSTER_MASK_WORDS];
+	uint32_t pad;
+};
+struct kfd_criu_queue_priv;
+void emu_queue_save(const struct emu_queue *queue, uint64_t doorbell,
+		    struct kfd_criu_queue_priv *ret, struct emu_queue_state *ret_state);
+int emu_queue_restore(struct emu_machine *machine, const struct kfd_criu_queue_priv *queue,
+		      const struct emu_queue_state *state);
+
+/* engine.c: somebody executes queues from now on; -ENOMEM. */
+int emu_engine_start(void);
+
 /* The engine's part of what a queue is. */
 void emu_queue_stop(struct emu_queue *queue);
 void emu_queue_set_busy(struct emu_queue *queue, bool busy);

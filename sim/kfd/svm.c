@@ -51,6 +51,11 @@ void emu_svm_forget(void)
 	nranges = room = 0;
 }
 
+const uint32_t *emu_svm_count(void)
+{
+	return &nranges;
+}
+
 /* The index of the first range that ends behind the address. */
 static uint32_t svm_place_of(uint64_t at)
 {

@@ -61,6 +61,7 @@ static int trace_put_arguments(char *text, size_t size, const struct kfd_ioctl *
 	const struct kfd_ioctl_import_dmabuf_args *import = block;
 	const struct kfd_ioctl_get_dmabuf_info_args *info = block;
 	const struct kfd_ioctl_svm_args *svm = block;
+	const struct kfd_ioctl_criu_args *criu = block;
 
 	switch ((enum kfd_nr)row->nr) {
 	case KFD_NR_ACQUIRE_VM:
@@ -81,6 +82,9 @@ static int trace_put_arguments(char *text, size_t size, const struct kfd_ioctl *
 	case KFD_NR_SVM:
 		return snprintf(text, size, " size=%llu op=%u attributes=%u",
 				(unsigned long long)svm->size, svm->op, svm->nattr);
+	case KFD_NR_CRIU_OP:
+		return snprintf(text, size, " op=%u devices=%u buffers=%u objects=%u", criu->op,
+				criu->num_devices, criu->num_bos, criu->num_objects);
 	case KFD_NR_EXPORT_DMABUF: /* begins with the same */
 	case KFD_NR_FREE_MEMORY_OF_GPU:
 		return snprintf(text, size, " handle=%#llx", (unsigned long long)map->handle);

@@ -382,4 +382,25 @@ struct kfd_ioctl_criu_args {
 	uint32_t op;
 };
 
+/* The process's own name of a GPU comes first: after a restore on another one they differ. */
+struct kfd_criu_device_bucket {
+	uint32_t user_gpu_id;
+	uint32_t actual_gpu_id;
+	uint32_t drm_fd; /* to RESTORE */
+	uint32_t pad;
+};
+
+#define KFD_INVALID_FD 0xffffffff /* of memory without content of its own */
+
+struct kfd_criu_bo_bucket {
+	uint64_t addr;
+	uint64_t size;
+	uint64_t offset;
+	uint64_t restored_offset; /* RESTORE's answer: where the CPU maps it now */
+	uint32_t gpu_id;	  /* the process's name */
+	uint32_t alloc_flags;
+	uint32_t dmabuf_fd; /* answered: the caller's to close */
+	uint32_t pad;
+};
+
 #endif

@@ -32,6 +32,7 @@ USES = {
     "nvidia": ("base", "sched", "ledger"),
     "amd": ("base", "sched", "ledger"),
     "image": LOW,
+    "criu/kfd": (*LOW, "image"),
     "guard": ("base", "ledger", "nvidia", "amd"),
     "text": ("base", "ledger", "nvidia", "amd"),
     "node": (*LOW, "guard", "text"),

@@ -121,7 +121,7 @@ static void *device_map_memory(struct emu_machine *m, void *addr, size_t len, in
 	if (memory == -EINVAL)
 		memory = emu_gem_at(m, fd, offset, len);
 	if (memory >= 0)
-		return (void *)syscall(SYS_mmap, addr, len, prot, flags, memory, 0);
+		return (void *)syscall(SYS_mmap, addr, len, prot, flags, memory, 0L);
 	errno = -memory;
 	return MAP_FAILED;
 }
@@ -132,7 +132,7 @@ static void *device_map_file(struct emu_machine *m, void *addr, size_t len, int 
 {
 	if ((offset & EMU_OFFSET_DOORBELL) == EMU_OFFSET_DOORBELL)
 		return emu_map_doorbells(m, offset, addr, len, flags & MAP_FIXED);
-	return (void *)syscall(SYS_mmap, addr, len, prot, flags | MAP_ANONYMOUS, -1, 0);
+	return (void *)syscall(SYS_mmap, addr, len, prot, flags | MAP_ANONYMOUS, -1, 0L);
 }
 
 static void *device_do_mmap(void *addr, size_t len, int prot, int flags, int fd, off_t offset)

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "criu/kfd/kfd_calls.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+
+#include "base/err.h"
+
+static int calls_open(const char *path)
+{
+	int fd = open(path, O_RDWR | O_CLOEXEC);
+
+	return fd < 0 ? err_errno() : fd;
+}
+
+/* The kernel may ask for a call to be made again, as ROCm's library does without end. */
+static int calls_ioctl(int fd, unsigned long request, void *arg)
+{
+	int r;
+
+	do
+		r = ioctl(fd, request, arg);
+	while (r < 0 && errno == EINTR);
+	return r < 0 ? err_errno() : 0;
+}
+
+/*
+ * By the CPU, where it reaches the memory: a dma-buf of memory that it does not reach refuses to be
+ * mapped, or does not let itself be read.
+ */
+static int calls_copy(int dmabuf, uint64_t offset, void *memory, size_t len, bool in)
+{
+	void *map = mmap(NULL, len, in ? PROT_READ : PROT_READ | PROT_WRITE, MAP_SHARED, dmabuf,
+			 (off_t)offset);
+
+	if (map == MAP_FAILED)
+		return err_errno();
+	if (in)
+		memcpy(memory, map, len);
+	else
+		memcpy(map, memory, len);
+	munmap(map, len);
+	return 0;
+}
+
+static int calls_read(int dmabuf, uint64_t offset, void *memory, size_t len)
+{
+	return calls_copy(dmabuf, offset, memory, len, true);
+}
+
+static int calls_write(int dmabuf, uint64_t offset, const void *memory, size_t len)
+{
+	return calls_copy(dmabuf, offset, (void *)(uintptr_t)memory, len, false);
+}
+
+const struct kfd_calls kfd_calls = {
+	.open = calls_open, .ioctl = calls_ioctl, .read = calls_read, .write = calls_write};
+
+int kfd_say(char why[KFD_WHY_BYTES], int r, const char *format, ...)
+{
+	va_list ap;
+	int n;
+
+	va_start(ap, format);
+	n = vsnprintf(why, KFD_WHY_BYTES, format, ap);
+	va_end(ap);
+	if (n >= 0 && n < KFD_WHY_BYTES)
+		snprintf(why + n, (size_t)(KFD_WHY_BYTES - n), ": %s", strerror(-r));
+	return r;
+}

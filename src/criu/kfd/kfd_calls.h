@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * How this room reaches the machine. CRIU's plugin and the tests on the emulator use the C
+ * library's way; a unit test has another.
+ */
+#ifndef ALLOT_CRIU_KFD_KFD_CALLS_H
+#define ALLOT_CRIU_KFD_KFD_CALLS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* All answer 0 (or a descriptor, close-on-exec) or -errno. */
+struct kfd_calls {
+	int (*open)(const char *path);
+	int (*ioctl)(int fd, unsigned long request, void *arg);
+
+	/* Part of a dma-buf's content, into `memory` or out of it. */
+	int (*read)(int dmabuf, uint64_t offset, void *memory, size_t len);
+	int (*write)(int dmabuf, uint64_t offset, const void *memory, size_t len);
+};
+
+extern const struct kfd_calls kfd_calls;
+
+/* One line for a person, of what failed and why. */
+#define KFD_WHY_BYTES 320
+int kfd_say(char why[KFD_WHY_BYTES], int r, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
+
+#endif

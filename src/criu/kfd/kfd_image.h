@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a dump has of /dev/kfd, of all processes of the tree, and a restore makes again: the GPUs
+ * that there were, the processes, their buffers, and which of these are one. It is the file
+ * allot-kfd among CRIU's images. Content is beside it, in a file of src/image's objects for each
+ * process that made buffers: each stands in the file of its owner, once.
+ *
+ * The file, version 1, is a header, a row for each list, the lists, and a CRC-32C of all before it,
+ * little-endian. What is added later stands at the end of records, and in lists behind the last
+ * one: a reader passes over what it does not know. It refuses other versions.
+ */
+#ifndef ALLOT_CRIU_KFD_KFD_IMAGE_H
+#define ALLOT_CRIU_KFD_KFD_IMAGE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "criu/kfd/match.h"
+#include "image/damage.h"
+#include "image/object.h"
+
+#define KFD_IMAGE_FILE	    "allot-kfd"
+#define KFD_IMAGE_OBJECTS   "allot-kfd-objects.%u" /* by the owner's number */
+#define KFD_IMAGE_MAX_BYTES (64u << 20)
+#define KFD_IMAGE_NONE	    UINT32_MAX
+#define KFD_IMAGE_INDEX_MAX (1u << 20) /* of a handle: a restore may have to fill what is below */
+
+struct kfd_image_process {
+	uint32_t pid;
+	uint32_t file; /* CRIU's id of its /dev/kfd */
+	uint32_t nobjects;
+	uint32_t ndevices; /* names[] of this process, */
+	uint32_t first_device;
+	uint32_t nholders; /* and holders[], in the kernel's order */
+	uint32_t first_holder;
+	uint32_t priv_bytes; /* the kernel's private data, in bytes[] */
+	uint64_t priv_at;
+};
+
+/* How a process calls a GPU. */
+struct kfd_image_name {
+	uint32_t gpu_id, gpu;
+};
+
+/* Memory with content, whoever has it. */
+struct kfd_image_buffer {
+	uint64_t bytes;
+	uint32_t owner; /* the holder that makes it */
+	uint32_t gpu;
+};
+
+/* A buffer object of a process: memory with content or without. */
+struct kfd_image_holder {
+	uint64_t address, bytes;
+	uint64_t offset; /* where the CPU mapped it, of the render node or of /dev/kfd */
+	uint64_t mapped; /* a bit for each GPU */
+	uint32_t process;
+	uint32_t buffer; /* KFD_IMAGE_NONE */
+	uint32_t gpu_id; /* the process's name */
+	uint32_t index;	 /* lower half of its handle */
+	uint32_t flags;	 /* as ALLOC_MEMORY_OF_GPU takes them */
+	uint32_t zero;
+};
+
+enum kfd_image_list {
+	KFD_IMAGE_GPUS,
+	KFD_IMAGE_LINKS,
+	KFD_IMAGE_PROCESSES,
+	KFD_IMAGE_NAMES,
+	KFD_IMAGE_BUFFERS,
+	KFD_IMAGE_HOLDERS,
+	KFD_IMAGE_BYTES,
+	KFD_IMAGE_LISTS,
+};
+
+/* Lists are malloc'ed, and NULL where they are empty. */
+struct kfd_image {
+	uint8_t id[16]; /* content has the same */
+	uint32_t n[KFD_IMAGE_LISTS];
+	union {
+		void *list[KFD_IMAGE_LISTS];
+		struct {
+			struct match_gpu *gpus;
+			struct match_link *links;
+			struct kfd_image_process *processes;
+			struct kfd_image_name *names;
+			struct kfd_image_buffer *buffers;
+			struct kfd_image_holder *holders;
+			char *bytes;
+		};
+	};
+};
+
+void kfd_image_done(struct kfd_image *image); /* takes a zeroed one */
+
+/* Appends `n` records of that list. The first one's number, or -ENOMEM. */
+int64_t kfd_image_add(struct kfd_image *image, enum kfd_image_list list, const void *records,
+		      uint32_t n);
+
+struct object_limits kfd_image_limits(const struct kfd_image *image);
+
+/* The number of the GPU that the process calls so; -1: none. */
+int kfd_image_gpu(const struct kfd_image *image, const struct kfd_image_process *process,
+		  uint32_t gpu_id);
+
+/* As a file's bytes, malloc'ed. -EINVAL for what kfd_image_unpack would refuse. */
+int kfd_image_pack(const struct kfd_image *image, void **ret, size_t *ret_len);
+
+/*
+ * Back from it, with every number in it checked. -EBADMSG for what is damaged or makes no sense,
+ * -ENODATA for what ends too early, -EPROTONOSUPPORT for another version, -ENOMEM; `damage` says
+ * why.
+ */
+int kfd_image_unpack(const void *file, size_t len, struct kfd_image *ret, struct damage *damage);
+
+#endif

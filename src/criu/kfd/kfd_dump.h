@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A dump of what a tree of processes has of /dev/kfd: each process is added, then all is written at
+ * once, for only then it is known who shares what. A buffer is one however many have it: it is
+ * known by the inode of its dma-buf, which stays open until the dump is closed. Handles are no
+ * names: each process has numbers of its own.
+ */
+#ifndef ALLOT_CRIU_KFD_KFD_DUMP_H
+#define ALLOT_CRIU_KFD_KFD_DUMP_H
+
+#include <sys/types.h>
+
+#include "amd/topology.h"
+#include "criu/kfd/kfd_calls.h"
+
+struct kfd_dump;
+
+/* `calls` and `topology` are the caller's, and must last. -ENOMEM. */
+int kfd_dump_open(const struct kfd_calls *calls, const struct topology *topology,
+		  struct kfd_dump **ret);
+
+/*
+ * A process, by a descriptor of its /dev/kfd, which stays the caller's and must last; `file` is
+ * CRIU's number for it. Its queues stand still until kfd_dump_close. After an error the dump is
+ * good for that alone.
+ */
+int kfd_dump_add(struct kfd_dump *dump, int kfd, uint32_t file, char why[KFD_WHY_BYTES]);
+
+/*
+ * The buffer of that inode: its number in the image, and a descriptor that stays the dump's.
+ * -ENOENT: /dev/kfd has none.
+ */
+int kfd_dump_find(const struct kfd_dump *dump, ino_t inode, uint32_t *ret_buffer, int *ret_dmabuf);
+
+/*
+ * Writes the image into a directory, by a descriptor of that: content first, so that an image that
+ * is there has all. `level` as in object_writer_open.
+ */
+int kfd_dump_write(struct kfd_dump *dump, int dir, int level, char why[KFD_WHY_BYTES]);
+
+/* Lets the processes go on. Takes NULL. */
+void kfd_dump_close(struct kfd_dump *dump);
+
+#endif

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A tree of processes gets back what it had of /dev/kfd. The image is opened once, before the
+ * processes are there; then each process, in itself:
+ *
+ *   kfd_restored_open     /dev/kfd, its own buffers with their content, queues that stand still;
+ *                         buffers that others want are published
+ *   kfd_restored_import   the buffers of others, once these have published them: -EAGAIN
+ *   ...
+ *   kfd_restored_close    all but /dev/kfd, when its memory is mapped
+ *
+ * and at last kfd_restore_resume for each of them, by who restores.
+ *
+ * The kernel makes every buffer anew, also those that a process had from another one. So it is
+ * given a small buffer in the place of each of those, by whose handle the import comes when its
+ * turn is: the kernel gives the lowest handle that is free. What is free below is filled meanwhile.
+ */
+#ifndef ALLOT_CRIU_KFD_KFD_RESTORE_H
+#define ALLOT_CRIU_KFD_KFD_RESTORE_H
+
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "amd/topology.h"
+#include "criu/kfd/kfd_calls.h"
+
+/* How buffers go from one process to another; numbers are the image's. */
+struct kfd_exchange {
+	/* The descriptor stays the caller's. 0 or -errno. */
+	int (*publish)(void *arg, uint32_t buffer, int dmabuf);
+	/* A descriptor, the caller's to close; -EAGAIN: not published yet. */
+	int (*take)(void *arg, uint32_t buffer);
+	void *arg;
+};
+
+struct kfd_restore;
+struct kfd_restored;
+
+/*
+ * Reads the image in a directory, by a descriptor of that which must last, and finds a GPU here for
+ * each of it. `relax`: of enum match_relax. -ENOENT where there is no image of /dev/kfd.
+ */
+int kfd_restore_open(const struct kfd_calls *calls, const struct topology *topology, int dir,
+		     unsigned int relax, struct kfd_restore **ret, char why[KFD_WHY_BYTES]);
+void kfd_restore_close(struct kfd_restore *restore); /* takes NULL */
+
+/* The process whose /dev/kfd was CRIU's file of that number; -ENOENT. */
+int kfd_restore_find(const struct kfd_restore *restore, uint32_t file, uint32_t *ret_process);
+
+int kfd_restored_open(const struct kfd_restore *restore, uint32_t process,
+		      const struct kfd_exchange *exchange, struct kfd_restored **ret,
+		      char why[KFD_WHY_BYTES]);
+
+/*
+ * Takes what it can get: -EAGAIN as long as something is missing. When it answers 0 the kernel has
+ * been asked whether the process has each buffer as it was.
+ */
+int kfd_restored_import(struct kfd_restored *restored, const struct kfd_exchange *exchange,
+			char why[KFD_WHY_BYTES]);
+
+/* Its /dev/kfd, the caller's to close. */
+int kfd_restored_file(const struct kfd_restored *restored);
+
+/*
+ * Where the CPU maps what it mapped before at this offset, of the GPU with this render node, or of
+ * /dev/kfd (render_minor 0): there is a new offset, and, of a render node, a descriptor to map
+ * with, which stays ours. -ENOENT. After kfd_restored_import.
+ */
+int kfd_restored_offset(const struct kfd_restored *restored, uint32_t render_minor, uint64_t offset,
+			uint64_t *ret_offset, int *ret_fd);
+
+void kfd_restored_close(struct kfd_restored *restored); /* takes NULL */
+
+/* `kfd`: of /dev/kfd of the caller's own. The process's queues go on. */
+int kfd_restore_resume(const struct kfd_calls *calls, int kfd, pid_t pid, char why[KFD_WHY_BYTES]);
+
+#endif

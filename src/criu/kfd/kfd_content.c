@@ -52,17 +52,12 @@ int kfd_content_get_file(int dir, const char *name, size_t most, void **ret, siz
 	return 0;
 }
 
-static bool content_is_owned(const struct kfd_image *image, uint32_t buffer, uint32_t process)
-{
-	return image->holders[image->buffers[buffer].owner].process == process;
-}
-
 static uint32_t content_count(const struct kfd_image *image, uint32_t process)
 {
 	uint32_t n = 0;
 
 	for (uint32_t i = 0; i < image->n[KFD_IMAGE_BUFFERS]; i++)
-		n += content_is_owned(image, i, process);
+		n += kfd_image_owns(image, process, i);
 	return n;
 }
 
@@ -133,12 +128,12 @@ static int content_save_all(const struct saving *s, uint32_t process, struct obj
 			    char why[KFD_WHY_BYTES])
 {
 	for (uint32_t i = 0; i < s->image->n[KFD_IMAGE_BUFFERS]; i++) {
-		const struct kfd_image_holder *owner =
-			&s->image->holders[s->image->buffers[i].owner];
+		const struct kfd_image_holder *owner;
 		int r;
 
-		if (owner->process != process)
+		if (!kfd_image_owns(s->image, process, i))
 			continue;
+		owner = &s->image->holders[s->image->buffers[i].owner];
 		r = content_save_buffer(s->calls, s->image, i, s->dmabuf(s->arg, i), s->part,
 					writer);
 		if (r < 0)
@@ -199,10 +194,11 @@ static int content_find(const struct kfd_image *image, uint32_t process,
 {
 	for (uint32_t i = 0; i < image->n[KFD_IMAGE_BUFFERS]; i++) {
 		const struct kfd_image_buffer *b = &image->buffers[i];
-		const struct kfd_image_holder *owner = &image->holders[b->owner];
+		const struct kfd_image_holder *owner;
 
-		if (owner->process != process || b->bytes != object->bytes)
+		if (!kfd_image_owns(image, process, i) || b->bytes != object->bytes)
 			continue;
+		owner = &image->holders[b->owner];
 		for (uint32_t j = 0; j < object->nholders; j++)
 			if (object->holders[j].flags & OBJECT_EXPORTS &&
 			    object->holders[j].process == process &&

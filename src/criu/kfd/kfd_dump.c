@@ -100,8 +100,7 @@ static int dump_add_buffer(struct kfd_dump *d, ino_t inode, int dmabuf,
 
 /*
  * Whether these may be the flags of a buffer that was imported, which always are the same. The
- * kernel does not say which ones were; so who has others must be the one who made it. Where all
- * holders have such flags, it is all the same who makes it.
+ * kernel does not say which ones were; so who has others must be the one who made it.
  */
 static bool dump_may_be_import(uint32_t flags)
 {
@@ -173,6 +172,7 @@ static int dump_add_holder(struct kfd_dump *d, const struct kfd_answer *a, uint3
 					  .index = priv->idr_handle,
 					  .flags = bo->alloc_flags};
 	int gpu = kfd_image_gpu(&d->image, process, bo->gpu_id), mapped, r = 0;
+	int64_t added;
 
 	for (int j = 0; j < KFD_CRIU_GPUS && priv->mapped_gpuids[j]; j++) {
 		mapped = kfd_image_gpu(&d->image, process, priv->mapped_gpuids[j]);
@@ -184,7 +184,10 @@ static int dump_add_holder(struct kfd_dump *d, const struct kfd_answer *a, uint3
 		return -ENODEV;
 	if (bo->dmabuf_fd != KFD_INVALID_FD && bo->alloc_flags & CONTENT)
 		r = dump_identify(d, bo, (uint32_t)gpu, d->image.n[KFD_IMAGE_HOLDERS], &holder);
-	return r < 0 ? r : (int)(kfd_image_add(&d->image, KFD_IMAGE_HOLDERS, &holder, 1) >> 32);
+	if (r < 0)
+		return r;
+	added = kfd_image_add(&d->image, KFD_IMAGE_HOLDERS, &holder, 1);
+	return added < 0 ? (int)added : 0;
 }
 
 static int dump_add_answer(struct kfd_dump *d, const struct kfd_answer *a, uint32_t file)
@@ -237,6 +240,34 @@ int kfd_dump_add(struct kfd_dump *d, int kfd, uint32_t file, char why[KFD_WHY_BY
 /* --- All of it ---------------------------------------------------------------------------------
  */
 
+void kfd_dump_give(struct kfd_dump *d, uint32_t buffer)
+{
+	d->image.buffers[buffer].owner = KFD_IMAGE_NONE;
+}
+
+/*
+ * ROCm's library makes memory of a GPU with flags that no import has. So where all holders look as
+ * if they had imported it, who made it is not among them; it would not be shared with him any more.
+ * Memory of the host may be made with those flags, and then it is all the same who makes it again.
+ */
+static int dump_check_owners(const struct kfd_dump *d, char why[KFD_WHY_BYTES])
+{
+	for (uint32_t i = 0; i < d->image.n[KFD_IMAGE_BUFFERS]; i++) {
+		const struct kfd_image_holder *owner;
+
+		if (d->image.buffers[i].owner == KFD_IMAGE_NONE)
+			continue;
+		owner = &d->image.holders[d->image.buffers[i].owner];
+		if (owner->flags & KFD_IOC_ALLOC_MEM_FLAGS_VRAM && dump_may_be_import(owner->flags))
+			return kfd_say(why, -EXDEV,
+				       "process %u has buffer %#x of GPU %u from a process that is "
+				       "not among those that are saved",
+				       d->image.processes[owner->process].pid, owner->index,
+				       owner->gpu_id);
+	}
+	return 0;
+}
+
 static int dump_dmabuf(void *arg, uint32_t buffer)
 {
 	const struct kfd_dump *d = arg;
@@ -248,8 +279,11 @@ int kfd_dump_write(struct kfd_dump *d, int dir, int level, char why[KFD_WHY_BYTE
 {
 	void *file;
 	size_t len;
-	int r = kfd_image_pack(&d->image, &file, &len);
+	int r = dump_check_owners(d, why);
 
+	if (r < 0)
+		return r;
+	r = kfd_image_pack(&d->image, &file, &len);
 	if (r < 0)
 		return kfd_say(why, r, "what the kernel says of the processes makes no sense");
 	r = kfd_content_save(d->calls, &d->image, dump_dmabuf, d, dir, level, file, len, why);

@@ -32,9 +32,13 @@ int kfd_dump_add(struct kfd_dump *dump, int kfd, uint32_t file, char why[KFD_WHY
  */
 int kfd_dump_find(const struct kfd_dump *dump, ino_t inode, uint32_t *ret_buffer, int *ret_dmabuf);
 
+/* A render node makes that buffer, and publishes it when it is restored. */
+void kfd_dump_give(struct kfd_dump *dump, uint32_t buffer);
+
 /*
  * Writes the image into a directory, by a descriptor of that: content first, so that an image that
- * is there has all. `level` as in object_writer_open.
+ * is there has all. `level` as in object_writer_open. -EXDEV for a buffer that nobody here has
+ * made.
  */
 int kfd_dump_write(struct kfd_dump *dump, int dir, int level, char why[KFD_WHY_BYTES]);
 

@@ -83,6 +83,13 @@ int kfd_image_gpu(const struct kfd_image *image, const struct kfd_image_process 
 	return -1;
 }
 
+bool kfd_image_owns(const struct kfd_image *image, uint32_t process, uint32_t buffer)
+{
+	uint32_t owner = image->buffers[buffer].owner;
+
+	return owner != KFD_IMAGE_NONE && image->holders[owner].process == process;
+}
+
 /* --- What must be so: NULL, or what is not ------------------------------------------------------
  */
 
@@ -154,7 +161,8 @@ static const char *image_buffer_wrong(const struct kfd_image *image, uint32_t bu
 
 	if (b->gpu >= image->n[KFD_IMAGE_GPUS])
 		return "content is of no GPU";
-	if (b->owner >= image->n[KFD_IMAGE_HOLDERS] || image->holders[b->owner].buffer != buffer)
+	if (b->owner != KFD_IMAGE_NONE &&
+	    (b->owner >= image->n[KFD_IMAGE_HOLDERS] || image->holders[b->owner].buffer != buffer))
 		return "content has no owner";
 	return NULL;
 }

@@ -12,6 +12,7 @@
 #ifndef ALLOT_CRIU_KFD_KFD_IMAGE_H
 #define ALLOT_CRIU_KFD_KFD_IMAGE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -45,7 +46,7 @@ struct kfd_image_name {
 /* Memory with content, whoever has it. */
 struct kfd_image_buffer {
 	uint64_t bytes;
-	uint32_t owner; /* the holder that makes it */
+	uint32_t owner; /* the holder that makes it; KFD_IMAGE_NONE: somebody else, a render node */
 	uint32_t gpu;
 };
 
@@ -102,6 +103,9 @@ struct object_limits kfd_image_limits(const struct kfd_image *image);
 /* The number of the GPU that the process calls so; -1: none. */
 int kfd_image_gpu(const struct kfd_image *image, const struct kfd_image_process *process,
 		  uint32_t gpu_id);
+
+/* Is it the process that makes the buffer? */
+bool kfd_image_owns(const struct kfd_image *image, uint32_t process, uint32_t buffer);
 
 /* As a file's bytes, malloc'ed. -EINVAL for what kfd_image_unpack would refuse. */
 int kfd_image_pack(const struct kfd_image *image, void **ret, size_t *ret_len);

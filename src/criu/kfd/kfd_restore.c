@@ -152,6 +152,7 @@ static int restored_ask(struct kfd_restored *p, char why[KFD_WHY_BYTES])
 	p->plan.args.devices = (uintptr_t)devices;
 	p->plan.args.num_devices = p->process->ndevices;
 	r = kfd_ask_op(re->calls, p->kfd, KFD_CRIU_OP_RESTORE, &p->plan.args);
+	p->plan.args.devices = 0;
 	return r < 0 ? kfd_say(why, r, "the kernel does not restore /dev/kfd of process %u",
 			       p->process->pid)
 		     : 0;
@@ -172,8 +173,7 @@ static int restored_publish(struct kfd_restored *p, const struct kfd_exchange *e
 	int r = 0;
 
 	for (uint32_t i = 0; r == 0 && i < image->n[KFD_IMAGE_BUFFERS]; i++)
-		if (&image->processes[image->holders[image->buffers[i].owner].process] ==
-		    p->process)
+		if (kfd_image_owns(image, (uint32_t)(p->process - image->processes), i))
 			r = exchange->publish(exchange->arg, i, restored_dmabuf(p, i));
 	return r < 0 ? kfd_say(why, r, "a buffer of process %u is not handed on", p->process->pid)
 		     : 0;

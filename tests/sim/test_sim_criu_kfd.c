@@ -19,6 +19,7 @@
 #include "criu/kfd/kfd_content.h"
 #include "criu/kfd/kfd_dump.h"
 #include "criu/kfd/kfd_restore.h"
+#include "criu/kfd/match.h"
 #include "image/object_reader.h"
 #include "tests/sim/kfd_criu.h"
 
@@ -365,7 +366,7 @@ static void resume(const pid_t pids[PROCESSES])
 		must(kfd_restore_resume(&kfd_calls, kfd, pids[i], why));
 }
 
-static void come_back_all(const char *path)
+static void come_back_all(const char *path, unsigned int relax)
 {
 	struct topology *t = topology();
 	int sockets[PROCESSES], dir = open_dir(path);
@@ -376,7 +377,7 @@ static void come_back_all(const char *path)
 	must(kfd_content_get_file(dir, "places", sizeof(was), &places, &len, why));
 	memcpy(was, places, sizeof(was));
 	free(places);
-	must(kfd_restore_open(&kfd_calls, t, dir, 0, &restore, why));
+	must(kfd_restore_open(&kfd_calls, t, dir, relax, &restore, why));
 	pids[0] = start(come_back_first, &sockets[0]);
 	pids[1] = start(come_back_second, &sockets[1]);
 	open_devices();
@@ -393,17 +394,60 @@ static void come_back_all(const char *path)
 	close(dir);
 }
 
+static int drop(void *arg, uint32_t buffer, int dmabuf)
+{
+	return 0;
+}
+
+static int take_null(void *arg, uint32_t buffer)
+{
+	return open("/dev/null", O_RDWR | O_CLOEXEC);
+}
+
+/* GPUs have less memory here, which is refused unless somebody says that it will do. */
+static void come_back_smaller(const char *path)
+{
+	struct topology *t = topology();
+	int dir = open_dir(path);
+
+	CHECK_EQ(kfd_restore_open(&kfd_calls, t, dir, 0, &restore, why), -ENODEV);
+	CHECK(strstr(why, "vram_bytes was 67108864 there, and is 33554432"));
+	topology_free(t);
+	close(dir);
+	come_back_all(path, MATCH_SMALLER_MEMORY);
+}
+
+/* What the kernel refuses the process is told, and does not go without. */
+static void come_back_refused(const char *path)
+{
+	struct topology *t = topology();
+	struct kfd_exchange exchange = {drop, take_null, NULL};
+	struct kfd_restored *restored;
+	int dir = open_dir(path);
+
+	must(kfd_restore_open(&kfd_calls, t, dir, 0, &restore, why));
+	must(kfd_restored_open(restore, 1, &exchange, &restored, why));
+	CHECK_EQ(kfd_restored_import(restored, &exchange, why), -EINVAL); /* it is no dma-buf */
+	CHECK(strstr(why, "is not imported"));
+	close(kfd_restored_file(restored));
+	kfd_restored_close(restored);
+	kfd_restore_close(restore);
+	topology_free(t);
+	close(dir);
+}
+
 /* --- Both --------------------------------------------------------------------------------------
  */
 
-static void run_in_machine(char *argv[], const char *links, const char *what, const char *path)
+static void run_in_machine(char *argv[], const char *links, const char *memory, const char *what,
+			   const char *path)
 {
 	pid_t child = fork();
 	int status;
 
 	CHECK(child >= 0);
 	if (!child) {
-		execl(argv[1], argv[1], "sim", "--amd", "3", "--memory", "64MiB", "--links", links,
+		execl(argv[1], argv[1], "sim", "--amd", "3", "--memory", memory, "--links", links,
 		      "--", argv[0], what, path, NULL);
 		_exit(127);
 	}
@@ -432,14 +476,21 @@ int main(int argc, char *argv[])
 		test_once(argv[2]);
 		return 0;
 	}
-	if (argc == 3 && !strcmp(argv[1], "restore")) {
-		come_back_all(argv[2]);
+	if (argc == 3) {
+		if (!strcmp(argv[1], "restore"))
+			come_back_all(argv[2], 0);
+		else if (!strcmp(argv[1], "smaller"))
+			come_back_smaller(argv[2]);
+		else
+			come_back_refused(argv[2]);
 		return 0;
 	}
 	CHECK(argc == 4 && mkdtemp(path));
-	run_in_machine(argv, argv[2], "save", path);
-	run_in_machine(argv, argv[2], "restore", path);
-	run_in_machine(argv, argv[3], "restore", path);
+	run_in_machine(argv, argv[2], "64MiB", "save", path);
+	run_in_machine(argv, argv[2], "64MiB", "restore", path);
+	run_in_machine(argv, argv[3], "64MiB", "restore", path);
+	run_in_machine(argv, argv[2], "32MiB", "smaller", path);
+	run_in_machine(argv, argv[2], "64MiB", "refused", path);
 	remove_all(path);
 	return 0;
 }

@@ -37,6 +37,7 @@ struct exporter {
 	uint64_t process;
 	int listener, bell;
 	_Atomic bool away;	 /* all content is in host memory, and may be nowhere else */
+	_Atomic uint32_t back;	 /* the request by which it has its memory, last */
 	_Atomic uint32_t failed; /* the request that it could not follow, last */
 	struct peer peer[PEERS];
 };
@@ -93,6 +94,13 @@ static CUresult exporter_descriptor(CUdeviceptr at, int *ret_fd)
 	return e;
 }
 
+/* Who asks because of a request waits until that was followed here: what is there may still leave. */
+static bool exporter_is_there(const struct exporter *exporter, uint32_t request)
+{
+	return !atomic_load(&exporter->away) &&
+	       (!request || atomic_load(&exporter->back) == request);
+}
+
 /* Waits on, where there is no answer yet. */
 static void exporter_serve(struct exporter *exporter, struct peer *peer)
 {
@@ -108,7 +116,7 @@ static void exporter_serve(struct exporter *exporter, struct peer *peer)
 	} else if (peer->request.want == SHARE_COPIED) {
 		if (atomic_load(&exporter->away))
 			exporter_reply(peer, 0, -1);
-	} else if (atomic_load(&exporter->away) || !piece.resident) {
+	} else if (!exporter_is_there(exporter, peer->request.swap) || !piece.resident) {
 		return;
 	} else if (exporter_descriptor(name->object, &fd)) {
 		exporter_reply(peer, -ENOENT, -1);
@@ -366,12 +374,13 @@ static void exporter_ring(struct exporter *exporter)
 		return;
 }
 
-void exporter_is_back(struct guest *guest)
+void exporter_is_back(struct guest *guest, uint32_t request)
 {
 	struct exporter *exporter = atomic_load(&guest->exporter);
 
 	if (!exporter)
 		return;
+	atomic_store(&exporter->back, request);
 	atomic_store(&exporter->away, false);
 	exporter_ring(exporter);
 }

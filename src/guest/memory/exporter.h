@@ -31,8 +31,11 @@ bool exporter_knows(struct guest *guest, const struct share_name *name);
 
 /* --- For who moves it ----------------------------------------------------------------------- */
 
-/* What left is there again, with its content: who waits gets it. */
-void exporter_is_back(struct guest *guest);
+/*
+ * By that request all is there, with its content, what had left too: who waits because of it gets it.
+ * Who asks before that waits, since what is there may be on its way out.
+ */
+void exporter_is_back(struct guest *guest, uint32_t request);
 /* All content is in host memory, so that importers may let go of it. */
 void exporter_has_copied(struct guest *guest);
 /* What the request asks for cannot be done, so nobody is to wait for it. */

@@ -464,7 +464,7 @@ static bool move_let_go(struct move *move, uint32_t request, enum swap_why *ret_
 static void move_stay(struct move *move, uint32_t request)
 {
 	exporter_gives_up(move->guest, request);
-	exporter_is_back(move->guest);
+	exporter_is_back(move->guest, request);
 	move_give_host(move);
 	memset(move->copied, 0, sizeof(move->copied));
 }
@@ -642,6 +642,16 @@ static bool move_come(struct move *move)
 	return any;
 }
 
+enum swap_why move_ask_again(struct move *move)
+{
+	if (move->away || !importer_any(move->guest))
+		return SWAP_FINE;
+	if (mapping_detach(move->guest))
+		return SWAP_DRIVER;
+	move->away = move->unsure = true;
+	return SWAP_FINE;
+}
+
 static enum swap_why move_back(struct move *move)
 {
 	uint32_t request = word_acquire(swap_request(move->guest->policy_map));
@@ -656,7 +666,7 @@ static enum swap_why move_back(struct move *move)
 	if (!why)
 		why = move_copy_back(move);
 	if (!why)
-		exporter_is_back(move->guest);
+		exporter_is_back(move->guest, request);
 	if (!why)
 		why = move_shared(importer_attach(move->guest));
 	if (!why && mapping_attach(move->guest))

@@ -40,6 +40,12 @@ extern const struct mover_kind move_kind;
  */
 bool move_bare(struct move *move);
 
+/*
+ * It did not leave, but whose memory it imports may have, and have other memory by now, if it was stopped
+ * meanwhile: from here on it is away, with what it has, until it has asked. SWAP_DRIVER: nothing has changed.
+ */
+enum swap_why move_ask_again(struct move *move);
+
 /* After move_bare: the host memory stays where it is, and what was in it is lost. */
 void move_give(struct move *move);
 

@@ -22,6 +22,7 @@
 #include "guest/core/guest.h"
 #include "guest/core/pass.h"
 #include "guest/core/thread.h"
+#include "guest/memory/exporter.h"
 #include "guest/swap/amd/amd_move.h"
 #include "guest/swap/cgroup_room.h"
 #include "guest/swap/drain.h"
@@ -319,6 +320,7 @@ static void swap_run(struct swap *swap, uint32_t request)
 		return;
 	}
 	swap_done(swap);
+	exporter_is_back(swap->guest, request);
 	swap->answer.amount = swap->answer.list_at = 0;
 	swap_answer(swap, request, SWAP_RUNNING, SWAP_FINE);
 	pass_open(swap->guest);
@@ -445,12 +447,16 @@ static void swap_come(struct swap *swap, uint32_t request)
 
 static void swap_return(struct swap *swap, uint32_t request)
 {
-	enum swap_why why;
+	bool runs = swap->answer.state == SWAP_RUNNING;
+	enum swap_why why = runs ? SWAP_FINE : move_ask_again(&swap->move);
 
 	if (!swap_is_away(swap)) {
+		exporter_is_back(swap->guest, request);
 		swap_answer(swap, request,
-			    swap->answer.state == SWAP_RUNNING ? SWAP_RUNNING : SWAP_RETURNED,
-			    SWAP_FINE);
+			    runs  ? SWAP_RUNNING
+			    : why ? SWAP_READY
+				  : SWAP_RETURNED,
+			    why);
 		return;
 	}
 	why = swap_move_measured(swap, request, 0);

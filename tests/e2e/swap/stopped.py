@@ -136,6 +136,29 @@ class StoppedSharing(Sharing):
         for process in (*borrowers, lender):
             self.good(process)
 
+    def test_hears_of_nothing(self):
+        """One is stopped while it is ready to leave, until whose memory it has left and is to come back:
+        it has that process's memory, not what was there before."""
+        lender, borrower = self.lend(7), self.borrow(7)
+        state = lambda of: {p["pid"]: p["state"] for p in self.tenant()["processes"]}[of.pid]
+        lender.send_signal(signal.SIGSTOP)
+        suspend = subprocess.Popen([ALLOT, "suspend", "t"], stderr=subprocess.DEVNULL,
+                                   env={**self.env, "ALLOT_FAULT": "SWAP_ASKED:2"})
+        self.addCleanup(self.end, suspend)
+        self.until(lambda: state(borrower) == "suspending")
+        time.sleep(0.5)  # and it has said that it is ready
+        borrower.send_signal(signal.SIGSTOP)
+        lender.send_signal(signal.SIGCONT)
+        self.assertEqual(suspend.wait(30), -signal.SIGKILL)
+        self.until(lambda: state(lender) == "suspended")
+        resume = subprocess.Popen([ALLOT, "resume", "t"], env=self.env, stdout=subprocess.DEVNULL)
+        self.addCleanup(self.end, resume)
+        self.until(lambda: state(lender) == "resuming" or self.used() > 2 * STAYS)
+        borrower.send_signal(signal.SIGCONT)
+        self.assertEqual(resume.wait(60), 0)
+        for process in (borrower, lender):
+            self.good(process)
+
 
 if __name__ == "__main__":
     unittest.main()

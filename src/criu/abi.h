@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What a plugin and CRIU know of each other, in our own words: the descriptor that CRIU looks up in
+ * a plugin, the hooks that are used here, and the functions of CRIU that a plugin may call.
+ *
+ * The list of hooks grows at its end, and CRIU refuses a plugin that has more of them than itself: it
+ * has 10 of them in 3.17, 12 in 4.0 and 4.1, 13 in 4.2, and 15 in what comes after that, where one of
+ * the old ones has another argument, too. So there are two builds (ALLOT_CRIU_HOOKS): with 10 for all
+ * that was released up to 4.2, and with 15.
+ */
+#ifndef ALLOT_CRIU_ABI_H
+#define ALLOT_CRIU_ABI_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/stat.h>
+
+#define CRIU_PLUGIN_VERSION 0x000200 /* 0.2.0 */
+
+enum criu_stage { CRIU_DUMP, CRIU_PRE_DUMP, CRIU_RESTORE };
+
+/* Answers are 0 or more, or -ENOTSUP: not mine; anything else below 0 ends CRIU's work. */
+enum criu_hook {
+	CRIU_DUMP_EXT_FILE = 2,	     /* (int fd, int id): a file that CRIU does not know */
+	CRIU_RESTORE_EXT_FILE = 3,   /* (int id): its descriptor; of 15, (int id, bool *ret_retry) */
+	CRIU_HANDLE_DEVICE_VMA = 7,  /* (int fd, const struct stat *): may it be mapped? */
+	CRIU_UPDATE_VMA_MAP = 8,     /* below */
+	CRIU_DUMP_DEVICES_LATE = 14, /* (int pid): all processes have been dumped, and stand still */
+};
+
+/* 1: the mapping is made with *ret_fd at *ret_offset, both of which have been written. */
+typedef int criu_update_vma_map(const char *path, uint64_t address, uint64_t offset,
+				uint64_t *ret_offset, int *ret_fd);
+
+struct criu_plugin {
+	const char *name;
+	int (*init)(int stage);
+	void (*exit)(int stage, int result);
+	unsigned int version;
+	unsigned int max_hooks;
+	void *hooks[ALLOT_CRIU_HOOKS];
+};
+
+/* The directory of images. */
+int criu_get_image_dir(void);
+
+/* Descriptors that all processes of a restore share: -1, or the number for fdstore_get. */
+int fdstore_add(int fd);
+int fdstore_get(int id);
+
+/* Has the process with that pid, of those that are restored, try again what was to be retried. */
+int set_fds_event(int pid);
+
+/* CRIU's log; level 1 is an error, 2 a warning. */
+void print_on_level(unsigned int level, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
+
+#endif

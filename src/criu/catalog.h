@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What a dump has found of render nodes, and a restore makes again: files, buffers, who holds which,
+ * and where. It is the file allot-amdgpu.catalog among CRIU's images, and content is beside it
+ * (content.h).
+ *
+ * src/image's manifest and its lists of holders are not used for that: an object there is a size, a
+ * device and mappings, and what makes a buffer of amdgpu, its flags, its alignment, its handle in
+ * each file and the offset at which that maps it, has no place in them. Content has: it is written
+ * by image/object_writer.h.
+ *
+ * The file, version 1, is a header, a row for each list, the lists, and a CRC-32C of all before it.
+ * Fields are added at the end of records, and lists to the end of the rows: a reader takes what it
+ * knows of each, and zeros for what the file does not have. It refuses other versions.
+ */
+#ifndef ALLOT_CRIU_CATALOG_H
+#define ALLOT_CRIU_CATALOG_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define CATALOG_FILE "allot-amdgpu.catalog"
+#define CATALOG_MAX_BYTES (64u << 20)
+#define CATALOG_NONE UINT32_MAX
+
+/* An open render node: one for all who share the description. */
+struct catalog_file {
+	uint32_t id;	/* CRIU's */
+	uint32_t minor; /* of the device, when it was dumped */
+};
+
+struct catalog_buffer {
+	uint64_t bytes, alignment, domains, flags; /* as GEM_CREATE takes them */
+	uint32_t owner;				   /* the holder that creates it */
+	uint32_t exported; /* its dma-buf's access mode, O_RDWR or O_RDONLY; as are below */
+};
+
+struct catalog_holder {
+	uint32_t file, buffer, handle;
+	uint32_t zero;
+	uint64_t mmap_offset; /* 0: the CPU has no access through this file */
+};
+
+/* An address of the GPU at which a holder has part of its buffer. */
+struct catalog_mapping {
+	uint32_t holder, flags;
+	uint64_t address, offset, bytes;
+};
+
+/* A descriptor of a dma-buf. */
+struct catalog_dmabuf {
+	uint32_t id; /* CRIU's */
+	uint32_t buffer;
+};
+
+enum catalog_list {
+	CATALOG_FILES,
+	CATALOG_BUFFERS,
+	CATALOG_HOLDERS,
+	CATALOG_MAPPINGS,
+	CATALOG_DMABUFS,
+	CATALOG_LISTS,
+};
+
+/* Lists are malloc'ed, and NULL where they are empty. */
+struct catalog {
+	uint8_t id[16]; /* what content belongs to it */
+	uint32_t n[CATALOG_LISTS];
+	union {
+		void *list[CATALOG_LISTS];
+		struct {
+			struct catalog_file *files;
+			struct catalog_buffer *buffers;
+			struct catalog_holder *holders;
+			struct catalog_mapping *mappings;
+			struct catalog_dmabuf *dmabufs;
+		};
+	};
+};
+
+void catalog_done(struct catalog *catalog); /* takes a zeroed one */
+
+/* Appends a record of that list. Its number, or -ENOMEM. */
+int catalog_add(struct catalog *catalog, enum catalog_list list, const void *record);
+
+/* Is the buffer in other hands than its owner's, so that a dma-buf must pass it on? */
+int catalog_is_shared(const struct catalog *catalog, uint32_t buffer);
+
+/* As a file's text, malloc'ed, of *ret_len bytes. */
+int catalog_pack(const struct catalog *catalog, void **ret, size_t *ret_len);
+
+/*
+ * Back from it, with all numbers in it checked. -EBADMSG for what is damaged or makes no sense,
+ * -ENODATA for what ends too early, -EPROTONOSUPPORT for another version, -ENOMEM.
+ */
+int catalog_unpack(const void *text, size_t len, struct catalog *ret);
+
+#endif

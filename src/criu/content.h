@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What buffers hold: for each render file that owns some, a file of objects (image/object_writer.h)
+ * among CRIU's images, whose last record vouches for the catalog. An object is a buffer, in the
+ * catalog's order; zeros are left out.
+ */
+#ifndef ALLOT_CRIU_CONTENT_H
+#define ALLOT_CRIU_CONTENT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "criu/catalog.h"
+
+/* Where a buffer is found: a dma-buf, or a render file at an offset of its own. */
+struct content_place {
+	int fd;
+	uint64_t offset;
+};
+
+/* The catalog as it is among the images, which content is bound to. */
+struct content_seal {
+	uint64_t bytes;
+	uint32_t crc;
+};
+
+/* The content of all buffers that `file` owns. `places`: of each buffer. Says what is wrong. */
+int content_save(const struct catalog *catalog, uint32_t file, const struct content_seal *seal,
+		 const struct content_place *places);
+
+/* Back into the buffers that `file` owns, by its descriptor. Says what is wrong. */
+int content_fill(const struct catalog *catalog, uint32_t file, const struct content_seal *seal,
+		 int fd);
+
+/* Does that file own any? */
+int content_is_owner(const struct catalog *catalog, uint32_t file);
+
+#endif

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+#include "criu/dmabuf.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/err.h"
+#include "criu/render.h"
+#include "criu/say.h"
+
+/* The kernel calls them /dmabuf:NAME. */
+bool dmabuf_is(int fd)
+{
+	static const char prefix[] = "/dmabuf:";
+	char path[32], link[64] = "";
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	return readlink(path, link, sizeof(link) - 1) > 0 &&
+	       !strncmp(link, prefix, sizeof(prefix) - 1);
+}
+
+/* Whose buffer it is may turn out with a later file. */
+int dmabuf_dump(struct dump *dump, int fd, uint32_t id)
+{
+	struct catalog_dmabuf dmabuf = {.id = id, .buffer = CATALOG_NONE};
+	int own = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+	int r = own < 0 ? err_errno() : dump_add_dmabuf(dump, &dmabuf, own);
+
+	if (r < 0) {
+		SAY_ERROR("a dma-buf cannot be noted: %s", strerror(-r));
+		if (own >= 0)
+			close(own);
+	}
+	return r < 0 ? r : 0;
+}
+
+int dmabuf_restore(struct restore *restore, uint32_t dmabuf)
+{
+	const struct catalog *c = &restore->catalog;
+	uint32_t buffer = c->dmabufs[dmabuf].buffer;
+	int r = 0;
+
+	/* Where CRIU does not call again, it is there after this. */
+	if (!restore->retries)
+		r = render_begin(restore, c->holders[c->buffers[buffer].owner].file);
+	if (r < 0)
+		return r;
+	waiter_register(&restore->shared->dmabufs[dmabuf]);
+	return published_get(&restore->shared->buffers[buffer]);
+}

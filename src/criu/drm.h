@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* Render nodes of amdgpu, one ioctl a function. All answer 0 or -errno. */
+#ifndef ALLOT_CRIU_DRM_H
+#define ALLOT_CRIU_DRM_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/stat.h>
+
+#include "amd/abi/drm.h"
+
+#define DRM_MAJOR	 226
+#define DRM_RENDER_FIRST 128 /* minors of render nodes */
+
+/* Is it a render node, by its numbers; and is it amdgpu's? */
+bool drm_is_render(const struct stat *st);
+bool drm_is_amdgpu(int fd);
+
+int drm_open(uint32_t minor); /* a descriptor or -errno */
+int drm_create(int fd, uint64_t bytes, uint64_t alignment, uint64_t domains, uint64_t flags,
+	       uint32_t *ret_handle);
+int drm_close_handle(int fd, uint32_t handle);
+int drm_change_handle(int fd, uint32_t from, uint32_t to);
+
+/* How it was created: -ENOENT for a number that is no handle. */
+int drm_create_info(int fd, uint32_t handle, struct drm_amdgpu_gem_create_in *ret);
+
+/* The offset at which mmap of the file finds it; -EPERM for what the CPU has no access to. */
+int drm_mmap_offset(int fd, uint32_t handle, uint64_t *ret);
+
+/* A dma-buf, O_RDWR or O_RDONLY, or -errno; the first to export it has decided which. */
+int drm_export(int fd, uint32_t handle, uint32_t access);
+int drm_import(int fd, int dmabuf, uint32_t *ret_handle);
+
+int drm_place(int fd, uint32_t handle, uint64_t domains);
+int drm_va(int fd, uint32_t operation, uint32_t handle, uint32_t flags, uint64_t address,
+	   uint64_t offset, uint64_t bytes);
+
+/* The addresses that drm_va takes: of two ranges, of which the second may be empty. */
+int drm_va_ranges(int fd, uint64_t ret[2][2]);
+
+/*
+ * All handles of the file, or all mappings of one, malloc'ed. -EINVAL where the kernel cannot say
+ * (before 6.18).
+ */
+int drm_list_handles(int fd, struct drm_amdgpu_gem_list_handles_entry **ret, uint32_t *ret_n);
+int drm_list_mappings(int fd, uint32_t handle, struct drm_amdgpu_gem_vm_entry **ret,
+		      uint32_t *ret_n);
+
+#endif

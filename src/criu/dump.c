@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+#include "criu/dump.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/err.h"
+#include "base/fd.h"
+#include "criu/abi.h"
+#include "criu/drm.h"
+#include "criu/say.h"
+#include "criu/whose.h"
+#include "image/crc32c.h"
+
+/* --- What is known -------------------------------------------------------------------------- */
+
+void dump_done(struct dump *d)
+{
+	for (uint32_t i = 0; i < d->catalog.n[CATALOG_BUFFERS]; i++)
+		close(d->buffers[i].place.fd);
+	for (uint32_t i = 0; i < d->catalog.n[CATALOG_FILES]; i++)
+		close(d->files[i]);
+	for (uint32_t i = 0; i < d->catalog.n[CATALOG_DMABUFS]; i++)
+		close(d->dmabufs[i]);
+	free(d->buffers);
+	free(d->files);
+	free(d->dmabufs);
+	free(d->imported);
+	catalog_done(&d->catalog);
+	*d = (struct dump){0};
+}
+
+/* A list beside one of the catalog's: what is known of a record while the dump goes on. */
+static int dump_add(struct dump *d, enum catalog_list list, const void *record, void *beside,
+		    size_t bytes, const void *is)
+{
+	uint32_t n = d->catalog.n[list];
+	char *longer = reallocarray(*(void **)beside, n + 1, bytes);
+
+	if (!longer)
+		return -ENOMEM;
+	*(void **)beside = longer;
+	memcpy(longer + n * bytes, is, bytes);
+	return catalog_add(&d->catalog, list, record);
+}
+
+int dump_add_buffer(struct dump *d, const struct catalog_buffer *buffer, const struct dump_buffer *is)
+{
+	return dump_add(d, CATALOG_BUFFERS, buffer, &d->buffers, sizeof(*is), is);
+}
+
+int dump_add_file(struct dump *d, const struct catalog_file *file, int fd)
+{
+	return dump_add(d, CATALOG_FILES, file, &d->files, sizeof(fd), &fd);
+}
+
+int dump_add_holder(struct dump *d, const struct catalog_holder *holder, bool imported)
+{
+	return dump_add(d, CATALOG_HOLDERS, holder, &d->imported, sizeof(imported), &imported);
+}
+
+int dump_add_dmabuf(struct dump *d, const struct catalog_dmabuf *dmabuf, int fd)
+{
+	return dump_add(d, CATALOG_DMABUFS, dmabuf, &d->dmabufs, sizeof(fd), &fd);
+}
+
+int dump_find(const struct dump *d, uint64_t inode)
+{
+	for (uint32_t i = 0; i < d->catalog.n[CATALOG_BUFFERS]; i++)
+		if (d->buffers[i].inode == inode)
+			return (int)i;
+	return -ENOENT;
+}
+
+/* --- Who owns what -------------------------------------------------------------------------- */
+
+/* The first that did not import it; all on its device are alike, for it is one object to them. */
+static int dump_elect(struct dump *d, uint32_t buffer)
+{
+	struct catalog *c = &d->catalog;
+	uint32_t importer = CATALOG_NONE;
+	char whose[64];
+
+	for (uint32_t i = 0; i < c->n[CATALOG_HOLDERS]; i++) {
+		if (c->holders[i].buffer != buffer)
+			continue;
+		if (!d->imported[i]) {
+			c->buffers[buffer].owner = i;
+			return 0;
+		}
+		importer = i;
+	}
+	whose_name(d->files[c->holders[importer].file], whose, sizeof(whose));
+	SAY_ERROR("buffer %u of %s (render node %u) was imported from a process that is not dumped "
+		  "with it; dump both, or end their sharing",
+		  c->holders[importer].handle, whose, c->files[c->holders[importer].file].minor);
+	return -EXDEV;
+}
+
+static int dump_find_owners(struct dump *d)
+{
+	int r = 0;
+
+	for (uint32_t i = 0; r == 0 && i < d->catalog.n[CATALOG_BUFFERS]; i++)
+		r = dump_elect(d, i);
+	return r;
+}
+
+/* Descriptors came in any order with the files. Now all buffers are known. */
+static int dump_find_dmabufs(struct dump *d)
+{
+	struct catalog *c = &d->catalog;
+	char whose[64];
+
+	for (uint32_t i = 0; i < c->n[CATALOG_DMABUFS]; i++) {
+		struct stat st;
+		int buffer = fstat(d->dmabufs[i], &st) < 0 ? err_errno()
+							   : dump_find(d, st.st_ino);
+
+		if (buffer < 0) {
+			whose_name(d->dmabufs[i], whose, sizeof(whose));
+			SAY_ERROR("%s is a dma-buf of no buffer of these processes: who exported it is "
+				  "not dumped with them; dump it too, or close the descriptor",
+				  whose);
+			return -EXDEV;
+		}
+		c->dmabufs[i].buffer = (uint32_t)buffer;
+		c->buffers[buffer].exported =
+			(uint32_t)fcntl(d->dmabufs[i], F_GETFL) & O_ACCMODE;
+	}
+	return 0;
+}
+
+/* --- Into the image ------------------------------------------------------------------------- */
+
+static int dump_write_catalog(const struct catalog *c, struct content_seal *ret)
+{
+	CLEANUP_CLOSE int fd = openat(criu_get_image_dir(), CATALOG_FILE,
+				      O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	CLEANUP_FREE void *text = NULL;
+	size_t len;
+	int r = fd < 0 ? err_errno() : catalog_pack(c, &text, &len);
+
+	if (r == 0)
+		r = fd_pwrite_all(fd, text, len, 0);
+	if (r == 0 && fsync(fd) < 0)
+		r = err_errno();
+	if (r < 0)
+		SAY_ERROR("%s cannot be written: %s", CATALOG_FILE, strerror(-r));
+	else
+		*ret = (struct content_seal){len, crc32c(0, text, len)};
+	return r;
+}
+
+int dump_finish(struct dump *d)
+{
+	struct catalog *c = &d->catalog;
+	CLEANUP_FREE struct content_place *places = NULL;
+	struct content_seal seal;
+	int r;
+
+	if (!c->n[CATALOG_FILES] && !c->n[CATALOG_DMABUFS])
+		return 0;
+	r = dump_find_owners(d);
+	if (r == 0)
+		r = dump_find_dmabufs(d);
+	places = calloc(c->n[CATALOG_BUFFERS] + 1, sizeof(*places));
+	if (r == 0 && (!places || getrandom(c->id, sizeof(c->id), 0) != sizeof(c->id)))
+		r = -ENOMEM;
+	if (r == 0)
+		r = dump_write_catalog(c, &seal);
+	for (uint32_t i = 0; r == 0 && i < c->n[CATALOG_BUFFERS]; i++)
+		places[i] = d->buffers[i].place;
+	for (uint32_t i = 0; r == 0 && i < c->n[CATALOG_FILES]; i++)
+		if (content_is_owner(c, i))
+			r = content_save(c, i, &seal, places);
+	return r;
+}

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * A dump as it goes on: CRIU hands over one file after the other, and what they share is known when
+ * all have been. Until then the dma-buf of each buffer is held open: its inode is what the buffer is
+ * known by, in whatever file, process or device it turns up, and stays the same for so long. (A
+ * handle is a number of one file.)
+ */
+#ifndef ALLOT_CRIU_DUMP_H
+#define ALLOT_CRIU_DUMP_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "criu/catalog.h"
+#include "criu/content.h"
+
+struct dump_buffer {
+	struct content_place place;
+	uint64_t inode; /* of its dma-buf; 0: it has none and never leaves its file */
+};
+
+struct dump {
+	struct catalog catalog;
+	struct dump_buffer *buffers; /* as in the catalog */
+	int *files;		     /* duplicates of the descriptors, as in the catalog */
+	int *dmabufs;
+	bool *imported; /* of each holder: the kernel says that it is another device's buffer */
+};
+
+void dump_done(struct dump *dump); /* takes a zeroed one */
+
+/* The number of the buffer with that dma-buf, or -ENOENT. */
+int dump_find(const struct dump *dump, uint64_t inode);
+int dump_add_buffer(struct dump *dump, const struct catalog_buffer *buffer,
+		    const struct dump_buffer *is);
+int dump_add_file(struct dump *dump, const struct catalog_file *file, int fd);
+int dump_add_holder(struct dump *dump, const struct catalog_holder *holder, bool imported);
+int dump_add_dmabuf(struct dump *dump, const struct catalog_dmabuf *dmabuf, int fd);
+
+/* All files were there: says who owns what, and writes the image. Says what is wrong. */
+int dump_finish(struct dump *dump);
+
+#endif

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* Render nodes as files of processes, dumped (render_dump.c) and restored (render_restore.c). */
+#ifndef ALLOT_CRIU_RENDER_H
+#define ALLOT_CRIU_RENDER_H
+
+#include "criu/dump.h"
+#include "criu/restore.h"
+
+/* By CRIU's descriptor, which stays its own; `id` is its name for the file. Says what is wrong. */
+int render_dump(struct dump *dump, int fd, uint32_t id);
+
+/* The first step: of that file, or, where CRIU does not call again, of all. Says what is wrong. */
+int render_begin(struct restore *restore, uint32_t file);
+
+/* A descriptor of it, whole, for the caller; -EAGAIN: call again; or it says what is wrong. */
+int render_restore(struct restore *restore, uint32_t file);
+
+/*
+ * What was mapped at `offset` of that device: at which offset it is now, and of which file, whose
+ * descriptor is the caller's. -ENOENT for what the catalog does not have.
+ */
+int render_map(struct restore *restore, uint32_t minor, uint64_t offset, uint64_t *ret_offset,
+	       int *ret_fd);
+
+#endif

@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Dump of a render node's file: its handles, where they are mapped, and which buffers they are.
+ * Linux 6.18 lists handles and mappings. Before that handles are tried, and whether any address of
+ * the GPU is taken can be found out, but not by which buffer: then there is no dump.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/err.h"
+#include "criu/drm.h"
+#include "criu/render.h"
+#include "criu/say.h"
+#include "criu/whose.h"
+
+/*
+ * Handles are given out from the lowest that is free, so a run of numbers that are none is as long
+ * as what was closed below the highest.
+ */
+#define PROBE_RUN 16384
+
+#define VM_DELAY_UPDATE (1u << 0)
+#define VM_PAGE_PRT	(1u << 4) /* addresses without memory, which take no buffer */
+
+/* --- Handles -------------------------------------------------------------------------------- */
+
+/*
+ * An import from another device cannot be placed in this one's memory, which the kernel says of it
+ * and of no other buffer. One that can be is put back to where it was.
+ */
+static bool render_is_imported(int fd, const struct drm_amdgpu_gem_list_handles_entry *entry)
+{
+	int r = drm_place(fd, entry->gem_handle, entry->preferred_domains | AMDGPU_GEM_DOMAIN_VRAM);
+
+	if (r == 0)
+		drm_place(fd, entry->gem_handle, entry->preferred_domains);
+	return r == -EINVAL;
+}
+
+static int render_probe(int fd, struct drm_amdgpu_gem_list_handles_entry **ret, uint32_t *ret_n)
+{
+	struct drm_amdgpu_gem_list_handles_entry *list = NULL, *longer;
+	uint32_t n = 0;
+	int r;
+
+	for (uint32_t handle = 1, misses = 0; misses < PROBE_RUN; handle++, misses++) {
+		struct drm_amdgpu_gem_create_in info;
+
+		r = drm_create_info(fd, handle, &info);
+		if (r == -ENOENT)
+			continue;
+		longer = r < 0 ? NULL : reallocarray(list, n + 1, sizeof(*list));
+		if (!longer) {
+			free(list);
+			return r < 0 ? r : -ENOMEM;
+		}
+		list = longer;
+		list[n] = (struct drm_amdgpu_gem_list_handles_entry){
+			.gem_handle = handle, .size = info.bo_size, .alignment = info.alignment,
+			.preferred_domains = info.domains, .alloc_flags = info.domain_flags};
+		list[n].flags = render_is_imported(fd, &list[n])
+					? AMDGPU_GEM_LIST_HANDLES_FLAG_IS_IMPORT : 0;
+		n++;
+		misses = 0;
+	}
+	*ret = list;
+	*ret_n = n;
+	return 0;
+}
+
+/* --- Addresses ------------------------------------------------------------------------------ */
+
+/*
+ * Is no address taken? All of them at once can be reserved then, which is not written to any page
+ * table before it is taken back.
+ */
+static int render_maps_nothing(int fd)
+{
+	uint64_t range[2][2];
+	int r = drm_va_ranges(fd, range);
+
+	for (int i = 0; r == 0 && i < 2; i++) {
+		uint64_t at = range[i][0], bytes = range[i][1] - at;
+
+		if (range[i][1] <= at)
+			continue;
+		r = drm_va(fd, AMDGPU_VA_OP_MAP, 0, VM_DELAY_UPDATE | VM_PAGE_PRT, at, 0, bytes);
+		if (r == 0)
+			r = drm_va(fd, AMDGPU_VA_OP_UNMAP, 0, VM_DELAY_UPDATE | VM_PAGE_PRT, at, 0,
+				   bytes);
+	}
+	return r;
+}
+
+static int render_dump_mappings(struct dump *dump, int fd, uint32_t handle, uint32_t holder)
+{
+	CLEANUP_FREE struct drm_amdgpu_gem_vm_entry *list = NULL;
+	uint32_t n;
+	int r = drm_list_mappings(fd, handle, &list, &n);
+
+	for (uint32_t i = 0; r == 0 && i < n; i++) {
+		struct catalog_mapping mapping = {.holder = holder,
+						  .flags = (uint32_t)list[i].flags,
+						  .address = list[i].addr,
+						  .offset = list[i].offset,
+						  .bytes = list[i].size};
+
+		r = catalog_add(&dump->catalog, CATALOG_MAPPINGS, &mapping);
+		r = r < 0 ? r : 0;
+	}
+	return r;
+}
+
+/* --- Buffers -------------------------------------------------------------------------------- */
+
+/* Opens where it can be found again: ret->place.fd is the caller's. */
+static int render_locate(int fd, uint32_t handle, uint64_t mmap_offset, struct dump_buffer *ret)
+{
+	CLEANUP_CLOSE int place = drm_export(fd, handle, O_RDWR);
+	struct stat st;
+
+	*ret = (struct dump_buffer){0};
+	if (place == -EPERM) { /* what may not leave its file is nobody else's */
+		place = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+		ret->place.offset = mmap_offset;
+	} else if (place >= 0 && fstat(place, &st) < 0) {
+		return err_errno();
+	} else if (place >= 0) {
+		ret->inode = st.st_ino;
+#ifdef ALLOT_CRIU_BY_HANDLE /* for the test that shows what happens then */
+		ret->inode = handle;
+#endif
+	}
+	if (place < 0)
+		return place == -1 ? err_errno() : place;
+	ret->place.fd = TAKE_FD(place);
+	return 0;
+}
+
+static int render_dump_buffer(struct dump *dump, int fd, uint64_t mmap_offset,
+			      const struct drm_amdgpu_gem_list_handles_entry *entry)
+{
+	struct catalog_buffer buffer = {.bytes = entry->size, .alignment = entry->alignment,
+					.domains = entry->preferred_domains,
+					.flags = entry->alloc_flags, .exported = O_RDWR};
+	struct dump_buffer is;
+	int r = render_locate(fd, entry->gem_handle, mmap_offset, &is), known;
+
+	if (r < 0)
+		return r;
+	known = is.inode ? dump_find(dump, is.inode) : -ENOENT;
+	if (known >= 0) {
+		/* An importer does not know how the buffer was created. */
+		if (!(entry->flags & AMDGPU_GEM_LIST_HANDLES_FLAG_IS_IMPORT))
+			dump->catalog.buffers[known] = buffer;
+		close(is.place.fd);
+		return known;
+	}
+	r = dump_add_buffer(dump, &buffer, &is);
+	if (r < 0)
+		close(is.place.fd);
+	return r;
+}
+
+static int render_dump_holder(struct dump *dump, int fd, uint32_t file, bool lists,
+			      const struct drm_amdgpu_gem_list_handles_entry *entry)
+{
+	struct catalog_holder holder = {.file = file, .handle = entry->gem_handle};
+	int r = drm_mmap_offset(fd, holder.handle, &holder.mmap_offset);
+
+	if (r < 0 && r != -EPERM)
+		return r;
+	r = render_dump_buffer(dump, fd, holder.mmap_offset, entry);
+	if (r < 0)
+		return r;
+	holder.buffer = (uint32_t)r;
+	r = dump_add_holder(dump, &holder, entry->flags & AMDGPU_GEM_LIST_HANDLES_FLAG_IS_IMPORT);
+	if (r >= 0 && lists)
+		r = render_dump_mappings(dump, fd, holder.handle, (uint32_t)r);
+	return r < 0 ? r : 0;
+}
+
+static int render_refuse(int fd, const char *what, int r)
+{
+	char whose[64];
+
+	whose_name(fd, whose, sizeof(whose));
+	SAY_ERROR("%s: %s: %s", whose, what, strerror(-r));
+	return r;
+}
+
+int render_dump(struct dump *dump, int fd, uint32_t id)
+{
+	CLEANUP_FREE struct drm_amdgpu_gem_list_handles_entry *list = NULL;
+	CLEANUP_CLOSE int own = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+	struct catalog_file file = {.id = id};
+	bool lists = true;
+	struct stat st;
+	uint32_t n = 0;
+	int r;
+
+	if (own < 0 || fstat(fd, &st) < 0)
+		return render_refuse(fd, "cannot be looked at", err_errno());
+	file.minor = minor(st.st_rdev);
+	r = drm_list_handles(fd, &list, &n);
+	if (r == -EINVAL || r == -ENOTTY) {
+		lists = false;
+		r = render_maps_nothing(fd);
+		if (r < 0)
+			return render_refuse(fd, "it has buffers at addresses of the GPU, and this "
+						 "kernel cannot say which; Linux 6.18 can", r);
+		r = render_probe(fd, &list, &n);
+	}
+	if (r < 0)
+		return render_refuse(fd, "its buffers cannot be listed", r);
+	r = dump_add_file(dump, &file, own);
+	if (r < 0)
+		return render_refuse(fd, "cannot be noted", r);
+	own = -EBADF;
+	for (uint32_t i = 0, at = (uint32_t)r; i < n; i++) {
+		r = render_dump_holder(dump, fd, at, lists, &list[i]);
+		if (r < 0)
+			return render_refuse(fd, "one of its buffers cannot be looked at", r);
+	}
+	return 0;
+}

@@ -1,0 +1,10 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* Errors go to CRIU's log, which is what `allot checkpoint` shows the first of. */
+#ifndef ALLOT_CRIU_SAY_H
+#define ALLOT_CRIU_SAY_H
+
+#include "criu/abi.h"
+
+#define SAY_ERROR(format, ...) print_on_level(1, "Error (allot_amdgpu): " format "\n", ##__VA_ARGS__)
+
+#endif

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+#include "criu/waiters.h"
+
+#include <errno.h>
+#include <unistd.h>
+
+#include "criu/abi.h"
+
+/* Both sides store, then load what the other stores: sequentially consistent, or both may miss. */
+
+void waiter_register(struct waiter *waiter)
+{
+	atomic_store(&waiter->pid, getpid());
+}
+
+void waiter_wake(struct waiter *waiter)
+{
+	int32_t pid = atomic_load(&waiter->pid);
+
+#ifndef ALLOT_CRIU_WITHOUT_WAKING /* for the test that shows what happens then */
+	if (pid)
+		set_fds_event(pid);
+#endif
+	(void)pid;
+}
+
+int published_put(struct published *published, int fd)
+{
+	int store = fdstore_add(fd);
+
+	if (store < 0)
+		return -ENOSPC;
+	atomic_store(&published->store_plus_one, store + 1);
+	return 0;
+}
+
+bool published_is(const struct published *published)
+{
+	return atomic_load(&published->store_plus_one);
+}
+
+int published_get(struct published *published)
+{
+	int32_t store = atomic_load(&published->store_plus_one);
+	int fd = store ? fdstore_get(store - 1) : -1;
+
+	if (!store)
+		return -EAGAIN;
+	return fd < 0 ? -EIO : fd;
+}

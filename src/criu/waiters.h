@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Who of the processes that CRIU restores waits for a buffer that another one makes. A process whose
+ * files cannot be opened yet sleeps until it is told to try again, and nobody does that but the
+ * plugin. In memory that they share:
+ *
+ *	the one that waits		the one that publishes
+ *	1. writes its pid down		1. publishes
+ *	2. looks once more		2. wakes whose pid it finds
+ *	3. sleeps, unless it has it
+ *
+ * So each either finds what it waits for, or is found.
+ */
+#ifndef ALLOT_CRIU_WAITERS_H
+#define ALLOT_CRIU_WAITERS_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct waiter {
+	_Atomic int32_t pid; /* 0: nobody */
+};
+
+/* What is published is a number of CRIU's store of descriptors. */
+struct published {
+	_Atomic int32_t store_plus_one; /* 0: not yet */
+};
+
+void waiter_register(struct waiter *waiter); /* this process; step 1 */
+void waiter_wake(struct waiter *waiter);
+
+/* -errno where CRIU cannot store it. */
+int published_put(struct published *published, int fd);
+bool published_is(const struct published *published);
+/* A descriptor, or -EAGAIN: not yet. */
+int published_get(struct published *published);
+
+#endif

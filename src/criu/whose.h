@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* For messages: whose descriptor it is that CRIU has a copy of. */
+#ifndef ALLOT_CRIU_WHOSE_H
+#define ALLOT_CRIU_WHOSE_H
+
+#include <stddef.h>
+
+/* "process 12, descriptor 3", of a process that CRIU holds; or that none was found. */
+void whose_name(int fd, char *ret, size_t len);
+
+#endif

@@ -73,11 +73,16 @@ static int content_save_buffer(struct object_writer *writer, const struct catalo
 	struct object_holder holder = {.flags = OBJECT_EXPORTS, .handle = owner->handle};
 	struct object object = {.kind = (uint32_t)c->buffers[buffer].domains,
 				.bytes = c->buffers[buffer].bytes, .nholders = 1, .holders = &holder};
-	void *data = mmap(NULL, object.bytes, PROT_READ, MAP_SHARED, place->fd, (off_t)place->offset);
-	int r;
+	void *data = MAP_FAILED;
+	int r = -EPERM;
 
-	if (data == MAP_FAILED) {
+	/* It is filled again by the same access. */
+	if (owner->mmap_offset) {
+		data = mmap(NULL, object.bytes, PROT_READ, MAP_SHARED, place->fd,
+			    (off_t)place->offset);
 		r = err_errno();
+	}
+	if (data == MAP_FAILED) {
 		SAY_ERROR("buffer %u of render node %u cannot be read by the CPU: %s", owner->handle,
 			  c->files[owner->file].minor, strerror(-r));
 		return r;

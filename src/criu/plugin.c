@@ -83,8 +83,8 @@ static int plugin_update_vma(const char *path, uint64_t address, uint64_t offset
 	unsigned int minor;
 	int r;
 
-	if (sscanf(path, "/dev/dri/renderD%u", &minor) != 1 &&
-	    sscanf(path, "dev/dri/renderD%u", &minor) != 1)
+	if (!restore.shared || (sscanf(path, "/dev/dri/renderD%u", &minor) != 1 &&
+				sscanf(path, "dev/dri/renderD%u", &minor) != 1))
 		return -ENOTSUP;
 	r = render_map(&restore, minor, offset, ret_offset, ret_fd);
 	if (r < 0) {

@@ -6,6 +6,7 @@
 #   make lint | asan | tsan | coverage | clang | cross | fuzz [SECONDS=10 for each fuzzer]
 #   make check-distros: the same in bare trees of Debian 12, 13 and unstable
 #   make deb: a source tarball, and Debian packages built from it, in build/packages
+#   make check-guest: CRIU's plugin, with each CRIU there is, in a guest that has AMD's render nodes
 #   make check-packages: these, installed and removed in a bare tree
 
 BUILD ?= build
@@ -17,7 +18,7 @@ SHELL := /bin/bash
 SETUP_FLAGS ?=
 
 .DEFAULT_GOAL := build
-.PHONY: setup setup-check build demo test check check-distros check-packages deb lint asan tsan \
+.PHONY: setup setup-check build demo test check check-distros check-guest check-packages deb lint asan tsan \
 	coverage cross clang fuzz install uninstall docs clean
 
 setup:
@@ -47,6 +48,9 @@ check: setup-check
 
 check-distros:
 	@tools/distros
+
+check-guest: build
+	@tests/guest/run $(BUILD)
 
 deb: build
 	@BUILD=$(BUILD) tools/deb

@@ -169,8 +169,8 @@ static int content_end(struct object_reader *reader, const struct catalog *c,
 {
 	struct object object;
 	uint8_t id[16];
-	uint64_t bytes;
-	uint32_t crc;
+	uint64_t bytes = 0;
+	uint32_t crc = 0;
 	int r = object_reader_next(reader, &object, damage);
 
 	if (r < 0)

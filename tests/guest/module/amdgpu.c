@@ -36,7 +36,7 @@ MODULE_PARM_DESC(lists, "GEM_LIST_HANDLES and GET_MAPPING_INFO are there, as fro
 
 static int create_delay_ms;
 module_param(create_delay_ms, int, 0644);
-MODULE_PARM_DESC(create_delay_ms, "GEM_CREATE of what is more than a page takes so long");
+MODULE_PARM_DESC(create_delay_ms, "GEM_CREATE of what is aligned to more than a page takes so long");
 
 /* Not in the headers of kernels that lack them. */
 #define NR_GEM_CHANGE_HANDLE 0xd2
@@ -101,7 +101,7 @@ static int gem_create(struct drm_device *dev, void *data, struct drm_file *file)
 
 	if (!in.bo_size)
 		return -EINVAL;
-	if (create_delay_ms && in.bo_size > PAGE_SIZE)
+	if (create_delay_ms && in.alignment > PAGE_SIZE)
 		msleep(create_delay_ms);
 	shmem = drm_gem_shmem_create(dev, in.bo_size);
 	if (IS_ERR(shmem))

@@ -188,11 +188,17 @@ static unsigned int files(void)
 	return n;
 }
 
+static void count_synced(void *arg, uint64_t bytes)
+{
+	*(uint64_t *)arg += bytes;
+}
+
 /* Its end is a file's: of that no driver is told, no thread makes it ready, and all reads as before. */
 static void check_file(const char *dir)
 {
 	struct stage stage = {NULL};
 	unsigned int before = files();
+	uint64_t synced = 0;
 
 	CHECK(stage_take(&stage, BYTES));
 	base = stage.at;
@@ -210,17 +216,18 @@ static void check_file(const char *dir)
 	check_met(0, HOST / STAGE_STEP_BYTES);
 	CHECK_EQ(stage_ready(&stage), HOST);
 	fill(1);
-	CHECK(stage_sync(&stage));
+	CHECK(stage_sync(&stage, count_synced, &synced));
+	CHECK_EQ(synced, BYTES - HOST);
 	stage_begin(&stage, HOST + 1, BYTES, meet, (void *)42);
 	CHECK(stage_await(&stage, 0, BYTES, false));
 	stage_end(&stage);
 	check_content(1);
 	/* A disk that fails says so where its content was last seen whole elsewhere. */
 	fails = EIO;
-	CHECK(!stage_sync(&stage));
+	CHECK(!stage_sync(&stage, count_synced, &synced));
 	CHECK_EQ(stage.error, -EIO);
 	fails = 0;
-	CHECK(stage_sync(&stage));
+	CHECK(stage_sync(&stage, count_synced, &synced));
 	CHECK_EQ(stage.error, 0);
 	check_content(1);
 	/* Host memory again, of which what was ready stays so, and then a larger file. */
@@ -239,7 +246,7 @@ static void check_file(const char *dir)
 	stage_end(&stage);
 	CHECK_EQ(stage_ready(&stage), 0);
 	fill(2);
-	CHECK(stage_sync(&stage));
+	CHECK(stage_sync(&stage, count_synced, &synced));
 	check_content(2);
 	stage_give(&stage);
 	check_met(0, 0);

@@ -256,6 +256,11 @@ static enum swap_why move_copy_device(struct move *move, int device, uint64_t at
 	return why;
 }
 
+static void move_synced(void *arg, uint64_t bytes)
+{
+	move_get_on(arg, bytes);
+}
+
 static enum swap_why move_copy_out(struct move *move, const CUdeviceptr to[GUEST_DEVICES])
 {
 	enum swap_why why = SWAP_FINE;
@@ -265,7 +270,7 @@ static enum swap_why move_copy_out(struct move *move, const CUdeviceptr to[GUEST
 		why = move_copy_device(move, i, at, move->copied[i], to[i], true);
 		at += move_bytes_of(move->guest, i);
 	}
-	if (!why && !stage_sync(&move->stage))
+	if (!why && !stage_sync(&move->stage, move_synced, move))
 		why = move_no_host(move);
 	return why;
 }

@@ -29,6 +29,9 @@
  */
 #define MOST 10
 
+/* Written to the disk at once: a second's work of a slow one. */
+#define SYNC_BYTES (UINT64_C(64) << 20)
+
 /* So many steps of a file are read from the disk while one is copied. */
 #define AHEAD 3
 
@@ -161,13 +164,18 @@ static bool stage_bring(struct stage *stage, uint64_t i, bool write)
 	return false;
 }
 
-bool stage_sync(struct stage *stage)
+bool stage_sync(struct stage *stage, stage_synced *synced, void *arg)
 {
-	uint64_t bytes = stage->bytes - stage->host_bytes;
+	uint64_t n;
 
 	stage->error = 0;
-	if (bytes && msync(stage->at + stage->host_bytes, bytes, MS_SYNC) < 0)
-		stage->error = err_errno();
+	for (uint64_t at = stage->host_bytes; !stage->error && at < stage->bytes; at += n) {
+		n = min_u64(stage->bytes - at, SYNC_BYTES);
+		if (msync(stage->at + at, n, MS_SYNC) < 0)
+			stage->error = err_errno();
+		else
+			synced(arg, n);
+	}
 	return !stage->error;
 }
 

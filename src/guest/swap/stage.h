@@ -70,8 +70,12 @@ void stage_begin(struct stage *stage, uint64_t from, uint64_t to, stage_meet *me
  */
 bool stage_await(struct stage *stage, uint64_t from, uint64_t to, bool write);
 
-/* What was written is where it can be read again: a disk tells by then what it could not do. */
-bool stage_sync(struct stage *stage);
+/*
+ * What was written is where it can be read again: a disk tells by then what it could not do. `synced`
+ * is called for each part of a file, since a slow disk takes long for all of it.
+ */
+typedef void stage_synced(void *arg, uint64_t bytes);
+bool stage_sync(struct stage *stage, stage_synced *synced, void *arg);
 
 /* The threads are gone when it returns. Also where none was begun. */
 void stage_end(struct stage *stage);

@@ -265,6 +265,13 @@ static void amd_move_release(struct amd_move *move, int kfd)
 	}
 }
 
+static void amd_move_synced(void *arg, uint64_t bytes)
+{
+	struct amd_move *move = arg;
+
+	swap_get_on(move->amd->slot, bytes);
+}
+
 static enum swap_why amd_move_copy_out(struct amd_move *move, int kfd)
 {
 	enum swap_why why;
@@ -276,7 +283,7 @@ static enum swap_why amd_move_copy_out(struct amd_move *move, int kfd)
 	stage_begin(&move->stage, 0, move->pieces.bytes, NULL, NULL);
 	why = amd_move_copy(move, kfd, true);
 	stage_end(&move->stage);
-	if (!why && !stage_sync(&move->stage))
+	if (!why && !stage_sync(&move->stage, amd_move_synced, move))
 		why = SWAP_FILE;
 	move->copied = !why;
 	return why;

@@ -129,10 +129,11 @@ int stage_take_file(struct stage *stage, uint64_t from, const char *dir)
 void stage_give_file(struct stage *stage)
 {
 	uint64_t bytes = stage->bytes - stage->host_bytes;
-	char *at = stage->at + stage->host_bytes;
+	char *at;
 
 	if (!bytes)
 		return;
+	at = stage->at + stage->host_bytes;
 	/* A child that was forked while it was opened must not keep the room. */
 	madvise(at, bytes, MADV_REMOVE);
 	if (mmap(at, bytes, PROT_READ | PROT_WRITE,

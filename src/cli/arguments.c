@@ -70,3 +70,10 @@ error_t arguments_parse(const struct argp *argp, int argc, char **argv, unsigned
 	arguments_check_hyphens(argp, argc, argv, flags & ARGP_IN_ORDER);
 	return argp_parse(argp, argc, argv, flags, NULL, input);
 }
+
+void arguments_take_tenant(struct argp_state *state, char *arg, const char **name)
+{
+	if (*name)
+		argp_error(state, "one tenant at a time: \"%s\" and \"%s\"", *name, arg);
+	*name = arg;
+}

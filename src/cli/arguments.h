@@ -13,4 +13,7 @@
 error_t arguments_parse(const struct argp *argp, int argc, char **argv, unsigned int flags,
 			void *input);
 
+/* For a parser, of a command that is about one tenant: the first name, and an error for more. */
+void arguments_take_tenant(struct argp_state *state, char *arg, const char **name);
+
 #endif

@@ -36,9 +36,7 @@ static error_t resume_parse_option(int key, char *arg, struct argp_state *state)
 	case KEY_TIMEOUT:
 		return away_parse_timeout(arg, &a->away.timeout_us) ? EINVAL : 0;
 	case ARGP_KEY_ARG:
-		if (a->name)
-			argp_error(state, "one tenant at a time: \"%s\" and \"%s\"", a->name, arg);
-		a->name = arg;
+		arguments_take_tenant(state, arg, &a->name);
 		return 0;
 	}
 	return ARGP_ERR_UNKNOWN;

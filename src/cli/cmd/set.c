@@ -38,9 +38,7 @@ static error_t set_parse_option(int key, char *arg, struct argp_state *state)
 		state->child_inputs[0] = &a->tenant;
 		return 0;
 	case ARGP_KEY_ARG:
-		if (a->name)
-			argp_error(state, "one tenant at a time: \"%s\" and \"%s\"", a->name, arg);
-		a->name = arg;
+		arguments_take_tenant(state, arg, &a->name);
 		return 0;
 	}
 	return ARGP_ERR_UNKNOWN;

@@ -53,6 +53,15 @@ uint64_t shared_joined(struct ledger *ledger, int slot_index, int device)
 	return shared_sum_held(ledger, slot_index, device, false);
 }
 
+bool shared_joins(struct ledger *ledger)
+{
+	for (int slot = 0; slot < slot_count(ledger); slot++)
+		for (int d = 0; map_ready(ledger, d); d++)
+			if (shared_joined(ledger, slot, d) && slot_alive(ledger, slot))
+				return true;
+	return false;
+}
+
 static struct ledger_shared *shared_find(struct ledger *ledger, struct shared_key key)
 {
 	unsigned int high = map_shared_high(ledger);

@@ -62,4 +62,10 @@ uint64_t shared_held(struct ledger *ledger, int slot_index, int device);
 /* The same, but for those that its own row carries. */
 uint64_t shared_joined(struct ledger *ledger, int slot_index, int device);
 
+/*
+ * Whether a process that lives has another one's memory. When that moves none runs before all are back: one
+ * that waits for another that does not get on would lose what a third one writes into its memory.
+ */
+bool shared_joins(struct ledger *ledger);
+
 #endif

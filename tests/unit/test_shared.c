@@ -34,6 +34,7 @@ static void check_once(void)
 	CHECK_EQ(shared_joined(l, slot_index(b), 0), 60 * MIB);
 	CHECK_EQ(shared_joined(l, slot_index(b), 1), 0);
 	CHECK_EQ(shared_joined(l, -1, 0), 0);
+	CHECK(shared_joins(l));
 	CHECK_EQ(add(b, key_b, 41 * MIB), -EDQUOT);
 	CHECK_EQ(quota_used(l, 0), 60 * MIB);
 	CHECK_EQ(quota_reserve(b, 0, 41 * MIB, LIMIT), -EDQUOT);
@@ -107,10 +108,12 @@ static void check_covered(void)
 	b = fixture_join(l->dir);
 	quota_charge(a, 0, CAT_DATA, 60 * MIB);
 	CHECK_EQ(shared_add(a, key_a, 0, 60 * MIB, CAT_DATA, SHARED_COVERED, LIMIT), 0);
+	CHECK(!shared_joins(l)); /* it has its own, and nobody another's */
 	CHECK_EQ(quota_used(l, 0), 60 * MIB);
 	CHECK_EQ(add(b, key_a, 60 * MIB), 0);
 	CHECK_EQ(quota_used(l, 0), 60 * MIB);
 	CHECK_EQ(quota_used_live(l, 0), 60 * MIB);
+	CHECK(shared_joins(l));
 	CHECK_EQ(shared_joined(l, slot_index(a), 0), 0);
 	CHECK_EQ(shared_joined(l, slot_index(b), 0), 60 * MIB);
 	CHECK_EQ(shared_drop(a, key_a), 0);

@@ -117,16 +117,8 @@ bool moving_is_parted(const struct moving *moving)
 
 bool moving_shares(struct moving *moving)
 {
-	struct quota_row row;
-
 	ledger_refresh(moving->ledger);
-	for (int i = 0; i < slot_count(moving->ledger); i++)
-		for (int d = 0; slot_alive(moving->ledger, i) &&
-				!quota_process(moving->ledger, i, d, &row);
-		     d++)
-			if (shared_joined(moving->ledger, i, d))
-				return true;
-	return false;
+	return shared_joins(moving->ledger);
 }
 
 struct moving_places moving_find(struct moving *moving)

@@ -55,10 +55,7 @@ enum swap_phase moving_rests(const struct moving *moving);
 /* Whether a part of it is away, and the rest on its devices. */
 bool moving_is_parted(const struct moving *moving);
 
-/*
- * Whether a process has another one's memory. Then none runs before all are back: one that waits for
- * another that does not get on would lose what a third one writes into its memory.
- */
+/* See shared_joins. */
 bool moving_shares(struct moving *moving);
 
 /* In bytes, of all its processes. */

@@ -406,17 +406,6 @@ static bool residency_host_is_stuck(struct member *member, const struct answers 
 	return now_ns > member->moved_ns + TUNING_RESIDENCY_STUCK_NS;
 }
 
-/* Then none of it runs before all are back: see moving_shares. */
-static bool residency_host_shares(const struct member *member)
-{
-	for (int slot = 0; slot < slot_count(member->ledger); slot++)
-		for (int d = 0; d < member->ndevices; d++)
-			if (slot_alive(member->ledger, slot) &&
-			    shared_joined(member->ledger, slot, d))
-				return true;
-	return false;
-}
-
 /* Without a desk of ours: what was asked for last, by whomever, and what that came to. */
 static enum residency_place residency_host_rests(struct member *member, bool asked, uint64_t now_ns)
 {
@@ -599,7 +588,7 @@ static void residency_host_came(struct member *member, uint64_t now_ns)
 		return;
 	/* What the one that is stuck has to do it finds when it gets on. */
 	if (!answers.refused &&
-	    (answers.all || (member->called_off && !residency_host_shares(member)))) {
+	    (answers.all || (member->called_off && !shared_joins(member->ledger)))) {
 		member->failed = 0;
 		residency_host_ask(member, SWAP_RUN, now_ns);
 		FAULT_POINT(RESIDENCY_RUNS);

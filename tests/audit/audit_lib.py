@@ -180,6 +180,7 @@ class Audit:
         self.wrong, self.figures, self.phases = [], [], []
         self.far = False  # off by more than a busy machine can explain
         self.longest_ns = 0
+        self.lost_ns = {}  # by tenant and device, at the last check: work that nobody measured
         self.contested = []  # what each tenant had of steps in which all of a device was wanted
         self.late = None
 
@@ -325,6 +326,8 @@ class Audit:
                       f"{bursts} bursts, {open_bursts} open: {phase}",
                       not least <= bill <= most, far=bill < 0.7 * least)
             unmeasured, streams = billed("unmeasured_ns"), sum(s["open_streams"] for s in said[t])
+            lost = min(truth - bill, sum(s["open_last_ns"] for s in said[t]))
+            self.lost_ns[t, device] = max(lost, 0) if unmeasured else 0
             # Who has no processor for a while leaves his stream open, too.
             if unmeasured > OPEN_NS * (streams + 2) + part * truth:
                 self.note(f"{name}, device {device}: {unmeasured / MS:.1f} ms unmeasured with "
@@ -332,7 +335,8 @@ class Audit:
 
     def check_caps(self, begin, end):
         """In no window of two seconds more than the cap; what is not to be interrupted, of which
-        one has to begin before it is paid for, may lie in it at one end."""
+        one has to begin before it is paid for, may lie in it at one end, and what nobody could
+        measure is not paid for."""
         width = round(WINDOW_S * 1e9 / end.bin_ns)
         for t, tenant, name, device in self.each():
             cap = tenant.cap_of(device)
@@ -343,7 +347,8 @@ class Audit:
             if not sums:
                 continue
             had = max(sums) / (width * end.bin_ns)
-            most = cap / 100 + POINTS + self.longest_ns / (width * end.bin_ns) * (1 - cap / 100)
+            unpaid_ns = self.longest_ns * (1 - cap / 100) + self.lost_ns[t, device]
+            most = cap / 100 + POINTS + unpaid_ns / (width * end.bin_ns)
             self.note(f"{name}, device {device}: at most {had:.1%} in {WINDOW_S} s under a cap of "
                       f"{cap} %, {most:.1%} allowed", had > most, far=had > 1.2 * most)
 

@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "guest/memory/pieces.h"
+
+#include <sys/mman.h>
+
+struct backing *pieces_map(uint32_t pages, uint32_t ncuts)
+{
+	size_t head = round_up(sizeof(struct backing), 4096);
+	size_t first = round_up(pages * sizeof(uint32_t), 4096);
+	size_t piece = round_up(pages * sizeof(struct piece), 4096);
+	size_t bytes = head + first + piece + ncuts * sizeof(struct cut);
+	char *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+			MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	struct backing *backing = (struct backing *)at;
+
+	if (at == MAP_FAILED)
+		return NULL;
+	backing->pages = pages;
+	backing->ncuts = ncuts;
+	backing->mapped_bytes = bytes;
+	backing->first = (uint32_t *)(at + head);
+	backing->piece = (struct piece *)(at + head + first);
+	backing->cut = (struct cut *)(at + head + first + piece);
+	return backing;
+}
+
+void pieces_unmap(struct backing *backing)
+{
+	munmap(backing, backing->mapped_bytes);
+}
+
+/* So many free pages together, from `from` on and before `end`; UINT32_MAX: there are none. */
+static uint32_t pieces_find_run(const struct backing *backing, uint32_t from, uint32_t end,
+				uint32_t pages)
+{
+	uint32_t run = 0;
+
+	for (uint32_t page = from; page < end; page++) {
+		if (backing->first[page]) {
+			page += backing->piece[page].pages - 1;
+			run = 0;
+		} else if (++run == pages) {
+			return page + 1 - pages;
+		}
+	}
+	return UINT32_MAX;
+}
+
+/* The search begins and ends between pieces. */
+uint32_t pieces_take(struct backing *backing, uint32_t pages)
+{
+	uint32_t page;
+
+	if (!pages || pages > backing->pages)
+		return UINT32_MAX;
+	page = pieces_find_run(backing, backing->cursor, backing->pages, pages);
+	if (page == UINT32_MAX)
+		page = pieces_find_run(backing, 0, backing->pages, pages);
+	if (page == UINT32_MAX)
+		return page;
+	for (uint32_t i = 0; i < pages; i++)
+		backing->first[page + i] = page + 1;
+	backing->piece[page] =
+		(struct piece){.pages = pages, .state = PIECE_MOVING, .types = backing->types};
+	backing->cursor = page + pages < backing->pages ? page + pages : 0;
+	return page;
+}
+
+void pieces_give(struct backing *backing, uint32_t page)
+{
+	uint32_t pages = backing->piece[page].pages;
+
+	for (uint32_t i = 0; i < pages; i++)
+		backing->first[page + i] = 0;
+}
+
+static uint32_t pieces_take_cut(struct backing *backing)
+{
+	uint32_t cut = backing->free_cut;
+
+	if (cut)
+		backing->free_cut = backing->cut[cut - 1].most;
+	else if (backing->cuts_used < backing->ncuts)
+		cut = ++backing->cuts_used;
+	if (cut)
+		backing->cut[cut - 1].most = CUT_UNITS;
+	return cut;
+}
+
+/* It is empty: all of its bits are clear. */
+static void pieces_give_cut(struct backing *backing, uint32_t cut)
+{
+	backing->cut[cut - 1].most = backing->free_cut;
+	backing->free_cut = cut;
+}
+
+bool pieces_cut(struct backing *backing, uint64_t bytes, CUdeviceptr *ret)
+{
+	for (uint32_t at = backing->small; at; at = backing->piece[at - 1].next) {
+		struct cut *cut = &backing->cut[backing->piece[at - 1].cut - 1];
+		int unit = cut_take(cut, cut_units(bytes));
+
+		if (unit < 0)
+			continue;
+		*ret = pieces_address(backing, at - 1) + (uint64_t)unit * CUT_UNIT;
+		return true;
+	}
+	return false;
+}
+
+bool pieces_link(struct backing *backing, uint32_t page)
+{
+	struct piece *piece = &backing->piece[page];
+
+	piece->cut = pieces_take_cut(backing);
+	if (!piece->cut)
+		return false;
+	piece->state = PIECE_HERE;
+	piece->next = backing->small;
+	backing->small = page + 1;
+	return true;
+}
+
+static void pieces_unlink(struct backing *backing, uint32_t page)
+{
+	uint32_t *at = &backing->small;
+
+	while (*at != page + 1)
+		at = &backing->piece[*at - 1].next;
+	*at = backing->piece[page].next;
+}
+
+bool pieces_leave(struct backing *backing, uint32_t page, uint64_t offset)
+{
+	struct piece *piece = &backing->piece[page];
+	struct cut *cut;
+
+	if (piece->cut) {
+		cut = &backing->cut[piece->cut - 1];
+		if (!cut_give(cut, (uint32_t)(offset / CUT_UNIT)) || cut->allocations)
+			return false;
+		pieces_unlink(backing, page);
+		pieces_give_cut(backing, piece->cut);
+	}
+	piece->state = PIECE_MOVING;
+	return true;
+}
+
+struct piece *pieces_find(struct backing *backing, CUdeviceptr at)
+{
+	uint32_t page = backing->first[(at - backing->base) / GRANULE_BYTES];
+
+	return page ? &backing->piece[page - 1] : NULL;
+}
+
+uint32_t pieces_find_from(const struct backing *backing, uint32_t page)
+{
+	for (; page < backing->pages; page++) {
+		uint32_t first = backing->first[page] - 1;
+
+		if (!backing->first[page])
+			continue;
+		if (first == page && backing->piece[page].state != PIECE_MOVING)
+			return page;
+		page = first + backing->piece[first].pages - 1;
+	}
+	return UINT32_MAX;
+}
+
+/* Whose work reaches the piece. Only we look at a handle's. */
+uint64_t pieces_peers(const struct backing *backing, int ordinal, const struct piece *piece)
+{
+	uint64_t peers = atomic_load(&backing->peers);
+
+	return piece->adopted	 ? UINT64_C(1) << ordinal
+	       : piece->imported ? peers | UINT64_C(1) << piece->user
+	       : piece->owner	 ? piece->peers
+				 : peers;
+}

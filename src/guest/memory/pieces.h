@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The tables of a device's reservation of addresses: which pages are whose, and how small ones are
+ * cut. Numbers alone: no driver, and the lock is the caller's.
+ */
+#ifndef ALLOT_GUEST_MEMORY_PIECES_H
+#define ALLOT_GUEST_MEMORY_PIECES_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/lock.h"
+#include "guest/memory/cut.h"
+#include "nvidia/cuda_api.h"
+
+enum piece_state {
+	PIECE_MOVING, /* being made or ended: its pages are taken, and that is all */
+	PIECE_HERE,
+	PIECE_AWAY,
+};
+
+/* At the index of the first of its pages. */
+struct piece {
+	CUmemGenericAllocationHandle handle; /* the driver's */
+	uint32_t pages;
+	uint32_t cut;  /* 1 + index; 0: one allocation has all of it */
+	uint32_t next; /* of the cut ones: 1 + the next one's page */
+	uint8_t state; /* enum piece_state */
+	bool adopted;  /* it is the program's */
+	bool imported; /* it is another process's */
+	bool mapped;
+	bool exposing;	/* a thread is about to map it */
+	uint8_t user;	/* of an imported one: a device that reaches it besides */
+	void *owner;	/* of a pool's; NULL: it is none's */
+	uint64_t peers; /* of a pool's: whose work may reach it */
+	/* Of what it is made by. */
+	CUmemAllocationHandleType types;
+	unsigned char compression, rdma;
+};
+
+struct backing {
+	CUdeviceptr base;
+	uint32_t pages;
+	uint64_t mapped_bytes;		 /* of the tables, in one mapping with this */
+	_Atomic uint64_t peers;		 /* bit by ordinal: whose work may reach it */
+	CUmemAllocationHandleType types; /* so that it can be shared, see exporter.h */
+
+	struct lock lock; /* of all below */
+	uint32_t cursor;
+	uint32_t small; /* the first cut piece: 1 + page */
+	uint32_t ncuts, cuts_used;
+	uint32_t free_cut; /* of those that were used: 1 + index, linked by `most` */
+	uint32_t *first;   /* of each page: 1 + the first page of its piece; 0: free */
+	struct piece *piece;
+	struct cut *cut;
+};
+
+static inline CUdeviceptr pieces_address(const struct backing *backing, uint32_t page)
+{
+	return backing->base + page * GRANULE_BYTES;
+}
+
+/* So many pages, `ncuts` of which may be cut; NULL: no memory. */
+struct backing *pieces_map(uint32_t pages, uint32_t ncuts);
+void pieces_unmap(struct backing *backing);
+
+/* So many pages, which are a piece that moves; its first, or UINT32_MAX. */
+uint32_t pieces_take(struct backing *backing, uint32_t pages);
+void pieces_give(struct backing *backing, uint32_t page);
+
+/* Makes a piece of one page one that is cut. False: there is no room in the table. */
+bool pieces_link(struct backing *backing, uint32_t page);
+/* An allocation in one of those that are cut. False: none has room. */
+bool pieces_cut(struct backing *backing, uint64_t bytes, CUdeviceptr *ret);
+/* Frees the allocation at `offset` in a piece. Whether the piece is to end: it moves. */
+bool pieces_leave(struct backing *backing, uint32_t page, uint64_t offset);
+
+/* The piece that has an address of the reservation; NULL: none has. */
+struct piece *pieces_find(struct backing *backing, CUdeviceptr at);
+/* The first page of the piece that begins there or behind, and does not move; UINT32_MAX. */
+uint32_t pieces_find_from(const struct backing *backing, uint32_t page);
+
+/* The devices whose work reaches the piece, on the device `ordinal`: a bit each. */
+uint64_t pieces_peers(const struct backing *backing, int ordinal, const struct piece *piece);
+
+#endif

@@ -57,6 +57,7 @@
 	X(GUEST_SHARE_SERVED)  /* and has sent it */                                 \
 	X(GUEST_ROOM_WISHED)   /* an allocation waits for room, nobody was told */   \
 	X(RESIDENCY_TAKEN)     /* the role is held, nothing is known yet */          \
+	X(RESIDENCY_DECIDED)   /* who leaves and comes is known, nobody was asked */ \
 	X(RESIDENCY_LEAVES)    /* a tenant was asked to prepare */                   \
 	X(RESIDENCY_OUT)       /* and to leave */                                    \
 	X(RESIDENCY_COMES)     /* and to come back */                                \

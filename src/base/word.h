@@ -56,6 +56,12 @@ static inline bool word_swap_if(uint64_t *ptr, uint64_t expected, uint64_t desir
 					   __ATOMIC_SEQ_CST);
 }
 
+static inline bool word_swap_if_u32(uint32_t *ptr, uint32_t expected, uint32_t desired)
+{
+	return __atomic_compare_exchange_n(ptr, &expected, desired, false, __ATOMIC_SEQ_CST,
+					   __ATOMIC_SEQ_CST);
+}
+
 /*
  * Subtracts, stopping at zero, so that releasing more than was taken cannot wrap a counter to
  * 2^64 and lock everybody else out. A release: what came before is seen by whoever acquires or

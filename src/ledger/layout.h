@@ -181,7 +181,8 @@ struct policy_file {
 	uint32_t gate;       /* enum policy_gate; a futex word */
 	uint32_t swap;       /* see swap.h; a futex word */
 	uint64_t swap_split; /* likewise */
-	uint32_t pad1[10];
+	uint32_t desk;	     /* likewise: the number of the lock by which somebody asks */
+	uint32_t pad1[9];
 	struct turn turn;
 	uint8_t reserved[4096 - 192];
 	struct policy_copy copy[2];

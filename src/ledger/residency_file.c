@@ -3,11 +3,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stddef.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/fd.h"
 #include "base/futex.h"
 #include "base/word.h"
 #include "ledger/shared_file.h"
@@ -15,7 +17,7 @@
 /* No tenant can have this name. */
 #define NAME	".residency"
 #define BYTES	4096
-#define LOCK_AT (INT64_C(1) << 40)
+#define LOCK_AT (INT64_C(1) << 40) /* and each term's behind that */
 
 #define DEVICES	64
 
@@ -27,7 +29,9 @@ struct residency_promise {
 struct residency_file {
 	uint32_t bell;	 /* a futex */
 	uint32_t comers; /* so often something has come or changed */
-	uint32_t pad[14];
+	uint32_t term;	 /* so often the role was taken from somebody who kept silent */
+	uint32_t beats;	 /* so often whoever has the role has made a step */
+	uint32_t pad[12];
 	struct residency_promise promise[DEVICES]; /* the role's; from the first one on */
 	uint8_t reserved[BYTES - 64 - DEVICES * sizeof(struct residency_promise)];
 };
@@ -120,32 +124,63 @@ uint32_t *residency_file_bell(struct residency_file *file)
 	return &file->bell;
 }
 
-/* As slots do: the mapping keeps the lock, and nothing inherits it. */
-int residency_file_take(const char *runtime, void **ret_role)
+/*
+ * As slots do: the mapping keeps the lock, and nothing inherits it. Who takes it from another has the next
+ * term's lock before that term begins, so that nobody else can have either.
+ */
+int residency_file_take(const char *runtime, struct residency_file *file, bool silent,
+			struct residency_role *ret)
 {
 	CLEANUP_CLOSE int fd = shared_file_join(runtime, NAME, BYTES);
-	int r = fd < 0 ? fd : shared_file_lock(fd, LOCK_AT, 1);
-	void *role;
+	uint32_t term = word_check(&file->term);
+	struct residency_role role = {.term = term};
+	int r = fd < 0 ? fd : shared_file_lock(fd, LOCK_AT + term, 1);
 
+	if (r == -EAGAIN && silent) {
+		role.term = term + 1;
+		r = shared_file_lock(fd, LOCK_AT + role.term, 1);
+		if (!r)
+			word_swap_if_u32(&file->term, term, role.term);
+	}
+	if (!r && word_check(&file->term) != role.term)
+		r = -EAGAIN;
 	if (r)
 		return r;
-	role = residency_file_map(fd);
-	if (!role)
+	role.map = residency_file_map(fd);
+	if (!role.map)
 		return -ENOMEM;
-	*ret_role = role;
+	*ret = role;
 	return 0;
 }
 
-void residency_file_drop(void **role)
+bool residency_file_has(const struct residency_file *file, const struct residency_role *role)
 {
-	if (*role)
-		munmap(*role, BYTES);
-	*role = NULL;
+	return role->map && word_check(&file->term) == role->term;
+}
+
+void residency_file_beat(struct residency_file *file)
+{
+	word_publish_add(&file->beats, 1);
+}
+
+uint32_t residency_file_beats(const struct residency_file *file)
+{
+	return word_check(&file->beats);
+}
+
+void residency_file_drop(struct residency_role *role)
+{
+	if (role->map)
+		munmap(role->map, BYTES);
+	*role = (struct residency_role){0};
 }
 
 bool residency_file_is_taken(const char *runtime)
 {
 	CLEANUP_CLOSE int fd = shared_file_open(runtime, NAME, O_RDONLY, BYTES);
+	uint32_t term;
 
-	return fd >= 0 && shared_file_locked(fd, LOCK_AT, 1) == 1;
+	return fd >= 0 &&
+	       !fd_pread_all(fd, &term, sizeof(term), offsetof(struct residency_file, term)) &&
+	       shared_file_locked(fd, LOCK_AT + term, 1) == 1;
 }

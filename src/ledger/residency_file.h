@@ -2,7 +2,7 @@
 /*
  * <runtime>/.residency: the bell of the role that decides who has its memory on the devices
  * (guest/swap/residency_host.h), and the lock by which a process has it. The kernel drops that with
- * the process.
+ * the process. It keeps it for one that is stopped, so there is one for each term.
  */
 #ifndef ALLOT_LEDGER_RESIDENCY_FILE_H
 #define ALLOT_LEDGER_RESIDENCY_FILE_H
@@ -37,9 +37,22 @@ uint64_t residency_file_promised(const struct residency_file *file, const uint8_
 uint32_t *residency_file_bell(struct residency_file *file);
 void residency_file_ring(struct residency_file *file);
 
-/* The role. -EAGAIN: another process has it. */
-int residency_file_take(const char *runtime, void **ret_role);
-void residency_file_drop(void **role);
+struct residency_role {
+	void *map; /* keeps the lock; NULL: none */
+	uint32_t term;
+};
+
+/* The role. -EAGAIN: another process has it. It loses it if that was `silent`, and may be stopped. */
+int residency_file_take(const char *runtime, struct residency_file *file, bool silent,
+			struct residency_role *ret);
+void residency_file_drop(struct residency_role *role);
+/* Whether it still has it. */
+bool residency_file_has(const struct residency_file *file, const struct residency_role *role);
+
+/* Each step of who has it is counted. */
+void residency_file_beat(struct residency_file *file);
+uint32_t residency_file_beats(const struct residency_file *file);
+
 /* Whether anybody has it. */
 bool residency_file_is_taken(const char *runtime);
 

@@ -18,8 +18,12 @@
 #include "ledger/shared_file.h"
 #include "ledger/slot.h"
 
-/* Beside the writers' lock of policy.c. */
-#define LOCK_DESK ((INT64_C(1) << 40) + 1)
+/*
+ * Beside the writers' lock of policy.c. Whoever asks has the lock of the desk's number, and a command the
+ * other one, too: so who has the first alone, and keeps it, is one that had the role before.
+ */
+#define LOCK_DESK    ((INT64_C(1) << 40) + 1)
+#define LOCK_COMMAND (INT64_C(1) << 41)
 
 /* Half a word says so much of memory as no host has. */
 #define SPLIT_BYTES UINT64_C(4096)
@@ -28,6 +32,8 @@
 struct swap_desk {
 	struct policy_file *file; /* a mapping of the description that has the lock, */
 	void *lock;		  /* unless that is this one's: see policy_file_open_lock() */
+	uint32_t number;	  /* that it had when it was opened */
+	uint32_t request;	  /* what it was asked for last, as far as this desk knows */
 };
 
 /* Of an empty file, which nobody touches: the mapping keeps the description, and so the lock. */
@@ -55,7 +61,24 @@ static int swap_desk_keep(struct swap_desk *desk, int lock)
 	return madvise(map, LOCK_MAP_BYTES, MADV_DONTFORK) < 0 ? err_errno() : 0;
 }
 
-int swap_desk_open(const char *dir, struct swap_desk **ret)
+/* -EAGAIN: another has it, or it was cleared meanwhile. */
+static int swap_desk_lock(struct swap_desk *desk, int fd, enum swap_asker asker)
+{
+	uint32_t number = word_check(&desk->file->desk);
+	int r = asker == SWAP_ROLE ? 0 : shared_file_lock(fd, LOCK_COMMAND, 1);
+
+	desk->number = asker == SWAP_SUCCESSOR ? number + 1 : number;
+	if (!r)
+		r = shared_file_lock(fd, LOCK_DESK + desk->number, 1);
+	if (!r && asker == SWAP_SUCCESSOR)
+		word_swap_if_u32(&desk->file->desk, number, desk->number);
+	if (!r && word_check(&desk->file->desk) != desk->number)
+		r = -EAGAIN;
+	desk->request = word_check(&desk->file->swap);
+	return r;
+}
+
+int swap_desk_open(const char *dir, enum swap_asker asker, struct swap_desk **ret)
 {
 	CLEANUP(cleanup_swap_desk_close) struct swap_desk *desk = calloc(1, sizeof(*desk));
 	CLEANUP_CLOSE int fd = -EBADF;
@@ -70,13 +93,13 @@ int swap_desk_open(const char *dir, struct swap_desk **ret)
 	lock = policy_file_open_lock(dir);
 	if (lock < 0 && lock != -ENOENT)
 		return lock;
-	r = shared_file_lock(lock < 0 ? fd : lock, LOCK_DESK, 1);
+	r = policy_file_map(fd, PROT_READ | PROT_WRITE, &desk->file);
+	if (r < 0)
+		return r;
+	r = swap_desk_lock(desk, lock < 0 ? fd : lock, asker);
 	if (r < 0)
 		return r == -EAGAIN ? -EBUSY : r;
 	r = lock < 0 ? 0 : swap_desk_keep(desk, lock);
-	if (r < 0)
-		return r;
-	r = policy_file_map(fd, PROT_READ | PROT_WRITE, &desk->file);
 	if (r < 0)
 		return r;
 	*ret = TAKE_PTR(desk);
@@ -88,37 +111,68 @@ uint32_t swap_desk_request(const struct swap_desk *desk)
 	return word_acquire(&desk->file->swap);
 }
 
-static uint32_t swap_desk_write(struct swap_desk *desk, enum swap_phase phase, uint32_t part)
+static bool swap_desk_write(struct swap_desk *desk, enum swap_phase phase, uint32_t part)
 {
-	uint32_t number = (swap_desk_request(desk) >> 16) + 1;
+	uint32_t number = (desk->request >> 16) + 1;
 	uint32_t request = number << 16 | part << 8 | phase;
 
-	/* Pairs with a process's claim of its slot: one of the two sees the other. */
-	word_publish(&desk->file->swap, request);
+	/*
+	 * Pairs with a process's claim of its slot: one of the two sees the other. Who was stopped until
+	 * another one had cleared the desk finds another request there, and asks for nothing.
+	 */
+	if (!word_swap_if_u32(&desk->file->swap, desk->request, request))
+		return false;
+	desk->request = request;
 	FAULT_POINT(SWAP_ASKED);
 	futex_wake_all(&desk->file->swap);
-	return request;
+	return true;
 }
 
 uint32_t swap_desk_ask(struct swap_desk *desk, enum swap_phase phase)
 {
-	uint32_t before = swap_desk_request(desk);
+	uint32_t before = desk->request;
 	bool comes = phase == SWAP_COME || phase == SWAP_BACK;
 	bool came = swap_phase_of(before) == SWAP_COME || swap_phase_of(before) == SWAP_BACK;
 	bool back = comes && swap_phase_is_out(swap_phase_of(before));
 	bool again = phase == SWAP_OUT && came;
 
-	return swap_desk_write(desk, phase, back || again ? swap_part_of(before) : SWAP_ALL);
+	swap_desk_write(desk, phase, back || again ? swap_part_of(before) : SWAP_ALL);
+	return desk->request;
 }
 
 uint32_t swap_desk_ask_part(struct swap_desk *desk, enum swap_phase phase, uint32_t part)
 {
-	return swap_desk_write(desk, phase, part);
+	swap_desk_write(desk, phase, part);
+	return desk->request;
+}
+
+/* Whether what was asked for was still that. */
+static bool swap_desk_end(struct swap_desk *desk)
+{
+	enum swap_phase rests = swap_phase_rests(swap_phase_of(desk->request));
+
+	return swap_desk_write(desk, rests,
+			       rests == SWAP_RUN ? SWAP_ALL : swap_part_of(desk->request));
+}
+
+int swap_desk_clear(const char *dir)
+{
+	struct swap_desk *desk;
+	int r = swap_desk_open(dir, SWAP_SUCCESSOR, &desk);
+
+	if (r < 0)
+		return r;
+	/* He may not be stopped but slow, and ask for something until this succeeds. */
+	while (!swap_desk_end(desk))
+		desk->request = swap_desk_request(desk);
+	swap_desk_close(desk);
+	return 0;
 }
 
 void swap_desk_set_split(struct swap_desk *desk, uint64_t split)
 {
-	word_release(&desk->file->swap_split, split);
+	if (word_check(&desk->file->desk) == desk->number)
+		word_release(&desk->file->swap_split, split);
 }
 
 uint64_t swap_desk_split(const struct swap_desk *desk)
@@ -171,8 +225,12 @@ bool swap_is_asked(const char *dir)
 {
 	CLEANUP_CLOSE int fd =
 		shared_file_open(dir, POLICY_FILE, O_RDONLY, sizeof(struct policy_file));
+	uint32_t number;
 
-	return fd < 0 ? fd != -ENOENT : shared_file_locked(fd, LOCK_DESK, 1) != 0;
+	if (fd < 0)
+		return fd != -ENOENT;
+	return fd_pread_all(fd, &number, sizeof(number), offsetof(struct policy_file, desk)) < 0 ||
+	       shared_file_locked(fd, LOCK_DESK + number, 1) != 0;
 }
 
 static uint64_t swap_pack(const struct swap_answer *answer)

@@ -66,10 +66,38 @@ static inline bool swap_phase_is_out(enum swap_phase phase)
 	       phase == SWAP_BARE || phase == SWAP_GIVEN;
 }
 
+/* Where one ends that is on the way to something, when who asked is dead. */
+static inline enum swap_phase swap_phase_rests(enum swap_phase phase)
+{
+	switch (phase) {
+	case SWAP_PREPARE:
+	case SWAP_PREPARE_CONTEXTS:
+		return SWAP_RUN;
+	case SWAP_COME:
+	case SWAP_BACK:
+		return SWAP_OUT;
+	default:
+		return phase;
+	}
+}
+
 /* --- Who asks ------------------------------------------------------------------------------ */
 
+enum swap_asker {
+	SWAP_COMMAND,
+	SWAP_ROLE,	/* of guest/swap/residency_host.h */
+	SWAP_SUCCESSOR, /* see swap_desk_clear */
+};
+
 /* One at a time: -EBUSY while another does. Errors of shared_file_open. */
-int swap_desk_open(const char *dir, struct swap_desk **ret);
+int swap_desk_open(const char *dir, enum swap_asker asker, struct swap_desk **ret);
+
+/*
+ * For who has the role: who had it before is stopped, and asks. That is over as if he had been killed,
+ * and he can ask for nothing any more. -EBUSY: it is a command that asks. Only where somebody does.
+ */
+int swap_desk_clear(const char *dir);
+
 void swap_desk_close(struct swap_desk *desk);
 
 /* What was asked for last. */

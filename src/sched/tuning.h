@@ -270,6 +270,8 @@
 #define TUNING_RESIDENCY_TRY_NS (2 * NS_PER_MS)
 /* A process that waits looks so often whether there still is somebody who decides. */
 #define TUNING_RESIDENCY_ELECT_NS (50 * NS_PER_MS)
+/* Who decides and has made no step for so long is stopped, or as good as that: another one decides. */
+#define TUNING_RESIDENCY_SILENT_NS (2 * NS_PER_S)
 /* Work of a tenant that is to leave is waited for so long, and not again for as long. */
 #define TUNING_RESIDENCY_DRAIN_NS (10 * NS_PER_S)
 /*

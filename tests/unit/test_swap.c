@@ -35,9 +35,9 @@ static void check_requests(void)
 	CHECK_EQ(policy_open(dir, &map), 0);
 	CHECK_EQ(*swap_request(map), 0);
 	CHECK(!swap_is_asked(dir));
-	CHECK_EQ(swap_desk_open(dir, &desk), 0);
+	CHECK_EQ(swap_desk_open(dir, SWAP_COMMAND, &desk), 0);
 	CHECK(swap_is_asked(dir));
-	CHECK_EQ(swap_desk_open(dir, &other), -EBUSY);
+	CHECK_EQ(swap_desk_open(dir, SWAP_COMMAND, &other), -EBUSY);
 	CHECK_EQ(pthread_create(&thread, NULL, wait_for_it, map), 0);
 	asked = swap_desk_ask(desk, SWAP_PREPARE);
 	CHECK_EQ(pthread_join(thread, &heard), 0);
@@ -52,13 +52,57 @@ static void check_requests(void)
 	policy_close(map);
 }
 
+/*
+ * Who had the role is stopped while it asks for something. The next one clears its desk: processes see
+ * that nobody asks, and what it asks for when it goes on nobody hears.
+ */
+static void check_successor(void)
+{
+	const char *dir = fixture_tenant("successor");
+	struct swap_desk *stopped, *other;
+	uint32_t seen, asked;
+
+	CHECK_EQ(swap_desk_open(dir, SWAP_ROLE, &stopped), 0);
+	swap_desk_ask_part(stopped, SWAP_OUT, 60);
+	asked = swap_desk_ask(stopped, SWAP_BACK);
+	CHECK_EQ(swap_desk_open(dir, SWAP_ROLE, &other), -EBUSY);
+	CHECK_EQ(swap_desk_open(dir, SWAP_COMMAND, &other), -EBUSY);
+	CHECK_EQ(swap_desk_clear(dir), 0);
+	CHECK(!swap_is_asked(dir));
+	CHECK_EQ(swap_load(dir, &seen), 0);
+	CHECK(seen != asked);
+	CHECK_EQ(swap_phase_of(seen), SWAP_OUT);
+	CHECK_EQ(swap_part_of(seen), 60);
+	swap_desk_set_split(stopped, 1);
+	CHECK_EQ(swap_desk_ask(stopped, SWAP_RUN), asked);
+	CHECK_EQ(swap_load(dir, &asked), 0);
+	CHECK_EQ(asked, seen);
+
+	CHECK_EQ(swap_desk_open(dir, SWAP_COMMAND, &other), 0);
+	CHECK_EQ(swap_desk_split(other), 0);
+	CHECK(swap_is_asked(dir));
+	swap_desk_close(stopped);
+	CHECK(swap_is_asked(dir));
+	CHECK_EQ(swap_desk_clear(dir), -EBUSY); /* a command is not to be interrupted */
+	CHECK_EQ(swap_desk_open(dir, SWAP_ROLE, &stopped), -EBUSY);
+	swap_desk_close(other);
+	CHECK_EQ(swap_desk_open(dir, SWAP_ROLE, &stopped), 0);
+	CHECK_EQ(swap_desk_open(dir, SWAP_COMMAND, &other), -EBUSY);
+	swap_desk_ask_part(stopped, SWAP_PREPARE, 60);
+	CHECK_EQ(swap_desk_clear(dir), 0);
+	swap_desk_close(stopped);
+	CHECK_EQ(swap_load(dir, &seen), 0);
+	CHECK_EQ(swap_phase_of(seen), SWAP_RUN);
+	CHECK_EQ(swap_part_of(seen), SWAP_ALL);
+}
+
 /* How much is to leave; who comes back knows how much had. */
 static void check_parts(void)
 {
 	struct swap_desk *desk;
 	uint32_t first;
 
-	CHECK_EQ(swap_desk_open(fixture_tenant("parts"), &desk), 0);
+	CHECK_EQ(swap_desk_open(fixture_tenant("parts"), SWAP_COMMAND, &desk), 0);
 	CHECK_EQ(swap_part_of(swap_desk_ask(desk, SWAP_OUT)), SWAP_ALL);
 	first = swap_desk_ask_part(desk, SWAP_OUT, 60);
 	CHECK_EQ(swap_part_of(first), 60);
@@ -106,7 +150,7 @@ static void check_splits(void)
 				CHECK(split(a, a + b, room) + split(b, a + b, room) <= room);
 	CHECK_EQ(policy_open(dir, &map), 0);
 	CHECK_EQ(swap_request_split(map), 0);
-	CHECK_EQ(swap_desk_open(dir, &desk), 0);
+	CHECK_EQ(swap_desk_open(dir, SWAP_COMMAND, &desk), 0);
 	swap_desk_set_split(desk, swap_split_of(2 * GIB, GIB));
 	CHECK_EQ(swap_desk_split(desk), swap_request_split(map));
 	CHECK_EQ(swap_host_bytes(2 * GIB, swap_request_split(map)), GIB);
@@ -139,7 +183,7 @@ static void check_death(void)
 	int status;
 
 	if (pid == 0) {
-		if (swap_desk_open(dir, &desk))
+		if (swap_desk_open(dir, SWAP_COMMAND, &desk))
 			_exit(1);
 		swap_desk_ask(desk, SWAP_BACK);
 		kill(getpid(), SIGKILL);
@@ -147,7 +191,7 @@ static void check_death(void)
 	CHECK_EQ(waitpid(pid, &status, 0), pid);
 	CHECK(WIFSIGNALED(status));
 	CHECK(!swap_is_asked(dir));
-	CHECK_EQ(swap_desk_open(dir, &desk), 0);
+	CHECK_EQ(swap_desk_open(dir, SWAP_COMMAND, &desk), 0);
 	CHECK_EQ(swap_phase_of(swap_desk_request(desk)), SWAP_BACK);
 	swap_desk_close(desk);
 }
@@ -204,6 +248,7 @@ static void check_answers(void)
 int main(void)
 {
 	check_requests();
+	check_successor();
 	check_parts();
 	check_splits();
 	check_amounts();

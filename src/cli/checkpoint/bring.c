@@ -177,7 +177,7 @@ static int bring_ledger(const struct bring *bring)
 static int bring_ask(const struct bring *bring)
 {
 	struct swap_desk *desk;
-	int r = swap_desk_open(bring->tenant_dir, &desk);
+	int r = swap_desk_open(bring->tenant_dir, SWAP_COMMAND, &desk);
 
 	if (r < 0)
 		return r;

@@ -26,12 +26,18 @@ struct residency {
 	struct residency_host *host;
 };
 
-/* Whoever has the role may die; whoever waits finds that out. */
-static uint64_t residency_patience_ns(const struct residency *residency)
+/*
+ * Whoever has the role may die, and be stopped; whoever waits finds that out. One that waits and takes no
+ * turns itself has rung, so all others look whether that was heard.
+ */
+static uint64_t residency_patience_ns(const struct residency *residency, bool rung)
 {
-	return word_check(&residency->guest->use->waiting)
-		       ? now_monotonic_ns() + TUNING_RESIDENCY_ELECT_NS
-		       : UINT64_MAX;
+	if (word_check(&residency->guest->use->waiting))
+		return now_monotonic_ns() + TUNING_RESIDENCY_ELECT_NS;
+	if (rung)
+		return now_monotonic_ns() + TUNING_RESIDENCY_SILENT_NS;
+	residency_host_look_away(residency->host);
+	return UINT64_MAX;
 }
 
 /*
@@ -52,16 +58,17 @@ static void *residency_watch(void *arg)
 	/* For people who look at a program's threads. */
 	prctl(PR_SET_NAME, "allot-residency");
 	residency_part_files();
-	for (;;) {
+	for (uint32_t heard = word_check(bell);;) {
 		uint32_t rung = word_check(bell);
-		uint64_t until = UINT64_MAX;
+		uint64_t until = UINT64_MAX, now = now_monotonic_ns();
 
-		if (residency_host_take(residency->host))
-			until = residency_host_step(residency->host, now_monotonic_ns());
+		if (residency_host_take(residency->host, now))
+			until = residency_host_step(residency->host, now);
 		if (until == UINT64_MAX) {
 			residency_host_drop(residency->host);
-			until = residency_patience_ns(residency);
+			until = residency_patience_ns(residency, rung != heard);
 		}
+		heard = rung;
 		futex_wait_until(bell, rung, until);
 	}
 	return NULL;

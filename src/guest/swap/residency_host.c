@@ -80,9 +80,10 @@ struct member {
 struct residency_host {
 	char runtime[256];
 	struct residency_file *file; /* holds no lock */
-	void *role; /* the mapping that keeps the lock; NULL: not held */
+	struct residency_role role;
 	uint64_t listed_ns, busy_ns, ids;
-	uint32_t comers;
+	uint64_t silent_ns; /* who has it has made no step since then; 0: nobody looked */
+	uint32_t comers, beats;
 	int n, nuuids;
 	uint8_t uuid[DEVICES][16];
 	uint64_t total[DEVICES], fixed[DEVICES]; /* what cannot leave, of whomever */
@@ -116,18 +117,6 @@ int residency_host_open(const char *tenant_dir, struct residency_host **ret)
 	return 0;
 }
 
-bool residency_host_take(struct residency_host *host)
-{
-	if (host->role)
-		return true;
-	if (residency_file_take(host->runtime, &host->role))
-		return false;
-	host->listed_ns = 0;
-	host->busy_ns = now_monotonic_ns();
-	FAULT_POINT(RESIDENCY_TAKEN);
-	return true;
-}
-
 static void residency_host_leave(struct residency_host *host, int i)
 {
 	struct member *member = &host->member[i];
@@ -141,13 +130,49 @@ static void residency_host_leave(struct residency_host *host, int i)
 
 void residency_host_drop(struct residency_host *host)
 {
-	if (!host->role)
+	if (!host->role.map)
 		return;
 	for (int i = 0; i < host->n; i++)
 		residency_host_leave(host, i);
 	host->n = host->nuuids = 0;
 	memset(host->lost, 0, sizeof(host->lost));
 	residency_file_drop(&host->role);
+}
+
+static bool residency_host_is_silent(struct residency_host *host, uint64_t now_ns)
+{
+	uint32_t beats = residency_file_beats(host->file);
+
+	if (beats != host->beats || !host->silent_ns)
+		host->silent_ns = now_ns;
+	host->beats = beats;
+	return now_ns >= host->silent_ns + TUNING_RESIDENCY_SILENT_NS;
+}
+
+void residency_host_look_away(struct residency_host *host)
+{
+	host->silent_ns = 0;
+}
+
+/* Another one has taken it from us: we were stopped, and know nothing. */
+static bool residency_host_has_role(const struct residency_host *host)
+{
+	return residency_file_has(host->file, &host->role);
+}
+
+bool residency_host_take(struct residency_host *host, uint64_t now_ns)
+{
+	if (residency_host_has_role(host))
+		return true;
+	residency_host_drop(host);
+	if (residency_file_take(host->runtime, host->file, residency_host_is_silent(host, now_ns),
+				&host->role))
+		return false;
+	residency_file_beat(host->file);
+	host->listed_ns = 0;
+	host->busy_ns = now_ns;
+	FAULT_POINT(RESIDENCY_TAKEN);
+	return true;
 }
 
 struct residency_file *residency_host_file(struct residency_host *host)
@@ -449,12 +474,18 @@ static bool residency_host_is_anothers(const struct member *member)
 	return phase == SWAP_BARE || phase == SWAP_GIVEN;
 }
 
+/* By a command. Who had the role before does not ask any more, though it may not know that. */
+static bool residency_host_is_asked(const struct member *member)
+{
+	return swap_is_asked(member->dir) && swap_desk_clear(member->dir);
+}
+
 static enum residency_place residency_host_place(struct member *member, uint64_t now_ns)
 {
 	enum swap_phase phase = swap_phase_of(member->request);
 
 	if (!member->desk)
-		return residency_host_rests(member, swap_is_asked(member->dir), now_ns);
+		return residency_host_rests(member, residency_host_is_asked(member), now_ns);
 	if (phase == SWAP_PREPARE || phase == SWAP_OUT)
 		return RESIDENCY_LEAVING;
 	return RESIDENCY_COMING;
@@ -481,9 +512,14 @@ static void residency_host_done(struct member *member)
 	member->desk = NULL;
 }
 
-static bool residency_host_begin(struct member *member)
+static bool residency_host_begin(const struct residency_host *host, struct member *member)
 {
-	return !swap_desk_open(member->dir, &member->desk);
+	if (swap_desk_open(member->dir, SWAP_ROLE, &member->desk))
+		return false;
+	/* From here on nobody else is at this desk without having cleared it. */
+	if (!residency_host_has_role(host))
+		residency_host_done(member);
+	return member->desk;
 }
 
 /* What left by the step before stays away, whatever comes of this one. */
@@ -527,7 +563,7 @@ static void residency_host_clear_host(struct residency_host *host, uint64_t now_
 	for (int i = 0; i < host->n; i++) {
 		struct member *member = &host->member[i];
 
-		if (!member->overcommits || member->desk || !residency_host_begin(member))
+		if (!member->overcommits || member->desk || !residency_host_begin(host, member))
 			continue;
 		/* Somebody may have suspended it since it was looked at. */
 		if (swap_phase_of(swap_desk_request(member->desk)) == SWAP_RUN)
@@ -752,10 +788,10 @@ static void residency_host_act(struct residency_host *host, int i, uint64_t now_
 		residency_host_ask(member, SWAP_BACK, now_ns);
 	if (member->desk)
 		return;
-	if (state->leave && residency_host_begin(member)) {
+	if (state->leave && residency_host_begin(host, member)) {
 		residency_host_leave_on(host, member, state, now_ns);
 	} else if (state->come && state->place == RESIDENCY_AWAY &&
-		   now_ns >= member->away_until_ns && residency_host_begin(member)) {
+		   now_ns >= member->away_until_ns && residency_host_begin(host, member)) {
 		member->called_off = false;
 		residency_host_ask(member, state->early ? SWAP_COME : SWAP_BACK, now_ns);
 		FAULT_POINT(RESIDENCY_COMES);
@@ -806,6 +842,7 @@ uint64_t residency_host_step(struct residency_host *host, uint64_t now_ns)
 {
 	bool waits, moves = false;
 
+	residency_file_beat(host->file);
 	residency_host_list(host, now_ns);
 	memset(host->fixed, 0, sizeof(host->fixed));
 	memset(host->promised, 0, sizeof(host->promised));
@@ -818,9 +855,13 @@ uint64_t residency_host_step(struct residency_host *host, uint64_t now_ns)
 			residency_host_look(host, i, now_ns);
 	residency_host_measure_room(host, now_ns);
 	waits = residency_step(&residency_defaults, host->state, host->n, host->device, now_ns);
+	if (waits)
+		FAULT_POINT(RESIDENCY_DECIDED);
 	for (int i = 0; i < host->n; i++) {
 		if (!host->state[i].id)
 			continue;
+		if (!residency_host_has_role(host))
+			return now_ns;
 		residency_host_act(host, i, now_ns);
 		moves |= host->member[i].desk != NULL;
 	}

@@ -18,8 +18,13 @@ struct residency_host;
 /* For a tenant's directory. Maps the runtime directory's file; -errno where that cannot be. */
 int residency_host_open(const char *tenant_dir, struct residency_host **ret);
 
-/* Tries to take the role; true when it is held. Never waits. */
-bool residency_host_take(struct residency_host *host);
+/*
+ * Tries to take the role; true when it is held. Never waits. Who has it loses it when it has made no step
+ * for TUNING_RESIDENCY_SILENT_NS, and finds that out when it goes on: so it is looked at again then.
+ */
+bool residency_host_take(struct residency_host *host, uint64_t now_ns);
+/* Of who does not try again, so that steps before the next time are not missed. */
+void residency_host_look_away(struct residency_host *host);
 void residency_host_drop(struct residency_host *host);
 
 /* One step of the role: when the next is due; UINT64_MAX: nobody has waited for a while. */

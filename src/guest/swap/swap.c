@@ -495,21 +495,6 @@ static void swap_act(struct swap *swap, uint32_t request, enum swap_phase phase)
 	}
 }
 
-/* Where a request that is on the way to something ends when who asked is dead. */
-static enum swap_phase swap_fallback(enum swap_phase phase)
-{
-	switch (phase) {
-	case SWAP_PREPARE:
-	case SWAP_PREPARE_CONTEXTS:
-		return SWAP_RUN;
-	case SWAP_COME:
-	case SWAP_BACK:
-		return SWAP_OUT;
-	default:
-		return phase;
-	}
-}
-
 static void *swap_watch(void *arg)
 {
 	struct swap *swap = arg;
@@ -522,11 +507,11 @@ static void *swap_watch(void *arg)
 		enum swap_phase phase = swap_phase_of(request);
 
 		swap_act(swap, request, phase);
-		while (word_acquire(word) == request && phase != swap_fallback(phase)) {
+		while (word_acquire(word) == request && phase != swap_phase_rests(phase)) {
 			futex_wait_until(word, request, now_monotonic_ns() + LOOK_NS);
 			if (swap_is_asked(swap->guest->dir) || word_acquire(word) != request)
 				continue;
-			phase = swap_fallback(phase);
+			phase = swap_phase_rests(phase);
 			swap_act(swap, request, phase);
 		}
 		while (word_acquire(word) == request) {

@@ -390,6 +390,65 @@ class Stopped(Turns):
                 self.quit(guest)
 
 
+class StoppedRole(Turns):
+    """Who decides is stopped, and another one does in its place. When it goes on it decides nothing any
+    more, also not what it had in hand."""
+
+    def request(self, name):
+        """What its processes were asked for last: `swap` of struct policy_file."""
+        policy = pathlib.Path(self.tmp, "run", name, "policy").read_bytes()
+        return int.from_bytes(policy[76:80], "little")
+
+    def stop(self, point):
+        victim = self.serve("v", 5000, holds=2, env={"ALLOT_FAULT": f"RESIDENCY_{point}/STOP"})
+        others = [self.serve(n, i * 1000) for i, n in enumerate("ab")]
+        for turn in range(80):
+            self.assertEqual(self.ask(others[turn % 2]), "served", point)
+            if os.waitpid(victim.pid, os.WUNTRACED | os.WNOHANG)[0]:
+                return victim, others
+            if turn % 2:
+                time.sleep(1.2)  # the role is given up, and somebody else may have it next
+        self.fail(f"{point}: it never decided")
+
+    def others_decide(self, point):
+        victim, others = self.stop(point)
+        for guest in (*others, *others):
+            self.assertEqual(self.ask(guest), "served", point)
+        time.sleep(1.5)
+        asked = [self.request(name) for name in "ab"]
+        victim.send_signal(signal.SIGCONT)
+        time.sleep(0.5)
+        self.assertEqual([self.request(name) for name in "ab"], asked, point)
+        for guest in (victim, *others, *others):
+            self.assertEqual(self.ask(guest), "served", point)
+        self.must("suspend", "a")
+        for guest in (victim, *others):
+            self.quit(guest)
+        self.assertEqual(self.used(), 0, point)
+
+    def test_before_it_has_begun(self):
+        for point in ("TAKEN:2", "DECIDED"):
+            self.others_decide(point)
+
+    def test_while_one_leaves(self):
+        for point in ("LEAVES", "OUT"):
+            self.others_decide(point)
+
+    def test_while_one_comes(self):
+        for point in ("COMES", "RUNS"):
+            self.others_decide(point)
+
+    def test_who_does_not_overcommit_waits(self):
+        """Whoever decides next was not waiting itself."""
+        victim, others = self.stop("LEAVES")
+        fourth = self.guest("serve", "14", "7", name="d", options=("--memory", "30MiB"))
+        self.assertEqual(self.ask(fourth), "served")
+        victim.send_signal(signal.SIGCONT)
+        for guest in (victim, *others, fourth):
+            self.assertEqual(self.ask(guest), "served")
+            self.quit(guest)
+
+
 class Kills(Turns):
     """kill -9 at each step of a tenant that leaves, comes, waits or decides. The others go on, with
     all of their memory, and what the dead one had is theirs."""

@@ -24,7 +24,10 @@
 
 /* No tenant can be called so. */
 #define NOTES	  ".ended"
-#define NOTES_MAX 65536 /* bytes; then the older half goes */
+#define NOTES_MAX 65536 /* bytes; then half goes, first of users who have most */
+/* Of a line: as it is written, and less than one that can be read. */
+#define LINE_MAX_BYTES 256
+#define LINE_MIN_BYTES 8
 
 /* Who opens it for reading and gets -ENOENT has nothing to read. */
 static int ended_open(const char *runtime, int flags)
@@ -58,22 +61,6 @@ static char *ended_read_text(int fd, size_t *ret_len)
 	return text;
 }
 
-static void ended_shorten(const char *runtime)
-{
-	CLEANUP_CLOSE int fd = ended_open(runtime, O_RDWR);
-	CLEANUP_FREE char *text = NULL;
-	const char *keep;
-	size_t len = 0;
-	struct stat st;
-
-	if (fd < 0 || fstat(fd, &st) < 0 || st.st_size <= NOTES_MAX)
-		return;
-	text = ended_read_text(fd, &len);
-	keep = text && len > NOTES_MAX / 2 ? strchr(text + len - NOTES_MAX / 2, '\n') : NULL;
-	if (ftruncate(fd, 0) == 0 && keep)
-		fd_pwrite_all(fd, keep, strlen(keep), 0);
-}
-
 static void ended_name_device(const uint8_t uuid[static 16], char ret[static 33])
 {
 	for (int i = 0; i < 16; i++)
@@ -82,7 +69,7 @@ static void ended_name_device(const uint8_t uuid[static 16], char ret[static 33]
 
 static int ended_append(int fd, const struct ended *e)
 {
-	char line[256], device[33] = "-";
+	char line[LINE_MAX_BYTES], device[33] = "-";
 	int n;
 
 	if (e->used)
@@ -93,6 +80,112 @@ static int ended_append(int fd, const struct ended *e)
 		     e->name, e->began_s, e->ended_s, device, e->limit_bytes, e->peak_bytes,
 		     e->busy_ns, e->refusals);
 	return write(fd, line, (size_t)n) == n ? 0 : -ENOSPC;
+}
+
+static bool ended_parse_device(const char *word, uint8_t ret[static 16])
+{
+	for (int i = 0; i < 16; i++)
+		if (sscanf(word + 2 * i, "%2hhx", &ret[i]) != 1)
+			return false;
+	return word[32] == 0;
+}
+
+static bool ended_parse(const char *line, struct ended *ret)
+{
+	struct ended e = {.used = true};
+	char device[33];
+
+	if (sscanf(line,
+		   "%63s %" SCNd64 " %" SCNd64 " %32s %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64,
+		   e.name, &e.began_s, &e.ended_s, device, &e.limit_bytes, &e.peak_bytes,
+		   &e.busy_ns, &e.refusals) != 8 ||
+	    !tenant_name_valid(e.name))
+		return false;
+	if (!strcmp(device, "-"))
+		e.used = false;
+	else if (strlen(device) != 32 || !ended_parse_device(device, e.uuid))
+		return false;
+	*ret = e;
+	return true;
+}
+
+/* A line that is read, of one user. */
+struct ended_line {
+	const char *text;
+	size_t bytes; /* in the file */
+	size_t since; /* bytes of the user's from this one on */
+	uid_t owner;  /* root, where the name is nobody else's */
+};
+
+/* Cuts the text. How many there are; the array has room for all. */
+static size_t ended_split(char *text, struct ended_line *list)
+{
+	size_t n = 0;
+	char *line;
+
+	while ((line = strsep(&text, "\n"))) {
+		struct ended e;
+
+		if (!ended_parse(line, &e))
+			continue;
+		list[n] = (struct ended_line){.text = line, .bytes = strlen(line) + 2};
+		tenant_name_owner(e.name, &list[n++].owner);
+	}
+	for (size_t i = n; i-- > 0;) {
+		size_t next = i + 1;
+
+		while (next < n && list[next].owner != list[i].owner)
+			next++;
+		list[i].since = list[i].bytes + (next < n ? list[next].since : 0);
+	}
+	return n;
+}
+
+/* What the last lines of each user come to, up to so many bytes of each. */
+static size_t ended_sum(const struct ended_line *list, size_t n, size_t share)
+{
+	size_t sum = 0;
+
+	for (size_t i = 0; i < n; i++)
+		sum += list[i].since <= share ? list[i].bytes : 0;
+	return sum;
+}
+
+/* Whose lines are few keeps all of them; of more users than there are lines, the last who ended. */
+static size_t ended_join(const struct ended_line *list, size_t n, char *ret)
+{
+	size_t share = NOTES_MAX / 2, sum, len = 0;
+
+	while ((sum = ended_sum(list, n, share)) > NOTES_MAX / 2 && share > LINE_MAX_BYTES)
+		share /= 2;
+	for (size_t i = 0; i < n; i++) {
+		if (list[i].since > share)
+			continue;
+		if (sum <= NOTES_MAX / 2)
+			len += (size_t)sprintf(ret + len, "\n%s\n", list[i].text);
+		else
+			sum -= list[i].bytes;
+	}
+	return len;
+}
+
+static void ended_shorten(const char *runtime)
+{
+	CLEANUP_CLOSE int fd = ended_open(runtime, O_RDWR);
+	CLEANUP_FREE struct ended_line *list = NULL;
+	CLEANUP_FREE char *text = NULL;
+	CLEANUP_FREE char *keep = NULL;
+	size_t len = 0;
+	struct stat st;
+
+	if (fd < 0 || fstat(fd, &st) < 0 || st.st_size <= NOTES_MAX)
+		return;
+	text = ended_read_text(fd, &len);
+	list = text ? calloc(len / LINE_MIN_BYTES + 1, sizeof(*list)) : NULL;
+	keep = list ? malloc(NOTES_MAX / 2 + 1) : NULL;
+	len = keep ? ended_join(list, ended_split(text, list), keep) : 0;
+	if (ftruncate(fd, 0) == 0 && len)
+		fd_pwrite_all(fd, keep, len, 0);
 }
 
 int ended_note(const char *runtime, const char *name, const struct snapshot *snapshot,
@@ -121,33 +214,6 @@ int ended_note(const char *runtime, const char *name, const struct snapshot *sna
 		r = ended_append(fd, &e);
 	}
 	return r == 0 && !e.used ? ended_append(fd, &e) : r;
-}
-
-static bool ended_parse_device(const char *word, uint8_t ret[static 16])
-{
-	for (int i = 0; i < 16; i++)
-		if (sscanf(word + 2 * i, "%2hhx", &ret[i]) != 1)
-			return false;
-	return word[32] == 0;
-}
-
-static bool ended_parse(const char *line, struct ended *ret)
-{
-	struct ended e = {.used = true};
-	char device[33];
-
-	if (sscanf(line,
-		   "%63s %" SCNd64 " %" SCNd64 " %32s %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64,
-		   e.name, &e.began_s, &e.ended_s, device, &e.limit_bytes, &e.peak_bytes,
-		   &e.busy_ns, &e.refusals) != 8 ||
-	    !tenant_name_valid(e.name))
-		return false;
-	if (!strcmp(device, "-"))
-		e.used = false;
-	else if (strlen(device) != 32 || !ended_parse_device(device, e.uuid))
-		return false;
-	*ret = e;
-	return true;
 }
 
 int ended_read(const char *runtime, struct ended **ret)

@@ -113,14 +113,14 @@ static void fdinfo_add_file(struct sum *sum, const struct fdinfo *info)
 	sum->bytes += info->vram_bytes;
 }
 
-/* Adds one descriptor's file, by the name of that in the folder. */
+/* Adds one descriptor's file, by the name of that in the folder, if it is of that GPU; NULL: of any. */
 static void fdinfo_add_descriptor(struct sum *sum, int dir, const char *name, const char *pci)
 {
 	struct fdinfo info;
 	char text[4096];
 
 	if (fd_read_text(dir, name, text, sizeof(text)) > 0 && fdinfo_parse(text, &info) == 0 &&
-	    !strcmp(info.pci, pci))
+	    (!pci || !strcmp(info.pci, pci)))
 		fdinfo_add_file(sum, &info);
 }
 
@@ -159,11 +159,9 @@ static int fdinfo_add_listed(pid_t process, const char *thread, const char *pci,
  * By the first thread that lists any: they have them together, but of one that has ended, as the
  * main thread may have long before its process, nothing is listed.
  */
-int fdinfo_read(pid_t process, const int *kept, uint32_t nkept, const char *pci,
-		uint64_t *ret_bytes)
+static int fdinfo_add_process(pid_t process, const char *pci, struct sum *sum)
 {
 	CLEANUP(fdinfo_close_dir) DIR *threads = NULL;
-	struct sum sum = {.bytes = 0};
 	struct dirent *entry;
 	char path[64];
 	int n = 0;
@@ -174,13 +172,29 @@ int fdinfo_read(pid_t process, const int *kept, uint32_t nkept, const char *pci,
 		return err_errno();
 	while (n == 0 && (entry = readdir(threads)))
 		if (entry->d_name[0] != '.') {
-			n = fdinfo_add_listed(process, entry->d_name, pci, &sum);
+			n = fdinfo_add_listed(process, entry->d_name, pci, sum);
 			if (n == -ENOENT || n == -ESRCH) /* it has just ended */
 				n = 0;
 		}
-	if (n < 0)
-		return n;
+	return n < 0 ? n : 0;
+}
+
+int fdinfo_read(pid_t process, const int *kept, uint32_t nkept, const char *pci,
+		uint64_t *ret_bytes)
+{
+	struct sum sum = {.bytes = 0};
+	int r = fdinfo_add_process(process, pci, &sum);
+
+	if (r < 0)
+		return r;
 	fdinfo_add_kept(&sum, kept, nkept, pci);
 	*ret_bytes = sum.bytes;
 	return 0;
+}
+
+bool fdinfo_is_any(pid_t process)
+{
+	struct sum sum = {.bytes = 0};
+
+	return !fdinfo_add_process(process, NULL, &sum) && sum.nclients;
 }

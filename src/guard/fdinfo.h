@@ -9,6 +9,7 @@
 #ifndef ALLOT_GUARD_FDINFO_H
 #define ALLOT_GUARD_FDINFO_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -29,5 +30,8 @@ int fdinfo_parse(const char *text, struct fdinfo *ret);
  */
 int fdinfo_read(pid_t process, const int *kept, uint32_t nkept, const char *pci,
 		uint64_t *ret_bytes);
+
+/* Whether it has an open file of any GPU. */
+bool fdinfo_is_any(pid_t process);
 
 #endif

@@ -82,6 +82,11 @@ bool kernel_usage_is_shown(pid_t process)
 	return access(path, F_OK) == 0;
 }
 
+bool kernel_usage_is_told(pid_t process)
+{
+	return kernel_usage_is_shown(process) || fdinfo_is_any(process);
+}
+
 /* What the child says. */
 struct probe {
 	int error;

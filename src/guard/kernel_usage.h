@@ -17,6 +17,9 @@
 /* Whether KFD has the process: it opened the device and neither ended nor called exec since. */
 bool kernel_usage_is_shown(pid_t process);
 
+/* Whether there may be figures of it, for any GPU: most processes have none. */
+bool kernel_usage_is_told(pid_t process);
+
 /*
  * Bytes of the GPU's VRAM by either. -ENOENT: none are told of the process; -errno. To its files
  * belong those that the kernel keeps for it, of which the caller has descriptors (`kept`).

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* When all processes of the machine are asked what they have of AMD's GPUs, and when only few. */
+#include "node/usage.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "amd/topology_read.h"
+#include "guard/kernel_usage.h"
+#include "node/amd_gauge.h"
+#include "nvidia/nvml.h"
+#include "tests/check.h"
+
+#define MIB (UINT64_C(1) << 20)
+
+int __wrap_nvml_open(const char *path, struct nvml **ret);
+int __wrap_topology_read(const char *root, struct topology **ret, struct topology_complaint *complaint);
+uint64_t __wrap_amd_gauge(uint32_t render_minor, const char *file, uint64_t most, uint64_t unknown);
+bool __wrap_kernel_usage_is_told(pid_t process);
+int __wrap_kernel_usage_read(pid_t process, const struct topology_node *gpu, uint64_t *ret_bytes);
+
+static uint64_t used[2]; /* of the devices' memory */
+static bool told = true; /* ... by the kernel */
+static uint64_t ours, parents; /* what two of all processes have of the second device */
+static int asked; /* so many processes */
+
+int __wrap_nvml_open(const char *path, struct nvml **ret)
+{
+	return -ENOENT;
+}
+
+int __wrap_topology_read(const char *root, struct topology **ret, struct topology_complaint *complaint)
+{
+	struct topology *topology = calloc(1, sizeof(*topology));
+
+	topology->nodes = calloc(3, sizeof(*topology->nodes));
+	topology->node_count = 3; /* the first one is a processor */
+	for (uint32_t i = 1; i < 3; i++) {
+		topology->nodes[i].gpu_id = i;
+		topology->nodes[i].render_minor = 127 + i;
+	}
+	*ret = topology;
+	return 0;
+}
+
+uint64_t __wrap_amd_gauge(uint32_t render_minor, const char *file, uint64_t most, uint64_t unknown)
+{
+	CHECK(render_minor == 128 || render_minor == 129);
+	return told ? used[render_minor - 128] : unknown;
+}
+
+bool __wrap_kernel_usage_is_told(pid_t process)
+{
+	asked++;
+	return process == getpid() ? ours : process == getppid() && parents;
+}
+
+int __wrap_kernel_usage_read(pid_t process, const struct topology_node *gpu, uint64_t *ret_bytes)
+{
+	if (gpu->gpu_id != 2 || !__wrap_kernel_usage_is_told(process))
+		return -ENOENT;
+	*ret_bytes = process == getpid() ? ours : parents;
+	return 0;
+}
+
+/* Whether so many processes have something, of which this one has as much as it has. */
+static void check(struct usage_reader *reader, size_t n)
+{
+	struct usage_list list;
+	bool found = false;
+
+	asked = 0;
+	CHECK_EQ(usage_read(reader, &list), 0);
+	CHECK_EQ(list.n, n);
+	for (size_t i = 0; i < n; i++) {
+		found |= list.list[i].pid == getpid();
+		CHECK_EQ(list.list[i].bytes, list.list[i].pid == getpid() ? ours : parents);
+	}
+	CHECK_EQ(found, ours > 0);
+	usage_free(&list);
+}
+
+int main(void)
+{
+	struct usage_reader *reader;
+	int all;
+
+	CHECK_EQ(usage_open(&reader), 0);
+	check(reader, 0);
+	all = asked;
+	CHECK(all >= 2); /* this one and its parent */
+	check(reader, 0);
+	CHECK_EQ(asked, 0);
+
+	/* Somebody has taken memory, whoever it is. */
+	used[1] = ours = 3 * MIB;
+	check(reader, 1);
+	CHECK(asked >= 2);
+	check(reader, 1);
+	CHECK(asked > 0 && asked < 4);
+
+	/* Another one has as much as is given back: what is used is the same. */
+	parents = 2 * MIB;
+	ours = MIB;
+	check(reader, 2);
+	parents = 0;
+	used[1] = MIB;
+	check(reader, 1);
+	ours = 0;
+	parents = MIB;
+	check(reader, 1);
+	parents = used[1] = 0;
+	check(reader, 0);
+	check(reader, 0);
+	CHECK_EQ(asked, 0);
+
+	/* A kernel that does not tell. */
+	told = false;
+	check(reader, 0);
+	CHECK(asked >= 2);
+	check(reader, 0);
+	CHECK(asked >= 2);
+	usage_close(reader);
+	return 0;
+}

@@ -23,7 +23,8 @@
 #define OF_ONE_USER   8
 #define PATIENCE_NS   (2 * NS_PER_S)
 #define MOVES	      8 /* in all, */
-#define MOVES_OF_ONE  2
+#define MOVES_OF_ONE  2 /* of which the second only while that many of all are under way: */
+#define MOVES_FEW     4
 #define BACKLOG	      128
 
 struct connection {
@@ -115,7 +116,7 @@ static bool control_may_move(const struct control *control, uid_t uid)
 		n += c->fd >= 0 && c->move.pid;
 		own += c->fd >= 0 && c->move.pid && c->peer.uid == uid;
 	}
-	return n < MOVES && own < MOVES_OF_ONE;
+	return own ? n < MOVES_FEW && own < MOVES_OF_ONE : n < MOVES;
 }
 
 static void control_send(int fd, const struct control_answer *answer)

@@ -13,7 +13,7 @@ import subprocess
 
 import cli_lib
 import users_lib
-from users_lib import ALICE, BOB, MIB, user
+from users_lib import ALICE, BOB, CAROL, DAVE, MIB, user
 
 MAGIC, VERSION = 0x4f43544c, 2  # control/message.h
 DIR_BYTES = 256  # a policy ends with: ledger/records.h
@@ -73,6 +73,39 @@ class Users(users_lib.Case):
         self.user_fails(ALICE, "suspend", "f", "--timeout", "601s", says=["--timeout"])
         self.alive(ALICE, "a")
         self.user_fails(ALICE, "suspend", "a", says=["is not swappable"])
+
+    def test_moves_of_many(self):
+        """Users whose processes are stopped while they are to leave hold the places of moves for as long
+        as their commands wait. Each has one then, and some are left for others."""
+        def load(uid, name):
+            return self.start(*user(uid), cli_lib.ALLOT, "run", "--name", name, "--swappable",
+                              "--memory", "100MiB", "--", cli_lib.LOAD, "--loops-per-us", "1",
+                              "--seconds", "600")
+
+        daemon = self.program(cli_lib.LOAD, "--loops-per-us", "1", "--seconds", "600",
+                              options=("--swappable",))
+        for uid in (BOB, CAROL, DAVE):
+            self.assertTrue(load(uid, "f").stdout.readline())
+        for uid in (ALICE, BOB, CAROL):
+            self.assertTrue(load(uid, "g").stdout.readline())
+        for tenant in json.loads(self.ok("ps", "--json"))["tenants"]:
+            if f"@{DAVE}" not in tenant["name"]:
+                for process in tenant["processes"]:
+                    os.kill(process["pid"], signal.SIGSTOP)
+                    self.addCleanup(os.kill, process["pid"], signal.SIGCONT)
+
+        def children():
+            with open(f"/proc/{daemon.pid}/task/{daemon.pid}/children", encoding="ascii") as file:
+                return len(file.read().split())
+
+        for count, (uid, name) in enumerate(((ALICE, "f"), (ALICE, "g"), (BOB, "f"), (BOB, "g"),
+                                             (CAROL, "f"))):
+            self.start(*user(uid), cli_lib.ALLOT, "suspend", name, "--timeout", "100s",
+                       stderr=subprocess.DEVNULL)
+            cli_lib.wait_for(lambda: children() > count)
+        self.user_fails(CAROL, "suspend", "g", says=["too many requests"])
+        self.user_ok(DAVE, "suspend", "f")
+        self.user_ok(DAVE, "resume", "f")
 
     def test_limit_holds(self):
         self.program(os.environ["FILL"], "--json")

@@ -9,7 +9,7 @@ import unittest
 import cli_lib
 import daemon_lib
 
-ALICE, BOB = 12345, 65534
+ALICE, BOB, CAROL, DAVE = 12345, 65534, 12346, 12347
 MIB = 1 << 20
 
 

@@ -6,17 +6,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/err.h"
+#include "base/populate.h"
 #include "base/unnamed_file.h"
 #include "cli/out/say.h"
-
-#ifndef MADV_POPULATE_READ
-#define MADV_POPULATE_READ 22
-#endif
 
 /* A file system that gives a little in advance gives more. */
 #define TRY_BYTES 4096
@@ -73,8 +69,7 @@ static int swap_dir_try(const char *path, uid_t user)
 
 	if (r < 0)
 		return r;
-	/* Of nothing, and so whether the kernel knows it. */
-	if (madvise(NULL, 0, MADV_POPULATE_READ) < 0)
+	if (!populate_is_known())
 		return -ENOSYS;
 	fd = unnamed_file_open(path, TRY_BYTES);
 	if (fd < 0)

@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <sys/sysmacros.h>
 
+#include "base/err.h"
+
 int mapped_by(pid_t pid, const struct stat *file)
 {
 	char path[64], *line = NULL;
@@ -33,11 +35,17 @@ int mapped_by(pid_t pid, const struct stat *file)
 	return r;
 }
 
-int mapped_ledger(pid_t pid, const char *dir)
+int mapped_find_ledger(const char *dir, struct stat *ret)
 {
 	char path[PATH_MAX + sizeof("/ledger")];
-	struct stat file;
 
 	snprintf(path, sizeof(path), "%s/ledger", dir);
-	return lstat(path, &file) < 0 ? -ENOENT : mapped_by(pid, &file);
+	return lstat(path, ret) < 0 ? err_errno() : 0;
+}
+
+int mapped_ledger(pid_t pid, const char *dir)
+{
+	struct stat file;
+
+	return mapped_find_ledger(dir, &file) < 0 ? -ENOENT : mapped_by(pid, &file);
 }

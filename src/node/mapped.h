@@ -12,7 +12,10 @@
 /* 0; -ENOENT: it has not, -EACCES, or -ESRCH: it is ending, or has ended. */
 int mapped_by(pid_t pid, const struct stat *file);
 
-/* The same of the ledger in a tenant's directory. */
+/* The ledger in a tenant's directory, and so whose it is. -errno. A link is none. */
+int mapped_find_ledger(const char *dir, struct stat *ret);
+
+/* The same as mapped_by, of that. */
 int mapped_ledger(pid_t pid, const char *dir);
 
 #endif

@@ -16,6 +16,7 @@
 
 #include "base/cleanup.h"
 #include "base/parse.h"
+#include "node/mapped.h"
 
 #define VARIABLE "ALLOT_TENANT_DIR="
 
@@ -128,12 +129,9 @@ struct tenant_files {
 
 static int members_look(const char *dir, struct tenant_files *ret)
 {
-	char path[PATH_MAX + sizeof("/ledger")];
-
-	snprintf(path, sizeof(path), "%s/ledger", dir);
 	if (stat(dir, &ret->dir) < 0)
 		return -errno;
-	if (lstat(path, &ret->ledger) < 0)
+	if (mapped_find_ledger(dir, &ret->ledger) < 0)
 		ret->ledger = ret->dir;
 	return 0;
 }

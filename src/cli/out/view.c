@@ -9,6 +9,7 @@
 
 #include "cli/tenant/runtime.h"
 #include "node/figures.h"
+#include "node/mapped.h"
 #include "node/usage.h"
 
 struct view_reader {
@@ -63,11 +64,9 @@ static void view_name_users(const struct tenants *tenants, struct view_user *use
 	uid_t last = (uid_t)-1;
 
 	for (size_t i = 0; i < tenants->n; i++) {
-		char path[PATH_MAX + sizeof("/ledger")];
 		struct stat st;
 
-		snprintf(path, sizeof(path), "%s/ledger", tenants->list[i].dir);
-		if (stat(path, &st) < 0)
+		if (mapped_find_ledger(tenants->list[i].dir, &st) < 0)
 			st.st_uid = (uid_t)-1;
 		if (st.st_uid == (uid_t)-1)
 			snprintf(users[i].name, sizeof(users[i].name), "?");

@@ -59,13 +59,11 @@ int end_find_tenant(const struct tenant_entry *tenant, struct end *ret)
 {
 	const struct snapshot *s = tenant->snapshot;
 	struct members members = {0};
-	char path[PATH_MAX + sizeof("/ledger")];
 	struct stat dir, ledger;
 	int r = 0;
 
 	*ret = (struct end){.n = 0};
-	snprintf(path, sizeof(path), "%s/ledger", tenant->dir);
-	if (stat(tenant->dir, &dir) < 0 || stat(path, &ledger) < 0)
+	if (stat(tenant->dir, &dir) < 0 || mapped_find_ledger(tenant->dir, &ledger) < 0)
 		return 0;
 	members_find(&members, tenant->dir);
 	for (size_t i = 0; !r && i < members.n; i++)

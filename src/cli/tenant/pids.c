@@ -52,14 +52,12 @@ static int pids_add(const struct moving *moving, const struct stat *file, int sl
 int pids_find(const struct moving *moving, struct pids *ret)
 {
 	struct pids pids = {0};
-	char path[PATH_MAX + sizeof("/ledger")];
 	struct slot_info info;
 	struct stat file;
-	int r = 0;
+	int r = mapped_find_ledger(moving->dir, &file);
 
-	snprintf(path, sizeof(path), "%s/ledger", moving->dir);
-	if (stat(path, &file) < 0)
-		return say_error("%s: %s", path, say_errno(errno));
+	if (r < 0)
+		return say_error("%s/ledger: %s", moving->dir, say_errno(r));
 	ledger_refresh(moving->ledger);
 	for (int i = 0; !r && i < slot_count(moving->ledger); i++)
 		if (!slot_info(moving->ledger, i, &info) && slot_alive(moving->ledger, i))

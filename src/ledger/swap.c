@@ -102,6 +102,9 @@ int swap_desk_open(const char *dir, enum swap_asker asker, struct swap_desk **re
 	r = lock < 0 ? 0 : swap_desk_keep(desk, lock);
 	if (r < 0)
 		return r;
+	/* Processes cannot open that file, and look at this one. */
+	if (lock >= 0)
+		(void)shared_file_lock(fd, LOCK_DESK + desk->number, 1);
 	*ret = TAKE_PTR(desk);
 	return 0;
 }

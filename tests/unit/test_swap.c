@@ -10,6 +10,7 @@
 #include "base/word.h"
 #include "ledger/ledger.h"
 #include "ledger/policy.h"
+#include "ledger/shared_file.h"
 #include "ledger/slot.h"
 #include "tests/unit/tenant_fixture.h"
 
@@ -94,6 +95,31 @@ static void check_successor(void)
 	CHECK_EQ(swap_load(dir, &seen), 0);
 	CHECK_EQ(swap_phase_of(seen), SWAP_RUN);
 	CHECK_EQ(swap_part_of(seen), SWAP_ALL);
+}
+
+/* Of a tenant whose policy others can read, who asks has the lock of another file. */
+static void check_lock_file(void)
+{
+	const char *dir = fixture_tenant("locked");
+	struct swap_desk *desk, *other;
+	int fd = shared_file_create(dir, "lock");
+
+	CHECK(fd >= 0);
+	close(fd);
+	CHECK(!swap_is_asked(dir));
+	CHECK_EQ(swap_desk_open(dir, SWAP_COMMAND, &desk), 0);
+	CHECK(swap_is_asked(dir));
+	CHECK_EQ(swap_desk_open(dir, SWAP_COMMAND, &other), -EBUSY);
+	swap_desk_close(desk);
+	CHECK(!swap_is_asked(dir));
+
+	/* One that keeps a lock of what all can read is in nobody's way. */
+	fd = shared_file_open(dir, "policy", O_RDONLY, 4096 + 2 * 8192);
+	CHECK(fd >= 0);
+	CHECK_EQ(shared_file_share(fd, INT64_C(1) << 40, 1 << 10), 0);
+	CHECK_EQ(swap_desk_open(dir, SWAP_COMMAND, &desk), 0);
+	swap_desk_close(desk);
+	close(fd);
 }
 
 /* How much is to leave; who comes back knows how much had. */
@@ -249,6 +275,7 @@ int main(void)
 {
 	check_requests();
 	check_successor();
+	check_lock_file();
 	check_parts();
 	check_splits();
 	check_amounts();

@@ -113,7 +113,7 @@ static void fdinfo_add_file(struct sum *sum, const struct fdinfo *info)
 	sum->bytes += info->vram_bytes;
 }
 
-/* Adds one descriptor's file, by the name of that in the folder, if it is of that GPU; NULL: of any. */
+/* Adds one descriptor's file, by its name in the folder, if it is of that GPU; NULL: of any. */
 static void fdinfo_add_descriptor(struct sum *sum, int dir, const char *name, const char *pci)
 {
 	struct fdinfo info;

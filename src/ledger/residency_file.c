@@ -125,8 +125,8 @@ uint32_t *residency_file_bell(struct residency_file *file)
 }
 
 /*
- * As slots do: the mapping keeps the lock, and nothing inherits it. Who takes it from another has the next
- * term's lock before that term begins, so that nobody else can have either.
+ * As slots do: the mapping keeps the lock, and nothing inherits it. Who takes it from another has
+ * the next term's lock before that term begins, so that nobody else can have either.
  */
 int residency_file_take(const char *runtime, struct residency_file *file, bool silent,
 			struct residency_role *ret)

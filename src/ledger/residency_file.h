@@ -42,7 +42,7 @@ struct residency_role {
 	uint32_t term;
 };
 
-/* The role. -EAGAIN: another process has it. It loses it if that was `silent`, and may be stopped. */
+/* The role. -EAGAIN: another has it. It loses it if it was `silent`, and may be stopped. */
 int residency_file_take(const char *runtime, struct residency_file *file, bool silent,
 			struct residency_role *ret);
 void residency_file_drop(struct residency_role *role);

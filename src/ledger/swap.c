@@ -19,8 +19,9 @@
 #include "ledger/slot.h"
 
 /*
- * Beside the writers' lock of policy.c. Whoever asks has the lock of the desk's number, and a command the
- * other one, too: so who has the first alone, and keeps it, is one that had the role before.
+ * Beside the writers' lock of policy.c. Whoever asks has the lock of the desk's number, and a
+ * command the other one, too: so who has the first alone, and keeps it, is one that had the role
+ * before.
  */
 #define LOCK_DESK    ((INT64_C(1) << 40) + 1)
 #define LOCK_COMMAND (INT64_C(1) << 41)
@@ -120,8 +121,8 @@ static bool swap_desk_write(struct swap_desk *desk, enum swap_phase phase, uint3
 	uint32_t request = number << 16 | part << 8 | phase;
 
 	/*
-	 * Pairs with a process's claim of its slot: one of the two sees the other. Who was stopped until
-	 * another one had cleared the desk finds another request there, and asks for nothing.
+	 * Pairs with a process's claim of its slot: one of the two sees the other. Who was stopped
+	 * until another one had cleared the desk finds another request there, and asks for nothing.
 	 */
 	if (!word_swap_if_u32(&desk->file->swap, desk->request, request))
 		return false;

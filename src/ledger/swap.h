@@ -93,8 +93,9 @@ enum swap_asker {
 int swap_desk_open(const char *dir, enum swap_asker asker, struct swap_desk **ret);
 
 /*
- * For who has the role: who had it before is stopped, and asks. That is over as if he had been killed,
- * and he can ask for nothing any more. -EBUSY: it is a command that asks. Only where somebody does.
+ * For who has the role: who had it before is stopped, and asks. That is over as if he had been
+ * killed, and he can ask for nothing any more. -EBUSY: it is a command that asks. Only where
+ * somebody does.
  */
 int swap_desk_clear(const char *dir);
 

@@ -151,8 +151,8 @@ static int usage_read_amd(const struct topology *topology, pid_t pid, struct usa
 }
 
 /*
- * To ask all processes takes 0.1 ms for each. Nobody else has got memory while as much is used of each
- * GPU as before, and those who had some have as much. Whether the former is so; it is noted.
+ * To ask all processes takes 0.1 ms for each. Nobody else has got memory while as much is used of
+ * each GPU as before, and those who had some have as much. Whether the former is so; it is noted.
  */
 static bool usage_is_as_before(struct usage_reader *reader)
 {
@@ -167,7 +167,8 @@ static bool usage_is_as_before(struct usage_reader *reader)
 			continue;
 		if (gpus == POLICY_DEVICES)
 			return false;
-		used = amd_gauge(topology->nodes[i].render_minor, AMD_GAUGE_USED, UNKNOWN - 1, UNKNOWN);
+		used = amd_gauge(topology->nodes[i].render_minor, AMD_GAUGE_USED, UNKNOWN - 1,
+				 UNKNOWN);
 		same &= used != UNKNOWN && used == reader->amd_used[gpus];
 		reader->amd_used[gpus++] = used;
 	}

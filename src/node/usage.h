@@ -32,8 +32,8 @@ int usage_open(struct usage_reader **ret);
 void usage_close(struct usage_reader *reader); /* takes NULL */
 
 /*
- * Asks, which may block for as long as a driver likes. -ENOMEM, or -errno of reading /proc. Of AMD's GPUs
- * all processes are asked the first time, and when more or less is used of one.
+ * Asks, which may block for as long as a driver likes. -ENOMEM, or -errno of reading /proc. Of
+ * AMD's GPUs all processes are asked the first time, and when more or less is used of one.
  */
 int usage_read(struct usage_reader *reader, struct usage_list *ret);
 void usage_free(struct usage_list *list);

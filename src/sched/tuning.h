@@ -270,13 +270,13 @@
 #define TUNING_RESIDENCY_TRY_NS (2 * NS_PER_MS)
 /* A process that waits looks so often whether there still is somebody who decides. */
 #define TUNING_RESIDENCY_ELECT_NS (50 * NS_PER_MS)
-/* Who decides and has made no step for so long is stopped, or as good as that: another one decides. */
+/* Who decides and has made no step for so long is stopped, or as good as: another one decides. */
 #define TUNING_RESIDENCY_SILENT_NS (2 * NS_PER_S)
 /* Work of a tenant that is to leave is waited for so long, and not again for as long. */
 #define TUNING_RESIDENCY_DRAIN_NS (10 * NS_PER_S)
 /*
- * A process of which nothing has moved for so long, while it leaves or comes, is stopped, and the others
- * go on without it. What moves is told at least by the GiB, which takes a slow bus a second.
+ * A process of which nothing has moved for so long, while it leaves or comes, is stopped, and the
+ * others go on without it. What moves is told at least by the GiB, which takes a slow bus a second.
  */
 #define TUNING_RESIDENCY_STUCK_NS (5 * NS_PER_S)
 /* Who cannot leave, or not come back, is asked again after so long. */

@@ -32,7 +32,7 @@ static off_t size(void)
 	return st.st_size;
 }
 
-/* How many there are of a name, of which the last had that peak; all are in the order of their ends. */
+/* How many there are of a name, the last with that peak; all in the order of their ends. */
 static int count(const char *name, uint64_t last)
 {
 	struct ended *list;

@@ -54,8 +54,8 @@ static void check_requests(void)
 }
 
 /*
- * Who had the role is stopped while it asks for something. The next one clears its desk: processes see
- * that nobody asks, and what it asks for when it goes on nobody hears.
+ * Who had the role is stopped while it asks for something. The next one clears its desk: processes
+ * see that nobody asks, and what it asks for when it goes on nobody hears.
  */
 static void check_successor(void)
 {

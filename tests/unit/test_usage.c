@@ -17,22 +17,24 @@
 #define MIB (UINT64_C(1) << 20)
 
 int __wrap_nvml_open(const char *path, struct nvml **ret);
-int __wrap_topology_read(const char *root, struct topology **ret, struct topology_complaint *complaint);
+int __wrap_topology_read(const char *root, struct topology **ret,
+			 struct topology_complaint *complaint);
 uint64_t __wrap_amd_gauge(uint32_t render_minor, const char *file, uint64_t most, uint64_t unknown);
 bool __wrap_kernel_usage_is_told(pid_t process);
 int __wrap_kernel_usage_read(pid_t process, const struct topology_node *gpu, uint64_t *ret_bytes);
 
-static uint64_t used[2]; /* of the devices' memory */
-static bool told = true; /* ... by the kernel */
+static uint64_t used[2];       /* of the devices' memory */
+static bool told = true;       /* ... by the kernel */
 static uint64_t ours, parents; /* what two of all processes have of the second device */
-static int asked; /* so many processes */
+static int asked;	       /* so many processes */
 
 int __wrap_nvml_open(const char *path, struct nvml **ret)
 {
 	return -ENOENT;
 }
 
-int __wrap_topology_read(const char *root, struct topology **ret, struct topology_complaint *complaint)
+int __wrap_topology_read(const char *root, struct topology **ret,
+			 struct topology_complaint *complaint)
 {
 	struct topology *topology = calloc(1, sizeof(*topology));
 

@@ -47,7 +47,8 @@ static int moving_open_desk(struct moving *m)
 	unsigned int nap = 50;
 	int r;
 
-	while ((r = swap_desk_open(m->dir, SWAP_COMMAND, &m->desk)) == -EBUSY && now_monotonic_ns() < until)
+	while ((r = swap_desk_open(m->dir, SWAP_COMMAND, &m->desk)) == -EBUSY &&
+	       now_monotonic_ns() < until)
 		shared_file_nap(&nap, NAP_MOST_US);
 	return r;
 }

@@ -19,8 +19,9 @@ struct residency_host;
 int residency_host_open(const char *tenant_dir, struct residency_host **ret);
 
 /*
- * Tries to take the role; true when it is held. Never waits. Who has it loses it when it has made no step
- * for TUNING_RESIDENCY_SILENT_NS, and finds that out when it goes on: so it is looked at again then.
+ * Tries to take the role; true when it is held. Never waits. Who has it loses it when it has made
+ * no step for TUNING_RESIDENCY_SILENT_NS, and finds that out when it goes on: so it is looked at
+ * again then.
  */
 bool residency_host_take(struct residency_host *host, uint64_t now_ns);
 /* Of who does not try again, so that steps before the next time are not missed. */

@@ -9,15 +9,15 @@
  * each file and the offset at which that maps it, has no place in them. Content has: it is written
  * by image/object_writer.h.
  *
- * The file, version 1, is a header, a row for each list, the lists, and a CRC-32C of all before it.
- * Fields are added at the end of records, and lists to the end of the rows: a reader takes what it
- * knows of each, and zeros for what the file does not have. It refuses other versions.
+ * The file is tables (image/tables.h), version 1.
  */
 #ifndef ALLOT_CRIU_CATALOG_H
 #define ALLOT_CRIU_CATALOG_H
 
 #include <stddef.h>
 #include <stdint.h>
+
+#include "image/damage.h"
 
 #define CATALOG_FILE "allot-amdgpu.catalog"
 #define CATALOG_MAX_BYTES (64u << 20)
@@ -86,13 +86,12 @@ int catalog_add(struct catalog *catalog, enum catalog_list list, const void *rec
 /* Is the buffer in other hands than its owner's, so that a dma-buf must pass it on? */
 int catalog_is_shared(const struct catalog *catalog, uint32_t buffer);
 
-/* As a file's text, malloc'ed, of *ret_len bytes. */
+/* As a file's bytes, malloc'ed. -EFBIG, -ENOMEM. */
 int catalog_pack(const struct catalog *catalog, void **ret, size_t *ret_len);
 
 /*
- * Back from it, with all numbers in it checked. -EBADMSG for what is damaged or makes no sense,
- * -ENODATA for what ends too early, -EPROTONOSUPPORT for another version, -ENOMEM.
+ * Back from it, with all numbers in it checked: as tables_unpack answers. `damage` may be NULL.
  */
-int catalog_unpack(const void *text, size_t len, struct catalog *ret);
+int catalog_unpack(const void *file, size_t len, struct catalog *ret, struct damage *damage);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What buffers hold: for each render file that owns some, a file of objects (image/object_writer.h)
+ * What buffers hold: for each render file that owns some, a file of objects (image/contents.h)
  * among CRIU's images, whose last record vouches for the catalog. An object is a buffer, in the
  * catalog's order; zeros are left out.
  */
@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "criu/catalog.h"
+#include "image/contents.h"
 
 /* Where a buffer is found: a dma-buf, or a render file at an offset of its own. */
 struct content_place {
@@ -18,21 +19,12 @@ struct content_place {
 	uint64_t offset;
 };
 
-/* The catalog as it is among the images, which content is bound to. */
-struct content_seal {
-	uint64_t bytes;
-	uint32_t crc;
-};
-
-/* The content of all buffers that `file` owns. `places`: of each buffer. Says what is wrong. */
-int content_save(const struct catalog *catalog, uint32_t file, const struct content_seal *seal,
+/* The content of all buffers that `file` owns, if any. `places`: of each buffer. Says what is wrong. */
+int content_save(const struct catalog *catalog, uint32_t file, const struct contents_seal *seal,
 		 const struct content_place *places);
 
 /* Back into the buffers that `file` owns, by its descriptor. Says what is wrong. */
-int content_fill(const struct catalog *catalog, uint32_t file, const struct content_seal *seal,
+int content_fill(const struct catalog *catalog, uint32_t file, const struct contents_seal *seal,
 		 int fd);
-
-/* Does that file own any? */
-int content_is_owner(const struct catalog *catalog, uint32_t file);
 
 #endif

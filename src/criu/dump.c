@@ -11,7 +11,6 @@
 
 #include "base/cleanup.h"
 #include "base/err.h"
-#include "base/fd.h"
 #include "criu/abi.h"
 #include "criu/drm.h"
 #include "criu/say.h"
@@ -139,22 +138,18 @@ static int dump_find_dmabufs(struct dump *d)
 
 /* --- Into the image ------------------------------------------------------------------------- */
 
-static int dump_write_catalog(const struct catalog *c, struct content_seal *ret)
+static int dump_write_catalog(const struct catalog *c, struct contents_seal *ret)
 {
-	CLEANUP_CLOSE int fd = openat(criu_get_image_dir(), CATALOG_FILE,
-				      O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
 	CLEANUP_FREE void *text = NULL;
 	size_t len;
-	int r = fd < 0 ? err_errno() : catalog_pack(c, &text, &len);
+	int r = catalog_pack(c, &text, &len);
 
 	if (r == 0)
-		r = fd_pwrite_all(fd, text, len, 0);
-	if (r == 0 && fsync(fd) < 0)
-		r = err_errno();
+		r = contents_put_file(criu_get_image_dir(), CATALOG_FILE, text, len);
 	if (r < 0)
 		SAY_ERROR("%s cannot be written: %s", CATALOG_FILE, strerror(-r));
 	else
-		*ret = (struct content_seal){len, crc32c(0, text, len)};
+		*ret = (struct contents_seal){len, crc32c(0, text, len)};
 	return r;
 }
 
@@ -162,7 +157,7 @@ int dump_finish(struct dump *d)
 {
 	struct catalog *c = &d->catalog;
 	CLEANUP_FREE struct content_place *places = NULL;
-	struct content_seal seal;
+	struct contents_seal seal;
 	int r;
 
 	if (!c->n[CATALOG_FILES] && !c->n[CATALOG_DMABUFS])
@@ -178,7 +173,6 @@ int dump_finish(struct dump *d)
 	for (uint32_t i = 0; r == 0 && i < c->n[CATALOG_BUFFERS]; i++)
 		places[i] = d->buffers[i].place;
 	for (uint32_t i = 0; r == 0 && i < c->n[CATALOG_FILES]; i++)
-		if (content_is_owner(c, i))
-			r = content_save(c, i, &seal, places);
+		r = content_save(c, i, &seal, places);
 	return r;
 }

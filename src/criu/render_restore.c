@@ -187,7 +187,7 @@ static int render_second_step(struct restore *restore, int fd, uint32_t file)
 		r = render_map_addresses(c, fd, file);
 	if (r < 0)
 		return render_refuse(restore, file, "its buffers cannot be mapped as they were", r);
-	return content_is_owner(c, file) ? content_fill(c, file, &restore->seal, fd) : 0;
+	return content_fill(c, file, &restore->seal, fd);
 }
 
 int render_restore(struct restore *restore, uint32_t file)

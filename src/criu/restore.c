@@ -2,38 +2,26 @@
 #include "criu/restore.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 
 #include "base/cleanup.h"
 #include "base/err.h"
-#include "base/fd.h"
 #include "criu/abi.h"
 #include "criu/say.h"
 #include "image/crc32c.h"
 
-static int restore_read(struct restore *restore)
+static int restore_read(struct restore *restore, struct damage *damage)
 {
-	CLEANUP_CLOSE int fd = openat(criu_get_image_dir(), CATALOG_FILE, O_RDONLY | O_CLOEXEC);
 	CLEANUP_FREE void *text = NULL;
-	struct stat st;
 	size_t len;
-	int r;
+	int r = contents_get_file(criu_get_image_dir(), CATALOG_FILE, CATALOG_MAX_BYTES, &text, &len);
 
-	if (fd < 0 || fstat(fd, &st) < 0)
-		return err_errno();
-	if (st.st_size > CATALOG_MAX_BYTES)
-		return -EFBIG;
-	len = (size_t)st.st_size;
-	text = malloc(len + 1);
-	r = text ? fd_pread_all(fd, text, len, 0) : -ENOMEM;
 	if (r == 0)
-		r = catalog_unpack(text, len, &restore->catalog);
+		r = catalog_unpack(text, len, &restore->catalog, damage);
 	if (r == 0)
-		restore->seal = (struct content_seal){len, crc32c(0, text, len)};
+		restore->seal = (struct contents_seal){len, crc32c(0, text, len)};
 	return r;
 }
 
@@ -63,7 +51,8 @@ static int restore_share(struct restore *restore)
 
 int restore_open(struct restore *restore, bool retries)
 {
-	int r = restore_read(restore);
+	struct damage damage = {.text = CATALOG_FILE};
+	int r = restore_read(restore, &damage);
 
 	if (r == -ENOENT)
 		return 0;
@@ -72,12 +61,8 @@ int restore_open(struct restore *restore, bool retries)
 		r = -ENOMEM;
 	if (r == 0)
 		r = restore_share(restore);
-	if (r == -EPROTONOSUPPORT)
-		SAY_ERROR("%s is of a later version of allot, which is needed to restore it",
-			  CATALOG_FILE);
-	else if (r < 0)
-		SAY_ERROR("%s: %s; the image is damaged or was never finished, and cannot be restored",
-			  CATALOG_FILE, strerror(-r));
+	if (r < 0)
+		SAY_ERROR("%s: %s; the image cannot be restored", damage.text, strerror(-r));
 	restore->retries = retries;
 	return r;
 }

@@ -38,7 +38,7 @@ struct restore_shared {
 
 struct restore {
 	struct catalog catalog;
-	struct content_seal seal;
+	struct contents_seal seal;
 	bool retries; /* CRIU calls again */
 	struct restore_shared *shared;
 	bool *own; /* of each file: this process has opened it */

@@ -27,7 +27,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		crc = crc32c(0, text, size - sizeof(crc));
 		memcpy(text + size - sizeof(crc), &crc, sizeof(crc));
 	}
-	r = catalog_unpack(text, size, &catalog);
+	r = catalog_unpack(text, size, &catalog, NULL);
 	MUST(r == 0 || r == -EBADMSG || r == -ENODATA || r == -EPROTONOSUPPORT || r == -ENOMEM);
 	if (r)
 		return 0;

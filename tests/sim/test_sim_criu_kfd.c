@@ -165,7 +165,7 @@ static void put_places(const char *path, const struct places places[PROCESSES])
 {
 	int dir = open_dir(path);
 
-	must(kfd_content_put_file(dir, "places", places, PROCESSES * sizeof(*places), why));
+	must(contents_put_file(dir, "places", places, PROCESSES * sizeof(*places)));
 	close(dir);
 }
 
@@ -374,7 +374,7 @@ static void come_back_all(const char *path, unsigned int relax)
 	size_t len;
 	void *places;
 
-	must(kfd_content_get_file(dir, "places", sizeof(was), &places, &len, why));
+	must(contents_get_file(dir, "places", sizeof(was), &places, &len));
 	memcpy(was, places, sizeof(was));
 	free(places);
 	must(kfd_restore_open(&kfd_calls, t, dir, relax, &restore, why));

@@ -43,13 +43,27 @@ static void test_back(void)
 
 	make(&c);
 	CHECK_EQ(catalog_pack(&c, &text, &len), 0);
-	CHECK_EQ(catalog_unpack(text, len, &back), 0);
+	CHECK_EQ(catalog_unpack(text, len, &back, NULL), 0);
 	CHECK(!memcmp(c.n, back.n, sizeof(c.n)) && !memcmp(c.id, back.id, sizeof(c.id)));
 	CHECK(!memcmp(c.holders, back.holders, 3 * sizeof(*c.holders)));
 	CHECK(catalog_is_shared(&back, 0) && !catalog_is_shared(&back, 1));
 	catalog_add(&back, CATALOG_DMABUFS, &(struct catalog_dmabuf){.buffer = 1});
 	CHECK(catalog_is_shared(&back, 1));
 	catalog_done(&back);
+	catalog_done(&c);
+	free(text);
+}
+
+/* As the first build wrote it: size and CRC of such a file. */
+static void test_golden(void)
+{
+	struct catalog c;
+	void *text;
+	size_t len;
+
+	make(&c);
+	CHECK_EQ(catalog_pack(&c, &text, &len), 0);
+	CHECK(len == 284 && crc32c(0, text, len - 4) == 0x9470e130);
 	catalog_done(&c);
 	free(text);
 }
@@ -67,17 +81,17 @@ static void test_damaged(void)
 	for (size_t i = 0; i < len; i++) {
 		part = malloc(i + 1);
 		memcpy(part, text, i);
-		CHECK(catalog_unpack(part, i, &back) < 0);
+		CHECK(catalog_unpack(part, i, &back, NULL) < 0);
 		free(part);
 		((char *)text)[i] ^= 0x40;
-		CHECK(catalog_unpack(text, len, &back) < 0);
+		CHECK(catalog_unpack(text, len, &back, NULL) < 0);
 		((char *)text)[i] ^= 0x40;
 	}
-	CHECK_EQ(catalog_unpack(text, len, &back), 0);
+	CHECK_EQ(catalog_unpack(text, len, &back, NULL), 0);
 	catalog_done(&back);
 	((uint32_t *)text)[2] = 2;
 	seal(text, len);
-	CHECK_EQ(catalog_unpack(text, len, &back), -EPROTONOSUPPORT);
+	CHECK_EQ(catalog_unpack(text, len, &back, NULL), -EPROTONOSUPPORT);
 	catalog_done(&c);
 	free(text);
 }
@@ -102,7 +116,7 @@ static void test_unsound(void)
 		else
 			catalog_add(&c, CATALOG_DMABUFS, &(struct catalog_dmabuf){.buffer = 2});
 		CHECK_EQ(catalog_pack(&c, &text, &len), 0);
-		CHECK_EQ(catalog_unpack(text, len, &back), -EBADMSG);
+		CHECK_EQ(catalog_unpack(text, len, &back, NULL), -EBADMSG);
 		catalog_done(&c);
 		free(text);
 	}
@@ -132,7 +146,7 @@ static void test_later(void)
 	memcpy(at, (char *)text + own + files, len - own - files - 4);
 	len += ROW + 2 * 8 + 12;
 	seal(longer, len);
-	CHECK_EQ(catalog_unpack(longer, len, &back), 0);
+	CHECK_EQ(catalog_unpack(longer, len, &back, NULL), 0);
 	CHECK(!memcmp(c.files, back.files, files));
 	CHECK(!memcmp(c.holders, back.holders, 3 * sizeof(*c.holders)));
 	catalog_done(&back);
@@ -144,6 +158,7 @@ static void test_later(void)
 int main(void)
 {
 	test_back();
+	test_golden();
 	test_damaged();
 	test_unsound();
 	test_later();

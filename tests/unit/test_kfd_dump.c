@@ -161,7 +161,7 @@ static void read_image(const char *path, struct kfd_image *ret)
 	void *file;
 	size_t len;
 
-	CHECK_EQ(kfd_content_get_file(dir, KFD_IMAGE_FILE, 1 << 20, &file, &len, why), 0);
+	CHECK_EQ(contents_get_file(dir, KFD_IMAGE_FILE, 1 << 20, &file, &len), 0);
 	CHECK_EQ(kfd_image_unpack(file, len, ret, &damage), 0);
 	free(file);
 	close(dir);

@@ -19,6 +19,7 @@
 #include "criu/kfd/kfd_content.h"
 #include "criu/kfd/kfd_image.h"
 #include "criu/kfd/kfd_plan.h"
+#include "image/contents.h"
 #include "image/crc32c.h"
 #include "tests/check.h"
 
@@ -29,6 +30,7 @@
 #define HOLDERS	 2 /* of each process */
 
 static char why[KFD_WHY_BYTES];
+static const struct contents_seal no_seal;
 
 static void add(struct kfd_image *image, enum kfd_image_list list, const void *record, uint32_t n)
 {
@@ -174,8 +176,9 @@ static void write_all(int dir)
 	build(&image);
 	make_dmabufs(true);
 	CHECK_EQ(kfd_image_pack(&image, &file, &len), 0);
-	CHECK_EQ(kfd_content_save(&calls, &image, dmabuf_of, NULL, dir, 0, file, len, why), 0);
-	CHECK_EQ(kfd_content_put_file(dir, KFD_IMAGE_FILE, file, len, why), 0);
+	CHECK_EQ(kfd_content_save(&calls, &image, dmabuf_of, NULL, dir, 0,
+				  &(struct contents_seal){len, crc32c(0, file, len)}, why), 0);
+	CHECK_EQ(contents_put_file(dir, KFD_IMAGE_FILE, file, len), 0);
 	check_dmabufs();
 	free(file);
 	kfd_image_done(&image);
@@ -187,7 +190,7 @@ static void read_image(int dir, struct kfd_image *ret)
 	void *file;
 	size_t len;
 
-	CHECK_EQ(kfd_content_get_file(dir, KFD_IMAGE_FILE, KFD_IMAGE_MAX_BYTES, &file, &len, why),
+	CHECK_EQ(contents_get_file(dir, KFD_IMAGE_FILE, KFD_IMAGE_MAX_BYTES, &file, &len),
 		 0);
 	CHECK_EQ(kfd_image_unpack(file, len, ret, &damage), 0);
 	free(file);
@@ -203,7 +206,7 @@ static void test_golden(int dir)
 	check_same(&image, &expected);
 	make_dmabufs(false);
 	for (uint32_t i = 0; i < 2; i++)
-		CHECK_EQ(kfd_content_load(&calls, &image, i, dmabuf_of, NULL, dir, why), 0);
+		CHECK_EQ(kfd_content_load(&calls, &image, i, dmabuf_of, NULL, dir, &no_seal, why), 0);
 	check_dmabufs();
 	kfd_image_done(&image);
 	kfd_image_done(&expected);
@@ -355,18 +358,18 @@ static void test_content_damage(int golden)
 	dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	read_image(golden, &image);
 	snprintf(name, sizeof(name), KFD_IMAGE_OBJECTS, 1);
-	CHECK_EQ(kfd_content_get_file(golden, name, 1 << 20, &file, &len, why), 0);
+	CHECK_EQ(contents_get_file(golden, name, 1 << 20, &file, &len), 0);
 	make_dmabufs(false);
-	CHECK_EQ(kfd_content_put_file(dir, name, file, len, why), 0);
-	CHECK_EQ(kfd_content_load(&calls, &image, 1, dmabuf_of, NULL, dir, why), 0);
+	CHECK_EQ(contents_put_file(dir, name, file, len), 0);
+	CHECK_EQ(kfd_content_load(&calls, &image, 1, dmabuf_of, NULL, dir, &no_seal, why), 0);
 	image.id[0]++;
-	CHECK_EQ(kfd_content_load(&calls, &image, 1, dmabuf_of, NULL, dir, why), -EBADMSG);
+	CHECK_EQ(kfd_content_load(&calls, &image, 1, dmabuf_of, NULL, dir, &no_seal, why), -EBADMSG);
 	CHECK(strstr(why, name));
 	image.id[0]--;
 	fd = openat(dir, name, O_WRONLY | O_CLOEXEC);
 	while (len--) {
 		CHECK_EQ(ftruncate(fd, (off_t)len), 0);
-		CHECK(kfd_content_load(&calls, &image, 1, dmabuf_of, NULL, dir, why) < 0);
+		CHECK(kfd_content_load(&calls, &image, 1, dmabuf_of, NULL, dir, &no_seal, why) < 0);
 	}
 	close(fd);
 	for (int i = 0; i < 3; i++)

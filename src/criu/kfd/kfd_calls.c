@@ -7,9 +7,9 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <sys/mman.h>
 
 #include "base/err.h"
+#include "image/contents.h"
 
 static int calls_open(const char *path)
 {
@@ -29,33 +29,14 @@ static int calls_ioctl(int fd, unsigned long request, void *arg)
 	return r < 0 ? err_errno() : 0;
 }
 
-/*
- * By the CPU, where it reaches the memory: a dma-buf of memory that it does not reach refuses to be
- * mapped, or does not let itself be read.
- */
-static int calls_copy(int dmabuf, uint64_t offset, void *memory, size_t len, bool in)
-{
-	void *map = mmap(NULL, len, in ? PROT_READ : PROT_READ | PROT_WRITE, MAP_SHARED, dmabuf,
-			 (off_t)offset);
-
-	if (map == MAP_FAILED)
-		return err_errno();
-	if (in)
-		memcpy(memory, map, len);
-	else
-		memcpy(map, memory, len);
-	munmap(map, len);
-	return 0;
-}
-
 static int calls_read(int dmabuf, uint64_t offset, void *memory, size_t len)
 {
-	return calls_copy(dmabuf, offset, memory, len, true);
+	return contents_copy(dmabuf, offset, len, 0, memory, len, false);
 }
 
 static int calls_write(int dmabuf, uint64_t offset, const void *memory, size_t len)
 {
-	return calls_copy(dmabuf, offset, (void *)(uintptr_t)memory, len, false);
+	return contents_copy(dmabuf, offset, len, 0, (void *)(uintptr_t)memory, len, true);
 }
 
 const struct kfd_calls kfd_calls = {

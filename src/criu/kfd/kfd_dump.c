@@ -10,6 +10,7 @@
 #include "criu/kfd/kfd_ask.h"
 #include "criu/kfd/kfd_content.h"
 #include "criu/kfd/kfd_image.h"
+#include "image/crc32c.h"
 
 #define CONTENT (KFD_IOC_ALLOC_MEM_FLAGS_VRAM | KFD_IOC_ALLOC_MEM_FLAGS_GTT)
 
@@ -277,6 +278,7 @@ static int dump_dmabuf(void *arg, uint32_t buffer)
 
 int kfd_dump_write(struct kfd_dump *d, int dir, int level, char why[KFD_WHY_BYTES])
 {
+	struct contents_seal seal;
 	void *file;
 	size_t len;
 	int r = dump_check_owners(d, why);
@@ -286,9 +288,10 @@ int kfd_dump_write(struct kfd_dump *d, int dir, int level, char why[KFD_WHY_BYTE
 	r = kfd_image_pack(&d->image, &file, &len);
 	if (r < 0)
 		return kfd_say(why, r, "what the kernel says of the processes makes no sense");
-	r = kfd_content_save(d->calls, &d->image, dump_dmabuf, d, dir, level, file, len, why);
-	if (r == 0)
-		r = kfd_content_put_file(dir, KFD_IMAGE_FILE, file, len, why);
+	seal = (struct contents_seal){len, crc32c(0, file, len)};
+	r = kfd_content_save(d->calls, &d->image, dump_dmabuf, d, dir, level, &seal, why);
+	if (r == 0 && (r = contents_put_file(dir, KFD_IMAGE_FILE, file, len)) < 0)
+		kfd_say(why, r, "%s cannot be written", KFD_IMAGE_FILE);
 	free(file);
 	return r;
 }

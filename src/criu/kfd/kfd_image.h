@@ -5,9 +5,7 @@
  * allot-kfd among CRIU's images. Content is beside it, in a file of src/image's objects for each
  * process that made buffers: each stands in the file of its owner, once.
  *
- * The file, version 1, is a header, a row for each list, the lists, and a CRC-32C of all before it,
- * little-endian. What is added later stands at the end of records, and in lists behind the last
- * one: a reader passes over what it does not know. It refuses other versions.
+ * The file is tables (image/tables.h), version 1.
  */
 #ifndef ALLOT_CRIU_KFD_KFD_IMAGE_H
 #define ALLOT_CRIU_KFD_KFD_IMAGE_H
@@ -107,7 +105,7 @@ int kfd_image_gpu(const struct kfd_image *image, const struct kfd_image_process 
 /* Is it the process that makes the buffer? */
 bool kfd_image_owns(const struct kfd_image *image, uint32_t process, uint32_t buffer);
 
-/* As a file's bytes, malloc'ed. -EINVAL for what kfd_image_unpack would refuse. */
+/* As a file's bytes, malloc'ed. -EINVAL for what kfd_image_unpack would refuse, -EFBIG, -ENOMEM. */
 int kfd_image_pack(const struct kfd_image *image, void **ret, size_t *ret_len);
 
 /*

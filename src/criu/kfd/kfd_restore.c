@@ -13,6 +13,7 @@
 #include "criu/kfd/kfd_content.h"
 #include "criu/kfd/kfd_image.h"
 #include "criu/kfd/kfd_plan.h"
+#include "image/crc32c.h"
 
 #define AT_KFD (KFD_IOC_ALLOC_MEM_FLAGS_DOORBELL | KFD_IOC_ALLOC_MEM_FLAGS_MMIO_REMAP)
 
@@ -20,6 +21,7 @@ struct kfd_restore {
 	const struct kfd_calls *calls;
 	int dir;
 	struct kfd_image image;
+	struct contents_seal seal;
 	struct match_gpu *here;
 	uint32_t nhere;
 	uint32_t to[MATCH_GPUS]; /* GPUs of the image, as ones here */
@@ -39,16 +41,17 @@ struct kfd_restored {
 /* --- The image ---------------------------------------------------------------------------------
  */
 
-static int restore_read(int dir, struct kfd_image *ret, char why[KFD_WHY_BYTES])
+static int restore_read(struct kfd_restore *re, char why[KFD_WHY_BYTES])
 {
-	struct damage damage = {.text = ""};
-	void *file;
+	struct damage damage = {.text = KFD_IMAGE_FILE};
+	void *file = NULL;
 	size_t len;
-	int r = kfd_content_get_file(dir, KFD_IMAGE_FILE, KFD_IMAGE_MAX_BYTES, &file, &len, why);
+	int r = contents_get_file(re->dir, KFD_IMAGE_FILE, KFD_IMAGE_MAX_BYTES, &file, &len);
 
-	if (r < 0)
-		return r;
-	r = kfd_image_unpack(file, len, ret, &damage);
+	if (r == 0) {
+		r = kfd_image_unpack(file, len, &re->image, &damage);
+		re->seal = (struct contents_seal){len, crc32c(0, file, len)};
+	}
 	free(file);
 	return r < 0 ? kfd_say(why, r, "%s", damage.text) : 0;
 }
@@ -85,7 +88,7 @@ int kfd_restore_open(const struct kfd_calls *calls, const struct topology *topol
 		return kfd_say(why, -ENOMEM, "no room for an image");
 	re->calls = calls;
 	re->dir = dir;
-	r = restore_read(dir, &re->image, why);
+	r = restore_read(re, why);
 	if (r == 0)
 		r = restore_match(re, topology, relax, why);
 	if (r < 0)
@@ -193,7 +196,7 @@ static int restored_run(struct kfd_restored *p, uint32_t process,
 	r = restored_ask(p, why);
 	if (r == 0)
 		r = kfd_content_load(re->calls, &re->image, process, restored_dmabuf, p, re->dir,
-				     why);
+				     &re->seal, why);
 	return r < 0 ? r : restored_publish(p, exchange, why);
 }
 

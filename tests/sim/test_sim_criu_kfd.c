@@ -270,14 +270,14 @@ static struct kfd_restore *restore;
 static struct places was[PROCESSES];
 
 /* Each sees what it had, at its new offset. */
-static char *find_at(const struct kfd_restored *restored, uint64_t offset, const char *text, int of)
+static char *find_at(struct kfd_restored *restored, uint64_t offset, const char *text, int of)
 {
 	char expected[64], *at;
 	uint64_t now;
-	int fd;
+	uint32_t file;
 
-	CHECK_EQ(kfd_restored_offset(restored, 129, offset, &now, &fd), 0);
-	at = map_at(fd, now);
+	CHECK_EQ(kfd_restored_offset(restored, 129, offset, &now, &file), 0);
+	at = map_at(kfd_restored_files(restored)[file], now);
 	snprintf(expected, sizeof(expected), "%s of %d", text, of);
 	if (strcmp(at + BYTES / 2, expected))
 		fprintf(stderr, "\"%.64s\" is not \"%s\"\n", at + BYTES / 2, expected);
@@ -287,7 +287,7 @@ static char *find_at(const struct kfd_restored *restored, uint64_t offset, const
 
 static void come_back(int socket, int number)
 {
-	struct kfd_exchange exchange = {say_publish, say_take, &socket};
+	struct kfd_exchange exchange = {say_publish, say_take, NULL, &socket};
 	struct message done = {.what = DONE};
 	struct kfd_restored *restored;
 	volatile char *own, *others;
@@ -309,7 +309,7 @@ static void come_back(int socket, int number)
 	CHECK(message_send(socket, &done, sizeof(done), -1) > 0);
 	hear(socket);
 	CHECK_EQ(others[0], 'A' + !number);
-	kfd = kfd_restored_file(restored);
+	kfd = kfd_restored_files(restored)[0];
 	kfd_restored_close(restored);
 	ids[0] = was[number].first_gpu_id; /* whatever it is called here */
 	/* The holes are holes again: the lowest handle that is free is the first of them. */
@@ -421,7 +421,7 @@ static void come_back_smaller(const char *path)
 static void come_back_refused(const char *path)
 {
 	struct topology *t = topology();
-	struct kfd_exchange exchange = {drop, take_null, NULL};
+	struct kfd_exchange exchange = {drop, take_null, NULL, NULL};
 	struct kfd_restored *restored;
 	int dir = open_dir(path);
 
@@ -429,7 +429,7 @@ static void come_back_refused(const char *path)
 	must(kfd_restored_open(restore, 1, &exchange, &restored, why));
 	CHECK_EQ(kfd_restored_import(restored, &exchange, why), -EINVAL); /* it is no dma-buf */
 	CHECK(strstr(why, "is not imported"));
-	close(kfd_restored_file(restored));
+	close(kfd_restored_files(restored)[0]);
 	kfd_restored_close(restored);
 	kfd_restore_close(restore);
 	topology_free(t);

@@ -70,12 +70,11 @@ void kfd_dump_close(struct kfd_dump *d)
 /* --- Which buffer it is ------------------------------------------------------------------------
  */
 
-int kfd_dump_find(const struct kfd_dump *d, ino_t inode, uint32_t *ret_buffer, int *ret_dmabuf)
+int kfd_dump_find(const struct kfd_dump *d, ino_t inode, uint32_t *ret_buffer)
 {
 	for (uint32_t i = 0; i < d->image.n[KFD_IMAGE_BUFFERS]; i++)
 		if (d->identities[i].inode == inode) {
 			*ret_buffer = i;
-			*ret_dmabuf = d->identities[i].dmabuf;
 			return 0;
 		}
 	return -ENOENT;
@@ -117,11 +116,11 @@ static int dump_identify(struct kfd_dump *d, const struct kfd_criu_bo_bucket *bo
 {
 	struct kfd_image_buffer new = {.bytes = bo->size, .owner = number, .gpu = gpu}, *b;
 	struct stat st;
-	int unused, r;
+	int r;
 
 	if (fstat((int)bo->dmabuf_fd, &st) < 0)
 		return -errno;
-	r = kfd_dump_find(d, st.st_ino, &holder->buffer, &unused);
+	r = kfd_dump_find(d, st.st_ino, &holder->buffer);
 	if (r < 0)
 		return dump_add_buffer(d, st.st_ino, (int)bo->dmabuf_fd, &new, &holder->buffer);
 	b = &d->image.buffers[holder->buffer];
@@ -241,6 +240,26 @@ int kfd_dump_add(struct kfd_dump *d, int kfd, uint32_t file, char why[KFD_WHY_BY
 /* --- All of it ---------------------------------------------------------------------------------
  */
 
+bool kfd_dump_is_made(const struct kfd_dump *d, uint32_t buffer)
+{
+	return !dump_may_be_import(d->image.holders[d->image.buffers[buffer].owner].flags);
+}
+
+void kfd_dump_join(struct kfd_dump *d, uint32_t (*find)(void *arg, pid_t pid, uint32_t minor),
+		   void *arg)
+{
+	for (uint32_t i = 0; i < d->image.n[KFD_IMAGE_PROCESSES]; i++) {
+		const struct kfd_image_process *p = &d->image.processes[i];
+
+		for (uint32_t j = 0; j < p->ndevices; j++) {
+			struct kfd_image_name *name = &d->image.names[p->first_device + j];
+
+			name->file = find(arg, (pid_t)p->pid,
+					  d->image.gpus[name->gpu].render_minor);
+		}
+	}
+}
+
 void kfd_dump_give(struct kfd_dump *d, uint32_t buffer)
 {
 	d->image.buffers[buffer].owner = KFD_IMAGE_NONE;
@@ -259,7 +278,7 @@ static int dump_check_owners(const struct kfd_dump *d, char why[KFD_WHY_BYTES])
 		if (d->image.buffers[i].owner == KFD_IMAGE_NONE)
 			continue;
 		owner = &d->image.holders[d->image.buffers[i].owner];
-		if (owner->flags & KFD_IOC_ALLOC_MEM_FLAGS_VRAM && dump_may_be_import(owner->flags))
+		if (owner->flags & KFD_IOC_ALLOC_MEM_FLAGS_VRAM && !kfd_dump_is_made(d, i))
 			return kfd_say(why, -EXDEV,
 				       "process %u has buffer %#x of GPU %u from a process that is "
 				       "not among those that are saved",

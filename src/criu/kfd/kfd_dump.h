@@ -8,6 +8,7 @@
 #ifndef ALLOT_CRIU_KFD_KFD_DUMP_H
 #define ALLOT_CRIU_KFD_KFD_DUMP_H
 
+#include <stdbool.h>
 #include <sys/types.h>
 
 #include "amd/topology.h"
@@ -26,11 +27,18 @@ int kfd_dump_open(const struct kfd_calls *calls, const struct topology *topology
  */
 int kfd_dump_add(struct kfd_dump *dump, int kfd, uint32_t file, char why[KFD_WHY_BYTES]);
 
+/* The buffer of that inode: its number in the image. -ENOENT: /dev/kfd has none. */
+int kfd_dump_find(const struct kfd_dump *dump, ino_t inode, uint32_t *ret_buffer);
+
+/* Was it made by a process of these, as far as can be told? Else they have imported it. */
+bool kfd_dump_is_made(const struct kfd_dump *dump, uint32_t buffer);
+
 /*
- * The buffer of that inode: its number in the image, and a descriptor that stays the dump's.
- * -ENOENT: /dev/kfd has none.
+ * Asks for each process by which file of a render node, of that minor, it has a GPU: CRIU's id, or
+ * 0: nobody knows, and then a restore opens one of its own.
  */
-int kfd_dump_find(const struct kfd_dump *dump, ino_t inode, uint32_t *ret_buffer, int *ret_dmabuf);
+void kfd_dump_join(struct kfd_dump *dump, uint32_t (*find)(void *arg, pid_t pid, uint32_t minor),
+		   void *arg);
 
 /* A render node makes that buffer, and publishes it when it is restored. */
 void kfd_dump_give(struct kfd_dump *dump, uint32_t buffer);

@@ -8,7 +8,7 @@
 
 _Static_assert(sizeof(struct match_gpu) == 120 && sizeof(struct match_link) == 12, "as written");
 _Static_assert(sizeof(struct kfd_image_process) == 40, "as written");
-_Static_assert(sizeof(struct kfd_image_name) == 8, "as written");
+_Static_assert(sizeof(struct kfd_image_name) == 12, "as written");
 _Static_assert(sizeof(struct kfd_image_buffer) == 16, "as written");
 _Static_assert(sizeof(struct kfd_image_holder) == 56, "as written");
 
@@ -57,6 +57,15 @@ int kfd_image_gpu(const struct kfd_image *image, const struct kfd_image_process 
 		if (image->names[process->first_device + i].gpu_id == gpu_id)
 			return (int)image->names[process->first_device + i].gpu;
 	return -1;
+}
+
+bool kfd_image_is_shared(const struct kfd_image *image, uint32_t buffer)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < image->n[KFD_IMAGE_HOLDERS]; i++)
+		n += image->holders[i].buffer == buffer;
+	return n > 1;
 }
 
 bool kfd_image_owns(const struct kfd_image *image, uint32_t process, uint32_t buffer)

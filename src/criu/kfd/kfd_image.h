@@ -39,6 +39,7 @@ struct kfd_image_process {
 /* How a process calls a GPU. */
 struct kfd_image_name {
 	uint32_t gpu_id, gpu;
+	uint32_t file; /* CRIU's id of the render node's file that has the addresses; 0: not known */
 };
 
 /* Memory with content, whoever has it. */
@@ -101,6 +102,9 @@ struct object_limits kfd_image_limits(const struct kfd_image *image);
 /* The number of the GPU that the process calls so; -1: none. */
 int kfd_image_gpu(const struct kfd_image *image, const struct kfd_image_process *process,
 		  uint32_t gpu_id);
+
+/* Do others have it, too, of those who have it of /dev/kfd? */
+bool kfd_image_is_shared(const struct kfd_image *image, uint32_t buffer);
 
 /* Is it the process that makes the buffer? */
 bool kfd_image_owns(const struct kfd_image *image, uint32_t process, uint32_t buffer);

@@ -2,7 +2,6 @@
 #include "criu/kfd/kfd_restore.h"
 
 #include <errno.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,7 +31,7 @@ struct kfd_restored {
 	const struct kfd_restore *restore;
 	const struct kfd_image_process *process;
 	const struct kfd_image_holder *holders;
-	int kfd, render[MATCH_GPUS]; /* by the image's GPUs */
+	int files[KFD_RESTORED_FILES];
 	bool *imported;
 	uint64_t *offsets; /* NULL until the kernel has said that all is there */
 	struct kfd_plan plan;
@@ -117,24 +116,70 @@ int kfd_restore_find(const struct kfd_restore *re, uint32_t file, uint32_t *ret_
 	return -ENOENT;
 }
 
+int kfd_restore_find_pid(const struct kfd_restore *re, pid_t pid, uint32_t *ret_process)
+{
+	for (uint32_t i = 0; i < re->image.n[KFD_IMAGE_PROCESSES]; i++)
+		if (re->image.processes[i].pid == (uint32_t)pid) {
+			*ret_process = i;
+			return 0;
+		}
+	return -ENOENT;
+}
+
+uint32_t kfd_restore_processes(const struct kfd_restore *re)
+{
+	return re->image.n[KFD_IMAGE_PROCESSES];
+}
+
+uint32_t kfd_restore_buffers(const struct kfd_restore *re)
+{
+	return re->image.n[KFD_IMAGE_BUFFERS];
+}
+
+bool kfd_restore_is_shared(const struct kfd_restore *re, uint32_t buffer)
+{
+	return kfd_image_is_shared(&re->image, buffer);
+}
+
+uint32_t kfd_restore_minor(const struct kfd_restore *re, uint32_t minor)
+{
+	for (uint32_t i = 0; i < re->image.n[KFD_IMAGE_GPUS]; i++)
+		if (re->image.gpus[i].render_minor == minor)
+			return re->here[re->to[i]].render_minor;
+	return minor;
+}
+
 /* --- What is its own ---------------------------------------------------------------------------
  */
 
-static int restored_open_files(struct kfd_restored *p, char why[KFD_WHY_BYTES])
+/* Of a render node, that which the process itself has the GPU by: only by it can it be mapped. */
+static int restored_open_render(const struct kfd_restore *re, const struct kfd_image_name *name,
+				const struct kfd_exchange *exchange, char why[KFD_WHY_BYTES])
+{
+	char path[40];
+	int fd;
+
+	snprintf(path, sizeof(path), "/dev/dri/renderD%u", re->here[re->to[name->gpu]].render_minor);
+	fd = name->file && exchange->render ? exchange->render(exchange->arg, name->file)
+					    : re->calls->open(path);
+	return fd < 0 ? kfd_say(why, fd, "%s cannot be opened", path) : fd;
+}
+
+static int restored_open_files(struct kfd_restored *p, const struct kfd_exchange *exchange,
+			       char why[KFD_WHY_BYTES])
 {
 	const struct kfd_restore *re = p->restore;
 
-	p->kfd = re->calls->open("/dev/kfd");
-	if (p->kfd < 0)
-		return kfd_say(why, p->kfd, "/dev/kfd cannot be opened");
-	for (uint32_t i = 0; i < re->image.n[KFD_IMAGE_GPUS]; i++) {
-		char path[40];
+	p->files[0] = re->calls->open("/dev/kfd");
+	if (p->files[0] < 0)
+		return kfd_say(why, p->files[0], "/dev/kfd cannot be opened");
+	for (uint32_t i = 0; i < p->process->ndevices; i++) {
+		const struct kfd_image_name *name = &re->image.names[p->process->first_device + i];
+		int fd = restored_open_render(re, name, exchange, why);
 
-		snprintf(path, sizeof(path), "/dev/dri/renderD%u",
-			 re->here[re->to[i]].render_minor);
-		p->render[i] = re->calls->open(path);
-		if (p->render[i] < 0)
-			return kfd_say(why, p->render[i], "%s cannot be opened", path);
+		if (fd < 0)
+			return fd;
+		p->files[1 + name->gpu] = fd;
 	}
 	return 0;
 }
@@ -150,11 +195,11 @@ static int restored_ask(struct kfd_restored *p, char why[KFD_WHY_BYTES])
 
 		devices[i].user_gpu_id = name->gpu_id;
 		devices[i].actual_gpu_id = re->here[re->to[name->gpu]].gpu_id;
-		devices[i].drm_fd = (uint32_t)p->render[name->gpu];
+		devices[i].drm_fd = (uint32_t)p->files[1 + name->gpu];
 	}
 	p->plan.args.devices = (uintptr_t)devices;
 	p->plan.args.num_devices = p->process->ndevices;
-	r = kfd_ask_op(re->calls, p->kfd, KFD_CRIU_OP_RESTORE, &p->plan.args);
+	r = kfd_ask_op(re->calls, p->files[0], KFD_CRIU_OP_RESTORE, &p->plan.args);
 	p->plan.args.devices = 0;
 	return r < 0 ? kfd_say(why, r, "the kernel does not restore /dev/kfd of process %u",
 			       p->process->pid)
@@ -186,7 +231,7 @@ static int restored_run(struct kfd_restored *p, uint32_t process,
 			const struct kfd_exchange *exchange, char why[KFD_WHY_BYTES])
 {
 	const struct kfd_restore *re = p->restore;
-	int r = restored_open_files(p, why);
+	int r = restored_open_files(p, exchange, why);
 
 	if (r < 0)
 		return r;
@@ -212,9 +257,8 @@ int kfd_restored_open(const struct kfd_restore *re, uint32_t process,
 	p->restore = re;
 	p->process = &re->image.processes[process];
 	p->holders = re->image.holders + p->process->first_holder;
-	p->kfd = -EBADF;
-	for (int i = 0; i < MATCH_GPUS; i++)
-		p->render[i] = -EBADF;
+	for (int i = 0; i < KFD_RESTORED_FILES; i++)
+		p->files[i] = -EBADF;
 	p->imported = calloc(p->process->nholders + 1, sizeof(*p->imported));
 	r = p->imported ? restored_run(p, process, exchange, why)
 			: kfd_say(why, -ENOMEM, "no room for a process");
@@ -223,8 +267,8 @@ int kfd_restored_open(const struct kfd_restore *re, uint32_t process,
 		*ret = p;
 		return 0;
 	}
-	if (p->kfd >= 0)
-		close(p->kfd);
+	if (p->files[0] >= 0)
+		close(p->files[0]);
 	kfd_restored_close(p);
 	return r;
 }
@@ -233,18 +277,18 @@ void kfd_restored_close(struct kfd_restored *p)
 {
 	if (!p)
 		return;
-	for (int i = 0; i < MATCH_GPUS; i++)
-		if (p->render[i] >= 0)
-			close(p->render[i]);
+	for (int i = 1; i < KFD_RESTORED_FILES; i++)
+		if (p->files[i] >= 0)
+			close(p->files[i]);
 	kfd_plan_done(&p->plan);
 	free(p->imported);
 	free(p->offsets);
 	free(p);
 }
 
-int kfd_restored_file(const struct kfd_restored *p)
+int *kfd_restored_files(struct kfd_restored *p)
 {
-	return p->kfd;
+	return p->files;
 }
 
 /* --- What others have made ---------------------------------------------------------------------
@@ -254,7 +298,7 @@ static int restored_free(const struct kfd_restored *p, uint32_t gpu_id, uint32_t
 {
 	struct kfd_ioctl_free_memory_of_gpu_args a = {(uint64_t)gpu_id << 32 | index};
 
-	return p->restore->calls->ioctl(p->kfd, _IOW('K', KFD_NR_FREE_MEMORY_OF_GPU, a), &a);
+	return p->restore->calls->ioctl(p->files[0], _IOW('K', KFD_NR_FREE_MEMORY_OF_GPU, a), &a);
 }
 
 static int restored_map(const struct kfd_restored *p, const struct kfd_image_holder *h)
@@ -271,7 +315,7 @@ static int restored_map(const struct kfd_restored *p, const struct kfd_image_hol
 			ids[n++] = name->gpu_id;
 	}
 	a.n_devices = n;
-	return n ? p->restore->calls->ioctl(p->kfd, _IOWR('K', KFD_NR_MAP_MEMORY_TO_GPU, a), &a)
+	return n ? p->restore->calls->ioctl(p->files[0], _IOWR('K', KFD_NR_MAP_MEMORY_TO_GPU, a), &a)
 		 : 0;
 }
 
@@ -284,7 +328,7 @@ static int restored_import_one(const struct kfd_restored *p, const struct kfd_im
 	int r = restored_free(p, h->gpu_id, h->index);
 
 	if (r == 0)
-		r = p->restore->calls->ioctl(p->kfd, _IOWR('K', KFD_NR_IMPORT_DMABUF, a), &a);
+		r = p->restore->calls->ioctl(p->files[0], _IOWR('K', KFD_NR_IMPORT_DMABUF, a), &a);
 	if (r == 0 && a.handle != ((uint64_t)h->gpu_id << 32 | h->index))
 		r = -EPROTO; /* the kernel gives handles in another order than was believed */
 	return r < 0 ? r : restored_map(p, h);
@@ -369,14 +413,14 @@ static int restored_check(struct kfd_restored *p, char why[KFD_WHY_BYTES])
 {
 	struct kfd_ioctl_criu_args unpause = {0};
 	struct kfd_answer now;
-	int r = kfd_ask(p->restore->calls, p->kfd, &now, why);
+	int r = kfd_ask(p->restore->calls, p->files[0], &now, why);
 
 	if (r < 0)
 		return r;
 	r = restored_compare(p, &now, why);
 	kfd_answer_close(&now);
 	if (r == 0) {
-		r = kfd_ask_op(p->restore->calls, p->kfd, KFD_CRIU_OP_UNPAUSE, &unpause);
+		r = kfd_ask_op(p->restore->calls, p->files[0], KFD_CRIU_OP_UNPAUSE, &unpause);
 		if (r < 0)
 			kfd_say(why, r, "process %u stays paused", p->process->pid);
 	}
@@ -410,7 +454,7 @@ int kfd_restored_import(struct kfd_restored *p, const struct kfd_exchange *excha
 }
 
 int kfd_restored_offset(const struct kfd_restored *p, uint32_t render_minor, uint64_t offset,
-			uint64_t *ret_offset, int *ret_fd)
+			uint64_t *ret_offset, uint32_t *ret_file)
 {
 	const struct kfd_image *image = &p->restore->image;
 
@@ -422,7 +466,7 @@ int kfd_restored_offset(const struct kfd_restored *p, uint32_t render_minor, uin
 		    (h->flags & AT_KFD ? 0 : image->gpus[gpu].render_minor) != render_minor)
 			continue;
 		*ret_offset = p->offsets[i];
-		*ret_fd = h->flags & AT_KFD ? p->kfd : p->render[gpu];
+		*ret_file = h->flags & AT_KFD ? 0 : 1 + (uint32_t)gpu;
 		return 0;
 	}
 	return -ENOENT;

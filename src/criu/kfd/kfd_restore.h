@@ -18,11 +18,13 @@
 #ifndef ALLOT_CRIU_KFD_KFD_RESTORE_H
 #define ALLOT_CRIU_KFD_KFD_RESTORE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
 #include "amd/topology.h"
 #include "criu/kfd/kfd_calls.h"
+#include "criu/kfd/match.h"
 
 /* How buffers go from one process to another; numbers are the image's. */
 struct kfd_exchange {
@@ -30,6 +32,8 @@ struct kfd_exchange {
 	int (*publish)(void *arg, uint32_t buffer, int dmabuf);
 	/* A descriptor, the caller's to close; -EAGAIN: not published yet. */
 	int (*take)(void *arg, uint32_t buffer);
+	/* The render node's file that was CRIU's number so-and-so, the caller's to close. */
+	int (*render)(void *arg, uint32_t file);
 	void *arg;
 };
 
@@ -47,6 +51,17 @@ void kfd_restore_close(struct kfd_restore *restore); /* takes NULL */
 /* The process whose /dev/kfd was CRIU's file of that number; -ENOENT. */
 int kfd_restore_find(const struct kfd_restore *restore, uint32_t file, uint32_t *ret_process);
 
+/* How many processes and buffers the image has; whether others want a buffer of /dev/kfd's. */
+uint32_t kfd_restore_processes(const struct kfd_restore *restore);
+uint32_t kfd_restore_buffers(const struct kfd_restore *restore);
+bool kfd_restore_is_shared(const struct kfd_restore *restore, uint32_t buffer);
+
+/* The process that had that pid; -ENOENT. */
+int kfd_restore_find_pid(const struct kfd_restore *restore, pid_t pid, uint32_t *ret_process);
+
+/* The render node here that stands in for one of the image; itself where no GPU had it. */
+uint32_t kfd_restore_minor(const struct kfd_restore *restore, uint32_t minor);
+
 int kfd_restored_open(const struct kfd_restore *restore, uint32_t process,
 		      const struct kfd_exchange *exchange, struct kfd_restored **ret,
 		      char why[KFD_WHY_BYTES]);
@@ -58,16 +73,21 @@ int kfd_restored_open(const struct kfd_restore *restore, uint32_t process,
 int kfd_restored_import(struct kfd_restored *restored, const struct kfd_exchange *exchange,
 			char why[KFD_WHY_BYTES]);
 
-/* Its /dev/kfd, the caller's to close. */
-int kfd_restored_file(const struct kfd_restored *restored);
+/*
+ * The descriptors it has: /dev/kfd, and, from 1 on, the render nodes of the image's GPUs, or
+ * -EBADF. Who calls may keep them elsewhere between two calls. kfd_restored_import needs the first
+ * one. kfd_restored_close closes what is there, but the first.
+ */
+#define KFD_RESTORED_FILES (1 + MATCH_GPUS)
+int *kfd_restored_files(struct kfd_restored *restored);
 
 /*
  * Where the CPU maps what it mapped before at this offset, of the GPU with this render node, or of
- * /dev/kfd (render_minor 0): there is a new offset, and, of a render node, a descriptor to map
- * with, which stays ours. -ENOENT. After kfd_restored_import.
+ * /dev/kfd (render_minor 0): the new offset, and which of the descriptors to map with. -ENOENT.
+ * After kfd_restored_import.
  */
 int kfd_restored_offset(const struct kfd_restored *restored, uint32_t render_minor, uint64_t offset,
-			uint64_t *ret_offset, int *ret_fd);
+			uint64_t *ret_offset, uint32_t *ret_file);
 
 void kfd_restored_close(struct kfd_restored *restored); /* takes NULL */
 

@@ -18,6 +18,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "sim/kfd/bank.h"
 #include "sim/kfd/caches.h"
 #include "sim/kfd/emu.h"
 #include "sim/kfd/user.h"
@@ -188,18 +189,34 @@ EMU_EXPORT DIR *opendir(const char *path)
 	return NEXT(opendir)(emu_path(path, buffer));
 }
 
+/* A descriptor of a dma-buf is called so in /proc. */
+static ssize_t paths_read_link(int dirfd, const char *path, char *link, size_t len)
+{
+	char buffer[PATH_MAX], is[PATH_MAX];
+	const char *root = emu_root(), *real = emu_path(path, buffer);
+	ssize_t n = syscall(SYS_readlinkat, dirfd, real, link, len);
+	size_t nroot = strlen(root);
+
+	if (n <= 0 || !nroot || strncmp(path, "/proc/", 6))
+		return n;
+	n = syscall(SYS_readlinkat, dirfd, real, is, sizeof(is) - 1);
+	if (n > 0)
+		is[n] = 0;
+	if (n > 0 && !strncmp(is, root, nroot) && strstr(is + nroot, BANK_DMABUF))
+		n = snprintf(is, sizeof(is), "/dmabuf:");
+	n = n < (ssize_t)len ? n : (ssize_t)len;
+	memcpy(link, is, n > 0 ? (size_t)n : 0);
+	return n;
+}
+
 EMU_EXPORT ssize_t readlink(const char *path, char *link, size_t len)
 {
-	char buffer[PATH_MAX];
-
-	return syscall(SYS_readlinkat, AT_FDCWD, emu_path(path, buffer), link, len);
+	return paths_read_link(AT_FDCWD, path, link, len);
 }
 
 EMU_EXPORT ssize_t readlinkat(int fd, const char *path, char *link, size_t len)
 {
-	char buffer[PATH_MAX];
-
-	return syscall(SYS_readlinkat, fd, emu_path(path, buffer), link, len);
+	return paths_read_link(fd, path, link, len);
 }
 
 EMU_EXPORT int access(const char *path, int mode)

@@ -33,7 +33,7 @@ USES = {
     "amd": ("base", "sched", "ledger"),
     "image": LOW,
     "criu/kfd": (*LOW, "image"),
-    "criu": ("base", "amd", "image"),
+    "criu": ("base", "amd", "image", "criu/kfd"),
     "guard": ("base", "ledger", "nvidia", "amd"),
     "text": ("base", "ledger", "nvidia", "amd"),
     "node": (*LOW, "guard", "text"),

@@ -25,6 +25,7 @@ enum criu_hook {
 	CRIU_RESTORE_EXT_FILE = 3,   /* (int id): its descriptor; of 15, (int id, bool *ret_retry) */
 	CRIU_HANDLE_DEVICE_VMA = 7,  /* (int fd, const struct stat *): may it be mapped? */
 	CRIU_UPDATE_VMA_MAP = 8,     /* below */
+	CRIU_RESUME_DEVICES_LATE = 9, /* (int pid): it is restored, and goes on after this */
 	CRIU_DUMP_DEVICES_LATE = 14, /* (int pid): all processes have been dumped, and stand still */
 };
 

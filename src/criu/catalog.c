@@ -22,7 +22,7 @@ static const uint32_t record_bytes[CATALOG_LISTS] = {
 };
 
 _Static_assert(sizeof(struct tail) == 24, "as written");
-_Static_assert(sizeof(struct catalog_file) == 8 && sizeof(struct catalog_buffer) == 40 &&
+_Static_assert(sizeof(struct catalog_file) == 8 && sizeof(struct catalog_buffer) == 48 &&
 		       sizeof(struct catalog_holder) == 24 && sizeof(struct catalog_mapping) == 32 &&
 		       sizeof(struct catalog_dmabuf) == 8,
 	       "as written");
@@ -51,6 +51,8 @@ int catalog_add(struct catalog *c, enum catalog_list list, const void *record)
 
 int catalog_is_shared(const struct catalog *c, uint32_t buffer)
 {
+	if (c->buffers[buffer].kfd_plus_one)
+		return true;
 	for (uint32_t i = 0; i < c->n[CATALOG_HOLDERS]; i++)
 		if (c->holders[i].buffer == buffer && i != c->buffers[buffer].owner)
 			return true;
@@ -75,10 +77,14 @@ static bool catalog_is_sound(const struct catalog *c)
 		if (c->holders[i].file >= c->n[CATALOG_FILES] ||
 		    c->holders[i].buffer >= c->n[CATALOG_BUFFERS] || !c->holders[i].handle)
 			return false;
-	for (uint32_t i = 0; i < c->n[CATALOG_BUFFERS]; i++)
-		if (c->buffers[i].owner >= c->n[CATALOG_HOLDERS] ||
-		    c->holders[c->buffers[i].owner].buffer != i || !c->buffers[i].bytes)
+	for (uint32_t i = 0; i < c->n[CATALOG_BUFFERS]; i++) {
+		const struct catalog_buffer *b = &c->buffers[i];
+
+		if (b->owner == CATALOG_NONE ? !b->kfd_plus_one
+					     : b->owner >= c->n[CATALOG_HOLDERS] ||
+						       c->holders[b->owner].buffer != i || !b->bytes)
 			return false;
+	}
 	for (uint32_t i = 0; i < c->n[CATALOG_MAPPINGS]; i++)
 		if (c->mappings[i].holder >= c->n[CATALOG_HOLDERS])
 			return false;

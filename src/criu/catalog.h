@@ -31,8 +31,10 @@ struct catalog_file {
 
 struct catalog_buffer {
 	uint64_t bytes, alignment, domains, flags; /* as GEM_CREATE takes them */
-	uint32_t owner;				   /* the holder that creates it */
+	uint32_t owner; /* the holder that creates it; CATALOG_NONE: a process by /dev/kfd */
 	uint32_t exported; /* its dma-buf's access mode, O_RDWR or O_RDONLY; as are below */
+	uint32_t kfd_plus_one; /* its number in the image of /dev/kfd, or 0: it is not there */
+	uint32_t zero;
 };
 
 struct catalog_holder {

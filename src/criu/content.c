@@ -26,7 +26,7 @@ static int content_next(void *arg, struct object *ret)
 	for (; o->after < c->n[CATALOG_BUFFERS]; o->after++) {
 		const struct catalog_buffer *b = &c->buffers[o->after];
 
-		if (c->holders[b->owner].file != o->file)
+		if (b->owner == CATALOG_NONE || c->holders[b->owner].file != o->file)
 			continue;
 		o->buffer = o->after++;
 		o->holder = (struct object_holder){.flags = OBJECT_EXPORTS,

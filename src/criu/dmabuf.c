@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include "base/err.h"
-#include "criu/render.h"
 #include "criu/say.h"
 
 /* The kernel calls them /dmabuf:NAME. */
@@ -39,15 +38,12 @@ int dmabuf_dump(struct dump *dump, int fd, uint32_t id)
 
 int dmabuf_restore(struct restore *restore, uint32_t dmabuf)
 {
-	const struct catalog *c = &restore->catalog;
-	uint32_t buffer = c->dmabufs[dmabuf].buffer;
-	int r = 0;
+	struct waiter *waiter = &restore->shared->dmabufs[dmabuf];
+	int fd;
 
-	/* Where CRIU does not call again, it is there after this. */
-	if (!restore->retries)
-		r = render_begin(restore, c->holders[c->buffers[buffer].owner].file);
-	if (r < 0)
-		return r;
-	waiter_register(&restore->shared->dmabufs[dmabuf]);
-	return published_get(&restore->shared->buffers[buffer]);
+	waiter_register(waiter);
+	fd = published_get(restore_buffer(restore, restore->catalog.dmabufs[dmabuf].buffer));
+	if (fd != -EAGAIN)
+		waiter_done(waiter);
+	return fd;
 }

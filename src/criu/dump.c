@@ -13,6 +13,7 @@
 #include "base/err.h"
 #include "criu/abi.h"
 #include "criu/drm.h"
+#include "criu/kfd/kfd_dump.h"
 #include "criu/say.h"
 #include "criu/whose.h"
 #include "image/crc32c.h"
@@ -31,6 +32,11 @@ void dump_done(struct dump *d)
 	free(d->files);
 	free(d->dmabufs);
 	free(d->imported);
+	kfd_dump_close(d->kfd);
+	topology_free(d->topology);
+	for (uint32_t i = 0; i < d->nkfds; i++)
+		close(d->kfds[i]);
+	free(d->kfds);
 	catalog_done(&d->catalog);
 	*d = (struct dump){0};
 }
@@ -79,22 +85,35 @@ int dump_find(const struct dump *d, uint64_t inode)
 
 /* --- Who owns what -------------------------------------------------------------------------- */
 
-/* The first that did not import it; all on its device are alike, for it is one object to them. */
+/*
+ * The first that did not import it; all on its device are alike, for it is one object to them. What
+ * a process has made by /dev/kfd is that process's, and what one there has imported is not.
+ */
 static int dump_elect(struct dump *d, uint32_t buffer)
 {
 	struct catalog *c = &d->catalog;
-	uint32_t importer = CATALOG_NONE;
+	uint32_t importer = CATALOG_NONE, kfd;
+	bool of_kfd = d->kfd && d->buffers[buffer].inode &&
+		      kfd_dump_find(d->kfd, (ino_t)d->buffers[buffer].inode, &kfd) == 0;
 	char whose[64];
 
+	c->buffers[buffer].owner = CATALOG_NONE;
+	c->buffers[buffer].kfd_plus_one = of_kfd ? kfd + 1 : 0;
+	if (of_kfd && kfd_dump_is_made(d->kfd, kfd))
+		return 0;
 	for (uint32_t i = 0; i < c->n[CATALOG_HOLDERS]; i++) {
 		if (c->holders[i].buffer != buffer)
 			continue;
 		if (!d->imported[i]) {
 			c->buffers[buffer].owner = i;
+			if (of_kfd)
+				kfd_dump_give(d->kfd, kfd);
 			return 0;
 		}
 		importer = i;
 	}
+	if (of_kfd) /* which says so, where it has not made it either */
+		return 0;
 	whose_name(d->files[c->holders[importer].file], whose, sizeof(whose));
 	SAY_ERROR("buffer %u of %s (render node %u) was imported from a process that is not dumped "
 		  "with it; dump both, or end their sharing",
@@ -111,6 +130,27 @@ static int dump_find_owners(struct dump *d)
 	return r;
 }
 
+/* The buffer with that inode, which may be of /dev/kfd alone. */
+static int dump_find_any(struct dump *d, int dmabuf, uint64_t inode)
+{
+	const struct catalog_buffer none = {.owner = CATALOG_NONE};
+	struct dump_buffer is = {.inode = inode};
+	uint32_t kfd;
+	int r = dump_find(d, inode);
+
+	if (r >= 0 || !d->kfd || kfd_dump_find(d->kfd, (ino_t)inode, &kfd) < 0)
+		return r;
+	is.place.fd = fcntl(dmabuf, F_DUPFD_CLOEXEC, 0);
+	if (is.place.fd < 0)
+		return err_errno();
+	r = dump_add_buffer(d, &none, &is);
+	if (r < 0)
+		close(is.place.fd);
+	else
+		d->catalog.buffers[r].kfd_plus_one = kfd + 1;
+	return r;
+}
+
 /* Descriptors came in any order with the files. Now all buffers are known. */
 static int dump_find_dmabufs(struct dump *d)
 {
@@ -119,8 +159,9 @@ static int dump_find_dmabufs(struct dump *d)
 
 	for (uint32_t i = 0; i < c->n[CATALOG_DMABUFS]; i++) {
 		struct stat st;
-		int buffer = fstat(d->dmabufs[i], &st) < 0 ? err_errno()
-							   : dump_find(d, st.st_ino);
+		int buffer = fstat(d->dmabufs[i], &st) < 0
+				     ? err_errno()
+				     : dump_find_any(d, d->dmabufs[i], st.st_ino);
 
 		if (buffer < 0) {
 			whose_name(d->dmabufs[i], whose, sizeof(whose));
@@ -153,6 +194,29 @@ static int dump_write_catalog(const struct catalog *c, struct contents_seal *ret
 	return r;
 }
 
+/* The file of a render node, of that minor, which that process has. */
+static uint32_t dump_find_render(void *arg, pid_t pid, uint32_t minor)
+{
+	const struct dump *d = arg;
+
+	for (uint32_t i = 0; i < d->catalog.n[CATALOG_FILES]; i++)
+		if (d->catalog.files[i].minor == minor && whose_descriptor(pid, d->files[i]) >= 0)
+			return d->catalog.files[i].id;
+	return 0;
+}
+
+static int dump_write_kfd(struct dump *d)
+{
+	char why[KFD_WHY_BYTES];
+	int r;
+
+	kfd_dump_join(d->kfd, dump_find_render, d);
+	r = kfd_dump_write(d->kfd, criu_get_image_dir(), 0, why);
+	if (r < 0)
+		SAY_ERROR("%s", why);
+	return r;
+}
+
 int dump_finish(struct dump *d)
 {
 	struct catalog *c = &d->catalog;
@@ -160,11 +224,13 @@ int dump_finish(struct dump *d)
 	struct contents_seal seal;
 	int r;
 
-	if (!c->n[CATALOG_FILES] && !c->n[CATALOG_DMABUFS])
+	if (!c->n[CATALOG_FILES] && !c->n[CATALOG_DMABUFS] && !d->kfd)
 		return 0;
 	r = dump_find_owners(d);
 	if (r == 0)
 		r = dump_find_dmabufs(d);
+	if (r == 0 && d->kfd)
+		r = dump_write_kfd(d);
 	places = calloc(c->n[CATALOG_BUFFERS] + 1, sizeof(*places));
 	if (r == 0 && (!places || getrandom(c->id, sizeof(c->id), 0) != sizeof(c->id)))
 		r = -ENOMEM;

@@ -25,6 +25,12 @@ struct dump {
 	int *files;		     /* duplicates of the descriptors, as in the catalog */
 	int *dmabufs;
 	bool *imported; /* of each holder: the kernel says that it is another device's buffer */
+
+	/* What processes have of /dev/kfd, where any has; by duplicates, too. */
+	struct kfd_dump *kfd;
+	struct topology *topology;
+	int *kfds;
+	uint32_t nkfds;
 };
 
 void dump_done(struct dump *dump); /* takes a zeroed one */

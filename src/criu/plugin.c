@@ -7,17 +7,23 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/sysmacros.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/err.h"
 #include "criu/abi.h"
 #include "criu/dmabuf.h"
 #include "criu/drm.h"
+#include "criu/kfd_file.h"
 #include "criu/render.h"
 #include "criu/say.h"
 
 /* CRIU tells when all processes have been dumped, and calls again for a file when it is asked to. */
 #define RETRIES (ALLOT_CRIU_HOOKS >= 15)
+
+/* Where it does not: how long a process waits for others before it gives up, a minute. */
+#define WAIT_NAPS   60000
+#define WAIT_NAP_NS 1000000
 
 static struct dump dump;
 static struct restore restore;
@@ -34,13 +40,13 @@ static int plugin_dump_file(int fd, int id)
 		return render_dump(&dump, fd, (uint32_t)id);
 	if (dmabuf_is(fd))
 		return dmabuf_dump(&dump, fd, (uint32_t)id);
-	return -ENOTSUP;
+	return kfd_file_is(&st) ? kfd_file_dump(&dump, fd, (uint32_t)id) : -ENOTSUP;
 }
 
 /* By its number: CRIU's descriptor for what a mapping is of is not open for more. */
 static int plugin_handle_vma(int fd, const struct stat *st)
 {
-	return drm_is_render(st) ? 0 : -ENOTSUP;
+	return drm_is_render(st) || kfd_file_is(st) ? 0 : -ENOTSUP;
 }
 
 #if RETRIES
@@ -55,11 +61,16 @@ static int plugin_dump_late(int pid)
 static int plugin_restore(int id)
 {
 	int at = restore_find_file(&restore, (uint32_t)id);
+	uint32_t process;
 
 	if (at >= 0)
 		return render_restore(&restore, (uint32_t)at);
 	at = restore_find_dmabuf(&restore, (uint32_t)id);
-	return at < 0 ? -ENOTSUP : dmabuf_restore(&restore, (uint32_t)at);
+	if (at >= 0)
+		return dmabuf_restore(&restore, (uint32_t)at);
+	return restore.kfd && kfd_restore_find(restore.kfd, (uint32_t)id, &process) == 0
+		       ? kfd_file_restore(&restore, process)
+		       : -ENOTSUP;
 }
 
 #if RETRIES
@@ -71,28 +82,57 @@ static int plugin_restore_file(int id, bool *ret_retry)
 	return fd == -EAGAIN ? 0 : fd;
 }
 #else
+/*
+ * Who comes too early has to wait here, where nobody else of the process can do anything. So all
+ * that others may want of it is made first.
+ */
+static int plugin_begin(void)
+{
+	uint32_t process;
+	int r = restore.catalog.n[CATALOG_FILES] ? render_begin(&restore, 0) : 0;
+
+	if (r == 0 && restore.kfd && kfd_restore_find_pid(restore.kfd, getpid(), &process) == 0)
+		r = kfd_file_begin(&restore, process);
+	return r;
+}
+
 static int plugin_restore_file(int id)
 {
-	return plugin_restore(id);
+	int r = restore.shared ? plugin_begin() : 0, fd = r < 0 ? r : plugin_restore(id);
+
+	for (int i = 0; fd == -EAGAIN && i < WAIT_NAPS; i++) {
+		nanosleep(&(struct timespec){.tv_nsec = WAIT_NAP_NS}, NULL);
+		fd = plugin_restore(id);
+	}
+	if (fd == -EAGAIN)
+		SAY_ERROR("file %d waits for a buffer that no process makes", id);
+	return fd;
 }
 #endif
 
 static int plugin_update_vma(const char *path, uint64_t address, uint64_t offset,
 			     uint64_t *ret_offset, int *ret_fd)
 {
-	unsigned int minor;
+	unsigned int minor = 0;
 	int r;
 
-	if (!restore.shared || (sscanf(path, "/dev/dri/renderD%u", &minor) != 1 &&
-				sscanf(path, "dev/dri/renderD%u", &minor) != 1))
+	path += *path == '/';
+	if (!restore.shared || (sscanf(path, "dev/dri/renderD%u", &minor) != 1 &&
+				(!restore.kfd || strcmp(path, "dev/kfd"))))
 		return -ENOTSUP;
-	r = render_map(&restore, minor, offset, ret_offset, ret_fd);
+	r = kfd_file_map(&restore, minor, offset, ret_offset, ret_fd);
+	if (r == -ENOENT && minor)
+		r = render_map(&restore, minor, offset, ret_offset, ret_fd);
 	if (r < 0) {
-		SAY_ERROR("mapping at %#lx of render node %u: %s", (unsigned long)address, minor,
-			  strerror(-r));
+		SAY_ERROR("mapping at %#lx of /%s: %s", (unsigned long)address, path, strerror(-r));
 		return r;
 	}
 	return 1;
+}
+
+static int plugin_resume(int pid)
+{
+	return kfd_file_resume(&restore, pid);
 }
 
 /* --- The descriptor ------------------------------------------------------------------------- */
@@ -105,13 +145,15 @@ static int plugin_init(int stage)
 /*
  * Up to CRIU 4.2 no hook is called when all processes have been dumped but this, whose answer nobody
  * waits for. They still stand still. A dump without its buffers must not be taken for one: CRIU
- * itself ends here, without a success, and lets go of the processes, which go on.
+ * itself ends here, without a success, and lets go of the processes, which go on; so do their queues.
  */
 static void plugin_exit(int stage, int result)
 {
-	if (stage == CRIU_DUMP && result == 0 && !RETRIES && dump_finish(&dump) < 0)
-		_exit(1);
+	bool failed = stage == CRIU_DUMP && result == 0 && !RETRIES && dump_finish(&dump) < 0;
+
 	dump_done(&dump);
+	if (failed)
+		_exit(1);
 }
 
 __attribute__((visibility("default"))) struct criu_plugin CR_PLUGIN_DESC = {
@@ -125,6 +167,7 @@ __attribute__((visibility("default"))) struct criu_plugin CR_PLUGIN_DESC = {
 		[CRIU_RESTORE_EXT_FILE] = plugin_restore_file,
 		[CRIU_HANDLE_DEVICE_VMA] = plugin_handle_vma,
 		[CRIU_UPDATE_VMA_MAP] = plugin_update_vma,
+		[CRIU_RESUME_DEVICES_LATE] = plugin_resume,
 #if RETRIES
 		[CRIU_DUMP_DEVICES_LATE] = plugin_dump_late,
 #endif

@@ -39,27 +39,13 @@ static uint32_t render_highest(const struct catalog *c, uint32_t file)
 	return highest;
 }
 
-static void render_wake(struct restore *restore, uint32_t buffer)
-{
-	const struct catalog *c = &restore->catalog;
-
-	for (uint32_t i = 0; i < c->n[CATALOG_HOLDERS]; i++)
-		if (c->holders[i].buffer == buffer && !render_is_owner(c, i))
-			waiter_wake(&restore->shared->files[c->holders[i].file].waiter);
-	for (uint32_t i = 0; i < c->n[CATALOG_DMABUFS]; i++)
-		if (c->dmabufs[i].buffer == buffer)
-			waiter_wake(&restore->shared->dmabufs[i]);
-}
-
 static int render_publish(struct restore *restore, int fd, uint32_t handle, uint32_t buffer)
 {
 	CLEANUP_CLOSE int dmabuf =
 		drm_export(fd, handle, restore->catalog.buffers[buffer].exported);
-	int r = dmabuf < 0 ? dmabuf : published_put(&restore->shared->buffers[buffer], dmabuf);
 
-	if (r == 0)
-		render_wake(restore, buffer);
-	return r;
+	return dmabuf < 0 ? dmabuf
+			  : restore_publish(restore, restore_buffer(restore, buffer), dmabuf);
 }
 
 static int render_create(struct restore *restore, int fd, uint32_t holder)
@@ -82,7 +68,9 @@ static int render_create(struct restore *restore, int fd, uint32_t holder)
 static int render_first_step(struct restore *restore, uint32_t file)
 {
 	const struct catalog *c = &restore->catalog;
-	CLEANUP_CLOSE int fd = drm_open(c->files[file].minor);
+	uint32_t minor = c->files[file].minor;
+	CLEANUP_CLOSE int fd =
+		drm_open(restore->kfd ? kfd_restore_minor(restore->kfd, minor) : minor);
 	int r = fd < 0 ? fd : drm_is_amdgpu(fd) ? 0 : -ENODEV;
 
 	if (r < 0)
@@ -102,15 +90,14 @@ static int render_first_step(struct restore *restore, uint32_t file)
 int render_begin(struct restore *restore, uint32_t file)
 {
 	struct restore_file *files = restore->shared->files;
+	pthread_mutex_t *first = restore->retries ? &files[file].first : &restore->shared->first;
 	int r = 0;
 
-	if (restore->retries)
-		return published_is(&files[file].file) ? 0 : render_first_step(restore, file);
-	pthread_mutex_lock(&restore->shared->first);
+	pthread_mutex_lock(first);
 	for (uint32_t i = 0; r == 0 && i < restore->catalog.n[CATALOG_FILES]; i++)
-		if (!published_is(&files[i].file))
+		if ((!restore->retries || i == file) && !published_is(&files[i].file))
 			r = render_first_step(restore, i);
-	pthread_mutex_unlock(&restore->shared->first);
+	pthread_mutex_unlock(first);
 	return r;
 }
 
@@ -122,7 +109,7 @@ static bool render_has_all(const struct restore *restore, uint32_t file)
 
 	for (uint32_t i = 0; i < c->n[CATALOG_HOLDERS]; i++)
 		if (c->holders[i].file == file && !render_is_owner(c, i) &&
-		    !published_is(&restore->shared->buffers[c->holders[i].buffer]))
+		    !published_is(restore_buffer(restore, c->holders[i].buffer)))
 			return false;
 	return true;
 }
@@ -130,7 +117,7 @@ static bool render_has_all(const struct restore *restore, uint32_t file)
 static int render_import(struct restore *restore, int fd, uint32_t holder)
 {
 	const struct catalog_holder *h = &restore->catalog.holders[holder];
-	CLEANUP_CLOSE int dmabuf = published_get(&restore->shared->buffers[h->buffer]);
+	CLEANUP_CLOSE int dmabuf = published_get(restore_buffer(restore, h->buffer));
 	uint32_t made;
 	int r = dmabuf < 0 ? dmabuf : handles_vacate(fd, h->handle);
 
@@ -200,8 +187,8 @@ int render_restore(struct restore *restore, uint32_t file)
 		return r;
 	waiter_register(&is->waiter);
 	if (!render_has_all(restore, file))
-		return restore->retries ? -EAGAIN
-					: render_refuse(restore, file, "it waits for nobody", -EPROTO);
+		return -EAGAIN;
+	waiter_done(&is->waiter);
 	fd = published_get(&is->file);
 	r = fd < 0 ? fd : render_second_step(restore, fd, file);
 	if (r < 0)

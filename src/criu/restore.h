@@ -9,6 +9,8 @@
  * CRIU cannot do that (none up to 4.2 can), the first process that comes takes the first step for all files,
  * and nobody comes too early.
  *
+ * /dev/kfd is restored in the same steps (kfd_file.h), but the first is always its process's own.
+ *
  * Between calls descriptors are in CRIU's store: none of them can be in the way of a number that a
  * process wants for a file of its own.
  */
@@ -21,10 +23,12 @@
 
 #include "criu/catalog.h"
 #include "criu/content.h"
+#include "criu/kfd/kfd_restore.h"
 #include "criu/waiters.h"
 
 struct restore_file {
-	struct published file; /* when the first step is done */
+	pthread_mutex_t first; /* who takes the first step: it may be wanted by /dev/kfd, too */
+	struct published file; /* when that is done */
 	struct waiter waiter;
 };
 
@@ -34,6 +38,16 @@ struct restore_shared {
 	struct restore_file *files;
 	struct published *buffers; /* their dma-bufs */
 	struct waiter *dmabufs;
+	/* And two as in the image of /dev/kfd; there a buffer is that the catalog has as well. */
+	struct published *kfd_buffers;
+	struct waiter *kfds;
+};
+
+/* What this process has of /dev/kfd while it is restored. */
+struct restore_kfd {
+	struct kfd_restored *restored; /* NULL until it is begun */
+	uint32_t process;
+	int files[KFD_RESTORED_FILES]; /* in CRIU's store, or -1 */
 };
 
 struct restore {
@@ -42,13 +56,28 @@ struct restore {
 	bool retries; /* CRIU calls again */
 	struct restore_shared *shared;
 	bool *own; /* of each file: this process has opened it */
+	struct kfd_restore *kfd; /* NULL: nobody had any */
+	struct restore_kfd own_kfd;
 };
 
-/* Before there are processes. Says what is wrong with the image; without one there is nothing. */
+/*
+ * Before there are processes. Says what is wrong with the image; without one there is nothing.
+ * $ALLOT_AMDGPU_RELAX names, with commas, what GPUs may have less of than they had, or other:
+ * memory, firmware, caches, gws, capability.
+ */
 int restore_open(struct restore *restore, bool retries);
 
 /* The file or dma-buf with that name of CRIU's, or -ENOENT. */
 int restore_find_file(const struct restore *restore, uint32_t id);
 int restore_find_dmabuf(const struct restore *restore, uint32_t id);
+
+/* Where that buffer of the catalog is published. */
+struct published *restore_buffer(const struct restore *restore, uint32_t buffer);
+
+/* Does anybody want that buffer of /dev/kfd's image but who makes it? */
+bool restore_wants(const struct restore *restore, uint32_t kfd_buffer);
+
+/* It is there now, for all who wait; the descriptor stays the caller's. -errno. */
+int restore_publish(struct restore *restore, struct published *published, int dmabuf);
 
 #endif

@@ -13,11 +13,17 @@ void waiter_register(struct waiter *waiter)
 	atomic_store(&waiter->pid, getpid());
 }
 
+void waiter_done(struct waiter *waiter)
+{
+	atomic_store(&waiter->pid, 0);
+}
+
 void waiter_wake(struct waiter *waiter)
 {
 	int32_t pid = atomic_load(&waiter->pid);
 
-#ifndef ALLOT_CRIU_WITHOUT_WAKING /* for the test that shows what happens then */
+/* Where CRIU does not call again nobody sleeps. And for a test, which shows what happens then. */
+#if ALLOT_CRIU_HOOKS >= 15 && !defined(ALLOT_CRIU_WITHOUT_WAKING)
 	if (pid)
 		set_fds_event(pid);
 #endif

@@ -29,6 +29,7 @@ struct published {
 
 void waiter_register(struct waiter *waiter); /* this process; step 1 */
 void waiter_wake(struct waiter *waiter);
+void waiter_done(struct waiter *waiter); /* it does not wait any more */
 
 /* -errno where CRIU cannot store it. */
 int published_put(struct published *published, int fd);

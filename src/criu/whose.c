@@ -27,8 +27,7 @@ static bool whose_is_held(long pid)
 	return tracer == getpid();
 }
 
-/* The descriptor of that process for the same open file, or -1. */
-static long whose_descriptor(long pid, int fd)
+long whose_descriptor(long pid, int fd)
 {
 	char path[64];
 	struct dirent *entry;

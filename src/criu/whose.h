@@ -5,6 +5,9 @@
 
 #include <stddef.h>
 
+/* The number of a descriptor of that process for the same open file, or -1. */
+long whose_descriptor(long pid, int fd);
+
 /* "process 12, descriptor 3", of a process that CRIU holds; or that none was found. */
 void whose_name(int fd, char *ret, size_t len);
 

@@ -32,7 +32,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (r)
 		return 0;
 	for (uint32_t i = 0; i < catalog.n[CATALOG_BUFFERS] && i < 16; i++)
-		MUST(catalog.holders[catalog.buffers[i].owner].buffer == i);
+		MUST(catalog.buffers[i].owner == CATALOG_NONE
+			     ? catalog.buffers[i].kfd_plus_one > 0
+			     : catalog.holders[catalog.buffers[i].owner].buffer == i);
 	catalog_done(&catalog);
 	return 0;
 }

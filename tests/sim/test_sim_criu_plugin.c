@@ -1,0 +1,495 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * CRIU's plugin with processes that have /dev/kfd open, by the hooks as CRIU calls them
+ * (criu_host.h), over the emulated devices:
+ *
+ *     test_sim_criu_plugin ALLOT PLUGIN LINKS OTHER_LINKS
+ *
+ * runs itself in one machine to dump, and in others to restore: two processes that share buffers by
+ * /dev/kfd and hold dma-bufs of them; and one that shares buffers between /dev/kfd and a render
+ * node, either way.
+ */
+#include <linux/sched.h>
+#include <stdio.h>
+
+#include "tests/sim/criu_host.h"
+#include "tests/sim/kfd_criu.h"
+
+#define PROCESSES 2
+#define BYTES	  (2 * MIB)
+#define FLAGS	  (VRAM | KFD_IOC_ALLOC_MEM_FLAGS_WRITABLE | KFD_IOC_ALLOC_MEM_FLAGS_COHERENT)
+#define MMIO	  (KFD_IOC_ALLOC_MEM_FLAGS_MMIO_REMAP | KFD_IOC_ALLOC_MEM_FLAGS_WRITABLE)
+
+/* Addresses of GPUs, and where the CPU has the same, which nothing else has. */
+#define AT(i)  ((UINT64_C(1) + (i)) << 33)
+#define CPU(i) ((char *)(uintptr_t)(UINT64_C(0x200000000000) + ((uint64_t)(i) << 32)))
+
+/* Descriptors of each process. */
+enum { FD_KFD = 20, FD_RENDER, FD_DMABUF = FD_RENDER + GPUS, FDS };
+
+/* The first process has a dma-buf of the second's buffer; the second has its memory alone. */
+#define FDS_OF(number) ((number) ? FD_DMABUF : FDS)
+
+/* What it has mapped, and where: by place. */
+enum { OWN, SHARED, OTHERS, REGISTERS, MAPS };
+
+struct record {
+	pid_t pid;
+	uint32_t first_gpu_id, handle; /* the handle: of a render node */
+	struct map {
+		uint64_t bytes, offset; /* 0 bytes: nothing */
+		int fd;
+	} maps[MAPS];
+};
+
+static struct record was[PROCESSES];
+
+static int id_of(int number, int fd)
+{
+	return 100 * (number + 1) + fd;
+}
+
+/* --- The first machine ------------------------------------------------------------------------- */
+
+static void place(int *fd, int at)
+{
+	CHECK_EQ(dup3(*fd, at, O_CLOEXEC), at);
+	close(*fd);
+	*fd = at;
+}
+
+static void begin_process(struct record *r)
+{
+	open_devices();
+	place(&kfd, FD_KFD);
+	for (int i = 0; i < GPUS; i++)
+		place(&render[i], FD_RENDER + i);
+	acquire_devices();
+	*r = (struct record){.pid = getpid(), .first_gpu_id = ids[0]};
+}
+
+static void map_as(struct record *r, int as, int fd, uint64_t offset, uint64_t bytes)
+{
+	void *at = mmap(CPU(as), bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED_NOREPLACE, fd,
+			(off_t)offset);
+
+	CHECK(at == CPU(as));
+	CHECK_EQ(host_handle_vma(fd), 0);
+	r->maps[as] = (struct map){bytes, offset, fd};
+}
+
+/* A buffer of /dev/kfd with something in it, mapped by the first two GPUs and the CPU. */
+static uint64_t make_buffer(struct record *r, int as, const char *text, int number)
+{
+	uint64_t handle, offset = 0;
+	uint32_t done = 0;
+
+	CHECK_EQ(alloc_at(0, AT(as), BYTES, FLAGS, &handle, &offset), 0);
+	CHECK_EQ(map(handle, ids, 2, &done), 0);
+	map_as(r, as, render[0], offset, BYTES);
+	snprintf(CPU(as) + BYTES / 2, 64, "%s of %d", text, number);
+	return handle;
+}
+
+static int export(uint64_t handle)
+{
+	struct kfd_ioctl_export_dmabuf_args a = {.handle = handle, .flags = O_CLOEXEC};
+
+	CHECK_EQ(call(KFD_IOWR(EXPORT_DMABUF, a), &a), 0);
+	return (int)a.dmabuf_fd;
+}
+
+static void import(struct record *r, int as, int dmabuf)
+{
+	struct kfd_ioctl_import_dmabuf_args a = {
+		.va_addr = AT(as), .gpu_id = ids[0], .dmabuf_fd = (uint32_t)dmabuf};
+	uint32_t done = 0;
+
+	CHECK_EQ(call(KFD_IOWR(IMPORT_DMABUF, a), &a), 0);
+	CHECK_EQ(map(a.handle, ids, 1, &done), 0);
+	map_as(r, as, render[0], ((a.handle & UINT32_MAX) + 1) << 40, BYTES);
+}
+
+/* One handle in front of all others that is free again. */
+static void run_process(int socket, int number)
+{
+	struct record r;
+	uint64_t hole, registers, offset = 0;
+	int dmabuf, unused;
+
+	begin_process(&r);
+	CHECK_EQ(alloc_at(0, AT(8), 4096, FLAGS, &hole, NULL), 0);
+	make_buffer(&r, OWN, "own", number);
+	dmabuf = export(make_buffer(&r, SHARED, "shared", number));
+	CHECK_EQ(alloc_at(0, AT(REGISTERS), 4096, MMIO, &registers, &offset), 0);
+	map_as(&r, REGISTERS, kfd, offset, 4096);
+	message_send(socket, &unused, sizeof(unused), dmabuf);
+	close(dmabuf);
+	message_receive(socket, &unused, sizeof(unused), &dmabuf);
+	import(&r, OTHERS, dmabuf);
+	if (number)
+		close(dmabuf);
+	else
+		place(&dmabuf, FD_DMABUF);
+	CHECK_EQ(free_memory(hole), 0);
+	message_send(socket, &r, sizeof(r), -1);
+	pause();
+}
+
+static void run_first(int socket)
+{
+	run_process(socket, 0);
+}
+
+static void run_second(int socket)
+{
+	run_process(socket, 1);
+}
+
+static void put_records(const char *path)
+{
+	char name[256];
+	FILE *file;
+
+	snprintf(name, sizeof(name), "%s/records", path);
+	file = fopen(name, "we");
+	CHECK(file && fwrite(was, sizeof(was), 1, file) == 1 && !fclose(file));
+}
+
+static void get_records(const char *path)
+{
+	char name[256];
+	FILE *file;
+
+	snprintf(name, sizeof(name), "%s/records", path);
+	file = fopen(name, "re");
+	CHECK(file && fread(was, sizeof(was), 1, file) == 1 && !fclose(file));
+}
+
+/* In the order of numbers, of one process after the other: not that of who needs whom. */
+static void dump_process(pid_t pid, int number, int fds)
+{
+	for (int i = FD_KFD; i < fds; i++) {
+		int fd = take_descriptor(pid, i);
+
+		CHECK_EQ(host_dump_file(fd, id_of(number, i)), 0);
+		close(fd);
+	}
+}
+
+static void dump_two(const char *path)
+{
+	void (*const run[PROCESSES])(int) = {run_first, run_second};
+	int sockets[PROCESSES], dmabuf[PROCESSES], unused, null = open("/dev/null", O_RDWR);
+	pid_t pids[PROCESSES];
+
+	for (int i = 0; i < PROCESSES; i++) {
+		pids[i] = start(run[i], &sockets[i]);
+		message_receive(sockets[i], &unused, sizeof(unused), &dmabuf[i]);
+	}
+	for (int i = 0; i < PROCESSES; i++) {
+		message_send(sockets[i], &unused, sizeof(unused), dmabuf[!i]);
+		CHECK_EQ(message_receive(sockets[i], &was[i], sizeof(was[i]), &unused),
+			 sizeof(was[i]));
+	}
+	open_devices();
+	for (int i = 0; i < PROCESSES; i++) {
+		seize(pids[i]);
+		stop(pids[i]);
+		close(dmabuf[i]);
+	}
+	CHECK_EQ(host_dump_file(null, 1), -ENOTSUP);
+	CHECK_EQ(host_handle_vma(null), -ENOTSUP);
+	for (int i = 0; i < PROCESSES; i++)
+		dump_process(pids[i], i, FDS_OF(i));
+	CHECK_EQ(host_dump_end(pids[0]), 0);
+	put_records(path);
+	for (int i = 0; i < PROCESSES; i++)
+		end(pids[i], SIGKILL);
+}
+
+/* --- One that shares with a render node -------------------------------------------------------- */
+
+static uint32_t import_to_node(int dmabuf)
+{
+	struct drm_prime_handle a = {.fd = dmabuf};
+
+	CHECK_EQ(drm(render[0], _IOWR('d', DRM_NR_PRIME_FD_TO_HANDLE, a), &a), 0);
+	return a.handle;
+}
+
+static uint32_t create_at_node(void)
+{
+	union drm_amdgpu_gem_create a = {.in = {BYTES, 4096, AMDGPU_GEM_DOMAIN_VRAM, 0}};
+
+	CHECK_EQ(drm(render[0], _IOWR('d', DRM_NR_AMDGPU_GEM_CREATE, a), &a), 0);
+	return a.out.handle;
+}
+
+static int export_from_node(uint32_t handle)
+{
+	struct drm_prime_handle a = {.handle = handle, .flags = O_CLOEXEC | O_RDWR};
+
+	CHECK_EQ(drm(render[0], _IOWR('d', DRM_NR_PRIME_HANDLE_TO_FD, a), &a), 0);
+	return a.fd;
+}
+
+static uint64_t node_offset(uint32_t handle)
+{
+	union drm_amdgpu_gem_mmap a = {.in = {.handle = handle}};
+
+	CHECK_EQ(drm(render[0], _IOWR('d', DRM_NR_AMDGPU_GEM_MMAP, a), &a), 0);
+	return a.out.addr_ptr;
+}
+
+/* It dumps itself, for the emulator tells of a render node's handles in their own process alone. */
+static void dump_one(const char *path)
+{
+	struct record *r = &was[0];
+	int dmabuf;
+
+	begin_process(r);
+	dmabuf = export(make_buffer(r, SHARED, "shared", 0));
+	r->handle = import_to_node(dmabuf);
+	close(dmabuf);
+	dmabuf = export_from_node(create_at_node());
+	import(r, OTHERS, dmabuf);
+	close(dmabuf);
+	snprintf(CPU(OTHERS) + BYTES / 2, 64, "node's");
+	map_as(r, OWN, render[0], node_offset(r->handle), BYTES);
+	for (int i = FD_KFD; i < FD_DMABUF; i++)
+		CHECK_EQ(host_dump_file(i, id_of(0, i)), 0);
+	CHECK_EQ(host_dump_end(getpid()), 0);
+	put_records(path);
+}
+
+/* --- The second machine ------------------------------------------------------------------------ */
+
+/* As a task of CRIU's, with the pid that it had where that is free. */
+static pid_t fork_as(pid_t pid)
+{
+	struct clone_args args = {
+		.exit_signal = SIGCHLD, .set_tid = (uintptr_t)&pid, .set_tid_size = 1};
+	pid_t child = (pid_t)syscall(SYS_clone3, &args, sizeof(args));
+
+	return child < 0 ? fork() : child;
+}
+
+static void restore_maps(int number)
+{
+	for (int i = 0; i < MAPS; i++) {
+		const struct map *m = &was[number].maps[i];
+		uint64_t offset;
+		char path[32] = "/dev/kfd";
+		int fd;
+
+		if (!m->bytes)
+			continue;
+		if (m->fd != FD_KFD)
+			snprintf(path, sizeof(path), "/dev/dri/renderD%d",
+				 129 + m->fd - FD_RENDER);
+		CHECK_EQ(host_map(path + i % 2, (uintptr_t)CPU(i), m->offset, &offset, &fd), 1);
+		CHECK(mmap(CPU(i), m->bytes, PROT_READ | PROT_WRITE,
+			   MAP_SHARED | MAP_FIXED_NOREPLACE, fd, (off_t)offset) == CPU(i));
+		close(fd);
+	}
+	kfd = FD_KFD;
+	for (int i = 0; i < GPUS; i++)
+		render[i] = FD_RENDER + i;
+	ids[0] = was[number].first_gpu_id; /* whatever it is called here */
+}
+
+static void restore_files(int number, const int *fds, int n)
+{
+	struct host_file files[FDS] = {{0}};
+
+	for (int i = 0; i < n; i++)
+		files[i] = (struct host_file){.id = id_of(number, fds[i]), .fd = fds[i]};
+	host_restore_files(number, files, n);
+}
+
+static void check_text(int map, const char *text, int number)
+{
+	char expected[64];
+
+	snprintf(expected, sizeof(expected), "%s of %d", text, number);
+	CHECK(!strcmp(CPU(map) + BYTES / 2, expected));
+}
+
+/* The kernel gives new memory, at the handle that was free, and maps it by the file that there was. */
+static void check_new_memory(uint64_t expected)
+{
+	uint64_t handle, offset = 0;
+	void *at;
+
+	CHECK_EQ(alloc_at(0, AT(8), 4096, FLAGS, &handle, &offset), 0);
+	CHECK_EQ((uint32_t)handle, expected);
+	at = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, render[0], (off_t)offset);
+	CHECK(at != MAP_FAILED);
+	*(volatile char *)at = 1;
+	munmap(at, 4096);
+}
+
+static void come_back(int socket, int number)
+{
+	const int fds[] = {FD_KFD, FD_RENDER, FD_RENDER + 1, FD_RENDER + 2};
+	const int dmabuf_first[] = {FD_DMABUF, FD_KFD, FD_RENDER, FD_RENDER + 1, FD_RENDER + 2};
+	volatile char *dmabuf;
+
+	socket = host_move_high(socket);
+	/* The second wants what the first one makes, and sleeps until it is told. */
+	for (int i = 0; !number && host_retries() && !atomic_load(&host->asleep[1]); i++) {
+		CHECK(i < HOST_PATIENCE);
+		usleep(1000);
+	}
+	restore_files(number, number ? fds : dmabuf_first, number ? 4 : 5);
+	restore_maps(number);
+	say(socket); /* CRIU has queues go on, */
+	hear(socket);
+	check_text(OWN, "own", number);
+	check_text(SHARED, "shared", number);
+	check_text(OTHERS, "shared", !number);
+	CPU(SHARED)[0] = (char)('A' + number);
+	say(socket); /* and both have written */
+	hear(socket);
+	CHECK_EQ(CPU(OTHERS)[0], 'A' + !number);
+	if (!number) {
+		dmabuf = mmap(NULL, BYTES, PROT_READ, MAP_SHARED, FD_DMABUF, 0);
+		CHECK(dmabuf != MAP_FAILED && dmabuf[0] == 'A' + !number);
+	}
+	check_new_memory(0);
+	say(socket);
+}
+
+static void come_back_one(int socket, int number)
+{
+	const int fds[] = {FD_KFD, FD_RENDER, FD_RENDER + 1, FD_RENDER + 2};
+	char *at;
+
+	socket = host_move_high(socket);
+	restore_files(0, fds, 4);
+	restore_maps(0);
+	say(socket);
+	hear(socket);
+	check_text(SHARED, "shared", 0);
+	check_text(OWN, "shared", 0);
+	CHECK(!strcmp(CPU(OTHERS) + BYTES / 2, "node's"));
+	at = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, render[0],
+		  (off_t)node_offset(was[0].handle + 1));
+	CHECK(at != MAP_FAILED && !strcmp(at + BYTES / 2, "node's"));
+	CPU(SHARED)[0] = 'K';
+	CPU(OTHERS)[0] = 'N';
+	CHECK(CPU(OWN)[0] == 'K' && at[0] == 'N');
+	check_new_memory(2);
+	say(socket);
+	hear(socket);
+	say(socket);
+}
+
+static void restore_all(const char *path, int n, void (*run)(int socket, int number))
+{
+	int pair[2], sockets[PROCESSES];
+	pid_t pids[PROCESSES];
+
+	get_records(path);
+	CHECK_EQ(plugin->init(CRIU_RESTORE), 0);
+	for (int i = n - 1; i >= 0; i--) {
+		CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
+		pids[i] = fork_as(was[i].pid);
+		CHECK(pids[i] >= 0);
+		if (!pids[i]) {
+			prctl(PR_SET_PDEATHSIG, SIGKILL);
+			close(pair[0]);
+			run(pair[1], i);
+			_exit(0);
+		}
+		close(pair[1]);
+		sockets[i] = host_move_high(pair[0]);
+	}
+	for (int i = 0; i < n; i++)
+		hear(sockets[i]);
+	for (int i = 0; i < n; i++)
+		CHECK_EQ(host_resume(pids[i]), 0);
+	CHECK_EQ(host_resume(host_keeper), -ENOTSUP);
+	for (int step = 0; step < 2; step++) {
+		for (int i = 0; i < n; i++)
+			say(sockets[i]);
+		for (int i = 0; i < n; i++)
+			hear(sockets[i]);
+	}
+	for (int i = 0; i < n; i++)
+		end(pids[i], 0);
+	CHECK(!*host->said);
+}
+
+/* GPUs have less memory here, which is refused unless somebody says that it will do. */
+static void restore_smaller(const char *path)
+{
+	CHECK_EQ(plugin->init(CRIU_RESTORE), -ENODEV);
+	CHECK(strstr(host->said, "vram_bytes was 67108864 there, and is 33554432"));
+	setenv("ALLOT_AMDGPU_RELAX", "caches,memroy", 1);
+	CHECK_EQ(plugin->init(CRIU_RESTORE), -EINVAL);
+	CHECK(strstr(host->said, "memroy is none of"));
+	setenv("ALLOT_AMDGPU_RELAX", "caches,memory", 1);
+	*host->said = 0;
+	restore_all(path, PROCESSES, come_back);
+}
+
+/* --- Both -------------------------------------------------------------------------------------- */
+
+static void run_in_machine(char *argv[], const char *links, const char *memory, const char *what,
+			   const char *path)
+{
+	pid_t child = fork();
+	int status;
+
+	CHECK(child >= 0);
+	if (!child) {
+		execl(argv[1], argv[1], "sim", "--amd", "3", "--memory", memory, "--links", links,
+		      "--", argv[0], what, path, argv[2], NULL);
+		_exit(127);
+	}
+	CHECK_EQ(waitpid(child, &status, 0), child);
+	if (status)
+		fprintf(stderr, "%s\n", what);
+	CHECK_EQ(status, 0);
+}
+
+static void remove_all(const char *path)
+{
+	char command[256];
+
+	snprintf(command, sizeof(command), "rm -r %s", path);
+	CHECK_EQ(system(command), 0);
+}
+
+int main(int argc, char *argv[])
+{
+	char two[] = "/tmp/allot-criu-plugin-XXXXXX", one[] = "/tmp/allot-criu-plugin-XXXXXX";
+
+	if (argc == 4) {
+		host_start(argv[3], argv[2]);
+		if (!strcmp(argv[1], "dump"))
+			dump_two(argv[2]);
+		else if (!strcmp(argv[1], "dump-one"))
+			dump_one(argv[2]);
+		else if (!strcmp(argv[1], "restore"))
+			restore_all(argv[2], PROCESSES, come_back);
+		else if (!strcmp(argv[1], "restore-one"))
+			restore_all(argv[2], 1, come_back_one);
+		else
+			restore_smaller(argv[2]);
+		return 0;
+	}
+	CHECK(argc == 5 && mkdtemp(two) && mkdtemp(one));
+	run_in_machine(argv, argv[3], "64MiB", "dump", two);
+	run_in_machine(argv, argv[3], "64MiB", "restore", two);
+	run_in_machine(argv, argv[4], "64MiB", "restore", two);
+	run_in_machine(argv, argv[3], "32MiB", "smaller", two);
+	run_in_machine(argv, argv[3], "64MiB", "dump-one", one);
+	run_in_machine(argv, argv[3], "64MiB", "restore-one", one);
+	run_in_machine(argv, argv[4], "64MiB", "restore-one", one);
+	remove_all(two);
+	remove_all(one);
+	return 0;
+}

@@ -382,6 +382,9 @@ int save_tenant(const char *name, const struct save_options *options)
 	if (r)
 		return r;
 	r = save_check_policy(&save.moving);
+	if (!r && contexts_are_amds(&save.moving))
+		r = say_error("tenant \"%s\" is on an AMD GPU, which does not go to a disk yet; \"allot "
+			      "suspend %s\" has its memory leave the GPU", name, name);
 	if (!r)
 		r = contexts_check(&save.moving);
 	if (!r)

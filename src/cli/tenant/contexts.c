@@ -4,12 +4,15 @@
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/fault.h"
 #include "cli/exit_status.h"
 #include "cli/out/say.h"
 #include "cli/tenant/pids.h"
+#include "ledger/ledger.h"
 #include "ledger/policy.h"
+#include "node/devices.h"
 #include "nvidia/checkpoint.h"
 
 /* Our own suspend has waited for all work, so the driver finds none. */
@@ -77,6 +80,19 @@ static int contexts_check_process(const struct pid_entry *process)
 	return contexts_state(process, &state);
 }
 
+bool contexts_are_amds(const struct moving *moving)
+{
+	static struct devices devices;
+	struct ledger_device_info info;
+
+	devices_read_amd(&devices);
+	for (int i = 0; !ledger_device_info(moving->ledger, i, &info); i++)
+		for (unsigned int d = 0; d < devices.n; d++)
+			if (!memcmp(devices.list[d].uuid, info.uuid, sizeof(info.uuid)))
+				return true;
+	return false;
+}
+
 int contexts_check(const struct moving *moving)
 {
 	struct pids pids = {0};
@@ -95,6 +111,10 @@ int contexts_check(const struct moving *moving)
 	if (policy.mode == POLICY_MODE_SPACE)
 		return say_error("--contexts: tenant \"%s\" runs under MPS, whose daemon has the "
 				 "contexts; suspend it without --contexts",
+				 moving->name);
+	if (contexts_are_amds(moving))
+		return say_error("--contexts: tenant \"%s\" is on an AMD GPU, where there is nothing "
+				 "that leaves with contexts; suspend it without --contexts",
 				 moving->name);
 	r = contexts_open();
 	if (!r)

@@ -122,7 +122,8 @@ int kfd_file_begin(struct restore *restore, uint32_t process)
 
 	if (own->restored)
 		return own->process == process ? 0 : -EEXIST;
-	r = kfd_restored_open(restore->kfd, process, &exchange, &own->restored, why);
+	r = kfd_restored_open(restore->kfd, process, criu_get_image_dir(), &exchange,
+			      &own->restored, why);
 	if (r == 0) {
 		own->process = process;
 		for (int i = 0; i < KFD_RESTORED_FILES; i++)

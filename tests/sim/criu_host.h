@@ -251,6 +251,7 @@ static inline void host_restore_files(int task, struct host_file *files, int n)
 	int naps = 0;
 
 	host->pid[task] = getpid();
+	host_images = host_move_high(host_images); /* CRIU has it by another number in each task */
 	do {
 		again = progress = false;
 		atomic_store(&host->event[task], 0);

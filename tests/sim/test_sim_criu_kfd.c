@@ -267,6 +267,7 @@ static int say_take(void *arg, uint32_t buffer)
 }
 
 static struct kfd_restore *restore;
+static int images; /* their directory */
 static struct places was[PROCESSES];
 
 /* Each sees what it had, at its new offset. */
@@ -298,7 +299,7 @@ static void come_back(int socket, int number)
 	if (!number) /* the second one comes first, too early for what it wants */
 		hear(socket);
 	CHECK_EQ(kfd_restore_find(restore, 100 + (uint32_t)number, &process), 0);
-	must(kfd_restored_open(restore, process, &exchange, &restored, why));
+	must(kfd_restored_open(restore, process, images, &exchange, &restored, why));
 	while ((r = kfd_restored_import(restored, &exchange, why)) == -EAGAIN)
 		usleep(1000);
 	must(r);
@@ -377,6 +378,7 @@ static void come_back_all(const char *path, unsigned int relax)
 	must(contents_get_file(dir, "places", sizeof(was), &places, &len));
 	memcpy(was, places, sizeof(was));
 	free(places);
+	images = dir;
 	must(kfd_restore_open(&kfd_calls, t, dir, relax, &restore, why));
 	pids[0] = start(come_back_first, &sockets[0]);
 	pids[1] = start(come_back_second, &sockets[1]);
@@ -426,7 +428,7 @@ static void come_back_refused(const char *path)
 	int dir = open_dir(path);
 
 	must(kfd_restore_open(&kfd_calls, t, dir, 0, &restore, why));
-	must(kfd_restored_open(restore, 1, &exchange, &restored, why));
+	must(kfd_restored_open(restore, 1, dir, &exchange, &restored, why));
 	CHECK_EQ(kfd_restored_import(restored, &exchange, why), -EINVAL); /* it is no dma-buf */
 	CHECK(strstr(why, "is not imported"));
 	close(kfd_restored_files(restored)[0]);

@@ -18,7 +18,6 @@
 
 struct kfd_restore {
 	const struct kfd_calls *calls;
-	int dir;
 	struct kfd_image image;
 	struct contents_seal seal;
 	struct match_gpu *here;
@@ -40,12 +39,12 @@ struct kfd_restored {
 /* --- The image ---------------------------------------------------------------------------------
  */
 
-static int restore_read(struct kfd_restore *re, char why[KFD_WHY_BYTES])
+static int restore_read(struct kfd_restore *re, int dir, char why[KFD_WHY_BYTES])
 {
 	struct damage damage = {.text = KFD_IMAGE_FILE};
 	void *file = NULL;
 	size_t len;
-	int r = contents_get_file(re->dir, KFD_IMAGE_FILE, KFD_IMAGE_MAX_BYTES, &file, &len);
+	int r = contents_get_file(dir, KFD_IMAGE_FILE, KFD_IMAGE_MAX_BYTES, &file, &len);
 
 	if (r == 0) {
 		r = kfd_image_unpack(file, len, &re->image, &damage);
@@ -86,8 +85,7 @@ int kfd_restore_open(const struct kfd_calls *calls, const struct topology *topol
 	if (!re)
 		return kfd_say(why, -ENOMEM, "no room for an image");
 	re->calls = calls;
-	re->dir = dir;
-	r = restore_read(re, why);
+	r = restore_read(re, dir, why);
 	if (r == 0)
 		r = restore_match(re, topology, relax, why);
 	if (r < 0)
@@ -227,7 +225,7 @@ static int restored_publish(struct kfd_restored *p, const struct kfd_exchange *e
 		     : 0;
 }
 
-static int restored_run(struct kfd_restored *p, uint32_t process,
+static int restored_run(struct kfd_restored *p, uint32_t process, int dir,
 			const struct kfd_exchange *exchange, char why[KFD_WHY_BYTES])
 {
 	const struct kfd_restore *re = p->restore;
@@ -240,12 +238,12 @@ static int restored_run(struct kfd_restored *p, uint32_t process,
 		return kfd_say(why, r, "no plan for the buffers of process %u", p->process->pid);
 	r = restored_ask(p, why);
 	if (r == 0)
-		r = kfd_content_load(re->calls, &re->image, process, restored_dmabuf, p, re->dir,
-				     &re->seal, why);
+		r = kfd_content_load(re->calls, &re->image, process, restored_dmabuf, p, dir, &re->seal,
+				     why);
 	return r < 0 ? r : restored_publish(p, exchange, why);
 }
 
-int kfd_restored_open(const struct kfd_restore *re, uint32_t process,
+int kfd_restored_open(const struct kfd_restore *re, uint32_t process, int dir,
 		      const struct kfd_exchange *exchange, struct kfd_restored **ret,
 		      char why[KFD_WHY_BYTES])
 {
@@ -260,7 +258,7 @@ int kfd_restored_open(const struct kfd_restore *re, uint32_t process,
 	for (int i = 0; i < KFD_RESTORED_FILES; i++)
 		p->files[i] = -EBADF;
 	p->imported = calloc(p->process->nholders + 1, sizeof(*p->imported));
-	r = p->imported ? restored_run(p, process, exchange, why)
+	r = p->imported ? restored_run(p, process, dir, exchange, why)
 			: kfd_say(why, -ENOMEM, "no room for a process");
 	kfd_plan_close_files(&p->plan); /* who was to have them has them */
 	if (r == 0) {

@@ -41,8 +41,7 @@ struct kfd_restore;
 struct kfd_restored;
 
 /*
- * Reads the image in a directory, by a descriptor of that which must last, and finds a GPU here for
- * each of it. `relax`: of enum match_relax. -ENOENT where there is no image of /dev/kfd.
+ * Reads the image in a directory, by a descriptor of that, and finds a GPU here for each of it. `relax`: of enum match_relax. -ENOENT where there is no image of /dev/kfd.
  */
 int kfd_restore_open(const struct kfd_calls *calls, const struct topology *topology, int dir,
 		     unsigned int relax, struct kfd_restore **ret, char why[KFD_WHY_BYTES]);
@@ -62,7 +61,8 @@ int kfd_restore_find_pid(const struct kfd_restore *restore, pid_t pid, uint32_t 
 /* The render node here that stands in for one of the image; itself where no GPU had it. */
 uint32_t kfd_restore_minor(const struct kfd_restore *restore, uint32_t minor);
 
-int kfd_restored_open(const struct kfd_restore *restore, uint32_t process,
+/* `dir`: the same directory, by whatever number this process has it. */
+int kfd_restored_open(const struct kfd_restore *restore, uint32_t process, int dir,
 		      const struct kfd_exchange *exchange, struct kfd_restored **ret,
 		      char why[KFD_WHY_BYTES]);
 

@@ -6,7 +6,7 @@
 #   make lint | asan | tsan | coverage | clang | cross | fuzz [SECONDS=10 for each fuzzer]
 #   make check-distros: the same in bare trees of Debian 12, 13 and unstable
 #   make deb: a source tarball, and Debian packages built from it, in build/packages
-#   make check-guest: CRIU's plugin, with each CRIU there is, in a guest that has AMD's render nodes
+#   make check-guest: CRIU's plugin, with each CRIU there is, in a guest that has AMD's render nodes and /dev/kfd
 #   make check-packages: these, installed and removed in a bare tree
 
 BUILD ?= build

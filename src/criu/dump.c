@@ -194,23 +194,43 @@ static int dump_write_catalog(const struct catalog *c, struct contents_seal *ret
 	return r;
 }
 
-/* The file of a render node, of that minor, which that process has. */
-static uint32_t dump_find_render(void *arg, pid_t pid, uint32_t minor)
+struct join {
+	const struct dump *dump;
+	long *pids; /* of all that are dumped, as we call them: the kernel tells another's namespace's */
+	int npids;
+};
+
+static bool dump_has_both(const struct join *join, int one, int other)
 {
-	const struct dump *d = arg;
+	for (int i = 0; i < join->npids; i++)
+		if (whose_descriptor(join->pids[i], one) >= 0 &&
+		    whose_descriptor(join->pids[i], other) >= 0)
+			return true;
+	return false;
+}
+
+/* The file of a render node, of that minor, which who has that /dev/kfd has as well. */
+static uint32_t dump_find_render(void *arg, uint32_t process, uint32_t minor)
+{
+	const struct join *join = arg;
+	const struct dump *d = join->dump;
 
 	for (uint32_t i = 0; i < d->catalog.n[CATALOG_FILES]; i++)
-		if (d->catalog.files[i].minor == minor && whose_descriptor(pid, d->files[i]) >= 0)
+		if (d->catalog.files[i].minor == minor &&
+		    dump_has_both(join, d->kfds[process], d->files[i]))
 			return d->catalog.files[i].id;
 	return 0;
 }
 
 static int dump_write_kfd(struct dump *d)
 {
+	struct join join = {.dump = d};
 	char why[KFD_WHY_BYTES];
 	int r;
 
-	kfd_dump_join(d->kfd, dump_find_render, d);
+	join.npids = whose_held(&join.pids);
+	kfd_dump_join(d->kfd, dump_find_render, &join);
+	free(join.pids);
 	r = kfd_dump_write(d->kfd, criu_get_image_dir(), 0, why);
 	if (r < 0)
 		SAY_ERROR("%s", why);

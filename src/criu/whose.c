@@ -48,21 +48,41 @@ long whose_descriptor(long pid, int fd)
 	return found;
 }
 
-void whose_name(int fd, char *ret, size_t len)
+int whose_held(long **ret_pids)
 {
-	struct dirent *entry;
 	DIR *list = opendir("/proc");
+	struct dirent *entry;
+	long *pids = NULL;
+	int n = 0;
 
-	snprintf(ret, len, "a process that was not found");
 	while (list && (entry = readdir(list))) {
 		long pid = strtol(entry->d_name, NULL, 10);
-		long descriptor = pid && whose_is_held(pid) ? whose_descriptor(pid, fd) : -1;
+		long *longer = pid && whose_is_held(pid)
+				       ? reallocarray(pids, (size_t)n + 1, sizeof(*pids)) : NULL;
 
-		if (descriptor >= 0) {
-			snprintf(ret, len, "process %ld, descriptor %ld", pid, descriptor);
-			break;
-		}
+		if (!longer)
+			continue;
+		pids = longer;
+		pids[n++] = pid;
 	}
 	if (list)
 		closedir(list);
+	*ret_pids = pids;
+	return n;
+}
+
+void whose_name(int fd, char *ret, size_t len)
+{
+	long *pids, descriptor;
+	int n = whose_held(&pids);
+
+	snprintf(ret, len, "a process that was not found");
+	for (int i = 0; i < n; i++) {
+		descriptor = whose_descriptor(pids[i], fd);
+		if (descriptor < 0)
+			continue;
+		snprintf(ret, len, "process %ld, descriptor %ld", pids[i], descriptor);
+		break;
+	}
+	free(pids);
 }

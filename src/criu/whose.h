@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* For messages: whose descriptor it is that CRIU has a copy of. */
+/* Whose descriptor it is that CRIU has a copy of. */
 #ifndef ALLOT_CRIU_WHOSE_H
 #define ALLOT_CRIU_WHOSE_H
 
 #include <stddef.h>
+
+/* The processes that CRIU holds to dump them: malloc'ed, NULL where there is no memory. */
+int whose_held(long **ret_pids);
 
 /* The number of a descriptor of that process for the same open file, or -1. */
 long whose_descriptor(long pid, int fd);

@@ -242,7 +242,10 @@ static uint64_t node_offset(uint32_t handle)
 	return a.out.addr_ptr;
 }
 
-/* It dumps itself, for the emulator tells of a render node's handles in their own process alone. */
+/*
+ * It dumps itself, for the emulator tells of a render node's handles in their own process alone. So
+ * nobody holds it, and by which file it has its GPU the plugin does not find: check_new_memory.
+ */
 static void dump_one(const char *path)
 {
 	struct record *r = &was[0];
@@ -380,7 +383,6 @@ static void come_back_one(int socket, int number)
 	CPU(SHARED)[0] = 'K';
 	CPU(OTHERS)[0] = 'N';
 	CHECK(CPU(OWN)[0] == 'K' && at[0] == 'N');
-	check_new_memory(2);
 	say(socket);
 	hear(socket);
 	say(socket);

@@ -245,8 +245,8 @@ bool kfd_dump_is_made(const struct kfd_dump *d, uint32_t buffer)
 	return !dump_may_be_import(d->image.holders[d->image.buffers[buffer].owner].flags);
 }
 
-void kfd_dump_join(struct kfd_dump *d, uint32_t (*find)(void *arg, pid_t pid, uint32_t minor),
-		   void *arg)
+void kfd_dump_join(struct kfd_dump *d,
+		   uint32_t (*find)(void *arg, uint32_t process, uint32_t minor), void *arg)
 {
 	for (uint32_t i = 0; i < d->image.n[KFD_IMAGE_PROCESSES]; i++) {
 		const struct kfd_image_process *p = &d->image.processes[i];
@@ -254,8 +254,7 @@ void kfd_dump_join(struct kfd_dump *d, uint32_t (*find)(void *arg, pid_t pid, ui
 		for (uint32_t j = 0; j < p->ndevices; j++) {
 			struct kfd_image_name *name = &d->image.names[p->first_device + j];
 
-			name->file = find(arg, (pid_t)p->pid,
-					  d->image.gpus[name->gpu].render_minor);
+			name->file = find(arg, i, d->image.gpus[name->gpu].render_minor);
 		}
 	}
 }

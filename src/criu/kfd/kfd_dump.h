@@ -34,11 +34,12 @@ int kfd_dump_find(const struct kfd_dump *dump, ino_t inode, uint32_t *ret_buffer
 bool kfd_dump_is_made(const struct kfd_dump *dump, uint32_t buffer);
 
 /*
- * Asks for each process by which file of a render node, of that minor, it has a GPU: CRIU's id, or
- * 0: nobody knows, and then a restore opens one of its own.
+ * Asks for each process, by its number in the order in which they were added, by which file of a
+ * render node, of that minor, it has a GPU: CRIU's id, or 0: nobody knows, and then a restore opens
+ * one of its own.
  */
-void kfd_dump_join(struct kfd_dump *dump, uint32_t (*find)(void *arg, pid_t pid, uint32_t minor),
-		   void *arg);
+void kfd_dump_join(struct kfd_dump *dump,
+		   uint32_t (*find)(void *arg, uint32_t process, uint32_t minor), void *arg);
 
 /* A render node makes that buffer, and publishes it when it is restored. */
 void kfd_dump_give(struct kfd_dump *dump, uint32_t buffer);

@@ -275,7 +275,7 @@ static void criu_count(struct process *p, struct kfd_ioctl_criu_args *a)
 			a->num_bos++;
 	a->priv_data_size = sizeof(struct process_priv) + GPUS * sizeof(u64) +
 			    a->num_bos * sizeof(struct bo_priv);
-	a->pid = task_tgid_vnr(p->lead);
+	a->pid = task_tgid_nr_ns(p->lead, task_active_pid_ns(p->lead));
 }
 
 static int criu_save_bo(struct process *p, const struct bo *bo, int index,

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -31,11 +32,13 @@ static int kfd_file_begin_dump(struct dump *dump)
 	struct topology_complaint complaint;
 	int r = topology_read(NULL, &dump->topology, &complaint);
 
-	if (r < 0) {
-		SAY_ERROR("the GPUs cannot be looked at: %s", complaint.text);
-		return r;
+	if (r == 0) {
+		r = kfd_dump_open(&kfd_calls, dump->topology, &dump->kfd);
+		snprintf(complaint.text, sizeof(complaint.text), "out of memory");
 	}
-	return kfd_dump_open(&kfd_calls, dump->topology, &dump->kfd);
+	if (r < 0)
+		SAY_ERROR("the GPUs cannot be looked at: %s", complaint.text);
+	return r;
 }
 
 int kfd_file_dump(struct dump *dump, int fd, uint32_t id)
@@ -117,11 +120,15 @@ int kfd_file_begin(struct restore *restore, uint32_t process)
 	const struct kfd_exchange exchange = {kfd_file_publish, kfd_file_take, kfd_file_render,
 					      restore};
 	struct restore_kfd *own = &restore->own_kfd;
-	char why[KFD_WHY_BYTES] = "its descriptors cannot be kept";
+	char why[KFD_WHY_BYTES] = "CRIU cannot keep its descriptors";
 	int r;
 
+	if (own->restored && own->process != process) {
+		SAY_ERROR("a process has two of " KFD ", of which one was another's");
+		return -EEXIST;
+	}
 	if (own->restored)
-		return own->process == process ? 0 : -EEXIST;
+		return 0;
 	r = kfd_restored_open(restore->kfd, process, criu_get_image_dir(), &exchange,
 			      &own->restored, why);
 	if (r == 0) {

@@ -467,12 +467,12 @@ static void *kfd_map_import(int kfd, uint64_t handle)
 }
 
 /* There is new memory, at the handle that was free, and the process's own file maps it. */
-static void kfd_check_new(int kfd, int fd)
+static void kfd_check_new(int kfd, int fd, uint32_t expected)
 {
 	uint64_t offset, handle = kfd_alloc(kfd, 0x900000000, 4096, VRAM, &offset);
 
-	if ((uint32_t)handle)
-		wrong("new memory has handle %u, not 0", (uint32_t)handle);
+	if ((uint32_t)handle != expected)
+		wrong("new memory has handle %u, not %u", (uint32_t)handle, expected);
 	*(volatile uint32_t *)kfd_map(fd, offset, 4096) = 1;
 }
 
@@ -533,7 +533,7 @@ static void kfd_pair(int self)
 	wait_for_word(&others[0], 118 + !self, "what the other one says");
 	if (!self && *(volatile uint32_t *)kfd_map(KEPT, 0, BYTES) != 119)
 		wrong("the dma-buf is not the memory");
-	kfd_check_new(kfd, fd);
+	kfd_check_new(kfd, fd, 0);
 }
 
 /* Memory of /dev/kfd that a render node has, too, and the other way round. */
@@ -564,7 +564,7 @@ static void kfd_node(void)
 	nodes[0] = 119;
 	if (same[0] != 119)
 		wrong("/dev/kfd's is other memory");
-	kfd_check_new(kfd, fd);
+	kfd_check_new(kfd, fd, 0);
 }
 
 /* --- Eight processes on eight devices -------------------------------------------------------- */
@@ -672,6 +672,27 @@ static void inside_descriptor(void)
 	rest();
 }
 
+/* By /dev/kfd, whose imports have flags of their own. */
+static void inside_kfd(void)
+{
+	int fd, kfd = kfd_begin(&fd), dmabuf = from_outside();
+
+	kfd_import(kfd, dmabuf);
+	close(dmabuf);
+	rest();
+	kfd_check_new(kfd, fd, 1);
+}
+
+static void inside_kfd_twice(void)
+{
+	int fd, kfd = kfd_begin(&fd);
+
+	if (open("/dev/kfd", O_RDWR | O_CLOEXEC) < 0)
+		wrong("/dev/kfd");
+	rest();
+	kfd_check_new(kfd, fd, 0);
+}
+
 static void inside_import(void)
 {
 	int fd = node(1);
@@ -694,6 +715,8 @@ static void kfd_node_child(int i) { (void)i; kfd_node(); }
 static void outside_child(int i) { (void)i; outside(); }
 static void descriptor_child(int i) { (void)i; inside_descriptor(); }
 static void import_child(int i) { (void)i; inside_import(); }
+static void inside_kfd_child(int i) { (void)i; inside_kfd(); }
+static void kfd_twice_child(int i) { (void)i; inside_kfd_twice(); }
 
 static const struct {
 	const char *name;
@@ -715,6 +738,8 @@ static const struct {
 	{"outside", outside_child, 1, 0},
 	{"inside-descriptor", descriptor_child, 1, 0},
 	{"inside-import", import_child, 1, 0},
+	{"inside-kfd", inside_kfd_child, 1, 0},
+	{"kfd-twice", kfd_twice_child, 1, 0},
 };
 
 static void tell(const char *path, const char *text)

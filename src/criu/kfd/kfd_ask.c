@@ -92,6 +92,8 @@ int kfd_ask(const struct kfd_calls *calls, int kfd, struct kfd_answer *ret, char
 		return kfd_say(why, r,
 			       r == -EACCES  ? "checkpoints take CAP_CHECKPOINT_RESTORE"
 			       : r == -EBADF ? "the process of this /dev/kfd is not traced by us"
+			       : r == -EINVAL ? "the queues of a process stand still already: it has "
+						"/dev/kfd open twice, or is in a checkpoint"
 					     : "the kernel does not stop a process's queues");
 	r = ask_all(calls, kfd, &a, why);
 	if (r < 0) {

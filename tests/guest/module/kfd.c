@@ -538,8 +538,8 @@ static int kfd_do(struct process *p, unsigned int nr, void *args)
 		r = gpu_of(p, vm->gpu_id);
 		return r < 0 ? r : acquire(p, r, vm->drm_fd);
 	case _IOC_NR(AMDKFD_IOC_ALLOC_MEMORY_OF_GPU):
-		/* So that a process that nobody has resumed is not taken for one that works. */
-		return p->restored ? -EIO : memory_alloc(p, args);
+		/* So that a process that nobody has let go on is not taken for one that works. */
+		return p->restored || p->paused ? -EIO : memory_alloc(p, args);
 	case _IOC_NR(AMDKFD_IOC_FREE_MEMORY_OF_GPU):
 		return memory_free(p, ((struct kfd_ioctl_free_memory_of_gpu_args *)args)->handle);
 	case _IOC_NR(AMDKFD_IOC_MAP_MEMORY_TO_GPU):

@@ -174,15 +174,13 @@ int kfd_file_map(struct restore *restore, uint32_t minor, uint64_t offset, uint6
 		 int *ret_fd)
 {
 	const struct restore_kfd *own = &restore->own_kfd;
-	uint64_t now = offset;
-	uint32_t file = 0;
+	uint64_t now;
+	uint32_t file;
 	int r = own->restored ? kfd_restored_offset(own->restored, minor, offset, &now, &file)
 			      : -ENOENT;
 
-	/* What is no buffer, as the page of events, is found by the names that GPUs have kept. */
-	if (r < 0 && (minor || !own->restored))
-		return r;
-	r = kfd_file_get(own, file);
+	if (r == 0)
+		r = kfd_file_get(own, file);
 	if (r < 0)
 		return r;
 	*ret_offset = now;

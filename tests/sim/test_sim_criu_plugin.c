@@ -14,6 +14,7 @@
 
 #include "tests/sim/criu_host.h"
 #include "tests/sim/kfd_criu.h"
+#include "tests/sim/kfd_queue.h"
 
 #define PROCESSES 2
 #define BYTES	  (2 * MIB)
@@ -31,11 +32,16 @@ enum { FD_KFD = 20, FD_RENDER, FD_DMABUF = FD_RENDER + GPUS, FDS };
 #define FDS_OF(number) ((number) ? FD_DMABUF : FDS)
 
 /* What it has mapped, and where: by place. */
-enum { OWN, SHARED, OTHERS, REGISTERS, MAPS };
+enum { OWN, SHARED, OTHERS, REGISTERS, DOORBELLS, MAPS };
+
+/* Memory of the program's own, for a queue: its ring, pointers, a fence. CRIU brings it back. */
+#define ARENA	    CPU(MAPS)
+#define ARENA_BYTES (RING_BYTES + 8192)
 
 struct record {
 	pid_t pid;
 	uint32_t first_gpu_id, handle; /* the handle: of a render node */
+	uint32_t doorbell;	       /* in the page, in bytes */
 	struct map {
 		uint64_t bytes, offset; /* 0 bytes: nothing */
 		int fd;
@@ -70,8 +76,8 @@ static void begin_process(struct record *r)
 
 static void map_as(struct record *r, int as, int fd, uint64_t offset, uint64_t bytes)
 {
-	void *at = mmap(CPU(as), bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED_NOREPLACE, fd,
-			(off_t)offset);
+	void *at = mmap(CPU(as), bytes, PROT_READ | PROT_WRITE,
+			MAP_SHARED | MAP_FIXED | MAP_FIXED_NOREPLACE, fd, (off_t)offset);
 
 	CHECK(at == CPU(as));
 	CHECK_EQ(host_handle_vma(fd), 0);
@@ -110,6 +116,36 @@ static void import(struct record *r, int as, int dmabuf)
 	map_as(r, as, render[0], ((a.handle & UINT32_MAX) + 1) << 40, BYTES);
 }
 
+static void make_arena(void)
+{
+	CHECK(mmap(ARENA, ARENA_BYTES, PROT_READ | PROT_WRITE,
+		   MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0) == ARENA);
+}
+
+/* Nothing is in it yet. */
+static void make_idle_queue(struct record *r)
+{
+	struct kfd_ioctl_create_queue_args a = {
+		.ring_base_address = (uintptr_t)ARENA,
+		.ring_size = RING_BYTES,
+		.read_pointer_address = (uintptr_t)ARENA + RING_BYTES,
+		.write_pointer_address = (uintptr_t)ARENA + RING_BYTES + 8,
+		.gpu_id = ids[0],
+		.queue_type = KFD_IOC_QUEUE_TYPE_SDMA,
+		.queue_percentage = 100};
+	uint64_t handle, offset = (uintptr_t)ARENA;
+	uint32_t done = 0;
+
+	make_arena();
+	CHECK_EQ(alloc_at(0, (uintptr_t)ARENA, ARENA_BYTES,
+			  KFD_IOC_ALLOC_MEM_FLAGS_USERPTR | KFD_IOC_ALLOC_MEM_FLAGS_WRITABLE,
+			  &handle, &offset), 0);
+	CHECK_EQ(map(handle, ids, GPUS, &done), 0);
+	CHECK_EQ(call(KFD_IOWR(CREATE_QUEUE, a), &a), 0);
+	r->doorbell = (uint32_t)(a.doorbell_offset % DOORBELLS_BYTES);
+	map_as(r, DOORBELLS, kfd, a.doorbell_offset - r->doorbell, DOORBELLS_BYTES);
+}
+
 /* One handle in front of all others that is free again. */
 static void run_process(int socket, int number)
 {
@@ -123,6 +159,7 @@ static void run_process(int socket, int number)
 	dmabuf = export(make_buffer(&r, SHARED, "shared", number));
 	CHECK_EQ(alloc_at(0, AT(REGISTERS), 4096, MMIO, &registers, &offset), 0);
 	map_as(&r, REGISTERS, kfd, offset, 4096);
+	make_idle_queue(&r);
 	message_send(socket, &unused, sizeof(unused), dmabuf);
 	close(dmabuf);
 	message_receive(socket, &unused, sizeof(unused), &dmabuf);
@@ -293,7 +330,8 @@ static void restore_maps(int number)
 				 129 + m->fd - FD_RENDER);
 		CHECK_EQ(host_map(path + i % 2, (uintptr_t)CPU(i), m->offset, &offset, &fd), 1);
 		CHECK(mmap(CPU(i), m->bytes, PROT_READ | PROT_WRITE,
-			   MAP_SHARED | MAP_FIXED_NOREPLACE, fd, (off_t)offset) == CPU(i));
+			   MAP_SHARED | MAP_FIXED | MAP_FIXED_NOREPLACE, fd,
+			   (off_t)offset) == CPU(i));
 		close(fd);
 	}
 	kfd = FD_KFD;
@@ -333,6 +371,25 @@ static void check_new_memory(uint64_t expected)
 	munmap(at, 4096);
 }
 
+/* The queue goes on, finds its doorbell, and memory where it was. */
+static void check_queue(int number)
+{
+	struct queue q = {.ring = ARENA,
+			  .read = (uint64_t *)(ARENA + RING_BYTES),
+			  .write = (uint64_t *)(ARENA + RING_BYTES + 8),
+			  .doorbell = (uint64_t *)(CPU(DOORBELLS) + was[number].doorbell)};
+
+	fence = (uint64_t *)(ARENA + RING_BYTES + 4096);
+	put_fill(&q, AT(OWN), 0x66666666, 4096);
+	put_fence(&q, 77);
+	ring(&q);
+	for (int i = 0; *(volatile uint32_t *)fence != 77; i++) {
+		CHECK(i < HOST_PATIENCE);
+		usleep(1000);
+	}
+	CHECK_EQ(*(volatile uint32_t *)CPU(OWN), 0x66666666);
+}
+
 static void come_back(int socket, int number)
 {
 	const int fds[] = {FD_KFD, FD_RENDER, FD_RENDER + 1, FD_RENDER + 2};
@@ -347,6 +404,7 @@ static void come_back(int socket, int number)
 	}
 	restore_files(number, number ? fds : dmabuf_first, number ? 4 : 5);
 	restore_maps(number);
+	make_arena();
 	say(socket); /* CRIU has queues go on, */
 	hear(socket);
 	check_text(OWN, "own", number);
@@ -361,6 +419,7 @@ static void come_back(int socket, int number)
 		CHECK(dmabuf != MAP_FAILED && dmabuf[0] == 'A' + !number);
 	}
 	check_new_memory(0);
+	check_queue(number);
 	say(socket);
 }
 

@@ -451,6 +451,24 @@ int kfd_restored_import(struct kfd_restored *p, const struct kfd_exchange *excha
 	return p->offsets ? 0 : restored_check(p, why);
 }
 
+/*
+ * What is no buffer of /dev/kfd: the page of events, and where programs map them without a buffer,
+ * doorbells and registers. The offset has a GPU in it, by the kernel's own number, or 0.
+ */
+#define MMAP_GPU_SHIFT 46
+#define MMAP_GPU_MASK  UINT64_C(0xffff)
+
+static uint64_t restored_own_offset(const struct kfd_restore *re, uint64_t offset)
+{
+	uint64_t gpu_id = offset >> MMAP_GPU_SHIFT & MMAP_GPU_MASK;
+
+	for (uint32_t i = 0; i < re->image.n[KFD_IMAGE_GPUS]; i++)
+		if (gpu_id && (re->image.gpus[i].gpu_id & MMAP_GPU_MASK) == gpu_id)
+			return (offset & ~(MMAP_GPU_MASK << MMAP_GPU_SHIFT)) |
+			       (re->here[re->to[i]].gpu_id & MMAP_GPU_MASK) << MMAP_GPU_SHIFT;
+	return offset;
+}
+
 int kfd_restored_offset(const struct kfd_restored *p, uint32_t render_minor, uint64_t offset,
 			uint64_t *ret_offset, uint32_t *ret_file)
 {
@@ -467,7 +485,11 @@ int kfd_restored_offset(const struct kfd_restored *p, uint32_t render_minor, uin
 		*ret_file = h->flags & AT_KFD ? 0 : 1 + (uint32_t)gpu;
 		return 0;
 	}
-	return -ENOENT;
+	if (render_minor)
+		return -ENOENT;
+	*ret_offset = restored_own_offset(p->restore, offset);
+	*ret_file = 0;
+	return 0;
 }
 
 int kfd_restore_resume(const struct kfd_calls *calls, int kfd, pid_t pid, char why[KFD_WHY_BYTES])

@@ -83,8 +83,8 @@ int *kfd_restored_files(struct kfd_restored *restored);
 
 /*
  * Where the CPU maps what it mapped before at this offset, of the GPU with this render node, or of
- * /dev/kfd (render_minor 0): the new offset, and which of the descriptors to map with. -ENOENT.
- * After kfd_restored_import.
+ * /dev/kfd (render_minor 0): the new offset, and which of the descriptors to map with. -ENOENT:
+ * no memory of the process's has it. After kfd_restored_import.
  */
 int kfd_restored_offset(const struct kfd_restored *restored, uint32_t render_minor, uint64_t offset,
 			uint64_t *ret_offset, uint32_t *ret_file);

@@ -14,6 +14,7 @@
 #include "criu/abi.h"
 #include "criu/drm.h"
 #include "criu/kfd/kfd_dump.h"
+#include "criu/kfd/kfd_image.h"
 #include "criu/say.h"
 #include "criu/whose.h"
 #include "image/crc32c.h"
@@ -244,6 +245,9 @@ int dump_finish(struct dump *d)
 	struct contents_seal seal;
 	int r;
 
+	/* Of a former dump, which this one is not. */
+	unlinkat(criu_get_image_dir(), CATALOG_FILE, 0);
+	unlinkat(criu_get_image_dir(), KFD_IMAGE_FILE, 0);
 	if (!c->n[CATALOG_FILES] && !c->n[CATALOG_DMABUFS] && !d->kfd)
 		return 0;
 	r = dump_find_owners(d);

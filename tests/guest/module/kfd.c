@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * /dev/kfd without a GPU: memory of processes by its handles, as the render nodes of amdgpu.c have it,
+ * /dev/kfd without a GPU: memory of processes by its handles, as the render nodes of render.c have it,
  * and the ioctl for checkpoints with the kernel's order of calls. No queue, no event. A process's
  * memory ends with its last descriptor of it; with the real one, with the process.
  *

@@ -7,8 +7,6 @@
  * It loads into a guest that is made for a test, and nowhere else: it checks no more than that asks.
  */
 #include <drm/drm_drv.h>
-#include <drm/drm_file.h>
-#include <drm/drm_gem_shmem_helper.h>
 #include <drm/drm_ioctl.h>
 #include <drm/drm_prime.h>
 #include <linux/delay.h>
@@ -17,6 +15,8 @@
 #include <linux/module.h>
 #include <linux/platform_device.h>
 #include <uapi/drm/amdgpu_drm.h>
+
+#include "render.h"
 
 #define DEVICES_MOST 8
 #define VA_BEGIN 0x10000ULL
@@ -62,32 +62,6 @@ struct gem_op {
 	__u64 value;
 	__u32 num_entries, padding;
 };
-
-struct vm_entry {
-	__u64 addr, size, offset, flags;
-};
-
-struct buffer {
-	struct drm_gem_shmem_object base;
-	u64 domains, flags, alignment;
-};
-
-/* One mapping in a file's address space of the GPU. */
-struct va {
-	struct list_head list;
-	struct drm_gem_object *object; /* NULL: of no buffer. Not counted: a handle is */
-	struct vm_entry entry;
-};
-
-struct vm {
-	struct mutex lock;
-	struct list_head vas;
-};
-
-static struct buffer *to_buffer(struct drm_gem_object *object)
-{
-	return container_of(object, struct buffer, base.base);
-}
 
 /* --- Buffers -------------------------------------------------------------------------------- */
 

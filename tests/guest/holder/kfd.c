@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Memory of /dev/kfd: of two processes, of a render node, too, and of a process outside. */
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "amd/abi/kfd.h"
+#include "amd/kfd_ioctl.h"
+#include "holder.h"
+
+#define GPU_ID 2000 /* of the first render node */
+#define VRAM   (KFD_IOC_ALLOC_MEM_FLAGS_VRAM | KFD_IOC_ALLOC_MEM_FLAGS_WRITABLE)
+
+static void kfd_call(int kfd, unsigned int nr, void *args, size_t bytes, const char *what)
+{
+	if (ioctl(kfd, _IOC(_IOC_READ | _IOC_WRITE, AMDKFD_IOCTL_BASE, nr, bytes), args) < 0)
+		wrong("%s: %s", what, strerror(errno));
+}
+#define KFD_CALL(kfd, name, args) kfd_call(kfd, KFD_NR_##name, args, sizeof(*(args)), #name)
+
+/* With the first GPU by one file of its render node, which stays open, and the second by another. */
+static int kfd_begin(int *ret_node)
+{
+	int kfd = open("/dev/kfd", O_RDWR | O_CLOEXEC);
+
+	if (kfd < 0)
+		wrong("/dev/kfd: %s", strerror(errno));
+	for (uint32_t i = 0; i < 2; i++) {
+		int fd = node((int)i);
+		struct kfd_ioctl_acquire_vm_args args = {(uint32_t)fd, GPU_ID + i};
+
+		KFD_CALL(kfd, ACQUIRE_VM, &args);
+		*ret_node = i ? *ret_node : fd;
+	}
+	return kfd;
+}
+
+static uint64_t kfd_alloc(int kfd, uint64_t address, uint64_t bytes, uint32_t flags,
+			  uint64_t *ret_offset)
+{
+	struct kfd_ioctl_alloc_memory_of_gpu_args args = {
+		.va_addr = address, .size = bytes, .gpu_id = GPU_ID, .flags = flags};
+	const uint32_t ids[] = {GPU_ID, GPU_ID + 1};
+	struct kfd_ioctl_map_memory_to_gpu_args on = {.device_ids_array_ptr = (uintptr_t)ids,
+						      .n_devices = 2};
+
+	KFD_CALL(kfd, ALLOC_MEMORY_OF_GPU, &args);
+	on.handle = args.handle;
+	if (flags & KFD_IOC_ALLOC_MEM_FLAGS_VRAM && bytes == BYTES)
+		KFD_CALL(kfd, MAP_MEMORY_TO_GPU, &on);
+	*ret_offset = args.mmap_offset;
+	return args.handle;
+}
+
+static void *kfd_map(int fd, uint64_t offset, size_t bytes)
+{
+	void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, (off_t)offset);
+
+	if (at == MAP_FAILED)
+		wrong("memory of /dev/kfd cannot be mapped: %s", strerror(errno));
+	return at;
+}
+
+static int kfd_export(int kfd, uint64_t handle)
+{
+	struct kfd_ioctl_export_dmabuf_args args = {.handle = handle, .flags = O_CLOEXEC | O_RDWR};
+
+	KFD_CALL(kfd, EXPORT_DMABUF, &args);
+	return (int)args.dmabuf_fd;
+}
+
+static uint64_t kfd_import(int kfd, int dmabuf)
+{
+	struct kfd_ioctl_import_dmabuf_args args = {
+		.va_addr = 0x300000000, .gpu_id = GPU_ID, .dmabuf_fd = (uint32_t)dmabuf};
+
+	KFD_CALL(kfd, IMPORT_DMABUF, &args);
+	return args.handle;
+}
+
+static void *kfd_map_import(int kfd, uint64_t handle)
+{
+	int dmabuf = kfd_export(kfd, handle);
+	void *at = kfd_map(dmabuf, 0, BYTES);
+
+	close(dmabuf);
+	return at;
+}
+
+/* There is new memory, at the handle that was free, and the process's own file maps it. */
+static void kfd_check_new(int kfd, int fd, uint32_t expected)
+{
+	uint64_t offset, handle = kfd_alloc(kfd, 0x900000000, 4096, VRAM, &offset);
+
+	if ((uint32_t)handle != expected)
+		wrong("new memory has handle %u, not %u", (uint32_t)handle, expected);
+	*(volatile uint32_t *)kfd_map(fd, offset, 4096) = 1;
+}
+
+/* Handle 0 is taken, until kfd_rest; then memory of its own, of which it has the address; registers. */
+static volatile uint32_t *kfd_fill(int kfd, int fd, uint32_t word, uint64_t *ret_handle)
+{
+	uint64_t offset;
+	void *at;
+
+	kfd_alloc(kfd, 0x800000000, 4096, VRAM, &offset);
+	*ret_handle = kfd_alloc(kfd, 0x100000000, BYTES, VRAM, &offset);
+	at = kfd_map(fd, offset, BYTES);
+	fill(at, word);
+	kfd_alloc(kfd, 0x700000000, 4096,
+		  KFD_IOC_ALLOC_MEM_FLAGS_MMIO_REMAP | KFD_IOC_ALLOC_MEM_FLAGS_WRITABLE, &offset);
+	kfd_map(kfd, offset, 4096);
+	return at;
+}
+
+static void kfd_rest(int kfd)
+{
+	struct kfd_ioctl_free_memory_of_gpu_args hole = {(uint64_t)GPU_ID << 32};
+
+	KFD_CALL(kfd, FREE_MEMORY_OF_GPU, &hole);
+	rest();
+}
+
+/* Each of two has memory that the other one imports; the first also keeps a dma-buf of that. */
+void kfd_pair(int self)
+{
+	uint64_t handle, offset;
+	uint32_t word = 0x1000u * (uint32_t)(self + 1);
+	volatile uint32_t *own, *shared, *others;
+	int fd, kfd = kfd_begin(&fd), taken;
+
+	own = kfd_fill(kfd, fd, word, &handle);
+	handle = kfd_alloc(kfd, 0x200000000, BYTES, VRAM, &offset);
+	shared = kfd_map(fd, offset, BYTES);
+	fill((void *)shared, word + 1);
+	common->dmabuf[self][0] = kfd_export(kfd, handle);
+	common->pid[self] = getpid();
+	atomic_store(&common->step[self], 1);
+	wait_for(&common->step[!self], 1, "the other's memory");
+	taken = take(common->pid[!self], common->dmabuf[!self][0]);
+	handle = kfd_import(kfd, taken);
+	atomic_store(&common->step[self], 2);
+	wait_for(&common->step[!self], 2, "the other's import");
+	close(common->dmabuf[self][0]);
+	if (!self && dup2(taken, KEPT) < 0)
+		wrong("dup2");
+	close(taken);
+	kfd_rest(kfd);
+
+	check_filled("own memory of /dev/kfd", (void *)own, 0, word);
+	check_filled("shared memory of /dev/kfd", (void *)shared, 1, word + 1);
+	others = kfd_map_import(kfd, handle);
+	shared[0] = 118 + (uint32_t)self;
+	wait_for_word(&others[0], 118 + !self, "what the other one says");
+	if (!self && *(volatile uint32_t *)kfd_map(KEPT, 0, BYTES) != 119)
+		wrong("the dma-buf is not the memory");
+	kfd_check_new(kfd, fd, 0);
+}
+
+/* Memory of /dev/kfd that a render node has, too, and the other way round. */
+void kfd_node(void)
+{
+	int fd, kfd = kfd_begin(&fd), dmabuf;
+	volatile uint32_t *own, *nodes, *same;
+	uint64_t handle, imported;
+	uint32_t at_node, made;
+
+	own = kfd_fill(kfd, fd, 0x4000, &handle);
+	at_node = import(fd, kfd_export(kfd, handle));
+	made = create(fd);
+	nodes = map(fd, made);
+	fill((void *)nodes, 0x5000);
+	dmabuf = export(fd, made);
+	imported = kfd_import(kfd, dmabuf);
+	close(dmabuf);
+	kfd_rest(kfd);
+
+	check_filled("memory of /dev/kfd", (void *)own, 0, 0x4000);
+	check_filled("memory of a render node", (void *)nodes, 0, 0x5000);
+	same = map(fd, at_node);
+	own[0] = 118;
+	if (same[0] != 118)
+		wrong("the render node's is other memory");
+	same = kfd_map_import(kfd, imported);
+	nodes[0] = 119;
+	if (same[0] != 119)
+		wrong("/dev/kfd's is other memory");
+	kfd_check_new(kfd, fd, 0);
+}
+
+/* By /dev/kfd, whose imports have flags of their own. */
+void inside_kfd(void)
+{
+	int fd, kfd = kfd_begin(&fd), dmabuf = from_outside();
+
+	kfd_import(kfd, dmabuf);
+	close(dmabuf);
+	rest();
+	kfd_check_new(kfd, fd, 1);
+}
+
+void inside_kfd_twice(void)
+{
+	int fd, kfd = kfd_begin(&fd);
+
+	if (open("/dev/kfd", O_RDWR | O_CLOEXEC) < 0)
+		wrong("/dev/kfd");
+	rest();
+	kfd_check_new(kfd, fd, 0);
+}

@@ -155,3 +155,17 @@ void check_addresses(int fd, uint32_t handle, const struct drm_amdgpu_gem_vm_ent
 	if (r < 0 || args.num_entries != n || memcmp(list, wanted, n * sizeof(*list)))
 		wrong("handle %u: addresses are not as they were", handle);
 }
+
+/* The descriptor that was kept is one of this buffer. */
+void check_kept(volatile uint32_t *buffer)
+{
+	volatile uint32_t *kept = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, KEPT, 0);
+
+	if (lseek(KEPT, 0, SEEK_END) != BYTES)
+		wrong("the dma-buf has another size");
+	if (kept == MAP_FAILED || kept[0] != buffer[0])
+		wrong("the dma-buf is not the buffer");
+	kept[2] = 120;
+	if (buffer[2] != 120)
+		wrong("a write through the dma-buf is not in the buffer");
+}

@@ -74,6 +74,7 @@ static void reversed_child(int i) { i == 1 ? exporter() : importer(); }
 static void alone_child(int i) { (void)i; alone(); }
 static void kfd_pair_child(int i) { kfd_pair(i); }
 static void kfd_node_child(int i) { (void)i; kfd_node(); }
+static void rocm_child(int i) { (i == 1) == !!(with & TAKER_FIRST) ? rocm_owner() : rocm_taker(); }
 static void outside_child(int i) { (void)i; outside(); }
 static void descriptor_child(int i) { (void)i; inside_descriptor(); }
 static void import_child(int i) { (void)i; inside_import(); }
@@ -97,6 +98,12 @@ static const struct {
 	{"many", many_child, PROCS, 0},
 	{"kfd-pair", kfd_pair_child, 2, 0},
 	{"kfd-node", kfd_node_child, 1, 0},
+	{"rocm-alone", rocm_child, 1, OWNER_HAS_OWN},
+	{"rocm-apart", rocm_child, 2, OWNER_HAS_OWN | TAKER_HAS_OWN},
+	{"rocm-shared", rocm_child, 2, SHARES},
+	{"rocm-shared-reversed", rocm_child, 2, SHARES | TAKER_FIRST},
+	{"rocm-shared-renumbered", rocm_child, 2, SHARES | TAKER_HAS_OWN},
+	{"rocm-kept", rocm_child, 2, SHARES | OWNER_HAS_OWN | KEEPS},
 	{"outside", outside_child, 1, 0},
 	{"inside-descriptor", descriptor_child, 1, 0},
 	{"inside-import", import_child, 1, 0},

@@ -21,6 +21,10 @@ enum {
 	KEEPS = 2,
 	CROWDED = 4,
 	HIGH = 8,
+	SHARES = 16,
+	OWNER_HAS_OWN = 32,
+	TAKER_HAS_OWN = 64,
+	TAKER_FIRST = 128,
 };
 extern unsigned int with;
 
@@ -60,11 +64,14 @@ void check_filled(const char *what, const void *at, int from, uint32_t word);
 void check_handles(const char *what, int fd, const uint32_t *wanted);
 void check_addresses(int fd, uint32_t handle, const struct drm_amdgpu_gem_vm_entry *wanted,
 		     uint32_t n);
+void check_kept(volatile uint32_t *buffer);
 
 /* What processes of cases do. */
 void alone(void);
 void exporter(void);
 void importer(void);
+void rocm_owner(void);
+void rocm_taker(void);
 void one_of_many(int self);
 void kfd_pair(int self);
 void kfd_node(void);

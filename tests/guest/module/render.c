@@ -263,13 +263,23 @@ static int gem_op(struct drm_device *dev, void *data, struct drm_file *file)
 static int info(struct drm_device *dev, void *data, struct drm_file *file)
 {
 	struct drm_amdgpu_info *args = data;
-	struct drm_amdgpu_info_device device = {.virtual_address_offset = VA_BEGIN,
-						.virtual_address_max = VA_END};
+	struct drm_amdgpu_info_device device = {.family = AMDGPU_FAMILY_AI,
+						.virtual_address_offset = VA_BEGIN,
+						.virtual_address_max = VA_END,
+						.virtual_address_alignment = PAGE_SIZE};
+	u32 word = args->query == AMDGPU_INFO_ACCEL_WORKING;
+	const void *from = &word; /* a register of any number is 0 */
+	size_t n = sizeof(word);
 
-	if (args->query != AMDGPU_INFO_DEV_INFO)
+	if (args->query == AMDGPU_INFO_DEV_INFO) {
+		from = &device;
+		n = sizeof(device);
+	} else if (args->query != AMDGPU_INFO_ACCEL_WORKING &&
+		   args->query != AMDGPU_INFO_READ_MMR_REG) {
 		return -EINVAL;
-	return copy_to_user(u64_to_user_ptr(args->return_pointer), &device,
-			    min_t(size_t, args->return_size, sizeof(device))) ? -EFAULT : 0;
+	}
+	return copy_to_user(u64_to_user_ptr(args->return_pointer), from,
+			    min_t(size_t, args->return_size, n)) ? -EFAULT : 0;
 }
 
 /* --- GEM_CHANGE_HANDLE, as it was before it was disabled ------------------------------------- */
@@ -313,10 +323,12 @@ static int gem_change_handle(struct drm_file *file, const struct change_handle *
 	idr_preload(GFP_KERNEL);
 	spin_lock(&file->table_lock);
 	object = idr_find(&file->object_idr, args->handle);
-	if (object)
+	if (object && args->handle == args->new_handle)
+		r = 0;
+	else if (object)
 		r = idr_alloc(&file->object_idr, object, args->new_handle, args->new_handle + 1,
 			      GFP_NOWAIT);
-	if (r >= 0) {
+	if (r > 0) {
 		idr_remove(&file->object_idr, args->handle);
 		prime_change(&file->prime, args->handle, args->new_handle);
 	}
@@ -412,6 +424,11 @@ static const struct drm_ioctl_desc ioctls[] = {
 	ROW(DRM_AMDGPU_GEM_VA, struct drm_amdgpu_gem_va, gem_va),
 	ROW(DRM_AMDGPU_GEM_OP, struct gem_op, gem_op),
 	ROW(NR_GEM_LIST_HANDLES, struct list_handles, gem_list),
+	ROW(DRM_AMDGPU_GEM_USERPTR, struct drm_amdgpu_gem_userptr, engine_userptr),
+	ROW(DRM_AMDGPU_BO_LIST, union drm_amdgpu_bo_list, engine_list),
+	ROW(DRM_AMDGPU_CTX, union drm_amdgpu_ctx, engine_context),
+	ROW(DRM_AMDGPU_CS, union drm_amdgpu_cs, engine_submit),
+	ROW(DRM_AMDGPU_WAIT_CS, union drm_amdgpu_wait_cs, engine_wait),
 };
 
 static const struct file_operations fops = {

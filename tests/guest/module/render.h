@@ -13,6 +13,7 @@ struct vm_entry {
 struct buffer {
 	struct drm_gem_shmem_object base;
 	u64 domains, flags, alignment;
+	void __user *user; /* of the process that made it, and has its content there */
 };
 
 /* One mapping in a file's address space of the GPU. */
@@ -31,5 +32,12 @@ static inline struct buffer *to_buffer(struct drm_gem_object *object)
 {
 	return container_of(object, struct buffer, base.base);
 }
+
+/* Ioctls of the engine that copies. */
+int engine_userptr(struct drm_device *dev, void *data, struct drm_file *file);
+int engine_list(struct drm_device *dev, void *data, struct drm_file *file);
+int engine_context(struct drm_device *dev, void *data, struct drm_file *file);
+int engine_submit(struct drm_device *dev, void *data, struct drm_file *file);
+int engine_wait(struct drm_device *dev, void *data, struct drm_file *file);
 
 #endif

@@ -197,7 +197,7 @@ static int dump_write_catalog(const struct catalog *c, struct contents_seal *ret
 
 struct join {
 	const struct dump *dump;
-	long *pids; /* of all that are dumped, as we call them: the kernel tells another's namespace's */
+	long *pids; /* of all that are dumped, as we call them; the kernel has others */
 	int npids;
 };
 

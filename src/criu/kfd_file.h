@@ -27,8 +27,8 @@ int kfd_file_begin(struct restore *restore, uint32_t process);
 int kfd_file_restore(struct restore *restore, uint32_t process);
 
 /*
- * As render_map, of what this process has by /dev/kfd: of the render node with that minor, or, where
- * that is 0, of /dev/kfd itself.
+ * As render_map, of what this process has by /dev/kfd: of the render node with that minor, or,
+ * where that is 0, of /dev/kfd itself.
  */
 int kfd_file_map(struct restore *restore, uint32_t minor, uint64_t offset, uint64_t *ret_offset,
 		 int *ret_fd);

@@ -143,9 +143,10 @@ static int plugin_init(int stage)
 }
 
 /*
- * Up to CRIU 4.2 no hook is called when all processes have been dumped but this, whose answer nobody
- * waits for. They still stand still. A dump without its buffers must not be taken for one: CRIU
- * itself ends here, without a success, and lets go of the processes, which go on; so do their queues.
+ * Up to CRIU 4.2 no hook is called when all processes have been dumped but this, whose answer
+ * nobody waits for. They still stand still. A dump without its buffers must not be taken for one:
+ * CRIU itself ends here, without a success, and lets go of the processes, which go on; so do their
+ * queues.
  */
 static void plugin_exit(int stage, int result)
 {

@@ -6,8 +6,8 @@
  * A file's buffers are made in two steps. First it creates what it owns, and publishes the dma-bufs
  * of what others hold as well; then, when all that it imports has been published, it imports. Who
  * comes too early for the second step asks CRIU to be called again, and is woken (waiters.h). Where
- * CRIU cannot do that (none up to 4.2 can), the first process that comes takes the first step for all files,
- * and nobody comes too early.
+ * CRIU cannot do that (none up to 4.2 can), the first process that comes takes the first step for
+ * all files, and nobody comes too early.
  *
  * /dev/kfd is restored in the same steps (kfd_file.h), but the first is always its process's own.
  *

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Content in a file of objects (object_writer.h, object_reader.h) beside another file that says what
- * the objects are. The two have one id, and the last record of content vouches for the other file.
+ * Content in a file of objects (object_writer.h, object_reader.h) beside another file that says
+ * what the objects are. The two have one id, and the last record of content vouches for the other
+ * file.
  */
 #ifndef ALLOT_IMAGE_CONTENTS_H
 #define ALLOT_IMAGE_CONTENTS_H
@@ -38,8 +39,8 @@ int contents_save(const struct contents *contents, int level);
 int contents_load(const struct contents *contents, struct damage *damage);
 
 /*
- * Copies by the CPU where it reaches the memory: part of what is mapped at `map_offset` of a dma-buf
- * or a device, of `map_bytes`. What it does not reach refuses to be mapped.
+ * Copies by the CPU where it reaches the memory: part of what is mapped at `map_offset` of a
+ * dma-buf or a device, of `map_bytes`. What it does not reach refuses to be mapped.
  */
 int contents_copy(int fd, uint64_t map_offset, uint64_t map_bytes, uint64_t offset, void *memory,
 		  size_t len, bool out);

@@ -41,7 +41,8 @@ struct kfd_restore;
 struct kfd_restored;
 
 /*
- * Reads the image in a directory, by a descriptor of that, and finds a GPU here for each of it. `relax`: of enum match_relax. -ENOENT where there is no image of /dev/kfd.
+ * Reads the image in a directory, by a descriptor of that, and finds a GPU here for each of it.
+ * `relax`: of enum match_relax. -ENOENT where there is no image of /dev/kfd.
  */
 int kfd_restore_open(const struct kfd_calls *calls, const struct topology *topology, int dir,
 		     unsigned int relax, struct kfd_restore **ret, char why[KFD_WHY_BYTES]);

@@ -115,6 +115,12 @@ uint32_t swap_desk_request(const struct swap_desk *desk)
 	return word_acquire(&desk->file->swap);
 }
 
+bool swap_desk_is_cleared(const struct swap_desk *desk)
+{
+	return word_check(&desk->file->desk) != desk->number ||
+	       word_check(&desk->file->swap) != desk->request;
+}
+
 static bool swap_desk_write(struct swap_desk *desk, enum swap_phase phase, uint32_t part)
 {
 	uint32_t number = (desk->request >> 16) + 1;

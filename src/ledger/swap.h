@@ -101,6 +101,12 @@ int swap_desk_clear(const char *dir);
 
 void swap_desk_close(struct swap_desk *desk);
 
+/*
+ * Whether somebody else has done that. Who did may have lost the role itself meanwhile, and so not
+ * have meant this desk: who is at it and has the role opens it again.
+ */
+bool swap_desk_is_cleared(const struct swap_desk *desk);
+
 /* What was asked for last. */
 uint32_t swap_desk_request(const struct swap_desk *desk);
 

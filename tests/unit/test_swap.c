@@ -68,7 +68,9 @@ static void check_successor(void)
 	asked = swap_desk_ask(stopped, SWAP_BACK);
 	CHECK_EQ(swap_desk_open(dir, SWAP_ROLE, &other), -EBUSY);
 	CHECK_EQ(swap_desk_open(dir, SWAP_COMMAND, &other), -EBUSY);
+	CHECK(!swap_desk_is_cleared(stopped));
 	CHECK_EQ(swap_desk_clear(dir), 0);
+	CHECK(swap_desk_is_cleared(stopped));
 	CHECK(!swap_is_asked(dir));
 	CHECK_EQ(swap_load(dir, &seen), 0);
 	CHECK(seen != asked);

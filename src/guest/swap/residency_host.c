@@ -809,6 +809,8 @@ static void residency_host_look(struct residency_host *host, int i, uint64_t now
 		residency_host_add_other(host, i);
 		return;
 	}
+	if (member->desk && swap_desk_is_cleared(member->desk))
+		residency_host_done(member);
 	if (member->desk)
 		residency_host_pump(host, member, now_ns);
 	state->place = residency_host_place(member, now_ns);

@@ -6,10 +6,12 @@ is the simulator's own count."""
 import contextlib
 import ctypes
 import json
+import mmap
 import os
 import pathlib
 import platform
 import re
+import select
 import signal
 import subprocess
 import threading
@@ -35,6 +37,14 @@ class Turns(Case):
     def run_one(self, name, *what, options=(), env=None):
         return self.guest(*what, name=name, env=env,
                           options=("--overcommit", "--memory", QUOTA, *options))
+
+    def starts(self, name, *what, options):
+        """It may wait before it is ready."""
+        process = subprocess.Popen([ALLOT, "run", "--name", name, *options, "--", GUEST, *what],
+                                   env=self.env, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE, text=True)
+        self.addCleanup(self.end, process)
+        return process
 
     def compute(self, name, seed, **more):
         return self.run_one(name, "compute", str(HOLDS), str(seed), **more)
@@ -348,11 +358,8 @@ class Stopped(Turns):
         for guest in (victim, other):
             self.assertEqual(self.ask(guest), "served")
         time.sleep(0.3)
-        third = subprocess.Popen([ALLOT, "run", "--name", "c", "--overcommit", "--memory", QUOTA,
-                                  "--", GUEST, "serve", str(HOLDS), "5000"], env=self.env,
-                                 stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                 stderr=subprocess.PIPE, text=True)
-        self.addCleanup(self.end, third)
+        third = self.starts("c", "serve", str(HOLDS), "5000",
+                            options=("--overcommit", "--memory", QUOTA))
         return victim, other, third
 
     def go_on(self, debugger, guests):
@@ -399,12 +406,35 @@ class StoppedRole(Turns):
         policy = pathlib.Path(self.tmp, "run", name, "policy").read_bytes()
         return int.from_bytes(policy[76:80], "little")
 
+    @contextlib.contextmanager
+    def words(self, *path):
+        """Of a file that all have mapped, to be forged."""
+        file = pathlib.Path(self.tmp, "run", *path)
+        file.chmod(0o600)
+        with open(file, "r+b") as opened, mmap.mmap(opened.fileno(), 4096) as content:
+            with memoryview(content) as view, view.cast("I") as words:
+                yield words
+
+    def clear(self, name):
+        """As one does who had the role before, and was stopped just before this: see swap_desk_clear."""
+        with self.words(name, "policy") as words:
+            words[22] += 1  # `desk`
+            words[19] = ((words[19] >> 16) + 1) << 16 | (words[19] & 0xff00)
+
+    @staticmethod
+    def is_stopped(process):
+        return os.waitpid(process.pid, os.WUNTRACED | os.WNOHANG)[0]
+
+    @staticmethod
+    def says(process, seconds):
+        return select.select([process.stdout], [], [], seconds)[0]
+
     def stop(self, point):
         victim = self.serve("v", 5000, holds=2, env={"ALLOT_FAULT": f"RESIDENCY_{point}/STOP"})
         others = [self.serve(n, i * 1000) for i, n in enumerate("ab")]
         for turn in range(80):
             self.assertEqual(self.ask(others[turn % 2]), "served", point)
-            if os.waitpid(victim.pid, os.WUNTRACED | os.WNOHANG)[0]:
+            if self.is_stopped(victim):
                 return victim, others
             if turn % 2:
                 time.sleep(1.2)  # the role is given up, and somebody else may have it next
@@ -437,6 +467,30 @@ class StoppedRole(Turns):
     def test_while_one_comes(self):
         for point in ("COMES", "RUNS"):
             self.others_decide(point)
+
+    def test_desk_is_cleared_by_mistake(self):
+        """Of one who is stopped for a moment, and has the role when it goes on."""
+        victim = self.serve("v", 5000, holds=2, env={"ALLOT_FAULT": "RESIDENCY_LEAVES/STOP"})
+        others = {n: self.serve(n, i * 1000) for i, n in enumerate("ab")}
+        for turn in range(80):
+            guest = others["ab"[turn % 2]]
+            guest.stdin.write("\n")
+            guest.stdin.flush()
+            while not self.says(guest, 0.005) and not self.is_stopped(victim):
+                pass
+            leaves = [n for n in "ab" if self.request(n) & 0xff == 1]
+            if leaves and not self.says(guest, 0):
+                self.clear(leaves[0])
+                victim.send_signal(signal.SIGCONT)
+                self.assertTrue(self.says(guest, LONG))
+            self.assertEqual(guest.stdout.readline(), "served\n")
+            if leaves:
+                break
+            if turn % 2:
+                time.sleep(1.2)
+        for guest in (victim, *others.values()):
+            self.assertEqual(self.ask(guest), "served")
+            self.quit(guest)
 
     def test_who_does_not_overcommit_waits(self):
         """Whoever decides next was not waiting itself."""

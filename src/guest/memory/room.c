@@ -15,6 +15,10 @@
 #include "ledger/tenant.h"
 #include "sched/tuning.h"
 
+/* More often than TUNING_RESIDENCY_SILENT_NS, so that those who look go on with that. */
+#define RING_NS NS_PER_S
+_Static_assert(RING_NS < TUNING_RESIDENCY_SILENT_NS, "patience");
+
 static void room_wish(struct room *room, struct guest *guest, struct guest_device *device,
 		      uint64_t bytes)
 {
@@ -60,8 +64,11 @@ static bool room_await_promise(struct room *room, struct guest *guest)
 
 	if (tenant_runtime_of(guest->dir, runtime, sizeof(runtime)) || !residency_file_exists(runtime))
 		return false;
-	if (!room->began_ns)
+	/* Again, too: who has heard it may be stopped, and others look for that behind a ring. */
+	if (now >= room->rang_ns + RING_NS) {
 		residency_file_tell(runtime);
+		room->rang_ns = now;
+	}
 	room->began_ns = room->began_ns ? room->began_ns : now;
 	if (now > room->began_ns + TUNING_RESIDENCY_DRAIN_NS ||
 	    (now > room->began_ns + TUNING_RESIDENCY_AGAIN_NS &&

@@ -27,7 +27,8 @@ struct room {
 	struct swap_wish *wish; /* NULL: another thread's wish of this device goes first */
 	bool granted;
 	bool gave_back;
-	uint64_t began_ns; /* to wait for what was promised */
+	uint64_t began_ns; /* to wait for what was promised, */
+	uint64_t rang_ns;  /* and so for the last time */
 };
 
 /*

@@ -492,6 +492,29 @@ class StoppedRole(Turns):
             self.assertEqual(self.ask(guest), "served")
             self.quit(guest)
 
+    def test_stopped_behind_a_step(self):
+        """That it has made since somebody rang, who does not overcommit and waits."""
+        for _ in range(40):
+            guests = [self.serve("v", 1, holds=20, env={"ALLOT_FAULT": "RESIDENCY_LEAVES/STOP"}),
+                      self.serve("a", 1000, holds=20)]
+            time.sleep(2.5)  # they have come, and nobody decides any more
+            guests.append(self.starts("d", "serve", str(HOLDS), "7", options=("--memory", "45MiB")))
+            stopped = False
+            while not stopped and not self.says(guests[2], 0.005):
+                stopped = self.is_stopped(guests[0])
+            if stopped:
+                time.sleep(1)
+                with self.words(".residency") as words:
+                    words[3] += 1  # `beats`
+            self.assertEqual(guests[2].stdout.readline(), "ready\n")
+            guests[0].send_signal(signal.SIGCONT)
+            for guest in guests:
+                self.assertEqual(self.ask(guest), "served")
+                self.quit(guest)
+            if stopped:
+                return
+        self.fail("it never decided")
+
     def test_who_does_not_overcommit_waits(self):
         """Whoever decides next was not waiting itself."""
         victim, others = self.stop("LEAVES")

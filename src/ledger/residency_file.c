@@ -128,39 +128,55 @@ uint32_t *residency_file_bell(struct residency_file *file)
  * As slots do: the mapping keeps the lock, and nothing inherits it. Who takes it from another has
  * the next term's lock before that term begins, so that nobody else can have either.
  */
-int residency_file_take(const char *runtime, struct residency_file *file, bool silent,
+static int residency_file_lock(int fd, struct residency_file *file, bool silent, uint32_t *ret_term)
+{
+	uint32_t now = word_check(&file->term), term = now;
+	int r = shared_file_lock(fd, LOCK_AT + term, 1);
+
+	if (r == -EAGAIN && silent) {
+		term++;
+		r = shared_file_lock(fd, LOCK_AT + term, 1);
+		if (!r)
+			word_swap_if_u32(&file->term, now, term);
+	}
+	*ret_term = term;
+	return !r && word_check(&file->term) != term ? -EAGAIN : r;
+}
+
+/*
+ * The file may have been made anew since it was mapped, for others who are beside those who have the
+ * former one. The term is of the one that is locked; and so are steps, which are not to be seen in the other.
+ */
+int residency_file_take(const char *runtime, const struct residency_file *file, bool silent,
 			struct residency_role *ret)
 {
 	CLEANUP_CLOSE int fd = shared_file_join(runtime, NAME, BYTES);
-	uint32_t term = word_check(&file->term);
-	struct residency_role role = {.term = term};
-	int r = fd < 0 ? fd : shared_file_lock(fd, LOCK_AT + term, 1);
+	struct residency_file *map;
+	uint32_t term;
+	int r;
 
-	if (r == -EAGAIN && silent) {
-		role.term = term + 1;
-		r = shared_file_lock(fd, LOCK_AT + role.term, 1);
-		if (!r)
-			word_swap_if_u32(&file->term, term, role.term);
-	}
-	if (!r && word_check(&file->term) != role.term)
-		r = -EAGAIN;
-	if (r)
-		return r;
-	role.map = residency_file_map(fd);
-	if (!role.map)
+	if (fd < 0)
+		return fd;
+	map = residency_file_map(fd);
+	if (!map)
 		return -ENOMEM;
-	*ret = role;
-	return 0;
+	silent = silent && residency_file_beats(map) == residency_file_beats(file);
+	r = residency_file_lock(fd, map, silent, &term);
+	if (r)
+		munmap(map, BYTES);
+	else
+		*ret = (struct residency_role){.map = map, .term = term};
+	return r;
 }
 
-bool residency_file_has(const struct residency_file *file, const struct residency_role *role)
+bool residency_file_has(const struct residency_role *role)
 {
-	return role->map && word_check(&file->term) == role->term;
+	return role->map && word_check(&role->map->term) == role->term;
 }
 
-void residency_file_beat(struct residency_file *file)
+void residency_file_beat(struct residency_role *role)
 {
-	word_publish_add(&file->beats, 1);
+	word_publish_add(&role->map->beats, 1);
 }
 
 uint32_t residency_file_beats(const struct residency_file *file)

@@ -38,19 +38,19 @@ uint32_t *residency_file_bell(struct residency_file *file);
 void residency_file_ring(struct residency_file *file);
 
 struct residency_role {
-	void *map; /* keeps the lock; NULL: none */
+	struct residency_file *map; /* keeps the lock; NULL: none */
 	uint32_t term;
 };
 
 /* The role. -EAGAIN: another has it. It loses it if it was `silent`, and may be stopped. */
-int residency_file_take(const char *runtime, struct residency_file *file, bool silent,
+int residency_file_take(const char *runtime, const struct residency_file *file, bool silent,
 			struct residency_role *ret);
 void residency_file_drop(struct residency_role *role);
 /* Whether it still has it. */
-bool residency_file_has(const struct residency_file *file, const struct residency_role *role);
+bool residency_file_has(const struct residency_role *role);
 
 /* Each step of who has it is counted. */
-void residency_file_beat(struct residency_file *file);
+void residency_file_beat(struct residency_role *role);
 uint32_t residency_file_beats(const struct residency_file *file);
 
 /* Whether anybody has it. */

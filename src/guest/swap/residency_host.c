@@ -157,7 +157,7 @@ void residency_host_look_away(struct residency_host *host)
 /* Another one has taken it from us: we were stopped, and know nothing. */
 static bool residency_host_has_role(const struct residency_host *host)
 {
-	return residency_file_has(host->file, &host->role);
+	return residency_file_has(&host->role);
 }
 
 bool residency_host_take(struct residency_host *host, uint64_t now_ns)
@@ -168,7 +168,7 @@ bool residency_host_take(struct residency_host *host, uint64_t now_ns)
 	if (residency_file_take(host->runtime, host->file, residency_host_is_silent(host, now_ns),
 				&host->role))
 		return false;
-	residency_file_beat(host->file);
+	residency_file_beat(&host->role);
 	host->listed_ns = 0;
 	host->busy_ns = now_ns;
 	FAULT_POINT(RESIDENCY_TAKEN);
@@ -844,7 +844,7 @@ uint64_t residency_host_step(struct residency_host *host, uint64_t now_ns)
 {
 	bool waits, moves = false;
 
-	residency_file_beat(host->file);
+	residency_file_beat(&host->role);
 	residency_host_list(host, now_ns);
 	memset(host->fixed, 0, sizeof(host->fixed));
 	memset(host->promised, 0, sizeof(host->promised));

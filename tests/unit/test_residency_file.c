@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One has the role of deciding about memory, whoever is stopped, and whatever became of the file. */
+#include "ledger/residency_file.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "tests/unit/tenant_fixture.h"
+
+static struct residency_file *open_file(void)
+{
+	struct residency_file *file;
+
+	CHECK_EQ(residency_file_open(fixture_runtime_dir(), &file), 0);
+	return file;
+}
+
+static int take(const struct residency_file *file, bool silent, struct residency_role *ret)
+{
+	return residency_file_take(fixture_runtime_dir(), file, silent, ret);
+}
+
+static void check_silent(const struct residency_file *file)
+{
+	struct residency_role stopped = {0}, role = {0}, other = {0};
+
+	CHECK_EQ(take(file, true, &stopped), 0);
+	CHECK(residency_file_has(&stopped));
+	CHECK_EQ(take(file, false, &role), -EAGAIN);
+	CHECK(!residency_file_has(&role));
+	CHECK_EQ(take(file, true, &role), 0);
+	CHECK(residency_file_has(&role));
+	CHECK(!residency_file_has(&stopped));
+	CHECK_EQ(take(file, false, &other), -EAGAIN);
+	residency_file_drop(&stopped);
+	CHECK_EQ(take(file, false, &other), -EAGAIN);
+	residency_file_drop(&role);
+	CHECK(!residency_file_is_taken(fixture_runtime_dir()));
+}
+
+static void check_made_anew(const struct residency_file *former)
+{
+	struct residency_role role = {0}, other = {0};
+	char path[PATH_MAX + sizeof("/.residency")];
+	struct residency_file *file;
+
+	snprintf(path, sizeof(path), "%s/.residency", fixture_runtime_dir());
+	CHECK_EQ(unlink(path), 0);
+	file = open_file();
+	CHECK_EQ(take(file, false, &role), 0);
+	CHECK_EQ(take(former, false, &other), -EAGAIN);
+	residency_file_beat(&role);
+	CHECK_EQ(take(former, true, &other), -EAGAIN);
+	CHECK(residency_file_has(&role));
+	residency_file_drop(&role);
+	CHECK_EQ(take(former, false, &other), 0);
+	CHECK_EQ(take(file, false, &role), -EAGAIN);
+	residency_file_drop(&other);
+}
+
+int main(void)
+{
+	struct residency_file *file = open_file();
+
+	check_silent(file);
+	check_made_anew(file);
+	return 0;
+}

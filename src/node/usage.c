@@ -15,14 +15,16 @@
 #include "nvidia/nvml.h"
 
 #define UNKNOWN UINT64_MAX
+/* So many times a few are asked in place of all. */
+#define LOOKS 30
 
 struct usage_reader {
 	struct nvml *nvml;	   /* NULL: not here */
 	struct topology *topology; /* likewise, of AMD's */
 	unsigned int n;
 	uint8_t nvidia[POLICY_DEVICES][16]; /* by NVML's index, as they were in the beginning */
-	/* As all processes were asked last, if they were. */
-	bool amd_asked;
+	/* As all processes were asked last. */
+	unsigned int amd_looks; /* before they are asked again */
 	struct usage_list amd;
 	uint64_t amd_used[POLICY_DEVICES]; /* of each GPU's memory, before that */
 };
@@ -152,7 +154,8 @@ static int usage_read_amd(const struct topology *topology, pid_t pid, struct usa
 
 /*
  * To ask all processes takes 0.1 ms for each. Nobody else has got memory while as much is used of
- * each GPU as before, and those who had some have as much. Whether the former is so; it is noted.
+ * each GPU as before, and those who had some have as much: but for one who could not be asked, or got
+ * what nobody was seen to have. Whether the former is so; it is noted.
  */
 static bool usage_is_as_before(struct usage_reader *reader)
 {
@@ -172,7 +175,7 @@ static bool usage_is_as_before(struct usage_reader *reader)
 		same &= used != UNKNOWN && used == reader->amd_used[gpus];
 		reader->amd_used[gpus++] = used;
 	}
-	return same && reader->amd_asked;
+	return same && reader->amd_looks;
 }
 
 static int usage_ask_again(const struct usage_reader *reader, struct usage_list *list)
@@ -218,15 +221,18 @@ static int usage_read_all_amd(struct usage_reader *reader, struct usage_list *li
 	bool same = usage_is_as_before(reader);
 	int r = same ? usage_ask_again(reader, &now) : 0;
 
-	if (!r && !(same && usage_is_same(&now, &reader->amd))) {
+	if (!r && same && usage_is_same(&now, &reader->amd)) {
+		reader->amd_looks--;
+	} else if (!r) {
 		usage_free(&now);
+		reader->amd_looks = LOOKS;
 		r = usage_ask_all(reader->topology, &now);
 	}
 	for (size_t i = 0; !r && i < now.n; i++)
 		r = usage_add(list, now.list[i].uuid, now.list[i].pid, now.list[i].bytes);
 	usage_free(&reader->amd);
 	reader->amd = now;
-	reader->amd_asked = !r;
+	reader->amd_looks = r ? 0 : reader->amd_looks;
 	return r;
 }
 

@@ -22,13 +22,19 @@ static void note(const char *name, uint64_t peak)
 	CHECK_EQ(ended_note(fixture_runtime_dir(), name, &snapshot, 1), 0);
 }
 
-static off_t size(void)
+static const char *notes(void)
 {
-	char path[PATH_MAX + sizeof("/.ended")];
-	struct stat st;
+	static char path[PATH_MAX + sizeof("/.ended")];
 
 	snprintf(path, sizeof(path), "%s/.ended", fixture_runtime_dir());
-	CHECK_EQ(stat(path, &st), 0);
+	return path;
+}
+
+static off_t size(void)
+{
+	struct stat st;
+
+	CHECK_EQ(stat(notes(), &st), 0);
 	return st.st_size;
 }
 
@@ -81,8 +87,28 @@ static void check_many_users(void)
 	CHECK_EQ(count(name, MANY), 1);
 }
 
+/* What no writer wrote hides no line, and what is too long to be kept none of other users. */
+static void check_rubbish(void)
+{
+	FILE *file;
+
+	note("before", 1);
+	file = fopen(notes(), "a");
+	CHECK(file);
+	fputc(0, file);
+	fflush(file);
+	note("after", 1);
+	CHECK_EQ(count("after", 1), 1);
+	fprintf(file, "\nlong@1001 1 1 - 1 1 1 1 %070000d\n", 1);
+	fclose(file);
+	note("after", 2);
+	CHECK(size() < MOST);
+	CHECK_EQ(count("after", 2), 2);
+}
+
 int main(void)
 {
+	check_rubbish();
 	check_users();
 	check_many_users();
 	return 0;

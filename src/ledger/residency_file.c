@@ -144,8 +144,9 @@ static int residency_file_lock(int fd, struct residency_file *file, bool silent,
 }
 
 /*
- * The file may have been made anew since it was mapped, for others who are beside those who have the
- * former one. The term is of the one that is locked; and so are steps, which are not to be seen in the other.
+ * The file may have been made anew since it was mapped, for others who are beside those who have
+ * the former one. The term is of the one that is locked; and so are steps, which are not to be seen
+ * in the other.
  */
 int residency_file_take(const char *runtime, const struct residency_file *file, bool silent,
 			struct residency_role *ret)

@@ -57,7 +57,8 @@ static char *ended_read_text(int fd, size_t *ret_len)
 		return NULL;
 	}
 	for (ssize_t i = 0; i < n; i++)
-		text[i] = text[i] ? text[i] : '\n'; /* which no writer wrote, and is to hide no line */
+		if (!text[i])
+			text[i] = '\n'; /* no writer wrote that, and it is to hide no line */
 	text[n] = 0;
 	*ret_len = (size_t)n;
 	return text;

@@ -154,8 +154,8 @@ static int usage_read_amd(const struct topology *topology, pid_t pid, struct usa
 
 /*
  * To ask all processes takes 0.1 ms for each. Nobody else has got memory while as much is used of
- * each GPU as before, and those who had some have as much: but for one who could not be asked, or got
- * what nobody was seen to have. Whether the former is so; it is noted.
+ * each GPU as before, and those who had some have as much: but for one who could not be asked, or
+ * got what nobody was seen to have. Whether the former is so; it is noted.
  */
 static bool usage_is_as_before(struct usage_reader *reader)
 {

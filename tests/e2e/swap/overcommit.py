@@ -415,12 +415,6 @@ class StoppedRole(Turns):
             with memoryview(content) as view, view.cast("I") as words:
                 yield words
 
-    def clear(self, name):
-        """As one does who had the role before, and was stopped just before this: see swap_desk_clear."""
-        with self.words(name, "policy") as words:
-            words[22] += 1  # `desk`
-            words[19] = ((words[19] >> 16) + 1) << 16 | (words[19] & 0xff00)
-
     @staticmethod
     def is_stopped(process):
         return os.waitpid(process.pid, os.WUNTRACED | os.WNOHANG)[0]
@@ -467,30 +461,6 @@ class StoppedRole(Turns):
     def test_while_one_comes(self):
         for point in ("COMES", "RUNS"):
             self.others_decide(point)
-
-    def test_desk_is_cleared_by_mistake(self):
-        """Of one who is stopped for a moment, and has the role when it goes on."""
-        victim = self.serve("v", 5000, holds=2, env={"ALLOT_FAULT": "RESIDENCY_LEAVES/STOP"})
-        others = {n: self.serve(n, i * 1000) for i, n in enumerate("ab")}
-        for turn in range(80):
-            guest = others["ab"[turn % 2]]
-            guest.stdin.write("\n")
-            guest.stdin.flush()
-            while not self.says(guest, 0.005) and not self.is_stopped(victim):
-                pass
-            leaves = [n for n in "ab" if self.request(n) & 0xff == 1]
-            if leaves and not self.says(guest, 0):
-                self.clear(leaves[0])
-                victim.send_signal(signal.SIGCONT)
-                self.assertTrue(self.says(guest, LONG))
-            self.assertEqual(guest.stdout.readline(), "served\n")
-            if leaves:
-                break
-            if turn % 2:
-                time.sleep(1.2)
-        for guest in (victim, *others.values()):
-            self.assertEqual(self.ask(guest), "served")
-            self.quit(guest)
 
     def test_stopped_behind_a_step(self):
         """That it has made since somebody rang, who does not overcommit and waits."""

@@ -15,7 +15,8 @@ struct owned {
 	const struct content_place *places; /* when they are saved, */
 	int fd;				    /* and the file, when they are filled */
 	uint32_t file, buffer, after;
-	struct object_holder holder;
+	struct object_holder holder; /* of the buffer; */
+	struct contents_view view;   /* open when some of it was copied */
 };
 
 static int content_next(void *arg, struct object *ret)
@@ -23,6 +24,7 @@ static int content_next(void *arg, struct object *ret)
 	struct owned *o = arg;
 	const struct catalog *c = o->catalog;
 
+	contents_view_close(&o->view);
 	for (; o->after < c->n[CATALOG_BUFFERS]; o->after++) {
 		const struct catalog_buffer *b = &c->buffers[o->after];
 
@@ -38,9 +40,8 @@ static int content_next(void *arg, struct object *ret)
 	return 0;
 }
 
-static int content_copy(void *arg, uint64_t offset, void *memory, size_t len, bool out)
+static int content_view(struct owned *o, bool out)
 {
-	const struct owned *o = arg;
 	const struct catalog_buffer *b = &o->catalog->buffers[o->buffer];
 	const struct catalog_holder *owner = &o->catalog->holders[b->owner];
 	struct content_place place = {.fd = o->fd};
@@ -51,10 +52,20 @@ static int content_copy(void *arg, uint64_t offset, void *memory, size_t len, bo
 	else if (r == 0)
 		place = o->places[o->buffer];
 	if (r == 0)
-		r = contents_copy(place.fd, place.offset, b->bytes, offset, memory, len, out);
+		r = contents_view_open(&o->view, place.fd, place.offset, b->bytes, out);
 	if (r < 0)
 		SAY_ERROR("buffer %u of render node %u cannot be %s by the CPU: %s", owner->handle,
 			  o->catalog->files[o->file].minor, out ? "filled" : "read", strerror(-r));
+	return r;
+}
+
+static int content_copy(void *arg, uint64_t offset, void *memory, size_t len, bool out)
+{
+	struct owned *o = arg;
+	int r = o->view.at ? 0 : content_view(o, out);
+
+	if (r == 0)
+		contents_view_copy(&o->view, offset, memory, len);
 	return r;
 }
 
@@ -69,6 +80,7 @@ static int content_run(struct owned *o, const struct contents_seal *seal, bool o
 
 	snprintf(name, sizeof(name), "allot-amdgpu-%u.objects", file->id);
 	r = out ? contents_load(&contents, &damage) : contents_save(&contents, 0);
+	contents_view_close(&o->view);
 	if (r < 0)
 		SAY_ERROR("what file %u of render node %u holds cannot be %s: %s", file->id,
 			  file->minor, out ? "put back" : "written",

@@ -142,25 +142,41 @@ static void contents_sync(int fd, uint64_t flags)
 		;
 }
 
-int contents_copy(int fd, uint64_t map_offset, uint64_t map_bytes, uint64_t offset, void *memory,
-		  size_t len, bool out)
+static uint64_t contents_way(const struct contents_view *view)
 {
-	uint64_t way = out ? DMA_BUF_SYNC_WRITE : DMA_BUF_SYNC_READ;
-	char *map = mmap(NULL, map_bytes, out ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED, fd,
-			 (off_t)map_offset);
+	return view->out ? DMA_BUF_SYNC_WRITE : DMA_BUF_SYNC_READ;
+}
 
-	if (map == MAP_FAILED)
+int contents_view_open(struct contents_view *view, int fd, uint64_t map_offset, uint64_t bytes,
+		       bool out)
+{
+	void *at = mmap(NULL, bytes, out ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED, fd,
+			(off_t)map_offset);
+
+	if (at == MAP_FAILED)
 		return err_errno();
-	contents_sync(fd, DMA_BUF_SYNC_START | way);
-	if (!out)
-		memcpy(memory, map + offset, len);
-	else if (memory)
-		memcpy(map + offset, memory, len);
-	else
-		memset(map + offset, 0, len);
-	contents_sync(fd, DMA_BUF_SYNC_END | way);
-	munmap(map, map_bytes);
+	*view = (struct contents_view){fd, at, bytes, out};
+	contents_sync(fd, DMA_BUF_SYNC_START | contents_way(view));
 	return 0;
+}
+
+void contents_view_close(struct contents_view *view)
+{
+	if (!view->at)
+		return;
+	contents_sync(view->fd, DMA_BUF_SYNC_END | contents_way(view));
+	munmap(view->at, view->bytes);
+	view->at = NULL;
+}
+
+void contents_view_copy(const struct contents_view *view, uint64_t offset, void *memory, size_t len)
+{
+	if (!view->out)
+		memcpy(memory, view->at + offset, len);
+	else if (memory)
+		memcpy(view->at + offset, memory, len);
+	else
+		memset(view->at + offset, 0, len);
 }
 
 int contents_put_file(int dir, const char *name, const void *data, size_t len)

@@ -39,11 +39,24 @@ int contents_save(const struct contents *contents, int level);
 int contents_load(const struct contents *contents, struct damage *damage);
 
 /*
- * Copies by the CPU where it reaches the memory: part of what is mapped at `map_offset` of a
- * dma-buf or a device, of `map_bytes`. What it does not reach refuses to be mapped.
+ * Memory of a dma-buf or a device as the CPU has it, where it reaches it: what it does not reach
+ * refuses to be mapped. Open while one object is copied, for caches that are in order before it and
+ * behind it.
  */
-int contents_copy(int fd, uint64_t map_offset, uint64_t map_bytes, uint64_t offset, void *memory,
-		  size_t len, bool out);
+struct contents_view {
+	int fd;	  /* the caller's */
+	char *at; /* NULL: it is not open */
+	uint64_t bytes;
+	bool out;
+};
+
+int contents_view_open(struct contents_view *view, int fd, uint64_t map_offset, uint64_t bytes,
+		       bool out);
+void contents_view_close(struct contents_view *view); /* that is open, or not */
+
+/* As `copy` of struct contents. */
+void contents_view_copy(const struct contents_view *view, uint64_t offset, void *memory,
+			size_t len);
 
 /* The other file, written and read; malloc'ed, and -EFBIG for one of more than `most` bytes. */
 int contents_put_file(int dir, const char *name, const void *data, size_t len);

@@ -29,14 +29,26 @@ static int calls_ioctl(int fd, unsigned long request, void *arg)
 	return r < 0 ? err_errno() : 0;
 }
 
+static int calls_copy(int dmabuf, uint64_t offset, void *memory, size_t len, bool out)
+{
+	struct contents_view view;
+	int r = contents_view_open(&view, dmabuf, offset, len, out);
+
+	if (r < 0)
+		return r;
+	contents_view_copy(&view, 0, memory, len);
+	contents_view_close(&view);
+	return 0;
+}
+
 static int calls_read(int dmabuf, uint64_t offset, void *memory, size_t len)
 {
-	return contents_copy(dmabuf, offset, len, 0, memory, len, false);
+	return calls_copy(dmabuf, offset, memory, len, false);
 }
 
 static int calls_write(int dmabuf, uint64_t offset, const void *memory, size_t len)
 {
-	return contents_copy(dmabuf, offset, len, 0, (void *)(uintptr_t)memory, len, true);
+	return calls_copy(dmabuf, offset, (void *)(uintptr_t)memory, len, true);
 }
 
 const struct kfd_calls kfd_calls = {

@@ -441,22 +441,6 @@ static void come_back_refused(const char *path)
 /* --- Both --------------------------------------------------------------------------------------
  */
 
-static void run_in_machine(char *argv[], const char *links, const char *memory, const char *what,
-			   const char *path)
-{
-	pid_t child = fork();
-	int status;
-
-	CHECK(child >= 0);
-	if (!child) {
-		execl(argv[1], argv[1], "sim", "--amd", "3", "--memory", memory, "--links", links,
-		      "--", argv[0], what, path, NULL);
-		_exit(127);
-	}
-	CHECK_EQ(waitpid(child, &status, 0), child);
-	CHECK_EQ(status, 0);
-}
-
 static void remove_all(const char *path)
 {
 	const char *names[] = {KFD_IMAGE_FILE, "allot-kfd-objects.0", "allot-kfd-objects.1",
@@ -488,11 +472,11 @@ int main(int argc, char *argv[])
 		return 0;
 	}
 	CHECK(argc == 4 && mkdtemp(path));
-	run_in_machine(argv, argv[2], "64MiB", "save", path);
-	run_in_machine(argv, argv[2], "64MiB", "restore", path);
-	run_in_machine(argv, argv[3], "64MiB", "restore", path);
-	run_in_machine(argv, argv[2], "32MiB", "smaller", path);
-	run_in_machine(argv, argv[2], "64MiB", "refused", path);
+	run_in_machine(argv, argv[2], "64MiB", "save", path, NULL);
+	run_in_machine(argv, argv[2], "64MiB", "restore", path, NULL);
+	run_in_machine(argv, argv[3], "64MiB", "restore", path, NULL);
+	run_in_machine(argv, argv[2], "32MiB", "smaller", path, NULL);
+	run_in_machine(argv, argv[2], "64MiB", "refused", path, NULL);
 	remove_all(path);
 	return 0;
 }

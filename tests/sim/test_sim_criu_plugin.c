@@ -502,24 +502,6 @@ static void restore_smaller(const char *path)
 
 /* --- Both -------------------------------------------------------------------------------------- */
 
-static void run_in_machine(char *argv[], const char *links, const char *memory, const char *what,
-			   const char *path)
-{
-	pid_t child = fork();
-	int status;
-
-	CHECK(child >= 0);
-	if (!child) {
-		execl(argv[1], argv[1], "sim", "--amd", "3", "--memory", memory, "--links", links,
-		      "--", argv[0], what, path, argv[2], NULL);
-		_exit(127);
-	}
-	CHECK_EQ(waitpid(child, &status, 0), child);
-	if (status)
-		fprintf(stderr, "%s\n", what);
-	CHECK_EQ(status, 0);
-}
-
 static void remove_all(const char *path)
 {
 	char command[256];
@@ -547,13 +529,13 @@ int main(int argc, char *argv[])
 		return 0;
 	}
 	CHECK(argc == 5 && mkdtemp(two) && mkdtemp(one));
-	run_in_machine(argv, argv[3], "64MiB", "dump", two);
-	run_in_machine(argv, argv[3], "64MiB", "restore", two);
-	run_in_machine(argv, argv[4], "64MiB", "restore", two);
-	run_in_machine(argv, argv[3], "32MiB", "smaller", two);
-	run_in_machine(argv, argv[3], "64MiB", "dump-one", one);
-	run_in_machine(argv, argv[3], "64MiB", "restore-one", one);
-	run_in_machine(argv, argv[4], "64MiB", "restore-one", one);
+	run_in_machine(argv, argv[3], "64MiB", "dump", two, argv[2]);
+	run_in_machine(argv, argv[3], "64MiB", "restore", two, argv[2]);
+	run_in_machine(argv, argv[4], "64MiB", "restore", two, argv[2]);
+	run_in_machine(argv, argv[3], "32MiB", "smaller", two, argv[2]);
+	run_in_machine(argv, argv[3], "64MiB", "dump-one", one, argv[2]);
+	run_in_machine(argv, argv[3], "64MiB", "restore-one", one, argv[2]);
+	run_in_machine(argv, argv[4], "64MiB", "restore-one", one, argv[2]);
 	remove_all(two);
 	remove_all(one);
 	return 0;

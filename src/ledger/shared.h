@@ -63,8 +63,9 @@ uint64_t shared_held(struct ledger *ledger, int slot_index, int device);
 uint64_t shared_joined(struct ledger *ledger, int slot_index, int device);
 
 /*
- * Whether a process that lives has another one's memory. When that moves none runs before all are back: one
- * that waits for another that does not get on would lose what a third one writes into its memory.
+ * Whether a process that lives has another one's memory. When that moves none runs before all are
+ * back: one that waits for another that does not get on would lose what a third one writes into its
+ * memory.
  */
 bool shared_joins(struct ledger *ledger);
 

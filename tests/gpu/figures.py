@@ -9,10 +9,11 @@ import sys
 
 ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 nvml = ctypes.CDLL("libnvidia-ml.so.1")
+NOT_SUPPORTED = 3  # a device that does not draw has no such list
 
 
 class Process(ctypes.Structure):
-    _fields_ = [("pid", ctypes.c_uint), ("used", ctypes.c_ulonglong),
+    _fields_ = [("pid", ctypes.c_uint), ("used", ctypes.c_longlong),  # -1: not told
                 ("gpu_instance", ctypes.c_uint), ("compute_instance", ctypes.c_uint)]
 
 
@@ -52,10 +53,17 @@ def memory_of(handle):
 
 
 def processes(handle):
-    count, infos = ctypes.c_uint(2048), (Process * 2048)()
-    must(nvml.nvmlDeviceGetComputeRunningProcesses_v3(handle, ctypes.byref(count), infos),
-         "processes")
-    return {info.pid: info.used for info in infos[:count.value]}
+    """Of those that compute and those that draw: a process that does both has one figure in both."""
+    found = {}
+    for ask in (nvml.nvmlDeviceGetComputeRunningProcesses_v3,
+                nvml.nvmlDeviceGetGraphicsRunningProcesses_v3):
+        count, infos = ctypes.c_uint(2048), (Process * 2048)()
+        result = ask(handle, ctypes.byref(count), infos)
+        if result != NOT_SUPPORTED:
+            must(result, "processes")
+            for info in infos[:count.value]:
+                found[info.pid] = max(info.used, found.get(info.pid, -1))
+    return found
 
 
 known = list(devices())

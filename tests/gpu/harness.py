@@ -30,6 +30,10 @@ class Trouble(Exception):
     """A child that ended, hung or said something else than expected."""
 
 
+class Absent(Trouble):
+    """A child does not find here what it is about."""
+
+
 class OutOfTime(Exception):
     """The run's time is used up: no part may take this for the failure of one of its items."""
 
@@ -80,6 +84,8 @@ class Child:
                 continue
             if not isinstance(said, dict) or "stage" not in said:
                 continue
+            if said["stage"] == "absent":
+                raise Absent(said["why"])
             if said["stage"] != stage:
                 raise Trouble(f"said {line.strip()[:300]} instead of \"{stage}\"")
             return said

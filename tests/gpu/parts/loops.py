@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 
-from harness import HERE, Child, OutOfTime, Trouble
+from harness import HERE, Absent, Child, OutOfTime, Trouble
 from parts.compute_load import change
 from parts.compute_solo import busy
 
@@ -139,6 +139,9 @@ class Items:
                 return function(*args)
         except OutOfTime:
             raise
+        except Absent as absent:
+            self.bench.results.skip(self.part, name, str(absent))
+            return None
         except TROUBLES as trouble:
             self.bench.results.check(self.part, name, False,
                                      f"{type(trouble).__name__}: {trouble}"[:600],

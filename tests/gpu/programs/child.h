@@ -42,15 +42,20 @@ static inline void child_must(CUresult r, const char *what)
 }
 #define MUST(call) child_must(call, #call)
 
+static inline void child_watched(unsigned int watchdog_seconds)
+{
+	if (!getenv("CHILD_OUTLIVES"))
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+	alarm(watchdog_seconds);
+	setvbuf(stdout, NULL, _IOLBF, 0);
+}
+
 /* The driver as its libraries' users find it; not yet initialised. */
 static inline void child_begin(unsigned int watchdog_seconds)
 {
 	void *driver;
 
-	if (!getenv("CHILD_OUTLIVES"))
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-	alarm(watchdog_seconds);
-	setvbuf(stdout, NULL, _IOLBF, 0);
+	child_watched(watchdog_seconds);
 	driver = dlopen("libcuda.so.1", RTLD_NOW);
 	if (!driver) {
 		printf("{\"stage\": \"error\", \"what\": \"no libcuda.so.1\", \"code\": -1}\n");

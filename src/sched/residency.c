@@ -550,7 +550,8 @@ static void residency_note(const struct residency_plan *plan, struct residency_t
 {
 	if (t->known_id != t->id) {
 		t->known_id = t->id;
-		t->came_ns = plan->now_ns;
+		/* Who has just begun to decide does not know when it came: no later than it was used. */
+		t->came_ns = t->used_ns ? min_u64(t->used_ns, plan->now_ns) : plan->now_ns;
 		t->waits_since_ns = 0;
 		t->lifted = false;
 	} else if (t->place == RESIDENCY_HERE && t->known_place != RESIDENCY_HERE) {

@@ -275,6 +275,11 @@
 /* Work of a tenant that is to leave is waited for so long, and not again for as long. */
 #define TUNING_RESIDENCY_DRAIN_NS (10 * NS_PER_S)
 /*
+ * A process that has not begun to leave by then is stopped: others leave in its place. It is less than
+ * REFUSE, behind SILENT, so that no allocation is refused for it.
+ */
+#define TUNING_RESIDENCY_ASLEEP_NS NS_PER_S
+/*
  * A process of which nothing has moved for so long, while it leaves or comes, is stopped, and the
  * others go on without it. What moves is told at least by the GiB, which takes a slow bus a second.
  */

@@ -342,6 +342,30 @@ static void check_parts(void)
 	CHECK(other->leave && other->part >= RESIDENCY_ALL / TUNING_RESIDENCY_STEP_PART);
 }
 
+/* Who has decided since a moment ago sees who has been idle for long. */
+static void check_new_role(void)
+{
+	struct world *w = fresh(100 * GIB);
+	struct residency_tenant *busy = add(w, RESIDENCY_HERE, 40 * GIB);
+	struct residency_tenant *idle = add(w, RESIDENCY_HERE, 40 * GIB);
+	struct residency_tenant *comer = add(w, RESIDENCY_AWAY, 40 * GIB);
+
+	busy->used_ns = w->now_ns;
+	idle->used_ns = w->now_ns - 50 * SECOND;
+	comer->wants = true;
+	step(w);
+	CHECK(idle->leave && !busy->leave);
+	/* All are busy: turns begin now. */
+	w = fresh(100 * GIB);
+	busy = add(w, RESIDENCY_HERE, 40 * GIB);
+	idle = add(w, RESIDENCY_HERE, 40 * GIB);
+	comer = add(w, RESIDENCY_AWAY, 40 * GIB);
+	busy->used_ns = idle->used_ns = w->now_ns;
+	comer->wants = true;
+	step(w);
+	CHECK(!idle->leave && !busy->leave);
+}
+
 /* Somebody has come who is not to lose anything. */
 static void check_relief(void)
 {
@@ -680,6 +704,7 @@ int main(void)
 	check_priority();
 	check_more();
 	check_parts();
+	check_new_role();
 	check_relief();
 	check_both_ways();
 	check_devices();

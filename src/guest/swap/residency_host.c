@@ -43,6 +43,7 @@ _Static_assert(RESIDENCY_ALL == SWAP_ALL, "parts");
 /* What the processes of a tenant answered to the last request. */
 struct answers {
 	bool all;	    /* ... have answered */
+	bool asleep;	    /* one has not even begun */
 	bool refused, busy; /* one could not; for now */
 	bool device;	    /* because the device has no room */
 	uint64_t moves;	    /* how far the others are; stands still where nothing moves */
@@ -409,6 +410,7 @@ static struct answers residency_host_hear(const struct member *member, uint64_t 
 			continue;
 		if (answer.state == SWAP_NONE || answer.request != member->request) {
 			answers.all = false;
+			answers.asleep |= answer.state == SWAP_RUNNING || answer.state == SWAP_NONE;
 			answers.moves += swap_gets_on(&answer);
 			continue;
 		}
@@ -594,6 +596,8 @@ static void residency_host_prepared(struct residency_host *host, struct member *
 	struct answers answers = residency_host_hear(member, now_ns);
 	bool room = !answers.all || residency_host_has_dir(member) ||
 		    residency_host_has_room(member, answers.bytes, answers.kept);
+	uint64_t patience_ns =
+		answers.asleep ? TUNING_RESIDENCY_ASLEEP_NS : TUNING_RESIDENCY_DRAIN_NS;
 
 	if (answers.all && !answers.refused && !member->divided) {
 		residency_host_divide(host, member, &answers, now_ns);
@@ -604,7 +608,7 @@ static void residency_host_prepared(struct residency_host *host, struct member *
 		FAULT_POINT(RESIDENCY_OUT);
 		return;
 	}
-	if (!answers.all && now_ns < member->asked_ns + TUNING_RESIDENCY_DRAIN_NS)
+	if (!answers.all && now_ns < member->asked_ns + patience_ns)
 		return;
 	if (!room)
 		residency_host_clear_host(host, now_ns);

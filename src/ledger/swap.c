@@ -145,8 +145,9 @@ uint32_t swap_desk_ask(struct swap_desk *desk, enum swap_phase phase)
 	bool came = swap_phase_of(before) == SWAP_COME || swap_phase_of(before) == SWAP_BACK;
 	bool back = comes && swap_phase_is_out(swap_phase_of(before));
 	bool again = phase == SWAP_OUT && came;
+	uint32_t part = back || again ? swap_part_of(before) : phase == SWAP_RUN ? 0 : SWAP_ALL;
 
-	swap_desk_write(desk, phase, back || again ? swap_part_of(before) : SWAP_ALL);
+	swap_desk_write(desk, phase, part);
 	return desk->request;
 }
 
@@ -161,8 +162,7 @@ static bool swap_desk_end(struct swap_desk *desk)
 {
 	enum swap_phase rests = swap_phase_rests(swap_phase_of(desk->request));
 
-	return swap_desk_write(desk, rests,
-			       rests == SWAP_RUN ? SWAP_ALL : swap_part_of(desk->request));
+	return swap_desk_write(desk, rests, rests == SWAP_RUN ? 0 : swap_part_of(desk->request));
 }
 
 int swap_desk_clear(const char *dir)

@@ -10,8 +10,8 @@
  * Who writes a request holds a lock that the kernel drops at its death. PREPARE and BACK are on the
  * way to something, and end with whoever asked for them: then each process goes back to what there
  * was before, RUN or OUT. As nobody changes the word after that death, all of them do the same.
- * RUN and OUT need nobody. RUN once more, of processes that run, has them give back host memory that
- * they keep for the next way out.
+ * RUN and OUT need nobody. RUN once more, of processes that run, says for how much of what they have
+ * host memory is to be there for the next way out; 0: they give back what they keep.
  *
  *	killed after   PREPARE   all run again, nothing was moved
  *	               OUT       all leave, and stay away until somebody resumes the tenant
@@ -53,7 +53,7 @@ static inline enum swap_phase swap_phase_of(uint32_t request)
 	return (enum swap_phase)(request & 0xff);
 }
 
-/* Of SWAP_ALL; for PREPARE, OUT, COME and BACK. */
+/* Of SWAP_ALL; for PREPARE, OUT, COME and BACK, and for RUN of what is to be ready to leave. */
 static inline uint32_t swap_part_of(uint32_t request)
 {
 	return request >> 8 & 0xff;
@@ -113,7 +113,7 @@ uint32_t swap_desk_request(const struct swap_desk *desk);
 /* Asks for a phase, wakes all processes, and answers the request that they are to answer. */
 uint32_t swap_desk_ask(struct swap_desk *desk, enum swap_phase phase);
 
-/* PREPARE or OUT, for a part of SWAP_ALL. */
+/* PREPARE, OUT or RUN, for a part of SWAP_ALL. */
 uint32_t swap_desk_ask_part(struct swap_desk *desk, enum swap_phase phase, uint32_t part);
 
 /*

@@ -26,6 +26,7 @@ struct residency_plan {
 	const struct residency_params *params;
 	struct residency_tenant *tenant;
 	const struct residency_device *device;
+	bool foresees; /* nobody leaves yet */
 	int n, devices; /* up to the last that anybody has memory of */
 	uint64_t now_ns;
 	uint64_t now[DEVICES], soon[DEVICES], then[DEVICES];
@@ -169,6 +170,7 @@ static bool residency_is_there(const struct residency_tenant *t)
 /* --- Who leaves for whom -------------------------------------------------------------------- */
 
 enum residency_rank {
+	RANK_READY,
 	RANK_IDLE,
 	RANK_LOWER,
 	RANK_OVER,
@@ -196,7 +198,7 @@ static enum residency_rank residency_rank(const struct residency_plan *plan,
 	/* It does not run: what is left of it costs least. */
 	if (t->place == RESIDENCY_AWAY && residency_is_there(t)) {
 		*key = 0;
-		return RANK_IDLE;
+		return RANK_READY;
 	}
 	if (t->place != RESIDENCY_HERE)
 		return RANK_NEVER;
@@ -206,7 +208,8 @@ static enum residency_rank residency_rank(const struct residency_plan *plan,
 	}
 	if (residency_is_idle(plan, t, comer)) {
 		*key = t->used_ns;
-		return RANK_IDLE;
+		/* Its host memory is there: it leaves in a part of the time. */
+		return t->ready && !plan->foresees ? RANK_READY : RANK_IDLE;
 	}
 	if (t->priority > comer->priority && !residency_is_overdue(plan, comer))
 		return RANK_NEVER;
@@ -544,7 +547,7 @@ static int residency_list_waiters(const struct residency_plan *plan, int waiter[
 	return n;
 }
 
-/* --- The step ------------------------------------------------------------------------------- */
+/* --- Before anybody is served --------------------------------------------------------------- */
 
 static void residency_note(const struct residency_plan *plan, struct residency_tenant *t)
 {
@@ -615,6 +618,43 @@ static void residency_relieve(struct residency_plan *plan)
 	}
 }
 
+/* --- What comes next ------------------------------------------------------------------------ */
+
+static void residency_foresee_for(struct residency_plan *plan, struct residency_tenant *comer)
+{
+	int leaver[RESIDENCY_TENANTS];
+	bool now;
+	int n = residency_plan_for(plan, comer, leaver, &now);
+
+	for (int i = 0; i < n; i++) {
+		struct residency_tenant *t = &plan->tenant[leaver[i]];
+
+		if (!t->planned)
+			continue;
+		t->ahead = t->part > t->ahead ? t->part : t->ahead;
+		residency_plan_stay(plan, t);
+	}
+}
+
+/* Nobody waits: who would leave for each that is away, and how much of it? */
+static void residency_foresee(struct residency_plan *plan)
+{
+	for (int i = 0; i < plan->n; i++) {
+		const struct residency_tenant *t = &plan->tenant[i];
+
+		if (t->id && (t->place == RESIDENCY_LEAVING || t->place == RESIDENCY_COMING))
+			return;
+	}
+	plan->foresees = true;
+	for (int i = 0; i < plan->n; i++)
+		plan->tenant[i].ahead = 0;
+	for (int i = 0; i < plan->n; i++)
+		if (plan->tenant[i].id && plan->tenant[i].place == RESIDENCY_AWAY)
+			residency_foresee_for(plan, &plan->tenant[i]);
+}
+
+/* --- The step ------------------------------------------------------------------------------- */
+
 bool residency_step(const struct residency_params *params, struct residency_tenant *tenant, int n,
 		    const struct residency_device device[static RESIDENCY_DEVICES], uint64_t now_ns)
 {
@@ -631,5 +671,7 @@ bool residency_step(const struct residency_params *params, struct residency_tena
 	waiters = residency_list_waiters(&plan, waiter);
 	for (int i = 0; i < waiters; i++)
 		residency_serve(&plan, &tenant[waiter[i]]);
+	if (!waiters)
+		residency_foresee(&plan);
 	return waiters;
 }

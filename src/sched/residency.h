@@ -8,7 +8,7 @@
  * wait, high priorities first; one that has waited for long goes before all others. For each is
  * planned which tenants have to leave:
  *
- *	1. idle ones, the longest idle first
+ *	1. idle ones: those that are ready to leave, and then the longest idle first
  *	2. ones of a lower priority, after as long as moving takes
  *	3. those whose turn is over, the first to come first
  *
@@ -60,6 +60,7 @@ struct residency_tenant {
 	enum residency_place place;
 	bool wants;		/* somebody in it waits, for memory that is away or for more */
 	bool fixed;		/* it cannot leave, or not now */
+	bool ready;		/* it was asked to have host memory for what leaves, see ahead */
 	uint64_t stays_until_ns; /* it is not to be asked to leave before */
 	uint64_t used_ns;	/* it last used its memory */
 	uint64_t out_ns, back_ns; /* how long moving all of it takes; 0: not measured */
@@ -74,6 +75,11 @@ struct residency_tenant {
 	bool early; /* comes, or is on its way, while others leave: there is not room for all of it */
 	uint32_t part;	  /* of RESIDENCY_ALL, where it is to leave: so much is to be away */
 	bool refuse;	  /* there is no room for more, were all others to leave */
+	/*
+	 * Of RESIDENCY_ALL: so much leaves next, should one that is away come. As of the last step in
+	 * which nobody waited or was on its way; 0: nobody is away for whom it would have to.
+	 */
+	uint32_t ahead;
 
 	/* Its own; all zero in the beginning. */
 	uint64_t known_id, came_ns, waits_since_ns;

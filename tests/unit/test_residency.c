@@ -342,6 +342,55 @@ static void check_parts(void)
 	CHECK(other->leave && other->part >= RESIDENCY_ALL / TUNING_RESIDENCY_STEP_PART);
 }
 
+/* Nobody waits: who would leave is known ahead, by what would be asked for then. */
+static void check_ahead(void)
+{
+	struct world *w = fresh(100 * GIB);
+	struct residency_tenant *one = add(w, RESIDENCY_HERE, 40 * GIB);
+	struct residency_tenant *other = add(w, RESIDENCY_HERE, 40 * GIB);
+	struct residency_tenant *away = add(w, RESIDENCY_AWAY, 10 * GIB);
+	struct residency_tenant *larger;
+	uint32_t part;
+
+	step(w);
+	CHECK(!one->ahead && !other->ahead);
+	later(w, 1000 * SECOND);
+	one->used_ns -= 100 * SECOND;
+	larger = add(w, RESIDENCY_AWAY, 50 * GIB);
+	CHECK(!step(w));
+	/* The larger one needs 30 more than there is, and the longest idle gives them. */
+	CHECK(one->ahead && !other->ahead && !one->leave && !away->ahead && !larger->ahead);
+	part = one->ahead;
+	CHECK(part > RESIDENCY_ALL / 2 && part < RESIDENCY_ALL);
+	/* Somebody has used it since; so far what was said stands. */
+	one->used_ns = w->now_ns;
+	other->used_ns -= 100 * SECOND;
+	away->place = RESIDENCY_COMING;
+	step(w);
+	CHECK(one->ahead == part && !other->ahead);
+	away->place = RESIDENCY_AWAY;
+	step(w);
+	CHECK(!one->ahead && other->ahead == part);
+	/* It is what is asked for when somebody waits, though it was used since. */
+	other->ready = true;
+	other->used_ns = w->now_ns;
+	one->used_ns = w->now_ns - 50 * SECOND;
+	later(w, 10 * SECOND);
+	one->used_ns -= 60 * SECOND;
+	other->used_ns -= 10 * SECOND;
+	larger->wants = true;
+	CHECK(step(w));
+	CHECK(other->leave && other->part == part && !one->leave);
+	/* Not while it is busy. */
+	other->used_ns = w->now_ns;
+	CHECK(step(w));
+	CHECK(!other->leave && one->leave);
+	larger->wants = false;
+	larger->id = 0;
+	CHECK(!step(w));
+	CHECK(!one->ahead && !other->ahead);
+}
+
 /* Who has decided since a moment ago sees who has been idle for long. */
 static void check_new_role(void)
 {
@@ -704,6 +753,7 @@ int main(void)
 	check_priority();
 	check_more();
 	check_parts();
+	check_ahead();
 	check_new_role();
 	check_relief();
 	check_both_ways();

@@ -127,6 +127,34 @@ static void check_steps(void)
 	stage_give(&stage);
 }
 
+/* Made ready ahead of time, for what then is there at once; and called off. */
+static void check_ahead(void)
+{
+	struct stage stage = {NULL};
+
+	CHECK(stage_take(&stage, BYTES));
+	base = stage.at;
+	stage_begin_ahead(&stage, 3 * STAGE_STEP_BYTES, meet, (void *)42);
+	while (stage_ready(&stage) < 3 * STAGE_STEP_BYTES)
+		usleep(1000);
+	stage_end(&stage);
+	check_met(0, 3);
+	CHECK(!stage_suits(&stage, BYTES, 2 * STAGE_STEP_BYTES));
+	/* Once more, and for more: called off at once. */
+	stage_begin_ahead(&stage, BYTES, meet, (void *)42);
+	stage_end(&stage);
+	CHECK(stage_ready(&stage) >= 3 * STAGE_STEP_BYTES);
+	stage_begin(&stage, 0, BYTES, meet, (void *)42);
+	CHECK(stage_await(&stage, 0, BYTES, true));
+	stage_end(&stage);
+	check_met(0, STEPS);
+	CHECK_EQ(met_bytes, BYTES);
+	stage_part(&stage, part, NULL);
+	check_met(0, 0);
+	CHECK_EQ(met_bytes, 0);
+	stage_give(&stage);
+}
+
 /* Without threads whoever copies does all of it. */
 static void check_alone(void)
 {
@@ -327,6 +355,7 @@ int main(void)
 	const char *disk = find_disk();
 
 	check_steps();
+	check_ahead();
 	old_kernel = true;
 	check_steps();
 	old_kernel = false;

@@ -96,7 +96,7 @@ static void check_successor(void)
 	swap_desk_close(stopped);
 	CHECK_EQ(swap_load(dir, &seen), 0);
 	CHECK_EQ(swap_phase_of(seen), SWAP_RUN);
-	CHECK_EQ(swap_part_of(seen), SWAP_ALL);
+	CHECK_EQ(swap_part_of(seen), 0);
 }
 
 /* Of a tenant whose policy others can read, who asks has the lock of another file. */
@@ -127,10 +127,11 @@ static void check_lock_file(void)
 /* How much is to leave; who comes back knows how much had. */
 static void check_parts(void)
 {
+	const char *dir = fixture_tenant("parts");
 	struct swap_desk *desk;
 	uint32_t first;
 
-	CHECK_EQ(swap_desk_open(fixture_tenant("parts"), SWAP_COMMAND, &desk), 0);
+	CHECK_EQ(swap_desk_open(dir, SWAP_COMMAND, &desk), 0);
 	CHECK_EQ(swap_part_of(swap_desk_ask(desk, SWAP_OUT)), SWAP_ALL);
 	first = swap_desk_ask_part(desk, SWAP_OUT, 60);
 	CHECK_EQ(swap_part_of(first), 60);
@@ -146,6 +147,17 @@ static void check_parts(void)
 	CHECK_EQ(swap_part_of(swap_desk_ask(desk, SWAP_OUT)), 60);
 	CHECK_EQ(swap_part_of(swap_desk_ask(desk, SWAP_OUT)), SWAP_ALL);
 	CHECK_EQ(swap_part_of(swap_desk_ask(desk, SWAP_BACK)), SWAP_ALL);
+	/* Host memory is there ahead only for who is asked that. */
+	CHECK_EQ(swap_part_of(swap_desk_ask(desk, SWAP_RUN)), 0);
+	CHECK_EQ(swap_part_of(swap_desk_ask_part(desk, SWAP_RUN, 60)), 60);
+	CHECK_EQ(swap_part_of(swap_desk_ask(desk, SWAP_PREPARE)), SWAP_ALL);
+	swap_desk_close(desk);
+	/* Nor by whoever finds that nobody asks any more. */
+	CHECK_EQ(swap_desk_open(dir, SWAP_ROLE, &desk), 0);
+	CHECK_EQ(swap_phase_of(swap_desk_request(desk)), SWAP_PREPARE);
+	CHECK_EQ(swap_desk_clear(dir), 0);
+	CHECK_EQ(swap_phase_of(swap_desk_request(desk)), SWAP_RUN);
+	CHECK_EQ(swap_part_of(swap_desk_request(desk)), 0);
 	swap_desk_close(desk);
 }
 

@@ -11,6 +11,7 @@
 #include "base/number.h"
 #include "base/word.h"
 #include "guest/memory/backing.h"
+#include "guest/memory/calls.h"
 #include "guest/memory/charge.h"
 #include "guest/memory/exporter.h"
 #include "guest/memory/importer.h"
@@ -784,9 +785,56 @@ static void move_kind_forget(void *self)
 
 	if (!move->stage.at)
 		return;
+	stage_end(&move->stage);
 	DRIVER(cuThreadExchangeStreamCaptureMode, (&mode));
 	move_give_host(move);
 	DRIVER(cuThreadExchangeStreamCaptureMode, (&mode));
+}
+
+/*
+ * The program runs meanwhile, and may end contexts: such a call waits for others that are under way, as this
+ * one is.
+ */
+static void move_register_ahead(void *arg, char *at, uint64_t bytes)
+{
+	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+	struct cursor cursor = {.guest = ((struct move *)arg)->guest};
+	struct guest_device *device;
+	CUcontext context;
+
+	if (!move_next(&cursor))
+		return;
+	device = &cursor.guest->device[cursor.device];
+	calls_begin(device);
+	DRIVER(cuThreadExchangeStreamCaptureMode, (&mode));
+	if (!atomic_load(&((struct move *)arg)->exits) &&
+	    move_enter(cursor.guest, device, &context)) {
+		DRIVER(cuMemHostRegister_v2, (at, bytes, CU_MEMHOSTREGISTER_PORTABLE));
+		DRIVER(cuCtxPopCurrent_v2, (&context));
+	}
+	DRIVER(cuThreadExchangeStreamCaptureMode, (&mode));
+	calls_end(device);
+}
+
+static void move_kind_ahead(void *self, uint32_t part)
+{
+	struct move *move = self;
+	uint64_t bytes = move_bytes(move->guest);
+
+	stage_end(&move->stage);
+	if (!part || !bytes)
+		return;
+	if (move->stage.bytes < bytes)
+		move_kind_forget(move);
+	if (stage_take(&move->stage, bytes))
+		stage_begin_ahead(&move->stage, move_kind_bytes(move, part), move_register_ahead,
+				  move);
+}
+
+void move_exit(struct move *move)
+{
+	atomic_store(&move->exits, true);
+	stage_end(&move->stage);
 }
 
 const struct mover_kind move_kind = {
@@ -801,6 +849,7 @@ const struct mover_kind move_kind = {
 	.is_away = move_kind_is_away,
 	.away = move_kind_away,
 	.done = move_kind_done,
+	.ahead = move_kind_ahead,
 	.kept = move_kind_kept,
 	.forget = move_kind_forget,
 };

@@ -27,6 +27,7 @@ struct move {
 	CUdeviceptr copied[GUEST_DEVICES], gone[GUEST_DEVICES], come[GUEST_DEVICES];
 	bool away, given;
 	bool unsure; /* away, but for imports of which their exporters have not said that they leave */
+	_Atomic bool exits; /* the process: the driver is not called any more but for what leaves or comes */
 	bool contexts; /* go, too: what we cannot move may stay */
 	struct swap_list *list;
 };
@@ -45,6 +46,9 @@ bool move_bare(struct move *move);
  * meanwhile: from here on it is away, with what it has, until it has asked. SWAP_DRIVER: nothing has changed.
  */
 enum swap_why move_ask_again(struct move *move);
+
+/* The process exits, while its memory is on the device: threads of ours call the driver no more. */
+void move_exit(struct move *move);
 
 /* After move_bare: the host memory stays where it is, and what was in it is lost. */
 void move_give(struct move *move);

@@ -52,7 +52,12 @@ struct mover_kind {
 	uint64_t (*away)(void *self);
 	/* All is on its device, and is about to be used. */
 	void (*done)(void *self);
-	/* Bytes of host memory that the next way out finds ready; gives them back. */
+	/*
+	 * While the program runs, threads of ours find host memory for `part` of it; 0: they are gone when
+	 * it returns, before anything else is asked for. NULL: that is found when it leaves.
+	 */
+	void (*ahead)(void *self, uint32_t part);
+	/* Bytes of host memory that the next way out finds there; gives them back. */
 	uint64_t (*kept)(const void *self);
 	void (*forget)(void *self);
 };

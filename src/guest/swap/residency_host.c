@@ -75,6 +75,7 @@ struct member {
 	uint64_t fixed_until_ns; /* it cannot leave */
 	uint64_t stays_until_ns; /* it has work that does not end */
 	uint64_t away_until_ns;	 /* it could not come back */
+	bool keeps;	 /* it has come back, and may have host memory still */
 	uint32_t failed; /* so often the device had no room in spite of what is known of it */
 };
 
@@ -630,6 +631,7 @@ static void residency_host_came(struct member *member, uint64_t now_ns)
 	if (!answers.refused &&
 	    (answers.all || (member->called_off && !shared_joins(member->ledger)))) {
 		member->failed = 0;
+		member->keeps = true;
 		residency_host_ask(member, SWAP_RUN, now_ns);
 		FAULT_POINT(RESIDENCY_RUNS);
 		return;
@@ -802,6 +804,28 @@ static void residency_host_act(struct residency_host *host, int i, uint64_t now_
 	}
 }
 
+/* --- Ahead ---------------------------------------------------------------------------------- */
+
+/*
+ * Nobody waits and nothing moves. Who leaves next is to find host memory now: later that would take
+ * longer than the copy, and be waited for. It is others' that have come back and will stay. Nobody hears
+ * what comes of it.
+ */
+static void residency_host_be_ahead(struct residency_host *host, int i, uint64_t now_ns)
+{
+	struct member *member = &host->member[i];
+	uint32_t part = host->state[i].ahead;
+
+	if (host->state[i].place != RESIDENCY_HERE ||
+	    (swap_part_of(member->request) == part && (part || !member->keeps)) ||
+	    !residency_host_begin(host, member))
+		return;
+	member->keeps = false;
+	if (swap_desk_request(member->desk) == member->request)
+		residency_host_ask_part(member, SWAP_RUN, part, now_ns);
+	residency_host_done(member);
+}
+
 /* --- The step ------------------------------------------------------------------------------- */
 
 static void residency_host_look(struct residency_host *host, int i, uint64_t now_ns)
@@ -819,6 +843,7 @@ static void residency_host_look(struct residency_host *host, int i, uint64_t now
 		residency_host_pump(host, member, now_ns);
 	state->place = residency_host_place(member, now_ns);
 	state->leaves = swap_phase_of(member->request) == SWAP_OUT;
+	state->ready = swap_phase_of(member->request) == SWAP_RUN && swap_part_of(member->request);
 	state->asked = state->leaves && !member->desk ? swap_part_of(member->request) : member->part;
 	residency_host_add_member(host, i, now_ns);
 	state->fixed = now_ns < member->fixed_until_ns || member->stuck;
@@ -871,6 +896,9 @@ uint64_t residency_host_step(struct residency_host *host, uint64_t now_ns)
 		residency_host_act(host, i, now_ns);
 		moves |= host->member[i].desk != NULL;
 	}
+	for (int i = 0; i < host->n && !waits && !moves; i++)
+		if (host->state[i].id)
+			residency_host_be_ahead(host, i, now_ns);
 	if (waits || moves)
 		host->busy_ns = now_ns;
 	if (moves)

@@ -221,11 +221,18 @@ static void *stage_work(void *arg)
 	return NULL;
 }
 
-void stage_begin(struct stage *stage, uint64_t from, uint64_t to, stage_meet *meet, void *arg)
+static uint64_t stage_processors(void)
 {
-	uint64_t first = from / STAGE_STEP_BYTES, n = 0;
-	uint64_t end = (min_u64(to, stage->host_bytes) + STAGE_STEP_BYTES - 1) / STAGE_STEP_BYTES;
 	cpu_set_t cpus;
+
+	return sched_getaffinity(0, sizeof(cpus), &cpus) ? 1 : (uint64_t)CPU_COUNT(&cpus);
+}
+
+static void stage_start(struct stage *stage, uint64_t from, uint64_t to, uint64_t n,
+			stage_meet *meet, void *arg)
+{
+	uint64_t first = from / STAGE_STEP_BYTES;
+	uint64_t end = (min_u64(to, stage->host_bytes) + STAGE_STEP_BYTES - 1) / STAGE_STEP_BYTES;
 
 	stage->meet = meet;
 	stage->arg = arg;
@@ -235,10 +242,7 @@ void stage_begin(struct stage *stage, uint64_t from, uint64_t to, stage_meet *me
 	for (uint64_t i = first; i < end; i++)
 		if (atomic_load(&stage->step[i]) == STAGE_FAILED)
 			atomic_store(&stage->step[i], STAGE_EMPTY);
-	if (!sched_getaffinity(0, sizeof(cpus), &cpus))
-		n = (uint64_t)CPU_COUNT(&cpus) - 1; /* the one that copies needs one, too */
-	n = n < MOST ? n : MOST;
-	n = first < end ? min_u64(n, end - first) : 0;
+	n = first < end ? min_u64(min_u64(n, MOST), end - first) : 0;
 	for (; n; n--) {
 		atomic_fetch_add(&stage->working, 1);
 		if (thread_start(stage_work, stage)) {
@@ -246,6 +250,17 @@ void stage_begin(struct stage *stage, uint64_t from, uint64_t to, stage_meet *me
 			break;
 		}
 	}
+}
+
+void stage_begin(struct stage *stage, uint64_t from, uint64_t to, stage_meet *meet, void *arg)
+{
+	/* Who copies needs a processor, too. */
+	stage_start(stage, from, to, stage_processors() - 1, meet, arg);
+}
+
+void stage_begin_ahead(struct stage *stage, uint64_t to, stage_meet *meet, void *arg)
+{
+	stage_start(stage, 0, to, (stage_processors() + 3) / 4, meet, arg);
 }
 
 bool stage_await(struct stage *stage, uint64_t from, uint64_t to, bool write)

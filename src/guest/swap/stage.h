@@ -65,6 +65,12 @@ void stage_give_file(struct stage *stage);
 void stage_begin(struct stage *stage, uint64_t from, uint64_t to, stage_meet *meet, void *arg);
 
 /*
+ * The same for [0, to) and by few threads, while programs run. Nobody waits for any of it: stage_end
+ * comes before anything else.
+ */
+void stage_begin_ahead(struct stage *stage, uint64_t to, stage_meet *meet, void *arg);
+
+/*
  * Waits until [from, to) is there to be written, or to be read, or makes it so. False: there is no
  * memory, or what `error` says.
  */

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <unistd.h>
 
 #include "base/fault.h"
 #include "base/futex.h"
@@ -40,6 +41,7 @@
  * half as long then, or a part of that where the machine's memory is a guest's of another one. But only
  * while so much of what the machine has is free beside it, which is looked at so often: of tenants that
  * take turns, which leave again soon, less, since whoever decides about turns can have it given back.
+ * Who is the next to leave has host memory for that, with the same part of it free, for as long as it is.
  */
 #define KEEP_NS		(30 * NS_PER_S)
 #define KEEP_LOOK_NS	NS_PER_S
@@ -56,7 +58,10 @@
 
 struct swap {
 	struct guest *guest;
+	pid_t pid; /* a forked child has a copy of this, and no thread */
 	uint64_t keeps_until_ns; /* 0: nothing is kept */
+	uint32_t ahead; /* for so much host memory is to be found, until then if there is room; 0: for nothing */
+	uint64_t ahead_until_ns;
 	struct move move;
 	struct amd_move amd;
 	struct mover mover[MOVERS];
@@ -106,17 +111,69 @@ static uint64_t swap_kept(const struct swap *swap)
 	return bytes;
 }
 
+/* What is to be free of the host beside what is kept. */
+static uint64_t swap_keep_least(const struct swap *swap)
+{
+	return host_memory_total() / (swap->guest->use ? KEEP_PART_TURNS : KEEP_PART);
+}
+
+static uint64_t swap_bytes(const struct swap *swap, uint32_t part)
+{
+	uint64_t bytes = 0;
+
+	for (int i = 0; i < MOVERS; i++)
+		bytes += swap->mover[i].kind->bytes(swap->mover[i].self, part);
+	return bytes;
+}
+
+/* Threads of ours find host memory for so much, while the program runs; 0: they are gone. */
+static void swap_ahead(struct swap *swap, uint32_t part)
+{
+	for (int i = 0; i < MOVERS; i++)
+		if (swap->mover[i].kind->ahead)
+			swap->mover[i].kind->ahead(swap->mover[i].self, part);
+}
+
+/* Whether there is host memory to spare for so much, which may never leave. */
+static bool swap_can_be_ahead(const struct swap *swap, uint32_t part)
+{
+	uint64_t bytes = swap_bytes(swap, part), most = swap->guest->policy.host_bytes;
+	uint64_t room = min_u64(host_memory_room(), cgroup_room());
+
+	return !*swap->guest->policy.swap_dir && (!most || bytes <= most) &&
+	       room >= sat_add_u64(sat_sub_u64(bytes, swap_kept(swap)), swap_keep_least(swap));
+}
+
+/*
+ * What was asked for is begun as soon as there is room: others may be giving back what they kept. When
+ * to look again.
+ */
+static uint64_t swap_try_ahead(struct swap *swap, uint64_t now)
+{
+	if (swap_can_be_ahead(swap, swap->ahead)) {
+		swap_ahead(swap, swap->ahead);
+		swap->ahead = 0;
+		swap->keeps_until_ns = UINT64_MAX;
+	} else if (now >= swap->ahead_until_ns) {
+		swap->ahead = 0;
+	}
+	return now + KEEP_LOOK_NS;
+}
+
 /* The program goes on meanwhile. When to look again; UINT64_MAX: nothing is kept. */
 static uint64_t swap_keep(struct swap *swap)
 {
 	uint64_t now = now_monotonic_ns(), room;
 
 	/* While it is away, what is there is its content. */
-	if (!swap->keeps_until_ns || swap->answer.state != SWAP_RUNNING)
+	if (swap->answer.state != SWAP_RUNNING)
+		return UINT64_MAX;
+	if (swap->ahead)
+		return swap_try_ahead(swap, now);
+	if (!swap->keeps_until_ns)
 		return UINT64_MAX;
 	room = min_u64(host_memory_room(), cgroup_room());
-	if (now < swap->keeps_until_ns &&
-	    room >= host_memory_total() / (swap->guest->use ? KEEP_PART_TURNS : KEEP_PART))
+	if (now < swap->keeps_until_ns && room >= swap_keep_least(swap))
 		return now + KEEP_LOOK_NS;
 	for (int i = 0; i < MOVERS; i++)
 		swap->mover[i].kind->forget(swap->mover[i].self);
@@ -138,15 +195,6 @@ static enum swap_why swap_find_obstacle(struct swap *swap)
 	for (int i = 0; !why && i < MOVERS; i++)
 		why = swap->mover[i].kind->prepare(swap->mover[i].self, &swap->answer.amount);
 	return why;
-}
-
-static uint64_t swap_bytes(const struct swap *swap, uint32_t part)
-{
-	uint64_t bytes = 0;
-
-	for (int i = 0; i < MOVERS; i++)
-		bytes += swap->mover[i].kind->bytes(swap->mover[i].self, part);
-	return bytes;
 }
 
 /* What the memory cgroup allows, with what has its place on the host. */
@@ -312,6 +360,7 @@ static void swap_answer_away(struct swap *swap, uint32_t request, enum swap_stat
 
 static void swap_run(struct swap *swap, uint32_t request)
 {
+	uint32_t part = swap_part_of(request);
 	bool again = swap->answer.state == SWAP_RUNNING, filed = swap_file(swap).bytes;
 	enum swap_why why = swap_is_away(swap) ? swap_move_measured(swap, request, 0) : SWAP_FINE;
 
@@ -324,7 +373,9 @@ static void swap_run(struct swap *swap, uint32_t request)
 	swap->answer.amount = swap->answer.list_at = 0;
 	swap_answer(swap, request, SWAP_RUNNING, SWAP_FINE);
 	pass_open(swap->guest);
-	if (!swap_kept(swap))
+	swap->ahead = part;
+	swap->ahead_until_ns = now_monotonic_ns() + KEEP_NS;
+	if (part || !swap_kept(swap))
 		return;
 	/* Who runs and is asked for that once more is to keep nothing. */
 	swap->keeps_until_ns = again ? 1 : now_monotonic_ns() + KEEP_NS;
@@ -465,6 +516,8 @@ static void swap_return(struct swap *swap, uint32_t request)
 
 static void swap_act(struct swap *swap, uint32_t request, enum swap_phase phase)
 {
+	swap_ahead(swap, 0);
+	swap->ahead = 0;
 	switch (phase) {
 	case SWAP_PREPARE:
 	case SWAP_PREPARE_CONTEXTS:
@@ -528,13 +581,18 @@ static void *swap_watch(void *arg)
 	return NULL;
 }
 
+static struct swap *swap_own;
+
 /* Has a pass from here on, so that nothing moves while the driver shuts down. */
 static void swap_exit(void)
 {
 	struct guest *guest = guest_made();
 
-	if (guest && guest->swappable)
-		pass_wait(guest);
+	if (!guest || !guest->swappable)
+		return;
+	pass_wait(guest);
+	if (swap_own->pid == getpid())
+		move_exit(&swap_own->move);
 }
 
 void swap_start(struct guest *guest)
@@ -548,6 +606,7 @@ void swap_start(struct guest *guest)
 	if (swap == MAP_FAILED)
 		return; /* nothing of this process is said: nobody suspends the tenant */
 	swap->guest = guest;
+	swap->pid = getpid();
 	swap->move.guest = guest;
 	swap->amd.guest = guest;
 	swap->mover[0] = (struct mover){&move_kind, &swap->move};
@@ -556,6 +615,7 @@ void swap_start(struct guest *guest)
 		munmap(swap, sizeof(*swap));
 		return;
 	}
+	swap_own = swap;
 	atexit(swap_exit);
 	if (guest->use)
 		residency_start(guest);

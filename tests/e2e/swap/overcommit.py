@@ -207,6 +207,30 @@ class Servers(Turns):
         for guest in (a, b):
             self.quit(guest)
 
+    def ahead(self, name):
+        """Host memory that a tenant's process has for what leaves, while nothing of it is away."""
+        pid, = (p["pid"] for p in self.tenants()[name]["processes"])
+        smaps = pathlib.Path(f"/proc/{pid}/smaps").read_text()
+        return sum(1024 * int(kib) for kib, flags in
+                   re.findall(r"^Rss: +(\d+) kB(?:\n.*)*?\nVmFlags: (.*)", smaps, re.M)
+                   if {"dc", "hg"} <= set(flags.split()))
+
+    def test_who_leaves_next_has_host_memory(self):
+        """Ahead of time, for as much as would leave, and for as long as somebody is away."""
+        a, b = self.serve("a", 1), self.serve("b", 1000)
+        away = self.tenants()["a"]["swap"]["host_bytes"]
+        self.assertGreater(away, 0)
+        self.until(lambda: self.ahead("b") >= away)
+        self.assertEqual(self.places(), {"a": "suspended", "b": "running"})
+        self.assertEqual(self.ask(b), "served")
+        self.assertEqual(self.ask(a), "served")
+        self.until(lambda: self.ahead("a") >= away)
+        # Nobody is away any more.
+        b.kill()
+        self.until(lambda: not self.ahead("a"), 20)
+        self.assertEqual(self.ask(a), "served")
+        self.quit(a)
+
     def test_an_idle_one_stays_where_there_is_room(self):
         guests = [self.serve(n, i * 1000, holds=9) for i, n in enumerate("ab")]
         for _ in range(5):

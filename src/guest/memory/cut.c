@@ -6,34 +6,53 @@ static bool cut_bit(const uint64_t *map, uint32_t unit)
 	return map[unit / 64] >> unit % 64 & 1;
 }
 
-static void cut_set(uint64_t *map, uint32_t unit, bool to)
+/* The first unit from there on whose bit is set, or is not; `end`: none before that. */
+static uint32_t cut_next(const uint64_t *map, uint32_t from, uint32_t end, bool set)
 {
-	uint64_t bit = UINT64_C(1) << unit % 64;
+	for (; from < end; from += 64 - from % 64) {
+		uint64_t bits = (set ? map[from / 64] : ~map[from / 64]) >> from % 64;
 
-	if (to)
-		map[unit / 64] |= bit;
-	else
-		map[unit / 64] &= ~bit;
+		if (bits) {
+			from += (uint32_t)__builtin_ctzll(bits);
+			return from < end ? from : end;
+		}
+	}
+	return end;
+}
+
+static void cut_set(uint64_t *map, uint32_t from, uint32_t end, bool to)
+{
+	while (from < end) {
+		uint32_t rest = 64 - from % 64, n = end - from < rest ? end - from : rest;
+		uint64_t bits = UINT64_MAX >> (64 - n) << from % 64;
+
+		if (to)
+			map[from / 64] |= bits;
+		else
+			map[from / 64] &= ~bits;
+		from += n;
+	}
 }
 
 int cut_take(struct cut *cut, uint32_t units)
 {
-	uint32_t run = 0, longest = 0;
+	uint32_t longest = 0, first = 0, end;
 
 	if (!cut->allocations)
 		cut->most = CUT_UNITS;
 	if (!units || units > cut->most)
 		return -1;
-	for (uint32_t i = 0; i < CUT_UNITS; i++) {
-		run = cut_bit(cut->taken, i) ? 0 : run + 1;
-		longest = run > longest ? run : longest;
-		if (run < units)
-			continue;
-		for (uint32_t k = i + 1 - units; k <= i; k++)
-			cut_set(cut->taken, k, true);
-		cut_set(cut->begins, i + 1 - units, true);
-		cut->allocations++;
-		return (int)(i + 1 - units);
+	while ((first = cut_next(cut->taken, first, CUT_UNITS, false)) < CUT_UNITS) {
+		end = first + units < CUT_UNITS ? first + units : CUT_UNITS;
+		end = cut_next(cut->taken, first, end, true);
+		if (end - first == units) {
+			cut_set(cut->taken, first, end, true);
+			cut_set(cut->begins, first, first + 1, true);
+			cut->allocations++;
+			return (int)first;
+		}
+		longest = end - first > longest ? end - first : longest;
+		first = end;
 	}
 	cut->most = longest;
 	return -1;
@@ -41,13 +60,14 @@ int cut_take(struct cut *cut, uint32_t units)
 
 bool cut_give(struct cut *cut, uint32_t first)
 {
+	uint32_t end;
+
 	if (first >= CUT_UNITS || !cut_bit(cut->begins, first))
 		return false;
-	cut_set(cut->begins, first, false);
-	cut_set(cut->taken, first, false);
-	for (uint32_t i = first + 1; i < CUT_UNITS && cut_bit(cut->taken, i) &&
-				     !cut_bit(cut->begins, i); i++)
-		cut_set(cut->taken, i, false);
+	end = cut_next(cut->taken, first, CUT_UNITS, false);
+	end = cut_next(cut->begins, first + 1, end, true);
+	cut_set(cut->taken, first, end, false);
+	cut_set(cut->begins, first, first + 1, false);
 	cut->allocations--;
 	cut->most = CUT_UNITS;
 	return true;

@@ -62,7 +62,7 @@ static CUresult backing_make_piece(const struct guest_device *device, struct bac
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	do {
 		peers = pieces_peers(backing, device->ordinal, &backing->piece[page]);
-		e = handle ? physical_reach(peers, true, pieces_address(backing, page), pages)
+		e = handle ? physical_reach(peers, 0, pieces_address(backing, page), pages)
 			   : physical_place(device, peers, pieces_address(backing, page),
 					    &backing->piece[page], &handle);
 	} while (!e && pieces_peers(backing, device->ordinal, &backing->piece[page]) != peers);

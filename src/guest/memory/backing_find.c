@@ -102,7 +102,6 @@ CUresult backing_set_peers(struct guest *guest, CUdeviceptr at, uint64_t peers)
 	uint64_t less = 0;
 	uint32_t pages = 0;
 	struct piece *piece;
-	CUresult e;
 
 	lock_take(&backing->lock);
 	piece = pieces_find(backing, at);
@@ -112,12 +111,7 @@ CUresult backing_set_peers(struct guest *guest, CUdeviceptr at, uint64_t peers)
 		piece->peers = peers;
 	}
 	lock_drop(&backing->lock);
-	if (!pages)
-		return CUDA_SUCCESS;
-	e = physical_reach(peers, true, at, pages);
-	if (!e && less)
-		e = physical_reach(less, false, at, pages);
-	return e;
+	return pages ? physical_reach(peers, less, at, pages) : CUDA_SUCCESS;
 }
 
 bool backing_next(struct guest *guest, struct guest_device *device, CUdeviceptr from,
@@ -155,7 +149,8 @@ CUresult backing_share(struct guest *guest, struct guest_device *device, CUdevic
 	 */
 	while (backing_next(guest, device, from, &piece)) {
 		if (!piece.owner)
-			physical_reach(bit, may, piece.at, (uint32_t)(piece.bytes / GRANULE_BYTES));
+			physical_reach(may ? bit : 0, may ? 0 : bit, piece.at,
+				       (uint32_t)(piece.bytes / GRANULE_BYTES));
 		from = piece.at + piece.bytes;
 	}
 	return CUDA_SUCCESS;

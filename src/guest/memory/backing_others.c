@@ -94,7 +94,7 @@ CUresult backing_import(struct guest *guest, struct guest_device *device, uint64
 	*ret = at;
 	/* Now that others find it: a peer that came meanwhile did not. */
 	if (!e && atomic_load(&backing->peers) != peers)
-		physical_reach(atomic_load(&backing->peers) | bit, true, at,
+		physical_reach(atomic_load(&backing->peers) | bit, 0, at,
 			       backing->piece[page].pages);
 	return e;
 }

@@ -11,19 +11,17 @@ CUmemAllocationHandleType physical_types(const struct guest_device *device)
 	return can ? CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR : CU_MEM_HANDLE_TYPE_NONE;
 }
 
-/* Who may reach it: as many descriptions as there are. */
-static size_t physical_access(uint64_t peers, bool may, CUmemAccessDesc *desc)
+/* One for each of these devices. Behind the last one. */
+static CUmemAccessDesc *physical_access(uint64_t devices, CUmemAccess_flags flags,
+					CUmemAccessDesc *desc)
 {
-	size_t n = 0;
-
 	for (int i = 0; i < GUEST_DEVICES; i++)
-		if (peers >> i & 1)
-			desc[n++] = (CUmemAccessDesc){
+		if (devices >> i & 1)
+			*desc++ = (CUmemAccessDesc){
 				.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = i},
-				.flags = may ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
-					     : CU_MEM_ACCESS_FLAGS_PROT_NONE,
+				.flags = flags,
 			};
-	return n;
+	return desc;
 }
 
 static CUresult physical_create(const struct guest_device *device, const struct piece *piece,
@@ -40,12 +38,13 @@ static CUresult physical_create(const struct guest_device *device, const struct 
 	return DRIVER(cuMemCreate, (ret, piece->pages * GRANULE_BYTES, &prop, 0));
 }
 
-CUresult physical_reach(uint64_t peers, bool may, CUdeviceptr at, uint32_t pages)
+CUresult physical_reach(uint64_t may, uint64_t may_not, CUdeviceptr at, uint32_t pages)
 {
-	CUmemAccessDesc desc[GUEST_DEVICES];
+	CUmemAccessDesc desc[2 * GUEST_DEVICES], *end = desc;
 
-	return DRIVER(cuMemSetAccess,
-		      (at, pages * GRANULE_BYTES, desc, physical_access(peers, may, desc)));
+	end = physical_access(may, CU_MEM_ACCESS_FLAGS_PROT_READWRITE, end);
+	end = physical_access(may_not, CU_MEM_ACCESS_FLAGS_PROT_NONE, end);
+	return DRIVER(cuMemSetAccess, (at, pages * GRANULE_BYTES, desc, (size_t)(end - desc)));
 }
 
 CUresult physical_map(uint64_t peers, CUdeviceptr at, uint32_t pages,
@@ -55,7 +54,7 @@ CUresult physical_map(uint64_t peers, CUdeviceptr at, uint32_t pages,
 
 	if (e)
 		return e;
-	e = physical_reach(peers, true, at, pages);
+	e = physical_reach(peers, 0, at, pages);
 	if (e)
 		DRIVER(cuMemUnmap, (at, pages * GRANULE_BYTES));
 	return e;

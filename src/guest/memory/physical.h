@@ -20,8 +20,8 @@ CUresult physical_place(const struct guest_device *device, uint64_t peers, CUdev
 CUresult physical_map(uint64_t peers, CUdeviceptr at, uint32_t pages,
 		      CUmemGenericAllocationHandle handle);
 
-/* From now on work of these devices may reach it, or may not. */
-CUresult physical_reach(uint64_t peers, bool may, CUdeviceptr at, uint32_t pages);
+/* From now on work of the ones may reach it, and of the others may not: no device is both. */
+CUresult physical_reach(uint64_t may, uint64_t may_not, CUdeviceptr at, uint32_t pages);
 
 /* 0, or the driver's error: then it is as it was. */
 CUresult physical_displace(CUdeviceptr at, struct piece *piece);

@@ -87,6 +87,16 @@ class Case(unittest.TestCase):
         """On the device, and in what is charged."""
         self.until(lambda: (self.used(), self.device()["used_bytes"]) == (want, want))
 
+    def charged(self, want):
+        self.assertEqual(self.used(), want)
+        self.assertEqual(self.device()["used_bytes"], want)
+
+    def told(self, guest):
+        """It goes on, to where it waits again."""
+        guest.stdin.write("\n")
+        guest.stdin.flush()
+        self.assertEqual(guest.stdout.readline(), "ready\n", guest.poll() and guest.stderr.read())
+
     def tenant(self):
         tenant, = json.loads(self.must("ps", "--json", "t"))["tenants"]
         return tenant
@@ -197,9 +207,7 @@ class Kept(Case):
         self.must("suspend", "t")
         self.assertGreater(self.anonymous(guest), before + 60 * MIB)
         self.must("resume", "t")
-        guest.stdin.write("\n")
-        guest.stdin.flush()
-        self.assertEqual(guest.stdout.readline(), "ready\n", guest.poll() and guest.stderr.read())
+        self.told(guest)
         self.must("resume", "t")
         self.until_given_back(guest, before + 30 * MIB)
         self.good(guest)
@@ -221,11 +229,8 @@ class Mappings(Case):
             self.must("resume", "t")
             self.assertEqual(self.used(), held)
             self.assertEqual(self.device()["used_bytes"], held)
-        guest.stdin.write("\n")
-        guest.stdin.flush()
-        self.assertEqual(guest.stdout.readline(), "ready\n", guest.poll() and guest.stderr.read())
-        self.assertEqual(self.used(), STAYS)
-        self.assertEqual(self.device()["used_bytes"], STAYS)
+        self.told(guest)
+        self.charged(STAYS)
         self.good(guest)
 
 
@@ -237,10 +242,6 @@ class Sharing(Case):
 
     def borrow(self, seed=0, **more):
         return self.guest("borrow", self.tmp + "/handles", str(seed), **more)
-
-    def charged(self, want):
-        self.assertEqual(self.used(), want)
-        self.assertEqual(self.device()["used_bytes"], want)
 
 
 class Shared(Sharing):
@@ -441,11 +442,6 @@ class SharedHandles(Sharing):
 
 class Pools(Case):
     """Stream-ordered allocation: what pools hold leaves, and they are what programs expect."""
-
-    def told(self, guest):
-        guest.stdin.write("\n")
-        guest.stdin.flush()
-        self.assertEqual(guest.stdout.readline(), "ready\n", guest.poll() and guest.stderr.read())
 
     def out_and_back(self, mib):
         held = self.used()

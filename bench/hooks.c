@@ -32,6 +32,11 @@ static void hooks_alloc_free_large(void)
 	hooks_alloc_free((size_t)64 << 20);
 }
 
+static void hooks_alloc_free_granule(void)
+{
+	hooks_alloc_free((size_t)2 << 20);
+}
+
 static void hooks_alloc_free_small(void)
 {
 	hooks_alloc_free(4096);
@@ -55,6 +60,7 @@ static void hooks_mem_get_info(void)
 static const struct batch_item items[] = {
 	{"launch", hooks_launch, 4000},
 	{"alloc_free", hooks_alloc_free_large, 1000},
+	{"alloc_free_granule", hooks_alloc_free_granule, 1000},
 	{"alloc_free_small", hooks_alloc_free_small, 1000},
 	{"alloc_free_async", hooks_alloc_free_async, 1000},
 	{"mem_get_info", hooks_mem_get_info, 10},

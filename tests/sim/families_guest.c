@@ -18,7 +18,11 @@ void tell(enum note_what what, int device, uint64_t a, const char *text)
 {
 	struct note n = {.what = (int)what, .device = device, .a = a, .slack = guest_slack};
 	char answer = 'n';
+	size_t free, total;
 
+	/* What is kept for the next allocation goes when somebody asks what is free. */
+	if (what == NOTE_FREED && getenv("FAMILIES_SWAPPABLE"))
+		cu.cuMemGetInfo_v2(&free, &total);
 	snprintf(n.text, sizeof(n.text), "%s", text);
 	if (send(NOTE_FD, &n, sizeof(n), MSG_NOSIGNAL) != sizeof(n) ||
 	    recv(NOTE_FD, &answer, 1, 0) != 1 || answer != 'y')

@@ -6,7 +6,8 @@
 
 /*
  * Addresses are handed out in turn, and none again before all others were: a program that uses what
- * it freed is found out. So there are several times as many as a device has memory.
+ * it freed is found out, unless that is spare. So there are several times as many as a device has
+ * memory.
  */
 #define ADDRESSES 8
 
@@ -21,7 +22,7 @@ struct backing *backing_make(struct guest *guest, struct guest_device *device)
 	made = pieces_map(granules * ADDRESSES, granules);
 	if (!made)
 		return NULL;
-	made->peers = UINT64_C(1) << device->ordinal;
+	made->peers = made->ever = UINT64_C(1) << device->ordinal;
 	made->types = physical_types(device);
 	if (DRIVER(cuMemAddressReserve, (&made->base, made->pages * GRANULE_BYTES, 0, 0, 0))) {
 		pieces_unmap(made);
@@ -40,44 +41,75 @@ struct pooled {
 	uint64_t peers;
 };
 
-/* Makes a piece, which is nobody's yet. Its first page. */
-static CUresult backing_make_piece(const struct guest_device *device, struct backing *backing,
-				   uint32_t pages, struct pooled pooled, uint32_t *ret)
+/* With the lock: a piece that moves, the spare one where that will do; its first page. */
+static uint32_t backing_take_piece(struct backing *backing, uint32_t pages, struct pooled pooled)
 {
-	CUmemGenericAllocationHandle handle = 0;
-	uint64_t peers;
-	uint32_t page;
-	CUresult e;
+	uint32_t page = pages == 1 && !pooled.owner ? pieces_take_spare(backing) : UINT32_MAX;
 
-	lock_take(&backing->lock);
+	if (page != UINT32_MAX)
+		return page;
 	page = pieces_take(backing, pages);
 	if (page != UINT32_MAX) {
 		backing->piece[page].owner = pooled.owner;
 		backing->piece[page].peers = pooled.peers;
 	}
+	return page;
+}
+
+/* Has it have physical memory, which these peers reach, and nobody else who once might. */
+static CUresult backing_place_piece(const struct guest_device *device, struct backing *backing,
+				    uint32_t page, uint64_t peers)
+{
+	struct piece *piece = &backing->piece[page];
+	uint64_t ever = piece->owner ? 0 : atomic_load(&backing->ever);
+	CUdeviceptr at = pieces_address(backing, page);
+	CUresult e;
+
+	if (piece->mapped)
+		return ever == UINT64_C(1) << device->ordinal
+			       ? CUDA_SUCCESS
+			       : physical_reach(peers, ever & ~peers, at, piece->pages);
+	e = physical_place(device, peers, at, piece, &piece->handle);
+	piece->mapped = !e;
+	return e;
+}
+
+/* Makes a piece, which is nobody's yet. Its first page. */
+static CUresult backing_make_piece(struct guest *guest, const struct guest_device *device,
+				   struct backing *backing, uint32_t pages, struct pooled pooled,
+				   uint32_t *ret, uint64_t *ret_spare)
+{
+	struct piece *piece;
+	uint64_t peers;
+	uint32_t page;
+	CUresult e;
+
+	lock_take(&backing->lock);
+	page = backing_take_piece(backing, pages, pooled);
 	lock_drop(&backing->lock);
 	if (page == UINT32_MAX)
 		return CUDA_ERROR_OUT_OF_MEMORY;
+	piece = &backing->piece[page];
+	if (piece->mapped)
+		*ret_spare = pieces_address(backing, page);
 	do {
-		peers = pieces_peers(backing, device->ordinal, &backing->piece[page]);
-		e = handle ? physical_reach(peers, 0, pieces_address(backing, page), pages)
-			   : physical_place(device, peers, pieces_address(backing, page),
-					    &backing->piece[page], &handle);
-	} while (!e && pieces_peers(backing, device->ordinal, &backing->piece[page]) != peers);
-	lock_take(&backing->lock);
-	if (e) {
+		peers = pieces_peers(backing, device->ordinal, piece);
+		e = backing_place_piece(device, backing, page, peers);
+	} while (!e && pieces_peers(backing, device->ordinal, piece) != peers);
+	if (e && piece->mapped) {
+		backing_end_piece(guest, backing, page);
+	} else if (e) {
+		lock_take(&backing->lock);
 		pieces_give(backing, page);
-	} else {
-		backing->piece[page].handle = handle;
-		backing->piece[page].mapped = true;
+		lock_drop(&backing->lock);
 	}
-	lock_drop(&backing->lock);
 	*ret = page;
 	return e;
 }
 
-static CUresult backing_alloc_large(const struct guest_device *device, struct backing *backing,
-				    uint64_t bytes, struct pooled pooled, CUdeviceptr *ret)
+static CUresult backing_alloc_large(struct guest *guest, const struct guest_device *device,
+				    struct backing *backing, uint64_t bytes, struct pooled pooled,
+				    CUdeviceptr *ret, uint64_t *ret_spare)
 {
 	uint64_t pages = round_up(bytes, GRANULE_BYTES) / GRANULE_BYTES;
 	uint32_t page;
@@ -85,7 +117,7 @@ static CUresult backing_alloc_large(const struct guest_device *device, struct ba
 
 	if (pages > backing->pages)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	e = backing_make_piece(device, backing, (uint32_t)pages, pooled, &page);
+	e = backing_make_piece(guest, device, backing, (uint32_t)pages, pooled, &page, ret_spare);
 	if (e)
 		return e;
 	lock_take(&backing->lock);
@@ -106,7 +138,8 @@ static bool backing_alloc_cut(struct backing *backing, uint64_t bytes, CUdevicep
 }
 
 static CUresult backing_alloc_small(struct guest *guest, const struct guest_device *device,
-				    struct backing *backing, uint64_t bytes, CUdeviceptr *ret)
+				    struct backing *backing, uint64_t bytes, CUdeviceptr *ret,
+				    uint64_t *ret_spare)
 {
 	uint32_t page;
 	CUresult e;
@@ -114,7 +147,7 @@ static CUresult backing_alloc_small(struct guest *guest, const struct guest_devi
 
 	if (backing_alloc_cut(backing, bytes, ret))
 		return CUDA_SUCCESS;
-	e = backing_make_piece(device, backing, 1, (struct pooled){0}, &page);
+	e = backing_make_piece(guest, device, backing, 1, (struct pooled){0}, &page, ret_spare);
 	if (e)
 		return e;
 	lock_take(&backing->lock);
@@ -127,7 +160,7 @@ static CUresult backing_alloc_small(struct guest *guest, const struct guest_devi
 }
 
 CUresult backing_alloc(struct guest *guest, struct guest_device *device, uint64_t bytes,
-		       CUdeviceptr *ret)
+		       CUdeviceptr *ret, uint64_t *ret_spare)
 {
 	struct backing *backing;
 
@@ -137,8 +170,9 @@ CUresult backing_alloc(struct guest *guest, struct guest_device *device, uint64_
 	if (!backing)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	return bytes > SMALL_BYTES
-		       ? backing_alloc_large(device, backing, bytes, (struct pooled){0}, ret)
-		       : backing_alloc_small(guest, device, backing, bytes, ret);
+		       ? backing_alloc_large(guest, device, backing, bytes, (struct pooled){0}, ret,
+					     ret_spare)
+		       : backing_alloc_small(guest, device, backing, bytes, ret, ret_spare);
 }
 
 CUresult backing_alloc_for(struct guest *guest, struct guest_device *device, uint64_t bytes,
@@ -146,7 +180,7 @@ CUresult backing_alloc_for(struct guest *guest, struct guest_device *device, uin
 {
 	struct backing *backing = backing_make(guest, device);
 
-	return backing ? backing_alloc_large(device, backing, bytes, (struct pooled){owner, peers},
-					     ret)
+	return backing ? backing_alloc_large(guest, device, backing, bytes,
+					     (struct pooled){owner, peers}, ret, NULL)
 		       : CUDA_ERROR_OUT_OF_MEMORY;
 }

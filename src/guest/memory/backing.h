@@ -6,8 +6,12 @@
  * of its own; smaller ones share a page (cut.h). What goes together with one physical handle is a
  * piece: pages that are mapped, leave and come back together.
  *
- * Nothing is kept: the last allocation of a piece takes its physical memory with it, so that what
- * the device loses is what memory.c charges. Pools, which do keep some, have pieces of their own.
+ * The last allocation of a piece takes its physical memory with it, so that what the device loses
+ * is what memory.c charges. But one piece of one page is spare: it stays as it is, mapped and
+ * charged, for the next allocation that a page will do for. So a program that allocates and frees
+ * in turn does not make, map and end it each time, which takes the driver longer than its own pair
+ * of calls. All work on it is done, it is nobody's, and nobody finds it; it ends before anything
+ * moves. Pools, which keep more, have pieces of their own.
  *
  * A handle that the program makes (cuMemCreate) has a piece, too, whose address is the handle that
  * the program gets: the driver's own changes when the memory leaves. The program maps it where it
@@ -27,9 +31,12 @@ static inline uint64_t backing_id(struct guest *guest)
 	return (UINT64_C(1) << 62) + atomic_fetch_add(&guest->backed, 1);
 }
 
-/* As cuMemAlloc. The current context's device is `device`. */
+/*
+ * As cuMemAlloc. The current context's device is `device`. *ret_spare: the address of the piece
+ * that was spare, if that is taken for it, also where it then fails.
+ */
 CUresult backing_alloc(struct guest *guest, struct guest_device *device, uint64_t bytes,
-		       CUdeviceptr *ret);
+		       CUdeviceptr *ret, uint64_t *ret_spare);
 
 /*
  * A piece for a pool, which cuts it by itself: more than SMALL_BYTES. `peers`: whose work may reach it,
@@ -45,8 +52,12 @@ void backing_disown(struct guest *guest, CUdeviceptr at);
 /* Others may reach it from now on than did. */
 CUresult backing_set_peers(struct guest *guest, CUdeviceptr at, uint64_t peers);
 
-/* The start of an allocation; no work uses it any more. */
-void backing_free(struct guest *guest, struct guest_device *device, CUdeviceptr at);
+/* The start of an allocation; no work uses it any more. Whether its piece is the spare one now. */
+bool backing_free(struct guest *guest, struct guest_device *device, CUdeviceptr at, bool may_keep);
+
+/* Ends the spare piece: its address, or 0 where there is none. */
+CUdeviceptr backing_end_spare(struct guest *guest, struct guest_device *device);
+bool backing_has_spare(struct guest *guest, const struct guest_device *device);
 
 /* The device whose reservation has an address, mapped or not; NULL: none has. */
 struct guest_device *backing_device(struct guest *guest, CUdeviceptr at);

@@ -141,10 +141,12 @@ CUresult backing_share(struct guest *guest, struct guest_device *device, CUdevic
 
 	if (!backing)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	if (may)
+	if (may) {
+		atomic_fetch_or(&backing->ever, bit);
 		atomic_fetch_or(&backing->peers, bit);
-	else
+	} else {
 		atomic_fetch_and(&backing->peers, ~bit);
+	}
 	/* backing_make_piece looks at the peers again; a piece that ends meanwhile does not mind.
 	 */
 	while (backing_next(guest, device, from, &piece)) {

@@ -23,7 +23,22 @@ void backing_end_piece(struct guest *guest, struct backing *backing, uint32_t pa
 	lock_drop(&backing->lock);
 }
 
-void backing_free(struct guest *guest, struct guest_device *device, CUdeviceptr at)
+/* Has a piece that moves be the spare one. False: there is one, or it is not as any other. */
+static bool backing_keep(struct guest *guest, struct backing *backing, uint32_t page)
+{
+	struct object export;
+	bool kept;
+
+	/* What others have a name of is not to become another allocation's. */
+	if (object_get(guest->objects, OBJECT_EXPORT, pieces_address(backing, page), &export))
+		return false;
+	lock_take(&backing->lock);
+	kept = pieces_spare(backing, page);
+	lock_drop(&backing->lock);
+	return kept;
+}
+
+bool backing_free(struct guest *guest, struct guest_device *device, CUdeviceptr at, bool may_keep)
 {
 	struct backing *backing = backing_of(guest, device);
 	uint32_t page = (uint32_t)((at - backing->base) / GRANULE_BYTES);
@@ -32,6 +47,36 @@ void backing_free(struct guest *guest, struct guest_device *device, CUdeviceptr 
 	lock_take(&backing->lock);
 	last = pieces_leave(backing, page, at - pieces_address(backing, page));
 	lock_drop(&backing->lock);
+	if (last && may_keep && backing_keep(guest, backing, page))
+		return true;
 	if (last)
 		backing_end_piece(guest, backing, page);
+	return false;
+}
+
+bool backing_has_spare(struct guest *guest, const struct guest_device *device)
+{
+	struct backing *backing = backing_of(guest, device);
+	bool has;
+
+	if (!backing)
+		return false;
+	lock_take(&backing->lock);
+	has = backing->spare;
+	lock_drop(&backing->lock);
+	return has;
+}
+
+CUdeviceptr backing_end_spare(struct guest *guest, struct guest_device *device)
+{
+	struct backing *backing = backing_of(guest, device);
+	uint32_t page;
+
+	lock_take(&backing->lock);
+	page = pieces_take_spare(backing);
+	lock_drop(&backing->lock);
+	if (page == UINT32_MAX)
+		return 0;
+	backing_end_piece(guest, backing, page);
+	return pieces_address(backing, page);
 }

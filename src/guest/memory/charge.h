@@ -21,6 +21,7 @@ struct charge {
 	struct guest_device *device;
 	uint64_t reserved;
 	uint64_t ended; /* guest.ended, before the driver was asked */
+	uint64_t spare; /* address of what goes into it and is charged already: backing_alloc */
 };
 
 /*

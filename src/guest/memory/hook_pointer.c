@@ -6,6 +6,7 @@
  */
 #include "guest/core/hook.h"
 #include "guest/memory/backing.h"
+#include "guest/memory/memory.h"
 #include "guest/memory/own_pool.h"
 #include "guest/memory/vmm.h"
 
@@ -114,6 +115,9 @@ CUresult hook_cuPointerGetAttributes(unsigned int numAttributes, CUpointer_attri
 	HOLD_MEMORY_IF(pointer_is_ours(guest, ptr) || pointer_may_be_away(guest));
 	if (!pointer_is_ours(guest, ptr))
 		return DRIVER(cuPointerGetAttributes, (numAttributes, attributes, data, ptr));
+	/* What is spare is mapped, and free to whoever asks. */
+	if (!pointer_find(guest, ptr, &object))
+		memory_end_spare(guest, backing_device(guest, ptr));
 	e = DRIVER(cuPointerGetAttributes, (numAttributes, attributes, data, ptr));
 	if (e || !pointer_find(guest, ptr, &object))
 		return e;

@@ -11,6 +11,7 @@
 #include "guest/memory/importer.h"
 #include "guest/memory/room.h"
 #include "guest/memory/vmm.h"
+#include "ledger/slot.h"
 
 /*
  * A granule is of one device, but not for ever: another device's may have its addresses before the
@@ -64,6 +65,18 @@ static uint64_t memory_leave_granules(struct guest *guest, int16_t device, uint6
 	return gone;
 }
 
+/*
+ * The spare piece of a device (backing.h) is counted in its granule as a small allocation is, and
+ * charged by that. Whoever takes it joins the granule before it leaves.
+ */
+static uint64_t memory_leave_spare(const struct charge *charge)
+{
+	return charge->spare ? memory_leave_granules(charge->guest,
+						     (int16_t)charge->device->ordinal,
+						     charge->spare, 1)
+			     : 0;
+}
+
 static CUresult memory_alloc_backed(struct guest *guest, struct guest_device *device, uint64_t bytes,
 				    CUdeviceptr *ret)
 {
@@ -82,7 +95,7 @@ static CUresult memory_alloc_backed(struct guest *guest, struct guest_device *de
 			e = CUDA_ERROR_OUT_OF_MEMORY;
 			continue;
 		}
-		e = backing_alloc(guest, device, bytes, ret);
+		e = backing_alloc(guest, device, bytes, ret, &charge.spare);
 		e = memory_commit(&charge, e, *ret, bytes, OBJECT_BACKED);
 	} while (e == CUDA_ERROR_OUT_OF_MEMORY &&
 		 room_wait(&room, guest, device, memory_need(bytes)));
@@ -149,6 +162,7 @@ CUresult memory_commit(struct charge *charge, CUresult result, CUdeviceptr addre
 	uint64_t actual;
 
 	if (result) {
+		charge_follow(guest, charge->device, CAT_DATA, memory_leave_spare(charge), 0);
 		charge_cancel(charge);
 		return result;
 	}
@@ -163,6 +177,7 @@ CUresult memory_commit(struct charge *charge, CUresult result, CUdeviceptr addre
 		object.flags |= OBJECT_SMALL;
 		actual = memory_join_granules(guest, object.device, address, size);
 	}
+	actual -= memory_leave_spare(charge);
 	if (flags & OBJECT_UNSEEN)
 		atomic_fetch_add(&charge->device->unseen_bytes, actual);
 	if (!memory_record(charge, &object, actual))
@@ -249,6 +264,60 @@ uint64_t memory_small_array_sub(struct guest_device *device, uint64_t bytes)
 	return round_up(old, GRANULE_BYTES) - round_up(old - bytes, GRANULE_BYTES);
 }
 
+/*
+ * Other processes of the tenant could be refused for what is spare here. One that begins later may
+ * miss those 2 MiB until they are taken again, and then nothing is kept.
+ */
+static bool memory_is_alone(struct guest *guest)
+{
+	int own = slot_index(atomic_load(&guest->slot));
+	struct slot_info info;
+
+	for (int i = 0; i < slot_count(guest->ledger); i++)
+		if (i != own && !slot_info(guest->ledger, i, &info))
+			return false;
+	return true;
+}
+
+/*
+ * Frees what we back. Answers the bytes that go with it: none where its piece is the spare one from
+ * now on, which is counted in its granule before others find it.
+ */
+static uint64_t memory_free_piece(struct guest *guest, struct guest_device *device,
+				  const struct object *object)
+{
+	bool may_keep = object->bytes <= GRANULE_BYTES && !backing_has_spare(guest, device) &&
+			memory_is_alone(guest);
+	uint64_t bytes = object->bytes;
+	bool kept;
+
+	if (may_keep)
+		bytes -= memory_join_granules(guest, object->device, object->key, 1);
+	kept = backing_free(guest, device, object->key, may_keep);
+	if (object->flags & OBJECT_SMALL)
+		bytes += memory_leave_granules(guest, object->device, object->key, object->size);
+	if (may_keep && !kept)
+		bytes += memory_leave_granules(guest, object->device, object->key, 1);
+	return bytes;
+}
+
+void memory_end_spare(struct guest *guest, struct guest_device *device)
+{
+	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+	uint64_t bytes = 0;
+	CUdeviceptr spare;
+
+	if (!backing_has_spare(guest, device))
+		return;
+	charge_release_begin(device);
+	DRIVER(cuThreadExchangeStreamCaptureMode, (&mode));
+	spare = backing_end_spare(guest, device);
+	DRIVER(cuThreadExchangeStreamCaptureMode, (&mode));
+	if (spare)
+		bytes = memory_leave_granules(guest, (int16_t)device->ordinal, spare, 1);
+	charge_release_end(guest, device, CAT_DATA, bytes);
+}
+
 /* Gives back the charge of an object that is in no table any more. */
 static void memory_release(struct guest *guest, const struct object *object)
 {
@@ -258,8 +327,8 @@ static void memory_release(struct guest *guest, const struct object *object)
 	if (object->flags & OBJECT_BACKED && object->kind == OBJECT_IPC)
 		importer_close(guest, object->linear.import);
 	else if (object->flags & OBJECT_BACKED)
-		backing_free(guest, device, object->key);
-	if (object->flags & OBJECT_SMALL)
+		bytes = memory_free_piece(guest, device, object);
+	else if (object->flags & OBJECT_SMALL)
 		bytes = memory_leave_granules(guest, object->device, object->key, object->size);
 	if (object->kind == OBJECT_ARRAY && !bytes)
 		bytes = memory_small_array_sub(device, object->size);
@@ -412,7 +481,13 @@ static void memory_reap_all(struct guest *guest, struct guest_device *device)
 	memory_reap(guest);
 }
 
-const struct holder memory_holder = {.catch_up = memory_reap_all, .give_back = memory_reap_all};
+static void memory_give_back(struct guest *guest, struct guest_device *device)
+{
+	memory_reap(guest);
+	memory_end_spare(guest, device);
+}
+
+const struct holder memory_holder = {.catch_up = memory_reap_all, .give_back = memory_give_back};
 
 static bool memory_is_of_context(const struct object *object, void *arg)
 {
@@ -439,6 +514,9 @@ void memory_forget_context(struct guest *guest, CUcontext context)
 			memory_release(guest, &gone[i]);
 		}
 	} while (n == OBJECT_BATCH);
+	/* It may have been the last one of its device, which then is to have nothing of ours. */
+	for (int i = 0; i < guest->ndevices; i++)
+		memory_end_spare(guest, &guest->device[i]);
 }
 
 struct guest_device *memory_stream_device(struct guest *guest, CUstream stream)

@@ -49,6 +49,12 @@ void memory_freed(struct guest *guest, const struct object *object);
 /* As cuMemFree, of memory that was taken and is backed by us. An error: it is kept. */
 CUresult memory_free_backed(struct guest *guest, struct object *object);
 
+/*
+ * The device's spare piece goes (backing.h), with its charge: before anything is refused, and when
+ * the program asks what is free. Disturbs no capture. The caller has a pass, or moves memory.
+ */
+void memory_end_spare(struct guest *guest, struct guest_device *device);
+
 /* All work of a context is done. Not while a stream captures. */
 CUresult memory_await_work(CUcontext context);
 

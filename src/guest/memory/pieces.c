@@ -146,6 +146,25 @@ bool pieces_leave(struct backing *backing, uint32_t page, uint64_t offset)
 	return true;
 }
 
+bool pieces_spare(struct backing *backing, uint32_t page)
+{
+	struct piece *piece = &backing->piece[page];
+
+	if (backing->spare || piece->pages != 1 || !piece->mapped)
+		return false;
+	piece->cut = 0;
+	backing->spare = page + 1;
+	return true;
+}
+
+uint32_t pieces_take_spare(struct backing *backing)
+{
+	uint32_t page = backing->spare - 1;
+
+	backing->spare = 0;
+	return page;
+}
+
 struct piece *pieces_find(struct backing *backing, CUdeviceptr at)
 {
 	uint32_t page = backing->first[(at - backing->base) / GRANULE_BYTES];

@@ -44,11 +44,13 @@ struct backing {
 	uint32_t pages;
 	uint64_t mapped_bytes;		 /* of the tables, in one mapping with this */
 	_Atomic uint64_t peers;		 /* bit by ordinal: whose work may reach it */
+	_Atomic uint64_t ever;		 /* whose might at any time */
 	CUmemAllocationHandleType types; /* so that it can be shared, see exporter.h */
 
 	struct lock lock; /* of all below */
 	uint32_t cursor;
 	uint32_t small; /* the first cut piece: 1 + page */
+	uint32_t spare; /* the piece that is: 1 + page */
 	uint32_t ncuts, cuts_used;
 	uint32_t free_cut; /* of those that were used: 1 + index, linked by `most` */
 	uint32_t *first;   /* of each page: 1 + the first page of its piece; 0: free */
@@ -75,6 +77,14 @@ bool pieces_link(struct backing *backing, uint32_t page);
 bool pieces_cut(struct backing *backing, uint64_t bytes, CUdeviceptr *ret);
 /* Frees the allocation at `offset` in a piece. Whether the piece is to end: it moves. */
 bool pieces_leave(struct backing *backing, uint32_t page, uint64_t offset);
+
+/*
+ * Has a piece that moves, with its physical memory, be the spare one: it goes on moving, so nobody
+ * finds it. False: there is one, or it has not just one page, mapped.
+ */
+bool pieces_spare(struct backing *backing, uint32_t page);
+/* It is the caller's: its page, or UINT32_MAX where there is none. */
+uint32_t pieces_take_spare(struct backing *backing);
 
 /* The piece that has an address of the reservation; NULL: none has. */
 struct piece *pieces_find(struct backing *backing, CUdeviceptr at);

@@ -213,6 +213,32 @@ class Kept(Case):
         self.good(guest)
 
 
+class Spare(Case):
+    """What is freed may be kept for the next allocation: one granule, charged."""
+
+    def test_spare(self):
+        guest = self.guest("spare", options=("--swappable", "--memory", "200MiB"))
+        self.charged(STAYS)  # with the context that it was of
+        self.told(guest)
+        self.charged(STAYS + 2 * MIB)
+        self.must("suspend", "t")
+        self.charged(STAYS)
+        self.must("resume", "t")
+        self.charged(STAYS)
+        self.told(guest)
+        for _ in range(10):
+            self.must("suspend", "t", "--timeout", "60s")
+            self.charged(STAYS)
+            self.must("resume", "t")
+        self.told(guest)
+        self.charged(STAYS)
+        other = self.guest("grab", "100", options=())
+        self.told(guest)
+        self.charged(2 * STAYS + 100 * MIB)
+        self.end(other)
+        self.good(guest)
+
+
 class Mappings(Case):
     """What a program maps by itself: at the same addresses, by the same handles, as it may."""
 

@@ -1122,6 +1122,146 @@ static void serve(uint64_t mib, uint32_t seed)
 	look_at_pieces(&pieces);
 }
 
+/* --- What is kept for the next allocation ---------------------------------------------------- */
+
+/* Takes so much, uses it and frees it. Where it was. */
+static CUdeviceptr pair(uint64_t bytes, uint32_t seed)
+{
+	CUdeviceptr at;
+
+	MUST(cuMemAlloc_v2(&at, bytes));
+	launch_fill(at, bytes / 4, seed, NULL);
+	check_words(at, bytes, seed);
+	MUST(cuMemFree_v2(at));
+	return at;
+}
+
+static uint64_t free_bytes(void)
+{
+	size_t bytes, total;
+
+	MUST(cuMemGetInfo_v2(&bytes, &total));
+	return bytes;
+}
+
+/* It is free to whoever asks. */
+static void check_is_free(CUdeviceptr at)
+{
+	CUpointer_attribute attribute[] = {CU_POINTER_ATTRIBUTE_RANGE_SIZE,
+					   CU_POINTER_ATTRIBUTE_MEMORY_TYPE};
+	CUmemorytype type = CU_MEMORYTYPE_DEVICE;
+	uint64_t bytes = 1;
+	void *data[] = {&bytes, &type};
+	CUdeviceptr base;
+	size_t size;
+
+	CHECK(cuMemFree_v2(at) == CUDA_ERROR_INVALID_VALUE);
+	CHECK(cuMemGetAddressRange_v2(&base, &size, at) == CUDA_ERROR_NOT_FOUND);
+	CHECK(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, at) ==
+	      CUDA_ERROR_INVALID_VALUE);
+	MUST(cuPointerGetAttributes(2, attribute, data, at));
+	CHECK(!bytes && !type);
+}
+
+static void spare_in_turn(uint64_t all)
+{
+	static const uint64_t sizes[] = {2 * MIB, MIB, 400, MIB + 4, 2 * MIB};
+	CUdeviceptr at = pair(2 * MIB, 1), two[2], whole;
+
+	for (uint32_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
+		CHECK(pair(sizes[i], i) == at);
+	CHECK(pair(2 * MIB + 4, 9) != at);
+	check_is_free(pair(400, 7));
+	CHECK(pair(2 * MIB, 1) != at); /* to answer that, it had to go */
+	for (int i = 0; i < 2; i++)
+		MUST(cuMemAlloc_v2(&two[i], 2 * MIB));
+	for (int i = 0; i < 2; i++)
+		MUST(cuMemFree_v2(two[i]));
+	MUST(cuMemAlloc_v2(&whole, all));
+	MUST(cuMemFree_v2(whole));
+	pair(MIB, 2);
+	CHECK(free_bytes() == all);
+}
+
+static void spare_in_capture(uint64_t all)
+{
+	CUdeviceptr at = pair(2 * MIB, 1), again, whole;
+	CUstream stream;
+	CUgraph graph;
+
+	MUST(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+	MUST(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+	MUST(cuMemAlloc_v2(&again, 2 * MIB));
+	CHECK(again == at);
+	MUST(cuMemFree_v2(again)); /* behind the capture */
+	CHECK(free_bytes() == all - 2 * MIB);
+	MUST(cuStreamEndCapture(stream, &graph));
+	MUST(cuGraphDestroy(graph));
+	pair(4 * MIB, 1);
+	MUST(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+	MUST(cuMemAlloc_v2(&whole, all));
+	MUST(cuStreamEndCapture(stream, &graph));
+	MUST(cuGraphDestroy(graph));
+	MUST(cuStreamDestroy_v2(stream));
+	MUST(cuMemFree_v2(whole));
+}
+
+static void *work_in_pairs(void *arg)
+{
+	static const uint64_t sizes[] = {2 * MIB, MIB, 400, 3 * MIB};
+	_Atomic uint32_t *done = arg;
+
+	MUST(cuCtxSetCurrent(context));
+	for (uint32_t i = 0; !atomic_load(&over); i++, atomic_fetch_add(done, 1))
+		pair(sizes[i % 4], i);
+	return NULL;
+}
+
+/* Several at once, out and back meanwhile. */
+static void spare_of_threads(void)
+{
+	static _Atomic uint32_t done[THREADS];
+	pthread_t thread[THREADS];
+
+	for (int i = 0; i < THREADS; i++)
+		CHECK(!pthread_create(&thread[i], NULL, work_in_pairs, &done[i]));
+	await_line();
+	for (int i = 0; i < THREADS; i++)
+		while (atomic_load(&done[i]) < 100)
+			usleep(1000);
+	atomic_store(&over, true);
+	for (int i = 0; i < THREADS; i++)
+		pthread_join(thread[i], NULL);
+}
+
+static void spare(void)
+{
+	CUcontext brief;
+	CUdeviceptr at;
+	uint64_t all;
+
+	begin();
+	all = free_bytes();
+	spare_in_turn(all);
+	spare_in_capture(all);
+	MUST(cuCtxCreate_v2(&brief, 0, 0));
+	MUST(cuMemAlloc_v2(&at, MIB));
+	MUST(cuMemFree_v2(at));
+	MUST(cuCtxDestroy_v2(brief));
+	MUST(cuCtxSetCurrent(context));
+	await_line();
+	pair(2 * MIB, 4);
+	await_line();
+	pair(MIB, 5);
+	spare_of_threads();
+	CHECK(free_bytes() == all);
+	await_line();
+	pair(MIB, 6); /* beside another process */
+	await_line();
+}
+
+/* --- Beside others --------------------------------------------------------------------------- */
+
 /* Takes so much as soon as it is there. */
 static void grab(uint64_t mib)
 {
@@ -1396,6 +1536,8 @@ int main(int argc, char **argv)
 		borrow_nothing(argv[2]);
 	} else if (!strcmp(what, "capture behind")) {
 		capture_behind();
+	} else if (!strcmp(what, "spare")) {
+		spare();
 	} else if (!strcmp(what, "mappings")) {
 		mappings();
 	} else {

@@ -130,7 +130,7 @@ static void manifest_id(struct fields *f, const json_t *in, uint8_t ret[16])
 
 static json_t *manifest_put_policy(const struct policy *policy)
 {
-	json_t *to = json_object(), *list = json_array();
+	json_t *to = json_object(), *list = json_array(), *dir;
 
 	json_object_set_new(to, "name", json_stringn(policy->name,
 						     strnlen(policy->name, POLICY_NAME_BYTES)));
@@ -149,7 +149,19 @@ static json_t *manifest_put_policy(const struct policy *policy)
 		json_array_append_new(list, device);
 	}
 	json_object_set_new(to, "devices", list);
+	json_object_set_new(to, "host_bytes", json_integer((json_int_t)policy->host_bytes));
+	dir = json_stringn(policy->swap_dir, strnlen(policy->swap_dir, POLICY_DIR_BYTES));
+	json_object_set_new(to, "swap_dir", dir ? dir : json_null()); /* no UTF-8: refused below */
 	return to;
+}
+
+/* Images of before this was kept have none of it. */
+static void manifest_places(struct fields *f, const json_t *in, struct policy *ret)
+{
+	if (json_object_get(in, "host_bytes"))
+		ret->host_bytes = manifest_u64(f, in, "host_bytes", NUMBER_MOST);
+	if (json_object_get(in, "swap_dir"))
+		manifest_text(f, in, "swap_dir", ret->swap_dir, sizeof(ret->swap_dir));
 }
 
 static void manifest_policy(struct fields *f, const json_t *in, struct policy *ret)
@@ -160,6 +172,7 @@ static void manifest_policy(struct fields *f, const json_t *in, struct policy *r
 #define X(field) ret->field = manifest_u32(f, in, #field);
 	POLICY_NUMBERS(X)
 #undef X
+	manifest_places(f, in, ret);
 	ret->ndevices = (uint32_t)json_array_size(list);
 	for (uint32_t i = 0; i < ret->ndevices && !f->error; i++) {
 		const json_t *device = json_array_get(list, i);

@@ -376,9 +376,20 @@ static void test_order(void)
 	free(longer);
 }
 
+/* With what images of before lack, as the fixture's does. */
+static struct manifest placed_manifest(void)
+{
+	struct manifest m = fixture_manifest();
+
+	m.policy.flags = POLICY_SWAPPABLE;
+	m.policy.host_bytes = UINT64_C(9) << 30;
+	strcpy(m.policy.swap_dir, "/var/tmp");
+	return m;
+}
+
 static void check_manifest(const char *from, const char *to, const char *words)
 {
-	struct manifest m = fixture_manifest(), again;
+	struct manifest m = placed_manifest(), again;
 	struct damage damage;
 	char *text, *at, changed[8192];
 	size_t len;
@@ -403,7 +414,7 @@ static void check_manifest(const char *from, const char *to, const char *words)
 
 static void test_manifest(void)
 {
-	struct manifest m = fixture_manifest(), again;
+	struct manifest m = placed_manifest(), again;
 	struct damage damage;
 	char *text;
 	size_t len;
@@ -412,6 +423,7 @@ static void test_manifest(void)
 	CHECK_EQ(manifest_write(&m, &text, &len), 0);
 	CHECK_EQ(manifest_read(text, len, &again, &damage), 0);
 	CHECK(!strcmp(again.processes[0].command, "caf? ?"));
+	CHECK(!memcmp(&again.policy, &m.policy, sizeof(m.policy)));
 	manifest_done(&again);
 	manifest_done(&m);
 	free(text);
@@ -423,6 +435,12 @@ static void test_manifest(void)
 	check_manifest("\"limit_bytes\": 42949672960", "\"limit_bytes\": 0", "none that a tenant");
 	check_manifest("\"weight\": 3", "\"weight\": -3", "\"weight\" is missing, or no number");
 	check_manifest("\"weight\": 3", "\"weight\": 99999999999", "\"weight\"");
+	check_manifest("\"host_bytes\": 9663676416", "\"host_bytes\": -1", "\"host_bytes\"");
+	check_manifest("\"swap_dir\": \"/var", "\"swap_dir\": \"var", "none that a tenant");
+	check_manifest("\"swap_dir\": \"/var/tmp\"", "\"swap_dir\": null", "\"swap_dir\" is missing");
+	/* Images of before had neither. */
+	check_manifest("\"host_bytes\"", "\"of_before\"", NULL);
+	check_manifest("\"swap_dir\"", "\"of_before\"", NULL);
 	check_manifest("\"pid\": 1001", "\"pid\": 1.5", "\"pid\"");
 	check_manifest("\"pid\": 1001", "\"pid\": 1001, \"pid\": 2", "line ");
 	check_manifest("GPU-11111111", "GPU-1111111", "\"uuid\" names no device");

@@ -10,7 +10,7 @@
 #include "cli/exit_status.h"
 #include "cli/out/say.h"
 #include "cli/tenant/contexts.h"
-#include "base/host_memory.h"
+#include "cli/tenant/swap_dir.h"
 #include "ledger/swap.h"
 #include "text/units.h"
 
@@ -50,13 +50,8 @@ static int away_refuse_silent(struct moving *moving, const struct moving_sum *su
 /* So much of it may be on the host, where some of it is. */
 static uint64_t away_room(const struct moving *moving, const struct away_options *o, uint64_t has)
 {
-	uint64_t said = o->host_bytes ? o->host_bytes : moving->host_bytes;
-	uint64_t free = host_memory_room() + has;
-
-	/* With a file behind it, what is free is no reason to refuse, and not to be exceeded. */
-	if (*moving->swap_dir)
-		return said && said < free ? said : free;
-	return said ? said : free;
+	return swap_dir_host_room(moving->swap_dir, o->host_bytes ? o->host_bytes : moving->host_bytes,
+				  has);
 }
 
 /* What the host has no room for goes to a file, for which each process has room, or nothing moves. */

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/err.h"
+#include "base/host_memory.h"
 #include "base/populate.h"
 #include "base/unnamed_file.h"
 #include "cli/out/say.h"
@@ -63,19 +64,33 @@ static int swap_dir_check_owner(const char *path, uid_t user)
 		       : -EACCES;
 }
 
-static int swap_dir_try(const char *path, uid_t user)
+int swap_dir_check(const char *dir, uint64_t bytes)
 {
-	int r = swap_dir_check_owner(path, user), fd;
+	int fd;
 
-	if (r < 0)
-		return r;
 	if (!populate_is_known())
 		return -ENOSYS;
-	fd = unnamed_file_open(path, TRY_BYTES);
+	fd = unnamed_file_open(dir, bytes > TRY_BYTES ? bytes : TRY_BYTES);
 	if (fd < 0)
 		return fd;
 	close(fd);
 	return 0;
+}
+
+static int swap_dir_try(const char *path, uid_t user)
+{
+	int r = swap_dir_check_owner(path, user);
+
+	return r < 0 ? r : swap_dir_check(path, TRY_BYTES);
+}
+
+uint64_t swap_dir_host_room(const char *dir, uint64_t said, uint64_t has)
+{
+	uint64_t free = host_memory_room() + has;
+
+	if (*dir)
+		return said && said < free ? said : free;
+	return said ? said : free;
 }
 
 int swap_dir_find(const char *text, uid_t user, char ret[static POLICY_DIR_BYTES])

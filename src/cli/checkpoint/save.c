@@ -331,6 +331,24 @@ static void save_count_dead(const struct save *save)
 				 (long)save->pids.list[i].pid, save->pids.list[i].comm);
 }
 
+/* With its content where it was, or, where not all of that can be had, suspended. */
+static int save_go_on(struct save *save, int r)
+{
+	int back = save_go_back(save);
+
+	if (back && stored_is(&save->moving))
+		return say_error("tenant \"%s\": what is in %s is needed to resume it",
+				 save->moving.name, save->dir);
+	if (r) {
+		save_count_dead(save);
+		save_remove_files(save);
+	}
+	if (r && !back)
+		say_note("tenant \"%s\" %s as it was", save->moving.name,
+			 save->before == SWAP_RUN ? "goes on" : "stays suspended");
+	return r ? r : back;
+}
+
 static int save_all(struct save *save)
 {
 	struct away_options away = {.timeout_us = save->options->timeout_us, .contexts = true};
@@ -358,16 +376,7 @@ static int save_all(struct save *save)
 		r = save_list(save);
 	if (!r && !save->options->leave_running)
 		return save_end(save);
-	if (save_go_back(save))
-		return say_error("tenant \"%s\": what is in %s is needed to resume it",
-				 save->moving.name, save->dir);
-	if (r) {
-		save_count_dead(save);
-		save_remove_files(save);
-		say_note("tenant \"%s\" %s as it was", save->moving.name,
-			 save->before == SWAP_RUN ? "goes on" : "stays suspended");
-	}
-	return r;
+	return save_go_on(save, r);
 }
 
 int save_tenant(const char *name, const struct save_options *options)

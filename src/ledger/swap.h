@@ -33,7 +33,8 @@
  *
  * BARE and GIVEN are OUT to those who ask what comes next, and need nobody. A process that was asked
  * for GIVEN has its content no more, refuses BACK and RUN, and is asked for BARE when somebody has
- * put the content where it was.
+ * put the content where it was. With a split of 0 it has no file either; with another one it has its
+ * place for what is about to be put there, or says why not.
  */
 #ifndef ALLOT_LEDGER_SWAP_H
 #define ALLOT_LEDGER_SWAP_H
@@ -122,6 +123,9 @@ uint32_t swap_desk_ask_part(struct swap_desk *desk, enum swap_phase phase, uint3
  */
 void swap_desk_set_split(struct swap_desk *desk, uint64_t split);
 uint64_t swap_desk_split(const struct swap_desk *desk);
+
+/* All has room there, but for what memory cgroups say. */
+#define SWAP_SPLIT_HOST (UINT64_C(1) << 32 | 1)
 
 /* For so many bytes of all processes, of which so many have room on the host. */
 uint64_t swap_split_of(uint64_t bytes, uint64_t room);

@@ -12,12 +12,15 @@
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "base/fault.h"
+#include "base/host_memory.h"
+#include "base/number.h"
 #include "cli/checkpoint/criu.h"
 #include "cli/checkpoint/stored.h"
 #include "cli/checkpoint/tree.h"
 #include "cli/out/say.h"
 #include "cli/tenant/away.h"
 #include "cli/tenant/runtime.h"
+#include "cli/tenant/swap_dir.h"
 #include "image/image.h"
 #include "image/parts.h"
 #include "ledger/ledger.h"
@@ -160,6 +163,28 @@ static int bring_check_devices(const struct bring *bring)
 	return r;
 }
 
+/* What is about to be put back goes to the host first, or to a file. */
+static int bring_check_host(const struct bring *bring)
+{
+	const struct policy *policy = &image_manifest(bring->image)->policy;
+	uint64_t room = swap_dir_host_room(policy->swap_dir, policy->host_bytes, 0), bytes = 0;
+	int r;
+
+	for (uint32_t i = 0; i < image_manifest(bring->image)->ndevices; i++)
+		bytes += bring->bytes[i];
+	if (*policy->swap_dir) {
+		r = swap_dir_check(policy->swap_dir, sat_sub_u64(bytes, room));
+		return r < 0 ? say_error("tenant \"%s\" has what has no room in host memory in a file "
+					 "in %s (--swap-dir): %s",
+					 bring->name, policy->swap_dir, swap_dir_words(r))
+			     : 0;
+	}
+	if (bytes <= room || bytes <= host_memory_room())
+		return 0;
+	return say_error("host memory has room for %s, and tenant \"%s\" had %s on its devices",
+			 units_bytes(room).s, bring->name, units_bytes(bytes).s);
+}
+
 /* --- The steps ------------------------------------------------------------------------------ */
 
 static int bring_ledger(const struct bring *bring)
@@ -284,6 +309,8 @@ int bring_tenant(const char *dir)
 		r = bring_check_tenant(&bring);
 	if (!r)
 		r = bring_check_devices(&bring);
+	if (!r)
+		r = bring_check_host(&bring);
 	if (!r)
 		r = bring_check_pids(&bring);
 	if (!r)

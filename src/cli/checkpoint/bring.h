@@ -6,7 +6,7 @@
  *	tenant, policy, ledger: the slots await their processes
  *	note in the tenant's directory, GIVEN
  *	CRIU                                    processes, without content
- *	and from here as `allot resume`         slots, content, contexts, devices
+ *	and from here as `allot resume`         slots, room, content, contexts, devices
  */
 #ifndef ALLOT_CLI_CHECKPOINT_BRING_H
 #define ALLOT_CLI_CHECKPOINT_BRING_H

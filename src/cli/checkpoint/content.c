@@ -13,6 +13,7 @@
 #include "base/err.h"
 #include "base/fault.h"
 #include "cli/out/say.h"
+#include "cli/tenant/swap_dir.h"
 #include "ledger/ledger.h"
 #include "ledger/policy.h"
 #include "ledger/slot.h"
@@ -46,6 +47,7 @@ static int content_copy(pid_t pid, uint64_t address, void *own, size_t len, bool
 struct list {
 	uint64_t n;
 	struct swap_piece *piece;
+	uint64_t filed; /* bytes of it, in a file */
 };
 
 static int content_read_list(const struct moving *moving, const struct pid_entry *process,
@@ -74,6 +76,7 @@ static int content_read_list(const struct moving *moving, const struct pid_entry
 	for (uint64_t i = 0; r == 0 && i < list.n; i++)
 		if (!list.piece[i].bytes || list.piece[i].bytes > OBJECT_MAX_BYTES)
 			r = -EPROTO;
+	list.filed = swap_answer_filed(&answer);
 	if (r < 0)
 		free(list.piece);
 	else
@@ -81,8 +84,14 @@ static int content_read_list(const struct moving *moving, const struct pid_entry
 	return r;
 }
 
-static int content_unreadable(const struct pid_entry *process, int r)
+/* Where a touch of a file would have been a signal, who reads from outside is told EFAULT. */
+static int content_unreachable(const struct moving *moving, const struct pid_entry *process,
+			       const struct list *list, int r)
 {
+	if (r == -EFAULT && list->filed)
+		return say_error("process %ld (%s): its file in %s (--swap-dir) cannot be reached: %s",
+				 (long)process->pid, process->comm, moving->swap_dir,
+				 swap_dir_words(-EIO));
 	return say_error("process %ld (%s): its host memory cannot be reached: %s",
 			 (long)process->pid, process->comm, say_errno(r));
 }
@@ -205,7 +214,7 @@ int content_save(const struct moving *moving, const struct pids *pids, struct im
 					       image_writer(draft), part);
 		free(list.piece);
 		if (r < 0)
-			return content_unreadable(process, r);
+			return content_unreachable(moving, process, &list, r);
 	}
 	return r < 0 ? say_error("%s", say_errno(r)) : 0;
 }
@@ -216,6 +225,7 @@ struct receiver {
 	const struct pid_entry *process;
 	struct list list;
 	uint64_t seen; /* of its pieces, in the image */
+	int error;     /* -errno: it could not be written to */
 };
 
 static struct receiver *content_receiver(struct receiver *receivers, size_t n, pid_t pid)
@@ -252,8 +262,8 @@ static int content_put_object(struct receiver *receivers, size_t n, struct image
 		return 0; /* its process has ended, or does not know it: then it misses one */
 	to->seen++;
 	while (r == 0 && (r = object_reader_content(image_reader(image), &extent, damage)) > 0)
-		r = content_copy(to->process->pid, piece->host + extent.offset, (void *)extent.data,
-				 extent.bytes, true);
+		r = to->error = content_copy(to->process->pid, piece->host + extent.offset,
+					     (void *)extent.data, extent.bytes, true);
 	FAULT_POINT(CONTENT_PUT_BACK);
 	return r;
 }
@@ -272,11 +282,16 @@ static int content_put_all(struct receiver *receivers, size_t n, struct image *i
 	return r;
 }
 
-static int content_fill(struct receiver *receivers, size_t n, struct image *image)
+static int content_fill(const struct moving *moving, struct receiver *receivers, size_t n,
+			struct image *image)
 {
 	struct damage damage = {.text = ""};
 	int r = content_put_all(receivers, n, image, &damage);
 
+	for (size_t i = 0; i < n; i++)
+		if (receivers[i].error < 0)
+			return content_unreachable(moving, receivers[i].process,
+						   &receivers[i].list, receivers[i].error);
 	if (r < 0)
 		return say_error("content cannot be put back: %s",
 				 *damage.text ? damage.text : say_errno(r));
@@ -300,10 +315,10 @@ int content_put_back(const struct moving *moving, const struct pids *pids, struc
 		receivers[i].process = &pids->list[i];
 		r = content_read_list(moving, &pids->list[i], &receivers[i].list);
 		if (r < 0)
-			r = content_unreadable(&pids->list[i], r);
+			r = content_unreachable(moving, &pids->list[i], &receivers[i].list, r);
 	}
 	if (r == 0)
-		r = content_fill(receivers, pids->n, image);
+		r = content_fill(moving, receivers, pids->n, image);
 	for (size_t i = 0; i < pids->n; i++)
 		free(receivers[i].list.piece);
 	free(receivers);

@@ -31,6 +31,7 @@
 #include "base/pidns.h"
 #include "ledger/policy.h"
 #include "ledger/slot.h"
+#include "ledger/swap.h"
 #include "node/tenants.h"
 
 struct save {
@@ -59,10 +60,6 @@ static int save_check_policy(const struct moving *moving)
 	if (policy.flags & POLICY_OVERCOMMIT)
 		return say_error("tenant \"%s\" takes turns on memory (--overcommit), which cannot go to a "
 				 "disk yet",
-				 moving->name);
-	if (*policy.swap_dir)
-		return say_error("tenant \"%s\" may have content in a file (--swap-dir), which cannot go "
-				 "to a disk yet",
 				 moving->name);
 	if (stored_is(moving))
 		return say_error("tenant \"%s\" is on its way to a disk or from there; \"allot resume "
@@ -246,6 +243,8 @@ static int save_give(struct save *save)
 	if (r < 0)
 		return say_error("%s: %s", save->moving.dir, say_errno(r));
 	FAULT_POINT(STORE_NOTED);
+	/* CRIU finds no file of theirs. */
+	swap_desk_set_split(save->moving.desk, 0);
 	sum = moving_ask(&save->moving, SWAP_GIVEN, save->moving.patience_ns, true);
 	FAULT_POINT(STORE_GIVEN);
 	return sum.refused || sum.silent ? say_error("tenant \"%s\" keeps its content",

@@ -16,10 +16,12 @@
 #include "cli/checkpoint/tree.h"
 #include "cli/out/say.h"
 #include "cli/tenant/pids.h"
+#include "cli/tenant/swap_dir.h"
 #include "image/image.h"
 #include "ledger/ledger.h"
 #include "ledger/shared_file.h"
 #include "ledger/slot.h"
+#include "ledger/swap.h"
 
 #define NOTE "image"
 
@@ -101,16 +103,21 @@ static int stored_continue(const struct moving *moving)
 	return r;
 }
 
-/* Those that come from an image take their slots, and all say that they have no content. */
-static int stored_await(struct moving *moving)
+/*
+ * Those that come from an image take their slots, and all say that they have no content, and how much
+ * they had.
+ */
+static int stored_await(struct moving *moving, uint64_t *ret_bytes)
 {
 	uint64_t until_ns = now_monotonic_ns() + AWAIT_NS;
 	struct moving_sum sum;
 	unsigned int nap = NAP_US;
 
+	swap_desk_set_split(moving->desk, 0);
 	for (;;) {
 		sum = moving_ask(moving, SWAP_GIVEN, AWAIT_NS, false);
 		ledger_refresh(moving->ledger);
+		*ret_bytes = sum.bytes;
 		if (!sum.silent && !slot_awaited(moving->ledger))
 			return sum.refused ? say_error("a process of tenant \"%s\" refuses",
 						       moving->name)
@@ -124,17 +131,36 @@ static int stored_await(struct moving *moving)
 	}
 }
 
+/* What the host has no room for goes to a file again, for which each process has room, or says why not. */
+static int stored_divide(struct moving *moving, uint64_t bytes)
+{
+	uint64_t room = swap_dir_host_room(moving->swap_dir, moving->host_bytes, 0);
+	uint64_t split = swap_split_of(bytes, room);
+	struct moving_sum sum;
+
+	if (!*moving->swap_dir)
+		return 0;
+	swap_desk_set_split(moving->desk, split ? split : SWAP_SPLIT_HOST);
+	sum = moving_ask(moving, SWAP_GIVEN, moving->patience_ns, true);
+	return sum.refused || sum.silent ? say_error("tenant \"%s\" has no room for its content",
+						     moving->name)
+					 : 0;
+}
+
 static int stored_put_back(struct moving *moving, const char *dir)
 {
 	struct damage damage = {.text = ""};
 	struct image *image;
 	struct pids pids;
+	uint64_t bytes;
 	int r = image_open(dir, &image, &damage);
 
 	if (r < 0)
 		return say_error("the content of tenant \"%s\" is in %s, which cannot be read: %s",
 				 moving->name, dir, *damage.text ? damage.text : say_errno(r));
-	r = stored_await(moving);
+	r = stored_await(moving, &bytes);
+	if (!r)
+		r = stored_divide(moving, bytes);
 	if (!r)
 		r = pids_find(moving, &pids);
 	if (!r) {

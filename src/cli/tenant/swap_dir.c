@@ -31,6 +31,10 @@ const char *swap_dir_words(int error)
 		       "directory on ext4, xfs or btrfs";
 	case ENOSYS:
 		return "this kernel cannot tell of a disk that fails but by a signal; it takes Linux 5.14";
+	case ENOENT:
+	case ENOTDIR:
+		todo = "name another directory, or make this one";
+		break;
 	case ENOSPC:
 	case EDQUOT:
 		todo = "make room there, or give more --host-memory";

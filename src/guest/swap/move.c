@@ -334,13 +334,15 @@ static bool move_make_list(struct move *move)
 	return true;
 }
 
-bool move_bare(struct move *move)
+enum swap_why move_bare(struct move *move)
 {
 	if (!move->list && !move_make_list(move))
-		return false;
+		return SWAP_HOST;
 	stage_part(&move->stage, move_unregister_step, NULL);
+	if (move->given && !stage_sync(&move->stage, move_synced, move))
+		return move_no_host(move);
 	move->given = false;
-	return true;
+	return SWAP_FINE;
 }
 
 void move_give(struct move *move)
@@ -479,7 +481,8 @@ static bool move_take(struct move *move, uint64_t host_bytes, const char *dir)
 {
 	uint64_t bytes = move_bytes(move->guest);
 
-	if (!stage_suits(&move->stage, bytes, host_bytes))
+	/* Where that was, which was said, what was given is put again. */
+	if (!move->given && !stage_suits(&move->stage, bytes, host_bytes))
 		move_give_host(move);
 	return stage_take(&move->stage, bytes) && !stage_take_file(&move->stage, host_bytes, dir);
 }

@@ -37,9 +37,9 @@ extern const struct mover_kind move_kind;
 
 /*
  * What is away, for somebody who reads it from outside. From here on the driver has no hold of the
- * host memory, until it comes back. What was given is taken to be there again. False: no memory.
+ * host memory, until it comes back. What was given is taken to be there again, if the disk says so.
  */
-bool move_bare(struct move *move);
+enum swap_why move_bare(struct move *move);
 
 /*
  * It did not leave, but whose memory it imports may have, and have other memory by now, if it was stopped

@@ -313,6 +313,7 @@ uint64_t stage_ready(const struct stage *stage)
 
 void stage_empty(struct stage *stage)
 {
+	stage_give_file(stage);
 	if (stage->at)
 		madvise(stage->at, stage->bytes, MADV_DONTNEED);
 }

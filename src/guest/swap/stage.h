@@ -92,7 +92,7 @@ void stage_part(struct stage *stage, stage_meet *part, void *arg);
 /* What is ready, in bytes. */
 uint64_t stage_ready(const struct stage *stage);
 
-/* The pages go, the addresses stay. No driver may know them any more. */
+/* The pages and the file go, the addresses stay. No driver may know them any more. */
 void stage_empty(struct stage *stage);
 
 void stage_give(struct stage *stage);

@@ -444,6 +444,15 @@ static void swap_leave(struct swap *swap, uint32_t request, uint32_t part)
 	swap_answer_away(swap, request, swap_is_away(swap) ? SWAP_SUSPENDED : SWAP_READY, why);
 }
 
+/* What whoever asks puts back, or somebody from an image, gets its place first. */
+static enum swap_why swap_give_content(struct swap *swap)
+{
+	move_give(&swap->move);
+	return swap->move.given && swap_request_split(swap->guest->policy_map)
+		       ? swap_take_file(swap)
+		       : SWAP_FINE;
+}
+
 /* So that who looks from outside finds what has left; and for GIVEN all of that is gone then. */
 static void swap_bare(struct swap *swap, uint32_t request, bool give)
 {
@@ -455,19 +464,23 @@ static void swap_bare(struct swap *swap, uint32_t request, bool give)
 		why = swap_move_measured(swap, request, SWAP_ALL);
 	if (!swap->move.away)
 		return;
+	/* A disk may take long for what was put in the file. */
+	if (swap->move.given && !give)
+		swap_begin(swap, SWAP_SUSPENDING);
+	if (!why && (!give || !swap->move.given))
+		why = move_bare(&swap->move);
 	if (why) {
 		swap_answer_away(swap, request, SWAP_SUSPENDED, why);
 		return;
 	}
-	if ((!give || !swap->move.given) && !move_bare(&swap->move)) {
-		swap_answer_away(swap, request, SWAP_SUSPENDED, SWAP_HOST);
-		return;
-	}
 	if (give)
-		move_give(&swap->move);
+		why = swap_give_content(swap);
 	FAULT_POINT(GUEST_SWAP_BARE);
 	swap->answer.list_at = (uint64_t)(uintptr_t)swap->move.list;
-	swap_answer_away(swap, request, SWAP_SUSPENDED, SWAP_FINE);
+	if (why)
+		swap_answer(swap, request, SWAP_SUSPENDED, why);
+	else
+		swap_answer_away(swap, request, SWAP_SUSPENDED, SWAP_FINE);
 }
 
 /*

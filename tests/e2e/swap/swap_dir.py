@@ -3,6 +3,7 @@
 --host-memory leaves whole, comes back with each byte, and leaves nothing on the disk however it ends."""
 
 import contextlib
+import fcntl
 import os
 import resource
 import shutil
@@ -25,6 +26,10 @@ DISK = find_disk()
 
 class Disk(Case):
     def setUp(self):
+        # What is used of the disk is no test's while another one has files there.
+        lock = os.open(DISK, os.O_RDONLY)
+        self.addCleanup(os.close, lock)
+        fcntl.flock(lock, fcntl.LOCK_EX)
         super().setUp()
         self.disk = tempfile.mkdtemp(prefix="allot-swap-dir-", dir=DISK)
         self.addCleanup(shutil.rmtree, self.disk, ignore_errors=True)

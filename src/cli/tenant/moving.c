@@ -53,6 +53,17 @@ static int moving_open_desk(struct moving *m)
 	return r;
 }
 
+/* What would stop us waits. SIGSTOP does not. */
+static void moving_put_off_stops(struct moving *m)
+{
+	sigset_t stops;
+
+	sigemptyset(&stops);
+	sigaddset(&stops, SIGTSTP);
+	sigaddset(&stops, SIGTTOU);
+	sigprocmask(SIG_BLOCK, &stops, &m->signals);
+}
+
 int moving_open(const char *name, struct moving *ret)
 {
 	struct moving m = {.name = name, .patience_ns = MOVING_PATIENCE_NS};
@@ -78,6 +89,7 @@ int moving_open(const char *name, struct moving *ret)
 	m.overcommits = policy.flags & POLICY_OVERCOMMIT;
 	m.host_bytes = policy.host_bytes;
 	memcpy(m.swap_dir, policy.swap_dir, sizeof(m.swap_dir));
+	moving_put_off_stops(&m);
 	r = ledger_open(m.dir, LEDGER_READ, &m.ledger);
 	if (!r)
 		r = moving_open_desk(&m);
@@ -98,6 +110,8 @@ void moving_close(struct moving *moving)
 	ledger_close(moving->ledger);
 	moving->desk = NULL;
 	moving->ledger = NULL;
+	/* In one that waits this is where it stops. */
+	sigprocmask(SIG_SETMASK, &moving->signals, NULL);
 }
 
 enum swap_phase moving_rests(const struct moving *moving)

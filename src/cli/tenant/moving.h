@@ -7,6 +7,7 @@
 #define ALLOT_CLI_TENANT_MOVING_H
 
 #include <limits.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -28,6 +29,7 @@ struct moving {
 	char swap_dir[POLICY_DIR_BYTES]; /* where what has no room there goes; "": nowhere */
 	struct swap_desk *desk;
 	struct ledger *ledger;
+	sigset_t signals; /* that were blocked before */
 };
 
 /* What the processes answered, added up. */
@@ -42,7 +44,11 @@ struct moving_sum {
 	uint64_t moves;	  /* how far those are that are silent; stands still where nothing moves */
 };
 
-/* A tenant that lives and is swappable. 0, or an exit status after a message. */
+/*
+ * A tenant that lives and is swappable. 0, or an exit status after a message. Until moving_close a
+ * terminal does not stop us (Ctrl-Z): the tenant would be shut for as long as that lasts, and nobody else
+ * could ask for anything. Nor does it stop CRIU inside a process.
+ */
 int moving_open(const char *name, struct moving *ret);
 void moving_close(struct moving *moving);
 

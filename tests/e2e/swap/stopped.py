@@ -160,5 +160,55 @@ class StoppedSharing(Sharing):
             self.good(process)
 
 
+class Asker(Case):
+    """Ctrl-Z of the command: it stops when the tenant needs nobody, and is in no other one's way."""
+
+    def begin(self, *args):
+        # A group of its own: one whose shell is gone is stopped by no terminal.
+        command = subprocess.Popen([ALLOT, *args], env=self.env, stdout=subprocess.DEVNULL,
+                                   process_group=0)
+        self.addCleanup(self.end, command)
+        return command
+
+    def states(self):
+        return {p["pid"]: p["state"] for p in self.tenant()["processes"]}
+
+    def stops(self, command, victim, state):
+        command.send_signal(signal.SIGTSTP)
+        victim.send_signal(signal.SIGCONT)
+        self.until(lambda: set(self.states().values()) == {state})
+        status = os.waitpid(command.pid, os.WUNTRACED)[1]
+        self.assertTrue(os.WIFSTOPPED(status))
+        self.assertEqual(os.WSTOPSIG(status), signal.SIGTSTP)
+
+    def goes_on(self, command):
+        command.send_signal(signal.SIGCONT)
+        self.assertEqual(command.wait(30), 0)
+
+    def test_suspend(self):
+        guest, victim = self.guest("idle"), self.guest("idle", options=())
+        victim.send_signal(signal.SIGSTOP)
+        suspend = self.begin("suspend", "t")
+        self.until(lambda: self.states()[guest.pid] == "suspending")
+        self.stops(suspend, victim, "suspended")
+        self.must("resume", "t")
+        self.goes_on(suspend)
+        for process in (guest, victim):
+            self.good(process)
+
+    def test_resume(self):
+        guest = self.guest("idle")
+        victim = self.guest("idle", options=(), env={"ALLOT_FAULT": "GUEST_SWAP_HALF_IN/STOP"})
+        self.must("suspend", "t")
+        resume = self.begin("resume", "t")
+        os.waitpid(victim.pid, os.WUNTRACED)
+        self.stops(resume, victim, "running")
+        self.must("suspend", "t")
+        self.goes_on(resume)
+        self.must("resume", "t")
+        for process in (guest, victim):
+            self.good(process)
+
+
 if __name__ == "__main__":
     unittest.main()

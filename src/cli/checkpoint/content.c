@@ -48,6 +48,7 @@ struct list {
 	uint64_t n;
 	struct swap_piece *piece;
 	uint64_t filed; /* bytes of it, in a file */
+	int error;	/* -errno: the process's memory could not be reached */
 };
 
 static int content_read_list(const struct moving *moving, const struct pid_entry *process,
@@ -86,14 +87,14 @@ static int content_read_list(const struct moving *moving, const struct pid_entry
 
 /* Where a touch of a file would have been a signal, who reads from outside is told EFAULT. */
 static int content_unreachable(const struct moving *moving, const struct pid_entry *process,
-			       const struct list *list, int r)
+			       const struct list *list)
 {
-	if (r == -EFAULT && list->filed)
+	if (list->error == -EFAULT && list->filed)
 		return say_error("process %ld (%s): its file in %s (--swap-dir) cannot be reached: %s",
 				 (long)process->pid, process->comm, moving->swap_dir,
 				 swap_dir_words(-EIO));
 	return say_error("process %ld (%s): its host memory cannot be reached: %s",
-			 (long)process->pid, process->comm, say_errno(r));
+			 (long)process->pid, process->comm, say_errno(list->error));
 }
 
 /* --- Whose it is ---------------------------------------------------------------------------- */
@@ -169,9 +170,10 @@ static int content_device(const struct manifest *m, const uint8_t uuid[16])
 	return -EPROTO;
 }
 
-static int content_save_piece(pid_t pid, uint32_t process, const struct swap_piece *piece,
+static int content_save_piece(pid_t pid, uint32_t process, struct list *list, uint64_t k,
 			      const struct manifest *m, struct object_writer *writer, void *part)
 {
+	const struct swap_piece *piece = &list->piece[k];
 	int device = content_device(m, piece->uuid), r;
 	struct object_holder holder = {
 		.process = process,
@@ -184,12 +186,12 @@ static int content_save_piece(pid_t pid, uint32_t process, const struct swap_pie
 				.bytes = piece->bytes, .nholders = 1, .holders = &holder};
 
 	if (device < 0)
-		return device;
+		return list->error = device;
 	r = object_writer_begin(writer, &object);
 	for (uint64_t at = 0, n; r == 0 && at < piece->bytes; at += n) {
 		n = piece->bytes - at;
 		n = n < OBJECT_EXTENT ? n : OBJECT_EXTENT;
-		r = content_copy(pid, piece->host + at, part, n, false);
+		r = list->error = content_copy(pid, piece->host + at, part, n, false);
 		if (r == 0)
 			r = object_writer_content(writer, at, part, n);
 	}
@@ -208,15 +210,15 @@ int content_save(const struct moving *moving, const struct pids *pids, struct im
 		const struct pid_entry *process = &pids->list[i];
 		struct list list = {0};
 
-		r = content_read_list(moving, process, &list);
+		r = list.error = content_read_list(moving, process, &list);
 		for (uint64_t k = 0; r == 0 && k < list.n; k++)
-			r = content_save_piece(process->pid, (uint32_t)i, &list.piece[k], manifest,
+			r = content_save_piece(process->pid, (uint32_t)i, &list, k, manifest,
 					       image_writer(draft), part);
 		free(list.piece);
-		if (r < 0)
-			return content_unreachable(moving, process, &list, r);
+		if (list.error)
+			return content_unreachable(moving, process, &list);
 	}
-	return r < 0 ? say_error("%s", say_errno(r)) : 0;
+	return r;
 }
 
 /* --- Back ----------------------------------------------------------------------------------- */
@@ -225,7 +227,6 @@ struct receiver {
 	const struct pid_entry *process;
 	struct list list;
 	uint64_t seen; /* of its pieces, in the image */
-	int error;     /* -errno: it could not be written to */
 };
 
 static struct receiver *content_receiver(struct receiver *receivers, size_t n, pid_t pid)
@@ -262,8 +263,8 @@ static int content_put_object(struct receiver *receivers, size_t n, struct image
 		return 0; /* its process has ended, or does not know it: then it misses one */
 	to->seen++;
 	while (r == 0 && (r = object_reader_content(image_reader(image), &extent, damage)) > 0)
-		r = to->error = content_copy(to->process->pid, piece->host + extent.offset,
-					     (void *)extent.data, extent.bytes, true);
+		r = to->list.error = content_copy(to->process->pid, piece->host + extent.offset,
+						  (void *)extent.data, extent.bytes, true);
 	FAULT_POINT(CONTENT_PUT_BACK);
 	return r;
 }
@@ -289,9 +290,9 @@ static int content_fill(const struct moving *moving, struct receiver *receivers,
 	int r = content_put_all(receivers, n, image, &damage);
 
 	for (size_t i = 0; i < n; i++)
-		if (receivers[i].error < 0)
+		if (receivers[i].list.error)
 			return content_unreachable(moving, receivers[i].process,
-						   &receivers[i].list, receivers[i].error);
+						   &receivers[i].list);
 	if (r < 0)
 		return say_error("content cannot be put back: %s",
 				 *damage.text ? damage.text : say_errno(r));
@@ -314,8 +315,9 @@ int content_put_back(const struct moving *moving, const struct pids *pids, struc
 	for (size_t i = 0; r == 0 && i < pids->n; i++) {
 		receivers[i].process = &pids->list[i];
 		r = content_read_list(moving, &pids->list[i], &receivers[i].list);
+		receivers[i].list.error = r;
 		if (r < 0)
-			r = content_unreachable(moving, &pids->list[i], &receivers[i].list, r);
+			r = content_unreachable(moving, &pids->list[i], &receivers[i].list);
 	}
 	if (r == 0)
 		r = content_fill(moving, receivers, pids->n, image);

@@ -227,11 +227,12 @@ static int save_image(struct save *save)
 	if (r < 0)
 		return say_error("%s: %s", save->dir, say_errno(r));
 	r = content_save(&save->moving, &save->pids, draft, &save->manifest);
-	if (r) {
+	if (r)
 		image_abort(draft);
+	else
+		r = image_commit(draft);
+	if (r > 0)
 		return r;
-	}
-	r = image_commit(draft);
 	return r < 0 ? say_error("%s: %s", save->dir, say_errno(r)) : 0;
 }
 

@@ -257,6 +257,17 @@ class Refusals(Disk):
         self.stays(guest, "it is not allowed to you", env={"ALLOT_SIM_CHECKPOINT": "denied"})
         self.good(guest)
 
+    def test_directory_is_full(self):
+        guest = self.guest("idle")
+        os.mkdir(self.to)
+        done = subprocess.run(["unshare", "--mount", "sh", "-c", f"mount -t tmpfs -o size=20m none {self.to} && "
+                               f"exec {ALLOT} checkpoint t --to {self.to}"], env=self.env, text=True,
+                              stderr=subprocess.PIPE, check=False)
+        self.assertIn(f"{self.to}: No space left on device", done.stderr)
+        self.assertIn("goes on as it was", done.stderr)
+        self.assertEqual(self.used(), STAYS + IDLE)
+        self.good(guest)
+
     def test_children_of_before(self):
         """A shell that has begun others, and then became allot: they are none of CRIU's."""
         failing = self.fake_criu('#!/bin/sh\n[ "$1" = --version ] && echo Version: 4.1\nexit 1\n')

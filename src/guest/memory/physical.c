@@ -11,17 +11,20 @@ CUmemAllocationHandleType physical_types(const struct guest_device *device)
 	return can ? CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR : CU_MEM_HANDLE_TYPE_NONE;
 }
 
-/* One for each of these devices. Behind the last one. */
-static CUmemAccessDesc *physical_access(uint64_t devices, CUmemAccess_flags flags,
-					CUmemAccessDesc *desc)
+/* What all of these devices may do from now on. */
+static CUresult physical_access(uint64_t devices, CUmemAccess_flags flags, CUdeviceptr at,
+				uint32_t pages)
 {
+	CUmemAccessDesc desc[GUEST_DEVICES];
+	size_t n = 0;
+
 	for (int i = 0; i < GUEST_DEVICES; i++)
 		if (devices >> i & 1)
-			*desc++ = (CUmemAccessDesc){
+			desc[n++] = (CUmemAccessDesc){
 				.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = i},
 				.flags = flags,
 			};
-	return desc;
+	return n ? DRIVER(cuMemSetAccess, (at, pages * GRANULE_BYTES, desc, n)) : CUDA_SUCCESS;
 }
 
 static CUresult physical_create(const struct guest_device *device, const struct piece *piece,
@@ -40,11 +43,9 @@ static CUresult physical_create(const struct guest_device *device, const struct 
 
 CUresult physical_reach(uint64_t may, uint64_t may_not, CUdeviceptr at, uint32_t pages)
 {
-	CUmemAccessDesc desc[2 * GUEST_DEVICES], *end = desc;
+	CUresult e = physical_access(may, CU_MEM_ACCESS_FLAGS_PROT_READWRITE, at, pages);
 
-	end = physical_access(may, CU_MEM_ACCESS_FLAGS_PROT_READWRITE, end);
-	end = physical_access(may_not, CU_MEM_ACCESS_FLAGS_PROT_NONE, end);
-	return DRIVER(cuMemSetAccess, (at, pages * GRANULE_BYTES, desc, (size_t)(end - desc)));
+	return e ? e : physical_access(may_not, CU_MEM_ACCESS_FLAGS_PROT_NONE, at, pages);
 }
 
 CUresult physical_map(uint64_t peers, CUdeviceptr at, uint32_t pages,

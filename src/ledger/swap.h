@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What a swappable tenant is asked for, and what its processes answer. One word in the policy says
- * all of a request: its phase, how much is to leave, and a number by which answers are told apart. The
- * command writes it; each process answers in its slot.
+ * all of a request: its phase, how much is to leave, and a number by which answers are told apart.
+ * The command writes it; each process answers in its slot.
  *
  *	command   PREPARE ─────────────► OUT ──────────────►        BACK ───────────► RUN
  *	process           ... READY ────►    ... SUSPENDED ─►            ... RETURNED ──► RUNNING
  *
  * Who writes a request holds a lock that the kernel drops at its death. PREPARE and BACK are on the
  * way to something, and end with whoever asked for them: then each process goes back to what there
- * was before, RUN or OUT. As nobody changes the word after that death, all of them do the same.
- * RUN and OUT need nobody. RUN once more, of processes that run, says for how much of what they have
+ * was before, RUN or OUT. As nobody changes the word after that death, all of them do the same. RUN
+ * and OUT need nobody. RUN once more, of processes that run, says for how much of what they have
  * host memory is to be there for the next way out; 0: they give back what they keep.
  *
  *	killed after   PREPARE   all run again, nothing was moved
@@ -18,23 +18,24 @@
  *	               BACK      those that are back leave again, with what they came with
  *	               RUN       all run
  *
- * A process that is stopped answers nothing. Who asks gives up when nothing moves any more, and asks for
- * something else, which the stopped one finds when it goes on.
+ * A process that is stopped answers nothing. Who asks gives up when nothing moves any more, and
+ * asks for something else, which the stopped one finds when it goes on.
  *
- * COME stands before BACK while others make room for it, and nobody answers it: each process takes what
- * room there is, so that BACK has less to do. It ends as BACK does with whoever asked.
+ * COME stands before BACK while others make room for it, and nobody answers it: each process takes
+ * what room there is, so that BACK has less to do. It ends as BACK does with whoever asked.
  *
- * OUT may ask for a part, and then for more. BACK says the part that was away, so that it is as much
- * again if who asked dies, or asks for OUT because one could not come.
+ * OUT may ask for a part, and then for more. BACK says the part that was away, so that it is as
+ * much again if who asked dies, or asks for OUT because one could not come.
  *
- * Where the policy names a directory, who asks for PREPARE says beside the request how what leaves is
- * split between the host and a file there, and each process takes its part of both before it is READY.
- * As nobody knows that before all have said how much there is, PREPARE is asked for once more.
+ * Where the policy names a directory, who asks for PREPARE says beside the request how what leaves
+ * is split between the host and a file there, and each process takes its part of both before it is
+ * READY. As nobody knows that before all have said how much there is, PREPARE is asked for once
+ * more.
  *
- * BARE and GIVEN are OUT to those who ask what comes next, and need nobody. A process that was asked
- * for GIVEN has its content no more, refuses BACK and RUN, and is asked for BARE when somebody has
- * put the content where it was. With a split of 0 it has no file either; with another one it has its
- * place for what is about to be put there, or says why not.
+ * BARE and GIVEN are OUT to those who ask what comes next, and need nobody. A process that was
+ * asked for GIVEN has its content no more, refuses BACK and RUN, and is asked for BARE when
+ * somebody has put the content where it was. With a split of 0 it has no file either; with another
+ * one it has its place for what is about to be put there, or says why not.
  */
 #ifndef ALLOT_LEDGER_SWAP_H
 #define ALLOT_LEDGER_SWAP_H
@@ -118,8 +119,8 @@ uint32_t swap_desk_ask(struct swap_desk *desk, enum swap_phase phase);
 uint32_t swap_desk_ask_part(struct swap_desk *desk, enum swap_phase phase, uint32_t part);
 
 /*
- * How what leaves is split between the host and a file, for the requests from here on: by swap_split_of,
- * or 0 where all has room on the host.
+ * How what leaves is split between the host and a file, for the requests from here on: by
+ * swap_split_of, or 0 where all has room on the host.
  */
 void swap_desk_set_split(struct swap_desk *desk, uint64_t split);
 uint64_t swap_desk_split(const struct swap_desk *desk);
@@ -166,7 +167,10 @@ static inline uint64_t swap_gets_on(const struct swap_answer *answer)
 										    : 0;
 }
 
-/* Of one that is READY, the host memory that it has for what leaves; of one that is away, what is in a file. */
+/*
+ * Of one that is READY, the host memory that it has for what leaves; of one that is away, what is
+ * in a file.
+ */
 uint64_t swap_answer_kept(const struct swap_answer *answer);
 uint64_t swap_answer_filed(const struct swap_answer *answer);
 
@@ -180,8 +184,8 @@ uint64_t swap_out(struct ledger *ledger, int index, int device);
 /* --- What it does with its memory ----------------------------------------------------------- */
 
 /*
- * Words of a ledger opened with LEDGER_GUEST. The process of the slot writes them; who decides writes
- * the answer to a wish, too, by compare-and-swap.
+ * Words of a ledger opened with LEDGER_GUEST. The process of the slot writes them; who decides
+ * writes the answer to a wish, too, by compare-and-swap.
  */
 struct swap_use *swap_use_of(struct ledger *ledger, int index);
 /* NULL: not a device of the ledger. */

@@ -55,7 +55,10 @@ static uint64_t residency_back_ns(const struct residency_params *params,
 {
 	uint64_t guess = residency_guess_ns(params, t);
 
-	/* What leaves for the first time waits for host memory to be found, what comes back does not. */
+	/*
+	 * What leaves for the first time waits for host memory to be found, what comes back does
+	 * not.
+	 */
 	return t->back_ns ? t->back_ns : t->out_ns && t->out_ns < guess ? t->out_ns : guess;
 }
 
@@ -84,8 +87,8 @@ static uint64_t residency_size(const struct residency_tenant *t, int d)
 }
 
 /*
- * What it takes in addition to what is there. Of one that is here something is away where a process of
- * it was stopped while it moved, and follows the others.
+ * What it takes in addition to what is there. Of one that is here something is away where a process
+ * of it was stopped while it moved, and follows the others.
  */
 static uint64_t residency_need(const struct residency_tenant *t, int d)
 {
@@ -383,8 +386,8 @@ static void residency_spare_leavers(struct residency_plan *plan, struct residenc
 }
 
 /*
- * Plans until it fits; -1: it would not, with all gone who may. Else how many leave, and whether all
- * of them may do so now.
+ * Plans until it fits; -1: it would not, with all gone who may. Else how many leave, and whether
+ * all of them may do so now.
  */
 static int residency_plan_for(struct residency_plan *plan, struct residency_tenant *comer,
 			      int leaver[RESIDENCY_TENANTS], bool *ret_now)
@@ -553,7 +556,10 @@ static void residency_note(const struct residency_plan *plan, struct residency_t
 {
 	if (t->known_id != t->id) {
 		t->known_id = t->id;
-		/* Who has just begun to decide does not know when it came: no later than it was used. */
+		/*
+		 * Who has just begun to decide does not know when it came: no later than it was
+		 * used.
+		 */
 		t->came_ns = t->used_ns ? min_u64(t->used_ns, plan->now_ns) : plan->now_ns;
 		t->waits_since_ns = 0;
 		t->lifted = false;

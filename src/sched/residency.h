@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Residency: who has its memory on the devices, of tenants whose memory does not fit there together.
- * A pure function: it is told what each tenant holds, where that is and whether somebody waits for
- * it, and answers who is to leave and who is to come. It moves nothing, and knows no clock.
+ * Residency: who has its memory on the devices, of tenants whose memory does not fit there
+ * together. A pure function: it is told what each tenant holds, where that is and whether somebody
+ * waits for it, and answers who is to leave and who is to come. It moves nothing, and knows no
+ * clock.
  *
  * Nobody leaves but for a tenant that waits. Those are served in the order in which they began to
  * wait, high priorities first; one that has waited for long goes before all others. For each is
@@ -13,14 +14,14 @@
  *	3. those whose turn is over, the first to come first
  *
  * Of each, as much leaves as the one that waits needs, and it does not run then: so more of it may
- * follow for others ahead of what is in use. Who waits comes as soon as all who make room for it are
- * on their way, and takes what they leave.
+ * follow for others ahead of what is in use. Who waits comes as soon as all who make room for it
+ * are on their way, and takes what they leave.
  *
- * A turn is several times as long as moving takes: who leaves there and who comes back, as measured.
- * So tenants that all compute lose a bounded part of the time to moving. If a plan needs somebody
- * whose turn goes on, nobody of it leaves yet. What a plan frees is kept for whom it was made, so no
- * number of small tenants keeps a large one out: each waits for those who were there before it, and
- * for turns that have an end.
+ * A turn is several times as long as moving takes: who leaves there and who comes back, as
+ * measured. So tenants that all compute lose a bounded part of the time to moving. If a plan needs
+ * somebody whose turn goes on, nobody of it leaves yet. What a plan frees is kept for whom it was
+ * made, so no number of small tenants keeps a large one out: each waits for those who were there
+ * before it, and for turns that have an end.
  */
 #ifndef ALLOT_SCHED_RESIDENCY_H
 #define ALLOT_SCHED_RESIDENCY_H
@@ -76,8 +77,8 @@ struct residency_tenant {
 	uint32_t part;	  /* of RESIDENCY_ALL, where it is to leave: so much is to be away */
 	bool refuse;	  /* there is no room for more, were all others to leave */
 	/*
-	 * Of RESIDENCY_ALL: so much leaves next, should one that is away come. As of the last step in
-	 * which nobody waited or was on its way; 0: nobody is away for whom it would have to.
+	 * Of RESIDENCY_ALL: so much leaves next, should one that is away come. As of the last step
+	 * in which nobody waited or was on its way; 0: nobody is away for whom it would have to.
 	 */
 	uint32_t ahead;
 

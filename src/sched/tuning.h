@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Every duration and bound of the meter, of the launch side, and of who has its memory on a device,
- * once: what it is, why it is so, and where it was measured. "H200" is driver 580.159 under CUDA 13.0; files are in bench/results.
+ * once: what it is, why it is so, and where it was measured. "H200" is driver 580.159 under CUDA
+ * 13.0; files are in bench/results.
  */
 #ifndef ALLOT_SCHED_TUNING_H
 #define ALLOT_SCHED_TUNING_H
@@ -35,8 +36,9 @@
 #define TUNING_COPY_SKIP_NS (200 * NS_PER_US)
 /*
  * A program that knows so soon of an end that an event told knows of the next ones as soon, and is
- * believed for TUNING_END_NS, or a few waits: what it is late by is less than a pause that is billed
- * anyway. An event each time was 4 us of a request of 142 (H200), and 9 of 150 (H100, another host).
+ * believed for TUNING_END_NS, or a few waits: what it is late by is less than a pause that is
+ * billed anyway. An event each time was 4 us of a request of 142 (H200), and 9 of 150 (H100,
+ * another host).
  */
 #define TUNING_PROMPT_NS (50 * NS_PER_US)
 /* A copy to or from the host that takes less than a gap is one: at 1.8 GB/s, the slowest (H200). */
@@ -54,7 +56,9 @@
  */
 #define TUNING_DEMAND_NS (10 * NS_PER_MS)
 #define TUNING_LINGER_NS (NS_PER_MS / 5)
-/* Work of a process that says nothing any more, neither that it works nor that it is done, is over. */
+/*
+ * Work of a process that says nothing any more, neither that it works nor that it is done, is over.
+ */
 #define TUNING_WORKS_NS (10 * NS_PER_MS)
 /* Instants that differ by less are the same to the arbiter: it wakes up for nothing sooner. */
 #define TUNING_NEAR_NS (50 * NS_PER_US)
@@ -64,7 +68,10 @@
 /* An arbiter that is silent for so long is gone: to a tenant, and to one that would replace it. */
 #define TUNING_SILENCE_NS (30 * NS_PER_MS)
 #define TUNING_ELECT_NS	  (25 * NS_PER_MS)
-/* One whose next step is so late may have been killed: who would replace it tries, at most so often. */
+/*
+ * One whose next step is so late may have been killed: who would replace it tries, at most so
+ * often.
+ */
 #define TUNING_OVERDUE_NS (2 * NS_PER_MS)
 /* A process without work of its own keeps the arbiter's role for others for so long. */
 #define TUNING_ROLE_NS (1000 * NS_PER_MS)
@@ -196,10 +203,10 @@
 /*
  * Who works for so long, or up to a turn, and then waits for it, has nothing queued for when its
  * turn begins: a hand-over between two token loops of 3.9 and 4.4 ms a step loses 0.3 ms, which is
- * 2 % of a turn of three steps (H200, 2026-11-24, by what was billed to nobody). Where all are such,
- * one round of turns takes this, so that of two each has 48 ms and the hand-over is 0.6 % of that. A
- * step that waits for the others takes that much longer: for two 48 ms, for n a part (n - 1) / n of
- * the round.
+ * 2 % of a turn of three steps (H200, 2026-11-24, by what was billed to nobody). Where all are
+ * such, one round of turns takes this, so that of two each has 48 ms and the hand-over is 0.6 % of
+ * that. A step that waits for the others takes that much longer: for two 48 ms, for n a part (n -
+ * 1) / n of the round.
  */
 #define TUNING_LONG_NS	     (2 * NS_PER_MS)
 #define TUNING_LONG_ROUND_NS (96 * NS_PER_MS)
@@ -241,17 +248,17 @@
 #define TUNING_RESIDENCY_SWAPS	  5
 #define TUNING_RESIDENCY_LEAST_NS (100 * NS_PER_MS)
 /*
- * Who does not touch its memory for a part of the time that it takes to move it is idle: to be wrong
- * about that costs little more than what was waited. And no less than this, as long as programs
- * are busy with something else between two launches.
+ * Who does not touch its memory for a part of the time that it takes to move it is idle: to be
+ * wrong about that costs little more than what was waited. And no less than this, as long as
+ * programs are busy with something else between two launches.
  */
 #define TUNING_RESIDENCY_IDLE_NS   (20 * NS_PER_MS)
 #define TUNING_RESIDENCY_IDLE_PART 4
 /* Who has waited for so many turns goes before higher priorities. */
 #define TUNING_RESIDENCY_PATIENCE 8
 /*
- * As much of a tenant leaves as another needs, and no less than this part of it, since an allocation
- * that finds the device full is often followed by others.
+ * As much of a tenant leaves as another needs, and no less than this part of it, since an
+ * allocation that finds the device full is often followed by others.
  */
 #define TUNING_RESIDENCY_STEP_PART 16
 /* Until it was measured: what PCIe 4 and a processor that finds pages do together. */
@@ -261,7 +268,9 @@
  * both ways at once.
  */
 #define TUNING_RESIDENCY_STEPS 8
-/* Of a device, what stays free where several tenants are there: for the driver's own, and contexts. */
+/*
+ * Of a device, what stays free where several tenants are there: for the driver's own, and contexts.
+ */
 #define TUNING_RESIDENCY_SPARE_PART 64
 /* How often who decides looks: while something moves, and while somebody waits. */
 #define TUNING_RESIDENCY_MOVES_NS NS_PER_MS
@@ -275,8 +284,8 @@
 /* Work of a tenant that is to leave is waited for so long, and not again for as long. */
 #define TUNING_RESIDENCY_DRAIN_NS (10 * NS_PER_S)
 /*
- * A process that has not begun to leave by then is stopped: others leave in its place. It is less than
- * REFUSE, behind SILENT, so that no allocation is refused for it.
+ * A process that has not begun to leave by then is stopped: others leave in its place. It is less
+ * than REFUSE, behind SILENT, so that no allocation is refused for it.
  */
 #define TUNING_RESIDENCY_ASLEEP_NS NS_PER_S
 /*

@@ -437,7 +437,8 @@ static void test_manifest(void)
 	check_manifest("\"weight\": 3", "\"weight\": 99999999999", "\"weight\"");
 	check_manifest("\"host_bytes\": 9663676416", "\"host_bytes\": -1", "\"host_bytes\"");
 	check_manifest("\"swap_dir\": \"/var", "\"swap_dir\": \"var", "none that a tenant");
-	check_manifest("\"swap_dir\": \"/var/tmp\"", "\"swap_dir\": null", "\"swap_dir\" is missing");
+	check_manifest("\"swap_dir\": \"/var/tmp\"", "\"swap_dir\": null",
+		       "\"swap_dir\" is missing");
 	/* Images of before had neither. */
 	check_manifest("\"host_bytes\"", "\"of_before\"", NULL);
 	check_manifest("\"swap_dir\"", "\"of_before\"", NULL);

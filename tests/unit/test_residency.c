@@ -175,7 +175,9 @@ static void check_order(void)
 	idle->used_ns = w->now_ns;
 	step(w);
 	CHECK(!idle->leave && low->leave && !active->leave);
-	/* The first that is enough for it alone, and not the small one that was chosen before it. */
+	/*
+	 * The first that is enough for it alone, and not the small one that was chosen before it.
+	 */
 	w = fresh(100 * GIB);
 	idle = add(w, RESIDENCY_HERE, 5 * GIB);
 	active = add(w, RESIDENCY_HERE, 90 * GIB);
@@ -286,7 +288,9 @@ static void check_more(void)
 	CHECK(!one->refuse && !one->come);
 }
 
-/* As much leaves as is needed, of who does not run anyway more than of others, and it comes back. */
+/*
+ * As much leaves as is needed, of who does not run anyway more than of others, and it comes back.
+ */
 static void check_parts(void)
 {
 	struct world *w = fresh(100 * GIB);
@@ -597,7 +601,10 @@ static void model_work(struct world *w, int i)
 		job->longest_wait_ns = w->now_ns - t->waits_since_ns;
 }
 
-/* What is on a device fits there at every moment, and what is about to be when all have left who leave. */
+/*
+ * What is on a device fits there at every moment, and what is about to be when all have left who
+ * leave.
+ */
 static void model_check(const struct world *w)
 {
 	for (int d = 0; d < 2; d++) {
@@ -656,7 +663,9 @@ static void check_all_compute(void)
 
 		w->random += seed * UINT64_C(0x9e3779b97f4a7c15);
 		n = 2 + (int)pick(w, 3);
-		/* Two of them never fit, so that one works at a time, and moving is lost for all. */
+		/*
+		 * Two of them never fit, so that one works at a time, and moving is lost for all.
+		 */
 		for (int i = 0; i < n; i++) {
 			add(w, RESIDENCY_AWAY, (51 + pick(w, 50)) * GIB);
 			w->job[i].working = true;

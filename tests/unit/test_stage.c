@@ -221,7 +221,10 @@ static void count_synced(void *arg, uint64_t bytes)
 	*(uint64_t *)arg += bytes;
 }
 
-/* Its end is a file's: of that no driver is told, no thread makes it ready, and all reads as before. */
+/*
+ * Its end is a file's: of that no driver is told, no thread makes it ready, and all reads as
+ * before.
+ */
 static void check_file(const char *dir)
 {
 	struct stage stage = {NULL};

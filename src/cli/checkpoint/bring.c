@@ -174,8 +174,8 @@ static int bring_check_host(const struct bring *bring)
 		bytes += bring->bytes[i];
 	if (*policy->swap_dir) {
 		r = swap_dir_check(policy->swap_dir, sat_sub_u64(bytes, room));
-		return r < 0 ? say_error("tenant \"%s\" has what has no room in host memory in a file "
-					 "in %s (--swap-dir): %s",
+		return r < 0 ? say_error("tenant \"%s\" has what has no room in host memory in a "
+					 "file in %s (--swap-dir): %s",
 					 bring->name, policy->swap_dir, swap_dir_words(r))
 			     : 0;
 	}

@@ -90,7 +90,8 @@ static int content_unreachable(const struct moving *moving, const struct pid_ent
 			       const struct list *list)
 {
 	if (list->error == -EFAULT && list->filed)
-		return say_error("process %ld (%s): its file in %s (--swap-dir) cannot be reached: %s",
+		return say_error("process %ld (%s): its file in %s (--swap-dir) cannot be reached: "
+				 "%s",
 				 (long)process->pid, process->comm, moving->swap_dir,
 				 swap_dir_words(-EIO));
 	return say_error("process %ld (%s): its host memory cannot be reached: %s",

@@ -104,8 +104,8 @@ static int stored_continue(const struct moving *moving)
 }
 
 /*
- * Those that come from an image take their slots, and all say that they have no content, and how much
- * they had.
+ * Those that come from an image take their slots, and all say that they have no content, and how
+ * much they had.
  */
 static int stored_await(struct moving *moving, uint64_t *ret_bytes)
 {
@@ -131,7 +131,10 @@ static int stored_await(struct moving *moving, uint64_t *ret_bytes)
 	}
 }
 
-/* What the host has no room for goes to a file again, for which each process has room, or says why not. */
+/*
+ * What the host has no room for goes to a file again, for which each process has room, or says why
+ * not.
+ */
 static int stored_divide(struct moving *moving, uint64_t bytes)
 {
 	uint64_t room = swap_dir_host_room(moving->swap_dir, moving->host_bytes, 0);

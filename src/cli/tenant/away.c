@@ -27,8 +27,8 @@ int away_parse_timeout(const char *text, uint64_t *ret_us)
 }
 
 /*
- * On the way back from what was called off. Who does not get on is not waited for once more: it finds
- * what is asked for when it does.
+ * On the way back from what was called off. Who does not get on is not waited for once more: it
+ * finds what is asked for when it does.
  */
 #define CALL_OFF_NS (2 * NS_PER_S)
 
@@ -50,11 +50,14 @@ static int away_refuse_silent(struct moving *moving, const struct moving_sum *su
 /* So much of it may be on the host, where some of it is. */
 static uint64_t away_room(const struct moving *moving, const struct away_options *o, uint64_t has)
 {
-	return swap_dir_host_room(moving->swap_dir, o->host_bytes ? o->host_bytes : moving->host_bytes,
-				  has);
+	uint64_t said = o->host_bytes ? o->host_bytes : moving->host_bytes;
+
+	return swap_dir_host_room(moving->swap_dir, said, has);
 }
 
-/* What the host has no room for goes to a file, for which each process has room, or nothing moves. */
+/*
+ * What the host has no room for goes to a file, for which each process has room, or nothing moves.
+ */
 static int away_divide(struct moving *moving, const struct away_options *o, enum swap_phase prepare,
 		       uint64_t bytes, uint64_t room)
 {

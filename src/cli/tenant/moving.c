@@ -31,8 +31,8 @@
 #define MUTE_NS (2 * NS_PER_S)
 
 /*
- * A process that is not seen to be stopped may have no processor, or be where it cannot be seen: it is waited
- * for so many times as long.
+ * A process that is not seen to be stopped may have no processor, or be where it cannot be seen: it
+ * is waited for so many times as long.
  */
 #define UNSEEN	6
 #define LOOK_NS NS_PER_S

@@ -46,15 +46,15 @@ struct moving_sum {
 
 /*
  * A tenant that lives and is swappable. 0, or an exit status after a message. Until moving_close a
- * terminal does not stop us (Ctrl-Z): the tenant would be shut for as long as that lasts, and nobody else
- * could ask for anything. Nor does it stop CRIU inside a process.
+ * terminal does not stop us (Ctrl-Z): the tenant would be shut for as long as that lasts, and
+ * nobody else could ask for anything. Nor does it stop CRIU inside a process.
  */
 int moving_open(const char *name, struct moving *ret);
 void moving_close(struct moving *moving);
 
 /*
- * Where the tenant is: SWAP_RUN, SWAP_OUT, SWAP_BARE or SWAP_GIVEN. What somebody began who is gone has ended as
- * ledger/swap.h says.
+ * Where the tenant is: SWAP_RUN, SWAP_OUT, SWAP_BARE or SWAP_GIVEN. What somebody began who is gone
+ * has ended as ledger/swap.h says.
  */
 enum swap_phase moving_rests(const struct moving *moving);
 
@@ -72,7 +72,8 @@ struct moving_places moving_find(struct moving *moving);
 
 /*
  * Until all have answered, or none of those that have not has moved anything for so long and one is
- * stopped, for which others may wait (or for several times as long, where that is not seen). Who cannot is told of, if `say`, with what to do about it.
+ * stopped, for which others may wait (or for several times as long, where that is not seen). Who
+ * cannot is told of, if `say`, with what to do about it.
  */
 struct moving_sum moving_ask(struct moving *moving, enum swap_phase phase, uint64_t patience_ns,
 			     bool say);

@@ -25,7 +25,9 @@
 
 #include "guest/core/guest.h"
 
-/* What no other allocation of the process has had; the driver's own numbers count up from 1, too. */
+/*
+ * What no other allocation of the process has had; the driver's own numbers count up from 1, too.
+ */
 static inline uint64_t backing_id(struct guest *guest)
 {
 	return (UINT64_C(1) << 62) + atomic_fetch_add(&guest->backed, 1);
@@ -39,8 +41,8 @@ CUresult backing_alloc(struct guest *guest, struct guest_device *device, uint64_
 		       CUdeviceptr *ret, uint64_t *ret_spare);
 
 /*
- * A piece for a pool, which cuts it by itself: more than SMALL_BYTES. `peers`: whose work may reach it,
- * a bit by ordinal, whatever contexts enable. `owner`: of the pool's, see backing_owner.
+ * A piece for a pool, which cuts it by itself: more than SMALL_BYTES. `peers`: whose work may reach
+ * it, a bit by ordinal, whatever contexts enable. `owner`: of the pool's, see backing_owner.
  */
 CUresult backing_alloc_for(struct guest *guest, struct guest_device *device, uint64_t bytes,
 			   uint64_t peers, void *owner, CUdeviceptr *ret);
@@ -76,8 +78,8 @@ CUmemGenericAllocationHandle backing_handle(struct guest *guest,
 					    CUmemGenericAllocationHandle handle);
 
 /*
- * Maps physical memory of another process, which work on `user`, too, may reach. An error: the handle
- * is the caller's still. Ends with backing_abandon.
+ * Maps physical memory of another process, which work on `user`, too, may reach. An error: the
+ * handle is the caller's still. Ends with backing_abandon.
  */
 CUresult backing_import(struct guest *guest, struct guest_device *device, uint64_t bytes,
 			CUdevice user, CUmemGenericAllocationHandle handle, uint64_t *ret);
@@ -105,7 +107,10 @@ bool backing_next(struct guest *guest, struct guest_device *device, CUdeviceptr 
 /* Before its content is copied out, or it is exported: the pages are mapped. */
 CUresult backing_expose(struct guest *guest, struct guest_device *device, CUdeviceptr at);
 
-/* Takes the physical memory away, which nothing else maps any more; it is still there if the driver refuses. */
+/*
+ * Takes the physical memory away, which nothing else maps any more; it is still there if the driver
+ * refuses.
+ */
 CUresult backing_detach(struct guest *guest, struct guest_device *device, CUdeviceptr at);
 
 /* Puts physical memory there again, with any content. */

@@ -437,8 +437,8 @@ static void memory_reap_one(struct guest *guest, uint64_t key)
 
 	/*
 	 * Taken out before the event is touched: the thread that has it may destroy the event. It
-	 * is a call from before that on. Else a look in between would find nothing parting, and take
-	 * what is charged for memory that is gone off the contexts.
+	 * is a call from before that on. Else a look in between would find nothing parting, and
+	 * take what is charged for memory that is gone off the contexts.
 	 */
 	if (!memory_take(guest, OBJECT_PARTING, key, &parting))
 		return;

@@ -17,8 +17,9 @@ static inline uint64_t memory_need(uint64_t bytes)
 }
 
 /*
- * Allocates as cuMemAlloc does, in the current context, of which `device` is: reserve, back, record,
- * commit. What backs it is the driver's allocation, or, where it is to be able to leave, backing.h.
+ * Allocates as cuMemAlloc does, in the current context, of which `device` is: reserve, back,
+ * record, commit. What backs it is the driver's allocation, or, where it is to be able to leave,
+ * backing.h.
  */
 CUresult memory_alloc(struct guest *guest, struct guest_device *device, uint64_t bytes,
 		      CUdeviceptr *ret);

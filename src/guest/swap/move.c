@@ -23,8 +23,8 @@
 #include "sched/tuning.h"
 
 /*
- * A copy that was begun is waited for when so much was: who waits for this process sees that it gets on, on
- * the slowest bus, too. A wait costs less than a thousandth of such a copy.
+ * A copy that was begun is waited for when so much was: who waits for this process sees that it
+ * gets on, on the slowest bus, too. A wait costs less than a thousandth of such a copy.
  */
 #define AWAIT_BYTES (UINT64_C(1) << 30)
 
@@ -446,10 +446,10 @@ static enum swap_why move_shared(int r)
 }
 
 /*
- * What has to be done once, before the first of it leaves. Where that was called off, as for one that was
- * stopped, nothing has to leave any more. But whose memory a process imports may be past that, and has
- * other memory when it is back: so who imports leaves, keeps that until it is told, and asks on its
- * way back.
+ * What has to be done once, before the first of it leaves. Where that was called off, as for one
+ * that was stopped, nothing has to leave any more. But whose memory a process imports may be past
+ * that, and has other memory when it is back: so who imports leaves, keeps that until it is told,
+ * and asks on its way back.
  */
 static bool move_let_go(struct move *move, uint32_t request, enum swap_why *ret_why)
 {
@@ -536,8 +536,8 @@ static bool move_attach(struct move *move, int i)
 }
 
 /*
- * What left shows in the driver's figure for a moment more, and is taken for what the driver has for
- * itself: who comes back at once to a quota that is nearly full must not be refused for that.
+ * What left shows in the driver's figure for a moment more, and is taken for what the driver has
+ * for itself: who comes back at once to a quota that is nearly full must not be refused for that.
  */
 static bool move_reserve(struct guest *guest, struct guest_device *device, uint64_t bytes,
 			 struct charge *ret)
@@ -564,7 +564,10 @@ static enum swap_why move_attach_charged(struct move *move, int i)
 	if (!move_reserve(guest, device, away.data + away.pools, &charge))
 		return SWAP_QUOTA;
 	if (move_attach(move, i)) {
-		/* In this order: whoever reads what is used and then what is out counts nothing twice. */
+		/*
+		 * In this order: whoever reads what is used and then what is out counts nothing
+		 * twice.
+		 */
 		swap_set_out(atomic_load(&guest->slot), device->ledger, 0);
 		move_charge(&charge, &away);
 		return SWAP_FINE;
@@ -795,8 +798,8 @@ static void move_kind_forget(void *self)
 }
 
 /*
- * The program runs meanwhile, and may end contexts: such a call waits for others that are under way, as this
- * one is.
+ * The program runs meanwhile, and may end contexts: such a call waits for others that are under
+ * way, as this one is.
  */
 static void move_register_ahead(void *arg, char *at, uint64_t bytes)
 {

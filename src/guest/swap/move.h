@@ -8,11 +8,11 @@
  *	back	charge ── create and map all ── copy all that did not come so
  *
  * Nothing leaves before all that is to leave is in host memory, and content is kept there until the
- * gate is about to be opened, so that at each moment all of it is there in one of the two. The memory
- * itself is kept for longer (mover.h).
+ * gate is about to be opened, so that at each moment all of it is there in one of the two. The
+ * memory itself is kept for longer (mover.h).
  *
- * Where a part leaves, it is the first pieces of each device, so that one address says which; and more
- * may follow them.
+ * Where a part leaves, it is the first pieces of each device, so that one address says which; and
+ * more may follow them.
  */
 #ifndef ALLOT_GUEST_SWAP_MOVE_H
 #define ALLOT_GUEST_SWAP_MOVE_H
@@ -27,7 +27,7 @@ struct move {
 	CUdeviceptr copied[GUEST_DEVICES], gone[GUEST_DEVICES], come[GUEST_DEVICES];
 	bool away, given;
 	bool unsure; /* away, but for imports of which their exporters have not said that they leave */
-	_Atomic bool exits; /* the process: the driver is not called any more but for what leaves or comes */
+	_Atomic bool exits; /* the process: threads that run ahead do not call the driver any more */
 	bool contexts; /* go, too: what we cannot move may stay */
 	struct swap_list *list;
 };
@@ -42,8 +42,9 @@ extern const struct mover_kind move_kind;
 enum swap_why move_bare(struct move *move);
 
 /*
- * It did not leave, but whose memory it imports may have, and have other memory by now, if it was stopped
- * meanwhile: from here on it is away, with what it has, until it has asked. SWAP_DRIVER: nothing has changed.
+ * It did not leave, but whose memory it imports may have, and have other memory by now, if it was
+ * stopped meanwhile: from here on it is away, with what it has, until it has asked. SWAP_DRIVER:
+ * nothing has changed.
  */
 enum swap_why move_ask_again(struct move *move);
 

@@ -31,19 +31,19 @@ struct mover_kind {
 	/* What would leave, with `part` of SWAP_ALL: more than that where it is in large pieces. */
 	uint64_t (*bytes)(void *self, uint32_t part);
 	/*
-	 * Takes its place for all of it ahead of `out`: whole steps of host memory, and behind them a
-	 * file in `dir`. Else there is none, or what `file` says is in the way. Nothing is away.
+	 * Takes its place for all of it ahead of `out`: whole steps of host memory, and behind them
+	 * a file in `dir`. Else there is none, or what `file` says is in the way. Nothing is away.
 	 */
 	bool (*take)(void *self, uint64_t host_bytes, const char *dir);
 	struct mover_file (*file)(void *self);
 	/*
-	 * SWAP_FINE, or all is where it was. `part` of SWAP_ALL is to be away then, or more. Out once
-	 * more after a way back copies nothing.
+	 * SWAP_FINE, or all is where it was. `part` of SWAP_ALL is to be away then, or more. Out
+	 * once more after a way back copies nothing.
 	 */
 	enum swap_why (*out)(void *self, uint32_t part);
 	/*
-	 * Brings back some of what has room, ahead of the rest, and leaves room for others who are on
-	 * their way out. Whether it did. NULL: it all comes with `back`.
+	 * Brings back some of what has room, ahead of the rest, and leaves room for others who are
+	 * on their way out. Whether it did. NULL: it all comes with `back`.
 	 */
 	bool (*come)(void *self);
 	enum swap_why (*back)(void *self);
@@ -53,8 +53,9 @@ struct mover_kind {
 	/* All is on its device, and is about to be used. */
 	void (*done)(void *self);
 	/*
-	 * While the program runs, threads of ours find host memory for `part` of it; 0: they are gone when
-	 * it returns, before anything else is asked for. NULL: that is found when it leaves.
+	 * While the program runs, threads of ours find host memory for `part` of it; 0: they are
+	 * gone when it returns, before anything else is asked for. NULL: that is found when it
+	 * leaves.
 	 */
 	void (*ahead)(void *self, uint32_t part);
 	/* Bytes of host memory that the next way out finds there; gives them back. */

@@ -300,7 +300,9 @@ static void residency_host_list(struct residency_host *host, uint64_t now_ns)
 
 /* --- What they hold ------------------------------------------------------------------------- */
 
-/* Who was refused finds that out when its memory is back: what it wished for must not keep it away. */
+/*
+ * Who was refused finds that out when its memory is back: what it wished for must not keep it away.
+ */
 static uint64_t residency_host_wished(const struct swap_wish *wish)
 {
 	uint64_t more = wish ? word_acquire(&wish->more_bytes) : 0;
@@ -576,8 +578,8 @@ static void residency_host_clear_host(struct residency_host *host, uint64_t now_
 }
 
 /*
- * It was asked for all that it has, and how much has no room on the host is said with the next request.
- * What others keep there is given back for it, for the next time.
+ * It was asked for all that it has, and how much has no room on the host is said with the next
+ * request. What others keep there is given back for it, for the next time.
  */
 static void residency_host_divide(struct residency_host *host, struct member *member,
 				  const struct answers *answers, uint64_t now_ns)
@@ -695,7 +697,9 @@ static void residency_host_pump(struct residency_host *host, struct member *memb
 	}
 }
 
-/* Says to each process whether its wish is granted. Whether one has tried, and there was no room. */
+/*
+ * Says to each process whether its wish is granted. Whether one has tried, and there was no room.
+ */
 static bool residency_host_answer(const struct member *member, enum swap_wish_answer answer)
 {
 	bool failed = false;
@@ -764,7 +768,9 @@ static void residency_host_leave_on(struct residency_host *host, struct member *
 	}
 	member->part = state->part;
 	member->step = state->place == RESIDENCY_AWAY ? swap_part_of(member->request) : 0;
-	/* How large the pieces are that follow is not known: there is to be room for all of them. */
+	/*
+	 * How large the pieces are that follow is not known: there is to be room for all of them.
+	 */
 	if (!member->step) {
 		member->divided = !residency_host_has_dir(member);
 		swap_desk_set_split(member->desk, 0);
@@ -808,8 +814,8 @@ static void residency_host_act(struct residency_host *host, int i, uint64_t now_
 
 /*
  * Nobody waits and nothing moves. Who leaves next is to find host memory now: later that would take
- * longer than the copy, and be waited for. It is others' that have come back and will stay. Nobody hears
- * what comes of it.
+ * longer than the copy, and be waited for. It is others' that have come back and will stay. Nobody
+ * hears what comes of it.
  */
 static void residency_host_be_ahead(struct residency_host *host, int i, uint64_t now_ns)
 {

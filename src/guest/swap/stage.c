@@ -18,8 +18,8 @@
 #include "guest/core/thread.h"
 
 /*
- * What the kernel has to clear goes at 25 to 30 GB/s with 6 threads as with 15, and a driver that pins
- * it takes no longer when each of them asks (H200, 16 processors; one thread: 5.6 GB/s).
+ * What the kernel has to clear goes at 25 to 30 GB/s with 6 threads as with 15, and a driver that
+ * pins it takes no longer when each of them asks (H200, 16 processors; one thread: 5.6 GB/s).
  */
 #define MOST 10
 
@@ -89,7 +89,9 @@ bool stage_suits(const struct stage *stage, uint64_t bytes, uint64_t from)
 	return suits;
 }
 
-/* Over what is there. The mapping keeps the file, and no descriptor of it is there to be inherited. */
+/*
+ * Over what is there. The mapping keeps the file, and no descriptor of it is there to be inherited.
+ */
 static int stage_map_file(struct stage *stage, uint64_t from, int fd)
 {
 	char *at = stage->at + from;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Host memory that device memory goes to. It is made ready in steps, each by whoever takes it first:
- * threads of ours ahead of the copies, since one alone finds pages several times slower than a device
- * copies, and who copies.
+ * Host memory that device memory goes to. It is made ready in steps, each by whoever takes it
+ * first: threads of ours ahead of the copies, since one alone finds pages several times slower than
+ * a device copies, and who copies.
  *
  *	stage_take ── addresses, and no memory
  *	stage_begin ──► threads: find pages, have the driver know them ──► stage_end
@@ -11,10 +11,10 @@
  *
  * What is ready stays so until stage_give: the next way out copies at once.
  *
- * Its end may be a file's, as a mapping of that: the addresses are all that who copies knows of either.
- * Steps of a file are never ready, and no driver knows them, since the kernel is to have their pages
- * back. Whoever copies has each of them brought in, so that a disk that fails is an error here, and
- * no signal.
+ * Its end may be a file's, as a mapping of that: the addresses are all that who copies knows of
+ * either. Steps of a file are never ready, and no driver knows them, since the kernel is to have
+ * their pages back. Whoever copies has each of them brought in, so that a disk that fails is an
+ * error here, and no signal.
  */
 #ifndef ALLOT_GUEST_SWAP_STAGE_H
 #define ALLOT_GUEST_SWAP_STAGE_H
@@ -40,19 +40,22 @@ struct stage {
 };
 
 /*
- * Addresses for so much, without pages yet, which no child inherits. What there is already is kept if
- * it is large enough. False: there are none.
+ * Addresses for so much, without pages yet, which no child inherits. What there is already is kept
+ * if it is large enough. False: there are none.
  */
 bool stage_take(struct stage *stage, uint64_t bytes);
 
 /*
- * From `from` on, whole steps, it becomes a file's in a directory, for which the disk has room then.
- * Nothing of that is ready or in use. 0, or -errno as of unnamed_file_open, and there is no file;
- * -ENOSYS: the kernel cannot bring in pages without a signal (before 5.14).
+ * From `from` on, whole steps, it becomes a file's in a directory, for which the disk has room
+ * then. Nothing of that is ready or in use. 0, or -errno as of unnamed_file_open, and there is no
+ * file; -ENOSYS: the kernel cannot bring in pages without a signal (before 5.14).
  */
 int stage_take_file(struct stage *stage, uint64_t from, const char *dir);
 
-/* Whether stage_take and stage_take_file leave what is ready as it is, and keep nothing beside that. */
+/*
+ * Whether stage_take and stage_take_file leave what is ready as it is, and keep nothing beside
+ * that.
+ */
 bool stage_suits(const struct stage *stage, uint64_t bytes, uint64_t from);
 
 /* Of so much from `at` on, what is in the file. */
@@ -65,8 +68,8 @@ void stage_give_file(struct stage *stage);
 void stage_begin(struct stage *stage, uint64_t from, uint64_t to, stage_meet *meet, void *arg);
 
 /*
- * The same for [0, to) and by few threads, while programs run. Nobody waits for any of it: stage_end
- * comes before anything else.
+ * The same for [0, to) and by few threads, while programs run. Nobody waits for any of it:
+ * stage_end comes before anything else.
  */
 void stage_begin_ahead(struct stage *stage, uint64_t to, stage_meet *meet, void *arg);
 
@@ -77,8 +80,8 @@ void stage_begin_ahead(struct stage *stage, uint64_t to, stage_meet *meet, void 
 bool stage_await(struct stage *stage, uint64_t from, uint64_t to, bool write);
 
 /*
- * What was written is where it can be read again: a disk tells by then what it could not do. `synced`
- * is called for each part of a file, since a slow disk takes long for all of it.
+ * What was written is where it can be read again: a disk tells by then what it could not do.
+ * `synced` is called for each part of a file, since a slow disk takes long for all of it.
  */
 typedef void stage_synced(void *arg, uint64_t bytes);
 bool stage_sync(struct stage *stage, stage_synced *synced, void *arg);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The swap thread: one in each process of a swappable tenant, from cuInit on, or from the first call
- * for an AMD GPU. It sleeps on the word
- * in the policy that says what is asked for (ledger/swap.h), and does it: an idle process leaves the
- * device without a call of its own, and a busy one without its threads' doing. It is not the monitor
- * thread, which begins with the first metered launch, and which must not be away for as long as 100
- * GiB take. All signals are blocked in it.
+ * The swap thread: one in each process of a swappable tenant, from cuInit on, or from the first
+ * call for an AMD GPU. It sleeps on the word in the policy that says what is asked for
+ * (ledger/swap.h), and does it: an idle process leaves the device without a call of its own, and a
+ * busy one without its threads' doing. It is not the monitor thread, which begins with the first
+ * metered launch, and which must not be away for as long as 100 GiB take. All signals are blocked
+ * in it.
  *
  * A process that exits does so with its memory on the device: exit() waits as other calls do.
  */
@@ -37,11 +37,12 @@
 #define LOOK_NS (50 * NS_PER_MS)
 
 /*
- * Host memory that content came back from is kept for so long, ready for the next way out, which takes
- * half as long then, or a part of that where the machine's memory is a guest's of another one. But only
- * while so much of what the machine has is free beside it, which is looked at so often: of tenants that
- * take turns, which leave again soon, less, since whoever decides about turns can have it given back.
- * Who is the next to leave has host memory for that, with the same part of it free, for as long as it is.
+ * Host memory that content came back from is kept for so long, ready for the next way out, which
+ * takes half as long then, or a part of that where the machine's memory is a guest's of another
+ * one. But only while so much of what the machine has is free beside it, which is looked at so
+ * often: of tenants that take turns, which leave again soon, less, since whoever decides about
+ * turns can have it given back. Who is the next to leave has host memory for that, with the same
+ * part of it free, for as long as it is.
  */
 #define KEEP_NS		(30 * NS_PER_S)
 #define KEEP_LOOK_NS	NS_PER_S
@@ -60,7 +61,7 @@ struct swap {
 	struct guest *guest;
 	pid_t pid; /* a forked child has a copy of this, and no thread */
 	uint64_t keeps_until_ns; /* 0: nothing is kept */
-	uint32_t ahead; /* for so much host memory is to be found, until then if there is room; 0: for nothing */
+	uint32_t ahead; /* host memory is to be found for so much, if there is room by then; 0: none */
 	uint64_t ahead_until_ns;
 	struct move move;
 	struct amd_move amd;
@@ -145,8 +146,8 @@ static bool swap_can_be_ahead(const struct swap *swap, uint32_t part)
 }
 
 /*
- * What was asked for is begun as soon as there is room: others may be giving back what they kept. When
- * to look again.
+ * What was asked for is begun as soon as there is room: others may be giving back what they kept.
+ * When to look again.
  */
 static uint64_t swap_try_ahead(struct swap *swap, uint64_t now)
 {
@@ -417,8 +418,8 @@ static bool swap_prepare(struct swap *swap, uint32_t request, uint32_t part)
 }
 
 /*
- * What follows was looked at by no PREPARE. Who could not leave after all has given its file away; what
- * has just come back is where it was, too.
+ * What follows was looked at by no PREPARE. Who could not leave after all has given its file away;
+ * what has just come back is where it was, too.
  */
 static enum swap_why swap_has_room(struct swap *swap, uint64_t bytes)
 {

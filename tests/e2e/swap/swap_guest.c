@@ -212,7 +212,9 @@ static void free_in_second(struct worker *w, CUdeviceptr at)
 	}
 }
 
-/* Nothing is waited for: who gets the memory next must not be in the way of what is still to come. */
+/*
+ * Nothing is waited for: who gets the memory next must not be in the way of what is still to come.
+ */
 static void give_pooled(struct worker *w, struct held *h)
 {
 	launch_check(h->at, h->bytes / 4, h->seed, w->bad, w->stream);
@@ -640,8 +642,8 @@ static void ask_pooled(CUdeviceptr at, uint64_t bytes, CUmemoryPool pool)
 }
 
 /*
- * What a pool keeps, and when it gives it back, out and back meanwhile. Two pools, of which one has a
- * threshold and is destroyed while something is allocated from it.
+ * What a pool keeps, and when it gives it back, out and back meanwhile. Two pools, of which one has
+ * a threshold and is destroyed while something is allocated from it.
  */
 static void pools(void)
 {
@@ -695,7 +697,10 @@ static void pools(void)
 	MUST(cuMemFree_v2(at[0]));
 	CHECK_POOL(standard, 0, 0);
 
-	/* What only events tell: nobody waits for the stream, but for what was recorded behind the free. */
+	/*
+	 * What only events tell: nobody waits for the stream, but for what was recorded behind the
+	 * free.
+	 */
 	MUST(cuMemAllocAsync(&at[0], 3 * MIB, stream));
 	MUST(cuMemFreeAsync(at[0], stream));
 	MUST(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
@@ -726,8 +731,8 @@ static void pools(void)
 }
 
 /*
- * A pool keeps more than half of what there is: it goes for others, and work that is still to free it
- * is waited for.
+ * A pool keeps more than half of what there is: it goes for others, and work that is still to free
+ * it is waited for.
  */
 static void pools_full(void)
 {
@@ -948,7 +953,9 @@ static int fetch(void)
 
 #define DESCRIPTOR CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
 
-/* By descriptor, as expandable segments and NCCL do; it may be kept open for as long as one likes. */
+/*
+ * By descriptor, as expandable segments and NCCL do; it may be kept open for as long as one likes.
+ */
 static void lend_handle(uint32_t seed)
 {
 	CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED, .location = on_device(),

@@ -413,7 +413,10 @@ static struct answers residency_host_hear(const struct member *member, uint64_t 
 			continue;
 		if (answer.state == SWAP_NONE || answer.request != member->request) {
 			answers.all = false;
-			answers.asleep |= answer.state == SWAP_RUNNING || answer.state == SWAP_NONE;
+			/* Work may take long, and so may a disk; all else is done at once. */
+			answers.asleep |=
+				answer.state != SWAP_SUSPENDING &&
+				(answer.state != SWAP_READY || !*member->policy.swap_dir);
 			answers.moves += swap_gets_on(&answer);
 			continue;
 		}
@@ -479,10 +482,24 @@ static bool residency_host_is_anothers(const struct member *member)
 	return phase == SWAP_BARE || phase == SWAP_GIVEN;
 }
 
-/* By a command. Who had the role before does not ask any more, though it may not know that. */
-static bool residency_host_is_asked(const struct member *member)
+/*
+ * By a command. Who had the role before does not ask any more, though it may not know that. Who has
+ * not answered him by now is not waited for once more: it may be stopped, too.
+ */
+static bool residency_host_is_asked(struct member *member, uint64_t now_ns)
 {
-	return swap_is_asked(member->dir) && swap_desk_clear(member->dir);
+	bool answered;
+
+	if (!swap_is_asked(member->dir))
+		return false;
+	member->request = word_acquire(swap_request(member->map));
+	answered = swap_phase_of(member->request) != SWAP_PREPARE ||
+		   residency_host_hear(member, now_ns).all;
+	if (swap_desk_clear(member->dir))
+		return true;
+	if (!answered)
+		member->stays_until_ns = now_ns + TUNING_RESIDENCY_DRAIN_NS;
+	return false;
 }
 
 static enum residency_place residency_host_place(struct member *member, uint64_t now_ns)
@@ -490,7 +507,8 @@ static enum residency_place residency_host_place(struct member *member, uint64_t
 	enum swap_phase phase = swap_phase_of(member->request);
 
 	if (!member->desk)
-		return residency_host_rests(member, residency_host_is_asked(member), now_ns);
+		return residency_host_rests(member, residency_host_is_asked(member, now_ns),
+					    now_ns);
 	if (phase == SWAP_PREPARE || phase == SWAP_OUT)
 		return RESIDENCY_LEAVING;
 	return RESIDENCY_COMING;

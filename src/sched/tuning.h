@@ -205,8 +205,8 @@
  * turn begins: a hand-over between two token loops of 3.9 and 4.4 ms a step loses 0.3 ms, which is
  * 2 % of a turn of three steps (H200, 2026-11-24, by what was billed to nobody). Where all are
  * such, one round of turns takes this, so that of two each has 48 ms and the hand-over is 0.6 % of
- * that. A step that waits for the others takes that much longer: for two 48 ms, for n a part (n -
- * 1) / n of the round.
+ * that. A step that waits for the others takes that much longer: for two 48 ms, for n a part
+ * (n - 1) / n of the round.
  */
 #define TUNING_LONG_NS	     (2 * NS_PER_MS)
 #define TUNING_LONG_ROUND_NS (96 * NS_PER_MS)

@@ -8,8 +8,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "guest/core/object.h"
-#include "tests/unit/tenant_fixture.h"
+#include "tests/unit/guest_fixture.h"
 
 #define PLACES	4
 #define PIECE	(4 * MIB)
@@ -80,23 +79,8 @@ static void *driver_symbol(void *handle, const char *name)
 
 static void begin(void)
 {
-	struct policy policy = fixture_policy(20 * GIB);
-	struct slot *slot;
-
 	cuda_driver_bind(NULL, driver_symbol);
-	CHECK_EQ(tenant_create(fixture_runtime_dir(), "memory", &policy, guest.dir,
-			       sizeof(guest.dir)),
-		 0);
-	slot = fixture_join(guest.dir);
-	guest.mode = GUEST_LIMITED;
-	guest.ledger = slot_ledger(slot);
-	CHECK_EQ(policy_open(guest.dir, &guest.policy_map), 0);
-	guest.policy = policy;
-	guest.ndevices = 1;
-	memcpy(device->uuid, fixture_uuid, sizeof(fixture_uuid));
-	device->total_bytes = 24 * GIB;
-	CHECK_EQ(object_table_new(&guest.objects), 0);
-	atomic_store(&guest.slot, slot);
+	fixture_guest(&guest, "memory", 20 * GIB);
 }
 
 static CUdeviceptr alloc(void)

@@ -6,11 +6,10 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "guest/core/object.h"
 #include "guest/memory/backing.h"
 #include "guest/memory/memory.h"
 #include "guest/memory/pieces.h"
-#include "tests/unit/tenant_fixture.h"
+#include "tests/unit/guest_fixture.h"
 
 #define QUOTA	(16 * MIB)
 #define BASE	(UINT64_C(1) << 40)
@@ -130,24 +129,9 @@ static void *driver_symbol(void *handle, const char *name)
 
 static void begin(void)
 {
-	struct policy policy = fixture_policy(QUOTA);
-	struct slot *slot;
-
 	cuda_driver_bind(NULL, driver_symbol);
-	CHECK_EQ(tenant_create(fixture_runtime_dir(), "spare", &policy, guest.dir,
-			       sizeof(guest.dir)),
-		 0);
-	slot = fixture_join(guest.dir);
-	guest.mode = GUEST_LIMITED;
-	guest.ledger = slot_ledger(slot);
-	CHECK_EQ(policy_open(guest.dir, &guest.policy_map), 0);
-	guest.policy = policy;
-	guest.ndevices = 1;
+	fixture_guest(&guest, "spare", QUOTA);
 	guest.swappable = true;
-	memcpy(device->uuid, fixture_uuid, sizeof(fixture_uuid));
-	device->total_bytes = 24 * GIB;
-	CHECK_EQ(object_table_new(&guest.objects), 0);
-	atomic_store(&guest.slot, slot);
 }
 
 static uint64_t charged(void)

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The guest of a tenant of its own, on one device of 24 GiB, before a driver that the test plays. */
+#ifndef ALLOT_TESTS_UNIT_GUEST_FIXTURE_H
+#define ALLOT_TESTS_UNIT_GUEST_FIXTURE_H
+
+#include "guest/core/guest.h"
+#include "guest/core/object.h"
+#include "tests/unit/tenant_fixture.h"
+
+/* `guest` is all zero; its tenant has that quota. */
+static inline void fixture_guest(struct guest *guest, const char *name, uint64_t limit_bytes)
+{
+	struct slot *slot;
+
+	guest->policy = fixture_policy(limit_bytes);
+	CHECK_EQ(tenant_create(fixture_runtime_dir(), name, &guest->policy, guest->dir,
+			       sizeof(guest->dir)),
+		 0);
+	slot = fixture_join(guest->dir);
+	guest->mode = GUEST_LIMITED;
+	guest->ledger = slot_ledger(slot);
+	CHECK_EQ(policy_open(guest->dir, &guest->policy_map), 0);
+	guest->ndevices = 1;
+	memcpy(guest->device[0].uuid, fixture_uuid, sizeof(fixture_uuid));
+	guest->device[0].total_bytes = 24 * GIB;
+	CHECK_EQ(object_table_new(&guest->objects), 0);
+	atomic_store(&guest->slot, slot);
+}
+
+#endif

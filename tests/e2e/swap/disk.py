@@ -138,6 +138,16 @@ class Disk(Case):
         script.chmod(0o755)
         return self.fake_criu(WRAPPER % (verb, CRIU, script, CRIU))
 
+    def trees(self, first):
+        """There and back, with another tree of processes in the same tenant."""
+        guests = [first, self.guest("idle", options=())]
+        self.save()
+        self.gone(*guests)
+        self.restore()
+        self.assertEqual(self.used(), 2 * (STAYS + IDLE))
+        for guest in guests:
+            self.good(guest)
+
 
 class Way(Disk):
     def test_there_and_back(self):
@@ -187,13 +197,7 @@ class Way(Disk):
         self.good(guest, 2)
 
     def test_trees(self):
-        guests = [self.guest("idle"), self.guest("idle", options=())]
-        self.save()
-        self.gone(*guests)
-        self.restore()
-        self.assertEqual(self.used(), 2 * (STAYS + IDLE))
-        for guest in guests:
-            self.good(guest)
+        self.trees(self.guest("idle"))
 
     def test_leave_running(self):
         guest = self.guest("idle")

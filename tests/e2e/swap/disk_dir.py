@@ -69,13 +69,7 @@ class Way(Disk):
         self.good(guest)
 
     def test_trees(self):
-        guests = [self.guest("idle", options=self.options()), self.guest("idle", options=())]
-        self.save()
-        self.gone(*guests)
-        self.restore()
-        self.assertEqual(self.used(), 2 * (STAYS + IDLE))
-        for guest in guests:
-            self.good(guest)
+        self.trees(self.guest("idle", options=self.options()))
 
     def test_leave_running(self):
         guest = self.guest("idle", options=self.options())

@@ -61,11 +61,17 @@ int __wrap_msync(void *at, size_t len, int flags)
 	return -1;
 }
 
-static void meet(void *arg, char *at, uint64_t bytes)
+/* A driver that cannot pin. */
+static bool refuses;
+
+static bool meet(void *arg, char *at, uint64_t bytes)
 {
 	CHECK_EQ((uintptr_t)arg, 42);
+	if (refuses)
+		return false;
 	met[(uint64_t)(at - base) / STAGE_STEP_BYTES]++;
 	met_bytes += bytes;
+	return true;
 }
 
 static void part(void *arg, char *at, uint64_t bytes)
@@ -110,9 +116,11 @@ static void check_steps(void)
 	CHECK_EQ(base[2 * STAGE_STEP_BYTES], 0x5a);
 	CHECK_EQ(base[4 * STAGE_STEP_BYTES - 1], 0x5a);
 	/* The driver forgets it, and then learns of it anew, with what is in it. */
+	CHECK_EQ(stage_state(&stage, 0), STAGE_KNOWN);
 	stage_part(&stage, part, NULL);
 	check_met(0, 0);
-	CHECK_EQ(stage_ready(&stage), 0);
+	CHECK_EQ(stage_state(&stage, 0), STAGE_READY);
+	CHECK_EQ(stage_ready(&stage), BYTES);
 	CHECK_EQ(base[2 * STAGE_STEP_BYTES], 0x5a);
 	stage_begin(&stage, 0, BYTES, meet, (void *)42);
 	CHECK(stage_await(&stage, 0, BYTES, true));
@@ -121,6 +129,7 @@ static void check_steps(void)
 	CHECK_EQ(base[2 * STAGE_STEP_BYTES], 0x5a);
 	stage_part(&stage, part, NULL);
 	stage_empty(&stage);
+	CHECK_EQ(stage_ready(&stage), 0);
 	CHECK_EQ(base[2 * STAGE_STEP_BYTES], 0);
 	stage_give(&stage);
 	CHECK(!stage.at);
@@ -152,6 +161,42 @@ static void check_ahead(void)
 	stage_part(&stage, part, NULL);
 	check_met(0, 0);
 	CHECK_EQ(met_bytes, 0);
+	stage_give(&stage);
+}
+
+/* Who copies by parts brings them in, and says which steps they were; the driver may learn of them. */
+static void check_parts(void)
+{
+	struct stage stage = {NULL};
+
+	CHECK(stage_take(&stage, BYTES));
+	base = stage.at;
+	CHECK(stage_bring(&stage, STAGE_STEP_BYTES, 4096, true));
+	base[STAGE_STEP_BYTES] = 0x5a;
+	CHECK(stage_bring(&stage, STAGE_STEP_BYTES, STAGE_STEP_BYTES, false));
+	CHECK_EQ(stage_ready(&stage), 0);
+	stage_keep(&stage, STAGE_STEP_BYTES, STAGE_STEP_BYTES + 4096);
+	CHECK_EQ(stage_ready(&stage), STAGE_STEP_BYTES);
+	CHECK_EQ(stage_state(&stage, STAGE_STEP_BYTES), STAGE_READY);
+	CHECK_EQ(stage_state(&stage, 0), STAGE_EMPTY);
+	/* It does not, at first. */
+	refuses = true;
+	stage_begin(&stage, 0, BYTES, meet, (void *)42);
+	CHECK(stage_await(&stage, 0, BYTES, true));
+	stage_end(&stage);
+	refuses = false;
+	check_met(0, 0);
+	CHECK_EQ(stage_ready(&stage), BYTES);
+	stage_begin(&stage, 0, BYTES, meet, (void *)42);
+	CHECK(stage_await(&stage, 0, BYTES, true));
+	stage_end(&stage);
+	check_met(0, STEPS);
+	CHECK_EQ(base[STAGE_STEP_BYTES], 0x5a);
+	/* What was known stays so. */
+	stage_keep(&stage, 0, BYTES);
+	CHECK_EQ(stage_state(&stage, 0), STAGE_KNOWN);
+	stage_part(&stage, part, NULL);
+	check_met(0, 0);
 	stage_give(&stage);
 }
 
@@ -270,6 +315,8 @@ static void check_file(const char *dir)
 	CHECK_EQ(stage_ready(&stage), HOST);
 	CHECK_EQ(base[HOST], 0);
 	stage_part(&stage, part, NULL);
+	CHECK(!stage_suits(&stage, BYTES, 0));
+	stage_empty(&stage);
 	CHECK(stage_suits(&stage, BYTES, 0));
 	CHECK_EQ(stage_take_file(&stage, 0, dir), 0);
 	stage_begin(&stage, 0, BYTES, meet, (void *)42);
@@ -362,6 +409,7 @@ int main(void)
 	old_kernel = true;
 	check_steps();
 	old_kernel = false;
+	check_parts();
 	check_alone();
 	check_none();
 	if (disk) {

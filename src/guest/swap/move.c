@@ -16,17 +16,12 @@
 #include "guest/memory/exporter.h"
 #include "guest/memory/importer.h"
 #include "guest/memory/mapping.h"
+#include "guest/swap/copy.h"
 #include "guest/swap/drain.h"
 #include "guest/swap/obstacles.h"
 #include "guest/swap/stage.h"
 #include "ledger/swap.h"
 #include "sched/tuning.h"
-
-/*
- * A copy that was begun is waited for when so much was: who waits for this process sees that it
- * gets on, on the slowest bus, too. A wait costs less than a thousandth of such a copy.
- */
-#define AWAIT_BYTES (UINT64_C(1) << 30)
 
 /* What comes ahead of the rest is copied when it is so much. */
 #define COME_BYTES (UINT64_C(1) << 30)
@@ -109,41 +104,22 @@ static void move_get_on(struct move *move, uint64_t bytes)
 
 /* --- Host memory ---------------------------------------------------------------------------- */
 
-/* Called by several threads at once. Memory that cannot be registered is copied, too. */
-static void move_register(void *arg, char *at, uint64_t bytes)
+/* The driver knows none of it any more. What is in it stays. */
+static void move_part_host(struct move *move)
 {
-	CUcontext context = arg;
-
-	if (DRIVER(cuCtxPushCurrent_v2, (context)))
-		return;
-	DRIVER(cuMemHostRegister_v2, (at, bytes, CU_MEMHOSTREGISTER_PORTABLE));
-	DRIVER(cuCtxPopCurrent_v2, (&context));
-}
-
-static void move_unregister_step(void *arg, char *at, uint64_t bytes)
-{
-	DRIVER(cuMemHostUnregister, (at));
+	stage_end(&move->stage);
+	stage_part(&move->stage, copy_part, NULL);
+	stage_part(&move->buffers, copy_part, NULL);
+	stage_give(&move->buffers);
 }
 
 static void move_give_host(struct move *move)
 {
-	stage_part(&move->stage, move_unregister_step, NULL);
+	move_part_host(move);
 	stage_give(&move->stage);
 }
 
-static enum swap_why move_no_host(const struct move *move)
-{
-	return move->stage.error ? SWAP_FILE : SWAP_HOST;
-}
-
 /* --- Copies --------------------------------------------------------------------------------- */
-
-/* A copy at a time goes through a stream of our own in some context of the device. */
-struct lane {
-	CUcontext context;
-	CUstream stream;
-	uint64_t ahead; /* bytes that nobody has waited for */
-};
 
 /* Some context of a device, current from here on. */
 static bool move_enter(struct guest *guest, const struct guest_device *device, CUcontext *ret)
@@ -160,78 +136,22 @@ static bool move_enter(struct guest *guest, const struct guest_device *device, C
 	return false;
 }
 
-static bool lane_open(struct guest *guest, const struct guest_device *device, struct lane *ret)
+static enum swap_why move_copy_piece(struct copy *copy, const struct cursor *cursor)
 {
-	if (!move_enter(guest, device, &ret->context))
-		return false;
-	ret->ahead = 0;
-	if (!DRIVER(cuStreamCreate, (&ret->stream, CU_STREAM_NON_BLOCKING)))
-		return true;
-	DRIVER(cuCtxPopCurrent_v2, (&ret->context));
+	const struct backing_piece *piece = &cursor->piece;
+
+	if (copy->out && backing_expose(copy->guest, &copy->guest->device[cursor->device], piece->at))
+		return SWAP_DRIVER;
+	return copy_put(copy, piece->at, cursor->at, piece->bytes);
+}
+
+/* The next piece of a device between two addresses. */
+static bool move_next_between(struct cursor *cursor, int device, CUdeviceptr from, CUdeviceptr to)
+{
+	while (move_next(cursor) && cursor->device == device && cursor->piece.at < to)
+		if (cursor->piece.at >= from)
+			return true;
 	return false;
-}
-
-/* Whether all copies were done. */
-static bool lane_close(struct lane *lane)
-{
-	CUresult e = DRIVER(cuStreamSynchronize, (lane->stream));
-
-	DRIVER(cuStreamDestroy_v2, (lane->stream));
-	DRIVER(cuCtxPopCurrent_v2, (&lane->context));
-	return !e;
-}
-
-static bool lane_went_on(struct move *move, struct lane *lane, uint64_t bytes)
-{
-	move_get_on(move, bytes);
-	lane->ahead += bytes;
-	if (lane->ahead < AWAIT_BYTES)
-		return true;
-	lane->ahead = 0;
-	return !DRIVER(cuStreamSynchronize, (lane->stream));
-}
-
-static enum swap_why move_copy_piece(struct move *move, struct lane *lane,
-				     const struct cursor *cursor, bool out)
-{
-	CUdeviceptr at = cursor->piece.at;
-	char *host = move->stage.at + cursor->at;
-	CUresult e = CUDA_SUCCESS;
-
-	if (out)
-		e = backing_expose(move->guest, &move->guest->device[cursor->device], at);
-	/* By steps of host memory: one that is registered apart from the next is copied apart. */
-	for (uint64_t done = 0, n; !e && done < cursor->piece.bytes; done += n) {
-		uint64_t left = cursor->piece.bytes - done;
-
-		n = STAGE_STEP_BYTES - (cursor->at + done) % STAGE_STEP_BYTES;
-		n = n < left ? n : left;
-		if (!stage_await(&move->stage, cursor->at + done, cursor->at + done + n, out))
-			return move_no_host(move);
-		e = out ? DRIVER(cuMemcpyDtoHAsync_v2, (host + done, at + done, n, lane->stream))
-			: DRIVER(cuMemcpyHtoDAsync_v2, (at + done, host + done, n, lane->stream));
-		if (e || !lane_went_on(move, lane, n))
-			return SWAP_DRIVER;
-	}
-	return e ? SWAP_DRIVER : SWAP_FINE;
-}
-
-/* The next piece of the device that is to be copied; `ret_end`: in host memory, behind the last. */
-static bool move_find_first(struct cursor *cursor, CUdeviceptr from, CUdeviceptr to,
-			    uint64_t *ret_end)
-{
-	int device = cursor->device;
-	struct cursor last;
-
-	while (move_next(cursor) && cursor->device == device && cursor->piece.at < from)
-		;
-	if (cursor->device != device || cursor->piece.at >= to)
-		return false;
-	last = *cursor;
-	do {
-		*ret_end = last.at + last.piece.bytes;
-	} while (move_next(&last) && last.device == device && last.piece.at < to);
-	return true;
 }
 
 /* The pieces of a device between two addresses. `at`: where its first is in host memory. */
@@ -239,21 +159,24 @@ static enum swap_why move_copy_device(struct move *move, int device, uint64_t at
 				      CUdeviceptr to, bool out)
 {
 	struct cursor cursor = {.guest = move->guest, .device = device, .at = at};
-	enum swap_why why = SWAP_FINE;
-	struct lane lane;
-	uint64_t end;
+	enum swap_why why, ended;
+	CUcontext context;
+	struct copy copy;
 
-	if (!move_find_first(&cursor, from, to, &end))
+	if (!move_next_between(&cursor, device, from, to))
 		return SWAP_FINE;
-	if (!lane_open(move->guest, &move->guest->device[device], &lane))
+	if (!move_enter(move->guest, &move->guest->device[device], &context))
 		return SWAP_DRIVER;
-	stage_begin(&move->stage, cursor.at, end, move_register, lane.context);
-	do {
-		why = move_copy_piece(move, &lane, &cursor, out);
-	} while (!why && move_next(&cursor) && cursor.device == device && cursor.piece.at < to);
-	stage_end(&move->stage);
-	if (!lane_close(&lane) && !why)
-		why = SWAP_DRIVER;
+	why = copy_begin(&copy, move->guest, &move->stage, &move->buffers, context,
+			 move_bytes_of(move->guest, device), out);
+	if (!why) {
+		do {
+			why = move_copy_piece(&copy, &cursor);
+		} while (!why && move_next_between(&cursor, device, from, to));
+		ended = copy_end(&copy);
+		why = why ? why : ended;
+	}
+	DRIVER(cuCtxPopCurrent_v2, (&context));
 	return why;
 }
 
@@ -272,7 +195,7 @@ static enum swap_why move_copy_out(struct move *move, const CUdeviceptr to[GUEST
 		at += move_bytes_of(move->guest, i);
 	}
 	if (!why && !stage_sync(&move->stage, move_synced, move))
-		why = move_no_host(move);
+		why = stage_why(&move->stage);
 	return why;
 }
 
@@ -338,9 +261,9 @@ enum swap_why move_bare(struct move *move)
 {
 	if (!move->list && !move_make_list(move))
 		return SWAP_HOST;
-	stage_part(&move->stage, move_unregister_step, NULL);
+	move_part_host(move);
 	if (move->given && !stage_sync(&move->stage, move_synced, move))
-		return move_no_host(move);
+		return stage_why(&move->stage);
 	move->given = false;
 	return SWAP_FINE;
 }
@@ -801,25 +724,27 @@ static void move_kind_forget(void *self)
  * The program runs meanwhile, and may end contexts: such a call waits for others that are under
  * way, as this one is.
  */
-static void move_register_ahead(void *arg, char *at, uint64_t bytes)
+static bool move_register_ahead(void *arg, char *at, uint64_t bytes)
 {
 	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
 	struct cursor cursor = {.guest = ((struct move *)arg)->guest};
 	struct guest_device *device;
 	CUcontext context;
+	bool known = false;
 
 	if (!move_next(&cursor))
-		return;
+		return false;
 	device = &cursor.guest->device[cursor.device];
 	calls_begin(device);
 	DRIVER(cuThreadExchangeStreamCaptureMode, (&mode));
 	if (!atomic_load(&((struct move *)arg)->exits) &&
 	    move_enter(cursor.guest, device, &context)) {
-		DRIVER(cuMemHostRegister_v2, (at, bytes, CU_MEMHOSTREGISTER_PORTABLE));
+		known = !DRIVER(cuMemHostRegister_v2, (at, bytes, CU_MEMHOSTREGISTER_PORTABLE));
 		DRIVER(cuCtxPopCurrent_v2, (&context));
 	}
 	DRIVER(cuThreadExchangeStreamCaptureMode, (&mode));
 	calls_end(device);
+	return known;
 }
 
 static void move_kind_ahead(void *self, uint32_t part)

@@ -23,6 +23,7 @@
 struct move {
 	struct guest *guest;
 	struct stage stage; /* has a place for all pieces, by device and address */
+	struct stage buffers; /* for copies */
 	/* Of each device: pieces below this address are in host memory; are away; have come. */
 	CUdeviceptr copied[GUEST_DEVICES], gone[GUEST_DEVICES], come[GUEST_DEVICES];
 	bool away, given;

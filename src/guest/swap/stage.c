@@ -29,13 +29,6 @@
 /* So many steps of a file are read from the disk while one is copied. */
 #define AHEAD 3
 
-enum stage_state {
-	STAGE_EMPTY,
-	STAGE_TAKEN,
-	STAGE_READY,
-	STAGE_FAILED,
-};
-
 static uint64_t stage_steps(const struct stage *stage)
 {
 	return (stage->bytes + STAGE_STEP_BYTES - 1) / STAGE_STEP_BYTES;
@@ -85,7 +78,7 @@ bool stage_suits(const struct stage *stage, uint64_t bytes, uint64_t from)
 	bool suits = stage->at && stage->bytes == bytes;
 
 	for (uint64_t i = from / STAGE_STEP_BYTES; suits && i < stage_steps(stage); i++)
-		suits = atomic_load(&stage->step[i]) != STAGE_READY;
+		suits = atomic_load(&stage->step[i]) < STAGE_READY;
 	return suits;
 }
 
@@ -145,15 +138,13 @@ uint64_t stage_filed(const struct stage *stage, uint64_t at, uint64_t bytes)
 }
 
 /* The disk is asked for what comes next, too, while this is copied. */
-static bool stage_bring(struct stage *stage, uint64_t i, bool write)
+static bool stage_bring_file(struct stage *stage, uint64_t at, uint64_t bytes, bool write)
 {
-	uint64_t from = i * STAGE_STEP_BYTES;
-	uint64_t ahead = min_u64(stage->bytes - from, AHEAD * STAGE_STEP_BYTES);
+	uint64_t ahead = min_u64(stage->bytes - at, AHEAD * STAGE_STEP_BYTES);
 
 	if (!write)
-		madvise(stage->at + from, ahead, MADV_WILLNEED);
-	if (!madvise(stage->at + from, stage_step_bytes(stage, i),
-		     write ? MADV_POPULATE_WRITE : MADV_POPULATE_READ))
+		madvise(stage->at + at, ahead, MADV_WILLNEED);
+	if (!madvise(stage->at + at, bytes, write ? MADV_POPULATE_WRITE : MADV_POPULATE_READ))
 		return true;
 	/* Where a touch would have been a signal. */
 	stage->error = errno == EFAULT ? -EIO : err_errno();
@@ -182,7 +173,7 @@ static bool stage_populate(volatile char *at, uint64_t bytes)
 {
 	if (!madvise((char *)at, bytes, MADV_POPULATE_WRITE))
 		return true;
-	if (errno != EINVAL)
+	if (errno != EINVAL || populate_is_known())
 		return false;
 	/* Kernels before 5.14 do not know it. There may be content already, which stays. */
 	for (uint64_t i = 0; i < bytes; i += 4096) {
@@ -193,19 +184,26 @@ static bool stage_populate(volatile char *at, uint64_t bytes)
 	return true;
 }
 
-/* Whoever finds it empty makes it ready. */
+bool stage_bring(struct stage *stage, uint64_t at, uint64_t bytes, bool write)
+{
+	if (at >= stage->host_bytes)
+		return stage_bring_file(stage, at, bytes, write);
+	return !write || stage_populate(stage->at + at, bytes);
+}
+
+/* Whoever finds it as it may be made ready, or known, does that. */
 static void stage_make(struct stage *stage, uint64_t i)
 {
-	uint32_t empty = STAGE_EMPTY, state = STAGE_FAILED;
+	uint32_t found = atomic_load(&stage->step[i]), state = STAGE_FAILED;
 	char *at = stage->at + i * STAGE_STEP_BYTES;
+	uint64_t bytes = stage_step_bytes(stage, i);
 
-	if (!atomic_compare_exchange_strong(&stage->step[i], &empty, STAGE_TAKEN))
+	if ((found != STAGE_EMPTY && (found != STAGE_READY || !stage->meet)) ||
+	    !atomic_compare_exchange_strong(&stage->step[i], &found, STAGE_TAKEN))
 		return;
-	if (stage_populate(at, stage_step_bytes(stage, i))) {
-		if (stage->meet)
-			stage->meet(stage->arg, at, stage_step_bytes(stage, i));
-		state = STAGE_READY;
-	}
+	if (stage_populate(at, bytes))
+		state = stage->meet && stage->meet(stage->arg, at, bytes) ? STAGE_KNOWN
+									  : STAGE_READY;
 	atomic_store(&stage->step[i], state);
 	futex_wake_all(&stage->step[i]);
 }
@@ -272,17 +270,37 @@ bool stage_await(struct stage *stage, uint64_t from, uint64_t to, bool write)
 	stage->error = 0;
 	for (uint64_t i = from / STAGE_STEP_BYTES; i < end; i++) {
 		if (i * STAGE_STEP_BYTES >= stage->host_bytes) {
-			if (!stage_bring(stage, i, write))
+			if (!stage_bring(stage, i * STAGE_STEP_BYTES, stage_step_bytes(stage, i),
+					 write))
 				return false;
 			continue;
 		}
 		stage_make(stage, i);
 		while (atomic_load(&stage->step[i]) == STAGE_TAKEN)
 			futex_wait(&stage->step[i], STAGE_TAKEN);
-		if (atomic_load(&stage->step[i]) != STAGE_READY)
+		if (atomic_load(&stage->step[i]) < STAGE_READY)
 			return false;
 	}
 	return true;
+}
+
+void stage_keep(struct stage *stage, uint64_t from, uint64_t to)
+{
+	uint64_t end = (min_u64(to, stage->host_bytes) + STAGE_STEP_BYTES - 1) / STAGE_STEP_BYTES;
+
+	for (uint64_t i = from / STAGE_STEP_BYTES; i < end; i++)
+		if (atomic_load(&stage->step[i]) < STAGE_READY)
+			atomic_store(&stage->step[i], STAGE_READY);
+}
+
+enum stage_state stage_state(const struct stage *stage, uint64_t at)
+{
+	return atomic_load(&stage->step[at / STAGE_STEP_BYTES]);
+}
+
+enum swap_why stage_why(const struct stage *stage)
+{
+	return stage->error ? SWAP_FILE : SWAP_HOST;
 }
 
 void stage_end(struct stage *stage)
@@ -294,12 +312,12 @@ void stage_end(struct stage *stage)
 		futex_wait(&stage->working, working);
 }
 
-void stage_part(struct stage *stage, stage_meet *part, void *arg)
+void stage_part(struct stage *stage, stage_part_step *part, void *arg)
 {
 	for (uint64_t i = 0; stage->at && i < stage_steps(stage); i++)
-		if (atomic_load(&stage->step[i]) == STAGE_READY) {
+		if (atomic_load(&stage->step[i]) == STAGE_KNOWN) {
 			part(arg, stage->at + i * STAGE_STEP_BYTES, stage_step_bytes(stage, i));
-			atomic_store(&stage->step[i], STAGE_EMPTY);
+			atomic_store(&stage->step[i], STAGE_READY);
 		}
 }
 
@@ -308,7 +326,7 @@ uint64_t stage_ready(const struct stage *stage)
 	uint64_t bytes = 0;
 
 	for (uint64_t i = 0; stage->at && i < stage_steps(stage); i++)
-		if (atomic_load(&stage->step[i]) == STAGE_READY)
+		if (atomic_load(&stage->step[i]) >= STAGE_READY)
 			bytes += stage_step_bytes(stage, i);
 	return bytes;
 }
@@ -316,8 +334,11 @@ uint64_t stage_ready(const struct stage *stage)
 void stage_empty(struct stage *stage)
 {
 	stage_give_file(stage);
-	if (stage->at)
-		madvise(stage->at, stage->bytes, MADV_DONTNEED);
+	if (!stage->at)
+		return;
+	madvise(stage->at, stage->bytes, MADV_DONTNEED);
+	for (uint64_t i = 0; i < stage_steps(stage); i++)
+		atomic_store(&stage->step[i], STAGE_EMPTY);
 }
 
 void stage_give(struct stage *stage)

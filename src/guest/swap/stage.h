@@ -7,6 +7,7 @@
  *	stage_take ── addresses, and no memory
  *	stage_begin ──► threads: find pages, have the driver know them ──► stage_end
  *	copies:         stage_await a step ── copy ── the next ── stage_sync
+ *	             or stage_bring a part ── copy ── the next ── stage_keep
  *	stage_give ── nothing is left of it
  *
  * What is ready stays so until stage_give: the next way out copies at once.
@@ -22,16 +23,28 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "ledger/records.h"
+
 #define STAGE_STEP_BYTES (UINT64_C(16) << 20)
 
-/* What a driver does with a step whose pages are there. Called by several threads. */
-typedef void stage_meet(void *arg, char *at, uint64_t bytes);
+enum stage_state {
+	STAGE_EMPTY,
+	STAGE_TAKEN,  /* by a thread that makes it ready */
+	STAGE_FAILED,
+	STAGE_READY,  /* its pages are there */
+	STAGE_KNOWN,  /* to the driver, too */
+};
+
+/* The driver learns of a step whose pages are there. If it does. Called by several threads. */
+typedef bool stage_meet(void *arg, char *at, uint64_t bytes);
+
+typedef void stage_part_step(void *arg, char *at, uint64_t bytes);
 
 struct stage {
 	char *at; /* NULL: none */
 	uint64_t bytes;
 	uint64_t host_bytes; /* whole steps; behind them it is a file's. All of it: there is none */
-	int error; /* -errno of the last that could not be had of a file; 0: of host memory */
+	_Atomic int error; /* -errno of the last that could not be had of a file; 0: of host memory */
 	_Atomic uint32_t *step; /* enum stage_state of each; a futex */
 	stage_meet *meet; /* NULL: nobody has to know the memory */
 	void *arg;
@@ -80,6 +93,21 @@ void stage_begin_ahead(struct stage *stage, uint64_t to, stage_meet *meet, void 
 bool stage_await(struct stage *stage, uint64_t from, uint64_t to, bool write);
 
 /*
+ * Brings in pages of a part of a step, to be written or to be read, for one of several threads that
+ * copy. False: as of stage_await.
+ */
+bool stage_bring(struct stage *stage, uint64_t at, uint64_t bytes, bool write);
+
+/* Steps of [from, to) that were brought in are ready. */
+void stage_keep(struct stage *stage, uint64_t from, uint64_t to);
+
+/* Of the step there. No thread is at work. */
+enum stage_state stage_state(const struct stage *stage, uint64_t at);
+
+/* Why there is none of it. */
+enum swap_why stage_why(const struct stage *stage);
+
+/*
  * What was written is where it can be read again: a disk tells by then what it could not do.
  * `synced` is called for each part of a file, since a slow disk takes long for all of it.
  */
@@ -89,8 +117,8 @@ bool stage_sync(struct stage *stage, stage_synced *synced, void *arg);
 /* The threads are gone when it returns. Also where none was begun. */
 void stage_end(struct stage *stage);
 
-/* For each step that is ready: the driver is to forget it. It is not ready any more. */
-void stage_part(struct stage *stage, stage_meet *part, void *arg);
+/* For each step that the driver knows: it is to forget it. */
+void stage_part(struct stage *stage, stage_part_step *part, void *arg);
 
 /* What is ready, in bytes. */
 uint64_t stage_ready(const struct stage *stage);

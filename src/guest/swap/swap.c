@@ -127,7 +127,7 @@ static uint64_t swap_bytes(const struct swap *swap, uint32_t part)
 	return bytes;
 }
 
-/* Threads of ours find host memory for so much, while the program runs; 0: they are gone. */
+/* Threads of ours find host memory for so much, and have the driver know it; 0: they are gone. */
 static void swap_ahead(struct swap *swap, uint32_t part)
 {
 	for (int i = 0; i < MOVERS; i++)
@@ -543,6 +543,9 @@ static void swap_act(struct swap *swap, uint32_t request, enum swap_phase phase)
 		break;
 	case SWAP_OUT:
 		swap_leave(swap, request, swap_part_of(request));
+		/* Who comes back then, and leaves once more, takes no processors for its copies. */
+		if (swap_is_away(swap))
+			swap_ahead(swap, swap_part_of(request));
 		break;
 	case SWAP_COME:
 		swap_come(swap, request);

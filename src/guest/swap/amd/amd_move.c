@@ -137,7 +137,7 @@ static enum swap_why amd_move_copy_piece(struct amd_move *move, int kfd, struct 
 		uint64_t at = piece->host + done, host = (uintptr_t)move->stage.at + at;
 
 		if (!amd_move_open_window(move, kfd, lane, at, window, out))
-			return move->stage.error ? SWAP_FILE : SWAP_HOST;
+			return stage_why(&move->stage);
 		n = window->at + window->bytes - at;
 		n = n < piece->bytes - done ? n : piece->bytes - done;
 		if (!amd_lane_copy(lane, out ? host : piece->va + done,

@@ -1,0 +1,350 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What leaves a device and comes back through buffers, by threads, and past them. The driver that
+ * the test plays does nothing before somebody waits for it, so who reads too early finds nothing.
+ */
+#include "guest/swap/copy.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "base/word.h"
+#include "guest/core/thread.h"
+#include "ledger/map.h"
+#include "tests/unit/guest_fixture.h"
+
+#define STEPS	11
+#define BYTES	(STEPS * STAGE_STEP_BYTES - MIB)
+#define QUEUED	256
+#define NONE	UINT64_MAX
+#define CONTEXT UINT64_C(0x1000)
+
+static struct guest guest;
+static char *device_memory;
+
+/* --- The driver ------------------------------------------------------------------------------ */
+
+struct queued {
+	void *to;
+	const void *from;
+	size_t bytes;
+};
+
+static struct queued queue[QUEUED];
+static uint64_t queued, executed, fails_at = NONE;
+static uint64_t event_at[COPY_BATCHES];
+static int events, streams;
+static _Atomic int registered;
+static _Atomic bool no_events, no_register, no_threads, no_stream;
+
+static CUresult driver_queue(void *to, const void *from, size_t bytes)
+{
+	if (queued == fails_at)
+		return CUDA_ERROR_LAUNCH_FAILED;
+	CHECK(queued - executed < QUEUED);
+	queue[queued++ % QUEUED] = (struct queued){to, from, bytes};
+	return CUDA_SUCCESS;
+}
+
+static CUresult driver_execute(uint64_t until)
+{
+	for (; executed < until; executed++) {
+		const struct queued *next = &queue[executed % QUEUED];
+
+		memcpy(next->to, next->from, next->bytes);
+	}
+	return CUDA_SUCCESS;
+}
+
+static CUresult driver_out(void *to, CUdeviceptr from, size_t bytes, CUstream stream)
+{
+	return driver_queue(to, (void *)(uintptr_t)from, bytes);
+}
+
+static CUresult driver_back(CUdeviceptr to, const void *from, size_t bytes, CUstream stream)
+{
+	return driver_queue((void *)(uintptr_t)to, from, bytes);
+}
+
+static CUresult driver_stream(CUstream *ret, unsigned int flags)
+{
+	if (no_stream)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	streams++;
+	*ret = (CUstream)(uintptr_t)1;
+	return CUDA_SUCCESS;
+}
+
+static CUresult driver_stream_wait(CUstream stream)
+{
+	return driver_execute(queued);
+}
+
+static CUresult driver_stream_end(CUstream stream)
+{
+	streams--;
+	return CUDA_SUCCESS;
+}
+
+static CUresult driver_event(CUevent *ret, unsigned int flags)
+{
+	if (no_events)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	*ret = (CUevent)&event_at[events++];
+	return CUDA_SUCCESS;
+}
+
+static CUresult driver_event_record(CUevent event, CUstream stream)
+{
+	*(uint64_t *)event = queued;
+	return CUDA_SUCCESS;
+}
+
+static CUresult driver_event_wait(CUevent event)
+{
+	return driver_execute(*(uint64_t *)event);
+}
+
+static CUresult driver_event_end(CUevent event)
+{
+	events--;
+	return CUDA_SUCCESS;
+}
+
+static CUresult driver_register(void *at, size_t bytes, unsigned int flags)
+{
+	if (no_register)
+		return CUDA_ERROR_NOT_SUPPORTED;
+	registered++;
+	return CUDA_SUCCESS;
+}
+
+static CUresult driver_unregister(void *at)
+{
+	registered--;
+	return CUDA_SUCCESS;
+}
+
+static CUresult driver_push(CUcontext context)
+{
+	CHECK_EQ((uintptr_t)context, CONTEXT);
+	return CUDA_SUCCESS;
+}
+
+static CUresult driver_pop(CUcontext *ret)
+{
+	return CUDA_SUCCESS;
+}
+
+static void *driver_symbol(void *handle, const char *name)
+{
+	static const struct {
+		const char *name;
+		void *address;
+	} exported[] = {
+		{"cuMemcpyDtoHAsync_v2", (void *)driver_out},
+		{"cuMemcpyHtoDAsync_v2", (void *)driver_back},
+		{"cuStreamCreate", (void *)driver_stream},
+		{"cuStreamSynchronize", (void *)driver_stream_wait},
+		{"cuStreamDestroy_v2", (void *)driver_stream_end},
+		{"cuEventCreate", (void *)driver_event},
+		{"cuEventRecord", (void *)driver_event_record},
+		{"cuEventSynchronize", (void *)driver_event_wait},
+		{"cuEventDestroy_v2", (void *)driver_event_end},
+		{"cuMemHostRegister_v2", (void *)driver_register},
+		{"cuMemHostUnregister", (void *)driver_unregister},
+		{"cuCtxPushCurrent_v2", (void *)driver_push},
+		{"cuCtxPopCurrent_v2", (void *)driver_pop},
+	};
+
+	for (size_t i = 0; i < sizeof(exported) / sizeof(exported[0]); i++)
+		if (!strcmp(exported[i].name, name))
+			return exported[i].address;
+	return NULL;
+}
+
+int __real_thread_start(void *(*run)(void *), void *arg);
+int __wrap_thread_start(void *(*run)(void *), void *arg);
+int __wrap_thread_start(void *(*run)(void *), void *arg)
+{
+	return no_threads ? -EAGAIN : __real_thread_start(run, arg);
+}
+
+/* --- Content --------------------------------------------------------------------------------- */
+
+static uint64_t word(uint64_t i, uint64_t salt)
+{
+	return (i + 1) * UINT64_C(0x9e3779b97f4a7c15) ^ salt;
+}
+
+static void fill(void *at, uint64_t salt)
+{
+	for (uint64_t i = 0; i < BYTES / 8; i++)
+		((uint64_t *)at)[i] = word(i, salt);
+}
+
+static void check_content(const void *at, uint64_t salt)
+{
+	for (uint64_t i = 0; i < BYTES / 8; i++)
+		CHECK_EQ(((const uint64_t *)at)[i], word(i, salt));
+}
+
+/* By pieces of all sizes, the smallest of which are more than a batch has spans for. */
+static enum swap_why put_all(struct copy *copy)
+{
+	static const uint64_t sizes[] = {MIB / 2, 2 * MIB, 5 * MIB, 48 * MIB, MIB / 4};
+	enum swap_why why = SWAP_FINE;
+	uint64_t n;
+
+	for (uint64_t at = 0, i = 0; !why && at < BYTES; at += n, i++) {
+		n = sizes[i / 12 % 5];
+		n = BYTES - at < n ? BYTES - at : n;
+		why = copy_put(copy, (uintptr_t)device_memory + at, at, n);
+	}
+	return why;
+}
+
+static enum swap_why move(struct stage *stage, struct stage *buffers, bool out)
+{
+	struct copy copy;
+	enum swap_why why =
+		copy_begin(&copy, &guest, stage, buffers, (CUcontext)CONTEXT, BYTES, out);
+	enum swap_why ended;
+
+	if (why)
+		return why;
+	why = put_all(&copy);
+	ended = copy_end(&copy);
+	CHECK(!why || ended == why);
+	CHECK_EQ(events, 0);
+	CHECK_EQ(streams, 0);
+	CHECK_EQ(atomic_load(&copy.working), 0);
+	return ended;
+}
+
+static uint64_t got_on(void)
+{
+	int i = slot_index(atomic_load(&guest.slot));
+
+	return word_read(&guest.ledger->map->slots[i].swap.amount);
+}
+
+/* Out and back, and each byte of it is counted as done. */
+static void check_ways(struct stage *stage, struct stage *buffers, uint64_t salt)
+{
+	uint64_t before = got_on();
+
+	fill(device_memory, salt);
+	CHECK_EQ(move(stage, buffers, true), SWAP_FINE);
+	check_content(stage->at, salt);
+	CHECK_EQ(got_on() - before, BYTES);
+	CHECK_EQ(stage_ready(stage), BYTES);
+	memset(device_memory, 0, BYTES);
+	CHECK_EQ(move(stage, buffers, false), SWAP_FINE);
+	check_content(device_memory, salt);
+	CHECK_EQ(got_on() - before, 2 * BYTES);
+}
+
+static void give(struct stage *stage, struct stage *buffers)
+{
+	stage_part(stage, copy_part, NULL);
+	stage_part(buffers, copy_part, NULL);
+	stage_give(stage);
+	stage_give(buffers);
+	CHECK_EQ(registered, 0);
+}
+
+/* For pages that are not there, that are there, and that the driver knows, in part and all. */
+static void check_pages(void)
+{
+	struct stage stage = {NULL}, buffers = {NULL};
+
+	CHECK(stage_take(&stage, BYTES));
+	check_ways(&stage, &buffers, 1);
+	check_ways(&stage, &buffers, 2);
+	CHECK_EQ(registered, 8); /* buffers, and nothing else */
+	stage_begin(&stage, 2 * STAGE_STEP_BYTES, 5 * STAGE_STEP_BYTES, copy_meet, (void *)CONTEXT);
+	CHECK(stage_await(&stage, 2 * STAGE_STEP_BYTES, 5 * STAGE_STEP_BYTES, true));
+	stage_end(&stage);
+	CHECK_EQ(registered, 8 + 3);
+	check_ways(&stage, &buffers, 3);
+	give(&stage, &buffers);
+	/* Known, and behind that not there. */
+	CHECK(stage_take(&stage, BYTES));
+	stage_begin(&stage, 0, 3 * STAGE_STEP_BYTES, copy_meet, (void *)CONTEXT);
+	CHECK(stage_await(&stage, 0, 3 * STAGE_STEP_BYTES, true));
+	stage_end(&stage);
+	check_ways(&stage, &buffers, 4);
+	give(&stage, &buffers);
+}
+
+static void check_poor(_Atomic bool *lacks)
+{
+	struct stage stage = {NULL}, buffers = {NULL};
+
+	atomic_store(lacks, true);
+	CHECK(stage_take(&stage, BYTES));
+	check_ways(&stage, &buffers, 5);
+	check_ways(&stage, &buffers, 6);
+	atomic_store(lacks, false);
+	give(&stage, &buffers);
+}
+
+/* The driver fails at each of its copies in turn, or has no stream. */
+static void check_failures(void)
+{
+	struct stage stage = {NULL}, buffers = {NULL};
+
+	CHECK(stage_take(&stage, BYTES));
+	CHECK_EQ(move(&stage, &buffers, true), SWAP_FINE);
+	for (int out = 1; out >= 0; out--) {
+		uint64_t before = queued, all;
+
+		CHECK_EQ(move(&stage, &buffers, out), SWAP_FINE);
+		all = queued - before;
+		for (uint64_t i = 0; i < all; i += 1 + all / 23) {
+			fails_at = queued + i;
+			CHECK_EQ(move(&stage, &buffers, out), SWAP_DRIVER);
+		}
+		fails_at = NONE;
+	}
+	no_stream = true;
+	CHECK_EQ(move(&stage, &buffers, true), SWAP_DRIVER);
+	no_stream = false;
+	check_ways(&stage, &buffers, 7);
+	give(&stage, &buffers);
+}
+
+/* Pages that cannot be had are an error. */
+static void check_none(void)
+{
+	struct stage stage = {NULL}, buffers = {NULL};
+	char *hole;
+
+	CHECK(stage_take(&stage, BYTES));
+	hole = stage.at + 6 * STAGE_STEP_BYTES + 4 * MIB;
+	CHECK_EQ(mprotect(hole, 4096, PROT_NONE), 0);
+	CHECK_EQ(move(&stage, &buffers, true), SWAP_HOST);
+	CHECK_EQ(mprotect(hole, 4096, PROT_READ | PROT_WRITE), 0);
+	check_ways(&stage, &buffers, 8);
+	give(&stage, &buffers);
+}
+
+int main(void)
+{
+	cuda_driver_bind(NULL, driver_symbol);
+	fixture_guest(&guest, "copy", GIB);
+	device_memory =
+		mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	CHECK(device_memory != MAP_FAILED);
+	check_pages();
+	check_poor(&no_threads);
+	check_poor(&no_events);
+	check_poor(&no_register);
+	check_failures();
+	check_none();
+	return 0;
+}

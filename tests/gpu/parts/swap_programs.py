@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whole programs that leave the device while they work: what they compute is what they compute
-undisturbed, bit by bit. And what being swappable costs (swap_speed.py), a disk (swap_disk.py), and
-as much memory as one tenant can hold."""
+undisturbed, bit by bit. And what being swappable costs (swap_speed.py), a disk (swap_disk.py), as
+much memory as one tenant can hold, and a file that it leaves for."""
 import contextlib
+import os
 import random
 import statistics
 import sys
+import tempfile
 import time
 
 from harness import HERE, MIB, SLACK, Child, Trouble, have, mib
@@ -24,6 +26,7 @@ TOKENS, SAID, DECODING = 1600, 50, "24GiB"
 CHURN_MIB, SIM_MIB = 1024, 64
 # The most that one tenant holds here, and what the machine must have for it.
 HUNDRED_MIB, HUNDRED_QUOTA, HUNDRED_HOST = 100 << 10, "110GiB", "115GiB"
+FILE_MIB, FILE_MOST = 8 << 10, 1.5
 HUNDRED_S = 75  # left of the run, or it is not begun
 LEFT = SLACK  # of a process without its contexts
 
@@ -305,6 +308,47 @@ def hundred(bench):
                                 f"{way['way_s']:.3f} s", f"at most {most:.3f} s")
 
 
+def written_s(directory, held):
+    """To write that much to a file there, and have it on the disk."""
+    block, begin = os.urandom(MIB) * 16, time.monotonic()
+    with tempfile.TemporaryFile(dir=directory) as file:
+        for _ in range(held // 16):
+            file.write(block)
+        file.flush()
+        os.fsync(file.fileno())
+    return time.monotonic() - begin
+
+
+def file(bench):
+    """All but 1 GiB leaves for a file, at the speed of the disk; the kernel may have it all in memory still
+    when it comes back."""
+    held, name = 256 if bench.sim else FILE_MIB, bench.tenant()
+    directory = tempfile.mkdtemp(dir="/var/tmp")
+    host = held // 8
+    options = [*SWAPPABLE, "--host-memory", f"{host}MiB", "--swap-dir", directory]
+    try:
+        disk_s = written_s(directory, held - host)
+        with bench.start(name, QUOTA_MORE % (held + 1024), [bench.program("swap"), "hold", held],
+                         options=options) as child:
+            child.hear("held", 60)
+            ways = [moved(bench, word, name) for word in ("suspend", "resume") * 2]
+            child.say("look")
+            wrong = child.hear("looked", 60)["wrong"]
+    finally:
+        os.rmdir(directory)
+    out, back = (min(way["way_s"] for way in ways[i::2]) for i in range(2))
+    said = f"out {out:.2f} s, back {back:.2f} s; the disk {disk_s:.2f} s"
+    bench.results.figure(PART, "file", {"held_mib": held, "host_mib": host, "ways": ways,
+                                        "disk_s": round(disk_s, 3)})
+    bench.results.check(PART, f"{mib(held * MIB)} to a file and back, twice", wrong == 0,
+                        f"{wrong} wrong words", "none")
+    if bench.sim:
+        bench.results.skip(PART, "file, out", f"{said}, simulated")
+    else:
+        bench.results.check(PART, "file, out", out <= FILE_MOST * disk_s, said,
+                            f"at most {FILE_MOST} of what the disk takes to be written")
+
+
 # --- The part -------------------------------------------------------------------------------------
 
 # In this order, what is timed first, with the most seconds that each may take.
@@ -312,7 +356,7 @@ ITEMS = {
     "pairs": (pairs, 40), "training": (training, 120), "tokens": (tokens, 150),
     "contexts": (contexts, 60), "contexts torch": (contexts_torch, 120),
     "cycles": (cycles, 90), "cycles torch": (cycles_torch, 120), "disk": (disk, 130),
-    "hundred": (hundred, 150),
+    "hundred": (hundred, 150), "file": (file, 90),
 }
 START_S, SPEED_S = 150, 60
 

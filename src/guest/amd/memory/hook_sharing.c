@@ -12,42 +12,18 @@
  */
 #include <errno.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "amd/abi/drm.h"
 #include "amd/abi/kfd.h"
 #include "base/fault.h"
 #include "guest/amd/ask.h"
 #include "guest/amd/files.h"
+#include "guest/amd/memory/dmabuf.h"
 #include "guest/amd/memory/handle.h"
 #include "guest/amd/memory/memory.h"
 #include "guest/amd/memory/reserve.h"
 #include "guest/amd/memory/sweep.h"
 #include "guest/core/entry.h"
-
-/* What is shared: its name in the tenant's table and, of a dma-buf, its inode. */
-struct identity {
-	struct shared_key key;
-	uint64_t inode; /* 0: not a dma-buf */
-};
-
-static int amd_sharing_identify(int fd, struct identity *ret)
-{
-	uint64_t name[2];
-	struct stat st;
-	int saved = errno, r;
-
-	guest_depth++;
-	r = fstat(fd, &st);
-	guest_depth--;
-	errno = saved;
-	if (r < 0)
-		return -EBADF;
-	name[0] = st.st_dev;
-	name[1] = st.st_ino;
-	*ret = (struct identity){entry_key(name, sizeof(name)), st.st_ino};
-	return 0;
-}
 
 struct marking {
 	struct object with;
@@ -72,7 +48,7 @@ static bool amd_sharing_mark(struct object *object, void *arg)
  * export: where the table is full there is no entry, and an importer is charged a second time.
  */
 static void amd_sharing_exported(struct amd_call *call, uint64_t handle,
-				 const struct identity *what)
+				 const struct dmabuf_name *what)
 {
 	enum object_kind kind = amd_handle_kind(call);
 	struct object_table *objects = call->guest->objects;
@@ -101,7 +77,7 @@ static void amd_sharing_exported(struct amd_call *call, uint64_t handle,
  * and this process alone is charged.
  */
 static int amd_sharing_join(struct amd_call *call, struct amd_device *device,
-			    const struct identity *what, uint64_t bytes, struct object *object)
+			    const struct dmabuf_name *what, uint64_t bytes, struct object *object)
 {
 	struct amd_charge charge;
 	struct slot *slot = call->amd->slot;
@@ -153,14 +129,14 @@ static int amd_sharing_import_dmabuf(struct amd_call *call)
 	struct kfd_ioctl_import_dmabuf_args *args = call->block;
 	struct kfd_ioctl_get_dmabuf_info_args info = {.dmabuf_fd = args->dmabuf_fd};
 	struct amd_device *owner;
-	struct identity what;
+	struct dmabuf_name what;
 	struct object object;
 	int r;
 
 	if (!amd_is_ours(call->amd, args->gpu_id))
 		return -EINVAL;
 	/* The kernel does not import what it does not know or tells nothing of. */
-	if (amd_sharing_identify((int)args->dmabuf_fd, &what) ||
+	if (dmabuf_name((int)args->dmabuf_fd, &what) ||
 	    amd_ask(call->fd, _IOWR('K', KFD_NR_GET_DMABUF_INFO, info), &info) < 0)
 		return amd_call_kernel(call);
 	owner = amd_device(call->amd, info.gpu_id);
@@ -189,13 +165,13 @@ static int amd_sharing_dmabuf_info(struct amd_call *call)
 static int amd_sharing_export_dmabuf(struct amd_call *call)
 {
 	const struct kfd_ioctl_export_dmabuf_args *args = call->block;
-	struct identity what;
+	struct dmabuf_name what;
 	int r;
 
 	if (!AMD_CALL_HAS(call, kfd_ioctl_export_dmabuf_args, dmabuf_fd))
 		return -EINVAL;
 	r = amd_call_kernel(call);
-	if (r >= 0 && !amd_sharing_identify((int)args->dmabuf_fd, &what))
+	if (r >= 0 && !dmabuf_name((int)args->dmabuf_fd, &what))
 		amd_sharing_exported(call, args->handle, &what);
 	return r;
 }
@@ -220,7 +196,7 @@ struct ipc_import {
 static int amd_sharing_ipc_export(struct amd_call *call)
 {
 	const struct ipc_export *args = call->block;
-	struct identity what = {.inode = 0};
+	struct dmabuf_name what = {.inode = 0};
 	int r;
 
 	if (!amd_is_ours(call->amd, args->gpu_id))
@@ -237,7 +213,7 @@ static int amd_sharing_ipc_import(struct amd_call *call)
 {
 	struct ipc_import *args = call->block;
 	struct amd_device *device = amd_device(call->amd, args->gpu_id);
-	struct identity what = {.inode = 0};
+	struct dmabuf_name what = {.inode = 0};
 	struct object object;
 	int r;
 
@@ -253,10 +229,10 @@ static int amd_sharing_ipc_import(struct amd_call *call)
 static int amd_sharing_prime_export(struct amd_call *call)
 {
 	const struct drm_prime_handle *args = call->block;
-	struct identity what;
+	struct dmabuf_name what;
 	int r = amd_call_kernel(call);
 
-	if (r >= 0 && !amd_sharing_identify(args->fd, &what))
+	if (r >= 0 && !dmabuf_name(args->fd, &what))
 		amd_sharing_exported(call, args->handle, &what);
 	return r;
 }
@@ -270,12 +246,12 @@ static int amd_sharing_prime_import(struct amd_call *call)
 {
 	const struct drm_prime_handle *args = call->block;
 	struct object_table *objects = call->guest->objects;
-	struct identity what;
+	struct dmabuf_name what;
 	struct object object;
 	uint64_t bytes = 0, key;
 	int r = amd_call_kernel(call);
 
-	if (r < 0 || amd_sharing_identify(args->fd, &what))
+	if (r < 0 || dmabuf_name(args->fd, &what))
 		return r;
 	/* Where files share the key, an object under it may be another file's. */
 	key = amd_handle_key(call, args->handle);

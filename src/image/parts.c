@@ -77,12 +77,13 @@ static int parts_by_name(const struct dirent **a, const struct dirent **b)
 	return strcmp((*a)->d_name, (*b)->d_name);
 }
 
-/* The log is of no use to a restore, and CRIU writes it anew. */
+/* CRIU's, and its plugin's. The log is of no use to a restore, and CRIU writes it anew. */
 static int parts_is_image(const struct dirent *entry)
 {
 	size_t len = strlen(entry->d_name);
 
-	return len > 4 && !strcmp(entry->d_name + len - 4, ".img");
+	return (len > 4 && !strcmp(entry->d_name + len - 4, ".img")) ||
+	       !strncmp(entry->d_name, "allot-", 6);
 }
 
 static int parts_write_tree(FILE *out, const char *dir, uint32_t tree)

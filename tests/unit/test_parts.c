@@ -61,7 +61,8 @@ static int verify(struct parts *ret)
 
 static void check_files(void)
 {
-	static const char *const files[] = {"ledger", "criu/0/a.img", "criu/1/b.img"};
+	static const char *const files[] = {"ledger", "criu/0/a.img", "criu/1/b.img",
+					    "criu/1/allot-kfd"};
 	struct parts read;
 
 	for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
@@ -160,6 +161,7 @@ int main(void)
 	put("criu/0/criu.log", "not vouched for", 15);
 	CHECK_EQ(verify(&read), -ENOENT);
 	CHECK_EQ(parts_write(dir, &parts), -ENODATA); /* the second tree has no file */
+	put("criu/1/allot-kfd", "a plugin's", 10);
 	put("criu/1/b.img", "more of them", 12);
 	CHECK_EQ(parts_write(dir, &parts), 0);
 	CHECK_EQ(verify(&read), 0);

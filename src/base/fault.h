@@ -40,6 +40,7 @@
 	X(SHARED_ADDED)                                                              \
 	X(SHARED_UNCOVERED)    /* charged to the entry and still to the owner */     \
 	X(SHARED_DROPPED)                                                            \
+	X(SHARED_RENAMED)      /* half: who imports it now is charged once more */   \
 	X(POLICY_HALF_WRITTEN) /* idle copy torn */                                  \
 	X(POLICY_WRITTEN)      /* idle copy complete, not yet the current one */     \
 	X(POLICY_FLIPPED)                                                            \

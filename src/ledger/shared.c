@@ -186,6 +186,43 @@ int shared_add(struct slot *slot, struct shared_key key, int device, uint64_t by
 	return r;
 }
 
+/* Even: guests' tables by one half of a key have no place for 0, and no key has an even half. */
+#define AGE UINT64_C(0x9e3779b97f4a7c14)
+
+struct shared_key shared_aged(struct shared_key key)
+{
+	return (struct shared_key){{key.word[0] + AGE, key.word[1] + AGE}};
+}
+
+static struct ledger_shared *shared_find_own(struct slot *slot, struct shared_key key)
+{
+	struct ledger_shared *entry = shared_find(slot->ledger, key);
+
+	return entry && holders_has(entry, (unsigned int)slot->index) ? entry : NULL;
+}
+
+int shared_rename(struct slot *slot, struct shared_key from, struct shared_key to)
+{
+	struct ledger_shared *entry;
+	int token, r = 0;
+
+	if (slot->index < 0)
+		return -EINVAL;
+	token = quota_lock(slot->ledger);
+	if (token < 0)
+		return token;
+	entry = shared_find_own(slot, from);
+	if (entry) {
+		word_write(&entry->key[0], to.word[0]);
+		FAULT_POINT(SHARED_RENAMED);
+		word_write(&entry->key[1], to.word[1]);
+	} else if (!shared_find_own(slot, to)) {
+		r = -ENOENT;
+	}
+	quota_unlock(token);
+	return r;
+}
+
 static void shared_uncover_entry(struct slot *slot, struct ledger_shared *entry)
 {
 	if (word_read(&entry->owner) == (uint32_t)slot->index &&

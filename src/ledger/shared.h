@@ -47,6 +47,15 @@ int shared_drop(struct slot *slot, struct shared_key key);
  */
 void shared_uncover(struct slot *slot, struct shared_key key);
 
+/*
+ * Keys that name nothing any more, since what they name was made again. Each gets another one that
+ * names nothing else, and where a holder knows by which key it goes now, the entry gets that. 0 also
+ * where another holder has said so before. -ENOENT: this process does not hold it. Errors of
+ * quota_lock.
+ */
+struct shared_key shared_aged(struct shared_key key);
+int shared_rename(struct slot *slot, struct shared_key from, struct shared_key to);
+
 /* Does any process, live or not yet reclaimed, hold an object of this name? */
 bool shared_known(struct ledger *ledger, struct shared_key key);
 /* Its size; 0: no such object. */

@@ -41,8 +41,9 @@ static bool guest_passes(int point)
 	/* Once in a device's life: test_ledger. */
 	case FAULT_DEVICE_HALF_NAMED:
 	case FAULT_DEVICE_NAMED:
-	/* By importers: test_kill, test_shared. */
+	/* By importers: test_kill, test_shared; and by who was made again. */
 	case FAULT_SHARED_PUBLISHED:
+	case FAULT_SHARED_RENAMED:
 	/* By allot: test_policy. */
 	case FAULT_POLICY_HALF_WRITTEN:
 	case FAULT_POLICY_WRITTEN:

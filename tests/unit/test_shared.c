@@ -168,12 +168,38 @@ static void check_killed_holders(void)
 	ledger_close(l);
 }
 
+/* Two holders of what was made again: whoever comes first gives the entry its name, the other finds it. */
+static void check_renamed(void)
+{
+	struct slot *a = fixture_join(fixture_tenant("renamed")), *b;
+	struct ledger *l = slot_ledger(a);
+	struct shared_key aged = shared_aged(key_a), again = shared_aged(aged);
+
+	CHECK(aged.word[0] != key_a.word[0] && aged.word[1] != key_a.word[1]);
+	CHECK(again.word[0] != key_a.word[0] && again.word[0] % 2 == key_a.word[0] % 2);
+	b = fixture_join(l->dir);
+	CHECK_EQ(add(a, aged, 60 * MIB), 0);
+	CHECK_EQ(shared_rename(b, aged, key_b), -ENOENT);
+	CHECK_EQ(add(b, aged, 60 * MIB), 0);
+	CHECK_EQ(shared_rename(a, aged, key_b), 0);
+	CHECK_EQ(shared_rename(b, aged, key_b), 0);
+	CHECK(shared_known(l, key_b) && !shared_known(l, aged));
+	CHECK_EQ(quota_used(l, 0), 60 * MIB);
+	CHECK_EQ(shared_drop(a, key_b), 0);
+	CHECK_EQ(shared_rename(a, aged, key_b), -ENOENT);
+	CHECK_EQ(shared_drop(b, key_b), 0);
+	CHECK_EQ(quota_used(l, 0), 0);
+	ledger_close(slot_ledger(b));
+	ledger_close(l);
+}
+
 /* At every step of adding and dropping: no more is left than live processes hold. */
 static void check_killed_steps(void)
 {
 	static const char *const steps[] = {
 		"SHARED_PUBLISHED", "SHARED_FILLED", "SHARED_HELD",    "SHARED_ADDED",
 		"SHARED_HELD:2",    "SHARED_UNCOVERED", "SHARED_DROPPED", "SLOW_PUBLISHED",
+		"SHARED_RENAMED",
 	};
 	struct slot *a = fixture_join(fixture_tenant("steps"));
 	struct ledger *l = slot_ledger(a);
@@ -188,6 +214,8 @@ static void check_killed_steps(void)
 			CHECK_EQ(fault_arm(steps[i]), 0);
 			add(b, key_a, 30 * MIB);
 			add(b, key_b, 20 * MIB);
+			shared_rename(b, key_a, shared_aged(key_a));
+			shared_rename(b, shared_aged(key_a), key_a);
 			shared_drop(b, key_a);
 			shared_drop(b, key_b);
 			_exit(1);
@@ -223,7 +251,8 @@ int main(void)
 	check_uncovered();
 	check_killed_holders();
 	if (fixture_has_faults())
-		check_killed_steps();
+		check_renamed();
+	check_killed_steps();
 	check_table_full();
 	return 0;
 }

@@ -15,6 +15,7 @@
 #include "base/fd.h"
 #include "ledger/ledger.h"
 #include "ledger/map.h"
+#include "ledger/shared.h"
 #include "ledger/shared_file.h"
 #include "ledger/slot_priv.h"
 
@@ -253,7 +254,24 @@ int ledger_save(const char *dir, int fd)
 	return r < 0 ? r : fsync(fd) < 0 ? err_errno() : 0;
 }
 
-int ledger_await(const char *dir, int fd)
+static int ledger_age(int fd)
+{
+	for (int i = 0; i < LEDGER_SHARED; i++) {
+		uint64_t at = offsetof(struct ledger_file, shared) +
+			      (size_t)i * sizeof(struct ledger_shared);
+		struct shared_key key;
+		int r = fd_pread_all(fd, &key, sizeof(key), (off_t)at);
+
+		key = shared_aged(key);
+		if (r == 0)
+			r = fd_pwrite_all(fd, &key, sizeof(key), (off_t)at);
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+int ledger_await(const char *dir, int fd, bool aged)
 {
 	CLEANUP_CLOSE int to =
 		shared_file_open(dir, LEDGER_FILE, O_RDWR, sizeof(struct ledger_file));
@@ -272,6 +290,8 @@ int ledger_await(const char *dir, int fd)
 	/* Its processes know which rows they had allocated. */
 	if (r == 0)
 		r = map_allocate(to, 0, sizeof(struct ledger_file));
+	if (r == 0 && aged)
+		r = ledger_age(to);
 	return r < 0 ? r : ledger_mark_slots(to, -1, SLOT_LIVE, SLOT_AWAITED);
 }
 

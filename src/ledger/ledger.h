@@ -57,10 +57,10 @@ int ledger_save(const char *dir, int fd);
 
 /*
  * Puts what ledger_save wrote in place of the ledger of a tenant that was just created, and nobody
- * has opened. The slots of its processes are awaited (slot_adopt) by these, and nobody else's.
- * -EPROTO for what is no such file.
+ * has opened. The slots of its processes are awaited (slot_adopt) by these, and nobody else's. `aged`:
+ * keys of shared objects name these no more (shared_aged). -EPROTO for what is no such file.
  */
-int ledger_await(const char *dir, int fd);
+int ledger_await(const char *dir, int fd, bool aged);
 
 /*
  * Not LEDGER_GUEST: copies the file anew. -ENODATA when it was truncated. Of LEDGER_WATCH it takes a

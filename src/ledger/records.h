@@ -132,6 +132,7 @@ enum swap_phase {
 	/* As PREPARE, for BARE and the driver's own checkpoint: what we cannot move that one takes. */
 	SWAP_PREPARE_CONTEXTS,
 	SWAP_COME, /* as OUT, and what has room on the device may be there: BACK follows */
+	SWAP_STILL, /* admit nothing, and leave all where it is: CRIU takes it from there */
 	SWAP_PHASES,
 };
 

@@ -283,15 +283,17 @@ int slot_adopt(struct slot *slot)
 {
 	struct ledger *ledger = slot->ledger;
 	struct ledger_slot *shared = &ledger->map->slots[slot->index];
-	CLEANUP_CLOSE int fd = slot_open_again(ledger);
+	uint64_t state = word_acquire(&shared->state);
+	CLEANUP_CLOSE int fd = -EBADF;
 	int r;
 
+	if (slot_state_generation(state) != slot->generation)
+		return -ESTALE;
+	if ((state & 0xff) != SLOT_AWAITED)
+		return 0;
+	fd = slot_open_again(ledger);
 	if (fd < 0)
 		return fd;
-	if (slot_state_generation(word_acquire(&shared->state)) != slot->generation)
-		return -ESTALE;
-	if (shared_file_locked(fd, LEDGER_LOCK_SLOTS + slot->index, 1) != 0)
-		return 0;
 	r = shared_file_lock(fd, LEDGER_LOCK_SLOTS + slot->index, 1);
 	if (!r)
 		r = map_file(ledger, fd);
@@ -300,7 +302,7 @@ int slot_adopt(struct slot *slot)
 	slot_describe(shared);
 	FAULT_POINT(SLOT_ADOPTED);
 	word_release(&shared->state, slot_make_state(slot->generation, SLOT_LIVE));
-	return 0;
+	return 1;
 }
 
 /* The lock goes with the mapping, just after; nobody can clear the slot meanwhile. */

@@ -32,8 +32,8 @@ int slot_claim(struct ledger *ledger, struct slot **ret);
 
 /*
  * For a process that may have come back from an image, with all of its memory and none of its locks:
- * takes its slot again, from ledger_await. 0 also where it has it still. -ESTALE when the slot is
- * another's by now.
+ * takes its slot again, from ledger_await. 1: it has; 0: it has had it all the time. -ESTALE when the
+ * slot is another's by now.
  */
 int slot_adopt(struct slot *slot);
 

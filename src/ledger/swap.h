@@ -32,6 +32,9 @@
  * READY. As nobody knows that before all have said how much there is, PREPARE is asked for once
  * more.
  *
+ * STILL is on the way to a disk, for memory that CRIU takes from where it is: nothing leaves. It ends
+ * as PREPARE does with whoever asked.
+ *
  * BARE and GIVEN are OUT to those who ask what comes next, and need nobody. A process that was
  * asked for GIVEN has its content no more, refuses BACK and RUN, and is asked for BARE when
  * somebody has put the content where it was. With a split of 0 it has no file either; with another
@@ -74,6 +77,7 @@ static inline enum swap_phase swap_phase_rests(enum swap_phase phase)
 	switch (phase) {
 	case SWAP_PREPARE:
 	case SWAP_PREPARE_CONTEXTS:
+	case SWAP_STILL:
 		return SWAP_RUN;
 	case SWAP_COME:
 	case SWAP_BACK:

@@ -434,7 +434,7 @@ static void check_adopt(void)
 	struct slot *slot, *late;
 	struct slot_info info;
 	char path[PATH_MAX];
-	int fd, device;
+	int fd, files, device;
 
 	CHECK_EQ(ledger_open(dir, LEDGER_GUEST, &ledger), 0);
 	device = ledger_device(ledger, fixture_uuid, 0);
@@ -448,7 +448,7 @@ static void check_adopt(void)
 	snprintf(path, sizeof(path), "%s/ledger", dir);
 	CHECK_EQ(unlink(path), 0);
 	CHECK_EQ(ledger_create(dir), 0);
-	CHECK_EQ(ledger_await(dir, fd), 0);
+	CHECK_EQ(ledger_await(dir, fd, false), 0);
 	CHECK_EQ(ledger_open(dir, LEDGER_GUEST, &other), 0);
 	CHECK_EQ(slot_info(other, 0, &info), -ENOENT);
 	CHECK(!slot_alive(other, 0));
@@ -456,7 +456,12 @@ static void check_adopt(void)
 	CHECK_EQ(slot_index(late), 1);
 	CHECK_EQ(quota_used(other, device), 5 * MIB);
 	CHECK_EQ(slot_awaited(other), 1);
-	CHECK_EQ(slot_adopt(slot), 0);
+	CHECK_EQ(slot_adopt(slot), 0); /* as far as it sees, until what it has mapped is the new file */
+	files = open(path, O_RDWR | O_CLOEXEC);
+	CHECK(files >= 0);
+	CHECK_EQ(map_file(ledger, files), 0);
+	close(files);
+	CHECK_EQ(slot_adopt(slot), 1);
 	CHECK_EQ(slot_adopt(slot), 0); /* it has it */
 	CHECK_EQ(slot_awaited(other), 0);
 	CHECK(slot_alive(other, 0));
@@ -467,7 +472,7 @@ static void check_adopt(void)
 	ledger_close(other);
 	ledger_close(ledger);
 	CHECK_EQ(ftruncate(fd, 4096), 0);
-	CHECK_EQ(ledger_await(dir, fd), -EPROTO);
+	CHECK_EQ(ledger_await(dir, fd, false), -EPROTO);
 	close(fd);
 }
 

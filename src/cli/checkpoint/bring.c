@@ -195,7 +195,7 @@ static int bring_ledger(const struct bring *bring)
 	if ((size_t)snprintf(path, sizeof(path), "%s/" PARTS_LEDGER, bring->dir) >= sizeof(path))
 		return -ENAMETOOLONG;
 	fd = open(path, O_RDONLY | O_CLOEXEC);
-	return fd < 0 ? err_errno() : ledger_await(bring->tenant_dir, fd);
+	return fd < 0 ? err_errno() : ledger_await(bring->tenant_dir, fd, false);
 }
 
 /* Processes wake up in a tenant that has asked them for what they had done last. */

@@ -192,6 +192,10 @@ static void moving_say_why(const struct moving *moving, const struct slot_info *
 	snprintf(who, sizeof(who), "process %" PRIu32 " (%.60s)", info->pid,
 		 *info->command ? info->command : info->comm);
 	switch (answer->why) {
+	case SWAP_FINE:
+		say_note("%s runs with a liballot.so of an earlier version, which cannot do this; it takes "
+			 "a new start", who);
+		break;
 	case SWAP_ARRAYS:
 		say_note("%s holds %" PRIu64 " array%s (cudaMallocArray, textures), which cannot leave",
 			 who, answer->amount, answer->amount == 1 ? "" : "s");
@@ -275,9 +279,15 @@ static void moving_say_silent(const struct slot_info *info, const struct swap_an
 			 info->pid, info->comm);
 }
 
+/* Processes are brought to rest, or let go on. */
+static bool moving_prepares(enum swap_phase phase)
+{
+	return phase == SWAP_PREPARE || phase == SWAP_PREPARE_CONTEXTS || phase == SWAP_STILL;
+}
+
 static bool moving_moves(enum swap_phase phase)
 {
-	return phase != SWAP_RUN && phase != SWAP_PREPARE && phase != SWAP_PREPARE_CONTEXTS;
+	return phase != SWAP_RUN && !moving_prepares(phase);
 }
 
 static bool moving_any_stopped(struct moving *moving, uint32_t request)
@@ -291,6 +301,12 @@ static bool moving_any_stopped(struct moving *moving, uint32_t request)
 		    slot_alive(moving->ledger, i) && moving_find_stopped(&info))
 			return true;
 	return false;
+}
+
+/* A library of an earlier version takes what it does not know for RUN. */
+static bool moving_misheard(uint32_t request, const struct swap_answer *answer)
+{
+	return swap_phase_of(request) == SWAP_STILL && answer->state != SWAP_READY;
 }
 
 /* One look at all. Whether all that live have answered, but for those without a voice. */
@@ -317,7 +333,7 @@ static bool moving_look(struct moving *moving, uint32_t request, bool say, bool 
 				moving_say_silent(&info, &answer, moves);
 			continue;
 		}
-		if (answer.why) {
+		if (answer.why || moving_misheard(request, &answer)) {
 			sum.refused++;
 			if (say)
 				moving_say_why(moving, &info, &answer);
@@ -357,8 +373,7 @@ struct moving_sum moving_ask(struct moving *moving, enum swap_phase phase, uint6
 			    moving_any_stopped(moving, request))
 				break;
 		}
-		pass_mute = phase != SWAP_PREPARE && phase != SWAP_PREPARE_CONTEXTS &&
-			    now > begin + MUTE_NS;
+		pass_mute = !moving_prepares(phase) && now > begin + MUTE_NS;
 		shared_file_nap(&nap, NAP_MOST_US);
 	}
 	if (say && (sum.silent || sum.refused))

@@ -64,6 +64,11 @@ static uint64_t amd_find_kfd(void)
 	return rdev;
 }
 
+void amd_forget_kfd(void)
+{
+	atomic_store_explicit(&amd_kfd_rdev, 0, memory_order_relaxed);
+}
+
 bool amd_is_here(void)
 {
 	return amd_find_kfd() != AMD_KFD_NOT_HERE;

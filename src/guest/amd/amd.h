@@ -90,6 +90,9 @@ static inline bool amd_is_absent(void)
  */
 bool amd_is_kfd_request(int fd, unsigned long request);
 
+/* It may have another number from now on. */
+void amd_forget_kfd(void);
+
 /*
  * What a descriptor is of. One load on a machine without AMD's driver, a call of fstat elsewhere.
  * Keeps errno.

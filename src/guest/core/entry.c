@@ -34,6 +34,15 @@ void entry_hold(struct guest *guest, struct shared_key key, struct object *objec
 	object->flags |= OBJECT_SHARED;
 }
 
+void entry_rename(struct guest *guest, struct shared_key key, struct object *object)
+{
+	uint32_t less = (uint32_t)-1;
+
+	object_change(guest->objects, OBJECT_SHARE, object->shared.word[0], false, entry_refs_add,
+		      &less);
+	entry_hold(guest, key, object);
+}
+
 void entry_leave(struct guest *guest, const struct object *object)
 {
 	uint64_t key = object->shared.word[0];

@@ -17,6 +17,9 @@ struct shared_key entry_key(const void *data, size_t len);
 /* An entry that this process was added to has one object more. Marks the object. */
 void entry_hold(struct guest *guest, struct shared_key key, struct object *object);
 
+/* The entry has another key by now. Changes the object, which the caller puts back. */
+void entry_rename(struct guest *guest, struct shared_key key, struct object *object);
+
 /*
  * Undoes that, after the driver let go of the object. Nothing for an object that is not marked.
  * The object's own charge is the caller's to take back.

@@ -20,6 +20,7 @@
 #include "base/now.h"
 #include "base/number.h"
 #include "base/word.h"
+#include "guest/amd/memory/again.h"
 #include "guest/core/guest.h"
 #include "guest/core/pass.h"
 #include "guest/core/thread.h"
@@ -484,14 +485,33 @@ static void swap_bare(struct swap *swap, uint32_t request, bool give)
 		swap_answer_away(swap, request, SWAP_SUSPENDED, SWAP_FINE);
 }
 
-/*
- * Here a process finds itself when it comes back from an image, with the content given away before.
- * Whoever had it come back asks again. One whose slot is another's says nothing in it.
- */
-static void swap_give(struct swap *swap, uint32_t request)
+/* Whoever asks has CRIU take what is on the devices, too. */
+static void swap_still(struct swap *swap, uint32_t request)
 {
-	if (!slot_adopt(swap->guest->claimed))
-		swap_bare(swap, request, true);
+	enum swap_why why = swap_is_away(swap) ? SWAP_ELSEWHERE : SWAP_FINE;
+
+	if (!why)
+		why = drain_process(swap->guest, request, NULL, 0);
+	if (!why)
+		swap->answer.amount = amd_again_obstacle(swap->guest);
+	if (!why && swap->answer.amount)
+		why = SWAP_DMABUFS;
+	if (why && !swap_is_away(swap))
+		swap_open(swap);
+	swap_answer(swap, request, why ? swap->answer.state : SWAP_READY, why);
+}
+
+/*
+ * Here a process finds itself when it comes back from an image. Whoever had it come back asks for
+ * something else than before. One whose slot is another's says nothing in it.
+ */
+static bool swap_has_slot(struct swap *swap)
+{
+	int r = slot_adopt(swap->guest->claimed);
+
+	if (r > 0)
+		amd_again(swap->guest);
+	return r >= 0;
 }
 
 /* As long as that stands, and who asked lives. */
@@ -530,6 +550,8 @@ static void swap_return(struct swap *swap, uint32_t request)
 
 static void swap_act(struct swap *swap, uint32_t request, enum swap_phase phase)
 {
+	if (!swap_has_slot(swap))
+		return;
 	swap_ahead(swap, 0);
 	swap->ahead = 0;
 	switch (phase) {
@@ -557,7 +579,10 @@ static void swap_act(struct swap *swap, uint32_t request, enum swap_phase phase)
 		swap_bare(swap, request, false);
 		break;
 	case SWAP_GIVEN:
-		swap_give(swap, request);
+		swap_bare(swap, request, true);
+		break;
+	case SWAP_STILL:
+		swap_still(swap, request);
 		break;
 	default:
 		swap_run(swap, request);

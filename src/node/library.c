@@ -89,6 +89,25 @@ void library_find_kept(char path[static PATH_MAX])
 	free(files);
 }
 
+int library_criu_plugin(unsigned int hooks, char ret[static PATH_MAX])
+{
+	static const char *const places[] = {"../" ALLOT_LIBDIR "/allot", "../lib/allot", NULL};
+	const char *chosen = getenv("ALLOT_CRIU_PLUGINS");
+	char name[64], path[PATH_MAX];
+	int r = 0;
+
+	snprintf(name, sizeof(name), "criu-%u/allot_amdgpu.so", hooks);
+	if (!chosen || !*chosen)
+		r = library_search(places, name, path);
+	else if ((size_t)snprintf(path, sizeof(path), "%s/%s", chosen, name) >= sizeof(path) ||
+		 access(path, R_OK) < 0)
+		r = -ENOENT;
+	if (r < 0)
+		return r;
+	snprintf(ret, PATH_MAX, "%.*s", (int)(strrchr(path, '/') - path), path);
+	return 0;
+}
+
 int library_command(char ret[static PATH_MAX])
 {
 	static const char *const places[] = {"../bin", "../cli", NULL};

@@ -9,11 +9,13 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "amd/identity.h"
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "base/fault.h"
 #include "base/host_memory.h"
 #include "base/number.h"
+#include "cli/checkpoint/content.h"
 #include "cli/checkpoint/criu.h"
 #include "cli/checkpoint/stored.h"
 #include "cli/checkpoint/tree.h"
@@ -41,6 +43,8 @@ struct bring {
 	uint64_t bytes[MANIFEST_DEVICES]; /* that come back, by device */
 	struct tree others;		  /* children that are none of its */
 	int life;
+	bool amd;		 /* its devices are AMD's, and what was on them is in CRIU's files */
+	char plugin[PATH_MAX]; /* then CRIU's for them, else "" */
 };
 
 /* --- What is in the directory --------------------------------------------------------------- */
@@ -127,6 +131,25 @@ static int bring_check_room(const struct bring *bring, uint32_t i, const struct 
 			 bring->name, units_bytes(bring->bytes[i]).s);
 }
 
+/* Programs know a GPU by its render node, and CRIU's plugin finds the one that stands in for it. */
+static int bring_check_place(const struct bring *bring, const struct manifest_device *was,
+			     const struct device *is)
+{
+	for (uint32_t i = 0; i < was->nproperties; i++) {
+		const struct manifest_property *p = &was->properties[i];
+		unsigned int now = !strcmp(p->name, CONTENT_NODE)     ? is->number
+				   : !strcmp(p->name, CONTENT_RENDER) ? is->render_minor
+								      : (unsigned int)p->value;
+
+		if (now != p->value)
+			return say_error("%s has %s %u, and had %u when tenant \"%s\" left; have this "
+					 "machine's GPUs be as they were, or restore it where they are",
+					 units_uuid(was->uuid).s, p->name, now,
+					 (unsigned int)p->value, bring->name);
+	}
+	return 0;
+}
+
 static int bring_check_device(const struct bring *bring, uint32_t i, const struct devices *devices,
 			      struct nvml *nvml)
 {
@@ -142,7 +165,8 @@ static int bring_check_device(const struct bring *bring, uint32_t i, const struc
 					 units_uuid(was->uuid).s,
 					 units_bytes(device->total_bytes).s,
 					 units_bytes(was->memory_bytes).s, bring->name);
-		return bring_check_room(bring, i, device, nvml);
+		return device->vendor == DEVICE_AMD ? bring_check_place(bring, was, device)
+						    : bring_check_room(bring, i, device, nvml);
 	}
 	return say_error("%s (%s), which tenant \"%s\" was on, is not here",
 			 units_uuid(was->uuid).s, was->model, bring->name);
@@ -161,6 +185,14 @@ static int bring_check_devices(const struct bring *bring)
 		r = bring_check_device(bring, i, &devices, nvml);
 	nvml_close(nvml);
 	return r;
+}
+
+static int bring_find_plugin(struct bring *bring)
+{
+	const struct manifest *m = image_manifest(bring->image);
+
+	bring->amd = m->ndevices && amd_identity_is(m->devices[0].uuid);
+	return bring->amd ? criu_find_plugin(bring->plugin) : 0;
 }
 
 /* What is about to be put back goes to the host first, or to a file. */
@@ -195,10 +227,13 @@ static int bring_ledger(const struct bring *bring)
 	if ((size_t)snprintf(path, sizeof(path), "%s/" PARTS_LEDGER, bring->dir) >= sizeof(path))
 		return -ENAMETOOLONG;
 	fd = open(path, O_RDONLY | O_CLOEXEC);
-	return fd < 0 ? err_errno() : ledger_await(bring->tenant_dir, fd, false);
+	return fd < 0 ? err_errno() : ledger_await(bring->tenant_dir, fd, bring->amd);
 }
 
-/* Processes wake up in a tenant that has asked them for what they had done last. */
+/*
+ * Processes wake up in a tenant that has asked them for what they had done last. Those that have all
+ * of their memory are asked for nothing, and go on.
+ */
 static int bring_ask(const struct bring *bring)
 {
 	struct swap_desk *desk;
@@ -226,7 +261,7 @@ static int bring_make_tenant(struct bring *bring)
 		r = tenants_mark(bring->tenant_dir, TENANT_NAMED, getpid());
 	if (r == 0)
 		r = stored_note(bring->tenant_dir, bring->dir);
-	if (r == 0)
+	if (r == 0 && !bring->amd)
 		r = bring_ask(bring);
 	if (r == 0)
 		bring->life = r = life_hold(bring->tenant_dir);
@@ -253,7 +288,7 @@ static int bring_processes(const struct bring *bring)
 		if ((size_t)snprintf(path, sizeof(path), "%s/" PARTS_CRIU "/%u", bring->dir, i) >=
 		    sizeof(path))
 			return say_error("%s: its name is too long", bring->dir);
-		r = criu_restore(path);
+		r = criu_restore(path, bring->plugin);
 	}
 	FAULT_POINT(BRING_RESTORED);
 	return r;
@@ -309,6 +344,8 @@ int bring_tenant(const char *dir)
 		r = bring_check_tenant(&bring);
 	if (!r)
 		r = bring_check_devices(&bring);
+	if (!r)
+		r = bring_find_plugin(&bring);
 	if (!r)
 		r = bring_check_host(&bring);
 	if (!r)

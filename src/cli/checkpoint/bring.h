@@ -7,6 +7,8 @@
  *	note in the tenant's directory, GIVEN
  *	CRIU                                    processes, without content
  *	and from here as `allot resume`         slots, room, content, contexts, devices
+ *
+ * On AMD GPUs CRIU's plugin brings content, too. Processes take their slots and go on.
  */
 #ifndef ALLOT_CLI_CHECKPOINT_BRING_H
 #define ALLOT_CLI_CHECKPOINT_BRING_H

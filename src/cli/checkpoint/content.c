@@ -100,6 +100,24 @@ static int content_unreachable(const struct moving *moving, const struct pid_ent
 
 /* --- Whose it is ---------------------------------------------------------------------------- */
 
+static void content_add_property(struct manifest_device *device, const char *name, uint64_t value)
+{
+	struct manifest_property *property = &device->properties[device->nproperties++];
+
+	snprintf(property->name, sizeof(property->name), "%s", name);
+	property->value = value;
+}
+
+static void content_describe_device(const struct device *is, struct manifest_device *ret)
+{
+	snprintf(ret->model, sizeof(ret->model), "%s", is->model);
+	ret->memory_bytes = is->total_bytes;
+	if (is->vendor != DEVICE_AMD)
+		return;
+	content_add_property(ret, CONTENT_NODE, is->number);
+	content_add_property(ret, CONTENT_RENDER, is->render_minor);
+}
+
 static int content_add_device(const struct devices *devices, const uint8_t uuid[16],
 			      struct manifest *m)
 {
@@ -112,11 +130,8 @@ static int content_add_device(const struct devices *devices, const uint8_t uuid[
 	memset(&list[m->ndevices], 0, sizeof(*list));
 	memcpy(list[m->ndevices].uuid, uuid, 16);
 	for (unsigned int i = 0; i < devices->n; i++)
-		if (!memcmp(devices->list[i].uuid, uuid, 16)) {
-			snprintf(list[m->ndevices].model, sizeof(list->model), "%s",
-				 devices->list[i].model);
-			list[m->ndevices].memory_bytes = devices->list[i].total_bytes;
-		}
+		if (!memcmp(devices->list[i].uuid, uuid, 16))
+			content_describe_device(&devices->list[i], &list[m->ndevices]);
 	m->ndevices++;
 	return 0;
 }

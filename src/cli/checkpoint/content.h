@@ -13,6 +13,10 @@
 /* Whose memory it is: what the image's manifest says. 0, or an exit status after a message. */
 int content_describe(const struct moving *moving, const struct pids *pids, struct manifest *ret);
 
+/* What a description has of AMD's devices beside: where the program and CRIU's plugin know them to be. */
+#define CONTENT_NODE   "node"
+#define CONTENT_RENDER "render_minor"
+
 /* All of it, once. After SWAP_BARE. -errno where the image could not be written. */
 int content_save(const struct moving *moving, const struct pids *pids, struct image_draft *draft,
 		 const struct manifest *manifest);

@@ -19,6 +19,7 @@
 #include "cli/checkpoint/tree.h"
 #include "cli/exit_status.h"
 #include "cli/out/say.h"
+#include "node/library.h"
 #include "text/text.h"
 
 #define PATIENCE_S 10
@@ -103,7 +104,7 @@ int criu_check(void)
 	return 0;
 }
 
-/* --- Dump and restore ----------------------------------------------------------------------- */
+/* --- Running it ----------------------------------------------------------------------------- */
 
 #define LOG "criu.log"
 
@@ -162,6 +163,60 @@ static int criu_run(const char *const *argv, int keep)
 	return WEXITSTATUS(status) ? -EIO : 0;
 }
 
+/* --- Our plugin ----------------------------------------------------------------------------- */
+
+#define NEWER_HOOKS 15
+#define OLDER_HOOKS 10
+
+/* Above all that there are. */
+#define NO_PROCESS "2147483647"
+
+/*
+ * Of a plugin with more hooks than itself it says so before it looks for the process. What is found on
+ * PATH may be a script, so nothing is looked for in the file.
+ */
+static bool criu_loads(const char *dir, const char *plugin)
+{
+	const char *argv[] = {"criu", "dump", "--tree", NO_PROCESS, "--images-dir", dir,
+			      "--log-file", LOG, "-v2", "--libdir", plugin, NULL};
+	char path[PATH_MAX], line[512];
+	bool loads = true;
+	FILE *log;
+
+	criu_run(argv, -1);
+	snprintf(path, sizeof(path), "%s/" LOG, dir);
+	log = fopen(path, "re");
+	while (log && loads && fgets(line, sizeof(line), log))
+		loads = !strstr(line, "Corrupted plugin");
+	if (log)
+		fclose(log);
+	unlink(path);
+	return loads;
+}
+
+int criu_find_plugin(char ret[static PATH_MAX])
+{
+	char dir[] = P_tmpdir "/allot-criu-XXXXXX";
+	unsigned int hooks = NEWER_HOOKS;
+	int r;
+
+	if (!mkdtemp(dir))
+		return say_error("%s: %s", dir, say_errno(errno));
+	r = library_criu_plugin(hooks, ret);
+	if (!r && !criu_loads(dir, ret)) {
+		hooks = OLDER_HOOKS;
+		r = library_criu_plugin(hooks, ret);
+	}
+	rmdir(dir);
+	return r < 0 ? say_error("CRIU's plugin for AMD GPUs, criu-%u/allot_amdgpu.so, is not beside "
+				 "this allot's library; install both together, or set "
+				 "ALLOT_CRIU_PLUGINS to the folder that has it",
+				 hooks)
+		     : 0;
+}
+
+/* --- Dump and restore ----------------------------------------------------------------------- */
+
 static int criu_refuse(const char *dir, const char *what, int r)
 {
 	char reason[256];
@@ -172,12 +227,12 @@ static int criu_refuse(const char *dir, const char *what, int r)
 	return say_error("CRIU could not %s the processes: %s", what, reason);
 }
 
-int criu_dump(pid_t root, const char *dir, int lock)
+int criu_dump(pid_t root, const char *dir, int lock, const char *plugin)
 {
 	char pid[32], images[PATH_MAX];
 	const char *argv[] = {"criu", "dump", "--tree", pid, "--images-dir", images, "--log-file", LOG,
 			"-v2", "--shell-job", "--file-locks", "--link-remap", "--leave-stopped",
-			NULL};
+			*plugin ? "--libdir" : NULL, plugin, NULL};
 	struct tree others;
 	int r = tree_children(&others);
 
@@ -192,11 +247,12 @@ int criu_dump(pid_t root, const char *dir, int lock)
 	return r < 0 ? criu_refuse(dir, "dump", r) : 0;
 }
 
-int criu_restore(const char *dir)
+int criu_restore(const char *dir, const char *plugin)
 {
 	char images[PATH_MAX];
 	const char *argv[] = {"criu", "restore", "--images-dir", images, "--log-file", LOG, "-v2",
-			"--shell-job", "--file-locks", "--link-remap", "--restore-detached", NULL};
+			"--shell-job", "--file-locks", "--link-remap", "--restore-detached",
+			*plugin ? "--libdir" : NULL, plugin, NULL};
 	int r;
 
 	snprintf(images, sizeof(images), "%s", dir);

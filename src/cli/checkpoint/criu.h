@@ -3,6 +3,7 @@
 #ifndef ALLOT_CLI_CHECKPOINT_CRIU_H
 #define ALLOT_CLI_CHECKPOINT_CRIU_H
 
+#include <limits.h>
 #include <sys/types.h>
 
 /* The first that restores on kernels whose vDSO is as it is since 2025. */
@@ -25,17 +26,24 @@ int criu_find(unsigned int *ret_major, char ret_version[static CRIU_VERSION_BYTE
 int criu_check(void);
 
 /*
+ * The folder with the build of our plugin that this CRIU takes: into `ret`. 0, or an exit status after
+ * a message.
+ */
+int criu_find_plugin(char ret[static PATH_MAX]);
+
+/*
  * The tree of a process into files of `dir`. Its processes are stopped (SIGSTOP) when it is done, and
  * were never stopped or go on when it fails. 0, or an exit status after a message with CRIU's reason.
  * CRIU must not be killed while it is inside a process, which does not survive that; so it outlives
- * us, and keeps `lock`, a descriptor whose lock (flock) says that somebody is at work.
+ * us, and keeps `lock`, a descriptor whose lock (flock) says that somebody is at work. `plugin`: the
+ * folder of the plugin that it is to load; "": none, here and below.
  */
-int criu_dump(pid_t root, const char *dir, int lock);
+int criu_dump(pid_t root, const char *dir, int lock, const char *plugin);
 
 /*
  * The tree from there: it goes on at once. What CRIU has begun when it fails descends from us, as what
  * it has finished does until we end.
  */
-int criu_restore(const char *dir);
+int criu_restore(const char *dir, const char *plugin);
 
 #endif

@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "amd/identity.h"
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "base/fault.h"
@@ -43,6 +44,8 @@ struct save {
 	struct tree tree;
 	struct manifest manifest;
 	enum swap_phase before; /* SWAP_RUN, SWAP_OUT, or SWAP_BARE: contexts were away, too */
+	bool amd;		/* content stays where it is, and CRIU's plugin takes it */
+	char plugin[PATH_MAX];	/* then its folder, else "" */
 };
 
 /* --- Before anything happens ---------------------------------------------------------------- */
@@ -66,6 +69,30 @@ static int save_check_policy(const struct moving *moving)
 				 "%s\" brings it back",
 				 moving->name, moving->name);
 	return 0;
+}
+
+/* What there is to move it: the driver's checkpoint, or CRIU's plugin. */
+static int save_check_devices(struct save *save)
+{
+	const struct moving *moving = &save->moving;
+	struct ledger_device_info info;
+	bool others = false;
+
+	for (int i = 0; !ledger_device_info(moving->ledger, i, &info); i++) {
+		save->amd |= amd_identity_is(info.uuid);
+		others |= !amd_identity_is(info.uuid);
+	}
+	if (!save->amd)
+		return contexts_check(moving);
+	if (others)
+		return say_error("tenant \"%s\" is on GPUs of AMD and of NVIDIA, which go to a disk in "
+				 "two ways, and not together yet",
+				 moving->name);
+	if (moving_rests(moving) != SWAP_RUN)
+		return say_error("tenant \"%s\" is suspended, and from AMD GPUs it goes to a disk while "
+				 "it has its memory there; \"allot resume %s\" first",
+				 moving->name, moving->name);
+	return criu_find_plugin(save->plugin);
 }
 
 /* CRIU takes processes of the PID namespace that it is in. */
@@ -236,14 +263,18 @@ static int save_image(struct save *save)
 	return r < 0 ? say_error("%s: %s", save->dir, say_errno(r)) : 0;
 }
 
+static int save_note(struct save *save)
+{
+	int r = stored_note(save->moving.dir, save->dir);
+
+	FAULT_POINT(STORE_NOTED);
+	return r < 0 ? say_error("%s: %s", save->moving.dir, say_errno(r)) : 0;
+}
+
 static int save_give(struct save *save)
 {
 	struct moving_sum sum;
-	int r = stored_note(save->moving.dir, save->dir);
 
-	if (r < 0)
-		return say_error("%s: %s", save->moving.dir, say_errno(r));
-	FAULT_POINT(STORE_NOTED);
 	/* CRIU finds no file of theirs. */
 	swap_desk_set_split(save->moving.desk, 0);
 	sum = moving_ask(&save->moving, SWAP_GIVEN, save->moving.patience_ns, true);
@@ -266,7 +297,7 @@ static int save_processes(struct save *save)
 		save_tree_path(save, i, path);
 		if (mkdir(path, 0700) < 0)
 			return say_error("%s: %s", path, say_errno(errno));
-		r = criu_dump(save->tree.pid[i], path, save->lock);
+		r = criu_dump(save->tree.pid[i], path, save->lock, save->plugin);
 	}
 	FAULT_POINT(STORE_DUMPED);
 	return r;
@@ -306,12 +337,22 @@ static int save_end(struct save *save)
 	return 0;
 }
 
+static int save_go_from_rest(struct save *save)
+{
+	int r = stored_return(&save->moving);
+
+	moving_ask(&save->moving, SWAP_RUN, MOVING_PATIENCE_NS, false);
+	return r;
+}
+
 /* Suspended as it was before, or running. */
 static int save_go_back(struct save *save)
 {
 	int r;
 
 	close(TAKE_FD(save->lock));
+	if (save->amd)
+		return save_go_from_rest(save);
 	if (save->before == SWAP_RUN)
 		return away_return(&save->moving);
 	r = stored_return(&save->moving);
@@ -349,15 +390,34 @@ static int save_go_on(struct save *save, int r)
 	return r ? r : back;
 }
 
-static int save_all(struct save *save)
+/* Of AMD GPUs nothing leaves: the program's calls are kept out while CRIU is at work. */
+static int save_bring_to_rest(struct save *save)
 {
 	struct away_options away = {.timeout_us = save->options->timeout_us, .contexts = true};
+	struct moving_sum sum;
+
+	if (!save->amd)
+		return away_send(&save->moving, &away);
+	save->moving.patience_ns = save->options->timeout_us * NS_PER_US;
+	sum = moving_ask(&save->moving, SWAP_STILL, save->moving.patience_ns, true);
+	if (!sum.refused && !sum.silent)
+		return 0;
+	save_go_from_rest(save);
+	return say_error("tenant \"%s\" goes on as it was: %u process%s did not come to rest",
+			 save->moving.name, sum.refused + sum.silent,
+			 sum.refused + sum.silent == 1 ? "" : "es");
+}
+
+static int save_all(struct save *save)
+{
 	int r;
 
 	save->before = moving_rests(&save->moving);
-	r = away_send(&save->moving, &away);
-	if (r)
+	r = save_bring_to_rest(save);
+	if (r) {
+		save_remove_files(save);
 		return r;
+	}
 	/* Some may have begun or ended until all was at rest. */
 	pids_free(&save->pids);
 	tree_free(&save->tree);
@@ -367,11 +427,13 @@ static int save_all(struct save *save)
 	if (!r)
 		r = save_image(save);
 	if (!r)
+		r = save_note(save);
+	if (!r && !save->amd)
 		r = save_give(save);
 	if (!r)
-		r = save_ledger(save);
-	if (!r)
 		r = save_processes(save);
+	if (!r)
+		r = save_ledger(save);
 	if (!r)
 		r = save_list(save);
 	if (!r && !save->options->leave_running)
@@ -391,11 +453,8 @@ int save_tenant(const char *name, const struct save_options *options)
 	if (r)
 		return r;
 	r = save_check_policy(&save.moving);
-	if (!r && contexts_are_amds(&save.moving))
-		r = say_error("tenant \"%s\" is on an AMD GPU, which does not go to a disk yet; \"allot "
-			      "suspend %s\" has its memory leave the GPU", name, name);
 	if (!r)
-		r = contexts_check(&save.moving);
+		r = save_check_devices(&save);
 	if (!r)
 		r = save_find(&save);
 	if (!r)

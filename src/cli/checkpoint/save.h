@@ -11,6 +11,13 @@
  *	ledger, parts                           the checkpoint is whole
  *	end of the tenant, or all back
  *
+ * On AMD GPUs nothing leaves, and CRIU's plugin takes it from where it is:
+ *
+ *	STILL                                   the program's calls wait
+ *	objects, manifest.json                  without content
+ *	note, CRIU ──► criu/0                   the processes are stopped
+ *	ledger, parts, and so on
+ *
  * So at each moment all content is in the processes or in an image that is finished, and the
  * processes end only when the checkpoint is whole. `allot resume` goes back from each of these steps.
  */

@@ -13,6 +13,7 @@
 #include "base/cleanup.h"
 #include "base/now.h"
 #include "cli/checkpoint/content.h"
+#include "cli/checkpoint/paused.h"
 #include "cli/checkpoint/tree.h"
 #include "cli/out/say.h"
 #include "cli/tenant/pids.h"
@@ -96,6 +97,7 @@ static int stored_continue(const struct moving *moving)
 		return r;
 	r = tree_find(moving->dir, &pids, &tree);
 	if (!r) {
+		paused_let_go(&tree);
 		tree_signal(&tree, SIGCONT);
 		tree_free(&tree);
 	}
@@ -104,10 +106,10 @@ static int stored_continue(const struct moving *moving)
 }
 
 /*
- * Those that come from an image take their slots, and all say that they have no content, and how
- * much they had.
+ * Those that come from an image take their slots, and all say that they do what they are asked for:
+ * for GIVEN, that they have no content, and how much they had.
  */
-static int stored_await(struct moving *moving, uint64_t *ret_bytes)
+static int stored_await(struct moving *moving, enum swap_phase phase, uint64_t *ret_bytes)
 {
 	uint64_t until_ns = now_monotonic_ns() + AWAIT_NS;
 	struct moving_sum sum;
@@ -115,7 +117,7 @@ static int stored_await(struct moving *moving, uint64_t *ret_bytes)
 
 	swap_desk_set_split(moving->desk, 0);
 	for (;;) {
-		sum = moving_ask(moving, SWAP_GIVEN, AWAIT_NS, false);
+		sum = moving_ask(moving, phase, AWAIT_NS, false);
 		ledger_refresh(moving->ledger);
 		*ret_bytes = sum.bytes;
 		if (!sum.silent && !slot_awaited(moving->ledger))
@@ -161,7 +163,7 @@ static int stored_put_back(struct moving *moving, const char *dir)
 	if (r < 0)
 		return say_error("the content of tenant \"%s\" is in %s, which cannot be read: %s",
 				 moving->name, dir, *damage.text ? damage.text : say_errno(r));
-	r = stored_await(moving, &bytes);
+	r = stored_await(moving, SWAP_GIVEN, &bytes);
 	if (!r)
 		r = stored_divide(moving, bytes);
 	if (!r)
@@ -174,9 +176,24 @@ static int stored_put_back(struct moving *moving, const char *dir)
 	return r;
 }
 
-int stored_return(struct moving *moving)
+/* To where all content is in the processes. */
+static int stored_return_content(struct moving *moving, const char *dir)
 {
 	struct moving_sum sum;
+	/* BARE: whoever noted it was killed before anything was given away. */
+	int r = moving_rests(moving) == SWAP_BARE ? 0 : stored_put_back(moving, dir);
+
+	if (r)
+		return r;
+	sum = moving_ask(moving, SWAP_BARE, moving->patience_ns, true);
+	return sum.refused || sum.silent
+		       ? say_error("tenant \"%s\" does not take its content back", moving->name)
+		       : 0;
+}
+
+int stored_return(struct moving *moving)
+{
+	uint64_t bytes;
 	char dir[PATH_MAX];
 	int r;
 
@@ -188,14 +205,10 @@ int stored_return(struct moving *moving)
 	r = stored_await_criu(moving, dir);
 	if (!r)
 		r = stored_continue(moving);
-	/* BARE: whoever noted it was killed before anything was given away. */
-	if (!r && moving_rests(moving) != SWAP_BARE)
-		r = stored_put_back(moving, dir);
-	if (r)
-		return r;
-	sum = moving_ask(moving, SWAP_BARE, moving->patience_ns, true);
-	if (sum.refused || sum.silent)
-		return say_error("tenant \"%s\" does not take its content back", moving->name);
-	stored_forget(moving->dir);
-	return 0;
+	if (!r)
+		r = moving_rests(moving) == SWAP_RUN ? stored_await(moving, SWAP_RUN, &bytes)
+						     : stored_return_content(moving, dir);
+	if (!r)
+		stored_forget(moving->dir);
+	return r;
 }

@@ -4,6 +4,9 @@
  * a disk, and on the way from there. A note in its directory says where: a symbolic link, because
  * that is made whole or not at all. The note is there before the first process gives its content
  * away, and until all have it again, so whoever was killed in between, `allot resume` goes on.
+ *
+ * On AMD GPUs content stays where it is, and CRIU's plugin takes it from there. There the note says
+ * that CRIU may have stopped processes, or that they are about to come back.
  */
 #ifndef ALLOT_CLI_CHECKPOINT_STORED_H
 #define ALLOT_CLI_CHECKPOINT_STORED_H
@@ -18,8 +21,8 @@ void stored_forget(const char *tenant_dir);
 bool stored_is(const struct moving *moving);
 
 /*
- * To SWAP_BARE, with all content in the processes. 0 also where it never left them; or an exit
- * status after a message.
+ * To SWAP_BARE, with all content in the processes, or, where none of it has moved, to SWAP_RUN. 0 also
+ * where it never left them; or an exit status after a message.
  */
 int stored_return(struct moving *moving);
 

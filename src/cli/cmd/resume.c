@@ -4,6 +4,7 @@
 
 #include "base/now.h"
 #include "cli/arguments.h"
+#include "cli/checkpoint/stored.h"
 #include "cli/command.h"
 #include "cli/exit_status.h"
 #include "cli/out/say.h"
@@ -70,7 +71,7 @@ int cmd_resume(int argc, char **argv)
 	if (r)
 		return r;
 	moving.patience_ns = a.away.timeout_us * NS_PER_US;
-	if (moving_rests(&moving) != SWAP_RUN) {
+	if (moving_rests(&moving) != SWAP_RUN || stored_is(&moving)) {
 		r = away_return(&moving);
 	} else {
 		say_note("tenant \"%s\" is not suspended", a.name);

@@ -206,7 +206,7 @@ int away_send(struct moving *moving, const struct away_options *o)
 		say_note("tenant \"%s\" %s as it was", moving->name, suspended ? "stays" : "goes on");
 		return r;
 	}
-	if (suspended && stored_is(moving))
+	if (stored_is(moving))
 		return say_error("tenant \"%s\" is on its way to a disk or from there; \"allot resume "
 				 "%s\" brings it back, or to its end",
 				 moving->name, moving->name);
@@ -236,6 +236,9 @@ int away_return(struct moving *moving)
 
 	if (stored_return(moving))
 		return say_error("tenant \"%s\" stays suspended", moving->name);
+	/* It was on its way to a disk, or from there, and nothing has moved. */
+	if (moving_rests(moving) == SWAP_RUN)
+		return 0;
 	if (moving_rests(moving) == SWAP_BARE && contexts_return(moving))
 		return away_stays(moving, true);
 	/* All of it comes, or all stays away, and who could not come says why. */

@@ -3,16 +3,17 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "amd/identity.h"
 #include "base/fault.h"
 #include "cli/exit_status.h"
 #include "cli/out/say.h"
 #include "cli/tenant/pids.h"
 #include "ledger/ledger.h"
 #include "ledger/policy.h"
-#include "node/devices.h"
 #include "nvidia/checkpoint.h"
 
 /* Our own suspend has waited for all work, so the driver finds none. */
@@ -80,16 +81,14 @@ static int contexts_check_process(const struct pid_entry *process)
 	return contexts_state(process, &state);
 }
 
-bool contexts_are_amds(const struct moving *moving)
+/* Whose driver has nothing of the kind. */
+static bool contexts_are_amds(const struct moving *moving)
 {
-	static struct devices devices;
 	struct ledger_device_info info;
 
-	devices_read_amd(&devices);
 	for (int i = 0; !ledger_device_info(moving->ledger, i, &info); i++)
-		for (unsigned int d = 0; d < devices.n; d++)
-			if (!memcmp(devices.list[d].uuid, info.uuid, sizeof(info.uuid)))
-				return true;
+		if (amd_identity_is(info.uuid))
+			return true;
 	return false;
 }
 

@@ -11,12 +11,7 @@
 #ifndef ALLOT_CLI_TENANT_CONTEXTS_H
 #define ALLOT_CLI_TENANT_CONTEXTS_H
 
-#include <stdbool.h>
-
 #include "cli/tenant/moving.h"
-
-/* Does the tenant use AMD GPUs, whose driver has nothing of the kind? */
-bool contexts_are_amds(const struct moving *moving);
 
 /* Before anything is asked of the tenant: 0, or an exit status after a message that says why not. */
 int contexts_check(const struct moving *moving);

@@ -456,6 +456,12 @@ static void hold_what_stays(const char *what)
 	fill(&buffers[0], 1);
 	if (!strcmp(what, "dmabuf")) {
 		export(buffers[0].handle);
+	} else if (!strcmp(what, "dmabuf alone")) {
+		struct buffer gone = {.gpu = 0, .size = MIB};
+
+		CHECK_EQ(alloc_at(0, 0, MIB, VRAM, &gone.handle, &gone.offset), 0);
+		export(gone.handle);
+		CHECK_EQ(free_memory(gone.handle), 0);
 	} else if (!strcmp(what, "svm")) {
 		void *own = mmap(NULL, MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
 				 0);

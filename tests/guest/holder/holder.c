@@ -73,6 +73,7 @@ static void pair_child(int i) { i == 0 ? exporter() : importer(); }
 static void reversed_child(int i) { i == 1 ? exporter() : importer(); }
 static void alone_child(int i) { (void)i; alone(); }
 static void kfd_pair_child(int i) { kfd_pair(i); }
+static void kfd_tenant_child(int i) { kfd_tenant(i); }
 static void kfd_node_child(int i) { (void)i; kfd_node(); }
 static void rocm_child(int i) { (i == 1) == !!(with & TAKER_FIRST) ? rocm_owner() : rocm_taker(); }
 static void outside_child(int i) { (void)i; outside(); }
@@ -97,6 +98,7 @@ static const struct {
 	{"high", pair_child, 2, HIGH},
 	{"many", many_child, PROCS, 0},
 	{"kfd-pair", kfd_pair_child, 2, 0},
+	{"kfd-tenant", kfd_tenant_child, 2, 0},
 	{"kfd-node", kfd_node_child, 1, 0},
 	{"rocm-alone", rocm_child, 1, OWNER_HAS_OWN},
 	{"rocm-apart", rocm_child, 2, OWNER_HAS_OWN | TAKER_HAS_OWN},

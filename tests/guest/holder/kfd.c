@@ -124,27 +124,52 @@ static void kfd_rest(int kfd)
 	rest();
 }
 
-/* Each of two has memory that the other one imports; the first also keeps a dma-buf of that. */
-void kfd_pair(int self)
+/* The other one's memory, as a dma-buf; then both have it. */
+static int kfd_exchange(int self, int kfd, uint64_t handle, int step)
 {
-	uint64_t handle, offset;
+	int taken;
+
+	common->dmabuf[self][0] = kfd_export(kfd, handle);
+	common->pid[self] = getpid();
+	atomic_store(&common->step[self], step);
+	wait_for(&common->step[!self], step, "the other's memory");
+	taken = take(common->pid[!self], common->dmabuf[!self][0]);
+	atomic_store(&common->step[self], step + 1);
+	wait_for(&common->step[!self], step + 1, "the other's descriptor");
+	close(common->dmabuf[self][0]);
+	return taken;
+}
+
+/*
+ * In a tenant whose quota has less room left than a buffer: more of that is refused, and what the other
+ * one shares is imported once more, for it is charged to him already.
+ */
+static void kfd_check_quota(int self, int kfd, uint64_t handle)
+{
+	struct kfd_ioctl_alloc_memory_of_gpu_args more = {
+		.va_addr = 0xa00000000, .size = BYTES, .gpu_id = GPU_ID, .flags = VRAM};
+	int taken = kfd_exchange(self, kfd, handle, 3);
+
+	if (!ioctl(kfd, _IOWR('K', KFD_NR_ALLOC_MEMORY_OF_GPU, more), &more) || errno != ENOMEM)
+		wrong("memory above the quota is not refused");
+	kfd_import(kfd, taken);
+	close(taken);
+}
+
+/* Each of two has memory that the other one imports; the first also keeps a dma-buf of that. */
+static void kfd_share(int self, bool limited)
+{
+	uint64_t handle, own_handle, offset;
 	uint32_t word = 0x1000u * (uint32_t)(self + 1);
 	volatile uint32_t *own, *shared, *others;
 	int fd, kfd = kfd_begin(&fd), taken;
 
 	own = kfd_fill(kfd, fd, word, &handle);
-	handle = kfd_alloc(kfd, 0x200000000, BYTES, VRAM, &offset);
+	own_handle = kfd_alloc(kfd, 0x200000000, BYTES, VRAM, &offset);
 	shared = kfd_map(fd, offset, BYTES);
 	fill((void *)shared, word + 1);
-	common->dmabuf[self][0] = kfd_export(kfd, handle);
-	common->pid[self] = getpid();
-	atomic_store(&common->step[self], 1);
-	wait_for(&common->step[!self], 1, "the other's memory");
-	taken = take(common->pid[!self], common->dmabuf[!self][0]);
+	taken = kfd_exchange(self, kfd, own_handle, 1);
 	handle = kfd_import(kfd, taken);
-	atomic_store(&common->step[self], 2);
-	wait_for(&common->step[!self], 2, "the other's import");
-	close(common->dmabuf[self][0]);
 	if (!self && dup2(taken, KEPT) < 0)
 		wrong("dup2");
 	close(taken);
@@ -158,6 +183,18 @@ void kfd_pair(int self)
 	if (!self && *(volatile uint32_t *)kfd_map(KEPT, 0, BYTES) != 119)
 		wrong("the dma-buf is not the memory");
 	kfd_check_new(kfd, fd, 0);
+	if (limited)
+		kfd_check_quota(self, kfd, own_handle);
+}
+
+void kfd_pair(int self)
+{
+	kfd_share(self, false);
+}
+
+void kfd_tenant(int self)
+{
+	kfd_share(self, true);
 }
 
 /* Memory of /dev/kfd that a render node has, too, and the other way round. */

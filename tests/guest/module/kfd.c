@@ -218,6 +218,33 @@ static int memory_import(struct process *p, struct kfd_ioctl_import_dmabuf_args 
 	return r < 0 ? r : 0;
 }
 
+static int memory_info(struct process *p, struct kfd_ioctl_get_dmabuf_info_args *a)
+{
+	struct dma_buf *buf = dma_buf_get(a->dmabuf_fd);
+	struct drm_gem_object *object;
+	int r = -EINVAL;
+
+	if (IS_ERR(buf))
+		return PTR_ERR(buf);
+	for (int i = 0; i < GPUS && r; i++) {
+		struct drm_file *drm = drm_of(p, i);
+
+		object = drm ? drm_gem_prime_import(drm->minor->dev, buf) : ERR_PTR(-EINVAL);
+		if (IS_ERR(object))
+			continue;
+		if (!object->import_attach) {
+			a->size = object->size;
+			a->gpu_id = p->id[i];
+			a->flags = KFD_IOC_ALLOC_MEM_FLAGS_VRAM;
+			a->metadata_size = 0;
+			r = 0;
+		}
+		drm_gem_object_put(object);
+	}
+	dma_buf_put(buf);
+	return r;
+}
+
 static int memory_alloc(struct process *p, struct kfd_ioctl_alloc_memory_of_gpu_args *a)
 {
 	struct bo bo = {.va = a->va_addr, .size = a->size, .flags = a->flags};
@@ -546,6 +573,8 @@ static int kfd_do(struct process *p, unsigned int nr, void *args)
 		return memory_map(p, args);
 	case _IOC_NR(AMDKFD_IOC_IMPORT_DMABUF):
 		return memory_import(p, args);
+	case _IOC_NR(AMDKFD_IOC_GET_DMABUF_INFO):
+		return memory_info(p, args);
 	case NR_EXPORT_DMABUF:
 		bo = bo_find(p, export->handle);
 		r = bo && bo->object ? bo_export(bo, export->flags) : -EINVAL;

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/checkpoint/paused.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <sys/ioctl.h>
+#include <sys/ptrace.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "amd/abi/kfd.h"
+#include "amd/kfd_ioctl.h"
+#include "base/cleanup.h"
+#include "base/parse.h"
+#include "base/target.h"
+
+#define KFD "/dev/kfd"
+
+/* A descriptor of ours for the process's file of the device, or -errno. */
+static int paused_find(pid_t pid, dev_t kfd)
+{
+	CLEANUP_CLOSE int pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
+	int found = -ENOENT;
+	struct dirent *entry;
+	char path[64];
+	uint64_t fd;
+	dev_t is;
+	DIR *list;
+
+	snprintf(path, sizeof(path), "/proc/%ld/fd", (long)pid);
+	list = pidfd < 0 ? NULL : opendir(path);
+	while (list && found < 0 && (entry = readdir(list)))
+		if (!parse_u64(entry->d_name, 0, INT32_MAX, &fd) &&
+		    !target_device(pid, (int)fd, &is) && is == kfd)
+			found = target_file(pidfd, (int)fd);
+	if (list)
+		closedir(list);
+	return found;
+}
+
+/* The driver takes that from who has attached to the process. */
+static void paused_let_go_one(pid_t pid, dev_t kfd)
+{
+	struct kfd_ioctl_criu_args args = {.op = KFD_CRIU_OP_UNPAUSE};
+	CLEANUP_CLOSE int fd = paused_find(pid, kfd);
+
+	if (fd >= 0 && !ptrace(PTRACE_SEIZE, pid, NULL, NULL))
+		ioctl(fd, _IOWR(AMDKFD_IOCTL_BASE, KFD_NR_CRIU_OP, args), &args);
+}
+
+void paused_let_go(const struct tree *tree)
+{
+	struct stat kfd;
+	pid_t pid;
+
+	if (stat(KFD, &kfd) < 0 || !S_ISCHR(kfd.st_mode))
+		return;
+	/* To detach from one it would have to be stopped. Its end has all go on as they were. */
+	pid = fork();
+	if (!pid) {
+		for (size_t i = 0; i < tree->n; i++)
+			paused_let_go_one(tree->pid[i], kfd.st_rdev);
+		_exit(0);
+	}
+	while (pid > 0 && waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+		;
+}

@@ -89,22 +89,26 @@ void library_find_kept(char path[static PATH_MAX])
 	free(files);
 }
 
+/* A path from the root: CRIU goes to the folder of its images before it looks. */
 int library_criu_plugin(unsigned int hooks, char ret[static PATH_MAX])
 {
 	static const char *const places[] = {"../" ALLOT_LIBDIR "/allot", "../lib/allot", NULL};
 	const char *chosen = getenv("ALLOT_CRIU_PLUGINS");
-	char name[64], path[PATH_MAX];
+	char name[32], path[2 * PATH_MAX], real[PATH_MAX];
 	int r = 0;
 
-	snprintf(name, sizeof(name), "criu-%u/allot_amdgpu.so", hooks);
+	snprintf(name, sizeof(name), "criu-%u", hooks);
+	snprintf(path, sizeof(path), "%s/%s", chosen ? chosen : "", name);
 	if (!chosen || !*chosen)
-		r = library_search(places, name, path);
-	else if ((size_t)snprintf(path, sizeof(path), "%s/%s", chosen, name) >= sizeof(path) ||
-		 access(path, R_OK) < 0)
-		r = -ENOENT;
+		r = library_search(places, name, real);
+	else if (!realpath(path, real))
+		r = -errno;
 	if (r < 0)
 		return r;
-	snprintf(ret, PATH_MAX, "%.*s", (int)(strrchr(path, '/') - path), path);
+	snprintf(path, sizeof(path), "%s/allot_amdgpu.so", real);
+	if (access(path, R_OK) < 0)
+		return -ENOENT;
+	memcpy(ret, real, sizeof(real));
 	return 0;
 }
 

@@ -22,7 +22,7 @@ void library_find_kept(char path[static PATH_MAX]);
 
 /*
  * The folder with CRIU's plugin for so many hooks, and nothing else: criu-HOOKS in
- * $ALLOT_CRIU_PLUGINS if set, else beside the library. -ENOENT when there is none.
+ * $ALLOT_CRIU_PLUGINS if set, else beside the library. -errno when there is none.
  */
 int library_criu_plugin(unsigned int hooks, char ret[static PATH_MAX]);
 

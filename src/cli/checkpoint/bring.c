@@ -21,6 +21,7 @@
 #include "cli/checkpoint/tree.h"
 #include "cli/out/say.h"
 #include "cli/tenant/away.h"
+#include "cli/tenant/dmem.h"
 #include "cli/tenant/runtime.h"
 #include "cli/tenant/swap_dir.h"
 #include "image/image.h"
@@ -318,6 +319,9 @@ static int bring_all(struct bring *bring)
 		r = bring_processes(bring);
 	if (!r)
 		r = bring_resume(bring);
+	if (!r && bring->amd && dmem_offered())
+		say_note("tenant \"%s\" is without the kernel's own limit (dmem.max) from here on",
+			 bring->name);
 	if (r == -EAGAIN)
 		return say_error("tenant \"%s\" is restored, and suspended; \"allot resume %s\" when "
 				 "there is room",

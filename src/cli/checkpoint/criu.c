@@ -165,9 +165,6 @@ static int criu_run(const char *const *argv, int keep)
 
 /* --- Our plugin ----------------------------------------------------------------------------- */
 
-#define NEWER_HOOKS 15
-#define OLDER_HOOKS 10
-
 /* Above all that there are. */
 #define NO_PROCESS "2147483647"
 
@@ -197,21 +194,19 @@ static bool criu_loads(const char *dir, const char *plugin)
 int criu_find_plugin(char ret[static PATH_MAX])
 {
 	char dir[] = P_tmpdir "/allot-criu-XXXXXX";
-	unsigned int hooks = NEWER_HOOKS;
+	unsigned int hooks = CRIU_NEWER_HOOKS;
 	int r;
 
 	if (!mkdtemp(dir))
 		return say_error("%s: %s", dir, say_errno(errno));
 	r = library_criu_plugin(hooks, ret);
 	if (!r && !criu_loads(dir, ret)) {
-		hooks = OLDER_HOOKS;
+		hooks = CRIU_OLDER_HOOKS;
 		r = library_criu_plugin(hooks, ret);
 	}
 	rmdir(dir);
-	return r < 0 ? say_error("CRIU's plugin for AMD GPUs, criu-%u/allot_amdgpu.so, is not beside "
-				 "this allot's library; install both together, or set "
-				 "ALLOT_CRIU_PLUGINS to the folder that has it",
-				 hooks)
+	return r < 0 ? say_error("CRIU's plugin for AMD GPUs, criu-%u/allot_amdgpu.so, is not here; "
+				 CRIU_PLUGIN_TODO, hooks)
 		     : 0;
 }
 

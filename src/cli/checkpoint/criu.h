@@ -13,6 +13,14 @@
 	"install CRIU 4.0 or later: the package criu of Debian 13 (4.1.1) or later, also in a "    \
 	"chroot; Debian 12 has 3.17.1"
 
+/* Our plugin for AMD GPUs has a build for each: criu/abi.h says for which CRIUs. */
+#define CRIU_OLDER_HOOKS 10
+#define CRIU_NEWER_HOOKS 15
+
+#define CRIU_PLUGIN_TODO                                                                           \
+	"it is installed with allot, in the folder allot beside its library; or set "              \
+	"ALLOT_CRIU_PLUGINS to the folder that has it"
+
 #define CRIU_VERSION_BYTES 32
 
 /*

@@ -2,14 +2,18 @@
 #include "cli/doctor/criu.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <sys/utsname.h>
+#include <unistd.h>
 
+#include "amd/topology_read.h"
 #include "cli/checkpoint/breakpoint.h"
 #include "cli/checkpoint/criu.h"
 #include "cli/doctor/finding.h"
 #include "cli/out/say.h"
+#include "node/library.h"
 
 #define KERNEL_MAJOR 6
 #define KERNEL_MINOR 13
@@ -20,6 +24,22 @@ static bool criu_kernel_is_new(const char *release)
 
 	return sscanf(release, "%u.%u", &major, &minor) == 2 &&
 	       (major > KERNEL_MAJOR || (major == KERNEL_MAJOR && minor >= KERNEL_MINOR));
+}
+
+/* Where there are AMD's GPUs: one build for older CRIUs, and one for newer ones. */
+static void criu_report_plugin(void)
+{
+	char path[PATH_MAX];
+
+	if (access(TOPOLOGY_DIR, F_OK) < 0)
+		return;
+	if (library_criu_plugin(CRIU_OLDER_HOOKS, path) < 0 ||
+	    library_criu_plugin(CRIU_NEWER_HOOKS, path) < 0)
+		finding_say(FINDING_OK, "CRIU's plugin for AMD GPUs is not here: only checkpoints to disk "
+					"of tenants on them need it",
+			    CRIU_PLUGIN_TODO);
+	else
+		finding_say(FINDING_OK, "CRIU's plugin for AMD GPUs", NULL);
 }
 
 void criu_report(void)
@@ -45,6 +65,7 @@ void criu_report(void)
 		snprintf(what, sizeof(what), "CRIU %s%s", version,
 			 breakpoint_fires() ? "" : "; breakpoints never fire here, so it goes without");
 		finding_say(FINDING_OK, what, NULL);
+		criu_report_plugin();
 	} else if (criu_kernel_is_new(kernel.release)) {
 		snprintf(what, sizeof(what), "CRIU %s does not work on this kernel (%.64s)", version,
 			 kernel.release);

@@ -73,10 +73,12 @@ class Disk(Case):
     def test_without_a_plugin(self):
         guest = self.guest("idle")
         env = {**self.criu(), "ALLOT_CRIU_PLUGINS": self.tmp}
-        self.stays("criu-15/allot_amdgpu.so, is not beside this allot's library; install both together, or "
-                   "set ALLOT_CRIU_PLUGINS", env)
+        self.stays("criu-15/allot_amdgpu.so, is not here; it is installed with allot, .*; or set "
+                   "ALLOT_CRIU_PLUGINS", env)
+        self.assertIn("ok    CRIU's plugin for AMD GPUs is not here", self.allot("doctor", env=env).stdout)
+        self.assertIn("ok    CRIU's plugin for AMD GPUs\n", self.allot("doctor", env=self.criu()).stdout)
         os.unlink(self.plugins + "/criu-10/allot_amdgpu.so")
-        self.stays("criu-10/allot_amdgpu.so, is not beside", self.criu("10"))
+        self.stays("criu-10/allot_amdgpu.so, is not here", self.criu("10"))
         self.assertFalse(os.path.exists(self.tmp + "/asked") and self.asked())
         self.good(guest)
 

@@ -68,6 +68,26 @@ static void check_export_goes_first(void)
 	CHECK(!shared_known(guest.ledger, key));
 }
 
+/* The process finds out for one object after the other that what it shares has another key by now. */
+static void check_renamed(void)
+{
+	struct object first = {.flags = 0}, second = {.flags = OBJECT_IMPORTED};
+	struct shared_key key = entry_key("before", 6), now = entry_key("after", 5);
+
+	hold(key, SHARED_COVERED, &first);
+	hold(key, 0, &second);
+	CHECK_EQ(shared_rename(guest.claimed, key, now), 0);
+	entry_rename(&guest, now, &first);
+	CHECK_EQ(object_count(guest.objects, OBJECT_SHARE), 2);
+	entry_rename(&guest, now, &second);
+	CHECK_EQ(object_count(guest.objects, OBJECT_SHARE), 1);
+	entry_leave(&guest, &second);
+	CHECK(shared_known(guest.ledger, now));
+	entry_leave(&guest, &first);
+	CHECK(!shared_known(guest.ledger, now));
+	CHECK_EQ(object_count(guest.objects, OBJECT_SHARE), 0);
+}
+
 int main(void)
 {
 	guest.claimed = fixture_join(fixture_tenant("entry"));
@@ -76,5 +96,6 @@ int main(void)
 	check_keys();
 	check_last_leaves();
 	check_export_goes_first();
+	check_renamed();
 	return 0;
 }

@@ -74,12 +74,16 @@ static int plugin_restore(int id)
 }
 
 #if RETRIES
+/*
+ * CRIU passes over a descriptor that comes with a retry, but sets the file's owner and signal on it
+ * before: where they mean nothing, and where there is one whatever the process has.
+ */
 static int plugin_restore_file(int id, bool *ret_retry)
 {
 	int fd = plugin_restore(id);
 
 	*ret_retry = fd == -EAGAIN;
-	return fd == -EAGAIN ? 0 : fd;
+	return fd == -EAGAIN ? criu_get_image_dir() : fd;
 }
 #else
 /*

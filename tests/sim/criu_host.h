@@ -230,6 +230,8 @@ static inline bool host_restore_one(struct host_file *f)
 		open_before[i] = host_is_open(i);
 	fd = host_restore_file(f->id, &retry);
 	CHECK(fd >= 0);
+	/* The file's owner and signal go there, which must be nothing that the task is to have. */
+	CHECK(fcntl(fd, F_SETSIG, 0) == 0 && (!retry || fd >= HOST_FD));
 	/* Between calls the plugin has no descriptors: each could be one that the task is to have. */
 	for (int i = 0; i < HOST_FD; i++)
 		CHECK(host_is_open(i) == (open_before[i] || (!retry && i == fd)));

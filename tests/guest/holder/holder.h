@@ -75,6 +75,7 @@ void rocm_taker(void);
 void one_of_many(int self);
 void kfd_pair(int self);
 void kfd_tenant(int self);
+void kfd_churn(int self);
 void kfd_node(void);
 void outside(void);
 void inside_descriptor(void);

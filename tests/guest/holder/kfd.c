@@ -197,6 +197,60 @@ void kfd_tenant(int self)
 	kfd_share(self, true);
 }
 
+#define CHURNED 2
+#define CHURN_BYTES (BYTES + 4096) /* what is not BYTES is not mapped to GPUs, and can be freed */
+#define QUOTA	    307200	       /* as the case says it */
+
+static void kfd_free(int kfd, uint64_t handle)
+{
+	struct kfd_ioctl_free_memory_of_gpu_args args = {handle};
+
+	KFD_CALL(kfd, FREE_MEMORY_OF_GPU, &args);
+}
+
+/* All of the quota, which is there only if nothing of what was freed is charged, and no page more. */
+static void kfd_check_whole_quota(int kfd)
+{
+	struct kfd_ioctl_alloc_memory_of_gpu_args more = {
+		.va_addr = 0xb00000000, .size = 4096, .gpu_id = GPU_ID, .flags = VRAM};
+	uint64_t offset, handle = kfd_alloc(kfd, 0xa00000000, QUOTA, VRAM, &offset);
+
+	if (!ioctl(kfd, _IOWR('K', KFD_NR_ALLOC_MEMORY_OF_GPU, more), &more) || errno != ENOMEM)
+		wrong("memory above the quota is not refused");
+	kfd_free(kfd, handle);
+}
+
+/* Takes and gives memory all the time, and looks at it before it goes. */
+void kfd_churn(int self)
+{
+	uint64_t handle[CHURNED] = {0}, offset;
+	volatile uint32_t *at[CHURNED] = {NULL};
+	int fd, kfd = kfd_begin(&fd);
+
+	for (uint32_t n = 0; !atomic_load(&common->go); n++) {
+		uint32_t i = n % CHURNED, word = (uint32_t)self << 24 | n / CHURNED;
+
+		if (at[i]) {
+			check_filled("memory of a loop", (void *)at[i], 0, word - 1);
+			munmap((void *)at[i], CHURN_BYTES);
+			kfd_free(kfd, handle[i]);
+		}
+		handle[i] = kfd_alloc(kfd, 0x100000000 * (i + 1), CHURN_BYTES, VRAM, &offset);
+		at[i] = kfd_map(fd, offset, CHURN_BYTES);
+		fill((void *)at[i], word);
+		if (n == CHURNED)
+			atomic_fetch_add(&common->ready, 1);
+	}
+	for (int i = 0; i < CHURNED; i++)
+		kfd_free(kfd, handle[i]);
+	atomic_store(&common->step[self], 1);
+	wait_for(&common->step[!self], 1, "the other's end");
+	if (!self)
+		kfd_check_whole_quota(kfd);
+	atomic_store(&common->step[self], 2);
+	wait_for(&common->step[!self], 2, "the other's end");
+}
+
 /* Memory of /dev/kfd that a render node has, too, and the other way round. */
 void kfd_node(void)
 {

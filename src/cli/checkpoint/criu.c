@@ -109,16 +109,17 @@ int criu_check(void)
 #define LOG "criu.log"
 
 /* The last error in CRIU's own log is about the whole; the first is the reason. */
-static void criu_reason(const char *dir, char ret[static 256])
+static bool criu_reason(const char *dir, const char *error, char ret[static 256])
 {
 	char path[PATH_MAX], line[512];
+	bool found = false;
 	FILE *log;
 
 	snprintf(ret, 256, "see %s/" LOG, dir);
 	snprintf(path, sizeof(path), "%s/" LOG, dir);
 	log = fopen(path, "re");
-	while (log && fgets(line, sizeof(line), log)) {
-		const char *at = strstr(line, "Error (");
+	while (log && !found && fgets(line, sizeof(line), log)) {
+		const char *at = strstr(line, error);
 
 		/* It says this where it may not raise a limit, and goes on. */
 		if (!at || strstr(at, "RLIMIT_NOFILE"))
@@ -126,10 +127,11 @@ static void criu_reason(const char *dir, char ret[static 256])
 		line[strcspn(line, "\n")] = 0;
 		text_make_printable(line);
 		snprintf(ret, 256, "%.200s", at);
-		break;
+		found = true;
 	}
 	if (log)
 		fclose(log);
+	return found;
 }
 
 static int criu_run(const char *const *argv, int keep)
@@ -218,7 +220,7 @@ static int criu_refuse(const char *dir, const char *what, int r)
 
 	if (r == -ECHILD)
 		return say_error("CRIU was killed, and did not %s the processes", what);
-	criu_reason(dir, reason);
+	criu_reason(dir, "Error (", reason);
 	return say_error("CRIU could not %s the processes: %s", what, reason);
 }
 
@@ -244,7 +246,7 @@ int criu_dump(pid_t root, const char *dir, int lock, const char *plugin)
 
 int criu_restore(const char *dir, const char *plugin)
 {
-	char images[PATH_MAX];
+	char images[PATH_MAX], reason[256];
 	const char *argv[] = {"criu", "restore", "--images-dir", images, "--log-file", LOG, "-v2",
 			"--shell-job", "--file-locks", "--link-remap", "--restore-detached",
 			*plugin ? "--libdir" : NULL, plugin, NULL};
@@ -252,5 +254,11 @@ int criu_restore(const char *dir, const char *plugin)
 
 	snprintf(images, sizeof(images), "%s", dir);
 	r = criu_run(argv, -1);
-	return r < 0 ? criu_refuse(dir, "restore", r) : 0;
+	if (r < 0)
+		return criu_refuse(dir, "restore", r);
+	/* That queues do not go on, CRIU only notes: their processes would wait for ever. */
+	return *plugin && criu_reason(dir, "Error (allot_amdgpu)", reason)
+		       ? say_error("CRIU restored the processes, and its plugin not all of what they had: "
+				   "%s", reason)
+		       : 0;
 }

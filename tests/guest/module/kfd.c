@@ -63,6 +63,10 @@ struct process {
 	struct idr bos[GPUS];
 };
 
+static bool resumes = true;
+module_param(resumes, bool, 0644);
+MODULE_PARM_DESC(resumes, "who was restored goes on");
+
 static LIST_HEAD(processes);
 static DEFINE_MUTEX(processes_lock);
 
@@ -440,6 +444,8 @@ static int criu_resume(u32 pid)
 	struct process *p;
 	int r = -ESRCH;
 
+	if (!resumes)
+		return -EIO;
 	mutex_lock(&processes_lock);
 	list_for_each_entry(p, &processes, list)
 		if (task_tgid_vnr(p->lead) == pid) {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Buffers of render nodes in the page tables that queues of /dev/kfd go through: those of the open
- * file that ACQUIRE_VM was called with. Other files have page tables that nothing here uses.
+ * file that ACQUIRE_VM was called with before. Other files have page tables that nothing here uses,
+ * so what they map is only remembered, as are addresses without memory (AMDGPU_VM_PAGE_PRT).
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -10,13 +11,15 @@
 #include "amd/abi/drm.h"
 #include "sim/kfd/array.h"
 #include "sim/kfd/gem.h"
+#include "sim/kfd/memory.h"
 
 #define PAGE_FLAGS (AMDGPU_VM_PAGE_READABLE | AMDGPU_VM_PAGE_WRITEABLE | AMDGPU_VM_PAGE_EXECUTABLE)
 
 struct mapping {
-	uint64_t key; /* of the memory */
+	uint64_t key; /* of the memory; 0: there is none */
 	uint64_t file;
 	struct emu_gpu *gpu;
+	bool in_tables; /* of queues */
 	struct drm_amdgpu_gem_vm_entry is;
 };
 
@@ -48,7 +51,8 @@ static int gem_va_add(const struct mapping *map)
 
 static void gem_va_drop(uint32_t i)
 {
-	vm_remove(&mappings[i].gpu->vm, mappings[i].is.addr, mappings[i].is.size);
+	if (mappings[i].in_tables)
+		vm_remove(&mappings[i].gpu->vm, mappings[i].is.addr, mappings[i].is.size);
 	mappings[i] = mappings[--nmappings];
 }
 
@@ -80,20 +84,66 @@ static int gem_va_map_buffer(struct emu_gpu *gpu, const struct emu_buffer *b,
 	struct mapping map = {.key = b->piece.key,
 			      .file = b->file,
 			      .gpu = gpu,
+			      .in_tables = gpu->acquired && gpu->file == b->file,
 			      .is = {a->va_address, a->map_size, a->offset_in_bo, a->flags}};
 	struct vm_range range = {.at = a->va_address,
 				 .size = a->map_size,
 				 .writable = a->flags & AMDGPU_VM_PAGE_WRITEABLE};
 	int r;
 
-	if (a->flags & ~(uint32_t)PAGE_FLAGS || a->offset_in_bo % 4096 ||
-	    a->offset_in_bo > b->piece.size || a->map_size > b->piece.size - a->offset_in_bo)
+	if (a->flags & ~(uint32_t)PAGE_FLAGS || a->offset_in_bo % 4096 || !a->map_size ||
+	    (a->va_address | a->map_size) % 4096 || a->offset_in_bo > b->piece.size || a->map_size > b->piece.size - a->offset_in_bo)
 		return -EINVAL;
 	range.memory = b->piece.content + a->offset_in_bo;
-	r = vm_add(&gpu->vm, &range);
-	if (r == 0 && (r = gem_va_add(&map)) < 0)
+	r = map.in_tables ? vm_add(&gpu->vm, &range) : 0;
+	if (r == 0 && (r = gem_va_add(&map)) < 0 && map.in_tables)
 		vm_remove(&gpu->vm, range.at, range.size);
 	return r;
+}
+
+static bool gem_va_overlap(const struct drm_amdgpu_gem_va *a, uint64_t at, uint64_t size)
+{
+	return a->va_address < at + size && at < a->va_address + a->map_size;
+}
+
+/* By a buffer, by nothing, or, where the file is that one, by memory of /dev/kfd. */
+static bool gem_va_is_taken(const struct emu_machine *m, const struct emu_gpu *gpu, uint64_t file,
+			    const struct drm_amdgpu_gem_va *a)
+{
+	uint64_t bit = UINT64_C(1) << (gpu - m->gpu);
+
+	for (uint32_t i = 0; i < nmappings; i++)
+		if (mappings[i].file == file &&
+		    gem_va_overlap(a, mappings[i].is.addr, mappings[i].is.size))
+			return true;
+	for (uint32_t i = 0; gpu->acquired && gpu->file == file && i < m->ngpus; i++)
+		for (uint32_t j = 0; j < m->gpu[i].nobjects; j++) {
+			const struct emu_object *o = &m->gpu[i].objects[j];
+
+			if (o->handle && o->mapped & bit && gem_va_overlap(a, o->va, o->size))
+				return true;
+		}
+	return false;
+}
+
+static int gem_va_nothing(const struct emu_machine *m, struct emu_gpu *gpu, uint64_t file,
+			  const struct drm_amdgpu_gem_va *a)
+{
+	const struct mapping map = {.file = file, .gpu = gpu,
+				    .is = {a->va_address, a->map_size, 0, a->flags}};
+
+	if (a->operation == AMDGPU_VA_OP_MAP)
+		return !a->map_size || (a->va_address | a->map_size) % 4096 ||
+				       gem_va_is_taken(m, gpu, file, a)
+			       ? -EINVAL
+			       : gem_va_add(&map);
+	for (uint32_t i = 0; a->operation == AMDGPU_VA_OP_UNMAP && i < nmappings; i++)
+		if (!mappings[i].key && mappings[i].file == file &&
+		    mappings[i].is.addr == a->va_address) {
+			gem_va_drop(i);
+			return 0;
+		}
+	return a->operation == AMDGPU_VA_OP_UNMAP ? -ENOENT : -EINVAL;
 }
 
 static int gem_va_unmap_buffer(const struct emu_buffer *b, uint64_t at)
@@ -112,11 +162,11 @@ int emu_gem_va(struct emu_machine *m, struct emu_gpu *gpu, int fd, void *block)
 	const struct drm_amdgpu_gem_va *a = block;
 	const struct emu_buffer *b = emu_buffer(emu_file_of(fd), a->handle);
 
+	if (a->flags & AMDGPU_VM_PAGE_PRT)
+		return gem_va_nothing(m, gpu, emu_file_of(fd), a);
 	if (!b)
 		return -ENOENT;
-	if (!gpu->acquired || gpu->file != b->file)
-		return -EINVAL;
 	if (a->operation == AMDGPU_VA_OP_MAP)
-		return gem_va_map_buffer(gpu, b, a);
+		return gem_va_is_taken(m, gpu, b->file, a) ? -EINVAL : gem_va_map_buffer(gpu, b, a);
 	return a->operation == AMDGPU_VA_OP_UNMAP ? gem_va_unmap_buffer(b, a->va_address) : -EINVAL;
 }

@@ -12,6 +12,7 @@
 #define WRITE  AMDGPU_VM_PAGE_WRITEABLE
 #define MAP    AMDGPU_VA_OP_MAP
 #define UNMAP  AMDGPU_VA_OP_UNMAP
+#define NOTHING (AMDGPU_VM_PAGE_PRT | AMDGPU_VM_DELAY_UPDATE)
 #define NOBODY 4711 /* a handle that there is not */
 
 #define DRM_IOWR(name, type) _IOWR('d', DRM_NR_##name, type)
@@ -84,6 +85,20 @@ static void test_addresses(void)
 	CHECK_EQ(map(handle, &ids[1], 1, &(uint32_t){0}), -EINVAL);
 	CHECK_EQ(free_memory(handle), 0);
 
+	/* Addresses that nothing is at: taken by a buffer, or by memory of /dev/kfd. */
+	CHECK_EQ(alloc_at(1, 2 * AT, MIB, VRAM, &handle, NULL), 0);
+	CHECK_EQ(map(handle, &ids[1], 1, &(uint32_t){0}), 0);
+	CHECK_EQ(va(render[1], 0, MAP, NOTHING, AT + 8192 + MIB - 4096, 0, 8192), -EINVAL);
+	CHECK_EQ(va(render[1], 0, MAP, NOTHING, 2 * AT + MIB - 4096, 0, 4096), -EINVAL);
+	CHECK_EQ(va(render[1], 0, MAP, NOTHING, AT + 8192 + MIB, 0, 2 * AT - (AT + 8192 + MIB)), 0);
+	CHECK_EQ(va(render[1], b, MAP, READ, AT + 8192 + MIB, 0, 4096), -EINVAL);
+	CHECK_EQ(va(other, 0, MAP, NOTHING, 2 * AT, 0, 4096), 0);
+	CHECK_EQ(va(other, 0, UNMAP, NOTHING, 2 * AT, 0, 4096), 0);
+	CHECK_EQ(va(render[1], 0, UNMAP, NOTHING, AT + 8192 + MIB, 0, 0), 0);
+	CHECK_EQ(va(render[1], 0, UNMAP, NOTHING, AT + 8192 + MIB, 0, 0), -ENOENT);
+	CHECK_EQ(unmap(handle, &ids[1], 1), 0);
+	CHECK_EQ(free_memory(handle), 0);
+
 	strcpy(host, "content");
 	put_copy(&q, AT, (uintptr_t)host, 16);
 	put_copy(&q, (uintptr_t)host + 16, AT + 8192 + 8192, 16);
@@ -106,7 +121,10 @@ static void test_addresses(void)
 	CHECK_EQ(available(1), 64 * MIB);
 
 	elsewhere = create(other, MIB, AMDGPU_GEM_DOMAIN_GTT);
-	CHECK_EQ(va(other, elsewhere, MAP, READ, AT, 0, 4096), -EINVAL);
+	CHECK_EQ(va(other, elsewhere, MAP, READ, AT, 0, 4096), 0); /* which no queue sees */
+	CHECK_EQ(mappings(other, elsewhere, 2, entries), 1);
+	put_copy(&q, (uintptr_t)host, AT, 16);
+	CHECK_EQ(execute(1, &q), AT);
 	CHECK_EQ(close_handle(other, elsewhere), 0);
 	CHECK_EQ(destroy_queue(&q), 0);
 	close(other);

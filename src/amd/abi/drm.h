@@ -133,12 +133,16 @@ struct drm_amdgpu_gem_metadata {
 	} data;
 };
 
-#define AMDGPU_VA_OP_MAP   1
-#define AMDGPU_VA_OP_UNMAP 2
+#define AMDGPU_VA_OP_MAP     1
+#define AMDGPU_VA_OP_UNMAP   2
+#define AMDGPU_VA_OP_CLEAR   3
+#define AMDGPU_VA_OP_REPLACE 4
 
+#define AMDGPU_VM_DELAY_UPDATE	  (1 << 0)
 #define AMDGPU_VM_PAGE_READABLE	  (1 << 1)
 #define AMDGPU_VM_PAGE_WRITEABLE  (1 << 2)
 #define AMDGPU_VM_PAGE_EXECUTABLE (1 << 3)
+#define AMDGPU_VM_PAGE_PRT	  (1 << 4) /* addresses without memory, which take no buffer */
 
 struct drm_amdgpu_gem_va {
 	uint32_t handle;

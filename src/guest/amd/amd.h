@@ -14,6 +14,7 @@
 #include "amd/kfd_view.h"
 #include "amd/topology.h"
 #include "base/lock.h"
+#include "guest/amd/addresses.h"
 #include "guest/amd/ranges.h"
 #include "guest/core/guest.h"
 
@@ -49,6 +50,8 @@ struct amd {
 
 	struct amd_ranges ranges; /* the program's own memory that is on GPUs: memory/svm.h */
 	_Atomic uint64_t svm_begun, svm_ended; /* calls that say where it is to be */
+	_Atomic int tells; /* whether the kernel does, of addresses: memory/hook_address.c */
+	struct addresses addresses; /* of buffers of render nodes, where it does not */
 	struct lock file_lock;	  /* see files.c */
 	_Atomic uint64_t file_marks;
 	uint32_t file_given[64]; /* how often each mark was; under the lock, as the next */

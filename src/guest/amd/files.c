@@ -11,9 +11,9 @@
 #include <unistd.h>
 
 /* Marks are signal numbers, from 1 on: the last one is for all files that find no other free. */
-#define MARKS	   63
+#define MARKS	   AMD_ADDRESSES_NUMBER_LAST
 #define MARK_SHIFT 32
-#define PID_SHIFT  38 /* above: a pid has at most 22 bits */
+#define PID_SHIFT  (MARK_SHIFT + AMD_ADDRESSES_NUMBER_BITS) /* above: a pid has at most 22 bits */
 
 #define FIRST_RENDER 128 /* minors below are of primary nodes */
 
@@ -23,7 +23,7 @@
 /* A mark and its process's pid, as they stand in a key. */
 static uint64_t amd_files_mark_of(int number)
 {
-	return (uint64_t)getpid() << PID_SHIFT | (uint64_t)number << MARK_SHIFT;
+	return amd_addresses_file(getpid(), number) << MARK_SHIFT;
 }
 
 /* The same of an open file; 0: not marked. */
@@ -33,7 +33,7 @@ static uint64_t amd_files_read_mark(int fd)
 
 	if (owner <= 0 || number <= 0 || number > MARKS)
 		return 0;
-	return (uint64_t)owner << PID_SHIFT | (uint64_t)number << MARK_SHIFT;
+	return amd_addresses_file(owner, number) << MARK_SHIFT;
 }
 
 /* The byte that the mark's description has a lock on. */

@@ -29,6 +29,7 @@ static int ioctl_act(struct amd_call *call, enum kfd_decision decision)
 	case KFD_COUNT:
 	case KFD_RELEASE:
 	case KFD_MAP:
+	case KFD_NOTE:
 	case KFD_SHARE:
 	case KFD_MOVE:
 	case KFD_LEFT:
@@ -120,6 +121,8 @@ static bool ioctl_passes(const struct amd_call *call, enum kfd_decision decision
 {
 	if (decision == KFD_PASS || decision == KFD_USE)
 		return true;
+	if (decision == KFD_NOTE)
+		return !amd_memory_notes(call->amd, call->fd);
 	return !call->amd->hides && !call->guest->swappable &&
 	       (decision == KFD_MAP || decision == KFD_DEVICE || decision == KFD_KEEP);
 }

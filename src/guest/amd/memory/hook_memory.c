@@ -116,6 +116,8 @@ static int amd_memory_give(struct amd_call *call, uint64_t handle)
 	bool known;
 	int r;
 
+	if (call->device)
+		addresses_forget(&call->amd->addresses, key);
 	if (call->device && amd_files_is_shared(key)) {
 		r = amd_call_kernel(call);
 		if (r >= 0 && amd_handle_take_from_key(call, key, &object))
@@ -285,6 +287,8 @@ int amd_memory_call(struct amd_call *call)
 
 	if (amd_memory_call_maps(call))
 		return amd_memory_map(call);
+	if (call->device && _IOC_NR(call->request) == DRM_NR_AMDGPU_GEM_VA)
+		return amd_memory_address(call);
 	demand = amd_memory_demand_of(call);
 	if (demand.act == DEMAND_REFUSE)
 		return demand.error;

@@ -10,6 +10,7 @@
 int amd_memory_svm(struct amd_call *call, const struct demand *demand);
 
 int amd_memory_map(struct amd_call *call);   /* MAP */
+int amd_memory_address(struct amd_call *call); /* NOTE */
 int amd_memory_share(struct amd_call *call); /* SHARE */
 
 #endif

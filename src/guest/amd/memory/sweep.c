@@ -12,6 +12,11 @@ static bool amd_sweep_is_of_marks(const struct object *object, void *arg)
 	return object->kind == OBJECT_GEM && amd_files_has_mark(object->key, arg);
 }
 
+static bool amd_sweep_is_of_file(uint64_t key, const void *marks)
+{
+	return amd_files_has_mark(key, marks);
+}
+
 /*
  * Looks at /proc without the lock, then counts off under the lock. A mark that another thread swept
  * in between may be another file's by now, with memory that is charged under it. So only marks
@@ -33,6 +38,7 @@ static void amd_sweep_files(struct guest *guest, struct amd *amd)
 			       : 0;
 		for (int i = 0; i < n; i++)
 			amd_charge_drop(guest, amd, &gone[i]);
+		addresses_forget_files(&amd->addresses, amd_sweep_is_of_file, &closed);
 		if (n < BATCH)
 			amd_files_forget(amd, closed.set);
 		lock_drop(&amd->file_lock);

@@ -8,7 +8,10 @@
 #include <string.h>
 #include <sys/sysmacros.h>
 
+#include "amd/gem_addresses.h"
 #include "base/err.h"
+
+#define ADDRESS_SIGN UINT64_C(0x0000800000000000)
 
 static int drm_call(int fd, unsigned int nr, void *args, size_t bytes)
 {
@@ -124,6 +127,9 @@ int drm_va(int fd, uint32_t operation, uint32_t handle, uint32_t flags, uint64_t
 	struct drm_amdgpu_gem_va args = {.handle = handle, .operation = operation, .flags = flags,
 					 .va_address = address, .offset_in_bo = offset,
 					 .map_size = bytes};
+
+	if (address & ADDRESS_SIGN)
+		args.va_address |= ~AMD_ADDRESSES_MASK;
 
 	return drm_call(fd, DRM_NR_AMDGPU_GEM_VA, &args, sizeof(args));
 }

@@ -33,6 +33,7 @@ int drm_export(int fd, uint32_t handle, uint32_t access);
 int drm_import(int fd, int dmabuf, uint32_t *ret_handle);
 
 int drm_place(int fd, uint32_t handle, uint64_t domains);
+/* The address as the kernel keeps it, of 48 bits: it takes those of the upper half with their sign. */
 int drm_va(int fd, uint32_t operation, uint32_t handle, uint32_t flags, uint64_t address,
 	   uint64_t offset, uint64_t bytes);
 

@@ -26,7 +26,7 @@ void dump_done(struct dump *d)
 	for (uint32_t i = 0; i < d->catalog.n[CATALOG_BUFFERS]; i++)
 		close(d->buffers[i].place.fd);
 	for (uint32_t i = 0; i < d->catalog.n[CATALOG_FILES]; i++)
-		close(d->files[i]);
+		close(d->files[i].fd);
 	for (uint32_t i = 0; i < d->catalog.n[CATALOG_DMABUFS]; i++)
 		close(d->dmabufs[i]);
 	free(d->buffers);
@@ -61,9 +61,9 @@ int dump_add_buffer(struct dump *d, const struct catalog_buffer *buffer, const s
 	return dump_add(d, CATALOG_BUFFERS, buffer, &d->buffers, sizeof(*is), is);
 }
 
-int dump_add_file(struct dump *d, const struct catalog_file *file, int fd)
+int dump_add_file(struct dump *d, const struct catalog_file *file, const struct dump_file *is)
 {
-	return dump_add(d, CATALOG_FILES, file, &d->files, sizeof(fd), &fd);
+	return dump_add(d, CATALOG_FILES, file, &d->files, sizeof(*is), is);
 }
 
 int dump_add_holder(struct dump *d, const struct catalog_holder *holder, bool imported)
@@ -115,7 +115,7 @@ static int dump_elect(struct dump *d, uint32_t buffer)
 	}
 	if (of_kfd) /* which says so, where it has not made it either */
 		return 0;
-	whose_name(d->files[c->holders[importer].file], whose, sizeof(whose));
+	whose_name(d->files[c->holders[importer].file].fd, whose, sizeof(whose));
 	SAY_ERROR("buffer %u of %s (render node %u) was imported from a process that is not dumped "
 		  "with it; dump both, or end their sharing",
 		  c->holders[importer].handle, whose, c->files[c->holders[importer].file].minor);
@@ -218,21 +218,25 @@ static uint32_t dump_find_render(void *arg, uint32_t process, uint32_t minor)
 
 	for (uint32_t i = 0; i < d->catalog.n[CATALOG_FILES]; i++)
 		if (d->catalog.files[i].minor == minor &&
-		    dump_has_both(join, d->kfds[process], d->files[i]))
+		    dump_has_both(join, d->kfds[process], d->files[i].fd))
 			return d->catalog.files[i].id;
 	return 0;
 }
 
-static int dump_write_kfd(struct dump *d)
+static void dump_join_kfd(struct dump *d)
 {
 	struct join join = {.dump = d};
-	char why[KFD_WHY_BYTES];
-	int r;
 
 	join.npids = whose_held(&join.pids);
 	kfd_dump_join(d->kfd, dump_find_render, &join);
 	free(join.pids);
-	r = kfd_dump_write(d->kfd, criu_get_image_dir(), 0, why);
+}
+
+static int dump_write_kfd(struct dump *d)
+{
+	char why[KFD_WHY_BYTES];
+	int r = kfd_dump_write(d->kfd, criu_get_image_dir(), 0, why);
+
 	if (r < 0)
 		SAY_ERROR("%s", why);
 	return r;
@@ -250,9 +254,14 @@ int dump_finish(struct dump *d)
 	unlinkat(criu_get_image_dir(), KFD_IMAGE_FILE, 0);
 	if (!c->n[CATALOG_FILES] && !c->n[CATALOG_DMABUFS] && !d->kfd)
 		return 0;
+	if (d->kfd)
+		dump_join_kfd(d);
 	r = dump_find_owners(d);
 	if (r == 0)
 		r = dump_find_dmabufs(d);
+	for (uint32_t i = 0; r == 0 && i < c->n[CATALOG_FILES]; i++)
+		if (d->files[i].check)
+			r = d->files[i].check(d, i);
 	if (r == 0 && d->kfd)
 		r = dump_write_kfd(d);
 	places = calloc(c->n[CATALOG_BUFFERS] + 1, sizeof(*places));

@@ -19,10 +19,18 @@ struct dump_buffer {
 	uint64_t inode; /* of its dma-buf; 0: it has none and never leaves its file */
 };
 
+struct dump;
+
+struct dump_file {
+	int fd; /* a duplicate of the descriptor, as of dma-bufs */
+	/* What is to be asked of it when all is known, and says what is wrong; or NULL. */
+	int (*check)(const struct dump *dump, uint32_t file);
+};
+
 struct dump {
 	struct catalog catalog;
-	struct dump_buffer *buffers; /* as in the catalog */
-	int *files;		     /* duplicates of the descriptors, as in the catalog */
+	struct dump_buffer *buffers; /* as in the catalog, as are the next two */
+	struct dump_file *files;
 	int *dmabufs;
 	bool *imported; /* of each holder: the kernel says that it is another device's buffer */
 
@@ -39,7 +47,7 @@ void dump_done(struct dump *dump); /* takes a zeroed one */
 int dump_find(const struct dump *dump, uint64_t inode);
 int dump_add_buffer(struct dump *dump, const struct catalog_buffer *buffer,
 		    const struct dump_buffer *is);
-int dump_add_file(struct dump *dump, const struct catalog_file *file, int fd);
+int dump_add_file(struct dump *dump, const struct catalog_file *file, const struct dump_file *is);
 int dump_add_holder(struct dump *dump, const struct catalog_holder *holder, bool imported);
 int dump_add_dmabuf(struct dump *dump, const struct catalog_dmabuf *dmabuf, int fd);
 

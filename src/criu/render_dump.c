@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Dump of a render node's file: its handles, where they are mapped, and which buffers they are.
- * Linux 6.18 lists handles and mappings. Before that handles are tried, and whether any address of
- * the GPU is taken can be found out, but not by which buffer: then there is no dump.
+ * Linux 6.18 lists handles and mappings. Before that handles are tried, and mappings are what a
+ * tenant's process has noted (untold.h).
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -16,6 +16,7 @@
 #include "criu/drm.h"
 #include "criu/render.h"
 #include "criu/say.h"
+#include "criu/untold.h"
 #include "criu/whose.h"
 
 /*
@@ -23,9 +24,6 @@
  * as what was closed below the highest.
  */
 #define PROBE_RUN 16384
-
-#define VM_DELAY_UPDATE (1u << 0)
-#define VM_PAGE_PRT	(1u << 4) /* addresses without memory, which take no buffer */
 
 /* --- Handles -------------------------------------------------------------------------------- */
 
@@ -74,28 +72,6 @@ static int render_probe(int fd, struct drm_amdgpu_gem_list_handles_entry **ret, 
 }
 
 /* --- Addresses ------------------------------------------------------------------------------ */
-
-/*
- * Is no address taken? All of them at once can be reserved then, which is not written to any page
- * table before it is taken back.
- */
-static int render_maps_nothing(int fd)
-{
-	uint64_t range[2][2];
-	int r = drm_va_ranges(fd, range);
-
-	for (int i = 0; r == 0 && i < 2; i++) {
-		uint64_t at = range[i][0], bytes = range[i][1] - at;
-
-		if (range[i][1] <= at)
-			continue;
-		r = drm_va(fd, AMDGPU_VA_OP_MAP, 0, VM_DELAY_UPDATE | VM_PAGE_PRT, at, 0, bytes);
-		if (r == 0)
-			r = drm_va(fd, AMDGPU_VA_OP_UNMAP, 0, VM_DELAY_UPDATE | VM_PAGE_PRT, at, 0,
-				   bytes);
-	}
-	return r;
-}
 
 static int render_dump_mappings(struct dump *dump, int fd, uint32_t handle, uint32_t holder)
 {
@@ -167,7 +143,8 @@ static int render_dump_buffer(struct dump *dump, int fd, uint64_t mmap_offset,
 	return r;
 }
 
-static int render_dump_holder(struct dump *dump, int fd, uint32_t file, bool lists,
+/* `untold`: NULL where the kernel tells mappings. */
+static int render_dump_holder(struct dump *dump, int fd, uint32_t file, struct untold *untold,
 			      const struct drm_amdgpu_gem_list_handles_entry *entry)
 {
 	struct catalog_holder holder = {.file = file, .handle = entry->gem_handle};
@@ -180,9 +157,10 @@ static int render_dump_holder(struct dump *dump, int fd, uint32_t file, bool lis
 		return r;
 	holder.buffer = (uint32_t)r;
 	r = dump_add_holder(dump, &holder, entry->flags & AMDGPU_GEM_LIST_HANDLES_FLAG_IS_IMPORT);
-	if (r >= 0 && lists)
-		r = render_dump_mappings(dump, fd, holder.handle, (uint32_t)r);
-	return r < 0 ? r : 0;
+	if (r < 0)
+		return r;
+	return untold ? untold_take(dump, untold, (uint32_t)r, entry->size)
+		      : render_dump_mappings(dump, fd, holder.handle, (uint32_t)r);
 }
 
 static int render_refuse(int fd, const char *what, int r)
@@ -194,38 +172,49 @@ static int render_refuse(int fd, const char *what, int r)
 	return r;
 }
 
+static int render_dump_all(struct dump *dump, int fd, const struct catalog_file *file,
+			   struct untold *untold,
+			   const struct drm_amdgpu_gem_list_handles_entry *list, uint32_t n)
+{
+	struct dump_file is = {.fd = fcntl(fd, F_DUPFD_CLOEXEC, 0),
+			       .check = untold ? untold_check : NULL};
+	int r = is.fd < 0 ? err_errno() : dump_add_file(dump, file, &is);
+
+	if (r < 0) {
+		if (is.fd >= 0)
+			close(is.fd);
+		return render_refuse(fd, "cannot be noted", r);
+	}
+	for (uint32_t i = 0, at = (uint32_t)r; i < n; i++) {
+		r = render_dump_holder(dump, fd, at, untold, &list[i]);
+		if (r < 0)
+			return render_refuse(fd, "one of its buffers cannot be looked at", r);
+	}
+	return untold && untold->left ? render_refuse(fd, UNTOLD_NONSENSE, -EPROTO) : 0;
+}
+
 int render_dump(struct dump *dump, int fd, uint32_t id)
 {
 	CLEANUP_FREE struct drm_amdgpu_gem_list_handles_entry *list = NULL;
-	CLEANUP_CLOSE int own = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+	CLEANUP(untold_done) struct untold untold = {.n = 0};
 	struct catalog_file file = {.id = id};
 	bool lists = true;
 	struct stat st;
 	uint32_t n = 0;
 	int r;
 
-	if (own < 0 || fstat(fd, &st) < 0)
+	if (fstat(fd, &st) < 0)
 		return render_refuse(fd, "cannot be looked at", err_errno());
 	file.minor = minor(st.st_rdev);
 	r = drm_list_handles(fd, &list, &n);
 	if (r == -EINVAL || r == -ENOTTY) {
 		lists = false;
-		r = render_maps_nothing(fd);
+		r = untold_read(fd, &untold);
 		if (r < 0)
-			return render_refuse(fd, "it has buffers at addresses of the GPU, and this "
-						 "kernel cannot say which; Linux 6.18 can", r);
+			return render_refuse(fd, untold_words(r), r);
 		r = render_probe(fd, &list, &n);
 	}
 	if (r < 0)
 		return render_refuse(fd, "its buffers cannot be listed", r);
-	r = dump_add_file(dump, &file, own);
-	if (r < 0)
-		return render_refuse(fd, "cannot be noted", r);
-	own = -EBADF;
-	for (uint32_t i = 0, at = (uint32_t)r; i < n; i++) {
-		r = render_dump_holder(dump, fd, at, lists, &list[i]);
-		if (r < 0)
-			return render_refuse(fd, "one of its buffers cannot be looked at", r);
-	}
-	return 0;
+	return render_dump_all(dump, fd, &file, lists ? NULL : &untold, list, n);
 }

@@ -45,14 +45,21 @@ static inline void let_go(pid_t pid)
 	CHECK_EQ(ptrace(PTRACE_DETACH, pid, NULL, NULL), 0);
 }
 
-/* This program again, with `what`, `path` and `more` (or NULL), where there are such GPUs. */
-static inline void run_in_machine(char *argv[], const char *links, const char *memory,
-				  const char *what, const char *path, const char *more)
+/*
+ * This program again, with `what`, `path` and `more` (or NULL), where there are such GPUs; as a
+ * tenant's, or not.
+ */
+static inline void run_in_machine_as(bool tenant, char *argv[], const char *links,
+				     const char *memory, const char *what, const char *path,
+				     const char *more)
 {
 	pid_t child = fork();
 	int status;
 
 	CHECK(child >= 0);
+	if (!child && tenant)
+		execl(argv[1], argv[1], "sim", "--amd", "3", "--memory", memory, "--links", links,
+		      "--", argv[1], "run", "--memory", memory, "--", argv[0], what, path, more, NULL);
 	if (!child) {
 		execl(argv[1], argv[1], "sim", "--amd", "3", "--memory", memory, "--links", links,
 		      "--", argv[0], what, path, more, NULL);
@@ -62,6 +69,12 @@ static inline void run_in_machine(char *argv[], const char *links, const char *m
 	if (status)
 		fprintf(stderr, "%s\n", what);
 	CHECK_EQ(status, 0);
+}
+
+static inline void run_in_machine(char *argv[], const char *links, const char *memory,
+				  const char *what, const char *path, const char *more)
+{
+	run_in_machine_as(false, argv, links, memory, what, path, more);
 }
 
 static inline int criu_op(int fd, enum kfd_criu_op op, struct kfd_ioctl_criu_args *a)

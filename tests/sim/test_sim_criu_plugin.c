@@ -6,12 +6,13 @@
  *     test_sim_criu_plugin ALLOT PLUGIN LINKS OTHER_LINKS
  *
  * runs itself in one machine to dump, and in others to restore: two processes that share buffers by
- * /dev/kfd and hold dma-bufs of them; and one that shares buffers between /dev/kfd and a render
- * node, either way.
+ * /dev/kfd and hold dma-bufs of them; one that shares buffers between /dev/kfd and a render node,
+ * either way; and one that has buffers at addresses of a GPU, on a kernel that tells neither.
  */
 #include <linux/sched.h>
 #include <stdio.h>
 
+#include "amd/gem_addresses.h"
 #include "tests/sim/criu_host.h"
 #include "tests/sim/kfd_criu.h"
 #include "tests/sim/kfd_queue.h"
@@ -307,6 +308,133 @@ static void dump_one(const char *path)
 	put_records(path);
 }
 
+/* --- One of which the kernel tells nothing ----------------------------------------------------- */
+
+#define READS	AMDGPU_VM_PAGE_READABLE
+#define HANDLES 3
+
+static const struct where {
+	uint32_t handle;
+	struct drm_amdgpu_gem_vm_entry is;
+} addresses[] = {{1, {AT(1), 8192, 4096, READS}},
+		 {1, {AT(2), BYTES, 0, READS | AMDGPU_VM_PAGE_WRITEABLE}},
+		 {3, {AT(2) + BYTES, 4096, BYTES - 4096, READS}}};
+#define ADDRESSES (sizeof(addresses) / sizeof(addresses[0]))
+
+static struct drm_amdgpu_gem_va va_of(uint32_t handle, uint32_t operation,
+				      const struct drm_amdgpu_gem_vm_entry *at)
+{
+	return (struct drm_amdgpu_gem_va){.handle = handle,
+					  .operation = operation,
+					  .flags = (uint32_t)at->flags,
+					  .va_address = at->addr,
+					  .offset_in_bo = at->offset,
+					  .map_size = at->size};
+}
+
+static void address(uint32_t handle, uint32_t operation, const struct drm_amdgpu_gem_vm_entry *at)
+{
+	struct drm_amdgpu_gem_va a = va_of(handle, operation, at);
+
+	CHECK_EQ(drm(render[0], _IOW('d', DRM_NR_AMDGPU_GEM_VA, a), &a), 0);
+}
+
+/* What this process has noted, which it can write what it likes to. */
+static struct amd_addresses *find_noted(void)
+{
+	const struct amd_addresses_at *at = NULL;
+	FILE *maps = fopen("/proc/self/maps", "re");
+	char line[512], access[5];
+	uintptr_t from, end;
+
+	while (!at && fgets(line, sizeof(line), maps))
+		if (strstr(line, "liballot.so") &&
+		    sscanf(line, "%lx-%lx %4s", &from, &end, access) == 3 && access[1] == 'w')
+			for (; !at && from < end; from += 4096)
+				if (*(uint64_t *)from == AMD_ADDRESSES_MAGIC_FIRST)
+					at = (void *)from;
+	CHECK(at && at->magic[1] == AMD_ADDRESSES_MAGIC_SECOND);
+	fclose(maps);
+	return (void *)(uintptr_t)at->addresses_at;
+}
+
+static int dump_self(void)
+{
+	*host->said = 0;
+	for (int i = FD_KFD; i < FD_DMABUF; i++)
+		CHECK_EQ(host_dump_file(i, id_of(0, i)), 0);
+	return host_dump_end(getpid());
+}
+
+/* As a program comes to them: over others, and with some that are gone again. */
+static void make_addresses(void)
+{
+	struct drm_amdgpu_gem_vm_entry gone = {AT(7), BYTES, 0, READS};
+
+	begin_process(&was[0]);
+	for (uint32_t i = 1; i <= HANDLES; i++)
+		CHECK_EQ(create_at_node(), i);
+	address(2, AMDGPU_VA_OP_MAP, &gone);
+	gone.addr = AT(8);
+	address(3, AMDGPU_VA_OP_MAP, &gone);
+	for (uint32_t i = 0; i < ADDRESSES; i++)
+		address(addresses[i].handle, AMDGPU_VA_OP_MAP, &addresses[i].is);
+	CHECK_EQ(close_handle(render[0], 2), 0);
+	address(3, AMDGPU_VA_OP_UNMAP, &gone);
+}
+
+static void check_refused(int error, const char *words)
+{
+	CHECK_EQ(dump_self(), error);
+	CHECK(strstr(host->said, words));
+}
+
+/* Less than there is, and more, also at the addresses of another one. */
+static void check_lies(struct amd_addresses *noted)
+{
+	struct amd_address *list = (void *)(uintptr_t)noted->list_at;
+
+	CHECK_EQ(noted->n, ADDRESSES);
+	noted->n--;
+	check_refused(-EEXIST, "that no tenant's process noted, and this kernel cannot");
+	noted->n++;
+	list[0].at = AT(6);
+	check_refused(-ENOENT, "noted a buffer at 0xe00000000 of the GPU, and none is there");
+	list[0].at = list[1].at;
+	check_refused(-EINVAL, "another one there as well");
+	list[0].at = addresses[0].is.addr;
+	list[0].bytes += 4096;
+	check_refused(-ENOENT, "none is there");
+	list[0].bytes -= 4096;
+	list[1].bytes -= 4096;
+	check_refused(-EEXIST, "between 0x6001ff000 and 0x600200000 that no tenant's");
+	list[1].bytes += 4096;
+}
+
+/*
+ * Where the dump ends without a hook that is told, a failed one ends the program: these are tried with
+ * the other plugin.
+ */
+static void dump_noted(const char *path)
+{
+	make_addresses();
+	if (host_retries())
+		check_lies(find_noted());
+	CHECK_EQ(dump_self(), 0);
+	put_records(path);
+}
+
+/* Not a tenant's: nobody has noted where its buffers are. */
+static void dump_untold(void)
+{
+	make_addresses();
+	CHECK_EQ(dump_self(), -EEXIST);
+	CHECK(strstr(host->said, "kernel cannot say which"));
+	CHECK_EQ(close_handle(render[0], 1), 0);
+	CHECK_EQ(close_handle(render[0], 3), 0);
+	CHECK_EQ(dump_self(), 0);
+}
+
 /* --- The second machine ------------------------------------------------------------------------ */
 
 /* As a task of CRIU's, with the pid that it had where that is free. */
@@ -451,6 +579,33 @@ static void come_back_one(int socket, int number)
 	say(socket);
 }
 
+static void come_back_noted(int socket, int number)
+{
+	const int fds[] = {FD_KFD, FD_RENDER, FD_RENDER + 1, FD_RENDER + 2};
+	uint32_t seen = 0;
+
+	socket = host_move_high(socket);
+	restore_files(0, fds, 4);
+	restore_maps(0);
+	for (uint32_t handle = 1; handle <= HANDLES; handle++) {
+		struct drm_amdgpu_gem_vm_entry list[ADDRESSES];
+		struct drm_amdgpu_gem_op a = {.handle = handle, .op = AMDGPU_GEM_OP_GET_MAPPING_INFO,
+					      .value = (uintptr_t)list, .num_entries = ADDRESSES};
+		int r = drm(render[0], _IOWR('d', DRM_NR_AMDGPU_GEM_OP, a), &a);
+
+		CHECK_EQ(r, handle == 2 ? -ENOENT : 0);
+		for (uint32_t i = 0; r == 0 && i < a.num_entries; i++, seen++)
+			CHECK(addresses[seen].handle == handle &&
+			      !memcmp(&list[i], &addresses[seen].is, sizeof(list[i])));
+	}
+	CHECK_EQ(seen, ADDRESSES);
+	say(socket);
+	for (int step = 0; step < 2; step++) {
+		hear(socket);
+		say(socket);
+	}
+}
+
 static void restore_all(const char *path, int n, void (*run)(int socket, int number))
 {
 	int pair[2], sockets[PROCESSES];
@@ -513,6 +668,7 @@ static void remove_all(const char *path)
 int main(int argc, char *argv[])
 {
 	char two[] = "/tmp/allot-criu-plugin-XXXXXX", one[] = "/tmp/allot-criu-plugin-XXXXXX";
+	char noted[] = "/tmp/allot-criu-plugin-XXXXXX";
 
 	if (argc == 4) {
 		host_start(argv[3], argv[2]);
@@ -520,15 +676,21 @@ int main(int argc, char *argv[])
 			dump_two(argv[2]);
 		else if (!strcmp(argv[1], "dump-one"))
 			dump_one(argv[2]);
+		else if (!strcmp(argv[1], "dump-noted"))
+			dump_noted(argv[2]);
+		else if (!strcmp(argv[1], "dump-untold") && host_retries())
+			dump_untold();
+		else if (!strcmp(argv[1], "restore-noted"))
+			restore_all(argv[2], 1, come_back_noted);
 		else if (!strcmp(argv[1], "restore"))
 			restore_all(argv[2], PROCESSES, come_back);
 		else if (!strcmp(argv[1], "restore-one"))
 			restore_all(argv[2], 1, come_back_one);
-		else
+		else if (!strcmp(argv[1], "smaller"))
 			restore_smaller(argv[2]);
 		return 0;
 	}
-	CHECK(argc == 5 && mkdtemp(two) && mkdtemp(one));
+	CHECK(argc == 5 && mkdtemp(two) && mkdtemp(one) && mkdtemp(noted));
 	run_in_machine(argv, argv[3], "64MiB", "dump", two, argv[2]);
 	run_in_machine(argv, argv[3], "64MiB", "restore", two, argv[2]);
 	run_in_machine(argv, argv[4], "64MiB", "restore", two, argv[2]);
@@ -536,7 +698,13 @@ int main(int argc, char *argv[])
 	run_in_machine(argv, argv[3], "64MiB", "dump-one", one, argv[2]);
 	run_in_machine(argv, argv[3], "64MiB", "restore-one", one, argv[2]);
 	run_in_machine(argv, argv[4], "64MiB", "restore-one", one, argv[2]);
+	setenv("ALLOT_SIM_AMD_WITHOUT", "AMDGPU_GEM_LIST_HANDLES", 1);
+	run_in_machine(argv, argv[3], "64MiB", "dump-untold", noted, argv[2]);
+	run_in_machine_as(true, argv, argv[3], "64MiB", "dump-noted", noted, argv[2]);
+	unsetenv("ALLOT_SIM_AMD_WITHOUT");
+	run_in_machine(argv, argv[3], "64MiB", "restore-noted", noted, argv[2]);
 	remove_all(two);
 	remove_all(one);
+	remove_all(noted);
 	return 0;
 }

@@ -259,6 +259,24 @@ void kfd_dump_join(struct kfd_dump *d,
 	}
 }
 
+int kfd_dump_addresses(const struct kfd_dump *d, uint32_t file,
+		       int (*each)(void *arg, uint64_t address, uint64_t bytes), void *arg)
+{
+	const struct kfd_image *image = &d->image;
+	int r = 0;
+
+	for (uint32_t i = 0; r == 0 && i < image->n[KFD_IMAGE_HOLDERS]; i++) {
+		const struct kfd_image_holder *h = &image->holders[i];
+		const struct kfd_image_process *p = &image->processes[h->process];
+		const struct kfd_image_name *names = image->names + p->first_device;
+
+		for (uint32_t j = 0; r == 0 && j < p->ndevices; j++)
+			if (names[j].file == file && h->mapped >> names[j].gpu & 1)
+				r = each(arg, h->address, kfd_image_times(h) * h->bytes);
+	}
+	return r;
+}
+
 void kfd_dump_give(struct kfd_dump *d, uint32_t buffer)
 {
 	d->image.buffers[buffer].owner = KFD_IMAGE_NONE;

@@ -41,6 +41,13 @@ bool kfd_dump_is_made(const struct kfd_dump *dump, uint32_t buffer);
 void kfd_dump_join(struct kfd_dump *dump,
 		   uint32_t (*find)(void *arg, uint32_t process, uint32_t minor), void *arg);
 
+/*
+ * Where in the address space of that file of a render node, as it was joined, memory of /dev/kfd is:
+ * `each` is called for all of it, until it answers an error.
+ */
+int kfd_dump_addresses(const struct kfd_dump *dump, uint32_t file,
+		       int (*each)(void *arg, uint64_t address, uint64_t bytes), void *arg);
+
 /* A render node makes that buffer, and publishes it when it is restored. */
 void kfd_dump_give(struct kfd_dump *dump, uint32_t buffer);
 

@@ -68,6 +68,11 @@ bool kfd_image_is_shared(const struct kfd_image *image, uint32_t buffer)
 	return n > 1;
 }
 
+uint32_t kfd_image_times(const struct kfd_image_holder *h)
+{
+	return h->flags & KFD_IOC_ALLOC_MEM_FLAGS_AQL_QUEUE_MEM ? 2 : 1;
+}
+
 bool kfd_image_owns(const struct kfd_image *image, uint32_t process, uint32_t buffer)
 {
 	uint32_t owner = image->buffers[buffer].owner;

@@ -109,6 +109,12 @@ bool kfd_image_is_shared(const struct kfd_image *image, uint32_t buffer);
 /* Is it the process that makes the buffer? */
 bool kfd_image_owns(const struct kfd_image *image, uint32_t process, uint32_t buffer);
 
+/*
+ * How many times as many addresses as memory it has: a ring of this kind has twice as many, and the
+ * kernel says how much memory that is, and asks for how many addresses.
+ */
+uint32_t kfd_image_times(const struct kfd_image_holder *holder);
+
 /* As a file's bytes, malloc'ed. -EINVAL for what kfd_image_unpack would refuse, -EFBIG, -ENOMEM. */
 int kfd_image_pack(const struct kfd_image *image, void **ret, size_t *ret_len);
 

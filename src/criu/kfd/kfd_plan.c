@@ -76,14 +76,8 @@ static int plan_fill_gpu(const struct kfd_image *image, const struct kfd_image_p
 
 static void plan_bucket(const struct kfd_image_holder *h, bool own, struct kfd_criu_bo_bucket *ret)
 {
-	/*
-	 * The kernel says how much memory a ring of this kind has, and asks for how many addresses,
-	 * which are twice as many.
-	 */
-	uint64_t times = h->flags & KFD_IOC_ALLOC_MEM_FLAGS_AQL_QUEUE_MEM ? 2 : 1;
-
 	*ret = (struct kfd_criu_bo_bucket){.addr = own ? h->address : 0,
-					   .size = own ? times * h->bytes : SMALL,
+					   .size = own ? kfd_image_times(h) * h->bytes : SMALL,
 					   .gpu_id = h->gpu_id,
 					   .alloc_flags = own ? h->flags : SMALL_FLAGS,
 					   .dmabuf_fd = KFD_INVALID_FD};

@@ -25,6 +25,8 @@ enum {
 	OWNER_HAS_OWN = 32,
 	TAKER_HAS_OWN = 64,
 	TAKER_FIRST = 128,
+	NOTES = 256, /* of addresses, as a tenant's library does */
+	LIES = 512,
 };
 extern unsigned int with;
 
@@ -55,6 +57,7 @@ uint32_t import(int fd, int dmabuf); /* closes the descriptor */
 void *map(int fd, uint32_t handle);
 int map_address(int fd, uint32_t handle, uint64_t address, uint64_t offset, uint64_t bytes);
 void set_addresses(int fd, uint32_t handle, const struct drm_amdgpu_gem_vm_entry *list, int n);
+void note(int fd, const struct drm_amdgpu_gem_va *done);
 int take(pid_t pid, int fd); /* another process's descriptor */
 int from_outside(void);	     /* the one of the other tree */
 

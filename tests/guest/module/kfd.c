@@ -23,6 +23,8 @@
 #include <linux/slab.h>
 #include <uapi/linux/kfd_ioctl.h>
 
+#include "render.h"
+
 #define GPUS 2
 #define FIRST_RENDER 128
 #define FIRST_ID 2000 /* of GPU 0, in the topology */
@@ -276,20 +278,37 @@ static int memory_free(struct process *p, u64 handle)
 	return 0;
 }
 
+/* Into the address space of the file that the process has this GPU by. */
+static int bo_map(struct process *p, struct bo *bo, int gpu)
+{
+	struct vm_entry entry = {.addr = bo->va, .size = bo->size};
+	struct vm *vm;
+	int r;
+
+	if (gpu < 0 || !p->render[gpu] || bo->mapped >> gpu & 1)
+		return gpu < 0 || !p->render[gpu] ? -EINVAL : 0;
+	vm = drm_of(p, gpu)->driver_priv;
+	mutex_lock(&vm->lock);
+	r = vm_add(vm, NULL, &entry);
+	mutex_unlock(&vm->lock);
+	if (!r)
+		bo->mapped |= 1 << gpu;
+	return r;
+}
+
 static int memory_map(struct process *p, struct kfd_ioctl_map_memory_to_gpu_args *a)
 {
 	struct bo *bo = bo_find(p, a->handle);
 	u32 __user *ids = u64_to_user_ptr(a->device_ids_array_ptr);
 	u32 id;
+	int r = bo ? 0 : -EINVAL;
 
-	for (a->n_success = 0; bo && a->n_success < a->n_devices; a->n_success++) {
+	for (a->n_success = 0; !r && a->n_success < a->n_devices; a->n_success++) {
 		if (get_user(id, &ids[a->n_success]))
 			return -EFAULT;
-		if (gpu_of(p, id) < 0)
-			return -EINVAL;
-		bo->mapped |= 1 << gpu_of(p, id);
+		r = bo_map(p, bo, gpu_of(p, id));
 	}
-	return bo ? 0 : -EINVAL;
+	return r;
 }
 
 /* --- Checkpoints ---------------------------------------------------------------------------- */
@@ -374,9 +393,9 @@ static int criu_restore_bo(struct process *p, struct kfd_criu_bo_bucket *bucket,
 
 	if (gpu < 0)
 		return gpu;
-	for (int i = 0; i < GPUS && priv->mapped[i]; i++)
-		bo.mapped |= 1 << gpu_of(p, priv->mapped[i]);
 	r = bo_make(p, &bo, priv->index);
+	for (int i = 0; r >= 0 && i < GPUS && priv->mapped[i]; i++)
+		r = bo_map(p, idr_find(&p->bos[gpu], priv->index), gpu_of(p, priv->mapped[i]));
 	if (r < 0)
 		return r;
 	bucket->restored_offset = bo_offset(p, &bo);

@@ -160,25 +160,15 @@ static void va_drop(struct vm *vm, struct drm_gem_object *object)
 
 static int va_map(struct vm *vm, struct drm_gem_object *object, const struct drm_amdgpu_gem_va *args)
 {
-	struct va *va;
+	struct vm_entry entry = {args->va_address, args->map_size, args->offset_in_bo,
+				 args->flags & ~AMDGPU_VM_DELAY_UPDATE};
 
 	if (!args->map_size || args->va_address < VA_BEGIN || args->va_address >= VA_END ||
 	    args->map_size > VA_END - args->va_address ||
 	    (object && (args->offset_in_bo > object->size ||
 			args->map_size > object->size - args->offset_in_bo)))
 		return -EINVAL;
-	list_for_each_entry(va, &vm->vas, list)
-		if (args->va_address < va->entry.addr + va->entry.size &&
-		    va->entry.addr < args->va_address + args->map_size)
-			return -EINVAL;
-	va = kzalloc(sizeof(*va), GFP_KERNEL);
-	if (!va)
-		return -ENOMEM;
-	va->object = object;
-	va->entry = (struct vm_entry){args->va_address, args->map_size, args->offset_in_bo,
-				      args->flags & ~AMDGPU_VM_DELAY_UPDATE};
-	list_add_tail(&va->list, &vm->vas);
-	return 0;
+	return vm_add(vm, object, &entry);
 }
 
 static int va_unmap(struct vm *vm, struct drm_gem_object *object, u64 address)

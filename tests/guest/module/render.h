@@ -5,6 +5,7 @@
 
 #include <drm/drm_file.h>
 #include <drm/drm_gem_shmem_helper.h>
+#include <linux/slab.h>
 
 struct vm_entry {
 	__u64 addr, size, offset, flags;
@@ -19,7 +20,7 @@ struct buffer {
 /* One mapping in a file's address space of the GPU. */
 struct va {
 	struct list_head list;
-	struct drm_gem_object *object; /* NULL: of no buffer. Not counted: a handle is */
+	struct drm_gem_object *object; /* NULL: of no handle. Not counted: a handle is */
 	struct vm_entry entry;
 };
 
@@ -27,6 +28,24 @@ struct vm {
 	struct mutex lock;
 	struct list_head vas;
 };
+
+/* Under its lock. -EINVAL: something is there. */
+static inline int vm_add(struct vm *vm, struct drm_gem_object *object, const struct vm_entry *entry)
+{
+	struct va *va;
+
+	list_for_each_entry(va, &vm->vas, list)
+		if (entry->addr < va->entry.addr + va->entry.size &&
+		    va->entry.addr < entry->addr + entry->size)
+			return -EINVAL;
+	va = kzalloc(sizeof(*va), GFP_KERNEL);
+	if (!va)
+		return -ENOMEM;
+	va->object = object;
+	va->entry = *entry;
+	list_add_tail(&va->list, &vm->vas);
+	return 0;
+}
 
 static inline struct buffer *to_buffer(struct drm_gem_object *object)
 {

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What a tenant's process has noted of where its buffers are (amd/gem_addresses.h), read out of its
+ * memory. The process may have written there what it likes: all that is promised here is that
+ * numbers make sense. Whether it is so the kernel is asked (occupied.h).
+ */
+#ifndef ALLOT_CRIU_NOTED_H
+#define ALLOT_CRIU_NOTED_H
+
+#include <stdint.h>
+
+#include "amd/gem_addresses.h"
+
+/*
+ * Of that open file, malloc'ed, by handle and address; none (NULL) where its process noted nothing of
+ * it. -EAGAIN: the process was stopped while it noted. -EPROTO: what it noted makes no sense;
+ * -EOVERFLOW: it had no room for all. Or what reading it came to.
+ */
+int noted_read(int fd, struct amd_address **ret, uint32_t *ret_n);
+
+#endif

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Which addresses of a render node's file are taken, where the kernel does not list them: one that is
+ * free can be reserved, which is not written to any page table before it is taken back.
+ */
+#ifndef ALLOT_CRIU_OCCUPIED_H
+#define ALLOT_CRIU_OCCUPIED_H
+
+#include <stdint.h>
+
+struct occupied {
+	uint64_t at, bytes; /* whole pages; the 48 bits of an address that the kernel looks at */
+};
+
+/*
+ * Whether these are taken, and nothing else; puts them in their order. -EEXIST: there is more, within
+ * the addresses *ret. -ENOENT: *ret is not taken, at its first or last page, which are looked at.
+ * -EINVAL: two overlap. Or what the kernel answers.
+ */
+int occupied_check(int fd, struct occupied *list, uint32_t n, struct occupied *ret);
+
+#endif

@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* Addresses that a process noted, read from outside of it; and what it may have there instead. */
+#include "criu/noted.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/check.h"
+
+#define PAGE   4096u
+#define NUMBER 5
+#define OTHERS 6
+
+/* As in a library that has noted something; first, a page that only begins alike. */
+static volatile _Alignas(4096) struct {
+	struct amd_addresses_at at;
+	char rest[PAGE - sizeof(struct amd_addresses_at)];
+} pages[2] = {{.at = {.magic = {AMD_ADDRESSES_MAGIC_FIRST, 1}, .addresses_at = 1}},
+	      {.at = {.magic = {AMD_ADDRESSES_MAGIC_FIRST, AMD_ADDRESSES_MAGIC_SECOND}}}};
+
+static volatile struct amd_address list[4];
+static volatile struct amd_addresses addresses;
+
+/* Each is a lie, or a state that the process can be stopped in. */
+enum lie {
+	NONE, TOO_MANY, MORE_THAN_THERE, NOWHERE, CHANGING, LOST, NO_HANDLE, NO_BYTES, CROOKED,
+	CROOKED_OFFSET, BEYOND, AROUND, NOT_PUBLISHED, ENDLESS, LIES
+};
+
+static void prepare(enum lie lie)
+{
+	uint64_t mine = amd_addresses_file(getpid(), NUMBER);
+
+	list[0] = (struct amd_address){mine, 1, 6, 0x100000, 2 * PAGE, PAGE};
+	list[1] = (struct amd_address){mine, 7, 2, 0xffffffff0000, 16 * PAGE, 0};
+	list[2] = (struct amd_address){amd_addresses_file(getpid(), OTHERS), 0, 0, 1, 0, 3};
+	list[3] = (struct amd_address){amd_addresses_file(getpid() + 1, NUMBER), 1, 6, 0x100000, 1, 1};
+	addresses = (struct amd_addresses){.n = 4, .changing = 8, .list_at = (uintptr_t)list};
+	pages[1].at.addresses_at = lie == NOT_PUBLISHED ? 0 : (uintptr_t)&addresses;
+	switch (lie) {
+	case TOO_MANY: addresses.n = AMD_ADDRESSES_MOST + 1; break;
+	case MORE_THAN_THERE: addresses.n = AMD_ADDRESSES_MOST; break;
+	case NOWHERE: addresses.list_at = 8; break;
+	case CHANGING: addresses.changing++; break;
+	case LOST: addresses.lost = 1; break;
+	case NO_HANDLE: list[0].handle = 0; break;
+	case NO_BYTES: list[0].bytes = 0; break;
+	case CROOKED: list[0].at++; break;
+	case CROOKED_OFFSET: list[0].offset = 1; break;
+	case BEYOND: list[0].at = UINT64_C(1) << 48; break;
+	case AROUND: list[1].bytes = UINT64_MAX & ~(uint64_t)(PAGE - 1); break;
+	case ENDLESS: addresses.list_at = UINT64_MAX - PAGE + 1; break;
+	default: break;
+	}
+}
+
+static const int answers[LIES] = {
+	[TOO_MANY] = -EPROTO, [MORE_THAN_THERE] = -EIO, [NOWHERE] = -EIO, [CHANGING] = -EAGAIN,
+	[LOST] = -EOVERFLOW, [NO_HANDLE] = -EPROTO, [NO_BYTES] = -EPROTO, [CROOKED] = -EPROTO,
+	[CROOKED_OFFSET] = -EPROTO, [BEYOND] = -EPROTO, [AROUND] = -EPROTO, [ENDLESS] = -EIO,
+};
+
+static void mark(int fd, int number)
+{
+	CHECK_EQ(fcntl(fd, F_SETSIG, number), 0);
+	CHECK_EQ(fcntl(fd, F_SETOWN, getpid()), 0);
+}
+
+/* A process that has noted, or claims it, and that owns the file `fd`. */
+static pid_t start(enum lie lie, int fd)
+{
+	int pair[2];
+	pid_t child;
+	char ready;
+
+	CHECK_EQ(pipe(pair), 0);
+	child = fork();
+	CHECK(child >= 0);
+	if (!child) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		prepare(lie);
+		mark(fd, NUMBER);
+		CHECK_EQ(write(pair[1], "", 1), 1);
+		pause();
+		_exit(0);
+	}
+	CHECK_EQ(read(pair[0], &ready, 1), 1);
+	close(pair[0]);
+	close(pair[1]);
+	return child;
+}
+
+static void stop(pid_t child)
+{
+	CHECK_EQ(kill(child, SIGKILL), 0);
+	CHECK_EQ(waitpid(child, NULL, 0), child);
+}
+
+static void check_lie(enum lie lie)
+{
+	int fd = open("/dev/zero", O_RDONLY | O_CLOEXEC);
+	pid_t child = start(lie, fd);
+	struct amd_address *got = (void *)1;
+	uint32_t n = 77;
+	int r = noted_read(fd, &got, &n);
+
+	if (answers[lie] == -EIO) /* what /proc/PID/mem says of no memory */
+		CHECK(r == -EIO || r == -EFAULT || r == -EINVAL);
+	else
+		CHECK_EQ(r, answers[lie]);
+	CHECK_EQ(n, lie == NONE ? 2 : 0);
+	if (n) {
+		CHECK(got[0].handle == 1 && got[0].at == 0x100000 && got[1].handle == 7);
+		CHECK(got[1].at == 0xffffffff0000 && got[1].bytes == 16 * PAGE);
+	}
+	free(got);
+	stop(child);
+	close(fd);
+}
+
+/* Files that nobody noted anything of, or several together; and whose process is gone. */
+static void check_unmarked(void)
+{
+	int fd = open("/dev/zero", O_RDONLY | O_CLOEXEC);
+	struct amd_address *got;
+	uint32_t n;
+
+	prepare(NONE);
+	CHECK_EQ(noted_read(fd, &got, &n), 0);
+	CHECK_EQ(n, 0);
+	mark(fd, AMD_ADDRESSES_NUMBER_LAST);
+	CHECK_EQ(noted_read(fd, &got, &n), 0);
+	CHECK_EQ(n, 0);
+	stop(start(NONE, fd));
+	CHECK_EQ(noted_read(fd, &got, &n), 0);
+	CHECK_EQ(n, 0);
+	mark(fd, NUMBER);
+	CHECK_EQ(noted_read(fd, &got, &n), 0);
+	CHECK_EQ(n, 2);
+	free(got);
+	close(fd);
+}
+
+int main(void)
+{
+	for (enum lie lie = NONE; lie < LIES; lie++)
+		check_lie(lie);
+	check_unmarked();
+	return 0;
+}

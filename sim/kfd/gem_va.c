@@ -91,8 +91,9 @@ static int gem_va_map_buffer(struct emu_gpu *gpu, const struct emu_buffer *b,
 				 .writable = a->flags & AMDGPU_VM_PAGE_WRITEABLE};
 	int r;
 
-	if (a->flags & ~(uint32_t)PAGE_FLAGS || a->offset_in_bo % 4096 || !a->map_size ||
-	    (a->va_address | a->map_size) % 4096 || a->offset_in_bo > b->piece.size || a->map_size > b->piece.size - a->offset_in_bo)
+	if (a->flags & ~(uint32_t)PAGE_FLAGS || !a->map_size ||
+	    (a->va_address | a->map_size | a->offset_in_bo) % 4096 ||
+	    a->offset_in_bo > b->piece.size || a->map_size > b->piece.size - a->offset_in_bo)
 		return -EINVAL;
 	range.memory = b->piece.content + a->offset_in_bo;
 	r = map.in_tables ? vm_add(&gpu->vm, &range) : 0;

@@ -27,6 +27,7 @@ struct bank;
 
 /* Beside the flags of ALLOC_MEMORY_OF_GPU: a render node gave it, and not KFD. */
 #define BANK_BY_NODE (1u << 16)
+#define BANK_NO_CPU  (1u << 17) /* and the CPU has no access to it */
 
 /* A piece of memory. `content` is where this process has it mapped. */
 struct bank_piece {

@@ -11,6 +11,7 @@
 #include <fcntl.h>
 #include <linux/seccomp.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
@@ -135,6 +136,27 @@ static void *device_map_file(struct emu_machine *m, void *addr, size_t len, int 
 	return (void *)syscall(SYS_mmap, addr, len, prot, flags | MAP_ANONYMOUS, -1, 0L);
 }
 
+/* A dma-buf of what the CPU has no access to: told by its name before anything is locked. */
+static bool device_is_closed(int fd)
+{
+	char path[32], name[PATH_MAX];
+	struct bank_piece piece = {.flags = 0};
+	struct emu_machine *m;
+	ssize_t n;
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	n = readlink(path, name, sizeof(name));
+	if (n < (ssize_t)strlen(BANK_DMABUF) ||
+	    memcmp(name + n - strlen(BANK_DMABUF), BANK_DMABUF, strlen(BANK_DMABUF)))
+		return false;
+	m = emu_lock();
+	if (!m)
+		return false;
+	bank_find(m->bank, fd, &piece);
+	emu_unlock();
+	return piece.flags & BANK_NO_CPU;
+}
+
 static void *device_do_mmap(void *addr, size_t len, int prot, int flags, int fd, off_t offset)
 {
 	bool is_device = fd >= 0 && !(flags & MAP_ANONYMOUS) && *emu_root();
@@ -142,6 +164,10 @@ static void *device_do_mmap(void *addr, size_t len, int prot, int flags, int fd,
 	struct emu_machine *m;
 	void *mapped;
 
+	if (is_device && minor == EMU_FILE_NONE && device_is_closed(fd)) {
+		errno = EPERM;
+		return MAP_FAILED;
+	}
 	if (minor == EMU_FILE_NONE)
 		return (void *)syscall(SYS_mmap, addr, len, prot, flags, fd, offset);
 	m = emu_lock();

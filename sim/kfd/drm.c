@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Ioctls of render nodes, as far as libdrm_amdgpu asks to know a device; buffers are in gem.c.
- * Contexts and command submission are not emulated: EINVAL.
+ * Of command submission there are copies (copies.c).
  */
 #include <errno.h>
 #include <string.h>
@@ -167,6 +167,9 @@ static const struct row {
 	{DRM_NR_GEM_CHANGE_HANDLE, sizeof(struct drm_gem_change_handle), emu_gem_change_handle},
 	{DRM_NR_AMDGPU_GEM_CREATE, sizeof(union drm_amdgpu_gem_create), emu_gem_create},
 	{DRM_NR_AMDGPU_GEM_MMAP, sizeof(union drm_amdgpu_gem_mmap), emu_gem_mmap},
+	{DRM_NR_AMDGPU_CTX, sizeof(union drm_amdgpu_ctx), emu_ctx},
+	{DRM_NR_AMDGPU_CS, sizeof(union drm_amdgpu_cs), emu_cs},
+	{DRM_NR_AMDGPU_WAIT_CS, sizeof(union drm_amdgpu_wait_cs), emu_wait_cs},
 	{DRM_NR_AMDGPU_GEM_VA, sizeof(struct drm_amdgpu_gem_va), emu_gem_va},
 	{DRM_NR_AMDGPU_GEM_OP, sizeof(struct drm_amdgpu_gem_op), emu_gem_op},
 	{DRM_NR_AMDGPU_GEM_METADATA, sizeof(struct drm_amdgpu_gem_metadata), emu_gem_metadata},

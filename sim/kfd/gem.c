@@ -72,13 +72,14 @@ int emu_gem_create(struct emu_machine *m, struct emu_gpu *gpu, int fd, void *blo
 {
 	union drm_amdgpu_gem_create *a = block;
 	bool vram = a->in.domains & AMDGPU_GEM_DOMAIN_VRAM;
+	bool no_cpu = a->in.domain_flags & AMDGPU_GEM_CREATE_NO_CPU_ACCESS;
 	struct emu_buffer b = {.file = emu_file_of(fd),
 			       .minor = emu_minor_of(fd),
 			       .alignment = a->in.alignment,
 			       .domain_flags = a->in.domain_flags,
 			       .piece = {.size = (a->in.bo_size + PAGE - 1) & ~(PAGE - 1),
 					 .gpu = (uint32_t)(gpu - m->gpu),
-					 .flags = BANK_BY_NODE |
+					 .flags = BANK_BY_NODE | (no_cpu ? BANK_NO_CPU : 0) |
 						  (vram ? KFD_IOC_ALLOC_MEM_FLAGS_VRAM
 							: KFD_IOC_ALLOC_MEM_FLAGS_GTT)}};
 	int r;
@@ -112,6 +113,8 @@ int emu_gem_mmap(struct emu_machine *m, struct emu_gpu *gpu, int fd, void *block
 
 	if (!b)
 		return -ENOENT;
+	if (b->piece.flags & BANK_NO_CPU)
+		return -EPERM;
 	a->out.addr_ptr = emu_gem_offset(b);
 	return 0;
 }

@@ -40,6 +40,7 @@ typedef int emu_drm_fn(struct emu_machine *machine, struct emu_gpu *gpu, int fd,
 emu_drm_fn emu_gem_create, emu_gem_mmap, emu_gem_close, emu_prime_to_fd, emu_prime_to_handle;
 emu_drm_fn emu_gem_op, emu_gem_metadata, emu_gem_list, emu_gem_change_handle; /* gem_info.c */
 emu_drm_fn emu_gem_va;					    /* gem_va.c */
+emu_drm_fn emu_ctx, emu_cs, emu_wait_cs;		    /* copies.c */
 
 /* What a program noted of memory; nothing (all zero) if none did. -errno. */
 struct drm_amdgpu_gem_metadata;
@@ -65,6 +66,10 @@ void emu_gem_reap(struct emu_machine *machine);
  * -EACCES where `fd` is not of the open file whose memory it is.
  */
 int emu_gem_at(const struct emu_machine *machine, int fd, uint64_t mmap_offset, size_t len);
+
+/* What is mapped at an address of that file's, for at most *bytes. -EFAULT: nothing, or not to be written. */
+int emu_gem_va_reach(uint64_t file, uint64_t at, bool write, uint32_t *ret_handle, char **ret,
+		     uint64_t *bytes);
 
 void emu_gem_va_forget(void); /* all of it, in a forked child */
 

@@ -20,6 +20,8 @@ struct mapping {
 	uint64_t file;
 	struct emu_gpu *gpu;
 	bool in_tables; /* of queues */
+	char *memory;
+	uint32_t handle;
 	struct drm_amdgpu_gem_vm_entry is;
 };
 
@@ -85,6 +87,8 @@ static int gem_va_map_buffer(struct emu_gpu *gpu, const struct emu_buffer *b,
 			      .file = b->file,
 			      .gpu = gpu,
 			      .in_tables = gpu->acquired && gpu->file == b->file,
+			      .memory = b->piece.content + a->offset_in_bo,
+			      .handle = a->handle,
 			      .is = {a->va_address, a->map_size, a->offset_in_bo, a->flags}};
 	struct vm_range range = {.at = a->va_address,
 				 .size = a->map_size,
@@ -95,11 +99,31 @@ static int gem_va_map_buffer(struct emu_gpu *gpu, const struct emu_buffer *b,
 	    (a->va_address | a->map_size | a->offset_in_bo) % 4096 ||
 	    a->offset_in_bo > b->piece.size || a->map_size > b->piece.size - a->offset_in_bo)
 		return -EINVAL;
-	range.memory = b->piece.content + a->offset_in_bo;
+	range.memory = map.memory;
 	r = map.in_tables ? vm_add(&gpu->vm, &range) : 0;
 	if (r == 0 && (r = gem_va_add(&map)) < 0 && map.in_tables)
 		vm_remove(&gpu->vm, range.at, range.size);
 	return r;
+}
+
+int emu_gem_va_reach(uint64_t file, uint64_t at, bool write, uint32_t *ret_handle, char **ret,
+		     uint64_t *bytes)
+{
+	for (uint32_t i = 0; i < nmappings; i++) {
+		const struct mapping *map = &mappings[i];
+		uint64_t in = at - map->is.addr;
+
+		if (!map->key || map->file != file || in >= map->is.size)
+			continue;
+		if (write && !(map->is.flags & AMDGPU_VM_PAGE_WRITEABLE))
+			break;
+		if (*bytes > map->is.size - in)
+			*bytes = map->is.size - in;
+		*ret = map->memory + in;
+		*ret_handle = map->handle;
+		return 0;
+	}
+	return -EFAULT;
 }
 
 static bool gem_va_overlap(const struct drm_amdgpu_gem_va *a, uint64_t at, uint64_t size)

@@ -119,6 +119,101 @@ union drm_amdgpu_gem_mmap {
 	struct drm_amdgpu_gem_mmap_out out;
 };
 
+/* Flags of GEM_CREATE. */
+#define AMDGPU_GEM_CREATE_NO_CPU_ACCESS (1 << 1)
+
+#define AMDGPU_CTX_OP_ALLOC_CTX 1
+
+struct drm_amdgpu_ctx_in {
+	uint32_t op;
+	uint32_t flags;
+	uint32_t ctx_id;
+	int32_t priority;
+};
+
+union drm_amdgpu_ctx_out {
+	struct {
+		uint32_t ctx_id;
+		uint32_t _pad;
+	} alloc;
+};
+
+union drm_amdgpu_ctx {
+	struct drm_amdgpu_ctx_in in;
+	union drm_amdgpu_ctx_out out;
+};
+
+/* Work for the kernel's own rings. */
+#define AMDGPU_HW_IP_DMA 2
+
+#define AMDGPU_CHUNK_ID_IB	   0x01
+#define AMDGPU_CHUNK_ID_BO_HANDLES 0x06
+
+struct drm_amdgpu_cs_chunk {
+	uint32_t chunk_id;
+	uint32_t length_dw;
+	uint64_t chunk_data;
+};
+
+struct drm_amdgpu_cs_chunk_ib {
+	uint32_t _pad;
+	uint32_t flags;
+	uint64_t va_start;
+	uint32_t ib_bytes;
+	uint32_t ip_type;
+	uint32_t ip_instance;
+	uint32_t ring;
+};
+
+struct drm_amdgpu_bo_list_entry {
+	uint32_t bo_handle;
+	uint32_t bo_priority;
+};
+
+/* As a chunk: the list is of this submission. */
+struct drm_amdgpu_bo_list_in {
+	uint32_t operation;
+	uint32_t list_handle;
+	uint32_t bo_number;
+	uint32_t bo_info_size;
+	uint64_t bo_info_ptr;
+};
+
+struct drm_amdgpu_cs_in {
+	uint32_t ctx_id;
+	uint32_t bo_list_handle;
+	uint32_t num_chunks;
+	uint32_t flags;
+	uint64_t chunks; /* addresses of addresses */
+};
+
+struct drm_amdgpu_cs_out {
+	uint64_t handle;
+};
+
+union drm_amdgpu_cs {
+	struct drm_amdgpu_cs_in in;
+	struct drm_amdgpu_cs_out out;
+};
+
+struct drm_amdgpu_wait_cs_in {
+	uint64_t handle;
+	uint64_t timeout; /* CLOCK_MONOTONIC, in ns */
+	uint32_t ip_type;
+	uint32_t ip_instance;
+	uint32_t ring;
+	uint32_t ctx_id;
+};
+
+struct drm_amdgpu_wait_cs_out {
+	uint64_t status; /* 0: it is done */
+};
+
+union drm_amdgpu_wait_cs {
+	struct drm_amdgpu_wait_cs_in in;
+	struct drm_amdgpu_wait_cs_out out;
+};
+
 #define AMDGPU_GEM_METADATA_OP_SET_METADATA 1
 #define AMDGPU_GEM_METADATA_OP_GET_METADATA 2
 

@@ -2,11 +2,17 @@
 #include "criu/content.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
 
+#include "base/err.h"
 #include "criu/abi.h"
 #include "criu/drm.h"
+#include "criu/engine.h"
 #include "criu/say.h"
 
 /* The buffers that a file owns, one after the other. */
@@ -15,16 +21,28 @@ struct owned {
 	const struct content_place *places; /* when they are saved, */
 	int fd;				    /* and the file, when they are filled */
 	uint32_t file, buffer, after;
+	uint32_t minor; /* of the node that has them now */
+	bool small;	/* the CPU does not reach all of its memory */
 	struct object_holder holder; /* of the buffer; */
-	struct contents_view view;   /* open when some of it was copied */
+	struct contents_view view;   /* open when some of it was copied, */
+	int dmabuf;		     /* or this, by the engine */
+	struct engine engine;
 };
+
+static void content_leave_buffer(struct owned *o)
+{
+	contents_view_close(&o->view);
+	if (o->dmabuf >= 0)
+		close(o->dmabuf);
+	o->dmabuf = -EBADF;
+}
 
 static int content_next(void *arg, struct object *ret)
 {
 	struct owned *o = arg;
 	const struct catalog *c = o->catalog;
 
-	contents_view_close(&o->view);
+	content_leave_buffer(o);
 	for (; o->after < c->n[CATALOG_BUFFERS]; o->after++) {
 		const struct catalog_buffer *b = &c->buffers[o->after];
 
@@ -40,33 +58,69 @@ static int content_next(void *arg, struct object *ret)
 	return 0;
 }
 
+/*
+ * What the kernel maps for nobody, and what it would have to move first, for which there may be no
+ * room: whoever touches it then is killed.
+ */
+static bool content_is_reached(const struct owned *o)
+{
+	const struct catalog_buffer *b = &o->catalog->buffers[o->buffer];
+
+	return o->catalog->holders[b->owner].mmap_offset &&
+	       !(o->small && b->domains & AMDGPU_GEM_DOMAIN_VRAM);
+}
+
 static int content_view(struct owned *o, bool out)
 {
 	const struct catalog_buffer *b = &o->catalog->buffers[o->buffer];
-	const struct catalog_holder *owner = &o->catalog->holders[b->owner];
 	struct content_place place = {.fd = o->fd};
-	int r = owner->mmap_offset ? 0 : -EPERM; /* it is filled by the same access */
+	int r = 0;
 
-	if (r == 0 && out)
-		r = drm_mmap_offset(place.fd, owner->handle, &place.offset);
-	else if (r == 0)
+	if (out)
+		r = drm_mmap_offset(place.fd, o->catalog->holders[b->owner].handle, &place.offset);
+	else
 		place = o->places[o->buffer];
-	if (r == 0)
-		r = contents_view_open(&o->view, place.fd, place.offset, b->bytes, out);
-	if (r < 0)
-		SAY_ERROR("buffer %u of render node %u cannot be %s by the CPU: %s", owner->handle,
-			  o->catalog->files[o->file].minor, out ? "filled" : "read", strerror(-r));
+	return r < 0 ? r : contents_view_open(&o->view, place.fd, place.offset, b->bytes, out);
+}
+
+/* What never leaves its file has no dma-buf, by which our own file would have it. */
+static int content_dmabuf(struct owned *o, bool out)
+{
+	const struct catalog_buffer *b = &o->catalog->buffers[o->buffer];
+
+	if (out)
+		return drm_export(o->fd, o->catalog->holders[b->owner].handle, O_RDWR);
+	return o->places[o->buffer].is_dmabuf
+		       ? fcntl(o->places[o->buffer].fd, F_DUPFD_CLOEXEC, 0) : -EPERM;
+}
+
+static int content_refuse(const struct owned *o, bool out, bool reached, int r)
+{
+	uint32_t owner = o->catalog->buffers[o->buffer].owner;
+
+	SAY_ERROR("buffer %u of render node %u cannot be %s%s: %s", o->catalog->holders[owner].handle,
+		  o->catalog->files[o->file].minor, out ? "filled" : "read",
+		  reached ? " by the CPU"
+			  : ": the CPU does not reach it, and the GPU's engine does not copy it",
+		  r == -ENODEV ? "it copies in a way that is not known, or not right" : strerror(-r));
 	return r;
 }
 
 static int content_copy(void *arg, uint64_t offset, void *memory, size_t len, bool out)
 {
 	struct owned *o = arg;
-	int r = o->view.at ? 0 : content_view(o, out);
+	bool reached = content_is_reached(o);
+	int r = 0;
 
-	if (r == 0)
+	if (reached && !o->view.at)
+		r = content_view(o, out);
+	if (!reached && o->dmabuf < 0)
+		r = o->dmabuf = content_dmabuf(o, out);
+	if (r >= 0 && reached)
 		contents_view_copy(&o->view, offset, memory, len);
-	return r;
+	else if (r >= 0)
+		r = engine_copy(&o->engine, o->minor, o->dmabuf, offset, memory, len, out);
+	return r < 0 ? content_refuse(o, out, reached, r) : 0;
 }
 
 static int content_run(struct owned *o, const struct contents_seal *seal, bool out)
@@ -79,8 +133,11 @@ static int content_run(struct owned *o, const struct contents_seal *seal, bool o
 	int r;
 
 	snprintf(name, sizeof(name), "allot-amdgpu-%u.objects", file->id);
+	o->dmabuf = -EBADF;
+	o->small = !engine_is_needless(o->minor);
 	r = out ? contents_load(&contents, &damage) : contents_save(&contents, 0);
-	contents_view_close(&o->view);
+	content_leave_buffer(o);
+	engine_close(&o->engine);
 	if (r < 0)
 		SAY_ERROR("what file %u of render node %u holds cannot be %s: %s", file->id,
 			  file->minor, out ? "put back" : "written",
@@ -91,7 +148,8 @@ static int content_run(struct owned *o, const struct contents_seal *seal, bool o
 int content_save(const struct catalog *c, uint32_t file, const struct contents_seal *seal,
 		 const struct content_place *places)
 {
-	struct owned owned = {.catalog = c, .places = places, .file = file};
+	struct owned owned = {.catalog = c, .places = places, .file = file,
+			      .minor = c->files[file].minor};
 
 	return content_run(&owned, seal, false);
 }
@@ -99,6 +157,10 @@ int content_save(const struct catalog *c, uint32_t file, const struct contents_s
 int content_fill(const struct catalog *c, uint32_t file, const struct contents_seal *seal, int fd)
 {
 	struct owned owned = {.catalog = c, .fd = fd, .file = file};
+	struct stat st;
 
+	if (fstat(fd, &st) < 0)
+		return err_errno();
+	owned.minor = minor(st.st_rdev);
 	return content_run(&owned, seal, true);
 }

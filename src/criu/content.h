@@ -7,6 +7,7 @@
 #ifndef ALLOT_CRIU_CONTENT_H
 #define ALLOT_CRIU_CONTENT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -17,6 +18,7 @@
 struct content_place {
 	int fd;
 	uint64_t offset;
+	bool is_dmabuf;
 };
 
 /* The content of all buffers that `file` owns, if any. `places`: of each buffer. Says what is wrong. */

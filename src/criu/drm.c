@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/sysmacros.h>
+#include <time.h>
 
 #include "amd/gem_addresses.h"
 #include "base/err.h"
@@ -134,14 +135,20 @@ int drm_va(int fd, uint32_t operation, uint32_t handle, uint32_t flags, uint64_t
 	return drm_call(fd, DRM_NR_AMDGPU_GEM_VA, &args, sizeof(args));
 }
 
+static int drm_info(int fd, uint32_t query, void *ret, size_t bytes)
+{
+	struct drm_amdgpu_info args = {.return_pointer = (uintptr_t)ret,
+				       .return_size = (uint32_t)bytes,
+				       .query = query};
+
+	memset(ret, 0, bytes);
+	return ioctl(fd, _IOW(DRM_IOCTL_BASE, DRM_NR_AMDGPU_INFO, args), &args) < 0 ? err_errno() : 0;
+}
+
 int drm_va_ranges(int fd, uint64_t ret[2][2])
 {
-	struct drm_amdgpu_info_device device = {0};
-	struct drm_amdgpu_info args = {.return_pointer = (uintptr_t)&device,
-				       .return_size = sizeof(device),
-				       .query = AMDGPU_INFO_DEV_INFO};
-	int r = ioctl(fd, _IOW(DRM_IOCTL_BASE, DRM_NR_AMDGPU_INFO, args), &args) < 0 ? err_errno()
-										    : 0;
+	struct drm_amdgpu_info_device device;
+	int r = drm_info(fd, AMDGPU_INFO_DEV_INFO, &device, sizeof(device));
 
 	if (r < 0)
 		return r;
@@ -150,6 +157,80 @@ int drm_va_ranges(int fd, uint64_t ret[2][2])
 	ret[1][0] = device.high_va_offset;
 	ret[1][1] = device.high_va_max;
 	return 0;
+}
+
+int drm_family(int fd, uint32_t *ret)
+{
+	struct drm_amdgpu_info_device device;
+	int r = drm_info(fd, AMDGPU_INFO_DEV_INFO, &device, sizeof(device));
+
+	if (r == 0)
+		*ret = device.family;
+	return r;
+}
+
+int drm_memory(int fd, uint64_t *ret_bytes, uint64_t *ret_visible_bytes)
+{
+	struct drm_amdgpu_info_vram_gtt memory;
+	int r = drm_info(fd, AMDGPU_INFO_VRAM_GTT, &memory, sizeof(memory));
+
+	if (r < 0)
+		return r;
+	*ret_bytes = memory.vram_size;
+	*ret_visible_bytes = memory.vram_cpu_accessible_size;
+	return 0;
+}
+
+int drm_make_context(int fd, uint32_t *ret)
+{
+	union drm_amdgpu_ctx args = {.in = {.op = AMDGPU_CTX_OP_ALLOC_CTX}};
+	int r = drm_call(fd, DRM_NR_AMDGPU_CTX, &args, sizeof(args));
+
+	if (r == 0)
+		*ret = args.out.alloc.ctx_id;
+	return r;
+}
+
+#define HANDLES_MOST 4
+
+int drm_submit_copies(int fd, uint32_t context, const uint32_t *handles, uint32_t nhandles,
+		      uint64_t address, uint32_t bytes, uint64_t *ret_fence)
+{
+	struct drm_amdgpu_bo_list_entry entries[HANDLES_MOST] = {{0}};
+	struct drm_amdgpu_bo_list_in list = {.bo_number = nhandles,
+					     .bo_info_size = sizeof(entries[0]),
+					     .bo_info_ptr = (uintptr_t)entries};
+	struct drm_amdgpu_cs_chunk_ib commands = {
+		.va_start = address, .ib_bytes = bytes, .ip_type = AMDGPU_HW_IP_DMA};
+	struct drm_amdgpu_cs_chunk chunks[] = {
+		{AMDGPU_CHUNK_ID_BO_HANDLES, sizeof(list) / 4, (uintptr_t)&list},
+		{AMDGPU_CHUNK_ID_IB, sizeof(commands) / 4, (uintptr_t)&commands}};
+	uint64_t at[] = {(uintptr_t)&chunks[0], (uintptr_t)&chunks[1]};
+	union drm_amdgpu_cs args = {
+		.in = {.ctx_id = context, .num_chunks = 2, .chunks = (uintptr_t)at}};
+	int r;
+
+	if (nhandles > HANDLES_MOST)
+		return -EINVAL;
+	for (uint32_t i = 0; i < nhandles; i++)
+		entries[i].bo_handle = handles[i];
+	r = drm_call(fd, DRM_NR_AMDGPU_CS, &args, sizeof(args));
+	if (r == 0)
+		*ret_fence = args.out.handle;
+	return r;
+}
+
+int drm_wait_copies(int fd, uint32_t context, uint64_t fence, uint64_t patience_ns)
+{
+	struct timespec now;
+	union drm_amdgpu_wait_cs args = {
+		.in = {.handle = fence, .ip_type = AMDGPU_HW_IP_DMA, .ctx_id = context}};
+	int r;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	args.in.timeout = (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec + patience_ns;
+	r = drm_call(fd, DRM_NR_AMDGPU_WAIT_CS, &args, sizeof(args));
+	return r == 0 && args.out.status ? -ETIME : r;
 }
 
 /*

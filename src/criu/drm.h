@@ -40,6 +40,19 @@ int drm_va(int fd, uint32_t operation, uint32_t handle, uint32_t flags, uint64_t
 /* The addresses that drm_va takes: of two ranges, of which the second may be empty. */
 int drm_va_ranges(int fd, uint64_t ret[2][2]);
 
+/* Which generation it is, as AMD numbers them; its memory, and what of it the CPU reaches. */
+int drm_family(int fd, uint32_t *ret);
+int drm_memory(int fd, uint64_t *ret_bytes, uint64_t *ret_visible_bytes);
+
+/*
+ * Packets for the engine that copies: so many bytes at an address of the GPU, which reach these
+ * buffers. -ETIME: they are not done after so long.
+ */
+int drm_make_context(int fd, uint32_t *ret);
+int drm_submit_copies(int fd, uint32_t context, const uint32_t *handles, uint32_t nhandles,
+		      uint64_t address, uint32_t bytes, uint64_t *ret_fence);
+int drm_wait_copies(int fd, uint32_t context, uint64_t fence, uint64_t patience_ns);
+
 /*
  * All handles of the file, or all mappings of one, malloc'ed. -EINVAL where the kernel cannot say
  * (before 6.18).

@@ -15,6 +15,7 @@
 #include "criu/drm.h"
 #include "criu/kfd/kfd_dump.h"
 #include "criu/kfd/kfd_image.h"
+#include "criu/kfd_reach.h"
 #include "criu/say.h"
 #include "criu/whose.h"
 #include "image/crc32c.h"
@@ -237,6 +238,7 @@ static int dump_write_kfd(struct dump *d)
 	char why[KFD_WHY_BYTES];
 	int r = kfd_dump_write(d->kfd, criu_get_image_dir(), 0, why);
 
+	kfd_reach_close();
 	if (r < 0)
 		SAY_ERROR("%s", why);
 	return r;

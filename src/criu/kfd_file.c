@@ -12,6 +12,7 @@
 #include "base/err.h"
 #include "criu/kfd/kfd_dump.h"
 #include "criu/kfd/kfd_restore.h"
+#include "criu/kfd_reach.h"
 #include "criu/render.h"
 #include "criu/say.h"
 
@@ -33,7 +34,7 @@ static int kfd_file_begin_dump(struct dump *dump)
 	int r = topology_read(NULL, &dump->topology, &complaint);
 
 	if (r == 0) {
-		r = kfd_dump_open(&kfd_calls, dump->topology, &dump->kfd);
+		r = kfd_dump_open(&kfd_reach, dump->topology, &dump->kfd);
 		snprintf(complaint.text, sizeof(complaint.text), "out of memory");
 	}
 	if (r < 0)
@@ -131,6 +132,7 @@ int kfd_file_begin(struct restore *restore, uint32_t process)
 		return 0;
 	r = kfd_restored_open(restore->kfd, process, criu_get_image_dir(), &exchange,
 			      &own->restored, why);
+	kfd_reach_close();
 	if (r == 0) {
 		own->process = process;
 		for (int i = 0; i < KFD_RESTORED_FILES; i++)

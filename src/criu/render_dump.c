@@ -114,6 +114,7 @@ static int render_locate(int fd, uint32_t handle, uint64_t mmap_offset, struct d
 	}
 	if (place < 0)
 		return place == -1 ? err_errno() : place;
+	ret->place.is_dmabuf = ret->inode;
 	ret->place.fd = TAKE_FD(place);
 	return 0;
 }

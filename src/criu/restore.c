@@ -12,6 +12,7 @@
 #include "base/err.h"
 #include "criu/abi.h"
 #include "criu/kfd/kfd_image.h"
+#include "criu/kfd_reach.h"
 #include "criu/say.h"
 #include "image/crc32c.h"
 
@@ -76,7 +77,7 @@ static int restore_read_kfd(struct restore *restore)
 		SAY_ERROR("the GPUs cannot be looked at: %s", complaint.text);
 		return r == -ENOENT ? -ENODEV : r;
 	}
-	r = kfd_restore_open(&kfd_calls, topology, dir, relax, &restore->kfd, why);
+	r = kfd_restore_open(&kfd_reach, topology, dir, relax, &restore->kfd, why);
 	if (r < 0)
 		SAY_ERROR("%s", why);
 	topology_free(topology);

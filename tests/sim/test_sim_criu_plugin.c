@@ -7,7 +7,8 @@
  *
  * runs itself in one machine to dump, and in others to restore: two processes that share buffers by
  * /dev/kfd and hold dma-bufs of them; one that shares buffers between /dev/kfd and a render node,
- * either way; and one that has buffers at addresses of a GPU, on a kernel that tells neither.
+ * either way; one that has buffers at addresses of a GPU, on a kernel that tells neither; and one with
+ * buffers that the CPU does not reach.
  */
 #include <linux/sched.h>
 #include <stdio.h>
@@ -41,7 +42,7 @@ enum { OWN, SHARED, OTHERS, REGISTERS, DOORBELLS, MAPS };
 
 struct record {
 	pid_t pid;
-	uint32_t first_gpu_id, handle; /* the handle: of a render node */
+	uint32_t gpu_ids[GPUS], handle; /* the handle: of a render node */
 	uint32_t doorbell;	       /* in the page, in bytes */
 	struct map {
 		uint64_t bytes, offset; /* 0 bytes: nothing */
@@ -72,7 +73,8 @@ static void begin_process(struct record *r)
 	for (int i = 0; i < GPUS; i++)
 		place(&render[i], FD_RENDER + i);
 	acquire_devices();
-	*r = (struct record){.pid = getpid(), .first_gpu_id = ids[0]};
+	*r = (struct record){.pid = getpid()};
+	memcpy(r->gpu_ids, ids, sizeof(ids));
 }
 
 static void map_as(struct record *r, int as, int fd, uint64_t offset, uint64_t bytes)
@@ -358,12 +360,17 @@ static struct amd_addresses *find_noted(void)
 	return (void *)(uintptr_t)at->addresses_at;
 }
 
-static int dump_self(void)
+static int dump_from(int first)
 {
 	*host->said = 0;
-	for (int i = FD_KFD; i < FD_DMABUF; i++)
+	for (int i = first; i < FD_DMABUF; i++)
 		CHECK_EQ(host_dump_file(i, id_of(0, i)), 0);
 	return host_dump_end(getpid());
+}
+
+static int dump_self(void)
+{
+	return dump_from(FD_KFD);
 }
 
 /* As a program comes to them: over others, and with some that are gone again. */
@@ -435,6 +442,90 @@ static void dump_untold(void)
 	CHECK_EQ(dump_self(), 0);
 }
 
+/* --- One with buffers that the CPU does not reach ---------------------------------------------- */
+
+/* More than the engine copies at once, and no whole number of that. */
+#define UNREACHED_BYTES (5 * MIB + 4096)
+
+static uint32_t create_unreached(void)
+{
+	union drm_amdgpu_gem_create a = {.in = {UNREACHED_BYTES, 4096, AMDGPU_GEM_DOMAIN_VRAM,
+						AMDGPU_GEM_CREATE_NO_CPU_ACCESS}};
+
+	CHECK_EQ(drm(render[0], _IOWR('d', DRM_NR_AMDGPU_GEM_CREATE, a), &a), 0);
+	return a.out.handle;
+}
+
+static uint32_t word_of(uint64_t i)
+{
+	return (uint32_t)i * 2654435761u + 1;
+}
+
+/* By a queue of the process's own, in memory that GPU and CPU reach. */
+static void copy_by_queue(uint64_t to, uint64_t from)
+{
+	static struct queue q;
+
+	if (!q.ring)
+		make_queue(0, KFD_IOC_QUEUE_TYPE_SDMA, &q);
+	put_copy(&q, to, from, UNREACHED_BYTES);
+	CHECK_EQ(execute(0, &q), 0);
+}
+
+static void map_unreached(uint32_t handle, uint64_t at)
+{
+	struct drm_amdgpu_gem_va a = {.handle = handle,
+				      .operation = AMDGPU_VA_OP_MAP,
+				      .flags = AMDGPU_VM_PAGE_READABLE | AMDGPU_VM_PAGE_WRITEABLE,
+				      .va_address = at,
+				      .map_size = UNREACHED_BYTES};
+
+	CHECK_EQ(drm(render[0], _IOW('d', DRM_NR_AMDGPU_GEM_VA, a), &a), 0);
+}
+
+/*
+ * Also where nothing copies, which the machine may have been told. Its render nodes alone: for /dev/kfd
+ * memory of the process would have to come back, which its queue has.
+ */
+static void dump_unreached(const char *path)
+{
+	bool copies = !getenv("ALLOT_SIM_AMD_WITHOUT");
+	uint32_t *text;
+
+	begin_process(&was[0]);
+	was[0].handle = create_unreached();
+	map_unreached(was[0].handle, AT(1));
+	text = (uint32_t *)host_memory(UNREACHED_BYTES);
+	for (uint64_t i = 0; i < UNREACHED_BYTES / 4; i++)
+		text[i] = word_of(i);
+	copy_by_queue(AT(1), (uintptr_t)text);
+	if (copies || host_retries())
+		CHECK_EQ(dump_from(FD_RENDER), copies ? 0 : -ENODEV);
+	if (!copies && host_retries())
+		CHECK(strstr(host->said, "buffer 1 of render node 129 cannot be read: the CPU does not "
+					 "reach it, and the GPU's engine does not copy it"));
+	put_records(path);
+}
+
+/* The CPU reaches a part of the GPU's memory, and nobody says which. */
+static void dump_small(const char *path)
+{
+	bool copies = !getenv("ALLOT_SIM_AMD_WITHOUT");
+	uint64_t offset;
+
+	begin_process(&was[0]);
+	make_buffer(&was[0], OWN, "own", 0);
+	was[0].handle = create_at_node();
+	offset = node_offset(was[0].handle);
+	map_as(&was[0], SHARED, render[0], offset, BYTES);
+	snprintf(CPU(SHARED) + BYTES / 2, 64, "shared of 0");
+	if (copies || host_retries())
+		CHECK_EQ(dump_self(), copies ? 0 : -ENODEV);
+	if (!copies && host_retries())
+		CHECK(strstr(host->said, "the content of its buffer 0 of GPU"));
+	put_records(path);
+}
+
 /* --- The second machine ------------------------------------------------------------------------ */
 
 /* As a task of CRIU's, with the pid that it had where that is free. */
@@ -469,7 +560,7 @@ static void restore_maps(int number)
 	kfd = FD_KFD;
 	for (int i = 0; i < GPUS; i++)
 		render[i] = FD_RENDER + i;
-	ids[0] = was[number].first_gpu_id; /* whatever it is called here */
+	ids[0] = was[number].gpu_ids[0]; /* whatever it is called here */
 }
 
 static void restore_files(int number, const int *fds, int n)
@@ -606,6 +697,55 @@ static void come_back_noted(int socket, int number)
 	}
 }
 
+/* Its queue is a new one, and finds the buffer at a new address. */
+static void check_unreached(void)
+{
+	uint32_t *text;
+
+	kfd = open("/dev/kfd", O_RDWR | O_CLOEXEC);
+	memcpy(ids, was[0].gpu_ids, sizeof(ids));
+	acquire_devices();
+	map_unreached(was[0].handle, AT(9));
+	text = (uint32_t *)host_memory(UNREACHED_BYTES);
+	copy_by_queue((uintptr_t)text, AT(9));
+	for (uint64_t i = 0; i < UNREACHED_BYTES / 4; i++)
+		CHECK_EQ(text[i], word_of(i));
+}
+
+static void come_back_unreached(int socket, int number)
+{
+	const int fds[] = {FD_RENDER, FD_RENDER + 1, FD_RENDER + 2};
+	union drm_amdgpu_gem_mmap a = {.in = {.handle = was[0].handle}};
+
+	socket = host_move_high(socket);
+	restore_files(0, fds, 3);
+	restore_maps(0);
+	say(socket);
+	hear(socket);
+	/* It is not to be reached again, and has what it had. */
+	CHECK_EQ(drm(render[0], _IOWR('d', DRM_NR_AMDGPU_GEM_MMAP, a), &a), -EPERM);
+	check_unreached();
+	say(socket);
+	hear(socket);
+	say(socket);
+}
+
+static void come_back_small(int socket, int number)
+{
+	const int fds[] = {FD_KFD, FD_RENDER, FD_RENDER + 1, FD_RENDER + 2};
+
+	socket = host_move_high(socket);
+	restore_files(0, fds, 4);
+	restore_maps(0);
+	say(socket);
+	for (int step = 0; step < 2; step++) {
+		hear(socket);
+		check_text(OWN, "own", 0);
+		check_text(SHARED, "shared", 0);
+		say(socket);
+	}
+}
+
 static void restore_all(const char *path, int n, void (*run)(int socket, int number))
 {
 	int pair[2], sockets[PROCESSES];
@@ -629,7 +769,7 @@ static void restore_all(const char *path, int n, void (*run)(int socket, int num
 	for (int i = 0; i < n; i++)
 		hear(sockets[i]);
 	for (int i = 0; i < n; i++)
-		CHECK_EQ(host_resume(pids[i]), 0);
+		CHECK_EQ(host_resume(pids[i]), run == come_back_unreached ? -ENOTSUP : 0);
 	CHECK_EQ(host_resume(host_keeper), -ENOTSUP);
 	for (int step = 0; step < 2; step++) {
 		for (int i = 0; i < n; i++)
@@ -668,7 +808,8 @@ static void remove_all(const char *path)
 int main(int argc, char *argv[])
 {
 	char two[] = "/tmp/allot-criu-plugin-XXXXXX", one[] = "/tmp/allot-criu-plugin-XXXXXX";
-	char noted[] = "/tmp/allot-criu-plugin-XXXXXX";
+	char noted[] = "/tmp/allot-criu-plugin-XXXXXX", small[] = "/tmp/allot-criu-plugin-XXXXXX";
+	char unreached[] = "/tmp/allot-criu-plugin-XXXXXX";
 
 	if (argc == 4) {
 		host_start(argv[3], argv[2]);
@@ -680,6 +821,14 @@ int main(int argc, char *argv[])
 			dump_noted(argv[2]);
 		else if (!strcmp(argv[1], "dump-untold") && host_retries())
 			dump_untold();
+		else if (!strcmp(argv[1], "dump-unreached"))
+			dump_unreached(argv[2]);
+		else if (!strcmp(argv[1], "dump-small"))
+			dump_small(argv[2]);
+		else if (!strcmp(argv[1], "restore-unreached"))
+			restore_all(argv[2], 1, come_back_unreached);
+		else if (!strcmp(argv[1], "restore-small"))
+			restore_all(argv[2], 1, come_back_small);
 		else if (!strcmp(argv[1], "restore-noted"))
 			restore_all(argv[2], 1, come_back_noted);
 		else if (!strcmp(argv[1], "restore"))
@@ -690,7 +839,8 @@ int main(int argc, char *argv[])
 			restore_smaller(argv[2]);
 		return 0;
 	}
-	CHECK(argc == 5 && mkdtemp(two) && mkdtemp(one) && mkdtemp(noted));
+	CHECK(argc == 5 && mkdtemp(two) && mkdtemp(one) && mkdtemp(noted) &&
+	      mkdtemp(small) && mkdtemp(unreached));
 	run_in_machine(argv, argv[3], "64MiB", "dump", two, argv[2]);
 	run_in_machine(argv, argv[3], "64MiB", "restore", two, argv[2]);
 	run_in_machine(argv, argv[4], "64MiB", "restore", two, argv[2]);
@@ -703,8 +853,18 @@ int main(int argc, char *argv[])
 	run_in_machine_as(true, argv, argv[3], "64MiB", "dump-noted", noted, argv[2]);
 	unsetenv("ALLOT_SIM_AMD_WITHOUT");
 	run_in_machine(argv, argv[3], "64MiB", "restore-noted", noted, argv[2]);
+	run_in_machine(argv, argv[3], "64MiB", "dump-unreached", unreached, argv[2]);
+	run_in_machine(argv, argv[3], "64MiB", "restore-unreached", unreached, argv[2]);
+	setenv("ALLOT_SIM_AMD_BAR", "16MiB", 1);
+	run_in_machine(argv, argv[3], "64MiB", "dump-small", small, argv[2]);
+	run_in_machine(argv, argv[4], "64MiB", "restore-small", small, argv[2]);
+	setenv("ALLOT_SIM_AMD_WITHOUT", "AMDGPU_CS", 1);
+	run_in_machine(argv, argv[3], "64MiB", "dump-unreached", one, argv[2]);
+	run_in_machine(argv, argv[3], "64MiB", "dump-small", one, argv[2]);
 	remove_all(two);
 	remove_all(one);
+	remove_all(unreached);
+	remove_all(small);
 	remove_all(noted);
 	return 0;
 }

@@ -96,7 +96,7 @@ static int ask_kernel(int fd, unsigned long request, void *arg)
 	return -EINVAL;
 }
 
-static int read_from(int dmabuf, uint64_t offset, void *memory, size_t len)
+static int read_from(uint32_t minor, int dmabuf, uint64_t offset, void *memory, size_t len)
 {
 	return pread(dmabuf, memory, len, (off_t)offset) == (ssize_t)len ? 0 : -EPERM;
 }

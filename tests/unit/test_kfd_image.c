@@ -127,17 +127,18 @@ static void check_same(const struct kfd_image *a, const struct kfd_image *b)
 
 static int dmabufs[3];
 
-static int dmabuf_of(void *arg, uint32_t buffer)
+static int dmabuf_of(void *arg, uint32_t buffer, uint32_t *ret_minor)
 {
+	*ret_minor = 0;
 	return dmabufs[buffer];
 }
 
-static int read_from(int dmabuf, uint64_t offset, void *memory, size_t len)
+static int read_from(uint32_t minor, int dmabuf, uint64_t offset, void *memory, size_t len)
 {
 	return pread(dmabuf, memory, len, (off_t)offset) == (ssize_t)len ? 0 : -EIO;
 }
 
-static int write_to(int dmabuf, uint64_t offset, const void *memory, size_t len)
+static int write_to(uint32_t minor, int dmabuf, uint64_t offset, const void *memory, size_t len)
 {
 	return pwrite(dmabuf, memory, len, (off_t)offset) == (ssize_t)len ? 0 : -EIO;
 }

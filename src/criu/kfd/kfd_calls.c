@@ -41,12 +41,12 @@ static int calls_copy(int dmabuf, uint64_t offset, void *memory, size_t len, boo
 	return 0;
 }
 
-static int calls_read(int dmabuf, uint64_t offset, void *memory, size_t len)
+static int calls_read(uint32_t minor, int dmabuf, uint64_t offset, void *memory, size_t len)
 {
 	return calls_copy(dmabuf, offset, memory, len, false);
 }
 
-static int calls_write(int dmabuf, uint64_t offset, const void *memory, size_t len)
+static int calls_write(uint32_t minor, int dmabuf, uint64_t offset, const void *memory, size_t len)
 {
 	return calls_copy(dmabuf, offset, (void *)(uintptr_t)memory, len, true);
 }

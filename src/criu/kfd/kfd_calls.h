@@ -15,9 +15,9 @@ struct kfd_calls {
 	int (*open)(const char *path);
 	int (*ioctl)(int fd, unsigned long request, void *arg);
 
-	/* Part of a dma-buf's content, into `memory` or out of it. */
-	int (*read)(int dmabuf, uint64_t offset, void *memory, size_t len);
-	int (*write)(int dmabuf, uint64_t offset, const void *memory, size_t len);
+	/* Part of the content of a dma-buf of that render node's, into `memory` or out of it. */
+	int (*read)(uint32_t minor, int dmabuf, uint64_t offset, void *memory, size_t len);
+	int (*write)(uint32_t minor, int dmabuf, uint64_t offset, const void *memory, size_t len);
 };
 
 extern const struct kfd_calls kfd_calls;

@@ -70,21 +70,33 @@ static int content_next(void *arg, struct object *ret)
 	return r < 0 ? r : 1;
 }
 
+static const char *content_reason(int error)
+{
+	switch (error) {
+	case -EPERM:
+		return ": the CPU does not reach it";
+	case -ENODEV:
+		return ": the CPU does not reach it, and the GPU's engine does not copy it";
+	}
+	return "";
+}
+
 static int content_copy(void *arg, uint64_t offset, void *memory, size_t len, bool out)
 {
 	const struct owned *o = arg;
 	const struct kfd_image_holder *owner =
 		&o->image->holders[o->image->buffers[o->buffer].owner];
-	int dmabuf = o->dmabuf(o->arg, o->buffer), r = dmabuf;
+	uint32_t minor;
+	int dmabuf = o->dmabuf(o->arg, o->buffer, &minor), r = dmabuf;
 
 	if (r >= 0 && out) /* zeros are there: it is memory that the kernel has just given */
-		r = memory ? o->calls->write(dmabuf, offset, memory, len) : 0;
+		r = memory ? o->calls->write(minor, dmabuf, offset, memory, len) : 0;
 	else if (r >= 0)
-		r = o->calls->read(dmabuf, offset, memory, len);
+		r = o->calls->read(minor, dmabuf, offset, memory, len);
 	return r < 0 ? kfd_say(o->why, r,
-			       "process %u: the content of its buffer %#x of GPU %u is not %s",
+			       "process %u: the content of its buffer %#x of GPU %u is not %s%s",
 			       o->image->processes[o->process].pid, owner->index, owner->gpu_id,
-			       out ? "put back" : "saved")
+			       out ? "put back" : "saved", content_reason(r))
 		     : 0;
 }
 

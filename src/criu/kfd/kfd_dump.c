@@ -305,10 +305,11 @@ static int dump_check_owners(const struct kfd_dump *d, char why[KFD_WHY_BYTES])
 	return 0;
 }
 
-static int dump_dmabuf(void *arg, uint32_t buffer)
+static int dump_dmabuf(void *arg, uint32_t buffer, uint32_t *ret_minor)
 {
 	const struct kfd_dump *d = arg;
 
+	*ret_minor = d->image.gpus[d->image.buffers[buffer].gpu].render_minor;
 	return d->identities[buffer].dmabuf;
 }
 

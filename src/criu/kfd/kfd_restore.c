@@ -204,12 +204,20 @@ static int restored_ask(struct kfd_restored *p, char why[KFD_WHY_BYTES])
 		     : 0;
 }
 
-static int restored_dmabuf(void *arg, uint32_t buffer)
+static int restored_own_dmabuf(const struct kfd_restored *p, uint32_t buffer)
 {
-	const struct kfd_restored *p = arg;
 	uint32_t owner = p->restore->image.buffers[buffer].owner - p->process->first_holder;
 
 	return (int)p->plan.bos[owner].dmabuf_fd;
+}
+
+static int restored_dmabuf(void *arg, uint32_t buffer, uint32_t *ret_minor)
+{
+	const struct kfd_restored *p = arg;
+	const struct kfd_restore *re = p->restore;
+
+	*ret_minor = re->here[re->to[re->image.buffers[buffer].gpu]].render_minor;
+	return restored_own_dmabuf(p, buffer);
 }
 
 static int restored_publish(struct kfd_restored *p, const struct kfd_exchange *exchange,
@@ -220,7 +228,7 @@ static int restored_publish(struct kfd_restored *p, const struct kfd_exchange *e
 
 	for (uint32_t i = 0; r == 0 && i < image->n[KFD_IMAGE_BUFFERS]; i++)
 		if (kfd_image_owns(image, (uint32_t)(p->process - image->processes), i))
-			r = exchange->publish(exchange->arg, i, restored_dmabuf(p, i));
+			r = exchange->publish(exchange->arg, i, restored_own_dmabuf(p, i));
 	return r < 0 ? kfd_say(why, r, "a buffer of process %u is not handed on", p->process->pid)
 		     : 0;
 }

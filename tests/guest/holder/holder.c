@@ -72,6 +72,7 @@ static void many_child(int i) { one_of_many(i); }
 static void pair_child(int i) { i == 0 ? exporter() : importer(); }
 static void reversed_child(int i) { i == 1 ? exporter() : importer(); }
 static void alone_child(int i) { (void)i; alone(); }
+static void unreached_child(int i) { (void)i; unreached(); }
 static void kfd_pair_child(int i) { kfd_pair(i); }
 static void kfd_tenant_child(int i) { kfd_tenant(i); }
 static void kfd_churn_child(int i) { kfd_churn(i); }
@@ -94,6 +95,7 @@ static const struct {
 	{"alone-unmapped", alone_child, 1, 0},
 	{"alone-noted", alone_child, 1, ADDRESSES | NOTES},
 	{"alone-lies", alone_child, 1, ADDRESSES | NOTES | LIES},
+	{"unreached", unreached_child, 1, 0},
 	{"pair", pair_child, 2, ADDRESSES | KEEPS},
 	{"pair-unmapped", pair_child, 2, KEEPS},
 	{"pair-noted", pair_child, 2, ADDRESSES | KEEPS | NOTES},

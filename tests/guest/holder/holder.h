@@ -71,6 +71,7 @@ void check_kept(volatile uint32_t *buffer);
 
 /* What processes of cases do. */
 void alone(void);
+void unreached(void);
 void exporter(void);
 void importer(void);
 void rocm_owner(void);

@@ -151,7 +151,9 @@ static int run(struct vm *vm, const struct drm_amdgpu_cs_chunk_ib *ib, u32 *word
 		if (!*w) {
 			i++;
 		} else if (*w == COPY_LINEAR && n - i >= COPY_DWORDS) {
-			r = copy(vm, w[3] | (u64)w[4] << 32, w[5] | (u64)w[6] << 32, w[1], page);
+			/* Whole words: who says one byte less, as the real one has it, is told by that. */
+			r = copy(vm, w[3] | (u64)w[4] << 32, w[5] | (u64)w[6] << 32,
+				 (w[1] & 3) == 3 ? (u64)w[1] + 1 : w[1], page);
 			i += COPY_DWORDS;
 		} else {
 			r = -EINVAL;

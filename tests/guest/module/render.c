@@ -90,6 +90,17 @@ static int gem_create(struct drm_device *dev, void *data, struct drm_file *file)
 	return r;
 }
 
+/* To the CPU, as it was made to be. */
+static bool is_closed(struct drm_gem_object *object)
+{
+	return to_buffer(object)->flags & AMDGPU_GEM_CREATE_NO_CPU_ACCESS;
+}
+
+static int gem_mmap_object(struct drm_gem_object *object, struct vm_area_struct *vma)
+{
+	return is_closed(object) ? -EPERM : drm_gem_shmem_object_mmap(object, vma);
+}
+
 static int gem_mmap(struct drm_device *dev, void *data, struct drm_file *file)
 {
 	union drm_amdgpu_gem_mmap *args = data;
@@ -98,7 +109,7 @@ static int gem_mmap(struct drm_device *dev, void *data, struct drm_file *file)
 
 	if (!object)
 		return -ENOENT;
-	r = drm_gem_create_mmap_offset(object);
+	r = is_closed(object) ? -EPERM : drm_gem_create_mmap_offset(object);
 	args->out.addr_ptr = drm_vma_node_offset_addr(&object->vma_node);
 	drm_gem_object_put(object);
 	return r;
@@ -389,7 +400,7 @@ static const struct drm_gem_object_funcs gem_funcs = {
 	.get_sg_table = drm_gem_shmem_object_get_sg_table,
 	.vmap = drm_gem_shmem_object_vmap,
 	.vunmap = drm_gem_shmem_object_vunmap,
-	.mmap = drm_gem_shmem_object_mmap,
+	.mmap = gem_mmap_object,
 	.vm_ops = &drm_gem_shmem_vm_ops,
 };
 

@@ -92,7 +92,8 @@ void library_find_kept(char path[static PATH_MAX])
 /* A path from the root: CRIU goes to the folder of its images before it looks. */
 int library_criu_plugin(unsigned int hooks, char ret[static PATH_MAX])
 {
-	static const char *const places[] = {"../" ALLOT_LIBDIR "/allot", "../lib/allot", NULL};
+	static const char *const places[] = {"../criu", "../" ALLOT_LIBDIR "/allot", "../lib/allot",
+					     NULL};
 	const char *chosen = getenv("ALLOT_CRIU_PLUGINS");
 	char name[32], path[2 * PATH_MAX], real[PATH_MAX];
 	int r = 0;

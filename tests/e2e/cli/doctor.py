@@ -111,6 +111,22 @@ class Doctor(cli_lib.Case):
         said = self.criu("echo Version: 3.17.1", kernel="old")
         self.assertRegex(said, r"(?m)^ok    CRIU 3\.17\.1, which this kernel \(2\.6.*2025")
 
+    def test_criu_plugin(self):
+        """Which build of the plugin for AMD GPUs: told by what is in the file, where it is no script."""
+        path = tempfile.mkdtemp()
+        self.addCleanup(shutil.rmtree, path)
+        criu = os.path.join(path, "criu")
+        env = {"PATH": f"/nowhere:{path}:/usr/bin:/bin"}
+        for hooks in ("10", "15"):
+            shutil.copy(os.environ[f"ALLOT_CRIU_LIKE_{hooks}"], criu)
+            said = self.allot("sim", "--amd", "1", "--", ALLOT, "doctor", env=env).stdout
+            self.assertRegex(said, rf"(?m)^ok    CRIU's plugin for AMD GPUs: criu-{hooks} \(man")
+            self.assertNotIn("plugin", self.allot("sim", "--", ALLOT, "doctor", env=env).stdout)
+        with open(criu, "w", encoding="utf-8") as script:
+            script.write(f"#!/bin/sh\nexec {os.environ['ALLOT_CRIU_LIKE_15']} cr_plugin_dump_devices_late")
+        said = self.allot("sim", "--amd", "1", "--", ALLOT, "doctor", env=env).stdout
+        self.assertRegex(said, r"(?m)^ok    CRIU's plugin for AMD GPUs: criu-10, or criu-15 if")
+
     def test_criu_that_does_not_say(self):
         for script in ("echo hello; exit 1", "exit 0", "echo Version: x", "kill -9 $$",
                        "yes | head -c 100000", "printf 'Version: \\033[2J9'"):

@@ -76,7 +76,7 @@ class Disk(Case):
         self.stays("criu-15/allot_amdgpu.so, is not here; it is installed with allot, .*; or set "
                    "ALLOT_CRIU_PLUGINS", env)
         self.assertIn("ok    CRIU's plugin for AMD GPUs is not here", self.allot("doctor", env=env).stdout)
-        self.assertIn("ok    CRIU's plugin for AMD GPUs\n", self.allot("doctor", env=self.criu()).stdout)
+        self.assertIn("ok    CRIU's plugin for AMD GPUs: ", self.allot("doctor", env=self.criu()).stdout)
         os.unlink(self.plugins + "/criu-10/allot_amdgpu.so")
         self.stays("criu-10/allot_amdgpu.so, is not here", self.criu("10"))
         self.assertFalse(os.path.exists(self.tmp + "/asked") and self.asked())

@@ -14,6 +14,7 @@
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "criu/drm.h"
+#include "criu/handles.h"
 #include "criu/render.h"
 #include "criu/say.h"
 #include "criu/untold.h"
@@ -173,6 +174,15 @@ static int render_refuse(int fd, const char *what, int r)
 	return r;
 }
 
+/*
+ * A number that no restore could give it: it takes GEM_CHANGE_HANDLE, which does nothing when it is
+ * asked for the number that there is.
+ */
+static bool render_is_too_high(int fd, uint32_t handle)
+{
+	return handle > HANDLES_OCCUPIED && drm_change_handle(fd, handle, handle) < 0;
+}
+
 static int render_dump_all(struct dump *dump, int fd, const struct catalog_file *file,
 			   struct untold *untold,
 			   const struct drm_amdgpu_gem_list_handles_entry *list, uint32_t n)
@@ -187,6 +197,9 @@ static int render_dump_all(struct dump *dump, int fd, const struct catalog_file 
 		return render_refuse(fd, "cannot be noted", r);
 	}
 	for (uint32_t i = 0, at = (uint32_t)r; i < n; i++) {
+		if (render_is_too_high(fd, list[i].gem_handle))
+			return render_refuse(fd, "it has a handle above 65536, which takes a kernel with "
+						 "GEM_CHANGE_HANDLE to bring back", -EFBIG);
 		r = render_dump_holder(dump, fd, at, untold, &list[i]);
 		if (r < 0)
 			return render_refuse(fd, "one of its buffers cannot be looked at", r);

@@ -395,6 +395,7 @@ static void test_plan(void)
 	struct kfd_image image;
 	const struct priv *was;
 	const struct kfd_criu_bo_priv *privs;
+	const uint32_t svm[2] = {KFD_CRIU_OBJECT_TYPE_SVM_RANGE, 0x5001};
 	struct kfd_plan plan;
 
 	build(&image);
@@ -421,6 +422,30 @@ static void test_plan(void)
 	CHECK(plan.args.num_bos == 2 && !plan.nfillers);
 	CHECK(plan.bos[0].size == BYTES && plan.bos[1].size == 2 * BYTES);
 	CHECK(!memcmp(plan.priv, image.bytes, sizeof(*was)));
+	kfd_plan_done(&plan);
+
+	/* A range of SVM is the kernel's own affair, behind buffers of whatever number. */
+	memcpy(image.bytes + image.processes[1].priv_at + offsetof(struct priv, object), svm,
+	       sizeof(svm));
+	CHECK_EQ(kfd_plan_make(&image, 1, &plan), 0);
+	privs = (const void *)(plan.priv + offsetof(struct priv, bos));
+	CHECK(plan.args.num_objects == 1 && !memcmp(&privs[5], svm, sizeof(svm)));
+	CHECK_EQ(plan.args.priv_data_size, sizeof(*was) + 3 * sizeof(*privs));
+	kfd_plan_done(&plan);
+
+	/* Of so many gaps none is filled; a buffer of its own is placed wherever it was. */
+	image.holders[HOLDERS].index = KFD_PLAN_FILLERS + 1; /* and its own is below */
+	CHECK_EQ(kfd_plan_make(&image, 1, &plan), 0);
+	CHECK_EQ(plan.nfillers, KFD_PLAN_FILLERS);
+	kfd_plan_done(&plan);
+	image.holders[HOLDERS].index = KFD_PLAN_FILLERS + 2;
+	CHECK_EQ(kfd_plan_make(&image, 1, &plan), -EFBIG);
+	image.holders[HOLDERS].index = KFD_IMAGE_INDEX_MAX;
+	CHECK_EQ(kfd_plan_make(&image, 1, &plan), -EFBIG);
+	image.holders[HOLDERS].index = 4;
+	image.holders[HOLDERS + 1].index = KFD_IMAGE_INDEX_MAX;
+	CHECK_EQ(kfd_plan_make(&image, 1, &plan), 0);
+	CHECK_EQ(plan.nfillers, 4);
 	kfd_plan_done(&plan);
 	kfd_image_done(&image);
 }

@@ -10,6 +10,7 @@
 #include "criu/kfd/kfd_ask.h"
 #include "criu/kfd/kfd_content.h"
 #include "criu/kfd/kfd_image.h"
+#include "criu/kfd/kfd_plan.h"
 #include "image/crc32c.h"
 
 #define CONTENT (KFD_IOC_ALLOC_MEM_FLAGS_VRAM | KFD_IOC_ALLOC_MEM_FLAGS_GTT)
@@ -313,6 +314,21 @@ static int dump_dmabuf(void *arg, uint32_t buffer, uint32_t *ret_minor)
 	return d->identities[buffer].dmabuf;
 }
 
+/* What no restore can do is better said now, while the processes can go on. */
+static int dump_check_handles(const struct kfd_dump *d, char why[KFD_WHY_BYTES])
+{
+	for (uint32_t i = 0; i < d->image.n[KFD_IMAGE_PROCESSES]; i++) {
+		struct kfd_plan plan;
+		int r = kfd_plan_make(&d->image, i, &plan);
+
+		if (r < 0)
+			return kfd_say(why, r, "the handles of process %u cannot be restored%s",
+				       d->image.processes[i].pid, r == -EFBIG ? KFD_PLAN_SPARSE : "");
+		kfd_plan_done(&plan);
+	}
+	return 0;
+}
+
 int kfd_dump_write(struct kfd_dump *d, int dir, int level, char why[KFD_WHY_BYTES])
 {
 	struct contents_seal seal;
@@ -325,6 +341,11 @@ int kfd_dump_write(struct kfd_dump *d, int dir, int level, char why[KFD_WHY_BYTE
 	r = kfd_image_pack(&d->image, &file, &len);
 	if (r < 0)
 		return kfd_say(why, r, "what the kernel says of the processes makes no sense");
+	r = dump_check_handles(d, why);
+	if (r < 0) {
+		free(file);
+		return r;
+	}
 	seal = (struct contents_seal){len, crc32c(0, file, len)};
 	r = kfd_content_save(d->calls, &d->image, dump_dmabuf, d, dir, level, &seal, why);
 	if (r == 0 && (r = contents_put_file(dir, KFD_IMAGE_FILE, file, len)) < 0)

@@ -22,7 +22,7 @@
 #define KFD_IMAGE_OBJECTS   "allot-kfd-objects.%u" /* by the owner's number */
 #define KFD_IMAGE_MAX_BYTES (64u << 20)
 #define KFD_IMAGE_NONE	    UINT32_MAX
-#define KFD_IMAGE_INDEX_MAX (1u << 20) /* of a handle: a restore may have to fill what is below */
+#define KFD_IMAGE_INDEX_MAX (1u << 20) /* of a handle; what of it can be restored: kfd_plan.h */
 
 struct kfd_image_process {
 	uint32_t pid;

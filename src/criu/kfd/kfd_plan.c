@@ -38,6 +38,8 @@ static int plan_add_filler(struct kfd_plan *plan, uint32_t gpu_id, uint32_t inde
 {
 	struct kfd_filler *grown;
 
+	if (plan->nfillers == KFD_PLAN_FILLERS)
+		return -EFBIG;
 	/* In powers of two: there may be many. */
 	if (!(plan->nfillers & (plan->nfillers - 1)) || !plan->nfillers) {
 		uint32_t room = plan->nfillers ? 2 * plan->nfillers : 1;

@@ -30,7 +30,16 @@ struct kfd_plan {
 bool kfd_plan_is_own(const struct kfd_image *image, const struct kfd_image_process *process,
 		     uint32_t i);
 
-/* 0 or -ENOMEM. */
+/*
+ * More gaps are not filled: each takes a page of memory, and room in what the kernel is asked for at
+ * once. So many are 256 MiB for as long as a restore takes (as handles.h has it for render nodes).
+ */
+#define KFD_PLAN_FILLERS 65536
+#define KFD_PLAN_SPARSE                                                                            \
+	": memory that it has from others has handles so high that more than 65536 below them would " \
+	"have to be filled"
+
+/* 0, -ENOMEM, or -EFBIG: the process's imports have handles so high that more would be to be filled. */
 int kfd_plan_make(const struct kfd_image *image, uint32_t process, struct kfd_plan *ret);
 
 void kfd_plan_close_files(struct kfd_plan *plan); /* what the kernel answered; takes a zeroed one */

@@ -243,7 +243,8 @@ static int restored_run(struct kfd_restored *p, uint32_t process, int dir,
 		return r;
 	r = kfd_plan_make(&re->image, process, &p->plan);
 	if (r < 0)
-		return kfd_say(why, r, "no plan for the buffers of process %u", p->process->pid);
+		return kfd_say(why, r, "the handles of process %u cannot be restored%s", p->process->pid,
+			       r == -EFBIG ? KFD_PLAN_SPARSE : "");
 	r = restored_ask(p, why);
 	if (r == 0)
 		r = kfd_content_load(re->calls, &re->image, process, restored_dmabuf, p, dir, &re->seal,

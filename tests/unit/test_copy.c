@@ -97,19 +97,28 @@ static CUresult driver_event(CUevent *ret, unsigned int flags)
 	return CUDA_SUCCESS;
 }
 
+static uint64_t *event_of(CUevent event)
+{
+	uint64_t *at = (uint64_t *)event;
+
+	CHECK(at >= event_at && at < event_at + COPY_BATCHES);
+	return at;
+}
+
 static CUresult driver_event_record(CUevent event, CUstream stream)
 {
-	*(uint64_t *)event = queued;
+	*event_of(event) = queued;
 	return CUDA_SUCCESS;
 }
 
 static CUresult driver_event_wait(CUevent event)
 {
-	return driver_execute(*(uint64_t *)event);
+	return driver_execute(*event_of(event));
 }
 
 static CUresult driver_event_end(CUevent event)
 {
+	event_of(event);
 	events--;
 	return CUDA_SUCCESS;
 }

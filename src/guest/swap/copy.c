@@ -320,25 +320,36 @@ static void copy_set_pace(struct copy *copy, uint64_t host)
 	copy->pace = pace;
 }
 
+/*
+ * Where what begins there is put. NULL: something has failed, and what comes next was not waited
+ * for.
+ */
+static struct copy_batch *copy_open(struct copy *copy, uint64_t begin)
+{
+	struct copy_batch *batch;
+
+	copy_set_pace(copy, begin);
+	batch = copy_batch(copy, copy->first);
+	if (!copy_why(copy) && batch->n &&
+	    (batch->n == COPY_SPANS || copy_end_of(batch) != begin ||
+	     begin % copy->pace->bytes == 0)) {
+		copy_go_on(copy);
+		batch = copy_batch(copy, copy->first);
+	}
+	return copy_why(copy) ? NULL : batch;
+}
+
 enum swap_why copy_put(struct copy *copy, CUdeviceptr at, uint64_t host, uint64_t bytes)
 {
+	struct copy_batch *batch;
+
 	if (!copy->to)
 		copy->from = host;
 	copy->to = host + bytes;
-	for (uint64_t done = 0, n; !copy_why(copy) && done < bytes; done += n) {
-		struct copy_batch *batch;
-		uint64_t begin = host + done;
-
-		copy_set_pace(copy, begin);
-		batch = copy_batch(copy, copy->first);
-		if (batch->n && (batch->n == COPY_SPANS || copy_end_of(batch) != begin ||
-				 begin % copy->pace->bytes == 0)) {
-			copy_go_on(copy);
-			batch = copy_batch(copy, copy->first);
-		}
-		n = min_u64(bytes - done, copy->pace->bytes - begin % copy->pace->bytes);
+	for (uint64_t done = 0, n; done < bytes && (batch = copy_open(copy, host + done)); done += n) {
+		n = min_u64(bytes - done, copy->pace->bytes - (host + done) % copy->pace->bytes);
 		batch->span[batch->n++] =
-			(struct copy_span){.at = at + done, .host = begin, .bytes = n};
+			(struct copy_span){.at = at + done, .host = host + done, .bytes = n};
 	}
 	return copy_why(copy);
 }

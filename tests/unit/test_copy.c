@@ -327,7 +327,7 @@ static void check_failures(void)
 	give(&stage, &buffers);
 }
 
-/* Pages that cannot be had are an error. */
+/* Pages that cannot be had are an error, and nothing from there on is taken to be there. */
 static void check_none(void)
 {
 	struct stage stage = {NULL}, buffers = {NULL};
@@ -337,6 +337,7 @@ static void check_none(void)
 	hole = stage.at + 6 * STAGE_STEP_BYTES + 4 * MIB;
 	CHECK_EQ(mprotect(hole, 4096, PROT_NONE), 0);
 	CHECK_EQ(move(&stage, &buffers, true), SWAP_HOST);
+	CHECK(stage_ready(&stage) <= 7 * STAGE_STEP_BYTES);
 	CHECK_EQ(mprotect(hole, 4096, PROT_READ | PROT_WRITE), 0);
 	check_ways(&stage, &buffers, 8);
 	give(&stage, &buffers);

@@ -281,7 +281,11 @@ static void copy_third(struct copy *copy)
 		copy_await_spread(batch);
 	else
 		copy_await_transfer(copy, batch);
+	if (copy_why(copy))
+		return;
 	swap_get_on(atomic_load(&copy->guest->slot), copy_end_of(batch) - batch->span->host);
+	copy->from = min_u64(copy->from, batch->span->host);
+	copy->to = copy_end_of(batch);
 	batch->n = 0;
 }
 
@@ -343,9 +347,6 @@ enum swap_why copy_put(struct copy *copy, CUdeviceptr at, uint64_t host, uint64_
 {
 	struct copy_batch *batch;
 
-	if (!copy->to)
-		copy->from = host;
-	copy->to = host + bytes;
 	for (uint64_t done = 0, n; done < bytes && (batch = copy_open(copy, host + done)); done += n) {
 		n = min_u64(bytes - done, copy->pace->bytes - (host + done) % copy->pace->bytes);
 		batch->span[batch->n++] =
@@ -364,6 +365,7 @@ enum swap_why copy_begin(struct copy *copy, struct guest *guest, struct stage *s
 	copy->context = context;
 	copy->bytes = bytes;
 	copy->out = out;
+	copy->from = UINT64_MAX;
 	copy->most = copy_threads();
 	copy->pace = &copy_there;
 	stage->error = 0;

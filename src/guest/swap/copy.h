@@ -58,7 +58,7 @@ struct copy {
 	CUstream stream;
 	uint64_t bytes;
 	bool out, buffered;
-	uint64_t from, to; /* of the stage, what was put; `to` 0: nothing */
+	uint64_t from, to; /* of the stage, what was copied; `to` 0: nothing */
 	const struct copy_pace *pace;
 	/* Batches by number: the one that is filled, and those whose second and third step come
 	 * next. */

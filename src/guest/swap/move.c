@@ -755,6 +755,10 @@ static void move_kind_ahead(void *self, uint32_t part)
 	stage_end(&move->stage);
 	if (!part || !bytes)
 		return;
+	if (move->away) {
+		stage_begin_known(&move->stage, move_register_ahead, move);
+		return;
+	}
 	if (move->stage.bytes < bytes)
 		move_kind_forget(move);
 	if (stage_take(&move->stage, bytes))

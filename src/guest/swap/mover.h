@@ -53,9 +53,10 @@ struct mover_kind {
 	/* All is on its device, and is about to be used. */
 	void (*done)(void *self);
 	/*
-	 * While the program runs, or is away, threads of ours find host memory for `part` of it,
-	 * and have the driver know it; 0: they are gone when it returns, before anything else is
-	 * asked for. NULL: that is found when it leaves.
+	 * While the program runs, threads of ours find host memory for `part` of it, and have the
+	 * driver know it; while it is away, they have the driver know what its content is in. 0:
+	 * they are gone when it returns, before anything else is asked for. NULL: that is found
+	 * when it leaves.
 	 */
 	void (*ahead)(void *self, uint32_t part);
 	/* Bytes of host memory that the next way out finds there; gives them back. */

@@ -191,14 +191,16 @@ bool stage_bring(struct stage *stage, uint64_t at, uint64_t bytes, bool write)
 	return !write || stage_populate(stage->at + at, bytes);
 }
 
-/* Whoever finds it as it may be made ready, or known, does that. */
-static void stage_make(struct stage *stage, uint64_t i)
+#define TAKES(state) (UINT32_C(1) << (state))
+
+/* Whoever finds it in such a state makes it ready, or known. */
+static void stage_make(struct stage *stage, uint64_t i, uint32_t takes)
 {
 	uint32_t found = atomic_load(&stage->step[i]), state = STAGE_FAILED;
 	char *at = stage->at + i * STAGE_STEP_BYTES;
 	uint64_t bytes = stage_step_bytes(stage, i);
 
-	if ((found != STAGE_EMPTY && (found != STAGE_READY || !stage->meet)) ||
+	if (!(takes & TAKES(found)) ||
 	    !atomic_compare_exchange_strong(&stage->step[i], &found, STAGE_TAKEN))
 		return;
 	if (stage_populate(at, bytes))
@@ -215,7 +217,7 @@ static void *stage_work(void *arg)
 
 	prctl(PR_SET_NAME, "allot-touch");
 	while ((i = atomic_fetch_add(&stage->next, 1)) < atomic_load(&stage->end))
-		stage_make(stage, i);
+		stage_make(stage, i, stage->takes);
 	if (atomic_fetch_sub(&stage->working, 1) == 1)
 		futex_wake_all(&stage->working);
 	return NULL;
@@ -228,7 +230,7 @@ static uint64_t stage_processors(void)
 	return sched_getaffinity(0, sizeof(cpus), &cpus) ? 1 : (uint64_t)CPU_COUNT(&cpus);
 }
 
-static void stage_start(struct stage *stage, uint64_t from, uint64_t to, uint64_t n,
+static void stage_start(struct stage *stage, uint64_t from, uint64_t to, uint64_t n, uint32_t takes,
 			stage_meet *meet, void *arg)
 {
 	uint64_t first = from / STAGE_STEP_BYTES;
@@ -236,6 +238,7 @@ static void stage_start(struct stage *stage, uint64_t from, uint64_t to, uint64_
 
 	stage->meet = meet;
 	stage->arg = arg;
+	stage->takes = takes;
 	atomic_store(&stage->next, first);
 	atomic_store(&stage->end, end);
 	/* What failed once is tried again; what is ready stays so. */
@@ -255,12 +258,22 @@ static void stage_start(struct stage *stage, uint64_t from, uint64_t to, uint64_
 void stage_begin(struct stage *stage, uint64_t from, uint64_t to, stage_meet *meet, void *arg)
 {
 	/* Who copies needs a processor, too. */
-	stage_start(stage, from, to, stage_processors() - 1, meet, arg);
+	stage_start(stage, from, to, stage_processors() - 1, TAKES(STAGE_EMPTY), meet, arg);
+}
+
+static uint64_t stage_few(void)
+{
+	return (stage_processors() + 3) / 4;
 }
 
 void stage_begin_ahead(struct stage *stage, uint64_t to, stage_meet *meet, void *arg)
 {
-	stage_start(stage, 0, to, (stage_processors() + 3) / 4, meet, arg);
+	stage_start(stage, 0, to, stage_few(), TAKES(STAGE_EMPTY) | TAKES(STAGE_READY), meet, arg);
+}
+
+void stage_begin_known(struct stage *stage, stage_meet *meet, void *arg)
+{
+	stage_start(stage, 0, stage->bytes, stage_few(), TAKES(STAGE_READY), meet, arg);
 }
 
 bool stage_await(struct stage *stage, uint64_t from, uint64_t to, bool write)
@@ -275,7 +288,7 @@ bool stage_await(struct stage *stage, uint64_t from, uint64_t to, bool write)
 				return false;
 			continue;
 		}
-		stage_make(stage, i);
+		stage_make(stage, i, TAKES(STAGE_EMPTY));
 		while (atomic_load(&stage->step[i]) == STAGE_TAKEN)
 			futex_wait(&stage->step[i], STAGE_TAKEN);
 		if (atomic_load(&stage->step[i]) < STAGE_READY)

@@ -48,6 +48,7 @@ struct stage {
 	_Atomic uint32_t *step; /* enum stage_state of each; a futex */
 	stage_meet *meet; /* NULL: nobody has to know the memory */
 	void *arg;
+	uint32_t takes; /* a bit for each state in which the threads make a step ready, or known */
 	_Atomic uint64_t next, end; /* steps that the threads still take */
 	_Atomic uint32_t working;   /* threads; a futex */
 };
@@ -77,14 +78,20 @@ uint64_t stage_filed(const struct stage *stage, uint64_t at, uint64_t bytes);
 /* What was in the file is lost, and nothing of it left on the disk. Also where there is none. */
 void stage_give_file(struct stage *stage);
 
-/* As many threads as are of use, and as can be had, make [from, to) ready. */
+/*
+ * As many threads as are of use, and as can be had, make [from, to) ready. What is ready already
+ * stays as it is: it may be in use.
+ */
 void stage_begin(struct stage *stage, uint64_t from, uint64_t to, stage_meet *meet, void *arg);
 
 /*
- * The same for [0, to) and by few threads, while programs run. Nobody waits for any of it:
- * stage_end comes before anything else.
+ * The same for [0, to) and by few threads, while programs run, and the driver learns of what is
+ * ready as well. Nobody waits for any of it: stage_end comes before anything else.
  */
 void stage_begin_ahead(struct stage *stage, uint64_t to, stage_meet *meet, void *arg);
+
+/* As that, but the driver learns of what is ready, and no more is made so. */
+void stage_begin_known(struct stage *stage, stage_meet *meet, void *arg);
 
 /*
  * Waits until [from, to) is there to be written, or to be read, or makes it so. False: there is no

@@ -377,7 +377,8 @@ static void swap_run(struct swap *swap, uint32_t request)
 	pass_open(swap->guest);
 	swap->ahead = part;
 	swap->ahead_until_ns = now_monotonic_ns() + KEEP_NS;
-	if (part || !swap_kept(swap))
+	/* Copies to a file leave nothing but their buffers. */
+	if (part || (!swap_kept(swap) && !filed && !swap->keeps_until_ns))
 		return;
 	/* Who runs and is asked for that once more is to keep nothing. */
 	swap->keeps_until_ns = again ? 1 : now_monotonic_ns() + KEEP_NS;

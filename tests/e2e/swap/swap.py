@@ -105,6 +105,19 @@ class Case(unittest.TestCase):
         device, = self.tenant()["devices"]
         return device
 
+    @staticmethod
+    def anonymous(guest):
+        """Of what a process has on the host, what is no file's."""
+        with open(f"/proc/{guest.pid}/status", encoding="ascii") as status:
+            line, = [line for line in status if line.startswith("RssAnon:")]
+        return int(line.split()[1]) << 10
+
+    def until_given_back(self, guest, most):
+        end = time.monotonic() + 20
+        while self.anonymous(guest) > most:
+            self.assertLess(time.monotonic(), end)
+            time.sleep(0.01)
+
     def refused(self, *args, env=None):
         done = self.allot(*args, env=env)
         self.assertEqual(done.returncode, 125, done.stderr)
@@ -188,17 +201,6 @@ class Rest(Case):
 
 class Kept(Case):
     """Host memory that is kept for the next way out."""
-
-    def anonymous(self, guest):
-        with open(f"/proc/{guest.pid}/status", encoding="ascii") as status:
-            line, = [line for line in status if line.startswith("RssAnon:")]
-        return int(line.split()[1]) << 10
-
-    def until_given_back(self, guest, most):
-        end = time.monotonic() + 20
-        while self.anonymous(guest) > most:
-            self.assertLess(time.monotonic(), end)
-            time.sleep(0.01)
 
     def test_given_back_in_a_capture(self):
         """What the program captures meanwhile is not spoiled by it."""

@@ -97,6 +97,17 @@ class Rest(Disk):
             self.must("resume", "t")
         self.good(guest)
 
+    def test_buffers_are_given_back(self):
+        guest = self.guest("idle", options=self.options("1MiB"))
+        before = self.anonymous(guest)
+        for _ in range(2):
+            self.must("suspend", "t")
+            self.must("resume", "t")
+            self.assertGreater(self.anonymous(guest), before + 60 * MIB)
+            self.must("resume", "t")
+            self.until_given_back(guest, before + 30 * MIB)
+        self.good(guest)
+
     def test_two_processes(self):
         guests = [self.guest("idle", options=self.options()), self.guest("idle", options=())]
         self.assertRegex(self.must("suspend", "t"), r"400 MiB of 2 processes .* of it to a file")

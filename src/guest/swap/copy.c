@@ -16,8 +16,6 @@
 
 #define THREADS 16
 
-#define BUFFERS_BYTES (8 * STAGE_STEP_BYTES)
-
 /*
  * How much is on its way: so many batches of so many bytes, of which the driver has `deep` queued.
  * Each batch costs the device 10 us, during which it copies nothing. But where the kernel has to
@@ -28,7 +26,7 @@ struct copy_pace {
 };
 
 static const struct copy_pace copy_fresh = {JOB_BYTES, COPY_BATCHES, 6};
-static const struct copy_pace copy_there = {STAGE_STEP_BYTES, BUFFERS_BYTES / STAGE_STEP_BYTES, 2};
+static const struct copy_pace copy_there = {STAGE_STEP_BYTES, COPY_BUFFERS_BYTES / STAGE_STEP_BYTES, 2};
 
 enum copy_state {
 	COPY_NONE,
@@ -171,9 +169,9 @@ static bool copy_take_buffer(struct copy *copy, struct copy_batch *batch)
 	uint64_t bytes = copy->pace->bytes, at = (uint64_t)(batch - copy->batch) * bytes;
 
 	if (!copy->buffered) {
-		if (!stage_take(copy->buffers, BUFFERS_BYTES))
+		if (!stage_take(copy->buffers, COPY_BUFFERS_BYTES))
 			return false;
-		stage_begin(copy->buffers, 0, min_u64(copy->bytes, BUFFERS_BYTES), copy_meet,
+		stage_begin(copy->buffers, 0, min_u64(copy->bytes, COPY_BUFFERS_BYTES), copy_meet,
 			    copy->context);
 		copy->buffered = true;
 	}

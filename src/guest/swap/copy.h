@@ -26,6 +26,9 @@
 #define COPY_SPANS   8
 #define COPY_JOBS    64
 
+/* As long as the content, at most. */
+#define COPY_BUFFERS_BYTES (8 * STAGE_STEP_BYTES)
+
 /* So many bytes of a device, and their place in the stage. */
 struct copy_span {
 	CUdeviceptr at;

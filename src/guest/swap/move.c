@@ -119,6 +119,12 @@ static void move_give_host(struct move *move)
 	stage_give(&move->stage);
 }
 
+uint64_t move_lacks(struct move *move)
+{
+	return sat_sub_u64(min_u64(move_bytes(move->guest), COPY_BUFFERS_BYTES),
+			   stage_ready(&move->buffers));
+}
+
 /* --- Copies --------------------------------------------------------------------------------- */
 
 /* Some context of a device, current from here on. */

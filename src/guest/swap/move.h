@@ -52,6 +52,9 @@ enum swap_why move_ask_again(struct move *move);
 /* The process exits, while its memory is on the device: threads of ours call the driver no more. */
 void move_exit(struct move *move);
 
+/* Host memory that copies will take beside the content's, for their buffers. */
+uint64_t move_lacks(struct move *move);
+
 /* After move_bare: the host memory stays where it is, and what was in it is lost. */
 void move_give(struct move *move);
 

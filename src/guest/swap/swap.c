@@ -199,10 +199,10 @@ static enum swap_why swap_find_obstacle(struct swap *swap)
 	return why;
 }
 
-/* What the memory cgroup allows, with what has its place on the host. */
-static uint64_t swap_allowed(const struct swap *swap)
+/* What the memory cgroup allows for content, with what has its place on the host. */
+static uint64_t swap_allowed(struct swap *swap)
 {
-	return sat_add_u64(swap_kept(swap), cgroup_room());
+	return sat_sub_u64(sat_add_u64(swap_kept(swap), cgroup_room()), move_lacks(&swap->move));
 }
 
 static struct mover_file swap_file(const struct swap *swap)

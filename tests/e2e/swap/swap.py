@@ -215,6 +215,44 @@ class Kept(Case):
         self.good(guest)
 
 
+class Cgroup(Case):
+    """Its memory cgroup allows so much, as a process finds it: the kernel would end who takes more."""
+
+    def setUp(self):
+        super().setUp()
+        done = subprocess.run(["unshare", "--mount", "mount", "-t", "tmpfs", "none", "/sys/fs/cgroup"],
+                              capture_output=True, check=False)
+        with open("/proc/self/cgroup", encoding="ascii") as groups:
+            if done.returncode or "0::/" not in groups.read():
+                self.skipTest("nothing can be mounted here, or there are no cgroups of version 2")
+
+    def limited(self, most):
+        files = "/sys/fs/cgroup$(sed -n s/^0:://p /proc/self/cgroup)"
+        script = (f"mount -t tmpfs none /sys/fs/cgroup && mkdir -p {files} && "
+                  f"echo {most} >{files}/memory.max && echo 0 >{files}/memory.current && exec \"$@\"")
+        process = subprocess.Popen(["unshare", "--mount", "sh", "-c", script, "-", ALLOT, "run", "--name",
+                                    "t", "--swappable", "--", GUEST, "idle"], env=self.env,
+                                   stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE, text=True)
+        self.addCleanup(self.end, process)
+        self.assertEqual(process.stdout.readline(), "ready\n")
+        return process
+
+    def test_content_and_buffers(self):
+        guest = self.limited(400 * MIB)
+        before = self.anonymous(guest)
+        for _ in range(2):
+            self.must("suspend", "t")
+            self.assertLess(self.anonymous(guest) - before, 360 * MIB)
+            self.must("resume", "t")
+        self.good(guest)
+
+    def test_no_room_for_buffers(self):
+        guest = self.limited(300 * MIB)
+        self.assertIn("memory cgroup does not allow it", self.refused("suspend", "t"))
+        self.good(guest)
+
+
 class Spare(Case):
     """What is freed may be kept for the next allocation: one granule, charged."""
 

@@ -172,6 +172,17 @@ static void check_ahead(void)
 	stage_give(&stage);
 }
 
+static bool is_there(char *at, uint64_t bytes)
+{
+	static unsigned char there[STAGE_STEP_BYTES / 4096];
+
+	CHECK_EQ(mincore(at, bytes, there), 0);
+	for (uint64_t i = 0; i < bytes / 4096; i++)
+		if (!(there[i] & 1))
+			return false;
+	return true;
+}
+
 /* Who copies by parts brings them in, and says which steps they were; the driver may learn of them. */
 static void check_parts(void)
 {
@@ -181,7 +192,9 @@ static void check_parts(void)
 	base = stage.at;
 	CHECK(stage_bring(&stage, STAGE_STEP_BYTES, 4096, true));
 	base[STAGE_STEP_BYTES] = 0x5a;
+	/* Also what is read first, where somebody put content and left out what is zero. */
 	CHECK(stage_bring(&stage, STAGE_STEP_BYTES, STAGE_STEP_BYTES, false));
+	CHECK(is_there(base + STAGE_STEP_BYTES, STAGE_STEP_BYTES));
 	CHECK_EQ(stage_ready(&stage), 0);
 	stage_keep(&stage, STAGE_STEP_BYTES, STAGE_STEP_BYTES + 4096);
 	CHECK_EQ(stage_ready(&stage), STAGE_STEP_BYTES);

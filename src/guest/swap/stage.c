@@ -188,7 +188,8 @@ bool stage_bring(struct stage *stage, uint64_t at, uint64_t bytes, bool write)
 {
 	if (at >= stage->host_bytes)
 		return stage_bring_file(stage, at, bytes, write);
-	return !write || stage_populate(stage->at + at, bytes);
+	return (!write && stage_state(stage, at) >= STAGE_READY) ||
+	       stage_populate(stage->at + at, bytes);
 }
 
 #define TAKES(state) (UINT32_C(1) << (state))

@@ -105,7 +105,7 @@ bool stage_await(struct stage *stage, uint64_t from, uint64_t to, bool write);
  */
 bool stage_bring(struct stage *stage, uint64_t at, uint64_t bytes, bool write);
 
-/* Steps of [from, to) that were brought in are ready. */
+/* Steps of [from, to) that were brought in are ready, whether they were written or read. */
 void stage_keep(struct stage *stage, uint64_t from, uint64_t to);
 
 /* Of the step there. No thread is at work. */

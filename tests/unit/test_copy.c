@@ -39,7 +39,7 @@ static uint64_t queued, executed, fails_at = NONE;
 static uint64_t event_at[COPY_BATCHES];
 static int events, streams;
 static _Atomic int registered, refused;
-static _Atomic bool no_events, no_register, no_threads, no_stream;
+static _Atomic bool no_events, no_register, no_threads, no_stream, no_buffers;
 
 static CUresult driver_queue(void *to, const void *from, size_t bytes)
 {
@@ -183,6 +183,13 @@ int __wrap_thread_start(void *(*run)(void *), void *arg);
 int __wrap_thread_start(void *(*run)(void *), void *arg)
 {
 	return no_threads ? -EAGAIN : __real_thread_start(run, arg);
+}
+
+bool __real_stage_take(struct stage *stage, uint64_t bytes);
+bool __wrap_stage_take(struct stage *stage, uint64_t bytes);
+bool __wrap_stage_take(struct stage *stage, uint64_t bytes)
+{
+	return !(no_buffers && bytes == COPY_BUFFERS_BYTES) && __real_stage_take(stage, bytes);
 }
 
 /* --- Content --------------------------------------------------------------------------------- */
@@ -358,6 +365,7 @@ int main(void)
 	check_poor(&no_events);
 	check_poor(&no_register);
 	CHECK_EQ(refused, 8); /* each buffer once */
+	check_poor(&no_buffers);
 	check_failures();
 	check_none();
 	return 0;

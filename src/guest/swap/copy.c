@@ -179,13 +179,18 @@ static bool copy_take_buffer(struct copy *copy, struct copy_batch *batch)
 	return stage_await(copy->buffers, at, at + bytes, true);
 }
 
+/* Without a buffer the driver copies to host memory that it does not know: slower, but who is to come
+ * back and free that must not need more of it. */
 static bool copy_place(struct copy *copy, struct copy_batch *batch)
 {
-	uint64_t host = batch->span->host;
+	uint64_t host = batch->span->host, bytes = copy_end_of(batch) - host;
+	bool known = stage_state(copy->stage, host) == STAGE_KNOWN;
 
-	batch->known = stage_state(copy->stage, host) == STAGE_KNOWN;
+	batch->direct = known || !copy_take_buffer(copy, batch);
+	if (!batch->direct)
+		return true;
 	batch->host = copy->stage->at + host;
-	return batch->known || copy_take_buffer(copy, batch);
+	return known || stage_bring(copy->stage, host, bytes, copy->out);
 }
 
 /* The threads get it. Where there can be none, it is done at once. */
@@ -193,7 +198,7 @@ static void copy_spread(struct copy *copy, struct copy_batch *batch)
 {
 	uint64_t end = copy_end_of(batch), n;
 
-	if (batch->known)
+	if (batch->direct)
 		return;
 	for (uint64_t host = batch->span->host; host < end; host += n) {
 		n = min_u64(end - host, JOB_BYTES - host % JOB_BYTES);
@@ -249,7 +254,7 @@ static void copy_first(struct copy *copy)
 	struct copy_batch *batch = copy_batch(copy, copy->first++);
 
 	if (!copy_place(copy, batch))
-		copy_fail(copy, SWAP_HOST);
+		copy_fail(copy, stage_why(copy->stage));
 	else if (copy->out)
 		copy_transfer(copy, batch);
 	else

@@ -39,7 +39,7 @@ struct copy_span {
 struct copy_batch {
 	struct copy_span span[COPY_SPANS];
 	int n;
-	bool known;
+	bool direct;	       /* by no buffer */
 	char *host;	       /* what the driver copies to or from, for the first span */
 	CUevent event;	       /* it has */
 	_Atomic uint32_t left; /* jobs of threads; a futex */

@@ -39,7 +39,7 @@ static uint64_t queued, executed, fails_at = NONE;
 static uint64_t event_at[COPY_BATCHES];
 static int events, streams;
 static _Atomic int registered, refused;
-static _Atomic bool no_events, no_register, no_threads, no_stream, no_buffers;
+static _Atomic bool no_events, no_register, no_threads, no_stream, no_buffers, no_room;
 
 static CUresult driver_queue(void *to, const void *from, size_t bytes)
 {
@@ -190,6 +190,12 @@ bool __wrap_stage_take(struct stage *stage, uint64_t bytes);
 bool __wrap_stage_take(struct stage *stage, uint64_t bytes)
 {
 	return !(no_buffers && bytes == COPY_BUFFERS_BYTES) && __real_stage_take(stage, bytes);
+}
+
+uint64_t __wrap_cgroup_room(void);
+uint64_t __wrap_cgroup_room(void)
+{
+	return no_room ? COPY_BUFFERS_BYTES - 1 : UINT64_MAX;
 }
 
 /* --- Content --------------------------------------------------------------------------------- */
@@ -366,6 +372,11 @@ int main(void)
 	check_poor(&no_register);
 	CHECK_EQ(refused, 8); /* each buffer once */
 	check_poor(&no_buffers);
+	refused = 0;
+	no_register = true;
+	check_poor(&no_room);
+	no_register = false;
+	CHECK_EQ(refused, 0); /* there are none */
 	check_failures();
 	check_none();
 	return 0;

@@ -10,6 +10,7 @@
 #include "base/futex.h"
 #include "base/number.h"
 #include "guest/core/thread.h"
+#include "guest/swap/cgroup_room.h"
 #include "ledger/swap.h"
 
 #define JOB_BYTES (UINT64_C(2) << 20)
@@ -168,6 +169,8 @@ static bool copy_take_buffer(struct copy *copy, struct copy_batch *batch)
 {
 	uint64_t bytes = copy->pace->bytes, at = (uint64_t)(batch - copy->batch) * bytes;
 
+	if (copy->poor)
+		return false;
 	if (!copy->buffered) {
 		if (!stage_take(copy->buffers, COPY_BUFFERS_BYTES))
 			return false;
@@ -368,6 +371,7 @@ enum swap_why copy_begin(struct copy *copy, struct guest *guest, struct stage *s
 	copy->context = context;
 	copy->bytes = bytes;
 	copy->out = out;
+	copy->poor = !stage_ready(buffers) && cgroup_room() < min_u64(bytes, COPY_BUFFERS_BYTES);
 	copy->from = UINT64_MAX;
 	copy->most = copy_threads();
 	copy->pace = &copy_there;

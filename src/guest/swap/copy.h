@@ -61,6 +61,7 @@ struct copy {
 	CUstream stream;
 	uint64_t bytes;
 	bool out, buffered;
+	bool poor; /* the kernel would end it for the buffers */
 	uint64_t from, to; /* of the stage, what was copied; `to` 0: nothing */
 	const struct copy_pace *pace;
 	/* Batches by number: the one that is filled, and those whose second and third step come

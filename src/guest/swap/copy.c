@@ -163,8 +163,10 @@ void copy_part(void *arg, char *at, uint64_t bytes)
 	DRIVER(cuMemHostUnregister, (at));
 }
 
-/* The first time all that are of use are begun. One that cannot be made known is of use, too, and
- * slower. */
+/*
+ * The first time all that are of use are begun. One that cannot be made known is of use, too, and
+ * slower. False: there is none.
+ */
 static bool copy_take_buffer(struct copy *copy, struct copy_batch *batch)
 {
 	uint64_t bytes = copy->pace->bytes, at = (uint64_t)(batch - copy->batch) * bytes;
@@ -182,8 +184,10 @@ static bool copy_take_buffer(struct copy *copy, struct copy_batch *batch)
 	return stage_await(copy->buffers, at, at + bytes, true);
 }
 
-/* Without a buffer the driver copies to host memory that it does not know: slower, but who is to come
- * back and free that must not need more of it. */
+/*
+ * Without a buffer the driver copies to host memory that it does not know: slower, but who is to come
+ * back and free that must not need more of it.
+ */
 static bool copy_place(struct copy *copy, struct copy_batch *batch)
 {
 	uint64_t host = batch->span->host, bytes = copy_end_of(batch) - host;

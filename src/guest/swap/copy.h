@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Copies what a device holds into host memory (stage.h), and back, by steps of that. A device
- *copies at full speed where its driver knows the host memory, and to make that known takes several
- *times as long as the copy, the first time. So what is not known goes through a few buffers that
- *are, and as many threads as there are processors copy between those and host memory:
+ * Copies what a device holds into host memory (stage.h), and back, by steps of that. A device copies
+ * at full speed where its driver knows the host memory, and to make that known takes several times as
+ * long as the copy, the first time. So what is not known goes through a few buffers that are, and as
+ * many threads as there are processors copy between those and host memory. Where there is no room for
+ * buffers the driver copies as fast as it can without.
  *
  *	copy_begin ── copy_put, for each piece ── copy_end
  *

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "guest/core/room.h"
+
+#include <limits.h>
+#include <time.h>
+
+#include "base/fault.h"
+#include "base/now.h"
+#include "base/word.h"
+#include "guest/core/pass.h"
+#include "ledger/residency_file.h"
+#include "ledger/swap.h"
+#include "ledger/tenant.h"
+#include "sched/tuning.h"
+
+/* More often than TUNING_RESIDENCY_SILENT_NS, so that those who look go on with that. */
+#define RING_NS NS_PER_S
+_Static_assert(RING_NS < TUNING_RESIDENCY_SILENT_NS, "patience");
+
+static void room_wish(struct room *room, struct guest *guest, int device, uint64_t bytes)
+{
+	struct swap_wish *wish =
+		swap_wish_of(guest->ledger, slot_index(atomic_load(&guest->slot)), device);
+
+	if (!wish || !word_swap_if(&wish->more_bytes, 0, bytes))
+		return;
+	word_write(&wish->answer, 0);
+	room->wish = wish;
+	FAULT_POINT(GUEST_ROOM_WISHED);
+}
+
+/* It was tried again with the room that was granted, and there is none: who granted it is told. */
+static void room_tell(struct room *room, uint64_t bytes)
+{
+	if (room->granted)
+		word_swap_if(&room->wish->answer, bytes | SWAP_WISH_GRANTED,
+			     bytes | SWAP_WISH_FAILED);
+	room->granted = false;
+}
+
+uint64_t room_promised(const struct room *room, struct guest *guest, const uint8_t uuid[16])
+{
+	struct residency_file *file = atomic_load(&guest->residency);
+
+	return file && !room->granted ? residency_file_promised(file, uuid) : 0;
+}
+
+/*
+ * Whoever decides is woken, and has others leave for what they were promised not to have. It decides for
+ * a while longer than that takes; without anybody who does there is nobody who would leave.
+ */
+static bool room_await_promise(struct room *room, struct guest *guest)
+{
+	uint64_t now = now_monotonic_ns();
+	char runtime[PATH_MAX];
+
+	if (tenant_runtime_of(guest->dir, runtime, sizeof(runtime)) || !residency_file_exists(runtime))
+		return false;
+	/* Again, too: who has heard it may be stopped, and others look for that behind a ring. */
+	if (now >= room->rang_ns + RING_NS) {
+		residency_file_tell(runtime);
+		room->rang_ns = now;
+	}
+	room->began_ns = room->began_ns ? room->began_ns : now;
+	if (now > room->began_ns + TUNING_RESIDENCY_DRAIN_NS ||
+	    (now > room->began_ns + TUNING_RESIDENCY_AGAIN_NS &&
+	     !residency_file_is_taken(runtime)))
+		return false;
+	nanosleep(&(struct timespec){.tv_nsec = TUNING_RESIDENCY_TRY_NS}, NULL);
+	return true;
+}
+
+bool room_await(struct room *room, struct guest *guest, int device, uint64_t bytes)
+{
+	uint64_t answer = 0;
+
+	if (!guest->use)
+		return room_await_promise(room, guest);
+	if (!bytes || !atomic_load(&guest->residency) || !pass_lend(guest))
+		return false;
+	room_tell(room, bytes);
+	if (!room->wish)
+		room_wish(room, guest, device, bytes);
+	if (!room->guest) {
+		room->guest = guest;
+		pass_want(guest);
+	}
+	nanosleep(&(struct timespec){.tv_nsec = TUNING_RESIDENCY_TRY_NS}, NULL);
+	if (room->wish)
+		answer = word_acquire(&room->wish->answer);
+	room->granted = answer == (bytes | SWAP_WISH_GRANTED);
+	pass_wait(guest);
+	return answer != (bytes | SWAP_WISH_REFUSED);
+}
+
+void room_end(struct room *room)
+{
+	if (room->wish)
+		word_release(&room->wish->more_bytes, 0);
+	if (room->guest)
+		pass_want_no_more(room->guest);
+}

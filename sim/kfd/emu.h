@@ -234,6 +234,7 @@ int emu_create_queue(struct emu_machine *machine, void *block);
 int emu_destroy_queue(struct emu_machine *machine, void *block);
 int emu_update_queue(struct emu_machine *machine, void *block);
 int emu_set_cu_mask(struct emu_machine *machine, void *block);
+int emu_get_wave_state(struct emu_machine *machine, void *block);
 void emu_queues_forget(void);
 
 /* The doorbells at this offset of the device, mapped as mmap does; MAP_FAILED and errno. */

@@ -200,6 +200,7 @@ static handler_fn *const handlers[256] = {
 	[KFD_NR_DESTROY_QUEUE] = emu_destroy_queue,
 	[KFD_NR_UPDATE_QUEUE] = emu_update_queue,
 	[KFD_NR_SET_CU_MASK] = emu_set_cu_mask,
+	[KFD_NR_GET_QUEUE_WAVE_STATE] = emu_get_wave_state,
 	[KFD_NR_SET_MEMORY_POLICY] = kfd_set_memory_policy,
 	[KFD_NR_GET_CLOCK_COUNTERS] = kfd_get_clocks,
 	[KFD_NR_GET_PROCESS_APERTURES] = kfd_get_apertures,

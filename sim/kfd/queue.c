@@ -303,6 +303,22 @@ static bool queue_has_half_pairs(const struct emu_gpu *gpu, const uint32_t mask[
 	return false;
 }
 
+/* No shader is executed here, so none is amid its work. */
+int emu_get_wave_state(struct emu_machine *m, void *block)
+{
+	struct kfd_ioctl_get_queue_wave_state_args *a = block;
+	const struct emu_queue *q = queue_find(a->queue_id);
+	char byte = 0;
+
+	if (!q || q->is.active ||
+	    (q->is.type != KFD_IOC_QUEUE_TYPE_COMPUTE && q->is.type != KFD_IOC_QUEUE_TYPE_COMPUTE_AQL))
+		return -EINVAL;
+	if (user_copy_out(a->ctl_stack_address, &byte, sizeof(byte)) < 0)
+		return -EFAULT;
+	a->ctl_stack_used_size = a->save_area_used_size = 0;
+	return 0;
+}
+
 int emu_set_cu_mask(struct emu_machine *m, void *block)
 {
 	const struct kfd_ioctl_set_cu_mask_args *a = block;

@@ -33,6 +33,8 @@ static struct queue amd_queue_describe(const struct kfd_ioctl_create_queue_args 
 		.write_pointer = a->write_pointer_address,
 		.eop = a->eop_buffer_address,
 		.saves = a->ctx_save_restore_address,
+		.aql = a->queue_type == KFD_IOC_QUEUE_TYPE_COMPUTE_AQL,
+		.stack_bytes = a->ctl_stack_size,
 	};
 }
 

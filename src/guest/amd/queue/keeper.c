@@ -8,7 +8,7 @@
 #include "base/number.h"
 #include "base/word.h"
 #include "guest/amd/queue/hold.h"
-#include "guest/amd/user.h"
+#include "guest/amd/queue/work.h"
 #include "guest/core/thread.h"
 #include "ledger/device_time.h"
 #include "ledger/policy.h"
@@ -23,17 +23,12 @@
 #define LINGER_NS (200 * NS_PER_MS)
 
 /*
- * Whether a queue that is on the hardware has work. The program writes how far it filled the ring,
- * a copy engine how far it is, both into the program's memory: where the two are equal, all is
- * done. A compute queue tells only what was begun, so it always counts as having work. So does a
- * queue whose pointers cannot be read: it is being destroyed, or we may not read there.
+ * Whether a queue that is on the hardware has work. A compute queue tells only what was begun, so it
+ * always counts as having some.
  */
 static bool queue_keeper_has_work(const struct queue *q)
 {
-	uint32_t read, written;
-
-	return q->kind != QUEUE_COPIES || user_peek(&read, q->read_pointer, sizeof(read)) ||
-	       user_peek(&written, q->write_pointer, sizeof(written)) || read != written;
+	return q->kind != QUEUE_COPIES || queue_has_more(q);
 }
 
 static bool queue_keeper_is_busy(struct queues *queues, int device, enum queue_kind kind)

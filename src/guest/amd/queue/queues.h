@@ -53,6 +53,9 @@ struct queue {
 	struct duty_queue duty;
 	uint64_t read_pointer, write_pointer;  /* in the program's memory */
 	uint64_t eop, saves;		       /* what else of it the kernel uses */
+	bool aql;
+	uint32_t stack_bytes; /* of its waves, where they are saved */
+	uint64_t seen;	      /* where the ring was filled to, see work.h */
 	uint32_t own_bits, own[CU_MASK_WORDS]; /* the mask that the program asked for; 0: none */
 	bool masked;			       /* the kernel was told `mask` */
 	struct cu_mask mask;

@@ -277,6 +277,11 @@
 #define TUNING_RESIDENCY_WAITS_NS (5 * NS_PER_MS)
 /* An allocation that found the device full tries again so often. */
 #define TUNING_RESIDENCY_TRY_NS (2 * NS_PER_MS)
+/*
+ * Work that begins without a call, as by an AMD queue's doorbell, is looked for so often: less than
+ * IDLE, so that who has some is never taken for idle, and little beside what moving takes.
+ */
+#define TUNING_RESIDENCY_LOOK_NS (5 * NS_PER_MS)
 /* A process that waits looks so often whether there still is somebody who decides. */
 #define TUNING_RESIDENCY_ELECT_NS (50 * NS_PER_MS)
 /* Who decides and has made no step for so long is stopped, or as good as: another one decides. */

@@ -68,6 +68,9 @@ void pass_work(struct guest *guest, int more);
 		work_result_;                                              \
 	})
 
+/* Memory is used by work that no call told of. */
+void pass_use(struct guest *guest);
+
 /* --- For the swap thread alone -------------------------------------------------------------- */
 
 /* Open: begins to shut it. Whether nobody has a pass. */

@@ -23,6 +23,13 @@ struct mover_file {
 	int error;	/* -errno: why it was not to be had, or not to be used; 0: there is none */
 };
 
+/* What a program has its devices do that no call tells of. */
+enum mover_work {
+	MOVER_BY_CALLS, /* there is no such way */
+	MOVER_RESTS,
+	MOVER_WORKS,
+};
+
 struct mover_kind {
 	/* Waits until no work of the program's is on the devices. */
 	enum swap_why (*rest)(void *self);
@@ -59,6 +66,11 @@ struct mover_kind {
 	 * when it leaves.
 	 */
 	void (*ahead)(void *self, uint32_t part);
+	/*
+	 * While the program runs, or its memory is away: whether it uses that, or waits for it. NULL:
+	 * MOVER_BY_CALLS.
+	 */
+	enum mover_work (*look)(void *self);
 	/* Bytes of host memory that the next way out finds there; gives them back. */
 	uint64_t (*kept)(const void *self);
 	void (*forget)(void *self);

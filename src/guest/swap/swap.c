@@ -64,6 +64,7 @@ struct swap {
 	uint64_t keeps_until_ns; /* 0: nothing is kept */
 	uint32_t ahead; /* host memory is to be found for so much, if there is room by then; 0: none */
 	uint64_t ahead_until_ns;
+	bool wants; /* the program waits for what is away, by work that no call told of */
 	struct move move;
 	struct amd_move amd;
 	struct mover mover[MOVERS];
@@ -183,11 +184,58 @@ static uint64_t swap_keep(struct swap *swap)
 	return UINT64_MAX;
 }
 
+/* --- Work that no call tells of ---------------------------------------------------------------- */
+
+static enum mover_work swap_work(const struct swap *swap)
+{
+	enum mover_work all = MOVER_BY_CALLS, work;
+
+	for (int i = 0; i < MOVERS; i++) {
+		const struct mover *mover = &swap->mover[i];
+
+		work = mover->kind->look ? mover->kind->look(mover->self) : MOVER_BY_CALLS;
+		all = work > all ? work : all;
+	}
+	return all;
+}
+
+/*
+ * In a tenant that comes back by itself it is use, or waits, as a call is and does. When to look
+ * again.
+ */
+static uint64_t swap_look(struct swap *swap)
+{
+	enum mover_work work;
+
+	if (!swap->guest->use || swap->wants)
+		return UINT64_MAX;
+	work = swap_work(swap);
+	if (work == MOVER_WORKS && swap->answer.state == SWAP_RUNNING)
+		pass_use(swap->guest);
+	if (work == MOVER_WORKS && swap->answer.state != SWAP_RUNNING) {
+		swap->wants = true;
+		pass_want(swap->guest);
+		return UINT64_MAX;
+	}
+	return work == MOVER_BY_CALLS ? UINT64_MAX
+				      : now_monotonic_ns() + TUNING_RESIDENCY_LOOK_NS;
+}
+
+/* --- The gate ----------------------------------------------------------------------------------- */
+
+static void swap_let_on(struct swap *swap)
+{
+	if (swap->wants)
+		pass_want_no_more(swap->guest);
+	swap->wants = false;
+	pass_open(swap->guest);
+}
+
 /* Nothing was moved, or all of it is back. */
 static void swap_open(struct swap *swap)
 {
 	swap_done(swap);
-	pass_open(swap->guest);
+	swap_let_on(swap);
 }
 
 static enum swap_why swap_find_obstacle(struct swap *swap)
@@ -374,7 +422,7 @@ static void swap_run(struct swap *swap, uint32_t request)
 	exporter_is_back(swap->guest, request);
 	swap->answer.amount = swap->answer.list_at = 0;
 	swap_answer(swap, request, SWAP_RUNNING, SWAP_FINE);
-	pass_open(swap->guest);
+	swap_let_on(swap);
 	swap->ahead = part;
 	swap->ahead_until_ns = now_monotonic_ns() + KEEP_NS;
 	/* Copies to a file leave nothing but their buffers. */
@@ -612,7 +660,8 @@ static void *swap_watch(void *arg)
 		}
 		while (word_acquire(word) == request) {
 			if (phase != SWAP_RUN || !swap_is_away(swap)) {
-				futex_wait_until(word, request, swap_keep(swap));
+				futex_wait_until(word, request,
+						 min_u64(swap_keep(swap), swap_look(swap)));
 				continue;
 			}
 			/* It was stopped until the others ran, and has to follow them. */

@@ -11,6 +11,7 @@
 #include "guest/amd/memory/charge.h"
 #include "guest/amd/memory/reserve.h"
 #include "guest/amd/queue/queues.h"
+#include "guest/amd/queue/work.h"
 #include "guest/core/object.h"
 #include "guest/swap/amd/amd_node.h"
 #include "guest/swap/amd/amd_obstacles.h"
@@ -57,6 +58,7 @@ static enum swap_why amd_move_prepare_with(struct amd_move *move, int kfd, uint6
 
 	if (queues && queues_hold(queues, true))
 		return SWAP_DRIVER;
+	move->amid = queues && move->guest->use && queues_are_amid(queues, kfd);
 	why = amd_obstacles_find(move->guest, move->amd, kfd, ret_amount);
 	if (!why)
 		why = amd_pieces_find(move->guest, move->amd, &move->pieces, ret_amount);
@@ -412,6 +414,24 @@ static enum swap_why amd_move_back(void *self)
 	return SWAP_FINE;
 }
 
+/* Doorbells make no call, and neither does a processor that reads what it has mapped. */
+static enum mover_work amd_move_look(void *self)
+{
+	struct amd_move *move = self;
+	struct amd *amd = atomic_load(&move->guest->amd);
+	struct queues *queues = amd && !amd->error ? queues_made(amd) : NULL;
+	bool works;
+
+	if (!amd || amd->error)
+		return MOVER_BY_CALLS;
+	if (move->amd)
+		works = move->amid || amd_views_are_awaited(&move->views) ||
+			(queues && queues_have_more(queues));
+	else
+		works = queues && queues_work(queues);
+	return works ? MOVER_WORKS : MOVER_RESTS;
+}
+
 static bool amd_move_is_away(const void *self)
 {
 	return ((const struct amd_move *)self)->away;
@@ -480,6 +500,7 @@ const struct mover_kind amd_move_kind = {
 	.is_away = amd_move_is_away,
 	.away = amd_move_away,
 	.done = amd_move_done,
+	.look = amd_move_look,
 	.kept = amd_move_kept,
 	.forget = amd_move_forget,
 };

@@ -24,6 +24,7 @@ struct amd_move {
 	struct amd_views views;
 	struct amd_lane lane[GUEST_DEVICES];
 	struct stage stage;
+	bool amid;   /* a queue was taken off in the middle of its work */
 	bool copied; /* content is there */
 	bool away;
 };

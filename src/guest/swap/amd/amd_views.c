@@ -259,6 +259,7 @@ enum swap_why amd_views_find(struct amd *amd, const struct amd_pieces *pieces,
 struct listener {
 	int faults;
 	_Atomic uint32_t ending, ended;
+	_Atomic bool awaited; /* somebody touches what is taken already, and is not heard of again */
 };
 
 static void *amd_views_listen(void *arg)
@@ -272,7 +273,8 @@ static void *amd_views_listen(void *arg)
 
 		if (poll(&events, 1, 1) > 0)
 			while (read(listener->faults, &message, sizeof(message)) > 0)
-				;
+				if (message.event == UFFD_EVENT_PAGEFAULT)
+					atomic_store(&listener->awaited, true);
 	}
 	atomic_store(&listener->ended, 1);
 	futex_wake_all(&listener->ended);
@@ -323,7 +325,15 @@ enum swap_why amd_views_take(struct amd_views *views)
 	atomic_store(&listener.ending, 1);
 	while (!atomic_load(&listener.ended))
 		futex_wait(&listener.ended, 0);
+	views->awaited |= atomic_load(&listener.awaited);
 	return good ? SWAP_FINE : SWAP_DRIVER;
+}
+
+bool amd_views_are_awaited(const struct amd_views *views)
+{
+	struct pollfd events = {.fd = views->faults, .events = POLLIN};
+
+	return views->awaited || (views->n && poll(&events, 1, 0) > 0);
 }
 
 /* --- Giving back ------------------------------------------------------------------------------ */

@@ -32,6 +32,7 @@ struct amd_views {
 	uint64_t n, room;
 	uint64_t bytes;
 	int faults; /* the userfaultfd */
+	bool awaited; /* a thread waited while they were taken */
 	int file;   /* ours, while something was taken */
 	uint64_t inode;
 	int node[GUEST_DEVICES]; /* descriptors of the files that pieces are mapped by */
@@ -47,6 +48,9 @@ enum swap_why amd_views_find(struct amd *amd, const struct amd_pieces *pieces,
 
 /* SWAP_FINE, or SWAP_DRIVER: some of them may be taken. */
 enum swap_why amd_views_take(struct amd_views *views);
+
+/* Whether a thread has touched any of what was taken, and waits. */
+bool amd_views_are_awaited(const struct amd_views *views);
 
 /* All that were taken, and ends what amd_views_find began. Pieces are where they were, or anew. */
 void amd_views_give(struct amd_views *views, const struct amd_pieces *pieces);

@@ -20,7 +20,7 @@ _Static_assert(RING_NS < TUNING_RESIDENCY_SILENT_NS, "patience");
 static void room_wish(struct room *room, struct guest *guest, int device, uint64_t bytes)
 {
 	struct swap_wish *wish =
-		swap_wish_of(guest->ledger, slot_index(atomic_load(&guest->slot)), device);
+		swap_wish_of(guest->ledger, slot_index(guest->claimed), device);
 
 	if (!wish || !word_swap_if(&wish->more_bytes, 0, bytes))
 		return;

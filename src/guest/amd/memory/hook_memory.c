@@ -15,11 +15,16 @@
 #include "guest/amd/memory/made.h"
 #include "guest/amd/memory/memory.h"
 #include "guest/amd/memory/reserve.h"
+#include "guest/amd/memory/room.h"
 #include "guest/amd/memory/sweep.h"
 
-/* Takes what `demand` says, on a GPU of the tenant. The kernel answers the handle in `handle`. */
-static int amd_memory_take(struct amd_call *call, struct amd_device *device,
-			   const struct demand *demand, const void *handle, size_t handle_bytes)
+/*
+ * Takes what `demand` says, on a GPU of the tenant. The kernel answers the handle in `handle`. -ENOSPC:
+ * the GPU is full, or what is free there is promised to others.
+ */
+static int amd_memory_try(struct amd_call *call, struct amd_device *device,
+			  const struct demand *demand, const void *handle, size_t handle_bytes,
+			  const struct room *room)
 {
 	const struct demand_part *part = &demand->parts[0];
 	struct object object = {.category = CAT_DATA,
@@ -34,7 +39,12 @@ static int amd_memory_take(struct amd_call *call, struct amd_device *device,
 			&charge);
 	if (r)
 		return r;
-	r = amd_call_kernel(call);
+	if (part->memory == DEMAND_VRAM && amd_room_is_promised(room, call, device, part->bytes))
+		r = -ENOSPC;
+	else
+		r = amd_call_kernel(call);
+	if (r == -ENOMEM && part->memory == DEMAND_VRAM)
+		r = -ENOSPC;
 	if (r >= 0) {
 		memcpy(&given, handle, handle_bytes);
 		if (amd_handle_put(call, given, &object)) {
@@ -47,6 +57,21 @@ static int amd_memory_take(struct amd_call *call, struct amd_device *device,
 	else
 		amd_charge_commit(&charge, CAT_DATA, part->bytes);
 	return r;
+}
+
+/* Nothing is reserved while others leave for it: it may have to leave itself meanwhile. */
+static int amd_memory_take(struct amd_call *call, struct amd_device *device,
+			   const struct demand *demand, const void *handle, size_t handle_bytes)
+{
+	struct room room = {0};
+	int r;
+
+	do
+		r = amd_memory_try(call, device, demand, handle, handle_bytes, &room);
+	while (r == -ENOSPC &&
+	       room_await(&room, call->guest, device->ledger, demand->parts[0].bytes));
+	room_end(&room);
+	return r == -ENOSPC ? -ENOMEM : r;
 }
 
 static int amd_memory_alloc(struct amd_call *call, const struct demand *demand)

@@ -403,9 +403,6 @@ static int run_check_usage(const struct args *a)
 	if (a->user.uid && (a->tenant.said & TENANT_MODE) && a->tenant.mode == POLICY_MODE_SPACE)
 		return say_error("--mode space: its partition is one MPS daemon's, which is one user's; "
 				 "leave it out, or --user");
-	if (a->overcommit && !cuda_context_bytes())
-		return say_error("--overcommit: there is no NVIDIA GPU here; on AMD GPUs tenants cannot "
-				 "take turns on memory yet");
 	if (a->host_bytes && !a->swappable)
 		return say_error("--host-memory: only what is swappable goes there; write --swappable or "
 				 "--overcommit, too");
@@ -462,8 +459,7 @@ static bool run_refuse_too_large(const struct devices *devices, const struct pol
 		uint64_t most = 0;
 
 		for (unsigned int d = 0; d < devices->n; d++)
-			if (devices->list[d].vendor == DEVICE_NVIDIA &&
-			    (all || !memcmp(devices->list[d].uuid, limit->uuid, 16)) &&
+			if ((all || !memcmp(devices->list[d].uuid, limit->uuid, 16)) &&
 			    devices->list[d].total_bytes > most)
 				most = devices->list[d].total_bytes;
 		if (!most || limit->limit_bytes <= most)

@@ -318,7 +318,11 @@ static bool options_are_for_amd(const struct policy *policy)
 
 void tenant_options_note_unused(const struct tenant_options *o, const struct policy *policy)
 {
-	if ((o->said & (TENANT_PRIORITY | TENANT_FLOOR)) && options_are_for_amd(policy))
-		say_note("note: --priority and --floor do nothing on AMD GPUs, where tenants work "
-			 "side by side; --compute and --weight do");
+	bool turns = policy->flags & POLICY_OVERCOMMIT; /* on memory, in the order of priorities */
+	unsigned int unused = turns ? TENANT_FLOOR : TENANT_PRIORITY | TENANT_FLOOR;
+
+	if ((o->said & unused) && options_are_for_amd(policy))
+		say_note("note: %s nothing on AMD GPUs, where tenants work side by side; --compute and "
+			 "--weight do",
+			 turns ? "--floor does" : "--priority and --floor do");
 }

@@ -440,6 +440,133 @@ static void hold_nodes(void)
 			CHECK_EQ(node_make(file[f], 4096), (uint32_t)i + 1);
 }
 
+/* --- Turns ---------------------------------------------------------------------------------- */
+
+#define SERVED	   64
+#define PIECE_MOST (4 * MIB)
+
+static struct buffer served[SERVED];
+static int nserved;
+
+/* So many bytes more, in buffers of unequal sizes. Whether there were so many. */
+static bool hold_more(uint64_t bytes)
+{
+	for (uint64_t size; bytes; bytes -= size) {
+		struct buffer *b = &served[nserved];
+
+		CHECK(nserved < SERVED);
+		size = bytes < PIECE_MOST ? bytes : MIB + (uint64_t)nserved % 3 * MIB;
+		*b = (struct buffer){.va = (UINT64_C(1) << 33) + (uint64_t)nserved * (64 * MIB),
+				     .size = size};
+		if (alloc_at(0, b->va, size, VRAM | WRITABLE, &b->handle, &b->offset) < 0)
+			return false;
+		nserved++;
+		set_mapped(b, 1);
+		fill(b, (uint32_t)nserved);
+	}
+	return true;
+}
+
+/* Every word is what it was, and another one from here on. No call is made that waits for memory. */
+static void work_on_all(uint32_t *seed)
+{
+	for (int i = 0; i < nserved; i++)
+		look(&served[i]);
+	for (int i = 0; i < nserved; i++)
+		fill(&served[i], ++*seed);
+}
+
+static void compute(uint64_t bytes, uint32_t seed)
+{
+	CHECK(hold_more(bytes));
+	ready();
+	do
+		work_on_all(&seed);
+	while (!is_told());
+}
+
+static void say_of(bool good)
+{
+	printf(good ? "served\n" : "refused\n");
+	fflush(stdout);
+}
+
+/* Works when it is told to, and has so many MiB more where it reads a number. */
+static void serve(uint64_t bytes, uint32_t seed)
+{
+	char line[32];
+
+	CHECK(hold_more(bytes));
+	ready();
+	while (fgets(line, sizeof(line), stdin) && *line != 'q') {
+		bool more = hold_more(strtoull(line, NULL, 10) * MIB);
+
+		work_on_all(&seed);
+		say_of(more);
+	}
+}
+
+/* Of the processor alone: each line has it count on in what it has mapped, and makes no call. */
+static void touch(uint64_t bytes)
+{
+	volatile uint64_t *at;
+	char line[32];
+
+	CHECK(hold_more(bytes));
+	at = mmap(NULL, served[0].size, PROT_READ | PROT_WRITE, MAP_SHARED, render[0],
+		  (off_t)served[0].offset);
+	CHECK(at != MAP_FAILED);
+	*at = 0;
+	ready();
+	for (uint64_t n = 0; fgets(line, sizeof(line), stdin) && *line != 'q'; n++) {
+		CHECK_EQ(*at, n);
+		*at = n + 1;
+		say_of(true);
+	}
+}
+
+/* --- Compute queues ---------------------------------------------------------------------------- */
+
+struct barrier {
+	uint16_t header, pad[3];
+	uint64_t depends_on[5], pad2;
+	uint64_t completion;
+};
+
+struct signal {
+	int64_t kind;
+	volatile int64_t value;
+	uint64_t rest[6];
+};
+
+/* Each line is a packet that is done when its signal is; it is waited for without a call. */
+static void barriers(uint64_t bytes)
+{
+	static struct queue q;
+	struct signal *signal = host_memory(4096);
+	struct barrier packet = {.completion = (uintptr_t)signal};
+	char line[32];
+
+	make_queue(0, KFD_IOC_QUEUE_TYPE_COMPUTE_AQL, &q);
+	CHECK(hold_more(bytes));
+	ready();
+	while (fgets(line, sizeof(line), stdin) && *line != 'q') {
+		char *at = q.ring + q.written % (RING_BYTES / 64) * 64;
+
+		signal->value = 1;
+		packet.header = 1;
+		memcpy(at, &packet, sizeof(packet));
+		*q.write = ++q.written;
+		__atomic_store_n((uint16_t *)at, 3, __ATOMIC_RELEASE);
+		__atomic_store_n(q.doorbell, q.written - 1, __ATOMIC_RELEASE);
+		while (signal->value)
+			usleep(1000);
+		for (int i = 0; i < nserved; i++)
+			look(&served[i]);
+		say_of(true);
+	}
+}
+
 /* --- What cannot leave ---------------------------------------------------------------------- */
 
 static int export(uint64_t handle)
@@ -484,7 +611,7 @@ static void hold_what_stays(const char *what)
 	}
 }
 
-static int say_used(void)
+static int say_used(bool peak)
 {
 	struct bank *bank;
 	char root[256];
@@ -492,7 +619,8 @@ static int say_used(void)
 	snprintf(root, sizeof(root), "%s/amd", getenv("ALLOT_SIM_DIR"));
 	CHECK_EQ(bank_open(root, &bank), 0);
 	for (uint32_t i = 0; i < GPUS; i++)
-		printf("%llu\n", (unsigned long long)bank_used(bank, i, VRAM));
+		printf("%llu\n", (unsigned long long)(peak ? bank_peak(bank, i)
+								  : bank_used(bank, i, VRAM)));
 	return 0;
 }
 
@@ -500,8 +628,8 @@ int main(int argc, char **argv)
 {
 	const char *what = argc > 1 ? argv[1] : "";
 
-	if (!strcmp(what, "used"))
-		return say_used();
+	if (!strcmp(what, "used") || !strcmp(what, "peak"))
+		return say_used(!strcmp(what, "peak"));
 	prctl(PR_SET_PDEATHSIG, SIGKILL); /* `allot sim` is its parent */
 	begin();
 	if (!strcmp(what, "churn")) {
@@ -510,6 +638,14 @@ int main(int argc, char **argv)
 		write_all_the_time();
 	} else if (!strcmp(what, "nodes")) {
 		hold_nodes();
+	} else if (!strcmp(what, "compute")) {
+		compute(strtoull(argv[2], NULL, 10) * MIB, (uint32_t)atoi(argv[3]));
+	} else if (!strcmp(what, "serve")) {
+		serve(strtoull(argv[2], NULL, 10) * MIB, (uint32_t)atoi(argv[3]));
+	} else if (!strcmp(what, "touch")) {
+		touch(strtoull(argv[2], NULL, 10) * MIB);
+	} else if (!strcmp(what, "barriers")) {
+		barriers(strtoull(argv[2], NULL, 10) * MIB);
 	} else if (!strcmp(what, "change")) {
 		change_views();
 	} else if (!strcmp(what, "idle")) {

@@ -133,7 +133,7 @@ struct guest {
 	_Atomic(struct backing *) backing[GUEST_DEVICES]; /* by ordinal, see memory/backing.h */
 	_Atomic uint64_t backed;		   /* allocations that were ever */
 	_Atomic(struct own_pools *) own_pools;	   /* see memory/own_pool.h */
-	struct once exporter_once;		   /* see memory/exporter.h */
+	struct once exporter_once;		   /* see core/exporter.h */
 	_Atomic(struct exporter *) exporter;
 	const uint32_t *gate;			   /* the policy's, or our own; see admission.h */
 	bool metered; /* whatever the gate says: configuration limits compute */

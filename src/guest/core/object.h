@@ -33,7 +33,7 @@ enum object_kind {
 	OBJECT_EXEC,	 /* key: executable graph and a device; size: what its nodes ask of that */
 	OBJECT_MODULE,	 /* key: module or library; bytes: a guess of its size */
 	OBJECT_CONTEXT,	 /* key: context that the program created */
-	OBJECT_EXPORT,	 /* key: address of a piece that others may import, see memory/exporter.h */
+	OBJECT_EXPORT,	 /* key: address of a piece that others may import, see core/exporter.h */
 	OBJECT_IMPORT,	 /* key: hash of the name of another process's piece; refs: of its users */
 	OBJECT_KFD,	 /* key: handle of /dev/kfd; this and the next two: AMD's hook_memory.c */
 	OBJECT_GEM,	 /* key: handle of a render node, see amd/files.h; refs: of that key */

@@ -9,8 +9,8 @@
 #include "guest/core/capturing.h"
 #include "guest/core/hook.h"
 #include "guest/memory/backing.h"
-#include "guest/memory/exporter.h"
 #include "guest/memory/importer.h"
+#include "guest/memory/lent.h"
 #include "guest/memory/memory.h"
 #include "guest/memory/sharing.h"
 
@@ -26,7 +26,7 @@ static CUresult ipc_name(struct guest *guest, CUdeviceptr dptr, CUipcMemHandle *
 	if (!ret || !start || !object_get(guest->objects, OBJECT_MEMORY, start, &object) ||
 	    dptr - start >= object.size)
 		return CUDA_ERROR_INVALID_VALUE;
-	e = exporter_name(guest, start, &name);
+	e = lent_name(guest, start, &name);
 	if (e)
 		return e;
 	if (!backing_find(guest, start, &piece))

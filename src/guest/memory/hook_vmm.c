@@ -8,13 +8,14 @@
  * driver's change. We have the one reference of the driver's; the program's are counted here.
  */
 #include "base/fault.h"
+#include "guest/core/exporter.h"
 #include "guest/core/hook.h"
+#include "guest/core/token.h"
 #include "guest/memory/backing.h"
-#include "guest/memory/exporter.h"
 #include "guest/memory/importer.h"
+#include "guest/memory/lent.h"
 #include "guest/memory/room.h"
 #include "guest/memory/sharing.h"
-#include "guest/memory/token.h"
 #include "guest/memory/vmm.h"
 
 /* Takes `refs` references and `maps` mappings off or puts them on; copies the object out. */
@@ -502,7 +503,7 @@ static CUresult vmm_export_token(struct guest *guest, CUmemGenericAllocationHand
 		/* Its address is what the exporter finds it by. */
 		e = backing_expose(guest, guest_device(guest, object.device), handle);
 		if (!e)
-			e = exporter_name(guest, handle, &name);
+			e = lent_name(guest, handle, &name);
 		if (e)
 			return e;
 		name.size = object.size;

@@ -2,24 +2,19 @@
 #include "guest/memory/importer.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "base/fault.h"
 #include "base/now.h"
 #include "base/word.h"
+#include "guest/core/borrow.h"
+#include "guest/core/exporter.h"
 #include "guest/memory/backing.h"
-#include "guest/memory/exporter.h"
 #include "guest/memory/sharing.h"
 #include "ledger/slot.h"
 #include "ledger/swap.h"
 
-/* So often somebody who waits for an exporter looks whether that is still of use. */
-#define LOOK_MS 50
-/* In a program's own call: an exporter that lives answers within microseconds, or is stopped. */
-#define CALL_NS (20 * NS_PER_S)
 
 bool importer_knows(const void *bytes, struct share_name *ret)
 {
@@ -29,112 +24,21 @@ bool importer_knows(const void *bytes, struct share_name *ret)
 
 /* --- A descriptor from the exporter ---------------------------------------------------------- */
 
-/* Until when, and for whom, an exporter is waited for. */
-struct patience {
-	struct guest *guest;
-	uint64_t until_ns; /* UINT64_MAX: as long as `request` stands */
-	uint32_t request;
-};
-
-static bool importer_is_wanted(const struct patience *patience, enum share_want want)
-{
-	const uint32_t *word = swap_request(patience->guest->policy_map);
-	enum swap_phase phase = swap_phase_of(patience->request);
-
-	if (patience->until_ns != UINT64_MAX)
-		return now_monotonic_ns() < patience->until_ns;
-	if (word_acquire(word) != patience->request)
-		return false;
-	if (phase == SWAP_BACK)
-		return swap_is_asked(patience->guest->dir);
-	/* In other phases an exporter's memory leaves, and does not come back. */
-	return want == SHARE_COPIED || phase == SWAP_RUN;
-}
-
-/* A child of a dead exporter may have its socket, and answers nothing. */
-static bool importer_lives(struct guest *guest, const struct share_name *name)
-{
-	struct slot_info info;
-
-	return name->slot <= INT32_MAX && !slot_info(guest->ledger, (int)name->slot, &info) &&
-	       (uint32_t)info.generation == name->generation &&
-	       slot_alive(guest->ledger, (int)name->slot);
-}
-
-static int importer_connect(const struct share_name *name)
-{
-	struct sockaddr_un address;
-	socklen_t len = share_address(name->process, &address);
-	CLEANUP_CLOSE int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-	struct ucred cred;
-	socklen_t cred_len = sizeof(cred);
-
-	if (fd < 0 || connect(fd, (struct sockaddr *)&address, len) ||
-	    getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &cred_len))
-		return -ESRCH;
-	if (cred.uid != geteuid() && cred.uid != 0)
-		return -ESRCH;
-	return TAKE_FD(fd);
-}
-
-/* One message with at most one descriptor: with just one where `ret_fd` is not NULL. */
-static int importer_receive(int socket_fd, int *ret_fd)
-{
-	struct share_reply reply;
-	char room[CMSG_SPACE(sizeof(int))];
-	struct iovec iov = {&reply, sizeof(reply)};
-	struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = room,
-			     .msg_controllen = sizeof(room)};
-	ssize_t n = recvmsg(socket_fd, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-	struct cmsghdr *c = n < 0 ? NULL : CMSG_FIRSTHDR(&msg);
-	CLEANUP_CLOSE int fd = -EBADF;
-
-	if (c && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS &&
-	    c->cmsg_len == CMSG_LEN(sizeof(int)))
-		memcpy(&fd, CMSG_DATA(c), sizeof(fd));
-	if (n != (ssize_t)sizeof(reply) || reply.error || (ret_fd && fd < 0))
-		return -ESRCH;
-	if (ret_fd)
-		*ret_fd = TAKE_FD(fd);
-	return 0;
-}
-
-static int importer_fetch(const struct patience *patience, const struct share_name *name,
-			  enum share_want want, int *ret_fd)
-{
-	struct share_request request = {.name = *name, .swap = patience->request, .want = want};
-	CLEANUP_CLOSE int fd = importer_connect(name);
-	struct pollfd poll_fd = {.fd = fd, .events = POLLIN};
-
-	if (fd < 0)
-		return -ESRCH;
-	if (send(fd, &request, sizeof(request), MSG_NOSIGNAL) != (ssize_t)sizeof(request))
-		return -ESRCH;
-	FAULT_POINT(GUEST_SHARE_ASKED);
-	while (poll(&poll_fd, 1, LOOK_MS) <= 0) {
-		if (!importer_lives(patience->guest, name))
-			return -ESRCH;
-		if (!importer_is_wanted(patience, want))
-			return -ECANCELED;
-	}
-	return importer_receive(fd, ret_fd);
-}
-
 /* The driver's handle of the piece, and whose device it is on. */
-static int importer_ask(const struct patience *patience, const struct share_name *name,
+static int importer_ask(const struct borrow_patience *patience, const struct share_name *name,
 			CUmemGenericAllocationHandle *ret, struct guest_device **ret_device)
 {
 	CLEANUP_CLOSE int fd = -EBADF;
 	CUmemGenericAllocationHandle handle;
 	CUmemAllocationProp prop = {0};
 	struct guest_device *device = NULL;
-	int r = importer_fetch(patience, name, SHARE_DESCRIPTOR, &fd);
+	int r = borrow(patience, name, SHARE_DESCRIPTOR, &fd);
 
 	if (r < 0)
 		return r;
 	if (DRIVER(cuMemImportFromShareableHandle,
 		   (&handle, (void *)(intptr_t)fd, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)))
-		return importer_lives(patience->guest, name) ? -EIO : -ESRCH;
+		return borrow_lives(patience->guest, name) ? -EIO : -ESRCH;
 	if (!DRIVER(cuMemGetAllocationPropertiesFromHandle, (&prop, handle)) &&
 	    prop.location.type == CU_MEM_LOCATION_TYPE_DEVICE)
 		device = guest_device(patience->guest, prop.location.id);
@@ -197,8 +101,8 @@ static CUresult importer_record(struct guest *guest, struct object *import, CUde
 static CUresult importer_take(struct guest *guest, const struct share_name *name, uint64_t key,
 			      CUdeviceptr *ret_at)
 {
-	const struct patience patience = {.guest = guest,
-					  .until_ns = now_monotonic_ns() + CALL_NS};
+	const struct borrow_patience patience = {.guest = guest,
+					  .until_ns = now_monotonic_ns() + BORROW_CALL_NS};
 	uint64_t bytes = name->pages * GRANULE_BYTES;
 	struct guest_device *user = guest_current_device(guest), *device;
 	struct object import = {.kind = OBJECT_IMPORT, .key = key, .category = CAT_IMPORTED,
@@ -296,13 +200,13 @@ bool importer_can_leave(struct guest *guest, const struct object *import)
 {
 	const struct share_name name = importer_name_of(import);
 
-	return shared_covered(guest->ledger, import->shared) && importer_lives(guest, &name);
+	return shared_covered(guest->ledger, import->shared) && borrow_lives(guest, &name);
 }
 
 static int importer_each(struct guest *guest,
-			 int (*fn)(const struct patience *patience, const struct object *import))
+			 int (*fn)(const struct borrow_patience *patience, const struct object *import))
 {
-	const struct patience patience = {.guest = guest, .until_ns = UINT64_MAX,
+	const struct borrow_patience patience = {.guest = guest, .until_ns = UINT64_MAX,
 					  .request = word_acquire(swap_request(guest->policy_map))};
 	struct object import[OBJECT_BATCH];
 	uint64_t above = 0;
@@ -318,11 +222,11 @@ static int importer_each(struct guest *guest,
 	return r;
 }
 
-static int importer_await_copy(const struct patience *patience, const struct object *import)
+static int importer_await_copy(const struct borrow_patience *patience, const struct object *import)
 {
 	const struct share_name name = importer_name_of(import);
 
-	return importer_fetch(patience, &name, SHARE_COPIED, NULL);
+	return borrow(patience, &name, SHARE_COPIED, NULL);
 }
 
 bool importer_any(struct guest *guest)
@@ -337,7 +241,7 @@ int importer_await_copies(struct guest *guest)
 	return importer_each(guest, importer_await_copy);
 }
 
-static int importer_detach_one(const struct patience *patience, const struct object *import)
+static int importer_detach_one(const struct borrow_patience *patience, const struct object *import)
 {
 	struct backing_piece piece;
 
@@ -352,7 +256,7 @@ void importer_detach(struct guest *guest)
 	importer_each(guest, importer_detach_one);
 }
 
-static int importer_attach_one(const struct patience *patience, const struct object *import)
+static int importer_attach_one(const struct borrow_patience *patience, const struct object *import)
 {
 	const struct share_name name = importer_name_of(import);
 	struct guest *guest = patience->guest;

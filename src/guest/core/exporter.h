@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Lends memory that we back (backing.h) to other processes of the tenant. Mapped physical memory has
- * no legacy IPC handle, and a descriptor of it would hold it on the device for as long as somebody
- * has one. So what goes around is a name (share_name.h), and who has that asks this process for a
+ * Lends memory that can leave to other processes of the tenant. Mapped physical memory has no legacy
+ * IPC handle, and a descriptor of it, or a dma-buf, would hold it on the device for as long as
+ * somebody has one. So what goes around is a name (share_name.h), and who has that asks this process for a
  * descriptor, by a socket, whenever it needs one: to open the memory, and when it comes back.
  *
  *	importer	connect, send the name ──── (waits while it is away) ──── map
@@ -11,17 +11,26 @@
  * One thread of ours answers, from the first name on. It has no connection open but those that
  * wait, and none of them can keep it from the others. Whoever connects is not trusted.
  */
-#ifndef ALLOT_GUEST_MEMORY_EXPORTER_H
-#define ALLOT_GUEST_MEMORY_EXPORTER_H
+#ifndef ALLOT_GUEST_CORE_EXPORTER_H
+#define ALLOT_GUEST_CORE_EXPORTER_H
 
 #include "guest/core/guest.h"
-#include "guest/memory/share_name.h"
+#include "guest/core/share_name.h"
+
+/* What a vendor's part knows of its memory. The thread calls these. */
+struct exporter_kind {
+	uint64_t magic; /* of its names */
+	/* Whether the process has what is named. */
+	bool (*knows)(struct guest *guest, const struct share_name *name);
+	/* A descriptor of the driver's, which is closed then. -EAGAIN: it is away; or another error. */
+	int (*descriptor)(struct guest *guest, const struct share_name *name, int *ret_fd);
+};
 
 /*
- * The name of the piece that has an address, but for offset and size. CUDA_ERROR_NOT_SUPPORTED:
- * there is none to be had.
+ * The process answers for names of the kind from here on, and *ret is one of nothing yet: object, id
+ * and size are the caller's. False: there is no thread to be had.
  */
-CUresult exporter_name(struct guest *guest, CUdeviceptr at, struct share_name *ret);
+bool exporter_offer(struct guest *guest, const struct exporter_kind *kind, struct share_name *ret);
 
 /* What tells the tenant from others; 0: not known. */
 uint64_t exporter_tenant(const struct guest *guest);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "guest/memory/exporter.h"
+#include "guest/core/exporter.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -14,14 +14,13 @@
 
 #include "base/fault.h"
 #include "base/now.h"
-#include "guest/core/object.h"
 #include "guest/core/thread.h"
-#include "guest/memory/backing.h"
-#include "guest/memory/sharing.h"
 #include "ledger/slot.h"
 
 /* Importers that wait together; others wait to be accepted. */
 #define PEERS 64
+/* Of memory: a vendor's each. */
+#define KINDS 2
 /* Whoever connects has so long to say for what. */
 #define ASK_NS (2 * NS_PER_S)
 
@@ -39,6 +38,7 @@ struct exporter {
 	_Atomic bool away;	 /* all content is in host memory, and may be nowhere else */
 	_Atomic uint32_t back;	 /* the request by which it has its memory, last */
 	_Atomic uint32_t failed; /* the request that it could not follow, last */
+	_Atomic(const struct exporter_kind *) kind[KINDS];
 	struct peer peer[PEERS];
 };
 
@@ -71,27 +71,22 @@ static void exporter_reply(struct peer *peer, int error, int fd)
 	exporter_drop(peer);
 }
 
-static bool exporter_has(struct exporter *exporter, const struct share_name *name)
+static const struct exporter_kind *exporter_kind_of(struct exporter *exporter, uint64_t magic)
 {
-	struct object export;
+	for (int i = 0; i < KINDS; i++) {
+		const struct exporter_kind *kind = atomic_load(&exporter->kind[i]);
 
-	return name->magic == SHARE_MAGIC && name->process == exporter->process &&
-	       object_get(exporter->guest->objects, OBJECT_EXPORT, name->object, &export) &&
-	       export.export.id == name->id;
+		if (kind && kind->magic == magic)
+			return kind;
+	}
+	return NULL;
 }
 
-/* The driver's reference of our own keeps it while the program may free it. */
-static CUresult exporter_descriptor(CUdeviceptr at, int *ret_fd)
+static bool exporter_has(struct exporter *exporter, const struct share_name *name)
 {
-	CUmemGenericAllocationHandle handle;
-	CUresult e = DRIVER(cuMemRetainAllocationHandle, (&handle, (void *)at));
+	const struct exporter_kind *kind = exporter_kind_of(exporter, name->magic);
 
-	if (e)
-		return e;
-	e = DRIVER(cuMemExportToShareableHandle,
-		   (ret_fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
-	DRIVER(cuMemRelease, (handle));
-	return e;
+	return kind && name->process == exporter->process && kind->knows(exporter->guest, name);
 }
 
 /* Who asks because of a request waits until that was followed here: what is there may still leave. */
@@ -101,30 +96,38 @@ static bool exporter_is_there(const struct exporter *exporter, uint32_t request)
 	       (!request || atomic_load(&exporter->back) == request);
 }
 
+static void exporter_lend(struct exporter *exporter, struct peer *peer)
+{
+	const struct share_name *name = &peer->request.name;
+	const struct exporter_kind *kind = exporter_kind_of(exporter, name->magic);
+	int fd = -EBADF, r = kind->descriptor(exporter->guest, name, &fd);
+
+	if (r == -EAGAIN)
+		return;
+	if (r) {
+		exporter_reply(peer, -ENOENT, -1);
+		return;
+	}
+	/* Had it been freed meanwhile, what it was known by could be another's by now. */
+	exporter_reply(peer, exporter_has(exporter, name) ? 0 : -ENOENT, fd);
+	close(fd);
+	FAULT_POINT(GUEST_SHARE_SERVED);
+}
+
 /* Waits on, where there is no answer yet. */
 static void exporter_serve(struct exporter *exporter, struct peer *peer)
 {
 	const struct share_name *name = &peer->request.name;
-	struct backing_piece piece;
-	int fd;
 
-	if (!exporter_has(exporter, name) ||
-	    !backing_find(exporter->guest, name->object, &piece)) {
+	if (!exporter_has(exporter, name)) {
 		exporter_reply(peer, -ENOENT, -1);
 	} else if (peer->request.swap && atomic_load(&exporter->failed) == peer->request.swap) {
 		exporter_reply(peer, -ECANCELED, -1);
 	} else if (peer->request.want == SHARE_COPIED) {
 		if (atomic_load(&exporter->away))
 			exporter_reply(peer, 0, -1);
-	} else if (!exporter_is_there(exporter, peer->request.swap) || !piece.resident) {
-		return;
-	} else if (exporter_descriptor(name->object, &fd)) {
-		exporter_reply(peer, -ENOENT, -1);
-	} else {
-		/* Had it been freed meanwhile, the address could be another's by now. */
-		exporter_reply(peer, exporter_has(exporter, name) ? 0 : -ENOENT, fd);
-		close(fd);
-		FAULT_POINT(GUEST_SHARE_SERVED);
+	} else if (exporter_is_there(exporter, peer->request.swap)) {
+		exporter_lend(exporter, peer);
 	}
 }
 
@@ -273,11 +276,35 @@ static void exporter_begin(struct guest *guest)
 	once_end(&guest->exporter_once, r);
 }
 
-static struct exporter *exporter_get(struct guest *guest)
+/* One of the kind, or its place; there are no more kinds than places. */
+static void exporter_add_kind(struct exporter *exporter, const struct exporter_kind *kind)
 {
+	for (int i = 0; i < KINDS; i++) {
+		const struct exporter_kind *there = NULL;
+
+		if (atomic_compare_exchange_strong(&exporter->kind[i], &there, kind) ||
+		    there == kind)
+			return;
+	}
+}
+
+bool exporter_offer(struct guest *guest, const struct exporter_kind *kind, struct share_name *ret)
+{
+	struct exporter *exporter;
+	struct slot_info info;
+
 	if (once_begin(&guest->exporter_once))
 		exporter_begin(guest);
-	return atomic_load(&guest->exporter);
+	exporter = atomic_load(&guest->exporter);
+	if (!exporter || slot_info(guest->ledger, slot_index(guest->claimed), &info))
+		return false;
+	exporter_add_kind(exporter, kind);
+	*ret = (struct share_name){.magic = kind->magic,
+				   .tenant = exporter_tenant(guest),
+				   .process = exporter->process,
+				   .slot = (uint32_t)slot_index(guest->claimed),
+				   .generation = (uint32_t)info.generation};
+	return true;
 }
 
 /* --- Names ---------------------------------------------------------------------------------- */
@@ -298,69 +325,11 @@ bool exporter_is_own(struct guest *guest, const struct share_name *name)
 	return exporter && exporter->process == name->process;
 }
 
-/* Of two threads that name a piece at once the first one's name stays. */
-static bool exporter_settle(struct object *export, void *arg)
-{
-	struct object *ours = arg;
-
-	if (!export->export.id)
-		*export = *ours;
-	else
-		ours->export.id = export->export.id;
-	return true;
-}
-
 bool exporter_knows(struct guest *guest, const struct share_name *name)
 {
 	struct exporter *exporter = atomic_load(&guest->exporter);
 
 	return exporter && exporter_has(exporter, name);
-}
-
-static CUresult exporter_make(struct guest *guest, struct share_name *name,
-			      const struct backing_piece *piece)
-{
-	struct guest_device *device = backing_device(guest, piece->at);
-	struct object export = {.kind = OBJECT_EXPORT, .key = piece->at,
-				.device = (int16_t)device->ordinal, .size = piece->bytes};
-
-	if (getrandom(&name->id, sizeof(name->id), 0) != (ssize_t)sizeof(name->id))
-		return CUDA_ERROR_NOT_SUPPORTED;
-	name->id |= 1;
-	export.export.id = name->id;
-	sharing_export(guest, device, share_key(name), piece->bytes, &export);
-	object_change(guest->objects, OBJECT_EXPORT, piece->at, true, exporter_settle, &export);
-	if (export.export.id != name->id)
-		entry_leave(guest, &export);
-	name->id = export.export.id;
-	return CUDA_SUCCESS;
-}
-
-CUresult exporter_name(struct guest *guest, CUdeviceptr at, struct share_name *ret)
-{
-	struct exporter *exporter = exporter_get(guest);
-	struct slot *slot = atomic_load(&guest->slot);
-	struct slot_info info;
-	struct backing_piece piece;
-	struct object export;
-	struct share_name name = {.magic = SHARE_MAGIC, .tenant = exporter_tenant(guest),
-				  .slot = (uint32_t)slot_index(slot)};
-	CUresult e = CUDA_SUCCESS;
-
-	if (!exporter || !backing_find(guest, at, &piece) || piece.imported ||
-	    slot_info(guest->ledger, slot_index(slot), &info))
-		return CUDA_ERROR_NOT_SUPPORTED;
-	name.generation = (uint32_t)info.generation;
-	name.process = exporter->process;
-	name.object = piece.at;
-	name.pages = (uint32_t)(piece.bytes / GRANULE_BYTES);
-	if (object_get(guest->objects, OBJECT_EXPORT, piece.at, &export))
-		name.id = export.export.id;
-	else
-		e = exporter_make(guest, &name, &piece);
-	if (!e)
-		*ret = name;
-	return e;
 }
 
 /* --- For who moves it ----------------------------------------------------------------------- */

@@ -5,8 +5,8 @@
  * to the exporter's socket for a descriptor of it. Names are bytes that came from anywhere: `id` is
  * what nobody can guess, and all else is checked.
  */
-#ifndef ALLOT_GUEST_MEMORY_SHARE_NAME_H
-#define ALLOT_GUEST_MEMORY_SHARE_NAME_H
+#ifndef ALLOT_GUEST_CORE_SHARE_NAME_H
+#define ALLOT_GUEST_CORE_SHARE_NAME_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -4,12 +4,12 @@
  * hold the memory on the device: a sealed file of one name (share_name.h). It is good within the
  * tenant, for as long as the exporter has the memory.
  */
-#ifndef ALLOT_GUEST_MEMORY_TOKEN_H
-#define ALLOT_GUEST_MEMORY_TOKEN_H
+#ifndef ALLOT_GUEST_CORE_TOKEN_H
+#define ALLOT_GUEST_CORE_TOKEN_H
 
 #include <stdbool.h>
 
-#include "guest/memory/share_name.h"
+#include "guest/core/share_name.h"
 
 /* A descriptor or -errno. */
 int token_make(const struct share_name *name);

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Asks another process of the tenant for memory that it lends (exporter.h). */
+#ifndef ALLOT_GUEST_CORE_BORROW_H
+#define ALLOT_GUEST_CORE_BORROW_H
+
+#include "base/now.h"
+#include "guest/core/share_name.h"
+
+/* In a program's own call: an exporter that lives answers within microseconds, or is stopped. */
+#define BORROW_CALL_NS (20 * NS_PER_S)
+
+/* Until when, and for whom, an exporter is waited for. */
+struct borrow_patience {
+	struct guest *guest;
+	uint64_t until_ns; /* UINT64_MAX: as long as `request` stands */
+	uint32_t request;
+};
+
+/* Whether the exporter does. A child of a dead one may have its socket, and answers nothing. */
+bool borrow_lives(struct guest *guest, const struct share_name *name);
+
+/*
+ * Waits until the exporter answers: with a descriptor, where one is wanted, else `ret_fd` is NULL. 0;
+ * -ESRCH: it is gone, or has it no more; -ECANCELED: nobody asks for it any more.
+ */
+int borrow(const struct borrow_patience *patience, const struct share_name *name,
+	   enum share_want want, int *ret_fd);
+
+#endif

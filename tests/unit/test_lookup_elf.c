@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 #include <string.h>
 
+#include "guest/core/lookup_libc.h"
 #include "tests/check.h"
 
 static void *symbol(struct link_map *map, const char *name)
@@ -44,10 +45,25 @@ static void old_hash(const char *path)
 	CHECK(!symbol(library, "malloc")); /* used, not defined */
 }
 
+/* The kernel's own image has some of these names, too, and other arguments for them. */
+static void not_the_kernel(void)
+{
+	static const char *const names[] = {"getrandom", "clock_gettime"};
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		void *found = lookup_libc_symbol(names[i]);
+		Dl_info info;
+
+		CHECK(found && dladdr(found, &info));
+		CHECK(!strstr(info.dli_fname, "vdso"));
+	}
+}
+
 int main(int argc, char **argv)
 {
 	CHECK(argc == 2);
 	c_library();
 	old_hash(argv[1]);
+	not_the_kernel();
 	return 0;
 }

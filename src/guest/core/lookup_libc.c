@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/auxv.h>
 
 #include "base/text.h"
 #include "guest/core/lookup_elf.h"
@@ -94,16 +95,21 @@ static bool lookup_libc_take_symbol(ElfW(Addr) base, const ElfW(Dyn) * dynamic, 
 	return wanted->found;
 }
 
-/* In the order in which the loader would bind it: a sanitizer's pthread_create stands first. */
+/*
+ * In the order in which the loader would bind it: a sanitizer's pthread_create stands first. Not what
+ * the kernel maps, to which the loader binds nothing: it has functions of the same names and with
+ * other arguments (getrandom, since 6.11).
+ */
 void *lookup_libc_symbol(const char *name)
 {
+	const ElfW(Addr) vdso = getauxval(AT_SYSINFO_EHDR);
 	struct wanted wanted = {name, NULL};
 	bool here = false;
 
 	for (struct link_map *m = _r_debug.r_map; m; m = m->l_next)
 		here = here || m->l_ld == _DYNAMIC;
 	for (struct link_map *m = _r_debug.r_map; here && m; m = m->l_next)
-		if (m->l_ld != _DYNAMIC && m->l_ld &&
+		if (m->l_ld != _DYNAMIC && m->l_ld && (!vdso || m->l_addr != vdso) &&
 		    (wanted.found = lookup_elf_symbol(m->l_addr, m->l_ld, name)))
 			return wanted.found;
 	lookup_libc_visit_all(lookup_libc_take_symbol, &wanted);

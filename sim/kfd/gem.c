@@ -106,19 +106,6 @@ uint64_t emu_gem_offset(const struct emu_buffer *buffer)
 	return OFFSET | (uint64_t)(buffer - emu_buffers(&n)) << OFFSET_SHIFT;
 }
 
-int emu_gem_mmap(struct emu_machine *m, struct emu_gpu *gpu, int fd, void *block)
-{
-	union drm_amdgpu_gem_mmap *a = block;
-	const struct emu_buffer *b = emu_buffer(emu_file_of(fd), a->in.handle);
-
-	if (!b)
-		return -ENOENT;
-	if (b->piece.flags & BANK_NO_CPU)
-		return -EPERM;
-	a->out.addr_ptr = emu_gem_offset(b);
-	return 0;
-}
-
 int emu_gem_close(struct emu_machine *m, struct emu_gpu *gpu, int fd, void *block)
 {
 	const struct drm_gem_close *a = block;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * /proc/self/maps as it is with the driver: what a program maps of a render node stands there under
- * the node's name, at the offset that it gave, and dma-bufs are called so. What stands in for the
- * kernel's own memory is left out.
+ * Where memory of a render node is to be mapped (GEM_MMAP), and /proc/self/maps as it is with the
+ * driver: what a program maps of a node stands there under the node's name, at the offset that it
+ * gave, and dma-bufs are called so. What stands in for the kernel's own memory is left out.
  */
+#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -13,6 +14,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "amd/abi/drm.h"
 #include "base/cleanup.h"
 #include "sim/kfd/emu.h"
 #include "sim/kfd/gem.h"
@@ -66,6 +68,21 @@ static bool maps_find_place(const struct emu_machine *m, uint64_t key, struct pl
 			return true;
 		}
 	return false;
+}
+
+/* Memory has one offset in its node, by whichever handle it is asked for. */
+int emu_gem_mmap(struct emu_machine *m, struct emu_gpu *gpu, int fd, void *block)
+{
+	union drm_amdgpu_gem_mmap *a = block;
+	const struct emu_buffer *b = emu_buffer(emu_file_of(fd), a->in.handle);
+	struct place place;
+
+	if (!b || !maps_find_place(m, b->piece.key, &place))
+		return -ENOENT;
+	if (b->piece.flags & BANK_NO_CPU)
+		return -EPERM;
+	a->out.addr_ptr = place.offset;
+	return 0;
 }
 
 /* A mapping of a piece's content: as a node's, as a dma-buf's, or the emulator's own. */

@@ -3,8 +3,11 @@
 #ifndef ALLOT_GUEST_CORE_BORROW_H
 #define ALLOT_GUEST_CORE_BORROW_H
 
+#include <errno.h>
+
 #include "base/now.h"
 #include "guest/core/share_name.h"
+#include "ledger/records.h"
 
 /* In a program's own call: an exporter that lives answers within microseconds, or is stopped. */
 #define BORROW_CALL_NS (20 * NS_PER_S)
@@ -25,5 +28,20 @@ bool borrow_lives(struct guest *guest, const struct share_name *name);
  */
 int borrow(const struct borrow_patience *patience, const struct share_name *name,
 	   enum share_want want, int *ret_fd);
+
+/* What that comes to, for who moves memory. */
+static inline enum swap_why borrow_why(int r)
+{
+	switch (r) {
+	case 0:
+		return SWAP_FINE;
+	case -ESRCH:
+		return SWAP_SHARED;
+	case -ECANCELED:
+		return SWAP_BUSY;
+	default:
+		return SWAP_DRIVER;
+	}
+}
 
 #endif

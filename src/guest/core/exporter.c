@@ -35,10 +35,12 @@ struct exporter {
 	struct guest *guest;
 	uint64_t process;
 	int listener, bell;
-	_Atomic bool away;	 /* all content is in host memory, and may be nowhere else */
-	_Atomic uint32_t back;	 /* the request by which it has its memory, last */
 	_Atomic uint32_t failed; /* the request that it could not follow, last */
-	_Atomic(const struct exporter_kind *) kind[KINDS];
+	struct lent {
+		_Atomic(const struct exporter_kind *) kind; /* NULL: the place is free */
+		_Atomic bool away;     /* all content is in host memory, and may be nowhere else */
+		_Atomic uint32_t back; /* the request by which it has its memory, last */
+	} lent[KINDS];
 	struct peer peer[PEERS];
 };
 
@@ -71,35 +73,36 @@ static void exporter_reply(struct peer *peer, int error, int fd)
 	exporter_drop(peer);
 }
 
-static const struct exporter_kind *exporter_kind_of(struct exporter *exporter, uint64_t magic)
+static struct lent *exporter_lent_of(struct exporter *exporter, uint64_t magic)
 {
 	for (int i = 0; i < KINDS; i++) {
-		const struct exporter_kind *kind = atomic_load(&exporter->kind[i]);
+		const struct exporter_kind *kind = atomic_load(&exporter->lent[i].kind);
 
 		if (kind && kind->magic == magic)
-			return kind;
+			return &exporter->lent[i];
 	}
 	return NULL;
 }
 
 static bool exporter_has(struct exporter *exporter, const struct share_name *name)
 {
-	const struct exporter_kind *kind = exporter_kind_of(exporter, name->magic);
+	struct lent *lent = exporter_lent_of(exporter, name->magic);
 
-	return kind && name->process == exporter->process && kind->knows(exporter->guest, name);
+	return lent && name->process == exporter->process &&
+	       atomic_load(&lent->kind)->knows(exporter->guest, name);
 }
 
 /* Who asks because of a request waits until that was followed here: what is there may still leave. */
-static bool exporter_is_there(const struct exporter *exporter, uint32_t request)
+static bool exporter_is_there(const struct lent *lent, uint32_t request)
 {
-	return !atomic_load(&exporter->away) &&
-	       (!request || atomic_load(&exporter->back) == request);
+	return !atomic_load(&lent->away) && (!request || atomic_load(&lent->back) == request);
 }
 
-static void exporter_lend(struct exporter *exporter, struct peer *peer)
+/* Waits on, where it is away after all. */
+static void exporter_lend(struct exporter *exporter, const struct exporter_kind *kind,
+			  struct peer *peer)
 {
 	const struct share_name *name = &peer->request.name;
-	const struct exporter_kind *kind = exporter_kind_of(exporter, name->magic);
 	int fd = -EBADF, r = kind->descriptor(exporter->guest, name, &fd);
 
 	if (r == -EAGAIN)
@@ -118,16 +121,17 @@ static void exporter_lend(struct exporter *exporter, struct peer *peer)
 static void exporter_serve(struct exporter *exporter, struct peer *peer)
 {
 	const struct share_name *name = &peer->request.name;
+	struct lent *lent = exporter_lent_of(exporter, name->magic);
 
-	if (!exporter_has(exporter, name)) {
+	if (!lent || !exporter_has(exporter, name)) {
 		exporter_reply(peer, -ENOENT, -1);
 	} else if (peer->request.swap && atomic_load(&exporter->failed) == peer->request.swap) {
 		exporter_reply(peer, -ECANCELED, -1);
 	} else if (peer->request.want == SHARE_COPIED) {
-		if (atomic_load(&exporter->away))
+		if (atomic_load(&lent->away))
 			exporter_reply(peer, 0, -1);
-	} else if (exporter_is_there(exporter, peer->request.swap)) {
-		exporter_lend(exporter, peer);
+	} else if (exporter_is_there(lent, peer->request.swap)) {
+		exporter_lend(exporter, atomic_load(&lent->kind), peer);
 	}
 }
 
@@ -282,7 +286,7 @@ static void exporter_add_kind(struct exporter *exporter, const struct exporter_k
 	for (int i = 0; i < KINDS; i++) {
 		const struct exporter_kind *there = NULL;
 
-		if (atomic_compare_exchange_strong(&exporter->kind[i], &there, kind) ||
+		if (atomic_compare_exchange_strong(&exporter->lent[i].kind, &there, kind) ||
 		    there == kind)
 			return;
 	}
@@ -343,24 +347,30 @@ static void exporter_ring(struct exporter *exporter)
 		return;
 }
 
-void exporter_is_back(struct guest *guest, uint32_t request)
+void exporter_is_back(struct guest *guest, uint64_t magic, uint32_t request)
 {
 	struct exporter *exporter = atomic_load(&guest->exporter);
 
-	if (!exporter)
-		return;
-	atomic_store(&exporter->back, request);
-	atomic_store(&exporter->away, false);
-	exporter_ring(exporter);
+	for (int i = 0; exporter && i < KINDS; i++) {
+		struct lent *lent = &exporter->lent[i];
+
+		if (magic != SHARE_ALL && lent != exporter_lent_of(exporter, magic))
+			continue;
+		atomic_store(&lent->back, request);
+		atomic_store(&lent->away, false);
+	}
+	if (exporter)
+		exporter_ring(exporter);
 }
 
-void exporter_has_copied(struct guest *guest)
+void exporter_has_copied(struct guest *guest, uint64_t magic)
 {
 	struct exporter *exporter = atomic_load(&guest->exporter);
+	struct lent *lent = exporter ? exporter_lent_of(exporter, magic) : NULL;
 
-	if (!exporter)
+	if (!lent)
 		return;
-	atomic_store(&exporter->away, true);
+	atomic_store(&lent->away, true);
 	exporter_ring(exporter);
 }
 

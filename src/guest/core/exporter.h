@@ -40,13 +40,15 @@ bool exporter_knows(struct guest *guest, const struct share_name *name);
 
 /* --- For who moves it ----------------------------------------------------------------------- */
 
+#define SHARE_ALL 0 /* in place of a magic */
+
 /*
- * By that request all is there, with its content, what had left too: who waits because of it gets it.
- * Who asks before that waits, since what is there may be on its way out.
+ * By that request all of the kind is there, with its content, what had left too: who waits because of
+ * it gets it. Who asks before that waits, since what is there may be on its way out.
  */
-void exporter_is_back(struct guest *guest, uint32_t request);
+void exporter_is_back(struct guest *guest, uint64_t magic, uint32_t request);
 /* All content is in host memory, so that importers may let go of it. */
-void exporter_has_copied(struct guest *guest);
+void exporter_has_copied(struct guest *guest, uint64_t magic);
 /* What the request asks for cannot be done, so nobody is to wait for it. */
 void exporter_gives_up(struct guest *guest, uint32_t request);
 

@@ -11,10 +11,10 @@
 
 #include "guest/core/share_name.h"
 
-/* A descriptor or -errno. */
-int token_make(const struct share_name *name);
+/* A descriptor or -errno. The file is as long as programs ask of one of memory; 0: as the name is. */
+int token_make(const struct share_name *name, uint64_t bytes);
 
-/* False: it is something else, and was not read from. */
-bool token_read(int fd, struct share_name *ret);
+/* False: it is something else, or of another vendor's memory. */
+bool token_read(int fd, uint64_t magic, struct share_name *ret);
 
 #endif

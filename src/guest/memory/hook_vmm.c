@@ -508,7 +508,7 @@ static CUresult vmm_export_token(struct guest *guest, CUmemGenericAllocationHand
 			return e;
 		name.size = object.size;
 	}
-	fd = token_make(&name);
+	fd = token_make(&name, 0);
 	FAULT_POINT(GUEST_EXPORTED);
 	if (fd < 0)
 		return CUDA_ERROR_OPERATING_SYSTEM;
@@ -656,7 +656,7 @@ CUresult hook_cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handl
 
 	if (guest->swappable && handle &&
 	    shHandleType == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR &&
-	    token_read((int)(intptr_t)osHandle, &name))
+	    token_read((int)(intptr_t)osHandle, SHARE_MAGIC, &name))
 		return vmm_import_token(guest, &name, handle);
 	/* Before the driver may close or consume it. */
 	if (shHandleType == CU_MEM_HANDLE_TYPE_FABRIC)

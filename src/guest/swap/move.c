@@ -10,6 +10,7 @@
 #include "base/now.h"
 #include "base/number.h"
 #include "base/word.h"
+#include "guest/core/borrow.h"
 #include "guest/core/exporter.h"
 #include "guest/memory/backing.h"
 #include "guest/memory/calls.h"
@@ -359,21 +360,6 @@ static void move_release_all(struct move *move)
 		move_release(move, i);
 }
 
-/* What came of what others share with us. */
-static enum swap_why move_shared(int r)
-{
-	switch (r) {
-	case 0:
-		return SWAP_FINE;
-	case -ESRCH:
-		return SWAP_SHARED;
-	case -ECANCELED:
-		return SWAP_BUSY;
-	default:
-		return SWAP_DRIVER;
-	}
-}
-
 /*
  * What has to be done once, before the first of it leaves. Where that was called off, as for one
  * that was stopped, nothing has to leave any more. But whose memory a process imports may be past
@@ -384,8 +370,8 @@ static bool move_let_go(struct move *move, uint32_t request, enum swap_why *ret_
 {
 	enum swap_why why;
 
-	exporter_has_copied(move->guest);
-	why = move_shared(importer_await_copies(move->guest));
+	exporter_has_copied(move->guest, SHARE_MAGIC);
+	why = borrow_why(importer_await_copies(move->guest));
 	move->unsure = why && importer_any(move->guest);
 	if (!why && !importer_any(move->guest) &&
 	    word_acquire(swap_request(move->guest->policy_map)) != request)
@@ -401,7 +387,7 @@ static bool move_let_go(struct move *move, uint32_t request, enum swap_why *ret_
 static void move_stay(struct move *move, uint32_t request)
 {
 	exporter_gives_up(move->guest, request);
-	exporter_is_back(move->guest, request);
+	exporter_is_back(move->guest, SHARE_MAGIC, request);
 	move_give_host(move);
 	memset(move->copied, 0, sizeof(move->copied));
 }
@@ -607,14 +593,14 @@ static enum swap_why move_back(struct move *move)
 	if (!why)
 		why = move_copy_back(move);
 	if (!why)
-		exporter_is_back(move->guest, request);
+		exporter_is_back(move->guest, SHARE_MAGIC, request);
 	if (!why)
-		why = move_shared(importer_attach(move->guest));
+		why = borrow_why(importer_attach(move->guest));
 	if (!why && mapping_attach(move->guest))
 		why = SWAP_DRIVER;
 	if (why) {
 		/* Some importers may have it already: they wait for this word to leave again. */
-		exporter_has_copied(move->guest);
+		exporter_has_copied(move->guest, SHARE_MAGIC);
 		move_release_all(move);
 		exporter_gives_up(move->guest, request);
 		return why;

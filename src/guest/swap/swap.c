@@ -419,7 +419,7 @@ static void swap_run(struct swap *swap, uint32_t request)
 		return;
 	}
 	swap_done(swap);
-	exporter_is_back(swap->guest, request);
+	exporter_is_back(swap->guest, SHARE_ALL, request);
 	swap->answer.amount = swap->answer.list_at = 0;
 	swap_answer(swap, request, SWAP_RUNNING, SWAP_FINE);
 	swap_let_on(swap);
@@ -585,7 +585,7 @@ static void swap_return(struct swap *swap, uint32_t request)
 	enum swap_why why = runs ? SWAP_FINE : move_ask_again(&swap->move);
 
 	if (!swap_is_away(swap)) {
-		exporter_is_back(swap->guest, request);
+		exporter_is_back(swap->guest, SHARE_ALL, request);
 		swap_answer(swap, request,
 			    runs  ? SWAP_RUNNING
 			    : why ? SWAP_READY

@@ -35,6 +35,7 @@ enum object_kind {
 	OBJECT_CONTEXT,	 /* key: context that the program created */
 	OBJECT_EXPORT,	 /* key: address of a piece that others may import, see core/exporter.h */
 	OBJECT_IMPORT,	 /* key: hash of the name of another process's piece; refs: of its users */
+	OBJECT_BORROWED, /* key: as OBJECT_IMPORT's, of AMD's memory; see amd/memory/lent.h */
 	OBJECT_KFD,	 /* key: handle of /dev/kfd; this and the next two: AMD's hook_memory.c */
 	OBJECT_GEM,	 /* key: handle of a render node, see amd/files.h; refs: of that key */
 	OBJECT_DMABUF,	 /* key: inode of a descriptor that holds memory without a handle */
@@ -104,6 +105,7 @@ struct object {
 		} exec;			/* OBJECT_EXEC */
 		struct {
 			uint64_t inode; /* of its dma-buf; 0: it has none */
+			uint64_t lent;	/* id of its name, as who lends or borrows it has it; 0 */
 			/* Of a swappable tenant's OBJECT_KFD, as it was made: amd/memory/made.h. */
 			uint64_t va;
 			uint64_t offset; /* for mmap */

@@ -16,16 +16,17 @@
 
 #include "guest/core/entry.h"
 
-#define SHARE_MAGIC UINT64_C(0x317265686f6c6c61)
+#define SHARE_MAGIC	UINT64_C(0x317265686f6c6c61)
+#define SHARE_MAGIC_AMD UINT64_C(0x32726568646d6161)
 
 struct share_name {
 	uint64_t magic;
 	uint64_t tenant;  /* see exporter_tenant */
 	uint64_t process; /* a number of the exporter's own; its socket has it */
-	uint64_t object;  /* address of the piece in the exporter */
+	uint64_t object;  /* address of the piece in the exporter; AMD's: key of the handle */
 	uint64_t id;	  /* of that piece alone */
 	uint64_t size;	  /* of the allocation, and where it begins in the piece */
-	uint32_t offset;
+	uint32_t offset;  /* AMD's: kind of the handle */
 	uint32_t pages; /* granules of the piece */
 	uint32_t slot, generation; /* of the exporter */
 };

@@ -76,6 +76,9 @@ static void amd_again_name(struct guest *guest, struct amd *amd, struct object *
 	}
 	if (dmabuf >= 0)
 		close(dmabuf);
+	/* What goes by a name of ours goes by the same one: who lends it has that, too. */
+	if (object->amd.lent && !shared_rename(amd->slot, key, object->shared))
+		key = object->shared;
 	entry_rename(guest, key, object);
 	object_change(guest->objects, (enum object_kind)object->kind, object->key, false,
 		      amd_again_change, object);

@@ -2,6 +2,7 @@
 #include "guest/amd/memory/charge.h"
 
 #include "base/fault.h"
+#include "guest/amd/memory/lent.h"
 #include "guest/core/entry.h"
 
 void amd_charge_commit(const struct amd_charge *charge, enum category category, uint64_t actual)
@@ -35,6 +36,7 @@ void amd_charge_release(struct amd *amd, struct amd_device *device, enum demand_
 void amd_charge_drop(struct guest *guest, struct amd *amd, const struct object *object)
 {
 	entry_leave(guest, object);
+	amd_lent_give_back(guest, object);
 	amd_charge_release(amd, &amd->device[object->device],
 			   object->flags & OBJECT_HOST ? DEMAND_GTT : DEMAND_VRAM,
 			   (enum category)object->category, object->bytes);

@@ -9,9 +9,13 @@
  *
  * Memory from outside the tenant is charged once to those who import it. Its owner may go first,
  * and nobody here would know.
+ *
+ * In a swappable tenant the descriptors that programs have are no dma-bufs but tokens: lent.h.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "amd/abi/drm.h"
 #include "amd/abi/kfd.h"
@@ -20,10 +24,21 @@
 #include "guest/amd/files.h"
 #include "guest/amd/memory/dmabuf.h"
 #include "guest/amd/memory/handle.h"
+#include "guest/amd/memory/lent.h"
 #include "guest/amd/memory/memory.h"
 #include "guest/amd/memory/reserve.h"
 #include "guest/amd/memory/sweep.h"
 #include "guest/core/entry.h"
+#include "guest/core/token.h"
+
+/* Of a descriptor, or by the name that it was got by. */
+static int amd_sharing_identify(int fd, const struct share_name *lent, struct dmabuf_name *ret)
+{
+	if (!lent)
+		return dmabuf_name(fd, ret);
+	*ret = (struct dmabuf_name){.key = share_key(lent)};
+	return 0;
+}
 
 struct marking {
 	struct object with;
@@ -124,7 +139,8 @@ static int amd_sharing_import_joined(struct amd_call *call, const uint64_t *hand
 	return r;
 }
 
-static int amd_sharing_import_dmabuf(struct amd_call *call)
+/* `name`: what the descriptor was got by; NULL: it is the program's. */
+static int amd_sharing_import_dmabuf(struct amd_call *call, const struct share_name *name)
 {
 	struct kfd_ioctl_import_dmabuf_args *args = call->block;
 	struct kfd_ioctl_get_dmabuf_info_args info = {.dmabuf_fd = args->dmabuf_fd};
@@ -136,7 +152,7 @@ static int amd_sharing_import_dmabuf(struct amd_call *call)
 	if (!amd_is_ours(call->amd, args->gpu_id))
 		return -EINVAL;
 	/* The kernel does not import what it does not know or tells nothing of. */
-	if (dmabuf_name((int)args->dmabuf_fd, &what) ||
+	if (amd_sharing_identify((int)args->dmabuf_fd, name, &what) ||
 	    amd_ask(call->fd, _IOWR('K', KFD_NR_GET_DMABUF_INFO, info), &info) < 0)
 		return amd_call_kernel(call);
 	owner = amd_device(call->amd, info.gpu_id);
@@ -145,7 +161,13 @@ static int amd_sharing_import_dmabuf(struct amd_call *call)
 	if (!(info.flags & KFD_IOC_ALLOC_MEM_FLAGS_VRAM))
 		return amd_call_kernel(call);
 	r = amd_sharing_join(call, owner, &what, info.size, &object);
-	return r ? r : amd_sharing_import_joined(call, &args->handle, &object);
+	if (r)
+		return r;
+	object.size = info.size;
+	object.amd.va = args->va_addr;
+	if (name)
+		amd_lent_borrow(call->guest, name, &object);
+	return amd_sharing_import_joined(call, &args->handle, &object);
 }
 
 /* The kernel's answer, if it names a GPU of the tenant; else as if the kernel knew no such file. */
@@ -161,18 +183,59 @@ static int amd_sharing_dmabuf_info(struct amd_call *call)
 	return -EINVAL;
 }
 
+/* A token for memory that can leave. -EOPNOTSUPP: it is none, and the kernel's own has to do. */
+static int amd_sharing_lend(struct amd_call *call, uint64_t handle, uint32_t flags)
+{
+	struct dmabuf_name what = {.inode = 0};
+	struct share_name name;
+	struct object object;
+	int fd;
+
+	if (!object_get(call->guest->objects, amd_handle_kind(call), amd_handle_key(call, handle),
+			&object) ||
+	    !amd_lent_name(call, &object, &name))
+		return -EOPNOTSUPP;
+	what.key = share_key(&name);
+	if (!(object.flags & OBJECT_IMPORTED))
+		amd_sharing_exported(call, handle, &what);
+	fd = token_make(&name, name.size);
+	if (fd < 0)
+		return -ENOMEM;
+	if (!(flags & O_CLOEXEC))
+		fcntl(fd, F_SETFD, 0);
+	return fd;
+}
+
+/* The kernel has given a dma-buf of a handle. What the program gets, or -errno. */
+static int amd_sharing_give(struct amd_call *call, uint64_t handle, uint32_t flags, int dmabuf)
+{
+	int token = amd_sharing_lend(call, handle, flags);
+	struct dmabuf_name what;
+
+	if (token != -EOPNOTSUPP) {
+		close(dmabuf);
+		return token;
+	}
+	if (!amd_sharing_identify(dmabuf, NULL, &what))
+		amd_sharing_exported(call, handle, &what);
+	return dmabuf;
+}
+
 /* A block without room for the answer is refused: nobody could tell what holds the memory then. */
 static int amd_sharing_export_dmabuf(struct amd_call *call)
 {
-	const struct kfd_ioctl_export_dmabuf_args *args = call->block;
-	struct dmabuf_name what;
-	int r;
+	struct kfd_ioctl_export_dmabuf_args *args = call->block;
+	int fd, r;
 
 	if (!AMD_CALL_HAS(call, kfd_ioctl_export_dmabuf_args, dmabuf_fd))
 		return -EINVAL;
 	r = amd_call_kernel(call);
-	if (r >= 0 && !dmabuf_name((int)args->dmabuf_fd, &what))
-		amd_sharing_exported(call, args->handle, &what);
+	if (r < 0)
+		return r;
+	fd = amd_sharing_give(call, args->handle, args->flags, (int)args->dmabuf_fd);
+	if (fd < 0)
+		return fd;
+	args->dmabuf_fd = (uint32_t)fd;
 	return r;
 }
 
@@ -228,12 +291,15 @@ static int amd_sharing_ipc_import(struct amd_call *call)
 
 static int amd_sharing_prime_export(struct amd_call *call)
 {
-	const struct drm_prime_handle *args = call->block;
-	struct dmabuf_name what;
-	int r = amd_call_kernel(call);
+	struct drm_prime_handle *args = call->block;
+	int fd, r = amd_call_kernel(call);
 
-	if (r >= 0 && !dmabuf_name(args->fd, &what))
-		amd_sharing_exported(call, args->handle, &what);
+	if (r < 0)
+		return r;
+	fd = amd_sharing_give(call, args->handle, args->flags, args->fd);
+	if (fd < 0)
+		return fd;
+	args->fd = fd;
 	return r;
 }
 
@@ -242,7 +308,7 @@ static int amd_sharing_prime_export(struct amd_call *call)
  * file has one handle for it, however often it is imported. The import takes no memory, so this is
  * early enough.
  */
-static int amd_sharing_prime_import(struct amd_call *call)
+static int amd_sharing_prime_import(struct amd_call *call, const struct share_name *name)
 {
 	const struct drm_prime_handle *args = call->block;
 	struct object_table *objects = call->guest->objects;
@@ -251,7 +317,7 @@ static int amd_sharing_prime_import(struct amd_call *call)
 	uint64_t bytes = 0, key;
 	int r = amd_call_kernel(call);
 
-	if (r < 0 || dmabuf_name(args->fd, &what))
+	if (r < 0 || amd_sharing_identify(args->fd, name, &what))
 		return r;
 	/* Where files share the key, an object under it may be another file's. */
 	key = amd_handle_key(call, args->handle);
@@ -260,12 +326,56 @@ static int amd_sharing_prime_import(struct amd_call *call)
 	     !shared_known(call->guest->ledger, what.key)))
 		return r;
 	r = amd_sharing_join(call, call->device, &what, bytes, &object);
+	object.size = bytes;
+	if (!r && name)
+		amd_lent_borrow(call->guest, name, &object);
 	if (!r && amd_handle_put(call, args->handle, &object)) {
 		amd_charge_drop(call->guest, call->amd, &object);
 		r = -ENOMEM;
 	}
 	if (r)
 		amd_handle_undo(call, args->handle);
+	return r;
+}
+
+/* Where the descriptor stands in the block of a call that is given one. */
+static int32_t *amd_sharing_given(const struct amd_call *call)
+{
+	struct kfd_ioctl_get_dmabuf_info_args *info = call->block;
+	struct kfd_ioctl_import_dmabuf_args *import = call->block;
+	struct drm_prime_handle *prime = call->block;
+
+	if (call->device)
+		return &prime->fd;
+	return (int32_t *)(_IOC_NR(call->request) == KFD_NR_GET_DMABUF_INFO ? &info->dmabuf_fd
+									    : &import->dmabuf_fd);
+}
+
+static int amd_sharing_take_as(struct amd_call *call, const struct share_name *name)
+{
+	if (call->device)
+		return amd_sharing_prime_import(call, name);
+	if (_IOC_NR(call->request) == KFD_NR_GET_DMABUF_INFO)
+		return amd_sharing_dmabuf_info(call);
+	return amd_sharing_import_dmabuf(call, name);
+}
+
+/* In place of a token the kernel is given a dma-buf, for this call. */
+static int amd_sharing_take(struct amd_call *call)
+{
+	int32_t *given = amd_sharing_given(call), token = *given;
+	struct share_name name;
+	int r;
+
+	if (!amd_lent_is(call->guest, token, &name))
+		return amd_sharing_take_as(call, NULL);
+	r = amd_lent_fetch(call->guest, &name);
+	if (r < 0)
+		return r;
+	*given = r;
+	r = amd_sharing_take_as(call, &name);
+	close(*given);
+	*given = token;
 	return r;
 }
 
@@ -277,12 +387,11 @@ int amd_memory_share(struct amd_call *call)
 		return -EINVAL; /* as above */
 	if (call->device)
 		return nr == DRM_NR_PRIME_HANDLE_TO_FD ? amd_sharing_prime_export(call)
-						       : amd_sharing_prime_import(call);
+						       : amd_sharing_take(call);
 	switch (nr) {
 	case KFD_NR_GET_DMABUF_INFO:
-		return amd_sharing_dmabuf_info(call);
 	case KFD_NR_IMPORT_DMABUF:
-		return amd_sharing_import_dmabuf(call);
+		return amd_sharing_take(call);
 	case KFD_NR_EXPORT_DMABUF:
 		return amd_sharing_export_dmabuf(call);
 	case KFD_NR_IPC_EXPORT_HANDLE:

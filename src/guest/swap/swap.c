@@ -584,6 +584,8 @@ static void swap_return(struct swap *swap, uint32_t request)
 	bool runs = swap->answer.state == SWAP_RUNNING;
 	enum swap_why why = runs ? SWAP_FINE : move_ask_again(&swap->move);
 
+	if (!runs && !why)
+		why = amd_move_ask_again(&swap->amd);
 	if (!swap_is_away(swap)) {
 		exporter_is_back(swap->guest, SHARE_ALL, request);
 		swap_answer(swap, request,

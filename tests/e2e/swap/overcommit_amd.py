@@ -104,6 +104,21 @@ class Load(Turns):
         for guest in guests:
             self.good(guest)
 
+    def test_shared(self):
+        """What processes of a tenant have of each other leaves and comes back with it."""
+        lender = self.run_one("a", "lend", self.tmp + "/socket")
+        borrower = self.guest("borrow", self.tmp + "/socket", name="a", options=())
+        other = self.run_one("b", "serve", "72", "1", quota="90%")
+        for n in range(6):
+            self.assertEqual(self.ask((lender, borrower)[n % 2], f"f {10 * n}"), "done")
+            self.assertEqual(self.ask(other), "served")
+            self.assertEqual(self.places(), {"a": "suspended", "b": "running"})
+            for process in (lender, borrower):
+                self.assertEqual(self.ask(process, f"l {10 * n}"), "done")
+        for process in (borrower, lender, other):
+            self.quit(process)
+        self.assertEqual(self.used(), [0, 0, 0])
+
     def test_is_killed(self):
         """The others go on, whatever it was at."""
         guests = {n: self.compute(n, i * 1000) for i, n in enumerate("abc")}
@@ -252,12 +267,12 @@ class Kills(Turns):
         victim = self.serve("v", 5000, env={"ALLOT_FAULT": point})
         other = self.serve("a", 1)
         for turn in range(60):
-            if not self.ask(victim) and victim.wait(10):
+            if not self.ask(victim) and victim.wait(100):
                 break
             self.assertEqual(self.ask(other), "served", point)
             if turn % 4 == 3:
                 time.sleep(1.2)  # the role is given up, and somebody else may have it next
-        self.assertEqual(victim.wait(10), -signal.SIGKILL, point)
+        self.assertEqual(victim.wait(100), -signal.SIGKILL, point)
         self.assertEqual(self.ask(other), "served", point)
         again = self.serve("v", 9000)
         for process in (again, other):

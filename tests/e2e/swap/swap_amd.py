@@ -254,6 +254,103 @@ class Nodes(Case):
             self.good(guest)
 
 
+class Shared(Case):
+    """What processes have of each other: by handles of /dev/kfd and of render nodes, and the
+    descriptors that go around between them."""
+    OWN = 3 * MIB
+    LENT = 2 * 3 * MIB
+
+    def lend(self, **more):
+        return self.guest("lend", self.tmp + "/socket", **more)
+
+    def borrow(self, **more):
+        return self.guest("borrow", self.tmp + "/socket", **{"options": (), **more})
+
+    def tell(self, process, *words):
+        for word in words:
+            process.stdin.write(word + "\n")
+            process.stdin.flush()
+            self.assertEqual(process.stdout.readline(), "done\n",
+                             None if process.poll() is None else process.stderr.read())
+
+    def quit(self, process):
+        out, err = process.communicate("q\n", timeout=100)
+        self.assertEqual((out, process.returncode), ("good\n", 0), err)
+
+    def test_out_and_back(self):
+        """It leaves once, and is shared again: what one writes the others read."""
+        all_ = [self.lend(), self.borrow(), self.borrow()]
+        held = [3 * self.OWN + self.LENT, 0, 0]
+        self.assertEqual(self.used(), held)
+        self.assertEqual(self.charged(), held)
+        for n in range(6):
+            self.tell(all_[n % 3], f"f {10 * n}")
+            self.must("suspend", "t")
+            self.assertEqual(self.used(), [0, 0, 0])
+            self.assertEqual(self.charged(), [0, 0, 0])
+            self.must("resume", "t")
+            self.assertEqual(self.used(), held)
+            self.assertEqual(self.charged(), held)
+            for process in all_:
+                self.tell(process, f"l {10 * n}")
+        for process in reversed(all_):
+            self.quit(process)
+        self.assertEqual(self.used(), [0, 0, 0])
+
+    def test_kills_of_an_importer(self):
+        for point in ("SWAP_SHUT", "SWAP_COPIED", "SWAP_HALF_OUT", "SWAP_OUT", "SWAP_HALF_IN",
+                      "SWAP_IN", "SHARE_ASKED:5", "SHARE_ASKED:7"):
+            lender, other = self.lend(), self.borrow()
+            victim = self.borrow(env={"ALLOT_FAULT": f"GUEST_{point}"})
+            self.tell(lender, "f 5")
+            self.must("suspend", "t")
+            self.must("resume", "t")
+            self.assertEqual(victim.wait(100), -signal.SIGKILL, point)
+            self.assertEqual(self.used(), [2 * self.OWN + self.LENT, 0, 0], point)
+            for process in (other, lender):
+                self.tell(process, "l 5")
+                self.quit(process)
+            os.unlink(self.tmp + "/socket")
+
+    def test_kills_of_an_exporter(self):
+        """Either nothing has left, or what has is gone: then who shared it stays away, and says so."""
+        for point in ("SWAP_SHUT", "SWAP_COPIED", "SWAP_HALF_OUT", "SWAP_OUT", "SWAP_HALF_IN",
+                      "SWAP_IN"):
+            lender = self.lend(env={"ALLOT_FAULT": f"GUEST_{point}"})
+            other = self.borrow()
+            done = self.allot("suspend", "t")
+            if not done.returncode:
+                done = self.allot("resume", "t")
+            self.assertEqual(lender.wait(100), -signal.SIGKILL, point)
+            if self.tenant()["state"] == "running":
+                self.tell(other, "l 1")
+                self.quit(other)
+            else:
+                self.assertNotEqual(done.returncode, 0, point)
+                self.assertRegex(done.stderr, "shares memory of another process, which ended")
+                self.end(other)
+            self.assertEqual(self.used(), [0, 0, 0], point)
+            os.unlink(self.tmp + "/socket")
+
+    def test_exporter_frees_it(self):
+        lender, other = self.lend(), self.borrow()
+        self.tell(lender, "f 7")
+        self.end(lender)
+        said = self.refused("suspend", "t")
+        self.assertRegex(said, "has imported memory .* of a process that ended or freed it")
+        self.tell(other, "l 7")
+        self.quit(other)
+
+    def test_another_tenant(self):
+        """A descriptor is good for nothing there."""
+        lender = self.lend()
+        other = subprocess.run([*self.sim, ALLOT, "run", "--name", "u", "--swappable", "--", GUEST,
+                                "borrow", self.tmp + "/socket"], env=self.env, text=True,
+                               capture_output=True, timeout=60, check=False)
+        self.assertIn("GET_DMABUF_INFO", other.stderr)
+        self.quit(lender)
+
+
 class Refusals(Case):
     def refuse(self, what, why):
         guest = self.guest(what)
@@ -264,9 +361,6 @@ class Refusals(Case):
         self.assertEqual(self.used(), before)
         self.assertEqual(self.tenant()["state"], "running")
         self.good(guest)
-
-    def test_dmabuf(self):
-        self.refuse("dmabuf", r"process \d+ \(.*\) holds 1 MiB of memory that was exported")
 
     def test_svm(self):
         self.refuse("svm", r"holds 1 MiB of its own memory on AMD GPUs \(SVM\)")

@@ -8,6 +8,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <sys/un.h>
 
 #include "sim/kfd/bank.h"
 #include "tests/sim/kfd_queue.h"
@@ -440,6 +441,191 @@ static void hold_nodes(void)
 			CHECK_EQ(node_make(file[f], 4096), (uint32_t)i + 1);
 }
 
+/* --- What processes share ------------------------------------------------------------------- */
+
+#define SHARED_BYTES NODE_BYTES
+
+static struct buffer lent;    /* by /dev/kfd */
+static uint32_t *lent_view;   /* of memory by a node's handle */
+static uint32_t *second_view; /* of `lent`, by such a handle */
+
+static int export(uint64_t handle)
+{
+	struct kfd_ioctl_export_dmabuf_args a = {.handle = handle, .flags = O_CLOEXEC};
+
+	CHECK_EQ(call(KFD_IOWR(EXPORT_DMABUF, a), &a), 0);
+	return (int)a.dmabuf_fd;
+}
+
+static int export_node(uint32_t handle)
+{
+	struct drm_prime_handle a = {.handle = handle, .flags = O_CLOEXEC | O_RDWR};
+
+	CHECK_EQ(drm(render[0], _IOWR('d', DRM_NR_PRIME_HANDLE_TO_FD, a), &a), 0);
+	return a.fd;
+}
+
+static uint32_t import_node(int fd)
+{
+	struct drm_prime_handle a = {.fd = fd};
+
+	CHECK_EQ(drm(render[0], _IOWR('d', DRM_NR_PRIME_FD_TO_HANDLE, a), &a), 0);
+	return a.handle;
+}
+
+static void import(int fd, struct buffer *b)
+{
+	struct kfd_ioctl_get_dmabuf_info_args info = {.dmabuf_fd = (uint32_t)fd};
+	struct kfd_ioctl_import_dmabuf_args a = {
+		.va_addr = b->va, .gpu_id = ids[0], .dmabuf_fd = (uint32_t)fd};
+
+	CHECK_EQ(call(KFD_IOWR(GET_DMABUF_INFO, info), &info), 0);
+	CHECK_EQ(info.size, SHARED_BYTES);
+	CHECK_EQ(info.gpu_id, ids[0]);
+	CHECK_EQ(lseek(fd, 0, SEEK_END), (off_t)SHARED_BYTES);
+	CHECK_EQ(call(KFD_IOWR(IMPORT_DMABUF, a), &a), 0);
+	b->handle = a.handle;
+	b->size = info.size;
+}
+
+static uint32_t *view_of(uint32_t handle)
+{
+	return node_view(render[0], handle,
+			 mmap(NULL, NODE_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+}
+
+static void fill_lent(uint32_t seed)
+{
+	fill(&lent, seed);
+	for (uint64_t i = 0; i < NODE_BYTES / 4; i++)
+		lent_view[i] = word_of(seed + 1, i);
+}
+
+static void look_at_lent(uint32_t seed)
+{
+	lent.seed = seed;
+	look(&lent);
+	look_at_view(lent_view, seed + 1);
+	if (second_view)
+		look_at_view(second_view, seed);
+	look(&buffers[1]);
+	look(&buffers[2]);
+}
+
+static void lend_to(int listener, int fd, int node)
+{
+	int peer = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+
+	CHECK(peer >= 0);
+	CHECK_EQ(message_send(peer, "", 1, fd), 1);
+	CHECK_EQ(message_send(peer, "", 1, node), 1);
+	close(peer);
+}
+
+/* Does as it is told, and gives others what it lends; `fd`: -1, as they do. */
+static void share(int listener, int fd, int node)
+{
+	struct pollfd events[] = {{.fd = 0, .events = POLLIN}, {.fd = listener, .events = POLLIN}};
+	char line[32];
+
+	for (;;) {
+		CHECK(poll(events, 2, -1) > 0);
+		if (events[1].revents)
+			lend_to(listener, fd, node);
+		if (!events[0].revents)
+			continue;
+		if (!fgets(line, sizeof(line), stdin) || *line == 'q')
+			return;
+		if (*line == 'f')
+			fill_lent((uint32_t)atoi(line + 1));
+		else if (*line == 'l')
+			look_at_lent((uint32_t)atoi(line + 1));
+		else if (*line == 'g')
+			CHECK_EQ(free_memory(lent.handle), 0);
+		printf("done\n");
+		fflush(stdout);
+	}
+}
+
+static struct sockaddr_un address_of(const char *path)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+
+	snprintf(address.sun_path, sizeof(address.sun_path), "%s", path);
+	return address;
+}
+
+/* Memory of its own, around what is shared, and numbers that nobody has. */
+static void hold_around(void (*hold_shared)(void *arg), void *arg)
+{
+	for (int i = 0; i < 2; i++)
+		make(&buffers[i], i, 0, MIB);
+	hold_shared(arg);
+	make(&buffers[2], 2, 0, 2 * MIB);
+	CHECK_EQ(free_memory(buffers[0].handle), 0);
+	for (int i = 1; i < 3; i++) {
+		set_mapped(&buffers[i], 1);
+		fill(&buffers[i], (uint32_t)getpid() + (uint32_t)i);
+	}
+}
+
+static void hold_lent(void *arg)
+{
+	make(&lent, 3, 0, SHARED_BYTES);
+	set_mapped(&lent, 1);
+}
+
+static void lend(const char *path)
+{
+	struct sockaddr_un address = address_of(path);
+	int listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	uint32_t node = node_make(render[0], NODE_BYTES);
+	int fd;
+
+	hold_around(hold_lent, NULL);
+	lent_view = view_of(node);
+	fd = export(lent.handle);
+	/* Its own, by another handle. */
+	second_view = view_of(import_node(fd));
+	fill_lent(1);
+	CHECK_EQ(bind(listener, (struct sockaddr *)&address, sizeof(address)), 0);
+	CHECK_EQ(listen(listener, 4), 0);
+	ready();
+	share(listener, fd, export_node(node));
+}
+
+struct borrowed {
+	int fd, node;
+};
+
+static void hold_borrowed(void *arg)
+{
+	const struct borrowed *borrowed = arg;
+
+	lent = (struct buffer){.va = (UINT64_C(1) << 33) + UINT64_C(3) * 64 * MIB};
+	import(borrowed->fd, &lent);
+	set_mapped(&lent, 1);
+	lent_view = view_of(import_node(borrowed->node));
+	second_view = view_of(import_node(borrowed->fd));
+}
+
+static void borrow(const char *path)
+{
+	struct sockaddr_un address = address_of(path);
+	int peer = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	struct borrowed borrowed;
+
+	CHECK_EQ(connect(peer, (struct sockaddr *)&address, sizeof(address)), 0);
+	borrowed.fd = receive_fd(peer);
+	borrowed.node = receive_fd(peer);
+	hold_around(hold_borrowed, &borrowed);
+	close(borrowed.fd);
+	close(borrowed.node);
+	close(peer);
+	ready();
+	share(-1, -1, -1);
+}
+
 /* --- Turns ---------------------------------------------------------------------------------- */
 
 #define SERVED	   64
@@ -569,14 +755,6 @@ static void barriers(uint64_t bytes)
 
 /* --- What cannot leave ---------------------------------------------------------------------- */
 
-static int export(uint64_t handle)
-{
-	struct kfd_ioctl_export_dmabuf_args a = {.handle = handle, .flags = O_CLOEXEC};
-
-	CHECK_EQ(call(KFD_IOWR(EXPORT_DMABUF, a), &a), 0);
-	return (int)a.dmabuf_fd;
-}
-
 static void hold_what_stays(const char *what)
 {
 	make(&buffers[0], 0, 0, MIB);
@@ -640,6 +818,10 @@ int main(int argc, char **argv)
 		hold_nodes();
 	} else if (!strcmp(what, "compute")) {
 		compute(strtoull(argv[2], NULL, 10) * MIB, (uint32_t)atoi(argv[3]));
+	} else if (!strcmp(what, "lend")) {
+		lend(argv[2]);
+	} else if (!strcmp(what, "borrow")) {
+		borrow(argv[2]);
 	} else if (!strcmp(what, "serve")) {
 		serve(strtoull(argv[2], NULL, 10) * MIB, (uint32_t)atoi(argv[3]));
 	} else if (!strcmp(what, "touch")) {

@@ -9,9 +9,12 @@
 #include "base/fd.h"
 #include "base/word.h"
 #include "guest/amd/memory/charge.h"
+#include "guest/amd/memory/lent.h"
 #include "guest/amd/memory/reserve.h"
 #include "guest/amd/queue/queues.h"
 #include "guest/amd/queue/work.h"
+#include "guest/core/borrow.h"
+#include "guest/core/exporter.h"
 #include "guest/core/object.h"
 #include "guest/swap/amd/amd_node.h"
 #include "guest/swap/amd/amd_obstacles.h"
@@ -187,7 +190,7 @@ static enum swap_why amd_move_copy_of(struct amd_move *move, int kfd, int device
 	enum swap_why why = SWAP_FINE;
 
 	for (uint64_t i = 0; !why && i < move->pieces.n; i++)
-		if (move->pieces.at[i].device == device)
+		if (move->pieces.at[i].device == device && !move->pieces.at[i].borrowed)
 			why = amd_move_copy_mapped(move, kfd, &move->pieces.at[i], &window, out);
 	/* A queue that was stopped is ended before the memory goes that it writes to. */
 	if (why == SWAP_DRIVER)
@@ -227,7 +230,7 @@ static bool amd_move_take_host(struct amd_move *move)
 		for (uint64_t i = 0; i < move->pieces.n; i++)
 			if (move->pieces.at[i].device == (int)device) {
 				move->pieces.at[i].host = at;
-				at += move->pieces.at[i].bytes;
+				at += amd_piece_content(&move->pieces.at[i]);
 			}
 	return true;
 }
@@ -238,7 +241,7 @@ static uint64_t amd_move_away_of(const struct amd_move *move, uint32_t device)
 
 	for (uint64_t i = 0; i < move->pieces.n; i++)
 		if (move->pieces.at[i].device == (int)device && move->pieces.at[i].away)
-			bytes += move->pieces.at[i].bytes;
+			bytes += amd_piece_content(&move->pieces.at[i]);
 	return bytes;
 }
 
@@ -250,7 +253,7 @@ static void amd_move_release(struct amd_move *move, int kfd)
 	for (uint32_t i = 0; i < move->amd->ndevices; i++)
 		charged[i] = amd_move_away_of(move, i);
 	for (uint64_t i = 0; i < move->pieces.n; i++) {
-		if (move->pieces.at[i].away)
+		if (move->pieces.at[i].away || (move->unsure && move->pieces.at[i].borrowed))
 			continue;
 		amd_pieces_leave(kfd, move->amd, &move->pieces, &move->pieces.at[i]);
 		FAULT_POINT(GUEST_SWAP_HALF_OUT);
@@ -291,6 +294,32 @@ static enum swap_why amd_move_copy_out(struct amd_move *move, int kfd)
 	return why;
 }
 
+/*
+ * Others may have what was lent to them until it is copied. Called off, nothing has to leave any more;
+ * but whose memory is borrowed may be past that. So who borrows leaves, keeps that until it is told,
+ * and asks on its way back. Whether it leaves.
+ */
+static bool amd_move_let_go(struct amd_move *move, uint32_t request, enum swap_why *ret_why)
+{
+	bool any = amd_lent_any(move->guest);
+	enum swap_why why;
+
+	exporter_has_copied(move->guest, SHARE_MAGIC_AMD);
+	why = borrow_why(amd_lent_await_copies(move->guest));
+	move->unsure = why && any;
+	/* It was stopped for so long that nobody waits for it any more. */
+	if (!why && !any && word_acquire(swap_request(move->guest->policy_map)) != request)
+		why = SWAP_BUSY;
+	*ret_why = why;
+	return !why || move->unsure;
+}
+
+static void amd_move_stay(struct amd_move *move, uint32_t request)
+{
+	exporter_gives_up(move->guest, request);
+	exporter_is_back(move->guest, SHARE_MAGIC_AMD, request);
+}
+
 /* Always all of it. */
 static enum swap_why amd_move_out(void *self, uint32_t part)
 {
@@ -299,7 +328,7 @@ static enum swap_why amd_move_out(void *self, uint32_t part)
 	enum swap_why why;
 	int kfd;
 
-	if (!move->pieces.n || move->away)
+	if (!move->pieces.n || (move->away && !move->unsure))
 		return SWAP_FINE;
 	kfd = amd_move_open_kfd();
 	if (kfd < 0)
@@ -307,17 +336,26 @@ static enum swap_why amd_move_out(void *self, uint32_t part)
 	why = amd_views_take(&move->views);
 	if (!why)
 		why = amd_move_copy_out(move, kfd);
-	if (!why) {
-		FAULT_POINT(GUEST_SWAP_COPIED);
-		/* It was stopped for so long that nobody waits for it any more. */
-		if (word_acquire(swap_request(move->guest->policy_map)) != request)
-			why = SWAP_BUSY;
-	}
-	if (!why) {
+	FAULT_POINT(GUEST_SWAP_COPIED);
+	if (!why && amd_move_let_go(move, request, &why)) {
 		amd_move_release(move, kfd);
 		move->away = true;
+	} else if (!move->away) {
+		amd_move_stay(move, request);
 	}
 	close(kfd);
+	return why;
+}
+
+enum swap_why amd_move_ask_again(struct amd_move *move)
+{
+	enum swap_why why;
+
+	if (move->away || !move->pieces.n || !amd_lent_any(move->guest))
+		return SWAP_FINE;
+	why = amd_views_take(&move->views);
+	if (!why)
+		move->away = move->unsure = true;
 	return why;
 }
 
@@ -351,18 +389,30 @@ static enum swap_why amd_move_return_all(struct amd_move *move, int kfd)
 	for (uint64_t i = 0; !why && i < move->pieces.n; i++) {
 		struct amd_piece *piece = &move->pieces.at[i];
 
+		if (piece->borrowed)
+			continue;
 		if (piece->away)
 			why = amd_pieces_return(kfd, move->guest, move->amd, &move->pieces, i);
 		else if (piece->file < 0 && amd_pieces_map(kfd, move->amd, piece, piece->mapped & ~piece->now))
 			why = SWAP_DRIVER;
 		FAULT_POINT(GUEST_SWAP_HALF_IN);
 	}
-	amd_pieces_settle(kfd, &move->pieces);
+	return why;
+}
+
+static enum swap_why amd_move_borrow_all(struct amd_move *move, int kfd)
+{
+	enum swap_why why = SWAP_FINE;
+
+	for (uint64_t i = 0; !why && i < move->pieces.n; i++)
+		if (move->pieces.at[i].borrowed)
+			why = amd_pieces_borrow(kfd, move->guest, move->amd, &move->pieces, i);
 	return why;
 }
 
 static enum swap_why amd_move_back_with(struct amd_move *move, int kfd)
 {
+	uint32_t request = word_acquire(swap_request(move->guest->policy_map));
 	struct amd_charge charge[GUEST_DEVICES];
 	uint32_t n;
 	enum swap_why why = amd_move_reserve(move, kfd, charge, &n);
@@ -389,8 +439,17 @@ static enum swap_why amd_move_back_with(struct amd_move *move, int kfd)
 	}
 	if (!why)
 		why = amd_move_copy(move, kfd, false);
-	if (why)
+	if (!why)
+		exporter_is_back(move->guest, SHARE_MAGIC_AMD, request);
+	if (!why)
+		why = amd_move_borrow_all(move, kfd);
+	amd_pieces_settle(kfd, &move->pieces);
+	if (why) {
+		/* Some may have it already: they wait for this word to leave again. */
+		exporter_has_copied(move->guest, SHARE_MAGIC_AMD);
 		amd_move_release(move, kfd);
+		exporter_gives_up(move->guest, request);
+	}
 	return why;
 }
 
@@ -410,7 +469,7 @@ static enum swap_why amd_move_back(void *self)
 	if (why)
 		return why;
 	FAULT_POINT(GUEST_SWAP_IN);
-	move->away = false;
+	move->away = move->unsure = false;
 	return SWAP_FINE;
 }
 
@@ -456,7 +515,7 @@ static struct mover_file amd_move_file(void *self)
 	for (uint64_t i = 0; file.bytes && i < move->pieces.n; i++)
 		if (move->pieces.at[i].away)
 			file.holds += stage_filed(stage, move->pieces.at[i].host,
-						  move->pieces.at[i].bytes);
+						  amd_piece_content(&move->pieces.at[i]));
 	return file;
 }
 

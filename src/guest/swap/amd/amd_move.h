@@ -27,9 +27,13 @@ struct amd_move {
 	bool amid;   /* a queue was taken off in the middle of its work */
 	bool copied; /* content is there */
 	bool away;
+	bool unsure; /* whether others have what was borrowed still: it is kept, and asked for anew */
 };
 
 /* `self` is a struct amd_move of which all but the guest is zero. */
 extern const struct mover_kind amd_move_kind;
+
+/* It did not leave, but others may have: what is borrowed is asked for on the way back. */
+enum swap_why amd_move_ask_again(struct amd_move *move);
 
 #endif

@@ -218,7 +218,18 @@ static int amd_node_map(int fd, const struct amd_piece *piece,
 	return amd_ask(fd, _IOW('d', DRM_NR_AMDGPU_GEM_VA, args), &args);
 }
 
-enum swap_why amd_node_return(struct amd_pieces *pieces, uint64_t i)
+static int amd_node_import(int fd, int dmabuf, uint64_t *ret_handle)
+{
+	struct drm_prime_handle args = {.fd = dmabuf};
+	int r = amd_ask(fd, _IOWR('d', DRM_NR_PRIME_FD_TO_HANDLE, args), &args);
+
+	if (r < 0)
+		return r;
+	*ret_handle = args.handle;
+	return 0;
+}
+
+enum swap_why amd_node_return(struct amd_pieces *pieces, uint64_t i, int dmabuf)
 {
 	struct amd_piece *piece = &pieces->at[i];
 	const struct drm_amdgpu_gem_create_in in = {.bo_size = piece->size,
@@ -228,7 +239,8 @@ enum swap_why amd_node_return(struct amd_pieces *pieces, uint64_t i)
 	struct drm_amdgpu_gem_metadata noted = pieces->metadata[i];
 	int fd = amd_node_fd(pieces, piece);
 	uint64_t handle;
-	int r = amd_node_create(fd, &in, &handle);
+	int r = piece->borrowed ? amd_node_import(fd, dmabuf, &handle)
+				: amd_node_create(fd, &in, &handle);
 
 	if (r < 0)
 		return r == -ENOMEM ? SWAP_DEVICE : SWAP_DRIVER;
@@ -238,7 +250,7 @@ enum swap_why amd_node_return(struct amd_pieces *pieces, uint64_t i)
 	}
 	piece->away = false;
 	noted.op = AMDGPU_GEM_METADATA_OP_SET_METADATA;
-	if (noted.handle &&
+	if (noted.handle && !piece->borrowed &&
 	    amd_ask(fd, _IOWR('d', DRM_NR_AMDGPU_GEM_METADATA, noted), &noted) < 0)
 		return SWAP_DRIVER;
 	for (uint32_t m = 0; m < piece->nmaps; m++)

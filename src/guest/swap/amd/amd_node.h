@@ -17,8 +17,11 @@ enum swap_why amd_node_describe(struct amd *amd, struct amd_pieces *pieces, uint
 /* Whether its file has let go of it: where that maps it the kernel unmaps it, too. */
 bool amd_node_leave(const struct amd_pieces *pieces, const struct amd_piece *piece);
 
-/* The next number of its file is the piece's. SWAP_FINE, SWAP_DEVICE or SWAP_DRIVER. */
-enum swap_why amd_node_return(struct amd_pieces *pieces, uint64_t i);
+/*
+ * The next number of its file is the piece's. `dmabuf`: of what is borrowed. SWAP_FINE, SWAP_DEVICE or
+ * SWAP_DRIVER.
+ */
+enum swap_why amd_node_return(struct amd_pieces *pieces, uint64_t i, int dmabuf);
 
 /* A small buffer of the machine's memory. 0 or -errno. */
 int amd_node_fill(const struct amd_pieces *pieces, const struct amd_piece *piece,

@@ -2,6 +2,7 @@
 #include "guest/swap/amd/amd_obstacles.h"
 
 #include "guest/amd/files.h"
+#include "guest/amd/memory/lent.h"
 #include "guest/amd/memory/sweep.h"
 #include "guest/core/object.h"
 
@@ -14,9 +15,9 @@ static enum swap_why amd_obstacles_kind(const struct object *object)
 		return SWAP_FINE;
 	if (object->flags & OBJECT_HOST)
 		return SWAP_FINE;
-	if (object->flags & OBJECT_IMPORTED)
+	if (object->flags & OBJECT_IMPORTED && !object->amd.lent)
 		return SWAP_IMPORTS;
-	if (object->flags & OBJECT_SHARED || object->amd.inode)
+	if (!object->amd.lent && (object->flags & OBJECT_SHARED || object->amd.inode))
 		return SWAP_DMABUFS;
 	if (object->kind == OBJECT_GEM)
 		return amd_files_is_shared(object->key) ? SWAP_NODES : SWAP_FINE;
@@ -51,6 +52,7 @@ enum swap_why amd_obstacles_find(struct guest *guest, struct amd *amd, int kfd,
 
 	amd_sweep(guest, amd, kfd);
 	object_sweep(guest->objects, amd_obstacles_add, amount, &none, 1);
+	amount[SWAP_IMPORTS] += amd_lent_lost(guest);
 	amount[SWAP_SVM] = amd_obstacles_svm_bytes(amd);
 	amount[SWAP_RINGS] = atomic_load(&amd->rings);
 	for (int why = SWAP_FINE + 1; why < SWAP_WHYS; why++)

@@ -15,7 +15,7 @@ struct amd_piece {
 	uint64_t key; /* in the table of objects */
 	uint64_t handle;
 	uint64_t va, size;
-	uint64_t bytes;	 /* of content, from `va` on, and charged */
+	uint64_t bytes;	 /* from `va` on */
 	uint64_t offset; /* for mmap */
 	uint64_t mapped; /* GPUs that are to map it, a bit each by their place in struct amd, */
 	uint64_t now;	 /* and that do */
@@ -23,6 +23,7 @@ struct amd_piece {
 	uint32_t flags;
 	int device;
 	bool away;
+	uint64_t borrowed; /* of another process: by which name, see amd/memory/lent.h; 0: our own */
 
 	int file; /* of a render node, in the list of files; -1: of /dev/kfd, and the rest is 0 */
 	uint64_t alignment, domains, domain_flags;
@@ -30,6 +31,12 @@ struct amd_piece {
 	uint32_t nmaps;
 	uint64_t reach; /* a handle of /dev/kfd during a copy */
 };
+
+/* What of it is copied, and charged to us. */
+static inline uint64_t amd_piece_content(const struct amd_piece *piece)
+{
+	return piece->borrowed ? 0 : piece->bytes;
+}
 
 #define AMD_PIECES_FILES 64
 
@@ -47,7 +54,7 @@ struct amd_filler {
 struct amd_pieces {
 	struct amd_piece *at;
 	uint64_t n, room;
-	uint64_t bytes;	  /* of all */
+	uint64_t bytes;	  /* of all content */
 	struct amd_filler *filler;
 	uint64_t nfillers, filler_room;
 	struct amd_node file[AMD_PIECES_FILES];

@@ -10,7 +10,9 @@
 #include "amd/abi/kfd.h"
 #include "amd/kfd_ioctl.h"
 #include "guest/amd/ask.h"
+#include "guest/amd/memory/lent.h"
 #include "guest/amd/queue/queues.h"
+#include "guest/core/borrow.h"
 #include "guest/core/object.h"
 #include "guest/swap/amd/amd_node.h"
 
@@ -20,8 +22,10 @@
 
 static bool amd_pieces_is_one(const struct object *object)
 {
-	return (object->kind == OBJECT_KFD || object->kind == OBJECT_GEM) &&
-	       !(object->flags & (OBJECT_HOST | OBJECT_IMPORTED)) && object->bytes;
+	if ((object->kind != OBJECT_KFD && object->kind != OBJECT_GEM) ||
+	    object->flags & OBJECT_HOST)
+		return false;
+	return object->flags & OBJECT_IMPORTED ? object->amd.lent : object->bytes;
 }
 
 static bool amd_pieces_count(const struct object *object, void *arg)
@@ -36,7 +40,6 @@ static struct amd_piece amd_pieces_of_kfd(const struct object *object)
 				  .handle = object->key,
 				  .va = object->amd.va,
 				  .size = object->size,
-				  .bytes = object->bytes,
 				  .offset = object->amd.offset,
 				  .mapped = object->amd.mapped,
 				  .now = object->amd.mapped,
@@ -48,15 +51,20 @@ static struct amd_piece amd_pieces_of_kfd(const struct object *object)
 static bool amd_pieces_add(const struct object *object, void *arg)
 {
 	struct amd_pieces *pieces = arg;
+	struct amd_piece *piece = &pieces->at[pieces->n];
 
 	if (!amd_pieces_is_one(object) || pieces->n == pieces->room)
 		return false;
-	pieces->at[pieces->n++] = object->kind == OBJECT_KFD
-					  ? amd_pieces_of_kfd(object)
-					  : (struct amd_piece){.key = object->key,
-							       .handle = (uint32_t)object->key,
-							       .bytes = object->bytes,
-							       .device = object->device};
+	*piece = object->kind == OBJECT_KFD ? amd_pieces_of_kfd(object)
+					    : (struct amd_piece){.key = object->key,
+								 .handle = (uint32_t)object->key,
+								 .device = object->device};
+	piece->bytes = object->bytes;
+	if (object->flags & OBJECT_IMPORTED) {
+		piece->bytes = object->size;
+		piece->borrowed = object->shared.word[0];
+	}
+	pieces->n++;
 	return false;
 }
 
@@ -102,6 +110,21 @@ static void *amd_pieces_map_pages(uint64_t bytes)
 		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
 	return p == MAP_FAILED ? NULL : p;
+}
+
+/* A handle of /dev/kfd is of the GPU that it names, whose-ever memory it holds. */
+static void amd_pieces_find_importers(struct amd *amd, struct amd_pieces *pieces)
+{
+	for (uint64_t i = 0; i < pieces->n; i++) {
+		struct amd_piece *piece = &pieces->at[i];
+		const struct amd_device *device =
+			piece->borrowed && piece->file < 0
+				? amd_device(amd, (uint32_t)(piece->handle >> 32))
+				: NULL;
+
+		if (device)
+			piece->device = (int)(device - amd->device);
+	}
 }
 
 /* What queues are made of: the kernel keeps it mapped as long as they are there. */
@@ -159,12 +182,13 @@ enum swap_why amd_pieces_find(struct guest *guest, struct amd *amd, struct amd_p
 		return SWAP_HOST;
 	object_sweep(guest->objects, amd_pieces_add, pieces, &none, 1);
 	amd_pieces_drop_needed(amd, pieces);
+	amd_pieces_find_importers(amd, pieces);
 	if (!pieces->n)
 		return SWAP_FINE;
 	amd_pieces_sort(pieces->at, pieces->n);
 	why = amd_pieces_describe(amd, pieces, ret_amount);
 	for (uint64_t i = 0; i < pieces->n; i++)
-		pieces->bytes += pieces->at[i].bytes;
+		pieces->bytes += amd_piece_content(&pieces->at[i]);
 	if (!why && !amd_pieces_make_room(amd, pieces))
 		why = SWAP_HOST;
 	return why;
@@ -248,6 +272,28 @@ static void amd_pieces_empty(int kfd, const struct amd_pieces *pieces,
 		amd_pieces_free_handle(kfd, filler->handle);
 }
 
+/*
+ * Gives the piece's own number free, if it was taken for one above it. Where numbers are the process's
+ * it may have been taken for another GPU's.
+ */
+static void amd_pieces_vacate(int kfd, struct amd_pieces *pieces, const struct amd_piece *piece)
+{
+	struct amd_filler *found = NULL;
+
+	for (uint64_t i = 0; i < pieces->nfillers; i++) {
+		struct amd_filler *filler = &pieces->filler[i];
+
+		if (filler->file == piece->file &&
+		    (uint32_t)filler->handle == (uint32_t)piece->handle &&
+		    (!found || filler->handle == piece->handle))
+			found = filler;
+	}
+	if (!found)
+		return;
+	amd_pieces_empty(kfd, pieces, found);
+	*found = pieces->filler[--pieces->nfillers];
+}
+
 /* Takes all numbers below the piece's: the next one that the kernel gives is that. */
 static enum swap_why amd_pieces_fill_up(int kfd, const struct amd *amd, struct amd_pieces *pieces,
 					const struct amd_piece *piece)
@@ -275,6 +321,22 @@ static bool amd_pieces_note_offset(struct object *object, void *arg)
 	return true;
 }
 
+/* It has the handle again, and is to be reached as before. */
+static enum swap_why amd_pieces_arrive_kfd(int kfd, struct amd *amd, struct amd_piece *piece,
+					   uint64_t handle)
+{
+	int r;
+
+	if (handle != piece->handle) {
+		amd_pieces_free_handle(kfd, handle);
+		return SWAP_DRIVER;
+	}
+	piece->away = false;
+	piece->now = 0;
+	r = amd_pieces_map(kfd, amd, piece, piece->mapped);
+	return r ? amd_pieces_why(r) : SWAP_FINE;
+}
+
 static enum swap_why amd_pieces_return_kfd(int kfd, struct guest *guest, struct amd *amd,
 					   struct amd_piece *piece)
 {
@@ -287,17 +349,10 @@ static enum swap_why amd_pieces_return_kfd(int kfd, struct guest *guest, struct 
 
 	if (r < 0)
 		return amd_pieces_why(r);
-	if (args.handle != piece->handle) {
-		amd_pieces_free_handle(kfd, args.handle);
-		return SWAP_DRIVER;
-	}
-	piece->away = false;
-	piece->now = 0;
 	piece->offset = args.mmap_offset;
 	object_change(guest->objects, OBJECT_KFD, piece->key, false, amd_pieces_note_offset,
 		      &piece->offset);
-	r = amd_pieces_map(kfd, amd, piece, piece->mapped);
-	return r ? amd_pieces_why(r) : SWAP_FINE;
+	return amd_pieces_arrive_kfd(kfd, amd, piece, args.handle);
 }
 
 enum swap_why amd_pieces_return(int kfd, struct guest *guest, struct amd *amd,
@@ -308,8 +363,54 @@ enum swap_why amd_pieces_return(int kfd, struct guest *guest, struct amd *amd,
 
 	if (why)
 		return why;
-	return piece->file >= 0 ? amd_node_return(pieces, i)
+	return piece->file >= 0 ? amd_node_return(pieces, i, -EBADF)
 				: amd_pieces_return_kfd(kfd, guest, amd, piece);
+}
+
+static enum swap_why amd_pieces_import_kfd(int kfd, struct amd *amd, struct amd_piece *piece,
+					   int dmabuf)
+{
+	struct kfd_ioctl_import_dmabuf_args args = {.va_addr = piece->va,
+						    .gpu_id = (uint32_t)(piece->handle >> 32),
+						    .dmabuf_fd = (uint32_t)dmabuf};
+	int r = amd_ask(kfd, _IOWR('K', KFD_NR_IMPORT_DMABUF, args), &args);
+
+	return r < 0 ? amd_pieces_why(r) : amd_pieces_arrive_kfd(kfd, amd, piece, args.handle);
+}
+
+static enum swap_why amd_pieces_import(int kfd, struct amd *amd, struct amd_pieces *pieces,
+				       uint64_t i, int dmabuf)
+{
+	struct amd_piece *piece = &pieces->at[i];
+	enum swap_why why;
+
+	/* Who lends it may have other memory by now. */
+	if (!piece->away)
+		amd_pieces_leave(kfd, amd, pieces, piece);
+	if (!piece->away)
+		return SWAP_DRIVER;
+	amd_pieces_vacate(kfd, pieces, piece);
+	why = amd_pieces_fill_up(kfd, amd, pieces, piece);
+	if (why)
+		return why;
+	return piece->file >= 0 ? amd_node_return(pieces, i, dmabuf)
+				: amd_pieces_import_kfd(kfd, amd, piece, dmabuf);
+}
+
+enum swap_why amd_pieces_borrow(int kfd, struct guest *guest, struct amd *amd,
+				struct amd_pieces *pieces, uint64_t i)
+{
+	int dmabuf = amd_lent_fetch_again(guest, pieces->at[i].borrowed);
+	enum swap_why why;
+
+	/* It was kept until it is known who has it. Nobody has, and nobody ran since: it is that. */
+	if (dmabuf == -ESRCH && !pieces->at[i].away)
+		return SWAP_FINE;
+	if (dmabuf < 0)
+		return borrow_why(dmabuf);
+	why = amd_pieces_import(kfd, amd, pieces, i, dmabuf);
+	close(dmabuf);
+	return why;
 }
 
 void amd_pieces_settle(int kfd, struct amd_pieces *pieces)

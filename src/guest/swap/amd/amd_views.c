@@ -142,6 +142,9 @@ static bool amd_views_find_piece(struct amd *amd, const struct amd_pieces *piece
 	for (uint64_t i = 0; device >= 0 && i < pieces->n; i++) {
 		const struct amd_piece *piece = &pieces->at[i];
 
+		/* /dev/kfd shows nothing of what it has imported. */
+		if (piece->borrowed && piece->file < 0)
+			continue;
 		if (piece->device != device || mapping->offset - piece->offset >= piece->bytes)
 			continue;
 		*ret = (struct amd_view){.at = mapping->at,

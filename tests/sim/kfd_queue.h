@@ -15,7 +15,9 @@
 
 #define RING_BYTES	4096
 #define DOORBELLS_BYTES 8192 /* of a GPU */
-#define WAIT_MS		20000
+#ifndef WAIT_MS
+#define WAIT_MS 20000
+#endif
 
 struct queue {
 	uint32_t id;

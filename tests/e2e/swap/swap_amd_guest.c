@@ -10,6 +10,9 @@
 #include <stdatomic.h>
 #include <sys/un.h>
 
+/* What is put into a queue is done when the tenant is there, and others may have their turns before. */
+#define WAIT_MS 300000
+
 #include "sim/kfd/bank.h"
 #include "tests/sim/kfd_queue.h"
 

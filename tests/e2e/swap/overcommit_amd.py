@@ -20,9 +20,15 @@ LONG = 200
 class Turns(Case):
     MEMORY = f"{DEVICE}MiB"
 
+    def setUp(self):
+        super().setUp()
+        self.started = {}
+
     def run_one(self, name, *what, quota=QUOTA, options=(), env=None):
-        return self.guest(*what, name=name, env=env,
-                          options=("--overcommit", "--memory", quota, *options))
+        process = self.guest(*what, name=name, env=env,
+                             options=("--overcommit", "--memory", quota, *options))
+        self.started[name] = process
+        return process
 
     def compute(self, name, seed, holds=HOLDS, **more):
         return self.run_one(name, "compute", str(holds), str(seed), **more)
@@ -57,7 +63,9 @@ class Turns(Case):
                 return
             time.sleep(0.02)
         self.fail(str({n: (t["state"], [p["state"] for p in t["processes"]])
-                       for n, t in self.tenants().items()}))
+                       for n, t in self.tenants().items()}) +
+                  "".join(f"; {n} died: {p.returncode}, {p.stderr.read()}"
+                          for n, p in self.started.items() if p.poll() is not None))
 
     def changes(self, names, times):
         """Each of them has been seen to run so often after it was away."""

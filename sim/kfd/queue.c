@@ -311,7 +311,8 @@ int emu_get_wave_state(struct emu_machine *m, void *block)
 	char byte = 0;
 
 	if (!q || q->is.active ||
-	    (q->is.type != KFD_IOC_QUEUE_TYPE_COMPUTE && q->is.type != KFD_IOC_QUEUE_TYPE_COMPUTE_AQL))
+	    (q->is.type != KFD_IOC_QUEUE_TYPE_COMPUTE &&
+	     q->is.type != KFD_IOC_QUEUE_TYPE_COMPUTE_AQL))
 		return -EINVAL;
 	if (user_copy_out(a->ctl_stack_address, &byte, sizeof(byte)) < 0)
 		return -EFAULT;

@@ -63,7 +63,9 @@ static void make(enum queue_kind kind, bool aql)
 	queues.high = 3;
 }
 
-/* What the program puts, as far as it is read, and whether that is work now and at the next look. */
+/*
+ * What the program puts, as far as it is read, and whether that is work now and at the next look.
+ */
 static void look(uint64_t written, uint64_t read, bool now, bool then)
 {
 	write_pointer = written;

@@ -322,7 +322,7 @@ void tenant_options_note_unused(const struct tenant_options *o, const struct pol
 	unsigned int unused = turns ? TENANT_FLOOR : TENANT_PRIORITY | TENANT_FLOOR;
 
 	if ((o->said & unused) && options_are_for_amd(policy))
-		say_note("note: %s nothing on AMD GPUs, where tenants work side by side; --compute and "
-			 "--weight do",
+		say_note("note: %s nothing on AMD GPUs, where tenants work side by side; "
+			 "--compute and --weight do",
 			 turns ? "--floor does" : "--priority and --floor do");
 }

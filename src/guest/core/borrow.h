@@ -23,8 +23,8 @@ struct borrow_patience {
 bool borrow_lives(struct guest *guest, const struct share_name *name);
 
 /*
- * Waits until the exporter answers: with a descriptor, where one is wanted, else `ret_fd` is NULL. 0;
- * -ESRCH: it is gone, or has it no more; -ECANCELED: nobody asks for it any more.
+ * Waits until the exporter answers: with a descriptor, where one is wanted, else `ret_fd` is
+ * NULL. 0; -ESRCH: it is gone, or has it no more; -ECANCELED: nobody asks for it any more.
  */
 int borrow(const struct borrow_patience *patience, const struct share_name *name,
 	   enum share_want want, int *ret_fd);

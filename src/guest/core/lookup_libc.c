@@ -96,9 +96,9 @@ static bool lookup_libc_take_symbol(ElfW(Addr) base, const ElfW(Dyn) * dynamic, 
 }
 
 /*
- * In the order in which the loader would bind it: a sanitizer's pthread_create stands first. Not what
- * the kernel maps, to which the loader binds nothing: it has functions of the same names and with
- * other arguments (getrandom, since 6.11).
+ * In the order in which the loader would bind it: a sanitizer's pthread_create stands first. Not
+ * what the kernel maps, to which the loader binds nothing: it has functions of the same names and
+ * with other arguments (getrandom, since 6.11).
  */
 void *lookup_libc_symbol(const char *name)
 {

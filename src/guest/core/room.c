@@ -46,15 +46,17 @@ uint64_t room_promised(const struct room *room, struct guest *guest, const uint8
 }
 
 /*
- * Whoever decides is woken, and has others leave for what they were promised not to have. It decides for
- * a while longer than that takes; without anybody who does there is nobody who would leave.
+ * Whoever decides is woken, and has others leave for what they were promised not to have. It
+ * decides for a while longer than that takes; without anybody who does there is nobody who would
+ * leave.
  */
 static bool room_await_promise(struct room *room, struct guest *guest)
 {
 	uint64_t now = now_monotonic_ns();
 	char runtime[PATH_MAX];
 
-	if (tenant_runtime_of(guest->dir, runtime, sizeof(runtime)) || !residency_file_exists(runtime))
+	if (tenant_runtime_of(guest->dir, runtime, sizeof(runtime)) ||
+	    !residency_file_exists(runtime))
 		return false;
 	/* Again, too: who has heard it may be stopped, and others look for that behind a ring. */
 	if (now >= room->rang_ns + RING_NS) {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Room on a device that is full. In a tenant that overcommits, an allocation which its quota allows
- * does not fail for want of it: it is said what is waited for, and who decides about residency
- * (sched/residency.h) has others leave, or refuses it. A tenant that does not was promised its quota:
- * others leave for that as soon as it is there, and it waits until they have.
+ * Room on a device that is full. In a tenant that overcommits, an allocation which its quota
+ * allows does not fail for want of it: it is said what is waited for, and who decides about
+ * residency (sched/residency.h) has others leave, or refuses it. A tenant that does not was
+ * promised its quota: others leave for that as soon as it is there, and it waits until they have.
  *
  *	do
  *		reserve, the driver's call
@@ -30,15 +30,16 @@ struct room {
 
 /*
  * Waits a moment, without the call's pass: the tenant itself may have to leave meanwhile. False:
- * there is none to be had, or nobody who would leave. `device`: of the ledger; `bytes`: whole pages.
+ * there is none to be had, or nobody who would leave. `device`: of the ledger; `bytes`: whole
+ * pages.
  */
 bool room_await(struct room *room, struct guest *guest, int device, uint64_t bytes);
 void room_end(struct room *room);
 
 /*
- * What of a device may be free and is promised to tenants that do not overcommit. Where there is not
- * so much beside what is asked for, who decides knows for certain: that is to be waited for as where
- * nothing is free.
+ * What of a device may be free and is promised to tenants that do not overcommit. Where there is
+ * not so much beside what is asked for, who decides knows for certain: that is to be waited for
+ * as where nothing is free.
  */
 uint64_t room_promised(const struct room *room, struct guest *guest, const uint8_t uuid[16]);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A descriptor that stands for memory of a swappable tenant, in place of the driver's own, which would
- * hold the memory on the device: a sealed file of one name (share_name.h). It is good within the
- * tenant, for as long as the exporter has the memory.
+ * A descriptor that stands for memory of a swappable tenant, in place of the driver's own, which
+ * would hold the memory on the device: a sealed file of one name (share_name.h). It is good
+ * within the tenant, for as long as the exporter has the memory.
  */
 #ifndef ALLOT_GUEST_CORE_TOKEN_H
 #define ALLOT_GUEST_CORE_TOKEN_H
@@ -11,7 +11,10 @@
 
 #include "guest/core/share_name.h"
 
-/* A descriptor or -errno. The file is as long as programs ask of one of memory; 0: as the name is. */
+/*
+ * A descriptor or -errno. The file is as long as programs ask of one of memory; 0: as the name
+ * is.
+ */
 int token_make(const struct share_name *name, uint64_t bytes);
 
 /* False: it is something else, or of another vendor's memory. */

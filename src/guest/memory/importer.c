@@ -204,7 +204,8 @@ bool importer_can_leave(struct guest *guest, const struct object *import)
 }
 
 static int importer_each(struct guest *guest,
-			 int (*fn)(const struct borrow_patience *patience, const struct object *import))
+			 int (*fn)(const struct borrow_patience *patience,
+				   const struct object *import))
 {
 	const struct borrow_patience patience = {.guest = guest, .until_ns = UINT64_MAX,
 					  .request = word_acquire(swap_request(guest->policy_map))};

@@ -67,8 +67,8 @@ struct mover_kind {
 	 */
 	void (*ahead)(void *self, uint32_t part);
 	/*
-	 * While the program runs, or its memory is away: whether it uses that, or waits for it. NULL:
-	 * MOVER_BY_CALLS.
+	 * While the program runs, or its memory is away: whether it uses that, or waits for it.
+	 * NULL: MOVER_BY_CALLS.
 	 */
 	enum mover_work (*look)(void *self);
 	/* Bytes of host memory that the next way out finds there; gives them back. */

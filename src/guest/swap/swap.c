@@ -184,7 +184,7 @@ static uint64_t swap_keep(struct swap *swap)
 	return UINT64_MAX;
 }
 
-/* --- Work that no call tells of ---------------------------------------------------------------- */
+/* --- Work that no call tells of --------------------------------------------------------------- */
 
 static enum mover_work swap_work(const struct swap *swap)
 {
@@ -221,7 +221,7 @@ static uint64_t swap_look(struct swap *swap)
 				      : now_monotonic_ns() + TUNING_RESIDENCY_LOOK_NS;
 }
 
-/* --- The gate ----------------------------------------------------------------------------------- */
+/* --- The gate --------------------------------------------------------------------------------- */
 
 static void swap_let_on(struct swap *swap)
 {

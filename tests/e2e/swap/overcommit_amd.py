@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tenants on emulated AMD GPUs whose quotas together exceed a GPU, and which take turns on its memory:
-`allot run --overcommit`. Their work begins by doorbells, and they make no call that would tell of it.
-Every word that they hold is looked at in each round; what is on the GPUs is the emulator's own count."""
+"""Tenants on emulated AMD GPUs whose quotas together exceed a GPU, and which take turns on its
+memory: `allot run --overcommit`. Their work begins by doorbells, and they make no call that would
+tell of it. Every word that they hold is looked at in each round; what is on the GPUs is the
+emulator's own count."""
 
 import json
 import signal
@@ -91,7 +92,7 @@ class Turns(Case):
 class Load(Turns):
     def test_two(self):
         guests = [self.compute(n, i * 1000) for i, n in enumerate("ab")]
-        self.changes("ab", 5)
+        self.changes("ab", 3)
         for guest in guests:
             self.good(guest)
         self.assertEqual(self.used(), [0, 0, 0])
@@ -99,7 +100,7 @@ class Load(Turns):
 
     def test_three(self):
         guests = [self.compute(n, i * 1000) for i, n in enumerate("abc")]
-        self.changes("abc", 3)
+        self.changes("abc", 2)
         for guest in guests:
             self.good(guest)
         self.assertEqual(self.used(), [0, 0, 0])

@@ -313,7 +313,7 @@ class Shared(Case):
             os.unlink(self.tmp + "/socket")
 
     def test_kills_of_an_exporter(self):
-        """Either nothing has left, or what has is gone: then who shared it stays away, and says so."""
+        """Either nothing has left, or what has is gone: then who shared it stays away."""
         for point in ("SWAP_SHUT", "SWAP_COPIED", "SWAP_HALF_OUT", "SWAP_OUT", "SWAP_HALF_IN",
                       "SWAP_IN"):
             lender = self.lend(env={"ALLOT_FAULT": f"GUEST_{point}"})

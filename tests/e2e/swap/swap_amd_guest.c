@@ -10,7 +10,10 @@
 #include <stdatomic.h>
 #include <sys/un.h>
 
-/* What is put into a queue is done when the tenant is there, and others may have their turns before. */
+/*
+ * What is put into a queue is done when the tenant is there, and others may have their turns
+ * before.
+ */
 #define WAIT_MS 300000
 
 #include "sim/kfd/bank.h"
@@ -656,7 +659,9 @@ static bool hold_more(uint64_t bytes)
 	return true;
 }
 
-/* Every word is what it was, and another one from here on. No call is made that waits for memory. */
+/*
+ * Every word is what it was, and another one from here on. No call is made that waits for memory.
+ */
 static void work_on_all(uint32_t *seed)
 {
 	for (int i = 0; i < nserved; i++)
@@ -714,7 +719,7 @@ static void touch(uint64_t bytes)
 	}
 }
 
-/* --- Compute queues ---------------------------------------------------------------------------- */
+/* --- Compute queues --------------------------------------------------------------------------- */
 
 struct barrier {
 	uint16_t header, pad[3];

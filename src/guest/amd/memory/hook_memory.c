@@ -19,8 +19,8 @@
 #include "guest/amd/memory/sweep.h"
 
 /*
- * Takes what `demand` says, on a GPU of the tenant. The kernel answers the handle in `handle`. -ENOSPC:
- * the GPU is full, or what is free there is promised to others.
+ * Takes what `demand` says, on a GPU of the tenant. The kernel answers the handle in `handle`.
+ * -ENOSPC: the GPU is full, or what is free there is promised to others.
  */
 static int amd_memory_try(struct amd_call *call, struct amd_device *device,
 			  const struct demand *demand, const void *handle, size_t handle_bytes,

@@ -191,7 +191,8 @@ void amd_lent_borrow(struct guest *guest, const struct share_name *name, struct 
 	/* Without it nobody could bring it back: then it is any dma-buf's. */
 	if (!(object->flags & OBJECT_SHARED))
 		return;
-	object_change(guest->objects, OBJECT_BORROWED, borrowed.key, true, amd_lent_note, &borrowed);
+	object_change(guest->objects, OBJECT_BORROWED, borrowed.key, true, amd_lent_note,
+		      &borrowed);
 	object->amd.lent = name->id;
 }
 

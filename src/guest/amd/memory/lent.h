@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Memory that goes from process to process of a swappable tenant. A dma-buf would hold it on the GPU
- * for as long as anybody has one. So programs get a token in its place (core/token.h), as long as the
- * memory is. Who imports that asks the exporter for a dma-buf (core/borrow.h), and closes it; and once
- * more whenever the memory comes back. So nothing but handles holds it, which are all known.
+ * Memory that goes from process to process of a swappable tenant. A dma-buf would hold it on the
+ * GPU for as long as anybody has one. So programs get a token in its place (core/token.h), as
+ * long as the memory is. Who imports that asks the exporter for a dma-buf (core/borrow.h), and
+ * closes it; and once more whenever the memory comes back. So nothing but handles holds it, which
+ * are all known.
  */
 #ifndef ALLOT_GUEST_AMD_MEMORY_LENT_H
 #define ALLOT_GUEST_AMD_MEMORY_LENT_H
@@ -13,8 +14,8 @@
 #include "guest/core/share_name.h"
 
 /*
- * The name of memory that has a handle, by which others import it. False: the kernel's dma-buf has to
- * do, as of the machine's memory, or where no thread answers.
+ * The name of memory that has a handle, by which others import it. False: the kernel's dma-buf
+ * has to do, as of the machine's memory, or where no thread answers.
  */
 bool amd_lent_name(struct amd_call *call, const struct object *object, struct share_name *ret);
 
@@ -24,7 +25,9 @@ bool amd_lent_is(struct guest *guest, int fd, struct share_name *ret);
 /* In a program's call: a dma-buf of what is named, or -EINVAL: there is no such memory any more. */
 int amd_lent_fetch(struct guest *guest, const struct share_name *name);
 
-/* A handle that the program is about to get holds what is named; no handle here does so any more. */
+/*
+ * A handle that the program is about to get holds what is named; no handle here does so any more.
+ */
 void amd_lent_borrow(struct guest *guest, const struct share_name *name, struct object *object);
 void amd_lent_give_back(struct guest *guest, const struct object *object);
 
@@ -37,8 +40,8 @@ uint64_t amd_lent_lost(struct guest *guest);
 bool amd_lent_any(struct guest *guest);
 
 /*
- * Waits until all who lend have copied it: before that nothing is let go of. Errors of borrow, as of
- * the next.
+ * Waits until all who lend have copied it: before that nothing is let go of. Errors of borrow, as
+ * of the next.
  */
 int amd_lent_await_copies(struct guest *guest);
 

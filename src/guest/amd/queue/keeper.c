@@ -23,8 +23,8 @@
 #define LINGER_NS (200 * NS_PER_MS)
 
 /*
- * Whether a queue that is on the hardware has work. A compute queue tells only what was begun, so it
- * always counts as having some.
+ * Whether a queue that is on the hardware has work. A compute queue tells only what was begun, so
+ * it always counts as having some.
  */
 static bool queue_keeper_has_work(const struct queue *q)
 {

@@ -23,8 +23,8 @@ bool queue_has_more(const struct queue *q)
 }
 
 /*
- * Runtimes end what they wait for with a packet that has a signal, which counts down to 0. It is left
- * in the ring until others follow.
+ * Runtimes end what they wait for with a packet that has a signal, which counts down to 0. It is
+ * left in the ring until others follow.
  */
 static bool queue_last_is_done(const struct queue *q, uint64_t written)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Whether queues have work, which programs give them by a doorbell, without a call. All that tells is
- * memory: how far the ring is filled, how far the GPU is, and of AQL's packets the signals. Where
- * none of it tells, a queue has work.
+ * Whether queues have work, which programs give them by a doorbell, without a call. All that
+ * tells is memory: how far the ring is filled, how far the GPU is, and of AQL's packets the
+ * signals. Where none of it tells, a queue has work.
  */
 #ifndef ALLOT_GUEST_AMD_QUEUE_WORK_H
 #define ALLOT_GUEST_AMD_QUEUE_WORK_H

@@ -295,9 +295,9 @@ static enum swap_why amd_move_copy_out(struct amd_move *move, int kfd)
 }
 
 /*
- * Others may have what was lent to them until it is copied. Called off, nothing has to leave any more;
- * but whose memory is borrowed may be past that. So who borrows leaves, keeps that until it is told,
- * and asks on its way back. Whether it leaves.
+ * Others may have what was lent to them until it is copied. Called off, nothing has to leave any
+ * more; but whose memory is borrowed may be past that. So who borrows leaves, keeps that until it
+ * is told, and asks on its way back. Whether it leaves.
  */
 static bool amd_move_let_go(struct amd_move *move, uint32_t request, enum swap_why *ret_why)
 {

@@ -27,7 +27,7 @@ struct amd_move {
 	bool amid;   /* a queue was taken off in the middle of its work */
 	bool copied; /* content is there */
 	bool away;
-	bool unsure; /* whether others have what was borrowed still: it is kept, and asked for anew */
+	bool unsure; /* whether others have what was borrowed: it is kept, and asked for anew */
 };
 
 /* `self` is a struct amd_move of which all but the guest is zero. */

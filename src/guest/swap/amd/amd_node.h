@@ -18,8 +18,8 @@ enum swap_why amd_node_describe(struct amd *amd, struct amd_pieces *pieces, uint
 bool amd_node_leave(const struct amd_pieces *pieces, const struct amd_piece *piece);
 
 /*
- * The next number of its file is the piece's. `dmabuf`: of what is borrowed. SWAP_FINE, SWAP_DEVICE or
- * SWAP_DRIVER.
+ * The next number of its file is the piece's. `dmabuf`: of what is borrowed. SWAP_FINE,
+ * SWAP_DEVICE or SWAP_DRIVER.
  */
 enum swap_why amd_node_return(struct amd_pieces *pieces, uint64_t i, int dmabuf);
 

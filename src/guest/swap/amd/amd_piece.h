@@ -23,7 +23,7 @@ struct amd_piece {
 	uint32_t flags;
 	int device;
 	bool away;
-	uint64_t borrowed; /* of another process: by which name, see amd/memory/lent.h; 0: our own */
+	uint64_t borrowed; /* of another process: by which name, amd/memory/lent.h; 0: our own */
 
 	int file; /* of a render node, in the list of files; -1: of /dev/kfd, and the rest is 0 */
 	uint64_t alignment, domains, domain_flags;

@@ -273,8 +273,8 @@ static void amd_pieces_empty(int kfd, const struct amd_pieces *pieces,
 }
 
 /*
- * Gives the piece's own number free, if it was taken for one above it. Where numbers are the process's
- * it may have been taken for another GPU's.
+ * Gives the piece's own number free, if it was taken for one above it. Where numbers are the
+ * process's it may have been taken for another GPU's.
  */
 static void amd_pieces_vacate(int kfd, struct amd_pieces *pieces, const struct amd_piece *piece)
 {
@@ -403,7 +403,9 @@ enum swap_why amd_pieces_borrow(int kfd, struct guest *guest, struct amd *amd,
 	int dmabuf = amd_lent_fetch_again(guest, pieces->at[i].borrowed);
 	enum swap_why why;
 
-	/* It was kept until it is known who has it. Nobody has, and nobody ran since: it is that. */
+	/*
+	 * It was kept until it is known who has it. Nobody has, and nobody ran since: it is that.
+	 */
 	if (dmabuf == -ESRCH && !pieces->at[i].away)
 		return SWAP_FINE;
 	if (dmabuf < 0)

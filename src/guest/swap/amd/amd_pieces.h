@@ -33,8 +33,8 @@ void amd_pieces_leave(int kfd, const struct amd *amd, const struct amd_pieces *p
 		      struct amd_piece *piece);
 
 /*
- * To be called in the order of the list for all of our own that are away, then the next for all that
- * is borrowed, and then amd_pieces_settle. SWAP_FINE, SWAP_DEVICE (no room), or SWAP_DRIVER.
+ * To be called in the order of the list for all of our own that are away, then the next for all
+ * that is borrowed, and then amd_pieces_settle. SWAP_FINE, SWAP_DEVICE (no room), or SWAP_DRIVER.
  */
 enum swap_why amd_pieces_return(int kfd, struct guest *guest, struct amd *amd,
 				struct amd_pieces *pieces, uint64_t i);

@@ -262,7 +262,7 @@ enum swap_why amd_views_find(struct amd *amd, const struct amd_pieces *pieces,
 struct listener {
 	int faults;
 	_Atomic uint32_t ending, ended;
-	_Atomic bool awaited; /* somebody touches what is taken already, and is not heard of again */
+	_Atomic bool awaited; /* somebody touches what is taken, and is not heard of again */
 };
 
 static void *amd_views_listen(void *arg)

@@ -245,6 +245,12 @@ static uint64_t amd_move_away_of(const struct amd_move *move, uint32_t device)
 	return bytes;
 }
 
+/* Our own with its content on the host; what is borrowed, with it at its exporter's. */
+static bool amd_move_may_leave(const struct amd_move *move, const struct amd_piece *piece)
+{
+	return !piece->away && (piece->borrowed ? !move->unsure : move->copied);
+}
+
 /* What the kernel does not take stays where it is, charged, and is written over on return. */
 static void amd_move_release(struct amd_move *move, int kfd)
 {
@@ -253,7 +259,7 @@ static void amd_move_release(struct amd_move *move, int kfd)
 	for (uint32_t i = 0; i < move->amd->ndevices; i++)
 		charged[i] = amd_move_away_of(move, i);
 	for (uint64_t i = 0; i < move->pieces.n; i++) {
-		if (move->pieces.at[i].away || (move->unsure && move->pieces.at[i].borrowed))
+		if (!amd_move_may_leave(move, &move->pieces.at[i]))
 			continue;
 		amd_pieces_leave(kfd, move->amd, &move->pieces, &move->pieces.at[i]);
 		FAULT_POINT(GUEST_SWAP_HALF_OUT);
@@ -393,7 +399,8 @@ static enum swap_why amd_move_return_all(struct amd_move *move, int kfd)
 			continue;
 		if (piece->away)
 			why = amd_pieces_return(kfd, move->guest, move->amd, &move->pieces, i);
-		else if (piece->file < 0 && amd_pieces_map(kfd, move->amd, piece, piece->mapped & ~piece->now))
+		else if (piece->file < 0 &&
+			 amd_pieces_map(kfd, move->amd, piece, piece->mapped & ~piece->now))
 			why = SWAP_DRIVER;
 		FAULT_POINT(GUEST_SWAP_HALF_IN);
 	}

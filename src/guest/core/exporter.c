@@ -15,6 +15,7 @@
 #include "base/fault.h"
 #include "base/now.h"
 #include "guest/core/thread.h"
+#include "ledger/shared.h"
 #include "ledger/slot.h"
 
 /* Importers that wait together; others wait to be accepted. */
@@ -320,6 +321,12 @@ uint64_t exporter_tenant(const struct guest *guest)
 	if (stat(guest->dir, &st))
 		return 0;
 	return entry_key(&(uint64_t[2]){st.st_dev, st.st_ino}, 16).word[0];
+}
+
+bool exporter_is_tenants(const struct guest *guest, const struct share_name *name)
+{
+	return name->tenant == exporter_tenant(guest) ||
+	       shared_known(guest->ledger, share_key(name));
 }
 
 bool exporter_is_own(struct guest *guest, const struct share_name *name)

@@ -136,7 +136,7 @@ CUresult importer_open(struct guest *guest, const struct share_name *name, uint6
 	uint64_t key = share_key(name).word[0];
 	CUresult e = CUDA_SUCCESS;
 
-	if (name->tenant != exporter_tenant(guest) || !name->pages || !name->id ||
+	if (!exporter_is_tenants(guest, name) || !name->pages || !name->id ||
 	    name->offset >= name->pages * GRANULE_BYTES || !name->size ||
 	    name->size > name->pages * GRANULE_BYTES - name->offset)
 		return CUDA_ERROR_INVALID_HANDLE;

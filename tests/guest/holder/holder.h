@@ -55,6 +55,7 @@ void close_handle(int fd, uint32_t handle);
 int export(int fd, uint32_t handle);
 uint32_t import(int fd, int dmabuf); /* closes the descriptor */
 void *map(int fd, uint32_t handle);
+void *map_dmabuf(int dmabuf);
 int map_address(int fd, uint32_t handle, uint64_t address, uint64_t offset, uint64_t bytes);
 void set_addresses(int fd, uint32_t handle, const struct drm_amdgpu_gem_vm_entry *list, int n);
 void note(int fd, const struct drm_amdgpu_gem_va *done);

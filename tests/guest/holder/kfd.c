@@ -84,7 +84,7 @@ static uint64_t kfd_import(int kfd, int dmabuf)
 static void *kfd_map_import(int kfd, uint64_t handle)
 {
 	int dmabuf = kfd_export(kfd, handle);
-	void *at = kfd_map(dmabuf, 0, BYTES);
+	void *at = map_dmabuf(dmabuf);
 
 	close(dmabuf);
 	return at;
@@ -154,6 +154,9 @@ static void kfd_check_quota(int self, int kfd, uint64_t handle)
 		wrong("memory above the quota is not refused");
 	kfd_import(kfd, taken);
 	close(taken);
+	/* Who lends it lives until then: what is taken may be no dma-buf, see map_dmabuf. */
+	atomic_store(&common->step[self], 5);
+	wait_for(&common->step[!self], 5, "the other's import");
 }
 
 /* Each of two has memory that the other one imports; the first also keeps a dma-buf of that. */
@@ -180,7 +183,7 @@ static void kfd_share(int self, bool limited)
 	others = kfd_map_import(kfd, handle);
 	shared[0] = 118 + (uint32_t)self;
 	wait_for_word(&others[0], 118 + !self, "what the other one says");
-	if (!self && *(volatile uint32_t *)kfd_map(KEPT, 0, BYTES) != 119)
+	if (!self && *(volatile uint32_t *)map_dmabuf(KEPT) != 119)
 		wrong("the dma-buf is not the memory");
 	kfd_check_new(kfd, fd, 0);
 	if (limited)

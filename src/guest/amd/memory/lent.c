@@ -143,7 +143,7 @@ bool amd_lent_name(struct amd_call *call, const struct object *object, struct sh
 bool amd_lent_is(struct guest *guest, int fd, struct share_name *ret)
 {
 	return guest->swappable && token_read(fd, SHARE_MAGIC_AMD, ret) &&
-	       ret->tenant == exporter_tenant(guest);
+	       exporter_is_tenants(guest, ret);
 }
 
 static int amd_lent_ask(const struct borrow_patience *patience, const struct share_name *name)

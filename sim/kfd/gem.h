@@ -58,6 +58,9 @@ uint32_t emu_gem_mappings(const struct emu_buffer *buffer, uint32_t room,
 /* Where a buffer is mapped: of the render node. */
 uint64_t emu_gem_offset(const struct emu_buffer *buffer);
 
+/* Whether a file has a handle of that memory, and so may map it. */
+bool emu_gem_has(uint64_t file, uint64_t key);
+
 /* Closes the buffers of descriptions that nobody has any more. */
 void emu_gem_reap(struct emu_machine *machine);
 

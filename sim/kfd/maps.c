@@ -70,18 +70,21 @@ static bool maps_find_place(const struct emu_machine *m, uint64_t key, struct pl
 	return false;
 }
 
-/* Memory has one offset in its node, by whichever handle it is asked for. */
+/* Memory has one offset in a node, by whichever handle it is asked for there. */
 int emu_gem_mmap(struct emu_machine *m, struct emu_gpu *gpu, int fd, void *block)
 {
 	union drm_amdgpu_gem_mmap *a = block;
 	const struct emu_buffer *b = emu_buffer(emu_file_of(fd), a->in.handle);
 	struct place place;
 
-	if (!b || !maps_find_place(m, b->piece.key, &place))
+	if (!b)
 		return -ENOENT;
 	if (b->piece.flags & BANK_NO_CPU)
 		return -EPERM;
-	a->out.addr_ptr = place.offset;
+	a->out.addr_ptr = maps_find_place(m, b->piece.key, &place) &&
+					  place.minor == (int)gpu->minor
+				  ? place.offset
+				  : emu_gem_offset(b);
 	return 0;
 }
 

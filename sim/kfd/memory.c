@@ -290,7 +290,8 @@ int emu_memory_at(struct emu_machine *m, int fd, uint64_t mmap_offset, size_t le
 	if (!gpu || mmap_offset & ((UINT64_C(1) << OFFSET_SHIFT) - 1) || index >= gpu->nobjects ||
 	    !gpu->objects[index].piece.key || len > gpu->objects[index].piece.size)
 		return -EINVAL;
-	if (gpu->file != emu_file_of(fd))
+	if (gpu->file != emu_file_of(fd) &&
+	    !emu_gem_has(emu_file_of(fd), gpu->objects[index].piece.key))
 		return -EACCES;
 	return bank_fd(m->bank, &gpu->objects[index].piece, BANK_NODE, O_RDWR | O_CLOEXEC);
 }

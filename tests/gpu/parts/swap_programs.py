@@ -205,6 +205,40 @@ def contexts_torch(bench):
     judge_left(bench, "contexts of torch.multiprocessing", left)
 
 
+def sum_for(child, seconds):
+    child.say(f"{seconds:g}")
+    return child.hear("summed", seconds + 60)
+
+
+def nccl(bench):
+    """On two devices, beside the same tenant that cannot leave; and once more when it has left."""
+    if bench.sim or not have("torch") or len(bench.figures.devices) < 2:
+        bench.results.skip(PART, "nccl", "needs torch and two devices")
+        return
+    names, rates, wrong = [bench.tenant() for _ in range(2)], ([], []), []
+    with contextlib.ExitStack() as stack:
+        children = [stack.enter_context(bench.start(name, "8GiB", program("nccl.py"), options))
+                    for name, options in zip(names, ((), SWAPPABLE))]
+        for child in children:
+            child.hear("ready", 120)
+        for turn in range(4):
+            for i in (0, 1) if turn % 2 else (1, 0):
+                said = sum_for(children[i], 1.5)
+                rates[i].append(said["rate"])
+                wrong.append(said["wrong"])
+        for _ in range(2):
+            moved(bench, "suspend", names[1])
+            moved(bench, "resume", names[1])
+            wrong.append(sum_for(children[1], 0.5)["wrong"])
+    plain, swappable = (statistics.median(side[1:]) for side in rates)
+    bench.results.figure(PART, "nccl", rates)
+    bench.results.check(PART, "sums by NCCL, and when it had left, twice", not any(wrong),
+                        f"{sum(wrong)} wrong words", "none")
+    percent = 100 * swappable / plain
+    bench.results.check(PART, "speed NCCL", percent >= 99,
+                        f"{percent:.2f} %, {plain:.1f} to {swappable:.1f} sums/s", "99 %")
+
+
 # --- Many times -----------------------------------------------------------------------------------
 
 def rush(bench, name):
@@ -356,7 +390,7 @@ ITEMS = {
     "pairs": (pairs, 40), "training": (training, 120), "tokens": (tokens, 150),
     "contexts": (contexts, 60), "contexts torch": (contexts_torch, 120),
     "cycles": (cycles, 90), "cycles torch": (cycles_torch, 120), "disk": (disk, 130),
-    "hundred": (hundred, 150), "file": (file, 90),
+    "hundred": (hundred, 150), "file": (file, 90), "nccl": (nccl, 150),
 }
 START_S, SPEED_S = 150, 60
 

@@ -7,6 +7,20 @@
 #include "guest/core/object.h"
 #include "tests/unit/tenant_fixture.h"
 
+/* What a driver that the test plays has; the last has no name. For cuda_driver_bind. */
+struct fixture_symbol {
+	const char *name;
+	void *address;
+};
+
+static inline void *fixture_symbol(void *exported, const char *name)
+{
+	for (const struct fixture_symbol *symbol = exported; symbol->name; symbol++)
+		if (!strcmp(symbol->name, name))
+			return symbol->address;
+	return NULL;
+}
+
 /* `guest` is all zero; its tenant has that quota. */
 static inline void fixture_guest(struct guest *guest, const char *name, uint64_t limit_bytes)
 {

@@ -151,32 +151,22 @@ static CUresult driver_pop(CUcontext *ret)
 	return CUDA_SUCCESS;
 }
 
-static void *driver_symbol(void *handle, const char *name)
-{
-	static const struct {
-		const char *name;
-		void *address;
-	} exported[] = {
-		{"cuMemcpyDtoHAsync_v2", (void *)driver_out},
-		{"cuMemcpyHtoDAsync_v2", (void *)driver_back},
-		{"cuStreamCreate", (void *)driver_stream},
-		{"cuStreamSynchronize", (void *)driver_stream_wait},
-		{"cuStreamDestroy_v2", (void *)driver_stream_end},
-		{"cuEventCreate", (void *)driver_event},
-		{"cuEventRecord", (void *)driver_event_record},
-		{"cuEventSynchronize", (void *)driver_event_wait},
-		{"cuEventDestroy_v2", (void *)driver_event_end},
-		{"cuMemHostRegister_v2", (void *)driver_register},
-		{"cuMemHostUnregister", (void *)driver_unregister},
-		{"cuCtxPushCurrent_v2", (void *)driver_push},
-		{"cuCtxPopCurrent_v2", (void *)driver_pop},
-	};
-
-	for (size_t i = 0; i < sizeof(exported) / sizeof(exported[0]); i++)
-		if (!strcmp(exported[i].name, name))
-			return exported[i].address;
-	return NULL;
-}
+static struct fixture_symbol exported[] = {
+	{"cuMemcpyDtoHAsync_v2", (void *)driver_out},
+	{"cuMemcpyHtoDAsync_v2", (void *)driver_back},
+	{"cuStreamCreate", (void *)driver_stream},
+	{"cuStreamSynchronize", (void *)driver_stream_wait},
+	{"cuStreamDestroy_v2", (void *)driver_stream_end},
+	{"cuEventCreate", (void *)driver_event},
+	{"cuEventRecord", (void *)driver_event_record},
+	{"cuEventSynchronize", (void *)driver_event_wait},
+	{"cuEventDestroy_v2", (void *)driver_event_end},
+	{"cuMemHostRegister_v2", (void *)driver_register},
+	{"cuMemHostUnregister", (void *)driver_unregister},
+	{"cuCtxPushCurrent_v2", (void *)driver_push},
+	{"cuCtxPopCurrent_v2", (void *)driver_pop},
+	{NULL, NULL},
+};
 
 int __real_thread_start(void *(*run)(void *), void *arg);
 int __wrap_thread_start(void *(*run)(void *), void *arg);
@@ -361,7 +351,7 @@ static void check_none(void)
 
 int main(void)
 {
-	cuda_driver_bind(NULL, driver_symbol);
+	cuda_driver_bind(exported, fixture_symbol);
 	fixture_guest(&guest, "copy", GIB);
 	device_memory =
 		mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

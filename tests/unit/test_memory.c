@@ -59,27 +59,17 @@ static CUresult driver_context(CUcontext *ret)
 	return CUDA_SUCCESS;
 }
 
-static void *driver_symbol(void *handle, const char *name)
-{
-	static const struct {
-		const char *name;
-		void *address;
-	} exported[] = {
-		{"cuMemAlloc_v2", (void *)driver_alloc},
-		{"cuMemFree_v2", (void *)driver_free},
-		{"cuMemGetAddressRange_v2", (void *)driver_range},
-		{"cuCtxGetCurrent", (void *)driver_context},
-	};
-
-	for (size_t i = 0; i < sizeof(exported) / sizeof(exported[0]); i++)
-		if (!strcmp(exported[i].name, name))
-			return exported[i].address;
-	return NULL;
-}
+static struct fixture_symbol exported[] = {
+	{"cuMemAlloc_v2", (void *)driver_alloc},
+	{"cuMemFree_v2", (void *)driver_free},
+	{"cuMemGetAddressRange_v2", (void *)driver_range},
+	{"cuCtxGetCurrent", (void *)driver_context},
+	{NULL, NULL},
+};
 
 static void begin(void)
 {
-	cuda_driver_bind(NULL, driver_symbol);
+	cuda_driver_bind(exported, fixture_symbol);
 	fixture_guest(&guest, "memory", 20 * GIB);
 }
 

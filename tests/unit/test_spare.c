@@ -101,35 +101,25 @@ static CUresult driver_exchange(CUstreamCaptureMode *mode)
 	return CUDA_SUCCESS;
 }
 
-static void *driver_symbol(void *handle, const char *name)
-{
-	static const struct {
-		const char *name;
-		void *address;
-	} exported[] = {
-		{"cuMemAddressReserve", (void *)driver_reserve},
-		{"cuDeviceGetAttribute", (void *)driver_attribute},
-		{"cuMemCreate", (void *)driver_create},
-		{"cuMemMap", (void *)driver_map},
-		{"cuMemSetAccess", (void *)driver_access},
-		{"cuMemUnmap", (void *)driver_unmap},
-		{"cuMemRelease", (void *)driver_release},
-		{"cuCtxGetCurrent", (void *)driver_context},
-		{"cuCtxSynchronize", (void *)driver_synchronize},
-		{"cuThreadExchangeStreamCaptureMode", (void *)driver_exchange},
-	};
-
-	for (size_t i = 0; i < sizeof(exported) / sizeof(exported[0]); i++)
-		if (!strcmp(exported[i].name, name))
-			return exported[i].address;
-	return NULL;
-}
+static struct fixture_symbol exported[] = {
+	{"cuMemAddressReserve", (void *)driver_reserve},
+	{"cuDeviceGetAttribute", (void *)driver_attribute},
+	{"cuMemCreate", (void *)driver_create},
+	{"cuMemMap", (void *)driver_map},
+	{"cuMemSetAccess", (void *)driver_access},
+	{"cuMemUnmap", (void *)driver_unmap},
+	{"cuMemRelease", (void *)driver_release},
+	{"cuCtxGetCurrent", (void *)driver_context},
+	{"cuCtxSynchronize", (void *)driver_synchronize},
+	{"cuThreadExchangeStreamCaptureMode", (void *)driver_exchange},
+	{NULL, NULL},
+};
 
 /* --- The guest ------------------------------------------------------------------------------- */
 
 static void begin(void)
 {
-	cuda_driver_bind(NULL, driver_symbol);
+	cuda_driver_bind(exported, fixture_symbol);
 	fixture_guest(&guest, "spare", QUOTA);
 	guest.swappable = true;
 }

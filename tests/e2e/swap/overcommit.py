@@ -5,7 +5,6 @@ is the simulator's own count."""
 
 import contextlib
 import ctypes
-import json
 import mmap
 import os
 import pathlib
@@ -19,24 +18,17 @@ import time
 import unittest
 
 from swap import ALLOT, GUEST, MIB, Case
+from taking_turns import Turning
 
 DEVICE = 80
 CONTEXT = 4 * MIB
 STAYS = CONTEXT + 2 * MIB
 QUOTA = "60%"
 HOLDS = 33  # MiB: 36 in granules, and with STAYS 42 of a quota of 48
-LONG = 200
 
 
-class Turns(Case):
-    MEMORY, CONTEXT = f"{DEVICE}MiB", CONTEXT
-
-    def tenants(self):
-        return {t["name"]: t for t in json.loads(self.must("ps", "--json"))["tenants"]}
-
-    def run_one(self, name, *what, options=(), env=None):
-        return self.guest(*what, name=name, env=env,
-                          options=("--overcommit", "--memory", QUOTA, *options))
+class Turns(Turning, Case):
+    MEMORY, CONTEXT, QUOTA, HOLDS = f"{DEVICE}MiB", CONTEXT, QUOTA, HOLDS
 
     def starts(self, name, *what, options):
         """It may wait before it is ready."""
@@ -46,54 +38,9 @@ class Turns(Case):
         self.addCleanup(self.end, process)
         return process
 
-    def compute(self, name, seed, **more):
-        return self.run_one(name, "compute", str(HOLDS), str(seed), **more)
-
-    def serve(self, name, seed, holds=HOLDS, **more):
-        return self.run_one(name, "serve", str(holds), str(seed), **more)
-
-    @staticmethod
-    def ask(process, word=""):
-        """What it answers; nothing: it is dead."""
-        try:
-            process.stdin.write(word + "\n")
-            process.stdin.flush()
-        except BrokenPipeError:
-            return ""
-        return process.stdout.readline().strip()
-
-    def quit(self, process):
-        out, err = process.communicate("q\n", timeout=LONG)
-        self.assertEqual((out, process.returncode), ("good\n", 0), err)
-
-    def until(self, what, seconds=LONG):
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
-            if what():
-                return
-            time.sleep(0.02)
-        self.fail(str({n: (t["state"], [p["state"] for p in t["processes"]])
-                       for n, t in self.tenants().items()}))
-
-    def places(self):
-        return {n: t["state"] for n, t in self.tenants().items()}
-
-    def changes(self, names, times):
-        """Each of them has been seen to run so often after it was away; the device was never
-        overfull, which the driver would have refused."""
-        seen = dict.fromkeys(names, 0)
-        away = dict.fromkeys(names, False)
-
-        def look():
-            self.assertLessEqual(self.used(), DEVICE * MIB)
-            for name, state in self.places().items():
-                if state == "suspended" and name in names:
-                    away[name] = True
-                elif state == "running" and name in names and away[name]:
-                    seen[name] += 1
-                    away[name] = False
-            return min(seen.values()) >= times
-        self.until(look)
+    def not_overfull(self):
+        """The driver would have refused it."""
+        self.assertLessEqual(self.used(), DEVICE * MIB)
 
 
 class Load(Turns):

@@ -4,84 +4,21 @@ memory: `allot run --overcommit`. Their work begins by doorbells, and they make 
 tell of it. Every word that they hold is looked at in each round; what is on the GPUs is the
 emulator's own count."""
 
-import json
 import signal
 import subprocess
 import time
 import unittest
 
 from swap_amd import ALLOT, GUEST, MIB, Case
+from taking_turns import Turning
 
 DEVICE = 80
 QUOTA = "60%"
 HOLDS = 44  # MiB: one at a time
-LONG = 200
 
 
-class Turns(Case):
-    MEMORY = f"{DEVICE}MiB"
-
-    def setUp(self):
-        super().setUp()
-        self.started = {}
-
-    def run_one(self, name, *what, quota=QUOTA, options=(), env=None):
-        process = self.guest(*what, name=name, env=env,
-                             options=("--overcommit", "--memory", quota, *options))
-        self.started[name] = process
-        return process
-
-    def compute(self, name, seed, holds=HOLDS, **more):
-        return self.run_one(name, "compute", str(holds), str(seed), **more)
-
-    def serve(self, name, seed, holds=HOLDS, **more):
-        return self.run_one(name, "serve", str(holds), str(seed), **more)
-
-    @staticmethod
-    def ask(process, word=""):
-        """What it answers; nothing: it is dead."""
-        try:
-            process.stdin.write(word + "\n")
-            process.stdin.flush()
-        except BrokenPipeError:
-            return ""
-        return process.stdout.readline().strip()
-
-    def quit(self, process):
-        out, err = process.communicate("q\n", timeout=LONG)
-        self.assertEqual((out, process.returncode), ("good\n", 0), err)
-
-    def tenants(self):
-        return {t["name"]: t for t in json.loads(self.must("ps", "--json"))["tenants"]}
-
-    def places(self):
-        return {n: t["state"] for n, t in self.tenants().items()}
-
-    def until(self, what, seconds=LONG):
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
-            if what():
-                return
-            time.sleep(0.02)
-        self.fail(str({n: (t["state"], [p["state"] for p in t["processes"]])
-                       for n, t in self.tenants().items()}) +
-                  "".join(f"; {n} died: {p.returncode}, {p.stderr.read()}"
-                          for n, p in self.started.items() if p.poll() is not None))
-
-    def changes(self, names, times):
-        """Each of them has been seen to run so often after it was away."""
-        seen = dict.fromkeys(names, 0)
-        away = dict.fromkeys(names, False)
-
-        def look():
-            for name, state in self.places().items():
-                if state == "suspended" and name in names:
-                    away[name] = True
-                elif state == "running" and name in names and away[name]:
-                    seen[name] += 1
-                    away[name] = False
-            return min(seen.values()) >= times
-        self.until(look)
+class Turns(Turning, Case):
+    MEMORY, QUOTA, HOLDS = f"{DEVICE}MiB", QUOTA, HOLDS
 
     def peak(self):
         done = subprocess.run([*self.sim, GUEST, "peak"], env=self.env, text=True,

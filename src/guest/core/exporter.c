@@ -15,7 +15,6 @@
 #include "base/fault.h"
 #include "base/now.h"
 #include "guest/core/thread.h"
-#include "ledger/shared.h"
 #include "ledger/slot.h"
 
 /* Importers that wait together; others wait to be accepted. */
@@ -326,7 +325,7 @@ uint64_t exporter_tenant(const struct guest *guest)
 bool exporter_is_tenants(const struct guest *guest, const struct share_name *name)
 {
 	return name->tenant == exporter_tenant(guest) ||
-	       shared_known(guest->ledger, share_key(name));
+	       (guest->tenant_before && name->tenant == guest->tenant_before);
 }
 
 bool exporter_is_own(struct guest *guest, const struct share_name *name)

@@ -39,7 +39,10 @@ bool exporter_offer(struct guest *guest, const struct exporter_kind *kind, struc
 /* What tells the tenant from others; 0: not known. */
 uint64_t exporter_tenant(const struct guest *guest);
 
-/* Of memory of this tenant's. One that came back from an image has another number: its ledger knows. */
+/*
+ * Of memory of this tenant's, by the number that it has, or had when the process began: one that
+ * came back from an image has another.
+ */
 bool exporter_is_tenants(const struct guest *guest, const struct share_name *name);
 bool exporter_is_own(struct guest *guest, const struct share_name *name);
 /* Whether it names what this process still has. */

@@ -135,6 +135,7 @@ struct guest {
 	_Atomic(struct own_pools *) own_pools;	   /* see memory/own_pool.h */
 	struct once exporter_once;		   /* see core/exporter.h */
 	_Atomic(struct exporter *) exporter;
+	_Atomic uint64_t tenant_before;		   /* its number when the process began, likewise */
 	const uint32_t *gate;			   /* the policy's, or our own; see admission.h */
 	bool metered; /* whatever the gate says: configuration limits compute */
 	_Atomic(struct launch_state *) launch;	   /* set by the first launch that is metered */

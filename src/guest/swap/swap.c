@@ -699,6 +699,7 @@ void swap_start(struct guest *guest)
 		    0);
 	if (swap == MAP_FAILED)
 		return; /* nothing of this process is said: nobody suspends the tenant */
+	guest->tenant_before = exporter_tenant(guest);
 	swap->guest = guest;
 	swap->pid = getpid();
 	swap->move.guest = guest;

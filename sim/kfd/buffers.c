@@ -84,3 +84,14 @@ int emu_buffer_add(const struct emu_buffer *buffer)
 	b->handle = handle;
 	return (int)handle;
 }
+
+bool emu_buffer_is(uint64_t file, uint64_t key)
+{
+	uint32_t n;
+	const struct emu_buffer *all = emu_buffers(&n);
+
+	for (uint32_t i = 0; i < n; i++)
+		if (all[i].file == file && all[i].piece.key == key)
+			return true;
+	return false;
+}

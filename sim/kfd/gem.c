@@ -160,17 +160,6 @@ int emu_prime_to_handle(struct emu_machine *m, struct emu_gpu *gpu, int fd, void
 	return 0;
 }
 
-bool emu_gem_has(uint64_t file, uint64_t key)
-{
-	uint32_t n;
-	const struct emu_buffer *buffers = emu_buffers(&n);
-
-	for (uint32_t i = 0; i < n; i++)
-		if (buffers[i].file == file && buffers[i].piece.key == key)
-			return true;
-	return false;
-}
-
 int emu_gem_at(const struct emu_machine *m, int fd, uint64_t mmap_offset, size_t len)
 {
 	uint64_t index = (mmap_offset & ~OFFSET) >> OFFSET_SHIFT;

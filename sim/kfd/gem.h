@@ -26,6 +26,9 @@ uint64_t emu_file_of(int fd);
 /* The one of that handle; NULL: there is none. */
 struct emu_buffer *emu_buffer(uint64_t file, uint32_t handle);
 
+/* Whether a file has a handle of that memory, and so may map it. */
+bool emu_buffer_is(uint64_t file, uint64_t key);
+
 /* All there are in this process, some of them closed. */
 struct emu_buffer *emu_buffers(uint32_t *ret_n);
 
@@ -57,9 +60,6 @@ uint32_t emu_gem_mappings(const struct emu_buffer *buffer, uint32_t room,
 
 /* Where a buffer is mapped: of the render node. */
 uint64_t emu_gem_offset(const struct emu_buffer *buffer);
-
-/* Whether a file has a handle of that memory, and so may map it. */
-bool emu_gem_has(uint64_t file, uint64_t key);
 
 /* Closes the buffers of descriptions that nobody has any more. */
 void emu_gem_reap(struct emu_machine *machine);

@@ -291,7 +291,7 @@ int emu_memory_at(struct emu_machine *m, int fd, uint64_t mmap_offset, size_t le
 	    !gpu->objects[index].piece.key || len > gpu->objects[index].piece.size)
 		return -EINVAL;
 	if (gpu->file != emu_file_of(fd) &&
-	    !emu_gem_has(emu_file_of(fd), gpu->objects[index].piece.key))
+	    !emu_buffer_is(emu_file_of(fd), gpu->objects[index].piece.key))
 		return -EACCES;
 	return bank_fd(m->bank, &gpu->objects[index].piece, BANK_NODE, O_RDWR | O_CLOEXEC);
 }

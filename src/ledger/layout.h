@@ -159,7 +159,7 @@ _Static_assert(offsetof(struct ledger_file, rows) % 4096 == 0, "layout");
 _Static_assert(sizeof(((struct ledger_file *)0)->rows[0]) % 4096 == 0, "layout");
 
 #define POLICY_MAGIC   UINT64_C(0x314f504f4c4c41) /* "ALLOPO1" */
-#define POLICY_VERSION 3u
+#define POLICY_VERSION 2u
 
 struct policy_copy {
 	uint64_t generation;
@@ -179,11 +179,10 @@ struct policy_file {
 	uint32_t pad0[12];
 	uint64_t generation; /* own cache line: the word that guests poll; its low half a futex */
 	uint32_t gate;       /* enum policy_gate; a futex word */
-	uint32_t pad1;
-	/* See swap.h: a request, a futex word; above it the number of the lock of who asks. */
-	uint64_t swap_desk;
+	uint32_t swap;       /* see swap.h; a futex word */
 	uint64_t swap_split; /* likewise */
-	uint32_t pad2[8];
+	uint32_t desk;	     /* likewise: the number of the lock by which somebody asks */
+	uint32_t pad1[9];
 	struct turn turn;
 	uint8_t reserved[4096 - 192];
 	struct policy_copy copy[2];
@@ -195,8 +194,8 @@ _Static_assert(sizeof(struct policy_copy) == 8192, "layout");
 _Static_assert(offsetof(struct policy_file, generation) == 64, "layout");
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the low half comes first");
 _Static_assert(offsetof(struct policy_file, gate) == 72, "layout");
-_Static_assert(offsetof(struct policy_file, swap_desk) == 80, "layout");
-_Static_assert(offsetof(struct policy_file, swap_split) == 88, "layout");
+_Static_assert(offsetof(struct policy_file, swap) == 76, "layout");
+_Static_assert(offsetof(struct policy_file, swap_split) == 80, "layout");
 _Static_assert(sizeof(struct turn) == 64, "layout");
 _Static_assert(offsetof(struct policy_file, turn) == 128, "layout");
 _Static_assert(offsetof(struct policy_file, copy) == 4096, "layout");

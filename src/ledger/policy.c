@@ -269,7 +269,7 @@ int policy_load_all(const char *dir, struct policy *ret, struct turn *ret_turn, 
 	if (r < 0)
 		return -EPROTO;
 	*ret_turn = file->turn;
-	*ret_swap = (uint32_t)file->swap_desk;
+	*ret_swap = file->swap;
 	return 0;
 }
 

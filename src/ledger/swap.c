@@ -33,14 +33,9 @@
 struct swap_desk {
 	struct policy_file *file; /* a mapping of the description that has the lock, */
 	void *lock;		  /* unless that is this one's: see policy_file_open_lock() */
-	uint32_t number;	  /* of the lock */
-	uint64_t word;		  /* with what was asked for last, as far as this desk knows */
+	uint32_t number;	  /* that it had when it was opened */
+	uint32_t request;	  /* what it was asked for last, as far as this desk knows */
 };
-
-static uint32_t swap_number_of(uint64_t word)
-{
-	return (uint32_t)(word >> 32);
-}
 
 /* Of an empty file, which nobody touches: the mapping keeps the description, and so the lock. */
 #define LOCK_MAP_BYTES 1
@@ -70,15 +65,17 @@ static int swap_desk_keep(struct swap_desk *desk, int lock)
 /* -EAGAIN: another has it, or it was cleared meanwhile. */
 static int swap_desk_lock(struct swap_desk *desk, int fd, enum swap_asker asker)
 {
-	uint32_t number = swap_number_of(word_check(&desk->file->swap_desk));
+	uint32_t number = word_check(&desk->file->desk);
 	int r = asker == SWAP_ROLE ? 0 : shared_file_lock(fd, LOCK_COMMAND, 1);
 
 	desk->number = asker == SWAP_SUCCESSOR ? number + 1 : number;
 	if (!r)
 		r = shared_file_lock(fd, LOCK_DESK + desk->number, 1);
-	desk->word = word_check(&desk->file->swap_desk);
-	if (!r && swap_number_of(desk->word) != number)
+	if (!r && asker == SWAP_SUCCESSOR)
+		word_swap_if_u32(&desk->file->desk, number, desk->number);
+	if (!r && word_check(&desk->file->desk) != desk->number)
 		r = -EAGAIN;
+	desk->request = word_check(&desk->file->swap);
 	return r;
 }
 
@@ -115,35 +112,35 @@ int swap_desk_open(const char *dir, enum swap_asker asker, struct swap_desk **re
 
 uint32_t swap_desk_request(const struct swap_desk *desk)
 {
-	return (uint32_t)word_acquire(&desk->file->swap_desk);
+	return word_acquire(&desk->file->swap);
 }
 
 bool swap_desk_is_cleared(const struct swap_desk *desk)
 {
-	return word_check(&desk->file->swap_desk) != desk->word;
+	return word_check(&desk->file->desk) != desk->number ||
+	       word_check(&desk->file->swap) != desk->request;
 }
 
-/* Whether what was asked for was still that, and by this desk's number, or the one before. */
 static bool swap_desk_write(struct swap_desk *desk, enum swap_phase phase, uint32_t part)
 {
-	uint32_t count = ((uint32_t)desk->word >> 16) + 1;
-	uint64_t word = (uint64_t)desk->number << 32 | count << 16 | part << 8 | phase;
+	uint32_t number = (desk->request >> 16) + 1;
+	uint32_t request = number << 16 | part << 8 | phase;
 
 	/*
 	 * Pairs with a process's claim of its slot: one of the two sees the other. Who was stopped
-	 * until another one had cleared the desk finds another word there, and asks for nothing.
+	 * until another one had cleared the desk finds another request there, and asks for nothing.
 	 */
-	if (!word_swap_if(&desk->file->swap_desk, desk->word, word))
+	if (!word_swap_if_u32(&desk->file->swap, desk->request, request))
 		return false;
-	desk->word = word;
+	desk->request = request;
 	FAULT_POINT(SWAP_ASKED);
-	futex_wake_all(&desk->file->swap_desk);
+	futex_wake_all(&desk->file->swap);
 	return true;
 }
 
 uint32_t swap_desk_ask(struct swap_desk *desk, enum swap_phase phase)
 {
-	uint32_t before = (uint32_t)desk->word;
+	uint32_t before = desk->request;
 	bool comes = phase == SWAP_COME || phase == SWAP_BACK;
 	bool came = swap_phase_of(before) == SWAP_COME || swap_phase_of(before) == SWAP_BACK;
 	bool back = comes && swap_phase_is_out(swap_phase_of(before));
@@ -151,21 +148,21 @@ uint32_t swap_desk_ask(struct swap_desk *desk, enum swap_phase phase)
 	uint32_t part = back || again ? swap_part_of(before) : phase == SWAP_RUN ? 0 : SWAP_ALL;
 
 	swap_desk_write(desk, phase, part);
-	return (uint32_t)desk->word;
+	return desk->request;
 }
 
 uint32_t swap_desk_ask_part(struct swap_desk *desk, enum swap_phase phase, uint32_t part)
 {
 	swap_desk_write(desk, phase, part);
-	return (uint32_t)desk->word;
+	return desk->request;
 }
 
+/* Whether what was asked for was still that. */
 static bool swap_desk_end(struct swap_desk *desk)
 {
-	uint32_t request = (uint32_t)desk->word;
-	enum swap_phase rests = swap_phase_rests(swap_phase_of(request));
+	enum swap_phase rests = swap_phase_rests(swap_phase_of(desk->request));
 
-	return swap_desk_write(desk, rests, rests == SWAP_RUN ? 0 : swap_part_of(request));
+	return swap_desk_write(desk, rests, rests == SWAP_RUN ? 0 : swap_part_of(desk->request));
 }
 
 int swap_desk_clear(const char *dir)
@@ -177,14 +174,14 @@ int swap_desk_clear(const char *dir)
 		return r;
 	/* He may not be stopped but slow, and ask for something until this succeeds. */
 	while (!swap_desk_end(desk))
-		desk->word = word_check(&desk->file->swap_desk);
+		desk->request = swap_desk_request(desk);
 	swap_desk_close(desk);
 	return 0;
 }
 
 void swap_desk_set_split(struct swap_desk *desk, uint64_t split)
 {
-	if (swap_number_of(word_check(&desk->file->swap_desk)) == desk->number)
+	if (word_check(&desk->file->desk) == desk->number)
 		word_release(&desk->file->swap_split, split);
 }
 
@@ -218,7 +215,7 @@ int swap_load(const char *dir, uint32_t *ret_request)
 	fd = shared_file_open(dir, POLICY_FILE, O_RDONLY, sizeof(struct policy_file));
 	if (fd < 0)
 		return fd;
-	if (fd_pread_all(fd, &request, sizeof(request), offsetof(struct policy_file, swap_desk)) < 0)
+	if (fd_pread_all(fd, &request, sizeof(request), offsetof(struct policy_file, swap)) < 0)
 		return -EPROTO;
 	*ret_request = request;
 	return 0;
@@ -226,7 +223,7 @@ int swap_load(const char *dir, uint32_t *ret_request)
 
 const uint32_t *swap_request(const struct policy_map *map)
 {
-	return (const uint32_t *)&map->file->swap_desk; /* its low half comes first */
+	return &map->file->swap;
 }
 
 uint64_t swap_request_split(const struct policy_map *map)
@@ -242,8 +239,7 @@ bool swap_is_asked(const char *dir)
 
 	if (fd < 0)
 		return fd != -ENOENT;
-	return fd_pread_all(fd, &number, sizeof(number),
-			    offsetof(struct policy_file, swap_desk) + sizeof(number)) < 0 ||
+	return fd_pread_all(fd, &number, sizeof(number), offsetof(struct policy_file, desk)) < 0 ||
 	       shared_file_locked(fd, LOCK_DESK + number, 1) != 0;
 }
 

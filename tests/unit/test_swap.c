@@ -99,33 +99,6 @@ static void check_successor(void)
 	CHECK_EQ(swap_part_of(seen), 0);
 }
 
-/* Who clears a desk is stopped when he has: who was there before is not heard, whatever is asked. */
-static void check_number(void)
-{
-	const char *dir = fixture_tenant("number");
-	int fd = shared_file_open(dir, "policy", O_RDWR, 4096 + 2 * 8192);
-	struct swap_desk *before, *after;
-	uint32_t seen, asked;
-	uint64_t word;
-
-	CHECK(fd >= 0);
-	CHECK_EQ(swap_desk_open(dir, SWAP_ROLE, &before), 0);
-	asked = swap_desk_ask_part(before, SWAP_OUT, 90);
-	CHECK_EQ(pread(fd, &word, sizeof(word), 80), sizeof(word));
-	CHECK_EQ((uint32_t)word, asked);
-	word += UINT64_C(1) << 32;
-	CHECK_EQ(pwrite(fd, &word, sizeof(word), 80), sizeof(word));
-	CHECK(swap_desk_is_cleared(before));
-	CHECK_EQ(swap_desk_ask(before, SWAP_BACK), asked);
-	CHECK_EQ(swap_load(dir, &seen), 0);
-	CHECK_EQ(seen, asked);
-	CHECK_EQ(swap_desk_open(dir, SWAP_ROLE, &after), 0);
-	CHECK(swap_desk_ask(after, SWAP_BACK) != asked);
-	swap_desk_close(after);
-	swap_desk_close(before);
-	close(fd);
-}
-
 /* Of a tenant whose policy others can read, who asks has the lock of another file. */
 static void check_lock_file(void)
 {
@@ -316,7 +289,6 @@ int main(void)
 {
 	check_requests();
 	check_successor();
-	check_number();
 	check_lock_file();
 	check_parts();
 	check_splits();

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "guest/swap/copy.h"
 
-#include <sched.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -95,14 +94,6 @@ static void *copy_work(void *arg)
 	if (atomic_fetch_sub(&copy->working, 1) == 1)
 		futex_wake_all(&copy->working);
 	return NULL;
-}
-
-static uint32_t copy_threads(void)
-{
-	cpu_set_t cpus;
-	int n = sched_getaffinity(0, sizeof(cpus), &cpus) ? 1 : CPU_COUNT(&cpus);
-
-	return n < THREADS ? (uint32_t)n : THREADS;
 }
 
 /* One more for each job, as long as they are of use and can be had. */
@@ -377,7 +368,7 @@ enum swap_why copy_begin(struct copy *copy, struct guest *guest, struct stage *s
 	copy->out = out;
 	copy->poor = !stage_ready(buffers) && cgroup_room() < min_u64(bytes, COPY_BUFFERS_BYTES);
 	copy->from = UINT64_MAX;
-	copy->most = copy_threads();
+	copy->most = (uint32_t)min_u64(stage_processors(), THREADS);
 	copy->pace = &copy_there;
 	stage->error = 0;
 	if (DRIVER(cuStreamCreate, (&copy->stream, CU_STREAM_NON_BLOCKING)))

@@ -224,7 +224,7 @@ static void *stage_work(void *arg)
 	return NULL;
 }
 
-static uint64_t stage_processors(void)
+uint64_t stage_processors(void)
 {
 	cpu_set_t cpus;
 

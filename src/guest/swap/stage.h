@@ -78,6 +78,9 @@ uint64_t stage_filed(const struct stage *stage, uint64_t at, uint64_t bytes);
 /* What was in the file is lost, and nothing of it left on the disk. Also where there is none. */
 void stage_give_file(struct stage *stage);
 
+/* That the calling thread may run on. */
+uint64_t stage_processors(void);
+
 /*
  * As many threads as are of use, and as can be had, make [from, to) ready. What is ready already
  * stays as it is: it may be in use.

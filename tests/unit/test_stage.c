@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -152,9 +153,7 @@ static void check_ahead(void)
 	CHECK(stage_take(&stage, BYTES));
 	base = stage.at;
 	stage_begin_ahead(&stage, 3 * STAGE_STEP_BYTES, meet, (void *)42);
-	while (stage_ready(&stage) < 3 * STAGE_STEP_BYTES)
-		usleep(1000);
-	stage_end(&stage);
+	await_known(&stage, 0, 3 * STAGE_STEP_BYTES);
 	check_met(0, 3);
 	CHECK(!stage_suits(&stage, BYTES, 2 * STAGE_STEP_BYTES));
 	/* Once more, and for more: called off at once. */
@@ -170,6 +169,32 @@ static void check_ahead(void)
 	check_met(0, 0);
 	CHECK_EQ(met_bytes, 0);
 	stage_give(&stage);
+}
+
+/* By one thread: the pages of all steps but this one, which it holds, are told of as ready. */
+static bool meet_last(void *arg, char *at, uint64_t bytes)
+{
+	CHECK_EQ(stage_ready(arg) + bytes, BYTES);
+	return at != NULL;
+}
+
+/* Pages of all of it come first: who has to leave meanwhile waits for nothing but those. */
+static void check_pages_first(void)
+{
+	struct stage stage = {NULL};
+	cpu_set_t all, one;
+
+	CHECK_EQ(sched_getaffinity(0, sizeof(all), &all), 0);
+	CPU_ZERO(&one);
+	for (int i = 0; !CPU_COUNT(&one) && i < CPU_SETSIZE; i++)
+		if (CPU_ISSET(i, &all))
+			CPU_SET(i, &one);
+	CHECK_EQ(sched_setaffinity(0, sizeof(one), &one), 0);
+	CHECK(stage_take(&stage, BYTES));
+	stage_begin_ahead(&stage, BYTES, meet_last, &stage);
+	await_known(&stage, 0, BYTES);
+	stage_give(&stage);
+	CHECK_EQ(sched_setaffinity(0, sizeof(all), &all), 0);
 }
 
 static bool is_there(char *at, uint64_t bytes)
@@ -436,6 +461,7 @@ int main(void)
 
 	check_steps();
 	check_ahead();
+	check_pages_first();
 	old_kernel = true;
 	check_steps();
 	old_kernel = false;

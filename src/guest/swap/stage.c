@@ -192,21 +192,17 @@ bool stage_bring(struct stage *stage, uint64_t at, uint64_t bytes, bool write)
 	       stage_populate(stage->at + at, bytes);
 }
 
-#define TAKES(state) (UINT32_C(1) << (state))
-
 /* Whoever finds it in such a state makes it ready, or known. */
-static void stage_make(struct stage *stage, uint64_t i, uint32_t takes)
+static void stage_make(struct stage *stage, uint64_t i, enum stage_state found, stage_meet *meet)
 {
-	uint32_t found = atomic_load(&stage->step[i]), state = STAGE_FAILED;
+	uint32_t was = found, state = STAGE_FAILED;
 	char *at = stage->at + i * STAGE_STEP_BYTES;
 	uint64_t bytes = stage_step_bytes(stage, i);
 
-	if (!(takes & TAKES(found)) ||
-	    !atomic_compare_exchange_strong(&stage->step[i], &found, STAGE_TAKEN))
+	if (!atomic_compare_exchange_strong(&stage->step[i], &was, STAGE_TAKEN))
 		return;
 	if (stage_populate(at, bytes))
-		state = stage->meet && stage->meet(stage->arg, at, bytes) ? STAGE_KNOWN
-									  : STAGE_READY;
+		state = meet && meet(stage->arg, at, bytes) ? STAGE_KNOWN : STAGE_READY;
 	atomic_store(&stage->step[i], state);
 	futex_wake_all(&stage->step[i]);
 }
@@ -217,8 +213,12 @@ static void *stage_work(void *arg)
 	uint64_t i;
 
 	prctl(PR_SET_NAME, "allot-touch");
-	while ((i = atomic_fetch_add(&stage->next, 1)) < atomic_load(&stage->end))
-		stage_make(stage, i, stage->takes);
+	for (int p = 0; p < stage->passes; p++) {
+		struct stage_pass *pass = &stage->pass[p];
+
+		while ((i = atomic_fetch_add(&pass->next, 1)) < atomic_load(&stage->end))
+			stage_make(stage, i, pass->found, pass->meet);
+	}
 	if (atomic_fetch_sub(&stage->working, 1) == 1)
 		futex_wake_all(&stage->working);
 	return NULL;
@@ -231,18 +231,15 @@ uint64_t stage_processors(void)
 	return sched_getaffinity(0, sizeof(cpus), &cpus) ? 1 : (uint64_t)CPU_COUNT(&cpus);
 }
 
-static void stage_start(struct stage *stage, uint64_t from, uint64_t to, uint64_t n, uint32_t takes,
-			stage_meet *meet, void *arg)
+/* What failed once is tried again; what is ready stays so. */
+static void stage_start(struct stage *stage, uint64_t from, uint64_t to, uint64_t n)
 {
 	uint64_t first = from / STAGE_STEP_BYTES;
 	uint64_t end = (min_u64(to, stage->host_bytes) + STAGE_STEP_BYTES - 1) / STAGE_STEP_BYTES;
 
-	stage->meet = meet;
-	stage->arg = arg;
-	stage->takes = takes;
-	atomic_store(&stage->next, first);
+	for (int p = 0; p < stage->passes; p++)
+		atomic_store(&stage->pass[p].next, first);
 	atomic_store(&stage->end, end);
-	/* What failed once is tried again; what is ready stays so. */
 	for (uint64_t i = first; i < end; i++)
 		if (atomic_load(&stage->step[i]) == STAGE_FAILED)
 			atomic_store(&stage->step[i], STAGE_EMPTY);
@@ -256,25 +253,43 @@ static void stage_start(struct stage *stage, uint64_t from, uint64_t to, uint64_
 	}
 }
 
-void stage_begin(struct stage *stage, uint64_t from, uint64_t to, stage_meet *meet, void *arg)
+/* One more of what is begun next. */
+static void stage_add(struct stage *stage, enum stage_state found, stage_meet *meet)
 {
-	/* Who copies needs a processor, too. */
-	stage_start(stage, from, to, stage_processors() - 1, TAKES(STAGE_EMPTY), meet, arg);
+	struct stage_pass *pass = &stage->pass[stage->passes++];
+
+	pass->found = found;
+	pass->meet = meet;
 }
 
-static uint64_t stage_few(void)
+static void stage_set(struct stage *stage, stage_meet *meet, void *arg)
 {
-	return (stage_processors() + 3) / 4;
+	stage->meet = meet;
+	stage->arg = arg;
+	stage->passes = 0;
+}
+
+void stage_begin(struct stage *stage, uint64_t from, uint64_t to, stage_meet *meet, void *arg)
+{
+	stage_set(stage, meet, arg);
+	stage_add(stage, STAGE_EMPTY, meet);
+	/* Who copies needs a processor, too. */
+	stage_start(stage, from, to, stage_processors() - 1);
 }
 
 void stage_begin_ahead(struct stage *stage, uint64_t to, stage_meet *meet, void *arg)
 {
-	stage_start(stage, 0, to, stage_few(), TAKES(STAGE_EMPTY) | TAKES(STAGE_READY), meet, arg);
+	stage_set(stage, meet, arg);
+	stage_add(stage, STAGE_EMPTY, NULL);
+	stage_add(stage, STAGE_READY, meet);
+	stage_start(stage, 0, to, (stage_processors() + 1) / 2);
 }
 
 void stage_begin_known(struct stage *stage, stage_meet *meet, void *arg)
 {
-	stage_start(stage, 0, stage->bytes, stage_few(), TAKES(STAGE_READY), meet, arg);
+	stage_set(stage, meet, arg);
+	stage_add(stage, STAGE_READY, meet);
+	stage_start(stage, 0, stage->bytes, (stage_processors() + 3) / 4);
 }
 
 bool stage_await(struct stage *stage, uint64_t from, uint64_t to, bool write)
@@ -289,7 +304,7 @@ bool stage_await(struct stage *stage, uint64_t from, uint64_t to, bool write)
 				return false;
 			continue;
 		}
-		stage_make(stage, i, TAKES(STAGE_EMPTY));
+		stage_make(stage, i, STAGE_EMPTY, stage->meet);
 		while (atomic_load(&stage->step[i]) == STAGE_TAKEN)
 			futex_wait(&stage->step[i], STAGE_TAKEN);
 		if (atomic_load(&stage->step[i]) < STAGE_READY)

@@ -40,6 +40,15 @@ typedef bool stage_meet(void *arg, char *at, uint64_t bytes);
 
 typedef void stage_part_step(void *arg, char *at, uint64_t bytes);
 
+/* Over steps: each that is found in a state is made ready, or known. */
+struct stage_pass {
+	enum stage_state found;
+	stage_meet *meet; /* NULL: no driver learns of it */
+	_Atomic uint64_t next;
+};
+
+#define STAGE_PASSES 2
+
 struct stage {
 	char *at; /* NULL: none */
 	uint64_t bytes;
@@ -48,8 +57,9 @@ struct stage {
 	_Atomic uint32_t *step; /* enum stage_state of each; a futex */
 	stage_meet *meet; /* NULL: nobody has to know the memory */
 	void *arg;
-	uint32_t takes; /* a bit for each state in which the threads make a step ready, or known */
-	_Atomic uint64_t next, end; /* steps that the threads still take */
+	struct stage_pass pass[STAGE_PASSES]; /* of the threads */
+	int passes;
+	_Atomic uint64_t end; /* of the steps that they still take */
 	_Atomic uint32_t working;   /* threads; a futex */
 };
 
@@ -88,8 +98,9 @@ uint64_t stage_processors(void);
 void stage_begin(struct stage *stage, uint64_t from, uint64_t to, stage_meet *meet, void *arg);
 
 /*
- * The same for [0, to) and by few threads, while programs run, and the driver learns of what is
- * ready as well. Nobody waits for any of it: stage_end comes before anything else.
+ * The same for [0, to) and by fewer threads, while programs run: pages of all of it, and then the
+ * driver learns of what is ready, which takes several times as long. Nobody waits for any of it:
+ * stage_end comes before anything else.
  */
 void stage_begin_ahead(struct stage *stage, uint64_t to, stage_meet *meet, void *arg);
 

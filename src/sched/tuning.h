@@ -267,7 +267,7 @@
  * In so many steps a tenant leaves, so that who comes takes the place of one while the next leaves:
  * both ways at once.
  */
-#define TUNING_RESIDENCY_STEPS 8
+#define TUNING_RESIDENCY_STEPS 12
 /*
  * Of a device, what stays free where several tenants are there: for the driver's own, and contexts.
  */

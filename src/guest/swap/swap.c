@@ -50,6 +50,9 @@
 #define KEEP_PART	2
 #define KEEP_PART_TURNS 8
 
+/* Who leaves in steps for others is asked for the next within that, or there is none. */
+#define BEHIND_NS (100 * NS_PER_MS)
+
 /* Who is to run and found no room for what is away tries again so often. */
 #define AGAIN_NS NS_PER_S
 
@@ -62,8 +65,12 @@ struct swap {
 	struct guest *guest;
 	pid_t pid; /* a forked child has a copy of this, and no thread */
 	uint64_t keeps_until_ns; /* 0: nothing is kept */
-	uint32_t ahead; /* host memory is to be found for so much, if there is room by then; 0: none */
-	uint64_t ahead_until_ns;
+	/*
+	 * So much is to leave next, 0: nothing. Host memory for it is to be found, if there is room,
+	 * and known to the driver.
+	 */
+	uint32_t ahead;
+	uint64_t ahead_from_ns, ahead_until_ns;
 	bool wants; /* the program waits for what is away, by work that no call told of */
 	struct move move;
 	struct amd_move amd;
@@ -147,13 +154,23 @@ static bool swap_can_be_ahead(const struct swap *swap, uint32_t part)
 	       room >= sat_add_u64(sat_sub_u64(bytes, swap_kept(swap)), swap_keep_least(swap));
 }
 
+/* So much, from then on. */
+static void swap_plan_ahead(struct swap *swap, uint32_t part, uint64_t from_ns)
+{
+	swap->ahead = part;
+	swap->ahead_from_ns = from_ns;
+	swap->ahead_until_ns = from_ns + KEEP_NS;
+}
+
 /*
  * What was asked for is begun as soon as there is room: others may be giving back what they kept.
  * When to look again.
  */
 static uint64_t swap_try_ahead(struct swap *swap, uint64_t now)
 {
-	if (swap_can_be_ahead(swap, swap->ahead)) {
+	if (now < swap->ahead_from_ns)
+		return swap->ahead_from_ns;
+	if (swap_is_away(swap) || swap_can_be_ahead(swap, swap->ahead)) {
 		swap_ahead(swap, swap->ahead);
 		swap->ahead = 0;
 		swap->keeps_until_ns = UINT64_MAX;
@@ -168,12 +185,10 @@ static uint64_t swap_keep(struct swap *swap)
 {
 	uint64_t now = now_monotonic_ns(), room;
 
-	/* While it is away, what is there is its content. */
-	if (swap->answer.state != SWAP_RUNNING)
-		return UINT64_MAX;
 	if (swap->ahead)
 		return swap_try_ahead(swap, now);
-	if (!swap->keeps_until_ns)
+	/* While it is away, what is there is its content. */
+	if (swap->answer.state != SWAP_RUNNING || !swap->keeps_until_ns)
 		return UINT64_MAX;
 	room = min_u64(host_memory_room(), cgroup_room());
 	if (now < swap->keeps_until_ns && room >= swap_keep_least(swap))
@@ -423,8 +438,7 @@ static void swap_run(struct swap *swap, uint32_t request)
 	swap->answer.amount = swap->answer.list_at = 0;
 	swap_answer(swap, request, SWAP_RUNNING, SWAP_FINE);
 	swap_let_on(swap);
-	swap->ahead = part;
-	swap->ahead_until_ns = now_monotonic_ns() + KEEP_NS;
+	swap_plan_ahead(swap, part, now_monotonic_ns());
 	/* Copies to a file leave nothing but their buffers. */
 	if (part || (!swap_kept(swap) && !filed && !swap->keeps_until_ns))
 		return;
@@ -432,6 +446,15 @@ static void swap_run(struct swap *swap, uint32_t request)
 	swap->keeps_until_ns = again ? 1 : now_monotonic_ns() + KEEP_NS;
 	if (!again && !filed)
 		swap_note_kept(swap);
+}
+
+/*
+ * Who comes back, and leaves once more, takes no processors for its copies when the driver knows
+ * where those are. Who makes room for others has them move first.
+ */
+static void swap_plan_behind(struct swap *swap, uint32_t part)
+{
+	swap_plan_ahead(swap, part, now_monotonic_ns() + (swap->guest->use ? BEHIND_NS : 0));
 }
 
 /* Nothing moves. Whether it is ready to, with so much of it. */
@@ -616,9 +639,8 @@ static void swap_act(struct swap *swap, uint32_t request, enum swap_phase phase)
 		break;
 	case SWAP_OUT:
 		swap_leave(swap, request, swap_part_of(request));
-		/* Who comes back then, and leaves once more, takes no processors for its copies. */
 		if (swap_is_away(swap))
-			swap_ahead(swap, swap_part_of(request));
+			swap_plan_behind(swap, swap_part_of(request));
 		break;
 	case SWAP_COME:
 		swap_come(swap, request);

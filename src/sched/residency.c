@@ -198,10 +198,13 @@ static enum residency_rank residency_rank(const struct residency_plan *plan,
 		*key = plan->now_ns + turn;
 		return RANK_LATER;
 	}
-	/* It does not run: what is left of it costs least. */
+	/*
+	 * It does not run: what is left of it costs least. But it is asked for nothing ahead: so
+	 * others are that leave behind it.
+	 */
 	if (t->place == RESIDENCY_AWAY && residency_is_there(t)) {
 		*key = 0;
-		return RANK_READY;
+		return plan->foresees ? RANK_NEVER : RANK_READY;
 	}
 	if (t->place != RESIDENCY_HERE)
 		return RANK_NEVER;

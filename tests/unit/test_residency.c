@@ -393,6 +393,13 @@ static void check_ahead(void)
 	larger->id = 0;
 	CHECK(!step(w));
 	CHECK(!one->ahead && !other->ahead);
+	/* What is left of one that is away would do, but nobody finds memory ahead for that. */
+	later(w, 10 * SECOND);
+	away->here[0] = 20 * GIB;
+	away->away[0] = 10 * GIB;
+	add(w, RESIDENCY_AWAY, 8 * GIB);
+	CHECK(!step(w));
+	CHECK(one->ahead && !away->ahead);
 }
 
 /* Who has decided since a moment ago sees who has been idle for long. */

@@ -548,10 +548,11 @@ static bool residency_host_begin(const struct residency_host *host, struct membe
 /* What left by the step before stays away, whatever comes of this one. */
 static void residency_host_ask_out(struct member *member, uint64_t now_ns)
 {
-	uint32_t next = member->step + RESIDENCY_ALL / TUNING_RESIDENCY_STEPS + 1;
+	uint32_t left = member->part - member->step;
+	uint32_t steps = (left * TUNING_RESIDENCY_STEPS + RESIDENCY_ALL / 2) / RESIDENCY_ALL;
 
 	member->follows = member->step;
-	member->step = next < member->part ? next : member->part;
+	member->step += steps > 1 ? (left + steps - 1) / steps : left;
 	residency_host_ask_part(member, SWAP_OUT, member->step, now_ns);
 }
 

@@ -198,13 +198,10 @@ static enum residency_rank residency_rank(const struct residency_plan *plan,
 		*key = plan->now_ns + turn;
 		return RANK_LATER;
 	}
-	/*
-	 * It does not run: what is left of it costs least. But it is asked for nothing ahead: so
-	 * others are that leave behind it.
-	 */
+	/* It does not run: what is left of it costs least. But it is asked for nothing ahead. */
 	if (t->place == RESIDENCY_AWAY && residency_is_there(t)) {
 		*key = 0;
-		return plan->foresees ? RANK_NEVER : RANK_READY;
+		return t->ready ? RANK_READY : plan->foresees ? RANK_NEVER : RANK_IDLE;
 	}
 	if (t->place != RESIDENCY_HERE)
 		return RANK_NEVER;
@@ -640,12 +637,12 @@ static void residency_foresee_for(struct residency_plan *plan, struct residency_
 
 		if (!t->planned)
 			continue;
-		t->ahead = t->part > t->ahead ? t->part : t->ahead;
+		t->ahead = true;
 		residency_plan_stay(plan, t);
 	}
 }
 
-/* Nobody waits: who would leave for each that is away, and how much of it? */
+/* Nobody waits: who would leave for each that is away? */
 static void residency_foresee(struct residency_plan *plan)
 {
 	for (int i = 0; i < plan->n; i++) {
@@ -656,7 +653,7 @@ static void residency_foresee(struct residency_plan *plan)
 	}
 	plan->foresees = true;
 	for (int i = 0; i < plan->n; i++)
-		plan->tenant[i].ahead = 0;
+		plan->tenant[i].ahead = false;
 	for (int i = 0; i < plan->n; i++)
 		if (plan->tenant[i].id && plan->tenant[i].place == RESIDENCY_AWAY)
 			residency_foresee_for(plan, &plan->tenant[i]);

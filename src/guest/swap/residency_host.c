@@ -76,6 +76,8 @@ struct member {
 	uint64_t stays_until_ns; /* it has work that does not end */
 	uint64_t away_until_ns;	 /* it could not come back */
 	bool keeps;	 /* it has come back, and may have host memory still */
+	bool ready;	 /* it was asked to have host memory for all of it, before it left */
+	uint64_t kept;	 /* what it had of that then; so much at least it has until it is back */
 	uint32_t failed; /* so often the device had no room in spite of what is known of it */
 };
 
@@ -625,6 +627,8 @@ static void residency_host_prepared(struct residency_host *host, struct member *
 		residency_host_divide(host, member, &answers, now_ns);
 		return;
 	}
+	if (answers.all)
+		member->kept = answers.kept;
 	if (answers.all && !answers.refused && room) {
 		residency_host_ask_out(member, now_ns);
 		FAULT_POINT(RESIDENCY_OUT);
@@ -795,7 +799,7 @@ static void residency_host_leave_on(struct residency_host *host, struct member *
 		swap_desk_set_split(member->desk, 0);
 		residency_host_ask_part(member, SWAP_PREPARE,
 					member->divided ? member->part : SWAP_ALL, now_ns);
-	} else if (residency_host_has_room(member, here + away, away)) {
+	} else if (residency_host_has_room(member, here + away, max_u64(away, member->kept))) {
 		residency_host_ask_out(member, now_ns);
 	} else {
 		residency_host_clear_host(host, now_ns);
@@ -839,7 +843,7 @@ static void residency_host_act(struct residency_host *host, int i, uint64_t now_
 static void residency_host_be_ahead(struct residency_host *host, int i, uint64_t now_ns)
 {
 	struct member *member = &host->member[i];
-	uint32_t part = host->state[i].ahead;
+	uint32_t part = host->state[i].ahead ? SWAP_ALL : 0;
 
 	if (host->state[i].place != RESIDENCY_HERE ||
 	    (swap_part_of(member->request) == part && (part || !member->keeps)) ||
@@ -868,7 +872,10 @@ static void residency_host_look(struct residency_host *host, int i, uint64_t now
 		residency_host_pump(host, member, now_ns);
 	state->place = residency_host_place(member, now_ns);
 	state->leaves = swap_phase_of(member->request) == SWAP_OUT;
-	state->ready = swap_phase_of(member->request) == SWAP_RUN && swap_part_of(member->request);
+	if (state->place == RESIDENCY_HERE)
+		member->ready = swap_phase_of(member->request) == SWAP_RUN &&
+				swap_part_of(member->request);
+	state->ready = member->ready;
 	state->asked = state->leaves && !member->desk ? swap_part_of(member->request) : member->part;
 	residency_host_add_member(host, i, now_ns);
 	state->fixed = now_ns < member->fixed_until_ns || member->stuck;

@@ -144,14 +144,17 @@ static void swap_ahead(struct swap *swap, uint32_t part)
 			swap->mover[i].kind->ahead(swap->mover[i].self, part);
 }
 
-/* Whether there is host memory to spare for so much, which may never leave. */
-static bool swap_can_be_ahead(const struct swap *swap, uint32_t part)
+/* Of so much, for which there is host memory to spare, or was: it may never leave. */
+static uint32_t swap_part_with_room(const struct swap *swap, uint32_t part)
 {
 	uint64_t bytes = swap_bytes(swap, part), most = swap->guest->policy.host_bytes;
 	uint64_t room = min_u64(host_memory_room(), cgroup_room());
 
-	return !*swap->guest->policy.swap_dir && (!most || bytes <= most) &&
-	       room >= sat_add_u64(sat_sub_u64(bytes, swap_kept(swap)), swap_keep_least(swap));
+	if (*swap->guest->policy.swap_dir)
+		return 0;
+	room = sat_add_u64(swap_kept(swap), sat_sub_u64(room, swap_keep_least(swap)));
+	room = most ? min_u64(room, most) : room;
+	return room < bytes ? (uint32_t)((double)room / (double)bytes * part) : part;
 }
 
 /* So much, from then on. */
@@ -163,20 +166,23 @@ static void swap_plan_ahead(struct swap *swap, uint32_t part, uint64_t from_ns)
 }
 
 /*
- * What was asked for is begun as soon as there is room: others may be giving back what they kept.
+ * What was asked for is begun as far as there is room: others may be giving back what they kept.
  * When to look again.
  */
 static uint64_t swap_try_ahead(struct swap *swap, uint64_t now)
 {
+	uint32_t part = swap->ahead;
+
 	if (now < swap->ahead_from_ns)
 		return swap->ahead_from_ns;
-	if (swap_is_away(swap) || swap_can_be_ahead(swap, swap->ahead)) {
-		swap_ahead(swap, swap->ahead);
-		swap->ahead = 0;
+	if (!swap_is_away(swap))
+		part = swap_part_with_room(swap, part);
+	if (part) {
+		swap_ahead(swap, part);
 		swap->keeps_until_ns = UINT64_MAX;
-	} else if (now >= swap->ahead_until_ns) {
-		swap->ahead = 0;
 	}
+	if (part == swap->ahead || now >= swap->ahead_until_ns)
+		swap->ahead = 0;
 	return now + KEEP_LOOK_NS;
 }
 

@@ -281,7 +281,7 @@ static void check_pages(void)
 	check_ways(&stage, &buffers, 1);
 	check_ways(&stage, &buffers, 2);
 	CHECK_EQ(registered, 8); /* buffers, and nothing else */
-	stage_begin_ahead(&stage, 3 * STAGE_STEP_BYTES, copy_meet, (void *)CONTEXT);
+	stage_begin_ahead(&stage, 3 * STAGE_STEP_BYTES, 0, copy_meet, (void *)CONTEXT);
 	while (registered < 8 + 3)
 		sched_yield();
 	stage_end(&stage);

@@ -132,7 +132,7 @@ static void check_steps(void)
 	CHECK_EQ(stage_state(&stage, 0), STAGE_READY);
 	CHECK_EQ(stage_ready(&stage), BYTES);
 	CHECK_EQ(base[2 * STAGE_STEP_BYTES], 0x5a);
-	stage_begin_ahead(&stage, BYTES, meet, (void *)42);
+	stage_begin_ahead(&stage, BYTES, 0, meet, (void *)42);
 	await_known(&stage, 0, BYTES);
 	check_met(0, STEPS);
 	CHECK_EQ(base[2 * STAGE_STEP_BYTES], 0x5a);
@@ -152,12 +152,12 @@ static void check_ahead(void)
 
 	CHECK(stage_take(&stage, BYTES));
 	base = stage.at;
-	stage_begin_ahead(&stage, 3 * STAGE_STEP_BYTES, meet, (void *)42);
+	stage_begin_ahead(&stage, 3 * STAGE_STEP_BYTES, 0, meet, (void *)42);
 	await_known(&stage, 0, 3 * STAGE_STEP_BYTES);
 	check_met(0, 3);
 	CHECK(!stage_suits(&stage, BYTES, 2 * STAGE_STEP_BYTES));
 	/* Once more, and for more: called off at once. */
-	stage_begin_ahead(&stage, BYTES, meet, (void *)42);
+	stage_begin_ahead(&stage, BYTES, 0, meet, (void *)42);
 	stage_end(&stage);
 	CHECK(stage_ready(&stage) >= 3 * STAGE_STEP_BYTES);
 	stage_begin(&stage, 0, BYTES, meet, (void *)42);
@@ -191,10 +191,30 @@ static void check_pages_first(void)
 			CPU_SET(i, &one);
 	CHECK_EQ(sched_setaffinity(0, sizeof(one), &one), 0);
 	CHECK(stage_take(&stage, BYTES));
-	stage_begin_ahead(&stage, BYTES, meet_last, &stage);
+	stage_begin_ahead(&stage, BYTES, 0, meet_last, &stage);
 	await_known(&stage, 0, BYTES);
 	stage_give(&stage);
 	CHECK_EQ(sched_setaffinity(0, sizeof(all), &all), 0);
+}
+
+/* No more than there is room for beside others. */
+static void check_least(void)
+{
+	struct stage stage = {NULL};
+
+	CHECK(stage_take(&stage, BYTES));
+	base = stage.at;
+	stage_begin_ahead(&stage, BYTES, UINT64_MAX - 1, meet, (void *)42);
+	while (stage.working)
+		usleep(1000);
+	CHECK_EQ(stage_ready(&stage), 0);
+	/* What was found before needs none. */
+	stage_keep(&stage, 0, STAGE_STEP_BYTES);
+	stage_begin_ahead(&stage, BYTES, UINT64_MAX - 1, meet, (void *)42);
+	await_known(&stage, 0, STAGE_STEP_BYTES);
+	check_met(0, 1);
+	stage_part(&stage, part, NULL);
+	stage_give(&stage);
 }
 
 static bool is_there(char *at, uint64_t bytes)
@@ -243,7 +263,7 @@ static void check_parts(void)
 	CHECK(stage_await(&stage, 0, BYTES, true));
 	stage_end(&stage);
 	check_met(0, 0);
-	stage_begin_ahead(&stage, BYTES, meet, (void *)42);
+	stage_begin_ahead(&stage, BYTES, 0, meet, (void *)42);
 	await_known(&stage, 0, BYTES);
 	check_met(0, STEPS);
 	CHECK_EQ(base[STAGE_STEP_BYTES], 0x5a);
@@ -462,6 +482,7 @@ int main(void)
 	check_steps();
 	check_ahead();
 	check_pages_first();
+	check_least();
 	old_kernel = true;
 	check_steps();
 	old_kernel = false;

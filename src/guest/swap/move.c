@@ -739,7 +739,7 @@ static bool move_register_ahead(void *arg, char *at, uint64_t bytes)
 	return known;
 }
 
-static void move_kind_ahead(void *self, uint32_t part)
+static void move_kind_ahead(void *self, uint32_t part, uint64_t least)
 {
 	struct move *move = self;
 	uint64_t bytes = move_bytes(move->guest);
@@ -754,8 +754,8 @@ static void move_kind_ahead(void *self, uint32_t part)
 	if (move->stage.bytes < bytes)
 		move_kind_forget(move);
 	if (stage_take(&move->stage, bytes))
-		stage_begin_ahead(&move->stage, move_kind_bytes(move, part), move_register_ahead,
-				  move);
+		stage_begin_ahead(&move->stage, move_kind_bytes(move, part), least,
+				  move_register_ahead, move);
 }
 
 void move_exit(struct move *move)

@@ -11,11 +11,13 @@
 #include "base/err.h"
 #include "base/fault.h"
 #include "base/futex.h"
+#include "base/host_memory.h"
 #include "base/number.h"
 #include "base/populate.h"
 #include "base/unnamed_file.h"
 #include "guest/core/guest.h"
 #include "guest/core/thread.h"
+#include "guest/swap/cgroup_room.h"
 
 /*
  * What the kernel has to clear goes at 25 to 30 GB/s with 6 threads as with 15, and a driver that
@@ -207,18 +209,31 @@ static void stage_make(struct stage *stage, uint64_t i, enum stage_state found, 
 	futex_wake_all(&stage->step[i]);
 }
 
+static bool stage_may_find(const struct stage_pass *pass)
+{
+	return !pass->least || min_u64(host_memory_room(), cgroup_room()) >= pass->least;
+}
+
+static void stage_work_pass(struct stage *stage, struct stage_pass *pass)
+{
+	uint64_t i;
+
+	while ((i = atomic_fetch_add(&pass->next, 1)) < atomic_load(&stage->end)) {
+		if (atomic_load(&stage->step[i]) != pass->found)
+			continue;
+		if (!stage_may_find(pass))
+			return;
+		stage_make(stage, i, pass->found, pass->meet);
+	}
+}
+
 static void *stage_work(void *arg)
 {
 	struct stage *stage = arg;
-	uint64_t i;
 
 	prctl(PR_SET_NAME, "allot-touch");
-	for (int p = 0; p < stage->passes; p++) {
-		struct stage_pass *pass = &stage->pass[p];
-
-		while ((i = atomic_fetch_add(&pass->next, 1)) < atomic_load(&stage->end))
-			stage_make(stage, i, pass->found, pass->meet);
-	}
+	for (int p = 0; p < stage->passes; p++)
+		stage_work_pass(stage, &stage->pass[p]);
 	if (atomic_fetch_sub(&stage->working, 1) == 1)
 		futex_wake_all(&stage->working);
 	return NULL;
@@ -254,11 +269,12 @@ static void stage_start(struct stage *stage, uint64_t from, uint64_t to, uint64_
 }
 
 /* One more of what is begun next. */
-static void stage_add(struct stage *stage, enum stage_state found, stage_meet *meet)
+static void stage_add(struct stage *stage, enum stage_state found, uint64_t least, stage_meet *meet)
 {
 	struct stage_pass *pass = &stage->pass[stage->passes++];
 
 	pass->found = found;
+	pass->least = least;
 	pass->meet = meet;
 }
 
@@ -272,23 +288,23 @@ static void stage_set(struct stage *stage, stage_meet *meet, void *arg)
 void stage_begin(struct stage *stage, uint64_t from, uint64_t to, stage_meet *meet, void *arg)
 {
 	stage_set(stage, meet, arg);
-	stage_add(stage, STAGE_EMPTY, meet);
+	stage_add(stage, STAGE_EMPTY, 0, meet);
 	/* Who copies needs a processor, too. */
 	stage_start(stage, from, to, stage_processors() - 1);
 }
 
-void stage_begin_ahead(struct stage *stage, uint64_t to, stage_meet *meet, void *arg)
+void stage_begin_ahead(struct stage *stage, uint64_t to, uint64_t least, stage_meet *meet, void *arg)
 {
 	stage_set(stage, meet, arg);
-	stage_add(stage, STAGE_EMPTY, NULL);
-	stage_add(stage, STAGE_READY, meet);
+	stage_add(stage, STAGE_EMPTY, least, NULL);
+	stage_add(stage, STAGE_READY, 0, meet);
 	stage_start(stage, 0, to, (stage_processors() + 1) / 2);
 }
 
 void stage_begin_known(struct stage *stage, stage_meet *meet, void *arg)
 {
 	stage_set(stage, meet, arg);
-	stage_add(stage, STAGE_READY, meet);
+	stage_add(stage, STAGE_READY, 0, meet);
 	stage_start(stage, 0, stage->bytes, (stage_processors() + 3) / 4);
 }
 

@@ -44,6 +44,7 @@ typedef void stage_part_step(void *arg, char *at, uint64_t bytes);
 struct stage_pass {
 	enum stage_state found;
 	stage_meet *meet; /* NULL: no driver learns of it */
+	uint64_t least;	  /* as of stage_begin_ahead; 0: whatever is free */
 	_Atomic uint64_t next;
 };
 
@@ -99,10 +100,12 @@ void stage_begin(struct stage *stage, uint64_t from, uint64_t to, stage_meet *me
 
 /*
  * The same for [0, to) and by fewer threads, while programs run: pages of all of it, and then the
- * driver learns of what is ready, which takes several times as long. Nobody waits for any of it:
- * stage_end comes before anything else.
+ * driver learns of what is ready, which takes several times as long. No more than leaves `least`
+ * free of host memory, since others look for some as well. Nobody waits for any of it: stage_end
+ * comes before anything else.
  */
-void stage_begin_ahead(struct stage *stage, uint64_t to, stage_meet *meet, void *arg);
+void stage_begin_ahead(struct stage *stage, uint64_t to, uint64_t least, stage_meet *meet,
+		       void *arg);
 
 /* As that, but the driver learns of what is ready, and no more is made so. */
 void stage_begin_known(struct stage *stage, stage_meet *meet, void *arg);

@@ -136,25 +136,27 @@ static uint64_t swap_bytes(const struct swap *swap, uint32_t part)
 	return bytes;
 }
 
-/* Threads of ours find host memory for so much, and have the driver know it; 0: they are gone. */
+/*
+ * Threads of ours find host memory for so much, and have the driver know it; 0: they are gone. They
+ * leave some more than is to be free, so that it is not given back at once.
+ */
 static void swap_ahead(struct swap *swap, uint32_t part)
 {
+	uint64_t least = swap_keep_least(swap) / 4 * 5;
+
 	for (int i = 0; i < MOVERS; i++)
 		if (swap->mover[i].kind->ahead)
-			swap->mover[i].kind->ahead(swap->mover[i].self, part);
+			swap->mover[i].kind->ahead(swap->mover[i].self, part, least);
 }
 
-/* Of so much, for which there is host memory to spare, or was: it may never leave. */
-static uint32_t swap_part_with_room(const struct swap *swap, uint32_t part)
+/* Of so much, what may be on the host. */
+static uint32_t swap_part_ahead(const struct swap *swap, uint32_t part)
 {
 	uint64_t bytes = swap_bytes(swap, part), most = swap->guest->policy.host_bytes;
-	uint64_t room = min_u64(host_memory_room(), cgroup_room());
 
 	if (*swap->guest->policy.swap_dir)
 		return 0;
-	room = sat_add_u64(swap_kept(swap), sat_sub_u64(room, swap_keep_least(swap)));
-	room = most ? min_u64(room, most) : room;
-	return room < bytes ? (uint32_t)((double)room / (double)bytes * part) : part;
+	return most && most < bytes ? (uint32_t)((double)most / (double)bytes * part) : part;
 }
 
 /* So much, from then on. */
@@ -166,43 +168,47 @@ static void swap_plan_ahead(struct swap *swap, uint32_t part, uint64_t from_ns)
 }
 
 /*
- * What was asked for is begun as far as there is room: others may be giving back what they kept.
- * When to look again.
+ * What was asked for is begun, and once more as long as not all is there: others may be giving back
+ * what they kept. When to look again.
  */
 static uint64_t swap_try_ahead(struct swap *swap, uint64_t now)
 {
-	uint32_t part = swap->ahead;
+	uint32_t part = swap_is_away(swap) ? swap->ahead : swap_part_ahead(swap, swap->ahead);
+	bool all = swap_kept(swap) >= swap_bytes(swap, part);
 
 	if (now < swap->ahead_from_ns)
 		return swap->ahead_from_ns;
-	if (!swap_is_away(swap))
-		part = swap_part_with_room(swap, part);
 	if (part) {
 		swap_ahead(swap, part);
 		swap->keeps_until_ns = UINT64_MAX;
 	}
-	if (part == swap->ahead || now >= swap->ahead_until_ns)
+	if (all || swap_is_away(swap) || now >= swap->ahead_until_ns)
 		swap->ahead = 0;
 	return now + KEEP_LOOK_NS;
+}
+
+static bool swap_may_keep(const struct swap *swap, uint64_t now)
+{
+	return now < swap->keeps_until_ns &&
+	       min_u64(host_memory_room(), cgroup_room()) >= swap_keep_least(swap);
 }
 
 /* The program goes on meanwhile. When to look again; UINT64_MAX: nothing is kept. */
 static uint64_t swap_keep(struct swap *swap)
 {
-	uint64_t now = now_monotonic_ns(), room;
+	uint64_t now = now_monotonic_ns();
+	/* While it is away, what is there is its content. */
+	bool keeps = swap->answer.state == SWAP_RUNNING && swap->keeps_until_ns;
 
+	if (keeps && !swap_may_keep(swap, now)) {
+		for (int i = 0; i < MOVERS; i++)
+			swap->mover[i].kind->forget(swap->mover[i].self);
+		swap->keeps_until_ns = 0;
+		keeps = false;
+	}
 	if (swap->ahead)
 		return swap_try_ahead(swap, now);
-	/* While it is away, what is there is its content. */
-	if (swap->answer.state != SWAP_RUNNING || !swap->keeps_until_ns)
-		return UINT64_MAX;
-	room = min_u64(host_memory_room(), cgroup_room());
-	if (now < swap->keeps_until_ns && room >= swap_keep_least(swap))
-		return now + KEEP_LOOK_NS;
-	for (int i = 0; i < MOVERS; i++)
-		swap->mover[i].kind->forget(swap->mover[i].self);
-	swap->keeps_until_ns = 0;
-	return UINT64_MAX;
+	return keeps ? now + KEEP_LOOK_NS : UINT64_MAX;
 }
 
 /* --- Work that no call tells of --------------------------------------------------------------- */

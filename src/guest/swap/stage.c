@@ -214,11 +214,12 @@ static bool stage_may_find(const struct stage_pass *pass)
 	return !pass->least || min_u64(host_memory_room(), cgroup_room()) >= pass->least;
 }
 
-static void stage_work_pass(struct stage *stage, struct stage_pass *pass)
+static void stage_work_pass(struct stage *stage, int p)
 {
+	const struct stage_pass *pass = &stage->pass[p];
 	uint64_t i;
 
-	while ((i = atomic_fetch_add(&pass->next, 1)) < atomic_load(&stage->end)) {
+	while ((i = atomic_fetch_add(&stage->next[p], 1)) < atomic_load(&stage->end)) {
 		if (atomic_load(&stage->step[i]) != pass->found)
 			continue;
 		if (!stage_may_find(pass))
@@ -233,7 +234,7 @@ static void *stage_work(void *arg)
 
 	prctl(PR_SET_NAME, "allot-touch");
 	for (int p = 0; p < stage->passes; p++)
-		stage_work_pass(stage, &stage->pass[p]);
+		stage_work_pass(stage, p);
 	if (atomic_fetch_sub(&stage->working, 1) == 1)
 		futex_wake_all(&stage->working);
 	return NULL;
@@ -246,15 +247,20 @@ uint64_t stage_processors(void)
 	return sched_getaffinity(0, sizeof(cpus), &cpus) ? 1 : (uint64_t)CPU_COUNT(&cpus);
 }
 
-/* What failed once is tried again; what is ready stays so. */
-static void stage_start(struct stage *stage, uint64_t from, uint64_t to, uint64_t n)
+static void stage_start(struct stage *stage, uint64_t from, uint64_t to, uint64_t n, void *arg,
+			const struct stage_pass pass[], int passes)
 {
 	uint64_t first = from / STAGE_STEP_BYTES;
 	uint64_t end = (min_u64(to, stage->host_bytes) + STAGE_STEP_BYTES - 1) / STAGE_STEP_BYTES;
 
-	for (int p = 0; p < stage->passes; p++)
-		atomic_store(&stage->pass[p].next, first);
+	stage->arg = arg;
+	stage->passes = passes;
+	for (int p = 0; p < passes; p++) {
+		stage->pass[p] = pass[p];
+		atomic_store(&stage->next[p], first);
+	}
 	atomic_store(&stage->end, end);
+	/* What failed once is tried again; what is ready stays so. */
 	for (uint64_t i = first; i < end; i++)
 		if (atomic_load(&stage->step[i]) == STAGE_FAILED)
 			atomic_store(&stage->step[i], STAGE_EMPTY);
@@ -268,44 +274,29 @@ static void stage_start(struct stage *stage, uint64_t from, uint64_t to, uint64_
 	}
 }
 
-/* One more of what is begun next. */
-static void stage_add(struct stage *stage, enum stage_state found, uint64_t least, stage_meet *meet)
-{
-	struct stage_pass *pass = &stage->pass[stage->passes++];
-
-	pass->found = found;
-	pass->least = least;
-	pass->meet = meet;
-}
-
-static void stage_set(struct stage *stage, stage_meet *meet, void *arg)
-{
-	stage->meet = meet;
-	stage->arg = arg;
-	stage->passes = 0;
-}
-
 void stage_begin(struct stage *stage, uint64_t from, uint64_t to, stage_meet *meet, void *arg)
 {
-	stage_set(stage, meet, arg);
-	stage_add(stage, STAGE_EMPTY, 0, meet);
+	const struct stage_pass pass = {.found = STAGE_EMPTY, .meet = meet};
+
 	/* Who copies needs a processor, too. */
-	stage_start(stage, from, to, stage_processors() - 1);
+	stage_start(stage, from, to, stage_processors() - 1, arg, &pass, 1);
 }
 
 void stage_begin_ahead(struct stage *stage, uint64_t to, uint64_t least, stage_meet *meet, void *arg)
 {
-	stage_set(stage, meet, arg);
-	stage_add(stage, STAGE_EMPTY, least, NULL);
-	stage_add(stage, STAGE_READY, 0, meet);
-	stage_start(stage, 0, to, (stage_processors() + 1) / 2);
+	const struct stage_pass pass[] = {
+		{.found = STAGE_EMPTY, .least = least},
+		{.found = STAGE_READY, .meet = meet},
+	};
+
+	stage_start(stage, 0, to, (stage_processors() + 1) / 2, arg, pass, 2);
 }
 
 void stage_begin_known(struct stage *stage, stage_meet *meet, void *arg)
 {
-	stage_set(stage, meet, arg);
-	stage_add(stage, STAGE_READY, 0, meet);
-	stage_start(stage, 0, stage->bytes, (stage_processors() + 3) / 4);
+	const struct stage_pass pass = {.found = STAGE_READY, .meet = meet};
+
+	stage_start(stage, 0, stage->bytes, (stage_processors() + 3) / 4, arg, &pass, 1);
 }
 
 bool stage_await(struct stage *stage, uint64_t from, uint64_t to, bool write)
@@ -320,7 +311,7 @@ bool stage_await(struct stage *stage, uint64_t from, uint64_t to, bool write)
 				return false;
 			continue;
 		}
-		stage_make(stage, i, STAGE_EMPTY, stage->meet);
+		stage_make(stage, i, STAGE_EMPTY, stage->pass[0].meet);
 		while (atomic_load(&stage->step[i]) == STAGE_TAKEN)
 			futex_wait(&stage->step[i], STAGE_TAKEN);
 		if (atomic_load(&stage->step[i]) < STAGE_READY)

@@ -45,7 +45,6 @@ struct stage_pass {
 	enum stage_state found;
 	stage_meet *meet; /* NULL: no driver learns of it */
 	uint64_t least;	  /* as of stage_begin_ahead; 0: whatever is free */
-	_Atomic uint64_t next;
 };
 
 #define STAGE_PASSES 2
@@ -56,11 +55,10 @@ struct stage {
 	uint64_t host_bytes; /* whole steps; behind them it is a file's. All of it: there is none */
 	_Atomic int error; /* -errno of the last that could not be had of a file; 0: of host memory */
 	_Atomic uint32_t *step; /* enum stage_state of each; a futex */
-	stage_meet *meet; /* NULL: nobody has to know the memory */
-	void *arg;
 	struct stage_pass pass[STAGE_PASSES]; /* of the threads */
 	int passes;
-	_Atomic uint64_t end; /* of the steps that they still take */
+	void *arg; /* of who meets */
+	_Atomic uint64_t next[STAGE_PASSES], end; /* steps that they still take */
 	_Atomic uint32_t working;   /* threads; a futex */
 };
 

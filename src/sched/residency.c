@@ -299,9 +299,10 @@ static uint32_t residency_part_for(const struct residency_tenant *t, int d, uint
 
 static void residency_plan_out(struct residency_plan *plan, struct residency_tenant *t, uint32_t part)
 {
-	t->planned = true;
+	/* What others give may be enough where it has any. */
+	t->planned = part > 0;
 	t->part = part;
-	for (int d = 0; d < plan->devices; d++)
+	for (int d = 0; part && d < plan->devices; d++)
 		plan->then[d] -= residency_there(t, d) - residency_stays(t, d, part);
 }
 
@@ -372,13 +373,18 @@ static bool residency_others_do(struct residency_plan *plan, struct residency_te
 	return residency_fits(plan, plan->then, comer);
 }
 
-/* Those of the plan that would not have had to leave, the last first: they were the dearest. */
+/*
+ * Those of the plan that would not have had to leave, the last first: they were the dearest. What
+ * does not run has nothing to be spared.
+ */
 static void residency_spare_leavers(struct residency_plan *plan, struct residency_tenant *comer,
 				    const int leaver[], int n)
 {
 	for (int i = n; i-- > 0;) {
 		struct residency_tenant *t = &plan->tenant[leaver[i]];
 
+		if (t->place == RESIDENCY_AWAY)
+			continue;
 		residency_plan_stay(plan, t);
 		if (!residency_others_do(plan, comer, leaver, n))
 			residency_plan_out_for(plan, t, comer);

@@ -408,6 +408,11 @@ static void check_ahead(void)
 	away->ready = true;
 	CHECK(step(w));
 	CHECK(away->leave && !one->leave);
+	/* All of that, before more than is lacking leaves of one that is here. */
+	larger->away[0] = 30 * GIB;
+	CHECK(step(w));
+	CHECK(away->leave && away->part == RESIDENCY_ALL);
+	CHECK(one->leave && one->part < RESIDENCY_ALL / 2 && !other->leave);
 }
 
 /* Who has decided since a moment ago sees who has been idle for long. */

@@ -374,8 +374,8 @@ static bool residency_others_do(struct residency_plan *plan, struct residency_te
 }
 
 /*
- * Those of the plan that would not have had to leave, the last first: they were the dearest. What
- * does not run has nothing to be spared.
+ * Those of the plan that would not have had to leave, the last first: they were the dearest. But
+ * what does not run, and has its place on the host, is not spared at the expense of one that runs.
  */
 static void residency_spare_leavers(struct residency_plan *plan, struct residency_tenant *comer,
 				    const int leaver[], int n)
@@ -383,7 +383,7 @@ static void residency_spare_leavers(struct residency_plan *plan, struct residenc
 	for (int i = n; i-- > 0;) {
 		struct residency_tenant *t = &plan->tenant[leaver[i]];
 
-		if (t->place == RESIDENCY_AWAY)
+		if (t->place == RESIDENCY_AWAY && t->ready)
 			continue;
 		residency_plan_stay(plan, t);
 		if (!residency_others_do(plan, comer, leaver, n))

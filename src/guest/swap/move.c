@@ -739,23 +739,28 @@ static bool move_register_ahead(void *arg, char *at, uint64_t bytes)
 	return known;
 }
 
-static void move_kind_ahead(void *self, uint32_t part, uint64_t least)
+static bool move_kind_ahead(void *self, uint32_t part, uint64_t least)
 {
 	struct move *move = self;
-	uint64_t bytes = move_bytes(move->guest);
+	uint64_t bytes = move_bytes(move->guest), to = bytes;
+	bool all;
 
 	stage_end(&move->stage);
 	if (!part || !bytes)
-		return;
+		return true;
 	if (move->away) {
 		stage_begin_known(&move->stage, move_register_ahead, move);
-		return;
+		return true;
 	}
+	if (part < SWAP_ALL)
+		to = bytes / SWAP_ALL * part / STAGE_STEP_BYTES * STAGE_STEP_BYTES;
 	if (move->stage.bytes < bytes)
 		move_kind_forget(move);
-	if (stage_take(&move->stage, bytes))
-		stage_begin_ahead(&move->stage, move_kind_bytes(move, part), least,
-				  move_register_ahead, move);
+	if (!stage_take(&move->stage, bytes))
+		return true;
+	all = stage_ready(&move->stage) >= to;
+	stage_begin_ahead(&move->stage, to, least, move_register_ahead, move);
+	return all;
 }
 
 void move_exit(struct move *move)

@@ -60,12 +60,13 @@ struct mover_kind {
 	/* All is on its device, and is about to be used. */
 	void (*done)(void *self);
 	/*
-	 * While the program runs, threads of ours find host memory for `part` of it, as far as
-	 * `least` stays free beside it, and have the driver know it; while it is away, they have
-	 * the driver know what its content is in. 0: they are gone when it returns, before anything
-	 * else is asked for. NULL: that is found when it leaves.
+	 * While the program runs, threads of ours find host memory for no more than `part` of it, as
+	 * far as `least` stays free beside it, and have the driver know it; while it is away, they
+	 * have the driver know what its content is in. 0: they are gone when it returns, before
+	 * anything else is asked for. False: not all of that was there. NULL: it is found when it
+	 * leaves.
 	 */
-	void (*ahead)(void *self, uint32_t part, uint64_t least);
+	bool (*ahead)(void *self, uint32_t part, uint64_t least);
 	/*
 	 * While the program runs, or its memory is away: whether it uses that, or waits for it.
 	 * NULL: MOVER_BY_CALLS.

@@ -835,6 +835,19 @@ static void residency_host_act(struct residency_host *host, int i, uint64_t now_
 
 /* --- Ahead ---------------------------------------------------------------------------------- */
 
+/* Of all that a tenant has, what may be on the host. With a file nothing is found ahead. */
+static uint32_t residency_host_part_ahead(const struct residency_host *host, int i)
+{
+	const struct policy *policy = &host->member[i].policy;
+	uint64_t bytes = 0, most = policy->host_bytes;
+
+	for (int b = 0; b < DEVICES; b++)
+		bytes += host->state[i].here[b] + host->state[i].away[b];
+	if (*policy->swap_dir)
+		return 0;
+	return most && most < bytes ? (uint32_t)((double)most / (double)bytes * SWAP_ALL) : SWAP_ALL;
+}
+
 /*
  * Nobody waits and nothing moves. Who leaves next is to find host memory now: later that would take
  * longer than the copy, and be waited for. It is others' that have come back and will stay. Nobody
@@ -843,7 +856,7 @@ static void residency_host_act(struct residency_host *host, int i, uint64_t now_
 static void residency_host_be_ahead(struct residency_host *host, int i, uint64_t now_ns)
 {
 	struct member *member = &host->member[i];
-	uint32_t part = host->state[i].ahead ? SWAP_ALL : 0;
+	uint32_t part = host->state[i].ahead ? residency_host_part_ahead(host, i) : 0;
 
 	if (host->state[i].place != RESIDENCY_HERE ||
 	    (swap_part_of(member->request) == part && (part || !member->keeps)) ||

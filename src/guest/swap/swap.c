@@ -138,25 +138,18 @@ static uint64_t swap_bytes(const struct swap *swap, uint32_t part)
 
 /*
  * Threads of ours find host memory for so much, and have the driver know it; 0: they are gone. They
- * leave some more than is to be free, so that it is not given back at once.
+ * leave some more than is to be free, so that it is not given back at once. Whether all of it was
+ * there.
  */
-static void swap_ahead(struct swap *swap, uint32_t part)
+static bool swap_ahead(struct swap *swap, uint32_t part)
 {
 	uint64_t least = swap_keep_least(swap) / 4 * 5;
+	bool all = true;
 
 	for (int i = 0; i < MOVERS; i++)
 		if (swap->mover[i].kind->ahead)
-			swap->mover[i].kind->ahead(swap->mover[i].self, part, least);
-}
-
-/* Of so much, what may be on the host. */
-static uint32_t swap_part_ahead(const struct swap *swap, uint32_t part)
-{
-	uint64_t bytes = swap_bytes(swap, part), most = swap->guest->policy.host_bytes;
-
-	if (*swap->guest->policy.swap_dir)
-		return 0;
-	return most && most < bytes ? (uint32_t)((double)most / (double)bytes * part) : part;
+			all &= swap->mover[i].kind->ahead(swap->mover[i].self, part, least);
+	return all;
 }
 
 /* So much, from then on. */
@@ -173,16 +166,10 @@ static void swap_plan_ahead(struct swap *swap, uint32_t part, uint64_t from_ns)
  */
 static uint64_t swap_try_ahead(struct swap *swap, uint64_t now)
 {
-	uint32_t part = swap_is_away(swap) ? swap->ahead : swap_part_ahead(swap, swap->ahead);
-	bool all = swap_kept(swap) >= swap_bytes(swap, part);
-
 	if (now < swap->ahead_from_ns)
 		return swap->ahead_from_ns;
-	if (part) {
-		swap_ahead(swap, part);
-		swap->keeps_until_ns = UINT64_MAX;
-	}
-	if (all || swap_is_away(swap) || now >= swap->ahead_until_ns)
+	swap->keeps_until_ns = UINT64_MAX;
+	if (swap_ahead(swap, swap->ahead) || now >= swap->ahead_until_ns)
 		swap->ahead = 0;
 	return now + KEEP_LOOK_NS;
 }

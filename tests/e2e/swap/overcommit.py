@@ -178,6 +178,16 @@ class Servers(Turns):
         self.assertEqual(self.ask(a), "served")
         self.quit(a)
 
+    def test_ahead_within_host_memory(self):
+        """What may never leave takes no more of the host than it would be allowed to."""
+        a, b = self.serve("a", 1), self.serve("b", 1000, options=("--host-memory", "20MiB"))
+        self.assertEqual(self.places(), {"a": "suspended", "b": "running"})
+        self.until(lambda: self.ahead("b") > 0)
+        time.sleep(0.5)
+        self.assertLessEqual(self.ahead("b"), 20 * MIB)
+        for guest in (a, b):
+            self.quit(guest)
+
     def test_an_idle_one_stays_where_there_is_room(self):
         guests = [self.serve(n, i * 1000, holds=9) for i, n in enumerate("ab")]
         for _ in range(5):

@@ -198,10 +198,13 @@ static enum residency_rank residency_rank(const struct residency_plan *plan,
 		*key = plan->now_ns + turn;
 		return RANK_LATER;
 	}
-	/* It does not run: what is left of it costs least. But it is asked for nothing ahead. */
+	/*
+	 * It does not run: what is left of it costs least, or others would leave for each other as
+	 * long as it is there. But it is asked for nothing ahead.
+	 */
 	if (t->place == RESIDENCY_AWAY && residency_is_there(t)) {
 		*key = 0;
-		return t->ready ? RANK_READY : plan->foresees ? RANK_NEVER : RANK_IDLE;
+		return plan->foresees && !t->ready ? RANK_LATER : RANK_READY;
 	}
 	if (t->place != RESIDENCY_HERE)
 		return RANK_NEVER;

@@ -399,13 +399,15 @@ static void check_ahead(void)
 	larger = add(w, RESIDENCY_AWAY, 8 * GIB);
 	CHECK(!step(w));
 	CHECK(one->ahead && !other->ahead && !away->ahead);
-	/* So who was asked goes before it, but if it has host memory from before it left. */
+	/* Also where others are not enough without it. */
+	larger->away[0] = 90 * GIB;
+	CHECK(!step(w));
+	CHECK(one->ahead && other->ahead);
+	larger->away[0] = 8 * GIB;
+	/* It goes before who was asked. */
 	one->ready = true;
 	other->ready = false;
 	larger->wants = true;
-	CHECK(step(w));
-	CHECK(one->leave && !away->leave);
-	away->ready = true;
 	CHECK(step(w));
 	CHECK(away->leave && !one->leave);
 	/* All of that, before more than is lacking leaves of one that is here. */
@@ -578,6 +580,7 @@ static void model_move(struct world *w, int i)
 	} else if (t->place == RESIDENCY_COMING && w->now_ns >= job->moves_until_ns &&
 		   model_fits(w)) {
 		t->place = RESIDENCY_HERE;
+		t->ready = false;
 		memcpy(t->here, job->size, sizeof(t->here));
 		memset(t->away, 0, sizeof(t->away));
 		job->visits++;
@@ -645,12 +648,24 @@ static void model_check(const struct world *w)
 	}
 }
 
+/* Nobody waits, and nothing moves: who leaves next finds host memory. */
+static void model_be_ahead(struct world *w)
+{
+	for (int i = 0; i < w->n; i++)
+		if (w->tenant[i].place == RESIDENCY_LEAVING || w->tenant[i].place == RESIDENCY_COMING)
+			return;
+	for (int i = 0; i < w->n; i++)
+		if (w->tenant[i].place == RESIDENCY_HERE)
+			w->tenant[i].ready = w->tenant[i].ahead;
+}
+
 static void model_run(struct world *w, uint64_t ns)
 {
 	for (uint64_t end = w->now_ns + ns; w->now_ns < end; w->now_ns += TICK_NS) {
 		for (int i = 0; i < w->n; i++)
 			model_work(w, i);
-		step(w);
+		if (!step(w))
+			model_be_ahead(w);
 		for (int i = 0; i < w->n; i++)
 			model_move(w, i);
 		model_check(w);
@@ -773,6 +788,36 @@ static void check_low_is_not_starved(void)
 	CHECK(w->job[1].worked_ns > 3 * w->job[0].worked_ns);
 }
 
+static void model_ask(struct world *w, int i)
+{
+	w->job[i].working = true;
+	model_run(w, 2 * SECOND);
+	CHECK_EQ(w->tenant[i].place, RESIDENCY_HERE);
+	w->job[i].working = false;
+	model_run(w, 2 * SECOND);
+}
+
+/*
+ * Three that are asked in turn fit beside each other, and the first one of all is not used any more:
+ * what is left of that goes, once, and then nobody moves.
+ */
+static void check_what_is_left_goes(void)
+{
+	struct world *w = fresh(100 * GIB);
+
+	add(w, RESIDENCY_HERE, 60 * GIB);
+	add(w, RESIDENCY_HERE, 30 * GIB);
+	model_ask(w, 1);
+	for (int i = 2; i < 4; i++) {
+		add(w, RESIDENCY_AWAY, 30 * GIB);
+		model_ask(w, i);
+	}
+	for (int turn = 0; turn < 12; turn++)
+		model_ask(w, 1 + turn % 3);
+	for (int i = 1; i < w->n; i++)
+		CHECK(w->job[i].visits < 3);
+}
+
 int main(void)
 {
 	check_nobody_leaves_for_nobody();
@@ -791,5 +836,6 @@ int main(void)
 	check_random();
 	check_large_is_not_starved();
 	check_low_is_not_starved();
+	check_what_is_left_goes();
 	return 0;
 }

@@ -754,10 +754,12 @@ static bool move_kind_ahead(void *self, uint32_t part, uint64_t least)
 	}
 	if (part < SWAP_ALL)
 		to = bytes / SWAP_ALL * part / STAGE_STEP_BYTES * STAGE_STEP_BYTES;
-	if (move->stage.bytes < bytes)
+	/* One that grows is to find all of it anew no more than a few times. */
+	if (move->stage.bytes < bytes) {
 		move_kind_forget(move);
-	if (!stage_take(&move->stage, bytes))
-		return true;
+		if (!stage_take(&move->stage, bytes / 4 * 5))
+			return true;
+	}
 	all = stage_ready(&move->stage) >= to;
 	stage_begin_ahead(&move->stage, to, least, move_register_ahead, move);
 	return all;

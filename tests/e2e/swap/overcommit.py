@@ -154,13 +154,17 @@ class Servers(Turns):
         for guest in (a, b):
             self.quit(guest)
 
-    def ahead(self, name):
-        """Host memory that a tenant's process has for what leaves, while nothing of it is away."""
+    def host(self, name):
+        """Where its process has host memory for what leaves, and how much of that."""
         pid, = (p["pid"] for p in self.tenants()[name]["processes"])
         smaps = pathlib.Path(f"/proc/{pid}/smaps").read_text()
-        return sum(1024 * int(kib) for kib, flags in
-                   re.findall(r"^Rss: +(\d+) kB(?:\n.*)*?\nVmFlags: (.*)", smaps, re.M)
-                   if {"dc", "hg"} <= set(flags.split()))
+        return {at: 1024 * int(kib) for at, kib, flags in
+                re.findall(r"^(\w+)-\w+ .*(?:\n.*)*?\nRss: +(\d+) kB(?:\n.*)*?\nVmFlags: (.*)",
+                           smaps, re.M) if {"dc", "hg"} <= set(flags.split())}
+
+    def ahead(self, name):
+        """So much, while nothing of it is away."""
+        return sum(self.host(name).values())
 
     def test_who_leaves_next_has_host_memory(self):
         """Ahead of time, for as much as would leave, and for as long as somebody is away."""
@@ -185,6 +189,20 @@ class Servers(Turns):
         self.until(lambda: self.ahead("b") > 0)
         time.sleep(0.5)
         self.assertLessEqual(self.ahead("b"), 20 * MIB)
+        for guest in (a, b):
+            self.quit(guest)
+
+    def test_ahead_of_one_that_grows(self):
+        """What was found is not given back for each few MiB more."""
+        a, b = self.serve("a", 1), self.serve("b", 1000, quota="60MiB")
+        self.assertEqual(self.places(), {"a": "suspended", "b": "running"})
+        places = set()
+        for _ in range(5):
+            self.until(lambda: self.ahead("b") >= 36 * MIB)
+            places |= set(self.host("b"))
+            self.assertEqual(self.ask(b, "2k"), "served")
+            time.sleep(1)
+        self.assertLessEqual(len(places), 2)
         for guest in (a, b):
             self.quit(guest)
 

@@ -1103,7 +1103,10 @@ static void compute(uint64_t mib, uint32_t seed)
 	fprintf(stderr, "%lu rounds\n", rounds);
 }
 
-/* Computes once for each line; with a number in it, it takes so many MiB more first. */
+/*
+ * Computes once for each line; with a number in it, it takes so many MiB more first, and keeps them
+ * where there is a k behind that.
+ */
 static void serve(uint64_t mib, uint32_t seed)
 {
 	static struct pieces pieces;
@@ -1122,7 +1125,7 @@ static void serve(uint64_t mib, uint32_t seed)
 			break;
 		CHECK(!e || e == CUDA_ERROR_OUT_OF_MEMORY);
 		look_at_pieces(&pieces);
-		if (more && !e)
+		if (more && !e && !strchr(line, 'k'))
 			MUST(cuMemFree_v2(at));
 		said(e ? "refused" : "served");
 	}

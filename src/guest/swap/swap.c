@@ -50,6 +50,9 @@
 #define KEEP_PART	2
 #define KEEP_PART_TURNS 8
 
+/* What was given back, as it was missed, is not found anew before. */
+#define MISSED_NS (10 * NS_PER_S)
+
 /* Who leaves in steps for others is asked for the next within that, or there is none. */
 #define BEHIND_NS (100 * NS_PER_MS)
 
@@ -188,6 +191,8 @@ static uint64_t swap_keep(struct swap *swap)
 	bool keeps = swap->answer.state == SWAP_RUNNING && swap->keeps_until_ns;
 
 	if (keeps && !swap_may_keep(swap, now)) {
+		if (swap_kept(swap))
+			swap->ahead_from_ns = now + MISSED_NS;
 		for (int i = 0; i < MOVERS; i++)
 			swap->mover[i].kind->forget(swap->mover[i].self);
 		swap->keeps_until_ns = 0;

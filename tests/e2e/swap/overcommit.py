@@ -16,6 +16,7 @@ import subprocess
 import threading
 import time
 import unittest
+import unittest.mock
 
 from swap import ALLOT, GUEST, MIB, Case
 from taking_turns import Turning
@@ -41,6 +42,18 @@ class Turns(Turning, Case):
     def not_overfull(self):
         """The driver would have refused it."""
         self.assertLessEqual(self.used(), DEVICE * MIB)
+
+    def host(self, name):
+        """Where its process has host memory for what leaves, and how much of that."""
+        pid, = (p["pid"] for p in self.tenants()[name]["processes"])
+        smaps = pathlib.Path(f"/proc/{pid}/smaps").read_text()
+        return {at: 1024 * int(kib) for at, kib, flags in
+                re.findall(r"^(\w+)-\w+ .*(?:\n.*)*?\nRss: +(\d+) kB(?:\n.*)*?\nVmFlags: (.*)",
+                           smaps, re.M) if {"dc", "hg"} <= set(flags.split())}
+
+    def ahead(self, name):
+        """So much, while nothing of it is away."""
+        return sum(self.host(name).values())
 
 
 class Load(Turns):
@@ -153,18 +166,6 @@ class Servers(Turns):
         self.assertRegex(self.must("top", "--once", "a"), r"\naway    \d+ MiB, back in [\d.]+ ")
         for guest in (a, b):
             self.quit(guest)
-
-    def host(self, name):
-        """Where its process has host memory for what leaves, and how much of that."""
-        pid, = (p["pid"] for p in self.tenants()[name]["processes"])
-        smaps = pathlib.Path(f"/proc/{pid}/smaps").read_text()
-        return {at: 1024 * int(kib) for at, kib, flags in
-                re.findall(r"^(\w+)-\w+ .*(?:\n.*)*?\nRss: +(\d+) kB(?:\n.*)*?\nVmFlags: (.*)",
-                           smaps, re.M) if {"dc", "hg"} <= set(flags.split())}
-
-    def ahead(self, name):
-        """So much, while nothing of it is away."""
-        return sum(self.host(name).values())
 
     def test_who_leaves_next_has_host_memory(self):
         """Ahead of time, for as much as would leave, and for as long as somebody is away."""
@@ -316,6 +317,44 @@ class Servers(Turns):
         self.assertEqual(self.ask(b, "28"), "refused")
         self.assertEqual(self.places(), {"a": "running", "b": "running"})
         self.assertEqual(self.ask(a), "served")
+        for guest in (a, b):
+            self.quit(guest)
+
+
+class Scarce(Turns):
+    """Where the machine's memory is scarce, as far as the tenants' processes can see."""
+
+    TOTAL = 1 << 30
+
+    def setUp(self):
+        super().setUp()
+        self.file = pathlib.Path(self.tmp, "meminfo")
+        self.free(self.TOTAL)
+        binds = f"mount --bind {self.file} /proc/meminfo"
+        if subprocess.run(["unshare", "--mount", "sh", "-c", binds], capture_output=True,
+                          check=False).returncode:
+            self.skipTest("nothing can be mounted here")
+        script = pathlib.Path(self.tmp, "allot")
+        script.write_text(f"#!/bin/sh\nexec unshare --mount sh -c '{binds} && exec {ALLOT} \"$@\"' - \"$@\"\n")
+        script.chmod(0o700)
+        patched = unittest.mock.patch("swap.ALLOT", str(script))
+        patched.start()
+        self.addCleanup(patched.stop)
+
+    def free(self, bytes_):
+        """In place: who reads it meanwhile finds it whole."""
+        with open(self.file, "r+" if self.file.exists() else "w", encoding="ascii") as file:
+            file.write(f"MemTotal: {self.TOTAL >> 10:12} kB\nMemAvailable: {bytes_ >> 10:12} kB\n")
+
+    def test_given_back(self):
+        """What was found ahead, and is missed, is not found at once by whoever gave it back."""
+        a, b = self.serve("a", 1), self.serve("b", 1000)
+        self.until(lambda: self.ahead("b") >= 36 * MIB)
+        self.free(self.TOTAL // 8)
+        self.until(lambda: not self.ahead("b"))
+        self.free(self.TOTAL)
+        time.sleep(1.5)
+        self.assertEqual(self.ahead("b"), 0)
         for guest in (a, b):
             self.quit(guest)
 

@@ -311,6 +311,8 @@
  * a moment, a program of no tenant that is about to end.
  */
 #define TUNING_RESIDENCY_REFUSE_NS (5 * NS_PER_S)
+/* Of the host's memory, what stays free beside what is found ahead, or is given back. */
+#define TUNING_RESIDENCY_HOST_PART 8
 
 /* --- The monitor thread -------------------------------------------------------------------- */
 

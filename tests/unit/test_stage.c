@@ -217,6 +217,35 @@ static void check_least(void)
 	stage_give(&stage);
 }
 
+/* Whole steps of what is given back, and no others. */
+static void check_empty_part(void)
+{
+	struct stage stage = {NULL};
+
+	CHECK(stage_take(&stage, BYTES));
+	base = stage.at;
+	stage_begin(&stage, 0, BYTES, meet, (void *)42);
+	CHECK(stage_await(&stage, 0, BYTES, true));
+	stage_end(&stage);
+	memset(base, 0x5a, BYTES);
+	stage_empty_part(&stage, STAGE_STEP_BYTES + 1, 4 * STAGE_STEP_BYTES - 1, part, NULL);
+	CHECK_EQ(stage_state(&stage, STAGE_STEP_BYTES), STAGE_KNOWN);
+	CHECK_EQ(stage_state(&stage, 2 * STAGE_STEP_BYTES), STAGE_EMPTY);
+	CHECK_EQ(stage_state(&stage, 3 * STAGE_STEP_BYTES), STAGE_KNOWN);
+	CHECK_EQ(base[2 * STAGE_STEP_BYTES - 1], 0x5a);
+	CHECK_EQ(base[2 * STAGE_STEP_BYTES], 0);
+	CHECK_EQ(base[3 * STAGE_STEP_BYTES - 1], 0);
+	CHECK_EQ(base[3 * STAGE_STEP_BYTES], 0x5a);
+	/* The last one is shorter. */
+	stage_empty_part(&stage, 5 * STAGE_STEP_BYTES, BYTES, part, NULL);
+	CHECK_EQ(stage_ready(&stage), 4 * STAGE_STEP_BYTES);
+	stage_empty_part(&stage, BYTES, BYTES, part, NULL);
+	stage_empty_part(&stage, 0, 7 * STAGE_STEP_BYTES, part, NULL);
+	CHECK_EQ(stage_ready(&stage), 0);
+	check_met(0, 0);
+	stage_give(&stage);
+}
+
 static bool is_there(char *at, uint64_t bytes)
 {
 	static unsigned char there[STAGE_STEP_BYTES / 4096];
@@ -483,6 +512,7 @@ int main(void)
 	check_ahead();
 	check_pages_first();
 	check_least();
+	check_empty_part();
 	old_kernel = true;
 	check_steps();
 	old_kernel = false;

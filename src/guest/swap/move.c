@@ -698,7 +698,20 @@ static uint64_t move_kind_kept(const void *self)
 	return stage_ready(&((const struct move *)self)->stage);
 }
 
-/* The program runs meanwhile, and may capture: that must not forbid this, nor be spoiled by it. */
+/* Of each device what is behind its content: that was found ahead. */
+static void move_give_rest(struct move *move)
+{
+	uint64_t at = 0, next;
+
+	for (int i = 0; i < move->guest->ndevices; i++, at = next) {
+		next = at + move_bytes_of(move->guest, i);
+		stage_empty_part(&move->stage, at + move_bytes_below(move->guest, i, move->copied[i]),
+				 i < move->guest->ndevices - 1 ? next : move->stage.bytes, copy_part,
+				 NULL);
+	}
+}
+
+/* The program may run meanwhile, and capture: that must not forbid this, nor be spoiled by it. */
 static void move_kind_forget(void *self)
 {
 	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
@@ -708,7 +721,10 @@ static void move_kind_forget(void *self)
 		return;
 	stage_end(&move->stage);
 	DRIVER(cuThreadExchangeStreamCaptureMode, (&mode));
-	move_give_host(move);
+	if (move->away)
+		move_give_rest(move);
+	else
+		move_give_host(move);
 	DRIVER(cuThreadExchangeStreamCaptureMode, (&mode));
 }
 

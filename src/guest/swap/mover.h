@@ -72,7 +72,10 @@ struct mover_kind {
 	 * NULL: MOVER_BY_CALLS.
 	 */
 	enum mover_work (*look)(void *self);
-	/* Bytes of host memory that the next way out finds there; gives them back. */
+	/*
+	 * Bytes of host memory that the next way out finds there; gives them back, but for what has
+	 * content of what is away.
+	 */
 	uint64_t (*kept)(const void *self);
 	void (*forget)(void *self);
 };

@@ -77,7 +77,7 @@ struct member {
 	uint64_t away_until_ns;	 /* it could not come back */
 	bool keeps;	 /* it has come back, and may have host memory still */
 	bool ready;	 /* it was asked to have host memory for all of it, before it left */
-	uint64_t kept;	 /* what it had of that then; so much at least it has until it is back */
+	uint64_t kept;	 /* what it had of that then, and has until it is back, or that is scarce */
 	uint32_t failed; /* so often the device had no room in spite of what is known of it */
 };
 
@@ -780,6 +780,14 @@ static void residency_host_lose(struct residency_host *host, int i, uint64_t now
 	}
 }
 
+/* Where host memory is scarce, it has given back what its content is not in. */
+static uint64_t residency_host_has(const struct member *member, uint64_t away)
+{
+	bool scarce = host_memory_room() < host_memory_total() / TUNING_RESIDENCY_HOST_PART;
+
+	return scarce ? away : max_u64(away, member->kept);
+}
+
 static void residency_host_leave_on(struct residency_host *host, struct member *member,
 				    const struct residency_tenant *state, uint64_t now_ns)
 {
@@ -799,7 +807,7 @@ static void residency_host_leave_on(struct residency_host *host, struct member *
 		swap_desk_set_split(member->desk, 0);
 		residency_host_ask_part(member, SWAP_PREPARE,
 					member->divided ? member->part : SWAP_ALL, now_ns);
-	} else if (residency_host_has_room(member, here + away, max_u64(away, member->kept))) {
+	} else if (residency_host_has_room(member, here + away, residency_host_has(member, away))) {
 		residency_host_ask_out(member, now_ns);
 	} else {
 		residency_host_clear_host(host, now_ns);

@@ -348,13 +348,18 @@ void stage_end(struct stage *stage)
 		futex_wait(&stage->working, working);
 }
 
+static void stage_part_step_of(struct stage *stage, uint64_t i, stage_part_step *part, void *arg)
+{
+	if (atomic_load(&stage->step[i]) != STAGE_KNOWN)
+		return;
+	part(arg, stage->at + i * STAGE_STEP_BYTES, stage_step_bytes(stage, i));
+	atomic_store(&stage->step[i], STAGE_READY);
+}
+
 void stage_part(struct stage *stage, stage_part_step *part, void *arg)
 {
 	for (uint64_t i = 0; stage->at && i < stage_steps(stage); i++)
-		if (atomic_load(&stage->step[i]) == STAGE_KNOWN) {
-			part(arg, stage->at + i * STAGE_STEP_BYTES, stage_step_bytes(stage, i));
-			atomic_store(&stage->step[i], STAGE_READY);
-		}
+		stage_part_step_of(stage, i, part, arg);
 }
 
 uint64_t stage_ready(const struct stage *stage)
@@ -375,6 +380,21 @@ void stage_empty(struct stage *stage)
 	madvise(stage->at, stage->bytes, MADV_DONTNEED);
 	for (uint64_t i = 0; i < stage_steps(stage); i++)
 		atomic_store(&stage->step[i], STAGE_EMPTY);
+}
+
+void stage_empty_part(struct stage *stage, uint64_t from, uint64_t to, stage_part_step *part,
+		      void *arg)
+{
+	uint64_t i = (from + STAGE_STEP_BYTES - 1) / STAGE_STEP_BYTES;
+
+	to = min_u64(to, stage->host_bytes);
+	for (; i * STAGE_STEP_BYTES < to; i++) {
+		if (i * STAGE_STEP_BYTES + stage_step_bytes(stage, i) > to)
+			break;
+		stage_part_step_of(stage, i, part, arg);
+		madvise(stage->at + i * STAGE_STEP_BYTES, stage_step_bytes(stage, i), MADV_DONTNEED);
+		atomic_store(&stage->step[i], STAGE_EMPTY);
+	}
 }
 
 void stage_give(struct stage *stage)

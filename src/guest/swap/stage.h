@@ -148,6 +148,10 @@ uint64_t stage_ready(const struct stage *stage);
 /* The pages and the file go, the addresses stay. No driver may know them any more. */
 void stage_empty(struct stage *stage);
 
+/* The same for steps that lie in [from, to), of which the driver forgets those that it knows. */
+void stage_empty_part(struct stage *stage, uint64_t from, uint64_t to, stage_part_step *part,
+		      void *arg);
+
 void stage_give(struct stage *stage);
 
 #endif

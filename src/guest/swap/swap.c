@@ -43,12 +43,11 @@
  * one. But only while so much of what the machine has is free beside it, which is looked at so
  * often: of tenants that take turns, which leave again soon, less, since whoever decides about
  * turns can have it given back. Who is the next to leave has host memory for that, with the same
- * part of it free, for as long as it is.
+ * part of it free, for as long as it is, and when it has left in part for the rest.
  */
-#define KEEP_NS		(30 * NS_PER_S)
-#define KEEP_LOOK_NS	NS_PER_S
-#define KEEP_PART	2
-#define KEEP_PART_TURNS 8
+#define KEEP_NS	     (30 * NS_PER_S)
+#define KEEP_LOOK_NS NS_PER_S
+#define KEEP_PART    2
 
 /* What was given back, as it was missed, is not found anew before. */
 #define MISSED_NS (10 * NS_PER_S)
@@ -124,10 +123,19 @@ static uint64_t swap_kept(const struct swap *swap)
 	return bytes;
 }
 
+static uint64_t swap_away_bytes(const struct swap *swap)
+{
+	uint64_t bytes = 0;
+
+	for (int i = 0; i < MOVERS; i++)
+		bytes += swap->mover[i].kind->away(swap->mover[i].self);
+	return bytes;
+}
+
 /* What is to be free of the host beside what is kept. */
 static uint64_t swap_keep_least(const struct swap *swap)
 {
-	return host_memory_total() / (swap->guest->use ? KEEP_PART_TURNS : KEEP_PART);
+	return host_memory_total() / (swap->guest->use ? TUNING_RESIDENCY_HOST_PART : KEEP_PART);
 }
 
 static uint64_t swap_bytes(const struct swap *swap, uint32_t part)
@@ -177,30 +185,43 @@ static uint64_t swap_try_ahead(struct swap *swap, uint64_t now)
 	return now + KEEP_LOOK_NS;
 }
 
-static bool swap_may_keep(const struct swap *swap, uint64_t now)
+/* Others of the host have enough beside what is kept. */
+static bool swap_is_enough(const struct swap *swap)
 {
-	return now < swap->keeps_until_ns &&
-	       min_u64(host_memory_room(), cgroup_room()) >= swap_keep_least(swap);
+	return min_u64(host_memory_room(), cgroup_room()) >= swap_keep_least(swap);
 }
 
-/* The program goes on meanwhile. When to look again; UINT64_MAX: nothing is kept. */
+static void swap_forget(struct swap *swap)
+{
+	for (int i = 0; i < MOVERS; i++)
+		swap->mover[i].kind->forget(swap->mover[i].self);
+}
+
+/* Of one that has left in part: what was found ahead, and is not its content's. */
+static bool swap_keeps_beside(const struct swap *swap)
+{
+	return swap_phase_of(swap->answer.request) == SWAP_OUT && swap_is_away(swap) &&
+	       swap_kept(swap) > swap_away_bytes(swap) + STAGE_STEP_BYTES;
+}
+
+/* The program goes on meanwhile, or is away. When to look again; UINT64_MAX: nothing is kept. */
 static uint64_t swap_keep(struct swap *swap)
 {
 	uint64_t now = now_monotonic_ns();
-	/* While it is away, what is there is its content. */
 	bool keeps = swap->answer.state == SWAP_RUNNING && swap->keeps_until_ns;
+	bool beside = swap_keeps_beside(swap);
 
-	if (keeps && !swap_may_keep(swap, now)) {
+	if ((keeps && now >= swap->keeps_until_ns) ||
+	    ((keeps || beside) && !swap_is_enough(swap))) {
 		if (swap_kept(swap))
 			swap->ahead_from_ns = now + MISSED_NS;
-		for (int i = 0; i < MOVERS; i++)
-			swap->mover[i].kind->forget(swap->mover[i].self);
+		swap_forget(swap);
 		swap->keeps_until_ns = 0;
-		keeps = false;
+		keeps = beside = false;
 	}
 	if (swap->ahead)
 		return swap_try_ahead(swap, now);
-	return keeps ? now + KEEP_LOOK_NS : UINT64_MAX;
+	return keeps || beside ? now + KEEP_LOOK_NS : UINT64_MAX;
 }
 
 /* --- Work that no call tells of --------------------------------------------------------------- */
@@ -330,15 +351,6 @@ static enum swap_why swap_find_room(struct swap *swap, uint64_t bytes)
 		return SWAP_FINE;
 	swap->answer.amount = bytes;
 	return SWAP_HOST;
-}
-
-static uint64_t swap_away_bytes(const struct swap *swap)
-{
-	uint64_t bytes = 0;
-
-	for (int i = 0; i < MOVERS; i++)
-		bytes += swap->mover[i].kind->away(swap->mover[i].self);
-	return bytes;
 }
 
 /* So much of all of them, 0: back. */

@@ -359,6 +359,26 @@ class Scarce(Turns):
             self.quit(guest)
 
 
+    def test_given_back_while_away(self):
+        """Of who has left in part, what its content is not in."""
+        a, b = self.serve("a", 1), self.serve("b", 1000)
+        self.until(lambda: self.ahead("b") >= 36 * MIB)
+        self.assertEqual(self.ask(a), "served")
+        self.assertEqual(self.places(), {"a": "running", "b": "suspended"})
+        away = self.tenants()["b"]["swap"]["host_bytes"]
+        self.assertLess(away, 32 * MIB)
+        self.assertGreaterEqual(self.ahead("b"), 36 * MIB)
+        self.free(self.TOTAL // 8)
+        self.until(lambda: self.ahead("b") <= 32 * MIB, 20)
+        self.assertGreaterEqual(self.ahead("b"), away)
+        self.free(self.TOTAL)
+        for _ in range(2):
+            self.assertEqual(self.ask(b), "served")
+            self.assertEqual(self.ask(a), "served")
+        for guest in (a, b):
+            self.quit(guest)
+
+
 class Debugger:
     """Has the thread that moves a process's memory, which has stopped there."""
 

@@ -552,7 +552,10 @@ static uint64_t amd_move_kept(const void *self)
 
 static void amd_move_forget(void *self)
 {
-	stage_give(&((struct amd_move *)self)->stage);
+	struct amd_move *move = self;
+
+	if (!amd_move_is_away(move))
+		stage_give(&move->stage);
 }
 
 const struct mover_kind amd_move_kind = {

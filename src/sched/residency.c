@@ -200,11 +200,11 @@ static enum residency_rank residency_rank(const struct residency_plan *plan,
 	}
 	/*
 	 * It does not run: what is left of it costs least, or others would leave for each other as
-	 * long as it is there. But it is asked for nothing ahead.
+	 * long as it is there.
 	 */
 	if (t->place == RESIDENCY_AWAY && residency_is_there(t)) {
 		*key = 0;
-		return plan->foresees && !t->ready ? RANK_LATER : RANK_READY;
+		return RANK_READY;
 	}
 	if (t->place != RESIDENCY_HERE)
 		return RANK_NEVER;

@@ -391,27 +391,24 @@ static void check_ahead(void)
 	larger->id = 0;
 	CHECK(!step(w));
 	CHECK(!one->ahead && !other->ahead);
-	/* What is left of one that is away goes first, and is asked for nothing ahead. */
+	/* What is left of one that is away goes first, */
 	later(w, 10 * SECOND);
 	one->used_ns -= 10 * SECOND;
 	away->here[0] = 20 * GIB;
 	away->away[0] = 10 * GIB;
 	larger = add(w, RESIDENCY_AWAY, 8 * GIB);
 	CHECK(!step(w));
-	CHECK(one->ahead && !other->ahead && !away->ahead);
-	/* Also where others are not enough without it. */
-	larger->away[0] = 90 * GIB;
-	CHECK(!step(w));
-	CHECK(one->ahead && other->ahead);
-	larger->away[0] = 8 * GIB;
-	/* It goes before who was asked. */
+	CHECK(one->ahead && !other->ahead);
 	one->ready = true;
 	other->ready = false;
 	larger->wants = true;
 	CHECK(step(w));
 	CHECK(away->leave && !one->leave);
-	/* All of that, before more than is lacking leaves of one that is here. */
+	/* and, where it has its place, before more than is lacking leaves of one that is here. */
 	larger->away[0] = 30 * GIB;
+	CHECK(step(w));
+	CHECK(one->leave && one->part > RESIDENCY_ALL / 2 && !away->leave);
+	away->ready = true;
 	CHECK(step(w));
 	CHECK(away->leave && away->part == RESIDENCY_ALL);
 	CHECK(one->leave && one->part < RESIDENCY_ALL / 2 && !other->leave);

@@ -275,7 +275,7 @@ static void check_parts(void)
 	CHECK_EQ(stage_state(&stage, STAGE_STEP_BYTES), STAGE_READY);
 	CHECK_EQ(stage_state(&stage, 0), STAGE_EMPTY);
 	/* Of what is there, and of nothing else. */
-	stage_begin_known(&stage, meet, (void *)42);
+	stage_begin_ahead(&stage, BYTES, UINT64_MAX, meet, (void *)42);
 	await_known(&stage, STAGE_STEP_BYTES, 2 * STAGE_STEP_BYTES);
 	check_met(1, 2);
 	CHECK_EQ(stage_ready(&stage), STAGE_STEP_BYTES);

@@ -764,14 +764,10 @@ static bool move_kind_ahead(void *self, uint32_t part, uint64_t least)
 	stage_end(&move->stage);
 	if (!part || !bytes)
 		return true;
-	if (move->away) {
-		stage_begin_known(&move->stage, move_register_ahead, move);
-		return true;
-	}
 	if (part < SWAP_ALL)
 		to = bytes / SWAP_ALL * part / STAGE_STEP_BYTES * STAGE_STEP_BYTES;
 	/* One that grows is to find all of it anew no more than a few times. */
-	if (move->stage.bytes < bytes) {
+	if (!move->away && move->stage.bytes < bytes) {
 		move_kind_forget(move);
 		if (!stage_take(&move->stage, bytes / 4 * 5))
 			return true;

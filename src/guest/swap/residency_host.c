@@ -76,8 +76,6 @@ struct member {
 	uint64_t stays_until_ns; /* it has work that does not end */
 	uint64_t away_until_ns;	 /* it could not come back */
 	bool keeps;	 /* it has come back, and may have host memory still */
-	bool ready;	 /* it was asked to have host memory for all of it, before it left */
-	uint64_t kept;	 /* what it had of that then, and has until it is back, or that is scarce */
 	uint32_t failed; /* so often the device had no room in spite of what is known of it */
 };
 
@@ -627,8 +625,6 @@ static void residency_host_prepared(struct residency_host *host, struct member *
 		residency_host_divide(host, member, &answers, now_ns);
 		return;
 	}
-	if (answers.all)
-		member->kept = answers.kept;
 	if (answers.all && !answers.refused && room) {
 		residency_host_ask_out(member, now_ns);
 		FAULT_POINT(RESIDENCY_OUT);
@@ -670,7 +666,7 @@ static void residency_host_came(struct member *member, uint64_t now_ns)
 	residency_host_ask_part(member, SWAP_OUT, member->part, now_ns);
 }
 
-static void residency_host_left(struct member *member, uint64_t now_ns)
+static void residency_host_left(struct residency_host *host, struct member *member, uint64_t now_ns)
 {
 	struct answers answers = residency_host_hear(member, now_ns);
 	bool stuck = residency_host_is_stuck(member, &answers, now_ns);
@@ -686,6 +682,8 @@ static void residency_host_left(struct member *member, uint64_t now_ns)
 		return;
 	}
 	/* One found no host memory after all, or is stopped. What was away before stays so. */
+	if (answers.refused)
+		residency_host_clear_host(host, now_ns);
 	if (stuck)
 		member->stays_until_ns = now_ns + TUNING_RESIDENCY_DRAIN_NS;
 	member->fixed_until_ns = now_ns + TUNING_RESIDENCY_AGAIN_NS;
@@ -706,7 +704,7 @@ static void residency_host_pump(struct residency_host *host, struct member *memb
 		residency_host_prepared(host, member, now_ns);
 		break;
 	case SWAP_OUT:
-		residency_host_left(member, now_ns);
+		residency_host_left(host, member, now_ns);
 		break;
 	case SWAP_BACK:
 		residency_host_came(member, now_ns);
@@ -780,14 +778,6 @@ static void residency_host_lose(struct residency_host *host, int i, uint64_t now
 	}
 }
 
-/* Where host memory is scarce, it has given back what its content is not in. */
-static uint64_t residency_host_has(const struct member *member, uint64_t away)
-{
-	bool scarce = host_memory_room() < host_memory_total() / TUNING_RESIDENCY_HOST_PART;
-
-	return scarce ? away : max_u64(away, member->kept);
-}
-
 static void residency_host_leave_on(struct residency_host *host, struct member *member,
 				    const struct residency_tenant *state, uint64_t now_ns)
 {
@@ -801,13 +791,14 @@ static void residency_host_leave_on(struct residency_host *host, struct member *
 	member->step = state->place == RESIDENCY_AWAY ? swap_part_of(member->request) : 0;
 	/*
 	 * How large the pieces are that follow is not known: there is to be room for all of them.
+	 * What may be found ahead of them is, so each process says itself whether the host has it.
 	 */
 	if (!member->step) {
 		member->divided = !residency_host_has_dir(member);
 		swap_desk_set_split(member->desk, 0);
 		residency_host_ask_part(member, SWAP_PREPARE,
 					member->divided ? member->part : SWAP_ALL, now_ns);
-	} else if (residency_host_has_room(member, here + away, residency_host_has(member, away))) {
+	} else if (residency_host_has_room(member, here + away, here + away)) {
 		residency_host_ask_out(member, now_ns);
 	} else {
 		residency_host_clear_host(host, now_ns);
@@ -893,10 +884,9 @@ static void residency_host_look(struct residency_host *host, int i, uint64_t now
 		residency_host_pump(host, member, now_ns);
 	state->place = residency_host_place(member, now_ns);
 	state->leaves = swap_phase_of(member->request) == SWAP_OUT;
-	if (state->place == RESIDENCY_HERE)
-		member->ready = swap_phase_of(member->request) == SWAP_RUN &&
-				swap_part_of(member->request);
-	state->ready = member->ready;
+	/* Who has left in part finds host memory for the rest by itself. */
+	state->ready = state->place == RESIDENCY_AWAY ||
+		       (swap_phase_of(member->request) == SWAP_RUN && swap_part_of(member->request));
 	state->asked = state->leaves && !member->desk ? swap_part_of(member->request) : member->part;
 	residency_host_add_member(host, i, now_ns);
 	state->fixed = now_ns < member->fixed_until_ns || member->stuck;

@@ -292,13 +292,6 @@ void stage_begin_ahead(struct stage *stage, uint64_t to, uint64_t least, stage_m
 	stage_start(stage, 0, to, (stage_processors() + 1) / 2, arg, pass, 2);
 }
 
-void stage_begin_known(struct stage *stage, stage_meet *meet, void *arg)
-{
-	const struct stage_pass pass = {.found = STAGE_READY, .meet = meet};
-
-	stage_start(stage, 0, stage->bytes, (stage_processors() + 3) / 4, arg, &pass, 1);
-}
-
 bool stage_await(struct stage *stage, uint64_t from, uint64_t to, bool write)
 {
 	uint64_t end = (to + STAGE_STEP_BYTES - 1) / STAGE_STEP_BYTES;

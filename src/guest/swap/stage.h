@@ -105,9 +105,6 @@ void stage_begin(struct stage *stage, uint64_t from, uint64_t to, stage_meet *me
 void stage_begin_ahead(struct stage *stage, uint64_t to, uint64_t least, stage_meet *meet,
 		       void *arg);
 
-/* As that, but the driver learns of what is ready, and no more is made so. */
-void stage_begin_known(struct stage *stage, stage_meet *meet, void *arg);
-
 /*
  * Waits until [from, to) is there to be written, or to be read, or makes it so. False: there is no
  * memory, or what `error` says.

@@ -466,11 +466,16 @@ static void swap_run(struct swap *swap, uint32_t request)
 
 /*
  * Who comes back, and leaves once more, takes no processors for its copies when the driver knows
- * where those are. Who makes room for others has them move first.
+ * where those are. Who makes room for others has them move first. What is left of it goes next, and
+ * finds its place meanwhile; but what all processes may have on the host nobody divides here.
  */
 static void swap_plan_behind(struct swap *swap, uint32_t part)
 {
-	swap_plan_ahead(swap, part, now_monotonic_ns() + (swap->guest->use ? BEHIND_NS : 0));
+	const struct policy *policy = &swap->guest->policy;
+	bool rest = swap->guest->use && !*policy->swap_dir && !policy->host_bytes;
+
+	swap_plan_ahead(swap, rest ? SWAP_ALL : part,
+			now_monotonic_ns() + (swap->guest->use ? BEHIND_NS : 0));
 }
 
 /* Nothing moves. Whether it is ready to, with so much of it. */
@@ -516,7 +521,11 @@ static enum swap_why swap_has_room(struct swap *swap, uint64_t bytes)
 		return SWAP_FINE;
 	if (!swap_is_away(swap))
 		return *swap->guest->policy.swap_dir ? swap_take_file(swap) : SWAP_FINE;
-	return bytes <= swap_away_bytes(swap) || bytes <= swap_allowed(swap) ? SWAP_FINE : SWAP_HOST;
+	if (bytes <= swap_away_bytes(swap))
+		return SWAP_FINE;
+	return bytes <= swap_allowed(swap) && bytes <= sat_add_u64(swap_kept(swap), host_memory_room())
+		       ? SWAP_FINE
+		       : SWAP_HOST;
 }
 
 static void swap_leave(struct swap *swap, uint32_t request, uint32_t part)

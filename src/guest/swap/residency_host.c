@@ -47,7 +47,8 @@ struct answers {
 	bool refused, busy; /* one could not; for now */
 	bool device;	    /* because the device has no room */
 	uint64_t moves;	    /* how far the others are; stands still where nothing moves */
-	uint64_t bytes, kept; /* ... that would leave, or left; of which so much has its place */
+	uint64_t bytes, has; /* ... that would leave, or left; of which so much has its place */
+	uint64_t kept;	     /* on the host, also for what stays */
 };
 
 /* A tenant; the entry of the same number in `state` is what is decided of it. */
@@ -425,6 +426,7 @@ static struct answers residency_host_hear(const struct member *member, uint64_t 
 		answers.device |= answer.why == SWAP_DEVICE;
 		answers.bytes += answer.bytes;
 		answers.kept += swap_answer_kept(&answer);
+		answers.has += min_u64(swap_answer_kept(&answer), answer.bytes);
 	}
 	return answers;
 }
@@ -617,7 +619,7 @@ static void residency_host_prepared(struct residency_host *host, struct member *
 {
 	struct answers answers = residency_host_hear(member, now_ns);
 	bool room = !answers.all || residency_host_has_dir(member) ||
-		    residency_host_has_room(member, answers.bytes, answers.kept);
+		    residency_host_has_room(member, answers.bytes, answers.has);
 	uint64_t patience_ns =
 		answers.asleep ? TUNING_RESIDENCY_ASLEEP_NS : TUNING_RESIDENCY_DRAIN_NS;
 

@@ -62,6 +62,21 @@ int __wrap_msync(void *at, size_t len, int flags)
 	return -1;
 }
 
+/* 0: those that there are. */
+static int processors;
+
+int __real_sched_getaffinity(pid_t pid, size_t size, cpu_set_t *cpus);
+int __wrap_sched_getaffinity(pid_t pid, size_t size, cpu_set_t *cpus);
+int __wrap_sched_getaffinity(pid_t pid, size_t size, cpu_set_t *cpus)
+{
+	if (!processors)
+		return __real_sched_getaffinity(pid, size, cpus);
+	CPU_ZERO_S(size, cpus);
+	for (int i = 0; i < processors; i++)
+		CPU_SET_S((size_t)i, size, cpus);
+	return 0;
+}
+
 /* A driver that cannot pin. */
 static bool refuses;
 
@@ -160,9 +175,8 @@ static void check_ahead(void)
 	stage_begin_ahead(&stage, BYTES, 0, meet, (void *)42);
 	stage_end(&stage);
 	CHECK(stage_ready(&stage) >= 3 * STAGE_STEP_BYTES);
-	stage_begin(&stage, 0, BYTES, meet, (void *)42);
-	CHECK(stage_await(&stage, 0, BYTES, true));
-	stage_end(&stage);
+	stage_begin_ahead(&stage, BYTES, 0, meet, (void *)42);
+	await_known(&stage, 0, BYTES);
 	check_met(0, STEPS);
 	CHECK_EQ(met_bytes, BYTES);
 	stage_part(&stage, part, NULL);
@@ -182,19 +196,31 @@ static bool meet_last(void *arg, char *at, uint64_t bytes)
 static void check_pages_first(void)
 {
 	struct stage stage = {NULL};
-	cpu_set_t all, one;
 
-	CHECK_EQ(sched_getaffinity(0, sizeof(all), &all), 0);
-	CPU_ZERO(&one);
-	for (int i = 0; !CPU_COUNT(&one) && i < CPU_SETSIZE; i++)
-		if (CPU_ISSET(i, &all))
-			CPU_SET(i, &one);
-	CHECK_EQ(sched_setaffinity(0, sizeof(one), &one), 0);
+	processors = 1;
 	CHECK(stage_take(&stage, BYTES));
 	stage_begin_ahead(&stage, BYTES, 0, meet_last, &stage);
 	await_known(&stage, 0, BYTES);
 	stage_give(&stage);
-	CHECK_EQ(sched_setaffinity(0, sizeof(all), &all), 0);
+	processors = 0;
+}
+
+/* A thread for each step: some are being made ready when others come to them once more. */
+static void check_one_for_each(void)
+{
+	struct stage stage = {NULL};
+
+	processors = 2 * STEPS;
+	for (int i = 0; i < 20; i++) {
+		CHECK(stage_take(&stage, BYTES));
+		base = stage.at;
+		stage_begin_ahead(&stage, BYTES, 0, meet, (void *)42);
+		await_known(&stage, 0, BYTES);
+		check_met(0, STEPS);
+		stage_part(&stage, part, NULL);
+		stage_give(&stage);
+	}
+	processors = 0;
 }
 
 /* No more than there is room for beside others. */
@@ -511,6 +537,7 @@ int main(void)
 	check_steps();
 	check_ahead();
 	check_pages_first();
+	check_one_for_each();
 	check_least();
 	check_empty_part();
 	old_kernel = true;

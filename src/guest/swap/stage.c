@@ -214,6 +214,13 @@ static bool stage_may_find(const struct stage_pass *pass)
 	return !pass->least || min_u64(host_memory_room(), cgroup_room()) >= pass->least;
 }
 
+/* What was being made ready when others came to it by the next pass, and went on. */
+static void stage_make_up(struct stage *stage, int p, uint64_t i)
+{
+	if (p < stage->passes && atomic_load(&stage->next[p]) > i && i < atomic_load(&stage->end))
+		stage_make(stage, i, stage->pass[p].found, stage->pass[p].meet);
+}
+
 static void stage_work_pass(struct stage *stage, int p)
 {
 	const struct stage_pass *pass = &stage->pass[p];
@@ -225,6 +232,7 @@ static void stage_work_pass(struct stage *stage, int p)
 		if (!stage_may_find(pass))
 			return;
 		stage_make(stage, i, pass->found, pass->meet);
+		stage_make_up(stage, p + 1, i);
 	}
 }
 

@@ -359,7 +359,6 @@ class Scarce(Turns):
         for guest in (a, b):
             self.quit(guest)
 
-
     def test_given_back_while_away(self):
         """Of who has left in part, what its content is not in."""
         a, b = self.serve("a", 1), self.serve("b", 1000)

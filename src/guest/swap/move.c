@@ -764,7 +764,9 @@ static bool move_kind_ahead(void *self, uint32_t part, uint64_t least)
 	stage_end(&move->stage);
 	if (!part || !bytes)
 		return true;
-	if (part < SWAP_ALL)
+	if (part < SWAP_ALL && move->away)
+		least = UINT64_MAX; /* nothing is found, and what is there is known */
+	else if (part < SWAP_ALL)
 		to = bytes / SWAP_ALL * part / STAGE_STEP_BYTES * STAGE_STEP_BYTES;
 	/* One that grows is to find all of it anew no more than a few times. */
 	if (!move->away && move->stage.bytes < bytes) {
@@ -772,7 +774,7 @@ static bool move_kind_ahead(void *self, uint32_t part, uint64_t least)
 		if (!stage_take(&move->stage, bytes / 4 * 5))
 			return true;
 	}
-	all = stage_ready(&move->stage) >= to;
+	all = least == UINT64_MAX || stage_ready(&move->stage) >= to;
 	stage_begin_ahead(&move->stage, to, least, move_register_ahead, move);
 	return all;
 }

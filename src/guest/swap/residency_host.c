@@ -841,12 +841,18 @@ static uint32_t residency_host_part_ahead(const struct residency_host *host, int
 {
 	const struct policy *policy = &host->member[i].policy;
 	uint64_t bytes = 0, most = policy->host_bytes;
+	int devices = 0;
 
-	for (int b = 0; b < DEVICES; b++)
+	for (int b = 0; b < DEVICES; b++) {
 		bytes += host->state[i].here[b] + host->state[i].away[b];
+		devices += host->state[i].here[b] > 0;
+	}
 	if (*policy->swap_dir)
 		return 0;
-	return most && most < bytes ? (uint32_t)((double)most / (double)bytes * SWAP_ALL) : SWAP_ALL;
+	if (!most || most >= bytes)
+		return SWAP_ALL;
+	/* What leaves of several devices does not lie together: it would come beside what is found. */
+	return devices > 1 ? 0 : (uint32_t)((double)most / (double)bytes * SWAP_ALL);
 }
 
 /*

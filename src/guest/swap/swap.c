@@ -523,9 +523,11 @@ static enum swap_why swap_has_room(struct swap *swap, uint64_t bytes)
 		return *swap->guest->policy.swap_dir ? swap_take_file(swap) : SWAP_FINE;
 	if (bytes <= swap_away_bytes(swap))
 		return SWAP_FINE;
-	return bytes <= swap_allowed(swap) && bytes <= sat_add_u64(swap_kept(swap), host_memory_room())
-		       ? SWAP_FINE
-		       : SWAP_HOST;
+	/* Who says how much may be on the host does so whatever is free. */
+	if (!swap->guest->policy.host_bytes &&
+	    bytes > sat_add_u64(swap_kept(swap), host_memory_room()))
+		return SWAP_HOST;
+	return bytes <= swap_allowed(swap) ? SWAP_FINE : SWAP_HOST;
 }
 
 static void swap_leave(struct swap *swap, uint32_t request, uint32_t part)

@@ -226,6 +226,8 @@ static void stage_work_pass(struct stage *stage, int p)
 	const struct stage_pass *pass = &stage->pass[p];
 	uint64_t i;
 
+	if (pass->most && atomic_fetch_add(&stage->came[p], 1) >= pass->most)
+		return;
 	while ((i = atomic_fetch_add(&stage->next[p], 1)) < atomic_load(&stage->end)) {
 		if (atomic_load(&stage->step[i]) != pass->found)
 			continue;
@@ -266,6 +268,7 @@ static void stage_start(struct stage *stage, uint64_t from, uint64_t to, uint64_
 	for (int p = 0; p < passes; p++) {
 		stage->pass[p] = pass[p];
 		atomic_store(&stage->next[p], first);
+		atomic_store(&stage->came[p], 0);
 	}
 	atomic_store(&stage->end, end);
 	/* What failed once is tried again; what is ready stays so. */
@@ -290,14 +293,16 @@ void stage_begin(struct stage *stage, uint64_t from, uint64_t to, stage_meet *me
 	stage_start(stage, from, to, stage_processors() - 1, arg, &pass, 1);
 }
 
-void stage_begin_ahead(struct stage *stage, uint64_t to, uint64_t least, stage_meet *meet, void *arg)
+void stage_begin_ahead(struct stage *stage, uint64_t to, uint64_t least, stage_meet *meet,
+		       void *arg)
 {
+	uint64_t processors = stage_processors();
 	const struct stage_pass pass[] = {
 		{.found = STAGE_EMPTY, .least = least},
-		{.found = STAGE_READY, .meet = meet},
+		{.found = STAGE_READY, .meet = meet, .most = (processors + 3) / 4},
 	};
 
-	stage_start(stage, 0, to, (stage_processors() + 1) / 2, arg, pass, 2);
+	stage_start(stage, 0, to, (processors + 1) / 2, arg, pass, 2);
 }
 
 bool stage_await(struct stage *stage, uint64_t from, uint64_t to, bool write)

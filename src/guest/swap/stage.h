@@ -45,6 +45,7 @@ struct stage_pass {
 	enum stage_state found;
 	stage_meet *meet; /* NULL: no driver learns of it */
 	uint64_t least;	  /* as of stage_begin_ahead; 0: whatever is free */
+	uint64_t most;	  /* threads; 0: all */
 };
 
 #define STAGE_PASSES 2
@@ -59,6 +60,7 @@ struct stage {
 	int passes;
 	void *arg; /* of who meets */
 	_Atomic uint64_t next[STAGE_PASSES], end; /* steps that they still take */
+	_Atomic uint64_t came[STAGE_PASSES];	  /* threads, to each pass */
 	_Atomic uint32_t working;   /* threads; a futex */
 };
 
@@ -98,9 +100,9 @@ void stage_begin(struct stage *stage, uint64_t from, uint64_t to, stage_meet *me
 
 /*
  * The same for [0, to) and by fewer threads, while programs run: pages of all of it, and then the
- * driver learns of what is ready, which takes several times as long. No more than leaves `least`
- * free of host memory, since others look for some as well. Nobody waits for any of it: stage_end
- * comes before anything else.
+ * driver learns of what is ready, by few, since others wait for its locks. No more than leaves
+ * `least` free of host memory, since others look for some as well. Nobody waits for any of it:
+ * stage_end comes before anything else.
  */
 void stage_begin_ahead(struct stage *stage, uint64_t to, uint64_t least, stage_meet *meet,
 		       void *arg);

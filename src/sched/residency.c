@@ -646,12 +646,12 @@ static void residency_foresee_for(struct residency_plan *plan, struct residency_
 
 		if (!t->planned)
 			continue;
-		t->ahead = true;
+		t->ahead = t->part > t->ahead ? t->part : t->ahead;
 		residency_plan_stay(plan, t);
 	}
 }
 
-/* Nobody waits: who would leave for each that is away? */
+/* Nobody waits: who would leave for each that is away, and how much of it? */
 static void residency_foresee(struct residency_plan *plan)
 {
 	for (int i = 0; i < plan->n; i++) {
@@ -662,7 +662,7 @@ static void residency_foresee(struct residency_plan *plan)
 	}
 	plan->foresees = true;
 	for (int i = 0; i < plan->n; i++)
-		plan->tenant[i].ahead = false;
+		plan->tenant[i].ahead = 0;
 	for (int i = 0; i < plan->n; i++)
 		if (plan->tenant[i].id && plan->tenant[i].place == RESIDENCY_AWAY)
 			residency_foresee_for(plan, &plan->tenant[i]);

@@ -61,7 +61,7 @@ struct residency_tenant {
 	enum residency_place place;
 	bool wants;		/* somebody in it waits, for memory that is away or for more */
 	bool fixed;		/* it cannot leave, or not now */
-	bool ready;		/* it was asked to have host memory before it leaves, see ahead */
+	bool ready;		/* it has host memory for what leaves, or is finding some, see ahead */
 	uint64_t stays_until_ns; /* it is not to be asked to leave before */
 	uint64_t used_ns;	/* it last used its memory */
 	uint64_t out_ns, back_ns; /* how long moving all of it takes; 0: not measured */
@@ -77,10 +77,10 @@ struct residency_tenant {
 	uint32_t part;	  /* of RESIDENCY_ALL, where it is to leave: so much is to be away */
 	bool refuse;	  /* there is no room for more, were all others to leave */
 	/*
-	 * It leaves next, should one that is away come. As of the last step in which nobody waited
-	 * or was on its way.
+	 * Of RESIDENCY_ALL: so much leaves next, should one that is away come. As of the last step
+	 * in which nobody waited or was on its way; 0: nobody is away for whom it would have to.
 	 */
-	bool ahead;
+	uint32_t ahead;
 
 	/* Its own; all zero in the beginning. */
 	uint64_t known_id, came_ns, waits_since_ns;

@@ -354,6 +354,7 @@ static void check_ahead(void)
 	struct residency_tenant *other = add(w, RESIDENCY_HERE, 40 * GIB);
 	struct residency_tenant *away = add(w, RESIDENCY_AWAY, 10 * GIB);
 	struct residency_tenant *larger;
+	uint32_t part;
 
 	step(w);
 	CHECK(!one->ahead && !other->ahead);
@@ -363,15 +364,17 @@ static void check_ahead(void)
 	CHECK(!step(w));
 	/* The larger one needs 30 more than there is, and the longest idle gives them. */
 	CHECK(one->ahead && !other->ahead && !one->leave && !away->ahead && !larger->ahead);
+	part = one->ahead;
+	CHECK(part > RESIDENCY_ALL / 2 && part < RESIDENCY_ALL);
 	/* Somebody has used it since; so far what was said stands. */
 	one->used_ns = w->now_ns;
 	other->used_ns -= 100 * SECOND;
 	away->place = RESIDENCY_COMING;
 	step(w);
-	CHECK(one->ahead && !other->ahead);
+	CHECK(one->ahead == part && !other->ahead);
 	away->place = RESIDENCY_AWAY;
 	step(w);
-	CHECK(!one->ahead && other->ahead);
+	CHECK(!one->ahead && other->ahead == part);
 	/* It is what is asked for when somebody waits, though it was used since. */
 	other->ready = true;
 	other->used_ns = w->now_ns;
@@ -381,8 +384,7 @@ static void check_ahead(void)
 	other->used_ns -= 10 * SECOND;
 	larger->wants = true;
 	CHECK(step(w));
-	CHECK(other->leave && !one->leave);
-	CHECK(other->part > RESIDENCY_ALL / 2 && other->part < RESIDENCY_ALL);
+	CHECK(other->leave && other->part == part && !one->leave);
 	/* Not while it is busy. */
 	other->used_ns = w->now_ns;
 	CHECK(step(w));

@@ -836,11 +836,12 @@ static void residency_host_act(struct residency_host *host, int i, uint64_t now_
 
 /* --- Ahead ---------------------------------------------------------------------------------- */
 
-/* Of all that a tenant has, what may be on the host. With a file nothing is found ahead. */
+/* What leaves next of a tenant, and may be on the host. With a file nothing is found ahead. */
 static uint32_t residency_host_part_ahead(const struct residency_host *host, int i)
 {
 	const struct policy *policy = &host->member[i].policy;
 	uint64_t bytes = 0, most = policy->host_bytes;
+	uint32_t part = host->state[i].ahead, allowed = SWAP_ALL;
 	int devices = 0;
 
 	for (int b = 0; b < DEVICES; b++) {
@@ -849,10 +850,10 @@ static uint32_t residency_host_part_ahead(const struct residency_host *host, int
 	}
 	if (*policy->swap_dir)
 		return 0;
-	if (!most || most >= bytes)
-		return SWAP_ALL;
 	/* What leaves of several devices does not lie together: it would come beside what is found. */
-	return devices > 1 ? 0 : (uint32_t)((double)most / (double)bytes * SWAP_ALL);
+	if (most && most < bytes)
+		allowed = devices > 1 ? 0 : (uint32_t)((double)most / (double)bytes * SWAP_ALL);
+	return part < allowed ? part : allowed;
 }
 
 /*
@@ -863,7 +864,7 @@ static uint32_t residency_host_part_ahead(const struct residency_host *host, int
 static void residency_host_be_ahead(struct residency_host *host, int i, uint64_t now_ns)
 {
 	struct member *member = &host->member[i];
-	uint32_t part = host->state[i].ahead ? residency_host_part_ahead(host, i) : 0;
+	uint32_t part = residency_host_part_ahead(host, i);
 
 	if (host->state[i].place != RESIDENCY_HERE ||
 	    (swap_part_of(member->request) == part && (part || !member->keeps)) ||

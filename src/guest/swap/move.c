@@ -764,8 +764,11 @@ static bool move_kind_ahead(void *self, uint32_t part, uint64_t least)
 	stage_end(&move->stage);
 	if (!part || !bytes)
 		return true;
+	/* What leaves is whole pieces; but no more than all processes of a tenant may have. */
 	if (part < SWAP_ALL && move->away)
 		least = UINT64_MAX; /* nothing is found, and what is there is known */
+	else if (part < SWAP_ALL && !move->guest->policy.host_bytes)
+		to = move_kind_bytes(move, part);
 	else if (part < SWAP_ALL)
 		to = bytes / SWAP_ALL * part / STAGE_STEP_BYTES * STAGE_STEP_BYTES;
 	/* One that grows is to find all of it anew no more than a few times. */

@@ -338,7 +338,6 @@ class Scarce(Turns):
         script.chmod(0o700)
         patched = unittest.mock.patch("swap.ALLOT", str(script))
         patched.start()
-        self.allot_ = str(script)
         self.addCleanup(patched.stop)
 
     def free(self, bytes_):
@@ -376,34 +375,6 @@ class Scarce(Turns):
             self.assertEqual(self.ask(a), "served")
         for guest in (a, b):
             self.quit(guest)
-
-    def test_of_several_processes(self):
-        """What one of them has on the host is none of another one's room."""
-        fifo = self.tmp + "/fifo"
-        os.mkfifo(fifo)
-        with open(fifo, "r+b", buffering=0) as line:
-            a = self.serve("a", 1)
-            b = subprocess.Popen(
-                [self.allot_, "run", "--name", "b", "--overcommit", "--memory", "78MiB", "--", "sh", "-c",
-                 f"{GUEST} serve 33 1000; :"], env=self.env, stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-            self.addCleanup(self.end, b)
-            self.assertEqual(b.stdout.readline(), "ready\n")
-            self.until(lambda: self.places() == {"a": "suspended", "b": "running"})
-            self.until(lambda: self.ahead("b") > 0)
-            other = subprocess.Popen([self.allot_, "run", "--name", "b", "--", GUEST, "serve", "9", "5000"],
-                                     env=self.env, stdin=line, stdout=subprocess.PIPE, text=True)
-            self.addCleanup(self.end, other)
-            self.addCleanup(self.free, self.TOTAL)
-            self.assertEqual(other.stdout.readline(), "ready\n")
-            self.free(0)
-            a.stdin.write("\n")
-            a.stdin.flush()
-            time.sleep(0.5)
-            self.assertEqual(self.places(), {"a": "suspended", "b": "running"})
-            self.free(self.TOTAL)
-            self.assertEqual(a.stdout.readline(), "served\n")
-            self.quit(a)
 
 
 class Debugger:

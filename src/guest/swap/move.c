@@ -777,7 +777,8 @@ static bool move_kind_ahead(void *self, uint32_t part, uint64_t least)
 		if (!stage_take(&move->stage, bytes / 4 * 5))
 			return true;
 	}
-	all = least == UINT64_MAX || stage_ready(&move->stage) >= to;
+	all = least == UINT64_MAX ||
+	      stage_ready(&move->stage) >= min_u64(to, move->stage.host_bytes);
 	stage_begin_ahead(&move->stage, to, least, move_register_ahead, move);
 	return all;
 }

@@ -7,6 +7,8 @@
 #include <string.h>
 
 #include "base/fd.h"
+#include "base/host_memory.h"
+#include "base/number.h"
 
 #define MOUNT "/sys/fs/cgroup"
 
@@ -58,4 +60,9 @@ uint64_t cgroup_room(void)
 			*slash = 0;
 	} while (slash);
 	return room == UINT64_MAX ? room : room - room / 10;
+}
+
+uint64_t cgroup_host_room(void)
+{
+	return min_u64(host_memory_room(), cgroup_room());
 }

@@ -12,4 +12,7 @@
  */
 uint64_t cgroup_room(void);
 
+/* The same, and no more than the machine has, as of host_memory_room. */
+uint64_t cgroup_host_room(void);
+
 #endif

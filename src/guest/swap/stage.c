@@ -11,7 +11,6 @@
 #include "base/err.h"
 #include "base/fault.h"
 #include "base/futex.h"
-#include "base/host_memory.h"
 #include "base/number.h"
 #include "base/populate.h"
 #include "base/unnamed_file.h"
@@ -211,7 +210,7 @@ static void stage_make(struct stage *stage, uint64_t i, enum stage_state found, 
 
 static bool stage_may_find(const struct stage_pass *pass)
 {
-	return !pass->least || min_u64(host_memory_room(), cgroup_room()) >= pass->least;
+	return !pass->least || cgroup_host_room() >= pass->least;
 }
 
 /* What was being made ready when others came to it by the next pass, and went on. */

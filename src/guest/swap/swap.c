@@ -154,7 +154,7 @@ static uint64_t swap_bytes(const struct swap *swap, uint32_t part)
  */
 static bool swap_ahead(struct swap *swap, uint32_t part)
 {
-	uint64_t least = swap_keep_least(swap) / 4 * 5;
+	uint64_t least = part ? swap_keep_least(swap) / 4 * 5 : 0;
 	bool all = true;
 
 	for (int i = 0; i < MOVERS; i++)
@@ -188,7 +188,7 @@ static uint64_t swap_try_ahead(struct swap *swap, uint64_t now)
 /* Others of the host have enough beside what is kept. */
 static bool swap_is_enough(const struct swap *swap)
 {
-	return min_u64(host_memory_room(), cgroup_room()) >= swap_keep_least(swap);
+	return cgroup_host_room() >= swap_keep_least(swap);
 }
 
 static void swap_forget(struct swap *swap)

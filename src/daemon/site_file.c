@@ -94,6 +94,7 @@ void site_file_reload(struct site_file *file)
 {
 	pthread_attr_t detached;
 	pthread_t thread;
+	int r;
 
 	file->again = file->reading;
 	if (file->reading)
@@ -102,11 +103,11 @@ void site_file_reload(struct site_file *file)
 	file->reading = true;
 	pthread_attr_init(&detached);
 	pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED);
-	file->error = -pthread_create(&thread, &detached, site_file_read_anew, file);
+	r = -pthread_create(&thread, &detached, site_file_read_anew, file);
 	pthread_attr_destroy(&detached);
-	if (file->error < 0) {
-		log_line(LOG_FAULT, "%s cannot be read: %s", site_file_path(file),
-			 strerror(-file->error));
+	if (r < 0) {
+		log_line(LOG_FAULT, "%s cannot be read: %s", site_file_path(file), strerror(-r));
+		file->error = r;
 		site_file_end(file);
 	}
 }

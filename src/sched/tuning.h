@@ -264,10 +264,10 @@
 /* Until it was measured: what PCIe 4 and a processor that finds pages do together. */
 #define TUNING_RESIDENCY_BYTES_PER_US 10000
 /*
- * In so many steps a tenant leaves, so that who comes takes the place of one while the next leaves:
- * both ways at once.
+ * This part of a tenant leaves first, and what is left behind it: who comes takes the place of what has
+ * left while the rest leaves, both ways at once.
  */
-#define TUNING_RESIDENCY_STEPS 12
+#define TUNING_RESIDENCY_FIRST_PART 24
 /*
  * Of a device, what stays free where several tenants are there: for the driver's own, and contexts.
  */

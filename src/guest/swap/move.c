@@ -27,6 +27,10 @@
 /* What comes ahead of the rest is copied when it is so much. */
 #define COME_BYTES (UINT64_C(1) << 30)
 
+/* What follows is let go of when it is so much, or this part of all. */
+#define FOLLOW_BYTES (UINT64_C(512) << 20)
+#define FOLLOW_PART  32
+
 /* A second is what later.c gives the driver's figure; and between two tries. */
 #define STALE_NS     (1500 * NS_PER_MS)
 #define STALE_NAP_NS (20 * (long)NS_PER_MS)
@@ -143,6 +147,21 @@ static bool move_enter(struct guest *guest, const struct guest_device *device, C
 	return false;
 }
 
+/* All that was put is where it belongs when it returns, or what had come so far comes once more. */
+static enum swap_why move_copy_close(struct move *move)
+{
+	enum swap_why why;
+
+	if (!move->copying)
+		return SWAP_FINE;
+	why = copy_end(&move->copy);
+	if (why)
+		memset(move->come, 0, sizeof(move->come));
+	DRIVER(cuCtxPopCurrent_v2, (&move->context));
+	move->copying = 0;
+	return why;
+}
+
 static enum swap_why move_copy_piece(struct copy *copy, const struct cursor *cursor)
 {
 	const struct backing_piece *piece = &cursor->piece;
@@ -161,29 +180,45 @@ static bool move_next_between(struct cursor *cursor, int device, CUdeviceptr fro
 	return false;
 }
 
-/* The pieces of a device between two addresses. `at`: where its first is in host memory. */
+/* Of a device, one way, until it is closed; one of another device ends here. */
+static enum swap_why move_copy_open(struct move *move, int device, bool out)
+{
+	enum swap_why why;
+
+	if (move->copying == device + 1)
+		return SWAP_FINE;
+	why = move_copy_close(move);
+	if (why)
+		return why;
+	if (!move_enter(move->guest, &move->guest->device[device], &move->context))
+		return SWAP_DRIVER;
+	why = copy_begin(&move->copy, move->guest, &move->stage, &move->buffers, move->context,
+			 move_bytes_of(move->guest, device), out);
+	if (why)
+		DRIVER(cuCtxPopCurrent_v2, (&move->context));
+	else
+		move->copying = device + 1;
+	return why;
+}
+
+/*
+ * Puts the pieces of a device between two addresses: they are copied when that is closed. `at`: where
+ * its first is in host memory.
+ */
 static enum swap_why move_copy_device(struct move *move, int device, uint64_t at, CUdeviceptr from,
 				      CUdeviceptr to, bool out)
 {
 	struct cursor cursor = {.guest = move->guest, .device = device, .at = at};
-	enum swap_why why, ended;
-	CUcontext context;
-	struct copy copy;
+	enum swap_why why;
 
 	if (!move_next_between(&cursor, device, from, to))
 		return SWAP_FINE;
-	if (!move_enter(move->guest, &move->guest->device[device], &context))
-		return SWAP_DRIVER;
-	why = copy_begin(&copy, move->guest, &move->stage, &move->buffers, context,
-			 move_bytes_of(move->guest, device), out);
-	if (!why) {
-		do {
-			why = move_copy_piece(&copy, &cursor);
-		} while (!why && move_next_between(&cursor, device, from, to));
-		ended = copy_end(&copy);
-		why = why ? why : ended;
+	why = move_copy_open(move, device, out);
+	while (!why) {
+		why = move_copy_piece(&move->copy, &cursor);
+		if (!move_next_between(&cursor, device, from, to))
+			break;
 	}
-	DRIVER(cuCtxPopCurrent_v2, (&context));
 	return why;
 }
 
@@ -192,30 +227,17 @@ static void move_synced(void *arg, uint64_t bytes)
 	move_get_on(arg, bytes);
 }
 
-static enum swap_why move_copy_out(struct move *move, const CUdeviceptr to[GUEST_DEVICES])
-{
-	enum swap_why why = SWAP_FINE;
-	uint64_t at = 0;
-
-	for (int i = 0; !why && i < move->guest->ndevices; i++) {
-		why = move_copy_device(move, i, at, move->copied[i], to[i], true);
-		at += move_bytes_of(move->guest, i);
-	}
-	if (!why && !stage_sync(&move->stage, move_synced, move))
-		why = stage_why(&move->stage);
-	return why;
-}
-
 static enum swap_why move_copy_back(struct move *move)
 {
-	enum swap_why why = SWAP_FINE;
+	enum swap_why why = SWAP_FINE, ended;
 	uint64_t at = 0;
 
 	for (int i = 0; !why && i < move->guest->ndevices; i++) {
 		why = move_copy_device(move, i, at, move->come[i], move->gone[i], false);
 		at += move_bytes_of(move->guest, i);
 	}
-	return why;
+	ended = move_copy_close(move);
+	return why ? why : ended;
 }
 
 /* --- For somebody outside ------------------------------------------------------------------- */
@@ -349,6 +371,64 @@ static void move_release(struct move *move, int i)
 	FAULT_POINT(GUEST_SWAP_OUT);
 	swap_set_out(atomic_load(&move->guest->slot), device->ledger, move_away_of(move->guest, i));
 	move_uncharge(move->guest, device, &left);
+}
+
+/* Who has left in part, and gives it no file to be written, lets go of what follows as it is copied. */
+static bool move_follows(const struct move *move)
+{
+	return move->away && !move->unsure && move->stage.host_bytes == move->stage.bytes;
+}
+
+/* What of a device is in host memory by now. `at`: where its first piece is there. */
+static void move_follow(struct move *move, int i, uint64_t at)
+{
+	struct cursor cursor = {.guest = move->guest, .device = i, .at = at};
+
+	while (move_next(&cursor) && cursor.device == i &&
+	       cursor.at + cursor.piece.bytes <= move->copy.to)
+		move->gone[i] = move->copied[i] = cursor.from;
+	move_release(move, i);
+}
+
+/* Behind the first pieces from an address on that are enough, or all up to another one. */
+static CUdeviceptr move_follow_end(struct move *move, int i, CUdeviceptr from, CUdeviceptr to)
+{
+	struct cursor cursor = {.guest = move->guest, .device = i};
+	uint64_t enough = min_u64(FOLLOW_BYTES, move_bytes_of(move->guest, i) / FOLLOW_PART);
+	uint64_t bytes = 0;
+
+	while (bytes < enough && move_next_between(&cursor, i, from, to))
+		bytes += cursor.piece.bytes;
+	return bytes < enough ? to : cursor.from;
+}
+
+static enum swap_why move_copy_out_device(struct move *move, int i, uint64_t at, CUdeviceptr to)
+{
+	enum swap_why why = SWAP_FINE;
+
+	for (CUdeviceptr from = move->copied[i], end; !why && from < to; from = end) {
+		end = move_follows(move) ? move_follow_end(move, i, from, to) : to;
+		why = move_copy_device(move, i, at, from, end, true);
+		if (!why && move_follows(move))
+			move_follow(move, i, at);
+	}
+	return why;
+}
+
+static enum swap_why move_copy_out(struct move *move, const CUdeviceptr to[GUEST_DEVICES])
+{
+	enum swap_why why = SWAP_FINE, ended;
+	uint64_t at = 0;
+
+	for (int i = 0; !why && i < move->guest->ndevices; i++) {
+		why = move_copy_out_device(move, i, at, to[i]);
+		at += move_bytes_of(move->guest, i);
+	}
+	ended = move_copy_close(move);
+	why = why ? why : ended;
+	if (!why && !stage_sync(&move->stage, move_synced, move))
+		why = stage_why(&move->stage);
+	return why;
 }
 
 static void move_release_all(struct move *move)
@@ -664,6 +744,11 @@ static bool move_kind_come(void *self)
 	return move_come(self);
 }
 
+static void move_kind_come_end(void *self)
+{
+	move_copy_close(self);
+}
+
 static enum swap_why move_kind_back(void *self)
 {
 	return move_back(self);
@@ -797,6 +882,7 @@ const struct mover_kind move_kind = {
 	.file = move_kind_file,
 	.out = move_kind_out,
 	.come = move_kind_come,
+	.come_end = move_kind_come_end,
 	.back = move_kind_back,
 	.is_away = move_kind_is_away,
 	.away = move_kind_away,

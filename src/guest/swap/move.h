@@ -12,11 +12,13 @@
  * memory itself is kept for longer (mover.h).
  *
  * Where a part leaves, it is the first pieces of each device, so that one address says which; and
- * more may follow them.
+ * more may follow them. What follows leaves as it is copied, and stays away whatever becomes of the
+ * rest: others wait for its place.
  */
 #ifndef ALLOT_GUEST_SWAP_MOVE_H
 #define ALLOT_GUEST_SWAP_MOVE_H
 
+#include "guest/swap/copy.h"
 #include "guest/swap/mover.h"
 #include "guest/swap/stage.h"
 
@@ -24,6 +26,9 @@ struct move {
 	struct guest *guest;
 	struct stage stage; /* has a place for all pieces, by device and address */
 	struct stage buffers; /* for copies */
+	struct copy copy;     /* of a device, in this context, */
+	int copying;	      /* whose number is one less; 0: of none */
+	CUcontext context;
 	/* Of each device: pieces below this address are in host memory; are away; have come. */
 	CUdeviceptr copied[GUEST_DEVICES], gone[GUEST_DEVICES], come[GUEST_DEVICES];
 	bool away, given;

@@ -44,15 +44,18 @@ struct mover_kind {
 	bool (*take)(void *self, uint64_t host_bytes, const char *dir);
 	struct mover_file (*file)(void *self);
 	/*
-	 * SWAP_FINE, or all is where it was. `part` of SWAP_ALL is to be away then, or more. Out
-	 * once more after a way back copies nothing.
+	 * SWAP_FINE, or all is where it was; but where some was away, what followed may be, too.
+	 * `part` of SWAP_ALL is to be away then, or more. Out once more after a way back copies
+	 * nothing.
 	 */
 	enum swap_why (*out)(void *self, uint32_t part);
 	/*
 	 * Brings back some of what has room, ahead of the rest, and leaves room for others who are
-	 * on their way out. Whether it did. NULL: it all comes with `back`.
+	 * on their way out. Whether it did. NULL: it all comes with `back`. It may be on its way
+	 * until come_end, which comes before anything else.
 	 */
 	bool (*come)(void *self);
+	void (*come_end)(void *self);
 	enum swap_why (*back)(void *self);
 	/* It left, and has not come back; with how much of it. */
 	bool (*is_away)(const void *self);

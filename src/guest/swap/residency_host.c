@@ -547,14 +547,13 @@ static bool residency_host_begin(const struct residency_host *host, struct membe
 	return member->desk;
 }
 
-/* What left by the step before stays away, whatever comes of this one. */
+/* The first of it leaves or stays as a whole. What follows that does so piece by piece. */
 static void residency_host_ask_out(struct member *member, uint64_t now_ns)
 {
-	uint32_t left = member->part - member->step;
-	uint32_t steps = (left * TUNING_RESIDENCY_STEPS + RESIDENCY_ALL / 2) / RESIDENCY_ALL;
+	uint32_t first = RESIDENCY_ALL / TUNING_RESIDENCY_FIRST_PART;
 
 	member->follows = member->step;
-	member->step += steps > 1 ? (left + steps - 1) / steps : left;
+	member->step = member->step || member->part < 2 * first ? member->part : first;
 	residency_host_ask_part(member, SWAP_OUT, member->step, now_ns);
 }
 

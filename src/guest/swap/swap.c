@@ -52,7 +52,7 @@
 /* What was given back, as it was missed, is not found anew before. */
 #define MISSED_NS (10 * NS_PER_S)
 
-/* Who leaves in steps for others is asked for the next within that, or there is none. */
+/* Who leaves for others is asked for what follows within that, or nothing does. */
 #define BEHIND_NS (100 * NS_PER_MS)
 
 /* Who is to run and found no room for what is away tries again so often. */
@@ -421,7 +421,7 @@ static enum swap_why swap_move_measured(struct swap *swap, uint32_t request, uin
 	why = swap_move(swap, request, part);
 	swap->answer.took_ns = now_monotonic_ns() - begin;
 	after = swap_away_bytes(swap);
-	if (!why && part)
+	if (part && swap_is_away(swap))
 		swap->answer.bytes = after;
 	if (!why)
 		swap_note_way(swap, part, after > before ? after - before : before - after);
@@ -627,6 +627,9 @@ static void swap_come(struct swap *swap, uint32_t request)
 		if (!any)
 			futex_wait_until(word, request, now_monotonic_ns() + TUNING_RESIDENCY_TRY_NS);
 	}
+	for (int i = 0; i < MOVERS; i++)
+		if (swap->mover[i].kind->come_end)
+			swap->mover[i].kind->come_end(swap->mover[i].self);
 }
 
 static void swap_return(struct swap *swap, uint32_t request)

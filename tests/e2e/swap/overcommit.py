@@ -51,6 +51,14 @@ class Turns(Turning, Case):
                 re.findall(r"^(\w+)-\w+ .*(?:\n.*)*?\nRss: +(\d+) kB(?:\n.*)*?\nVmFlags: (.*)",
                            smaps, re.M) if {"dc", "hg"} <= set(flags.split())}
 
+    @staticmethod
+    def is_stopped(process):
+        return os.waitpid(process.pid, os.WUNTRACED | os.WNOHANG)[0]
+
+    @staticmethod
+    def says(process, seconds):
+        return select.select([process.stdout], [], [], seconds)[0]
+
     def ahead(self, name):
         """So much, while nothing of it is away."""
         return sum(self.host(name).values())
@@ -320,10 +328,8 @@ class Servers(Turns):
             self.quit(guest)
 
 
-class Scarce(Turns):
-    """Where the machine's memory is scarce, as far as the tenants' processes can see."""
-
-    TOTAL = 1 << 30
+class Host(Turns):
+    """A machine that has TOTAL of memory, as far as the tenants' processes can see."""
 
     def setUp(self):
         super().setUp()
@@ -344,6 +350,12 @@ class Scarce(Turns):
         """In place: who reads it meanwhile finds it whole."""
         with open(self.file, "r+" if self.file.exists() else "w", encoding="ascii") as file:
             file.write(f"MemTotal: {self.TOTAL >> 10:12} kB\nMemAvailable: {bytes_ >> 10:12} kB\n")
+
+
+class Scarce(Host):
+    """Where the machine's memory is scarce."""
+
+    TOTAL = 1 << 30
 
     def test_given_back(self):
         """What was found ahead, and is missed, is not found at once by whoever gave it back."""
@@ -375,6 +387,54 @@ class Scarce(Turns):
             self.assertEqual(self.ask(a), "served")
         for guest in (a, b):
             self.quit(guest)
+
+
+class Large(Turns):
+    """Of more than is on its way at a time."""
+
+    MEMORY, QUOTA = "480MiB", "90%"
+
+    def test_rest_leaves_as_it_is_copied(self):
+        """Who stops when the last of what follows is copied, and not let go of, has left but for that."""
+        other = self.serve("a", 1, holds=300)
+        victim = self.serve("v", 5000, holds=400, env={"ALLOT_FAULT": "GUEST_SWAP_COPIED:2/STOP"})
+        before = self.tenants()["v"]["swap"]["resident_bytes"]
+        other.stdin.write("\n")
+        other.stdin.flush()
+        self.until(lambda: self.is_stopped(victim))
+        self.assertLess(self.tenants()["v"]["swap"]["resident_bytes"], before - 80 * MIB)
+        victim.send_signal(signal.SIGCONT)
+        self.assertEqual(other.stdout.readline(), "served\n")
+        for guest in (victim, other) * 2:
+            self.assertEqual(self.ask(guest), "served")
+        for guest in (victim, other):
+            self.quit(guest)
+        self.assertEqual(self.used(), 0)
+
+
+class Missing(Host):
+    """Host memory that was there when it was looked for is not, in the middle of what follows."""
+
+    MEMORY, QUOTA, TOTAL = "480MiB", "90%", 16 << 30
+
+    def test_what_had_left_stays_away(self):
+        self.free(self.TOTAL // 8)  # nothing is found ahead
+        mark = pathlib.Path(self.tmp, "mark")
+        mark.touch()
+        other = self.serve("a", 1, holds=300)
+        victim = self.serve("v", 5000, holds=400, env={
+            "LD_PRELOAD": os.environ["SWAP_FULL"], "SWAP_FULL_ERROR": "madvise=12",
+            "SWAP_FULL_AT": str(200 * MIB), "SWAP_FULL_MARK": str(mark)})
+        other.stdin.write("\n")
+        other.stdin.flush()
+        self.until(lambda: not mark.exists())
+        self.assertGreater(self.tenants()["v"]["swap"]["host_bytes"], 40 * MIB)
+        self.assertEqual(other.stdout.readline(), "served\n")
+        for guest in (victim, other) * 2:
+            self.assertEqual(self.ask(guest), "served")
+        for guest in (victim, other):
+            self.quit(guest)
+        self.assertEqual(self.used(), 0)
 
 
 class Debugger:
@@ -470,14 +530,6 @@ class StoppedRole(Turns):
         with open(file, "r+b") as opened, mmap.mmap(opened.fileno(), 4096) as content:
             with memoryview(content) as view, view.cast("I") as words:
                 yield words
-
-    @staticmethod
-    def is_stopped(process):
-        return os.waitpid(process.pid, os.WUNTRACED | os.WNOHANG)[0]
-
-    @staticmethod
-    def says(process, seconds):
-        return select.select([process.stdout], [], [], seconds)[0]
 
     def stop(self, point):
         victim = self.serve("v", 5000, holds=2, env={"ALLOT_FAULT": f"RESIDENCY_{point}/STOP"})

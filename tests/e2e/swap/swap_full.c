@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Preloaded, a disk that is full or fails: SWAP_FULL_ERROR=fallocate=28 has that call of the process
- * answer that errno.
+ * answer that errno. madvise=12 is host memory that copies do not find, once, when they had SWAP_FULL_AT
+ * of it: SWAP_FULL_MARK, a file, is gone then.
  */
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/types.h>
 #include <unistd.h>
@@ -32,4 +35,23 @@ __attribute__((visibility("default"))) int msync(void *at, size_t len, int flags
 {
 	errno = swap_full_error("msync");
 	return errno ? -1 : (int)syscall(SYS_msync, at, len, flags);
+}
+
+static int swap_full_misses(size_t len)
+{
+	static _Atomic size_t had;
+	const char *most = getenv("SWAP_FULL_AT");
+
+	return most && atomic_fetch_add(&had, len) >= strtoull(most, NULL, 0) &&
+	       !unlink(getenv("SWAP_FULL_MARK"));
+}
+
+int madvise(void *at, size_t len, int advice);
+__attribute__((visibility("default"))) int madvise(void *at, size_t len, int advice)
+{
+	if (advice == MADV_POPULATE_WRITE && len <= 2 << 20 && swap_full_misses(len)) {
+		errno = swap_full_error("madvise");
+		return -1;
+	}
+	return (int)syscall(SYS_madvise, at, len, advice);
 }

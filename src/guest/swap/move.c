@@ -109,13 +109,18 @@ static void move_get_on(struct move *move, uint64_t bytes)
 
 /* --- Host memory ---------------------------------------------------------------------------- */
 
+static void move_give_buffers(struct move *move)
+{
+	stage_part(&move->buffers, copy_part, NULL);
+	stage_give(&move->buffers);
+}
+
 /* The driver knows none of it any more. What is in it stays. */
 static void move_part_host(struct move *move)
 {
 	stage_end(&move->stage);
 	stage_part(&move->stage, copy_part, NULL);
-	stage_part(&move->buffers, copy_part, NULL);
-	stage_give(&move->buffers);
+	move_give_buffers(move);
 }
 
 static void move_give_host(struct move *move)
@@ -783,11 +788,12 @@ static uint64_t move_kind_kept(const void *self)
 	return stage_ready(&((const struct move *)self)->stage);
 }
 
-/* Of each device what is behind its content: that was found ahead. */
+/* Buffers, and of each device what is behind its content: that was found ahead. */
 static void move_give_rest(struct move *move)
 {
 	uint64_t at = 0, next;
 
+	move_give_buffers(move);
 	for (int i = 0; i < move->guest->ndevices; i++, at = next) {
 		next = at + move_bytes_of(move->guest, i);
 		stage_empty_part(&move->stage, at + move_bytes_below(move->guest, i, move->copied[i]),

@@ -40,9 +40,8 @@ struct ledger_header {
 };
 
 /*
- * A device is named by two words, each set once by compare-and-swap, lo first: an entry whose
- * hi is still 0 is completed by the next process that looks for the same lo. Neither half of a
- * real UUID is 0.
+ * A device is named by two words, lo first, by whoever has LEDGER_LOCK_DEVICES: an entry whose hi is
+ * still 0 is the next one's. Neither half of a real UUID is 0.
  */
 struct ledger_device {
 	uint64_t uuid_lo;
@@ -124,6 +123,7 @@ struct ledger_file {
 
 /* Locks are byte ranges far beyond the end of the file, where no data can be. */
 #define LEDGER_LOCK_QUOTA (INT64_C(1) << 40)
+#define LEDGER_LOCK_DEVICES (LEDGER_LOCK_QUOTA + 1) /* of who names one */
 #define LEDGER_LOCK_SLOTS (INT64_C(1) << 41) /* + slot */
 /* Right behind the slots, so that one lock has all of them; shared, see life.h. */
 #define LEDGER_LOCK_LIFE  (LEDGER_LOCK_SLOTS + LEDGER_SLOTS)

@@ -370,59 +370,9 @@ int ledger_refresh(struct ledger *ledger)
 }
 
 /*
- * Index of the entry named (lo, hi), naming the first free one where there is none and `add`.
- * Entries are never freed, and everybody looks from the front, so a device gets one entry only.
- * Killed between the halves, an entry is completed here by whoever has the same lo, and else
- * skipped.
+ * The first half of a name is written before the second and read after it: an entry is nobody's as
+ * long as it has no second half.
  */
-static int ledger_find_device(struct ledger *ledger, uint64_t lo, uint64_t hi, bool add)
-{
-	for (int d = 0; d < LEDGER_DEVICES; d++) {
-		struct ledger_device *dev = &ledger->map->devices[d];
-
-		if (add && !word_acquire(&dev->uuid_lo) && word_swap_if(&dev->uuid_lo, 0, lo))
-			FAULT_POINT(DEVICE_HALF_NAMED);
-		if (word_acquire(&dev->uuid_lo) != lo)
-			continue;
-		if (add && word_swap_if(&dev->uuid_hi, 0, hi))
-			FAULT_POINT(DEVICE_NAMED);
-		if (word_acquire(&dev->uuid_hi) == hi)
-			return d;
-	}
-	return add ? -ENOSPC : -ENODEV;
-}
-
-int ledger_device(struct ledger *ledger, const uint8_t uuid[16], uint64_t total_bytes)
-{
-	bool close_fd = false;
-	uint64_t lo, hi;
-	int fd, d, r;
-
-	memcpy(&lo, uuid, 8);
-	memcpy(&hi, uuid + 8, 8);
-	if (!lo || !hi)
-		return -EINVAL;
-	if (ledger->is_copy)
-		return ledger_find_device(ledger, lo, hi, false);
-	d = ledger_find_device(ledger, lo, hi, true);
-	if (d < 0)
-		return d;
-	if (!map_ready(ledger, d)) {
-		fd = map_fd(ledger, &close_fd);
-		if (fd < 0)
-			return fd;
-		r = map_allocate_rows(ledger, fd, d);
-		if (close_fd)
-			close(fd);
-		if (r < 0)
-			return r;
-	}
-	if (total_bytes)
-		word_write(&ledger->map->devices[d].total_bytes, total_bytes);
-	return d;
-}
-
-/* An entry counts once both halves of its name are there; NULL until then. */
 static struct ledger_device *ledger_entry(struct ledger *ledger, int device,
 					  uint64_t ret_uuid[static 2])
 {
@@ -431,9 +381,76 @@ static struct ledger_device *ledger_entry(struct ledger *ledger, int device,
 	if ((unsigned int)device >= LEDGER_DEVICES)
 		return NULL;
 	dev = &ledger->map->devices[device];
-	ret_uuid[0] = word_acquire(&dev->uuid_lo);
 	ret_uuid[1] = word_acquire(&dev->uuid_hi);
+	ret_uuid[0] = word_acquire(&dev->uuid_lo);
 	return ret_uuid[0] && ret_uuid[1] ? dev : NULL;
+}
+
+/* The index of a name, else that of the first entry without one. */
+static int ledger_find_device(struct ledger *ledger, const uint64_t uuid[static 2])
+{
+	uint64_t other[2];
+	int d = 0;
+
+	while (ledger_entry(ledger, d, other) && memcmp(other, uuid, sizeof(other)) != 0)
+		d++;
+	return d;
+}
+
+/*
+ * By one process at a time, so that a half of a name is of somebody who was killed behind it, and
+ * is written over. All entries before the first without a name have one: whoever looks for all
+ * devices of a tenant, as for their shares, ends there.
+ */
+static int ledger_name_device(struct ledger *ledger, int fd, const uint64_t uuid[static 2])
+{
+	int d, r = shared_file_lock_wait(fd, LEDGER_LOCK_DEVICES, 1);
+
+	if (r < 0)
+		return r;
+	d = ledger_find_device(ledger, uuid);
+	if (d < LEDGER_DEVICES && !ledger_knows(ledger, d)) {
+		word_release(&ledger->map->devices[d].uuid_lo, uuid[0]);
+		FAULT_POINT(DEVICE_HALF_NAMED);
+		word_release(&ledger->map->devices[d].uuid_hi, uuid[1]);
+		FAULT_POINT(DEVICE_NAMED);
+	}
+	/* Explicitly, as in quota_unlock. */
+	shared_file_unlock(fd, LEDGER_LOCK_DEVICES, 1);
+	return d < LEDGER_DEVICES ? d : -ENOSPC;
+}
+
+/* Its name is in the table, and its rows are on disk. */
+static int ledger_add_device(struct ledger *ledger, const uint64_t uuid[static 2])
+{
+	bool close_fd = false;
+	int fd = map_fd(ledger, &close_fd), d, r;
+
+	if (fd < 0)
+		return fd;
+	d = ledger_name_device(ledger, fd, uuid);
+	r = d < 0 ? d : map_allocate_rows(ledger, fd, d);
+	if (close_fd)
+		close(fd);
+	return r < 0 ? r : d;
+}
+
+int ledger_device(struct ledger *ledger, const uint8_t uuid[16], uint64_t total_bytes)
+{
+	uint64_t name[2];
+	int d;
+
+	memcpy(name, uuid, sizeof(name));
+	if (!name[0] || !name[1])
+		return -EINVAL;
+	d = ledger_find_device(ledger, name);
+	if (ledger->is_copy)
+		return ledger_knows(ledger, d) ? d : -ENODEV;
+	if (!ledger_knows(ledger, d) || !map_ready(ledger, d))
+		d = ledger_add_device(ledger, name);
+	if (d >= 0 && total_bytes)
+		word_write(&ledger->map->devices[d].total_bytes, total_bytes);
+	return d;
 }
 
 bool ledger_knows(struct ledger *ledger, int device)

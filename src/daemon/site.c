@@ -333,14 +333,22 @@ int site_read(FILE *in, site_say *say, void *arg, struct site *ret)
 	char line[LINE_BYTES];
 
 	r.end = &r.site.rules;
-	while (fgets(line, sizeof(line), in)) {
+	/* Behind what is read of a line nothing is zero. */
+	while (fgets(memset(line, '\n', sizeof(line)), sizeof(line), in)) {
 		r.line++;
+		if (memrchr(line, '\0', sizeof(line)) != line + strlen(line)) {
+			site_tell(&r, true, "a zero is in it: the file is damaged, as by a crash");
+			break;
+		}
 		if (!strchr(line, '\n') && !feof(in)) {
 			site_tell(&r, true, "longer than %d bytes", LINE_BYTES - 2);
 			break;
 		}
 		site_take_line(&r, line);
 	}
+	if (!r.line && !ferror(in))
+		site_tell(&r, true, "the file is empty, as if cut; if nobody is to be bounded, remove it, "
+				    "or have a remark in it");
 	if (ferror(in) || r.wrong) {
 		site_free(&r.site);
 		return ferror(in) ? -EIO : -EINVAL;

@@ -19,9 +19,9 @@ static void note(void *arg, unsigned int line, bool wrong, const char *words)
 		wrong_line = line;
 }
 
-static int read_text(const char *text, struct site *ret)
+static int read_bytes(const char *text, size_t n, struct site *ret)
 {
-	FILE *in = fmemopen((void *)text, strlen(text), "r");
+	FILE *in = fmemopen((void *)text, n, "r");
 	int r;
 
 	CHECK(in);
@@ -30,6 +30,11 @@ static int read_text(const char *text, struct site *ret)
 	r = site_read(in, note, NULL, ret);
 	fclose(in);
 	return r;
+}
+
+static int read_text(const char *text, struct site *ret)
+{
+	return read_bytes(text, strlen(text), ret);
 }
 
 static void check_words(void)
@@ -118,6 +123,22 @@ static void check_wrong(void)
 	CHECK_EQ(read_text(big, &site), -EINVAL);
 }
 
+/* As a crash leaves a file, or a full disk: to say nothing would be no bound. */
+static void check_damaged(void)
+{
+	static const char lines[] = "[default]\ntenants = 1\n\0\0\0", zeroes[600];
+	struct site site;
+
+	for (size_t n = 1; n <= 3; n++) {
+		CHECK_EQ(read_bytes(lines, strlen(lines) + n, &site), -EINVAL);
+		CHECK_EQ(wrong_line, 3);
+	}
+	for (size_t n = 0; n <= sizeof(zeroes); n += 100)
+		CHECK_EQ(read_bytes(zeroes, n, &site), -EINVAL);
+	CHECK_EQ(read_bytes("#", 1, &site), 0); /* whoever wants none says so */
+	CHECK(!site_bounds(&site));
+}
+
 static uint32_t tenants_of(const struct site *site, uid_t uid, gid_t gid, const char *cgroups)
 {
 	const struct site_member member = {
@@ -157,6 +178,7 @@ int main(void)
 {
 	check_words();
 	check_wrong();
+	check_damaged();
 	check_who();
 	return 0;
 }

@@ -153,8 +153,16 @@ static void bounds_add_policy(struct sums *s, const struct policy *policy, bool 
 	if (!own)
 		return;
 	s->bytes = sat_add_u64(s->bytes, max_u64(bytes, used));
-	s->share += policy_share(policy, s->device->uuid);
-	s->weight += policy_weight(policy, s->device->uuid);
+	s->share = sat_add_u64(s->share, policy_share(policy, s->device->uuid));
+	s->weight = sat_add_u64(s->weight, policy_weight(policy, s->device->uuid));
+}
+
+/* What nobody knows may be all. */
+static void bounds_add_unknown(struct sums *s, bool own)
+{
+	s->promised = UINT64_MAX;
+	if (own)
+		s->bytes = s->share = s->weight = UINT64_MAX;
 }
 
 static int bounds_add_tenant(const char *name, const char *dir, void *arg)
@@ -163,13 +171,18 @@ static int bounds_add_tenant(const char *name, const char *dir, void *arg)
 	struct policy policy;
 	uid_t owner;
 	bool own;
+	int r;
 
 	/* It is added as it is to be. */
-	if (!strcmp(name, s->b->name) || policy_load(dir, &policy) < 0)
+	if (!strcmp(name, s->b->name))
 		return 0;
 	own = s->b->member && tenant_name_owner(name, &owner) && owner == s->b->member->uid;
-	bounds_add_policy(s, &policy, own,
-			  own && bounds_find(s->b, SITE_MEMORY_MAX) ? bounds_used(s, name) : 0);
+	r = policy_load(dir, &policy);
+	if (r == 0)
+		bounds_add_policy(s, &policy, own,
+				  own && bounds_find(s->b, SITE_MEMORY_MAX) ? bounds_used(s, name) : 0);
+	else if (r != -ENOENT) /* which was removed meanwhile */
+		bounds_add_unknown(s, own);
 	return 0;
 }
 
@@ -271,7 +284,9 @@ static int bounds_check_device(const struct bounds *b, const struct held *held,
 	/* One that it does not have. */
 	if (!(policy->flags & POLICY_ALL_DEVICES) && !policy_find(policy, device->uuid))
 		return 0;
-	tenant_list(b->runtime, bounds_add_tenant, &s);
+	r = tenant_list(b->runtime, bounds_add_tenant, &s);
+	if (r < 0)
+		return r;
 	bounds_add_policy(&s, policy, true, 0);
 	r = bounds_check_memory(&s, words);
 	if (r == 0)

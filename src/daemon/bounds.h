@@ -27,7 +27,7 @@ void bounds_complete(const struct bounds *b, uint32_t said, struct policy *polic
 
 /*
  * 0, also with words where the site wants one to be told; or -EDQUOT with words: more than there is
- * for that user, or -ENOSPC: than the device has left.
+ * for that user, or -ENOSPC: than the device has left; or -errno where nobody can tell what is there.
  */
 int bounds_check(const struct bounds *b, const struct policy *policy,
 		 char words[static BOUNDS_WORDS]);

@@ -116,10 +116,10 @@ static int requests_count_one(const char *name, const char *dir, void *arg)
 static int requests_check_number(struct doing *d, uint32_t most)
 {
 	struct count count = {.uid = d->peer->uid};
+	int r = tenant_list_users(d->runtime, requests_count_one, &count);
 
-	tenant_list_users(d->runtime, requests_count_one, &count);
-	if (count.n < most)
-		return 0;
+	if (r < 0 || count.n < most)
+		return r;
 	return requests_refuse(d, -EDQUOT, "%u tenants are there of user %u, and no more may be; "
 			       "join one of them with --name, or end one",
 			       count.n, (unsigned int)d->peer->uid);

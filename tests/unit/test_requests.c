@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What allotd cannot look at is not what is not there: nobody has more by it than the site gives. */
+#include "daemon/requests.h"
+
+#include <dirent.h>
+
+#include "daemon/bounds.h"
+#include "node/tenants.h"
+#include "tests/unit/tenant_fixture.h"
+
+static char runtime[PATH_MAX + 8];
+static uid_t uid;
+static int unlisted; /* errno of a directory that cannot be listed */
+static int unread;   /* -errno of a policy */
+
+typedef int wanted_fn(const struct dirent *entry);
+typedef int order_fn(const struct dirent **a, const struct dirent **b);
+
+int __real_scandir64(const char *dir, struct dirent ***ret, wanted_fn *wanted, order_fn *order);
+int __wrap_scandir64(const char *dir, struct dirent ***ret, wanted_fn *wanted, order_fn *order);
+
+int __wrap_scandir64(const char *dir, struct dirent ***ret, wanted_fn *wanted, order_fn *order)
+{
+	errno = unlisted;
+	return unlisted ? -1 : __real_scandir64(dir, ret, wanted, order);
+}
+
+int __real_policy_load(const char *dir, struct policy *ret);
+int __wrap_policy_load(const char *dir, struct policy *ret);
+
+int __wrap_policy_load(const char *dir, struct policy *ret)
+{
+	return unread ? unread : __real_policy_load(dir, ret);
+}
+
+static void hear_nothing(void *arg, unsigned int line, bool wrong, const char *words)
+{
+	CHECK(!wrong);
+}
+
+static struct site site_of(const char *text)
+{
+	FILE *in = fmemopen((void *)text, strlen(text), "r");
+	struct site site;
+
+	CHECK(in);
+	CHECK_EQ(site_read(in, hear_nothing, NULL, &site), 0);
+	fclose(in);
+	return site;
+}
+
+static struct policy policy_of(const char *name)
+{
+	struct policy policy = fixture_policy(GIB);
+
+	snprintf(policy.name, sizeof(policy.name), "%s@%u", name, (unsigned int)uid);
+	policy.compute = POLICY_COMPUTE_CAP;
+	policy.device[0].share_permille = 500;
+	return policy;
+}
+
+/* What allotd answers to a process of the user that wants a tenant made. */
+static int make(const struct site *site, pid_t pid, const char *name)
+{
+	static const struct devices devices;
+	const struct requests requests = {.runtime = runtime, .site = site, .devices = &devices};
+	const struct requests_peer peer = {.uid = uid, .pid = pid};
+	struct control_request request = {.magic = CONTROL_MAGIC,
+					  .version = CONTROL_VERSION,
+					  .verb = CONTROL_MAKE,
+					  .kind = TENANT_PREPARED,
+					  .said = CONTROL_SAID_MEMORY | CONTROL_SAID_COMPUTE,
+					  .policy = policy_of(name)};
+	struct control_answer answer;
+	struct move move;
+
+	snprintf(request.name, sizeof(request.name), "%s", name);
+	CHECK_EQ(requests_do(&requests, &peer, &request, &answer, &move), 0);
+	return answer.error;
+}
+
+static void check_number(void)
+{
+	struct site site = site_of("[default]\ntenants = 1\n");
+
+	unlisted = EMFILE;
+	CHECK_EQ(make(&site, getpid(), "number"), -EMFILE);
+	unlisted = 0;
+	CHECK_EQ(make(&site, getpid(), "number"), 0);
+	CHECK_EQ(make(&site, getpid(), "number2"), -EDQUOT);
+	site_free(&site);
+}
+
+static int bound(const struct site *site)
+{
+	static const struct devices devices;
+	const struct site_member member = {.uid = uid, .cgroups = ""};
+	struct bounds bounds = {.site = site, .devices = &devices, .runtime = runtime,
+				.member = &member, .name = "other"};
+	const struct policy policy = policy_of("other");
+	char words[BOUNDS_WORDS] = "";
+
+	return bounds_check(&bounds, &policy, words);
+}
+
+/* There is one tenant by now; what it has is what nobody can tell. */
+static void check_bounds(void)
+{
+	static const char *const texts[] = {"[default]\nmemory-max = 2GiB\n",
+					    "[default]\ncompute-max = 99\n",
+					    "[default]\nweight-max = 10\n"};
+
+	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+		struct site site = site_of(texts[i]);
+
+		unlisted = EMFILE;
+		CHECK_EQ(bound(&site), -EMFILE);
+		unlisted = 0;
+		unread = -EMFILE;
+		CHECK_EQ(bound(&site), -EDQUOT);
+		unread = -ENOENT; /* removed meanwhile */
+		CHECK_EQ(bound(&site), 0);
+		unread = 0;
+		CHECK_EQ(bound(&site), i == 1 ? -EDQUOT : 0);
+		site_free(&site);
+	}
+}
+
+int main(void)
+{
+	uid = geteuid() ? geteuid() : 12345;
+	snprintf(runtime, sizeof(runtime), "%s/run", fixture_runtime_dir());
+	check_number();
+	check_bounds();
+	return 0;
+}

@@ -67,9 +67,29 @@ static int requests_check_policy(struct doing *d, const struct policy *policy)
 
 /* --- What the site gives ---------------------------------------------------------------------- */
 
+/* As the kernel has it in /proc/PID/stat. */
+#define PF_EXITING 0x4
+
+/* -ESRCH: it ends, or has ended and is not waited for. */
+static int requests_check_lives(int proc)
+{
+	unsigned int flags;
+	char text[1024], *name_end;
+	ssize_t n = fd_read_text(proc, "stat", text, sizeof(text));
+
+	if (n < 0)
+		return (int)n;
+	/* The name may have anything in it, but is the last in parentheses. */
+	name_end = strrchr(text, ')');
+	if (!name_end || sscanf(name_end + 1, " %*c %*d %*d %*d %*d %*d %u", &flags) != 1)
+		return -EINVAL;
+	return flags & PF_EXITING ? -ESRCH : 0;
+}
+
 /*
  * Where the peer is, by its pid; it may have ended since. One of its user's has it then, and could
- * have asked itself.
+ * have asked itself. Who ends while it is looked at is nowhere by then: at the top of hierarchies of
+ * version 1, and its cgroup may be gone.
  */
 static int requests_read_cgroups(const struct requests_peer *peer, char ret[static CGROUPS_BYTES])
 {
@@ -87,7 +107,10 @@ static int requests_read_cgroups(const struct requests_peer *peer, char ret[stat
 	n = fd_read_text(dir, "cgroup", ret, CGROUPS_BYTES);
 	if (n < 0 || st.st_uid != peer->uid)
 		return n < 0 ? (int)n : -EPERM;
-	return n < CGROUPS_BYTES - 1 ? 0 : -E2BIG;
+	/* It is above what this process sees, in a cgroup namespace of its own. */
+	if (strstr(ret, ":/.."))
+		return -EXDEV;
+	return n < CGROUPS_BYTES - 1 ? requests_check_lives(dir) : -E2BIG;
 }
 
 static bool requests_asks_cgroups(const struct site *site)

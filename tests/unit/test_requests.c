@@ -33,6 +33,18 @@ int __wrap_policy_load(const char *dir, struct policy *ret)
 	return unread ? unread : __real_policy_load(dir, ret);
 }
 
+static const char *cgroups; /* as the kernel tells them; NULL: what it does */
+
+ssize_t __real_fd_read_text(int dirfd, const char *path, char *buf, size_t len);
+ssize_t __wrap_fd_read_text(int dirfd, const char *path, char *buf, size_t len);
+
+ssize_t __wrap_fd_read_text(int dirfd, const char *path, char *buf, size_t len)
+{
+	if (!cgroups || strcmp(path, "cgroup"))
+		return __real_fd_read_text(dirfd, path, buf, len);
+	return snprintf(buf, len, "%s", cgroups);
+}
+
 static void hear_nothing(void *arg, unsigned int line, bool wrong, const char *words)
 {
 	CHECK(!wrong);
@@ -126,11 +138,46 @@ static void check_bounds(void)
 	}
 }
 
+/* A process of the user's, which has ended and is not waited for if it is to `end`. */
+static pid_t start(bool end)
+{
+	siginfo_t info;
+	pid_t pid = fixture_fork();
+
+	if (pid == 0) {
+		CHECK_EQ(setresuid(uid, uid, uid), 0);
+		if (end)
+			_exit(0);
+		raise(SIGSTOP);
+	}
+	CHECK_EQ(waitid(P_PID, (id_t)pid, &info, WEXITED | WSTOPPED | WNOWAIT), 0);
+	return pid;
+}
+
+/* The kernel shows one that ends in no cgroup, or in one of which nobody knows whose it was. */
+static void check_cgroup_of_ended(void)
+{
+	struct site site = site_of("[cgroup /no/such/group]\ntenants = 1\n");
+	pid_t ended = start(true), lives = start(false);
+
+	CHECK_EQ(make(&site, ended, "ended"), -ESRCH);
+	CHECK_EQ(make(&site, lives, "lives"), 0);
+	cgroups = "1:cpu:/\n0::/../no/such/group\n"; /* from below, in a namespace */
+	CHECK_EQ(make(&site, lives, "above"), -EXDEV);
+	cgroups = "1:cpu:/no/such/group\n";
+	CHECK_EQ(make(&site, lives, "more"), -EDQUOT);
+	cgroups = NULL;
+	fixture_wait(ended, 0);
+	fixture_kill(lives);
+	site_free(&site);
+}
+
 int main(void)
 {
 	uid = geteuid() ? geteuid() : 12345;
 	snprintf(runtime, sizeof(runtime), "%s/run", fixture_runtime_dir());
 	check_number();
 	check_bounds();
+	check_cgroup_of_ended();
 	return 0;
 }

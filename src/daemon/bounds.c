@@ -120,6 +120,14 @@ struct sums {
 	uint64_t bytes, share, weight; /* of this user's */
 };
 
+/* By the driver's figure where that counts (node/figures.c), as the tenant's processes noted it last. */
+static uint64_t bounds_used_of(const struct snapshot *snapshot, const struct snapshot_device *device)
+{
+	if (snapshot->policy.flags & POLICY_ACCOUNTING_DRIVER)
+		return sat_add_u64(device->driver_bytes, device->pending);
+	return device->used_bytes;
+}
+
 /*
  * What a tenant of this user has of the device: it may be more than its quota, where that was made
  * smaller since. All where its ledger, which is the user's, does not tell.
@@ -132,7 +140,7 @@ static uint64_t bounds_used(const struct sums *s, const char *name)
 	for (int d = 0; snapshot && d < snapshot->ndevices; d++)
 		if (!s->device->total_bytes ||
 		    !memcmp(snapshot->device[d].uuid, s->device->uuid, sizeof(s->device->uuid)))
-			used = max_u64(used, snapshot->device[d].used_bytes);
+			used = max_u64(used, bounds_used_of(snapshot, &snapshot->device[d]));
 	return snapshot ? used : UINT64_MAX;
 }
 

@@ -66,8 +66,14 @@ class Abuse(users_lib.Case):
 
     def test_quota_below_what_is_held(self):
         """A quota that is made smaller than what its tenant has gives no room to others."""
+        self.hold_more_than_quota()
+
+    def test_quota_below_what_the_driver_has(self):
+        self.hold_more_than_quota("--accounting", "driver")
+
+    def hold_more_than_quota(self, *options):
         conf = self.path("allotd.conf", "[default]\nmemory-max = 1GiB\n", 0o644)
-        self.program(os.environ["FILL"], "--json", daemon=("--config", conf))
+        self.program(os.environ["FILL"], "--json", options=options, daemon=("--config", conf))
         self.user_ok(ALICE, "set", "f", "--memory", "64MiB")
         more = ("run", "--name", "g", "--memory", "960MiB", "--", "true")
         self.user_fails(ALICE, *more, says=["the site gives 1 GiB"])

@@ -234,18 +234,22 @@ static int control_timeout_ms(struct loop_source *source)
 	return until_ns <= now_ns ? 0 : (int)((until_ns - now_ns) / NS_PER_MS) + 1;
 }
 
-/* In the place of one that a daemon left that was killed. */
+/*
+ * In the place of one that a daemon left, in one step: users who find no socket have tenants of their
+ * own, which nobody bounds.
+ */
 static int control_listen(struct control *control)
 {
 	CLEANUP_CLOSE int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	const char *fresh = address.sun_path;
 
-	if (strlen(control->path) >= sizeof(address.sun_path))
+	if ((size_t)snprintf(address.sun_path, sizeof(address.sun_path), "%s.new", control->path) >=
+	    sizeof(address.sun_path))
 		return -ENAMETOOLONG;
-	strcpy(address.sun_path, control->path);
-	unlink(control->path);
+	unlink(fresh); /* of one that was killed here */
 	if (fd < 0 || bind(fd, (struct sockaddr *)&address, sizeof(address)) < 0 ||
-	    chmod(control->path, 0666) < 0 || listen(fd, BACKLOG) < 0)
+	    chmod(fresh, 0666) < 0 || listen(fd, BACKLOG) < 0 || rename(fresh, control->path) < 0)
 		return err_errno();
 	control->listener = TAKE_FD(fd);
 	return 0;

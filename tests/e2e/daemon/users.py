@@ -207,9 +207,9 @@ class Users(users_lib.Case):
         runs = [subprocess.Popen([*user(ALICE), cli_lib.ALLOT, "run", "--", "true"], env=self.env,
                                  stdin=subprocess.DEVNULL) for _ in range(30)]
 
-        def connections():
+        def connections():  # by the name that the socket was made under
             with open("/proc/net/unix", encoding="utf-8") as sockets:
-                return sockets.read().count(os.path.join(self.users, "control") + "\n")
+                return sockets.read().count(os.path.join(self.users, "control.new") + "\n")
 
         cli_lib.wait_for(lambda: connections() > len(runs))
         daemon.send_signal(signal.SIGCONT)

@@ -155,6 +155,7 @@ static void files(void)
 		"# fine\nUsedMem:1\nUsedMem:junk\n",
 		"UsedMem:1111111111111111111111111111111111111111111111111111111111111111111111111",
 	};
+	static char text[CONFIG_FILE_BYTES];
 
 	CHECK_EQ(only_file("UsedMem:8192\nUsedCores:25\n"), 0);
 	CHECK(config.present);
@@ -193,6 +194,18 @@ static void files(void)
 	}
 	memset(&config, 0, sizeof(config));
 	CHECK_EQ(config_file(&config, "UsedMem:1\0:2", 12), -EINVAL);
+	/* As an editor begins it. */
+	CHECK_EQ(only_file("\xef\xbb\xbfUsedMem:400\n"), 0);
+	CHECK_EQ(config_limit(&config, 0, 64 * GIB).bytes, 400 * MIB);
+	/* What is not read to its end could say more. */
+	memset(text, '0', sizeof(text));
+	memcpy(text, "UsedCores:", 10);
+	memcpy(text + 90, "25\n", 4);
+	refused(only_file(text), "000...");
+	memset(text, '#', sizeof(text));
+	memcpy(text, "UsedMem:400\n", 12);
+	CHECK_EQ(config_file(&config, text, sizeof(text) - 2), 0);
+	refused(config_file(&config, text, sizeof(text) - 1), "of which nobody reads the rest");
 	refused(only_file("\n\n\nUsedMem:bad"), ":4:");
 	/* The smaller one binds, in each quantity, on each device. */
 	CHECK_EQ(environment("CUDA_DEVICE_MEMORY_LIMIT=1g", NULL, NULL), 0);

@@ -215,8 +215,8 @@ int config_environment(struct config *config, char *const *environment)
 }
 
 /*
- * The value behind a line's colon, without blanks and a remark around it; cut where it is too long
- * to be one.
+ * The value behind a line's colon, without blanks and a remark around it; "..." is the end of one
+ * that is too long to be any.
  */
 static void config_copy_value(char *ret, size_t size, const char *text, size_t len)
 {
@@ -228,10 +228,11 @@ static void config_copy_value(char *ret, size_t size, const char *text, size_t l
 		len--;
 	while (len && config_is_blank(*text))
 		text++, len--;
-	if (len >= size)
-		len = size - 1;
-	memcpy(ret, text, len);
-	ret[len] = '\0';
+	memcpy(ret, text, len < size ? len : size);
+	if (len < size)
+		ret[len] = '\0';
+	else
+		strcpy(ret + size - sizeof("..."), "...");
 }
 
 /* Several lines: the smallest. */
@@ -296,10 +297,19 @@ static int config_read_line(struct config *config, const char *line, size_t len,
 
 int config_file(struct config *config, const char *text, size_t len)
 {
+	static const char mark[] = "\xef\xbb\xbf"; /* of UTF-8, as some editors put it */
 	unsigned int number = 1;
 
 	if (memchr(text, '\0', len))
 		return config_complain(config, CONFIG_FILE ": not a text file");
+	if (len >= CONFIG_FILE_BYTES - 1)
+		return config_complain(config, CONFIG_FILE ": has %d bytes or more, of which nobody "
+						   "reads the rest",
+				       CONFIG_FILE_BYTES - 1);
+	if (len >= strlen(mark) && !memcmp(text, mark, strlen(mark))) {
+		text += strlen(mark);
+		len -= strlen(mark);
+	}
 	while (len) {
 		const char *end = memchr(text, '\n', len);
 		size_t n = end ? (size_t)(end - text) : len;

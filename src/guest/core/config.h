@@ -31,6 +31,7 @@ struct config {
 };
 
 #define CONFIG_FILE "/etc/xpu/vgpu.config"
+#define CONFIG_FILE_BYTES 65536 /* and no more, with a zero behind it */
 
 /*
  * Reads an environment block (NULL-terminated, as environ). Other programs' variables are passed

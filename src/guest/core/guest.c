@@ -158,15 +158,16 @@ static int guest_read_file(struct config *config)
 	ssize_t n;
 	int r = 0;
 
-	text = mmap(NULL, 65536, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	text = mmap(NULL, CONFIG_FILE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+		    0);
 	if (text == MAP_FAILED)
 		return -ENOMEM;
-	n = fd_read_text(AT_FDCWD, CONFIG_FILE, text, 65536);
+	n = fd_read_text(AT_FDCWD, CONFIG_FILE, text, CONFIG_FILE_BYTES);
 	if (n >= 0)
 		r = config_file(config, text, (size_t)n);
 	else if (n != -ENOENT && n != -ENOTDIR)
 		r = (int)n;
-	munmap(text, 65536);
+	munmap(text, CONFIG_FILE_BYTES);
 	if (r && !config->complaint[0])
 		snprintf(config->complaint, sizeof(config->complaint),
 			 CONFIG_FILE " cannot be read: %s", guest_explain_error(r));

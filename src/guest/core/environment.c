@@ -25,18 +25,23 @@ static bool environment_is_of_limits(const char *variable)
 
 /*
  * Copies, since a program may write its title over what the kernel gave it. What does not fit stays
- * where it is. Opens nothing and calls no driver.
+ * where it is, and all do where there are too many: none is passed over. Opens nothing and calls no
+ * driver.
  */
 __attribute__((constructor)) static void environment_keep(void)
 {
 	size_t used = 0;
 	int n = 0;
 
-	for (char **e = environ; e && *e && n < VARIABLES; e++) {
+	for (char **e = environ; e && *e; e++) {
 		size_t size = strlen(*e) + 1;
 
 		if (!environment_is_of_limits(*e))
 			continue;
+		if (n == VARIABLES) {
+			variables[0] = NULL;
+			return;
+		}
 		variables[n] = *e;
 		if (size <= BYTES - used) {
 			variables[n] = memcpy(text + used, *e, size);

@@ -4,6 +4,7 @@
 
 import os
 import signal
+import struct
 import subprocess
 import time
 import unittest
@@ -136,6 +137,14 @@ class StoppedSharing(Sharing):
         for process in (*borrowers, lender):
             self.good(process)
 
+    def is_ready(self, process):
+        """To leave, by its own word, which stands in its slot of the ledger (SWAP_READY)."""
+        with open(self.tmp + "/run/t/ledger", "rb") as ledger:
+            ledger.seek(8192)
+            slots = [ledger.read(256) for _ in range(16)]
+        return any(struct.unpack_from("<I", slot, 8) == (process.pid,) and
+                   struct.unpack_from("<H", slot, 194) == (3,) for slot in slots)
+
     def test_hears_of_nothing(self):
         """One is stopped while it is ready to leave, until whose memory it has left and is to come back:
         it has that process's memory, not what was there before."""
@@ -145,8 +154,7 @@ class StoppedSharing(Sharing):
         suspend = subprocess.Popen([ALLOT, "suspend", "t"], stderr=subprocess.DEVNULL,
                                    env={**self.env, "ALLOT_FAULT": "SWAP_ASKED:2"})
         self.addCleanup(self.end, suspend)
-        self.until(lambda: state(borrower) == "suspending")
-        time.sleep(0.5)  # and it has said that it is ready
+        self.until(lambda: self.is_ready(borrower))
         borrower.send_signal(signal.SIGSTOP)
         lender.send_signal(signal.SIGCONT)
         self.assertEqual(suspend.wait(30), -signal.SIGKILL)

@@ -115,8 +115,6 @@ int outsiders_describe(pid_t pid, user_namer *name, struct outsider_process *ret
 	if (n < 0)
 		return -ESRCH;
 	ret->command[strcspn(ret->command, "\n")] = 0;
-	if (!strcmp(ret->command, "nvidia-cuda-mps")) /* cut to 15 characters by the kernel */
-		return -ENOTSUP;
 	snprintf(path, sizeof(path), "/proc/%d/cmdline", pid);
 	n = fd_read_text(AT_FDCWD, path, text, sizeof(text));
 	if (n > 0) {
@@ -126,6 +124,22 @@ int outsiders_describe(pid_t pid, user_namer *name, struct outsider_process *ret
 	text_make_printable(ret->command);
 	container_of_process(pid, ret->container);
 	return 0;
+}
+
+/*
+ * The server of MPS, whose clients have figures of their own. Any process can have its name, so
+ * what is passed over has little, as that has.
+ */
+static bool outsiders_is_mps(const struct outsider *o)
+{
+	char path[64], name[32];
+
+	if (o->bytes != UINT64_MAX && o->bytes >= OUTSIDERS_SLACK_BYTES)
+		return false;
+	snprintf(path, sizeof(path), "/proc/%d/comm", o->pid);
+	/* Cut to 15 characters by the kernel. */
+	return fd_read_text(AT_FDCWD, path, name, sizeof(name)) > 0 &&
+	       !strcmp(name, "nvidia-cuda-mps\n");
 }
 
 int outsiders_list(const struct usage_list *usage, const struct tenants *tenants,
@@ -144,7 +158,8 @@ int outsiders_list(const struct usage_list *usage, const struct tenants *tenants
 	*ret_n = 0;
 	for (size_t i = 0; i < n; i++) {
 		found[*ret_n].outsider = outsider[i];
-		*ret_n += !outsiders_describe(outsider[i].pid, name, &found[*ret_n].process);
+		*ret_n += !outsiders_is_mps(&outsider[i]) &&
+			  !outsiders_describe(outsider[i].pid, name, &found[*ret_n].process);
 	}
 	free(outsider);
 	*ret = found;

@@ -37,7 +37,7 @@ struct outsider_process {
 	char container[CONTAINER_BYTES]; /* "": none */
 };
 
-/* -ESRCH: it is gone; -ENOTSUP: it is MPS's own. */
+/* -ESRCH: it is gone. */
 int outsiders_describe(pid_t pid, user_namer *name, struct outsider_process *ret);
 
 struct outsider_found {
@@ -46,8 +46,8 @@ struct outsider_found {
 };
 
 /*
- * Those of `usage`, which was read before the tenants were, who are still there: malloc'ed, *ret_n
- * of them, or -ENOMEM.
+ * Those of `usage`, which was read before the tenants were, who are still there, but for the server of
+ * MPS: malloc'ed, *ret_n of them, or -ENOMEM.
  */
 int outsiders_list(const struct usage_list *usage, const struct tenants *tenants,
 		   user_namer *name, struct outsider_found **ret, size_t *ret_n);

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include "tests/check.h"
@@ -173,6 +174,29 @@ static void check_described(void)
 	CHECK_EQ(outsiders_describe(1 << 30, user_name, &self), -ESRCH);
 }
 
+static size_t list(uint64_t bytes)
+{
+	struct usage usage = {.uuid = {1}, .pid = own, .bytes = bytes};
+	struct usage_list list = {.n = 1, .list = &usage};
+	const struct tenants none = {.n = 0};
+	struct outsider_found *all;
+	size_t n;
+
+	CHECK_EQ(outsiders_list(&list, &none, user_name, &all, &n), 0);
+	free(all);
+	return n;
+}
+
+/* Anybody can call himself so: then with no more than it has. */
+static void check_called_mps(void)
+{
+	CHECK_EQ(list(MIB), 1);
+	CHECK_EQ(prctl(PR_SET_NAME, "nvidia-cuda-mps-server"), 0);
+	CHECK_EQ(list(64 * MIB), 0);
+	CHECK_EQ(list(UINT64_MAX), 0); /* how much is not told */
+	CHECK_EQ(list(OUTSIDERS_SLACK_BYTES), 1);
+}
+
 int main(void)
 {
 	map_ledger();
@@ -183,5 +207,6 @@ int main(void)
 	check_claimed_often();
 	check_containers();
 	check_described();
+	check_called_mps();
 	return 0;
 }

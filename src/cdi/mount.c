@@ -70,7 +70,7 @@ int cdi_mount_tenant(const struct container *container, const char *tenant_dir)
 	CLEANUP_CLOSE int root = -EBADF;
 	CLEANUP_CLOSE int place = -EBADF;
 	CLEANUP_CLOSE int mounted = -EBADF;
-	char from[PATH_MAX + 8], to[64];
+	char from[PATH_MAX + 8], to[64], lock[64];
 	int r;
 
 	root = open(container->root, O_PATH | O_DIRECTORY | O_CLOEXEC);
@@ -90,7 +90,10 @@ int cdi_mount_tenant(const struct container *container, const char *tenant_dir)
 		return mounted;
 	snprintf(from, sizeof(from), "%s/ledger", tenant_dir);
 	snprintf(to, sizeof(to), "%s/ledger", mount_fd_path(mounted).s);
+	snprintf(lock, sizeof(lock), "%s/lock", mount_fd_path(mounted).s);
+	/* Who could open what writers of the policy lock could keep them off; root there is its owner. */
 	if (mount(from, to, NULL, MS_BIND, NULL) < 0 ||
+	    mount("/dev/null", lock, NULL, MS_BIND, NULL) < 0 ||
 	    mount(NULL, mount_fd_path(mounted).s, NULL, MS_REMOUNT | MS_BIND | MS_RDONLY | FLAGS,
 		  NULL) < 0)
 		return err_errno();

@@ -317,17 +317,24 @@ static void tenant_sweep_hidden(const char *runtime)
 			tenant_sweep_one(path);
 }
 
+/* For writers of a policy that others can read. */
+static int tenant_make_lock(const char *dir)
+{
+	CLEANUP_CLOSE int fd = shared_file_create(dir, POLICY_LOCK_FILE);
+
+	return fd < 0 ? fd : 0;
+}
+
 /*
  * The user's processes write the ledger, and nobody else's reach it. Nobody but root opens the
  * directory itself, so that nobody else can keep its lock.
  */
 static int tenant_give(const char *dir, int dirfd, uid_t uid)
 {
-	int lock = shared_file_create(dir, POLICY_LOCK_FILE);
+	int r = tenant_make_lock(dir);
 
-	if (lock < 0)
-		return lock;
-	close(lock);
+	if (r < 0)
+		return r;
 	if (fchmodat(dirfd, "policy", 0444, 0) < 0 ||
 	    fchownat(dirfd, "ledger", uid, (gid_t)-1, AT_SYMLINK_NOFOLLOW) < 0)
 		return err_errno();
@@ -423,6 +430,9 @@ int tenant_open_to_all(const char *runtime, const char *name)
 	dirfd = fd_openat(AT_FDCWD, path, O_RDONLY | O_DIRECTORY, 0);
 	if (dirfd < 0)
 		return dirfd;
+	r = tenant_make_lock(path);
+	if (r < 0 && r != -EEXIST)
+		return r;
 	for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++)
 		if (fchmodat(dirfd, files[i].name, files[i].mode, 0) < 0)
 			return err_errno();

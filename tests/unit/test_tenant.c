@@ -95,7 +95,9 @@ static void check_open_to_all(void)
 {
 	const char *runtime = fixture_runtime_dir(), *dir = fixture_tenant("container");
 	struct policy policy;
+	siginfo_t stopped;
 	pid_t pid;
+	int fd;
 
 	CHECK_EQ(chmod(runtime, 0711), 0);
 	CHECK_EQ(tenant_open_to_all(runtime, "container"), -EPERM);
@@ -114,12 +116,20 @@ static void check_open_to_all(void)
 		CHECK_EQ(policy.device[0].limit_bytes, GIB / 2);
 		if (geteuid() == 4711)
 			CHECK(policy_update(".", halve, NULL) < 0);
+		/* Who can read the policy can keep a lock of it, at which no writer waits. */
+		fd = open("policy", O_RDONLY);
+		CHECK_EQ(shared_file_share(fd, 0, 0), 0);
+		CHECK_EQ(open("lock", O_RDONLY) < 0, geteuid() == 4711);
+		CHECK_EQ(kill(getpid(), SIGSTOP), 0);
 		fixture_join(".");
 		_exit(0);
 	}
+	CHECK_EQ(waitid(P_PID, (id_t)pid, &stopped, WSTOPPED | WEXITED), 0);
+	CHECK_EQ(policy_update(dir, halve, NULL), 0);
+	CHECK_EQ(kill(pid, SIGCONT), 0);
 	fixture_wait(pid, 0);
 	CHECK_EQ(policy_load(dir, &policy), 0);
-	CHECK_EQ(policy.device[0].limit_bytes, GIB / 2);
+	CHECK_EQ(policy.device[0].limit_bytes, GIB / 4);
 	/* It is the directory that says so. */
 	CHECK_EQ(chmod(dir, 0700), 0);
 	CHECK_EQ(policy_load(dir, &policy), -EPERM);

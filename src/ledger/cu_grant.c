@@ -100,10 +100,8 @@ int cu_grant_wanted(struct ledger *ledger, const uint8_t uuid[16])
 
 	while (!ledger_device_info(ledger, device, &info) && memcmp(info.uuid, uuid, 16))
 		device++;
-	if (!ledger_knows(ledger, device))
-		return -ENODEV;
 	/* Its rows may be touched from here on. */
-	if (ledger_device(ledger, uuid, 0) != device)
+	if (ledger_allocate(ledger, device))
 		return -ENODEV;
 	return cu_grant_in_use(ledger, device) ? device : -ENODEV;
 }

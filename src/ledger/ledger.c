@@ -420,25 +420,39 @@ static int ledger_name_device(struct ledger *ledger, int fd, const uint64_t uuid
 	return d < LEDGER_DEVICES ? d : -ENOSPC;
 }
 
-/* Its name is in the table, and its rows are on disk. */
 static int ledger_add_device(struct ledger *ledger, const uint64_t uuid[static 2])
 {
 	bool close_fd = false;
-	int fd = map_fd(ledger, &close_fd), d, r;
+	int fd = map_fd(ledger, &close_fd), d;
 
 	if (fd < 0)
 		return fd;
 	d = ledger_name_device(ledger, fd, uuid);
-	r = d < 0 ? d : map_allocate_rows(ledger, fd, d);
 	if (close_fd)
 		close(fd);
-	return r < 0 ? r : d;
+	return d;
+}
+
+int ledger_allocate(struct ledger *ledger, int device)
+{
+	bool close_fd = false;
+	int fd, r;
+
+	if (!ledger_knows(ledger, device))
+		return -ENODEV;
+	if (map_ready(ledger, device))
+		return 0;
+	fd = map_fd(ledger, &close_fd);
+	r = fd < 0 ? fd : map_allocate_rows(ledger, fd, device);
+	if (close_fd)
+		close(fd);
+	return r;
 }
 
 int ledger_device(struct ledger *ledger, const uint8_t uuid[16], uint64_t total_bytes)
 {
 	uint64_t name[2];
-	int d;
+	int d, r;
 
 	memcpy(name, uuid, sizeof(name));
 	if (!name[0] || !name[1])
@@ -446,11 +460,12 @@ int ledger_device(struct ledger *ledger, const uint8_t uuid[16], uint64_t total_
 	d = ledger_find_device(ledger, name);
 	if (ledger->is_copy)
 		return ledger_knows(ledger, d) ? d : -ENODEV;
-	if (!ledger_knows(ledger, d) || !map_ready(ledger, d))
+	if (!ledger_knows(ledger, d))
 		d = ledger_add_device(ledger, name);
-	if (d >= 0 && total_bytes)
+	r = d < 0 ? d : ledger_allocate(ledger, d);
+	if (r == 0 && total_bytes)
 		word_write(&ledger->map->devices[d].total_bytes, total_bytes);
-	return d;
+	return r < 0 ? r : d;
 }
 
 bool ledger_knows(struct ledger *ledger, int device)

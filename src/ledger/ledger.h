@@ -78,6 +78,12 @@ int ledger_look(struct ledger *ledger);
  */
 int ledger_device(struct ledger *ledger, const uint8_t uuid[16], uint64_t total_bytes);
 
+/*
+ * Makes sure that the rows of an entry exist on disk: before, they are not to be touched. 0, -ENODEV or
+ * -ENOSPC. Waits for nobody, whoever's ledger it is.
+ */
+int ledger_allocate(struct ledger *ledger, int device);
+
 /* Whether the table has an entry `device`; there are no gaps in it. */
 bool ledger_knows(struct ledger *ledger, int device);
 

@@ -200,6 +200,8 @@ static void check_half_named(void)
 	CHECK_EQ(ledger_device(l, uuid_n(1), 0), 1);
 	CHECK_EQ(ledger_device(l, uuid_n(2), 0), 0);
 	CHECK(ledger_knows(l, 0) && ledger_knows(l, 1) && !ledger_knows(l, 2));
+	CHECK_EQ(ledger_allocate(l, 1), 0);
+	CHECK_EQ(ledger_allocate(l, 2), -ENODEV);
 	ledger_close(l);
 }
 

@@ -204,7 +204,7 @@ static void figure_expect_each(struct guest *guest)
 		/*
 		 * Before this call the process takes the rows for empty: they may not be on disk.
 		 */
-		if (ledger_device(guest->ledger, info.uuid, 0) != i)
+		if (ledger_allocate(guest->ledger, i))
 			continue;
 		if (figure_is_near_with(guest, i,
 					guest_limit_cached(guest, info.uuid, info.total_bytes,

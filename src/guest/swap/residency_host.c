@@ -224,10 +224,10 @@ static void residency_host_describe(struct residency_host *host, int i)
 		host->state[i].id = member->overcommits ? member->id : 0;
 		host->state[i].priority = level[member->policy.priority];
 	}
-	/* Its rows are to be read: ledger_device sees to that they are there. */
+	/* Its rows are to be read. */
 	while (member->ndevices < DEVICES &&
 	       !ledger_device_info(member->ledger, member->ndevices, &info) &&
-	       ledger_device(member->ledger, info.uuid, 0) == member->ndevices) {
+	       !ledger_allocate(member->ledger, member->ndevices)) {
 		member->bit[member->ndevices] =
 			(uint8_t)residency_host_bit(host, info.uuid, info.total_bytes);
 		member->ndevices++;

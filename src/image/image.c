@@ -185,7 +185,8 @@ static int image_fail(struct damage *damage, int r, const char *file, const char
 
 static int image_open_file(int dir, const char *name, struct damage *damage)
 {
-	int fd = fd_openat(dir, name, O_RDONLY, 0);
+	/* Not to block: it may be a FIFO. */
+	int fd = fd_openat(dir, name, O_RDONLY | O_NONBLOCK, 0);
 
 	if (fd == -ENOENT && (image_there(dir, OBJECTS PARTIAL) || image_there(dir, OBJECTS)))
 		return image_fail(damage, fd, name, "there is none: the image was never finished");

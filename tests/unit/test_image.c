@@ -508,6 +508,26 @@ static void test_golden(const char *golden)
 		fixture_check(path, GOLDEN_SEED, GOLDEN_OBJECTS);
 }
 
+/* Whoever opens a FIFO waits for somebody who writes, and there is none. */
+static void test_no_files(void)
+{
+	static const char *const names[] = {"manifest.json", "objects"};
+	char path[PATH_MAX];
+	struct damage damage;
+	struct image *image;
+
+	for (int i = 0; i < 2; i++) {
+		fixture_write(dir, 1, 1, 0);
+		snprintf(path, sizeof(path), "%s/%s", dir, names[i]);
+		CHECK_EQ(unlink(path), 0);
+		CHECK_EQ(mkfifo(path, 0600), 0);
+		alarm(10);
+		CHECK_EQ(image_open(dir, &image, &damage), -EBADMSG);
+		alarm(0);
+		fixture_remove(dir);
+	}
+}
+
 int main(int argc, char **argv)
 {
 	if (argc == 4 && !strcmp(argv[1], "write")) {
@@ -527,6 +547,7 @@ int main(int argc, char **argv)
 	test_every_byte();
 	test_kills();
 	test_full();
+	test_no_files();
 	if (argc == 2)
 		test_golden(argv[1]);
 	CHECK_EQ(rmdir(top), 0);

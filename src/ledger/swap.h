@@ -178,6 +178,12 @@ static inline uint64_t swap_gets_on(const struct swap_answer *answer)
 uint64_t swap_answer_kept(const struct swap_answer *answer);
 uint64_t swap_answer_filed(const struct swap_answer *answer);
 
+/* Of what is charged, by category, what leaves if nothing is in the way: also pools' memory. */
+static inline uint64_t swap_can_leave(const uint64_t used[static CAT_N])
+{
+	return used[CAT_DATA] + used[CAT_POOL];
+}
+
 /* What left a device, as readers see it. */
 void swap_set_out(struct slot *slot, int device, uint64_t bytes);
 

@@ -2,6 +2,7 @@
 #include "node/moved.h"
 
 #include "base/number.h"
+#include "ledger/swap.h"
 
 struct moved moved_of(const struct tenant_entry *tenant)
 {
@@ -10,7 +11,7 @@ struct moved moved_of(const struct tenant_entry *tenant)
 			      .back_ns = snapshot_swap_ns(s, false)};
 
 	for (int d = 0; d < s->ndevices; d++) {
-		moved.resident_bytes += s->device[d].used[CAT_DATA];
+		moved.resident_bytes += swap_can_leave(s->device[d].used);
 		moved.host_bytes += s->device[d].out_bytes;
 	}
 	for (int i = 0; i < s->nprocesses; i++) {

@@ -146,7 +146,7 @@ struct moving_places moving_find(struct moving *moving)
 		if (!slot_alive(moving->ledger, i))
 			continue;
 		for (int d = 0; !quota_process(moving->ledger, i, d, &row); d++) {
-			places.here += row.used[CAT_DATA];
+			places.here += swap_can_leave(row.used);
 			places.away += swap_out(moving->ledger, i, d);
 		}
 	}

@@ -322,11 +322,12 @@ static void residency_host_add_row(struct residency_host *host, int i, int slot,
 
 	if (quota_process(member->ledger, slot, d, &row) < 0)
 		return;
-	here = row.used[CAT_DATA];
+	here = swap_can_leave(row.used);
 	/* Behind the row: see move_attach_charged. */
 	out = swap_out(member->ledger, slot, d);
 	for (int c = 0; c < CAT_N; c++)
-		host->fixed[bit] += c == CAT_DATA ? 0 : row.used[c];
+		host->fixed[bit] += row.used[c];
+	host->fixed[bit] -= here;
 	state->more[bit] += more;
 	if (state->place == RESIDENCY_COMING) {
 		/* Reserved for it, on the device, or still on the host: once. */

@@ -154,6 +154,31 @@ class Servers(Turns):
         for guest in (a, b):
             self.quit(guest)
 
+    def serve_pooled(self, name, seed):
+        """In stream-ordered pools, of which two do not fit."""
+        return self.guest("serve pooled", "40", str(seed), name=name,
+                          options=("--overcommit", "--memory", "80%"))
+
+    def test_pools(self):
+        """Pools' memory leaves for others, too."""
+        guests = [self.serve_pooled(n, i * 1000) for i, n in enumerate("ab")]
+        for guest in (*guests, *guests):
+            self.assertEqual(self.ask(guest), "served")
+        for guest in guests:
+            self.quit(guest)
+
+    def test_suspend_of_a_part_of_pools(self):
+        a, b = self.serve_pooled("a", 1), self.serve("b", 1000)
+        there = self.tenants()["a"]["swap"]
+        self.assertGreater(there["host_bytes"], 0)
+        self.assertGreater(there["resident_bytes"], 2 * MIB)
+        self.assertIn("--host-memory is 40 MiB",
+                      self.refused("suspend", "a", "--host-memory", "40MiB"))
+        self.assertEqual(self.tenants()["a"]["swap"], there)
+        self.assertRegex(self.must("suspend", "a"), "^a: 52 MiB of 1 process left in ")
+        for guest in (a, b):
+            self.quit(guest)
+
     def test_is_shown(self):
         a, b = self.serve("a", 1), self.serve("b", 1000, options=("--host-memory", "64MiB"))
         a_, b_ = self.tenants()["a"], self.tenants()["b"]

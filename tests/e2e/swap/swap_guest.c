@@ -1044,6 +1044,8 @@ struct pieces {
 	int n;
 };
 
+static bool from_pool; /* pieces are, in the order of the default stream */
+
 /* Pieces of several sizes, of which some share granules, as much as there is to be. */
 static void hold_pieces(struct pieces *p, uint64_t mib, uint32_t seed)
 {
@@ -1056,7 +1058,8 @@ static void hold_pieces(struct pieces *p, uint64_t mib, uint32_t seed)
 	for (int i = 0; left >= 3 * MIB && i < PIECES; i++) {
 		uint64_t bytes = sizes[i % 4] < left ? sizes[i % 4] : left;
 
-		MUST(cuMemAlloc_v2(&p->at[i], bytes));
+		MUST(from_pool ? cuMemAllocAsync(&p->at[i], bytes, NULL)
+			       : cuMemAlloc_v2(&p->at[i], bytes));
 		p->bytes[i] = bytes;
 		p->seed[i] = p->next++;
 		p->n = i + 1;
@@ -1518,7 +1521,8 @@ int main(int argc, char **argv)
 		pools_of_two();
 	} else if (!strcmp(what, "compute")) {
 		compute(strtoull(argv[2], NULL, 0), (uint32_t)atoi(argv[3]));
-	} else if (!strcmp(what, "serve")) {
+	} else if (!strcmp(what, "serve") || !strcmp(what, "serve pooled")) {
+		from_pool = strcmp(what, "serve");
 		serve(strtoull(argv[2], NULL, 0), (uint32_t)atoi(argv[3]));
 	} else if (!strcmp(what, "grab")) {
 		grab(strtoull(argv[2], NULL, 0));

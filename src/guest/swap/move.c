@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "base/fault.h"
+#include "base/futex.h"
 #include "base/now.h"
 #include "base/number.h"
 #include "base/word.h"
@@ -802,6 +803,22 @@ static void move_give_rest(struct move *move)
 	}
 }
 
+static void move_end_forget(struct move *move)
+{
+	atomic_store(&move->forgets, 0);
+	futex_wake_all(&move->forgets);
+}
+
+/* Published, and then looked: who exits waits for this, or it is left to the end of the process. */
+static bool move_begin_forget(struct move *move)
+{
+	atomic_store(&move->forgets, 1);
+	if (!atomic_load(&move->exits))
+		return true;
+	move_end_forget(move);
+	return false;
+}
+
 /* The program may run meanwhile, and capture: that must not forbid this, nor be spoiled by it. */
 static void move_kind_forget(void *self)
 {
@@ -811,12 +828,15 @@ static void move_kind_forget(void *self)
 	if (!move->stage.at)
 		return;
 	stage_end(&move->stage);
+	if (!move_begin_forget(move))
+		return;
 	DRIVER(cuThreadExchangeStreamCaptureMode, (&mode));
 	if (move->away)
 		move_give_rest(move);
 	else
 		move_give_host(move);
 	DRIVER(cuThreadExchangeStreamCaptureMode, (&mode));
+	move_end_forget(move);
 }
 
 /*
@@ -853,7 +873,7 @@ static bool move_kind_ahead(void *self, uint32_t part, uint64_t least)
 	bool all;
 
 	stage_end(&move->stage);
-	if (!part || !bytes)
+	if (!part || !bytes || atomic_load(&move->exits))
 		return true;
 	/* What leaves is whole pieces; but no more than all processes of a tenant may have. */
 	if (part < SWAP_ALL && move->away)
@@ -878,6 +898,8 @@ void move_exit(struct move *move)
 {
 	atomic_store(&move->exits, true);
 	stage_end(&move->stage);
+	while (atomic_load(&move->forgets))
+		futex_wait(&move->forgets, 1);
 }
 
 const struct mover_kind move_kind = {

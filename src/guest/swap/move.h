@@ -33,7 +33,8 @@ struct move {
 	CUdeviceptr copied[GUEST_DEVICES], gone[GUEST_DEVICES], come[GUEST_DEVICES];
 	bool away, given;
 	bool unsure; /* away, but for imports of which their exporters have not said that they leave */
-	_Atomic bool exits; /* the process: threads that run ahead do not call the driver any more */
+	_Atomic bool exits; /* the process: while it runs we do not call the driver any more */
+	_Atomic uint32_t forgets; /* the driver is just told to, while it runs; a futex */
 	bool contexts; /* go, too: what we cannot move may stay */
 	struct swap_list *list;
 };

@@ -202,6 +202,21 @@ class Rest(Case):
 class Kept(Case):
     """Host memory that is kept for the next way out."""
 
+    def test_not_given_back_at_the_end(self):
+        """The driver may be at its end, so it is told nothing of host memory any more."""
+        guest = self.guest("idle, and lingers")
+        self.must("suspend", "t")
+        self.must("resume", "t")
+        guest.stdin.write("\n")
+        guest.stdin.flush()
+        self.assertEqual([guest.stdout.readline() for _ in range(2)], ["good\n", "ready\n"])
+        self.assertGreater(self.anonymous(guest), IDLE)
+        self.must("resume", "t")
+        time.sleep(0.5)
+        self.assertGreater(self.anonymous(guest), IDLE)
+        out, err = guest.communicate("\n", timeout=100)
+        self.assertEqual((out, guest.returncode), ("", 0), err)
+
     def test_given_back_in_a_capture(self):
         """What the program captures meanwhile is not spoiled by it."""
         guest = self.guest("capture behind")

@@ -425,6 +425,12 @@ static void idle(bool pooled)
 	CHECK(count == 0);
 }
 
+/* Ends, and takes its time for that. */
+static void linger(void)
+{
+	await_line();
+}
+
 /* Two devices, each of which reaches the other's memory, and a context that ends with its own. */
 static void devices(void)
 {
@@ -1529,6 +1535,9 @@ int main(int argc, char **argv)
 	} else if (!strcmp(what, "spread")) {
 		spread(strtoull(argv[2], NULL, 0), (uint32_t)atoi(argv[3]));
 	} else if (!strcmp(what, "idle")) {
+		idle(false);
+	} else if (!strcmp(what, "idle, and lingers")) {
+		atexit(linger);
 		idle(false);
 	} else if (!strcmp(what, "idle pooled")) {
 		idle(true);

@@ -11,6 +11,7 @@
 #include "base/number.h"
 
 #define MOUNT "/sys/fs/cgroup"
+#define CGROUP_BYTES 512
 
 /* A number in a cgroup's file, behind a word if there is one; `none` where there is no such. */
 static uint64_t cgroup_figure(const char *group, const char *file, const char *word, uint64_t none)
@@ -39,27 +40,57 @@ static uint64_t cgroup_room_of(const char *group)
 	return used < most ? most - used : 0;
 }
 
-uint64_t cgroup_room(void)
+/* The path of a process's cgroup, in `text`; "": the root. NULL: it is not to be seen. */
+static char *cgroup_of(const char *process, char text[static CGROUP_BYTES])
 {
-	char text[512], *group = NULL, *slash;
-	uint64_t room = UINT64_MAX;
+	char path[64], *group;
 
-	if (fd_read_text(AT_FDCWD, "/proc/self/cgroup", text, sizeof(text)) >= 0)
-		group = strstr(text, "0::/");
+	snprintf(path, sizeof(path), "/proc/%s/cgroup", process);
+	if (fd_read_text(AT_FDCWD, path, text, CGROUP_BYTES) < 0)
+		return NULL;
+	group = strstr(text, "0::/");
 	if (!group)
-		return room;
+		return NULL;
 	group += strlen("0::");
 	group[strcspn(group, "\n")] = 0;
+	return group[1] ? group : group + 1;
+}
+
+bool cgroup_has(const char *group, pid_t pid)
+{
+	char text[CGROUP_BYTES], process[16], *of;
+	size_t len = strlen(group);
+
+	snprintf(process, sizeof(process), "%ld", (long)pid);
+	of = cgroup_of(process, text);
+	return of && !strncmp(of, group, len) && (!of[len] || of[len] == '/');
+}
+
+uint64_t cgroup_room_share(cgroup_share_fn *share, void *arg)
+{
+	char text[CGROUP_BYTES], *group = cgroup_of("self", text), *slash;
+	uint64_t room = UINT64_MAX;
+
+	if (!group)
+		return room;
 	/* From the own one up to the root, which has no such files. */
 	do {
 		uint64_t of = cgroup_room_of(group);
 
-		room = of < room ? of : room;
+		if (of != UINT64_MAX) {
+			of -= of / 10;
+			room = min_u64(room, share ? share(group, of, arg) : of);
+		}
 		slash = strrchr(group, '/');
 		if (slash)
 			*slash = 0;
 	} while (slash);
-	return room == UINT64_MAX ? room : room - room / 10;
+	return room;
+}
+
+uint64_t cgroup_room(void)
+{
+	return cgroup_room_share(NULL, NULL);
 }
 
 uint64_t cgroup_host_room(void)

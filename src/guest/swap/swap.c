@@ -26,6 +26,7 @@
 #include "guest/core/pass.h"
 #include "guest/core/thread.h"
 #include "guest/swap/amd/amd_move.h"
+#include "guest/swap/beside.h"
 #include "guest/swap/cgroup_room.h"
 #include "guest/swap/drain.h"
 #include "guest/swap/move.h"
@@ -288,9 +289,19 @@ static enum swap_why swap_find_obstacle(struct swap *swap)
 }
 
 /* What the memory cgroup allows for content, with what has its place on the host. */
-static uint64_t swap_allowed(struct swap *swap)
+static uint64_t swap_allowed(struct swap *swap, uint64_t room)
 {
-	return sat_sub_u64(sat_add_u64(swap_kept(swap), cgroup_room()), move_lacks(&swap->move));
+	return sat_sub_u64(sat_add_u64(swap_kept(swap), room), move_lacks(&swap->move));
+}
+
+/* Of what is to leave, beside others of the tenant that are asked for theirs: see beside.h. */
+static uint64_t swap_claim(struct swap *swap, uint64_t bytes)
+{
+	swap->answer.bytes = bytes;
+	swap->answer.amount = swap_kept(swap);
+	swap->answer.why = SWAP_FINE;
+	swap_begin(swap, SWAP_SUSPENDING);
+	return swap_allowed(swap, beside_claims(swap->guest));
 }
 
 static struct mover_file swap_file(const struct swap *swap)
@@ -321,7 +332,7 @@ static enum swap_why swap_take_file(struct swap *swap)
 {
 	uint64_t split = swap_request_split(swap->guest->policy_map);
 	const char *dir = swap->guest->policy.swap_dir;
-	uint64_t room = swap_allowed(swap);
+	uint64_t room = swap_claim(swap, swap_bytes(swap, SWAP_ALL));
 
 	for (int i = 0; i < MOVERS; i++) {
 		const struct mover *mover = &swap->mover[i];
@@ -347,7 +358,7 @@ static enum swap_why swap_find_room(struct swap *swap, uint64_t bytes)
 {
 	if (*swap->guest->policy.swap_dir)
 		return swap_take_file(swap);
-	if (bytes <= swap_allowed(swap))
+	if (bytes <= swap_claim(swap, bytes))
 		return SWAP_FINE;
 	swap->answer.amount = bytes;
 	return SWAP_HOST;
@@ -482,17 +493,18 @@ static void swap_plan_behind(struct swap *swap, uint32_t part)
 static bool swap_prepare(struct swap *swap, uint32_t request, uint32_t part)
 {
 	enum swap_why why = SWAP_FINE;
-	uint64_t bytes = 0;
+	uint64_t bytes;
 
 	if (swap->answer.state == SWAP_READY || swap->answer.state == SWAP_RETURNED) {
-		swap->answer.bytes = swap_bytes(swap, part);
+		bytes = swap_bytes(swap, part);
 		/* One that returned has its content still where it was. */
 		if (swap->answer.state == SWAP_READY)
-			why = swap_find_room(swap, swap->answer.bytes);
+			why = swap_find_room(swap, bytes);
+		swap->answer.bytes = bytes;
 		swap_answer(swap, request, swap_is_away(swap) ? SWAP_SUSPENDED : SWAP_READY, why);
 		return !why;
 	}
-	swap->answer.amount = 0;
+	bytes = swap->answer.bytes = swap->answer.amount = 0;
 	swap_begin(swap, SWAP_SUSPENDING);
 	why = drain_process(swap->guest, request, swap->mover, MOVERS);
 	if (!why)
@@ -527,7 +539,7 @@ static enum swap_why swap_has_room(struct swap *swap, uint64_t bytes)
 	if (!swap->guest->policy.host_bytes &&
 	    bytes > sat_add_u64(swap_kept(swap), host_memory_room()))
 		return SWAP_HOST;
-	return bytes <= swap_allowed(swap) ? SWAP_FINE : SWAP_HOST;
+	return bytes <= swap_allowed(swap, beside_others(swap->guest)) ? SWAP_FINE : SWAP_HOST;
 }
 
 static void swap_leave(struct swap *swap, uint32_t request, uint32_t part)

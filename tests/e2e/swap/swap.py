@@ -267,6 +267,24 @@ class Cgroup(Case):
         self.assertIn("memory cgroup does not allow it", self.refused("suspend", "t"))
         self.good(guest)
 
+    def test_two_processes(self):
+        """One of them has room in it, and both do not."""
+        guests = [self.limited(600 * MIB) for _ in range(2)]
+        self.assertIn("memory cgroup does not allow it", self.refused("suspend", "t"))
+        self.assertEqual(self.used(), 2 * (STAYS + IDLE))
+        self.good(guests.pop())
+        self.must("suspend", "t")
+        self.must("resume", "t")
+        self.good(guests.pop())
+
+    def test_room_for_two(self):
+        guests = [self.limited(800 * MIB) for _ in range(2)]
+        for _ in range(3):
+            self.must("suspend", "t")
+            self.must("resume", "t")
+        for guest in guests:
+            self.good(guest)
+
 
 class Spare(Case):
     """What is freed may be kept for the next allocation: one granule, charged."""

@@ -261,7 +261,7 @@ static int bring_make_tenant(struct bring *bring)
 	if (r == 0)
 		r = tenants_mark(bring->tenant_dir, TENANT_NAMED, getpid());
 	if (r == 0)
-		r = stored_note(bring->tenant_dir, bring->dir);
+		r = stored_note(bring->tenant_dir, image_manifest(bring->image)->id, bring->dir);
 	if (r == 0 && !bring->amd)
 		r = bring_ask(bring);
 	if (r == 0)

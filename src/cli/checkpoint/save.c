@@ -265,7 +265,7 @@ static int save_image(struct save *save)
 
 static int save_note(struct save *save)
 {
-	int r = stored_note(save->moving.dir, save->dir);
+	int r = stored_note(save->moving.dir, save->manifest.id, save->dir);
 
 	FAULT_POINT(STORE_NOTED);
 	return r < 0 ? say_error("%s: %s", save->moving.dir, say_errno(r)) : 0;

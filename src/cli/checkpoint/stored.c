@@ -43,9 +43,27 @@ static struct note_path stored_path(const char *tenant_dir)
 	return path;
 }
 
-int stored_note(const char *tenant_dir, const char *image_dir)
+/* What the note says. Of an earlier version, the directory alone. */
+struct stored {
+	char text[PATH_MAX];
+	const char *dir;
+};
+
+#define ID_DIGITS 32
+
+static void stored_write_id(const uint8_t id[static 16], char ret[static ID_DIGITS + 1])
 {
-	return symlink(image_dir, stored_path(tenant_dir).s) < 0 ? -errno : 0;
+	for (int i = 0; i < 16; i++)
+		snprintf(ret + 2 * (size_t)i, 3, "%02x", id[i]);
+}
+
+int stored_note(const char *tenant_dir, const uint8_t image_id[static 16], const char *image_dir)
+{
+	char text[ID_DIGITS + 1 + PATH_MAX];
+
+	stored_write_id(image_id, text);
+	snprintf(text + ID_DIGITS, sizeof(text) - ID_DIGITS, " %s", image_dir);
+	return symlink(text, stored_path(tenant_dir).s) < 0 ? -errno : 0;
 }
 
 void stored_forget(const char *tenant_dir)
@@ -53,21 +71,33 @@ void stored_forget(const char *tenant_dir)
 	unlink(stored_path(tenant_dir).s);
 }
 
-static bool stored_read(const char *tenant_dir, char ret[static PATH_MAX])
+static bool stored_read(const char *tenant_dir, struct stored *ret)
 {
-	ssize_t n = readlink(stored_path(tenant_dir).s, ret, PATH_MAX - 1);
+	ssize_t n = readlink(stored_path(tenant_dir).s, ret->text, sizeof(ret->text) - 1);
 
 	if (n < 0)
 		return false;
-	ret[n] = 0;
+	ret->text[n] = 0;
+	ret->dir = n > ID_DIGITS && ret->text[ID_DIGITS] == ' ' && *ret->text != '/'
+			   ? ret->text + ID_DIGITS + 1
+			   : ret->text;
 	return true;
+}
+
+/* The one that the note was about. */
+static bool stored_is_of(const struct stored *stored, const struct image *image)
+{
+	char id[ID_DIGITS + 1];
+
+	stored_write_id(image_manifest(image)->id, id);
+	return stored->dir == stored->text || !memcmp(stored->text, id, ID_DIGITS);
 }
 
 bool stored_is(const struct moving *moving)
 {
-	char dir[PATH_MAX];
+	struct stored stored;
 
-	return stored_read(moving->dir, dir);
+	return stored_read(moving->dir, &stored);
 }
 
 /* Whoever wrote there may have been killed, and CRIU goes on. */
@@ -152,17 +182,36 @@ static int stored_divide(struct moving *moving, uint64_t bytes)
 					 : 0;
 }
 
-static int stored_put_back(struct moving *moving, const char *dir)
+static int stored_open(const struct moving *moving, const struct stored *stored,
+		       struct image **ret)
 {
 	struct damage damage = {.text = ""};
 	struct image *image;
-	struct pids pids;
-	uint64_t bytes;
-	int r = image_open(dir, &image, &damage);
+	int r = image_open(stored->dir, &image, &damage);
 
 	if (r < 0)
 		return say_error("the content of tenant \"%s\" is in %s, which cannot be read: %s",
-				 moving->name, dir, *damage.text ? damage.text : say_errno(r));
+				 moving->name, stored->dir,
+				 *damage.text ? damage.text : say_errno(r));
+	if (!stored_is_of(stored, image)) {
+		image_close(image);
+		return say_error("the content of tenant \"%s\" was in %s, where another image is "
+				 "now; put back the one that was there",
+				 moving->name, stored->dir);
+	}
+	*ret = image;
+	return 0;
+}
+
+static int stored_put_back(struct moving *moving, const struct stored *stored)
+{
+	struct image *image = NULL;
+	struct pids pids;
+	uint64_t bytes;
+	int r = stored_open(moving, stored, &image);
+
+	if (r)
+		return r;
 	r = stored_await(moving, SWAP_GIVEN, &bytes);
 	if (!r)
 		r = stored_divide(moving, bytes);
@@ -177,11 +226,11 @@ static int stored_put_back(struct moving *moving, const char *dir)
 }
 
 /* To where all content is in the processes. */
-static int stored_return_content(struct moving *moving, const char *dir)
+static int stored_return_content(struct moving *moving, const struct stored *stored)
 {
 	struct moving_sum sum;
 	/* BARE: whoever noted it was killed before anything was given away. */
-	int r = moving_rests(moving) == SWAP_BARE ? 0 : stored_put_back(moving, dir);
+	int r = moving_rests(moving) == SWAP_BARE ? 0 : stored_put_back(moving, stored);
 
 	if (r)
 		return r;
@@ -194,20 +243,20 @@ static int stored_return_content(struct moving *moving, const char *dir)
 int stored_return(struct moving *moving)
 {
 	uint64_t bytes;
-	char dir[PATH_MAX];
+	struct stored stored;
 	int r;
 
-	if (!stored_read(moving->dir, dir))
+	if (!stored_read(moving->dir, &stored))
 		return moving_rests(moving) == SWAP_GIVEN
 			       ? say_error("tenant \"%s\": nothing says where its content is",
 					   moving->name)
 			       : 0;
-	r = stored_await_criu(moving, dir);
+	r = stored_await_criu(moving, stored.dir);
 	if (!r)
 		r = stored_continue(moving);
 	if (!r)
 		r = moving_rests(moving) == SWAP_RUN ? stored_await(moving, SWAP_RUN, &bytes)
-						     : stored_return_content(moving, dir);
+						     : stored_return_content(moving, &stored);
 	if (!r)
 		stored_forget(moving->dir);
 	return r;

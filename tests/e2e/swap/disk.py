@@ -398,6 +398,23 @@ class Kills(Disk):
         self.resumes([guest], "with it")
         self.good(guest)
 
+    def test_another_image(self):
+        """... nor with that of another checkpoint of the same processes, put in its place."""
+        guest = self.guest("serve", "20", "1")
+        self.save("--leave-running")
+        os.rename(self.to, self.to + ".before")
+        os.write(guest.fifo, b"\n")
+        self.says(guest, "served")
+        self.allot("checkpoint", "t", "--to", self.to, env={"ALLOT_FAULT": "STORE_GIVEN"})
+        os.rename(self.to, self.to + ".after")
+        os.rename(self.to + ".before", self.to)
+        self.assertIn("another image is now", self.refused("resume", "t"))
+        os.rename(self.to, self.to + ".before")
+        os.rename(self.to + ".after", self.to)
+        self.must("resume", "t")
+        os.write(guest.fifo, b"q\n")
+        self.says(guest, "good")
+
     def test_of_the_end(self):
         """Whole, and some of its processes dead: what is left is ended, and it comes back."""
         guest = self.guest("idle")

@@ -13,6 +13,7 @@
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "base/fault.h"
+#include "base/fd.h"
 #include "base/host_memory.h"
 #include "base/number.h"
 #include "cli/checkpoint/content.h"
@@ -227,8 +228,8 @@ static int bring_ledger(const struct bring *bring)
 
 	if ((size_t)snprintf(path, sizeof(path), "%s/" PARTS_LEDGER, bring->dir) >= sizeof(path))
 		return -ENAMETOOLONG;
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	return fd < 0 ? err_errno() : ledger_await(bring->tenant_dir, fd, bring->amd);
+	fd = fd_openat(AT_FDCWD, path, O_RDONLY, 0);
+	return fd < 0 ? fd : ledger_await(bring->tenant_dir, fd, bring->amd);
 }
 
 /*
@@ -342,6 +343,8 @@ int bring_tenant(const char *dir)
 	if (!realpath(dir, bring.dir))
 		return say_error("%s: %s", dir, say_errno(errno));
 	r = criu_check();
+	if (!r)
+		r = criu_check_dir(bring.dir);
 	if (!r)
 		r = bring_read(&bring);
 	if (!r)

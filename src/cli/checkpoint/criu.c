@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -210,6 +211,19 @@ int criu_find_plugin(char ret[static PATH_MAX])
 	return r < 0 ? say_error("CRIU's plugin for AMD GPUs, criu-%u/allot_amdgpu.so, is not here; "
 				 CRIU_PLUGIN_TODO, hooks)
 		     : 0;
+}
+
+int criu_check_dir(const char *dir)
+{
+	struct stat st;
+
+	if (stat(dir, &st) < 0)
+		return say_error("%s: %s", dir, say_errno(errno));
+	if (st.st_uid == geteuid() && !(st.st_mode & (S_IWGRP | S_IWOTH)))
+		return 0;
+	return say_error("%s is for others to write, who could have root do anything by what is "
+			 "in there; chown root and chmod go-w it, if you know all of that",
+			 dir);
 }
 
 /* --- Dump and restore ----------------------------------------------------------------------- */

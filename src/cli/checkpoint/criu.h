@@ -34,6 +34,12 @@ int criu_find(unsigned int *ret_major, char ret_version[static CRIU_VERSION_BYTE
 int criu_check(void);
 
 /*
+ * Whether what is in a directory is ours alone to write: whoever else could has what CRIU makes of
+ * it do anything, and as root. 0, or an exit status after a message.
+ */
+int criu_check_dir(const char *dir);
+
+/*
  * The folder with the build of our plugin that this CRIU takes: into `ret`. 0, or an exit status after
  * a message.
  */

@@ -17,10 +17,12 @@
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "base/fault.h"
+#include "base/fd.h"
 #include "cli/checkpoint/content.h"
 #include "cli/checkpoint/criu.h"
 #include "cli/checkpoint/stored.h"
 #include "cli/checkpoint/tree.h"
+#include "cli/exit_status.h"
 #include "cli/out/say.h"
 #include "cli/tenant/away.h"
 #include "cli/tenant/contexts.h"
@@ -121,6 +123,8 @@ static int save_make_dir(struct save *save)
 		return say_error("%s cannot be made: %s", dir, say_errno(errno));
 	if (!realpath(dir, save->dir))
 		return say_error("%s: %s", dir, say_errno(errno));
+	if (criu_check_dir(save->dir))
+		return EXIT_ALLOT;
 	list = opendir(save->dir);
 	if (!list)
 		return say_error("%s: %s", dir, say_errno(errno));
@@ -207,8 +211,8 @@ static int save_ledger(const struct save *save)
 	int r;
 
 	save_path(save, PARTS_LEDGER, path);
-	fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-	r = fd < 0 ? err_errno() : ledger_save(save->moving.dir, fd);
+	fd = fd_openat(AT_FDCWD, path, O_RDWR | O_CREAT | O_EXCL, 0600);
+	r = fd < 0 ? fd : ledger_save(save->moving.dir, fd);
 	return r < 0 ? say_error("%s: %s", path, say_errno(r)) : 0;
 }
 

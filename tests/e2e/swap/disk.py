@@ -264,12 +264,41 @@ class Refusals(Disk):
     def test_directory_is_full(self):
         guest = self.guest("idle")
         os.mkdir(self.to)
-        done = subprocess.run(["unshare", "--mount", "sh", "-c", f"mount -t tmpfs -o size=20m none {self.to} && "
+        done = subprocess.run(["unshare", "--mount", "sh", "-c", f"mount -t tmpfs -o size=20m,mode=700 none {self.to} && "
                                f"exec {ALLOT} checkpoint t --to {self.to}"], env=self.env, text=True,
                               stderr=subprocess.PIPE, check=False)
         self.assertIn(f"{self.to}: No space left on device", done.stderr)
         self.assertIn("goes on as it was", done.stderr)
         self.assertEqual(self.used(), STAYS + IDLE)
+        self.good(guest)
+
+    def test_a_link_in_the_directory(self):
+        """Whoever may write there while CRIU is at work has nothing of root's written over."""
+        self.guest("idle")
+        other = pathlib.Path(self.tmp, "other")
+        other.write_text("before", encoding="ascii")
+        link = f'#!/bin/sh\n[ "$1" = dump ] && ln -s "{other}" "{self.to}/ledger"\n' \
+               f'exec "{CRIU}/criu" "$@"\n'
+        said = self.refused("checkpoint", "t", "--to", self.to, env=self.fake_criu(link))
+        self.assertEqual(other.read_bytes(), b"before")
+        self.assertIn("/ledger: ", said)
+        self.assertEqual(self.tenant()["state"], "running")
+
+    def test_directory_of_others(self):
+        """Who may write there could have root run anything."""
+        guest = self.guest("idle")
+        os.mkdir(self.to)
+        os.chown(self.to, 1, 1)
+        self.assertIn("is for others to write",
+                      self.refused("checkpoint", "t", "--to", self.to))
+        os.chown(self.to, 0, 0)
+        self.save()
+        self.gone(guest)
+        for mode in (0o770, 0o707):
+            os.chmod(self.to, mode)
+            self.assertIn("is for others to write", self.refused("restore", self.to))
+        os.chmod(self.to, 0o755)
+        self.restore()
         self.good(guest)
 
     def test_children_of_before(self):

@@ -72,6 +72,10 @@ struct member {
 	bool called_off; /* ... and is to run again, without whoever is stuck */
 	bool stuck;	 /* it is away but for one process, of which nothing moves */
 	uint64_t moves, moved_ns; /* what `answers` said, and since when */
+	/*
+	 * Of the host so much is for what leaves, of which it had some, and has not taken the rest.
+	 */
+	uint64_t leaves, had, takes;
 	bool divided;  /* how it is split is said, or it has no file */
 	uint64_t fixed_until_ns; /* it cannot leave */
 	uint64_t stays_until_ns; /* it has work that does not end */
@@ -523,6 +527,7 @@ static void residency_host_ask(struct member *member, enum swap_phase phase, uin
 {
 	member->request = swap_desk_ask(member->desk, phase);
 	member->asked_ns = member->moved_ns = now_ns;
+	member->takes = 0;
 }
 
 static void residency_host_ask_part(struct member *member, enum swap_phase phase, uint32_t part,
@@ -536,6 +541,7 @@ static void residency_host_done(struct member *member)
 {
 	swap_desk_close(member->desk);
 	member->desk = NULL;
+	member->takes = 0;
 }
 
 static bool residency_host_begin(const struct residency_host *host, struct member *member)
@@ -563,10 +569,21 @@ static bool residency_host_has_dir(const struct member *member)
 	return *member->policy.swap_dir;
 }
 
-/* What there is on the host for it, which has some of that already. */
-static uint64_t residency_host_room(const struct member *member, uint64_t has)
+/* What others were let have of the host, and have not taken yet: it is still free. */
+static uint64_t residency_host_taken(const struct residency_host *host, const struct member *member)
 {
-	uint64_t free = host_memory_room() + has, most = member->policy.host_bytes;
+	uint64_t bytes = 0;
+
+	for (int i = 0; i < host->n; i++)
+		bytes += &host->member[i] == member ? 0 : host->member[i].takes;
+	return bytes;
+}
+
+/* What there is on the host for it, which has some of that already, beside what is `taken`. */
+static uint64_t residency_host_room(const struct member *member, uint64_t has, uint64_t taken)
+{
+	uint64_t free = sat_sub_u64(host_memory_room(), taken) + has;
+	uint64_t most = member->policy.host_bytes;
 
 	/* With a file behind it what is free is no reason to refuse, and not to be exceeded. */
 	if (residency_host_has_dir(member))
@@ -575,12 +592,13 @@ static uint64_t residency_host_room(const struct member *member, uint64_t has)
 }
 
 /* Whether the host has room for so much of it, less what is to go to a file. */
-static bool residency_host_has_room(const struct member *member, uint64_t bytes, uint64_t has)
+static bool residency_host_has_room(const struct member *member, uint64_t bytes, uint64_t has,
+				    uint64_t taken)
 {
 	uint64_t split = swap_request_split(member->map);
 
 	return swap_host_bytes(bytes, split) <=
-	       residency_host_room(member, swap_host_bytes(has, split));
+	       residency_host_room(member, swap_host_bytes(has, split), taken);
 }
 
 /* For one that finds no room on the host: what others keep there, who run, is given back. */
@@ -605,7 +623,9 @@ static void residency_host_clear_host(struct residency_host *host, uint64_t now_
 static void residency_host_divide(struct residency_host *host, struct member *member,
 				  const struct answers *answers, uint64_t now_ns)
 {
-	uint64_t split = swap_split_of(answers->bytes, residency_host_room(member, answers->kept));
+	uint64_t taken = residency_host_taken(host, member);
+	uint64_t split = swap_split_of(answers->bytes,
+				       residency_host_room(member, answers->kept, taken));
 
 	swap_desk_set_split(member->desk, split);
 	member->divided = true;
@@ -614,12 +634,24 @@ static void residency_host_divide(struct residency_host *host, struct member *me
 		residency_host_clear_host(host, now_ns);
 }
 
+static void residency_host_let_leave(struct member *member, const struct answers *answers,
+				     uint64_t now_ns)
+{
+	member->leaves = swap_host_bytes(answers->bytes, swap_request_split(member->map));
+	member->had = answers->has;
+	residency_host_ask_out(member, now_ns);
+	member->takes = sat_sub_u64(member->leaves, member->had);
+	FAULT_POINT(RESIDENCY_OUT);
+}
+
 static void residency_host_prepared(struct residency_host *host, struct member *member,
 				    uint64_t now_ns)
 {
 	struct answers answers = residency_host_hear(member, now_ns);
-	bool room = !answers.all || residency_host_has_dir(member) ||
-		    residency_host_has_room(member, answers.bytes, answers.has);
+	uint64_t taken = residency_host_taken(host, member);
+	bool dir = !answers.all || residency_host_has_dir(member);
+	bool room = dir || residency_host_has_room(member, answers.bytes, answers.has, 0);
+	bool now = dir || residency_host_has_room(member, answers.bytes, answers.has, taken);
 	uint64_t patience_ns =
 		answers.asleep ? TUNING_RESIDENCY_ASLEEP_NS : TUNING_RESIDENCY_DRAIN_NS;
 
@@ -628,8 +660,9 @@ static void residency_host_prepared(struct residency_host *host, struct member *
 		return;
 	}
 	if (answers.all && !answers.refused && room) {
-		residency_host_ask_out(member, now_ns);
-		FAULT_POINT(RESIDENCY_OUT);
+		/* Others get on, or are given up. */
+		if (now)
+			residency_host_let_leave(member, &answers, now_ns);
 		return;
 	}
 	if (!answers.all && now_ns < member->asked_ns + patience_ns)
@@ -677,6 +710,8 @@ static void residency_host_left(struct residency_host *host, struct member *memb
 		return;
 	if (!answers.refused && !stuck && member->step < member->part) {
 		residency_host_ask_out(member, now_ns);
+		member->takes = sat_sub_u64(member->takes ? member->leaves : 0,
+					    max_u64(member->had, answers.bytes));
 		return;
 	}
 	if (!answers.refused && !stuck) {
@@ -800,7 +835,7 @@ static void residency_host_leave_on(struct residency_host *host, struct member *
 		swap_desk_set_split(member->desk, 0);
 		residency_host_ask_part(member, SWAP_PREPARE,
 					member->divided ? member->part : SWAP_ALL, now_ns);
-	} else if (residency_host_has_room(member, here + away, here + away)) {
+	} else if (residency_host_has_room(member, here + away, here + away, 0)) {
 		residency_host_ask_out(member, now_ns);
 	} else {
 		residency_host_clear_host(host, now_ns);

@@ -342,6 +342,38 @@ class Servers(Turns):
             self.quit(guest)
 
 
+    def serve_where_free(self, mib, name, seed, holds, **env):
+        """On a machine that has so much free, as the process finds it."""
+        fake = pathlib.Path(self.tmp, "meminfo")
+        fake.write_text(f"MemTotal: {mib << 10} kB\nMemAvailable: {mib << 10} kB\n", encoding="ascii")
+        script = f'mount --bind {fake} /proc/meminfo && exec "$@"'
+        process = subprocess.Popen(["unshare", "--mount", "sh", "-c", script, "-", ALLOT, "run", "--name",
+                                    name, "--overcommit", "--memory", "80%", "--", GUEST, "serve",
+                                    str(holds), str(seed)], env={**self.env, **env},
+                                   stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE, text=True)
+        self.addCleanup(self.end, process)
+        self.assertEqual(process.stdout.readline(), "ready\n")
+        return process
+
+    @unittest.skipIf(subprocess.run(["unshare", "--mount", "true"], check=False).returncode,
+                     "nothing can be mounted here")
+    def test_host_has_room_for_one(self):
+        """Two are to leave for a third one, and the host has room for either: the second one does not
+        begin before the first one has taken what it was let have."""
+        a = self.serve_where_free(34, "a", 1, 20, ALLOT_FAULT="GUEST_SWAP_COPIED/STOP")
+        b = self.serve_where_free(34, "b", 1000, 20)
+        c = self.serve_where_free(34, "c", 2000, 8)
+        c.stdin.write("44\n")
+        c.stdin.flush()
+        for _ in range(5):
+            time.sleep(0.3)
+            self.assertEqual(self.tenants()["b"]["swap"]["host_bytes"], 0)
+        a.send_signal(signal.SIGCONT)
+        self.assertEqual(c.stdout.readline(), "served\n")
+        for guest in (a, b, c):
+            self.quit(guest)
+
     def test_host_memory_for_a_part(self):
         """The part that is needed would find room, and the piece that it is in does not."""
         a = self.serve("a", 1, options=("--host-memory", "12MiB"))

@@ -25,12 +25,10 @@
 #include "ledger/swap.h"
 #include "sched/tuning.h"
 
-/* What comes ahead of the rest is copied when it is so much. */
-#define COME_BYTES (UINT64_C(1) << 30)
-
-/* What follows is let go of when it is so much, or this part of all. */
-#define FOLLOW_BYTES (UINT64_C(512) << 20)
-#define FOLLOW_PART  32
+/* What comes ahead of the rest is copied, and what follows let go of, when it is so much; */
+#define SOME_BYTES (UINT64_C(1) << 30)
+/* or this part of all that there is. */
+#define FOLLOW_PART 32
 
 /* A second is what later.c gives the driver's figure; and between two tries. */
 #define STALE_NS     (1500 * NS_PER_MS)
@@ -400,7 +398,7 @@ static void move_follow(struct move *move, int i, uint64_t at)
 static CUdeviceptr move_follow_end(struct move *move, int i, CUdeviceptr from, CUdeviceptr to)
 {
 	struct cursor cursor = {.guest = move->guest, .device = i};
-	uint64_t enough = min_u64(FOLLOW_BYTES, move_bytes_of(move->guest, i) / FOLLOW_PART);
+	uint64_t enough = min_u64(SOME_BYTES, move_bytes_of(move->guest, i) / FOLLOW_PART);
 	uint64_t bytes = 0;
 
 	while (bytes < enough && move_next_between(&cursor, i, from, to))
@@ -624,7 +622,7 @@ static CUdeviceptr move_come_pieces(struct move *move, int i)
 	uint64_t room = move_room(move, i), came = 0;
 	CUdeviceptr to = move->come[i];
 
-	while (came < COME_BYTES && move_next(&cursor) && cursor.device == i &&
+	while (came < SOME_BYTES && move_next(&cursor) && cursor.device == i &&
 	       cursor.piece.at < move->gone[i]) {
 		uint64_t bytes = cursor.piece.resident ? 0 : cursor.piece.bytes;
 

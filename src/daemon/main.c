@@ -259,12 +259,53 @@ static int main_watch_signals(struct signals *signals, struct loop *loop, struct
 	return loop_add(loop, &signals->source);
 }
 
+/* Whose turns another allotd gives, that one makes tenants for, too. */
+static int main_make_tenants(struct node *node, const struct requests *requests, struct loop *loop,
+			     struct control **ret)
+{
+	int r = turns_start(node->runtime, &node->devices, &node->turns);
+
+	if (r == -EAGAIN) {
+		log_line(LOG_WARN, "another allotd decides whose turn it is in %s", node->runtime);
+		return 0;
+	}
+	if (r < 0)
+		log_line(LOG_FAULT, "tenants of %s decide themselves whose turn it is: %s",
+			 node->runtime, strerror(-r));
+	if (geteuid() != 0)
+		return 0;
+	if (!r)
+		r = control_open(loop, requests, ret);
+	if (r < 0)
+		log_line(LOG_FAULT, "users have no tenants made in %s-users: %s", node->runtime,
+			 strerror(-r));
+	return r;
+}
+
+/* Until it is told to end. */
+static int main_answer(struct node *node, const struct args *a, struct loop *loop)
+{
+	struct http *http = NULL;
+	int r = http_open(loop, a->listen, pages, node, &http);
+
+	if (r < 0) {
+		log_line(LOG_FAULT, "cannot listen on %s: %s; name another with --listen, like " LISTEN,
+			 a->listen, strerror(-r));
+		return r;
+	}
+	log_line(LOG_SAY, "tenants of %s at http://%s/", node->runtime, a->listen);
+	notify_send("READY=1");
+	r = loop_run(loop);
+	notify_send("STOPPING=1");
+	http_close(http);
+	return r;
+}
+
 static int main_serve(struct node *node, struct args *a, struct loop *loop)
 {
 	const struct requests requests = {
 		.runtime = node->runtime, .site = &node->site, .devices = &node->devices};
 	struct control *control = NULL;
-	struct http *http = NULL;
 	struct sampler sampler;
 	struct signals signals;
 	int r = main_watch_signals(&signals, loop, &a->site);
@@ -280,31 +321,15 @@ static int main_serve(struct node *node, struct args *a, struct loop *loop)
 	r = audit_start(node->runtime, a->outside, &node->audit);
 	if (r < 0 && r != -ENODEV)
 		log_line(LOG_FAULT, "nobody looks who uses the devices: %s", strerror(-r));
-	r = turns_start(node->runtime, &node->devices, &node->turns);
-	if (r == -EAGAIN)
-		log_line(LOG_WARN, "another allotd decides whose turn it is in %s", node->runtime);
-	else if (r < 0)
-		log_line(LOG_FAULT, "tenants of %s decide themselves whose turn it is: %s",
-			 node->runtime, strerror(-r));
-	/* Whose turns another allotd gives, that one makes tenants for, too. */
-	r = node->turns && geteuid() == 0 ? control_open(loop, &requests, &control) : 0;
-	if (r < 0)
-		log_line(LOG_FAULT, "users have no tenants made in %s-users: %s", node->runtime,
-			 strerror(-r));
-	r = http_open(loop, a->listen, pages, node, &http);
-	if (r < 0) {
-		log_line(LOG_FAULT, "cannot listen on %s: %s; name another with --listen, like " LISTEN,
-			 a->listen, strerror(-r));
-	} else {
-		log_line(LOG_SAY, "tenants of %s at http://%s/", node->runtime,
-			 a->listen);
-		notify_send("READY=1");
-		r = loop_run(loop);
-		notify_send("STOPPING=1");
-	}
+	r = main_make_tenants(node, &requests, loop, &control);
+	/* Users who find no socket begin tenants of their own. */
+	if (r < 0 && site_bounds(&node->site))
+		log_line(LOG_FAULT, "%s would bound nobody: allotd does not begin",
+			 site_file_path(&a->site));
+	else
+		r = main_answer(node, a, loop);
 	control_close(control);
 	turns_end(node->turns);
-	http_close(http);
 	audit_end(node->audit);
 	close(sampler.source.fd);
 	close(signals.source.fd);

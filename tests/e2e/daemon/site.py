@@ -61,6 +61,18 @@ class Site(users_lib.Case):
         self.assertIn(":2: x: there is no such key", done.stderr)
         self.assertFalse(os.path.exists(self.users))
 
+    def test_no_socket(self):
+        """Users would find no daemon, and begin without bounds: so it does not begin itself."""
+        with open(self.users, "w", encoding="ascii"):
+            pass
+        done = subprocess.run([daemon_lib.ALLOTD, "--config", self.conf("[default]\ntenants = 1\n")],
+                              env=self.env, text=True, capture_output=True, timeout=60,
+                              check=False)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("users have no tenants made in ", done.stderr)
+        self.assertIn("allotd.conf would bound nobody: allotd does not begin", done.stderr)
+        self.daemon(options=("--config", self.conf("# nothing\n")))
+
     def test_without_the_daemon(self):
         """One that ends takes no bounds along."""
         self.end(self.site("[default]\nmemory-max = 1GiB\n"))

@@ -446,52 +446,46 @@ class Scarce(Host):
             self.quit(guest)
 
 
-class Large(Turns):
-    """Of more than is on its way at a time."""
-
-    MEMORY, QUOTA = "480MiB", "90%"
-
-    def test_rest_leaves_as_it_is_copied(self):
-        """Who stops when the last of what follows is copied, and not let go of, has left but for that."""
-        other = self.serve("a", 1, holds=300)
-        victim = self.serve("v", 5000, holds=400, env={"ALLOT_FAULT": "GUEST_SWAP_COPIED:2/STOP"})
-        before = self.tenants()["v"]["swap"]["resident_bytes"]
-        other.stdin.write("\n")
-        other.stdin.flush()
-        self.until(lambda: self.is_stopped(victim))
-        self.assertLess(self.tenants()["v"]["swap"]["resident_bytes"], before - 80 * MIB)
-        victim.send_signal(signal.SIGCONT)
-        self.assertEqual(other.stdout.readline(), "served\n")
-        for guest in (victim, other) * 2:
-            self.assertEqual(self.ask(guest), "served")
-        for guest in (victim, other):
-            self.quit(guest)
-        self.assertEqual(self.used(), 0)
-
-
-class Missing(Host):
-    """Host memory that was there when it was looked for is not, in the middle of what follows."""
+class Large(Host):
+    """Of more than is on its way at a time, most of which leaves, and of which nothing is found ahead."""
 
     MEMORY, QUOTA, TOTAL = "480MiB", "90%", 16 << 30
 
-    def test_what_had_left_stays_away(self):
-        self.free(self.TOTAL // 8)  # nothing is found ahead
-        mark = pathlib.Path(self.tmp, "mark")
-        mark.touch()
-        other = self.serve("a", 1, holds=300)
-        victim = self.serve("v", 5000, holds=400, env={
-            "LD_PRELOAD": os.environ["SWAP_FULL"], "SWAP_FULL_ERROR": "madvise=12",
-            "SWAP_FULL_AT": str(200 * MIB), "SWAP_FULL_MARK": str(mark)})
-        other.stdin.write("\n")
-        other.stdin.flush()
-        self.until(lambda: not mark.exists())
-        self.assertGreater(self.tenants()["v"]["swap"]["host_bytes"], 40 * MIB)
-        self.assertEqual(other.stdout.readline(), "served\n")
-        for guest in (victim, other) * 2:
+    def begin(self, **env):
+        self.free(self.TOTAL // 8)
+        comer = self.serve("a", 1, holds=300)
+        leaver = self.serve("v", 5000, holds=400, env=env)
+        before = self.tenants()["v"]["swap"]["resident_bytes"]
+        comer.stdin.write("\n")
+        comer.stdin.flush()
+        return comer, leaver, before
+
+    def go_on(self, comer, leaver):
+        self.assertEqual(comer.stdout.readline(), "served\n")
+        for guest in (leaver, comer) * 2:
             self.assertEqual(self.ask(guest), "served")
-        for guest in (victim, other):
+        for guest in (leaver, comer):
             self.quit(guest)
         self.assertEqual(self.used(), 0)
+
+    def test_rest_leaves_as_it_is_copied(self):
+        """Who stops when the last of what follows is copied, and not let go of, has left but for that."""
+        comer, leaver, before = self.begin(ALLOT_FAULT="GUEST_SWAP_COPIED:2/STOP")
+        self.until(lambda: self.is_stopped(leaver))
+        self.assertLess(self.tenants()["v"]["swap"]["resident_bytes"], before - 80 * MIB)
+        leaver.send_signal(signal.SIGCONT)
+        self.go_on(comer, leaver)
+
+    def test_what_had_left_stays_away(self):
+        """Host memory that was there when it was looked for is not, in the middle of what follows."""
+        mark = pathlib.Path(self.tmp, "mark")
+        mark.touch()
+        comer, leaver, _ = self.begin(LD_PRELOAD=os.environ["SWAP_FULL"],
+                                      SWAP_FULL_ERROR="madvise=12", SWAP_FULL_AT=str(200 * MIB),
+                                      SWAP_FULL_MARK=str(mark))
+        self.until(lambda: not mark.exists())
+        self.assertGreater(self.tenants()["v"]["swap"]["host_bytes"], 40 * MIB)
+        self.go_on(comer, leaver)
 
 
 class Debugger:

@@ -306,6 +306,7 @@ class Spare(Case):
         self.told(guest)
         self.charged(STAYS)
         other = self.guest("grab", "100", options=())
+        self.comes_to(2 * STAYS + 100 * MIB)
         self.told(guest)
         self.charged(2 * STAYS + 100 * MIB)
         self.end(other)

@@ -649,9 +649,8 @@ static void residency_host_prepared(struct residency_host *host, struct member *
 {
 	struct answers answers = residency_host_hear(member, now_ns);
 	uint64_t taken = residency_host_taken(host, member);
-	bool dir = !answers.all || residency_host_has_dir(member);
-	bool room = dir || residency_host_has_room(member, answers.bytes, answers.has, 0);
-	bool now = dir || residency_host_has_room(member, answers.bytes, answers.has, taken);
+	bool regardless = !answers.all || residency_host_has_dir(member);
+	bool room = regardless || residency_host_has_room(member, answers.bytes, answers.has, 0);
 	uint64_t patience_ns =
 		answers.asleep ? TUNING_RESIDENCY_ASLEEP_NS : TUNING_RESIDENCY_DRAIN_NS;
 
@@ -661,7 +660,8 @@ static void residency_host_prepared(struct residency_host *host, struct member *
 	}
 	if (answers.all && !answers.refused && room) {
 		/* Others get on, or are given up. */
-		if (now)
+		if (regardless || !taken ||
+		    residency_host_has_room(member, answers.bytes, answers.has, taken))
 			residency_host_let_leave(member, &answers, now_ns);
 		return;
 	}

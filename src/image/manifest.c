@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "amd/identity.h"
+#include "image/image_id.h"
 #include "ledger/policy.h"
 #include "nvidia/uuid.h"
 
@@ -265,11 +266,10 @@ int manifest_write(const struct manifest *m, char **ret_text, size_t *ret_len)
 {
 	json_t *root = json_object(), *devices = json_array(), *processes = json_array();
 	struct manifest again = {0};
-	char id[33], *text;
+	char id[IMAGE_ID_DIGITS + 1], *text;
 	int r;
 
-	for (int i = 0; i < 16; i++)
-		snprintf(id + 2 * i, 3, "%02x", m->id[i]);
+	image_id_text(m->id, id);
 	json_object_set_new(root, "allot_image", json_integer(MANIFEST_VERSION));
 	json_object_set_new(root, "id", json_string(id));
 	json_object_set_new(root, "created_s", json_integer((json_int_t)m->created_s));

@@ -16,6 +16,7 @@
 #include "base/err.h"
 #include "base/fd.h"
 #include "image/crc32c.h"
+#include "image/image_id.h"
 
 #define PARTS_VERSION 1
 #define PARTS_MAGIC   "allot-checkpoint "
@@ -109,12 +110,12 @@ static int parts_write_tree(FILE *out, const char *dir, uint32_t tree)
 
 static int parts_write_all(FILE *out, const char *dir, const struct parts *parts)
 {
+	char id[IMAGE_ID_DIGITS + 1];
 	int r;
 
-	fprintf(out, PARTS_MAGIC "%d\nimage ", PARTS_VERSION);
-	for (int i = 0; i < 16; i++)
-		fprintf(out, "%02x", parts->image[i]);
-	fprintf(out, "\ndir %s\ntrees %" PRIu32 "\n", parts->tenant_dir, parts->ntrees);
+	image_id_text(parts->image, id);
+	fprintf(out, PARTS_MAGIC "%d\nimage %s\ndir %s\ntrees %" PRIu32 "\n", PARTS_VERSION, id,
+		parts->tenant_dir, parts->ntrees);
 	r = parts_write_file(out, dir, PARTS_LEDGER);
 	for (uint32_t i = 0; r == 0 && i < parts->ntrees; i++)
 		r = parts_write_tree(out, dir, i);

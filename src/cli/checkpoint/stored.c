@@ -19,6 +19,7 @@
 #include "cli/tenant/pids.h"
 #include "cli/tenant/swap_dir.h"
 #include "image/image.h"
+#include "image/image_id.h"
 #include "ledger/ledger.h"
 #include "ledger/shared_file.h"
 #include "ledger/slot.h"
@@ -49,20 +50,12 @@ struct stored {
 	const char *dir;
 };
 
-#define ID_DIGITS 32
-
-static void stored_write_id(const uint8_t id[static 16], char ret[static ID_DIGITS + 1])
-{
-	for (int i = 0; i < 16; i++)
-		snprintf(ret + 2 * (size_t)i, 3, "%02x", id[i]);
-}
-
 int stored_note(const char *tenant_dir, const uint8_t image_id[static 16], const char *image_dir)
 {
-	char text[ID_DIGITS + 1 + PATH_MAX];
+	char text[IMAGE_ID_DIGITS + 1 + PATH_MAX];
 
-	stored_write_id(image_id, text);
-	snprintf(text + ID_DIGITS, sizeof(text) - ID_DIGITS, " %s", image_dir);
+	image_id_text(image_id, text);
+	snprintf(text + IMAGE_ID_DIGITS, sizeof(text) - IMAGE_ID_DIGITS, " %s", image_dir);
 	return symlink(text, stored_path(tenant_dir).s) < 0 ? -errno : 0;
 }
 
@@ -78,8 +71,8 @@ static bool stored_read(const char *tenant_dir, struct stored *ret)
 	if (n < 0)
 		return false;
 	ret->text[n] = 0;
-	ret->dir = n > ID_DIGITS && ret->text[ID_DIGITS] == ' ' && *ret->text != '/'
-			   ? ret->text + ID_DIGITS + 1
+	ret->dir = n > IMAGE_ID_DIGITS && ret->text[IMAGE_ID_DIGITS] == ' ' && *ret->text != '/'
+			   ? ret->text + IMAGE_ID_DIGITS + 1
 			   : ret->text;
 	return true;
 }
@@ -87,10 +80,10 @@ static bool stored_read(const char *tenant_dir, struct stored *ret)
 /* The one that the note was about. */
 static bool stored_is_of(const struct stored *stored, const struct image *image)
 {
-	char id[ID_DIGITS + 1];
+	char id[IMAGE_ID_DIGITS + 1];
 
-	stored_write_id(image_manifest(image)->id, id);
-	return stored->dir == stored->text || !memcmp(stored->text, id, ID_DIGITS);
+	image_id_text(image_manifest(image)->id, id);
+	return stored->dir == stored->text || !memcmp(stored->text, id, IMAGE_ID_DIGITS);
 }
 
 bool stored_is(const struct moving *moving)

@@ -6,6 +6,7 @@
 
 #include "daemon/bounds.h"
 #include "node/tenants.h"
+#include "tests/unit/site_fixture.h"
 #include "tests/unit/tenant_fixture.h"
 
 static char runtime[PATH_MAX + 8];
@@ -43,22 +44,6 @@ ssize_t __wrap_fd_read_text(int dirfd, const char *path, char *buf, size_t len)
 	if (!cgroups || strcmp(path, "cgroup"))
 		return __real_fd_read_text(dirfd, path, buf, len);
 	return snprintf(buf, len, "%s", cgroups);
-}
-
-static void hear_nothing(void *arg, unsigned int line, bool wrong, const char *words)
-{
-	CHECK(!wrong);
-}
-
-static struct site site_of(const char *text)
-{
-	FILE *in = fmemopen((void *)text, strlen(text), "r");
-	struct site site;
-
-	CHECK(in);
-	CHECK_EQ(site_read(in, hear_nothing, NULL, &site), 0);
-	fclose(in);
-	return site;
 }
 
 static struct policy policy_of(const char *name)

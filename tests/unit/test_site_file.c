@@ -6,12 +6,7 @@
 #include <pthread.h>
 
 #include "tests/check.h"
-
-static void hear_nothing(void *arg, unsigned int line, bool wrong, const char *words)
-{
-	(void)arg, (void)line, (void)words;
-	CHECK(!wrong);
-}
+#include "tests/unit/site_fixture.h"
 
 static struct site_file file;
 static int refused; /* errno of pthread_create */
@@ -38,13 +33,8 @@ int __wrap_pthread_create(pthread_t *ret, const pthread_attr_t *attr, void *(*ru
 static void check_unread(int why)
 {
 	struct loop *loop;
-	struct site site;
-	char text[] = "[default]\nmemory-max = 1GiB\n";
-	FILE *in = fmemopen(text, sizeof(text) - 1, "r");
+	struct site site = site_of("[default]\nmemory-max = 1GiB\n");
 
-	CHECK(in);
-	CHECK_EQ(site_read(in, hear_nothing, NULL, &site), 0);
-	fclose(in);
 	refused = why;
 	file = (struct site_file){.path = "/none/allotd.conf"};
 	CHECK_EQ(loop_open(&loop), 0);

@@ -519,6 +519,13 @@ static void residency_serve(struct residency_plan *plan, struct residency_tenant
 	residency_take(plan, t);
 }
 
+/* It is there and its turn goes on: that is of no use while it waits for more. */
+static bool residency_has_turn(const struct residency_plan *plan, const struct residency_tenant *t)
+{
+	return t->place == RESIDENCY_HERE &&
+	       plan->now_ns < t->came_ns + residency_turn_ns(plan->params, t, t);
+}
+
 static bool residency_goes_before(const struct residency_plan *plan,
 				  const struct residency_tenant *a,
 				  const struct residency_tenant *b)
@@ -529,6 +536,10 @@ static bool residency_goes_before(const struct residency_plan *plan,
 		return first;
 	if (!first && a->priority != b->priority)
 		return a->priority > b->priority;
+	first = residency_has_turn(plan, a);
+	second = residency_has_turn(plan, b);
+	if (first != second)
+		return first;
 	if (a->waits_since_ns != b->waits_since_ns)
 		return a->waits_since_ns < b->waits_since_ns;
 	return a->id < b->id;

@@ -289,6 +289,30 @@ static void check_more(void)
 	CHECK(!one->refuse && !one->come);
 }
 
+/* A turn would be spent in waiting if what is left of who waits for it to end could not go. */
+static void check_more_in_a_turn(void)
+{
+	struct world *w = fresh(100 * GIB);
+	struct residency_tenant *one = add(w, RESIDENCY_HERE, 60 * GIB);
+	struct residency_tenant *other = add(w, RESIDENCY_AWAY, 20 * GIB);
+
+	other->here[0] = 30 * GIB;
+	later(w, MS);
+	step(w);
+	other->wants = true;
+	later(w, MS);
+	step(w);
+	CHECK(!other->come && !one->leave);
+	later(w, MS);
+	one->wants = true;
+	one->more[0] = 20 * GIB;
+	step(w);
+	CHECK(other->leave && !one->leave);
+	later(w, 1000 * SECOND);
+	step(w);
+	CHECK(one->leave && !other->leave);
+}
+
 /*
  * As much leaves as is needed, of who does not run anyway more than of others, and it comes back.
  */
@@ -829,6 +853,7 @@ int main(void)
 	check_order();
 	check_priority();
 	check_more();
+	check_more_in_a_turn();
 	check_parts();
 	check_ahead();
 	check_new_role();

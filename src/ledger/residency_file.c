@@ -31,7 +31,8 @@ struct residency_file {
 	uint32_t comers; /* so often something has come or changed */
 	uint32_t term;	 /* so often the role was taken from somebody who kept silent */
 	uint32_t beats;	 /* so often whoever has the role has made a step */
-	uint32_t pad[12];
+	uint32_t missed; /* so often a tenant found no room on the host */
+	uint32_t pad[11];
 	struct residency_promise promise[DEVICES]; /* the role's; from the first one on */
 	uint8_t reserved[BYTES - 64 - DEVICES * sizeof(struct residency_promise)];
 };
@@ -74,6 +75,16 @@ void residency_file_come(struct residency_file *file)
 uint32_t residency_file_comers(const struct residency_file *file)
 {
 	return word_read(&file->comers);
+}
+
+void residency_file_miss(struct residency_file *file)
+{
+	word_publish_add(&file->missed, 1);
+}
+
+uint32_t residency_file_missed(const struct residency_file *file)
+{
+	return word_check(&file->missed);
 }
 
 bool residency_file_exists(const char *runtime)

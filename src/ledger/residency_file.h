@@ -22,6 +22,10 @@ bool residency_file_exists(const char *runtime);
 void residency_file_come(struct residency_file *file);
 uint32_t residency_file_comers(const struct residency_file *file);
 
+/* A tenant that is to leave finds no room on the host: who keeps some there gives it back. */
+void residency_file_miss(struct residency_file *file);
+uint32_t residency_file_missed(const struct residency_file *file);
+
 /* The same for who has it not mapped. Nothing happens where there is no such file. */
 void residency_file_tell(const char *runtime);
 

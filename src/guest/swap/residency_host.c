@@ -45,7 +45,7 @@ struct answers {
 	bool all;	    /* ... have answered */
 	bool asleep;	    /* one has not even begun */
 	bool refused, busy; /* one could not; for now */
-	bool device;	    /* because the device has no room */
+	bool device, host;  /* because the device has no room, or the memory cgroup */
 	uint64_t moves;	    /* how far the others are; stands still where nothing moves */
 	uint64_t bytes, has; /* ... that would leave, or left; of which so much has its place */
 	uint64_t kept;	     /* on the host, also for what stays */
@@ -429,6 +429,7 @@ static struct answers residency_host_hear(const struct member *member, uint64_t 
 		answers.refused |= answer.why != SWAP_FINE;
 		answers.busy |= answer.why == SWAP_BUSY || answer.why == SWAP_CAPTURE;
 		answers.device |= answer.why == SWAP_DEVICE;
+		answers.host |= answer.why == SWAP_HOST;
 		answers.bytes += answer.bytes;
 		answers.kept += swap_answer_kept(&answer);
 		answers.has += min_u64(swap_answer_kept(&answer), answer.bytes);
@@ -601,21 +602,6 @@ static bool residency_host_has_room(const struct member *member, uint64_t bytes,
 	       residency_host_room(member, swap_host_bytes(has, split), taken);
 }
 
-/* For one that finds no room on the host: what others keep there, who run, is given back. */
-static void residency_host_clear_host(struct residency_host *host, uint64_t now_ns)
-{
-	for (int i = 0; i < host->n; i++) {
-		struct member *member = &host->member[i];
-
-		if (!member->overcommits || member->desk || !residency_host_begin(host, member))
-			continue;
-		/* Somebody may have suspended it since it was looked at. */
-		if (swap_phase_of(swap_desk_request(member->desk)) == SWAP_RUN)
-			residency_host_ask(member, SWAP_RUN, now_ns);
-		residency_host_done(member);
-	}
-}
-
 /*
  * It was asked for all that it has, and how much has no room on the host is said with the next
  * request. What others keep there is given back for it, for the next time.
@@ -631,7 +617,7 @@ static void residency_host_divide(struct residency_host *host, struct member *me
 	member->divided = true;
 	residency_host_ask_part(member, SWAP_PREPARE, member->part, now_ns);
 	if (split)
-		residency_host_clear_host(host, now_ns);
+		residency_file_miss(host->file);
 }
 
 static void residency_host_let_leave(struct member *member, const struct answers *answers,
@@ -667,8 +653,8 @@ static void residency_host_prepared(struct residency_host *host, struct member *
 	}
 	if (!answers.all && now_ns < member->asked_ns + patience_ns)
 		return;
-	if (!room)
-		residency_host_clear_host(host, now_ns);
+	if (!room || answers.host)
+		residency_file_miss(host->file);
 	if (!answers.all || answers.busy)
 		member->stays_until_ns = now_ns + TUNING_RESIDENCY_DRAIN_NS;
 	else
@@ -719,8 +705,8 @@ static void residency_host_left(struct residency_host *host, struct member *memb
 		return;
 	}
 	/* One found no host memory after all, or is stopped. What was away before stays so. */
-	if (answers.refused)
-		residency_host_clear_host(host, now_ns);
+	if (answers.host)
+		residency_file_miss(host->file);
 	if (stuck)
 		member->stays_until_ns = now_ns + TUNING_RESIDENCY_DRAIN_NS;
 	member->fixed_until_ns = now_ns + TUNING_RESIDENCY_AGAIN_NS;
@@ -838,7 +824,7 @@ static void residency_host_leave_on(struct residency_host *host, struct member *
 	} else if (residency_host_has_room(member, here + away, here + away, 0)) {
 		residency_host_ask_out(member, now_ns);
 	} else {
-		residency_host_clear_host(host, now_ns);
+		residency_file_miss(host->file);
 		member->fixed_until_ns = now_ns + TUNING_RESIDENCY_AGAIN_NS;
 		residency_host_done(member);
 	}

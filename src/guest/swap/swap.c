@@ -31,6 +31,7 @@
 #include "guest/swap/drain.h"
 #include "guest/swap/move.h"
 #include "guest/swap/residency.h"
+#include "ledger/residency_file.h"
 #include "ledger/slot.h"
 #include "ledger/swap.h"
 #include "sched/tuning.h"
@@ -47,7 +48,7 @@
  * part of it free, for as long as it is, and when it has left in part for the rest.
  */
 #define KEEP_NS	     (30 * NS_PER_S)
-#define KEEP_LOOK_NS NS_PER_S
+#define KEEP_LOOK_NS (NS_PER_S / 2)
 #define KEEP_PART    2
 
 /* What was given back, as it was missed, is not found anew before. */
@@ -74,6 +75,7 @@ struct swap {
 	 */
 	uint32_t ahead;
 	uint64_t ahead_from_ns, ahead_until_ns;
+	uint32_t missed; /* so often others had found no room on the host when it was asked last */
 	bool wants; /* the program waits for what is away, by work that no call told of */
 	struct move move;
 	struct amd_move amd;
@@ -186,6 +188,14 @@ static uint64_t swap_try_ahead(struct swap *swap, uint64_t now)
 	return now + KEEP_LOOK_NS;
 }
 
+/* So often a tenant could not leave since all had something on the host. */
+static uint32_t swap_missed(const struct swap *swap)
+{
+	const struct residency_file *file = atomic_load(&swap->guest->residency);
+
+	return file ? residency_file_missed(file) : 0;
+}
+
 /* Others of the host have enough beside what is kept. */
 static bool swap_is_enough(const struct swap *swap)
 {
@@ -198,11 +208,22 @@ static void swap_forget(struct swap *swap)
 		swap->mover[i].kind->forget(swap->mover[i].self);
 }
 
-/* Of one that has left in part: what was found ahead, and is not its content's. */
+/* It has left, in part maybe, and nothing is being asked of it. */
+static bool swap_has_left(const struct swap *swap)
+{
+	return swap_phase_of(swap->answer.request) == SWAP_OUT && swap_is_away(swap);
+}
+
+/* What was found ahead, and is not its content's. */
 static bool swap_keeps_beside(const struct swap *swap)
 {
-	return swap_phase_of(swap->answer.request) == SWAP_OUT && swap_is_away(swap) &&
-	       swap_kept(swap) > swap_away_bytes(swap) + STAGE_STEP_BYTES;
+	return swap_has_left(swap) && swap_kept(swap) > swap_away_bytes(swap) + STAGE_STEP_BYTES;
+}
+
+static bool swap_is_missed(const struct swap *swap)
+{
+	return swap_missed(swap) != swap->missed &&
+	       (swap->answer.state == SWAP_RUNNING || swap_has_left(swap));
 }
 
 /* The program goes on meanwhile, or is away. When to look again; UINT64_MAX: nothing is kept. */
@@ -210,13 +231,14 @@ static uint64_t swap_keep(struct swap *swap)
 {
 	uint64_t now = now_monotonic_ns();
 	bool keeps = swap->answer.state == SWAP_RUNNING && swap->keeps_until_ns;
-	bool beside = swap_keeps_beside(swap);
+	bool beside = swap_keeps_beside(swap), missed = swap_is_missed(swap);
 
-	if ((keeps && now >= swap->keeps_until_ns) ||
+	if (missed || (keeps && now >= swap->keeps_until_ns) ||
 	    ((keeps || beside) && !swap_is_enough(swap))) {
-		if (swap_kept(swap))
+		if (missed || swap_kept(swap))
 			swap->ahead_from_ns = now + MISSED_NS;
 		swap_forget(swap);
+		swap->missed = swap_missed(swap);
 		swap->keeps_until_ns = 0;
 		keeps = beside = false;
 	}
@@ -670,6 +692,7 @@ static void swap_act(struct swap *swap, uint32_t request, enum swap_phase phase)
 		return;
 	swap_ahead(swap, 0);
 	swap->ahead = 0;
+	swap->missed = swap_missed(swap);
 	switch (phase) {
 	case SWAP_PREPARE:
 	case SWAP_PREPARE_CONTEXTS:

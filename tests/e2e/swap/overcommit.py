@@ -18,6 +18,7 @@ import time
 import unittest
 import unittest.mock
 
+import swap
 from swap import ALLOT, GUEST, MIB, Case
 from taking_turns import Turning
 
@@ -33,7 +34,7 @@ class Turns(Turning, Case):
 
     def starts(self, name, *what, options):
         """It may wait before it is ready."""
-        process = subprocess.Popen([ALLOT, "run", "--name", name, *options, "--", GUEST, *what],
+        process = subprocess.Popen([swap.ALLOT, "run", "--name", name, *options, "--", GUEST, *what],
                                    env=self.env, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                    stderr=subprocess.PIPE, text=True)
         self.addCleanup(self.end, process)
@@ -392,7 +393,7 @@ class Host(Turns):
         super().setUp()
         self.file = pathlib.Path(self.tmp, "meminfo")
         self.free(self.TOTAL)
-        binds = f"mount --bind {self.file} /proc/meminfo"
+        binds = self.binds()
         if subprocess.run(["unshare", "--mount", "sh", "-c", binds], capture_output=True,
                           check=False).returncode:
             self.skipTest("nothing can be mounted here")
@@ -403,10 +404,18 @@ class Host(Turns):
         patched.start()
         self.addCleanup(patched.stop)
 
-    def free(self, bytes_):
+    def binds(self):
+        return f"mount --bind {self.file} /proc/meminfo"
+
+    @staticmethod
+    def write(path, text):
         """In place: who reads it meanwhile finds it whole."""
-        with open(self.file, "r+" if self.file.exists() else "w", encoding="ascii") as file:
-            file.write(f"MemTotal: {self.TOTAL >> 10:12} kB\nMemAvailable: {bytes_ >> 10:12} kB\n")
+        with open(path, "r+" if path.exists() else "w", encoding="ascii") as file:
+            file.write(text)
+
+    def free(self, bytes_):
+        self.write(self.file, f"MemTotal: {self.TOTAL >> 10:12} kB\n"
+                              f"MemAvailable: {bytes_ >> 10:12} kB\n")
 
 
 class Scarce(Host):
@@ -444,6 +453,49 @@ class Scarce(Host):
             self.assertEqual(self.ask(a), "served")
         for guest in (a, b):
             self.quit(guest)
+
+
+class Tight(Host):
+    """Where there is enough of it for what has to leave, and for no more."""
+
+    QUOTA, TOTAL = "90%", 64 * MIB
+
+    def test_rest_keeps_nobody(self):
+        """What was found for the rest of one that has left in part is given back for another one that is
+        to leave; and it is there by then, since the other one may stay for some turns."""
+        b = self.serve("b", 1000, holds=33, env={"ALLOT_FAULT": "GUEST_SWAP_COPIED/STOP"})
+        a = self.starts("a", "compute", "44", "1",
+                        options=("--overcommit", "--memory", self.QUOTA, "--priority", "high"))
+        self.until(lambda: self.is_stopped(b))
+        b.stdin.write("\n")
+        b.stdin.flush()
+        b.send_signal(signal.SIGCONT)
+        self.assertEqual(a.stdout.readline(), "ready\n")
+        self.free(12 * MIB)
+        self.until(lambda: self.ahead("b") > 32 * MIB, 20)
+        self.until(lambda: self.ahead("b") <= 32 * MIB, 40)
+        away = self.tenants()["b"]["swap"]["host_bytes"]
+        self.assertIn(away, range(1, self.ahead("b") + 1))
+        self.free(4 * self.TOTAL)
+        self.assertEqual(b.stdout.readline(), "served\n")
+        self.good(a)
+        self.quit(b)
+
+
+class TightCgroup(Tight):
+    """The same of what a memory cgroup allows, of which the machine has much more."""
+
+    def binds(self):
+        return f"{super().binds()} && mount --bind {self.tmp}/cgroup /sys/fs/cgroup"
+
+    def free(self, bytes_):
+        super().free(self.TOTAL)
+        groups = pathlib.Path("/proc/self/cgroup").read_text(encoding="ascii")
+        path, = re.findall(r"^0::(/.*)", groups, re.M) or self.skipTest("no cgroup of version 2")
+        group = pathlib.Path(f"{self.tmp}/cgroup{path}")
+        group.mkdir(parents=True, exist_ok=True)
+        self.write(group / "memory.max", f"{4 * self.TOTAL:12}\n")
+        self.write(group / "memory.current", f"{4 * self.TOTAL - bytes_:12}\n")
 
 
 class Large(Host):

@@ -32,7 +32,8 @@ struct residency_file {
 	uint32_t term;	 /* so often the role was taken from somebody who kept silent */
 	uint32_t beats;	 /* so often whoever has the role has made a step */
 	uint32_t missed; /* so often a tenant found no room on the host */
-	uint32_t pad[11];
+	uint32_t moves;	 /* some tenant does: the role's */
+	uint32_t pad[10];
 	struct residency_promise promise[DEVICES]; /* the role's; from the first one on */
 	uint8_t reserved[BYTES - 64 - DEVICES * sizeof(struct residency_promise)];
 };
@@ -80,6 +81,16 @@ uint32_t residency_file_comers(const struct residency_file *file)
 void residency_file_miss(struct residency_file *file)
 {
 	word_publish_add(&file->missed, 1);
+}
+
+void residency_file_say_moves(struct residency_role *role, bool moves)
+{
+	word_write(&role->map->moves, moves);
+}
+
+const uint32_t *residency_file_moves(const struct residency_file *file)
+{
+	return &file->moves;
 }
 
 uint32_t residency_file_missed(const struct residency_file *file)

@@ -57,6 +57,13 @@ bool residency_file_has(const struct residency_role *role);
 void residency_file_beat(struct residency_role *role);
 uint32_t residency_file_beats(const struct residency_file *file);
 
+/*
+ * Whether it has some tenant move. Those whom that does not concern leave processors and the driver to
+ * it.
+ */
+void residency_file_say_moves(struct residency_role *role, bool moves);
+const uint32_t *residency_file_moves(const struct residency_file *file);
+
 /* Whether anybody has it. */
 bool residency_file_is_taken(const char *runtime);
 

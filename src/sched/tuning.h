@@ -272,6 +272,8 @@
  * Of a device, what stays free where several tenants are there: for the driver's own, and contexts.
  */
 #define TUNING_RESIDENCY_SPARE_PART 64
+/* The same while some come as others leave, which needs little itself. */
+#define TUNING_RESIDENCY_COMES_PART 256
 /* How often who decides looks: while something moves, and while somebody waits. */
 #define TUNING_RESIDENCY_MOVES_NS NS_PER_MS
 #define TUNING_RESIDENCY_WAITS_NS (5 * NS_PER_MS)

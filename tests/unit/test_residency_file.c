@@ -59,11 +59,29 @@ static void check_made_anew(const struct residency_file *former)
 	residency_file_drop(&other);
 }
 
+/* What others see of who has it. */
+static void check_said(struct residency_file *file)
+{
+	const struct residency_file *other = open_file();
+	uint32_t missed = residency_file_missed(other);
+	struct residency_role role = {NULL};
+
+	CHECK_EQ(take(file, false, &role), 0);
+	residency_file_say_moves(&role, true);
+	CHECK_EQ(*residency_file_moves(other), 1);
+	residency_file_say_moves(&role, false);
+	CHECK_EQ(*residency_file_moves(other), 0);
+	residency_file_miss(file);
+	CHECK_EQ(residency_file_missed(other), missed + 1);
+	residency_file_drop(&role);
+}
+
 int main(void)
 {
 	struct residency_file *file = open_file();
 
 	check_silent(file);
+	check_said(file);
 	check_made_anew(file);
 	return 0;
 }

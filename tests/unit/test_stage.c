@@ -223,6 +223,34 @@ static void check_one_for_each(void)
 	processors = 0;
 }
 
+/* Nothing while others are busy; what is known is told from what is found. */
+static void check_busy(void)
+{
+	uint32_t busy = 1;
+	struct stage stage = {NULL};
+
+	CHECK(stage_take(&stage, BYTES));
+	base = stage.at;
+	stage.busy = &busy;
+	stage_keep(&stage, 0, STAGE_STEP_BYTES);
+	stage_begin_ahead(&stage, BYTES, 0, meet, (void *)42);
+	while (stage.working)
+		usleep(1000);
+	check_met(0, 0);
+	CHECK_EQ(stage_ready(&stage), STAGE_STEP_BYTES);
+	CHECK(!stage_is_known(&stage, STAGE_STEP_BYTES, true));
+	busy = 0;
+	stage_begin_ahead(&stage, STAGE_STEP_BYTES, 0, meet, (void *)42);
+	await_known(&stage, 0, STAGE_STEP_BYTES);
+	CHECK(stage_is_known(&stage, STAGE_STEP_BYTES, false));
+	CHECK(stage_is_known(&stage, BYTES, true) && !stage_is_known(&stage, BYTES, false));
+	stage_begin_ahead(&stage, BYTES, 0, meet, (void *)42);
+	await_known(&stage, 0, BYTES);
+	CHECK(stage_is_known(&stage, BYTES, false));
+	stage_part(&stage, part, NULL);
+	stage_give(&stage);
+}
+
 /* No more than there is room for beside others. */
 static void check_least(void)
 {
@@ -538,6 +566,7 @@ int main(void)
 	check_ahead();
 	check_pages_first();
 	check_one_for_each();
+	check_busy();
 	check_least();
 	check_empty_part();
 	old_kernel = true;

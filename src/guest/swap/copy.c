@@ -8,6 +8,7 @@
 
 #include "base/futex.h"
 #include "base/number.h"
+#include "base/stream.h"
 #include "guest/core/thread.h"
 #include "guest/swap/cgroup_room.h"
 #include "ledger/swap.h"
@@ -59,7 +60,7 @@ static void copy_do(struct copy *copy, const struct copy_job *job)
 	if (!stage_bring(copy->stage, job->host, job->bytes, copy->out))
 		copy_fail(copy, stage_why(copy->stage));
 	else if (copy->out)
-		memcpy(host, buffer, job->bytes);
+		stream_copy(host, buffer, job->bytes);
 	else
 		memcpy(buffer, host, job->bytes);
 }

@@ -22,6 +22,7 @@
 #include "guest/swap/drain.h"
 #include "guest/swap/obstacles.h"
 #include "guest/swap/stage.h"
+#include "ledger/residency_file.h"
 #include "ledger/swap.h"
 #include "sched/tuning.h"
 
@@ -590,7 +591,7 @@ static uint64_t move_room(struct move *move, int i)
 	if (DRIVER(cuMemGetInfo_v2, (&free, &total)))
 		free = 0;
 	DRIVER(cuCtxPopCurrent_v2, (&context));
-	return sat_sub_u64(free, total / TUNING_RESIDENCY_SPARE_PART);
+	return sat_sub_u64(free, total / TUNING_RESIDENCY_COMES_PART);
 }
 
 /* `away`: of the device, with the piece. */
@@ -867,6 +868,7 @@ static bool move_register_ahead(void *arg, char *at, uint64_t bytes)
 static bool move_kind_ahead(void *self, uint32_t part, uint64_t least)
 {
 	struct move *move = self;
+	const struct residency_file *residency = atomic_load(&move->guest->residency);
 	uint64_t bytes = move_bytes(move->guest), to = bytes;
 	bool all;
 
@@ -886,8 +888,8 @@ static bool move_kind_ahead(void *self, uint32_t part, uint64_t least)
 		if (!stage_take(&move->stage, bytes / 4 * 5))
 			return true;
 	}
-	all = least == UINT64_MAX ||
-	      stage_ready(&move->stage) >= min_u64(to, move->stage.host_bytes);
+	all = stage_is_known(&move->stage, to, least == UINT64_MAX);
+	move->stage.busy = residency ? residency_file_moves(residency) : NULL;
 	stage_begin_ahead(&move->stage, to, least, move_register_ahead, move);
 	return all;
 }

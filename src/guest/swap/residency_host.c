@@ -969,6 +969,7 @@ uint64_t residency_host_step(struct residency_host *host, uint64_t now_ns)
 		residency_host_act(host, i, now_ns);
 		moves |= host->member[i].desk != NULL;
 	}
+	residency_file_say_moves(&host->role, moves);
 	for (int i = 0; i < host->n && !waits && !moves; i++)
 		if (host->state[i].id)
 			residency_host_be_ahead(host, i, now_ns);

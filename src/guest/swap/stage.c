@@ -14,6 +14,7 @@
 #include "base/number.h"
 #include "base/populate.h"
 #include "base/unnamed_file.h"
+#include "base/word.h"
 #include "guest/core/guest.h"
 #include "guest/core/thread.h"
 #include "guest/swap/cgroup_room.h"
@@ -208,8 +209,10 @@ static void stage_make(struct stage *stage, uint64_t i, enum stage_state found, 
 	futex_wake_all(&stage->step[i]);
 }
 
-static bool stage_may_find(const struct stage_pass *pass)
+static bool stage_may_find(const struct stage *stage, const struct stage_pass *pass)
 {
+	if (stage->busy && word_read(stage->busy))
+		return false;
 	return !pass->least || cgroup_host_room() >= pass->least;
 }
 
@@ -230,7 +233,7 @@ static void stage_work_pass(struct stage *stage, int p)
 	while ((i = atomic_fetch_add(&stage->next[p], 1)) < atomic_load(&stage->end)) {
 		if (atomic_load(&stage->step[i]) != pass->found)
 			continue;
-		if (!stage_may_find(pass))
+		if (!stage_may_find(stage, pass))
 			return;
 		stage_make(stage, i, pass->found, pass->meet);
 		stage_make_up(stage, p + 1, i);
@@ -296,12 +299,11 @@ void stage_begin_ahead(struct stage *stage, uint64_t to, uint64_t least, stage_m
 		       void *arg)
 {
 	uint64_t processors = stage_processors();
-	const struct stage_pass pass[] = {
-		{.found = STAGE_EMPTY, .least = least},
-		{.found = STAGE_READY, .meet = meet, .most = (processors + 3) / 4},
-	};
+	const struct stage_pass known = {
+		.found = STAGE_READY, .meet = meet, .most = (processors + 3) / 4};
+	const struct stage_pass pass[] = {known, {.found = STAGE_EMPTY, .least = least}, known};
 
-	stage_start(stage, 0, to, (processors + 1) / 2, arg, pass, 2);
+	stage_start(stage, 0, to, (processors + 1) / 2, arg, pass, STAGE_PASSES);
 }
 
 bool stage_await(struct stage *stage, uint64_t from, uint64_t to, bool write)
@@ -365,6 +367,19 @@ void stage_part(struct stage *stage, stage_part_step *part, void *arg)
 {
 	for (uint64_t i = 0; stage->at && i < stage_steps(stage); i++)
 		stage_part_step_of(stage, i, part, arg);
+}
+
+bool stage_is_known(const struct stage *stage, uint64_t to, bool but_empty)
+{
+	uint64_t end = (min_u64(to, stage->host_bytes) + STAGE_STEP_BYTES - 1) / STAGE_STEP_BYTES;
+	uint32_t state = STAGE_KNOWN;
+
+	for (uint64_t i = 0; state == STAGE_KNOWN && i < end; i++) {
+		state = atomic_load(&stage->step[i]);
+		if (but_empty && state == STAGE_EMPTY)
+			state = STAGE_KNOWN;
+	}
+	return state == STAGE_KNOWN;
 }
 
 uint64_t stage_ready(const struct stage *stage)

@@ -48,7 +48,7 @@ struct stage_pass {
 	uint64_t most;	  /* threads; 0: all */
 };
 
-#define STAGE_PASSES 2
+#define STAGE_PASSES 3
 
 struct stage {
 	char *at; /* NULL: none */
@@ -59,6 +59,7 @@ struct stage {
 	struct stage_pass pass[STAGE_PASSES]; /* of the threads */
 	int passes;
 	void *arg; /* of who meets */
+	const uint32_t *busy; /* while that is not 0 nothing is found ahead; NULL: always is */
 	_Atomic uint64_t next[STAGE_PASSES], end; /* steps that they still take */
 	_Atomic uint64_t came[STAGE_PASSES];	  /* threads, to each pass */
 	_Atomic uint32_t working;   /* threads; a futex */
@@ -99,13 +100,16 @@ uint64_t stage_processors(void);
 void stage_begin(struct stage *stage, uint64_t from, uint64_t to, stage_meet *meet, void *arg);
 
 /*
- * The same for [0, to) and by fewer threads, while programs run: pages of all of it, and then the
- * driver learns of what is ready, by few, since others wait for its locks. No more than leaves
- * `least` free of host memory, since others look for some as well. Nobody waits for any of it:
- * stage_end comes before anything else.
+ * The same for [0, to) and by fewer threads, while programs run: the driver learns of what is ready,
+ * by few, since others wait for its locks, and of pages that are found meanwhile for all else. No
+ * more than leaves `least` free of host memory, since others look for some as well. Nobody waits
+ * for any of it: stage_end comes before anything else. They end early where it is busy.
  */
 void stage_begin_ahead(struct stage *stage, uint64_t to, uint64_t least, stage_meet *meet,
 		       void *arg);
+
+/* Whether all of [0, to) is known, or but for what has no pages yet. */
+bool stage_is_known(const struct stage *stage, uint64_t to, bool but_empty);
 
 /*
  * Waits until [from, to) is there to be written, or to be read, or makes it so. False: there is no

@@ -51,6 +51,10 @@
 #define KEEP_LOOK_NS (NS_PER_S / 2)
 #define KEEP_PART    2
 
+/* Nothing is found ahead while tenants move, which is looked at so often; and what is missing. */
+#define BUSY_NS	 (20 * NS_PER_MS)
+#define AHEAD_NS (100 * NS_PER_MS)
+
 /* What was given back, as it was missed, is not found anew before. */
 #define MISSED_NS (10 * NS_PER_S)
 
@@ -174,18 +178,27 @@ static void swap_plan_ahead(struct swap *swap, uint32_t part, uint64_t from_ns)
 	swap->ahead_until_ns = from_ns + KEEP_NS;
 }
 
+static bool swap_is_busy(const struct swap *swap)
+{
+	const struct residency_file *file = atomic_load(&swap->guest->residency);
+
+	return file && word_read(residency_file_moves(file));
+}
+
 /*
  * What was asked for is begun, and once more as long as not all is there: others may be giving back
- * what they kept. When to look again.
+ * what they kept, or it was called off while others moved. When to look again.
  */
 static uint64_t swap_try_ahead(struct swap *swap, uint64_t now)
 {
 	if (now < swap->ahead_from_ns)
 		return swap->ahead_from_ns;
+	if (swap_is_busy(swap) && now < swap->ahead_until_ns)
+		return now + BUSY_NS;
 	swap->keeps_until_ns = UINT64_MAX;
 	if (swap_ahead(swap, swap->ahead) || now >= swap->ahead_until_ns)
 		swap->ahead = 0;
-	return now + KEEP_LOOK_NS;
+	return now + (swap->ahead ? AHEAD_NS : KEEP_LOOK_NS);
 }
 
 /* So often a tenant could not leave since all had something on the host. */

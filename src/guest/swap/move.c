@@ -29,7 +29,7 @@
 /* What comes ahead of the rest is copied, and what follows let go of, when it is so much; */
 #define SOME_BYTES (UINT64_C(1) << 30)
 /* or this part of all that there is. */
-#define FOLLOW_PART 32
+#define FOLLOW_PART 64
 
 /* A second is what later.c gives the driver's figure; and between two tries. */
 #define STALE_NS     (1500 * NS_PER_MS)

@@ -223,7 +223,7 @@ static void check_one_for_each(void)
 	processors = 0;
 }
 
-/* Nothing while others are busy; what is known is told from what is found. */
+/* Nothing while others are busy, which is not the end. */
 static void check_busy(void)
 {
 	uint32_t busy = 1;
@@ -234,19 +234,19 @@ static void check_busy(void)
 	stage.busy = &busy;
 	stage_keep(&stage, 0, STAGE_STEP_BYTES);
 	stage_begin_ahead(&stage, BYTES, 0, meet, (void *)42);
-	while (stage.working)
+	while (stage_is_at_work(&stage))
 		usleep(1000);
 	check_met(0, 0);
 	CHECK_EQ(stage_ready(&stage), STAGE_STEP_BYTES);
-	CHECK(!stage_is_known(&stage, STAGE_STEP_BYTES, true));
+	CHECK(!stage_has_finished(&stage));
 	busy = 0;
 	stage_begin_ahead(&stage, STAGE_STEP_BYTES, 0, meet, (void *)42);
-	await_known(&stage, 0, STAGE_STEP_BYTES);
-	CHECK(stage_is_known(&stage, STAGE_STEP_BYTES, false));
-	CHECK(stage_is_known(&stage, BYTES, true) && !stage_is_known(&stage, BYTES, false));
-	stage_begin_ahead(&stage, BYTES, 0, meet, (void *)42);
-	await_known(&stage, 0, BYTES);
-	CHECK(stage_is_known(&stage, BYTES, false));
+	while (stage_is_at_work(&stage))
+		usleep(1000);
+	check_met(0, 1);
+	CHECK(stage_has_finished(&stage));
+	stage_end(&stage);
+	CHECK(!stage_has_finished(&stage));
 	stage_part(&stage, part, NULL);
 	stage_give(&stage);
 }

@@ -870,8 +870,10 @@ static bool move_kind_ahead(void *self, uint32_t part, uint64_t least)
 	struct move *move = self;
 	const struct residency_file *residency = atomic_load(&move->guest->residency);
 	uint64_t bytes = move_bytes(move->guest), to = bytes;
-	bool all;
+	bool finished = stage_has_finished(&move->stage);
 
+	if (part && stage_is_at_work(&move->stage))
+		return false;
 	stage_end(&move->stage);
 	if (!part || !bytes || atomic_load(&move->exits))
 		return true;
@@ -888,10 +890,12 @@ static bool move_kind_ahead(void *self, uint32_t part, uint64_t least)
 		if (!stage_take(&move->stage, bytes / 4 * 5))
 			return true;
 	}
-	all = stage_is_known(&move->stage, to, least == UINT64_MAX);
+	if (finished && (least == UINT64_MAX ||
+			 stage_ready(&move->stage) >= min_u64(to, move->stage.host_bytes)))
+		return true;
 	move->stage.busy = residency ? residency_file_moves(residency) : NULL;
 	stage_begin_ahead(&move->stage, to, least, move_register_ahead, move);
-	return all;
+	return false;
 }
 
 void move_exit(struct move *move)

@@ -66,8 +66,8 @@ struct mover_kind {
 	 * While the program runs, threads of ours find host memory for no more than `part` of it, as
 	 * far as `least` stays free beside it, and have the driver know it; while it is away, they
 	 * have the driver know what its content is in. 0: they are gone when it returns, before
-	 * anything else is asked for. False: not all of that was there and known, and they may have
-	 * ended early. NULL: it is found when it leaves.
+	 * anything else is asked for. Asked once more, it says whether they are done; where they are
+	 * not at work any more, they begin again. NULL: it is found when it leaves.
 	 */
 	bool (*ahead)(void *self, uint32_t part, uint64_t least);
 	/*

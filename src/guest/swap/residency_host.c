@@ -45,7 +45,7 @@ struct answers {
 	bool all;	    /* ... have answered */
 	bool asleep;	    /* one has not even begun */
 	bool refused, busy; /* one could not; for now */
-	bool device, host;  /* because the device has no room, or the memory cgroup */
+	bool device, host;  /* because there is no room */
 	uint64_t moves;	    /* how far the others are; stands still where nothing moves */
 	uint64_t bytes, has; /* ... that would leave, or left; of which so much has its place */
 	uint64_t kept;	     /* on the host, also for what stays */
@@ -705,7 +705,7 @@ static void residency_host_left(struct residency_host *host, struct member *memb
 		return;
 	}
 	/* One found no host memory after all, or is stopped. What was away before stays so. */
-	if (answers.host)
+	if (answers.refused)
 		residency_file_miss(host->file);
 	if (stuck)
 		member->stays_until_ns = now_ns + TUNING_RESIDENCY_DRAIN_NS;

@@ -209,10 +209,12 @@ static void stage_make(struct stage *stage, uint64_t i, enum stage_state found, 
 	futex_wake_all(&stage->step[i]);
 }
 
-static bool stage_may_find(const struct stage *stage, const struct stage_pass *pass)
+static bool stage_may_find(struct stage *stage, const struct stage_pass *pass)
 {
-	if (stage->busy && word_read(stage->busy))
+	if (stage->busy && word_read(stage->busy)) {
+		atomic_store(&stage->called_off, true);
 		return false;
+	}
 	return !pass->least || cgroup_host_room() >= pass->least;
 }
 
@@ -267,6 +269,7 @@ static void stage_start(struct stage *stage, uint64_t from, uint64_t to, uint64_
 
 	stage->arg = arg;
 	stage->passes = passes;
+	atomic_store(&stage->called_off, false);
 	for (int p = 0; p < passes; p++) {
 		stage->pass[p] = pass[p];
 		atomic_store(&stage->next[p], first);
@@ -304,6 +307,17 @@ void stage_begin_ahead(struct stage *stage, uint64_t to, uint64_t least, stage_m
 	const struct stage_pass pass[] = {known, {.found = STAGE_EMPTY, .least = least}, known};
 
 	stage_start(stage, 0, to, (processors + 1) / 2, arg, pass, STAGE_PASSES);
+}
+
+bool stage_is_at_work(const struct stage *stage)
+{
+	return atomic_load(&stage->working);
+}
+
+bool stage_has_finished(const struct stage *stage)
+{
+	return atomic_load(&stage->end) && !stage_is_at_work(stage) &&
+	       !atomic_load(&stage->called_off);
 }
 
 bool stage_await(struct stage *stage, uint64_t from, uint64_t to, bool write)
@@ -367,19 +381,6 @@ void stage_part(struct stage *stage, stage_part_step *part, void *arg)
 {
 	for (uint64_t i = 0; stage->at && i < stage_steps(stage); i++)
 		stage_part_step_of(stage, i, part, arg);
-}
-
-bool stage_is_known(const struct stage *stage, uint64_t to, bool but_empty)
-{
-	uint64_t end = (min_u64(to, stage->host_bytes) + STAGE_STEP_BYTES - 1) / STAGE_STEP_BYTES;
-	uint32_t state = STAGE_KNOWN;
-
-	for (uint64_t i = 0; state == STAGE_KNOWN && i < end; i++) {
-		state = atomic_load(&stage->step[i]);
-		if (but_empty && state == STAGE_EMPTY)
-			state = STAGE_KNOWN;
-	}
-	return state == STAGE_KNOWN;
 }
 
 uint64_t stage_ready(const struct stage *stage)

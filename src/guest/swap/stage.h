@@ -60,6 +60,7 @@ struct stage {
 	int passes;
 	void *arg; /* of who meets */
 	const uint32_t *busy; /* while that is not 0 nothing is found ahead; NULL: always is */
+	_Atomic bool called_off; /* by that */
 	_Atomic uint64_t next[STAGE_PASSES], end; /* steps that they still take */
 	_Atomic uint64_t came[STAGE_PASSES];	  /* threads, to each pass */
 	_Atomic uint32_t working;   /* threads; a futex */
@@ -108,8 +109,9 @@ void stage_begin(struct stage *stage, uint64_t from, uint64_t to, stage_meet *me
 void stage_begin_ahead(struct stage *stage, uint64_t to, uint64_t least, stage_meet *meet,
 		       void *arg);
 
-/* Whether all of [0, to) is known, or but for what has no pages yet. */
-bool stage_is_known(const struct stage *stage, uint64_t to, bool but_empty);
+/* Whether those threads are at work; and whether they came to their end, with what there was. */
+bool stage_is_at_work(const struct stage *stage);
+bool stage_has_finished(const struct stage *stage);
 
 /*
  * Waits until [from, to) is there to be written, or to be read, or makes it so. False: there is no

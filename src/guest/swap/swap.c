@@ -156,7 +156,7 @@ static uint64_t swap_bytes(const struct swap *swap, uint32_t part)
 
 /*
  * Threads of ours find host memory for so much, and have the driver know it; 0: they are gone. They
- * leave some more than is to be free, so that it is not given back at once. Whether all of it was
+ * leave some more than is to be free, so that it is not given back at once. Whether all of it is
  * there.
  */
 static bool swap_ahead(struct swap *swap, uint32_t part)
@@ -176,6 +176,20 @@ static void swap_plan_ahead(struct swap *swap, uint32_t part, uint64_t from_ns)
 	swap->ahead = part;
 	swap->ahead_from_ns = from_ns;
 	swap->ahead_until_ns = from_ns + KEEP_NS;
+}
+
+/*
+ * Who comes back, and leaves once more, takes no processors for its copies when the driver knows
+ * where those are. Who makes room for others has them move first. What is left of it goes next, and
+ * finds its place meanwhile; but what all processes may have on the host nobody divides here.
+ */
+static void swap_plan_behind(struct swap *swap, uint32_t part)
+{
+	const struct policy *policy = &swap->guest->policy;
+	bool rest = swap->guest->use && !*policy->swap_dir && !policy->host_bytes;
+
+	swap_plan_ahead(swap, rest ? SWAP_ALL : part,
+			now_monotonic_ns() + (swap->guest->use ? BEHIND_NS : 0));
 }
 
 static bool swap_is_busy(const struct swap *swap)
@@ -239,6 +253,17 @@ static bool swap_is_missed(const struct swap *swap)
 	       (swap->answer.state == SWAP_RUNNING || swap_has_left(swap));
 }
 
+/* As when it was asked last. */
+static void swap_plan_anew(struct swap *swap, uint64_t now)
+{
+	uint32_t part = swap_part_of(swap->answer.request);
+
+	if (swap_has_left(swap))
+		swap_plan_behind(swap, part);
+	else
+		swap_plan_ahead(swap, part, now);
+}
+
 /* The program goes on meanwhile, or is away. When to look again; UINT64_MAX: nothing is kept. */
 static uint64_t swap_keep(struct swap *swap)
 {
@@ -248,6 +273,8 @@ static uint64_t swap_keep(struct swap *swap)
 
 	if (missed || (keeps && now >= swap->keeps_until_ns) ||
 	    ((keeps || beside) && !swap_is_enough(swap))) {
+		if (missed)
+			swap_plan_anew(swap, now);
 		if (missed || swap_kept(swap))
 			swap->ahead_from_ns = now + MISSED_NS;
 		swap_forget(swap);
@@ -508,20 +535,6 @@ static void swap_run(struct swap *swap, uint32_t request)
 	swap->keeps_until_ns = again ? 1 : now_monotonic_ns() + KEEP_NS;
 	if (!again && !filed)
 		swap_note_kept(swap);
-}
-
-/*
- * Who comes back, and leaves once more, takes no processors for its copies when the driver knows
- * where those are. Who makes room for others has them move first. What is left of it goes next, and
- * finds its place meanwhile; but what all processes may have on the host nobody divides here.
- */
-static void swap_plan_behind(struct swap *swap, uint32_t part)
-{
-	const struct policy *policy = &swap->guest->policy;
-	bool rest = swap->guest->use && !*policy->swap_dir && !policy->host_bytes;
-
-	swap_plan_ahead(swap, rest ? SWAP_ALL : part,
-			now_monotonic_ns() + (swap->guest->use ? BEHIND_NS : 0));
 }
 
 /* Nothing moves. Whether it is ready to, with so much of it. */

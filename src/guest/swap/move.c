@@ -18,6 +18,7 @@
 #include "guest/memory/charge.h"
 #include "guest/memory/importer.h"
 #include "guest/memory/mapping.h"
+#include "guest/swap/cgroup_room.h"
 #include "guest/swap/copy.h"
 #include "guest/swap/drain.h"
 #include "guest/swap/obstacles.h"
@@ -874,7 +875,8 @@ static bool move_kind_ahead(void *self, uint32_t part, uint64_t least)
 
 	if (part && stage_is_at_work(&move->stage))
 		return false;
-	stage_end(&move->stage);
+	if (!finished || !part)
+		stage_end(&move->stage);
 	if (!part || !bytes || atomic_load(&move->exits))
 		return true;
 	/* What leaves is whole pieces; but no more than all processes of a tenant may have. */
@@ -893,6 +895,8 @@ static bool move_kind_ahead(void *self, uint32_t part, uint64_t least)
 	if (finished && (least == UINT64_MAX ||
 			 stage_ready(&move->stage) >= min_u64(to, move->stage.host_bytes)))
 		return true;
+	if (finished && cgroup_host_room() < least)
+		return false;
 	move->stage.busy = residency ? residency_file_moves(residency) : NULL;
 	stage_begin_ahead(&move->stage, to, least, move_register_ahead, move);
 	return false;

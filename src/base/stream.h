@@ -2,6 +2,8 @@
 /*
  * As memcpy, for much that nobody reads soon: what is written goes past the caches, where the
  * processor can. Else it would read first what is written over, and what is in the caches would go.
+ * It goes by several pages at a time: more is on its way from memory then, since a processor fetches
+ * ahead within each page for itself.
  */
 #ifndef ALLOT_BASE_STREAM_H
 #define ALLOT_BASE_STREAM_H
@@ -13,20 +15,37 @@
 #ifdef __SSE2__
 #include <emmintrin.h>
 
+#define STREAM_LINE  64
+#define STREAM_PAGE  4096
+#define STREAM_PAGES 8
+
+static inline void stream_line(char *to, const char *from)
+{
+	const __m128i *source = (const __m128i *)from;
+	__m128i *target = (__m128i *)to;
+
+	for (int i = 0; i < STREAM_LINE / (int)sizeof(__m128i); i++)
+		_mm_stream_si128(target + i, _mm_load_si128(source + i));
+}
+
+static inline void stream_pages(char *to, const char *from)
+{
+	for (size_t line = 0; line < STREAM_PAGE; line += STREAM_LINE)
+		for (size_t page = 0; page < STREAM_PAGES; page++)
+			stream_line(to + page * STREAM_PAGE + line, from + page * STREAM_PAGE + line);
+}
+
 /* Whole lines; behind it they are seen in order. How much that was. */
 static inline size_t stream_lines(char *to, const char *from, size_t bytes)
 {
-	size_t done;
+	size_t done = 0;
 
 	if (((uintptr_t)to | (uintptr_t)from) % sizeof(__m128i))
 		return 0;
-	for (done = 0; done + 4 * sizeof(__m128i) <= bytes; done += 4 * sizeof(__m128i)) {
-		const __m128i *source = (const __m128i *)(from + done);
-		__m128i *target = (__m128i *)(to + done);
-
-		for (int i = 0; i < 4; i++)
-			_mm_stream_si128(target + i, _mm_load_si128(source + i));
-	}
+	for (; done + STREAM_PAGES * STREAM_PAGE <= bytes; done += STREAM_PAGES * STREAM_PAGE)
+		stream_pages(to + done, from + done);
+	for (; done + STREAM_LINE <= bytes; done += STREAM_LINE)
+		stream_line(to + done, from + done);
 	_mm_sfence();
 	return done;
 }

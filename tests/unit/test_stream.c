@@ -6,7 +6,8 @@
 
 #include "tests/check.h"
 
-#define ROOM 4096
+#define PAGES 32768 /* that are copied at a time */
+#define ROOM  (2 * PAGES + 4096)
 
 static char from[ROOM] __attribute__((aligned(64))), to[ROOM] __attribute__((aligned(64)));
 
@@ -39,6 +40,12 @@ int main(void)
 			check_copy(at, at, bytes);
 			check_copy(at, 64 - at, bytes);
 		}
+	/* By several pages at a time, and what is left. */
+	for (size_t bytes = PAGES - 64; bytes < ROOM - 64; bytes += 16411) {
+		check_copy(0, 0, bytes);
+		check_copy(48, 16, bytes);
+		check_copy(1, 0, bytes);
+	}
 	check_copy(0, 0, ROOM);
 	return 0;
 }

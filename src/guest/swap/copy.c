@@ -59,10 +59,8 @@ static void copy_do(struct copy *copy, const struct copy_job *job)
 		return;
 	if (!stage_bring(copy->stage, job->host, job->bytes, copy->out))
 		copy_fail(copy, stage_why(copy->stage));
-	else if (copy->out)
-		stream_copy(host, buffer, job->bytes);
 	else
-		memcpy(buffer, host, job->bytes);
+		stream_copy(copy->out ? host : buffer, copy->out ? buffer : host, job->bytes);
 }
 
 /* Each thread waits at the next place until a job is in it. */

@@ -20,7 +20,8 @@
 /*
  * How much is on its way: so many batches of so many bytes, of which the driver has `deep` queued.
  * Each batch costs the device 10 us, during which it copies nothing. But where the kernel has to
- * clear pages, processors are the limit: what is on its way is to stay in their cache.
+ * clear pages, processors are the limit: what is on its way is to stay in their cache. What needs no
+ * buffer is queued for as long as whoever puts maps and releases memory between two pieces.
  */
 struct copy_pace {
 	uint64_t bytes, batches, deep;
@@ -28,6 +29,7 @@ struct copy_pace {
 
 static const struct copy_pace copy_fresh = {JOB_BYTES, COPY_BATCHES, 6};
 static const struct copy_pace copy_there = {STAGE_STEP_BYTES, COPY_BUFFERS_BYTES / STAGE_STEP_BYTES, 2};
+static const struct copy_pace copy_known = {STAGE_STEP_BYTES, COPY_BATCHES, COPY_BATCHES - 1};
 
 enum copy_state {
 	COPY_NONE,
@@ -315,9 +317,11 @@ static void copy_finish(struct copy *copy)
 
 static void copy_set_pace(struct copy *copy, uint64_t host)
 {
-	bool fresh = copy->out && stage_state(copy->stage, host) < STAGE_READY;
-	const struct copy_pace *pace = fresh ? &copy_fresh : &copy_there;
+	enum stage_state state = stage_state(copy->stage, host);
+	const struct copy_pace *pace = state == STAGE_KNOWN ? &copy_known : &copy_there;
 
+	if (copy->out && state < STAGE_READY)
+		pace = &copy_fresh;
 	if (pace == copy->pace)
 		return;
 	copy_finish(copy);

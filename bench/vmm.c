@@ -2,10 +2,11 @@
 /*
  * vmm [ROUNDS]: what each driver call costs of which a swappable pair of cuMemAlloc and cuMemFree
  * is made, and what it depends on: handles that can be exported, addresses that were used before,
- * a large reservation. A line for each way: the median ns of each call, and of their sum; the last
- * is the driver's own pair. Without liballot.
+ * a large reservation, which of unmap and release comes first. A line for each way: the median ns of
+ * each call, and of their sum; the last are the driver's own pairs. Without liballot.
  */
 #include <dlfcn.h>
+#include <inttypes.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -29,13 +30,17 @@ static const struct way {
 	uint64_t bytes, reserved;
 	bool exports; /* its handle has a descriptor for who asks */
 	bool moves;   /* each time at the next address */
+	bool first;   /* its handle is released, and then it is unmapped */
 } ways[] = {
-	{"plain", GRANULE, SMALL, false, false},
-	{"exports", GRANULE, SMALL, true, false},
-	{"moves", GRANULE, SMALL, false, true},
-	{"reserved", GRANULE, LARGE, false, false},
-	{"as-liballot", GRANULE, LARGE, true, true},
-	{"as-liballot-64M", 32 * GRANULE, LARGE, true, true},
+	{"plain", GRANULE, SMALL, false, false, false},
+	{"exports", GRANULE, SMALL, true, false, false},
+	{"moves", GRANULE, SMALL, false, true, false},
+	{"reserved", GRANULE, LARGE, false, false, false},
+	{"as-liballot", GRANULE, LARGE, true, true, false},
+	{"plain-64M", 32 * GRANULE, SMALL, false, false, false},
+	{"exports-64M", 32 * GRANULE, SMALL, true, false, false},
+	{"as-liballot-64M", 32 * GRANULE, LARGE, true, true, false},
+	{"released-64M", 32 * GRANULE, LARGE, true, true, true},
 };
 
 static double took[STEPS + 1][ROUNDS_MAX];
@@ -48,6 +53,11 @@ static bool vmm_step(int step, int round, CUresult e, uint64_t *from_ns)
 	took[STEPS][round] += took[step][round];
 	*from_ns = now_monotonic_ns();
 	return !e;
+}
+
+static bool vmm_unmap(const struct way *way, CUdeviceptr at, int round, uint64_t *from)
+{
+	return vmm_step(UNMAP, round, cuda_real.cuMemUnmap(at, way->bytes), from);
 }
 
 static bool vmm_round(const struct way *way, CUdeviceptr at, int round)
@@ -70,8 +80,9 @@ static bool vmm_round(const struct way *way, CUdeviceptr at, int round)
 			&from) &&
 	       vmm_step(MAP, round, cuda_real.cuMemMap(at, way->bytes, 0, handle, 0), &from) &&
 	       vmm_step(ACCESS, round, cuda_real.cuMemSetAccess(at, way->bytes, &desc, 1), &from) &&
-	       vmm_step(UNMAP, round, cuda_real.cuMemUnmap(at, way->bytes), &from) &&
-	       vmm_step(RELEASE, round, cuda_real.cuMemRelease(handle), &from);
+	       (way->first || vmm_unmap(way, at, round, &from)) &&
+	       vmm_step(RELEASE, round, cuda_real.cuMemRelease(handle), &from) &&
+	       (!way->first || vmm_unmap(way, at, round, &from));
 }
 
 static bool vmm_measure(const struct way *way, int rounds)
@@ -98,17 +109,18 @@ static bool vmm_measure(const struct way *way, int rounds)
 	return true;
 }
 
-static bool vmm_measure_driver(int rounds)
+static bool vmm_measure_driver(uint64_t bytes, int rounds)
 {
 	for (int i = 0; i < rounds; i++) {
 		CUdeviceptr at = 0;
 		uint64_t from = now_monotonic_ns();
 
-		if (cuda_real.cuMemAlloc_v2(&at, GRANULE) || cuda_real.cuMemFree_v2(at))
+		if (cuda_real.cuMemAlloc_v2(&at, bytes) || cuda_real.cuMemFree_v2(at))
 			return false;
 		took[STEPS][i] = (double)(now_monotonic_ns() - from);
 	}
-	printf("%-16s all %7.0f ns\n", "cuMemAlloc", batch_median(took[STEPS], rounds));
+	printf("cuMemAlloc, %2" PRIu64 " MiB all %7.0f ns\n", bytes >> 20,
+	       batch_median(took[STEPS], rounds));
 	return true;
 }
 
@@ -129,5 +141,5 @@ int main(int argc, char **argv)
 	for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++)
 		if (!vmm_measure(&ways[i], rounds))
 			return 1;
-	return !vmm_measure_driver(rounds);
+	return !vmm_measure_driver(GRANULE, rounds) || !vmm_measure_driver(32 * GRANULE, rounds);
 }

@@ -870,14 +870,15 @@ static bool move_kind_ahead(void *self, uint32_t part, uint64_t least)
 {
 	struct move *move = self;
 	const struct residency_file *residency = atomic_load(&move->guest->residency);
-	uint64_t bytes = move_bytes(move->guest), to = bytes;
-	bool finished = stage_has_finished(&move->stage);
+	bool finished = stage_has_finished(&move->stage), all;
+	uint64_t bytes, to;
 
 	if (part && stage_is_at_work(&move->stage))
 		return false;
 	if (!finished || !part)
 		stage_end(&move->stage);
-	if (!part || !bytes || atomic_load(&move->exits))
+	bytes = to = part ? move_bytes(move->guest) : 0;
+	if (!bytes || atomic_load(&move->exits))
 		return true;
 	/* What leaves is whole pieces; but no more than all processes of a tenant may have. */
 	if (part < SWAP_ALL && move->away)
@@ -892,11 +893,10 @@ static bool move_kind_ahead(void *self, uint32_t part, uint64_t least)
 		if (!stage_take(&move->stage, bytes / 4 * 5))
 			return true;
 	}
-	if (finished && (least == UINT64_MAX ||
-			 stage_ready(&move->stage) >= min_u64(to, move->stage.host_bytes)))
-		return true;
-	if (finished && cgroup_host_room() < least)
-		return false;
+	all = least == UINT64_MAX ||
+	      stage_ready(&move->stage) >= min_u64(to, move->stage.host_bytes);
+	if (finished && (all || cgroup_host_room() < least))
+		return all;
 	move->stage.busy = residency ? residency_file_moves(residency) : NULL;
 	stage_begin_ahead(&move->stage, to, least, move_register_ahead, move);
 	return false;

@@ -83,16 +83,6 @@ void residency_file_miss(struct residency_file *file)
 	word_publish_add(&file->missed, 1);
 }
 
-void residency_file_say_moves(struct residency_role *role, bool moves)
-{
-	word_write(&role->map->moves, moves);
-}
-
-const uint32_t *residency_file_moves(const struct residency_file *file)
-{
-	return &file->moves;
-}
-
 uint32_t residency_file_missed(const struct residency_file *file)
 {
 	return word_check(&file->missed);
@@ -205,6 +195,16 @@ void residency_file_beat(struct residency_role *role)
 uint32_t residency_file_beats(const struct residency_file *file)
 {
 	return word_check(&file->beats);
+}
+
+void residency_file_say_moves(struct residency_role *role, bool moves)
+{
+	word_write(&role->map->moves, moves);
+}
+
+const uint32_t *residency_file_moves(const struct residency_file *file)
+{
+	return &file->moves;
 }
 
 void residency_file_drop(struct residency_role *role)

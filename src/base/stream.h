@@ -12,12 +12,12 @@
 #include <stdint.h>
 #include <string.h>
 
-#ifdef __SSE2__
-#include <emmintrin.h>
-
 #define STREAM_LINE  64
 #define STREAM_PAGE  4096
 #define STREAM_PAGES 8
+
+#ifdef __SSE2__
+#include <emmintrin.h>
 
 static inline void stream_line(char *to, const char *from)
 {

@@ -6,7 +6,7 @@
 
 #include "tests/check.h"
 
-#define PAGES 32768 /* that are copied at a time */
+#define PAGES (STREAM_PAGES * STREAM_PAGE)
 #define ROOM  (2 * PAGES + 4096)
 
 static char from[ROOM] __attribute__((aligned(64))), to[ROOM] __attribute__((aligned(64)));

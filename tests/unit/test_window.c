@@ -452,14 +452,24 @@ static void check_places(void)
 	other = now + 20 * MS;
 	CHECK_EQ(device_time_take_place(meter->time, now, other), 1);
 	CHECK_EQ(device_time_take_place(meter->time, now, other), -EBUSY);
+	/* A look between is not the end of what is yet to be launched, */
+	look((struct meter_look){.now_ns = now});
+	CHECK(window->place.taken);
+	/* nor of what no event tells of yet. */
+	stream_at(0)->flying_ns = meter->flying_ns = MS;
+	told(0, 1, MS, now, now);
+	look((struct meter_look){.now_ns = now});
+	CHECK(window->place.taken);
 	/* Done with: who had one asks once in vain, so that others go first. */
+	stream_land(meter, stream_at(0), MS);
 	look((struct meter_look){.now_ns = now});
 	CHECK(!window->place.taken);
 	CHECK(!window_take_place(device, now, until));
 	CHECK_EQ(device_time_take_place(meter->time, now, until + 1), 0);
 	CHECK(!window_take_place(device, now, until));
 	CHECK(window_take_place(device, until + 1, until + MS));
-	/* While it works it keeps it, */
+	/* While it works, or what it did is not billed, it keeps it, */
+	told(0, 1, 0, now, now);
 	atomic_store(&meter->pending, 1);
 	look((struct meter_look){.now_ns = now});
 	CHECK(window->place.taken);

@@ -20,7 +20,8 @@ struct window {
 	uint64_t streams_ns, together_ns;  /* see learn_overlap */
 	struct costs costs;
 	struct {
-		bool taken, had; /* had: and others have not been let go first since */
+		bool taken, used; /* used: something was launched since it was taken */
+		bool had;	  /* and others have not been let go first since */
 		int index;
 		uint64_t until_ns;
 	} place;

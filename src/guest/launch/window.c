@@ -40,6 +40,7 @@ void window_launched(struct meter *meter, struct stream *stream, const struct bu
 	struct window *window = &device->window;
 	uint64_t ns = burst->expected_ns, due = window_due_ns(window);
 
+	window->place.used = window->place.taken;
 	/* Launches that no event covers are done, too. */
 	if (!meter_works(meter) && first_ns > due + TUNING_GAP_NS)
 		meter->flying_ns = stream->flying_ns = ns;
@@ -128,6 +129,19 @@ static void window_learn_overlap(struct window *window, const struct meter_look 
 }
 
 /*
+ * With the lock: what had the place is done. It may be in flight where no event says so, and what
+ * is done is to be billed before another process takes the place.
+ */
+static void window_leave_place(struct meter *meter, struct window *window)
+{
+	if (!window->place.taken || !window->place.used || meter->flying_ns || meter_works(meter))
+		return;
+	device_time_give_place(meter->time, window->place.index, window->place.until_ns);
+	window->place.taken = false;
+	window->place.had = true;
+}
+
+/*
  * What works is done when it was expected to be; what is late may be done any moment, or go on for
  * long. Where another process of the tenant may have the device it is all still to come.
  */
@@ -153,11 +167,7 @@ void window_looked(struct meter *meter, const struct meter_look *look)
 	} else if (!meter_has_begun(meter) && window_due_ns(window) < now + rest) {
 		window_set_due(window, now + rest);
 	}
-	if (!meter_works(meter) && window->place.taken) {
-		device_time_give_place(meter->time, window->place.index, window->place.until_ns);
-		window->place.taken = false;
-		window->place.had = true;
-	}
+	window_leave_place(meter, window);
 }
 
 uint64_t window_pending_ns(struct launch_device *device)
@@ -280,6 +290,7 @@ static bool window_take(struct launch_device *device, uint64_t now_ns, uint64_t 
 	if (index < 0)
 		return false;
 	window->place.taken = true;
+	window->place.used = false;
 	window->place.index = index;
 	window->place.until_ns = until_ns;
 	return true;

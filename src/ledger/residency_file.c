@@ -33,7 +33,8 @@ struct residency_file {
 	uint32_t beats;	 /* so often whoever has the role has made a step */
 	uint32_t missed; /* so often a tenant found no room on the host */
 	uint32_t moves;	 /* some tenant does: the role's */
-	uint32_t pad[10];
+	uint64_t full_ns; /* see residency_file_say_full: the role's */
+	uint32_t pad[8];
 	struct residency_promise promise[DEVICES]; /* the role's; from the first one on */
 	uint8_t reserved[BYTES - 64 - DEVICES * sizeof(struct residency_promise)];
 };
@@ -205,6 +206,22 @@ void residency_file_say_moves(struct residency_role *role, bool moves)
 const uint32_t *residency_file_moves(const struct residency_file *file)
 {
 	return &file->moves;
+}
+
+void residency_file_say_full(struct residency_role *role, uint64_t now_ns)
+{
+	word_write(&role->map->full_ns, now_ns);
+}
+
+uint64_t residency_file_full_ns(const char *runtime)
+{
+	CLEANUP_CLOSE int fd = shared_file_open(runtime, NAME, O_RDONLY, BYTES);
+	uint64_t ns = 0;
+
+	if (fd < 0 || pread(fd, &ns, sizeof(ns), offsetof(struct residency_file, full_ns)) !=
+			      (ssize_t)sizeof(ns))
+		return 0;
+	return ns;
 }
 
 void residency_file_drop(struct residency_role *role)

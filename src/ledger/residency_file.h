@@ -64,6 +64,13 @@ uint32_t residency_file_beats(const struct residency_file *file);
 void residency_file_say_moves(struct residency_role *role, bool moves);
 const uint32_t *residency_file_moves(const struct residency_file *file);
 
+/*
+ * One was to leave for others, and could not, since the host had no room for it. When that was last
+ * so, by CLOCK_MONOTONIC; 0: never, or there is no such file.
+ */
+void residency_file_say_full(struct residency_role *role, uint64_t now_ns);
+uint64_t residency_file_full_ns(const char *runtime);
+
 /* Whether anybody has it. */
 bool residency_file_is_taken(const char *runtime);
 

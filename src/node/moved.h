@@ -3,6 +3,7 @@
 #ifndef ALLOT_NODE_MOVED_H
 #define ALLOT_NODE_MOVED_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "node/tenants.h"
@@ -12,6 +13,7 @@ struct moved {
 	uint64_t resident_bytes;
 	uint64_t host_bytes, file_bytes; /* away, in memory of the host and in files */
 	uint64_t waiting;
+	bool host_full; /* some wait, and who was to leave lately had no room on the host */
 	uint64_t out_ns, back_ns; /* how long it takes; 0: not known yet */
 };
 

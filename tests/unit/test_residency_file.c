@@ -73,6 +73,9 @@ static void check_said(struct residency_file *file)
 	CHECK_EQ(*residency_file_moves(other), 0);
 	residency_file_miss(file);
 	CHECK_EQ(residency_file_missed(other), missed + 1);
+	CHECK_EQ(residency_file_full_ns(fixture_runtime_dir()), 0);
+	residency_file_say_full(&role, 4711);
+	CHECK_EQ(residency_file_full_ns(fixture_runtime_dir()), 4711);
 	residency_file_drop(&role);
 }
 

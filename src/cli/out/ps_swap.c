@@ -19,7 +19,8 @@ static void ps_swap_put_ns(struct table *t, uint64_t ns)
 	table_cell(t, "%s", ns ? units_duration(ns).s : "-");
 }
 
-static void ps_swap_put(struct table *t, const struct tenant_entry *e)
+/* Answers whether it waits for what has no room on the host. */
+static bool ps_swap_put(struct table *t, const struct tenant_entry *e)
 {
 	struct moved moved = moved_of(e);
 
@@ -35,12 +36,13 @@ static void ps_swap_put(struct table *t, const struct tenant_entry *e)
 		table_cell(t, "%" PRIu64, moved.waiting);
 	else
 		table_cell(t, "%s", "");
+	return moved.host_full;
 }
 
 int ps_swap(const struct tenants *tenants, FILE *out)
 {
 	struct table *t = table_new("TENANT|SWAPS|MEMORY|>ON DEVICE|>ON HOST|>ON DISK|>LEAVES IN|>BACK IN|>WAIT");
-	bool any = false;
+	bool any = false, full = false;
 	int r = 0;
 
 	if (!t)
@@ -49,12 +51,16 @@ int ps_swap(const struct tenants *tenants, FILE *out)
 		if (!ps_swap_is_one(&tenants->list[i]))
 			continue;
 		any = true;
-		ps_swap_put(t, &tenants->list[i]);
+		full |= ps_swap_put(t, &tenants->list[i]);
 	}
 	if (any) {
 		putc('\n', out);
 		r = table_print(t, out);
 	}
 	table_free(t);
+	if (r == 0 && full)
+		fputs("\nWho waits does so since the host has no room for what is to leave the device: end or "
+		      "suspend others,\nor start tenants with --swap-dir or a larger --host-memory.\n",
+		      out);
 	return r;
 }

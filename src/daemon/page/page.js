@@ -264,7 +264,8 @@ function about(tenant) {
 	if (tenant.compute.priority !== "normal")
 		words.push(`${tenant.compute.priority} priority`);
 	if (tenant.swap?.waiting)
-		words.push(`${tenant.swap.waiting} waiting for memory`);
+		words.push(`${tenant.swap.waiting} waiting for memory` +
+			(tenant.swap.host_full ? ", and the host has no room for who is to leave" : ""));
 	if (!tenant.devices.some(device => device.used_bytes || device.peak_bytes))
 		words.push("has used no device yet");
 	return words.join(", ");

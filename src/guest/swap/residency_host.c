@@ -630,6 +630,13 @@ static void residency_host_let_leave(struct member *member, const struct answers
 	FAULT_POINT(RESIDENCY_OUT);
 }
 
+/* One does not leave, since the host has no room for it: others that keep some there give it back. */
+static void residency_host_note_full(struct residency_host *host, uint64_t now_ns)
+{
+	residency_file_miss(host->file);
+	residency_file_say_full(&host->role, now_ns);
+}
+
 static void residency_host_prepared(struct residency_host *host, struct member *member,
 				    uint64_t now_ns)
 {
@@ -654,7 +661,7 @@ static void residency_host_prepared(struct residency_host *host, struct member *
 	if (!answers.all && now_ns < member->asked_ns + patience_ns)
 		return;
 	if (!room || answers.host)
-		residency_file_miss(host->file);
+		residency_host_note_full(host, now_ns);
 	if (!answers.all || answers.busy)
 		member->stays_until_ns = now_ns + TUNING_RESIDENCY_DRAIN_NS;
 	else
@@ -706,7 +713,7 @@ static void residency_host_left(struct residency_host *host, struct member *memb
 	}
 	/* One found no host memory after all, or is stopped. What was away before stays so. */
 	if (answers.refused)
-		residency_file_miss(host->file);
+		residency_host_note_full(host, now_ns);
 	if (stuck)
 		member->stays_until_ns = now_ns + TUNING_RESIDENCY_DRAIN_NS;
 	member->fixed_until_ns = now_ns + TUNING_RESIDENCY_AGAIN_NS;
@@ -824,7 +831,7 @@ static void residency_host_leave_on(struct residency_host *host, struct member *
 	} else if (residency_host_has_room(member, here + away, here + away, 0)) {
 		residency_host_ask_out(member, now_ns);
 	} else {
-		residency_file_miss(host->file);
+		residency_host_note_full(host, now_ns);
 		member->fixed_until_ns = now_ns + TUNING_RESIDENCY_AGAIN_NS;
 		residency_host_done(member);
 	}

@@ -435,6 +435,23 @@ class Scarce(Host):
         for guest in (a, b):
             self.quit(guest)
 
+    def test_full_is_said(self):
+        """Who waits for one that the host has no room for does so until there is some, and people are told."""
+        a, b = self.serve("a", 1), self.serve("b", 1000)
+        self.free(MIB)
+        self.until(lambda: not self.ahead("b"))
+        a.stdin.write("\n")
+        a.stdin.flush()
+        self.until(lambda: self.tenants()["a"]["swap"]["host_full"])
+        self.assertFalse(self.tenants()["b"]["swap"]["host_full"])
+        self.assertIn("the host has no room for what is to leave", self.allot("ps").stdout)
+        self.free(self.TOTAL)
+        self.assertEqual(a.stdout.readline(), "served\n")
+        self.assertFalse(self.tenants()["a"]["swap"]["host_full"])
+        self.assertNotIn("no room", self.allot("ps").stdout)
+        for guest in (a, b):
+            self.quit(guest)
+
     def test_given_back_while_away(self):
         """Of who has left in part, what its content is not in."""
         a, b = self.serve("a", 1), self.serve("b", 1000)

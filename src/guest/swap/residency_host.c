@@ -630,7 +630,7 @@ static void residency_host_let_leave(struct member *member, const struct answers
 	FAULT_POINT(RESIDENCY_OUT);
 }
 
-/* One does not leave, since the host has no room for it: others that keep some there give it back. */
+/* One does not leave: the host has no room for it. Others that keep some there give it back. */
 static void residency_host_note_full(struct residency_host *host, uint64_t now_ns)
 {
 	residency_file_miss(host->file);

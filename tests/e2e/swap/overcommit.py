@@ -436,7 +436,7 @@ class Scarce(Host):
             self.quit(guest)
 
     def test_full_is_said(self):
-        """Who waits for one that the host has no room for does so until there is some, and people are told."""
+        """Who waits for one that the host has no room for waits on, and people are told why."""
         a, b = self.serve("a", 1), self.serve("b", 1000)
         self.free(MIB)
         self.until(lambda: not self.ahead("b"))

@@ -10,17 +10,6 @@
 /* Who could not leave is asked again each second. */
 #define LATELY_NS (3 * NS_PER_S)
 
-static bool moved_host_is_full(const char *tenant_dir)
-{
-	uint64_t full_ns, now = now_monotonic_ns();
-	char runtime[PATH_MAX];
-
-	if (tenant_runtime_of(tenant_dir, runtime, sizeof(runtime)))
-		return false;
-	full_ns = residency_file_full_ns(runtime);
-	return full_ns && full_ns <= now && now - full_ns < LATELY_NS;
-}
-
 struct moved moved_of(const struct tenant_entry *tenant)
 {
 	const struct snapshot *s = tenant->snapshot;
@@ -40,6 +29,16 @@ struct moved moved_of(const struct tenant_entry *tenant)
 	/* They are read one after the other, and it may be on its way. */
 	moved.file_bytes = min_u64(moved.file_bytes, moved.host_bytes);
 	moved.host_bytes -= moved.file_bytes;
-	moved.host_full = moved.waiting && moved_host_is_full(tenant->dir);
 	return moved;
+}
+
+bool moved_waits_for_host(const struct tenant_entry *tenant, const struct moved *moved)
+{
+	uint64_t full_ns, now = now_monotonic_ns();
+	char runtime[PATH_MAX];
+
+	if (!moved->waiting || tenant_runtime_of(tenant->dir, runtime, sizeof(runtime)))
+		return false;
+	full_ns = residency_file_full_ns(runtime);
+	return full_ns && full_ns <= now && now - full_ns < LATELY_NS;
 }

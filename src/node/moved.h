@@ -13,11 +13,16 @@ struct moved {
 	uint64_t resident_bytes;
 	uint64_t host_bytes, file_bytes; /* away, in memory of the host and in files */
 	uint64_t waiting;
-	bool host_full; /* some wait, and who was to leave lately had no room on the host */
 	uint64_t out_ns, back_ns; /* how long it takes; 0: not known yet */
 };
 
 /* Of a tenant that could be read. */
 struct moved moved_of(const struct tenant_entry *tenant);
+
+/*
+ * Whether it waits, and in the last 3 s one that was to leave for others had no room on the host.
+ * Reads a file where it waits.
+ */
+bool moved_waits_for_host(const struct tenant_entry *tenant, const struct moved *moved);
 
 #endif

@@ -110,7 +110,7 @@ static void tenants_json_put_swap(struct json *j, const struct tenant_entry *e)
 	json_u64(j, "host_bytes", moved.host_bytes);
 	json_u64(j, "file_bytes", moved.file_bytes);
 	json_u64(j, "waiting", moved.waiting);
-	json_bool(j, "host_full", moved.host_full);
+	json_bool(j, "host_full", moved_waits_for_host(e, &moved));
 	json_known_u64(j, "out_ns", moved.out_ns);
 	json_known_u64(j, "back_ns", moved.back_ns);
 	json_close(j, '}');

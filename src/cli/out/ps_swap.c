@@ -36,7 +36,7 @@ static bool ps_swap_put(struct table *t, const struct tenant_entry *e)
 		table_cell(t, "%" PRIu64, moved.waiting);
 	else
 		table_cell(t, "%s", "");
-	return moved.host_full;
+	return moved_waits_for_host(e, &moved);
 }
 
 int ps_swap(const struct tenants *tenants, FILE *out)

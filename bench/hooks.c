@@ -50,6 +50,14 @@ static void hooks_alloc_free_async(void)
 	cu.cuMemFreeAsync(ptr, NULL);
 }
 
+/* As libraries do at each launch. */
+static void hooks_function(void)
+{
+	CUfunction function;
+
+	cu.cuKernelGetFunction(&function, (CUkernel)(uintptr_t)64);
+}
+
 static void hooks_mem_get_info(void)
 {
 	size_t free_bytes, total;
@@ -63,6 +71,7 @@ static const struct batch_item items[] = {
 	{"alloc_free_granule", hooks_alloc_free_granule, 1000},
 	{"alloc_free_small", hooks_alloc_free_small, 1000},
 	{"alloc_free_async", hooks_alloc_free_async, 1000},
+	{"function", hooks_function, 1000},
 	{"mem_get_info", hooks_mem_get_info, 10},
 };
 #define ITEMS (sizeof(items) / sizeof(items[0]))

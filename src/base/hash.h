@@ -33,4 +33,12 @@ static inline uint64_t hash_string(uint64_t hash, const char *s)
 	return hash;
 }
 
+/* For a table: each bit of the answer depends on all bits of the word (splitmix64's finisher). */
+static inline uint64_t hash_mix(uint64_t word)
+{
+	word = (word ^ word >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+	word = (word ^ word >> 27) * UINT64_C(0x94d049bb133111eb);
+	return word ^ word >> 31;
+}
+
 #endif

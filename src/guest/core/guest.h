@@ -17,6 +17,7 @@
 
 #include "base/lock.h"
 #include "guest/core/config.h"
+#include "guest/core/known_code.h"
 #include "guest/core/once.h"
 #include "ledger/ledger.h"
 #include "ledger/policy.h"
@@ -117,6 +118,7 @@ struct guest {
 	struct once nvml[GUEST_DEVICES]; /* by index in the ledger, see own_nvml.h */
 	_Atomic uint32_t later;		 /* a thread looks at figures once more, see later.h */
 	struct object_table *objects;
+	struct known_code code;
 	_Atomic uint64_t pools;	       /* changes of pools, see pool.h */
 	_Atomic(CUcontext) primary[GUEST_DEVICES]; /* by ordinal, while active */
 	_Atomic uint64_t ended;			   /* contexts that ever did */

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "base/hash.h"
 #include "base/lock.h"
 #include "base/word.h"
 
@@ -59,13 +60,10 @@ int object_table_new(struct object_table **ret)
 	return 0;
 }
 
-/* Addresses differ in their middle bits: mix them all (splitmix64's finisher). */
+/* Addresses differ in their middle bits. */
 static uint64_t object_hash(enum object_kind kind, uint64_t key)
 {
-	key += (uint64_t)kind * UINT64_C(0x9e3779b97f4a7c15);
-	key = (key ^ key >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-	key = (key ^ key >> 27) * UINT64_C(0x94d049bb133111eb);
-	return key ^ key >> 31;
+	return hash_mix(key + (uint64_t)kind * UINT64_C(0x9e3779b97f4a7c15));
 }
 
 static struct shard *object_shard(struct object_table *table, enum object_kind kind, uint64_t hash)

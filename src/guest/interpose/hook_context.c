@@ -458,6 +458,7 @@ CUresult hook_cuGreenCtxDestroy(CUgreenCtx hCtx)
 	if (DRIVER(cuCtxFromGreenCtx, (&context, hCtx)))
 		context = NULL;
 	waits_context_leaves(guest, context);
+	known_code_forget(&guest->code);
 	e = DRIVER(cuGreenCtxDestroy, (hCtx));
 	waits_context_left(guest, context, !e);
 

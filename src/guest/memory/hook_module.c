@@ -6,6 +6,7 @@
  * right when the limit comes near. Where a load by itself breaks the quota, it is undone.
  */
 #include "guest/core/hook.h"
+#include "guest/core/known_code.h"
 #include "guest/memory/charge.h"
 
 /* More than this, in one load, is a neighbour's rather than ours until the figure says so. */
@@ -86,6 +87,15 @@ static void module_forget(struct guest *guest, uint64_t handle)
 		charge_follow(guest, device, CAT_MODULE, object.bytes, 0);
 }
 
+static uint64_t module_function_key(struct guest *guest, uint64_t handle, const char *name)
+{
+	CUcontext context = NULL;
+
+	if (DRIVER(cuCtxGetCurrent, (&context)))
+		context = NULL;
+	return known_code_key(&guest->code, handle, name, KEY(context));
+}
+
 #define LOAD(name, params, args, handle, undo)                                                     \
 	CUresult hook_##name params                                                                \
 	{                                                                                          \
@@ -106,22 +116,34 @@ static void module_forget(struct guest *guest, uint64_t handle)
 	CUresult hook_##name params                                                                \
 	{                                                                                          \
 		GUEST_OR_PASS(name, args);                                                         \
-		CUresult e = DRIVER(name, args);                                                   \
+		CUresult e;                                                                        \
                                                                                                    \
+		known_code_forget(&guest->code);                                                   \
+		e = DRIVER(name, args);                                                            \
 		if (!e)                                                                            \
 			module_forget(guest, KEY args);                                            \
 		return e;                                                                          \
 	}
 
-/* What was loaded by looking a function up cannot be unloaded by itself: charged, not refused. */
-#define TOUCH(name, params, args)                                                                  \
+/*
+ * What was loaded by looking a function up cannot be unloaded by itself: charged, not refused. Only
+ * the first time loads it.
+ */
+#define TOUCH(name, params, args, handle, text)                                                    \
 	CUresult hook_##name params                                                                \
 	{                                                                                          \
 		GUEST_OR_PASS(name, args);                                                         \
-		struct load load = module_load_begin(guest);                                       \
-		CUresult e = DRIVER(name, args);                                                   \
+		uint64_t key = module_function_key(guest, KEY(handle), text);                      \
+		struct load load;                                                                  \
+		CUresult e;                                                                        \
                                                                                                    \
+		if (known_code_has(&guest->code, key))                                             \
+			return DRIVER(name, args);                                                 \
+		load = module_load_begin(guest);                                                   \
+		e = DRIVER(name, args);                                                            \
 		module_load_end(guest, &load);                                                     \
+		if (!e)                                                                            \
+			known_code_add(&guest->code, key);                                         \
 		return e;                                                                          \
 	}
 
@@ -153,6 +175,6 @@ UNLOAD(cuModuleUnload, (CUmodule hmod), (hmod))
 UNLOAD(cuLibraryUnload, (CUlibrary library), (library))
 
 TOUCH(cuModuleGetFunction, (CUfunction *hfunc, CUmodule hmod, const char *name),
-      (hfunc, hmod, name))
-TOUCH(cuKernelGetFunction, (CUfunction *pFunc, CUkernel kernel), (pFunc, kernel))
-TOUCH(cuFuncLoad, (CUfunction function), (function))
+      (hfunc, hmod, name), hmod, name)
+TOUCH(cuKernelGetFunction, (CUfunction *pFunc, CUkernel kernel), (pFunc, kernel), kernel, NULL)
+TOUCH(cuFuncLoad, (CUfunction function), (function), function, NULL)

@@ -502,6 +502,7 @@ void memory_forget_context(struct guest *guest, CUcontext context)
 
 	if (!key)
 		return;
+	known_code_forget(&guest->code);
 	atomic_fetch_add(&guest->ended, 1); /* before we look: see memory_record */
 	do {
 		n = object_sweep(guest->objects, memory_is_of_context, &key, gone, OBJECT_BATCH);

@@ -28,7 +28,7 @@ def moved(bench, word, name, *options):
     took = time.monotonic() - begin
     if status != 0:
         raise Trouble(f"allot {word} {' '.join(options)}: {status} {err}")
-    ways = [float(number) * {"us": 1e-6, "ms": 1e-3, "s": 1}[unit]
+    ways = [round(float(number) * {"us": 1e-6, "ms": 1e-3, "s": 1}[unit], 6)
             for number, unit in re.findall(r" in ([\d.]+) (us|ms|s)(?:$|, )", out, re.M)]
     return {"command_s": round(took, 4), "way_s": ways[0] if ways else None,
             "contexts_s": ways[1] if len(ways) > 1 else None}

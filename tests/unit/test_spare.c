@@ -11,7 +11,7 @@
 #include "guest/memory/pieces.h"
 #include "tests/unit/guest_fixture.h"
 
-#define QUOTA	(160 * MIB)
+#define QUOTA	(16 * MIB)
 #define BASE	(UINT64_C(1) << 40)
 #define CONTEXT UINT64_C(0x1000)
 #define THREADS 4
@@ -166,21 +166,20 @@ static void check_nothing_left(void)
 
 static void check_table(void)
 {
-	struct backing *backing = pieces_map(10, 4);
-	uint32_t one, other, two, three, unmapped;
+	struct backing *backing = pieces_map(8, 4);
+	uint32_t one, other, two, unmapped;
 	CUdeviceptr at;
 
 	CHECK(backing);
 	one = pieces_take(backing, 1);
 	other = pieces_take(backing, 1);
 	two = pieces_take(backing, 2);
-	three = pieces_take(backing, 3);
 	unmapped = pieces_take(backing, 1);
 	for (uint32_t page = one; page < unmapped; page++)
 		backing->piece[page].mapped = true;
-	CHECK_EQ(pieces_take_spare(backing, PIECES_ONE), UINT32_MAX);
-	CHECK_EQ(pieces_take_fit(backing, 1), UINT32_MAX);
+	CHECK_EQ(pieces_take_spare(backing), UINT32_MAX);
 	CHECK(!pieces_spare(backing, unmapped));
+	CHECK(!pieces_spare(backing, two));
 	CHECK(pieces_link(backing, one) && pieces_cut(backing, 1000, &at));
 	CHECK(pieces_leave(backing, one, at - pieces_address(backing, one)));
 	CHECK(pieces_spare(backing, one));
@@ -189,37 +188,27 @@ static void check_table(void)
 	CHECK_EQ(pieces_find_from(backing, 0), UINT32_MAX);
 	CHECK(!pieces_cut(backing, 1000, &at));
 	CHECK_EQ(pieces_take(backing, 4), UINT32_MAX);
-	/* Of several pages one has room beside it, and goes to who wants just so many. */
-	CHECK_EQ(pieces_take_fit(backing, 2), UINT32_MAX);
-	CHECK(pieces_spare(backing, three));
-	CHECK(!pieces_spare(backing, two));
-	CHECK_EQ(pieces_take_fit(backing, 2), UINT32_MAX);
-	CHECK_EQ(pieces_take_fit(backing, 4), UINT32_MAX);
-	CHECK_EQ(pieces_take_fit(backing, 3), three);
-	CHECK_EQ(pieces_take_fit(backing, 3), UINT32_MAX);
-	CHECK(pieces_spare(backing, two));
-	CHECK_EQ(pieces_take_spare(backing, PIECES_SEVERAL), two);
-	CHECK_EQ(pieces_take_fit(backing, 1), one);
+	CHECK_EQ(pieces_take_spare(backing), one);
 	CHECK_EQ(backing->piece[one].cut, 0);
-	CHECK_EQ(pieces_take_spare(backing, PIECES_ONE), UINT32_MAX);
+	CHECK_EQ(pieces_take_spare(backing), UINT32_MAX);
 	CHECK(pieces_link(backing, one) && pieces_cut(backing, 1000, &at));
 	pieces_unmap(backing);
 }
 
 /* --- Pairs ----------------------------------------------------------------------------------- */
 
-/* Each of the sizes needs `held` bytes. */
-static void check_pairs_of(uint64_t held, const uint64_t *sizes, int n)
+static void check_pairs(void)
 {
-	CUdeviceptr first = alloc(held);
+	static const uint64_t sizes[] = {2 * MIB, MIB, 1, MIB + 1, 2 * MIB, 500};
+	CUdeviceptr first = alloc(2 * MIB);
 
 	give(first);
-	check_has(true, held);
-	for (int i = 0; i < n; i++) {
+	check_has(true, 2 * MIB);
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
 		CHECK_EQ(alloc(sizes[i]), first);
-		check_has(false, held);
+		check_has(false, 2 * MIB);
 		give(first);
-		check_has(true, held);
+		check_has(true, 2 * MIB);
 	}
 	CHECK_EQ(atomic_load(&creates), 1);
 	CHECK_EQ(atomic_load(&maps), 1);
@@ -227,57 +216,23 @@ static void check_pairs_of(uint64_t held, const uint64_t *sizes, int n)
 	CHECK_EQ(atomic_load(&unmaps), 0);
 	CHECK_EQ(atomic_load(&releases), 0);
 	check_nothing_left();
-	atomic_store(&creates, 0);
-	atomic_store(&maps, 0);
-	atomic_store(&accesses, 0);
-	atomic_store(&unmaps, 0);
-	atomic_store(&releases, 0);
-}
-
-static void check_pairs(void)
-{
-	static const uint64_t small[] = {2 * MIB, MIB, 1, MIB + 1, 2 * MIB, 500};
-	static const uint64_t large[] = {64 * MIB, 62 * MIB + 1, 63 * MIB};
-
-	check_pairs_of(2 * MIB, small, sizeof(small) / sizeof(small[0]));
-	check_pairs_of(64 * MIB, large, sizeof(large) / sizeof(large[0]));
-	give(alloc(64 * MIB + 1));
-	check_has(false, 0);
 }
 
 /* Of those that share a granule the last one leaves it; of two granules one is kept. */
 static void check_one(void)
 {
-	CUdeviceptr small[2] = {alloc(1000), alloc(1000)}, p = alloc(2 * MIB);
+	CUdeviceptr small[2] = {alloc(1000), alloc(1000)}, large = alloc(4 * MIB);
+	CUdeviceptr p = alloc(2 * MIB);
 
+	give(large);
+	check_has(false, 4 * MIB);
 	give(small[0]);
 	check_has(false, 4 * MIB);
 	give(small[1]);
 	check_has(true, 4 * MIB);
 	give(p);
 	check_has(true, 2 * MIB);
-	check_nothing_left();
-}
-
-/* Of several granules the last that was freed stays, beside one of a single granule. */
-static void check_several(void)
-{
-	CUdeviceptr four = alloc(4 * MIB), six = alloc(6 * MIB), p;
-
-	give(alloc(1000));
-	check_has(true, 12 * MIB);
-	give(four);
-	check_has(true, 12 * MIB);
-	give(six);
-	check_has(true, 8 * MIB);
 	p = alloc(4 * MIB);
-	check_has(true, 12 * MIB);
-	CHECK_EQ(alloc(6 * MIB), six);
-	check_has(true, 12 * MIB);
-	give(six);
-	give(p);
-	check_has(true, 6 * MIB);
-	p = alloc(2 * MIB);
 	check_has(true, 6 * MIB);
 	give(p);
 	check_nothing_left();
@@ -331,18 +286,13 @@ static void check_exported(void)
 	check_nothing_left();
 }
 
-/* Another process could be refused for it: also for what was spare before that one came. */
+/* Another process could be refused for it. */
 static void check_sibling(void)
 {
 	int ready[2];
 	char c;
 	pid_t pid;
 
-	CHECK(!memory_yield_spare(&guest));
-	give(alloc(1000));
-	give(alloc(64 * MIB));
-	CHECK(memory_yield_spare(&guest));
-	check_has(true, 66 * MIB);
 	CHECK_EQ(pipe(ready), 0);
 	pid = fixture_fork();
 	if (!pid) {
@@ -351,10 +301,7 @@ static void check_sibling(void)
 		pause();
 	}
 	CHECK_EQ(read(ready[0], &c, 1), 1);
-	CHECK(memory_yield_spare(&guest));
-	check_has(false, 0);
 	give(alloc(2 * MIB));
-	give(alloc(64 * MIB));
 	give(alloc(1000));
 	check_has(false, 0);
 	fixture_kill(pid);
@@ -396,7 +343,7 @@ static void check_peers(void)
 
 static void *churn(void *arg)
 {
-	static const uint64_t sizes[] = {2 * MIB, 1000, 4 * MIB, 6 * MIB};
+	static const uint64_t sizes[] = {2 * MIB, 1000, MIB, 400000};
 	uint64_t seed = 88172645463325252u + (uintptr_t)arg;
 	CUdeviceptr p;
 
@@ -430,7 +377,6 @@ int main(void)
 	begin();
 	check_pairs();
 	check_one();
-	check_several();
 	check_refusals();
 	check_context();
 	check_exported();

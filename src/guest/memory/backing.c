@@ -44,7 +44,7 @@ struct pooled {
 /* With the lock: a piece that moves, the spare one where that will do; its first page. */
 static uint32_t backing_take_piece(struct backing *backing, uint32_t pages, struct pooled pooled)
 {
-	uint32_t page = pooled.owner ? UINT32_MAX : pieces_take_fit(backing, pages);
+	uint32_t page = pages == 1 && !pooled.owner ? pieces_take_spare(backing) : UINT32_MAX;
 
 	if (page != UINT32_MAX)
 		return page;

@@ -7,11 +7,11 @@
  * piece: pages that are mapped, leave and come back together.
  *
  * The last allocation of a piece takes its physical memory with it, so that what the device loses
- * is what memory.c charges. But one piece of one page, and one of several, are spare: the last that
- * were freed stay as they are, mapped and charged, for the next allocation of just so many pages. So
- * a program that allocates and frees in turn does not make, map and end it each time, which takes
- * the driver longer than its own pair of calls. All work on it is done, it is nobody's, and nobody
- * finds it; it ends before anything moves. Pools, which keep more, have pieces of their own.
+ * is what memory.c charges. But one piece of one page is spare: it stays as it is, mapped and
+ * charged, for the next allocation that a page will do for. So a program that allocates and frees
+ * in turn does not make, map and end it each time, which takes the driver longer than its own pair
+ * of calls. All work on it is done, it is nobody's, and nobody finds it; it ends before anything
+ * moves. Pools, which keep more, have pieces of their own.
  *
  * A handle that the program makes (cuMemCreate) has a piece, too, whose address is the handle that
  * the program gets: the driver's own changes when the memory leaves. The program maps it where it
@@ -24,7 +24,6 @@
 #define ALLOT_GUEST_MEMORY_BACKING_H
 
 #include "guest/core/guest.h"
-#include "guest/memory/pieces.h"
 
 /*
  * What no other allocation of the process has had; the driver's own numbers count up from 1, too.
@@ -58,10 +57,8 @@ CUresult backing_set_peers(struct guest *guest, CUdeviceptr at, uint64_t peers);
 /* The start of an allocation; no work uses it any more. Whether its piece is the spare one now. */
 bool backing_free(struct guest *guest, struct guest_device *device, CUdeviceptr at, bool may_keep);
 
-/* Ends the spare piece of a kind: its address and how large it was, or 0 where there is none. */
-CUdeviceptr backing_end_spare(struct guest *guest, struct guest_device *device,
-			      enum pieces_kind kind, uint64_t *ret_bytes);
-/* Of any kind. */
+/* Ends the spare piece: its address, or 0 where there is none. */
+CUdeviceptr backing_end_spare(struct guest *guest, struct guest_device *device);
 bool backing_has_spare(struct guest *guest, const struct guest_device *device);
 
 /* The device whose reservation has an address, mapped or not; NULL: none has. */

@@ -62,23 +62,21 @@ bool backing_has_spare(struct guest *guest, const struct guest_device *device)
 	if (!backing)
 		return false;
 	lock_take(&backing->lock);
-	has = backing->spare[PIECES_ONE] || backing->spare[PIECES_SEVERAL];
+	has = backing->spare;
 	lock_drop(&backing->lock);
 	return has;
 }
 
-CUdeviceptr backing_end_spare(struct guest *guest, struct guest_device *device,
-			      enum pieces_kind kind, uint64_t *ret_bytes)
+CUdeviceptr backing_end_spare(struct guest *guest, struct guest_device *device)
 {
 	struct backing *backing = backing_of(guest, device);
 	uint32_t page;
 
 	lock_take(&backing->lock);
-	page = pieces_take_spare(backing, kind);
+	page = pieces_take_spare(backing);
 	lock_drop(&backing->lock);
 	if (page == UINT32_MAX)
 		return 0;
-	*ret_bytes = backing->piece[page].pages * GRANULE_BYTES;
 	backing_end_piece(guest, backing, page);
 	return pieces_address(backing, page);
 }

@@ -6,6 +6,7 @@
  */
 #include "base/number.h"
 #include "guest/core/hook.h"
+#include "guest/memory/backing.h"
 #include "guest/memory/figure.h"
 #include "guest/memory/graph.h"
 #include "guest/memory/memory.h"
@@ -15,6 +16,16 @@
 struct figures {
 	uint64_t total, free;
 };
+
+/* What is spare can be had, and is to be free for the driver, too. */
+static void query_end_spare(struct guest *guest, struct guest_device *device)
+{
+	/* Questions do not wait at the gate; when it is shut nothing is spare. */
+	CLEANUP(pass_leave) struct guest *pass = NULL;
+
+	if (device && backing_has_spare(guest, device) && (pass = pass_try(guest)))
+		memory_end_spare(guest, device);
+}
 
 /* What streams have freed by now, and what the driver then takes back from pools. */
 static void query_settle(struct guest *guest)
@@ -47,8 +58,7 @@ CUresult hook_cuMemGetInfo_v2(size_t *free, size_t *total)
 	struct figures f;
 	CUresult e;
 
-	if (device)
-		memory_try_end_spare(guest, device); /* it is to be free for the driver, too */
+	query_end_spare(guest, device);
 	e = DRIVER(cuMemGetInfo_v2, (free, total));
 	if (e || !device)
 		return e;
@@ -72,8 +82,7 @@ CUresult hook_cuMemGetInfo(unsigned int *free, unsigned int *total)
 	struct figures f;
 	CUresult e;
 
-	if (device)
-		memory_try_end_spare(guest, device); /* it is to be free for the driver, too */
+	query_end_spare(guest, device);
 	e = DRIVER(cuMemGetInfo, (free, total));
 	if (e || !device || DRIVER(cuMemGetInfo_v2, (&real_free, &real_total)))
 		return e;

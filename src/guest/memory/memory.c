@@ -14,12 +14,6 @@
 #include "ledger/slot.h"
 
 /*
- * The most that stays of a piece of several granules. Of larger ones the driver takes most of the
- * time to give so much back, by its own pair of calls as well.
- */
-#define SPARE_BYTES (32 * GRANULE_BYTES)
-
-/*
  * A granule is of one device, but not for ever: another device's may have its addresses before the
  * thread that freed the last of it has come to say so.
  */
@@ -72,14 +66,14 @@ static uint64_t memory_leave_granules(struct guest *guest, int16_t device, uint6
 }
 
 /*
- * A spare piece (backing.h) is counted in its granules as a small allocation is, and charged by
- * that. Whoever takes it, for so many bytes, joins the granule before it leaves.
+ * The spare piece of a device (backing.h) is counted in its granule as a small allocation is, and
+ * charged by that. Whoever takes it joins the granule before it leaves.
  */
-static uint64_t memory_leave_spare(const struct charge *charge, uint64_t bytes)
+static uint64_t memory_leave_spare(const struct charge *charge)
 {
 	return charge->spare ? memory_leave_granules(charge->guest,
 						     (int16_t)charge->device->ordinal,
-						     charge->spare, memory_need(bytes))
+						     charge->spare, 1)
 			     : 0;
 }
 
@@ -168,7 +162,7 @@ CUresult memory_commit(struct charge *charge, CUresult result, CUdeviceptr addre
 	uint64_t actual;
 
 	if (result) {
-		charge_follow(guest, charge->device, CAT_DATA, memory_leave_spare(charge, size), 0);
+		charge_follow(guest, charge->device, CAT_DATA, memory_leave_spare(charge), 0);
 		charge_cancel(charge);
 		return result;
 	}
@@ -183,7 +177,7 @@ CUresult memory_commit(struct charge *charge, CUresult result, CUdeviceptr addre
 		object.flags |= OBJECT_SMALL;
 		actual = memory_join_granules(guest, object.device, address, size);
 	}
-	actual -= memory_leave_spare(charge, size);
+	actual -= memory_leave_spare(charge);
 	if (flags & OBJECT_UNSEEN)
 		atomic_fetch_add(&charge->device->unseen_bytes, actual);
 	if (!memory_record(charge, &object, actual))
@@ -270,7 +264,10 @@ uint64_t memory_small_array_sub(struct guest_device *device, uint64_t bytes)
 	return round_up(old, GRANULE_BYTES) - round_up(old - bytes, GRANULE_BYTES);
 }
 
-/* Other processes of the tenant could be refused for what is spare here. */
+/*
+ * Other processes of the tenant could be refused for what is spare here. One that begins later may
+ * miss those 2 MiB until they are taken again, and then nothing is kept.
+ */
 static bool memory_is_alone(struct guest *guest)
 {
 	int own = slot_index(atomic_load(&guest->slot));
@@ -282,39 +279,25 @@ static bool memory_is_alone(struct guest *guest)
 	return true;
 }
 
-/* Ends the spare piece of a kind. Answers the bytes that go with it. */
-static uint64_t memory_drop_spare(struct guest *guest, struct guest_device *device,
-				  enum pieces_kind kind)
-{
-	uint64_t bytes;
-	CUdeviceptr spare = backing_end_spare(guest, device, kind, &bytes);
-
-	return spare ? memory_leave_granules(guest, (int16_t)device->ordinal, spare, bytes) : 0;
-}
-
 /*
- * Frees what we back. Answers the bytes that go with it: none where its piece is a spare one from
- * now on, which is counted in its granules before others find it, and for which the one before
- * ends. A process that begins just then finds it, or is found here: see memory_yield_spare.
+ * Frees what we back. Answers the bytes that go with it: none where its piece is the spare one from
+ * now on, which is counted in its granule before others find it.
  */
 static uint64_t memory_free_piece(struct guest *guest, struct guest_device *device,
 				  const struct object *object)
 {
-	uint64_t held = object->flags & OBJECT_SMALL ? 1 : object->bytes, bytes = object->bytes;
-	enum pieces_kind kind = held > GRANULE_BYTES ? PIECES_SEVERAL : PIECES_ONE;
-	bool may_keep = held <= SPARE_BYTES && memory_is_alone(guest), kept;
+	bool may_keep = object->bytes <= GRANULE_BYTES && !backing_has_spare(guest, device) &&
+			memory_is_alone(guest);
+	uint64_t bytes = object->bytes;
+	bool kept;
 
-	if (may_keep) {
-		bytes += memory_drop_spare(guest, device, kind);
-		bytes -= memory_join_granules(guest, object->device, object->key, held);
-	}
+	if (may_keep)
+		bytes -= memory_join_granules(guest, object->device, object->key, 1);
 	kept = backing_free(guest, device, object->key, may_keep);
 	if (object->flags & OBJECT_SMALL)
 		bytes += memory_leave_granules(guest, object->device, object->key, object->size);
 	if (may_keep && !kept)
-		bytes += memory_leave_granules(guest, object->device, object->key, held);
-	if (kept && !memory_is_alone(guest))
-		bytes += memory_drop_spare(guest, device, kind);
+		bytes += memory_leave_granules(guest, object->device, object->key, 1);
 	return bytes;
 }
 
@@ -322,34 +305,17 @@ void memory_end_spare(struct guest *guest, struct guest_device *device)
 {
 	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
 	uint64_t bytes = 0;
+	CUdeviceptr spare;
 
 	if (!backing_has_spare(guest, device))
 		return;
 	charge_release_begin(device);
 	DRIVER(cuThreadExchangeStreamCaptureMode, (&mode));
-	for (int kind = 0; kind < PIECES_KINDS; kind++)
-		bytes += memory_drop_spare(guest, device, (enum pieces_kind)kind);
+	spare = backing_end_spare(guest, device);
 	DRIVER(cuThreadExchangeStreamCaptureMode, (&mode));
+	if (spare)
+		bytes = memory_leave_granules(guest, (int16_t)device->ordinal, spare, 1);
 	charge_release_end(guest, device, CAT_DATA, bytes);
-}
-
-void memory_try_end_spare(struct guest *guest, struct guest_device *device)
-{
-	CLEANUP(pass_leave) struct guest *pass = NULL;
-
-	if (backing_has_spare(guest, device) && (pass = pass_try(guest)))
-		memory_end_spare(guest, device);
-}
-
-bool memory_yield_spare(struct guest *guest)
-{
-	bool any = false;
-
-	for (int i = 0; i < guest->ndevices; i++)
-		any |= backing_has_spare(guest, &guest->device[i]);
-	for (int i = 0; any && i < guest->ndevices && !memory_is_alone(guest); i++)
-		memory_try_end_spare(guest, &guest->device[i]);
-	return any;
 }
 
 /* Gives back the charge of an object that is in no table any more. */

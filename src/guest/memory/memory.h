@@ -51,18 +51,10 @@ void memory_freed(struct guest *guest, const struct object *object);
 CUresult memory_free_backed(struct guest *guest, struct object *object);
 
 /*
- * The device's spare pieces go (backing.h), with their charge: before anything is refused, and when
+ * The device's spare piece goes (backing.h), with its charge: before anything is refused, and when
  * the program asks what is free. Disturbs no capture. The caller has a pass, or moves memory.
  */
 void memory_end_spare(struct guest *guest, struct guest_device *device);
-/* The same without a pass, and without waiting for one: where the gate is shut nothing is spare. */
-void memory_try_end_spare(struct guest *guest, struct guest_device *device);
-
-/*
- * For a thread that others wake when they have joined the tenant: they could be refused for what is
- * spare here. Whether there was any.
- */
-bool memory_yield_spare(struct guest *guest);
 
 /* All work of a context is done. Not while a stream captures. */
 CUresult memory_await_work(CUcontext context);

@@ -150,29 +150,19 @@ bool pieces_spare(struct backing *backing, uint32_t page)
 {
 	struct piece *piece = &backing->piece[page];
 
-	if (backing->spare[pieces_kind(piece->pages)] || !piece->mapped)
+	if (backing->spare || piece->pages != 1 || !piece->mapped)
 		return false;
 	piece->cut = 0;
-	backing->spare[pieces_kind(piece->pages)] = page + 1;
+	backing->spare = page + 1;
 	return true;
 }
 
-uint32_t pieces_take_spare(struct backing *backing, enum pieces_kind kind)
+uint32_t pieces_take_spare(struct backing *backing)
 {
-	uint32_t page = backing->spare[kind] - 1;
+	uint32_t page = backing->spare - 1;
 
-	backing->spare[kind] = 0;
+	backing->spare = 0;
 	return page;
-}
-
-uint32_t pieces_take_fit(struct backing *backing, uint32_t pages)
-{
-	enum pieces_kind kind = pieces_kind(pages);
-	uint32_t page = backing->spare[kind] - 1;
-
-	return page != UINT32_MAX && backing->piece[page].pages == pages
-		       ? pieces_take_spare(backing, kind)
-		       : UINT32_MAX;
 }
 
 struct piece *pieces_find(struct backing *backing, CUdeviceptr at)

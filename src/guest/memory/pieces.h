@@ -39,18 +39,6 @@ struct piece {
 	unsigned char compression, rdma;
 };
 
-/* Of each one may be spare: those of several pages do not push out what small ones are cut from. */
-enum pieces_kind {
-	PIECES_ONE, /* page */
-	PIECES_SEVERAL,
-	PIECES_KINDS,
-};
-
-static inline enum pieces_kind pieces_kind(uint32_t pages)
-{
-	return pages > 1 ? PIECES_SEVERAL : PIECES_ONE;
-}
-
 struct backing {
 	CUdeviceptr base;
 	uint32_t pages;
@@ -62,7 +50,7 @@ struct backing {
 	struct lock lock; /* of all below */
 	uint32_t cursor;
 	uint32_t small; /* the first cut piece: 1 + page */
-	uint32_t spare[PIECES_KINDS]; /* the piece that is: 1 + page */
+	uint32_t spare; /* the piece that is: 1 + page */
 	uint32_t ncuts, cuts_used;
 	uint32_t free_cut; /* of those that were used: 1 + index, linked by `most` */
 	uint32_t *first;   /* of each page: 1 + the first page of its piece; 0: free */
@@ -91,13 +79,12 @@ bool pieces_cut(struct backing *backing, uint64_t bytes, CUdeviceptr *ret);
 bool pieces_leave(struct backing *backing, uint32_t page, uint64_t offset);
 
 /*
- * Has a piece that moves, with its physical memory, be the spare one of its kind: it goes on moving,
- * so nobody finds it. False: there is one, or it is not mapped.
+ * Has a piece that moves, with its physical memory, be the spare one: it goes on moving, so nobody
+ * finds it. False: there is one, or it has not just one page, mapped.
  */
 bool pieces_spare(struct backing *backing, uint32_t page);
-/* It is the caller's: its page, or UINT32_MAX where there is none; or none of just so many pages. */
-uint32_t pieces_take_spare(struct backing *backing, enum pieces_kind kind);
-uint32_t pieces_take_fit(struct backing *backing, uint32_t pages);
+/* It is the caller's: its page, or UINT32_MAX where there is none. */
+uint32_t pieces_take_spare(struct backing *backing);
 
 /* The piece that has an address of the reservation; NULL: none has. */
 struct piece *pieces_find(struct backing *backing, CUdeviceptr at);

@@ -25,7 +25,6 @@
 #include "guest/core/guest.h"
 #include "guest/core/pass.h"
 #include "guest/core/thread.h"
-#include "guest/memory/memory.h"
 #include "guest/swap/amd/amd_move.h"
 #include "guest/swap/beside.h"
 #include "guest/swap/cgroup_room.h"
@@ -67,9 +66,6 @@
 
 /* How long all of it takes is known from a part that is no smaller. */
 #define LEAST_PART 32
-
-/* How long something may stay spare that others of the tenant could be refused for. */
-#define YIELD_NS NS_PER_S
 
 #define MOVERS 2
 
@@ -289,15 +285,6 @@ static uint64_t swap_keep(struct swap *swap)
 	if (swap->ahead)
 		return swap_try_ahead(swap, now);
 	return keeps || beside ? now + KEEP_LOOK_NS : UINT64_MAX;
-}
-
-/*
- * What is spare goes when others have joined the tenant, who wake us for that; one that does just
- * before we sleep is found at the next look. When that is.
- */
-static uint64_t swap_yield(struct swap *swap)
-{
-	return memory_yield_spare(swap->guest) ? now_monotonic_ns() + YIELD_NS : UINT64_MAX;
 }
 
 /* --- Work that no call tells of --------------------------------------------------------------- */
@@ -788,9 +775,8 @@ static void *swap_watch(void *arg)
 		}
 		while (word_acquire(word) == request) {
 			if (phase != SWAP_RUN || !swap_is_away(swap)) {
-				uint64_t until = min_u64(swap_keep(swap), swap_look(swap));
-
-				futex_wait_until(word, request, min_u64(until, swap_yield(swap)));
+				futex_wait_until(word, request,
+						 min_u64(swap_keep(swap), swap_look(swap)));
 				continue;
 			}
 			/* It was stopped until the others ran, and has to follow them. */
@@ -841,5 +827,4 @@ void swap_start(struct guest *guest)
 	atexit(swap_exit);
 	if (guest->use)
 		residency_start(guest);
-	futex_wake_all(swap_request(guest->policy_map)); /* see swap_yield */
 }

@@ -287,13 +287,13 @@ class Cgroup(Case):
 
 
 class Spare(Case):
-    """What is freed may be kept for the next allocation, charged; until others could want it."""
+    """What is freed may be kept for the next allocation: one granule, charged."""
 
     def test_spare(self):
         guest = self.guest("spare", options=("--swappable", "--memory", "200MiB"))
         self.charged(STAYS)  # with the context that it was of
         self.told(guest)
-        self.charged(STAYS + 66 * MIB)
+        self.charged(STAYS + 2 * MIB)
         self.must("suspend", "t")
         self.charged(STAYS)
         self.must("resume", "t")
@@ -304,12 +304,11 @@ class Spare(Case):
             self.charged(STAYS)
             self.must("resume", "t")
         self.told(guest)
-        self.charged(STAYS + 64 * MIB)
-        # Which has room only without what is spare.
-        other = self.guest("grab", "130", options=())
-        self.comes_to(2 * STAYS + 130 * MIB)
+        self.charged(STAYS)
+        other = self.guest("grab", "100", options=())
+        self.comes_to(2 * STAYS + 100 * MIB)
         self.told(guest)
-        self.charged(2 * STAYS + 130 * MIB)
+        self.charged(2 * STAYS + 100 * MIB)
         self.end(other)
         self.good(guest)
 

@@ -71,6 +71,11 @@ static CUresult driver_unload(CUlibrary library)
 	return CUDA_SUCCESS;
 }
 
+static CUresult driver_reset(CUdevice device)
+{
+	return CUDA_SUCCESS;
+}
+
 static struct fixture_symbol exported[] = {
 	{"cuMemGetInfo_v2", (void *)driver_free},
 	{"cuCtxGetDevice", (void *)driver_device},
@@ -81,6 +86,8 @@ static struct fixture_symbol exported[] = {
 	{"cuLibraryUnload", (void *)driver_unload},
 	{"cuModuleUnload", (void *)driver_unload},
 	{"cuGreenCtxDestroy", (void *)driver_unload},
+	{"cuCtxDestroy_v2", (void *)driver_unload},
+	{"cuDevicePrimaryCtxReset_v2", (void *)driver_reset},
 	{NULL, NULL},
 };
 
@@ -172,6 +179,11 @@ static void check_gone(void)
 	current = CONTEXT(1);
 	CHECK(kernel(1) && !kernel(1));
 	CHECK_EQ(hook_cuGreenCtxDestroy((CUgreenCtx)0x5000), CUDA_SUCCESS);
+	CHECK(kernel(1) && !kernel(1));
+	/* And those that were made by calls that passed us by. */
+	CHECK_EQ(hook_cuCtxDestroy_v2(CONTEXT(1)), CUDA_SUCCESS);
+	CHECK(kernel(1) && !kernel(1));
+	CHECK_EQ(hook_cuDevicePrimaryCtxReset_v2(0), CUDA_SUCCESS);
 	CHECK(kernel(1) && !kernel(1));
 }
 

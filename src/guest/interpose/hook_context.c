@@ -259,6 +259,7 @@ static CUresult context_destroy(struct guest *guest, CUcontext context, context_
 	CUresult e;
 
 	if (!object_take(guest->objects, OBJECT_CONTEXT, KEY(context), &object)) {
+		known_code_forget(&guest->code);
 		guest_depth++;
 		e = real(context);
 		guest_depth--;
@@ -307,6 +308,8 @@ CUresult hook_cuCtxDetach(CUcontext ctx)
 
 	if (object_get(guest->objects, OBJECT_CONTEXT, KEY(ctx), &object))
 		device = guest_device(guest, object.device);
+	else
+		known_code_forget(&guest->code);
 	waits_context_leaves(guest, ctx);
 	if (device)
 		calls_begin_alone(device);
@@ -421,6 +424,8 @@ static CUresult context_release(struct guest *guest, CUdevice dev, context_relea
 		CUcontext gone = NULL;                                                             \
 		CUresult e;                                                                        \
                                                                                                    \
+		if (!context) /* made by a call that passed us by, or not there */                 \
+			known_code_forget(&guest->code);                                           \
 		waits_context_leaves(guest, context);                                              \
 		e = context_release(guest, dev, cuda_real.name, &gone);                            \
 		waits_context_left(guest, context, gone && gone == context);                       \

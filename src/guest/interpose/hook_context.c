@@ -250,6 +250,16 @@ CREATE(cuCtxCreate_v4,
        (CUcontext * pctx, CUctxCreateParams *ctxCreateParams, unsigned int flags, CUdevice dev),
        (pctx, ctxCreateParams, flags, dev))
 
+/*
+ * Before the driver ends it, and what was loaded there; handles come again. Most releases of a
+ * primary one end nothing: memory_forget_context forgets for that which does.
+ */
+static void context_leaves(struct guest *guest, CUcontext context)
+{
+	known_code_forget(&guest->code);
+	waits_context_leaves(guest, context);
+}
+
 typedef CUresult context_destroy_fn(CUcontext context);
 
 static CUresult context_destroy(struct guest *guest, CUcontext context, context_destroy_fn *real)
@@ -259,7 +269,6 @@ static CUresult context_destroy(struct guest *guest, CUcontext context, context_
 	CUresult e;
 
 	if (!object_take(guest->objects, OBJECT_CONTEXT, KEY(context), &object)) {
-		known_code_forget(&guest->code);
 		guest_depth++;
 		e = real(context);
 		guest_depth--;
@@ -282,7 +291,7 @@ static CUresult context_destroy(struct guest *guest, CUcontext context, context_
 		GUEST_OR_PASS(name, (ctx));                                                        \
 		CUresult e;                                                                        \
                                                                                                    \
-		waits_context_leaves(guest, ctx);                                                  \
+		context_leaves(guest, ctx);                                                        \
 		e = context_destroy(guest, ctx, cuda_real.name);                                   \
 		waits_context_left(guest, ctx, !e);                                                \
 		return e;                                                                          \
@@ -308,9 +317,7 @@ CUresult hook_cuCtxDetach(CUcontext ctx)
 
 	if (object_get(guest->objects, OBJECT_CONTEXT, KEY(ctx), &object))
 		device = guest_device(guest, object.device);
-	else
-		known_code_forget(&guest->code);
-	waits_context_leaves(guest, ctx);
+	context_leaves(guest, ctx);
 	if (device)
 		calls_begin_alone(device);
 	e = DRIVER(cuCtxDetach, (ctx));
@@ -462,8 +469,7 @@ CUresult hook_cuGreenCtxDestroy(CUgreenCtx hCtx)
 
 	if (DRIVER(cuCtxFromGreenCtx, (&context, hCtx)))
 		context = NULL;
-	waits_context_leaves(guest, context);
-	known_code_forget(&guest->code);
+	context_leaves(guest, context);
 	e = DRIVER(cuGreenCtxDestroy, (hCtx));
 	waits_context_left(guest, context, !e);
 

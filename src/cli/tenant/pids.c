@@ -8,16 +8,38 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/now.h"
+#include "base/pidns.h"
 #include "cli/out/say.h"
 #include "ledger/ledger.h"
-#include "base/pidns.h"
+#include "ledger/shared_file.h"
 #include "ledger/slot.h"
 #include "node/mapped.h"
+
+#define ENDS_NS	 (30 * NS_PER_S)
+#define NAP_US	 20000
 
 void pids_free(struct pids *pids)
 {
 	free(pids->list);
 	*pids = (struct pids){0};
+}
+
+/*
+ * Its memory is gone, and it has its slot until the kernel has freed all that was in there. False: it
+ * does not end after all, as one whose first thread alone has.
+ */
+static bool pids_await_end(const struct moving *moving, int slot)
+{
+	uint64_t until_ns = now_monotonic_ns() + ENDS_NS;
+	unsigned int nap_us = NAP_US;
+
+	while (slot_alive(moving->ledger, slot)) {
+		if (now_monotonic_ns() > until_ns)
+			return false;
+		shared_file_nap(&nap_us, NAP_US);
+	}
+	return true;
 }
 
 static int pids_add(const struct moving *moving, const struct stat *file, int slot,
@@ -30,8 +52,12 @@ static int pids_add(const struct moving *moving, const struct stat *file, int sl
 	pidns_translate(&query, 1);
 	r = query.host_pid ? mapped_by((pid_t)query.host_pid, file) : -ENOENT;
 	/* It may have ended since, which is nothing wrong. */
-	if (r < 0 && !slot_alive(moving->ledger, slot))
+	if (r < 0 && (r == -ESRCH ? pids_await_end(moving, slot)
+				  : !slot_alive(moving->ledger, slot)))
 		return 0;
+	if (r == -ESRCH)
+		return say_error("process %" PRIu32 " (%s) of tenant \"%s\" is ending, and does not "
+				 "end; kill it", info->pid, info->comm, moving->name);
 	if (r == -EACCES)
 		return say_error("process %" PRIu32 " (%s) of tenant \"%s\" is not yours to look into; "
 				 "do it as its user, or as root",

@@ -211,6 +211,14 @@ class Kills(Case):
         self.assertEqual(self.used(), STAYS + IDLE)
         self.good(guests[0])
 
+    def test_of_one_that_ends_just_now(self):
+        guest = self.guest("idle")
+        self.guest("ending", options=())
+        self.must("suspend", "--contexts", "t")
+        self.assertEqual(self.used(), LEFT)
+        self.must("resume", "t")
+        self.good(guest)
+
 
 class Json(Case):
     def test_ps(self):

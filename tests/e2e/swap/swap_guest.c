@@ -1495,6 +1495,22 @@ static void hold_freed_in_capture(void)
 	MUST(cuMemFree_v2(other));
 }
 
+static void *end_soon(void *arg)
+{
+	nanosleep(&(struct timespec){.tv_sec = 1}, NULL);
+	_exit(0);
+}
+
+/* As the kernel has a process for a while that ends: it has no memory, and still its locks. */
+static void hold_and_end(void)
+{
+	pthread_t thread;
+
+	CHECK(!pthread_create(&thread, NULL, end_soon, NULL));
+	said("ready");
+	pthread_exit(NULL);
+}
+
 static const struct {
 	const char *name;
 	void (*hold)(void);
@@ -1508,6 +1524,7 @@ static const struct {
 	{"work", hold_work},
 	{"questions", hold_questions},
 	{"freed in capture", hold_freed_in_capture},
+	{"ending", hold_and_end},
 };
 
 int main(int argc, char **argv)

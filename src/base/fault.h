@@ -54,6 +54,8 @@
 	X(GUEST_FIGURE_HALF)   /* code set from the driver's figure, contexts not */  \
 	X(SLOT_ADOPTED)        /* taken again after an image, and still awaited */   \
 	X(SWAP_ASKED)          /* a request is in the policy, nobody was woken for it */ \
+	X(SPARE_KEPT)          /* said, and not looked whether somebody asks */      \
+	X(SPARE_ASKED)         /* and nothing given back for it */                   \
 	X(GUEST_SHARE_ASKED)   /* an exporter was asked for a descriptor */          \
 	X(GUEST_SHARE_SERVED)  /* and has sent it */                                 \
 	X(GUEST_ROOM_WISHED)   /* an allocation waits for room, nobody was told */   \

@@ -36,7 +36,13 @@ struct ledger_header {
 	uint32_t shared_high; /* likewise of shared objects */
 	uint32_t bell;	      /* a futex, see ledger_bell */
 	uint32_t pad1[13];
-	uint8_t reserved[4096 - 128];
+	/* All zero where no process does so: libraries from before this know nothing of it. */
+	uint32_t spare_question; /* the number of the last; see spare.h */
+	uint32_t pad2[15];
+	uint64_t spare_asks[LEDGER_SLOTS / 64]; /* a bit by slot */
+	uint64_t spare_keeps[LEDGER_SLOTS / 64];
+	uint16_t spare_answered[LEDGER_SLOTS]; /* the number of a question */
+	uint8_t reserved[4096 - 448 - 2 * LEDGER_SLOTS];
 };
 
 /*
@@ -130,6 +136,9 @@ struct ledger_file {
 
 _Static_assert(sizeof(struct ledger_header) == 4096, "layout");
 _Static_assert(offsetof(struct ledger_header, slot_high) == 64, "layout");
+_Static_assert(offsetof(struct ledger_header, spare_question) == 128, "layout");
+_Static_assert(offsetof(struct ledger_header, spare_asks) == 192, "layout");
+_Static_assert(offsetof(struct ledger_header, spare_answered) == 448, "layout");
 _Static_assert(sizeof(struct ledger_device) == 64, "layout");
 _Static_assert(sizeof(struct ledger_slot) == 256, "layout");
 _Static_assert(offsetof(struct ledger_slot, pid) == 8, "layout"); /* one word with driver_pid */

@@ -10,6 +10,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "base/lock.h"
 #include "base/number.h"
 #include "base/word.h"
 #include "ledger/layout.h"
@@ -20,6 +21,8 @@ struct slot {
 	struct ledger *ledger;
 	int index; /* -1 not claimed */
 	uint64_t generation;
+	struct lock spare_lock; /* of what this process says there, see spare.h */
+	unsigned int asks;	/* its threads that do */
 };
 
 struct ledger {

@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -200,7 +201,7 @@ void shared_file_nap(unsigned int *us, unsigned int max_us)
 {
 	struct timespec ts = { .tv_nsec = (long)*us * 1000 };
 
-	nanosleep(&ts, NULL);
+	syscall(SYS_nanosleep, &ts, NULL); /* libc's would be where a thread can be cancelled */
 	*us = *us * 2 < max_us ? *us * 2 : max_us;
 }
 

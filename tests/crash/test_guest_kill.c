@@ -50,6 +50,8 @@ static bool guest_passes(int point)
 	case FAULT_POLICY_FLIPPED:
 	/* By who comes back, and by those whose memory leaves: tests/e2e/swap. */
 	case FAULT_SLOT_ADOPTED:
+	case FAULT_SPARE_KEPT:
+	case FAULT_SPARE_ASKED:
 	case FAULT_SWAP_ASKED:
 	case FAULT_GUEST_SHARE_ASKED:
 	case FAULT_GUEST_SHARE_SERVED:

@@ -273,6 +273,11 @@ class Bench:
         return Child(self.command(name, memory, command, options),
                      env={**os.environ, **env} if env else None)
 
+    def set(self, name, *options):
+        status, _, err = run([self.allot, "set", name, *options], 30)
+        if status:
+            raise Trouble(f"allot set: {err}")
+
     def ps(self, name, device=0):
         """What `allot ps` says of a tenant's device."""
         status, out, err = run([self.allot, "ps", "--json", name], 20)

@@ -5,13 +5,16 @@
  */
 #include <pthread.h>
 #include <stdatomic.h>
+#include <unistd.h>
 
 #include "guest/memory/backing.h"
 #include "guest/memory/memory.h"
 #include "guest/memory/pieces.h"
+#include "ledger/spare.h"
+#include "ledger/swap.h"
 #include "tests/unit/guest_fixture.h"
 
-#define QUOTA	(16 * MIB)
+#define QUOTA	(160 * MIB)
 #define BASE	(UINT64_C(1) << 40)
 #define CONTEXT UINT64_C(0x1000)
 #define THREADS 4
@@ -117,11 +120,26 @@ static struct fixture_symbol exported[] = {
 
 /* --- The guest ------------------------------------------------------------------------------- */
 
+/* As the swap thread does that is woken. */
+static void *answer(void *arg)
+{
+	struct answer answer = {0};
+
+	for (;; usleep(100))
+		memory_answer_spare(&guest, &answer);
+	return NULL;
+}
+
 static void begin(void)
 {
+	pthread_t thread;
+
 	cuda_driver_bind(exported, fixture_symbol);
 	fixture_guest(&guest, "spare", QUOTA);
 	guest.swappable = true;
+	guest.yields = true;
+	guest.claimed = atomic_load(&guest.slot);
+	CHECK_EQ(pthread_create(&thread, NULL, answer, NULL), 0);
 }
 
 static uint64_t charged(void)
@@ -166,49 +184,66 @@ static void check_nothing_left(void)
 
 static void check_table(void)
 {
-	struct backing *backing = pieces_map(8, 4);
-	uint32_t one, other, two, unmapped;
+	struct backing *backing = pieces_map(10, 4);
+	uint32_t one, other, two, three, unmapped, old = 0;
 	CUdeviceptr at;
 
 	CHECK(backing);
 	one = pieces_take(backing, 1);
 	other = pieces_take(backing, 1);
 	two = pieces_take(backing, 2);
+	three = pieces_take(backing, 3);
 	unmapped = pieces_take(backing, 1);
 	for (uint32_t page = one; page < unmapped; page++)
 		backing->piece[page].mapped = true;
-	CHECK_EQ(pieces_take_spare(backing), UINT32_MAX);
-	CHECK(!pieces_spare(backing, unmapped));
-	CHECK(!pieces_spare(backing, two));
+	CHECK_EQ(pieces_take_spare(backing, PIECES_ONE), UINT32_MAX);
+	CHECK_EQ(pieces_take_fit(backing, 1), UINT32_MAX);
+	CHECK(!pieces_spare(backing, unmapped, &old));
 	CHECK(pieces_link(backing, one) && pieces_cut(backing, 1000, &at));
 	CHECK(pieces_leave(backing, one, at - pieces_address(backing, one)));
-	CHECK(pieces_spare(backing, one));
-	CHECK(!pieces_spare(backing, other));
+	CHECK(pieces_spare(backing, other, &old));
+	CHECK_EQ(old, UINT32_MAX);
+	CHECK(pieces_spare(backing, one, &old));
+	CHECK_EQ(old, other);
+	backing->piece[other].marked = true;
+	CHECK(!pieces_spare(backing, other, &old));
 	/* Nobody finds it, and nobody gets its page. */
 	CHECK_EQ(pieces_find_from(backing, 0), UINT32_MAX);
 	CHECK(!pieces_cut(backing, 1000, &at));
 	CHECK_EQ(pieces_take(backing, 4), UINT32_MAX);
-	CHECK_EQ(pieces_take_spare(backing), one);
+	/* Of several pages one has room beside it, and goes to who wants just so many. */
+	CHECK_EQ(pieces_take_fit(backing, 2), UINT32_MAX);
+	CHECK(pieces_spare(backing, two, &old));
+	CHECK_EQ(old, UINT32_MAX);
+	CHECK(pieces_spare(backing, three, &old));
+	CHECK_EQ(old, two);
+	CHECK_EQ(pieces_take_fit(backing, 2), UINT32_MAX);
+	CHECK_EQ(pieces_take_fit(backing, 4), UINT32_MAX);
+	CHECK_EQ(pieces_take_fit(backing, 3), three);
+	CHECK_EQ(pieces_take_fit(backing, 3), UINT32_MAX);
+	CHECK(pieces_spare(backing, two, &old));
+	CHECK_EQ(pieces_take_spare(backing, PIECES_SEVERAL), two);
+	CHECK_EQ(pieces_take_fit(backing, 1), one);
 	CHECK_EQ(backing->piece[one].cut, 0);
-	CHECK_EQ(pieces_take_spare(backing), UINT32_MAX);
+	CHECK_EQ(pieces_take_spare(backing, PIECES_ONE), UINT32_MAX);
 	CHECK(pieces_link(backing, one) && pieces_cut(backing, 1000, &at));
 	pieces_unmap(backing);
 }
 
 /* --- Pairs ----------------------------------------------------------------------------------- */
 
-static void check_pairs(void)
+/* Each of the sizes needs `held` bytes. */
+static void check_pairs_of(uint64_t held, const uint64_t *sizes, int n)
 {
-	static const uint64_t sizes[] = {2 * MIB, MIB, 1, MIB + 1, 2 * MIB, 500};
-	CUdeviceptr first = alloc(2 * MIB);
+	CUdeviceptr first = alloc(held);
 
 	give(first);
-	check_has(true, 2 * MIB);
-	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+	check_has(true, held);
+	for (int i = 0; i < n; i++) {
 		CHECK_EQ(alloc(sizes[i]), first);
-		check_has(false, 2 * MIB);
+		check_has(false, held);
 		give(first);
-		check_has(true, 2 * MIB);
+		check_has(true, held);
 	}
 	CHECK_EQ(atomic_load(&creates), 1);
 	CHECK_EQ(atomic_load(&maps), 1);
@@ -216,23 +251,65 @@ static void check_pairs(void)
 	CHECK_EQ(atomic_load(&unmaps), 0);
 	CHECK_EQ(atomic_load(&releases), 0);
 	check_nothing_left();
+	atomic_store(&creates, 0);
+	atomic_store(&maps, 0);
+	atomic_store(&accesses, 0);
+	atomic_store(&unmaps, 0);
+	atomic_store(&releases, 0);
 }
 
-/* Of those that share a granule the last one leaves it; of two granules one is kept. */
+static void check_pairs(void)
+{
+	static const uint64_t small[] = {2 * MIB, MIB, 1, MIB + 1, 2 * MIB, 500};
+	static const uint64_t large[] = {64 * MIB, 62 * MIB + 1, 63 * MIB};
+
+	check_pairs_of(2 * MIB, small, sizeof(small) / sizeof(small[0]));
+	check_pairs_of(64 * MIB, large, sizeof(large) / sizeof(large[0]));
+	give(alloc(64 * MIB + 1));
+	check_has(false, 0);
+}
+
+/* Of those that share a granule the last one leaves it; of two granules the last is kept. */
 static void check_one(void)
 {
-	CUdeviceptr small[2] = {alloc(1000), alloc(1000)}, large = alloc(4 * MIB);
-	CUdeviceptr p = alloc(2 * MIB);
+	CUdeviceptr small[2] = {alloc(1000), alloc(1000)}, p = alloc(2 * MIB);
 
-	give(large);
-	check_has(false, 4 * MIB);
 	give(small[0]);
 	check_has(false, 4 * MIB);
-	give(small[1]);
-	check_has(true, 4 * MIB);
 	give(p);
+	check_has(true, 4 * MIB);
+	give(small[1]);
 	check_has(true, 2 * MIB);
+	CHECK_EQ(alloc(1000), small[0]);
+	/* One of several that share it frees no granule. */
+	small[1] = alloc(1000);
+	give(p = alloc(2 * MIB));
+	give(small[1]);
+	CHECK_EQ(alloc(2 * MIB), p);
+	give(p);
+	give(small[0]);
+	check_nothing_left();
+}
+
+/* Of several granules the last that was freed stays, beside one of a single granule. */
+static void check_several(void)
+{
+	CUdeviceptr four = alloc(4 * MIB), six = alloc(6 * MIB), p;
+
+	give(alloc(1000));
+	check_has(true, 12 * MIB);
+	give(four);
+	check_has(true, 12 * MIB);
+	give(six);
+	check_has(true, 8 * MIB);
 	p = alloc(4 * MIB);
+	check_has(true, 12 * MIB);
+	CHECK_EQ(alloc(6 * MIB), six);
+	check_has(true, 12 * MIB);
+	give(six);
+	give(p);
+	check_has(true, 6 * MIB);
+	p = alloc(2 * MIB);
 	check_has(true, 6 * MIB);
 	give(p);
 	check_nothing_left();
@@ -286,30 +363,169 @@ static void check_exported(void)
 	check_nothing_left();
 }
 
-/* Another process could be refused for it. */
-static void check_sibling(void)
+/* What an allocation goes into is charged already; but nobody gets it who is above the quota. */
+static void check_full(void)
 {
-	int ready[2];
-	char c;
-	pid_t pid;
+	CUdeviceptr p = alloc(QUOTA - 64 * MIB), q = alloc(64 * MIB);
+	uint32_t made = atomic_load(&creates);
 
-	CHECK_EQ(pipe(ready), 0);
-	pid = fixture_fork();
-	if (!pid) {
-		fixture_join(guest.dir);
-		CHECK_EQ(write(ready[1], "y", 1), 1);
-		pause();
-	}
-	CHECK_EQ(read(ready[0], &c, 1), 1);
-	give(alloc(2 * MIB));
-	give(alloc(1000));
+	give(q);
+	CHECK_EQ(alloc(64 * MIB), q);
+	CHECK_EQ(atomic_load(&creates), made);
+	check_has(false, QUOTA);
+	give(q);
+	check_has(true, QUOTA);
+	atomic_store(&device->limit, QUOTA - 1);
+	CHECK_EQ(memory_alloc(&guest, device, 64 * MIB, &q), CUDA_ERROR_OUT_OF_MEMORY);
+	atomic_store(&device->limit, QUOTA);
+	check_has(false, QUOTA - 64 * MIB);
+	give(p);
+	check_nothing_left();
+}
+
+/* An attribute that the program set is not to be another allocation's. */
+static void check_marked(void)
+{
+	CUdeviceptr p = alloc(4 * MIB);
+
+	backing_mark(&guest, p);
+	give(p);
 	check_has(false, 0);
-	fixture_kill(pid);
-	close(ready[0]);
-	close(ready[1]);
-	quota_reclaim(guest.ledger);
+	give(alloc(4 * MIB));
+	check_has(true, 4 * MIB);
+	check_nothing_left();
+}
+
+/* --- Others of the tenant -------------------------------------------------------------------- */
+
+struct sibling {
+	pid_t pid;
+	int said, told;
+};
+
+/* Joins, and does its steps as it is told to: what is answered is said when one is done. */
+static struct sibling sibling_begin(void (*const *steps)(struct slot *slot))
+{
+	int said[2], told[2];
+	struct sibling sibling;
+	char c;
+
+	CHECK_EQ(pipe(said), 0);
+	CHECK_EQ(pipe(told), 0);
+	sibling.pid = fixture_fork();
+	if (!sibling.pid) {
+		struct slot *slot = fixture_join(guest.dir);
+
+		for (;;) {
+			CHECK_EQ(write(said[1], "y", 1), 1);
+			CHECK_EQ(read(told[0], &c, 1), 1);
+			(*steps++)(slot);
+		}
+	}
+	close(said[1]);
+	close(told[0]);
+	sibling.said = said[0];
+	sibling.told = told[1];
+	CHECK_EQ(read(sibling.said, &c, 1), 1);
+	return sibling;
+}
+
+static void sibling_end(struct sibling sibling)
+{
+	fixture_kill(sibling.pid);
+	close(sibling.said);
+	close(sibling.told);
+}
+
+static void sibling_step(struct sibling sibling)
+{
+	char c;
+
+	CHECK_EQ(write(sibling.told, "y", 1), 1);
+	CHECK_EQ(read(sibling.said, &c, 1), 1);
+}
+
+static void ask(struct slot *slot)
+{
+	spare_begin_ask(slot);
+	spare_await(slot, swap_request(guest.policy_map));
+	CHECK_EQ(quota_used(slot_ledger(slot), 0), 0);
+}
+
+static void ask_once_more(struct slot *slot)
+{
+	ask(slot);
+	spare_end_ask(slot);
+}
+
+static void keep(struct slot *slot)
+{
+	spare_keep(slot);
+}
+
+/* It has it when it asks, and nothing is kept until it says that it does no more, or is dead. */
+static void check_asked(void)
+{
+	static void (*const steps[])(struct slot *slot) = {ask, ask_once_more, spare_end_ask, ask};
+	struct sibling sibling;
+
 	give(alloc(1000));
-	check_has(true, 2 * MIB);
+	sibling = sibling_begin(steps);
+	give(alloc(64 * MIB));
+	check_has(true, 66 * MIB);
+	sibling_step(sibling);
+	check_has(false, 0);
+	for (int i = 0; i < 2; i++) {
+		give(alloc(2 * MIB));
+		give(alloc(64 * MIB));
+		check_has(false, 0);
+		sibling_step(sibling);
+	}
+	give(alloc(64 * MIB));
+	check_has(true, 64 * MIB);
+	sibling_step(sibling);
+	check_has(false, 0);
+	sibling_end(sibling);
+	give(alloc(64 * MIB));
+	check_has(true, 64 * MIB);
+	quota_reclaim(guest.ledger);
+	check_nothing_left();
+}
+
+static void ask_here(void)
+{
+	struct slot *slot = guest.claimed;
+
+	spare_begin_ask(slot);
+	spare_await(slot, swap_request(guest.policy_map));
+	spare_end_ask(slot);
+}
+
+/* Who has died with it is not waited for, nor for ever who does not answer. */
+static void check_silent(void)
+{
+	static void (*const keeps[])(struct slot *slot) = {keep}, (*const asks[])(struct slot *slot) =
+		{ask};
+	struct sibling sibling = sibling_begin(keeps);
+
+	sibling_step(sibling);
+	ask_here();
+	sibling_end(sibling);
+	sibling = sibling_begin(asks); /* in the same slot, of which nothing is said */
+	ask_here();
+	sibling_step(sibling);
+	sibling_end(sibling);
+	quota_reclaim(guest.ledger);
+}
+
+/* Without a thread that would give it up nothing is kept. */
+static void check_without(void)
+{
+	guest.yields = false;
+	give(alloc(1000));
+	give(alloc(4 * MIB));
+	check_has(false, 0);
+	guest.yields = true;
 	check_nothing_left();
 }
 
@@ -343,7 +559,7 @@ static void check_peers(void)
 
 static void *churn(void *arg)
 {
-	static const uint64_t sizes[] = {2 * MIB, 1000, MIB, 400000};
+	static const uint64_t sizes[] = {2 * MIB, 1000, 4 * MIB, 6 * MIB};
 	uint64_t seed = 88172645463325252u + (uintptr_t)arg;
 	CUdeviceptr p;
 
@@ -359,12 +575,20 @@ static void *churn(void *arg)
 	return NULL;
 }
 
-static void check_churn(void)
+/* Each has room for what it wants, if nobody keeps anything for long: so none is ever refused. */
+static void *crowd(void *arg)
+{
+	for (int i = 0; i < ROUNDS / 10; i++)
+		give(alloc(i % 8 ? QUOTA / THREADS : QUOTA / THREADS - 2 * MIB));
+	return NULL;
+}
+
+static void check_threads(void *(*what)(void *arg))
 {
 	pthread_t thread[THREADS];
 
 	for (uintptr_t i = 0; i < THREADS; i++)
-		CHECK_EQ(pthread_create(&thread[i], NULL, churn, (void *)i), 0);
+		CHECK_EQ(pthread_create(&thread[i], NULL, what, (void *)i), 0);
 	for (int i = 0; i < THREADS; i++)
 		CHECK_EQ(pthread_join(thread[i], NULL), 0);
 	CHECK_EQ(charged(), atomic_load(&physical_bytes));
@@ -377,11 +601,17 @@ int main(void)
 	begin();
 	check_pairs();
 	check_one();
+	check_several();
 	check_refusals();
 	check_context();
 	check_exported();
-	check_sibling();
+	check_full();
+	check_marked();
+	check_asked();
+	check_silent();
+	check_without();
 	check_peers();
-	check_churn();
+	check_threads(churn);
+	check_threads(crowd);
 	return 0;
 }

@@ -26,8 +26,8 @@ void pids_free(struct pids *pids)
 }
 
 /*
- * Its memory is gone, and it has its slot until the kernel has freed all that was in there. False: it
- * does not end after all, as one whose first thread alone has.
+ * Its memory is gone, and it has its slot until the kernel has freed all of that. False: it does not
+ * end after all, as one whose first thread alone has.
  */
 static bool pids_await_end(const struct moving *moving, int slot)
 {

@@ -128,6 +128,9 @@ struct guest {
 	bool swappable;				   /* before `slot`: what is held can leave */
 	_Atomic bool pool_exported;		   /* ever: memory of a pool may be others', too */
 	struct once passes, swaps;		   /* its gate is made, its swap thread */
+	_Atomic bool yields;			   /* that gives up what is spare; see memory.c */
+	_Atomic uint32_t drops;			   /* so often it did; threads that take of it */
+	_Atomic uint32_t dropping[2];		   /* since that was an even, an odd number */
 	struct swap_use *use; /* before `slot`; NULL where nothing comes back by itself */
 	_Atomic(struct residency_file *) residency; /* of who decides about that; NULL: nobody does */
 	struct pass_gate pass;			   /* of a swappable tenant, as the next two */

@@ -9,6 +9,7 @@
 #include "base/word.h"
 #include "guest/core/pass.h"
 #include "ledger/residency_file.h"
+#include "ledger/spare.h"
 #include "ledger/swap.h"
 #include "ledger/tenant.h"
 #include "sched/tuning.h"
@@ -101,4 +102,6 @@ void room_end(struct room *room)
 		word_release(&room->wish->more_bytes, 0);
 	if (room->guest)
 		pass_want_no_more(room->guest);
+	if (room->asks)
+		spare_end_ask(room->asks);
 }

@@ -23,7 +23,7 @@ struct room {
 	struct guest *guest; /* NULL: it has not waited */
 	struct swap_wish *wish; /* NULL: another thread's wish of this device goes first */
 	bool granted;
-	bool gave_back; /* the process's own pools: see memory/room.h */
+	struct slot *asks; /* others for what they keep, see memory/room.h; NULL: it has not */
 	uint64_t began_ns; /* to wait for what was promised, */
 	uint64_t rang_ns;  /* and so for the last time */
 };

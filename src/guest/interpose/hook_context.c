@@ -142,9 +142,6 @@ static bool context_made(struct charge *charge)
 	FAULT_POINT(GUEST_CONTEXT_MADE);
 	if (figure_due_now(guest, device))
 		figure_reconcile(guest, device);
-	if (!charge_over(guest, device))
-		return true;
-	figure_reconcile(guest, device); /* the guess may be what is too much */
 	return !charge_over(guest, device);
 }
 
@@ -212,17 +209,6 @@ static CUresult context_created(struct charge *charge, CUresult e, CUcontext *co
 	return context_refuse(guest, device);
 }
 
-/* As often as others leave for it, where they do. */
-#define WITH_ROOM(charge, call)                                                              \
-	do {                                                                                 \
-		struct room room_ = {0};                                                     \
-		do                                                                           \
-			call;                                                                \
-		while (e == CUDA_ERROR_OUT_OF_MEMORY &&                                      \
-		       room_wait(&room_, guest, device, (charge)->reserved));                \
-		room_end(&room_);                                                            \
-	} while (0)
-
 #define CREATE(name, params, args)                                                                 \
 	CUresult hook_##name params                                                                \
 	{                                                                                          \
@@ -236,7 +222,7 @@ static CUresult context_created(struct charge *charge, CUresult e, CUcontext *co
 		e = context_begin(guest, device, &charge);                                         \
 		if (e)                                                                             \
 			return e;                                                                  \
-		WITH_ROOM(&charge, e = DRIVER(name, args));                                        \
+		e = WITH_ROOM(guest, device, charge.reserved, DRIVER(name, args));                 \
 		return context_created(&charge, e, pctx);                                          \
 	}
 
@@ -390,7 +376,8 @@ CUresult hook_cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
 	e = context_begin(guest, device, &charge);
 	if (e)
 		return e;
-	WITH_ROOM(&charge, e = DRIVER(cuDevicePrimaryCtxRetain, (pctx, dev)));
+	e = WITH_ROOM(guest, device, charge.reserved,
+		      DRIVER(cuDevicePrimaryCtxRetain, (pctx, dev)));
 	if (e || !atomic_compare_exchange_strong(&guest->primary[dev], &none, *pctx)) {
 		charge_cancel(&charge);
 		return e;

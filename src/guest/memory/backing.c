@@ -44,7 +44,7 @@ struct pooled {
 /* With the lock: a piece that moves, the spare one where that will do; its first page. */
 static uint32_t backing_take_piece(struct backing *backing, uint32_t pages, struct pooled pooled)
 {
-	uint32_t page = pages == 1 && !pooled.owner ? pieces_take_spare(backing) : UINT32_MAX;
+	uint32_t page = pooled.owner ? UINT32_MAX : pieces_take_fit(backing, pages);
 
 	if (page != UINT32_MAX)
 		return page;
@@ -77,21 +77,25 @@ static CUresult backing_place_piece(const struct guest_device *device, struct ba
 /* Makes a piece, which is nobody's yet. Its first page. */
 static CUresult backing_make_piece(struct guest *guest, const struct guest_device *device,
 				   struct backing *backing, uint32_t pages, struct pooled pooled,
-				   uint32_t *ret, uint64_t *ret_spare)
+				   uint32_t *ret, struct spare_piece *spare)
 {
 	struct piece *piece;
 	uint64_t peers;
 	uint32_t page;
 	CUresult e;
 
-	lock_take(&backing->lock);
-	page = backing_take_piece(backing, pages, pooled);
-	lock_drop(&backing->lock);
+	if (spare && spare->bytes) {
+		page = pieces_page(backing, spare->at);
+	} else {
+		lock_take(&backing->lock);
+		page = backing_take_piece(backing, pages, pooled);
+		lock_drop(&backing->lock);
+	}
 	if (page == UINT32_MAX)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	piece = &backing->piece[page];
 	if (piece->mapped)
-		*ret_spare = pieces_address(backing, page);
+		*spare = pieces_spare_piece(backing, page);
 	do {
 		peers = pieces_peers(backing, device->ordinal, piece);
 		e = backing_place_piece(device, backing, page, peers);
@@ -109,7 +113,7 @@ static CUresult backing_make_piece(struct guest *guest, const struct guest_devic
 
 static CUresult backing_alloc_large(struct guest *guest, const struct guest_device *device,
 				    struct backing *backing, uint64_t bytes, struct pooled pooled,
-				    CUdeviceptr *ret, uint64_t *ret_spare)
+				    CUdeviceptr *ret, struct spare_piece *spare)
 {
 	uint64_t pages = round_up(bytes, GRANULE_BYTES) / GRANULE_BYTES;
 	uint32_t page;
@@ -117,7 +121,7 @@ static CUresult backing_alloc_large(struct guest *guest, const struct guest_devi
 
 	if (pages > backing->pages)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	e = backing_make_piece(guest, device, backing, (uint32_t)pages, pooled, &page, ret_spare);
+	e = backing_make_piece(guest, device, backing, (uint32_t)pages, pooled, &page, spare);
 	if (e)
 		return e;
 	lock_take(&backing->lock);
@@ -139,7 +143,7 @@ static bool backing_alloc_cut(struct backing *backing, uint64_t bytes, CUdevicep
 
 static CUresult backing_alloc_small(struct guest *guest, const struct guest_device *device,
 				    struct backing *backing, uint64_t bytes, CUdeviceptr *ret,
-				    uint64_t *ret_spare)
+				    struct spare_piece *spare)
 {
 	uint32_t page;
 	CUresult e;
@@ -147,7 +151,7 @@ static CUresult backing_alloc_small(struct guest *guest, const struct guest_devi
 
 	if (backing_alloc_cut(backing, bytes, ret))
 		return CUDA_SUCCESS;
-	e = backing_make_piece(guest, device, backing, 1, (struct pooled){0}, &page, ret_spare);
+	e = backing_make_piece(guest, device, backing, 1, (struct pooled){0}, &page, spare);
 	if (e)
 		return e;
 	lock_take(&backing->lock);
@@ -160,7 +164,7 @@ static CUresult backing_alloc_small(struct guest *guest, const struct guest_devi
 }
 
 CUresult backing_alloc(struct guest *guest, struct guest_device *device, uint64_t bytes,
-		       CUdeviceptr *ret, uint64_t *ret_spare)
+		       CUdeviceptr *ret, struct spare_piece *spare)
 {
 	struct backing *backing;
 
@@ -171,8 +175,8 @@ CUresult backing_alloc(struct guest *guest, struct guest_device *device, uint64_
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	return bytes > SMALL_BYTES
 		       ? backing_alloc_large(guest, device, backing, bytes, (struct pooled){0}, ret,
-					     ret_spare)
-		       : backing_alloc_small(guest, device, backing, bytes, ret, ret_spare);
+					     spare)
+		       : backing_alloc_small(guest, device, backing, bytes, ret, spare);
 }
 
 CUresult backing_alloc_for(struct guest *guest, struct guest_device *device, uint64_t bytes,

@@ -7,11 +7,11 @@
  * piece: pages that are mapped, leave and come back together.
  *
  * The last allocation of a piece takes its physical memory with it, so that what the device loses
- * is what memory.c charges. But one piece of one page is spare: it stays as it is, mapped and
- * charged, for the next allocation that a page will do for. So a program that allocates and frees
- * in turn does not make, map and end it each time, which takes the driver longer than its own pair
- * of calls. All work on it is done, it is nobody's, and nobody finds it; it ends before anything
- * moves. Pools, which keep more, have pieces of their own.
+ * is what memory.c charges. But one piece of one page, and one of several, are spare: the last that
+ * were freed stay as they are, mapped and charged, for the next allocation of just so many pages. So
+ * a program that allocates and frees in turn does not make, map and end it each time, which takes
+ * the driver longer than its own pair of calls. All work on it is done, it is nobody's, and nobody
+ * finds it; it ends before anything moves. Pools, which keep more, have pieces of their own.
  *
  * A handle that the program makes (cuMemCreate) has a piece, too, whose address is the handle that
  * the program gets: the driver's own changes when the memory leaves. The program maps it where it
@@ -24,6 +24,7 @@
 #define ALLOT_GUEST_MEMORY_BACKING_H
 
 #include "guest/core/guest.h"
+#include "guest/memory/pieces.h"
 
 /*
  * What no other allocation of the process has had; the driver's own numbers count up from 1, too.
@@ -34,11 +35,12 @@ static inline uint64_t backing_id(struct guest *guest)
 }
 
 /*
- * As cuMemAlloc. The current context's device is `device`. *ret_spare: the address of the piece
- * that was spare, if that is taken for it, also where it then fails.
+ * As cuMemAlloc. The current context's device is `device`. *spare: what was spare and is the
+ * caller's, for just so much, or none; then what is taken for it, if anything is. Either is the
+ * allocation's from then on, and has ended where this fails.
  */
 CUresult backing_alloc(struct guest *guest, struct guest_device *device, uint64_t bytes,
-		       CUdeviceptr *ret, uint64_t *ret_spare);
+		       CUdeviceptr *ret, struct spare_piece *spare);
 
 /*
  * A piece for a pool, which cuts it by itself: more than SMALL_BYTES. `peers`: whose work may reach
@@ -54,12 +56,25 @@ void backing_disown(struct guest *guest, CUdeviceptr at);
 /* Others may reach it from now on than did. */
 CUresult backing_set_peers(struct guest *guest, CUdeviceptr at, uint64_t peers);
 
-/* The start of an allocation; no work uses it any more. Whether its piece is the spare one now. */
-bool backing_free(struct guest *guest, struct guest_device *device, CUdeviceptr at, bool may_keep);
+/*
+ * The start of an allocation; no work uses it any more. Whether its piece is spare now, which takes
+ * that nothing speaks against it and that `ret_old` is not NULL: there is the one that was.
+ */
+bool backing_free(struct guest *guest, struct guest_device *device, CUdeviceptr at,
+		  struct spare_piece *ret_old);
 
-/* Ends the spare piece: its address, or 0 where there is none. */
-CUdeviceptr backing_end_spare(struct guest *guest, struct guest_device *device);
+/* Of any kind. */
 bool backing_has_spare(struct guest *guest, const struct guest_device *device);
+/* The one of a kind, or one of just so many bytes, more than SMALL_BYTES. */
+struct spare_piece backing_take_spare(struct guest *guest, struct guest_device *device,
+					enum pieces_kind kind);
+struct spare_piece backing_take_fit(struct guest *guest, struct guest_device *device,
+				      uint64_t bytes);
+/* Its physical memory goes. */
+void backing_end_spare(struct guest *guest, struct guest_device *device, struct spare_piece spare);
+
+/* It is to be no other allocation's: the program sets an attribute of it. */
+void backing_mark(struct guest *guest, CUdeviceptr at);
 
 /* The device whose reservation has an address, mapped or not; NULL: none has. */
 struct guest_device *backing_device(struct guest *guest, CUdeviceptr at);

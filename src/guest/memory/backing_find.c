@@ -27,7 +27,7 @@ CUdeviceptr backing_start(struct guest *guest, CUdeviceptr at)
 		return 0;
 	backing = backing_of(guest, device);
 	lock_take(&backing->lock);
-	page = backing->first[(at - backing->base) / GRANULE_BYTES];
+	page = backing->first[pieces_page(backing, at)];
 	if (page && backing->piece[page - 1].state != PIECE_MOVING) {
 		const struct piece *piece = &backing->piece[page - 1];
 
@@ -62,7 +62,7 @@ bool backing_find(struct guest *guest, CUdeviceptr at, struct backing_piece *ret
 		return false;
 	backing = backing_of(guest, device);
 	lock_take(&backing->lock);
-	page = backing->first[(at - backing->base) / GRANULE_BYTES] - 1;
+	page = backing->first[pieces_page(backing, at)] - 1;
 	found = page != UINT32_MAX && backing->piece[page].state != PIECE_MOVING;
 	if (found)
 		*ret = backing_say(backing, page);
@@ -92,6 +92,21 @@ void backing_disown(struct guest *guest, CUdeviceptr at)
 
 	lock_take(&backing->lock);
 	pieces_find(backing, at)->owner = NULL;
+	lock_drop(&backing->lock);
+}
+
+void backing_mark(struct guest *guest, CUdeviceptr at)
+{
+	struct guest_device *device = backing_device(guest, at);
+	struct backing *backing = device ? backing_of(guest, device) : NULL;
+	struct piece *piece;
+
+	if (!backing)
+		return;
+	lock_take(&backing->lock);
+	piece = pieces_find(backing, at);
+	if (piece)
+		piece->marked = true;
 	lock_drop(&backing->lock);
 }
 

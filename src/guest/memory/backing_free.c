@@ -23,9 +23,11 @@ void backing_end_piece(struct guest *guest, struct backing *backing, uint32_t pa
 	lock_drop(&backing->lock);
 }
 
-/* Has a piece that moves be the spare one. False: there is one, or it is not as any other. */
-static bool backing_keep(struct guest *guest, struct backing *backing, uint32_t page)
+/* Has a piece that moves be spare. False: it is not as any other. */
+static bool backing_keep(struct guest *guest, struct backing *backing, uint32_t page,
+			 struct spare_piece *ret_old)
 {
+	uint32_t old = UINT32_MAX;
 	struct object export;
 	bool kept;
 
@@ -33,21 +35,23 @@ static bool backing_keep(struct guest *guest, struct backing *backing, uint32_t 
 	if (object_get(guest->objects, OBJECT_EXPORT, pieces_address(backing, page), &export))
 		return false;
 	lock_take(&backing->lock);
-	kept = pieces_spare(backing, page);
+	kept = pieces_spare(backing, page, &old);
 	lock_drop(&backing->lock);
+	*ret_old = pieces_spare_piece(backing, old);
 	return kept;
 }
 
-bool backing_free(struct guest *guest, struct guest_device *device, CUdeviceptr at, bool may_keep)
+bool backing_free(struct guest *guest, struct guest_device *device, CUdeviceptr at,
+		  struct spare_piece *ret_old)
 {
 	struct backing *backing = backing_of(guest, device);
-	uint32_t page = (uint32_t)((at - backing->base) / GRANULE_BYTES);
+	uint32_t page = pieces_page(backing, at);
 	bool last;
 
 	lock_take(&backing->lock);
 	last = pieces_leave(backing, page, at - pieces_address(backing, page));
 	lock_drop(&backing->lock);
-	if (last && may_keep && backing_keep(guest, backing, page))
+	if (last && ret_old && backing_keep(guest, backing, page, ret_old))
 		return true;
 	if (last)
 		backing_end_piece(guest, backing, page);
@@ -62,21 +66,43 @@ bool backing_has_spare(struct guest *guest, const struct guest_device *device)
 	if (!backing)
 		return false;
 	lock_take(&backing->lock);
-	has = backing->spare;
+	has = backing->spare[PIECES_ONE] || backing->spare[PIECES_SEVERAL];
 	lock_drop(&backing->lock);
 	return has;
 }
 
-CUdeviceptr backing_end_spare(struct guest *guest, struct guest_device *device)
+struct spare_piece backing_take_spare(struct guest *guest, struct guest_device *device,
+					enum pieces_kind kind)
 {
 	struct backing *backing = backing_of(guest, device);
-	uint32_t page;
+	uint32_t page = UINT32_MAX;
 
-	lock_take(&backing->lock);
-	page = pieces_take_spare(backing);
-	lock_drop(&backing->lock);
-	if (page == UINT32_MAX)
-		return 0;
-	backing_end_piece(guest, backing, page);
-	return pieces_address(backing, page);
+	if (backing) {
+		lock_take(&backing->lock);
+		page = pieces_take_spare(backing, kind);
+		lock_drop(&backing->lock);
+	}
+	return pieces_spare_piece(backing, page);
+}
+
+struct spare_piece backing_take_fit(struct guest *guest, struct guest_device *device,
+				      uint64_t bytes)
+{
+	struct backing *backing = backing_of(guest, device);
+	uint64_t pages = round_up(bytes, GRANULE_BYTES) / GRANULE_BYTES;
+	uint32_t page = UINT32_MAX;
+
+	if (backing && pages <= backing->pages) {
+		lock_take(&backing->lock);
+		page = pieces_take_fit(backing, (uint32_t)pages);
+		lock_drop(&backing->lock);
+	}
+	return pieces_spare_piece(backing, page);
+}
+
+void backing_end_spare(struct guest *guest, struct guest_device *device, struct spare_piece spare)
+{
+	struct backing *backing = backing_of(guest, device);
+
+	backing_end_piece(guest, backing, pieces_page(backing, spare.at));
 }

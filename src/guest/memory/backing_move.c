@@ -11,7 +11,7 @@ static struct piece *backing_piece_at(struct guest *guest, struct guest_device *
 {
 	struct backing *backing = backing_of(guest, device);
 
-	return &backing->piece[(at - backing->base) / GRANULE_BYTES];
+	return &backing->piece[pieces_page(backing, at)];
 }
 
 /* Whether it is the caller's to map it. A thread that maps it takes microseconds. */

@@ -43,7 +43,7 @@ static struct piece *backing_piece(struct guest *guest, CUdeviceptr at, struct b
 	if (!device)
 		return NULL;
 	backing = backing_of(guest, device);
-	page = (uint32_t)((at - backing->base) / GRANULE_BYTES);
+	page = pieces_page(backing, at);
 	*ret = backing;
 	return at == pieces_address(backing, page) && backing->first[page] == page + 1
 		       ? &backing->piece[page]

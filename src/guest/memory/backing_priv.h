@@ -4,7 +4,6 @@
 #define ALLOT_GUEST_MEMORY_BACKING_PRIV_H
 
 #include "guest/memory/backing.h"
-#include "guest/memory/pieces.h"
 
 /* NULL: the device has none yet. */
 static inline struct backing *backing_of(struct guest *guest, const struct guest_device *device)

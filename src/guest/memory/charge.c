@@ -8,6 +8,8 @@
 #include "guest/memory/figure.h"
 #include "guest/memory/holder.h"
 #include "guest/memory/later.h"
+#include "ledger/spare.h"
+#include "ledger/swap.h"
 
 static struct slot *charge_slot(struct guest *guest)
 {
@@ -60,17 +62,36 @@ static int charge_reserve_by_driver(struct guest *guest, struct guest_device *de
 	return -EDQUOT;
 }
 
-static int charge_reserve_again(struct guest *guest, struct guest_device *device, uint64_t bytes)
+void charge_begin_again(struct guest *guest, struct guest_device *device)
+{
+	if (guest->swappable)
+		spare_begin_ask(guest->claimed);
+	holder_give_back(guest, device);
+	figure_await_dead(guest, device);
+	if (!charge_is_by_driver(guest))
+		figure_reconcile(guest, device);
+}
+
+void charge_await_others(struct guest *guest)
+{
+	if (guest->swappable)
+		spare_await(guest->claimed, swap_request(guest->policy_map));
+}
+
+void charge_end_again(struct guest *guest)
+{
+	if (guest->swappable)
+		spare_end_ask(guest->claimed);
+}
+
+/* The exact try, and a refusal is counted. */
+static int charge_reserve_last(struct guest *guest, struct guest_device *device, uint64_t bytes)
 {
 	int token, r;
 
-	holder_give_back(guest, device);
-	figure_await_dead(guest, device);
-	if (!charge_is_by_driver(guest)) {
-		figure_reconcile(guest, device);
+	if (!charge_is_by_driver(guest))
 		return quota_reserve_slow(charge_slot(guest), device->ledger, bytes,
 					  charge_limit(guest, device));
-	}
 	quota_reclaim(guest->ledger);
 	token = quota_lock(guest->ledger);
 	r = charge_reserve_by_driver(guest, device, bytes, guest_limit(guest, device));
@@ -78,6 +99,35 @@ static int charge_reserve_again(struct guest *guest, struct guest_device *device
 		quota_unlock(token);
 	if (r)
 		quota_count_refusal(charge_slot(guest), device->ledger);
+	return r;
+}
+
+static int charge_reserve_just_so(struct guest *guest, struct guest_device *device, uint64_t bytes,
+				  uint64_t *ret_used)
+{
+	uint64_t limit = charge_limit(guest, device);
+
+	return charge_is_by_driver(guest)
+		       ? charge_reserve_by_driver(guest, device, bytes, limit)
+		       : quota_reserve_sum(charge_slot(guest), device->ledger, bytes, limit,
+					   ret_used);
+}
+
+/* Others are asked for what they keep when that alone is in the way. */
+static int charge_reserve_again(struct guest *guest, struct guest_device *device, uint64_t bytes)
+{
+	uint64_t used;
+	int r = -EDQUOT;
+
+	charge_begin_again(guest, device);
+	if (guest->swappable && bytes <= charge_limit(guest, device)) {
+		r = charge_reserve_just_so(guest, device, bytes, &used);
+		if (r)
+			charge_await_others(guest);
+	}
+	if (r)
+		r = charge_reserve_last(guest, device, bytes);
+	charge_end_again(guest);
 	return r;
 }
 
@@ -94,13 +144,10 @@ static struct charge charge_of(struct guest *guest, struct guest_device *device,
 static bool charge_admit(struct guest *guest, struct guest_device *device, uint64_t bytes,
 			 uint64_t *ret_used)
 {
-	uint64_t limit = charge_limit(guest, device);
 	int r;
 
 	calls_begin(device);
-	r = charge_is_by_driver(guest)
-		    ? charge_reserve_by_driver(guest, device, bytes, limit)
-		    : quota_reserve_sum(charge_slot(guest), device->ledger, bytes, limit, ret_used);
+	r = charge_reserve_just_so(guest, device, bytes, ret_used);
 	if (r)
 		calls_end(device);
 	return !r;
@@ -244,7 +291,7 @@ void charge_follow(struct guest *guest, struct guest_device *device, enum catego
 	}
 }
 
-bool charge_over(struct guest *guest, struct guest_device *device)
+static bool charge_is_over(struct guest *guest, struct guest_device *device)
 {
 	uint64_t limit = charge_limit(guest, device);
 
@@ -255,6 +302,19 @@ bool charge_over(struct guest *guest, struct guest_device *device)
 	figure_await_dead(guest, device);
 	quota_reclaim(guest->ledger); /* the dead count until they are cleared away */
 	return quota_over(charge_slot(guest), device->ledger, limit);
+}
+
+bool charge_over(struct guest *guest, struct guest_device *device)
+{
+	bool over = charge_is_over(guest, device);
+
+	if (!over)
+		return false;
+	charge_begin_again(guest, device);
+	charge_await_others(guest);
+	over = charge_is_over(guest, device);
+	charge_end_again(guest);
+	return over;
 }
 
 bool charge_stale(struct guest *guest, struct guest_device *device)

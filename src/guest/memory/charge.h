@@ -13,6 +13,7 @@
 #include "guest/core/guest.h"
 #include "guest/core/object.h"
 #include "guest/memory/granule.h"
+#include "guest/memory/pieces.h"
 #include "ledger/quota.h"
 
 /* Bytes asked for and not yet committed. One may be reserved with 0 bytes. */
@@ -21,7 +22,7 @@ struct charge {
 	struct guest_device *device;
 	uint64_t reserved;
 	uint64_t ended; /* guest.ended, before the driver was asked */
-	uint64_t spare; /* address of what goes into it and is charged already: backing_alloc */
+	struct spare_piece spare; /* what goes into it and is charged already: backing_alloc */
 };
 
 /*
@@ -85,8 +86,18 @@ void charge_follow(struct guest *guest, struct guest_device *device, enum catego
 uint64_t charge_limit(struct guest *guest, struct guest_device *device);
 
 /*
- * After something grew unasked: whether the tenant is over its limit now. Calls that others have
- * under way are waited for, about a millisecond, if they alone make the difference.
+ * Around another try for what was refused, while this thread has no call under way. What this
+ * process holds without needing it goes, and what is charged for nothing, and nobody keeps anything
+ * until the end; what others of the tenant keep goes when they are awaited (ledger/spare.h).
+ */
+void charge_begin_again(struct guest *guest, struct guest_device *device);
+void charge_await_others(struct guest *guest);
+void charge_end_again(struct guest *guest);
+
+/*
+ * After something grew unasked: whether the tenant is over its limit now, with all given back that
+ * can be. Calls that others have under way are waited for, about a millisecond, if they alone make
+ * the difference.
  */
 bool charge_over(struct guest *guest, struct guest_device *device);
 

@@ -6,6 +6,7 @@
 #include "guest/memory/own_alloc.h"
 #include "guest/memory/pool.h"
 #include "guest/memory/pool_pointer.h"
+#include "guest/memory/room.h"
 
 CUresult hook_cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
 {
@@ -33,7 +34,7 @@ CUresult hook_cuMemAlloc(CUdeviceptr_v1 *dptr, unsigned int bytesize)
 	e = charge_reserve(guest, device, memory_need(bytesize), &charge);
 	if (e)
 		return e;
-	e = DRIVER(cuMemAlloc, (dptr, bytesize));
+	e = WITH_ROOM(guest, device, charge.reserved, DRIVER(cuMemAlloc, (dptr, bytesize)));
 	return memory_commit(&charge, e, *dptr, bytesize, 0);
 }
 
@@ -68,7 +69,9 @@ CUresult hook_cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, size_t Width
 	e = charge_reserve(guest, device, memory_need(bytes), &charge);
 	if (e)
 		return e;
-	e = DRIVER(cuMemAllocPitch_v2, (dptr, pPitch, WidthInBytes, Height, ElementSizeBytes));
+	e = WITH_ROOM(guest, device, charge.reserved,
+		      DRIVER(cuMemAllocPitch_v2,
+			     (dptr, pPitch, WidthInBytes, Height, ElementSizeBytes)));
 	return memory_commit(&charge, e, *dptr, *pPitch * Height, 0);
 }
 
@@ -87,7 +90,9 @@ CUresult hook_cuMemAllocPitch(CUdeviceptr_v1 *dptr, unsigned int *pPitch, unsign
 			   memory_need(round_up(WidthInBytes, PITCH_BYTES) * Height), &charge);
 	if (e)
 		return e;
-	e = DRIVER(cuMemAllocPitch, (dptr, pPitch, WidthInBytes, Height, ElementSizeBytes));
+	e = WITH_ROOM(guest, device, charge.reserved,
+		      DRIVER(cuMemAllocPitch,
+			     (dptr, pPitch, WidthInBytes, Height, ElementSizeBytes)));
 	return memory_commit(&charge, e, *dptr, (uint64_t)*pPitch * Height, 0);
 }
 

@@ -6,6 +6,7 @@
  */
 #include "guest/core/hook.h"
 #include "guest/memory/memory.h"
+#include "guest/memory/room.h"
 #include "guest/memory/vmm.h"
 
 /* Without deferred mapping (drivers before 11.6): by the elements, with room for tiling. */
@@ -122,7 +123,8 @@ static CUresult array_call_destroy_mipmap(uint64_t handle)
 				&charge);                                                          \
 		if (e)                                                                             \
 			return e;                                                                  \
-		e = DRIVER(name, (pHandle, pAllocateArray));                                       \
+		e = WITH_ROOM(guest, device, charge.reserved,                                      \
+			      DRIVER(name, (pHandle, pAllocateArray)));                            \
 		return array_finish(&charge, e, KEY(*pHandle), bytes, array_call_destroy);         \
 	}
 
@@ -150,7 +152,9 @@ CUresult hook_cuMipmappedArrayCreate(CUmipmappedArray *pHandle,
 	e = array_begin(guest, device, pMipmappedArrayDesc, numMipmapLevels, &bytes, &charge);
 	if (e)
 		return e;
-	e = DRIVER(cuMipmappedArrayCreate, (pHandle, pMipmappedArrayDesc, numMipmapLevels));
+	e = WITH_ROOM(guest, device, charge.reserved,
+		      DRIVER(cuMipmappedArrayCreate,
+			     (pHandle, pMipmappedArrayDesc, numMipmapLevels)));
 	return array_finish(&charge, e, KEY(*pHandle), bytes, array_call_destroy_mipmap);
 }
 

@@ -188,7 +188,7 @@ static bool graph_relies(struct guest_device *device, const struct object *part)
 }
 
 /* What a call that backs a graph does on one device. */
-struct backing {
+struct graph_backing {
 	struct charge charge;
 	bool relies;	/* the graph is backed */
 	uint32_t epoch; /* else, see graph_take_begin */
@@ -200,7 +200,7 @@ struct backing {
  * it is in use. Near the limit it is trimmed before anything is refused.
  */
 static CUresult graph_back_begin(struct guest *guest, struct guest_device *device,
-				 const struct object *part, struct backing *backing)
+				 const struct object *part, struct graph_backing *backing)
 {
 	CUresult e;
 
@@ -225,7 +225,7 @@ static bool graph_set_epoch(struct object *exec, void *arg)
 	return true;
 }
 
-static void graph_back_end(struct guest *guest, struct backing *backing, CUresult e)
+static void graph_back_end(struct guest *guest, struct graph_backing *backing, CUresult e)
 {
 	struct guest_device *device = backing->charge.device;
 
@@ -240,7 +240,7 @@ static void graph_back_end(struct guest *guest, struct backing *backing, CUresul
 		charge_settle(&backing->charge);
 }
 
-static void graph_back_end_all(struct guest *guest, CUgraphExec exec, struct backing *backing,
+static void graph_back_end_all(struct guest *guest, CUgraphExec exec, struct graph_backing *backing,
 			       int n, CUresult e)
 {
 	for (int i = 0; i < n; i++) {
@@ -256,7 +256,7 @@ static void graph_back_end_all(struct guest *guest, CUgraphExec exec, struct bac
 
 CUresult graph_run(struct guest *guest, CUgraphExec hexec, CUstream stream, graph_run_fn *real)
 {
-	struct backing backing[GUEST_DEVICES];
+	struct graph_backing backing[GUEST_DEVICES];
 	struct object part;
 	int n = 0;
 	CUresult e = CUDA_SUCCESS;
@@ -290,7 +290,7 @@ UPLOAD(cuGraphUpload_ptsz)
  */
 struct owned {
 	uint64_t bytes[GUEST_DEVICES];
-	struct backing backing[GUEST_DEVICES]; /* of an upload */
+	struct graph_backing backing[GUEST_DEVICES]; /* of an upload */
 	int backings;
 };
 

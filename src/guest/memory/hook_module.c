@@ -8,6 +8,7 @@
 #include "guest/core/hook.h"
 #include "guest/core/known_code.h"
 #include "guest/memory/charge.h"
+#include "guest/memory/room.h"
 
 /* More than this, in one load, is a neighbour's rather than ours until the figure says so. */
 #define GUESS_MAX_BYTES (UINT64_C(1) << 30)
@@ -96,12 +97,36 @@ static uint64_t module_function_key(struct guest *guest, uint64_t handle, const 
 	return known_code_key(&guest->code, handle, name, KEY(context));
 }
 
-#define LOAD(name, params, args, handle, undo)                                                     \
+/* What was given back is not to hide what is loaded then. */
+static bool module_wait(struct guest *guest, struct load *load, struct room *room)
+{
+	if (!load->device || !room_wait(room, guest, load->device, 0))
+		return false;
+	load->free = module_device_free();
+	return true;
+}
+
+/* As WITH_ROOM, but where `again` says that the call can be made twice. */
+#define LOADED(guest, load, again, call)                                                    \
+	({                                                                                  \
+		struct room room_ = {0};                                                    \
+		CUresult result_;                                                           \
+                                                                                            \
+		do                                                                          \
+			result_ = call;                                                     \
+		while (result_ == CUDA_ERROR_OUT_OF_MEMORY && (again) &&                    \
+		       module_wait(guest, load, &room_));                                   \
+		room_end(&room_);                                                           \
+		result_;                                                                    \
+	})
+
+/* `again`: options are also where the driver answers to. */
+#define LOAD(name, params, args, again, handle, undo)                                              \
 	CUresult hook_##name params                                                                \
 	{                                                                                          \
 		GUEST_OR_PASS(name, args);                                                         \
 		struct load load = module_load_begin(guest);                                       \
-		CUresult e = DRIVER(name, args);                                                   \
+		CUresult e = LOADED(guest, &load, again, DRIVER(name, args));                      \
 		bool fits = module_load_end(guest, &load);                                         \
                                                                                                    \
 		if (e)                                                                             \
@@ -140,36 +165,37 @@ static uint64_t module_function_key(struct guest *guest, uint64_t handle, const 
 		if (known_code_has(&guest->code, key))                                             \
 			return DRIVER(name, args);                                                 \
 		load = module_load_begin(guest);                                                   \
-		e = DRIVER(name, args);                                                            \
+		e = LOADED(guest, &load, true, DRIVER(name, args));                                \
 		module_load_end(guest, &load);                                                     \
 		if (!e)                                                                            \
 			known_code_add(&guest->code, key);                                         \
 		return e;                                                                          \
 	}
 
-LOAD(cuModuleLoad, (CUmodule *module, const char *fname), (module, fname), module, cuModuleUnload)
-LOAD(cuModuleLoadData, (CUmodule *module, const void *image), (module, image), module,
+LOAD(cuModuleLoad, (CUmodule *module, const char *fname), (module, fname), true, module,
+     cuModuleUnload)
+LOAD(cuModuleLoadData, (CUmodule *module, const void *image), (module, image), true, module,
      cuModuleUnload)
 LOAD(cuModuleLoadDataEx,
      (CUmodule *module, const void *image, unsigned int numOptions, CUjit_option *options,
       void **optionValues),
-     (module, image, numOptions, options, optionValues), module, cuModuleUnload)
-LOAD(cuModuleLoadFatBinary, (CUmodule *module, const void *fatCubin), (module, fatCubin), module,
-     cuModuleUnload)
+     (module, image, numOptions, options, optionValues), !numOptions, module, cuModuleUnload)
+LOAD(cuModuleLoadFatBinary, (CUmodule *module, const void *fatCubin), (module, fatCubin), true,
+     module, cuModuleUnload)
 LOAD(cuLibraryLoadData,
      (CUlibrary *library, const void *code, CUjit_option *jitOptions, void **jitOptionsValues,
       unsigned int numJitOptions, CUlibraryOption *libraryOptions, void **libraryOptionValues,
       unsigned int numLibraryOptions),
      (library, code, jitOptions, jitOptionsValues, numJitOptions, libraryOptions,
       libraryOptionValues, numLibraryOptions),
-     library, cuLibraryUnload)
+     !numJitOptions, library, cuLibraryUnload)
 LOAD(cuLibraryLoadFromFile,
      (CUlibrary *library, const char *fileName, CUjit_option *jitOptions, void **jitOptionsValues,
       unsigned int numJitOptions, CUlibraryOption *libraryOptions, void **libraryOptionValues,
       unsigned int numLibraryOptions),
      (library, fileName, jitOptions, jitOptionsValues, numJitOptions, libraryOptions,
       libraryOptionValues, numLibraryOptions),
-     library, cuLibraryUnload)
+     !numJitOptions, library, cuLibraryUnload)
 
 UNLOAD(cuModuleUnload, (CUmodule hmod), (hmod))
 UNLOAD(cuLibraryUnload, (CUlibrary library), (library))

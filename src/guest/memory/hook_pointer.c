@@ -131,6 +131,7 @@ CUresult hook_cuPointerSetAttribute(const void *value, CUpointer_attribute attri
 {
 	GUEST_ALONE(cuPointerSetAttribute, (value, attribute, ptr));
 	HOLD_MEMORY_IF(pointer_is_ours(guest, ptr) || pointer_may_be_away(guest));
+	backing_mark(guest, ptr);
 	return DRIVER(cuPointerSetAttribute, (value, attribute, ptr));
 }
 

@@ -11,7 +11,13 @@
 #include "guest/memory/importer.h"
 #include "guest/memory/room.h"
 #include "guest/memory/vmm.h"
-#include "ledger/slot.h"
+#include "ledger/spare.h"
+
+/*
+ * The most that is spare of several granules. Of larger ones the driver takes most of the time to
+ * give so much back, by its own pair of calls as well.
+ */
+#define SPARE_BYTES (32 * GRANULE_BYTES)
 
 /*
  * A granule is of one device, but not for ever: another device's may have its addresses before the
@@ -65,16 +71,85 @@ static uint64_t memory_leave_granules(struct guest *guest, int16_t device, uint6
 	return gone;
 }
 
-/*
- * The spare piece of a device (backing.h) is counted in its granule as a small allocation is, and
- * charged by that. Whoever takes it joins the granule before it leaves.
- */
-static uint64_t memory_leave_spare(const struct charge *charge)
+static struct slot *memory_slot(struct guest *guest)
 {
-	return charge->spare ? memory_leave_granules(charge->guest,
-						     (int16_t)charge->device->ordinal,
-						     charge->spare, 1)
-			     : 0;
+	return guest->claimed;
+}
+
+/*
+ * The bytes that a spare piece (backing.h) is charged with go, or are another allocation's. One of a
+ * granule is counted in it as a small allocation is, so that whoever takes it for such joins the
+ * granule before it leaves; one of several has them for itself.
+ */
+static uint64_t memory_leave_spare(struct guest *guest, const struct guest_device *device,
+				   struct spare_piece spare)
+{
+	return spare.bytes == GRANULE_BYTES ? memory_leave_granules(guest, (int16_t)device->ordinal,
+								    spare.at, 1)
+					    : spare.bytes;
+}
+
+/* What is spare no more goes. Answers the bytes that go with it. */
+static uint64_t memory_drop_spare(struct guest *guest, struct guest_device *device,
+				  struct spare_piece spare)
+{
+	if (spare.bytes)
+		backing_end_spare(guest, device, spare);
+	return memory_leave_spare(guest, device, spare);
+}
+
+/*
+ * Around what may take something out of what is spare, and end it, until it is charged no more: see
+ * memory_answer_spare. What this answers is for the other one.
+ */
+static uint32_t memory_begin_drop(struct guest *guest)
+{
+	uint32_t drops;
+
+	for (;;) {
+		drops = atomic_load(&guest->drops) % 2;
+		atomic_fetch_add(&guest->dropping[drops], 1);
+		if (atomic_load(&guest->drops) % 2 == drops)
+			return drops;
+		atomic_fetch_sub(&guest->dropping[drops], 1);
+	}
+}
+
+static void memory_end_drop(struct guest *guest, uint32_t drops)
+{
+	atomic_fetch_sub(&guest->dropping[drops], 1);
+}
+
+/*
+ * What is spare for just so much is charged already, and reserves nothing more. A small allocation
+ * may find room in what is cut, and needs none then.
+ */
+static CUresult memory_reserve_backed(struct guest *guest, struct guest_device *device,
+				      uint64_t bytes, struct charge *ret)
+{
+	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+	struct spare_piece spare;
+	uint64_t gone;
+	bool admitted;
+	uint32_t drops;
+
+	if (bytes <= SMALL_BYTES)
+		return charge_reserve(guest, device, memory_need(bytes), ret);
+	drops = memory_begin_drop(guest);
+	spare = backing_take_fit(guest, device, bytes);
+	admitted = spare.bytes && charge_try(guest, device, 0, ret);
+	if (spare.bytes && !admitted) {
+		charge_release_begin(device);
+		DRIVER(cuThreadExchangeStreamCaptureMode, (&mode));
+		gone = memory_drop_spare(guest, device, spare);
+		DRIVER(cuThreadExchangeStreamCaptureMode, (&mode));
+		charge_release_end(guest, device, CAT_DATA, gone);
+	}
+	memory_end_drop(guest, drops);
+	if (!admitted)
+		return charge_reserve(guest, device, memory_need(bytes), ret);
+	ret->spare = spare;
+	return CUDA_SUCCESS;
 }
 
 static CUresult memory_alloc_backed(struct guest *guest, struct guest_device *device, uint64_t bytes,
@@ -86,10 +161,10 @@ static CUresult memory_alloc_backed(struct guest *guest, struct guest_device *de
 
 	/* Nothing is reserved while others leave for it: it may have to leave itself meanwhile. */
 	do {
-		e = charge_reserve(guest, device, memory_need(bytes), &charge);
+		e = memory_reserve_backed(guest, device, bytes, &charge);
 		if (e)
 			break;
-		if (bytes > SMALL_BYTES &&
+		if (bytes > SMALL_BYTES && !charge.spare.bytes &&
 		    room_is_promised(&room, guest, device, memory_need(bytes))) {
 			charge_cancel(&charge);
 			e = CUDA_ERROR_OUT_OF_MEMORY;
@@ -106,7 +181,6 @@ static CUresult memory_alloc_backed(struct guest *guest, struct guest_device *de
 CUresult memory_alloc(struct guest *guest, struct guest_device *device, uint64_t bytes,
 		      CUdeviceptr *ret)
 {
-	struct room room = {0};
 	struct charge charge;
 	CUresult e;
 
@@ -115,11 +189,7 @@ CUresult memory_alloc(struct guest *guest, struct guest_device *device, uint64_t
 	e = charge_reserve(guest, device, memory_need(bytes), &charge);
 	if (e)
 		return e;
-	do
-		e = DRIVER(cuMemAlloc_v2, (ret, bytes));
-	while (e == CUDA_ERROR_OUT_OF_MEMORY &&
-	       room_wait(&room, guest, device, memory_need(bytes)));
-	room_end(&room);
+	e = WITH_ROOM(guest, device, charge.reserved, DRIVER(cuMemAlloc_v2, (ret, bytes)));
 	return memory_commit(&charge, e, *ret, bytes, 0);
 }
 
@@ -162,7 +232,8 @@ CUresult memory_commit(struct charge *charge, CUresult result, CUdeviceptr addre
 	uint64_t actual;
 
 	if (result) {
-		charge_follow(guest, charge->device, CAT_DATA, memory_leave_spare(charge), 0);
+		charge_follow(guest, charge->device, CAT_DATA,
+			      memory_leave_spare(guest, charge->device, charge->spare), 0);
 		charge_cancel(charge);
 		return result;
 	}
@@ -177,7 +248,7 @@ CUresult memory_commit(struct charge *charge, CUresult result, CUdeviceptr addre
 		object.flags |= OBJECT_SMALL;
 		actual = memory_join_granules(guest, object.device, address, size);
 	}
-	actual -= memory_leave_spare(charge);
+	actual -= memory_leave_spare(guest, charge->device, charge->spare);
 	if (flags & OBJECT_UNSEEN)
 		atomic_fetch_add(&charge->device->unseen_bytes, actual);
 	if (!memory_record(charge, &object, actual))
@@ -264,58 +335,79 @@ uint64_t memory_small_array_sub(struct guest_device *device, uint64_t bytes)
 	return round_up(old, GRANULE_BYTES) - round_up(old - bytes, GRANULE_BYTES);
 }
 
-/*
- * Other processes of the tenant could be refused for what is spare here. One that begins later may
- * miss those 2 MiB until they are taken again, and then nothing is kept.
- */
-static bool memory_is_alone(struct guest *guest)
+static bool memory_may_keep(struct guest *guest)
 {
-	int own = slot_index(atomic_load(&guest->slot));
-	struct slot_info info;
-
-	for (int i = 0; i < slot_count(guest->ledger); i++)
-		if (i != own && !slot_info(guest->ledger, i, &info))
-			return false;
-	return true;
+	return atomic_load(&guest->yields) && !spare_asked(memory_slot(guest));
 }
 
 /*
- * Frees what we back. Answers the bytes that go with it: none where its piece is the spare one from
- * now on, which is counted in its granule before others find it.
+ * Frees what we back. Answers the bytes that go with it: none where its piece is spare from now on,
+ * which is counted in its granule before others find it, and instead of which the one before goes.
  */
 static uint64_t memory_free_piece(struct guest *guest, struct guest_device *device,
-				  const struct object *object)
+				  const struct object *object, bool *ret_kept)
 {
-	bool may_keep = object->bytes <= GRANULE_BYTES && !backing_has_spare(guest, device) &&
-			memory_is_alone(guest);
+	bool several = object->bytes > GRANULE_BYTES;
+	bool may_keep = object->bytes <= SPARE_BYTES && memory_may_keep(guest);
+	struct spare_piece old = {0};
 	uint64_t bytes = object->bytes;
-	bool kept;
 
-	if (may_keep)
+	if (may_keep && !several)
 		bytes -= memory_join_granules(guest, object->device, object->key, 1);
-	kept = backing_free(guest, device, object->key, may_keep);
+	*ret_kept = backing_free(guest, device, object->key, may_keep ? &old : NULL);
 	if (object->flags & OBJECT_SMALL)
 		bytes += memory_leave_granules(guest, object->device, object->key, object->size);
-	if (may_keep && !kept)
+	if (may_keep && !several && !*ret_kept)
 		bytes += memory_leave_granules(guest, object->device, object->key, 1);
-	return bytes;
+	if (several && *ret_kept)
+		bytes = 0;
+	return bytes + memory_drop_spare(guest, device, old);
+}
+
+/* The call that frees it has not returned, so that nobody counts on it to be gone. */
+static void memory_keep_spare(struct guest *guest, struct guest_device *device)
+{
+	spare_keep(memory_slot(guest));
+	if (!memory_may_keep(guest))
+		memory_end_spare(guest, device);
+	if (!atomic_load(&guest->yields))
+		spare_end(memory_slot(guest));
 }
 
 void memory_end_spare(struct guest *guest, struct guest_device *device)
 {
 	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
 	uint64_t bytes = 0;
-	CUdeviceptr spare;
+	uint32_t drops;
 
 	if (!backing_has_spare(guest, device))
 		return;
+	drops = memory_begin_drop(guest);
 	charge_release_begin(device);
 	DRIVER(cuThreadExchangeStreamCaptureMode, (&mode));
-	spare = backing_end_spare(guest, device);
+	for (int kind = 0; kind < PIECES_KINDS; kind++)
+		bytes += memory_drop_spare(guest, device, backing_take_spare(guest, device, kind));
 	DRIVER(cuThreadExchangeStreamCaptureMode, (&mode));
-	if (spare)
-		bytes = memory_leave_granules(guest, (int16_t)device->ordinal, spare, 1);
 	charge_release_end(guest, device, CAT_DATA, bytes);
+	memory_end_drop(guest, drops);
+}
+
+bool memory_answer_spare(struct guest *guest, struct answer *answer)
+{
+	if (!answer->begun) {
+		if (!spare_question(memory_slot(guest), &answer->number))
+			return true;
+		for (int i = 0; i < guest->ndevices; i++)
+			memory_end_spare(guest, &guest->device[i]);
+		answer->begun = true;
+		answer->drops = atomic_fetch_add(&guest->drops, 1) % 2;
+	}
+	/* Those that began before may have had something of it. */
+	if (atomic_load(&guest->dropping[answer->drops]))
+		return false;
+	answer->begun = false;
+	spare_answer(memory_slot(guest), answer->number);
+	return true;
 }
 
 /* Gives back the charge of an object that is in no table any more. */
@@ -323,11 +415,13 @@ static void memory_release(struct guest *guest, const struct object *object)
 {
 	struct guest_device *device = guest_device(guest, object->device);
 	uint64_t bytes = object->bytes;
+	bool kept = false;
+	uint32_t drops = memory_begin_drop(guest);
 
 	if (object->flags & OBJECT_BACKED && object->kind == OBJECT_IPC)
 		importer_close(guest, object->linear.import);
 	else if (object->flags & OBJECT_BACKED)
-		bytes = memory_free_piece(guest, device, object);
+		bytes = memory_free_piece(guest, device, object, &kept);
 	else if (object->flags & OBJECT_SMALL)
 		bytes = memory_leave_granules(guest, object->device, object->key, object->size);
 	if (object->kind == OBJECT_ARRAY && !bytes)
@@ -336,6 +430,9 @@ static void memory_release(struct guest *guest, const struct object *object)
 	if (object->flags & OBJECT_UNSEEN)
 		atomic_fetch_sub(&device->unseen_bytes, bytes);
 	charge_release_end(guest, device, object->category, bytes);
+	memory_end_drop(guest, drops);
+	if (kept)
+		memory_keep_spare(guest, device);
 }
 
 void memory_freed(struct guest *guest, const struct object *object)

@@ -51,10 +51,23 @@ void memory_freed(struct guest *guest, const struct object *object);
 CUresult memory_free_backed(struct guest *guest, struct object *object);
 
 /*
- * The device's spare piece goes (backing.h), with its charge: before anything is refused, and when
- * the program asks what is free. Disturbs no capture. The caller has a pass, or moves memory.
+ * What is spare of the device goes (backing.h), with its charge: before anything is refused, and
+ * when the program asks what is free. Disturbs no capture. The caller has a pass, or moves memory.
  */
 void memory_end_spare(struct guest *guest, struct guest_device *device);
+
+/* What is asked of this process, and not answered yet (ledger/spare.h). Zeroed: nothing. */
+struct answer {
+	bool begun;
+	uint16_t number;
+	uint32_t drops;
+};
+
+/*
+ * What was spare until somebody asked goes, and that is answered; by one thread, which is woken for
+ * it. False: other threads are about to end some of it, so that this is to be called again.
+ */
+bool memory_answer_spare(struct guest *guest, struct answer *answer);
 
 /* All work of a context is done. Not while a stream captures. */
 CUresult memory_await_work(CUcontext context);

@@ -204,7 +204,7 @@ static void own_release(struct guest *guest, struct own_pools *own, struct own_p
 		if (!slab)
 			break;
 		charge_release_begin(pool->device);
-		backing_free(guest, pool->device, slab_base(slab), false);
+		backing_free(guest, pool->device, slab_base(slab), NULL);
 		charge_release_end(guest, pool->device, CAT_POOL, slab_bytes(slab));
 		slab_end(slab);
 	}

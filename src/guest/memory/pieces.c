@@ -146,28 +146,50 @@ bool pieces_leave(struct backing *backing, uint32_t page, uint64_t offset)
 	return true;
 }
 
-bool pieces_spare(struct backing *backing, uint32_t page)
+uint32_t pieces_take_spare(struct backing *backing, enum pieces_kind kind)
+{
+	uint32_t page = backing->spare[kind] - 1;
+
+	backing->spare[kind] = 0;
+	return page;
+}
+
+bool pieces_spare(struct backing *backing, uint32_t page, uint32_t *ret_old)
 {
 	struct piece *piece = &backing->piece[page];
 
-	if (backing->spare || piece->pages != 1 || !piece->mapped)
+	if (!piece->mapped || piece->marked)
 		return false;
+	*ret_old = pieces_take_spare(backing, pieces_kind(piece->pages));
 	piece->cut = 0;
-	backing->spare = page + 1;
+	backing->spare[pieces_kind(piece->pages)] = page + 1;
 	return true;
 }
 
-uint32_t pieces_take_spare(struct backing *backing)
+struct spare_piece pieces_spare_piece(const struct backing *backing, uint32_t page)
 {
-	uint32_t page = backing->spare - 1;
+	struct spare_piece spare = {0};
 
-	backing->spare = 0;
-	return page;
+	if (page != UINT32_MAX) {
+		spare.at = pieces_address(backing, page);
+		spare.bytes = backing->piece[page].pages * GRANULE_BYTES;
+	}
+	return spare;
+}
+
+uint32_t pieces_take_fit(struct backing *backing, uint32_t pages)
+{
+	enum pieces_kind kind = pieces_kind(pages);
+	uint32_t page = backing->spare[kind] - 1;
+
+	return page != UINT32_MAX && backing->piece[page].pages == pages
+		       ? pieces_take_spare(backing, kind)
+		       : UINT32_MAX;
 }
 
 struct piece *pieces_find(struct backing *backing, CUdeviceptr at)
 {
-	uint32_t page = backing->first[(at - backing->base) / GRANULE_BYTES];
+	uint32_t page = backing->first[pieces_page(backing, at)];
 
 	return page ? &backing->piece[page - 1] : NULL;
 }

@@ -31,12 +31,31 @@ struct piece {
 	bool imported; /* it is another process's */
 	bool mapped;
 	bool exposing;	/* a thread is about to map it */
+	bool marked;	/* the program set an attribute of it, which is to end with it */
 	uint8_t user;	/* of an imported one: a device that reaches it besides */
 	void *owner;	/* of a pool's; NULL: it is none's */
 	uint64_t peers; /* of a pool's: whose work may reach it */
 	/* Of what it is made by. */
 	CUmemAllocationHandleType types;
 	unsigned char compression, rdma;
+};
+
+/* Of each one may be spare: those of several pages do not push out what small ones are cut from. */
+enum pieces_kind {
+	PIECES_ONE, /* page */
+	PIECES_SEVERAL,
+	PIECES_KINDS,
+};
+
+static inline enum pieces_kind pieces_kind(uint32_t pages)
+{
+	return pages > 1 ? PIECES_SEVERAL : PIECES_ONE;
+}
+
+/* One that is spare no more, and whose it is depends on who has this. No bytes: there is none. */
+struct spare_piece {
+	CUdeviceptr at;
+	uint64_t bytes;
 };
 
 struct backing {
@@ -50,7 +69,7 @@ struct backing {
 	struct lock lock; /* of all below */
 	uint32_t cursor;
 	uint32_t small; /* the first cut piece: 1 + page */
-	uint32_t spare; /* the piece that is: 1 + page */
+	uint32_t spare[PIECES_KINDS]; /* the piece that is: 1 + page */
 	uint32_t ncuts, cuts_used;
 	uint32_t free_cut; /* of those that were used: 1 + index, linked by `most` */
 	uint32_t *first;   /* of each page: 1 + the first page of its piece; 0: free */
@@ -61,6 +80,11 @@ struct backing {
 static inline CUdeviceptr pieces_address(const struct backing *backing, uint32_t page)
 {
 	return backing->base + page * GRANULE_BYTES;
+}
+
+static inline uint32_t pieces_page(const struct backing *backing, CUdeviceptr at)
+{
+	return (uint32_t)((at - backing->base) / GRANULE_BYTES);
 }
 
 /* So many pages, `ncuts` of which may be cut; NULL: no memory. */
@@ -79,12 +103,16 @@ bool pieces_cut(struct backing *backing, uint64_t bytes, CUdeviceptr *ret);
 bool pieces_leave(struct backing *backing, uint32_t page, uint64_t offset);
 
 /*
- * Has a piece that moves, with its physical memory, be the spare one: it goes on moving, so nobody
- * finds it. False: there is one, or it has not just one page, mapped.
+ * Has a piece that moves, with its physical memory, be the spare one of its kind: it goes on moving,
+ * so nobody finds it. False: it is not as any other. *ret_old: the page of the one that was spare,
+ * which is the caller's; UINT32_MAX: there was none.
  */
-bool pieces_spare(struct backing *backing, uint32_t page);
-/* It is the caller's: its page, or UINT32_MAX where there is none. */
-uint32_t pieces_take_spare(struct backing *backing);
+bool pieces_spare(struct backing *backing, uint32_t page, uint32_t *ret_old);
+/* As others see it, who have no tables; UINT32_MAX: none. */
+struct spare_piece pieces_spare_piece(const struct backing *backing, uint32_t page);
+/* It is the caller's: its page, or UINT32_MAX where there is none; or none of just so many pages. */
+uint32_t pieces_take_spare(struct backing *backing, enum pieces_kind kind);
+uint32_t pieces_take_fit(struct backing *backing, uint32_t pages);
 
 /* The piece that has an address of the reservation; NULL: none has. */
 struct piece *pieces_find(struct backing *backing, CUdeviceptr at);

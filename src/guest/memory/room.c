@@ -3,6 +3,8 @@
 
 #include "guest/memory/granule.h"
 #include "guest/memory/holder.h"
+#include "ledger/spare.h"
+#include "ledger/swap.h"
 
 bool room_is_promised(const struct room *room, struct guest *guest, struct guest_device *device,
 		      uint64_t bytes)
@@ -16,9 +18,11 @@ bool room_is_promised(const struct room *room, struct guest *guest, struct guest
 
 bool room_wait(struct room *room, struct guest *guest, struct guest_device *device, uint64_t bytes)
 {
-	if (guest->swappable && !room->gave_back) {
-		room->gave_back = true;
+	if (guest->swappable && !room->asks) {
+		room->asks = guest->claimed;
+		spare_begin_ask(room->asks);
 		holder_give_back(guest, device);
+		spare_await(room->asks, swap_request(guest->policy_map));
 		return true;
 	}
 	return room_await(room, guest, device->ledger, round_up(bytes, GRANULE_BYTES));

@@ -1,22 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Room on a device that is full (core/room.h), for calls of CUDA's:
+ * Room on a device that is full (core/room.h), for calls of CUDA's: see WITH_ROOM.
  *
- *	do
- *		e = the driver's call
- *	while (e == CUDA_ERROR_OUT_OF_MEMORY && room_wait(&room, ...));
- *	room_end(&room);
- *
- * In a swappable tenant the process's own pools give back first what they do not use, as the driver's do
- * by themselves.
+ * In a swappable tenant its processes give back first what they do not use, as the driver's own
+ * pools do by themselves.
  */
 #ifndef ALLOT_GUEST_MEMORY_ROOM_H
 #define ALLOT_GUEST_MEMORY_ROOM_H
 
 #include "guest/core/room.h"
 
-/* As room_await. */
+/* As room_await. No bytes: nobody knows how much, so that in a tenant that overcommits none leave. */
 bool room_wait(struct room *room, struct guest *guest, struct guest_device *device, uint64_t bytes);
+
+/* What a call of the driver answers: made again as long as the device is full, and others leave. */
+#define WITH_ROOM(guest, device, bytes, call)                                                \
+	({                                                                                   \
+		struct room room_ = {0};                                                     \
+		CUresult result_;                                                            \
+                                                                                             \
+		do                                                                           \
+			result_ = call;                                                      \
+		while (result_ == CUDA_ERROR_OUT_OF_MEMORY &&                                \
+		       room_wait(&room_, guest, device, bytes));                             \
+		room_end(&room_);                                                            \
+		result_;                                                                     \
+	})
 
 /* In a context of the device: whether what is free there may be what others were promised. */
 bool room_is_promised(const struct room *room, struct guest *guest, struct guest_device *device,

@@ -136,13 +136,25 @@ void sharing_export(struct guest *guest, struct guest_device *device, struct sha
 		entry_hold(guest, key, object);
 }
 
+static int sharing_add(struct guest *guest, struct guest_device *device, struct shared_key key,
+		       uint64_t bytes)
+{
+	return shared_add(sharing_slot(guest), key, device->ledger, bytes, CAT_IMPORTED, 0,
+			  charge_limit(guest, device));
+}
+
 CUresult sharing_import(struct guest *guest, struct guest_device *device, struct shared_key key,
 			uint64_t bytes, struct object *object)
 {
 	struct charge charge;
-	int r = shared_add(sharing_slot(guest), key, device->ledger, bytes, CAT_IMPORTED, 0,
-			   charge_limit(guest, device));
+	int r = sharing_add(guest, device, key, bytes);
 
+	if (r == -EDQUOT) {
+		charge_begin_again(guest, device);
+		charge_await_others(guest);
+		r = sharing_add(guest, device, key, bytes);
+		charge_end_again(guest);
+	}
 	if (r == -EDQUOT) {
 		quota_count_refusal(sharing_slot(guest), device->ledger);
 		return CUDA_ERROR_OUT_OF_MEMORY;

@@ -9,6 +9,7 @@
 #include "guest/core/capturing.h"
 #include "guest/core/object.h"
 #include "guest/core/pass.h"
+#include "guest/swap/mover.h"
 #include "ledger/swap.h"
 
 /* Between two looks whether calls are over: most take microseconds, some as long as a kernel. */
@@ -71,19 +72,22 @@ static bool drain_is_asked(struct guest *guest, uint32_t request)
 }
 
 /* A capture ends only while its thread may go on, so it is waited for with the gate open. */
-static bool drain_shut(struct guest *guest, uint32_t request)
+static bool drain_shut(struct guest *guest, uint32_t request, const struct mover *movers, int n)
 {
 	long nap = NAP_FIRST_NS;
 
 	while (drain_is_asked(guest, request)) {
 		if (!capturing_any(guest)) {
 			pass_shut(guest);
-			while (!pass_is_empty(guest) && drain_is_asked(guest, request))
+			while (!pass_is_empty(guest) && drain_is_asked(guest, request)) {
+				mover_yield(movers, n);
 				drain_nap(&nap);
+			}
 			if (pass_is_empty(guest) && !capturing_any(guest))
 				return true;
 			pass_open(guest);
 		}
+		mover_yield(movers, n);
 		drain_nap(&nap);
 	}
 	return false;
@@ -94,7 +98,7 @@ enum swap_why drain_process(struct guest *guest, uint32_t request, const struct 
 {
 	enum swap_why why = SWAP_BUSY;
 
-	if (drain_shut(guest, request)) {
+	if (drain_shut(guest, request, movers, n)) {
 		why = SWAP_FINE;
 		for (int i = 0; !why && i < n; i++)
 			why = movers[i].kind->rest(movers[i].self);

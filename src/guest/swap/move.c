@@ -24,6 +24,7 @@
 #include "guest/swap/obstacles.h"
 #include "guest/swap/stage.h"
 #include "ledger/residency_file.h"
+#include "ledger/spare.h"
 #include "ledger/swap.h"
 #include "sched/tuning.h"
 
@@ -700,9 +701,15 @@ static enum swap_why move_back(struct move *move)
 
 /* --- As the swap thread knows it ------------------------------------------------------------- */
 
+/* Others of the tenant do not wait for what is spare until this one's work has ended. */
 static enum swap_why move_kind_rest(void *self)
 {
-	return drain_work(((struct move *)self)->guest);
+	struct guest *guest = ((struct move *)self)->guest;
+
+	for (int i = 0; i < guest->ndevices; i++)
+		memory_end_spare(guest, &guest->device[i]);
+	spare_end(guest->claimed);
+	return drain_work(guest);
 }
 
 static enum swap_why move_kind_prepare(void *self, uint64_t *ret_amount)
@@ -803,19 +810,19 @@ static void move_give_rest(struct move *move)
 	}
 }
 
-static void move_end_forget(struct move *move)
+static void move_end_call(struct move *move)
 {
-	atomic_store(&move->forgets, 0);
-	futex_wake_all(&move->forgets);
+	atomic_store(&move->calling, 0);
+	futex_wake_all(&move->calling);
 }
 
 /* Published, and then looked: who exits waits for this, or it is left to the end of the process. */
-static bool move_begin_forget(struct move *move)
+static bool move_begin_call(struct move *move)
 {
-	atomic_store(&move->forgets, 1);
+	atomic_store(&move->calling, 1);
 	if (!atomic_load(&move->exits))
 		return true;
-	move_end_forget(move);
+	move_end_call(move);
 	return false;
 }
 
@@ -828,7 +835,7 @@ static void move_kind_forget(void *self)
 	if (!move->stage.at)
 		return;
 	stage_end(&move->stage);
-	if (!move_begin_forget(move))
+	if (!move_begin_call(move))
 		return;
 	DRIVER(cuThreadExchangeStreamCaptureMode, (&mode));
 	if (move->away)
@@ -836,7 +843,7 @@ static void move_kind_forget(void *self)
 	else
 		move_give_host(move);
 	DRIVER(cuThreadExchangeStreamCaptureMode, (&mode));
-	move_end_forget(move);
+	move_end_call(move);
 }
 
 /*
@@ -902,12 +909,25 @@ static bool move_kind_ahead(void *self, uint32_t part, uint64_t least)
 	return false;
 }
 
+static void move_kind_yield(void *self)
+{
+	struct move *move = self;
+	uint16_t number;
+
+	if (!move->answer.begun && !spare_question(move->guest->claimed, &number))
+		return;
+	if (!move_begin_call(move))
+		return;
+	memory_answer_spare(move->guest, &move->answer);
+	move_end_call(move);
+}
+
 void move_exit(struct move *move)
 {
 	atomic_store(&move->exits, true);
 	stage_end(&move->stage);
-	while (atomic_load(&move->forgets))
-		futex_wait(&move->forgets, 1);
+	while (atomic_load(&move->calling))
+		futex_wait(&move->calling, 1);
 }
 
 const struct mover_kind move_kind = {
@@ -924,6 +944,7 @@ const struct mover_kind move_kind = {
 	.away = move_kind_away,
 	.done = move_kind_done,
 	.ahead = move_kind_ahead,
+	.yield = move_kind_yield,
 	.kept = move_kind_kept,
 	.forget = move_kind_forget,
 };

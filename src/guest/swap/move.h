@@ -18,6 +18,7 @@
 #ifndef ALLOT_GUEST_SWAP_MOVE_H
 #define ALLOT_GUEST_SWAP_MOVE_H
 
+#include "guest/memory/memory.h"
 #include "guest/swap/copy.h"
 #include "guest/swap/mover.h"
 #include "guest/swap/stage.h"
@@ -34,7 +35,8 @@ struct move {
 	bool away, given;
 	bool unsure; /* away, but for imports of which their exporters have not said that they leave */
 	_Atomic bool exits; /* the process: while it runs we do not call the driver any more */
-	_Atomic uint32_t forgets; /* the driver is just told to, while it runs; a futex */
+	struct answer answer;
+	_Atomic uint32_t calling; /* the driver just now, while it runs; a futex */
 	bool contexts; /* go, too: what we cannot move may stay */
 	struct swap_list *list;
 };

@@ -76,6 +76,11 @@ struct mover_kind {
 	 */
 	enum mover_work (*look)(void *self);
 	/*
+	 * Gives up what is spare, if that is asked for (ledger/spare.h); at any time but within one
+	 * of the others. NULL: nothing ever is.
+	 */
+	void (*yield)(void *self);
+	/*
 	 * Bytes of host memory that the next way out finds there; gives them back, but for what has
 	 * content of what is away.
 	 */
@@ -87,5 +92,12 @@ struct mover {
 	const struct mover_kind *kind;
 	void *self;
 };
+
+static inline void mover_yield(const struct mover *movers, int n)
+{
+	for (int i = 0; i < n; i++)
+		if (movers[i].kind->yield)
+			movers[i].kind->yield(movers[i].self);
+}
 
 #endif

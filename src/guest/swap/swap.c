@@ -33,6 +33,7 @@
 #include "guest/swap/residency.h"
 #include "ledger/residency_file.h"
 #include "ledger/slot.h"
+#include "ledger/spare.h"
 #include "ledger/swap.h"
 #include "sched/tuning.h"
 
@@ -774,6 +775,7 @@ static void *swap_watch(void *arg)
 			swap_act(swap, request, phase);
 		}
 		while (word_acquire(word) == request) {
+			mover_yield(swap->mover, MOVERS);
 			if (phase != SWAP_RUN || !swap_is_away(swap)) {
 				futex_wait_until(word, request,
 						 min_u64(swap_keep(swap), swap_look(swap)));
@@ -798,8 +800,12 @@ static void swap_exit(void)
 	if (!guest || !guest->swappable)
 		return;
 	pass_wait(guest);
-	if (swap_own->pid == getpid())
-		move_exit(&swap_own->move);
+	if (swap_own->pid != getpid())
+		return;
+	move_exit(&swap_own->move);
+	/* What is spare goes when the process ends, as all else does: nobody is to wait for that. */
+	atomic_store(&guest->yields, false);
+	spare_end(guest->claimed);
 }
 
 void swap_start(struct guest *guest)
@@ -825,6 +831,7 @@ void swap_start(struct guest *guest)
 	}
 	swap_own = swap;
 	atexit(swap_exit);
+	atomic_store(&guest->yields, true);
 	if (guest->use)
 		residency_start(guest);
 }

@@ -287,13 +287,13 @@ class Cgroup(Case):
 
 
 class Spare(Case):
-    """What is freed may be kept for the next allocation: one granule, charged."""
+    """What is freed may be kept for the next allocation, charged; until others could want it."""
 
     def test_spare(self):
         guest = self.guest("spare", options=("--swappable", "--memory", "200MiB"))
         self.charged(STAYS)  # with the context that it was of
         self.told(guest)
-        self.charged(STAYS + 2 * MIB)
+        self.charged(STAYS + 66 * MIB)
         self.must("suspend", "t")
         self.charged(STAYS)
         self.must("resume", "t")
@@ -304,13 +304,100 @@ class Spare(Case):
             self.charged(STAYS)
             self.must("resume", "t")
         self.told(guest)
-        self.charged(STAYS)
-        other = self.guest("grab", "100", options=())
-        self.comes_to(2 * STAYS + 100 * MIB)
+        self.charged(STAYS + 64 * MIB)
+
+    # What a process has that keeps all that it may.
+    KEEPS = STAYS + 66 * MIB
+
+    def keeps(self, *options, env=None):
+        return self.guest("keep", options=options, env=env)
+
+    def takes(self, what, mib, env=None):
+        return self.guest(what, str(mib), options=(), env=env)
+
+    def refused(self, what, mib, env=None):
+        with self.assertRaises(AssertionError):
+            self.takes(what, mib, env)
+
+    def test_others_have_it(self):
+        """Who has room only without what is spare is not refused, whoever comes first."""
+        guest = self.keeps("--swappable", "--memory", "200MiB")
+        for what in "take", "take array":
+            self.charged(self.KEEPS)
+            other = self.takes(what, 130)
+            self.charged(2 * STAYS + 130 * MIB)
+            self.end(other)
+            self.told(guest)
+
+    def fill(self, left):
+        """By another tenant, so that the quota of ours leaves room for what the device has not."""
+        self.guest("take", str(2048 - 18 - left), name="u", options=())
+        return self.used()
+
+    def test_device_is_full(self):
+        held = self.fill(212)
+        guest = self.keeps("--swappable", "--memory", "260MiB")
+        for what in "take", "take array":
+            self.assertEqual(self.used(), held + self.KEEPS)
+            other = self.takes(what, 130)
+            self.assertEqual(self.used(), held + 2 * STAYS + 130 * MIB)
+            self.end(other)
+            self.told(guest)
+
+    def test_device_is_full_for_code(self):
+        held = self.fill(106)
+        other = self.guest("load", options=("--swappable", "--memory", "260MiB"))
+        self.keeps()
+        self.told(other)
+        self.assertEqual(self.used(), held + 2 * STAYS + 8 * MIB)
+
+    def test_code_has_it(self):
+        """Which is there before it is charged."""
+        other = self.guest("load", options=("--swappable", "--memory", "103MiB"))
+        self.keeps()
+        self.charged(STAYS + self.KEEPS)
+        self.told(other)
+        self.charged(2 * STAYS + 8 * MIB)
+
+    def test_both_keep(self):
+        guest = self.keeps("--swappable", "--memory", "200MiB")
+        other = self.keeps()
         self.told(guest)
-        self.charged(2 * STAYS + 100 * MIB)
-        self.end(other)
-        self.good(guest)
+        self.told(other)
+        self.charged(2 * self.KEEPS)
+        self.takes("take", 140)
+        self.charged(3 * STAYS + 140 * MIB)
+
+    def test_crowd(self):
+        """Together they have room for what they hold, and for nothing that any of them keeps."""
+        quota = 6 * (STAYS + 60 * MIB)
+        crowd = [self.guest("crowd", "60", options=() if i else ("--swappable", "--memory", str(quota)))
+                 for i in range(6)]
+        for guest in crowd:
+            guest.stdin.write("\n")
+            guest.stdin.flush()
+        for guest in crowd:
+            self.assertEqual(guest.stdout.readline(), "ready\n")
+
+    def test_killed(self):
+        """Who keeps, or asks, just when it has said so."""
+        guest = self.keeps("--swappable", "--memory", "200MiB")
+        self.refused("take", 130, env={"ALLOT_FAULT": "SPARE_ASKED"})
+        self.told(guest)
+        self.charged(self.KEEPS)
+        with self.assertRaises(AssertionError):
+            self.keeps(env={"ALLOT_FAULT": "SPARE_KEPT"})
+        self.takes("take", 130)
+        self.charged(2 * STAYS + 130 * MIB)
+
+    def test_stopped(self):
+        """It gives up nothing: who asks is refused in the end, and has it when that one goes on."""
+        guest = self.keeps("--swappable", "--memory", "200MiB")
+        guest.send_signal(signal.SIGSTOP)
+        self.refused("take", 130)
+        guest.send_signal(signal.SIGCONT)
+        self.takes("take", 130)
+        self.charged(2 * STAYS + 130 * MIB)
 
 
 class Mappings(Case):

@@ -454,5 +454,23 @@ class Disk(Case):
             self.good(guest)
 
 
+class Beside(Case):
+    """Of the same tenant a CUDA process asks another for what that one keeps, and wakes all for it."""
+
+    def cuda(self, *what, options=()):
+        emulated, self.sim = self.sim, []
+        env = {"LD_LIBRARY_PATH": os.environ["SWAP_CUDA_LIBS"], "ALLOT_SIM_DIR": self.tmp + "/cuda",
+               "ALLOT_SIM_GPUS": "1", "ALLOT_SIM_MEMORY": "256MiB", "ALLOT_SIM_CONTEXT": "16777216"}
+        guest = self.guest(*what, options=options, env=env, program=os.environ["SWAP_CUDA_GUEST"])
+        self.sim = emulated
+        return guest
+
+    def test_question(self):
+        self.cuda("keep", options=("--swappable", "--memory", "200MiB"))
+        guest = self.guest("idle", options=())
+        self.cuda("take", "130")
+        self.good(guest)
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -1227,12 +1227,12 @@ static void spare_in_capture(uint64_t all)
 
 static void *work_in_pairs(void *arg)
 {
-	static const uint64_t sizes[] = {2 * MIB, MIB, 400, 3 * MIB};
+	static const uint64_t sizes[] = {2 * MIB, MIB, 400, 3 * MIB, 6 * MIB};
 	_Atomic uint32_t *done = arg;
 
 	MUST(cuCtxSetCurrent(context));
 	for (uint32_t i = 0; !atomic_load(&over); i++, atomic_fetch_add(done, 1))
-		pair(sizes[i % 4], i);
+		pair(sizes[i % 5], i);
 	return NULL;
 }
 
@@ -1269,14 +1269,25 @@ static void spare(void)
 	MUST(cuCtxDestroy_v2(brief));
 	MUST(cuCtxSetCurrent(context));
 	await_line();
+	at = pair(64 * MIB, 4);
+	CHECK(pair(64 * MIB, 5) == at);
 	pair(2 * MIB, 4);
 	await_line();
 	pair(MIB, 5);
 	spare_of_threads();
 	CHECK(free_bytes() == all);
+	pair(64 * MIB, 6);
 	await_line();
-	pair(MIB, 6); /* beside another process */
-	await_line();
+}
+
+static void keep_spare(void)
+{
+	begin();
+	for (uint32_t i = 0;; i++) {
+		pair(64 * MIB, i);
+		pair(MIB, i);
+		await_line();
+	}
 }
 
 /* --- Beside others --------------------------------------------------------------------------- */
@@ -1291,6 +1302,49 @@ static void grab(uint64_t mib)
 	said("ready");
 	while ((e = cuMemAlloc_v2(&at, mib * MIB)))
 		CHECK(e == CUDA_ERROR_OUT_OF_MEMORY);
+	await_line();
+}
+
+/* It is to be there when it is asked for. */
+static void take_at_once(uint64_t mib, bool array)
+{
+	CUDA_ARRAY3D_DESCRIPTOR desc = {.Width = MIB, .Height = mib, .NumChannels = 1,
+					.Format = CU_AD_FORMAT_UNSIGNED_INT8};
+	CUdeviceptr at;
+	CUarray handle;
+
+	begin();
+	if (array)
+		MUST(cuArray3DCreate_v2(&handle, &desc));
+	else
+		MUST(cuMemAlloc_v2(&at, mib * MIB));
+	await_line();
+}
+
+/* Pairs of up to so much, none of which is refused. */
+static void crowd(uint64_t mib, uint32_t seed)
+{
+	CUdeviceptr at;
+
+	begin();
+	await_line();
+	for (int i = 0; i < 4000; i++) {
+		seed = seed * 1664525u + 1013904223u;
+		MUST(cuMemAlloc_v2(&at, (seed >> 16) % mib * MIB + MIB));
+		MUST(cuMemFree_v2(at));
+	}
+	await_line();
+}
+
+/* 8 MiB of code, when it is told to. */
+static void load_more(void)
+{
+	CUmodule module;
+
+	setenv("CUDA_MODULE_LOADING", "EAGER", 1);
+	begin();
+	await_line();
+	MUST(cuModuleLoadData(&module, "allot-sim-module bytes=8388608\n"));
 	await_line();
 }
 
@@ -1549,6 +1603,12 @@ int main(int argc, char **argv)
 		serve(strtoull(argv[2], NULL, 0), (uint32_t)atoi(argv[3]));
 	} else if (!strcmp(what, "grab")) {
 		grab(strtoull(argv[2], NULL, 0));
+	} else if (!strcmp(what, "take") || !strcmp(what, "take array")) {
+		take_at_once(strtoull(argv[2], NULL, 0), strcmp(what, "take"));
+	} else if (!strcmp(what, "crowd")) {
+		crowd(strtoull(argv[2], NULL, 0), (uint32_t)getpid());
+	} else if (!strcmp(what, "load")) {
+		load_more();
 	} else if (!strcmp(what, "spread")) {
 		spread(strtoull(argv[2], NULL, 0), (uint32_t)atoi(argv[3]));
 	} else if (!strcmp(what, "idle")) {
@@ -1578,6 +1638,8 @@ int main(int argc, char **argv)
 		capture_behind();
 	} else if (!strcmp(what, "spare")) {
 		spare();
+	} else if (!strcmp(what, "keep")) {
+		keep_spare();
 	} else if (!strcmp(what, "mappings")) {
 		mappings();
 	} else {

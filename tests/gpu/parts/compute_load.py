@@ -4,7 +4,7 @@ they run, and what was done when."""
 import statistics
 import time
 
-from harness import Child, Trouble, run
+from harness import Child, Trouble
 
 ALONE_S = 2.0
 ALONE_SETTLE_S = 0.5
@@ -64,12 +64,6 @@ def go_and_end(children, seconds, play=lambda start: None):
 
 def sleep_until(at):
     time.sleep(max(0, at - time.monotonic()))
-
-
-def change(bench, tenant, *options):
-    status, _, err = run([bench.allot, "set", tenant, *options], 30)
-    if status:
-        raise Trouble(f"allot set: {err}")
 
 
 def settle_s(bench):

@@ -9,7 +9,7 @@ import time
 from collections import namedtuple
 
 from harness import Trouble
-from parts.compute_load import (ALONE_S, ALONE_SETTLE_S, MEMORY, START_S, Bins, change, go,
+from parts.compute_load import (ALONE_S, ALONE_SETTLE_S, MEMORY, START_S, Bins, go,
                                 settle_s, sleep_until, spin)
 
 # Downwards, and what is in flight without a limit meets the widest: what was launched before a
@@ -96,7 +96,7 @@ def through(bench, tenant, phases, first_options, billed):
         reader.start()
         for i, phase in enumerate(phases):
             sleep_until(start + phase.at)
-            change(bench, tenant, "--compute", phase.cap, "--policy", "cap",
+            bench.set(tenant, "--compute", phase.cap, "--policy", "cap",
                    *(first_options if i == 0 else ()))
         reader.join(phases[-1].to_s + 30)
     return play

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tenants that share a device by weight and by priority. What one of them has alone, first thing in
 the same run, is what all parts are parts of."""
-from parts.compute_load import (ALONE_S, ALONE_SETTLE_S, SHARE, START_S, Bins, begin, change,
+from parts.compute_load import (ALONE_S, ALONE_SETTLE_S, SHARE, START_S, Bins, begin,
                                 go_and_end, settle_s, sleep_until, spin)
 
 POINTS = 2.0
@@ -36,7 +36,7 @@ def weights(bench, name, kernel_ms):
     def play(start):
         for i, ratio in enumerate(RATIOS[1:], 1):
             sleep_until(start + ALONE_S + i * seconds)
-            change(bench, tenants[1], "--weight", ratio)
+            bench.set(tenants[1], "--weight", ratio)
 
     bins = [Bins([said]) for said in go_and_end(children, total, play)]
     alone = bins[0].mean(ALONE_SETTLE_S, ALONE_S)

@@ -7,7 +7,7 @@ import sys
 import time
 
 from harness import HERE, Child, Trouble
-from parts.compute_load import Bins, change, go, go_and_end, settle_s, sleep_until
+from parts.compute_load import Bins, go, go_and_end, settle_s, sleep_until
 from parts.compute_solo import busy, judge, plan, through
 
 MODES = ("matmul", "matmul-zeros", "train", "train-large", "train-graph")
@@ -193,7 +193,7 @@ def ddp(bench, name, model):
         last = [busy(bench, tenant, device) for device in (0, 1)]
         billed.extend(100 * (b - a) / (b_at - a_at) for (a, a_at), (b, b_at) in zip(first, last))
         sleep_until(start + held[1])
-        change(bench, tenant, "--compute", 100)
+        bench.set(tenant, "--compute", 100)
 
     figure, rows = {}, {}
     for word, seconds, of in (("before", held[1], None), ("limited", whole[1], tenant),

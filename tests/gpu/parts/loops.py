@@ -10,7 +10,6 @@ import sys
 import time
 
 from harness import HERE, Absent, Child, OutOfTime, Trouble
-from parts.compute_load import change
 from parts.compute_solo import busy
 
 LEAD_S = 0.15
@@ -52,7 +51,7 @@ class Loop:
         return self
 
     def set(self, *options):
-        change(self.bench, self.tenant, *options)
+        self.bench.set(self.tenant, *options)
         return self
 
     def busy_ns(self):

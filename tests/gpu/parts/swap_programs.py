@@ -14,7 +14,7 @@ from harness import HERE, MIB, SLACK, Child, Trouble, have, mib
 from parts.loops import Items
 from parts.swap import BACK_S, COLD_S, GIB_HELD, QUOTA_MORE, moved
 from parts.swap_disk import HELD, disk, exchange
-from parts.swap_speed import LOOPS, SWAPPABLE, Programs, pairs, speed
+from parts.swap_speed import LOOPS, SWAPPABLE, Programs, asked, pairs, speed
 
 PART = "swap-programs"
 CONTEXTS = ("--contexts",)
@@ -387,7 +387,7 @@ def file(bench):
 
 # In this order, what is timed first, with the most seconds that each may take.
 ITEMS = {
-    "pairs": (pairs, 40), "training": (training, 120), "tokens": (tokens, 150),
+    "pairs": (pairs, 40), "asked": (asked, 60), "training": (training, 120), "tokens": (tokens, 150),
     "contexts": (contexts, 60), "contexts torch": (contexts_torch, 120),
     "cycles": (cycles, 90), "cycles torch": (cycles_torch, 120), "disk": (disk, 130),
     "hundred": (hundred, 150), "file": (file, 90), "nccl": (nccl, 150),

@@ -3,7 +3,8 @@
  * allocs: for each line "MIB PAIRS" that it is told, so many times cuMemAlloc of that size and
  * cuMemFree, or with "MIB PAIRS async" cuMemAllocAsync from a pool that keeps what it has, and
  * cuMemFreeAsync; says the ns that a pair took. So two of them, started differently, can be measured
- * by turns.
+ * by turns. At "MIB 1 hold" it allocates that once, and says what came of it and the ns that this
+ * took; it is freed at "MIB 1 free".
  */
 #include <time.h>
 
@@ -44,6 +45,16 @@ static void keep_all(void)
 	MUST(cu.cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &all));
 }
 
+static void hold(uint64_t bytes, bool begins)
+{
+	static CUdeviceptr at;
+	double begin = now_ns();
+	CUresult e = begins ? cu.cuMemAlloc_v2(&at, bytes) : cu.cuMemFree_v2(at);
+
+	printf("{\"stage\": \"%s\", \"result\": %d, \"ns\": %.1f}\n", begins ? "held" : "freed",
+	       (int)e, now_ns() - begin);
+}
+
 int main(void)
 {
 	unsigned int pairs;
@@ -61,6 +72,10 @@ int main(void)
 		words = sscanf(word, "%" SCNu64 " %u %7s", &mib, &pairs, how);
 		if (words < 2 || !pairs)
 			return 2;
+		if (words == 3 && strcmp(how, "async")) {
+			hold(mib * MIB, !strcmp(how, "hold"));
+			continue;
+		}
 		for (int i = 0; i < WARM; i++)
 			pair(mib * MIB, words == 3);
 		begin = now_ns();

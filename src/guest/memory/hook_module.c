@@ -106,27 +106,14 @@ static bool module_wait(struct guest *guest, struct load *load, struct room *roo
 	return true;
 }
 
-/* As WITH_ROOM, but where `again` says that the call can be made twice. */
-#define LOADED(guest, load, again, call)                                                    \
-	({                                                                                  \
-		struct room room_ = {0};                                                    \
-		CUresult result_;                                                           \
-                                                                                            \
-		do                                                                          \
-			result_ = call;                                                     \
-		while (result_ == CUDA_ERROR_OUT_OF_MEMORY && (again) &&                    \
-		       module_wait(guest, load, &room_));                                   \
-		room_end(&room_);                                                           \
-		result_;                                                                    \
-	})
-
-/* `again`: options are also where the driver answers to. */
+/* `again`: whether the call can be made twice; options are also where the driver answers to. */
 #define LOAD(name, params, args, again, handle, undo)                                              \
 	CUresult hook_##name params                                                                \
 	{                                                                                          \
 		GUEST_OR_PASS(name, args);                                                         \
 		struct load load = module_load_begin(guest);                                       \
-		CUresult e = LOADED(guest, &load, again, DRIVER(name, args));                      \
+		CUresult e = WHILE_FULL(DRIVER(name, args),                                        \
+					(again) && module_wait(guest, &load, &room_));             \
 		bool fits = module_load_end(guest, &load);                                         \
                                                                                                    \
 		if (e)                                                                             \
@@ -165,7 +152,7 @@ static bool module_wait(struct guest *guest, struct load *load, struct room *roo
 		if (known_code_has(&guest->code, key))                                             \
 			return DRIVER(name, args);                                                 \
 		load = module_load_begin(guest);                                                   \
-		e = LOADED(guest, &load, true, DRIVER(name, args));                                \
+		e = WHILE_FULL(DRIVER(name, args), module_wait(guest, &load, &room_));             \
 		module_load_end(guest, &load);                                                     \
 		if (!e)                                                                            \
 			known_code_add(&guest->code, key);                                         \

@@ -71,11 +71,6 @@ static uint64_t memory_leave_granules(struct guest *guest, int16_t device, uint6
 	return gone;
 }
 
-static struct slot *memory_slot(struct guest *guest)
-{
-	return guest->claimed;
-}
-
 /*
  * The bytes that a spare piece (backing.h) is charged with go, or are another allocation's. One of a
  * granule is counted in it as a small allocation is, so that whoever takes it for such joins the
@@ -120,6 +115,21 @@ static void memory_end_drop(struct guest *guest, uint32_t drops)
 	atomic_fetch_sub(&guest->dropping[drops], 1);
 }
 
+/* All of this goes, with its charge, though a stream captures. Within a drop. */
+static void memory_end_taken(struct guest *guest, struct guest_device *device,
+			     const struct spare_piece *spare, int n)
+{
+	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+	uint64_t bytes = 0;
+
+	charge_release_begin(device);
+	DRIVER(cuThreadExchangeStreamCaptureMode, (&mode));
+	for (int i = 0; i < n; i++)
+		bytes += memory_drop_spare(guest, device, spare[i]);
+	DRIVER(cuThreadExchangeStreamCaptureMode, (&mode));
+	charge_release_end(guest, device, CAT_DATA, bytes);
+}
+
 /*
  * What is spare for just so much is charged already, and reserves nothing more. A small allocation
  * may find room in what is cut, and needs none then.
@@ -127,9 +137,7 @@ static void memory_end_drop(struct guest *guest, uint32_t drops)
 static CUresult memory_reserve_backed(struct guest *guest, struct guest_device *device,
 				      uint64_t bytes, struct charge *ret)
 {
-	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
 	struct spare_piece spare;
-	uint64_t gone;
 	bool admitted;
 	uint32_t drops;
 
@@ -138,13 +146,8 @@ static CUresult memory_reserve_backed(struct guest *guest, struct guest_device *
 	drops = memory_begin_drop(guest);
 	spare = backing_take_fit(guest, device, bytes);
 	admitted = spare.bytes && charge_try(guest, device, 0, ret);
-	if (spare.bytes && !admitted) {
-		charge_release_begin(device);
-		DRIVER(cuThreadExchangeStreamCaptureMode, (&mode));
-		gone = memory_drop_spare(guest, device, spare);
-		DRIVER(cuThreadExchangeStreamCaptureMode, (&mode));
-		charge_release_end(guest, device, CAT_DATA, gone);
-	}
+	if (spare.bytes && !admitted)
+		memory_end_taken(guest, device, &spare, 1);
 	memory_end_drop(guest, drops);
 	if (!admitted)
 		return charge_reserve(guest, device, memory_need(bytes), ret);
@@ -337,7 +340,7 @@ uint64_t memory_small_array_sub(struct guest_device *device, uint64_t bytes)
 
 static bool memory_may_keep(struct guest *guest)
 {
-	return atomic_load(&guest->yields) && !spare_asked(memory_slot(guest));
+	return atomic_load(&guest->yields) && !spare_asked(guest->claimed);
 }
 
 /*
@@ -367,36 +370,32 @@ static uint64_t memory_free_piece(struct guest *guest, struct guest_device *devi
 /* The call that frees it has not returned, so that nobody counts on it to be gone. */
 static void memory_keep_spare(struct guest *guest, struct guest_device *device)
 {
-	spare_keep(memory_slot(guest));
+	spare_keep(guest->claimed);
 	if (!memory_may_keep(guest))
 		memory_end_spare(guest, device);
 	if (!atomic_load(&guest->yields))
-		spare_end(memory_slot(guest));
+		spare_end(guest->claimed);
 }
 
 void memory_end_spare(struct guest *guest, struct guest_device *device)
 {
-	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-	uint64_t bytes = 0;
+	struct spare_piece spare[PIECES_KINDS];
 	uint32_t drops;
 
 	if (!backing_has_spare(guest, device))
 		return;
 	drops = memory_begin_drop(guest);
-	charge_release_begin(device);
-	DRIVER(cuThreadExchangeStreamCaptureMode, (&mode));
 	for (int kind = 0; kind < PIECES_KINDS; kind++)
-		bytes += memory_drop_spare(guest, device, backing_take_spare(guest, device, kind));
-	DRIVER(cuThreadExchangeStreamCaptureMode, (&mode));
-	charge_release_end(guest, device, CAT_DATA, bytes);
+		spare[kind] = backing_take_spare(guest, device, kind);
+	memory_end_taken(guest, device, spare, PIECES_KINDS);
 	memory_end_drop(guest, drops);
 }
 
-bool memory_answer_spare(struct guest *guest, struct answer *answer)
+void memory_answer_spare(struct guest *guest, struct answer *answer)
 {
 	if (!answer->begun) {
-		if (!spare_question(memory_slot(guest), &answer->number))
-			return true;
+		if (!spare_question(guest->claimed, &answer->number))
+			return;
 		for (int i = 0; i < guest->ndevices; i++)
 			memory_end_spare(guest, &guest->device[i]);
 		answer->begun = true;
@@ -404,10 +403,23 @@ bool memory_answer_spare(struct guest *guest, struct answer *answer)
 	}
 	/* Those that began before may have had something of it. */
 	if (atomic_load(&guest->dropping[answer->drops]))
-		return false;
+		return;
 	answer->begun = false;
-	spare_answer(memory_slot(guest), answer->number);
-	return true;
+	spare_answer(guest->claimed, answer->number);
+}
+
+static void memory_release_backed(struct guest *guest, struct guest_device *device,
+				  const struct object *object)
+{
+	uint32_t drops = memory_begin_drop(guest);
+	bool kept;
+	uint64_t bytes = memory_free_piece(guest, device, object, &kept);
+
+	entry_leave(guest, object);
+	charge_release_end(guest, device, object->category, bytes);
+	memory_end_drop(guest, drops);
+	if (kept)
+		memory_keep_spare(guest, device);
 }
 
 /* Gives back the charge of an object that is in no table any more. */
@@ -415,13 +427,13 @@ static void memory_release(struct guest *guest, const struct object *object)
 {
 	struct guest_device *device = guest_device(guest, object->device);
 	uint64_t bytes = object->bytes;
-	bool kept = false;
-	uint32_t drops = memory_begin_drop(guest);
 
-	if (object->flags & OBJECT_BACKED && object->kind == OBJECT_IPC)
+	if (object->flags & OBJECT_BACKED && object->kind != OBJECT_IPC) {
+		memory_release_backed(guest, device, object);
+		return;
+	}
+	if (object->flags & OBJECT_BACKED)
 		importer_close(guest, object->linear.import);
-	else if (object->flags & OBJECT_BACKED)
-		bytes = memory_free_piece(guest, device, object, &kept);
 	else if (object->flags & OBJECT_SMALL)
 		bytes = memory_leave_granules(guest, object->device, object->key, object->size);
 	if (object->kind == OBJECT_ARRAY && !bytes)
@@ -430,9 +442,6 @@ static void memory_release(struct guest *guest, const struct object *object)
 	if (object->flags & OBJECT_UNSEEN)
 		atomic_fetch_sub(&device->unseen_bytes, bytes);
 	charge_release_end(guest, device, object->category, bytes);
-	memory_end_drop(guest, drops);
-	if (kept)
-		memory_keep_spare(guest, device);
 }
 
 void memory_freed(struct guest *guest, const struct object *object)

@@ -65,9 +65,9 @@ struct answer {
 
 /*
  * What was spare until somebody asked goes, and that is answered; by one thread, which is woken for
- * it. False: other threads are about to end some of it, so that this is to be called again.
+ * it, and again as long as other threads are about to end some of it.
  */
-bool memory_answer_spare(struct guest *guest, struct answer *answer);
+void memory_answer_spare(struct guest *guest, struct answer *answer);
 
 /* All work of a context is done. Not while a stream captures. */
 CUresult memory_await_work(CUcontext context);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "guest/memory/room.h"
 
+#include "guest/memory/charge.h"
 #include "guest/memory/granule.h"
 #include "guest/memory/holder.h"
 #include "ledger/spare.h"
-#include "ledger/swap.h"
 
 bool room_is_promised(const struct room *room, struct guest *guest, struct guest_device *device,
 		      uint64_t bytes)
@@ -22,7 +22,7 @@ bool room_wait(struct room *room, struct guest *guest, struct guest_device *devi
 		room->asks = guest->claimed;
 		spare_begin_ask(room->asks);
 		holder_give_back(guest, device);
-		spare_await(room->asks, swap_request(guest->policy_map));
+		charge_await_others(guest);
 		return true;
 	}
 	return room_await(room, guest, device->ledger, round_up(bytes, GRANULE_BYTES));

@@ -13,19 +13,25 @@
 /* As room_await. No bytes: nobody knows how much, so that in a tenant that overcommits none leave. */
 bool room_wait(struct room *room, struct guest *guest, struct guest_device *device, uint64_t bytes);
 
-/* What a call of the driver answers: made again as long as the device is full, and others leave. */
-#define WITH_ROOM(guest, device, bytes, call)                                                \
+/*
+ * What a call of the driver answers: made again as long as the device is full, and `more` says so,
+ * which has &room_ to wait with.
+ */
+#define WHILE_FULL(call, more)                                                               \
 	({                                                                                   \
 		struct room room_ = {0};                                                     \
 		CUresult result_;                                                            \
                                                                                              \
 		do                                                                           \
 			result_ = call;                                                      \
-		while (result_ == CUDA_ERROR_OUT_OF_MEMORY &&                                \
-		       room_wait(&room_, guest, device, bytes));                             \
+		while (result_ == CUDA_ERROR_OUT_OF_MEMORY && (more));                       \
 		room_end(&room_);                                                            \
 		result_;                                                                     \
 	})
+
+/* The same, as long as others leave for it. */
+#define WITH_ROOM(guest, device, bytes, call) \
+	WHILE_FULL(call, room_wait(&room_, guest, device, bytes))
 
 /* In a context of the device: whether what is free there may be what others were promised. */
 bool room_is_promised(const struct room *room, struct guest *guest, struct guest_device *device,

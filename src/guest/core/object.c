@@ -50,6 +50,13 @@ static void *object_map_pages(size_t bytes)
 	return p == MAP_FAILED ? NULL : p;
 }
 
+uint64_t object_generation(void)
+{
+	static _Atomic uint64_t last;
+
+	return atomic_fetch_add_explicit(&last, 1, memory_order_relaxed) + 1;
+}
+
 int object_table_new(struct object_table **ret)
 {
 	struct object_table *table = object_map_pages(sizeof(*table));

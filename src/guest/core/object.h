@@ -28,7 +28,7 @@ enum object_kind {
 	OBJECT_SHARE,	 /* key: of an entry in the tenant's table; refs: objects that hold it */
 	OBJECT_IPC,	 /* key: address from cuIpcOpenMemHandle; refs: times it was opened */
 	OBJECT_EXTERNAL, /* key: external memory */
-	OBJECT_POOL,	 /* key: memory pool; bytes: of its reserve, see pool.c */
+	OBJECT_POOL,	 /* key: memory pool; bytes: of its reserve; refs: see pool_hold */
 	OBJECT_POINTER,	 /* key: address exported from or imported into a pool */
 	OBJECT_EXEC,	 /* key: executable graph and a device; size: what its nodes ask of that */
 	OBJECT_MODULE,	 /* key: module or library; bytes: a guess of its size */
@@ -49,7 +49,6 @@ enum object_flags {
 	OBJECT_IMPORTED = 1 << 3, /* somebody else's memory; bytes 0 until its size is known */
 	OBJECT_HOST = 1 << 4,	  /* of the machine's memory, see quota_host_add */
 	OBJECT_ENDED = 1 << 5,	  /* a pool that the program destroyed, see pool_end */
-	OBJECT_CLAIMED = 1 << 6,  /* and that a thread is just looking at */
 	OBJECT_BACKED = 1 << 7,	  /* by memory that can leave: see memory/backing.h */
 	OBJECT_GIVEN = 1 << 8,	  /* a handle of which others have what we cannot take back */
 };
@@ -99,6 +98,7 @@ struct object {
 		struct {
 			uint64_t unfit_bytes; /* so much did not fit in one piece; 0: unknown */
 			uint64_t unfit_used;  /* while as much was in use, or more */
+			uint64_t id; /* no other pool of the process has had it */
 		} pool;			      /* OBJECT_POOL */
 		struct {
 			uint32_t epoch; /* in which it was last backed; 0: never */
@@ -116,6 +116,12 @@ struct object {
 };
 
 struct object_table;
+
+/*
+ * A number that no object of this process has had. The driver may hand out a handle again as soon
+ * as it is free, so an object is its handle and such a number.
+ */
+uint64_t object_generation(void);
 
 /* Memory from mmap alone: hooks may run inside the program's own malloc. -ENOMEM. */
 int object_table_new(struct object_table **ret);

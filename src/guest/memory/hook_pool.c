@@ -232,7 +232,8 @@ CUresult hook_cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolProp
 {
 	GUEST_OR_PASS(cuMemPoolCreate, (pool, poolProps));
 	CUresult e = DRIVER(cuMemPoolCreate, (pool, poolProps));
-	struct object object = {.kind = OBJECT_POOL, .category = CAT_POOL, .device = -1};
+	struct object object = {.kind = OBJECT_POOL, .category = CAT_POOL, .device = -1,
+				.pool.id = object_generation()};
 
 	if (e)
 		return e;

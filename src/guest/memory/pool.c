@@ -76,13 +76,100 @@ uint64_t pool_settle(struct guest *guest, CUmemoryPool pool)
 	return now;
 }
 
-typedef void pool_fn(struct guest *guest, struct guest_device *device, CUmemoryPool pool);
+/*
+ * A thread that works on a pool which it found in the table holds it: another thread may destroy it
+ * meanwhile, and the driver may then give the same handle to a new pool.
+ *
+ *	this thread     finds P (17) ───────────────── holds P: its number is 18, so no
+ *	other threads         destroy P (17) ─ create P (18)
+ */
+static bool pool_hold(struct object *pool, void *arg)
+{
+	struct object *held = arg;
+
+	if (pool->pool.id != held->pool.id)
+		return true;
+	pool->refs++;
+	*held = *pool;
+	return true;
+}
+
+/* The last thread that holds a pool of which nothing is left takes it out of the table. */
+static bool pool_let_go(struct object *pool, void *arg)
+{
+	bool *ends = arg;
+
+	pool->refs--;
+	*ends = *ends && !pool->refs;
+	return !*ends;
+}
+
+static uint64_t pool_used(CUmemoryPool pool)
+{
+	return pool_attribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT);
+}
+
+static bool pool_set_unfit_used(struct object *pool, void *arg)
+{
+	pool->pool.unfit_used = *(const uint64_t *)arg;
+	return true;
+}
 
 /*
- * Calls `each` for all pools that something is charged for, or that are to go; `device` NULL: of
- * all devices.
+ * Gives back what is free of a pool that the program destroyed. Answers whether that is all. It is
+ * not trimmed again until less is in use: `unfit_used` is what was in use the last time.
  */
-static void pool_for_each(struct guest *guest, struct guest_device *device, pool_fn *each)
+static bool pool_trim_ended(struct guest *guest, const struct object *object)
+{
+	CUmemoryPool pool = (CUmemoryPool)(uintptr_t)object->key;
+	uint64_t used = pool_used(pool), reserved;
+
+	if (used && used == object->pool.unfit_used && pool_reserved(pool) == object->bytes)
+		return false;
+	DRIVER(cuMemPoolTrimTo, (pool, 0));
+	reserved = pool_settle(guest, pool);
+	used = pool_used(pool);
+	object_change(guest->objects, OBJECT_POOL, object->key, false, pool_set_unfit_used, &used);
+	return !reserved && !used;
+}
+
+/*
+ * All of it is one call of the device: a look at the driver's figure in between would not fit. The
+ * pool is held within that call, so that a thread which goes alone never waits for one that waits
+ * for it with a pool in its hands.
+ */
+static void pool_settle_held(struct guest *guest, const struct object *found, bool trim)
+{
+	struct guest_device *device = guest_device(guest, found->device);
+	CUmemoryPool pool = (CUmemoryPool)(uintptr_t)found->key;
+	struct object held = *found;
+	bool ends = false;
+
+	if (!device)
+		return; /* host memory */
+	charge_release_begin(device);
+	held.refs = 0;
+	object_change(guest->objects, OBJECT_POOL, found->key, false, pool_hold, &held);
+	if (held.refs) {
+		if (held.flags & OBJECT_ENDED) {
+			ends = pool_trim_ended(guest, &held);
+		} else {
+			if (trim)
+				DRIVER(cuMemPoolTrimTo, (pool, 0));
+			pool_settle(guest, pool);
+		}
+		object_change(guest->objects, OBJECT_POOL, found->key, false, pool_let_go, &ends);
+		if (ends)
+			DRIVER(cuMemPoolDestroy, (pool));
+	}
+	charge_release_end(guest, device, CAT_POOL, 0);
+}
+
+/*
+ * Settles all pools that something is charged for, or that are to go; `device` NULL: of all
+ * devices.
+ */
+static void pool_settle_each(struct guest *guest, struct guest_device *device, bool trim)
 {
 	struct object pools[OBJECT_BATCH];
 	uint64_t above = 0;
@@ -94,7 +181,7 @@ static void pool_for_each(struct guest *guest, struct guest_device *device, pool
 			above = pools[i].key;
 			if ((pools[i].bytes || pools[i].flags & OBJECT_ENDED) &&
 			    (!device || pools[i].device == device->ordinal))
-				each(guest, device, (CUmemoryPool)(uintptr_t)above);
+				pool_settle_held(guest, &pools[i], trim);
 		}
 	} while (n == OBJECT_BATCH);
 }
@@ -107,81 +194,11 @@ bool pool_is_ended(struct guest *guest, CUmemoryPool pool)
 	       object.flags & OBJECT_ENDED;
 }
 
-static bool pool_claim_ended(struct object *pool, void *arg)
-{
-	bool *claimed = arg;
-
-	*claimed = !(pool->flags & OBJECT_CLAIMED);
-	pool->flags |= OBJECT_CLAIMED;
-	return true;
-}
-
-/* What was in use when it was trimmed: until less is, there is nothing to give back. */
-static bool pool_drop_claim(struct object *pool, void *arg)
-{
-	if (pool->flags & OBJECT_ENDED) { /* else a new one by the same name */
-		pool->flags &= (uint16_t)~OBJECT_CLAIMED;
-		pool->pool.unfit_used = *(const uint64_t *)arg;
-	}
-	return true;
-}
-
-static uint64_t pool_used(CUmemoryPool pool)
-{
-	return pool_attribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT);
-}
-
-/* Gives back what is free, and ends it if that is all. Answers what is in use. */
-static uint64_t pool_trim_ended(struct guest *guest, struct guest_device *device, CUmemoryPool pool)
-{
-	struct object object;
-	uint64_t reserved, used;
-
-	charge_release_begin(device);
-	DRIVER(cuMemPoolTrimTo, (pool, 0));
-	reserved = pool_settle(guest, pool);
-	used = pool_used(pool);
-	if (!reserved && !used) {
-		object_take(guest->objects, OBJECT_POOL, KEY(pool), &object);
-		DRIVER(cuMemPoolDestroy, (pool));
-	}
-	charge_release_end(guest, device, CAT_POOL, 0);
-	return used;
-}
-
-/*
- * Of a pool that the program destroyed. One thread at a time, since no other may ask for a pool
- * that is gone. All of it is one call: nobody else can settle the pool meanwhile. It is no call
- * where nothing was freed since the last one: a look at the driver's figure would never fit as long
- * as such a pool has something in use.
- */
-static void pool_settle_ended(struct guest *guest, CUmemoryPool pool)
-{
-	struct guest_device *device;
-	struct object object;
-	bool claimed = false;
-	uint64_t used;
-
-	object_change(guest->objects, OBJECT_POOL, KEY(pool), false, pool_claim_ended, &claimed);
-	if (!object_get(guest->objects, OBJECT_POOL, KEY(pool), &object))
-		return;
-	device = guest_device(guest, object.device);
-	if (!claimed) {
-		/* The thread that has it may find less than is charged: no look fits with that. */
-		charge_release_begin(device);
-		charge_release_end(guest, device, CAT_POOL, 0);
-		return;
-	}
-	used = pool_used(pool);
-	if (!used || used != object.pool.unfit_used || pool_reserved(pool) != object.bytes)
-		used = pool_trim_ended(guest, device, pool);
-	object_change(guest->objects, OBJECT_POOL, KEY(pool), false, pool_drop_claim, &used);
-}
-
 static bool pool_set_ended(struct object *pool, void *arg)
 {
 	pool->flags |= OBJECT_ENDED;
 	pool->pool.unfit_used = 0;
+	*(struct object *)arg = *pool;
 	return true;
 }
 
@@ -200,42 +217,27 @@ static void pool_replace_current(struct guest *guest, CUmemoryPool pool)
 
 CUresult pool_end(struct guest *guest, CUmemoryPool pool)
 {
+	struct object ended = {.device = -1};
 	cuuint64_t nothing = 0;
 
-	object_change(guest->objects, OBJECT_POOL, KEY(pool), false, pool_set_ended, NULL);
+	/* Another thread that settles it may destroy it from when it is said to have ended. */
 	pool_replace_current(guest, pool);
 	DRIVER(cuMemPoolSetAttribute, (pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &nothing));
-	pool_settle_ended(guest, pool);
+	object_change(guest->objects, OBJECT_POOL, KEY(pool), false, pool_set_ended, &ended);
+	pool_changed(guest);
+	pool_settle_held(guest, &ended, false);
 	return CUDA_SUCCESS;
-}
-
-static void pool_settle_one(struct guest *guest, struct guest_device *device, CUmemoryPool pool)
-{
-	if (pool_is_ended(guest, pool))
-		pool_settle_ended(guest, pool);
-	else
-		pool_settle(guest, pool);
 }
 
 void pool_settle_all(struct guest *guest)
 {
-	pool_for_each(guest, NULL, pool_settle_one);
-}
-
-static void pool_trim_one(struct guest *guest, struct guest_device *device, CUmemoryPool pool)
-{
-	if (!pool_is_ended(guest, pool)) {
-		charge_release_begin(device);
-		DRIVER(cuMemPoolTrimTo, (pool, 0));
-		charge_release_end(guest, device, CAT_POOL, 0);
-	}
-	pool_settle_one(guest, device, pool);
+	pool_settle_each(guest, NULL, false);
 }
 
 /* Makes the driver release what no allocation uses, in all pools of a device. */
 static void pool_trim(struct guest *guest, struct guest_device *device)
 {
-	pool_for_each(guest, device, pool_trim_one);
+	pool_settle_each(guest, device, true);
 }
 
 static void pool_catch_up(struct guest *guest, struct guest_device *device)

@@ -17,6 +17,7 @@ struct sim_context {
 	uint64_t bytes;	      /* device memory of the context itself */
 	uint64_t limit_bytes; /* and what its limits took beyond that */
 	size_t limit[CU_LIMIT_MAX];
+	struct sim_block *heap; /* of malloc in kernels: from the first launch that uses it */
 	struct sim_exec *exec;
 	struct sim_chunk *chunks; /* of small allocations: memory.c */
 	unsigned int attached;	  /* cuCtxAttach beyond its creation */

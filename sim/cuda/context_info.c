@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "sim/cuda/api.h"
-#include "sim/cuda/context.h"
+#include "sim/cuda/block.h"
 #include "sim/cuda/stream.h"
 
 static CUresult context_info_or_current(CUcontext handle, struct sim_context **ret_ctx)
@@ -124,7 +124,10 @@ CUresult cuCtxSynchronize(void)
 	return cuCtxSynchronize_v2(NULL);
 }
 
-/* Limits. Device memory goes to what exceeds the default, and is taken when it is set. */
+/*
+ * Limits. The stack beyond its default takes memory when it is set; the heap of malloc does at the
+ * first launch of code that uses it (module.c), and its limit cannot be set from then on.
+ */
 
 #define DEFAULT_STACK 1024
 #define DEFAULT_FIFO (1ull << 20)
@@ -141,10 +144,15 @@ void sim_context_limits_init(struct sim_context *ctx)
 	ctx->limit[CU_LIMIT_MAX_L2_FETCH_GRANULARITY] = 64;
 	ctx->limit[CU_LIMIT_PERSISTING_L2_CACHE_SIZE] = 0;
 	ctx->limit_bytes = 0;
+	ctx->heap = NULL;
 }
 
 void sim_context_limits_done(struct sim_context *ctx)
 {
+	sim_lock();
+	sim_block_unref(ctx->heap);
+	ctx->heap = NULL;
+	sim_unlock();
 	sim_device_give(ctx->device, ctx->limit_bytes);
 	ctx->limit_bytes = 0;
 }
@@ -177,10 +185,11 @@ CUresult cuCtxSetLimit(CUlimit limit, size_t value)
 	want[limit] = value;
 	bytes = context_info_beyond(want[CU_LIMIT_STACK_SIZE], DEFAULT_STACK,
 				    (uint64_t)THREADS_PER_SM * ctx->device->row->sm_count) +
-		context_info_beyond(want[CU_LIMIT_PRINTF_FIFO_SIZE], DEFAULT_FIFO, 1) +
-		context_info_beyond(want[CU_LIMIT_MALLOC_HEAP_SIZE], DEFAULT_HEAP, 1);
+		context_info_beyond(want[CU_LIMIT_PRINTF_FIFO_SIZE], DEFAULT_FIFO, 1);
 	had = ctx->limit_bytes;
-	if (bytes > had)
+	if (limit == CU_LIMIT_MALLOC_HEAP_SIZE && ctx->heap)
+		r = CUDA_ERROR_INVALID_VALUE;
+	else if (bytes > had)
 		r = sim_device_take(ctx->device, bytes - had);
 	else
 		sim_device_give(ctx->device, had - bytes);

@@ -72,6 +72,7 @@ static CUresult graph_launch_add_all(struct line *line, struct sim_graph *graph)
 static CUresult graph_launch_add_node(struct line *line, const struct sim_node *node)
 {
 	struct sim_mark *mark;
+	CUresult error;
 
 	if (node->disabled)
 		return CUDA_SUCCESS;
@@ -85,6 +86,9 @@ static CUresult graph_launch_add_node(struct line *line, const struct sim_node *
 	case WORK_WAIT_EVENT:
 		mark = event_mark(node->work.event);
 		return mark ? graph_launch_line_add_mark(line, WORK_WAIT, mark) : CUDA_SUCCESS;
+	case WORK_KERNEL:
+		error = sim_function_launch(node->work.launch.function);
+		return error ? error : graph_launch_line_add(line, &node->work);
 	default:
 		return graph_launch_line_add(line, &node->work);
 	}

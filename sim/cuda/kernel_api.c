@@ -16,6 +16,8 @@ static CUresult kernel_api_launch(const CUlaunchConfig *config, CUfunction f, vo
 	error = stream_resolve(config->hStream, per_thread, &stream);
 	if (!error)
 		error = kernel_describe(&work.launch, config, f, params, extra);
+	if (!error && !stream_is_capturing(stream))
+		error = sim_function_launch(f);
 	return error ? error : work_submit(stream, &work);
 }
 

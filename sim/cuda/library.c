@@ -19,7 +19,7 @@ struct in_context {
 
 struct sim_library {
 	struct sim_library *next;
-	uint64_t bytes;
+	struct sim_image image;
 	struct in_context *modules;
 	struct sim_function *kernels;
 };
@@ -49,7 +49,7 @@ static CUresult library_module_in(struct sim_library *l, struct sim_context *ctx
 	c = malloc(sizeof(*c));
 	if (!c)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	r = sim_module_make(ctx, l->bytes, l, &c->module);
+	r = sim_module_make(ctx, &l->image, l, &c->module);
 	if (r) {
 		free(c);
 		return r;
@@ -138,7 +138,21 @@ CUresult sim_function_use(CUfunction function, const char **ret_name)
 	return r;
 }
 
-static CUresult library_load(CUlibrary *ret, uint64_t bytes)
+CUresult sim_function_launch(CUfunction function)
+{
+	struct sim_function *f;
+	CUresult r;
+
+	/* A graph may outlive the code that it launches. */
+	if (sim_function_find(function, &f) || !f->module->image.heap)
+		return CUDA_SUCCESS;
+	sim_lock();
+	r = sim_module_launch(f->module);
+	sim_unlock();
+	return r;
+}
+
+static CUresult library_load(CUlibrary *ret, struct sim_image image)
 {
 	struct sim_library *l = calloc(1, sizeof(*l));
 	struct sim_context *ctx;
@@ -147,7 +161,7 @@ static CUresult library_load(CUlibrary *ret, uint64_t bytes)
 
 	if (!l)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	l->bytes = bytes;
+	l->image = image;
 	sim_lock();
 	l->next = all;
 	all = l;
@@ -172,7 +186,7 @@ CUresult cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_option *j
 
 	if (!r && (!library || !code))
 		r = CUDA_ERROR_INVALID_VALUE;
-	return r ? r : library_load(library, sim_image_bytes(code));
+	return r ? r : library_load(library, sim_image_read(code));
 }
 
 CUresult cuLibraryLoadFromFile(CUlibrary *library, const char *fileName, CUjit_option *jitOptions,
@@ -180,14 +194,14 @@ CUresult cuLibraryLoadFromFile(CUlibrary *library, const char *fileName, CUjit_o
 			       CUlibraryOption *libraryOptions, void **libraryOptionValues,
 			       unsigned int numLibraryOptions)
 {
-	uint64_t bytes;
+	struct sim_image image;
 	CUresult r = sim_ready();
 
 	if (!r && (!library || !fileName))
 		r = CUDA_ERROR_INVALID_VALUE;
 	if (!r)
-		r = sim_image_file_bytes(fileName, &bytes);
-	return r ? r : library_load(library, bytes);
+		r = sim_image_read_file(fileName, &image);
+	return r ? r : library_load(library, image);
 }
 
 CUresult cuLibraryUnload(CUlibrary library)

@@ -20,17 +20,25 @@ bool sim_module_eager(void)
 	return mode && !strcmp(mode, "EAGER");
 }
 
-uint64_t sim_image_bytes(const void *image)
+struct sim_image sim_image_read(const char *text)
 {
 	static const char prefix[] = "allot-sim-module bytes=";
-	const char *s = image;
+	struct sim_image image = {0};
+	char *at;
 
-	if (strncmp(s, prefix, sizeof(prefix) - 1))
-		return 0;
-	return strtoull(s + sizeof(prefix) - 1, NULL, 10);
+	if (strncmp(text, prefix, sizeof(prefix) - 1))
+		return image;
+	image.bytes = strtoull(text + sizeof(prefix) - 1, &at, 10);
+	while (*at == ' ') {
+		size_t len = strcspn(++at, " \n");
+
+		image.heap |= len == 4 && !memcmp(at, "heap", len);
+		at += len;
+	}
+	return image;
 }
 
-CUresult sim_image_file_bytes(const char *path, uint64_t *ret_bytes)
+CUresult sim_image_read_file(const char *path, struct sim_image *ret_image)
 {
 	char head[64] = "";
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -42,7 +50,7 @@ CUresult sim_image_file_bytes(const char *path, uint64_t *ret_bytes)
 	close(fd);
 	if (n <= 0)
 		return CUDA_ERROR_INVALID_IMAGE;
-	*ret_bytes = sim_image_bytes(head);
+	*ret_image = sim_image_read(head);
 	return CUDA_SUCCESS;
 }
 
@@ -59,14 +67,14 @@ struct sim_module *sim_module_find(CUmodule handle)
 static struct sim_module *module_neighbour(const struct sim_module *module)
 {
 	for (struct sim_module *m = all; m; m = m->next)
-		if (m != module && m->ctx == module->ctx && m->loaded && !m->bytes)
+		if (m != module && m->ctx == module->ctx && m->loaded && !m->image.bytes)
 			return m;
 	return NULL;
 }
 
 CUresult sim_module_use(struct sim_module *module)
 {
-	struct sim_module *other = module->bytes ? NULL : module_neighbour(module);
+	struct sim_module *other = module->image.bytes ? NULL : module_neighbour(module);
 	CUresult r;
 
 	if (module->loaded)
@@ -75,8 +83,8 @@ CUresult sim_module_use(struct sim_module *module)
 		module->block = sim_block_ref(other->block);
 	} else {
 		r = sim_pools_block_create(module->ctx->device,
-					   module->bytes ? module->bytes : SIM_GRANULE, false,
-					   &module->block);
+					   module->image.bytes ? module->image.bytes : SIM_GRANULE,
+					   false, &module->block);
 		if (r)
 			return r;
 	}
@@ -84,8 +92,24 @@ CUresult sim_module_use(struct sim_module *module)
 	return CUDA_SUCCESS;
 }
 
-CUresult sim_module_make(struct sim_context *ctx, uint64_t bytes, struct sim_library *library,
-			 struct sim_module **ret_module)
+/* The heap's limit, and 2 MiB with which the driver keeps it: as on an H200. */
+static CUresult module_back_heap(struct sim_context *ctx)
+{
+	uint64_t bytes;
+
+	if (__builtin_add_overflow(ctx->limit[CU_LIMIT_MALLOC_HEAP_SIZE], SIM_GRANULE, &bytes))
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	return sim_pools_block_create(ctx->device, bytes, false, &ctx->heap);
+}
+
+CUresult sim_module_launch(struct sim_module *module)
+{
+	return module->image.heap && !module->ctx->heap ? module_back_heap(module->ctx)
+							: CUDA_SUCCESS;
+}
+
+CUresult sim_module_make(struct sim_context *ctx, const struct sim_image *image,
+			 struct sim_library *library, struct sim_module **ret_module)
 {
 	struct sim_module *m = calloc(1, sizeof(*m));
 	CUresult r = CUDA_SUCCESS;
@@ -93,7 +117,7 @@ CUresult sim_module_make(struct sim_context *ctx, uint64_t bytes, struct sim_lib
 	if (!m)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	m->ctx = ctx;
-	m->bytes = bytes;
+	m->image = *image;
 	m->library = library;
 	if (sim_module_eager())
 		r = sim_module_use(m);
@@ -181,7 +205,7 @@ CUresult sim_module_function(struct sim_module *module, const char *name,
 	return CUDA_SUCCESS;
 }
 
-static CUresult module_load(CUmodule *ret, uint64_t bytes)
+static CUresult module_load(CUmodule *ret, struct sim_image image)
 {
 	struct sim_context *ctx;
 	struct sim_module *m;
@@ -192,7 +216,7 @@ static CUresult module_load(CUmodule *ret, uint64_t bytes)
 	if (r)
 		return r;
 	sim_lock();
-	r = sim_module_make(ctx, bytes, NULL, &m);
+	r = sim_module_make(ctx, &image, NULL, &m);
 	sim_unlock();
 	if (!r)
 		*ret = (CUmodule)m;
@@ -203,7 +227,7 @@ CUresult cuModuleLoadData(CUmodule *module, const void *image)
 {
 	if (!module || !image)
 		return sim_ready() ? CUDA_ERROR_NOT_INITIALIZED : CUDA_ERROR_INVALID_VALUE;
-	return module_load(module, sim_image_bytes(image));
+	return module_load(module, sim_image_read(image));
 }
 
 CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned int numOptions,
@@ -219,14 +243,14 @@ CUresult cuModuleLoadFatBinary(CUmodule *module, const void *fatCubin)
 
 CUresult cuModuleLoad(CUmodule *module, const char *fname)
 {
-	uint64_t bytes;
+	struct sim_image image;
 	CUresult r = sim_ready();
 
 	if (!r && (!module || !fname))
 		r = CUDA_ERROR_INVALID_VALUE;
 	if (!r)
-		r = sim_image_file_bytes(fname, &bytes);
-	return r ? r : module_load(module, bytes);
+		r = sim_image_read_file(fname, &image);
+	return r ? r : module_load(module, image);
 }
 
 CUresult cuModuleUnload(CUmodule hmod)

@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Code: modules, libraries, functions, kernels. Any image is accepted and has every function one
- * asks for. An image that begins with "allot-sim-module bytes=<n>\n" takes n bytes, rounded up to
- * granules; all others of a context share one granule. Memory is taken at the first use, or at the
- * load where CUDA_MODULE_LOADING=EAGER.
+ * asks for. An image may begin with a line that says what its code takes:
+ *
+ *   allot-sim-module bytes=<n> [heap]
+ *
+ * Code of n bytes takes them, rounded up to granules; all other code of a context shares one
+ * granule. That memory is taken at the first use, or at the load where CUDA_MODULE_LOADING=EAGER.
+ * `heap`: the code uses malloc, so that the first launch of it backs the heap of its context.
  */
 #ifndef ALLOT_SIM_CUDA_MODULE_H
 #define ALLOT_SIM_CUDA_MODULE_H
@@ -15,10 +19,16 @@
 
 struct sim_library;
 
+/* The first line of an image. */
+struct sim_image {
+	uint64_t bytes; /* 0: shares the context's granule */
+	bool heap;
+};
+
 struct sim_module {
 	struct sim_module *next;
 	struct sim_context *ctx;
-	uint64_t bytes; /* 0: shares the context's granule */
+	struct sim_image image;
 	bool loaded;
 	struct sim_block *block;
 	struct sim_library *library;
@@ -40,10 +50,12 @@ struct sim_function {
 
 /* All with sim_lock held. */
 struct sim_module *sim_module_find(CUmodule handle);
-CUresult sim_module_make(struct sim_context *ctx, uint64_t bytes, struct sim_library *library,
-			 struct sim_module **ret_module);
+CUresult sim_module_make(struct sim_context *ctx, const struct sim_image *image,
+			 struct sim_library *library, struct sim_module **ret_module);
 void sim_module_end(struct sim_module *module);
 CUresult sim_module_use(struct sim_module *module); /* takes its memory, if it has not yet */
+/* For each launch of its code: backs what the code uses of its context. */
+CUresult sim_module_launch(struct sim_module *module);
 CUresult sim_module_function(struct sim_module *module, const char *name,
 			     struct sim_function **ret_function);
 /* Find or make by name in a list. */
@@ -51,9 +63,8 @@ struct sim_function *sim_function_named(struct sim_function **list, const char *
 					uint32_t magic);
 /* The end of all of a list: their handles are invalid from now on. */
 void sim_functions_end(struct sim_function **list);
-/* Bytes that an image asks for, 0 for the common granule. */
-uint64_t sim_image_bytes(const void *image);
-CUresult sim_image_file_bytes(const char *path, uint64_t *ret_bytes);
+struct sim_image sim_image_read(const char *text);
+CUresult sim_image_read_file(const char *path, struct sim_image *ret_image);
 bool sim_module_eager(void);
 
 /* library.c. A function that exists: of a kernel, its function in the current context. Unlocked. */

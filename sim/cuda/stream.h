@@ -98,6 +98,8 @@ CUresult sim_array_view(CUarray array, struct sim_array_view *ret_view);
 
 /* A CUfunction (or a CUkernel passed as one) about to be launched: loads lazily, gives its name. */
 CUresult sim_function_use(CUfunction function, const char **ret_name);
+/* A launch of it, by a call or by a graph: OUT_OF_MEMORY if what its code uses cannot be backed. */
+CUresult sim_function_launch(CUfunction function);
 
 /*
  * The memory of one graph allocation node. The address is fixed when the node is made; physical

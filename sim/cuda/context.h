@@ -15,6 +15,7 @@ struct sim_context {
 	unsigned int api_version;
 	uint64_t id;
 	uint64_t bytes;	      /* device memory of the context itself */
+	bool holds;	      /* its memory is taken: of a green one, also after its end */
 	uint64_t limit_bytes; /* and what its limits took beyond that */
 	size_t limit[CU_LIMIT_MAX];
 	struct sim_block *heap; /* of malloc in kernels: from the first launch that uses it */
@@ -28,9 +29,13 @@ struct sim_context {
 
 /* In stream.h: sim_context_current, sim_context_lookup, sim_context_exec, ... */
 
-/* A primary context that the caller has not yet retained, made if need be: the runtime's rule. */
-CUresult sim_primary_retain(struct sim_device *device, struct sim_context **ret_ctx);
-CUresult sim_primary_release(struct sim_device *device);
+/*
+ * A green context, and its end. It keeps the primary context active, whoever retains that. Its end
+ * gives nothing back: what it took, and what was allocated in it, goes with the primary context,
+ * which ends when neither a green context nor a retain is left.
+ */
+CUresult sim_green_make(struct sim_device *device, struct sim_context **ret_ctx);
+void sim_green_end(struct sim_context *ctx);
 
 /* Contexts of the process, for searches by handle. With sim_lock held. */
 struct sim_context *sim_contexts(void);
@@ -57,10 +62,5 @@ void sim_context_memory_gone(struct sim_context *ctx);
 /* The limits that a context of its kind begins with: also what cuCtxGetLimit answers. */
 void sim_context_limits_init(struct sim_context *ctx);
 void sim_context_limits_done(struct sim_context *ctx);
-
-/* New and dead contexts: green.c makes its own kind through these. */
-CUresult sim_context_make(struct sim_device *device, enum sim_context_kind kind, uint64_t bytes,
-			  unsigned int flags, struct sim_context **ret_ctx);
-void sim_context_end(struct sim_context *ctx);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Contexts come and go: explicit and primary ones. */
+/* The beginning and the end of contexts: explicit, primary and green ones. */
 #include "sim/cuda/context.h"
 
 #include <stdatomic.h>
@@ -7,6 +7,9 @@
 
 #include "sim/cuda/api.h"
 #include "sim/cuda/stream.h"
+
+/* In turn, from the first one of a primary context on: as on an H200. */
+static const uint64_t green_bytes[2] = {6ull << 20, 4ull << 20};
 
 static atomic_ullong next_id = 1;
 
@@ -25,12 +28,13 @@ static CUresult context_api_start(struct sim_context *ctx)
 	sim_context_limits_init(ctx);
 	if (ctx->kind != SIM_CONTEXT_GREEN)
 		sim.region->row[sim.row].use[ctx->device->index].contexts++;
+	ctx->holds = true;
 	ctx->live = true;
 	return CUDA_SUCCESS;
 }
 
-CUresult sim_context_make(struct sim_device *device, enum sim_context_kind kind, uint64_t bytes,
-			  unsigned int flags, struct sim_context **ret_ctx)
+static CUresult context_api_make(struct sim_device *device, enum sim_context_kind kind, uint64_t bytes,
+				 unsigned int flags, struct sim_context **ret_ctx)
 {
 	struct sim_context *ctx = sim_context_take_place();
 	CUresult r;
@@ -52,10 +56,22 @@ CUresult sim_context_make(struct sim_device *device, enum sim_context_kind kind,
 	return CUDA_SUCCESS;
 }
 
-void sim_context_end(struct sim_context *ctx)
+/* Waits for the context's work and ends its streams. */
+static void context_api_stop(struct sim_context *ctx)
 {
-	exec_destroy(ctx->exec); /* waits for its work, so nothing below is in use any more */
+	struct sim_exec *exec;
+
+	sim_lock();
+	exec = ctx->exec;
 	ctx->exec = NULL;
+	sim_unlock();
+	if (exec)
+		exec_destroy(exec);
+}
+
+/* Gives back what a stopped context took, and all that is in it. */
+static void context_api_give(struct sim_context *ctx)
+{
 	sim_context_libraries_gone(ctx);
 	sim_context_modules_gone(ctx);
 	sim_context_arrays_gone(ctx);
@@ -63,26 +79,99 @@ void sim_context_end(struct sim_context *ctx)
 	sim_context_limits_done(ctx);
 	sim_lock();
 	ctx->live = false;
+	ctx->holds = false;
 	sim_unlock();
-	if (ctx->kind != SIM_CONTEXT_GREEN)
-		sim.region->row[sim.row].use[ctx->device->index].contexts--;
 	sim_device_give(ctx->device, ctx->bytes);
 }
 
-/* Primary contexts: one at a time may come or go, so that two threads make one. */
+static struct sim_context *context_api_green_of(const struct sim_device *device)
+{
+	struct sim_context *ctx;
+
+	sim_lock();
+	for (ctx = sim_contexts(); ctx; ctx = ctx->next)
+		if (ctx->kind == SIM_CONTEXT_GREEN && ctx->device == device && ctx->holds)
+			break;
+	sim_unlock();
+	return ctx;
+}
+
+/* The end of an explicit or a primary context; of a primary one, with all its green ones. */
+static void context_api_end(struct sim_context *ctx)
+{
+	struct sim_device *device = ctx->device;
+	struct sim_context *green;
+
+	context_api_stop(ctx);
+	while (ctx->kind == SIM_CONTEXT_PRIMARY && (green = context_api_green_of(device))) {
+		context_api_stop(green);
+		context_api_give(green);
+	}
+	context_api_give(ctx);
+	sim.region->row[sim.row].use[device->index].contexts--;
+}
+
+/* Primary contexts: one at a time may begin or end, so that two threads make one. */
 
 static pthread_mutex_t primary_lock = PTHREAD_MUTEX_INITIALIZER;
 
-CUresult sim_primary_retain(struct sim_device *device, struct sim_context **ret_ctx)
+/* These two with primary_lock held. */
+
+static CUresult context_api_primary_start(struct sim_device *device)
 {
-	CUresult r = CUDA_SUCCESS;
+	if (!device->primary)
+		return context_api_make(device, SIM_CONTEXT_PRIMARY, device->row->context_bytes,
+					device->primary_flags, &device->primary);
+	return device->primary->live ? CUDA_SUCCESS : context_api_start(device->primary);
+}
+
+static void context_api_primary_settle(struct sim_device *device)
+{
+	if (device->primary_refs || device->greens)
+		return;
+	context_api_end(device->primary);
+	device->greens_made = 0;
+}
+
+CUresult sim_green_make(struct sim_device *device, struct sim_context **ret_ctx)
+{
+	CUresult r;
 
 	pthread_mutex_lock(&primary_lock);
-	if (!device->primary)
-		r = sim_context_make(device, SIM_CONTEXT_PRIMARY, device->row->context_bytes,
-				     device->primary_flags, &device->primary);
-	else if (!device->primary->live)
-		r = context_api_start(device->primary);
+	r = context_api_primary_start(device);
+	if (!r) {
+		r = context_api_make(device, SIM_CONTEXT_GREEN,
+				     green_bytes[device->greens_made % 2], 0, ret_ctx);
+		if (!r) {
+			device->greens++;
+			device->greens_made++;
+		}
+		context_api_primary_settle(device);
+	}
+	pthread_mutex_unlock(&primary_lock);
+	return r;
+}
+
+void sim_green_end(struct sim_context *ctx)
+{
+	context_api_stop(ctx);
+	pthread_mutex_lock(&primary_lock);
+	if (ctx->live) {
+		sim_lock();
+		ctx->live = false;
+		sim_unlock();
+		ctx->device->greens--;
+		context_api_primary_settle(ctx->device);
+	}
+	pthread_mutex_unlock(&primary_lock);
+}
+
+static CUresult context_api_primary_retain(struct sim_device *device, struct sim_context **ret_ctx)
+{
+	CUresult r;
+
+	pthread_mutex_lock(&primary_lock);
+	r = context_api_primary_start(device);
 	if (!r) {
 		device->primary_refs++;
 		*ret_ctx = device->primary;
@@ -91,14 +180,14 @@ CUresult sim_primary_retain(struct sim_device *device, struct sim_context **ret_
 	return r;
 }
 
-CUresult sim_primary_release(struct sim_device *device)
+static CUresult context_api_primary_release(struct sim_device *device)
 {
 	CUresult r = CUDA_ERROR_INVALID_CONTEXT;
 
 	pthread_mutex_lock(&primary_lock);
 	if (device->primary_refs) {
-		if (!--device->primary_refs)
-			sim_context_end(device->primary);
+		device->primary_refs--;
+		context_api_primary_settle(device);
 		r = CUDA_SUCCESS;
 	}
 	pthread_mutex_unlock(&primary_lock);
@@ -115,7 +204,7 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
 		return r;
 	if (!pctx)
 		return CUDA_ERROR_INVALID_VALUE;
-	r = sim_primary_retain(device, &ctx);
+	r = context_api_primary_retain(device, &ctx);
 	if (!r)
 		*pctx = (CUcontext)ctx;
 	return r;
@@ -126,7 +215,7 @@ CUresult cuDevicePrimaryCtxRelease_v2(CUdevice dev)
 	struct sim_device *device;
 	CUresult r = sim_device_get(dev, &device);
 
-	return r ? r : sim_primary_release(device);
+	return r ? r : context_api_primary_release(device);
 }
 
 CUresult cuDevicePrimaryCtxRelease(CUdevice dev)
@@ -147,8 +236,8 @@ CUresult cuDevicePrimaryCtxReset_v2(CUdevice dev)
 		return r;
 	pthread_mutex_lock(&primary_lock);
 	if (device->primary && device->primary->live) {
-		sim_context_end(device->primary);
-		device->primary_refs = 0;
+		device->primary_refs = device->greens = 0;
+		context_api_primary_settle(device);
 	}
 	pthread_mutex_unlock(&primary_lock);
 	return CUDA_SUCCESS;
@@ -206,13 +295,13 @@ static CUresult context_api_create(CUcontext *pctx, unsigned int flags, CUdevice
 		return r;
 	if (!pctx || flags & ~(unsigned int)CU_CTX_FLAGS_MASK)
 		return CUDA_ERROR_INVALID_VALUE;
-	r = sim_context_make(device, SIM_CONTEXT_EXPLICIT, device->row->context_bytes, flags, &ctx);
+	r = context_api_make(device, SIM_CONTEXT_EXPLICIT, device->row->context_bytes, flags, &ctx);
 	if (r)
 		return r;
 	ctx->api_version = api_version;
 	r = sim_context_push(ctx);
 	if (r) {
-		sim_context_end(ctx);
+		context_api_end(ctx);
 		return r;
 	}
 	*pctx = (CUcontext)ctx;
@@ -255,7 +344,7 @@ CUresult cuCtxDestroy_v2(CUcontext handle)
 		return r;
 	if (ctx->kind != SIM_CONTEXT_EXPLICIT)
 		return CUDA_ERROR_INVALID_CONTEXT;
-	sim_context_end(ctx);
+	context_api_end(ctx);
 	sim_context_drop(ctx);
 	return CUDA_SUCCESS;
 }

@@ -8,7 +8,6 @@
 #include "sim/cuda/stream.h"
 
 #define SM_STEP 8u
-#define GREEN_BYTES (4ull << 20)
 
 struct desc {
 	struct desc *next;
@@ -123,7 +122,7 @@ CUresult cuGreenCtxCreate(CUgreenCtx *phCtx, CUdevResourceDesc desc, CUdevice de
 			  unsigned int flags)
 {
 	const struct desc *d = (const struct desc *)desc;
-	struct sim_context *primary, *ctx;
+	struct sim_context *ctx;
 	struct sim_device *device;
 	CUresult r = sim_device_get(dev, &device);
 
@@ -131,14 +130,9 @@ CUresult cuGreenCtxCreate(CUgreenCtx *phCtx, CUdevResourceDesc desc, CUdevice de
 		return r;
 	if (!phCtx || !d || flags != 1) /* CU_GREEN_CTX_DEFAULT_STREAM is not optional */
 		return CUDA_ERROR_INVALID_VALUE;
-	r = sim_primary_retain(device, &primary);
+	r = sim_green_make(device, &ctx);
 	if (r)
 		return r;
-	r = sim_context_make(device, SIM_CONTEXT_GREEN, GREEN_BYTES, 0, &ctx);
-	if (r) {
-		sim_primary_release(device);
-		return r;
-	}
 	ctx->sm = d->sm;
 	*phCtx = (CUgreenCtx)ctx;
 	return CUDA_SUCCESS;
@@ -149,10 +143,9 @@ CUresult cuGreenCtxDestroy(CUgreenCtx hCtx)
 	struct sim_context *ctx;
 	CUresult r = sim_green_context_lookup(hCtx, &ctx);
 
-	if (r)
-		return r;
-	sim_context_end(ctx);
-	return sim_primary_release(ctx->device);
+	if (!r)
+		sim_green_end(ctx);
+	return r;
 }
 
 CUresult cuCtxFromGreenCtx(CUcontext *pContext, CUgreenCtx hCtx)

@@ -4,7 +4,7 @@
  * calls those below it alone, so they are best read from the last line up (tools/includes.py):
  *
  *   entries.c         what is exported, in front of the rows; how it is found: proc.c, stubs.c
- *   context_api.c     contexts come and go, and all that is in them; green.c: over parts of the SMs
+ *   context_api.c     contexts begin and end, and all that is in them; green.c: over parts of the SMs
  *   *_api.c           rows of streams, events, copies, launches, capture; of graphs, with
  *                     graph_launch.c and graph_query.c
  *   memory.c, host.c, ipc.c, pool_device.c, pointer.c, array_map.c, context_info.c: other rows
@@ -52,7 +52,9 @@ struct sim_device {
 	int index; /* in the region */
 	struct sim_device_row *row;
 	struct sim_context *primary; /* made at the first retain, kept for the process's life */
-	unsigned int primary_refs;
+	unsigned int primary_refs; /* retained by the program */
+	unsigned int greens;	   /* green contexts that are alive: each keeps the primary one */
+	unsigned int greens_made;  /* since the primary one began */
 	unsigned int primary_flags;
 	struct sim_pool *default_pool, *current_pool;
 };

@@ -111,13 +111,131 @@ static void test_heap_graph(void)
 	CHECK_EQ(used(0), before);
 }
 
+static bool primary_active(CUdevice device)
+{
+	unsigned int flags;
+	int active;
+
+	OK(cuDevicePrimaryCtxGetState(device, &flags, &active));
+	return active;
+}
+
+static CUdevResourceDesc description(CUdevice device)
+{
+	CUdevResource all, groups[4], rest;
+	CUdevResourceDesc desc;
+	unsigned int n = 4;
+
+	OK(cuDeviceGetDevResource(device, &all, CU_DEV_RESOURCE_TYPE_SM));
+	CHECK_EQ(all.sm.smCount, 132);
+	OK(cuDevSmResourceSplitByCount(groups, &n, &all, &rest, 0, 30));
+	CHECK_EQ(n, 4);
+	CHECK_EQ(groups[0].sm.smCount, 32);
+	CHECK_EQ(rest.sm.smCount, 4);
+	OK(cuDevResourceGenerateDesc(&desc, groups, 1));
+	return desc;
+}
+
+static void test_green(void)
+{
+	CUdevResourceDesc desc = description(1);
+	CUgreenCtx green[3];
+	CUcontext ctx, was;
+	CUdeviceptr p, small, q;
+
+	CHECK_EQ(used(1), 0);
+	OK(cuGreenCtxCreate(&green[0], desc, 1, 1));
+	CHECK(primary_active(1));
+	CHECK_EQ(used(1), 70 * MIB);
+	GIVES(CUDA_ERROR_INVALID_CONTEXT, cuDevicePrimaryCtxRelease_v2(1)); /* nobody retained it */
+	OK(cuCtxGetCurrent(&was));
+	OK(cuCtxFromGreenCtx(&ctx, green[0]));
+	OK(cuCtxSetCurrent(ctx));
+	OK(cuMemAlloc_v2(&p, 10 * MIB));
+	OK(cuMemAlloc_v2(&q, 20 * MIB));
+	OK(cuMemAlloc_v2(&small, 100));
+	launch(load("allot-sim-module bytes=2000000 heap\n"));
+	OK(cuCtxSetCurrent(was));
+	OK(cuGreenCtxCreate(&green[1], desc, 1, 1));
+	OK(cuGreenCtxCreate(&green[2], desc, 1, 1));
+	CHECK_EQ(used(1), (80 + 32 + 12) * MIB);
+
+	/* The end of a green context gives nothing back; its memory is there until it is freed. */
+	OK(cuGreenCtxDestroy(green[0]));
+	OK(cuGreenCtxDestroy(green[2]));
+	GIVES(CUDA_ERROR_CONTEXT_IS_DESTROYED, cuGreenCtxDestroy(green[0]));
+	CHECK_EQ(used(1), (80 + 32 + 12) * MIB);
+	*(volatile char *)(q + 20 * MIB - 1) = 1;
+	OK(cuMemFree_v2(q));
+	OK(cuMemFree_v2(small));
+	CHECK_EQ(used(1), (80 + 10 + 12) * MIB);
+	CHECK(primary_active(1));
+	OK(cuGreenCtxDestroy(green[1]));
+	CHECK_EQ(used(1), 0);
+	CHECK(!primary_active(1));
+
+	OK(cuDevicePrimaryCtxRetain(&ctx, 1));
+	GIVES(CUDA_ERROR_INVALID_VALUE, cuMemFree_v2(p));
+	OK(cuDevicePrimaryCtxRelease_v2(1));
+	CHECK_EQ(used(1), 0);
+	CHECK(!primary_active(1));
+}
+
+/* The primary context ends with the last green context or the last retain, in either order. */
+static void test_green_last(void)
+{
+	CUdevResourceDesc desc = description(1);
+	CUcontext ctx, was;
+	CUgreenCtx green;
+	CUdeviceptr p;
+
+	OK(cuCtxGetCurrent(&was));
+	for (int retained_last = 0; retained_last < 2; retained_last++) {
+		OK(cuDevicePrimaryCtxRetain(&ctx, 1));
+		OK(cuGreenCtxCreate(&green, desc, 1, 1));
+		OK(cuCtxSetCurrent(ctx));
+		OK(cuMemAlloc_v2(&p, 300 * MIB));
+		OK(cuCtxSetCurrent(was));
+		if (retained_last)
+			OK(cuGreenCtxDestroy(green));
+		else
+			OK(cuDevicePrimaryCtxRelease_v2(1));
+		CHECK_EQ(used(1), (70 + 300) * MIB);
+		CHECK(primary_active(1));
+		if (retained_last)
+			OK(cuDevicePrimaryCtxRelease_v2(1));
+		else
+			OK(cuGreenCtxDestroy(green));
+		CHECK_EQ(used(1), 0);
+		CHECK(!primary_active(1));
+	}
+}
+
+static void test_green_reset(void)
+{
+	CUdevResourceDesc desc = description(1);
+	CUgreenCtx green;
+
+	OK(cuGreenCtxCreate(&green, desc, 1, 1));
+	OK(cuDevicePrimaryCtxReset_v2(1));
+	CHECK_EQ(used(1), 0);
+	GIVES(CUDA_ERROR_CONTEXT_IS_DESTROYED, cuGreenCtxDestroy(green));
+	OK(cuGreenCtxCreate(&green, desc, 1, 1));
+	CHECK_EQ(used(1), 70 * MIB);
+	OK(cuGreenCtxDestroy(green));
+	CHECK_EQ(used(1), 0);
+}
+
 int main(void)
 {
-	sim_begin("1", "1GiB");
+	sim_begin("2", "1GiB");
 	sim_context(0);
 	test_heap();
 	test_heap_refused();
 	test_heap_graph();
+	test_green();
+	test_green_last();
+	test_green_reset();
 	CHECK_EQ(used(0), 64 * MIB);
 	return 0;
 }

@@ -159,35 +159,6 @@ static void test_contexts(void)
 	CHECK_EQ(used(0), before);
 }
 
-static void test_green(void)
-{
-	uint64_t before = used(0);
-	CUdevResource all, groups[4], rest;
-	CUdevResourceDesc desc;
-	unsigned int n = 4;
-	CUgreenCtx green;
-	CUcontext ctx, was;
-	CUdeviceptr p;
-
-	OK(cuDeviceGetDevResource(0, &all, CU_DEV_RESOURCE_TYPE_SM));
-	CHECK_EQ(all.sm.smCount, 132);
-	OK(cuDevSmResourceSplitByCount(groups, &n, &all, &rest, 0, 30));
-	CHECK_EQ(n, 4);
-	CHECK_EQ(groups[0].sm.smCount, 32);
-	CHECK_EQ(rest.sm.smCount, 4);
-	OK(cuDevResourceGenerateDesc(&desc, groups, 1));
-	OK(cuGreenCtxCreate(&green, desc, 0, 1));
-	CHECK(used(0) - before <= 8 * MIB);
-	OK(cuCtxFromGreenCtx(&ctx, green));
-	OK(cuCtxGetCurrent(&was));
-	OK(cuCtxSetCurrent(ctx));
-	OK(cuMemAlloc_v2(&p, 2 * MIB));
-	OK(cuMemFree_v2(p));
-	OK(cuCtxSetCurrent(was));
-	OK(cuGreenCtxDestroy(green));
-	CHECK_EQ(used(0), before);
-}
-
 static void test_modules(void)
 {
 	uint64_t before = used(0);
@@ -267,7 +238,6 @@ int main(void)
 	test_host();
 	test_pointer(ctx);
 	test_contexts();
-	test_green();
 	test_modules();
 	test_fork();
 	CHECK_EQ(used(0), 64 * MIB);

@@ -46,7 +46,18 @@ uint64_t sim_row_away(const struct sim_region *region, int row, int device)
 	       (count_is_away(region, row) ? count_objects(region, row, device) : 0);
 }
 
-/* It has neither managed memory in it nor handles inherited from the process that made them. */
+static bool count_is_shown(const struct sim_region *region, const struct sim_object *o, int row)
+{
+	if (o->holders[row / 64] & 1ull << row % 64 && !(o->shown[row / 64] & 1ull << row % 64))
+		return false;
+	return o->export_row < 0 ||
+	       (o->export_row == row && o->export_generation == region->row[row].generation);
+}
+
+/*
+ * It has no managed memory in it, no handles inherited from the process that made them, and no
+ * objects that the process keeps without being shown.
+ */
 uint64_t sim_row_figure(const struct sim_region *region, int row, int device)
 {
 	const struct sim_use *use = &region->row[row].use[device];
@@ -59,8 +70,7 @@ uint64_t sim_row_figure(const struct sim_region *region, int row, int device)
 		const struct sim_object *o = &region->object[i];
 
 		if (o->key[0] && o->owner == row && o->device == (uint32_t)device &&
-		    o->export_row >= 0 &&
-		    (o->export_row != row || o->export_generation != region->row[row].generation))
+		    !count_is_shown(region, o, row))
 			sum -= o->bytes;
 	}
 	for (int i = 0; i < SIM_LATE; i++)
@@ -148,7 +158,7 @@ int sim_object_share(struct sim_region *region, int row, int device, uint64_t by
 		*o = (struct sim_object){.bytes = bytes, .device = (uint32_t)device, .owner = row,
 					 .export_row = -1};
 		o->key[1] = i;
-		o->holders[row / 64] = 1ull << row % 64;
+		o->holders[row / 64] = o->shown[row / 64] = 1ull << row % 64;
 		if (i >= region->nobjects)
 			region->nobjects = i + 1;
 		/*
@@ -185,6 +195,22 @@ int sim_object_hold(struct sim_region *region, int row, const uint64_t key[2],
 	return r;
 }
 
+void sim_object_show(struct sim_region *region, int row, const uint64_t key[2], bool shown)
+{
+	struct sim_object *o;
+
+	sim_region_lock(region);
+	o = count_find_object(region, key);
+	if (o) {
+		if (shown)
+			o->shown[row / 64] |= 1ull << row % 64;
+		else
+			o->shown[row / 64] &= ~(1ull << row % 64);
+		sim_object_settle(region, o);
+	}
+	sim_region_unlock(region);
+}
+
 void sim_object_exported(struct sim_region *region, int row, const uint64_t key[2], int fd)
 {
 	struct sim_object *o;
@@ -218,6 +244,7 @@ void sim_object_drop(struct sim_region *region, int row, const uint64_t key[2])
 	sim_region_lock(region);
 	o = count_find_object(region, key);
 	if (o) {
+		o->shown[row / 64] &= ~(1ull << row % 64);
 		o->holders[row / 64] &= ~(1ull << row % 64);
 		sim_object_settle(region, o);
 	}

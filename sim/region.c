@@ -217,8 +217,10 @@ static void region_forget_row(struct sim_region *region, int row)
 	for (uint32_t i = 0; i < region->nobjects; i++) {
 		struct sim_object *o = &region->object[i];
 
-		if (o->key[0])
-			o->holders[row / 64] &= ~(1ull << row % 64);
+		if (!o->key[0])
+			continue;
+		o->shown[row / 64] &= ~(1ull << row % 64);
+		o->holders[row / 64] &= ~(1ull << row % 64);
 	}
 	for (int i = 0; i < SIM_MAX_DEVICES; i++) {
 		r->use[i].private_bytes = 0;
@@ -250,15 +252,27 @@ static bool region_export_open(const struct sim_region *region, const struct sim
 	return open_somewhere;
 }
 
+static bool region_row_in(const uint64_t rows[SIM_MAX_PROCESSES / 64], int row)
+{
+	return rows[row / 64] & 1ull << row % 64;
+}
+
+static int region_first_row(const uint64_t rows[SIM_MAX_PROCESSES / 64])
+{
+	for (int w = 0; w < SIM_MAX_PROCESSES / 64; w++)
+		if (rows[w])
+			return w * 64 + __builtin_ctzll(rows[w]);
+	return -1;
+}
+
 void sim_object_settle(struct sim_region *region, struct sim_object *o)
 {
-	int heir = -1;
+	int heir = region_first_row(o->shown);
 
-	if (o->owner >= 0 && o->holders[o->owner / 64] & 1ull << o->owner % 64)
+	if (o->owner >= 0 && region_row_in(heir < 0 ? o->holders : o->shown, o->owner))
 		return;
-	for (int w = 0; w < SIM_MAX_PROCESSES / 64 && heir < 0; w++)
-		if (o->holders[w])
-			heir = w * 64 + __builtin_ctzll(o->holders[w]);
+	if (heir < 0)
+		heir = region_first_row(o->holders);
 	if (heir < 0 && o->export_row >= 0 && region_export_open(region, o))
 		heir = o->export_row;
 	if (heir < 0)

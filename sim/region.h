@@ -24,7 +24,7 @@
 #include "sim/mutex.h"
 
 #define SIM_MAGIC 0x314d4953544f4c41ull /* "ALOTSIM1" */
-#define SIM_VERSION 4u
+#define SIM_VERSION 5u
 #define SIM_MAX_PROCESSES 1024
 #define SIM_MAX_OBJECTS 8192
 #define SIM_MAX_ACCOUNTS 2048 /* twice as many as processes at once */
@@ -112,7 +112,8 @@ struct sim_account {
 
 /*
  * Device memory that can outlive the process that took it: exported handles, IPC. It counts once,
- * for its owner; when the owner lets go, another holder becomes the owner.
+ * for its owner; when the owner lets go, another holder becomes the owner, one whose figure may
+ * have it if there is one.
  */
 struct sim_object {
 	uint64_t key[2]; /* as the exporter chose; (0, 0) is a free entry */
@@ -128,7 +129,12 @@ struct sim_object {
 	int32_t export_pid, export_fd;
 	uint64_t export_generation; /* of the row */
 	uint64_t reserved;
+	/*
+	 * Of the holders, those whose figure may have it. The driver's figure leaves out what a
+	 * process keeps by an imported pool alone, or by a mapping alone of what it imported.
+	 */
 	uint64_t holders[SIM_MAX_PROCESSES / 64];
+	uint64_t shown[SIM_MAX_PROCESSES / 64];
 };
 
 struct sim_region {
@@ -224,9 +230,11 @@ void sim_uncharge(struct sim_region *region, int row, int device, uint64_t bytes
  */
 int sim_object_share(struct sim_region *region, int row, int device, uint64_t bytes,
 		     uint64_t ret_key[2]);
-/* Become a holder: -ENOENT when it is gone; the size and the device come back. */
+/* Become a holder, not shown: -ENOENT when it is gone; the size and the device come back. */
 int sim_object_hold(struct sim_region *region, int row, const uint64_t key[2],
 		    uint64_t *ret_bytes, int *ret_device);
+/* A holder's figure may have the object from now on, or no more. */
+void sim_object_show(struct sim_region *region, int row, const uint64_t key[2], bool shown);
 /* The caller has exported descriptors of the memory; `fd` is the one that it keeps. */
 void sim_object_exported(struct sim_region *region, int row, const uint64_t key[2], int fd);
 bool sim_object_exists(struct sim_region *region, const uint64_t key[2]);

@@ -82,16 +82,28 @@ uint64_t sim_truth_used(struct sim_truth *truth, int device)
 	return used;
 }
 
-uint64_t sim_truth_process(struct sim_truth *truth, pid_t pid, int device)
+typedef uint64_t truth_sum_fn(const struct sim_region *region, int row, int device);
+
+static uint64_t truth_of_process(struct sim_truth *truth, pid_t pid, int device, truth_sum_fn *sum)
 {
 	uint64_t used = 0;
 
 	truth_lock_living(truth);
 	for (uint32_t i = 0; i < truth->region->nrows; i++)
 		if (truth->region->row[i].state == SIM_ROW_LIVE && truth->region->row[i].pid == pid)
-			used += sim_row_used(truth->region, (int)i, device);
+			used += sum(truth->region, (int)i, device);
 	sim_region_unlock(truth->region);
 	return used;
+}
+
+uint64_t sim_truth_process(struct sim_truth *truth, pid_t pid, int device)
+{
+	return truth_of_process(truth, pid, device, sim_row_used);
+}
+
+uint64_t sim_truth_figure(struct sim_truth *truth, pid_t pid, int device)
+{
+	return truth_of_process(truth, pid, device, sim_row_figure);
 }
 
 int sim_truth_pids(struct sim_truth *truth, pid_t *pids, int max)

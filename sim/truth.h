@@ -25,6 +25,8 @@ uint64_t sim_truth_context_bytes(struct sim_truth *truth, int device);
 /* Bytes in use now by live processes, on the device or by one process (0 for an unknown one). */
 uint64_t sim_truth_used(struct sim_truth *truth, int device);
 uint64_t sim_truth_process(struct sim_truth *truth, pid_t pid, int device);
+/* The driver's figure for a process, which NVML shows: it lacks what the driver leaves out. */
+uint64_t sim_truth_figure(struct sim_truth *truth, pid_t pid, int device);
 /* The pids of live processes: at most `max`; how many were written. */
 int sim_truth_pids(struct sim_truth *truth, pid_t *pids, int max);
 

@@ -110,7 +110,7 @@ static void block_add_shared(struct sim_block *block, const uint64_t key[2])
 	shared_blocks = block;
 }
 
-CUresult sim_block_import(int fd, const uint64_t key[2], struct sim_block **ret_block)
+CUresult sim_block_import(int fd, const uint64_t key[2], bool hidden, struct sim_block **ret_block)
 {
 	struct sim_block *block;
 	uint64_t bytes;
@@ -118,13 +118,15 @@ CUresult sim_block_import(int fd, const uint64_t key[2], struct sim_block **ret_
 
 	for (block = shared_blocks; block; block = block->next_shared)
 		if (block->key[0] == key[0]) {
-			*ret_block = sim_block_ref(block);
+			*ret_block = hidden ? sim_block_ref_hidden(block)
+					    : sim_block_ref(block);
 			return CUDA_SUCCESS;
 		}
 	block = calloc(1, sizeof(*block));
 	if (!block)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	block->refs = 1;
+	block->hidden = hidden;
 	block->fd = block_reopen(fd);
 	if (block->fd < 0) {
 		free(block);
@@ -144,16 +146,40 @@ CUresult sim_block_import(int fd, const uint64_t key[2], struct sim_block **ret_
 		free(block);
 		return CUDA_ERROR_INVALID_DEVICE;
 	}
+	if (!hidden)
+		sim_object_show(sim.region, sim.row, key, true);
 	block->bytes = bytes;
 	block_add_shared(block, key);
 	*ret_block = block;
 	return CUDA_SUCCESS;
 }
 
+static bool block_is_shown(const struct sim_block *block)
+{
+	return block->refs > block->hidden;
+}
+
 struct sim_block *sim_block_ref(struct sim_block *block)
 {
+	bool was = block_is_shown(block);
+
 	block->refs++;
+	if (block->shared && !was)
+		sim_object_show(sim.region, sim.row, block->key, true);
 	return block;
+}
+
+struct sim_block *sim_block_ref_hidden(struct sim_block *block)
+{
+	block->refs++;
+	block->hidden++;
+	return block;
+}
+
+void sim_block_unref_hidden(struct sim_block *block)
+{
+	block->hidden--;
+	sim_block_unref(block);
 }
 
 /*
@@ -188,8 +214,13 @@ void sim_block_unref(struct sim_block *block)
 {
 	struct sim_block **at = &shared_blocks;
 
-	if (!block || --block->refs)
+	if (!block)
 		return;
+	if (--block->refs) {
+		if (block->shared && !block_is_shown(block))
+			sim_object_show(sim.region, sim.row, block->key, false);
+		return;
+	}
 	if (block->shared) {
 		while (*at != block)
 			at = &(*at)->next_shared;
@@ -390,12 +421,21 @@ CUresult sim_block_fd_key(int fd, uint64_t ret_key[2])
 	return CUDA_SUCCESS;
 }
 
+static void block_unref_as(struct sim_block *block, bool hidden)
+{
+	if (hidden)
+		sim_block_unref_hidden(block);
+	else
+		sim_block_unref(block);
+}
+
 CUresult sim_range_import(int pid, int fd, const uint64_t key[2], uint64_t offset, uint64_t bytes,
 			  enum sim_range_kind kind, struct sim_context *ctx,
 			  struct sim_range **ret_range)
 {
 	struct sim_block *block;
 	struct sim_range *range;
+	bool hidden = kind == SIM_RANGE_POOL_PTR;
 	uint64_t found[2];
 	void *address;
 	char path[64];
@@ -411,7 +451,7 @@ CUresult sim_range_import(int pid, int fd, const uint64_t key[2], uint64_t offse
 	if (!r && (found[0] != key[0] || found[1] != key[1]))
 		r = CUDA_ERROR_INVALID_HANDLE;
 	if (!r)
-		r = sim_block_import(peer, key, &block);
+		r = sim_block_import(peer, key, hidden, &block);
 	close(peer);
 	if (r)
 		return r;
@@ -421,15 +461,16 @@ CUresult sim_range_import(int pid, int fd, const uint64_t key[2], uint64_t offse
 		r = sim_block_map(block, 0, block->bytes, NULL, SIM_GRANULE, PROT_READ | PROT_WRITE,
 				  &address);
 	if (r) {
-		sim_block_unref(block);
+		block_unref_as(block, hidden);
 		return r;
 	}
 	range = sim_range_add_block(block, address, offset, bytes, kind, ctx);
 	if (!range) {
 		sim_address_unmap(address, block->bytes, false);
-		sim_block_unref(block);
+		block_unref_as(block, hidden);
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
+	range->hidden = hidden;
 	*ret_range = range;
 	return CUDA_SUCCESS;
 }
@@ -437,9 +478,10 @@ CUresult sim_range_import(int pid, int fd, const uint64_t key[2], uint64_t offse
 void sim_range_end(struct sim_range *range)
 {
 	struct sim_block *block = range->block;
+	bool hidden = range->hidden;
 
 	if (range->map_bytes)
 		sim_address_unmap((void *)range->map_base, range->map_bytes, false);
 	sim_range_remove(range);
-	sim_block_unref(block);
+	block_unref_as(block, hidden);
 }

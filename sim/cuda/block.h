@@ -21,6 +21,7 @@ struct sim_block {
 	int fd;		/* of its own, or -1 */
 	uint64_t offset;
 	unsigned int refs;
+	unsigned int hidden; /* of these, the ones by which the process's figure does not have it */
 	bool shared; /* counted as the region's object `key`, no longer as the process's own */
 	bool exported;
 	uint64_t key[2];
@@ -32,11 +33,18 @@ CUresult sim_block_create(struct sim_device *device, uint64_t bytes, bool own_fi
 			  struct sim_block **ret_block);
 /*
  * Memory of another process, or of this one, by key; `fd` has its content and stays the caller's.
- * CUDA_ERROR_INVALID_HANDLE when it is gone. One reference.
+ * CUDA_ERROR_INVALID_HANDLE when it is gone. One reference, a hidden one if `hidden`.
  */
-CUresult sim_block_import(int fd, const uint64_t key[2], struct sim_block **ret_block);
+CUresult sim_block_import(int fd, const uint64_t key[2], bool hidden,
+			  struct sim_block **ret_block);
 struct sim_block *sim_block_ref(struct sim_block *block);
 void sim_block_unref(struct sim_block *block); /* the last one gives the memory back */
+/*
+ * The same for a reference that keeps the memory and is in no figure: while a shared block has no
+ * other ones here, the driver's figure of this process does not have it.
+ */
+struct sim_block *sim_block_ref_hidden(struct sim_block *block);
+void sim_block_unref_hidden(struct sim_block *block);
 
 /*
  * Map [offset, offset + bytes) of a block, at `at` (replacing what is there) or anywhere, aligned
@@ -75,6 +83,7 @@ struct sim_range {
 	struct sim_device *device; /* where the memory is; for host memory, whose context made it */
 	struct sim_context *ctx;   /* NULL for what outlives contexts */
 	struct sim_block *block;   /* may be NULL; a range holds a reference, but in a chunk */
+	bool hidden;		   /* ... which is a hidden one */
 	uint64_t map_base, map_bytes; /* the mapping that it lies in */
 	uint64_t map_offset;	      /* and where in the block that begins */
 	uint64_t id;

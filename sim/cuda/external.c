@@ -50,7 +50,7 @@ CUresult cuImportExternalMemory(CUexternalMemory *extMem_out,
 	if (!e)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	sim_lock();
-	r = sim_block_import(desc->handle.fd, key, &e->block);
+	r = sim_block_import(desc->handle.fd, key, false, &e->block);
 	if (!r && desc->size > e->block->bytes) {
 		sim_block_unref(e->block);
 		r = CUDA_ERROR_INVALID_VALUE;

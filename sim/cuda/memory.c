@@ -196,6 +196,10 @@ void sim_memory_free(struct sim_range *range)
 			memory_free_chunk(ctx, chunk);
 		return;
 	}
+	if (range->kind == SIM_RANGE_POOL_PTR) {
+		sim_pool_end_pointer(range);
+		return;
+	}
 	if (range->kind == SIM_RANGE_MANAGED)
 		*memory_alloc_managed(range) -= range->block->bytes;
 	sim_range_end(range);

@@ -35,11 +35,19 @@ struct segment {
 	unsigned int tickets; /* frees that are on their way */
 };
 
+/* A segment of another process's pool, of which an imported pool has had a pointer. */
+struct kept {
+	struct kept *next;
+	struct sim_block *block; /* by a hidden reference */
+};
+
 struct sim_pool {
 	struct sim_pool *next;
 	struct sim_device *device;
 	CUmemPoolProps props;
 	bool imported;
+	struct kept *kept;     /* of an imported pool */
+	unsigned int pointers; /* that were imported and not freed */
 	bool destroyed; /* stays until nothing of it is in use */
 	struct segment *segments;
 	uint64_t threshold;
@@ -260,12 +268,44 @@ static void pool_settle(struct sim_pool *pool)
 	if (!pool->destroyed)
 		return;
 	pool_trim(pool, 0);
-	if (pool->segments)
+	if (pool->segments || pool->pointers)
 		return;
+	for (struct kept *k; (k = pool->kept);) {
+		pool->kept = k->next;
+		sim_block_unref_hidden(k->block);
+		free(k);
+	}
 	while (*at != pool)
 		at = &(*at)->next;
 	*at = pool->next;
 	free(pool);
+}
+
+bool sim_pool_adopt(struct sim_pool *pool, struct sim_range *range)
+{
+	struct kept *k;
+
+	for (k = pool->kept; k && k->block != range->block; k = k->next)
+		;
+	if (!k) {
+		k = malloc(sizeof(*k));
+		if (!k)
+			return false;
+		*k = (struct kept){pool->kept, sim_block_ref_hidden(range->block)};
+		pool->kept = k;
+	}
+	range->owner = pool;
+	pool->pointers++;
+	return true;
+}
+
+void sim_pool_end_pointer(struct sim_range *range)
+{
+	struct sim_pool *pool = range->owner;
+
+	sim_range_end(range);
+	pool->pointers--;
+	pool_settle(pool);
 }
 
 CUresult sim_pool_alloc(struct sim_pool *pool, uint64_t bytes, struct sim_stream *stream,

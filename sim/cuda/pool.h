@@ -41,9 +41,16 @@ bool sim_pool_holds(uint64_t base, uint64_t bytes);
 /* The segment that a SIM_RANGE_POOL range lies in, and where. */
 struct sim_block *sim_pool_block(const struct sim_range *range, uint64_t *ret_offset);
 
-/* pool_share.c: imported pools hand out nothing of their own. */
+/*
+ * pool_share.c: imported pools hand out nothing of their own. One keeps each segment that a pointer
+ * was imported of until it is destroyed and the last of these pointers is freed.
+ */
 struct sim_pool *sim_pool_new(const CUmemPoolProps *props, struct sim_device *device,
 			      bool imported);
 bool sim_pool_imported(const struct sim_pool *pool);
+/* A SIM_RANGE_POOL_PTR range becomes one of an imported pool: false without host memory. */
+bool sim_pool_adopt(struct sim_pool *pool, struct sim_range *range);
+/* The end of such a range. */
+void sim_pool_end_pointer(struct sim_range *range);
 
 #endif

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Pools between processes. A pool travels as a descriptor that only says what it is; memory of it
- * travels pointer by pointer, and the importer holds the segment that it lies in.
+ * travels pointer by pointer, and the importer keeps the segment that a pointer lies in: until it
+ * destroys the imported pool, as on an H200, and in no process's figure once the exporter has let
+ * go of the segment.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -147,6 +149,10 @@ CUresult cuMemPoolImportPointer(CUdeviceptr *ptr_out, CUmemoryPool handle,
 	else
 		r = sim_range_import(data.pid, data.fd, data.key, data.offset, data.bytes,
 				     SIM_RANGE_POOL_PTR, NULL, &range);
+	if (!r && !sim_pool_adopt(pool, range)) {
+		sim_range_end(range);
+		r = CUDA_ERROR_OUT_OF_MEMORY;
+	}
 	if (!r)
 		*ptr_out = range->base;
 	sim_unlock();

@@ -222,7 +222,7 @@ CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, vo
 	if (r)
 		return CUDA_ERROR_INVALID_VALUE;
 	sim_lock();
-	r = sim_block_import(fd, key, &block);
+	r = sim_block_import(fd, key, false, &block);
 	if (!r) {
 		prop.location.id = block->device->ordinal;
 		p = vmm_new_physical(block, &prop);

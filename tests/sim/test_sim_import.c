@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How long memory stays taken that came from elsewhere, and in whose figure: as on an H200. */
+#include "tests/sim/sim_test.h"
+
+#define PIECES 5
+static const uint64_t piece_bytes[PIECES] = {2 * MIB, 40 * MIB, 20 * MIB, 2 * MIB, 2 * MIB};
+static const uint64_t reserve_bytes[PIECES] = {64 * MIB, 64 * MIB, 64 * MIB, 64 * MIB, 96 * MIB};
+
+struct offer {
+	pid_t pid;
+	CUmemPoolPtrExportData pointer[PIECES];
+};
+
+static uint64_t reserve(CUmemoryPool pool)
+{
+	cuuint64_t bytes;
+
+	OK(cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &bytes));
+	return bytes;
+}
+
+static CUmemoryPool exported_pool(int *ret_fd)
+{
+	CUmemPoolProps props = {
+		.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+		.handleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+		.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE},
+	};
+	cuuint64_t keep = UINT64_MAX;
+	CUmemoryPool pool;
+
+	OK(cuMemPoolCreate(&pool, &props));
+	OK(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &keep));
+	OK(cuMemPoolExportToShareableHandle(ret_fd, pool, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+					    0));
+	return pool;
+}
+
+/* Two segments: one of 64 MiB by the first allocation, which is freed, and one of 32 MiB. */
+static void pool_exporter(int socket)
+{
+	struct offer offer = {.pid = getpid()};
+	CUdeviceptr p[PIECES], first;
+	CUmemoryPool pool;
+	int fd;
+
+	sim_context(0);
+	pool = exported_pool(&fd);
+	OK(cuMemAllocFromPoolAsync(&first, 40 * MIB, pool, NULL));
+	OK(cuMemFreeAsync(first, NULL));
+	OK(cuCtxSynchronize());
+	for (int i = 0; i < PIECES; i++) {
+		OK(cuMemAllocFromPoolAsync(&p[i], piece_bytes[i], pool, NULL));
+		OK(cuCtxSynchronize());
+		CHECK_EQ(reserve(pool), reserve_bytes[i]);
+		*(volatile int *)p[i] = 10 + i;
+		OK(cuMemPoolExportPointer(&offer.pointer[i], p[i]));
+	}
+	sim_send(socket, &offer, sizeof(offer), fd);
+	close(fd);
+	sim_wait(socket);
+	for (int i = 0; i < PIECES; i++)
+		OK(cuMemFreeAsync(p[i], NULL));
+	OK(cuCtxSynchronize());
+	OK(cuMemPoolTrimTo(pool, 0));
+	CHECK_EQ(reserve(pool), 0);
+	CHECK_EQ(sim_truth_figure(truth, getpid(), 0), 64 * MIB);
+	OK(cuMemPoolDestroy(pool));
+	sim_tell(socket);
+	sim_wait(socket);
+}
+
+static CUmemoryPool imported_pool(int fd)
+{
+	CUmemoryPool pool;
+
+	OK(cuMemPoolImportFromShareableHandle(&pool, (void *)(uintptr_t)fd,
+					      CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+	return pool;
+}
+
+static void test_pool(void)
+{
+	CUdeviceptr p[PIECES], base;
+	CUmemoryPool pool, bare;
+	struct offer offer;
+	size_t size;
+	int socket, fd;
+	pid_t pid = sim_child(pool_exporter, &socket);
+
+	sim_context(0);
+	fd = sim_receive(socket, &offer, sizeof(offer));
+	pool = imported_pool(fd);
+	bare = imported_pool(fd);
+	close(fd);
+	for (int i = 0; i < PIECES; i++) {
+		OK(cuMemPoolImportPointer(&p[i], pool, &offer.pointer[i]));
+		OK(cuMemGetAddressRange_v2(&base, &size, p[i]));
+		CHECK_EQ(base, p[i]);
+		CHECK_EQ(size, piece_bytes[i]);
+		CHECK_EQ(*(volatile int *)p[i], 10 + i);
+	}
+	CHECK_EQ(sim_truth_figure(truth, getpid(), 0), 64 * MIB);
+	CHECK_EQ(sim_truth_figure(truth, offer.pid, 0), (64 + 96) * MIB);
+	CHECK_EQ(used(0), (128 + 96) * MIB);
+	sim_tell(socket);
+	sim_wait(socket);
+
+	/* The exporter has let go of all: the segments stay, and are in nobody's figure. */
+	CHECK_EQ(sim_truth_figure(truth, offer.pid, 0), 64 * MIB);
+	CHECK_EQ(sim_truth_figure(truth, getpid(), 0), 64 * MIB);
+	CHECK_EQ(used(0), (128 + 96) * MIB);
+	CHECK_EQ(*(volatile int *)p[1], 11);
+	OK(cuMemPoolDestroy(bare));
+	for (int i = 0; i < PIECES; i++) {
+		OK(i % 2 ? cuMemFree_v2(p[i]) : cuMemFreeAsync(p[i], NULL));
+		OK(cuCtxSynchronize());
+		CHECK_EQ(used(0), (128 + 96) * MIB);
+	}
+	sim_tell(socket);
+	sim_reap(pid);
+	CHECK_EQ(used(0), (64 + 96) * MIB);
+	CHECK_EQ(sim_truth_figure(truth, getpid(), 0), 64 * MIB);
+	OK(cuMemPoolDestroy(pool));
+	CHECK_EQ(used(0), 64 * MIB);
+}
+
+/* An imported pool that is destroyed keeps its segments until its last pointer is freed. */
+static void test_pool_destroyed(void)
+{
+	struct offer offer;
+	CUmemoryPool pool;
+	CUdeviceptr p, q;
+	int socket, fd;
+	pid_t pid = sim_child(pool_exporter, &socket);
+
+	sim_context(0);
+	fd = sim_receive(socket, &offer, sizeof(offer));
+	pool = imported_pool(fd);
+	close(fd);
+	OK(cuMemPoolImportPointer(&p, pool, &offer.pointer[4]));
+	OK(cuMemPoolImportPointer(&q, pool, &offer.pointer[4]));
+	sim_kill(pid, 0);
+	CHECK_EQ(used(0), (64 + 32) * MIB); /* of the other segment nothing was imported */
+	CHECK_EQ(sim_truth_figure(truth, getpid(), 0), 64 * MIB);
+	OK(cuMemPoolDestroy(pool));
+	OK(cuMemFree_v2(p));
+	CHECK_EQ(used(0), (64 + 32) * MIB);
+	CHECK_EQ(*(volatile int *)q, 14);
+	OK(cuMemFree_v2(q));
+	CHECK_EQ(used(0), 64 * MIB);
+}
+
+/* A process may import of its own pools, too; its figure has what the pool has. */
+static void test_pool_own(void)
+{
+	CUmemPoolPtrExportData pointer;
+	CUmemoryPool pool, imported;
+	CUdeviceptr p, q;
+	int fd;
+
+	sim_context(0);
+	pool = exported_pool(&fd);
+	imported = imported_pool(fd);
+	close(fd);
+	OK(cuMemAllocFromPoolAsync(&p, 2 * MIB, pool, NULL));
+	OK(cuCtxSynchronize());
+	OK(cuMemPoolExportPointer(&pointer, p));
+	OK(cuMemPoolImportPointer(&q, imported, &pointer));
+	CHECK_EQ(sim_truth_figure(truth, getpid(), 0), (64 + 32) * MIB);
+	OK(cuMemFree_v2(p));
+	OK(cuMemPoolDestroy(pool));
+	CHECK_EQ(sim_truth_figure(truth, getpid(), 0), 64 * MIB);
+	CHECK_EQ(used(0), (64 + 32) * MIB);
+	OK(cuMemFree_v2(q));
+	OK(cuMemPoolDestroy(imported));
+	CHECK_EQ(used(0), 64 * MIB);
+}
+
+static void (*const stories[])(void) = {test_pool, test_pool_destroyed, test_pool_own};
+
+/* Each story is a process of its own: children are made before it initialises. */
+int main(void)
+{
+	sim_begin("1", "512MiB");
+	for (size_t i = 0; i < sizeof(stories) / sizeof(*stories); i++) {
+		pid_t pid;
+
+		fflush(NULL);
+		pid = fork();
+		CHECK(pid >= 0);
+		if (!pid) {
+			sim_truth_close(truth);
+			CHECK_EQ(sim_truth_open(sim_dir, &truth), 0);
+			stories[i]();
+			exit(0);
+		}
+		sim_reap(pid);
+		CHECK_EQ(used(0), 0);
+	}
+	return 0;
+}

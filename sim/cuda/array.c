@@ -95,12 +95,21 @@ static uint64_t array_total_bytes(const CUDA_ARRAY3D_DESCRIPTOR *d, unsigned int
 	return bytes;
 }
 
-/* Called with sim_lock held; a `block` is taken over, also on failure. */
+static void array_unref(struct sim_block *block, bool imported)
+{
+	if (imported)
+		sim_block_unref_hidden(block);
+	else
+		sim_block_unref(block);
+}
+
+/* Called with sim_lock held; a `block` is imported, and taken over, also on failure. */
 static CUresult array_make(struct sim_context *ctx, const CUDA_ARRAY3D_DESCRIPTOR *desc,
 			   unsigned int nlevels, struct sim_block *block, uint64_t offset,
 			   struct sim_storage **ret_storage)
 {
 	struct sim_storage *s = calloc(1, sizeof(*s));
+	bool imported = block;
 	uint64_t at = 0;
 	CUresult r = CUDA_ERROR_OUT_OF_MEMORY;
 
@@ -126,6 +135,7 @@ static CUresult array_make(struct sim_context *ctx, const CUDA_ARRAY3D_DESCRIPTO
 			goto fail;
 	}
 	s->block = block;
+	s->imported = imported;
 	if (block) {
 		r = sim_block_map(block, 0, s->address_bytes, NULL, SIM_GRANULE,
 				  PROT_READ | PROT_WRITE, &s->address);
@@ -155,7 +165,7 @@ fail:
 	if (s)
 		free(s->level);
 	free(s);
-	sim_block_unref(block);
+	array_unref(block, imported);
 	return r;
 }
 
@@ -172,7 +182,7 @@ static void array_end_storage(struct sim_storage *s)
 		free(b);
 	}
 	sim_address_unmap(s->address, s->address_bytes, false);
-	sim_block_unref(s->block);
+	array_unref(s->block, s->imported);
 	free(s->level);
 	free(s);
 }

@@ -27,6 +27,7 @@ struct sim_storage {
 	struct sim_storage *next;
 	struct sim_context *ctx;
 	struct sim_block *block; /* NULL: takes nothing itself */
+	bool imported;		 /* the block is another's, held by a hidden reference */
 	uint64_t bytes;
 	void *address;
 	uint64_t address_bytes;
@@ -55,7 +56,7 @@ struct sim_storage *sim_mipmap_find(CUmipmappedArray handle);
 
 /*
  * A mipmapped array whose content lies in memory that somebody else took, from `offset` on. The
- * reference is taken over, also when this fails.
+ * hidden reference is taken over, also when this fails.
  */
 CUresult sim_mipmap_on_block(CUmipmappedArray *ret_mipmap, struct sim_context *ctx,
 			     const CUDA_ARRAY3D_DESCRIPTOR *desc, unsigned int levels,

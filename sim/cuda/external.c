@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * External memory: what cuMemExportToShareableHandle made, taken over by its descriptor. Of other
- * drivers' memory there is none here.
+ * drivers' memory there is none here. A buffer or an array that was mapped of it keeps the memory
+ * after cuDestroyExternalMemory, when the process's figure has it no more: as on an H200.
  */
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -95,7 +96,8 @@ CUresult cuExternalMemoryGetMappedBuffer(CUdeviceptr *devPtr, CUexternalMemory e
 		range = sim_range_add_block(e->block, address, desc->offset, desc->size,
 					    SIM_RANGE_EXTERNAL, e->ctx);
 		if (range) {
-			sim_block_ref(e->block);
+			sim_block_ref_hidden(e->block);
+			range->hidden = true;
 			*devPtr = range->base;
 		} else {
 			sim_address_unmap(address, e->block->bytes, false);
@@ -122,7 +124,7 @@ CUresult cuExternalMemoryGetMappedMipmappedArray(
 	sim_lock();
 	e = external_find(extMem);
 	if (e) {
-		block = sim_block_ref(e->block);
+		block = sim_block_ref_hidden(e->block);
 		ctx = e->ctx;
 	}
 	sim_unlock();

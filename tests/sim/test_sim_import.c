@@ -177,7 +177,89 @@ static void test_pool_own(void)
 	CHECK_EQ(used(0), 64 * MIB);
 }
 
-static void (*const stories[])(void) = {test_pool, test_pool_destroyed, test_pool_own};
+static CUmemGenericAllocationHandle exported_memory(uint64_t bytes, int *ret_fd)
+{
+	CUmemAllocationProp prop = {
+		.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+		.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+		.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE},
+	};
+	CUmemGenericAllocationHandle h;
+
+	OK(cuMemCreate(&h, bytes, &prop, 0));
+	OK(cuMemExportToShareableHandle(ret_fd, h, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+	return h;
+}
+
+static CUexternalMemory imported_memory(uint64_t bytes, int fd)
+{
+	CUDA_EXTERNAL_MEMORY_HANDLE_DESC desc = {
+		.type = CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD, .handle.fd = fd, .size = bytes};
+	CUexternalMemory memory;
+
+	OK(cuImportExternalMemory(&memory, &desc));
+	return memory;
+}
+
+/* The context is 64 MiB of both. */
+static void takes(uint64_t device, uint64_t figure)
+{
+	CHECK_EQ(used(0), 64 * MIB + device);
+	CHECK_EQ(sim_truth_figure(truth, getpid(), 0), 64 * MIB + figure);
+}
+
+static void test_buffer(void)
+{
+	CUDA_EXTERNAL_MEMORY_BUFFER_DESC desc = {.size = 40 * MIB};
+	CUmemGenericAllocationHandle h;
+	CUexternalMemory memory;
+	CUdeviceptr p, q;
+	int fd;
+
+	sim_context(0);
+	h = exported_memory(40 * MIB, &fd);
+	memory = imported_memory(40 * MIB, fd);
+	OK(cuExternalMemoryGetMappedBuffer(&p, memory, &desc));
+	OK(cuExternalMemoryGetMappedBuffer(&q, memory, &desc));
+	takes(40 * MIB, 40 * MIB);
+	OK(cuMemRelease(h));
+	takes(40 * MIB, 40 * MIB);
+	*(volatile int *)p = 7;
+	OK(cuDestroyExternalMemory(memory));
+	takes(40 * MIB, 0);
+	CHECK_EQ(*(volatile int *)q, 7);
+	OK(cuMemFree_v2(p));
+	takes(40 * MIB, 0);
+	OK(cuMemFree_v2(q));
+	takes(0, 0);
+}
+
+static void test_mipmap(void)
+{
+	CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC desc = {
+		.arrayDesc = {.Width = 1024, .Height = 512, .Format = CU_AD_FORMAT_FLOAT,
+			      .NumChannels = 4},
+		.numLevels = 1,
+	};
+	CUmemGenericAllocationHandle h;
+	CUexternalMemory memory;
+	CUmipmappedArray mipmap;
+	int fd;
+
+	sim_context(0);
+	h = exported_memory(10 * MIB, &fd);
+	memory = imported_memory(10 * MIB, fd);
+	OK(cuExternalMemoryGetMappedMipmappedArray(&mipmap, memory, &desc));
+	OK(cuDestroyExternalMemory(memory));
+	takes(10 * MIB, 10 * MIB);
+	OK(cuMemRelease(h));
+	takes(10 * MIB, 0);
+	OK(cuMipmappedArrayDestroy(mipmap));
+	takes(0, 0);
+}
+
+static void (*const stories[])(void) = {test_pool, test_pool_destroyed, test_pool_own, test_buffer,
+					test_mipmap};
 
 /* Each story is a process of its own: children are made before it initialises. */
 int main(void)

@@ -87,7 +87,8 @@ struct sim_range {
 	uint64_t map_base, map_bytes; /* the mapping that it lies in */
 	uint64_t map_offset;	      /* and where in the block that begins */
 	uint64_t id;
-	unsigned int opens; /* of SIM_RANGE_IPC */
+	unsigned int opens;   /* of SIM_RANGE_IPC */
+	uint64_t exporter_id; /* likewise: the id that the exporter has for it */
 	void *owner;	    /* chunk, pool, module, ...: as the kind says */
 	void *piece;	    /* of the owner */
 	bool freeing;	    /* a free of it is on its way through a stream */

@@ -18,6 +18,7 @@ struct ipc_handle {
 	int32_t pid, fd;
 	int32_t row;
 	uint32_t generation;
+	uint64_t id; /* of the allocation: the next one at its address has another */
 };
 
 _Static_assert(sizeof(struct ipc_handle) <= sizeof(CUipcMemHandle), "must fit the handle");
@@ -52,6 +53,7 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr)
 		h.fd = range->block->fd;
 		h.offset = range->base - range->map_base;
 		h.bytes = range->bytes;
+		h.id = range->id;
 		h.generation = ipc_generation();
 	}
 	sim_unlock();
@@ -73,8 +75,7 @@ static bool ipc_is_opened(struct sim_range *range, void *arg)
 
 	return range->kind == SIM_RANGE_IPC && range->ctx == w->ctx &&
 	       range->block->key[0] == w->handle->key[0] &&
-	       range->base - range->map_base == w->handle->offset &&
-	       range->bytes == w->handle->bytes;
+	       range->exporter_id == w->handle->id;
 }
 
 CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *pdptr, CUipcMemHandle handle, unsigned int Flags)
@@ -98,6 +99,7 @@ CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *pdptr, CUipcMemHandle handle, unsign
 		r = sim_range_import(h.pid, h.fd, h.key, h.offset, h.bytes, SIM_RANGE_IPC,
 				     wanted.ctx, &range);
 	if (!r) {
+		range->exporter_id = h.id;
 		range->opens++;
 		*pdptr = range->base;
 	}

@@ -258,8 +258,70 @@ static void test_mipmap(void)
 	takes(0, 0);
 }
 
-static void (*const stories[])(void) = {test_pool, test_pool_destroyed, test_pool_own, test_buffer,
-					test_mipmap};
+/* Handles of two allocations, each asked for inside it. */
+static void handle_exporter(int socket)
+{
+	CUipcMemHandle h[2], again;
+	CUdeviceptr large, small, neighbour, next;
+
+	sim_context(0);
+	OK(cuMemAlloc_v2(&large, 40 * MIB));
+	OK(cuMemAlloc_v2(&neighbour, 1000));
+	OK(cuMemAlloc_v2(&small, 1000));
+	*(volatile int *)large = 21;
+	*(volatile int *)small = 22;
+	OK(cuIpcGetMemHandle(&h[0], large + 2 * MIB));
+	OK(cuIpcGetMemHandle(&h[1], small + 500));
+	OK(cuIpcGetMemHandle(&again, large));
+	CHECK(!memcmp(&h[0], &again, sizeof(again)));
+	OK(cuIpcGetMemHandle(&again, small));
+	CHECK(!memcmp(&h[1], &again, sizeof(again)));
+	sim_send(socket, h, sizeof(h), -1);
+	sim_wait(socket);
+
+	/* The next allocation there is another one, also within a granule that others are in. */
+	OK(cuMemFree_v2(small));
+	OK(cuMemAlloc_v2(&next, 1000));
+	CHECK_EQ(next, small);
+	OK(cuIpcGetMemHandle(&again, next));
+	CHECK(memcmp(&h[1], &again, sizeof(again)));
+	sim_send(socket, &again, sizeof(again), -1);
+	sim_wait(socket);
+}
+
+static void test_handles(void)
+{
+	CUipcMemHandle h[2], next;
+	CUdeviceptr large, small, again, other;
+	int socket;
+	pid_t pid = sim_child(handle_exporter, &socket);
+
+	sim_context(0);
+	sim_receive(socket, h, sizeof(h));
+	OK(cuIpcOpenMemHandle_v2(&large, h[0], CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
+	OK(cuIpcOpenMemHandle_v2(&small, h[1], CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
+	CHECK_EQ(*(volatile int *)large, 21);
+	CHECK_EQ(*(volatile int *)small, 22);
+	sim_tell(socket);
+	sim_receive(socket, &next, sizeof(next));
+	OK(cuIpcOpenMemHandle_v2(&again, h[1], CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
+	CHECK_EQ(again, small);
+	OK(cuIpcOpenMemHandle_v2(&other, next, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
+	CHECK(other != small);
+	sim_tell(socket);
+	sim_reap(pid);
+	/* Only the importer has it now, so it is in its figure. */
+	takes(42 * MIB, 42 * MIB);
+	OK(cuIpcCloseMemHandle(large));
+	takes(2 * MIB, 2 * MIB);
+	OK(cuIpcCloseMemHandle(small));
+	OK(cuIpcCloseMemHandle(small));
+	OK(cuIpcCloseMemHandle(other));
+	takes(0, 0);
+}
+
+static void (*const stories[])(void) = {test_pool,   test_pool_destroyed, test_pool_own,
+					test_buffer, test_mipmap,	  test_handles};
 
 /* Each story is a process of its own: children are made before it initialises. */
 int main(void)

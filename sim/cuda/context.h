@@ -50,6 +50,9 @@ void sim_context_add(struct sim_context *ctx);
 CUresult sim_context_push(struct sim_context *ctx);
 void sim_context_drop(const struct sim_context *ctx);
 
+/* A new context takes the code of all libraries where CUDA_MODULE_LOADING=EAGER. Unlocked. */
+CUresult sim_context_libraries_load(struct sim_context *ctx);
+
 /*
  * Called by context_api.c at the end of a context, in this order and without the lock; each is
  * defined by the file whose table it clears.

@@ -33,29 +33,6 @@ static CUresult context_api_start(struct sim_context *ctx)
 	return CUDA_SUCCESS;
 }
 
-static CUresult context_api_make(struct sim_device *device, enum sim_context_kind kind, uint64_t bytes,
-				 unsigned int flags, struct sim_context **ret_ctx)
-{
-	struct sim_context *ctx = sim_context_take_place();
-	CUresult r;
-
-	if (!ctx)
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	ctx->device = device;
-	ctx->kind = kind;
-	ctx->bytes = bytes;
-	ctx->flags = flags;
-	ctx->api_version = 3020;
-	r = context_api_start(ctx);
-	if (r) {
-		free(ctx);
-		return r;
-	}
-	sim_context_add(ctx);
-	*ret_ctx = ctx;
-	return CUDA_SUCCESS;
-}
-
 /* Waits for the context's work and ends its streams. */
 static void context_api_stop(struct sim_context *ctx)
 {
@@ -111,6 +88,42 @@ static void context_api_end(struct sim_context *ctx)
 	sim.region->row[sim.row].use[device->index].contexts--;
 }
 
+/* A context that has begun takes the code that it has from the beginning on, or ends. */
+static CUresult context_api_load(struct sim_context *ctx)
+{
+	CUresult r = ctx->kind == SIM_CONTEXT_GREEN ? CUDA_SUCCESS
+						    : sim_context_libraries_load(ctx);
+
+	if (r)
+		context_api_end(ctx);
+	return r;
+}
+
+static CUresult context_api_make(struct sim_device *device, enum sim_context_kind kind, uint64_t bytes,
+				 unsigned int flags, struct sim_context **ret_ctx)
+{
+	struct sim_context *ctx = sim_context_take_place();
+	CUresult r;
+
+	if (!ctx)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	ctx->device = device;
+	ctx->kind = kind;
+	ctx->bytes = bytes;
+	ctx->flags = flags;
+	ctx->api_version = 3020;
+	r = context_api_start(ctx);
+	if (r) {
+		free(ctx);
+		return r;
+	}
+	sim_context_add(ctx);
+	r = context_api_load(ctx);
+	if (!r)
+		*ret_ctx = ctx;
+	return r;
+}
+
 /* Primary contexts: one at a time may begin or end, so that two threads make one. */
 
 static pthread_mutex_t primary_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -119,10 +132,15 @@ static pthread_mutex_t primary_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static CUresult context_api_primary_start(struct sim_device *device)
 {
+	CUresult r;
+
 	if (!device->primary)
 		return context_api_make(device, SIM_CONTEXT_PRIMARY, device->row->context_bytes,
 					device->primary_flags, &device->primary);
-	return device->primary->live ? CUDA_SUCCESS : context_api_start(device->primary);
+	if (device->primary->live)
+		return CUDA_SUCCESS;
+	r = context_api_start(device->primary);
+	return r ? r : context_api_load(device->primary);
 }
 
 static void context_api_primary_settle(struct sim_device *device)

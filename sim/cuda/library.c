@@ -60,6 +60,20 @@ static CUresult library_module_in(struct sim_library *l, struct sim_context *ctx
 	return CUDA_SUCCESS;
 }
 
+CUresult sim_context_libraries_load(struct sim_context *ctx)
+{
+	struct sim_module *m;
+	CUresult r = CUDA_SUCCESS;
+
+	if (!sim_module_eager())
+		return CUDA_SUCCESS;
+	sim_lock();
+	for (struct sim_library *l = all; l && !r; l = l->next)
+		r = library_module_in(l, ctx, &m);
+	sim_unlock();
+	return r;
+}
+
 void sim_context_libraries_gone(struct sim_context *ctx)
 {
 	sim_lock();
@@ -152,11 +166,33 @@ CUresult sim_function_launch(CUfunction function)
 	return r;
 }
 
+/* Ends what contexts have of a library. Locked. */
+static void library_end_modules(struct sim_library *l)
+{
+	for (struct in_context *c; (c = l->modules);) {
+		l->modules = c->next;
+		sim_module_end(c->module);
+		free(c);
+	}
+}
+
+/* Loads a library into every context that exists, or into none. Locked. */
+static CUresult library_load_everywhere(struct sim_library *l)
+{
+	struct sim_module *m;
+	CUresult r = CUDA_SUCCESS;
+
+	for (struct sim_context *ctx = sim_contexts(); ctx && !r; ctx = ctx->next)
+		if (ctx->live && ctx->kind != SIM_CONTEXT_GREEN)
+			r = library_module_in(l, ctx, &m);
+	if (r)
+		library_end_modules(l);
+	return r;
+}
+
 static CUresult library_load(CUlibrary *ret, struct sim_image image)
 {
 	struct sim_library *l = calloc(1, sizeof(*l));
-	struct sim_context *ctx;
-	struct sim_module *m;
 	CUresult r = CUDA_SUCCESS;
 
 	if (!l)
@@ -165,8 +201,8 @@ static CUresult library_load(CUlibrary *ret, struct sim_image image)
 	sim_lock();
 	l->next = all;
 	all = l;
-	if (sim_module_eager() && !sim_context_current(&ctx))
-		r = library_module_in(l, ctx, &m);
+	if (sim_module_eager())
+		r = library_load_everywhere(l);
 	if (r)
 		all = l->next;
 	sim_unlock();
@@ -217,11 +253,7 @@ CUresult cuLibraryUnload(CUlibrary library)
 	l = *at;
 	if (l) {
 		*at = l->next;
-		for (struct in_context *c; (c = l->modules);) {
-			l->modules = c->next;
-			sim_module_end(c->module);
-			free(c);
-		}
+		library_end_modules(l);
 		sim_functions_end(&l->kernels);
 	} else {
 		r = CUDA_ERROR_INVALID_HANDLE;

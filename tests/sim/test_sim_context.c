@@ -226,6 +226,74 @@ static void test_green_reset(void)
 	CHECK_EQ(used(1), 0);
 }
 
+/* Code of a library is in every context that exists, and in those that are made later. */
+static void test_eager(void)
+{
+	static const char text[] = "allot-sim-module bytes=10000000\n";
+	uint64_t before = used(0);
+	CUcontext first, later, none;
+	CUlibrary library, other;
+	CUfunction function;
+	CUmodule module;
+	CUkernel kernel;
+
+	setenv("CUDA_MODULE_LOADING", "EAGER", 1);
+	OK(cuCtxCreate_v2(&first, 0, 0));
+	CHECK_EQ(used(0) - before, 64 * MIB);
+	OK(cuLibraryLoadData(&library, text, NULL, NULL, 0, NULL, NULL, 0));
+	CHECK_EQ(used(0) - before, (64 + 2 * 10) * MIB); /* also in the primary one */
+	OK(cuCtxCreate_v2(&later, 0, 0));
+	CHECK_EQ(used(0) - before, (2 * 64 + 3 * 10) * MIB);
+	OK(cuLibraryGetKernel(&kernel, library, "any"));
+	OK(cuKernelGetFunction(&function, kernel));
+	CHECK_EQ(used(0) - before, (2 * 64 + 3 * 10) * MIB);
+	OK(cuModuleLoadData(&module, text)); /* of the current one alone */
+	CHECK_EQ(used(0) - before, (2 * 64 + 4 * 10) * MIB);
+
+	/* What has no room in one context is in none, and such a context is not made. */
+	GIVES(CUDA_ERROR_OUT_OF_MEMORY,
+	      cuLibraryLoadData(&other, "allot-sim-module bytes=400000000\n", NULL, NULL, 0, NULL,
+				NULL, 0));
+	CHECK_EQ(used(0) - before, (2 * 64 + 4 * 10) * MIB);
+	OK(cuLibraryLoadData(&other, "allot-sim-module bytes=200000000\n", NULL, NULL, 0, NULL,
+			     NULL, 0));
+	GIVES(CUDA_ERROR_OUT_OF_MEMORY, cuCtxCreate_v2(&none, 0, 0));
+	OK(cuLibraryUnload(other));
+	CHECK_EQ(used(0) - before, (2 * 64 + 4 * 10) * MIB);
+
+	OK(cuCtxDestroy_v2(later));
+	CHECK_EQ(used(0) - before, (64 + 2 * 10) * MIB);
+	OK(cuLibraryUnload(library));
+	CHECK_EQ(used(0) - before, 64 * MIB);
+	OK(cuCtxDestroy_v2(first));
+	CHECK_EQ(used(0), before);
+	unsetenv("CUDA_MODULE_LOADING");
+}
+
+/* Without it a library is in a context from the first look-up of its function there. */
+static void test_lazy(void)
+{
+	uint64_t before = used(0);
+	CUcontext ctx, other;
+	CUfunction function;
+	CUlibrary library;
+	CUkernel kernel;
+
+	OK(cuLibraryLoadData(&library, "allot-sim-module bytes=10000000\n", NULL, NULL, 0, NULL,
+			     NULL, 0));
+	OK(cuLibraryGetKernel(&kernel, library, "any"));
+	OK(cuCtxCreate_v2(&ctx, 0, 0));
+	CHECK_EQ(used(0) - before, 64 * MIB);
+	OK(cuKernelGetFunction(&function, kernel));
+	CHECK_EQ(used(0) - before, (64 + 10) * MIB);
+	OK(cuCtxCreate_v2(&other, 0, 0));
+	CHECK_EQ(used(0) - before, (2 * 64 + 10) * MIB);
+	OK(cuCtxDestroy_v2(other));
+	OK(cuLibraryUnload(library));
+	OK(cuCtxDestroy_v2(ctx));
+	CHECK_EQ(used(0), before);
+}
+
 int main(void)
 {
 	sim_begin("2", "1GiB");
@@ -236,6 +304,8 @@ int main(void)
 	test_green();
 	test_green_last();
 	test_green_reset();
+	test_eager();
+	test_lazy();
 	CHECK_EQ(used(0), 64 * MIB);
 	return 0;
 }

@@ -5,6 +5,8 @@
 
 #include "sim/cuda/sim.h"
 
+#define SIM_FIFO_DEFAULT (1ull << 20)
+
 enum sim_context_kind { SIM_CONTEXT_EXPLICIT, SIM_CONTEXT_PRIMARY, SIM_CONTEXT_GREEN };
 
 struct sim_context {
@@ -16,9 +18,12 @@ struct sim_context {
 	uint64_t id;
 	uint64_t bytes;	      /* device memory of the context itself */
 	bool holds;	      /* its memory is taken: of a green one, also after its end */
-	uint64_t limit_bytes; /* and what its limits took beyond that */
+	uint64_t stack_bytes; /* and what the limit of its stacks took beyond that */
 	size_t limit[CU_LIMIT_MAX];
 	struct sim_block *heap; /* of malloc in kernels: from the first launch that uses it */
+	struct sim_block *fifo; /* of printf in kernels, if it is larger than the default */
+	bool fifo_backed;	/* since code was loaded that prints */
+	bool fifo_used;		/* such code was launched: its limit cannot be set any more */
 	struct sim_exec *exec;
 	struct sim_chunk *chunks; /* of small allocations: memory.c */
 	unsigned int attached;	  /* cuCtxAttach beyond its creation */

@@ -125,78 +125,83 @@ CUresult cuCtxSynchronize(void)
 }
 
 /*
- * Limits. The stack beyond its default takes memory when it is set; the heap of malloc does at the
- * first launch of code that uses it (module.c), and its limit cannot be set from then on.
+ * Limits. The stack beyond its default takes memory when it is set. The heap of malloc takes it at
+ * the first launch of code that uses it, the FIFO of printf when code that prints is loaded
+ * (module.c); their limits cannot be set from the first such launch on. What a change of the FIFO's
+ * limit takes between the two was not measured: nothing here.
  */
 
 #define DEFAULT_STACK 1024
-#define DEFAULT_FIFO (1ull << 20)
 #define DEFAULT_HEAP (8ull << 20)
 #define THREADS_PER_SM 2048
 
 void sim_context_limits_init(struct sim_context *ctx)
 {
 	ctx->limit[CU_LIMIT_STACK_SIZE] = DEFAULT_STACK;
-	ctx->limit[CU_LIMIT_PRINTF_FIFO_SIZE] = DEFAULT_FIFO;
+	ctx->limit[CU_LIMIT_PRINTF_FIFO_SIZE] = SIM_FIFO_DEFAULT;
 	ctx->limit[CU_LIMIT_MALLOC_HEAP_SIZE] = DEFAULT_HEAP;
 	ctx->limit[CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH] = 2;
 	ctx->limit[CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT] = 2048;
 	ctx->limit[CU_LIMIT_MAX_L2_FETCH_GRANULARITY] = 64;
 	ctx->limit[CU_LIMIT_PERSISTING_L2_CACHE_SIZE] = 0;
-	ctx->limit_bytes = 0;
-	ctx->heap = NULL;
+	ctx->stack_bytes = 0;
+	ctx->heap = ctx->fifo = NULL;
+	ctx->fifo_backed = ctx->fifo_used = false;
 }
 
 void sim_context_limits_done(struct sim_context *ctx)
 {
 	sim_lock();
 	sim_block_unref(ctx->heap);
-	ctx->heap = NULL;
+	sim_block_unref(ctx->fifo);
+	ctx->heap = ctx->fifo = NULL;
 	sim_unlock();
-	sim_device_give(ctx->device, ctx->limit_bytes);
-	ctx->limit_bytes = 0;
+	sim_device_give(ctx->device, ctx->stack_bytes);
+	ctx->stack_bytes = 0;
 }
 
-static uint64_t context_info_beyond(uint64_t value, uint64_t unset, uint64_t times)
+static uint64_t context_info_stack_bytes(const struct sim_context *ctx, uint64_t value)
 {
-	if (value <= unset)
+	uint64_t threads = (uint64_t)THREADS_PER_SM * ctx->device->row->sm_count;
+
+	if (value <= DEFAULT_STACK)
 		return 0;
-	if (value - unset > (UINT64_MAX >> 8) / times)
+	if (value - DEFAULT_STACK > (UINT64_MAX >> 8) / threads)
 		return UINT64_MAX >> 8;
-	return sim_round((value - unset) * times, SIM_GRANULE);
+	return sim_round((value - DEFAULT_STACK) * threads, SIM_GRANULE);
+}
+
+static CUresult context_info_set_stack(struct sim_context *ctx, uint64_t value)
+{
+	uint64_t bytes = context_info_stack_bytes(ctx, value), had = ctx->stack_bytes;
+	CUresult r = CUDA_SUCCESS;
+
+	if (bytes > had)
+		r = sim_device_take(ctx->device, bytes - had);
+	else
+		sim_device_give(ctx->device, had - bytes);
+	if (!r)
+		ctx->stack_bytes = bytes;
+	return r;
 }
 
 CUresult cuCtxSetLimit(CUlimit limit, size_t value)
 {
 	struct sim_context *ctx;
 	CUresult r = sim_context_current(&ctx);
-	size_t want[CU_LIMIT_MAX];
-	uint64_t bytes, had;
 
 	if (r)
 		return r;
-	if (limit >= CU_LIMIT_MAX)
-		return CUDA_ERROR_UNSUPPORTED_LIMIT;
 	if (limit >= CU_LIMIT_SHMEM_SIZE)
 		return CUDA_ERROR_UNSUPPORTED_LIMIT;
 	sim_lock();
-	for (int i = 0; i < CU_LIMIT_MAX; i++)
-		want[i] = ctx->limit[i];
-	want[limit] = value;
-	bytes = context_info_beyond(want[CU_LIMIT_STACK_SIZE], DEFAULT_STACK,
-				    (uint64_t)THREADS_PER_SM * ctx->device->row->sm_count) +
-		context_info_beyond(want[CU_LIMIT_PRINTF_FIFO_SIZE], DEFAULT_FIFO, 1);
-	had = ctx->limit_bytes;
-	if (limit == CU_LIMIT_MALLOC_HEAP_SIZE && ctx->heap)
+	if ((limit == CU_LIMIT_MALLOC_HEAP_SIZE && ctx->heap) ||
+	    (limit == CU_LIMIT_PRINTF_FIFO_SIZE && ctx->fifo_used))
 		r = CUDA_ERROR_INVALID_VALUE;
-	else if (bytes > had)
-		r = sim_device_take(ctx->device, bytes - had);
-	else
-		sim_device_give(ctx->device, had - bytes);
-	if (!r) {
-		ctx->limit_bytes = bytes;
+	else if (limit == CU_LIMIT_STACK_SIZE)
+		r = context_info_set_stack(ctx, value);
+	if (!r)
 		ctx->limit[limit] = value;
-	}
 	sim_unlock();
 	return r;
 }

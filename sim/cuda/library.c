@@ -158,7 +158,7 @@ CUresult sim_function_launch(CUfunction function)
 	CUresult r;
 
 	/* A graph may outlive the code that it launches. */
-	if (sim_function_find(function, &f) || !f->module->image.heap)
+	if (sim_function_find(function, &f) || !sim_module_uses_context(f->module))
 		return CUDA_SUCCESS;
 	sim_lock();
 	r = sim_module_launch(f->module);

@@ -33,6 +33,7 @@ struct sim_image sim_image_read(const char *text)
 		size_t len = strcspn(++at, " \n");
 
 		image.heap |= len == 4 && !memcmp(at, "heap", len);
+		image.prints |= len == 6 && !memcmp(at, "printf", len);
 		at += len;
 	}
 	return image;
@@ -102,10 +103,28 @@ static CUresult module_back_heap(struct sim_context *ctx)
 	return sim_pools_block_create(ctx->device, bytes, false, &ctx->heap);
 }
 
+/* A context's own size has the default of it. */
+static CUresult module_back_fifo(struct sim_context *ctx)
+{
+	uint64_t bytes = ctx->limit[CU_LIMIT_PRINTF_FIFO_SIZE];
+	CUresult r = CUDA_SUCCESS;
+
+	if (bytes > SIM_FIFO_DEFAULT)
+		r = sim_pools_block_create(ctx->device, bytes, false, &ctx->fifo);
+	ctx->fifo_backed = !r;
+	return r;
+}
+
 CUresult sim_module_launch(struct sim_module *module)
 {
-	return module->image.heap && !module->ctx->heap ? module_back_heap(module->ctx)
-							: CUDA_SUCCESS;
+	struct sim_context *ctx = module->ctx;
+	CUresult r = CUDA_SUCCESS;
+
+	if (module->image.heap && !ctx->heap)
+		r = module_back_heap(ctx);
+	if (!r && module->image.prints)
+		ctx->fifo_used = true;
+	return r;
 }
 
 CUresult sim_module_make(struct sim_context *ctx, const struct sim_image *image,
@@ -119,7 +138,9 @@ CUresult sim_module_make(struct sim_context *ctx, const struct sim_image *image,
 	m->ctx = ctx;
 	m->image = *image;
 	m->library = library;
-	if (sim_module_eager())
+	if (image->prints && !ctx->fifo_backed)
+		r = module_back_fifo(ctx);
+	if (!r && sim_module_eager())
 		r = sim_module_use(m);
 	if (r) {
 		free(m);

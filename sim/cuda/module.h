@@ -3,11 +3,12 @@
  * Code: modules, libraries, functions, kernels. Any image is accepted and has every function one
  * asks for. An image may begin with a line that says what its code takes:
  *
- *   allot-sim-module bytes=<n> [heap]
+ *   allot-sim-module bytes=<n> [heap] [printf]
  *
  * Code of n bytes takes them, rounded up to granules; all other code of a context shares one
  * granule. That memory is taken at the first use, or at the load where CUDA_MODULE_LOADING=EAGER.
  * `heap`: the code uses malloc, so that the first launch of it backs the heap of its context.
+ * `printf`: the code prints, so that the FIFO for that is backed when it is loaded into a context.
  */
 #ifndef ALLOT_SIM_CUDA_MODULE_H
 #define ALLOT_SIM_CUDA_MODULE_H
@@ -22,7 +23,7 @@ struct sim_library;
 /* The first line of an image. */
 struct sim_image {
 	uint64_t bytes; /* 0: shares the context's granule */
-	bool heap;
+	bool heap, prints;
 };
 
 struct sim_module {
@@ -54,8 +55,12 @@ CUresult sim_module_make(struct sim_context *ctx, const struct sim_image *image,
 			 struct sim_library *library, struct sim_module **ret_module);
 void sim_module_end(struct sim_module *module);
 CUresult sim_module_use(struct sim_module *module); /* takes its memory, if it has not yet */
-/* For each launch of its code: backs what the code uses of its context. */
+/* For each launch of its code, where that uses what its context has for all code: backs that. */
 CUresult sim_module_launch(struct sim_module *module);
+static inline bool sim_module_uses_context(const struct sim_module *module)
+{
+	return module->image.heap || module->image.prints;
+}
 CUresult sim_module_function(struct sim_module *module, const char *name,
 			     struct sim_function **ret_function);
 /* Find or make by name in a list. */

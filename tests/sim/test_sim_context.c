@@ -111,6 +111,45 @@ static void test_heap_graph(void)
 	CHECK_EQ(used(0), before);
 }
 
+static void test_fifo(void)
+{
+	static const char prints[] = "allot-sim-module bytes=2000000 printf\n";
+	uint64_t before = used(0);
+	CUfunction function;
+	CUmodule module;
+	CUcontext ctx;
+
+	OK(cuCtxCreate_v2(&ctx, 0, 0));
+	OK(cuCtxSetLimit(CU_LIMIT_PRINTF_FIFO_SIZE, 300 * MIB));
+	OK(cuCtxSetLimit(CU_LIMIT_PRINTF_FIFO_SIZE, 63 * MIB));
+	launch(load("allot-sim-module bytes=2000000\n"));
+	CHECK_EQ(used(0) - before, (64 + 2) * MIB);
+	function = load(prints);
+	CHECK_EQ(used(0) - before, (66 + 2 + 64) * MIB);
+	OK(cuCtxSetLimit(CU_LIMIT_PRINTF_FIFO_SIZE, 63 * MIB));
+	launch(function);
+	CHECK_EQ(used(0) - before, (66 + 2 + 64) * MIB);
+	GIVES(CUDA_ERROR_INVALID_VALUE, cuCtxSetLimit(CU_LIMIT_PRINTF_FIFO_SIZE, 63 * MIB));
+	GIVES(CUDA_ERROR_INVALID_VALUE, cuCtxSetLimit(CU_LIMIT_PRINTF_FIFO_SIZE, MIB));
+	CHECK_EQ(limit(CU_LIMIT_PRINTF_FIFO_SIZE), 63 * MIB);
+	OK(cuCtxSetLimit(CU_LIMIT_MALLOC_HEAP_SIZE, 20 * MIB));
+	load(prints);
+	CHECK_EQ(used(0) - before, (66 + 4 + 64) * MIB);
+	OK(cuCtxDestroy_v2(ctx));
+	CHECK_EQ(used(0), before);
+
+	/* The default is part of the context. A load that finds no room is refused. */
+	OK(cuCtxCreate_v2(&ctx, 0, 0));
+	load(prints);
+	CHECK_EQ(used(0) - before, (64 + 2) * MIB);
+	OK(cuCtxDestroy_v2(ctx));
+	OK(cuCtxCreate_v2(&ctx, 0, 0));
+	OK(cuCtxSetLimit(CU_LIMIT_PRINTF_FIFO_SIZE, 2048 * MIB));
+	GIVES(CUDA_ERROR_OUT_OF_MEMORY, cuModuleLoadData(&module, prints));
+	OK(cuCtxDestroy_v2(ctx));
+	CHECK_EQ(used(0), before);
+}
+
 static bool primary_active(CUdevice device)
 {
 	unsigned int flags;
@@ -301,6 +340,7 @@ int main(void)
 	test_heap();
 	test_heap_refused();
 	test_heap_graph();
+	test_fifo();
 	test_green();
 	test_green_last();
 	test_green_reset();

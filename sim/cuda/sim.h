@@ -12,7 +12,7 @@
  *   executor.c        one thread a context runs what is in its streams, in the device's time
  *   kernel.c, copy.c  what kernels and copies do, in steps
  *   library.c, module.c, function.c: code and its functions
- *   array.c, external.c, vmm.c, vmm_map.c, pool_share.c: memory of other kinds
+ *   array.c, external.c, multicast.c, vmm.c, vmm_map.c, pool_share.c: memory of other kinds
  *   capture.c         what a capturing stream does instead, and whom that forbids what
  *   graph.c           graphs as data; graph_mem.c: memory that they own
  *   queue.c, event.c, mark.c: works in a stream, and completions that somebody waits for

@@ -11,7 +11,8 @@
 
 static struct sim_physical *all;
 
-struct sim_physical *sim_physical_find(CUmemGenericAllocationHandle handle)
+/* Of either kind. */
+static struct sim_physical *vmm_find(CUmemGenericAllocationHandle handle)
 {
 	struct sim_physical *p;
 
@@ -19,6 +20,20 @@ struct sim_physical *sim_physical_find(CUmemGenericAllocationHandle handle)
 		if ((CUmemGenericAllocationHandle)p == handle)
 			return p->handles ? p : NULL;
 	return NULL;
+}
+
+struct sim_physical *sim_physical_find(CUmemGenericAllocationHandle handle)
+{
+	struct sim_physical *p = vmm_find(handle);
+
+	return p && p->block ? p : NULL;
+}
+
+struct sim_multicast *sim_multicast_find(CUmemGenericAllocationHandle handle)
+{
+	struct sim_physical *p = vmm_find(handle);
+
+	return p ? p->multicast : NULL;
 }
 
 static struct sim_physical *vmm_new_physical(struct sim_block *block,
@@ -46,7 +61,23 @@ static void vmm_settle(struct sim_physical *p)
 		at = &(*at)->next;
 	*at = p->next;
 	sim_block_unref(p->block);
+	if (p->end)
+		p->end(p->multicast);
 	free(p);
+}
+
+bool sim_multicast_add(struct sim_multicast *multicast,
+		       void (*end)(struct sim_multicast *multicast),
+		       CUmemGenericAllocationHandle *ret_handle)
+{
+	struct sim_physical *p = vmm_new_physical(NULL, &(CUmemAllocationProp){0});
+
+	if (!p)
+		return false;
+	p->multicast = multicast;
+	p->end = end;
+	*ret_handle = (CUmemGenericAllocationHandle)p;
+	return true;
 }
 
 void sim_physical_map(struct sim_physical *physical)
@@ -124,7 +155,7 @@ CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
 	if (r)
 		return r;
 	sim_lock();
-	p = sim_physical_find(handle);
+	p = vmm_find(handle);
 	if (p) {
 		p->handles--;
 		vmm_settle(p);

@@ -5,9 +5,16 @@
 
 #include "sim/cuda/block.h"
 
-/* Lives while it has handles (as CUmemGenericAllocationHandle) or mappings. */
+struct sim_multicast;
+
+/*
+ * What a CUmemGenericAllocationHandle names: memory, or a multicast object, which has no block.
+ * Lives while it has handles or mappings; a multicast object that memory is bound to maps it.
+ */
 struct sim_physical {
 	struct sim_block *block;
+	struct sim_multicast *multicast;
+	void (*end)(struct sim_multicast *multicast);
 	CUmemAllocationProp prop;
 	unsigned int handles;
 	unsigned int mappings;
@@ -16,6 +23,11 @@ struct sim_physical {
 
 /* All with sim_lock held. */
 struct sim_physical *sim_physical_find(CUmemGenericAllocationHandle handle);
+struct sim_multicast *sim_multicast_find(CUmemGenericAllocationHandle handle);
+/* A handle for a multicast object: false without host memory. `end` gets it with the last handle. */
+bool sim_multicast_add(struct sim_multicast *multicast,
+		       void (*end)(struct sim_multicast *multicast),
+		       CUmemGenericAllocationHandle *ret_handle);
 void sim_physical_map(struct sim_physical *physical);
 void sim_physical_unmap(struct sim_physical *physical); /* and the end of it, maybe */
 

@@ -1256,6 +1256,11 @@ typedef enum CUmemAllocationGranularity_flags_enum {
 	CU_MEM_ALLOC_GRANULARITY_RECOMMENDED = 1,
 } CUmemAllocationGranularity_flags;
 
+typedef enum CUmulticastGranularity_flags_enum {
+	CU_MULTICAST_GRANULARITY_MINIMUM = 0,
+	CU_MULTICAST_GRANULARITY_RECOMMENDED = 1,
+} CUmulticastGranularity_flags;
+
 typedef enum CUmemRangeHandleType_enum {
 	CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD = 1,
 	CU_MEM_RANGE_HANDLE_TYPE_MAX = 0x7fffffff,
@@ -1405,6 +1410,15 @@ typedef struct CUmemAllocationProp_st {
 } CUmemAllocationProp_v1;
 
 typedef CUmemAllocationProp_v1 CUmemAllocationProp;
+
+typedef struct CUmulticastObjectProp_st {
+	unsigned int numDevices;
+	size_t size;
+	unsigned long long handleTypes;
+	unsigned long long flags;
+} CUmulticastObjectProp_v1;
+
+typedef CUmulticastObjectProp_v1 CUmulticastObjectProp;
 
 typedef struct CUmemAccessDesc_st {
 	CUmemLocation location;

@@ -29,6 +29,12 @@ CUresult cuMemGetAddressRange_v2(CUdeviceptr *pbase, size_t *psize, CUdeviceptr 
 	return r;
 }
 
+static bool pointer_is_managed(const struct sim_range *range)
+{
+	return range->kind == SIM_RANGE_MANAGED ||
+	       (range->kind == SIM_RANGE_POOL && sim_pool_managed(range->owner));
+}
+
 /* Sizes of the answers, as programs lay them out. */
 static size_t pointer_answer_bytes(CUpointer_attribute attribute)
 {
@@ -88,7 +94,7 @@ static bool pointer_get_attribute(const struct sim_range *range, CUpointer_attri
 		return true;
 	case CU_POINTER_ATTRIBUTE_HOST_POINTER:
 		*ret = ptr;
-		return host || range->kind == SIM_RANGE_MANAGED;
+		return host || pointer_is_managed(range);
 	case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
 		*ret = range->sync_memops;
 		return true;
@@ -96,7 +102,7 @@ static bool pointer_get_attribute(const struct sim_range *range, CUpointer_attri
 		*ret = range->id;
 		return true;
 	case CU_POINTER_ATTRIBUTE_IS_MANAGED:
-		*ret = range->kind == SIM_RANGE_MANAGED;
+		*ret = pointer_is_managed(range);
 		return true;
 	case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
 		*ret = (uint32_t)(range->device ? range->device->ordinal : CU_DEVICE_INVALID);
@@ -222,7 +228,7 @@ static CUresult pointer_check_managed(CUdeviceptr ptr, size_t count)
 		return r;
 	sim_lock();
 	range = sim_range_find(ptr);
-	if (!count || !range || range->kind != SIM_RANGE_MANAGED ||
+	if (!count || !range || !pointer_is_managed(range) ||
 	    count > range->base + range->bytes - ptr)
 		r = CUDA_ERROR_INVALID_VALUE;
 	sim_unlock();

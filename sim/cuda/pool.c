@@ -95,6 +95,21 @@ bool sim_pool_imported(const struct sim_pool *pool)
 	return pool->imported;
 }
 
+bool sim_pool_managed(const struct sim_pool *pool)
+{
+	return pool->props.allocType == CU_MEM_ALLOCATION_TYPE_MANAGED;
+}
+
+/* What the pool has reserved changes, and with it the managed memory that the figure leaves out. */
+static void pool_reserve(struct sim_pool *pool, int64_t bytes)
+{
+	pool->reserved += (uint64_t)bytes;
+	if (pool->reserved > pool->reserved_high)
+		pool->reserved_high = pool->reserved;
+	if (pool->device && sim_pool_managed(pool))
+		sim.region->row[sim.row].use[pool->device->index].managed_bytes += (uint64_t)bytes;
+}
+
 const CUmemPoolProps *sim_pool_props(const struct sim_pool *pool)
 {
 	return &pool->props;
@@ -172,9 +187,7 @@ static CUresult pool_grow(struct sim_pool *pool, uint64_t bytes)
 	s->first = p;
 	s->next = pool->segments;
 	pool->segments = s;
-	pool->reserved += bytes;
-	if (pool->reserved > pool->reserved_high)
-		pool->reserved_high = pool->reserved;
+	pool_reserve(pool, (int64_t)bytes);
 	return CUDA_SUCCESS;
 fail:
 	free(s);
@@ -250,7 +263,7 @@ static bool pool_trim(struct sim_pool *pool, uint64_t keep)
 			continue;
 		}
 		*at = s->next;
-		pool->reserved -= s->block->bytes;
+		pool_reserve(pool, -(int64_t)s->block->bytes);
 		sim_address_unmap((void *)s->base, s->block->bytes, false);
 		sim_block_unref(s->block);
 		free(s->first);
@@ -434,10 +447,13 @@ CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolProps)
 
 	if (r)
 		return r;
-	if (!pool || !poolProps || poolProps->allocType != CU_MEM_ALLOCATION_TYPE_PINNED ||
+	if (!pool || !poolProps ||
+	    (poolProps->allocType != CU_MEM_ALLOCATION_TYPE_PINNED &&
+	     poolProps->allocType != CU_MEM_ALLOCATION_TYPE_MANAGED) ||
 	    !sim_location(&poolProps->location, &device))
 		return CUDA_ERROR_INVALID_VALUE;
-	if (poolProps->handleTypes & ~(unsigned int)CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
+	if (poolProps->handleTypes & ~(unsigned int)CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR ||
+	    (poolProps->handleTypes && poolProps->allocType == CU_MEM_ALLOCATION_TYPE_MANAGED))
 		return CUDA_ERROR_NOT_SUPPORTED;
 	sim_lock();
 	p = sim_pool_new(poolProps, device, false);

@@ -29,6 +29,8 @@ void sim_pool_freed(void *ticket); /* takes the lock */
 
 const CUmemPoolProps *sim_pool_props(const struct sim_pool *pool);
 unsigned int sim_pool_handle_types(const struct sim_range *range);
+/* True if managed memory is what the pool hands out: the driver's figure has none of it. */
+bool sim_pool_managed(const struct sim_pool *pool);
 
 /* graph_mem.c has memory to give back, too, from now on: `trim` says whether there was any. */
 void sim_pools_trim_also(bool (*trim)(struct sim_device *device));

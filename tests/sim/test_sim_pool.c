@@ -89,6 +89,43 @@ static void test_custom(void)
 	CHECK_EQ(used(1), 0);
 }
 
+/* Managed memory is on the device, and in no process's figure; the pool says what it has of it. */
+static void test_managed(void)
+{
+	CUmemPoolProps props = {
+		.allocType = CU_MEM_ALLOCATION_TYPE_MANAGED,
+		.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE},
+	};
+	uint64_t before = used(0), figure_before = sim_truth_figure(truth, getpid(), 0);
+	cuuint64_t keep = UINT64_MAX;
+	CUmemoryPool pool;
+	CUdeviceptr p;
+	bool managed;
+
+	OK(cuMemPoolCreate(&pool, &props));
+	OK(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &keep));
+	OK(cuMemAllocFromPoolAsync(&p, 40 * MIB, pool, NULL));
+	OK(cuCtxSynchronize());
+	CHECK_EQ(used(0) - before, 64 * MIB);
+	CHECK_EQ(sim_truth_figure(truth, getpid(), 0), figure_before);
+	CHECK_EQ(figure(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT), 64 * MIB);
+	CHECK_EQ(figure(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT), 40 * MIB);
+	OK(cuPointerGetAttribute(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, p));
+	CHECK(managed);
+	*(volatile int *)p = 1;
+	OK(cuMemFreeAsync(p, NULL));
+	OK(cuCtxSynchronize());
+	CHECK_EQ(used(0) - before, 64 * MIB);
+	CHECK_EQ(sim_truth_figure(truth, getpid(), 0), figure_before);
+	OK(cuMemPoolTrimTo(pool, 0));
+	CHECK_EQ(figure(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT), 0);
+	CHECK_EQ(used(0), before);
+	CHECK_EQ(sim_truth_figure(truth, getpid(), 0), figure_before);
+	OK(cuMemPoolDestroy(pool));
+	props.handleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+	GIVES(CUDA_ERROR_NOT_SUPPORTED, cuMemPoolCreate(&pool, &props));
+}
+
 /* Frees in every legal combination; a full device takes back what pools do not use. */
 static void test_cross(void)
 {
@@ -164,6 +201,7 @@ int main(void)
 	test_default();
 	test_threshold();
 	test_custom();
+	test_managed();
 	test_cross();
 	test_random();
 	CHECK_EQ(used(0), 64 * MIB);

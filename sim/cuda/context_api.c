@@ -99,8 +99,8 @@ static CUresult context_api_load(struct sim_context *ctx)
 	return r;
 }
 
-static CUresult context_api_make(struct sim_device *device, enum sim_context_kind kind, uint64_t bytes,
-				 unsigned int flags, struct sim_context **ret_ctx)
+static CUresult context_api_make(struct sim_device *device, enum sim_context_kind kind,
+				 uint64_t bytes, unsigned int flags, struct sim_context **ret_ctx)
 {
 	struct sim_context *ctx = sim_context_take_place();
 	CUresult r;

@@ -4,7 +4,8 @@
  * calls those below it alone, so they are best read from the last line up (tools/includes.py):
  *
  *   entries.c         what is exported, in front of the rows; how it is found: proc.c, stubs.c
- *   context_api.c     contexts begin and end, and all that is in them; green.c: over parts of the SMs
+ *   context_api.c     contexts begin and end, and all that is in them
+ *   green.c           contexts over parts of the SMs
  *   *_api.c           rows of streams, events, copies, launches, capture; of graphs, with
  *                     graph_launch.c and graph_query.c
  *   memory.c, host.c, ipc.c, pool_device.c, pointer.c, array_map.c, context_info.c: other rows

@@ -24,7 +24,7 @@ struct sim_physical {
 /* All with sim_lock held. */
 struct sim_physical *sim_physical_find(CUmemGenericAllocationHandle handle);
 struct sim_multicast *sim_multicast_find(CUmemGenericAllocationHandle handle);
-/* A handle for a multicast object: false without host memory. `end` gets it with the last handle. */
+/* A handle for a multicast object, which `end` gets with the last one. False: no host memory. */
 bool sim_multicast_add(struct sim_multicast *multicast,
 		       void (*end)(struct sim_multicast *multicast),
 		       CUmemGenericAllocationHandle *ret_handle);

@@ -85,17 +85,30 @@ static int make(struct scene *s, uint64_t bytes)
 		.a;
 }
 
+/* What goes from the exporter to the importer. */
+struct parcel {
+	struct puppet_ask ask;
+	int fd;
+};
+
+static struct parcel pack(struct scene *s, int slot, uint64_t bytes)
+{
+	struct parcel parcel = {{.op = DO_IMPORT, .kind = s->import_kind, .bytes = bytes}, -1};
+	struct puppet_answer answer;
+
+	answer = puppet_try(&s->from, (struct puppet_ask){.op = DO_EXPORT, .slot = slot}, -1,
+			    &parcel.fd);
+	EXPECT("export", answer.result, 0);
+	memcpy(parcel.ask.blob, answer.blob, sizeof(parcel.ask.blob));
+	return parcel;
+}
+
 static struct puppet_answer try_pass(struct scene *s, int slot, uint64_t bytes,
 				     struct program *to)
 {
-	struct puppet_ask ask = {.op = DO_IMPORT, .kind = s->import_kind, .bytes = bytes};
-	struct puppet_answer answer;
-	int fd;
+	struct parcel parcel = pack(s, slot, bytes);
 
-	answer = puppet_try(&s->from, (struct puppet_ask){.op = DO_EXPORT, .slot = slot}, -1, &fd);
-	EXPECT("export", answer.result, 0);
-	memcpy(ask.blob, answer.blob, sizeof(ask.blob));
-	return puppet_try(to, ask, fd, NULL);
+	return puppet_try(to, parcel.ask, parcel.fd, NULL);
 }
 
 static int pass(struct scene *s, int slot, uint64_t bytes)
@@ -164,8 +177,8 @@ static void importer_dies(struct scene *s)
 	puppet_end(&s->from);
 }
 
-/* More than there are signals, which tell the first of them apart. */
 #define MANY 70
+#define FIRST_KEPT 54
 
 static void many(struct scene *s)
 {
@@ -237,6 +250,48 @@ static void exported_anew(struct scene *s)
 	puppet_end(&s->from);
 }
 
+/*
+ * A descriptor is on its way while its exporter lets go of the memory and exports much else, which is
+ * the exporter's still.
+ */
+static void on_its_way(struct scene *s)
+{
+	uint64_t kept = (MANY - FIRST_KEPT) * 2 * MIB;
+	struct puppet_answer answer;
+	struct parcel parcel;
+	int from, others[MANY];
+
+	/* The other kinds' handles keep nothing. */
+	if (s->export_kind == HANDLE) {
+		from = make(s, BYTES / 2);
+		parcel = pack(s, from, BYTES / 2);
+		drop(&s->from, from);
+		for (int i = 0; i < MANY; i++) {
+			others[i] = make(s, 2 * MIB);
+			close(pack(s, others[i], 2 * MIB).fd);
+			if (i < FIRST_KEPT)
+				drop(&s->from, others[i]);
+		}
+		answer = puppet_try(&s->to, parcel.ask, parcel.fd, NULL);
+		EXPECT("import", answer.result, 0);
+		/*
+		 * The exporter's figure had the memory until the importer closed the descriptor,
+		 * and is looked at again.
+		 */
+		puppet(&s->to, (struct puppet_ask){.op = DO_INFO});
+		usleep(12000);
+		puppet(&s->from, (struct puppet_ask){.op = DO_INFO});
+		expect(s, CONTEXT + kept, CONTEXT + BYTES / 2, 2 * CONTEXT + BYTES / 2 + kept);
+		for (int i = FIRST_KEPT; i < MANY; i++)
+			drop(&s->from, others[i]);
+		expect(s, CONTEXT, CONTEXT + BYTES / 2, 2 * CONTEXT + BYTES / 2);
+		drop(&s->to, (int)answer.a);
+		expect(s, CONTEXT, CONTEXT, 2 * CONTEXT);
+	}
+	puppet_end(&s->to);
+	puppet_end(&s->from);
+}
+
 /* A tenant that cannot hold it does not get it; one that shares it already can. */
 static void does_not_fit(struct scene *s)
 {
@@ -268,7 +323,7 @@ static const struct {
 	{"exporter dies", exporter_dies},   {"importer dies", importer_dies},
 	{"importer ends", importer_ends},   {"imported twice", imported_twice},
 	{"exported anew", exported_anew},   {"does not fit", does_not_fit},
-	{"many", many},
+	{"many", many},			    {"on its way", on_its_way},
 };
 
 int main(int argc, char **argv)

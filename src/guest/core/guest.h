@@ -122,8 +122,8 @@ struct guest {
 	_Atomic uint64_t pools;	       /* changes of pools, see pool.h */
 	_Atomic(CUcontext) primary[GUEST_DEVICES]; /* by ordinal, while active */
 	_Atomic uint64_t ended;			   /* contexts that ever did */
-	_Atomic uint64_t stamps;		   /* see sharing.h */
-	_Atomic uint32_t stamp_next, stamp_more;
+	_Atomic uint64_t stamps;		   /* numbers given out, see sharing.h */
+	_Atomic int64_t stamp_random;		   /* 0: not drawn yet */
 	_Atomic uint64_t imports;		   /* told apart where nothing else does */
 	bool swappable;				   /* before `slot`: what is held can leave */
 	_Atomic bool pool_exported;		   /* ever: memory of a pool may be others', too */

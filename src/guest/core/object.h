@@ -80,7 +80,7 @@ struct object {
 		} import;			      /* OBJECT_IMPORT */
 		struct {
 			uint32_t maps;	/* mappings of it */
-			int32_t number; /* that its descriptors are stamped with; 0: none */
+			uint32_t number; /* that its descriptors are stamped with; 0: none */
 			uint64_t import; /* where it is backed and imported: which OBJECT_IMPORT */
 		} handle;		 /* OBJECT_HANDLE, OBJECT_GONE */
 		struct {

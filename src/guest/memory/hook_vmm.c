@@ -74,7 +74,6 @@ static void vmm_gone(struct guest *guest, uint64_t name, const struct object *ha
 		importer_close(guest, handle->handle.import);
 	else if (handle->flags & OBJECT_BACKED)
 		backing_abandon(guest, name);
-	sharing_number_drop(guest, handle->handle.number);
 	sharing_drop(guest, handle);
 }
 
@@ -241,15 +240,33 @@ CUresult hook_cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *prop,
 	return DRIVER(cuMemGetAllocationPropertiesFromHandle, (prop, real));
 }
 
+struct marking {
+	const struct object *as;
+	bool done;
+};
+
+/* Another thread may have shared it meanwhile: then it has its entry, or its charge. */
 static bool vmm_mark_shared(struct object *handle, void *arg)
 {
-	const struct object *shared = arg;
+	struct marking *marking = arg;
 
-	handle->handle.number = shared->handle.number;
-	handle->flags = shared->flags;
-	handle->bytes = shared->bytes;
-	handle->shared = shared->shared;
+	marking->done = !(handle->flags & OBJECT_SHARED) &&
+			!(handle->flags & OBJECT_IMPORTED && handle->bytes);
+	if (!marking->done)
+		return true;
+	handle->flags |= marking->as->flags & OBJECT_SHARED;
+	handle->bytes = marking->as->bytes;
+	handle->shared = marking->as->shared;
 	return true;
+}
+
+/* False: the handle is released, or shared by another thread. */
+static bool vmm_share(struct guest *guest, uint64_t handle, const struct object *as)
+{
+	struct marking marking = {.as = as};
+
+	object_change(guest->objects, OBJECT_HANDLE, handle, false, vmm_mark_shared, &marking);
+	return marking.done;
 }
 
 /* Imported memory with a size: joins its entry, or is charged. Marks the object. */
@@ -271,8 +288,7 @@ static CUresult vmm_import_size(struct guest *guest, const struct object *handle
 	    handle->flags & (OBJECT_SHARED | OBJECT_BACKED))
 		return CUDA_SUCCESS;
 	e = vmm_import_charge(guest, &sized, bytes);
-	if (!e && !object_change(guest->objects, OBJECT_HANDLE, handle->key, false, vmm_mark_shared,
-				 &sized))
+	if (!e && !vmm_share(guest, handle->key, &sized))
 		sharing_drop(guest, &sized);
 	return e;
 }
@@ -516,6 +532,27 @@ static CUresult vmm_export_token(struct guest *guest, CUmemGenericAllocationHand
 	return CUDA_SUCCESS;
 }
 
+static bool vmm_set_number(struct object *handle, void *arg)
+{
+	uint32_t *number = arg;
+
+	if (!handle->handle.number && !(handle->flags & OBJECT_SHARED))
+		handle->handle.number = *number;
+	*number = handle->handle.number;
+	return true;
+}
+
+/* Every descriptor of one object gets one number, so that all lead to one entry. */
+static bool vmm_stamp(struct guest *guest, const struct object *handle, int fd,
+		      struct shared_key *ret)
+{
+	uint32_t number = handle->handle.number ? handle->handle.number : sharing_number(guest);
+
+	return object_change(guest->objects, OBJECT_HANDLE, handle->key, false, vmm_set_number,
+			     &number) &&
+	       sharing_stamp(guest, fd, number, ret);
+}
+
 CUresult hook_cuMemExportToShareableHandle(void *shareableHandle,
 					   CUmemGenericAllocationHandle handle,
 					   CUmemAllocationHandleType handleType,
@@ -541,29 +578,17 @@ CUresult hook_cuMemExportToShareableHandle(void *shareableHandle,
 	device = guest_device(guest, object.device);
 	if (!device || object.flags & OBJECT_IMPORTED)
 		return e;
-	if (handleType == CU_MEM_HANDLE_TYPE_FABRIC) {
-		if (object.flags & OBJECT_SHARED)
-			return e; /* under its first key */
+	if (handleType == CU_MEM_HANDLE_TYPE_FABRIC)
 		key = entry_key(shareableHandle, sizeof(CUmemFabricHandle));
-	} else if (handleType == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) {
-		/* Every descriptor of one object gets one number, so that all lead to one entry. */
-		if (object.handle.number) {
-			sharing_stamp(*(int *)shareableHandle, object.handle.number, &key);
-			return e;
-		}
-		object.handle.number = sharing_stamp_new(guest, *(int *)shareableHandle, &key);
-		if (!object.handle.number)
-			return e;
-	} else {
+	else if (handleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR ||
+		 !vmm_stamp(guest, &object, *(int *)shareableHandle, &key))
 		return e;
-	}
+	/* It stays under its first key. */
+	if (object.flags & OBJECT_SHARED)
+		return e;
 	sharing_export(guest, device, key, object.bytes, &object);
-	if (!object_change(guest->objects, OBJECT_HANDLE, handle, false, vmm_mark_shared,
-			   &object)) {
-		/* Another thread released it meanwhile. */
+	if (object.flags & OBJECT_SHARED && !vmm_share(guest, handle, &object))
 		entry_leave(guest, &object);
-		sharing_number_drop(guest, object.handle.number);
-	}
 	return e;
 }
 

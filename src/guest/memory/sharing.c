@@ -5,122 +5,93 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/random.h>
 #include <unistd.h>
 
 #include "base/fd.h"
 
-static bool sharing_number_key(pid_t owner, int number, struct shared_key *ret)
+/*
+ * A stamp is a lock on one range of bytes, far behind whatever may be in a file. Its first byte says
+ * the exporter's pid and the number, its last byte the exporter's random part.
+ */
+#define LOCK_FIRST  (INT64_C(3) << 60)
+#define LOCK_LAST   (INT64_C(1) << 62)
+#define RANDOM_MASK ((INT64_C(1) << 60) - 1)
+
+static int64_t sharing_random(struct guest *guest)
 {
-	if (owner <= 0 || number <= 0)
+	int64_t none = 0, fresh;
+
+	if (!atomic_load(&guest->stamp_random) &&
+	    getrandom(&fresh, sizeof(fresh), 0) == (ssize_t)sizeof(fresh))
+		atomic_compare_exchange_strong(&guest->stamp_random, &none,
+					       (fresh & RANDOM_MASK) | 1);
+	return atomic_load(&guest->stamp_random);
+}
+
+static struct shared_key sharing_stamp_key(int64_t first, int64_t last)
+{
+	return entry_key((int64_t[2]){first, last}, 2 * sizeof(int64_t));
+}
+
+uint32_t sharing_number(struct guest *guest)
+{
+	uint64_t number = 1 + atomic_fetch_add(&guest->stamps, 1);
+
+	return number <= INT32_MAX ? (uint32_t)number : 0;
+}
+
+bool sharing_stamp(struct guest *guest, int fd, uint32_t number, struct shared_key *ret)
+{
+	int64_t first = LOCK_FIRST | (int64_t)getpid() << 32 | number;
+	int64_t random = sharing_random(guest), last = LOCK_LAST | random;
+	struct flock lock = {.l_type = F_RDLCK, .l_whence = SEEK_SET, .l_start = first,
+			     .l_len = last - first + 1};
+
+	if (!random || !number || fcntl(fd, F_OFD_SETLK, &lock))
 		return false;
-	*ret = entry_key((int32_t[2]){owner, number}, 2 * sizeof(int32_t));
+	*ret = sharing_stamp_key(first, last);
 	return true;
 }
 
-/*
- * The last signal says that the number is in a lock. All descriptors of an object hold it, so it is
- * one that many may hold. It is far behind whatever may be in a file, and goes with the last
- * descriptor.
- */
-#define SIGNALS	  63
-#define IN_LOCK	  64
-#define LOCK_BASE (INT64_C(3) << 60)
-
-static bool sharing_lock(int fd, int number)
+static const char *sharing_parse_byte(const char *at, int64_t *ret)
 {
-	struct flock lock = {.l_type = F_RDLCK, .l_whence = SEEK_SET,
-			     .l_start = LOCK_BASE | (int64_t)getpid() << 32 | number, .l_len = 1};
+	int64_t byte = 0;
 
-	return !fcntl(fd, F_OFD_SETLK, &lock);
+	at += strspn(at, " ");
+	for (; *at >= '0' && *at <= '9' && byte <= (INT64_MAX - 9) / 10; at++)
+		byte = byte * 10 + (*at - '0');
+	*ret = byte;
+	return at;
 }
 
-bool sharing_stamp(int fd, int number, struct shared_key *ret)
+/* "OFDLCK ADVISORY READ -1 00:05:1030 FIRST LAST". A byte that is no number becomes 0. */
+static void sharing_parse_lock(const char *at, int64_t *ret_first, int64_t *ret_last)
 {
-	return (number <= SIGNALS || sharing_lock(fd, number)) && !fcntl(fd, F_SETOWN, getpid()) &&
-	       !fcntl(fd, F_SETSIG, number <= SIGNALS ? number : IN_LOCK) &&
-	       sharing_number_key(getpid(), number, ret);
-}
-
-/* "OFDLCK ADVISORY READ -1 00:05:1030 FIRST LAST": the first byte, or 0. */
-static int64_t sharing_parse_lock(const char *at)
-{
-	int64_t first = 0;
-
 	for (int word = 0; word < 5; word++) {
-		at += strcspn(at, " ");
 		at += strspn(at, " ");
+		at += strcspn(at, " ");
 	}
-	for (; *at >= '0' && *at <= '9' && first <= INT64_MAX / 10 - 1; at++)
-		first = first * 10 + (*at - '0');
-	return first;
-}
-
-static int sharing_locked_number(int fd, pid_t owner)
-{
-	int64_t base = LOCK_BASE | (int64_t)owner << 32;
-	char path[40], text[2048];
-
-	snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", fd);
-	if (fd_read_text(AT_FDCWD, path, text, sizeof(text)) < 0)
-		return 0;
-	for (const char *at = text; (at = strstr(at, "OFDLCK ")); at++) {
-		int64_t first = sharing_parse_lock(at);
-
-		if (first > base && first - base <= INT32_MAX)
-			return (int)(first - base);
-	}
-	return 0;
-}
-
-/* Bit n of the mask is number n; signal 0 would mean "not set". */
-static bool sharing_number_take(struct guest *guest, int number)
-{
-	uint64_t bit = UINT64_C(1) << number;
-
-	return !(atomic_fetch_or(&guest->stamps, bit) & bit);
-}
-
-int sharing_stamp_new(struct guest *guest, int fd, struct shared_key *ret)
-{
-	struct shared_key key;
-
-	/* In turns, so that a number is used again late: other tenants' tables are hidden. */
-	for (int i = 0; i < SIGNALS; i++) {
-		int number = 1 + (int)(atomic_fetch_add(&guest->stamp_next, 1) % SIGNALS);
-
-		if (!sharing_number_take(guest, number))
-			continue;
-		if (sharing_stamp(fd, number, &key) && !shared_known(guest->ledger, key)) {
-			*ret = key;
-			return number;
-		}
-		sharing_number_drop(guest, number);
-	}
-	for (int i = 0; i < SIGNALS; i++) {
-		int number = IN_LOCK + 1 +
-			     (int)(atomic_fetch_add(&guest->stamp_more, 1) % (INT32_MAX - IN_LOCK));
-
-		if (sharing_stamp(fd, number, &key) && !shared_known(guest->ledger, key)) {
-			*ret = key;
-			return number;
-		}
-	}
-	return 0;
-}
-
-void sharing_number_drop(struct guest *guest, int number)
-{
-	if (number && number <= SIGNALS)
-		atomic_fetch_and(&guest->stamps, ~(UINT64_C(1) << number));
+	at = sharing_parse_byte(at, ret_first);
+	sharing_parse_byte(at, ret_last);
 }
 
 bool sharing_read(int fd, struct shared_key *ret)
 {
-	pid_t owner = fcntl(fd, F_GETOWN);
-	int number = fcntl(fd, F_GETSIG);
+	char path[40], text[2048];
+	int64_t first, last;
 
-	return sharing_number_key(
-		owner, number == IN_LOCK ? sharing_locked_number(fd, owner) : number, ret);
+	snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", fd);
+	if (fd_read_text(AT_FDCWD, path, text, sizeof(text)) < 0)
+		return false;
+	for (const char *at = text; (at = strstr(at, "OFDLCK ")); at++) {
+		sharing_parse_lock(at, &first, &last);
+		if (first > LOCK_FIRST && first < LOCK_LAST && last > LOCK_LAST) {
+			*ret = sharing_stamp_key(first, last);
+			return true;
+		}
+	}
+	return false;
 }
 
 static struct slot *sharing_slot(struct guest *guest)

@@ -10,24 +10,22 @@
 #include "guest/memory/charge.h"
 
 /*
- * A descriptor has no such bytes: every one that the driver exports is the same device file. But
- * a descriptor that travelled still is the exporter's open file description, so the exporter writes
- * its pid and a number into the description's owner fields (F_SETOWN, F_SETSIG; without O_ASYNC
- * they mean nothing to the kernel), and the importer reads them. A number that is no signal is the
- * place of a lock that the description holds, which /proc tells of a descriptor. False: not
- * stamped.
+ * A descriptor has no such bytes: every one that the driver exports is the same device file. But a
+ * descriptor that travelled still is the exporter's open file description. The exporter stamps that
+ * with a lock that many may hold, and the importer reads the lock in /proc. The lock goes with the
+ * last descriptor. It tells the exporter's pid, a random number that the exporter drew once, and the
+ * object's number, so a later process with the same pid has other stamps. False: not stamped. Then
+ * each importer is charged alone.
  */
-bool sharing_stamp(int fd, int number, struct shared_key *ret);
+bool sharing_stamp(struct guest *guest, int fd, uint32_t number, struct shared_key *ret);
 bool sharing_read(int fd, struct shared_key *ret);
 
 /*
- * The numbers are 1 to 63, one for each object that this process exports now, and from 65 on, which
- * are used once. Stamps the descriptor with a number that is free, and under which nobody holds
- * anything any more: importers may outlive what this process, or an earlier one with its pid, has
- * exported. 0 when there is none.
+ * A number for an object, the same for all of its descriptors. No other object of the process ever
+ * gets it: a descriptor may be on its way for as long as its receiver likes, and importers may
+ * outlive the object. 0: there are no more.
  */
-int sharing_stamp_new(struct guest *guest, int fd, struct shared_key *ret);
-void sharing_number_drop(struct guest *guest, int number);
+uint32_t sharing_number(struct guest *guest);
 
 /*
  * This process exports `object`, whose bytes it is charged for as long as it holds them. Never

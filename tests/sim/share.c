@@ -17,6 +17,7 @@ struct scene {
 	bool two; /* tenants; else both puppets are in the first */
 	struct program from, to;
 	enum puppet_kind export_kind, import_kind;
+	uint64_t inside; /* of an allocation, the address that is exported */
 };
 
 static const struct {
@@ -56,6 +57,7 @@ static void open_scene(struct scene *s, bool two, size_t kind, const char *name)
 		 two ? "two tenants" : "one tenant", name);
 	stage_scene = title;
 	s->two = two;
+	s->inside = 0;
 	s->export_kind = kinds[kind].export_kind;
 	s->import_kind = kinds[kind].import_kind;
 	tenant_new(&s->tenant[0], "first", &quota, 1, 0);
@@ -94,10 +96,9 @@ struct parcel {
 static struct parcel pack(struct scene *s, int slot, uint64_t bytes)
 {
 	struct parcel parcel = {{.op = DO_IMPORT, .kind = s->import_kind, .bytes = bytes}, -1};
-	struct puppet_answer answer;
+	struct puppet_ask ask = {.op = DO_EXPORT, .slot = slot, .bytes = s->inside};
+	struct puppet_answer answer = puppet_try(&s->from, ask, -1, &parcel.fd);
 
-	answer = puppet_try(&s->from, (struct puppet_ask){.op = DO_EXPORT, .slot = slot}, -1,
-			    &parcel.fd);
 	EXPECT("export", answer.result, 0);
 	memcpy(parcel.ask.blob, answer.blob, sizeof(parcel.ask.blob));
 	return parcel;
@@ -256,38 +257,49 @@ static void exported_anew(struct scene *s)
  */
 static void on_its_way(struct scene *s)
 {
-	uint64_t kept = (MANY - FIRST_KEPT) * 2 * MIB;
+	uint64_t bytes = BYTES / 2, kept = (MANY - FIRST_KEPT) * 2 * MIB;
+	int from = make(s, bytes), others[MANY];
+	struct parcel parcel = pack(s, from, bytes);
 	struct puppet_answer answer;
-	struct parcel parcel;
-	int from, others[MANY];
 
-	/* The other kinds' handles keep nothing. */
-	if (s->export_kind == HANDLE) {
-		from = make(s, BYTES / 2);
-		parcel = pack(s, from, BYTES / 2);
-		drop(&s->from, from);
-		for (int i = 0; i < MANY; i++) {
-			others[i] = make(s, 2 * MIB);
-			close(pack(s, others[i], 2 * MIB).fd);
-			if (i < FIRST_KEPT)
-				drop(&s->from, others[i]);
-		}
-		answer = puppet_try(&s->to, parcel.ask, parcel.fd, NULL);
-		EXPECT("import", answer.result, 0);
-		/*
-		 * The exporter's figure had the memory until the importer closed the descriptor,
-		 * and is looked at again.
-		 */
-		puppet(&s->to, (struct puppet_ask){.op = DO_INFO});
-		usleep(12000);
-		puppet(&s->from, (struct puppet_ask){.op = DO_INFO});
-		expect(s, CONTEXT + kept, CONTEXT + BYTES / 2, 2 * CONTEXT + BYTES / 2 + kept);
-		for (int i = FIRST_KEPT; i < MANY; i++)
+	drop(&s->from, from);
+	for (int i = 0; i < MANY; i++) {
+		others[i] = make(s, 2 * MIB);
+		close(pack(s, others[i], 2 * MIB).fd);
+		if (i < FIRST_KEPT)
 			drop(&s->from, others[i]);
-		expect(s, CONTEXT, CONTEXT + BYTES / 2, 2 * CONTEXT + BYTES / 2);
-		drop(&s->to, (int)answer.a);
-		expect(s, CONTEXT, CONTEXT, 2 * CONTEXT);
 	}
+	answer = puppet_try(&s->to, parcel.ask, parcel.fd, NULL);
+	EXPECT("import", answer.result, 0);
+	/*
+	 * The exporter's figure had the memory until the importer closed the descriptor, and is
+	 * looked at again.
+	 */
+	puppet(&s->to, (struct puppet_ask){.op = DO_INFO});
+	usleep(12000);
+	puppet(&s->from, (struct puppet_ask){.op = DO_INFO});
+	expect(s, CONTEXT + kept, CONTEXT + bytes, 2 * CONTEXT + bytes + kept);
+	for (int i = FIRST_KEPT; i < MANY; i++)
+		drop(&s->from, others[i]);
+	expect(s, CONTEXT, CONTEXT + bytes, 2 * CONTEXT + bytes);
+	drop(&s->to, (int)answer.a);
+	expect(s, CONTEXT, CONTEXT, 2 * CONTEXT);
+	puppet_end(&s->to);
+	puppet_end(&s->from);
+}
+
+/* The handle of an address inside of an allocation is the allocation's. */
+static void inside(struct scene *s)
+{
+	int from = make(s, BYTES), to;
+
+	s->inside = BYTES / 2;
+	to = pass(s, from, BYTES);
+	expect(s, CONTEXT + BYTES, CONTEXT + BYTES, 2 * CONTEXT + BYTES);
+	drop(&s->from, from);
+	expect(s, CONTEXT, CONTEXT + BYTES, 2 * CONTEXT + BYTES);
+	drop(&s->to, to);
+	expect(s, CONTEXT, CONTEXT, 2 * CONTEXT);
 	puppet_end(&s->to);
 	puppet_end(&s->from);
 }
@@ -318,12 +330,14 @@ static void does_not_fit(struct scene *s)
 static const struct {
 	const char *name;
 	void (*play)(struct scene *scene);
+	int only; /* kinds of export, a bit each; 0: all */
 } plays[] = {
 	{"importer first", importer_first}, {"exporter first", exporter_first},
 	{"exporter dies", exporter_dies},   {"importer dies", importer_dies},
 	{"importer ends", importer_ends},   {"imported twice", imported_twice},
 	{"exported anew", exported_anew},   {"does not fit", does_not_fit},
-	{"many", many},			    {"on its way", on_its_way},
+	{"many", many},			    {"on its way", on_its_way, 1 << HANDLE},
+	{"inside", inside, 1 << PLAIN},
 };
 
 int main(int argc, char **argv)
@@ -342,7 +356,9 @@ int main(int argc, char **argv)
 				int status;
 				pid_t pid;
 
-				if (argc > 3 && atoi(argv[3]) != n)
+				if ((argc > 3 && atoi(argv[3]) != n) ||
+				    (plays[i].only &&
+				     !(plays[i].only >> kinds[k].export_kind & 1)))
 					continue;
 				pid = fork();
 				CHECK(pid >= 0);

@@ -97,13 +97,13 @@ static CUresult make(const struct puppet_ask *ask, struct slot *s)
 	}
 }
 
-static CUresult export_slot(struct slot *s, unsigned char *blob, int *ret_fd)
+static CUresult export_slot(struct slot *s, uint64_t inside, unsigned char *blob, int *ret_fd)
 {
 	CUresult e;
 
 	switch (s->kind) {
 	case PLAIN:
-		return cu.cuIpcGetMemHandle((CUipcMemHandle *)blob, s->address);
+		return cu.cuIpcGetMemHandle((CUipcMemHandle *)blob, s->address + inside);
 	case POOLED:
 		e = cu.cuMemPoolExportToShareableHandle(
 			ret_fd, pools[0], CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
@@ -280,7 +280,7 @@ static int act(const struct puppet_ask *ask, int *in, struct puppet_answer *answ
 		nslots += !e;
 		return e;
 	case DO_EXPORT:
-		return (int)export_slot(s, answer->blob, out);
+		return (int)export_slot(s, ask->bytes, answer->blob, out);
 	case DO_FREE:
 		return (int)free_slot(s);
 	case DO_INFO:

@@ -13,7 +13,7 @@ enum puppet_op {
 	DO_CONTEXT, /* retains the primary context of `device` */
 	DO_RELEASE_CONTEXT,
 	DO_MAKE,   /* memory of `kind`, `bytes` long: answers its slot in a */
-	DO_EXPORT, /* of `slot`: blob, descriptor */
+	DO_EXPORT, /* of `slot`, at `bytes` inside where that can be: blob, descriptor */
 	DO_IMPORT, /* by `kind`, from blob and descriptor, mapped: slot in a */
 	DO_FREE,   /* whatever `slot` is */
 	DO_INFO,   /* cuMemGetInfo: a free, b total; by the 32-bit form c, d */

@@ -37,6 +37,26 @@ static CUresult ipc_name(struct guest *guest, CUdeviceptr dptr, CUipcMemHandle *
 	return CUDA_SUCCESS;
 }
 
+/* The driver's handle of any address inside of an allocation is the allocation's. */
+static bool ipc_exported(struct guest *guest, CUdeviceptr dptr, struct object *ret)
+{
+	CUdeviceptr base;
+	size_t size;
+
+	return object_get(guest->objects, OBJECT_MEMORY, dptr, ret) ||
+	       (!DRIVER(cuMemGetAddressRange_v2, (&base, &size, dptr)) &&
+		object_get(guest->objects, OBJECT_MEMORY, base, ret));
+}
+
+static bool ipc_mark_shared(struct object *memory, void *arg)
+{
+	const struct object *as = arg;
+
+	memory->shared = as->shared;
+	memory->flags |= OBJECT_SHARED;
+	return true;
+}
+
 CUresult hook_cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr)
 {
 	GUEST_OR_PASS(cuIpcGetMemHandle, (pHandle, dptr));
@@ -47,12 +67,16 @@ CUresult hook_cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr)
 	struct object object;
 
 	/* The driver answers with the same bytes every time: one key for all importers. */
-	if (e || !object_get(guest->objects, OBJECT_MEMORY, dptr, &object) ||
+	if (e || !ipc_exported(guest, dptr, &object) ||
 	    object.flags & (OBJECT_SHARED | OBJECT_SMALL))
 		return e;
 	device = guest_device(guest, object.device);
 	sharing_export(guest, device, entry_key(pHandle, sizeof(*pHandle)), object.bytes, &object);
-	object_put(guest->objects, &object);
+	/* Not where another thread exports it just now, and has the entry. */
+	if (object.flags & OBJECT_SHARED &&
+	    !object_change(guest->objects, OBJECT_MEMORY, object.key, false, ipc_mark_shared,
+			   &object))
+		entry_leave(guest, &object);
 	return e;
 }
 

@@ -27,6 +27,7 @@ static const struct {
 	{"IPC", PLAIN, PLAIN},
 	{"handle", HANDLE, HANDLE},
 	{"external memory", HANDLE, EXTERNAL},
+	{"external array", HANDLE, EXTERNAL_ARRAY},
 	{"pool", POOLED, POOLED},
 };
 #define KINDS (sizeof(kinds) / sizeof(kinds[0]))
@@ -304,6 +305,42 @@ static void inside(struct scene *s)
 	puppet_end(&s->from);
 }
 
+/* What was mapped from external memory holds it when the import is destroyed. */
+static void import_destroyed(struct scene *s)
+{
+	int from = make(s, BYTES), to = pass(s, from, BYTES);
+
+	drop(&s->from, from);
+	puppet(&s->to, (struct puppet_ask){.op = DO_LET_GO, .slot = to});
+	expect(s, CONTEXT, CONTEXT + BYTES, 2 * CONTEXT + BYTES);
+	puppet(&s->to, (struct puppet_ask){.op = DO_INFO});
+	usleep(6000);
+	drop(&s->to, (int)puppet(&s->to, (struct puppet_ask){.op = DO_MAKE, .bytes = 4096}).a);
+	expect(s, CONTEXT, CONTEXT + BYTES, 2 * CONTEXT + BYTES);
+	drop(&s->to, to);
+	expect(s, CONTEXT, CONTEXT, 2 * CONTEXT);
+	puppet_end(&s->to);
+	puppet_end(&s->from);
+}
+
+/* The importer says less than there is; in a tenant of its own nobody there knows better. */
+static void said_smaller(struct scene *s)
+{
+	int from = make(s, BYTES), to = pass(s, from, 8 * MIB);
+
+	drop(&s->from, from);
+	if (!s->two)
+		expect(s, CONTEXT, CONTEXT + BYTES, 2 * CONTEXT + BYTES);
+	puppet(&s->to, (struct puppet_ask){.op = DO_INFO});
+	usleep(6000);
+	drop(&s->to, (int)puppet(&s->to, (struct puppet_ask){.op = DO_MAKE, .bytes = 4096}).a);
+	if (!s->two)
+		expect(s, CONTEXT, CONTEXT + BYTES, 2 * CONTEXT + BYTES);
+	drop(&s->to, to);
+	puppet_end(&s->to);
+	puppet_end(&s->from);
+}
+
 /* A tenant that cannot hold it does not get it; one that shares it already can. */
 static void does_not_fit(struct scene *s)
 {
@@ -330,14 +367,17 @@ static void does_not_fit(struct scene *s)
 static const struct {
 	const char *name;
 	void (*play)(struct scene *scene);
-	int only; /* kinds of export, a bit each; 0: all */
+	int only; /* kinds of import, a bit each; 0: all */
 } plays[] = {
 	{"importer first", importer_first}, {"exporter first", exporter_first},
 	{"exporter dies", exporter_dies},   {"importer dies", importer_dies},
 	{"importer ends", importer_ends},   {"imported twice", imported_twice},
 	{"exported anew", exported_anew},   {"does not fit", does_not_fit},
-	{"many", many},			    {"on its way", on_its_way, 1 << HANDLE},
+	{"many", many},
+	{"on its way", on_its_way, 1 << HANDLE | 1 << EXTERNAL},
 	{"inside", inside, 1 << PLAIN},
+	{"import destroyed", import_destroyed, 1 << EXTERNAL | 1 << EXTERNAL_ARRAY},
+	{"said smaller", said_smaller, 1 << EXTERNAL},
 };
 
 int main(int argc, char **argv)
@@ -358,7 +398,7 @@ int main(int argc, char **argv)
 
 				if ((argc > 3 && atoi(argv[3]) != n) ||
 				    (plays[i].only &&
-				     !(plays[i].only >> kinds[k].export_kind & 1)))
+				     !(plays[i].only >> kinds[k].import_kind & 1)))
 					continue;
 				pid = fork();
 				CHECK(pid >= 0);

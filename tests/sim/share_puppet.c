@@ -24,7 +24,8 @@ static struct slot {
 	uint64_t bytes;
 	CUdeviceptr address;
 	CUmemGenericAllocationHandle handle;
-	CUexternalMemory external;
+	CUexternalMemory external; /* NULL: destroyed */
+	CUmipmappedArray array;
 } slots[SLOTS];
 static int nslots;
 static CUmemoryPool pools[4], imported_pool; /* own ones by device */
@@ -120,6 +121,10 @@ static CUresult import(const struct puppet_ask *ask, int *fd, struct slot *s)
 	CUDA_EXTERNAL_MEMORY_HANDLE_DESC external = {
 		.type = CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD, .size = ask->bytes};
 	CUDA_EXTERNAL_MEMORY_BUFFER_DESC buffer = {.size = ask->bytes};
+	CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC mipmap = {
+		.arrayDesc = {.Width = 256, .Height = 256, .Format = CU_AD_FORMAT_FLOAT,
+			      .NumChannels = 1},
+		.numLevels = 1};
 	CUmemPoolPtrExportData data;
 	CUipcMemHandle ipc;
 	CUresult e;
@@ -139,11 +144,15 @@ static CUresult import(const struct puppet_ask *ask, int *fd, struct slot *s)
 		memcpy(&data, ask->blob, sizeof(data));
 		return e ? e : cu.cuMemPoolImportPointer(&s->address, imported_pool, &data);
 	case EXTERNAL:
+	case EXTERNAL_ARRAY:
 		external.handle.fd = *fd;
 		e = cu.cuImportExternalMemory(&s->external, &external);
 		if (e)
 			return e;
 		*fd = -1; /* the driver's now */
+		if (s->kind == EXTERNAL_ARRAY)
+			return cu.cuExternalMemoryGetMappedMipmappedArray(&s->array, s->external,
+									  &mipmap);
 		return cu.cuExternalMemoryGetMappedBuffer(&s->address, s->external, &buffer);
 	default:
 		e = cu.cuMemImportFromShareableHandle(&s->handle, (void *)(intptr_t)*fd,
@@ -171,8 +180,9 @@ static CUresult free_slot(struct slot *s)
 		e = cu.cuMemFreeAsync(s->address, NULL);
 		return e ? e : cu.cuStreamSynchronize(NULL);
 	case EXTERNAL:
-		e = cu.cuMemFree_v2(s->address);
-		return e ? e : cu.cuDestroyExternalMemory(s->external);
+	case EXTERNAL_ARRAY:
+		e = s->array ? cu.cuMipmappedArrayDestroy(s->array) : cu.cuMemFree_v2(s->address);
+		return e || !s->external ? e : cu.cuDestroyExternalMemory(s->external);
 	case MANAGED:
 		return cu.cuMemFree_v2(s->address);
 	default:
@@ -283,6 +293,10 @@ static int act(const struct puppet_ask *ask, int *in, struct puppet_answer *answ
 		return (int)export_slot(s, ask->bytes, answer->blob, out);
 	case DO_FREE:
 		return (int)free_slot(s);
+	case DO_LET_GO:
+		e = (int)cu.cuDestroyExternalMemory(s->external);
+		s->external = NULL;
+		return e;
 	case DO_INFO:
 		e = (int)cu.cuMemGetInfo_v2(&v2[0], &v2[1]);
 		if (!e)

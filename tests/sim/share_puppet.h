@@ -16,6 +16,7 @@ enum puppet_op {
 	DO_EXPORT, /* of `slot`, at `bytes` inside where that can be: blob, descriptor */
 	DO_IMPORT, /* by `kind`, from blob and descriptor, mapped: slot in a */
 	DO_FREE,   /* whatever `slot` is */
+	DO_LET_GO, /* of the import alone that `slot` is mapped from; DO_FREE then frees the rest */
 	DO_INFO,   /* cuMemGetInfo: a free, b total; by the 32-bit form c, d */
 	DO_TOTAL,  /* cuDeviceTotalMem of `device`: a; by the 32-bit form b */
 	DO_UUID,   /* of `device`: blob */
@@ -27,7 +28,7 @@ enum puppet_op {
 	DO_END,
 };
 
-enum puppet_kind { PLAIN, HANDLE, EXTERNAL, POOLED, MANAGED };
+enum puppet_kind { PLAIN, HANDLE, EXTERNAL, EXTERNAL_ARRAY, POOLED, MANAGED };
 
 struct puppet_ask {
 	int32_t op, kind, device, slot;

@@ -27,7 +27,8 @@ enum object_kind {
 	OBJECT_ARRAY,	 /* key: array or mipmapped array */
 	OBJECT_SHARE,	 /* key: of an entry in the tenant's table; refs: objects that hold it */
 	OBJECT_IPC,	 /* key: address from cuIpcOpenMemHandle; refs: times it was opened */
-	OBJECT_EXTERNAL, /* key: external memory */
+	OBJECT_EXTERNAL, /* key: number of an import of external memory; refs: views of it */
+	OBJECT_VIEW,	 /* key: external memory, or a buffer or mipmapped array mapped from it */
 	OBJECT_POOL,	 /* key: memory pool; bytes: of its reserve; refs: see pool_hold */
 	OBJECT_POINTER,	 /* key: address exported from or imported into a pool */
 	OBJECT_EXEC,	 /* key: executable graph and a device; size: what its nodes ask of that */
@@ -83,6 +84,10 @@ struct object {
 			uint32_t number; /* that its descriptors are stamped with; 0: none */
 			uint64_t import; /* where it is backed and imported: which OBJECT_IMPORT */
 		} handle;		 /* OBJECT_HANDLE, OBJECT_GONE */
+		struct {
+			uint64_t import;  /* OBJECT_EXTERNAL's key */
+			uint64_t context; /* in which that was imported */
+		} view;			  /* OBJECT_VIEW */
 		struct {
 			uint64_t handle, offset;
 			uint64_t may_read, may_write; /* devices, while it is away */

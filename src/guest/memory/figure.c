@@ -269,6 +269,7 @@ static uint64_t figure_inherited(struct guest *guest, struct guest_device *devic
 {
 	uint64_t bytes = figure_inherited_of_kind(guest, device, OBJECT_IPC, grown);
 
+	bytes += figure_inherited_of_kind(guest, device, OBJECT_EXTERNAL, grown - bytes);
 	return bytes + figure_inherited_of_kind(guest, device, OBJECT_POINTER, grown - bytes);
 }
 

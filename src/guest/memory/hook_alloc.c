@@ -126,7 +126,8 @@ CUresult hook_cuMemFree_v2(CUdeviceptr dptr)
 
 	if (guest->swappable && own_free(guest, dptr, &e))
 		return e;
-	if (!memory_take(guest, OBJECT_MEMORY, dptr, &object)) {
+	if (!memory_take(guest, OBJECT_MEMORY, dptr, &object) &&
+	    !memory_take(guest, OBJECT_VIEW, dptr, &object)) {
 		shared = pool_pointer_take(guest, dptr, &object);
 		e = DRIVER(cuMemFree_v2, (dptr));
 		if (shared)

@@ -164,7 +164,8 @@ static CUresult array_destroy(struct guest *guest, uint64_t handle,
 	struct object object;
 	CUresult e;
 
-	if (!memory_take(guest, OBJECT_ARRAY, handle, &object))
+	if (!memory_take(guest, OBJECT_ARRAY, handle, &object) &&
+	    !memory_take(guest, OBJECT_VIEW, handle, &object))
 		return real(handle);
 	e = real(handle);
 	if (e) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Memory of another process, by legacy IPC handles, and memory of another API. The driver has no such
- * handles of memory that can leave, so these are ours (exporter.h, importer.h); others are the
+ * Memory of another process, by legacy IPC handles. The driver has no such handles of memory that can
+ * leave, so these are ours (exporter.h, importer.h); others are the
  * driver's in a swappable tenant, too.
  */
 #include <string.h>
@@ -238,53 +238,5 @@ CUresult hook_cuIpcCloseMemHandle(CUdeviceptr dptr)
 	e = ipc_close(guest, dptr);
 	if (device)
 		charge_release_end(guest, device, CAT_IMPORTED, 0);
-	return e;
-}
-
-CUresult hook_cuImportExternalMemory(CUexternalMemory *extMem_out,
-				     const CUDA_EXTERNAL_MEMORY_HANDLE_DESC *memHandleDesc)
-{
-	GUEST_OR_PASS(cuImportExternalMemory, (extMem_out, memHandleDesc));
-	struct guest_device *device = guest_current_device(guest);
-	struct object object = {.kind = OBJECT_EXTERNAL, .category = CAT_IMPORTED,
-				.flags = OBJECT_IMPORTED};
-	struct shared_key key;
-	CUresult e;
-
-	if (!device || !memHandleDesc)
-		return DRIVER(cuImportExternalMemory, (extMem_out, memHandleDesc));
-	if (memHandleDesc->type != CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD ||
-	    !sharing_read(memHandleDesc->handle.fd, &key)) /* a key that nobody else has */
-		key = entry_key(
-			&(uint64_t[2]){KEY(guest), atomic_fetch_add(&guest->imports, 1)}, 16);
-	object.device = (int16_t)device->ordinal;
-	object.size = memHandleDesc->size;
-	e = sharing_import(guest, device, key, round_up(object.size, GRANULE_BYTES), &object);
-	if (e)
-		return e;
-	e = DRIVER(cuImportExternalMemory, (extMem_out, memHandleDesc));
-	if (!e) {
-		object.key = KEY(*extMem_out);
-		if (object_put(guest->objects, &object)) {
-			DRIVER(cuDestroyExternalMemory, (*extMem_out));
-			e = CUDA_ERROR_OUT_OF_MEMORY;
-		}
-	}
-	if (e)
-		sharing_drop(guest, &object);
-	return e;
-}
-
-CUresult hook_cuDestroyExternalMemory(CUexternalMemory extMem)
-{
-	GUEST_OR_PASS(cuDestroyExternalMemory, (extMem));
-	struct object object;
-	bool ours = object_take(guest->objects, OBJECT_EXTERNAL, KEY(extMem), &object);
-	CUresult e = DRIVER(cuDestroyExternalMemory, (extMem));
-
-	if (ours && e)
-		object_put(guest->objects, &object);
-	else if (ours)
-		sharing_drop(guest, &object);
 	return e;
 }

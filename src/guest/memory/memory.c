@@ -7,6 +7,7 @@
 #include "guest/core/entry.h"
 #include "guest/core/hook.h"
 #include "guest/memory/backing.h"
+#include "guest/memory/external.h"
 #include "guest/memory/holder.h"
 #include "guest/memory/importer.h"
 #include "guest/memory/room.h"
@@ -436,6 +437,8 @@ static void memory_release(struct guest *guest, const struct object *object)
 		importer_close(guest, object->linear.import);
 	else if (object->flags & OBJECT_SMALL)
 		bytes = memory_leave_granules(guest, object->device, object->key, object->size);
+	if (object->kind == OBJECT_VIEW)
+		bytes = external_leave(guest, object);
 	if (object->kind == OBJECT_ARRAY && !bytes)
 		bytes = memory_small_array_sub(device, object->size);
 	entry_leave(guest, object);

@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Memory of another API: see external.h. What is mapped from it is freed as other memory is. */
+#include "guest/core/hook.h"
+#include "guest/memory/external.h"
+#include "guest/memory/memory.h"
+
+static CUresult external_call_destroy(uint64_t memory)
+{
+	return DRIVER(cuDestroyExternalMemory, ((CUexternalMemory)(uintptr_t)memory));
+}
+
+static CUresult external_call_free(uint64_t buffer)
+{
+	return DRIVER(cuMemFree_v2, (buffer));
+}
+
+static CUresult external_call_destroy_mipmap(uint64_t array)
+{
+	return DRIVER(cuMipmappedArrayDestroy, ((CUmipmappedArray)(uintptr_t)array));
+}
+
+/* Ends a call that the driver answered with `result`: records the view, or lets go of it. */
+static CUresult external_finish(struct guest *guest, CUresult result, uint64_t key,
+				struct object *view, CUresult (*undo)(uint64_t key))
+{
+	view->key = key;
+	if (!result && object_put(guest->objects, view)) {
+		undo(key);
+		result = CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	if (result) {
+		charge_release_begin(guest_device(guest, view->device));
+		memory_freed(guest, view);
+	}
+	return result;
+}
+
+CUresult hook_cuImportExternalMemory(CUexternalMemory *extMem_out,
+				     const CUDA_EXTERNAL_MEMORY_HANDLE_DESC *memHandleDesc)
+{
+	GUEST_OR_PASS(cuImportExternalMemory, (extMem_out, memHandleDesc));
+	struct guest_device *device = guest_current_device(guest);
+	struct object view;
+	CUresult e;
+
+	if (!device || !extMem_out || !memHandleDesc)
+		return DRIVER(cuImportExternalMemory, (extMem_out, memHandleDesc));
+	e = external_import(guest, device, memHandleDesc, &view);
+	if (e)
+		return e;
+	e = DRIVER(cuImportExternalMemory, (extMem_out, memHandleDesc));
+	return external_finish(guest, e, KEY(*extMem_out), &view, external_call_destroy);
+}
+
+CUresult hook_cuExternalMemoryGetMappedBuffer(CUdeviceptr *devPtr, CUexternalMemory extMem,
+					      const CUDA_EXTERNAL_MEMORY_BUFFER_DESC *bufferDesc)
+{
+	GUEST_OR_PASS(cuExternalMemoryGetMappedBuffer, (devPtr, extMem, bufferDesc));
+	struct object view;
+	CUresult e;
+
+	if (!devPtr || !external_map(guest, extMem, &view))
+		return DRIVER(cuExternalMemoryGetMappedBuffer, (devPtr, extMem, bufferDesc));
+	e = DRIVER(cuExternalMemoryGetMappedBuffer, (devPtr, extMem, bufferDesc));
+	return external_finish(guest, e, *devPtr, &view, external_call_free);
+}
+
+CUresult hook_cuExternalMemoryGetMappedMipmappedArray(
+	CUmipmappedArray *mipmap, CUexternalMemory extMem,
+	const CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC *mipmapDesc)
+{
+	GUEST_OR_PASS(cuExternalMemoryGetMappedMipmappedArray, (mipmap, extMem, mipmapDesc));
+	struct object view;
+	CUresult e;
+
+	if (!mipmap || !external_map(guest, extMem, &view))
+		return DRIVER(cuExternalMemoryGetMappedMipmappedArray,
+			      (mipmap, extMem, mipmapDesc));
+	e = DRIVER(cuExternalMemoryGetMappedMipmappedArray, (mipmap, extMem, mipmapDesc));
+	return external_finish(guest, e, KEY(*mipmap), &view, external_call_destroy_mipmap);
+}
+
+CUresult hook_cuDestroyExternalMemory(CUexternalMemory extMem)
+{
+	GUEST_OR_PASS(cuDestroyExternalMemory, (extMem));
+	struct object view;
+	CUresult e;
+
+	if (!memory_take(guest, OBJECT_VIEW, KEY(extMem), &view))
+		return DRIVER(cuDestroyExternalMemory, (extMem));
+	e = DRIVER(cuDestroyExternalMemory, (extMem));
+	if (e)
+		memory_keep(guest, &view);
+	else
+		memory_freed(guest, &view);
+	return e;
+}

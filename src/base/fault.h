@@ -41,6 +41,8 @@
 	X(SHARED_UNCOVERED)    /* charged to the entry and still to the owner */     \
 	X(SHARED_DROPPED)                                                            \
 	X(SHARED_RENAMED)      /* half: who imports it now is charged once more */   \
+	X(SHARED_RAISED)       /* others may have more, and cannot have it yet */    \
+	X(SHARED_SHED_ROW)     /* charged to the entry and still to the owner */     \
 	X(POLICY_HALF_WRITTEN) /* idle copy torn */                                  \
 	X(POLICY_WRITTEN)      /* idle copy complete, not yet the current one */     \
 	X(POLICY_FLIPPED)                                                            \

@@ -36,6 +36,27 @@ bool holders_covered(struct ledger *ledger, const struct ledger_shared *entry,
 	       word_read(&entry->owner_generation);
 }
 
+uint64_t holders_shed(const struct ledger_shared *entry)
+{
+	uint64_t bytes = word_read(&entry->bytes), shed = word_check(&entry->shed_bytes);
+
+	if (!(word_check(&entry->flags) & SHARED_SHED))
+		return 0;
+	return shed < bytes ? shed : bytes;
+}
+
+/* What the owner's row does not carry is charged only while another process holds it. */
+static uint64_t holders_charged(struct ledger *ledger, const struct ledger_shared *entry,
+				const uint64_t *alive)
+{
+	if (!holders_covered(ledger, entry, alive))
+		return word_read(&entry->bytes);
+	if (!(word_check(&entry->flags) & SHARED_SHED) ||
+	    !holders_any(entry, alive, (int)word_read(&entry->owner)))
+		return 0;
+	return holders_shed(entry);
+}
+
 uint64_t holders_sum(struct ledger *ledger, int device, const uint64_t *alive)
 {
 	unsigned int high = map_shared_high(ledger);
@@ -46,10 +67,9 @@ uint64_t holders_sum(struct ledger *ledger, int device, const uint64_t *alive)
 		uint64_t bytes;
 
 		if (!holders_any(entry, alive, -1) ||
-		    word_read(&entry->device) != (uint32_t)device ||
-		    holders_covered(ledger, entry, alive))
+		    word_read(&entry->device) != (uint32_t)device)
 			continue;
-		bytes = word_read(&entry->bytes);
+		bytes = holders_charged(ledger, entry, alive);
 		sum = bytes < QUOTA_ABSURD_BYTES ? sat_add_u64(sum, bytes) : UINT64_MAX;
 	}
 	return sum;

@@ -17,6 +17,9 @@ bool holders_any(const struct ledger_shared *entry, const uint64_t *alive, int e
 bool holders_covered(struct ledger *ledger, const struct ledger_shared *entry,
 		     const uint64_t *alive);
 
+/* Of a covered entry: the bytes that the owner's row carries no more. At most all. */
+uint64_t holders_shed(const struct ledger_shared *entry);
+
 /* The part of shared_used that an admission adds up; `alive` NULL counts every holder. */
 uint64_t holders_sum(struct ledger *ledger, int device, const uint64_t *alive);
 

@@ -107,7 +107,8 @@ struct ledger_shared {
 	uint32_t flags;
 	uint32_t owner;            /* slot */
 	uint64_t owner_generation; /* the claim of that slot */
-	uint64_t reserved[2];
+	uint64_t shed_bytes; /* with SHARED_SHED alone: libraries from before know nothing of it */
+	uint64_t reserved;
 	uint64_t holders[SHARED_HOLDER_WORDS];
 };
 

@@ -28,6 +28,7 @@ enum category {
 
 enum shared_flags {
 	SHARED_COVERED = 1 << 0, /* the caller's own row carries the bytes as long as it holds */
+	SHARED_SHED = 1 << 1,	 /* but for some of them, see shared_shed */
 };
 
 /* --- What the tenant may use: policy.h ------------------------------------------------------ */

@@ -116,6 +116,29 @@ static void shared_let_go(struct slot *slot, struct ledger_shared *entry)
 	word_clear_bits(&entry->holders[index / 64], UINT64_C(1) << (index % 64));
 }
 
+static bool shared_is_owner(struct slot *slot, const struct ledger_shared *entry)
+{
+	return word_read(&entry->owner) == (uint32_t)slot->index &&
+	       word_read(&entry->owner_generation) == slot->generation;
+}
+
+/*
+ * With the tenant's lock. False: the last other holder has left meanwhile, and what has that key now
+ * is a new object. To the first that joins the owner the owner's row carries all.
+ */
+static bool shared_join_entry(struct slot *slot, struct ledger_shared *entry)
+{
+	uint32_t owner = word_read(&entry->owner);
+
+	if (owner < LEDGER_SLOTS && !holders_any(entry, NULL, (int)owner))
+		word_clear_bits(&entry->flags, (uint32_t)SHARED_SHED);
+	shared_hold(slot, entry);
+	if (holders_any(entry, NULL, slot->index))
+		return true;
+	shared_let_go(slot, entry);
+	return false;
+}
+
 static int shared_add_new(struct slot *slot, struct shared_key key, int device, uint64_t bytes,
 			  enum category category, unsigned int flags)
 {
@@ -150,11 +173,8 @@ static int shared_add_locked(struct slot *slot, struct shared_key key, int devic
 	if (entry) {
 		if (holders_has(entry, (unsigned int)slot->index))
 			return -EEXIST;
-		shared_hold(slot, entry);
-		/* The last other holder may have left just before: then this is a new object. */
-		if (holders_any(entry, NULL, slot->index))
+		if (shared_join_entry(slot, entry))
 			return 0;
-		shared_let_go(slot, entry);
 	}
 	if (flags & SHARED_COVERED)
 		return shared_add_new(slot, key, device, bytes, category, flags);
@@ -223,10 +243,102 @@ int shared_rename(struct slot *slot, struct shared_key from, struct shared_key t
 	return r;
 }
 
+int shared_join(struct slot *slot, struct shared_key key)
+{
+	struct ledger_shared *entry;
+	int token, r = -ENOENT;
+
+	if (slot->index < 0)
+		return -EINVAL;
+	token = quota_lock(slot->ledger);
+	if (token < 0)
+		return token;
+	slot_reclaim_dead(slot->ledger, token);
+	entry = shared_find(slot->ledger, key);
+	if (entry && !shared_is_owner(slot, entry)) {
+		if (holders_has(entry, (unsigned int)slot->index))
+			r = -EEXIST;
+		else if (shared_join_entry(slot, entry))
+			r = 0;
+	}
+	quota_unlock(token);
+	return r;
+}
+
+static struct ledger_shared *shared_find_owned(struct slot *slot, struct shared_key key)
+{
+	struct ledger_shared *entry = shared_find_own(slot, key);
+
+	return entry && shared_is_owner(slot, entry) ? entry : NULL;
+}
+
+int shared_raise(struct slot *slot, struct shared_key key, uint64_t part, uint64_t most)
+{
+	struct ledger_shared *entry;
+	uint64_t shed, carried;
+	int token;
+
+	if (slot->index < 0 || part > QUOTA_RESERVE_MAX || most > QUOTA_RESERVE_MAX)
+		return -EINVAL;
+	token = quota_lock(slot->ledger);
+	if (token < 0)
+		return token;
+	slot_reclaim_dead(slot->ledger, token);
+	entry = shared_find_owned(slot, key);
+	if (entry) {
+		if (!holders_any(entry, NULL, slot->index))
+			word_clear_bits(&entry->flags, (uint32_t)SHARED_SHED);
+		shed = holders_shed(entry);
+		carried = word_read(&entry->bytes) - shed;
+		if (carried < most)
+			word_publish(&entry->bytes,
+				     shed + (part < most - carried ? carried + part : most));
+	}
+	quota_unlock(token);
+	FAULT_POINT(SHARED_RAISED);
+	return entry ? 0 : -ENOENT;
+}
+
+/*
+ * The bytes are in the entry and still in the row until the caller takes them out of that: counted
+ * twice. A kill leaves them in the entry, which then is charged with all that its holders can have.
+ */
+static void shared_shed_entry(struct slot *slot, struct ledger_shared *entry, uint64_t fallen,
+			      uint64_t rest)
+{
+	uint64_t bytes = word_read(&entry->bytes), shed = holders_shed(entry);
+
+	if (!holders_any(entry, NULL, slot->index)) {
+		if (bytes > rest)
+			word_publish(&entry->bytes, rest);
+		return;
+	}
+	word_publish(&entry->shed_bytes, fallen < bytes - shed ? shed + fallen : bytes);
+	word_set_bits(&entry->flags, (uint32_t)SHARED_SHED);
+}
+
+void shared_shed(struct slot *slot, struct shared_key key, uint64_t fallen, uint64_t rest)
+{
+	struct ledger_shared *entry;
+	int token;
+
+	if (slot->index < 0)
+		return;
+	/* Without the lock nobody is reclaimed, and a holder that is dead counts as any. */
+	token = quota_lock(slot->ledger);
+	if (token >= 0)
+		slot_reclaim_dead(slot->ledger, token);
+	entry = shared_find_owned(slot, key);
+	if (entry)
+		shared_shed_entry(slot, entry, fallen, rest);
+	if (token >= 0)
+		quota_unlock(token);
+	FAULT_POINT(SHARED_SHED_ROW);
+}
+
 static void shared_uncover_entry(struct slot *slot, struct ledger_shared *entry)
 {
-	if (word_read(&entry->owner) == (uint32_t)slot->index &&
-	    word_read(&entry->owner_generation) == slot->generation)
+	if (shared_is_owner(slot, entry))
 		word_clear_bits(&entry->flags, (uint32_t)SHARED_COVERED);
 }
 

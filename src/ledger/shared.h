@@ -48,6 +48,31 @@ int shared_drop(struct slot *slot, struct shared_key key);
 void shared_uncover(struct slot *slot, struct shared_key key);
 
 /*
+ * An object of the owner's of which its row carries less and less, and which grows: a pool. Other
+ * holders may keep memory of it that the owner has let go of, and nobody knows how much. So `bytes`
+ * is the most that they can have, and the entry is charged with what the row has lost of that while
+ * they held it:
+ *
+ *	row	64 of 64 ── lets go of 32 ─────────── lets go of 32, or dies
+ *	entry	 0 of 64 ──────────────── 32 of 64 ── 64 of 64
+ *
+ * As long as nobody but the owner holds the object, nothing is charged, and whoever joins then can
+ * have only what the row still carries.
+ *
+ * shared_raise: the owner gives others access to `part` more, of `most` that its row carries. Before
+ * they can have it. -ENOENT: the caller is not the owner. Errors of quota_lock.
+ *
+ * shared_shed: the owner's row is about to lose `fallen`, and `rest` is left. After the driver let go
+ * of it, before its quota_release.
+ *
+ * shared_join: as shared_add, of an object that another process holds. -ENOENT where none does, or
+ * where the caller is the owner.
+ */
+int shared_raise(struct slot *slot, struct shared_key key, uint64_t part, uint64_t most);
+void shared_shed(struct slot *slot, struct shared_key key, uint64_t fallen, uint64_t rest);
+int shared_join(struct slot *slot, struct shared_key key);
+
+/*
  * Keys that name nothing any more, since what they name was made again. Each gets another one that
  * names nothing else, and where a holder knows by which key it goes now, the entry gets that. 0 also
  * where another holder has said so before. -ENOENT: this process does not hold it. Errors of

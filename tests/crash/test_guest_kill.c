@@ -44,6 +44,9 @@ static bool guest_passes(int point)
 	/* By importers: test_kill, test_shared; and by who was made again. */
 	case FAULT_SHARED_PUBLISHED:
 	case FAULT_SHARED_RENAMED:
+	/* By exporters of pools: test_shared. */
+	case FAULT_SHARED_RAISED:
+	case FAULT_SHARED_SHED_ROW:
 	/* By allot: test_policy. */
 	case FAULT_POLICY_HALF_WRITTEN:
 	case FAULT_POLICY_WRITTEN:

@@ -139,6 +139,119 @@ static void check_covered(void)
 	ledger_close(l);
 }
 
+/* A pool: others keep what its owner lets go of, and are charged with no more than they can have. */
+static void check_shed(void)
+{
+	struct slot *a = fixture_join(fixture_tenant("shed")), *b, *c;
+	struct ledger *l = slot_ledger(a);
+
+	b = fixture_join(l->dir);
+	c = fixture_join(l->dir);
+	quota_charge(a, 0, CAT_POOL, 80 * MIB);
+	CHECK_EQ(shared_raise(a, key_a, 32 * MIB, 80 * MIB), -ENOENT);
+	CHECK_EQ(shared_join(b, key_a), -ENOENT);
+	CHECK_EQ(shared_add(a, key_a, 0, 32 * MIB, CAT_POOL, SHARED_COVERED, LIMIT), 0);
+	CHECK_EQ(shared_join(a, key_a), -ENOENT); /* its own */
+	/* Nobody has any of it: nothing is charged, and no more can be had than is left. */
+	CHECK_EQ(shared_raise(a, key_a, 64 * MIB, 80 * MIB), 0);
+	CHECK_EQ(shared_bytes(l, key_a), 80 * MIB);
+	shared_shed(a, key_a, 16 * MIB, 64 * MIB);
+	quota_release(a, 0, CAT_POOL, 16 * MIB);
+	CHECK_EQ(shared_bytes(l, key_a), 64 * MIB);
+	CHECK_EQ(quota_used(l, 0), 64 * MIB);
+	/* Others join, and the row lets go of a part, twice. */
+	CHECK_EQ(shared_join(b, key_a), 0);
+	CHECK_EQ(shared_join(b, key_a), -EEXIST);
+	CHECK_EQ(shared_raise(b, key_a, MIB, MIB), -ENOENT);
+	CHECK_EQ(add(c, key_a, MIB), 0);
+	CHECK_EQ(quota_used(l, 0), 64 * MIB);
+	shared_shed(b, key_a, 16 * MIB, 0);
+	CHECK_EQ(quota_used(l, 0), 64 * MIB);
+	for (uint64_t left = 48 * MIB; left >= 32 * MIB; left -= 16 * MIB) {
+		shared_shed(a, key_a, 16 * MIB, left);
+		CHECK_EQ(quota_used(l, 0), 80 * MIB); /* twice, never not at all */
+		quota_release(a, 0, CAT_POOL, 16 * MIB);
+		CHECK_EQ(quota_used(l, 0), 64 * MIB);
+		CHECK_EQ(quota_used_live(l, 0), 64 * MIB);
+	}
+	/* More is exported, and all that is left of the row goes, with some that was not. */
+	quota_charge(a, 0, CAT_POOL, 40 * MIB);
+	CHECK_EQ(shared_raise(a, key_a, 8 * MIB, 72 * MIB), 0);
+	CHECK_EQ(shared_bytes(l, key_a), 72 * MIB);
+	shared_shed(a, key_a, 72 * MIB, 0);
+	quota_release(a, 0, CAT_POOL, 72 * MIB);
+	CHECK_EQ(quota_used(l, 0), 72 * MIB);
+	CHECK_EQ(shared_drop(b, key_a), 0);
+	CHECK_EQ(quota_used(l, 0), 72 * MIB);
+	CHECK_EQ(shared_drop(c, key_a), 0);
+	CHECK_EQ(quota_used(l, 0), 0);
+	/* The next that join have only what the row carries. */
+	quota_charge(a, 0, CAT_POOL, 72 * MIB);
+	CHECK_EQ(shared_join(b, key_a), 0);
+	CHECK_EQ(quota_used(l, 0), 72 * MIB);
+	/* It goes: they have all of it, once. */
+	shared_shed(a, key_a, 8 * MIB, 64 * MIB);
+	quota_release(a, 0, CAT_POOL, 8 * MIB);
+	CHECK_EQ(quota_used(l, 0), 72 * MIB);
+	CHECK_EQ(shared_drop(a, key_a), 0);
+	quota_release(a, 0, CAT_POOL, 64 * MIB);
+	CHECK_EQ(quota_used(l, 0), 72 * MIB);
+	CHECK_EQ(shared_drop(b, key_a), 0);
+	CHECK_EQ(quota_used(l, 0), 0);
+	/* What an owner shed before is nothing to an entry that is made anew. */
+	quota_charge(c, 0, CAT_POOL, 60 * MIB);
+	CHECK_EQ(shared_add(c, key_b, 0, 60 * MIB, CAT_POOL, SHARED_COVERED, LIMIT), 0);
+	CHECK_EQ(shared_join(b, key_b), 0);
+	CHECK_EQ(quota_used(l, 0), 60 * MIB);
+	/* A forged part is never more than all. */
+	for (int i = 0; i < 2; i++) {
+		l->map->shared[i].flags |= SHARED_SHED;
+		l->map->shared[i].shed_bytes = UINT64_MAX;
+	}
+	CHECK_EQ(quota_used(l, 0), 120 * MIB);
+	ledger_close(slot_ledger(c));
+	ledger_close(slot_ledger(b));
+	ledger_close(l);
+}
+
+/* An owner that dies at each step leaves no more than its importer can have, and no less. */
+static void check_shed_steps(void)
+{
+	static const char *const steps[] = {"SHARED_RAISED", "SHARED_SHED_ROW", "RELEASED"};
+	struct slot *a = fixture_join(fixture_tenant("shed-steps"));
+	struct ledger *l = slot_ledger(a);
+
+	for (size_t i = 0; i < sizeof(steps) / sizeof(steps[0]); i++) {
+		uint64_t most = 64 * MIB;
+		pid_t pid = fork();
+
+		if (pid == 0) {
+			struct slot *b = fixture_join(l->dir);
+
+			quota_charge(b, 0, CAT_POOL, most);
+			CHECK_EQ(shared_add(b, key_a, 0, 32 * MIB, CAT_POOL, SHARED_COVERED,
+					    LIMIT), 0);
+			while (!shared_joins(l))
+				usleep(100);
+			CHECK_EQ(fault_arm(steps[i]), 0);
+			shared_raise(b, key_a, 32 * MIB, most);
+			shared_shed(b, key_a, 32 * MIB, 32 * MIB);
+			quota_release(b, 0, CAT_POOL, 32 * MIB);
+			_exit(1);
+		}
+		while (shared_join(a, key_a))
+			usleep(100);
+		fixture_wait(pid, SIGKILL);
+		CHECK_EQ(quota_used_live(l, 0), most);
+		CHECK(quota_used(l, 0) >= most);
+		CHECK_EQ(add(a, key_b, LIMIT - most), 0); /* all that is free, exactly */
+		CHECK_EQ(shared_drop(a, key_b), 0);
+		CHECK_EQ(shared_drop(a, key_a), 0);
+		CHECK_EQ(quota_used(l, 0), 0);
+	}
+	ledger_close(l);
+}
+
 /* Killed exporter, killed importer: counted, by readers at once, by admission after reclaiming. */
 static void check_killed_holders(void)
 {
@@ -249,6 +362,9 @@ int main(void)
 	check_once();
 	check_covered();
 	check_uncovered();
+	check_shed();
+	if (fixture_has_faults())
+		check_shed_steps();
 	check_killed_holders();
 	if (fixture_has_faults())
 		check_renamed();

@@ -237,15 +237,17 @@ static void imported_twice(struct scene *s)
 static void exported_anew(struct scene *s)
 {
 	int one = make(s, BYTES), in_one = pass(s, one, BYTES), two, in_two;
+	uint64_t kept = s->import_kind == POOLED ? BYTES : 0; /* by the importer's pool */
 
 	drop(&s->from, one);
 	two = make(s, 32 * MIB);
 	in_two = pass(s, two, 32 * MIB);
 	expect(s, CONTEXT + 32 * MIB, CONTEXT + BYTES + 32 * MIB, 2 * CONTEXT + BYTES + 32 * MIB);
 	drop(&s->to, in_one);
-	expect(s, CONTEXT + 32 * MIB, CONTEXT + 32 * MIB, 2 * CONTEXT + 32 * MIB);
+	expect(s, CONTEXT + 32 * MIB, CONTEXT + kept + 32 * MIB,
+	       2 * CONTEXT + kept + 32 * MIB);
 	drop(&s->from, two);
-	expect(s, CONTEXT, CONTEXT + 32 * MIB, 2 * CONTEXT + 32 * MIB);
+	expect(s, CONTEXT, CONTEXT + kept + 32 * MIB, 2 * CONTEXT + kept + 32 * MIB);
 	drop(&s->to, in_two);
 	expect(s, CONTEXT, CONTEXT, 2 * CONTEXT);
 	puppet_end(&s->to);
@@ -341,6 +343,73 @@ static void said_smaller(struct scene *s)
 	puppet_end(&s->from);
 }
 
+/* What a pool grows by for 2 MiB. */
+#define STEP (32 * MIB)
+
+/* An importer of a small piece of a pool keeps all that the pool grew by for it. */
+static void part_of_pool(struct scene *s)
+{
+	int small = make(s, 2 * MIB), to = pass(s, small, 2 * MIB), large;
+
+	expect(s, CONTEXT + STEP, CONTEXT + STEP, 2 * CONTEXT + STEP);
+	/* The pool lets go of what nobody imported: at most what was exported is charged for that. */
+	large = make(s, STEP + MIB);
+	expect(s, CONTEXT + 3 * STEP, CONTEXT + STEP, 2 * CONTEXT + 3 * STEP);
+	drop(&s->from, large);
+	EXPECT("given", given(0), 2 * CONTEXT + STEP);
+	EXPECT("charged", charged(&s->tenant[0], 0),
+	       s->two ? CONTEXT + STEP : 2 * CONTEXT + 2 * STEP);
+	drop(&s->from, small);
+	expect(s, CONTEXT, CONTEXT + STEP, 2 * CONTEXT + STEP);
+	/* The pointer is freed, and the pool is not destroyed. */
+	puppet(&s->to, (struct puppet_ask){.op = DO_LET_GO, .slot = to});
+	expect(s, CONTEXT, CONTEXT + STEP, 2 * CONTEXT + STEP);
+	drop(&s->to, to);
+	expect(s, CONTEXT, CONTEXT, 2 * CONTEXT);
+	puppet_end(&s->to);
+	puppet_end(&s->from);
+}
+
+/*
+ * An importer whose tenant has room for some of a pointer, but not for all of it, does not get it.
+ * The driver keeps the memory for its pool nevertheless, so it is charged.
+ */
+static void kept_beyond(struct scene *s)
+{
+	uint64_t rest = s->two ? BYTES : 8 * MIB;
+	int from = make(s, BYTES);
+	struct puppet_answer answer;
+
+	puppet(&s->to, (struct puppet_ask){.op = DO_MAKE, .bytes = rest});
+	for (int i = 0; s->two && i < 2; i++) {
+		answer = try_pass(s, from, BYTES, &s->to);
+		EXPECT("import", answer.result, CUDA_ERROR_OUT_OF_MEMORY);
+		EXPECT("charged", charged(&s->tenant[1], 0), CONTEXT + rest + BYTES);
+	}
+	drop(&s->from, from);
+	expect(s, CONTEXT, CONTEXT + rest + BYTES, 2 * CONTEXT + rest + (s->two ? BYTES : 0));
+	puppet_end(&s->to);
+	expect(s, CONTEXT, 0, CONTEXT);
+	puppet_end(&s->from);
+}
+
+static void part_then_dies(struct scene *s)
+{
+	int small = make(s, 2 * MIB), first = pass(s, small, 2 * MIB), to;
+
+	/* Its pool goes, and another one of the same process has the pointer. */
+	puppet(&s->to, (struct puppet_ask){.op = DO_FREE, .slot = first});
+	expect(s, CONTEXT + STEP, CONTEXT, 2 * CONTEXT + STEP);
+	to = pass(s, small, 2 * MIB);
+	make(s, STEP + MIB);
+	expect(s, CONTEXT + 3 * STEP, CONTEXT + STEP, 2 * CONTEXT + 3 * STEP);
+	puppet_kill(&s->from);
+	expect(s, 0, CONTEXT + STEP, CONTEXT + STEP);
+	drop(&s->to, to);
+	expect(s, 0, CONTEXT, CONTEXT);
+	puppet_end(&s->to);
+}
+
 /* A tenant that cannot hold it does not get it; one that shares it already can. */
 static void does_not_fit(struct scene *s)
 {
@@ -378,6 +447,9 @@ static const struct {
 	{"inside", inside, 1 << PLAIN},
 	{"import destroyed", import_destroyed, 1 << EXTERNAL | 1 << EXTERNAL_ARRAY},
 	{"said smaller", said_smaller, 1 << EXTERNAL},
+	{"part of a pool", part_of_pool, 1 << POOLED},
+	{"kept beyond", kept_beyond, 1 << POOLED},
+	{"part of a pool, exporter dies", part_then_dies, 1 << POOLED},
 };
 
 int main(int argc, char **argv)

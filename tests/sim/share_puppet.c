@@ -29,6 +29,7 @@ static struct slot {
 } slots[SLOTS];
 static int nslots;
 static CUmemoryPool pools[4], imported_pool; /* own ones by device */
+static int imported_pointers;
 static CUcontext current;
 static atomic_int done;
 
@@ -142,7 +143,10 @@ static CUresult import(const struct puppet_ask *ask, int *fd, struct slot *s)
 					    &imported_pool, (void *)(intptr_t)*fd,
 					    CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
 		memcpy(&data, ask->blob, sizeof(data));
-		return e ? e : cu.cuMemPoolImportPointer(&s->address, imported_pool, &data);
+		if (!e)
+			e = cu.cuMemPoolImportPointer(&s->address, imported_pool, &data);
+		imported_pointers += !e;
+		return e;
 	case EXTERNAL:
 	case EXTERNAL_ARRAY:
 		external.handle.fd = *fd;
@@ -166,6 +170,32 @@ static CUresult import(const struct puppet_ask *ask, int *fd, struct slot *s)
 	}
 }
 
+/* The pool goes with the last of its pointers, and then gives back what it kept. */
+static CUresult free_imported(struct slot *s)
+{
+	CUresult e = s->address ? cu.cuMemFree_v2(s->address) : CUDA_SUCCESS;
+
+	if (e || --imported_pointers)
+		return e;
+	e = cu.cuMemPoolDestroy(imported_pool);
+	imported_pool = NULL;
+	return e;
+}
+
+static CUresult let_go(struct slot *s)
+{
+	CUresult e;
+
+	if (s->kind == POOLED) {
+		e = cu.cuMemFreeAsync(s->address, NULL);
+		s->address = 0;
+		return e ? e : cu.cuStreamSynchronize(NULL);
+	}
+	e = cu.cuDestroyExternalMemory(s->external);
+	s->external = NULL;
+	return e;
+}
+
 static CUresult free_slot(struct slot *s)
 {
 	CUresult e;
@@ -176,7 +206,7 @@ static CUresult free_slot(struct slot *s)
 				   : cu.cuMemFree_v2(s->address);
 	case POOLED:
 		if (s->imported)
-			return cu.cuMemFree_v2(s->address);
+			return free_imported(s);
 		e = cu.cuMemFreeAsync(s->address, NULL);
 		return e ? e : cu.cuStreamSynchronize(NULL);
 	case EXTERNAL:
@@ -294,9 +324,7 @@ static int act(const struct puppet_ask *ask, int *in, struct puppet_answer *answ
 	case DO_FREE:
 		return (int)free_slot(s);
 	case DO_LET_GO:
-		e = (int)cu.cuDestroyExternalMemory(s->external);
-		s->external = NULL;
-		return e;
+		return (int)let_go(s);
 	case DO_INFO:
 		e = (int)cu.cuMemGetInfo_v2(&v2[0], &v2[1]);
 		if (!e)

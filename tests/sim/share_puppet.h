@@ -16,7 +16,7 @@ enum puppet_op {
 	DO_EXPORT, /* of `slot`, at `bytes` inside where that can be: blob, descriptor */
 	DO_IMPORT, /* by `kind`, from blob and descriptor, mapped: slot in a */
 	DO_FREE,   /* whatever `slot` is */
-	DO_LET_GO, /* of the import alone that `slot` is mapped from; DO_FREE then frees the rest */
+	DO_LET_GO, /* of the external import, or the pool's pointer, alone; DO_FREE then frees the rest */
 	DO_INFO,   /* cuMemGetInfo: a free, b total; by the 32-bit form c, d */
 	DO_TOTAL,  /* cuDeviceTotalMem of `device`: a; by the 32-bit form b */
 	DO_UUID,   /* of `device`: blob */

@@ -34,8 +34,8 @@ struct object_table {
 static bool object_is_listed(enum object_kind kind)
 {
 	return kind == OBJECT_POOL || kind == OBJECT_PARTING || kind == OBJECT_IPC ||
-	       kind == OBJECT_POINTER || kind == OBJECT_EXTERNAL || kind == OBJECT_DMABUF ||
-	       kind == OBJECT_IMPORT;
+	       kind == OBJECT_POINTER || kind == OBJECT_EXTERNAL || kind == OBJECT_LOAN ||
+	       kind == OBJECT_DMABUF || kind == OBJECT_IMPORT;
 }
 
 /* Kinds that are made and freed most: each shard counts its own objects of them. */

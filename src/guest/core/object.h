@@ -27,10 +27,11 @@ enum object_kind {
 	OBJECT_ARRAY,	 /* key: array or mipmapped array */
 	OBJECT_SHARE,	 /* key: of an entry in the tenant's table; refs: objects that hold it */
 	OBJECT_IPC,	 /* key: address from cuIpcOpenMemHandle; refs: times it was opened */
-	OBJECT_EXTERNAL, /* key: number of an import of external memory; refs: views of it */
-	OBJECT_VIEW,	 /* key: external memory, or a buffer or mipmapped array mapped from it */
+	OBJECT_EXTERNAL, /* key: number of an import, see memory/external.h; refs: views of it */
+	OBJECT_VIEW,	 /* key: what is imported, or an address or array of it */
+	OBJECT_LOAN,	 /* key: of an entry that an import holds beside its own */
 	OBJECT_POOL,	 /* key: memory pool; bytes: of its reserve; refs: see pool_hold */
-	OBJECT_POINTER,	 /* key: address exported from or imported into a pool */
+	OBJECT_POINTER,	 /* key: address of a pool's allocation that was exported */
 	OBJECT_EXEC,	 /* key: executable graph and a device; size: what its nodes ask of that */
 	OBJECT_MODULE,	 /* key: module or library; bytes: a guess of its size */
 	OBJECT_CONTEXT,	 /* key: context that the program created */
@@ -85,9 +86,12 @@ struct object {
 			uint64_t import; /* where it is backed and imported: which OBJECT_IMPORT */
 		} handle;		 /* OBJECT_HANDLE, OBJECT_GONE */
 		struct {
+			uint64_t context; /* in which it was imported; 0: outlives contexts */
 			uint64_t import;  /* OBJECT_EXTERNAL's key */
-			uint64_t context; /* in which that was imported */
-		} view;			  /* OBJECT_VIEW */
+		} view;			  /* OBJECT_VIEW; OBJECT_PARTING has the second */
+		struct {
+			uint64_t import; /* OBJECT_EXTERNAL's key */
+		} loan;			 /* OBJECT_LOAN */
 		struct {
 			uint64_t handle, offset;
 			uint64_t may_read, may_write; /* devices, while it is away */
@@ -104,7 +108,10 @@ struct object {
 			uint64_t unfit_bytes; /* so much did not fit in one piece; 0: unknown */
 			uint64_t unfit_used;  /* while as much was in use, or more */
 			uint64_t id; /* no other pool of the process has had it */
-		} pool;			      /* OBJECT_POOL */
+			uint64_t largest; /* of an exportable one: its largest growth at once */
+			uint32_t number;  /* that its descriptors are stamped with; 0: none */
+			bool exportable;
+		} pool; /* OBJECT_POOL; `shared` is its key as soon as that has been exported */
 		struct {
 			uint32_t epoch; /* in which it was last backed; 0: never */
 		} exec;			/* OBJECT_EXEC */

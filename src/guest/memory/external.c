@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "guest/memory/external.h"
 
+#include <errno.h>
+
 #include "guest/core/hook.h"
 #include "guest/memory/sharing.h"
 
@@ -64,18 +66,138 @@ static bool external_add(struct guest *guest, uint64_t number, struct views *vie
 	return object_change(guest->objects, OBJECT_EXTERNAL, number, false, external_count, views);
 }
 
-bool external_map(struct guest *guest, CUexternalMemory memory, struct object *ret_view)
+CUresult external_import_pool(struct guest *guest, CUmemoryPool pool, struct shared_key key)
+{
+	struct guest_device *device = guest_current_device(guest);
+	struct object import = {.kind = OBJECT_EXTERNAL, .category = CAT_IMPORTED,
+				.flags = OBJECT_IMPORTED, .refs = 1, .shared = key,
+				.key = 1 + atomic_fetch_add(&guest->imports, 1)};
+	struct object view = {.kind = OBJECT_VIEW, .key = KEY(pool), .category = CAT_IMPORTED,
+			      .view.import = import.key};
+
+	/* Only a call of some device: the entries of its pointers know the right one. */
+	if (device)
+		view.device = import.device = (int16_t)device->ordinal;
+	if (object_put(guest->objects, &import))
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	if (external_record(guest, &view))
+		return CUDA_SUCCESS;
+	external_leave(guest, &view);
+	return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+bool external_map(struct guest *guest, uint64_t key, struct object *ret_view)
 {
 	struct views one = {.add = 1};
 	struct object view;
 
-	if (!object_get(guest->objects, OBJECT_VIEW, KEY(memory), &view) ||
+	if (!object_get(guest->objects, OBJECT_VIEW, key, &view) ||
 	    !external_add(guest, view.view.import, &one))
 		return false;
-	/* The mapping goes with the context. */
+	/* A mapping goes with the context. */
 	view.context = view.view.context;
 	*ret_view = view;
 	return true;
+}
+
+static bool external_mark_joined(struct object *import, void *arg)
+{
+	bool *first = arg;
+
+	*first = !(import->flags & OBJECT_SHARED);
+	import->flags |= OBJECT_SHARED;
+	return true;
+}
+
+bool external_join(struct guest *guest, const struct object *view)
+{
+	struct object import;
+	bool first = false;
+	int r;
+
+	if (!object_get(guest->objects, OBJECT_EXTERNAL, view->view.import, &import))
+		return false;
+	if (import.flags & OBJECT_SHARED)
+		return true;
+	r = import.shared.word[0] ? shared_join(guest->claimed, import.shared) : -ENOENT;
+	if (r && r != -EEXIST)
+		return false;
+	entry_hold(guest, import.shared, &import);
+	object_change(guest->objects, OBJECT_EXTERNAL, import.key, false, external_mark_joined,
+		      &first);
+	if (!first)
+		entry_leave(guest, &import); /* another thread has joined for the import */
+	return true;
+}
+
+CUresult external_borrow(struct guest *guest, const struct object *view, CUdeviceptr at,
+			 const CUmemPoolPtrExportData *data)
+{
+	struct object loan = {.kind = OBJECT_LOAN, .category = CAT_IMPORTED,
+			      .flags = OBJECT_IMPORTED, .loan.import = view->view.import};
+	struct shared_key key = entry_key(data, sizeof(*data));
+	struct guest_device *device;
+	CUdevice ordinal = -1;
+	CUdeviceptr base;
+	size_t size = 0;
+	CUresult e;
+
+	loan.key = key.word[0] ^ view->view.import;
+	DRIVER(cuPointerGetAttribute, (&ordinal, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, at));
+	DRIVER(cuMemGetAddressRange_v2, (&base, &size, at));
+	device = guest_device(guest, ordinal);
+	if (!device || object_get(guest->objects, OBJECT_LOAN, loan.key, &loan))
+		return CUDA_SUCCESS;
+	loan.device = (int16_t)device->ordinal;
+	e = sharing_import(guest, device, key, round_up(size, POOL_BYTES), &loan);
+	if (e)
+		sharing_import_anyway(guest, device, key, round_up(size, POOL_BYTES), &loan);
+	/* Another thread may have the same pointer. Without room for a record the charge stays. */
+	if (object_add(guest->objects, &loan) == -EEXIST)
+		sharing_drop(guest, &loan);
+	return e;
+}
+
+bool external_record(struct guest *guest, const struct object *view)
+{
+	struct guest_device *device = guest_device(guest, view->device);
+	struct object stale;
+
+	if (object_exchange(guest->objects, view, &stale))
+		return false;
+	/* That one went without its record: what was given now is the one that there is. */
+	if (stale.kind != OBJECT_NONE) {
+		charge_release_begin(device);
+		charge_release_end(guest, device, CAT_IMPORTED, external_leave(guest, &stale));
+	}
+	return true;
+}
+
+bool external_is_last(struct guest *guest, const struct object *view)
+{
+	struct object import;
+
+	return object_get(guest->objects, OBJECT_EXTERNAL, view->view.import, &import) &&
+	       import.refs == 1;
+}
+
+static bool external_is_lent(const struct object *object, void *arg)
+{
+	return object->kind == OBJECT_LOAN && object->loan.import == *(const uint64_t *)arg;
+}
+
+static void external_return_loans(struct guest *guest, uint64_t import)
+{
+	struct object loans[OBJECT_BATCH];
+	int n;
+
+	if (!object_count(guest->objects, OBJECT_LOAN))
+		return;
+	do {
+		n = object_sweep(guest->objects, external_is_lent, &import, loans, OBJECT_BATCH);
+		for (int i = 0; i < n; i++)
+			sharing_drop(guest, &loans[i]);
+	} while (n == OBJECT_BATCH);
 }
 
 uint64_t external_leave(struct guest *guest, const struct object *view)
@@ -84,6 +206,7 @@ uint64_t external_leave(struct guest *guest, const struct object *view)
 
 	if (!external_add(guest, view->view.import, &less) || less.after.refs)
 		return 0;
+	external_return_loans(guest, less.after.key);
 	entry_leave(guest, &less.after);
 	return less.after.bytes;
 }

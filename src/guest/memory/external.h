@@ -1,9 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Memory of another API, or of a descriptor that is taken for such. The driver holds it until the
- * import is destroyed and every buffer and mipmapped array mapped from it is freed, in whatever
- * order. Each of these is a view (OBJECT_VIEW); the import (OBJECT_EXTERNAL) has the charge until
- * its last view goes.
+ * Imports that the driver holds until they are destroyed and all that the program got of them is
+ * freed, in whatever order. What is imported is a view (OBJECT_VIEW) of the import, and so is each
+ * thing of it; the import (OBJECT_EXTERNAL) has the charge until its last view goes.
+ *
+ * Memory of another API, or of a descriptor that is taken for such: the views are its handle, and
+ * the buffers and mipmapped arrays that are mapped from it.
+ *
+ * A pool of another process: the views are the pool, and its pointers. The import keeps what the
+ * pool grew by when these pointers' memory was made, however many of them are freed, and nothing
+ * before the first of them. It stands in no process's figure when the exporter has let go of it.
  */
 #ifndef ALLOT_GUEST_MEMORY_EXTERNAL_H
 #define ALLOT_GUEST_MEMORY_EXTERNAL_H
@@ -17,8 +23,30 @@
 CUresult external_import(struct guest *guest, struct guest_device *device,
 			 const CUDA_EXTERNAL_MEMORY_HANDLE_DESC *desc, struct object *ret_view);
 
-/* Before the driver maps: one more view, likewise. False: the import is none of ours. */
-bool external_map(struct guest *guest, CUexternalMemory memory, struct object *ret_view);
+/*
+ * After the driver imported a pool: the import, without a charge. Its key is all zero where the
+ * handle told none.
+ */
+CUresult external_import_pool(struct guest *guest, CUmemoryPool pool, struct shared_key key);
+
+/* Before the driver maps: one more view of the same import. False: it is none of ours. */
+bool external_map(struct guest *guest, uint64_t key, struct object *ret_view);
+
+/*
+ * Before the driver imports a pointer into a pool: the import holds the pool's entry from now on.
+ * False: nobody has made one, since the exporter is none of this tenant. Then external_borrow,
+ * after the driver's call, charges the pointer alone. CUDA_ERROR_OUT_OF_MEMORY when the quota does
+ * not allow that: it is charged nevertheless, since the import keeps the memory until its end.
+ */
+bool external_join(struct guest *guest, const struct object *view);
+CUresult external_borrow(struct guest *guest, const struct object *view, CUdeviceptr at,
+			 const CUmemPoolPtrExportData *data);
+
+/* Puts a view into the table, after the driver gave it. False: there is no room. */
+bool external_record(struct guest *guest, const struct object *view);
+
+/* Is this the only view that is left of its import? */
+bool external_is_last(struct guest *guest, const struct object *view);
 
 /*
  * After the driver let go of a view that is in no table any more. Answers the bytes that are to be

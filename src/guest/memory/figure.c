@@ -236,7 +236,7 @@ void figure_look(struct guest *guest, struct guest_device *device)
 /*
  * Memory of one kind that this process imported and its exporter has let go of, at most `grown`
  * bytes. From then on it stands in the driver's figure of one of the importers, though it is
- * charged already, by its entry. Memory by handle then stands in nobody's figure.
+ * charged already, by its entry. Memory by handle, and of a pool, then stands in nobody's figure.
  */
 static uint64_t figure_inherited_of_kind(struct guest *guest, struct guest_device *device,
 					 enum object_kind kind, uint64_t grown)
@@ -269,8 +269,7 @@ static uint64_t figure_inherited(struct guest *guest, struct guest_device *devic
 {
 	uint64_t bytes = figure_inherited_of_kind(guest, device, OBJECT_IPC, grown);
 
-	bytes += figure_inherited_of_kind(guest, device, OBJECT_EXTERNAL, grown - bytes);
-	return bytes + figure_inherited_of_kind(guest, device, OBJECT_POINTER, grown - bytes);
+	return bytes + figure_inherited_of_kind(guest, device, OBJECT_EXTERNAL, grown - bytes);
 }
 
 /*

@@ -2,6 +2,7 @@
 /* cuMemAlloc and its like, and every free that may meet their memory. */
 #include "guest/core/capturing.h"
 #include "guest/core/hook.h"
+#include "guest/memory/external.h"
 #include "guest/memory/memory.h"
 #include "guest/memory/own_alloc.h"
 #include "guest/memory/pool.h"
@@ -174,7 +175,8 @@ static CUresult alloc_free_in_stream(struct guest *guest, CUdeviceptr dptr, CUst
 
 	if (guest->swappable && !node && own_free_async(guest, dptr, order, &e))
 		return e;
-	ours = !node && memory_take(guest, OBJECT_MEMORY, dptr, &object);
+	ours = !node && (memory_take(guest, OBJECT_MEMORY, dptr, &object) ||
+			 memory_take(guest, OBJECT_VIEW, dptr, &object));
 	shared = !node && !ours && pool_pointer_take(guest, dptr, &object);
 	if (ours && object.flags & OBJECT_BACKED) {
 		memory_freed_in_stream(guest, &object, order);
@@ -188,6 +190,8 @@ static CUresult alloc_free_in_stream(struct guest *guest, CUdeviceptr dptr, CUst
 			pool_pointer_done(guest, &object, !e);
 	} else if (e) {
 		memory_keep(guest, &object);
+	} else if (object.kind == OBJECT_VIEW && !external_is_last(guest, &object)) {
+		memory_freed(guest, &object); /* the import keeps the memory */
 	} else {
 		memory_freed_in_stream(guest, &object, order);
 	}

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory of another API: see external.h. What is mapped from it is freed as other memory is. */
+/* Memory of another API, and pointers of another process's pool: see external.h. */
 #include "guest/core/hook.h"
 #include "guest/memory/external.h"
 #include "guest/memory/memory.h"
@@ -24,7 +24,7 @@ static CUresult external_finish(struct guest *guest, CUresult result, uint64_t k
 				struct object *view, CUresult (*undo)(uint64_t key))
 {
 	view->key = key;
-	if (!result && object_put(guest->objects, view)) {
+	if (!result && !external_record(guest, view)) {
 		undo(key);
 		result = CUDA_ERROR_OUT_OF_MEMORY;
 	}
@@ -59,7 +59,7 @@ CUresult hook_cuExternalMemoryGetMappedBuffer(CUdeviceptr *devPtr, CUexternalMem
 	struct object view;
 	CUresult e;
 
-	if (!devPtr || !external_map(guest, extMem, &view))
+	if (!devPtr || !external_map(guest, KEY(extMem), &view))
 		return DRIVER(cuExternalMemoryGetMappedBuffer, (devPtr, extMem, bufferDesc));
 	e = DRIVER(cuExternalMemoryGetMappedBuffer, (devPtr, extMem, bufferDesc));
 	return external_finish(guest, e, *devPtr, &view, external_call_free);
@@ -73,7 +73,7 @@ CUresult hook_cuExternalMemoryGetMappedMipmappedArray(
 	struct object view;
 	CUresult e;
 
-	if (!mipmap || !external_map(guest, extMem, &view))
+	if (!mipmap || !external_map(guest, KEY(extMem), &view))
 		return DRIVER(cuExternalMemoryGetMappedMipmappedArray,
 			      (mipmap, extMem, mipmapDesc));
 	e = DRIVER(cuExternalMemoryGetMappedMipmappedArray, (mipmap, extMem, mipmapDesc));
@@ -94,4 +94,43 @@ CUresult hook_cuDestroyExternalMemory(CUexternalMemory extMem)
 	else
 		memory_freed(guest, &view);
 	return e;
+}
+
+/*
+ * Without an entry of the exporter's: the size is known once it is imported, and then the pool
+ * keeps the memory. So there is to be room for the least that this can be.
+ */
+static CUresult external_import_alone(struct guest *guest, const struct object *view,
+				      CUdeviceptr *ptr_out, CUmemoryPool pool,
+				      CUmemPoolPtrExportData *data)
+{
+	struct guest_device *device = guest_device(guest, view->device);
+	struct charge charge;
+	CUresult e = charge_reserve(guest, device, POOL_BYTES, &charge);
+
+	if (e)
+		return e;
+	e = DRIVER(cuMemPoolImportPointer, (ptr_out, pool, data));
+	charge_cancel(&charge);
+	if (!e && external_borrow(guest, view, *ptr_out, data)) {
+		DRIVER(cuMemFree_v2, (*ptr_out));
+		e = CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	return e;
+}
+
+CUresult hook_cuMemPoolImportPointer(CUdeviceptr *ptr_out, CUmemoryPool pool,
+				     CUmemPoolPtrExportData *shareData)
+{
+	GUEST_OR_PASS(cuMemPoolImportPointer, (ptr_out, pool, shareData));
+	struct object view;
+	CUresult e;
+
+	if (!ptr_out || !shareData || !external_map(guest, KEY(pool), &view))
+		return DRIVER(cuMemPoolImportPointer, (ptr_out, pool, shareData));
+	if (external_join(guest, &view))
+		e = DRIVER(cuMemPoolImportPointer, (ptr_out, pool, shareData));
+	else
+		e = external_import_alone(guest, &view, ptr_out, pool, shareData);
+	return external_finish(guest, e, *ptr_out, &view, external_call_free);
 }

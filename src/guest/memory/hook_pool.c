@@ -6,6 +6,7 @@
 #include "guest/core/capturing.h"
 #include "guest/core/hook.h"
 #include "guest/memory/holder.h"
+#include "guest/memory/memory.h"
 #include "guest/memory/own_alloc.h"
 #include "guest/memory/own_pool.h"
 #include "guest/memory/pool.h"
@@ -55,6 +56,24 @@ static bool pool_set_unfit(struct object *pool, void *arg)
 	pool->pool.unfit_bytes = seen[0];
 	pool->pool.unfit_used = seen[1];
 	return true;
+}
+
+static bool pool_raise_largest(struct object *pool, void *arg)
+{
+	uint64_t growth = *(const uint64_t *)arg;
+
+	if (pool->pool.largest < growth)
+		pool->pool.largest = growth;
+	return true;
+}
+
+/* Of a pool that others may have pointers of: they would keep that much for one. */
+static void pool_note_largest(struct guest *guest, CUmemoryPool pool, const struct pool_seen *seen,
+			      uint64_t growth)
+{
+	if (seen->exportable && growth > seen->largest)
+		object_change(guest->objects, OBJECT_POOL, KEY(pool), false, pool_raise_largest,
+			      &growth);
 }
 
 static void pool_note_growth(struct guest *guest, const struct request *request, uint64_t growth)
@@ -140,6 +159,7 @@ static CUresult pool_allocate_from(struct guest *guest, const struct request *re
 			return e;
 		pool_look_up(guest, request->pool, &seen); /* reserving may have settled it */
 	}
+	pool_note_largest(guest, request->pool, &seen, round_up(request->bytes, POOL_BYTES));
 	e = request->call(request);
 	/*
 	 * Where both are as they were there is nothing to settle. A thread that records less after
@@ -155,6 +175,7 @@ static CUresult pool_allocate_from(struct guest *guest, const struct request *re
 	if (e || now <= seen.charged)
 		return e;
 	pool_note_growth(guest, request, now - seen.charged);
+	pool_note_largest(guest, request->pool, &seen, now - seen.charged);
 	return doubtful && charge_over(guest, device) ? pool_undo(guest, device, request)
 						      : CUDA_SUCCESS;
 }
@@ -238,6 +259,7 @@ CUresult hook_cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolProp
 	if (e)
 		return e;
 	object.key = KEY(*pool);
+	object.pool.exportable = poolProps->handleTypes != CU_MEM_HANDLE_TYPE_NONE;
 	if (poolProps->location.type == CU_MEM_LOCATION_TYPE_DEVICE)
 		object.device = (int16_t)poolProps->location.id;
 	if (object_put(guest->objects, &object)) {
@@ -253,7 +275,28 @@ CUresult hook_cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolProp
 	return e;
 }
 
-/* The driver refuses to destroy a device's default pool, and has nothing of an imported one. */
+/*
+ * Another process's. Both records are taken out before the driver has the handle, which it may give
+ * to another pool at once.
+ */
+static CUresult pool_destroy_imported(struct guest *guest, CUmemoryPool pool)
+{
+	struct object object, view;
+	bool ours = memory_take(guest, OBJECT_VIEW, KEY(pool), &view);
+	bool known = object_take(guest->objects, OBJECT_POOL, KEY(pool), &object);
+	CUresult e = DRIVER(cuMemPoolDestroy, (pool));
+
+	if (e && known)
+		object_put(guest->objects, &object);
+	if (e && ours)
+		memory_keep(guest, &view);
+	else if (ours)
+		memory_freed(guest, &view);
+	pool_changed(guest);
+	return e;
+}
+
+/* The driver refuses to destroy a device's default pool. */
 CUresult hook_cuMemPoolDestroy(CUmemoryPool pool)
 {
 	GUEST_OR_PASS(cuMemPoolDestroy, (pool));
@@ -263,7 +306,10 @@ CUresult hook_cuMemPoolDestroy(CUmemoryPool pool)
 	if (pool_is_ended(guest, pool))
 		return CUDA_ERROR_INVALID_VALUE;
 	if (object_get(guest->objects, OBJECT_POOL, KEY(pool), &object) &&
-	    !(object.flags & OBJECT_IMPORTED) && guest_device(guest, object.device) &&
+	    object.flags & OBJECT_IMPORTED)
+		return pool_destroy_imported(guest, pool);
+	if (object_get(guest->objects, OBJECT_POOL, KEY(pool), &object) &&
+	    guest_device(guest, object.device) &&
 	    pool_default_device(guest, pool) < 0) {
 		own_pool_end(guest, pool);
 		return pool_end(guest, pool);
@@ -342,38 +388,5 @@ CUresult hook_cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *map, 
 
 	if (!e && guest->swappable)
 		own_pool_set_access(guest, pool, map, count);
-	return e;
-}
-
-CUresult hook_cuMemPoolExportToShareableHandle(void *handle_out, CUmemoryPool pool,
-					       CUmemAllocationHandleType handleType,
-					       unsigned long long flags)
-{
-	GUEST_OR_PASS(cuMemPoolExportToShareableHandle, (handle_out, pool, handleType, flags));
-	atomic_store(&guest->pool_exported, true);
-	return pool_is_ended(guest, pool)
-		       ? CUDA_ERROR_INVALID_VALUE
-		       : DRIVER(cuMemPoolExportToShareableHandle,
-				(handle_out, pool, handleType, flags));
-}
-
-/* What an imported pool reserves is charged where it was created. */
-CUresult hook_cuMemPoolImportFromShareableHandle(CUmemoryPool *pool_out, void *handle,
-						 CUmemAllocationHandleType handleType,
-						 unsigned long long flags)
-{
-	GUEST_OR_PASS(cuMemPoolImportFromShareableHandle, (pool_out, handle, handleType, flags));
-	CUresult e =
-		DRIVER(cuMemPoolImportFromShareableHandle, (pool_out, handle, handleType, flags));
-	struct object object = {.kind = OBJECT_POOL, .category = CAT_POOL, .flags = OBJECT_IMPORTED,
-				.device = -1};
-
-	if (e)
-		return e;
-	object.key = KEY(*pool_out);
-	if (object_put(guest->objects, &object)) {
-		DRIVER(cuMemPoolDestroy, (*pool_out));
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	}
 	return e;
 }

@@ -1,63 +1,169 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Pools that other processes may have memory of, pointer by pointer. A process that imports a
+ * pointer keeps all that the pool grew by when the pointer's memory was made. So the pool has one
+ * entry in the tenant's table, of what others can have at most, which is raised before they can:
+ * see shared_raise.
+ */
 #include "guest/core/hook.h"
+#include "guest/memory/external.h"
+#include "guest/memory/memory.h"
+#include "guest/memory/pool.h"
 #include "guest/memory/pool_pointer.h"
 #include "guest/memory/sharing.h"
 
-/* The size behind an address, as the driver knows it. */
-static uint64_t pool_pointer_size(CUdeviceptr address)
+static bool pool_pointer_set_number(struct object *pool, void *arg)
 {
-	CUdeviceptr base;
-	size_t size = 0;
+	uint32_t *number = arg;
 
-	DRIVER(cuMemGetAddressRange_v2, (&base, &size, address));
-	return size;
+	if (!pool->pool.number)
+		pool->pool.number = *number;
+	*number = pool->pool.number;
+	return true;
+}
+
+/* Every descriptor of one pool gets one number. */
+static bool pool_pointer_key(struct guest *guest, const struct object *pool, const void *handle,
+			     CUmemAllocationHandleType type, struct shared_key *ret)
+{
+	uint32_t number = pool->pool.number;
+
+	if (type == CU_MEM_HANDLE_TYPE_FABRIC) {
+		*ret = entry_key(handle, sizeof(CUmemFabricHandle));
+		return true;
+	}
+	if (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
+		return false;
+	if (!number)
+		number = sharing_number(guest);
+	return object_change(guest->objects, OBJECT_POOL, pool->key, false,
+			     pool_pointer_set_number, &number) &&
+	       sharing_stamp(guest, *(const int *)handle, number, ret);
+}
+
+/* A pool stays under its first key. */
+static bool pool_pointer_set_key(struct object *pool, void *arg)
+{
+	if (!pool->shared.word[0])
+		pool->shared = *(const struct shared_key *)arg;
+	return true;
+}
+
+CUresult hook_cuMemPoolExportToShareableHandle(void *handle_out, CUmemoryPool pool,
+					       CUmemAllocationHandleType handleType,
+					       unsigned long long flags)
+{
+	GUEST_OR_PASS(cuMemPoolExportToShareableHandle, (handle_out, pool, handleType, flags));
+	struct shared_key key;
+	struct object object;
+	CUresult e;
+
+	atomic_store(&guest->pool_exported, true);
+	if (pool_is_ended(guest, pool))
+		return CUDA_ERROR_INVALID_VALUE;
+	e = DRIVER(cuMemPoolExportToShareableHandle, (handle_out, pool, handleType, flags));
+	if (!e && pool_object(guest, pool, &object) && !(object.flags & OBJECT_IMPORTED) &&
+	    pool_pointer_key(guest, &object, handle_out, handleType, &key))
+		object_change(guest->objects, OBJECT_POOL, KEY(pool), false, pool_pointer_set_key,
+			      &key);
+	return e;
+}
+
+static bool pool_pointer_mark_shared(struct object *pool, void *arg)
+{
+	bool *first = arg;
+
+	*first = !(pool->flags & OBJECT_SHARED);
+	pool->flags |= OBJECT_SHARED;
+	return true;
+}
+
+/* The first pointer makes the entry. */
+static void pool_pointer_raise(struct guest *guest, struct object *pool, uint64_t part)
+{
+	struct slot *slot = atomic_load(&guest->slot);
+	uint64_t most = pool_reserved((CUmemoryPool)(uintptr_t)pool->key);
+	bool first = false;
+
+	if (shared_raise(slot, pool->shared, part, most) != -ENOENT)
+		return;
+	pool->flags &= (uint16_t)~OBJECT_SHARED;
+	sharing_export(guest, guest_device(guest, pool->device), pool->shared,
+		       part < most ? part : most, pool);
+	if (!(pool->flags & OBJECT_SHARED)) {
+		shared_raise(slot, pool->shared, part, most); /* another thread has made it */
+		return;
+	}
+	object_change(guest->objects, OBJECT_POOL, pool->key, false, pool_pointer_mark_shared,
+		      &first);
+	if (!first)
+		entry_leave(guest, pool);
+}
+
+/* Pointers of which others were told already have their part. */
+static void pool_pointer_lend(struct guest *guest, CUdeviceptr ptr)
+{
+	struct object pointer = {.kind = OBJECT_POINTER, .category = CAT_IMPORTED};
+	struct object object;
+	CUmemoryPool pool = NULL;
+	CUdeviceptr base;
+	uint64_t part;
+	size_t size;
+
+	if (DRIVER(cuPointerGetAttribute, (&pool, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, ptr)) ||
+	    DRIVER(cuMemGetAddressRange_v2, (&base, &size, ptr)) || !pool ||
+	    !pool_object(guest, pool, &object) || !object.shared.word[0] ||
+	    !guest_device(guest, object.device))
+		return;
+	pointer.key = base;
+	pointer.device = object.device;
+	pointer.size = size;
+	if (object_add(guest->objects, &pointer))
+		return;
+	part = round_up(size, POOL_BYTES);
+	pool_pointer_raise(guest, &object,
+			   part > object.pool.largest ? part : object.pool.largest);
 }
 
 CUresult hook_cuMemPoolExportPointer(CUmemPoolPtrExportData *shareData_out, CUdeviceptr ptr)
 {
 	GUEST_OR_PASS(cuMemPoolExportPointer, (shareData_out, ptr));
 	CUresult e = DRIVER(cuMemPoolExportPointer, (shareData_out, ptr));
-	struct object object = {.kind = OBJECT_POINTER, .key = ptr, .category = CAT_IMPORTED};
-	struct guest_device *device = guest_current_device(guest);
 
-	if (e || !device)
-		return e;
-	object.device = (int16_t)device->ordinal;
-	object.size = pool_pointer_size(ptr);
-	sharing_export(guest, device, entry_key(shareData_out, sizeof(*shareData_out)), object.size,
-		     &object);
-	if (object.flags & OBJECT_SHARED)
-		object_put(guest->objects, &object);
+	if (!e)
+		pool_pointer_lend(guest, ptr);
 	return e;
 }
 
-CUresult hook_cuMemPoolImportPointer(CUdeviceptr *ptr_out, CUmemoryPool pool,
-				     CUmemPoolPtrExportData *shareData)
+/* What an imported pool reserves is charged where it was created. */
+CUresult hook_cuMemPoolImportFromShareableHandle(CUmemoryPool *pool_out, void *handle,
+						 CUmemAllocationHandleType handleType,
+						 unsigned long long flags)
 {
-	GUEST_OR_PASS(cuMemPoolImportPointer, (ptr_out, pool, shareData));
-	struct guest_device *device = guest_current_device(guest);
-	struct object object = {.kind = OBJECT_POINTER, .category = CAT_IMPORTED,
-				.flags = OBJECT_IMPORTED};
-	struct shared_key key;
+	GUEST_OR_PASS(cuMemPoolImportFromShareableHandle, (pool_out, handle, handleType, flags));
+	struct object object = {.kind = OBJECT_POOL, .category = CAT_POOL, .flags = OBJECT_IMPORTED,
+				.device = -1};
+	struct shared_key key = {{0}};
 	CUresult e;
 
-	if (!device || !shareData)
-		return DRIVER(cuMemPoolImportPointer, (ptr_out, pool, shareData));
-	key = entry_key(shareData, sizeof(*shareData));
-	e = DRIVER(cuMemPoolImportPointer, (ptr_out, pool, shareData));
+	/* Before the driver may close or consume it. */
+	if (handleType == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
+		sharing_read((int)(intptr_t)handle, &key);
+	else if (handleType == CU_MEM_HANDLE_TYPE_FABRIC && handle)
+		key = entry_key(handle, sizeof(CUmemFabricHandle));
+	e = DRIVER(cuMemPoolImportFromShareableHandle, (pool_out, handle, handleType, flags));
 	if (e)
 		return e;
-	/* Nothing new was taken from the device; only now is its size known. */
-	object.key = *ptr_out;
-	object.device = (int16_t)device->ordinal;
-	object.size = pool_pointer_size(*ptr_out);
-	e = sharing_import(guest, device, key, object.size, &object);
-	if (!e && object_put(guest->objects, &object)) {
-		sharing_drop(guest, &object);
-		e = CUDA_ERROR_OUT_OF_MEMORY;
+	object.key = KEY(*pool_out);
+	if (object_put(guest->objects, &object)) {
+		DRIVER(cuMemPoolDestroy, (*pool_out));
+		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
-	if (e)
-		DRIVER(cuMemFree_v2, (*ptr_out));
+	e = external_import_pool(guest, *pool_out, key);
+	if (e) {
+		object_take(guest->objects, OBJECT_POOL, object.key, &object);
+		DRIVER(cuMemPoolDestroy, (*pool_out));
+	}
 	return e;
 }
 
@@ -69,8 +175,6 @@ bool pool_pointer_take(struct guest *guest, CUdeviceptr address, struct object *
 
 void pool_pointer_done(struct guest *guest, const struct object *pointer, bool freed)
 {
-	if (freed)
-		sharing_drop(guest, pointer);
-	else
+	if (!freed)
 		object_put(guest->objects, pointer);
 }

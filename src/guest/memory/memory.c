@@ -423,6 +423,13 @@ static void memory_release_backed(struct guest *guest, struct guest_device *devi
 		memory_keep_spare(guest, device);
 }
 
+/* One that was freed in a stream's order is another kind, and of those no other is imported. */
+static bool memory_is_view(const struct object *object)
+{
+	return object->kind == OBJECT_VIEW ||
+	       (object->kind == OBJECT_PARTING && object->category == CAT_IMPORTED);
+}
+
 /* Gives back the charge of an object that is in no table any more. */
 static void memory_release(struct guest *guest, const struct object *object)
 {
@@ -437,7 +444,7 @@ static void memory_release(struct guest *guest, const struct object *object)
 		importer_close(guest, object->linear.import);
 	else if (object->flags & OBJECT_SMALL)
 		bytes = memory_leave_granules(guest, object->device, object->key, object->size);
-	if (object->kind == OBJECT_VIEW)
+	if (memory_is_view(object))
 		bytes = external_leave(guest, object);
 	if (object->kind == OBJECT_ARRAY && !bytes)
 		bytes = memory_small_array_sub(device, object->size);

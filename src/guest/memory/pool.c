@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "guest/memory/pool.h"
 
+#include "guest/core/entry.h"
 #include "guest/core/hook.h"
 #include "guest/memory/holder.h"
 #include "guest/memory/memory.h"
@@ -16,6 +17,25 @@ uint64_t pool_attribute(CUmemoryPool pool, CUmemPool_attribute which)
 uint64_t pool_reserved(CUmemoryPool pool)
 {
 	return pool_attribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT);
+}
+
+/* Before the row loses what the pool let go of: others may keep that. */
+static void pool_shed(struct guest *guest, CUmemoryPool pool, uint64_t fallen, uint64_t rest)
+{
+	struct object object;
+
+	if (object_get(guest->objects, OBJECT_POOL, KEY(pool), &object) &&
+	    object.flags & OBJECT_SHARED)
+		shared_shed(atomic_load(&guest->slot), object.shared, fallen, rest);
+}
+
+/* The driver's figure leaves managed memory out. */
+static void pool_follow(struct guest *guest, struct guest_device *device, bool unseen,
+			uint64_t old_bytes, uint64_t new_bytes)
+{
+	charge_follow(guest, device, CAT_POOL, old_bytes, new_bytes);
+	if (unseen)
+		atomic_fetch_add(&device->unseen_bytes, new_bytes - old_bytes);
 }
 
 struct follow {
@@ -47,6 +67,7 @@ uint64_t pool_settle(struct guest *guest, CUmemoryPool pool)
 	struct guest_device *device = NULL;
 	struct object object;
 	uint64_t now = 0, spare = 0; /* charged, but not recorded */
+	bool unseen = false;
 
 	while (object_get(guest->objects, OBJECT_POOL, KEY(pool), &object)) {
 		struct follow f = {.from = object.bytes};
@@ -59,18 +80,21 @@ uint64_t pool_settle(struct guest *guest, CUmemoryPool pool)
 			if (!device)
 				break; /* host memory */
 			charge_release_begin(device);
+			unseen = object.flags & OBJECT_UNSEEN;
 		}
 		if (f.to > f.from + spare) {
-			charge_follow(guest, device, CAT_POOL, f.from + spare, f.to);
+			pool_follow(guest, device, unseen, f.from + spare, f.to);
 			spare = f.to - f.from;
 		}
 		object_change(guest->objects, OBJECT_POOL, KEY(pool), false, pool_set_charged, &f);
 		pool_changed(guest);
 		if (f.done)
 			spare = f.from + spare - f.to;
+		if (f.done && f.to < f.from)
+			pool_shed(guest, pool, f.from - f.to, f.to);
 	}
 	if (spare)
-		charge_follow(guest, device, CAT_POOL, spare, 0);
+		pool_follow(guest, device, unseen, spare, 0);
 	if (device)
 		charge_release_end(guest, device, CAT_POOL, 0);
 	return now;
@@ -95,13 +119,19 @@ static bool pool_hold(struct object *pool, void *arg)
 }
 
 /* The last thread that holds a pool of which nothing is left takes it out of the table. */
+struct leaving {
+	bool ends;
+	struct object pool; /* as it was in the end */
+};
+
 static bool pool_let_go(struct object *pool, void *arg)
 {
-	bool *ends = arg;
+	struct leaving *leaving = arg;
 
 	pool->refs--;
-	*ends = *ends && !pool->refs;
-	return !*ends;
+	leaving->ends = leaving->ends && !pool->refs;
+	leaving->pool = *pool;
+	return !leaving->ends;
 }
 
 static uint64_t pool_used(CUmemoryPool pool)
@@ -143,7 +173,7 @@ static void pool_settle_held(struct guest *guest, const struct object *found, bo
 	struct guest_device *device = guest_device(guest, found->device);
 	CUmemoryPool pool = (CUmemoryPool)(uintptr_t)found->key;
 	struct object held = *found;
-	bool ends = false;
+	struct leaving leaving = {.ends = false};
 
 	if (!device)
 		return; /* host memory */
@@ -152,15 +182,17 @@ static void pool_settle_held(struct guest *guest, const struct object *found, bo
 	object_change(guest->objects, OBJECT_POOL, found->key, false, pool_hold, &held);
 	if (held.refs) {
 		if (held.flags & OBJECT_ENDED) {
-			ends = pool_trim_ended(guest, &held);
+			leaving.ends = pool_trim_ended(guest, &held);
 		} else {
 			if (trim)
 				DRIVER(cuMemPoolTrimTo, (pool, 0));
 			pool_settle(guest, pool);
 		}
-		object_change(guest->objects, OBJECT_POOL, found->key, false, pool_let_go, &ends);
-		if (ends)
+		object_change(guest->objects, OBJECT_POOL, found->key, false, pool_let_go, &leaving);
+		if (leaving.ends) {
+			entry_leave(guest, &leaving.pool);
 			DRIVER(cuMemPoolDestroy, (pool));
+		}
 	}
 	charge_release_end(guest, device, CAT_POOL, 0);
 }
@@ -288,6 +320,8 @@ bool pool_look_up(struct guest *guest, CUmemoryPool pool, struct pool_seen *ret)
 	ret->version = version;
 	ret->charged = object.bytes;
 	ret->ended = object.flags & OBJECT_ENDED;
+	ret->exportable = object.pool.exportable;
+	ret->largest = object.pool.largest;
 	ret->device = object.flags & OBJECT_IMPORTED ? NULL : guest_device(guest, object.device);
 	return true;
 }
@@ -351,7 +385,7 @@ CUresult pool_current(struct guest *guest, CUstream stream, CUmemoryPool *ret_po
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	ret->version = version;
 	*ret_pool = pool;
-	if (ret->device == device)
+	if (ret->device == device && !ret->exportable)
 		pool_remember(device, pool, ret);
 	return CUDA_SUCCESS;
 }

@@ -25,7 +25,9 @@ static inline void pool_changed(struct guest *guest)
 struct pool_seen {
 	uint64_t version;
 	uint64_t charged;
+	uint64_t largest;	     /* of one that is exportable, as in its object */
 	struct guest_device *device; /* NULL: not charged here */
+	bool exportable;
 	bool ended;		     /* see pool_is_ended */
 };
 

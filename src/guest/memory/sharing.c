@@ -11,8 +11,8 @@
 #include "base/fd.h"
 
 /*
- * A stamp is a lock on one range of bytes, far behind whatever may be in a file. Its first byte says
- * the exporter's pid and the number, its last byte the exporter's random part.
+ * A stamp is a lock on one range of bytes, far behind whatever may be in a file. Its first byte
+ * says the exporter's pid and the number, its last byte the exporter's random part.
  */
 #define LOCK_FIRST  (INT64_C(3) << 60)
 #define LOCK_LAST   (INT64_C(1) << 62)
@@ -140,6 +140,20 @@ CUresult sharing_import(struct guest *guest, struct guest_device *device, struct
 	charge_commit(&charge, CAT_IMPORTED, bytes);
 	object->bytes = bytes;
 	return CUDA_SUCCESS;
+}
+
+void sharing_import_anyway(struct guest *guest, struct guest_device *device, struct shared_key key,
+			   uint64_t bytes, struct object *object)
+{
+	int r = shared_add(sharing_slot(guest), key, device->ledger, bytes, CAT_IMPORTED, 0,
+			   UINT64_MAX);
+
+	if (!r || r == -EEXIST) {
+		entry_hold(guest, key, object);
+		return;
+	}
+	quota_charge(sharing_slot(guest), device->ledger, CAT_IMPORTED, bytes);
+	object->bytes = bytes;
 }
 
 void sharing_drop(struct guest *guest, const struct object *object)

@@ -41,7 +41,11 @@ void sharing_export(struct guest *guest, struct guest_device *device, struct sha
 CUresult sharing_import(struct guest *guest, struct guest_device *device, struct shared_key key,
 			uint64_t bytes, struct object *object);
 
-/* After the driver let go of it: undoes either, the charge included. */
+/* The same of what cannot be given back: charged beyond the quota, if it must be. */
+void sharing_import_anyway(struct guest *guest, struct guest_device *device, struct shared_key key,
+			   uint64_t bytes, struct object *object);
+
+/* After the driver let go of it: undoes any of these, the charge included. */
 void sharing_drop(struct guest *guest, const struct object *object);
 
 #endif

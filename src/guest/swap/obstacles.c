@@ -22,10 +22,12 @@ static enum swap_why obstacles_kind(const struct object *object)
 		return object->flags & OBJECT_GIVEN ? SWAP_EXPORTS : SWAP_FINE;
 	case OBJECT_IPC:
 		return object->flags & OBJECT_BACKED ? SWAP_FINE : SWAP_IMPORTS;
-	case OBJECT_EXTERNAL:
+	case OBJECT_EXTERNAL: /* a pool without pointers has nothing of anybody */
+		return object->flags & OBJECT_SHARED || object->bytes ? SWAP_IMPORTS : SWAP_FINE;
+	case OBJECT_LOAN:
 		return SWAP_IMPORTS;
 	case OBJECT_POINTER:
-		return object->flags & OBJECT_IMPORTED ? SWAP_IMPORTS : SWAP_POOLS;
+		return SWAP_POOLS;
 	case OBJECT_POOL:
 		return object->bytes ? SWAP_POOLS : SWAP_FINE;
 	default:

@@ -124,7 +124,8 @@ struct guest {
 	_Atomic uint64_t ended;			   /* contexts that ever did */
 	_Atomic uint64_t stamps;		   /* numbers given out, see sharing.h */
 	_Atomic int64_t stamp_random;		   /* 0: not drawn yet */
-	_Atomic uint64_t imports;		   /* of external memory, ever */
+	_Atomic uint64_t imports;		   /* see memory/external.h, ever */
+	_Atomic uint64_t untiled;		   /* numbers of OBJECT_UNTILED, ever */
 	bool swappable;				   /* before `slot`: what is held can leave */
 	_Atomic bool pool_exported;		   /* ever: memory of a pool may be others', too */
 	struct once passes, swaps;		   /* its gate is made, its swap thread */

@@ -20,8 +20,9 @@ enum object_kind {
 	OBJECT_HANDLE,	 /* key: physical memory handle (VMM); refs: of the program */
 	OBJECT_MAPPING,	 /* key: address at which a handle is mapped */
 	OBJECT_LEAVING,	 /* key: of a mapping that the driver is just taking away */
-	OBJECT_GONE,	 /* key: of the mapping; the handle that goes with it, as it was */
+	OBJECT_GONE,	 /* key: of the mapping or tile; the handle that goes with it, as it was */
 	OBJECT_TILE,	 /* key: part of a sparse array that a handle backs */
+	OBJECT_UNTILED,	 /* key: a number; a tile that the driver is just taking away */
 	OBJECT_PARTING,	 /* key: event after which the memory, as it was otherwise, is free */
 	OBJECT_WAITING,	 /* key: address that was freed while a stream captured, backed still */
 	OBJECT_ARRAY,	 /* key: array or mipmapped array */
@@ -100,7 +101,8 @@ struct object {
 		struct {
 			uint64_t handle;
 			uint64_t array;
-		} tile; /* OBJECT_TILE */
+			uint64_t key, call; /* OBJECT_UNTILED: as it was; the first number of its call */
+		} tile;			    /* OBJECT_TILE, OBJECT_UNTILED */
 		struct {
 			uint64_t address;
 		} parting; /* OBJECT_PARTING */

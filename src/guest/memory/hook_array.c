@@ -162,17 +162,19 @@ static CUresult array_destroy(struct guest *guest, uint64_t handle,
 			      CUresult (*real)(uint64_t handle))
 {
 	struct object object;
+	uint64_t call;
 	CUresult e;
 
 	if (!memory_take(guest, OBJECT_ARRAY, handle, &object) &&
 	    !memory_take(guest, OBJECT_VIEW, handle, &object))
 		return real(handle);
+	call = vmm_forget_array_begin(guest, handle);
 	e = real(handle);
+	vmm_forget_array_end(guest, call, !e);
 	if (e) {
 		memory_keep(guest, &object);
 		return e;
 	}
-	vmm_forget_array(guest, handle);
 	memory_freed(guest, &object);
 	return e;
 }

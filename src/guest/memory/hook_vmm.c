@@ -733,28 +733,79 @@ static uint64_t vmm_tile_key(const CUarrayMapInfo *info)
 	return entry_key(&name, sizeof(name)).word[0];
 }
 
-static void vmm_untile(struct guest *guest, uint64_t key)
+/* Numbers that no address is, as OBJECT_GONE is known by either. */
+static uint64_t vmm_untiled_numbers(struct guest *guest, unsigned int n)
 {
-	struct object tile;
+	return UINT64_C(1) << 63 | atomic_fetch_add(&guest->untiled, n);
+}
 
-	if (object_take(guest->objects, OBJECT_TILE, key, &tile))
-		vmm_drop_mapping(guest, tile.tile.handle);
+/* As vmm_unmap_begin: counted off before the driver drops it, which frees the handle with the last. */
+static void vmm_untile_begin(struct guest *guest, struct object *tile, uint64_t call,
+			     uint64_t number)
+{
+	struct count count = {.maps = -1};
+
+	if (vmm_change(guest, tile->tile.handle, &count) && vmm_is_gone(&count.after)) {
+		count.after.kind = OBJECT_GONE;
+		count.after.key = number;
+		object_put(guest->objects, &count.after);
+	}
+	tile->tile.key = tile->key;
+	tile->tile.call = call;
+	tile->kind = OBJECT_UNTILED;
+	tile->key = number;
+	object_put(guest->objects, tile);
+}
+
+/* Of one that was taken out again. */
+static void vmm_untile_end(struct guest *guest, struct object *tile, bool done)
+{
+	struct object handle;
+	bool was_last = object_take(guest->objects, OBJECT_GONE, tile->key, &handle);
+
+	if (!done) {
+		vmm_restore(guest, tile->tile.handle, was_last ? &handle : NULL, 0, 1);
+		tile->kind = OBJECT_TILE;
+		tile->key = tile->tile.key;
+		object_put(guest->objects, tile);
+	} else if (was_last) {
+		vmm_gone(guest, tile->tile.handle, &handle);
+	}
 }
 
 typedef CUresult map_array_fn(CUarrayMapInfo *list, unsigned int count, CUstream stream);
 
-static void vmm_note_tile(struct guest *guest, const CUarrayMapInfo *info)
+/* Mapping over a mapping replaces it. False: the handle is none of the program's. */
+static bool vmm_tile_begin(struct guest *guest, const CUarrayMapInfo *info, uint64_t number)
+{
+	struct count one = {.maps = 1};
+	struct object tile;
+
+	if (info->memOperationType == CU_MEM_OPERATION_TYPE_MAP &&
+	    vmm_change(guest, info->memHandle.memHandle, &one) && one.refused)
+		return false;
+	if (object_take(guest->objects, OBJECT_TILE, vmm_tile_key(info), &tile))
+		vmm_untile_begin(guest, &tile, number, number);
+	return true;
+}
+
+static void vmm_tile_end(struct guest *guest, const CUarrayMapInfo *info, uint64_t number,
+			 bool done)
 {
 	struct object tile = {.kind = OBJECT_TILE, .key = vmm_tile_key(info), .device = -1,
-			      .tile.array = KEY(info->resource.array)};
-	struct count one = {.maps = 1};
+			      .tile.array = KEY(info->resource.array),
+			      .tile.handle = info->memHandle.memHandle};
+	struct object before, handle;
 
-	vmm_untile(guest, tile.key); /* mapping over a mapping replaces it */
-	if (info->memOperationType != CU_MEM_OPERATION_TYPE_MAP)
-		return;
-	tile.tile.handle = info->memHandle.memHandle;
-	if (vmm_change(guest, tile.tile.handle, &one) && object_put(guest->objects, &tile))
+	if (object_take(guest->objects, OBJECT_UNTILED, number, &before))
+		vmm_untile_end(guest, &before, done);
+	if (info->memOperationType != CU_MEM_OPERATION_TYPE_MAP ||
+	    !object_get(guest->objects, OBJECT_HANDLE, tile.tile.handle, &handle))
+		return; /* host memory */
+	if (!done || object_exchange(guest->objects, &tile, &before))
 		vmm_drop_mapping(guest, tile.tile.handle);
+	else if (before.kind != OBJECT_NONE) /* twice in one list */
+		vmm_drop_mapping(guest, before.tile.handle);
 }
 
 /* One by one where a handle may be ours: the list is the program's. */
@@ -767,22 +818,43 @@ static CUresult vmm_map_one(struct guest *guest, const CUarrayMapInfo *info, CUs
 	return real(&one, 1, stream);
 }
 
+static CUresult vmm_map_some(struct guest *guest, CUarrayMapInfo *list, unsigned int count,
+			     CUstream stream, map_array_fn *real)
+{
+	uint64_t number = vmm_untiled_numbers(guest, count);
+	CUresult e = CUDA_SUCCESS;
+	unsigned int begun;
+
+	for (begun = 0; !e && begun < count; begun++)
+		if (!vmm_tile_begin(guest, &list[begun], number + begun)) {
+			e = CUDA_ERROR_INVALID_VALUE;
+			break;
+		}
+	guest_depth++;
+	if (!e)
+		e = guest->swappable ? vmm_map_one(guest, list, stream, real)
+				     : real(list, count, stream);
+	guest_depth--;
+	for (unsigned int i = 0; i < begun; i++)
+		vmm_tile_end(guest, &list[i], number + i, !e);
+	return e;
+}
+
 static CUresult vmm_map_array(struct guest *guest, CUarrayMapInfo *list, unsigned int count,
 			      CUstream stream, map_array_fn *real)
 {
+	unsigned int step = guest->swappable ? 1 : count;
 	CUresult e = CUDA_SUCCESS;
 
-	charge_release_begin_all(guest);
-	guest_depth++;
-	if (!guest->swappable)
+	if (!list || !count) {
+		guest_depth++;
 		e = real(list, count, stream);
-	for (unsigned int i = 0; !e && i < count; i++) {
-		if (guest->swappable)
-			e = vmm_map_one(guest, &list[i], stream, real);
-		if (!e)
-			vmm_note_tile(guest, &list[i]);
+		guest_depth--;
+		return e;
 	}
-	guest_depth--;
+	charge_release_begin_all(guest);
+	for (unsigned int i = 0; !e && i < count; i += step)
+		e = vmm_map_some(guest, &list[i], step, stream, real);
 	charge_release_end_all(guest);
 	return e;
 }
@@ -805,16 +877,37 @@ static bool vmm_is_of_array(const struct object *object, void *arg)
 	return object->kind == OBJECT_TILE && object->tile.array == *(const uint64_t *)arg;
 }
 
-void vmm_forget_array(struct guest *guest, uint64_t array)
+static bool vmm_is_of_call(const struct object *object, void *arg)
 {
+	return object->kind == OBJECT_UNTILED && object->tile.call == *(const uint64_t *)arg;
+}
+
+uint64_t vmm_forget_array_begin(struct guest *guest, uint64_t array)
+{
+	uint64_t call = vmm_untiled_numbers(guest, 1);
 	struct object tiles[OBJECT_BATCH];
 	int n;
 
 	if (!object_count(guest->objects, OBJECT_TILE))
-		return;
+		return 0;
 	do {
 		n = object_sweep(guest->objects, vmm_is_of_array, &array, tiles, OBJECT_BATCH);
 		for (int i = 0; i < n; i++)
-			vmm_drop_mapping(guest, tiles[i].tile.handle);
+			vmm_untile_begin(guest, &tiles[i], call, vmm_untiled_numbers(guest, 1));
+	} while (n == OBJECT_BATCH);
+	return call;
+}
+
+void vmm_forget_array_end(struct guest *guest, uint64_t call, bool done)
+{
+	struct object tiles[OBJECT_BATCH];
+	int n;
+
+	if (!call)
+		return;
+	do {
+		n = object_sweep(guest->objects, vmm_is_of_call, &call, tiles, OBJECT_BATCH);
+		for (int i = 0; i < n; i++)
+			vmm_untile_end(guest, &tiles[i], done);
 	} while (n == OBJECT_BATCH);
 }

@@ -626,7 +626,8 @@ void memory_forget_context(struct guest *guest, CUcontext context)
 			if (gone[i].kind == OBJECT_PARTING)
 				gone[i].key = gone[i].parting.address;
 			if (gone[i].kind == OBJECT_ARRAY)
-				vmm_forget_array(guest, gone[i].key);
+				vmm_forget_array_end(
+					guest, vmm_forget_array_begin(guest, gone[i].key), true);
 			charge_release_begin(guest_device(guest, gone[i].device));
 			memory_release(guest, &gone[i]);
 		}

@@ -4,8 +4,13 @@
 
 #include "guest/core/guest.h"
 
-/* After a sparse array was destroyed: handles that backed its parts are mapped there no more. */
-void vmm_forget_array(struct guest *guest, uint64_t array);
+/*
+ * Around the end of a sparse array, by which handles that back its parts are mapped there no more.
+ * Before it, as the driver may give out the array's handle again at once; behind it, with what the
+ * first one answered, and whether the array has ended.
+ */
+uint64_t vmm_forget_array_begin(struct guest *guest, uint64_t array);
+void vmm_forget_array_end(struct guest *guest, uint64_t call, bool done);
 
 /* Somebody else has what the program maps there, by a dma-buf: it stays on the device. */
 void vmm_give(struct guest *guest, CUdeviceptr at, uint64_t size);

@@ -118,3 +118,42 @@ void sparse_array(void)
 	OK(cu.cuArrayDestroy(array));
 	tell(NOTE_FREED, 0, 0, "destroyed");
 }
+
+/* What is bound to a multicast object is held until it is unbound, or the object ends. */
+void multicast(void)
+{
+	CUmulticastObjectProp prop = {.numDevices = 1, .size = 32 * MIB};
+	CUmemGenericAllocationHandle all, h;
+	CUdeviceptr p;
+
+	guest_context(0);
+	OK(cu.cuMulticastCreate(&all, &prop));
+	OK(cu.cuMulticastAddDevice(all, 0));
+	h = create(10 * MIB);
+	OK(cu.cuMulticastBindMem(all, 0, h, 0, 8 * MIB, 0));
+	OK(cu.cuMemRelease(h));
+	tell(NOTE_USED, 0, 10 * MIB, "bound keeps it");
+	CHECK(cu.cuMulticastUnbind(all, 0, 0, 2 * MIB));
+	tell(NOTE_USED, 0, 10 * MIB, "no part of it");
+	OK(cu.cuMulticastUnbind(all, 0, 0, 8 * MIB));
+	tell(NOTE_FREED, 0, 0, "unbound");
+
+	/* By address, and by two objects. */
+	p = reserve(64 * MIB);
+	h = create(6 * MIB);
+	OK(cu.cuMemMap(p, 6 * MIB, 0, h, 0));
+	OK(cu.cuMemRelease(h));
+	OK(cu.cuMulticastBindAddr(all, 8 * MIB, p, 6 * MIB, 0));
+	CHECK(cu.cuMulticastBindAddr(all, 8 * MIB, p, 6 * MIB, 0));
+	OK(cu.cuMemUnmap(p, 6 * MIB));
+	tell(NOTE_USED, 0, 6 * MIB, "bound by address");
+	h = create(4 * MIB);
+	OK(cu.cuMulticastBindMem(all, 0, h, 0, 4 * MIB, 0));
+	tell(NOTE_USED, 0, 10 * MIB, "beside it");
+	OK(cu.cuMemRelease(all));
+	tell(NOTE_USED, 0, 4 * MIB, "the object ended");
+	OK(cu.cuMemRelease(h));
+	tell(NOTE_FREED, 0, 0, "its memory");
+	CHECK(cu.cuMulticastBindMem(all, 0, h, 0, 4 * MIB, 0));
+	tell(NOTE_FREED, 0, 0, "errors change nothing");
+}

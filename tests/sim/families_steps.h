@@ -33,6 +33,7 @@ void attached_context(void);
 /* families_handles.c */
 void handle_orders(void);
 void sparse_array(void);
+void multicast(void);
 
 /* families_pools.c */
 void idle_pools_go_first(void);

@@ -21,7 +21,7 @@ enum object_kind {
 	OBJECT_MAPPING,	 /* key: address at which a handle is mapped */
 	OBJECT_LEAVING,	 /* key: of a mapping that the driver is just taking away */
 	OBJECT_GONE,	 /* key: of the mapping or tile; the handle that goes with it, as it was */
-	OBJECT_TILE,	 /* key: part of a sparse array that a handle backs */
+	OBJECT_TILE,	 /* key: part of a sparse array, or a multicast object, that a handle backs */
 	OBJECT_UNTILED,	 /* key: a number; a tile that the driver is just taking away */
 	OBJECT_PARTING,	 /* key: event after which the memory, as it was otherwise, is free */
 	OBJECT_WAITING,	 /* key: address that was freed while a stream captured, backed still */
@@ -54,6 +54,7 @@ enum object_flags {
 	OBJECT_ENDED = 1 << 5,	  /* a pool that the program destroyed, see pool_end */
 	OBJECT_BACKED = 1 << 7,	  /* by memory that can leave: see memory/backing.h */
 	OBJECT_GIVEN = 1 << 8,	  /* a handle of which others have what we cannot take back */
+	OBJECT_MULTICAST = 1 << 9, /* a handle of no memory of its own */
 };
 
 struct object {
@@ -102,7 +103,8 @@ struct object {
 			uint64_t handle;
 			uint64_t array;
 			uint64_t key, call; /* OBJECT_UNTILED: as it was; the first number of its call */
-		} tile;			    /* OBJECT_TILE, OBJECT_UNTILED */
+			uint64_t offset, size; /* in a multicast object */
+		} tile;			       /* OBJECT_TILE, OBJECT_UNTILED */
 		struct {
 			uint64_t address;
 		} parting; /* OBJECT_PARTING */

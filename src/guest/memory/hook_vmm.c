@@ -21,7 +21,8 @@
 /* Takes `refs` references and `maps` mappings off or puts them on; copies the object out. */
 struct count {
 	int refs, maps;
-	bool refused; /* of ours, and the program has no reference to it */
+	bool by_address; /* the program need not have a reference to it */
+	bool refused;	 /* of ours, and the program has no reference to it */
 	struct object after;
 };
 
@@ -30,7 +31,7 @@ static bool vmm_add_counts(struct object *handle, void *arg)
 	struct count *count = arg;
 
 	count->refused = handle->flags & OBJECT_BACKED && !handle->refs && count->refs <= 0 &&
-			 count->maps >= 0;
+			 count->maps >= 0 && !count->by_address;
 	if (count->refused)
 		return true;
 	handle->refs += (uint32_t)count->refs;
@@ -67,6 +68,12 @@ static bool vmm_real(struct guest *guest, CUmemGenericAllocationHandle handle,
 	return object_get(guest->objects, OBJECT_HANDLE, handle, &object) && object.refs;
 }
 
+/* One that other processes have keeps what is bound to it for as long as these like. */
+static bool vmm_ends_multicast(const struct object *handle)
+{
+	return handle->flags & OBJECT_MULTICAST && !(handle->flags & OBJECT_GIVEN);
+}
+
 /* After the driver freed it, or as we do; the object is in the table no more. */
 static void vmm_gone(struct guest *guest, uint64_t name, const struct object *handle)
 {
@@ -74,6 +81,8 @@ static void vmm_gone(struct guest *guest, uint64_t name, const struct object *ha
 		importer_close(guest, handle->handle.import);
 	else if (handle->flags & OBJECT_BACKED)
 		backing_abandon(guest, name);
+	if (vmm_ends_multicast(handle))
+		vmm_forget_array_end(guest, vmm_forget_array_begin(guest, name), true);
 	sharing_drop(guest, handle);
 }
 
@@ -165,6 +174,7 @@ CUresult hook_cuMemRelease(CUmemGenericAllocationHandle handle)
 {
 	GUEST_OR_PASS(cuMemRelease, (handle));
 	struct count count = {.refs = -1};
+	uint64_t call = 0;
 	CUresult e;
 
 	charge_release_begin_all(guest);
@@ -173,7 +183,10 @@ CUresult hook_cuMemRelease(CUmemGenericAllocationHandle handle)
 	} else if (count.refused) {
 		e = CUDA_ERROR_INVALID_VALUE;
 	} else {
+		if (vmm_is_gone(&count.after) && vmm_ends_multicast(&count.after))
+			call = vmm_forget_array_begin(guest, handle);
 		e = vmm_is_ours(guest, handle) ? CUDA_SUCCESS : DRIVER(cuMemRelease, (handle));
+		vmm_forget_array_end(guest, call, !e);
 		if (e)
 			vmm_restore(guest, handle, vmm_is_gone(&count.after) ? &count.after : NULL,
 				    1, 0);
@@ -198,15 +211,21 @@ static bool vmm_find_mapping(const struct object *object, void *arg)
 	return false; /* it stays in the table */
 }
 
-/* The handle of ours that is mapped at an address; 0: none is. */
-static uint64_t vmm_mapped_at(struct guest *guest, uint64_t at)
+static uint64_t vmm_handle_at(struct guest *guest, uint64_t at)
 {
 	struct place place = {.at = at};
 	struct object none;
 
-	if (guest->swappable)
-		object_sweep(guest->objects, vmm_find_mapping, &place, &none, 1);
-	return vmm_is_ours(guest, place.handle) ? place.handle : 0;
+	object_sweep(guest->objects, vmm_find_mapping, &place, &none, 1);
+	return place.handle;
+}
+
+/* The handle of ours that is mapped at an address; 0: none is. */
+static uint64_t vmm_mapped_at(struct guest *guest, uint64_t at)
+{
+	uint64_t handle = guest->swappable ? vmm_handle_at(guest, at) : 0;
+
+	return vmm_is_ours(guest, handle) ? handle : 0;
 }
 
 CUresult hook_cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void *addr)
@@ -576,6 +595,8 @@ CUresult hook_cuMemExportToShareableHandle(void *shareableHandle,
 	if (e || !object_get(guest->objects, OBJECT_HANDLE, handle, &object))
 		return e;
 	device = guest_device(guest, object.device);
+	if (object.flags & OBJECT_MULTICAST)
+		vmm_mark_given(guest, handle);
 	if (!device || object.flags & OBJECT_IMPORTED)
 		return e;
 	if (handleType == CU_MEM_HANDLE_TYPE_FABRIC)
@@ -589,39 +610,6 @@ CUresult hook_cuMemExportToShareableHandle(void *shareableHandle,
 	sharing_export(guest, device, key, object.bytes, &object);
 	if (object.flags & OBJECT_SHARED && !vmm_share(guest, handle, &object))
 		entry_leave(guest, &object);
-	return e;
-}
-
-/* Memory that is bound to a multicast object is mapped by others, at addresses that are none of ours. */
-CUresult hook_cuMulticastBindMem(CUmemGenericAllocationHandle mcHandle, size_t mcOffset,
-				 CUmemGenericAllocationHandle memHandle, size_t memOffset,
-				 size_t size, unsigned long long flags)
-{
-	GUEST_OR_PASS(cuMulticastBindMem, (mcHandle, mcOffset, memHandle, memOffset, size, flags));
-	CUmemGenericAllocationHandle real;
-	CUresult e;
-
-	if (!vmm_real(guest, memHandle, &real))
-		return CUDA_ERROR_INVALID_VALUE;
-	e = DRIVER(cuMulticastBindMem, (mcHandle, mcOffset, real, memOffset, size, flags));
-	if (!e)
-		vmm_mark_given(guest, memHandle);
-	return e;
-}
-
-/* So memory by cuMemAlloc has none: a program falls back, as where there is no multicast. */
-CUresult hook_cuMulticastBindAddr(CUmemGenericAllocationHandle mcHandle, size_t mcOffset,
-				  CUdeviceptr memptr, size_t size, unsigned long long flags)
-{
-	GUEST_OR_PASS(cuMulticastBindAddr, (mcHandle, mcOffset, memptr, size, flags));
-	uint64_t handle = vmm_mapped_at(guest, memptr);
-	CUresult e;
-
-	if (guest->swappable && backing_device(guest, memptr))
-		return CUDA_ERROR_NOT_SUPPORTED;
-	e = DRIVER(cuMulticastBindAddr, (mcHandle, mcOffset, memptr, size, flags));
-	if (!e)
-		vmm_mark_given(guest, handle);
 	return e;
 }
 
@@ -910,4 +898,124 @@ void vmm_forget_array_end(struct guest *guest, uint64_t call, bool done)
 		for (int i = 0; i < n; i++)
 			vmm_untile_end(guest, &tiles[i], done);
 	} while (n == OBJECT_BATCH);
+}
+
+/*
+ * Multicast objects. One is a handle as others are, and takes nothing. What is bound to it is held
+ * by that as by a mapping, until it is unbound or the object ends: a part of it, as of an array.
+ */
+CUresult hook_cuMulticastCreate(CUmemGenericAllocationHandle *mcHandle,
+				const CUmulticastObjectProp *prop)
+{
+	GUEST_OR_PASS(cuMulticastCreate, (mcHandle, prop));
+	struct object object = {.kind = OBJECT_HANDLE, .category = CAT_DATA, .refs = 1,
+				.flags = OBJECT_MULTICAST, .device = -1};
+	CUresult e = DRIVER(cuMulticastCreate, (mcHandle, prop));
+
+	if (e)
+		return e;
+	object.key = *mcHandle;
+	if (!object_put(guest->objects, &object))
+		return CUDA_SUCCESS;
+	DRIVER(cuMemRelease, (*mcHandle));
+	return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+/* Before the driver binds it. False: the program has no such handle; a host's is none of ours. */
+static bool vmm_bind_begin(struct guest *guest, uint64_t handle, bool by_address,
+			   bool *ret_counted)
+{
+	struct count one = {.maps = 1, .by_address = by_address};
+
+	*ret_counted = vmm_change(guest, handle, &one) && !one.refused;
+	return !one.refused;
+}
+
+/* Others map it, at addresses that are none of ours. */
+static void vmm_bind_end(struct guest *guest, uint64_t handle, struct object *binding, bool done)
+{
+	struct object object;
+
+	if (done && object_get(guest->objects, OBJECT_HANDLE, handle, &object)) {
+		binding->kind = OBJECT_TILE;
+		binding->key = vmm_untiled_numbers(guest, 1);
+		binding->device = object.device;
+		binding->tile.handle = handle;
+		vmm_mark_given(guest, handle);
+		object_put(guest->objects, binding); /* without a record it is charged for good */
+	} else {
+		vmm_drop_mapping(guest, handle);
+	}
+}
+
+CUresult hook_cuMulticastBindMem(CUmemGenericAllocationHandle mcHandle, size_t mcOffset,
+				 CUmemGenericAllocationHandle memHandle, size_t memOffset,
+				 size_t size, unsigned long long flags)
+{
+	GUEST_OR_PASS(cuMulticastBindMem, (mcHandle, mcOffset, memHandle, memOffset, size, flags));
+	struct object binding = {.tile = {.array = mcHandle, .offset = mcOffset, .size = size}};
+	CUmemGenericAllocationHandle real;
+	bool counted;
+	CUresult e;
+
+	if (!vmm_real(guest, memHandle, &real) ||
+	    !vmm_bind_begin(guest, memHandle, false, &counted))
+		return CUDA_ERROR_INVALID_VALUE;
+	e = DRIVER(cuMulticastBindMem, (mcHandle, mcOffset, real, memOffset, size, flags));
+	if (counted)
+		vmm_bind_end(guest, memHandle, &binding, !e);
+	return e;
+}
+
+/* So memory by cuMemAlloc has none: a program falls back, as where there is no multicast. */
+CUresult hook_cuMulticastBindAddr(CUmemGenericAllocationHandle mcHandle, size_t mcOffset,
+				  CUdeviceptr memptr, size_t size, unsigned long long flags)
+{
+	GUEST_OR_PASS(cuMulticastBindAddr, (mcHandle, mcOffset, memptr, size, flags));
+	struct object binding = {.tile = {.array = mcHandle, .offset = mcOffset, .size = size}};
+	uint64_t handle = vmm_handle_at(guest, memptr);
+	bool counted;
+	CUresult e;
+
+	if (guest->swappable && backing_device(guest, memptr))
+		return CUDA_ERROR_NOT_SUPPORTED;
+	vmm_bind_begin(guest, handle, true, &counted);
+	e = DRIVER(cuMulticastBindAddr, (mcHandle, mcOffset, memptr, size, flags));
+	if (counted)
+		vmm_bind_end(guest, handle, &binding, !e);
+	return e;
+}
+
+/* Whole bindings only, all or nothing. */
+static bool vmm_is_bound(const struct object *object, void *arg)
+{
+	const struct object *range = arg;
+
+	return object->kind == OBJECT_TILE && object->tile.array == range->tile.array &&
+	       object->device == range->device &&
+	       object->tile.offset < range->tile.offset + range->tile.size &&
+	       range->tile.offset < object->tile.offset + object->tile.size;
+}
+
+CUresult hook_cuMulticastUnbind(CUmemGenericAllocationHandle mcHandle, CUdevice dev,
+				size_t mcOffset, size_t size)
+{
+	GUEST_OR_PASS(cuMulticastUnbind, (mcHandle, dev, mcOffset, size));
+	struct object range = {.device = (int16_t)dev,
+			       .tile = {.array = mcHandle, .offset = mcOffset, .size = size}};
+	uint64_t call = vmm_untiled_numbers(guest, 1);
+	struct object bound[OBJECT_BATCH];
+	CUresult e;
+	int n;
+
+	charge_release_begin_all(guest);
+	do {
+		n = object_sweep(guest->objects, vmm_is_bound, &range, bound, OBJECT_BATCH);
+		for (int i = 0; i < n; i++)
+			vmm_untile_begin(guest, &bound[i], call, vmm_untiled_numbers(guest, 1));
+	} while (n == OBJECT_BATCH);
+	e = DRIVER(cuMulticastUnbind, (mcHandle, dev, mcOffset, size));
+	vmm_forget_array_end(guest, call, !e);
+	charge_release_end_all(guest);
+	return e;
 }

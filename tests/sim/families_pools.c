@@ -152,3 +152,34 @@ void pool_threshold(void)
 	OK(cu.cuStreamSynchronize_ptsz(NULL));
 	tell(NOTE_FREED, 0, 0, "and in the thread's stream");
 }
+
+/* All of it may come to the device. */
+void managed_pool(void)
+{
+	CUmemPoolProps props = {.allocType = CU_MEM_ALLOCATION_TYPE_MANAGED,
+				.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
+	CUmemoryPool pool;
+	CUdeviceptr p, q;
+	size_t free, total;
+
+	guest_context(0);
+	OK(cu.cuMemPoolCreate(&pool, &props));
+	OK(cu.cuMemAllocFromPoolAsync(&p, 60 * MIB, pool, NULL));
+	tell(NOTE_USED, 0, 64 * MIB, "managed");
+	/* The driver's figure leaves it out, and is looked at. */
+	usleep(6000);
+	OK(cu.cuMemGetInfo_v2(&free, &total));
+	q = alloc(2 * MIB);
+	tell(NOTE_USED, 0, 66 * MIB, "and something else");
+	OK(cu.cuMemFree_v2(q));
+	GIVES(CUDA_ERROR_OUT_OF_MEMORY, cu.cuMemAllocFromPoolAsync(&q, 130 * MIB, pool, NULL));
+	OK(cu.cuMemFreeAsync(p, NULL));
+	OK(cu.cuStreamSynchronize(NULL));
+	tell(NOTE_FREED, 0, 0, "freed");
+	OK(cu.cuMemPoolDestroy(pool));
+	OK(cu.cuMemPoolCreate(&pool, &props));
+	OK(cu.cuMemAllocFromPoolAsync(&p, 20 * MIB, pool, NULL));
+	OK(cu.cuMemPoolDestroy(pool));
+	tell(NOTE_USED, 0, 32 * MIB, "destroyed, and in use");
+	fill_rest();
+}

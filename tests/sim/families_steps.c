@@ -115,7 +115,7 @@ static void (*const stories[])(void) = {
 	frees_of_async, frees_in_stream, wrong_frees, destroyed_context, reset_primary,
 	attached_context, handle_orders, sparse_array, idle_pools_go_first, pools_exchanged,
 	pools_in_pieces, pool_destroyed_early, pool_threshold, graphs_take_turns, graphs_nested,
-	graph_relaunched, refused_in_capture, lazy_code, quota_moves, multicast,
+	graph_relaunched, refused_in_capture, lazy_code, quota_moves, multicast, managed_pool,
 };
 
 int main(int argc, char **argv)

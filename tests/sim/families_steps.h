@@ -41,6 +41,7 @@ void pools_exchanged(void);
 void pools_in_pieces(void);
 void pool_destroyed_early(void);
 void pool_threshold(void);
+void managed_pool(void);
 
 /* families_graphs.c */
 void graphs_take_turns(void);

@@ -255,6 +255,7 @@ CUresult hook_cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolProp
 	CUresult e = DRIVER(cuMemPoolCreate, (pool, poolProps));
 	struct object object = {.kind = OBJECT_POOL, .category = CAT_POOL, .device = -1,
 				.pool.id = object_generation()};
+	struct guest_device *device;
 
 	if (e)
 		return e;
@@ -262,6 +263,13 @@ CUresult hook_cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolProp
 	object.pool.exportable = poolProps->handleTypes != CU_MEM_HANDLE_TYPE_NONE;
 	if (poolProps->location.type == CU_MEM_LOCATION_TYPE_DEVICE)
 		object.device = (int16_t)poolProps->location.id;
+	/* All of it may come to the device, as of other managed memory. */
+	if (poolProps->allocType == CU_MEM_ALLOCATION_TYPE_MANAGED) {
+		device = guest_current_device(guest);
+		object.flags = OBJECT_UNSEEN;
+		if (object.device < 0 && device)
+			object.device = (int16_t)device->ordinal;
+	}
 	if (object_put(guest->objects, &object)) {
 		DRIVER(cuMemPoolDestroy, (*pool));
 		return CUDA_ERROR_OUT_OF_MEMORY;

@@ -53,10 +53,11 @@ struct ledger_device {
 	uint64_t uuid_lo;
 	uint64_t uuid_hi;
 	uint64_t total_bytes;
-	uint64_t context_bytes; /* most that one process's context was seen to take */
+	uint64_t context_bytes; /* what a context was last measured to take */
 	uint64_t refusals;
 	uint64_t peak_bytes; /* most that was admitted at once; only ever grows */
-	uint64_t reserved[2];
+	uint64_t context_mps_bytes; /* context_bytes of processes under MPS */
+	uint64_t reserved;
 };
 
 /* Slot states, in the low byte of the state word; its upper 56 bits are the generation. */

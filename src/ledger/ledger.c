@@ -487,16 +487,21 @@ int ledger_device_info(struct ledger *ledger, int device, struct ledger_device_i
 	memcpy(info.uuid, uuid, sizeof(info.uuid));
 	info.total_bytes = word_read(&dev->total_bytes);
 	info.context_bytes = word_read(&dev->context_bytes);
+	info.context_mps_bytes = word_read(&dev->context_mps_bytes);
 	info.refusals = word_read(&dev->refusals);
 	info.peak_bytes = word_read(&dev->peak_bytes);
 	*ret = info;
 	return 0;
 }
 
-void ledger_learn_context(struct ledger *ledger, int device, uint64_t bytes)
+void ledger_learn_context(struct ledger *ledger, int device, bool mps, uint64_t bytes)
 {
-	if ((unsigned int)device < LEDGER_DEVICES && bytes < QUOTA_ABSURD_BYTES)
-		word_raise_u64(&ledger->map->devices[device].context_bytes, bytes);
+	struct ledger_device *dev;
+
+	if ((unsigned int)device >= LEDGER_DEVICES || bytes >= QUOTA_ABSURD_BYTES)
+		return;
+	dev = &ledger->map->devices[device];
+	word_write(mps ? &dev->context_mps_bytes : &dev->context_bytes, bytes);
 }
 
 int ledger_look(struct ledger *ledger)

@@ -91,7 +91,8 @@ bool ledger_knows(struct ledger *ledger, int device);
 struct ledger_device_info {
 	uint8_t uuid[16];
 	uint64_t total_bytes;
-	uint64_t context_bytes;
+	uint64_t context_bytes;	    /* of one context, as it was last measured; 0: it was not */
+	uint64_t context_mps_bytes; /* the same of processes under MPS */
 	uint64_t refusals;
 	uint64_t peak_bytes; /* most that was held, or about to be, at once */
 };
@@ -105,7 +106,7 @@ uint32_t *ledger_bell(struct ledger *ledger);
 /* How often it was rung, as of the last ledger_look. The word itself may not be there to be read. */
 uint32_t ledger_rung(struct ledger *ledger);
 
-/* Remembers the most that a context takes on this device, for those who come later. */
-void ledger_learn_context(struct ledger *ledger, int device, uint64_t bytes);
+/* Keeps what a context takes on this device, under MPS or without, for processes that come later. */
+void ledger_learn_context(struct ledger *ledger, int device, bool mps, uint64_t bytes);
 
 #endif

@@ -103,8 +103,9 @@ static uint64_t quota_sane_limit(uint64_t limit)
 	return min_u64(limit, QUOTA_ABSURD_BYTES);
 }
 
-int quota_reserve_sum(struct slot *slot, int device, uint64_t bytes, uint64_t limit,
-		      uint64_t *ret_used)
+/* Reserves, and answers the sum that it was decided by. */
+static int quota_publish_and_check(struct slot *slot, int device, uint64_t bytes, uint64_t limit,
+				   uint64_t *ret_used)
 {
 	uint64_t *pending;
 
@@ -119,13 +120,35 @@ int quota_reserve_sum(struct slot *slot, int device, uint64_t bytes, uint64_t li
 	FAULT_POINT(RESERVE_PUBLISHED);
 	*ret_used = quota_sum_all(slot->ledger, device).total;
 	if (*ret_used <= limit) {
-		quota_note_peak(slot, device, *ret_used);
 		FAULT_POINT(RESERVE_ADMITTED);
 		return 0;
 	}
 	word_sub_floor(pending, bytes);
 	FAULT_POINT(RESERVE_RETRACTED);
 	return -EDQUOT;
+}
+
+int quota_reserve_sum(struct slot *slot, int device, uint64_t bytes, uint64_t limit,
+		      uint64_t *ret_used)
+{
+	int r = quota_publish_and_check(slot, device, bytes, limit, ret_used);
+
+	if (!r)
+		quota_note_peak(slot, device, *ret_used);
+	return r;
+}
+
+int quota_reserve_bound(struct slot *slot, int device, uint64_t bytes, uint64_t limit)
+{
+	uint64_t used;
+
+	return quota_publish_and_check(slot, device, bytes, limit, &used);
+}
+
+void quota_note_used(struct slot *slot, int device)
+{
+	if (quota_device_ok(slot, device))
+		quota_note_peak(slot, device, quota_sum_all(slot->ledger, device).total);
 }
 
 int quota_reserve(struct slot *slot, int device, uint64_t bytes, uint64_t limit)

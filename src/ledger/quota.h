@@ -47,6 +47,13 @@ int quota_reserve_sum(struct slot *slot, int device, uint64_t bytes, uint64_t li
 		      uint64_t *ret_used);
 
 /*
+ * The same for a bound of what a call may take: not shown as the tenant's peak. quota_note_used does
+ * that when it is known what the call took.
+ */
+int quota_reserve_bound(struct slot *slot, int device, uint64_t bytes, uint64_t limit);
+void quota_note_used(struct slot *slot, int device);
+
+/*
  * The exact second try, one at a time in the tenant: dead processes' bytes are reclaimed first,
  * and siblings that are about to take back or to commit are waited for, about a millisecond. Of
  * several processes that compete for a rest, the last to come here gets it if it is still there.

@@ -370,6 +370,13 @@ bool shared_covered(struct ledger *ledger, struct shared_key key)
 	return entry && holders_covered(ledger, entry, NULL);
 }
 
+bool shared_is_alone(struct slot *slot, struct shared_key key)
+{
+	const struct ledger_shared *entry = shared_find_own(slot, key);
+
+	return entry && !holders_any(entry, NULL, slot->index);
+}
+
 int shared_drop(struct slot *slot, struct shared_key key)
 {
 	struct ledger *ledger = slot->ledger;

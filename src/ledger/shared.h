@@ -88,6 +88,9 @@ uint64_t shared_bytes(struct ledger *ledger, struct shared_key key);
 /* Is it carried by its owner's row, so that it is in the driver's figure of the owner too? */
 bool shared_covered(struct ledger *ledger, struct shared_key key);
 
+/* Is this process the only one that holds it? A dead one counts until its slot is cleared. */
+bool shared_is_alone(struct slot *slot, struct shared_key key);
+
 /* Bytes charged for the objects of a device (live_only asks the kernel about the holders). */
 uint64_t shared_used(struct ledger *ledger, int device, bool live_only);
 

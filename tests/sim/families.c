@@ -15,8 +15,8 @@ static const char *const families[] = {
 	"managed", "async", "async-big", "async-current", "async-ptsz", "from-pool",
 	"from-pool-ptsz", "handle", "array-v1", "array", "array-3d-v1", "array-3d", "array-small",
 	"mipmap", "sparse", "graph", "graph-upload", "graph-instantiate", "captured", "context",
-	"context-v1", "context-v3", "context-v4", "green", "heap", "fifo", "stack", "module",
-	"module-ex", "fatbin", "library",
+	"context-v1", "context-v3", "context-v4", "green", "stack", "module", "module-ex",
+	 "fatbin", "library",
 };
 
 static const char *const ways[] = {

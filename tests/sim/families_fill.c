@@ -400,46 +400,30 @@ static CUresult give_green(const struct held *h)
 	return cu.cuGreenCtxDestroy((CUgreenCtx)h->a);
 }
 
-/* Heaps: each piece raises the limit, giving back lowers it. */
-static CUresult heap_change(CUlimit limit, int64_t bytes)
+/* What green contexts took goes with the primary one. */
+static void green_end(void)
+{
+	OK(cu.cuDevicePrimaryCtxReset_v2(0));
+	guest_context(0);
+}
+
+/* 16 bytes of stack for each thread that the device can hold: each piece raises the limit. */
+static CUresult stack_change(int64_t bytes)
 {
 	size_t now;
 
-	OK(cu.cuCtxGetLimit(&now, limit));
-	return cu.cuCtxSetLimit(limit, now + (size_t)bytes);
+	OK(cu.cuCtxGetLimit(&now, CU_LIMIT_STACK_SIZE));
+	return cu.cuCtxSetLimit(CU_LIMIT_STACK_SIZE, now + (size_t)bytes);
 }
 
-static CUresult take_heap(uint64_t bytes, struct held *ret)
-{
-	ret->a = bytes;
-	return heap_change(CU_LIMIT_MALLOC_HEAP_SIZE, (int64_t)bytes);
-}
-
-static CUresult give_heap(const struct held *h)
-{
-	return heap_change(CU_LIMIT_MALLOC_HEAP_SIZE, -(int64_t)h->a);
-}
-
-static CUresult take_fifo(uint64_t bytes, struct held *ret)
-{
-	ret->a = bytes;
-	return heap_change(CU_LIMIT_PRINTF_FIFO_SIZE, (int64_t)bytes);
-}
-
-static CUresult give_fifo(const struct held *h)
-{
-	return heap_change(CU_LIMIT_PRINTF_FIFO_SIZE, -(int64_t)h->a);
-}
-
-/* 16 bytes of stack for each thread that the device can hold. */
 static CUresult take_stack(uint64_t bytes, struct held *ret)
 {
-	return heap_change(CU_LIMIT_STACK_SIZE, 16);
+	return stack_change(16);
 }
 
 static CUresult give_stack(const struct held *h)
 {
-	return heap_change(CU_LIMIT_STACK_SIZE, -16);
+	return stack_change(-16);
 }
 
 /* Code. */
@@ -536,9 +520,8 @@ static const struct family families[] = {
 	{"context-v1", 1, 1, 22 * MIB, 0, NEED(cuCtxCreate), take_context_v1, give_context_v1},
 	{"context-v3", 1, 1, 22 * MIB, 0, NEED(cuCtxCreate_v3), take_context_v3, give_context},
 	{"context-v4", 1, 1, 22 * MIB, 0, NEED(cuCtxCreate_v4), take_context_v4, give_context},
-	{"green", 1, 1, 4 * MIB, 4 * MIB, NEED(cuGreenCtxCreate), take_green, give_green},
-	{"heap", 32 * MIB, GRANULE, GRANULE, 0, NEED(cuCtxSetLimit), take_heap, give_heap},
-	{"fifo", 32 * MIB, GRANULE, GRANULE, 0, NEED(cuCtxSetLimit), take_fifo, give_fifo},
+	{"green", 1, 1, 8 * MIB, 0, NEED(cuGreenCtxCreate), take_green, give_green, NULL, NULL,
+	 green_end},
 	{"stack", 1, 1, 6 * MIB, 0, NEED(cuCtxSetLimit), take_stack, give_stack},
 	{"module", 8 * MIB, GRANULE, GRANULE, 8 * MIB, NEED(cuModuleLoadData), take_module,
 	 give_module, eager},

@@ -137,11 +137,14 @@ static void check_saturation(void)
 	quota_count_refusal(a, 0);
 	CHECK_EQ(ledger_device_info(l, 0, &info), 0);
 	CHECK_EQ(info.refusals, 3);
-	ledger_learn_context(l, 0, 520 * MIB);
-	ledger_learn_context(l, 0, 510 * MIB);
-	ledger_learn_context(l, 0, UINT64_MAX);
+	/* The last measurement counts, and apart from that under MPS. */
+	ledger_learn_context(l, 0, false, 520 * MIB);
+	ledger_learn_context(l, 0, false, 510 * MIB);
+	ledger_learn_context(l, 0, true, 516 * MIB);
+	ledger_learn_context(l, 0, false, UINT64_MAX);
 	CHECK_EQ(ledger_device_info(l, 0, &info), 0);
-	CHECK_EQ(info.context_bytes, 520 * MIB);
+	CHECK_EQ(info.context_bytes, 510 * MIB);
+	CHECK_EQ(info.context_mps_bytes, 516 * MIB);
 	ledger_close(l);
 }
 

@@ -53,8 +53,11 @@ struct guest_device {
 
 	/* What reconciling with the driver's figure needs, see figure.c. */
 	_Atomic int contexts;		 /* live contexts of this process */
-	_Atomic uint64_t context_guess;	 /* bytes charged for one of them */
-	_Atomic uint64_t extra_bytes;	 /* heaps and stacks asked for by cuCtxSetLimit */
+	_Atomic uint64_t context_size;	 /* of one, as this process measured it; 0: it did not */
+	_Atomic uint64_t context_most;	 /* of all of them and code, as last seen */
+	_Atomic uint64_t stack_bytes;	 /* of stacks by cuCtxSetLimit: see context_limits.h */
+	_Atomic uint64_t promised_bytes; /* of heaps and FIFOs that the driver has not backed yet */
+	_Atomic uint32_t making_primary; /* a thread makes the primary context */
 	_Atomic uint64_t unseen_bytes;	 /* charged, but not in the driver's figure (managed) */
 	_Atomic uint64_t siblings_bytes;	 /* what the tenant's others hold and have not charged */
 	_Atomic uint64_t reconciled_ns;	 /* CLOCK_MONOTONIC */
@@ -64,7 +67,7 @@ struct guest_device {
 	_Atomic uint32_t alone;		 /* a thread ends a context, and goes alone */
 	_Atomic uint32_t awaiting;	 /* threads that wait for it */
 	_Atomic bool stale;		 /* the driver took or gave back by itself since the last look */
-	_Atomic bool loaded;		 /* code was loaded, so the figure is not of contexts alone */
+	_Atomic bool loaded;		 /* code, or a green context: the figure is not of contexts alone */
 	_Atomic bool unsure;		 /* other threads were in the way of the last look */
 
 	_Atomic uint64_t small_arrays;	 /* bytes of arrays that share granules */

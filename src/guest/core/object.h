@@ -36,6 +36,8 @@ enum object_kind {
 	OBJECT_EXEC,	 /* key: executable graph and a device; size: what its nodes ask of that */
 	OBJECT_MODULE,	 /* key: module or library; bytes: a guess of its size */
 	OBJECT_CONTEXT,	 /* key: context that the program created */
+	OBJECT_GREEN,	 /* key: context of a green context, which is part of the primary one */
+	OBJECT_LIMITS,	 /* key: context of which a limit was set, see memory/context_limits.h */
 	OBJECT_EXPORT,	 /* key: address of a piece that others may import, see core/exporter.h */
 	OBJECT_IMPORT,	 /* key: hash of the name of another process's piece; refs: of its users */
 	OBJECT_BORROWED, /* key: as OBJECT_IMPORT's, of AMD's memory; see amd/memory/lent.h */
@@ -51,7 +53,7 @@ enum object_flags {
 	OBJECT_UNSEEN = 1 << 2,	  /* not in the driver's per-process figure */
 	OBJECT_IMPORTED = 1 << 3, /* somebody else's memory; bytes 0 until its size is known */
 	OBJECT_HOST = 1 << 4,	  /* of the machine's memory, see quota_host_add */
-	OBJECT_ENDED = 1 << 5,	  /* a pool that the program destroyed, see pool_end */
+	OBJECT_ENDED = 1 << 5,	  /* a pool or external memory that the program destroyed */
 	OBJECT_BACKED = 1 << 7,	  /* by memory that can leave: see memory/backing.h */
 	OBJECT_GIVEN = 1 << 8,	  /* a handle of which others have what we cannot take back */
 	OBJECT_MULTICAST = 1 << 9, /* a handle of no memory of its own */
@@ -90,7 +92,7 @@ struct object {
 		struct {
 			uint64_t context; /* in which it was imported; 0: outlives contexts */
 			uint64_t import;  /* OBJECT_EXTERNAL's key */
-		} view;			  /* OBJECT_VIEW; OBJECT_PARTING has the second */
+		} view;			  /* OBJECT_VIEW */
 		struct {
 			uint64_t import; /* OBJECT_EXTERNAL's key */
 		} loan;			 /* OBJECT_LOAN */
@@ -107,6 +109,9 @@ struct object {
 		} tile;			       /* OBJECT_TILE, OBJECT_UNTILED */
 		struct {
 			uint64_t address;
+			uint64_t import; /* of a view, in its place there */
+			uint64_t before; /* event ahead of the free; 0: there is none */
+			bool begun;	 /* the stream has come to the free, or it is not known */
 		} parting; /* OBJECT_PARTING */
 		struct {
 			uint64_t unfit_bytes; /* so much did not fit in one piece; 0: unknown */
@@ -119,6 +124,10 @@ struct object {
 		struct {
 			uint32_t epoch; /* in which it was last backed; 0: never */
 		} exec;			/* OBJECT_EXEC */
+		struct {
+			uint64_t stack, heap, fifo; /* bytes beyond what it began with */
+			uint64_t first_stack, first_heap, first_fifo; /* as it began; 0: not seen */
+		} limits;		/* OBJECT_LIMITS */
 		struct {
 			uint64_t inode; /* of its dma-buf; 0: it has none */
 			uint64_t lent;	/* id of its name, as who lends or borrows it has it; 0 */

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Contexts. Nobody tells beforehand what a context takes (hundreds of MiB). So the size that this
- * tenant saw on the device before is reserved, and the driver's figure decides once the limit is
- * near.
+ * Contexts. A bound of what the next one may take is reserved (memory/context.h), and what it took is
+ * charged by the driver's figure as soon as it is made.
  */
+#include <time.h>
+
 #include "base/fault.h"
+#include "base/now.h"
 #include "base/number.h"
 #include "guest/core/hook.h"
 #include "guest/core/library.h"
@@ -12,6 +14,8 @@
 #include "guest/launch/waits.h"
 #include "guest/memory/backing.h"
 #include "guest/memory/calls.h"
+#include "guest/memory/context.h"
+#include "guest/memory/context_limits.h"
 #include "guest/memory/figure.h"
 #include "guest/memory/later.h"
 #include "guest/memory/memory.h"
@@ -41,107 +45,112 @@ CUresult hook_cuInit(unsigned int Flags)
 	return e ? e : limited_attach(guest);
 }
 
-static uint64_t context_learned(struct guest *guest, struct guest_device *device)
-{
-	uint64_t guess = atomic_load(&device->context_guess);
-	struct ledger_device_info info;
-
-	if (!guess && !ledger_device_info(guest->ledger, device->ledger, &info)) {
-		guess = info.context_bytes;
-		atomic_store(&device->context_guess, guess);
-	}
-	return guess;
-}
-
 static CUresult context_refuse(struct guest *guest, struct guest_device *device)
 {
 	quota_count_refusal(atomic_load(&guest->slot), device->ledger);
 	return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-/* It goes alone: the tenant is above its quota until the context is seen to be too large. */
-static bool context_try_doubtful(struct guest *guest, struct guest_device *device,
-				 struct charge *charge)
+/* A context on its way: what is reserved for it, and whether this thread goes alone until it is made. */
+struct making {
+	struct charge charge;
+	uint64_t extra; /* of what is made beside it in the same call */
+	bool near;	/* the limit, so that the figure decides */
+	bool alone;
+};
+
+#define SIZE_WAIT_NS UINT64_C(1000000000)
+#define SIZE_NAP_NS  1000000
+
+/*
+ * No context of the tenant was measured on the device: a bound is reserved, and where the quota is
+ * below that all of it, so that nobody else is admitted before this context was measured. What waits
+ * for such a one goes on with its size. No other call of the process is to disturb that.
+ */
+static bool context_try_unknown(struct guest *guest, struct guest_device *device,
+				struct making *making)
 {
-	/* Unlike the limit itself this leaves no room for a second such call, however small it is. */
-	if (context_learned(guest, device) ||
-	    !charge_try_doubtful(guest, device, FIGURE_CONTEXT_BYTES, charge))
-		return false;
-	if (!context_learned(guest, device))
-		return true;
-	charge_cancel(charge); /* the one that it waited for told the size */
+	uint64_t until = now_monotonic_ns() + SIZE_WAIT_NS, limit, bytes;
+
+	for (;;) {
+		calls_begin_alone(device);
+		limit = charge_limit(guest, device);
+		bytes = min_u64(context_bound(guest, device) + making->extra, limit);
+		making->alone = !context_size(guest, device);
+		if (making->alone && charge_try_bound(guest, device, bytes, &making->charge))
+			return true;
+		calls_end_alone(device);
+		if (!making->alone || !quota_pending(guest->ledger, device->ledger) ||
+		    now_monotonic_ns() > until)
+			break;
+		nanosleep(&(struct timespec){.tv_nsec = SIZE_NAP_NS}, NULL);
+	}
+	making->alone = false;
 	return false;
 }
 
-/*
- * No context was seen yet: as much as is usual. Where the quota has less, it may still be enough
- * for one.
- */
-static CUresult context_begin_unknown(struct guest *guest, struct guest_device *device,
-				      struct charge *charge)
+static CUresult context_begin(struct guest *guest, struct guest_device *device, uint64_t extra,
+			      struct making *making)
 {
-	CUresult e;
-
-	/* Those that live here tell the size. Far from the limit nobody waits for NVML. */
-	if (atomic_load(&device->contexts) && figure_will_be_near(guest, device))
-		figure_reconcile_alone(guest, device);
-	if (!context_learned(guest, device) &&
-	    charge_try(guest, device, FIGURE_CONTEXT_BYTES, charge))
-		return CUDA_SUCCESS;
-	if (context_try_doubtful(guest, device, charge))
-		return CUDA_SUCCESS;
-	e = charge_reserve(guest, device, context_learned(guest, device), charge);
-	if (e || charge->reserved)
-		return e;
-	charge_cancel(charge); /* there was something to give back */
-	return context_try_doubtful(guest, device, charge) ? CUDA_SUCCESS
-							   : context_refuse(guest, device);
-}
-
-static CUresult context_begin(struct guest *guest, struct guest_device *device,
-			      struct charge *charge)
-{
-	uint64_t guess = context_learned(guest, device);
 	CUresult e = space_context(guest);
 
+	*making = (struct making){.extra = extra, .near = figure_will_be_near(guest, device)};
 	if (e)
 		return e;
 	figure_expect(guest, device);
-	return guess ? charge_reserve(guest, device, guess, charge)
-		     : context_begin_unknown(guest, device, charge);
+	/* Far from the limit a bound fits, and nobody waits for the figure. */
+	if (!context_size(guest, device) && making->near) {
+		/* Contexts that live here tell the size, or a closer bound. */
+		if (atomic_load(&device->contexts) > 0)
+			figure_reconcile_alone(guest, device);
+		if (!context_size(guest, device) && context_try_unknown(guest, device, making))
+			return CUDA_SUCCESS;
+	}
+	return charge_reserve(guest, device, context_bound(guest, device) + extra,
+			      &making->charge);
+}
+
+static void context_cancel(struct making *making)
+{
+	charge_cancel(&making->charge);
+	if (making->alone)
+		calls_end_alone(making->charge.device);
 }
 
 /*
- * What to charge for a new one whose size nobody knew: what was reserved, and no more than there may
- * be. Where that is above the limit the driver's figure is charged first, if it can be had, so that others are not refused for
- * more than there is.
+ * What is charged for a new context that the driver's figure was not asked about, or did not tell:
+ * its size, or what is usual. Far from the limit nothing is decided by it, and what a context takes
+ * beyond it is found by the first look, of this process or of others of the tenant.
  */
-static uint64_t context_unknown_bytes(const struct charge *charge)
+static uint64_t context_unseen_bytes(const struct making *making)
 {
-	struct guest *guest = charge->guest;
-	struct guest_device *device = charge->device;
+	uint64_t size = context_size(making->charge.guest, making->charge.device);
 
-	uint64_t limit = charge_limit(guest, device);
-
-	if (quota_used(guest->ledger, device->ledger) > limit &&
-	    figure_reconcile_inside(guest, device))
-		return 0;
-	return min_u64(charge->reserved, limit);
+	return min_u64(making->charge.reserved,
+		       (size ? size : CONTEXT_UNSEEN_BYTES) + making->extra);
 }
 
-/* False: it does not fit after all, and the caller has to destroy it and call context_gone. */
-static bool context_made(struct charge *charge)
+/*
+ * The driver made a context. Its bytes are pending until the figure has told what it took. False: it
+ * does not fit after all, and the caller has to destroy it and call context_gone.
+ */
+static bool context_made(struct making *making)
 {
-	struct guest *guest = charge->guest;
-	struct guest_device *device = charge->device;
-	uint64_t guess = context_learned(guest, device);
+	struct guest *guest = making->charge.guest;
+	struct guest_device *device = making->charge.device;
+	bool told = false;
 
 	if (atomic_fetch_add(&device->contexts, 1) == 0)
 		figure_begin(device);
-	charge_commit(charge, CAT_CONTEXT, guess ? guess : context_unknown_bytes(charge));
+	if (guest->policy.flags & POLICY_ACCOUNTING_DRIVER)
+		figure_measure_first(guest, device);
+	else if (making->near)
+		told = figure_reconcile_inside(guest, device);
+	charge_commit(&making->charge, CAT_CONTEXT, told ? 0 : context_unseen_bytes(making));
+	quota_note_used(atomic_load(&guest->slot), device->ledger);
+	if (making->alone)
+		calls_end_alone(device);
 	FAULT_POINT(GUEST_CONTEXT_MADE);
-	if (figure_due_now(guest, device))
-		figure_reconcile(guest, device);
 	return !charge_over(guest, device);
 }
 
@@ -150,9 +159,9 @@ static void context_was_last(struct guest *guest, struct guest_device *device)
 	struct slot *slot = atomic_load(&guest->slot);
 
 	/* Code, heaps and stacks went with it. */
-	atomic_store(&device->extra_bytes, 0);
 	quota_set(slot, device->ledger, CAT_CONTEXT, 0);
 	quota_set(slot, device->ledger, CAT_MODULE, 0);
+	atomic_store(&device->context_most, 0);
 	atomic_store(&device->stale, false);
 	atomic_store(&device->loaded, false);
 }
@@ -163,8 +172,9 @@ static void context_was_last(struct guest *guest, struct guest_device *device)
  */
 static void context_gone(struct guest *guest, struct guest_device *device, CUcontext context)
 {
-	uint64_t guess = context_learned(guest, device);
+	uint64_t size = context_size(guest, device);
 
+	context_limits_forget(guest, device, context);
 	memory_forget_context(guest, context);
 	own_pools_forget_context(guest, context);
 	pool_changed(guest); /* nobody says whether the device keeps its current pool */
@@ -172,9 +182,9 @@ static void context_gone(struct guest *guest, struct guest_device *device, CUcon
 	later_released(device);
 	if (atomic_fetch_sub(&device->contexts, 1) == 1) {
 		context_was_last(guest, device);
-	} else if (!figure_will_be_near(guest, device) || !figure_reconcile_inside(guest, device)) {
+	} else if (!figure_will_be_near(guest, device) || !figure_reconcile(guest, device)) {
 		charge_release_begin(device);
-		charge_release_end(guest, device, CAT_CONTEXT, guess ? guess : FIGURE_CONTEXT_BYTES);
+		charge_release_end(guest, device, CAT_CONTEXT, size ? size : CONTEXT_UNSEEN_BYTES);
 	}
 }
 
@@ -188,20 +198,20 @@ static void context_end_alone(struct guest *guest, struct guest_device *device, 
 		charge_stale(guest, device);
 }
 
-static CUresult context_created(struct charge *charge, CUresult e, CUcontext *context)
+static CUresult context_created(struct making *making, CUresult e, CUcontext *context)
 {
-	struct guest *guest = charge->guest;
-	struct guest_device *device = charge->device;
+	struct guest *guest = making->charge.guest;
+	struct guest_device *device = making->charge.device;
 	struct object object = {.kind = OBJECT_CONTEXT,
 				.category = CAT_CONTEXT,
 				.device = (int16_t)device->ordinal};
 
 	if (e) {
-		charge_cancel(charge);
+		context_cancel(making);
 		return e;
 	}
 	object.key = KEY(*context);
-	if (context_made(charge) && !object_put(guest->objects, &object))
+	if (context_made(making) && !object_put(guest->objects, &object))
 		return CUDA_SUCCESS;
 	calls_begin_alone(device);
 	DRIVER(cuCtxDestroy_v2, (*context));
@@ -214,16 +224,16 @@ static CUresult context_created(struct charge *charge, CUresult e, CUcontext *co
 	{                                                                                          \
 		GUEST_OR_PASS(name, args);                                                         \
 		struct guest_device *device = guest_device(guest, dev);                            \
-		struct charge charge;                                                              \
+		struct making making;                                                              \
 		CUresult e;                                                                        \
                                                                                                    \
 		if (!device || !pctx)                                                              \
 			return DRIVER(name, args);                                                 \
-		e = context_begin(guest, device, &charge);                                         \
+		e = context_begin(guest, device, 0, &making);                                      \
 		if (e)                                                                             \
 			return e;                                                                  \
-		e = WITH_ROOM(guest, device, charge.reserved, DRIVER(name, args));                 \
-		return context_created(&charge, e, pctx);                                          \
+		e = WITH_ROOM(guest, device, making.charge.reserved, DRIVER(name, args));          \
+		return context_created(&making, e, pctx);                                          \
 	}
 
 CREATE(cuCtxCreate, (CUcontext * pctx, unsigned int flags, CUdevice dev), (pctx, flags, dev))
@@ -324,23 +334,13 @@ static bool context_is_active(CUdevice dev)
 	return !DRIVER(cuDevicePrimaryCtxGetState, (dev, &flags, &is_active)) && is_active;
 }
 
-/* False: it does not fit after all, and ends. */
-static bool context_keep_primary(struct charge *charge, CUcontext context)
+/*
+ * In a call that goes alone, after one that may have ended the primary context: answers which one
+ * did. The last release and the last green context end it, in either order.
+ */
+static CUcontext context_primary_gone(struct guest *guest, CUdevice dev)
 {
-	struct guest *guest = charge->guest;
-	struct guest_device *device = charge->device;
-	CUcontext known = context;
-
-	if (context_made(charge))
-		return true;
-	calls_begin_alone(device);
-	DRIVER(cuDevicePrimaryCtxRelease_v2, (device->ordinal));
-	/* Another thread may have retained it, too, or ended it. */
-	if (context_is_active(device->ordinal) ||
-	    !atomic_compare_exchange_strong(&guest->primary[device->ordinal], &known, NULL))
-		context = NULL;
-	context_end_alone(guest, device, context);
-	return false;
+	return context_is_active(dev) ? NULL : atomic_exchange(&guest->primary[dev], NULL);
 }
 
 /* Another retain of a primary context that is there: false if it is not. */
@@ -357,32 +357,86 @@ static bool context_retain_active(struct guest *guest, struct guest_device *devi
 	return known;
 }
 
+#define PRIMARY_NAP_NS	200000
+#define PRIMARY_WAIT_NS UINT64_C(10000000000)
+
 /*
- * The first retain makes the primary context; of threads that race for it, one is charged. It may
- * be there already, made by a call that passed us by.
+ * Of threads that want the primary context at once one makes it, and reserves for it. The others wait
+ * as they would in the driver. A thread that does not come back is not waited for much longer than a
+ * context takes.
  */
+static void context_begin_primary(struct guest_device *device)
+{
+	uint64_t until = now_monotonic_ns() + PRIMARY_WAIT_NS;
+	uint32_t nobody = 0;
+
+	while (!atomic_compare_exchange_strong(&device->making_primary, &nobody, 1) &&
+	       now_monotonic_ns() < until) {
+		nobody = 0;
+		nanosleep(&(struct timespec){.tv_nsec = PRIMARY_NAP_NS}, NULL);
+	}
+}
+
+static void context_end_primary(struct guest_device *device)
+{
+	atomic_store(&device->making_primary, 0);
+}
+
+/* False: it does not fit after all, and ends. `undo` gives back what the program's call took. */
+static bool context_keep_primary(struct making *making,
+				 void (*undo)(CUdevice dev, CUgreenCtx green), CUgreenCtx green)
+{
+	struct guest *guest = making->charge.guest;
+	struct guest_device *device = making->charge.device;
+
+	if (context_made(making))
+		return true;
+	calls_begin_alone(device);
+	undo(device->ordinal, green);
+	context_end_alone(guest, device, context_primary_gone(guest, device->ordinal));
+	return false;
+}
+
+static void context_undo_retain(CUdevice dev, CUgreenCtx none)
+{
+	DRIVER(cuDevicePrimaryCtxRelease_v2, (dev));
+}
+
+/* Makes the primary context, which may be there already, made by a call that passed us by. */
+static CUresult context_make_primary(struct guest *guest, struct guest_device *device,
+				     CUcontext *pctx)
+{
+	struct making making;
+	CUcontext none = NULL;
+	CUresult e = context_begin(guest, device, 0, &making);
+
+	if (e)
+		return e;
+	e = WITH_ROOM(guest, device, making.charge.reserved,
+		      DRIVER(cuDevicePrimaryCtxRetain, (pctx, device->ordinal)));
+	if (e || !atomic_compare_exchange_strong(&guest->primary[device->ordinal], &none, *pctx)) {
+		context_cancel(&making);
+		return e;
+	}
+	return context_keep_primary(&making, context_undo_retain, NULL)
+		       ? CUDA_SUCCESS : context_refuse(guest, device);
+}
+
 CUresult hook_cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
 {
 	GUEST_OR_PASS(cuDevicePrimaryCtxRetain, (pctx, dev));
 	struct guest_device *device = guest_device(guest, dev);
-	CUcontext none = NULL;
-	struct charge charge;
 	CUresult e;
 
 	if (!device || !pctx)
 		return DRIVER(cuDevicePrimaryCtxRetain, (pctx, dev));
 	if (context_retain_active(guest, device, pctx, &e))
 		return e;
-	e = context_begin(guest, device, &charge);
-	if (e)
-		return e;
-	e = WITH_ROOM(guest, device, charge.reserved,
-		      DRIVER(cuDevicePrimaryCtxRetain, (pctx, dev)));
-	if (e || !atomic_compare_exchange_strong(&guest->primary[dev], &none, *pctx)) {
-		charge_cancel(&charge);
-		return e;
-	}
-	return context_keep_primary(&charge, *pctx) ? e : context_refuse(guest, device);
+	context_begin_primary(device);
+	if (!context_retain_active(guest, device, pctx, &e))
+		e = context_make_primary(guest, device, pctx);
+	context_end_primary(device);
+	return e;
 }
 
 typedef CUresult context_release_fn(CUdevice dev);
@@ -402,8 +456,8 @@ static CUresult context_release(struct guest *guest, CUdevice dev, context_relea
 	guest_depth++;
 	e = real(dev);
 	guest_depth--;
-	if (!e && device && !context_is_active(dev))
-		*ret_gone = atomic_exchange(&guest->primary[dev], NULL);
+	if (!e && device)
+		*ret_gone = context_primary_gone(guest, dev);
 	if (device)
 		context_end_alone(guest, device, *ret_gone);
 	return e;
@@ -430,76 +484,137 @@ RELEASE(cuDevicePrimaryCtxRelease_v2)
 RELEASE(cuDevicePrimaryCtxReset)
 RELEASE(cuDevicePrimaryCtxReset_v2)
 
-/* A green context is a small part of the primary one; the driver's figure tells how small. */
+/*
+ * A green context is a part of the primary one, and makes that if it is not there. What it takes,
+ * and memory that is allocated in it, stays until the primary one ends.
+ */
+static void context_undo_green(CUdevice dev, CUgreenCtx green)
+{
+	DRIVER(cuGreenCtxDestroy, (green));
+}
+
+static CUcontext context_of_green(CUgreenCtx green)
+{
+	CUcontext context = NULL;
+
+	return DRIVER(cuCtxFromGreenCtx, (&context, green)) ? NULL : context;
+}
+
+/* The primary context that the driver made for a green one, which keeps it meanwhile. */
+static CUcontext context_made_for_green(CUdevice dev)
+{
+	CUcontext primary = NULL;
+
+	if (DRIVER(cuDevicePrimaryCtxRetain, (&primary, dev)))
+		return NULL;
+	DRIVER(cuDevicePrimaryCtxRelease_v2, (dev));
+	return primary;
+}
+
+/* After the driver's call, with the primary context's charge if that was made for it. */
+static bool context_keep_green(struct guest *guest, struct making *making, CUgreenCtx green)
+{
+	struct guest_device *device = making->charge.device;
+	CUcontext none = NULL, primary;
+
+	atomic_store(&device->loaded, true);
+	if (!atomic_load(&guest->primary[device->ordinal])) {
+		primary = context_made_for_green(device->ordinal);
+		if (primary && atomic_compare_exchange_strong(&guest->primary[device->ordinal],
+							      &none, primary))
+			return context_keep_primary(making, context_undo_green, green);
+	}
+	charge_commit(&making->charge, CAT_CONTEXT, CONTEXT_GREEN_BYTES);
+	if (making->alone)
+		calls_end_alone(device);
+	/* Near the limit the figure tells what it took; more than was reserved may not fit. */
+	charge_stale(guest, device);
+	if (!charge_over(guest, device))
+		return true;
+	context_undo_green(device->ordinal, green);
+	charge_stale(guest, device);
+	return false;
+}
+
+static CUresult context_make_green(struct guest *guest, struct guest_device *device,
+				   CUgreenCtx *green, CUdevResourceDesc desc, unsigned int flags)
+{
+	struct object object = {.kind = OBJECT_GREEN, .device = (int16_t)device->ordinal};
+	struct making making = {.extra = CONTEXT_GREEN_BYTES};
+	CUresult e;
+
+	e = context_is_active(device->ordinal)
+		    ? charge_reserve(guest, device, CONTEXT_GREEN_BYTES, &making.charge)
+		    : context_begin(guest, device, CONTEXT_GREEN_BYTES, &making);
+	if (e)
+		return e;
+	e = WITH_ROOM(guest, device, making.charge.reserved,
+		      DRIVER(cuGreenCtxCreate, (green, desc, device->ordinal, flags)));
+	if (e) {
+		context_cancel(&making);
+		return e;
+	}
+	object.key = KEY(context_of_green(*green));
+	/* Without its record its memory would be taken to end with it. */
+	if (object_put(guest->objects, &object)) {
+		context_undo_green(device->ordinal, *green);
+		context_cancel(&making);
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	if (context_keep_green(guest, &making, *green))
+		return CUDA_SUCCESS;
+	object_take(guest->objects, OBJECT_GREEN, object.key, &object);
+	return context_refuse(guest, device);
+}
+
 CUresult hook_cuGreenCtxCreate(CUgreenCtx *phCtx, CUdevResourceDesc desc, CUdevice dev,
 			       unsigned int flags)
 {
 	GUEST_OR_PASS(cuGreenCtxCreate, (phCtx, desc, dev, flags));
-	CUresult e = DRIVER(cuGreenCtxCreate, (phCtx, desc, dev, flags));
 	struct guest_device *device = guest_device(guest, dev);
+	CUresult e;
 
-	if (e || !device)
-		return e;
-	charge_stale(guest, device);
-	if (!charge_over(guest, device))
-		return e;
-	DRIVER(cuGreenCtxDestroy, (*phCtx));
-	charge_stale(guest, device);
-	return context_refuse(guest, device);
+	if (!device || !phCtx)
+		return DRIVER(cuGreenCtxCreate, (phCtx, desc, dev, flags));
+	context_begin_primary(device);
+	e = context_make_green(guest, device, phCtx, desc, flags);
+	context_end_primary(device);
+	return e;
 }
 
 CUresult hook_cuGreenCtxDestroy(CUgreenCtx hCtx)
 {
 	GUEST_OR_PASS(cuGreenCtxDestroy, (hCtx));
-	CUcontext context = NULL;
+	CUcontext context = context_of_green(hCtx), gone = NULL;
+	struct guest_device *device = NULL;
+	struct object object;
 	CUresult e;
 
-	if (DRIVER(cuCtxFromGreenCtx, (&context, hCtx)))
-		context = NULL;
+	if (object_take(guest->objects, OBJECT_GREEN, KEY(context), &object))
+		device = guest_device(guest, object.device);
 	context_leaves(guest, context);
+	if (device)
+		calls_begin_alone(device);
 	e = DRIVER(cuGreenCtxDestroy, (hCtx));
+	if (!e && device)
+		gone = context_primary_gone(guest, device->ordinal);
+	if (device)
+		context_end_alone(guest, device, gone);
 	waits_context_left(guest, context, !e);
-
-	for (int i = 0; !e && i < guest->ndevices; i++)
-		charge_stale(guest, &guest->device[i]);
+	if (e && device)
+		object_put(guest->objects, &object);
 	return e;
 }
 
-/*
- * A larger heap or stack: the stack is backed at once for every thread that the device can hold,
- * the heaps when code that uses them is loaded. Both are charged when they are asked for.
- */
+/* A larger heap, stack or FIFO: see context_limits.h. */
 CUresult hook_cuCtxSetLimit(CUlimit limit, size_t value)
 {
 	GUEST_OR_PASS(cuCtxSetLimit, (limit, value));
 	struct guest_device *device = guest_current_device(guest);
-	uint64_t unit = limit == CU_LIMIT_STACK_SIZE && device ? device->stack_threads : 1;
-	struct charge charge;
-	size_t before = 0, after = 0;
-	uint64_t more = 0;
-	CUresult e;
 
-	if (!device || (limit != CU_LIMIT_STACK_SIZE && limit != CU_LIMIT_MALLOC_HEAP_SIZE &&
-			limit != CU_LIMIT_PRINTF_FIFO_SIZE))
+	if (!device || !context_limits_has(limit))
 		return DRIVER(cuCtxSetLimit, (limit, value));
-	DRIVER(cuCtxGetLimit, (&before, limit));
-	if (value > before && __builtin_mul_overflow(value - before, unit, &more))
-		more = UINT64_MAX;
-	e = charge_reserve(guest, device, round_up(more, GRANULE_BYTES), &charge);
-	if (e)
-		return e;
-	e = DRIVER(cuCtxSetLimit, (limit, value));
-	if (e) {
-		charge_cancel(&charge);
-		return e;
-	}
-	DRIVER(cuCtxGetLimit, (&after, limit));
-	more = after > before ? round_up((after - before) * unit, GRANULE_BYTES) : 0;
-	atomic_fetch_add(&device->extra_bytes, more);
-	charge_commit(&charge, CAT_CONTEXT, more);
-	if (after < before) /* what the driver then gives back shows in its figure */
-		charge_stale(guest, device);
-	return e;
+	return context_limits_set(guest, device, limit, value);
 }
 
 /* Peer mappings take page tables on both sides; small, but the driver's figure has them. */

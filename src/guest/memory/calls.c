@@ -8,6 +8,8 @@
 #include "base/now.h"
 
 _Thread_local unsigned int calls_depth __attribute__((tls_model("initial-exec")));
+_Thread_local uint64_t calls_step __attribute__((tls_model("initial-exec"))) = CALLS_ONE_MORE;
+_Thread_local const struct guest_device *calls_alone __attribute__((tls_model("initial-exec")));
 
 /*
  * A call of the driver that takes longer waits for work on the device, or compiles: it is not worth
@@ -36,7 +38,7 @@ void calls_await(struct guest_device *device)
 		atomic_fetch_sub(&device->calls, 1);
 		while (atomic_load(&device->alone) && now_monotonic_ns() < until)
 			calls_nap();
-		atomic_fetch_add(&device->calls, CALLS_ONE_MORE);
+		atomic_fetch_add(&device->calls, calls_step);
 	} while (atomic_load(&device->alone) && now_monotonic_ns() < until);
 	atomic_fetch_sub(&device->awaiting, 1);
 }
@@ -57,6 +59,7 @@ void calls_begin_alone(struct guest_device *device)
 	while (!calls_take_turn(device) && now_monotonic_ns() < until)
 		calls_nap();
 	calls_depth++;
+	calls_alone = device;
 	atomic_fetch_add(&device->calls, CALLS_ONE_MORE);
 	while (calls_under_way(atomic_load(&device->calls)) > 1 && now_monotonic_ns() < until)
 		calls_nap();
@@ -66,5 +69,6 @@ void calls_begin_alone(struct guest_device *device)
 void calls_end_alone(struct guest_device *device)
 {
 	calls_end(device);
+	calls_alone = NULL;
 	atomic_store(&device->alone, 0);
 }

@@ -2,8 +2,10 @@
 #include "guest/memory/charge.h"
 
 #include <errno.h>
+#include <time.h>
 
 #include "base/fault.h"
+#include "base/now.h"
 #include "guest/memory/calls.h"
 #include "guest/memory/figure.h"
 #include "guest/memory/holder.h"
@@ -29,8 +31,14 @@ uint64_t charge_limit(struct guest *guest, struct guest_device *device)
 	return limit > siblings ? limit - siblings : 0;
 }
 
+/* With accounting by the driver's figure the ledger keeps what that figure never has, and no more. */
+static bool charge_keeps(const struct guest *guest, bool unseen)
+{
+	return unseen || !charge_is_by_driver(guest);
+}
+
 /*
- * Accounting by the driver's figure. Pending is read before the figure: an allocation is always
+ * Accounting by the driver's figure. The ledger is read before the figure: an allocation is always
  * in one of the two, because it leaves pending only after the driver has it.
  */
 static bool charge_fits_by_driver(struct guest *guest, struct guest_device *device, uint64_t limit)
@@ -40,7 +48,7 @@ static bool charge_fits_by_driver(struct guest *guest, struct guest_device *devi
 	int r;
 
 	do {
-		pending = quota_pending(guest->ledger, device->ledger);
+		pending = quota_used(guest->ledger, device->ledger);
 		r = figure_tenant(guest, device->uuid, device->ledger, &figure);
 	} while (r == -ESRCH && !told && (told = figure_await_told(guest, device)));
 	if (r)
@@ -68,7 +76,9 @@ void charge_begin_again(struct guest *guest, struct guest_device *device)
 		spare_begin_ask(guest->claimed);
 	holder_give_back(guest, device);
 	figure_await_dead(guest, device);
-	if (!charge_is_by_driver(guest))
+	if (charge_is_by_driver(guest))
+		holder_catch_up(guest, device);
+	else
 		figure_reconcile(guest, device);
 }
 
@@ -84,9 +94,22 @@ void charge_end_again(struct guest *guest)
 		spare_end_ask(guest->claimed);
 }
 
+#define SETTLE_NS     UINT64_C(20000000)
+#define SETTLE_NAP_NS 200000
+
+/* Waits a moment, and answers whether there is time for another try. */
+static bool charge_nap(uint64_t until)
+{
+	if (now_monotonic_ns() > until)
+		return false;
+	nanosleep(&(struct timespec){.tv_nsec = SETTLE_NAP_NS}, NULL);
+	return true;
+}
+
 /* The exact try, and a refusal is counted. */
 static int charge_reserve_last(struct guest *guest, struct guest_device *device, uint64_t bytes)
 {
+	uint64_t until = now_monotonic_ns() + SETTLE_NS;
 	int token, r;
 
 	if (!charge_is_by_driver(guest))
@@ -94,7 +117,14 @@ static int charge_reserve_last(struct guest *guest, struct guest_device *device,
 					  charge_limit(guest, device));
 	quota_reclaim(guest->ledger);
 	token = quota_lock(guest->ledger);
-	r = charge_reserve_by_driver(guest, device, bytes, guest_limit(guest, device));
+	/*
+	 * What others have on its way is in the driver's figure, too, until they say that it came; or
+	 * they take it back.
+	 */
+	do {
+		r = charge_reserve_by_driver(guest, device, bytes, guest_limit(guest, device));
+	} while (r && bytes <= guest_limit(guest, device) &&
+		 quota_pending(guest->ledger, device->ledger) && charge_nap(until));
 	if (token >= 0)
 		quota_unlock(token);
 	if (r)
@@ -134,7 +164,7 @@ static int charge_reserve_again(struct guest *guest, struct guest_device *device
 /* Inside of the call. */
 static struct charge charge_of(struct guest *guest, struct guest_device *device, uint64_t bytes)
 {
-	return (struct charge){guest, device, bytes, atomic_load(&guest->ended)};
+	return (struct charge){guest, device, bytes, atomic_load(&guest->ended), .unseen = false};
 }
 
 /*
@@ -178,6 +208,25 @@ bool charge_try(struct guest *guest, struct guest_device *device, uint64_t bytes
 	return true;
 }
 
+bool charge_try_bound(struct guest *guest, struct guest_device *device, uint64_t bytes,
+		      struct charge *ret)
+{
+	uint64_t limit = charge_limit(guest, device);
+	int r;
+
+	calls_begin(device);
+	r = charge_is_by_driver(guest)
+		    ? charge_reserve_by_driver(guest, device, bytes, limit)
+		    : quota_reserve_bound(charge_slot(guest), device->ledger, bytes, limit);
+	if (r) {
+		calls_end(device);
+		return false;
+	}
+	*ret = charge_of(guest, device, bytes);
+	FAULT_POINT(GUEST_RESERVED);
+	return true;
+}
+
 bool charge_try_doubtful(struct guest *guest, struct guest_device *device, uint64_t bytes,
 			 struct charge *ret)
 {
@@ -216,10 +265,10 @@ void charge_commit_begin(struct charge *charge, enum category category, uint64_t
 	struct slot *slot = charge_slot(charge->guest);
 
 	FAULT_POINT(GUEST_DRIVER_GAVE);
-	if (charge_is_by_driver(charge->guest))
-		quota_cancel(slot, charge->device->ledger, charge->reserved);
-	else
+	if (charge_keeps(charge->guest, charge->unseen))
 		quota_commit(slot, charge->device->ledger, charge->reserved, category, actual);
+	else
+		quota_cancel(slot, charge->device->ledger, charge->reserved);
 }
 
 void charge_commit_end(struct charge *charge)
@@ -254,15 +303,27 @@ void charge_release_begin(struct guest_device *device)
 	calls_begin(device);
 }
 
-void charge_release_end(struct guest *guest, struct guest_device *device, enum category category,
-			uint64_t bytes)
+static void charge_release(struct guest *guest, struct guest_device *device,
+			   enum category category, uint64_t bytes, bool unseen)
 {
 	FAULT_POINT(GUEST_DRIVER_TOOK);
-	if (bytes && !charge_is_by_driver(guest)) {
+	if (bytes && charge_keeps(guest, unseen)) {
 		quota_release(charge_slot(guest), device->ledger, category, bytes);
 		later_released(device);
 	}
 	calls_end(device);
+}
+
+void charge_release_end(struct guest *guest, struct guest_device *device, enum category category,
+			uint64_t bytes)
+{
+	charge_release(guest, device, category, bytes, false);
+}
+
+void charge_release_end_unseen(struct guest *guest, struct guest_device *device,
+			       enum category category, uint64_t bytes)
+{
+	charge_release(guest, device, category, bytes, true);
 }
 
 void charge_release_begin_all(struct guest *guest)

@@ -22,6 +22,7 @@ struct charge {
 	struct guest_device *device;
 	uint64_t reserved;
 	uint64_t ended; /* guest.ended, before the driver was asked */
+	bool unseen;	/* the driver's figure never has it: set ahead of the commit */
 	struct spare_piece spare; /* what goes into it and is charged already: backing_alloc */
 };
 
@@ -43,6 +44,13 @@ CUresult charge_reserve(struct guest *guest, struct guest_device *device, uint64
  */
 bool charge_try(struct guest *guest, struct guest_device *device, uint64_t bytes,
 		struct charge *ret);
+
+/*
+ * The same for a bound of what a call may take, of which only the driver's figure tells how much it
+ * was. Not counted as the tenant's peak until it is committed.
+ */
+bool charge_try_bound(struct guest *guest, struct guest_device *device, uint64_t bytes,
+		      struct charge *ret);
 
 /*
  * The same for a call that normally takes nothing, and may take up to `bytes` in spite of it: the
@@ -73,6 +81,9 @@ void charge_cancel(struct charge *charge);
 void charge_release_begin(struct guest_device *device);
 void charge_release_end(struct guest *guest, struct guest_device *device, enum category category,
 			uint64_t bytes);
+/* The same of what was committed as unseen. */
+void charge_release_end_unseen(struct guest *guest, struct guest_device *device,
+			       enum category category, uint64_t bytes);
 
 /* The same for calls of which only the driver knows what they free, and on which device. */
 void charge_release_begin_all(struct guest *guest);

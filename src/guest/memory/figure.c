@@ -13,6 +13,7 @@
 #include "guest/core/object.h"
 #include "guest/core/own_nvml.h"
 #include "guest/memory/calls.h"
+#include "guest/memory/context.h"
 #include "guest/memory/driver_list.h"
 #include "guest/memory/granule.h"
 #include "guest/memory/holder.h"
@@ -40,8 +41,6 @@
 struct look {
 	uint64_t calls;	    /* of the device, before the driver was asked */
 	uint32_t own;	    /* calls that the caller itself has under way */
-	bool told;	    /* the categories were set by the figure */
-	uint64_t allocated; /* by this process, and on its way, before that */
 	struct driver_list list;
 	uint64_t charged[SLOTS]; /* by each slot, before the driver was asked */
 	nvmlProcessUtilizationSample_t sample[SAMPLES]; /* of utilisation: another question */
@@ -178,7 +177,7 @@ static bool figure_is_near_with(struct guest *guest, int ledger_device, uint64_t
 {
 	uint64_t used = quota_used(guest->ledger, ledger_device);
 
-	return limit && used + FIGURE_CONTEXT_BYTES + figure_margin(guest, limit, stale) > limit;
+	return limit && used + CONTEXT_UNSEEN_BYTES + figure_margin(guest, limit, stale) > limit;
 }
 
 /* Its code comes next. */
@@ -233,16 +232,22 @@ void figure_look(struct guest *guest, struct guest_device *device)
 		figure_reconcile(guest, device);
 }
 
+/* Bytes of imported memory that stand in this process's figure, though its entry is charged. */
+struct inherited {
+	uint64_t alone, shared; /* no other process has it open; others have */
+};
+
 /*
- * Memory of one kind that this process imported and its exporter has let go of, at most `grown`
- * bytes. From then on it stands in the driver's figure of one of the importers, though it is
- * charged already, by its entry. Memory by handle, and of a pool, then stands in nobody's figure.
+ * Memory that this process imported and its exporter has let go of. From then on it stands in the
+ * driver's figure of one of the importers. The driver does not say in which: in ours if nobody else
+ * has it. Memory by handle, and of pools, then stands in nobody's figure.
  */
-static uint64_t figure_inherited_of_kind(struct guest *guest, struct guest_device *device,
-					 enum object_kind kind, uint64_t grown)
+static void figure_add_inherited(struct guest *guest, struct guest_device *device,
+				 enum object_kind kind, uint64_t grown, struct inherited *sum)
 {
+	struct slot *slot = atomic_load(&guest->slot);
 	struct object object[OBJECT_BATCH];
-	uint64_t bytes = 0, above = 0;
+	uint64_t above = 0;
 	int n;
 
 	do {
@@ -252,58 +257,86 @@ static uint64_t figure_inherited_of_kind(struct guest *guest, struct guest_devic
 
 			above = object[i].key;
 			if (object[i].device != device->ordinal ||
-			    !(object[i].flags & OBJECT_IMPORTED) || size > grown - bytes ||
+			    !(object[i].flags & OBJECT_IMPORTED) ||
+			    object[i].flags & OBJECT_ENDED ||
 			    shared_covered(guest->ledger, object[i].shared))
 				continue;
-			bytes += size;
+			if (shared_is_alone(slot, object[i].shared))
+				sum->alone += size;
+			else if (sum->shared + size <= grown)
+				sum->shared += size;
 		}
 	} while (n == OBJECT_BATCH);
-	return bytes;
 }
 
-/*
- * The driver does not say in which importer's figure it stands. It is taken for ours if our figure
- * has grown by as much.
- */
-static uint64_t figure_inherited(struct guest *guest, struct guest_device *device, uint64_t grown)
+static struct inherited figure_sum_inherited(struct guest *guest, struct guest_device *device,
+					     uint64_t grown)
 {
-	uint64_t bytes = figure_inherited_of_kind(guest, device, OBJECT_IPC, grown);
+	struct inherited sum = {0};
 
-	return bytes + figure_inherited_of_kind(guest, device, OBJECT_EXTERNAL, grown - bytes);
+	figure_add_inherited(guest, device, OBJECT_IPC, grown, &sum);
+	figure_add_inherited(guest, device, OBJECT_EXTERNAL, grown, &sum);
+	return sum;
 }
 
 /*
- * Splits the rest of the driver's figure, which is not charged by size, into contexts and code.
- * False: another thread has charged for either since the row was read. What it charged stands, and
- * the figure is older than that.
+ * Of `rest` bytes. What others have open, too, is taken for ours if our figure has grown by as much
+ * since it was `before`. An exporter that has just ended counts as one until its slot is cleared.
+ */
+static uint64_t figure_inherited(struct guest *guest, struct guest_device *device, uint64_t rest,
+				 uint64_t before)
+{
+	struct inherited sum;
+	uint64_t alone;
+
+	if (!object_count(guest->objects, OBJECT_IPC) &&
+	    !object_count(guest->objects, OBJECT_EXTERNAL))
+		return 0;
+	quota_reclaim(guest->ledger);
+	sum = figure_sum_inherited(guest, device, 0);
+	alone = sum.alone <= rest ? sum.alone : 0; /* else it is not in the figure yet */
+	if (rest - alone > before)
+		sum = figure_sum_inherited(guest, device, rest - alone - before);
+	return alone + sum.shared;
+}
+
+/*
+ * Splits the rest of the driver's figure, which is not charged by size, into contexts and code, and
+ * adds what the driver has promised to take. False: another thread has charged for either since the
+ * row was read. What it charged stands, and the figure is older than that.
  */
 static bool figure_split(struct guest *guest, struct guest_device *device,
 			 const struct quota_row *row, uint64_t rest)
 {
 	struct slot *slot = atomic_load(&guest->slot);
 	uint64_t contexts = (uint64_t)atomic_load(&device->contexts);
-	uint64_t extra = atomic_load(&device->extra_bytes);
-	uint64_t guess = atomic_load(&device->context_guess), to[CAT_N];
+	uint64_t size = context_size(guest, device), to[CAT_N];
 	enum category first, second;
 
-	/* Before any code is loaded the rest is contexts alone: their size is learned now. */
-	if (contexts && !atomic_load(&device->loaded) && !guess && rest > extra) {
-		guess = round_up((rest - extra + contexts - 1) / contexts, GRANULE_BYTES);
-		atomic_store(&device->context_guess, guess);
-		ledger_learn_context(guest->ledger, device->ledger, guess);
-	}
-	contexts = contexts * (guess ? guess : FIGURE_CONTEXT_BYTES) + extra;
+	contexts = size ? contexts * size + atomic_load(&device->stack_bytes) : rest;
 	if (contexts > rest)
 		contexts = rest;
-	/* Up before down, so that the sum is at no time too small. */
-	first = contexts > row->used[CAT_CONTEXT] ? CAT_CONTEXT : CAT_MODULE;
-	second = first == CAT_CONTEXT ? CAT_MODULE : CAT_CONTEXT;
-	to[CAT_CONTEXT] = contexts;
 	to[CAT_MODULE] = rest - contexts;
+	to[CAT_CONTEXT] = contexts + atomic_load(&device->promised_bytes);
+	/* Up before down, so that the sum is at no time too small. */
+	first = to[CAT_CONTEXT] > row->used[CAT_CONTEXT] ? CAT_CONTEXT : CAT_MODULE;
+	second = first == CAT_CONTEXT ? CAT_MODULE : CAT_CONTEXT;
 	if (!quota_exchange(slot, device->ledger, first, row->used[first], to[first]))
 		return false;
 	FAULT_POINT(GUEST_FIGURE_HALF);
 	return quota_exchange(slot, device->ledger, second, row->used[second], to[second]);
+}
+
+/*
+ * Is what is left of the figure contexts alone? Nothing was ever loaded into them, and the driver is
+ * not still taking back what was freed a moment ago.
+ */
+static bool figure_is_pure(struct guest_device *device)
+{
+	uint64_t released = atomic_load(&device->released_ns);
+
+	return !atomic_load(&device->loaded) &&
+	       (!released || now_ns(CLOCK_MONOTONIC_COARSE) > released + LATER_NS);
 }
 
 /* The bytes that a process is charged for by size and that stand in the driver's figure. */
@@ -316,100 +349,146 @@ static uint64_t figure_allocated(struct guest_device *device, const struct quota
 	return unseen < sum ? sum - unseen : 0;
 }
 
-/* False: other threads allocated meanwhile, so that the figure and the row do not fit together. */
-static bool figure_reconcile_once(struct guest *guest, struct guest_device *device,
-				  struct look *look, bool last_try)
+/* What a look found out about the moment at which the driver answered. */
+struct moment {
+	uint64_t figure;
+	struct quota_row before, after; /* of this process */
+	bool quiet; /* no other thread changed what is held */
+};
+
+/* -ESRCH: the driver does not list this process, though it has a context. */
+static int figure_ask(struct guest *guest, struct guest_device *device, struct look *look,
+		      struct moment *ret)
 {
 	struct slot *slot = atomic_load(&guest->slot);
-	uint64_t figure, known;
 	struct slot_info info;
-	struct quota_row row;
 
-	if (quota_process(guest->ledger, slot_index(slot), device->ledger, &row))
-		return true;
+	holder_catch_up(guest, device);
+	for (int i = 0; i < slot_count(guest->ledger); i++)
+		look->charged[i] = figure_charged(guest, i, device->ledger);
+	look->calls = atomic_load(&device->calls);
+	if (quota_process(guest->ledger, slot_index(slot), device->ledger, &ret->before) ||
+	    driver_list_read(guest, device->uuid, device->ledger, &look->list))
+		return -EIO;
 	if (slot_info(guest->ledger, slot_index(slot), &info) ||
-	    figure_of(look, info.driver_pid, &figure)) {
+	    figure_of(look, info.driver_pid, &ret->figure)) {
 		if (atomic_load(&device->contexts) > 0)
-			return !own_pid_find(guest, device);
-		figure = 0; /* without a context the driver lists nobody */
+			return own_pid_find(guest, device) ? -EAGAIN : -ESRCH;
+		ret->figure = 0; /* without a context the driver lists nobody */
 	}
-	known = figure_allocated(device, &row);
-	quota_set_driver(slot, device->ledger, figure, now_boot_ns());
+	quota_set_driver(slot, device->ledger, ret->figure, now_boot_ns());
 	/*
-	 * The driver may have taken memory back by itself since then, which would now be found
-	 * missing from the contexts. What is caught up with counts as a call, and then this look is
-	 * done anew.
+	 * What the driver has taken back by itself since then would be found missing from the
+	 * contexts. Where that takes anything off, what is charged is not of one moment.
 	 */
 	holder_catch_up(guest, device);
-	if (calls_under_way(look->calls) == look->own &&
-	    look->calls == atomic_load(&device->calls) &&
-	    !object_count(guest->objects, OBJECT_PARTING)) {
-		uint64_t rest = figure > known ? figure - known : 0;
-		uint64_t before = row.used[CAT_CONTEXT] + row.used[CAT_MODULE];
+	quota_process(guest->ledger, slot_index(slot), device->ledger, &ret->after);
+	ret->quiet = calls_under_way(look->calls) == look->own &&
+		     look->calls == atomic_load(&device->calls) &&
+		     figure_allocated(device, &ret->before) ==
+			     figure_allocated(device, &ret->after);
+	return 0;
+}
 
-		if (rest > before)
-			rest -= figure_inherited(guest, device, rest - before);
-		if (figure_split(guest, device, &row, rest)) {
-			atomic_store(&device->stale, false);
-			atomic_store(&device->unsure, false);
-			look->told = true;
-			return true;
-		}
-	}
-	if (!last_try)
+/* False: other threads charged for contexts or code meanwhile. */
+static bool figure_settle(struct guest *guest, struct guest_device *device,
+			  const struct moment *moment)
+{
+	uint64_t known = figure_allocated(device, &moment->after);
+	uint64_t doubt = holder_doubtful(guest, device), rest;
+	const uint64_t *used = moment->after.used;
+	uint64_t stacks = atomic_load(&device->stack_bytes);
+
+	/* What a stream may have freed before the driver answered counts twice until that is known. */
+	known = known > doubt ? known - doubt : 0;
+	rest = moment->figure > known ? moment->figure - known : 0;
+	rest -= figure_inherited(guest, device, rest,
+				 used[CAT_CONTEXT] + used[CAT_MODULE]);
+	context_measure(guest, device, rest > stacks ? rest - stacks : 0,
+			!doubt && figure_is_pure(device));
+	if (!figure_split(guest, device, &moment->after, rest))
 		return false;
-	/*
-	 * Other threads allocate all the time, or streams free. So the figure may include bytes
-	 * that are still pending here, or were charged until just now. Only what exceeds these is
-	 * the driver's own: this look may raise the charge for code, and never lowers it.
-	 */
-	atomic_store(&device->unsure, true);
-	known += row.pending;
-	if (known < look->allocated)
-		known = look->allocated;
-	known += row.used[CAT_CONTEXT];
-	if (figure > known && figure - known > row.used[CAT_MODULE])
-		quota_exchange(slot, device->ledger, CAT_MODULE, row.used[CAT_MODULE],
-			       figure - known);
-	if (!atomic_load(&device->contexts)) /* the last one ended meanwhile, and all code with it */
-		quota_set(slot, device->ledger, CAT_MODULE, 0);
+	atomic_store(&device->stale, false);
+	atomic_store(&device->unsure, doubt);
 	return true;
 }
 
+/*
+ * Other threads allocate all the time, or streams free. So the figure may include bytes that are
+ * still pending here, or were charged until just now. Only what exceeds these is the driver's own:
+ * this look may raise the charge for code, and never lowers it.
+ */
+static void figure_raise(struct guest *guest, struct guest_device *device,
+			 const struct moment *moment)
+{
+	struct slot *slot = atomic_load(&guest->slot);
+	const struct quota_row *row = &moment->after;
+	uint64_t known = figure_allocated(device, row) + row->pending;
+	uint64_t before = figure_allocated(device, &moment->before) + moment->before.pending;
+
+	atomic_store(&device->unsure, true);
+	if (known < before)
+		known = before;
+	known += row->used[CAT_CONTEXT];
+	if (moment->figure > known && moment->figure - known > row->used[CAT_MODULE])
+		quota_exchange(slot, device->ledger, CAT_MODULE, row->used[CAT_MODULE],
+			       moment->figure - known);
+	if (!atomic_load(&device->contexts)) /* the last one ended meanwhile, and all code with it */
+		quota_set(slot, device->ledger, CAT_MODULE, 0);
+}
+
+/* Whether the categories were set by the figure. */
+static bool figure_try(struct guest *guest, struct guest_device *device, struct look *look,
+		       int tries, bool wait)
+{
+	for (int try = 0; try < tries; try++) {
+		struct moment moment;
+		int r;
+
+		if (try && wait)
+			nanosleep(&(struct timespec){.tv_nsec = ALONE_NAP_NS}, NULL);
+		r = figure_ask(guest, device, look, &moment);
+		if (r == -EAGAIN)
+			continue;
+		if (r)
+			return false;
+		atomic_store(&device->siblings_bytes,
+			     figure_hidden_by_siblings(guest, device->ledger, look));
+		if (moment.quiet && figure_settle(guest, device, &moment))
+			return true;
+		if (try == tries - 1)
+			figure_raise(guest, device, &moment);
+	}
+	return false;
+}
+
+/* `own`: calls that the caller has under way there, but for one in which it goes alone. */
 static bool figure_reconcile_within(struct guest *guest, struct guest_device *device, uint32_t own,
 				    bool wait)
 {
-	struct look *look = figure_look_new();
+	struct slot *slot = atomic_load(&guest->slot);
+	uint64_t step = calls_step;
 	struct quota_row row;
-	int tries = wait ? ALONE_TRIES : TRIES;
-	bool done = !look, told;
+	struct look *look;
+	bool told;
 
-	if (look)
-		look->own = own;
+	/* The ledger keeps nothing then that the figure has. */
+	if (guest->policy.flags & POLICY_ACCOUNTING_DRIVER)
+		return false;
+	look = figure_look_new();
+	if (!look)
+		return false;
+	look->own = own + (calls_alone == device);
 	/* Also if the driver then does not answer. But it knows no process without a context. */
 	if (atomic_load(&device->contexts) > 0)
 		atomic_store(&device->reconciled_ns, now_ns(CLOCK_MONOTONIC_COARSE));
-	holder_catch_up(guest, device);
-	for (int try = 0; !done && try < tries; try++) {
-		if (try && wait)
-			nanosleep(&(struct timespec){.tv_nsec = ALONE_NAP_NS}, NULL);
-		for (int i = 0; i < slot_count(guest->ledger); i++)
-			look->charged[i] = figure_charged(guest, i, device->ledger);
-		if (!quota_process(guest->ledger, slot_index(atomic_load(&guest->slot)),
-				   device->ledger, &row))
-			look->allocated = figure_allocated(device, &row) + row.pending;
-		look->calls = atomic_load(&device->calls);
-		done = driver_list_read(guest, device->uuid, device->ledger, &look->list) ||
-		       figure_reconcile_once(guest, device, look, try == tries - 1);
-		if (done)
-			atomic_store(&device->siblings_bytes,
-				     figure_hidden_by_siblings(guest, device->ledger, look));
-	}
-	told = look && look->told;
-	if (look)
-		figure_look_free(look);
-	if (!quota_process(guest->ledger, slot_index(atomic_load(&guest->slot)), device->ledger,
-			   &row) && row.used[CAT_MODULE])
+	calls_step = CALLS_HOUSEKEEPING;
+	told = figure_try(guest, device, look, wait ? ALONE_TRIES : TRIES, wait);
+	calls_step = step;
+	figure_look_free(look);
+	/* What the driver still takes back is charged as code, or as contexts of unknown size. */
+	if (!quota_process(guest->ledger, slot_index(slot), device->ledger, &row) &&
+	    (row.used[CAT_MODULE] || !context_size(guest, device)))
 		later_begin(guest, device, figure_reconcile);
 	return told;
 }
@@ -429,7 +508,7 @@ bool figure_reconcile_alone(struct guest *guest, struct guest_device *device)
 	bool told;
 
 	calls_begin_alone(device);
-	told = figure_reconcile_within(guest, device, 1, true);
+	told = figure_reconcile_within(guest, device, 0, true);
 	calls_end_alone(device);
 	return told;
 }
@@ -537,6 +616,23 @@ static bool figure_is_ours(struct guest *guest, uint32_t pid)
 		if (!slot_info(guest->ledger, i, &info) && info.driver_pid == pid)
 			return true;
 	return false;
+}
+
+void figure_measure_first(struct guest *guest, struct guest_device *device)
+{
+	struct slot *slot = atomic_load(&guest->slot);
+	struct look *look = figure_look_new();
+	struct slot_info info;
+	uint64_t figure;
+
+	if (look && !driver_list_read(guest, device->uuid, device->ledger, &look->list) &&
+	    !slot_info(guest->ledger, slot_index(slot), &info) &&
+	    !figure_of(look, info.driver_pid, &figure))
+		context_measure(guest, device, figure,
+				atomic_load(&device->contexts) == 1 &&
+					figure_is_pure(device));
+	if (look)
+		figure_look_free(look);
 }
 
 /* There may be several samples of one process: its newest counts. Answers -1 when none is ours. */

@@ -17,9 +17,6 @@
 
 #include "guest/core/guest.h"
 
-/* Charged for a context until the driver was asked: what it takes on an H200, at most. */
-#define FIGURE_CONTEXT_BYTES (UINT64_C(520) << 20)
-
 /* This process's first context on a device is there: nothing was hidden before. */
 void figure_begin(struct guest_device *device);
 
@@ -50,10 +47,11 @@ bool figure_due(struct guest *guest, struct guest_device *device, uint64_t used,
 bool figure_due_now(struct guest *guest, struct guest_device *device);
 
 /*
- * Sets the context and module categories from the driver's figure, and learns what the tenant's
- * other processes hold beyond what they have charged (siblings_bytes). False, and the guesses
- * stand, where the driver does not tell (a container whose processes NVML knows by other pids) or
- * other threads were in the way all the time.
+ * Sets the context and module categories from the driver's figure, so that what this process is
+ * charged is what the driver says that it holds, and heaps that were promised. Learns what the
+ * tenant's other processes hold beyond what they have charged (siblings_bytes). False, and what is
+ * charged may only have been raised, where the driver does not tell (a container whose processes
+ * NVML knows by other pids) or other threads were in the way all the time.
  */
 bool figure_reconcile(struct guest *guest, struct guest_device *device);
 
@@ -64,10 +62,16 @@ bool figure_reconcile(struct guest *guest, struct guest_device *device);
 bool figure_reconcile_alone(struct guest *guest, struct guest_device *device);
 
 /*
- * The same inside of one call of the caller's that the driver has done, whose bytes are still pending
+ * The same inside of one call of the caller's (beside one in which it goes alone) that the driver has done, whose bytes are still pending
  * or still charged: afterwards what it took or left stands with the rest of the figure.
  */
 bool figure_reconcile_inside(struct guest *guest, struct guest_device *device);
+
+/*
+ * With --accounting driver, in which the ledger keeps no totals: what this process's first context
+ * takes, from the figure that it has right behind it.
+ */
+void figure_measure_first(struct guest *guest, struct guest_device *device);
 
 /* As figure_reconcile, unless that was done a moment ago: before a program is told a figure. */
 void figure_look(struct guest *guest, struct guest_device *device);

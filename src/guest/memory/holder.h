@@ -14,13 +14,21 @@ struct holder {
 	void (*catch_up)(struct guest *guest, struct guest_device *device);
 	/* Has the driver take back what the process holds on the device without needing it. */
 	void (*give_back)(struct guest *guest, struct guest_device *device);
+	/*
+	 * Bytes that are charged still, though the driver may have taken them back by now, as of the
+	 * last catch_up. NULL: there never are any.
+	 */
+	uint64_t (*doubtful)(struct guest *guest, struct guest_device *device);
 };
 
-/* Each is defined by its module: linear memory, pools, graphs. */
-extern const struct holder memory_holder, pool_holder, own_pool_holder, graph_holder;
+/* Each is defined by its module: linear memory, pools, graphs, limits of contexts. */
+extern const struct holder memory_holder, pool_holder, own_pool_holder, graph_holder,
+	context_limits_holder;
 
 /* All of them, in this order. */
 void holder_catch_up(struct guest *guest, struct guest_device *device);
+
+uint64_t holder_doubtful(struct guest *guest, struct guest_device *device);
 
 /* The same. Its driver calls are no part of a graph that the program is capturing. */
 void holder_give_back(struct guest *guest, struct guest_device *device);

@@ -2,7 +2,6 @@
 /* cuMemAlloc and its like, and every free that may meet their memory. */
 #include "guest/core/capturing.h"
 #include "guest/core/hook.h"
-#include "guest/memory/external.h"
 #include "guest/memory/memory.h"
 #include "guest/memory/own_alloc.h"
 #include "guest/memory/pool.h"
@@ -169,6 +168,7 @@ static CUresult alloc_free_in_stream(struct guest *guest, CUdeviceptr dptr, CUst
 				     CUstream order, free_async_fn *real)
 {
 	struct object object;
+	CUevent before = NULL;
 	/* In a capture it becomes a node, of a graph's memory; ours is none, and the driver says so. */
 	bool node = guest->swappable && capturing_stream(guest, order), ours, shared;
 	CUresult e;
@@ -179,9 +179,11 @@ static CUresult alloc_free_in_stream(struct guest *guest, CUdeviceptr dptr, CUst
 			 memory_take(guest, OBJECT_VIEW, dptr, &object));
 	shared = !node && !ours && pool_pointer_take(guest, dptr, &object);
 	if (ours && object.flags & OBJECT_BACKED) {
-		memory_freed_in_stream(guest, &object, order);
+		memory_freed_in_stream(guest, &object, order, NULL);
 		return CUDA_SUCCESS;
 	}
+	if (ours)
+		before = memory_mark(order);
 	guest_depth++;
 	e = real(dptr, stream);
 	guest_depth--;
@@ -189,11 +191,11 @@ static CUresult alloc_free_in_stream(struct guest *guest, CUdeviceptr dptr, CUst
 		if (shared)
 			pool_pointer_done(guest, &object, !e);
 	} else if (e) {
+		if (before)
+			DRIVER(cuEventDestroy_v2, (before));
 		memory_keep(guest, &object);
-	} else if (object.kind == OBJECT_VIEW && !external_is_last(guest, &object)) {
-		memory_freed(guest, &object); /* the import keeps the memory */
 	} else {
-		memory_freed_in_stream(guest, &object, order);
+		memory_freed_in_stream(guest, &object, order, before);
 	}
 	return e;
 }

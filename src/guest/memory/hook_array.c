@@ -5,6 +5,7 @@
  * share granules. They have no address, so they are charged by their sum.
  */
 #include "guest/core/hook.h"
+#include "guest/memory/context.h"
 #include "guest/memory/memory.h"
 #include "guest/memory/room.h"
 #include "guest/memory/vmm.h"
@@ -77,15 +78,13 @@ static CUresult array_finish(struct charge *charge, CUresult result, uint64_t ha
 	struct guest *guest = charge->guest;
 	struct object object = {.kind = OBJECT_ARRAY, .key = handle, .category = CAT_ARRAY,
 				.device = (int16_t)charge->device->ordinal, .size = bytes};
-	CUcontext context = NULL;
 	uint64_t actual;
 
 	if (result) {
 		charge_cancel(charge);
 		return result;
 	}
-	DRIVER(cuCtxGetCurrent, (&context));
-	object.context = KEY(context);
+	object.context = KEY(context_of_memory(guest));
 	if (bytes > SMALL_BYTES)
 		object.bytes = round_up(bytes, GRANULE_BYTES);
 	actual = object.bytes ? object.bytes : memory_small_array_add(charge->device, bytes);

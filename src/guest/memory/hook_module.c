@@ -8,6 +8,7 @@
 #include "guest/core/hook.h"
 #include "guest/core/known_code.h"
 #include "guest/memory/charge.h"
+#include "guest/memory/later.h"
 #include "guest/memory/room.h"
 
 /* More than this, in one load, is a neighbour's rather than ours until the figure says so. */
@@ -83,6 +84,7 @@ static void module_forget(struct guest *guest, uint64_t handle)
 	if (!object_take(guest->objects, OBJECT_MODULE, handle, &object))
 		return;
 	device = guest_device(guest, object.device);
+	later_released(device); /* the driver's figure may have it for a while yet */
 	/* Where the driver says what went, the guess is no longer what is charged. */
 	if (!charge_stale(guest, device))
 		charge_follow(guest, device, CAT_MODULE, object.bytes, 0);

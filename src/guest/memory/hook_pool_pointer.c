@@ -94,6 +94,8 @@ static void pool_pointer_raise(struct guest *guest, struct object *pool, uint64_
 		shared_raise(slot, pool->shared, part, most); /* another thread has made it */
 		return;
 	}
+	/* The driver may trim the pool at any time, and its figure is what is charged then. */
+	sharing_begin_drop(guest, pool);
 	object_change(guest->objects, OBJECT_POOL, pool->key, false, pool_pointer_mark_shared,
 		      &first);
 	if (!first)

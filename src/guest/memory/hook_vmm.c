@@ -183,6 +183,8 @@ CUresult hook_cuMemRelease(CUmemGenericAllocationHandle handle)
 	} else if (count.refused) {
 		e = CUDA_ERROR_INVALID_VALUE;
 	} else {
+		if (vmm_is_gone(&count.after))
+			sharing_begin_drop(guest, &count.after);
 		if (vmm_is_gone(&count.after) && vmm_ends_multicast(&count.after))
 			call = vmm_forget_array_begin(guest, handle);
 		e = vmm_is_ours(guest, handle) ? CUDA_SUCCESS : DRIVER(cuMemRelease, (handle));
@@ -443,6 +445,7 @@ static void vmm_unmap_begin(struct guest *guest, uint64_t at, uint64_t end)
 
 		if (vmm_change(guest, mapping.mapping.handle, &count) &&
 		    vmm_is_gone(&count.after)) {
+			sharing_begin_drop(guest, &count.after);
 			count.after.kind = OBJECT_GONE;
 			count.after.key = mapping.key;
 			object_put(guest->objects, &count.after);

@@ -9,11 +9,6 @@
 #include "guest/core/own_nvml.h"
 #include "guest/core/thread.h"
 
-/*
- * From then on the figure is believed. On an H200 it was right 100 ms after the program had ended
- * its work, and not yet after 20 ms.
- */
-#define LATE_NS	     UINT64_C(1000000000)
 #define NAP_FIRST_NS UINT64_C(10000000)
 #define NAP_MOST_NS  UINT64_C(4000000000)
 
@@ -33,7 +28,7 @@ static bool later_is_due(struct guest_device *device)
 
 	return atomic_load(&device->contexts) > 0 &&
 	       (atomic_load(&device->unsure) ||
-		(released && atomic_load(&device->reconciled_ns) < released + LATE_NS));
+		(released && atomic_load(&device->reconciled_ns) < released + LATER_NS));
 }
 
 static bool later_any_is_due(struct guest *guest)

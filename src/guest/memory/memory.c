@@ -7,6 +7,7 @@
 #include "guest/core/entry.h"
 #include "guest/core/hook.h"
 #include "guest/memory/backing.h"
+#include "guest/memory/context.h"
 #include "guest/memory/external.h"
 #include "guest/memory/holder.h"
 #include "guest/memory/importer.h"
@@ -232,7 +233,6 @@ CUresult memory_commit(struct charge *charge, CUresult result, CUdeviceptr addre
 		.device = (int16_t)charge->device->ordinal,
 		.size = size,
 	};
-	CUcontext context = NULL;
 	uint64_t actual;
 
 	if (result) {
@@ -241,8 +241,7 @@ CUresult memory_commit(struct charge *charge, CUresult result, CUdeviceptr addre
 		charge_cancel(charge);
 		return result;
 	}
-	DRIVER(cuCtxGetCurrent, (&context));
-	object.context = KEY(context);
+	object.context = KEY(context_of_memory(guest));
 	if (flags & OBJECT_BACKED)
 		object.linear.id = backing_id(guest);
 	/* Managed memory never shares a granule: the driver's figure leaves it out. */
@@ -253,7 +252,8 @@ CUresult memory_commit(struct charge *charge, CUresult result, CUdeviceptr addre
 		actual = memory_join_granules(guest, object.device, address, size);
 	}
 	actual -= memory_leave_spare(guest, charge->device, charge->spare);
-	if (flags & OBJECT_UNSEEN)
+	charge->unseen = flags & OBJECT_UNSEEN;
+	if (charge->unseen)
 		atomic_fetch_add(&charge->device->unseen_bytes, actual);
 	if (!memory_record(charge, &object, actual))
 		return CUDA_SUCCESS;
@@ -449,8 +449,11 @@ static void memory_release(struct guest *guest, const struct object *object)
 	if (object->kind == OBJECT_ARRAY && !bytes)
 		bytes = memory_small_array_sub(device, object->size);
 	entry_leave(guest, object);
-	if (object->flags & OBJECT_UNSEEN)
+	if (object->flags & OBJECT_UNSEEN) {
 		atomic_fetch_sub(&device->unseen_bytes, bytes);
+		charge_release_end_unseen(guest, device, object->category, bytes);
+		return;
+	}
 	charge_release_end(guest, device, object->category, bytes);
 }
 
@@ -519,23 +522,44 @@ CUresult memory_free_backed(struct guest *guest, struct object *object)
 	return CUDA_SUCCESS;
 }
 
-void memory_freed_in_stream(struct guest *guest, const struct object *object, CUstream stream)
+CUevent memory_mark(CUstream stream)
 {
-	struct object parting = *object;
 	CUevent event = NULL;
 
-	if (!DRIVER(cuEventCreate, (&event, CU_EVENT_DISABLE_TIMING))) {
+	if (DRIVER(cuEventCreate, (&event, CU_EVENT_DISABLE_TIMING)))
+		return NULL;
+	if (!DRIVER(cuEventRecord, (event, stream)))
+		return event;
+	DRIVER(cuEventDestroy_v2, (event));
+	return NULL;
+}
+
+static void memory_drop_mark(CUevent event)
+{
+	if (event)
+		DRIVER(cuEventDestroy_v2, (event));
+}
+
+void memory_freed_in_stream(struct guest *guest, const struct object *object, CUstream stream,
+			    CUevent before)
+{
+	struct object parting = *object;
+	CUevent event = memory_mark(stream);
+
+	if (event) {
 		parting.kind = OBJECT_PARTING;
 		parting.parting.address = object->key;
+		parting.parting.before = KEY(before);
+		parting.parting.begun = !before && !(object->flags & OBJECT_BACKED);
 		parting.key = KEY(event);
-		if (!DRIVER(cuEventRecord, (event, stream)) &&
-		    !object_put(guest->objects, &parting)) {
+		if (!object_put(guest->objects, &parting)) {
 			charge_release_end(guest, guest_device(guest, object->device),
 					   object->category, 0);
 			return;
 		}
-		DRIVER(cuEventDestroy_v2, (event));
 	}
+	memory_drop_mark(event);
+	memory_drop_mark(before);
 	/*
 	 * Without an event nobody can tell when. It is given back now: the driver will free it
 	 * soon.
@@ -548,7 +572,7 @@ void memory_freed_in_stream(struct guest *guest, const struct object *object, CU
 /* Gives back one pending free, unless its stream is not there yet or another thread was faster. */
 static void memory_reap_one(struct guest *guest, uint64_t key)
 {
-	CUevent event = (CUevent)(uintptr_t)key;
+	CUevent event = (CUevent)(uintptr_t)key, before;
 	struct object parting;
 
 	/*
@@ -558,13 +582,37 @@ static void memory_reap_one(struct guest *guest, uint64_t key)
 	 */
 	if (!memory_take(guest, OBJECT_PARTING, key, &parting))
 		return;
+	before = (CUevent)(uintptr_t)parting.parting.before;
 	if (DRIVER(cuEventQuery, (event)) == CUDA_ERROR_NOT_READY) {
+		if (before && DRIVER(cuEventQuery, (before)) != CUDA_ERROR_NOT_READY)
+			parting.parting.begun = true;
 		memory_keep(guest, &parting);
 		return;
 	}
-	DRIVER(cuEventDestroy_v2, (event));
+	memory_drop_mark(event);
+	memory_drop_mark(before);
 	parting.key = parting.parting.address;
 	memory_release(guest, &parting);
+}
+
+/* What a stream may have freed by now, as of the last look at its events. */
+static uint64_t memory_doubtful(struct guest *guest, struct guest_device *device)
+{
+	struct object parting[OBJECT_BATCH];
+	uint64_t above = 0, bytes = 0;
+	int n;
+
+	if (!object_count(guest->objects, OBJECT_PARTING))
+		return 0;
+	do {
+		n = object_list(guest->objects, OBJECT_PARTING, above, parting, OBJECT_BATCH);
+		for (int i = 0; i < n; i++) {
+			above = parting[i].key;
+			if (parting[i].parting.begun && parting[i].device == device->ordinal)
+				bytes += parting[i].bytes ? parting[i].bytes : GRANULE_BYTES;
+		}
+	} while (n == OBJECT_BATCH);
+	return bytes;
 }
 
 void memory_reap(struct guest *guest)
@@ -603,7 +651,8 @@ static void memory_give_back(struct guest *guest, struct guest_device *device)
 	memory_end_spare(guest, device);
 }
 
-const struct holder memory_holder = {.catch_up = memory_reap_all, .give_back = memory_give_back};
+const struct holder memory_holder = {.catch_up = memory_reap_all, .give_back = memory_give_back,
+				     .doubtful = memory_doubtful};
 
 static bool memory_is_of_context(const struct object *object, void *arg)
 {

@@ -72,8 +72,13 @@ void memory_answer_spare(struct guest *guest, struct answer *answer);
 /* All work of a context is done. Not while a stream captures. */
 CUresult memory_await_work(CUcontext context);
 
-/* Freed in the order of `stream`: charged until the stream gets there. */
-void memory_freed_in_stream(struct guest *guest, const struct object *object, CUstream stream);
+/*
+ * Freed in the order of `stream`: charged until the stream gets there. `before`: what memory_mark
+ * answered for it ahead of the driver's free; NULL where we free it ourselves, behind the stream.
+ */
+CUevent memory_mark(CUstream stream);
+void memory_freed_in_stream(struct guest *guest, const struct object *object, CUstream stream,
+			    CUevent before);
 /* Gives back what streams have freed by now. Its driver calls disturb no capture. */
 void memory_reap(struct guest *guest);
 

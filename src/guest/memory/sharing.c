@@ -114,12 +114,53 @@ static int sharing_add(struct guest *guest, struct guest_device *device, struct 
 			  charge_limit(guest, device));
 }
 
+/*
+ * With accounting by the driver's figure: an entry that is there is joined at no charge, and a new one
+ * is admitted by that figure. Memory by legacy IPC needs no entry: the exporter's figure has it, and
+ * an importer's when the exporter has let go of it. External memory stands in the importer's figure
+ * until it is destroyed, and what was mapped from it in none after that, so it counts twice until
+ * then.
+ */
+static int sharing_add_by_driver(struct guest *guest, struct guest_device *device,
+				 struct shared_key key, uint64_t bytes, bool inherits)
+{
+	struct charge charge;
+	int r;
+
+	if (inherits && shared_covered(guest->ledger, key))
+		return -ECHILD;
+	r = shared_add(sharing_slot(guest), key, device->ledger, bytes, CAT_IMPORTED, 0, 0);
+	if (r != -EDQUOT)
+		return r;
+	if (charge_reserve(guest, device, bytes, &charge))
+		return -EDQUOT;
+	r = shared_add(sharing_slot(guest), key, device->ledger, bytes, CAT_IMPORTED, 0,
+		       UINT64_MAX);
+	charge_cancel(&charge);
+	return r;
+}
+
+static CUresult sharing_import_by_driver(struct guest *guest, struct guest_device *device,
+					 struct shared_key key, uint64_t bytes,
+					 struct object *object)
+{
+	int r = sharing_add_by_driver(guest, device, key, bytes, object->kind == OBJECT_IPC);
+
+	if (!r || r == -EEXIST)
+		entry_hold(guest, key, object);
+	/* Without an entry to be had the exporter's figure has it for as long as that lives. */
+	return r == -EDQUOT ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
+}
+
 CUresult sharing_import(struct guest *guest, struct guest_device *device, struct shared_key key,
 			uint64_t bytes, struct object *object)
 {
 	struct charge charge;
-	int r = sharing_add(guest, device, key, bytes);
+	int r;
 
+	if (guest->policy.flags & POLICY_ACCOUNTING_DRIVER)
+		return sharing_import_by_driver(guest, device, key, bytes, object);
+	r = sharing_add(guest, device, key, bytes);
 	if (r == -EDQUOT) {
 		charge_begin_again(guest, device);
 		charge_await_others(guest);
@@ -140,6 +181,12 @@ CUresult sharing_import(struct guest *guest, struct guest_device *device, struct
 	charge_commit(&charge, CAT_IMPORTED, bytes);
 	object->bytes = bytes;
 	return CUDA_SUCCESS;
+}
+
+void sharing_begin_drop(struct guest *guest, const struct object *object)
+{
+	if (guest->policy.flags & POLICY_ACCOUNTING_DRIVER && object->flags & OBJECT_SHARED)
+		shared_uncover(sharing_slot(guest), object->shared);
 }
 
 void sharing_import_anyway(struct guest *guest, struct guest_device *device, struct shared_key key,

@@ -45,6 +45,12 @@ CUresult sharing_import(struct guest *guest, struct guest_device *device, struct
 void sharing_import_anyway(struct guest *guest, struct guest_device *device, struct shared_key key,
 			   uint64_t bytes, struct object *object);
 
+/*
+ * Before the driver ends the last use that this process has of what it exported. With accounting by
+ * the driver's figure others' use of it is charged from then on: right behind that call it is in no
+ * figure any more.
+ */
+void sharing_begin_drop(struct guest *guest, const struct object *object);
 /* After the driver let go of it: undoes any of these, the charge included. */
 void sharing_drop(struct guest *guest, const struct object *object);
 

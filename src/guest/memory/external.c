@@ -173,14 +173,6 @@ bool external_record(struct guest *guest, const struct object *view)
 	return true;
 }
 
-bool external_is_last(struct guest *guest, const struct object *view)
-{
-	struct object import;
-
-	return object_get(guest->objects, OBJECT_EXTERNAL, view->view.import, &import) &&
-	       import.refs == 1;
-}
-
 static bool external_is_lent(const struct object *object, void *arg)
 {
 	return object->kind == OBJECT_LOAN && object->loan.import == *(const uint64_t *)arg;
@@ -198,6 +190,18 @@ static void external_return_loans(struct guest *guest, uint64_t import)
 		for (int i = 0; i < n; i++)
 			sharing_drop(guest, &loans[i]);
 	} while (n == OBJECT_BATCH);
+}
+
+static bool external_mark_ended(struct object *import, void *arg)
+{
+	import->flags |= OBJECT_ENDED;
+	return true;
+}
+
+void external_destroyed(struct guest *guest, const struct object *view)
+{
+	object_change(guest->objects, OBJECT_EXTERNAL, view->view.import, false,
+		      external_mark_ended, NULL);
 }
 
 uint64_t external_leave(struct guest *guest, const struct object *view)

@@ -45,8 +45,8 @@ CUresult external_borrow(struct guest *guest, const struct object *view, CUdevic
 /* Puts a view into the table, after the driver gave it. False: there is no room. */
 bool external_record(struct guest *guest, const struct object *view);
 
-/* Is this the only view that is left of its import? */
-bool external_is_last(struct guest *guest, const struct object *view);
+/* After the driver destroyed what was imported: what is mapped from it stands in no figure then. */
+void external_destroyed(struct guest *guest, const struct object *view);
 
 /*
  * After the driver let go of a view that is in no table any more. Answers the bytes that are to be

@@ -89,10 +89,12 @@ CUresult hook_cuDestroyExternalMemory(CUexternalMemory extMem)
 	if (!memory_take(guest, OBJECT_VIEW, KEY(extMem), &view))
 		return DRIVER(cuDestroyExternalMemory, (extMem));
 	e = DRIVER(cuDestroyExternalMemory, (extMem));
-	if (e)
+	if (e) {
 		memory_keep(guest, &view);
-	else
+	} else {
+		external_destroyed(guest, &view);
 		memory_freed(guest, &view);
+	}
 	return e;
 }
 

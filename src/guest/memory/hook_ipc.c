@@ -10,6 +10,7 @@
 #include "guest/core/hook.h"
 #include "guest/memory/backing.h"
 #include "guest/memory/importer.h"
+#include "guest/memory/later.h"
 #include "guest/memory/lent.h"
 #include "guest/memory/memory.h"
 #include "guest/memory/sharing.h"
@@ -67,11 +68,12 @@ CUresult hook_cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr)
 	struct object object;
 
 	/* The driver answers with the same bytes every time: one key for all importers. */
-	if (e || !ipc_exported(guest, dptr, &object) ||
-	    object.flags & (OBJECT_SHARED | OBJECT_SMALL))
+	if (e || !ipc_exported(guest, dptr, &object) || object.flags & OBJECT_SHARED)
 		return e;
 	device = guest_device(guest, object.device);
-	sharing_export(guest, device, entry_key(pHandle, sizeof(*pHandle)), object.bytes, &object);
+	/* Of a small allocation importers keep the granule. */
+	sharing_export(guest, device, entry_key(pHandle, sizeof(*pHandle)),
+		       object.bytes ? object.bytes : GRANULE_BYTES, &object);
 	/* Not where another thread exports it just now, and has the entry. */
 	if (object.flags & OBJECT_SHARED &&
 	    !object_change(guest->objects, OBJECT_MEMORY, object.key, false, ipc_mark_shared,
@@ -233,10 +235,13 @@ CUresult hook_cuIpcCloseMemHandle(CUdeviceptr dptr)
 		device = guest_device(guest, object.device);
 	if (guest->swappable && backing_device(guest, dptr))
 		return ipc_close_backed(guest, dptr);
-	if (device)
-		charge_release_begin(device);
+	if (!device)
+		return ipc_close(guest, dptr);
+	charge_release_begin(device);
 	e = ipc_close(guest, dptr);
-	if (device)
-		charge_release_end(guest, device, CAT_IMPORTED, 0);
+	charge_release_end(guest, device, CAT_IMPORTED, 0);
+	/* What its exporter had let go of was in our figure, and may have been taken for code. */
+	later_released(device);
+	charge_stale(guest, device);
 	return e;
 }

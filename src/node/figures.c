@@ -59,17 +59,19 @@ static void figures_apply_device(struct snapshot *snapshot, int d, const struct 
 
 		if (!snapshot->process[p].live)
 			continue;
-		if (now) {
-			use->driver_bytes = now->used_bytes;
+		/* The driver lists a process as long as it has a context. */
+		if (now || snapshot->process[p].host_pid) {
+			use->driver_bytes = now ? now->used_bytes : 0;
 			use->driver_ns = snapshot->now_ns;
 		}
+		/* The ledger has what is in no figure of the driver's. */
 		if (is_use)
-			use->used_bytes = use->driver_bytes + use->pending;
+			use->used_bytes += use->driver_bytes;
 		sum += use->driver_bytes;
 	}
 	device->driver_bytes = sum;
 	if (is_use)
-		device->used_bytes = sum + device->pending;
+		device->used_bytes += sum;
 }
 
 static bool figures_is_wanted(const struct tenants *tenants, const uint8_t uuid[16])

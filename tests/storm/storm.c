@@ -19,7 +19,6 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
-#include <unistd.h>
 
 struct storm *storm;
 struct cuda_driver cu;
@@ -79,6 +78,11 @@ void storm_arrive(_Atomic int *count)
 	atomic_fetch_add(count, 1);
 	while (atomic_load(count) < storm->options.processes)
 		nap_ms(1);
+}
+
+bool storm_reads_letters(int index)
+{
+	return !(storm->options.resets && index == 1);
 }
 
 static pid_t start(int index, int life)

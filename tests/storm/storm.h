@@ -12,13 +12,15 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "nvidia/cuda_api.h"
 
 #define MIB	  (UINT64_C(1) << 20)
 #define PROCESSES 8
-#define DEVICES	  2
+#define DEVICES	  3
 #define BLOCKS	  10 /* of a thread */
+#define FAMILIES  64
 #define TICKETS	  4096
 
 struct options {
@@ -26,7 +28,7 @@ struct options {
 	int processes, threads, devices;
 	int steps;
 	int most_mib;  /* of one allocation */
-	unsigned int families; /* these alone; 0: all */
+	uint64_t families; /* these alone; 0: all */
 	bool managed;  /* managed memory, too, which no driver's figure has */
 	bool share;    /* memory passed between processes */
 	bool resets;   /* the second process resets its primary contexts */
@@ -59,7 +61,9 @@ int storm_reset_process(int index);
  */
 bool storm_begin_contexts(CUcontext contexts[DEVICES], int life);
 /* Adds a family by its name; false: there is none of that name. */
-bool storm_family(const char *name, unsigned int *families);
+bool storm_family(const char *name, uint64_t *families);
+/* False: the process reads no letters, so none may be sent to it. */
+bool storm_reads_letters(int index);
 /* Waits until all processes are as far. */
 void storm_arrive(_Atomic int *count);
 /* Waits until it is set. */

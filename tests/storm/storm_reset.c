@@ -5,7 +5,6 @@
  */
 #include <pthread.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "storm.h"
 

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A thread's work: blocks of memory, each taken and given back by its family. A family is a row of
+ * functions; storm_work.c has the table of them, and a file for each idea has the functions.
+ */
+#ifndef ALLOT_TESTS_STORM_WORK_H
+#define ALLOT_TESTS_STORM_WORK_H
+
+#include "storm.h"
+
+struct worker;
+struct block;
+
+struct family {
+	const char *name;
+	/* Fills the block. False: it was refused, and nothing is held. */
+	bool (*take)(struct worker *w, struct block *b);
+	void (*give)(struct worker *w, struct block *b);
+	/* NULL, or what is done now and then with a block that is held. */
+	void (*use)(struct worker *w, struct block *b);
+	/* NULL, or false: this worker takes none of it. */
+	bool (*may)(const struct worker *w);
+};
+
+struct block {
+	const struct family *family; /* NULL: the block is free */
+	int device;
+	uint64_t bytes;
+	CUdeviceptr ptr, second;
+	CUmemGenericAllocationHandle handle;
+	bool mapped;
+	void *object;
+	unsigned int ticket; /* of a letter that others may still read; 0: none */
+};
+
+struct worker {
+	int process;
+	bool sends;
+	unsigned int seed;
+	CUcontext *contexts; /* the primary ones, by device */
+	CUstream stream[DEVICES];
+	struct block block[BLOCKS];
+	const struct family *family[FAMILIES]; /* the ones it takes */
+	unsigned int families;
+	uint64_t refused;
+};
+
+extern const struct family storm_large, storm_small, storm_pitch, storm_managed;
+extern const struct family storm_async, storm_mixed, storm_pool;
+extern const struct family storm_array;
+extern const struct family storm_handle;
+extern const struct family storm_graph;
+extern const struct family storm_context;
+extern const struct family storm_sent, storm_sent_ipc, storm_received;
+
+static inline bool storm_refused(struct worker *w, CUresult e)
+{
+	w->refused += e != CUDA_SUCCESS;
+	return e != CUDA_SUCCESS;
+}
+
+/* True if the call was refused. Out of memory is the only refusal that is in order. */
+#define REFUSED(w, call)                                                          \
+	({                                                                        \
+		CUresult answer_ = CUDA_SUCCESS;                                  \
+		GIVES((answer_ = got_, !got_ || got_ == CUDA_ERROR_OUT_OF_MEMORY), call); \
+		storm_refused(w, answer_);                                        \
+	})
+
+static inline CUmemLocation storm_location(int device)
+{
+	return (CUmemLocation){.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device};
+}
+
+static inline uint64_t storm_granules(uint64_t bytes)
+{
+	return (bytes + 2 * MIB - 1) / (2 * MIB) * (2 * MIB);
+}
+
+/* What one process sends another: a descriptor of memory, or its legacy name. */
+struct letter {
+	unsigned int ticket;
+	int device;
+	uint64_t bytes;
+	bool ipc;
+	CUipcMemHandle handle;
+};
+
+/*
+ * Sends the letter to another process, with a descriptor unless that is -1. The block stays until
+ * the letter has arrived.
+ */
+void storm_post(struct worker *w, struct block *b, struct letter *letter, int fd);
+/* The next letter to this worker's process; a descriptor that came along is the caller's. */
+bool storm_fetch(const struct worker *w, struct letter *letter, int *ret_fd);
+/* The sender of the letter may give its block back. */
+void storm_arrived(const struct letter *letter);
+
+/* Memory by handle, which other families export. */
+bool storm_take_handle(struct worker *w, struct block *b);
+void storm_map_handle(struct block *b);
+void storm_give_handle(struct worker *w, struct block *b);
+
+#endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * storm --seed N [--processes N] [--threads N] [--devices N] [--steps N] [--most MIB] [--managed]
- *       [--share] [--resets] [--kills] [--family NAME]...
+ *       [--share] [--resets] [--kills] [--draw NAME]... [--family NAME]...
  *
  * Says {"stage": "quiet"} when everybody has given everything back but the primary contexts, and
  * ends when its input does.
@@ -146,13 +146,28 @@ static int number(const char *text)
 	return (int)strtol(text, NULL, 10);
 }
 
+static bool add_draw(const char *name, unsigned int *draws)
+{
+	static const char *const names[DRAWS] = {
+		[DRAW_SLOW] = "slow", [DRAW_CROSSED] = "crossed",
+	};
+
+	for (int i = 0; i < DRAWS; i++)
+		if (!strcmp(names[i], name)) {
+			*draws |= 1u << i;
+			return true;
+		}
+	return false;
+}
+
 static struct options parse(int argc, char **argv)
 {
 	static const struct option words[] = {
 		{"seed", 1, NULL, 's'},	   {"processes", 1, NULL, 'p'}, {"threads", 1, NULL, 't'},
 		{"devices", 1, NULL, 'd'}, {"steps", 1, NULL, 'n'},	{"most", 1, NULL, 'm'},
 		{"managed", 0, NULL, 'M'}, {"share", 0, NULL, 'S'},	{"resets", 0, NULL, 'R'},
-		{"kills", 0, NULL, 'K'},   {"family", 1, NULL, 'f'},	{0}};
+		{"kills", 0, NULL, 'K'},   {"family", 1, NULL, 'f'},
+		{"draw", 1, NULL, 'D'},	   {0}};
 	struct options o = {.processes = 2, .threads = 2, .devices = 1, .steps = 200,
 			    .most_mib = 64};
 	int c;
@@ -167,6 +182,10 @@ static struct options parse(int argc, char **argv)
 		case 'm': o.most_mib = number(optarg); break;
 		case 'f':
 			if (!storm_family(optarg, &o.families))
+				exit(2);
+			break;
+		case 'D':
+			if (!add_draw(optarg, &o.draws))
 				exit(2);
 			break;
 		case 'M': o.managed = true; break;

@@ -23,12 +23,20 @@
 #define FAMILIES  64
 #define TICKETS	  4096
 
+/* Draws: each is on for all of a run, or off. */
+enum draw {
+	DRAW_SLOW,    /* host functions that take time before frees in a stream's order */
+	DRAW_CROSSED, /* frees in other streams, and by the other family's call */
+	DRAWS,
+};
+
 struct options {
 	unsigned int seed;
 	int processes, threads, devices;
 	int steps;
 	int most_mib;  /* of one allocation */
 	uint64_t families; /* these alone; 0: all */
+	unsigned int draws;    /* a bit each */
 	bool managed;  /* managed memory, too, which no driver's figure has */
 	bool share;    /* memory passed between processes */
 	bool resets;   /* the second process resets its primary contexts */
@@ -68,6 +76,11 @@ bool storm_reads_letters(int index);
 void storm_arrive(_Atomic int *count);
 /* Waits until it is set. */
 void storm_await(_Atomic int *flag);
+
+static inline bool storm_draws(enum draw draw)
+{
+	return storm->options.draws >> draw & 1;
+}
 
 static inline unsigned int pick(unsigned int *seed, unsigned int n)
 {

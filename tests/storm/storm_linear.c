@@ -33,6 +33,12 @@ static bool linear_may_managed(const struct worker *w)
 
 static void linear_give(struct worker *w, struct block *b)
 {
+	storm_free(w, b->device, b->ptr, false);
+}
+
+/* The driver frees managed memory by one call alone. */
+static void linear_give_managed(struct worker *w, struct block *b)
+{
 	(void)w;
 	OK(cu.cuMemFree_v2(b->ptr));
 }
@@ -40,14 +46,12 @@ static void linear_give(struct worker *w, struct block *b)
 /* cuMemAlloc memory that is freed in a stream's order. */
 static void linear_give_mixed(struct worker *w, struct block *b)
 {
-	OK(cu.cuMemFreeAsync(b->ptr, w->stream[b->device]));
-	if (pick(&w->seed, 2))
-		OK(cu.cuStreamSynchronize(w->stream[b->device]));
+	storm_free(w, b->device, b->ptr, true);
 }
 
 const struct family storm_large = {"large", linear_take_large, linear_give, NULL, NULL};
 const struct family storm_small = {"small", linear_take_small, linear_give, NULL, NULL};
 const struct family storm_pitch = {"pitch", linear_take_pitch, linear_give, NULL, NULL};
 const struct family storm_mixed = {"mixed", linear_take_large, linear_give_mixed, NULL, NULL};
-const struct family storm_managed = {"managed", linear_take_managed, linear_give, NULL,
-				     linear_may_managed};
+const struct family storm_managed = {"managed", linear_take_managed, linear_give_managed,
+				     NULL, linear_may_managed};

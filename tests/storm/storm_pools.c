@@ -9,9 +9,7 @@ static bool pools_take_async(struct worker *w, struct block *b)
 
 static void pools_give_async(struct worker *w, struct block *b)
 {
-	OK(cu.cuMemFreeAsync(b->ptr, w->stream[b->device]));
-	if (pick(&w->seed, 2))
-		OK(cu.cuStreamSynchronize(w->stream[b->device]));
+	storm_free(w, b->device, b->ptr, true);
 }
 
 static bool pools_take_own(struct worker *w, struct block *b)
@@ -38,16 +36,13 @@ static bool pools_take_own(struct worker *w, struct block *b)
 
 static void pools_give_own(struct worker *w, struct block *b)
 {
-	CUstream stream = w->stream[b->device];
-
-	OK(cu.cuMemFreeAsync(b->ptr, stream));
+	storm_free(w, b->device, b->ptr, true);
 	if (b->second && pick(&w->seed, 2) && b->object) {
 		OK(cu.cuMemPoolDestroy(b->object));
 		b->object = NULL;
 	}
 	if (b->second)
-		OK(pick(&w->seed, 2) ? cu.cuMemFreeAsync(b->second, stream)
-				     : cu.cuMemFree_v2(b->second));
+		storm_free(w, b->device, b->second, pick(&w->seed, 2));
 	if (b->object)
 		OK(cu.cuMemPoolDestroy(b->object));
 }

@@ -71,14 +71,20 @@ static void work_step(struct worker *w)
 	}
 }
 
+static void work_create_stream(struct worker *w, CUstream *ret_stream)
+{
+	while (REFUSED(w, cu.cuStreamCreate(ret_stream, CU_STREAM_NON_BLOCKING)))
+		;
+}
+
 static void *work_run(void *arg)
 {
 	struct worker *w = arg;
 
 	for (int d = 0; d < storm->options.devices; d++) {
 		OK(cu.cuCtxSetCurrent(w->contexts[d]));
-		while (REFUSED(w, cu.cuStreamCreate(&w->stream[d], CU_STREAM_NON_BLOCKING)))
-			;
+		work_create_stream(w, &w->stream[d]);
+		work_create_stream(w, &w->other[d]);
 	}
 	for (int i = 0; w->families && i < storm->options.steps; i++)
 		work_step(w);
@@ -95,7 +101,9 @@ static void *work_clear(void *arg)
 	for (int d = 0; d < storm->options.devices; d++) {
 		OK(cu.cuCtxSetCurrent(w->contexts[d]));
 		OK(cu.cuStreamSynchronize(w->stream[d]));
+		OK(cu.cuStreamSynchronize(w->other[d]));
 		OK(cu.cuStreamDestroy_v2(w->stream[d]));
+		OK(cu.cuStreamDestroy_v2(w->other[d]));
 	}
 	return NULL;
 }

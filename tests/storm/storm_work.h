@@ -38,7 +38,7 @@ struct worker {
 	bool sends;
 	unsigned int seed;
 	CUcontext *contexts; /* the primary ones, by device */
-	CUstream stream[DEVICES];
+	CUstream stream[DEVICES], other[DEVICES];
 	struct block block[BLOCKS];
 	const struct family *family[FAMILIES]; /* the ones it takes */
 	unsigned int families;
@@ -76,6 +76,12 @@ static inline uint64_t storm_granules(uint64_t bytes)
 {
 	return (bytes + 2 * MIB - 1) / (2 * MIB) * (2 * MIB);
 }
+
+/*
+ * Frees linear memory in the order of the worker's stream, or at once; with DRAW_CROSSED also in
+ * the order of its other stream, or the other way round.
+ */
+void storm_free(struct worker *w, int device, CUdeviceptr ptr, bool in_stream);
 
 /* What one process sends another: a descriptor of memory, or its legacy name. */
 struct letter {

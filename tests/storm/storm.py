@@ -5,9 +5,12 @@ threads and processes, with pools, graphs, exports, contexts that are reset and 
 killed, in an order that follows from a seed. The count is the simulator's own.
 
     storm.py --from 1 --count 1000      each hole that was found, then seeds, one after the other
-    storm.py --jobs 2 ...               so many at a time
+    storm.py --jobs 2 ...               two at a time
     storm.py --seed 17 --verbose        one, and what it does
-    storm.py --suspends ...             of what can leave, which does so all the time
+    storm.py --seed 17 --family graph   the same with less: of memory, of draws, in another mode
+    storm.py --suspends ...             memory that can leave, which does so all the time
+
+A seed decides about each thing by itself, so that one more thing changes none of the others.
 """
 
 import argparse
@@ -31,72 +34,104 @@ for name, path in (("ALLOT", "src/cli/allot"), ("STORM", "tests/storm/storm"),
     os.environ.setdefault(name, os.path.abspath(os.path.join(BUILD, path)))
 
 MIB = 1 << 20
-# Of seeds in turn: small, so that there are many; and what a real one takes, far above a pool's step.
-CONTEXT_MIB = (8, 520)
+# A small context leaves room for many; a large one is far above a pool's step.
+SMALL_CONTEXT_MIB, CONTEXT_MIB = 8, (100, 900)
 # A pool's room may be in pieces: docs/threat-model.md says by how much that may be seen.
 POOL_STEP = 32 * MIB
 TOO_LONG_S = 60
-# Of every third seed: so long NVML shows what was freed. The ledger has it right in a while.
-LATE_US, LATE_S = 300000, 10
+# How long NVML may still show what was freed, in half of the seeds. The ledger has it right later.
+LATE_US, LATE_S = 400000, 10
 # Found by seeds on a device, where a context is large: (seed, families), by what was wrong.
 HOLES = {f"{what}, {seed}": (seed, families) for what, families in {
     "contexts in threads": ("context",),
     "contexts beside pools": ("context", "pool"),
     "contexts beside frees in streams": ("context", "mixed"),
 }.items() for seed in range(1, 9)}
-# Of the tenant, besides.
-OPTIONS = []
-# Out and back meanwhile: of what can leave.
+# Families of memory: those of every seed, and those that a part of the seeds has.
+FAMILIES = ("large", "small", "pitch", "async", "mixed", "pool", "array", "handle", "graph",
+            "context", "sent", "sent-ipc", "received", "managed")
+FURTHER = {}
+# What a program does with them, in a part of the seeds.
+DRAWS = {"slow": 0.4, "crossed": 0.5}
+# Options of the tenant, and how many of ten seeds have them.
+MODES = {"plain": (5, []), "swappable": (2, ["--swappable"]), "overcommit": (1, ["--overcommit"]),
+         "driver": (2, ["--accounting", "driver"])}
+# Memory that can leave its devices meanwhile.
 LEAVING = ("large", "small", "pitch", "async", "mixed", "pool", "handle", "sent", "sent-ipc",
            "received")
 LEAVING_MIB = 16
-SUSPENDS = threading.Event()
 # The kernel drops a dead process's locks a moment after it was waited for.
 GONE_S = 5
+
+
+class Wish:
+    """What the command line says of every seed; None: the seed decides."""
+
+    def __init__(self, mode=None, families=None, draws=None, suspends=False):
+        self.mode = "swappable" if suspends and not mode else mode
+        self.suspends = suspends
+        self.families = families or (list(LEAVING) if suspends else None)
+        self.draws = draws
 
 
 class Scenario:
     """What a seed stands for: the tenant's quota, and the words of its program."""
 
-    def __init__(self, seed, most_mib=None, managed=True, context_mib=None, devices=2):
+    def __init__(self, seed, most_mib=None, managed=True, context_mib=None, devices=3, wish=None):
+        self.seed, wish = seed, wish or Wish()
         rng = random.Random(seed)
-        self.seed = seed
-        self.context_mib = context_mib = context_mib or CONTEXT_MIB[seed % len(CONTEXT_MIB)]
-        self.late_us = 0 if seed % 3 else LATE_US
         self.devices = min(rng.choice((1, 1, 2)), devices)
         self.processes = rng.randint(1, 4)
         self.threads = rng.randint(1, 4)
         self.most_mib = most_mib or rng.choice((16, 64, 256))
-        contexts = self.processes * (1 + self.threads) * context_mib
-        # Enough for the contexts, and for a part of what they want.
-        self.quota_mib = contexts + self.most_mib * rng.randint(2, 6)
+        most = rng.randint(2, 6)
         self.steps = rng.choice((100, 200, 400))
+        share, resets, kills = rng.random() < 0.7, rng.random() < 0.3, rng.random() < 0.4
+        if self.luck("third device") < 0.2:
+            self.devices = min(3, devices)
+        self.context_mib = context_mib or (
+            SMALL_CONTEXT_MIB if self.luck("small") < 0.3 else
+            self.rng("context").randint(*CONTEXT_MIB))
+        # All processes have their primary contexts, and a part of the threads one of their own.
+        further = self.rng("further").randint(0, self.processes * self.threads)
+        self.quota_mib = (self.processes + further) * self.context_mib + self.most_mib * most
+        self.late_us = self.rng("late").randint(1, LATE_US) if self.luck("is late") < 0.5 else 0
+        if wish.suspends:  # contexts alone, and late figures: what was freed may be taken for theirs
+            self.late_us = 0
+        self.mode = wish.mode or self.rng("mode").choices(
+            list(MODES), [weight for weight, _ in MODES.values()])[0]
         self.words = ["--seed", seed, "--processes", self.processes, "--threads", self.threads,
                       "--devices", self.devices, "--steps", self.steps, "--most", self.most_mib]
-        if managed:
-            self.words.append("--managed")
-        if rng.random() < 0.7:
-            self.words.append("--share")
-        if self.processes > 1 and rng.random() < 0.3:
-            self.words.append("--resets")
-        if self.processes > 2 and rng.random() < 0.4 and not SUSPENDS.is_set():
-            self.words.append("--kills")
-        if SUSPENDS.is_set():
-            self.words += [word for family in LEAVING for word in ("--family", family)]
+        self.words += ["--managed"] * managed + ["--share"] * share
+        self.words += ["--resets"] * (self.processes > 1 and resets)
+        self.words += ["--kills"] * (self.processes > 2 and kills and not wish.suspends)
+        for draw in self.drawn(DRAWS) if wish.draws is None else wish.draws:
+            self.words += ["--draw", draw]
+        for family in wish.families or (*FAMILIES, *self.drawn(FURTHER)):
+            self.words += ["--family", family]
+
+    def rng(self, name):
+        return random.Random(f"{self.seed} {name}")
+
+    def luck(self, name):
+        return self.rng(name).random()
+
+    def drawn(self, things):
+        return [name for name, part in things.items() if self.luck(name) < part]
 
     @classmethod
-    def hole(cls, name):
+    def hole(cls, name, wish):
         """Three threads, and a quota of nearly five contexts."""
-        made = cls(1, context_mib=520, devices=1)
+        made = cls(1, context_mib=520, devices=1, wish=wish)
         made.seed, (seed, families) = name, HOLES[name]
-        made.quota_mib = 2560
+        made.quota_mib, made.late_us, made.mode = 2560, LATE_US * (seed % 2), wish.mode or "plain"
         made.words = ["--seed", seed, "--processes", 1, "--threads", 3, "--steps", 200,
                       "--most", 128, *(word for f in families for word in ("--family", f))]
         return made
 
     def command(self, storm):
         return [os.environ["ALLOT"], "run", "--name", "storm", "--memory",
-                f"{self.quota_mib}MiB", *OPTIONS, "--", storm, *map(str, self.words)]
+                f"{self.quota_mib}MiB", *MODES[self.mode][1], "--", storm, *map(str, self.words)]
 
 
 def process_of(process):
@@ -202,15 +237,15 @@ def judge_all(scenario, simulation):
         time.sleep(0.05)
 
 
-def run(seed, verbose=False):
+def run(seed, wish, verbose=False):
     """One seed, or hole: (seed, what was wrong)."""
-    # All of what leaves is copied, by the processor.
-    scenario = (Scenario.hole(seed) if seed in HOLES else
-                Scenario(seed, most_mib=LEAVING_MIB if SUSPENDS.is_set() else None))
-    if SUSPENDS.is_set():  # contexts alone, and late figures: what was freed may be taken for theirs
-        scenario.late_us = 0
+    # The processor copies all memory that leaves, so there is little of it.
+    scenario = (Scenario.hole(seed, wish) if seed in HOLES else
+                Scenario(seed, most_mib=LEAVING_MIB if wish.suspends else None, wish=wish))
     if verbose:
-        print(f"quota {scenario.quota_mib} MiB:", *scenario.words)
+        print(f"{scenario.mode}, quota {scenario.quota_mib} MiB, contexts of "
+              f"{scenario.context_mib} MiB, figures {scenario.late_us / 1000:.0f} ms late:",
+              *scenario.words)
     with Simulation(scenario) as simulation:
         program = subprocess.Popen(scenario.command(os.environ["STORM"]), env=simulation.env,
                                    text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
@@ -218,11 +253,11 @@ def run(seed, verbose=False):
         watch = threading.Timer(TOO_LONG_S, os.killpg, (program.pid, signal.SIGKILL))
         watch.start()
         suspender = Suspender(simulation)
-        if SUSPENDS.is_set():
+        if wish.suspends:
             suspender.start()
         try:
             said = program.stdout.readline()
-            if SUSPENDS.is_set():
+            if wish.suspends:
                 suspender.stop()
             wrong = suspender.wrong + (judge_all(scenario, simulation) if "quiet" in said
                                        else ["it did not come to its end"])
@@ -249,20 +284,23 @@ def main():
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--seed", type=int)
     parser.add_argument("--verbose", action="store_true")
-    parser.add_argument("--swappable", action="store_true",
-                        help="of a tenant whose memory can leave its devices")
+    parser.add_argument("--mode", choices=list(MODES), help="of the tenant, instead of the seed's")
+    parser.add_argument("--family", action="append", metavar="NAME",
+                        help="of memory, instead of the seed's: " +
+                        ", ".join((*FAMILIES, *FURTHER)))
+    parser.add_argument("--draw", action="append", metavar="NAME",
+                        help="what is done, instead of the seed's: none, " + ", ".join(DRAWS))
     parser.add_argument("--suspends", action="store_true",
-                        help="and which leaves and comes back meanwhile")
+                        help="a swappable tenant, which leaves and comes back meanwhile")
     args = parser.parse_args()
-    if args.swappable or args.suspends:
-        OPTIONS.append("--swappable")
-    if args.suspends:
-        SUSPENDS.set()
+    wish = Wish(args.mode, args.family, args.draw and [d for d in args.draw if d != "none"],
+                args.suspends)
     seeds = ([args.seed] if args.seed is not None else
-             [*([] if args.suspends else HOLES), *range(args.first, args.first + args.count)])
+             [*([] if args.suspends or args.family else HOLES),
+              *range(args.first, args.first + args.count)])
     failed = 0
     with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
-        for seed, wrong in pool.map(lambda s: run(s, args.verbose), seeds):
+        for seed, wrong in pool.map(lambda s: run(s, wish, args.verbose), seeds):
             failed += bool(wrong)
             for line in wrong:
                 print(f"seed {seed}: {line}", flush=True)

@@ -149,7 +149,7 @@ static int number(const char *text)
 static bool add_draw(const char *name, unsigned int *draws)
 {
 	static const char *const names[DRAWS] = {
-		[DRAW_SLOW] = "slow", [DRAW_CROSSED] = "crossed",
+		[DRAW_SLOW] = "slow", [DRAW_CROSSED] = "crossed", [DRAW_TWICE] = "twice",
 	};
 
 	for (int i = 0; i < DRAWS; i++)

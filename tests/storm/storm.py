@@ -52,7 +52,7 @@ FAMILIES = ("large", "small", "pitch", "async", "mixed", "pool", "array", "handl
             "context", "sent", "sent-ipc", "received", "managed")
 FURTHER = {}
 # What a program does with them, in a part of the seeds.
-DRAWS = {"slow": 0.4, "crossed": 0.5}
+DRAWS = {"slow": 0.4, "crossed": 0.5, "twice": 0.5}
 # Options of the tenant, and how many of ten seeds have them.
 MODES = {"plain": (5, []), "swappable": (2, ["--swappable"]), "overcommit": (1, ["--overcommit"]),
          "driver": (2, ["--accounting", "driver"])}

@@ -120,7 +120,7 @@ static bool letters_open(struct worker *w, struct block *b, const struct letter 
 					      CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR))
 		return false;
 	if (pick(&w->seed, 2)) {
-		storm_map_handle(b);
+		storm_map_handle(w, b);
 		if (pick(&w->seed, 2)) {
 			OK(cu.cuMemRelease(b->handle));
 			b->handle = 0;

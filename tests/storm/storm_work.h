@@ -27,8 +27,7 @@ struct block {
 	int device;
 	uint64_t bytes;
 	CUdeviceptr ptr, second;
-	CUmemGenericAllocationHandle handle;
-	bool mapped;
+	CUmemGenericAllocationHandle handle, again;
 	void *object;
 	unsigned int ticket; /* of a letter that others may still read; 0: none */
 };
@@ -104,7 +103,7 @@ void storm_arrived(const struct letter *letter);
 
 /* Memory by handle, which other families export. */
 bool storm_take_handle(struct worker *w, struct block *b);
-void storm_map_handle(struct block *b);
+void storm_map_handle(struct worker *w, struct block *b);
 void storm_give_handle(struct worker *w, struct block *b);
 
 #endif

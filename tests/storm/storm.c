@@ -169,7 +169,7 @@ static struct options parse(int argc, char **argv)
 		{"kills", 0, NULL, 'K'},   {"family", 1, NULL, 'f'},
 		{"draw", 1, NULL, 'D'},	   {0}};
 	struct options o = {.processes = 2, .threads = 2, .devices = 1, .steps = 200,
-			    .most_mib = 64};
+			    .most_mib = 64, .simulated = getenv("ALLOT_SIM_DIR")};
 	int c;
 
 	while ((c = getopt_long(argc, argv, "", words, NULL)) >= 0)

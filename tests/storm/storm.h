@@ -38,6 +38,7 @@ struct options {
 	int most_mib;  /* of one allocation */
 	uint64_t families; /* these alone; 0: all */
 	unsigned int draws;    /* a bit each */
+	bool simulated;	       /* the driver is the simulator's */
 	bool managed;  /* managed memory, too, which no driver's figure has */
 	bool share;    /* memory passed between processes */
 	bool resets;   /* the second process resets its primary contexts */

@@ -50,7 +50,9 @@ HOLES = {f"{what}, {seed}": (seed, families) for what, families in {
 # Families of memory: those of every seed, and those that a part of the seeds has.
 FAMILIES = ("large", "small", "pitch", "async", "mixed", "pool", "array", "handle", "graph",
             "context", "sent", "sent-ipc", "received", "managed")
-FURTHER = {}
+FURTHER = {"external": 0.3, "sent-pool": 0.4}
+# A swappable tenant's descriptors are good for no other interface (allot-suspend(1)).
+NOT_SWAPPABLE = ("external",)
 # What a program does with them, in a part of the seeds.
 DRAWS = {"slow": 0.4, "crossed": 0.5, "twice": 0.5}
 # Options of the tenant, and how many of ten seeds have them.
@@ -107,8 +109,12 @@ class Scenario:
         self.words += ["--kills"] * (self.processes > 2 and kills and not wish.suspends)
         for draw in self.drawn(DRAWS) if wish.draws is None else wish.draws:
             self.words += ["--draw", draw]
-        for family in wish.families or (*FAMILIES, *self.drawn(FURTHER)):
+        for family in wish.families or self.families():
             self.words += ["--family", family]
+
+    def families(self):
+        fixed = NOT_SWAPPABLE if self.mode in ("swappable", "overcommit") else ()
+        return [f for f in (*FAMILIES, *self.drawn(FURTHER)) if f not in fixed]
 
     def rng(self, name):
         return random.Random(f"{self.seed} {name}")

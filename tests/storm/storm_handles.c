@@ -41,7 +41,7 @@ void storm_map_handle(struct worker *w, struct block *b)
 		OK(cu.cuMemRetainAllocationHandle(&b->again, (void *)(uintptr_t)b->ptr));
 }
 
-bool storm_take_handle(struct worker *w, struct block *b)
+bool storm_create_handle(struct worker *w, struct block *b)
 {
 	CUmemAllocationProp prop = {
 		.type = CU_MEM_ALLOCATION_TYPE_PINNED,
@@ -49,7 +49,12 @@ bool storm_take_handle(struct worker *w, struct block *b)
 		.location = storm_location(b->device)};
 
 	b->bytes = storm_granules(b->bytes);
-	if (REFUSED(w, cu.cuMemCreate(&b->handle, b->bytes, &prop, 0)))
+	return !REFUSED(w, cu.cuMemCreate(&b->handle, b->bytes, &prop, 0));
+}
+
+bool storm_take_handle(struct worker *w, struct block *b)
+{
+	if (!storm_create_handle(w, b))
 		return false;
 	if (pick(&w->seed, 3))
 		storm_map_handle(w, b);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory that one process exports and another imports. */
+/* Memory that one process exports and another imports: by handle, by address, of a pool. */
 #include <errno.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -83,12 +83,12 @@ static bool letters_send_handle(struct worker *w, struct block *b)
 
 static bool letters_send_ipc(struct worker *w, struct block *b)
 {
-	struct letter letter = {.ipc = true};
+	struct letter letter = {.kind = LETTER_IPC};
 
 	b->bytes = b->bytes < 2 * MIB ? 2 * MIB : b->bytes;
 	if (REFUSED(w, cu.cuMemAlloc_v2(&b->ptr, b->bytes)))
 		return false;
-	OK(cu.cuIpcGetMemHandle(&letter.handle, b->ptr));
+	OK(cu.cuIpcGetMemHandle(&letter.ipc, b->ptr));
 	storm_post(w, b, &letter, -1);
 	return true;
 }
@@ -99,6 +99,42 @@ static void letters_give_ipc(struct worker *w, struct block *b)
 	OK(cu.cuMemFree_v2(b->ptr));
 }
 
+/* Memory of a pool of its own, of which the descriptor names the pool, and the letter the address. */
+static bool letters_send_pool(struct worker *w, struct block *b)
+{
+	CUmemPoolProps props = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+				.handleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+				.location = storm_location(b->device)};
+	struct letter letter = {.kind = LETTER_POOL};
+	CUmemoryPool pool;
+	int fd;
+
+	OK(cu.cuMemPoolCreate(&pool, &props));
+	if (REFUSED(w, cu.cuMemAllocFromPoolAsync(&b->ptr, b->bytes, pool, w->stream[b->device]))) {
+		OK(cu.cuMemPoolDestroy(pool));
+		return false;
+	}
+	OK(cu.cuStreamSynchronize(w->stream[b->device]));
+	OK(cu.cuMemPoolExportToShareableHandle(&fd, pool, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+					       0));
+	OK(cu.cuMemPoolExportPointer(&letter.pool_ptr, b->ptr));
+	b->object = pool;
+	storm_post(w, b, &letter, fd);
+	return true;
+}
+
+/* The memory and its pool, in either order; of an importer as of the exporter. */
+static void letters_give_pool(struct worker *w, struct block *b)
+{
+	bool first = pick(&w->seed, 2);
+
+	if (first)
+		OK(cu.cuMemPoolDestroy(b->object));
+	storm_free(w, b->device, b->ptr, true);
+	if (!first)
+		OK(cu.cuMemPoolDestroy(b->object));
+}
+
 static void letters_close_ipc(struct worker *w, struct block *b)
 {
 	(void)w;
@@ -106,18 +142,42 @@ static void letters_close_ipc(struct worker *w, struct block *b)
 }
 
 static const struct family received_ipc = {"received-ipc", NULL, letters_close_ipc, NULL, NULL};
+static const struct family received_pool = {"received-pool", NULL, letters_give_pool, NULL, NULL};
+static const struct family received_external = {"received-external", NULL, storm_give_external,
+						NULL, NULL};
 
-/* An import may be refused in any way: its sender may have ended. */
-static bool letters_open(struct worker *w, struct block *b, const struct letter *letter, int fd)
+static bool letters_open_ipc(struct worker *w, struct block *b, const struct letter *letter)
 {
-	OK(cu.cuCtxSetCurrent(w->contexts[b->device]));
-	if (letter->ipc) {
-		b->family = &received_ipc;
-		return !cu.cuIpcOpenMemHandle_v2(&b->ptr, letter->handle,
-						 CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
+	b->family = &received_ipc;
+	return !REFUSED(w, cu.cuIpcOpenMemHandle_v2(&b->ptr, letter->ipc,
+						    CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
+}
+
+static bool letters_open_pool(struct worker *w, struct block *b, struct letter *letter, int fd)
+{
+	CUmemoryPool pool;
+
+	b->family = &received_pool;
+	if (REFUSED(w, cu.cuMemPoolImportFromShareableHandle(
+			       &pool, (void *)(intptr_t)fd,
+			       CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0)))
+		return false;
+	if (REFUSED(w, cu.cuMemPoolImportPointer(&b->ptr, pool, &letter->pool_ptr))) {
+		OK(cu.cuMemPoolDestroy(pool));
+		return false;
 	}
-	if (cu.cuMemImportFromShareableHandle(&b->handle, (void *)(intptr_t)fd,
-					      CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR))
+	b->object = pool;
+	return true;
+}
+
+static bool letters_open_handle(struct worker *w, struct block *b, int fd)
+{
+	if (storm_takes(&storm_external) && pick(&w->seed, 3) == 0) {
+		b->family = &received_external;
+		return storm_import_external(w, b, dup(fd));
+	}
+	if (REFUSED(w, cu.cuMemImportFromShareableHandle(&b->handle, (void *)(intptr_t)fd,
+							 CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)))
 		return false;
 	if (pick(&w->seed, 2)) {
 		storm_map_handle(w, b);
@@ -127,6 +187,17 @@ static bool letters_open(struct worker *w, struct block *b, const struct letter 
 		}
 	}
 	return true;
+}
+
+/* The sender has its block until the letter has arrived, so an import fails for want of memory. */
+static bool letters_open(struct worker *w, struct block *b, struct letter *letter, int fd)
+{
+	OK(cu.cuCtxSetCurrent(w->contexts[b->device]));
+	switch (letter->kind) {
+	case LETTER_IPC: return letters_open_ipc(w, b, letter);
+	case LETTER_POOL: return letters_open_pool(w, b, letter, fd);
+	default: return letters_open_handle(w, b, fd);
+	}
 }
 
 static bool letters_receive(struct worker *w, struct block *b)
@@ -150,4 +221,6 @@ const struct family storm_sent = {"sent", letters_send_handle, storm_give_handle
 				  letters_may_send};
 const struct family storm_sent_ipc = {"sent-ipc", letters_send_ipc, letters_give_ipc, NULL,
 				      letters_may_send};
+const struct family storm_sent_pool = {"sent-pool", letters_send_pool, letters_give_pool, NULL,
+				       letters_may_send};
 const struct family storm_received = {"received", letters_receive, storm_give_handle, NULL, NULL};

@@ -9,6 +9,7 @@ static const struct family *const families[] = {
 	&storm_large,	 &storm_small, &storm_pitch,	&storm_async, &storm_mixed,
 	&storm_pool,	 &storm_array, &storm_handle,	&storm_graph, &storm_context,
 	&storm_sent,	 &storm_sent_ipc, &storm_received, &storm_managed,
+	&storm_external, &storm_sent_pool,
 };
 
 #define N (sizeof(families) / sizeof(families[0]))
@@ -21,6 +22,14 @@ bool storm_family(const char *name, uint64_t *mask)
 			*mask |= UINT64_C(1) << i;
 			return true;
 		}
+	return false;
+}
+
+bool storm_takes(const struct family *family)
+{
+	for (unsigned int i = 0; i < N; i++)
+		if (families[i] == family)
+			return !storm->options.families || storm->options.families >> i & 1;
 	return false;
 }
 

@@ -47,10 +47,10 @@ struct worker {
 extern const struct family storm_large, storm_small, storm_pitch, storm_managed;
 extern const struct family storm_async, storm_mixed, storm_pool;
 extern const struct family storm_array;
-extern const struct family storm_handle;
+extern const struct family storm_handle, storm_external;
 extern const struct family storm_graph;
 extern const struct family storm_context;
-extern const struct family storm_sent, storm_sent_ipc, storm_received;
+extern const struct family storm_sent, storm_sent_ipc, storm_sent_pool, storm_received;
 
 static inline bool storm_refused(struct worker *w, CUresult e)
 {
@@ -82,13 +82,17 @@ static inline uint64_t storm_granules(uint64_t bytes)
  */
 void storm_free(struct worker *w, int device, CUdeviceptr ptr, bool in_stream);
 
-/* What one process sends another: a descriptor of memory, or its legacy name. */
+/* True if the workers of this run take memory of the family. */
+bool storm_takes(const struct family *family);
+
+/* What one process sends another: a descriptor and what else names the memory. */
 struct letter {
+	enum { LETTER_HANDLE, LETTER_IPC, LETTER_POOL } kind;
 	unsigned int ticket;
 	int device;
 	uint64_t bytes;
-	bool ipc;
-	CUipcMemHandle handle;
+	CUipcMemHandle ipc;
+	CUmemPoolPtrExportData pool_ptr;
 };
 
 /*
@@ -101,9 +105,13 @@ bool storm_fetch(const struct worker *w, struct letter *letter, int *ret_fd);
 /* The sender of the letter may give its block back. */
 void storm_arrived(const struct letter *letter);
 
-/* Memory by handle, which other families export. */
+/* Memory by handle, which other families export; storm_take_handle maps it now and then. */
+bool storm_create_handle(struct worker *w, struct block *b);
 bool storm_take_handle(struct worker *w, struct block *b);
 void storm_map_handle(struct worker *w, struct block *b);
 void storm_give_handle(struct worker *w, struct block *b);
+/* The same memory by another driver's name: `fd` is closed. False: it was refused. */
+bool storm_import_external(struct worker *w, struct block *b, int fd);
+void storm_give_external(struct worker *w, struct block *b);
 
 #endif

@@ -39,8 +39,10 @@ SMALL_CONTEXT_MIB, CONTEXT_MIB = 8, (100, 900)
 # A pool's room may be in pieces: docs/threat-model.md says by how much that may be seen.
 POOL_STEP = 32 * MIB
 TOO_LONG_S = 60
-# How long NVML may still show what was freed, in half of the seeds. The ledger has it right later.
-LATE_US, LATE_S = 400000, 10
+# How long NVML may still show what was freed, in half of the seeds.
+LATE_US = 400000
+# How long the ledger may differ from the devices at rest, and where figures are late.
+REST_S, LATE_REST_S = 3, 10
 # Found by seeds on a device, where a context is large: (seed, families), by what was wrong.
 HOLES = {f"{what}, {seed}": (seed, families) for what, families in {
     "contexts in threads": ("context",),
@@ -50,7 +52,7 @@ HOLES = {f"{what}, {seed}": (seed, families) for what, families in {
 # Families of memory: those of every seed, and those that a part of the seeds has.
 FAMILIES = ("large", "small", "pitch", "async", "mixed", "pool", "array", "handle", "graph",
             "context", "sent", "sent-ipc", "received", "managed")
-FURTHER = {"external": 0.3, "sent-pool": 0.4}
+FURTHER = {"external": 0.3, "sent-pool": 0.4, "graph-kept": 0.4}
 # A swappable tenant's descriptors are good for no other interface (allot-suspend(1)).
 NOT_SWAPPABLE = ("external",)
 # What a program does with them, in a part of the seeds.
@@ -234,8 +236,8 @@ class Suspender(threading.Thread):
 
 
 def judge_all(scenario, simulation):
-    """Where figures are late, when they are no more."""
-    until = time.monotonic() + (LATE_S if scenario.late_us else 0)
+    """What is wrong at rest, or would be right in a while."""
+    until = time.monotonic() + (LATE_REST_S if scenario.late_us else REST_S)
     while True:
         wrong = judge(scenario, simulation.figures(), simulation.tenant())
         if not wrong or time.monotonic() >= until:

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Graphs with nodes that allocate. */
+/* Graphs with nodes that allocate, and that free or leave it to the program. */
 #include "storm_work.h"
 
 /* Another device now and then, if there is one. */
@@ -58,4 +58,74 @@ static void graphs_give(struct worker *w, struct block *b)
 	graphs_trim(w, b);
 }
 
+/* A graph that leaves its memory to the program, or to its next launch if that frees it. */
+
+#define AUTO_FREE CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH
+
+static CUgraph graphs_new_kept(struct worker *w, struct block *b)
+{
+	CUDA_MEM_ALLOC_NODE_PARAMS params = {
+		.poolProps = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+			      .location = storm_location(graphs_device(w, b))},
+		.bytesize = b->bytes};
+	CUgraphNode node;
+	CUgraph graph;
+
+	OK(cu.cuGraphCreate(&graph, 0));
+	OK(cu.cuGraphAddMemAllocNode(&node, graph, NULL, 0, &params));
+	b->ptr = params.dptr;
+	return graph;
+}
+
+/* Launches it behind all frees of its memory: a launch that finds it in use would be an error. */
+static void graphs_launch_kept(struct worker *w, struct block *b)
+{
+	OK(cu.cuStreamSynchronize(w->stream[b->device]));
+	OK(cu.cuStreamSynchronize(w->other[b->device]));
+	if (!REFUSED(w, cu.cuGraphLaunch(b->object, w->stream[b->device])))
+		b->live = true;
+}
+
+static bool graphs_take_kept(struct worker *w, struct block *b)
+{
+	CUgraph graph = graphs_new_kept(w, b);
+	CUgraphExec exec;
+	bool no;
+
+	b->frees = pick(&w->seed, 2);
+	no = REFUSED(w, cu.cuGraphInstantiateWithFlags(&exec, graph, b->frees ? AUTO_FREE : 0));
+	if (!no) {
+		b->object = exec;
+		graphs_launch_kept(w, b);
+	}
+	OK(cu.cuGraphDestroy(graph));
+	return !no;
+}
+
+static void graphs_free_kept(struct worker *w, struct block *b)
+{
+	if (b->live)
+		storm_free(w, b->device, b->ptr, pick(&w->seed, 2));
+	b->live = false;
+}
+
+static void graphs_use_kept(struct worker *w, struct block *b)
+{
+	if (b->live && (!b->frees || pick(&w->seed, 3) == 0))
+		graphs_free_kept(w, b);
+	else
+		graphs_launch_kept(w, b);
+}
+
+static void graphs_give_kept(struct worker *w, struct block *b)
+{
+	if (pick(&w->seed, 2))
+		graphs_free_kept(w, b);
+	OK(cu.cuGraphExecDestroy(b->object));
+	graphs_free_kept(w, b);
+	graphs_trim(w, b);
+}
+
+const struct family storm_graph_kept = {"graph-kept", graphs_take_kept, graphs_give_kept,
+					graphs_use_kept, NULL};
 const struct family storm_graph = {"graph", graphs_take, graphs_give, graphs_use, NULL};

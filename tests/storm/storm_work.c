@@ -9,7 +9,7 @@ static const struct family *const families[] = {
 	&storm_large,	 &storm_small, &storm_pitch,	&storm_async, &storm_mixed,
 	&storm_pool,	 &storm_array, &storm_handle,	&storm_graph, &storm_context,
 	&storm_sent,	 &storm_sent_ipc, &storm_received, &storm_managed,
-	&storm_external, &storm_sent_pool,
+	&storm_external, &storm_sent_pool, &storm_graph_kept,
 };
 
 #define N (sizeof(families) / sizeof(families[0]))

@@ -52,7 +52,8 @@ HOLES = {f"{what}, {seed}": (seed, families) for what, families in {
 # Families of memory: those of every seed, and those that a part of the seeds has.
 FAMILIES = ("large", "small", "pitch", "async", "mixed", "pool", "array", "handle", "graph",
             "context", "sent", "sent-ipc", "received", "managed")
-FURTHER = {"external": 0.3, "sent-pool": 0.4, "graph-kept": 0.4}
+FURTHER = {"external": 0.3, "sent-pool": 0.4, "graph-kept": 0.4, "array-deep": 0.3,
+           "mipmap": 0.3, "sparse": 0.4}
 # A swappable tenant's descriptors are good for no other interface (allot-suspend(1)).
 NOT_SWAPPABLE = ("external",)
 # What a program does with them, in a part of the seeds.

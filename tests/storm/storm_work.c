@@ -10,6 +10,7 @@ static const struct family *const families[] = {
 	&storm_pool,	 &storm_array, &storm_handle,	&storm_graph, &storm_context,
 	&storm_sent,	 &storm_sent_ipc, &storm_received, &storm_managed,
 	&storm_external, &storm_sent_pool, &storm_graph_kept,
+	&storm_array_deep, &storm_mipmap, &storm_sparse,
 };
 
 #define N (sizeof(families) / sizeof(families[0]))

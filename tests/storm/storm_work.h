@@ -29,6 +29,7 @@ struct block {
 	CUdeviceptr ptr, second;
 	CUmemGenericAllocationHandle handle, again;
 	void *object;
+	unsigned int parts; /* of a sparse array */
 	bool frees; /* the graph frees its memory when it is launched again */
 	bool live;  /* the graph has memory that nobody has freed */
 	unsigned int ticket; /* of a letter that others may still read; 0: none */
@@ -48,7 +49,7 @@ struct worker {
 
 extern const struct family storm_large, storm_small, storm_pitch, storm_managed;
 extern const struct family storm_async, storm_mixed, storm_pool;
-extern const struct family storm_array;
+extern const struct family storm_array, storm_array_deep, storm_mipmap, storm_sparse;
 extern const struct family storm_handle, storm_external;
 extern const struct family storm_graph, storm_graph_kept;
 extern const struct family storm_context;

@@ -28,6 +28,7 @@ enum draw {
 	DRAW_SLOW,    /* host functions that take time before frees in a stream's order */
 	DRAW_CROSSED, /* frees in other streams, and by the other family's call */
 	DRAW_TWICE,   /* second references to handles, and second mappings of them */
+	DRAW_FILLED,  /* further contexts have memory in them, which ends with them */
 	DRAWS,
 };
 

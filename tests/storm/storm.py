@@ -53,11 +53,11 @@ HOLES = {f"{what}, {seed}": (seed, families) for what, families in {
 FAMILIES = ("large", "small", "pitch", "async", "mixed", "pool", "array", "handle", "graph",
             "context", "sent", "sent-ipc", "received", "managed")
 FURTHER = {"external": 0.3, "sent-pool": 0.4, "graph-kept": 0.4, "array-deep": 0.3,
-           "mipmap": 0.3, "sparse": 0.4}
+           "mipmap": 0.3, "sparse": 0.4, "retain": 0.5, "limit": 0.4}
 # A swappable tenant's descriptors are good for no other interface (allot-suspend(1)).
 NOT_SWAPPABLE = ("external",)
 # What a program does with them, in a part of the seeds.
-DRAWS = {"slow": 0.4, "crossed": 0.5, "twice": 0.5}
+DRAWS = {"slow": 0.4, "crossed": 0.5, "twice": 0.5, "filled": 0.5}
 # Options of the tenant, and how many of ten seeds have them.
 MODES = {"plain": (5, []), "swappable": (2, ["--swappable"]), "overcommit": (1, ["--overcommit"]),
          "driver": (2, ["--accounting", "driver"])}

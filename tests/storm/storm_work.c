@@ -10,7 +10,7 @@ static const struct family *const families[] = {
 	&storm_pool,	 &storm_array, &storm_handle,	&storm_graph, &storm_context,
 	&storm_sent,	 &storm_sent_ipc, &storm_received, &storm_managed,
 	&storm_external, &storm_sent_pool, &storm_graph_kept,
-	&storm_array_deep, &storm_mipmap, &storm_sparse,
+	&storm_array_deep, &storm_mipmap, &storm_sparse,	&storm_retain, &storm_limit,
 };
 
 #define N (sizeof(families) / sizeof(families[0]))
@@ -93,6 +93,7 @@ static void *work_run(void *arg)
 
 	for (int d = 0; d < storm->options.devices; d++) {
 		OK(cu.cuCtxSetCurrent(w->contexts[d]));
+		storm_begin_limits();
 		work_create_stream(w, &w->stream[d]);
 		work_create_stream(w, &w->other[d]);
 	}

@@ -29,6 +29,7 @@ struct block {
 	CUdeviceptr ptr, second;
 	CUmemGenericAllocationHandle handle, again;
 	void *object;
+	CUlimit limit;
 	unsigned int parts; /* of a sparse array */
 	bool frees; /* the graph frees its memory when it is launched again */
 	bool live;  /* the graph has memory that nobody has freed */
@@ -52,7 +53,7 @@ extern const struct family storm_async, storm_mixed, storm_pool;
 extern const struct family storm_array, storm_array_deep, storm_mipmap, storm_sparse;
 extern const struct family storm_handle, storm_external;
 extern const struct family storm_graph, storm_graph_kept;
-extern const struct family storm_context;
+extern const struct family storm_context, storm_retain, storm_limit;
 extern const struct family storm_sent, storm_sent_ipc, storm_sent_pool, storm_received;
 
 static inline bool storm_refused(struct worker *w, CUresult e)
@@ -84,6 +85,12 @@ static inline uint64_t storm_granules(uint64_t bytes)
  * the order of its other stream, or the other way round.
  */
 void storm_free(struct worker *w, int device, CUdeviceptr ptr, bool in_stream);
+
+/* Reads the limits that a context has by itself; needs one that is current. */
+void storm_begin_limits(void);
+CUlimit storm_pick_limit(struct worker *w);
+/* Sets a limit of the current context to what takes about so many bytes. False: it was refused. */
+bool storm_set_limit(struct worker *w, CUlimit limit, uint64_t bytes);
 
 /* True if the workers of this run take memory of the family. */
 bool storm_takes(const struct family *family);

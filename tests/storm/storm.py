@@ -53,7 +53,8 @@ HOLES = {f"{what}, {seed}": (seed, families) for what, families in {
 FAMILIES = ("large", "small", "pitch", "async", "mixed", "pool", "array", "handle", "graph",
             "context", "sent", "sent-ipc", "received", "managed")
 FURTHER = {"external": 0.3, "sent-pool": 0.4, "graph-kept": 0.4, "array-deep": 0.3,
-           "mipmap": 0.3, "sparse": 0.4, "retain": 0.5, "limit": 0.4}
+           "mipmap": 0.3, "sparse": 0.4, "retain": 0.5, "limit": 0.4,
+           "green": 0.3, "module": 0.4, "library": 0.4}
 # A swappable tenant's descriptors are good for no other interface (allot-suspend(1)).
 NOT_SWAPPABLE = ("external",)
 # What a program does with them, in a part of the seeds.
@@ -72,11 +73,12 @@ GONE_S = 5
 class Wish:
     """What the command line says of every seed; None: the seed decides."""
 
-    def __init__(self, mode=None, families=None, draws=None, suspends=False):
+    def __init__(self, mode=None, families=None, draws=None, without=(),
+                 suspends=False):
         self.mode = "swappable" if suspends and not mode else mode
         self.suspends = suspends
         self.families = families or (list(LEAVING) if suspends else None)
-        self.draws = draws
+        self.draws, self.without = draws, without
 
 
 class Scenario:
@@ -105,15 +107,16 @@ class Scenario:
             self.late_us = 0
         self.mode = wish.mode or self.rng("mode").choices(
             list(MODES), [weight for weight, _ in MODES.values()])[0]
+        self.loading = self.rng("loading").choice(("LAZY", "EAGER"))
         self.words = ["--seed", seed, "--processes", self.processes, "--threads", self.threads,
                       "--devices", self.devices, "--steps", self.steps, "--most", self.most_mib]
         self.words += ["--managed"] * managed + ["--share"] * share
         self.words += ["--resets"] * (self.processes > 1 and resets)
         self.words += ["--kills"] * (self.processes > 2 and kills and not wish.suspends)
         for draw in self.drawn(DRAWS) if wish.draws is None else wish.draws:
-            self.words += ["--draw", draw]
+            self.words += ["--draw", draw] * (draw not in wish.without)
         for family in wish.families or self.families():
-            self.words += ["--family", family]
+            self.words += ["--family", family] * (family not in wish.without)
 
     def families(self):
         fixed = NOT_SWAPPABLE if self.mode in ("swappable", "overcommit") else ()
@@ -181,6 +184,7 @@ class Simulation:
                     "ALLOT_SIM_GPUS": str(scenario.devices), "ALLOT_SIM_MEMORY": "24GiB",
                     "ALLOT_SIM_CONTEXT": f"{scenario.context_mib}MiB",
                     "ALLOT_SIM_FIGURE_LATE_US": str(scenario.late_us),
+                    "CUDA_MODULE_LOADING": scenario.loading,
                     "LD_LIBRARY_PATH": os.environ["SIM"]}
         for name in ("LD_PRELOAD", "CUDA_VISIBLE_DEVICES"):
             self.env.pop(name, None)
@@ -253,7 +257,8 @@ def run(seed, wish, verbose=False):
                 Scenario(seed, most_mib=LEAVING_MIB if wish.suspends else None, wish=wish))
     if verbose:
         print(f"{scenario.mode}, quota {scenario.quota_mib} MiB, contexts of "
-              f"{scenario.context_mib} MiB, figures {scenario.late_us / 1000:.0f} ms late:",
+              f"{scenario.context_mib} MiB, figures {scenario.late_us / 1000:.0f} ms late, "
+              f"code {scenario.loading}:",
               *scenario.words)
     with Simulation(scenario) as simulation:
         program = subprocess.Popen(scenario.command(os.environ["STORM"]), env=simulation.env,
@@ -299,11 +304,13 @@ def main():
                         ", ".join((*FAMILIES, *FURTHER)))
     parser.add_argument("--draw", action="append", metavar="NAME",
                         help="what is done, instead of the seed's: none, " + ", ".join(DRAWS))
+    parser.add_argument("--without", action="append", default=[], metavar="NAME",
+                        help="without this family or draw of the seed's")
     parser.add_argument("--suspends", action="store_true",
                         help="a swappable tenant, which leaves and comes back meanwhile")
     args = parser.parse_args()
     wish = Wish(args.mode, args.family, args.draw and [d for d in args.draw if d != "none"],
-                args.suspends)
+                args.without, args.suspends)
     seeds = ([args.seed] if args.seed is not None else
              [*([] if args.suspends or args.family else HOLES),
               *range(args.first, args.first + args.count)])

@@ -11,6 +11,7 @@ static const struct family *const families[] = {
 	&storm_sent,	 &storm_sent_ipc, &storm_received, &storm_managed,
 	&storm_external, &storm_sent_pool, &storm_graph_kept,
 	&storm_array_deep, &storm_mipmap, &storm_sparse,	&storm_retain, &storm_limit,
+	&storm_green,	 &storm_module, &storm_library,
 };
 
 #define N (sizeof(families) / sizeof(families[0]))

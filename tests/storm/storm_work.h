@@ -33,6 +33,7 @@ struct block {
 	unsigned int parts; /* of a sparse array */
 	bool frees; /* the graph frees its memory when it is launched again */
 	bool live;  /* the graph has memory that nobody has freed */
+	uint64_t id;	     /* the driver's number of the allocation at `ptr`; 0: not known */
 	unsigned int ticket; /* of a letter that others may still read; 0: none */
 };
 
@@ -53,7 +54,8 @@ extern const struct family storm_async, storm_mixed, storm_pool;
 extern const struct family storm_array, storm_array_deep, storm_mipmap, storm_sparse;
 extern const struct family storm_handle, storm_external;
 extern const struct family storm_graph, storm_graph_kept;
-extern const struct family storm_context, storm_retain, storm_limit;
+extern const struct family storm_context, storm_retain, storm_limit, storm_green;
+extern const struct family storm_module, storm_library;
 extern const struct family storm_sent, storm_sent_ipc, storm_sent_pool, storm_received;
 
 static inline bool storm_refused(struct worker *w, CUresult e)
@@ -91,6 +93,11 @@ void storm_begin_limits(void);
 CUlimit storm_pick_limit(struct worker *w);
 /* Sets a limit of the current context to what takes about so many bytes. False: it was refused. */
 bool storm_set_limit(struct worker *w, CUlimit limit, uint64_t bytes);
+
+/* A green context over a part of the device. False: it was refused. */
+bool storm_create_green(struct worker *w, int device, CUgreenCtx *ret_green);
+/* Allocates in the block's green context. False: that was refused. */
+bool storm_fill_green(struct worker *w, struct block *b);
 
 /* True if the workers of this run take memory of the family. */
 bool storm_takes(const struct family *family);

@@ -150,7 +150,7 @@ static bool add_draw(const char *name, unsigned int *draws)
 {
 	static const char *const names[DRAWS] = {
 		[DRAW_SLOW] = "slow", [DRAW_CROSSED] = "crossed", [DRAW_TWICE] = "twice",
-		[DRAW_FILLED] = "filled",
+		[DRAW_FILLED] = "filled", [DRAW_ORPHANS] = "orphans",
 	};
 
 	for (int i = 0; i < DRAWS; i++)

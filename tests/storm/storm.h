@@ -29,6 +29,7 @@ enum draw {
 	DRAW_CROSSED, /* frees in other streams, and by the other family's call */
 	DRAW_TWICE,   /* second references to handles, and second mappings of them */
 	DRAW_FILLED,  /* further contexts have memory in them, which ends with them */
+	DRAW_ORPHANS, /* memory in green contexts that end before it */
 	DRAWS,
 };
 

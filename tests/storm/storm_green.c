@@ -61,7 +61,7 @@ static bool green_take(struct worker *w, struct block *b)
  */
 static void green_give(struct worker *w, struct block *b)
 {
-	if (b->ptr && pick(&w->seed, 2)) {
+	if (b->ptr && (!storm_draws(DRAW_ORPHANS) || pick(&w->seed, 2))) {
 		OK(cu.cuMemFree_v2(b->ptr));
 		b->ptr = 0;
 	}

@@ -5,6 +5,10 @@
  *
  * Says {"stage": "quiet"} when everybody has given everything back but the primary contexts, and
  * ends when its input does.
+ *
+ * storm --child KIND --seed N --device N --most MIB [--leaves]
+ *
+ * The program that the families "program..." start, see storm_child.c.
  */
 #include "storm.h"
 
@@ -41,7 +45,7 @@ void storm_await(_Atomic int *flag)
 		nap_ms(1);
 }
 
-static void bind_driver(void)
+void storm_bind_driver(void)
 {
 	void *driver = dlopen("libcuda.so.1", RTLD_NOW);
 
@@ -56,7 +60,7 @@ static void bind_driver(void)
 
 bool storm_begin_contexts(CUcontext contexts[DEVICES], int life)
 {
-	bind_driver();
+	storm_bind_driver();
 	OK(cu.cuInit(0));
 	for (int d = 0; d < storm->options.devices; d++) {
 		CUresult e = cu.cuDevicePrimaryCtxRetain(&contexts[d], d);
@@ -168,7 +172,8 @@ static struct options parse(int argc, char **argv)
 		{"devices", 1, NULL, 'd'}, {"steps", 1, NULL, 'n'},	{"most", 1, NULL, 'm'},
 		{"managed", 0, NULL, 'M'}, {"share", 0, NULL, 'S'},	{"resets", 0, NULL, 'R'},
 		{"kills", 0, NULL, 'K'},   {"family", 1, NULL, 'f'},
-		{"draw", 1, NULL, 'D'},	   {0}};
+		{"draw", 1, NULL, 'D'},	   {"device", 1, NULL, 'v'},	{"child", 1, NULL, 'c'},
+		{"leaves", 0, NULL, 'l'},  {0}};
 	struct options o = {.processes = 2, .threads = 2, .devices = 1, .steps = 200,
 			    .most_mib = 64, .simulated = getenv("ALLOT_SIM_DIR")};
 	int c;
@@ -189,6 +194,9 @@ static struct options parse(int argc, char **argv)
 			if (!add_draw(optarg, &o.draws))
 				exit(2);
 			break;
+		case 'v': o.device = number(optarg); break;
+		case 'c': o.child = (enum child_kind)number(optarg); break;
+		case 'l': o.leaves = true; break;
 		case 'M': o.managed = true; break;
 		case 'S': o.share = true; break;
 		case 'R': o.resets = true; break;
@@ -212,8 +220,11 @@ int main(int argc, char **argv)
 	if (storm == MAP_FAILED)
 		return 1;
 	storm->options = options;
+	if (options.child)
+		return storm_child();
 	for (int i = 0; i < options.processes; i++)
-		if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK, 0, storm->mailbox[i]))
+		if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0,
+			       storm->mailbox[i]))
 			return 1;
 	for (int i = 0; i < options.processes; i++)
 		pid[i] = start(i, 0);

@@ -33,6 +33,8 @@ enum draw {
 	DRAWS,
 };
 
+enum child_kind { CHILD_NONE, CHILD_PRIMARY, CHILD_FURTHER, CHILD_GREEN };
+
 struct options {
 	unsigned int seed;
 	int processes, threads, devices;
@@ -40,6 +42,9 @@ struct options {
 	int most_mib;  /* of one allocation */
 	uint64_t families; /* these alone; 0: all */
 	unsigned int draws;    /* a bit each */
+	int device;	       /* of a started program */
+	enum child_kind child; /* the context that it has; none: this is no such program */
+	bool leaves;	       /* it gives nothing back when it ends */
 	bool simulated;	       /* the driver is the simulator's */
 	bool managed;  /* managed memory, too, which no driver's figure has */
 	bool share;    /* memory passed between processes */
@@ -64,6 +69,8 @@ extern struct cuda_driver cu;
 
 /* One process's work: 0 when all went as it should. `life`: 0, and more for one that replaces. */
 int storm_process(int index, int life);
+/* A program that a process has started, see storm_child.c. */
+int storm_child(void);
 /* The process whose threads meet a context that is reset under them. */
 int storm_reset_process(int index);
 
@@ -72,6 +79,7 @@ int storm_reset_process(int index);
  * for its own.
  */
 bool storm_begin_contexts(CUcontext contexts[DEVICES], int life);
+void storm_bind_driver(void);
 /* Adds a family by its name; false: there is none of that name. */
 bool storm_family(const char *name, uint64_t *families);
 /* False: the process reads no letters, so none may be sent to it. */

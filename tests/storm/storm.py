@@ -57,7 +57,8 @@ FAMILIES = ("large", "small", "pitch", "async", "mixed", "pool", "array", "handl
             "context", "sent", "sent-ipc", "received", "managed")
 FURTHER = {"external": 0.3, "sent-pool": 0.4, "graph-kept": 0.4, "array-deep": 0.3,
            "mipmap": 0.3, "sparse": 0.4, "retain": 0.5, "limit": 0.4,
-           "green": 0.3, "module": 0.4, "library": 0.4}
+           "green": 0.3, "module": 0.4, "library": 0.4, "program": 0.2,
+           "program-further": 0.2, "program-green": 0.1, "forked": 0.2}
 # A swappable tenant's descriptors are good for no other interface (allot-suspend(1)).
 NOT_SWAPPABLE = ("external",)
 # What a program does with them, in a part of the seeds.

@@ -12,6 +12,7 @@ static const struct family *const families[] = {
 	&storm_external, &storm_sent_pool, &storm_graph_kept,
 	&storm_array_deep, &storm_mipmap, &storm_sparse,	&storm_retain, &storm_limit,
 	&storm_green,	 &storm_module, &storm_library,
+	&storm_program,	 &storm_program_further, &storm_program_green, &storm_forked,
 };
 
 #define N (sizeof(families) / sizeof(families[0]))

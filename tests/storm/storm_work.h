@@ -6,6 +6,8 @@
 #ifndef ALLOT_TESTS_STORM_WORK_H
 #define ALLOT_TESTS_STORM_WORK_H
 
+#include <sys/types.h>
+
 #include "storm.h"
 
 struct worker;
@@ -30,6 +32,9 @@ struct block {
 	CUmemGenericAllocationHandle handle, again;
 	void *object;
 	CUlimit limit;
+	pid_t pid; /* of a started program, which this socket leads to */
+	int socket;
+	unsigned int end;   /* how it ends */
 	unsigned int parts; /* of a sparse array */
 	bool frees; /* the graph frees its memory when it is launched again */
 	bool live;  /* the graph has memory that nobody has freed */
@@ -56,6 +61,7 @@ extern const struct family storm_handle, storm_external;
 extern const struct family storm_graph, storm_graph_kept;
 extern const struct family storm_context, storm_retain, storm_limit, storm_green;
 extern const struct family storm_module, storm_library;
+extern const struct family storm_program, storm_program_further, storm_program_green, storm_forked;
 extern const struct family storm_sent, storm_sent_ipc, storm_sent_pool, storm_received;
 
 static inline bool storm_refused(struct worker *w, CUresult e)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * storm --seed N [--processes N] [--threads N] [--devices N] [--steps N] [--most MIB] [--managed]
- *       [--share] [--resets] [--kills] [--draw NAME]... [--family NAME]...
+ *       [--share] [--resets] [--retains] [--ends] [--kills] [--draw NAME]... [--family NAME]...
  *
  * Says {"stage": "quiet"} when everybody has given everything back but the primary contexts, and
  * ends when its input does.
@@ -84,9 +84,31 @@ void storm_arrive(_Atomic int *count)
 		nap_ms(1);
 }
 
+static bool is_resetting(int index)
+{
+	return storm->options.resets && index == 1;
+}
+
+static bool is_retaining(int index)
+{
+	return storm->options.retains && index == 1 + storm->options.resets;
+}
+
+bool storm_ends(int index)
+{
+	return storm->options.ends && index == storm->options.processes - 1;
+}
+
 bool storm_reads_letters(int index)
 {
-	return !(storm->options.resets && index == 1);
+	return !is_resetting(index) && !is_retaining(index);
+}
+
+static int process(int index, int life)
+{
+	return is_resetting(index)   ? storm_reset_process(index)
+	       : is_retaining(index) ? storm_retain_process(index)
+				     : storm_process(index, life);
 }
 
 static pid_t start(int index, int life)
@@ -98,8 +120,7 @@ static pid_t start(int index, int life)
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (index)
 		storm_await(&storm->warm);
-	_exit(storm->options.resets && index == 1 ? storm_reset_process(index)
-						  : storm_process(index, life));
+	_exit(process(index, life));
 }
 
 /* Kills the last process a few times, and starts another in its place. */
@@ -117,6 +138,13 @@ static void kill_now_and_then(pid_t *pid, unsigned int seed)
 	}
 }
 
+/* One that ends in the middle may do so by a kill. */
+static bool ended_well(int index, int status)
+{
+	return (WIFEXITED(status) && !WEXITSTATUS(status)) ||
+	       (storm_ends(index) && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+}
+
 static int finish(const pid_t *pid)
 {
 	int bad = 0, status;
@@ -124,7 +152,7 @@ static int finish(const pid_t *pid)
 	for (int i = 0; i < storm->options.processes; i++) {
 		if (waitpid(pid[i], &status, 0) != pid[i])
 			return 1;
-		if (!WIFEXITED(status) || WEXITSTATUS(status)) {
+		if (!ended_well(i, status)) {
 			fprintf(stderr, "storm: process %d: status %#x\n", i, status);
 			bad = 1;
 		}
@@ -132,14 +160,29 @@ static int finish(const pid_t *pid)
 	return bad;
 }
 
-/* A process that failed is not waited for. */
+/* True if a process ended that was not to. */
+static bool has_failed(const pid_t *pid)
+{
+	for (int i = 0; i < storm->options.processes; i++) {
+		siginfo_t info = {0};
+		int signal;
+
+		if (waitid(P_PID, (id_t)pid[i], &info, WEXITED | WNOHANG | WNOWAIT) || !info.si_pid)
+			continue;
+		signal = info.si_code == CLD_EXITED ? 0 : info.si_status;
+		if (!storm_ends(i) || (signal ? signal != SIGKILL : info.si_status))
+			return true;
+	}
+	return false;
+}
+
 static bool await_quiet(const pid_t *pid)
 {
 	while (atomic_load(&storm->settled) < storm->options.processes) {
-		siginfo_t info = {0};
-
-		if (!waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) && info.si_pid)
+		if (has_failed(pid))
 			return false;
+		if (storm->options.ends && atomic_load(&storm->ended))
+			storm_drain(storm->options.processes - 1);
 		nap_ms(1);
 	}
 	return true;
@@ -173,7 +216,8 @@ static struct options parse(int argc, char **argv)
 		{"managed", 0, NULL, 'M'}, {"share", 0, NULL, 'S'},	{"resets", 0, NULL, 'R'},
 		{"kills", 0, NULL, 'K'},   {"family", 1, NULL, 'f'},
 		{"draw", 1, NULL, 'D'},	   {"device", 1, NULL, 'v'},	{"child", 1, NULL, 'c'},
-		{"leaves", 0, NULL, 'l'},  {0}};
+		{"leaves", 0, NULL, 'l'},  {"retains", 0, NULL, 'T'},	{"ends", 0, NULL, 'E'},
+		{0}};
 	struct options o = {.processes = 2, .threads = 2, .devices = 1, .steps = 200,
 			    .most_mib = 64, .simulated = getenv("ALLOT_SIM_DIR")};
 	int c;
@@ -200,6 +244,8 @@ static struct options parse(int argc, char **argv)
 		case 'M': o.managed = true; break;
 		case 'S': o.share = true; break;
 		case 'R': o.resets = true; break;
+		case 'T': o.retains = true; break;
+		case 'E': o.ends = true; break;
 		case 'K': o.kills = true; break;
 		default: exit(2);
 		}

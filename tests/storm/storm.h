@@ -49,6 +49,8 @@ struct options {
 	bool managed;  /* managed memory, too, which no driver's figure has */
 	bool share;    /* memory passed between processes */
 	bool resets;   /* the second process resets its primary contexts */
+	bool retains;  /* another one retains and releases them all the time */
+	bool ends;     /* the last one ends in the middle, and nothing replaces it */
 	bool kills;    /* the last one is killed now and then */
 };
 
@@ -58,6 +60,7 @@ struct storm {
 	_Atomic int warm;		  /* the first process has its contexts */
 	_Atomic int calm;		  /* nobody is killed any more */
 	_Atomic int begun, taken_down, settled; /* processes that came so far */
+	_Atomic int ended;		  /* the process that ends in the middle reads no more */
 	_Atomic int go;
 	_Atomic unsigned int next_ticket;
 	_Atomic bool arrived[TICKETS]; /* what was sent under a number is somebody's, or nobody's */
@@ -73,6 +76,10 @@ int storm_process(int index, int life);
 int storm_child(void);
 /* The process whose threads meet a context that is reset under them. */
 int storm_reset_process(int index);
+/* The process whose primary contexts come and go with its threads' references to them. */
+int storm_retain_process(int index);
+/* Takes the letters to a process that nobody opens: their senders would wait for ever. */
+void storm_drain(int index);
 
 /*
  * Before it allocates: all have their contexts then. False: one that replaces another finds no room
@@ -84,6 +91,8 @@ void storm_bind_driver(void);
 bool storm_family(const char *name, uint64_t *families);
 /* False: the process reads no letters, so none may be sent to it. */
 bool storm_reads_letters(int index);
+/* True for the process that ends in the middle. */
+bool storm_ends(int index);
 /* Waits until all processes are as far. */
 void storm_arrive(_Atomic int *count);
 /* Waits until it is set. */

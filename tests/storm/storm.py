@@ -116,7 +116,11 @@ class Scenario:
                       "--devices", self.devices, "--steps", self.steps, "--most", self.most_mib]
         self.words += ["--managed"] * managed + ["--share"] * share
         self.words += ["--resets"] * (self.processes > 1 and resets)
-        self.words += ["--kills"] * (self.processes > 2 and kills and not wish.suspends)
+        kills = self.processes > 2 and kills and not wish.suspends
+        ends = self.processes > 1 and not kills and self.luck("ends") < 0.3 and not wish.suspends
+        self.words += ["--kills"] * kills + ["--ends"] * ends
+        if self.processes > 1 + ("--resets" in self.words) + kills + ends:
+            self.words += ["--retains"] * (self.luck("retains") < 0.3)
         for draw in self.drawn(DRAWS) if wish.draws is None else wish.draws:
             self.words += ["--draw", draw] * (draw not in wish.without)
         for family in wish.families or self.families():
@@ -152,7 +156,8 @@ class Scenario:
         beyond = POOL_STEP + self.processes * self.threads * step
         # What a process that is just dying has imported is in no figure of the driver's, so it may
         # be given to others a few milliseconds before the device has it.
-        return beyond + ("--kills" in self.words) * self.most_mib * MIB
+        dies = "--kills" in self.words or "--ends" in self.words
+        return beyond + dies * self.most_mib * MIB
 
     def command(self, storm):
         return [os.environ["ALLOT"], "run", "--name", "storm", "--memory",

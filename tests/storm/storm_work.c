@@ -3,6 +3,7 @@
 #include "storm_work.h"
 
 #include <pthread.h>
+#include <signal.h>
 #include <string.h>
 
 static const struct family *const families[] = {
@@ -92,6 +93,7 @@ static void work_create_stream(struct worker *w, CUstream *ret_stream)
 static void *work_run(void *arg)
 {
 	struct worker *w = arg;
+	int steps = storm_ends(w->process) ? storm->options.steps / 3 : storm->options.steps;
 
 	for (int d = 0; d < storm->options.devices; d++) {
 		OK(cu.cuCtxSetCurrent(w->contexts[d]));
@@ -99,7 +101,7 @@ static void *work_run(void *arg)
 		work_create_stream(w, &w->stream[d]);
 		work_create_stream(w, &w->other[d]);
 	}
-	for (int i = 0; w->families && i < storm->options.steps; i++)
+	for (int i = 0; w->families && i < steps; i++)
 		work_step(w);
 	return NULL;
 }
@@ -133,8 +135,7 @@ static void work_in_threads(struct worker *w, void *(*fn)(void *arg))
 		pthread_join(thread[i], NULL);
 }
 
-/* The senders of letters that nobody opens would wait for ever. */
-static void work_drain(int index)
+void storm_drain(int index)
 {
 	struct worker w = {.process = index};
 	struct letter letter;
@@ -183,6 +184,34 @@ static struct worker *work_new(int index, int life, CUcontext contexts[DEVICES])
 	return w;
 }
 
+static void work_await_letters(const struct worker *w)
+{
+	for (int i = 0; i < storm->options.threads; i++)
+		for (int j = 0; j < BLOCKS; j++)
+			while (!work_is_free_to_go(&w[i].block[j]))
+				usleep(1000);
+}
+
+/*
+ * Ends in the middle of the others' work, with what it has exported in their hands: gives all back,
+ * leaves it, or is killed. Only letters keep it, as what is on its way is nobody's.
+ */
+static int work_end(int index, struct worker *w)
+{
+	unsigned int how = storm->options.seed % 3;
+
+	atomic_store(&storm->ended, 1);
+	atomic_fetch_add(&storm->taken_down, 1);
+	storm_drain(index);
+	work_await_letters(w);
+	if (!how)
+		work_in_threads(w, work_clear);
+	atomic_fetch_add(&storm->settled, 1);
+	if (how == 1)
+		kill(getpid(), SIGKILL);
+	return 0;
+}
+
 int storm_process(int index, int life)
 {
 	CUcontext contexts[DEVICES];
@@ -191,9 +220,11 @@ int storm_process(int index, int life)
 
 	if (begun)
 		work_in_threads(w, work_run);
+	if (storm_ends(index))
+		return work_end(index, w);
 	storm_await(&storm->calm);
 	storm_arrive(&storm->taken_down);
-	work_drain(index);
+	storm_drain(index);
 	if (begun) {
 		work_in_threads(w, work_clear);
 		work_settle(contexts);

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * storm --seed N [--processes N] [--threads N] [--devices N] [--steps N] [--most MIB] [--managed]
- *       [--share] [--resets] [--retains] [--ends] [--kills] [--draw NAME]... [--family NAME]...
+ *       [--share] [--resets] [--retains] [--ends] [--kills] [--pause US] [--draw NAME]...
+ *       [--family NAME]...
  *
- * Says {"stage": "quiet"} when everybody has given everything back but the primary contexts, and
- * ends when its input does.
+ * Says {"begun": true} when all processes have their contexts, and {"stage": "quiet"} when all have
+ * given everything back but those. Then it answers lines "DEVICE BYTES" by {"answer": N}, what
+ * cuMemAlloc said to that, and ends when its input does.
  *
  * storm --child KIND --seed N --device N --most MIB [--leaves]
  *
@@ -128,8 +130,6 @@ static void kill_now_and_then(pid_t *pid, unsigned int seed)
 {
 	int last = storm->options.processes - 1;
 
-	while (atomic_load(&storm->begun) < storm->options.processes)
-		nap_ms(1);
 	for (int life = 1; life <= 3; life++) {
 		nap_ms(20 + pick(&seed, 100));
 		kill(pid[last], SIGKILL);
@@ -188,6 +188,37 @@ static bool await_quiet(const pid_t *pid)
 	return true;
 }
 
+static void say_begun(const pid_t *pid)
+{
+	while (atomic_load(&storm->begun) < storm->options.processes && !has_failed(pid))
+		nap_ms(1);
+	printf("{\"begun\": true}\n");
+	fflush(stdout);
+}
+
+/* Answers each line "DEVICE BYTES" with what an allocation of that was answered. */
+static void rest(void)
+{
+	unsigned long long bytes;
+	char line[64];
+	int device;
+
+	printf("{\"stage\": \"quiet\"}\n");
+	fflush(stdout);
+	while (fgets(line, sizeof(line), stdin)) {
+		if (sscanf(line, "%d %llu", &device, &bytes) != 2 || device < 0 ||
+		    device >= storm->options.devices)
+			continue;
+		storm->ask_device = device;
+		storm->ask_bytes = bytes;
+		atomic_fetch_add(&storm->asked, 1);
+		while (atomic_load(&storm->answered) != atomic_load(&storm->asked))
+			nap_ms(1);
+		printf("{\"answer\": %d}\n", (int)storm->answer);
+		fflush(stdout);
+	}
+}
+
 static int number(const char *text)
 {
 	return (int)strtol(text, NULL, 10);
@@ -217,7 +248,7 @@ static struct options parse(int argc, char **argv)
 		{"kills", 0, NULL, 'K'},   {"family", 1, NULL, 'f'},
 		{"draw", 1, NULL, 'D'},	   {"device", 1, NULL, 'v'},	{"child", 1, NULL, 'c'},
 		{"leaves", 0, NULL, 'l'},  {"retains", 0, NULL, 'T'},	{"ends", 0, NULL, 'E'},
-		{0}};
+		{"pause", 1, NULL, 'P'},   {0}};
 	struct options o = {.processes = 2, .threads = 2, .devices = 1, .steps = 200,
 			    .most_mib = 64, .simulated = getenv("ALLOT_SIM_DIR")};
 	int c;
@@ -244,6 +275,7 @@ static struct options parse(int argc, char **argv)
 		case 'M': o.managed = true; break;
 		case 'S': o.share = true; break;
 		case 'R': o.resets = true; break;
+		case 'P': o.pause_us = number(optarg); break;
 		case 'T': o.retains = true; break;
 		case 'E': o.ends = true; break;
 		case 'K': o.kills = true; break;
@@ -258,7 +290,6 @@ int main(int argc, char **argv)
 {
 	struct options options = parse(argc, argv);
 	pid_t pid[PROCESSES];
-	char line[64];
 	int bad;
 
 	storm = mmap(NULL, sizeof(*storm), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
@@ -274,6 +305,7 @@ int main(int argc, char **argv)
 			return 1;
 	for (int i = 0; i < options.processes; i++)
 		pid[i] = start(i, 0);
+	say_begun(pid);
 	if (options.kills)
 		kill_now_and_then(pid, options.seed);
 	atomic_store(&storm->calm, 1);
@@ -282,10 +314,7 @@ int main(int argc, char **argv)
 		kill(0, SIGTERM);
 		return 1;
 	}
-	printf("{\"stage\": \"quiet\"}\n");
-	fflush(stdout);
-	while (read(STDIN_FILENO, line, sizeof(line)) > 0)
-		;
+	rest();
 	atomic_store(&storm->go, 1);
 	bad = finish(pid);
 	return bad;

@@ -51,6 +51,7 @@ struct options {
 	bool resets;   /* the second process resets its primary contexts */
 	bool retains;  /* another one retains and releases them all the time */
 	bool ends;     /* the last one ends in the middle, and nothing replaces it */
+	int pause_us;  /* the most that a thread waits between two steps */
 	bool kills;    /* the last one is killed now and then */
 };
 
@@ -62,6 +63,11 @@ struct storm {
 	_Atomic int begun, taken_down, settled; /* processes that came so far */
 	_Atomic int ended;		  /* the process that ends in the middle reads no more */
 	_Atomic int go;
+	/* One allocation at rest, which the first process makes. */
+	_Atomic int asked, answered; /* how many times */
+	int ask_device;
+	uint64_t ask_bytes;
+	CUresult answer;
 	_Atomic unsigned int next_ticket;
 	_Atomic bool arrived[TICKETS]; /* what was sent under a number is somebody's, or nobody's */
 	int mailbox[PROCESSES][2];     /* read here, written there */

@@ -42,6 +42,8 @@ POOL_STEP = 32 * MIB
 # one at a time of each thread. storm_code.c has the size of code.
 UNTOLD = {"module": 8 * MIB, "library": 8 * MIB, "green": 6 * MIB}
 TOO_LONG_S = 60
+# At rest a program gets all that the quota has left, but for a granule.
+FITS_STEP = 2 * MIB
 # How long NVML may still show what was freed, in half of the seeds.
 LATE_US = 400000
 # How long the ledger may differ from the devices at rest, and where figures are late.
@@ -185,6 +187,22 @@ def judge(scenario, truth, tenant):
     return wrong
 
 
+def judge_room(scenario, simulation, program):
+    """At rest, one allocation of all that is left of the quota is not refused."""
+    wrong = []
+    for i, used in enumerate(simulation.figures()["used"]):
+        room = scenario.quota_mib * MIB - used - FITS_STEP
+        if room <= 0:
+            continue
+        program.stdin.write(f"{i} {room}\n")
+        program.stdin.flush()
+        answer = json.loads(program.stdout.readline() or '{"answer": -1}')["answer"]
+        if answer:
+            wrong.append(f"device {i}: error {answer} for {room / MIB:.1f} MiB with "
+                         f"{used / MIB:.1f} of {scenario.quota_mib} held")
+    return wrong
+
+
 class Simulation:
     """Simulated devices and a runtime directory of one seed's own."""
 
@@ -283,11 +301,13 @@ def run(seed, wish, verbose=False):
         if wish.suspends:
             suspender.start()
         try:
-            said = program.stdout.readline()
+            said = "".join(program.stdout.readline() for _ in ("begun", "quiet"))
             if wish.suspends:
                 suspender.stop()
             wrong = suspender.wrong + (judge_all(scenario, simulation) if "quiet" in said
                                        else ["it did not come to its end"])
+            if not wrong:
+                wrong = judge_room(scenario, simulation, program)
             if verbose:
                 print(simulation.figures(), f"{suspender.cycles} times away, {suspender.refused} "
                       "refused")

@@ -101,8 +101,11 @@ static void *work_run(void *arg)
 		work_create_stream(w, &w->stream[d]);
 		work_create_stream(w, &w->other[d]);
 	}
-	for (int i = 0; w->families && i < steps; i++)
+	for (int i = 0; w->families && i < steps; i++) {
 		work_step(w);
+		if (storm->options.pause_us)
+			usleep(pick(&w->seed, (unsigned int)storm->options.pause_us));
+	}
 	return NULL;
 }
 
@@ -212,6 +215,26 @@ static int work_end(int index, struct worker *w)
 	return 0;
 }
 
+static void work_answer(CUcontext contexts[DEVICES])
+{
+	CUdeviceptr ptr;
+
+	OK(cu.cuCtxSetCurrent(contexts[storm->ask_device]));
+	storm->answer = cu.cuMemAlloc_v2(&ptr, storm->ask_bytes);
+	if (!storm->answer)
+		OK(cu.cuMemFree_v2(ptr));
+	atomic_fetch_add(&storm->answered, 1);
+}
+
+static void work_rest(int index, CUcontext contexts[DEVICES])
+{
+	while (!atomic_load(&storm->go)) {
+		if (!index && atomic_load(&storm->asked) != atomic_load(&storm->answered))
+			work_answer(contexts);
+		usleep(1000);
+	}
+}
+
 int storm_process(int index, int life)
 {
 	CUcontext contexts[DEVICES];
@@ -231,6 +254,6 @@ int storm_process(int index, int life)
 	}
 	free(w);
 	storm_arrive(&storm->settled);
-	storm_await(&storm->go);
+	work_rest(index, contexts);
 	return 0;
 }

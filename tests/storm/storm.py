@@ -87,6 +87,13 @@ class Wish:
         self.draws, self.without = draws, without
 
 
+# Quotas that are set while the program runs: the first and the last pause before that.
+SET_S = (0.05, 0.5)
+# How long what was admitted before a quota was lowered may still be on its way to the driver.
+ADMITTED_S = 0.5
+SET_PAUSE_US = 20000
+
+
 class Scenario:
     """What a seed stands for: the tenant's quota, and the words of its program."""
 
@@ -116,6 +123,8 @@ class Scenario:
         self.loading = self.rng("loading").choice(("LAZY", "EAGER"))
         self.words = ["--seed", seed, "--processes", self.processes, "--threads", self.threads,
                       "--devices", self.devices, "--steps", self.steps, "--most", self.most_mib]
+        self.sets = self.luck("sets") < 0.25 and not wish.suspends
+        self.words += ["--pause", SET_PAUSE_US] * self.sets
         self.words += ["--managed"] * managed + ["--share"] * share
         self.words += ["--resets"] * (self.processes > 1 and resets)
         kills = self.processes > 2 and kills and not wish.suspends
@@ -146,7 +155,8 @@ class Scenario:
         """Three threads, and a quota of nearly five contexts."""
         made = cls(1, context_mib=520, devices=1, wish=wish)
         made.seed, (seed, families) = name, HOLES[name]
-        made.quota_mib, made.late_us, made.mode = 2560, LATE_US * (seed % 2), wish.mode or "plain"
+        made.quota_mib, made.late_us, made.sets = 2560, LATE_US * (seed % 2), False
+        made.mode = wish.mode or "plain"
         made.words = ["--seed", seed, "--processes", 1, "--threads", 3, "--steps", 200,
                       "--most", 128, *(word for f in families for word in ("--family", f))]
         return made
@@ -172,13 +182,10 @@ def process_of(process):
                               for d in process["devices"])]
 
 
-def judge(scenario, truth, tenant):
-    """What is wrong when all is quiet, as a list of lines."""
-    wrong, most = [], scenario.quota_mib * MIB + scenario.beyond
+def judge(truth, tenant):
+    """What the ledger has wrong when all is quiet, as a list of lines."""
+    wrong = []
     devices = {d["uuid"]: d for d in tenant["devices"]}
-    for i, (used, peak) in enumerate(zip(truth["used"], truth["peak"])):
-        if peak > most:
-            wrong.append(f"device {i}: {peak / MIB:.1f} MiB held, {scenario.quota_mib} allowed")
     charged = sorted(d["used_bytes"] for d in devices.values())
     if sum(charged) != sum(truth["used"]) or [c for c in charged if c] != [
             u for u in sorted(truth["used"]) if u]:
@@ -222,8 +229,8 @@ class Simulation:
         self.truth = subprocess.Popen([os.environ["STORM_TRUTH"]], env=self.env, text=True,
                                       stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
-    def figures(self):
-        self.truth.stdin.write("\n")
+    def figures(self, reset=False):
+        self.truth.stdin.write("reset\n" if reset else "\n")
         self.truth.stdin.flush()
         return json.loads(self.truth.stdout.readline())
 
@@ -271,11 +278,75 @@ class Suspender(threading.Thread):
         return self.wrong
 
 
+class Quotas(threading.Thread):
+    """
+    Judges the most that was held by the most that was allowed, device by device, and sets other
+    quotas meanwhile. In a period of time, that is the larger of two: the quota, and, where it was
+    lowered below what was held, what was held when the period began.
+    """
+
+    def __init__(self, scenario, simulation):
+        super().__init__(daemon=True)
+        self.scenario, self.simulation = scenario, simulation
+        self.over, self.rng = threading.Event(), scenario.rng("quotas")
+        self.quota = scenario.quota_mib
+        self.allowed = [self.quota * MIB] * scenario.devices
+        self.wrong, self.sets = [], 0
+
+    def judge(self, quota_mib=None):
+        """Ends a period. The next one's quota may be a new one."""
+        for i, peak in enumerate(self.simulation.figures()["peak"]):
+            if peak > self.allowed[i] + self.scenario.beyond:
+                self.wrong.append(f"device {i}: {peak / MIB:.1f} MiB held, "
+                                  f"{self.allowed[i] / MIB:.1f} allowed, quota {self.quota}")
+        if quota_mib:
+            began = self.simulation.figures(reset=True)["peak"]
+            self.allowed = [max(quota_mib * MIB, min(allowed, peak))
+                            for allowed, peak in zip(self.allowed, began)]
+
+    def set(self, quota_mib):
+        if quota_mib > self.quota:
+            self.judge(self.quota)
+            self.allowed = [max(allowed, quota_mib * MIB) for allowed in self.allowed]
+        done = self.simulation.allot("set", "storm", "--memory", f"{quota_mib}MiB")
+        if done.returncode:
+            self.wrong.append(f"set: {done.stderr}")
+        self.quota, self.sets = quota_mib, self.sets + 1
+
+    def run(self):
+        try:
+            self.vary()
+        except (OSError, subprocess.TimeoutExpired) as trouble:
+            self.wrong.append(f"set: {trouble}")
+
+    def vary(self):
+        least = self.scenario.processes * self.scenario.context_mib + self.scenario.most_mib
+        while not self.over.wait(self.rng.uniform(*SET_S)):
+            before = self.quota
+            self.set(self.rng.randint(least, self.scenario.quota_mib * 5 // 4))
+            if self.quota > before or self.over.wait(ADMITTED_S):
+                continue
+            # Now what is held does not grow while it is above the quota.
+            for _ in range(self.rng.randint(1, 10)):
+                self.judge(self.quota)
+                if self.over.wait(0.05):
+                    break
+
+    def stop(self):
+        """Has the first quota back, and answers what was wrong."""
+        self.over.set()
+        if self.is_alive():
+            self.join()
+            self.set(self.scenario.quota_mib)
+        self.judge()
+        return self.wrong
+
+
 def judge_all(scenario, simulation):
     """What is wrong at rest, or would be right in a while."""
     until = time.monotonic() + (LATE_REST_S if scenario.late_us else REST_S)
     while True:
-        wrong = judge(scenario, simulation.figures(), simulation.tenant())
+        wrong = judge(simulation.figures(), simulation.tenant())
         if not wrong or time.monotonic() >= until:
             return wrong
         time.sleep(0.05)
@@ -297,20 +368,23 @@ def run(seed, wish, verbose=False):
                                    stderr=subprocess.PIPE, start_new_session=True)
         watch = threading.Timer(TOO_LONG_S, os.killpg, (program.pid, signal.SIGKILL))
         watch.start()
-        suspender = Suspender(simulation)
+        suspender, quotas = Suspender(simulation), Quotas(scenario, simulation)
         if wish.suspends:
             suspender.start()
         try:
-            said = "".join(program.stdout.readline() for _ in ("begun", "quiet"))
+            said = program.stdout.readline()
+            if scenario.sets:
+                quotas.start()
+            said += program.stdout.readline()
             if wish.suspends:
                 suspender.stop()
-            wrong = suspender.wrong + (judge_all(scenario, simulation) if "quiet" in said
+            wrong = suspender.wrong + quotas.stop() + (judge_all(scenario, simulation) if "quiet" in said
                                        else ["it did not come to its end"])
             if not wrong:
                 wrong = judge_room(scenario, simulation, program)
             if verbose:
                 print(simulation.figures(), f"{suspender.cycles} times away, {suspender.refused} "
-                      "refused")
+                      f"refused, {quotas.sets} quotas set")
             _, err = program.communicate()
         finally:
             watch.cancel()

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What the simulated devices in ALLOT_SIM_DIR have given, as JSON, a line for each line of input:
- * {"used": [N, ...], "peak": [N, ...]} by device. Makes the devices if there are none.
+ * {"used": [N, ...], "peak": [N, ...]} by device. A line "reset" has the peaks begin anew before
+ * that. Makes the devices if there are none.
  */
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "sim/truth.h"
 
@@ -25,6 +27,9 @@ int main(void)
 	if (sim_truth_create(NULL, &truth))
 		return 1;
 	while (fgets(line, sizeof(line), stdin)) {
+		if (!strcmp(line, "reset\n"))
+			for (int i = 0; i < sim_truth_devices(truth); i++)
+				sim_truth_reset_peak(truth, i);
 		printf("{");
 		figures(truth, "used", sim_truth_used);
 		printf(", ");

@@ -47,10 +47,16 @@ void storm_await(_Atomic int *flag)
 		nap_ms(1);
 }
 
+static void *driver;
+
+void *storm_symbol(const char *name)
+{
+	return dlsym(driver, name);
+}
+
 void storm_bind_driver(void)
 {
-	void *driver = dlopen("libcuda.so.1", RTLD_NOW);
-
+	driver = dlopen("libcuda.so.1", RTLD_NOW);
 	if (!driver) {
 		fprintf(stderr, "storm: no driver: %s\n", dlerror());
 		_exit(1);

@@ -93,6 +93,8 @@ void storm_drain(int index);
  */
 bool storm_begin_contexts(CUcontext contexts[DEVICES], int life);
 void storm_bind_driver(void);
+/* An entry point that the list has no prototype of; NULL: there is none. */
+void *storm_symbol(const char *name);
 /* Adds a family by its name; false: there is none of that name. */
 bool storm_family(const char *name, uint64_t *families);
 /* False: the process reads no letters, so none may be sent to it. */

@@ -38,8 +38,8 @@ MIB = 1 << 20
 SMALL_CONTEXT_MIB, CONTEXT_MIB = 8, (100, 900)
 # What may be held beyond the quota, see docs/threat-model.md. A pool's room may be in pieces.
 POOL_STEP = 32 * MIB
-# Code and green contexts, whose size nobody tells beforehand, are undone where they break the quota:
-# one at a time of each thread. storm_code.c has the size of code.
+# Code and green contexts, whose size nobody tells beforehand, are undone where they break the
+# quota: one at a time of each thread. storm_code.c has the size of code.
 UNTOLD = {"module": 8 * MIB, "library": 8 * MIB, "green": 6 * MIB}
 TOO_LONG_S = 60
 # At rest a program gets all that the quota has left, but for a granule.
@@ -60,7 +60,7 @@ FAMILIES = ("large", "small", "pitch", "async", "mixed", "pool", "array", "handl
 FURTHER = {"external": 0.3, "sent-pool": 0.4, "graph-kept": 0.4, "array-deep": 0.3,
            "mipmap": 0.3, "sparse": 0.4, "retain": 0.5, "limit": 0.4,
            "green": 0.3, "module": 0.4, "library": 0.4, "program": 0.2,
-           "program-further": 0.2, "program-green": 0.1, "forked": 0.2}
+           "program-further": 0.2, "program-green": 0.1, "forked": 0.2, "multicast": 0.1}
 # A swappable tenant's descriptors are good for no other interface (allot-suspend(1)).
 NOT_SWAPPABLE = ("external",)
 # What a program does with them, in a part of the seeds.
@@ -116,8 +116,8 @@ class Scenario:
         further = self.rng("further").randint(0, self.processes * self.threads)
         self.quota_mib = (self.processes + further) * self.context_mib + self.most_mib * most
         self.late_us = self.rng("late").randint(1, LATE_US) if self.luck("is late") < 0.5 else 0
-        if wish.suspends:  # contexts alone, and late figures: what was freed may be taken for theirs
-            self.late_us = 0
+        if wish.suspends:
+            self.late_us = 0  # what was freed could be taken for the contexts that stay
         self.mode = wish.mode or self.rng("mode").choices(
             list(MODES), [weight for weight, _ in MODES.values()])[0]
         self.loading = self.rng("loading").choice(("LAZY", "EAGER"))
@@ -178,7 +178,8 @@ class Scenario:
 
 def process_of(process):
     """What is charged to one, in brief."""
-    return [process["pid"], *({c: n for c, n in {**d["used_by_category"], "driver": d["driver_bytes"]}.items() if n}
+    return [process["pid"], *({category: n for category, n in
+                               {**d["used_by_category"], "driver": d["driver_bytes"]}.items() if n}
                               for d in process["devices"])]
 
 
@@ -253,7 +254,7 @@ class Simulation:
 
 
 class Suspender(threading.Thread):
-    """Has the tenant leave and come back, until it is stopped. It may be refused, and nothing else."""
+    """Suspends and resumes the tenant until it is stopped. A suspend may be refused, no resume."""
 
     def __init__(self, simulation):
         super().__init__(daemon=True)
@@ -378,8 +379,9 @@ def run(seed, wish, verbose=False):
             said += program.stdout.readline()
             if wish.suspends:
                 suspender.stop()
-            wrong = suspender.wrong + quotas.stop() + (judge_all(scenario, simulation) if "quiet" in said
-                                       else ["it did not come to its end"])
+            wrong = suspender.wrong + quotas.stop()
+            wrong += (judge_all(scenario, simulation) if "quiet" in said
+                      else ["it did not come to its end"])
             if not wrong:
                 wrong = judge_room(scenario, simulation, program)
             if verbose:

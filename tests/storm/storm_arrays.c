@@ -66,7 +66,7 @@ static void arrays_give_mipmap(struct worker *w, struct block *b)
 #define ROWS   4
 #define HEIGHT (ROWS * TILE)
 
-/* Maps the handle's memory to part `at` of the array, a granule; no handle: unmaps what is there. */
+/* Maps the handle's memory to granule `at` of the array; no handle: unmaps what is there. */
 static void arrays_map_part(struct worker *w, const struct block *b, unsigned int at,
 			    CUmemGenericAllocationHandle handle)
 {

@@ -99,7 +99,7 @@ static void letters_give_ipc(struct worker *w, struct block *b)
 	OK(cu.cuMemFree_v2(b->ptr));
 }
 
-/* Memory of a pool of its own, of which the descriptor names the pool, and the letter the address. */
+/* Memory of a pool of its own: the descriptor names the pool, and the letter the address. */
 static bool letters_send_pool(struct worker *w, struct block *b)
 {
 	CUmemPoolProps props = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,

@@ -14,6 +14,7 @@ static const struct family *const families[] = {
 	&storm_array_deep, &storm_mipmap, &storm_sparse,	&storm_retain, &storm_limit,
 	&storm_green,	 &storm_module, &storm_library,
 	&storm_program,	 &storm_program_further, &storm_program_green, &storm_forked,
+	&storm_multicast,
 };
 
 #define N (sizeof(families) / sizeof(families[0]))
@@ -179,7 +180,7 @@ static struct worker *work_new(int index, int life, CUcontext contexts[DEVICES])
 		w[i].seed = storm->options.seed * 7919u + (unsigned int)(index * 64 + i) +
 			    (unsigned int)life * 104729u;
 		w[i].contexts = contexts;
-		/* A killed process does not send: its letters would hold memory that is nobody's. */
+		/* Letters of a killed process would hold memory that is nobody's. */
 		w[i].sends = storm->options.share && storm->options.processes > 1 &&
 			     !(storm->options.kills && index == storm->options.processes - 1);
 		work_choose_families(&w[i]);

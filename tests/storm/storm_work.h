@@ -61,6 +61,7 @@ extern const struct family storm_handle, storm_external;
 extern const struct family storm_graph, storm_graph_kept;
 extern const struct family storm_context, storm_retain, storm_limit, storm_green;
 extern const struct family storm_module, storm_library;
+extern const struct family storm_multicast;
 extern const struct family storm_program, storm_program_further, storm_program_green, storm_forked;
 extern const struct family storm_sent, storm_sent_ipc, storm_sent_pool, storm_received;
 

@@ -63,7 +63,7 @@ def figures(bench, tenant, i, before):
     return held, bench.ps(tenant, i) or {}
 
 
-def one(bench, name, words, quota_mib, devices):
+def one(bench, name, words, quota_mib, devices, beyond):
     tenant, quota = bench.tenant(), quota_mib * MIB
     before = {uuid: sum(pids.values()) for uuid, pids in bench.figures.all().items()}
     sampler = Sampler(bench)
@@ -90,7 +90,7 @@ def one(bench, name, words, quota_mib, devices):
                 "at_first": first.get("used_by_category"),
                 "by_category": said.get("used_by_category"), "words": [*map(str, words)]})
             bench.results.check("storm", f"{name}: device {i}, the most held",
-                                most <= quota + POOL_GRANULE + SLACK,
+                                most <= quota + beyond + SLACK,
                                 f"{mib(most)} in {sampler.samples} samples",
                                 f"at most {mib(quota)}", f"{mib(summed)} by its processes' figures")
             bench.results.check("storm", f"{name}: device {i}, at the end",
@@ -106,20 +106,21 @@ def items(bench):
     for name, (words, beyond, devices) in HOLES.items():
         contexts = words[words.index("--processes") + 1] * CONTEXT_MIB
         yield name, ["--seed", 1, "--steps", steps, "--most", MOST_MIB, *words], \
-            contexts + beyond, devices
+            contexts + beyond, devices, POOL_GRANULE
     for seed in range(1, 1 + (QUICK_SEEDS if bench.quick else SEEDS)):
         scenario = Scenario(seed, MOST_MIB, False, CONTEXT_MIB, len(bench.figures.devices))
-        yield f"seed {seed}", scenario.words, scenario.quota_mib, scenario.devices
+        yield (f"seed {seed}", scenario.words, scenario.quota_mib, scenario.devices,
+               scenario.beyond)
 
 
 def part(bench):
     every = {name: rest for name, *rest in items(bench)}
     for name in bench.chosen("storm", every):
-        words, quota_mib, devices = every[name]
+        words, quota_mib, devices, beyond = every[name]
         if devices > len(bench.figures.devices):
             bench.results.skip("storm", name, f"needs {devices} devices")
             continue
         try:
-            one(bench, name, words, quota_mib, devices)
+            one(bench, name, words, quota_mib, devices, beyond)
         except Trouble as trouble:
             bench.results.check("storm", name, False, str(trouble)[:400], "runs to its end")

@@ -55,7 +55,7 @@ struct options {
 	bool kills;    /* the last one is killed now and then */
 };
 
-/* What the processes share. */
+/* The memory that the processes share. */
 struct storm {
 	struct options options;
 	_Atomic int warm;		  /* the first process has its contexts */

@@ -28,7 +28,7 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 BUILD = os.environ.get("BUILD", os.path.join(HERE, "..", "..", "build"))
-# For who runs this by hand; meson says where they are.
+# Defaults for a run by hand; meson names the programs.
 for name, path in (("ALLOT", "src/cli/allot"), ("STORM", "tests/storm/storm"),
                    ("STORM_TRUTH", "tests/storm/storm-truth"), ("SIM", "sim")):
     os.environ.setdefault(name, os.path.abspath(os.path.join(BUILD, path)))
@@ -36,7 +36,7 @@ for name, path in (("ALLOT", "src/cli/allot"), ("STORM", "tests/storm/storm"),
 MIB = 1 << 20
 # A small context leaves room for many; a large one is far above a pool's step.
 SMALL_CONTEXT_MIB, CONTEXT_MIB = 8, (100, 900)
-# What may be held beyond the quota, see docs/threat-model.md. A pool's room may be in pieces.
+# Excess over the quota that docs/threat-model.md allows. A pool's room may be in pieces.
 POOL_STEP = 32 * MIB
 # Code and green contexts, whose size nobody tells beforehand, are undone where they break the
 # quota: one at a time of each thread. storm_code.c has the size of code.
@@ -63,7 +63,7 @@ FURTHER = {"external": 0.3, "sent-pool": 0.4, "graph-kept": 0.4, "array-deep": 0
            "program-further": 0.2, "program-green": 0.1, "forked": 0.2, "multicast": 0.1}
 # A swappable tenant's descriptors are good for no other interface (allot-suspend(1)).
 NOT_SWAPPABLE = ("external",)
-# What a program does with them, in a part of the seeds.
+# Ways to use them, each in a part of the seeds.
 DRAWS = {"slow": 0.4, "crossed": 0.5, "twice": 0.5, "filled": 0.5, "orphans": 0.3}
 # Options of the tenant, and how many of ten seeds have them.
 MODES = {"plain": (5, []), "swappable": (2, ["--swappable"]), "overcommit": (1, ["--overcommit"]),
@@ -77,7 +77,7 @@ GONE_S = 5
 
 
 class Wish:
-    """What the command line says of every seed; None: the seed decides."""
+    """The command line's word on every seed; None: the seed decides."""
 
     def __init__(self, mode=None, families=None, draws=None, without=(),
                  suspends=False):
@@ -95,7 +95,7 @@ SET_PAUSE_US = 20000
 
 
 class Scenario:
-    """What a seed stands for: the tenant's quota, and the words of its program."""
+    """The tenant's quota, and the words of its program, that follow from a seed."""
 
     def __init__(self, seed, most_mib=None, managed=True, context_mib=None, devices=3, wish=None):
         self.seed, wish = seed, wish or Wish()
@@ -163,11 +163,11 @@ class Scenario:
 
     @property
     def beyond(self):
-        """What may be held beyond the quota for a moment, in bytes."""
+        """Bytes that may be held beyond the quota for a moment."""
         step = max([UNTOLD.get(word, 0) for word in self.words])
         beyond = POOL_STEP + self.processes * self.threads * step
-        # What a process that is just dying has imported is in no figure of the driver's, so it may
-        # be given to others a few milliseconds before the device has it.
+        # Imports of a process that is just dying are in no figure of the driver's, so they may be
+        # given to others a few milliseconds before the device has them.
         dies = "--kills" in self.words or "--ends" in self.words
         return beyond + dies * self.most_mib * MIB
 
@@ -177,14 +177,14 @@ class Scenario:
 
 
 def process_of(process):
-    """What is charged to one, in brief."""
+    """The charges of a process, in brief."""
     return [process["pid"], *({category: n for category, n in
                                {**d["used_by_category"], "driver": d["driver_bytes"]}.items() if n}
                               for d in process["devices"])]
 
 
 def judge(truth, tenant):
-    """What the ledger has wrong when all is quiet, as a list of lines."""
+    """Lines that say where the ledger is wrong when all is quiet."""
     wrong = []
     devices = {d["uuid"]: d for d in tenant["devices"]}
     charged = sorted(d["used_bytes"] for d in devices.values())
@@ -245,7 +245,7 @@ class Simulation:
                               capture_output=True, timeout=TOO_LONG_S)
 
     def __enter__(self):
-        self.figures()  # the devices are there before who uses them
+        self.figures()  # makes the devices before they are used
         return self
 
     def __exit__(self, *_):
@@ -344,7 +344,7 @@ class Quotas(threading.Thread):
 
 
 def judge_all(scenario, simulation):
-    """What is wrong at rest, or would be right in a while."""
+    """Judges until the ledger is right, or has had the time to be."""
     until = time.monotonic() + (LATE_REST_S if scenario.late_us else REST_S)
     while True:
         wrong = judge(simulation.figures(), simulation.tenant())

@@ -56,8 +56,8 @@ static bool green_take(struct worker *w, struct block *b)
 }
 
 /*
- * What was allocated in it may end with it or with the primary context, as the driver has it. The
- * number of the allocation tells whether the address is still the block's.
+ * Memory that was allocated in it may end with it or with the primary context, as the driver has
+ * it. The number of the allocation tells whether the address is still the block's.
  */
 static void green_give(struct worker *w, struct block *b)
 {

@@ -64,7 +64,7 @@ static bool multicast_take(struct worker *w, struct block *b)
 	return true;
 }
 
-/* What is bound keeps the memory. */
+/* A binding keeps the memory. */
 static void multicast_give(struct worker *w, struct block *b)
 {
 	bool first = pick(&w->seed, 2);

@@ -109,7 +109,7 @@ bool storm_fill_green(struct worker *w, struct block *b);
 /* True if the workers of this run take memory of the family. */
 bool storm_takes(const struct family *family);
 
-/* What one process sends another: a descriptor and what else names the memory. */
+/* A message of one process to another: with a descriptor, it names the memory. */
 struct letter {
 	enum { LETTER_HANDLE, LETTER_IPC, LETTER_POOL } kind;
 	unsigned int ticket;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the simulated devices in ALLOT_SIM_DIR have given, as JSON, a line for each line of input:
+ * The memory that the simulated devices in ALLOT_SIM_DIR have given, as JSON, a line for each line
+ * of input:
  * {"used": [N, ...], "peak": [N, ...]} by device. A line "reset" has the peaks begin anew before
  * that. Makes the devices if there are none.
  */

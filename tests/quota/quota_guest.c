@@ -59,6 +59,17 @@ static const struct scenario scenarios[] = {
 	{"green-last-beside-context", green_last_beside_context, 300, 2560, 520, NULL, 0},
 	{"green-memory", green_memory, 3, 2560, 520, NULL, 0},
 	{"green-threads", green_threads, 8, 2560, 520, NULL, 0},
+
+	/* Streams, pools, arrays, managed memory. */
+	{"pool-gone", streams_pool_gone, 340, 2560, 520, NULL, 0},
+	{"linear-late", streams_linear_late, 340, 2560, 520, NULL, 0},
+	{"linear-late-two", streams_linear_late_two, 340, 2560, 520, NULL, 0},
+	{"stream-of-other-context", streams_other_context, 0, 2560, 520, NULL, 0},
+	{"stream-destroyed", streams_other_context, 1, 2560, 520, NULL, 0},
+	{"stream-context-destroyed", streams_other_context, 2, 2560, 520, NULL, 0},
+	{"pools-churn", streams_pools_churn, 2000, 2560, 520, NULL, 0},
+	{"arrays-churn", streams_arrays_churn, 2000, 2560, 520, NULL, 0},
+	{"managed", streams_managed, 100, 2560, 520, NULL, 0},
 };
 
 const struct scenario *guest_scenario;

@@ -107,4 +107,13 @@ void green_last_beside_context(int mib);
 void green_memory(int n);
 void green_threads(int threads);
 
+/* quota_streams.c: memory that goes in the order of a stream, pools, arrays. */
+void streams_pool_gone(int mib);
+void streams_linear_late(int mib);
+void streams_linear_late_two(int mib);
+void streams_other_context(int end);
+void streams_pools_churn(int ms);
+void streams_arrays_churn(int ms);
+void streams_managed(int step_mib);
+
 #endif

@@ -21,6 +21,13 @@
 #define LATE	"ALLOT_SIM_FIGURE_LATE_US=300000"
 #define THREADS 16
 
+/*
+ * A handle's descriptor is the driver's in these modes. In the others it is allot's: no other API
+ * takes it, and it is good while the exporter has the memory (allot-suspend(1)).
+ */
+#define DRIVERS (MODE_PLAIN | MODE_DRIVER)
+#define OWN	(MODE_SWAPPABLE | MODE_OVERCOMMIT)
+
 static const struct scenario scenarios[] = {
 	/* Limits of contexts. */
 	{"heap-lowered-64", contexts_heap_lowered, 64, 2560, 520, NULL, 0},
@@ -70,6 +77,27 @@ static const struct scenario scenarios[] = {
 	{"pools-churn", streams_pools_churn, 2000, 2560, 520, NULL, 0},
 	{"arrays-churn", streams_arrays_churn, 2000, 2560, 520, NULL, 0},
 	{"managed", streams_managed, 100, 2560, 520, NULL, 0},
+
+	/* Memory that two processes hold. */
+	{"descriptor-on-way-63", sharing_descriptor_on_way, 63, 3200, 520, NULL, DRIVERS},
+	{"descriptor-on-way-200", sharing_descriptor_on_way, 200, 3200, 520, NULL, DRIVERS},
+	{"descriptor-on-way-near-limit", sharing_descriptor_on_way, 63, 2560, 520, NULL, DRIVERS},
+	{"descriptor-too-late-63", sharing_descriptor_too_late, 63, 2560, 520, NULL, OWN},
+	{"descriptor-too-late-200", sharing_descriptor_too_late, 200, 2560, 520, NULL, OWN},
+	{"released-by-exporter", sharing_released, 600, 2560, 520, NULL, 0},
+	{"pools-let-go", sharing_many_pools, 32, 2560, 520, NULL, 0},
+	{"pool-destroyed", sharing_pool, 0, 2560, 520, NULL, 0},
+	{"pool-exporter-killed", sharing_pool, 1, 2560, 520, NULL, 0},
+	{"pool-trimmed", sharing_pool, 2, 2560, 520, NULL, 0},
+	{"ipc-exporter-ended", sharing_ipc_exporter_gone, 0, 2560, 520, NULL, 0},
+	{"ipc-exporter-killed", sharing_ipc_exporter_gone, 1, 2560, 520, NULL, 0},
+	{"ipc-inside", sharing_ipc_inside, 300, 2560, 520, NULL, 0},
+	{"ipc-small", sharing_ipc_inside, 0, 2560, 520, NULL, 0},
+	{"ipc-address-again", sharing_ipc_again, 300, 2560, 520, NULL, 0},
+	{"ipc-code-of-its-size", sharing_ipc_code, 300, 2560, 520, NULL, 0},
+	{"ipc-two-importers", sharing_ipc_two_importers, 200, 2560, 520, NULL, 0},
+	{"external-part", sharing_external_part, 600, 2560, 520, NULL, DRIVERS},
+	{"external-mapped", sharing_external_mapped, 600, 2560, 520, NULL, DRIVERS},
 };
 
 const struct scenario *guest_scenario;

@@ -116,4 +116,18 @@ void streams_pools_churn(int ms);
 void streams_arrays_churn(int ms);
 void streams_managed(int step_mib);
 
+/* quota_sharing.c: memory that two processes hold. */
+void sharing_descriptor_on_way(int others);
+void sharing_descriptor_too_late(int others);
+void sharing_released(int mib);
+void sharing_many_pools(int n);
+void sharing_pool(int how);
+void sharing_ipc_exporter_gone(int killed);
+void sharing_ipc_inside(int mib);
+void sharing_ipc_again(int mib);
+void sharing_ipc_code(int mib);
+void sharing_ipc_two_importers(int mib);
+void sharing_external_part(int mib);
+void sharing_external_mapped(int mib);
+
 #endif

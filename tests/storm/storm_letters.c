@@ -142,7 +142,15 @@ static void letters_close_ipc(struct worker *w, struct block *b)
 }
 
 static const struct family received_ipc = {"received-ipc", NULL, letters_close_ipc, NULL, NULL};
-static const struct family received_pool = {"received-pool", NULL, letters_give_pool, NULL, NULL};
+/* A device refuses to destroy an imported pool of which a pointer is not freed. */
+static void letters_give_received_pool(struct worker *w, struct block *b)
+{
+	storm_free(w, b->device, b->ptr, true);
+	OK(cu.cuMemPoolDestroy(b->object));
+}
+
+static const struct family received_pool = {"received-pool", NULL, letters_give_received_pool,
+					    NULL, NULL};
 static const struct family received_external = {"received-external", NULL, storm_give_external,
 						NULL, NULL};
 

@@ -101,6 +101,12 @@ def one(bench, name, words, quota_mib, devices, beyond):
     bench.results.check("storm", f"{name}: status", status == 0, str(status), "0")
 
 
+def without_crossed(words):
+    """A driver of 580 divides by zero where cuMemFree frees memory of a pool that was destroyed."""
+    at = words.index("crossed") if "crossed" in words else None
+    return words if at is None else words[:at - 1] + words[at + 1:]
+
+
 def items(bench):
     steps = 100 if bench.quick else 400
     for name, (words, beyond, devices) in HOLES.items():
@@ -109,6 +115,7 @@ def items(bench):
             contexts + beyond, devices, POOL_GRANULE
     for seed in range(1, 1 + (QUICK_SEEDS if bench.quick else SEEDS)):
         scenario = Scenario(seed, MOST_MIB, False, CONTEXT_MIB, len(bench.figures.devices))
+        scenario.words = without_crossed(scenario.words)
         yield (f"seed {seed}", scenario.words, scenario.quota_mib, scenario.devices,
                scenario.beyond)
 

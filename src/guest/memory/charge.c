@@ -338,11 +338,11 @@ void charge_release_end_all(struct guest *guest)
 		calls_end(&guest->device[i]);
 }
 
-void charge_follow(struct guest *guest, struct guest_device *device, enum category category,
-		   uint64_t old_bytes, uint64_t new_bytes)
+static void charge_move(struct guest *guest, struct guest_device *device, enum category category,
+			uint64_t old_bytes, uint64_t new_bytes, bool unseen)
 {
 	FAULT_POINT(GUEST_POOL_GREW);
-	if (charge_is_by_driver(guest))
+	if (!charge_keeps(guest, unseen))
 		return;
 	if (new_bytes > old_bytes)
 		quota_charge(charge_slot(guest), device->ledger, category, new_bytes - old_bytes);
@@ -350,6 +350,19 @@ void charge_follow(struct guest *guest, struct guest_device *device, enum catego
 		quota_release(charge_slot(guest), device->ledger, category, old_bytes - new_bytes);
 		later_released(device);
 	}
+}
+
+void charge_follow(struct guest *guest, struct guest_device *device, enum category category,
+		   uint64_t old_bytes, uint64_t new_bytes)
+{
+	charge_move(guest, device, category, old_bytes, new_bytes, false);
+}
+
+void charge_follow_unseen(struct guest *guest, struct guest_device *device, enum category category,
+			  uint64_t old_bytes, uint64_t new_bytes)
+{
+	charge_move(guest, device, category, old_bytes, new_bytes, true);
+	atomic_fetch_add(&device->unseen_bytes, new_bytes - old_bytes);
 }
 
 static bool charge_is_over(struct guest *guest, struct guest_device *device)

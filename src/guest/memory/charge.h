@@ -93,6 +93,10 @@ void charge_release_end_all(struct guest *guest);
 void charge_follow(struct guest *guest, struct guest_device *device, enum category category,
 		   uint64_t old_bytes, uint64_t new_bytes);
 
+/* The same of what is in no figure of the driver's for a process (managed memory). */
+void charge_follow_unseen(struct guest *guest, struct guest_device *device, enum category category,
+			  uint64_t old_bytes, uint64_t new_bytes);
+
 /* The tenant's limit, less what the driver took for its other processes beyond their charges. */
 uint64_t charge_limit(struct guest *guest, struct guest_device *device);
 

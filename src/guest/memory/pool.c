@@ -33,9 +33,10 @@ static void pool_shed(struct guest *guest, CUmemoryPool pool, uint64_t fallen, u
 static void pool_follow(struct guest *guest, struct guest_device *device, bool unseen,
 			uint64_t old_bytes, uint64_t new_bytes)
 {
-	charge_follow(guest, device, CAT_POOL, old_bytes, new_bytes);
 	if (unseen)
-		atomic_fetch_add(&device->unseen_bytes, new_bytes - old_bytes);
+		charge_follow_unseen(guest, device, CAT_POOL, old_bytes, new_bytes);
+	else
+		charge_follow(guest, device, CAT_POOL, old_bytes, new_bytes);
 }
 
 struct follow {

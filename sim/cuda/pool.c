@@ -100,7 +100,7 @@ bool sim_pool_managed(const struct sim_pool *pool)
 	return pool->props.allocType == CU_MEM_ALLOCATION_TYPE_MANAGED;
 }
 
-/* What the pool has reserved changes, and with it the managed memory that the figure leaves out. */
+/* The pool's reserve changes, and with it the managed memory that the figure leaves out. */
 static void pool_reserve(struct sim_pool *pool, int64_t bytes)
 {
 	pool->reserved += (uint64_t)bytes;

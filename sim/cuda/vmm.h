@@ -8,7 +8,8 @@
 struct sim_multicast;
 
 /*
- * What a CUmemGenericAllocationHandle names: memory, or a multicast object, which has no block.
+ * The thing that a CUmemGenericAllocationHandle names: memory, or a multicast object, which has
+ * no block.
  * Lives while it has handles or mappings; a multicast object that memory is bound to maps it.
  */
 struct sim_physical {

@@ -45,7 +45,7 @@ uint64_t holders_shed(const struct ledger_shared *entry)
 	return shed < bytes ? shed : bytes;
 }
 
-/* What the owner's row does not carry is charged only while another process holds it. */
+/* Bytes that the owner's row does not carry are charged only while another process holds them. */
 static uint64_t holders_charged(struct ledger *ledger, const struct ledger_shared *entry,
 				const uint64_t *alive)
 {

@@ -400,7 +400,7 @@ static CUresult give_green(const struct held *h)
 	return cu.cuGreenCtxDestroy((CUgreenCtx)h->a);
 }
 
-/* What green contexts took goes with the primary one. */
+/* The memory of green contexts goes with the primary one. */
 static void green_end(void)
 {
 	OK(cu.cuDevicePrimaryCtxReset_v2(0));

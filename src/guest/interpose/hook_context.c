@@ -118,9 +118,9 @@ static void context_cancel(struct making *making)
 }
 
 /*
- * What is charged for a new context that the driver's figure was not asked about, or did not tell:
- * its size, or what is usual. Far from the limit nothing is decided by it, and what a context takes
- * beyond it is found by the first look, of this process or of others of the tenant.
+ * The charge for a new context that the driver's figure was not asked about, or did not tell: its
+ * size, or the usual one. Far from the limit nothing is decided by it, and a context that takes more
+ * is found by the first look, of this process or of others of the tenant.
  */
 static uint64_t context_unseen_bytes(const struct making *making)
 {

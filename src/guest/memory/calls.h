@@ -36,9 +36,10 @@ void calls_end_alone(struct guest_device *device);
 #define CALLS_ONE_MORE ((UINT64_C(1) << 32) + 1)
 
 /*
- * What a call of this thread adds. In a look at the driver's figure the thread also takes off what
- * the driver has taken back by itself. These calls are counted as under way alone, so that no look
- * is spoiled by its own housekeeping; the look compares what is charged before and after it.
+ * The number that a call of this thread adds. In a look at the driver's figure the thread also takes
+ * off memory that the driver has taken back by itself. These calls are counted as under way alone,
+ * so that no look is spoiled by its own housekeeping; the look compares the charges before and
+ * after it.
  */
 #define CALLS_HOUSEKEEPING UINT64_C(1)
 extern _Thread_local uint64_t calls_step __attribute__((tls_model("initial-exec")));

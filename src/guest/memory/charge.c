@@ -118,8 +118,8 @@ static int charge_reserve_last(struct guest *guest, struct guest_device *device,
 	quota_reclaim(guest->ledger);
 	token = quota_lock(guest->ledger);
 	/*
-	 * What others have on its way is in the driver's figure, too, until they say that it came; or
-	 * they take it back.
+	 * A sibling's bytes on their way count twice from when the driver has them until the sibling
+	 * commits; or they are retracted.
 	 */
 	do {
 		r = charge_reserve_by_driver(guest, device, bytes, guest_limit(guest, device));

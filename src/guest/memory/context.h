@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What contexts take from a device. The driver does not tell it beforehand, so a size is measured,
- * and until one was, a bound is reserved:
+ * The size of contexts on a device. The driver does not tell it beforehand, so it is measured, and
+ * until it was, a bound is reserved:
  *
  *	measured   the figure's rest, when this process has contexts and no code (figure.c)
  *	bound      what all of this process's contexts and code take; CONTEXT_BOUND without any
@@ -22,8 +22,8 @@
 #define CONTEXT_BOUND (UINT64_C(1) << 30)
 
 /*
- * What a context is charged with where the driver's figure for this process cannot be had at all (a
- * container whose processes nobody has told apart): what it takes on an H200.
+ * The charge for a context where the driver's figure for this process cannot be had at all (a
+ * container whose processes nobody has told apart): its size on an H200.
  */
 #define CONTEXT_UNSEEN_BYTES (UINT64_C(520) << 20)
 

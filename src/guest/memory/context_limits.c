@@ -77,7 +77,7 @@ static bool limits_ask(struct object *limits, void *arg)
 	return limits->limits.first_stack || limits->limits.first_heap || limits->limits.first_fifo;
 }
 
-/* What the device's contexts take so: at once, or not yet. */
+/* The sum over the device's contexts: of memory that is taken at once, or not yet. */
 static _Atomic uint64_t *limits_sum(struct guest_device *device, CUlimit limit)
 {
 	return limit == CU_LIMIT_STACK_SIZE ? &device->stack_bytes : &device->promised_bytes;

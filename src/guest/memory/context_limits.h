@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What contexts take by their limits (cuCtxSetLimit), as an H200 does it:
+ * Memory that contexts take by their limits (cuCtxSetLimit), as an H200 does it:
  *
  *	stack          taken at once, for every thread that the device can hold, and given back at once
  *	malloc heap    backed at the first launch of code that uses it, and then for good
@@ -18,7 +18,7 @@
 /* cuCtxSetLimit of one of these three, in the current context, which is the device's. */
 CUresult context_limits_set(struct guest *guest, struct guest_device *device, CUlimit limit,
 			    size_t value);
-/* Whether it is one of these three. */
+/* Returns true for one of these three. */
 bool context_limits_has(CUlimit limit);
 
 /* The context has ended, with what its limits took. */

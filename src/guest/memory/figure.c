@@ -349,7 +349,7 @@ static uint64_t figure_allocated(struct guest_device *device, const struct quota
 	return unseen < sum ? sum - unseen : 0;
 }
 
-/* What a look found out about the moment at which the driver answered. */
+/* One look: the driver's answer, and the process's charges before and after it. */
 struct moment {
 	uint64_t figure;
 	struct quota_row before, after; /* of this process */
@@ -378,8 +378,8 @@ static int figure_ask(struct guest *guest, struct guest_device *device, struct l
 	}
 	quota_set_driver(slot, device->ledger, ret->figure, now_boot_ns());
 	/*
-	 * What the driver has taken back by itself since then would be found missing from the
-	 * contexts. Where that takes anything off, what is charged is not of one moment.
+	 * Memory that the driver has taken back by itself since then would be found missing from the
+	 * contexts. If this takes anything off, the charges are not of one moment.
 	 */
 	holder_catch_up(guest, device);
 	quota_process(guest->ledger, slot_index(slot), device->ledger, &ret->after);
@@ -399,7 +399,7 @@ static bool figure_settle(struct guest *guest, struct guest_device *device,
 	const uint64_t *used = moment->after.used;
 	uint64_t stacks = atomic_load(&device->stack_bytes);
 
-	/* What a stream may have freed before the driver answered counts twice until that is known. */
+	/* Memory that a stream may have freed before the driver answered counts twice until known. */
 	known = known > doubt ? known - doubt : 0;
 	rest = moment->figure > known ? moment->figure - known : 0;
 	rest -= figure_inherited(guest, device, rest,
@@ -437,7 +437,7 @@ static void figure_raise(struct guest *guest, struct guest_device *device,
 		quota_set(slot, device->ledger, CAT_MODULE, 0);
 }
 
-/* Whether the categories were set by the figure. */
+/* Returns true if the categories were set by the figure. */
 static bool figure_try(struct guest *guest, struct guest_device *device, struct look *look,
 		       int tries, bool wait)
 {
@@ -486,7 +486,7 @@ static bool figure_reconcile_within(struct guest *guest, struct guest_device *de
 	told = figure_try(guest, device, look, wait ? ALONE_TRIES : TRIES, wait);
 	calls_step = step;
 	figure_look_free(look);
-	/* What the driver still takes back is charged as code, or as contexts of unknown size. */
+	/* Memory that the driver still takes back is charged as code, or as contexts of unknown size. */
 	if (!quota_process(guest->ledger, slot_index(slot), device->ledger, &row) &&
 	    (row.used[CAT_MODULE] || !context_size(guest, device)))
 		later_begin(guest, device, figure_reconcile);

@@ -240,7 +240,7 @@ CUresult hook_cuIpcCloseMemHandle(CUdeviceptr dptr)
 	charge_release_begin(device);
 	e = ipc_close(guest, dptr);
 	charge_release_end(guest, device, CAT_IMPORTED, 0);
-	/* What its exporter had let go of was in our figure, and may have been taken for code. */
+	/* Memory of an exporter that let go of it was in our figure, perhaps taken for code. */
 	later_released(device);
 	charge_stale(guest, device);
 	return e;

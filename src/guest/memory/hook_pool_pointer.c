@@ -137,7 +137,7 @@ CUresult hook_cuMemPoolExportPointer(CUmemPoolPtrExportData *shareData_out, CUde
 	return e;
 }
 
-/* What an imported pool reserves is charged where it was created. */
+/* The reserve of an imported pool is charged where the pool was created. */
 CUresult hook_cuMemPoolImportFromShareableHandle(CUmemoryPool *pool_out, void *handle,
 						 CUmemAllocationHandleType handleType,
 						 unsigned long long flags)

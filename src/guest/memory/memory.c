@@ -595,7 +595,7 @@ static void memory_reap_one(struct guest *guest, uint64_t key)
 	memory_release(guest, &parting);
 }
 
-/* What a stream may have freed by now, as of the last look at its events. */
+/* Memory that a stream may have freed by now, as of the last look at its events. */
 static uint64_t memory_doubtful(struct guest *guest, struct guest_device *device)
 {
 	struct object parting[OBJECT_BATCH];

@@ -89,6 +89,40 @@ static bool context_try_unknown(struct guest *guest, struct guest_device *device
 	return false;
 }
 
+/* Returns true if `bytes` fit beside all that is charged, whatever calls of the tenant have reserved. */
+static bool context_fits_charges(struct guest *guest, struct guest_device *device, uint64_t bytes)
+{
+	uint64_t pending = quota_pending(guest->ledger, device->ledger);
+	uint64_t used = quota_used(guest->ledger, device->ledger);
+	uint64_t limit = charge_limit(guest, device);
+
+	return bytes <= limit && used - min_u64(pending, used) <= limit - bytes;
+}
+
+/*
+ * A context on its way has a bound reserved until its size was charged, and may stand in the driver's
+ * figure, too. So another one is refused only after a try during which no call of the tenant had
+ * anything reserved, or the wait was long enough.
+ */
+static CUresult context_reserve(struct guest *guest, struct guest_device *device, uint64_t extra,
+				struct charge *ret)
+{
+	uint64_t until = now_monotonic_ns() + SIZE_WAIT_NS, bytes;
+	bool quiet;
+
+	for (;;) {
+		bytes = context_bound(guest, device) + extra;
+		quiet = !quota_pending(guest->ledger, device->ledger);
+		if (charge_try(guest, device, bytes, ret))
+			return CUDA_SUCCESS;
+		quiet = quiet && !quota_pending(guest->ledger, device->ledger);
+		if (quiet || !context_fits_charges(guest, device, bytes) ||
+		    now_monotonic_ns() > until)
+			return charge_reserve(guest, device, bytes, ret);
+		nanosleep(&(struct timespec){.tv_nsec = SIZE_NAP_NS}, NULL);
+	}
+}
+
 static CUresult context_begin(struct guest *guest, struct guest_device *device, uint64_t extra,
 			      struct making *making)
 {
@@ -106,8 +140,7 @@ static CUresult context_begin(struct guest *guest, struct guest_device *device, 
 		if (!context_size(guest, device) && context_try_unknown(guest, device, making))
 			return CUDA_SUCCESS;
 	}
-	return charge_reserve(guest, device, context_bound(guest, device) + extra,
-			      &making->charge);
+	return context_reserve(guest, device, extra, &making->charge);
 }
 
 static void context_cancel(struct making *making)

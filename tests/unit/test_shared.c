@@ -231,7 +231,7 @@ static void check_shed_steps(void)
 			quota_charge(b, 0, CAT_POOL, most);
 			CHECK_EQ(shared_add(b, key_a, 0, 32 * MIB, CAT_POOL, SHARED_COVERED,
 					    LIMIT), 0);
-			while (!shared_joins(l))
+			while (shared_is_alone(b, key_a))
 				usleep(100);
 			CHECK_EQ(fault_arm(steps[i]), 0);
 			shared_raise(b, key_a, 32 * MIB, most);

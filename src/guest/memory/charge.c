@@ -208,6 +208,19 @@ bool charge_try(struct guest *guest, struct guest_device *device, uint64_t bytes
 	return true;
 }
 
+/* Ends what calls_begin began, unless the bytes are ours: `r` is what the ledger answered. */
+static bool charge_began(struct guest *guest, struct guest_device *device, uint64_t bytes, int r,
+			 struct charge *ret)
+{
+	if (r) {
+		calls_end(device);
+		return false;
+	}
+	*ret = charge_of(guest, device, bytes);
+	FAULT_POINT(GUEST_RESERVED);
+	return true;
+}
+
 bool charge_try_bound(struct guest *guest, struct guest_device *device, uint64_t bytes,
 		      struct charge *ret)
 {
@@ -218,13 +231,7 @@ bool charge_try_bound(struct guest *guest, struct guest_device *device, uint64_t
 	r = charge_is_by_driver(guest)
 		    ? charge_reserve_by_driver(guest, device, bytes, limit)
 		    : quota_reserve_bound(charge_slot(guest), device->ledger, bytes, limit);
-	if (r) {
-		calls_end(device);
-		return false;
-	}
-	*ret = charge_of(guest, device, bytes);
-	FAULT_POINT(GUEST_RESERVED);
-	return true;
+	return charge_began(guest, device, bytes, r, ret);
 }
 
 bool charge_try_doubtful(struct guest *guest, struct guest_device *device, uint64_t bytes,
@@ -237,13 +244,7 @@ bool charge_try_doubtful(struct guest *guest, struct guest_device *device, uint6
 	r = charge_is_by_driver(guest)
 		    ? charge_reserve_by_driver(guest, device, bytes, limit + bytes)
 		    : quota_reserve_doubtful(charge_slot(guest), device->ledger, bytes, limit);
-	if (r) {
-		calls_end(device);
-		return false;
-	}
-	*ret = charge_of(guest, device, bytes);
-	FAULT_POINT(GUEST_RESERVED);
-	return true;
+	return charge_began(guest, device, bytes, r, ret);
 }
 
 CUresult charge_reserve(struct guest *guest, struct guest_device *device, uint64_t bytes,

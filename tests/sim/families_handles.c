@@ -119,7 +119,7 @@ void sparse_array(void)
 	tell(NOTE_FREED, 0, 0, "destroyed");
 }
 
-/* What is bound to a multicast object is held until it is unbound, or the object ends. */
+/* Memory bound to a multicast object is held until it is unbound, or the object ends. */
 void multicast(void)
 {
 	CUmulticastObjectProp prop = {.numDevices = 1, .size = 32 * MIB};

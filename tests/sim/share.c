@@ -88,7 +88,7 @@ static int make(struct scene *s, uint64_t bytes)
 		.a;
 }
 
-/* What goes from the exporter to the importer. */
+/* The message from the exporter to the importer. */
 struct parcel {
 	struct puppet_ask ask;
 	int fd;
@@ -307,7 +307,7 @@ static void inside(struct scene *s)
 	puppet_end(&s->from);
 }
 
-/* What was mapped from external memory holds it when the import is destroyed. */
+/* A buffer mapped from external memory holds it when the import is destroyed. */
 static void import_destroyed(struct scene *s)
 {
 	int from = make(s, BYTES), to = pass(s, from, BYTES);
@@ -343,7 +343,7 @@ static void said_smaller(struct scene *s)
 	puppet_end(&s->from);
 }
 
-/* What a pool grows by for 2 MiB. */
+/* A pool grows by this for 2 MiB. */
 #define STEP (32 * MIB)
 
 /* An importer of a small piece of a pool keeps all that the pool grew by for it. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What contexts take beside their own size, when, and when they give it back: as on an H200. */
+/* Memory of contexts beside their own size: when it is taken and given back, as on an H200. */
 #include "tests/sim/sim_test.h"
 
 static void launch(CUfunction function)
@@ -289,7 +289,7 @@ static void test_eager(void)
 	OK(cuModuleLoadData(&module, text)); /* of the current one alone */
 	CHECK_EQ(used(0) - before, (2 * 64 + 4 * 10) * MIB);
 
-	/* What has no room in one context is in none, and such a context is not made. */
+	/* A library without room in one context is in none, and such a context is not made. */
 	GIVES(CUDA_ERROR_OUT_OF_MEMORY,
 	      cuLibraryLoadData(&other, "allot-sim-module bytes=400000000\n", NULL, NULL, 0, NULL,
 				NULL, 0));

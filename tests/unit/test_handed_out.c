@@ -17,7 +17,7 @@
 static struct guest guest;
 static struct guest_page page;
 
-/* What another thread does when the driver has ended something; once. */
+/* The other thread's action when the driver has ended something; once. */
 static void *(*meanwhile)(void *arg);
 static CUmemGenericAllocationHandle next_handle = HANDLE;
 static CUresult array_error;

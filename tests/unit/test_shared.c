@@ -198,7 +198,7 @@ static void check_shed(void)
 	CHECK_EQ(quota_used(l, 0), 72 * MIB);
 	CHECK_EQ(shared_drop(b, key_a), 0);
 	CHECK_EQ(quota_used(l, 0), 0);
-	/* What an owner shed before is nothing to an entry that is made anew. */
+	/* An entry that is made anew knows nothing of bytes that its owner shed before. */
 	quota_charge(c, 0, CAT_POOL, 60 * MIB);
 	CHECK_EQ(shared_add(c, key_b, 0, 60 * MIB, CAT_POOL, SHARED_COVERED, LIMIT), 0);
 	CHECK_EQ(shared_join(b, key_b), 0);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What contexts and what belongs to them take from a device, by the driver's own figure for the
+ * Memory that contexts and their parts take from a device, by the driver's own figure for the
  * process: contexts of each kind, heaps, stacks, green contexts, and memory that an importer keeps
  * after its exporter has let go. Run on the bare driver. Each scenario is a process of its own, so
  * that none begins with what another one left. One line a step: the figure's change at once, and

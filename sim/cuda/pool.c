@@ -47,7 +47,10 @@ struct sim_pool {
 	CUmemPoolProps props;
 	bool imported;
 	struct kept *kept;     /* of an imported pool */
-	unsigned int pointers; /* that were imported and not freed */
+	unsigned int pointers; /* that were imported and are there */
+	unsigned int parting;  /* of these, freed in a stream that is not there yet */
+	bool unheard;	       /* one was freed so since a call last waited for the device's work */
+	bool leaks;	       /* it was destroyed then */
 	bool destroyed; /* stays until nothing of it is in use */
 	struct segment *segments;
 	uint64_t threshold;
@@ -281,7 +284,7 @@ static void pool_settle(struct sim_pool *pool)
 	if (!pool->destroyed)
 		return;
 	pool_trim(pool, 0);
-	if (pool->segments || pool->pointers)
+	if (pool->segments || pool->pointers || pool->leaks)
 		return;
 	for (struct kept *k; (k = pool->kept);) {
 		pool->kept = k->next;
@@ -316,9 +319,18 @@ void sim_pool_end_pointer(struct sim_range *range)
 {
 	struct sim_pool *pool = range->owner;
 
+	pool->parting -= range->freeing;
 	sim_range_end(range);
 	pool->pointers--;
 	pool_settle(pool);
+}
+
+void sim_pool_part_pointer(struct sim_range *range)
+{
+	struct sim_pool *pool = range->owner;
+
+	pool->parting++;
+	pool->unheard = true;
 }
 
 CUresult sim_pool_alloc(struct sim_pool *pool, uint64_t bytes, struct sim_stream *stream,
@@ -434,8 +446,10 @@ void sim_pool_synchronized(unsigned int device)
 {
 	sim_lock();
 	for (struct sim_pool *pool = all; pool; pool = pool->next)
-		if (pool->device == &sim.device[device])
+		if (pool->device == &sim.device[device]) {
 			pool_trim(pool, pool->threshold);
+			pool->unheard &= pool->parting > 0;
+		}
 	sim_unlock();
 }
 
@@ -489,13 +503,15 @@ CUresult cuMemPoolDestroy(CUmemoryPool handle)
 
 	if (r)
 		return r;
-	if (pool->device && pool == pool->device->default_pool) {
+	if ((pool->device && pool == pool->device->default_pool) ||
+	    pool->pointers > pool->parting) {
 		r = CUDA_ERROR_INVALID_VALUE;
 	} else {
 		for (int i = 0; i < sim.ndevices; i++)
 			if (sim.device[i].current_pool == pool)
 				sim.device[i].current_pool = NULL;
 		pool->destroyed = true;
+		pool->leaks = pool->unheard;
 		pool_settle(pool);
 	}
 	sim_unlock();

@@ -45,14 +45,17 @@ struct sim_block *sim_pool_block(const struct sim_range *range, uint64_t *ret_of
 
 /*
  * pool_share.c: imported pools hand out nothing of their own. One keeps each segment that a pointer
- * was imported of until it is destroyed and the last of these pointers is freed.
+ * was imported of until it is destroyed, which only one can be of which all pointers are freed. As
+ * an H200's driver does, it keeps them until the process ends if a pointer was freed in a stream and
+ * no call has waited for that work before it was destroyed.
  */
 struct sim_pool *sim_pool_new(const CUmemPoolProps *props, struct sim_device *device,
 			      bool imported);
 bool sim_pool_imported(const struct sim_pool *pool);
 /* A SIM_RANGE_POOL_PTR range becomes one of an imported pool: false without host memory. */
 bool sim_pool_adopt(struct sim_pool *pool, struct sim_range *range);
-/* The end of such a range. */
+/* Such a range is freed in a stream, and when the stream gets there, or at once: its end. */
+void sim_pool_part_pointer(struct sim_range *range);
 void sim_pool_end_pointer(struct sim_range *range);
 
 #endif

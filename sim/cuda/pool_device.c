@@ -88,6 +88,8 @@ static CUresult pool_device_free_async(CUdeviceptr ptr, CUstream stream_handle, 
 		late = malloc(sizeof(*late));
 		if (late) {
 			*late = (struct late_free){.base = ptr, .id = range->id};
+			if (range->kind == SIM_RANGE_POOL_PTR)
+				sim_pool_part_pointer(range);
 			range->freeing = true;
 		} else {
 			r = CUDA_ERROR_OUT_OF_MEMORY;

@@ -125,12 +125,16 @@ static void test_pool(void)
 	CHECK_EQ(used(0), 64 * MIB);
 }
 
-/* An imported pool that is destroyed keeps its segments until its last pointer is freed. */
-static void test_pool_destroyed(void)
+/*
+ * An imported pool cannot be destroyed with a pointer out. Behind a free in a stream it can, and
+ * keeps its segments until the process ends, unless a call has waited for that work.
+ */
+static void test_pool_destroyed(bool waits)
 {
 	struct offer offer;
 	CUmemoryPool pool;
 	CUdeviceptr p, q;
+	CUevent event;
 	int socket, fd;
 	pid_t pid = sim_child(pool_exporter, &socket);
 
@@ -143,12 +147,29 @@ static void test_pool_destroyed(void)
 	sim_kill(pid, 0);
 	CHECK_EQ(used(0), (64 + 32) * MIB); /* of the other segment nothing was imported */
 	CHECK_EQ(sim_truth_figure(truth, getpid(), 0), 64 * MIB);
-	OK(cuMemPoolDestroy(pool));
 	OK(cuMemFree_v2(p));
-	CHECK_EQ(used(0), (64 + 32) * MIB);
+	CHECK_EQ(cuMemPoolDestroy(pool), CUDA_ERROR_INVALID_VALUE);
 	CHECK_EQ(*(volatile int *)q, 14);
-	OK(cuMemFree_v2(q));
-	CHECK_EQ(used(0), 64 * MIB);
+	OK(cuMemFreeAsync(q, NULL));
+	OK(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+	OK(cuEventRecord(event, NULL));
+	while (cuEventQuery(event) == CUDA_ERROR_NOT_READY)
+		;
+	if (waits)
+		OK(cuEventSynchronize(event));
+	OK(cuMemPoolDestroy(pool));
+	OK(cuCtxSynchronize());
+	CHECK_EQ(used(0), waits ? 64 * MIB : (64 + 32) * MIB);
+}
+
+static void test_pool_destroyed_behind(void)
+{
+	test_pool_destroyed(true);
+}
+
+static void test_pool_leaks(void)
+{
+	test_pool_destroyed(false);
 }
 
 /* A process may import of its own pools, too; its figure has what the pool has. */
@@ -320,8 +341,10 @@ static void test_handles(void)
 	takes(0, 0);
 }
 
-static void (*const stories[])(void) = {test_pool,   test_pool_destroyed, test_pool_own,
-					test_buffer, test_mipmap,	  test_handles};
+static void (*const stories[])(void) = {test_pool,	 test_pool_destroyed_behind,
+					test_pool_leaks, test_pool_own,
+					test_buffer,	 test_mipmap,
+					test_handles};
 
 /* Each story is a process of its own: children are made before it initialises. */
 int main(void)

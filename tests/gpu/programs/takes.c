@@ -739,6 +739,114 @@ static void s_bare(void)
 	two(bare_exporter, bare_importer);
 }
 
+/*
+ * What gives the memory of an imported pool back: its pointer is freed in a stream, then comes one
+ * of these, then the pool is destroyed. The exporter has let go of it before.
+ */
+static const char *const end_ways[] = {"nothing",
+				       "0.3 s",
+				       "an event asked until done",
+				       "an event asked until done, then waited for",
+				       "the stream waited for",
+				       "an event waited for",
+				       "the context waited for",
+				       "cuMemPoolTrimTo",
+				       "an allocation of the device's pool",
+				       "cuMemFree in place of it"};
+#define END_WAYS ((int)(sizeof(end_ways) / sizeof(*end_ways)))
+
+static void end_exporter(int s)
+{
+	CUmemPoolProps props = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+				.handleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+				.location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
+	struct message m;
+
+	primary();
+	for (int i = 0; i < END_WAYS; i++) {
+		CUmemoryPool pool;
+		CUdeviceptr p;
+		int fd = -1;
+
+		cu.cuMemPoolCreate(&pool, &props);
+		cu.cuMemAllocFromPoolAsync(&p, 256 * MIB, pool, NULL);
+		cu.cuCtxSynchronize();
+		cu.cuMemPoolExportToShareableHandle(&fd, pool,
+						    CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+		cu.cuMemPoolExportPointer(&m.pointer, p);
+		tell(s, fd, &m);
+		close(fd);
+		hear(s, &m);
+		cu.cuMemFreeAsync(p, NULL);
+		cu.cuCtxSynchronize();
+		cu.cuMemPoolDestroy(pool);
+		tell(s, -1, &m);
+		hear(s, &m);
+	}
+}
+
+static void end_pool(int way, CUmemoryPool pool, CUdeviceptr p)
+{
+	CUstream stream;
+	CUevent event;
+	CUdeviceptr q = 0;
+	double before = device_free();
+	CUresult e;
+
+	cu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING);
+	cu.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING);
+	e = way == 9 ? cu.cuMemFree_v2(p) : cu.cuMemFreeAsync(p, stream);
+	cu.cuEventRecord(event, stream);
+	if (way == 1)
+		nap(0.3);
+	while ((way == 2 || way == 3) && cu.cuEventQuery(event) == CUDA_ERROR_NOT_READY)
+		;
+	if (way == 4)
+		cu.cuStreamSynchronize(stream);
+	if (way == 3 || way == 5)
+		cu.cuEventSynchronize(event);
+	if (way == 6)
+		cu.cuCtxSynchronize();
+	if (way == 7)
+		cu.cuMemPoolTrimTo(pool, 0);
+	if (way == 8)
+		cu.cuMemAllocAsync(&q, 2 * MIB, stream);
+	e = e ? e : cu.cuMemPoolDestroy(pool);
+	nap(0.1);
+	cu.cuCtxSynchronize();
+	if (q)
+		cu.cuMemFree_v2(q);
+	printf("  %-44s error %d %+8.1f MiB free\n", end_ways[way], e, device_free() - before);
+	cu.cuStreamDestroy_v2(stream);
+	cu.cuEventDestroy_v2(event);
+}
+
+static void end_importer(int s)
+{
+	struct message m;
+
+	primary();
+	for (int i = 0; i < END_WAYS; i++) {
+		int fd = hear(s, &m);
+		CUmemoryPool pool;
+		CUdeviceptr p;
+
+		cu.cuMemPoolImportFromShareableHandle(&pool, (void *)(intptr_t)fd,
+						      CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+		close(fd);
+		cu.cuMemPoolImportPointer(&p, pool, &m.pointer);
+		tell(s, -1, &m);
+		hear(s, &m);
+		end_pool(i, pool, p);
+		tell(s, -1, &m);
+	}
+}
+
+static void s_ends(void)
+{
+	two(end_exporter, end_importer);
+}
+
 static void s_handles(void)
 {
 	CUmemAllocationProp props = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
@@ -848,7 +956,7 @@ static const struct {
 	{"green", s_green},	  {"greenlast", s_greenlast}, {"reset", s_reset},
 	{"late", s_late},	  {"pools", s_pools},	      {"ipc", s_ipc},
 	{"external", s_external}, {"segments", s_segments},   {"bare", s_bare},
-	{"handles", s_handles},
+	{"ends", s_ends},	  {"handles", s_handles},
 };
 
 static bool is_wanted(const char *name, char **words)

@@ -90,6 +90,8 @@ static const struct scenario scenarios[] = {
 	{"pool-destroyed", sharing_pool, 0, 2560, 520, NULL, 0},
 	{"pool-exporter-killed", sharing_pool, 1, 2560, 520, NULL, 0},
 	{"pool-trimmed", sharing_pool, 2, 2560, 520, NULL, 0},
+	{"pool-left-at-once", sharing_pool_left, 0, 2560, 520, NULL, 0},
+	{"pool-left-late", sharing_pool_left, 700, 2560, 520, NULL, 0},
 	{"ipc-exporter-ended", sharing_ipc_exporter_gone, 0, 2560, 520, NULL, 0},
 	{"ipc-exporter-killed", sharing_ipc_exporter_gone, 1, 2560, 520, NULL, 0},
 	{"ipc-inside", sharing_ipc_inside, 300, 2560, 520, NULL, 0},

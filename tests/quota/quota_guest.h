@@ -122,6 +122,7 @@ void sharing_descriptor_too_late(int others);
 void sharing_released(int mib);
 void sharing_many_pools(int n);
 void sharing_pool(int how);
+void sharing_pool_left(int ms);
 void sharing_ipc_exporter_gone(int killed);
 void sharing_ipc_inside(int mib);
 void sharing_ipc_again(int mib);

@@ -269,19 +269,27 @@ static void sharing_export_pools(struct peer *parent, int n)
 	peer_await(parent);
 }
 
-/* Of each pool the importer keeps the segment of 32 MiB that its 2 MiB lie in. */
+/*
+ * Of each pool the importer keeps the segment of 32 MiB that its 2 MiB lie in. It destroys none
+ * before it has freed the pointer.
+ */
 void sharing_many_pools(int n)
 {
 	struct peer exporter = peer_fork(sharing_export_pools, n);
 	CUmemoryPool pool[POOLS];
+	CUdeviceptr at[POOLS];
 
 	guest_begin();
 	for (int i = 0; i < n; i++)
-		sharing_pool_import(&exporter, &pool[i]);
+		at[i] = sharing_pool_import(&exporter, &pool[i]);
 	peer_await(&exporter);
 	guest_quiet();
-	for (int i = 0; i < n; i++)
+	for (int i = 0; i < n; i++) {
+		if (cuMemPoolDestroy(pool[i]) != CUDA_ERROR_INVALID_VALUE)
+			guest_complain("pool %d destroyed with a pointer out", i);
+		MUST(i % 2 ? cuMemFree_v2(at[i]) : cuMemFreeAsync(at[i], NULL));
 		MUST(cuMemPoolDestroy(pool[i]));
+	}
 	guest_quiet();
 	peer_tell(&exporter);
 	peer_end(&exporter);
@@ -333,6 +341,38 @@ void sharing_pool(int how)
 	guest_quiet();
 	if (how == POOL_EXPORTER_KILLED)
 		return;
+	peer_tell(&exporter);
+	peer_end(&exporter);
+}
+
+static void CUDA_CB sharing_sleep(void *ms)
+{
+	guest_sleep_ms((long)(intptr_t)ms);
+}
+
+/* The importer frees the pointer behind work of `ms`, and destroys the pool without waiting. */
+void sharing_pool_left(int ms)
+{
+	struct peer exporter = peer_fork(sharing_export_pool, POOL_DESTROYED);
+	CUmemoryPool pool;
+	CUdeviceptr at;
+	CUstream stream;
+
+	guest_begin();
+	at = sharing_pool_import(&exporter, &pool);
+	peer_await(&exporter);
+	MUST(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+	if (ms)
+		MUST(cuLaunchHostFunc(stream, sharing_sleep, (void *)(intptr_t)ms));
+	MUST(cuMemFreeAsync(at, stream));
+	MUST(cuMemPoolDestroy(pool));
+	if (cuMemPoolDestroy(pool) != CUDA_ERROR_INVALID_VALUE)
+		guest_complain("the pool is destroyed twice");
+	guest_fill(16, 0);
+	guest_quiet();
+	guest_sleep_ms(ms ? ms + 300 : 0);
+	guest_fill(16, ms ? 280 : 0);
+	guest_quiet();
 	peer_tell(&exporter);
 	peer_end(&exporter);
 }

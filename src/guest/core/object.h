@@ -90,6 +90,9 @@ struct object {
 			uint64_t import; /* where it is backed and imported: which OBJECT_IMPORT */
 		} handle;		 /* OBJECT_HANDLE, OBJECT_GONE */
 		struct {
+			uint32_t parting; /* views that are OBJECT_PARTING */
+		} external;		  /* OBJECT_EXTERNAL */
+		struct {
 			uint64_t context; /* in which it was imported; 0: outlives contexts */
 			uint64_t import;  /* OBJECT_EXTERNAL's key */
 		} view;			  /* OBJECT_VIEW */

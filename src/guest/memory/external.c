@@ -48,7 +48,7 @@ CUresult external_import(struct guest *guest, struct guest_device *device,
 }
 
 struct views {
-	int add;
+	int add, part;
 	struct object after;
 };
 
@@ -57,6 +57,7 @@ static bool external_count(struct object *import, void *arg)
 	struct views *views = arg;
 
 	import->refs += (uint32_t)views->add;
+	import->external.parting += (uint32_t)views->part;
 	views->after = *import;
 	return import->refs;
 }
@@ -204,9 +205,27 @@ void external_destroyed(struct guest *guest, const struct object *view)
 		      external_mark_ended, NULL);
 }
 
+void external_part(struct guest *guest, const struct object *view)
+{
+	external_add(guest, view->view.import, &(struct views){.part = 1});
+}
+
+void external_stay(struct guest *guest, const struct object *view)
+{
+	external_add(guest, view->view.import, &(struct views){.part = -1});
+}
+
+bool external_is_parting(struct guest *guest, const struct object *view)
+{
+	struct object import;
+
+	return object_get(guest->objects, OBJECT_EXTERNAL, view->view.import, &import) &&
+	       import.external.parting && import.refs == import.external.parting + 1;
+}
+
 uint64_t external_leave(struct guest *guest, const struct object *view)
 {
-	struct views less = {.add = -1};
+	struct views less = {.add = -1, .part = view->kind == OBJECT_PARTING ? -1 : 0};
 
 	if (!external_add(guest, view->view.import, &less) || less.after.refs)
 		return 0;

@@ -49,6 +49,14 @@ bool external_record(struct guest *guest, const struct object *view);
 void external_destroyed(struct guest *guest, const struct object *view);
 
 /*
+ * A view that is freed in a stream becomes OBJECT_PARTING, or does not after all. It leaves as such.
+ * Whether nothing but `view` and those are left of its import.
+ */
+void external_part(struct guest *guest, const struct object *view);
+void external_stay(struct guest *guest, const struct object *view);
+bool external_is_parting(struct guest *guest, const struct object *view);
+
+/*
  * After the driver let go of a view that is in no table any more. Answers the bytes that are to be
  * taken off the charge.
  */

@@ -3,6 +3,7 @@
 #include "guest/core/hook.h"
 #include "guest/memory/external.h"
 #include "guest/memory/memory.h"
+#include "guest/memory/pool.h"
 
 static CUresult external_call_destroy(uint64_t memory)
 {
@@ -128,6 +129,8 @@ CUresult hook_cuMemPoolImportPointer(CUdeviceptr *ptr_out, CUmemoryPool pool,
 	struct object view;
 	CUresult e;
 
+	if (pool_is_ended(guest, pool))
+		return CUDA_ERROR_INVALID_VALUE;
 	if (!ptr_out || !shareData || !external_map(guest, KEY(pool), &view))
 		return DRIVER(cuMemPoolImportPointer, (ptr_out, pool, shareData));
 	if (external_join(guest, &view))

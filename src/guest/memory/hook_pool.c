@@ -283,27 +283,6 @@ CUresult hook_cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolProp
 	return e;
 }
 
-/*
- * Another process's. Both records are taken out before the driver has the handle, which it may give
- * to another pool at once.
- */
-static CUresult pool_destroy_imported(struct guest *guest, CUmemoryPool pool)
-{
-	struct object object, view;
-	bool ours = memory_take(guest, OBJECT_VIEW, KEY(pool), &view);
-	bool known = object_take(guest->objects, OBJECT_POOL, KEY(pool), &object);
-	CUresult e = DRIVER(cuMemPoolDestroy, (pool));
-
-	if (e && known)
-		object_put(guest->objects, &object);
-	if (e && ours)
-		memory_keep(guest, &view);
-	else if (ours)
-		memory_freed(guest, &view);
-	pool_changed(guest);
-	return e;
-}
-
 /* The driver refuses to destroy a device's default pool. */
 CUresult hook_cuMemPoolDestroy(CUmemoryPool pool)
 {
@@ -315,7 +294,7 @@ CUresult hook_cuMemPoolDestroy(CUmemoryPool pool)
 		return CUDA_ERROR_INVALID_VALUE;
 	if (object_get(guest->objects, OBJECT_POOL, KEY(pool), &object) &&
 	    object.flags & OBJECT_IMPORTED)
-		return pool_destroy_imported(guest, pool);
+		return pool_end_imported(guest, pool);
 	if (object_get(guest->objects, OBJECT_POOL, KEY(pool), &object) &&
 	    guest_device(guest, object.device) &&
 	    pool_default_device(guest, pool) < 0) {

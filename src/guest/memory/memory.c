@@ -552,11 +552,15 @@ void memory_freed_in_stream(struct guest *guest, const struct object *object, CU
 		parting.parting.before = KEY(before);
 		parting.parting.begun = !before && !(object->flags & OBJECT_BACKED);
 		parting.key = KEY(event);
+		if (memory_is_view(object))
+			external_part(guest, object);
 		if (!object_put(guest->objects, &parting)) {
 			charge_release_end(guest, guest_device(guest, object->device),
 					   object->category, 0);
 			return;
 		}
+		if (memory_is_view(object))
+			external_stay(guest, object);
 	}
 	memory_drop_mark(event);
 	memory_drop_mark(before);
@@ -589,6 +593,9 @@ static void memory_reap_one(struct guest *guest, uint64_t key)
 		memory_keep(guest, &parting);
 		return;
 	}
+	/* Done: this does not wait. Otherwise its pool would keep the memory (hook_pool.c). */
+	if (memory_is_view(&parting))
+		DRIVER(cuEventSynchronize, (event));
 	memory_drop_mark(event);
 	memory_drop_mark(before);
 	parting.key = parting.parting.address;

@@ -3,6 +3,7 @@
 
 #include "guest/core/entry.h"
 #include "guest/core/hook.h"
+#include "guest/memory/external.h"
 #include "guest/memory/holder.h"
 #include "guest/memory/memory.h"
 
@@ -199,6 +200,62 @@ static void pool_settle_held(struct guest *guest, const struct object *found, bo
 }
 
 /*
+ * An imported pool whose record is out of the table, and its view, too, before the driver has the
+ * handle, which it may give to another pool at once.
+ */
+static CUresult pool_finish_imported(struct guest *guest, struct object *pool)
+{
+	struct object view;
+	CUresult e;
+	bool ours;
+
+	if (object_get(guest->objects, OBJECT_VIEW, pool->key, &view) &&
+	    external_is_parting(guest, &view)) {
+		pool->flags |= OBJECT_ENDED;
+		object_put(guest->objects, pool);
+		return CUDA_SUCCESS;
+	}
+	ours = memory_take(guest, OBJECT_VIEW, pool->key, &view);
+	e = DRIVER(cuMemPoolDestroy, ((CUmemoryPool)(uintptr_t)pool->key));
+	if (e)
+		object_put(guest->objects, pool);
+	if (e && ours)
+		memory_keep(guest, &view);
+	else if (ours)
+		memory_freed(guest, &view);
+	return e;
+}
+
+CUresult pool_end_imported(struct guest *guest, CUmemoryPool pool)
+{
+	struct object object;
+	CUresult e = CUDA_ERROR_INVALID_VALUE;
+
+	memory_reap(guest);
+	if (object_take(guest->objects, OBJECT_POOL, KEY(pool), &object))
+		e = pool_finish_imported(guest, &object);
+	pool_changed(guest);
+	return e;
+}
+
+static bool pool_take_ended(struct object *pool, void *arg)
+{
+	if (!(pool->flags & OBJECT_ENDED))
+		return true;
+	*(struct object *)arg = *pool;
+	return false;
+}
+
+static void pool_settle_imported(struct guest *guest, uint64_t key)
+{
+	struct object pool = {.kind = OBJECT_NONE};
+
+	object_change(guest->objects, OBJECT_POOL, key, false, pool_take_ended, &pool);
+	if (pool.kind != OBJECT_NONE)
+		pool_finish_imported(guest, &pool);
+}
+
+/*
  * Settles all pools that something is charged for, or that are to go; `device` NULL: of all
  * devices.
  */
@@ -212,8 +269,10 @@ static void pool_settle_each(struct guest *guest, struct guest_device *device, b
 		n = object_list(guest->objects, OBJECT_POOL, above, pools, OBJECT_BATCH);
 		for (int i = 0; i < n; i++) {
 			above = pools[i].key;
-			if ((pools[i].bytes || pools[i].flags & OBJECT_ENDED) &&
-			    (!device || pools[i].device == device->ordinal))
+			if (pools[i].flags & OBJECT_IMPORTED)
+				pool_settle_imported(guest, above);
+			else if ((pools[i].bytes || pools[i].flags & OBJECT_ENDED) &&
+				 (!device || pools[i].device == device->ordinal))
 				pool_settle_held(guest, &pools[i], trim);
 		}
 	} while (n == OBJECT_BATCH);

@@ -55,6 +55,13 @@ bool pool_is_ended(struct guest *guest, CUmemoryPool pool);
  */
 CUresult pool_end(struct guest *guest, CUmemoryPool pool);
 
+/*
+ * The same of another process's pool. An H200's driver keeps all that was imported of it until the
+ * process ends, in no figure, if the pool is destroyed when a pointer was freed in a stream and no
+ * call has waited for that. So it goes when the last free of that kind is reaped.
+ */
+CUresult pool_end_imported(struct guest *guest, CUmemoryPool pool);
+
 /* Whether it is still valid. */
 static inline bool pool_is_unchanged(struct guest *guest, const struct pool_seen *seen)
 {

@@ -183,13 +183,17 @@ def process_of(process):
                               for d in process["devices"])]
 
 
+def charged_of(truth, tenant):
+    """By device."""
+    charged = {d["uuid"]: d["used_bytes"] for d in tenant["devices"]}
+    return [charged.get(uuid, 0) for uuid in truth["uuid"]]
+
+
 def judge(truth, tenant):
     """Lines that say where the ledger is wrong when all is quiet."""
     wrong = []
-    devices = {d["uuid"]: d for d in tenant["devices"]}
-    charged = sorted(d["used_bytes"] for d in devices.values())
-    if sum(charged) != sum(truth["used"]) or [c for c in charged if c] != [
-            u for u in sorted(truth["used"]) if u]:
+    charged = charged_of(truth, tenant)
+    if charged != truth["used"]:
         wrong.append(f"at the end {charged} charged, {truth['used']} held: "
                      f"{[process_of(p) for p in tenant['processes']]}")
     return wrong
@@ -283,7 +287,8 @@ class Quotas(threading.Thread):
     """
     Judges the most that was held by the most that was allowed, device by device, and sets other
     quotas meanwhile. In a period of time, that is the larger of two: the quota, and, where it was
-    lowered below what was held, what was held when the period began.
+    lowered below what was charged, what was charged when the period began. Of that a heap, for
+    one, is charged as promised, and held later.
     """
 
     def __init__(self, scenario, simulation):
@@ -301,9 +306,10 @@ class Quotas(threading.Thread):
                 self.wrong.append(f"device {i}: {peak / MIB:.1f} MiB held, "
                                   f"{self.allowed[i] / MIB:.1f} allowed, quota {self.quota}")
         if quota_mib:
+            charged = charged_of(self.simulation.figures(), self.simulation.tenant())
             began = self.simulation.figures(reset=True)["peak"]
-            self.allowed = [max(quota_mib * MIB, min(allowed, peak))
-                            for allowed, peak in zip(self.allowed, began)]
+            self.allowed = [max(quota_mib * MIB, min(allowed, max(peak, c)))
+                            for allowed, peak, c in zip(self.allowed, began, charged)]
 
     def set(self, quota_mib):
         if quota_mib > self.quota:

@@ -48,16 +48,10 @@ uint64_t sim_row_away(const struct sim_region *region, int row, int device)
 
 static bool count_is_shown(const struct sim_region *region, const struct sim_object *o, int row)
 {
-	if (o->holders[row / 64] & 1ull << row % 64 && !(o->shown[row / 64] & 1ull << row % 64))
-		return false;
-	return o->export_row < 0 ||
-	       (o->export_row == row && o->export_generation == region->row[row].generation);
+	return !(o->holders[row / 64] & 1ull << row % 64) || o->shown[row / 64] & 1ull << row % 64;
 }
 
-/*
- * It has no managed memory in it, no handles inherited from the process that made them, and no
- * objects that the process keeps without being shown.
- */
+/* It has no managed memory in it, and no objects that the process keeps without being shown. */
 uint64_t sim_row_figure(const struct sim_region *region, int row, int device)
 {
 	const struct sim_use *use = &region->row[row].use[device];

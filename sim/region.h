@@ -131,7 +131,8 @@ struct sim_object {
 	uint64_t reserved;
 	/*
 	 * Of the holders, those whose figure may have it. The driver's figure leaves out what a
-	 * process keeps by an imported pool alone, or by a mapping alone of what it imported.
+	 * process keeps by handles from other processes alone, by an imported pool, or by a mapping
+	 * of external memory that it has destroyed.
 	 */
 	uint64_t holders[SIM_MAX_PROCESSES / 64];
 	uint64_t shown[SIM_MAX_PROCESSES / 64];

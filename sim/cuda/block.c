@@ -110,23 +110,38 @@ static void block_add_shared(struct sim_block *block, const uint64_t key[2])
 	shared_blocks = block;
 }
 
+static struct sim_block *block_find_shared(const uint64_t key[2])
+{
+	struct sim_block *block = shared_blocks;
+
+	while (block && block->key[0] != key[0])
+		block = block->next_shared;
+	return block;
+}
+
+bool sim_block_is_own(const uint64_t key[2])
+{
+	const struct sim_block *block = block_find_shared(key);
+
+	return block && !block->imported;
+}
+
 CUresult sim_block_import(int fd, const uint64_t key[2], bool hidden, struct sim_block **ret_block)
 {
-	struct sim_block *block;
+	struct sim_block *block = block_find_shared(key);
 	uint64_t bytes;
 	int index;
 
-	for (block = shared_blocks; block; block = block->next_shared)
-		if (block->key[0] == key[0]) {
-			*ret_block = hidden ? sim_block_ref_hidden(block)
-					    : sim_block_ref(block);
-			return CUDA_SUCCESS;
-		}
+	if (block) {
+		*ret_block = hidden ? sim_block_ref_hidden(block) : sim_block_ref(block);
+		return CUDA_SUCCESS;
+	}
 	block = calloc(1, sizeof(*block));
 	if (!block)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	block->refs = 1;
 	block->hidden = hidden;
+	block->imported = true;
 	block->fd = block_reopen(fd);
 	if (block->fd < 0) {
 		free(block);
@@ -180,6 +195,14 @@ void sim_block_unref_hidden(struct sim_block *block)
 {
 	block->hidden--;
 	sim_block_unref(block);
+}
+
+void sim_block_unref_as(struct sim_block *block, bool hidden)
+{
+	if (hidden)
+		sim_block_unref_hidden(block);
+	else
+		sim_block_unref(block);
 }
 
 /*
@@ -421,13 +444,6 @@ CUresult sim_block_fd_key(int fd, uint64_t ret_key[2])
 	return CUDA_SUCCESS;
 }
 
-static void block_unref_as(struct sim_block *block, bool hidden)
-{
-	if (hidden)
-		sim_block_unref_hidden(block);
-	else
-		sim_block_unref(block);
-}
 
 CUresult sim_range_import(int pid, int fd, const uint64_t key[2], uint64_t offset, uint64_t bytes,
 			  enum sim_range_kind kind, struct sim_context *ctx,
@@ -461,13 +477,13 @@ CUresult sim_range_import(int pid, int fd, const uint64_t key[2], uint64_t offse
 		r = sim_block_map(block, 0, block->bytes, NULL, SIM_GRANULE, PROT_READ | PROT_WRITE,
 				  &address);
 	if (r) {
-		block_unref_as(block, hidden);
+		sim_block_unref_as(block, hidden);
 		return r;
 	}
 	range = sim_range_add_block(block, address, offset, bytes, kind, ctx);
 	if (!range) {
 		sim_address_unmap(address, block->bytes, false);
-		block_unref_as(block, hidden);
+		sim_block_unref_as(block, hidden);
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	range->hidden = hidden;
@@ -483,5 +499,5 @@ void sim_range_end(struct sim_range *range)
 	if (range->map_bytes)
 		sim_address_unmap((void *)range->map_base, range->map_bytes, false);
 	sim_range_remove(range);
-	block_unref_as(block, hidden);
+	sim_block_unref_as(block, hidden);
 }

@@ -60,7 +60,7 @@ static void vmm_settle(struct sim_physical *p)
 	while (*at != p)
 		at = &(*at)->next;
 	*at = p->next;
-	sim_block_unref(p->block);
+	sim_block_unref_as(p->block, p->hidden);
 	if (p->end)
 		p->end(p->multicast);
 	free(p);
@@ -243,6 +243,7 @@ CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, vo
 	struct sim_block *block;
 	uint64_t key[2];
 	int fd = (int)(uintptr_t)osHandle;
+	bool hidden;
 	CUresult r = sim_ready();
 
 	if (r)
@@ -253,14 +254,16 @@ CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, vo
 	if (r)
 		return CUDA_ERROR_INVALID_VALUE;
 	sim_lock();
-	r = sim_block_import(fd, key, false, &block);
+	hidden = !sim_block_is_own(key);
+	r = sim_block_import(fd, key, hidden, &block);
 	if (!r) {
 		prop.location.id = block->device->ordinal;
 		p = vmm_new_physical(block, &prop);
 		if (p) {
+			p->hidden = hidden;
 			*handle = (CUmemGenericAllocationHandle)p;
 		} else {
-			sim_block_unref(block);
+			sim_block_unref_as(block, hidden);
 			r = CUDA_ERROR_OUT_OF_MEMORY;
 		}
 	}

@@ -255,6 +255,50 @@ static void test_buffer(void)
 	takes(0, 0);
 }
 
+static void handle_owner(int socket)
+{
+	CUmemGenericAllocationHandle h;
+	int fd;
+
+	sim_context(0);
+	h = exported_memory(40 * MIB, &fd);
+	sim_send(socket, "", 1, fd);
+	close(fd);
+	sim_wait(socket);
+	OK(cuMemRelease(h));
+	sim_tell(socket);
+	sim_wait(socket);
+}
+
+/*
+ * Another process's external memory stands in the importer's figure once its owner has let go of it;
+ * the same memory by handle never does.
+ */
+static void test_foreign(void)
+{
+	CUmemGenericAllocationHandle h;
+	CUexternalMemory memory;
+	int socket, fd;
+	pid_t pid = sim_child(handle_owner, &socket);
+	char c;
+
+	sim_context(0);
+	fd = sim_receive(socket, &c, 1);
+	OK(cuMemImportFromShareableHandle(&h, (void *)(uintptr_t)fd,
+					  CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+	memory = imported_memory(40 * MIB, fd);
+	takes((64 + 40) * MIB, 0);
+	sim_tell(socket);
+	sim_wait(socket);
+	takes((64 + 40) * MIB, 40 * MIB);
+	OK(cuDestroyExternalMemory(memory));
+	takes((64 + 40) * MIB, 0);
+	OK(cuMemRelease(h));
+	takes(64 * MIB, 0);
+	sim_tell(socket);
+	sim_reap(pid);
+}
+
 static void test_mipmap(void)
 {
 	CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC desc = {
@@ -343,8 +387,8 @@ static void test_handles(void)
 
 static void (*const stories[])(void) = {test_pool,	 test_pool_destroyed_behind,
 					test_pool_leaks, test_pool_own,
-					test_buffer,	 test_mipmap,
-					test_handles};
+					test_buffer,	 test_foreign,
+					test_mipmap,	 test_handles};
 
 /* Each story is a process of its own: children are made before it initialises. */
 int main(void)

@@ -847,6 +847,77 @@ static void s_ends(void)
 	two(end_exporter, end_importer);
 }
 
+/*
+ * External memory, and memory by handle, of another process: in whose figure it stands when the
+ * exporter has let go of it, and when the importer lets go of one of the two.
+ */
+static void foreign_exporter(int s)
+{
+	CUmemAllocationProp props = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+				     .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+				     .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
+	struct message m = {0};
+
+	primary();
+	for (int i = 0; i < 2; i++) {
+		CUmemGenericAllocationHandle h;
+		int fd = -1;
+
+		cu.cuMemCreate(&h, 400 * MIB, &props, 0);
+		cu.cuMemExportToShareableHandle(&fd, h, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+		tell(s, fd, &m);
+		close(fd);
+		hear(s, &m);
+		fact(cu.cuMemRelease(h), "exporter: let go of 400 MiB");
+		printf("  device has %.1f MiB free\n", device_free());
+		tell(s, -1, &m);
+	}
+	hear(s, &m);
+}
+
+/* `by_handle`: it is imported by handle first. */
+static void foreign_import(int s, bool by_handle)
+{
+	CUDA_EXTERNAL_MEMORY_HANDLE_DESC desc = {
+		.type = CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD, .size = 400 * MIB};
+	CUDA_EXTERNAL_MEMORY_BUFFER_DESC buffer = {.size = 400 * MIB};
+	CUmemGenericAllocationHandle h = 0;
+	CUexternalMemory x = NULL;
+	CUdeviceptr p = 0;
+	struct message m;
+
+	desc.handle.fd = hear(s, &m);
+	if (by_handle)
+		FACT(cu.cuMemImportFromShareableHandle(&h, (void *)(intptr_t)desc.handle.fd,
+						       CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+	FACT(cu.cuImportExternalMemory(&x, &desc));
+	FACT(cu.cuExternalMemoryGetMappedBuffer(&p, x, &buffer));
+	tell(s, -1, &m);
+	hear(s, &m);
+	fact(0, "importer: after the exporter let go");
+	if (by_handle)
+		FACT(cu.cuMemRelease(h));
+	FACT(cu.cuDestroyExternalMemory(x));
+	printf("  device has %.1f MiB free\n", device_free());
+	FACT(cu.cuMemFree_v2(p));
+	printf("  device has %.1f MiB free\n", device_free());
+}
+
+static void foreign_importer(int s)
+{
+	struct message m = {0};
+
+	primary();
+	foreign_import(s, false);
+	foreign_import(s, true);
+	tell(s, -1, &m);
+}
+
+static void s_foreign(void)
+{
+	two(foreign_exporter, foreign_importer);
+}
+
 static void s_handles(void)
 {
 	CUmemAllocationProp props = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
@@ -956,7 +1027,7 @@ static const struct {
 	{"green", s_green},	  {"greenlast", s_greenlast}, {"reset", s_reset},
 	{"late", s_late},	  {"pools", s_pools},	      {"ipc", s_ipc},
 	{"external", s_external}, {"segments", s_segments},   {"bare", s_bare},
-	{"ends", s_ends},	  {"handles", s_handles},
+	{"ends", s_ends},	  {"foreign", s_foreign},     {"handles", s_handles},
 };
 
 static bool is_wanted(const char *name, char **words)

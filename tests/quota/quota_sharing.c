@@ -169,7 +169,9 @@ static CUexternalMemory sharing_import_external(int fd, uint64_t bytes)
 void sharing_external_part(int mib)
 {
 	struct peer exporter = peer_fork(sharing_export_released, mib);
+	CUDA_EXTERNAL_MEMORY_BUFFER_DESC buffer = {.size = 2 * MIB};
 	CUexternalMemory external;
+	CUdeviceptr at;
 
 	guest_begin();
 	external = sharing_import_external(sharing_receive(&exporter), 2 * MIB);
@@ -177,7 +179,11 @@ void sharing_external_part(int mib)
 	peer_await(&exporter);
 	guest_fill(16, 800);
 	guest_quiet();
+	MUST(cuExternalMemoryGetMappedBuffer(&at, external, &buffer));
 	MUST(cuDestroyExternalMemory(external));
+	guest_fill(16, 0);
+	guest_quiet();
+	MUST(cuMemFree_v2(at));
 	guest_quiet();
 	peer_tell(&exporter);
 	peer_end(&exporter);

@@ -25,7 +25,7 @@ CUresult external_import(struct guest *guest, struct guest_device *device,
 	struct shared_key key = external_key(guest, number, desc);
 	struct object import = {.kind = OBJECT_EXTERNAL, .key = number, .category = CAT_IMPORTED,
 				.flags = OBJECT_IMPORTED, .device = (int16_t)device->ordinal,
-				.refs = 1, .size = desc->size};
+				.refs = 1, .size = desc->size, .shared = key};
 	CUcontext context = NULL;
 	CUresult e;
 
@@ -36,8 +36,10 @@ CUresult external_import(struct guest *guest, struct guest_device *device,
 	e = sharing_import(guest, device, key, round_up(import.size, GRANULE_BYTES), &import);
 	if (e)
 		return e;
+	charge_release_begin(device);
 	if (object_put(guest->objects, &import)) {
 		sharing_drop(guest, &import);
+		charge_release_end(guest, device, CAT_IMPORTED, 0);
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	DRIVER(cuCtxGetCurrent, (&context));
@@ -45,6 +47,55 @@ CUresult external_import(struct guest *guest, struct guest_device *device,
 				    .device = import.device, .size = import.size,
 				    .view = {.import = number, .context = KEY(context)}};
 	return CUDA_SUCCESS;
+}
+
+static bool external_is_by_driver(const struct guest *guest)
+{
+	return guest->policy.flags & POLICY_ACCOUNTING_DRIVER;
+}
+
+static bool external_take_entry(struct object *import, void *arg)
+{
+	*(struct object *)arg = *import;
+	import->flags &= (uint16_t)~OBJECT_SHARED;
+	import->bytes = 0;
+	return true;
+}
+
+void external_imported(struct guest *guest, const struct object *view)
+{
+	struct object import = {.kind = OBJECT_NONE};
+
+	if (!external_is_by_driver(guest))
+		return;
+	object_change(guest->objects, OBJECT_EXTERNAL, view->view.import, false,
+		      external_take_entry, &import);
+	if (import.kind != OBJECT_NONE)
+		sharing_drop(guest, &import);
+}
+
+static bool external_give_entry(struct object *import, void *arg)
+{
+	const struct object *as = arg;
+
+	import->flags |= as->flags & OBJECT_SHARED;
+	import->bytes = as->bytes;
+	return true;
+}
+
+void external_destroy(struct guest *guest, const struct object *view)
+{
+	struct guest_device *device = guest_device(guest, view->device);
+	struct object import;
+
+	if (!external_is_by_driver(guest) ||
+	    !object_get(guest->objects, OBJECT_EXTERNAL, view->view.import, &import) ||
+	    import.refs == 1)
+		return;
+	sharing_import_anyway(guest, device, import.shared, round_up(import.size, GRANULE_BYTES),
+			      &import);
+	object_change(guest->objects, OBJECT_EXTERNAL, import.key, false, external_give_entry,
+		      &import);
 }
 
 struct views {

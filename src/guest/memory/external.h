@@ -18,7 +18,8 @@
 
 /*
  * Before the driver imports: charges it, and makes the import's first view, which has no key yet.
- * CUDA_ERROR_OUT_OF_MEMORY when the quota does not allow it.
+ * CUDA_ERROR_OUT_OF_MEMORY when the quota does not allow it. Otherwise a call of the device has begun,
+ * since a look that found the import ahead of the driver would miss it in the figure.
  */
 CUresult external_import(struct guest *guest, struct guest_device *device,
 			 const CUDA_EXTERNAL_MEMORY_HANDLE_DESC *desc, struct object *ret_view);
@@ -44,6 +45,14 @@ CUresult external_borrow(struct guest *guest, const struct object *view, CUdevic
 
 /* Puts a view into the table, after the driver gave it. False: there is no room. */
 bool external_record(struct guest *guest, const struct object *view);
+
+/*
+ * With accounting by the driver's figure: that has external memory from when it is imported until
+ * its handle is destroyed, and what is mapped from it is charged behind that. To be called after the
+ * driver imported it, and before it destroys it; where it refuses to, the first again.
+ */
+void external_imported(struct guest *guest, const struct object *view);
+void external_destroy(struct guest *guest, const struct object *view);
 
 /* After the driver destroyed what was imported: what is mapped from it stands in no figure then. */
 void external_destroyed(struct guest *guest, const struct object *view);

@@ -280,11 +280,12 @@ static struct inherited figure_sum_inherited(struct guest *guest, struct guest_d
 }
 
 /*
- * Of `rest` bytes. What others have open, too, is taken for ours if our figure has grown by as much
- * since it was `before`. An exporter that has just ended counts as one until its slot is cleared.
+ * Of `rest` bytes, of which contexts have `least`. What others have open, too, is taken for ours if
+ * our figure has grown by as much since it was `before`. An exporter that has just ended counts as
+ * one until its slot is cleared.
  */
 static uint64_t figure_inherited(struct guest *guest, struct guest_device *device, uint64_t rest,
-				 uint64_t before)
+				 uint64_t least, uint64_t before)
 {
 	struct inherited sum;
 	uint64_t alone;
@@ -294,10 +295,19 @@ static uint64_t figure_inherited(struct guest *guest, struct guest_device *devic
 		return 0;
 	quota_reclaim(guest->ledger);
 	sum = figure_sum_inherited(guest, device, 0);
-	alone = sum.alone <= rest ? sum.alone : 0; /* else it is not in the figure yet */
+	alone = sum.alone <= rest - least ? sum.alone : 0; /* else it is not in the figure yet */
 	if (rest - alone > before)
 		sum = figure_sum_inherited(guest, device, rest - alone - before);
 	return alone + sum.shared;
+}
+
+/* Of `rest` bytes that are not charged by size: those of contexts, as far as their size is known. */
+static uint64_t figure_contexts(struct guest *guest, struct guest_device *device, uint64_t rest)
+{
+	uint64_t bytes = (uint64_t)atomic_load(&device->contexts) * context_size(guest, device) +
+			 atomic_load(&device->stack_bytes);
+
+	return bytes < rest ? bytes : rest;
 }
 
 /*
@@ -309,13 +319,11 @@ static bool figure_split(struct guest *guest, struct guest_device *device,
 			 const struct quota_row *row, uint64_t rest)
 {
 	struct slot *slot = atomic_load(&guest->slot);
-	uint64_t contexts = (uint64_t)atomic_load(&device->contexts);
-	uint64_t size = context_size(guest, device), to[CAT_N];
+	uint64_t contexts = context_size(guest, device) ? figure_contexts(guest, device, rest)
+							: rest;
+	uint64_t to[CAT_N];
 	enum category first, second;
 
-	contexts = size ? contexts * size + atomic_load(&device->stack_bytes) : rest;
-	if (contexts > rest)
-		contexts = rest;
 	to[CAT_MODULE] = rest - contexts;
 	to[CAT_CONTEXT] = contexts + atomic_load(&device->promised_bytes);
 	/* Up before down, so that the sum is at no time too small. */
@@ -356,6 +364,13 @@ struct moment {
 	bool quiet; /* no other thread changed what is held */
 };
 
+/* No call of another thread has begun since before the driver was asked, and none is under way. */
+static bool figure_is_undisturbed(struct guest_device *device, const struct look *look)
+{
+	return calls_under_way(look->calls) == look->own &&
+	       look->calls == atomic_load(&device->calls);
+}
+
 /* -ESRCH: the driver does not list this process, though it has a context. */
 static int figure_ask(struct guest *guest, struct guest_device *device, struct look *look,
 		      struct moment *ret)
@@ -383,16 +398,15 @@ static int figure_ask(struct guest *guest, struct guest_device *device, struct l
 	 */
 	holder_catch_up(guest, device);
 	quota_process(guest->ledger, slot_index(slot), device->ledger, &ret->after);
-	ret->quiet = calls_under_way(look->calls) == look->own &&
-		     look->calls == atomic_load(&device->calls) &&
+	ret->quiet = figure_is_undisturbed(device, look) &&
 		     figure_allocated(device, &ret->before) ==
 			     figure_allocated(device, &ret->after);
 	return 0;
 }
 
-/* False: other threads charged for contexts or code meanwhile. */
+/* False: other threads charged for contexts or code meanwhile, or changed what is held. */
 static bool figure_settle(struct guest *guest, struct guest_device *device,
-			  const struct moment *moment)
+			  const struct look *look, const struct moment *moment)
 {
 	uint64_t known = figure_allocated(device, &moment->after);
 	uint64_t doubt = holder_doubtful(guest, device), rest;
@@ -402,8 +416,11 @@ static bool figure_settle(struct guest *guest, struct guest_device *device,
 	/* Memory that a stream may have freed before the driver answered counts twice until known. */
 	known = known > doubt ? known - doubt : 0;
 	rest = moment->figure > known ? moment->figure - known : 0;
-	rest -= figure_inherited(guest, device, rest,
+	rest -= figure_inherited(guest, device, rest, figure_contexts(guest, device, rest),
 				 used[CAT_CONTEXT] + used[CAT_MODULE]);
+	/* What is doubtful, or inherited, since the driver was asked is not in its answer. */
+	if (!figure_is_undisturbed(device, look))
+		return false;
 	context_measure(guest, device, rest > stacks ? rest - stacks : 0,
 			!doubt && figure_is_pure(device));
 	if (!figure_split(guest, device, &moment->after, rest))
@@ -454,7 +471,7 @@ static bool figure_try(struct guest *guest, struct guest_device *device, struct 
 			return false;
 		atomic_store(&device->siblings_bytes,
 			     figure_hidden_by_siblings(guest, device->ledger, look));
-		if (moment.quiet && figure_settle(guest, device, &moment))
+		if (moment.quiet && figure_settle(guest, device, look, &moment))
 			return true;
 		if (try == tries - 1)
 			figure_raise(guest, device, &moment);

@@ -50,7 +50,11 @@ CUresult hook_cuImportExternalMemory(CUexternalMemory *extMem_out,
 	if (e)
 		return e;
 	e = DRIVER(cuImportExternalMemory, (extMem_out, memHandleDesc));
-	return external_finish(guest, e, KEY(*extMem_out), &view, external_call_destroy);
+	e = external_finish(guest, e, KEY(*extMem_out), &view, external_call_destroy);
+	if (!e)
+		external_imported(guest, &view);
+	charge_release_end(guest, device, CAT_IMPORTED, 0);
+	return e;
 }
 
 CUresult hook_cuExternalMemoryGetMappedBuffer(CUdeviceptr *devPtr, CUexternalMemory extMem,
@@ -89,8 +93,10 @@ CUresult hook_cuDestroyExternalMemory(CUexternalMemory extMem)
 
 	if (!memory_take(guest, OBJECT_VIEW, KEY(extMem), &view))
 		return DRIVER(cuDestroyExternalMemory, (extMem));
+	external_destroy(guest, &view);
 	e = DRIVER(cuDestroyExternalMemory, (extMem));
 	if (e) {
+		external_imported(guest, &view);
 		memory_keep(guest, &view);
 	} else {
 		external_destroyed(guest, &view);

@@ -117,9 +117,8 @@ static int sharing_add(struct guest *guest, struct guest_device *device, struct 
 /*
  * With accounting by the driver's figure: an entry that is there is joined at no charge, and a new one
  * is admitted by that figure. Memory by legacy IPC needs no entry: the exporter's figure has it, and
- * an importer's when the exporter has let go of it. External memory stands in the importer's figure
- * until it is destroyed, and what was mapped from it in none after that, so it counts twice until
- * then.
+ * an importer's when the exporter has let go of it. External memory has one while it is imported,
+ * and from when its handle is destroyed (external.h).
  */
 static int sharing_add_by_driver(struct guest *guest, struct guest_device *device,
 				 struct shared_key key, uint64_t bytes, bool inherits)

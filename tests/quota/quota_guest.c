@@ -98,6 +98,7 @@ static const struct scenario scenarios[] = {
 	{"ipc-small", sharing_ipc_inside, 0, 2560, 520, NULL, 0},
 	{"ipc-address-again", sharing_ipc_again, 300, 2560, 520, NULL, 0},
 	{"ipc-code-of-its-size", sharing_ipc_code, 300, 2560, 520, NULL, 0},
+	{"ipc-contexts", sharing_ipc_contexts, 200, 2560, 520, NULL, 0},
 	{"ipc-two-importers", sharing_ipc_two_importers, 200, 2560, 520, NULL, 0},
 	{"external-part", sharing_external_part, 600, 2560, 520, NULL, DRIVERS},
 	{"external-mapped", sharing_external_mapped, 600, 2560, 520, NULL, DRIVERS},

@@ -127,6 +127,7 @@ void sharing_ipc_exporter_gone(int killed);
 void sharing_ipc_inside(int mib);
 void sharing_ipc_again(int mib);
 void sharing_ipc_code(int mib);
+void sharing_ipc_contexts(int mib);
 void sharing_ipc_two_importers(int mib);
 void sharing_external_part(int mib);
 void sharing_external_mapped(int mib);

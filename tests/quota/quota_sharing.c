@@ -535,6 +535,29 @@ void sharing_ipc_code(int mib)
 	peer_end(&exporter);
 }
 
+static void sharing_export_ipc_and_keep(struct peer *parent, int mib)
+{
+	guest_begin();
+	sharing_ipc_send(parent, sharing_ipc_allocate((uint64_t)mib * MIB));
+	peer_await(parent);
+}
+
+/* Contexts that are larger than it come to the importer's figure, near the limit. */
+void sharing_ipc_contexts(int mib)
+{
+	struct peer exporter = peer_fork(sharing_export_ipc_and_keep, mib);
+
+	guest_begin();
+	sharing_ipc_open(&exporter);
+	guest_make_contexts(2);
+	guest_fill(16, 0);
+	guest_quiet();
+	guest_fill(16, 0);
+	guest_quiet();
+	peer_tell(&exporter);
+	peer_end(&exporter);
+}
+
 /* The exporter frees when both have opened. */
 static void sharing_export_ipc_to_two(struct peer *parent, int mib)
 {

@@ -240,7 +240,8 @@ struct inherited {
 /*
  * Memory that this process imported and its exporter has let go of. From then on it stands in the
  * driver's figure of one of the importers. The driver does not say in which: in ours if nobody else
- * has it. Memory by handle, and of pools, then stands in nobody's figure.
+ * has it. Memory by handle, and of pools, then stands in nobody's figure. So does what a swappable
+ * tenant imports of itself, which has no entry (importer.h).
  */
 static void figure_add_inherited(struct guest *guest, struct guest_device *device,
 				 enum object_kind kind, uint64_t grown, struct inherited *sum)
@@ -258,6 +259,7 @@ static void figure_add_inherited(struct guest *guest, struct guest_device *devic
 			above = object[i].key;
 			if (object[i].device != device->ordinal ||
 			    !(object[i].flags & OBJECT_IMPORTED) ||
+			    !(object[i].flags & OBJECT_SHARED) ||
 			    object[i].flags & OBJECT_ENDED ||
 			    shared_covered(guest->ledger, object[i].shared))
 				continue;

@@ -69,6 +69,7 @@ struct guest_device {
 	_Atomic bool stale;		 /* the driver took or gave back by itself since the last look */
 	_Atomic bool loaded;		 /* code, or a green context: the figure is not of contexts alone */
 	_Atomic bool unsure;		 /* other threads were in the way of the last look */
+	_Atomic bool guessed;		 /* a context is charged by a guess of its size */
 
 	_Atomic uint64_t small_arrays;	 /* bytes of arrays that share granules */
 	_Atomic uint64_t graph_charged;	 /* graph memory as last seen, see hook_graph.c */

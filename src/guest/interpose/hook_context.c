@@ -179,6 +179,8 @@ static bool context_made(struct making *making)
 		figure_measure_first(guest, device);
 	else if (making->near)
 		told = figure_reconcile_inside(guest, device);
+	if (!told && !context_size(guest, device))
+		atomic_store(&device->guessed, true);
 	charge_commit(&making->charge, CAT_CONTEXT, told ? 0 : context_unseen_bytes(making));
 	quota_note_used(atomic_load(&guest->slot), device->ledger);
 	if (making->alone)
@@ -197,6 +199,7 @@ static void context_was_last(struct guest *guest, struct guest_device *device)
 	atomic_store(&device->context_most, 0);
 	atomic_store(&device->stale, false);
 	atomic_store(&device->loaded, false);
+	atomic_store(&device->guessed, false);
 }
 
 /*

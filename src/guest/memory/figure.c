@@ -429,6 +429,7 @@ static bool figure_settle(struct guest *guest, struct guest_device *device,
 		return false;
 	atomic_store(&device->stale, false);
 	atomic_store(&device->unsure, doubt);
+	atomic_store(&device->guessed, false);
 	return true;
 }
 
@@ -486,7 +487,7 @@ static bool figure_reconcile_within(struct guest *guest, struct guest_device *de
 				    bool wait)
 {
 	struct slot *slot = atomic_load(&guest->slot);
-	uint64_t step = calls_step;
+	uint64_t step = calls_step, began = now_ns(CLOCK_MONOTONIC_COARSE);
 	struct quota_row row;
 	struct look *look;
 	bool told;
@@ -498,23 +499,21 @@ static bool figure_reconcile_within(struct guest *guest, struct guest_device *de
 	if (!look)
 		return false;
 	look->own = own + (calls_alone == device);
-	/* Also if the driver then does not answer. But it knows no process without a context. */
-	if (atomic_load(&device->contexts) > 0)
-		atomic_store(&device->reconciled_ns, now_ns(CLOCK_MONOTONIC_COARSE));
 	calls_step = CALLS_HOUSEKEEPING;
 	told = figure_try(guest, device, look, wait ? ALONE_TRIES : TRIES, wait);
 	calls_step = step;
 	figure_look_free(look);
+	/*
+	 * Not before it is over, so that no other thread is admitted by charges that are just being
+	 * looked at. Also if the driver did not answer. But it knows no process without a context.
+	 */
+	if (atomic_load(&device->contexts) > 0)
+		atomic_store(&device->reconciled_ns, began);
 	/* Memory that the driver still takes back is charged as code, or as contexts of unknown size. */
 	if (!quota_process(guest->ledger, slot_index(slot), device->ledger, &row) &&
 	    (row.used[CAT_MODULE] || !context_size(guest, device)))
 		later_begin(guest, device, figure_reconcile);
 	return told;
-}
-
-bool figure_reconcile(struct guest *guest, struct guest_device *device)
-{
-	return figure_reconcile_within(guest, device, 0, false);
 }
 
 bool figure_reconcile_inside(struct guest *guest, struct guest_device *device)
@@ -530,6 +529,17 @@ bool figure_reconcile_alone(struct guest *guest, struct guest_device *device)
 	told = figure_reconcile_within(guest, device, 0, true);
 	calls_end_alone(device);
 	return told;
+}
+
+/*
+ * Bytes that others have pending may be in the figure, or not yet. So a look with others in the way
+ * does not find how much a guess is short.
+ */
+bool figure_reconcile(struct guest *guest, struct guest_device *device)
+{
+	return figure_reconcile_within(guest, device, 0, false) ||
+	       (!calls_depth && atomic_load(&device->guessed) && atomic_load(&device->unsure) &&
+		figure_reconcile_alone(guest, device));
 }
 
 #define DEATH_NAP_NS  1000000

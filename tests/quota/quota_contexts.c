@@ -210,6 +210,51 @@ void contexts_retain(int threads)
 	guest_quiet();
 }
 
+static int contexts_make_all(void *arg)
+{
+	CUcontext context;
+	int n = 0;
+
+	while (!cuCtxCreate_v2(&context, 0, 0)) {
+		MUST(cuCtxPopCurrent_v2(&context));
+		n++;
+	}
+	return n;
+}
+
+static void contexts_measure(struct peer *parent, int mib)
+{
+	CUdeviceptr at;
+
+	peer_await(parent);
+	guest_begin();
+	MUST(cuMemAlloc_v2(&at, (size_t)mib * MIB));
+	MUST(cuMemAlloc_v2(&at, 2 * MIB));
+	peer_tell(parent);
+	peer_await(parent);
+}
+
+/*
+ * The first context is made far from the limit, where nobody looks what it takes, and is larger than
+ * most. Another process takes so much that the limit is near, and measures a context. Then threads
+ * of the first make others, each while the others' are on their way.
+ */
+void contexts_guessed(int threads)
+{
+	struct peer other = peer_fork(contexts_measure, 5500);
+	int n;
+
+	guest_begin();
+	peer_tell(&other);
+	peer_await(&other);
+	n = guest_threads(threads, contexts_make_all, NULL);
+	if (!n)
+		guest_complain("no context was had, 1 fits");
+	guest_quiet();
+	peer_tell(&other);
+	peer_end(&other);
+}
+
 static int contexts_retain_often(void *arg)
 {
 	CUcontext context;

@@ -55,6 +55,7 @@ static const struct scenario scenarios[] = {
 	{"retain-800", contexts_retain, 8, 800, 520, NULL, 0},
 	{"retain-1024", contexts_retain, 8, 1024, 520, NULL, 0},
 	{"retain-churn", contexts_churn, 8, 600, 520, NULL, 0},
+	{"first-context-guessed", contexts_guessed, 4, 9100, 900, NULL, 0},
 	{"late-figure", contexts_late_figure, 400, 2560, 520, LATE, 0},
 
 	/* Green contexts. */

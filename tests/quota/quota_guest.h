@@ -96,6 +96,7 @@ void contexts_libraries(int n);
 void contexts_first(int processes);
 void contexts_retain(int threads);
 void contexts_churn(int threads);
+void contexts_guessed(int threads);
 void contexts_late_figure(int mib);
 
 /* quota_green.c: green contexts. */

@@ -19,6 +19,7 @@
 #include "guest/core/config.h"
 #include "guest/core/known_code.h"
 #include "guest/core/once.h"
+#include "guest/core/serial.h"
 #include "ledger/ledger.h"
 #include "ledger/policy.h"
 #include "ledger/slot.h"
@@ -57,7 +58,8 @@ struct guest_device {
 	_Atomic uint64_t context_most;	 /* of all of them and code, as last seen */
 	_Atomic uint64_t stack_bytes;	 /* of stacks by cuCtxSetLimit: see context_limits.h */
 	_Atomic uint64_t promised_bytes; /* of heaps and FIFOs that the driver has not backed yet */
-	_Atomic uint32_t making_primary; /* a thread makes the primary context */
+	struct serial making_primary;	 /* of who makes the primary context */
+	struct serial limits;		 /* of who sets a context's limit, or asks for it */
 	_Atomic uint64_t unseen_bytes;	 /* charged, but not in the driver's figure (managed) */
 	_Atomic uint64_t siblings_bytes;	 /* what the tenant's others hold and have not charged */
 	_Atomic uint64_t reconciled_ns;	 /* CLOCK_MONOTONIC */

@@ -393,29 +393,18 @@ static bool context_retain_active(struct guest *guest, struct guest_device *devi
 	return known;
 }
 
-#define PRIMARY_NAP_NS	200000
-#define PRIMARY_WAIT_NS UINT64_C(10000000000)
-
 /*
  * Of threads that want the primary context at once one makes it, and reserves for it. The others wait
- * as they would in the driver. A thread that does not come back is not waited for much longer than a
- * context takes.
+ * as they would in the driver.
  */
 static void context_begin_primary(struct guest_device *device)
 {
-	uint64_t until = now_monotonic_ns() + PRIMARY_WAIT_NS;
-	uint32_t nobody = 0;
-
-	while (!atomic_compare_exchange_strong(&device->making_primary, &nobody, 1) &&
-	       now_monotonic_ns() < until) {
-		nobody = 0;
-		nanosleep(&(struct timespec){.tv_nsec = PRIMARY_NAP_NS}, NULL);
-	}
+	serial_begin(&device->making_primary);
 }
 
 static void context_end_primary(struct guest_device *device)
 {
-	atomic_store(&device->making_primary, 0);
+	serial_end(&device->making_primary);
 }
 
 /* False: it does not fit after all, and ends. `undo` gives back what the program's call took. */

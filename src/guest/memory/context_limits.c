@@ -8,6 +8,13 @@
 #include "guest/memory/granule.h"
 #include "guest/memory/holder.h"
 
+/*
+ * The device whose turn this thread has. What the driver has and what is recorded would differ if two
+ * threads set a limit at once; and who asks whether one is backed sets it, too.
+ */
+static _Thread_local const struct guest_device *limits_mine
+	__attribute__((tls_model("initial-exec")));
+
 bool context_limits_has(CUlimit limit)
 {
 	return limit == CU_LIMIT_STACK_SIZE || limit == CU_LIMIT_MALLOC_HEAP_SIZE ||
@@ -155,8 +162,8 @@ static CUresult limits_raise(struct guest *guest, struct guest_device *device, u
 	return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-CUresult context_limits_set(struct guest *guest, struct guest_device *device, CUlimit limit,
-			    size_t value)
+static CUresult limits_set(struct guest *guest, struct guest_device *device, CUlimit limit,
+			   size_t value)
 {
 	uint64_t key = (uint64_t)(uintptr_t)context_of_memory(guest);
 	struct change change = {.device = device, .limit = limit, .value = value};
@@ -167,6 +174,19 @@ CUresult context_limits_set(struct guest *guest, struct guest_device *device, CU
 	object_change(guest->objects, OBJECT_LIMITS, key, true, limits_ask, &change);
 	return change.to > change.from ? limits_raise(guest, device, key, &change, value)
 				       : limits_lower(guest, device, key, &change, value);
+}
+
+CUresult context_limits_set(struct guest *guest, struct guest_device *device, CUlimit limit,
+			    size_t value)
+{
+	CUresult e;
+
+	serial_begin(&device->limits);
+	limits_mine = device;
+	e = limits_set(guest, device, limit, value);
+	limits_mine = NULL;
+	serial_end(&device->limits);
+	return e;
 }
 
 void context_limits_forget(struct guest *guest, struct guest_device *device, CUcontext context)
@@ -234,15 +254,13 @@ static void limits_look(struct guest *guest, struct guest_device *device, struct
 	DRIVER(cuCtxPopCurrent_v2, (&popped));
 }
 
-static void limits_catch_up(struct guest *guest, struct guest_device *device)
+static void limits_look_each(struct guest *guest, struct guest_device *device)
 {
 	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
 	struct object limits[OBJECT_BATCH];
 	uint64_t above = 0;
 	int n;
 
-	if (!atomic_load(&device->promised_bytes))
-		return;
 	/* A context that ends meanwhile waits for this, as it is a call. */
 	charge_release_begin(device);
 	DRIVER(cuThreadExchangeStreamCaptureMode, (&mode));
@@ -256,6 +274,18 @@ static void limits_catch_up(struct guest *guest, struct guest_device *device)
 	} while (n == OBJECT_BATCH);
 	DRIVER(cuThreadExchangeStreamCaptureMode, (&mode));
 	charge_release_end(guest, device, CAT_CONTEXT, 0);
+}
+
+/* While another thread sets a limit all that was promised stays charged. */
+static void limits_catch_up(struct guest *guest, struct guest_device *device)
+{
+	bool ours = limits_mine == device;
+
+	if (!atomic_load(&device->promised_bytes) || (!ours && !serial_try(&device->limits)))
+		return;
+	limits_look_each(guest, device);
+	if (!ours)
+		serial_end(&device->limits);
 }
 
 static void limits_give_back(struct guest *guest, struct guest_device *device)

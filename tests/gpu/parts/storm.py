@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Memory by every family at once, in threads and processes (tests/storm), against the driver's own
 figure: never above the quota while it lasts, as far as samples show, and at the end the ledger says
-what the driver says. First each hole that was once found, by itself; then seeds."""
+what the driver says. First each hole that was once found, by itself; then seeds. --only storm:long
+has forty more, and takes ten minutes with the others: --only storm:seed --only storm:long."""
 import sys
 import threading
 import time
@@ -9,13 +10,13 @@ import time
 from harness import HERE, MIB, POOL_GRANULE, SLACK, Trouble, mib
 
 sys.path.insert(0, str(HERE.parent / "storm"))
-from storm import Scenario  # noqa: E402
+from storm import UNTOLD, Scenario  # noqa: E402
 
 # An H200's takes 518 MiB, beside others in the same process less.
 CONTEXT_MIB = 600
 # So long the ledger may differ from a device at rest.
 AGREE_S = 5
-MOST_MIB, SEEDS, QUICK_SEEDS = 512, 20, 3
+MOST_MIB, SEEDS, QUICK_SEEDS, LONG_SEEDS = 512, 20, 3, 60
 # name: words of the program, quota beyond the contexts in MiB, devices
 HOLES = {
     "pools in threads": (["--processes", 1, "--threads", 8, "--family", "async"], 2048, 1),
@@ -107,22 +108,29 @@ def without_crossed(words):
     return words if at is None else words[:at - 1] + words[at + 1:]
 
 
+def lazy_code(scenario):
+    """Bytes: a library's code comes to each context at its first use there, unasked."""
+    contexts = scenario.processes * (1 + scenario.threads)
+    return ("library" in scenario.words) * scenario.threads * contexts * UNTOLD["library"]
+
+
 def items(bench):
     steps = 100 if bench.quick else 400
     for name, (words, beyond, devices) in HOLES.items():
         contexts = words[words.index("--processes") + 1] * CONTEXT_MIB
         yield name, ["--seed", 1, "--steps", steps, "--most", MOST_MIB, *words], \
             contexts + beyond, devices, POOL_GRANULE
-    for seed in range(1, 1 + (QUICK_SEEDS if bench.quick else SEEDS)):
+    for seed in range(1, 1 + (QUICK_SEEDS if bench.quick else LONG_SEEDS)):
         scenario = Scenario(seed, MOST_MIB, False, CONTEXT_MIB, len(bench.figures.devices))
         scenario.words = without_crossed(scenario.words)
-        yield (f"seed {seed}", scenario.words, scenario.quota_mib, scenario.devices,
-               scenario.beyond)
+        yield (f"{'seed' if seed <= SEEDS else 'long'} {seed}", scenario.words,
+               scenario.quota_mib, scenario.devices, scenario.beyond + lazy_code(scenario))
 
 
 def part(bench):
     every = {name: rest for name, *rest in items(bench)}
-    for name in bench.chosen("storm", every):
+    asked = bench.words.get("storm")
+    for name in bench.chosen("storm", [n for n in every if asked or not n.startswith("long")]):
         words, quota_mib, devices, beyond = every[name]
         if devices > len(bench.figures.devices):
             bench.results.skip("storm", name, f"needs {devices} devices")

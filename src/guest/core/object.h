@@ -59,6 +59,11 @@ enum object_flags {
 	OBJECT_MULTICAST = 1 << 9, /* a handle of no memory of its own */
 };
 
+/* The bytes of a descriptor's lock by which its importers know it, see memory/sharing.h. */
+struct stamp {
+	int64_t first, last; /* 0: none */
+};
+
 struct object {
 	uint64_t key;
 	uint8_t kind;	  /* enum object_kind */
@@ -88,7 +93,8 @@ struct object {
 			uint32_t maps;	/* mappings of it */
 			uint32_t number; /* that its descriptors are stamped with; 0: none */
 			uint64_t import; /* where it is backed and imported: which OBJECT_IMPORT */
-		} handle;		 /* OBJECT_HANDLE, OBJECT_GONE */
+			struct stamp stamp; /* of the descriptor that it was imported by */
+		} handle;		    /* OBJECT_HANDLE, OBJECT_GONE */
 		struct {
 			uint32_t parting; /* views that are OBJECT_PARTING */
 		} external;		  /* OBJECT_EXTERNAL */

@@ -150,7 +150,7 @@ CUresult hook_cuMemPoolImportFromShareableHandle(CUmemoryPool *pool_out, void *h
 
 	/* Before the driver may close or consume it. */
 	if (handleType == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
-		sharing_read((int)(intptr_t)handle, &key);
+		sharing_read((int)(intptr_t)handle, NULL, &key);
 	else if (handleType == CU_MEM_HANDLE_TYPE_FABRIC && handle)
 		key = entry_key(handle, sizeof(CUmemFabricHandle));
 	e = DRIVER(cuMemPoolImportFromShareableHandle, (pool_out, handle, handleType, flags));

@@ -600,6 +600,9 @@ CUresult hook_cuMemExportToShareableHandle(void *shareableHandle,
 	device = guest_device(guest, object.device);
 	if (object.flags & OBJECT_MULTICAST)
 		vmm_mark_given(guest, handle);
+	if (device && object.flags & OBJECT_IMPORTED &&
+	    handleType == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
+		sharing_stamp_as(*(int *)shareableHandle, &object.handle.stamp);
 	if (!device || object.flags & OBJECT_IMPORTED)
 		return e;
 	if (handleType == CU_MEM_HANDLE_TYPE_FABRIC)
@@ -678,7 +681,7 @@ CUresult hook_cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handl
 	if (shHandleType == CU_MEM_HANDLE_TYPE_FABRIC)
 		object.shared = entry_key(osHandle, sizeof(CUmemFabricHandle));
 	else if (shHandleType == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
-		sharing_read((int)(intptr_t)osHandle, &object.shared);
+		sharing_read((int)(intptr_t)osHandle, &object.handle.stamp, &object.shared);
 	e = DRIVER(cuMemImportFromShareableHandle, (handle, osHandle, shHandleType));
 	if (e)
 		return e;

@@ -29,9 +29,9 @@ static int64_t sharing_random(struct guest *guest)
 	return atomic_load(&guest->stamp_random);
 }
 
-static struct shared_key sharing_stamp_key(int64_t first, int64_t last)
+static struct shared_key sharing_stamp_key(const struct stamp *stamp)
 {
-	return entry_key((int64_t[2]){first, last}, 2 * sizeof(int64_t));
+	return entry_key((int64_t[2]){stamp->first, stamp->last}, 2 * sizeof(int64_t));
 }
 
 uint32_t sharing_number(struct guest *guest)
@@ -41,16 +41,23 @@ uint32_t sharing_number(struct guest *guest)
 	return number <= INT32_MAX ? (uint32_t)number : 0;
 }
 
+bool sharing_stamp_as(int fd, const struct stamp *stamp)
+{
+	struct flock lock = {.l_type = F_RDLCK, .l_whence = SEEK_SET, .l_start = stamp->first,
+			     .l_len = stamp->last - stamp->first + 1};
+
+	return stamp->first && !fcntl(fd, F_OFD_SETLK, &lock);
+}
+
 bool sharing_stamp(struct guest *guest, int fd, uint32_t number, struct shared_key *ret)
 {
-	int64_t first = LOCK_FIRST | (int64_t)getpid() << 32 | number;
-	int64_t random = sharing_random(guest), last = LOCK_LAST | random;
-	struct flock lock = {.l_type = F_RDLCK, .l_whence = SEEK_SET, .l_start = first,
-			     .l_len = last - first + 1};
+	int64_t random = sharing_random(guest);
+	struct stamp stamp = {.first = LOCK_FIRST | (int64_t)getpid() << 32 | number,
+			      .last = LOCK_LAST | random};
 
-	if (!random || !number || fcntl(fd, F_OFD_SETLK, &lock))
+	if (!random || !number || !sharing_stamp_as(fd, &stamp))
 		return false;
-	*ret = sharing_stamp_key(first, last);
+	*ret = sharing_stamp_key(&stamp);
 	return true;
 }
 
@@ -76,18 +83,20 @@ static void sharing_parse_lock(const char *at, int64_t *ret_first, int64_t *ret_
 	sharing_parse_byte(at, ret_last);
 }
 
-bool sharing_read(int fd, struct shared_key *ret)
+bool sharing_read(int fd, struct stamp *ret_stamp, struct shared_key *ret)
 {
 	char path[40], text[2048];
-	int64_t first, last;
+	struct stamp stamp;
 
 	snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", fd);
 	if (fd_read_text(AT_FDCWD, path, text, sizeof(text)) < 0)
 		return false;
 	for (const char *at = text; (at = strstr(at, "OFDLCK ")); at++) {
-		sharing_parse_lock(at, &first, &last);
-		if (first > LOCK_FIRST && first < LOCK_LAST && last > LOCK_LAST) {
-			*ret = sharing_stamp_key(first, last);
+		sharing_parse_lock(at, &stamp.first, &stamp.last);
+		if (stamp.first > LOCK_FIRST && stamp.first < LOCK_LAST && stamp.last > LOCK_LAST) {
+			if (ret_stamp)
+				*ret_stamp = stamp;
+			*ret = sharing_stamp_key(&stamp);
 			return true;
 		}
 	}

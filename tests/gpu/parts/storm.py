@@ -32,8 +32,8 @@ HOLES = {
 
 class Sampler:
     """The most that a device was seen to have given out since, by the driver's figure for all of
-    it; and what its figures for each process came to, which are not of one instant and count twice
-    what two processes share."""
+    it; and what its figures for each process came to just then, which are not of one instant and
+    count twice what two processes share."""
 
     def __init__(self, bench):
         self.bench, self.over, self.samples, self.most, self.sum = bench, False, 0, {}, {}
@@ -44,8 +44,9 @@ class Sampler:
         while not self.over:
             processes, used = self.bench.figures.look()
             for uuid, pids in processes.items():
-                self.sum[uuid] = max(self.sum.get(uuid, 0), sum(pids.values()))
-                self.most[uuid] = max(self.most.get(uuid, 0), used[uuid] - self.before[uuid])
+                now = used[uuid] - self.before[uuid]
+                if now > self.most.get(uuid, 0):
+                    self.most[uuid], self.sum[uuid] = now, sum(pids.values())
             self.samples += 1
 
     def __enter__(self):

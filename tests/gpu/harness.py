@@ -278,17 +278,17 @@ class Bench:
         if status:
             raise Trouble(f"allot set: {err}")
 
-    def ps(self, name, device=0):
-        """What `allot ps` says of a tenant's device."""
+    def ps_tenant(self, name):
+        """What `allot ps` says of a tenant, or None."""
         status, out, err = run([self.allot, "ps", "--json", name], 20)
         if status:
             raise Trouble(f"allot ps: {err}")
-        uuid = self.figures.devices[device]["uuid"]
-        for tenant in json.loads(out)["tenants"]:
-            for d in tenant.get("devices", []):
-                if tenant["name"] == name and d["uuid"] == uuid:
-                    return d
-        return None
+        return next((t for t in json.loads(out)["tenants"] if t["name"] == name), None)
+
+    def ps(self, name, device=0):
+        """What `allot ps` says of a tenant's device."""
+        tenant, uuid = self.ps_tenant(name) or {}, self.figures.devices[device]["uuid"]
+        return next((d for d in tenant.get("devices", []) if d["uuid"] == uuid), None)
 
 
 def mib(count):

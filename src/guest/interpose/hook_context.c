@@ -152,13 +152,18 @@ static void context_cancel(struct making *making)
 
 /*
  * The charge for a new context that the driver's figure was not asked about, or did not tell: its
- * size, or the usual one. Far from the limit nothing is decided by it, and a context that takes more
- * is found by the first look, of this process or of others of the tenant.
+ * size. Where that is unknown, near the limit, and only other threads were in the way of the look,
+ * all that was reserved stays charged until the next one. Else the usual size: far from the limit
+ * nothing is decided by it, and a context that takes more is found by the first look, of this process
+ * or of others of the tenant.
  */
 static uint64_t context_unseen_bytes(const struct making *making)
 {
-	uint64_t size = context_size(making->charge.guest, making->charge.device);
+	struct guest_device *device = making->charge.device;
+	uint64_t size = context_size(making->charge.guest, device);
 
+	if (!size && making->near && atomic_load(&device->unsure))
+		return making->charge.reserved;
 	return min_u64(making->charge.reserved,
 		       (size ? size : CONTEXT_UNSEEN_BYTES) + making->extra);
 }

@@ -33,10 +33,12 @@ HOLES = {
 class Sampler:
     """The most that a device was seen to have given out since, by the driver's figure for all of
     it; and what its figures for each process came to just then, which are not of one instant and
-    count twice what two processes share."""
+    count twice what two processes share. Where more than `allowed` was held: for how long at once
+    at most, in seconds, and what `allot ps` says of it."""
 
-    def __init__(self, bench):
+    def __init__(self, bench, tenant, allowed):
         self.bench, self.over, self.samples, self.most, self.sum = bench, False, 0, {}, {}
+        self.tenant, self.allowed, self.since, self.longest, self.said = tenant, allowed, {}, {}, {}
         self.before = bench.figures.look()[1]
         self.thread = threading.Thread(target=self.run)
 
@@ -47,7 +49,18 @@ class Sampler:
                 now = used[uuid] - self.before[uuid]
                 if now > self.most.get(uuid, 0):
                     self.most[uuid], self.sum[uuid] = now, sum(pids.values())
+                self.above(uuid, now, pids)
             self.samples += 1
+
+    def above(self, uuid, now, pids):
+        if now <= self.allowed:
+            self.since.pop(uuid, None)
+            return
+        at = time.monotonic()
+        lasts = at - self.since.setdefault(uuid, at)
+        self.longest[uuid] = max(self.longest.get(uuid, 0), lasts)
+        if uuid not in self.said:
+            self.said[uuid] = {"held": now, "figures": dict(pids), "ps": self.bench.ps_tenant(self.tenant)}
 
     def __enter__(self):
         self.thread.start()
@@ -68,7 +81,7 @@ def figures(bench, tenant, i, before):
 def one(bench, name, words, quota_mib, devices, beyond):
     tenant, quota = bench.tenant(), quota_mib * MIB
     before = {uuid: sum(pids.values()) for uuid, pids in bench.figures.all().items()}
-    sampler = Sampler(bench)
+    sampler = Sampler(bench, tenant, quota + beyond + SLACK)
     command = [bench.build / "tests/storm/storm", *map(str, words)]
     with bench.start(tenant, f"{quota_mib}MiB", command) as child:
         with sampler:
@@ -88,13 +101,17 @@ def one(bench, name, words, quota_mib, devices, beyond):
             charged, after = said.get("used_bytes", 0), time.monotonic() - began
             bench.results.figure("storm", f"{name} {i}", {
                 "quota": quota, "most": most, "sum": summed, "samples": sampler.samples,
+                "above_s": sampler.longest.get(uuid, 0), "above": sampler.said.get(uuid),
                 "held": held, "charged": charged, "after_s": after,
                 "at_first": first.get("used_by_category"),
                 "by_category": said.get("used_by_category"), "words": [*map(str, words)]})
             bench.results.check("storm", f"{name}: device {i}, the most held",
                                 most <= quota + beyond + SLACK,
                                 f"{mib(most)} in {sampler.samples} samples",
-                                f"at most {mib(quota)}", f"{mib(summed)} by its processes' figures")
+                                f"at most {mib(quota)}",
+                                f"{mib(summed)} by its processes' figures" +
+                                (f", above for {sampler.longest[uuid] * 1e3:.1f} ms"
+                                 if uuid in sampler.longest else ""))
             bench.results.check("storm", f"{name}: device {i}, at the end",
                                 abs(held - charged) <= SLACK,
                                 f"{mib(held)} held, {mib(charged)} charged, after {after:.1f} s",

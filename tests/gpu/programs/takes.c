@@ -34,6 +34,7 @@ struct process_info {
 };
 
 static int (*nvml_processes)(void *dev, unsigned int *n, struct process_info *p);
+static int (*nvml_memory)(void *dev, unsigned long long *total_free_used);
 static void *nvml_device;
 
 static void nvml_open(void)
@@ -47,6 +48,7 @@ static void nvml_open(void)
 	get(0, &nvml_device);
 	nvml_processes = (int (*)(void *, unsigned int *, struct process_info *))dlsym(
 		h, "nvmlDeviceGetComputeRunningProcesses_v3");
+	nvml_memory = (int (*)(void *, unsigned long long *))dlsym(h, "nvmlDeviceGetMemoryInfo");
 }
 
 /* Opened by the process that asks: two of them do not share it. */
@@ -918,6 +920,103 @@ static void s_foreign(void)
 	two(foreign_exporter, foreign_importer);
 }
 
+/*
+ * When a process has ended: how long the driver lists it, and the device has its memory. `how`: it is
+ * killed, ends by itself, or destroys its context first.
+ */
+static void dead_process(const char *how)
+{
+	unsigned long long begin[3], now[3];
+	double began, listed = 0, held = 0;
+	struct message m = {0};
+	int sv[2];
+	pid_t pid;
+
+	figure_of(0);
+	nvml_memory(nvml_device, begin);
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET, 0, sv))
+		_exit(1);
+	pid = fork();
+	if (!pid) {
+		CUcontext context = NULL;
+		CUdeviceptr p;
+
+		cu.cuInit(0);
+		cu.cuCtxCreate_v2(&context, 0, 0);
+		for (int i = 0; i < 16; i++)
+			cu.cuMemAlloc_v2(&p, 256 * MIB);
+		tell(sv[1], -1, &m);
+		hear(sv[1], &m);
+		if (*how == 'd')
+			cu.cuCtxDestroy_v2(context);
+		if (*how == 'k')
+			raise(SIGKILL);
+		_exit(0);
+	}
+	hear(sv[0], &m);
+	began = now_ms();
+	tell(sv[0], -1, &m);
+	while (now_ms() < began + 2000) {
+		double t = now_ms() - began;
+
+		if (figure_of(pid) > 0)
+			listed = t;
+		nvml_memory(nvml_device, now);
+		if (now[2] > begin[2] + 16 * MIB)
+			held = t;
+	}
+	waitpid(pid, NULL, 0);
+	printf("  a process of 4 GiB that %-34s listed for %.1f ms, held for %.1f ms\n", how, listed, held);
+	close(sv[0]);
+	close(sv[1]);
+}
+
+/* What the device has of a process that has ended its contexts, and lives. */
+static void dead_context(bool is_primary)
+{
+	unsigned long long begin[3], now[3];
+	double began, listed, held = 0;
+	CUcontext context = NULL;
+	CUdeviceptr p;
+
+	figure_of(0);
+	nvml_memory(nvml_device, begin);
+	cu.cuInit(0);
+	if (is_primary)
+		cu.cuDevicePrimaryCtxRetain(&context, 0);
+	else
+		cu.cuCtxCreate_v2(&context, 0, 0);
+	cu.cuCtxSetCurrent(context);
+	for (int i = 0; i < 16; i++)
+		cu.cuMemAlloc_v2(&p, 256 * MIB);
+	began = now_ms();
+	if (is_primary)
+		cu.cuDevicePrimaryCtxRelease_v2(0);
+	else
+		cu.cuCtxDestroy_v2(context);
+	listed = now_ms() - began;
+	nvml_memory(nvml_device, now);
+	printf("  %s context ends in %.1f ms; the device has %.1f MiB of it, %.1f listed\n",
+	       is_primary ? "primary" : "a", listed, ((double)now[2] - (double)begin[2]) / MIB,
+	       figure_of(getpid()));
+	while (now_ms() < began + 500) {
+		nvml_memory(nvml_device, now);
+		if (now[2] > begin[2] + 16 * MIB)
+			held = now_ms() - began;
+	}
+	printf("  held for %.1f ms, then %.1f MiB\n", held,
+	       ((double)now[2] - (double)begin[2]) / MIB);
+}
+
+static void s_dead(void)
+{
+	dead_process("ends");
+	dead_process("kills itself");
+	dead_process("destroys its context");
+	dead_context(true);
+	dead_context(false);
+}
+
 static void s_handles(void)
 {
 	CUmemAllocationProp props = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
@@ -1027,7 +1126,8 @@ static const struct {
 	{"green", s_green},	  {"greenlast", s_greenlast}, {"reset", s_reset},
 	{"late", s_late},	  {"pools", s_pools},	      {"ipc", s_ipc},
 	{"external", s_external}, {"segments", s_segments},   {"bare", s_bare},
-	{"ends", s_ends},	  {"foreign", s_foreign},     {"handles", s_handles},
+	{"ends", s_ends},	  {"foreign", s_foreign},     {"dead", s_dead},
+	{"handles", s_handles},
 };
 
 static bool is_wanted(const char *name, char **words)

@@ -1017,6 +1017,29 @@ static void s_dead(void)
 	dead_context(false);
 }
 
+/* Memory by handle that the process has made itself. */
+static void s_self(void)
+{
+	CUmemAllocationProp props = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+				     .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+				     .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
+	CUmemGenericAllocationHandle made, imported;
+	int fd = -1;
+
+	primary();
+	FACT(cu.cuMemCreate(&made, 400 * MIB, &props, 0));
+	cu.cuMemExportToShareableHandle(&fd, made, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+	FACT(cu.cuMemImportFromShareableHandle(&imported, (void *)(intptr_t)fd,
+					       CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+	printf("  %s handle\n", made == imported ? "the same" : "another");
+	FACT(cu.cuMemRelease(made));
+	printf("  device has %.1f MiB free\n", device_free());
+	FACT(cu.cuMemRelease(imported));
+	printf("  device has %.1f MiB free\n", device_free());
+	close(fd);
+	printf("  device has %.1f MiB free, the descriptor closed\n", device_free());
+}
+
 static void s_handles(void)
 {
 	CUmemAllocationProp props = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
@@ -1127,7 +1150,7 @@ static const struct {
 	{"late", s_late},	  {"pools", s_pools},	      {"ipc", s_ipc},
 	{"external", s_external}, {"segments", s_segments},   {"bare", s_bare},
 	{"ends", s_ends},	  {"foreign", s_foreign},     {"dead", s_dead},
-	{"handles", s_handles},
+	{"self", s_self},	  {"handles", s_handles},
 };
 
 static bool is_wanted(const char *name, char **words)

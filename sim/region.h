@@ -131,8 +131,8 @@ struct sim_object {
 	uint64_t reserved;
 	/*
 	 * Of the holders, those whose figure may have it. The driver's figure leaves out what a
-	 * process keeps by handles from other processes alone, by an imported pool, or by a mapping
-	 * of external memory that it has destroyed.
+	 * process keeps by imported handles alone, its own ones included, by an imported pool, or by
+	 * a mapping of external memory that it has destroyed.
 	 */
 	uint64_t holders[SIM_MAX_PROCESSES / 64];
 	uint64_t shown[SIM_MAX_PROCESSES / 64];

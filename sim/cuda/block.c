@@ -119,13 +119,6 @@ static struct sim_block *block_find_shared(const uint64_t key[2])
 	return block;
 }
 
-bool sim_block_is_own(const uint64_t key[2])
-{
-	const struct sim_block *block = block_find_shared(key);
-
-	return block && !block->imported;
-}
-
 CUresult sim_block_import(int fd, const uint64_t key[2], bool hidden, struct sim_block **ret_block)
 {
 	struct sim_block *block = block_find_shared(key);
@@ -141,7 +134,6 @@ CUresult sim_block_import(int fd, const uint64_t key[2], bool hidden, struct sim
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	block->refs = 1;
 	block->hidden = hidden;
-	block->imported = true;
 	block->fd = block_reopen(fd);
 	if (block->fd < 0) {
 		free(block);

@@ -23,7 +23,6 @@ struct sim_block {
 	unsigned int refs;
 	unsigned int hidden; /* of these, the ones by which the process's figure does not have it */
 	bool shared; /* counted as the region's object `key`, no longer as the process's own */
-	bool imported; /* another process has made it */
 	bool exported;
 	uint64_t key[2];
 	struct sim_block *next_shared;
@@ -38,8 +37,6 @@ CUresult sim_block_create(struct sim_device *device, uint64_t bytes, bool own_fi
  */
 CUresult sim_block_import(int fd, const uint64_t key[2], bool hidden,
 			  struct sim_block **ret_block);
-/* Has this process made the memory `key`? */
-bool sim_block_is_own(const uint64_t key[2]);
 struct sim_block *sim_block_ref(struct sim_block *block);
 void sim_block_unref(struct sim_block *block); /* the last one gives the memory back */
 /*

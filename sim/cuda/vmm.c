@@ -243,7 +243,6 @@ CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, vo
 	struct sim_block *block;
 	uint64_t key[2];
 	int fd = (int)(uintptr_t)osHandle;
-	bool hidden;
 	CUresult r = sim_ready();
 
 	if (r)
@@ -254,16 +253,15 @@ CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, vo
 	if (r)
 		return CUDA_ERROR_INVALID_VALUE;
 	sim_lock();
-	hidden = !sim_block_is_own(key);
-	r = sim_block_import(fd, key, hidden, &block);
+	r = sim_block_import(fd, key, true, &block);
 	if (!r) {
 		prop.location.id = block->device->ordinal;
 		p = vmm_new_physical(block, &prop);
 		if (p) {
-			p->hidden = hidden;
+			p->hidden = true;
 			*handle = (CUmemGenericAllocationHandle)p;
 		} else {
-			sim_block_unref_as(block, hidden);
+			sim_block_unref_hidden(block);
 			r = CUDA_ERROR_OUT_OF_MEMORY;
 		}
 	}

@@ -17,7 +17,7 @@ struct sim_physical {
 	struct sim_multicast *multicast;
 	void (*end)(struct sim_multicast *multicast);
 	CUmemAllocationProp prop;
-	bool hidden; /* its reference to the block, since that is another process's */
+	bool hidden; /* its reference to the block, since it was imported */
 	unsigned int handles;
 	unsigned int mappings;
 	struct sim_physical *next;

@@ -7,6 +7,7 @@
 
 #include "base/cleanup.h"
 #include "base/err.h"
+#include "base/ending.h"
 #include "base/fault.h"
 #include "base/fd.h"
 #include "base/now.h"
@@ -113,6 +114,20 @@ static int slot_allocate_known_rows(struct ledger *ledger, int fd)
 	return 0;
 }
 
+bool slot_ending(struct ledger *ledger, int index)
+{
+	const struct ledger_slot *slot = &ledger->map->slots[index];
+	uint64_t pidns, start;
+	uint32_t pid;
+
+	if ((word_acquire(&slot->state) & 0xff) != SLOT_LIVE)
+		return false;
+	pid = word_acquire(&slot->pid);
+	pidns = word_acquire(&slot->pidns);
+	start = word_acquire(&slot->start_ns);
+	return pidns == pidns_self() && ending_is((pid_t)pid, start);
+}
+
 int slot_reclaim_dead(struct ledger *ledger, int fd)
 {
 	unsigned int high = map_slot_high(ledger);
@@ -123,7 +138,7 @@ int slot_reclaim_dead(struct ledger *ledger, int fd)
 			continue;
 		if (shared_file_lock(fd, LEDGER_LOCK_SLOTS + i, 1) < 0)
 			continue;
-		if (slot_allocate_known_rows(ledger, fd) == 0) {
+		if (!slot_ending(ledger, (int)i) && slot_allocate_known_rows(ledger, fd) == 0) {
 			slot_scrub(ledger, i);
 			n++;
 		}
@@ -195,6 +210,10 @@ static int slot_lock_any(struct ledger *ledger, int fd)
 			continue;
 		if (r < 0)
 			return r;
+		if (slot_ending(ledger, i)) {
+			shared_file_unlock(fd, LEDGER_LOCK_SLOTS + i, 1);
+			continue;
+		}
 		/*
 		 * Either this process was first and the tenant lives, or tenant_remove was: it
 		 * holds all slots until the file is gone.

@@ -44,6 +44,12 @@ int slot_index(const struct slot *slot);
 bool slot_alive(struct ledger *ledger, int index);
 
 /*
+ * Whether a process that does not live is still on its way out, so that the driver has its memory
+ * yet: nobody reclaims its slot before. Known of processes of this one's PID namespace alone.
+ */
+bool slot_ending(struct ledger *ledger, int index);
+
+/*
  * Whether any process of the tenant in `dir` lives. Opens no ledger, so many can be asked. True
  * when that cannot be found out; false when there is no ledger.
  */

@@ -560,8 +560,9 @@ void figure_await_dead(struct guest *guest, struct guest_device *device)
 		if (!look && !(look = figure_look_new()))
 			return;
 		while (now_monotonic_ns() < until &&
-		       !driver_list_read(guest, device->uuid, device->ledger, &look->list) &&
-		       !figure_of(look, info.driver_pid, &figure) && figure)
+		       (slot_ending(guest->ledger, i) ||
+			(!driver_list_read(guest, device->uuid, device->ledger, &look->list) &&
+			 !figure_of(look, info.driver_pid, &figure) && figure)))
 			nanosleep(&(struct timespec){.tv_nsec = DEATH_NAP_NS}, NULL);
 	}
 	if (look)

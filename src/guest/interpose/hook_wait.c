@@ -10,6 +10,7 @@
 #include "guest/memory/memory.h"
 #include "guest/memory/own_pool.h"
 #include "guest/memory/pool.h"
+#include "guest/meter/capture.h"
 
 #define WAIT_NOTING(name, params, args, note, before, after)      \
 	CUresult hook_##name params                              \
@@ -104,10 +105,22 @@ RECORD(cuEventRecord_ptsz, true)
 RECORD_WITH_FLAGS(cuEventRecordWithFlags, false)
 RECORD_WITH_FLAGS(cuEventRecordWithFlags_ptsz, true)
 
-/* An event that is done makes nothing wait. */
+/*
+ * An event that is done makes nothing wait. To ask for it would end a capture of any thread, but in
+ * relaxed mode; and one of which the event is part in any mode, so where the program captures it
+ * counts as not done.
+ */
 static void wait_for_event(struct guest *guest, CUstream stream, bool own, CUevent event)
 {
-	if (DRIVER(cuEventQuery, (event)))
+	CUresult e = CUDA_ERROR_NOT_READY;
+
+	if (!atomic_load(&guest->captures)) {
+		struct capture_mode mode = capture_relax();
+
+		e = DRIVER(cuEventQuery, (event));
+		capture_restore(mode);
+	}
+	if (e)
 		waits_stream(guest, stream, own, METER_SPLIT);
 }
 

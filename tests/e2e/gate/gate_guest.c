@@ -84,22 +84,32 @@ static void *launch_all_the_time(void *arg)
 	return NULL;
 }
 
-/* A capture in the mode that forbids other threads whatever might not be part of it. */
+/*
+ * A capture in the mode that forbids other threads whatever might not be part of it. A stream that
+ * has nothing to do with it waits for another one's event meanwhile.
+ */
 static void capture(void)
 {
+	CUstream stream, before, behind;
 	CUgraphExec exec;
-	CUstream stream;
 	pthread_t thread;
+	CUevent event;
 	CUgraph graph;
 	size_t nodes;
 
 	begin();
 	MUST(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+	MUST(cuStreamCreate(&before, CU_STREAM_NON_BLOCKING));
+	MUST(cuStreamCreate(&behind, CU_STREAM_NON_BLOCKING));
+	MUST(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
 	pthread_create(&thread, NULL, launch_all_the_time, NULL);
 	for (int i = 0; i < 20; i++) {
+		MUST(launch(1000, before));
+		MUST(cuEventRecord(event, before));
 		MUST(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
 		for (int k = 0; k < 5; k++) {
 			MUST(launch(100, stream));
+			MUST(cuStreamWaitEvent(behind, event, 0));
 			pause_ms(2); /* marks are recorded and looked for meanwhile */
 		}
 		MUST(cuStreamEndCapture(stream, &graph));

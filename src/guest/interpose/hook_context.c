@@ -71,6 +71,7 @@ static bool context_try_unknown(struct guest *guest, struct guest_device *device
 				struct making *making)
 {
 	uint64_t until = now_monotonic_ns() + SIZE_WAIT_NS, limit, bytes;
+	bool pending;
 
 	for (;;) {
 		calls_begin_alone(device);
@@ -80,8 +81,9 @@ static bool context_try_unknown(struct guest *guest, struct guest_device *device
 		if (making->alone && charge_try_bound(guest, device, bytes, &making->charge))
 			return true;
 		calls_end_alone(device);
-		if (!making->alone || !quota_pending(guest->ledger, device->ledger) ||
-		    now_monotonic_ns() > until)
+		pending = quota_pending(guest->ledger, device->ledger);
+		if (!making->alone || now_monotonic_ns() > until ||
+		    (!charge_clear_dead(guest, device) && !pending))
 			break;
 		nanosleep(&(struct timespec){.tv_nsec = SIZE_NAP_NS}, NULL);
 	}

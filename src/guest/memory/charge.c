@@ -366,6 +366,12 @@ void charge_follow_unseen(struct guest *guest, struct guest_device *device, enum
 	atomic_fetch_add(&device->unseen_bytes, new_bytes - old_bytes);
 }
 
+bool charge_clear_dead(struct guest *guest, struct guest_device *device)
+{
+	figure_await_dead(guest, device);
+	return quota_reclaim(guest->ledger) > 0;
+}
+
 static bool charge_is_over(struct guest *guest, struct guest_device *device)
 {
 	uint64_t limit = charge_limit(guest, device);
@@ -374,8 +380,7 @@ static bool charge_is_over(struct guest *guest, struct guest_device *device)
 		return !charge_fits_by_driver(guest, device, limit);
 	if (quota_used(guest->ledger, device->ledger) <= limit)
 		return false;
-	figure_await_dead(guest, device);
-	quota_reclaim(guest->ledger); /* the dead count until they are cleared away */
+	charge_clear_dead(guest, device);
 	return quota_over(charge_slot(guest), device->ledger, limit);
 }
 

@@ -110,6 +110,12 @@ void charge_await_others(struct guest *guest);
 void charge_end_again(struct guest *guest);
 
 /*
+ * The dead of the tenant count until they are cleared away. Does that, when the driver has taken back
+ * what they held, and answers whether there were any.
+ */
+bool charge_clear_dead(struct guest *guest, struct guest_device *device);
+
+/*
  * After something grew unasked: whether the tenant is over its limit now, with all given back that
  * can be. Calls that others have under way are waited for, about a millisecond, if they alone make
  * the difference.

@@ -3,8 +3,7 @@
 #include "base/ending.h"
 
 #include <signal.h>
-#include <stdlib.h>
-#include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -23,7 +22,8 @@ static pid_t child_of(size_t bytes)
 	CHECK_EQ(pipe(made), 0);
 	pid = fork();
 	if (!pid) {
-		memset(malloc(bytes), 1, bytes);
+		CHECK(mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+			   MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0) != MAP_FAILED);
 		CHECK_EQ(write(made[1], "", 1), 1);
 		for (;;)
 			pause();
@@ -42,22 +42,30 @@ static bool is_zombie(pid_t pid)
 	return info.si_pid == pid;
 }
 
-static void test_ending(void)
+static bool is_seen_ending(void)
 {
-	uint64_t before = now_boot_ns();
 	pid_t pid = child_of(LARGE);
 	bool seen = false;
 
-	CHECK(!ending_is(getpid(), now_boot_ns()));
 	CHECK(!ending_is(pid, now_boot_ns()));
 	CHECK_EQ(kill(pid, SIGKILL), 0);
 	while (!is_zombie(pid))
 		seen |= ending_is(pid, now_boot_ns());
-	CHECK(seen);
 	CHECK(!ending_is(pid, now_boot_ns()));
 	CHECK_EQ(waitpid(pid, NULL, 0), pid);
 	CHECK(!ending_is(pid, now_boot_ns()));
-	CHECK(!ending_is(0, before));
+	return seen;
+}
+
+/* A processor may be away for all of an end, but not each time. */
+static void test_ending(void)
+{
+	int tries = 0;
+
+	while (!is_seen_ending())
+		CHECK(++tries < 20);
+	CHECK(!ending_is(getpid(), now_boot_ns()));
+	CHECK(!ending_is(0, now_boot_ns()));
 }
 
 /* It began after the time that is asked about: the number is another process's by now. */

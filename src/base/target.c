@@ -14,6 +14,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "base/cleanup.h"
 #include "base/err.h"
 #include "base/fd.h"
 
@@ -34,32 +35,82 @@ int target_process(pid_t thread, pid_t *ret_process)
 	return 0;
 }
 
-static bool target_is_stopped_thread(int tasks, const char *thread)
-{
-	char path[280], text[256], *name_end;
+#define PF_EXITING 0x4u /* of a thread's flags, as the kernel numbers them */
 
-	snprintf(path, sizeof(path), "%.255s/stat", thread);
-	if (fd_read_text(tasks, path, text, sizeof(text)) < 0)
+struct target_stat {
+	char state;
+	unsigned int flags;
+	uint64_t start_ns; /* CLOCK_BOOTTIME, rounded down */
+};
+
+/* The words behind a thread's name, which may have any byte in it. */
+static bool target_read_stat(int dir, const char *path, struct target_stat *ret)
+{
+	char text[1024], *name_end;
+	uint64_t ticks;
+
+	if (fd_read_text(dir, path, text, sizeof(text)) < 0)
 		return false;
-	/* The state is behind the thread's name, which may have any byte in it. */
 	name_end = strrchr(text, ')');
-	return name_end && (!strncmp(name_end, ") T", 3) || !strncmp(name_end, ") t", 3));
+	if (!name_end ||
+	    sscanf(name_end + 1,
+		   " %c %*s %*s %*s %*s %*s %u %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s "
+		   "%" SCNu64,
+		   &ret->state, &ret->flags, &ticks) != 3)
+		return false;
+	ret->start_ns = ticks * (UINT64_C(1000000000) / (uint64_t)sysconf(_SC_CLK_TCK));
+	return true;
+}
+
+/* Allocates nothing: callers may hold a lock. */
+static bool target_any_thread(pid_t process, bool (*is)(const struct target_stat *stat))
+{
+	_Alignas(struct dirent64) char room[2048];
+	CLEANUP_CLOSE int tasks = -EBADF;
+	char path[280];
+	long n;
+
+	snprintf(path, sizeof(path), "/proc/%d/task", process);
+	tasks = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (tasks < 0)
+		return false;
+	while ((n = syscall(SYS_getdents64, tasks, room, sizeof(room))) > 0)
+		for (long at = 0; at < n;) {
+			const struct dirent64 *entry = (const void *)(room + at);
+			struct target_stat stat;
+
+			snprintf(path, sizeof(path), "%.255s/stat", entry->d_name);
+			if (entry->d_name[0] != '.' && target_read_stat(tasks, path, &stat) &&
+			    is(&stat))
+				return true;
+			at += entry->d_reclen;
+		}
+	return false;
+}
+
+static bool target_stat_is_stopped(const struct target_stat *stat)
+{
+	return stat->state == 'T' || stat->state == 't';
 }
 
 bool target_is_stopped(pid_t process)
 {
-	char path[64];
-	struct dirent *entry;
-	bool stopped = false;
-	DIR *tasks;
+	return target_any_thread(process, target_stat_is_stopped);
+}
 
-	snprintf(path, sizeof(path), "/proc/%d/task", process);
-	tasks = opendir(path);
-	while (tasks && !stopped && (entry = readdir(tasks)))
-		stopped = target_is_stopped_thread(dirfd(tasks), entry->d_name);
-	if (tasks)
-		closedir(tasks);
-	return stopped;
+static bool target_stat_is_ending(const struct target_stat *stat)
+{
+	return stat->flags & PF_EXITING && stat->state != 'Z' && stat->state != 'X';
+}
+
+bool target_is_ending(pid_t process, uint64_t until_ns)
+{
+	struct target_stat stat;
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", process);
+	return process > 0 && target_read_stat(AT_FDCWD, path, &stat) && stat.start_ns <= until_ns &&
+	       target_any_thread(process, target_stat_is_ending);
 }
 
 /*

@@ -23,6 +23,15 @@ int target_process(pid_t thread, pid_t *ret_process);
 bool target_is_stopped(pid_t process);
 
 /*
+ * Returns true while a thread of a process is exiting and has not finished. The kernel unmaps the
+ * memory of such a process first, which drops locks that live by a mapping, and closes its files
+ * later; an H200's driver frees the process's device memory then, 70 to 134 ms after its end began.
+ * False for a process that lives, has ended, or began after `until_ns` (CLOCK_BOOTTIME): its number
+ * belonged to another process before. Allocates nothing.
+ */
+bool target_is_ending(pid_t process, uint64_t until_ns);
+
+/*
  * The device that a thread's descriptor is of; 0 for what is no character device. -EBADF: it is
  * not open; -ESRCH: there is no such thread; -EACCES: it does not let itself be looked at.
  */

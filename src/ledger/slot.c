@@ -7,13 +7,13 @@
 
 #include "base/cleanup.h"
 #include "base/err.h"
-#include "base/ending.h"
 #include "base/fault.h"
 #include "base/fd.h"
 #include "base/now.h"
+#include "base/pidns.h"
+#include "base/target.h"
 #include "base/word.h"
 #include "ledger/holders.h"
-#include "base/pidns.h"
 #include "ledger/shared_file.h"
 #include "ledger/slot_priv.h"
 
@@ -125,7 +125,7 @@ bool slot_ending(struct ledger *ledger, int index)
 	pid = word_acquire(&slot->pid);
 	pidns = word_acquire(&slot->pidns);
 	start = word_acquire(&slot->start_ns);
-	return pidns == pidns_self() && ending_is((pid_t)pid, start);
+	return pidns == pidns_self() && target_is_ending((pid_t)pid, start);
 }
 
 int slot_reclaim_dead(struct ledger *ledger, int fd)

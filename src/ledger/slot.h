@@ -44,8 +44,9 @@ int slot_index(const struct slot *slot);
 bool slot_alive(struct ledger *ledger, int index);
 
 /*
- * Whether a process that does not live is still on its way out, so that the driver has its memory
- * yet: nobody reclaims its slot before. Known of processes of this one's PID namespace alone.
+ * Returns true if the process of a slot has lost the slot's lock but is still exiting, so that the
+ * driver still holds its memory: the slot must not be reclaimed yet. Always false for a process of
+ * another PID namespace.
  */
 bool slot_ending(struct ledger *ledger, int index);
 

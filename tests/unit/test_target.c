@@ -13,6 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/now.h"
 #include "base/target.h"
 #include "tests/check.h"
 
@@ -99,6 +100,78 @@ static void test_stopped(pid_t pid)
 	CHECK(!target_is_stopped(NOBODY));
 }
 
+/* The kernel needs milliseconds to unmap this much memory. */
+#define LARGE ((size_t)256 << 20)
+
+static pid_t ending_child(void)
+{
+	int made[2];
+	pid_t pid;
+	char c;
+
+	CHECK_EQ(pipe(made), 0);
+	pid = fork();
+	CHECK(pid >= 0);
+	if (!pid) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		CHECK(mmap(NULL, LARGE, PROT_READ | PROT_WRITE,
+			   MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0) != MAP_FAILED);
+		CHECK_EQ(write(made[1], "", 1), 1);
+		for (;;)
+			pause();
+	}
+	CHECK_EQ(read(made[0], &c, 1), 1);
+	close(made[0]);
+	close(made[1]);
+	return pid;
+}
+
+static bool ending_is_zombie(pid_t pid)
+{
+	siginfo_t info = {0};
+
+	CHECK_EQ(waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT), 0);
+	return info.si_pid == pid;
+}
+
+static bool ending_is_seen(void)
+{
+	pid_t pid = ending_child();
+	bool seen = false;
+
+	CHECK(!target_is_ending(pid, now_boot_ns()));
+	CHECK_EQ(kill(pid, SIGKILL), 0);
+	while (!ending_is_zombie(pid))
+		seen |= target_is_ending(pid, now_boot_ns());
+	CHECK(!target_is_ending(pid, now_boot_ns()));
+	CHECK_EQ(waitpid(pid, NULL, 0), pid);
+	CHECK(!target_is_ending(pid, now_boot_ns()));
+	return seen;
+}
+
+/* A processor may be away for all of an end, but not each time. */
+static void test_ending(void)
+{
+	int tries = 0;
+
+	while (!ending_is_seen())
+		CHECK(++tries < 20);
+	CHECK(!target_is_ending(getpid(), now_boot_ns()));
+	CHECK(!target_is_ending(0, now_boot_ns()));
+}
+
+/* It began after the time that is asked about: the number is another process's by now. */
+static void test_number_again(void)
+{
+	uint64_t before = now_boot_ns() - UINT64_C(1000000000);
+	pid_t pid = ending_child();
+
+	CHECK_EQ(kill(pid, SIGKILL), 0);
+	while (!ending_is_zombie(pid))
+		CHECK(!target_is_ending(pid, before));
+	CHECK_EQ(waitpid(pid, NULL, 0), pid);
+}
+
 int main(void)
 {
 	struct seen seen;
@@ -129,5 +202,7 @@ int main(void)
 	CHECK(!target_inside(NOBODY, 0));
 	kill(pid, SIGKILL);
 	CHECK_EQ(waitpid(pid, NULL, 0), pid);
+	test_ending();
+	test_number_again();
 	return 0;
 }

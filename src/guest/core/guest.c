@@ -403,7 +403,7 @@ int guest_processes(struct guest *guest, const uint8_t uuid[16], struct guest_pr
 		for (int c = 0; c < CAT_N; c++)
 			p.used_bytes += row.used[c];
 		p.context = row.used[CAT_CONTEXT] > 0;
-		if (guest->policy.flags & POLICY_ACCOUNTING_DRIVER) {
+		if (guest_by_driver(guest)) {
 			p.used_bytes = row.driver_bytes; /* as it last noted */
 			p.context = row.driver_bytes > 0;
 		}

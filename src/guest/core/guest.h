@@ -58,8 +58,8 @@ struct guest_device {
 	_Atomic uint64_t context_most;	 /* of all of them and code, as last seen */
 	_Atomic uint64_t stack_bytes;	 /* of stacks by cuCtxSetLimit: see context_limits.h */
 	_Atomic uint64_t promised_bytes; /* of heaps and FIFOs that the driver has not backed yet */
-	struct serial making_primary;	 /* of who makes the primary context */
-	struct serial limits;		 /* of who sets a context's limit, or asks for it */
+	struct serial making_primary;	 /* taken by the thread that makes the primary context */
+	struct serial limits;		 /* taken by the thread that sets or probes a limit */
 	_Atomic uint64_t unseen_bytes;	 /* charged, but not in the driver's figure (managed) */
 	_Atomic uint64_t siblings_bytes;	 /* what the tenant's others hold and have not charged */
 	_Atomic uint64_t reconciled_ns;	 /* CLOCK_MONOTONIC */
@@ -206,6 +206,12 @@ int guest_drop_in_policy(struct policy *policy, void *arg);
 static inline struct guest_device *guest_device(struct guest *guest, CUdevice ordinal)
 {
 	return ordinal >= 0 && ordinal < guest->ndevices ? &guest->device[ordinal] : NULL;
+}
+
+/* With --accounting driver the driver's figure decides, and the ledger keeps what that lacks. */
+static inline bool guest_by_driver(const struct guest *guest)
+{
+	return guest->policy.flags & POLICY_ACCOUNTING_DRIVER;
 }
 
 /* The device of the calling thread's current context; NULL when there is none. */

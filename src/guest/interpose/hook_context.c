@@ -182,7 +182,7 @@ static bool context_made(struct making *making)
 
 	if (atomic_fetch_add(&device->contexts, 1) == 0)
 		figure_begin(device);
-	if (guest->policy.flags & POLICY_ACCOUNTING_DRIVER)
+	if (guest_by_driver(guest))
 		figure_measure_first(guest, device);
 	else if (making->near)
 		told = figure_reconcile_inside(guest, device);
@@ -400,20 +400,6 @@ static bool context_retain_active(struct guest *guest, struct guest_device *devi
 	return known;
 }
 
-/*
- * Of threads that want the primary context at once one makes it, and reserves for it. The others wait
- * as they would in the driver.
- */
-static void context_begin_primary(struct guest_device *device)
-{
-	serial_begin(&device->making_primary);
-}
-
-static void context_end_primary(struct guest_device *device)
-{
-	serial_end(&device->making_primary);
-}
-
 /* False: it does not fit after all, and ends. `undo` gives back what the program's call took. */
 static bool context_keep_primary(struct making *making,
 				 void (*undo)(CUdevice dev, CUgreenCtx green), CUgreenCtx green)
@@ -464,10 +450,10 @@ CUresult hook_cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
 		return DRIVER(cuDevicePrimaryCtxRetain, (pctx, dev));
 	if (context_retain_active(guest, device, pctx, &e))
 		return e;
-	context_begin_primary(device);
+	serial_begin(&device->making_primary);
 	if (!context_retain_active(guest, device, pctx, &e))
 		e = context_make_primary(guest, device, pctx);
-	context_end_primary(device);
+	serial_end(&device->making_primary);
 	return e;
 }
 
@@ -608,9 +594,9 @@ CUresult hook_cuGreenCtxCreate(CUgreenCtx *phCtx, CUdevResourceDesc desc, CUdevi
 
 	if (!device || !phCtx)
 		return DRIVER(cuGreenCtxCreate, (phCtx, desc, dev, flags));
-	context_begin_primary(device);
+	serial_begin(&device->making_primary);
 	e = context_make_green(guest, device, phCtx, desc, flags);
-	context_end_primary(device);
+	serial_end(&device->making_primary);
 	return e;
 }
 

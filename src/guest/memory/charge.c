@@ -18,15 +18,10 @@ static struct slot *charge_slot(struct guest *guest)
 	return atomic_load_explicit(&guest->slot, memory_order_acquire);
 }
 
-static bool charge_is_by_driver(const struct guest *guest)
-{
-	return guest->policy.flags & POLICY_ACCOUNTING_DRIVER;
-}
-
 uint64_t charge_limit(struct guest *guest, struct guest_device *device)
 {
 	uint64_t limit = guest_limit(guest, device);
-	uint64_t siblings = charge_is_by_driver(guest) ? 0 : atomic_load(&device->siblings_bytes);
+	uint64_t siblings = guest_by_driver(guest) ? 0 : atomic_load(&device->siblings_bytes);
 
 	return limit > siblings ? limit - siblings : 0;
 }
@@ -34,7 +29,7 @@ uint64_t charge_limit(struct guest *guest, struct guest_device *device)
 /* With accounting by the driver's figure the ledger keeps what that figure never has, and no more. */
 static bool charge_keeps(const struct guest *guest, bool unseen)
 {
-	return unseen || !charge_is_by_driver(guest);
+	return unseen || !guest_by_driver(guest);
 }
 
 /*
@@ -76,7 +71,7 @@ void charge_begin_again(struct guest *guest, struct guest_device *device)
 		spare_begin_ask(guest->claimed);
 	holder_give_back(guest, device);
 	figure_await_dead(guest, device);
-	if (charge_is_by_driver(guest))
+	if (guest_by_driver(guest))
 		holder_catch_up(guest, device);
 	else
 		figure_reconcile(guest, device);
@@ -112,7 +107,7 @@ static int charge_reserve_last(struct guest *guest, struct guest_device *device,
 	uint64_t until = now_monotonic_ns() + SETTLE_NS;
 	int token, r;
 
-	if (!charge_is_by_driver(guest))
+	if (!guest_by_driver(guest))
 		return quota_reserve_slow(charge_slot(guest), device->ledger, bytes,
 					  charge_limit(guest, device));
 	quota_reclaim(guest->ledger);
@@ -137,7 +132,7 @@ static int charge_reserve_just_so(struct guest *guest, struct guest_device *devi
 {
 	uint64_t limit = charge_limit(guest, device);
 
-	return charge_is_by_driver(guest)
+	return guest_by_driver(guest)
 		       ? charge_reserve_by_driver(guest, device, bytes, limit)
 		       : quota_reserve_sum(charge_slot(guest), device->ledger, bytes, limit,
 					   ret_used);
@@ -194,7 +189,7 @@ bool charge_try(struct guest *guest, struct guest_device *device, uint64_t bytes
 	 * What the driver took for itself may have to be looked at first. One sum over the slots
 	 * tells both: a second one is made only where there is a look in between.
 	 */
-	if (!charge_is_by_driver(guest) &&
+	if (!guest_by_driver(guest) &&
 	    figure_due(guest, device, used, guest_limit(guest, device))) {
 		if (admitted)
 			charge_cancel(&charge);
@@ -228,7 +223,7 @@ bool charge_try_bound(struct guest *guest, struct guest_device *device, uint64_t
 	int r;
 
 	calls_begin(device);
-	r = charge_is_by_driver(guest)
+	r = guest_by_driver(guest)
 		    ? charge_reserve_by_driver(guest, device, bytes, limit)
 		    : quota_reserve_bound(charge_slot(guest), device->ledger, bytes, limit);
 	return charge_began(guest, device, bytes, r, ret);
@@ -241,7 +236,7 @@ bool charge_try_doubtful(struct guest *guest, struct guest_device *device, uint6
 	int r;
 
 	calls_begin(device);
-	r = charge_is_by_driver(guest)
+	r = guest_by_driver(guest)
 		    ? charge_reserve_by_driver(guest, device, bytes, limit + bytes)
 		    : quota_reserve_doubtful(charge_slot(guest), device->ledger, bytes, limit);
 	return charge_began(guest, device, bytes, r, ret);
@@ -376,7 +371,7 @@ static bool charge_is_over(struct guest *guest, struct guest_device *device)
 {
 	uint64_t limit = charge_limit(guest, device);
 
-	if (charge_is_by_driver(guest))
+	if (guest_by_driver(guest))
 		return !charge_fits_by_driver(guest, device, limit);
 	if (quota_used(guest->ledger, device->ledger) <= limit)
 		return false;
@@ -400,6 +395,6 @@ bool charge_over(struct guest *guest, struct guest_device *device)
 bool charge_stale(struct guest *guest, struct guest_device *device)
 {
 	atomic_store(&device->stale, true);
-	return !charge_is_by_driver(guest) && figure_due_now(guest, device) &&
+	return !guest_by_driver(guest) && figure_due_now(guest, device) &&
 	       figure_reconcile(guest, device);
 }

@@ -236,7 +236,7 @@ static void limits_kept(struct guest *guest, struct guest_device *device, uint64
 	if (!object_change(guest->objects, OBJECT_LIMITS, key, false, limits_take_promise, &change))
 		return;
 	atomic_fetch_sub(&device->promised_bytes, change.from);
-	if (guest->policy.flags & POLICY_ACCOUNTING_DRIVER)
+	if (guest_by_driver(guest))
 		quota_release(atomic_load(&guest->slot), device->ledger, CAT_CONTEXT, change.from);
 }
 

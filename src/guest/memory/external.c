@@ -49,11 +49,6 @@ CUresult external_import(struct guest *guest, struct guest_device *device,
 	return CUDA_SUCCESS;
 }
 
-static bool external_is_by_driver(const struct guest *guest)
-{
-	return guest->policy.flags & POLICY_ACCOUNTING_DRIVER;
-}
-
 static bool external_take_entry(struct object *import, void *arg)
 {
 	*(struct object *)arg = *import;
@@ -66,7 +61,7 @@ void external_imported(struct guest *guest, const struct object *view)
 {
 	struct object import = {.kind = OBJECT_NONE};
 
-	if (!external_is_by_driver(guest))
+	if (!guest_by_driver(guest))
 		return;
 	object_change(guest->objects, OBJECT_EXTERNAL, view->view.import, false,
 		      external_take_entry, &import);
@@ -88,7 +83,7 @@ void external_destroy(struct guest *guest, const struct object *view)
 	struct guest_device *device = guest_device(guest, view->device);
 	struct object import;
 
-	if (!external_is_by_driver(guest) ||
+	if (!guest_by_driver(guest) ||
 	    !object_get(guest->objects, OBJECT_EXTERNAL, view->view.import, &import) ||
 	    import.refs == 1)
 		return;

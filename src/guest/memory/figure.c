@@ -226,7 +226,7 @@ void figure_look(struct guest *guest, struct guest_device *device)
 {
 	uint64_t now = now_ns(CLOCK_MONOTONIC_COARSE);
 
-	if (!(guest->policy.flags & POLICY_ACCOUNTING_DRIVER) &&
+	if (!guest_by_driver(guest) &&
 	    (atomic_load(&device->stale) || atomic_load(&device->unsure) ||
 	     now > atomic_load(&device->reconciled_ns) + LOOK_NS))
 		figure_reconcile(guest, device);
@@ -493,7 +493,7 @@ static bool figure_reconcile_within(struct guest *guest, struct guest_device *de
 	bool told;
 
 	/* The ledger keeps nothing then that the figure has. */
-	if (guest->policy.flags & POLICY_ACCOUNTING_DRIVER)
+	if (guest_by_driver(guest))
 		return false;
 	look = figure_look_new();
 	if (!look)
@@ -744,7 +744,7 @@ uint64_t figure_tenant_used(struct guest *guest, const uint8_t uuid[16], int led
 {
 	uint64_t figure;
 
-	if (!(guest->policy.flags & POLICY_ACCOUNTING_DRIVER))
+	if (!guest_by_driver(guest))
 		return quota_used_live(guest->ledger, ledger_device);
 	if (figure_tenant(guest, uuid, ledger_device, &figure))
 		return UINT64_MAX;

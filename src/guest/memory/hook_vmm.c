@@ -600,11 +600,13 @@ CUresult hook_cuMemExportToShareableHandle(void *shareableHandle,
 	device = guest_device(guest, object.device);
 	if (object.flags & OBJECT_MULTICAST)
 		vmm_mark_given(guest, handle);
-	if (device && object.flags & OBJECT_IMPORTED &&
-	    handleType == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
-		sharing_stamp_as(*(int *)shareableHandle, &object.handle.stamp);
-	if (!device || object.flags & OBJECT_IMPORTED)
+	if (!device)
 		return e;
+	if (object.flags & OBJECT_IMPORTED) {
+		if (handleType == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
+			sharing_stamp_as(*(int *)shareableHandle, &object.handle.stamp);
+		return e;
+	}
 	if (handleType == CU_MEM_HANDLE_TYPE_FABRIC)
 		key = entry_key(shareableHandle, sizeof(CUmemFabricHandle));
 	else if (handleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR ||

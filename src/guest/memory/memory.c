@@ -593,7 +593,7 @@ static void memory_reap_one(struct guest *guest, uint64_t key)
 		memory_keep(guest, &parting);
 		return;
 	}
-	/* Done: this does not wait. Otherwise its pool would keep the memory (hook_pool.c). */
+	/* The event is done, so this call returns at once; the driver needs it (pool.h). */
 	if (memory_is_view(&parting))
 		DRIVER(cuEventSynchronize, (event));
 	memory_drop_mark(event);

@@ -31,7 +31,7 @@ static int64_t sharing_random(struct guest *guest)
 
 static struct shared_key sharing_stamp_key(const struct stamp *stamp)
 {
-	return entry_key((int64_t[2]){stamp->first, stamp->last}, 2 * sizeof(int64_t));
+	return entry_key(stamp, sizeof(*stamp));
 }
 
 uint32_t sharing_number(struct guest *guest)
@@ -166,7 +166,7 @@ CUresult sharing_import(struct guest *guest, struct guest_device *device, struct
 	struct charge charge;
 	int r;
 
-	if (guest->policy.flags & POLICY_ACCOUNTING_DRIVER)
+	if (guest_by_driver(guest))
 		return sharing_import_by_driver(guest, device, key, bytes, object);
 	r = sharing_add(guest, device, key, bytes);
 	if (r == -EDQUOT) {
@@ -193,7 +193,7 @@ CUresult sharing_import(struct guest *guest, struct guest_device *device, struct
 
 void sharing_begin_drop(struct guest *guest, const struct object *object)
 {
-	if (guest->policy.flags & POLICY_ACCOUNTING_DRIVER && object->flags & OBJECT_SHARED)
+	if (guest_by_driver(guest) && object->flags & OBJECT_SHARED)
 		shared_uncover(sharing_slot(guest), object->shared);
 }
 

@@ -20,7 +20,7 @@ void view_get(struct guest *guest, const uint8_t uuid[16], unsigned int index,
 	}
 	if (device >= 0)
 		used = figure_tenant_used(guest, uuid, device);
-	if (!(guest->policy.flags & POLICY_ACCOUNTING_DRIVER) && used < UINT64_MAX - siblings)
+	if (!guest_by_driver(guest) && used < UINT64_MAX - siblings)
 		used += siblings;
 	*ret = (struct view){.total_bytes = limit, .used_bytes = used < limit ? used : limit};
 }

@@ -144,6 +144,16 @@ void guest_sleep_ms(long ms)
 	nanosleep(&(struct timespec){ms / 1000, ms % 1000 * 1000000}, NULL);
 }
 
+static void CUDA_CB guest_sleep_in_stream(void *ms)
+{
+	guest_sleep_ms((long)(intptr_t)ms);
+}
+
+void guest_busy_ms(CUstream stream, long ms)
+{
+	MUST(cuLaunchHostFunc(stream, guest_sleep_in_stream, (void *)(intptr_t)ms));
+}
+
 long guest_now_ms(void)
 {
 	struct timespec now;

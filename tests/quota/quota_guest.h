@@ -48,6 +48,8 @@ void guest_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* Asks quota.py to compare what is charged with what is held. Waits until it has. */
 void guest_quiet(void);
 void guest_sleep_ms(long ms);
+/* Keeps a stream busy for so many milliseconds. */
+void guest_busy_ms(CUstream stream, long ms);
 long guest_now_ms(void);
 
 /* Initializes the driver and makes the primary context of device 0 current. */

@@ -351,11 +351,6 @@ void sharing_pool(int how)
 	peer_end(&exporter);
 }
 
-static void CUDA_CB sharing_sleep(void *ms)
-{
-	guest_sleep_ms((long)(intptr_t)ms);
-}
-
 /* The importer frees the pointer behind work of `ms`, and destroys the pool without waiting. */
 void sharing_pool_left(int ms)
 {
@@ -369,7 +364,7 @@ void sharing_pool_left(int ms)
 	peer_await(&exporter);
 	MUST(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
 	if (ms)
-		MUST(cuLaunchHostFunc(stream, sharing_sleep, (void *)(intptr_t)ms));
+		guest_busy_ms(stream, ms);
 	MUST(cuMemFreeAsync(at, stream));
 	MUST(cuMemPoolDestroy(pool));
 	if (cuMemPoolDestroy(pool) != CUDA_ERROR_INVALID_VALUE)

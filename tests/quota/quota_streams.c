@@ -36,11 +36,6 @@ static CUstream streams_new(void)
 	return stream;
 }
 
-static void CUDA_CB streams_sleep(void *ms)
-{
-	guest_sleep_ms((long)(intptr_t)ms);
-}
-
 /* The second pool is freed in the stream and destroyed, and the program waits for neither. */
 void streams_pool_gone(int mib)
 {
@@ -68,7 +63,7 @@ static void streams_free_late(int mib)
 
 	MUST(cuMemAlloc_v2(&at, (size_t)mib * MIB));
 	MUST(cuMemAlloc_v2(&at, 2 * MIB));
-	MUST(cuLaunchHostFunc(stream, streams_sleep, (void *)(intptr_t)1500));
+	guest_busy_ms(stream, 1500);
 	MUST(cuMemFreeAsync(at, stream));
 }
 
@@ -120,7 +115,7 @@ void streams_other_context(int end)
 	MUST(cuMemAlloc_v2(&at, 800 * MIB));
 	MUST(cuCtxCreate_v2(&other, 0, 0));
 	stream = streams_new();
-	MUST(cuLaunchHostFunc(stream, streams_sleep, (void *)(intptr_t)700));
+	guest_busy_ms(stream, 700);
 	MUST(cuMemFreeAsync(at, stream));
 	if (end == 1)
 		MUST(cuStreamDestroy_v2(stream));
@@ -148,7 +143,7 @@ static int streams_churn_pool(struct churn *churn, CUstream stream)
 	CUresult e = cuMemAllocFromPoolAsync(&at, CHURN_BYTES, pool, stream);
 
 	if (!e) {
-		MUST(cuLaunchHostFunc(stream, streams_sleep, (void *)(intptr_t)1));
+		guest_busy_ms(stream, 1);
 		MUST(cuMemFreeAsync(at, stream));
 	} else if (e != CUDA_ERROR_OUT_OF_MEMORY) {
 		MUST(e);

@@ -27,6 +27,15 @@
 #define cu	 cuda_real
 #define SETTLE_S 0.3
 
+/* Memory of device 0 that other processes may import by descriptor. */
+static const CUmemPoolProps pool_props = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+					  .handleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+					  .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
+static const CUmemAllocationProp memory_props = {
+	.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+	.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+	.location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
+
 struct process_info {
 	unsigned int pid;
 	unsigned long long bytes;
@@ -517,9 +526,6 @@ static void two(side_fn *exporter, side_fn *importer)
 
 static void pool_exporter(int s)
 {
-	CUmemPoolProps props = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
-				.handleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
-				.location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
 	CUmemoryPool pool[POOLS];
 	CUdeviceptr p[POOLS];
 	struct message m;
@@ -528,7 +534,7 @@ static void pool_exporter(int s)
 	for (int i = 0; i < POOLS; i++) {
 		int fd = -1;
 
-		cu.cuMemPoolCreate(&pool[i], &props);
+		cu.cuMemPoolCreate(&pool[i], &pool_props);
 		cu.cuMemAllocFromPoolAsync(&p[i], 2 * MIB, pool[i], NULL);
 		cu.cuCtxSynchronize();
 		cu.cuMemPoolExportToShareableHandle(&fd, pool[i],
@@ -603,9 +609,6 @@ static const uint64_t piece_mib[PIECES] = {2, 40, 20, 2, 2, 2};
 
 static void segment_exporter(int s)
 {
-	CUmemPoolProps props = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
-				.handleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
-				.location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
 	cuuint64_t keep = UINT64_MAX, reserved = 0;
 	CUdeviceptr p[PIECES], first;
 	struct message m;
@@ -613,7 +616,7 @@ static void segment_exporter(int s)
 	int fd = -1;
 
 	primary();
-	cu.cuMemPoolCreate(&pool, &props);
+	cu.cuMemPoolCreate(&pool, &pool_props);
 	cu.cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &keep);
 	cu.cuMemAllocFromPoolAsync(&first, 40 * MIB, pool, NULL);
 	cu.cuCtxSynchronize();
@@ -691,16 +694,13 @@ static void s_segments(void)
 /* A pool of 256 MiB that an importer has without any pointer of it. */
 static void bare_exporter(int s)
 {
-	CUmemPoolProps props = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
-				.handleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
-				.location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
 	struct message m;
 	CUmemoryPool pool;
 	CUdeviceptr p;
 	int fd = -1;
 
 	primary();
-	cu.cuMemPoolCreate(&pool, &props);
+	cu.cuMemPoolCreate(&pool, &pool_props);
 	cu.cuMemAllocFromPoolAsync(&p, 256 * MIB, pool, NULL);
 	cu.cuCtxSynchronize();
 	cu.cuMemPoolExportToShareableHandle(&fd, pool, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
@@ -759,9 +759,6 @@ static const char *const end_ways[] = {"nothing",
 
 static void end_exporter(int s)
 {
-	CUmemPoolProps props = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
-				.handleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
-				.location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
 	struct message m;
 
 	primary();
@@ -770,7 +767,7 @@ static void end_exporter(int s)
 		CUdeviceptr p;
 		int fd = -1;
 
-		cu.cuMemPoolCreate(&pool, &props);
+		cu.cuMemPoolCreate(&pool, &pool_props);
 		cu.cuMemAllocFromPoolAsync(&p, 256 * MIB, pool, NULL);
 		cu.cuCtxSynchronize();
 		cu.cuMemPoolExportToShareableHandle(&fd, pool,
@@ -855,9 +852,6 @@ static void s_ends(void)
  */
 static void foreign_exporter(int s)
 {
-	CUmemAllocationProp props = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
-				     .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
-				     .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
 	struct message m = {0};
 
 	primary();
@@ -865,7 +859,7 @@ static void foreign_exporter(int s)
 		CUmemGenericAllocationHandle h;
 		int fd = -1;
 
-		cu.cuMemCreate(&h, 400 * MIB, &props, 0);
+		cu.cuMemCreate(&h, 400 * MIB, &memory_props, 0);
 		cu.cuMemExportToShareableHandle(&fd, h, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
 		tell(s, fd, &m);
 		close(fd);
@@ -1020,14 +1014,11 @@ static void s_dead(void)
 /* Memory by handle that the process has made itself. */
 static void s_self(void)
 {
-	CUmemAllocationProp props = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
-				     .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
-				     .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
 	CUmemGenericAllocationHandle made, imported;
 	int fd = -1;
 
 	primary();
-	FACT(cu.cuMemCreate(&made, 400 * MIB, &props, 0));
+	FACT(cu.cuMemCreate(&made, 400 * MIB, &memory_props, 0));
 	cu.cuMemExportToShareableHandle(&fd, made, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
 	FACT(cu.cuMemImportFromShareableHandle(&imported, (void *)(intptr_t)fd,
 					       CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
@@ -1042,9 +1033,6 @@ static void s_self(void)
 
 static void s_handles(void)
 {
-	CUmemAllocationProp props = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
-				     .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
-				     .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
 	CUmemGenericAllocationHandle h;
 	CUipcMemHandle a, b;
 	CUdeviceptr p;
@@ -1065,7 +1053,7 @@ static void s_handles(void)
 	cu.cuIpcGetMemHandle(&b, p);
 	printf("  IPC handle of the next allocation at that address: %s\n",
 	       memcmp(&a, &b, sizeof(a)) ? "differs" : "the same bytes");
-	cu.cuMemCreate(&h, 2 * MIB, &props, 0);
+	cu.cuMemCreate(&h, 2 * MIB, &memory_props, 0);
 	cu.cuMemExportToShareableHandle(&fd, h, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
 	r = fcntl(fd, F_OFD_SETLK, &(struct flock){.l_type = F_RDLCK, .l_whence = SEEK_SET,
 						   .l_start = INT64_C(3) << 60 | 12345, .l_len = 1});
@@ -1114,9 +1102,6 @@ static void s_ipc(void)
 
 static void s_external(void)
 {
-	CUmemAllocationProp props = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
-				     .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
-				     .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
 	CUDA_EXTERNAL_MEMORY_HANDLE_DESC desc = {
 		.type = CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD, .size = 400 * MIB};
 	CUDA_EXTERNAL_MEMORY_BUFFER_DESC buffer = {.size = 400 * MIB};
@@ -1126,7 +1111,7 @@ static void s_external(void)
 	int fd = -1;
 
 	primary();
-	FACT(cu.cuMemCreate(&h, 400 * MIB, &props, 0));
+	FACT(cu.cuMemCreate(&h, 400 * MIB, &memory_props, 0));
 	cu.cuMemExportToShareableHandle(&fd, h, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
 	desc.handle.fd = fd;
 	FACT(cu.cuImportExternalMemory(&x, &desc));

@@ -149,7 +149,7 @@ static bool ending_is_seen(void)
 	return seen;
 }
 
-/* A processor may be away for all of an end, but not each time. */
+/* The test may get no processor time while one child ends, but not for 20 in a row. */
 static void test_ending(void)
 {
 	int tries = 0;
@@ -160,7 +160,7 @@ static void test_ending(void)
 	CHECK(!target_is_ending(0, now_boot_ns()));
 }
 
-/* It began after the time that is asked about: the number is another process's by now. */
+/* The process began after the time in question: its number belonged to another one then. */
 static void test_number_again(void)
 {
 	uint64_t before = now_boot_ns() - UINT64_C(1000000000);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What threads of the process do one after the other, with calls of the driver in it. It is no lock:
- * a thread that does not come back is not waited for much longer than such a call takes.
+ * Serializes work of the process's threads that contains driver calls. It is no lock: a waiting
+ * thread goes on after SERIAL_WAIT_NS, even if the thread before it has not returned.
  */
 #ifndef ALLOT_GUEST_CORE_SERIAL_H
 #define ALLOT_GUEST_CORE_SERIAL_H
@@ -21,7 +21,7 @@ struct serial {
 	_Atomic uint32_t taken;
 };
 
-/* False: it is another thread's. */
+/* Returns false if another thread has it. */
 static inline bool serial_try(struct serial *serial)
 {
 	uint32_t nobody = 0;

@@ -110,8 +110,8 @@ void charge_await_others(struct guest *guest);
 void charge_end_again(struct guest *guest);
 
 /*
- * The dead of the tenant count until they are cleared away. Does that, when the driver has taken back
- * what they held, and answers whether there were any.
+ * Reclaims the slots of dead processes, which count until then, as soon as the driver has freed their
+ * memory. Returns true if there were any.
  */
 bool charge_clear_dead(struct guest *guest, struct guest_device *device);
 

@@ -9,8 +9,8 @@
 #include "guest/memory/holder.h"
 
 /*
- * The device whose turn this thread has. What the driver has and what is recorded would differ if two
- * threads set a limit at once; and who asks whether one is backed sets it, too.
+ * The device whose `limits` this thread has taken, or NULL. If two threads set a limit at once, the
+ * driver's value and the recorded one could differ. A probe for backing sets the limit, too.
  */
 static _Thread_local const struct guest_device *limits_mine
 	__attribute__((tls_model("initial-exec")));
@@ -276,7 +276,7 @@ static void limits_look_each(struct guest *guest, struct guest_device *device)
 	charge_release_end(guest, device, CAT_CONTEXT, 0);
 }
 
-/* While another thread sets a limit all that was promised stays charged. */
+/* If another thread is setting a limit, every promise stays charged until the next look. */
 static void limits_catch_up(struct guest *guest, struct guest_device *device)
 {
 	bool ours = limits_mine == device;

@@ -47,9 +47,10 @@ CUresult external_borrow(struct guest *guest, const struct object *view, CUdevic
 bool external_record(struct guest *guest, const struct object *view);
 
 /*
- * With accounting by the driver's figure: that has external memory from when it is imported until
- * its handle is destroyed, and what is mapped from it is charged behind that. To be called after the
- * driver imported it, and before it destroys it; where it refuses to, the first again.
+ * With --accounting driver: the driver's figure contains external memory from its import until its
+ * handle is destroyed; buffers that outlive the handle are charged in the ledger. Call the first after
+ * the driver's import, the second before it destroys the handle. If the driver refuses to destroy it,
+ * call the first again.
  */
 void external_imported(struct guest *guest, const struct object *view);
 void external_destroy(struct guest *guest, const struct object *view);
@@ -58,8 +59,8 @@ void external_destroy(struct guest *guest, const struct object *view);
 void external_destroyed(struct guest *guest, const struct object *view);
 
 /*
- * A view that is freed in a stream becomes OBJECT_PARTING, or does not after all. It leaves as such.
- * Whether nothing but `view` and those are left of its import.
+ * Count and uncount a view that is freed in a stream and becomes OBJECT_PARTING; external_leave
+ * uncounts it, too. external_is_parting returns true if all other views of the import are such.
  */
 void external_part(struct guest *guest, const struct object *view);
 void external_stay(struct guest *guest, const struct object *view);

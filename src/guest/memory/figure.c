@@ -420,7 +420,7 @@ static bool figure_settle(struct guest *guest, struct guest_device *device,
 	rest = moment->figure > known ? moment->figure - known : 0;
 	rest -= figure_inherited(guest, device, rest, figure_contexts(guest, device, rest),
 				 used[CAT_CONTEXT] + used[CAT_MODULE]);
-	/* What is doubtful, or inherited, since the driver was asked is not in its answer. */
+	/* The driver's answer lacks imports and frees that began after the question. */
 	if (!figure_is_undisturbed(device, look))
 		return false;
 	context_measure(guest, device, rest > stacks ? rest - stacks : 0,

@@ -200,8 +200,9 @@ static void pool_settle_held(struct guest *guest, const struct object *found, bo
 }
 
 /*
- * An imported pool whose record is out of the table, and its view, too, before the driver has the
- * handle, which it may give to another pool at once.
+ * Destroys an imported pool, or marks it ended if frees of its pointers are pending. The caller has
+ * taken its record out of the table. The view leaves the table before the driver's call, which makes
+ * the handle free for another pool.
  */
 static CUresult pool_finish_imported(struct guest *guest, struct object *pool)
 {

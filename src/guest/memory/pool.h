@@ -56,9 +56,9 @@ bool pool_is_ended(struct guest *guest, CUmemoryPool pool);
 CUresult pool_end(struct guest *guest, CUmemoryPool pool);
 
 /*
- * The same of another process's pool. An H200's driver keeps all that was imported of it until the
- * process ends, in no figure, if the pool is destroyed when a pointer was freed in a stream and no
- * call has waited for that. So it goes when the last free of that kind is reaped.
+ * Destroys an imported pool. An H200's driver keeps the imported memory until the process ends, in no
+ * figure, if no call has waited for a stream-ordered free of one of the pool's pointers. So the driver
+ * destroys the pool when the last such free has been reaped.
  */
 CUresult pool_end_imported(struct guest *guest, CUmemoryPool pool);
 

@@ -15,8 +15,8 @@
  * with a lock that many may hold, and the importer reads the lock in /proc. The lock goes with the
  * last descriptor. It tells the exporter's pid, a random number that the exporter drew once, and the
  * object's number, so a later process with the same pid has other stamps. False: not stamped. Then
- * each importer is charged alone. An importer that exports it again does so with the stamp that it
- * read (NULL: not needed); one of zeros: there was none.
+ * each importer is charged alone. sharing_stamp_as puts the stamp that an importer has read
+ * (`ret_stamp`, or NULL) on a descriptor that it exports itself; false if that is all zero.
  */
 bool sharing_stamp(struct guest *guest, int fd, uint32_t number, struct shared_key *ret);
 bool sharing_stamp_as(int fd, const struct stamp *stamp);

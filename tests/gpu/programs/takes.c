@@ -742,8 +742,8 @@ static void s_bare(void)
 }
 
 /*
- * What gives the memory of an imported pool back: its pointer is freed in a stream, then comes one
- * of these, then the pool is destroyed. The exporter has let go of it before.
+ * Steps between freeing an imported pool's pointer in a stream and destroying the pool, to see which
+ * of them make the driver give the memory back. The exporter has destroyed its own pool before.
  */
 static const char *const end_ways[] = {"nothing",
 				       "0.3 s",
@@ -915,8 +915,8 @@ static void s_foreign(void)
 }
 
 /*
- * When a process has ended: how long the driver lists it, and the device has its memory. `how`: it is
- * killed, ends by itself, or destroys its context first.
+ * Measures how long the driver lists an ended process, and how long the device holds its memory.
+ * `how`: the process exits, kills itself, or destroys its context first.
  */
 static void dead_process(const char *how)
 {
@@ -965,7 +965,7 @@ static void dead_process(const char *how)
 	close(sv[1]);
 }
 
-/* What the device has of a process that has ended its contexts, and lives. */
+/* Device memory of a live process that has destroyed its context. */
 static void dead_context(bool is_primary)
 {
 	unsigned long long begin[3], now[3];

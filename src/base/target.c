@@ -8,9 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/sysmacros.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -111,26 +109,6 @@ bool target_is_ending(pid_t process, uint64_t until_ns)
 	snprintf(path, sizeof(path), "/proc/%d/stat", process);
 	return process > 0 && target_read_stat(AT_FDCWD, path, &stat) && stat.start_ns <= until_ns &&
 	       target_any_thread(process, target_stat_is_ending);
-}
-
-/*
- * The thread's own table of descriptors, which it need not share with its process. File systems
- * are not asked anew: one that the guarded program itself serves could not answer.
- */
-int target_device(pid_t thread, int fd, dev_t *ret_device)
-{
-	struct statx stx;
-	char path[64];
-
-	snprintf(path, sizeof(path), "/proc/%d/fd/%d", thread, fd);
-	if (statx(AT_FDCWD, path, AT_STATX_DONT_SYNC, STATX_TYPE, &stx) < 0) {
-		int r = err_errno();
-
-		snprintf(path, sizeof(path), "/proc/%d", thread);
-		return r != -ENOENT ? r : access(path, F_OK) < 0 ? -ESRCH : -EBADF;
-	}
-	*ret_device = S_ISCHR(stx.stx_mode) ? makedev(stx.stx_rdev_major, stx.stx_rdev_minor) : 0;
-	return 0;
 }
 
 int target_file(int pidfd, int fd)

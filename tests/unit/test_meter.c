@@ -12,6 +12,7 @@
 #include "base/now.h"
 #include "guest/meter/collect.h"
 #include "guest/meter/leave.h"
+#include "guest/meter/recorded.h"
 #include "ledger/device_time.h"
 #include "ledger/timeline.h"
 #include "sched/tuning.h"
@@ -35,6 +36,7 @@
 
 #define S1 FAKE_STREAM(1)
 #define S2 FAKE_STREAM(2)
+#define FAKE_EVENT(n) ((CUevent)(uintptr_t)(0x100000 + 64 * (n)))
 #define CONTEXTS (CLOCKS + 2)
 
 static struct guest guest;
@@ -44,7 +46,7 @@ static struct meter meter;
 
 static struct {
 	uint64_t billed_ns, took_ns, spins_ns;
-	uint32_t launched, done;
+	uint32_t launched, released, done;
 	struct meter_look look;
 } seen;
 
@@ -52,6 +54,11 @@ static void billed(struct meter *m, uint64_t from_ns, uint64_t to_ns)
 {
 	CHECK(to_ns > from_ns);
 	seen.billed_ns += to_ns - from_ns;
+}
+
+static void released(struct meter *m, struct stream *stream, uint64_t at_ns)
+{
+	seen.released++;
 }
 
 static void launched(struct meter *m, struct stream *stream, const struct burst *burst,
@@ -86,6 +93,7 @@ static void count(struct meter *m, struct stream *stream)
 static const struct meter_client client = {
 	.billed = billed,
 	.launched = launched,
+	.released = released,
 	.done = done,
 	.spun = spun,
 	.looked = looked,
@@ -1392,6 +1400,124 @@ static void check_capture(void)
 	end();
 }
 
+/* --- Waits for the program ----------------------------------------------------------------- */
+
+/* Nothing of a stream that waits for the program is work, but what was before the wait. */
+static void check_park(void)
+{
+	begin();
+	launch(S1, MS);
+	finish(S1);
+	meter_park(&meter, fake.context, S1);
+	CHECK(meter_is_parked(&meter, fake.context, S1));
+	fake_launch(S1, 50 * MS); /* the wait */
+	for (int i = 0; i < 3; i++) {
+		launch(S1, MS);
+		fake_pass(2 * MS); /* their ends are due */
+		collect_done(&meter);
+		CHECK(meter_is_pending(&meter) && !meter_works(&meter));
+		CHECK(meter_has_begun(&meter));
+		CHECK_EQ(meter.flying_ns, 0);
+		CHECK_EQ(seen.look.late_ns, 0);
+	}
+	launch(S2, MS);
+	CHECK(meter_works(&meter));
+	CHECK_EQ(meter.flying_ns, MS);
+	finish(S2);
+	CHECK(!meter_works(&meter));
+	CHECK_EQ(seen.released, 0);
+	fake_pass(fake_done_ns(S1) - fake.now_ns - 2 * MS);
+	collect_done(&meter);
+	CHECK_EQ(seen.released, 1);
+	CHECK(meter_works(&meter) && !meter_is_parked(&meter, fake.context, S1));
+	close_it(S1, METER_WAIT);
+	finish(S1);
+	CHECK_NEAR(busy_ns(), 5 * MS);
+	CHECK_EQ(unmeasured_ns(), 0);
+	end();
+}
+
+/* What is in front of the wait works; a stream of which nothing is known waits all the same. */
+static void check_park_behind_work(void)
+{
+	begin();
+	launch(S1, MS);
+	meter_park(&meter, fake.context, S1);
+	CHECK(!meter_is_parked(&meter, fake.context, S1));
+	fake_launch(S1, 50 * MS);
+	launch(S1, MS);
+	CHECK(meter_works(&meter));
+	CHECK_EQ(meter.flying_ns, 2 * MS);
+	fake_pass(2 * MS);
+	collect_done(&meter);
+	CHECK(meter_is_parked(&meter, fake.context, S1) && !meter_works(&meter));
+	CHECK_EQ(meter.flying_ns, 0);
+	close_it(S1, METER_WAIT);
+	finish(S1);
+	CHECK_NEAR(busy_ns(), 2 * MS);
+	meter_park(&meter, fake.context, S2); /* its first: code is loaded behind it */
+	CHECK(meter_is_parked(&meter, fake.context, S2));
+	fake_launch(S2, 50 * MS);
+	launch_how(S2, MS, (struct how){.unknown = true});
+	CHECK(!meter_works(&meter));
+	close_it(S2, METER_WAIT);
+	finish(S2);
+	CHECK_NEAR(busy_ns(), 3 * MS);
+	end();
+}
+
+/* It ends with the stream's context, and the places of those that wait are not given away. */
+static void check_park_ends(void)
+{
+	begin();
+	meter_park(&meter, fake.context, S1);
+	for (int i = 0; i < STREAMS_KEPT + 8; i++) {
+		launch(FAKE_STREAM(10 + i), 20 * US);
+		finish(FAKE_STREAM(10 + i));
+	}
+	CHECK(meter_is_parked(&meter, fake.context, S1));
+	fake_launch(S1, 50 * MS);
+	launch(S1, MS);
+	CHECK(!meter_works(&meter) && meter_is_pending(&meter));
+	leave_context_before(&meter, fake.context);
+	fake_context_end(fake.context);
+	leave_context_after(&meter, FAKE_CONTEXT(0), true);
+	CHECK(!meter_is_pending(&meter));
+	CHECK_EQ(atomic_load(&meter.parked), 0);
+	end();
+}
+
+/* An event tells of work that ends by itself, or stands behind a wait, as far as one is there. */
+static void check_recorded(void)
+{
+	CUevent early = FAKE_EVENT(-1), late = FAKE_EVENT(-2), right = FAKE_EVENT(-3);
+
+	begin();
+	CHECK_EQ(recorded_ask(&meter, early), RECORDED_NOT);
+	recorded_note(&meter, early, fake.context, S2); /* nothing was ever launched there */
+	CHECK_EQ(recorded_ask(&meter, early), RECORDED_FREE);
+	launch(S1, MS);
+	recorded_note(&meter, early, fake.context, S1);
+	meter_park(&meter, fake.context, S1);
+	fake_launch(S1, 50 * MS);
+	recorded_note(&meter, right, fake.context, S1);
+	launch(S1, MS);
+	close_it(S1, METER_MARK);
+	recorded_note(&meter, late, fake.context, S1);
+	CHECK_EQ(recorded_ask(&meter, early), RECORDED_FREE);
+	CHECK_EQ(recorded_ask(&meter, right), RECORDED_BLOCKED);
+	CHECK_EQ(recorded_ask(&meter, late), RECORDED_BLOCKED);
+	finish(S1);
+	CHECK_EQ(recorded_ask(&meter, late), RECORDED_FREE);
+	recorded_note(&meter, right, fake.context, S1);
+	CHECK_EQ(recorded_ask(&meter, right), RECORDED_FREE);
+	for (int i = 0; i < 2 * RECORDED; i++)
+		recorded_note(&meter, FAKE_EVENT(i), fake.context, S1);
+	CHECK_EQ(recorded_ask(&meter, FAKE_EVENT(2 * RECORDED - 1)), RECORDED_FREE);
+	CHECK_EQ(recorded_ask(&meter, right), RECORDED_NOT);
+	end();
+}
+
 int main(void)
 {
 	fake_guest(&guest, 500);
@@ -1434,5 +1560,9 @@ int main(void)
 	check_rebase(false, 30 * US);
 	check_late();
 	check_capture();
+	check_park();
+	check_park_behind_work();
+	check_park_ends();
+	check_recorded();
 	return 0;
 }

@@ -121,7 +121,7 @@ static void wait_for_event(struct guest *guest, CUstream stream, bool own, CUeve
 		capture_restore(mode);
 	}
 	if (e)
-		waits_stream(guest, stream, own, METER_SPLIT);
+		waits_for_event(guest, event, stream, own);
 }
 
 #define WAIT_EVENT(name, own)                                                                      \
@@ -132,20 +132,20 @@ WAIT_EVENT(cuStreamWaitEvent_ptsz, true)
 
 #define HOST_FUNC(name, own)                                                           \
 	WAIT(name, (CUstream hStream, CUhostFn fn, void *userData), (hStream, fn, userData), \
-	     STREAM(METER_SPLIT, own), (void)0)
+	     STREAM(METER_PARK, own), (void)0)
 HOST_FUNC(cuLaunchHostFunc, false)
 HOST_FUNC(cuLaunchHostFunc_ptsz, true)
 
 #define CALLBACK(name, own)                                                                        \
 	WAIT(name,                                                                                 \
 	     (CUstream hStream, CUstreamCallback callback, void *userData, unsigned int flags),    \
-	     (hStream, callback, userData, flags), STREAM(METER_SPLIT, own), (void)0)
+	     (hStream, callback, userData, flags), STREAM(METER_PARK, own), (void)0)
 CALLBACK(cuStreamAddCallback, false)
 CALLBACK(cuStreamAddCallback_ptsz, true)
 
 #define WAIT_VALUE(name, type, own)                                                    \
 	WAIT(name, (CUstream stream, CUdeviceptr addr, type value, unsigned int flags), \
-	     (stream, addr, value, flags), waits_stream(guest, stream, own, METER_SPLIT), (void)0)
+	     (stream, addr, value, flags), waits_stream(guest, stream, own, METER_PARK), (void)0)
 WAIT_VALUE(cuStreamWaitValue32, cuuint32_t, false)
 WAIT_VALUE(cuStreamWaitValue32_ptsz, cuuint32_t, true)
 WAIT_VALUE(cuStreamWaitValue32_v2, cuuint32_t, false)
@@ -159,7 +159,7 @@ WAIT_VALUE(cuStreamWaitValue64_v2_ptsz, cuuint64_t, true)
 #define BATCH_MEM_OP(name, own)                                                                  \
 	WAIT(name, (CUstream stream, unsigned int count, CUstreamBatchMemOpParams *paramArray,   \
 		    unsigned int flags),                                                         \
-	     (stream, count, paramArray, flags), waits_stream(guest, stream, own, METER_SPLIT),  \
+	     (stream, count, paramArray, flags), waits_stream(guest, stream, own, METER_PARK),  \
 	     (void)0)
 BATCH_MEM_OP(cuStreamBatchMemOp, false)
 BATCH_MEM_OP(cuStreamBatchMemOp_ptsz, true)

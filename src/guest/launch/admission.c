@@ -187,7 +187,9 @@ static void admission_look_at_room(struct asking *asking, struct admission_input
 
 	asking->window_ns = window;
 	in->place = true;
-	if (!window)
+	/* What the device cannot begin takes no room, and may wait for what comes next. */
+	if (!window ||
+	    meter_is_parked(&device->meter, asking->launch->context, asking->launch->stream))
 		return;
 	if (asking->full_ns && !asking->urged && !admission_goes_singly(window))
 		most -= window / (atomic_load(&device->beside) ? TUNING_REFILL_RANKS_PART

@@ -21,6 +21,12 @@ static inline bool admission_is_open(const struct guest *guest)
 	return __builtin_expect(word_read(guest->gate) == POLICY_GATE_OPEN && !guest->metered, 1);
 }
 
+/* Launches are measured, or held. */
+static inline bool admission_is_metered(const struct guest *guest)
+{
+	return word_acquire(guest->gate) & POLICY_GATE_METERED || guest->metered;
+}
+
 /*
  * Otherwise: before work reaches the driver; returns when it may. An error when it cannot be
  * metered: it must not go unlimited.

@@ -17,6 +17,7 @@ static void attach_billed(struct meter *meter, uint64_t from_ns, uint64_t to_ns)
 static const struct meter_client client = {
 	.billed = attach_billed,
 	.launched = window_launched,
+	.released = window_released,
 	.done = window_done,
 	.spun = window_spun,
 	.looked = window_looked,

@@ -56,7 +56,7 @@ static struct look monitor_look_at_devices(struct guest *guest, uint64_t now, bo
 		demand_publish(device, now);
 		if (demand_wishes(device, now))
 			look.tick_ns = monitor_begin_tick(meter, now);
-		look.busy |= meter_works(meter) ||
+		look.busy |= meter_is_pending(meter) ||
 			     window_due_ns(&device->window) + TUNING_GAP_NS > now;
 	}
 	if (look.tick_ns)
@@ -157,7 +157,7 @@ static bool monitor_any_works(struct guest *guest)
 	for (int i = 0; i < guest->ndevices; i++) {
 		const struct launch_device *device = state_device(guest, i);
 
-		if (device && meter_works(&device->meter))
+		if (device && meter_is_pending(&device->meter))
 			return true;
 	}
 	return false;

@@ -3,10 +3,13 @@
 
 #include "base/now.h"
 #include "base/word.h"
+#include "guest/launch/admission.h"
+#include "guest/launch/attach.h"
 #include "guest/launch/demand.h"
 #include "guest/launch/stall.h"
 #include "guest/meter/collect.h"
 #include "guest/meter/leave.h"
+#include "guest/meter/recorded.h"
 
 /* The event that this thread recorded last: who waits for it waits for what its stream had then. */
 static _Thread_local struct {
@@ -48,53 +51,123 @@ static void waits_begin(struct launch_device *device, enum meter_why why)
 		demand_publish(device, now_monotonic_ns());
 }
 
+static bool waits_is_special(CUstream stream)
+{
+	return stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD;
+}
+
+/* The metered device that a stream is of, and its context, which need not be the current one. */
+static struct launch_device *waits_device_of(struct guest *guest, CUstream stream,
+					     CUcontext *context)
+{
+	struct launch_device *device = waits_device(guest, context);
+	CUcontext of = NULL;
+
+	if (!waits_is_special(stream) &&
+	    !(device && meter_has_stream(&device->meter, *context, stream)) &&
+	    !DRIVER(cuStreamGetCtx, (stream, &of)) && of && of != *context) {
+		*context = of;
+		device = state_get(guest) ? waits_find_device(guest, of) : NULL;
+	}
+	return device;
+}
+
+/* What is done with a stream is done in its context. */
+static bool waits_enter(CUcontext context)
+{
+	CUcontext current = NULL;
+
+	DRIVER(cuCtxGetCurrent, (&current));
+	return current != context && !DRIVER(cuCtxPushCurrent_v2, (context));
+}
+
+static void waits_return(bool entered)
+{
+	CUcontext context;
+
+	if (entered)
+		DRIVER(cuCtxPopCurrent_v2, (&context));
+}
+
+static void waits_tell(struct launch_device *device, CUcontext context, CUstream stream,
+		       enum meter_why why)
+{
+	/* A wait for the legacy stream is one for all streams before it. */
+	if (stream == CU_STREAM_LEGACY && meter_is_asked(why))
+		meter_close_all(&device->meter, context, METER_ASK);
+	if (why == METER_PARK)
+		meter_park(&device->meter, context, stream);
+	else
+		meter_close(&device->meter, context, stream, why);
+	waits_begin(device, why);
+}
+
 void waits_stream(struct guest *guest, CUstream stream, bool per_thread, enum meter_why why)
 {
 	CUcontext context = NULL;
-	struct launch_device *device = waits_device(guest, &context);
+	struct launch_device *device;
+	bool entered;
 
-	if (!device)
-		return;
 	stream = launch_stream(stream, per_thread);
 	/* A call on a stream that captures is none, or an error that is not ours to make. */
 	if (atomic_load(&guest->captures) && meter_is_captured(stream))
 		return;
-	/* A wait for the legacy stream is one for all streams before it. */
-	if (stream == CU_STREAM_LEGACY && meter_is_asked(why))
-		meter_close_all(&device->meter, context, METER_ASK);
-	meter_close(&device->meter, context, stream, why);
-	waits_begin(device, why);
+	device = waits_device_of(guest, stream, &context);
+	entered = waits_enter(context);
+	/* The first wait for the program may come before all launches. */
+	if (!device && why == METER_PARK && admission_is_metered(guest))
+		attach_device(guest, &context, &device);
+	if (device)
+		waits_tell(device, context, stream, why);
+	waits_return(entered);
 }
 
 void waits_record(struct guest *guest, CUevent event, CUstream stream, bool per_thread)
 {
+	CUcontext context = NULL;
+	struct launch_device *device;
+
 	waits_stream(guest, stream, per_thread, METER_MARK);
+	stream = launch_stream(stream, per_thread);
 	waits_recorded.event = event;
-	waits_recorded.stream = launch_stream(stream, per_thread);
+	waits_recorded.stream = stream;
 	waits_recorded.asked_ns = meter_asked_ns();
 	waits_recorded.context = NULL;
 	DRIVER(cuCtxGetCurrent, (&waits_recorded.context));
+	device = waits_device_of(guest, stream, &context);
+	if (device)
+		recorded_note(&device->meter, event, context, stream);
+}
+
+void waits_for_event(struct guest *guest, CUevent event, CUstream stream, bool per_thread)
+{
+	enum recorded_state state = RECORDED_NOT;
+
+	for (int i = 0; state == RECORDED_NOT && i < guest->ndevices; i++) {
+		struct launch_device *device = state_device(guest, i);
+
+		if (device)
+			state = recorded_ask(&device->meter, event);
+	}
+	waits_stream(guest, stream, per_thread, state == RECORDED_FREE ? METER_SPLIT : METER_PARK);
 }
 
 void waits_context(struct guest *guest, CUcontext context, enum meter_why why)
 {
 	struct launch_device *device = waits_device(guest, &context);
-	CUcontext current = NULL;
-	bool pushed;
+	bool entered;
 
 	if (!device)
 		return;
-	DRIVER(cuCtxGetCurrent, (&current));
-	pushed = current != context && !DRIVER(cuCtxPushCurrent_v2, (context));
+	entered = waits_enter(context);
 	meter_close_all(&device->meter, context, why);
+	waits_return(entered);
 	waits_begin(device, why);
-	if (pushed)
-		DRIVER(cuCtxPopCurrent_v2, (&current));
 }
 
 static void waits_look(struct launch_device *device, uint64_t now_ns)
 {
-	if (meter_works(&device->meter))
+	if (meter_is_pending(&device->meter))
 		collect_done(&device->meter);
 	demand_publish(device, now_ns);
 }
@@ -159,7 +232,7 @@ void waits_answered(struct guest *guest)
 	CUcontext context = NULL;
 	struct launch_device *device = waits_device(guest, &context);
 
-	if (device && meter_works(&device->meter))
+	if (device && meter_is_pending(&device->meter))
 		waits_look(device, now_monotonic_ns());
 }
 

@@ -14,6 +14,9 @@ void waits_stream(struct guest *guest, CUstream stream, bool per_thread, enum me
 /* The same where it records an event there, which it may wait for then. */
 void waits_record(struct guest *guest, CUevent event, CUstream stream, bool per_thread);
 
+/* A stream is about to wait for an event that is not done. */
+void waits_for_event(struct guest *guest, CUevent event, CUstream stream, bool per_thread);
+
 /* The same for all of a context; NULL: the current one. */
 void waits_context(struct guest *guest, CUcontext context, enum meter_why why);
 

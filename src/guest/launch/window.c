@@ -41,6 +41,8 @@ void window_launched(struct meter *meter, struct stream *stream, const struct bu
 	uint64_t ns = burst->expected_ns, due = window_due_ns(window);
 
 	window->place.used = window->place.taken;
+	if (stream->parked)
+		return;
 	/* Launches that no event covers are done, too. */
 	if (!meter_works(meter) && first_ns > due + TUNING_GAP_NS)
 		meter->flying_ns = stream->flying_ns = ns;
@@ -49,6 +51,11 @@ void window_launched(struct meter *meter, struct stream *stream, const struct bu
 	stream->due_ns = window_end_of(stream->due_ns, first_ns, last_ns, ns, burst->launches);
 	window_set_due(window, window_end_of(due, first_ns, last_ns, window_together(window, ns),
 					     burst->launches));
+}
+
+void window_released(struct meter *meter, struct stream *stream, uint64_t at_ns)
+{
+	stream->due_ns = stall_end_ns(&launch_device_of(meter)->stall, at_ns) + stream->flying_ns;
 }
 
 void window_unforeseen(struct launch_device *device, uint64_t now_ns)
@@ -166,6 +173,8 @@ void window_looked(struct meter *meter, const struct meter_look *look)
 		window_set_due(window, stall_end_ns(&device->stall, look->done_ns) + rest);
 	} else if (!meter_has_begun(meter) && window_due_ns(window) < now + rest) {
 		window_set_due(window, now + rest);
+	} else if (!meter->flying_ns && window_due_ns(window) > now) {
+		window_set_due(window, now); /* what was in flight is parked by now */
 	}
 	window_leave_place(meter, window);
 }
@@ -192,8 +201,8 @@ static bool window_may_spread(struct launch_device *device, const struct launch 
 	for (uint32_t i = 0; i < device->meter.nstreams; i++) {
 		const struct stream *stream = &device->meter.stream[i];
 
-		if (!stream_has_events(stream) &&
-		    (!stream->flying_ns || stream->due_ns <= launch->now_ns))
+		if (stream->parked || (!stream_has_events(stream) &&
+				       (!stream->flying_ns || stream->due_ns <= launch->now_ns)))
 			continue;
 		if (stream->context == launch->context && stream->key == launch->stream_key)
 			return false;
@@ -215,7 +224,7 @@ uint64_t window_room_ns(struct launch_device *device, const struct launch *launc
 	uint64_t due = window_due_ns(&device->window);
 	bool room;
 
-	if (due + near <= now && meter_works(meter)) {
+	if (due + near <= now && meter_is_pending(meter)) {
 		collect_done(meter);
 		due = window_due_ns(&device->window);
 		if (due <= now && meter_works(meter))
@@ -251,7 +260,7 @@ bool window_fits(struct launch_device *device, const struct launch *launch)
 	for (uint32_t i = 0; i < meter->nstreams; i++) {
 		const struct stream *stream = &meter->stream[i];
 
-		if (!stream->flying_ns)
+		if (!stream->flying_ns || stream->parked)
 			continue;
 		if (stream->context == launch->context && stream->key == launch->stream_key)
 			own = stream->due_ns > own ? stream->due_ns : own;

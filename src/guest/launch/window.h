@@ -15,6 +15,7 @@ void window_init(struct window *window);
 /* For struct meter_client. */
 void window_launched(struct meter *meter, struct stream *stream, const struct burst *burst,
 		     uint64_t first_ns, uint64_t last_ns);
+void window_released(struct meter *meter, struct stream *stream, uint64_t at_ns);
 void window_done(struct meter *meter, struct stream *stream, const struct burst *burst,
 		 uint64_t began_ns, uint64_t done_ns);
 void window_looked(struct meter *meter, const struct meter_look *look);

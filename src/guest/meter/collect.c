@@ -136,6 +136,10 @@ static void collect_pop(struct pass *pass, struct stream *stream, uint64_t done_
 	if (done_ns > pass->look.done_ns)
 		pass->look.done_ns = done_ns;
 	meter_lock(meter);
+	if (stream->parked) {
+		stream_park(meter, stream, false);
+		meter->client->released(meter, stream, done_ns ? done_ns : pass->look.now_ns);
+	}
 	if (event->begin)
 		atomic_fetch_sub(&meter->begins, 1);
 	else
@@ -183,6 +187,20 @@ static void collect_note_awaited(struct pass *pass, struct stream *stream)
 	meter_unlock(pass->meter);
 }
 
+/* The event at the head of the ring is not done. One that waits to begin runs not. */
+static void collect_note_pending(struct pass *pass, struct stream *stream,
+				 const struct timing_event *event)
+{
+	if (!event->begin)
+		collect_note_running(pass, meter_began_ns(stream, event->loaded_ns),
+				     event->burst.expected_ns);
+	if (!event->blocked || stream->parked)
+		return;
+	meter_lock(pass->meter);
+	stream_park(pass->meter, stream, true);
+	meter_unlock(pass->meter);
+}
+
 static void collect_stream(struct pass *pass, struct stream *stream)
 {
 	struct clock *clock = &pass->meter->clock[stream->clock];
@@ -200,10 +218,7 @@ static void collect_stream(struct pass *pass, struct stream *stream)
 			break;
 		if (state == EVENT_RECORDED &&
 		    contexts_read(pass->meter, clock, event, &done) == CUDA_ERROR_NOT_READY) {
-			if (!event->begin) /* else it waits to begin */
-				collect_note_running(pass,
-						     meter_began_ns(stream, event->loaded_ns),
-						     event->burst.expected_ns);
+			collect_note_pending(pass, stream, event);
 			break;
 		}
 		collect_pop(pass, stream, done);

@@ -83,6 +83,7 @@ static void leave_forget_stream(struct meter *meter, struct stream *stream, uint
 
 	meter_lock(meter);
 	stream_count(meter, stream);
+	stream_park(meter, stream, false);
 	if (events && event->begin)
 		lost = event->recorded_ns;
 	else if (events)

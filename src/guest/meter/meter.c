@@ -60,6 +60,20 @@ struct stream *meter_stream_of(struct meter *meter, CUcontext context, uint64_t 
 	return i < 0 ? NULL : &meter->stream[i];
 }
 
+/* With the lock. Where nothing is before it the device stands at the wait, as far as is known. */
+static void meter_reserve_begin(struct meter *meter, struct stream *stream,
+				struct timing_event *event, uint64_t now_ns)
+{
+	event->blocked = stream->blocked;
+	if (event->blocked && !stream_has_events(stream) && !stream->open.launches)
+		stream_park(meter, stream, true);
+	if (!stream->parked) {
+		atomic_store(&meter->begin_ns, now_ns);
+		atomic_fetch_add(&meter->begins, 1);
+	}
+	stream->again = stream->blocked = false;
+}
+
 /*
  * With the lock: the next event of a stream is to be recorded: its index, or -EAGAIN while none can
  * be. An end takes what is open with it.
@@ -77,15 +91,13 @@ static int meter_reserve_event(struct meter *meter, struct stream *stream, bool 
 		return -EAGAIN;
 	event->event = handle;
 	event->begin = begin;
-	event->paused = false;
+	event->paused = event->blocked = false;
 	event->recorded_ns = now_ns;
 	event->loaded_ns = begin ? 0 : stream->loaded_ns;
 	event->burst = (struct burst){0};
 	atomic_store(&event->state, EVENT_RESERVED);
 	if (begin) {
-		atomic_store(&meter->begin_ns, now_ns);
-		atomic_fetch_add(&meter->begins, 1);
-		stream->again = false;
+		meter_reserve_begin(meter, stream, event, now_ns);
 	} else {
 		event->burst = stream->open;
 		stream->open = (struct burst){0};
@@ -94,7 +106,7 @@ static int meter_reserve_event(struct meter *meter, struct stream *stream, bool 
 		stream->unmarked = 0;
 		stream_await(meter, stream, false);
 	}
-	atomic_fetch_add(&meter->pending, 1);
+	stream_pend(meter, stream, 1);
 	return (int)(stream->tail++ % STREAM_EVENTS);
 }
 
@@ -317,7 +329,7 @@ static void meter_make_room(struct meter *meter, const struct launch *launch)
 	for (int i = 0; i < ROOM_TRIES; i++) {
 		const struct stream *stream =
 			meter_stream_of(meter, launch->context, launch->stream_key);
-		bool wait = stream && i && stream->watched;
+		bool wait = stream && i && stream->watched && !stream->parked;
 
 		if (!stream || stream_room(stream) > STREAM_EVENTS / 2 || (i && !wait))
 			return;
@@ -334,6 +346,7 @@ void meter_add(struct meter *meter, struct stream *stream, const struct burst *b
 {
 	burst_add(&stream->open, burst);
 	stream->flying_ns += burst->expected_ns;
+	if (!stream->parked)
 	meter->flying_ns += burst->expected_ns;
 	stream->launched_ns = last_ns;
 	stream->launches += burst->launches;
@@ -453,6 +466,7 @@ static bool meter_needs_event(const struct stream *stream, enum meter_why why, u
 		[METER_COPY] = TUNING_COPY_SKIP_NS,
 		[METER_COPIED] = TUNING_COPY_SKIP_NS,
 		[METER_SPLIT] = 0,
+		[METER_PARK] = 0,
 	};
 
 	if (stream_has_events(stream))
@@ -490,8 +504,10 @@ static void meter_close_stream(struct meter *meter, struct stream *stream, enum 
 		stream->unmarked++;
 		stream_await(meter, stream, stream->awaited || meter_is_told(why));
 	}
-	if (why == METER_SPLIT)
+	if (why == METER_SPLIT || why == METER_PARK)
 		stream->again = true;
+	if (why == METER_PARK)
+		stream->blocked = true;
 	meter_unlock(meter);
 	meter_bill_missed(meter, &missed);
 	meter_record_all(&records);
@@ -507,12 +523,50 @@ static struct stream *meter_find_stream(struct meter *meter, CUcontext context, 
 	return stream;
 }
 
+bool meter_has_stream(struct meter *meter, CUcontext context, CUstream handle)
+{
+	return meter_find_stream(meter, context, handle);
+}
+
 void meter_close(struct meter *meter, CUcontext context, CUstream handle, enum meter_why why)
 {
 	struct stream *stream = meter_find_stream(meter, context, handle);
 
 	if (stream)
 		meter_close_stream(meter, stream, why);
+}
+
+void meter_park(struct meter *meter, CUcontext context, CUstream handle)
+{
+	const struct launch behind = {
+		.context = context,
+		.stream = handle,
+		.stream_key = launch_stream_key(handle),
+		.now_ns = now_monotonic_ns(),
+	};
+	struct stream *stream = meter_find_stream(meter, context, handle);
+
+	if (stream) {
+		meter_close_stream(meter, stream, METER_PARK);
+		return;
+	}
+	meter_lock(meter);
+	stream = meter_stream_enter(meter, &behind);
+	if (stream)
+		stream->again = stream->blocked = true;
+	meter_unlock(meter);
+}
+
+bool meter_is_parked(struct meter *meter, CUcontext context, CUstream handle)
+{
+	const struct stream *stream;
+	bool parked;
+
+	meter_lock(meter);
+	stream = meter_stream_of(meter, context, launch_stream_key(handle));
+	parked = stream && (stream->parked || (stream->blocked && stream_is_closed(stream)));
+	meter_unlock(meter);
+	return parked;
 }
 
 /* The stream's work ends with an event: open launches came later, or found no room for theirs. */

@@ -28,8 +28,9 @@
 /* Whether its stream captures: then it is not metered. */
 bool meter_is_captured(CUstream stream);
 
-/* Whether anything was launched in a context. Takes the lock. */
+/* Whether anything was launched in a context, or into one of its streams. Takes the lock. */
 bool meter_knows(struct meter *meter, CUcontext context);
+bool meter_has_stream(struct meter *meter, CUcontext context, CUstream stream);
 
 /* The stream of a launch, if it was used before; NULL. With the lock. */
 struct stream *meter_stream_of(struct meter *meter, CUcontext context, uint64_t key);
@@ -51,6 +52,7 @@ enum meter_why {
 	METER_COPY,  /* a brief copy to or from the host follows */
 	METER_COPIED, /* the same, and it is done when the driver returns; meter_waited follows */
 	METER_SPLIT, /* the device may wait here, or do what is not charged: what follows begins anew */
+	METER_PARK,  /* the same, and what it waits for is the program, or nobody knows what */
 };
 /* The program comes back when what is open is done, and says so. */
 static inline bool meter_is_told(enum meter_why why)
@@ -65,6 +67,13 @@ static inline bool meter_is_asked(enum meter_why why)
 }
 
 void meter_close(struct meter *meter, CUcontext context, CUstream stream, enum meter_why why);
+/*
+ * The same where the stream is about to wait for the program: also if nothing was launched into it
+ * yet. Its context is the current one.
+ */
+void meter_park(struct meter *meter, CUcontext context, CUstream stream);
+/* Whether what is launched into a stream now waits for the program: the device can begin none of it. */
+bool meter_is_parked(struct meter *meter, CUcontext context, CUstream stream);
 /* The same for all of a context. */
 void meter_close_all(struct meter *meter, CUcontext context, enum meter_why why);
 /*

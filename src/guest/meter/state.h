@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "base/lock.h"
+#include "base/number.h"
 #include "base/word.h"
 #include "guest/core/guest.h"
 #include "guest/meter/clock.h"
@@ -40,6 +41,8 @@ struct meter_client {
 	/* So many launches more are in flight; `at_ns` is when the first may begin. */
 	void (*launched)(struct meter *meter, struct stream *stream, const struct burst *burst,
 			 uint64_t first_ns, uint64_t last_ns);
+	/* A stream was parked, and the device can begin what is in it since then. */
+	void (*released)(struct meter *meter, struct stream *stream, uint64_t at_ns);
 	/* A burst is done, after so long. */
 	void (*done)(struct meter *meter, struct stream *stream, const struct burst *burst,
 		     uint64_t began_ns, uint64_t done_ns);
@@ -55,6 +58,18 @@ struct meter_client {
 	void (*count)(struct meter *meter, struct stream *stream);
 };
 
+/* Where an event of the program's was recorded: recorded.h. */
+#define RECORDED      512
+#define RECORDED_WAYS 4
+struct recorded {
+	CUevent event;		     /* NULL: free */
+	uint64_t number;	     /* of the recording */
+	const struct stream *stream; /* NULL: nothing was ever launched into it */
+	uint64_t serial;
+	uint32_t tail; /* of the stream's ring, then */
+	bool blocked;  /* right behind a wait for the program */
+};
+
 /* One device, in this process. */
 struct meter {
 	struct guest *guest;
@@ -66,24 +81,36 @@ struct meter {
 	uint32_t nstreams;
 	struct stream stream[STREAMS];
 	struct clock clock[CLOCKS];
-	uint64_t flying_ns;    /* over all streams */
+	uint64_t flying_ns;    /* over all streams that are not parked */
+	uint64_t recordings;
+	struct recorded recorded[RECORDED];
 	struct span seen;      /* work not done at the last look; the collecting thread's */
 
-	_Atomic uint32_t pending;     /* events to be collected, and waits that have none */
-	_Atomic uint32_t begins;      /* of these, that begin work; the last was recorded ... */
+	_Atomic uint32_t pending;     /* events to be collected, and waits that have none ... */
+	_Atomic uint32_t parked;      /* ... of which so many are in streams that are parked */
+	_Atomic uint32_t begins;      /* of the others, that begin work; the last was recorded ... */
 	_Atomic uint64_t begin_ns;    /* ... then */
 	_Atomic uint32_t collecting;  /* one thread does */
 	_Atomic uint64_t collected_ns;
 	uint64_t billed_ns; /* to when, at the latest */
 };
 
+/* There is something to be collected, now or later. */
+static inline bool meter_is_pending(const struct meter *meter)
+{
+	return atomic_load_explicit(&meter->pending, memory_order_acquire);
+}
+
 /*
  * The tenant has work on the device while an event is not done, or the program waits for what has
- * none: nothing else says so.
+ * none: nothing else says so. What is parked is no work. It is read first: of an event that comes
+ * in between it is only missed that it is parked.
  */
 static inline bool meter_works(const struct meter *meter)
 {
-	return atomic_load_explicit(&meter->pending, memory_order_acquire);
+	uint32_t parked = atomic_load(&meter->parked);
+
+	return atomic_load(&meter->pending) > parked;
 }
 
 /* Whether the device has come to all that was launched into streams that were idle. */
@@ -115,7 +142,16 @@ static inline void stream_land(struct meter *meter, struct stream *stream, uint6
 	uint64_t of_stream = stream->flying_ns < expected_ns ? stream->flying_ns : expected_ns;
 
 	stream->flying_ns -= of_stream;
-	meter->flying_ns -= meter->flying_ns < of_stream ? meter->flying_ns : of_stream;
+	if (!stream->parked)
+		meter->flying_ns -= min_u64(meter->flying_ns, of_stream);
+}
+
+/* With the lock: so many events, or waits, more or less are pending in a stream. */
+static inline void stream_pend(struct meter *meter, const struct stream *stream, int32_t n)
+{
+	if (stream->parked)
+		atomic_fetch_add(&meter->parked, (uint32_t)n);
+	atomic_fetch_add(&meter->pending, (uint32_t)n);
 }
 
 /* With the lock: whether what is open in a stream counts as work, until it is closed. */
@@ -124,10 +160,28 @@ static inline void stream_await(struct meter *meter, struct stream *stream, bool
 	if (stream->awaited == awaited)
 		return;
 	word_write(&stream->awaited, awaited);
-	if (awaited)
-		atomic_fetch_add(&meter->pending, 1);
-	else
-		atomic_fetch_sub(&meter->pending, 1);
+	stream_pend(meter, stream, awaited ? 1 : -1);
+}
+
+/* With the lock: whether the stream is parked, with all that is in it. */
+static inline void stream_park(struct meter *meter, struct stream *stream, bool parked)
+{
+	uint32_t pending = stream->tail - stream->head + stream->awaited, begins = 0;
+
+	if (stream->parked == parked)
+		return;
+	stream->parked = parked;
+	for (uint32_t i = stream->head; i != stream->tail; i++)
+		begins += stream->event[i % STREAM_EVENTS].begin;
+	if (parked) {
+		atomic_fetch_sub(&meter->begins, begins);
+		atomic_fetch_add(&meter->parked, pending);
+		meter->flying_ns -= min_u64(meter->flying_ns, stream->flying_ns);
+	} else {
+		atomic_fetch_add(&meter->begins, begins);
+		atomic_fetch_sub(&meter->parked, pending);
+		meter->flying_ns += stream->flying_ns;
+	}
 }
 
 /*

@@ -22,6 +22,8 @@ int stream_place(struct stream *streams, uint32_t *n)
 			continue;
 		if (!stream->context || !stream->key)
 			return (int)i;
+		if (stream->blocked) /* nobody else knows that it waits */
+			continue;
 		if (oldest < 0 || stream->launched_ns < streams[oldest].launched_ns)
 			oldest = (int)i;
 	}

@@ -8,6 +8,12 @@
  * An end closes the interval since the event before it, and begins the next one. A begin event is
  * recorded where the stream was idle, or waited for something else: the time before it is nobody's.
  *
+ * A stream is parked while the first of its events is a beginning behind a wait for the program.
+ * The device cannot begin what is behind it, so that is no work: it is not in flight, and nobody
+ * waits for it.
+ *
+ *	wait  begin  launch launch  end		(parked until the wait is over)
+ *
  * All of this is under the meter's lock, but for what says otherwise.
  */
 #ifndef ALLOT_GUEST_METER_STREAM_H
@@ -54,6 +60,7 @@ struct timing_event {
 	_Atomic uint32_t state; /* enum event_state */
 	bool begin;
 	bool paused; /* a beginning: the time before it was not the program's own pause */
+	bool blocked; /* a beginning: the stream waits for the program before it */
 	CUevent event;
 	uint64_t recorded_ns; /* not done before */
 	uint64_t handed_ns;   /* the driver had it by then */
@@ -69,6 +76,8 @@ struct stream {
 	_Atomic bool mute;   /* the driver takes no events here */
 	bool rival;	     /* others may have the device beside its last launch */
 	bool again;	     /* something else stands before the next launch: it begins anew */
+	bool blocked;	   /* ... which is a wait for the program */
+	bool parked;
 	/*
 	 * A burst was closed by nobody: the end of each launch is measured, until the program
 	 * waited in time so often, which is twice as often each time that happens again.

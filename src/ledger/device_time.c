@@ -75,6 +75,44 @@ uint64_t device_time_held(const struct device_time *time, uint64_t from_ns, uint
 	return sum < to_ns - from_ns ? sum : to_ns - from_ns;
 }
 
+void device_time_say_late(struct device_time *time, uint64_t now_ns, uint64_t until_ns)
+{
+	uint64_t until = word_read(&time->late_until_ns);
+
+	if (until <= now_ns || until > now_ns + DEVICE_TIME_AHEAD_NS) {
+		word_release(&time->late_since_ns, now_ns);
+		word_release(&time->late_until_ns, until_ns);
+	} else {
+		word_raise_u64(&time->late_until_ns, until_ns);
+	}
+}
+
+uint64_t device_time_late_ns(struct ledger *ledger, uint64_t now_ns)
+{
+	uint64_t longest = 0;
+
+	for (int i = 0; ledger_knows(ledger, i); i++) {
+		const struct device_time *time = &ledger->map->device_time[i];
+		uint64_t until = word_acquire(&time->late_until_ns);
+
+		if (until > now_ns && until <= now_ns + DEVICE_TIME_AHEAD_NS)
+			longest = max_u64(longest,
+					  sat_sub_u64(now_ns, word_read(&time->late_since_ns)) + 1);
+	}
+	return longest;
+}
+
+bool device_time_gave_way(struct ledger *ledger, uint64_t from_ns, uint64_t to_ns)
+{
+	for (int i = 0; ledger_knows(ledger, i); i++) {
+		uint64_t gave = word_read(&ledger->map->device_time[i].gave_way_ns);
+
+		if (gave > from_ns && gave <= to_ns)
+			return true;
+	}
+	return false;
+}
+
 bool device_time_beside(struct ledger *ledger, int device, uint64_t now_ns)
 {
 	for (int i = 0; ledger_knows(ledger, i); i++) {

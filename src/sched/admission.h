@@ -24,6 +24,8 @@ struct admission_inputs {
 	bool stalls;	  /* its stream waits on the device already until they are */
 	bool may_stall;
 	bool beside; /* it would be done no later than work of other streams that is paid for */
+	bool awaited; /* work of the tenant that is late may wait for it ... */
+	uint64_t late_ns; /* ... and is late for so long */
 	uint64_t room_ns;     /* when there may be room for it in flight; 0: there is */
 	uint64_t patience_ns; /* when it stops waiting for room: other work may wait for it */
 	uint64_t waited_ns;   /* for that, so far */

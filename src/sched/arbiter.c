@@ -44,8 +44,12 @@ const struct arbiter_params arbiter_defaults = {
 /* Most that a tenant owes: a kernel of 100 s, or a damaged counter. */
 #define OWED_MAX_NS (100 * NS_PER_S)
 
-/* Nobody waits longer for the work of a turn that is over, whatever its owner says of it. */
-#define LEAVING_MAX_NS NS_PER_S
+/*
+ * Nobody waits longer for the work of a turn that is over, whatever its owner says of it. What is
+ * late may wait for the work of another tenant, which gets no turn before.
+ */
+#define LEAVING_MAX_NS	    NS_PER_S
+#define LEAVING_LATE_MAX_NS TUNING_LEAVING_NS
 
 /*
  * A tenant that wanted a device so short a time ago will want it again: it pays a debt, or computes
@@ -256,6 +260,20 @@ static void arbiter_charge_leaving(const struct machine *m, struct arbiter_tenan
 	t->ahead_ns += held_ns - t->turn_busy_ns;
 }
 
+/*
+ * Its next turn begins, and work of the last one is still in flight: nobody would charge that, if it
+ * is never measured, as its time counts from the beginning of the turn.
+ */
+static void arbiter_charge_in_flight(const struct machine *m, struct arbiter_tenant *t)
+{
+	uint64_t from = max_u64(max_u64(t->billed_ns, t->resumed_ns), t->turn_from_ns);
+	uint64_t flew_ns = arbiter_in_flight_ns(m, t) ? sat_sub_u64(m->now_ns, from) : 0;
+
+	flew_ns = min_u64(flew_ns, OWED_MAX_NS);
+	arbiter_charge(t, flew_ns);
+	t->ahead_ns += flew_ns;
+}
+
 static void arbiter_forget(struct arbiter_tenant *t)
 {
 	t->known_id = t->id;
@@ -268,6 +286,7 @@ static void arbiter_forget(struct arbiter_tenant *t)
 	t->idle = t->away = true;
 	t->owner = t->leaving = t->outranked = false;
 	t->owed_ns = 0;
+	t->late_ns = 0;
 	t->looked_ns = t->lifted_ns = 0;
 	t->lifted = t->landing = false;
 }
@@ -480,6 +499,21 @@ static bool arbiter_is_away(const struct machine *m, const struct arbiter_tenant
 	return t->idle_since_ns && m->now_ns - since >= m->params->slice_ns;
 }
 
+/* Until when the work of a turn that is over is waited for, at the latest. */
+static uint64_t arbiter_leaves_by_ns(const struct arbiter_tenant *t)
+{
+	uint64_t by_ns = t->left_ns + LEAVING_MAX_NS;
+
+	return t->late_ns ? min_u64(by_ns, max_u64(t->late_ns, t->left_ns) + LEAVING_LATE_MAX_NS)
+			  : by_ns;
+}
+
+static bool arbiter_has_left(const struct machine *m, const struct arbiter_tenant *t)
+{
+	return !t->wants || t->done_ns <= m->now_ns + m->params->lead_ns ||
+	       m->now_ns >= arbiter_leaves_by_ns(t);
+}
+
 static void arbiter_look(const struct machine *m)
 {
 	bool away[ARBITER_TENANTS];
@@ -490,6 +524,10 @@ static void arbiter_look(const struct machine *m)
 		if (t->id != t->known_id)
 			arbiter_forget(t);
 		arbiter_account(m, t);
+		if (!t->guess_ns)
+			t->late_ns = 0;
+		else if (!t->late_ns)
+			t->late_ns = m->now_ns;
 		if (t->wants)
 			arbiter_resume(m, t);
 		else if (!t->idle_since_ns)
@@ -507,8 +545,7 @@ static void arbiter_look(const struct machine *m)
 		t->away = away[i];
 		if (t->away)
 			t->ahead_ns = 0;
-		if (t->leaving && (!t->wants || t->done_ns <= m->now_ns + m->params->lead_ns ||
-				   m->now_ns - t->left_ns >= LEAVING_MAX_NS)) {
+		if (t->leaving && arbiter_has_left(m, t)) {
 			arbiter_charge_leaving(m, t);
 			t->leaving = false;
 		}
@@ -599,6 +636,7 @@ static void arbiter_begin_turn(const struct machine *m, struct arbiter_tenant *t
 
 	if (t->leaving)
 		arbiter_charge_leaving(m, t);
+	arbiter_charge_in_flight(m, t);
 	/* Work that was charged ahead and is not measured by now never will be: it is forgotten. */
 	if (t->done_ns <= m->now_ns && t->ahead_ns > most)
 		t->ahead_ns = most;
@@ -814,7 +852,7 @@ static uint64_t arbiter_next_ns(const struct machine *m, const struct arbiter_te
 			       (1000 - t->floor_permille) / t->floor_permille;
 	if (t->leaving)
 		next = min_u64(next, min_u64(t->done_ns - m->params->lead_ns,
-					    t->left_ns + LEAVING_MAX_NS));
+					    arbiter_leaves_by_ns(t)));
 	if (!t->owner || !arbiter_is_rivalled(m, t, INT32_MIN))
 		return next;
 	/* It does not tell when it goes idle: look when its work in flight may be done. */

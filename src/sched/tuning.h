@@ -178,6 +178,14 @@
 #define TUNING_GLANCE_NS NS_PER_MS
 /* A thread that is let go wakes up so soon, unless the machine is out of processors. */
 #define TUNING_WAKE_MOST_NS (10 * NS_PER_MS)
+/*
+ * Work that takes so much longer than all that is in flight should, or twice as long as that, may
+ * wait for another launch of its tenant: nobody of that is held for long then.
+ */
+#define TUNING_AWAITED_NS (3 * NS_PER_MS)
+/* That is believed for so long, and looked for so often by who is held. */
+#define TUNING_AWAITED_FOR_NS  (5 * NS_PER_MS)
+#define TUNING_AWAITED_LOOK_NS (2 * NS_PER_MS)
 /* How much the device does at once is learned over so much work. */
 #define TUNING_OVERLAP_NS (10 * NS_PER_MS)
 
@@ -191,6 +199,10 @@
 #define TUNING_UNFORESEEN_FOR_NS (1000 * NS_PER_MS)
 
 /* --- Turns --------------------------------------------------------------------------------- */
+
+/* Work of a turn that is over, and is late, is waited for so long: what it waits for may be another
+ * tenant. */
+#define TUNING_LEAVING_NS (50 * NS_PER_MS)
 
 /*
  * How long a turn is. A device stands still for 140 us between two contexts (H200), which is about

@@ -970,6 +970,28 @@ static void check_liar(void)
 }
 
 /* A tenant on two devices, and one on each: all have half of what they can have. */
+/*
+ * Work that is never done nor measured, as a kernel has it that waits for another tenant: its owner
+ * is charged by the clock, and the other gets its turn, however far behind the owner was.
+ */
+static void check_endless(uint64_t ahead_ns, uint64_t most_ns)
+{
+	struct arbiter_tenant t[2] = {
+		{.id = 1, .devices = 1, .weight = 1, .wants = true, .rests = true},
+		{.id = 2, .devices = 1, .weight = 1, .wants = true},
+	};
+	uint64_t from = 10 * SECOND, now = from;
+
+	t[1].inherited_ns = ahead_ns * 65536;
+	do {
+		now += MS;
+		CHECK(now < from + most_ns);
+		t[0].done_ns = now + 10 * MS;
+		t[0].guess_ns = 10 * MS;
+		arbiter_step(&arbiter_defaults, t, 2, now);
+	} while (!t[1].open);
+}
+
 static void check_devices(void)
 {
 	struct world *w = fresh();
@@ -1124,6 +1146,9 @@ int main(void)
 	check_returns();
 	check_dead_owner();
 	check_liar();
+	check_endless(0, 80 * MS);
+	check_endless(100 * MS, 250 * MS);
+	check_endless(SECOND, SECOND + 200 * MS);
 	check_devices();
 	check_groups_meet();
 	check_random();

@@ -323,6 +323,33 @@ static void check_active(void)
 	ledger_close(ledger);
 }
 
+/* Work that is late is said to be, again and again; what was said is over by itself, or is damage. */
+static void check_awaited(void)
+{
+	struct slot *slot = fixture_join(fixture_tenant("awaited"));
+	struct ledger *ledger = slot_ledger(slot);
+	struct device_time *c = device_time_of(ledger, 0);
+
+	CHECK_EQ(device_time_late_ns(ledger, SECOND), 0);
+	device_time_say_late(c, SECOND, SECOND + 5 * MS);
+	CHECK_EQ(device_time_late_ns(ledger, SECOND), 1);
+	device_time_say_late(c, SECOND + 4 * MS, SECOND + 9 * MS);
+	device_time_say_late(c, SECOND + 3 * MS, SECOND + 8 * MS); /* by another process */
+	CHECK_EQ(device_time_late_ns(ledger, SECOND + 8 * MS), 8 * MS + 1);
+	CHECK_EQ(device_time_late_ns(ledger, SECOND + 9 * MS), 0);
+	device_time_say_late(c, SECOND + 20 * MS, SECOND + 25 * MS);
+	CHECK_EQ(device_time_late_ns(ledger, SECOND + 21 * MS), MS + 1);
+	c->late_until_ns = UINT64_MAX;
+	CHECK_EQ(device_time_late_ns(ledger, SECOND + 21 * MS), 0);
+	device_time_say_late(c, SECOND + 30 * MS, SECOND + 35 * MS);
+	CHECK_EQ(device_time_late_ns(ledger, SECOND + 31 * MS), MS + 1);
+	CHECK(!device_time_gave_way(ledger, 0, HOUR));
+	c->gave_way_ns = SECOND;
+	CHECK(device_time_gave_way(ledger, SECOND - 1, SECOND));
+	CHECK(!device_time_gave_way(ledger, SECOND, HOUR));
+	CHECK(!device_time_gave_way(ledger, 0, SECOND - 1));
+}
+
 int main(void)
 {
 	check_cover();
@@ -336,5 +363,6 @@ int main(void)
 	check_damage();
 	check_shared();
 	check_active();
+	check_awaited();
 	return 0;
 }

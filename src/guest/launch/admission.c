@@ -217,6 +217,18 @@ static void admission_look_at_room(struct asking *asking, struct admission_input
 	in->patience_ns = asking->patience_ns;
 }
 
+/*
+ * Work in flight that is late may wait for this launch, unless it is behind that in its stream: then
+ * what comes next may be waited for, so it is not held for ever.
+ */
+static void admission_look_at_late(const struct asking *asking, struct admission_inputs *in)
+{
+	in->late_ns = device_time_late_ns(asking->guest->ledger, in->now_ns);
+	in->awaited = in->late_ns && !asking->urged &&
+		      (window_is_idle(asking->device, asking->launch) ||
+		       asking->held_ns > admission_patience_ns(asking->device));
+}
+
 /* --- Waiting ------------------------------------------------------------------------------- */
 
 static void admission_nap(struct asking *asking, const void *word, uint32_t seen, uint64_t until_ns)
@@ -278,6 +290,18 @@ static uint64_t admission_turn_look_ns(const struct launch_device *device, uint6
 					    TUNING_GLANCE_HELD_NS);
 }
 
+/* Work of the tenant in flight, of any of its processes, may turn out to wait for who is held. */
+static uint64_t admission_debt_look_ns(const struct asking *asking, uint64_t until_ns)
+{
+	uint64_t now = asking->launch->now_ns;
+	struct ledger *ledger = asking->guest->ledger;
+
+	for (int i = 0; ledger_knows(ledger, i); i++)
+		if (word_read(&device_time_of(ledger, i)->work_until_ns) > now)
+			return min_u64(until_ns, now + TUNING_AWAITED_LOOK_NS);
+	return until_ns;
+}
+
 /* Held for the share. */
 static void admission_wait_for_share(struct asking *asking, const struct admission *decision,
 				     uint32_t seen, uint32_t turn_seen)
@@ -295,7 +319,8 @@ static void admission_wait_for_share(struct asking *asking, const struct admissi
 		admission_nap(asking, &limits->turn->seq, turn_seen,
 			      admission_turn_look_ns(device, from));
 	} else {
-		admission_nap(asking, asking->guest->gate, seen, decision->until_ns);
+		admission_nap(asking, asking->guest->gate, seen,
+			      admission_debt_look_ns(asking, decision->until_ns));
 		/* The monitor sleeps while nothing is in flight. */
 		steer_all(asking->guest, now_monotonic_ns());
 	}
@@ -353,6 +378,8 @@ static struct admission_inputs admission_look(struct asking *asking)
 		    window_fits(asking->device, asking->launch);
 	if (in.turn && (!in.paid_ns || in.stalls || in.beside))
 		admission_look_at_room(asking, &in);
+	if (!in.turn || in.paid_ns || in.room_ns)
+		admission_look_at_late(asking, &in);
 	return in;
 }
 
@@ -388,10 +415,12 @@ static bool admission_step(struct asking *asking)
 		/* The look for room may have found work that is done, and owed for. */
 		if (atomic_load(&asking->state->bills) != asking->bills)
 			return false;
-		asking->settled = !in.paid_ns;
+		asking->settled = !in.paid_ns && !in.awaited;
+		if (in.awaited)
+			word_write(&asking->device->meter.time->gave_way_ns, launch->now_ns);
 		if (asking->settled)
 			admission_wait_for_edge(asking);
-		return demand_claim(asking->device, launch->now_ns);
+		return demand_claim(asking->device, launch->now_ns) || in.awaited;
 	}
 	if (decision.verdict == ADMISSION_WAIT_ROOM)
 		admission_wait_for_room(asking, decision.until_ns);

@@ -4,6 +4,7 @@
 #include "base/now.h"
 #include "base/number.h"
 #include "guest/meter/collect.h"
+#include "guest/meter/meter.h"
 #include "sched/tuning.h"
 
 static uint64_t window_together(const struct window *window, uint64_t ns)
@@ -80,7 +81,8 @@ void window_done(struct meter *meter, struct stream *stream, const struct burst 
 		     limits_turn_flags(limits, done_ns) & TURN_URGED;
 
 	stream->due_ns = stall_end_ns(&device->stall, done_ns) + stream->flying_ns;
-	if (!burst->launches)
+	/* What waited for a launch that we held says nothing of the next one. */
+	if (!burst->launches || device_time_gave_way(meter->guest->ledger, began_ns, done_ns))
 		return;
 	if (window_is_off(done_ns - began_ns, burst->expected_ns))
 		window_unforeseen(device, done_ns);
@@ -160,6 +162,9 @@ void window_looked(struct meter *meter, const struct meter_look *look)
 
 	window_learn_overlap(window, look);
 	rest = window_together(window, meter->flying_ns);
+	if (look->late_ns > TUNING_AWAITED_NS + 2 * rest)
+		device_time_say_late(meter->time, look->now_ns,
+				     look->now_ns + TUNING_AWAITED_FOR_NS);
 	atomic_store_explicit(&window->late_ns, sat_sub_u64(look->late_ns, look->late_expected_ns),
 			      memory_order_relaxed);
 	if (look->late_ns && !state_has_siblings(device)) {
@@ -269,6 +274,18 @@ bool window_fits(struct launch_device *device, const struct launch *launch)
 	}
 	meter_unlock(meter);
 	return launch->known && own + launch->expected_ns <= latest + launch->expected_ns / 16;
+}
+
+bool window_is_idle(struct launch_device *device, const struct launch *launch)
+{
+	const struct stream *stream;
+	bool idle;
+
+	meter_lock(&device->meter);
+	stream = meter_stream_of(&device->meter, launch->context, launch->stream_key);
+	idle = !stream || !stream->flying_ns || stream->parked;
+	meter_unlock(&device->meter);
+	return idle;
 }
 
 bool window_pauses_badly(const struct launch_device *device)

@@ -51,6 +51,9 @@ uint64_t window_early_ns(const struct launch_device *device, const struct launch
  */
 bool window_fits(struct launch_device *device, const struct launch *launch);
 
+/* Whether the launch's stream has nothing in flight, as far as is known. */
+bool window_is_idle(struct launch_device *device, const struct launch *launch);
+
 /* Whether each pause costs much: launches are short, or several streams work. */
 bool window_pauses_badly(const struct launch_device *device);
 

@@ -7,6 +7,7 @@
 #include "base/now.h"
 #include "base/number.h"
 #include "base/word.h"
+#include "guest/core/pass.h"
 #include "guest/launch/attach.h"
 #include "guest/launch/credit.h"
 #include "guest/launch/demand.h"
@@ -231,11 +232,17 @@ static void admission_look_at_late(const struct asking *asking, struct admission
 
 /* --- Waiting ------------------------------------------------------------------------------- */
 
+/* Who sleeps touches no memory: the tenant may be suspended meanwhile, and then it sleeps on. */
 static void admission_nap(struct asking *asking, const void *word, uint32_t seen, uint64_t until_ns)
 {
+	struct guest *guest = asking->guest;
+	bool lent = guest->swappable && pass_lend(guest);
+
 	atomic_fetch_add(&asking->state->waiting, 1);
 	futex_wait_until(word, seen, until_ns);
 	atomic_fetch_sub(&asking->state->waiting, 1);
+	if (lent)
+		pass_wait(guest);
 	asking->launch->now_ns = now_monotonic_ns();
 }
 

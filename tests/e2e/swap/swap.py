@@ -151,6 +151,16 @@ class Rest(Case):
         self.assertEqual(self.tenant()["state"], "running")
         self.good(guest)
 
+    def test_launch_is_held(self):
+        """For a debt of half a minute: it waits outside of the gate, and not for each other."""
+        guest = self.guest("held launches", options=("--swappable", "--compute", "1"))
+        self.until(lambda: (self.device()["compute"]["debt_ns"] or 0) > 0)
+        for _ in range(3):
+            self.must("suspend", "t", "--timeout", "5s")
+            self.assertEqual(self.used(), STAYS)
+            self.must("resume", "t")
+        self.good(guest)
+
     def test_waits_while_it_is_away(self):
         guest = self.guest("idle")
         self.must("suspend", "t")

@@ -1454,6 +1454,27 @@ static void hold_work(void)
 	MUST(cuLaunchKernel(spin, 1, 1, 1, 1, 1, 1, 0, NULL, params, NULL));
 }
 
+/* A thread whose launches are held for a long time: nothing of it is on the device then. */
+static void *launch_on(void *arg)
+{
+	MUST(cuCtxSetCurrent(context));
+	for (int i = 0; i < 100; i++) {
+		uint64_t us = 300000;
+		void *params[] = {&us};
+
+		MUST(cuLaunchKernel(spin, 1, 1, 1, 1, 1, 1, 0, NULL, params, NULL));
+	}
+	return NULL;
+}
+
+static void hold_launches(void)
+{
+	pthread_t thread;
+
+	CHECK(!pthread_create(&thread, NULL, launch_on, NULL));
+	CHECK(!pthread_detach(thread));
+}
+
 /* What mapped memory has no answer for, and what it must not be used for. */
 static void hold_questions(void)
 {
@@ -1576,6 +1597,7 @@ static const struct {
 	{"graph", hold_graph},
 	{"capture", hold_capture},
 	{"work", hold_work},
+	{"held launches", hold_launches},
 	{"questions", hold_questions},
 	{"freed in capture", hold_freed_in_capture},
 	{"ending", hold_and_end},

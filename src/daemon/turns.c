@@ -29,7 +29,7 @@ static uint64_t turns_step(struct turns *turns, uint64_t now_ns, uint64_t *worke
 {
 	uint64_t next;
 
-	if (!arbiter_host_take(turns->host))
+	if (!arbiter_host_take(turns->host, now_ns))
 		return now_ns + TAKE_NS;
 	atomic_store(&turns->held, true);
 	next = arbiter_host_step(turns->host, now_ns);

@@ -51,7 +51,7 @@
 /* Who of those that take part has died is asked for so often. */
 #define SCAN_NS UINT64_C(50000000)
 /* What an arbiter wrote that was there so long ago says who has had how much. */
-#define INHERIT_NS UINT64_C(100000000)
+#define INHERIT_NS UINT64_C(300000000)
 /*
  * A tenant that comes says so, and then all tenants are looked at, of which most may be long dead;
  * and once in this time, in case that was missed.
@@ -62,7 +62,7 @@ struct arbiter_file {
 	uint32_t bell;	 /* a futex, rung by tenants */
 	uint32_t comers; /* so many processes have come */
 	uint32_t claims; /* so often it was claimed */
-	uint32_t pad;
+	uint32_t term;	 /* so often the role was taken from somebody who was stopped */
 	uint64_t due_ns; /* whoever has the role makes the next step by then */
 	uint64_t reserved_words[5];
 	uint8_t reserved[ARBITER_BYTES - 64];
@@ -91,6 +91,10 @@ struct arbiter_host {
 	char runtime[256];
 	struct arbiter_file *file; /* holds no lock */
 	void *role;		   /* the mapping that keeps the lock; NULL: not held */
+	uint32_t term;		   /* that it is of */
+	uint64_t silent_ns;	   /* since when whoever has it instead makes no step, ... */
+	uint64_t silent_due_ns;	   /* ... which was due then, ... */
+	uint64_t tried_ns;	   /* ... as of this last try to have it */
 	void *claim;		   /* likewise, of a daemon */
 	uint32_t claims;	   /* at the last look */
 	uint32_t heard;		   /* of the bell */
@@ -153,12 +157,24 @@ int arbiter_host_open(const char *tenant_dir, struct arbiter_host **ret)
 }
 
 /* As slots do: the mapping keeps the lock, and nothing inherits it. NULL: somebody has it. */
-static void *arbiter_host_lock(struct arbiter_host *host, int64_t at)
+static void *arbiter_host_lock(const struct arbiter_host *host, int64_t at)
 {
 	CLEANUP_CLOSE int fd = shared_file_join(host->runtime, ARBITER_FILE, ARBITER_BYTES);
-	bool forbidden = fd < 0 || (!host->claim && shared_file_locked(fd, CLAIM_AT, 1) == 1);
 
-	return forbidden || shared_file_lock(fd, at, 1) ? NULL : arbiter_host_map_file(fd);
+	return fd < 0 || shared_file_lock(fd, at, 1) ? NULL : arbiter_host_map_file(fd);
+}
+
+static bool arbiter_host_is_claimed_by_other(const struct arbiter_host *host)
+{
+	CLEANUP_CLOSE int fd = shared_file_join(host->runtime, ARBITER_FILE, ARBITER_BYTES);
+
+	return fd < 0 || (!host->claim && shared_file_locked(fd, CLAIM_AT, 1) == 1);
+}
+
+static void arbiter_host_say_claim(struct arbiter_host *host)
+{
+	word_publish_add(&host->file->claims, 1);
+	arbiter_host_ring(host);
 }
 
 int arbiter_host_claim(const char *runtime, struct arbiter_host **ret)
@@ -173,17 +189,69 @@ int arbiter_host_claim(const char *runtime, struct arbiter_host **ret)
 		arbiter_host_close(host);
 		return -EAGAIN;
 	}
-	word_publish_add(&host->file->claims, 1);
-	arbiter_host_ring(host);
+	arbiter_host_say_claim(host);
 	*ret = host;
 	return 0;
 }
 
-bool arbiter_host_take(struct arbiter_host *host)
+/*
+ * Whoever has the role has made no step since it was first tried for. It may have slept until then,
+ * as a daemon does while nobody works, but it has been rung for.
+ */
+static bool arbiter_host_is_stopped(struct arbiter_host *host, uint64_t now_ns)
 {
-	if (host->role)
+	uint64_t due_ns = arbiter_host_due_ns(host);
+
+	if (due_ns != host->silent_due_ns || now_ns > host->tried_ns + TUNING_STOPPED_NS / 2)
+		host->silent_ns = now_ns;
+	host->silent_due_ns = due_ns;
+	host->tried_ns = now_ns;
+	return due_ns && now_ns >= max_u64(due_ns, host->silent_ns) + TUNING_STOPPED_NS;
+}
+
+/* Each term's lock, of which the first one is beside the claim's. */
+static int64_t arbiter_host_term_at(uint32_t term)
+{
+	return term ? CLAIM_AT + term : LOCK_AT;
+}
+
+/*
+ * Who takes it from another has the next term's lock before that term begins, so that nobody else
+ * can have either; and a step of it is due by then, so that nobody takes that one for stopped.
+ */
+static bool arbiter_host_lock_role(struct arbiter_host *host, uint64_t now_ns)
+{
+	uint32_t now = word_check(&host->file->term), term = now;
+	bool stopped = arbiter_host_is_stopped(host, now_ns);
+
+	if (!stopped && arbiter_host_is_claimed_by_other(host))
+		return false;
+	host->role = arbiter_host_lock(host, arbiter_host_term_at(term));
+	if (!host->role && stopped) {
+		host->role = arbiter_host_lock(host, arbiter_host_term_at(++term));
+		if (host->role) {
+			word_release(&host->file->due_ns, now_ns);
+			word_swap_if_u32(&host->file->term, now, term);
+		}
+	}
+	host->term = term;
+	return host->role;
+}
+
+/* Who has claimed the role, and lost it as it was stopped, says so again. */
+bool arbiter_host_take(struct arbiter_host *host, uint64_t now_ns)
+{
+	bool had = host->role;
+
+	if (arbiter_host_held(host))
 		return true;
-	host->role = arbiter_host_lock(host, LOCK_AT);
+	arbiter_host_drop(host);
+	if (had && host->claim)
+		arbiter_host_say_claim(host);
+	if (!arbiter_host_lock_role(host, now_ns))
+		return false;
+	if (!arbiter_host_held(host))
+		arbiter_host_drop(host);
 	return host->role;
 }
 
@@ -202,7 +270,7 @@ bool arbiter_host_is_claimed(struct arbiter_host *host)
 
 bool arbiter_host_held(const struct arbiter_host *host)
 {
-	return host->role;
+	return host->role && word_check(&host->file->term) == host->term;
 }
 
 bool arbiter_host_busy(const struct arbiter_host *host)
@@ -258,7 +326,7 @@ void arbiter_host_drop(struct arbiter_host *host)
 	host->n = 0;
 	host->nuuids = host->known;
 	host->scanned_ns = host->listed_ns = 0;
-	if (host->role)
+	if (arbiter_host_held(host))
 		word_release(&host->file->due_ns, 0);
 	if (host->role)
 		munmap(host->role, ARBITER_BYTES);

@@ -4,7 +4,9 @@
  * its monitor thread runs the state machine of sched/arbiter.h over all tenants of the runtime
  * directory, reads what they want and used from their ledgers, and writes whose turn it is into
  * their policies. The kernel drops the lock when that process dies; the next monitor thread that
- * finds the arbiter silent takes it.
+ * finds the arbiter silent takes it. It keeps the lock for a process that is stopped, so there is
+ * one for each term: who takes the role from such a one begins the next, and when that one goes on,
+ * it finds that its own is over.
  *
  * A daemon claims the role, by a second lock. Who has the role gives it up then, and no tenant takes
  * it while that lock is held.
@@ -35,8 +37,11 @@ void arbiter_host_know(struct arbiter_host *host, const uint8_t uuid[static 16])
 /* Gives up role and claim. Takes NULL. */
 void arbiter_host_close(struct arbiter_host *host);
 
-/* Tries to take the role; true when it is held. Never waits. A tenant takes none that is claimed. */
-bool arbiter_host_take(struct arbiter_host *host);
+/*
+ * Tries to take the role; true when it is held. Never waits. A tenant takes none that is claimed.
+ * Whoever has it loses it when it makes no step for TUNING_STOPPED_NS, while others try and ring.
+ */
+bool arbiter_host_take(struct arbiter_host *host, uint64_t now_ns);
 bool arbiter_host_held(const struct arbiter_host *host);
 
 /* Whether who has the role is to hand it over: somebody has claimed it since. */

@@ -68,6 +68,8 @@
 /* An arbiter that is silent for so long is gone: to a tenant, and to one that would replace it. */
 #define TUNING_SILENCE_NS (30 * NS_PER_MS)
 #define TUNING_ELECT_NS	  (25 * NS_PER_MS)
+/* One that makes no step for so long, though it is rung for, is stopped, or as good as. */
+#define TUNING_STOPPED_NS (100 * NS_PER_MS)
 /*
  * One whose next step is so late may have been killed: who would replace it tries, at most so
  * often.

@@ -16,6 +16,7 @@
 #include "ledger/device_time.h"
 #include "ledger/turn.h"
 #include "sched/arbiter.h"
+#include "sched/tuning.h"
 #include "tests/unit/tenant_fixture.h"
 
 #define US NS_PER_US
@@ -73,7 +74,7 @@ static struct arbiter_host *take_role(const struct tenant *t)
 	struct arbiter_host *turns;
 
 	CHECK_EQ(arbiter_host_open(t->dir, &turns), 0);
-	CHECK(arbiter_host_take(turns));
+	CHECK(arbiter_host_take(turns, 0));
 	return turns;
 }
 
@@ -85,11 +86,11 @@ static void check_role(const char *dir)
 	CHECK_EQ(arbiter_host_open(dir, &one), 0);
 	CHECK_EQ(arbiter_host_open(dir, &other), 0);
 	CHECK(!arbiter_host_held(one));
-	CHECK(arbiter_host_take(one) && arbiter_host_held(one) && arbiter_host_take(one));
-	CHECK(!arbiter_host_take(other) && !arbiter_host_held(other));
+	CHECK(arbiter_host_take(one, 0) && arbiter_host_held(one) && arbiter_host_take(one, 0));
+	CHECK(!arbiter_host_take(other, 0) && !arbiter_host_held(other));
 	arbiter_host_drop(one);
 	CHECK(!arbiter_host_held(one));
-	CHECK(arbiter_host_take(other));
+	CHECK(arbiter_host_take(other, 0));
 	arbiter_host_drop(other);
 }
 
@@ -102,29 +103,81 @@ static void check_claim(void)
 
 	join(&a, "claims", 1, POLICY_PRIORITY_NORMAL);
 	CHECK_EQ(arbiter_host_open(a.dir, &tenant), 0);
-	CHECK(arbiter_host_take(tenant));
+	CHECK(arbiter_host_take(tenant, 0));
 	arbiter_host_step(tenant, now);
 	CHECK(!arbiter_host_is_claimed(tenant));
 	CHECK_EQ(arbiter_host_claim(fixture_runtime_dir(), &daemon), 0);
 	CHECK_EQ(arbiter_host_claim(fixture_runtime_dir(), &other), -EAGAIN);
-	CHECK(!arbiter_host_take(daemon));
+	CHECK(!arbiter_host_take(daemon, 0));
 	CHECK(arbiter_host_is_claimed(tenant));
 	arbiter_host_drop(tenant);
 	CHECK(is_open(&a, now) && a.turn->beat_ns == now); /* as it was told */
-	CHECK(!arbiter_host_take(tenant));
-	CHECK(arbiter_host_take(daemon) && !arbiter_host_is_claimed(daemon));
+	CHECK(!arbiter_host_take(tenant, 0));
+	CHECK(arbiter_host_take(daemon, 0) && !arbiter_host_is_claimed(daemon));
 	arbiter_host_step(daemon, now += MS);
 	CHECK_EQ(a.turn->beat_ns, now);
 	CHECK(arbiter_host_due_ns(tenant) > now);
 	arbiter_host_close(daemon);
 	CHECK_EQ(arbiter_host_due_ns(tenant), 0);
-	CHECK(arbiter_host_take(tenant) && !arbiter_host_is_claimed(tenant));
+	CHECK(arbiter_host_take(tenant, 0) && !arbiter_host_is_claimed(tenant));
 	/* One that is gone by now claims nothing. */
 	CHECK_EQ(arbiter_host_claim(fixture_runtime_dir(), &daemon), 0);
 	arbiter_host_close(daemon);
 	CHECK(!arbiter_host_is_claimed(tenant));
 	arbiter_host_close(tenant);
 	arbiter_host_close(NULL);
+	quit(&a);
+}
+
+/* Tries for the role now and then, and answers whether it was had by then. */
+static bool try_until(struct arbiter_host *host, uint64_t *now_ns, uint64_t until_ns)
+{
+	bool had = false;
+
+	for (; !had && *now_ns < until_ns; *now_ns += 2 * MS)
+		had = arbiter_host_take(host, *now_ns);
+	return had;
+}
+
+/* Who is stopped loses the role, though it keeps its lock, and finds out when it goes on. */
+static void check_stopped(bool claimed)
+{
+	uint64_t now = 800 * SECOND, due;
+	struct tenant a = {0};
+	struct arbiter_host *stopped, *other, *third;
+
+	join(&a, claimed ? "stops-claimed" : "stops", 1, POLICY_PRIORITY_NORMAL);
+	if (claimed)
+		CHECK_EQ(arbiter_host_claim(fixture_runtime_dir(), &stopped), 0);
+	else
+		CHECK_EQ(arbiter_host_open(a.dir, &stopped), 0);
+	CHECK_EQ(arbiter_host_open(a.dir, &other), 0);
+	CHECK_EQ(arbiter_host_open(a.dir, &third), 0);
+	CHECK(arbiter_host_take(stopped, now));
+	for (int i = 0; i < 30; i++) { /* it makes its steps */
+		due = arbiter_host_step(stopped, now);
+		CHECK(!try_until(other, &now, due + MS));
+	}
+	CHECK(!try_until(other, &now, due + TUNING_STOPPED_NS - 4 * MS));
+	/* One that nobody tried to replace in between may just have slept. */
+	now += 1000 * SECOND;
+	for (int i = 0; i < 10; i++) {
+		CHECK(!try_until(other, &now, now + TUNING_STOPPED_NS / 10));
+		CHECK(!arbiter_host_take(third, now));
+	}
+	CHECK(try_until(other, &now, now + 4 * MS));
+	CHECK(!arbiter_host_take(third, now) && !arbiter_host_take(third, now += 4 * MS));
+	CHECK(arbiter_host_held(other) && !arbiter_host_held(stopped));
+	arbiter_host_step(other, now);
+	CHECK(!arbiter_host_take(stopped, now));
+	CHECK_EQ(arbiter_host_is_claimed(other), claimed);
+	CHECK(arbiter_host_held(other));
+	arbiter_host_drop(other);
+	CHECK(arbiter_host_take(stopped, now) && arbiter_host_held(stopped));
+	arbiter_host_close(stopped);
+	CHECK(arbiter_host_take(other, now));
+	arbiter_host_close(other);
+	arbiter_host_close(third);
 	quit(&a);
 }
 
@@ -147,7 +200,7 @@ static void check_apart(void)
 	arbiter_host_announce(fixture_runtime_dir());
 	join(&a, "apart", 1, POLICY_PRIORITY_NORMAL);
 	CHECK_EQ(arbiter_host_claim(fixture_runtime_dir(), &daemon), 0);
-	CHECK(arbiter_host_take(daemon));
+	CHECK(arbiter_host_take(daemon, 0));
 	arbiter_host_step(daemon, now);
 	CHECK(!arbiter_host_rest(daemon));
 	CHECK_EQ(tenant_open_to_all(fixture_runtime_dir(), "apart"), 0);
@@ -188,7 +241,7 @@ static void check_half_made(void)
 	CHECK(fd >= 0);
 	close(fd);
 	CHECK_EQ(arbiter_host_open(dir, &turns), 0);
-	CHECK(arbiter_host_take(turns));
+	CHECK(arbiter_host_take(turns, 0));
 	arbiter_host_drop(turns);
 }
 
@@ -528,7 +581,7 @@ static void check_forged(void)
 	CHECK_EQ(arbiter_host_claim(fixture_runtime_dir(), &turns), 0);
 	arbiter_host_know(turns, fixture_uuid);
 	arbiter_host_know(turns, uuid_other);
-	CHECK(arbiter_host_take(turns));
+	CHECK(arbiter_host_take(turns, 0));
 	arbiter_host_step(turns, now += 2 * SECOND);
 	join(&a, "real-a", 1, POLICY_PRIORITY_NORMAL);
 	join(&b, "real-b", 1, POLICY_PRIORITY_NORMAL);
@@ -591,6 +644,8 @@ int main(void)
 {
 	check_half_made();
 	check_claim();
+	check_stopped(false);
+	check_stopped(true);
 	check_apart();
 	check_turns();
 	check_rests();

@@ -122,7 +122,7 @@ static bool monitor_elect(struct guest *guest, struct arbiter_host *host, uint64
 		*ret_next_ns = min_u64(*ret_next_ns, overdue);
 		return false;
 	}
-	if (arbiter_host_take(host))
+	if (arbiter_host_take(host, now))
 		return true;
 	arbiter_host_ring(host); /* a daemon has it, and sleeps while nobody works */
 	*ret_next_ns = now + TUNING_OVERDUE_NS;
@@ -174,7 +174,9 @@ static bool monitor_look_once(struct guest *guest, struct arbiter_host *host, bo
 
 	steer_all(guest, now);
 	atomic_store(&state->monitor.working, 0);
-	*worked_ns = look.busy ? now : *worked_ns;
+	/* Who is held waits for whoever has the role. */
+	if (look.busy || atomic_load(&state->waiting))
+		*worked_ns = now;
 	next = host ? monitor_arbitrate(guest, host, now, *worked_ns) : UINT64_MAX;
 	look.busy |= limits_alone(&state->limits, now) && now < *worked_ns + TUNING_TICK_LINGER_NS;
 	if (look.busy && next > now + look.tick_ns)

@@ -286,7 +286,7 @@ static void arbiter_forget(struct arbiter_tenant *t)
 	t->idle = t->away = true;
 	t->owner = t->leaving = t->outranked = false;
 	t->owed_ns = 0;
-	t->late_ns = 0;
+	t->paid_ahead_ns = t->late_ns = 0;
 	t->looked_ns = t->lifted_ns = 0;
 	t->lifted = t->landing = false;
 }
@@ -299,7 +299,10 @@ static void arbiter_forget(struct arbiter_tenant *t)
 static void arbiter_owe(const struct machine *m, struct arbiter_tenant *t, uint64_t busy_ns)
 {
 	uint64_t waited_ns = min_u64(m->now_ns - t->looked_ns, m->params->lease_ns);
+	uint64_t ahead_ns = min_u64(busy_ns, t->paid_ahead_ns);
 
+	t->paid_ahead_ns -= ahead_ns;
+	busy_ns -= ahead_ns;
 	if (t->looked_ns && t->outranked && t->wants)
 		t->owed_ns += (int64_t)(waited_ns * t->floor_permille /
 					(1000 - t->floor_permille));
@@ -677,6 +680,24 @@ static bool arbiter_is_lifted_for_long(const struct machine *m, const struct arb
 	return m->now_ns - since >= (t->owner ? arbiter_lift_most_ns(m) : LEAVING_MAX_NS);
 }
 
+/*
+ * What the lift has used that is not measured yet. What was in flight before its turn is none of
+ * that: it may wait for what comes with the turn.
+ */
+static int64_t arbiter_lift_used_ns(const struct machine *m, const struct arbiter_tenant *t)
+{
+	return t->owner ? (int64_t)arbiter_in_flight_ns(m, t) : 0;
+}
+
+/* Else work that is never measured would be lifted again at once, and for ever. */
+static void arbiter_pay_ahead(const struct machine *m, struct arbiter_tenant *t)
+{
+	int64_t used_ns = clamp_i64(arbiter_lift_used_ns(m, t), 0, t->owed_ns > 0 ? t->owed_ns : 0);
+
+	t->owed_ns -= used_ns;
+	t->paid_ahead_ns += (uint64_t)used_ns;
+}
+
 /* Before the ranks are found: by those of the step before, it waited until now. */
 static void arbiter_lift(const struct machine *m)
 {
@@ -691,7 +712,8 @@ static void arbiter_lift(const struct machine *m)
 					       t->turn_busy_ns ? (int64_t)m->params->lift_ns / 2
 							       : 0);
 		if (t->lifted &&
-		    (late || !t->wants || t->owed_ns <= (int64_t)arbiter_in_flight_ns(m, t))) {
+		    (late || !t->wants || t->owed_ns <= arbiter_lift_used_ns(m, t))) {
+			arbiter_pay_ahead(m, t);
 			if (t->owner)
 				arbiter_end_turn(m, t);
 			else
@@ -842,9 +864,8 @@ static uint64_t arbiter_next_ns(const struct machine *m, const struct arbiter_te
 	uint64_t next = UINT64_MAX;
 
 	if (t->lifted)
-		next = m->now_ns +
-		       (uint64_t)clamp_i64(t->owed_ns - (int64_t)arbiter_in_flight_ns(m, t), 0,
-					   INT64_MAX);
+		next = m->now_ns + (uint64_t)clamp_i64(t->owed_ns - arbiter_lift_used_ns(m, t), 0,
+						       INT64_MAX);
 	else if (t->wants && t->outranked && t->floor_permille)
 		next = m->now_ns +
 		       (uint64_t)clamp_i64((int64_t)m->params->lift_ns - t->owed_ns, 0,

@@ -83,6 +83,7 @@ struct arbiter_tenant {
 	uint64_t came_ns;	/* it works since then, but for pauses that it came back from at once */
 	uint64_t stay_ns;	/* how long it then does, about; 0 not known */
 	int64_t owed_ns;	/* of its floor; less than 0: a lift was too long by that */
+	uint64_t paid_ahead_ns; /* ... and has less for what was in flight, which is measured later */
 	uint64_t looked_ns, lifted_ns;
 	uint64_t late_ns; /* its work is late, or was not foreseen, since then; 0: it is not */
 	bool owner, leaving, idle, away, outranked;

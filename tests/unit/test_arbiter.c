@@ -834,6 +834,28 @@ static void check_floor_of_the_idle(void)
 	CHECK(used[high] >= 990);
 }
 
+/*
+ * Work that has spun since long before a lift, for what its tenant launches next, uses nothing of
+ * it: there is a turn in which that can be launched.
+ */
+static void check_floor_of_the_late(void)
+{
+	struct arbiter_tenant t[2] = {
+		{.id = 1, .devices = 1, .weight = 1, .wants = true, .floor_permille = 50},
+		{.id = 2, .devices = 1, .weight = 1, .wants = true, .priority = 1},
+	};
+	uint64_t now = 10 * SECOND, open_ns = 0;
+
+	for (int i = 0; i < 3000; i++, now += MS) {
+		t[0].done_ns = now + 10 * MS;
+		t[0].guess_ns = 10 * MS;
+		t[1].busy_ns += t[1].open ? MS : 0;
+		arbiter_step(&arbiter_defaults, t, 2, now);
+		open_ns += t[0].open && t[0].open_from_ns <= now ? MS : 0;
+	}
+	CHECK(open_ns >= 100 * MS && open_ns <= 200 * MS);
+}
+
 /* What each may count on, by priorities, floors, caps and weights. */
 static void check_entitled(void)
 {
@@ -1141,6 +1163,7 @@ int main(void)
 	check_priority_bursts();
 	check_floor();
 	check_floor_of_the_idle();
+	check_floor_of_the_late();
 	check_floors();
 	check_entitled();
 	check_returns();

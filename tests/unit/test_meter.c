@@ -1466,6 +1466,40 @@ static void check_park_behind_work(void)
 	end();
 }
 
+/* The legacy stream waits for streams that wait for the program, and those for that one. */
+static void check_park_of_others(void)
+{
+	static const CUstream legacy = CU_STREAM_LEGACY;
+
+	for (int other_first = 0; other_first < 2; other_first++) {
+		CUstream waits = other_first ? S1 : legacy, behind = other_first ? legacy : S1;
+
+		begin();
+		launch(S1, MS);
+		launch(legacy, MS);
+		finish(S1);
+		finish(legacy);
+		meter_park(&meter, fake.context, waits);
+		CHECK(meter_is_parked(&meter, fake.context, behind));
+		fake_launch(waits, 50 * MS);
+		fake_launch(behind, 50 * MS); /* as the driver has it */
+		launch(waits, MS);
+		launch(behind, MS);
+		launch(behind, MS);
+		CHECK(meter_is_pending(&meter) && !meter_works(&meter));
+		CHECK_EQ(stream_of(behind)->event[stream_of(behind)->head % STREAM_EVENTS].blocked,
+			 true);
+		fake_pass(MS);
+		close_it(waits, METER_WAIT);
+		close_it(behind, METER_WAIT);
+		finish(waits);
+		finish(behind);
+		CHECK_CLOSE(busy_ns(), 3 * MS, 100 * US); /* side by side, here */
+		CHECK(!meter_is_parked(&meter, fake.context, behind));
+		end();
+	}
+}
+
 /* It ends with the stream's context, and the places of those that wait are not given away. */
 static void check_park_ends(void)
 {
@@ -1562,6 +1596,7 @@ int main(void)
 	check_capture();
 	check_park();
 	check_park_behind_work();
+	check_park_of_others();
 	check_park_ends();
 	check_recorded();
 	return 0;

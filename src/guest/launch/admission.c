@@ -220,12 +220,13 @@ static void admission_look_at_room(struct asking *asking, struct admission_input
 
 /*
  * Work in flight that is late may wait for this launch, unless it is behind that in its stream: then
- * what comes next may be waited for, so it is not held for ever.
+ * what comes next may be waited for, so it is not held for ever. Where a higher priority may come,
+ * whose turn it is goes before that.
  */
 static void admission_look_at_late(const struct asking *asking, struct admission_inputs *in)
 {
 	in->late_ns = device_time_late_ns(asking->guest->ledger, in->now_ns);
-	in->awaited = in->late_ns && !asking->urged &&
+	in->awaited = in->late_ns && (in->turn || !asking->urged) &&
 		      (window_is_idle(asking->device, asking->launch) ||
 		       asking->held_ns > admission_patience_ns(asking->device));
 }

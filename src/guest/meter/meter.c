@@ -72,6 +72,7 @@ static void meter_reserve_begin(struct meter *meter, struct stream *stream,
 		atomic_fetch_add(&meter->begins, 1);
 	}
 	stream->again = stream->blocked = false;
+	stream->behind = meter->parks;
 }
 
 /*
@@ -144,7 +145,8 @@ static void meter_reserve(struct meter *meter, struct records *records, bool beg
 }
 
 /* With the lock: a new stream at a place that another had. */
-static void meter_stream_begin(struct stream *stream, const struct launch *launch, int clock)
+static void meter_stream_begin(struct stream *stream, const struct launch *launch, int clock,
+			       bool beside)
 {
 	uint64_t serial = atomic_load(&stream->serial) + 1;
 	uint32_t head = stream->head;
@@ -154,10 +156,20 @@ static void meter_stream_begin(struct stream *stream, const struct launch *launc
 		.key = launch->stream_key,
 		.handle = launch->stream,
 		.clock = clock,
+		.beside = beside,
 		.head = head,
 		.tail = head,
 	};
 	atomic_store(&stream->serial, serial);
+}
+
+/* Of named streams some were made so that they do not wait for the legacy one. */
+static bool meter_is_beside(CUstream handle)
+{
+	unsigned int flags = 0;
+
+	return handle != CU_STREAM_LEGACY && handle != CU_STREAM_PER_THREAD &&
+	       !DRIVER(cuStreamGetFlags, (handle, &flags)) && flags & CU_STREAM_NON_BLOCKING;
 }
 
 /* The clock of a stream's context has spare events, as far as the driver gives any. */
@@ -174,12 +186,14 @@ static bool meter_has_spares(const struct meter *meter, const struct stream *str
 static struct stream *meter_stream_enter(struct meter *meter, const struct launch *launch)
 {
 	struct stream *stream = meter_stream_of(meter, launch->context, launch->stream_key);
+	bool beside;
 	int clock, i;
 
 	if (stream && meter_has_spares(meter, stream))
 		return stream;
 	meter_unlock(meter);
 	clock = contexts_clock(meter, launch->context, launch->now_ns);
+	beside = meter_is_beside(launch->stream);
 	meter_lock(meter);
 	stream = meter_stream_of(meter, launch->context, launch->stream_key);
 	if (stream)
@@ -187,7 +201,7 @@ static struct stream *meter_stream_enter(struct meter *meter, const struct launc
 	i = stream_place(meter->stream, &meter->nstreams);
 	if (i < 0)
 		return NULL;
-	meter_stream_begin(&meter->stream[i], launch, clock);
+	meter_stream_begin(&meter->stream[i], launch, clock, beside);
 	return &meter->stream[i];
 }
 
@@ -275,6 +289,29 @@ static void meter_bill_missed(struct meter *meter, const struct missed *missed)
 }
 
 /*
+ * With the lock: the last wait for the program, in a stream that this one waits for by itself, that
+ * may not be over: all but those made otherwise wait for the legacy stream, and that for them.
+ */
+static uint64_t meter_waits_behind(const struct meter *meter, const struct stream *stream)
+{
+	bool legacy = stream->key == launch_stream_key(CU_STREAM_LEGACY);
+	uint64_t last = 0;
+
+	if (!meter->parks || stream->beside)
+		return 0;
+	for (uint32_t i = 0; i < meter->nstreams; i++) {
+		const struct stream *other = &meter->stream[i];
+
+		if (other->park > last && other->context == stream->context && other->key &&
+		    !other->beside && other != stream &&
+		    (legacy || other->key == launch_stream_key(CU_STREAM_LEGACY)) &&
+		    stream_blocks(other))
+			last = other->park;
+	}
+	return last;
+}
+
+/*
  * With the lock: what is to be recorded before the launch. A function's first launch may have the
  * driver load its code, which is no work of the device: so the work before it is closed, and what
  * it begins itself begins when the driver's call returned. No event is recorded on an idle stream
@@ -287,9 +324,12 @@ static void meter_before_launch(struct meter *meter, struct stream *stream, stru
 {
 	bool idle = stream_is_closed(stream), copy = launch->kind == LAUNCH_COPY;
 	bool fresh = idle && (launch->held || meter_was_idle(stream, launch->now_ns));
+	bool behind = meter_waits_behind(meter, stream) > stream->behind;
 
+	if (behind)
+		stream->again = stream->blocked = true;
 	launch->fresh = !copy && (idle || !launch->known);
-	if (launch->alone && stream->open.launches)
+	if ((launch->alone || behind) && stream->open.launches)
 		meter_reserve(meter, records, false, launch->now_ns);
 	if (stream->again || (fresh && (copy || launch->known || launch->rival))) {
 		int index = meter_reserve_event(meter, stream, true, launch->now_ns);
@@ -478,6 +518,13 @@ static bool meter_needs_event(const struct stream *stream, enum meter_why why, u
 	       now_ns > max_u64(stream->ended_ns, stream->waited_ns) + skip[why];
 }
 
+/* With the lock: what comes next stands behind a wait for the program. */
+static void meter_block(struct meter *meter, struct stream *stream)
+{
+	stream->again = stream->blocked = true;
+	stream->park = ++meter->parks;
+}
+
 /* The end of what is open in a stream, unless that was over long ago. Takes the lock. */
 static void meter_close_stream(struct meter *meter, struct stream *stream, enum meter_why why)
 {
@@ -507,7 +554,7 @@ static void meter_close_stream(struct meter *meter, struct stream *stream, enum 
 	if (why == METER_SPLIT || why == METER_PARK)
 		stream->again = true;
 	if (why == METER_PARK)
-		stream->blocked = true;
+		meter_block(meter, stream);
 	meter_unlock(meter);
 	meter_bill_missed(meter, &missed);
 	meter_record_all(&records);
@@ -553,7 +600,7 @@ void meter_park(struct meter *meter, CUcontext context, CUstream handle)
 	meter_lock(meter);
 	stream = meter_stream_enter(meter, &behind);
 	if (stream)
-		stream->again = stream->blocked = true;
+		meter_block(meter, stream);
 	meter_unlock(meter);
 }
 
@@ -564,7 +611,10 @@ bool meter_is_parked(struct meter *meter, CUcontext context, CUstream handle)
 
 	meter_lock(meter);
 	stream = meter_stream_of(meter, context, launch_stream_key(handle));
-	parked = stream && (stream->parked || (stream->blocked && stream_is_closed(stream)));
+	parked = stream &&
+		 (stream->parked || (stream_is_closed(stream) &&
+				     (stream->blocked ||
+				      meter_waits_behind(meter, stream) > stream->behind)));
 	meter_unlock(meter);
 	return parked;
 }

@@ -82,6 +82,7 @@ struct meter {
 	struct stream stream[STREAMS];
 	struct clock clock[CLOCKS];
 	uint64_t flying_ns;    /* over all streams that are not parked */
+	uint64_t parks;	       /* waits for the program, numbered */
 	uint64_t recordings;
 	struct recorded recorded[RECORDED];
 	struct span seen;      /* work not done at the last look; the collecting thread's */

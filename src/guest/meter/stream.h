@@ -25,7 +25,7 @@
 
 #include "nvidia/cuda_api.h"
 
-#define STREAM_EVENTS 32 /* of a stream, not collected yet; a power of two */
+#define STREAM_EVENTS 256 /* of a stream, not collected yet; a power of two */
 #define STREAMS	      1024
 /* More than these are kept only while they are in use: the search for one stays short. */
 #define STREAMS_KEPT 64
@@ -78,6 +78,9 @@ struct stream {
 	bool again;	     /* something else stands before the next launch: it begins anew */
 	bool blocked;	   /* ... which is a wait for the program */
 	bool parked;
+	bool beside;	     /* it waits not for the legacy stream, nor that for it */
+	uint64_t park;	     /* the number of the last wait for the program in it */
+	uint64_t behind;     /* and of the last one in any stream as it began anew */
 	/*
 	 * A burst was closed by nobody: the end of each launch is measured, until the program
 	 * waited in time so often, which is twice as often each time that happens again.
@@ -117,6 +120,15 @@ static inline bool stream_has_events(const struct stream *stream)
 static inline uint32_t stream_room(const struct stream *stream)
 {
 	return STREAM_EVENTS - (stream->tail - stream->head);
+}
+
+/* Whether a wait for the program was queued that is not known to be over. */
+static inline bool stream_blocks(const struct stream *stream)
+{
+	for (uint32_t i = stream->head; i != stream->tail; i++)
+		if (stream->event[i % STREAM_EVENTS].blocked)
+			return true;
+	return stream->blocked;
 }
 
 static inline bool stream_is_closed(const struct stream *stream)

@@ -79,18 +79,22 @@ void window_done(struct meter *meter, struct stream *stream, const struct burst 
 	/* Others of the tenant, or one who goes before it, may have had the device in between. */
 	bool waits = atomic_load(&device->beside) || state_has_siblings(device) ||
 		     limits_turn_flags(limits, done_ns) & TURN_URGED;
+	bool off;
 
 	stream->due_ns = stall_end_ns(&device->stall, done_ns) + stream->flying_ns;
 	/* What waited for a launch that we held says nothing of the next one. */
 	if (!burst->launches || device_time_gave_way(meter->guest->ledger, began_ns, done_ns))
 		return;
-	if (window_is_off(done_ns - began_ns, burst->expected_ns))
+	off = window_is_off(done_ns - began_ns, burst->expected_ns);
+	if (off)
 		window_unforeseen(device, done_ns);
 	cost_learn(&device->window.costs, burst->key, burst->launches, done_ns - began_ns, done_ns,
 		   waits);
 	if (!burst->key)
 		cost_bound(&device->window.costs, burst->longest.key, done_ns - began_ns);
-	word_raise_u64(&meter->time->longest_ns, (done_ns - began_ns) / burst->launches);
+	/* It may have waited for a launch of another process, which was held. */
+	if (!waits || !off)
+		word_raise_u64(&meter->time->longest_ns, (done_ns - began_ns) / burst->launches);
 }
 
 uint64_t window_spun(struct meter *meter, const struct burst *burst, uint64_t began_ns,
@@ -151,6 +155,21 @@ static void window_leave_place(struct meter *meter, struct window *window)
 }
 
 /*
+ * Whether nothing of the tenant gets done for longer than what is in flight should take: it may wait
+ * for what is held. Other processes of the tenant may have the device meanwhile.
+ */
+static bool window_is_stuck(const struct launch_device *device, const struct meter_look *look,
+			    uint64_t pending_ns)
+{
+	const struct device_time *time = device->meter.time;
+	uint64_t most = TUNING_AWAITED_NS + 2 * pending_ns;
+
+	if (state_has_siblings(device))
+		most += 2 * word_read(&time->longest_ns);
+	return look->late_ns > most && look->now_ns > word_read(&time->worked_ns) + most;
+}
+
+/*
  * What works is done when it was expected to be; what is late may be done any moment, or go on for
  * long. Where another process of the tenant may have the device it is all still to come.
  */
@@ -162,7 +181,7 @@ void window_looked(struct meter *meter, const struct meter_look *look)
 
 	window_learn_overlap(window, look);
 	rest = window_together(window, meter->flying_ns);
-	if (look->late_ns > TUNING_AWAITED_NS + 2 * rest)
+	if (window_is_stuck(device, look, rest))
 		device_time_say_late(meter->time, look->now_ns,
 				     look->now_ns + TUNING_AWAITED_FOR_NS);
 	atomic_store_explicit(&window->late_ns, sat_sub_u64(look->late_ns, look->late_expected_ns),

@@ -152,7 +152,8 @@ static void end(void)
 }
 
 struct how {
-	bool unknown, alone, rival, held, watched;
+	bool unknown, alone, rival, held, watched, waits;
+	uint64_t longer_ns; /* than is expected */
 	uint64_t load_ns; /* the driver's call takes so long */
 	enum launch_kind kind;
 	CUresult error;
@@ -174,12 +175,13 @@ static struct launch launch_how(CUstream stream, uint64_t ns, struct how how)
 		.rival = how.rival,
 		.held = how.held,
 		.watched = how.watched,
+		.waits = how.waits,
 	};
 
 	meter_begin(&launch);
 	fake_pass(how.load_ns);
 	if (!how.error)
-		fake_launch(stream, ns);
+		fake_launch(stream, ns + how.longer_ns);
 	meter_end(&launch, how.error);
 	return launch;
 }
@@ -1500,6 +1502,30 @@ static void check_park_of_others(void)
 	}
 }
 
+/* A graph that may wait for the program in its middle does so when it takes far too long. */
+static void check_park_in_graph(void)
+{
+	begin();
+	launch_how(S1, MS, (struct how){.waits = true, .longer_ns = 49 * MS});
+	launch(S1, MS);
+	fake_pass(2 * MS);
+	collect_done(&meter);
+	CHECK(meter_works(&meter) && !meter_is_parked(&meter, fake.context, S1));
+	fake_pass(4 * MS);
+	collect_done(&meter);
+	CHECK(!meter_works(&meter) && meter_is_parked(&meter, fake.context, S1));
+	CHECK_EQ(meter.flying_ns, 0);
+	CHECK_EQ(seen.look.late_ns, 0);
+	close_it(S1, METER_WAIT);
+	fake_pass(44 * MS + MS / 2);
+	collect_done(&meter);
+	CHECK(meter_works(&meter) && !meter_is_parked(&meter, fake.context, S1));
+	CHECK_EQ(meter.flying_ns, MS);
+	finish(S1);
+	CHECK_NEAR(busy_ns(), 51 * MS);
+	end();
+}
+
 /* It ends with the stream's context, and the places of those that wait are not given away. */
 static void check_park_ends(void)
 {
@@ -1597,6 +1623,7 @@ int main(void)
 	check_park();
 	check_park_behind_work();
 	check_park_of_others();
+	check_park_in_graph();
 	check_park_ends();
 	check_recorded();
 	return 0;

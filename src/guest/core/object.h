@@ -34,6 +34,7 @@ enum object_kind {
 	OBJECT_POOL,	 /* key: memory pool; bytes: of its reserve; refs: see pool_hold */
 	OBJECT_POINTER,	 /* key: address of a pool's allocation that was exported */
 	OBJECT_EXEC,	 /* key: executable graph and a device; size: what its nodes ask of that */
+	OBJECT_EXEC_WAITS, /* key: executable graph that may wait for the program in its middle */
 	OBJECT_MODULE,	 /* key: module or library; bytes: a guess of its size */
 	OBJECT_CONTEXT,	 /* key: context that the program created */
 	OBJECT_GREEN,	 /* key: context of a green context, which is part of the primary one */

@@ -14,7 +14,8 @@
 		HOLD_MEMORY(name);                                                     \
 		struct launch launch = {.stream = hStream, .per_thread = own,          \
 					.kind = LAUNCH_GRAPH, .key = KEY(hGraphExec),  \
-					.blocks = 1};                                  \
+					.blocks = 1,                                   \
+					.waits = graph_waits(guest, hGraphExec)};      \
 		CUresult e;                                                            \
                                                                                        \
 		e = admission_enter(guest, &launch);                                   \

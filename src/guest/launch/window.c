@@ -78,7 +78,7 @@ void window_done(struct meter *meter, struct stream *stream, const struct burst 
 	const struct limits *limits = &state_get(meter->guest)->limits;
 	/* Others of the tenant, or one who goes before it, may have had the device in between. */
 	bool waits = atomic_load(&device->beside) || state_has_siblings(device) ||
-		     limits_turn_flags(limits, done_ns) & TURN_URGED;
+		     limits_turn_flags(limits, done_ns) & TURN_URGED || burst->waits;
 	bool off;
 
 	stream->due_ns = stall_end_ns(&device->stall, done_ns) + stream->flying_ns;
@@ -86,7 +86,7 @@ void window_done(struct meter *meter, struct stream *stream, const struct burst 
 	if (!burst->launches || device_time_gave_way(meter->guest->ledger, began_ns, done_ns))
 		return;
 	off = window_is_off(done_ns - began_ns, burst->expected_ns);
-	if (off)
+	if (off && !burst->waits)
 		window_unforeseen(device, done_ns);
 	cost_learn(&device->window.costs, burst->key, burst->launches, done_ns - began_ns, done_ns,
 		   waits);

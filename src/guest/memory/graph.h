@@ -21,4 +21,7 @@ bool graph_has_memory(const struct guest_device *device);
 typedef CUresult graph_run_fn(CUgraphExec exec, CUstream stream);
 CUresult graph_run(struct guest *guest, CUgraphExec hexec, CUstream stream, graph_run_fn *real);
 
+/* Whether a launch of it may wait for the program in its middle, as for a host function. */
+bool graph_waits(struct guest *guest, CUgraphExec exec);
+
 #endif

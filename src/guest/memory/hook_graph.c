@@ -105,15 +105,28 @@ bool graph_has_memory(const struct guest_device *device)
 	return atomic_load(&device->graph_charged) != 0;
 }
 
+/* What is to be known of a graph's nodes. */
+struct nodes {
+	uint64_t bytes[GUEST_DEVICES]; /* that they own */
+	bool wait;		       /* some do, for the program */
+};
+
 /* Deeper than people nest, and what it takes of a program's stack is known. */
 #define DEPTH 32
+
+/* What a node waits for may be the program, or nobody knows whom. */
+static bool graph_node_waits(CUgraphNodeType type)
+{
+	return type == CU_GRAPH_NODE_TYPE_HOST || type == CU_GRAPH_NODE_TYPE_WAIT_EVENT ||
+	       type == CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT ||
+	       type == CU_GRAPH_NODE_TYPE_BATCH_MEM_OP;
+}
 
 /*
  * Adds up what a graph's allocation nodes ask for, child graphs included, by device. An upper
  * bound: nodes whose lifetimes do not overlap may share memory. False: it cannot be told.
  */
-static bool graph_add_nodes(struct guest *guest, CUgraph graph, int depth,
-			    uint64_t bytes[GUEST_DEVICES])
+static bool graph_add_nodes(struct guest *guest, CUgraph graph, int depth, struct nodes *ret)
 {
 	size_t n = 0, size;
 	CUgraphNode *nodes;
@@ -135,14 +148,15 @@ static bool graph_add_nodes(struct guest *guest, CUgraph graph, int depth,
 
 		if (DRIVER(cuGraphNodeGetType, (nodes[i], &type)))
 			continue;
+		ret->wait = ret->wait || graph_node_waits(type);
 		if (type == CU_GRAPH_NODE_TYPE_MEM_ALLOC &&
 		    !DRIVER(cuGraphMemAllocNodeGetParams, (nodes[i], &params))) {
 			if (guest_device(guest, params.poolProps.location.id))
-				bytes[params.poolProps.location.id] +=
+				ret->bytes[params.poolProps.location.id] +=
 					round_up(params.bytesize, GRANULE_BYTES);
 		} else if (type == CU_GRAPH_NODE_TYPE_GRAPH &&
 			   !DRIVER(cuGraphChildGraphNodeGetGraph, (nodes[i], &child))) {
-			known = graph_add_nodes(guest, child, depth + 1, bytes) && known;
+			known = graph_add_nodes(guest, child, depth + 1, ret) && known;
 		}
 	}
 	munmap(nodes, size);
@@ -289,7 +303,7 @@ UPLOAD(cuGraphUpload_ptsz)
  * the others, nearly all, leave no trace.
  */
 struct owned {
-	uint64_t bytes[GUEST_DEVICES];
+	struct nodes nodes;
 	struct graph_backing backing[GUEST_DEVICES]; /* of an upload */
 	int backings;
 };
@@ -299,15 +313,15 @@ static CUresult graph_instantiate_begin(struct guest *guest, CUgraph graph,
 {
 	CUresult e = CUDA_SUCCESS;
 
-	memset(owned->bytes, 0, sizeof(owned->bytes));
+	owned->nodes = (struct nodes){.wait = false};
 	owned->backings = 0;
 	/* What cannot be accounted for is not given out. */
-	if (graph && !graph_add_nodes(guest, graph, 0, owned->bytes))
+	if (graph && !graph_add_nodes(guest, graph, 0, &owned->nodes))
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	if (!(flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD))
 		return CUDA_SUCCESS;
 	for (int i = 0; !e && i < guest->ndevices; i++) {
-		struct object part = {.size = owned->bytes[i]};
+		struct object part = {.size = owned->nodes.bytes[i]};
 
 		if (!part.size)
 			continue;
@@ -326,16 +340,30 @@ static void graph_forget(struct guest *guest, CUgraphExec exec)
 
 	for (int i = 0; i < guest->ndevices; i++)
 		object_take(guest->objects, OBJECT_EXEC, graph_key(exec, &guest->device[i]), &part);
+	object_take(guest->objects, OBJECT_EXEC_WAITS, KEY(exec), &part);
+}
+
+bool graph_waits(struct guest *guest, CUgraphExec exec)
+{
+	struct object object;
+
+	return object_count(guest->objects, OBJECT_EXEC_WAITS) &&
+	       object_get(guest->objects, OBJECT_EXEC_WAITS, KEY(exec), &object);
 }
 
 static CUresult graph_instantiate_end(struct guest *guest, struct owned *owned, CUresult e,
 				      CUgraphExec *exec)
 {
+	struct object waits = {.kind = OBJECT_EXEC_WAITS, .device = -1};
 	bool full = false;
 
+	if (!e && owned->nodes.wait) {
+		waits.key = KEY(*exec);
+		full = object_put(guest->objects, &waits);
+	}
 	for (int i = 0; !e && i < guest->ndevices; i++) {
 		struct object part = {.kind = OBJECT_EXEC, .category = CAT_GRAPH,
-				      .device = (int16_t)i, .size = owned->bytes[i]};
+				      .device = (int16_t)i, .size = owned->nodes.bytes[i]};
 
 		part.key = graph_key(*exec, &guest->device[i]);
 		full = full || (part.size && object_put(guest->objects, &part));
@@ -387,7 +415,9 @@ INSTANTIATE(cuGraphInstantiateWithParams_ptsz,
 CUresult hook_cuGraphExecDestroy(CUgraphExec hGraphExec)
 {
 	GUEST_OR_PASS(cuGraphExecDestroy, (hGraphExec));
-	struct object part[OBJECT_BATCH];
+	struct object part[OBJECT_BATCH], waits;
+	bool waited = object_count(guest->objects, OBJECT_EXEC_WAITS) &&
+		      object_take(guest->objects, OBJECT_EXEC_WAITS, KEY(hGraphExec), &waits);
 	int n = 0;
 	CUresult e;
 
@@ -397,6 +427,8 @@ CUresult hook_cuGraphExecDestroy(CUgraphExec hGraphExec)
 				graph_key(hGraphExec, &guest->device[i]), &part[n]))
 			n++;
 	e = DRIVER(cuGraphExecDestroy, (hGraphExec));
+	if (e && waited)
+		object_put(guest->objects, &waits);
 	for (int i = 0; i < n; i++)
 		if (e)
 			object_put(guest->objects, &part[i]);

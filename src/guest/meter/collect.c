@@ -187,15 +187,28 @@ static void collect_note_awaited(struct pass *pass, struct stream *stream)
 	meter_unlock(pass->meter);
 }
 
+/*
+ * Whether the stream waits for the program: before a beginning, or for so long in the middle of a
+ * graph that it will be that which takes its time.
+ */
+static bool collect_is_blocked(const struct pass *pass, const struct timing_event *event,
+			       uint64_t began_ns)
+{
+	return event->blocked ||
+	       (event->burst.waits && began_ns &&
+		pass->look.now_ns > began_ns + TUNING_AWAITED_NS + 2 * event->burst.expected_ns);
+}
+
 /* The event at the head of the ring is not done. One that waits to begin runs not. */
 static void collect_note_pending(struct pass *pass, struct stream *stream,
 				 const struct timing_event *event)
 {
-	if (!event->begin)
-		collect_note_running(pass, meter_began_ns(stream, event->loaded_ns),
-				     event->burst.expected_ns);
-	if (!event->blocked || stream->parked)
+	uint64_t began = event->begin ? 0 : meter_began_ns(stream, event->loaded_ns);
+
+	if (!collect_is_blocked(pass, event, began)) {
+		collect_note_running(pass, began, event->burst.expected_ns);
 		return;
+	}
 	meter_lock(pass->meter);
 	stream_park(pass->meter, stream, true);
 	meter_unlock(pass->meter);

@@ -24,6 +24,7 @@ struct launch {
 	enum launch_kind kind;
 	uint64_t key; /* the function, the executable graph; not 0 */
 	uint64_t blocks;
+	bool waits; /* the device may wait for the program in its middle */
 
 	/* Where it goes. */
 	struct meter *meter; /* NULL: it is not metered */

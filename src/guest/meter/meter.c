@@ -353,7 +353,7 @@ static bool meter_end_is_due(const struct stream *stream, const struct launch *l
 		launch->rival && !stream->prompt ? TUNING_END_RIVAL_NS : TUNING_END_NS;
 	uint32_t room = stream_room(stream);
 
-	if (launch->watched || stream->watched || launch->alone)
+	if (launch->watched || stream->watched || launch->alone || launch->waits)
 		return room > STREAM_EVENTS / 2;
 	if (stream->prompt && stream->single && stream->open.launches == 1)
 		return false;
@@ -416,6 +416,7 @@ void meter_begin(struct launch *launch)
 		  &(struct burst){
 			  .launches = 1,
 			  .known = launch->known,
+			  .waits = launch->waits,
 			  .key = launch->key,
 			  .expected_ns = launch->expected_ns,
 			  .longest = {launch->key, launch->expected_ns},

@@ -87,6 +87,11 @@ void device_time_say_late(struct device_time *time, uint64_t now_ns, uint64_t un
 	}
 }
 
+void device_time_say_not_late(struct device_time *time, uint64_t until_ns)
+{
+	word_swap_if(&time->late_until_ns, until_ns, 0);
+}
+
 uint64_t device_time_late_ns(struct ledger *ledger, uint64_t now_ns)
 {
 	uint64_t longest = 0;

@@ -55,6 +55,9 @@ uint64_t device_time_held(const struct device_time *time, uint64_t from_ns, uint
  */
 void device_time_say_late(struct device_time *time, uint64_t now_ns, uint64_t until_ns);
 
+/* That is over; what others said since stays. */
+void device_time_say_not_late(struct device_time *time, uint64_t until_ns);
+
 /* For how long that has been so on any device of the tenant; 0: it is not. */
 uint64_t device_time_late_ns(struct ledger *ledger, uint64_t now_ns);
 

@@ -22,6 +22,7 @@ struct admission_inputs {
 	bool turn;	  /* it is the tenant's turn, or nobody gives turns */
 	uint64_t paid_ns; /* when the tenant's accounts are settled; 0: they are */
 	bool stalls;	  /* its stream waits on the device already until they are */
+	bool latched;	  /* likewise for the program, and then for all of that */
 	bool may_stall;
 	bool beside; /* it would be done no later than work of other streams that is paid for */
 	bool awaited; /* work of the tenant that is late may wait for it ... */

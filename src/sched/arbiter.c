@@ -45,11 +45,13 @@ const struct arbiter_params arbiter_defaults = {
 #define OWED_MAX_NS (100 * NS_PER_S)
 
 /*
- * Nobody waits longer for the work of a turn that is over, whatever its owner says of it. What is
- * late may wait for the work of another tenant, which gets no turn before.
+ * Nobody waits longer for the work of a turn that is over, whatever its owner says of it. Work that
+ * was waited for in vain waits for the work of another tenant, it may be, which gets no turn before:
+ * for a while such work of the owner's is waited for no longer than that.
  */
 #define LEAVING_MAX_NS	    NS_PER_S
 #define LEAVING_LATE_MAX_NS TUNING_LEAVING_NS
+#define VAIN_NS		    (60 * NS_PER_S)
 
 /*
  * A tenant that wanted a device so short a time ago will want it again: it pays a debt, or computes
@@ -286,7 +288,7 @@ static void arbiter_forget(struct arbiter_tenant *t)
 	t->idle = t->away = true;
 	t->owner = t->leaving = t->outranked = false;
 	t->owed_ns = 0;
-	t->paid_ahead_ns = t->late_ns = 0;
+	t->paid_ahead_ns = t->late_ns = t->vain_ns = 0;
 	t->looked_ns = t->lifted_ns = 0;
 	t->lifted = t->landing = false;
 }
@@ -505,10 +507,10 @@ static bool arbiter_is_away(const struct machine *m, const struct arbiter_tenant
 /* Until when the work of a turn that is over is waited for, at the latest. */
 static uint64_t arbiter_leaves_by_ns(const struct arbiter_tenant *t)
 {
-	uint64_t by_ns = t->left_ns + LEAVING_MAX_NS;
+	bool vain = t->late_ns && t->vain_ns && t->left_ns < t->vain_ns + VAIN_NS;
 
-	return t->late_ns ? min_u64(by_ns, max_u64(t->late_ns, t->left_ns) + LEAVING_LATE_MAX_NS)
-			  : by_ns;
+	return vain ? max_u64(t->late_ns, t->left_ns) + LEAVING_LATE_MAX_NS
+		    : t->left_ns + LEAVING_MAX_NS;
 }
 
 static bool arbiter_has_left(const struct machine *m, const struct arbiter_tenant *t)
@@ -549,6 +551,8 @@ static void arbiter_look(const struct machine *m)
 		if (t->away)
 			t->ahead_ns = 0;
 		if (t->leaving && arbiter_has_left(m, t)) {
+			if (m->now_ns >= arbiter_leaves_by_ns(t))
+				t->vain_ns = m->now_ns;
 			arbiter_charge_leaving(m, t);
 			t->leaving = false;
 		}

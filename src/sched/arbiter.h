@@ -86,6 +86,7 @@ struct arbiter_tenant {
 	uint64_t paid_ahead_ns; /* ... and has less for what was in flight, which is measured later */
 	uint64_t looked_ns, lifted_ns;
 	uint64_t late_ns; /* its work is late, or was not foreseen, since then; 0: it is not */
+	uint64_t vain_ns; /* when its work was last waited for in vain; 0: it never was */
 	bool owner, leaving, idle, away, outranked;
 	bool lifted;  /* it goes before all that are not */
 	bool landing; /* work of its last lift may not be measured yet */

@@ -150,6 +150,7 @@ static CUresult stream_wait(CUstream stream, CUdeviceptr at, cuuint32_t value, u
 		return fake.wait_error;
 	CHECK_EQ(flags, CU_STREAM_WAIT_VALUE_GEQ);
 	note((struct fake_log){.what = FAKE_WAIT, .stream = stream, .at = at, .value = value});
+	streams[index_of(stream)].done_ns = fake_done_ns(stream) + fake.wait_ns;
 	return CUDA_SUCCESS;
 }
 
@@ -271,16 +272,17 @@ void fake_context_end(CUcontext context)
 /* A word goes with its context, and is not freed then. */
 static CUresult host_alloc(void **ret, size_t bytes, unsigned int flags)
 {
-	static uint32_t words[64];
+	static uint32_t words[8192];
 	static unsigned int given;
 
 	CHECK_EQ(flags, CU_MEMHOSTALLOC_DEVICEMAP);
-	CHECK(bytes == sizeof(words[0]) && given < 64);
+	CHECK(given + bytes / sizeof(words[0]) <= 8192);
 	if (spoils())
 		return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 	if (fake.host_error)
 		return fake.host_error;
-	*ret = fake.host = &words[given++];
+	*ret = fake.host = &words[given];
+	given += (unsigned int)(bytes / sizeof(words[0]));
 	fake.hosts++;
 	return CUDA_SUCCESS;
 }

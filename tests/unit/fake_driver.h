@@ -51,6 +51,7 @@ struct fake {
 	/* What the driver answers, until the test says otherwise. */
 	CUresult create_error, record_error, query_error, elapsed_error, stream_error;
 	CUresult host_error, pointer_error, wait_error;
+	uint64_t wait_ns;    /* how long a stream waits for a word */
 	uint64_t sync_ns[3]; /* how long waits for an event take, one after the other */
 	uint64_t record_ns;  /* for how long a thread that records one is elsewhere first */
 

@@ -1169,9 +1169,9 @@ int main(void)
 	check_returns();
 	check_dead_owner();
 	check_liar();
-	check_endless(0, 80 * MS);
-	check_endless(100 * MS, 250 * MS);
-	check_endless(SECOND, SECOND + 200 * MS);
+	check_endless(0, SECOND + 80 * MS);
+	check_endless(100 * MS, SECOND + 250 * MS);
+	check_endless(3 * SECOND, 4 * SECOND + 200 * MS);
 	check_devices();
 	check_groups_meet();
 	check_random();

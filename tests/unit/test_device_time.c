@@ -343,6 +343,10 @@ static void check_awaited(void)
 	CHECK_EQ(device_time_late_ns(ledger, SECOND + 21 * MS), 0);
 	device_time_say_late(c, SECOND + 30 * MS, SECOND + 35 * MS);
 	CHECK_EQ(device_time_late_ns(ledger, SECOND + 31 * MS), MS + 1);
+	device_time_say_not_late(c, SECOND + 34 * MS); /* another said so since */
+	CHECK_EQ(device_time_late_ns(ledger, SECOND + 31 * MS), MS + 1);
+	device_time_say_not_late(c, SECOND + 35 * MS);
+	CHECK_EQ(device_time_late_ns(ledger, SECOND + 31 * MS), 0);
 	CHECK(!device_time_gave_way(ledger, 0, HOUR));
 	c->gave_way_ns = SECOND;
 	CHECK(device_time_gave_way(ledger, SECOND - 1, SECOND));

@@ -46,7 +46,7 @@ static struct meter meter;
 
 static struct {
 	uint64_t billed_ns, took_ns, spins_ns;
-	uint32_t launched, released, done;
+	uint32_t launched, released, latch, done;
 	struct meter_look look;
 } seen;
 
@@ -54,6 +54,11 @@ static void billed(struct meter *m, uint64_t from_ns, uint64_t to_ns)
 {
 	CHECK(to_ns > from_ns);
 	seen.billed_ns += to_ns - from_ns;
+}
+
+static void latch(struct meter *m, struct stream *stream, uint32_t number)
+{
+	seen.latch = number;
 }
 
 static void released(struct meter *m, struct stream *stream, uint64_t at_ns)
@@ -93,6 +98,7 @@ static void count(struct meter *m, struct stream *stream)
 static const struct meter_client client = {
 	.billed = billed,
 	.launched = launched,
+	.latch = latch,
 	.released = released,
 	.done = done,
 	.spun = spun,

@@ -11,6 +11,7 @@
 #include "guest/launch/attach.h"
 #include "guest/launch/credit.h"
 #include "guest/launch/demand.h"
+#include "guest/launch/latch.h"
 #include "guest/launch/monitor.h"
 #include "guest/launch/stall.h"
 #include "guest/launch/steer.h"
@@ -35,6 +36,7 @@ struct asking {
 	bool settled;	      /* nothing is owed */
 	bool stalled;
 	bool urged; /* a higher priority may come */
+	bool parked; /* its stream waits for the program */
 };
 
 static const uint32_t nothing; /* to sleep on, until an instant */
@@ -189,8 +191,7 @@ static void admission_look_at_room(struct asking *asking, struct admission_input
 	asking->window_ns = window;
 	in->place = true;
 	/* What the device cannot begin takes no room, and may wait for what comes next. */
-	if (!window ||
-	    meter_is_parked(&device->meter, asking->launch->context, asking->launch->stream))
+	if (!window || asking->parked)
 		return;
 	if (asking->full_ns && !asking->urged && !admission_goes_singly(window))
 		most -= window / (atomic_load(&device->beside) ? TUNING_REFILL_RANKS_PART
@@ -226,9 +227,11 @@ static void admission_look_at_room(struct asking *asking, struct admission_input
 static void admission_look_at_late(const struct asking *asking, struct admission_inputs *in)
 {
 	in->late_ns = device_time_late_ns(asking->guest->ledger, in->now_ns);
-	in->awaited = in->late_ns && (in->turn || !asking->urged) &&
-		      (window_is_idle(asking->device, asking->launch) ||
-		       asking->held_ns > admission_patience_ns(asking->device));
+	in->awaited = in->late_ns &&
+		      (window_is_idle(asking->device, asking->launch)
+			       ? in->turn || !asking->urged
+			       : in->turn && asking->held_ns >
+						     admission_patience_ns(asking->device));
 }
 
 /* --- Waiting ------------------------------------------------------------------------------- */
@@ -374,12 +377,30 @@ static void admission_note_hold(const struct asking *asking)
 	word_add(&time->throttles, 1);
 }
 
+/* Whether its stream waits for the tenant's turn before it, so that nobody need wait here. */
+static bool admission_latches(const struct asking *asking)
+{
+	const struct launch *launch = asking->launch;
+	struct meter *meter = &asking->device->meter;
+
+	return meter_is_latched(meter, launch->context, launch->stream) ||
+	       (launch->latches && meter_is_blocked(meter, launch->context, launch->stream));
+}
+
 /* All that decides about the launch, as of now. */
 static struct admission_inputs admission_look(struct asking *asking)
 {
 	struct admission_inputs in = {.now_ns = asking->launch->now_ns};
+	struct meter *meter = &asking->device->meter;
+	const struct launch *launch = asking->launch;
 
 	asking->urged = limits_turn_flags(&asking->state->limits, in.now_ns) & TURN_URGED;
+	asking->parked = meter_is_parked(meter, launch->context, launch->stream);
+	if (asking->parked && admission_latches(asking)) {
+		asking->bills = atomic_load(&asking->state->bills);
+		in.turn = in.latched = in.place = true;
+		return in;
+	}
 	admission_look_at_share(asking, &in);
 	/* Beside work of other streams, paid for anyway, it takes no time of its own. */
 	in.beside = in.turn && in.paid_ns && !in.stalls && !stall_is_on(&asking->device->stall) &&
@@ -423,12 +444,12 @@ static bool admission_step(struct asking *asking)
 		/* The look for room may have found work that is done, and owed for. */
 		if (atomic_load(&asking->state->bills) != asking->bills)
 			return false;
-		asking->settled = !in.paid_ns && !in.awaited;
+		asking->settled = !in.paid_ns && !in.awaited && !in.latched;
 		if (in.awaited)
 			word_write(&asking->device->meter.time->gave_way_ns, launch->now_ns);
 		if (asking->settled)
 			admission_wait_for_edge(asking);
-		return demand_claim(asking->device, launch->now_ns) || in.awaited;
+		return in.latched || demand_claim(asking->device, launch->now_ns) || in.awaited;
 	}
 	if (decision.verdict == ADMISSION_WAIT_ROOM)
 		admission_wait_for_room(asking, decision.until_ns);
@@ -534,6 +555,8 @@ CUresult admission_enter(struct guest *guest, struct launch *launch)
 	admission_count(launch);
 	admission_expect(device, launch);
 	lets = lets && credit_fits(device, launch);
+	if (word_read(&device->meter.parks))
+		launch->latches = latch_may(state, device, launch);
 	if (lets && !launch->alone && credit_take(launch)) {
 		launch->credited = true;
 		return CUDA_SUCCESS;

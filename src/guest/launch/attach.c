@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 
 #include "guest/launch/credit.h"
+#include "guest/launch/latch.h"
 #include "guest/launch/window.h"
 
 static void attach_billed(struct meter *meter, uint64_t from_ns, uint64_t to_ns)
@@ -17,6 +18,7 @@ static void attach_billed(struct meter *meter, uint64_t from_ns, uint64_t to_ns)
 static const struct meter_client client = {
 	.billed = attach_billed,
 	.launched = window_launched,
+	.latch = latch_queue,
 	.released = window_released,
 	.done = window_done,
 	.spun = window_spun,

@@ -12,6 +12,7 @@
 #include "guest/core/thread.h"
 #include "guest/launch/bell.h"
 #include "guest/launch/demand.h"
+#include "guest/launch/latch.h"
 #include "guest/launch/stall.h"
 #include "guest/launch/steer.h"
 #include "guest/meter/collect.h"
@@ -54,6 +55,7 @@ static struct look monitor_look_at_devices(struct guest *guest, uint64_t now, bo
 			collect_done(meter);
 		device->monitor_ns = atomic_load(&meter->collected_ns);
 		demand_publish(device, now);
+		latch_look(device, now);
 		if (demand_wishes(device, now))
 			look.tick_ns = monitor_begin_tick(meter, now);
 		look.busy |= meter_is_pending(meter) ||
@@ -243,6 +245,7 @@ static void monitor_stop(void)
 
 		if (device) {
 			stall_end(device);
+			latch_open_all(device, NULL);
 			leave_process(&device->meter);
 		}
 	}

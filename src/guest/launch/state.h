@@ -18,6 +18,7 @@ struct window {
 	_Atomic uint64_t late_ns; /* for how long work is later than expected; 0: none is */
 	_Atomic uint32_t overlap_permille; /* time in which any stream worked, of theirs added up */
 	uint64_t streams_ns, together_ns;  /* see learn_overlap */
+	uint64_t said_late_ns; /* until when it was said that work is late; 0: it is not */
 	struct costs costs;
 	struct {
 		bool taken, used; /* used: something was launched since it was taken */
@@ -40,6 +41,14 @@ struct stall {
 	CUdeviceptr at;
 	uint32_t leaving; /* calls under way that may end the context */
 	CUstream stream;  /* the one that waits for the pause that is on */
+};
+
+/* The words of a context, one for each place of a stream: latch.h. With the meter's lock. */
+#define LATCH_CONTEXTS 8
+struct latch_words {
+	CUcontext context; /* NULL: free */
+	uint32_t *word;	   /* NULL: the driver gives none there */
+	CUdeviceptr at;
 };
 
 /* What a launch that asked lets through: credit.h. */
@@ -65,6 +74,7 @@ struct launch_device {
 	struct meter meter;
 	struct window window;
 	struct stall stall;
+	struct latch_words latch[LATCH_CONTEXTS];
 	struct credit_terms credit;
 	_Atomic uint64_t said_until_ns; /* the work_until_ns that this process last wrote */
 	_Atomic uint64_t said_due_ns;	/* ... and the due_ns */

@@ -6,6 +6,7 @@
 #include "guest/launch/admission.h"
 #include "guest/launch/attach.h"
 #include "guest/launch/demand.h"
+#include "guest/launch/latch.h"
 #include "guest/launch/stall.h"
 #include "guest/meter/collect.h"
 #include "guest/meter/leave.h"
@@ -272,6 +273,7 @@ void waits_context_leaves(struct guest *guest, CUcontext context)
 		if (!device)
 			continue;
 		stall_context_leaves(device, context);
+		latch_open_all(device, context);
 		leave_context_before(&device->meter, context);
 	}
 }
@@ -286,5 +288,7 @@ void waits_context_left(struct guest *guest, CUcontext context, bool gone)
 			continue;
 		leave_context_after(&device->meter, context, gone);
 		stall_context_left(device, context, gone);
+		if (gone)
+			latch_forget(device, context);
 	}
 }

@@ -169,6 +169,20 @@ static bool window_is_stuck(const struct launch_device *device, const struct met
 	return look->late_ns > most && look->now_ns > word_read(&time->worked_ns) + most;
 }
 
+/* With the lock. It is believed for a while, as whoever says it may be killed. */
+static void window_say_late(struct launch_device *device, bool late, uint64_t now_ns)
+{
+	struct window *window = &device->window;
+
+	if (late) {
+		window->said_late_ns = now_ns + TUNING_AWAITED_FOR_NS;
+		device_time_say_late(device->meter.time, now_ns, window->said_late_ns);
+	} else if (window->said_late_ns) {
+		device_time_say_not_late(device->meter.time, window->said_late_ns);
+		window->said_late_ns = 0;
+	}
+}
+
 /*
  * What works is done when it was expected to be; what is late may be done any moment, or go on for
  * long. Where another process of the tenant may have the device it is all still to come.
@@ -181,9 +195,7 @@ void window_looked(struct meter *meter, const struct meter_look *look)
 
 	window_learn_overlap(window, look);
 	rest = window_together(window, meter->flying_ns);
-	if (window_is_stuck(device, look, rest))
-		device_time_say_late(meter->time, look->now_ns,
-				     look->now_ns + TUNING_AWAITED_FOR_NS);
+	window_say_late(device, window_is_stuck(device, look, rest), look->now_ns);
 	atomic_store_explicit(&window->late_ns, sat_sub_u64(look->late_ns, look->late_expected_ns),
 			      memory_order_relaxed);
 	if (look->late_ns && !state_has_siblings(device)) {

@@ -136,6 +136,7 @@ static void collect_pop(struct pass *pass, struct stream *stream, uint64_t done_
 	if (done_ns > pass->look.done_ns)
 		pass->look.done_ns = done_ns;
 	meter_lock(meter);
+	stream->wants = 0;
 	if (stream->parked) {
 		stream_park(meter, stream, false);
 		meter->client->released(meter, stream, done_ns ? done_ns : pass->look.now_ns);
@@ -211,7 +212,10 @@ static void collect_note_pending(struct pass *pass, struct stream *stream,
 	}
 	meter_lock(pass->meter);
 	stream_park(pass->meter, stream, true);
+	stream->wants = event->latch;
 	meter_unlock(pass->meter);
+	if (event->latch)
+		atomic_store(&pass->meter->wanting, true);
 }
 
 static void collect_stream(struct pass *pass, struct stream *stream)

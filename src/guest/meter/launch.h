@@ -38,6 +38,7 @@ struct launch {
 	bool alone;	      /* it is to be measured by itself */
 	bool rival;	      /* others may have the device meanwhile */
 	bool held;	      /* it was held: the time before it is nobody's */
+	bool latches;	      /* behind a wait for the program its stream waits for us, too */
 	bool watched;	      /* its end is to be known as soon as it is there */
 	bool credited;	      /* let through by one before it: there is nothing left to do */
 

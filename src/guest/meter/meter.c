@@ -30,7 +30,8 @@ static _Thread_local uint64_t meter_asked __attribute__((tls_model("initial-exec
 /* Events to be recorded, in this order, once the lock is dropped. */
 struct records {
 	struct stream *stream;
-	int n, index[2];
+	int n, index[3];
+	uint32_t latch; /* our wait stands before the last of them; 0: there is none */
 };
 
 bool meter_is_captured(CUstream stream)
@@ -93,6 +94,7 @@ static int meter_reserve_event(struct meter *meter, struct stream *stream, bool 
 	event->event = handle;
 	event->begin = begin;
 	event->paused = event->blocked = false;
+	event->latch = 0;
 	event->recorded_ns = now_ns;
 	event->loaded_ns = begin ? 0 : stream->loaded_ns;
 	event->burst = (struct burst){0};
@@ -130,10 +132,13 @@ static void meter_record(struct stream *stream, int index, bool ok)
 			      memory_order_release);
 }
 
-static void meter_record_all(const struct records *records)
+static void meter_record_all(struct meter *meter, const struct records *records)
 {
-	for (int i = 0; i < records->n; i++)
+	for (int i = 0; i < records->n; i++) {
+		if (records->latch && i == records->n - 1)
+			meter->client->latch(meter, records->stream, records->latch);
 		meter_record(records->stream, records->index[i], true);
+	}
 }
 
 static void meter_reserve(struct meter *meter, struct records *records, bool begin, uint64_t now_ns)
@@ -311,6 +316,19 @@ static uint64_t meter_waits_behind(const struct meter *meter, const struct strea
 	return last;
 }
 
+/* With the lock: behind the beginning that was just reserved, a wait for us, and another one. */
+static void meter_latch(struct meter *meter, struct stream *stream, uint64_t now_ns,
+			struct records *records)
+{
+	int index = meter_reserve_event(meter, stream, true, now_ns);
+
+	if (index < 0)
+		return;
+	records->latch = stream->latch = stream->event[index].latch = ++meter->latches;
+	stream->event[index].blocked = true;
+	records->index[records->n++] = index;
+}
+
 /*
  * With the lock: what is to be recorded before the launch. A function's first launch may have the
  * driver load its code, which is no work of the device: so the work before it is closed, and what
@@ -324,10 +342,11 @@ static void meter_before_launch(struct meter *meter, struct stream *stream, stru
 {
 	bool idle = stream_is_closed(stream), copy = launch->kind == LAUNCH_COPY;
 	bool fresh = idle && (launch->held || meter_was_idle(stream, launch->now_ns));
-	bool behind = meter_waits_behind(meter, stream) > stream->behind;
+	bool behind = meter_waits_behind(meter, stream) > stream->behind, blocked;
 
 	if (behind)
 		stream->again = stream->blocked = true;
+	blocked = stream->blocked;
 	launch->fresh = !copy && (idle || !launch->known);
 	if ((launch->alone || behind) && stream->open.launches)
 		meter_reserve(meter, records, false, launch->now_ns);
@@ -340,6 +359,8 @@ static void meter_before_launch(struct meter *meter, struct stream *stream, stru
 		}
 	} else if (fresh)
 		stream->since_ns = 0; /* its end says when it was loaded */
+	if (blocked && launch->latches && !stream->again)
+		meter_latch(meter, stream, launch->now_ns, records);
 }
 
 
@@ -426,7 +447,7 @@ void meter_begin(struct launch *launch)
 		launch->end = meter_reserve_event(meter, stream, false, launch->now_ns);
 	meter_unlock(meter);
 	meter_bill_missed(meter, &missed);
-	meter_record_all(&records);
+	meter_record_all(meter, &records);
 }
 
 /*
@@ -558,7 +579,7 @@ static void meter_close_stream(struct meter *meter, struct stream *stream, enum 
 		meter_block(meter, stream);
 	meter_unlock(meter);
 	meter_bill_missed(meter, &missed);
-	meter_record_all(&records);
+	meter_record_all(meter, &records);
 }
 
 static struct stream *meter_find_stream(struct meter *meter, CUcontext context, CUstream handle)
@@ -605,6 +626,36 @@ void meter_park(struct meter *meter, CUcontext context, CUstream handle)
 	meter_unlock(meter);
 }
 
+/* With the lock. */
+static bool meter_begins_blocked(const struct meter *meter, const struct stream *stream)
+{
+	return stream->blocked || meter_waits_behind(meter, stream) > stream->behind;
+}
+
+bool meter_is_blocked(struct meter *meter, CUcontext context, CUstream handle)
+{
+	const struct stream *stream;
+	bool blocked;
+
+	meter_lock(meter);
+	stream = meter_stream_of(meter, context, launch_stream_key(handle));
+	blocked = stream && meter_begins_blocked(meter, stream);
+	meter_unlock(meter);
+	return blocked;
+}
+
+bool meter_is_latched(struct meter *meter, CUcontext context, CUstream handle)
+{
+	const struct stream *stream;
+	bool latched;
+
+	meter_lock(meter);
+	stream = meter_stream_of(meter, context, launch_stream_key(handle));
+	latched = stream && stream->parked && stream_is_latched(stream);
+	meter_unlock(meter);
+	return latched;
+}
+
 bool meter_is_parked(struct meter *meter, CUcontext context, CUstream handle)
 {
 	const struct stream *stream;
@@ -612,10 +663,8 @@ bool meter_is_parked(struct meter *meter, CUcontext context, CUstream handle)
 
 	meter_lock(meter);
 	stream = meter_stream_of(meter, context, launch_stream_key(handle));
-	parked = stream &&
-		 (stream->parked || (stream_is_closed(stream) &&
-				     (stream->blocked ||
-				      meter_waits_behind(meter, stream) > stream->behind)));
+	parked = stream && (stream->parked || (stream_is_closed(stream) &&
+					       meter_begins_blocked(meter, stream)));
 	meter_unlock(meter);
 	return parked;
 }

@@ -74,6 +74,10 @@ void meter_close(struct meter *meter, CUcontext context, CUstream stream, enum m
 void meter_park(struct meter *meter, CUcontext context, CUstream stream);
 /* Whether what is launched into a stream now waits for the program: the device can begin none of it. */
 bool meter_is_parked(struct meter *meter, CUcontext context, CUstream stream);
+/* Whether a launch now would be the first behind such a wait. */
+bool meter_is_blocked(struct meter *meter, CUcontext context, CUstream stream);
+/* Whether all that is in it waits for us then, see launch/latch.h. */
+bool meter_is_latched(struct meter *meter, CUcontext context, CUstream stream);
 /* The same for all of a context. */
 void meter_close_all(struct meter *meter, CUcontext context, enum meter_why why);
 /*

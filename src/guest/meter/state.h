@@ -41,6 +41,8 @@ struct meter_client {
 	/* So many launches more are in flight; `at_ns` is when the first may begin. */
 	void (*launched)(struct meter *meter, struct stream *stream, const struct burst *burst,
 			 uint64_t first_ns, uint64_t last_ns);
+	/* Queues a wait for us behind what is in a stream. Without the lock. */
+	void (*latch)(struct meter *meter, struct stream *stream, uint32_t number);
 	/* A stream was parked, and the device can begin what is in it since then. */
 	void (*released)(struct meter *meter, struct stream *stream, uint64_t at_ns);
 	/* A burst is done, after so long. */
@@ -83,6 +85,7 @@ struct meter {
 	struct clock clock[CLOCKS];
 	uint64_t flying_ns;    /* over all streams that are not parked */
 	uint64_t parks;	       /* waits for the program, numbered */
+	uint32_t latches;      /* likewise those for us */
 	uint64_t recordings;
 	struct recorded recorded[RECORDED];
 	struct span seen;      /* work not done at the last look; the collecting thread's */
@@ -93,6 +96,7 @@ struct meter {
 	_Atomic uint64_t begin_ns;    /* ... then */
 	_Atomic uint32_t collecting;  /* one thread does */
 	_Atomic uint64_t collected_ns;
+	_Atomic bool wanting; /* a stream waits for us alone */
 	uint64_t billed_ns; /* to when, at the latest */
 };
 

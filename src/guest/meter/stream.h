@@ -62,6 +62,7 @@ struct timing_event {
 	bool begin;
 	bool paused; /* a beginning: the time before it was not the program's own pause */
 	bool blocked; /* a beginning: the stream waits for the program before it */
+	uint32_t latch; /* ... or for us, until that is let go; 0: it does not */
 	CUevent event;
 	uint64_t recorded_ns; /* not done before */
 	uint64_t handed_ns;   /* the driver had it by then */
@@ -79,6 +80,8 @@ struct stream {
 	bool again;	     /* something else stands before the next launch: it begins anew */
 	bool blocked;	   /* ... which is a wait for the program */
 	bool parked;
+	uint32_t latch;	     /* the last one in it, see launch/latch.h; 0: none was */
+	uint32_t wants;	     /* that it waits for now, and nothing else */
 	bool beside;	     /* it waits not for the legacy stream, nor that for it */
 	uint64_t park;	     /* the number of the last wait for the program in it */
 	uint64_t behind;     /* and of the last one in any stream as it began anew */
@@ -121,6 +124,15 @@ static inline bool stream_has_events(const struct stream *stream)
 static inline uint32_t stream_room(const struct stream *stream)
 {
 	return STREAM_EVENTS - (stream->tail - stream->head);
+}
+
+/* Whether all that is in it stands behind a wait for us. */
+static inline bool stream_is_latched(const struct stream *stream)
+{
+	return stream->latch &&
+	       (stream->event[stream->head % STREAM_EVENTS].latch ||
+		(stream->tail - stream->head > 1 &&
+		 stream->event[(stream->head + 1) % STREAM_EVENTS].latch));
 }
 
 /* Whether a wait for the program was queued that is not known to be over. */

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Latches: where a stream of a tenant with rivals waits for the program, it waits for its tenant's
+ * turn behind that. Else what is launched there would begin in whoever's turn it is when the wait is
+ * over, and be billed with what the rival has on the device then.
+ *
+ *	stream	 the program's wait | begin event | our wait ....... | begin event, work
+ *	monitor			     sees that, wants the turn, has it: writes the word
+ *
+ * A word is a stream's; a context has as many as there are places for streams. Nothing waits for a
+ * word that will not be written: the end of a context, or of the process, writes all of them first.
+ */
+#ifndef ALLOT_GUEST_LAUNCH_LATCH_H
+#define ALLOT_GUEST_LAUNCH_LATCH_H
+
+#include "guest/launch/state.h"
+
+/* Whether what is launched behind a wait for the program may be latched; makes the context's words. */
+bool latch_may(const struct launch_state *state, struct launch_device *device,
+	       const struct launch *launch);
+
+/* For struct meter_client: queues our wait. */
+void latch_queue(struct meter *meter, struct stream *stream, uint32_t number);
+
+/* Writes the words of streams that wait for us, if the tenant may work now. For the monitor. */
+void latch_look(struct launch_device *device, uint64_t now_ns);
+
+/* Opens all of a context, or of all contexts (NULL), for good. Before it, or the process, ends. */
+void latch_open_all(struct launch_device *device, CUcontext context);
+
+/* The context has ended: another one may get its handle. */
+void latch_forget(struct launch_device *device, CUcontext context);
+
+#endif

@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Latches, before a driver that the test plays: where they stand in a stream, when they open, and
+ * that nothing waits for a word that nobody writes.
+ */
+#include "guest/launch/latch.h"
+
+#include "base/now.h"
+#include "guest/core/pass.h"
+#include "guest/launch/attach.h"
+#include "guest/meter/collect.h"
+#include "guest/meter/meter.h"
+#include "ledger/device_time.h"
+#include "ledger/turn.h"
+#include "sched/tuning.h"
+#include "tests/unit/fake_driver.h"
+
+#define MS NS_PER_MS
+#define S1 FAKE_STREAM(1)
+#define AT 0x1000000000 /* the device sees a word so much higher, see fake_driver.c */
+
+static struct guest guest;
+static struct launch_device *device;
+static struct launch_state *state;
+static struct turn *turn;
+
+/* A rival wants the device, whose turn it is. A monitor is believed to run. */
+static void begin(void)
+{
+	fake = (struct fake){.now_ns = fake.now_ns + 10000 * MS, .context = FAKE_CONTEXT(0)};
+	device = fake_launch_device(&guest);
+	state = state_get(&guest);
+	device->meter.time->hot = device->meter.time->late_until_ns = 0;
+	atomic_store(&state->monitor.started, 1);
+	atomic_store(&state->monitor.stop, 0);
+	turn = fake_guest_turn(&guest);
+	turn->flags = TURN_CONTENDED;
+}
+
+/* Whose turn it is, as of now. */
+static void tell_turn(bool ours)
+{
+	turn->beat_ns = fake.now_ns;
+	turn->open_until_ns = ours ? fake.now_ns + 20 * MS : 0;
+}
+
+static bool may(void)
+{
+	const struct launch launch = {.context = fake.context, .now_ns = fake.now_ns};
+
+	return latch_may(state, device, &launch);
+}
+
+static void launch_behind_wait(void)
+{
+	struct launch launch = {
+		.stream = S1,
+		.meter = &device->meter,
+		.key = 4711,
+		.context = fake.context,
+		.stream_key = launch_stream_key(S1),
+		.now_ns = fake.now_ns,
+		.expected_ns = MS,
+		.known = true,
+	};
+
+	meter_park(&device->meter, fake.context, S1);
+	fake_launch(S1, 10 * MS); /* the program's wait */
+	launch.latches = may();
+	meter_begin(&launch);
+	fake_launch(S1, MS);
+	meter_end(&launch, CUDA_SUCCESS);
+}
+
+/* What the stream was last to wait for is written: as the driver compares. */
+static bool is_open(void)
+{
+	const struct fake_log *log = NULL;
+
+	for (unsigned int i = 0; i < fake.logged; i++)
+		if (fake.log[i].what == FAKE_WAIT)
+			log = &fake.log[i];
+	CHECK(log);
+	return (int32_t)(*(const uint32_t *)(uintptr_t)(log->at - AT) - log->value) >= 0;
+}
+
+static void check_may(void)
+{
+	begin();
+	tell_turn(false);
+	CHECK(may() && fake.hosts == 1);
+	CHECK(may() && fake.hosts == 1); /* a context has its words once */
+	turn->flags = TURN_CONTENDED | TURN_FIRST;
+	CHECK(!may());
+	turn->flags = 0;
+	CHECK(!may());
+	turn->flags = TURN_CONTENDED;
+	atomic_store(&state->monitor.stop, 1);
+	CHECK(!may());
+	/* Where the driver gives no words it is asked once. */
+	begin();
+	tell_turn(false);
+	fake.context = FAKE_CONTEXT(1);
+	fake.host_error = CUDA_ERROR_OUT_OF_MEMORY;
+	CHECK(!may());
+	fake.host_error = CUDA_SUCCESS;
+	CHECK(!may() && !fake.hosts);
+	latch_forget(device, FAKE_CONTEXT(0));
+	latch_forget(device, FAKE_CONTEXT(1));
+	CHECK(may() && fake.hosts == 1);
+	latch_forget(device, FAKE_CONTEXT(1));
+}
+
+/* Launches behind a wait of 10 ms, which is over then. Ours would take long if nobody ended it. */
+static void wait_is_over(void)
+{
+	begin();
+	tell_turn(false);
+	fake.wait_ns = 1000 * MS;
+	launch_behind_wait();
+	CHECK(meter_is_latched(&device->meter, fake.context, S1));
+	collect_done(&device->meter);
+	latch_look(device, fake.now_ns);
+	CHECK(!is_open() && !meter_works(&device->meter)); /* the program has it wait */
+	fake_pass(10 * MS);
+	tell_turn(false);
+	device->meter.time->demand_until_ns = 0;
+	collect_done(&device->meter);
+	latch_look(device, fake.now_ns);
+	CHECK(!is_open() && !meter_works(&device->meter));
+	CHECK(device->meter.time->demand_until_ns > fake.now_ns);
+	CHECK(meter_is_latched(&device->meter, fake.context, S1));
+}
+
+static void end(void)
+{
+	fake_pass(fake_done_ns(S1) - fake.now_ns);
+	collect_done(&device->meter);
+	CHECK(!meter_is_pending(&device->meter));
+	latch_forget(device, FAKE_CONTEXT(0));
+}
+
+/* The wait for the program, an event, ours, an event, the work; which goes in the tenant's turn. */
+static void check_turn(void)
+{
+	static const enum fake_what order[] = {FAKE_LAUNCH, FAKE_RECORD, FAKE_WAIT, FAKE_RECORD,
+					       FAKE_LAUNCH};
+	unsigned int k = 0;
+
+	wait_is_over();
+	for (unsigned int i = 0; i < fake.logged && k < 5; i++)
+		if (fake.log[i].stream == S1)
+			CHECK_EQ(fake.log[i].what, order[k++]);
+	tell_turn(true);
+	latch_look(device, fake.now_ns);
+	CHECK(is_open());
+	CHECK(device->meter.time->work_until_ns > fake.now_ns);
+	end();
+}
+
+/* Work in flight may wait for it, memory is to leave, or its context ends. */
+static void check_opens(void)
+{
+	wait_is_over();
+	device_time_say_late(device->meter.time, fake.now_ns, fake.now_ns + MS);
+	latch_look(device, fake.now_ns);
+	CHECK(is_open());
+	end();
+	wait_is_over();
+	guest.swappable = true;
+	atomic_store(&guest.pass.shut, PASS_SHUTTING);
+	latch_look(device, fake.now_ns);
+	CHECK(is_open());
+	guest.swappable = false;
+	atomic_store(&guest.pass.shut, PASS_OPEN);
+	end();
+	wait_is_over();
+	latch_open_all(device, FAKE_CONTEXT(1));
+	CHECK(!is_open());
+	latch_open_all(device, FAKE_CONTEXT(0));
+	CHECK(is_open());
+	end();
+	wait_is_over();
+	latch_open_all(device, NULL);
+	CHECK(is_open());
+	end();
+}
+
+int main(void)
+{
+	fake_guest(&guest, 500);
+	fake_open(true);
+	check_may();
+	check_turn();
+	check_opens();
+	return 0;
+}

@@ -1,0 +1,337 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Waits during which the device has nothing to do for the program, so nothing to be billed. Most
+ * wait 4 times for 40 ms, with a kernel behind each wait.
+ *
+ *	graphnap      in a graph's host node, between two kernels
+ *	graphevent    in a graph, for an event of another stream, which waits
+ *	legacy        the legacy stream, for a stream that waits
+ *	legacy2       a stream, for the legacy stream, which waits
+ *	otherctx      in a stream, put there while another context is current
+ *	many          in one of 80 streams each, which were used once
+ *	coldwait      in a host function, before the process's first kernel; then one more kernel
+ *	coldstream    in a new stream each
+ *	coldfunction  before a new function each
+ *	coldboth      in a new stream, before a new function
+ *	batch         by cuStreamBatchMemOp
+ *	ptds          in the thread's own default stream
+ *	copywait      before a copy to pageable memory
+ *	setwait       before a memset and a copy on the device
+ *	pool          of an allocation in stream order, for memory that another stream gives back
+ *	coop          before a cooperative launch
+ */
+#include "tests/waits/waits.h"
+
+#include <stdlib.h>
+
+#define MANY	     80 /* more streams than a meter keeps when they are idle */
+#define COLD_NAP_MS  100
+#define BYTES	     (1u << 20)
+#define COPIED_BYTES 4096
+
+static void begin_warm(void)
+{
+	guest_begin(0);
+	guest_warm();
+}
+
+static void CUDA_CB nap(void *arg)
+{
+	guest_nap((uintptr_t)arg * 1000);
+}
+
+void billed_graph_nap(char **args)
+{
+	CUgraphExec exec;
+
+	begin_warm();
+	MUST(cuStreamBeginCapture_v2(guest.c, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+	guest_spin(guest.c, 2 * BRIEF_US);
+	MUST(cuLaunchHostFunc(guest.c, nap, (void *)ROUND_MS));
+	guest_spin(guest.c, 2 * BRIEF_US);
+	exec = guest_instantiate();
+	guest_go();
+	for (int i = 0; i < ROUNDS; i++) {
+		MUST(cuGraphLaunch(exec, guest.a));
+		guest_sync(guest.a);
+	}
+	guest_done(NULL);
+}
+
+void billed_graph_event(char **args)
+{
+	CUgraphExec exec;
+	CUevent event;
+
+	begin_warm();
+	event = guest_event();
+	MUST(cuStreamBeginCapture_v2(guest.c, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+	guest_spin(guest.c, BRIEF_US);
+	MUST(cuStreamWaitEvent(guest.c, event, EVENT_WAIT_EXTERNAL));
+	guest_spin(guest.c, BRIEF_US);
+	exec = guest_instantiate();
+	guest_go();
+	for (uint64_t i = 1; i <= ROUNDS; i++) {
+		guest_await(guest.b, i);
+		MUST(cuEventRecord(event, guest.b));
+		MUST(cuGraphLaunch(exec, guest.a));
+		guest_open_later();
+		guest_sync(guest.a);
+	}
+	guest_done(NULL);
+}
+
+/* A stream that waits for the legacy stream. Both are warm. */
+static CUstream blocking_stream(void)
+{
+	CUstream stream;
+
+	MUST(cuStreamCreate(&stream, CU_STREAM_DEFAULT));
+	guest_spin(stream, BRIEF_US);
+	guest_spin(NULL, BRIEF_US);
+	guest_sync_all();
+	return stream;
+}
+
+void billed_legacy(char **args)
+{
+	CUstream stream;
+
+	begin_warm();
+	stream = blocking_stream();
+	guest_go();
+	for (uint64_t i = 1; i <= ROUNDS; i++) {
+		guest_spin(NULL, BRIEF_US);
+		guest_await(stream, i);
+		guest_spin(stream, BRIEF_US);
+		guest_open_later();
+		guest_spin(NULL, BRIEF_US);
+		guest_sync_all();
+	}
+	guest_done(NULL);
+}
+
+void billed_behind_legacy(char **args)
+{
+	CUstream stream;
+
+	begin_warm();
+	stream = blocking_stream();
+	guest_go();
+	for (uint64_t i = 1; i <= ROUNDS; i++) {
+		guest_spin(stream, BRIEF_US);
+		guest_await(NULL, i);
+		guest_open_later();
+		guest_spin(stream, BRIEF_US);
+		guest_sync_all();
+	}
+	guest_done(NULL);
+}
+
+void billed_other_context(char **args)
+{
+	CUcontext other;
+
+	begin_warm();
+	MUST(cuCtxCreate_v4(&other, NULL, 0, 0));
+	MUST(cuCtxSetCurrent(guest.context));
+	guest_go();
+	for (uint64_t i = 1; i <= ROUNDS; i++) {
+		guest_spin(guest.a, BRIEF_US);
+		MUST(cuCtxSetCurrent(other));
+		guest_await(guest.a, i);
+		MUST(cuCtxSetCurrent(guest.context));
+		guest_open_later();
+		guest_spin(guest.a, BRIEF_US);
+		guest_sync(guest.a);
+	}
+	guest_done(NULL);
+}
+
+/* One round: the stream waits, and has a kernel behind that. */
+static void wait_once(CUstream stream, CUfunction function, uint64_t i)
+{
+	guest_await(stream, i);
+	guest_open_later();
+	guest_launch(function, stream, BRIEF_US);
+	guest_sync(stream);
+}
+
+void billed_many(char **args)
+{
+	CUstream stream[MANY];
+
+	begin_warm();
+	for (int i = 0; i < MANY; i++)
+		stream[i] = guest_stream();
+	for (int i = 0; i < MANY; i++)
+		guest_spin(stream[i], BRIEF_US);
+	guest_sync_all();
+	guest_go();
+	for (uint64_t i = 1; i <= ROUNDS; i++)
+		wait_once(stream[i - 1], guest.spin, i);
+	guest_done(NULL);
+}
+
+void billed_cold_wait(char **args)
+{
+	double from_ms;
+
+	guest_begin(0);
+	guest_go();
+	MUST(cuLaunchHostFunc(guest.a, nap, (void *)COLD_NAP_MS));
+	for (int i = 0; i < 3; i++)
+		guest_spin(guest.a, BRIEF_US);
+	guest_sync(guest.a);
+	from_ms = guest_now_ms();
+	guest_spin(guest.a, BRIEF_US);
+	guest_sync(guest.a);
+	guest_done("\"next_ms\": %.3f", guest_now_ms() - from_ms);
+}
+
+void billed_cold_stream(char **args)
+{
+	begin_warm();
+	guest_go();
+	for (uint64_t i = 1; i <= ROUNDS; i++) {
+		CUstream stream = guest_stream();
+
+		wait_once(stream, guest.spin, i);
+		MUST(cuStreamDestroy_v2(stream));
+	}
+	guest_done(NULL);
+}
+
+void billed_cold_function(char **args)
+{
+	begin_warm();
+	guest_go();
+	for (uint64_t i = 1; i <= ROUNDS; i++)
+		wait_once(guest.a, guest_function("sim_spin"), i);
+	guest_done(NULL);
+}
+
+void billed_cold_both(char **args)
+{
+	begin_warm();
+	guest_go();
+	for (uint64_t i = 1; i <= ROUNDS; i++)
+		wait_once(guest_stream(), guest_function("sim_spin"), i);
+	guest_done(NULL);
+}
+
+void billed_batch(char **args)
+{
+	CUstreamBatchMemOpParams wait = {0};
+
+	begin_warm();
+	wait.waitValue.operation = CU_STREAM_MEM_OP_WAIT_VALUE_64;
+	wait.waitValue.flags = CU_STREAM_WAIT_VALUE_GEQ;
+	wait.waitValue.address = guest.word_at + WORD_GATE * sizeof(*guest.word);
+	guest_go();
+	for (uint64_t i = 1; i <= ROUNDS; i++) {
+		CUresult e;
+
+		guest_spin(guest.a, BRIEF_US);
+		wait.waitValue.value64 = i;
+		e = cuStreamBatchMemOp_v2(guest.a, 1, &wait, 0);
+		if (e == CUDA_ERROR_NOT_SUPPORTED) {
+			guest_unsupported();
+			return;
+		}
+		MUST(e);
+		guest_open_later();
+		guest_spin(guest.a, BRIEF_US);
+		guest_sync(guest.a);
+	}
+	guest_done(NULL);
+}
+
+void billed_per_thread(char **args)
+{
+	begin_warm();
+	guest_spin(CU_STREAM_PER_THREAD, BRIEF_US);
+	guest_sync_all();
+	guest_go();
+	for (uint64_t i = 1; i <= ROUNDS; i++) {
+		guest_spin(CU_STREAM_PER_THREAD, BRIEF_US);
+		wait_once(CU_STREAM_PER_THREAD, guest.spin, i);
+	}
+	guest_done(NULL);
+}
+
+void billed_copy(char **args)
+{
+	void *host = calloc(1, COPIED_BYTES);
+	CUdeviceptr memory;
+
+	begin_warm();
+	MUST(cuMemAlloc_v2(&memory, BYTES));
+	guest_go();
+	for (uint64_t i = 1; i <= ROUNDS; i++) {
+		guest_spin(guest.a, BRIEF_US);
+		guest_await(guest.a, i);
+		guest_open_later();
+		MUST(cuMemcpyDtoHAsync_v2(host, memory, COPIED_BYTES, guest.a));
+		guest_spin(guest.a, BRIEF_US);
+		guest_sync(guest.a);
+	}
+	guest_done(NULL);
+	free(host);
+}
+
+void billed_set(char **args)
+{
+	CUdeviceptr memory;
+
+	begin_warm();
+	MUST(cuMemAlloc_v2(&memory, BYTES));
+	MUST(cuMemsetD8Async(memory, 0, BYTES, guest.a));
+	guest_sync(guest.a);
+	guest_go();
+	for (uint64_t i = 1; i <= ROUNDS; i++) {
+		guest_await(guest.a, i);
+		guest_open_later();
+		MUST(cuMemsetD8Async(memory, 1, BYTES, guest.a));
+		MUST(cuMemcpyDtoDAsync_v2(memory, memory + COPIED_BYTES, COPIED_BYTES, guest.a));
+		guest_sync(guest.a);
+	}
+	guest_done(NULL);
+}
+
+void billed_pool(char **args)
+{
+	CUdeviceptr memory;
+
+	begin_warm();
+	guest_go();
+	for (uint64_t i = 1; i <= ROUNDS; i++) {
+		MUST(cuMemAllocAsync(&memory, BYTES, guest.b));
+		guest_await(guest.b, i);
+		guest_spin(guest.b, BRIEF_US);
+		MUST(cuMemFreeAsync(memory, guest.b));
+		guest_spin(guest.a, BRIEF_US);
+		MUST(cuMemAllocAsync(&memory, BYTES, guest.a));
+		guest_open_later();
+		guest_spin(guest.a, BRIEF_US);
+		MUST(cuMemFreeAsync(memory, guest.a));
+		guest_sync_all();
+	}
+	guest_done(NULL);
+}
+
+void billed_cooperative(char **args)
+{
+	uint64_t us = BRIEF_US;
+	void *params[] = {&us};
+
+	begin_warm();
+	guest_go();
+	for (uint64_t i = 1; i <= ROUNDS; i++) {
+		guest_await(guest.a, i);
+		guest_open_later();
+		MUST(cuLaunchCooperativeKernel(guest.spin, 1, 1, 1, 1, 1, 1, 0, guest.a, params));
+		guest_sync(guest.a);
+	}
+	guest_done(NULL);
+}

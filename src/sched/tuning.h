@@ -202,8 +202,10 @@
 
 /* --- Turns --------------------------------------------------------------------------------- */
 
-/* Work of a turn that is over, and is late, is waited for so long: what it waits for may be another
- * tenant. */
+/*
+ * Work of a turn that is over, and is late, is waited for so long where that was in vain before: what
+ * it waits for may be another tenant. And so long a launch of its own tenant may end it.
+ */
 #define TUNING_LEAVING_NS (50 * NS_PER_MS)
 
 /*

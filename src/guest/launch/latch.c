@@ -5,6 +5,7 @@
 #include "guest/core/pass.h"
 #include "guest/launch/demand.h"
 #include "guest/meter/capture.h"
+#include "guest/meter/meter.h"
 #include "ledger/device_time.h"
 
 /* A word that says so is not waited for: what is asked for is less, as the driver compares signed. */
@@ -32,7 +33,7 @@ static bool latch_has_words(struct launch_device *device, CUcontext context)
 }
 
 /* The context is the current one. A driver that refuses is not asked again. */
-static bool latch_make_words(struct launch_device *device, CUcontext context)
+static void latch_make_words(struct launch_device *device, CUcontext context)
 {
 	struct latch_words made = {.context = context}, *place;
 	struct capture_mode mode = capture_relax();
@@ -54,21 +55,27 @@ static bool latch_make_words(struct launch_device *device, CUcontext context)
 	if (p && (!kept || !made.word))
 		DRIVER(cuMemFreeHost, (p));
 	capture_restore(mode);
-	return latch_has_words(device, context);
 }
 
-/*
- * Who goes before all others waits for nobody. Nor does a tenant that is about to lose its memory,
- * which waits for what is queued.
- */
+void latch_prepare(struct launch_device *device, CUcontext context)
+{
+	bool has;
+
+	meter_lock(&device->meter);
+	has = latch_find(device, context);
+	meter_unlock(&device->meter);
+	if (!has && !meter_any_blocks(&device->meter))
+		latch_make_words(device, context);
+}
+
+/* Who goes before all others waits for nobody. */
 bool latch_may(const struct launch_state *state, struct launch_device *device,
 	       const struct launch *launch)
 {
 	uint32_t flags = limits_turn_flags(&state->limits, launch->now_ns);
 
 	return flags & TURN_CONTENDED && !(flags & TURN_FIRST) && monitor_runs(&state->monitor) &&
-	       (latch_has_words(device, launch->context) ||
-		latch_make_words(device, launch->context));
+	       latch_has_words(device, launch->context);
 }
 
 void latch_queue(struct meter *meter, struct stream *stream, uint32_t number)

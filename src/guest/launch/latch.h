@@ -15,7 +15,13 @@
 
 #include "guest/launch/state.h"
 
-/* Whether what is launched behind a wait for the program may be latched; makes the context's words. */
+/*
+ * Before a stream is to wait for the program: makes the words of the current context, if it has none
+ * yet and no stream of the device waits so. For pinned memory the driver may wait for all streams.
+ */
+void latch_prepare(struct launch_device *device, CUcontext context);
+
+/* Whether what is launched behind a wait for the program may be latched. */
 bool latch_may(const struct launch_state *state, struct launch_device *device,
 	       const struct launch *launch);
 

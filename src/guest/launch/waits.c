@@ -96,10 +96,12 @@ static void waits_tell(struct launch_device *device, CUcontext context, CUstream
 	/* A wait for the legacy stream is one for all streams before it. */
 	if (stream == CU_STREAM_LEGACY && meter_is_asked(why))
 		meter_close_all(&device->meter, context, METER_ASK);
-	if (why == METER_PARK)
+	if (why == METER_PARK) {
+		latch_prepare(device, context);
 		meter_park(&device->meter, context, stream);
-	else
+	} else {
 		meter_close(&device->meter, context, stream, why);
+	}
 	waits_begin(device, why);
 }
 

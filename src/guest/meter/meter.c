@@ -656,6 +656,17 @@ bool meter_is_latched(struct meter *meter, CUcontext context, CUstream handle)
 	return latched;
 }
 
+bool meter_any_blocks(struct meter *meter)
+{
+	bool any = false;
+
+	meter_lock(meter);
+	for (uint32_t i = 0; !any && i < meter->nstreams; i++)
+		any = stream_blocks(&meter->stream[i]);
+	meter_unlock(meter);
+	return any;
+}
+
 bool meter_is_parked(struct meter *meter, CUcontext context, CUstream handle)
 {
 	const struct stream *stream;

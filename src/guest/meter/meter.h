@@ -72,6 +72,8 @@ void meter_close(struct meter *meter, CUcontext context, CUstream stream, enum m
  * yet. Its context is the current one.
  */
 void meter_park(struct meter *meter, CUcontext context, CUstream stream);
+/* Whether any stream of the device may wait for the program. Takes the lock. */
+bool meter_any_blocks(struct meter *meter);
 /* Whether what is launched into a stream now waits for the program: the device can begin none of it. */
 bool meter_is_parked(struct meter *meter, CUcontext context, CUstream stream);
 /* Whether a launch now would be the first behind such a wait. */

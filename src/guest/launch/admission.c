@@ -220,6 +220,24 @@ static void admission_look_at_room(struct asking *asking, struct admission_input
 }
 
 /*
+ * How long work has to be late for a launch to be what it waits for. Devices of the same share pause
+ * together, and work on one spins for the other meanwhile, unbilled: that ends by itself.
+ */
+static uint64_t admission_late_after_ns(const struct asking *asking)
+{
+	const struct limits *limits = &asking->state->limits;
+	int own = admission_ledger_of(asking->device);
+
+	if (!limits_capped(limits, own) ||
+	    !device_time_beside(asking->guest->ledger, own, asking->launch->now_ns))
+		return 0;
+	for (int i = 0; i < (int)atomic_load(&limits->ndevices); i++)
+		if (i != own && limits_share(limits, i) == limits_share(limits, own))
+			return 2 * TUNING_PAUSE_MOST_NS;
+	return 0;
+}
+
+/*
  * Work in flight that is late may wait for this launch, unless it is behind that in its stream: then
  * what comes next may be waited for, so it is not held for ever. Where a higher priority may come,
  * whose turn it is goes before that.
@@ -227,7 +245,7 @@ static void admission_look_at_room(struct asking *asking, struct admission_input
 static void admission_look_at_late(const struct asking *asking, struct admission_inputs *in)
 {
 	in->late_ns = device_time_late_ns(asking->guest->ledger, in->now_ns);
-	in->awaited = in->late_ns &&
+	in->awaited = in->late_ns > admission_late_after_ns(asking) &&
 		      (window_is_idle(asking->device, asking->launch)
 			       ? in->turn || !asking->urged
 			       : in->turn && asking->held_ns >

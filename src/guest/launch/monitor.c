@@ -21,11 +21,12 @@
 #include "roles/arbiter_host.h"
 #include "sched/tuning.h"
 
-static uint64_t monitor_begin_tick(const struct meter *meter, uint64_t now)
+/* Of what may happen any moment, and has not since then. */
+static uint64_t monitor_begin_tick(uint64_t since_ns, uint64_t now)
 {
-	uint64_t tick = (now - atomic_load(&meter->begin_ns)) / TUNING_BEGIN_PART;
+	uint64_t tick = (now - since_ns) / TUNING_BEGIN_PART;
 
-	return tick > TUNING_BEGIN_NS && tick < TUNING_TICK_NS ? tick : TUNING_BEGIN_NS;
+	return min_u64(max_u64(tick, TUNING_BEGIN_NS), TUNING_TICK_NS);
 }
 
 struct look {
@@ -57,7 +58,10 @@ static struct look monitor_look_at_devices(struct guest *guest, uint64_t now, bo
 		demand_publish(device, now);
 		latch_look(device, now);
 		if (demand_wishes(device, now))
-			look.tick_ns = monitor_begin_tick(meter, now);
+			look.tick_ns = monitor_begin_tick(atomic_load(&meter->begin_ns), now);
+		else if (atomic_load(&meter->latched) && !look.tick_ns)
+			look.tick_ns =
+				monitor_begin_tick(atomic_load(&meter->latched_ns), now);
 		look.busy |= meter_is_pending(meter) ||
 			     window_due_ns(&device->window) + TUNING_GAP_NS > now;
 	}

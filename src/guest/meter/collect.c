@@ -137,6 +137,8 @@ static void collect_pop(struct pass *pass, struct stream *stream, uint64_t done_
 		pass->look.done_ns = done_ns;
 	meter_lock(meter);
 	stream->wants = 0;
+	if (event->latch)
+		atomic_fetch_sub(&meter->latched, 1);
 	if (stream->parked) {
 		stream_park(meter, stream, false);
 		meter->client->released(meter, stream, done_ns ? done_ns : pass->look.now_ns);

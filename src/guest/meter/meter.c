@@ -326,6 +326,8 @@ static void meter_latch(struct meter *meter, struct stream *stream, uint64_t now
 		return;
 	records->latch = stream->latch = stream->event[index].latch = ++meter->latches;
 	stream->event[index].blocked = true;
+	atomic_fetch_add(&meter->latched, 1);
+	atomic_store(&meter->latched_ns, now_ns);
 	records->index[records->n++] = index;
 }
 

@@ -97,6 +97,8 @@ struct meter {
 	_Atomic uint32_t collecting;  /* one thread does */
 	_Atomic uint64_t collected_ns;
 	_Atomic bool wanting; /* a stream waits for us alone */
+	_Atomic uint32_t latched; /* waits for us, as far as is known; the last was queued ... */
+	_Atomic uint64_t latched_ns; /* ... then */
 	uint64_t billed_ns; /* to when, at the latest */
 };
 

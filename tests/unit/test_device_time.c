@@ -352,6 +352,7 @@ static void check_awaited(void)
 	CHECK(device_time_gave_way(ledger, SECOND - 1, SECOND));
 	CHECK(!device_time_gave_way(ledger, SECOND, HOUR));
 	CHECK(!device_time_gave_way(ledger, 0, SECOND - 1));
+	ledger_close(ledger);
 }
 
 int main(void)

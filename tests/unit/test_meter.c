@@ -202,6 +202,14 @@ static struct stream *stream_of(CUstream stream)
 	return meter_stream_of(&meter, fake.context, launch_stream_key(stream));
 }
 
+static bool is_parked(CUstream stream)
+{
+	const struct launch next = {.context = fake.context,
+				    .stream_key = launch_stream_key(stream)};
+
+	return meter_stands(&meter, &next) == METER_PARKED;
+}
+
 /* Until all that is in a stream is done, and that is seen. */
 static void finish(CUstream stream)
 {
@@ -1417,7 +1425,7 @@ static void check_park(void)
 	launch(S1, MS);
 	finish(S1);
 	meter_park(&meter, fake.context, S1);
-	CHECK(meter_is_parked(&meter, fake.context, S1));
+	CHECK(is_parked(S1));
 	fake_launch(S1, 50 * MS); /* the wait */
 	for (int i = 0; i < 3; i++) {
 		launch(S1, MS);
@@ -1437,7 +1445,7 @@ static void check_park(void)
 	fake_pass(fake_done_ns(S1) - fake.now_ns - 2 * MS);
 	collect_done(&meter);
 	CHECK_EQ(seen.released, 1);
-	CHECK(meter_works(&meter) && !meter_is_parked(&meter, fake.context, S1));
+	CHECK(meter_works(&meter) && !is_parked(S1));
 	close_it(S1, METER_WAIT);
 	finish(S1);
 	CHECK_NEAR(busy_ns(), 5 * MS);
@@ -1451,20 +1459,20 @@ static void check_park_behind_work(void)
 	begin();
 	launch(S1, MS);
 	meter_park(&meter, fake.context, S1);
-	CHECK(!meter_is_parked(&meter, fake.context, S1));
+	CHECK(!is_parked(S1));
 	fake_launch(S1, 50 * MS);
 	launch(S1, MS);
 	CHECK(meter_works(&meter));
 	CHECK_EQ(meter.flying_ns, 2 * MS);
 	fake_pass(2 * MS);
 	collect_done(&meter);
-	CHECK(meter_is_parked(&meter, fake.context, S1) && !meter_works(&meter));
+	CHECK(is_parked(S1) && !meter_works(&meter));
 	CHECK_EQ(meter.flying_ns, 0);
 	close_it(S1, METER_WAIT);
 	finish(S1);
 	CHECK_NEAR(busy_ns(), 2 * MS);
 	meter_park(&meter, fake.context, S2); /* its first: code is loaded behind it */
-	CHECK(meter_is_parked(&meter, fake.context, S2));
+	CHECK(is_parked(S2));
 	fake_launch(S2, 50 * MS);
 	launch_how(S2, MS, (struct how){.unknown = true});
 	CHECK(!meter_works(&meter));
@@ -1488,7 +1496,7 @@ static void check_park_of_others(void)
 		finish(S1);
 		finish(legacy);
 		meter_park(&meter, fake.context, waits);
-		CHECK(meter_is_parked(&meter, fake.context, behind));
+		CHECK(is_parked(behind));
 		fake_launch(waits, 50 * MS);
 		fake_launch(behind, 50 * MS); /* as the driver has it */
 		launch(waits, MS);
@@ -1503,7 +1511,7 @@ static void check_park_of_others(void)
 		finish(waits);
 		finish(behind);
 		CHECK_CLOSE(busy_ns(), 3 * MS, 100 * US); /* side by side, here */
-		CHECK(!meter_is_parked(&meter, fake.context, behind));
+		CHECK(!is_parked(behind));
 		end();
 	}
 }
@@ -1516,16 +1524,16 @@ static void check_park_in_graph(void)
 	launch(S1, MS);
 	fake_pass(2 * MS);
 	collect_done(&meter);
-	CHECK(meter_works(&meter) && !meter_is_parked(&meter, fake.context, S1));
+	CHECK(meter_works(&meter) && !is_parked(S1));
 	fake_pass(4 * MS);
 	collect_done(&meter);
-	CHECK(!meter_works(&meter) && meter_is_parked(&meter, fake.context, S1));
+	CHECK(!meter_works(&meter) && is_parked(S1));
 	CHECK_EQ(meter.flying_ns, 0);
 	CHECK_EQ(seen.look.late_ns, 0);
 	close_it(S1, METER_WAIT);
 	fake_pass(44 * MS + MS / 2);
 	collect_done(&meter);
-	CHECK(meter_works(&meter) && !meter_is_parked(&meter, fake.context, S1));
+	CHECK(meter_works(&meter) && !is_parked(S1));
 	CHECK_EQ(meter.flying_ns, MS);
 	finish(S1);
 	CHECK_NEAR(busy_ns(), 51 * MS);
@@ -1541,7 +1549,7 @@ static void check_park_ends(void)
 		launch(FAKE_STREAM(10 + i), 20 * US);
 		finish(FAKE_STREAM(10 + i));
 	}
-	CHECK(meter_is_parked(&meter, fake.context, S1));
+	CHECK(is_parked(S1));
 	fake_launch(S1, 50 * MS);
 	launch(S1, MS);
 	CHECK(!meter_works(&meter) && meter_is_pending(&meter));

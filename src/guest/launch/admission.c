@@ -190,7 +190,7 @@ static void admission_look_at_room(struct asking *asking, struct admission_input
 
 	asking->window_ns = window;
 	in->place = true;
-	/* What the device cannot begin takes no room, and may wait for what comes next. */
+	/* The device cannot begin the launch, and the program may release it by its next call. */
 	if (!window || asking->parked)
 		return;
 	if (asking->full_ns && !asking->urged && !admission_goes_singly(window))
@@ -220,8 +220,8 @@ static void admission_look_at_room(struct asking *asking, struct admission_input
 }
 
 /*
- * How long work has to be late for a launch to be what it waits for. Devices of the same share pause
- * together, and work on one spins for the other meanwhile, unbilled: that ends by itself.
+ * How late work has to be before a held launch gives way to it. Devices of the same share pause
+ * together, and a kernel on one may spin for the other during the pause: that ends with the pause.
  */
 static uint64_t admission_late_after_ns(const struct asking *asking)
 {
@@ -238,9 +238,9 @@ static uint64_t admission_late_after_ns(const struct asking *asking)
 }
 
 /*
- * Work in flight that is late may wait for this launch, unless it is behind that in its stream: then
- * what comes next may be waited for, so it is not held for ever. Where a higher priority may come,
- * whose turn it is goes before that.
+ * Late work in flight may wait for this launch. If both are in one stream it waits for a later launch
+ * of this thread instead, so this one goes after some patience. A tenant below a higher priority
+ * gives way in its own turn only.
  */
 static void admission_look_at_late(const struct asking *asking, struct admission_inputs *in)
 {
@@ -254,7 +254,7 @@ static void admission_look_at_late(const struct asking *asking, struct admission
 
 /* --- Waiting ------------------------------------------------------------------------------- */
 
-/* Who sleeps touches no memory: the tenant may be suspended meanwhile, and then it sleeps on. */
+/* A sleeping thread touches no memory, so it gives its pass back: the tenant may be suspended. */
 static void admission_nap(struct asking *asking, const void *word, uint32_t seen, uint64_t until_ns)
 {
 	struct guest *guest = asking->guest;
@@ -319,7 +319,7 @@ static uint64_t admission_turn_look_ns(const struct launch_device *device, uint6
 					    TUNING_GLANCE_HELD_NS);
 }
 
-/* Work of the tenant in flight, of any of its processes, may turn out to wait for who is held. */
+/* Work in flight, of any process of the tenant, may wait for the held launch: it looks more often. */
 static uint64_t admission_debt_look_ns(const struct asking *asking, uint64_t until_ns)
 {
 	uint64_t now = asking->launch->now_ns;
@@ -395,26 +395,16 @@ static void admission_note_hold(const struct asking *asking)
 	word_add(&time->throttles, 1);
 }
 
-/* Whether its stream waits for the tenant's turn before it, so that nobody need wait here. */
-static bool admission_latches(const struct asking *asking)
-{
-	const struct launch *launch = asking->launch;
-	struct meter *meter = &asking->device->meter;
-
-	return meter_is_latched(meter, launch->context, launch->stream) ||
-	       (launch->latches && meter_is_blocked(meter, launch->context, launch->stream));
-}
-
 /* All that decides about the launch, as of now. */
 static struct admission_inputs admission_look(struct asking *asking)
 {
 	struct admission_inputs in = {.now_ns = asking->launch->now_ns};
-	struct meter *meter = &asking->device->meter;
-	const struct launch *launch = asking->launch;
+	enum meter_standing stands = meter_stands(&asking->device->meter, asking->launch);
 
 	asking->urged = limits_turn_flags(&asking->state->limits, in.now_ns) & TURN_URGED;
-	asking->parked = meter_is_parked(meter, launch->context, launch->stream);
-	if (asking->parked && admission_latches(asking)) {
+	asking->parked = stands != METER_FREE;
+	/* The stream itself waits for the tenant's turn, so the program does not have to. */
+	if (stands == METER_LATCHED) {
 		asking->bills = atomic_load(&asking->state->bills);
 		in.turn = in.latched = in.place = true;
 		return in;

@@ -68,7 +68,7 @@ void latch_prepare(struct launch_device *device, CUcontext context)
 		latch_make_words(device, context);
 }
 
-/* Who goes before all others waits for nobody. */
+/* The tenant of the highest priority is always open, so it has no latches. */
 bool latch_may(const struct launch_state *state, struct launch_device *device,
 	       const struct launch *launch)
 {

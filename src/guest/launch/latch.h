@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Latches: where a stream of a tenant with rivals waits for the program, it waits for its tenant's
- * turn behind that. Else what is launched there would begin in whoever's turn it is when the wait is
- * over, and be billed with what the rival has on the device then.
+ * Latches. Where a stream of a tenant with rivals waits for the program, a second wait follows, for
+ * the tenant's turn. Without it the work behind would begin in a rival's turn when the program's wait
+ * is over then, and its bill would include the rival's kernels.
  *
  *	stream	 the program's wait | begin event | our wait ....... | begin event, work
  *	monitor			     sees that, wants the turn, has it: writes the word
@@ -21,7 +21,7 @@
  */
 void latch_prepare(struct launch_device *device, CUcontext context);
 
-/* Whether what is launched behind a wait for the program may be latched. */
+/* Whether a launch behind a wait for the program may have a latch before it. */
 bool latch_may(const struct launch_state *state, struct launch_device *device,
 	       const struct launch *launch);
 

@@ -21,7 +21,7 @@
 #include "roles/arbiter_host.h"
 #include "sched/tuning.h"
 
-/* Of what may happen any moment, and has not since then. */
+/* How soon to look again for what may happen any moment, and has not happened since then. */
 static uint64_t monitor_begin_tick(uint64_t since_ns, uint64_t now)
 {
 	uint64_t tick = (now - since_ns) / TUNING_BEGIN_PART;
@@ -180,7 +180,7 @@ static bool monitor_look_once(struct guest *guest, struct arbiter_host *host, bo
 
 	steer_all(guest, now);
 	atomic_store(&state->monitor.working, 0);
-	/* Who is held waits for whoever has the role. */
+	/* A held thread needs an arbiter, so its process takes part in the election. */
 	if (look.busy || atomic_load(&state->waiting))
 		*worked_ns = now;
 	next = host ? monitor_arbitrate(guest, host, now, *worked_ns) : UINT64_MAX;

@@ -52,11 +52,6 @@ static void waits_begin(struct launch_device *device, enum meter_why why)
 		demand_publish(device, now_monotonic_ns());
 }
 
-static bool waits_is_special(CUstream stream)
-{
-	return stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD;
-}
-
 /* The metered device that a stream is of, and its context, which need not be the current one. */
 static struct launch_device *waits_device_of(struct guest *guest, CUstream stream,
 					     CUcontext *context)
@@ -64,7 +59,7 @@ static struct launch_device *waits_device_of(struct guest *guest, CUstream strea
 	struct launch_device *device = waits_device(guest, context);
 	CUcontext of = NULL;
 
-	if (!waits_is_special(stream) &&
+	if (launch_is_named(stream) &&
 	    !(device && meter_has_stream(&device->meter, *context, stream)) &&
 	    !DRIVER(cuStreamGetCtx, (stream, &of)) && of && of != *context) {
 		*context = of;
@@ -73,7 +68,7 @@ static struct launch_device *waits_device_of(struct guest *guest, CUstream strea
 	return device;
 }
 
-/* What is done with a stream is done in its context. */
+/* Makes a stream's context current, for calls on that stream. Returns whether it was another. */
 static bool waits_enter(CUcontext context)
 {
 	CUcontext current = NULL;
@@ -105,41 +100,49 @@ static void waits_tell(struct launch_device *device, CUcontext context, CUstream
 	waits_begin(device, why);
 }
 
-void waits_stream(struct guest *guest, CUstream stream, bool per_thread, enum meter_why why)
+/* Tells the meter of the stream's device. Returns that device and the stream's context, or NULL. */
+static struct launch_device *waits_close(struct guest *guest, CUstream stream, enum meter_why why,
+					 CUcontext *ret_context)
 {
-	CUcontext context = NULL;
 	struct launch_device *device;
 	bool entered;
 
-	stream = launch_stream(stream, per_thread);
+	*ret_context = NULL;
 	/* A call on a stream that captures is none, or an error that is not ours to make. */
 	if (atomic_load(&guest->captures) && meter_is_captured(stream))
-		return;
-	device = waits_device_of(guest, stream, &context);
-	entered = waits_enter(context);
+		return NULL;
+	device = waits_device_of(guest, stream, ret_context);
+	entered = waits_enter(*ret_context);
 	/* The first wait for the program may come before all launches. */
 	if (!device && why == METER_PARK && admission_is_metered(guest))
-		attach_device(guest, &context, &device);
+		attach_device(guest, ret_context, &device);
 	if (device)
-		waits_tell(device, context, stream, why);
+		waits_tell(device, *ret_context, stream, why);
 	waits_return(entered);
+	return device;
+}
+
+void waits_stream(struct guest *guest, CUstream stream, bool per_thread, enum meter_why why)
+{
+	CUcontext context;
+
+	waits_close(guest, launch_stream(stream, per_thread), why, &context);
 }
 
 void waits_record(struct guest *guest, CUevent event, CUstream stream, bool per_thread)
 {
-	CUcontext context = NULL;
 	struct launch_device *device;
+	CUcontext context;
 
-	waits_stream(guest, stream, per_thread, METER_MARK);
 	stream = launch_stream(stream, per_thread);
+	device = waits_close(guest, stream, METER_MARK, &context);
+	if (device)
+		recorded_note(&device->meter, event, context, stream);
 	waits_recorded.event = event;
 	waits_recorded.stream = stream;
 	waits_recorded.asked_ns = meter_asked_ns();
 	waits_recorded.context = NULL;
 	DRIVER(cuCtxGetCurrent, (&waits_recorded.context));
-	device = waits_device_of(guest, stream, &context);
-	if (device)
-		recorded_note(&device->meter, event, context, stream);
 }
 
 void waits_for_event(struct guest *guest, CUevent event, CUstream stream, bool per_thread)

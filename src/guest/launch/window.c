@@ -82,7 +82,7 @@ void window_done(struct meter *meter, struct stream *stream, const struct burst 
 	bool off;
 
 	stream->due_ns = stall_end_ns(&device->stall, done_ns) + stream->flying_ns;
-	/* What waited for a launch that we held says nothing of the next one. */
+	/* The burst may have waited for a launch that we held: its length says nothing of the next. */
 	if (!burst->launches || device_time_gave_way(meter->guest->ledger, began_ns, done_ns))
 		return;
 	off = window_is_off(done_ns - began_ns, burst->expected_ns);
@@ -155,8 +155,8 @@ static void window_leave_place(struct meter *meter, struct window *window)
 }
 
 /*
- * Whether nothing of the tenant gets done for longer than what is in flight should take: it may wait
- * for what is held. Other processes of the tenant may have the device meanwhile.
+ * Whether the tenant has finished nothing for longer than its work in flight should take: the work
+ * may wait for a held launch. Other processes of the tenant may have the device meanwhile.
  */
 static bool window_is_stuck(const struct launch_device *device, const struct meter_look *look,
 			    uint64_t pending_ns)

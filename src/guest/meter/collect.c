@@ -137,15 +137,12 @@ static void collect_pop(struct pass *pass, struct stream *stream, uint64_t done_
 		pass->look.done_ns = done_ns;
 	meter_lock(meter);
 	stream->wants = 0;
-	if (event->latch)
-		atomic_fetch_sub(&meter->latched, 1);
 	if (stream->parked) {
 		stream_park(meter, stream, false);
 		meter->client->released(meter, stream, done_ns ? done_ns : pass->look.now_ns);
 	}
-	if (event->begin)
-		atomic_fetch_sub(&meter->begins, 1);
-	else
+	stream_drop(meter, event);
+	if (!event->begin)
 		stream_land(meter, stream, event->burst.expected_ns);
 	if (began && done_ns > began)
 		meter->client->done(meter, stream, &event->burst, began, done_ns);

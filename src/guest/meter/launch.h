@@ -58,6 +58,12 @@ static inline CUstream launch_stream(CUstream stream, bool per_thread)
 	return per_thread ? CU_STREAM_PER_THREAD : CU_STREAM_LEGACY;
 }
 
+/* Whether a program made the stream: the implicit ones have no context of their own. */
+static inline bool launch_is_named(CUstream stream)
+{
+	return stream != CU_STREAM_LEGACY && stream != CU_STREAM_PER_THREAD;
+}
+
 static inline uint64_t launch_stream_key(CUstream stream)
 {
 	return stream == CU_STREAM_PER_THREAD ? (uint64_t)(uintptr_t)&launch_thread

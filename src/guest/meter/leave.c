@@ -70,14 +70,6 @@ void leave_context_before(struct meter *meter, CUcontext context)
 	atomic_store(&meter->collecting, 0);
 }
 
-static void leave_forget_event(struct meter *meter, const struct timing_event *event)
-{
-	if (event->begin)
-		atomic_fetch_sub(&meter->begins, 1);
-	if (event->latch)
-		atomic_fetch_sub(&meter->latched, 1);
-}
-
 /*
  * The events died with their context. Whoever ended it waited for the work in it, so the device
  * worked until then at the latest. Of work that had not begun when it was last looked at nobody
@@ -97,7 +89,7 @@ static void leave_forget_stream(struct meter *meter, struct stream *stream, uint
 	else if (events)
 		began = meter_began_ns(stream, event->loaded_ns);
 	for (; stream->head != stream->tail; stream->head++)
-		leave_forget_event(meter, &stream->event[stream->head % STREAM_EVENTS]);
+		stream_drop(meter, &stream->event[stream->head % STREAM_EVENTS]);
 	stream_land(meter, stream, stream->flying_ns);
 	stream_await(meter, stream, false);
 	stream->open = (struct burst){0};

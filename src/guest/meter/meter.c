@@ -173,7 +173,7 @@ static bool meter_is_beside(CUstream handle)
 {
 	unsigned int flags = 0;
 
-	return handle != CU_STREAM_LEGACY && handle != CU_STREAM_PER_THREAD &&
+	return launch_is_named(handle) &&
 	       !DRIVER(cuStreamGetFlags, (handle, &flags)) && flags & CU_STREAM_NON_BLOCKING;
 }
 
@@ -634,30 +634,6 @@ static bool meter_begins_blocked(const struct meter *meter, const struct stream 
 	return stream->blocked || meter_waits_behind(meter, stream) > stream->behind;
 }
 
-bool meter_is_blocked(struct meter *meter, CUcontext context, CUstream handle)
-{
-	const struct stream *stream;
-	bool blocked;
-
-	meter_lock(meter);
-	stream = meter_stream_of(meter, context, launch_stream_key(handle));
-	blocked = stream && meter_begins_blocked(meter, stream);
-	meter_unlock(meter);
-	return blocked;
-}
-
-bool meter_is_latched(struct meter *meter, CUcontext context, CUstream handle)
-{
-	const struct stream *stream;
-	bool latched;
-
-	meter_lock(meter);
-	stream = meter_stream_of(meter, context, launch_stream_key(handle));
-	latched = stream && stream->parked && stream_is_latched(stream);
-	meter_unlock(meter);
-	return latched;
-}
-
 bool meter_any_blocks(struct meter *meter)
 {
 	bool any = false;
@@ -669,17 +645,33 @@ bool meter_any_blocks(struct meter *meter)
 	return any;
 }
 
-bool meter_is_parked(struct meter *meter, CUcontext context, CUstream handle)
+/* With the lock. */
+static enum meter_standing meter_standing_of(const struct meter *meter, const struct stream *stream,
+					     bool latches)
 {
-	const struct stream *stream;
-	bool parked;
+	bool blocked = meter_begins_blocked(meter, stream);
 
+	if (!stream->parked && !(blocked && stream_is_closed(stream)))
+		return METER_FREE;
+	if ((stream->parked && stream_is_latched(stream)) || (latches && blocked))
+		return METER_LATCHED;
+	return METER_PARKED;
+}
+
+enum meter_standing meter_stands(struct meter *meter, const struct launch *launch)
+{
+	enum meter_standing standing = METER_FREE;
+	const struct stream *stream;
+
+	/* Most programs never wait so, and their launches take no lock for it. */
+	if (!word_read(&meter->parks) && !atomic_load(&meter->parked))
+		return METER_FREE;
 	meter_lock(meter);
-	stream = meter_stream_of(meter, context, launch_stream_key(handle));
-	parked = stream && (stream->parked || (stream_is_closed(stream) &&
-					       meter_begins_blocked(meter, stream)));
+	stream = meter_stream_of(meter, launch->context, launch->stream_key);
+	if (stream)
+		standing = meter_standing_of(meter, stream, launch->latches);
 	meter_unlock(meter);
-	return parked;
+	return standing;
 }
 
 /* The stream's work ends with an event: open launches came later, or found no room for theirs. */

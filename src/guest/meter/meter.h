@@ -74,12 +74,14 @@ void meter_close(struct meter *meter, CUcontext context, CUstream stream, enum m
 void meter_park(struct meter *meter, CUcontext context, CUstream stream);
 /* Whether any stream of the device may wait for the program. Takes the lock. */
 bool meter_any_blocks(struct meter *meter);
-/* Whether what is launched into a stream now waits for the program: the device can begin none of it. */
-bool meter_is_parked(struct meter *meter, CUcontext context, CUstream stream);
-/* Whether a launch now would be the first behind such a wait. */
-bool meter_is_blocked(struct meter *meter, CUcontext context, CUstream stream);
-/* Whether all that is in it waits for us then, see launch/latch.h. */
-bool meter_is_latched(struct meter *meter, CUcontext context, CUstream stream);
+/* What stands between a launch and the device. */
+enum meter_standing {
+	METER_FREE,
+	METER_PARKED,  /* a wait for the program: the device can begin nothing behind it */
+	METER_LATCHED, /* that, and a wait for us behind it, see launch/latch.h */
+};
+/* For a launch that is about to go: its context, stream_key and latches are read. Takes the lock. */
+enum meter_standing meter_stands(struct meter *meter, const struct launch *launch);
 /* The same for all of a context. */
 void meter_close_all(struct meter *meter, CUcontext context, enum meter_why why);
 /*

@@ -170,6 +170,15 @@ static inline void stream_await(struct meter *meter, struct stream *stream, bool
 	stream_pend(meter, stream, awaited ? 1 : -1);
 }
 
+/* With the lock: an event leaves its stream's ring. */
+static inline void stream_drop(struct meter *meter, const struct timing_event *event)
+{
+	if (event->begin)
+		atomic_fetch_sub(&meter->begins, 1);
+	if (event->latch)
+		atomic_fetch_sub(&meter->latched, 1);
+}
+
 /* With the lock: whether the stream is parked, with all that is in it. */
 static inline void stream_park(struct meter *meter, struct stream *stream, bool parked)
 {

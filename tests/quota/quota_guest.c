@@ -87,6 +87,7 @@ static const struct scenario scenarios[] = {
 	{"descriptor-too-late-63", sharing_descriptor_too_late, 63, 2560, 520, NULL, OWN},
 	{"descriptor-too-late-200", sharing_descriptor_too_late, 200, 2560, 520, NULL, OWN},
 	{"released-by-exporter", sharing_released, 600, 2560, 520, NULL, 0},
+	{"released-while-locked", sharing_locked, 600, 2560, 520, NULL, 0},
 	{"pools-let-go", sharing_many_pools, 32, 2560, 520, NULL, LEDGERS},
 	{"pool-destroyed", sharing_pool, 0, 2560, 520, NULL, 0},
 	{"pool-exporter-killed", sharing_pool, 1, 2560, 520, NULL, 0},
@@ -103,6 +104,7 @@ static const struct scenario scenarios[] = {
 	{"ipc-two-importers", sharing_ipc_two_importers, 200, 2560, 520, NULL, 0},
 	{"external-part", sharing_external_part, 600, 2560, 520, NULL, DRIVERS},
 	{"external-mapped", sharing_external_mapped, 600, 2560, 520, NULL, DRIVERS},
+	{"external-mapped-while-locked", sharing_external_locked, 600, 2560, 520, NULL, DRIVERS},
 };
 
 const struct scenario *guest_scenario;

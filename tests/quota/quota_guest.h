@@ -123,6 +123,7 @@ void streams_managed(int step_mib);
 void sharing_descriptor_on_way(int others);
 void sharing_descriptor_too_late(int others);
 void sharing_released(int mib);
+void sharing_locked(int mib);
 void sharing_many_pools(int n);
 void sharing_pool(int how);
 void sharing_pool_left(int ms);
@@ -134,5 +135,6 @@ void sharing_ipc_contexts(int mib);
 void sharing_ipc_two_importers(int mib);
 void sharing_external_part(int mib);
 void sharing_external_mapped(int mib);
+void sharing_external_locked(int mib);
 
 #endif

@@ -5,9 +5,15 @@
  */
 #include "tests/quota/quota_guest.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
+
+#include "ledger/layout.h"
 
 #define FD CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
 
@@ -155,6 +161,63 @@ void sharing_released(int mib)
 	peer_end(&exporter);
 }
 
+/* Opens the ledger, which this process has mapped. -1: it has none. */
+static int sharing_open_ledger(void)
+{
+	FILE *maps = fopen("/proc/self/maps", "re");
+	char line[4096];
+	int fd = -1;
+
+	while (maps && fd < 0 && fgets(line, sizeof(line), maps)) {
+		char *path = strchr(line, '/');
+
+		line[strcspn(line, "\n")] = '\0';
+		if (path && !strcmp(strrchr(path, '/') + 1, "ledger"))
+			fd = open(path, O_RDWR | O_CLOEXEC);
+	}
+	if (maps)
+		fclose(maps);
+	return fd;
+}
+
+/*
+ * Nobody else gets the tenant's lock until the descriptor is closed: as when a process stops that
+ * has it.
+ */
+static int sharing_hold_lock(void)
+{
+	struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET,
+			     .l_start = LEDGER_LOCK_QUOTA, .l_len = 1};
+	int fd = sharing_open_ledger();
+
+	if (fd < 0 || fcntl(fd, F_OFD_SETLK, &lock))
+		abort();
+	return fd;
+}
+
+/* Meanwhile nobody can be recorded as a holder. */
+void sharing_locked(int mib)
+{
+	struct peer exporter = peer_fork(sharing_export_released, mib);
+	CUmemGenericAllocationHandle handle;
+	int fd, lock;
+
+	guest_begin();
+	fd = sharing_receive(&exporter);
+	lock = sharing_hold_lock();
+	handle = sharing_import(fd);
+	close(lock);
+	peer_tell(&exporter);
+	peer_await(&exporter);
+	guest_fill(16, 800);
+	guest_quiet();
+	MUST(cuMemRelease(handle));
+	guest_fill(16, 500);
+	guest_quiet();
+	peer_tell(&exporter);
+	peer_end(&exporter);
+}
+
 static CUexternalMemory sharing_import_external(int fd, uint64_t bytes)
 {
 	CUDA_EXTERNAL_MEMORY_HANDLE_DESC desc = {.type = CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD,
@@ -189,25 +252,41 @@ void sharing_external_part(int mib)
 	peer_end(&exporter);
 }
 
-/* A mapped buffer holds the memory when the handle and the external memory are gone. */
-void sharing_external_mapped(int mib)
+static void sharing_hold_mapped(int mib, bool locked)
 {
 	uint64_t bytes = (uint64_t)mib * MIB;
 	CUDA_EXTERNAL_MEMORY_BUFFER_DESC buffer = {.size = bytes};
 	CUmemGenericAllocationHandle handle;
 	CUexternalMemory external;
 	CUdeviceptr at;
+	int lock;
 
 	guest_begin();
 	handle = sharing_create(bytes);
 	external = sharing_import_external(sharing_export(handle), bytes);
 	MUST(cuExternalMemoryGetMappedBuffer(&at, external, &buffer));
 	MUST(cuMemRelease(handle));
+	lock = locked ? sharing_hold_lock() : -1;
 	MUST(cuDestroyExternalMemory(external));
+	if (locked)
+		close(lock);
 	guest_fill(16, 1400);
 	guest_quiet();
 	MUST(cuMemFree_v2(at));
+	guest_fill(16, 500);
 	guest_quiet();
+}
+
+/* A mapped buffer holds the memory when the handle and the external memory are gone. */
+void sharing_external_mapped(int mib)
+{
+	sharing_hold_mapped(mib, false);
+}
+
+/* The same where that cannot be recorded when the handle goes. */
+void sharing_external_locked(int mib)
+{
+	sharing_hold_mapped(mib, true);
 }
 
 static CUmemoryPool sharing_pool_make(void)

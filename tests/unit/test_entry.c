@@ -5,6 +5,8 @@
  */
 #include "guest/core/entry.h"
 
+#include <pthread.h>
+
 #include "ledger/shared.h"
 #include "tests/unit/tenant_fixture.h"
 
@@ -26,10 +28,11 @@ static void check_keys(void)
 
 static void hold(struct shared_key key, unsigned int flags, struct object *object)
 {
-	int r = shared_add(guest.claimed, key, 0, 8 * MIB, CAT_IMPORTED, flags, LIMIT);
+	int r;
 
-	CHECK(r == 0 || r == -EEXIST);
 	entry_hold(&guest, key, object);
+	r = shared_add(guest.claimed, key, 0, 8 * MIB, CAT_IMPORTED, flags, LIMIT);
+	CHECK(r == 0 || r == -EEXIST);
 	CHECK(object->flags & OBJECT_SHARED);
 }
 
@@ -88,6 +91,54 @@ static void check_renamed(void)
 	CHECK_EQ(object_count(guest.objects, OBJECT_SHARE), 0);
 }
 
+/* No room in the table, say: who held it before does so still. */
+static void check_not_added(void)
+{
+	struct object first = {.flags = OBJECT_IMPORTED}, second = {.flags = OBJECT_IMPORTED};
+	struct shared_key key = entry_key("room", 4);
+
+	hold(key, 0, &first);
+	entry_hold(&guest, key, &second);
+	entry_unhold(&guest, &second);
+	CHECK(!(second.flags & OBJECT_SHARED));
+	CHECK(shared_known(guest.ledger, key));
+	entry_leave(&guest, &first);
+	entry_hold(&guest, key, &second);
+	entry_unhold(&guest, &second);
+	CHECK(!shared_known(guest.ledger, key));
+	CHECK_EQ(object_count(guest.objects, OBJECT_SHARE), 0);
+}
+
+#define THREADS 3
+#define ROUNDS	4000
+
+static void *come_and_go(void *arg)
+{
+	struct shared_key key = entry_key("busy", 4);
+
+	for (int i = 0; i < ROUNDS; i++) {
+		struct object object = {.flags = OBJECT_IMPORTED};
+
+		hold(key, 0, &object);
+		CHECK(shared_known(guest.ledger, key));
+		entry_leave(&guest, &object);
+	}
+	return arg;
+}
+
+/* As long as one object holds the entry, the process does. */
+static void check_threads(void)
+{
+	pthread_t thread[THREADS];
+
+	for (int i = 0; i < THREADS; i++)
+		CHECK(!pthread_create(&thread[i], NULL, come_and_go, NULL));
+	for (int i = 0; i < THREADS; i++)
+		CHECK(!pthread_join(thread[i], NULL));
+	CHECK_EQ(shared_used(guest.ledger, 0, false), 0);
+	CHECK_EQ(object_count(guest.objects, OBJECT_SHARE), 0);
+}
+
 int main(void)
 {
 	guest.claimed = fixture_join(fixture_tenant("entry"));
@@ -97,5 +148,7 @@ int main(void)
 	check_last_leaves();
 	check_export_goes_first();
 	check_renamed();
+	check_not_added();
+	check_threads();
 	return 0;
 }

@@ -43,17 +43,43 @@ void entry_rename(struct guest *guest, struct shared_key key, struct object *obj
 	entry_hold(guest, key, object);
 }
 
+struct leaving {
+	struct guest *guest;
+	struct shared_key key;
+	bool last;
+};
+
+/* Under the table's lock, so that no object comes between the last one and the process's leaving. */
+static bool entry_leave_one(struct object *share, void *arg)
+{
+	struct leaving *leaving = arg;
+
+	leaving->last = !--share->refs;
+	if (leaving->last)
+		shared_drop(leaving->guest->claimed, leaving->key);
+	return !leaving->last;
+}
+
+/* Returns true if that was the last object of the process. */
+static bool entry_leave_by(struct guest *guest, const struct object *object)
+{
+	struct leaving leaving = {guest, object->shared, .last = false};
+
+	object_change(guest->objects, OBJECT_SHARE, object->shared.word[0], false, entry_leave_one,
+		      &leaving);
+	return leaving.last;
+}
+
+void entry_unhold(struct guest *guest, struct object *object)
+{
+	entry_leave_by(guest, object);
+	object->flags &= (uint16_t)~OBJECT_SHARED;
+}
+
 void entry_leave(struct guest *guest, const struct object *object)
 {
-	uint64_t key = object->shared.word[0];
-	uint32_t less = (uint32_t)-1;
-	struct object share;
-
-	if (!(object->flags & OBJECT_SHARED))
-		return;
-	object_change(guest->objects, OBJECT_SHARE, key, false, entry_refs_add, &less);
-	if (!object_get(guest->objects, OBJECT_SHARE, key, &share))
-		shared_drop(guest->claimed, object->shared);
-	else if (!(object->flags & OBJECT_IMPORTED)) /* we import it too, and our row lets go */
+	/* Where we import it, too, our row lets go. */
+	if (object->flags & OBJECT_SHARED && !entry_leave_by(guest, object) &&
+	    !(object->flags & OBJECT_IMPORTED))
 		shared_uncover(guest->claimed, object->shared);
 }

@@ -14,8 +14,18 @@
 /* A key from the bytes that the driver gave the exporter and the importer alike. */
 struct shared_key entry_key(const void *data, size_t len);
 
-/* An entry that this process was added to has one object more. Marks the object. */
+/*
+ * The entry has one object more, which is marked. Before this process is added to it: of two
+ * objects, one that comes must not find the process added while the other, the last so far, leaves.
+ * entry_unhold where it could not be added.
+ *
+ *	entry_hold(guest, key, object);
+ *	r = shared_add(...);
+ *	if (r && r != -EEXIST)
+ *		entry_unhold(guest, object);
+ */
 void entry_hold(struct guest *guest, struct shared_key key, struct object *object);
+void entry_unhold(struct guest *guest, struct object *object);
 
 /* The entry has another key by now. Changes the object, which the caller puts back. */
 void entry_rename(struct guest *guest, struct shared_key key, struct object *object);

@@ -26,10 +26,13 @@ uint64_t charge_limit(struct guest *guest, struct guest_device *device)
 	return limit > siblings ? limit - siblings : 0;
 }
 
-/* With accounting by the driver's figure the ledger keeps what that figure never has, and no more. */
-static bool charge_keeps(const struct guest *guest, bool unseen)
+/*
+ * With accounting by the driver's figure the ledger keeps what that figure never has, and no more.
+ * Nobody knows whose figure has imported memory.
+ */
+static bool charge_keeps(const struct guest *guest, enum category category, bool unseen)
 {
-	return unseen || !guest_by_driver(guest);
+	return unseen || category == CAT_IMPORTED || !guest_by_driver(guest);
 }
 
 /*
@@ -261,7 +264,7 @@ void charge_commit_begin(struct charge *charge, enum category category, uint64_t
 	struct slot *slot = charge_slot(charge->guest);
 
 	FAULT_POINT(GUEST_DRIVER_GAVE);
-	if (charge_keeps(charge->guest, charge->unseen))
+	if (charge_keeps(charge->guest, category, charge->unseen))
 		quota_commit(slot, charge->device->ledger, charge->reserved, category, actual);
 	else
 		quota_cancel(slot, charge->device->ledger, charge->reserved);
@@ -303,7 +306,7 @@ static void charge_release(struct guest *guest, struct guest_device *device,
 			   enum category category, uint64_t bytes, bool unseen)
 {
 	FAULT_POINT(GUEST_DRIVER_TOOK);
-	if (bytes && charge_keeps(guest, unseen)) {
+	if (bytes && charge_keeps(guest, category, unseen)) {
 		quota_release(charge_slot(guest), device->ledger, category, bytes);
 		later_released(device);
 	}
@@ -338,7 +341,7 @@ static void charge_move(struct guest *guest, struct guest_device *device, enum c
 			uint64_t old_bytes, uint64_t new_bytes, bool unseen)
 {
 	FAULT_POINT(GUEST_POOL_GREW);
-	if (!charge_keeps(guest, unseen))
+	if (!charge_keeps(guest, category, unseen))
 		return;
 	if (new_bytes > old_bytes)
 		quota_charge(charge_slot(guest), device->ledger, category, new_bytes - old_bytes);

@@ -166,10 +166,14 @@ bool external_join(struct guest *guest, const struct object *view)
 		return false;
 	if (import.flags & OBJECT_SHARED)
 		return true;
-	r = import.shared.word[0] ? shared_join(guest->claimed, import.shared) : -ENOENT;
-	if (r && r != -EEXIST)
+	if (!import.shared.word[0])
 		return false;
 	entry_hold(guest, import.shared, &import);
+	r = shared_join(guest->claimed, import.shared);
+	if (r && r != -EEXIST) {
+		entry_unhold(guest, &import);
+		return false;
+	}
 	object_change(guest->objects, OBJECT_EXTERNAL, import.key, false, external_mark_joined,
 		      &first);
 	if (!first)

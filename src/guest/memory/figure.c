@@ -555,7 +555,8 @@ void figure_await_dead(struct guest *guest, struct guest_device *device)
 		uint64_t figure;
 
 		if (slot_info(guest->ledger, i, &info) ||
-		    !figure_charged(guest, i, device->ledger) || slot_alive(guest->ledger, i))
+		    !(guest_by_driver(guest) || figure_charged(guest, i, device->ledger)) ||
+		    slot_alive(guest->ledger, i))
 			continue;
 		if (!look && !(look = figure_look_new()))
 			return;
@@ -617,10 +618,9 @@ int figure_tenant(struct guest *guest, const uint8_t uuid[16], int ledger_device
 		uint64_t figure;
 
 		if (slot_info(guest->ledger, i, &info) ||
-		    figure_of(look, info.driver_pid, &figure) ||
-		    !slot_alive(guest->ledger, i))
+		    figure_of(look, info.driver_pid, &figure))
 			continue;
-		sum += figure;
+		sum += figure; /* also of one on its way out, until its slot is cleared */
 		if (!slot || slot_index(slot) != i)
 			continue;
 		missing = false;

@@ -111,23 +111,39 @@ static struct slot *sharing_slot(struct guest *guest)
 void sharing_export(struct guest *guest, struct guest_device *device, struct shared_key key,
 		    uint64_t bytes, struct object *object)
 {
-	if (!shared_add(sharing_slot(guest), key, device->ledger, bytes, CAT_IMPORTED,
-			SHARED_COVERED, charge_limit(guest, device)))
-		entry_hold(guest, key, object);
+	entry_hold(guest, key, object);
+	if (shared_add(sharing_slot(guest), key, device->ledger, bytes, CAT_IMPORTED,
+		       SHARED_COVERED, charge_limit(guest, device)))
+		entry_unhold(guest, object);
 }
 
 static int sharing_add(struct guest *guest, struct guest_device *device, struct shared_key key,
-		       uint64_t bytes)
+		       uint64_t bytes, uint64_t limit)
 {
-	return shared_add(sharing_slot(guest), key, device->ledger, bytes, CAT_IMPORTED, 0,
-			  charge_limit(guest, device));
+	return shared_add(sharing_slot(guest), key, device->ledger, bytes, CAT_IMPORTED, 0, limit);
+}
+
+static int sharing_add_by_ledger(struct guest *guest, struct guest_device *device,
+				 struct shared_key key, uint64_t bytes)
+{
+	int r = sharing_add(guest, device, key, bytes, charge_limit(guest, device));
+
+	if (r != -EDQUOT)
+		return r;
+	charge_begin_again(guest, device);
+	charge_await_others(guest);
+	r = sharing_add(guest, device, key, bytes, charge_limit(guest, device));
+	charge_end_again(guest);
+	if (r == -EDQUOT)
+		quota_count_refusal(sharing_slot(guest), device->ledger);
+	return r;
 }
 
 /*
  * With accounting by the driver's figure: an entry that is there is joined at no charge, and a new one
  * is admitted by that figure. Memory by legacy IPC needs no entry: the exporter's figure has it, and
- * an importer's when the exporter has let go of it. External memory has one while it is imported,
- * and from when its handle is destroyed (external.h).
+ * an importer's when the exporter has let go of it (-ECHILD). External memory has one while it is
+ * imported, and from when its handle is destroyed (external.h).
  */
 static int sharing_add_by_driver(struct guest *guest, struct guest_device *device,
 				 struct shared_key key, uint64_t bytes, bool inherits)
@@ -137,27 +153,14 @@ static int sharing_add_by_driver(struct guest *guest, struct guest_device *devic
 
 	if (inherits && shared_covered(guest->ledger, key))
 		return -ECHILD;
-	r = shared_add(sharing_slot(guest), key, device->ledger, bytes, CAT_IMPORTED, 0, 0);
+	r = sharing_add(guest, device, key, bytes, 0);
 	if (r != -EDQUOT)
 		return r;
 	if (charge_reserve(guest, device, bytes, &charge))
 		return -EDQUOT;
-	r = shared_add(sharing_slot(guest), key, device->ledger, bytes, CAT_IMPORTED, 0,
-		       UINT64_MAX);
+	r = sharing_add(guest, device, key, bytes, UINT64_MAX);
 	charge_cancel(&charge);
 	return r;
-}
-
-static CUresult sharing_import_by_driver(struct guest *guest, struct guest_device *device,
-					 struct shared_key key, uint64_t bytes,
-					 struct object *object)
-{
-	int r = sharing_add_by_driver(guest, device, key, bytes, object->kind == OBJECT_IPC);
-
-	if (!r || r == -EEXIST)
-		entry_hold(guest, key, object);
-	/* Without an entry to be had the exporter's figure has it for as long as that lives. */
-	return r == -EDQUOT ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
 }
 
 CUresult sharing_import(struct guest *guest, struct guest_device *device, struct shared_key key,
@@ -166,25 +169,17 @@ CUresult sharing_import(struct guest *guest, struct guest_device *device, struct
 	struct charge charge;
 	int r;
 
-	if (guest_by_driver(guest))
-		return sharing_import_by_driver(guest, device, key, bytes, object);
-	r = sharing_add(guest, device, key, bytes);
-	if (r == -EDQUOT) {
-		charge_begin_again(guest, device);
-		charge_await_others(guest);
-		r = sharing_add(guest, device, key, bytes);
-		charge_end_again(guest);
-	}
-	if (r == -EDQUOT) {
-		quota_count_refusal(sharing_slot(guest), device->ledger);
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	}
-	if (!r || r == -EEXIST) {
-		entry_hold(guest, key, object);
+	entry_hold(guest, key, object);
+	r = guest_by_driver(guest) ? sharing_add_by_driver(guest, device, key, bytes,
+							   object->kind == OBJECT_IPC)
+				   : sharing_add_by_ledger(guest, device, key, bytes);
+	if (!r || r == -EEXIST)
 		return CUDA_SUCCESS;
-	}
+	entry_unhold(guest, object);
+	if (r == -ECHILD)
+		return CUDA_SUCCESS;
 	/* No entry to be had: charged to this process alone. */
-	if (charge_reserve(guest, device, bytes, &charge))
+	if (r == -EDQUOT || charge_reserve(guest, device, bytes, &charge))
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	charge_commit(&charge, CAT_IMPORTED, bytes);
 	object->bytes = bytes;
@@ -200,13 +195,13 @@ void sharing_begin_drop(struct guest *guest, const struct object *object)
 void sharing_import_anyway(struct guest *guest, struct guest_device *device, struct shared_key key,
 			   uint64_t bytes, struct object *object)
 {
-	int r = shared_add(sharing_slot(guest), key, device->ledger, bytes, CAT_IMPORTED, 0,
-			   UINT64_MAX);
+	int r;
 
-	if (!r || r == -EEXIST) {
-		entry_hold(guest, key, object);
+	entry_hold(guest, key, object);
+	r = sharing_add(guest, device, key, bytes, UINT64_MAX);
+	if (!r || r == -EEXIST)
 		return;
-	}
+	entry_unhold(guest, object);
 	quota_charge(sharing_slot(guest), device->ledger, CAT_IMPORTED, bytes);
 	object->bytes = bytes;
 }

@@ -77,10 +77,12 @@ static void amd_sharing_exported(struct amd_call *call, uint64_t handle,
 	    object->flags & (OBJECT_SHARED | OBJECT_HOST))
 		return;
 	device = &call->amd->device[object->device];
-	if (shared_add(call->amd->slot, what->key, device->ledger, object->bytes, CAT_IMPORTED,
-		       SHARED_COVERED, amd_limit(call->guest, device)))
-		return;
 	entry_hold(call->guest, what->key, object);
+	if (shared_add(call->amd->slot, what->key, device->ledger, object->bytes, CAT_IMPORTED,
+		       SHARED_COVERED, amd_limit(call->guest, device))) {
+		entry_unhold(call->guest, object);
+		return;
+	}
 	object->amd.inode = what->inode;
 	object_change(objects, kind, key, false, amd_sharing_mark, &marking);
 	if (!marking.done) /* meanwhile freed, or exported by another thread */
@@ -96,25 +98,27 @@ static int amd_sharing_join(struct amd_call *call, struct amd_device *device,
 {
 	struct amd_charge charge;
 	struct slot *slot = call->amd->slot;
-	int r = shared_add(slot, what->key, device->ledger, bytes, CAT_IMPORTED, 0,
-			   amd_limit(call->guest, device));
+	int r;
 
+	*object = (struct object){.category = CAT_IMPORTED,
+				  .device = (int16_t)(device - call->amd->device),
+				  .flags = OBJECT_IMPORTED};
+	entry_hold(call->guest, what->key, object);
+	r = shared_add(slot, what->key, device->ledger, bytes, CAT_IMPORTED, 0,
+		       amd_limit(call->guest, device));
 	if (r == -EDQUOT) {
 		amd_sweep(call->guest, call->amd, call->fd);
 		r = shared_add(slot, what->key, device->ledger, bytes, CAT_IMPORTED, 0,
 			       amd_limit(call->guest, device));
 	}
+	if (!r || r == -EEXIST) {
+		object->amd.inode = what->inode;
+		return 0;
+	}
+	entry_unhold(call->guest, object);
 	if (r == -EDQUOT) {
 		quota_count_refusal(slot, device->ledger);
 		return -ENOMEM;
-	}
-	*object = (struct object){.category = CAT_IMPORTED,
-				  .device = (int16_t)(device - call->amd->device),
-				  .flags = OBJECT_IMPORTED};
-	if (!r || r == -EEXIST) {
-		entry_hold(call->guest, what->key, object);
-		object->amd.inode = what->inode;
-		return 0;
 	}
 	r = amd_reserve(call->guest, call->amd, device, call->fd, DEMAND_VRAM, bytes, &charge);
 	if (!r) {

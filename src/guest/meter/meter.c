@@ -475,9 +475,9 @@ void meter_end(struct launch *launch, CUresult e)
 	struct meter *meter = launch->meter;
 	struct stream *stream = launch->in;
 	uint64_t loaded = !e && launch->fresh ? now_monotonic_ns() : 0;
-	bool brief = loaded < launch->now_ns + TUNING_GAP_NS;
+	bool brief = launch->known || loaded < launch->now_ns + TUNING_GAP_NS;
 
-	/* So soon nothing was loaded: the work may have begun, and the thread lost its processor. */
+	/* Nothing was loaded: the work may have begun, and the thread lost its processor. */
 	if (loaded && brief)
 		loaded = launch->now_ns;
 	if (!stream) {

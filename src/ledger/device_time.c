@@ -107,15 +107,13 @@ uint64_t device_time_late_ns(struct ledger *ledger, uint64_t now_ns)
 	return longest;
 }
 
-bool device_time_gave_way(struct ledger *ledger, uint64_t from_ns, uint64_t to_ns)
+uint64_t device_time_gave_way_ns(struct ledger *ledger)
 {
-	for (int i = 0; ledger_knows(ledger, i); i++) {
-		uint64_t gave = word_read(&ledger->map->device_time[i].gave_way_ns);
+	uint64_t last = 0;
 
-		if (gave > from_ns && gave <= to_ns)
-			return true;
-	}
-	return false;
+	for (int i = 0; ledger_knows(ledger, i); i++)
+		last = max_u64(last, word_read(&ledger->map->device_time[i].gave_way_ns));
+	return last;
 }
 
 bool device_time_beside(struct ledger *ledger, int device, uint64_t now_ns)

@@ -315,7 +315,7 @@ struct device_time {
 	/* Somebody waits for all that was due by then, and launches nothing before. */
 	uint64_t rests_until_ns;
 	uint64_t late_since_ns, late_until_ns; /* see device_time_say_late */
-	uint64_t gave_way_ns; /* when a launch was last let go for that */
+	uint64_t gave_way_ns; /* when a held launch was last let go */
 };
 
 #endif

@@ -11,18 +11,16 @@ static struct admission admission_answer(enum admission_verdict verdict, uint64_
 }
 
 /*
- * When who waits for room looks. There may be some a bit before it is expected, so it looks in the
- * second half of what is left, too; and where expectations were wrong lately far before that: the
- * longer it waited in vain the later.
+ * When who waits for room looks. There may be some before it is expected, and what is in flight may
+ * wait for this launch, so it looks in between, too.
  */
 static uint64_t admission_room_look_ns(const struct admission_inputs *in)
 {
-	uint64_t left = sat_sub_u64(in->room_ns, in->now_ns), wait = left / 2;
+	uint64_t left = sat_sub_u64(in->room_ns, in->now_ns);
+	uint64_t wait = min_u64(max_u64(left / 2, TUNING_GLANCE_NS), in->look_ns);
 
-	if (!in->foreseen)
-		wait = min_u64(wait, 2 * in->waited_ns);
-	wait = max_u64(wait, TUNING_GLANCE_NS);
-	return left < wait + TUNING_GLANCE_NS ? in->room_ns : in->now_ns + wait;
+	return left < wait + TUNING_GLANCE_NS ? min_u64(in->room_ns, in->now_ns + in->look_ns)
+					      : in->now_ns + wait;
 }
 
 /*

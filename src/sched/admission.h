@@ -28,9 +28,8 @@ struct admission_inputs {
 	bool awaited; /* work of the tenant that is late may wait for it ... */
 	uint64_t late_ns; /* ... and is late for so long */
 	uint64_t room_ns;     /* when there may be room for it in flight; 0: there is */
+	uint64_t look_ns;     /* the longest that it waits for that without a look */
 	uint64_t patience_ns; /* when it stops waiting for room: other work may wait for it */
-	uint64_t waited_ns;   /* for that, so far */
-	bool foreseen;	      /* lately all work took about what was expected */
 	bool place;	      /* it has a place, or needs none: see device_time_take_place */
 };
 

@@ -165,6 +165,8 @@
  */
 #define TUNING_PATIENCE_NS	(20 * NS_PER_MS)
 #define TUNING_PATIENCE_MOST_NS (200 * NS_PER_MS)
+/* Behind late work in its own stream it waits for less at first. */
+#define TUNING_BEHIND_NS (5 * NS_PER_MS)
 /* Late work is looked at again after a part of the time that it took so far, within these. */
 #define TUNING_LATE_PART     16
 #define TUNING_LATE_LEAST_NS (50 * NS_PER_US)
@@ -174,20 +176,31 @@
  * the soonest. A tenant that slept for as long as was expected had 30 to 41 % under a cap of 50:
  * twenty launches of 50 us in flight were expected to take 16 ms, like the long one that followed
  * them (audit's tail). One that looked when it had waited for as long again had 85 % under a cap of
- * 90: launches of 50 ms were expected to take 83, as after a first limit (H100). To look each
- * millisecond is 1.5 % of a processor (H100).
+ * 90: launches of 50 ms were expected to take 83, as after a first limit (H100).
  */
 #define TUNING_GLANCE_NS NS_PER_MS
 /* A thread that is let go wakes up so soon, unless the machine is out of processors. */
 #define TUNING_WAKE_MOST_NS (10 * NS_PER_MS)
 /*
- * Work that takes so much longer than all that is in flight should, or twice as long as that, may
- * wait for another launch of its tenant: nobody of that is held for long then.
+ * Where nothing gets done for so much longer, and half as long again, as what the streams have next
+ * should take, that may wait for another launch of its tenant: nobody of that is held for long then.
  */
 #define TUNING_AWAITED_NS (3 * NS_PER_MS)
-/* That is believed for so long, and looked for so often by who is held. */
+/*
+ * That is believed for so long, and looked for so often by who is held. To look each millisecond is
+ * 1.5 % of a processor (H100).
+ */
 #define TUNING_AWAITED_FOR_NS  (5 * NS_PER_MS)
 #define TUNING_AWAITED_LOOK_NS (2 * NS_PER_MS)
+/*
+ * Late work that is done so soon after a launch was let go has waited for that. Another process may
+ * have the device in between. For so long the tenant's work is late sooner then, after this and an
+ * eighth of what is next. If the next late work goes on all the same it was chance, and that is over.
+ */
+#define TUNING_HANDED_NS	  (NS_PER_MS / 5)
+#define TUNING_HANDED_BESIDE_NS	  (4 * NS_PER_MS)
+#define TUNING_HANDED_FOR_NS	  (3000 * NS_PER_MS)
+#define TUNING_AWAITED_SOON_NS	  (NS_PER_MS / 2)
 /* How much the device does at once is learned over so much work. */
 #define TUNING_OVERLAP_NS (10 * NS_PER_MS)
 

@@ -12,7 +12,7 @@
 #define MS NS_PER_MS
 
 static const struct admission_inputs free_to_go = {
-	.now_ns = 1000 * MS, .turn = true, .place = true, .patience_ns = 2000 * MS,
+	.now_ns = 1000 * MS, .turn = true, .place = true, .look_ns = 2 * MS, .patience_ns = 2000 * MS,
 };
 
 static void expect(struct admission_inputs in, enum admission_verdict verdict, uint64_t until_ns)
@@ -46,7 +46,7 @@ static void check_decide(void)
 	in.stalls = true;
 	expect(in, ADMISSION_GO, 0);
 	in.room_ns = 1007 * MS;
-	expect(in, ADMISSION_WAIT_ROOM, 1001 * MS);
+	expect(in, ADMISSION_WAIT_ROOM, 1002 * MS);
 	/* Beside work of other streams it takes no time of its own, owed or not. */
 	in = free_to_go;
 	in.paid_ns = 1005 * MS;
@@ -72,31 +72,28 @@ static void check_decide(void)
 	in.turn = true;
 	expect(in, ADMISSION_GO, 0);
 	in = free_to_go;
-	in.waited_ns = 4 * MS; /* for a place that may be given back any moment */
-	in.place = false;
+	in.place = false; /* which may be given back any moment */
 	expect(in, ADMISSION_WAIT_ROOM, 1001 * MS);
 }
 
 /*
- * What is in flight may take less than is expected, far or by a bit: nobody sleeps through that.
- * Answers how much later the end is seen, and how often it was looked for.
+ * What is in flight may take less than is expected, far or by a bit, and may wait for this launch:
+ * nobody sleeps through that. Answers how much later the end is seen, and how often it was looked
+ * for.
  */
-static uint64_t looks_late(bool foreseen, uint64_t expected_ns, uint64_t took_ns,
-			   int *ret_looks)
+static uint64_t looks_late(uint64_t expected_ns, uint64_t took_ns, int *ret_looks)
 {
 	struct admission_inputs in = free_to_go;
 	uint64_t from = in.now_ns;
 
 	in.room_ns = from + expected_ns;
 	in.patience_ns = UINT64_MAX;
-	in.foreseen = foreseen;
 	for (*ret_looks = 1; in.now_ns < from + took_ns; ++*ret_looks) {
 		struct admission answer = admission_decide(&in);
 
 		CHECK_EQ(answer.verdict, ADMISSION_WAIT_ROOM);
 		CHECK(answer.until_ns > in.now_ns && answer.until_ns <= in.room_ns);
 		in.now_ns = answer.until_ns;
-		in.waited_ns = in.now_ns - from;
 	}
 	return in.now_ns - from - took_ns;
 }
@@ -106,23 +103,11 @@ static void check_looks(void)
 	const uint64_t expected = 83 * MS;
 	int looks;
 
-	CHECK_EQ(looks_late(false, 12 * MS, 1 * MS, &looks), 0);
-	CHECK_EQ(looks_late(false, 12 * MS, 12 * MS, &looks), 0);
-	CHECK(looks <= 7);
-	CHECK_EQ(looks_late(true, 12 * MS, 12 * MS, &looks), 0);
-	CHECK(looks <= 5);
+	CHECK_EQ(looks_late(12 * MS, 12 * MS, &looks), 0);
+	CHECK(looks <= 9);
 	for (uint64_t took = MS / 2; took < expected; took += MS / 2) {
-		uint64_t late = looks_late(false, expected, took, &looks);
-
-		CHECK(late <= max_u64(2 * MS, min_u64(2 * took, expected - took)));
-		CHECK(looks <= 12);
-		late = looks_late(true, expected, took, &looks);
-		CHECK(late <= max_u64(2 * MS, expected - took));
-		CHECK(looks <= 9);
-	}
-	for (int foreseen = 0; foreseen < 2; foreseen++) {
-		CHECK(looks_late(foreseen, 83 * MS, 50 * MS, &looks) <= 13 * MS);
-		CHECK(looks_late(foreseen, 60 * MS, 50 * MS, &looks) <= 5 * MS);
+		CHECK(looks_late(expected, took, &looks) <= TUNING_AWAITED_LOOK_NS);
+		CHECK(looks <= 6 + (int)(took / TUNING_AWAITED_LOOK_NS));
 	}
 }
 

@@ -274,6 +274,7 @@ static const struct {
 	{"coop", billed_cooperative},
 	{"pair", meet_pair},
 	{"pairthreads", meet_threads},
+	{"flight", meet_in_flight},
 	{"flag", meet_flag},
 	{"words", meet_words},
 	{"devices", meet_devices},

@@ -131,6 +131,7 @@ void billed_cooperative(char **args);
 /* waits_meet.c */
 void meet_pair(char **args);
 void meet_threads(char **args);
+void meet_in_flight(char **args);
 void meet_flag(char **args);
 void meet_words(char **args);
 void meet_devices(char **args);

@@ -4,6 +4,7 @@
  *
  *	pair         two streams, whose kernels meet each step
  *	pairthreads  the same, each launched and waited for by a thread of its own
+ *	flight       four kernels of one stream spin for four that another thread launches later
  *	flag         a kernel spins for one behind a copy on another stream
  *	words        a stream writes the word for which another stream waits
  *	devices      a stream waits each step for an event of another device
@@ -94,6 +95,39 @@ void meet_threads(char **args)
 	meet_each_step(guest.a);
 	pthread_join(thread, NULL);
 	guest_done(NULL);
+}
+
+#define IN_FLIGHT 4
+#define LATER_US  5000
+
+static void *meet_later(void *arg)
+{
+	MUST(cuCtxSetCurrent(guest.context));
+	guest_nap(LATER_US);
+	for (int i = 0; i < IN_FLIGHT; i++)
+		guest_meet(guest.b, 2);
+	return NULL;
+}
+
+void meet_in_flight(char **args)
+{
+	double worst_ms = 0;
+	pthread_t thread;
+
+	begin_warm();
+	guest_go();
+	for (int round = 0; round < STEPS / 3; round++) {
+		double from_ms = guest_now_ms();
+
+		for (int i = 0; i < IN_FLIGHT; i++)
+			guest_meet(guest.a, 2);
+		if (pthread_create(&thread, NULL, meet_later, NULL))
+			abort();
+		pthread_join(thread, NULL);
+		guest_sync(guest.a);
+		worst_ms = longer(worst_ms, from_ms);
+	}
+	guest_done("\"worst_ms\": %.3f", worst_ms);
 }
 
 void meet_flag(char **args)

@@ -165,8 +165,12 @@ static bool admission_has_place(struct asking *asking)
  * Work may wait for what the same program launches next, so nobody waits for ever for room. What
  * takes far longer than expected would let one more launch go each time, so then it takes longer.
  */
-static uint64_t admission_patience_ns(const struct launch_device *device)
+static uint64_t admission_patience_ns(const struct asking *asking)
 {
+	const struct launch_device *device = asking->device;
+
+	if (window_hands_over(device, asking->launch->now_ns))
+		return TUNING_AWAITED_SOON_NS;
 	return (uint64_t)clamp_i64((int64_t)atomic_load(&device->window.late_ns),
 				   TUNING_PATIENCE_NS, TUNING_PATIENCE_MOST_NS);
 }
@@ -198,6 +202,7 @@ static void admission_look_at_room(struct asking *asking, struct admission_input
 							       : TUNING_REFILL_PART);
 	in->room_ns = window_room_ns(device, asking->launch, most,
 				     !asking->urged && !admission_goes_singly(window));
+	in->look_ns = window_awaited_look_ns(device, now);
 	if (!in->room_ns) {
 		in->place = admission_has_place(asking);
 		return;
@@ -209,12 +214,10 @@ static void admission_look_at_room(struct asking *asking, struct admission_input
 		admission_look_at_room(asking, in);
 		return;
 	}
-	in->waited_ns = now - asking->full_ns;
-	in->foreseen = window_is_foreseen(device, now);
 	in->beside = !asking->urged && window_fits(device, asking->launch);
 	if (!asking->patience_ns)
 		asking->patience_ns =
-			(in->room_ns > now ? in->room_ns : now) + admission_patience_ns(device) +
+			(in->room_ns > now ? in->room_ns : now) + admission_patience_ns(asking) +
 			(state_processes(device, now) - 1) * window_pending_ns(device);
 	in->patience_ns = asking->patience_ns;
 }
@@ -237,6 +240,22 @@ static uint64_t admission_late_after_ns(const struct asking *asking)
 	return 0;
 }
 
+/* How long it waits behind work that is late and in its own stream: the longer that is the longer. */
+static uint64_t admission_behind_ns(const struct asking *asking)
+{
+	uint64_t late = atomic_load(&asking->device->window.late_ns);
+
+	if (window_hands_over(asking->device, asking->launch->now_ns))
+		return TUNING_AWAITED_SOON_NS;
+	return (uint64_t)clamp_i64((int64_t)late / 2, TUNING_BEHIND_NS, TUNING_PATIENCE_MOST_NS);
+}
+
+static uint64_t admission_waited_ns(const struct asking *asking)
+{
+	return max_u64(asking->held_ns,
+		       asking->full_ns ? asking->launch->now_ns - asking->full_ns : 0);
+}
+
 /*
  * Late work in flight may wait for this launch. If both are in one stream it waits for a later launch
  * of this thread instead, so this one goes after some patience. A tenant below a higher priority
@@ -246,10 +265,10 @@ static void admission_look_at_late(const struct asking *asking, struct admission
 {
 	in->late_ns = device_time_late_ns(asking->guest->ledger, in->now_ns);
 	in->awaited = in->late_ns > admission_late_after_ns(asking) &&
-		      (window_is_idle(asking->device, asking->launch)
-			       ? in->turn || !asking->urged
-			       : in->turn && asking->held_ns >
-						     admission_patience_ns(asking->device));
+		      (in->turn || !asking->urged ||
+		       window_hands_over(asking->device, in->now_ns)) &&
+		      (window_is_idle(asking->device, asking->launch) ||
+		       admission_waited_ns(asking) > admission_behind_ns(asking));
 }
 
 /* --- Waiting ------------------------------------------------------------------------------- */
@@ -327,7 +346,8 @@ static uint64_t admission_debt_look_ns(const struct asking *asking, uint64_t unt
 
 	for (int i = 0; ledger_knows(ledger, i); i++)
 		if (word_read(&device_time_of(ledger, i)->work_until_ns) > now)
-			return min_u64(until_ns, now + TUNING_AWAITED_LOOK_NS);
+			return min_u64(until_ns,
+				       now + window_awaited_look_ns(asking->device, now));
 	return until_ns;
 }
 
@@ -453,7 +473,7 @@ static bool admission_step(struct asking *asking)
 		if (atomic_load(&asking->state->bills) != asking->bills)
 			return false;
 		asking->settled = !in.paid_ns && !in.awaited && !in.latched;
-		if (in.awaited)
+		if (in.awaited || asking->held_ns || (in.room_ns && !in.beside)) /* impatient */
 			word_write(&asking->device->meter.time->gave_way_ns, launch->now_ns);
 		if (asking->settled)
 			admission_wait_for_edge(asking);

@@ -71,6 +71,18 @@ static bool window_is_off(uint64_t took_ns, uint64_t expected_ns)
 	       2 * min_u64(took_ns, expected_ns) + TUNING_UNFORESEEN_NS;
 }
 
+/* With the lock: work was done so long after a held launch was let go. */
+static void window_note_handed(struct launch_device *device, uint64_t after_ns, uint64_t now_ns)
+{
+	const struct limits *limits = &state_get(device->meter.guest)->limits;
+	bool others = state_has_siblings(device) || !limits_alone(limits, now_ns);
+	uint64_t most = others ? TUNING_HANDED_BESIDE_NS : TUNING_HANDED_NS;
+
+	if (device->window.said_late_ns)
+		atomic_store(&device->window.handed_until_ns,
+			     after_ns < most ? now_ns + TUNING_HANDED_FOR_NS : 0);
+}
+
 void window_done(struct meter *meter, struct stream *stream, const struct burst *burst,
 		 uint64_t began_ns, uint64_t done_ns)
 {
@@ -79,12 +91,21 @@ void window_done(struct meter *meter, struct stream *stream, const struct burst 
 	/* Others of the tenant, or one who goes before it, may have had the device in between. */
 	bool waits = atomic_load(&device->beside) || state_has_siblings(device) ||
 		     limits_turn_flags(limits, done_ns) & TURN_URGED || burst->waits;
+	uint64_t gave = device_time_gave_way_ns(meter->guest->ledger);
 	bool off;
 
 	stream->due_ns = stall_end_ns(&device->stall, done_ns) + stream->flying_ns;
-	/* The burst may have waited for a launch that we held: its length says nothing of the next. */
-	if (!burst->launches || device_time_gave_way(meter->guest->ledger, began_ns, done_ns))
+	if (!burst->launches)
 		return;
+	/* It may have waited for a launch that we held: what it took until then says nothing. */
+	if (gave > began_ns) {
+		if (gave >= done_ns)
+			return;
+		began_ns = gave;
+		window_note_handed(device, done_ns - gave, done_ns);
+		if (done_ns - gave <= burst->expected_ns)
+			return;
+	}
 	off = window_is_off(done_ns - began_ns, burst->expected_ns);
 	if (off && !burst->waits)
 		window_unforeseen(device, done_ns);
@@ -154,18 +175,30 @@ static void window_leave_place(struct meter *meter, struct window *window)
 	window->place.had = true;
 }
 
+bool window_hands_over(const struct launch_device *device, uint64_t now_ns)
+{
+	return atomic_load(&device->window.handed_until_ns) > now_ns;
+}
+
+uint64_t window_awaited_look_ns(const struct launch_device *device, uint64_t now_ns)
+{
+	return window_hands_over(device, now_ns) ? TUNING_AWAITED_SOON_NS : TUNING_AWAITED_LOOK_NS;
+}
+
 /*
  * Whether the tenant has finished nothing for longer than its work in flight should take: the work
  * may wait for a held launch. Other processes of the tenant may have the device meanwhile.
  */
-static bool window_is_stuck(const struct launch_device *device, const struct meter_look *look,
-			    uint64_t pending_ns)
+static bool window_is_stuck(const struct launch_device *device, const struct meter_look *look)
 {
 	const struct device_time *time = device->meter.time;
-	uint64_t most = TUNING_AWAITED_NS + 2 * pending_ns;
+	uint64_t next = window_together(&device->window, look->next_ns), most;
 
 	if (state_has_siblings(device))
-		most += 2 * word_read(&time->longest_ns);
+		next += word_read(&time->longest_ns);
+	most = TUNING_AWAITED_NS + next + next / 2;
+	if (window_hands_over(device, look->now_ns))
+		most = TUNING_AWAITED_SOON_NS + next / 8;
 	return look->late_ns > most && look->now_ns > word_read(&time->worked_ns) + most;
 }
 
@@ -195,7 +228,7 @@ void window_looked(struct meter *meter, const struct meter_look *look)
 
 	window_learn_overlap(window, look);
 	rest = window_together(window, meter->flying_ns);
-	window_say_late(device, window_is_stuck(device, look, rest), look->now_ns);
+	window_say_late(device, window_is_stuck(device, look), look->now_ns);
 	atomic_store_explicit(&window->late_ns, sat_sub_u64(look->late_ns, look->late_expected_ns),
 			      memory_order_relaxed);
 	if (look->late_ns && !state_has_siblings(device)) {
@@ -276,15 +309,11 @@ uint64_t window_room_ns(struct launch_device *device, const struct launch *launc
 	return room ? 0 : due - most_ns;
 }
 
-bool window_is_foreseen(const struct launch_device *device, uint64_t now_ns)
-{
-	return word_read(&device->meter.time->unforeseen_until_ns) < now_ns;
-}
-
 /* Where it is not known when that is, one would come on top of the other. */
 uint64_t window_early_ns(const struct launch_device *device, const struct launch *launch)
 {
-	return window_is_foreseen(device, launch->now_ns) ? TUNING_EARLY_NS : 1;
+	return word_read(&device->meter.time->unforeseen_until_ns) < launch->now_ns ? TUNING_EARLY_NS
+										    : 1;
 }
 
 bool window_fits(struct launch_device *device, const struct launch *launch)

@@ -32,15 +32,21 @@ uint64_t window_spun(struct meter *meter, const struct burst *burst, uint64_t be
 /* A launch took unforeseen long, or may: for a while neighbours are let in at its seen end only. */
 void window_unforeseen(struct launch_device *device, uint64_t now_ns);
 
-/* Whether nothing did for that while. */
-bool window_is_foreseen(const struct launch_device *device, uint64_t now_ns);
-
 /* Device time that work in flight is expected to take, all of it. */
 uint64_t window_pending_ns(struct launch_device *device);
 
 /* When there may be room for a launch in a window of so much; 0: there is. */
 uint64_t window_room_ns(struct launch_device *device, const struct launch *launch, uint64_t most_ns,
 			bool spread);
+
+/*
+ * Whether work that was late was done as soon as a held launch was let go, the last time that one
+ * was: so it will be the next time.
+ */
+bool window_hands_over(const struct launch_device *device, uint64_t now_ns);
+
+/* After which time a held launch looks again whether work in flight is late, and may wait for it. */
+uint64_t window_awaited_look_ns(const struct launch_device *device, uint64_t now_ns);
 
 /* How long before the end of all others a launch may go that is to be the only one; 1: behind it. */
 uint64_t window_early_ns(const struct launch_device *device, const struct launch *launch);

@@ -169,6 +169,7 @@ static void collect_note_running(struct pass *pass, uint64_t began_ns, uint64_t 
 	if (!began_ns || began_ns >= pass->look.now_ns)
 		return;
 	pass->running_ns = min_u64(pass->running_ns, began_ns);
+	pass->look.next_ns += expected_ns;
 	late = pass->look.now_ns - began_ns;
 	if (!pass->look.late_ns ||
 	    late + pass->look.late_expected_ns > pass->look.late_ns + expected_ns) {

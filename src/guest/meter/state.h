@@ -30,6 +30,7 @@ struct meter_look {
 	uint64_t done_ns; /* the end of the last work that was found done; 0: none was */
 	/* Of what is not done, that which works for longest beyond what was expected of it. */
 	uint64_t late_ns, late_expected_ns;
+	uint64_t next_ns; /* expected of what each stream has done next, together */
 	/* All that was found done, by streams and together: what they did at once counts once. */
 	uint64_t streams_ns, together_ns;
 };

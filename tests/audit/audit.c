@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * audit --seed N --seconds S [--phases A,B,...] [--count N] [--devices N] [--steps] | --list
+ * audit --seed N --seconds S [--phases A,B,...] [--count N] [--devices N] [--steps] [--meets]
+ * audit --list
  *
  * A program that knows nothing of allot and does what programs do, so that what is billed can be
  * compared with what the simulated devices know. Phases are drawn from the seed, or named; each
@@ -27,7 +28,7 @@ struct options {
 	uint64_t seed, count, devices;
 	double seconds;
 	char *names;
-	bool steps;
+	bool steps, meets;
 };
 
 static struct guest guest[MOST_DEVICES];
@@ -35,7 +36,7 @@ static struct guest guest[MOST_DEVICES];
 static int usage(void)
 {
 	fprintf(stderr, "usage: audit --seed N --seconds S [--phases A,B,...] [--count N] "
-			"[--devices N] [--steps] | --list\n");
+			"[--devices N] [--steps] [--meets] | --list\n");
 	return 2;
 }
 
@@ -51,6 +52,10 @@ static bool parse(int argc, char **argv, struct options *o)
 	for (int i = 1; i < argc; i++) {
 		if (!strcmp(argv[i], "--steps")) {
 			o->steps = true;
+			continue;
+		}
+		if (!strcmp(argv[i], "--meets")) {
+			o->meets = true;
 			continue;
 		}
 		if (i + 1 == argc)
@@ -81,16 +86,17 @@ static const struct phase *find(const char *name)
 }
 
 /* None twice before all were there. */
-static void draw_phases(struct guest *g, size_t n, const struct phase *chosen[static MOST_PHASES])
+static void draw_phases(struct guest *g, const struct options *o,
+			const struct phase *chosen[static MOST_PHASES])
 {
 	const struct phase *left[MOST_PHASES];
 	size_t nleft = 0;
 
-	for (size_t i = 0; i < n; i++) {
+	for (size_t i = 0; i < o->count; i++) {
 		size_t k;
 
 		for (const struct phase *p = nleft ? NULL : phases; p && p->name; p++)
-			if (p->any)
+			if (p->draw == ANY || (p->draw == MEETS && o->meets))
 				left[nleft++] = p;
 		k = guest_draw(g, 0, nleft - 1);
 		chosen[i] = left[k];
@@ -104,7 +110,7 @@ static size_t choose(struct options *o, const struct phase *chosen[static MOST_P
 
 	if (!o->names) {
 		guest_begin(&guest[0], o->seed, 0);
-		draw_phases(&guest[0], o->count, chosen);
+		draw_phases(&guest[0], o, chosen);
 		return o->count;
 	}
 	for (char *name = strtok(o->names, ","); name && n < MOST_PHASES; name = strtok(NULL, ","))

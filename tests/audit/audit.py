@@ -4,6 +4,7 @@
 devices, which know what each process had; and each program whose bill was once wrong.
 
     audit.py --from 1 --count 1000      seeds, one after the other
+    audit.py --from 1 --count 1000 --meets      the same, also of kernels that wait for each other
     audit.py --kept                     the seeds that once failed (tests/audit/seeds)
     audit.py --fixed NAME | --list      one program that is not random; which there are
 """
@@ -21,12 +22,15 @@ SECONDS, PHASES, FIXED_SECONDS = 5.4, 6, 4.4
 ATTEMPTS = 3
 
 
+also = []  # words of each program
+
+
 def tenant(name, *options, guests, **other):
     return Tenant(run=("--name", name, *options), guests=guests, **other)
 
 
 def words(seed, **options):
-    said = ["--seed", seed, "--seconds", options.pop("seconds", SECONDS)]
+    said = ["--seed", seed, "--seconds", options.pop("seconds", SECONDS), *also]
     for key, value in options.items():
         said += [f"--{key}", value]
     return said
@@ -202,6 +206,7 @@ def main():
     parser.add_argument("--from", dest="first", type=int, default=1)
     parser.add_argument("--count", type=int, default=0)
     parser.add_argument("--kept", action="store_true")
+    parser.add_argument("--meets", action="store_true")
     parser.add_argument("--fixed")
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--verbose", "-v", action="store_true")
@@ -209,6 +214,8 @@ def main():
     if args.list:
         print("\n".join(FIXED))
         return 0
+    if args.meets:
+        also.append("--meets")
     wrongs = []
     if args.fixed:
         said = [judge(FIXED[args.fixed], args.fixed, f"{sys.argv[0]} --fixed {args.fixed} -v",
@@ -219,7 +226,8 @@ def main():
             with open(SEEDS, encoding="ascii") as kept:
                 seeds += [int(line.split()[0]) for line in kept if line.strip()[:1].isdigit()]
         said = [judge(lambda s=seed: scenario_of(s), f"seed {seed}",
-                      f"{sys.argv[0]} --from {seed} --count 1 -v", args.verbose, wrongs)
+                      f"{sys.argv[0]} --from {seed} --count 1 {' '.join(also)} -v", args.verbose,
+                      wrongs)
                 for seed in seeds]
     print(*wrongs, sep="\n", end="\n" * bool(wrongs))
     print(f"{said.count(True)} right, {said.count(False)} wrong, "

@@ -35,24 +35,19 @@ void guest_host(uint64_t us)
 		nanosleep(&wait, NULL);
 }
 
-CUfunction guest_function(void)
+static CUfunction named_function(const char *name)
 {
 	CUfunction function;
 	CUmodule module;
 
 	MUST(cuModuleLoadData(&module, "allot-sim-module\n"));
-	MUST(cuModuleGetFunction(&function, module, "sim_spin"));
+	MUST(cuModuleGetFunction(&function, module, name));
 	return function;
 }
 
-static CUfunction fill_function(void)
+CUfunction guest_function(void)
 {
-	CUfunction function;
-	CUmodule module;
-
-	MUST(cuModuleLoadData(&module, "allot-sim-module\n"));
-	MUST(cuModuleGetFunction(&function, module, "sim_fill"));
-	return function;
+	return named_function("sim_spin");
 }
 
 void guest_init(struct guest *guest, int device)
@@ -63,7 +58,8 @@ void guest_init(struct guest *guest, int device)
 	MUST(cuCtxCreate_v2(&guest->ctx, 0, device));
 	for (int i = 0; i < GUEST_FUNCTIONS; i++)
 		guest->function[i] = guest_function();
-	guest->fill = fill_function();
+	guest->fill = named_function("sim_fill");
+	guest->meet = named_function("sim_meet");
 	for (int i = 0; i < GUEST_STREAMS; i++) {
 		MUST(cuStreamCreate(&guest->stream[i], CU_STREAM_NON_BLOCKING));
 		MUST(cuEventCreate(&guest->event[i], CU_EVENT_DISABLE_TIMING));
@@ -74,6 +70,7 @@ void guest_init(struct guest *guest, int device)
 	memset(words, 0, 4096);
 	guest->word = words;
 	guest->gate = guest->word + 64;
+	guest->met = (uint64_t *)words + 64;
 }
 
 /* splitmix64 */
@@ -145,6 +142,15 @@ void guest_launch(struct guest *guest, CUfunction function, unsigned int grid, C
 {
 	longest(guest, us);
 	MUST(cuLaunchKernel(function, grid, 1, 1, 1, 1, 1, 0, stream, (void *[]){&us}, NULL));
+}
+
+void guest_meet(struct guest *guest, CUstream stream, uint64_t streams, uint64_t us)
+{
+	CUdeviceptr met = (CUdeviceptr)(uintptr_t)guest->met;
+
+	longest(guest, us);
+	MUST(cuLaunchKernel(guest->meet, 1, 1, 1, 1, 1, 1, 0, stream, (void *[]){&met, &streams},
+			    NULL));
 }
 
 CUgraphExec guest_graph(struct guest *guest, unsigned int n, uint64_t us)

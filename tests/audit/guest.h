@@ -37,11 +37,12 @@ struct guest {
 	int device;
 	CUcontext ctx;
 	CUfunction function[GUEST_FUNCTIONS]; /* the same code under as many handles */
-	CUfunction fill;
+	CUfunction fill, meet;
 	CUstream stream[GUEST_STREAMS];
 	CUevent event[GUEST_STREAMS]; /* without timing */
 	CUdeviceptr a, b;	      /* GUEST_COPY_BYTES each */
 	uint32_t *word, *gate;	      /* pinned: the device writes these, waits for the gate */
+	uint64_t *met;		      /* pinned: sim_meet's two */
 	uint32_t written;
 	uint64_t random;
 	uint64_t until_ns;
@@ -67,6 +68,8 @@ extern const char *const guest_wait_names[WAITS];
 CUfunction guest_function(void); /* one more handle, in the current context */
 void guest_launch(struct guest *guest, CUfunction function, unsigned int grid, CUstream stream,
 		  uint64_t us);
+/* A kernel that spins until as many are there as streams meet; not for longer than `us`. */
+void guest_meet(struct guest *guest, CUstream stream, uint64_t streams, uint64_t us);
 /* A graph of n kernels, one behind the other, which take `us` together. */
 CUgraphExec guest_graph(struct guest *guest, unsigned int n, uint64_t us);
 void guest_launch_graph(struct guest *guest, CUgraphExec graph, CUstream stream, uint64_t us);

@@ -179,6 +179,49 @@ static void any_two_lengths(struct guest *guest)
 	play_two_lengths(guest, a_us, b_us, host_us, guest_draw_wait(guest));
 }
 
+/* Kernels of two streams wait for each other; those of the one are launched first. */
+static void any_meets(struct guest *guest)
+{
+	unsigned int ahead = (unsigned int)guest_log(guest, 1, 4);
+	uint64_t us = guest_log(guest, 5, 1000), later_us = draw_host_us(guest, 10000);
+	enum guest_wait how = guest_draw_wait(guest);
+
+	guest_say(guest, "%u of %llu us that meet %u of another stream, %llu us later, waits by %s",
+		  ahead, (unsigned long long)us, ahead, (unsigned long long)later_us,
+		  guest_wait_names[how]);
+	while (!guest_over(guest)) {
+		for (unsigned int stream = 0; stream < 2; stream++) {
+			for (unsigned int i = 0; i < ahead; i++) {
+				guest_launch(guest, guest->function[stream], 1,
+					     guest->stream[stream], us);
+				guest_meet(guest, guest->stream[stream], 2, later_us + us);
+			}
+			if (!stream)
+				guest_host(later_us);
+		}
+		guest_wait(guest, how, guest->stream[0], NOBODY);
+		MUST(cuStreamSynchronize(guest->stream[1]));
+	}
+}
+
+/* The same, one kernel of each stream at a time, as ranks of a collective have it. */
+static void any_ranks(struct guest *guest)
+{
+	unsigned int n = (unsigned int)guest_draw(guest, 2, 4);
+	uint64_t us = guest_log(guest, 20, 3000), host_us = draw_host_us(guest, 500);
+
+	guest_say(guest, "%u streams that meet after %llu us, %llu us of the host", n,
+		  (unsigned long long)us, (unsigned long long)host_us);
+	while (!guest_over(guest)) {
+		for (unsigned int i = 0; i < n; i++) {
+			guest_launch(guest, guest->function[0], 1, guest->stream[i], us);
+			guest_meet(guest, guest->stream[i], n, us);
+		}
+		guest_wait(guest, WAIT_CONTEXT, NULL, NOBODY);
+		guest_host(host_us);
+	}
+}
+
 /* ---- Fixed: as in the issue that asked for this ---- */
 
 /* A language model: it warms up eagerly, then has one graph for each token. */
@@ -293,36 +336,38 @@ static void steady(struct guest *guest)
 }
 
 const struct phase phases[] = {
-	{"any-eager", any_eager, true},
-	{"any-tokens", any_tokens, true},
-	{"any-redrawn", any_redrawn, true},
-	{"any-tail", any_tail, true},
-	{"any-streams", any_streams, true},
-	{"any-beside", any_beside, true},
-	{"any-copies", any_copies, true},
-	{"any-host-functions", any_host_functions, true},
-	{"any-event-waits", any_event_waits, true},
-	{"any-word-waits", any_word_waits, true},
-	{"any-contexts", any_contexts, true},
-	{"any-pauses", any_pauses, true},
-	{"any-lazy", any_lazy, true},
-	{"any-two-lengths", any_two_lengths, true},
-	{"tokens", tokens, false},
-	{"persistent", persistent, false},
-	{"alternating", alternating, false},
-	{"tail", tail, false},
-	{"two-streams", two_streams, false},
-	{"ten-streams", ten_streams, false},
-	{"six-contexts", six_contexts, false},
-	{"device-copies", device_copies, false},
-	{"batches", batches, false},
-	{"host-functions", host_functions, false},
-	{"event-waits", event_waits, false},
-	{"lazy", lazy, false},
-	{"lazy-polled", lazy_polled, false},
-	{"polled", polled, false},
-	{"polled-kernel", polled_kernel, false},
-	{"sparse", sparse, false},
-	{"steady", steady, false},
-	{NULL, NULL, false},
+	{"any-eager", any_eager, ANY},
+	{"any-tokens", any_tokens, ANY},
+	{"any-redrawn", any_redrawn, ANY},
+	{"any-tail", any_tail, ANY},
+	{"any-streams", any_streams, ANY},
+	{"any-beside", any_beside, ANY},
+	{"any-copies", any_copies, ANY},
+	{"any-host-functions", any_host_functions, ANY},
+	{"any-event-waits", any_event_waits, ANY},
+	{"any-word-waits", any_word_waits, ANY},
+	{"any-contexts", any_contexts, ANY},
+	{"any-pauses", any_pauses, ANY},
+	{"any-lazy", any_lazy, ANY},
+	{"any-two-lengths", any_two_lengths, ANY},
+	{"any-meets", any_meets, MEETS},
+	{"any-ranks", any_ranks, MEETS},
+	{"tokens", tokens, FIXED},
+	{"persistent", persistent, FIXED},
+	{"alternating", alternating, FIXED},
+	{"tail", tail, FIXED},
+	{"two-streams", two_streams, FIXED},
+	{"ten-streams", ten_streams, FIXED},
+	{"six-contexts", six_contexts, FIXED},
+	{"device-copies", device_copies, FIXED},
+	{"batches", batches, FIXED},
+	{"host-functions", host_functions, FIXED},
+	{"event-waits", event_waits, FIXED},
+	{"lazy", lazy, FIXED},
+	{"lazy-polled", lazy_polled, FIXED},
+	{"polled", polled, FIXED},
+	{"polled-kernel", polled_kernel, FIXED},
+	{"sparse", sparse, FIXED},
+	{"steady", steady, FIXED},
+	{NULL, NULL, FIXED},
 };

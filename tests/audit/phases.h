@@ -1,17 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the audit's program can do for a while. `any` ones are drawn from and draw all that they do;
- * others are one program each whose bill was once wrong, and the same with every seed.
+ * What the audit's program can do for a while. ANY are drawn from and draw all that they do, MEETS
+ * only where kernels are to wait for each other; others are one program each whose bill was once
+ * wrong, and the same with every seed.
  */
 #ifndef ALLOT_TESTS_AUDIT_PHASES_H
 #define ALLOT_TESTS_AUDIT_PHASES_H
 
 #include "tests/audit/guest.h"
 
+enum draw { FIXED, ANY, MEETS };
+
 struct phase {
 	const char *name;
 	void (*run)(struct guest *guest); /* until guest_over(); nothing is left on the device */
-	bool any;
+	enum draw draw;
 };
 
 /* Ends with a NULL name. */

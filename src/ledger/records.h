@@ -243,6 +243,7 @@ enum turn_flags {
 	TURN_CONTENDED = 1 << 0, /* others want a device of it, or did just now */
 	TURN_URGED = 1 << 1,	 /* a higher priority may come: keep little in flight */
 	TURN_FIRST = 1 << 2,	 /* all others are urged by it */
+	TURN_AWAITED = 1 << 3,	 /* its turn is over, and nobody has one before its work is done */
 };
 
 struct turn {

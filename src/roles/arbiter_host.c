@@ -671,7 +671,9 @@ static void arbiter_host_tell(struct arbiter_host *host, int i, uint64_t now_ns)
 
 	word_write(&turn->flags, (state->contended ? (uint32_t)TURN_CONTENDED : 0) |
 					 (state->urged ? (uint32_t)TURN_URGED : 0) |
-					 (state->first ? (uint32_t)TURN_FIRST : 0));
+					 (state->first ? (uint32_t)TURN_FIRST : 0) |
+					 (state->leaving && !state->urged ? (uint32_t)TURN_AWAITED
+									  : 0));
 	word_write(&turn->urgent_us,
 		   state->urgent_ns / 1000 < UINT32_MAX ? (uint32_t)(state->urgent_ns / 1000) : 0);
 	word_write(&turn->entitled_permille, state->entitled_permille);

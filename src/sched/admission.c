@@ -24,24 +24,15 @@ static uint64_t admission_room_look_ns(const struct admission_inputs *in)
 }
 
 /*
- * Others wait for the end of a turn that is over no longer than this; so long a launch of it may
- * bring that about.
- */
-static bool admission_holds_turn(const struct admission_inputs *in)
-{
-	return !in->turn && !(in->awaited && in->late_ns < TUNING_LEAVING_NS);
-}
-
-/*
  * First what is the tenant's, then what is the launch's: while one was waited for the other may
  * have changed, so who waited asks anew.
  */
 struct admission admission_decide(const struct admission_inputs *in)
 {
-	if (admission_holds_turn(in))
-		return admission_answer(ADMISSION_WAIT_TURN, in->now_ns + TUNING_LOOK_NS);
 	if (in->awaited)
 		return admission_answer(ADMISSION_GO, 0);
+	if (!in->turn)
+		return admission_answer(ADMISSION_WAIT_TURN, in->now_ns + TUNING_LOOK_NS);
 	if (in->paid_ns && !in->stalls && !in->beside) {
 		if (in->may_stall)
 			return admission_answer(ADMISSION_STALL, in->paid_ns);

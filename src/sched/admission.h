@@ -25,8 +25,7 @@ struct admission_inputs {
 	bool latched;	  /* likewise for the program, and then for all of that */
 	bool may_stall;
 	bool beside; /* it would be done no later than work of other streams that is paid for */
-	bool awaited; /* work of the tenant that is late may wait for it ... */
-	uint64_t late_ns; /* ... and is late for so long */
+	bool awaited; /* late work of the tenant may wait for it, and has the device */
 	uint64_t room_ns;     /* when there may be room for it in flight; 0: there is */
 	uint64_t look_ns;     /* the longest that it waits for that without a look */
 	uint64_t patience_ns; /* when it stops waiting for room: other work may wait for it */

@@ -179,7 +179,10 @@ static void any_two_lengths(struct guest *guest)
 	play_two_lengths(guest, a_us, b_us, host_us, guest_draw_wait(guest));
 }
 
-/* Kernels of two streams wait for each other; those of the one are launched first. */
+/*
+ * Kernels of two streams wait for each other; those of the one are launched first, and asked for, or
+ * nobody would know that they are not done while the host does something else.
+ */
 static void any_meets(struct guest *guest)
 {
 	unsigned int ahead = (unsigned int)guest_log(guest, 1, 4);
@@ -196,8 +199,10 @@ static void any_meets(struct guest *guest)
 					     guest->stream[stream], us);
 				guest_meet(guest, guest->stream[stream], 2, later_us + us);
 			}
-			if (!stream)
+			if (!stream) {
+				cuStreamQuery(guest->stream[0]);
 				guest_host(later_us);
+			}
 		}
 		guest_wait(guest, how, guest->stream[0], NOBODY);
 		MUST(cuStreamSynchronize(guest->stream[1]));

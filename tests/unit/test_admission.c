@@ -59,17 +59,12 @@ static void check_decide(void)
 	expect(in, ADMISSION_WAIT_ROOM, in.room_ns);
 	in.patience_ns = 1000 * MS;
 	expect(in, ADMISSION_GO, 0);
-	/* Work that is late may wait for it, so nothing holds it; another's turn does in the end. */
+	/* Work that is late may wait for it, so nothing holds it. */
 	in = free_to_go;
 	in.awaited = true;
-	in.late_ns = 1;
 	in.paid_ns = 1005 * MS;
 	in.room_ns = 1007 * MS;
 	in.turn = in.place = false;
-	expect(in, ADMISSION_GO, 0);
-	in.late_ns = TUNING_LEAVING_NS;
-	expect(in, ADMISSION_WAIT_TURN, 1020 * MS);
-	in.turn = true;
 	expect(in, ADMISSION_GO, 0);
 	in = free_to_go;
 	in.place = false; /* which may be given back any moment */

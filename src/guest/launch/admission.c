@@ -257,17 +257,34 @@ static uint64_t admission_waited_ns(const struct asking *asking)
 }
 
 /*
+ * Whether late work of the tenant has the device: it is its turn, or nobody has one before that is
+ * done. For a while it may also have it beside another's turn, and be done sooner by a launch; below
+ * a higher priority that is believed only if it was so the last time.
+ */
+static bool admission_has_device(const struct asking *asking, const struct admission_inputs *in,
+				 uint64_t late_ns)
+{
+	uint32_t flags = limits_turn_flags(&asking->state->limits, in->now_ns);
+
+	return in->turn || flags & TURN_AWAITED ||
+	       (late_ns < TUNING_LEAVING_NS &&
+		(!asking->urged || window_hands_over(asking->device, in->now_ns)));
+}
+
+/*
  * Late work in flight may wait for this launch. If both are in one stream it waits for a later launch
- * of this thread instead, so this one goes after some patience. A tenant below a higher priority
- * gives way in its own turn only.
+ * of this thread instead, so this one goes, too, where little is in flight, or after a while.
  */
 static void admission_look_at_late(const struct asking *asking, struct admission_inputs *in)
 {
-	in->late_ns = device_time_late_ns(asking->guest->ledger, in->now_ns);
-	in->awaited = in->late_ns > admission_late_after_ns(asking) &&
-		      (in->turn || !asking->urged ||
-		       window_hands_over(asking->device, in->now_ns)) &&
-		      (window_is_idle(asking->device, asking->launch) ||
+	struct launch_device *device = asking->device;
+	uint64_t late = device_time_late_ns(asking->guest->ledger, in->now_ns);
+
+	in->awaited = late > admission_late_after_ns(asking) &&
+		      admission_has_device(asking, in, late) &&
+		      (window_is_idle(device, asking->launch) ||
+		       window_pending_ns(device) + asking->launch->expected_ns <=
+			       TUNING_WINDOW_NS ||
 		       admission_waited_ns(asking) > admission_behind_ns(asking));
 }
 

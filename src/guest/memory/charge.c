@@ -6,6 +6,7 @@
 
 #include "base/fault.h"
 #include "base/now.h"
+#include "base/number.h"
 #include "guest/memory/calls.h"
 #include "guest/memory/figure.h"
 #include "guest/memory/holder.h"
@@ -93,6 +94,7 @@ void charge_end_again(struct guest *guest)
 }
 
 #define SETTLE_NS     UINT64_C(20000000)
+#define OVER_WAIT_NS  UINT64_C(1000000000) /* for contexts that others make */
 #define SETTLE_NAP_NS 200000
 
 /* Waits a moment, and answers whether there is time for another try. */
@@ -370,12 +372,32 @@ bool charge_clear_dead(struct guest *guest, struct guest_device *device)
 	return quota_reclaim(guest->ledger) > 0;
 }
 
+/*
+ * What others have asked for stands in the driver's figure, too, from when they have it until they
+ * commit. So only a sum that is above without it, or stays above, is over.
+ */
+static bool charge_is_over_by_driver(struct guest *guest, struct guest_device *device,
+				     uint64_t limit)
+{
+	uint64_t until = now_monotonic_ns() + OVER_WAIT_NS, figure, pending;
+
+	while (!charge_fits_by_driver(guest, device, limit)) {
+		pending = quota_pending(guest->ledger, device->ledger);
+		if (!pending || figure_tenant(guest, device->uuid, device->ledger, &figure) ||
+		    sat_add_u64(figure, quota_used(guest->ledger, device->ledger)) >
+			    sat_add_u64(limit, pending) ||
+		    !charge_nap(until))
+			return true;
+	}
+	return false;
+}
+
 static bool charge_is_over(struct guest *guest, struct guest_device *device)
 {
 	uint64_t limit = charge_limit(guest, device);
 
 	if (guest_by_driver(guest))
-		return !charge_fits_by_driver(guest, device, limit);
+		return charge_is_over_by_driver(guest, device, limit);
 	if (quota_used(guest->ledger, device->ledger) <= limit)
 		return false;
 	charge_clear_dead(guest, device);

@@ -269,3 +269,45 @@ ROWS(cuStreamWriteValue32_v2, _ptsz, stream_api_enqueue_value,
 ROWS(cuStreamWriteValue64_v2, _ptsz, stream_api_enqueue_value,
      (CUstream stream, CUdeviceptr addr, cuuint64_t value_, unsigned int flags), stream,
      WORK_WRITE_VALUE, addr, value_, flags, true)
+
+static CUresult stream_api_enqueue_op(CUstream handle, const CUstreamBatchMemOpParams *op,
+				      bool per_thread)
+{
+	bool wide = op->operation == CU_STREAM_MEM_OP_WAIT_VALUE_64 ||
+		    op->operation == CU_STREAM_MEM_OP_WRITE_VALUE_64;
+
+	switch (op->operation) {
+	case CU_STREAM_MEM_OP_WAIT_VALUE_32:
+	case CU_STREAM_MEM_OP_WAIT_VALUE_64:
+		return stream_api_enqueue_value(handle, WORK_READ_VALUE, op->waitValue.address,
+						wide ? op->waitValue.value64 : op->waitValue.value,
+						op->waitValue.flags, wide, per_thread);
+	case CU_STREAM_MEM_OP_WRITE_VALUE_32:
+	case CU_STREAM_MEM_OP_WRITE_VALUE_64:
+		return stream_api_enqueue_value(handle, WORK_WRITE_VALUE, op->writeValue.address,
+						wide ? op->writeValue.value64 : op->writeValue.value,
+						op->writeValue.flags, wide, per_thread);
+	case CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES:
+	case CU_STREAM_MEM_OP_BARRIER:
+		return CUDA_SUCCESS; /* memory here is one */
+	default:
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+}
+
+/* One after the other, which is one of the orders that the driver may choose. */
+static CUresult stream_api_enqueue_batch(CUstream handle, unsigned int count,
+					 const CUstreamBatchMemOpParams *ops, unsigned int flags,
+					 bool per_thread)
+{
+	CUresult error = !ops || !count || count > 256 || flags ? CUDA_ERROR_INVALID_VALUE
+								: CUDA_SUCCESS;
+
+	for (unsigned int i = 0; !error && i < count; i++)
+		error = stream_api_enqueue_op(handle, &ops[i], per_thread);
+	return error;
+}
+
+ROWS(cuStreamBatchMemOp_v2, _ptsz, stream_api_enqueue_batch,
+     (CUstream stream, unsigned int count, CUstreamBatchMemOpParams *paramArray,
+      unsigned int flags), stream, count, paramArray, flags)

@@ -259,6 +259,7 @@ static void test_context_events(CUcontext ctx)
 static void test_values(void)
 {
 	CUstream stream;
+	CUstreamBatchMemOpParams op[2] = {0};
 	CUdeviceptr flag;
 
 	OK(cuMemAlloc_v2(&flag, 16));
@@ -273,6 +274,19 @@ static void test_values(void)
 	OK(cuStreamSynchronize(stream));
 	CHECK_EQ(*(uint64_t *)(uintptr_t)(flag + 8), 77);
 	CHECK_EQ(cuStreamWaitValue32_v2(stream, 8, 5, 1), CUDA_ERROR_INVALID_VALUE);
+	op[0].waitValue.operation = CU_STREAM_MEM_OP_WAIT_VALUE_32;
+	op[0].waitValue.address = flag;
+	op[0].waitValue.value = 6;
+	op[1].writeValue.operation = CU_STREAM_MEM_OP_WRITE_VALUE_64;
+	op[1].writeValue.address = flag + 8;
+	op[1].writeValue.value64 = 78;
+	OK(cuStreamBatchMemOp_v2(stream, 2, op, 0));
+	exec_sleep_ms(5);
+	CHECK_EQ(cuStreamQuery(stream), CUDA_ERROR_NOT_READY);
+	atomic_store((_Atomic uint32_t *)(uintptr_t)flag, 6);
+	OK(cuStreamSynchronize(stream));
+	CHECK_EQ(*(uint64_t *)(uintptr_t)(flag + 8), 78);
+	CHECK_EQ(cuStreamBatchMemOp_v2(stream, 0, op, 0), CUDA_ERROR_INVALID_VALUE);
 	OK(cuStreamDestroy_v2(stream));
 	OK(cuMemFree_v2(flag));
 }

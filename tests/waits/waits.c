@@ -146,12 +146,6 @@ void guest_done(const char *format, ...)
 	guest_idle();
 }
 
-void guest_unsupported(void)
-{
-	puts("{\"unsupported\": true}");
-	guest_idle();
-}
-
 void guest_launch(CUfunction function, CUstream stream, uint64_t us)
 {
 	void *params[] = {&us};

@@ -60,8 +60,6 @@ void guest_ready(void);
 void guest_start(void);
 /* Says how long it took, and members of a JSON object beside that. Waits for the end of stdin. */
 __attribute__((format(printf, 1, 2))) void guest_done(const char *format, ...);
-/* The same where the driver does not know a call. */
-void guest_unsupported(void);
 /* Waits for the end of stdin. */
 void guest_idle(void);
 

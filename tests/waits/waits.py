@@ -267,10 +267,6 @@ class Seen:
         return [self.work_ms.get((tenant, device), 0) for device in range(GPUS)]
 
 
-class Unsupported(Exception):
-    """The simulator does not know a call."""
-
-
 def words_of(name, stage, rank, ranks):
     """The words of the command line for a tenant."""
     if not name.startswith("rank-"):
@@ -296,7 +292,7 @@ def switches(truth, programs):
 def await_done(stage, programs, before, hangs_s):
     """Returns what each program says at its end."""
     until = time.monotonic() + hangs_s
-    done = [program.said(["done_ms", "unsupported"], until) for program in programs]
+    done = [program.said(["done_ms"], until) for program in programs]
     if None in done:
         after = sums(stage.truth()[1], programs)
         late = [str(t) for t, said in enumerate(done) if said is None]
@@ -305,8 +301,6 @@ def await_done(stage, programs, before, hangs_s):
         said = programs[done.index(None)].lines[-1]
         raise Hangs(f"hangs{whose}: not done after {hangs_s:.1f} s, in which {worked:.0f} ms of "
                     f"work were done; last said {said}")
-    if any("unsupported" in said for said in done):
-        raise Unsupported
     return done
 
 
@@ -427,7 +421,7 @@ class Judge:
 class Verdict:
     name: str
     mode: str
-    what: str  # ok, FAILED, known, skipped, or unmeasured: the processor was elsewhere each time
+    what: str  # ok, FAILED, known, or unmeasured: the processor was elsewhere each time
     words: str
 
     def __str__(self):
@@ -495,8 +489,6 @@ class Suite:
             canary = Canary()
             try:
                 return Verdict(name, mode.name, "ok", self.attempt(name, mode) + before)
-            except Unsupported:
-                return Verdict(name, mode.name, "skipped", "the simulator does not know its call")
             except Off as wrong:
                 off = wrong
             finally:
@@ -571,9 +563,9 @@ def run_all(todo, args):
     with ThreadPoolExecutor(args.jobs) as pool:
         parts = pool.map(lambda i: list(work(suites[i], todo[i::args.jobs])), range(args.jobs))
         whats = [what for part in parts for what in part]
-    count = {what: whats.count(what) for what in ("FAILED", "known", "skipped", "unmeasured")}
+    count = {what: whats.count(what) for what in ("FAILED", "known", "unmeasured")}
     print(f"{len(whats)} runs, {count['FAILED']} failed, {count['known']} known to be wrong, "
-          f"{count['skipped']} skipped, {count['unmeasured']} unmeasured")
+          f"{count['unmeasured']} unmeasured")
     return 1 if count["FAILED"] else 77 if count["unmeasured"] else 0
 
 

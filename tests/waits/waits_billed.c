@@ -230,16 +230,9 @@ void billed_batch(char **args)
 	wait.waitValue.address = guest.word_at + WORD_GATE * sizeof(*guest.word);
 	guest_go();
 	for (uint64_t i = 1; i <= ROUNDS; i++) {
-		CUresult e;
-
 		guest_spin(guest.a, BRIEF_US);
 		wait.waitValue.value64 = i;
-		e = cuStreamBatchMemOp_v2(guest.a, 1, &wait, 0);
-		if (e == CUDA_ERROR_NOT_SUPPORTED) {
-			guest_unsupported();
-			return;
-		}
-		MUST(e);
+		MUST(cuStreamBatchMemOp_v2(guest.a, 1, &wait, 0));
 		guest_open_later();
 		guest_spin(guest.a, BRIEF_US);
 		guest_sync(guest.a);

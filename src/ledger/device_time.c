@@ -107,12 +107,16 @@ uint64_t device_time_late_ns(struct ledger *ledger, uint64_t now_ns)
 	return longest;
 }
 
-uint64_t device_time_gave_way_ns(struct ledger *ledger)
+uint64_t device_time_gave_way_ns(struct ledger *ledger, uint64_t now_ns)
 {
 	uint64_t last = 0;
 
-	for (int i = 0; ledger_knows(ledger, i); i++)
-		last = max_u64(last, word_read(&ledger->map->device_time[i].gave_way_ns));
+	for (int i = 0; ledger_knows(ledger, i); i++) {
+		uint64_t gave = word_read(&ledger->map->device_time[i].gave_way_ns);
+
+		if (gave <= now_ns + DEVICE_TIME_AHEAD_NS)
+			last = max_u64(last, gave);
+	}
 	return last;
 }
 

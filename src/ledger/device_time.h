@@ -61,8 +61,8 @@ void device_time_say_not_late(struct device_time *time, uint64_t until_ns);
 /* For how long that has been so on any device of the tenant; 0: it is not. */
 uint64_t device_time_late_ns(struct ledger *ledger, uint64_t now_ns);
 
-/* When a launch for any device was last let go that was held. */
-uint64_t device_time_gave_way_ns(struct ledger *ledger);
+/* When a launch for any device was last let go that was held. An instant far ahead is damage. */
+uint64_t device_time_gave_way_ns(struct ledger *ledger, uint64_t now_ns);
 
 /* Whether another device worked for the tenant of late: work here may wait for work there. */
 bool device_time_beside(struct ledger *ledger, int device, uint64_t now_ns);

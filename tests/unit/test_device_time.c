@@ -347,9 +347,11 @@ static void check_awaited(void)
 	CHECK_EQ(device_time_late_ns(ledger, SECOND + 31 * MS), MS + 1);
 	device_time_say_not_late(c, SECOND + 35 * MS);
 	CHECK_EQ(device_time_late_ns(ledger, SECOND + 31 * MS), 0);
-	CHECK_EQ(device_time_gave_way_ns(ledger), 0);
+	CHECK_EQ(device_time_gave_way_ns(ledger, SECOND), 0);
 	c->gave_way_ns = SECOND;
-	CHECK_EQ(device_time_gave_way_ns(ledger), SECOND);
+	CHECK_EQ(device_time_gave_way_ns(ledger, SECOND), SECOND);
+	c->gave_way_ns = UINT64_MAX / 2; /* damage */
+	CHECK_EQ(device_time_gave_way_ns(ledger, SECOND), 0);
 	ledger_close(ledger);
 }
 

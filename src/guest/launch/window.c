@@ -91,7 +91,7 @@ void window_done(struct meter *meter, struct stream *stream, const struct burst 
 	/* Others of the tenant, or one who goes before it, may have had the device in between. */
 	bool waits = atomic_load(&device->beside) || state_has_siblings(device) ||
 		     limits_turn_flags(limits, done_ns) & TURN_URGED || burst->waits;
-	uint64_t gave = device_time_gave_way_ns(meter->guest->ledger);
+	uint64_t gave = device_time_gave_way_ns(meter->guest->ledger, done_ns);
 	bool off;
 
 	stream->due_ns = stall_end_ns(&device->stall, done_ns) + stream->flying_ns;

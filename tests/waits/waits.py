@@ -125,6 +125,7 @@ MODES = [
 KNOWN = [
     ("graph*", "*", "what a graph waits in its middle is billed"),
     ("procdevs", "*", "what a rank spins for a launch that is held elsewhere is not billed"),
+    ("flight", "cap-10", "what spins while its launches are held is paid for: 3 times what it asks"),
     ("*behind", "weight", "what was launched behind a wait is not ended by the end of a turn"),
     ("cbthread", "weight", "that a wait is over is seen up to a millisecond later, by each turn"),
     ("words", "weight", "likewise"),

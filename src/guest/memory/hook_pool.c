@@ -5,7 +5,9 @@
  */
 #include "guest/core/capturing.h"
 #include "guest/core/hook.h"
+#include "guest/memory/figure.h"
 #include "guest/memory/holder.h"
+#include "guest/memory/later.h"
 #include "guest/memory/memory.h"
 #include "guest/memory/own_alloc.h"
 #include "guest/memory/own_pool.h"
@@ -283,6 +285,18 @@ CUresult hook_cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolProp
 	return e;
 }
 
+/*
+ * What a stream still has of a pool that has ended is charged until somebody looks again, and a
+ * program that has nothing more to do takes no look.
+ */
+static void pool_look_later(struct guest *guest, CUmemoryPool pool, struct guest_device *device)
+{
+	if (guest_by_driver(guest) || !pool_is_ended(guest, pool))
+		return;
+	later_released(device);
+	later_begin(guest, device, figure_reconcile);
+}
+
 /* The driver refuses to destroy a device's default pool. */
 CUresult hook_cuMemPoolDestroy(CUmemoryPool pool)
 {
@@ -299,7 +313,9 @@ CUresult hook_cuMemPoolDestroy(CUmemoryPool pool)
 	    guest_device(guest, object.device) &&
 	    pool_default_device(guest, pool) < 0) {
 		own_pool_end(guest, pool);
-		return pool_end(guest, pool);
+		e = pool_end(guest, pool);
+		pool_look_later(guest, pool, guest_device(guest, object.device));
+		return e;
 	}
 	e = DRIVER(cuMemPoolDestroy, (pool));
 	if (!e)

@@ -120,7 +120,10 @@ static bool pool_hold(struct object *pool, void *arg)
 	return true;
 }
 
-/* The last thread that holds a pool of which nothing is left takes it out of the table. */
+/*
+ * The last thread that holds a pool of which nothing is left takes it out of the table. One that
+ * found it larger, a moment ago, may just have recorded that, and will look once more.
+ */
 struct leaving {
 	bool ends;
 	struct object pool; /* as it was in the end */
@@ -131,7 +134,7 @@ static bool pool_let_go(struct object *pool, void *arg)
 	struct leaving *leaving = arg;
 
 	pool->refs--;
-	leaving->ends = leaving->ends && !pool->refs;
+	leaving->ends = leaving->ends && !pool->refs && !pool->bytes;
 	leaving->pool = *pool;
 	return !leaving->ends;
 }

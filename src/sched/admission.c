@@ -11,16 +11,17 @@ static struct admission admission_answer(enum admission_verdict verdict, uint64_
 }
 
 /*
- * When who waits for room looks. There may be some before it is expected, and what is in flight may
- * wait for this launch, so it looks in between, too.
+ * Returns when a launch that waits for room looks next. Room may appear before it is expected, and
+ * work in flight may wait for this launch, so it also looks in between.
  */
 static uint64_t admission_room_look_ns(const struct admission_inputs *in)
 {
 	uint64_t left = sat_sub_u64(in->room_ns, in->now_ns);
-	uint64_t wait = min_u64(max_u64(left / 2, TUNING_GLANCE_NS), in->look_ns);
+	uint64_t wait = max_u64(left / 2, TUNING_GLANCE_NS);
 
-	return left < wait + TUNING_GLANCE_NS ? min_u64(in->room_ns, in->now_ns + in->look_ns)
-					      : in->now_ns + wait;
+	if (left < wait + TUNING_GLANCE_NS)
+		wait = left;
+	return in->now_ns + min_u64(wait, in->look_ns);
 }
 
 /*

@@ -187,8 +187,8 @@
  */
 #define TUNING_AWAITED_NS (3 * NS_PER_MS)
 /*
- * That is believed for so long, and looked for so often by who is held. To look each millisecond is
- * 1.5 % of a processor (H100).
+ * How long a process's word that its work is late counts, and how often a held launch looks for late
+ * work. A look each millisecond takes 1.5 % of a processor (H100).
  */
 #define TUNING_AWAITED_FOR_NS  (5 * NS_PER_MS)
 #define TUNING_AWAITED_LOOK_NS (2 * NS_PER_MS)

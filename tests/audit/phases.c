@@ -179,6 +179,15 @@ static void any_two_lengths(struct guest *guest)
 	play_two_lengths(guest, a_us, b_us, host_us, guest_draw_wait(guest));
 }
 
+static void launch_meets(struct guest *guest, unsigned int stream, unsigned int n, uint64_t us,
+			 uint64_t most_us)
+{
+	for (unsigned int i = 0; i < n; i++) {
+		guest_launch(guest, guest->function[stream], 1, guest->stream[stream], us);
+		guest_meet(guest, guest->stream[stream], 2, most_us);
+	}
+}
+
 /*
  * Kernels of two streams wait for each other; those of the one are launched first, and asked for, or
  * nobody would know that they are not done while the host does something else.
@@ -193,17 +202,10 @@ static void any_meets(struct guest *guest)
 		  ahead, (unsigned long long)us, ahead, (unsigned long long)later_us,
 		  guest_wait_names[how]);
 	while (!guest_over(guest)) {
-		for (unsigned int stream = 0; stream < 2; stream++) {
-			for (unsigned int i = 0; i < ahead; i++) {
-				guest_launch(guest, guest->function[stream], 1,
-					     guest->stream[stream], us);
-				guest_meet(guest, guest->stream[stream], 2, later_us + us);
-			}
-			if (!stream) {
-				cuStreamQuery(guest->stream[0]);
-				guest_host(later_us);
-			}
-		}
+		launch_meets(guest, 0, ahead, us, later_us + us);
+		cuStreamQuery(guest->stream[0]);
+		guest_host(later_us);
+		launch_meets(guest, 1, ahead, us, later_us + us);
 		guest_wait(guest, how, guest->stream[0], NOBODY);
 		MUST(cuStreamSynchronize(guest->stream[1]));
 	}

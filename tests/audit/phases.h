@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the audit's program can do for a while. ANY are drawn from and draw all that they do, MEETS
+ * Phases: each is something that the audit's program does for a while. ANY are drawn from and draw all that they do, MEETS
  * only where kernels are to wait for each other; others are one program each whose bill was once
  * wrong, and the same with every seed.
  */

@@ -162,17 +162,18 @@ static bool admission_has_place(struct asking *asking)
 }
 
 /*
- * Work may wait for what the same program launches next, so nobody waits for ever for room. What
- * takes far longer than expected would let one more launch go each time, so then it takes longer.
+ * Work may wait for what the same program launches next, so no launch waits for ever. If work is far
+ * later than expected, each timeout admits one more launch; so the timeout grows with the delay.
  */
-static uint64_t admission_patience_ns(const struct asking *asking)
+static uint64_t admission_patience_ns(const struct asking *asking, uint64_t late_part,
+				      uint64_t least_ns)
 {
 	const struct launch_device *device = asking->device;
+	uint64_t late = atomic_load(&device->window.late_ns) / late_part;
 
 	if (window_hands_over(device, asking->launch->now_ns))
 		return TUNING_AWAITED_SOON_NS;
-	return (uint64_t)clamp_i64((int64_t)atomic_load(&device->window.late_ns),
-				   TUNING_PATIENCE_NS, TUNING_PATIENCE_MOST_NS);
+	return min_u64(max_u64(late, least_ns), TUNING_PATIENCE_MOST_NS);
 }
 
 /*
@@ -217,7 +218,8 @@ static void admission_look_at_room(struct asking *asking, struct admission_input
 	in->beside = !asking->urged && window_fits(device, asking->launch);
 	if (!asking->patience_ns)
 		asking->patience_ns =
-			(in->room_ns > now ? in->room_ns : now) + admission_patience_ns(asking) +
+			max_u64(in->room_ns, now) +
+			admission_patience_ns(asking, 1, TUNING_PATIENCE_NS) +
 			(state_processes(device, now) - 1) * window_pending_ns(device);
 	in->patience_ns = asking->patience_ns;
 }
@@ -240,16 +242,6 @@ static uint64_t admission_late_after_ns(const struct asking *asking)
 	return 0;
 }
 
-/* How long it waits behind work that is late and in its own stream: the longer that is the longer. */
-static uint64_t admission_behind_ns(const struct asking *asking)
-{
-	uint64_t late = atomic_load(&asking->device->window.late_ns);
-
-	if (window_hands_over(asking->device, asking->launch->now_ns))
-		return TUNING_AWAITED_SOON_NS;
-	return (uint64_t)clamp_i64((int64_t)late / 2, TUNING_BEHIND_NS, TUNING_PATIENCE_MOST_NS);
-}
-
 static uint64_t admission_waited_ns(const struct asking *asking)
 {
 	return max_u64(asking->held_ns,
@@ -257,9 +249,10 @@ static uint64_t admission_waited_ns(const struct asking *asking)
 }
 
 /*
- * Whether late work of the tenant has the device: it is its turn, or nobody has one before that is
- * done. For a while it may also have it beside another's turn, and be done sooner by a launch; below
- * a higher priority that is believed only if it was so the last time.
+ * Returns true if late work of the tenant has the device: in its own turn, or while the arbiter lets
+ * no other tenant begin before that work is done. For 50 ms the work may also share the device with
+ * another tenant's turn, and a launch may end it. Below a higher priority that is assumed only if a
+ * launch ended such work the last time.
  */
 static bool admission_has_device(const struct asking *asking, const struct admission_inputs *in,
 				 uint64_t late_ns)
@@ -285,7 +278,8 @@ static void admission_look_at_late(const struct asking *asking, struct admission
 		      (window_is_idle(device, asking->launch) ||
 		       window_pending_ns(device) + asking->launch->expected_ns <=
 			       TUNING_WINDOW_NS ||
-		       admission_waited_ns(asking) > admission_behind_ns(asking));
+		       admission_waited_ns(asking) >
+			       admission_patience_ns(asking, 2, TUNING_BEHIND_NS));
 }
 
 /* --- Waiting ------------------------------------------------------------------------------- */

@@ -21,7 +21,7 @@
  */
 void latch_prepare(struct launch_device *device, CUcontext context);
 
-/* Whether a launch behind a wait for the program may have a latch before it. */
+/* Returns true if a launch behind a wait for the program may have a latch before it. */
 bool latch_may(const struct launch_state *state, struct launch_device *device,
 	       const struct launch *launch);
 

@@ -186,7 +186,7 @@ uint64_t window_awaited_look_ns(const struct launch_device *device, uint64_t now
 }
 
 /*
- * Whether the tenant has finished nothing for longer than its work in flight should take: the work
+ * Returns true if the tenant has finished nothing for longer than its next work should take: the work
  * may wait for a held launch. Other processes of the tenant may have the device meanwhile.
  */
 static bool window_is_stuck(const struct launch_device *device, const struct meter_look *look)

@@ -40,8 +40,8 @@ uint64_t window_room_ns(struct launch_device *device, const struct launch *launc
 			bool spread);
 
 /*
- * Whether work that was late was done as soon as a held launch was let go, the last time that one
- * was: so it will be the next time.
+ * Returns true if late work was done as soon as a held launch went, the last time that one did: the
+ * next late work is then assumed to wait for a launch, too.
  */
 bool window_hands_over(const struct launch_device *device, uint64_t now_ns);
 

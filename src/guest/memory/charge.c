@@ -373,8 +373,8 @@ bool charge_clear_dead(struct guest *guest, struct guest_device *device)
 }
 
 /*
- * What others have asked for stands in the driver's figure, too, from when they have it until they
- * commit. So only a sum that is above without it, or stays above, is over.
+ * Bytes that other processes have reserved count twice from when the driver gave them until the
+ * commit. So the tenant is over only if the sum is above without them, or stays above.
  */
 static bool charge_is_over_by_driver(struct guest *guest, struct guest_device *device,
 				     uint64_t limit)

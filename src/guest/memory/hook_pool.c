@@ -286,8 +286,8 @@ CUresult hook_cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolProp
 }
 
 /*
- * What a stream still has of a pool that has ended is charged until somebody looks again, and a
- * program that has nothing more to do takes no look.
+ * A pool that ended with frees pending in a stream stays charged until the next look at it. An idle
+ * program takes no look, so a thread of ours does.
  */
 static void pool_look_later(struct guest *guest, CUmemoryPool pool, struct guest_device *device)
 {

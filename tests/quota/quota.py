@@ -53,7 +53,7 @@ class Simulation:
         runtime = os.path.join(self.tmp, "run")
         os.mkdir(runtime, 0o700)
         self.env = {**os.environ, "ALLOT_RUNTIME_DIR": runtime, "ALLOT_SIM_DIR": self.tmp,
-                    "ALLOT_SIM_GPUS": "1", "ALLOT_SIM_MEMORY": "24GiB",
+                    "ALLOT_SIM_GPUS": "2", "ALLOT_SIM_MEMORY": "24GiB",
                     "ALLOT_SIM_CONTEXT": f"{scenario['context_mib']}MiB",
                     "LD_LIBRARY_PATH": os.environ["SIM"]}
         for name in ("LD_PRELOAD", "CUDA_VISIBLE_DEVICES", "CUDA_MODULE_LOADING",
@@ -70,11 +70,12 @@ class Simulation:
         return json.loads(self.truth.stdout.readline())
 
     def charged(self):
-        """By device."""
+        """By device, as the figures have them."""
         said = subprocess.run([os.environ["ALLOT"], "ps", "--json"], env=self.env, text=True,
                               stdout=subprocess.PIPE, check=True, timeout=TOO_LONG_S)
         tenant, = (t for t in json.loads(said.stdout)["tenants"] if t["name"] == "quota")
-        return [device["used_bytes"] for device in tenant["devices"]]
+        used = {device["uuid"]: device["used_bytes"] for device in tenant["devices"]}
+        return [used.get(uuid, 0) for uuid in self.figures()["uuid"]]
 
     def __enter__(self):
         self.figures()  # makes the device

@@ -136,18 +136,93 @@ void contexts_modules(int n)
 	guest_quiet();
 }
 
+static CUlibrary contexts_load_library(int mib)
+{
+	CUlibrary library;
+	char image[64];
+
+	snprintf(image, sizeof(image), "allot-sim-module bytes=%llu\n",
+		 (unsigned long long)mib * MIB);
+	MUST(cuLibraryLoadData(&library, image, NULL, NULL, 0, NULL, NULL, 0));
+	return library;
+}
+
 /* A library is loaded into contexts that begin later, too. */
 void contexts_libraries(int n)
 {
 	guest_begin();
-	for (int i = 0; i < n; i++) {
-		CUlibrary library;
-
-		MUST(cuLibraryLoadData(&library, "allot-sim-module bytes=8388608\n", NULL, NULL, 0,
-				       NULL, NULL, 0));
-	}
+	for (int i = 0; i < n; i++)
+		contexts_load_library(8);
 	guest_make_contexts(2);
 	guest_quiet();
+}
+
+/* And into those of other devices than the current one. */
+void contexts_library_elsewhere(int mib)
+{
+	CUcontext first, second;
+	CUlibrary library;
+
+	second = guest_begin_on(1);
+	first = guest_begin();
+	library = contexts_load_library(mib);
+	guest_quiet();
+	MUST(cuCtxSetCurrent(second));
+	guest_make_contexts(1);
+	guest_quiet();
+	MUST(cuCtxSetCurrent(first));
+	MUST(cuLibraryUnload(library));
+	guest_quiet();
+	MUST(cuCtxSetCurrent(second));
+	guest_fill(2, 900);
+	guest_quiet();
+}
+
+/* A kernel of it brings it to the device that it is launched on: that is not the context's size. */
+void contexts_library_used(int mib)
+{
+	CUlibrary library;
+	CUkernel kernel;
+
+	guest_begin();
+	library = contexts_load_library(mib);
+	MUST(cuLibraryGetKernel(&kernel, library, "any"));
+	guest_begin_on(1);
+	MUST(contexts_launch((CUfunction)kernel));
+	guest_fill(2, 1700);
+	guest_quiet();
+	MUST(cuLibraryUnload(library));
+	guest_make_contexts(0);
+	guest_quiet();
+}
+
+static void contexts_fill_second(struct peer *parent, int mib)
+{
+	CUdeviceptr at;
+
+	guest_begin_on(1);
+	MUST(cuMemAlloc_v2(&at, mib * MIB));
+	peer_tell(parent);
+	peer_await(parent);
+}
+
+/* A device's first context has the library that was loaded before it. */
+void contexts_library_first(int mib)
+{
+	int free_mib = guest_scenario->context_mib + mib / 2;
+	struct peer child = peer_fork(contexts_fill_second, guest_scenario->quota_mib - free_mib -
+								    guest_scenario->context_mib);
+	CUcontext context;
+
+	peer_await(&child);
+	guest_begin();
+	contexts_load_library(mib);
+	if (!cuDevicePrimaryCtxRetain(&context, 1))
+		guest_complain("a context with %d MiB of code was made in %d MiB",
+			       guest_scenario->context_mib + mib, free_mib);
+	guest_quiet();
+	peer_tell(&child);
+	peer_end(&child);
 }
 
 static void contexts_make_first(struct peer *parent, int n)

@@ -47,6 +47,9 @@ static const struct scenario scenarios[] = {
 	/* Code, and first contexts. */
 	{"modules-eager", contexts_modules, 4, 2560, 800, EAGER, 0},
 	{"libraries-eager", contexts_libraries, 4, 2560, 800, EAGER, 0},
+	{"library-elsewhere", contexts_library_elsewhere, 200, 2560, 520, EAGER, 0},
+	{"library-used-elsewhere", contexts_library_used, 200, 2560, 520, NULL, 0},
+	{"library-before-context", contexts_library_first, 200, 2560, 520, EAGER, 0},
 	{"first-contexts-520", contexts_first, 6, 2560, 520, NULL, 0},
 	{"first-contexts-800", contexts_first, 6, 2560, 800, NULL, 0},
 	{"first-contexts-two-fit", contexts_first, 3, 1300, 520, NULL, 0},
@@ -164,14 +167,19 @@ long guest_now_ms(void)
 	return now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-CUcontext guest_begin(void)
+CUcontext guest_begin_on(CUdevice device)
 {
 	CUcontext primary;
 
 	MUST(cuInit(0));
-	MUST(cuDevicePrimaryCtxRetain(&primary, 0));
+	MUST(cuDevicePrimaryCtxRetain(&primary, device));
 	MUST(cuCtxSetCurrent(primary));
 	return primary;
+}
+
+CUcontext guest_begin(void)
+{
+	return guest_begin_on(0);
 }
 
 void guest_fill(unsigned int step_mib, unsigned int least_mib)
@@ -190,10 +198,12 @@ void guest_fill(unsigned int step_mib, unsigned int least_mib)
 void guest_make_contexts(int least)
 {
 	CUcontext context;
+	CUdevice device;
 	CUresult e;
 	int n;
 
-	for (n = 0; !(e = cuCtxCreate_v2(&context, 0, 0)); n++)
+	MUST(cuCtxGetDevice(&device));
+	for (n = 0; !(e = cuCtxCreate_v2(&context, 0, device)); n++)
 		MUST(cuCtxPopCurrent_v2(&context));
 	guest_say("%d contexts, then error %d", n, e);
 	if (n < least)

@@ -52,11 +52,12 @@ void guest_sleep_ms(long ms);
 void guest_busy_ms(CUstream stream, long ms);
 long guest_now_ms(void);
 
-/* Initializes the driver and makes the primary context of device 0 current. */
+/* Initializes the driver and makes the primary context of a device (device 0) current. */
+CUcontext guest_begin_on(CUdevice device);
 CUcontext guest_begin(void);
 /* Allocates in steps until one is refused. Complains if less than `least` MiB were had. */
 void guest_fill(unsigned int step_mib, unsigned int least_mib);
-/* Makes contexts until one is refused. Complains if fewer than `least` were had. */
+/* Makes contexts of the current one's device until one is refused. Complains if fewer than `least` were had. */
 void guest_make_contexts(int least);
 /* Loads code of so many bytes, and uses it, so that they are taken. */
 CUresult guest_try_load(uint64_t bytes, const char *words, CUfunction *ret_function);
@@ -95,6 +96,9 @@ void contexts_limits_gone(int mib);
 void contexts_limits_elsewhere(int mib);
 void contexts_modules(int n);
 void contexts_libraries(int n);
+void contexts_library_elsewhere(int mib);
+void contexts_library_used(int mib);
+void contexts_library_first(int mib);
 void contexts_first(int processes);
 void contexts_retain(int threads);
 void contexts_churn(int threads);

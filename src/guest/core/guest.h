@@ -69,7 +69,8 @@ struct guest_device {
 	_Atomic uint32_t alone;		 /* a thread ends a context, and goes alone */
 	_Atomic uint32_t awaiting;	 /* threads that wait for it */
 	_Atomic bool stale;		 /* the driver took or gave back by itself since the last look */
-	_Atomic bool loaded;		 /* code, or a green context: the figure is not of contexts alone */
+	/* Code may have come, or a green context: the figure is not of contexts alone. */
+	_Atomic bool loaded;
 	_Atomic bool unsure;		 /* other threads were in the way of the last look */
 	_Atomic bool guessed;		 /* a context is charged by a guess of its size */
 
@@ -115,6 +116,8 @@ struct guest {
 	struct once ahead; /* of cuInit: what others of the tenant hold */
 	struct once claim; /* of what CUDA needs */
 	_Atomic(struct slot *) slot;   /* set once CUDA is initialised */
+	_Atomic int libraries; /* loaded by the program: their code comes into contexts of any device */
+	_Atomic uint64_t libraries_bytes; /* a guess of what those loaded at once take in a context */
 	int ndevices;
 	struct guest_device device[GUEST_DEVICES]; /* by CUDA ordinal */
 

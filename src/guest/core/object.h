@@ -35,7 +35,7 @@ enum object_kind {
 	OBJECT_POINTER,	 /* key: address of a pool's allocation that was exported */
 	OBJECT_EXEC,	 /* key: executable graph and a device; size: what its nodes ask of that */
 	OBJECT_EXEC_WAITS, /* key: executable graph that may wait for the program in its middle */
-	OBJECT_MODULE,	 /* key: module or library; bytes: a guess of its size */
+	OBJECT_MODULE,	 /* key: module or library; bytes: a guess of its size in a context */
 	OBJECT_CONTEXT,	 /* key: context that the program created */
 	OBJECT_GREEN,	 /* key: context of a green context, which is part of the primary one */
 	OBJECT_LIMITS,	 /* key: context of which a limit was set, see memory/context_limits.h */
@@ -134,6 +134,10 @@ struct object {
 		struct {
 			uint32_t epoch; /* in which it was last backed; 0: never */
 		} exec;			/* OBJECT_EXEC */
+		struct {
+			uint64_t devices; /* a bit each, that have the code */
+			bool everywhere;  /* in each of their contexts; else in one */
+		} code;			  /* OBJECT_MODULE */
 		struct {
 			uint64_t stack, heap, fifo; /* bytes beyond what it began with */
 			uint64_t first_stack, first_heap, first_fifo; /* as it began; 0: not seen */

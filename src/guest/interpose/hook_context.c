@@ -183,6 +183,8 @@ static bool context_made(struct making *making)
 
 	if (atomic_fetch_add(&device->contexts, 1) == 0)
 		figure_begin(device);
+	if (atomic_load(&guest->libraries) && context_is_eager(guest))
+		atomic_store(&device->loaded, true);
 	if (guest_by_driver(guest))
 		figure_measure_first(guest, device);
 	else if (making->near)
@@ -190,6 +192,9 @@ static bool context_made(struct making *making)
 	if (!told && !context_size(guest, device))
 		atomic_store(&device->guessed, true);
 	charge_commit(&making->charge, CAT_CONTEXT, told ? 0 : context_unseen_bytes(making));
+	/* From now on a launch may bring their code. */
+	if (atomic_load(&guest->libraries))
+		atomic_store(&device->loaded, true);
 	quota_note_used(atomic_load(&guest->slot), device->ledger);
 	if (making->alone)
 		calls_end_alone(device);

@@ -15,18 +15,37 @@ uint64_t context_size(struct guest *guest, struct guest_device *device)
 	return size < QUOTA_ABSURD_BYTES ? size : 0;
 }
 
-/* Libraries that are loaded come into each new context at once, where loading is eager. */
-static uint64_t context_code(struct guest *guest, struct guest_device *device)
+bool context_is_eager(struct guest *guest)
 {
-	CUmoduleLoadingMode mode = CU_MODULE_LAZY_LOADING;
+	CUmoduleLoadingMode mode;
+
+	return !DRIVER(cuModuleGetLoadingMode, (&mode)) && mode == CU_MODULE_EAGER_LOADING;
+}
+
+static uint64_t context_code_on(struct guest *guest, const struct guest_device *device)
+{
 	struct slot *slot = atomic_load(&guest->slot);
 	struct quota_row row;
 
-	if (!atomic_load(&device->loaded) || DRIVER(cuModuleGetLoadingMode, (&mode)) ||
-	    mode != CU_MODULE_EAGER_LOADING ||
-	    quota_process(guest->ledger, slot_index(slot), device->ledger, &row))
+	if (quota_process(guest->ledger, slot_index(slot), device->ledger, &row))
 		return 0;
 	return row.used[CAT_MODULE] < QUOTA_ABSURD_BYTES ? row.used[CAT_MODULE] : 0;
+}
+
+/*
+ * Libraries that are loaded come into each new context at once, where loading is eager: on a device
+ * that has none of them yet as much as on any other. By the driver's figure it is all the code of a
+ * device, where that is asked, which may be more.
+ */
+static uint64_t context_code(struct guest *guest)
+{
+	uint64_t most = atomic_load(&guest->libraries_bytes);
+
+	if (!atomic_load(&guest->libraries) || !context_is_eager(guest))
+		return 0;
+	for (int i = 0; i < guest->ndevices; i++)
+		most = max_u64(most, context_code_on(guest, &guest->device[i]));
+	return most;
 }
 
 uint64_t context_bound(struct guest *guest, struct guest_device *device)
@@ -35,7 +54,7 @@ uint64_t context_bound(struct guest *guest, struct guest_device *device)
 
 	if (!size)
 		size = most && most < CONTEXT_BOUND ? most : CONTEXT_BOUND;
-	return round_up(size + context_code(guest, device), GRANULE_BYTES);
+	return round_up(size + context_code(guest), GRANULE_BYTES);
 }
 
 void context_measure(struct guest *guest, struct guest_device *device, uint64_t rest, bool pure)

@@ -33,6 +33,9 @@
 /* Bytes of a context on the device, as measured by this process or one before it; 0: unknown. */
 uint64_t context_size(struct guest *guest, struct guest_device *device);
 
+/* Is code loaded at once, rather than when it is first used? */
+bool context_is_eager(struct guest *guest);
+
 /* Most that one more context may take, code that it is loaded with included. */
 uint64_t context_bound(struct guest *guest, struct guest_device *device);
 

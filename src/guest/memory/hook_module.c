@@ -5,9 +5,11 @@
  * guess (a neighbour may be allocating just then), and the driver's figure for this process puts it
  * right when the limit comes near. Where a load by itself breaks the quota, it is undone.
  */
+#include "base/number.h"
 #include "guest/core/hook.h"
 #include "guest/core/known_code.h"
 #include "guest/memory/charge.h"
+#include "guest/memory/context.h"
 #include "guest/memory/later.h"
 #include "guest/memory/room.h"
 
@@ -15,9 +17,11 @@
 #define GUESS_MAX_BYTES (UINT64_C(1) << 30)
 
 struct load {
-	struct guest_device *device; /* NULL: no context, so nothing is loaded yet */
+	struct guest_device *device; /* whose context is current; NULL: none is */
+	uint64_t devices;	     /* a bit each: those into whose contexts the code comes */
+	bool everywhere;	     /* into each of these contexts, not just into the current one */
 	size_t free;
-	uint64_t guess;
+	uint64_t guess; /* bytes in each of these contexts */
 };
 
 static size_t module_device_free(void)
@@ -27,67 +31,126 @@ static size_t module_device_free(void)
 	return DRIVER(cuMemGetInfo_v2, (&free, &total)) ? 0 : free;
 }
 
-static struct load module_load_begin(struct guest *guest)
+/* The first device of those from one on, or NULL. */
+static struct guest_device *module_next(struct guest *guest, uint64_t devices, int from)
+{
+	for (int i = from; i < guest->ndevices; i++)
+		if (devices >> i & 1)
+			return &guest->device[i];
+	return NULL;
+}
+
+#define FOR_EACH(d, guest, devices)                                                                \
+	for (struct guest_device *d = module_next(guest, devices, 0); d;                           \
+	     d = module_next(guest, devices, (int)(d - (guest)->device) + 1))
+
+/* The devices on which this process has a context. */
+static uint64_t module_devices(struct guest *guest)
+{
+	uint64_t devices = 0;
+
+	for (int i = 0; i < guest->ndevices; i++)
+		devices |= (uint64_t)(atomic_load(&guest->device[i].contexts) > 0) << i;
+	return devices;
+}
+
+/*
+ * A library may come into every context, whichever device is current: at once or, with lazy loading,
+ * with its first use there.
+ */
+static struct load module_load_begin(struct guest *guest, bool library)
 {
 	struct load load = {.device = guest_current_device(guest)};
+	uint64_t may;
 
-	if (load.device) {
-		atomic_store(&load.device->loaded, true);
-		charge_release_begin(load.device);
+	atomic_fetch_add(&guest->libraries, library);
+	if (load.device)
+		load.devices = UINT64_C(1) << load.device->ordinal;
+	may = load.devices | (library ? module_devices(guest) : 0);
+	FOR_EACH (d, guest, may)
+		atomic_store(&d->loaded, true);
+	load.everywhere = library && context_is_eager(guest);
+	if (load.everywhere)
+		load.devices = may;
+	FOR_EACH (d, guest, load.devices)
+		charge_release_begin(d);
+	if (load.device)
 		load.free = module_device_free();
-	}
 	return load;
 }
 
-/* Charges the guess and has the figure looked at. False: over the limit by this load. */
-static bool module_load_end(struct guest *guest, struct load *load)
+/* The contexts of a device that have the code. */
+static uint64_t module_copies(const struct guest_device *device, bool everywhere)
 {
-	size_t now;
+	return everywhere ? (uint64_t)atomic_load(&device->contexts) : 1;
+}
 
-	if (!load->device)
-		return true;
-	now = module_device_free();
-	load->guess = load->free > now ? load->free - now : 0;
-	if (load->guess > GUESS_MAX_BYTES)
-		load->guess = GUESS_MAX_BYTES;
-	charge_follow(guest, load->device, CAT_MODULE, 0, load->guess);
-	charge_release_end(guest, load->device, CAT_MODULE, 0);
-	charge_stale(guest, load->device);
-	return !load->guess || !charge_over(guest, load->device);
+static uint64_t module_guess(const struct load *load)
+{
+	size_t now = load->device ? module_device_free() : 0;
+	uint64_t copies = load->device ? module_copies(load->device, load->everywhere) : 0;
+
+	return copies ? min_u64(sat_sub_u64(load->free, now), GUESS_MAX_BYTES) / copies : 0;
+}
+
+/* Charges the guess and has the figure looked at. Returns a device of which the limit is passed. */
+static struct guest_device *module_load_end(struct guest *guest, struct load *load)
+{
+	struct guest_device *over = NULL;
+
+	load->guess = module_guess(load);
+	FOR_EACH (d, guest, load->devices) {
+		charge_follow(guest, d, CAT_MODULE, 0,
+			      load->guess * module_copies(d, load->everywhere));
+		charge_release_end(guest, d, CAT_MODULE, 0);
+	}
+	FOR_EACH (d, guest, load->devices) {
+		charge_stale(guest, d);
+		if (load->guess && charge_over(guest, d))
+			over = d;
+	}
+	return over;
 }
 
 static CUresult module_keep(struct guest *guest, const struct load *load, uint64_t handle)
 {
 	struct object object = {.kind = OBJECT_MODULE, .key = handle, .category = CAT_MODULE,
-				.bytes = load->guess};
+				.device = -1, .bytes = load->guess,
+				.code = {load->devices, load->everywhere}};
 
-	if (load->device) {
-		object.device = (int16_t)load->device->ordinal;
-		object_put(guest->objects, &object); /* or its guess stays until the next look */
-	}
+	/* Or its guess stays until the next look. */
+	if (load->devices && !object_put(guest->objects, &object) && load->everywhere)
+		atomic_fetch_add(&guest->libraries_bytes, load->guess);
 	return CUDA_SUCCESS;
 }
 
-static CUresult module_refuse(struct guest *guest, const struct load *load)
+static void module_take_off(struct guest *guest, uint64_t devices, bool everywhere, uint64_t guess)
 {
-	charge_follow(guest, load->device, CAT_MODULE, load->guess, 0);
-	charge_stale(guest, load->device);
-	quota_count_refusal(atomic_load(&guest->slot), load->device->ledger);
+	FOR_EACH (d, guest, devices) {
+		later_released(d); /* the driver's figure may have it for a while yet */
+		/* Where the driver says what went, the guess is no longer what is charged. */
+		if (!charge_stale(guest, d))
+			charge_follow(guest, d, CAT_MODULE, guess * module_copies(d, everywhere), 0);
+	}
+}
+
+static CUresult module_refuse(struct guest *guest, const struct load *load,
+			      const struct guest_device *over)
+{
+	module_take_off(guest, load->devices, load->everywhere, load->guess);
+	quota_count_refusal(atomic_load(&guest->slot), over->ledger);
 	return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 static void module_forget(struct guest *guest, uint64_t handle)
 {
-	struct guest_device *device;
 	struct object object;
 
 	if (!object_take(guest->objects, OBJECT_MODULE, handle, &object))
 		return;
-	device = guest_device(guest, object.device);
-	later_released(device); /* the driver's figure may have it for a while yet */
-	/* Where the driver says what went, the guess is no longer what is charged. */
-	if (!charge_stale(guest, device))
-		charge_follow(guest, device, CAT_MODULE, object.bytes, 0);
+	if (object.code.everywhere)
+		atomic_fetch_sub(&guest->libraries_bytes, object.bytes);
+	module_take_off(guest, object.code.devices, object.code.everywhere, object.bytes);
 }
 
 static uint64_t module_function_key(struct guest *guest, uint64_t handle, const char *name)
@@ -109,24 +172,24 @@ static bool module_wait(struct guest *guest, struct load *load, struct room *roo
 }
 
 /* `again`: whether the call can be made twice; options are also where the driver answers to. */
-#define LOAD(name, params, args, again, handle, undo)                                              \
+#define LOAD(name, params, args, again, handle, undo, library)                                     \
 	CUresult hook_##name params                                                                \
 	{                                                                                          \
 		GUEST_OR_PASS(name, args);                                                         \
-		struct load load = module_load_begin(guest);                                       \
+		struct load load = module_load_begin(guest, library);                              \
 		CUresult e = WHILE_FULL(DRIVER(name, args),                                        \
 					(again) && module_wait(guest, &load, &room_));             \
-		bool fits = module_load_end(guest, &load);                                         \
+		const struct guest_device *over = module_load_end(guest, &load);                   \
                                                                                                    \
-		if (e)                                                                             \
-			return e;                                                                  \
-		if (fits)                                                                          \
+		if (!e && !over)                                                                   \
 			return module_keep(guest, &load, KEY(*handle));                            \
-		DRIVER(undo, (*handle));                                                           \
-		return module_refuse(guest, &load);                                                \
+		if (!e)                                                                            \
+			DRIVER(undo, (*handle));                                                   \
+		atomic_fetch_sub(&guest->libraries, library);                                      \
+		return e ? e : module_refuse(guest, &load, over);                                  \
 	}
 
-#define UNLOAD(name, params, args)                                                                 \
+#define UNLOAD(name, params, args, library)                                                        \
 	CUresult hook_##name params                                                                \
 	{                                                                                          \
 		GUEST_OR_PASS(name, args);                                                         \
@@ -134,8 +197,10 @@ static bool module_wait(struct guest *guest, struct load *load, struct room *roo
                                                                                                    \
 		known_code_forget(&guest->code);                                                   \
 		e = DRIVER(name, args);                                                            \
-		if (!e)                                                                            \
-			module_forget(guest, KEY args);                                            \
+		if (e)                                                                             \
+			return e;                                                                  \
+		atomic_fetch_sub(&guest->libraries, library);                                      \
+		module_forget(guest, KEY args);                                                    \
 		return e;                                                                          \
 	}
 
@@ -153,7 +218,7 @@ static bool module_wait(struct guest *guest, struct load *load, struct room *roo
                                                                                                    \
 		if (known_code_has(&guest->code, key))                                             \
 			return DRIVER(name, args);                                                 \
-		load = module_load_begin(guest);                                                   \
+		load = module_load_begin(guest, false);                                            \
 		e = WHILE_FULL(DRIVER(name, args), module_wait(guest, &load, &room_));             \
 		module_load_end(guest, &load);                                                     \
 		if (!e)                                                                            \
@@ -162,32 +227,32 @@ static bool module_wait(struct guest *guest, struct load *load, struct room *roo
 	}
 
 LOAD(cuModuleLoad, (CUmodule *module, const char *fname), (module, fname), true, module,
-     cuModuleUnload)
+     cuModuleUnload, false)
 LOAD(cuModuleLoadData, (CUmodule *module, const void *image), (module, image), true, module,
-     cuModuleUnload)
+     cuModuleUnload, false)
 LOAD(cuModuleLoadDataEx,
      (CUmodule *module, const void *image, unsigned int numOptions, CUjit_option *options,
       void **optionValues),
-     (module, image, numOptions, options, optionValues), !numOptions, module, cuModuleUnload)
+     (module, image, numOptions, options, optionValues), !numOptions, module, cuModuleUnload, false)
 LOAD(cuModuleLoadFatBinary, (CUmodule *module, const void *fatCubin), (module, fatCubin), true,
-     module, cuModuleUnload)
+     module, cuModuleUnload, false)
 LOAD(cuLibraryLoadData,
      (CUlibrary *library, const void *code, CUjit_option *jitOptions, void **jitOptionsValues,
       unsigned int numJitOptions, CUlibraryOption *libraryOptions, void **libraryOptionValues,
       unsigned int numLibraryOptions),
      (library, code, jitOptions, jitOptionsValues, numJitOptions, libraryOptions,
       libraryOptionValues, numLibraryOptions),
-     !numJitOptions, library, cuLibraryUnload)
+     !numJitOptions, library, cuLibraryUnload, true)
 LOAD(cuLibraryLoadFromFile,
      (CUlibrary *library, const char *fileName, CUjit_option *jitOptions, void **jitOptionsValues,
       unsigned int numJitOptions, CUlibraryOption *libraryOptions, void **libraryOptionValues,
       unsigned int numLibraryOptions),
      (library, fileName, jitOptions, jitOptionsValues, numJitOptions, libraryOptions,
       libraryOptionValues, numLibraryOptions),
-     !numJitOptions, library, cuLibraryUnload)
+     !numJitOptions, library, cuLibraryUnload, true)
 
-UNLOAD(cuModuleUnload, (CUmodule hmod), (hmod))
-UNLOAD(cuLibraryUnload, (CUlibrary library), (library))
+UNLOAD(cuModuleUnload, (CUmodule hmod), (hmod), false)
+UNLOAD(cuLibraryUnload, (CUlibrary library), (library), true)
 
 TOUCH(cuModuleGetFunction, (CUfunction *hfunc, CUmodule hmod, const char *name),
       (hfunc, hmod, name), hmod, name)

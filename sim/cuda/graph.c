@@ -8,6 +8,7 @@
 
 #include "sim/cuda/sim.h"
 #include "sim/cuda/stream.h"
+#include "sim/cuda/user_object.h"
 
 struct graph_mem {
 	struct graph_mem *next;
@@ -158,6 +159,7 @@ void graph_free(struct sim_graph *graph)
 		next = node->next;
 		graph_node_release(node);
 	}
+	user_object_refs_release(graph->objects, NULL);
 	graph->magic = 0;
 	free(graph);
 }
@@ -328,7 +330,7 @@ struct sim_graph *graph_copy(struct sim_graph *graph)
 	struct sim_node **copies = calloc(graph->n + 1, sizeof(*copies)), *made;
 	struct sim_graph *copy = graph_new();
 
-	if (!copy || !copies)
+	if (!copy || !copies || user_object_refs_copy(&copy->objects, graph->objects))
 		goto fail;
 	graph_number(graph);
 	for (struct sim_node *node = graph->nodes; node; node = node->next) {

@@ -39,6 +39,7 @@ struct sim_graph {
 	struct sim_node *nodes;
 	struct sim_node **tail;
 	size_t n;
+	struct user_object_ref *objects; /* that it keeps */
 };
 
 struct sim_graph_exec {

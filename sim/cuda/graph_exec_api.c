@@ -8,6 +8,7 @@
 #include "sim/cuda/rows.h"
 #include "sim/cuda/sim.h"
 #include "sim/cuda/stream.h"
+#include "sim/cuda/user_object.h"
 
 #define FLAGS                                                                                  \
 	(CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH | CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD | \
@@ -126,6 +127,16 @@ ROWS(cuGraphInstantiateWithParams, _ptsz, graph_exec_api_instantiate_with,
      (CUgraphExec *phGraphExec, CUgraph hGraph, CUDA_GRAPH_INSTANTIATE_PARAMS *instantiateParams),
      phGraphExec, hGraph, instantiateParams)
 
+/* What a launch that was made uses is kept until it is done. */
+static void graph_exec_api_let_go(struct sim_graph *graph, struct sim_mark *last)
+{
+	for (struct sim_node *node = graph->nodes; node; node = node->next)
+		if (node->work.kind == WORK_GRAPH)
+			graph_exec_api_let_go((struct sim_graph *)node->work.graph, last);
+	user_object_refs_release(graph->objects, last);
+	graph->objects = NULL;
+}
+
 /* A launch that was made goes on: its works are the stream's. */
 CUresult CUDAAPI cuGraphExecDestroy(CUgraphExec hGraphExec)
 {
@@ -138,6 +149,7 @@ CUresult CUDAAPI cuGraphExecDestroy(CUgraphExec hGraphExec)
 		if (node->work.kind == WORK_ALLOC)
 			graph_mem_disclaim(node);
 	exec->magic = 0;
+	graph_exec_api_let_go(exec->graph, exec->last);
 	mark_unref(exec->last);
 	graph_free(exec->graph);
 	free(exec->order);
@@ -243,15 +255,23 @@ static CUgraphExecUpdateResult graph_exec_api_compare(struct sim_graph *old, str
 	return CU_GRAPH_EXEC_UPDATE_SUCCESS;
 }
 
-/* Both are known to have the same shape. Copies then stand for the new graph's nodes. */
-static void graph_exec_api_adopt(struct sim_graph *old, struct sim_graph *new)
+/*
+ * Both are known to have the same shape. Copies then stand for the new graph's nodes, and keep what
+ * that keeps.
+ */
+static void graph_exec_api_adopt(struct sim_graph *old, struct sim_graph *new, struct sim_mark *last)
 {
+	struct user_object_ref *objects = NULL;
 	struct sim_node *b = new->nodes;
 
+	if (!user_object_refs_copy(&objects, new->objects)) {
+		user_object_refs_release(old->objects, last);
+		old->objects = objects;
+	}
 	for (struct sim_node *a = old->nodes; a; a = a->next, b = b->next) {
 		if (a->work.kind == WORK_GRAPH)
 			graph_exec_api_adopt((struct sim_graph *)a->work.graph,
-					     (struct sim_graph *)b->work.graph);
+					     (struct sim_graph *)b->work.graph, last);
 		else
 			node_set(a, &b->work);
 		a->origin = b;
@@ -271,7 +291,7 @@ CUresult CUDAAPI cuGraphExecUpdate_v2(CUgraphExec hGraphExec, CUgraph hGraph,
 	pthread_mutex_lock(&exec->lock);
 	result = graph_exec_api_compare(exec->graph, graph, &at);
 	if (!result)
-		graph_exec_api_adopt(exec->graph, graph);
+		graph_exec_api_adopt(exec->graph, graph, exec->last);
 	pthread_mutex_unlock(&exec->lock);
 	*resultInfo = (CUgraphExecUpdateResultInfo){.result = result, .errorNode = (CUgraphNode)at};
 	return result ? CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE : CUDA_SUCCESS;
@@ -383,7 +403,7 @@ CUresult CUDAAPI cuGraphExecChildGraphNodeSetParams(CUgraphExec hGraphExec, CUgr
 		return CUDA_ERROR_INVALID_VALUE;
 	pthread_mutex_lock(&exec->lock);
 	if (!graph_exec_api_compare((struct sim_graph *)node->work.graph, graph, &at)) {
-		graph_exec_api_adopt((struct sim_graph *)node->work.graph, graph);
+		graph_exec_api_adopt((struct sim_graph *)node->work.graph, graph, exec->last);
 		error = CUDA_SUCCESS;
 	}
 	pthread_mutex_unlock(&exec->lock);

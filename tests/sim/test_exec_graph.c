@@ -252,6 +252,54 @@ static void test_memory(void)
 	OK(cuGraphDestroy(graph));
 }
 
+static void gone(void *arg)
+{
+	__atomic_fetch_add((int *)arg, 1, __ATOMIC_SEQ_CST);
+}
+
+/* Graphs, their copies and executables keep an object, and so does a launch that is on its way. */
+static void test_user_objects(void)
+{
+	CUDA_MEMSET_NODE_PARAMS set = set_to(1, 1);
+	CUgraphExecUpdateResultInfo info;
+	CUgraph graph, clone, other;
+	CUuserObject object, moved;
+	CUgraphExec exec;
+	CUgraphNode node;
+	static int ended, moved_ended;
+
+	OK(cuGraphCreate(&graph, 0));
+	OK(cuGraphAddMemsetNode(&node, graph, NULL, 0, &set, NULL));
+	OK(cuGraphClone(&other, graph));
+	CHECK_EQ(cuUserObjectCreate(&object, &ended, gone, 1, 0), CUDA_ERROR_INVALID_VALUE);
+	OK(cuUserObjectCreate(&object, &ended, gone, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC));
+	OK(cuGraphRetainUserObject(graph, object, 1, 0));
+	OK(cuUserObjectRelease(object, 1));
+	OK(cuGraphClone(&clone, graph));
+	OK(cuGraphDestroy(graph));
+	OK(cuGraphInstantiateWithFlags(&exec, clone, 0));
+	OK(cuGraphReleaseUserObject(clone, object, 1));
+	CHECK_EQ(cuGraphReleaseUserObject(clone, object, 1), CUDA_ERROR_INVALID_VALUE);
+	CHECK_EQ(ended, 0);
+	OK(cuStreamWaitValue32_v2(stream, mem + 512, 1, CU_STREAM_WAIT_VALUE_EQ));
+	OK(cuGraphLaunch(exec, stream));
+
+	OK(cuUserObjectCreate(&moved, &moved_ended, gone, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC));
+	OK(cuGraphRetainUserObject(other, moved, 1, CU_GRAPH_USER_OBJECT_MOVE));
+	OK(cuGraphExecUpdate_v2(exec, other, &info));
+	OK(cuGraphDestroy(other));
+	OK(cuGraphExecDestroy(exec));
+	CHECK_EQ(ended + moved_ended, 0);
+	words[128] = 1;
+	OK(cuStreamSynchronize(stream));
+	for (int i = 0; i < 1000 && __atomic_load_n(&ended, __ATOMIC_SEQ_CST) +
+					    __atomic_load_n(&moved_ended, __ATOMIC_SEQ_CST) < 2; i++)
+		nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+	CHECK_EQ(ended, 1);
+	CHECK_EQ(moved_ended, 1);
+	OK(cuGraphDestroy(clone));
+}
+
 int main(void)
 {
 	exec_init();
@@ -263,6 +311,7 @@ int main(void)
 	test_update();
 	test_events();
 	test_memory();
+	test_user_objects();
 	OK(cuStreamDestroy_v2(stream));
 	OK(cuDevicePrimaryCtxRelease_v2(0));
 	return 0;

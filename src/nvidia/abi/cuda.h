@@ -60,6 +60,7 @@ typedef struct CUextSemaphore_st *CUexternalSemaphore;
 typedef struct CUgraph_st *CUgraph;
 typedef struct CUgraphNode_st *CUgraphNode;
 typedef struct CUgraphExec_st *CUgraphExec;
+typedef struct CUuserObject_st *CUuserObject;
 typedef struct CUmemPoolHandle_st *CUmemoryPool;
 typedef cuuint64_t CUgraphConditionalHandle;
 typedef struct CUgraphDeviceUpdatableNode_st *CUgraphDeviceNode;
@@ -630,6 +631,14 @@ typedef struct CUDA_HOST_NODE_PARAMS_v2_st {
 	CUhostFn fn;
 	void *userData;
 } CUDA_HOST_NODE_PARAMS_v2;
+
+typedef enum CUuserObject_flags_enum {
+	CU_USER_OBJECT_NO_DESTRUCTOR_SYNC = 1,
+} CUuserObject_flags;
+
+typedef enum CUuserObjectRetain_flags_enum {
+	CU_GRAPH_USER_OBJECT_MOVE = 1,
+} CUuserObjectRetain_flags;
 
 typedef enum CUgraphConditionalNodeType_enum {
 	CU_GRAPH_COND_TYPE_IF = 0,

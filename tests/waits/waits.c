@@ -251,6 +251,7 @@ static const struct {
 	{"cbthread", behind_thread},
 	{"busy", behind_busy},
 	{"graphnap", billed_graph_nap},
+	{"graphends", billed_graph_ends},
 	{"graphevent", billed_graph_event},
 	{"legacy", billed_legacy},
 	{"legacy2", billed_behind_legacy},

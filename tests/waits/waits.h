@@ -110,6 +110,7 @@ void behind_busy(char **args);
 
 /* waits_billed.c */
 void billed_graph_nap(char **args);
+void billed_graph_ends(char **args);
 void billed_graph_event(char **args);
 void billed_legacy(char **args);
 void billed_behind_legacy(char **args);

@@ -123,12 +123,13 @@ MODES = [
 ]
 # What is still wrong, and why: it is said, but does not fail. What hangs does.
 KNOWN = [
-    ("graph*", "*", "what a graph waits in its middle is billed"),
+    ("graphevent", "*", "what a graph waits for an event in its middle is billed"),
     ("procdevs", "*", "what a rank spins for a launch that is held elsewhere is not billed"),
     ("flight", "cap-10", "what spins while its launches are held is paid for: 3 times what it asks"),
     ("*behind", "weight", "what was launched behind a wait is not ended by the end of a turn"),
     ("cbthread", "weight", "that a wait is over is seen up to a millisecond later, by each turn"),
     ("words", "weight", "likewise"),
+    ("graph*", "weight", "what follows a graph's wait is billed from before the rival's kernel was done"),
     ("coldwait", "weight", "a launch is billed from before the rival's kernel was done"),
     ("beside", "weight", "likewise, each of its many"),
     ("procs", "weight", "what spins over the end of a turn is billed with the rival's part of that"),

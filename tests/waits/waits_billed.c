@@ -4,6 +4,7 @@
  * wait 4 times for 40 ms, with a kernel behind each wait.
  *
  *	graphnap      in a graph's host node, between two kernels
+ *	graphends     the same, and the executable is destroyed while it runs, or updated
  *	graphevent    in a graph, for an event of another stream, which waits
  *	legacy        the legacy stream, for a stream that waits
  *	legacy2       a stream, for the legacy stream, which waits
@@ -22,6 +23,7 @@
  */
 #include "tests/waits/waits.h"
 
+#include <err.h>
 #include <stdlib.h>
 
 #define MANY	     80 /* more streams than a meter keeps when they are idle */
@@ -55,6 +57,59 @@ void billed_graph_nap(char **args)
 		MUST(cuGraphLaunch(exec, guest.a));
 		guest_sync(guest.a);
 	}
+	guest_done(NULL);
+}
+
+static CUgraphNode host_node_of(CUgraph graph)
+{
+	CUgraphNode node[3];
+	CUgraphNodeType type;
+	size_t n = 3;
+
+	MUST(cuGraphGetNodes(graph, node, &n));
+	for (size_t i = 0; i < n; i++) {
+		MUST(cuGraphNodeGetType(node[i], &type));
+		if (type == CU_GRAPH_NODE_TYPE_HOST)
+			return node[i];
+	}
+	errx(1, "the graph has no host node");
+	return NULL;
+}
+
+void billed_graph_ends(char **args)
+{
+	CUDA_HOST_NODE_PARAMS brief = {nap, NULL}, got;
+	CUgraphExecUpdateResultInfo info;
+	CUgraphExec exec;
+	CUgraphNode host;
+	CUgraph graph;
+
+	begin_warm();
+	MUST(cuStreamBeginCapture_v2(guest.c, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+	guest_spin(guest.c, 2 * BRIEF_US);
+	MUST(cuLaunchHostFunc(guest.c, nap, (void *)ROUND_MS));
+	guest_spin(guest.c, 2 * BRIEF_US);
+	MUST(cuStreamEndCapture(guest.c, &graph));
+	host = host_node_of(graph);
+	guest_go();
+	for (int i = 0; i < ROUNDS; i++) {
+		MUST(cuGraphInstantiateWithFlags(&exec, graph, 0));
+		MUST(cuGraphHostNodeGetParams(host, &got));
+		if (got.fn != nap || got.userData != (void *)ROUND_MS)
+			errx(1, "the host node has another function than it was given");
+		MUST(cuGraphLaunch(exec, guest.a));
+		MUST(cuGraphExecDestroy(exec));
+		guest_sync(guest.a);
+	}
+	MUST(cuGraphInstantiateWithFlags(&exec, graph, 0));
+	MUST(cuGraphExecHostNodeSetParams(exec, host, &brief));
+	MUST(cuGraphLaunch(exec, guest.a));
+	guest_sync(guest.a);
+	MUST(cuGraphHostNodeSetParams(host, &brief));
+	MUST(cuGraphExecUpdate_v2(exec, graph, &info));
+	MUST(cuGraphLaunch(exec, guest.a));
+	MUST(cuGraphExecDestroy(exec));
+	guest_sync(guest.a);
 	guest_done(NULL);
 }
 

@@ -6,6 +6,7 @@
 #include "base/now.h"
 #include "guest/core/entry.h"
 #include "guest/core/hook.h"
+#include "guest/core/host_nodes.h"
 #include "guest/memory/graph.h"
 #include "guest/memory/holder.h"
 
@@ -304,6 +305,7 @@ UPLOAD(cuGraphUpload_ptsz)
  */
 struct owned {
 	struct nodes nodes;
+	struct host_nodes *hosts;
 	struct graph_backing backing[GUEST_DEVICES]; /* of an upload */
 	int backings;
 };
@@ -314,13 +316,13 @@ static CUresult graph_instantiate_begin(struct guest *guest, CUgraph graph,
 	CUresult e = CUDA_SUCCESS;
 
 	owned->nodes = (struct nodes){.wait = false};
+	owned->hosts = NULL;
 	owned->backings = 0;
 	/* What cannot be accounted for is not given out. */
 	if (graph && !graph_add_nodes(guest, graph, 0, &owned->nodes))
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	if (!(flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD))
-		return CUDA_SUCCESS;
-	for (int i = 0; !e && i < guest->ndevices; i++) {
+	for (int i = 0; !e && flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD && i < guest->ndevices;
+	     i++) {
 		struct object part = {.size = owned->nodes.bytes[i]};
 
 		if (!part.size)
@@ -331,6 +333,8 @@ static CUresult graph_instantiate_begin(struct guest *guest, CUgraph graph,
 	}
 	if (e)
 		graph_back_end_all(guest, NULL, owned->backing, owned->backings, e);
+	else if (owned->nodes.wait)
+		owned->hosts = host_nodes_watch(guest, graph);
 	return e;
 }
 
@@ -351,12 +355,13 @@ bool graph_waits(struct guest *guest, CUgraphExec exec)
 	       object_get(guest->objects, OBJECT_EXEC_WAITS, KEY(exec), &object);
 }
 
-static CUresult graph_instantiate_end(struct guest *guest, struct owned *owned, CUresult e,
-				      CUgraphExec *exec)
+static CUresult graph_instantiate_end(struct guest *guest, CUgraph graph, struct owned *owned,
+				      CUresult e, CUgraphExec *exec)
 {
 	struct object waits = {.kind = OBJECT_EXEC_WAITS, .device = -1};
 	bool full = false;
 
+	host_nodes_watched(guest, owned->hosts, graph, e ? NULL : *exec);
 	if (!e && owned->nodes.wait) {
 		waits.key = KEY(*exec);
 		full = object_put(guest->objects, &waits);
@@ -386,7 +391,7 @@ static CUresult graph_instantiate_end(struct guest *guest, struct owned *owned, 
 		if (e)                                                                             \
 			return e;                                                                  \
 		e = DRIVER(name, args);                                                            \
-		return graph_instantiate_end(guest, &owned, e, phGraphExec);                       \
+		return graph_instantiate_end(guest, graph, &owned, e, phGraphExec);                       \
 	}
 
 INSTANTIATE(cuGraphInstantiate,

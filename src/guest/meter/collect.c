@@ -3,6 +3,7 @@
 
 #include "base/now.h"
 #include "base/number.h"
+#include "guest/core/host_nodes.h"
 #include "guest/meter/capture.h"
 #include "guest/meter/contexts.h"
 
@@ -96,15 +97,32 @@ static bool collect_is_late(const struct timing_event *event, uint64_t done_ns)
 	       done_ns < event->handed_ns + TUNING_PROMPT_NS;
 }
 
+/* Adds what a burst did, but for the time in which a graph waited for the program; that in all. */
+static uint64_t collect_add_between(struct pass *pass, const struct burst *burst, struct span span)
+{
+	struct host_time host[HOST_TIMES];
+	uint64_t waited = 0;
+	int n = burst->waits ? host_nodes_between(burst->waits, span.from_ns, span.to_ns, host) : 0;
+
+	for (int i = 0; i < n; i++) {
+		collect_add(pass, &(struct span){span.from_ns, host[i].from_ns, span.apart});
+		span.from_ns = host[i].to_ns;
+		span.apart = true;
+		waited += host[i].to_ns - host[i].from_ns;
+	}
+	collect_add(pass, &span);
+	return waited;
+}
+
 /*
  * What an end closes was done at an instant; 0: nobody knows. Answers when it began, less what it
- * waited for us; 0: it could not be measured.
+ * waited for us or for the program; 0: it could not be measured.
  */
 static uint64_t collect_bill_end(struct pass *pass, const struct stream *stream,
 				 struct timing_event *event, uint64_t done_ns)
 {
 	struct meter *meter = pass->meter;
-	uint64_t began = meter_began_ns(stream, event->loaded_ns), spun = 0;
+	uint64_t began = meter_began_ns(stream, event->loaded_ns), spun = 0, waited;
 
 	if (!event->burst.launches || !began || !done_ns) {
 		if (event->burst.launches)
@@ -116,8 +134,9 @@ static uint64_t collect_bill_end(struct pass *pass, const struct stream *stream,
 	/* How long it took says nothing of the next one. */
 	if (spun || collect_is_late(event, done_ns))
 		event->burst.launches = 0;
-	collect_add(pass, &(struct span){began + spun, done_ns, spun || stream->apart});
-	return began + spun;
+	waited = collect_add_between(pass, &event->burst,
+				     (struct span){began + spun, done_ns, spun || stream->apart});
+	return began + spun + waited;
 }
 
 /* The event at the head of the ring is done with, at an instant; 0: nobody knows when. */
@@ -189,15 +208,16 @@ static void collect_note_awaited(struct pass *pass, struct stream *stream)
 }
 
 /*
- * Whether the stream waits for the program: before a beginning, or for so long in the middle of a
- * graph that it will be that which takes its time.
+ * Whether the stream waits for the program: before a beginning, or in the middle of a graph. For
+ * what a graph waits is not always seen: if it takes so long it will be that.
  */
 static bool collect_is_blocked(const struct pass *pass, const struct timing_event *event,
 			       uint64_t began_ns)
 {
 	return event->blocked ||
 	       (event->burst.waits && began_ns &&
-		pass->look.now_ns > began_ns + TUNING_AWAITED_NS + 2 * event->burst.expected_ns);
+		(host_nodes_run(event->burst.waits) ||
+		 pass->look.now_ns > began_ns + TUNING_AWAITED_NS + 2 * event->burst.expected_ns));
 }
 
 /* The event at the head of the ring is not done. One that waits to begin runs not. */

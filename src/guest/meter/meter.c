@@ -439,8 +439,8 @@ void meter_begin(struct launch *launch)
 		  &(struct burst){
 			  .launches = 1,
 			  .known = launch->known,
-			  .waits = launch->waits,
 			  .key = launch->key,
+			  .waits = launch->waits ? launch->key : 0,
 			  .expected_ns = launch->expected_ns,
 			  .longest = {launch->key, launch->expected_ns},
 		  },

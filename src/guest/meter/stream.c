@@ -38,7 +38,7 @@ void burst_add(struct burst *burst, const struct burst *more)
 	burst->known = (!burst->launches || burst->known) && more->known;
 	if (!burst->launches || more->longest.expected_ns > burst->longest.expected_ns)
 		burst->longest = more->longest;
-	burst->waits = burst->waits || more->waits;
+	burst->waits = more->waits ? more->waits : burst->waits;
 	burst->launches += more->launches;
 	burst->expected_ns += more->expected_ns;
 }

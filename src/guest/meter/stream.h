@@ -41,8 +41,8 @@ enum event_state {
 struct burst {
 	uint32_t launches;
 	bool known;	      /* what is expected of each was measured */
-	bool waits;	      /* one of them may wait for the program in its middle */
 	uint64_t key;	      /* of all of them; 0: of several */
+	uint64_t waits;	      /* of the one that may wait for the program in its middle; 0: none */
 	uint64_t expected_ns; /* the launch side's, which is told of it at the end */
 	struct {
 		uint64_t key, expected_ns;

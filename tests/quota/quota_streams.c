@@ -128,6 +128,8 @@ void streams_other_context(int end)
 	guest_quiet();
 }
 
+#define STANDING 16
+
 struct churn {
 	CUcontext context;
 	int descriptor; /* of an exported pool */
@@ -152,14 +154,16 @@ static int streams_churn_pool(struct churn *churn, CUstream stream)
 	return 1;
 }
 
+/* The next pool may well have its handle. */
 static int streams_churn_import(struct churn *churn, CUstream stream)
 {
 	CUmemoryPool pool;
 
 	MUST(cuMemPoolImportFromShareableHandle(&pool, (void *)(intptr_t)churn->descriptor,
 						CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+	guest_sleep_ms(1);
 	MUST(cuMemPoolDestroy(pool));
-	return 1;
+	return 1 + streams_churn_pool(churn, stream);
 }
 
 /* Takes what is left, so that the account looks for what has been given back. */
@@ -196,7 +200,11 @@ static int streams_churn_pools(void *arg)
 void streams_pools_churn(int ms)
 {
 	struct churn churn = {.context = guest_begin()};
+	CUdeviceptr at;
 
+	/* Who goes through all pools is long on its way, and finds others than it set out for. */
+	for (int i = 0; i < STANDING; i++)
+		MUST(cuMemAllocFromPoolAsync(&at, MIB, streams_pool(false), NULL));
 	MUST(cuMemPoolExportToShareableHandle(&churn.descriptor, streams_pool(true),
 					      CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
 	churn.until_ms = guest_now_ms() + ms;

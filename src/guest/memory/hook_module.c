@@ -142,15 +142,12 @@ static CUresult module_refuse(struct guest *guest, const struct load *load,
 	return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-static void module_forget(struct guest *guest, uint64_t handle)
+/* `object`: what was taken out of the table before the driver's call, which frees the handle. */
+static void module_unloaded(struct guest *guest, const struct object *object)
 {
-	struct object object;
-
-	if (!object_take(guest->objects, OBJECT_MODULE, handle, &object))
-		return;
-	if (object.code.everywhere)
-		atomic_fetch_sub(&guest->libraries_bytes, object.bytes);
-	module_take_off(guest, object.code.devices, object.code.everywhere, object.bytes);
+	if (object->code.everywhere)
+		atomic_fetch_sub(&guest->libraries_bytes, object->bytes);
+	module_take_off(guest, object->code.devices, object->code.everywhere, object->bytes);
 }
 
 static uint64_t module_function_key(struct guest *guest, uint64_t handle, const char *name)
@@ -193,14 +190,17 @@ static bool module_wait(struct guest *guest, struct load *load, struct room *roo
 	CUresult hook_##name params                                                                \
 	{                                                                                          \
 		GUEST_OR_PASS(name, args);                                                         \
+		struct object object;                                                              \
+		bool known = object_take(guest->objects, OBJECT_MODULE, KEY args, &object);        \
 		CUresult e;                                                                        \
                                                                                                    \
 		known_code_forget(&guest->code);                                                   \
 		e = DRIVER(name, args);                                                            \
-		if (e)                                                                             \
-			return e;                                                                  \
-		atomic_fetch_sub(&guest->libraries, library);                                      \
-		module_forget(guest, KEY args);                                                    \
+		atomic_fetch_sub(&guest->libraries, library && !e);                                \
+		if (known && !e)                                                                   \
+			module_unloaded(guest, &object);                                           \
+		else if (known)                                                                    \
+			object_put(guest->objects, &object);                                       \
 		return e;                                                                          \
 	}
 

@@ -297,30 +297,40 @@ static void pool_look_later(struct guest *guest, CUmemoryPool pool, struct guest
 	later_begin(guest, device, figure_reconcile);
 }
 
-/* The driver refuses to destroy a device's default pool. */
+/* The record goes before the driver's call, which makes the handle free for another pool. */
+static CUresult pool_end_unmeasured(struct guest *guest, CUmemoryPool pool)
+{
+	struct object object;
+	bool known = object_take(guest->objects, OBJECT_POOL, KEY(pool), &object);
+	CUresult e = DRIVER(cuMemPoolDestroy, (pool));
+
+	if (e && known)
+		object_put(guest->objects, &object);
+	pool_changed(guest); /* it may have been a device's current one */
+	return e;
+}
+
 CUresult hook_cuMemPoolDestroy(CUmemoryPool pool)
 {
 	GUEST_OR_PASS(cuMemPoolDestroy, (pool));
+	struct guest_device *device;
 	struct object object;
 	CUresult e;
 
 	if (pool_is_ended(guest, pool))
 		return CUDA_ERROR_INVALID_VALUE;
-	if (object_get(guest->objects, OBJECT_POOL, KEY(pool), &object) &&
-	    object.flags & OBJECT_IMPORTED)
+	if (pool_default_device(guest, pool) >= 0) /* the driver refuses that */
+		return DRIVER(cuMemPoolDestroy, (pool));
+	if (!object_get(guest->objects, OBJECT_POOL, KEY(pool), &object))
+		return pool_end_unmeasured(guest, pool);
+	if (object.flags & OBJECT_IMPORTED)
 		return pool_end_imported(guest, pool);
-	if (object_get(guest->objects, OBJECT_POOL, KEY(pool), &object) &&
-	    guest_device(guest, object.device) &&
-	    pool_default_device(guest, pool) < 0) {
-		own_pool_end(guest, pool);
-		e = pool_end(guest, pool);
-		pool_look_later(guest, pool, guest_device(guest, object.device));
-		return e;
-	}
-	e = DRIVER(cuMemPoolDestroy, (pool));
-	if (!e)
-		object_take(guest->objects, OBJECT_POOL, KEY(pool), &object);
-	pool_changed(guest); /* it may have been a device's current one */
+	device = guest_device(guest, object.device);
+	if (!device) /* host memory */
+		return pool_end_unmeasured(guest, pool);
+	own_pool_end(guest, pool);
+	e = pool_end(guest, pool);
+	pool_look_later(guest, pool, device);
 	return e;
 }
 

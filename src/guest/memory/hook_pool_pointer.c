@@ -144,7 +144,7 @@ CUresult hook_cuMemPoolImportFromShareableHandle(CUmemoryPool *pool_out, void *h
 {
 	GUEST_OR_PASS(cuMemPoolImportFromShareableHandle, (pool_out, handle, handleType, flags));
 	struct object object = {.kind = OBJECT_POOL, .category = CAT_POOL, .flags = OBJECT_IMPORTED,
-				.device = -1};
+				.device = -1, .pool.id = object_generation()};
 	struct shared_key key = {{0}};
 	CUresult e;
 

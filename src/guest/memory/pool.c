@@ -242,21 +242,29 @@ CUresult pool_end_imported(struct guest *guest, CUmemoryPool pool)
 	return e;
 }
 
+struct found {
+	const struct object *pool; /* as it was in the table */
+	struct object taken;	   /* ... and as it was when it was taken out; no key: it was not */
+};
+
+/* Its handle may be another pool's by now. */
 static bool pool_take_ended(struct object *pool, void *arg)
 {
-	if (!(pool->flags & OBJECT_ENDED))
+	struct found *found = arg;
+
+	if (pool->pool.id != found->pool->pool.id || !(pool->flags & OBJECT_ENDED))
 		return true;
-	*(struct object *)arg = *pool;
+	found->taken = *pool;
 	return false;
 }
 
-static void pool_settle_imported(struct guest *guest, uint64_t key)
+static void pool_settle_imported(struct guest *guest, const struct object *pool)
 {
-	struct object pool = {.kind = OBJECT_NONE};
+	struct found found = {.pool = pool};
 
-	object_change(guest->objects, OBJECT_POOL, key, false, pool_take_ended, &pool);
-	if (pool.kind != OBJECT_NONE)
-		pool_finish_imported(guest, &pool);
+	object_change(guest->objects, OBJECT_POOL, pool->key, false, pool_take_ended, &found);
+	if (found.taken.key)
+		pool_finish_imported(guest, &found.taken);
 }
 
 /*
@@ -274,7 +282,7 @@ static void pool_settle_each(struct guest *guest, struct guest_device *device, b
 		for (int i = 0; i < n; i++) {
 			above = pools[i].key;
 			if (pools[i].flags & OBJECT_IMPORTED)
-				pool_settle_imported(guest, above);
+				pool_settle_imported(guest, &pools[i]);
 			else if ((pools[i].bytes || pools[i].flags & OBJECT_ENDED) &&
 				 (!device || pools[i].device == device->ordinal))
 				pool_settle_held(guest, &pools[i], trim);

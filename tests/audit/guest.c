@@ -144,6 +144,11 @@ void guest_launch(struct guest *guest, CUfunction function, unsigned int grid, C
 	MUST(cuLaunchKernel(function, grid, 1, 1, 1, 1, 1, 0, stream, (void *[]){&us}, NULL));
 }
 
+void guest_meet_anew(struct guest *guest)
+{
+	*guest->met = 0;
+}
+
 void guest_meet(struct guest *guest, CUstream stream, uint64_t streams, uint64_t us)
 {
 	CUdeviceptr met = (CUdeviceptr)(uintptr_t)guest->met;

@@ -68,6 +68,8 @@ extern const char *const guest_wait_names[WAITS];
 CUfunction guest_function(void); /* one more handle, in the current context */
 void guest_launch(struct guest *guest, CUfunction function, unsigned int grid, CUstream stream,
 		  uint64_t us);
+/* Another number of streams meets from now on. None is on its way. */
+void guest_meet_anew(struct guest *guest);
 /* A kernel that spins until as many are there as streams meet; not for longer than `us`. */
 void guest_meet(struct guest *guest, CUstream stream, uint64_t streams, uint64_t us);
 /* A graph of n kernels, one behind the other, which take `us` together. */

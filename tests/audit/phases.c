@@ -201,6 +201,7 @@ static void any_meets(struct guest *guest)
 	guest_say(guest, "%u of %llu us that meet %u of another stream, %llu us later, waits by %s",
 		  ahead, (unsigned long long)us, ahead, (unsigned long long)later_us,
 		  guest_wait_names[how]);
+	guest_meet_anew(guest);
 	while (!guest_over(guest)) {
 		launch_meets(guest, 0, ahead, us, later_us + us);
 		cuStreamQuery(guest->stream[0]);
@@ -219,6 +220,7 @@ static void any_ranks(struct guest *guest)
 
 	guest_say(guest, "%u streams that meet after %llu us, %llu us of the host", n,
 		  (unsigned long long)us, (unsigned long long)host_us);
+	guest_meet_anew(guest);
 	while (!guest_over(guest)) {
 		for (unsigned int i = 0; i < n; i++) {
 			guest_launch(guest, guest->function[0], 1, guest->stream[i], us);

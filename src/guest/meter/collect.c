@@ -207,6 +207,21 @@ static void collect_note_awaited(struct pass *pass, struct stream *stream)
 	meter_unlock(pass->meter);
 }
 
+/* When the event at the head of the ring, an end, began, less what it has waited for the program. */
+static uint64_t collect_began(const struct pass *pass, const struct stream *stream,
+			      const struct timing_event *event)
+{
+	uint64_t began = meter_began_ns(stream, event->loaded_ns);
+	struct host_time host[HOST_TIMES];
+	int n = began && event->burst.waits
+			? host_nodes_between(event->burst.waits, began, pass->look.now_ns, host)
+			: 0;
+
+	for (int i = 0; i < n; i++)
+		began += host[i].to_ns - host[i].from_ns;
+	return began;
+}
+
 /*
  * Whether the stream waits for the program: before a beginning, or in the middle of a graph. For
  * what a graph waits is not always seen: if it takes so long it will be that.
@@ -220,14 +235,25 @@ static bool collect_is_blocked(const struct pass *pass, const struct timing_even
 		 pass->look.now_ns > began_ns + TUNING_AWAITED_NS + 2 * event->burst.expected_ns));
 }
 
+/* A host function in the middle of its graph is over. */
+static void collect_release(struct pass *pass, struct stream *stream)
+{
+	meter_lock(pass->meter);
+	stream_park(pass->meter, stream, false);
+	pass->meter->client->released(pass->meter, stream, pass->look.now_ns);
+	meter_unlock(pass->meter);
+}
+
 /* The event at the head of the ring is not done. One that waits to begin runs not. */
 static void collect_note_pending(struct pass *pass, struct stream *stream,
 				 const struct timing_event *event)
 {
-	uint64_t began = event->begin ? 0 : meter_began_ns(stream, event->loaded_ns);
+	uint64_t began = event->begin ? 0 : collect_began(pass, stream, event);
 
 	if (!collect_is_blocked(pass, event, began)) {
 		collect_note_running(pass, began, event->burst.expected_ns);
+		if (stream->parked)
+			collect_release(pass, stream);
 		return;
 	}
 	meter_lock(pass->meter);

@@ -6,6 +6,7 @@
 #include "sim/cuda/event.h"
 #include "sim/cuda/graph.h"
 #include "sim/cuda/kernel.h"
+#include "sim/cuda/user_object.h"
 
 /* Generic nodes' parameters have the layout of the kinds' own. */
 _Static_assert(sizeof(CUDA_KERNEL_NODE_PARAMS) == sizeof(CUDA_KERNEL_NODE_PARAMS_v3), "alike");
@@ -437,4 +438,26 @@ CUresult CUDAAPI cuGraphKernelNodeCopyAttributes(CUgraphNode dst, CUgraphNode sr
 
 	return node_lookup(dst, &node) || node_lookup(src, &node) ? CUDA_ERROR_INVALID_VALUE
 								  : CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuGraphRetainUserObject(CUgraph graph, CUuserObject object, unsigned int count,
+					 unsigned int flags)
+{
+	struct sim_graph *in;
+	CUresult error = graph_lookup(graph, &in);
+
+	if (error)
+		return error;
+	if (flags & ~(unsigned int)CU_GRAPH_USER_OBJECT_MOVE)
+		return CUDA_ERROR_INVALID_VALUE;
+	return user_object_refs_retain(&in->objects, object, count,
+				       flags & CU_GRAPH_USER_OBJECT_MOVE);
+}
+
+CUresult CUDAAPI cuGraphReleaseUserObject(CUgraph graph, CUuserObject object, unsigned int count)
+{
+	struct sim_graph *in;
+	CUresult error = graph_lookup(graph, &in);
+
+	return error ? error : user_object_refs_give(&in->objects, object, count);
 }

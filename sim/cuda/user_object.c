@@ -6,7 +6,6 @@
 #include <stdlib.h>
 
 #include "sim/cuda/api.h"
-#include "sim/cuda/graph.h"
 #include "sim/cuda/sim.h"
 
 #define USER_OBJECT_MAGIC 0x55534f42
@@ -46,7 +45,8 @@ static void user_object_drop(struct user_object *object, uint64_t n)
 	free(object);
 }
 
-static int user_object_refs_add(struct user_object_ref **refs, struct user_object *object, uint64_t n)
+static int user_object_refs_add(struct user_object_ref **refs, struct user_object *object,
+				uint64_t n)
 {
 	struct user_object_ref *ref = malloc(sizeof(*ref));
 
@@ -82,6 +82,45 @@ int user_object_refs_copy(struct user_object_ref **refs, const struct user_objec
 	*last = *refs;
 	*refs = added;
 	return 0;
+}
+
+CUresult user_object_refs_retain(struct user_object_ref **refs, CUuserObject handle,
+				 unsigned int count, bool move)
+{
+	struct user_object *object;
+	CUresult error = user_object_lookup(handle, &object);
+
+	if (error)
+		return error;
+	if (!count)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (user_object_refs_add(refs, object, count))
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	if (!move)
+		atomic_fetch_add(&object->refs, count);
+	return CUDA_SUCCESS;
+}
+
+CUresult user_object_refs_give(struct user_object_ref **refs, CUuserObject handle,
+			       unsigned int count)
+{
+	struct user_object *object;
+	CUresult error = user_object_lookup(handle, &object);
+
+	if (error)
+		return error;
+	for (struct user_object_ref **link = refs, *ref; (ref = *link); link = &ref->next) {
+		if (ref->object != object || ref->n < count || !count)
+			continue;
+		ref->n -= count;
+		if (!ref->n) {
+			*link = ref->next;
+			free(ref);
+		}
+		user_object_drop(object, count);
+		return CUDA_SUCCESS;
+	}
+	return CUDA_ERROR_INVALID_VALUE;
 }
 
 struct launched {
@@ -163,48 +202,4 @@ CUresult CUDAAPI cuUserObjectRelease(CUuserObject object, unsigned int count)
 		return CUDA_ERROR_INVALID_VALUE;
 	user_object_drop(of, count);
 	return CUDA_SUCCESS;
-}
-
-CUresult CUDAAPI cuGraphRetainUserObject(CUgraph graph, CUuserObject object, unsigned int count,
-					 unsigned int flags)
-{
-	struct user_object *of;
-	struct sim_graph *in;
-	CUresult error = graph_lookup(graph, &in);
-
-	if (!error)
-		error = user_object_lookup(object, &of);
-	if (error)
-		return error;
-	if (!count || flags & ~(unsigned int)CU_GRAPH_USER_OBJECT_MOVE)
-		return CUDA_ERROR_INVALID_VALUE;
-	if (user_object_refs_add(&in->objects, of, count))
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	if (!(flags & CU_GRAPH_USER_OBJECT_MOVE))
-		atomic_fetch_add(&of->refs, count);
-	return CUDA_SUCCESS;
-}
-
-CUresult CUDAAPI cuGraphReleaseUserObject(CUgraph graph, CUuserObject object, unsigned int count)
-{
-	struct user_object *of;
-	struct sim_graph *in;
-	CUresult error = graph_lookup(graph, &in);
-
-	if (!error)
-		error = user_object_lookup(object, &of);
-	if (error)
-		return error;
-	for (struct user_object_ref **link = &in->objects, *ref; (ref = *link); link = &ref->next) {
-		if (ref->object != of || ref->n < count || !count)
-			continue;
-		ref->n -= count;
-		if (!ref->n) {
-			*link = ref->next;
-			free(ref);
-		}
-		user_object_drop(of, count);
-		return CUDA_SUCCESS;
-	}
-	return CUDA_ERROR_INVALID_VALUE;
 }

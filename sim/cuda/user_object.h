@@ -10,6 +10,13 @@
 
 struct user_object_ref; /* what a graph owns of one object */
 
+/* Adds so many references to an object; `move`: of those that the caller has. */
+CUresult user_object_refs_retain(struct user_object_ref **refs, CUuserObject handle,
+				 unsigned int count, bool move);
+/* Takes so many away. INVALID_VALUE: there are not as many. */
+CUresult user_object_refs_give(struct user_object_ref **refs, CUuserObject handle,
+			       unsigned int count);
+
 /* Adds references like those of `from`. -ENOMEM, and then nothing was added. */
 int user_object_refs_copy(struct user_object_ref **refs, const struct user_object_ref *from);
 

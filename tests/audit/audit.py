@@ -4,7 +4,7 @@
 devices, which know what each process had; and each program whose bill was once wrong.
 
     audit.py --from 1 --count 1000      seeds, one after the other
-    audit.py --from 1 --count 1000 --meets      the same, also of kernels that wait for each other
+    audit.py --from 1 --count 1000 --meets      the same, also of work that waits in its middle
     audit.py --kept                     the seeds that once failed (tests/audit/seeds)
     audit.py --fixed NAME | --list      one program that is not random; which there are
 """

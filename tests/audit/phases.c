@@ -107,6 +107,14 @@ static void any_host_functions(struct guest *guest)
 	play_host_functions(guest, launches, us, host_us, guest_draw_wait(guest));
 }
 
+static void any_graph_with_hosts(struct guest *guest)
+{
+	unsigned int launches = (unsigned int)guest_log(guest, 1, 20);
+	uint64_t us = guest_log(guest, 20, 1000), host_us = guest_log(guest, 50, 3000);
+
+	play_graph_with_hosts(guest, launches, us, host_us, guest_draw_wait(guest));
+}
+
 static void any_event_waits(struct guest *guest)
 {
 	unsigned int launches = (unsigned int)guest_log(guest, 1, 20);
@@ -361,6 +369,7 @@ const struct phase phases[] = {
 	{"any-two-lengths", any_two_lengths, ANY},
 	{"any-meets", any_meets, MEETS},
 	{"any-ranks", any_ranks, MEETS},
+	{"any-graph-with-hosts", any_graph_with_hosts, MEETS},
 	{"tokens", tokens, FIXED},
 	{"persistent", persistent, FIXED},
 	{"alternating", alternating, FIXED},

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Phases: each is something that the audit's program does for a while. ANY are drawn from and draw all that they do, MEETS
- * only where kernels are to wait for each other; others are one program each whose bill was once
- * wrong, and the same with every seed.
+ * Phases: each is something that the audit's program does for a while. ANY are drawn from and draw
+ * all that they do, MEETS only where work is to wait for other work or the program in its middle;
+ * others are one program each whose bill was once wrong, and the same with every seed.
  */
 #ifndef ALLOT_TESTS_AUDIT_PHASES_H
 #define ALLOT_TESTS_AUDIT_PHASES_H
@@ -46,6 +46,9 @@ void play_copies(struct guest *guest, uint64_t kernel_us, unsigned int copies, s
 		 enum guest_wait how);
 void play_host_functions(struct guest *guest, unsigned int launches, uint64_t us,
 			 uint64_t host_us, enum guest_wait how);
+/* The same in one graph. */
+void play_graph_with_hosts(struct guest *guest, unsigned int launches, uint64_t us,
+			   uint64_t host_us, enum guest_wait how);
 /* A stream waits for an event behind another stream's host function. */
 void play_event_waits(struct guest *guest, unsigned int launches, uint64_t us, uint64_t host_us,
 		      enum guest_wait how);

@@ -177,23 +177,49 @@ void play_batches(struct guest *guest, unsigned int copies, size_t bytes, enum g
 	}
 }
 
+static void launch_with_host_functions(struct guest *guest, unsigned int launches, uint64_t us,
+				       uint64_t host_us)
+{
+	for (unsigned int i = 0; i < 4 * launches; i++) {
+		if (i && i % launches == 0)
+			MUST(cuLaunchHostFunc(guest->stream[0], host_function,
+					      (void *)(uintptr_t)host_us));
+		guest_launch(guest, guest->function[0], 1, guest->stream[0], us);
+	}
+}
+
 void play_host_functions(struct guest *guest, unsigned int launches, uint64_t us,
 			 uint64_t host_us, enum guest_wait how)
 {
-	CUstream stream = guest->stream[0];
-
 	guest_say(guest, "4 times %u of %llu us, host functions of %llu us between, waits by %s",
 		  launches, (unsigned long long)us, (unsigned long long)host_us,
 		  guest_wait_names[how]);
 	while (!guest_over(guest)) {
-		for (unsigned int i = 0; i < 4 * launches; i++) {
-			if (i && i % launches == 0)
-				MUST(cuLaunchHostFunc(stream, host_function,
-						      (void *)(uintptr_t)host_us));
-			guest_launch(guest, guest->function[0], 1, stream, us);
-		}
+		launch_with_host_functions(guest, launches, us, host_us);
+		guest_wait(guest, how, guest->stream[0], 0);
+	}
+}
+
+void play_graph_with_hosts(struct guest *guest, unsigned int launches, uint64_t us,
+			   uint64_t host_us, enum guest_wait how)
+{
+	CUstream stream = guest->stream[0];
+	CUgraphExec exec;
+	CUgraph graph;
+
+	guest_say(guest, "a graph of 4 times %u of %llu us, host functions of %llu us between, "
+		  "waits by %s", launches, (unsigned long long)us, (unsigned long long)host_us,
+		  guest_wait_names[how]);
+	MUST(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+	launch_with_host_functions(guest, launches, us, host_us);
+	MUST(cuStreamEndCapture(stream, &graph));
+	MUST(cuGraphInstantiateWithFlags(&exec, graph, 0));
+	while (!guest_over(guest)) {
+		guest_launch_graph(guest, exec, stream, 4 * launches * us);
 		guest_wait(guest, how, stream, 0);
 	}
+	MUST(cuGraphExecDestroy(exec));
+	MUST(cuGraphDestroy(graph));
 }
 
 void play_event_waits(struct guest *guest, unsigned int launches, uint64_t us, uint64_t host_us,

@@ -37,22 +37,21 @@ static bool charge_keeps(const struct guest *guest, enum category category, bool
 }
 
 /*
- * Accounting by the driver's figure. The ledger is read before the figure: an allocation is always
- * in one of the two, because it leaves pending only after the driver has it.
+ * Accounting by the driver's figure: what the tenant has by that and by the ledger; all ones without
+ * a figure, when nothing is free. The ledger is read before the figure: an allocation is always in
+ * one of the two, because it leaves pending only after the driver has it.
  */
-static bool charge_fits_by_driver(struct guest *guest, struct guest_device *device, uint64_t limit)
+static uint64_t charge_sum_by_driver(struct guest *guest, struct guest_device *device)
 {
-	uint64_t pending, figure;
+	uint64_t kept, figure;
 	bool told = false;
 	int r;
 
 	do {
-		pending = quota_used(guest->ledger, device->ledger);
+		kept = quota_used(guest->ledger, device->ledger);
 		r = figure_tenant(guest, device->uuid, device->ledger, &figure);
 	} while (r == -ESRCH && !told && (told = figure_await_told(guest, device)));
-	if (r)
-		return false; /* without a figure nothing is free */
-	return pending <= limit && figure <= limit - pending;
+	return r ? UINT64_MAX : sat_add_u64(kept, figure);
 }
 
 static int charge_reserve_by_driver(struct guest *guest, struct guest_device *device,
@@ -63,7 +62,7 @@ static int charge_reserve_by_driver(struct guest *guest, struct guest_device *de
 	if (bytes > QUOTA_RESERVE_MAX)
 		return -EDQUOT;
 	quota_publish(slot, device->ledger, bytes);
-	if (charge_fits_by_driver(guest, device, limit))
+	if (charge_sum_by_driver(guest, device) <= limit)
 		return 0;
 	quota_cancel(slot, device->ledger, bytes);
 	return -EDQUOT;
@@ -379,17 +378,15 @@ bool charge_clear_dead(struct guest *guest, struct guest_device *device)
 static bool charge_is_over_by_driver(struct guest *guest, struct guest_device *device,
 				     uint64_t limit)
 {
-	uint64_t until = now_monotonic_ns() + OVER_WAIT_NS, figure, pending;
+	uint64_t until = now_monotonic_ns() + OVER_WAIT_NS, pending, sum;
 
-	while (!charge_fits_by_driver(guest, device, limit)) {
+	do {
 		pending = quota_pending(guest->ledger, device->ledger);
-		if (!pending || figure_tenant(guest, device->uuid, device->ledger, &figure) ||
-		    sat_add_u64(figure, quota_used(guest->ledger, device->ledger)) >
-			    sat_add_u64(limit, pending) ||
-		    !charge_nap(until))
-			return true;
-	}
-	return false;
+		sum = charge_sum_by_driver(guest, device);
+		if (sum <= limit)
+			return false;
+	} while (pending && sum <= sat_add_u64(limit, pending) && charge_nap(until));
+	return true;
 }
 
 static bool charge_is_over(struct guest *guest, struct guest_device *device)

@@ -134,10 +134,13 @@ static void module_take_off(struct guest *guest, uint64_t devices, bool everywhe
 	}
 }
 
-static CUresult module_refuse(struct guest *guest, const struct load *load,
-			      const struct guest_device *over)
+/* The driver's error, or the code did not fit on a device and was unloaded again. */
+static CUresult module_not_loaded(struct guest *guest, const struct load *load, CUresult e,
+				  const struct guest_device *over)
 {
 	module_take_off(guest, load->devices, load->everywhere, load->guess);
+	if (e)
+		return e;
 	quota_count_refusal(atomic_load(&guest->slot), over->ledger);
 	return CUDA_ERROR_OUT_OF_MEMORY;
 }
@@ -183,7 +186,7 @@ static bool module_wait(struct guest *guest, struct load *load, struct room *roo
 		if (!e)                                                                            \
 			DRIVER(undo, (*handle));                                                   \
 		atomic_fetch_sub(&guest->libraries, library);                                      \
-		return e ? e : module_refuse(guest, &load, over);                                  \
+		return module_not_loaded(guest, &load, e, over);                                   \
 	}
 
 #define UNLOAD(name, params, args, library)                                                        \

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * audit --seed N --seconds S [--phases A,B,...] [--count N] [--devices N] [--steps] [--meets]
+ *       [--hosts]
  * audit --list
  *
  * A program that knows nothing of allot and does what programs do, so that what is billed can be
@@ -28,7 +29,7 @@ struct options {
 	uint64_t seed, count, devices;
 	double seconds;
 	char *names;
-	bool steps, meets;
+	bool steps, meets, hosts;
 };
 
 static struct guest guest[MOST_DEVICES];
@@ -36,7 +37,7 @@ static struct guest guest[MOST_DEVICES];
 static int usage(void)
 {
 	fprintf(stderr, "usage: audit --seed N --seconds S [--phases A,B,...] [--count N] "
-			"[--devices N] [--steps] [--meets] | --list\n");
+			"[--devices N] [--steps] [--meets] [--hosts] | --list\n");
 	return 2;
 }
 
@@ -56,6 +57,10 @@ static bool parse(int argc, char **argv, struct options *o)
 		}
 		if (!strcmp(argv[i], "--meets")) {
 			o->meets = true;
+			continue;
+		}
+		if (!strcmp(argv[i], "--hosts")) {
+			o->hosts = true;
 			continue;
 		}
 		if (i + 1 == argc)
@@ -96,7 +101,8 @@ static void draw_phases(struct guest *g, const struct options *o,
 		size_t k;
 
 		for (const struct phase *p = nleft ? NULL : phases; p && p->name; p++)
-			if (p->draw == ANY || (p->draw == MEETS && o->meets))
+			if (p->draw == ANY || (p->draw == MEETS && o->meets) ||
+			    (p->draw == HOSTS && o->hosts))
 				left[nleft++] = p;
 		k = guest_draw(g, 0, nleft - 1);
 		chosen[i] = left[k];

@@ -369,7 +369,7 @@ const struct phase phases[] = {
 	{"any-two-lengths", any_two_lengths, ANY},
 	{"any-meets", any_meets, MEETS},
 	{"any-ranks", any_ranks, MEETS},
-	{"any-graph-with-hosts", any_graph_with_hosts, MEETS},
+	{"any-graph-with-hosts", any_graph_with_hosts, HOSTS},
 	{"tokens", tokens, FIXED},
 	{"persistent", persistent, FIXED},
 	{"alternating", alternating, FIXED},

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Phases: each is something that the audit's program does for a while. ANY are drawn from and draw
- * all that they do, MEETS only where work is to wait for other work or the program in its middle;
- * others are one program each whose bill was once wrong, and the same with every seed.
+ * all that they do, MEETS only where work is to wait for other work in its middle, HOSTS where for
+ * the program; others are one program each whose bill was once wrong, and the same with every seed.
  */
 #ifndef ALLOT_TESTS_AUDIT_PHASES_H
 #define ALLOT_TESTS_AUDIT_PHASES_H
 
 #include "tests/audit/guest.h"
 
-enum draw { FIXED, ANY, MEETS };
+enum draw { FIXED, ANY, MEETS, HOSTS };
 
 struct phase {
 	const char *name;

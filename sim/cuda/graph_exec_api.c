@@ -127,7 +127,7 @@ ROWS(cuGraphInstantiateWithParams, _ptsz, graph_exec_api_instantiate_with,
      (CUgraphExec *phGraphExec, CUgraph hGraph, CUDA_GRAPH_INSTANTIATE_PARAMS *instantiateParams),
      phGraphExec, hGraph, instantiateParams)
 
-/* What a launch that was made uses is kept until it is done. */
+/* Drops the references of the graph and its children when the last launch is done. */
 static void graph_exec_api_let_go(struct sim_graph *graph, struct sim_mark *last)
 {
 	for (struct sim_node *node = graph->nodes; node; node = node->next)

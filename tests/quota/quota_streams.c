@@ -202,7 +202,7 @@ void streams_pools_churn(int ms)
 	struct churn churn = {.context = guest_begin()};
 	CUdeviceptr at;
 
-	/* Who goes through all pools is long on its way, and finds others than it set out for. */
+	/* With so many pools a list of them is old before its last one is looked at. */
 	for (int i = 0; i < STANDING; i++)
 		MUST(cuMemAllocFromPoolAsync(&at, MIB, streams_pool(false), NULL));
 	MUST(cuMemPoolExportToShareableHandle(&churn.descriptor, streams_pool(true),

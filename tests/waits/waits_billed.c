@@ -42,15 +42,21 @@ static void CUDA_CB nap(void *arg)
 	guest_nap((uintptr_t)arg * 1000);
 }
 
+/* Begins to capture, too. */
+static void capture_nap(void)
+{
+	MUST(cuStreamBeginCapture_v2(guest.c, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+	guest_spin(guest.c, 2 * BRIEF_US);
+	MUST(cuLaunchHostFunc(guest.c, nap, (void *)ROUND_MS));
+	guest_spin(guest.c, 2 * BRIEF_US);
+}
+
 void billed_graph_nap(char **args)
 {
 	CUgraphExec exec;
 
 	begin_warm();
-	MUST(cuStreamBeginCapture_v2(guest.c, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
-	guest_spin(guest.c, 2 * BRIEF_US);
-	MUST(cuLaunchHostFunc(guest.c, nap, (void *)ROUND_MS));
-	guest_spin(guest.c, 2 * BRIEF_US);
+	capture_nap();
 	exec = guest_instantiate();
 	guest_go();
 	for (int i = 0; i < ROUNDS; i++) {
@@ -85,10 +91,7 @@ void billed_graph_ends(char **args)
 	CUgraph graph;
 
 	begin_warm();
-	MUST(cuStreamBeginCapture_v2(guest.c, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
-	guest_spin(guest.c, 2 * BRIEF_US);
-	MUST(cuLaunchHostFunc(guest.c, nap, (void *)ROUND_MS));
-	guest_spin(guest.c, 2 * BRIEF_US);
+	capture_nap();
 	MUST(cuStreamEndCapture(guest.c, &graph));
 	host = host_node_of(graph);
 	guest_go();

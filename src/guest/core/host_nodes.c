@@ -7,6 +7,7 @@
 #include "base/lock.h"
 #include "base/now.h"
 #include "base/number.h"
+#include "guest/core/graph_nodes.h"
 #include "guest/core/hook.h"
 
 /* --- When they ran --------------------------------------------------------------------------- */
@@ -190,24 +191,18 @@ static struct host_nodes *host_nodes_new(CUgraph graph, size_t n)
 struct host_nodes *host_nodes_watch(struct guest *guest, CUgraph graph)
 {
 	struct host_nodes *nodes = NULL;
-	size_t n = 0, size, hosts;
-	CUgraphNode *node;
+	struct graph_nodes all;
+	size_t hosts;
 
-	if (DRIVER(cuGraphGetNodes, (graph, NULL, &n)) || !n)
+	if (graph_nodes_read(graph, &all))
 		return NULL;
-	size = n * sizeof(*node);
-	node = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (node == MAP_FAILED)
-		return NULL;
-	if (DRIVER(cuGraphGetNodes, (graph, node, &n)))
-		n = 0;
-	hosts = host_nodes_count(node, n);
+	hosts = host_nodes_count(all.node, all.n);
 	if (hosts)
 		nodes = host_nodes_new(graph, hosts);
-	for (size_t i = 0; nodes && i < n && nodes->n < hosts; i++)
-		if (host_node_is(node[i]))
-			host_nodes_add(nodes, node[i]);
-	munmap(node, size);
+	for (size_t i = 0; nodes && i < all.n && nodes->n < hosts; i++)
+		if (host_node_is(all.node[i]))
+			host_nodes_add(nodes, all.node[i]);
+	graph_nodes_free(&all);
 	return nodes;
 }
 

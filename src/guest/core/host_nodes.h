@@ -36,7 +36,7 @@ struct host_time {
 int host_nodes_between(uint64_t exec, uint64_t from_ns, uint64_t to_ns,
 		       struct host_time ret[HOST_TIMES]);
 
-/* Whether one runs now. */
+/* Does a host function of it run now? */
 bool host_nodes_run(uint64_t exec);
 
 #endif

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <string.h>
-#include <sys/mman.h>
 #include <time.h>
 
 #include "base/now.h"
 #include "guest/core/entry.h"
+#include "guest/core/graph_nodes.h"
 #include "guest/core/hook.h"
 #include "guest/core/host_nodes.h"
 #include "guest/memory/graph.h"
@@ -129,38 +129,34 @@ static bool graph_node_waits(CUgraphNodeType type)
  */
 static bool graph_add_nodes(struct guest *guest, CUgraph graph, int depth, struct nodes *ret)
 {
-	size_t n = 0, size;
-	CUgraphNode *nodes;
+	struct graph_nodes nodes;
 	bool known = true;
 
-	if (DRIVER(cuGraphGetNodes, (graph, NULL, &n)) || !n)
-		return true; /* an error is the driver's to name */
-	size = n * sizeof(*nodes);
-	nodes = depth < DEPTH ? mmap(NULL, size, PROT_READ | PROT_WRITE,
-				     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) : MAP_FAILED;
-	if (nodes == MAP_FAILED)
+	if (graph_nodes_read(graph, &nodes))
 		return false;
-	if (DRIVER(cuGraphGetNodes, (graph, nodes, &n)))
-		n = 0;
-	for (size_t i = 0; i < n; i++) {
+	if (depth >= DEPTH && nodes.n) {
+		graph_nodes_free(&nodes);
+		return false;
+	}
+	for (size_t i = 0; i < nodes.n; i++) {
 		CUDA_MEM_ALLOC_NODE_PARAMS params;
 		CUgraphNodeType type;
 		CUgraph child;
 
-		if (DRIVER(cuGraphNodeGetType, (nodes[i], &type)))
+		if (DRIVER(cuGraphNodeGetType, (nodes.node[i], &type)))
 			continue;
 		ret->wait = ret->wait || graph_node_waits(type);
 		if (type == CU_GRAPH_NODE_TYPE_MEM_ALLOC &&
-		    !DRIVER(cuGraphMemAllocNodeGetParams, (nodes[i], &params))) {
+		    !DRIVER(cuGraphMemAllocNodeGetParams, (nodes.node[i], &params))) {
 			if (guest_device(guest, params.poolProps.location.id))
 				ret->bytes[params.poolProps.location.id] +=
 					round_up(params.bytesize, GRANULE_BYTES);
 		} else if (type == CU_GRAPH_NODE_TYPE_GRAPH &&
-			   !DRIVER(cuGraphChildGraphNodeGetGraph, (nodes[i], &child))) {
+			   !DRIVER(cuGraphChildGraphNodeGetGraph, (nodes.node[i], &child))) {
 			known = graph_add_nodes(guest, child, depth + 1, ret) && known;
 		}
 	}
-	munmap(nodes, size);
+	graph_nodes_free(&nodes);
 	return known;
 }
 

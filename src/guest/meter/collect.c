@@ -97,12 +97,19 @@ static bool collect_is_late(const struct timing_event *event, uint64_t done_ns)
 	       done_ns < event->handed_ns + TUNING_PROMPT_NS;
 }
 
-/* Adds what a burst did, but for the time in which a graph waited for the program; that in all. */
+/* When a burst waited for the program in the middle of a graph, in a time. Returns how often. */
+static int collect_waits(const struct burst *burst, uint64_t from_ns, uint64_t to_ns,
+			 struct host_time host[HOST_TIMES])
+{
+	return burst->waits ? host_nodes_between(burst->waits, from_ns, to_ns, host) : 0;
+}
+
+/* Adds what a burst did, but for the time in which it waited. Returns the sum of that time. */
 static uint64_t collect_add_between(struct pass *pass, const struct burst *burst, struct span span)
 {
 	struct host_time host[HOST_TIMES];
 	uint64_t waited = 0;
-	int n = burst->waits ? host_nodes_between(burst->waits, span.from_ns, span.to_ns, host) : 0;
+	int n = collect_waits(burst, span.from_ns, span.to_ns, host);
 
 	for (int i = 0; i < n; i++) {
 		collect_add(pass, &(struct span){span.from_ns, host[i].from_ns, span.apart});
@@ -213,9 +220,7 @@ static uint64_t collect_began(const struct pass *pass, const struct stream *stre
 {
 	uint64_t began = meter_began_ns(stream, event->loaded_ns);
 	struct host_time host[HOST_TIMES];
-	int n = began && event->burst.waits
-			? host_nodes_between(event->burst.waits, began, pass->look.now_ns, host)
-			: 0;
+	int n = began ? collect_waits(&event->burst, began, pass->look.now_ns, host) : 0;
 
 	for (int i = 0; i < n; i++)
 		began += host[i].to_ns - host[i].from_ns;
@@ -223,8 +228,8 @@ static uint64_t collect_began(const struct pass *pass, const struct stream *stre
 }
 
 /*
- * Whether the stream waits for the program: before a beginning, or in the middle of a graph. For
- * what a graph waits is not always seen: if it takes so long it will be that.
+ * Does the stream wait for the program, before a beginning or in the middle of a graph? Not every wait
+ * of a graph is seen: one that takes so much longer than expected is taken to wait.
  */
 static bool collect_is_blocked(const struct pass *pass, const struct timing_event *event,
 			       uint64_t began_ns)

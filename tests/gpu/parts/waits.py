@@ -74,12 +74,12 @@ class At:
         """Natively the device is busy for all of this time."""
         return TIMES * native_ms / self.mode.share + MORE_MS
 
-    def check_bill(self, what, billed_ms, true_ms, remark=None):
+    def check_bill(self, what, billed_ms, true_ms):
         """Nothing is billed without a tenant."""
         if billed_ms is not None:
             self.check(what, bill_off(billed_ms, true_ms) <= 0,
                        f"{billed_ms:.1f} of true {true_ms:.1f} ms",
-                       f"±{100 * BILL_PART:g} %, {BILL_MS:g} ms", remark)
+                       f"±{100 * BILL_PART:g} %, {BILL_MS:g} ms")
 
 
 def bill_off(billed_ms, true_ms):
@@ -320,8 +320,7 @@ def torch_graph(at):
              f"{waits['nap_ms'] / waits['replays']:g} ms; without it "
              f"{true_ms / waits['replays']:.2f}")
     at.check_bill("billed without a wait", said["plain"]["billed_ms"], true_ms)
-    at.check_bill("billed", waits["billed_ms"], true_ms,
-                  "known: what a graph waits in its middle is billed")
+    at.check_bill("billed", waits["billed_ms"], true_ms)
     at.cell("ms a replay", f"{each:.2f}")
     if waits["billed_ms"] is not None:
         at.cell("billed ms", f"{waits['billed_ms']:.0f} of {true_ms:.0f}")

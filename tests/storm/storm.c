@@ -176,8 +176,11 @@ static bool has_failed(const pid_t *pid)
 		if (waitid(P_PID, (id_t)pid[i], &info, WEXITED | WNOHANG | WNOWAIT) || !info.si_pid)
 			continue;
 		signal = info.si_code == CLD_EXITED ? 0 : info.si_status;
-		if (!storm_ends(i) || (signal ? signal != SIGKILL : info.si_status))
+		if (!storm_ends(i) || (signal ? signal != SIGKILL : info.si_status)) {
+			fprintf(stderr, "storm: process %d ended, by %s %d\n", i,
+				signal ? "signal" : "status", info.si_status);
 			return true;
+		}
 	}
 	return false;
 }
@@ -316,7 +319,6 @@ int main(int argc, char **argv)
 		kill_now_and_then(pid, options.seed);
 	atomic_store(&storm->calm, 1);
 	if (!await_quiet(pid)) {
-		fprintf(stderr, "storm: a process ended\n");
 		kill(0, SIGTERM);
 		return 1;
 	}

@@ -73,6 +73,18 @@ struct sim_exec *sim_context_exec(struct sim_context *ctx)
 	return ctx->exec;
 }
 
+struct sim_exec *sim_context_hold(struct sim_context *ctx)
+{
+	struct sim_exec *exec;
+
+	sim_lock();
+	exec = ctx->exec;
+	if (exec)
+		exec_hold(exec);
+	sim_unlock();
+	return exec;
+}
+
 unsigned int sim_context_device(struct sim_context *ctx)
 {
 	return (unsigned int)ctx->device->ordinal;
@@ -85,7 +97,7 @@ struct sim_context *sim_context_take_place(void)
 
 	if (handles && !strcmp(handles, "reuse")) {
 		sim_lock();
-		while (*at && ((*at)->live || (*at)->kind != SIM_CONTEXT_EXPLICIT))
+		while (*at && ((*at)->holds || (*at)->kind != SIM_CONTEXT_EXPLICIT))
 			at = &(*at)->next;
 		ctx = *at;
 		if (ctx)

@@ -33,17 +33,21 @@ static CUresult context_api_start(struct sim_context *ctx)
 	return CUDA_SUCCESS;
 }
 
-/* Waits for the context's work and ends its streams. */
-static void context_api_stop(struct sim_context *ctx)
+/*
+ * Nothing more begins in the context. Waits for its work and ends its streams. False: it had stopped.
+ */
+static bool context_api_stop(struct sim_context *ctx)
 {
 	struct sim_exec *exec;
 
 	sim_lock();
 	exec = ctx->exec;
 	ctx->exec = NULL;
+	ctx->live = false;
 	sim_unlock();
 	if (exec)
 		exec_destroy(exec);
+	return exec;
 }
 
 /* Gives back what a stopped context took, and all that is in it. */
@@ -55,7 +59,6 @@ static void context_api_give(struct sim_context *ctx)
 	sim_context_memory_gone(ctx);
 	sim_context_limits_done(ctx);
 	sim_lock();
-	ctx->live = false;
 	ctx->holds = false;
 	sim_unlock();
 	sim_device_give(ctx->device, ctx->bytes);
@@ -172,12 +175,11 @@ CUresult sim_green_make(struct sim_device *device, struct sim_context **ret_ctx)
 
 void sim_green_end(struct sim_context *ctx)
 {
-	context_api_stop(ctx);
+	bool stopped = context_api_stop(ctx);
+
 	pthread_mutex_lock(&primary_lock);
-	if (ctx->live) {
-		sim_lock();
-		ctx->live = false;
-		sim_unlock();
+	/* Where the primary context ended meanwhile, it ended all green ones. */
+	if (stopped && ctx->holds) {
 		ctx->device->greens--;
 		context_api_primary_settle(ctx->device);
 	}

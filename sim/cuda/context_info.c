@@ -112,11 +112,18 @@ CUresult cuCtxGetStreamPriorityRange(int *leastPriority, int *greatestPriority)
 CUresult cuCtxSynchronize_v2(CUcontext handle)
 {
 	struct sim_context *ctx;
+	struct sim_exec *exec;
 	CUresult r = context_info_or_current(handle, &ctx);
 
+	if (r)
+		return r;
+	exec = sim_context_hold(ctx);
+	if (exec)
+		r = capture_forbids_context_sync(exec);
 	if (!r)
-		r = capture_forbids_context_sync(ctx->exec);
-	return r ? r : exec_synchronize(ctx->exec);
+		r = exec_synchronize(exec);
+	exec_release(exec);
+	return r;
 }
 
 CUresult cuCtxSynchronize(void)

@@ -41,7 +41,8 @@ struct sim_exec {
 	_Atomic int error;     /* CUresult; sticks */
 
 	pthread_mutex_t lock;
-	pthread_cond_t space; /* a full stream has room, or a work of the host is done */
+	pthread_cond_t space; /* a full stream has room, a work of the host is done, nobody waits */
+	unsigned int waiters; /* threads that wait for its work; it does not end before they do */
 	struct sim_stream *streams;
 	struct sim_stream *legacy;
 	uint64_t stamp;

@@ -32,6 +32,7 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr)
 {
 	struct ipc_handle h = {.magic = IPC_MAGIC, .pid = getpid(), .row = sim.row};
 	struct sim_context *ctx;
+	struct sim_exec *exec;
 	struct sim_range *range;
 	CUresult r = sim_context_current(&ctx);
 
@@ -40,7 +41,9 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr)
 	if (!pHandle)
 		return CUDA_ERROR_INVALID_VALUE;
 	/* Memory that becomes shared moves; nothing may be writing to it meanwhile. */
-	r = exec_synchronize(ctx->exec);
+	exec = sim_context_hold(ctx);
+	r = exec_synchronize(exec);
+	exec_release(exec);
 	if (r)
 		return r;
 	sim_lock();

@@ -170,6 +170,8 @@ CUresult sim_memory_alloc(struct sim_context *ctx, uint64_t bytes, enum sim_rang
 	struct sim_range *range;
 	CUresult r;
 
+	if (!ctx->live) /* since the caller asked */
+		return CUDA_ERROR_CONTEXT_IS_DESTROYED;
 	if (kind == SIM_RANGE_DEVICE && bytes <= SMALL_MAX)
 		r = memory_alloc_small(ctx, bytes, &range);
 	else
@@ -239,19 +241,19 @@ CUresult cuMemAlloc(CUdeviceptr_v1 *dptr, unsigned int bytesize)
 
 void sim_memory_drain(uint64_t address)
 {
-	struct sim_context *ctx = NULL;
 	struct sim_exec *exec = NULL;
 	struct sim_range *range;
 
 	sim_lock();
 	range = sim_range_find(address);
-	if (range)
-		ctx = range->ctx;
-	if (ctx && ctx->live)
-		exec = ctx->exec;
+	if (range && range->ctx && range->ctx->exec) {
+		exec = range->ctx->exec;
+		exec_hold(exec);
+	}
 	sim_unlock();
 	if (exec)
 		exec_drain(exec);
+	exec_release(exec);
 }
 
 CUresult cuMemFree_v2(CUdeviceptr dptr)

@@ -232,8 +232,11 @@ CUresult exec_drain(struct sim_exec *exec)
 
 CUresult exec_synchronize(struct sim_exec *exec)
 {
-	CUresult error = exec_drain(exec);
+	CUresult error;
 
+	if (!exec)
+		return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+	error = exec_drain(exec);
 	sim_pool_synchronized(exec->device);
 	return error;
 }
@@ -279,13 +282,41 @@ CUresult exec_wait_all(struct sim_exec *exec, struct sim_mark *mark)
 
 CUresult exec_error(struct sim_exec *exec)
 {
+	if (!exec)
+		return CUDA_ERROR_CONTEXT_IS_DESTROYED;
 	return (CUresult)atomic_load_explicit(&exec->error, memory_order_relaxed);
+}
+
+void exec_hold(struct sim_exec *exec)
+{
+	pthread_mutex_lock(&exec->lock);
+	exec->waiters++;
+	pthread_mutex_unlock(&exec->lock);
+}
+
+void exec_release(struct sim_exec *exec)
+{
+	if (!exec)
+		return;
+	pthread_mutex_lock(&exec->lock);
+	exec->waiters--;
+	pthread_cond_broadcast(&exec->space);
+	pthread_mutex_unlock(&exec->lock);
+}
+
+static void exec_await_waiters(struct sim_exec *exec)
+{
+	pthread_mutex_lock(&exec->lock);
+	while (exec->waiters)
+		pthread_cond_wait(&exec->space, &exec->lock);
+	pthread_mutex_unlock(&exec->lock);
 }
 
 void exec_destroy(struct sim_exec *exec)
 {
 	if (!exec)
 		return;
+	exec_await_waiters(exec);
 	exec_drain(exec);
 	pthread_mutex_lock(&all_lock);
 	for (struct sim_exec **link = &all; *link; link = &(*link)->next) {

@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Memory of contexts beside their own size: when it is taken and given back, as on an H200. */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <unistd.h>
+
 #include "tests/sim/sim_test.h"
 
 static void launch(CUfunction function)
@@ -333,6 +337,56 @@ static void test_lazy(void)
 	CHECK_EQ(used(0), before);
 }
 
+static _Atomic bool over;
+
+/* Any answer is in order, as the context may be gone by each call. */
+static void *use_primary(void *unused)
+{
+	CUDA_ARRAY_DESCRIPTOR flat = {256, 256, CU_AD_FORMAT_FLOAT, 1};
+	CUcontext primary;
+	CUdeviceptr ptr;
+	CUarray array;
+	CUmodule module;
+	CUevent event;
+
+	(void)unused;
+	while (!atomic_load(&over)) {
+		if (cuDevicePrimaryCtxRetain(&primary, 1))
+			continue;
+		cuCtxSetCurrent(primary);
+		if (!cuMemAlloc_v2(&ptr, 4096)) {
+			cuCtxSynchronize();
+			cuMemFree_v2(ptr);
+		}
+		if (!cuArrayCreate_v2(&array, &flat))
+			cuArrayDestroy(array);
+		if (!cuModuleLoadData(&module, "allot-sim-module bytes=2000000\n"))
+			cuModuleUnload(module);
+		if (!cuEventCreate(&event, 0))
+			cuEventDestroy_v2(event);
+		cuDevicePrimaryCtxRelease_v2(1);
+	}
+	return NULL;
+}
+
+/* A thread ends a context in which others are in the middle of calls. */
+static void test_ends_beside_calls(void)
+{
+	pthread_t thread[4];
+
+	for (int i = 0; i < 4; i++)
+		CHECK_EQ(pthread_create(&thread[i], NULL, use_primary, NULL), 0);
+	for (int i = 0; i < 1000; i++) {
+		usleep(100);
+		OK(cuDevicePrimaryCtxReset_v2(1));
+	}
+	atomic_store(&over, true);
+	for (int i = 0; i < 4; i++)
+		pthread_join(thread[i], NULL);
+	OK(cuDevicePrimaryCtxReset_v2(1));
+	CHECK_EQ(used(1), 0);
+}
+
 int main(void)
 {
 	sim_begin("2", "1GiB");
@@ -346,6 +400,7 @@ int main(void)
 	test_green_reset();
 	test_eager();
 	test_lazy();
+	test_ends_beside_calls();
 	CHECK_EQ(used(0), 64 * MIB);
 	return 0;
 }

@@ -220,6 +220,8 @@
  * it waits for may be another tenant. And so long a launch of its own tenant may end it.
  */
 #define TUNING_LEAVING_NS (50 * NS_PER_MS)
+/* Below a higher priority a process lets one launch go so often, if late work may wait for it. */
+#define TUNING_TRY_NS (500 * NS_PER_MS)
 
 /*
  * How long a turn is. A device stands still for 140 us between two contexts (H200), which is about

@@ -251,17 +251,21 @@ static uint64_t admission_waited_ns(const struct asking *asking)
 /*
  * Returns true if late work of the tenant has the device: in its own turn, or while the arbiter lets
  * no other tenant begin before that work is done. For 50 ms the work may also share the device with
- * another tenant's turn, and a launch may end it. Below a higher priority that is assumed only if a
- * launch ended such work the last time.
+ * another tenant's turn, and a launch may end it. Below a higher priority, where work is late in any
+ * case, that is assumed only if a launch ended such work the last time; but now and then one launch
+ * goes to see: work that waits for another process's would else owe more and more for its waiting.
  */
 static bool admission_has_device(const struct asking *asking, const struct admission_inputs *in,
 				 uint64_t late_ns)
 {
 	uint32_t flags = limits_turn_flags(&asking->state->limits, in->now_ns);
 
-	return in->turn || flags & TURN_AWAITED ||
-	       (late_ns < TUNING_LEAVING_NS &&
-		(!asking->urged || window_hands_over(asking->device, in->now_ns)));
+	if (in->turn || flags & TURN_AWAITED)
+		return true;
+	if (asking->urged && window_may_try(asking->device, in->now_ns))
+		return true;
+	return late_ns < TUNING_LEAVING_NS &&
+	       (!asking->urged || window_hands_over(asking->device, in->now_ns));
 }
 
 /*
@@ -273,6 +277,7 @@ static void admission_look_at_late(const struct asking *asking, struct admission
 	struct launch_device *device = asking->device;
 	uint64_t late = device_time_late_ns(asking->guest->ledger, in->now_ns);
 
+	window_see_try(device, late, in->now_ns);
 	in->awaited = late > admission_late_after_ns(asking) &&
 		      admission_has_device(asking, in, late) &&
 		      (window_is_idle(device, asking->launch) ||
@@ -484,6 +489,8 @@ static bool admission_step(struct asking *asking)
 		if (atomic_load(&asking->state->bills) != asking->bills)
 			return false;
 		asking->settled = !in.paid_ns && !in.awaited && !in.latched;
+		if (in.awaited && !in.turn)
+			window_try(asking->device, launch->now_ns);
 		if (in.awaited || asking->held_ns || (in.room_ns && !in.beside)) /* impatient */
 			word_write(&asking->device->meter.time->gave_way_ns, launch->now_ns);
 		if (asking->settled)

@@ -20,6 +20,7 @@ struct window {
 	uint64_t streams_ns, together_ns;  /* see learn_overlap */
 	uint64_t said_late_ns; /* until when it was said that work is late; 0: it is not */
 	_Atomic uint64_t handed_until_ns; /* see window_hands_over */
+	_Atomic uint64_t tried_ns;	   /* see window_try */
 	struct costs costs;
 	struct {
 		bool taken, used; /* used: something was launched since it was taken */

@@ -180,6 +180,25 @@ bool window_hands_over(const struct launch_device *device, uint64_t now_ns)
 	return atomic_load(&device->window.handed_until_ns) > now_ns;
 }
 
+void window_try(struct launch_device *device, uint64_t now_ns)
+{
+	atomic_store(&device->window.tried_ns, now_ns);
+}
+
+bool window_may_try(const struct launch_device *device, uint64_t now_ns)
+{
+	return now_ns > atomic_load(&device->window.tried_ns) + TUNING_TRY_NS;
+}
+
+void window_see_try(struct launch_device *device, uint64_t late_ns, uint64_t now_ns)
+{
+	uint64_t tried = atomic_load(&device->window.tried_ns);
+
+	if (now_ns - late_ns > tried &&
+	    now_ns < tried + TUNING_HANDED_BESIDE_NS + TUNING_AWAITED_FOR_NS)
+		atomic_store(&device->window.handed_until_ns, now_ns + TUNING_HANDED_FOR_NS);
+}
+
 uint64_t window_awaited_look_ns(const struct launch_device *device, uint64_t now_ns)
 {
 	return window_hands_over(device, now_ns) ? TUNING_AWAITED_SOON_NS : TUNING_AWAITED_LOOK_NS;

@@ -45,6 +45,14 @@ uint64_t window_room_ns(struct launch_device *device, const struct launch *launc
  */
 bool window_hands_over(const struct launch_device *device, uint64_t now_ns);
 
+/*
+ * A held launch goes in another tenant's turn, to see whether late work of any process of the tenant
+ * waits for it. It did if that is over soon after, as the next look at what is late (0: nothing) shows.
+ */
+bool window_may_try(const struct launch_device *device, uint64_t now_ns);
+void window_try(struct launch_device *device, uint64_t now_ns);
+void window_see_try(struct launch_device *device, uint64_t late_ns, uint64_t now_ns);
+
 /* After which time a held launch looks again whether work in flight is late, and may wait for it. */
 uint64_t window_awaited_look_ns(const struct launch_device *device, uint64_t now_ns);
 

@@ -53,6 +53,10 @@ static void audit_say(const struct audit_finding *f, const char *what)
 	const struct outsider *o = &f->found.outsider;
 	char knows[160] = "is in no tenant";
 
+	if (o->standing != OUTSIDER_UNLIMITED)
+		snprintf(knows, sizeof(knows),
+			 "keeps to a ledger that cannot be read (of another version of allot, "
+			 "or of a container), so it is let be");
 	if (*o->tenant)
 		snprintf(knows, sizeof(knows), "its tenant \"%s\" knows of %s", o->tenant,
 			 units_bytes(o->ledger_bytes).s);
@@ -67,7 +71,8 @@ static void audit_act(const struct audit *audit, struct audit_finding *f)
 {
 	int sig = audit->action == AUDIT_KILL ? SIGKILL : SIGSTOP;
 
-	if (audit->action == AUDIT_REPORT || f->acted_on || f->pidfd < 0)
+	if (audit->action == AUDIT_REPORT || f->acted_on || f->pidfd < 0 ||
+	    f->found.outsider.standing != OUTSIDER_UNLIMITED)
 		return;
 	f->acted_on = true;
 	if (syscall(SYS_pidfd_send_signal, f->pidfd, sig, NULL, 0) < 0)
@@ -117,7 +122,8 @@ static void audit_go_on(struct audit *audit, struct audit_finding *f)
 		before->pidfd = -1;
 		audit_act(audit, f);
 	} else {
-		audit_say(f, "not limited");
+		audit_say(f, f->found.outsider.standing == OUTSIDER_UNLIMITED ? "not limited"
+									    : "not known");
 	}
 	if (f->pidfd < 0 && !f->acted_on)
 		f->pidfd = audit_hold(audit, f->found.outsider.pid);

@@ -7,32 +7,90 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/sysmacros.h>
 
 #include "base/err.h"
 
-int mapped_by(pid_t pid, const struct stat *file)
+/* A mapping of a file, as a line of /proc/PID/maps has it. */
+struct mapping {
+	bool shared;
+	dev_t dev;
+	ino_t ino;
+	const char *path; /* as the process sees it, to the end of the line */
+};
+
+static int mapped_parse(const char *line, struct mapping *ret)
 {
-	char path[64], *line = NULL;
 	unsigned int major, minor;
+	uint64_t inode;
+	char may[5];
+	int at = 0;
+
+	if (sscanf(line, "%*s %4s %*s %x:%x %" SCNu64 " %n", may, &major, &minor, &inode, &at) != 4 ||
+	    !at)
+		return -EINVAL;
+	ret->shared = may[3] == 's';
+	ret->dev = makedev(major, minor);
+	ret->ino = (ino_t)inode;
+	ret->path = line + at;
+	return 0;
+}
+
+/* 0: `is` is true of a mapping of the process. */
+static int mapped_search(pid_t pid, bool (*is)(const struct mapping *mapping, void *arg), void *arg)
+{
+	struct mapping mapping;
+	char path[64], *line = NULL;
 	int r = -ESRCH; /* who ends has no memory any more */
 	size_t size = 0;
-	uint64_t inode;
 	FILE *maps;
 
 	snprintf(path, sizeof(path), "/proc/%ld/maps", (long)pid);
 	maps = fopen(path, "re");
 	if (!maps)
 		return errno == EACCES || errno == EPERM ? -EACCES : -ESRCH;
-	while (r && getline(&line, &size, maps) > 0) {
-		bool same = sscanf(line, "%*s %*s %*s %x:%x %" SCNu64, &major, &minor, &inode) == 3 &&
-			    inode == file->st_ino && makedev(major, minor) == file->st_dev;
-
-		r = same ? 0 : -ENOENT;
-	}
+	while (r && getline(&line, &size, maps) > 0)
+		r = !mapped_parse(line, &mapping) && is(&mapping, arg) ? 0 : -ENOENT;
 	free(line);
 	fclose(maps);
 	return r;
+}
+
+static bool mapped_is_of(const struct mapping *mapping, void *arg)
+{
+	const struct stat *file = arg;
+
+	return mapping->ino == file->st_ino && mapping->dev == file->st_dev;
+}
+
+int mapped_by(pid_t pid, const struct stat *file)
+{
+	return mapped_search(pid, mapped_is_of, (void *)(uintptr_t)file);
+}
+
+static bool mapped_is_ledger(const struct mapping *mapping, void *arg)
+{
+	static const char *const names[] = {"/ledger", "/ledger (deleted)"};
+	size_t length = strcspn(mapping->path, "\n");
+	struct stat *ret = arg;
+
+	if (!mapping->shared)
+		return false;
+	ret->st_dev = mapping->dev;
+	ret->st_ino = mapping->ino;
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		size_t n = strlen(names[i]);
+
+		if (length >= n && !strncmp(mapping->path + length - n, names[i], n))
+			return true;
+	}
+	return false;
+}
+
+int mapped_any_ledger(pid_t pid, struct stat *ret)
+{
+	return mapped_search(pid, mapped_is_ledger, ret);
 }
 
 int mapped_find_ledger(const char *dir, struct stat *ret)

@@ -12,6 +12,14 @@
 /* 0; -ENOENT: it has not, -EACCES, or -ESRCH: it is ending, or has ended. */
 int mapped_by(pid_t pid, const struct stat *file);
 
+/*
+ * The first ledger that a process has mapped, of whatever version, wherever that is, by its name alone:
+ * its library is at work, whether or not anybody can read what that ledger says. (A program can map a
+ * file that is called so. What would be in it could be forged as well.) Answers as mapped_by; st_dev and
+ * st_ino are its.
+ */
+int mapped_any_ledger(pid_t pid, struct stat *ret);
+
 /* The ledger in a tenant's directory, and so whose it is. -errno. A link is none. */
 int mapped_find_ledger(const char *dir, struct stat *ret);
 

@@ -65,6 +65,33 @@ static bool outsiders_is_beyond(const struct usage *usage, const struct tenant_e
 	       usage->bytes > sat_add_u64(ledger_bytes, OUTSIDERS_SLACK_BYTES);
 }
 
+const char *outsider_standing_word(enum outsider_standing standing)
+{
+	static const char *const words[] = {
+		[OUTSIDER_UNLIMITED] = "unlimited",
+		[OUTSIDER_UNREAD] = "unread",
+		[OUTSIDER_HIDDEN] = "hidden",
+	};
+
+	return words[standing];
+}
+
+/* Of a process that is in no ledger that was read, though it may have one of these mapped. */
+static enum outsider_standing outsiders_standing(const struct tenants *tenants, pid_t pid)
+{
+	struct stat mapped, ledger;
+	int r = mapped_any_ledger(pid, &mapped);
+
+	if (r)
+		return r == -EACCES ? OUTSIDER_HIDDEN : OUTSIDER_UNLIMITED;
+	for (size_t t = 0; t < tenants->n; t++)
+		if (tenants->list[t].snapshot &&
+		    !mapped_find_ledger(tenants->list[t].dir, &ledger) &&
+		    ledger.st_ino == mapped.st_ino && ledger.st_dev == mapped.st_dev)
+			return OUTSIDER_UNLIMITED;
+	return OUTSIDER_UNREAD;
+}
+
 size_t outsiders_find(const struct usage_list *usage, const struct tenants *tenants,
 		      struct outsider *ret)
 {
@@ -82,6 +109,8 @@ size_t outsiders_find(const struct usage_list *usage, const struct tenants *tena
 			if (!outsiders_is_beyond(u, tenant, o.ledger_bytes))
 				continue;
 			snprintf(o.tenant, sizeof(o.tenant), "%s", tenant->name);
+		} else {
+			o.standing = outsiders_standing(tenants, u->pid);
 		}
 		memcpy(o.uuid, u->uuid, sizeof(o.uuid));
 		ret[n++] = o;

@@ -2,7 +2,9 @@
 /*
  * Who uses a device and is not limited: what the drivers say against what the tenants' ledgers say.
  * A program that no library reaches (static, OpenCL, Vulkan, a second C library, an environment
- * that was emptied) is in no ledger, or has more than its ledger says.
+ * that was emptied) is in no ledger, or has more than its ledger says. Who has a ledger mapped that
+ * nobody can read here, as of another version, or that is another user's, is limited as far as is
+ * known: it is told, and is no ground to end anybody.
  */
 #ifndef ALLOT_NODE_OUTSIDERS_H
 #define ALLOT_NODE_OUTSIDERS_H
@@ -18,15 +20,25 @@
  */
 #define OUTSIDERS_SLACK_BYTES (UINT64_C(256) << 20)
 
+enum outsider_standing {
+	OUTSIDER_UNLIMITED, /* in no tenant, or beyond what its tenant knows of */
+	OUTSIDER_UNREAD,    /* its library keeps to a ledger that could not be read */
+	OUTSIDER_HIDDEN,    /* another user's: whether it has a ledger cannot be seen from here */
+};
+
+/* "unlimited", "unread", "hidden". */
+const char *outsider_standing_word(enum outsider_standing standing);
+
 struct outsider {
 	uint8_t uuid[16];
+	enum outsider_standing standing;
 	pid_t pid;
 	uint64_t bytes; /* by the driver; UINT64_MAX: not known */
 	uint64_t ledger_bytes; /* of these, in the ledger */
 	char tenant[POLICY_NAME_BYTES]; /* whose process it is, or was begun in; "": none */
 };
 
-/* Into `ret`, which has room for all of `usage`; how many. Pure. */
+/* Into `ret`, which has room for all of `usage`; how many. */
 size_t outsiders_find(const struct usage_list *usage, const struct tenants *tenants,
 		      struct outsider *ret);
 

@@ -210,6 +210,7 @@ void tenants_json_outsider(struct json *j, const struct outsider_found *f)
 		json_none(j, "driver_bytes");
 	else
 		json_u64(j, "driver_bytes", o->bytes);
+	json_text(j, "standing", outsider_standing_word(o->standing));
 	json_text(j, "tenant", *o->tenant ? o->tenant : NULL);
 	json_u64(j, "ledger_bytes", o->ledger_bytes);
 	json_text(j, "user", f->process.user);

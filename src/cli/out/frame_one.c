@@ -134,10 +134,16 @@ static void frame_one_add_outsider(struct frame *f, const struct outsider_found 
 {
 	const struct outsider *o = &found->outsider;
 
-	frame_line_add(f, "%s%s: nothing limits it",
-		       *o->tenant ? "has more than its ledger knows of in tenant "
-				  : "in no tenant that is seen from here",
-		       o->tenant);
+	if (o->standing == OUTSIDER_UNREAD)
+		frame_line_add(f, "keeps to a ledger that cannot be read, as of another version of "
+				  "allot");
+	else if (o->standing == OUTSIDER_HIDDEN)
+		frame_line_add(f, "another user's: what limits it cannot be seen from here");
+	else
+		frame_line_add(f, "%s%s: nothing limits it",
+			       *o->tenant ? "has more than its ledger knows of in tenant "
+					  : "in no tenant that is seen from here",
+			       o->tenant);
 	frame_line_add(f, "pid       %d", o->pid);
 	frame_line_add(f, "user      %s", found->process.user);
 	if (*found->process.container)

@@ -350,6 +350,22 @@ static void frame_table_fill_tenant(const struct row *row, struct cells *cells)
 		frame_table_put(cells, ROW_REFUSED, "%" PRIu64, row->device->refusals);
 }
 
+static void frame_table_put_standing(struct cells *cells, const struct outsider *outsider)
+{
+	if (outsider->standing == OUTSIDER_HIDDEN)
+		frame_table_put(cells, ROW_STATE, "another user's");
+	else if (outsider->standing == OUTSIDER_UNREAD)
+		frame_table_put(cells, ROW_STATE, "unread");
+	else
+		frame_table_put(cells, ROW_STATE, "%s%s", *outsider->tenant ? "beyond " : "outside",
+				outsider->tenant);
+}
+
+static bool frame_table_alerts(const struct row *row)
+{
+	return row->outside && row->outside->outsider.standing == OUTSIDER_UNLIMITED;
+}
+
 static void frame_table_fill_row(const struct view *view, const struct row *row, bool selected,
 				 struct cells *cells)
 {
@@ -374,9 +390,7 @@ static void frame_table_fill_row(const struct view *view, const struct row *row,
 	if (row->tenant) {
 		frame_table_fill_tenant(row, cells);
 	} else {
-		frame_table_put(cells, ROW_STATE, "%s%s",
-				*row->outside->outsider.tenant ? "beyond " : "outside",
-				row->outside->outsider.tenant);
+		frame_table_put_standing(cells, &row->outside->outsider);
 		frame_table_put(cells, ROW_QUOTA, "-");
 	}
 }
@@ -402,7 +416,7 @@ void frame_table_rows(struct frame *frame, const struct view *view, const struct
 		frame_table_fill_row(view, row, (long)i == at, &cells);
 		line = frame_table_add_cells(frame, &l, &cells, state->utf8);
 		line->selected = (long)i == at;
-		line->style = row->outside     ? FRAME_ALERT
+		line->style = frame_table_alerts(row) ? FRAME_ALERT
 			      : line->selected ? FRAME_STRONG
 					       : FRAME_PLAIN;
 	}

@@ -3,6 +3,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import unittest
@@ -89,6 +90,43 @@ class Outside(daemon_lib.Case):
         self.assertIn(f"killed: pid {program.pid} (", self.log())
         cli_lib.wait_for(lambda: not self.outside())
         self.assertIsNone(tenant.poll())
+
+    def ledger(self, tenant):
+        return os.path.join(self.env["ALLOT_RUNTIME_DIR"], tenant, "ledger")
+
+    def check_is_let_be(self, spoil):
+        """A limited program whose ledger the daemon cannot read any more, and one without any."""
+        self.daemon(options=("--outside", "kill"))
+        tenant = self.program(cli_lib.ALLOT, "run", "--name", "in", "--memory", "512MiB", "--")
+        spoil(self.ledger("in"))
+        program = self.program()
+        self.assertEqual(program.wait(60), -signal.SIGKILL)
+        cli_lib.wait_for(lambda: f"not known: pid {tenant.pid} (" in self.log())
+        cli_lib.wait_for(lambda: self.samples()[key("allot_unread_processes")] == 1)
+        cli_lib.wait_for(lambda: self.samples()[key("allot_outside_processes")] == 0)
+        self.assertIsNone(tenant.poll())
+        outsider, = json.loads(self.ok("ps", "--json"))["outside"]
+        self.assertEqual((outsider["pid"], outsider["standing"]), (tenant.pid, "unread"))
+        self.assertNotIn("NOT LIMITED", self.ok("ps"))
+        self.assertIn("NOT SEEN", self.ok("ps"))
+        tenant.communicate("\n")
+        self.assertEqual(tenant.returncode, 0)
+
+    def test_ledger_of_another_version(self):
+        def spoil(ledger):
+            with open(ledger, "r+b") as file:
+                file.seek(8)
+                version = int.from_bytes(file.read(4), "little")
+                file.seek(8)
+                file.write((version + 1).to_bytes(4, "little"))
+
+        self.check_is_let_be(spoil)
+
+    def test_ledger_that_is_open_to_others(self):
+        self.check_is_let_be(lambda ledger: os.chmod(ledger, 0o644))
+
+    def test_ledger_that_is_gone(self):
+        self.check_is_let_be(lambda ledger: shutil.rmtree(os.path.dirname(ledger)))
 
     @unittest.skipIf(os.geteuid(), "users are had by root alone")
     def test_killed_of_a_user(self):

@@ -45,6 +45,18 @@ class Users(users_lib.Case):
                                               f"train@{BOB}"))
         self.assertIn(f"train@{ALICE}", self.user_ok(ALICE, "top", "--once"))
 
+    def test_seen_by_others(self):
+        """Whether somebody else's program is limited is not for another user to see, nor to be told."""
+        fill = os.environ["FILL"]
+        self.program(fill, "--json")
+        free = self.start(*user(ALICE), fill, "--json")
+        self.assertTrue(free.stdout.readline())
+        for uid, standings in ((BOB, ["hidden", "hidden"]), (ALICE, ["unlimited"])):
+            seen = json.loads(self.user_ok(uid, "ps", "--json"))["outside"]
+            self.assertEqual([o["standing"] for o in seen], standings)
+            self.assertEqual("NOT LIMITED" in self.user_ok(uid, "ps"), uid == ALICE)
+            self.assertEqual("another user's" in self.user_ok(uid, "top", "--once"), uid == BOB)
+
     def test_suspended_by_whom(self):
         """By its user, and by root, and nobody else; and words come from the one who does it."""
         daemon = self.program(cli_lib.LOAD, "--loops-per-us", "1", "--seconds", "60",

@@ -73,18 +73,6 @@ struct sim_exec *sim_context_exec(struct sim_context *ctx)
 	return ctx->exec;
 }
 
-struct sim_exec *sim_context_hold(struct sim_context *ctx)
-{
-	struct sim_exec *exec;
-
-	sim_lock();
-	exec = ctx->exec;
-	if (exec)
-		exec_hold(exec);
-	sim_unlock();
-	return exec;
-}
-
 unsigned int sim_context_device(struct sim_context *ctx)
 {
 	return (unsigned int)ctx->device->ordinal;

@@ -117,7 +117,7 @@ CUresult cuCtxSynchronize_v2(CUcontext handle)
 
 	if (r)
 		return r;
-	exec = sim_context_hold(ctx);
+	exec = exec_hold(ctx);
 	if (exec)
 		r = capture_forbids_context_sync(exec);
 	if (!r)

@@ -42,7 +42,8 @@ struct sim_exec {
 
 	pthread_mutex_t lock;
 	pthread_cond_t space; /* a full stream has room, a work of the host is done, nobody waits */
-	unsigned int waiters; /* threads that wait for its work; it does not end before they do */
+	unsigned int waiters; /* threads that wait for its work; it does not end before they do ... */
+	bool ends;	      /* ... and then no more come */
 	struct sim_stream *streams;
 	struct sim_stream *legacy;
 	uint64_t stamp;

@@ -41,7 +41,7 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr)
 	if (!pHandle)
 		return CUDA_ERROR_INVALID_VALUE;
 	/* Memory that becomes shared moves; nothing may be writing to it meanwhile. */
-	exec = sim_context_hold(ctx);
+	exec = exec_hold(ctx);
 	r = exec_synchronize(exec);
 	exec_release(exec);
 	if (r)

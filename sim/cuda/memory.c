@@ -241,16 +241,17 @@ CUresult cuMemAlloc(CUdeviceptr_v1 *dptr, unsigned int bytesize)
 
 void sim_memory_drain(uint64_t address)
 {
+	struct sim_context *ctx = NULL;
 	struct sim_exec *exec = NULL;
 	struct sim_range *range;
 
 	sim_lock();
 	range = sim_range_find(address);
-	if (range && range->ctx && range->ctx->exec) {
-		exec = range->ctx->exec;
-		exec_hold(exec);
-	}
+	if (range)
+		ctx = range->ctx;
 	sim_unlock();
+	if (ctx)
+		exec = exec_hold(ctx);
 	if (exec)
 		exec_drain(exec);
 	exec_release(exec);

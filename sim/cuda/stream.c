@@ -287,11 +287,19 @@ CUresult exec_error(struct sim_exec *exec)
 	return (CUresult)atomic_load_explicit(&exec->error, memory_order_relaxed);
 }
 
-void exec_hold(struct sim_exec *exec)
+/* What has ended stays where it was, for those who come too late. */
+struct sim_exec *exec_hold(struct sim_context *ctx)
 {
+	struct sim_exec *exec = sim_context_exec(ctx);
+	bool ends;
+
+	if (!exec)
+		return NULL;
 	pthread_mutex_lock(&exec->lock);
-	exec->waiters++;
+	ends = exec->ends;
+	exec->waiters += !ends;
 	pthread_mutex_unlock(&exec->lock);
+	return ends ? NULL : exec;
 }
 
 void exec_release(struct sim_exec *exec)
@@ -307,6 +315,7 @@ void exec_release(struct sim_exec *exec)
 static void exec_await_waiters(struct sim_exec *exec)
 {
 	pthread_mutex_lock(&exec->lock);
+	exec->ends = true;
 	while (exec->waiters)
 		pthread_cond_wait(&exec->space, &exec->lock);
 	pthread_mutex_unlock(&exec->lock);

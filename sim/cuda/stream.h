@@ -30,9 +30,12 @@ void exec_destroy(struct sim_exec *exec);
 CUresult exec_synchronize(struct sim_exec *exec);
 /* The same, but no synchronisation as the program knows it: pools keep what they hold. */
 CUresult exec_drain(struct sim_exec *exec);
-/* Around such a wait, for another thread may end the context meanwhile. See sim_context_hold. */
-void exec_hold(struct sim_exec *exec);
-void exec_release(struct sim_exec *exec);
+/*
+ * Around such a wait, for another thread may end the context meanwhile. NULL: it ends just now, or
+ * has.
+ */
+struct sim_exec *exec_hold(struct sim_context *ctx);
+void exec_release(struct sim_exec *exec); /* takes NULL */
 /* The sticky error of a context whose kernel faulted, else CUDA_SUCCESS. NULL as above. */
 CUresult exec_error(struct sim_exec *exec);
 
@@ -76,8 +79,6 @@ CUresult sim_context_current(struct sim_context **ret_ctx);
 /* A handle's context: INVALID_CONTEXT where it is none. A CUcontext is a struct sim_context *. */
 CUresult sim_context_lookup(CUcontext handle, struct sim_context **ret_ctx);
 struct sim_exec *sim_context_exec(struct sim_context *ctx);
-/* Held until exec_release; NULL: the context ends just now, or has. */
-struct sim_exec *sim_context_hold(struct sim_context *ctx);
 unsigned int sim_context_device(struct sim_context *ctx);
 CUresult sim_green_context_lookup(CUgreenCtx handle, struct sim_context **ret_ctx);
 

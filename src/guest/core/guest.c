@@ -265,12 +265,12 @@ static void guest_take_drop_in(struct guest *guest)
 
 static void guest_configure(struct guest *guest)
 {
-	const char *dir = environment_get("ALLOT_TENANT_DIR");
 	char beside[sizeof(guest->dir)];
+	const char *dir = environment_find_tenant(beside, sizeof(beside))
+				  ? beside
+				  : environment_get("ALLOT_TENANT_DIR");
 	int r;
 
-	if (!dir && environment_find_tenant(beside, sizeof(beside)))
-		dir = beside;
 	guest->gate = &no_gate;
 	guest->mode = GUEST_LIMITED;
 	guest->error = CUDA_ERROR_INVALID_VALUE;

@@ -60,8 +60,12 @@ class Processes(bad_lib.Case):
         os.mkdir(beside)
         shutil.copy(os.environ["LIBALLOT"], beside)
         os.rename(self.tenant, beside + "/tenant")
+        self.assertEqual(self.allot("run", "--name", "larger", "--memory", "1GiB",
+                                    "--print-env").returncode, 0)
+        larger = os.path.join(os.path.dirname(self.tenant), "larger")
         for path, last in (("/./", bad_lib.OUT_OF_MEMORY), ("/", bad_lib.OK)):
-            for env in ({}, {"CUDA_DEVICE_MEMORY_LIMIT": "1GiB"}):
+            for env in ({}, {"CUDA_DEVICE_MEMORY_LIMIT": "1GiB"}, {"ALLOT_TENANT_DIR": larger},
+                        {"ALLOT_TENANT_DIR": "nonsense"} if path == "/./" else {}):
                 self.guest_env = {"LD_PRELOAD": f"{beside}{path}liballot.so", **env}
                 said, _ = self.guest(f"init alloc {LIMIT - CONTEXT} alloc 4")
                 self.assertEqual(said, ["init 0", "alloc 0", f"alloc {last}"], path)

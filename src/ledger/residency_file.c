@@ -18,6 +18,7 @@
 #define NAME	".residency"
 #define BYTES	4096
 #define LOCK_AT (INT64_C(1) << 40) /* and each term's behind that */
+#define USE_AT	(LOCK_AT - 1)	   /* shared by all who have it mapped */
 
 #define DEVICES	64
 
@@ -55,9 +56,13 @@ static void *residency_file_map(int fd)
 int residency_file_open(const char *runtime, struct residency_file **ret)
 {
 	CLEANUP_CLOSE int fd = shared_file_join(runtime, NAME, BYTES);
+	int r;
 
 	if (fd < 0)
 		return fd;
+	r = shared_file_share(fd, USE_AT, 1);
+	if (r < 0)
+		return r;
 	*ret = residency_file_map(fd);
 	return *ret ? 0 : -ENOMEM;
 }
@@ -89,11 +94,11 @@ uint32_t residency_file_missed(const struct residency_file *file)
 	return word_check(&file->missed);
 }
 
-bool residency_file_exists(const char *runtime)
+bool residency_file_is_used(const char *runtime)
 {
 	CLEANUP_CLOSE int fd = shared_file_open(runtime, NAME, O_RDONLY, BYTES);
 
-	return fd >= 0;
+	return fd >= 0 && shared_file_locked(fd, USE_AT, 1) == 1;
 }
 
 void residency_file_tell(const char *runtime)

@@ -12,11 +12,14 @@
 
 struct residency_file;
 
-/* Maps it, without a lock or a descriptor; makes it where there is none. */
+/*
+ * For a process of a tenant that overcommits: maps it, without a descriptor; makes it where there is
+ * none. Its mapping, which no child inherits, says that there is such a process, until it ends.
+ */
 int residency_file_open(const char *runtime, struct residency_file **ret);
 
-/* Whether there was ever a tenant that overcommits. */
-bool residency_file_exists(const char *runtime);
+/* Whether there is such a process: somebody who would leave, or have others leave. */
+bool residency_file_is_used(const char *runtime);
 
 /* A tenant has come, or gone, or has another quota: whoever has the role looks at all of them. */
 void residency_file_come(struct residency_file *file);

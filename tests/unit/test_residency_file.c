@@ -3,7 +3,9 @@
 #include "ledger/residency_file.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "tests/unit/tenant_fixture.h"
@@ -79,10 +81,39 @@ static void check_said(struct residency_file *file)
 	residency_file_drop(&role);
 }
 
+/* For as long as one lives that has it open: not a child, and not one that was killed. */
+static void check_used(void)
+{
+	struct residency_file *file;
+	pid_t pid, child;
+	int up[2];
+
+	CHECK(!residency_file_is_used(fixture_runtime_dir()));
+	CHECK_EQ(pipe(up), 0);
+	pid = fork();
+	if (!pid) {
+		file = open_file();
+		child = fork();
+		if (child)
+			CHECK_EQ(write(up[1], &child, sizeof(child)), sizeof(child));
+		for (;;)
+			pause();
+	}
+	CHECK_EQ(read(up[0], &child, sizeof(child)), sizeof(child));
+	CHECK(residency_file_is_used(fixture_runtime_dir()));
+	kill(pid, SIGKILL);
+	CHECK_EQ(waitpid(pid, NULL, 0), pid);
+	CHECK(!residency_file_is_used(fixture_runtime_dir()));
+	kill(child, SIGKILL);
+	(void)file;
+}
+
 int main(void)
 {
-	struct residency_file *file = open_file();
+	struct residency_file *file;
 
+	check_used();
+	file = open_file();
 	check_silent(file);
 	check_said(file);
 	check_made_anew(file);

@@ -57,7 +57,7 @@ static bool room_await_promise(struct room *room, struct guest *guest)
 	char runtime[PATH_MAX];
 
 	if (tenant_runtime_of(guest->dir, runtime, sizeof(runtime)) ||
-	    !residency_file_exists(runtime))
+	    !residency_file_is_used(runtime))
 		return false;
 	/* Again, too: who has heard it may be stopped, and others look for that behind a ring. */
 	if (now >= room->rang_ns + RING_NS) {

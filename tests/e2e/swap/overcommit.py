@@ -271,6 +271,22 @@ class Servers(Turns):
         for process in (guest, one):
             self.quit(process)
 
+    def told(self):
+        """How often who decides about memory was told that there is something to decide."""
+        return int.from_bytes(pathlib.Path(self.tmp, "run/.residency").read_bytes()[4:8], "little")
+
+    def test_refused_at_once_without_others(self):
+        """Nobody is waited for who would leave, since nobody overcommits any more."""
+        self.quit(self.serve("a", 1, holds=8))
+        other = self.outsider()
+        for options in ((), ("--swappable",)):
+            guest = self.guest("serve", "8", "1", name="c", options=("--memory", "78MiB", *options))
+            told = self.told()
+            self.assertEqual(self.ask(guest, "40"), "refused")
+            self.assertEqual(self.told(), told)
+            self.quit(guest)
+        self.quit(other)
+
     def outsider(self):
         """A program that is no tenant's: what it has is in no ledger."""
         process = subprocess.Popen([GUEST, "serve", "40", "9"], env=self.env, stdin=subprocess.PIPE,

@@ -184,7 +184,7 @@ static void check_nothing_left(void)
 
 static void check_table(void)
 {
-	struct backing *backing = pieces_map(10, 4);
+	struct backing *backing = pieces_map(10);
 	uint32_t one, other, two, three, unmapped, old = 0;
 	CUdeviceptr at;
 
@@ -194,8 +194,8 @@ static void check_table(void)
 	two = pieces_take(backing, 2);
 	three = pieces_take(backing, 3);
 	unmapped = pieces_take(backing, 1);
-	for (uint32_t page = one; page < unmapped; page++)
-		backing->piece[page].mapped = true;
+	for (uint32_t page = 0; page < backing->pages; page++)
+		backing->piece[page].mapped = page != unmapped;
 	CHECK_EQ(pieces_take_spare(backing, PIECES_ONE), UINT32_MAX);
 	CHECK_EQ(pieces_take_fit(backing, 1), UINT32_MAX);
 	CHECK(!pieces_spare(backing, unmapped, &old));
@@ -210,7 +210,6 @@ static void check_table(void)
 	/* Nobody finds it, and nobody gets its page. */
 	CHECK_EQ(pieces_find_from(backing, 0), UINT32_MAX);
 	CHECK(!pieces_cut(backing, 1000, &at));
-	CHECK_EQ(pieces_take(backing, 4), UINT32_MAX);
 	/* Of several pages one has room beside it, and goes to who wants just so many. */
 	CHECK_EQ(pieces_take_fit(backing, 2), UINT32_MAX);
 	CHECK(pieces_spare(backing, two, &old));

@@ -4,13 +4,6 @@
 #include "guest/memory/backing_priv.h"
 #include "guest/memory/physical.h"
 
-/*
- * Addresses are handed out in turn, and none again before all others were: a program that uses what
- * it freed is found out, unless that is spare. So there are several times as many as a device has
- * memory.
- */
-#define ADDRESSES 8
-
 struct backing *backing_make(struct guest *guest, struct guest_device *device)
 {
 	uint32_t granules =
@@ -19,7 +12,7 @@ struct backing *backing_make(struct guest *guest, struct guest_device *device)
 
 	if (made)
 		return made;
-	made = pieces_map(granules * ADDRESSES, granules);
+	made = pieces_map(granules);
 	if (!made)
 		return NULL;
 	made->peers = made->ever = UINT64_C(1) << device->ordinal;

@@ -1,22 +1,52 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "guest/memory/pieces.h"
 
+#include <string.h>
 #include <sys/mman.h>
 
-struct backing *pieces_map(uint32_t pages, uint32_t ncuts)
+/* In which size a piece of so many pages is. */
+static unsigned int pieces_size_of(uint32_t pages)
 {
+	return pages > 1 ? 32 - (unsigned int)__builtin_clz(pages - 1) : 0;
+}
+
+/*
+ * A place for each piece that there may be memory for, and a fourth more, so that none has the
+ * addresses at once that another one just had. Two more are for pieces that are being made in vain.
+ * Answers how many pages that takes.
+ */
+static uint32_t pieces_lay_out(struct pieces_size size[static PIECES_SIZES], uint32_t memory)
+{
+	uint32_t pages = 0;
+
+	for (unsigned int i = 0; i <= pieces_size_of(memory); i++) {
+		uint32_t most = memory / (i ? (1u << (i - 1)) + 1 : 1);
+
+		size[i].first = pages;
+		size[i].places = most + most / 4 + 2;
+		pages += size[i].places << i;
+	}
+	return pages;
+}
+
+struct backing *pieces_map(uint32_t memory)
+{
+	struct pieces_size size[PIECES_SIZES] = {{0}};
+	uint32_t pages = pieces_lay_out(size, memory);
 	size_t head = round_up(sizeof(struct backing), 4096);
 	size_t first = round_up(pages * sizeof(uint32_t), 4096);
 	size_t piece = round_up(pages * sizeof(struct piece), 4096);
-	size_t bytes = head + first + piece + ncuts * sizeof(struct cut);
+	size_t bytes = head + first + piece + memory * sizeof(struct cut);
 	char *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
 			MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	struct backing *backing = (struct backing *)at;
 
 	if (at == MAP_FAILED)
 		return NULL;
+	memcpy(backing->size, size, sizeof(size));
 	backing->pages = pages;
-	backing->ncuts = ncuts;
+	backing->memory = memory;
+	backing->ncuts = memory;
 	backing->mapped_bytes = bytes;
 	backing->first = (uint32_t *)(at + head);
 	backing->piece = (struct piece *)(at + head + first);
@@ -29,40 +59,35 @@ void pieces_unmap(struct backing *backing)
 	munmap(backing, backing->mapped_bytes);
 }
 
-/* So many free pages together, from `from` on and before `end`; UINT32_MAX: there are none. */
-static uint32_t pieces_find_run(const struct backing *backing, uint32_t from, uint32_t end,
-				uint32_t pages)
+/* The next place of a size that nobody has, in turn; its first page, or UINT32_MAX. */
+static uint32_t pieces_take_place(const struct backing *backing, struct pieces_size *size,
+				  unsigned int shift)
 {
-	uint32_t run = 0;
+	for (uint32_t n = 0; n < size->places; n++) {
+		uint32_t page = size->first + (size->cursor << shift);
 
-	for (uint32_t page = from; page < end; page++) {
-		if (backing->first[page]) {
-			page += backing->piece[page].pages - 1;
-			run = 0;
-		} else if (++run == pages) {
-			return page + 1 - pages;
-		}
+		size->cursor = size->cursor + 1 < size->places ? size->cursor + 1 : 0;
+		if (!backing->first[page])
+			return page;
 	}
 	return UINT32_MAX;
 }
 
-/* The search begins and ends between pieces. */
 uint32_t pieces_take(struct backing *backing, uint32_t pages)
 {
+	unsigned int size = pieces_size_of(pages);
 	uint32_t page;
 
-	if (!pages || pages > backing->pages)
+	if (!pages || pages > backing->memory)
 		return UINT32_MAX;
-	page = pieces_find_run(backing, backing->cursor, backing->pages, pages);
-	if (page == UINT32_MAX)
-		page = pieces_find_run(backing, 0, backing->pages, pages);
+	page = pieces_take_place(backing, &backing->size[size], size);
 	if (page == UINT32_MAX)
 		return page;
+	backing->size[size].taken++;
 	for (uint32_t i = 0; i < pages; i++)
 		backing->first[page + i] = page + 1;
 	backing->piece[page] =
 		(struct piece){.pages = pages, .state = PIECE_MOVING, .types = backing->types};
-	backing->cursor = page + pages < backing->pages ? page + pages : 0;
 	return page;
 }
 
@@ -70,6 +95,7 @@ void pieces_give(struct backing *backing, uint32_t page)
 {
 	uint32_t pages = backing->piece[page].pages;
 
+	backing->size[pieces_size_of(pages)].taken--;
 	for (uint32_t i = 0; i < pages; i++)
 		backing->first[page + i] = 0;
 }
@@ -194,16 +220,35 @@ struct piece *pieces_find(struct backing *backing, CUdeviceptr at)
 	return page ? &backing->piece[page - 1] : NULL;
 }
 
-uint32_t pieces_find_from(const struct backing *backing, uint32_t page)
+/* The same within the places of a size. */
+static uint32_t pieces_find_in(const struct backing *backing, unsigned int shift, uint32_t from)
 {
-	for (; page < backing->pages; page++) {
-		uint32_t first = backing->first[page] - 1;
+	const struct pieces_size *size = &backing->size[shift];
+	uint32_t end = size->first + (size->places << shift);
+	uint32_t left = size->taken;
+
+	if (from >= end)
+		return UINT32_MAX;
+	from = from > size->first ? (from - size->first + (1u << shift) - 1) >> shift : 0;
+	for (uint32_t i = from; left && i < size->places; i++) {
+		uint32_t page = size->first + (i << shift);
 
 		if (!backing->first[page])
 			continue;
-		if (first == page && backing->piece[page].state != PIECE_MOVING)
+		if (backing->piece[page].state != PIECE_MOVING)
 			return page;
-		page = first + backing->piece[first].pages - 1;
+		left--;
+	}
+	return UINT32_MAX;
+}
+
+uint32_t pieces_find_from(const struct backing *backing, uint32_t page)
+{
+	for (unsigned int i = 0; i < PIECES_SIZES; i++) {
+		uint32_t found = pieces_find_in(backing, i, page);
+
+		if (found != UINT32_MAX)
+			return found;
 	}
 	return UINT32_MAX;
 }

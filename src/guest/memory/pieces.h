@@ -2,6 +2,12 @@
 /*
  * The tables of a device's reservation of addresses: which pages are whose, and how small ones are
  * cut. Numbers alone: no driver, and the lock is the caller's.
+ *
+ * Pieces cannot be moved together, so each size has addresses of its own: up to 1, 2, 4, ... pages,
+ * in places of just so many. A device has memory for a limited number of pieces of a size, and that
+ * has a place for each of them. So what there is memory for has addresses, whatever was made and
+ * freed before. Places are handed out in turn: a program that uses what it freed is found out, unless
+ * that is spare.
  */
 #ifndef ALLOT_GUEST_MEMORY_PIECES_H
 #define ALLOT_GUEST_MEMORY_PIECES_H
@@ -58,16 +64,27 @@ struct spare_piece {
 	uint64_t bytes;
 };
 
+/* Pieces of up to 1 << (its index) pages, and of more than half as many. */
+struct pieces_size {
+	uint32_t first;	 /* page of its places */
+	uint32_t places;
+	uint32_t taken;
+	uint32_t cursor; /* the place that is looked at next */
+};
+
+#define PIECES_SIZES 32
+
 struct backing {
 	CUdeviceptr base;
-	uint32_t pages;
+	uint32_t pages;	 /* of addresses */
+	uint32_t memory; /* of the device, in pages: no piece has more */
 	uint64_t mapped_bytes;		 /* of the tables, in one mapping with this */
 	_Atomic uint64_t peers;		 /* bit by ordinal: whose work may reach it */
 	_Atomic uint64_t ever;		 /* whose might at any time */
 	CUmemAllocationHandleType types; /* so that it can be shared, see exporter.h */
 
 	struct lock lock; /* of all below */
-	uint32_t cursor;
+	struct pieces_size size[PIECES_SIZES];
 	uint32_t small; /* the first cut piece: 1 + page */
 	uint32_t spare[PIECES_KINDS]; /* the piece that is: 1 + page */
 	uint32_t ncuts, cuts_used;
@@ -87,8 +104,8 @@ static inline uint32_t pieces_page(const struct backing *backing, CUdeviceptr at
 	return (uint32_t)((at - backing->base) / GRANULE_BYTES);
 }
 
-/* So many pages, `ncuts` of which may be cut; NULL: no memory. */
-struct backing *pieces_map(uint32_t pages, uint32_t ncuts);
+/* For a device that has so many pages of memory; NULL: no memory for the tables. */
+struct backing *pieces_map(uint32_t memory);
 void pieces_unmap(struct backing *backing);
 
 /* So many pages, which are a piece that moves; its first, or UINT32_MAX. */

@@ -96,10 +96,17 @@ bool room_await(struct room *room, struct guest *guest, int device, uint64_t byt
 	return answer != (bytes | SWAP_WISH_REFUSED);
 }
 
-void room_end(struct room *room)
+void room_again(struct room *room)
 {
 	if (room->wish)
 		word_release(&room->wish->more_bytes, 0);
+	room->wish = NULL;
+	room->granted = false;
+}
+
+void room_end(struct room *room)
+{
+	room_again(room);
 	if (room->guest)
 		pass_want_no_more(room->guest);
 	if (room->asks)

@@ -34,6 +34,8 @@ struct room {
  * pages.
  */
 bool room_await(struct room *room, struct guest *guest, int device, uint64_t bytes);
+/* It waits for another size from here on. */
+void room_again(struct room *room);
 void room_end(struct room *room);
 
 /*

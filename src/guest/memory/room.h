@@ -10,7 +10,7 @@
 
 #include "guest/core/room.h"
 
-/* As room_await. No bytes: nobody knows how much, so that in a tenant that overcommits none leave. */
+/* As room_await. */
 bool room_wait(struct room *room, struct guest *guest, struct guest_device *device, uint64_t bytes);
 
 /*

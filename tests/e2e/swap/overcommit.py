@@ -28,6 +28,21 @@ STAYS = CONTEXT + 2 * MIB
 QUOTA = "60%"
 HOLDS = 33  # MiB: 36 in granules, and with STAYS 42 of a quota of 48
 
+# A context, and code of so many bytes; prints what was answered.
+LOADS = """
+import ctypes, sys
+cuda, made, context = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p(), ctypes.c_void_p()
+text = b"allot-sim-module bytes=%d\\n" % int(sys.argv[1])
+assert not cuda.cuInit(0) and not cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0)
+assert not cuda.cuCtxSetCurrent(context)
+if int(sys.argv[2]):
+    print(cuda.cuLibraryLoadData(ctypes.byref(made), text, None, None, 0, None, None, 0) or
+          cuda.cuLibraryGetKernel(ctypes.byref(context), made, b"any") or
+          cuda.cuKernelGetFunction(ctypes.byref(made), context))
+else:
+    print(cuda.cuModuleLoadData(ctypes.byref(made), text))
+"""
+
 
 class Turns(Turning, Case):
     MEMORY, CONTEXT, QUOTA, HOLDS = f"{DEVICE}MiB", CONTEXT, QUOTA, HOLDS
@@ -270,6 +285,18 @@ class Servers(Turns):
         self.assertEqual(self.ask(guest, "24"), "served")
         for process in (guest, one):
             self.quit(process)
+
+    def test_code(self):
+        """Others leave for it as for an allocation, although nobody tells how much it takes."""
+        one = self.serve("a", 1)
+        for library in (False, True):
+            loads = subprocess.run([swap.ALLOT, "run", "--overcommit", "--memory", self.QUOTA, "--",
+                                    "python3", "-c", LOADS, str(36 * MIB), str(int(library))],
+                                   env=self.env, text=True, capture_output=True, timeout=60,
+                                   check=False)
+            self.assertEqual(loads.stdout, "0\n", loads.stderr)
+            self.assertEqual(self.ask(one, "1"), "served")
+        self.quit(one)
 
     def told(self):
         """How often who decides about memory was told that there is something to decide."""

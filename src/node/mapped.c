@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "node/mapped.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
@@ -11,6 +12,7 @@
 #include <sys/sysmacros.h>
 
 #include "base/err.h"
+#include "base/parse.h"
 
 /* A mapping of a file, as a line of /proc/PID/maps has it. */
 struct mapping {
@@ -67,6 +69,21 @@ static bool mapped_is_of(const struct mapping *mapping, void *arg)
 int mapped_by(pid_t pid, const struct stat *file)
 {
 	return mapped_search(pid, mapped_is_of, (void *)(uintptr_t)file);
+}
+
+bool mapped_by_any(const struct stat *file)
+{
+	DIR *proc = opendir("/proc");
+	struct dirent *entry;
+	bool any = !proc;
+	uint64_t pid;
+
+	while (!any && (entry = readdir(proc)))
+		any = !parse_u64(entry->d_name, 1, INT32_MAX, &pid) &&
+		      !mapped_by((pid_t)pid, file);
+	if (proc)
+		closedir(proc);
+	return any;
 }
 
 static bool mapped_is_ledger(const struct mapping *mapping, void *arg)

@@ -6,11 +6,15 @@
 #ifndef ALLOT_NODE_MAPPED_H
 #define ALLOT_NODE_MAPPED_H
 
+#include <stdbool.h>
 #include <sys/stat.h>
 #include <sys/types.h>
 
 /* 0; -ENOENT: it has not, -EACCES, or -ESRCH: it is ending, or has ended. */
 int mapped_by(pid_t pid, const struct stat *file);
+
+/* Whether any process has it, of those that can be looked into from here: those that may use it. */
+bool mapped_by_any(const struct stat *file);
 
 /*
  * The first ledger that a process has mapped, of whatever version, wherever that is, by its name alone:

@@ -314,6 +314,14 @@ static int64_t tenants_began_s(const char *dir, const struct note *note)
 	return stat(dir, &st) < 0 ? time(NULL) : st.st_mtime;
 }
 
+/* A tenant that cannot be read may be of another version, and in use. Then its ledger is mapped. */
+static bool tenants_is_mapped(const char *dir)
+{
+	struct stat ledger;
+
+	return !mapped_find_ledger(dir, &ledger) && mapped_by_any(&ledger);
+}
+
 static int tenants_remove_one(const char *runtime, const char *name, const char *dir,
 			      bool ended_only, struct members *members)
 {
@@ -329,8 +337,8 @@ static int tenants_remove_one(const char *runtime, const char *name, const char 
 	if (state == TENANT_RUNNING || state == TENANT_IDLE || (ended_only && state == TENANT_KEPT))
 		return -EBUSY;
 	readable = snapshot_read(dir, &snapshot);
-	/* A tenant that cannot be read may be of another version, and in use. */
-	r = readable < 0 && ended_only ? readable : tenant_remove(runtime, name);
+	r = readable < 0 && ended_only && tenants_is_mapped(dir) ? readable
+								  : tenant_remove(runtime, name);
 	if (r == 0 && readable == 0)
 		ended_note(runtime, name, snapshot, began_s);
 	snapshot_free(snapshot);

@@ -201,6 +201,21 @@ class Ps(cli_lib.Case):
         self.assertIn('"jobB"', done.stderr)
 
 
+    def test_unreadable_tenant_ends(self):
+        """It is kept as long as a process has its ledger mapped, and goes with that."""
+        first, process = self.living("a"), self.hold("a")
+        os.chmod(os.path.join(self.runtime, "a", "ledger"), 0o644)
+        first.communicate("\n")
+        for _ in range(2):
+            self.ok("ps")  # sweeps, too
+            tenant, = self.json()["tenants"]
+            self.assertIsInstance(tenant["error"], str)
+        process.kill()
+        process.wait()
+        self.ok("ps")
+        self.assertEqual(self.json()["tenants"], [])
+
+
 class Set(cli_lib.Case):
     def test_says_old_and_new(self):
         self.living("a", "--memory", "8GiB")

@@ -41,6 +41,21 @@ nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t *me
 	return NVML_SUCCESS;
 }
 
+/* No computing is confidential, so none of the memory is protected. */
+nvmlReturn_t nvmlDeviceGetConfComputeProtectedMemoryUsage(nvmlDevice_t device, nvmlMemory_t *memory)
+{
+	struct sim_region *region;
+	int i;
+	nvmlReturn_t r = sim_nvml_device(device, &region, &i);
+
+	if (r)
+		return r;
+	if (!memory)
+		return NVML_ERROR_INVALID_ARGUMENT;
+	*memory = (nvmlMemory_t){0};
+	return NVML_SUCCESS;
+}
+
 nvmlReturn_t nvmlDeviceGetBAR1MemoryInfo(nvmlDevice_t device, nvmlBAR1Memory_t *bar1Memory)
 {
 	struct sim_region *region;
@@ -83,6 +98,14 @@ static unsigned int memory_list_processes(struct sim_region *region, int device,
 	return n;
 }
 
+/* The count is told in any case. */
+static nvmlReturn_t memory_list_answer(unsigned int n, unsigned int room, const void *out)
+{
+	if (n > room)
+		return NVML_ERROR_INSUFFICIENT_SIZE;
+	return n && !out ? NVML_ERROR_INVALID_ARGUMENT : NVML_SUCCESS;
+}
+
 nvmlReturn_t nvmlDeviceGetRunningProcessDetailList(nvmlDevice_t device,
 						   nvmlProcessDetailList_t *plist)
 {
@@ -98,12 +121,10 @@ nvmlReturn_t nvmlDeviceGetRunningProcessDetailList(nvmlDevice_t device,
 	if (plist->version != nvmlProcessDetailList_v1)
 		return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
 	room = plist->numProcArrayEntries;
-	if (room && !plist->procArray)
-		return NVML_ERROR_INVALID_ARGUMENT;
 	if (plist->mode == 0)
-		n = memory_list_processes(region, i, plist->procArray, room);
+		n = memory_list_processes(region, i, plist->procArray, plist->procArray ? room : 0);
 	plist->numProcArrayEntries = n;
-	return n > room ? NVML_ERROR_INSUFFICIENT_SIZE : NVML_SUCCESS;
+	return memory_list_answer(n, room, plist->procArray);
 }
 
 /* The older forms are the same list with fewer fields. */
@@ -118,10 +139,10 @@ nvmlReturn_t nvmlDeviceGetRunningProcessDetailList(nvmlDevice_t device,
                                                                                                    \
 		if (r)                                                                             \
 			return r;                                                                  \
-		if (!infoCount || (*infoCount && !infos))                                          \
+		if (!infoCount)                                                                    \
 			return NVML_ERROR_INVALID_ARGUMENT;                                        \
 		n = memory_list_processes(region, i, all, SIM_MAX_PROCESSES);                      \
-		r = n > *infoCount ? NVML_ERROR_INSUFFICIENT_SIZE : NVML_SUCCESS;                  \
+		r = memory_list_answer(n, *infoCount, infos);                                      \
 		*infoCount = n;                                                                    \
 		for (unsigned int k = 0; r == NVML_SUCCESS && k < n; k++)                          \
 			infos[k] = (type){.pid = all[k].pid,                                       \
@@ -136,8 +157,11 @@ COMPUTE_LIST(nvmlDeviceGetComputeRunningProcesses_v2, nvmlProcessInfo_v2_t, .gpu
 COMPUTE_LIST(nvmlDeviceGetComputeRunningProcesses_v3, nvmlProcessInfo_t, .gpuInstanceId = ~0u,
 	     .computeInstanceId = ~0u)
 
-/* Nobody draws, and there is no MPS server. */
-#define EMPTY_LIST(name, type)                                                       \
+/*
+ * Nobody draws, encodes or captures frames, and there is no MPS server. `refused`: also where
+ * nothing would be written.
+ */
+#define EMPTY_LIST(name, type, refused)                                              \
 	nvmlReturn_t name(nvmlDevice_t device, unsigned int *infoCount, type *infos) \
 	{                                                                            \
 		struct sim_region *region;                                           \
@@ -146,15 +170,47 @@ COMPUTE_LIST(nvmlDeviceGetComputeRunningProcesses_v3, nvmlProcessInfo_t, .gpuIns
                                                                                      \
 		if (r)                                                               \
 			return r;                                                    \
-		if (!infoCount)                                                      \
+		if (!infoCount || (refused))                                         \
 			return NVML_ERROR_INVALID_ARGUMENT;                          \
 		*infoCount = 0;                                                      \
 		return NVML_SUCCESS;                                                 \
 	}
 
-EMPTY_LIST(nvmlDeviceGetGraphicsRunningProcesses, nvmlProcessInfo_v1_t)
-EMPTY_LIST(nvmlDeviceGetGraphicsRunningProcesses_v2, nvmlProcessInfo_v2_t)
-EMPTY_LIST(nvmlDeviceGetGraphicsRunningProcesses_v3, nvmlProcessInfo_t)
-EMPTY_LIST(nvmlDeviceGetMPSComputeRunningProcesses, nvmlProcessInfo_v1_t)
-EMPTY_LIST(nvmlDeviceGetMPSComputeRunningProcesses_v2, nvmlProcessInfo_v2_t)
-EMPTY_LIST(nvmlDeviceGetMPSComputeRunningProcesses_v3, nvmlProcessInfo_t)
+EMPTY_LIST(nvmlDeviceGetGraphicsRunningProcesses, nvmlProcessInfo_v1_t, false)
+EMPTY_LIST(nvmlDeviceGetGraphicsRunningProcesses_v2, nvmlProcessInfo_v2_t, false)
+EMPTY_LIST(nvmlDeviceGetGraphicsRunningProcesses_v3, nvmlProcessInfo_t, false)
+EMPTY_LIST(nvmlDeviceGetMPSComputeRunningProcesses, nvmlProcessInfo_v1_t, false)
+EMPTY_LIST(nvmlDeviceGetMPSComputeRunningProcesses_v2, nvmlProcessInfo_v2_t, false)
+EMPTY_LIST(nvmlDeviceGetMPSComputeRunningProcesses_v3, nvmlProcessInfo_t, false)
+EMPTY_LIST(nvmlDeviceGetEncoderSessions, nvmlEncoderSessionInfo_t, *infoCount && !infos)
+EMPTY_LIST(nvmlDeviceGetFBCSessions, nvmlFBCSessionInfo_t, *infoCount && !infos)
+
+#define ACCOUNTED_MOST 4000 /* processes: the usual size of the driver's buffer */
+
+/* Accounting is off: no process is known. */
+nvmlReturn_t nvmlDeviceGetAccountingPids(nvmlDevice_t device, unsigned int *count,
+					 unsigned int *pids)
+{
+	struct sim_region *region;
+	int i;
+	nvmlReturn_t r = sim_nvml_device(device, &region, &i);
+
+	if (r)
+		return r;
+	if (!count)
+		return NVML_ERROR_INVALID_ARGUMENT;
+	*count = pids ? 0 : ACCOUNTED_MOST;
+	return pids ? NVML_SUCCESS : NVML_ERROR_INSUFFICIENT_SIZE;
+}
+
+nvmlReturn_t nvmlDeviceGetAccountingStats(nvmlDevice_t device, unsigned int pid,
+					  nvmlAccountingStats_t *stats)
+{
+	struct sim_region *region;
+	int i;
+	nvmlReturn_t r = sim_nvml_device(device, &region, &i);
+
+	if (r)
+		return r;
+	return stats ? NVML_ERROR_NOT_FOUND : NVML_ERROR_INVALID_ARGUMENT;
+}

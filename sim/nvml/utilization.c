@@ -80,6 +80,47 @@ nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtilization_
 	return NVML_SUCCESS;
 }
 
+nvmlReturn_t nvmlDeviceGetDynamicPstatesInfo(nvmlDevice_t device,
+					     nvmlGpuDynamicPstatesInfo_t *pDynamicPstatesInfo)
+{
+	nvmlUtilization_t rates;
+	nvmlReturn_t r = nvmlDeviceGetUtilizationRates(device, &rates);
+
+	if (r)
+		return r;
+	if (!pDynamicPstatesInfo)
+		return NVML_ERROR_INVALID_ARGUMENT;
+	*pDynamicPstatesInfo = (nvmlGpuDynamicPstatesInfo_t){
+		.utilization = {{.bIsPresent = 1, .percentage = rates.gpu},
+				{.bIsPresent = 1, .percentage = rates.memory}}};
+	return NVML_SUCCESS;
+}
+
+#define SAMPLES 100
+
+/* Every sample is 0, whatever its kind. */
+nvmlReturn_t nvmlDeviceGetSamples(nvmlDevice_t device, nvmlSamplingType_t type,
+				  unsigned long long lastSeenTimeStamp,
+				  nvmlValueType_t *sampleValType, unsigned int *sampleCount,
+				  nvmlSample_t *samples)
+{
+	struct sim_region *region;
+	int i;
+	nvmlReturn_t r = sim_nvml_device(device, &region, &i);
+
+	if (r)
+		return r;
+	if (!sampleValType || !sampleCount || type >= NVML_SAMPLINGTYPE_COUNT)
+		return NVML_ERROR_INVALID_ARGUMENT;
+	*sampleValType = NVML_VALUE_TYPE_UNSIGNED_INT;
+	if (!samples || *sampleCount > SAMPLES)
+		*sampleCount = SAMPLES;
+	for (unsigned int k = 0; samples && k < *sampleCount; k++)
+		samples[k] =
+			(nvmlSample_t){.timeStamp = utilization_clock_ns(CLOCK_REALTIME) / 1000};
+	return NVML_SUCCESS;
+}
+
 /*
  * One sample a process that worked in these windows: its mean over those in which it did, and the
  * time of the last of them.

@@ -53,11 +53,10 @@ static CUresult capture_api_end(CUstream handle, CUgraph *ret, bool per_thread)
 
 	if (error)
 		return error;
-	if (!ret)
-		return CUDA_ERROR_INVALID_VALUE;
 	error = capture_finish(stream, &graph);
-	*ret = (CUgraph)graph;
-	return error;
+	if (ret)
+		*ret = (CUgraph)graph;
+	return error; /* without `ret` nobody has the graph, and it stays */
 }
 
 ROWS(cuStreamEndCapture, _ptsz, capture_api_end, (CUstream hStream, CUgraph *phGraph), hStream,

@@ -358,8 +358,12 @@ CUresult cuCtxCreate_v4(CUcontext *pctx, CUctxCreateParams *ctxCreateParams, uns
 CUresult cuCtxDestroy_v2(CUcontext handle)
 {
 	struct sim_context *ctx;
-	CUresult r = sim_context_lookup(handle, &ctx);
+	CUresult r = sim_ready();
 
+	if (!r && !handle)
+		r = CUDA_ERROR_INVALID_VALUE;
+	if (!r)
+		r = sim_context_lookup(handle, &ctx);
 	if (r)
 		return r;
 	if (ctx->kind != SIM_CONTEXT_EXPLICIT)
@@ -390,11 +394,15 @@ CUresult cuCtxAttach(CUcontext *pctx, unsigned int flags)
 
 CUresult cuCtxDetach(CUcontext handle)
 {
-	struct sim_context *ctx;
+	struct sim_context *ctx, *current;
 	CUresult r = sim_context_lookup(handle, &ctx);
 
+	if (!r)
+		r = sim_context_current(&current);
 	if (r)
 		return r;
+	if (ctx != current)
+		return CUDA_ERROR_INVALID_CONTEXT;
 	if (!ctx->attached)
 		return cuCtxDestroy_v2(handle);
 	ctx->attached--;

@@ -240,7 +240,7 @@ CUresult cuCtxEnablePeerAccess(CUcontext peerContext, unsigned int Flags)
 	if (Flags)
 		return CUDA_ERROR_INVALID_VALUE;
 	if (peer->device == ctx->device)
-		return CUDA_ERROR_INVALID_DEVICE;
+		return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
 	if (ctx->peers & 1u << peer->device->ordinal)
 		return CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED;
 	ctx->peers |= 1u << peer->device->ordinal;

@@ -36,7 +36,7 @@ static struct side copy_side_of(CUmemorytype type, const void *host, CUdeviceptr
 	side.slice_bytes = side.pitch * (height ? height : copy->Height);
 	switch (type) {
 	case CU_MEMORYTYPE_ARRAY:
-		side.error = sim_array_view(array, &view);
+		side.error = array ? sim_array_view(array, &view) : CUDA_ERROR_INVALID_VALUE;
 		if (side.error)
 			return side;
 		if (x + copy->WidthInBytes > view.width_bytes || y + copy->Height > view.height ||

@@ -10,6 +10,7 @@
 
 #include "sim/cuda/exec.h"
 #include "sim/cuda/rows.h"
+#include "sim/cuda/sim.h"
 #include "sim/cuda/stream.h"
 
 #define STAGED_MOST (64u << 10) /* pageable memory up to here is copied aside instead */
@@ -124,15 +125,25 @@ static CUresult copy_api_enqueue_row(struct end to, struct end from, size_t byte
 	return copy_api_enqueue(&what, handle, async, per_thread);
 }
 
+struct attributes {
+	const CUmemcpyAttributes *attributes;
+	const size_t *firsts;
+	size_t n;
+};
+
 /*
  * The copies are made one after the other. Their attributes, of order and place, change nothing
- * here.
+ * here, but have to be given. The legacy stream takes no batch.
  */
 static CUresult copy_api_enqueue_batch(const CUdeviceptr *dsts, const CUdeviceptr *srcs,
-				       const size_t *sizes, size_t count, size_t *ret_failed,
-				       CUstream handle, bool per_thread)
+				       const size_t *sizes, size_t count, struct attributes how,
+				       size_t *ret_failed, CUstream handle, bool per_thread)
 {
-	if (!dsts || !srcs || !sizes || !count)
+	if (!handle && !per_thread)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (ret_failed)
+		*ret_failed = SIZE_MAX; /* none of them in particular */
+	if (!dsts || !srcs || !sizes || !count || (how.n && (!how.attributes || !how.firsts)))
 		return CUDA_ERROR_INVALID_VALUE;
 	for (size_t i = 0; i < count; i++) {
 		CUresult error = copy_api_enqueue_row(AT_ANY(dsts[i]), AT_ANY(srcs[i]), sizes[i],
@@ -146,14 +157,27 @@ static CUresult copy_api_enqueue_batch(const CUdeviceptr *dsts, const CUdevicept
 	return CUDA_SUCCESS;
 }
 
+#define HOW ((struct attributes){attrs, attrsIdxs, numAttrs})
+
 ROWS(cuMemcpyBatchAsync, _ptsz, copy_api_enqueue_batch,
      (CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count, CUmemcpyAttributes *attrs,
       size_t *attrsIdxs, size_t numAttrs, size_t *failIdx, CUstream hStream),
-     dsts, srcs, sizes, count, failIdx, hStream)
-ROWS(cuMemcpyBatchAsync_v2, _ptsz, copy_api_enqueue_batch,
-     (CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count, CUmemcpyAttributes *attrs,
-      size_t *attrsIdxs, size_t numAttrs, CUstream hStream),
-     dsts, srcs, sizes, count, NULL, hStream)
+     dsts, srcs, sizes, count, HOW, failIdx, hStream)
+
+/* Of these the second form wants a stream, too. */
+CUresult CUDAAPI cuMemcpyBatchAsync_v2(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes,
+				       size_t count, CUmemcpyAttributes *attrs, size_t *attrsIdxs,
+				       size_t numAttrs, CUstream hStream)
+{
+	return copy_api_enqueue_batch(dsts, srcs, sizes, count, HOW, NULL, hStream, false);
+}
+
+CUresult CUDAAPI cuMemcpyBatchAsync_v2_ptsz(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes,
+					    size_t count, CUmemcpyAttributes *attrs,
+					    size_t *attrsIdxs, size_t numAttrs, CUstream hStream)
+{
+	return cuMemcpyBatchAsync_v2(dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs, hStream);
+}
 
 #define SYNC(name, to, from, bytes, params)                                                        \
 	ROWS(name, _ptds, copy_api_enqueue_row, params, to, from, bytes, NULL, false)
@@ -223,15 +247,20 @@ CUresult CUDAAPI cuMemcpyHtoAAsync(CUarray dstArray, unsigned int dstOffset, con
 	return cuMemcpyHtoAAsync_v2(dstArray, dstOffset, srcHost, ByteCount, hStream);
 }
 
-/* All devices' memory is in one address space here: contexts only have to exist. */
+/*
+ * All devices' memory is in one address space here: contexts only have to exist. One that is left
+ * out is the current one.
+ */
 static CUresult copy_api_enqueue_peer(CUdeviceptr to, CUcontext to_ctx, CUdeviceptr from,
 				      CUcontext from_ctx, size_t bytes, CUstream handle, bool async,
 				      bool per_thread)
 {
 	struct sim_context *ctx;
-	CUresult error = sim_context_lookup(to_ctx, &ctx);
+	CUresult error = sim_ready();
 
-	if (!error)
+	if (!error && to_ctx)
+		error = sim_context_lookup(to_ctx, &ctx);
+	if (!error && from_ctx)
 		error = sim_context_lookup(from_ctx, &ctx);
 	if (error)
 		return error;
@@ -307,6 +336,68 @@ static CUresult copy_api_enqueue_3d_peer(const CUDA_MEMCPY3D_PEER *p, CUstream h
 	memcpy(&box, p, sizeof(box));
 	box.reserved0 = box.reserved1 = NULL;
 	return copy_api_enqueue_3d(&box, handle, async, per_thread);
+}
+
+/* A box between addresses. A length of 0 is the box's own. */
+static void copy_api_box(const CUDA_MEMCPY3D_BATCH_OP *op, CUDA_MEMCPY3D *ret)
+{
+	*ret = (CUDA_MEMCPY3D){
+		.srcMemoryType = CU_MEMORYTYPE_UNIFIED,
+		.srcDevice = op->src.op.ptr.ptr,
+		.srcPitch = op->src.op.ptr.rowLength,
+		.srcHeight = op->src.op.ptr.layerHeight,
+		.dstMemoryType = CU_MEMORYTYPE_UNIFIED,
+		.dstDevice = op->dst.op.ptr.ptr,
+		.dstPitch = op->dst.op.ptr.rowLength,
+		.dstHeight = op->dst.op.ptr.layerHeight,
+		.WidthInBytes = op->extent.width,
+		.Height = op->extent.height,
+		.Depth = op->extent.depth,
+	};
+}
+
+/* Of arrays, which are measured in elements, none is simulated. */
+static CUresult copy_api_enqueue_batch_3d(const CUDA_MEMCPY3D_BATCH_OP *ops, size_t n,
+					  size_t *ret_failed, CUstream handle, bool per_thread)
+{
+	if (!handle && !per_thread)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (ret_failed)
+		*ret_failed = SIZE_MAX;
+	if (!ops || !n)
+		return CUDA_ERROR_INVALID_VALUE;
+	for (size_t i = 0; i < n; i++) {
+		CUDA_MEMCPY3D box;
+		CUresult error = CUDA_ERROR_NOT_SUPPORTED;
+
+		if (ops[i].src.type == CU_MEMCPY_OPERAND_TYPE_POINTER &&
+		    ops[i].dst.type == CU_MEMCPY_OPERAND_TYPE_POINTER) {
+			copy_api_box(&ops[i], &box);
+			error = copy_api_enqueue(&box, handle, true, per_thread);
+		}
+		if (error && ret_failed)
+			*ret_failed = i;
+		if (error)
+			return error;
+	}
+	return CUDA_SUCCESS;
+}
+
+ROWS(cuMemcpy3DBatchAsync, _ptsz, copy_api_enqueue_batch_3d,
+     (size_t numOps, CUDA_MEMCPY3D_BATCH_OP *opList, size_t *failIdx, unsigned long long flags,
+      CUstream hStream),
+     opList, numOps, failIdx, hStream)
+
+CUresult CUDAAPI cuMemcpy3DBatchAsync_v2(size_t numOps, CUDA_MEMCPY3D_BATCH_OP *opList,
+					 unsigned long long flags, CUstream hStream)
+{
+	return copy_api_enqueue_batch_3d(opList, numOps, NULL, hStream, false);
+}
+
+CUresult CUDAAPI cuMemcpy3DBatchAsync_v2_ptsz(size_t numOps, CUDA_MEMCPY3D_BATCH_OP *opList,
+					      unsigned long long flags, CUstream hStream)
+{
+	return cuMemcpy3DBatchAsync_v2(numOps, opList, flags, hStream);
 }
 
 ROWS(cuMemcpy3DPeer, _ptds, copy_api_enqueue_3d_peer, (const CUDA_MEMCPY3D_PEER *pCopy), pCopy,

@@ -30,6 +30,12 @@ static struct external *external_find(CUexternalMemory handle)
 	return e;
 }
 
+/* The driver's answer to a handle that is none. */
+static CUresult external_unknown(CUexternalMemory handle)
+{
+	return handle ? CUDA_ERROR_INVALID_HANDLE : CUDA_ERROR_INVALID_VALUE;
+}
+
 CUresult cuImportExternalMemory(CUexternalMemory *extMem_out,
 				const CUDA_EXTERNAL_MEMORY_HANDLE_DESC *desc)
 {
@@ -86,7 +92,7 @@ CUresult cuExternalMemoryGetMappedBuffer(CUdeviceptr *devPtr, CUexternalMemory e
 	sim_lock();
 	e = external_find(extMem);
 	if (!e)
-		r = CUDA_ERROR_INVALID_HANDLE;
+		r = external_unknown(extMem);
 	else if (desc->size > e->block->bytes || desc->offset > e->block->bytes - desc->size)
 		r = CUDA_ERROR_INVALID_VALUE;
 	else
@@ -129,7 +135,7 @@ CUresult cuExternalMemoryGetMappedMipmappedArray(
 	}
 	sim_unlock();
 	if (!e)
-		return CUDA_ERROR_INVALID_HANDLE;
+		return external_unknown(extMem);
 	return sim_mipmap_on_block(mipmap, ctx, &desc->arrayDesc, desc->numLevels, block,
 				   desc->offset);
 }
@@ -149,7 +155,7 @@ CUresult cuDestroyExternalMemory(CUexternalMemory extMem)
 		*at = e->next;
 		sim_block_unref(e->block);
 	} else {
-		r = CUDA_ERROR_INVALID_HANDLE;
+		r = external_unknown(extMem);
 	}
 	sim_unlock();
 	free(e);

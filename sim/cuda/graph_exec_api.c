@@ -286,14 +286,18 @@ CUresult CUDAAPI cuGraphExecUpdate_v2(CUgraphExec hGraphExec, CUgraph hGraph,
 	struct sim_node *at;
 	CUgraphExecUpdateResult result;
 
-	if (graph_exec_lookup(hGraphExec, &exec) || graph_lookup(hGraph, &graph) || !resultInfo)
+	if (resultInfo)
+		*resultInfo = (CUgraphExecUpdateResultInfo){0};
+	if (graph_exec_lookup(hGraphExec, &exec) || graph_lookup(hGraph, &graph))
 		return CUDA_ERROR_INVALID_VALUE;
 	pthread_mutex_lock(&exec->lock);
 	result = graph_exec_api_compare(exec->graph, graph, &at);
 	if (!result)
 		graph_exec_api_adopt(exec->graph, graph, exec->last);
 	pthread_mutex_unlock(&exec->lock);
-	*resultInfo = (CUgraphExecUpdateResultInfo){.result = result, .errorNode = (CUgraphNode)at};
+	if (resultInfo)
+		*resultInfo = (CUgraphExecUpdateResultInfo){.result = result,
+							    .errorNode = (CUgraphNode)at};
 	return result ? CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE : CUDA_SUCCESS;
 }
 
@@ -345,6 +349,9 @@ CUresult CUDAAPI cuGraphExecMemcpyNodeSetParams(CUgraphExec hGraphExec, CUgraphN
 	struct sim_work work;
 	CUresult error = graph_copy_work(copyParams, &work);
 
+	/* The driver takes one row here, not a box. */
+	if (!error && (copyParams->Height > 1 || copyParams->Depth > 1))
+		error = CUDA_ERROR_INVALID_VALUE;
 	return error ? error : graph_exec_api_set_copy(hGraphExec, hNode, &work);
 }
 

@@ -128,12 +128,13 @@ CUresult cuGreenCtxCreate(CUgreenCtx *phCtx, CUdevResourceDesc desc, CUdevice de
 
 	if (r)
 		return r;
-	if (!phCtx || !d || flags != 1) /* CU_GREEN_CTX_DEFAULT_STREAM is not optional */
+	if (!phCtx || flags != 1) /* CU_GREEN_CTX_DEFAULT_STREAM is not optional */
 		return CUDA_ERROR_INVALID_VALUE;
 	r = sim_green_make(device, &ctx);
 	if (r)
 		return r;
-	ctx->sm = d->sm;
+	/* Without a description it has all multiprocessors of the device. */
+	ctx->sm = d ? d->sm : green_sm_resource(device->row->sm_count);
 	*phCtx = (CUgreenCtx)ctx;
 	return CUDA_SUCCESS;
 }

@@ -213,6 +213,21 @@ static CUresult library_load(CUlibrary *ret, struct sim_image image)
 	return r;
 }
 
+/*
+ * Options change nothing here. As in the driver, those of the compiler have to be there with their
+ * values, and a file's code is not the caller's to preserve.
+ */
+static CUresult library_check_options(unsigned int n_jit, CUjit_option *jit, void **jit_values,
+				      unsigned int n, const CUlibraryOption *options, bool file)
+{
+	if (n_jit && (!jit || !jit_values))
+		return CUDA_ERROR_INVALID_VALUE;
+	for (unsigned int i = 0; file && options && i < n; i++)
+		if (options[i] == CU_LIBRARY_BINARY_IS_PRESERVED)
+			return CUDA_ERROR_INVALID_VALUE;
+	return CUDA_SUCCESS;
+}
+
 CUresult cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_option *jitOptions,
 			   void **jitOptionsValues, unsigned int numJitOptions,
 			   CUlibraryOption *libraryOptions, void **libraryOptionValues,
@@ -222,6 +237,9 @@ CUresult cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_option *j
 
 	if (!r && (!library || !code))
 		r = CUDA_ERROR_INVALID_VALUE;
+	if (!r)
+		r = library_check_options(numJitOptions, jitOptions, jitOptionsValues,
+					  numLibraryOptions, libraryOptions, false);
 	return r ? r : library_load(library, sim_image_read(code));
 }
 
@@ -235,6 +253,9 @@ CUresult cuLibraryLoadFromFile(CUlibrary *library, const char *fileName, CUjit_o
 
 	if (!r && (!library || !fileName))
 		r = CUDA_ERROR_INVALID_VALUE;
+	if (!r)
+		r = library_check_options(numJitOptions, jitOptions, jitOptionsValues,
+					  numLibraryOptions, libraryOptions, true);
 	if (!r)
 		r = sim_image_read_file(fileName, &image);
 	return r ? r : library_load(library, image);
@@ -349,7 +370,9 @@ CUresult cuKernelGetFunction(CUfunction *pFunc, CUkernel kernel)
 	struct sim_function *k = (struct sim_function *)kernel, *f;
 	CUresult r = sim_ready();
 
-	if (!r && (!pFunc || !k || k->magic != SIM_KERNEL_MAGIC))
+	if (!r && !pFunc)
+		r = CUDA_ERROR_INVALID_VALUE;
+	if (!r && (!k || k->magic != SIM_KERNEL_MAGIC))
 		r = CUDA_ERROR_INVALID_HANDLE;
 	if (!r)
 		r = sim_function_find(k, &f);

@@ -311,14 +311,14 @@ CUresult cuMemGetInfo_v2(size_t *free, size_t *total)
 
 	if (r)
 		return r;
-	if (!free || !total)
-		return CUDA_ERROR_INVALID_VALUE;
 	sim_region_lock(sim.region);
 	sim_region_reap(sim.region);
 	used = sim_region_used(sim.region, ctx->device->index);
 	sim_region_unlock(sim.region);
-	*total = ctx->device->row->total_bytes;
-	*free = *total - used;
+	if (total)
+		*total = ctx->device->row->total_bytes;
+	if (free)
+		*free = ctx->device->row->total_bytes - used;
 	return CUDA_SUCCESS;
 }
 
@@ -329,10 +329,10 @@ CUresult cuMemGetInfo(unsigned int *free, unsigned int *total)
 
 	if (r)
 		return r;
-	if (!free || !total)
-		return CUDA_ERROR_INVALID_VALUE;
-	*free = f > 0xffffffffu ? 0xffffffffu : (unsigned int)f;
-	*total = t > 0xffffffffu ? 0xffffffffu : (unsigned int)t;
+	if (free)
+		*free = f > 0xffffffffu ? 0xffffffffu : (unsigned int)f;
+	if (total)
+		*total = t > 0xffffffffu ? 0xffffffffu : (unsigned int)t;
 	return CUDA_SUCCESS;
 }
 
@@ -357,6 +357,10 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, size_t WidthInByt
 	size_t pitch = sim_round(WidthInBytes, PITCH), bytes;
 	CUresult r;
 
+	if (dptr && !pPitch)
+		*dptr = 0;
+	if (pPitch && !dptr)
+		*pPitch = 0;
 	if (!dptr || !pPitch || !WidthInBytes || !Height ||
 	    (ElementSizeBytes != 4 && ElementSizeBytes != 8 && ElementSizeBytes != 16))
 		return sim_ready() ? CUDA_ERROR_NOT_INITIALIZED : CUDA_ERROR_INVALID_VALUE;

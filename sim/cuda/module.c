@@ -254,6 +254,8 @@ CUresult cuModuleLoadData(CUmodule *module, const void *image)
 CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned int numOptions,
 			    CUjit_option *options, void **optionValues)
 {
+	if (numOptions && (!options || !optionValues))
+		return sim_ready() ? CUDA_ERROR_NOT_INITIALIZED : CUDA_ERROR_INVALID_VALUE;
 	return cuModuleLoadData(module, image);
 }
 
@@ -301,11 +303,12 @@ CUresult cuModuleGetFunction(CUfunction *hfunc, CUmodule hmod, const char *name)
 
 	if (r)
 		return r;
-	if (!hfunc || !name)
-		return CUDA_ERROR_INVALID_VALUE;
 	sim_lock();
 	m = sim_module_find(hmod);
-	r = m ? sim_module_function(m, name, &f) : CUDA_ERROR_INVALID_HANDLE;
+	if (!m)
+		r = CUDA_ERROR_INVALID_HANDLE;
+	else
+		r = hfunc && name ? sim_module_function(m, name, &f) : CUDA_ERROR_INVALID_VALUE;
 	sim_unlock();
 	if (!r)
 		*hfunc = (CUfunction)f;

@@ -6,6 +6,7 @@
 #include "sim/cuda/block.h"
 #include "sim/cuda/pool.h"
 #include "sim/cuda/stream.h"
+#include "sim/cuda/stubs.h"
 #include "sim/cuda/vmm.h"
 
 CUresult cuMemGetAddressRange_v2(CUdeviceptr *pbase, size_t *psize, CUdeviceptr dptr)
@@ -15,16 +16,16 @@ CUresult cuMemGetAddressRange_v2(CUdeviceptr *pbase, size_t *psize, CUdeviceptr 
 
 	if (r)
 		return r;
+	if (!pbase && !psize)
+		return CUDA_SUCCESS; /* nothing is asked, whatever the address */
 	sim_lock();
 	range = sim_range_find(dptr);
-	if (!range) {
+	if (!range)
 		r = CUDA_ERROR_NOT_FOUND;
-	} else {
-		if (pbase)
-			*pbase = range->base;
-		if (psize)
-			*psize = range->bytes;
-	}
+	if (pbase)
+		*pbase = range ? range->base : 0;
+	if (psize)
+		*psize = range ? range->bytes : 0;
 	sim_unlock();
 	return r;
 }
@@ -170,7 +171,10 @@ CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdevi
 	return r;
 }
 
-/* The plural asks of any address: what does not apply is zero, and that is no error. */
+/*
+ * The plural asks of any address: what does not apply is zero, and that is no error. The size of
+ * what is not there is not written at all.
+ */
 CUresult cuPointerGetAttributes(unsigned int numAttributes, CUpointer_attribute *attributes,
 				void **data, CUdeviceptr ptr)
 {
@@ -188,6 +192,8 @@ CUresult cuPointerGetAttributes(unsigned int numAttributes, CUpointer_attribute 
 		struct sim_range *range = sim_range_find(ptr);
 		uint64_t value = 0;
 
+		if (!range && attributes[i] == CU_POINTER_ATTRIBUTE_RANGE_SIZE)
+			continue;
 		if (!range && attributes[i] == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL)
 			value = (uint32_t)CU_DEVICE_INVALID;
 		else if (range && !pointer_get_attribute(range, attributes[i], ptr, &value))
@@ -215,6 +221,17 @@ CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute,
 		r = CUDA_ERROR_INVALID_VALUE;
 	sim_unlock();
 	return r;
+}
+
+/* No dma-bufs are simulated. */
+CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr dptr, size_t size,
+				       CUmemRangeHandleType handleType, unsigned long long flags)
+{
+	CUresult r = sim_ready();
+
+	if (!r && (!handle || !dptr || !size))
+		r = CUDA_ERROR_INVALID_VALUE;
+	return r ? r : sim_unsupported(CUDA_FN_cuMemGetHandleForAddressRange);
 }
 
 /* Advice and placement change nothing here: the memory is where it is. */

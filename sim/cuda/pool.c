@@ -46,6 +46,7 @@ struct sim_pool {
 	struct sim_device *device;
 	CUmemPoolProps props;
 	bool imported;
+	bool exported;	       /* a descriptor of it was made */
 	struct kept *kept;     /* of an imported pool */
 	unsigned int pointers; /* that were imported and are there */
 	unsigned int parting;  /* of these, freed in a stream that is not there yet */
@@ -96,6 +97,16 @@ struct sim_pool *sim_pool_new(const CUmemPoolProps *props, struct sim_device *de
 bool sim_pool_imported(const struct sim_pool *pool)
 {
 	return pool->imported;
+}
+
+void sim_pool_set_exported(struct sim_pool *pool)
+{
+	pool->exported = true;
+}
+
+bool sim_pool_exported(const struct sim_range *range)
+{
+	return ((const struct sim_pool *)range->owner)->exported;
 }
 
 bool sim_pool_managed(const struct sim_pool *pool)

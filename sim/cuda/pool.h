@@ -52,6 +52,9 @@ struct sim_block *sim_pool_block(const struct sim_range *range, uint64_t *ret_of
 struct sim_pool *sim_pool_new(const CUmemPoolProps *props, struct sim_device *device,
 			      bool imported);
 bool sim_pool_imported(const struct sim_pool *pool);
+/* Pointers go to other processes after the pool, of which a descriptor is made first. */
+void sim_pool_set_exported(struct sim_pool *pool);
+bool sim_pool_exported(const struct sim_range *range);
 /* A SIM_RANGE_POOL_PTR range becomes one of an imported pool: false without host memory. */
 bool sim_pool_adopt(struct sim_pool *pool, struct sim_range *range);
 /* Such a range is freed in a stream, and when the stream gets there, or at once: its end. */

@@ -26,6 +26,7 @@ static CUresult pool_device_alloc_async(CUdeviceptr *ret_ptr, size_t bytes, bool
 	pool = own_pool ? sim_pool_of_device(&sim.device[stream_device(stream)], true)
 			: sim_pool_find(handle);
 	if (!pool || sim_pool_imported(pool)) {
+		*ret_ptr = 0;
 		r = CUDA_ERROR_INVALID_VALUE;
 	} else if (stream_is_capturing(stream)) {
 		props = *sim_pool_props(pool);

@@ -63,6 +63,11 @@ CUresult cuMemPoolExportToShareableHandle(void *handle_out, CUmemoryPool handle,
 		close(fd);
 		return CUDA_ERROR_OPERATING_SYSTEM;
 	}
+	sim_lock();
+	pool = sim_pool_find(handle);
+	if (pool)
+		sim_pool_set_exported(pool);
+	sim_unlock();
 	*(int *)handle_out = fd;
 	return CUDA_SUCCESS;
 }
@@ -110,7 +115,7 @@ CUresult cuMemPoolExportPointer(CUmemPoolPtrExportData *shareData_out, CUdevicep
 		return CUDA_ERROR_INVALID_VALUE;
 	sim_lock();
 	range = sim_range_find(ptr);
-	if (!range || range->kind != SIM_RANGE_POOL || !sim_pool_handle_types(range)) {
+	if (!range || range->kind != SIM_RANGE_POOL || !sim_pool_exported(range)) {
 		r = CUDA_ERROR_INVALID_VALUE;
 	} else {
 		block = sim_pool_block(range, &data.offset);

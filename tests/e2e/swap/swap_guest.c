@@ -1169,7 +1169,7 @@ static void check_is_free(CUdeviceptr at)
 	CUpointer_attribute attribute[] = {CU_POINTER_ATTRIBUTE_RANGE_SIZE,
 					   CU_POINTER_ATTRIBUTE_MEMORY_TYPE};
 	CUmemorytype type = CU_MEMORYTYPE_DEVICE;
-	uint64_t bytes = 1;
+	uint64_t bytes = 0; /* and stays so: the driver does not write it */
 	void *data[] = {&bytes, &type};
 	CUdeviceptr base;
 	size_t size;

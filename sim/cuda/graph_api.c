@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "sim/cuda/api.h"
+#include "sim/cuda/block.h"
 #include "sim/cuda/event.h"
 #include "sim/cuda/graph.h"
 #include "sim/cuda/kernel.h"
@@ -196,6 +197,19 @@ CUresult CUDAAPI cuGraphAddMemcpyNode(CUgraphNode *phGraphNode, CUgraph hGraph,
 	return graph_api_add_node(phGraphNode, hGraph, dependencies, numDependencies, error, &work);
 }
 
+/* True if the program has mapped the memory, which tells no context then. */
+static bool graph_api_is_mapped(CUdeviceptr at)
+{
+	const struct sim_range *range;
+	bool mapped;
+
+	sim_lock();
+	range = sim_range_find(at);
+	mapped = range && range->kind == SIM_RANGE_VMM;
+	sim_unlock();
+	return mapped;
+}
+
 CUresult CUDAAPI cuGraphAddMemsetNode(CUgraphNode *phGraphNode, CUgraph hGraph,
 				      const CUgraphNode *dependencies, size_t numDependencies,
 				      const CUDA_MEMSET_NODE_PARAMS *memsetParams, CUcontext ctx)
@@ -203,6 +217,8 @@ CUresult CUDAAPI cuGraphAddMemsetNode(CUgraphNode *phGraphNode, CUgraph hGraph,
 	struct sim_work work;
 	CUresult error = graph_set_work(memsetParams, &work);
 
+	if (!error && !ctx && graph_api_is_mapped(memsetParams->dst))
+		error = CUDA_ERROR_INVALID_VALUE;
 	return graph_api_add_node(phGraphNode, hGraph, dependencies, numDependencies, error, &work);
 }
 

@@ -215,10 +215,12 @@ CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute,
 		return CUDA_ERROR_INVALID_VALUE;
 	sim_lock();
 	range = sim_range_find(ptr);
-	if (range)
-		range->sync_memops = *(const int *)value;
-	else
+	if (!range)
 		r = CUDA_ERROR_INVALID_VALUE;
+	else if (range->kind == SIM_RANGE_VMM)
+		r = CUDA_ERROR_NOT_SUPPORTED;
+	else
+		range->sync_memops = *(const int *)value;
 	sim_unlock();
 	return r;
 }

@@ -55,9 +55,12 @@ CUresult hook_cuMemGetInfo_v2(size_t *free, size_t *total)
 {
 	GUEST_OR_PASS(cuMemGetInfo_v2, (free, total));
 	struct guest_device *device = guest_current_device(guest);
+	size_t own_free, own_total; /* for what the program left out: each figure needs both */
 	struct figures f;
 	CUresult e;
 
+	free = free ? free : &own_free;
+	total = total ? total : &own_total;
 	query_end_spare(guest, device);
 	e = DRIVER(cuMemGetInfo_v2, (free, total));
 	if (e || !device)
@@ -87,8 +90,10 @@ CUresult hook_cuMemGetInfo(unsigned int *free, unsigned int *total)
 	if (e || !device || DRIVER(cuMemGetInfo_v2, (&real_free, &real_total)))
 		return e;
 	f = query_figures(guest, device, (struct figures){real_total, real_free});
-	*free = query_clip(f.free);
-	*total = query_clip(f.total);
+	if (free)
+		*free = query_clip(f.free);
+	if (total)
+		*total = query_clip(f.total);
 	return e;
 }
 

@@ -33,29 +33,36 @@ static unsigned int nvml_keep_with_context(struct nvml_tenant *tenant)
 	return n;
 }
 
+/* The answer where there are `n` entries. As in the library, their count is told in any case. */
+static nvmlReturn_t nvml_list_answer(unsigned int n, unsigned int room, const void *entries)
+{
+	if (n > room)
+		return NVML_ERROR_INSUFFICIENT_SIZE;
+	return n && !entries ? NVML_ERROR_INVALID_ARGUMENT : NVML_SUCCESS;
+}
+
 /* The forms of the list differ in their entries alone; `fill` is how one entry is written. */
 #define COMPUTE_LIST(name, type, fill)                                                             \
 	nvmlReturn_t hook_##name(nvmlDevice_t device, unsigned int *infoCount, type *infos)        \
 	{                                                                                          \
 		struct nvml_tenant tenant;                                                         \
 		struct nvml_call call;                                                             \
-		unsigned int n, room;                                                              \
+		nvmlReturn_t r;                                                                    \
+		unsigned int n;                                                                    \
                                                                                                    \
 		NVML_VIEW_OR_RETURN(name, (device, infoCount, infos), device, &call);              \
-		if (!infoCount || (*infoCount && !infos))                                          \
+		if (!infoCount)                                                                    \
 			return NVML_ERROR_INVALID_ARGUMENT;                                        \
 		nvml_tenant_get(&call, &tenant);                                                   \
 		n = nvml_keep_with_context(&tenant);                                               \
-		room = *infoCount;                                                                 \
+		r = nvml_list_answer(n, *infoCount, infos);                                        \
 		*infoCount = n;                                                                    \
-		if (n > room)                                                                      \
-			return NVML_ERROR_INSUFFICIENT_SIZE;                                       \
-		for (unsigned int i = 0; i < n; i++) {                                             \
+		for (unsigned int i = 0; !r && i < n; i++) {                                       \
 			const struct guest_process *p = &tenant.process[i];                        \
                                                                                                    \
 			infos[i] = (type)fill;                                                     \
 		}                                                                                  \
-		return NVML_SUCCESS;                                                               \
+		return r;                                                                          \
 	}
 
 /* No part of a device: all ones. */
@@ -110,11 +117,11 @@ nvmlReturn_t hook_nvmlDeviceGetRunningProcessDetailList(nvmlDevice_t device,
 {
 	struct nvml_tenant tenant;
 	struct nvml_call call;
-	unsigned int n, room;
+	unsigned int n;
 	nvmlReturn_t r;
 
 	NVML_VIEW_OR_RETURN(nvmlDeviceGetRunningProcessDetailList, (device, plist), device, &call);
-	if (!plist || (plist->numProcArrayEntries && !plist->procArray))
+	if (!plist)
 		return NVML_ERROR_INVALID_ARGUMENT;
 	if (plist->version != nvmlProcessDetailList_v1)
 		return NVML_ERROR_ARGUMENT_VERSION_MISMATCH; /* a layout that is not known */
@@ -129,16 +136,14 @@ nvmlReturn_t hook_nvmlDeviceGetRunningProcessDetailList(nvmlDevice_t device,
 	}
 	nvml_tenant_get(&call, &tenant);
 	n = nvml_keep_with_context(&tenant);
-	room = plist->numProcArrayEntries;
+	r = nvml_list_answer(n, plist->numProcArrayEntries, plist->procArray);
 	plist->numProcArrayEntries = n;
-	if (n > room)
-		return NVML_ERROR_INSUFFICIENT_SIZE;
-	for (unsigned int i = 0; i < n; i++) {
+	for (unsigned int i = 0; !r && i < n; i++) {
 		const struct guest_process *p = &tenant.process[i];
 
 		plist->procArray[i] = (nvmlProcessDetail_v1_t)FILL_V2;
 	}
-	return NVML_SUCCESS;
+	return r;
 }
 
 nvmlReturn_t hook_nvmlDeviceGetAccountingPids(nvmlDevice_t device, unsigned int *count,

@@ -122,7 +122,8 @@ CUresult hook_cuPointerGetAttributes(unsigned int numAttributes, CUpointer_attri
 	if (e || !pointer_find(guest, ptr, &object))
 		return e;
 	for (unsigned int i = 0; i < numAttributes; i++)
-		pointer_answer(&object, attributes[i], data[i]);
+		if (data[i])
+			pointer_answer(&object, attributes[i], data[i]);
 	return e;
 }
 
@@ -167,6 +168,23 @@ CUresult hook_cuMemGetHandleForAddressRange(void *handle, CUdeviceptr dptr, size
 	if (!e && pointer_may_be_away(guest))
 		vmm_give(guest, dptr, size);
 	return e;
+}
+
+/* Of cuMemAlloc's memory the driver knows the context; of mapped memory it has to be told. */
+CUresult hook_cuGraphAddMemsetNode(CUgraphNode *phGraphNode, CUgraph hGraph,
+				   const CUgraphNode *dependencies, size_t numDependencies,
+				   const CUDA_MEMSET_NODE_PARAMS *memsetParams, CUcontext ctx)
+{
+	GUEST_ALONE(cuGraphAddMemsetNode,
+		    (phGraphNode, hGraph, dependencies, numDependencies, memsetParams, ctx));
+	CUdeviceptr at = memsetParams ? memsetParams->dst : 0;
+	struct object object;
+
+	HOLD_MEMORY_IF(pointer_is_ours(guest, at) || pointer_may_be_away(guest));
+	if (!ctx && pointer_is_ours(guest, at) && pointer_find(guest, at, &object))
+		ctx = (CUcontext)(uintptr_t)object.context;
+	return DRIVER(cuGraphAddMemsetNode,
+		      (phGraphNode, hGraph, dependencies, numDependencies, memsetParams, ctx));
 }
 
 #define MAPPED(name, params, args, at)                    \

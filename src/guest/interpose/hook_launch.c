@@ -34,10 +34,10 @@
 #define UNIT_cuLaunch .key = KEY(f), .blocks = 1
 #define UNIT_cuLaunchGrid .key = KEY(f), .blocks = (uint64_t)grid_width * (uint64_t)grid_height
 #define UNIT_cuLaunchGridAsync UNIT_cuLaunchGrid, .stream = hStream
-/* One launch on several devices: metered on the current one, held for all. */
-#define UNIT_cuLaunchCooperativeKernelMultiDevice                                              \
-	.stream = launchParamsList ? launchParamsList->hStream : NULL,                         \
-	.key = KEY(launchParamsList ? launchParamsList->function : NULL), .blocks = numDevices
+/* One launch on several devices: metered on the current one, held for all. A list may be empty. */
+#define FIRST(member) (launchParamsList && numDevices ? launchParamsList->member : NULL)
+#define UNIT_cuLaunchCooperativeKernelMultiDevice                                                  \
+	.stream = FIRST(hStream), .key = KEY(FIRST(function)), .blocks = numDevices
 
 /* The list says which: each row of this kind is such a hook. */
 #include "guest/interpose/no_rows.h"

@@ -680,7 +680,7 @@ CUresult hook_cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handl
 	    token_read((int)(intptr_t)osHandle, SHARE_MAGIC, &name))
 		return vmm_import_token(guest, &name, handle);
 	/* Before the driver may close or consume it. */
-	if (shHandleType == CU_MEM_HANDLE_TYPE_FABRIC)
+	if (shHandleType == CU_MEM_HANDLE_TYPE_FABRIC && osHandle)
 		object.shared = entry_key(osHandle, sizeof(CUmemFabricHandle));
 	else if (shHandleType == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
 		sharing_read((int)(intptr_t)osHandle, &object.handle.stamp, &object.shared);

@@ -54,14 +54,6 @@ static void later(undo_fn *undo, uint64_t what)
 		made[n_made].made = what, made[n_made++].undo = undo;
 }
 
-/* The hook has freed it. */
-static void forget(uint64_t what)
-{
-	for (int i = 0; i < n_made; i++)
-		if (made[i].made == what)
-			made[i].undo = NULL;
-}
-
 static bool need(CUresult r, const char *what)
 {
 	if (r && !not_made)
@@ -241,6 +233,16 @@ static struct {
 	CUmemoryPool pool;
 	CUdeviceptr pool_memory;
 } one;
+
+/* The hook has freed it. */
+static void forget(uint64_t what)
+{
+	for (int i = 0; i < n_made; i++)
+		if (made[i].made == what)
+			made[i].undo = NULL;
+	if (KEY(one.stream) == what)
+		one.stream = NULL;
+}
 
 /* The first bytes are 0, so that a wait for a value ends. */
 static CUdeviceptr make_memory(void)

@@ -182,6 +182,23 @@ static int spec_fill(int fd, const struct cdi_spec *spec)
 	return r;
 }
 
+/* With the directories that it is in. Whatever the umask: others' runtimes look there, too. */
+static int spec_make_dir(const char *dir)
+{
+	char path[PATH_MAX];
+
+	snprintf(path, sizeof(path), "%s", dir);
+	for (char *end = strchr(path + 1, '/'); end; end = strchr(end + 1, '/')) {
+		*end = '\0';
+		if (mkdir(path, 0755) < 0 && errno != EEXIST)
+			return err_errno();
+		*end = '/';
+	}
+	if (mkdir(dir, 0755) == 0)
+		return chmod(dir, 0755) < 0 ? err_errno() : 0;
+	return errno == EEXIST ? 0 : err_errno();
+}
+
 int cdi_spec_write(const char *dir, const struct cdi_spec *spec)
 {
 	char path[PATH_MAX], fresh[PATH_MAX];
@@ -189,11 +206,10 @@ int cdi_spec_write(const char *dir, const struct cdi_spec *spec)
 
 	if (r == 0)
 		r = spec_path(dir, spec->name, ".XXXXXX", fresh);
+	if (r == 0)
+		r = spec_make_dir(dir);
 	if (r < 0)
 		return r;
-	/* Whatever the umask: others' runtimes look there, too. */
-	if (mkdir(dir, 0755) == 0 ? chmod(dir, 0755) < 0 : errno != EEXIST)
-		return err_errno();
 	fd = mkostemp(fresh, O_CLOEXEC);
 	if (fd < 0)
 		return err_errno();

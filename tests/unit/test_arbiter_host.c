@@ -542,7 +542,7 @@ static void check_shares(void)
 static void join_forged(struct tenant *t, const char *name, int first)
 {
 	struct policy policy = fixture_policy(GIB);
-	uint8_t uuid[16] = "forged (of ours)";
+	uint8_t uuid[16] = "forged of ours";
 	struct slot *slot;
 
 	policy.compute = POLICY_COMPUTE_SHARE;

@@ -125,7 +125,7 @@ static int bench_choose_device(const struct args *a, char ret_words[static 128])
 				 selection.index[0]);
 	if (setenv("CUDA_VISIBLE_DEVICES", units_uuid(d->uuid).s, 1) < 0)
 		return say_error("no memory");
-	snprintf(ret_words, 128, "GPU %u: %s, %s", selection.index[0], d->model,
+	snprintf(ret_words, 128, "GPU %u: %.60s, %s", selection.index[0], d->model,
 		 units_bytes(d->total_bytes).s);
 	return 0;
 }

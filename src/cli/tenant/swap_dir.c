@@ -115,6 +115,6 @@ int swap_dir_find(const char *text, uid_t user, char ret[static POLICY_DIR_BYTES
 		say_error("--swap-dir %s: %s", text, swap_dir_words(r));
 		return -EINVAL;
 	}
-	snprintf(ret, POLICY_DIR_BYTES, "%s", path);
+	memcpy(ret, path, strlen(path) + 1);
 	return 0;
 }

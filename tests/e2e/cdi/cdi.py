@@ -95,6 +95,14 @@ class Files(Case):
         self.assertEqual(both[:2], one)
         self.assertEqual(self.edits("0")["env"], ["ALLOT_TENANT_DIR=/opt/allot/tenant"])
 
+    def test_place(self):
+        """It is made where there is none, as a user's runtimes have it in ~/.config."""
+        place = pathlib.Path(self.dir, "a/b")
+        for _ in range(2):
+            self.ok("cdi", "generate", "--dir", str(place), "8GiB")
+        self.assertEqual([f.name for f in place.iterdir()], ["allot.dev-gpu-8GiB.json"])
+        self.assertEqual(place.stat().st_mode & 0o777, 0o755)
+
     def test_again_and_removed(self):
         self.generate("8GiB", "4GiB")
         file = pathlib.Path(self.dir, "allot.dev-gpu-8GiB.json")
@@ -117,7 +125,8 @@ class Files(Case):
         for name in ("8GiB%", "8 GiB", "-8GiB", ""):
             self.fails(125, "cdi", "generate", "--dir", self.dir, "--", name,
                        says=(f'"{name}"', "8GiB-25"))
-        self.fails(125, "cdi", "generate", "--dir", self.path("a/b"), "8GiB", says=("--dir",))
+        self.fails(125, "cdi", "generate", "--dir", self.path("file", "") + "/b", "8GiB",
+                   says=("--dir",))
         self.fails(125, "cdi", "make", says=("make", "allot cdi generate"))
         self.fails(125, "cdi", says=("allot cdi generate",))
         self.fails(125, "cdi", "list", "--dir", self.dir, "8GiB", says=("8GiB",))

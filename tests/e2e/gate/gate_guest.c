@@ -416,7 +416,7 @@ static CUevent until_paused(CUstream stream)
 /* A program goes on launching in a pause. */
 static void ahead(void)
 {
-	CUevent done;
+	CUevent done = NULL;
 	bool not_yet = false;
 
 	begin();

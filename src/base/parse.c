@@ -149,6 +149,32 @@ int parse_size_spec(const char *s, struct size_spec *ret)
 	return 0;
 }
 
+int parse_quota(const char *s, struct size_spec *ret)
+{
+	struct size_spec spec;
+	int r = parse_size_spec(s, &spec);
+
+	if (!r && !spec.permille && spec.bytes < QUOTA_LEAST_BYTES)
+		return -EDOM;
+	if (!r)
+		*ret = spec;
+	return r;
+}
+
+const char *parse_quota_why(const char *s, int error)
+{
+	size_t zeros = strspn(s, "0.");
+
+	if (error == -ERANGE)
+		return strchr(s, '%') ? "is more than the whole device"
+				      : "is more than any device has";
+	if (error == -EDOM)
+		return *parse_skip_digits(s) ? "is less than 1 MiB"
+					     : "is a number of bytes; did you mean GiB?";
+	return zeros && (!s[zeros] || !strcmp(s + zeros, "%")) ? "would refuse every allocation"
+							       : "is not a size";
+}
+
 int parse_permille(const char *s, uint32_t *ret)
 {
 	struct number n;

@@ -36,6 +36,16 @@ uint64_t size_spec_resolve(struct size_spec spec, uint64_t device_bytes);
 /* Both in one. -ENODATA for a percentage when `device_bytes` is 0, not known. */
 int parse_size(const char *s, uint64_t device_bytes, uint64_t *ret_bytes);
 
+/*
+ * A size that is to limit memory. As parse_size_spec, and -EDOM for less than QUOTA_LEAST_BYTES:
+ * nobody means so little, and no context of a driver has room in it.
+ */
+#define QUOTA_LEAST_BYTES (UINT64_C(1) << 20)
+int parse_quota(const char *s, struct size_spec *ret);
+
+/* Why parse_quota() refused `s` with that error, to stand behind it in a message: "is not a size". */
+const char *parse_quota_why(const char *s, int error);
+
 /* number [ "%" ], likewise a percentage: 1 to 1000 permille. */
 int parse_permille(const char *s, uint32_t *ret);
 

@@ -29,7 +29,7 @@ static bool cdi_name_take_amount(const char *text, struct cdi_name *name)
 
 	snprintf(name->memory, sizeof(name->memory), "%.*s", (int)len, text);
 	snprintf(name->share, sizeof(name->share), "%s", dash ? dash + 1 : "");
-	if (strspn(name->memory, "0123456789") < len && !parse_size_spec(name->memory, &size) &&
+	if (strspn(name->memory, "0123456789") < len && !parse_quota(name->memory, &size) &&
 	    (!dash || !parse_permille(name->share, &permille)))
 		return true;
 	name->memory[0] = name->share[0] = '\0';

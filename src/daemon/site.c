@@ -200,7 +200,7 @@ static int site_parse(const struct site_word *key, const char *text, struct site
 
 	switch (key->kind) {
 	case KIND_SIZE:
-		return parse_size_spec(text, &ret->size);
+		return parse_quota(text, &ret->size);
 	case KIND_PART:
 		return parse_permille(text, &ret->number);
 	case KIND_NUMBER:

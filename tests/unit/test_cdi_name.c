@@ -45,6 +45,7 @@ int main(void)
 	/* Neither an amount nor, as whoever knows the devices will say, a device. */
 	check_name("8GiB-250", "8GiB-250", "", "");
 	check_name("8000000000", "8000000000", "", "");
+	check_name("4k", "4k", "", "");
 	check_name("al", "al", "", "");
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
 		CHECK_EQ(cdi_name_parse(bad[i], &parts), -EINVAL);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
+#include <string.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -132,6 +133,36 @@ static void check_resolve(void)
 	CHECK_EQ(size_spec_resolve((struct size_spec){ 0, 500 }, 0), 0);
 }
 
+/* What limits memory is no less than 1 MiB, and who writes less is told why. */
+static void check_quota(void)
+{
+	static const struct {
+		const char *text;
+		int error;
+		const char *why;
+	} quotas[] = {
+		{"1MiB", 0, NULL}, {"1048576", 0, NULL}, {"0.1%", 0, NULL}, {"8g", 0, NULL},
+		{"1024", -EDOM, "is a number of bytes; did you mean GiB?"},
+		{"1048575", -EDOM, "is a number of bytes; did you mean GiB?"},
+		{"4k", -EDOM, "is less than 1 MiB"}, {"1023.9k", -EDOM, "is less than 1 MiB"},
+		{"1MB", -EDOM, "is less than 1 MiB"},
+		{"0", -EINVAL, "would refuse every allocation"},
+		{"0%", -EINVAL, "would refuse every allocation"},
+		{"", -EINVAL, "is not a size"}, {"8 g", -EINVAL, "is not a size"},
+		{"101%", -ERANGE, "is more than the whole device"},
+		{"99999999999999999999g", -ERANGE, "is more than any device has"},
+	};
+
+	for (size_t i = 0; i < sizeof(quotas) / sizeof(quotas[0]); i++) {
+		struct size_spec spec = {4711, 4711};
+
+		CHECK_EQ(parse_quota(quotas[i].text, &spec), quotas[i].error);
+		CHECK_EQ(spec.bytes == 4711, quotas[i].error != 0);
+		if (quotas[i].why)
+			CHECK(!strcmp(parse_quota_why(quotas[i].text, quotas[i].error), quotas[i].why));
+	}
+}
+
 static void check_permille(void)
 {
 	static const struct {
@@ -202,6 +233,7 @@ int main(void)
 {
 	check_table();
 	check_resolve();
+	check_quota();
 	check_permille();
 	check_duration();
 	check_u64();

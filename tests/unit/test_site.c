@@ -79,6 +79,8 @@ static void check_wrong(void)
 	} wrong[] = {
 		{"memory = 8GiB\n", 1},
 		{"[default]\nmemory = 0\n", 2},
+		{"[default]\nmemory = 8\n", 2}, /* of what unit? */
+		{"[default]\nmemory-max = 4k\n", 2},
 		{"[default]\nmemory = 8 apples\n", 2},
 		{"[default]\nmemory =\n", 2},
 		{"[default]\nmemory\n", 2},

@@ -26,34 +26,15 @@ static bool limits_is_zero(const char *word)
 	return zeros && (!word[zeros] || !strcmp(word + zeros, "%"));
 }
 
-static const char *limits_why_no_size(const char *word, int err)
-{
-	if (err == -ERANGE)
-		return strchr(word, '%') ? "is more than the whole device"
-					 : "is more than any device has";
-	if (err == -EDOM)
-		return "is a number of bytes; did you mean GiB?";
-	return limits_is_zero(word) ? "would refuse every allocation" : "is not a size";
-}
-
-/* A number without a unit is bytes, but nobody means so few. */
-#define BARE_LEAST (UINT64_C(1) << 20)
-
+/* With its unit a small size is what somebody means, and `allot run` warns of it. */
 static int limits_parse_size(const char *word, struct size_spec *ret)
 {
-	struct size_spec spec;
-	uint64_t bytes;
-	int r = parse_size_spec(word, &spec);
+	bool unit = word[strspn(word, "0123456789")];
 
-	if (!strcmp(word, "off")) {
-		spec = (struct size_spec){.permille = 1000};
-		r = 0;
-	}
-	if (!r && !parse_u64(word, 0, UINT64_MAX, &bytes) && bytes < BARE_LEAST)
-		return -EDOM;
-	if (!r)
-		*ret = spec;
-	return r;
+	if (strcmp(word, "off"))
+		return unit ? parse_size_spec(word, ret) : parse_quota(word, ret);
+	*ret = (struct size_spec){.permille = 1000};
+	return 0;
 }
 
 static void limits_apply_size(const struct size_spec *spec, struct policy_device *device)
@@ -67,7 +48,7 @@ const struct limits_kind limits_memory = {
 	.right = "write it like 8GiB, 512M, 1.5G, 8GB, 25% or off",
 	.several = "8GiB,25%",
 	.parse = limits_parse_size,
-	.why = limits_why_no_size,
+	.why = parse_quota_why,
 	.apply = limits_apply_size,
 };
 

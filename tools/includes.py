@@ -29,6 +29,7 @@ USES = {
     "ledger": ("base", "sched"),
     "roles": ("base", "sched", "ledger"),
     "control": ("base", "sched", "ledger"),
+    "dropin": ("base", "sched", "ledger"),
     "nvidia": ("base", "sched", "ledger"),
     "amd": ("base", "sched", "ledger"),
     "image": LOW,
@@ -40,7 +41,7 @@ USES = {
     "cdi": (*LOW, "text", "node"),
     "peer": ("base", "ledger", "nvidia", "amd"),
     "tools": ("base", "ledger", "nvidia", "amd"),
-    "guest/core": LOW,
+    "guest/core": (*LOW, "dropin"),
     "guest/memory": (*LOW, "guest/core"),
     "guest/meter": (*LOW, "guest/core"),
     "guest/amd": (*LOW, "guest/core"),
@@ -52,7 +53,7 @@ USES = {
                    "guest/amd/queue"),
     "guest/interpose": (*LOW, "guest/core"),  # but for hooks, see may_use
     "daemon": (*LOW, "roles", "control", "guard", "text", "node", "cdi"),
-    **{room: (*LOW, "roles", "control", "image", "guard", "text", "node", "cdi", "peer", "tools",
+    **{room: (*LOW, "roles", "control", "dropin", "image", "guard", "text", "node", "cdi", "peer", "tools",
             *CLI, *SIM) for room in CLI},
     **{room: ("base", "nvidia", "amd", *SIM) for room in SIM},
 }

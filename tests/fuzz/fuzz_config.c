@@ -2,14 +2,14 @@
 /* The text of a vgpu.config. */
 #include <string.h>
 
-#include "guest/core/config.h"
+#include "dropin/vgpu_file.h"
 #include "tests/fuzz/fuzz.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct config config = {0};
 
-	if (config_file(&config, (const char *)data, size) < 0) {
+	if (vgpu_file_parse(&config, (const char *)data, size) < 0) {
 		MUST(config.complaint[0]);
 		MUST(memchr(config.complaint, 0, sizeof(config.complaint)));
 		return 0;

@@ -2,7 +2,7 @@
 /* Limits in the environment as other systems give them: lines of the input are its variables. */
 #include <string.h>
 
-#include "guest/core/config.h"
+#include "dropin/variables.h"
 #include "tests/fuzz/fuzz.h"
 
 #define MOST_LINES 16
@@ -24,7 +24,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		environment[n++] = line;
 	environment[n] = NULL;
 
-	if (config_environment(&config, environment) < 0) {
+	if (variables_read(&config, environment) < 0) {
 		MUST(config.complaint[0]);
 		MUST(memchr(config.complaint, 0, sizeof(config.complaint)));
 	} else {

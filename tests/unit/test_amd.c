@@ -4,6 +4,7 @@
  * a policy that cannot be read: what the program is answered, and what a person is told.
  */
 #include "guest/amd/amd.h"
+#include "guest/core/complain.h"
 #include "guest/core/pass.h"
 
 #include <fcntl.h>
@@ -28,9 +29,15 @@ struct guest *guest_start(void)
 	abort();
 }
 
-void guest_complain(const char *complaint)
+void complain_refusal(const char *complaint)
 {
 	snprintf(told, sizeof(told), "%s", complaint);
+}
+
+void guest_name_device(struct guest *g, const uint8_t uuid[16], unsigned int ordinal,
+		       uint64_t total_bytes)
+{
+	CHECK_EQ(ordinal, 0);
 }
 
 void guest_explain(const struct guest *g, int error, char *ret, size_t len)

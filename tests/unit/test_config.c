@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Limits as other systems give them: what is accepted, and that anything else is an error. */
-#include "guest/core/config.h"
+#include "dropin/variables.h"
+#include "dropin/vgpu_file.h"
 
 #include <errno.h>
 #include <string.h>
@@ -19,12 +20,12 @@ static int environment(const char *a, const char *b, const char *c)
 			 (char *)(uintptr_t)b, (char *)(uintptr_t)c, NULL};
 
 	memset(&config, 0, sizeof(config));
-	return config_environment(&config, block);
+	return variables_read(&config, block);
 }
 
 static int file(const char *text)
 {
-	return config_file(&config, text, strlen(text));
+	return vgpu_file_parse(&config, text, strlen(text));
 }
 
 static int only_file(const char *text)
@@ -50,13 +51,14 @@ static void sizes(void)
 	} good[] = {
 		{"8g", 8 * GIB, 0}, {"4096m", 4 * GIB, 0}, {"1024M", GIB, 0}, {"3G", 3 * GIB, 0},
 		{"1073741824", GIB, 0}, {"0.5g", GIB / 2, 0}, {"010g", 10 * GIB, 0},
-		{"512k", MIB / 2, 0}, {"10GB", 10000000000u, 0}, {"8GiB", 8 * GIB, 0},
+		{"1024k", MIB, 0}, {"10GB", 10000000000u, 0}, {"8GiB", 8 * GIB, 0},
 		{"25%", 0, 250},
 	};
 	static const char *const bad[] = {
 		"", "0", "0g", "-1g", "+1g", "g", "junk", "8 g", " 8g", "8g ", "8gg", "8x", "0x10",
 		"1e9", "nan", "inf", "unlimited", "99999999999999999999g", "101%", "8g;", "8,5g",
-		"\xff", "1..5g", ".", "%",
+		"\xff", "1..5g", ".", "%", "1024", "4k", "1048575", "8g\r", "8g\n", "\t8g", "8g 8g", "0.0001g",
+		"1152921504606846977", "18446744073709551616", "-18446744073709551615",
 	};
 	char text[128];
 
@@ -91,6 +93,21 @@ static void names(void)
 	CHECK_EQ(config_limit(&config, 2, 64 * GIB).bytes, 4 * GIB);
 	CHECK_EQ(config_limit(&config, 63, 64 * GIB).permille, 500);
 	CHECK_EQ(config_limit(&config, 64, 64 * GIB).bytes, 4 * GIB);
+	/* Twice: the smaller one, and of a size and a part whichever is smaller on the device. */
+	CHECK_EQ(environment("CUDA_DEVICE_MEMORY_LIMIT_1=2g", "CUDA_DEVICE_MEMORY_LIMIT_1=1g",
+			     "CUDA_DEVICE_MEMORY_LIMIT_01=4g"),
+		 0);
+	CHECK_EQ(config_limit(&config, 1, 64 * GIB).bytes, GIB);
+	CHECK_EQ(environment("CUDA_DEVICE_MEMORY_LIMIT=50%", "CUDA_DEVICE_MEMORY_LIMIT=4g",
+			     "CUDA_DEVICE_MEMORY_LIMIT=60%"),
+		 0);
+	CHECK_EQ(config_limit(&config, 0, 64 * GIB).bytes, 4 * GIB);
+	CHECK_EQ(config_limit(&config, 0, 4 * GIB).permille, 500);
+	CHECK_EQ(config_limit(&config, 0, 0).bytes, 4 * GIB);
+	CHECK_EQ(config_limit_bytes(&config, 0, 4 * GIB), 2 * GIB);
+	CHECK_EQ(config_limit_bytes(&config, 0, GIB), GIB / 2);
+	CHECK_EQ(environment("CUDA_DEVICE_MEMORY_LIMIT=8g", NULL, NULL), 0);
+	CHECK_EQ(config_limit_bytes(&config, 0, 4 * GIB), 4 * GIB);
 	/* A device that nobody limited is whole. */
 	CHECK_EQ(environment("CUDA_DEVICE_MEMORY_LIMIT_1=1g", NULL, NULL), 0);
 	CHECK_EQ(config_limit(&config, 0, 64 * GIB).permille, 1000);
@@ -155,7 +172,7 @@ static void files(void)
 		"# fine\nUsedMem:1\nUsedMem:junk\n",
 		"UsedMem:1111111111111111111111111111111111111111111111111111111111111111111111111",
 	};
-	static char text[CONFIG_FILE_BYTES];
+	static char text[VGPU_FILE_BYTES];
 
 	CHECK_EQ(only_file("UsedMem:8192\nUsedCores:25\n"), 0);
 	CHECK(config.present);
@@ -163,7 +180,7 @@ static void files(void)
 	CHECK_EQ(config_share_permille(&config, 5), 250);
 	CHECK_EQ(config_compute(&config), POLICY_COMPUTE_CAP);
 	/* As published: remarks behind values. */
-	CHECK_EQ(only_file("UsedMem: 400  # MiB\nUsedCores: 30\t# percent\r\nX: #\n"), 0);
+	CHECK_EQ(only_file("UsedMem: 400  # MiB\nUsedCores: 30\t# percent\r\n"), 0);
 	CHECK_EQ(config_limit(&config, 0, 64 * GIB).bytes, 400 * MIB);
 	CHECK_EQ(config_share_permille(&config, 0), 300);
 	/* However it is written. */
@@ -181,19 +198,17 @@ static void files(void)
 	CHECK_EQ(config_limit(&config, 0, 64 * GIB).bytes, 100 * MIB);
 	CHECK_EQ(config_share_permille(&config, 0), 0); /* all of it is no limit */
 	CHECK_EQ(config_compute(&config), POLICY_COMPUTE_OFF);
-	CHECK_EQ(only_file(""), 0);
-	CHECK(!config.present);
 	CHECK_EQ(only_file("UsedCores:50"), 0);
 	CHECK(config.present);
 	CHECK_EQ(config_limit(&config, 0, 64 * GIB).permille, 1000);
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
-		refused(only_file(bad[i]), CONFIG_FILE);
+		refused(only_file(bad[i]), VGPU_FILE);
 		/* Whatever the environment said. */
 		CHECK_EQ(environment("CUDA_DEVICE_MEMORY_LIMIT=1g", NULL, NULL), 0);
-		refused(file(bad[i]), CONFIG_FILE);
+		refused(file(bad[i]), VGPU_FILE);
 	}
 	memset(&config, 0, sizeof(config));
-	CHECK_EQ(config_file(&config, "UsedMem:1\0:2", 12), -EINVAL);
+	CHECK_EQ(vgpu_file_parse(&config, "UsedMem:1\0:2", 12), -EINVAL);
 	/* As an editor begins it. */
 	CHECK_EQ(only_file("\xef\xbb\xbfUsedMem:400\n"), 0);
 	CHECK_EQ(config_limit(&config, 0, 64 * GIB).bytes, 400 * MIB);
@@ -204,8 +219,8 @@ static void files(void)
 	refused(only_file(text), "000...");
 	memset(text, '#', sizeof(text));
 	memcpy(text, "UsedMem:400\n", 12);
-	CHECK_EQ(config_file(&config, text, sizeof(text) - 2), 0);
-	refused(config_file(&config, text, sizeof(text) - 1), "of which nobody reads the rest");
+	CHECK_EQ(vgpu_file_parse(&config, text, sizeof(text) - 2), 0);
+	refused(vgpu_file_parse(&config, text, sizeof(text) - 1), "of which nobody reads the rest");
 	refused(only_file("\n\n\nUsedMem:bad"), ":4:");
 	/* The smaller one binds, in each quantity, on each device. */
 	CHECK_EQ(environment("CUDA_DEVICE_MEMORY_LIMIT=1g", NULL, NULL), 0);
@@ -235,6 +250,131 @@ static void files(void)
 	CHECK_EQ(file("UsedMem:2048\n"), 0);
 	CHECK_EQ(config_limit(&config, 0, 64 * GIB).bytes, 2 * GIB);
 	CHECK_EQ(config_limit(&config, 1, 64 * GIB).bytes, GIB);
+}
+
+/* A file that limits nothing by mistake is none that says "no limit". */
+static void keys(void)
+{
+	static const char *const bad[] = {
+		"", "\n", "\r\n \t\n", "# UsedMem:4096\n", "\xef\xbb\xbf", "UsedMemory:4096\n",
+		"UsedMem2:4096\n", "Used Mem:4096\n", "UsedMe:4096\n", ":4096\n", "\xc2\xa0UsedMem:4096\n",
+		"UsedCores:0\nUsedMemory:4096\n", "\"UsedMem\":4096\n", "X: #\n", "UsedMem\v:4096\n",
+		"used_mem:4096\n", "UsedCores:100\nOther: thing\n",
+	};
+
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		refused(only_file(bad[i]), VGPU_FILE);
+		CHECK(strstr(config.complaint, "UsedMem:"));
+		CHECK_EQ(environment("CUDA_DEVICE_MEMORY_LIMIT=1g", NULL, NULL), 0);
+		refused(file(bad[i]), VGPU_FILE);
+	}
+	refused(only_file("\n#\nUsedMemory:4096\n"), ":3: \"UsedMemory\" is not a key");
+	refused(only_file("Used\tMem\x01:4096\n"), "\"Used?Mem?\"");
+	/* Beside a limit such a key is named, the first of them. */
+	CHECK_EQ(only_file("UsedMem:400\nUsedCore:25\nOther: thing\n"), 0);
+	CHECK_EQ(config_limit(&config, 0, 64 * GIB).bytes, 400 * MIB);
+	CHECK_EQ(config_share_permille(&config, 0), 0);
+	CHECK(strstr(config.remark, VGPU_FILE ":2: \"UsedCore\" is not a key"));
+	CHECK(!strchr(config.remark, '\n'));
+	CHECK_EQ(only_file("UsedMem:400\n"), 0);
+	CHECK(!*config.remark);
+	/* To say that nothing is limited is to say something. */
+	CHECK_EQ(only_file("UsedCores:0\n"), 0);
+	CHECK(!config.present && !*config.remark);
+}
+
+/* What is no limit, and has an equal here. */
+static void equivalents(void)
+{
+	static const struct {
+		const char *text;
+		uint32_t priority, compute;
+		bool present;
+	} levels[] = {
+		{"CUDA_TASK_PRIORITY=0", POLICY_PRIORITY_HIGH, POLICY_COMPUTE_SHARE, true},
+		{"CUDA_TASK_PRIORITY=1", POLICY_PRIORITY_NORMAL, POLICY_COMPUTE_OFF, false},
+		{"CUDA_TASK_PRIORITY=2", POLICY_PRIORITY_LOW, POLICY_COMPUTE_SHARE, true},
+		{"CUDA_TASK_PRIORITY=9", POLICY_PRIORITY_LOW, POLICY_COMPUTE_SHARE, true},
+	};
+	static const char *const bad[] = {
+		"CUDA_TASK_PRIORITY=", "CUDA_TASK_PRIORITY=-1", "CUDA_TASK_PRIORITY=high",
+		"CUDA_TASK_PRIORITY=0x0", "CUDA_TASK_PRIORITY=99999999999", "CUDA_TASK_PRIORITY=0 ",
+		"CUDA_OVERSUBSCRIBE=", "CUDA_OVERSUBSCRIBE=yes", "CUDA_OVERSUBSCRIBE=true ",
+		"CUDA_OVERSUBSCRIBE=2", "CUDA_OVERSUBSCRIBE=-1",
+	};
+
+	for (size_t i = 0; i < sizeof(levels) / sizeof(levels[0]); i++) {
+		struct policy policy = {.ndevices = 1};
+
+		CHECK_EQ(environment(levels[i].text, NULL, NULL), 0);
+		CHECK_EQ(config.present, levels[i].present);
+		config_apply(&config, &policy);
+		CHECK_EQ(policy.priority, levels[i].priority);
+		CHECK_EQ(policy.compute, levels[i].compute);
+		CHECK_EQ(policy.flags, 0);
+		policy.compute = POLICY_COMPUTE_CAP;
+		config_apply(&config, &policy);
+		CHECK_EQ(policy.compute, POLICY_COMPUTE_CAP);
+	}
+	for (int on = 0; on < 2; on++) {
+		static const char *const said[2][3] = {{"false", "0", "FALSE"}, {"true", "1", "True"}};
+
+		for (int i = 0; i < 3; i++) {
+			struct policy policy = {.ndevices = 1};
+			char text[64];
+
+			snprintf(text, sizeof(text), "CUDA_OVERSUBSCRIBE=%s", said[on][i]);
+			CHECK_EQ(environment(text, NULL, NULL), 0);
+			CHECK_EQ(config.present, on);
+			config_apply(&config, &policy);
+			CHECK_EQ(policy.flags, on ? POLICY_SWAPPABLE | POLICY_OVERCOMMIT : 0);
+		}
+	}
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		char name[32];
+
+		snprintf(name, sizeof(name), "%.*s", (int)strcspn(bad[i], "="), bad[i]);
+		refused(environment(bad[i], "CUDA_DEVICE_MEMORY_LIMIT=1g", NULL), name);
+	}
+}
+
+/* What does nothing is known by name, and so is what looks like one that limits. */
+static void unheeded(void)
+{
+	static const char *const named[] = {
+		"ACTIVE_OOM_KILLER=true", "LIBCUDA_LOG_LEVEL=3", "CUDA_DISABLE_CONTROL=true",
+		"CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0=1G", "RECORD_KERNEL_INTERVAL=1", "CUDA_REDIRECT=/x",
+		"CUDA_MEM_LIMIT_0=1g", "CUDA_MEM_LIMIT=1g", "CUDA_CORE_LIMIT_0=30",
+		"CUDA_DEVICE_MEMORY_LIMITS=1g", "CUDA_DEVICE_MEMORY_LIMIT1=1g",
+		"CUDA_DEVICE_SM_LIMITS=30", "GPU_CORE_UTILIZATION_POLICY_0=force",
+		"CUDA_TASK_PRIORITIES=0", "CUDA_OVERSUBSCRIPTION=true",
+	};
+	static const char *const silent[] = {
+		"CUDA_DEVICE_MEMORY_LIMIT=1g", "CUDA_DEVICE_MEMORY_LIMIT_0=1g",
+		"CUDA_DEVICE_MEMORY_SHARED_CACHE=/x", "CUDA_DEVICE_SM_LIMIT=30", "CUDA_TASK_PRIORITY=0",
+		"CUDA_OVERSUBSCRIBE=true", "CUDA_VISIBLE_DEVICES=0", "CUDA_DEVICE_ORDER=PCI_BUS_ID",
+		"CUDA_MPS_PIPE_DIRECTORY=/x", "PATH=/bin", "ACTIVE_OOM_KILLERS=1", "CUDA_MEM_LIMIT", "",
+	};
+
+	for (size_t i = 0; i < sizeof(named) / sizeof(named[0]); i++)
+		CHECK(variables_why_unheeded(named[i]));
+	for (size_t i = 0; i < sizeof(silent) / sizeof(silent[0]); i++)
+		CHECK(!variables_why_unheeded(silent[i]));
+}
+
+/* What a limit for all devices can say: where one has its own, only the file does. */
+static void everywhere(void)
+{
+	CHECK_EQ(environment("CUDA_DEVICE_MEMORY_LIMIT=4g", "CUDA_DEVICE_SM_LIMIT=30", NULL), 0);
+	CHECK_EQ(config_everywhere(&config).bytes, 4 * GIB);
+	CHECK_EQ(config_share_everywhere(&config), 300);
+	CHECK_EQ(environment("CUDA_DEVICE_MEMORY_LIMIT=4g", "CUDA_DEVICE_MEMORY_LIMIT_1=8g",
+			     "CUDA_DEVICE_SM_LIMIT_1=30"), 0);
+	CHECK_EQ(config_everywhere(&config).permille, 1000);
+	CHECK_EQ(config_share_everywhere(&config), 0);
+	CHECK_EQ(file("UsedMem:6144\nUsedCores:40\n"), 0);
+	CHECK_EQ(config_everywhere(&config).bytes, 6 * GIB);
+	CHECK_EQ(config_share_everywhere(&config), 400);
 }
 
 static void shares(void)
@@ -273,6 +413,10 @@ static void shares(void)
 	CHECK_EQ(config_share_permille(&config, 0), 500);
 	CHECK_EQ(config_share_permille(&config, 1), 100);
 	CHECK_EQ(config_share_permille(&config, 63), 0);
+	CHECK_EQ(environment("CUDA_DEVICE_SM_LIMIT=50", "CUDA_DEVICE_SM_LIMIT=10",
+			     "CUDA_DEVICE_SM_LIMIT=0"),
+		 0);
+	CHECK_EQ(config_share_permille(&config, 0), 100);
 	CHECK_EQ(environment("CUDA_DEVICE_SM_LIMIT_1=10", NULL, NULL), 0);
 	CHECK_EQ(config_share_permille(&config, 0), 0);
 	CHECK_EQ(config_compute(&config), POLICY_COMPUTE_CAP);
@@ -314,33 +458,6 @@ static void policies(void)
 	}
 }
 
-/* What the file does to a policy that somebody else made. */
-static void lowered(void)
-{
-	static const struct {
-		const char *file;
-		uint32_t compute, share, becomes;
-	} cases[] = {
-		{"UsedMem:400\n", POLICY_COMPUTE_OFF, 0, 0},
-		{"UsedCores:25\n", POLICY_COMPUTE_OFF, 0, 250},
-		{"UsedCores:25\n", POLICY_COMPUTE_CAP, 100, 100},
-		{"UsedCores:25\n", POLICY_COMPUTE_CAP, 900, 250},
-		{"UsedCores:25\n", POLICY_COMPUTE_SHARE, 0, 250}, /* by weight */
-		{"UsedCores:100\n", POLICY_COMPUTE_SHARE, 300, 300},
-	};
-
-	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		struct policy policy = {.ndevices = 1, .compute = cases[i].compute};
-		bool capped = cases[i].becomes != cases[i].share;
-
-		policy.device[0].share_permille = cases[i].share;
-		CHECK_EQ(only_file(cases[i].file), 0);
-		config_lower(&config, &policy);
-		CHECK_EQ(policy.device[0].share_permille, cases[i].becomes);
-		CHECK_EQ(policy.compute, capped ? POLICY_COMPUTE_CAP : cases[i].compute);
-	}
-}
-
 /* Which number a device will have, by what CUDA_VISIBLE_DEVICES says. */
 static void visible(void)
 {
@@ -376,9 +493,12 @@ int main(void)
 	names();
 	tenants();
 	files();
+	keys();
+	equivalents();
+	unheeded();
+	everywhere();
 	shares();
 	policies();
-	lowered();
 	visible();
 	return 0;
 }

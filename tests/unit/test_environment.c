@@ -18,7 +18,7 @@ static void begin(const char *program, int others)
 	char *const args[] = {(char *)(uintptr_t)program, words[MOST - 1], NULL};
 
 	for (int i = 0; i < others; i++) {
-		snprintf(words[i], sizeof(words[i]), "CUDA_DEVICE_MEMORY_OTHER_%d=1", i);
+		snprintf(words[i], sizeof(words[i]), "CUDA_DEVICE_MEMORY_LIMIT_OTHER_%d=1", i);
 		block[i] = words[i];
 	}
 	block[others] = (char *)(uintptr_t)"CUDA_DEVICE_MEMORY_LIMIT=1g";

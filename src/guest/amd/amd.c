@@ -20,6 +20,8 @@
 #include "amd/topology_read.h"
 #include "base/fd.h"
 #include "guest/amd/ask.h"
+#include "guest/core/complain.h"
+#include "guest/core/in_force.h"
 #include "guest/core/pass.h"
 #include "ledger/quota.h"
 
@@ -171,6 +173,7 @@ static int amd_add_device(struct guest *guest, struct amd *amd, const struct pol
 	device->total_bytes = topology_vram_bytes(node);
 	device->visible_bytes = amd_find_visible(node, device->total_bytes);
 	amd_identity(node, device->uuid);
+	guest_name_device(guest, device->uuid, 0, device->total_bytes);
 	device->ours = policy_find(policy, device->uuid);
 	amd->hides |= !device->ours;
 	if (device->ours)
@@ -217,7 +220,7 @@ static int amd_attach(struct guest *guest, struct amd *amd)
 			    amd->topology->gpu_count, GUEST_DEVICES);
 		return -E2BIG;
 	}
-	r = guest_policy(guest, &policy);
+	r = in_force_policy(guest, &policy);
 	if (r) {
 		guest_explain_policy(guest, r, amd->complaint, sizeof(amd->complaint));
 		return r;
@@ -243,7 +246,7 @@ static void amd_complain(const struct amd *amd)
 	static _Atomic bool said;
 
 	if (!atomic_exchange(&said, true))
-		guest_complain(amd->complaint);
+		complain_refusal(amd->complaint);
 }
 
 /*

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "dropin/variables.h"
 
 /* More than allot and the variables of a machine of 64 devices take. */
 #define VARIABLES 256
@@ -18,9 +19,7 @@ static char *variables[VARIABLES + 1];
 
 static bool environment_is_of_limits(const char *variable)
 {
-	return !strncmp(variable, "ALLOT_TENANT_DIR=", 17) ||
-	       !strncmp(variable, "CUDA_DEVICE_MEMORY_", 19) ||
-	       !strncmp(variable, "CUDA_DEVICE_SM_", 15) || !strncmp(variable, "GPU_CORE_", 9);
+	return !strncmp(variable, "ALLOT_TENANT_DIR=", 17) || variables_matter(variable);
 }
 
 /*

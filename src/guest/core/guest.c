@@ -2,10 +2,7 @@
 #include "guest/core/guest.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <poll.h>
 #include <pthread.h>
-#include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,12 +10,14 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "base/fd.h"
+#include "base/number.h"
+#include "dropin/variables.h"
+#include "dropin/vgpu_file.h"
+#include "guest/core/complain.h"
+#include "guest/core/drop_in.h"
 #include "guest/core/environment.h"
 #include "guest/core/object.h"
-#include "ledger/life.h"
 #include "ledger/quota.h"
-#include "ledger/tenant.h"
 
 _Thread_local unsigned int guest_depth __attribute__((tls_model("initial-exec")));
 
@@ -59,20 +58,6 @@ __attribute__((format(printf, 2, 3))) static void guest_close_gpu(struct guest *
 	va_start(ap, fmt);
 	vsnprintf(guest->config.complaint, sizeof(guest->config.complaint), fmt, ap);
 	va_end(ap);
-}
-
-void guest_complain(const char *complaint)
-{
-	char line[256];
-	int n = snprintf(line, sizeof(line), "allot: the GPU is refused: %s\n", complaint);
-	struct pollfd stderr_now = {.fd = STDERR_FILENO, .events = POLLOUT};
-
-	/* A pipe that nobody reads from would end the program by SIGPIPE, a full one hold it up. */
-	if (poll(&stderr_now, 1, 0) != 1 || stderr_now.revents != POLLOUT)
-		return;
-	if (n > 0 &&
-	    write(STDERR_FILENO, line, (size_t)n < sizeof(line) ? (size_t)n : sizeof(line) - 1) < 0)
-		return; /* nobody listens */
 }
 
 static const char *guest_explain_error(int error)
@@ -128,97 +113,34 @@ void guest_explain_policy(const struct guest *guest, int error, char *ret, size_
 	snprintf(ret, len, POLICY_SAYS, guest->dir, guest_explain_policy_error(error));
 }
 
-int guest_drop_in_policy(struct policy *policy, void *arg)
+/* Variables first: the file is not overruled by them. */
+static int guest_read_config(struct config *config)
 {
-	const struct guest *guest = arg;
-	uint32_t n = guest->ndevices > 0 ? (uint32_t)guest->ndevices : 1;
+	int r = variables_read(config, environment_limits());
 
-	memset(policy, 0, sizeof(*policy));
-	policy->ndevices = n;
-	policy->flags = guest->ndevices > 0 ? 0 : POLICY_ALL_DEVICES;
-	memcpy(policy->name, guest->config.tenant, sizeof(policy->name));
-	policy->compute = config_compute(&guest->config);
-	for (uint32_t i = 0; i < n; i++) {
-		struct size_spec limit = config_limit(&guest->config, i,
-						      guest->device[i].total_bytes);
-		struct policy_device *device = &policy->device[i];
-
-		memcpy(device->uuid, guest->device[i].uuid, sizeof(device->uuid));
-		device->total_bytes = guest->device[i].total_bytes;
-		device->limit_bytes = limit.bytes;
-		device->limit_permille = limit.permille;
-		device->share_permille = config_share_permille(&guest->config, i);
-	}
-	return 0;
-}
-
-static int guest_read_file(struct config *config)
-{
-	char *text;
-	ssize_t n;
-	int r = 0;
-
-	text = mmap(NULL, CONFIG_FILE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
-		    0);
-	if (text == MAP_FAILED)
-		return -ENOMEM;
-	n = fd_read_text(AT_FDCWD, CONFIG_FILE, text, CONFIG_FILE_BYTES);
-	if (n >= 0)
-		r = config_file(config, text, (size_t)n);
-	else if (n != -ENOENT && n != -ENOTDIR)
-		r = (int)n;
-	munmap(text, CONFIG_FILE_BYTES);
-	if (r && !config->complaint[0])
-		snprintf(config->complaint, sizeof(config->complaint),
-			 CONFIG_FILE " cannot be read: %s", guest_explain_error(r));
-	return r;
-}
-
-static int guest_read_drop_in(struct config *config)
-{
-	int r = config_environment(config, environment_limits());
-
-	return r ? r : guest_read_file(config);
+	return r ? r : vgpu_file_read(config);
 }
 
 static const uint32_t no_gate = POLICY_GATE_OPEN;
 
-/* Who removes a tenant is done with it in less than a millisecond. */
-#define DROP_IN_TRIES 1000
-
-static int guest_make_drop_in(struct guest *guest)
+/* One that is there: its configuration lowers what the process has of it, and raises nothing. */
+static void guest_open_tenant(struct guest *guest)
 {
-	char runtime[200];
-	int r;
+	int r = policy_open(guest->dir, &guest->policy_map);
 
-	/* Processes under the file have one quota together: no variable leads to another ledger. */
-	if (config_is_by_file(&guest->config))
-		r = tenant_usual_dir(runtime, sizeof(runtime));
-	else
-		r = tenant_runtime_dir(runtime, sizeof(runtime));
-	if (r)
-		return r;
-	guest_drop_in_policy(&guest->policy, guest);
-	/* Of whichever device: none is known yet. */
-	guest->metered = guest->policy.compute == POLICY_COMPUTE_CAP;
-	/* What an earlier one left may be removed by an `allot ps` in between. */
-	for (int i = 0; i < DROP_IN_TRIES; i++) {
-		r = tenant_create(runtime, guest->config.tenant, &guest->policy, guest->dir,
-				  sizeof(guest->dir));
-		if (r == 0 || r == -EEXIST)
-			r = life_keep(guest->dir);
-		if (r != -ESTALE && r != -ENOENT)
-			break;
-		sched_yield();
+	if (!r)
+		r = policy_read(guest->policy_map, &guest->policy);
+	if (r) {
+		guest_close_gpu(guest, POLICY_SAYS, guest->dir, guest_explain_policy_error(r));
+		return;
 	}
-	return r;
+	guest->gate = policy_gate(guest->policy_map);
+	guest->metered = config_compute(&guest->config) == POLICY_COMPUTE_CAP;
 }
 
-/* A tenant that `allot run` made, or joined. The file lowers what it has, and raises nothing. */
+/* One that `allot run` made, or joined. */
 static void guest_take_tenant(struct guest *guest, const char *dir)
 {
-	int r;
-
 	if (dir[0] != '/' || strlen(dir) >= sizeof(guest->dir)) {
 		guest_close_gpu(guest,
 				"ALLOT_TENANT_DIR is \"%.60s\": not an absolute path of "
@@ -227,26 +149,18 @@ static void guest_take_tenant(struct guest *guest, const char *dir)
 		return;
 	}
 	strcpy(guest->dir, dir);
-	r = policy_open(guest->dir, &guest->policy_map);
-	if (!r)
-		r = policy_read(guest->policy_map, &guest->policy);
-	if (r) {
-		guest_close_gpu(guest, POLICY_SAYS, guest->dir, guest_explain_policy_error(r));
-	} else if (guest_read_file(&guest->config)) {
+	if (guest_read_config(&guest->config))
 		guest->mode = GUEST_CLOSED;
-	} else {
-		config_lower(&guest->config, &guest->policy);
-		guest->gate = policy_gate(guest->policy_map);
-		guest->metered = guest->config.file_share_permille;
-	}
+	else
+		guest_open_tenant(guest);
 }
 
-/* A tenant by configuration alone, or none. */
+/* One by configuration alone, or none. */
 static void guest_take_drop_in(struct guest *guest)
 {
 	int r;
 
-	if (guest_read_drop_in(&guest->config)) {
+	if (guest_read_config(&guest->config)) {
 		guest->mode = GUEST_CLOSED;
 		return;
 	}
@@ -257,10 +171,13 @@ static void guest_take_drop_in(struct guest *guest)
 					       "program that `allot run` started");
 		return;
 	}
-	r = guest_make_drop_in(guest);
+	guest->drop_in = true;
+	r = drop_in_enter(&guest->config, guest->dir, sizeof(guest->dir), &guest->first);
 	if (r)
 		guest_close_gpu(guest, "tenant %.64s cannot be created: %s", guest->config.tenant,
 				guest_explain_error(r));
+	else
+		guest_open_tenant(guest);
 }
 
 static void guest_configure(struct guest *guest)
@@ -307,7 +224,9 @@ struct guest *guest_start(void)
 		munmap(guest, sizeof(*guest));
 		guest = expected;
 	} else if (guest->mode == GUEST_CLOSED) {
-		guest_complain(guest->config.complaint);
+		complain_refusal(guest->config.complaint);
+	} else if (guest->first && *guest->config.remark) {
+		complain_line(guest->config.remark);
 	}
 	errno = saved;
 	return guest;
@@ -332,20 +251,32 @@ struct guest_device *guest_current_device(struct guest *guest)
 uint64_t guest_generation(const struct guest *guest)
 {
 	/* Plus one: a cache that was never filled holds 0. */
-	return guest->policy_map ? policy_generation(guest->policy_map) + 1 : 1;
+	return policy_generation(guest->policy_map) + 1;
 }
 
-/* A policy that cannot be read, or does not name the device, gives nothing: it fails closed. */
-static uint64_t guest_read_limit(struct guest *guest, const uint8_t uuid[16], uint64_t total_bytes)
+void guest_name_device(struct guest *guest, const uint8_t uuid[16], unsigned int ordinal,
+		       uint64_t total_bytes)
+{
+	if (guest->drop_in)
+		drop_in_name_device(&guest->config, guest->dir, uuid, ordinal, total_bytes,
+				    &guest->kept_out);
+}
+
+/*
+ * Of the tenant's limit and that of the configuration the smaller one. A policy that cannot be read,
+ * or does not name the device, gives nothing: it fails closed.
+ */
+static uint64_t guest_read_limit(struct guest *guest, const uint8_t uuid[16], unsigned int ordinal,
+				 uint64_t total_bytes)
 {
 	struct policy policy;
-	uint64_t limit;
+	uint64_t limit, own;
 
-	if (guest_policy(guest, &policy) || policy_limit(&policy, uuid, total_bytes, &limit))
+	if (policy_read(guest->policy_map, &policy) ||
+	    policy_limit(&policy, uuid, total_bytes, &limit))
 		return 0;
-	if (guest->config.file_bytes && guest->config.file_bytes < limit)
-		return guest->config.file_bytes;
-	return limit;
+	own = config_limit_bytes(&guest->config, ordinal, total_bytes);
+	return own ? min_u64(own, limit) : limit;
 }
 
 uint64_t guest_limit_cached(struct guest *guest, const uint8_t uuid[16], uint64_t total_bytes,
@@ -358,7 +289,7 @@ uint64_t guest_limit_cached(struct guest *guest, const uint8_t uuid[16], uint64_
 	/* Of threads that refresh at once, the last to write has looked again after writing. */
 	do {
 		now = guest_generation(guest);
-		limit = guest_read_limit(guest, uuid, total_bytes);
+		limit = guest_read_limit(guest, uuid, guest_ordinal(guest, uuid), total_bytes);
 		atomic_store_explicit(cached, limit, memory_order_relaxed);
 		atomic_store_explicit(generation, now, memory_order_release);
 	} while (guest_generation(guest) != now);
@@ -371,19 +302,18 @@ uint64_t guest_limit(struct guest *guest, struct guest_device *device)
 				  &device->limit_generation);
 }
 
-/* Drop-in limits go by CUDA's numbers, which are known for certain once CUDA runs. */
+/* Limits by CUDA's numbers: before CUDA runs these are what the variable makes of NVML's. */
 uint64_t guest_limit_by_uuid(struct guest *guest, const uint8_t uuid[16], unsigned int index,
 			     uint64_t total_bytes)
 {
-	int ordinal;
+	unsigned int ordinal = guest_ordinal(guest, uuid);
+	int number;
 
-	if (guest->policy_map || atomic_load_explicit(&guest->slot, memory_order_acquire))
-		return guest_read_limit(guest, uuid, total_bytes);
-	ordinal = config_ordinal(getenv("CUDA_VISIBLE_DEVICES"), index, uuid);
-	if (ordinal < 0)
-		return 0;
-	return size_spec_resolve(config_limit(&guest->config, (unsigned int)ordinal, total_bytes),
-				 total_bytes);
+	if (ordinal == CONFIG_EVERY && !atomic_load_explicit(&guest->slot, memory_order_acquire)) {
+		number = config_ordinal(getenv("CUDA_VISIBLE_DEVICES"), index, uuid);
+		ordinal = number < 0 ? CONFIG_EVERY : (unsigned int)number;
+	}
+	return guest_read_limit(guest, uuid, ordinal, total_bytes);
 }
 
 int guest_processes(struct guest *guest, const uint8_t uuid[16], struct guest_process *out, int max)

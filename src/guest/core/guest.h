@@ -13,10 +13,12 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
 #include <sys/types.h>
 
+#include "amd/identity.h"
 #include "base/lock.h"
-#include "guest/core/config.h"
+#include "dropin/config.h"
 #include "guest/core/known_code.h"
 #include "guest/core/once.h"
 #include "guest/core/serial.h"
@@ -105,8 +107,11 @@ struct guest {
 	enum guest_mode mode;
 	CUresult error; /* what GUEST_CLOSED answers */
 	struct config config;
-	struct policy_map *policy_map; /* NULL in drop-in use: the policy is ours */
-	struct policy policy;	       /* drop-in use: written once, before `slot` */
+	bool drop_in; /* the tenant is one that its processes make by configuration, without `allot run` */
+	bool first;   /* and this one made it, or found nobody in it */
+	_Atomic bool kept_out; /* that a limit of its own is not in force was said */
+	struct policy_map *policy_map;
+	struct policy policy; /* as it was when the process began */
 	struct ledger *ledger;
 	char dir[256]; /* the tenant's directory */
 
@@ -187,12 +192,6 @@ static inline struct guest *guest_get(void)
 	return __builtin_expect(guest != NULL, 1) ? guest : guest_start();
 }
 
-/*
- * The one kind of line that the guest prints unasked: it is about to refuse the GPU, and a program
- * that only sees an error number could not tell why.
- */
-void guest_complain(const char *complaint);
-
 /* What -errno means of the tenant's ledger, as such a line says it. */
 void guest_explain(const struct guest *guest, int error, char *ret, size_t len);
 
@@ -200,15 +199,32 @@ void guest_explain(const struct guest *guest, int error, char *ret, size_t len);
 int guest_claim_slot(struct guest *guest, struct slot **ret);
 
 /*
- * Puts the drop-in limits into the form of a policy: what `allot ps` shows, and our own. `arg` is
- * the guest: policy_update calls it.
+ * A device that this process has, with its number as above: in a tenant by configuration its limits
+ * are put into the policy, see drop_in.h.
  */
-int guest_drop_in_policy(struct policy *policy, void *arg);
+void guest_name_device(struct guest *guest, const uint8_t uuid[16], unsigned int ordinal,
+		       uint64_t total_bytes);
 
 /* A device by CUDA ordinal; NULL when there is no such device (the driver will say so). */
 static inline struct guest_device *guest_device(struct guest *guest, CUdevice ordinal)
 {
 	return ordinal >= 0 && ordinal < guest->ndevices ? &guest->device[ordinal] : NULL;
+}
+
+/*
+ * By which number the configuration means a device: CUDA's ordinal, which is known once CUDA runs,
+ * else CONFIG_EVERY. AMD's devices are not told apart, and count as 0.
+ */
+static inline unsigned int guest_ordinal(const struct guest *guest, const uint8_t uuid[16])
+{
+	bool known = atomic_load_explicit(&guest->slot, memory_order_acquire);
+
+	if (amd_identity_is(uuid))
+		return 0;
+	for (int i = 0; known && i < guest->ndevices; i++)
+		if (!memcmp(guest->device[i].uuid, uuid, sizeof(guest->device[i].uuid)))
+			return (unsigned int)i;
+	return CONFIG_EVERY;
 }
 
 /* With --accounting driver the driver's figure decides, and the ledger keeps what that lacks. */
@@ -223,24 +239,7 @@ struct guest_device *guest_current_device(struct guest *guest);
 /* Differs after every change of the policy, and is never 0: that is a cache not filled yet. */
 uint64_t guest_generation(const struct guest *guest);
 
-/*
- * The policy in force now, of whichever GPUs: what `allot set` wrote last, with no more compute
- * than a configuration file gives, or what that file said when the process began. Errors of
- * policy_read; guest_explain_policy says them to a person.
- */
-static inline int guest_policy(const struct guest *guest, struct policy *ret)
-{
-	int r = 0;
-
-	if (guest->policy_map)
-		r = policy_read(guest->policy_map, ret);
-	else
-		*ret = guest->policy;
-	if (!r)
-		config_lower(&guest->config, ret);
-	return r;
-}
-
+/* The same of its policy. */
 void guest_explain_policy(const struct guest *guest, int error, char *ret, size_t len);
 
 /* The tenant's limit on a device, now. 0 for a device that the tenant was not given. */
@@ -252,7 +251,7 @@ uint64_t guest_limit_cached(struct guest *guest, const uint8_t uuid[16], uint64_
 
 /*
  * The same for NVML, which knows devices by UUID and may be used without CUDA. `total_bytes` is
- * what the driver says the device has, `index` its NVML index (drop-in limits go by number).
+ * what the driver says the device has, `index` its NVML index (configured limits go by number).
  */
 uint64_t guest_limit_by_uuid(struct guest *guest, const uint8_t uuid[16], unsigned int index,
 			     uint64_t total_bytes);

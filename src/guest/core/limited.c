@@ -4,6 +4,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "guest/core/complain.h"
 #include "guest/core/library.h"
 #include "guest/core/pass.h"
 #include "guest/core/space.h"
@@ -57,11 +58,9 @@ static int limited_claim(struct guest *guest, const struct guest_device *device,
 		guest->device[i].ledger = r;
 		r = r < 0 ? r : 0;
 	}
-	if (!r && !guest->policy_map && count > 0) {
-		guest_drop_in_policy(&guest->policy, guest);
-		/* For `allot ps`; our own counts. */
-		policy_update(guest->dir, guest_drop_in_policy, guest);
-	}
+	for (int i = 0; !r && i < count; i++)
+		guest_name_device(guest, guest->device[i].uuid, (unsigned int)i,
+				  guest->device[i].total_bytes);
 	if (!r)
 		r = guest_claim_slot(guest, &slot);
 	if (r)
@@ -89,7 +88,7 @@ static CUresult limited_attach_with(struct guest *guest, struct guest_device *de
 			guest->mode = GUEST_CLOSED;
 			guest_explain(guest, r, guest->config.complaint,
 				      sizeof(guest->config.complaint));
-			guest_complain(guest->config.complaint);
+			complain_refusal(guest->config.complaint);
 		}
 		once_end(&guest->claim, r);
 		if (guest->swappable)

@@ -7,6 +7,8 @@
 #include <string.h>
 
 #include "base/parse.h"
+#include "guest/core/complain.h"
+#include "guest/core/in_force.h"
 #include "nvidia/mps.h"
 
 /* Not for ever: once a daemon is started again the program's next attempt succeeds. */
@@ -21,14 +23,14 @@ __attribute__((format(printf, 2, 3))) static CUresult space_refuse(struct guest 
 	va_start(ap, why);
 	vsnprintf(complaint, sizeof(complaint), why, ap);
 	va_end(ap);
-	guest_complain(complaint);
+	complain_refusal(complaint);
 	return CUDA_ERROR_MPS_CONNECTION_FAILED;
 }
 
 static CUresult space_read_policy(struct guest *guest, struct policy *ret)
 {
 	char why[200];
-	int r = guest_policy(guest, ret);
+	int r = in_force_policy(guest, ret);
 
 	if (!r)
 		return CUDA_SUCCESS;

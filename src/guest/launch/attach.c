@@ -39,7 +39,6 @@ static struct launch_state *attach_state(struct guest *guest)
 	limits_open(&state->limits, guest);
 	if (atomic_compare_exchange_strong(&guest->launch, &expected, state))
 		return state;
-	limits_close(&state->limits);
 	munmap(state, sizeof(*state));
 	return expected;
 }

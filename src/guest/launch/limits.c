@@ -3,20 +3,13 @@
 
 #include "base/number.h"
 #include "base/word.h"
+#include "guest/core/in_force.h"
 #include "ledger/device_time.h"
 #include "sched/tuning.h"
 
 void limits_open(struct limits *limits, struct guest *guest)
 {
-	if (!guest->policy_map)
-		policy_open(guest->dir, &limits->map);
-	if (guest->policy_map || limits->map)
-		limits->turn = turn_of(guest->policy_map ? guest->policy_map : limits->map);
-}
-
-void limits_close(struct limits *limits)
-{
-	policy_close(limits->map);
+	limits->turn = turn_of(guest->policy_map);
 }
 
 static void limits_take(struct limits *limits, struct guest *guest, const struct policy *policy)
@@ -49,10 +42,11 @@ void limits_refresh(struct limits *limits, struct guest *guest)
 
 	while (!limits_is_fresh(limits, guest, now)) {
 		/* Else the policy that was last read, or began with, stays in force. */
-		if (guest_policy(guest, &policy)) {
+		if (in_force_policy(guest, &policy)) {
 			if (atomic_load(&limits->generation))
 				return;
 			policy = guest->policy;
+			in_force_lower(guest, &policy);
 		}
 		limits_take(limits, guest, &policy);
 		atomic_store_explicit(&limits->generation, now, memory_order_release);

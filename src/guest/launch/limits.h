@@ -14,7 +14,6 @@
 #include "sched/controller.h"
 
 struct limits {
-	struct policy_map *map; /* drop-in use: the tenant's policy, for its turn alone */
 	const struct turn *turn;
 
 	/* The policy, as of `generation`. */
@@ -28,7 +27,6 @@ struct limits {
 };
 
 void limits_open(struct limits *limits, struct guest *guest);
-void limits_close(struct limits *limits);
 
 /* Reads again what changed. */
 void limits_refresh(struct limits *limits, struct guest *guest);

@@ -152,9 +152,11 @@ class Live(cli_lib.Case):
                          if t["name"].endswith("-" + word))
             off = word == "disable"
             self.assertEqual(tenant["compute"]["policy"], "off" if off else "cap")
+            # Of each device that it uses, behind what holds for any.
+            self.assertEqual([p["uuid"] is None for p in tenant["policy"]], [True, False, False])
             self.assertEqual([p["share_permille"] for p in tenant["policy"]],
-                             [None if off else 250, None])
-            self.assertEqual([p["limit_permille"] for p in tenant["policy"]], [1000, 1000])
+                             [None, None if off else 250, None])
+            self.assertEqual([p["limit_permille"] for p in tenant["policy"]], [1000] * 3)
 
     def test_report(self):
         done = self.allot("sim", "--memory", "8GiB", "--context", "512MiB", "--", ALLOT, "run",

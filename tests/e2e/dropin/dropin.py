@@ -111,11 +111,15 @@ class Environment(Case):
         self.limited(said, DEVICE)
 
     def test_malformed(self):
-        for value in ("", "0", "-1", "junk", "10 g", "unlimited", "1e9", "101%", "0x10", "5gg"):
+        for value in ("", "0", "-1", "junk", "10 g", "unlimited", "1e9", "101%", "0x10", "5gg",
+                      "1024", "4k", "8g\r", "99999999999999999999g"):
             with self.subTest(value=value):
                 self.refused("CUDA_DEVICE_MEMORY_LIMIT", CUDA_DEVICE_MEMORY_LIMIT=value)
                 self.refused("CUDA_DEVICE_MEMORY_LIMIT_1", CUDA_DEVICE_MEMORY_LIMIT_1=value,
                              CUDA_DEVICE_MEMORY_LIMIT="1g")
+        self.refused('"1024" is a number of bytes; did you mean GiB?',
+                     CUDA_DEVICE_MEMORY_LIMIT="1024")
+        self.refused('"4k" is less than 1 MiB', CUDA_DEVICE_MEMORY_LIMIT="4k")
         self.refused("CUDA_DEVICE_MEMORY_LIMIT_x", CUDA_DEVICE_MEMORY_LIMIT_x="1g")
         self.refused("CUDA_DEVICE_MEMORY_SHARED_CACHE", CUDA_DEVICE_MEMORY_SHARED_CACHE="",
                      CUDA_DEVICE_MEMORY_LIMIT="1g")
@@ -179,6 +183,77 @@ class Tenants(Case):
         self.limited(said, 300 * MIB)
 
 
+    def kept(self, program, **env):
+        """A program beside another that is in the tenant: it runs, and is told in one line."""
+        said, stderr = self.run_guest(*program, **env)
+        self.assertEqual(len(stderr.splitlines()), 1, stderr)
+        self.assertTrue(stderr.startswith("allot: tenant drop-in, in which programs run, has "),
+                        stderr)
+        self.assertIn("not in force", stderr)
+        return said, stderr
+
+    def test_the_first_stays(self):
+        """A later program with a larger limit raises nothing, for itself or the first one."""
+        first = self.hold(CUDA_DEVICE_MEMORY_LIMIT="300m")
+        said, stderr = self.kept((), CUDA_DEVICE_MEMORY_LIMIT="500m")
+        self.assertRegex(stderr, "has 300 MiB of device 0: the 500 MiB of this one")
+        self.assertEqual(said["totals"], [300 * MIB, 300 * MIB])
+        self.limited(said, 300 * MIB, others=CONTEXT + 100 * MIB)
+        self.assertEqual(self.quotas(), [300 * MIB] * 2)
+        # What says nothing of memory asks for all of it.
+        self.kept((), CUDA_DEVICE_SM_LIMIT="50")
+        # A smaller one holds for itself alone, in silence.
+        said, stderr = self.run_guest(CUDA_DEVICE_MEMORY_LIMIT="200m")
+        self.assertEqual((stderr, said["totals"]), ("", [200 * MIB, 200 * MIB]))
+        self.assertEqual(self.quotas(), [300 * MIB] * 2)
+        # By numbers, where one is larger and the other smaller.
+        said, stderr = self.kept((), CUDA_DEVICE_MEMORY_LIMIT_0="250m",
+                                 CUDA_DEVICE_MEMORY_LIMIT_1="50%")
+        self.assertRegex(stderr, "has 300 MiB of device 1: the 512 MiB of this one")
+        self.assertEqual(said["totals"], [250 * MIB, 300 * MIB])
+        # When the first has ended there is nothing left to keep to.
+        first.kill()
+        first.wait()
+        said, stderr = self.run_guest(CUDA_DEVICE_MEMORY_LIMIT="500m")
+        self.assertEqual(stderr, "")
+        self.limited(said, 500 * MIB)
+
+    def quotas(self):
+        env = {k: v for k, v in self.env.items() if k != "LD_PRELOAD"}
+        said = subprocess.run([ALLOT, "ps", "--json"], env=env, capture_output=True, check=True)
+        (tenant,) = json.loads(said.stdout)["tenants"]
+        return [p["limit_bytes"] for p in tenant["policy"] if p["uuid"]]
+
+    def test_the_first_stays_for_compute(self):
+        self.hold(CUDA_DEVICE_SM_LIMIT="25")
+        _, stderr = self.kept((), CUDA_DEVICE_SM_LIMIT="50")
+        self.assertRegex(stderr, "has 25% of the time of device 0: the 50% of this one")
+        _, stderr = self.run_guest(CUDA_DEVICE_SM_LIMIT="10")
+        self.assertEqual(stderr, "")
+
+    def test_limits_by_number_at_once(self):
+        """Two programs with the same settings of two devices say nothing, whoever is first."""
+        one = {"CUDA_DEVICE_MEMORY_LIMIT_0": "200m", "CUDA_DEVICE_MEMORY_LIMIT_1": "400m",
+               "CUDA_DEVICE_SM_LIMIT_1": "50"}
+        processes = [subprocess.Popen([sys.executable, GUEST, str(i % 2), str(2 * MIB)], text=True,
+                                      env={**self.env, **one}, stdin=subprocess.DEVNULL,
+                                      stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+                     for i in range(4)]
+        for process in processes:
+            out, err = process.communicate(timeout=60)
+            self.assertEqual((err, json.loads(out)["totals"]), ("", [200 * MIB, 400 * MIB]))
+
+    def test_set(self):
+        """It is a tenant like any other: what is set holds for programs that run."""
+        process = self.hold(CUDA_DEVICE_MEMORY_LIMIT="300m")
+        env = {k: v for k, v in self.env.items() if k != "LD_PRELOAD"}
+        subprocess.run([ALLOT, "set", "drop-in", "--memory", "150MiB"], env=env, check=True,
+                       capture_output=True)
+        said, stderr = self.run_guest(CUDA_DEVICE_MEMORY_LIMIT="150m")
+        self.assertEqual((stderr, said["totals"]), ("", [150 * MIB, 150 * MIB]))
+        process.stdin.close()
+
+
 class TenantDirectory(Case):
     """ALLOT_TENANT_DIR was given, so nothing but it will do."""
 
@@ -201,6 +276,14 @@ class TenantDirectory(Case):
         tenant = self.tenant()
         said, _ = self.run_guest(ALLOT_TENANT_DIR=tenant)
         self.limited(said, 300 * MIB)
+        # A variable lowers what the tenant has, and raises nothing.
+        said, stderr = self.run_guest(ALLOT_TENANT_DIR=tenant, CUDA_DEVICE_MEMORY_LIMIT="200m")
+        self.limited(said, 200 * MIB)
+        said, more = self.run_guest(ALLOT_TENANT_DIR=tenant, CUDA_DEVICE_MEMORY_LIMIT="500m")
+        self.limited(said, 300 * MIB)
+        self.assertEqual(stderr + more, "")
+        self.refused("CUDA_DEVICE_MEMORY_LIMIT", ALLOT_TENANT_DIR=tenant,
+                     CUDA_DEVICE_MEMORY_LIMIT="junk")
         os.chmod(tenant + "/policy", 0o666)
         self.refused("open to others", ALLOT_TENANT_DIR=tenant)
         os.chmod(tenant + "/policy", 0o600)
@@ -264,13 +347,27 @@ class File(Case):
         self.assertEqual(said["totals"], [300 * MIB, DEVICE // 10])
 
     def test_malformed(self):
-        for text in ("UsedMem:8g\n", "UsedMem:0\n", "UsedMem\n", "UsedMem:\n", "UsedCores:101\n",
+        for text in ("", "\n", "# UsedMem:300\n", "UsedMemory:300\n", "UsedCores:0\nUsedMen:300\n",
+                     "\ufeff".encode("utf-16"), "UsedMem:8g\n", "UsedMem:0\n", "UsedMem\n", "UsedMem:\n", "UsedCores:101\n",
                      "UsedMem:300\njunk\n", b"UsedMem:30\x000\n"):
             with self.subTest(text=text):
                 self.write(text)
                 self.refused("/etc/xpu/vgpu.config", prefix=self.inside)
                 self.refused("/etc/xpu/vgpu.config", prefix=self.inside,
                              CUDA_DEVICE_MEMORY_LIMIT="1g")
+
+    def test_unknown_keys(self):
+        """They are named once in a tenant, and what is known holds."""
+        self.write("UsedMem:300\r\nUsedCore:25\r\nOther: thing\r\n")
+        process = subprocess.Popen([*self.inside, sys.executable, GUEST, "0", str(MIB), "hold"],
+                                   text=True, env=self.env, stdin=subprocess.PIPE,
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        self.assertEqual(json.loads(process.stdout.readline())["totals"], [300 * MIB] * 2)
+        said, stderr = self.run_guest(prefix=self.inside)
+        self.assertEqual((stderr, said["totals"]), ("", [300 * MIB, 300 * MIB]))
+        _, stderr = process.communicate(timeout=60)
+        self.assertEqual(stderr.count("\n"), 1, stderr)
+        self.assertIn('/etc/xpu/vgpu.config:2: "UsedCore" is not a key, and limits nothing', stderr)
 
     def test_unreadable(self):
         os.mkdir(self.config + "/vgpu.config")

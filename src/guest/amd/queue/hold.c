@@ -12,6 +12,7 @@
 #include "base/fd.h"
 #include "base/number.h"
 #include "guest/amd/ask.h"
+#include "guest/core/in_force.h"
 #include "ledger/cu_grant.h"
 #include "ledger/device_time.h"
 
@@ -68,7 +69,7 @@ static const struct cu_map *queue_hold_map_of(struct queues *queues, int device)
 static int queue_hold_part_of(struct queues *queues, int device, struct part *ret)
 {
 	struct policy policy;
-	int r = guest_policy(queues->guest, &policy);
+	int r = in_force_policy(queues->guest, &policy);
 
 	return r < 0 ? r : allotment_part(&policy, queues->amd->device[device].uuid, ret);
 }

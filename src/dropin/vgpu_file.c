@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "dropin/vgpu_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/mman.h>
+
+#include "base/fd.h"
+
+/* How much of a key a line shows, so that there is room for the reason. */
+#define KEY_SHOWN 40
+
+/* What was found of keys: to judge whether the file limits what it was to limit. */
+struct found {
+	unsigned int line; /* that is read, from 1 */
+	bool known;
+	unsigned int unknown_line; /* the first of a key that is not known; 0: there is none */
+	char unknown[KEY_SHOWN + 1];
+};
+
+static bool vgpu_file_is_blank(char c)
+{
+	return c == ' ' || c == '\t' || c == '\r';
+}
+
+/*
+ * The value behind a line's colon, without blanks and a remark around it; "..." is the end of one
+ * that is too long to be any.
+ */
+static void vgpu_file_copy_value(char *ret, size_t size, const char *text, size_t len)
+{
+	const char *remark = memchr(text, '#', len);
+
+	if (remark)
+		len = (size_t)(remark - text);
+	while (len && vgpu_file_is_blank(text[len - 1]))
+		len--;
+	while (len && vgpu_file_is_blank(*text))
+		text++, len--;
+	memcpy(ret, text, len < size ? len : size);
+	if (len < size)
+		ret[len] = '\0';
+	else
+		strcpy(ret + size - sizeof("..."), "...");
+}
+
+/* Several lines: the smallest. */
+static int vgpu_file_take_memory(struct config *config, const char *value, unsigned int line)
+{
+	uint64_t mib;
+
+	if (parse_u64(value, 1, SIZE_MAX_BYTES >> 20, &mib))
+		return config_complain(config,
+				       VGPU_FILE ":%u: UsedMem \"%s\" is not a number of MiB; "
+						 "write for example UsedMem:8192",
+				       line, value);
+	if (!config->file_bytes || mib << 20 < config->file_bytes)
+		config->file_bytes = mib << 20;
+	return 0;
+}
+
+static int vgpu_file_take_cores(struct config *config, const char *value, unsigned int line)
+{
+	uint64_t percent;
+
+	if (parse_u64(value, 0, 100, &percent))
+		return config_complain(config,
+				       VGPU_FILE ":%u: UsedCores \"%s\" is not a percentage from 0 "
+						 "to 100; write for example UsedCores:25",
+				       line, value);
+	config->file_share_permille =
+		config_smaller_share(config->file_share_permille, (uint32_t)percent * 10);
+	return 0;
+}
+
+static const struct key {
+	const char *name;
+	int (*take)(struct config *config, const char *value, unsigned int line);
+} keys[] = {{"UsedMem", vgpu_file_take_memory}, {"UsedCores", vgpu_file_take_cores}};
+
+/* In any case: who means a limit is not to have none. NULL: it is none that is known. */
+static const struct key *vgpu_file_find_key(const char *name, size_t len)
+{
+	for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
+		if (len == strlen(keys[i].name) && !strncasecmp(name, keys[i].name, len))
+			return &keys[i];
+	return NULL;
+}
+
+static void vgpu_file_note_unknown(struct found *found, const char *name, size_t len)
+{
+	if (found->unknown_line)
+		return;
+	found->unknown_line = found->line;
+	for (size_t i = 0; i < len && i < KEY_SHOWN; i++)
+		found->unknown[i] = name[i] >= ' ' && name[i] < 127 ? name[i] : '?';
+}
+
+static int vgpu_file_read_line(struct config *config, const char *line, size_t len,
+			       struct found *found)
+{
+	const struct key *key;
+	const char *colon;
+	char value[64];
+
+	while (len && vgpu_file_is_blank(*line))
+		line++, len--;
+	if (!len || *line == '#')
+		return 0;
+	colon = memchr(line, ':', len);
+	if (!colon)
+		return config_complain(config, VGPU_FILE ":%u: not a line of the form Name:value",
+				       found->line);
+	vgpu_file_copy_value(value, sizeof(value), colon + 1, len - (size_t)(colon + 1 - line));
+	len = (size_t)(colon - line);
+	while (len && vgpu_file_is_blank(line[len - 1]))
+		len--;
+	key = vgpu_file_find_key(line, len);
+	if (!key) {
+		vgpu_file_note_unknown(found, line, len);
+		return 0;
+	}
+	found->known = true;
+	return key->take(config, value, found->line);
+}
+
+/* Whether what was read is a limit, or says that there is to be none. */
+static int vgpu_file_judge(struct config *config, const struct found *found)
+{
+	if (!found->known && !found->unknown_line)
+		return config_complain(config, VGPU_FILE ": it limits nothing; write for example "
+						 "UsedMem:8192, or remove the file");
+	if (!found->unknown_line)
+		return 0;
+	if (!config_is_by_file(config))
+		return config_complain(config,
+				       VGPU_FILE ":%u: \"%s\" is not a key, and nothing else limits "
+						 "anything; write UsedMem:MIB or UsedCores:PERCENT",
+				       found->unknown_line, found->unknown);
+	snprintf(config->remark, sizeof(config->remark),
+		 VGPU_FILE ":%u: \"%s\" is not a key, and limits nothing; write UsedMem:MIB or "
+			   "UsedCores:PERCENT",
+		 found->unknown_line, found->unknown);
+	return 0;
+}
+
+int vgpu_file_parse(struct config *config, const char *text, size_t len)
+{
+	static const char mark[] = "\xef\xbb\xbf"; /* of UTF-8, as some editors put it */
+	struct found found = {.line = 0};
+	int r;
+
+	if (memchr(text, '\0', len))
+		return config_complain(config, VGPU_FILE ": not a text file");
+	if (len >= VGPU_FILE_BYTES - 1)
+		return config_complain(config, VGPU_FILE ": has %d bytes or more, of which nobody "
+						 "reads the rest",
+				       VGPU_FILE_BYTES - 1);
+	if (len >= strlen(mark) && !memcmp(text, mark, strlen(mark))) {
+		text += strlen(mark);
+		len -= strlen(mark);
+	}
+	while (len) {
+		const char *end = memchr(text, '\n', len);
+		size_t n = end ? (size_t)(end - text) : len;
+
+		found.line++;
+		r = vgpu_file_read_line(config, text, n, &found);
+		if (r)
+			return r;
+		n += end != NULL;
+		text += n;
+		len -= n;
+	}
+	r = vgpu_file_judge(config, &found);
+	if (!r)
+		config_finish(config);
+	return r;
+}
+
+int vgpu_file_read(struct config *config)
+{
+	/* Not on the stack, which is a program's of which nothing is known, and not by malloc(). */
+	char *text = mmap(NULL, VGPU_FILE_BYTES, PROT_READ | PROT_WRITE,
+			  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	ssize_t n;
+	int r = 0;
+
+	if (text == MAP_FAILED) {
+		config_complain(config, VGPU_FILE " cannot be read: %s", strerror(ENOMEM));
+		return -ENOMEM;
+	}
+	n = fd_read_text(AT_FDCWD, VGPU_FILE, text, VGPU_FILE_BYTES);
+	if (n >= 0)
+		r = vgpu_file_parse(config, text, (size_t)n);
+	else if (n != -ENOENT && n != -ENOTDIR)
+		r = (int)n;
+	munmap(text, VGPU_FILE_BYTES);
+	if (r && !config->complaint[0])
+		config_complain(config, VGPU_FILE " cannot be read: %s",
+				r == -ELOOP ? "it is a symbolic link" : strerror(-r));
+	return r;
+}

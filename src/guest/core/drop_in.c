@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "guest/core/drop_in.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/number.h"
+#include "guest/core/complain.h"
+#include "ledger/life.h"
+#include "ledger/residency_file.h"
+#include "ledger/tenant.h"
+
+static void drop_in_own_limit(struct size_spec limit, uint32_t share, struct policy_device *ret)
+{
+	*ret = (struct policy_device){.limit_bytes = limit.bytes,
+				      .limit_permille = limit.permille,
+				      .share_permille = share};
+}
+
+/*
+ * What `allot ps` shows of the tenant before it uses a device: no more than what holds on each, as
+ * the device that a number means is not known yet.
+ */
+static void drop_in_own_policy(const struct config *config, struct policy *ret)
+{
+	memset(ret, 0, sizeof(*ret));
+	ret->ndevices = 1;
+	ret->flags = POLICY_ALL_DEVICES;
+	memcpy(ret->name, config->tenant, sizeof(ret->name));
+	ret->compute = config_compute(config);
+	drop_in_own_limit(config_everywhere(config), config_share_everywhere(config),
+			  &ret->device[0]);
+	config_apply(config, ret);
+}
+
+/* Who removes a tenant is done with it in less than a millisecond. */
+#define DROP_IN_TRIES 1000
+
+/* A process that comes into the tenant. */
+struct entering {
+	const char *dir;
+	struct policy own;
+	bool first;
+};
+
+/*
+ * policy_update calls it, and so one process at a time. Where nobody lives in the tenant, what
+ * stands there is of programs that ended, and who comes now is the first.
+ */
+static int drop_in_edit_entering(struct policy *policy, void *arg)
+{
+	struct entering *entering = arg;
+	bool first = !life_is_held(entering->dir);
+	int r = life_keep(entering->dir);
+
+	if (r)
+		return r;
+	entering->first = first;
+	if (!first)
+		return -EALREADY;
+	*policy = entering->own;
+	return 0;
+}
+
+static int drop_in_try(const char *runtime, struct entering *entering, char *dir, size_t len)
+{
+	int r = tenant_create(runtime, entering->own.name, &entering->own, dir, len);
+
+	if (r && r != -EEXIST)
+		return r;
+	r = policy_update(dir, drop_in_edit_entering, entering);
+	return r == -EALREADY ? 0 : r;
+}
+
+int drop_in_enter(const struct config *config, char *ret_dir, size_t len, bool *ret_first)
+{
+	struct entering entering = {.dir = ret_dir};
+	char runtime[200];
+	int r;
+
+	/* Processes under the file have one quota together: no variable leads to another ledger. */
+	if (config_is_by_file(config))
+		r = tenant_usual_dir(runtime, sizeof(runtime));
+	else
+		r = tenant_runtime_dir(runtime, sizeof(runtime));
+	if (r)
+		return r;
+	drop_in_own_policy(config, &entering.own);
+	/* What an earlier one left may be removed by an `allot ps` in between. */
+	for (int i = 0; i < DROP_IN_TRIES; i++) {
+		r = drop_in_try(runtime, &entering, ret_dir, len);
+		if (r != -ESTALE && r != -ENOENT)
+			break;
+		sched_yield();
+	}
+	if (r)
+		return r;
+	residency_file_tell(runtime); /* its quota counts */
+	*ret_first = entering.first;
+	return 0;
+}
+
+/* A device that a process brings into the tenant's policy. */
+struct naming {
+	struct policy_device own; /* as this process may have it */
+	struct policy_device has; /* as the tenant has it */
+	bool capped;		  /* the tenant's compute is */
+};
+
+static uint64_t drop_in_bytes(const struct policy_device *device)
+{
+	struct size_spec spec = {device->limit_bytes, device->limit_permille};
+
+	return min_u64(size_spec_resolve(spec, device->total_bytes), device->total_bytes);
+}
+
+/* policy_update calls it. What is said of all devices holds for one that is named, too. */
+static int drop_in_edit_naming(struct policy *policy, void *arg)
+{
+	struct naming *naming = arg;
+	const struct policy_device *found = policy_find(policy, naming->own.uuid);
+	bool all = found && found == policy->device && (policy->flags & POLICY_ALL_DEVICES);
+	struct policy_device all_of_it = {.limit_permille = 1000};
+
+	naming->has = found ? *found : all_of_it;
+	naming->capped = policy->compute == POLICY_COMPUTE_CAP;
+	memcpy(naming->has.uuid, naming->own.uuid, sizeof(naming->has.uuid));
+	naming->has.total_bytes = naming->own.total_bytes;
+	if ((found && !all) || policy->ndevices == POLICY_DEVICES)
+		return -EALREADY;
+	if (drop_in_bytes(&naming->own) < drop_in_bytes(&naming->has)) {
+		naming->has.limit_bytes = naming->own.limit_bytes;
+		naming->has.limit_permille = naming->own.limit_permille;
+	}
+	naming->has.share_permille =
+		config_smaller_share(naming->has.share_permille, naming->own.share_permille);
+	policy->device[policy->ndevices++] = naming->has;
+	return 0;
+}
+
+/* Whoever was first in the tenant is not overruled by who comes later, and that one is told. */
+static void drop_in_say_kept(const struct config *config, unsigned int ordinal,
+			     const struct naming *naming, _Atomic bool *told)
+{
+	uint64_t has = drop_in_bytes(&naming->has), own = drop_in_bytes(&naming->own);
+	uint32_t share = naming->capped ? config_smaller_share(naming->has.share_permille, 0) : 0;
+	const char *todo = config_is_by_file(config)
+				   ? "start it when they have ended"
+				   : "start it when they have ended, or with another "
+				     "CUDA_DEVICE_MEMORY_SHARED_CACHE";
+	char line[256];
+
+	if (has < own)
+		snprintf(line, sizeof(line),
+			 "tenant %.40s, in which programs run, has %" PRIu64 " MiB of device %u: the %" PRIu64
+			 " MiB of this one are not in force; %s",
+			 config->tenant, has >> 20, ordinal, own >> 20, todo);
+	else if (share && config_smaller_share(share, naming->own.share_permille) !=
+				  config_smaller_share(naming->own.share_permille, 0))
+		snprintf(line, sizeof(line),
+			 "tenant %.40s, in which programs run, has %u%% of the time of device %u: the "
+			 "%u%% of this one are not in force; %s",
+			 config->tenant, share / 10, ordinal,
+			 naming->own.share_permille ? naming->own.share_permille / 10 : 100, todo);
+	else
+		return;
+	if (!atomic_exchange(told, true))
+		complain_line(line);
+}
+
+void drop_in_name_device(const struct config *config, const char *dir, const uint8_t uuid[16],
+			 unsigned int ordinal, uint64_t total_bytes, _Atomic bool *told)
+{
+	struct naming naming;
+	int r;
+
+	if (!total_bytes)
+		return;
+	drop_in_own_limit(config_limit(config, ordinal, total_bytes),
+			  config_share_permille(config, ordinal), &naming.own);
+	memcpy(naming.own.uuid, uuid, sizeof(naming.own.uuid));
+	naming.own.total_bytes = total_bytes;
+	r = policy_update(dir, drop_in_edit_naming, &naming);
+	/* Where it cannot be named, this process keeps to its own limits all the same. */
+	if (!r || r == -EALREADY)
+		drop_in_say_kept(config, ordinal, &naming, told);
+}

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What of the tenant's policy is in force in this process: no more than its own configuration
+ * (dropin/config.h) gives. Of several limits the smallest binds.
+ */
+#ifndef ALLOT_GUEST_CORE_IN_FORCE_H
+#define ALLOT_GUEST_CORE_IN_FORCE_H
+
+#include "guest/core/guest.h"
+
+/*
+ * The policy in force now, of whichever GPUs: what `allot set` wrote last, with no more compute
+ * than the configuration gives. Memory is lowered by guest_limit, where the device's total is
+ * known. Errors of policy_read; guest_explain_policy says them to a person.
+ */
+int in_force_policy(const struct guest *guest, struct policy *ret);
+
+/* Lowers the shares of a policy so. A share that is configured is a cap: of who works by weight, too. */
+void in_force_lower(const struct guest *guest, struct policy *policy);
+
+#endif

@@ -16,6 +16,7 @@
 #include "cli/doctor/finding.h"
 #include "cli/doctor/gpus.h"
 #include "cli/doctor/machine.h"
+#include "cli/doctor/settings.h"
 #include "cli/exec/program.h"
 #include "cli/exec/space.h"
 #include "cli/out/say.h"
@@ -180,6 +181,7 @@ int cmd_doctor(int argc, char **argv)
 	machine_check_library();
 	machine_check_kernel();
 	criu_report();
+	settings_check();
 	if (a.command)
 		doctor_check_program(a.command[0]);
 	if (runtime_find(runtime) < 0)

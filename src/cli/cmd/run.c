@@ -30,6 +30,7 @@
 #include "cli/exit_status.h"
 #include "cli/out/say.h"
 #include "cli/tenant/dmem.h"
+#include "cli/tenant/elsewhere.h"
 #include "cli/tenant/enroll.h"
 #include "cli/tenant/options.h"
 #include "cli/tenant/runtime.h"
@@ -81,6 +82,8 @@ struct args {
 	const char *name, *gpu;
 	struct identity user; /* zeroed: who asks */
 	struct tenant_options tenant;
+	struct config elsewhere; /* what variables and the file of other systems say */
+	struct tenant_options first; /* with that, of a tenant that this run makes */
 	enum enroll_accounting accounting;
 	bool allow_escape, guard, print_env, report, swappable, overcommit, verbose;
 	uint64_t host_bytes; /* 0: not said */
@@ -332,7 +335,8 @@ static struct library_path run_library_path(const char *library)
 	return path;
 }
 
-static void run_note_tenant(const struct enrolment *e, const char *library)
+static void run_note_tenant(const struct enrolment *e, const struct config *elsewhere,
+			    const char *library)
 {
 	say_note("tenant %s (%s) in %s", e->name,
 		 e->joined	? "joined"
@@ -357,6 +361,7 @@ static void run_note_tenant(const struct enrolment *e, const char *library)
 			 *e->policy.swap_dir ? ", then files in " : "", e->policy.swap_dir);
 	say_note("  accounting: %s",
 		 e->policy.flags & POLICY_ACCOUNTING_DRIVER ? "driver" : "ledger");
+	elsewhere_describe(elsewhere, &e->policy);
 	space_describe(&e->policy);
 	say_note("  LD_PRELOAD=%s%s", library, visible_words().s);
 }
@@ -438,8 +443,10 @@ static int run_check(struct args *a, char library[PATH_MAX])
 {
 	int r;
 
-	if ((r = run_check_usage(a)) || (r = run_check_nested(a)) || (r = run_find_library(library)))
+	if ((r = run_check_usage(a)) || (r = run_check_nested(a)) ||
+	    (r = elsewhere_read(&a->elsewhere)) || (r = run_find_library(library)))
 		return r;
+	elsewhere_apply(&a->elsewhere, &a->tenant, &a->first);
 	if (a->swap_dir && swap_dir_find(a->swap_dir, a->user.uid, a->swap_path) < 0)
 		return EXIT_ALLOT;
 	run_keep_library(a, library);
@@ -451,7 +458,8 @@ static int run_check(struct args *a, char library[PATH_MAX])
  * Others can leave for a tenant, but no device becomes larger: one that could hold its quota only
  * there would wait for ever.
  */
-static bool run_refuse_too_large(const struct devices *devices, const struct policy *policy)
+static bool run_refuse_too_large(const char *why, const struct devices *devices,
+				 const struct policy *policy)
 {
 	for (unsigned int i = 0; i < policy->ndevices; i++) {
 		const struct policy_device *limit = &policy->device[i];
@@ -464,13 +472,21 @@ static bool run_refuse_too_large(const struct devices *devices, const struct pol
 				most = devices->list[d].total_bytes;
 		if (!most || limit->limit_bytes <= most)
 			continue;
-		say_error("--overcommit: a quota of %s is more than %s has (%s), so it would not fit "
+		say_error("%s: a quota of %s is more than %s has (%s), so it would not fit "
 			  "there even alone; give less --memory",
+			  why,
 			  units_bytes(limit->limit_bytes).s, all ? "any device" : "the device",
 			  units_bytes(most).s);
 		return true;
 	}
 	return false;
+}
+
+/* Which of users' tenants leave for each other is one user's affair: see run_check_usage(). */
+static bool run_overcommits_by_variable(const struct args *a)
+{
+	return a->elsewhere.overcommit && !a->overcommit && !a->user.uid &&
+	       a->accounting != ENROLL_ACCOUNTING_DRIVER;
 }
 
 /* The tenant that the options ask for, made or joined; 0, or -errno with a message. */
@@ -484,6 +500,8 @@ static int run_enroll(const struct args *a, const char *library, struct devices 
 				     .accounting = a->accounting,
 				     .swappable = a->swappable,
 				     .overcommit = a->overcommit,
+				     .first_options = &a->first,
+				     .first_overcommits = run_overcommits_by_variable(a),
 				     .host_bytes = a->host_bytes,
 				     .swap_dir = a->swap_path,
 				     .user = a->user.uid,
@@ -496,27 +514,34 @@ static int run_enroll(const struct args *a, const char *library, struct devices 
 	 * answer, unless they may be more than there is.
 	 */
 	if (a->gpu || tenant_options_by_device(&a->tenant) || a->overcommit ||
-	    limits_may_exceed(&a->tenant.memory))
+	    a->elsewhere.overcommit || limits_may_exceed(&a->first.memory))
 		devices_read(devices);
 	if (a->gpu &&
 	    (selection_parse(devices, a->gpu, gpus) < 0 || visible_check(a->gpu, devices, gpus)))
 		return -EINVAL;
 	r = enroll(&req, ret);
-	if (r == 0 && a->overcommit && run_refuse_too_large(devices, &ret->policy)) {
+	if (r == 0 && (a->overcommit || a->elsewhere.overcommit) &&
+	    (ret->policy.flags & POLICY_OVERCOMMIT) &&
+	    run_refuse_too_large(a->overcommit ? "--overcommit" : "CUDA_OVERSUBSCRIBE", devices,
+				 &ret->policy)) {
 		enroll_undo(ret);
 		r = -E2BIG;
 	}
-	if (r == 0 && (a->tenant.said & TENANT_MEMORY))
+	if (r == 0 && (a->first.said & TENANT_MEMORY))
 		limits_note_excess(&ret->policy, devices);
 	return r;
 }
 
 /* 0, or an exit status with a message. */
-static int run_set_environment(const struct enrolment *e, const char *library,
-			       const struct devices *devices, const struct selection *gpus)
+static int run_set_environment(const struct enrolment *e, const struct config *elsewhere,
+			       const char *library, const struct devices *devices,
+			       const struct selection *gpus)
 {
-	int r = e->policy.mode == POLICY_MODE_SPACE ? space_enter(&e->policy) : 0;
+	struct policy lowered = e->policy;
+	int r;
 
+	elsewhere_lower(elsewhere, &lowered);
+	r = lowered.mode == POLICY_MODE_SPACE ? space_enter(&lowered) : 0;
 	if (r)
 		return r;
 	if (setenv("ALLOT_TENANT_DIR", e->dir, 1) < 0 ||
@@ -545,13 +570,13 @@ int cmd_run(int argc, char **argv)
 		return EXIT_ALLOT;
 	r = run_take_library(&a, &e, library);
 	if (!r)
-		r = run_set_environment(&e, library, &devices, a.gpu ? &gpus : NULL);
+		r = run_set_environment(&e, &a.elsewhere, library, &devices, a.gpu ? &gpus : NULL);
 	if (r) {
 		enroll_undo(&e);
 		return r;
 	}
 	if (a.verbose)
-		run_note_tenant(&e, library);
+		run_note_tenant(&e, &a.elsewhere, library);
 	else if (e.joined)
 		say_note("joined tenant %s: memory %s%s, compute %s", e.name,
 			 limits_words(&e.policy.device[0]).s, e.policy.ndevices > 1 ? ",..." : "",

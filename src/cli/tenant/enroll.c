@@ -134,16 +134,29 @@ static int enroll_check_mode(const struct policy *p)
 	return p->mode == POLICY_MODE_SPACE && space_check() ? -ENOTSUP : 0;
 }
 
+/* What is asked for where there is no tenant yet. */
+static struct enroll_request enroll_as_first(const struct enroll_request *req)
+{
+	struct enroll_request first = *req;
+
+	if (req->first_options)
+		first.options = req->first_options;
+	first.swappable |= req->first_overcommits;
+	first.overcommit |= req->first_overcommits;
+	return first;
+}
+
 static int enroll_first_policy(const struct enroll_request *req, const char *name,
 			       struct policy *ret)
 {
 	struct policy none = {.ndevices = 1, .flags = POLICY_ALL_DEVICES};
+	struct enroll_request first = enroll_as_first(req);
 	int r;
 
 	none.device[0].limit_permille = 1000;
 	snprintf(none.name, sizeof(none.name), "%s", name);
-	enroll_set_flags(&none, req);
-	r = enroll_new_policy(req, &none, ret);
+	enroll_set_flags(&none, &first);
+	r = enroll_new_policy(&first, &none, ret);
 	return r < 0 ? r : enroll_check_mode(ret);
 }
 
@@ -293,6 +306,16 @@ static int enroll_refuse_other(const struct enroll_request *req, const struct po
 	return -EBUSY;
 }
 
+/* Whether it is what this run would have made of it with the same options. */
+static bool enroll_is_as_first(const struct enroll_request *req, const struct policy *is)
+{
+	struct enroll_request first = enroll_as_first(req);
+	struct policy asked;
+
+	return req->first_options && !enroll_wanted_policy(&first, is, &asked) &&
+	       enroll_is_same_policy(&asked, is);
+}
+
 /* A tenant that lives: it is joined as it is, or not at all. */
 static int enroll_join(const struct enroll_request *req, struct enrolment *e)
 {
@@ -301,7 +324,7 @@ static int enroll_join(const struct enroll_request *req, struct enrolment *e)
 
 	if (r < 0)
 		return r;
-	if (!enroll_is_same_policy(&asked, &e->policy))
+	if (!enroll_is_same_policy(&asked, &e->policy) && !enroll_is_as_first(req, &e->policy))
 		return enroll_refuse_other(req, &e->policy, &asked);
 	e->joined = true;
 	return enroll_check_mode(&e->policy);
@@ -451,7 +474,8 @@ static int enroll_make_remotely(const struct enroll_request *req, struct enrolme
 		return 0;
 	r = enroll_first_policy(req, e->name, ret);
 	snprintf(plain, sizeof(plain), "%.*s", (int)strcspn(e->name, "@"), e->name);
-	return r < 0 ? r : remote_make(e->runtime, plain, ret, req->options, enroll_kind(req, e));
+	return r < 0 ? r : remote_make(e->runtime, plain, ret, enroll_as_first(req).options,
+					 enroll_kind(req, e));
 }
 
 static int enroll_try_remotely(const struct enroll_request *req, struct enrolment *e)

@@ -25,10 +25,13 @@ enum enroll_accounting {
 struct enroll_request {
 	const char *name;
 	const struct tenant_options *options;
+	/* Of a tenant that this run makes, in their place; NULL: there are none. */
+	const struct tenant_options *first_options;
 	const struct selection *gpus;
 	const struct devices *devices; /* read when `gpus` is given or options are by device */
 	enum enroll_accounting accounting;
 	bool swappable, overcommit;
+	bool first_overcommits; /* and is swappable, if this run makes it */
 	uint64_t host_bytes; /* 0: nothing said */
 	const char *swap_dir; /* NULL or "": nothing said */
 	bool keep; /* it stays without a process until it is removed */

@@ -57,6 +57,24 @@ class Doctor(cli_lib.Case):
             self.finds("FAIL", "cannot be locked",
                        env={"ALLOT_RUNTIME_DIR": "/sys/kernel/security"})
 
+    def test_settings_of_other_systems(self):
+        """Each that does nothing is named once, with what does; a malformed one fails."""
+        for variable in ("ACTIVE_OOM_KILLER=true", "LIBCUDA_LOG_LEVEL=4", "CUDA_DISABLE_CONTROL=1",
+                         "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0=1G", "CUDA_MEM_LIMIT_0=1g",
+                         "CUDA_DEVICE_MEMORY_LIMITS=1g", "GPU_CORE_UTILIZATION_POLICIES=force"):
+            name, value = variable.split("=", 1)
+            done = self.doctor(env={name: value})
+            self.assertEqual(done.returncode, 0, done.stdout)
+            self.assertEqual(done.stdout.count(name), 1, done.stdout)
+            self.assertRegex(done.stdout, rf"(?m)^warn  {variable} does nothing\n      \S")
+        for variable in ("CUDA_TASK_PRIORITY=0", "CUDA_OVERSUBSCRIBE=true",
+                         "CUDA_DEVICE_MEMORY_LIMIT=1g"):
+            done = self.doctor(env=dict([variable.split("=")]))
+            self.assertRegex(done.stdout, f"(?m)^ok    {variable} holds for programs")
+        for name, value in (("CUDA_DEVICE_MEMORY_LIMIT", "4k"), ("CUDA_TASK_PRIORITY", "high"),
+                            ("CUDA_OVERSUBSCRIBE", "")):
+            self.finds("FAIL", name, env={name: value})
+
     def test_no_futex(self):
         """In a sandbox that allows it within a process only, as the kernel's answer is ENOSYS."""
         futex = {"x86_64": 202, "aarch64": 98}.get(os.uname().machine)

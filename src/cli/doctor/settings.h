@@ -1,0 +1,9 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What variables and the file of other systems (dropin/config.h) make of programs started here. */
+#ifndef ALLOT_CLI_DOCTOR_SETTINGS_H
+#define ALLOT_CLI_DOCTOR_SETTINGS_H
+
+/* A line for each that is heeded, each that does nothing, and what is wrong. */
+void settings_check(void);
+
+#endif

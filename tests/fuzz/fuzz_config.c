@@ -14,6 +14,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		MUST(memchr(config.complaint, 0, sizeof(config.complaint)));
 		return 0;
 	}
+	/* What is not an error limits, or says that it does not. */
+	MUST(config_is_by_file(&config) || !*config.remark);
+	MUST(memchr(config.remark, 0, sizeof(config.remark)));
 	MUST(config_compute(&config) < POLICY_COMPUTES);
 	for (unsigned int i = 0; i < POLICY_DEVICES; i++) {
 		struct size_spec limit = config_limit(&config, i, UINT64_C(1) << 36);

@@ -160,15 +160,18 @@ static void guest_take_drop_in(struct guest *guest)
 {
 	int r;
 
+	/* Its tenant was another one, whatever limits it brings. */
+	if (environment_is_run()) {
+		guest_close_gpu(guest, "ALLOT_TENANT_DIR is gone from the environment of a program "
+				       "that `allot run` started");
+		return;
+	}
 	if (guest_read_config(&guest->config)) {
 		guest->mode = GUEST_CLOSED;
 		return;
 	}
 	if (!guest->config.present) {
 		guest->mode = GUEST_INERT;
-		if (environment_is_run())
-			guest_close_gpu(guest, "ALLOT_TENANT_DIR is gone from the environment of a "
-					       "program that `allot run` started");
 		return;
 	}
 	guest->drop_in = true;

@@ -15,7 +15,7 @@ static _Thread_local unsigned int pass_depth __attribute__((tls_model("initial-e
 
 void pass_init(struct guest *guest)
 {
-	if (!guest->policy_map || !(guest->policy.flags & POLICY_SWAPPABLE))
+	if (!(guest->policy.flags & POLICY_SWAPPABLE))
 		return;
 	if (!once_begin(&guest->passes))
 		return;

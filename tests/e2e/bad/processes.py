@@ -52,6 +52,11 @@ class Processes(bad_lib.Case):
         said, err = self.run_in("unset", "ALLOT_TENANT_DIR", "exec", "init")
         self.assertEqual(said, [f"init {bad_lib.INVALID_VALUE}"])
         self.assertIn("ALLOT_TENANT_DIR is gone", err)
+        # Whatever limit it brings: by that it would have a quota beside the one it had.
+        done = self.allot("run", "--name", "a", "--", "env", "-u", "ALLOT_TENANT_DIR",
+                          "CUDA_DEVICE_MEMORY_LIMIT=64g", GUEST, "init")
+        self.assertEqual(done.stdout.splitlines(), [f"init {bad_lib.INVALID_VALUE}"])
+        self.assertIn("ALLOT_TENANT_DIR is gone", done.stderr)
         self.check_empty()
 
     def test_tenant_beside_the_library(self):

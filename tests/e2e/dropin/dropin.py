@@ -45,8 +45,8 @@ class Case(unittest.TestCase):
         self.assertLessEqual(said["filled"], said["free"])
         self.assertGreater(said["filled"] + 2 * MIB, said["free"])
 
-    def hold(self, prefix=(), **env):
-        process = subprocess.Popen([*prefix, sys.executable, GUEST, "0", str(100 * MIB), "hold"],
+    def hold(self, prefix=(), size=100 * MIB, **env):
+        process = subprocess.Popen([*prefix, sys.executable, GUEST, "0", str(size), "hold"],
                                    text=True, env={**self.env, **env}, stdin=subprocess.PIPE,
                                    stdout=subprocess.PIPE)
         self.addCleanup(process.stdout.close)
@@ -218,10 +218,13 @@ class Tenants(Case):
         self.assertEqual(stderr, "")
         self.limited(said, 500 * MIB)
 
-    def quotas(self):
+    def tenants(self):
         env = {k: v for k, v in self.env.items() if k != "LD_PRELOAD"}
         said = subprocess.run([ALLOT, "ps", "--json"], env=env, capture_output=True, check=True)
-        (tenant,) = json.loads(said.stdout)["tenants"]
+        return json.loads(said.stdout)["tenants"]
+
+    def quotas(self):
+        (tenant,) = self.tenants()
         return [p["limit_bytes"] for p in tenant["policy"] if p["uuid"]]
 
     def test_the_first_stays_for_compute(self):
@@ -242,6 +245,33 @@ class Tenants(Case):
         for process in processes:
             out, err = process.communicate(timeout=60)
             self.assertEqual((err, json.loads(out)["totals"]), ("", [200 * MIB, 400 * MIB]))
+
+    def test_oversubscribe(self):
+        """Quotas together above the device: who idles leaves it, and both have what they may."""
+        one = {"CUDA_OVERSUBSCRIBE": "true", "CUDA_DEVICE_MEMORY_LIMIT": "650m"}
+        self.hold(size=600 * MIB, CUDA_DEVICE_MEMORY_SHARED_CACHE="/a", **one)
+        said, stderr = self.run_guest("0", str(600 * MIB), CUDA_DEVICE_MEMORY_SHARED_CACHE="/b",
+                                      **one)
+        self.assertEqual((said["first"], said["total"], stderr), ("CUDA_SUCCESS", 650 * MIB, ""))
+        self.refused("CUDA_OVERSUBSCRIBE", CUDA_OVERSUBSCRIBE="yes")
+
+    def test_priority(self):
+        for value, priority in (("0", "high"), ("1", "normal"), ("2", "low")):
+            process = self.hold(CUDA_TASK_PRIORITY=value, CUDA_DEVICE_MEMORY_LIMIT="300m",
+                                CUDA_DEVICE_MEMORY_SHARED_CACHE="/" + value)
+            (compute,) = [t["compute"] for t in self.tenants() if t["name"].endswith("-" + value)]
+            self.assertEqual((compute["priority"], compute["policy"]),
+                             (priority, "off" if value == "1" else "share"))
+            process.kill()
+        self.refused("CUDA_TASK_PRIORITY", CUDA_TASK_PRIORITY="high")
+
+    def test_nothing_to_heed(self):
+        """What does nothing does nothing: no tenant, no line."""
+        said, stderr = self.run_guest(ACTIVE_OOM_KILLER="1", LIBCUDA_LOG_LEVEL="4",
+                                      CUDA_DISABLE_CONTROL="true", CUDA_TASK_PRIORITY="1",
+                                      CUDA_OVERSUBSCRIBE="false")
+        self.assertEqual((stderr, said["totals"]), ("", [DEVICE, DEVICE]))
+        self.assertFalse(os.path.exists(self.tmp + "/run"))
 
     def test_set(self):
         """It is a tenant like any other: what is set holds for programs that run."""

@@ -169,7 +169,7 @@ static enum after queue_keeper_after_look(struct queues *queues, uint64_t *neede
 	queues->kept = now < *needed_ns + LINGER_NS;
 	if (queues->kept) {
 		after = AFTER_LOOK;
-	} else if (queues->n && queues->guest->policy_map && !queues->watched) {
+	} else if (queues->n && !queues->watched) {
 		after = AFTER_WATCH;
 		queues->watched = true;
 	}
@@ -259,8 +259,7 @@ static bool queue_keeper_is_needed(const struct queues *queues, int device)
 {
 	if (queues->kept)
 		return false;
-	return queues->device[device].hold.limited ||
-	       (queues->guest->policy_map && !queues->watched);
+	return queues->device[device].hold.limited || !queues->watched;
 }
 
 int queue_keeper_need(struct queues *queues, int device)

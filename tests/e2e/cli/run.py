@@ -359,14 +359,14 @@ class Tenants(cli_lib.Case):
         self.assertEqual(self.names(), ["a"])
         self.assertEqual(self.ok("rm", "a"), "")
         self.assertEqual(self.names(), [])
-        # Damaged ones, too.
-        self.ok("run", "--name", "b", "--", "true")
-        os.chmod(os.path.join(self.runtime, "b", "policy"), 0o600)
-        os.truncate(os.path.join(self.runtime, "b", "policy"), 10)
-        self.ok("ps")
-        self.assertEqual(self.names(), ["b"])
-        self.ok("rm", "b")
-        self.assertEqual(self.names(), [])
+        # Damaged ones, too, and by themselves as others that ended.
+        for words in (("rm", "b"), ("ps",)):
+            self.ok("run", "--name", "b", "--", "true")
+            os.chmod(os.path.join(self.runtime, "b", "policy"), 0o600)
+            os.truncate(os.path.join(self.runtime, "b", "policy"), 10)
+            self.assertEqual(self.names(), ["b"])
+            self.ok(*words)
+            self.assertEqual(self.names(), [])
 
     def test_last_figures(self):
         shell = self.living("a", "--memory", "1GiB")

@@ -8,7 +8,8 @@ bool holders_has(const struct ledger_shared *entry, unsigned int index)
 	return word_check(&entry->holders[index / 64]) >> (index % 64) & 1;
 }
 
-bool holders_any(const struct ledger_shared *entry, const uint64_t *alive, int except)
+/* The first holder, or -1; `alive` and `except` as for holders_any. */
+static int holders_first(const struct ledger_shared *entry, const uint64_t *alive, int except)
 {
 	for (int w = 0; w < SHARED_HOLDER_WORDS; w++) {
 		uint64_t word = word_check(&entry->holders[w]);
@@ -18,9 +19,14 @@ bool holders_any(const struct ledger_shared *entry, const uint64_t *alive, int e
 		if (except / 64 == w && except >= 0)
 			word &= ~(UINT64_C(1) << (except % 64));
 		if (word)
-			return true;
+			return w * 64 + __builtin_ctzll(word);
 	}
-	return false;
+	return -1;
+}
+
+bool holders_any(const struct ledger_shared *entry, const uint64_t *alive, int except)
+{
+	return holders_first(entry, alive, except) >= 0;
 }
 
 bool holders_covered(struct ledger *ledger, const struct ledger_shared *entry,
@@ -57,7 +63,16 @@ static uint64_t holders_charged(struct ledger *ledger, const struct ledger_share
 	return holders_shed(entry);
 }
 
-uint64_t holders_sum(struct ledger *ledger, int device, const uint64_t *alive)
+/* Who stands for it: what an owner's row carries no more is another holder's. */
+static int holders_charge_of(struct ledger *ledger, const struct ledger_shared *entry,
+			     const uint64_t *alive)
+{
+	return holders_first(entry, alive,
+			     holders_covered(ledger, entry, alive) ? (int)word_read(&entry->owner)
+								   : -1);
+}
+
+uint64_t holders_sum(struct ledger *ledger, int device, const uint64_t *alive, uint64_t *each)
 {
 	unsigned int high = map_shared_high(ledger);
 	uint64_t sum = 0;
@@ -65,12 +80,16 @@ uint64_t holders_sum(struct ledger *ledger, int device, const uint64_t *alive)
 	for (unsigned int i = 0; i < high; i++) {
 		const struct ledger_shared *entry = &ledger->map->shared[i];
 		uint64_t bytes;
+		int slot;
 
 		if (!holders_any(entry, alive, -1) ||
 		    word_read(&entry->device) != (uint32_t)device)
 			continue;
 		bytes = holders_charged(ledger, entry, alive);
 		sum = bytes < QUOTA_ABSURD_BYTES ? sat_add_u64(sum, bytes) : UINT64_MAX;
+		/* A holder that lets go meanwhile is nobody's. */
+		if (each && bytes && (slot = holders_charge_of(ledger, entry, alive)) >= 0)
+			each[slot] = sat_add_u64(each[slot], bytes);
 	}
 	return sum;
 }

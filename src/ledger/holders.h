@@ -20,8 +20,12 @@ bool holders_covered(struct ledger *ledger, const struct ledger_shared *entry,
 /* Of a covered entry: the bytes that the owner's row carries no more. At most all. */
 uint64_t holders_shed(const struct ledger_shared *entry);
 
-/* The part of shared_used that an admission adds up; `alive` NULL counts every holder. */
-uint64_t holders_sum(struct ledger *ledger, int device, const uint64_t *alive);
+/*
+ * The part of shared_used that an admission adds up; `alive` NULL counts every holder. Where `each`
+ * is not NULL, it has LEDGER_SLOTS words, and what is charged for an object is added to the word of
+ * one process that the charge is for.
+ */
+uint64_t holders_sum(struct ledger *ledger, int device, const uint64_t *alive, uint64_t *each);
 
 /* Clears a holder's bit wherever it is set. */
 void holders_forget(struct ledger *ledger, unsigned int index);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/fault.h"
@@ -81,7 +82,7 @@ static inline struct sum quota_sum_all(struct ledger *ledger, int device)
 	for (unsigned int i = 0; i < high; i++)
 		quota_add_row(&sum, &rows[i]);
 	if (map_shared_high(ledger))
-		sum.total = sat_add_u64(sum.total, holders_sum(ledger, device, NULL));
+		sum.total = sat_add_u64(sum.total, holders_sum(ledger, device, NULL, NULL));
 	return sum;
 }
 
@@ -339,7 +340,14 @@ uint64_t quota_pending(struct ledger *ledger, int device)
 	return map_ready(ledger, device) ? quota_sum_all(ledger, device).pending : 0;
 }
 
+_Static_assert(QUOTA_SLOTS == LEDGER_SLOTS, "a word for each slot");
+
 uint64_t quota_used_live(struct ledger *ledger, int device)
+{
+	return quota_used_live_each(ledger, device, NULL);
+}
+
+uint64_t quota_used_live_each(struct ledger *ledger, int device, uint64_t *each)
 {
 	uint64_t alive[SHARED_HOLDER_WORDS] = { 0 };
 	unsigned int high = map_slot_high(ledger);
@@ -347,6 +355,8 @@ uint64_t quota_used_live(struct ledger *ledger, int device)
 	struct sum sum = { 0 };
 	int fd = -EBADF;
 
+	if (each)
+		memset(each, 0, QUOTA_SLOTS * sizeof(*each));
 	if (!map_ready(ledger, device))
 		return 0;
 	for (unsigned int i = 0; i < high; i++) {
@@ -364,11 +374,13 @@ uint64_t quota_used_live(struct ledger *ledger, int device)
 			continue;
 		alive[i / 64] |= UINT64_C(1) << (i % 64);
 		sum.total = sat_add_u64(sum.total, one.total);
+		if (each)
+			each[i] = one.total;
 	}
 	if (close_fd)
 		close(fd);
 	if (map_shared_high(ledger))
-		sum.total = sat_add_u64(sum.total, holders_sum(ledger, device, alive));
+		sum.total = sat_add_u64(sum.total, holders_sum(ledger, device, alive, each));
 	return sum.total;
 }
 

@@ -121,6 +121,13 @@ uint64_t quota_used(struct ledger *ledger, int device);
 uint64_t quota_used_live(struct ledger *ledger, int device);
 
 /*
+ * The same as the parts that it is the sum of: `each` has QUOTA_SLOTS words, a process's by its slot.
+ * An object that several processes hold is in the part of one of them.
+ */
+#define QUOTA_SLOTS 1024
+uint64_t quota_used_live_each(struct ledger *ledger, int device, uint64_t *each);
+
+/*
  * Whether the tenant is above `limit`. Siblings that are about to take back or to commit are waited
  * for, about a millisecond, where they make the difference.
  */

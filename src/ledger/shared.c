@@ -21,7 +21,7 @@ uint64_t shared_used(struct ledger *ledger, int device, bool live_only)
 	for (int i = 0; live_only && i < slot_count(ledger); i++)
 		if (slot_alive(ledger, i))
 			alive[i / 64] |= UINT64_C(1) << (i % 64);
-	return holders_sum(ledger, device, live_only ? alive : NULL);
+	return holders_sum(ledger, device, live_only ? alive : NULL, NULL);
 }
 
 static uint64_t shared_sum_held(struct ledger *ledger, int slot_index, int device, bool carried)

@@ -3,6 +3,7 @@
 #include <signal.h>
 
 #include "base/fault.h"
+#include "base/number.h"
 #include "ledger/map.h"
 #include "ledger/shared.h"
 #include "tests/unit/tenant_fixture.h"
@@ -14,6 +15,26 @@ static const struct shared_key key_a = { { 1, 2 } }, key_b = { { 1, 3 } };
 static int add(struct slot *slot, struct shared_key key, uint64_t bytes)
 {
 	return shared_add(slot, key, 0, bytes, CAT_IMPORTED, 0, LIMIT);
+}
+
+/* The parts of the processes are the sum: what several hold is in the part of one. */
+static uint64_t used_live(struct ledger *ledger)
+{
+	uint64_t each[QUOTA_SLOTS], sum = 0, used = quota_used_live(ledger, 0);
+
+	CHECK_EQ(quota_used_live_each(ledger, 0, each), used);
+	for (int i = 0; i < QUOTA_SLOTS; i++)
+		sum = sat_add_u64(sum, each[i]);
+	CHECK_EQ(sum, used);
+	return used;
+}
+
+static uint64_t part(struct slot *slot)
+{
+	uint64_t each[QUOTA_SLOTS];
+
+	quota_used_live_each(slot_ledger(slot), 0, each);
+	return each[slot_index(slot)];
 }
 
 static void check_once(void)
@@ -40,11 +61,14 @@ static void check_once(void)
 	CHECK_EQ(quota_reserve(b, 0, 41 * MIB, LIMIT), -EDQUOT);
 	CHECK_EQ(add(b, key_b, 40 * MIB), 0);
 	CHECK_EQ(quota_used(l, 0), LIMIT);
-	CHECK_EQ(quota_used_live(l, 0), LIMIT);
+	CHECK_EQ(used_live(l), LIMIT);
+	CHECK_EQ(part(a), 60 * MIB);
+	CHECK_EQ(part(b), 40 * MIB);
 	CHECK_EQ(shared_used(l, 0, true), LIMIT);
 	CHECK_EQ(shared_drop(a, key_a), 0);
 	CHECK_EQ(shared_drop(a, key_a), -ENOENT);
 	CHECK_EQ(quota_used(l, 0), LIMIT); /* b still holds it */
+	CHECK_EQ(part(b), LIMIT);
 	CHECK_EQ(shared_drop(b, key_a), 0);
 	CHECK_EQ(quota_used(l, 0), 40 * MIB);
 	CHECK_EQ(shared_drop(b, key_b), 0);
@@ -112,7 +136,7 @@ static void check_covered(void)
 	CHECK_EQ(quota_used(l, 0), 60 * MIB);
 	CHECK_EQ(add(b, key_a, 60 * MIB), 0);
 	CHECK_EQ(quota_used(l, 0), 60 * MIB);
-	CHECK_EQ(quota_used_live(l, 0), 60 * MIB);
+	CHECK_EQ(used_live(l), 60 * MIB);
 	CHECK(shared_joins(l));
 	CHECK_EQ(shared_joined(l, slot_index(a), 0), 0);
 	CHECK_EQ(shared_joined(l, slot_index(b), 0), 60 * MIB);
@@ -130,7 +154,7 @@ static void check_covered(void)
 	ledger_close(l);
 	l = slot_ledger(b);
 	CHECK_EQ(quota_used(l, 0), 60 * MIB);
-	CHECK_EQ(quota_used_live(l, 0), 60 * MIB);
+	CHECK_EQ(used_live(l), 60 * MIB);
 	/* Its slot's next owner covers nothing. */
 	a = fixture_join(l->dir);
 	CHECK_EQ(slot_index(a), 0);
@@ -172,7 +196,7 @@ static void check_shed(void)
 		CHECK_EQ(quota_used(l, 0), 80 * MIB); /* twice, never not at all */
 		quota_release(a, 0, CAT_POOL, 16 * MIB);
 		CHECK_EQ(quota_used(l, 0), 64 * MIB);
-		CHECK_EQ(quota_used_live(l, 0), 64 * MIB);
+		CHECK_EQ(used_live(l), 64 * MIB);
 	}
 	/* More is exported, and all that is left of the row goes, with some that was not. */
 	quota_charge(a, 0, CAT_POOL, 40 * MIB);
@@ -242,7 +266,7 @@ static void check_shed_steps(void)
 		while (shared_join(a, key_a))
 			usleep(100);
 		fixture_wait(pid, SIGKILL);
-		CHECK_EQ(quota_used_live(l, 0), most);
+		CHECK_EQ(used_live(l), most);
 		CHECK(quota_used(l, 0) >= most);
 		CHECK_EQ(add(a, key_b, LIMIT - most), 0); /* all that is free, exactly */
 		CHECK_EQ(shared_drop(a, key_b), 0);
@@ -273,7 +297,7 @@ static void check_killed_holders(void)
 		usleep(100);
 	fixture_wait(pid, 0);
 	CHECK_EQ(quota_used(l, 0), 85 * MIB);
-	CHECK_EQ(quota_used_live(l, 0), 0);
+	CHECK_EQ(used_live(l), 0);
 	CHECK_EQ(quota_reserve(a, 0, 16 * MIB, LIMIT), -EDQUOT);
 	CHECK_EQ(quota_reserve_slow(a, 0, LIMIT, LIMIT), 0);
 	quota_cancel(a, 0, LIMIT);
@@ -334,7 +358,7 @@ static void check_killed_steps(void)
 			_exit(1);
 		}
 		fixture_wait(pid, SIGKILL);
-		CHECK_EQ(quota_used_live(l, 0), 20 * MIB);
+		CHECK_EQ(used_live(l), 20 * MIB);
 		CHECK(quota_used(l, 0) >= 20 * MIB && quota_used(l, 0) <= 80 * MIB);
 		CHECK_EQ(add(a, key_a, 80 * MIB), 0); /* all that is free, exactly */
 		CHECK_EQ(shared_drop(a, key_a), 0);

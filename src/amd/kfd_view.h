@@ -29,7 +29,7 @@
 
 /* Of one GPU. */
 struct kfd_view {
-	uint64_t limit_bytes;	/* UINT64_MAX: none */
+	uint64_t limit_bytes;	/* never below used_bytes; UINT64_MAX: none */
 	uint64_t used_bytes;	/* by the tenant */
 	uint64_t device_bytes;	/* what there is; UINT64_MAX: not known */
 	uint64_t visible_bytes; /* of these, what the CPU reaches; UINT64_MAX: not known */

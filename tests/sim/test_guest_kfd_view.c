@@ -4,9 +4,11 @@
  * tenant's, wherever they are asked for, and the third GPU is not there. Addresses that the program
  * gives may be of nothing.
  */
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
+#include "ledger/policy.h"
 #include "tests/sim/kfd_program.h"
 
 #define DEVICE	  (256 * MIB)
@@ -160,6 +162,28 @@ static void test_sizes(void)
 	available_of(0, -EINVAL);
 }
 
+static int set_limit(struct policy *policy, void *arg)
+{
+	policy->device[0].limit_bytes = *(const uint64_t *)arg;
+	return 0;
+}
+
+/* A quota that is less than what is held: no figure is above its total. */
+static void test_lowered(void)
+{
+	const char *dir = getenv("ALLOT_TENANT_DIR");
+	uint64_t handle, less = 4 * MIB;
+
+	CHECK_EQ(alloc_vram(1, 8 * MIB, &handle), 0);
+	CHECK_EQ(policy_update(dir, set_limit, &less), 0);
+	check_info(render[1], 8 * MIB, 8 * MIB);
+	CHECK_EQ(available_of(ids[1], 0), 0);
+	CHECK_EQ(call(KFD_IOWR(FREE_MEMORY_OF_GPU, handle), &handle), 0);
+	check_info(render[1], less, 0);
+	CHECK_EQ(available_of(ids[1], 0), less);
+	CHECK_EQ(policy_update(dir, set_limit, (void *)&quota[1]), 0);
+}
+
 /* Queues that are refused (USERQ) are not announced; the rest is the driver's own. */
 static void test_user_queues(void)
 {
@@ -266,6 +290,7 @@ int main(void)
 	test_version();
 	test_apertures();
 	test_sizes();
+	test_lowered();
 	test_user_queues();
 	test_short_answers();
 	test_wild();

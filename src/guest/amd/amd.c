@@ -19,6 +19,7 @@
 #include "amd/kfd_ioctl.h"
 #include "amd/topology_read.h"
 #include "base/fd.h"
+#include "base/number.h"
 #include "guest/amd/ask.h"
 #include "guest/core/complain.h"
 #include "guest/core/in_force.h"
@@ -334,10 +335,13 @@ uint64_t amd_limit(struct guest *guest, struct amd_device *device)
 				  &device->limit_generation);
 }
 
+/* By the rule of memory/view.h, which is the same for both vendors. */
 struct kfd_view amd_view(struct guest *guest, struct amd_device *device)
 {
-	return (struct kfd_view){.limit_bytes = amd_limit(guest, device),
-				 .used_bytes = quota_used_live(guest->ledger, device->ledger),
+	uint64_t used = quota_used_live(guest->ledger, device->ledger);
+
+	return (struct kfd_view){.limit_bytes = max_u64(amd_limit(guest, device), used),
+				 .used_bytes = used,
 				 .device_bytes = device->total_bytes,
 				 .visible_bytes = device->visible_bytes};
 }

@@ -22,7 +22,7 @@ _Atomic(struct guest_page *) guest_page = &page;
 _Thread_local unsigned int guest_depth;
 static bool library_there = true;
 static struct view tenant_view;
-static struct guest_process tenant_processes[8];
+static struct view_process tenant_processes[8];
 static int tenant_n;
 static uint64_t seen_total;
 static uint8_t seen_uuid[16];
@@ -49,7 +49,7 @@ void view_get(struct guest *g, const uint8_t uuid[16], unsigned int index, uint6
 	*ret = tenant_view;
 }
 
-int guest_processes(struct guest *g, const uint8_t uuid[16], struct guest_process *out, int max)
+int view_processes(struct guest *g, const uint8_t uuid[16], struct view_process *out, int max)
 {
 	for (int i = 0; i < tenant_n && i < max; i++)
 		out[i] = tenant_processes[i];
@@ -155,7 +155,8 @@ static void *library(void *none, const char *name)
 	return NULL;
 }
 
-static void memory_is(uint64_t total, uint64_t free_bytes, uint64_t used)
+/* `used`: by whom it may be; `reserved` of these: not by the tenant. */
+static void memory_is(uint64_t total, uint64_t free_bytes, uint64_t used, uint64_t reserved)
 {
 	nvmlMemory_v2_t v2 = {.version = nvmlMemory_v2};
 	nvmlMemory_t v1;
@@ -167,9 +168,9 @@ static void memory_is(uint64_t total, uint64_t free_bytes, uint64_t used)
 	CHECK_EQ(hook_nvmlDeviceGetMemoryInfo_v2(DEVICE, &v2), NVML_SUCCESS);
 	CHECK_EQ(v2.version, nvmlMemory_v2);
 	CHECK_EQ(v2.total, total);
-	CHECK_EQ(v2.reserved, 0);
 	CHECK_EQ(v2.free, free_bytes);
-	CHECK_EQ(v2.used, used);
+	CHECK_EQ(v2.used, used - reserved);
+	CHECK_EQ(v2.reserved, reserved);
 }
 
 static void memory(void)
@@ -179,22 +180,22 @@ static void memory(void)
 	device_memory = (nvmlMemory_v2_t){
 		.total = 140 * GIB, .reserved = 1 * GIB, .used = 39 * GIB, .free = 100 * GIB};
 	tenant_view = (struct view){.total_bytes = 8 * GIB, .used_bytes = 3 * GIB};
-	memory_is(8 * GIB, 5 * GIB, 3 * GIB);
+	memory_is(8 * GIB, 5 * GIB, 3 * GIB, 0);
 	CHECK_EQ(seen_total, 140 * GIB);
 	for (int i = 0; i < 16; i++)
 		CHECK_EQ(seen_uuid[i], i * 0x11);
 
-	/* The neighbours left less than the quota has to give. */
+	/* The neighbours left less than the quota has to give: what they have is not used by us. */
 	device_memory.free = 2 * GIB;
-	memory_is(8 * GIB, 2 * GIB, 6 * GIB);
+	memory_is(8 * GIB, 2 * GIB, 6 * GIB, 3 * GIB);
 
 	/* Never below zero, never more than the device. */
 	tenant_view = (struct view){.total_bytes = 8 * GIB, .used_bytes = 9 * GIB};
-	memory_is(8 * GIB, 0, 8 * GIB);
+	memory_is(8 * GIB, 0, 8 * GIB, 0);
 	tenant_view = (struct view){.total_bytes = 500 * GIB, .used_bytes = GIB};
-	memory_is(140 * GIB, 2 * GIB, 138 * GIB);
+	memory_is(140 * GIB, 2 * GIB, 138 * GIB, 137 * GIB);
 	tenant_view = (struct view){0};
-	memory_is(0, 0, 0);
+	memory_is(0, 0, 0, 0);
 
 	CHECK_EQ(hook_nvmlDeviceGetMemoryInfo_v2(DEVICE, &v2),
 		 NVML_ERROR_ARGUMENT_VERSION_MISMATCH);
@@ -242,9 +243,9 @@ static void processes(void)
 	unsigned int n = 0;
 
 	tenant_n = 3;
-	tenant_processes[0] = (struct guest_process){.pid = 10, .driver_pid = 10, .used_bytes = GIB, .context = true};
-	tenant_processes[1] = (struct guest_process){.pid = 11, .driver_pid = 11, .used_bytes = 5};
-	tenant_processes[2] = (struct guest_process){.pid = 12, .driver_pid = 12, .used_bytes = 7, .context = true};
+	tenant_processes[0] = (struct view_process){.pid = 10, .driver_pid = 10, .used_bytes = GIB, .context = true};
+	tenant_processes[1] = (struct view_process){.pid = 11, .driver_pid = 11, .used_bytes = 5};
+	tenant_processes[2] = (struct view_process){.pid = 12, .driver_pid = 12, .used_bytes = 7, .context = true};
 	CHECK_EQ(hook_nvmlDeviceGetComputeRunningProcesses_v3(DEVICE, &n, NULL),
 		 NVML_ERROR_INSUFFICIENT_SIZE);
 	CHECK_EQ(n, 2);

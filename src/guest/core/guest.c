@@ -318,33 +318,3 @@ uint64_t guest_limit_by_uuid(struct guest *guest, const uint8_t uuid[16], unsign
 	}
 	return guest_read_limit(guest, uuid, ordinal, total_bytes);
 }
-
-int guest_processes(struct guest *guest, const uint8_t uuid[16], struct guest_process *out, int max)
-{
-	int device = ledger_device(guest->ledger, uuid, 0), n = 0;
-
-	for (int i = 0; device >= 0 && i < slot_count(guest->ledger); i++) {
-		struct guest_process p = {0};
-		struct slot_info info;
-		struct quota_row row;
-
-		if (quota_process(guest->ledger, i, device, &row) ||
-		    slot_info(guest->ledger, i, &info))
-			continue;
-		p.pid = (pid_t)info.pid;
-		p.driver_pid = (pid_t)info.driver_pid;
-		for (int c = 0; c < CAT_N; c++)
-			p.used_bytes += row.used[c];
-		p.context = row.used[CAT_CONTEXT] > 0;
-		if (guest_by_driver(guest)) {
-			p.used_bytes = row.driver_bytes; /* as it last noted */
-			p.context = row.driver_bytes > 0;
-		}
-		if ((!p.used_bytes && !row.pending) || !slot_alive(guest->ledger, i))
-			continue;
-		if (n < max)
-			out[n] = p;
-		n++;
-	}
-	return n;
-}

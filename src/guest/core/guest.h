@@ -256,16 +256,6 @@ uint64_t guest_limit_cached(struct guest *guest, const uint8_t uuid[16], uint64_
 uint64_t guest_limit_by_uuid(struct guest *guest, const uint8_t uuid[16], unsigned int index,
 			     uint64_t total_bytes);
 
-struct guest_process {
-	pid_t pid;	     /* in the process's own PID namespace */
-	pid_t driver_pid;    /* as NVML lists it */
-	uint64_t used_bytes; /* charged to it on that device */
-	bool context;	     /* it has a context there */
-};
-/* The tenant's live processes that use a device: answers how many, writes at most `max`. */
-int guest_processes(struct guest *guest, const uint8_t uuid[16], struct guest_process *out,
-		    int max);
-
 /*
  * Inside a call to the driver, the driver's own calls of hooked functions are not the program's:
  * hooks pass them on.

@@ -9,6 +9,7 @@
 
 #include "base/fault.h"
 #include "base/now.h"
+#include "base/number.h"
 #include "base/pidns.h"
 #include "guest/core/object.h"
 #include "guest/core/own_nvml.h"
@@ -35,14 +36,13 @@
 #define ALONE_TRIES  100
 #define ALONE_NAP_NS 100000
 #define SAMPLES	      512
-#define SLOTS	      1024 /* slot_count answers no more */
 
 /* One look: too large for a stack that is not ours. */
 struct look {
 	uint64_t calls;	    /* of the device, before the driver was asked */
 	uint32_t own;	    /* calls that the caller itself has under way */
 	struct driver_list list;
-	uint64_t charged[SLOTS]; /* by each slot, before the driver was asked */
+	uint64_t charged[QUOTA_SLOTS]; /* by each slot, before the driver was asked */
 	nvmlProcessUtilizationSample_t sample[SAMPLES]; /* of utilisation: another question */
 };
 
@@ -86,13 +86,20 @@ static uint64_t figure_charged(struct guest *guest, int slot, int ledger_device)
 	return sum;
 }
 
+static void figure_note_charged(struct guest *guest, int ledger_device, struct look *look)
+{
+	for (int i = 0; i < slot_count(guest->ledger); i++)
+		look->charged[i] = figure_charged(guest, i, ledger_device);
+}
+
 /*
  * What the driver took for the tenant's other processes and these have not charged: an idle process
  * does not look. Each process's charges are read before and after the figure, and the larger sum
- * counts: so an allocation or a free under way is not taken for something hidden.
+ * counts: so an allocation or a free under way is not taken for something hidden. Where `each` is
+ * not NULL, what a process hides is added to its word of that.
  */
 static uint64_t figure_hidden_by_siblings(struct guest *guest, int ledger_device,
-					  const struct look *look)
+					  const struct look *look, uint64_t *each)
 {
 	int own = slot_index(atomic_load(&guest->slot));
 	uint64_t hidden = 0;
@@ -107,8 +114,11 @@ static uint64_t figure_hidden_by_siblings(struct guest *guest, int ledger_device
 		now = figure_charged(guest, i, ledger_device);
 		if (now < look->charged[i])
 			now = look->charged[i];
-		if (figure > now && slot_alive(guest->ledger, i))
-			hidden += figure - now;
+		if (figure <= now || !slot_alive(guest->ledger, i))
+			continue;
+		hidden += figure - now;
+		if (each)
+			each[i] = sat_add_u64(each[i], figure - now);
 	}
 	return hidden;
 }
@@ -381,8 +391,7 @@ static int figure_ask(struct guest *guest, struct guest_device *device, struct l
 	struct slot_info info;
 
 	holder_catch_up(guest, device);
-	for (int i = 0; i < slot_count(guest->ledger); i++)
-		look->charged[i] = figure_charged(guest, i, device->ledger);
+	figure_note_charged(guest, device->ledger, look);
 	look->calls = atomic_load(&device->calls);
 	if (quota_process(guest->ledger, slot_index(slot), device->ledger, &ret->before) ||
 	    driver_list_read(guest, device->uuid, device->ledger, &look->list))
@@ -473,7 +482,7 @@ static bool figure_try(struct guest *guest, struct guest_device *device, struct 
 		if (r)
 			return false;
 		atomic_store(&device->siblings_bytes,
-			     figure_hidden_by_siblings(guest, device->ledger, look));
+			     figure_hidden_by_siblings(guest, device->ledger, look, NULL));
 		if (moment.quiet && figure_settle(guest, device, look, &moment))
 			return true;
 		if (try == tries - 1)
@@ -604,8 +613,9 @@ static struct guest_device *figure_with_context(struct guest *guest, int ledger_
 	return NULL;
 }
 
-int figure_tenant(struct guest *guest, const uint8_t uuid[16], int ledger_device,
-		  uint64_t *ret_bytes)
+/* figure_tenant, which adds a process's figure to its word of `each` where that is not NULL. */
+static int figure_add_processes(struct guest *guest, const uint8_t uuid[16], int ledger_device,
+				uint64_t *each, uint64_t *ret_bytes)
 {
 	struct slot *slot = atomic_load(&guest->slot);
 	bool missing = figure_with_context(guest, ledger_device);
@@ -621,6 +631,8 @@ int figure_tenant(struct guest *guest, const uint8_t uuid[16], int ledger_device
 		    figure_of(look, info.driver_pid, &figure))
 			continue;
 		sum += figure; /* also of one on its way out, until its slot is cleared */
+		if (each)
+			each[i] = sat_add_u64(each[i], figure);
 		if (!slot || slot_index(slot) != i)
 			continue;
 		missing = false;
@@ -636,6 +648,12 @@ int figure_tenant(struct guest *guest, const uint8_t uuid[16], int ledger_device
 		return -ESRCH;
 	*ret_bytes = sum;
 	return 0;
+}
+
+int figure_tenant(struct guest *guest, const uint8_t uuid[16], int ledger_device,
+		  uint64_t *ret_bytes)
+{
+	return figure_add_processes(guest, uuid, ledger_device, NULL, ret_bytes);
 }
 
 static bool figure_is_ours(struct guest *guest, uint32_t pid)
@@ -740,13 +758,33 @@ int figure_utilisation(struct guest *guest, const uint8_t uuid[16], int ledger_d
 	return r == NVML_SUCCESS ? percent : -EIO;
 }
 
-uint64_t figure_tenant_used(struct guest *guest, const uint8_t uuid[16], int ledger_device)
+/* What the others hide as of now, where the last look found that they hide something. */
+static void figure_add_siblings(struct guest *guest, const uint8_t uuid[16], int ledger_device,
+				uint64_t *each)
 {
-	uint64_t figure;
+	struct look *look = NULL;
+	uint64_t hidden = 0;
 
-	if (!guest_by_driver(guest))
-		return quota_used_live(guest->ledger, ledger_device);
-	if (figure_tenant(guest, uuid, ledger_device, &figure))
-		return UINT64_MAX;
-	return figure + quota_pending(guest->ledger, ledger_device);
+	for (int i = 0; i < guest->ndevices && atomic_load(&guest->slot); i++)
+		if (guest->device[i].ledger == ledger_device)
+			hidden = atomic_load(&guest->device[i].siblings_bytes);
+	if (!hidden || !(look = figure_look_new()))
+		return;
+	figure_note_charged(guest, ledger_device, look);
+	if (!driver_list_read(guest, uuid, ledger_device, &look->list))
+		figure_hidden_by_siblings(guest, ledger_device, look, each);
+	figure_look_free(look);
+}
+
+int figure_tenant_each(struct guest *guest, const uint8_t uuid[16], int ledger_device,
+		       uint64_t *each)
+{
+	uint64_t sum;
+
+	/* Before the figure: an allocation leaves the ledger only after the driver has it. */
+	quota_used_live_each(guest->ledger, ledger_device, each);
+	if (guest_by_driver(guest))
+		return figure_add_processes(guest, uuid, ledger_device, each, &sum);
+	figure_add_siblings(guest, uuid, ledger_device, each);
+	return 0;
 }

@@ -105,7 +105,12 @@ bool figure_await_told(struct guest *guest, struct guest_device *device);
  */
 int figure_utilisation(struct guest *guest, const uint8_t uuid[16], int ledger_device);
 
-/* What counts as the tenant's use, by the accounting mode of the policy. */
-uint64_t figure_tenant_used(struct guest *guest, const uint8_t uuid[16], int ledger_device);
+/*
+ * What each process of the tenant holds, by the accounting mode of the policy: `each` has
+ * QUOTA_SLOTS words, a process's by its slot. -errno where the driver is to tell and does not; `each`
+ * then has what is known.
+ */
+int figure_tenant_each(struct guest *guest, const uint8_t uuid[16], int ledger_device,
+		       uint64_t *each);
 
 #endif

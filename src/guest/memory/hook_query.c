@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a program is told about memory: total is the quota (never more than the device), free is
- * what it can still have (never more than the device has free). And the calls at which the driver
- * gives unused pool memory back.
+ * What a program is told about memory, by the rule of view.h; free is never more than the device has
+ * free. And the calls at which the driver gives unused pool memory back.
  */
 #include "base/number.h"
 #include "guest/core/hook.h"
@@ -12,6 +11,7 @@
 #include "guest/memory/memory.h"
 #include "guest/memory/own_pool.h"
 #include "guest/memory/pool.h"
+#include "guest/memory/view.h"
 
 struct figures {
 	uint64_t total, free;
@@ -38,17 +38,17 @@ static void query_settle(struct guest *guest)
 static struct figures query_figures(struct guest *guest, struct guest_device *device,
 				    struct figures physical)
 {
-	uint64_t limit = min_u64(guest_limit(guest, device), physical.total), room, used;
+	struct view v;
 
 	query_settle(guest);
 	if (graph_has_memory(device))
 		graph_settle(guest, device);
 	/* Where no quota binds, what the driver says is free is all there is to know. */
-	if (limit < physical.total)
+	if (guest_limit(guest, device) < physical.total)
 		figure_look(guest, device);
-	used = figure_tenant_used(guest, device->uuid, device->ledger);
-	room = min_u64(charge_limit(guest, device), physical.total);
-	return (struct figures){limit, min_u64(used < room ? room - used : 0, physical.free)};
+	view_of_device(guest, device, physical.total, &v);
+	return (struct figures){v.total_bytes,
+				min_u64(v.total_bytes - v.used_bytes, physical.free)};
 }
 
 CUresult hook_cuMemGetInfo_v2(size_t *free, size_t *total)
@@ -69,6 +69,14 @@ CUresult hook_cuMemGetInfo_v2(size_t *free, size_t *total)
 	*free = f.free;
 	*total = f.total;
 	return e;
+}
+
+static uint64_t query_total(struct guest *guest, struct guest_device *device, uint64_t physical)
+{
+	struct view v;
+
+	view_of_device(guest, device, physical, &v);
+	return v.total_bytes;
 }
 
 /* Answers in 32 bits: more than that is said as the most. */
@@ -104,7 +112,7 @@ CUresult hook_cuDeviceTotalMem_v2(size_t *bytes, CUdevice dev)
 	CUresult e = DRIVER(cuDeviceTotalMem_v2, (bytes, dev));
 
 	if (!e && device)
-		*bytes = min_u64(guest_limit(guest, device), *bytes);
+		*bytes = query_total(guest, device, *bytes);
 	return e;
 }
 
@@ -115,6 +123,6 @@ CUresult hook_cuDeviceTotalMem(unsigned int *bytes, CUdevice dev)
 	CUresult e = DRIVER(cuDeviceTotalMem, (bytes, dev));
 
 	if (!e && device)
-		*bytes = query_clip(min_u64(guest_limit(guest, device), device->total_bytes));
+		*bytes = query_clip(query_total(guest, device, device->total_bytes));
 	return e;
 }

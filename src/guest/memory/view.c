@@ -1,26 +1,93 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "guest/memory/view.h"
 
+#include "base/number.h"
 #include "guest/memory/figure.h"
+#include "ledger/quota.h"
+
+/* Has this process's own charges brought in line with the driver's figure, before they are told. */
+static void view_look(struct guest *guest, int ledger_device)
+{
+	for (int i = 0; i < guest->ndevices && atomic_load(&guest->slot); i++)
+		if (guest->device[i].ledger == ledger_device)
+			figure_look(guest, &guest->device[i]);
+}
+
+/*
+ * What each process holds, and together at most what the device has: a figure may be of a moment in
+ * which bytes count twice. Returns the sum; -errno as figure_tenant_each in *ret_error.
+ */
+static uint64_t view_each(struct guest *guest, const uint8_t uuid[16], int ledger_device,
+			  uint64_t *each, int *ret_error)
+{
+	struct ledger_device_info info;
+	uint64_t left = UINT64_MAX, sum = 0;
+
+	*ret_error = figure_tenant_each(guest, uuid, ledger_device, each);
+	if (!ledger_device_info(guest->ledger, ledger_device, &info) && info.total_bytes)
+		left = info.total_bytes;
+	for (int i = 0; i < QUOTA_SLOTS; i++) {
+		each[i] = min_u64(each[i], left - sum);
+		sum += each[i];
+	}
+	return sum;
+}
+
+static struct view view_make(struct guest *guest, const uint8_t uuid[16], int ledger_device,
+			     uint64_t limit, uint64_t total)
+{
+	uint64_t each[QUOTA_SLOTS], used = 0;
+	int error = 0;
+
+	limit = min_u64(limit, total);
+	if (ledger_device >= 0)
+		used = min_u64(view_each(guest, uuid, ledger_device, each, &error), total);
+	if (error) /* what is not known is not free */
+		used = max_u64(used, limit);
+	return (struct view){.total_bytes = max_u64(limit, used), .used_bytes = used};
+}
+
+void view_of_device(struct guest *guest, struct guest_device *device, uint64_t total_bytes,
+		    struct view *ret)
+{
+	*ret = view_make(guest, device->uuid, device->ledger, guest_limit(guest, device), total_bytes);
+}
 
 void view_get(struct guest *guest, const uint8_t uuid[16], unsigned int index,
 	      uint64_t total_bytes, struct view *ret)
 {
 	uint64_t limit = guest_limit_by_uuid(guest, uuid, index, total_bytes);
-	uint64_t used = 0, siblings = 0;
 	int device = ledger_device(guest->ledger, uuid, total_bytes);
 
-	if (limit > total_bytes)
-		limit = total_bytes;
-	for (int i = 0; i < guest->ndevices && atomic_load(&guest->slot); i++) {
-		if (guest->device[i].ledger != device)
+	view_look(guest, device);
+	*ret = view_make(guest, uuid, device, limit, total_bytes);
+}
+
+int view_processes(struct guest *guest, const uint8_t uuid[16], struct view_process *out, int max)
+{
+	int device = ledger_device(guest->ledger, uuid, 0), n = 0, error;
+	uint64_t each[QUOTA_SLOTS];
+
+	if (device < 0)
+		return 0;
+	view_look(guest, device);
+	view_each(guest, uuid, device, each, &error);
+	for (int i = 0; i < slot_count(guest->ledger); i++) {
+		struct slot_info info;
+		struct quota_row row;
+
+		if (!each[i] || quota_process(guest->ledger, i, device, &row) ||
+		    slot_info(guest->ledger, i, &info))
 			continue;
-		figure_look(guest, &guest->device[i]);
-		siblings = atomic_load(&guest->device[i].siblings_bytes);
+		if (n < max)
+			out[n] = (struct view_process){
+				.pid = (pid_t)info.pid,
+				.driver_pid = (pid_t)info.driver_pid,
+				.used_bytes = each[i],
+				/* By the driver's figure the ledger has no categories. */
+				.context = guest_by_driver(guest) || row.used[CAT_CONTEXT] > 0,
+			};
+		n++;
 	}
-	if (device >= 0)
-		used = figure_tenant_used(guest, uuid, device);
-	if (!guest_by_driver(guest) && used < UINT64_MAX - siblings)
-		used += siblings;
-	*ret = (struct view){.total_bytes = limit, .used_bytes = used < limit ? used : limit};
+	return n;
 }

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * NVML as the tenant sees it: the memory figures. What the device has is cut to the quota, and the
- * three figures always add up. A device that the tenant was not given has no memory.
+ * NVML as the tenant sees it: the memory figures, by the rule of memory/view.h. They always add up.
+ * A device that the tenant was not given has no memory.
  */
 #include "guest/nvml/hook.h"
 
+#include "base/number.h"
 #include "guest/core/library.h"
-#include "guest/memory/view.h"
 #include "nvidia/uuid.h"
 
 enum nvml_way nvml_call(nvmlDevice_t device, struct nvml_call *ret_call, nvmlReturn_t *ret_error)
@@ -40,7 +40,12 @@ enum nvml_way nvml_call(nvmlDevice_t device, struct nvml_call *ret_call, nvmlRet
 	return NVML_WAY_VIEW;
 }
 
-static nvmlMemory_t nvml_view(const struct nvml_call *call, uint64_t total, uint64_t device_free)
+/*
+ * What others hold of the tenant's quota is reserved, as what the driver holds for itself: so `used`
+ * is the sum of the tenant's processes. The older form has no field for that; there, as the library
+ * does, it is counted with what is used.
+ */
+static nvmlMemory_v2_t nvml_view(const struct nvml_call *call, uint64_t total, uint64_t device_free)
 {
 	struct view v;
 	uint64_t free_bytes;
@@ -48,12 +53,19 @@ static nvmlMemory_t nvml_view(const struct nvml_call *call, uint64_t total, uint
 	view_get(call->guest, call->uuid, call->index, total, &v);
 	if (v.total_bytes > total)
 		v.total_bytes = total;
-	free_bytes = v.used_bytes < v.total_bytes ? v.total_bytes - v.used_bytes : 0;
-	if (free_bytes > device_free)
-		free_bytes = device_free;
-	return (nvmlMemory_t){.total = v.total_bytes,
-			      .free = free_bytes,
-			      .used = v.total_bytes - free_bytes};
+	v.used_bytes = min_u64(v.used_bytes, v.total_bytes);
+	free_bytes = min_u64(v.total_bytes - v.used_bytes, device_free);
+	return (nvmlMemory_v2_t){.total = v.total_bytes,
+				 .reserved = v.total_bytes - v.used_bytes - free_bytes,
+				 .free = free_bytes,
+				 .used = v.used_bytes};
+}
+
+static nvmlMemory_t nvml_view_v1(const struct nvml_call *call, const nvmlMemory_t *device)
+{
+	nvmlMemory_v2_t v = nvml_view(call, device->total, device->free);
+
+	return (nvmlMemory_t){.total = v.total, .free = v.free, .used = v.used + v.reserved};
 }
 
 nvmlReturn_t hook_nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *memory)
@@ -64,25 +76,23 @@ nvmlReturn_t hook_nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *mem
 	NVML_VIEW_OR_RETURN(nvmlDeviceGetMemoryInfo, (device, memory), device, &call);
 	r = NVML_REAL(nvmlDeviceGetMemoryInfo, (device, memory));
 	if (r == NVML_SUCCESS)
-		*memory = nvml_view(&call, memory->total, memory->free);
+		*memory = nvml_view_v1(&call, memory);
 	return r;
 }
 
 nvmlReturn_t hook_nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t *memory)
 {
 	struct nvml_call call;
-	nvmlMemory_t v;
+	unsigned int version;
 	nvmlReturn_t r;
 
 	NVML_VIEW_OR_RETURN(nvmlDeviceGetMemoryInfo_v2, (device, memory), device, &call);
 	r = NVML_REAL(nvmlDeviceGetMemoryInfo_v2, (device, memory));
 	if (r != NVML_SUCCESS)
 		return r;
-	v = nvml_view(&call, memory->total, memory->free);
-	memory->total = v.total;
-	memory->reserved = 0;
-	memory->free = v.free;
-	memory->used = v.used;
+	version = memory->version;
+	*memory = nvml_view(&call, memory->total, memory->free);
+	memory->version = version;
 	return NVML_SUCCESS;
 }
 
@@ -97,6 +107,6 @@ nvmlReturn_t hook_nvmlDeviceGetConfComputeProtectedMemoryUsage(nvmlDevice_t devi
 			    &call);
 	r = NVML_REAL(nvmlDeviceGetConfComputeProtectedMemoryUsage, (device, memory));
 	if (r == NVML_SUCCESS)
-		*memory = nvml_view(&call, memory->total, memory->free);
+		*memory = nvml_view_v1(&call, memory);
 	return r;
 }

@@ -5,6 +5,7 @@
 
 #include "guest/core/guest.h"
 #include "guest/core/hooks.h"
+#include "guest/memory/view.h"
 
 /* The library's own function; what it calls inside is not the program's call. */
 #define NVML_REAL(name, args)                \
@@ -53,11 +54,11 @@ enum nvml_way nvml_call(nvmlDevice_t device, struct nvml_call *ret_call, nvmlRet
 #define NVML_TENANT_MAX 1024
 struct nvml_tenant {
 	int n;
-	struct guest_process process[NVML_TENANT_MAX];
+	struct view_process process[NVML_TENANT_MAX];
 };
 void nvml_tenant_get(const struct nvml_call *call, struct nvml_tenant *ret_tenant);
 /* The process of a pid, NULL when it is not the tenant's. */
-const struct guest_process *nvml_tenant_find(const struct nvml_tenant *tenant, unsigned int pid);
+const struct view_process *nvml_tenant_find(const struct nvml_tenant *tenant, unsigned int pid);
 
 /* Moves the tenant's own entries of a list that has pids to its front; answers how many. */
 #define NVML_KEEP_OWN(tenant, entries, n)                                     \

@@ -8,12 +8,12 @@
 
 void nvml_tenant_get(const struct nvml_call *call, struct nvml_tenant *ret_tenant)
 {
-	int n = guest_processes(call->guest, call->uuid, ret_tenant->process, NVML_TENANT_MAX);
+	int n = view_processes(call->guest, call->uuid, ret_tenant->process, NVML_TENANT_MAX);
 
 	ret_tenant->n = n < NVML_TENANT_MAX ? n : NVML_TENANT_MAX;
 }
 
-const struct guest_process *nvml_tenant_find(const struct nvml_tenant *tenant, unsigned int pid)
+const struct view_process *nvml_tenant_find(const struct nvml_tenant *tenant, unsigned int pid)
 {
 	for (int i = 0; i < tenant->n; i++)
 		if ((unsigned int)tenant->process[i].driver_pid == pid)
@@ -58,7 +58,7 @@ static nvmlReturn_t nvml_list_answer(unsigned int n, unsigned int room, const vo
 		r = nvml_list_answer(n, *infoCount, infos);                                        \
 		*infoCount = n;                                                                    \
 		for (unsigned int i = 0; !r && i < n; i++) {                                       \
-			const struct guest_process *p = &tenant.process[i];                        \
+			const struct view_process *p = &tenant.process[i];                        \
                                                                                                    \
 			infos[i] = (type)fill;                                                     \
 		}                                                                                  \
@@ -139,7 +139,7 @@ nvmlReturn_t hook_nvmlDeviceGetRunningProcessDetailList(nvmlDevice_t device,
 	r = nvml_list_answer(n, plist->numProcArrayEntries, plist->procArray);
 	plist->numProcArrayEntries = n;
 	for (unsigned int i = 0; !r && i < n; i++) {
-		const struct guest_process *p = &tenant.process[i];
+		const struct view_process *p = &tenant.process[i];
 
 		plist->procArray[i] = (nvmlProcessDetail_v1_t)FILL_V2;
 	}

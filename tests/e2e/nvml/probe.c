@@ -7,6 +7,7 @@
  *   alloc ORDINAL BYTES     device memory on a CUDA device
  *   spin US                 a kernel on the last of these devices, to its end
  *   info                    what cuMemGetInfo says: free and total
+ *   total ORDINAL           what cuDeviceTotalMem says
  *   show                    what NVML says, as JSON
  */
 #include <dlfcn.h>
@@ -79,12 +80,44 @@ static void info(void)
 	printf("%zu %zu\n", room, total);
 }
 
+static void total(int ordinal)
+{
+	size_t bytes;
+
+	CHECK_EQ(cuda->cuDeviceTotalMem_v2(&bytes, ordinal), CUDA_SUCCESS);
+	printf("%zu\n", bytes);
+}
+
 static unsigned long long wall_us(void)
 {
 	struct timespec ts;
 
 	clock_gettime(CLOCK_REALTIME, &ts);
 	return (unsigned long long)ts.tv_sec * 1000000 + (unsigned long long)ts.tv_nsec / 1000;
+}
+
+/* Each form of the list of compute processes says the same as `infos`, which are the newest's. */
+static void show_agrees(nvmlDevice_t device, const nvmlProcessInfo_t *infos, unsigned int n)
+{
+	nvmlProcessDetail_v1_t details[ROOM];
+	nvmlProcessDetailList_t list = {.version = nvmlProcessDetailList_v1,
+					.numProcArrayEntries = ROOM,
+					.procArray = details};
+	nvmlProcessInfo_v1_t v1[ROOM];
+	nvmlProcessInfo_v2_t v2[ROOM];
+	unsigned int n1 = ROOM, n2 = ROOM;
+
+	CHECK_EQ(nvml.nvmlDeviceGetComputeRunningProcesses(device, &n1, v1), NVML_SUCCESS);
+	CHECK_EQ(nvml.nvmlDeviceGetComputeRunningProcesses_v2(device, &n2, v2), NVML_SUCCESS);
+	CHECK_EQ(nvml.nvmlDeviceGetRunningProcessDetailList(device, &list), NVML_SUCCESS);
+	CHECK_EQ(n1, n);
+	CHECK_EQ(n2, n);
+	CHECK_EQ(list.numProcArrayEntries, n);
+	for (unsigned int i = 0; i < n; i++) {
+		CHECK_EQ(v1[i].usedGpuMemory, infos[i].usedGpuMemory);
+		CHECK_EQ(v2[i].usedGpuMemory, infos[i].usedGpuMemory);
+		CHECK_EQ(details[i].usedGpuMemory, infos[i].usedGpuMemory);
+	}
 }
 
 static void show_device(nvmlDevice_t device)
@@ -101,14 +134,15 @@ static void show_device(nvmlDevice_t device)
 	CHECK_EQ(nvml.nvmlDeviceGetUUID(device, uuid, sizeof(uuid)), NVML_SUCCESS);
 	CHECK_EQ(nvml.nvmlDeviceGetMemoryInfo(device, &v1), NVML_SUCCESS);
 	CHECK_EQ(nvml.nvmlDeviceGetMemoryInfo_v2(device, &v2), NVML_SUCCESS);
-	printf("{\"uuid\": \"%s\", \"v1\": [%llu, %llu, %llu], \"v2\": [%llu, %llu, %llu], ", uuid,
-	       v1.total, v1.free, v1.used, v2.total, v2.free, v2.used);
-	CHECK_EQ(v2.reserved, 0);
+	printf("{\"uuid\": \"%s\", \"v1\": [%llu, %llu, %llu], "
+	       "\"v2\": [%llu, %llu, %llu, %llu], ",
+	       uuid, v1.total, v1.free, v1.used, v2.total, v2.free, v2.used, v2.reserved);
 
 	CHECK_EQ(nvml.nvmlDeviceGetComputeRunningProcesses_v3(device, &n, infos), NVML_SUCCESS);
 	r = nvml.nvmlDeviceGetComputeRunningProcesses_v3(device, &exact, NULL);
 	CHECK_EQ(r, n ? NVML_ERROR_INSUFFICIENT_SIZE : NVML_SUCCESS);
 	CHECK_EQ(exact, n);
+	show_agrees(device, infos, n);
 	printf("\"processes\": {");
 	for (unsigned int i = 0; i < n; i++)
 		printf("%s\"%u\": %llu", i ? ", " : "", infos[i].pid, infos[i].usedGpuMemory);
@@ -155,6 +189,8 @@ int main(void)
 			show();
 		else if (!strcmp(line, "info\n"))
 			info();
+		else if (sscanf(line, "total %d", &ordinal) == 1)
+			total(ordinal);
 		else if (sscanf(line, "alloc %d %llu", &ordinal, &bytes) == 2)
 			alloc(ordinal, bytes);
 		else if (sscanf(line, "spin %llu", &bytes) == 1)

@@ -56,9 +56,12 @@ class View(Case):
         return Probe(self.start(ALLOT, "run", *args, "--", *sets, PROBE))
 
     def agrees(self, device):
-        self.assertEqual(device["v1"], device["v2"])
-        total, free, used = device["v1"]
-        self.assertEqual(free + used, total)
+        """No figure is above its total, and what is used is what the processes have together."""
+        self.assertEqual(device["v1"][:2], device["v2"][:2])
+        total, free, used, reserved = device["v2"]
+        self.assertEqual(free + used + reserved, total)
+        self.assertEqual(device["v1"][2], used + reserved)
+        self.assertEqual(sum(device["processes"].values()), used)
         return total, used
 
     def test_orders_and_numbers(self):
@@ -119,7 +122,9 @@ class View(Case):
         """What is free is no more than what the device has."""
         big = self.bare().tell("cuda", f"alloc 0 {TOTAL - 500 * MIB - CONTEXT}")
         probe = self.tenant("--memory", "1GiB").tell("nvml")
-        self.assertEqual(probe.ask("show")[0]["v1"], [GIB, 500 * MIB, GIB - 500 * MIB])
+        seen = probe.ask("show")[0]
+        self.assertEqual(seen["v1"], [GIB, 500 * MIB, GIB - 500 * MIB])
+        self.assertEqual(self.agrees(seen), (GIB, 0))
         big.process.kill()
         big.process.wait()
         self.assertEqual(probe.ask("show")[0]["v1"], [GIB, GIB, 0])
@@ -140,13 +145,44 @@ class View(Case):
         self.assertEqual(seen["gpu"], 0)
         self.assertEqual(seen["samples"], {})
 
+    def same(self, probe):
+        """Both libraries tell the same; total, free and used of device 0."""
+        seen = probe.ask("show")[0]
+        total, used = self.agrees(seen)
+        free = seen["v1"][1]
+        self.assertEqual(probe.ask("info"), f"{free} {total}")
+        self.assertEqual(probe.ask("total 0"), str(total))
+        return total, free, used
+
     def test_changed_limit(self):
+        """A quota below what is held shows what is held: a process has at most all of its device."""
         probe = self.tenant("--name", "a", "--memory", "1GiB").tell(
             "nvml", "cuda", f"alloc 0 {100 * MIB}")
+        held = CONTEXT + 100 * MIB
         self.ok("set", "a", "--memory", "2GiB")
-        self.assertEqual(self.agrees(probe.ask("show")[0]), (2 * GIB, CONTEXT + 100 * MIB))
-        self.ok("set", "a", "--memory", "100MiB")  # below what is used: nothing underflows
-        self.assertEqual(probe.ask("show")[0]["v1"], [100 * MIB, 0, 100 * MIB])
+        self.assertEqual(self.same(probe), (2 * GIB, 2 * GIB - held, held))
+        self.ok("set", "a", "--memory", "100MiB")
+        self.assertEqual(self.same(probe), (held, 0, held))
+        other = self.tenant("--name", "a").tell("nvml")  # as nvidia-smi beside it
+        seen = other.ask("show")[0]
+        self.assertEqual(self.agrees(seen), (held, held))
+        self.assertEqual(seen["processes"], {probe.pid: held})
+        self.assertEqual(probe.ask(f"alloc 0 {MIB}"), "2")  # what it holds gives it no more
+        self.ok("set", "a", "--memory", "1GiB")
+        self.assertEqual(self.same(probe), (GIB, GIB - held, held))
+
+    def test_changed_limit_of_two(self):
+        """The sum of two processes, by the ledger and by the driver's figures."""
+        for accounting in ("ledger", "driver"):
+            with self.subTest(accounting=accounting):
+                name = f"two-{accounting}"
+                a = self.tenant("--name", name, "--memory", "1GiB", "--accounting",
+                                accounting).tell("nvml", "cuda", f"alloc 0 {100 * MIB}")
+                b = self.tenant("--name", name).tell("nvml", "cuda", f"alloc 0 {200 * MIB}")
+                held = 2 * CONTEXT + 300 * MIB
+                self.ok("set", name, "--memory", "100MiB")
+                for probe in (a, b):
+                    self.assertEqual(self.same(probe), (held, 0, held))
 
     def test_drop_in(self):
         """Limits by CUDA's numbers reach the right device, CUDA initialised or not."""

@@ -17,7 +17,6 @@
 #include "guest/core/drop_in.h"
 #include "guest/core/environment.h"
 #include "guest/core/object.h"
-#include "ledger/quota.h"
 
 _Thread_local unsigned int guest_depth __attribute__((tls_model("initial-exec")));
 

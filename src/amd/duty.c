@@ -13,7 +13,7 @@
 static int64_t duty_lasts_ns(const struct controller *controller, const struct share_params *params,
 			     uint64_t hot, uint64_t now_ns)
 {
-	int64_t credit_ns = -controller->debt_ns(hot, params, now_ns);
+	int64_t credit_ns = controller->debt_ns ? -controller->debt_ns(hot, params, now_ns) : 0;
 	int64_t others = 1000 - (int64_t)params->share_permille;
 
 	return clamp_i64(credit_ns, 0, (int64_t)DUTY_LOOK_NS) * 1000 / (others < 1 ? 1 : others);

@@ -68,13 +68,13 @@ static uint64_t hami_target_bp(const struct snapshot_device *d)
 	return d->compute.target_permille ? (uint64_t)d->compute.target_permille * 10 : NONE;
 }
 
-/* What HAMi's bucket is in blocks of grids is the device's time here. */
+/* As in HAMi blocks of grids with the same controller; nanoseconds with allot's own. */
 static uint64_t hami_tokens(const struct snapshot_device *d)
 {
-	if (amd_identity_is(d->uuid))
-		return NONE;
-	return d->compute.debt_ns < 0 ? -(uint64_t)d->compute.debt_ns : 0;
+	return amd_identity_is(d->uuid) ? NONE : d->compute.tokens;
 }
+
+_Static_assert(NONE == SNAPSHOT_NO_TOKENS, "nothing is said");
 
 static uint64_t hami_launches(const struct snapshot_device *d)
 {
@@ -106,8 +106,9 @@ static const struct {
 	 "Percentage of the device's time that it may count on now.", PERCENTAGE, hami_target_bp},
 	{"actual_sm_utilization", "gauge", "Percentage that it had in the last second.", PERCENTAGE,
 	 hami_achieved_bp},
-	{"available_tokens", "gauge", "Nanoseconds of the device that it may use at once.", WHOLE,
-	 hami_tokens},
+	{"available_tokens", "gauge",
+	 "What it may use at once: blocks of grids (bucket), nanoseconds of the device (deficit).",
+	 WHOLE, hami_tokens},
 	{"kernel_launch_total", "counter", "Launches of kernels.", WHOLE, hami_launches},
 	{"kernel_throttle_total", "counter", "Launches that were held.", WHOLE, hami_throttles},
 };

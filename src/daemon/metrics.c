@@ -10,7 +10,7 @@
 #include "text/units.h"
 
 enum unit { UNIT_BYTES, UNIT_COUNT, UNIT_NS, UNIT_SIGNED_NS, UNIT_PERMILLE, UNIT_BP };
-enum when { WHEN_ALWAYS, WHEN_KNOWN };
+enum when { WHEN_ALWAYS, WHEN_KNOWN, WHEN_OWES };
 
 struct row {
 	const char *name, *kind, *help;
@@ -66,7 +66,14 @@ static bool metrics_has(const struct row *row, const struct snapshot_device *dev
 	if (amd_identity_is(device->uuid) &&
 	    (row->unit == UNIT_NS || row->unit == UNIT_SIGNED_NS || row->unit == UNIT_BP))
 		return false;
-	return value || row->when == WHEN_ALWAYS;
+	switch (row->when) {
+	case WHEN_KNOWN:
+		return value;
+	case WHEN_OWES:
+		return device->compute.owes;
+	default:
+		return true;
+	}
 }
 
 static void metrics_put_value(FILE *out, const struct row *row,

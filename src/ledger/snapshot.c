@@ -104,21 +104,35 @@ static uint32_t snapshot_target_of(const struct policy *policy, const struct tur
 	return told && now && turn->entitled_permille < share ? turn->entitled_permille : share;
 }
 
-static int64_t snapshot_debt_of(const struct policy *policy, const struct device_time *time,
-				uint32_t share, uint64_t now_ns)
+/* Nobody keeps an account of those who have no cap, or whose cap is the driver's affair. */
+static uint32_t snapshot_cap_of(const struct policy *policy, uint32_t share)
+{
+	bool kept = policy->compute == POLICY_COMPUTE_CAP && policy->mode != POLICY_MODE_SPACE;
+
+	return kept && share < 1000 ? share : 0;
+}
+
+static void snapshot_read_account(const struct policy *policy, const struct device_time *time,
+				  uint64_t now_ns, struct snapshot_compute *ret)
 {
 	const struct controller *controller = controller_by_id(policy->controller);
 	struct share_params params = {
-		.share_permille = share,
+		.share_permille = ret->cap_permille,
 		.slice_ns = policy->slice_us ? policy->slice_us * UINT64_C(1000) :
 					       CONTROLLER_SLICE_NS,
 	};
+	uint64_t hot = word_read(&time->hot);
 
-	/* Nobody collects a debt of those who have no cap, or whose cap is the driver's affair. */
-	if (policy->compute != POLICY_COMPUTE_CAP || policy->mode == POLICY_MODE_SPACE ||
-	    share == 1000)
-		return 0;
-	return controller->debt_ns(word_read(&time->hot), &params, now_ns);
+	if (!ret->cap_permille)
+		return;
+	/* What another controller left is not in what this one reckons in. */
+	if (controller->tick_ns && word_read(&time->cold_owner) != (uint64_t)controller->id + 1)
+		hot = 0;
+	ret->owes = controller->debt_ns;
+	if (controller->debt_ns)
+		ret->debt_ns = controller->debt_ns(hot, &params, now_ns);
+	if (controller->tokens)
+		ret->tokens = controller->tokens(hot, &params, now_ns);
 }
 
 /* Of an AMD GPU: what was made for all tenants that have queues there. */
@@ -147,6 +161,8 @@ static void snapshot_read_compute(const struct policy *policy, const struct turn
 	if (policy->compute != POLICY_COMPUTE_OFF && asked)
 		ret->share_permille = asked->share_permille;
 	ret->target_permille = snapshot_target_of(policy, turn, share, now);
+	ret->cap_permille = snapshot_cap_of(policy, share);
+	ret->tokens = SNAPSHOT_NO_TOKENS;
 	if (!time)
 		return;
 	ret->achieved_1s_bp = device_time_achieved(time, now, 1);
@@ -160,7 +176,7 @@ static void snapshot_read_compute(const struct policy *policy, const struct turn
 	ret->longest_ns = word_read(&time->longest_ns);
 	ret->unmeasured_ns = word_read(&time->unmeasured_ns);
 	ret->host_copy_bytes = word_read(&time->host_copy_bytes);
-	ret->debt_ns = snapshot_debt_of(policy, time, share, now);
+	snapshot_read_account(policy, time, now, ret);
 	if (policy->compute != POLICY_COMPUTE_OFF)
 		snapshot_read_units(ledger, time, dev->index, ret);
 }

@@ -15,18 +15,22 @@
 #include "ledger/quota.h"
 #include "ledger/slot.h"
 
-#define SNAPSHOT_SECONDS 60
+#define SNAPSHOT_SECONDS   60
+#define SNAPSHOT_NO_TOKENS UINT64_MAX
 
 /* Parts of the device's time, where not in permille, in hundredths of a percent ("bp"). */
 struct snapshot_compute {
 	uint32_t share_permille;  /* asked for; 0 none, or compute is off */
+	uint32_t cap_permille;	  /* most of the time, also alone; 0: none, or a part of the SMs */
 	uint32_t target_permille; /* what it may count on now; 0: off; in mode space, of the SMs */
 	uint32_t units;		  /* of an AMD GPU: that its queues have now; 0: all, or no queue */
 	uint32_t achieved_1s_bp, achieved_60s_bp;
 	uint32_t history_bp[SNAPSHOT_SECONDS]; /* the oldest first */
 	uint64_t busy_ns, launches, graph_launches, throttled_ns, throttles, longest_ns;
 	uint64_t unmeasured_ns, host_copy_bytes;
-	int64_t debt_ns; /* under a cap; negative: credit */
+	bool owes;	 /* the next one says something: it has a cap, and pays for time */
+	int64_t debt_ns; /* negative: credit */
+	uint64_t tokens; /* see controller.h; SNAPSHOT_NO_TOKENS: no cap, or of no such controller */
 };
 
 struct snapshot_device {

@@ -71,7 +71,10 @@ static void tenants_json_put_compute(struct json *j, const struct snapshot_compu
 	json_u64(j, "graph_launches", c->graph_launches);
 	json_u64(j, "throttles", c->throttles);
 	json_u64(j, "throttled_ns", c->throttled_ns);
-	json_i64(j, "debt_ns", c->debt_ns);
+	if (c->owes)
+		json_i64(j, "debt_ns", c->debt_ns);
+	else
+		json_none(j, "debt_ns");
 	json_u64(j, "longest_ns", c->longest_ns);
 	json_u64(j, "unmeasured_ns", c->unmeasured_ns);
 	json_u64(j, "host_copy_bytes", c->host_copy_bytes);

@@ -32,8 +32,3 @@ uint64_t controller_bill_nothing(uint64_t hot, const struct share_params *params
 {
 	return hot;
 }
-
-int64_t controller_no_debt(uint64_t hot, const struct share_params *params, uint64_t now_ns)
-{
-	return 0;
-}

@@ -57,18 +57,22 @@ struct controller {
 	uint64_t (*refill)(uint64_t hot, const uint64_t cold[CONTROLLER_COLD],
 			   const struct share_params *params, uint64_t now_ns);
 	/*
-	 * Device time that the tenant owes, in ns; negative: it may use so much at once. 0 from a
-	 * controller that does not reckon in time.
+	 * Device time that the tenant owes, in ns; negative: it may use so much at once. NULL: the
+	 * controller does not reckon in time.
 	 */
 	int64_t (*debt_ns)(uint64_t hot, const struct share_params *params, uint64_t now_ns);
+	/*
+	 * What the tenant may use at once, in what the controller reckons in: ns of the device's
+	 * time, or blocks of grids. NULL: in nothing that is saved up.
+	 */
+	uint64_t (*tokens)(uint64_t hot, const struct share_params *params, uint64_t now_ns);
 };
 
 extern const struct controller controller_deficit, controller_bucket, controller_pid;
 
-/* For controllers that do not reckon in device time: nothing is paid or owed. */
+/* For controllers that do not reckon in device time: nothing is paid. */
 uint64_t controller_bill_nothing(uint64_t hot, const struct share_params *params,
 				 uint64_t from_ns, uint64_t to_ns);
-int64_t controller_no_debt(uint64_t hot, const struct share_params *params, uint64_t now_ns);
 
 /* Never NULL: deficit for an id that does not exist. */
 const struct controller *controller_by_id(uint32_t id);

@@ -128,10 +128,18 @@ static int64_t deficit_debt_ns(uint64_t hot, const struct share_params *params, 
 	return deficit_unpack(hot, params, now_ns).owed_ns * deficit_share_of(params) / 1000;
 }
 
+static uint64_t deficit_tokens(uint64_t hot, const struct share_params *params, uint64_t now_ns)
+{
+	int64_t debt_ns = deficit_debt_ns(hot, params, now_ns);
+
+	return debt_ns < 0 ? -(uint64_t)debt_ns : 0;
+}
+
 const struct controller controller_deficit = {
 	.id = CONTROLLER_DEFICIT,
 	.name = "deficit",
 	.bill = deficit_bill,
 	.admit = deficit_admit,
 	.debt_ns = deficit_debt_ns,
+	.tokens = deficit_tokens,
 };

@@ -465,7 +465,10 @@ static void check_damage(void)
 				c->steer(m->cold, &m->params, now, (unsigned int)(i % 200));
 				hot = c->refill(hot, m->cold, &m->params, now);
 			}
-			c->debt_ns(hot, &m->params, now);
+			if (c->debt_ns)
+				c->debt_ns(hot, &m->params, now);
+			if (c->tokens)
+				CHECK(c->tokens(hot, &m->params, now) <= 1000 * SECOND);
 			until = c->admit(hot, &m->params, now, next_random(m), &out);
 			CHECK(!until || until > now);
 			CHECK(!until || until - now <= 2 * DEBT_MAX_NS);

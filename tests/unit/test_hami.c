@@ -23,7 +23,7 @@ static struct snapshot_device on = {
 	.used = {[CAT_CONTEXT] = 500, [CAT_MODULE] = 100, [CAT_POOL] = 500},
 	.pending = 7,
 	.compute = {.share_permille = 255, .target_permille = 125, .achieved_1s_bp = 2549,
-		    .debt_ns = -1500, .launches = 42, .throttles = 5},
+		    .tokens = 1500, .launches = 42, .throttles = 5},
 };
 static struct snapshot_device others = {.limit_bytes = 2000, .used_bytes = 1};
 #define QUOTA(bytes) \
@@ -84,13 +84,13 @@ static void check_device(void)
 static void check_unknown(void)
 {
 	on.limit_bytes = on.compute.target_permille = 0;
-	on.compute.debt_ns = 5;
+	on.compute.tokens = SNAPSHOT_NO_TOKENS;
 	devices.list[0].total_bytes = 0;
 	write_again();
 	CHECK(!strstr(text, "hami_vgpu_memory_limit_bytes{namespace=\"\",pod=\"jobA\""));
 	CHECK(!strstr(text, "target_sm_utilization{"));
 	CHECK(!strstr(text, "hami_node_gpu_memory_allocated_ratio{"));
-	has_line("available_tokens" TENANT "0");
+	CHECK(!strstr(text, "available_tokens" TENANT));
 	CHECK(!amd_identity_parse("GPU-0123456789abcdef", on.uuid));
 	memcpy(devices.list[0].uuid, on.uuid, 16);
 	memcpy(others.uuid, on.uuid, 16);

@@ -22,7 +22,8 @@ static struct snapshot_device on_device = {
 	.peak_bytes = 2147483648,
 	.refusals = 3,
 	.compute = {.share_permille = 25, .achieved_1s_bp = 2549, .busy_ns = 12000000034,
-		    .debt_ns = -1500000, .launches = 42, .throttled_ns = 5},
+		    .cap_permille = 250, .owes = true, .debt_ns = -1500000, .launches = 42,
+		    .throttled_ns = 5},
 };
 
 static struct snapshot snapshot = {
@@ -83,6 +84,7 @@ static void check_figures(void)
 	has_line("allot_memory_used_bytes{tenant=\"jobA\",device=\"" GPU "\",category=\"pending\"} 7");
 	has_line("allot_memory_denied_total{tenant=\"jobA\",device=\"" GPU "\"} 3");
 	has_line("allot_compute_share_ratio{tenant=\"jobA\",device=\"" GPU "\"} 0.025");
+	has_line("allot_compute_cap_ratio{tenant=\"jobA\",device=\"" GPU "\"} 0.250");
 	has_line("allot_compute_had_ratio{tenant=\"jobA\",device=\"" GPU "\"} 0.2549");
 	has_line("allot_compute_busy_seconds_total{tenant=\"jobA\",device=\"" GPU "\"} 12.000000034");
 	has_line("allot_compute_debt_seconds{tenant=\"jobA\",device=\"" GPU "\"} -0.001500000");
@@ -102,10 +104,14 @@ static void check_figures(void)
 static void check_unknown(void)
 {
 	on_device.limit_bytes = on_device.compute.share_permille = 0;
+	on_device.compute.cap_permille = 0;
+	on_device.compute.owes = false;
 	write_again();
 	check_heads();
 	CHECK(!strstr(text, "allot_memory_quota_bytes{"));
 	CHECK(!strstr(text, "allot_compute_share_ratio{"));
+	CHECK(!strstr(text, "allot_compute_cap_ratio{"));
+	CHECK(!strstr(text, "allot_compute_debt_seconds{"));
 	CHECK(!strstr(text, "allot_memory_driver_bytes{"));
 	CHECK(strstr(text, "allot_compute_had_ratio{"));
 }

@@ -139,6 +139,7 @@ static int set_policy(struct policy *policy, void *arg)
 
 	policy->compute = wanted->compute;
 	policy->mode = wanted->mode;
+	policy->controller = wanted->controller;
 	policy->weight = wanted->weight;
 	policy->device[0].share_permille = wanted->device[0].share_permille;
 	return 0;
@@ -191,6 +192,51 @@ static void check_target(void)
 	ledger_close(slot_ledger(slot));
 }
 
+/* Neither a cap nor an account is shown: not as one of 0. */
+static void check_no_account(const char *dir)
+{
+	struct snapshot_compute seen = compute_of_snapshot(dir);
+
+	CHECK_EQ(seen.cap_permille, 0);
+	CHECK(!seen.owes);
+	CHECK_EQ(seen.tokens, SNAPSHOT_NO_TOKENS);
+}
+
+/* What may be used at once, in what each controller reckons in. Ends with deficit in force. */
+static void check_tokens(const char *dir, struct device_time *time, struct policy *wanted)
+{
+	static const struct share_params params = { .share_permille = 250, .slice_ns = 8000000 };
+	struct snapshot_compute seen;
+
+	wanted->controller = CONTROLLER_BUCKET;
+	CHECK_EQ(policy_update(dir, set_policy, wanted), 0);
+	seen = compute_of_snapshot(dir);
+	CHECK(!seen.owes);
+	CHECK_EQ(seen.cap_permille, 250);
+	CHECK_EQ(seen.tokens, 0); /* what stands there is deficit's */
+	time->cold_owner = CONTROLLER_BUCKET + 1;
+	time->hot = controller_bucket.refill(0, time->cold, &params, 0);
+	seen = compute_of_snapshot(dir);
+	CHECK(seen.tokens > 2048 && seen.tokens <= 2048 * 12); /* a tick of blocks of 10 ms */
+	controller_bucket.admit(time->hot, &params, 0, seen.tokens - 5, &time->hot);
+	CHECK_EQ(compute_of_snapshot(dir).tokens, 5);
+	controller_bucket.admit(time->hot, &params, 0, 7, &time->hot);
+	CHECK_EQ(compute_of_snapshot(dir).tokens, 0);
+
+	wanted->controller = CONTROLLER_PID;
+	CHECK_EQ(policy_update(dir, set_policy, wanted), 0);
+	seen = compute_of_snapshot(dir);
+	CHECK(!seen.owes);
+	CHECK_EQ(seen.tokens, SNAPSHOT_NO_TOKENS);
+
+	wanted->controller = CONTROLLER_DEFICIT;
+	CHECK_EQ(policy_update(dir, set_policy, wanted), 0);
+	time->hot = 0;
+	seen = compute_of_snapshot(dir);
+	CHECK(seen.owes && seen.debt_ns < 0);
+	CHECK_EQ(seen.tokens, (uint64_t)-seen.debt_ns);
+}
+
 /* The counters; and bytes that no process of ours ever wrote there. */
 static void check_compute(void)
 {
@@ -226,17 +272,20 @@ static void check_compute(void)
 	CHECK_EQ(seen.longest_ns, 900000000);
 	CHECK(seen.achieved_60s_bp > 1250 && seen.achieved_60s_bp <= 2500);
 	CHECK_EQ(seen.history_bp[5], 2500);
+	CHECK(seen.owes);
 	CHECK(seen.debt_ns > 2500000000 && seen.debt_ns <= 10000000000);
+	CHECK_EQ(seen.tokens, 0);
+	CHECK_EQ(seen.cap_permille, 250);
 	wanted.compute = POLICY_COMPUTE_SHARE;
 	CHECK_EQ(policy_update(dir, set_policy, &wanted), 0);
-	CHECK_EQ(compute_of_snapshot(dir).debt_ns, 0);
+	check_no_account(dir);
 
 	wanted.compute = POLICY_COMPUTE_CAP;
 	wanted.mode = POLICY_MODE_SPACE;
 	CHECK_EQ(policy_update(dir, set_policy, &wanted), 0);
-	CHECK_EQ(compute_of_snapshot(dir).debt_ns, 0);
+	check_no_account(dir);
 	wanted.mode = POLICY_MODE_TURNS;
-	CHECK_EQ(policy_update(dir, set_policy, &wanted), 0);
+	check_tokens(dir, time, &wanted);
 	memset(time, 0xff, sizeof(*time));
 	seen = compute_of_snapshot(dir);
 	CHECK(seen.achieved_1s_bp <= 10000 && seen.achieved_60s_bp <= 10000);

@@ -8,6 +8,7 @@
  * changed by a part of itself. Blind for the time of a sample, it overshoots when the load changes.
  */
 #include "base/now.h"
+#include "base/number.h"
 #include "sched/controller.h"
 
 #define TICK_NS (120 * NS_PER_MS)
@@ -91,6 +92,11 @@ static uint64_t bucket_refill(uint64_t hot, const uint64_t cold[CONTROLLER_COLD]
 	return (uint64_t)(left < tokens ? left : tokens);
 }
 
+static uint64_t bucket_tokens(uint64_t hot, const struct share_params *params, uint64_t now_ns)
+{
+	return (uint64_t)clamp_i64((int64_t)hot, 0, bucket_full(params, SHORTEST_NS)) / PARTS;
+}
+
 const struct controller controller_bucket = {
 	.id = CONTROLLER_BUCKET,
 	.name = "bucket",
@@ -99,5 +105,5 @@ const struct controller controller_bucket = {
 	.admit = bucket_admit,
 	.steer = bucket_steer,
 	.refill = bucket_refill,
-	.debt_ns = controller_no_debt,
+	.tokens = bucket_tokens,
 };

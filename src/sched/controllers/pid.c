@@ -94,5 +94,4 @@ const struct controller controller_pid = {
 	.admit = pid_admit,
 	.steer = pid_steer,
 	.refill = pid_refill,
-	.debt_ns = controller_no_debt,
 };

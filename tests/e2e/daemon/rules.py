@@ -4,6 +4,7 @@ answer from allotd's own metrics."""
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import unittest
@@ -18,39 +19,77 @@ DEPLOY = os.path.join(os.environ["ALLOT_SOURCE"], "deploy")
 RULES = os.path.join(DEPLOY, "prometheus", "allot.rules.yml")
 DASHBOARD = os.path.join(DEPLOY, "grafana", "allot.json")
 PROMTOOL, PROMETHEUS = shutil.which("promtool"), shutil.which("prometheus")
-AT = 'tenant="a",device="GPU-1"'
-FAST, SLOW = 'tenant="fast",device="GPU-1"', 'tenant="slow",device="GPU-1"'
-TESTS = {
-    "rule_files": [RULES], "evaluation_interval": "15s",
-    "tests": [{
-        "interval": "15s",
-        "input_series": [
-            {"series": f"allot_compute_share_ratio{{{FAST}}}", "values": "0.25x80"},
-            {"series": f"allot_compute_had_ratio{{{FAST}}}", "values": "0.31x80"},
-            {"series": f"allot_compute_share_ratio{{{SLOW}}}", "values": "0.25x80"},
-            {"series": f"allot_compute_had_ratio{{{SLOW}}}", "values": "0.26x80"},
-            {"series": f'allot_compute_had_ratio{{{AT}}}', "values": "1x80"},
-            {"series": 'allot_outside_memory_bytes{pid="7",user="u",command="c",device="GPU-1"}',
-             "values": "_x10 1024x20 _x50"},
-            {"series": 'allot_device_lost{device="GPU-1"}', "values": "0x80"},
-            {"series": 'allot_device_lost{device="GPU-2"}', "values": "0x40 1x40"},
-            {"series": "allot_audit_age_seconds", "values": "0.5x80"},
-        ],
-        "promql_expr_test": [
-            {"expr": f'ALERTS{{alertname="{name}", alertstate="firing"}}', "eval_time": time,
-             "exp_samples": [{"labels": f'ALERTS{{alertname="{name}",alertstate="firing",{labels}}}',
-                              "value": 1}] if fires else []}
-            for name, labels, times in (
-                ("AllotProcessNotLimited",
-                 'pid="7",user="u",command="c",device="GPU-1",severity="warning"',
-                 {"2m": False, "4m": True, "7m": True, "15m": False}),
-                ("AllotShareNotHeld", f'{FAST},severity="warning"',
-                 {"2m": False, "11m": True, "19m": True}),
-                ("AllotDeviceLost", 'device="GPU-2",severity="critical"',
-                 {"9m": False, "12m": True, "19m": True}))
-            for time, fires in times.items()],
-    }],
+NO_PROMTOOL = "promtool is not installed (Debian's package prometheus)"
+NODE = 'job="gpu",instance="n1:9478"'
+GPU1, GPU2 = f'{NODE},device="GPU-1"', f'{NODE},device="GPU-2"'
+OUTSIDER = f'{GPU1},pid="7",user="u",command="c",container=""'
+
+
+def of(tenant):
+    return f'tenant="{tenant}",{GPU1}'
+
+
+# Each alert: the labels of what fires, and when it does. Twenty minutes, a scrape each minute. Series
+# that must not fire stand beside those that do.
+SERIES = {
+    f'up{{{NODE}}}': "1x20",
+    f'allot_build_info{{{NODE},version="1"}}': "1x20",
+    # Under a cap; and alone under --policy share, which has no cap.
+    f"allot_compute_cap_ratio{{{of('fast')}}}": "0.25x20",
+    f"allot_compute_had_ratio{{{of('fast')}}}": "0.31x20",
+    f"allot_compute_cap_ratio{{{of('slow')}}}": "0.25x20",
+    f"allot_compute_had_ratio{{{of('slow')}}}": "0.26x20",
+    f"allot_compute_share_ratio{{{of('lone')}}}": "0.25x20",
+    f"allot_compute_target_ratio{{{of('lone')}}}": "0.25x20",
+    f"allot_compute_had_ratio{{{of('lone')}}}": "1x20",
+    f'allot_outside_memory_bytes{{{OUTSIDER},tenant=""}}': "_x2 1024x4 stale",
+    f'allot_outside_memory_bytes{{{OUTSIDER},tenant="around"}}': "_x2 1024x10 stale",
+    f'allot_memory_quota_bytes{{{of("lowered")}}}': "100x5 10x14",
+    f'allot_memory_used_bytes{{{of("lowered")},category="data"}}': "40x20",
+    f'allot_memory_used_bytes{{{of("lowered")},category="context"}}': "40x20",
+    f'allot_memory_quota_bytes{{{of("full")}}}': "80x20",
+    f'allot_memory_used_bytes{{{of("full")},category="data"}}': "80x20",
+    f'allot_tenant_readable{{tenant="a",{NODE}}}': "1x20",
+    f'allot_tenant_readable{{tenant="broken",{NODE}}}': "0x20",
+    f'allot_memory_denied_total{{{of("refused")}}}': "0+3x20",
+    f'allot_memory_denied_total{{{of("once")}}}': "0x5 9x14",
+    f"allot_device_lost{{{GPU1}}}": "0x20",
+    f"allot_device_lost{{{GPU2}}}": "0x10 1x9",
+    f"allot_audit_age_seconds{{{NODE}}}": "0.5x10 100x9",
 }
+AROUND = f'tenant="around",{GPU1}'
+ALERTS = {
+    "AllotAway": {},
+    "AllotNowhere": {},
+    "AllotProcessNotLimited": {f'{OUTSIDER},severity="warning"': (3, 6)},
+    "AllotUnenforced": {f'{AROUND},severity="warning"': (7, 12),
+                        f'{of("lowered")},severity="warning"': (11, 20)},
+    "AllotTenantUnreadable": {f'tenant="broken",{NODE},severity="warning"': (5, 20)},
+    "AllotTenantRefused": {f'{of("refused")},severity="warning"': (16, 20)},
+    "AllotShareNotHeld": {f'{of("fast")},severity="warning"': (5, 20)},
+    "AllotDeviceLost": {f'{GPU2},severity="critical"': (12, 20)},
+    "AllotAuditBlind": {f'{NODE},severity="critical"': (12, 20)},
+}
+# When the only one goes away: its target is there and does not answer.
+AWAY = {f'up{{{NODE}}}': "1x5 0x14", f'allot_build_info{{{NODE},version="1"}}': "1x5 stale",
+        'up{job="other",instance="n2:9100"}': "0x20"}
+AWAY_ALERTS = {"AllotAway": {f'{NODE},severity="critical"': (8, 20)},
+               "AllotNowhere": {'severity="critical"': (11, 20)}}
+
+
+def promtool_test(series, alerts):
+    """Each alert at each minute: what fires is what is said here, and nothing else."""
+    def firing(name, labels):
+        return f'ALERTS{{alertname="{name}",alertstate="firing",{labels}}}'
+    return {
+        "interval": "1m",
+        "input_series": [{"series": s, "values": v} for s, v in series.items()],
+        "promql_expr_test": [
+            {"expr": f'ALERTS{{alertname="{name}", alertstate="firing"}}', "eval_time": f"{minute}m",
+             "exp_samples": [{"labels": firing(name, labels), "value": 1}
+                             for labels, (begins, ends) in fires.items()
+                             if begins <= minute <= ends]}
+            for name, fires in alerts.items() for minute in range(20)]}
 
 
 def queries():
@@ -62,14 +101,46 @@ def queries():
 
 
 class Rules(daemon_lib.Case):
-    @unittest.skipUnless(PROMTOOL, "promtool is not installed")
+    def promtool(self, *args):
+        done = subprocess.run([PROMTOOL, *args], text=True, capture_output=True, timeout=60,
+                              check=False)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+
+    def promtool_tests(self, *tests):
+        self.promtool("test", "rules", self.path("t.json", json.dumps(
+            {"rule_files": [RULES], "evaluation_interval": "1m", "tests": tests})))
+
+    @unittest.skipUnless(PROMTOOL, NO_PROMTOOL)
     def test_alerts(self):
-        done = subprocess.run([PROMTOOL, "check", "rules", RULES], text=True, capture_output=True,
-                              timeout=60, check=False)
-        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-        done = subprocess.run([PROMTOOL, "test", "rules", self.path("t.json", json.dumps(TESTS))],
-                              text=True, capture_output=True, timeout=60, check=False)
-        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.promtool("check", "rules", RULES)
+        self.promtool_tests(promtool_test(SERIES, ALERTS), promtool_test(AWAY, AWAY_ALERTS))
+
+    def test_alerts_name_what_they_are_about(self):
+        """Each alert is tried, and has the labels that its words name."""
+        with open(RULES, encoding="utf-8") as file:
+            rules = file.read().split("- alert: ")[1:]
+        self.assertEqual(sorted(r.split()[0] for r in rules), sorted(ALERTS))
+        for rule in rules:
+            name = rule.split()[0]
+            for labels in {**ALERTS, **{k: v for k, v in AWAY_ALERTS.items() if v}}[name]:
+                for used in re.findall(r"\$labels\.(\w+)", rule):
+                    with self.subTest(name, label=used):
+                        self.assertRegex(labels, rf'\b{used}="[^"]+"')
+
+    @unittest.skipUnless(PROMTOOL, NO_PROMTOOL)
+    def test_rates_at_a_scrape_each_minute(self):
+        """A rate needs two samples in its window: none of the dashboard's is empty."""
+        rates = [query for _, query in queries() if "rate(" in query]
+        names = {name for query in rates for name in re.findall(r"rate\((\w+)", query)}
+        self.assertTrue(names)
+        self.promtool_tests({
+            "interval": "1m",
+            "input_series": [{"series": f"{name}{{{of('a')}}}", "values": "0+60x20"}
+                             for name in names],
+            "promql_expr_test": [
+                {"expr": query, "eval_time": "15m30s",
+                 "exp_samples": [{"labels": f"{{{of('a')}}}", "value": query.count("rate(")}]}
+                for query in rates]})
 
     def ask(self, port, query):
         url = f"http://127.0.0.1:{port}/api/v1/query?query={urllib.request.quote(query)}"

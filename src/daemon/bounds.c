@@ -234,7 +234,7 @@ static int bounds_check_compute(const struct sums *s, const struct policy *polic
 			 units_permille(most->number).s);
 		return -EDQUOT;
 	}
-	if (weight && (!policy_meters(policy) ||
+	if (weight && (!policy_limits_compute(policy) ||
 		       s->weight > (uint64_t)weight->number * POLICY_WEIGHT_PERMILLE)) {
 		snprintf(words, BOUNDS_WORDS, "--weight: the site gives this user's tenants weights of "
 			 "%u together, of which a share of %s is one; write less, or end others of "

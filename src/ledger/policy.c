@@ -96,7 +96,7 @@ uint32_t policy_floor(const struct policy *policy)
 	return policy->floor_permille ? policy->floor_permille : POLICY_FLOOR_PERMILLE;
 }
 
-bool policy_meters(const struct policy *policy)
+bool policy_limits_compute(const struct policy *policy)
 {
 	bool limited = policy->weight || policy->priority;
 
@@ -107,6 +107,11 @@ bool policy_meters(const struct policy *policy)
 	}
 	return policy->compute == POLICY_COMPUTE_SHARE ||
 	       (policy->compute == POLICY_COMPUTE_CAP && limited);
+}
+
+bool policy_meters(const struct policy *policy)
+{
+	return policy->flags & POLICY_METER || policy_limits_compute(policy);
 }
 
 static uint32_t policy_gate_bits(const struct policy *policy)

@@ -42,8 +42,13 @@ uint32_t policy_weight(const struct policy *policy, const uint8_t uuid[16]);
 uint32_t policy_floor(const struct policy *policy);
 
 /*
- * Whether the tenant's use of compute is limited or shared, and so measured: all of a device's time
- * is no limit, and costs a launch nothing. Pure.
+ * Whether the tenant's use of compute is limited or shared: all of a device's time is no limit. Pure.
+ */
+bool policy_limits_compute(const struct policy *policy);
+
+/*
+ * Whether it is measured: where it is limited or shared, or where that was asked for (POLICY_METER).
+ * Otherwise a launch pays one load. Pure.
  */
 bool policy_meters(const struct policy *policy);
 

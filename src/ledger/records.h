@@ -46,9 +46,12 @@ enum policy_flags {
 	POLICY_SWAPPABLE = 1 << 2,
 	/* And does so for others of this kind, and comes back by itself; POLICY_SWAPPABLE as well. */
 	POLICY_OVERCOMMIT = 1 << 3,
+	/* Its use of compute is measured, limited or not: see policy_meters. */
+	POLICY_METER = 1 << 4,
 };
 #define POLICY_FLAGS_KNOWN \
-	(POLICY_ACCOUNTING_DRIVER | POLICY_ALL_DEVICES | POLICY_SWAPPABLE | POLICY_OVERCOMMIT)
+	(POLICY_ACCOUNTING_DRIVER | POLICY_ALL_DEVICES | POLICY_SWAPPABLE | POLICY_OVERCOMMIT | \
+	 POLICY_METER)
 
 /* What a launch has to look at; none of it: it passes. Bits of the gate word. */
 enum policy_gate {
@@ -59,7 +62,7 @@ enum policy_gate {
 };
 
 enum policy_compute {
-	POLICY_COMPUTE_OFF,   /* not limited, not measured, takes no turns */
+	POLICY_COMPUTE_OFF,   /* not limited, takes no turns */
 	POLICY_COMPUTE_CAP,   /* never more than its share, even alone */
 	POLICY_COMPUTE_SHARE, /* at least its part while others want the rest, else all */
 	POLICY_COMPUTES,

@@ -163,6 +163,7 @@ static void snapshot_read_compute(const struct policy *policy, const struct turn
 	ret->target_permille = snapshot_target_of(policy, turn, share, now);
 	ret->cap_permille = snapshot_cap_of(policy, share);
 	ret->tokens = SNAPSHOT_NO_TOKENS;
+	ret->measured = policy_meters(policy);
 	if (!time)
 		return;
 	ret->achieved_1s_bp = device_time_achieved(time, now, 1);

@@ -18,8 +18,13 @@
 #define SNAPSHOT_SECONDS   60
 #define SNAPSHOT_NO_TOKENS UINT64_MAX
 
-/* Parts of the device's time, where not in permille, in hundredths of a percent ("bp"). */
+/*
+ * Parts of the device's time, where not in permille, in hundredths of a percent ("bp"). What was used
+ * is known where `measured` says so, and there on NVIDIA's devices alone (tenants_measured of
+ * node/tenants.h). It is 0 elsewhere, which is not to be shown.
+ */
 struct snapshot_compute {
+	bool measured;
 	uint32_t share_permille;  /* asked for; 0 none, or compute is off */
 	uint32_t cap_permille;	  /* most of the time, also alone; 0: none, or a part of the SMs */
 	uint32_t target_permille; /* what it may count on now; 0: off; in mode space, of the SMs */

@@ -67,8 +67,11 @@ struct compute_text compute_words(const struct policy *policy, unsigned int i)
 {
 	struct compute_text t = {"off"};
 
-	if (policy->compute == POLICY_COMPUTE_OFF)
+	if (policy->compute == POLICY_COMPUTE_OFF) {
+		if (policy->flags & POLICY_METER)
+			compute_words_append(&t, ", measured");
 		return t;
+	}
 	t = compute_words_how(policy, policy->device[i].share_permille);
 	if (policy->mode != POLICY_MODE_TURNS)
 		compute_words_append(&t, ", %s", compute_modes[policy->mode]);
@@ -77,5 +80,8 @@ struct compute_text compute_words(const struct policy *policy, unsigned int i)
 	if (policy->inflight_us)
 		compute_words_append(&t, ", %s in flight",
 				     units_duration(policy->inflight_us * UINT64_C(1000)).s);
+	/* What is limited is measured in any case. */
+	if (policy->flags & POLICY_METER && !policy_limits_compute(policy))
+		compute_words_append(&t, ", measured");
 	return t;
 }

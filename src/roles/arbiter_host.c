@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -175,6 +176,17 @@ static void arbiter_host_say_claim(struct arbiter_host *host)
 {
 	word_publish_add(&host->file->claims, 1);
 	arbiter_host_ring(host);
+}
+
+bool arbiter_host_has_daemon(const char *runtime)
+{
+	char path[PATH_MAX];
+	CLEANUP_CLOSE int fd = -EBADF;
+
+	if ((size_t)snprintf(path, sizeof(path), "%s/" ARBITER_FILE, runtime) >= sizeof(path))
+		return false;
+	fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	return fd >= 0 && shared_file_locked(fd, CLAIM_AT, 1) == 1;
 }
 
 int arbiter_host_claim(const char *runtime, struct arbiter_host **ret)
@@ -376,7 +388,7 @@ static bool arbiter_host_takes_turns(struct arbiter_host *host, int i, const str
 	struct member *member = &host->member[i];
 	char dir[PATH_MAX];
 
-	if (policy->compute == POLICY_COMPUTE_OFF || policy->mode != POLICY_MODE_TURNS) {
+	if (!policy_limits_compute(policy) || policy->mode != POLICY_MODE_TURNS) {
 		arbiter_host_member_rest(host, member);
 		return false;
 	}

@@ -29,6 +29,8 @@ int arbiter_host_open(const char *tenant_dir, struct arbiter_host **ret);
 
 /* For a daemon: the same with a claim to the role. -EAGAIN: another one has it. */
 int arbiter_host_claim(const char *runtime, struct arbiter_host **ret);
+/* Returns true if a daemon decides about turns in the runtime directory, or is about to. */
+bool arbiter_host_has_daemon(const char *runtime);
 /*
  * Likewise, before its first step: a device of this machine, which has a place whatever tenants write
  * into their ledgers. Others have one as long as a tenant lives that has them.

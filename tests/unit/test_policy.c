@@ -413,6 +413,14 @@ static void check_meters(void)
 	p.ndevices = 2;
 	p.device[1].share_permille = 999;
 	CHECK(policy_meters(&p));
+	/* Asked for, it is measured and no more limited than before. */
+	CHECK(policy_limits_compute(&p));
+	p.compute = POLICY_COMPUTE_OFF;
+	p.flags = POLICY_METER;
+	CHECK(policy_meters(&p) && !policy_limits_compute(&p));
+	p.compute = POLICY_COMPUTE_CAP;
+	p.device[1].share_permille = 1000;
+	CHECK(policy_meters(&p) && !policy_limits_compute(&p));
 }
 
 /* What the own user does by mistake: a file that is written to is cut first, as by a shell's `>`. */

@@ -58,10 +58,14 @@ static int save_check_policy(const struct moving *moving)
 
 	if (policy_load(moving->dir, &policy) < 0)
 		return say_error("tenant \"%s\": its policy cannot be read", moving->name);
-	if (policy_meters(&policy))
+	if (policy_limits_compute(&policy))
 		return say_error("tenant \"%s\" has a share of compute, which cannot go to a disk yet; "
 				 "\"allot suspend --contexts\" can",
 				 moving->name);
+	if (policy_meters(&policy))
+		return say_error("tenant \"%s\" is measured, which cannot go to a disk yet; write first: "
+				 "allot set %s --meter off",
+				 moving->name, moving->name);
 	if (policy.flags & POLICY_OVERCOMMIT)
 		return say_error("tenant \"%s\" takes turns on memory (--overcommit), which cannot go to a "
 				 "disk yet",

@@ -473,8 +473,12 @@ static bool admission_step(struct asking *asking)
 	}
 	limits_refresh(limits, asking->guest);
 	admission_choose_slice(asking);
-	if (limits_none(limits, asking->guest))
+	/* Nobody is asked, so what follows need not ask either. */
+	if (limits_none(limits, asking->guest)) {
+		asking->bills = atomic_load(&asking->state->bills);
+		asking->settled = true;
 		return true;
+	}
 	in = admission_look(asking);
 	decision = admission_decide(&in);
 	if (decision.verdict == ADMISSION_STALL) {

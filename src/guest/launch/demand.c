@@ -20,6 +20,8 @@ void demand_want(struct launch_device *device, uint64_t now_ns, uint64_t for_ns)
 	struct device_time *time = device->meter.time;
 	uint64_t old = word_read(&time->demand_until_ns);
 
+	if (limits_none(&state_get(guest)->limits, guest))
+		return;
 	if (old > now_ns + for_ns / 2 && old < now_ns + 1000 * NS_PER_MS)
 		return;
 	if (old >= now_ns + 1000 * NS_PER_MS) /* nobody wants anything for so long: damage */

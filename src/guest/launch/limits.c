@@ -20,7 +20,10 @@ static void limits_take(struct limits *limits, struct guest *guest, const struct
 	for (; n < POLICY_DEVICES && !ledger_device_info(guest->ledger, n, &info); n++)
 		atomic_store(&limits->share_permille[n], policy_share(policy, info.uuid));
 	atomic_store(&limits->ndevices, (uint32_t)n);
-	atomic_store(&limits->compute, policy->compute);
+	/* A tenant that is measured alone asks nobody. */
+	atomic_store(&limits->compute, policy_limits_compute(policy) || guest->metered
+					       ? policy->compute
+					       : POLICY_COMPUTE_OFF);
 	atomic_store(&limits->mode, policy->mode);
 	atomic_store(&limits->controller, policy->controller);
 	atomic_store(&limits->inflight_us, policy->inflight_us);

@@ -4,7 +4,6 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "amd/identity.h"
 #include "daemon/exposition.h"
 #include "text/units.h"
 
@@ -60,7 +59,7 @@ static uint64_t hami_buffer(const struct snapshot_device *d)
 
 static uint64_t hami_achieved_bp(const struct snapshot_device *d)
 {
-	return amd_identity_is(d->uuid) ? NONE : d->compute.achieved_1s_bp;
+	return tenants_measured(d) ? d->compute.achieved_1s_bp : NONE;
 }
 
 static uint64_t hami_target_bp(const struct snapshot_device *d)
@@ -71,19 +70,19 @@ static uint64_t hami_target_bp(const struct snapshot_device *d)
 /* As in HAMi blocks of grids with the same controller; nanoseconds with allot's own. */
 static uint64_t hami_tokens(const struct snapshot_device *d)
 {
-	return amd_identity_is(d->uuid) ? NONE : d->compute.tokens;
+	return tenants_measured(d) ? d->compute.tokens : NONE;
 }
 
 _Static_assert(NONE == SNAPSHOT_NO_TOKENS, "nothing is said");
 
 static uint64_t hami_launches(const struct snapshot_device *d)
 {
-	return d->compute.launches;
+	return tenants_measured(d) ? d->compute.launches : NONE;
 }
 
 static uint64_t hami_throttles(const struct snapshot_device *d)
 {
-	return d->compute.throttles;
+	return tenants_measured(d) ? d->compute.throttles : NONE;
 }
 
 static const struct {
@@ -207,7 +206,7 @@ static uint64_t hami_device_used(const struct hami_device *d)
 
 static uint64_t hami_device_achieved(const struct hami_device *d)
 {
-	return amd_identity_is(d->device->uuid) ? NONE : d->achieved_bp;
+	return d->sum.measured ? d->achieved_bp : NONE;
 }
 
 static const struct {

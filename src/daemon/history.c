@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "amd/identity.h"
 #include "text/json.h"
 #include "text/units.h"
 
@@ -183,7 +182,7 @@ static void history_note_tenant(struct history *history, const char *name,
 	sample->used_mib = history_mib(device->used_bytes);
 	sample->share_permille = history_share(&device->compute);
 	sample->refusals = history_refusals(series, device->refusals);
-	sample->measured = !amd_identity_is(device->uuid);
+	sample->measured = tenants_measured(device);
 	sample->achieved_bp = history_small(history_achieved_bp(&device->compute));
 }
 
@@ -207,13 +206,15 @@ static void history_note_device(struct history *history, const uint8_t uuid[stat
 	struct series *series = history_find(history, "", uuid);
 	struct sample *sample =
 		history_sample(history, series ? series : history_add(history, "", uuid));
+	struct tenants_sum sum;
 
 	if (!sample)
 		return;
-	sample->used_mib = history_mib(tenants_sum(tenants, uuid, 0).used_bytes);
+	sum = tenants_sum(tenants, uuid, 0);
+	sample->used_mib = history_mib(sum.used_bytes);
 	sample->looked = audit && audit->age_ns != UINT64_MAX;
 	sample->outside_mib = sample->looked ? history_mib(audit_outside_bytes(audit, uuid)) : 0;
-	sample->measured = !amd_identity_is(uuid);
+	sample->measured = sum.measured;
 	sample->achieved_bp = history_small(history_device_bp(tenants, uuid));
 }
 

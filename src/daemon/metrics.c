@@ -5,12 +5,11 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "amd/identity.h"
 #include "daemon/exposition.h"
 #include "text/units.h"
 
 enum unit { UNIT_BYTES, UNIT_COUNT, UNIT_NS, UNIT_SIGNED_NS, UNIT_PERMILLE, UNIT_BP };
-enum when { WHEN_ALWAYS, WHEN_KNOWN, WHEN_OWES };
+enum when { WHEN_ALWAYS, WHEN_KNOWN, WHEN_MEASURED, WHEN_OWES };
 
 struct row {
 	const char *name, *kind, *help;
@@ -57,20 +56,16 @@ static bool metrics_is_small(enum unit unit)
 	return unit == UNIT_PERMILLE || unit == UNIT_BP;
 }
 
-/* Time is not measured on AMD's devices: nothing is said of it rather than 0. */
 static bool metrics_has(const struct row *row, const struct snapshot_device *device)
 {
-	uint64_t value = metrics_is_small(row->unit) ? metrics_u32(device, row->at)
-						     : metrics_u64(device, row->at);
-
-	if (amd_identity_is(device->uuid) &&
-	    (row->unit == UNIT_NS || row->unit == UNIT_SIGNED_NS || row->unit == UNIT_BP))
-		return false;
 	switch (row->when) {
 	case WHEN_KNOWN:
-		return value;
+		return metrics_is_small(row->unit) ? metrics_u32(device, row->at)
+						   : metrics_u64(device, row->at);
+	case WHEN_MEASURED:
+		return tenants_measured(device);
 	case WHEN_OWES:
-		return device->compute.owes;
+		return tenants_measured(device) && device->compute.owes;
 	default:
 		return true;
 	}

@@ -11,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "amd/identity.h"
 #include "base/fd.h"
 #include "base/pidns.h"
 #include "ledger/life.h"
@@ -201,19 +202,29 @@ static uint64_t tenants_promised(const struct tenant_entry *entry, const uint8_t
 	return bytes;
 }
 
+bool tenants_measured(const struct snapshot_device *device)
+{
+	return device->compute.measured && !amd_identity_is(device->uuid);
+}
+
 struct tenants_sum tenants_sum(const struct tenants *tenants, const uint8_t uuid[static 16],
 			       uint64_t total_bytes)
 {
-	struct tenants_sum sum = {0};
+	struct tenants_sum sum = {.measured = !amd_identity_is(uuid)};
 
 	for (size_t i = 0; i < tenants->n; i++) {
 		const struct snapshot *s = tenants->list[i].snapshot;
 
 		sum.promised_bytes = tenants_add(
 			sum.promised_bytes, tenants_promised(&tenants->list[i], uuid, total_bytes));
-		for (int d = 0; s && d < s->ndevices; d++)
-			if (!memcmp(s->device[d].uuid, uuid, sizeof(s->device[d].uuid)))
-				sum.used_bytes = tenants_add(sum.used_bytes, s->device[d].used_bytes);
+		for (int d = 0; s && d < s->ndevices; d++) {
+			const struct snapshot_device *device = &s->device[d];
+
+			if (memcmp(device->uuid, uuid, sizeof(device->uuid)))
+				continue;
+			sum.used_bytes = tenants_add(sum.used_bytes, device->used_bytes);
+			sum.measured &= !device->used_bytes || tenants_measured(device);
+		}
 	}
 	return sum;
 }

@@ -35,6 +35,9 @@ struct tenant_entry {
 /* Its state in a word: that, or, of a swappable tenant, where its memory is or goes to. */
 const char *tenants_state_word(const struct tenant_entry *entry);
 
+/* Returns true if it is known what the tenant used of the device's time: see snapshot_compute. */
+bool tenants_measured(const struct snapshot_device *device);
+
 struct tenants {
 	char runtime[PATH_MAX];
 	size_t n;
@@ -67,6 +70,7 @@ unsigned int tenants_live(const struct snapshot *snapshot);
 struct tenants_sum {
 	uint64_t promised_bytes; /* the quotas of those whose policies have it; without one it is all */
 	uint64_t used_bytes;
+	bool measured; /* tenants_measured of all that hold memory of it: their time has a sum */
 };
 struct tenants_sum tenants_sum(const struct tenants *tenants, const uint8_t uuid[static 16],
 			       uint64_t total_bytes);

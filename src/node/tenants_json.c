@@ -35,6 +35,7 @@ static void tenants_json_put_policy(struct json *j, const struct policy *p)
 	json_text(j, "accounting", p->flags & POLICY_ACCOUNTING_DRIVER ? "driver" : "ledger");
 	json_open(j, "compute", '{');
 	json_text(j, "policy", compute_policies[p->compute]);
+	json_bool(j, "measured", policy_meters(p));
 	json_text(j, "mode", compute_modes[p->mode]);
 	json_text(j, "controller", controller_by_id(p->controller)->name);
 	json_text(j, "priority", compute_priorities[p->priority]);
@@ -49,35 +50,38 @@ static void tenants_json_put_policy(struct json *j, const struct policy *p)
 	json_close(j, ']');
 }
 
-/* Time is not measured on an AMD GPU. */
-static void tenants_json_put_achieved(struct json *j, const char *key, uint32_t bp, bool amd)
+/* What is not measured is not known. */
+static void tenants_json_put_measured(struct json *j, const char *key, bool measured, uint64_t value)
 {
-	if (amd)
-		json_none(j, key);
+	if (measured)
+		json_u64(j, key, value);
 	else
-		json_u64(j, key, bp);
+		json_none(j, key);
 }
 
-static void tenants_json_put_compute(struct json *j, const struct snapshot_compute *c, bool amd)
+static void tenants_json_put_compute(struct json *j, const struct snapshot_device *device)
 {
+	const struct snapshot_compute *c = &device->compute;
+	bool measured = tenants_measured(device);
+
 	json_open(j, "compute", '{');
 	json_known_u64(j, "share_permille", c->share_permille);
 	json_known_u64(j, "target_permille", c->target_permille);
 	json_known_u64(j, "compute_units", c->units);
-	tenants_json_put_achieved(j, "achieved_1s_bp", c->achieved_1s_bp, amd);
-	tenants_json_put_achieved(j, "achieved_60s_bp", c->achieved_60s_bp, amd);
-	json_u64(j, "busy_ns", c->busy_ns);
-	json_u64(j, "launches", c->launches);
-	json_u64(j, "graph_launches", c->graph_launches);
-	json_u64(j, "throttles", c->throttles);
-	json_u64(j, "throttled_ns", c->throttled_ns);
-	if (c->owes)
+	tenants_json_put_measured(j, "achieved_1s_bp", measured, c->achieved_1s_bp);
+	tenants_json_put_measured(j, "achieved_60s_bp", measured, c->achieved_60s_bp);
+	tenants_json_put_measured(j, "busy_ns", measured, c->busy_ns);
+	tenants_json_put_measured(j, "launches", measured, c->launches);
+	tenants_json_put_measured(j, "graph_launches", measured, c->graph_launches);
+	tenants_json_put_measured(j, "throttles", measured, c->throttles);
+	tenants_json_put_measured(j, "throttled_ns", measured, c->throttled_ns);
+	if (measured && c->owes)
 		json_i64(j, "debt_ns", c->debt_ns);
 	else
 		json_none(j, "debt_ns");
-	json_u64(j, "longest_ns", c->longest_ns);
-	json_u64(j, "unmeasured_ns", c->unmeasured_ns);
-	json_u64(j, "host_copy_bytes", c->host_copy_bytes);
+	tenants_json_put_measured(j, "longest_ns", measured, c->longest_ns);
+	tenants_json_put_measured(j, "unmeasured_ns", measured, c->unmeasured_ns);
+	tenants_json_put_measured(j, "host_copy_bytes", measured, c->host_copy_bytes);
 	json_close(j, '}');
 }
 
@@ -95,7 +99,7 @@ static void tenants_json_put_device(struct json *j, const struct snapshot_device
 	json_u64(j, "suspended_bytes", d->out_bytes);
 	json_u64(j, "peak_bytes", d->peak_bytes);
 	json_u64(j, "refusals", d->refusals);
-	tenants_json_put_compute(j, &d->compute, amd_identity_is(d->uuid));
+	tenants_json_put_compute(j, d);
 	json_bool(j, "damaged", d->absurd);
 	json_close(j, '}');
 }

@@ -22,10 +22,11 @@ static struct snapshot_device on = {
 	.used_bytes = 1107,
 	.used = {[CAT_CONTEXT] = 500, [CAT_MODULE] = 100, [CAT_POOL] = 500},
 	.pending = 7,
-	.compute = {.share_permille = 255, .target_permille = 125, .achieved_1s_bp = 2549,
+	.compute = {.measured = true, .share_permille = 255, .target_permille = 125, .achieved_1s_bp = 2549,
 		    .tokens = 1500, .launches = 42, .throttles = 5},
 };
-static struct snapshot_device others = {.limit_bytes = 2000, .used_bytes = 1};
+static struct snapshot_device others = {
+	.limit_bytes = 2000, .used_bytes = 1, .compute = {.measured = true, .achieved_1s_bp = 1}};
 #define QUOTA(bytes) \
 	{.ndevices = 1, .flags = POLICY_ALL_DEVICES, .device = {{.limit_bytes = (bytes)}}}
 
@@ -78,7 +79,7 @@ static void check_device(void)
 	has_line("hami_gpu_core_allocated_ratio" DEVICE "25.50");
 	has_line("hami_node_gpu_memory_allocated_ratio" DEVICE "0.3333");
 	has_line("hami_host_gpu_memory_used_bytes" DEVICE "1308");
-	has_line("hami_host_gpu_utilization_ratio" DEVICE "25.49");
+	has_line("hami_host_gpu_utilization_ratio" DEVICE "25.50");
 }
 
 static void check_unknown(void)
@@ -91,6 +92,17 @@ static void check_unknown(void)
 	CHECK(!strstr(text, "target_sm_utilization{"));
 	CHECK(!strstr(text, "hami_node_gpu_memory_allocated_ratio{"));
 	CHECK(!strstr(text, "available_tokens" TENANT));
+	/* What is not measured is not 0, and no sum with it is one. */
+	others.compute.measured = false;
+	write_again();
+	has_line("actual_sm_utilization" TENANT "25.49");
+	CHECK(!strstr(text, "actual_sm_utilization{namespace=\"\",pod=\"jobB\""));
+	CHECK(!strstr(text, "kernel_launch_total{namespace=\"\",pod=\"jobB\""));
+	CHECK(!strstr(text, "kernel_throttle_total{namespace=\"\",pod=\"jobB\""));
+	CHECK(!strstr(text, "hami_host_gpu_utilization_ratio{"));
+	others.used_bytes = 0; /* one that has nothing there does nothing there */
+	write_again();
+	CHECK(strstr(text, "hami_host_gpu_utilization_ratio{"));
 	CHECK(!amd_identity_parse("GPU-0123456789abcdef", on.uuid));
 	memcpy(devices.list[0].uuid, on.uuid, 16);
 	memcpy(others.uuid, on.uuid, 16);

@@ -204,6 +204,21 @@ static void check_forged(void)
 	CHECK(strstr(text, "\"other@4712\"") && strstr(text, "\"root\""));
 }
 
+/* Neither it nor a sum with it is known. */
+static void check_unmeasured(void)
+{
+	begin();
+	tenants = (struct tenants){.n = 2, .list = entry};
+	on[1].compute.measured = false;
+	on[1].used_bytes = MIB;
+	note();
+	write_again();
+	has("\"a\"", "achieved_bp", "2595");
+	has("\"b\"", "achieved_bp", "null");
+	has("\"devices\"", "achieved_bp", "null");
+	on[1].compute.measured = true;
+}
+
 static void check_amd(void)
 {
 	begin();
@@ -217,6 +232,7 @@ static void check_amd(void)
 
 int main(void)
 {
+	on[0].compute.measured = on[1].compute.measured = true;
 	memcpy(devices.list[0].uuid, nvidia, 16);
 	memcpy(on[0].uuid, nvidia, 16);
 	memcpy(on[1].uuid, nvidia, 16);
@@ -226,6 +242,7 @@ int main(void)
 	check_missed();
 	check_bound();
 	check_forged();
+	check_unmeasured();
 	check_amd();
 	history_close(history);
 	free(text);

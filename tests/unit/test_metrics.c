@@ -21,7 +21,7 @@ static struct snapshot_device on_device = {
 	.pending = 7,
 	.peak_bytes = 2147483648,
 	.refusals = 3,
-	.compute = {.share_permille = 25, .achieved_1s_bp = 2549, .busy_ns = 12000000034,
+	.compute = {.measured = true, .share_permille = 25, .achieved_1s_bp = 2549, .busy_ns = 12000000034,
 		    .cap_permille = 250, .owes = true, .debt_ns = -1500000, .launches = 42,
 		    .throttled_ns = 5},
 };
@@ -114,6 +114,16 @@ static void check_unknown(void)
 	CHECK(!strstr(text, "allot_compute_debt_seconds{"));
 	CHECK(!strstr(text, "allot_memory_driver_bytes{"));
 	CHECK(strstr(text, "allot_compute_had_ratio{"));
+
+	on_device.compute.measured = false;
+	write_again();
+	check_heads();
+	CHECK(!strstr(text, "allot_compute_had_ratio{"));
+	CHECK(!strstr(text, "allot_compute_busy_seconds_total{"));
+	CHECK(!strstr(text, "allot_compute_launches_total{"));
+	CHECK(!strstr(text, "allot_compute_throttles_total{"));
+	CHECK(!strstr(text, "allot_copied_host_bytes_total{"));
+	on_device.compute.measured = true;
 }
 
 /* Nothing measures time on AMD's devices, so nothing is said of it. */

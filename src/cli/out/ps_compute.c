@@ -5,7 +5,6 @@
 #include <inttypes.h>
 #include <stdbool.h>
 
-#include "amd/identity.h"
 #include "base/now.h"
 #include "cli/out/say.h"
 #include "cli/out/table.h"
@@ -18,7 +17,8 @@
 
 static bool ps_compute_has_shares(const struct tenant_entry *e)
 {
-	return !e->error && e->snapshot->policy.compute != POLICY_COMPUTE_OFF;
+	return !e->error && (e->snapshot->policy.compute != POLICY_COMPUTE_OFF ||
+			     policy_meters(&e->snapshot->policy));
 }
 
 static void ps_compute_put_points(struct table *t, uint32_t bp)
@@ -61,10 +61,11 @@ static void ps_compute_put_device(struct table *t, const struct tenant_entry *e,
 	const struct snapshot_compute *compute = &d->compute;
 
 	ps_compute_put_tenant(t, e, units_uuid_short(d->uuid).s);
-	table_cell(t, "%s", units_permille(compute->target_permille).s);
+	table_cell(t, "%s",
+		   compute->target_permille ? units_permille(compute->target_permille).s : "-");
 	ps_compute_put_units(t, compute->units);
 	/* A tenant's compute units are its own, so nobody measures what it does on them. */
-	if (!policy_meters(&e->snapshot->policy) || amd_identity_is(d->uuid)) {
+	if (!tenants_measured(d)) {
 		ps_compute_put_unknown(t);
 		return;
 	}

@@ -17,7 +17,7 @@ static void ps_json_put_ended(struct json *j, const struct ended *e)
 	json_text(j, "uuid", e->used ? units_uuid(e->uuid).s : NULL);
 	json_known_u64(j, "quota_bytes", e->limit_bytes);
 	json_u64(j, "peak_bytes", e->peak_bytes);
-	json_u64(j, "busy_ns", e->busy_ns);
+	json_known_u64(j, "busy_ns", e->busy_ns);
 	json_u64(j, "refusals", e->refusals);
 	json_close(j, '}');
 }

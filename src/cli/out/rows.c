@@ -6,21 +6,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "amd/identity.h"
+#include "node/tenants.h"
 
 const char *const rows_sorts[ROWS_SORTS] = {"memory", "share", "name", "user", "refusals"};
 
 bool rows_has_share(const struct row *row)
 {
-	return row->device && policy_meters(&row->tenant->snapshot->policy) &&
-	       !amd_identity_is(row->device->uuid);
+	return row->device && tenants_measured(row->device);
 }
 
 uint32_t rows_target_permille(const struct row *row)
 {
-	return row->tenant->snapshot->policy.mode == POLICY_MODE_SPACE
-		       ? 1000
-		       : row->device->compute.target_permille;
+	uint32_t target = row->device->compute.target_permille;
+
+	/* Without a limit all of the time is there to be had. */
+	return row->tenant->snapshot->policy.mode == POLICY_MODE_SPACE || !target ? 1000 : target;
 }
 
 uint64_t rows_memory_whole(const struct row *row, const struct view *view)

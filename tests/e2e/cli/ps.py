@@ -100,7 +100,7 @@ class Ps(cli_lib.Case):
                   f"{UUID_A}:launches:7")
         (tenant,) = self.json("a")["tenants"]
         self.assertEqual(tenant["compute"], {
-            "policy": "cap", "mode": "turns", "controller": "deficit", "priority": "normal",
+            "policy": "cap", "measured": True, "mode": "turns", "controller": "deficit", "priority": "normal",
             "floor_permille": 50,            "weight": None, "inflight_us": None})
         self.assertEqual(tenant["policy"][0]["share_permille"], 250)
         seen = tenant["devices"][0]["compute"]

@@ -32,6 +32,7 @@ enum control_said {
 	CONTROL_SAID_COMPUTE = 1 << 1, /* a share, a weight, or none */
 	CONTROL_SAID_PRIORITY = 1 << 2,
 	CONTROL_SAID_CONTEXTS = 1 << 3, /* of CONTROL_SUSPEND: these, too */
+	CONTROL_SAID_METER = 1 << 4,
 };
 
 /* Work on the devices is waited for no longer than this, nor for others' moves and memory's. */

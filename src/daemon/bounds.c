@@ -57,12 +57,23 @@ static void bounds_complete_compute(const struct bounds *b, struct policy *polic
 		policy->weight = weight ? weight->number : 1;
 }
 
+/* Measured by default, but for what is swappable: what is measured cannot go to a disk yet. */
+static void bounds_complete_meter(const struct bounds *b, struct policy *policy)
+{
+	const struct site_value *meter = bounds_find(b, SITE_METER);
+	bool on = meter ? meter->number : !(policy->flags & POLICY_SWAPPABLE);
+
+	policy->flags |= on ? POLICY_METER : 0u;
+}
+
 void bounds_complete(const struct bounds *b, uint32_t said, struct policy *policy)
 {
 	if (!(said & CONTROL_SAID_MEMORY))
 		bounds_complete_memory(b, policy);
 	if (!(said & CONTROL_SAID_COMPUTE))
 		bounds_complete_compute(b, policy);
+	if (!(said & CONTROL_SAID_METER))
+		bounds_complete_meter(b, policy);
 }
 
 /* --- What there is ---------------------------------------------------------------------------- */

@@ -285,7 +285,7 @@ static int requests_set(struct doing *d)
 		r = requests_check_policy(d, &policy);
 	if (r < 0)
 		return r;
-	if (policy.flags != before->flags || policy.host_bytes != before->host_bytes ||
+	if ((policy.flags ^ before->flags) & ~(uint32_t)POLICY_METER || policy.host_bytes != before->host_bytes ||
 	    memcmp(policy.swap_dir, before->swap_dir, sizeof(policy.swap_dir)) != 0)
 		return requests_refuse(d, -EINVAL, "that cannot be changed while it lives");
 	r = requests_bound(d, false, &policy);

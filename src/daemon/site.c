@@ -15,7 +15,7 @@
 #define LINE_BYTES 1024
 #define GROUP	   "allot" /* whose members manage all users' tenants */
 
-enum site_kind { KIND_SIZE, KIND_PART, KIND_NUMBER, KIND_PRIORITY };
+enum site_kind { KIND_SIZE, KIND_PART, KIND_NUMBER, KIND_PRIORITY, KIND_SWITCH };
 
 /* Words have one %s, for the value. */
 static const struct site_word {
@@ -39,9 +39,13 @@ static const struct site_word {
 	[SITE_PRIORITY_MAX] = {"priority-max", KIND_PRIORITY, 0,
 			       "a tenant's priority is %s or less, and its floor no more than usual"},
 	[SITE_TENANTS] = {"tenants", KIND_NUMBER, 128, "a user has at most %s tenants at once"},
+	[SITE_METER] = {"meter", KIND_SWITCH, 0,
+			"a tenant is measured (%s) where nothing limits its use of compute, if it does "
+			"not say"},
 };
 
 static const char *const priorities[] = {"low", "normal", "high"};
+static const char *const switches[] = {"off", "on"};
 static const char *const overpromises[] = {
 	[SITE_ALLOW] = "allow", [SITE_WARN] = "warn", [SITE_REFUSE] = "refuse"};
 
@@ -212,6 +216,10 @@ static int site_parse(const struct site_word *key, const char *text, struct site
 		i = site_index(text, priorities, 3);
 		ret->number = (uint32_t)i;
 		return i < 0 ? -EINVAL : 0;
+	case KIND_SWITCH:
+		i = site_index(text, switches, 2);
+		ret->number = (uint32_t)i;
+		return i < 0 ? -EINVAL : 0;
 	}
 	return -EINVAL;
 }
@@ -225,6 +233,8 @@ static const char *site_example(const struct site_word *key)
 		return "a percentage, like 25";
 	case KIND_PRIORITY:
 		return "low, normal or high";
+	case KIND_SWITCH:
+		return "on or off";
 	default:
 		return key->most == POLICY_WEIGHT_MAX ? "a whole number from 1 to 1000"
 						      : "a whole number from 1 to 128";

@@ -31,6 +31,7 @@ enum site_key {
 	SITE_WEIGHT_MAX,
 	SITE_PRIORITY_MAX, /* in the order low, normal, high */
 	SITE_TENANTS,
+	SITE_METER, /* where nothing was said: 0 off, 1 on */
 	SITE_KEYS,
 };
 

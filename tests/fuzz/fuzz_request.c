@@ -18,7 +18,7 @@
 #define USER	  4711
 #define TENANTS	  2
 #define MOST	  (UINT64_C(1) << 30)
-#define SITE_TEXT "[default]\nmemory-max = 1GiB\nweight-max = 3\npriority-max = normal\ntenants = 2\n"
+#define SITE_TEXT "[default]\nmemory-max = 1GiB\nweight-max = 3\npriority-max = normal\nmeter = off\ntenants = 2\n"
 
 static char runtime[64], users[PATH_MAX];
 static struct site site;

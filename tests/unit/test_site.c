@@ -51,7 +51,8 @@ static void check_words(void)
 			   "tenants = 4\n"
 			   "[cgroup /slurm]\n"
 			   "priority-max = low\n"
-			   "compute = 12.5",
+			   "compute = 12.5\n"
+			   "meter = off",
 			   &site),
 		 0);
 	CHECK(!strcmp(said,
@@ -63,7 +64,9 @@ static void check_words(void)
 		      "8: a user has at most 4 tenants at once\n"
 		      "9: for what runs in cgroup /slurm or below it:\n"
 		      "10: a tenant's priority is low or less, and its floor no more than usual\n"
-		      "11: a tenant has at most 12.5% of each device's time, if it asks for no share\n"));
+		      "11: a tenant has at most 12.5% of each device's time, if it asks for no share\n"
+		      "12: a tenant is measured (off) where nothing limits its use of compute, if it does "
+		      "not say\n"));
 	CHECK_EQ(site.overpromise, SITE_REFUSE);
 	site_free(&site);
 	CHECK_EQ(read_text("\n", &site), 0);
@@ -91,6 +94,7 @@ static void check_wrong(void)
 		{"[default]\nweight-max = 1001\n", 2},
 		{"[default]\ntenants = 129\n", 2},
 		{"[default]\npriority-max = higher\n", 2},
+		{"[default]\nmeter = yes\n", 2},
 		{"[default]\nmemori = 8GiB\n", 2},
 		{"[default]\ntenants = 1\ntenants = 2\n", 3},
 		{"[default]\noverpromise = warn\n", 2},

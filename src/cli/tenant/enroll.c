@@ -452,6 +452,10 @@ static int enroll_make(const struct enroll_request *req, const char *runtime, st
 	r = enroll_first_policy(req, e->name, ret);
 	if (r < 0)
 		return r;
+	/* As allotd does for users, see bounds_complete. */
+	if (!(req->options->said & TENANT_METER) && !(ret->flags & POLICY_SWAPPABLE) &&
+	    arbiter_host_has_daemon(runtime))
+		ret->flags |= POLICY_METER;
 	r = tenant_create(runtime, e->name, ret, e->dir, sizeof(e->dir));
 	if (r == 0)
 		r = enroll_mark(req, runtime, e);

@@ -17,7 +17,8 @@
 /* No device is busy for longer with what one program has in flight. */
 #define INFLIGHT_MAX_US 1000000
 
-enum { KEY_POLICY = 512, KEY_WEIGHT, KEY_PRIORITY, KEY_CONTROLLER, KEY_MODE, KEY_INFLIGHT, KEY_FLOOR };
+enum { KEY_POLICY = 512, KEY_WEIGHT, KEY_PRIORITY, KEY_CONTROLLER, KEY_MODE, KEY_INFLIGHT, KEY_FLOOR,
+       KEY_METER };
 
 static const struct argp_option options[] = {
 	{"memory", 'm', "LIST", 0, "quota: one size for all devices or one for each, like 8GiB,25%",
@@ -39,8 +40,12 @@ static const struct argp_option options[] = {
 	{"mode", KEY_MODE, "turns|space", 0,
 	 "turns (default): one tenant after the other; space: at once, under MPS", 0},
 	{"inflight", KEY_INFLIGHT, "TIME", 0, "most work in flight, like 2ms or 500us", 0},
+	{"meter", KEY_METER, "on|off", 0,
+	 "measure its use of compute where nothing limits that (default on where allotd runs)", 0},
 	{0},
 };
+
+static const char *const options_switch[] = {"off", "on"};
 
 /* The place of a word in a list of n; -EINVAL and a message with the choice: it is not there. */
 static int options_choose(const char *option, const char *arg, const char *const *words,
@@ -159,6 +164,12 @@ static int options_take(int key, const char *arg, struct tenant_options *o)
 	case KEY_FLOOR:
 		r = options_parse_floor(arg, &o->floor_permille);
 		return r < 0 ? r : TENANT_FLOOR;
+	case KEY_METER:
+		r = options_choose("--meter", arg, options_switch, 2);
+		if (r < 0)
+			return r;
+		o->meter = r;
+		return TENANT_METER;
 	case KEY_INFLIGHT:
 		r = options_parse_inflight(arg, &o->inflight_us);
 		return r < 0 ? r : TENANT_INFLIGHT;
@@ -194,10 +205,10 @@ const struct limits *tenant_options_by_device(const struct tenant_options *o)
 	return o->memory.n > 1 ? &o->memory : o->compute.n > 1 ? &o->compute : NULL;
 }
 
-/* What is said of compute, bits of TENANT_MEMORY aside. */
+/* What is said of the limits of compute. */
 static unsigned int options_of_compute(const struct tenant_options *o)
 {
-	return o->said & ~(unsigned int)TENANT_MEMORY;
+	return o->said & ~(unsigned int)(TENANT_MEMORY | TENANT_METER);
 }
 
 static int options_compute_off(const struct tenant_options *o, struct policy *policy)
@@ -295,6 +306,9 @@ int tenant_options_apply(const struct tenant_options *o, struct policy *policy)
 
 	if (r < 0)
 		return r;
+	if (o->said & TENANT_METER)
+		policy->flags = o->meter ? policy->flags | POLICY_METER
+					 : policy->flags & ~(uint32_t)POLICY_METER;
 	r = limits_apply(&o->compute, policy);
 	return r < 0 ? r : options_apply_compute(o, policy);
 }

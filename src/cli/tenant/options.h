@@ -7,6 +7,7 @@
 #define ALLOT_CLI_TENANT_OPTIONS_H
 
 #include <argp.h>
+#include <stdbool.h>
 
 #include "cli/device/limits.h"
 #include "ledger/policy.h"
@@ -23,6 +24,7 @@ enum tenant_option {
 	TENANT_MODE = 1 << 7,
 	TENANT_INFLIGHT = 1 << 8,
 	TENANT_FLOOR = 1 << 9,
+	TENANT_METER = 1 << 10,
 };
 
 /* Zeroed: nothing was said. */
@@ -33,6 +35,7 @@ struct tenant_options {
 	enum policy_mode mode;
 	enum policy_priority priority;
 	enum controller_id controller;
+	bool meter;
 	uint32_t weight, inflight_us, floor_permille; /* the last as the policy has it */
 	char words[256]; /* all of them, as given: " --memory 8GiB --compute 25" */
 };

@@ -43,6 +43,7 @@ static unsigned int remote_said(const struct tenant_options *o)
 		{TENANT_MEMORY, CONTROL_SAID_MEMORY},
 		{TENANT_COMPUTE | TENANT_COMPUTE_OFF | TENANT_WEIGHT, CONTROL_SAID_COMPUTE},
 		{TENANT_PRIORITY, CONTROL_SAID_PRIORITY},
+		{TENANT_METER, CONTROL_SAID_METER},
 	};
 	unsigned int said = 0;
 

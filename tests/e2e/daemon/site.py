@@ -162,6 +162,18 @@ class Site(users_lib.Case):
         self.assertEqual(tenant["policy"][0]["limit_permille"], 250)
         self.assertEqual((tenant["compute"]["policy"], tenant["compute"]["weight"]), ("share", 1))
 
+    def test_meter(self):
+        """Users' tenants are measured, unless the site or they say otherwise."""
+        self.site(f"[user {BOB}]\nmeter = off\n")
+        for user, options, measured in ((ALICE, (), True), (ALICE, ("--meter", "off"), False),
+                                        (ALICE, ("--swappable",), False), (BOB, (), False),
+                                        (BOB, ("--meter", "on"), True)):
+            name = f"m{len(options)}{measured:d}"
+            self.alive(user, name, *options)
+            self.assertEqual(self.policy(f"{name}@{user}")["compute"]["measured"], measured)
+        self.user_ok(BOB, "set", "m00", "--meter", "on")
+        self.assertTrue(self.policy(f"m00@{BOB}")["compute"]["measured"])
+
     def test_compute(self):
         self.site("[default]\ncompute-max = 50\npriority-max = normal\n")
         self.alive(ALICE, "a", "--compute", "30")

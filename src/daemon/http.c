@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <microhttpd.h>
-#include <netdb.h>
 #include <stdbool.h>
 #include <stdio_ext.h>
 #include <stdlib.h>
@@ -39,6 +38,7 @@ struct http {
 	struct visit visit[CONNECTIONS];
 	const struct http_page *pages;
 	void *arg;
+	struct listen_address address;
 };
 
 /* Names of tenants are in the answers: a browser takes nothing in them for a page, and keeps none. */
@@ -127,6 +127,19 @@ static enum MHD_Result http_send_page(struct http *http, struct MHD_Connection *
 			 MHD_RESPMEM_MUST_FREE);
 }
 
+static bool http_is_meant(const struct http *http, struct MHD_Connection *connection)
+{
+	const union MHD_ConnectionInfo *info =
+		MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+	struct sockaddr_storage local;
+	socklen_t bytes = sizeof(local);
+
+	return info && !getsockname(info->connect_fd, (struct sockaddr *)&local, &bytes) &&
+	       listen_answers(&http->address, (struct sockaddr *)&local,
+			      MHD_lookup_connection_value(connection, MHD_HEADER_KIND,
+							  MHD_HTTP_HEADER_HOST));
+}
+
 static enum MHD_Result http_answer(void *arg, struct MHD_Connection *connection, const char *path,
 				   const char *method, const char *version, const char *upload,
 				   size_t *upload_bytes, void **of_request)
@@ -134,8 +147,13 @@ static enum MHD_Result http_answer(void *arg, struct MHD_Connection *connection,
 	static char unknown[] = 
 		"there is no such page; / is for people, /metrics for Prometheus, /v1/node is JSON\n";
 	static char changes[] = "pages can be read, and nothing else\n";
+	static char misled[] =
+		"asked by a name that is not this machine's own: a page of another site may have asked; "
+		"write http://localhost, a loopback address in numbers, or what --listen says\n";
 	struct http *http = arg;
 
+	if (!http_is_meant(http, connection))
+		return http_refuse(connection, MHD_HTTP_MISDIRECTED_REQUEST, misled);
 	if (strcmp(method, MHD_HTTP_METHOD_GET) && strcmp(method, MHD_HTTP_METHOD_HEAD))
 		return http_refuse(connection, MHD_HTTP_METHOD_NOT_ALLOWED, changes);
 	for (const struct http_page *page = http->pages; page->path; page++)
@@ -210,49 +228,6 @@ static void http_end_late(struct http *http)
 	}
 }
 
-/* A socket that listens, or -errno. */
-static int http_listen_on(const struct addrinfo *address)
-{
-	int on = 1, r;
-	int fd = socket(address->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-
-	if (fd < 0)
-		return -errno;
-	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-	if (!bind(fd, address->ai_addr, address->ai_addrlen) && !listen(fd, SOMAXCONN))
-		return fd;
-	r = -errno;
-	close(fd);
-	return r;
-}
-
-static int http_listen(const char *address)
-{
-	const struct addrinfo hints = {.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV,
-				       .ai_socktype = SOCK_STREAM};
-	const char *port = strrchr(address, ':');
-	struct addrinfo *found;
-	char host[64];
-	size_t n = port ? (size_t)(port - address) : 0;
-	int r;
-
-	if (!n || n >= sizeof(host) || !port[1])
-		return -EINVAL;
-	if (address[0] == '[' && address[n - 1] == ']') {
-		address++;
-		n -= 2;
-	} else if (memchr(address, ':', n)) {
-		return -EINVAL; /* which colon is the port's? */
-	}
-	memcpy(host, address, n);
-	host[n] = 0;
-	if (getaddrinfo(host, port + 1, &hints, &found))
-		return -EINVAL;
-	r = http_listen_on(found);
-	freeaddrinfo(found);
-	return r;
-}
-
 static unsigned int http_connections(const struct http *http)
 {
 	const union MHD_DaemonInfo *info =
@@ -315,11 +290,11 @@ static int http_start(struct http *http, int fd)
 	return 0;
 }
 
-int http_open(struct loop *loop, const char *address, const struct http_page *pages, void *arg,
-	      struct http **ret)
+int http_open(struct loop *loop, const struct listen_address *address, const struct http_page *pages,
+	      void *arg, struct http **ret)
 {
 	struct http *http;
-	int r, fd = http_listen(address);
+	int r, fd = listen_open(address);
 
 	if (fd < 0)
 		return fd;
@@ -330,6 +305,7 @@ int http_open(struct loop *loop, const char *address, const struct http_page *pa
 	}
 	http->pages = pages;
 	http->arg = arg;
+	http->address = *address;
 	r = http_start(http, fd);
 	if (!r)
 		r = loop_add(loop, &http->source);

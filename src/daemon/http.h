@@ -5,6 +5,7 @@
 
 #include <stdio.h>
 
+#include "daemon/listen.h"
 #include "daemon/loop.h"
 
 struct http;
@@ -16,11 +17,11 @@ struct http_page {
 };
 
 /*
- * Listens on `address`, as 127.0.0.1:9478 or [::1]:9478, with pages that end with a path of NULL.
- * -EINVAL: not an address; -errno of bind and listen; -EIO where the library will not.
+ * Listens on `address`, with pages that end with a path of NULL. -errno of bind and listen; -EIO
+ * where the library will not.
  */
-int http_open(struct loop *loop, const char *address, const struct http_page *pages, void *arg,
-	      struct http **ret);
+int http_open(struct loop *loop, const struct listen_address *address, const struct http_page *pages,
+	      void *arg, struct http **ret);
 void http_close(struct http *http); /* takes NULL; before the loop is closed */
 
 #endif

@@ -25,6 +25,7 @@
 #include "daemon/hami.h"
 #include "daemon/history.h"
 #include "daemon/http.h"
+#include "daemon/listen.h"
 #include "daemon/log.h"
 #include "daemon/loop.h"
 #include "daemon/metrics.h"
@@ -43,6 +44,7 @@
 
 struct args {
 	const char *listen;
+	struct listen_address address; /* the same, read */
 	struct site_file site;
 	bool check;
 	enum audit_action outside;
@@ -286,7 +288,7 @@ static int main_make_tenants(struct node *node, const struct requests *requests,
 static int main_answer(struct node *node, const struct args *a, struct loop *loop)
 {
 	struct http *http = NULL;
-	int r = http_open(loop, a->listen, pages, node, &http);
+	int r = http_open(loop, &a->address, pages, node, &http);
 
 	if (r < 0) {
 		log_line(LOG_FAULT, "cannot listen on %s: %s; name another with --listen, like " LISTEN,
@@ -360,6 +362,11 @@ int main(int argc, char **argv)
 	mallopt(M_TRIM_THRESHOLD, BIG_BYTES); /* and so are the tenants of which it was made */
 	argp_program_version = "allotd " ALLOT_VERSION;
 	argp_parse(&argp, argc, argv, 0, NULL, &a);
+	if (listen_parse(a.listen, &a.address) < 0) {
+		log_line(LOG_FAULT, "--listen \"%s\": write an address in numbers and a port from 1 to "
+			 "65535, like " LISTEN " or [::1]:9478", a.listen);
+		return EXIT_FAILURE;
+	}
 	r = site_file_read(&a.site, &node.site, &there);
 	if (r == 0 && a.check && !there)
 		printf("%s is not there: users are not bounded\n", site_file_path(&a.site));

@@ -26,16 +26,40 @@ uint32_t bounds_tenants(const struct bounds *b, uint32_t most)
 
 /* --- Defaults --------------------------------------------------------------------------------- */
 
+/* Returns true if it is more of some device; a part of unknown devices is not. */
+static bool bounds_is_more(const struct bounds *b, struct size_spec size, struct size_spec most)
+{
+	if (size.bytes && most.bytes)
+		return size.bytes > most.bytes;
+	if (size.permille && most.permille)
+		return size.permille > most.permille;
+	for (unsigned int i = 0; i < b->devices->n; i++) {
+		uint64_t total = b->devices->list[i].total_bytes;
+
+		if (total && size_spec_resolve(size, total) > size_spec_resolve(most, total))
+			return true;
+	}
+	return false;
+}
+
 static void bounds_complete_memory(const struct bounds *b, struct policy *policy)
 {
-	const struct site_value *value = bounds_find(b, SITE_MEMORY);
+	const struct site_value *value = bounds_find(b, SITE_MEMORY),
+				*most = bounds_find(b, SITE_MEMORY_MAX);
 
-	if (!value)
-		value = bounds_find(b, SITE_MEMORY_MAX);
+	if (!value || (most && bounds_is_more(b, value->size, most->size)))
+		value = most;
 	for (uint32_t i = 0; value && i < policy->ndevices; i++) {
 		policy->device[i].limit_bytes = value->size.bytes;
 		policy->device[i].limit_permille = value->size.permille;
 	}
+}
+
+/* A weight as the site counts it: a share is one, too. */
+static bool bounds_is_heavier(const struct policy *policy, const struct site_value *most)
+{
+	return !policy_meters(policy) ||
+	       policy_weight(policy, policy->device[0].uuid) > most->number * POLICY_WEIGHT_PERMILLE;
 }
 
 /* A part of the time that is given goes before a weight, which says less. */
@@ -43,18 +67,39 @@ static void bounds_complete_compute(const struct bounds *b, struct policy *polic
 {
 	const struct site_value *share = bounds_find(b, SITE_COMPUTE),
 				*most = bounds_find(b, SITE_COMPUTE_MAX),
-				*weight = bounds_find(b, SITE_WEIGHT);
+				*weight = bounds_find(b, SITE_WEIGHT),
+				*heaviest = bounds_find(b, SITE_WEIGHT_MAX);
 
-	if (!share && (most || !weight))
+	if (most && (!share || share->number > most->number))
 		share = most;
 	if (share)
 		policy->compute = POLICY_COMPUTE_CAP;
-	else if (weight || bounds_find(b, SITE_WEIGHT_MAX))
+	else if (weight || heaviest)
 		policy->compute = POLICY_COMPUTE_SHARE;
 	for (uint32_t i = 0; share && i < policy->ndevices; i++)
 		policy->device[i].share_permille = share->number;
-	if (weight || (!share && bounds_find(b, SITE_WEIGHT_MAX)))
+	if (weight || (!share && heaviest))
 		policy->weight = weight ? weight->number : 1;
+	if (heaviest && bounds_is_heavier(policy, heaviest))
+		policy->weight = heaviest->number;
+}
+
+/* In the order of the site's file. */
+static uint32_t bounds_rank(uint32_t priority)
+{
+	static const uint32_t rank[POLICY_PRIORITIES] = {
+		[POLICY_PRIORITY_LOW] = 0, [POLICY_PRIORITY_NORMAL] = 1, [POLICY_PRIORITY_HIGH] = 2};
+
+	return rank[priority];
+}
+
+static void bounds_complete_priority(const struct bounds *b, struct policy *policy)
+{
+	const struct site_value *most = bounds_find(b, SITE_PRIORITY_MAX);
+
+	for (uint32_t p = 0; most && p < POLICY_PRIORITIES; p++)
+		if (bounds_rank(policy->priority) > most->number && bounds_rank(p) == most->number)
+			policy->priority = p;
 }
 
 /* Measured by default, but for what is swappable: what is measured cannot go to a disk yet. */
@@ -74,6 +119,8 @@ void bounds_complete(const struct bounds *b, uint32_t said, struct policy *polic
 		bounds_complete_compute(b, policy);
 	if (!(said & CONTROL_SAID_METER))
 		bounds_complete_meter(b, policy);
+	if (!(said & CONTROL_SAID_PRIORITY))
+		bounds_complete_priority(b, policy);
 }
 
 /* --- What there is ---------------------------------------------------------------------------- */
@@ -259,14 +306,11 @@ static int bounds_check_compute(const struct sums *s, const struct policy *polic
 static int bounds_check_priority(const struct bounds *b, const struct policy *policy,
 				 char words[static BOUNDS_WORDS])
 {
-	/* In the order of the site's file. */
-	static const uint32_t rank[POLICY_PRIORITIES] = {
-		[POLICY_PRIORITY_LOW] = 0, [POLICY_PRIORITY_NORMAL] = 1, [POLICY_PRIORITY_HIGH] = 2};
 	const struct site_value *most = bounds_find(b, SITE_PRIORITY_MAX);
 
 	if (!most)
 		return 0;
-	if (rank[policy->priority] > most->number)
+	if (bounds_rank(policy->priority) > most->number)
 		snprintf(words, BOUNDS_WORDS, "--priority: the site does not give this user %s; write "
 			 "less, as --priority low",
 			 compute_priorities[policy->priority]);

@@ -22,7 +22,10 @@ struct bounds {
 /* Most tenants that the member may have; `most` where the site does not say. */
 uint32_t bounds_tenants(const struct bounds *b, uint32_t most);
 
-/* Puts the site's defaults where nothing was said (enum control_said). */
+/*
+ * Puts the site's defaults where nothing was said (enum control_said), or its bounds where these are
+ * less: who asks for nothing, and has no other tenant, is within them.
+ */
 void bounds_complete(const struct bounds *b, uint32_t said, struct policy *policy);
 
 /*

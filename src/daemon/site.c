@@ -241,17 +241,24 @@ static const char *site_example(const struct site_word *key)
 	}
 }
 
-static struct units_text site_value_words(const struct site_word *key, const char *text,
+static struct units_text site_value_words(const struct site_word *key,
 					  const struct site_value *value)
 {
 	struct units_text words;
 
-	if (key->kind == KIND_PART || (key->kind == KIND_SIZE && value->size.permille))
-		return units_permille(key->kind == KIND_PART ? value->number
-							     : value->size.permille);
-	if (key->kind == KIND_SIZE)
-		return units_bytes(value->size.bytes);
-	snprintf(words.s, sizeof(words.s), "%s", text);
+	switch (key->kind) {
+	case KIND_SIZE:
+		return value->size.permille ? units_permille(value->size.permille)
+					    : units_bytes(value->size.bytes);
+	case KIND_PART:
+		return units_permille(value->number);
+	case KIND_NUMBER:
+		snprintf(words.s, sizeof(words.s), "%u", (unsigned int)value->number);
+		break;
+	case KIND_PRIORITY:
+		snprintf(words.s, sizeof(words.s), "%s", priorities[value->number]);
+		break;
+	}
 	return words;
 }
 
@@ -295,12 +302,13 @@ static void site_take_value(struct reading *r, const char *name, const char *tex
 	} else if (site_parse(&keys[k], text, &value) < 0) {
 		site_tell(r, true, "%s = %s: write %s", name, text, site_example(&keys[k]));
 	} else {
-		struct units_text shown = site_value_words(&keys[k], text, &value);
+		struct units_text shown = site_value_words(&keys[k], &value);
 		const char *at = strstr(keys[k].words, "%s");
 
 		snprintf(fmt, sizeof(fmt), "%.*s%s%s", (int)(at - keys[k].words), keys[k].words,
 			 shown.s, at + 2);
 		site_tell(r, false, "%s", fmt);
+		value.line = r->line;
 		r->rule->said |= 1u << k;
 		r->rule->value[k] = value;
 	}
@@ -337,6 +345,64 @@ static void site_take_line(struct reading *r, char *line)
 		site_take_value(r, text, site_trim(equals + 1));
 }
 
+/* --- The whole -------------------------------------------------------------------------------- */
+
+static const struct site_rule *site_default(const struct site *site)
+{
+	const struct site_rule *rule = site->rules;
+
+	while (rule && rule->who != SITE_DEFAULT)
+		rule = rule->next;
+	return rule;
+}
+
+static const struct site_value *site_value_of(const struct site_rule *rule, enum site_key key)
+{
+	return rule && (rule->said >> key & 1) ? &rule->value[key] : NULL;
+}
+
+/* A part of a device and bytes are compared where devices are known (bounds.c). */
+static bool site_is_more(const struct site_value *a, const struct site_value *b)
+{
+	if (a->size.bytes || a->size.permille)
+		return (b->size.bytes && a->size.bytes > b->size.bytes) ||
+		       (b->size.permille && a->size.permille > b->size.permille);
+	return a->number > b->number;
+}
+
+static void site_check_within(struct reading *r, const struct site_rule *rule, enum site_key key,
+			      enum site_key most_key)
+{
+	const struct site_rule *rest = site_default(&r->site);
+	const struct site_value *value = site_value_of(rule, key);
+	const struct site_value *most = site_value_of(rule, most_key);
+
+	if (!value && !most)
+		return;
+	value = value ? value : site_value_of(rest, key);
+	most = most ? most : site_value_of(rest, most_key);
+	if (!value || !most || !site_is_more(value, most))
+		return;
+	r->line = value->line;
+	site_tell(r, true, "%s = %s: more than %s = %s in line %u: whoever asks for none would be refused",
+		  keys[key].name, site_value_words(&keys[key], value).s, keys[most_key].name,
+		  site_value_words(&keys[most_key], most).s, most->line);
+}
+
+/*
+ * Each section, with [default] for what it leaves out, as for a user who is meant by no other one.
+ * That two others mean the same user cannot be told from the file: the lower one counts for such a
+ * user (bounds_complete).
+ */
+static void site_check_defaults(struct reading *r)
+{
+	for (const struct site_rule *rule = r->site.rules; rule; rule = rule->next) {
+		site_check_within(r, rule, SITE_MEMORY, SITE_MEMORY_MAX);
+		site_check_within(r, rule, SITE_COMPUTE, SITE_COMPUTE_MAX);
+		site_check_within(r, rule, SITE_WEIGHT, SITE_WEIGHT_MAX);
+	}
+}
+
 int site_read(FILE *in, site_say *say, void *arg, struct site *ret)
 {
 	struct reading r = {.say = say, .arg = arg};
@@ -359,6 +425,7 @@ int site_read(FILE *in, site_say *say, void *arg, struct site *ret)
 	if (!r.line && !ferror(in))
 		site_tell(&r, true, "the file is empty, as if cut; if nobody is to be bounded, remove it, "
 				    "or have a remark in it");
+	site_check_defaults(&r);
 	if (ferror(in) || r.wrong) {
 		site_free(&r.site);
 		return ferror(in) ? -EIO : -EINVAL;

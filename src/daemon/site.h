@@ -38,6 +38,7 @@ enum site_key {
 struct site_value {
 	struct size_spec size;
 	uint32_t number;
+	unsigned int line; /* of the file */
 };
 
 struct site_rule {
@@ -61,8 +62,9 @@ struct site {
 };
 
 /*
- * Reads it; each line goes to `say` in words, a wrong one with `wrong`. 0 or -EINVAL, and nothing is
- * in force of a file that has a wrong line; -errno where it cannot be read. Names of users and groups
+ * Reads it; each line goes to `say` in words, a wrong one with `wrong`. So is a default that is more
+ * than the bound of the same users. 0 or -EINVAL, and nothing is in force of a file that has a wrong
+ * line; -errno where it cannot be read. Names of users and groups
  * are looked up here, and nowhere else: that takes as long as whoever knows them likes.
  */
 typedef void site_say(void *arg, unsigned int line, bool wrong, const char *words);

@@ -123,6 +123,46 @@ static void check_bounds(void)
 	}
 }
 
+/* Who asks for nothing, and has no tenant, is refused by no file that is right. */
+static void check_nothing_said(void)
+{
+	static const char *const texts[] = {
+		"[default]\nmemory = 50%\nmemory-max = 1GiB\n",
+		"[default]\nmemory = 9GiB\nmemory-max = 100%\n",
+		"[cgroup /a]\nmemory = 2GiB\n[user 12345]\nmemory-max = 1GiB\n",
+		"[default]\ncompute = 100\nweight-max = 1\n",
+		"[default]\ncompute = 50\nweight-max = 2\n",
+		"[default]\ncompute-max = 50\nweight-max = 2\n",
+		"[default]\ncompute-max = 50\nweight = 2\n",
+		"[default]\ncompute-max = 50\nweight = 2\nweight-max = 2\n",
+		"[default]\nweight-max = 2\n",
+		"[cgroup /a]\ncompute = 50\n[user 12345]\ncompute-max = 30\n[group 4]\nweight = 9\n",
+		"[default]\npriority-max = low\n",
+	};
+	static const struct devices devices = {
+		.n = 2, .list = {{.uuid = {1}, .total_bytes = 8 * GIB},
+				 {.uuid = {2}, .total_bytes = 4 * GIB}}};
+	const gid_t group = 4;
+	const struct site_member member = {
+		.uid = 12345, .groups = &group, .ngroups = 1, .cgroups = "0::/a\n"};
+
+	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+		struct policy policy = {.ndevices = 1, .flags = POLICY_ALL_DEVICES};
+		struct site site = site_of(texts[i]);
+		struct bounds bounds = {.site = &site, .devices = &devices, .runtime = runtime,
+					.member = &member, .name = "other"};
+		char words[BOUNDS_WORDS] = "";
+
+		policy.device[0].limit_permille = 1000;
+		bounds_complete(&bounds, 0, &policy);
+		if (bounds_check(&bounds, &policy, words)) {
+			fprintf(stderr, "%s%s\n", texts[i], words);
+			exit(1);
+		}
+		site_free(&site);
+	}
+}
+
 /* A process of the user's, which has ended and is not waited for if it is to `end`. */
 static pid_t start(bool end)
 {
@@ -161,6 +201,7 @@ int main(void)
 {
 	uid = geteuid() ? geteuid() : 12345;
 	snprintf(runtime, sizeof(runtime), "%s/run", fixture_runtime_dir());
+	check_nothing_said();
 	check_number();
 	check_bounds();
 	check_cgroup_of_ended();

@@ -114,6 +114,15 @@ static void check_wrong(void)
 		{"[default\n", 1},
 		{"[]\n", 1},
 		{"x\n", 1},
+		/* Who asks for nothing would be refused. */
+		{"[default]\nmemory = 2GiB\nmemory-max = 1GiB\n", 2},
+		{"[default]\nmemory-max = 1GiB\nmemory = 2GiB\n", 3},
+		{"[default]\nmemory = 50%\nmemory-max = 25%\n", 2},
+		{"[default]\ncompute = 50\ncompute-max = 49.9\n", 2},
+		{"[default]\nweight = 3\nweight-max = 2\n", 2},
+		{"[default]\nmemory = 2GiB\n[user 4711]\nmemory-max = 1GiB\n", 2},
+		{"[user 4711]\nmemory = 2GiB\n[default]\nmemory-max = 1GiB\n", 2},
+		{"[cgroup /a]\nweight = 2\n[default]\nweight-max = 1\n", 2},
 	};
 	struct site site;
 	char big[2048];
@@ -127,6 +136,28 @@ static void check_wrong(void)
 	memset(big, ' ', sizeof(big) - 1);
 	big[sizeof(big) - 1] = '\0';
 	CHECK_EQ(read_text(big, &site), -EINVAL);
+}
+
+/* Of no two of these it is known that they are for the same user, or which is more. */
+static void check_defaults_within(void)
+{
+	static const char *const right[] = {
+		"[default]\nmemory = 1GiB\nmemory-max = 1GiB\ncompute = 5\ncompute-max = 5\n",
+		"[default]\nmemory = 50%\nmemory-max = 1GiB\n",
+		"[default]\nmemory = 2GiB\n[user 4711]\nmemory = 1GiB\nmemory-max = 1GiB\n",
+		"[user 4711]\nmemory = 2GiB\n[user 4712]\nmemory-max = 1GiB\n",
+		"[cgroup /a]\nmemory = 2GiB\n[cgroup /b]\nmemory-max = 1GiB\n",
+		"[default]\ncompute = 100\nweight-max = 1\n",
+	};
+	struct site site;
+
+	for (size_t i = 0; i < sizeof(right) / sizeof(right[0]); i++) {
+		CHECK_EQ(read_text(right[i], &site), 0);
+		site_free(&site);
+	}
+	CHECK_EQ(read_text("[default]\nmemory = 2GiB\nmemory-max = 1GiB\n", &site), -EINVAL);
+	CHECK(strstr(said, "2: memory = 2 GiB: more than memory-max = 1 GiB in line 3: whoever asks for "
+			   "none would be refused\n"));
 }
 
 /* As a crash leaves a file, or a full disk: to say nothing would be no bound. */
@@ -184,6 +215,7 @@ int main(void)
 {
 	check_words();
 	check_wrong();
+	check_defaults_within();
 	check_damaged();
 	check_who();
 	return 0;

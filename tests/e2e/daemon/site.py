@@ -43,6 +43,19 @@ class Site(users_lib.Case):
         self.assertIn(f"allotd: {path} is not in force", error)
         self.assertEqual(self.check("--config", self.path("none"))[0], 1)
 
+    def test_check_of_defaults(self):
+        """One that is above the bound of the same users would have each `allot run` of theirs refused."""
+        path = self.conf("[default]\nmemory = 16GiB\nmemory-max = 8GiB\nweight = 2\n"
+                         "[group 4711]\nweight-max = 1\n")
+        status, _, error = self.check("--config", path)
+        self.assertEqual(status, 1)
+        self.assertIn(f"allotd: {path}:2: memory = 16 GiB: more than memory-max = 8 GiB in line 3: "
+                      "whoever asks for none would be refused\n", error)
+        self.assertIn(f"allotd: {path}:4: weight = 2: more than weight-max = 1 in line 6", error)
+        done = subprocess.run([daemon_lib.ALLOTD, "--config", path], env=self.env, text=True,
+                              capture_output=True, timeout=60, check=False)
+        self.assertEqual(done.returncode, 1)
+
     def test_check_of_none(self):
         """As the unit has it checked before it is read anew."""
         os.mkdir(self.path("etc"), 0o755)
@@ -173,6 +186,15 @@ class Site(users_lib.Case):
             self.assertEqual(self.policy(f"{name}@{user}")["compute"]["measured"], measured)
         self.user_ok(BOB, "set", "m00", "--meter", "on")
         self.assertTrue(self.policy(f"m00@{BOB}")["compute"]["measured"])
+
+    def test_bounds_below_defaults(self):
+        """What nobody asked for is within the bounds, where only the devices tell which is more."""
+        self.site("[default]\nmemory = 100%\nmemory-max = 1GiB\ncompute-max = 50\nweight-max = 2\n"
+                  "priority-max = low\n")
+        self.alive(ALICE, "a")
+        tenant = self.policy(f"a@{ALICE}")
+        self.assertEqual(tenant["policy"][0]["limit_bytes"], 1024 * MIB)
+        self.assertEqual((tenant["compute"]["priority"], tenant["compute"]["weight"]), ("low", 2))
 
     def test_compute(self):
         self.site("[default]\ncompute-max = 50\npriority-max = normal\n")

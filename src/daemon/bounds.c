@@ -170,13 +170,38 @@ static void bounds_let_go(struct held *held)
 
 /* --- Sums ------------------------------------------------------------------------------------- */
 
+static bool bounds_knows(const struct devices *devices, const uint8_t uuid[16])
+{
+	for (unsigned int i = 0; i < devices->n; i++)
+		if (!memcmp(devices->list[i].uuid, uuid, 16))
+			return true;
+	return false;
+}
+
 struct sums {
 	const struct bounds *b;
 	const struct held *held;
-	const struct device *device; /* zeroed: no driver tells of any */
-	uint64_t promised;	     /* of all tenants */
-	uint64_t bytes, share, weight; /* of this user's */
+	/*
+	 * NULL: any that allotd does not know, as one that was plugged in a moment ago, or a part of
+	 * one (MIG). Its size is not known either: what is given of it is counted in the unit of
+	 * memory-max, bytes or permille.
+	 */
+	const struct device *device;
+	struct size_spec most; /* memory-max; zeroed: there is none */
+	uint64_t promised;     /* of all tenants */
+	uint64_t memory, share, weight; /* of this user's */
 };
+
+static uint64_t bounds_total(const struct sums *s)
+{
+	return s->device ? s->device->total_bytes : 0;
+}
+
+static bool bounds_is_meant(const struct sums *s, const uint8_t uuid[16])
+{
+	return s->device ? !memcmp(uuid, s->device->uuid, sizeof(s->device->uuid))
+			 : !bounds_knows(s->b->devices, uuid);
+}
 
 /* By the driver's figure where that counts (node/figures.c), as the tenant's processes noted it last. */
 static uint64_t bounds_used_of(const struct snapshot *snapshot, const struct snapshot_device *device)
@@ -196,31 +221,75 @@ static uint64_t bounds_used(const struct sums *s, const char *name)
 	uint64_t used = 0;
 
 	for (int d = 0; snapshot && d < snapshot->ndevices; d++)
-		if (!s->device->total_bytes ||
-		    !memcmp(snapshot->device[d].uuid, s->device->uuid, sizeof(s->device->uuid)))
+		if (bounds_is_meant(s, snapshot->device[d].uuid))
 			used = max_u64(used, bounds_used_of(snapshot, &snapshot->device[d]));
 	return snapshot ? used : UINT64_MAX;
 }
 
+/* A policy cannot give nothing of a device: this is how it is written. */
+#define NOTHING_BYTES 1
+
+/* What an entry gives of the device. What nobody knows may be all. */
+static uint64_t bounds_memory_of(const struct sums *s, const struct policy_device *dev)
+{
+	struct size_spec given = {dev->limit_bytes, dev->limit_permille};
+	uint64_t total = bounds_total(s), bytes;
+
+	if (given.bytes == NOTHING_BYTES)
+		return 0;
+	/* What the policy has for a total is the user's word. */
+	if (total) {
+		bytes = size_spec_resolve(given, total);
+		return bytes < total ? bytes : total;
+	}
+	if (s->most.permille)
+		return given.permille ? given.permille : UINT64_MAX;
+	return given.bytes ? given.bytes : UINT64_MAX;
+}
+
+/* Of the entries of a policy that may be the device's, the most of each. */
+struct given {
+	bool any;
+	uint64_t memory, share, weight;
+};
+
+static void bounds_take_entry(const struct sums *s, const struct policy *policy,
+			      const struct policy_device *dev, struct given *given)
+{
+	given->any = true;
+	given->memory = max_u64(given->memory, bounds_memory_of(s, dev));
+	given->share = max_u64(given->share, policy_share(policy, dev->uuid));
+	given->weight = max_u64(given->weight, policy_weight(policy, dev->uuid));
+}
+
+static struct given bounds_given(const struct sums *s, const struct policy *policy)
+{
+	uint32_t first = policy->flags & POLICY_ALL_DEVICES ? 1 : 0;
+	struct given given = {.any = false};
+
+	for (uint32_t i = first; i < policy->ndevices; i++)
+		if (bounds_is_meant(s, policy->device[i].uuid)) {
+			bounds_take_entry(s, policy, &policy->device[i], &given);
+			if (s->device)
+				return given;
+		}
+	if (first)
+		bounds_take_entry(s, policy, &policy->device[0], &given);
+	return given;
+}
+
 static void bounds_add_policy(struct sums *s, const struct policy *policy, bool own, uint64_t used)
 {
-	const struct policy_device *dev = policy_find(policy, s->device->uuid);
-	uint64_t bytes;
+	struct given given = bounds_given(s, policy);
 
-	if (!dev) {
-		s->bytes = sat_add_u64(s->bytes, used);
-		return;
-	}
-	/* A part of nobody knows what may be all: what the policy has for a total is the user's word. */
-	bytes = dev->limit_bytes ? dev->limit_bytes : UINT64_MAX;
-	if (s->device->total_bytes)
-		policy_limit(policy, s->device->uuid, s->device->total_bytes, &bytes);
-	s->promised = sat_add_u64(s->promised, bytes);
+	if (!bounds_total(s) && s->most.permille)
+		used = 0; /* which part of the device that is, only the user's ledger says */
+	s->promised = sat_add_u64(s->promised, given.memory);
 	if (!own)
 		return;
-	s->bytes = sat_add_u64(s->bytes, max_u64(bytes, used));
-	s->share = sat_add_u64(s->share, policy_share(policy, s->device->uuid));
-	s->weight = sat_add_u64(s->weight, policy_weight(policy, s->device->uuid));
+	s->memory = sat_add_u64(s->memory, max_u64(given.memory, used));
+	s->share = sat_add_u64(s->share, given.share);
+	s->weight = sat_add_u64(s->weight, given.weight);
 }
 
 /* What nobody knows may be all. */
@@ -228,7 +297,7 @@ static void bounds_add_unknown(struct sums *s, bool own)
 {
 	s->promised = UINT64_MAX;
 	if (own)
-		s->bytes = s->share = s->weight = UINT64_MAX;
+		s->memory = s->share = s->weight = UINT64_MAX;
 }
 
 static int bounds_add_tenant(const char *name, const char *dir, void *arg)
@@ -252,29 +321,45 @@ static int bounds_add_tenant(const char *name, const char *dir, void *arg)
 	return 0;
 }
 
+static int bounds_sum(const struct bounds *b, const struct held *held, const struct device *device,
+		      struct sums *ret)
+{
+	const struct site_value *most = bounds_find(b, SITE_MEMORY_MAX);
+
+	*ret = (struct sums){.b = b, .held = held, .device = device};
+	if (most)
+		ret->most = most->size;
+	return tenant_list(b->runtime, bounds_add_tenant, ret);
+}
+
 /* --- Bounds ----------------------------------------------------------------------------------- */
+
+static struct units_text bounds_words_of(const struct sums *s, uint64_t memory)
+{
+	struct units_text all = {"all"};
+
+	if (memory == UINT64_MAX)
+		return all;
+	return !bounds_total(s) && s->most.permille ? units_permille((uint32_t)memory)
+						    : units_bytes(memory);
+}
 
 static int bounds_check_memory(const struct sums *s, char words[static BOUNDS_WORDS])
 {
-	const struct site_value *most = bounds_find(s->b, SITE_MEMORY_MAX);
-	uint64_t bytes, total = s->device->total_bytes;
+	uint64_t total = bounds_total(s), most;
 
-	if (!most)
+	if (!s->most.bytes && !s->most.permille)
 		return 0;
-	if (most->size.permille && !total) {
-		snprintf(words, BOUNDS_WORDS, "--memory: the site gives %s of a device, and allotd does "
-			 "not know its size; have memory-max be in bytes, or allotd restarted where "
-			 "the driver answers",
-			 units_permille(most->size.permille).s);
-		return -EDQUOT;
-	}
-	bytes = size_spec_resolve(most->size, total);
-	if (s->bytes <= bytes)
+	most = total ? size_spec_resolve(s->most, total)
+	       : s->most.permille ? s->most.permille : s->most.bytes;
+	if (s->memory <= most)
 		return 0;
 	snprintf(words, BOUNDS_WORDS, "--memory: this user's tenants would have %s of %s, by quota or in "
-		 "use, and the site gives %s; ask for less, or end others of yours",
-		 s->bytes == UINT64_MAX ? "all" : units_bytes(s->bytes).s,
-		 total ? units_uuid(s->device->uuid).s : "a device", units_bytes(bytes).s);
+		 "use, and the site gives %s; ask for less%s, or end others of yours",
+		 bounds_words_of(s, s->memory).s,
+		 s->device ? units_uuid(s->device->uuid).s : "a device that allotd does not know",
+		 bounds_words_of(s, most).s,
+		 total ? "" : s->most.permille ? ", as a percentage" : ", in bytes");
 	return -EDQUOT;
 }
 
@@ -325,7 +410,7 @@ static int bounds_check_priority(const struct bounds *b, const struct policy *po
 
 static int bounds_check_promise(const struct sums *s, char words[static BOUNDS_WORDS])
 {
-	uint64_t total = s->device->total_bytes;
+	uint64_t total = bounds_total(s);
 
 	if (s->b->site->overpromise == SITE_ALLOW || !total || s->promised <= total)
 		return 0;
@@ -337,54 +422,133 @@ static int bounds_check_promise(const struct sums *s, char words[static BOUNDS_W
 	return s->b->site->overpromise == SITE_WARN ? 0 : -ENOSPC;
 }
 
+/* `policy` has the entries that are meant of `whole`. `device` NULL: any that allotd does not know. */
 static int bounds_check_device(const struct bounds *b, const struct held *held,
 			       const struct device *device, const struct policy *policy,
-			       char words[static BOUNDS_WORDS])
+			       const struct policy *whole, char words[static BOUNDS_WORDS])
 {
-	struct sums s = {.b = b, .held = held, .device = device};
-	int r;
+	struct given given;
+	struct sums s;
+	int r = bounds_sum(b, held, device, &s);
 
-	/* One that it does not have. */
-	if (!(policy->flags & POLICY_ALL_DEVICES) && !policy_find(policy, device->uuid))
-		return 0;
-	r = tenant_list(b->runtime, bounds_add_tenant, &s);
 	if (r < 0)
 		return r;
+	given = bounds_given(&s, policy);
+	if (!given.any) /* it does not have that device */
+		return 0;
 	bounds_add_policy(&s, policy, true, 0);
-	r = bounds_check_memory(&s, words);
+	r = given.memory ? bounds_check_memory(&s, words) : 0;
 	if (r == 0)
-		r = bounds_check_compute(&s, policy, words);
+		r = bounds_check_compute(&s, whole, words);
 	return r ? r : bounds_check_promise(&s, words);
 }
 
-static bool bounds_knows(const struct devices *devices, const uint8_t uuid[16])
+static void bounds_hold(const struct bounds *b, struct held *ret)
 {
-	for (unsigned int i = 0; i < devices->n; i++)
-		if (!memcmp(devices->list[i].uuid, uuid, 16))
-			return true;
-	return false;
+	ret->uid = b->member ? b->member->uid : 0;
+	if (bounds_find(b, SITE_MEMORY_MAX))
+		tenant_list_users(b->runtime, bounds_hold_one, ret);
+}
+
+/* --- Devices that come later ------------------------------------------------------------------ */
+
+static bool bounds_has_entry(const struct policy *policy, const uint8_t uuid[16])
+{
+	const struct policy_device *dev = policy_find(policy, uuid);
+
+	return dev && dev != &policy->device[0];
+}
+
+/* Each device that is known gets an entry with what that for all says. */
+static int bounds_add_entries(const struct bounds *b, struct policy *policy)
+{
+	for (unsigned int i = 0; i < b->devices->n; i++) {
+		const struct device *device = &b->devices->list[i];
+
+		if (bounds_has_entry(policy, device->uuid))
+			continue;
+		if (policy->ndevices == POLICY_DEVICES)
+			return -E2BIG;
+		policy->device[policy->ndevices] = policy->device[0];
+		policy->device[policy->ndevices].total_bytes = device->total_bytes;
+		memcpy(policy->device[policy->ndevices++].uuid, device->uuid, sizeof(device->uuid));
+	}
+	return 0;
+}
+
+/* What is left of memory-max on a device that allotd does not know, in its unit. */
+static int bounds_find_left(const struct bounds *b, struct size_spec most, struct sums *ret_sums,
+			    uint64_t *ret)
+{
+	uint64_t all = most.permille ? most.permille : most.bytes;
+	struct held held = {.n = 0};
+	int r;
+
+	bounds_hold(b, &held);
+	r = bounds_sum(b, &held, NULL, ret_sums);
+	bounds_let_go(&held);
+	*ret = ret_sums->memory < all ? all - ret_sums->memory : 0;
+	return r;
+}
+
+int bounds_spell_out(const struct bounds *b, struct policy *policy,
+		     char words[static BOUNDS_WORDS])
+{
+	const struct site_value *most = bounds_find(b, SITE_MEMORY_MAX);
+	struct policy_device *all = &policy->device[0];
+	struct sums s;
+	uint64_t left;
+	int r;
+
+	if (!most || !(policy->flags & POLICY_ALL_DEVICES) || !b->devices->n)
+		return 0;
+	r = bounds_find_left(b, most->size, &s, &left);
+	if (r < 0 || bounds_memory_of(&s, all) <= left)
+		return r;
+	if (bounds_add_entries(b, policy) < 0) {
+		snprintf(words, BOUNDS_WORDS, "--memory: too many devices are named; name all that are "
+			 "meant with --gpu");
+		return -EDQUOT;
+	}
+	all->limit_permille = most->size.permille && left ? (uint32_t)left : 0;
+	all->limit_bytes = all->limit_permille ? 0 : left ? left : NOTHING_BYTES;
+	return 0;
+}
+
+/* --- All -------------------------------------------------------------------------------------- */
+
+/* The entry for all stands for devices of which nobody tells; others of these have entries. */
+static int bounds_check_unknown(const struct bounds *b, const struct held *held,
+				const struct policy *policy, char words[static BOUNDS_WORDS])
+{
+	uint32_t first = policy->flags & POLICY_ALL_DEVICES ? 1 : 0;
+	struct policy rest = *policy;
+	int r = 0;
+
+	for (uint32_t i = first; r == 0 && i < policy->ndevices; i++) {
+		struct device device = {.total_bytes = 0};
+
+		memcpy(device.uuid, policy->device[i].uuid, sizeof(device.uuid));
+		if (!bounds_knows(b->devices, device.uuid))
+			r = bounds_check_device(b, held, &device, policy, policy, words);
+	}
+	rest.ndevices = 1;
+	if (r == 0 && first)
+		r = bounds_check_device(b, held, NULL, &rest, policy, words);
+	return r;
 }
 
 int bounds_check(const struct bounds *b, const struct policy *policy,
 		 char words[static BOUNDS_WORDS])
 {
-	struct held held = {.uid = b->member ? b->member->uid : 0};
+	struct held held = {.n = 0};
 	int r = bounds_check_priority(b, policy, words);
 
-	if (bounds_find(b, SITE_MEMORY_MAX))
-		tenant_list_users(b->runtime, bounds_hold_one, &held);
+	bounds_hold(b, &held);
 	for (unsigned int i = 0; r == 0 && i < b->devices->n; i++)
-		r = bounds_check_device(b, &held, &b->devices->list[i], policy, words);
-	/* Devices of which only the policy tells; the entry for all stands for those. */
-	for (uint32_t i = 0; r == 0 && i < policy->ndevices; i++) {
-		struct device device = {.total_bytes = 0};
-
-		memcpy(device.uuid, policy->device[i].uuid, sizeof(device.uuid));
-		if ((i == 0 && (policy->flags & POLICY_ALL_DEVICES))
-			    ? !b->devices->n
-			    : !bounds_knows(b->devices, device.uuid))
-			r = bounds_check_device(b, &held, &device, policy, words);
-	}
+		r = bounds_check_device(b, &held, &b->devices->list[i], policy, policy, words);
+	if (r == 0)
+		r = bounds_check_unknown(b, &held, policy, words);
 	bounds_let_go(&held);
 	return r;
 }

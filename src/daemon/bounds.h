@@ -29,6 +29,15 @@ uint32_t bounds_tenants(const struct bounds *b, uint32_t most);
 void bounds_complete(const struct bounds *b, uint32_t said, struct policy *policy);
 
 /*
+ * Where the policy's entry for all devices gives more of one that allotd does not know (one that was
+ * plugged in a moment ago, a part of one) than is left there of memory-max, or in another unit: each
+ * known device gets an entry with what was asked for, and that for all has what is left. 0, -EDQUOT
+ * with words where that does not fit into a policy, or -errno.
+ */
+int bounds_spell_out(const struct bounds *b, struct policy *policy,
+		     char words[static BOUNDS_WORDS]);
+
+/*
  * 0, also with words where the site wants one to be told; or -EDQUOT with words: more than there is
  * for that user, or -ENOSPC: than the device has left; or -errno where nobody can tell what is there.
  */

@@ -34,6 +34,7 @@ struct doing {
 	struct control_answer *answer;
 	struct move *move;
 	char name[POLICY_NAME_BYTES], dir[PATH_MAX];
+	struct policy policy; /* that is put in force */
 };
 
 __attribute__((format(printf, 3, 4))) static int requests_refuse(struct doing *d, int error,
@@ -171,6 +172,8 @@ static int requests_bound(struct doing *d, bool making, struct policy *policy)
 		r = requests_check_number(d, bounds_tenants(&bounds, REQUESTS_TENANTS));
 		bounds_complete(&bounds, d->request->said, policy);
 	}
+	if (r == 0)
+		r = bounds_spell_out(&bounds, policy, d->answer->words);
 	return r < 0 ? r : bounds_check(&bounds, policy, d->answer->words);
 }
 
@@ -208,7 +211,6 @@ static int requests_make(struct doing *d)
 {
 	const struct control_request *request = d->request;
 	pid_t pid = d->peer->pid > 0 ? d->peer->pid : getpid();
-	struct policy policy = request->policy;
 	int r;
 
 	if (!requests_is_a_beginning(request->kind))
@@ -221,21 +223,22 @@ static int requests_make(struct doing *d)
 	r = requests_check_policy(d, &request->policy);
 	if (r < 0)
 		return r;
+	d->policy = request->policy;
 	requests_sweep(d);
 	r = tenant_path(d->runtime, d->name, d->dir, sizeof(d->dir));
 	if (r == 0 && access(d->dir, F_OK) == 0)
 		return -EEXIST;
 	if (r == 0)
-		r = requests_bound(d, true, &policy);
+		r = requests_bound(d, true, &d->policy);
 	if (r == 0)
-		r = tenant_create(d->runtime, d->name, &policy, d->dir, sizeof(d->dir));
+		r = tenant_create(d->runtime, d->name, &d->policy, d->dir, sizeof(d->dir));
 	if (r == 0)
 		r = requests_note_library(d);
 	if (r == 0)
 		r = tenants_mark(d->dir, (enum tenant_kind)request->kind, pid);
 	if (r < 0)
 		return r;
-	d->answer->policy = policy;
+	d->answer->policy = d->policy;
 	/* It cannot say itself that it has come. */
 	arbiter_host_announce(d->runtime);
 	residency_file_tell(d->runtime);
@@ -269,32 +272,34 @@ static int requests_edit(struct policy *policy, void *arg)
 	/* Somebody else changed it since: who asks is to look again. */
 	if (memcmp(policy, &d->request->before, sizeof(*policy)) != 0)
 		return -EAGAIN;
-	*policy = d->request->policy;
+	*policy = d->policy;
 	return 0;
 }
 
 static int requests_set(struct doing *d)
 {
 	const struct policy *before = &d->request->before;
-	struct policy policy = d->request->policy;
+	const struct policy *asked = &d->request->policy;
 	int r;
 
 	requests_sweep(d);
 	r = requests_find(d);
 	if (r == 0)
-		r = requests_check_policy(d, &policy);
+		r = requests_check_policy(d, asked);
 	if (r < 0)
 		return r;
-	if ((policy.flags ^ before->flags) & ~(uint32_t)POLICY_METER || policy.host_bytes != before->host_bytes ||
-	    memcmp(policy.swap_dir, before->swap_dir, sizeof(policy.swap_dir)) != 0)
+	if ((asked->flags ^ before->flags) & ~(uint32_t)POLICY_METER ||
+	    asked->host_bytes != before->host_bytes ||
+	    memcmp(asked->swap_dir, before->swap_dir, sizeof(asked->swap_dir)) != 0)
 		return requests_refuse(d, -EINVAL, "that cannot be changed while it lives");
-	r = requests_bound(d, false, &policy);
+	d->policy = *asked;
+	r = requests_bound(d, false, &d->policy);
 	if (r < 0)
 		return r;
 	r = policy_update(d->dir, requests_edit, d);
 	if (r < 0)
 		return r;
-	d->answer->policy = policy;
+	d->answer->policy = d->policy;
 	residency_file_tell(d->runtime);
 	arbiter_host_announce(d->runtime);
 	return 0;

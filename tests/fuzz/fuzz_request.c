@@ -22,7 +22,14 @@
 
 static char runtime[64], users[PATH_MAX];
 static struct site site;
-static struct devices devices;
+static const uint8_t unknown[16] = {9};
+static const struct devices devices = {
+	.n = 1, .list = {{.uuid = {1}, .total_bytes = UINT64_C(8) << 30}}};
+
+struct found {
+	unsigned int n;
+	uint64_t known_bytes, unknown_bytes; /* of quotas together */
+};
 
 static void say(void *arg, unsigned int line, bool wrong, const char *words)
 {
@@ -71,7 +78,8 @@ static void begin(void)
 
 static int check_one(const char *name, const char *dir, void *arg)
 {
-	unsigned int *n = arg;
+	uint64_t total = UINT64_C(64) << 30, bytes = 0;
+	struct found *found = arg;
 	struct policy policy;
 	uid_t owner;
 
@@ -80,9 +88,17 @@ static int check_one(const char *name, const char *dir, void *arg)
 	MUST(!strcmp(policy.name, name));
 	MUST(policy.mode == POLICY_MODE_TURNS && policy.priority != POLICY_PRIORITY_HIGH);
 	MUST(policy_meters(&policy));
-	for (uint32_t i = 0; i < policy.ndevices; i++)
-		MUST(policy.device[i].limit_bytes && policy.device[i].limit_bytes <= MOST);
-	++*n;
+	for (uint32_t i = policy.flags & POLICY_ALL_DEVICES ? 1 : 0; i < policy.ndevices; i++) {
+		const uint8_t *uuid = policy.device[i].uuid;
+
+		MUST(policy_limit(&policy, uuid, memcmp(uuid, devices.list[0].uuid, 16) ? total
+				  : devices.list[0].total_bytes, &bytes) == 0 && bytes <= MOST);
+	}
+	if (!policy_limit(&policy, devices.list[0].uuid, devices.list[0].total_bytes, &bytes))
+		found->known_bytes += bytes;
+	if (!policy_limit(&policy, unknown, total, &bytes))
+		found->unknown_bytes += bytes;
+	found->n++;
 	return 0;
 }
 
@@ -107,7 +123,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct control_request request = {.verb = CONTROL_MAKE};
 	struct control_answer answer;
 	struct move move;
-	unsigned int n = 0;
+	struct found found = {.n = 0};
 
 	begin();
 	peer.pid = getpid();
@@ -117,7 +133,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	MUST(requests_do(&requests, &peer, &request, &answer, &move) == 0);
 	MUST(memchr(answer.words, 0, sizeof(answer.words)));
 	MUST(answer.error <= 0);
-	tenant_list_users(runtime, check_one, &n);
-	MUST(n <= TENANTS && count(users) == n && count(runtime) == 0);
+	tenant_list_users(runtime, check_one, &found);
+	MUST(found.n <= TENANTS && count(users) == found.n && count(runtime) == 0);
+	/* One byte is how nothing is written. */
+	MUST(found.known_bytes <= MOST && found.unknown_bytes <= MOST + TENANTS);
 	return 0;
 }

@@ -163,6 +163,154 @@ static void check_nothing_said(void)
 	}
 }
 
+/* --- Devices that allotd does not know -------------------------------------------------------- */
+
+static const uint8_t known[16] = {1}, unknown[16] = {7}, other_unknown[16] = {8};
+
+/* What allotd gives to who sends that policy; its answer. */
+static int ask(const struct site *site, const char *name, struct policy policy,
+	       struct control_answer *ret)
+{
+	static const struct devices devices = {
+		.n = 1, .list = {{.uuid = {1}, .total_bytes = 16 * GIB}}};
+	const struct requests requests = {.runtime = runtime, .site = site, .devices = &devices};
+	const struct requests_peer peer = {.uid = uid, .pid = getpid()};
+	struct control_request request = {.magic = CONTROL_MAGIC,
+					  .version = CONTROL_VERSION,
+					  .verb = CONTROL_MAKE,
+					  .kind = TENANT_PREPARED,
+					  .said = CONTROL_SAID_MEMORY | CONTROL_SAID_COMPUTE,
+					  .policy = policy};
+	struct move move;
+
+	snprintf(request.name, sizeof(request.name), "%s", name);
+	snprintf(request.policy.name, sizeof(request.policy.name), "%s@%u", name, (unsigned int)uid);
+	CHECK_EQ(requests_do(&requests, &peer, &request, ret, &move), 0);
+	return ret->error;
+}
+
+static uint64_t limit(const struct control_answer *answer, const uint8_t uuid[16], uint64_t total)
+{
+	uint64_t bytes = 0;
+
+	CHECK_EQ(policy_limit(&answer->policy, uuid, total, &bytes), 0);
+	return bytes;
+}
+
+static void end_all(void)
+{
+	static const char *const names[] = {"a", "b", "c"};
+	char name[32];
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		snprintf(name, sizeof(name), "%s@%u", names[i], (unsigned int)uid);
+		tenants_remove(runtime, name, false);
+	}
+}
+
+/* With an entry for the device that is known, and one for all. */
+static struct policy policy_for(struct size_spec all, struct size_spec of_known)
+{
+	struct policy policy = {.ndevices = of_known.bytes || of_known.permille ? 2 : 1,
+				.flags = POLICY_ALL_DEVICES};
+
+	policy.device[0].limit_bytes = all.bytes;
+	policy.device[0].limit_permille = all.permille;
+	memcpy(policy.device[1].uuid, known, sizeof(known));
+	policy.device[1].limit_bytes = of_known.bytes;
+	policy.device[1].limit_permille = of_known.permille;
+	return policy;
+}
+
+/* An entry for all holds for a device that is plugged in later, and so does the site's bound. */
+static void check_unknown_in_bytes(void)
+{
+	struct site site = site_of("[default]\nmemory-max = 8GiB\n");
+	struct size_spec gib = {.bytes = GIB}, none = {0}, much = {.bytes = UINT64_C(16) << 40},
+			 half = {.permille = 500};
+	struct control_answer answer;
+
+	CHECK_EQ(ask(&site, "a", policy_for(much, none), &answer), -EDQUOT);
+	CHECK_EQ(ask(&site, "a", policy_for(much, gib), &answer), 0);
+	CHECK_EQ(limit(&answer, known, 16 * GIB), GIB);
+	CHECK_EQ(limit(&answer, unknown, 64 * GIB), 8 * GIB);
+	/* What is left there is nothing, and nobody is refused for that. */
+	CHECK_EQ(ask(&site, "b", policy_for(gib, none), &answer), 0);
+	CHECK_EQ(limit(&answer, known, 16 * GIB), GIB);
+	CHECK(limit(&answer, unknown, 64 * GIB) <= 1);
+	end_all();
+	CHECK_EQ(ask(&site, "a", policy_for(half, none), &answer), 0);
+	CHECK_EQ(limit(&answer, known, 16 * GIB), 8 * GIB);
+	CHECK_EQ(limit(&answer, unknown, 64 * GIB), 8 * GIB);
+	end_all();
+	CHECK_EQ(ask(&site, "a", policy_for(gib, none), &answer), 0);
+	CHECK_EQ(answer.policy.ndevices, 1); /* nothing is spelled out that need not be */
+	CHECK_EQ(ask(&site, "b", policy_for(gib, none), &answer), 0);
+	CHECK_EQ(answer.policy.ndevices, 1);
+	end_all();
+	site_free(&site);
+}
+
+static void check_unknown_in_parts(void)
+{
+	struct site site = site_of("[default]\nmemory-max = 25%\n");
+	struct size_spec gib = {.bytes = GIB}, none = {0}, all = {.permille = 1000},
+			 part = {.permille = 100};
+	struct control_answer answer;
+
+	CHECK_EQ(ask(&site, "a", policy_for(gib, none), &answer), 0);
+	CHECK_EQ(limit(&answer, known, 16 * GIB), GIB);
+	CHECK_EQ(limit(&answer, unknown, 2 * GIB), 2 * GIB / 4);
+	end_all();
+	CHECK_EQ(ask(&site, "a", policy_for(part, none), &answer), 0);
+	CHECK_EQ(answer.policy.ndevices, 1);
+	CHECK_EQ(ask(&site, "b", policy_for(all, gib), &answer), 0);
+	CHECK_EQ(limit(&answer, unknown, 100 * GIB), 15 * GIB);
+	CHECK_EQ(ask(&site, "c", policy_for(all, gib), &answer), 0);
+	CHECK(limit(&answer, unknown, 100 * GIB) <= 1);
+	end_all();
+	site_free(&site);
+}
+
+/* One that is named, as a part of a device (MIG), which allotd does not list. */
+static void check_unknown_by_name(void)
+{
+	struct site site = site_of("[default]\nmemory-max = 8GiB\n");
+	struct policy policy = {.ndevices = 1}, all = policy_for((struct size_spec){.bytes = GIB},
+								 (struct size_spec){0});
+	struct control_answer answer;
+
+	memcpy(policy.device[0].uuid, unknown, sizeof(unknown));
+	policy.device[0].limit_bytes = 9 * GIB;
+	CHECK_EQ(ask(&site, "a", policy, &answer), -EDQUOT);
+	policy.device[0].limit_bytes = 8 * GIB;
+	CHECK_EQ(ask(&site, "a", policy, &answer), 0);
+	CHECK_EQ(ask(&site, "b", policy, &answer), -EDQUOT);
+	CHECK_EQ(ask(&site, "b", all, &answer), 0);
+	CHECK(limit(&answer, unknown, 64 * GIB) <= 1);
+	memcpy(policy.device[0].uuid, other_unknown, sizeof(unknown));
+	CHECK_EQ(ask(&site, "c", policy, &answer), 0);
+	end_all();
+	site_free(&site);
+}
+
+static void check_unknown_time(void)
+{
+	struct site site = site_of("[default]\ncompute-max = 50\n");
+	struct policy policy = policy_for((struct size_spec){.bytes = GIB},
+					  (struct size_spec){.bytes = GIB});
+	struct control_answer answer;
+
+	policy.compute = POLICY_COMPUTE_CAP;
+	policy.device[0].share_permille = 1000;
+	policy.device[1].share_permille = 500;
+	CHECK_EQ(ask(&site, "a", policy, &answer), -EDQUOT);
+	policy.device[0].share_permille = 500;
+	CHECK_EQ(ask(&site, "a", policy, &answer), 0);
+	end_all();
+	site_free(&site);
+}
+
 /* A process of the user's, which has ended and is not waited for if it is to `end`. */
 static pid_t start(bool end)
 {
@@ -202,6 +350,10 @@ int main(void)
 	uid = geteuid() ? geteuid() : 12345;
 	snprintf(runtime, sizeof(runtime), "%s/run", fixture_runtime_dir());
 	check_nothing_said();
+	check_unknown_in_bytes();
+	check_unknown_in_parts();
+	check_unknown_by_name();
+	check_unknown_time();
 	check_number();
 	check_bounds();
 	check_cgroup_of_ended();

@@ -23,13 +23,20 @@
 /* So often the ledgers are read even if the drivers say what they said before: 80 take 8 ms. */
 #define LEDGERS_NS (20 * NS_PER_S)
 
+/* How often devices that have come or gone are looked for; and how often again where a driver fails. */
+#define DEVICES_NS    (5 * NS_PER_S)
+#define DEVICES_TRIES 12
+
 struct audit {
 	char runtime[PATH_MAX];
 	enum audit_action action;
+	struct inventory *inventory;
 	pthread_t thread;
 
 	/* The thread's own: */
-	struct usage_reader *reader;
+	struct usage_reader *reader; /* NULL: no driver is here */
+	uint64_t stamp, stamped_ns;  /* of the devices; when it was last compared */
+	int tries;		     /* that are left to read those of this stamp */
 	struct usage_list usage; /* by the last look */
 	uint64_t compared_ns;	 /* with the ledgers; 0: that failed */
 	bool failed;		 /* the last look did, which was said */
@@ -213,6 +220,41 @@ static void audit_look(struct audit *audit)
 	audit->usage = usage;
 }
 
+/*
+ * NVML lists devices as it was opened, so it is opened anew. A driver that fails just now is asked
+ * again, and what was known of its devices is known until then.
+ */
+static void audit_read_devices(struct audit *audit)
+{
+	struct devices devices;
+
+	usage_close(audit->reader);
+	audit->reader = NULL;
+	audit->tries--;
+	devices_read(&devices);
+	if (usage_open(&audit->reader) < 0)
+		audit->reader = NULL;
+	if (!devices.n)
+		return;
+	audit->tries = 0;
+	inventory_offer(audit->inventory, &devices);
+}
+
+static void audit_look_for_devices(struct audit *audit)
+{
+	uint64_t now_ns = now_monotonic_ns(), stamp;
+
+	if (now_ns < audit->stamped_ns + DEVICES_NS)
+		return;
+	audit->stamped_ns = now_ns;
+	stamp = devices_stamp();
+	if (stamp != audit->stamp || (audit->reader && !usage_is_current(audit->reader)))
+		audit->tries = DEVICES_TRIES;
+	audit->stamp = stamp;
+	if (audit->tries > 0)
+		audit_read_devices(audit);
+}
+
 static void audit_look_how_busy(struct audit *audit)
 {
 	struct usage_busy busy;
@@ -242,32 +284,41 @@ static void *audit_watch(void *arg)
 	struct audit *audit = arg;
 
 	do {
-		audit_look(audit);
-		audit_look_how_busy(audit);
-	} while (audit_sleep(audit, now_monotonic_ns() + LOOK_NS));
+		audit_look_for_devices(audit);
+		if (audit->reader)
+			audit_look(audit);
+		if (audit->reader)
+			audit_look_how_busy(audit);
+	} while (audit_sleep(audit, now_monotonic_ns() + (audit->reader ? LOOK_NS : DEVICES_NS)));
 	return NULL;
 }
 
 /* --- Its beginning and end ------------------------------------------------------------------- */
 
-int audit_start(const char *runtime, enum audit_action action, struct audit **ret)
+int audit_start(const char *runtime, enum audit_action action, uint64_t stamp,
+		struct inventory *inventory, struct audit **ret)
 {
 	struct audit *audit = calloc(1, sizeof(*audit));
 	pthread_condattr_t clock;
 	int r = audit ? usage_open(&audit->reader) : -ENOMEM;
 
-	if (r < 0) {
+	if (r < 0 && r != -ENODEV) {
+		inventory_close(inventory);
 		free(audit);
 		return r;
 	}
 	snprintf(audit->runtime, sizeof(audit->runtime), "%s", runtime);
 	audit->action = action;
+	audit->inventory = inventory;
+	audit->stamp = stamp;
+	audit->stamped_ns = now_monotonic_ns();
 	pthread_mutex_init(&audit->lock, NULL);
 	pthread_condattr_init(&clock);
 	pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
 	pthread_cond_init(&audit->ended, &clock);
 	r = -pthread_create(&audit->thread, NULL, audit_watch, audit);
 	if (r < 0) {
+		inventory_close(inventory);
 		usage_close(audit->reader);
 		free(audit);
 		return r;
@@ -294,6 +345,7 @@ void audit_end(struct audit *audit)
 	audit_replace(audit, NULL, NULL, 0);
 	usage_free(&audit->usage);
 	usage_close(audit->reader);
+	inventory_close(audit->inventory);
 	free(audit);
 }
 

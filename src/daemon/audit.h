@@ -2,11 +2,12 @@
 /*
  * The audit: a thread of its own, since drivers may block, that compares once a second what they
  * say with what the ledgers say (node/outsiders.h). What it finds is logged when it comes and when
- * it goes, and can be asked for at any time.
+ * it goes, and can be asked for at any time. It also finds devices that come later.
  */
 #ifndef ALLOT_DAEMON_AUDIT_H
 #define ALLOT_DAEMON_AUDIT_H
 
+#include "daemon/inventory.h"
 #include "node/outsiders.h"
 
 enum audit_action {
@@ -23,8 +24,12 @@ struct audit_finding {
 
 struct audit;
 
-/* -ENODEV: no driver is here, so there is nothing to audit; -errno. */
-int audit_start(const char *runtime, enum audit_action action, struct audit **ret);
+/*
+ * Also where no driver is here: one that comes later is found. `stamp` is devices_stamp() of when the
+ * devices were last read; where there are others, `inventory` is told, which is the audit's from then on, also on error. -errno.
+ */
+int audit_start(const char *runtime, enum audit_action action, uint64_t stamp,
+		struct inventory *inventory, struct audit **ret);
 void audit_end(struct audit *audit); /* takes NULL */
 
 struct audit_report {

@@ -25,6 +25,7 @@
 #include "daemon/hami.h"
 #include "daemon/history.h"
 #include "daemon/http.h"
+#include "daemon/inventory.h"
 #include "daemon/listen.h"
 #include "daemon/log.h"
 #include "daemon/loop.h"
@@ -38,6 +39,7 @@
 #include "ledger/tenant.h"
 #include "node/devices.h"
 #include "node/tenants.h"
+#include "text/units.h"
 
 #define LISTEN	  "127.0.0.1:9478"
 #define BIG_BYTES (256 << 10) /* of memory */
@@ -111,7 +113,8 @@ static const struct argp argp = {
 struct node {
 	char runtime[PATH_MAX];
 	struct devices devices;
-	struct audit *audit; /* NULL: no driver is here */
+	uint64_t stamp;	     /* of when they were read at the start */
+	struct audit *audit; /* NULL: it could not begin */
 	struct turns *turns; /* NULL: tenants decide */
 	struct history *history;
 	struct site site;
@@ -261,6 +264,34 @@ static int main_watch_signals(struct signals *signals, struct loop *loop, struct
 	return loop_add(loop, &signals->source);
 }
 
+/* --- Devices that come later ------------------------------------------------------------------ */
+
+static const struct device *main_find_device(const struct devices *devices, const uint8_t uuid[16])
+{
+	for (unsigned int i = 0; i < devices->n; i++)
+		if (!memcmp(devices->list[i].uuid, uuid, 16))
+			return &devices->list[i];
+	return NULL;
+}
+
+static void main_say_devices(const struct devices *of, const struct devices *others, const char *what)
+{
+	for (unsigned int i = 0; i < of->n; i++)
+		if (!main_find_device(others, of->list[i].uuid))
+			log_line(LOG_SAY, "device %s (%s) %s", units_uuid(of->list[i].uuid).s,
+				 of->list[i].model, what);
+}
+
+static void main_take_devices(void *arg, const struct devices *devices)
+{
+	struct node *node = arg;
+
+	main_say_devices(devices, &node->devices, "has come");
+	main_say_devices(&node->devices, devices, "is not there any more");
+	node->devices = *devices;
+	turns_know(node->turns, devices);
+}
+
 /* Whose turns another allotd gives, that one makes tenants for, too. */
 static int main_make_tenants(struct node *node, const struct requests *requests, struct loop *loop,
 			     struct control **ret)
@@ -307,6 +338,7 @@ static int main_serve(struct node *node, struct args *a, struct loop *loop)
 {
 	const struct requests requests = {
 		.runtime = node->runtime, .site = &node->site, .devices = &node->devices};
+	struct inventory *inventory = NULL;
 	struct control *control = NULL;
 	struct sampler sampler;
 	struct signals signals;
@@ -315,13 +347,15 @@ static int main_serve(struct node *node, struct args *a, struct loop *loop)
 	if (!r)
 		r = site_file_watch(&a->site, loop, &node->site);
 	if (!r)
+		r = inventory_open(loop, main_take_devices, node, &inventory);
+	if (!r)
 		r = main_start_sampler(&sampler, node, loop);
 	if (r < 0) {
 		log_line(LOG_FAULT, "signals or time cannot be waited for: %s", strerror(-r));
 		return EXIT_FAILURE;
 	}
-	r = audit_start(node->runtime, a->outside, &node->audit);
-	if (r < 0 && r != -ENODEV)
+	r = audit_start(node->runtime, a->outside, node->stamp, inventory, &node->audit);
+	if (r < 0)
 		log_line(LOG_FAULT, "nobody looks who uses the devices: %s", strerror(-r));
 	r = main_make_tenants(node, &requests, loop, &control);
 	/* Users who find no socket begin tenants of their own. */
@@ -387,6 +421,7 @@ int main(int argc, char **argv)
 	}
 	if (cut_survive() < 0)
 		log_line(LOG_WARN, "a ledger that is cut short ends this daemon: %s", strerror(errno));
+	node.stamp = devices_stamp();
 	devices_read(&node.devices);
 	if (*node.devices.trouble)
 		log_line(LOG_WARN, "%s", node.devices.trouble);

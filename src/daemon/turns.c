@@ -22,8 +22,27 @@
 struct turns {
 	pthread_t thread;
 	struct arbiter_host *host;
-	atomic_bool end, held;
+	atomic_bool end, held, changed;
+	pthread_mutex_t lock; /* of what follows */
+	struct devices devices;
 };
+
+static void turns_read_devices(struct turns *turns)
+{
+	pthread_mutex_lock(&turns->lock);
+	for (unsigned int i = 0; i < turns->devices.n; i++)
+		arbiter_host_know(turns->host, turns->devices.list[i].uuid);
+	pthread_mutex_unlock(&turns->lock);
+}
+
+/* The claim is kept: no tenant takes the role meanwhile. */
+static void turns_take_in(struct turns *turns)
+{
+	if (!atomic_exchange(&turns->changed, false))
+		return;
+	arbiter_host_drop(turns->host);
+	turns_read_devices(turns);
+}
 
 static uint64_t turns_step(struct turns *turns, uint64_t now_ns, uint64_t *worked_ns)
 {
@@ -54,6 +73,7 @@ static void *turns_watch(void *arg)
 		arbiter_host_listen(turns->host);
 		if (atomic_load(&turns->end))
 			break;
+		turns_take_in(turns);
 		next = turns_step(turns, now_monotonic_ns(), &worked_ns);
 		arbiter_host_sleep(turns->host, next);
 	}
@@ -67,9 +87,10 @@ int turns_start(const char *runtime, const struct devices *devices, struct turns
 
 	if (!r)
 		r = arbiter_host_claim(runtime, &turns->host);
-	for (unsigned int i = 0; !r && i < devices->n; i++)
-		arbiter_host_know(turns->host, devices->list[i].uuid);
 	if (!r) {
+		pthread_mutex_init(&turns->lock, NULL);
+		turns->devices = *devices;
+		turns_read_devices(turns);
 		r = -pthread_create(&turns->thread, NULL, turns_watch, turns);
 		if (r < 0)
 			arbiter_host_close(turns->host);
@@ -79,6 +100,17 @@ int turns_start(const char *runtime, const struct devices *devices, struct turns
 	else
 		*ret = turns;
 	return r;
+}
+
+void turns_know(struct turns *turns, const struct devices *devices)
+{
+	if (!turns)
+		return;
+	pthread_mutex_lock(&turns->lock);
+	turns->devices = *devices;
+	pthread_mutex_unlock(&turns->lock);
+	atomic_store(&turns->changed, true);
+	arbiter_host_ring(turns->host);
 }
 
 void turns_end(struct turns *turns)

@@ -15,6 +15,8 @@ struct turns;
 
 /* `devices` are this machine's. -EAGAIN: another daemon has the role; -errno. */
 int turns_start(const char *runtime, const struct devices *devices, struct turns **ret);
+/* These are by now: the role is given up, and taken again at once. */
+void turns_know(struct turns *turns, const struct devices *devices); /* takes NULL */
 /* A tenant takes the role at once. Takes NULL. */
 void turns_end(struct turns *turns);
 

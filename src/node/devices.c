@@ -2,11 +2,15 @@
 #include "node/devices.h"
 
 #include <ctype.h>
+#include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "amd/identity.h"
+#include "base/fd.h"
+#include "base/hash.h"
 
 /* NVML writes eight digits of domain, and capitals; the kernel's tools write four. */
 static void devices_copy_pci(char ret[static 32], const char *pci)
@@ -112,6 +116,25 @@ void devices_read_amd(struct devices *ret)
 	memset(ret, 0, sizeof(*ret));
 	ret->nvidia_error = -ENOENT;
 	ret->amd_error = devices_add_amd(ret);
+}
+
+#define NVIDIA_DIR "/proc/driver/nvidia/gpus"
+
+uint64_t devices_stamp(void)
+{
+	DIR *dir = opendir(NVIDIA_DIR);
+	uint64_t names = 0, changes = HASH_SEED;
+	struct dirent *entry;
+	char text[32];
+
+	/* In no order. */
+	while (dir && (entry = readdir(dir)))
+		names += hash_mix(hash_string(HASH_SEED, entry->d_name));
+	if (dir)
+		closedir(dir);
+	if (fd_read_text(AT_FDCWD, TOPOLOGY_DIR "/generation_id", text, sizeof(text)) > 0)
+		changes = hash_string(HASH_SEED, text);
+	return names ^ hash_mix(changes);
 }
 
 bool devices_absent(int err)

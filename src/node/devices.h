@@ -48,6 +48,12 @@ void devices_read(struct devices *ret);
 /* Reads AMD's devices alone. NVML, whose start takes its time, is not asked. */
 void devices_read_amd(struct devices *ret);
 
+/*
+ * A number that is another one once the kernel shows more or fewer devices: where NVIDIA's driver
+ * lists them, and how often KFD's list has changed. NVML lists them as it was opened. Wakes none.
+ */
+uint64_t devices_stamp(void);
+
 /* Whether the driver is not there, or has no device, so that nothing is wrong. */
 bool devices_absent(int err);
 

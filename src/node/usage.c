@@ -3,7 +3,6 @@
 
 #include <dirent.h>
 #include <errno.h>
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -74,6 +73,14 @@ int usage_open(struct usage_reader **ret)
 	}
 	*ret = reader;
 	return 0;
+}
+
+bool usage_is_current(struct usage_reader *reader)
+{
+	unsigned int n;
+
+	return !reader->nvml || nvml_device_count(reader->nvml, &n) ||
+	       (n < POLICY_DEVICES ? n : POLICY_DEVICES) == reader->n;
 }
 
 void usage_close(struct usage_reader *reader)

@@ -3,6 +3,7 @@
 #ifndef ALLOT_NODE_USAGE_H
 #define ALLOT_NODE_USAGE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -30,6 +31,9 @@ struct usage_reader;
  */
 int usage_open(struct usage_reader **ret);
 void usage_close(struct usage_reader *reader); /* takes NULL */
+
+/* Returns false if a driver lists more or fewer devices than when it was opened. */
+bool usage_is_current(struct usage_reader *reader);
 
 /*
  * Asks, which may block for as long as a driver likes. -ENOMEM, or -errno of reading /proc. Of

@@ -378,6 +378,9 @@ void arbiter_host_know(struct arbiter_host *host, const uint8_t uuid[static 16])
 {
 	if (host->known == 64 || host->nuuids > host->known)
 		return;
+	for (int i = 0; i < host->known; i++)
+		if (!memcmp(host->uuid[i], uuid, 16))
+			return;
 	memcpy(host->uuid[host->known++], uuid, 16);
 	host->nuuids = host->known;
 }

@@ -32,7 +32,7 @@ int arbiter_host_claim(const char *runtime, struct arbiter_host **ret);
 /* Returns true if a daemon decides about turns in the runtime directory, or is about to. */
 bool arbiter_host_has_daemon(const char *runtime);
 /*
- * Likewise, before its first step: a device of this machine, which has a place whatever tenants write
+ * Likewise, while the role is not held: a device of this machine, which has a place whatever tenants write
  * into their ledgers. Others have one as long as a tenant lives that has them.
  */
 void arbiter_host_know(struct arbiter_host *host, const uint8_t uuid[static 16]);

@@ -56,14 +56,18 @@ struct audit {
 
 static void audit_say(const struct audit_finding *f, const char *what)
 {
+	static const char *const words[] = {
+		[OUTSIDER_UNLIMITED] = "is in no tenant",
+		[OUTSIDER_UNREAD] = "keeps to a ledger that cannot be read (of another version of allot, "
+				    "or of a container), so it is let be",
+		[OUTSIDER_HIDDEN] = "what it keeps to cannot be seen by this user, so it is let be",
+		[OUTSIDER_TOOL] = "is a measurement of allot's, so it is let be",
+	};
 	const struct outsider_process *p = &f->found.process;
 	const struct outsider *o = &f->found.outsider;
-	char knows[160] = "is in no tenant";
+	char knows[160];
 
-	if (o->standing != OUTSIDER_UNLIMITED)
-		snprintf(knows, sizeof(knows),
-			 "keeps to a ledger that cannot be read (of another version of allot, "
-			 "or of a container), so it is let be");
+	snprintf(knows, sizeof(knows), "%s", words[o->standing]);
 	if (*o->tenant)
 		snprintf(knows, sizeof(knows), "its tenant \"%s\" knows of %s", o->tenant,
 			 units_bytes(o->ledger_bytes).s);

@@ -264,16 +264,16 @@ static void metrics_put_busy(FILE *out, const struct devices *devices,
 	}
 }
 
-/* Where it was never seen who uses the devices, nothing is said, which is not the same as nobody. */
-static size_t metrics_count(const struct audit_report *audit, bool unlimited)
+static size_t metrics_count(const struct audit_report *audit, enum outsider_standing standing)
 {
 	size_t n = 0;
 
 	for (size_t i = 0; i < audit->n; i++)
-		n += (audit->finding[i].found.outsider.standing == OUTSIDER_UNLIMITED) == unlimited;
+		n += audit->finding[i].found.outsider.standing == standing;
 	return n;
 }
 
+/* Where it was never seen who uses the devices, nothing is said, which is not the same as nobody. */
 static void metrics_put_audit(FILE *out, const struct devices *devices,
 			      const struct audit_report *audit)
 {
@@ -293,10 +293,10 @@ static void metrics_put_audit(FILE *out, const struct devices *devices,
 	exposition_head(
 		out, "allot_outside_processes", "gauge",
 		"Processes on a device that are in no tenant, or have more than it knows of.");
-	fprintf(out, "allot_outside_processes %zu\n", metrics_count(audit, true));
+	fprintf(out, "allot_outside_processes %zu\n", metrics_count(audit, OUTSIDER_UNLIMITED));
 	exposition_head(out, "allot_unread_processes", "gauge",
 			"Processes on a device that keep to a ledger that cannot be read.");
-	fprintf(out, "allot_unread_processes %zu\n", metrics_count(audit, false));
+	fprintf(out, "allot_unread_processes %zu\n", metrics_count(audit, OUTSIDER_UNREAD));
 	exposition_head(out, "allot_outside_memory_bytes", "gauge",
 			"What such a process has of the device; 0 where the driver does not tell.");
 	for (size_t i = 0; i < audit->n; i++) {

@@ -39,19 +39,69 @@ static int mapped_parse(const char *line, struct mapping *ret)
 	return 0;
 }
 
+/* -ESRCH: it has no memory, as a thread that ends; -EACCES. */
+static int mapped_open_thread(const char *path, FILE **ret)
+{
+	FILE *maps = fopen(path, "re");
+	int c;
+
+	if (!maps)
+		return errno == EACCES || errno == EPERM ? -EACCES : -ESRCH;
+	c = getc(maps);
+	if (c == EOF) {
+		fclose(maps);
+		return -ESRCH;
+	}
+	ungetc(c, maps);
+	*ret = maps;
+	return 0;
+}
+
+/* Of the first thread that goes on: the one that has the process's number may have ended long before. */
+static int mapped_open(pid_t pid, FILE **ret)
+{
+	char path[64 + NAME_MAX];
+	struct dirent *entry;
+	DIR *tasks;
+	int r;
+
+	snprintf(path, sizeof(path), "/proc/%ld/maps", (long)pid);
+	r = mapped_open_thread(path, ret);
+	if (r != -ESRCH)
+		return r;
+	snprintf(path, sizeof(path), "/proc/%ld/task", (long)pid);
+	tasks = opendir(path);
+	while (r == -ESRCH && tasks && (entry = readdir(tasks))) {
+		snprintf(path, sizeof(path), "/proc/%ld/task/%s/maps", (long)pid, entry->d_name);
+		r = mapped_open_thread(path, ret);
+	}
+	if (tasks)
+		closedir(tasks);
+	return r;
+}
+
+bool mapped_is_ending(pid_t pid)
+{
+	FILE *maps;
+	int r = mapped_open(pid, &maps);
+
+	if (!r)
+		fclose(maps);
+	return r == -ESRCH;
+}
+
 /* 0: `is` is true of a mapping of the process. */
 static int mapped_search(pid_t pid, bool (*is)(const struct mapping *mapping, void *arg), void *arg)
 {
 	struct mapping mapping;
-	char path[64], *line = NULL;
-	int r = -ESRCH; /* who ends has no memory any more */
+	char *line = NULL;
 	size_t size = 0;
 	FILE *maps;
+	int r = mapped_open(pid, &maps);
 
-	snprintf(path, sizeof(path), "/proc/%ld/maps", (long)pid);
-	maps = fopen(path, "re");
-	if (!maps)
-		return errno == EACCES || errno == EPERM ? -EACCES : -ESRCH;
+	if (r < 0)
+		return r;
+	r = -ENOENT;
 	while (r && getline(&line, &size, maps) > 0)
 		r = !mapped_parse(line, &mapping) && is(&mapping, arg) ? 0 : -ENOENT;
 	free(line);

@@ -24,6 +24,9 @@ bool mapped_by_any(const struct stat *file);
  */
 int mapped_any_ledger(pid_t pid, struct stat *ret);
 
+/* Returns true if none of its threads has any memory by now, so that it has ended, or ends. */
+bool mapped_is_ending(pid_t pid);
+
 /* The ledger in a tenant's directory, and so whose it is. -errno. A link is none. */
 int mapped_find_ledger(const char *dir, struct stat *ret);
 

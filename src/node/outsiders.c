@@ -11,6 +11,7 @@
 #include "base/fd.h"
 #include "base/number.h"
 #include "node/mapped.h"
+#include "node/own_tool.h"
 #include "node/user.h"
 #include "text/text.h"
 
@@ -71,6 +72,7 @@ const char *outsider_standing_word(enum outsider_standing standing)
 		[OUTSIDER_UNLIMITED] = "unlimited",
 		[OUTSIDER_UNREAD] = "unread",
 		[OUTSIDER_HIDDEN] = "hidden",
+		[OUTSIDER_TOOL] = "tool",
 	};
 
 	return words[standing];
@@ -80,8 +82,11 @@ const char *outsider_standing_word(enum outsider_standing standing)
 static enum outsider_standing outsiders_standing(const struct tenants *tenants, pid_t pid)
 {
 	struct stat mapped, ledger;
-	int r = mapped_any_ledger(pid, &mapped);
+	int r;
 
+	if (own_tool_is(pid))
+		return OUTSIDER_TOOL;
+	r = mapped_any_ledger(pid, &mapped);
 	if (r)
 		return r == -EACCES ? OUTSIDER_HIDDEN : OUTSIDER_UNLIMITED;
 	for (size_t t = 0; t < tenants->n; t++)
@@ -187,7 +192,8 @@ int outsiders_list(const struct usage_list *usage, const struct tenants *tenants
 	*ret_n = 0;
 	for (size_t i = 0; i < n; i++) {
 		found[*ret_n].outsider = outsider[i];
-		*ret_n += !outsiders_is_mps(&outsider[i]) &&
+		/* Of one that is ending nothing tells what it was any more, and what it has comes back. */
+		*ret_n += !outsiders_is_mps(&outsider[i]) && !mapped_is_ending(outsider[i].pid) &&
 			  !outsiders_describe(outsider[i].pid, name, &found[*ret_n].process);
 	}
 	free(outsider);

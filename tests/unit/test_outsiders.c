@@ -4,13 +4,17 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include "node/mapped.h"
 #include "tests/check.h"
 
 #define MIB (UINT64_C(1) << 20)
@@ -197,6 +201,78 @@ static void check_called_mps(void)
 	CHECK_EQ(list(OUTSIDERS_SLACK_BYTES), 1);
 }
 
+static void *sleep_on(void *arg)
+{
+	(void)arg;
+	for (;;)
+		pause();
+	return NULL;
+}
+
+static pid_t start_without_first_thread(void)
+{
+	pid_t pid = fork();
+	pthread_t thread;
+
+	CHECK(pid >= 0);
+	if (pid)
+		return pid;
+	CHECK_EQ(pthread_create(&thread, NULL, sleep_on, NULL), 0);
+	pthread_exit(NULL);
+}
+
+/* Not waited for. */
+static pid_t start_ended(void)
+{
+	pid_t pid = fork();
+	siginfo_t info;
+
+	CHECK(pid >= 0);
+	if (!pid)
+		_exit(0);
+	CHECK_EQ(waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT), 0);
+	return pid;
+}
+
+static size_t list_of(pid_t pid, enum outsider_standing *ret)
+{
+	struct usage usage = {.uuid = {1}, .pid = pid, .bytes = 1024 * MIB};
+	struct usage_list one = {.n = 1, .list = &usage};
+	const struct tenants none = {.n = 0};
+	struct outsider_found *all;
+	size_t n;
+
+	CHECK_EQ(outsiders_list(&one, &none, user_name, &all, &n), 0);
+	if (n)
+		*ret = all->outsider.standing;
+	free(all);
+	return n;
+}
+
+/* What ends is nobody's to end; what goes on without its first thread has a ledger as before. */
+static void check_threads(void)
+{
+	enum outsider_standing standing = OUTSIDER_UNLIMITED;
+	pid_t ended = start_ended(), pid = start_without_first_thread();
+	char path[64], state = 'R';
+
+	CHECK_EQ(list_of(ended, &standing), 0);
+	waitpid(ended, NULL, 0);
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+	while (state != 'Z') {
+		FILE *stat = fopen(path, "re");
+
+		CHECK(stat && fscanf(stat, "%*d (%*[^)]) %c", &state) == 1);
+		fclose(stat);
+	}
+	CHECK(!mapped_is_ending(pid));
+	CHECK_EQ(mapped_ledger(pid, entry[2].dir), 0);
+	CHECK_EQ(list_of(pid, &standing), 1);
+	CHECK_EQ(standing, OUTSIDER_UNREAD);
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+}
+
 int main(void)
 {
 	map_ledger();
@@ -207,6 +283,7 @@ int main(void)
 	check_claimed_often();
 	check_containers();
 	check_described();
+	check_threads();
 	check_called_mps();
 	return 0;
 }

@@ -143,6 +143,9 @@ static int load_wait(pid_t pid)
 	while (waitpid(pid, &status, 0) < 0)
 		if (errno != EINTR)
 			return -errno;
+	if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL)
+		say_error("a load was killed: where allotd ends what is in no tenant (--outside), root "
+			  "alone measures");
 	return status ? -EIO : 0;
 }
 

@@ -12,6 +12,7 @@
 
 #include "cli/device/topo.h"
 #include "cli/out/say.h"
+#include "control/ask.h"
 #include "node/library.h"
 #include "text/units.h"
 
@@ -50,9 +51,8 @@ static void topo_measure_read_line(struct topo *topo, const char *line)
  * Starts the program; its output is read from *ret_from, NULL if that cannot be opened. 0 or
  * -errno.
  */
-static int topo_measure_start(const char *path, FILE **ret_from, pid_t *ret_pid)
+static int topo_measure_start(const char *path, char *words[], FILE **ret_from, pid_t *ret_pid)
 {
-	char program[] = PROGRAM, *words[] = {program, NULL};
 	posix_spawn_file_actions_t actions;
 	int ends[2], r;
 	FILE *from;
@@ -76,6 +76,27 @@ static int topo_measure_start(const char *path, FILE **ret_from, pid_t *ret_pid)
 	*ret_from = from;
 	*ret_pid = pid;
 	return 0;
+}
+
+/*
+ * Where allotd makes the users' tenants, it knows a user's program by its tenant alone, and may end
+ * those that are in none.
+ */
+static bool topo_measure_needs_tenant(void)
+{
+	const char *inside = getenv("ALLOT_TENANT_DIR");
+	char runtime[PATH_MAX];
+
+	return geteuid() != 0 && !(inside && *inside) && control_find(runtime) == 1;
+}
+
+static int topo_measure_run(char *program, FILE **ret_from, pid_t *ret_pid)
+{
+	char allot[] = "allot", run[] = "run", end[] = "--", self[] = "/proc/self/exe";
+	char *in_tenant[] = {allot, run, end, program, NULL}, *alone[] = {program, NULL};
+
+	return topo_measure_needs_tenant() ? topo_measure_start(self, in_tenant, ret_from, ret_pid)
+					   : topo_measure_start(program, alone, ret_from, ret_pid);
 }
 
 static bool topo_measure_has_nvidia_links(const struct topo *topo)
@@ -103,7 +124,7 @@ int topo_measure(struct topo *topo)
 		say_error(PROGRAM " is not beside this allot; install both together");
 		return r;
 	}
-	r = topo_measure_start(path, &from, &pid);
+	r = topo_measure_run(path, &from, &pid);
 	if (r < 0) {
 		say_error("cannot run \"%s\": %s", path, say_errno(-r));
 		return r;
@@ -118,6 +139,6 @@ int topo_measure(struct topo *topo)
 	if (from && !status)
 		return 0;
 	say_error("bandwidth could not be measured on all devices: " PROGRAM
-		  " failed; is there 256 MiB free on each?");
+		  " failed; is there 256 MiB free on each, and for this user?");
 	return -EIO;
 }

@@ -137,6 +137,8 @@ static void frame_one_add_outsider(struct frame *f, const struct outsider_found 
 	if (o->standing == OUTSIDER_UNREAD)
 		frame_line_add(f, "keeps to a ledger that cannot be read, as of another version of "
 				  "allot");
+	else if (o->standing == OUTSIDER_TOOL)
+		frame_line_add(f, "a measurement of allot's, by root");
 	else if (o->standing == OUTSIDER_HIDDEN)
 		frame_line_add(f, "another user's: what limits it cannot be seen from here");
 	else

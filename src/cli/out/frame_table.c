@@ -356,6 +356,8 @@ static void frame_table_put_standing(struct cells *cells, const struct outsider 
 		frame_table_put(cells, ROW_STATE, "another user's");
 	else if (outsider->standing == OUTSIDER_UNREAD)
 		frame_table_put(cells, ROW_STATE, "unread");
+	else if (outsider->standing == OUTSIDER_TOOL)
+		frame_table_put(cells, ROW_STATE, "allot's");
 	else
 		frame_table_put(cells, ROW_STATE, "%s%s", *outsider->tenant ? "beyond " : "outside",
 				outsider->tenant);

@@ -84,7 +84,7 @@ int ps_outside_print(const struct ps_outside *outside, const char *runtime, FILE
 		r = ps_outside_print_those(outside, true, "NOT LIMITED", out);
 	}
 	if (!r && n < outside->n) {
-		fprintf(out, "\nanother user's, or with a ledger that cannot be read:\n");
+		fprintf(out, "\nanother user's, with a ledger that cannot be read, or measured by allot:\n");
 		r = ps_outside_print_those(outside, false, "NOT SEEN", out);
 	}
 	return r;

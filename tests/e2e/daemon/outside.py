@@ -140,6 +140,53 @@ class Outside(daemon_lib.Case):
         self.assertEqual(program.wait(60), -signal.SIGKILL)
         self.assertIn(f"killed: pid {program.pid} (", self.log())
 
+    def load(self, *before, program=os.environ["ALLOT_LOAD"]):
+        """It, and the pid of its process that uses the device."""
+        load = self.start(*before, program, "--loops-per-us", "1", "--seconds", "5",
+                          stderr=subprocess.DEVNULL)
+        return load, json.loads(load.stdout.readline())["pids"][0]
+
+    def ended(self, load):
+        """By allotd."""
+        self.assertNotEqual(load[0].wait(60), 0)
+        self.assertIn(f"killed: pid {load[1]} ", self.log())
+
+    def standings(self):
+        return {o["pid"]: o["standing"] for o in json.loads(self.get("/v1/node")[2])["outside"] or ()}
+
+    def test_own_tools(self):
+        """What allot bench and allot topo --measure run is in no tenant, and is root's to run: it is
+        told, and let be. What others make of the same file, or call so, is ended."""
+        self.daemon(options=("--outside", "kill"))
+        tool, pid = self.load()
+        cli_lib.wait_for(lambda: self.standings().get(pid) == "tool")
+        fake = self.path("allot-load")
+        shutil.copy(os.environ["ALLOT_LOAD"], fake)
+        self.ended(self.load(program=fake))
+        self.assertEqual(tool.wait(60), 0)
+        self.assertNotIn(f"killed: pid {pid} ", self.log())
+        self.assertEqual(self.samples()[key("allot_unread_processes")], 0)
+
+    @unittest.skipIf(os.geteuid(), "users are had by root alone")
+    def test_own_tools_of_users(self):
+        """A user has any code run in them (LD_PRELOAD): theirs are measured in a tenant."""
+        sim = self.env["ALLOT_SIM_DIR"]
+        self.env["ALLOT_SIM_GPUS"] = "2"
+        self.ok("sim", "--dir", sim, "--gpus", "2", "--memory", "4GiB", "--", cli_lib.ALLOT, "topo")
+        for path, mode in ((self.tmp, 0o755), (sim, 0o777), (os.path.join(sim, "region"), 0o666)):
+            os.chmod(path, mode)
+        self.daemon(options=("--outside", "kill"))
+        user = ("setpriv", "--reuid=12345", "--regid=12345", "--clear-groups")
+        self.ended(self.load(*user))
+        # A capability less than all of root's is not root, as in a container.
+        self.ended(self.load("setpriv", "--bounding-set=-sys_admin"))
+        for before in ((), user):
+            done = subprocess.run([*before, cli_lib.ALLOT, "topo", "--measure"], env=self.env, text=True,
+                                  capture_output=True, timeout=60, check=False)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertRegex(done.stdout, r"NVLink +18 +478.1 +\d")
+        self.assertNotRegex(self.log(), "killed.*allot-links")
+
     def test_stopped(self):
         self.daemon(options=("--outside", "stop"))
         program = self.program()

@@ -292,27 +292,65 @@ static void main_take_devices(void *arg, const struct devices *devices)
 	turns_know(node->turns, devices);
 }
 
-/* Whose turns another allotd gives, that one makes tenants for, too. */
-static int main_make_tenants(struct node *node, const struct requests *requests, struct loop *loop,
-			     struct control **ret)
-{
-	int r = turns_start(node->runtime, &node->devices, &node->turns);
+/* --- Users' tenants --------------------------------------------------------------------------- */
 
-	if (r == -EAGAIN) {
-		log_line(LOG_WARN, "another allotd decides whose turn it is in %s", node->runtime);
-		return 0;
+struct service {
+	struct node *node;
+	const struct args *args;
+	struct loop *loop;
+	struct requests requests;
+	struct control *control;
+	bool failed;
+};
+
+/* Users who find no socket begin tenants of their own: with bounds that may not be. */
+static bool main_make_tenants(struct service *s, const char *verb)
+{
+	const char *runtime = s->node->runtime;
+	int r = geteuid() == 0 ? control_open(s->loop, &s->requests, &s->control) : 0;
+
+	if (r == 0)
+		return true;
+	log_line(LOG_FAULT, "users have no tenants made in %s-users: %s", runtime, strerror(-r));
+	if (!site_bounds(&s->node->site))
+		return true;
+	log_line(LOG_FAULT, "%s would bound nobody: allotd %s", site_file_path(&s->args->site), verb);
+	return false;
+}
+
+static void main_take_over(void *arg)
+{
+	struct service *s = arg;
+
+	log_line(LOG_SAY, "the other allotd has ended: this allotd decides by now whose turn it is in %s",
+		 s->node->runtime);
+	s->failed = !main_make_tenants(s, "ends");
+	if (s->failed)
+		loop_end(s->loop);
+}
+
+/* Whose turns another allotd gives, that one makes tenants for, too. */
+static bool main_start_turns(struct service *s)
+{
+	struct node *node = s->node;
+	int r = turns_start(node->runtime, &node->devices, s->loop, main_take_over, s, &node->turns);
+
+	if (r == 1) {
+		log_line(LOG_WARN, "another allotd decides whose turn it is in %s; when it ends, this one "
+			 "does", node->runtime);
+		return true;
 	}
-	if (r < 0)
+	if (r < 0) {
 		log_line(LOG_FAULT, "tenants of %s decide themselves whose turn it is: %s",
 			 node->runtime, strerror(-r));
-	if (geteuid() != 0)
-		return 0;
-	if (!r)
-		r = control_open(loop, requests, ret);
-	if (r < 0)
-		log_line(LOG_FAULT, "users have no tenants made in %s-users: %s", node->runtime,
-			 strerror(-r));
-	return r;
+		/* Nor are any made for users. */
+		if (geteuid() || !site_bounds(&node->site))
+			return true;
+		log_line(LOG_FAULT, "%s would bound nobody: allotd does not begin",
+			 site_file_path(&s->args->site));
+		return false;
+	}
+	return main_make_tenants(s, "does not begin");
 }
 
 /* Until it is told to end. */
@@ -336,10 +374,13 @@ static int main_answer(struct node *node, const struct args *a, struct loop *loo
 
 static int main_serve(struct node *node, struct args *a, struct loop *loop)
 {
-	const struct requests requests = {
-		.runtime = node->runtime, .site = &node->site, .devices = &node->devices};
+	struct service service = {.node = node,
+				  .args = a,
+				  .loop = loop,
+				  .requests = {.runtime = node->runtime,
+					       .site = &node->site,
+					       .devices = &node->devices}};
 	struct inventory *inventory = NULL;
-	struct control *control = NULL;
 	struct sampler sampler;
 	struct signals signals;
 	int r = main_watch_signals(&signals, loop, &a->site);
@@ -357,14 +398,10 @@ static int main_serve(struct node *node, struct args *a, struct loop *loop)
 	r = audit_start(node->runtime, a->outside, node->stamp, inventory, &node->audit);
 	if (r < 0)
 		log_line(LOG_FAULT, "nobody looks who uses the devices: %s", strerror(-r));
-	r = main_make_tenants(node, &requests, loop, &control);
-	/* Users who find no socket begin tenants of their own. */
-	if (r < 0 && site_bounds(&node->site))
-		log_line(LOG_FAULT, "%s would bound nobody: allotd does not begin",
-			 site_file_path(&a->site));
-	else
-		r = main_answer(node, a, loop);
-	control_close(control);
+	r = main_start_turns(&service) ? main_answer(node, a, loop) : -ECANCELED;
+	if (service.failed)
+		r = -ECANCELED;
+	control_close(service.control);
 	turns_end(node->turns);
 	audit_end(node->audit);
 	close(sampler.source.fd);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The arbiter's role, for as long as the daemon lives (roles/arbiter_host.h). On a thread of its own,
+ * The arbiter's role, for as long as the daemon lives (roles/arbiter_host.h); while another daemon has
+ * it, this one waits for that one's end. On a thread of its own,
  * which sleeps while nobody works: a turn begins and ends within microseconds, and a page or a driver
  * takes milliseconds.
  */
@@ -9,12 +10,20 @@
 
 #include <stdbool.h>
 
+#include "daemon/loop.h"
 #include "node/devices.h"
 
 struct turns;
 
-/* `devices` are this machine's. -EAGAIN: another daemon has the role; -errno. */
-int turns_start(const char *runtime, const struct devices *devices, struct turns **ret);
+/* Called on the loop's thread. */
+typedef void turns_taken(void *arg);
+
+/*
+ * `devices` are this machine's. 0: the role is this daemon's; 1: another daemon has it, and when that
+ * ends, `taken` is called when it is this one's; or -errno.
+ */
+int turns_start(const char *runtime, const struct devices *devices, struct loop *loop,
+		turns_taken *taken, void *arg, struct turns **ret);
 /* These are by now: the role is given up, and taken again at once. */
 void turns_know(struct turns *turns, const struct devices *devices); /* takes NULL */
 /* A tenant takes the role at once. Takes NULL. */

@@ -144,6 +144,17 @@ int shared_file_lock(int fd, int64_t at, int64_t len)
 	return shared_file_take(fd, F_WRLCK, at, len);
 }
 
+int shared_file_await(int fd, int64_t at, int64_t len)
+{
+	struct flock lock = shared_file_range(F_WRLCK, at, len);
+	int r;
+
+	do {
+		r = fcntl(fd, F_OFD_SETLKW, &lock);
+	} while (r < 0 && errno == EINTR);
+	return r < 0 ? err_errno() : 0;
+}
+
 int shared_file_share(int fd, int64_t at, int64_t len)
 {
 	return shared_file_take(fd, F_RDLCK, at, len);

@@ -41,6 +41,8 @@ int shared_file_join(const char *dir, const char *name, uint64_t bytes);
  * kernel drops them with its last reference. shared_file_lock answers 0 or -EAGAIN at once.
  */
 int shared_file_lock(int fd, int64_t at, int64_t len);
+/* The same, when whoever has it has let go: it waits, for as long as that takes. */
+int shared_file_await(int fd, int64_t at, int64_t len);
 /* Likewise, for any number at once who all keep others from shared_file_lock. */
 int shared_file_share(int fd, int64_t at, int64_t len);
 void shared_file_unlock(int fd, int64_t at, int64_t len);

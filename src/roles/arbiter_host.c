@@ -189,6 +189,13 @@ bool arbiter_host_has_daemon(const char *runtime)
 	return fd >= 0 && shared_file_locked(fd, CLAIM_AT, 1) == 1;
 }
 
+int arbiter_host_await(const char *runtime)
+{
+	CLEANUP_CLOSE int fd = shared_file_join(runtime, ARBITER_FILE, ARBITER_BYTES);
+
+	return fd < 0 ? fd : shared_file_await(fd, CLAIM_AT, 1);
+}
+
 int arbiter_host_claim(const char *runtime, struct arbiter_host **ret)
 {
 	struct arbiter_host *host;

@@ -31,6 +31,8 @@ int arbiter_host_open(const char *tenant_dir, struct arbiter_host **ret);
 int arbiter_host_claim(const char *runtime, struct arbiter_host **ret);
 /* Returns true if a daemon decides about turns in the runtime directory, or is about to. */
 bool arbiter_host_has_daemon(const char *runtime);
+/* Sleeps until no daemon has it, which then claims it anew: another one may be faster. -errno. */
+int arbiter_host_await(const char *runtime);
 /*
  * Likewise, while the role is not held: a device of this machine, which has a place whatever tenants write
  * into their ledgers. Others have one as long as a tenant lives that has them.

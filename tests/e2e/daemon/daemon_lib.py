@@ -44,6 +44,7 @@ class Case(cli_lib.Case):
     def setUp(self):
         super().setUp()
         self.port = free_port()
+        self.log_name = "log"
 
     def daemon(self, *before, options=()):
         """allotd, beneath `before`; ready when this returns, ended with the test."""
@@ -51,7 +52,7 @@ class Case(cli_lib.Case):
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
             manager.bind(notify)
             manager.settimeout(60)
-            with open(os.path.join(self.tmp, "log"), "w", encoding="utf-8") as log:
+            with open(os.path.join(self.tmp, self.log_name), "w", encoding="utf-8") as log:
                 daemon = subprocess.Popen(
                     [*before, *as_in_the_unit(), ALLOTD, "--foreground", "--listen",
                      f"127.0.0.1:{self.port}", *options],
@@ -64,7 +65,7 @@ class Case(cli_lib.Case):
         return daemon
 
     def log(self):
-        with open(os.path.join(self.tmp, "log"), encoding="utf-8") as log:
+        with open(os.path.join(self.tmp, self.log_name), encoding="utf-8") as log:
             return log.read()
 
     def get(self, path, method="GET"):

@@ -94,34 +94,77 @@ static int site_index(const char *word, const char *const *list, int n)
 
 /* --- Sections --------------------------------------------------------------------------------- */
 
+/* Most bytes that what is told of a user, or of a group with its members, takes. */
+#define ENTRY_BYTES (1 << 20)
+
+/*
+ * By functions that other threads may be in, too, as one may be waiting for an answer that does not
+ * come. -ENOENT: nobody is called so.
+ */
+static int site_look_up_user(const char *name, uint32_t *ret)
+{
+	struct passwd entry, *found = NULL;
+	char *text = NULL, *more;
+	int r = ERANGE;
+
+	for (size_t n = 4096; r == ERANGE && n <= ENTRY_BYTES; n *= 4) {
+		more = realloc(text, n);
+		text = more ? more : text;
+		r = more ? getpwnam_r(name, &entry, text, n, &found) : ENOMEM;
+	}
+	if (!r && found)
+		*ret = found->pw_uid;
+	free(text);
+	return !r && found ? 0 : -ENOENT;
+}
+
+static int site_look_up_group(const char *name, uint32_t *ret)
+{
+	struct group entry, *found = NULL;
+	char *text = NULL, *more;
+	int r = ERANGE;
+
+	for (size_t n = 4096; r == ERANGE && n <= ENTRY_BYTES; n *= 4) {
+		more = realloc(text, n);
+		text = more ? more : text;
+		r = more ? getgrnam_r(name, &entry, text, n, &found) : ENOMEM;
+	}
+	if (!r && found)
+		*ret = found->gr_gid;
+	free(text);
+	return !r && found ? 0 : -ENOENT;
+}
+
 static int site_find_user(const char *name, uint32_t *ret)
 {
-	const struct passwd *entry = getpwnam(name);
 	uint64_t id;
 
-	if (!entry && parse_u64(name, 1, (uid_t)-2, &id) < 0)
-		return -ENOENT;
-	*ret = entry ? entry->pw_uid : (uint32_t)id;
+	if (site_look_up_user(name, ret) < 0) {
+		if (parse_u64(name, 1, (uid_t)-2, &id) < 0)
+			return -ENOENT;
+		*ret = (uint32_t)id;
+	}
 	return *ret ? 0 : -EPERM;
 }
 
 static int site_find_group(const char *name, uint32_t *ret)
 {
-	const struct group *entry = getgrnam(name);
 	uint64_t id;
 
-	if (!entry && parse_u64(name, 0, (gid_t)-2, &id) < 0)
+	if (!site_look_up_group(name, ret))
+		return 0;
+	if (parse_u64(name, 0, (gid_t)-2, &id) < 0)
 		return -ENOENT;
-	*ret = entry ? entry->gr_gid : (uint32_t)id;
+	*ret = (uint32_t)id;
 	return 0;
 }
 
 static void site_find_managers(struct site *site)
 {
-	const struct group *entry = getgrnam(GROUP);
+	uint32_t gid = 0;
 
-	site->has_managers = entry;
-	site->managers = entry ? entry->gr_gid : 0;
+	site->has_managers = !site_look_up_group(GROUP, &gid);
+	site->managers = gid;
 }
 
 static int site_find_cgroup(const char *path, char ret[static PATH_MAX])

@@ -2,16 +2,31 @@
 #include "daemon/site_file.h"
 
 #include <errno.h>
-#include <pthread.h>
-#include <stdint.h>
+#include <stdatomic.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
 #include "base/err.h"
+#include "base/now.h"
 #include "control/message.h"
 #include "daemon/log.h"
 #include "daemon/notify.h"
+
+/* An answer within this is a slow one; and how many are waited for that do not come. */
+#define PATIENCE_NS (5 * NS_PER_S)
+#define READINGS    4
+
+/* What a thread reads: its own, until it is among those that ended. */
+struct site_reading {
+	struct site_file *file;
+	atomic_bool given_up; /* it says nothing any more */
+	struct site fresh;
+	bool there;
+	int error;
+	struct site_reading *next;
+};
 
 const char *site_file_path(const struct site_file *file)
 {
@@ -20,102 +35,211 @@ const char *site_file_path(const struct site_file *file)
 
 static void site_file_say_line(void *arg, unsigned int line, bool wrong, const char *words)
 {
-	const struct site_file *file = arg;
+	const struct site_reading *reading = arg;
+	const char *path = site_file_path(reading->file);
 
+	if (reading->given_up)
+		return;
 	if (wrong)
-		log_line(LOG_FAULT, "%s:%u: %s", site_file_path(file), line, words);
-	else if (file->explain)
-		printf("%s:%u: %s\n", site_file_path(file), line, words);
+		log_line(LOG_FAULT, "%s:%u: %s", path, line, words);
+	else if (reading->file->explain)
+		printf("%s:%u: %s\n", path, line, words);
 }
 
-int site_file_read(struct site_file *file, struct site *ret, bool *ret_there)
+static void site_file_do(struct site_reading *reading)
 {
-	const char *path = site_file_path(file);
+	const char *path = site_file_path(reading->file);
 	FILE *in = fopen(path, "re");
 	int r = in ? 0 : err_errno();
 
-	*ret_there = in;
+	reading->there = in;
 	if (in)
-		r = site_read(in, site_file_say_line, file, ret);
-	else if (r == -ENOENT && !file->path)
-		r = site_none(ret);
-	if (r == -EINVAL)
+		r = site_read(in, site_file_say_line, reading, &reading->fresh);
+	else if (r == -ENOENT && !reading->file->path)
+		r = site_none(&reading->fresh);
+	if (r == -EINVAL && !reading->given_up)
 		log_line(LOG_FAULT, "%s is not in force: put these lines right", path);
-	else if (r < 0)
+	else if (r < 0 && !reading->given_up)
 		log_line(LOG_FAULT, "%s cannot be read: %s", path, strerror(-r));
 	if (in)
 		fclose(in);
-	return r;
+	reading->error = r;
+}
+
+int site_file_read(const struct site_file *file, struct site *ret, bool *ret_there)
+{
+	struct site_reading reading = {.file = (struct site_file *)file};
+
+	site_file_do(&reading);
+	*ret_there = reading.there;
+	if (!reading.error)
+		*ret = reading.fresh;
+	return reading.error;
 }
 
 /* --- Anew ------------------------------------------------------------------------------------- */
 
 static void *site_file_read_anew(void *arg)
 {
-	struct site_file *file = arg;
+	struct site_reading *reading = arg;
+	struct site_file *file = reading->file;
 	const uint64_t one = 1;
 
-	file->error = site_file_read(file, &file->fresh, &file->there);
+	site_file_do(reading);
+	pthread_mutex_lock(&file->lock);
+	reading->next = file->ended;
+	file->ended = reading;
+	pthread_mutex_unlock(&file->lock);
 	if (write(file->source.fd, &one, sizeof(one)) != sizeof(one))
 		log_line(LOG_FAULT, "%s was read in vain: %s", site_file_path(file), strerror(errno));
 	return NULL;
 }
 
 /* Requests are served by this thread: none is held to half of the old and half of the new. */
-static void site_file_end(struct site_file *file)
+static void site_file_end(struct site_file *file, const struct site_reading *reading)
 {
 	const char *path = site_file_path(file);
 
-	file->reading = false;
-	if (file->error < 0) {
+	if (reading->error < 0) {
 		log_line(LOG_FAULT, "%s: what it said before stays in force", path);
 	} else {
 		site_free(file->site);
-		*file->site = file->fresh;
-		log_line(LOG_SAY, file->there ? "%s was read anew; tenants that live keep what they have"
-					      : "%s is not there: users are not bounded",
+		*file->site = reading->fresh;
+		log_line(LOG_SAY, reading->there ? "%s was read anew; tenants that live keep what they have"
+						 : "%s is not there: users are not bounded",
 			 path);
 	}
+	file->reading = NULL;
 	if (file->again) /* it may have changed since */
 		site_file_reload(file);
-	else
+	else if (!file->late)
 		notify_send("READY=1");
 }
 
-static void site_file_take(struct loop_source *source)
+static void site_file_take_ended(struct site_file *file)
 {
+	struct site_reading *reading, *next;
+
+	pthread_mutex_lock(&file->lock);
+	reading = file->ended;
+	file->ended = NULL;
+	pthread_mutex_unlock(&file->lock);
+	for (; reading; reading = next) {
+		next = reading->next;
+		if (reading == file->reading) {
+			site_file_end(file, reading);
+		} else {
+			file->given_up--;
+			if (!reading->error)
+				site_free(&reading->fresh);
+		}
+		free(reading);
+	}
+}
+
+/* The service manager need not wait for it: what is in force is what was. */
+static void site_file_say_late(struct site_file *file)
+{
+	if (!file->reading || file->late || now_monotonic_ns() < file->began_ns + PATIENCE_NS)
+		return;
+	file->late = true;
+	log_line(LOG_WARN, "%s has not been read for %u s: the file, or the directory service that knows "
+		 "its users and groups, does not answer; what it said before stays in force",
+		 site_file_path(file), (unsigned int)(PATIENCE_NS / NS_PER_S));
+	notify_send("READY=1");
+}
+
+static void site_file_ready(struct loop_source *source)
+{
+	struct site_file *file = (struct site_file *)source;
 	uint64_t n;
 
 	if (read(source->fd, &n, sizeof(n)) == sizeof(n))
-		site_file_end((struct site_file *)source);
+		site_file_take_ended(file);
+	site_file_say_late(file);
 }
 
-void site_file_reload(struct site_file *file)
+static int site_file_timeout_ms(struct loop_source *source)
 {
+	const struct site_file *file = (const struct site_file *)source;
+	uint64_t now_ns = now_monotonic_ns(), due_ns = file->began_ns + PATIENCE_NS;
+
+	if (!file->reading || file->late)
+		return -1;
+	return due_ns <= now_ns ? 0 : (int)((due_ns - now_ns) / NS_PER_MS) + 1;
+}
+
+static int site_file_start(struct site_file *file)
+{
+	struct site_reading *reading = calloc(1, sizeof(*reading));
 	pthread_attr_t detached;
 	pthread_t thread;
 	int r;
 
-	file->again = file->reading;
-	if (file->reading)
-		return;
-	notify_send("RELOADING=1");
-	file->reading = true;
+	if (!reading)
+		return -ENOMEM;
+	reading->file = file;
+	file->reading = reading;
+	file->began_ns = now_monotonic_ns();
+	file->late = file->again = false;
 	pthread_attr_init(&detached);
 	pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED);
-	r = -pthread_create(&thread, &detached, site_file_read_anew, file);
+	r = -pthread_create(&thread, &detached, site_file_read_anew, reading);
 	pthread_attr_destroy(&detached);
 	if (r < 0) {
-		log_line(LOG_FAULT, "%s cannot be read: %s", site_file_path(file), strerror(-r));
-		file->error = r;
-		site_file_end(file);
+		file->reading = NULL;
+		free(reading);
+	}
+	return r;
+}
+
+static void site_file_begin(struct site_file *file)
+{
+	int r;
+
+	notify_send("RELOADING=1");
+	r = site_file_start(file);
+	if (r == 0)
+		return;
+	log_line(LOG_FAULT, "%s cannot be read: %s; what it said before stays in force",
+		 site_file_path(file), strerror(-r));
+	notify_send("READY=1");
+}
+
+static void site_file_give_up(struct site_file *file, uint64_t since_s)
+{
+	log_line(LOG_WARN, "%s: what began to read it %u s ago is given up, and is read anew",
+		 site_file_path(file), (unsigned int)since_s);
+	file->reading->given_up = true;
+	file->given_up++;
+	site_file_begin(file);
+}
+
+void site_file_reload(struct site_file *file)
+{
+	uint64_t since_s = (now_monotonic_ns() - file->began_ns) / NS_PER_S;
+
+	if (!file->reading) {
+		site_file_begin(file);
+	} else if (!file->late) {
+		file->again = true;
+		log_line(LOG_SAY, "%s is being read since %u s, and will be once more when that ends",
+			 site_file_path(file), (unsigned int)since_s);
+	} else if (file->given_up + 1 < READINGS) {
+		site_file_give_up(file, since_s);
+	} else {
+		log_line(LOG_FAULT, "%s: %d readings of it have not ended, the last of which began %u s ago: "
+			 "what it said before stays in force; have allotd restarted if that goes on",
+			 site_file_path(file), READINGS, (unsigned int)since_s);
 	}
 }
 
 int site_file_watch(struct site_file *file, struct loop *loop, struct site *site)
 {
 	file->site = site;
+	pthread_mutex_init(&file->lock, NULL);
 	file->source = (struct loop_source){.fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK),
-					    .ready = site_file_take};
+					    .ready = site_file_ready,
+					    .timeout_ms = site_file_timeout_ms};
 	return file->source.fd < 0 ? err_errno() : loop_add(loop, &file->source);
 }

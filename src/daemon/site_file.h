@@ -3,29 +3,44 @@
  * The site's file (site.h), read at the start and anew by SIGHUP. Users and groups in it are looked up
  * by their names, for which a directory service may take as long as it likes: what is read anew is
  * read on a thread of its own, and what was said before is in force until then.
+ *
+ *	idle ── SIGHUP ── reading ── ends ── idle
+ *	                  reading ── SIGHUP ── reading, and once more when it ends
+ *	                  reading ── 5 s ── late: said
+ *	                  late ── SIGHUP ── reading: the late one is given up, and changes nothing when it ends
+ *
+ * Each of these is answered in the log.
  */
 #ifndef ALLOT_DAEMON_SITE_FILE_H
 #define ALLOT_DAEMON_SITE_FILE_H
 
+#include <pthread.h>
+#include <stdint.h>
+
 #include "daemon/loop.h"
 #include "daemon/site.h"
 
+struct site_reading;
+
 struct site_file {
-	struct loop_source source; /* a thread has read it */
+	struct loop_source source; /* a reading has ended */
 	const char *path;	   /* NULL: the usual one, if it is there */
 	bool explain;		   /* each line, on stdout */
 	struct site *site;	   /* what is in force: the loop's thread has it alone */
-	bool reading, again;	   /* a thread does; SIGHUP came since it began */
 
-	/* Of that thread, until it has written to the source: */
-	struct site fresh;
-	bool there;
-	int error;
+	/* Of the loop's thread: */
+	struct site_reading *reading; /* whose end is waited for; NULL: none */
+	uint64_t began_ns;
+	bool late, again;	  /* that was said; SIGHUP came since it began */
+	unsigned int given_up;	  /* readings that have not ended */
+
+	pthread_mutex_t lock; /* of what follows */
+	struct site_reading *ended;
 };
 
 const char *site_file_path(const struct site_file *file);
 /* 0, also where the usual one is not there; or -errno with a message: it is not known then. */
-int site_file_read(struct site_file *file, struct site *ret, bool *ret_there);
+int site_file_read(const struct site_file *file, struct site *ret, bool *ret_there);
 
 /* -errno. The file stays where it is for as long as there is this process. */
 int site_file_watch(struct site_file *file, struct loop *loop, struct site *site);

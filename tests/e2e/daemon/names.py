@@ -65,6 +65,51 @@ class Names(users_lib.Case):
         self.user_ok(ALICE, "run", "--memory", "3GiB", "--", "true")
         self.user_fails(ALICE, "run", "--memory", "4GiB", "--", "true", says=["gives 3 GiB"])
 
+    def test_blocked_reload(self):
+        """Whoever sends SIGHUP is answered, also while what was sent for before does not end; and one that
+        never ends keeps nothing from being read."""
+        conf = self.path("allotd.conf", "[default]\nmemory-max = 1GiB\n", 0o644)
+        daemon = self.daemon(options=("--config", conf))
+        os.unlink(conf)
+        os.mkfifo(conf, 0o644)
+
+        def reload(says):
+            before = len(self.log())
+            daemon.send_signal(signal.SIGHUP)
+            cli_lib.wait_for(lambda: says in self.log()[before:])
+
+        reload("allotd.conf has not been read for ")
+        self.assertIn("what it said before stays in force", self.log())
+        self.user_fails(ALICE, "run", "--memory", "2GiB", "--", "true", says=["gives 1 GiB"])
+        reload("and is read anew")
+        reload("is being read since ")
+        os.rename(conf, conf + ".fifo")
+        self.path("allotd.conf", "[default]\nmemory-max = 3GiB\n", 0o644)
+        cli_lib.wait_for(lambda: self.log().count("has not been read for ") == 2)
+        reload("allotd.conf was read anew")
+        self.user_ok(ALICE, "run", "--memory", "2GiB", "--", "true")
+        # Those that were given up come too late to say anything.
+        with open(conf + ".fifo", "w", encoding="ascii") as fifo:
+            fifo.write("[default]\nmemory-max = 512MiB\n")
+        reload("allotd.conf was read anew")
+        self.user_ok(ALICE, "run", "--memory", "2GiB", "--", "true")
+        self.end(daemon)
+
+    def test_many_blocked(self):
+        """As many readings as are never answered are begun at once, and no more: it is said."""
+        conf = self.path("allotd.conf", "[default]\nmemory-max = 1GiB\n", 0o644)
+        daemon = self.daemon(options=("--config", conf))
+        before = len(os.listdir(f"/proc/{daemon.pid}/task"))
+        self.begin()
+        for n in range(1, 6):
+            daemon.send_signal(signal.SIGHUP)
+            cli_lib.wait_for(lambda: self.log().count("has not been read for ") >= n or n == 5)
+        cli_lib.wait_for(lambda: "4 readings of it have not ended" in self.log())
+        self.assertEqual(len(os.listdir(f"/proc/{daemon.pid}/task")), before + 4)
+        self.end_slow()
+        cli_lib.wait_for(lambda: "was read anew" in self.log())
+        self.end(daemon)
+
     def test_end(self):
         """It does not wait for an answer to end."""
         daemon = self.daemon(options=("--config", self.path("allotd.conf", "\n", 0o644)))

@@ -21,18 +21,22 @@ static void *real(const char *name)
 	return dlsym(RTLD_NEXT, name);
 }
 
-struct group *getgrnam(const char *name)
+int getgrnam_r(const char *name, struct group *entry, char *text, size_t bytes, struct group **ret)
 {
-	struct group *(*get)(const char *) = (struct group * (*)(const char *))real("getgrnam");
+	int (*get)(const char *, struct group *, char *, size_t, struct group **) =
+		(int (*)(const char *, struct group *, char *, size_t, struct group **))real(
+			"getgrnam_r");
 
-	return get(name);
+	return get(name, entry, text, bytes, ret);
 }
 
-struct passwd *getpwnam(const char *name)
+int getpwnam_r(const char *name, struct passwd *entry, char *text, size_t bytes, struct passwd **ret)
 {
-	struct passwd *(*get)(const char *) = (struct passwd * (*)(const char *))real("getpwnam");
+	int (*get)(const char *, struct passwd *, char *, size_t, struct passwd **) =
+		(int (*)(const char *, struct passwd *, char *, size_t, struct passwd **))real(
+			"getpwnam_r");
 
-	return get(name);
+	return get(name, entry, text, bytes, ret);
 }
 
 int getpwuid_r(uid_t uid, struct passwd *entry, char *text, size_t bytes, struct passwd **ret)

@@ -301,6 +301,9 @@ static struct units_text site_value_words(const struct site_word *key,
 	case KIND_PRIORITY:
 		snprintf(words.s, sizeof(words.s), "%s", priorities[value->number]);
 		break;
+	case KIND_SWITCH:
+		snprintf(words.s, sizeof(words.s), "%s", switches[value->number]);
+		break;
 	}
 	return words;
 }

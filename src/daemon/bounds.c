@@ -108,7 +108,7 @@ static void bounds_complete_meter(const struct bounds *b, struct policy *policy)
 	const struct site_value *meter = bounds_find(b, SITE_METER);
 	bool on = meter ? meter->number : !(policy->flags & POLICY_SWAPPABLE);
 
-	policy->flags |= on ? POLICY_METER : 0u;
+	policy->meter = on;
 }
 
 void bounds_complete(const struct bounds *b, uint32_t said, struct policy *policy)

@@ -288,8 +288,7 @@ static int requests_set(struct doing *d)
 		r = requests_check_policy(d, asked);
 	if (r < 0)
 		return r;
-	if ((asked->flags ^ before->flags) & ~(uint32_t)POLICY_METER ||
-	    asked->host_bytes != before->host_bytes ||
+	if (asked->flags != before->flags || asked->host_bytes != before->host_bytes ||
 	    memcmp(asked->swap_dir, before->swap_dir, sizeof(asked->swap_dir)) != 0)
 		return requests_refuse(d, -EINVAL, "that cannot be changed while it lives");
 	d->policy = *asked;

@@ -69,7 +69,7 @@ int policy_check(const struct policy *policy)
 {
 	if (policy->ndevices < 1 || policy->ndevices > POLICY_DEVICES)
 		return -EINVAL;
-	if (policy->flags & ~(uint32_t)POLICY_FLAGS_KNOWN)
+	if (policy->flags & ~(uint32_t)POLICY_FLAGS_KNOWN || policy->meter > 1)
 		return -EINVAL;
 	if (!policy_compute_ok(policy))
 		return -EINVAL;
@@ -111,7 +111,7 @@ bool policy_limits_compute(const struct policy *policy)
 
 bool policy_meters(const struct policy *policy)
 {
-	return policy->flags & POLICY_METER || policy_limits_compute(policy);
+	return policy->meter || policy_limits_compute(policy);
 }
 
 static uint32_t policy_gate_bits(const struct policy *policy)

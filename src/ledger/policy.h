@@ -47,7 +47,7 @@ uint32_t policy_floor(const struct policy *policy);
 bool policy_limits_compute(const struct policy *policy);
 
 /*
- * Whether it is measured: where it is limited or shared, or where that was asked for (POLICY_METER).
+ * Whether it is measured: where it is limited or shared, or where that was asked for (`meter`).
  * Otherwise a launch pays one load. Pure.
  */
 bool policy_meters(const struct policy *policy);

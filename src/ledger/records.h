@@ -46,12 +46,9 @@ enum policy_flags {
 	POLICY_SWAPPABLE = 1 << 2,
 	/* And does so for others of this kind, and comes back by itself; POLICY_SWAPPABLE as well. */
 	POLICY_OVERCOMMIT = 1 << 3,
-	/* Its use of compute is measured, limited or not: see policy_meters. */
-	POLICY_METER = 1 << 4,
 };
 #define POLICY_FLAGS_KNOWN \
-	(POLICY_ACCOUNTING_DRIVER | POLICY_ALL_DEVICES | POLICY_SWAPPABLE | POLICY_OVERCOMMIT | \
-	 POLICY_METER)
+	(POLICY_ACCOUNTING_DRIVER | POLICY_ALL_DEVICES | POLICY_SWAPPABLE | POLICY_OVERCOMMIT)
 
 /* What a launch has to look at; none of it: it passes. Bits of the gate word. */
 enum policy_gate {
@@ -117,7 +114,9 @@ struct policy {
 	uint32_t slice_us;    /* see share_params; 0: the default */
 	uint32_t floor_permille; /* 0: the default; POLICY_FLOOR_NONE: none */
 	uint64_t host_bytes;  /* most of its memory that may be on the host; 0: what is free */
-	uint8_t reserved[16];
+	/* 1: its use of compute is measured, limited or not. No flag: libraries from before refuse those. */
+	uint32_t meter;
+	uint8_t reserved[12];
 	struct policy_device device[POLICY_DEVICES];
 	/* Last, and not part of what libraries from before read. */
 	char swap_dir[POLICY_DIR_BYTES]; /* what has no room on the host goes there; "": nowhere */

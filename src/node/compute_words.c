@@ -68,7 +68,7 @@ struct compute_text compute_words(const struct policy *policy, unsigned int i)
 	struct compute_text t = {"off"};
 
 	if (policy->compute == POLICY_COMPUTE_OFF) {
-		if (policy->flags & POLICY_METER)
+		if (policy->meter)
 			compute_words_append(&t, ", measured");
 		return t;
 	}
@@ -81,7 +81,7 @@ struct compute_text compute_words(const struct policy *policy, unsigned int i)
 		compute_words_append(&t, ", %s in flight",
 				     units_duration(policy->inflight_us * UINT64_C(1000)).s);
 	/* What is limited is measured in any case. */
-	if (policy->flags & POLICY_METER && !policy_limits_compute(policy))
+	if (policy->meter && !policy_limits_compute(policy))
 		compute_words_append(&t, ", measured");
 	return t;
 }

@@ -416,7 +416,7 @@ static void check_meters(void)
 	/* Asked for, it is measured and no more limited than before. */
 	CHECK(policy_limits_compute(&p));
 	p.compute = POLICY_COMPUTE_OFF;
-	p.flags = POLICY_METER;
+	p.meter = 1;
 	CHECK(policy_meters(&p) && !policy_limits_compute(&p));
 	p.compute = POLICY_COMPUTE_CAP;
 	p.device[1].share_permille = 1000;

@@ -455,7 +455,7 @@ static int enroll_make(const struct enroll_request *req, const char *runtime, st
 	/* As allotd does for users, see bounds_complete. */
 	if (!(req->options->said & TENANT_METER) && !(ret->flags & POLICY_SWAPPABLE) &&
 	    arbiter_host_has_daemon(runtime))
-		ret->flags |= POLICY_METER;
+		ret->meter = true;
 	r = tenant_create(runtime, e->name, ret, e->dir, sizeof(e->dir));
 	if (r == 0)
 		r = enroll_mark(req, runtime, e);

@@ -307,8 +307,7 @@ int tenant_options_apply(const struct tenant_options *o, struct policy *policy)
 	if (r < 0)
 		return r;
 	if (o->said & TENANT_METER)
-		policy->flags = o->meter ? policy->flags | POLICY_METER
-					 : policy->flags & ~(uint32_t)POLICY_METER;
+		policy->meter = o->meter;
 	r = limits_apply(&o->compute, policy);
 	return r < 0 ? r : options_apply_compute(o, policy);
 }

@@ -226,8 +226,8 @@ class Metrics(daemon_lib.Case):
         self.start(PROMETHEUS, f"--config.file={config}", f"--storage.tsdb.path={self.tmp}/tsdb",
                    f"--web.listen-address=127.0.0.1:{port}", stderr=subprocess.DEVNULL)
         cli_lib.wait_for(lambda: self.ask(port, "up") == ["1"], 60)
-        self.assertEqual(self.ask(port, f'sum(allot_memory_used_bytes{{device="{UUID_A}"}})'),
-                         [str(GIB + 520 * MIB)])
+        cli_lib.wait_for(lambda: self.ask(
+            port, f'sum(allot_memory_used_bytes{{device="{UUID_A}"}})') == [str(GIB + 520 * MIB)])
         self.assertEqual(self.ask(port, 'sum(allot_memory_used_bytes) / on() '
                                         'sum(allot_memory_quota_bytes{tenant="jobA"}) < 1 or '
                                         'vector(2)')[0][:4], "0.09")

@@ -122,7 +122,7 @@ static int guest_read_config(struct config *config)
 
 static const uint32_t no_gate = POLICY_GATE_OPEN;
 
-/* One that is there: its configuration lowers what the process has of it, and raises nothing. */
+/* One that is there. */
 static void guest_open_tenant(struct guest *guest)
 {
 	int r = policy_open(guest->dir, &guest->policy_map);
@@ -134,7 +134,6 @@ static void guest_open_tenant(struct guest *guest)
 		return;
 	}
 	guest->gate = policy_gate(guest->policy_map);
-	guest->metered = config_compute(&guest->config) == POLICY_COMPUTE_CAP;
 }
 
 /* One that `allot run` made, or joined. */
@@ -148,10 +147,9 @@ static void guest_take_tenant(struct guest *guest, const char *dir)
 		return;
 	}
 	strcpy(guest->dir, dir);
-	if (guest_read_config(&guest->config))
+	guest_open_tenant(guest);
+	if (guest->mode == GUEST_LIMITED && guest_read_config(&guest->config))
 		guest->mode = GUEST_CLOSED;
-	else
-		guest_open_tenant(guest);
 }
 
 /* One by configuration alone, or none. */
@@ -199,6 +197,7 @@ static void guest_configure(struct guest *guest)
 		guest_take_drop_in(guest);
 	if (guest->mode != GUEST_LIMITED)
 		return;
+	guest->metered = config_compute(&guest->config) == POLICY_COMPUTE_CAP;
 	r = ledger_open(guest->dir, LEDGER_GUEST, &guest->ledger);
 	if (!r)
 		r = object_table_new(&guest->objects);

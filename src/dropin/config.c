@@ -73,8 +73,8 @@ static struct size_spec config_with_file(const struct config *config, struct siz
 					 uint64_t total_bytes)
 {
 	if (config->file_bytes)
-		spec.bytes = spec.bytes ? min_u64(spec.bytes, config->file_bytes)
-					: config->file_bytes;
+		spec.bytes =
+			spec.bytes ? min_u64(spec.bytes, config->file_bytes) : config->file_bytes;
 	return config_binding(spec, total_bytes);
 }
 

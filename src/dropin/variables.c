@@ -28,18 +28,18 @@ static int variables_shown(const struct given *given)
 
 static int variables_take_memory(struct config *config, const struct given *given)
 {
-	struct size_spec *bound = given->device == CONFIG_EVERY ? &config->all
-								: &config->device[given->device];
+	struct size_spec *bound =
+		given->device == CONFIG_EVERY ? &config->all : &config->device[given->device];
 	struct size_spec spec;
 	int r = parse_quota(given->value, &spec);
 
 	if (r)
-		return config_complain(config,
-				       "%.*s: \"%.40s\" %s; write for example 8g or 4096m",
+		return config_complain(config, "%.*s: \"%.40s\" %s; write for example 8g or 4096m",
 				       variables_shown(given), given->name, given->value,
 				       *given->value ? parse_quota_why(given->value, r)
 						     : "is not a size");
-	/* Said twice: the smaller of each kind stays, and which of the two binds the device says. */
+	/* Said twice: the smaller of each kind stays, and which of the two binds the device says.
+	 */
 	if (spec.bytes)
 		bound->bytes = bound->bytes ? min_u64(bound->bytes, spec.bytes) : spec.bytes;
 	else if (!bound->permille || spec.permille < bound->permille)
@@ -91,9 +91,9 @@ static int variables_take_policy(struct config *config, const struct given *give
 	enum config_switch said = i < 2 ? CONFIG_DISABLED : CONFIG_IN_FORCE;
 
 	if (i < 0)
-		return config_complain(config,
-				       "%s: \"%.40s\" is not a policy; write default, force or disable",
-				       "GPU_CORE_UTILIZATION_POLICY", given->value);
+		return config_complain(
+			config, "%s: \"%.40s\" is not a policy; write default, force or disable",
+			"GPU_CORE_UTILIZATION_POLICY", given->value);
 	if (said > config->shares)
 		config->shares = said;
 	return 0;
@@ -236,8 +236,9 @@ bool variables_matter(const char *variable)
 
 /* --- What does nothing here ------------------------------------------------------------------- */
 
-#define LIMITS "it limits nothing here: write CUDA_DEVICE_MEMORY_LIMIT and CUDA_DEVICE_SM_LIMIT, or " \
-	       "--memory and --compute of allot run"
+#define LIMITS                                                                                     \
+	"it limits nothing here: write CUDA_DEVICE_MEMORY_LIMIT and CUDA_DEVICE_SM_LIMIT, or "     \
+	"--memory and --compute of allot run"
 
 static const struct {
 	const char *name;
@@ -246,15 +247,18 @@ static const struct {
 	{"ACTIVE_OOM_KILLER", "allot ends no process: what exceeds a quota is refused"},
 	{"CUDA_CORE_LIMIT", LIMITS},
 	{"CUDA_CORE_SOFT_LIMIT", LIMITS},
-	{"CUDA_DISABLE_CONTROL", "limits hold all the same: who wants none starts without liballot.so"},
+	{"CUDA_DISABLE_CONTROL",
+	 "limits hold all the same: who wants none starts without liballot.so"},
 	{"CUDA_MEM_LIMIT", LIMITS},
 	{"CUDA_MEM_OVERSOLD", "write CUDA_OVERSUBSCRIBE=true, or --overcommit of allot run"},
 	{"CUDA_MEM_RATIO", "write CUDA_OVERSUBSCRIBE=true, or --overcommit of allot run"},
 	{"CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", "only MPS reads it, for its clients: write "
 					     "CUDA_DEVICE_MEMORY_LIMIT, or --memory of allot run"},
 	{"CUDA_REDIRECT", "allot finds the driver as the program does"},
-	{"LIBCUDA_LOG_LEVEL", "liballot.so keeps no log: allot run -v and allot doctor say what holds"},
-	{"RECORD_KERNEL_INTERVAL", "the device's time is measured where it is limited, at no interval"},
+	{"LIBCUDA_LOG_LEVEL",
+	 "liballot.so keeps no log: allot run -v and allot doctor say what holds"},
+	{"RECORD_KERNEL_INTERVAL",
+	 "the device's time is measured where it is limited, at no interval"},
 };
 
 /* Of these families nobody else has variables: another name is one that was misspelt. */
@@ -282,7 +286,8 @@ const char *variables_why_unheeded(const char *variable)
 			return unheeded[i].why;
 	for (size_t i = 0; i < sizeof(families) / sizeof(families[0]); i++)
 		if (!strncmp(variable, families[i], strlen(families[i])))
-			return "allot knows no such variable, so it limits nothing: see liballot(7) for "
+			return "allot knows no such variable, so it limits nothing: see "
+			       "liballot(7) for "
 			       "those that do";
 	return NULL;
 }

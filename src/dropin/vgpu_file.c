@@ -132,13 +132,14 @@ static int vgpu_file_judge(struct config *config, const struct found *found)
 {
 	if (!found->known && !found->unknown_line)
 		return config_complain(config, VGPU_FILE ": it limits nothing; write for example "
-						 "UsedMem:8192, or remove the file");
+							 "UsedMem:8192, or remove the file");
 	if (!found->unknown_line)
 		return 0;
 	if (!config_is_by_file(config))
 		return config_complain(config,
-				       VGPU_FILE ":%u: \"%s\" is not a key, and nothing else limits "
-						 "anything; write UsedMem:MIB or UsedCores:PERCENT",
+				       VGPU_FILE
+				       ":%u: \"%s\" is not a key, and nothing else limits "
+				       "anything; write UsedMem:MIB or UsedCores:PERCENT",
 				       found->unknown_line, found->unknown);
 	snprintf(config->remark, sizeof(config->remark),
 		 VGPU_FILE ":%u: \"%s\" is not a key, and limits nothing; write UsedMem:MIB or "
@@ -156,7 +157,8 @@ int vgpu_file_parse(struct config *config, const char *text, size_t len)
 	if (memchr(text, '\0', len))
 		return config_complain(config, VGPU_FILE ": not a text file");
 	if (len >= VGPU_FILE_BYTES - 1)
-		return config_complain(config, VGPU_FILE ": has %d bytes or more, of which nobody "
+		return config_complain(config,
+				       VGPU_FILE ": has %d bytes or more, of which nobody "
 						 "reads the rest",
 				       VGPU_FILE_BYTES - 1);
 	if (len >= strlen(mark) && !memcmp(text, mark, strlen(mark))) {

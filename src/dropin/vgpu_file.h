@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * /etc/xpu/vgpu.config: lines Name:value, with remarks behind "#". Whoever mounts this file into a
- * container means it to limit, so one that limits nothing by mistake is an error: without a key that
- * is known here, or with keys that are not and no limit beside them.
+ * container means it to limit, so one that limits nothing by mistake is an error: without a key
+ * that is known here, or with keys that are not and no limit beside them.
  */
 #ifndef ALLOT_DROPIN_VGPU_FILE_H
 #define ALLOT_DROPIN_VGPU_FILE_H
@@ -11,7 +11,7 @@
 
 #include "dropin/config.h"
 
-#define VGPU_FILE "/etc/xpu/vgpu.config"
+#define VGPU_FILE	"/etc/xpu/vgpu.config"
 #define VGPU_FILE_BYTES 65536 /* and no more, with a zero behind it */
 
 /*

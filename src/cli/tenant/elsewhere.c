@@ -133,7 +133,8 @@ static enum order elsewhere_order_memory(const struct config *config, const stru
 
 	if (elsewhere_compare(own, least, entry->total_bytes) == ORDER_LESS)
 		least = own;
-	shown = (struct policy_device){.limit_bytes = least.bytes, .limit_permille = least.permille};
+	shown = (struct policy_device){.limit_bytes = least.bytes,
+				       .limit_permille = least.permille};
 	snprintf(ret_other, size, "%s", limits_words(&shown).s);
 	return elsewhere_compare(source->memory, least, entry->total_bytes);
 }
@@ -142,8 +143,8 @@ static enum order elsewhere_order_share(const struct config *config, const struc
 					const struct policy_device *entry, unsigned int ordinal,
 					char *ret_other, size_t size)
 {
-	uint32_t least = config_smaller_share(entry->share_permille,
-					      config_share_permille(config, ordinal));
+	uint32_t least =
+		config_smaller_share(entry->share_permille, config_share_permille(config, ordinal));
 
 	least = least ? least : 1000;
 	snprintf(ret_other, size, "%s", units_permille(least).s);
@@ -166,10 +167,10 @@ static void elsewhere_describe_source(const struct config *config, const struct 
 
 		if (!any && source->device != CONFIG_EVERY && source->device != i)
 			continue;
-		order = source->share_permille
-				? elsewhere_order_share(config, source, entry, ordinal, at, sizeof(at))
-				: elsewhere_order_memory(config, source, entry, ordinal, at,
-							 sizeof(at));
+		order = source->share_permille ? elsewhere_order_share(config, source, entry,
+								       ordinal, at, sizeof(at))
+					       : elsewhere_order_memory(config, source, entry,
+									ordinal, at, sizeof(at));
 		if (!found || order < best) {
 			best = order;
 			strcpy(other, at);
@@ -192,8 +193,8 @@ static void elsewhere_describe_limit(const struct config *config, const struct p
 				     const struct config *one, struct source *source)
 {
 	for (unsigned int i = 0; i <= CONFIG_EVERY; i++) {
-		uint32_t share = i < CONFIG_EVERY ? one->device_share_permille[i]
-						  : one->share_permille;
+		uint32_t share =
+			i < CONFIG_EVERY ? one->device_share_permille[i] : one->share_permille;
 
 		source->device = i;
 		source->memory = i < CONFIG_EVERY ? one->device[i] : one->all;

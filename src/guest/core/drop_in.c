@@ -156,13 +156,14 @@ static void drop_in_say_kept(const struct config *config, unsigned int ordinal,
 
 	if (has < own)
 		snprintf(line, sizeof(line),
-			 "tenant %.40s, in which programs run, has %" PRIu64 " MiB of device %u: the %" PRIu64
-			 " MiB of this one are not in force; %s",
+			 "tenant %.40s, in which programs run, has %" PRIu64
+			 " MiB of device %u: the %" PRIu64 " MiB of this one are not in force; %s",
 			 config->tenant, has >> 20, ordinal, own >> 20, todo);
 	else if (share && config_smaller_share(share, naming->own.share_permille) !=
 				  config_smaller_share(naming->own.share_permille, 0))
 		snprintf(line, sizeof(line),
-			 "tenant %.40s, in which programs run, has %u%% of the time of device %u: the "
+			 "tenant %.40s, in which programs run, has %u%% of the time of device %u: "
+			 "the "
 			 "%u%% of this one are not in force; %s",
 			 config->tenant, share / 10, ordinal,
 			 naming->own.share_permille ? naming->own.share_permille / 10 : 100, todo);

@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <microhttpd.h>
 #include <stdbool.h>
-#include <stdio_ext.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -12,24 +11,34 @@
 
 #include "base/now.h"
 #include "base/number.h"
+#include "daemon/answers.h"
 
 /* Whoever opens so many and says nothing keeps others waiting for no longer than that. */
 #define CONNECTIONS 256
 #define PATIENCE_S  5
 #define REQUEST_BYTES 4096 /* of a connection, for what it asks */
 /*
- * The same for whoever says something now and then, or takes an answer bit by bit: from one answer to
- * the end of the next one, or from the beginning.
+ * The same for whoever says something now and then: from one answer to the next request, or from the
+ * beginning.
  */
+#define ASK_NS (10 * NS_PER_S)
+/*
+ * An answer is taken whole, as long as some of it is taken within the first of these times, and, where
+ * others need the room, within the second one in all.
+ */
+#define STALL_S	  30
 #define ANSWER_NS (10 * NS_PER_S)
-/* With so much in answers that nobody has taken yet, there is no other one. */
-#define ANSWERS_BYTES (64 << 20)
+/* So much of it goes to the kernel at once, which has a little more. */
+#define BLOCK_BYTES (64 << 10)
+/* In answers of one page that are being taken. */
+#define ANSWERS_BYTES (16 << 20)
+#define PAGES	      8
 
 /* Of a connection. */
 struct visit {
-	uint64_t due_ns; /* 0: there is none */
-	int fd;		 /* the library's, which closes it */
-	size_t bytes;	 /* of the answer that it has not taken whole */
+	uint64_t due_ns;   /* 0: there is none */
+	uint64_t began_ns; /* its answer, which it takes; 0: it does not */
+	int fd;		   /* the library's, which closes it */
 };
 
 struct http {
@@ -37,7 +46,7 @@ struct http {
 	struct MHD_Daemon *server;
 	struct visit visit[CONNECTIONS];
 	const struct http_page *pages;
-	void *arg;
+	struct answers *answers[PAGES]; /* of each of these */
 	struct listen_address address;
 };
 
@@ -60,11 +69,11 @@ static bool http_add_headers(struct MHD_Response *response, const char *type, co
 	return true;
 }
 
+/* `response` is the library's from then on; NULL: it could not be made. */
 static enum MHD_Result http_send(struct MHD_Connection *connection, unsigned int status,
-				 const char *type, const char *policy, char *text, size_t bytes,
-				 enum MHD_ResponseMemoryMode mode)
+				 const char *type, const char *policy,
+				 struct MHD_Response *response)
 {
-	struct MHD_Response *response = MHD_create_response_from_buffer(bytes, text, mode);
 	enum MHD_Result result = MHD_NO;
 
 	if (response && http_add_headers(response, type, policy))
@@ -77,8 +86,8 @@ static enum MHD_Result http_send(struct MHD_Connection *connection, unsigned int
 static enum MHD_Result http_refuse(struct MHD_Connection *connection, unsigned int status,
 				   char *why)
 {
-	return http_send(connection, status, "text/plain", NULL, why, strlen(why),
-			 MHD_RESPMEM_PERSISTENT);
+	return http_send(connection, status, "text/plain", NULL,
+			 MHD_create_response_from_buffer(strlen(why), why, MHD_RESPMEM_PERSISTENT));
 }
 
 static struct visit *http_visit_of(struct MHD_Connection *connection)
@@ -89,42 +98,96 @@ static struct visit *http_visit_of(struct MHD_Connection *connection)
 	return info ? info->socket_context : NULL;
 }
 
-static size_t http_waiting_bytes(const struct http *http)
-{
-	size_t bytes = 0;
+/* --- Answers that are taken ------------------------------------------------------------------- */
 
-	for (int i = 0; i < CONNECTIONS; i++)
-		bytes += http->visit[i].due_ns ? http->visit[i].bytes : 0;
-	return bytes;
+struct taking {
+	struct answer *answer;
+	struct visit *visit;
+};
+
+static ssize_t http_give(void *arg, uint64_t at, char *to, size_t most)
+{
+	const struct taking *taking = arg;
+	size_t left = taking->answer->bytes - (size_t)at, n = left < most ? left : most;
+
+	memcpy(to, taking->answer->text + at, n);
+	taking->visit->due_ns = now_monotonic_ns() + STALL_S * NS_PER_S;
+	return (ssize_t)n;
 }
 
-static enum MHD_Result http_send_page(struct http *http, struct MHD_Connection *connection,
-				      const struct http_page *page)
+static void http_end_taking(void *arg)
+{
+	struct taking *taking = arg;
+
+	answer_release(taking->answer);
+	free(taking);
+}
+
+/* Takes `answer` in any case. */
+static struct MHD_Response *http_offer(struct answer *answer, struct visit *visit)
+{
+	struct taking *taking = malloc(sizeof(*taking));
+	struct MHD_Response *response = NULL;
+
+	if (!taking) {
+		answer_release(answer);
+		return NULL;
+	}
+	*taking = (struct taking){.answer = answer, .visit = visit};
+	response = MHD_create_response_from_callback(answer->bytes, BLOCK_BYTES, http_give, taking,
+						     http_end_taking);
+	if (!response)
+		http_end_taking(taking);
+	return response;
+}
+
+/* The library finds the connection at its end, and closes it. */
+static void http_end_visit(struct visit *visit, uint64_t now_ns)
+{
+	shutdown(visit->fd, SHUT_RDWR);
+	visit->due_ns = now_ns + ASK_NS; /* it is closed long before */
+	visit->began_ns = 0;
+}
+
+static uint64_t http_due_of(const struct visit *visit, bool needed)
+{
+	if (!visit->due_ns)
+		return UINT64_MAX;
+	return needed && visit->began_ns ? min_u64(visit->due_ns, visit->began_ns + ANSWER_NS)
+					 : visit->due_ns;
+}
+
+/* `needed`: others wait for the room. */
+static void http_end_late(struct http *http, bool needed)
+{
+	uint64_t now_ns = now_monotonic_ns();
+
+	for (int i = 0; i < CONNECTIONS; i++)
+		if (http_due_of(&http->visit[i], needed) <= now_ns)
+			http_end_visit(&http->visit[i], now_ns);
+}
+
+static enum MHD_Result http_send_page(struct http *http, struct MHD_Connection *connection, int page)
 {
 	static char failed[] = "what was asked for cannot be read now; the log says why\n";
-	static char full[] = "too much waits to be taken by those who asked before; try again\n";
+	static char full[] = "too many ask at once; try again\n";
 	struct visit *visit = http_visit_of(connection);
-	char *text = NULL;
-	size_t bytes = 0;
-	int r = -ENOMEM;
-	FILE *out;
+	uint64_t now_ns = now_monotonic_ns();
+	struct answer *answer;
 
-	if (!visit || http_waiting_bytes(http) > ANSWERS_BYTES)
+	if (!visit)
 		return http_refuse(connection, MHD_HTTP_SERVICE_UNAVAILABLE, full);
-	out = open_memstream(&text, &bytes);
-	if (out) {
-		__fsetlocking(out, FSETLOCKING_BYCALLER); /* no other thread has it */
-		r = page->write(out, http->arg);
-	}
-	if (out && (fclose(out) || !text))
-		r = -ENOMEM;
-	if (r < 0) {
-		free(text);
+	if (answers_are_crowded(http->answers[page]))
+		http_end_late(http, true);
+	if (answers_get(http->answers[page], now_ns, &answer) < 0)
 		return http_refuse(connection, MHD_HTTP_INTERNAL_SERVER_ERROR, failed);
-	}
-	visit->bytes = bytes;
-	return http_send(connection, MHD_HTTP_OK, page->type, page->policy, text, bytes,
-			 MHD_RESPMEM_MUST_FREE);
+	visit->began_ns = now_ns;
+	visit->due_ns = now_ns + STALL_S * NS_PER_S;
+	/* Silence is another thing for who takes an answer: due_ns is about that. */
+	MHD_set_connection_option(connection, MHD_CONNECTION_OPTION_TIMEOUT,
+				  (unsigned int)(2 * STALL_S));
+	return http_send(connection, MHD_HTTP_OK, http->pages[page].type, http->pages[page].policy,
+			 http_offer(answer, visit));
 }
 
 static bool http_is_meant(const struct http *http, struct MHD_Connection *connection)
@@ -156,9 +219,9 @@ static enum MHD_Result http_answer(void *arg, struct MHD_Connection *connection,
 		return http_refuse(connection, MHD_HTTP_MISDIRECTED_REQUEST, misled);
 	if (strcmp(method, MHD_HTTP_METHOD_GET) && strcmp(method, MHD_HTTP_METHOD_HEAD))
 		return http_refuse(connection, MHD_HTTP_METHOD_NOT_ALLOWED, changes);
-	for (const struct http_page *page = http->pages; page->path; page++)
-		if (!strcmp(path, page->path))
-			return http_send_page(http, connection, page);
+	for (int i = 0; http->pages[i].path; i++)
+		if (!strcmp(path, http->pages[i].path))
+			return http_send_page(http, connection, i);
 	return http_refuse(connection, MHD_HTTP_NOT_FOUND, unknown);
 }
 
@@ -173,9 +236,9 @@ static void http_begin_visit(struct http *http, struct MHD_Connection *connectio
 
 		if (visit->due_ns)
 			continue;
-		visit->due_ns = now_monotonic_ns() + ANSWER_NS;
+		visit->due_ns = now_monotonic_ns() + ASK_NS;
 		visit->fd = info->connect_fd;
-		visit->bytes = 0;
+		visit->began_ns = 0;
 		*ret_visit = visit;
 		return;
 	}
@@ -199,33 +262,9 @@ static void http_note_answer(void *arg, struct MHD_Connection *connection, void 
 
 	if (!visit)
 		return;
-	visit->due_ns = now_monotonic_ns() + ANSWER_NS;
-	visit->bytes = 0;
-}
-
-static uint64_t http_due_ns(const struct http *http)
-{
-	uint64_t due_ns = UINT64_MAX;
-
-	for (int i = 0; i < CONNECTIONS; i++)
-		if (http->visit[i].due_ns)
-			due_ns = min_u64(due_ns, http->visit[i].due_ns);
-	return due_ns;
-}
-
-/* The library finds the connection at its end, and closes it. */
-static void http_end_late(struct http *http)
-{
-	uint64_t now_ns = now_monotonic_ns();
-
-	for (int i = 0; i < CONNECTIONS; i++) {
-		struct visit *visit = &http->visit[i];
-
-		if (!visit->due_ns || visit->due_ns > now_ns)
-			continue;
-		shutdown(visit->fd, SHUT_RDWR);
-		visit->due_ns = now_ns + ANSWER_NS; /* it is closed long before */
-	}
+	visit->due_ns = now_monotonic_ns() + ASK_NS;
+	visit->began_ns = 0;
+	MHD_set_connection_option(connection, MHD_CONNECTION_OPTION_TIMEOUT, (unsigned int)PATIENCE_S);
 }
 
 static unsigned int http_connections(const struct http *http)
@@ -234,6 +273,23 @@ static unsigned int http_connections(const struct http *http)
 		MHD_get_daemon_info(http->server, MHD_DAEMON_INFO_CURRENT_CONNECTIONS);
 
 	return info ? info->num_connections : 0;
+}
+
+static bool http_is_full(const struct http *http)
+{
+	return http_connections(http) >= CONNECTIONS;
+}
+
+static uint64_t http_due_ns(const struct http *http)
+{
+	uint64_t due_ns = UINT64_MAX, now_ns = now_monotonic_ns();
+	bool needed = http_is_full(http);
+
+	for (int i = 0; i < CONNECTIONS; i++)
+		due_ns = min_u64(due_ns, http_due_of(&http->visit[i], needed));
+	for (int i = 0; http->pages[i].path; i++)
+		due_ns = min_u64(due_ns, answers_tidy(http->answers[i], now_ns));
+	return due_ns;
 }
 
 /*
@@ -246,7 +302,7 @@ static void http_run(struct loop_source *source)
 	struct http *http = (struct http *)source;
 	unsigned int before;
 
-	http_end_late(http);
+	http_end_late(http, http_is_full(http));
 	do {
 		before = http_connections(http);
 		MHD_run(http->server);
@@ -290,6 +346,17 @@ static int http_start(struct http *http, int fd)
 	return 0;
 }
 
+static int http_open_answers(struct http *http, void *arg)
+{
+	int r = 0;
+
+	for (int i = 0; !r && http->pages[i].path; i++)
+		r = i == PAGES ? -E2BIG
+			       : answers_open(http->pages[i].write, arg, ANSWERS_BYTES,
+					      &http->answers[i]);
+	return r;
+}
+
 int http_open(struct loop *loop, const struct listen_address *address, const struct http_page *pages,
 	      void *arg, struct http **ret)
 {
@@ -304,9 +371,12 @@ int http_open(struct loop *loop, const struct listen_address *address, const str
 		return -ENOMEM;
 	}
 	http->pages = pages;
-	http->arg = arg;
 	http->address = *address;
-	r = http_start(http, fd);
+	r = http_open_answers(http, arg);
+	if (r < 0)
+		close(fd);
+	else
+		r = http_start(http, fd);
 	if (!r)
 		r = loop_add(loop, &http->source);
 	if (r < 0)
@@ -320,5 +390,7 @@ void http_close(struct http *http)
 {
 	if (http && http->server)
 		MHD_stop_daemon(http->server);
+	for (int i = 0; http && i < PAGES; i++)
+		answers_close(http->answers[i]);
 	free(http);
 }

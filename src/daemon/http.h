@@ -3,8 +3,7 @@
 #ifndef ALLOT_DAEMON_HTTP_H
 #define ALLOT_DAEMON_HTTP_H
 
-#include <stdio.h>
-
+#include "daemon/answers.h"
 #include "daemon/listen.h"
 #include "daemon/loop.h"
 
@@ -13,7 +12,7 @@ struct http;
 struct http_page {
 	const char *path, *type;
 	const char *policy; /* what a browser may load for it; NULL: nothing */
-	int (*write)(FILE *out, void *arg); /* 0, or -errno: the page cannot be made now */
+	answers_writer *write;
 };
 
 /*

@@ -280,17 +280,44 @@ class Hostile(daemon_lib.Case):
         self.assertLess(self.descriptors(daemon), OF_THE_DAEMON)
 
     def test_answers_not_taken(self):
-        """They are long, and many: others are told to wait, and memory has a bound."""
+        """They are long, and many, and nobody takes them: others are answered, and memory has a bound."""
         daemon = self.daemon()
         self.forge_all()
         with contextlib.ExitStack() as open_ones:
-            for _ in range(12):
+            for i in range(40):
                 s = open_ones.enter_context(socket.create_connection(("127.0.0.1", self.port)))
-                s.sendall(b"GET /v1/node HTTP/1.1\r\nHost: localhost\r\n\r\n")
+                page = ("/v1/node", "/metrics")[i % 2]
+                s.sendall(f"GET {page} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
                 self.assertTrue(s.recv(1))
-            self.assertEqual(self.get("/metrics")[0], 503)
+            for page in ("/metrics", "/v1/node", "/v1/history", "/"):
+                self.assertEqual(self.get(page)[0], 200)
         self.check(daemon, 1)
         self.assertLess(self.peak(daemon), MEMORY_MOST)
+
+    def test_slow_answer_is_whole(self):
+        """Who takes a long answer slowly, and pauses, has all of it, as long as it goes on."""
+        self.daemon()
+        self.forge_all()
+        s = socket.socket()
+        self.addCleanup(s.close)
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
+        s.connect(("127.0.0.1", self.port))
+        s.sendall(b"GET /v1/node HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        answer = b""
+        while b"\r\n\r\n" not in answer:
+            answer += s.recv(4096)
+        head, _, body = answer.partition(b"\r\n\r\n")
+        length = int(re.search(rb"Content-Length: (\d+)", head)[1])
+        self.assertGreater(length, 2 * MIB)
+        time.sleep(7)
+        until = time.monotonic() + 9
+        while len(body) < length:
+            if time.monotonic() < until:
+                time.sleep(0.2)
+            more = s.recv(65536)
+            self.assertTrue(more, f"{len(body)} of {length} bytes came")
+            body += more
+        self.assertEqual({t["name"] for t in json.loads(body)["tenants"]}, {"bad", "good"})
 
     def test_slow_clients(self):
         """They go on for ever, a byte at a time; who takes all places does not keep them."""

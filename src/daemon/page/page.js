@@ -228,7 +228,10 @@ function updateDevice(card, device, node, history) {
 	drawStack(memory, [...ofTenants("used_bytes"),
 		{classes: "layer outside", values: past?.outside_bytes ?? []}], total);
 	drawStack(time, ofTenants("achieved_bp"), 10000);
-	say(find(".now", card), device.vendor === "amd" ? "is not measured"
+	/* Of what a tenant does that nobody measures, a sum would know nothing. */
+	const unknown = device.vendor === "amd" ||
+		users.some(u => u.device.used_bytes && u.device.compute.achieved_1s_bp === null);
+	say(find(".now", card), unknown ? "is not measured"
 		: percent(sum(users.map(u => u.device.compute.achieved_1s_bp)) / 10000));
 }
 

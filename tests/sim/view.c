@@ -35,27 +35,24 @@ static void nvml_story(struct program *p, int device, uint64_t quota, struct see
 	EXPECT("v2's free", seen->v2[1], seen->v1.b);
 }
 
-/*
- * With the device's context current. `used` is what the tenant uses. Above the quota that is all of
- * what it has.
- */
+/* With the device's context current. `used` is what the tenant uses, above the quota or not. */
 static void one_story(struct program *p, int device, int ordinal, uint64_t used)
 {
-	uint64_t quota = max_u64(p->tenant->quota[device], used);
+	uint64_t quota = p->tenant->quota[device], told = min_u64(used, quota);
 	struct puppet_answer total;
 	struct seen seen;
 
 	seen.info = puppet(p, (struct puppet_ask){.op = DO_INFO});
 	EXPECT("CUDA's total", seen.info.b, quota);
-	EXPECT("CUDA's free", seen.info.a, quota - used);
+	EXPECT("CUDA's free", seen.info.a, quota - told);
 	EXPECT("the 32-bit total", seen.info.d, quota);
 	EXPECT("the 32-bit free", seen.info.c, seen.info.a);
 	total = puppet(p, (struct puppet_ask){.op = DO_TOTAL, .device = ordinal});
 	EXPECT("cuDeviceTotalMem", total.a, quota);
 	EXPECT("the 32-bit cuDeviceTotalMem", total.b, quota);
 	nvml_story(p, device, quota, &seen);
-	EXPECT("NVML's used", seen.v1.c, used);
-	EXPECT("v2's used", seen.v2[2], used);
+	EXPECT("NVML's used", seen.v1.c, told);
+	EXPECT("v2's used", seen.v2[2], told);
 	EXPECT("charged", charged(p->tenant, device), used);
 	EXPECT("the simulator's count", given(device) >= used, true);
 }

@@ -49,7 +49,8 @@ void view_get(struct guest *g, const uint8_t uuid[16], unsigned int index, uint6
 	*ret = tenant_view;
 }
 
-int view_processes(struct guest *g, const uint8_t uuid[16], struct view_process *out, int max)
+int view_processes(struct guest *g, const uint8_t uuid[16], unsigned int index,
+		   struct view_process *out, int max)
 {
 	for (int i = 0; i < tenant_n && i < max; i++)
 		out[i] = tenant_processes[i];

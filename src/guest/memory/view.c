@@ -14,37 +14,33 @@ static void view_look(struct guest *guest, int ledger_device)
 }
 
 /*
- * What each process holds, and together at most what the device has: a figure may be of a moment in
- * which bytes count twice. Returns the sum; -errno as figure_tenant_each in *ret_error.
+ * What each process holds, in `each` and together, at most what there is: a quota may be below what is
+ * held, and what is about to be taken counts twice for a moment.
  */
-static uint64_t view_each(struct guest *guest, const uint8_t uuid[16], int ledger_device,
-			  uint64_t *each, int *ret_error)
+static struct view view_each(struct guest *guest, const uint8_t uuid[16], int ledger_device,
+			     uint64_t limit, uint64_t each[static QUOTA_SLOTS])
 {
-	struct ledger_device_info info;
-	uint64_t left = UINT64_MAX, sum = 0;
+	struct view view = {.total_bytes = limit};
+	int error = figure_tenant_each(guest, uuid, ledger_device, each);
 
-	*ret_error = figure_tenant_each(guest, uuid, ledger_device, each);
-	if (!ledger_device_info(guest->ledger, ledger_device, &info) && info.total_bytes)
-		left = info.total_bytes;
 	for (int i = 0; i < QUOTA_SLOTS; i++) {
-		each[i] = min_u64(each[i], left - sum);
-		sum += each[i];
+		each[i] = min_u64(each[i], view.total_bytes - view.used_bytes);
+		view.used_bytes += each[i];
 	}
-	return sum;
+	if (error) /* what is not known is not free */
+		view.used_bytes = view.total_bytes;
+	return view;
 }
 
 static struct view view_make(struct guest *guest, const uint8_t uuid[16], int ledger_device,
 			     uint64_t limit, uint64_t total)
 {
-	uint64_t each[QUOTA_SLOTS], used = 0;
-	int error = 0;
+	uint64_t each[QUOTA_SLOTS];
 
 	limit = min_u64(limit, total);
-	if (ledger_device >= 0)
-		used = min_u64(view_each(guest, uuid, ledger_device, each, &error), total);
-	if (error) /* what is not known is not free */
-		used = max_u64(used, limit);
-	return (struct view){.total_bytes = max_u64(limit, used), .used_bytes = used};
+	if (ledger_device < 0)
+		return (struct view){.total_bytes = limit};
+	return view_each(guest, uuid, ledger_device, limit, each);
 }
 
 void view_of_device(struct guest *guest, struct guest_device *device, uint64_t total_bytes,
@@ -63,26 +59,30 @@ void view_get(struct guest *guest, const uint8_t uuid[16], unsigned int index,
 	*ret = view_make(guest, uuid, device, limit, total_bytes);
 }
 
-int view_processes(struct guest *guest, const uint8_t uuid[16], struct view_process *out, int max)
+int view_processes(struct guest *guest, const uint8_t uuid[16], unsigned int index,
+		   struct view_process *out, int max)
 {
-	int device = ledger_device(guest->ledger, uuid, 0), n = 0, error;
-	uint64_t each[QUOTA_SLOTS];
+	int device = ledger_device(guest->ledger, uuid, 0), n = 0;
+	struct ledger_device_info info;
+	uint64_t each[QUOTA_SLOTS], total;
 
-	if (device < 0)
+	if (device < 0 || ledger_device_info(guest->ledger, device, &info))
 		return 0;
+	total = info.total_bytes ? info.total_bytes : UINT64_MAX;
 	view_look(guest, device);
-	view_each(guest, uuid, device, each, &error);
+	view_each(guest, uuid, device,
+		  min_u64(guest_limit_by_uuid(guest, uuid, index, total), total), each);
 	for (int i = 0; i < slot_count(guest->ledger); i++) {
-		struct slot_info info;
+		struct slot_info slot;
 		struct quota_row row;
 
 		if (!each[i] || quota_process(guest->ledger, i, device, &row) ||
-		    slot_info(guest->ledger, i, &info))
+		    slot_info(guest->ledger, i, &slot))
 			continue;
 		if (n < max)
 			out[n] = (struct view_process){
-				.pid = (pid_t)info.pid,
-				.driver_pid = (pid_t)info.driver_pid,
+				.pid = (pid_t)slot.pid,
+				.driver_pid = (pid_t)slot.driver_pid,
 				.used_bytes = each[i],
 				/* By the driver's figure the ledger has no categories. */
 				.context = guest_by_driver(guest) || row.used[CAT_CONTEXT] > 0,

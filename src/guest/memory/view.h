@@ -2,12 +2,12 @@
 /*
  * A device's memory as the tenant sees it, whichever library a program asks. There is one rule:
  *
+ *	total	the quota (never more than the device)
  *	used	what the tenant's live processes hold, which is the sum of what each of them holds
- *	total	the quota (never more than the device), or what is used where that is more
  *	free	the rest
  *
- * A quota may come to be below what is held (allot set). Then all that the tenant has is used, and a
- * program that divides by the total finds at most 100 %.
+ * A quota may come to be below what is held (allot set). Then all of it is used, and processes have
+ * together no more than that: a program that divides by the total finds at most 100 %.
  */
 #ifndef ALLOT_GUEST_MEMORY_VIEW_H
 #define ALLOT_GUEST_MEMORY_VIEW_H
@@ -40,6 +40,7 @@ struct view_process {
 };
 
 /* The tenant's live processes that use a device: answers how many, writes at most `max`. */
-int view_processes(struct guest *guest, const uint8_t uuid[16], struct view_process *out, int max);
+int view_processes(struct guest *guest, const uint8_t uuid[16], unsigned int index,
+		   struct view_process *out, int max);
 
 #endif

@@ -8,7 +8,8 @@
 
 void nvml_tenant_get(const struct nvml_call *call, struct nvml_tenant *ret_tenant)
 {
-	int n = view_processes(call->guest, call->uuid, ret_tenant->process, NVML_TENANT_MAX);
+	int n = view_processes(call->guest, call->uuid, call->index, ret_tenant->process,
+			       NVML_TENANT_MAX);
 
 	ret_tenant->n = n < NVML_TENANT_MAX ? n : NVML_TENANT_MAX;
 }

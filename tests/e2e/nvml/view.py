@@ -155,18 +155,18 @@ class View(Case):
         return total, free, used
 
     def test_changed_limit(self):
-        """A quota below what is held shows what is held: a process has at most all of its device."""
+        """Below what is held all of a quota is used: a process has at most all of its device."""
         probe = self.tenant("--name", "a", "--memory", "1GiB").tell(
             "nvml", "cuda", f"alloc 0 {100 * MIB}")
         held = CONTEXT + 100 * MIB
         self.ok("set", "a", "--memory", "2GiB")
         self.assertEqual(self.same(probe), (2 * GIB, 2 * GIB - held, held))
         self.ok("set", "a", "--memory", "100MiB")
-        self.assertEqual(self.same(probe), (held, 0, held))
+        self.assertEqual(self.same(probe), (100 * MIB, 0, 100 * MIB))
         other = self.tenant("--name", "a").tell("nvml")  # as nvidia-smi beside it
         seen = other.ask("show")[0]
-        self.assertEqual(self.agrees(seen), (held, held))
-        self.assertEqual(seen["processes"], {probe.pid: held})
+        self.assertEqual(self.agrees(seen), (100 * MIB, 100 * MIB))
+        self.assertEqual(seen["processes"], {probe.pid: 100 * MIB})
         self.assertEqual(probe.ask(f"alloc 0 {MIB}"), "2")  # what it holds gives it no more
         self.ok("set", "a", "--memory", "1GiB")
         self.assertEqual(self.same(probe), (GIB, GIB - held, held))
@@ -179,10 +179,9 @@ class View(Case):
                 a = self.tenant("--name", name, "--memory", "1GiB", "--accounting",
                                 accounting).tell("nvml", "cuda", f"alloc 0 {100 * MIB}")
                 b = self.tenant("--name", name).tell("nvml", "cuda", f"alloc 0 {200 * MIB}")
-                held = 2 * CONTEXT + 300 * MIB
                 self.ok("set", name, "--memory", "100MiB")
                 for probe in (a, b):
-                    self.assertEqual(self.same(probe), (held, 0, held))
+                    self.assertEqual(self.same(probe), (100 * MIB, 0, 100 * MIB))
 
     def test_drop_in(self):
         """Limits by CUDA's numbers reach the right device, CUDA initialised or not."""

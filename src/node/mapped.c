@@ -57,8 +57,8 @@ static int mapped_open_thread(const char *path, FILE **ret)
 	return 0;
 }
 
-/* Of the first thread that goes on: the one that has the process's number may have ended long before. */
-static int mapped_open(pid_t pid, FILE **ret)
+/* Of the process, or of the first thread of it that goes on where its first one has ended. */
+static int mapped_open(pid_t pid, bool any_thread, FILE **ret)
 {
 	char path[64 + NAME_MAX];
 	struct dirent *entry;
@@ -67,7 +67,7 @@ static int mapped_open(pid_t pid, FILE **ret)
 
 	snprintf(path, sizeof(path), "/proc/%ld/maps", (long)pid);
 	r = mapped_open_thread(path, ret);
-	if (r != -ESRCH)
+	if (r != -ESRCH || !any_thread)
 		return r;
 	snprintf(path, sizeof(path), "/proc/%ld/task", (long)pid);
 	tasks = opendir(path);
@@ -83,7 +83,7 @@ static int mapped_open(pid_t pid, FILE **ret)
 bool mapped_is_ending(pid_t pid)
 {
 	FILE *maps;
-	int r = mapped_open(pid, &maps);
+	int r = mapped_open(pid, true, &maps);
 
 	if (!r)
 		fclose(maps);
@@ -91,13 +91,14 @@ bool mapped_is_ending(pid_t pid)
 }
 
 /* 0: `is` is true of a mapping of the process. */
-static int mapped_search(pid_t pid, bool (*is)(const struct mapping *mapping, void *arg), void *arg)
+static int mapped_search(pid_t pid, bool any_thread,
+			 bool (*is)(const struct mapping *mapping, void *arg), void *arg)
 {
 	struct mapping mapping;
 	char *line = NULL;
 	size_t size = 0;
 	FILE *maps;
-	int r = mapped_open(pid, &maps);
+	int r = mapped_open(pid, any_thread, &maps);
 
 	if (r < 0)
 		return r;
@@ -118,7 +119,7 @@ static bool mapped_is_of(const struct mapping *mapping, void *arg)
 
 int mapped_by(pid_t pid, const struct stat *file)
 {
-	return mapped_search(pid, mapped_is_of, (void *)(uintptr_t)file);
+	return mapped_search(pid, false, mapped_is_of, (void *)(uintptr_t)file);
 }
 
 bool mapped_by_any(const struct stat *file)
@@ -157,7 +158,7 @@ static bool mapped_is_ledger(const struct mapping *mapping, void *arg)
 
 int mapped_any_ledger(pid_t pid, struct stat *ret)
 {
-	return mapped_search(pid, mapped_is_ledger, ret);
+	return mapped_search(pid, true, mapped_is_ledger, ret);
 }
 
 int mapped_find_ledger(const char *dir, struct stat *ret)

@@ -304,14 +304,14 @@ class Overcommit(Disk, Turns):
         return ("--swap-dir", self.disk, "--host-memory", host)
 
     def test_load(self):
-        guests = [self.compute(n, i * 1000, options=self.options()) for i, n in enumerate("ab")]
+        guests = [self.compute(n, i * 1000, options=self.options("12MiB")) for i, n in enumerate("ab")]
         filed = dict.fromkeys("ab", 0)
         end = time.monotonic() + 100
         while min(filed.values()) < 5:
             self.assertLess(time.monotonic(), end)
             self.assertLessEqual(self.used(), DEVICE * MIB)
             for name, tenant in self.tenants().items():
-                self.assertLessEqual(tenant["swap"]["host_bytes"], 20 * MIB)
+                self.assertLessEqual(tenant["swap"]["host_bytes"], 12 * MIB)
                 filed[name] += tenant["swap"]["file_bytes"] > 0
         self.changes("ab", 5)
         for guest in guests:

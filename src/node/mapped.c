@@ -173,5 +173,6 @@ int mapped_ledger(pid_t pid, const char *dir)
 {
 	struct stat file;
 
-	return mapped_find_ledger(dir, &file) < 0 ? -ENOENT : mapped_by(pid, &file);
+	return mapped_find_ledger(dir, &file) < 0 ? -ENOENT
+						   : mapped_search(pid, true, mapped_is_of, &file);
 }

@@ -30,7 +30,7 @@ bool mapped_is_ending(pid_t pid);
 /* The ledger in a tenant's directory, and so whose it is. -errno. A link is none. */
 int mapped_find_ledger(const char *dir, struct stat *ret);
 
-/* The same as mapped_by, of that. */
+/* The same as mapped_by, of that; also by another thread of a process whose first one has ended. */
 int mapped_ledger(pid_t pid, const char *dir);
 
 #endif

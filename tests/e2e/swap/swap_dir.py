@@ -311,7 +311,8 @@ class Overcommit(Disk, Turns):
             self.assertLess(time.monotonic(), end)
             self.assertLessEqual(self.used(), DEVICE * MIB)
             for name, tenant in self.tenants().items():
-                self.assertLessEqual(tenant["swap"]["host_bytes"], 12 * MIB)
+                # A piece of 16 MiB may be on the host for a moment, before its rest is in the file.
+                self.assertLessEqual(tenant["swap"]["host_bytes"], 16 * MIB)
                 filed[name] += tenant["swap"]["file_bytes"] > 0
         self.changes("ab", 5)
         for guest in guests:

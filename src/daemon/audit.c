@@ -58,8 +58,8 @@ static void audit_say(const struct audit_finding *f, const char *what)
 {
 	static const char *const words[] = {
 		[OUTSIDER_UNLIMITED] = "is in no tenant",
-		[OUTSIDER_UNREAD] = "keeps to a ledger that cannot be read (of another version of allot, "
-				    "or of a container), so it is let be",
+		[OUTSIDER_UNREAD] = ("keeps to a ledger that cannot be read (of another version of "
+				     "allot, or of a container), so it is let be"),
 		[OUTSIDER_HIDDEN] = "what it keeps to cannot be seen by this user, so it is let be",
 		[OUTSIDER_TOOL] = "is a measurement of allot's, so it is let be",
 	};

@@ -128,6 +128,7 @@ static void check_crowded(void)
 	answer_release(b);
 	CHECK(!answers_are_crowded(answers));
 	answer_release(a);
+	answers_close(answers);
 	CHECK_EQ(answers_open(write_page, &made, 1, &answers), 0);
 	a = get(answers, 1, "page 3 ");
 	b = get(answers, 1, "page 3 ");

@@ -115,6 +115,14 @@ void cost_learn(struct costs *costs, uint64_t key, uint32_t n, uint64_t took_ns,
 	cost_write(&cost->key, key);
 }
 
+void cost_doubt(struct costs *costs, uint64_t key)
+{
+	int i = key ? cost_find(costs, key) : -1;
+
+	if (i >= 0)
+		cost_write(&costs->entry[i].uses, STALE_USES);
+}
+
 void cost_bound(struct costs *costs, uint64_t key, uint64_t most_ns)
 {
 	int i = cost_find(costs, key);

@@ -66,6 +66,15 @@ static void check_stale(void)
 		measured += alone;
 	}
 	CHECK(measured >= 10 && measured <= 50);
+	/* Or where it is said that its measure is in doubt. */
+	cost_learn(&costs, 7, 1, 100 * US, 0, false);
+	cost_doubt(&costs, 7);
+	cost_doubt(&costs, 0);
+	cost_doubt(&costs, 8);
+	CHECK_EQ(cost_use(&costs, 7, 0, &alone), 100 * US);
+	CHECK(alone);
+	cost_use(&costs, 7, 0, &alone);
+	CHECK(!alone);
 }
 
 /*

@@ -83,27 +83,26 @@ static void window_note_handed(struct launch_device *device, uint64_t after_ns, 
 			     after_ns < most ? now_ns + TUNING_HANDED_FOR_NS : 0);
 }
 
-void window_done(struct meter *meter, struct stream *stream, const struct burst *burst,
-		 uint64_t began_ns, uint64_t done_ns)
+/* With the lock: held launches of the tenant were last let go at `gave_ns`. */
+static void window_learn(struct meter *meter, const struct burst *burst, uint64_t began_ns,
+			 uint64_t done_ns, uint64_t gave_ns)
 {
 	struct launch_device *device = launch_device_of(meter);
 	const struct limits *limits = &state_get(meter->guest)->limits;
 	/* Others of the tenant, or one who goes before it, may have had the device in between. */
-	bool waits = atomic_load(&device->beside) || state_has_siblings(device) ||
+	bool waits = state_has_siblings(device) ||
 		     limits_turn_flags(limits, done_ns) & TURN_URGED || burst->waits;
-	uint64_t gave = device_time_gave_way_ns(meter->guest->ledger, done_ns);
 	bool off;
 
-	stream->due_ns = stall_end_ns(&device->stall, done_ns) + stream->flying_ns;
-	if (!burst->launches)
-		return;
 	/* It may have waited for a launch that we held: what it took until then says nothing. */
-	if (gave > began_ns) {
-		if (gave >= done_ns)
+	if (gave_ns > began_ns) {
+		if (gave_ns >= done_ns)
 			return;
-		began_ns = gave;
-		window_note_handed(device, done_ns - gave, done_ns);
-		if (done_ns - gave <= burst->expected_ns)
+		/* What is left of it may have waited for the next launch that was held. */
+		waits |= atomic_load(&device->beside);
+		began_ns = gave_ns;
+		window_note_handed(device, done_ns - gave_ns, done_ns);
+		if (done_ns - gave_ns <= burst->expected_ns)
 			return;
 	}
 	off = window_is_off(done_ns - began_ns, burst->expected_ns);
@@ -116,6 +115,30 @@ void window_done(struct meter *meter, struct stream *stream, const struct burst 
 	/* It may have waited for a launch of another process, which was held. */
 	if (!waits || !off)
 		word_raise_u64(&meter->time->longest_ns, (done_ns - began_ns) / burst->launches);
+}
+
+/*
+ * With the lock: a launch for another device that was let go meanwhile may have ended it, or it takes
+ * longer now. The next of its kind is measured by itself: nobody is let go while that is not late.
+ */
+static void window_doubt(struct launch_device *device, const struct burst *burst, uint64_t took_ns)
+{
+	if (atomic_load(&device->beside) && window_is_off(took_ns, burst->expected_ns))
+		cost_doubt(&device->window.costs, burst->key ? burst->key : burst->longest.key);
+}
+
+void window_done(struct meter *meter, struct stream *stream, const struct burst *burst,
+		 uint64_t began_ns, uint64_t done_ns)
+{
+	struct launch_device *device = launch_device_of(meter);
+	uint64_t gave = device_time_gave_way_ns(meter->guest->ledger, done_ns);
+
+	stream->due_ns = stall_end_ns(&device->stall, done_ns) + stream->flying_ns;
+	if (!burst->launches)
+		return;
+	window_learn(meter, burst, began_ns, done_ns, gave);
+	if (gave > began_ns)
+		window_doubt(device, burst, done_ns - began_ns);
 }
 
 uint64_t window_spun(struct meter *meter, const struct burst *burst, uint64_t began_ns,

@@ -33,6 +33,9 @@ static int listen_split(const char *text, char ret_host[static HOST_BYTES], cons
 	text += bracket;
 	n = (size_t)(end - text);
 	end += bracket;
+	/* Brackets are for addresses that have colons of their own. */
+	if (bracket && !memchr(text, ':', n))
+		return -EINVAL;
 	/* A second colon outside of brackets: which one is the port's? */
 	if (!n || n >= HOST_BYTES || (*end && *end != ':') || (*end && strchr(end + 1, ':')))
 		return -EINVAL;

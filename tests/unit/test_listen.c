@@ -22,6 +22,7 @@ static void check_ports(void)
 		"127.0.0.1:0",	   "127.0.0.1:65536", "127.0.0.1:65616", "127.0.0.1:80000",
 		"127.0.0.1:-1",	   "127.0.0.1:",      "127.0.0.1",	 "[::1]",
 		"[::1]:0",	   "[::1]9478",	      "::1:9478",	 "localhost:9478",
+		"[127.0.0.1]:80",
 		"127.0.0.1:18446744073709551617",     ":9478",		 "",
 	};
 	struct listen_address a = {.bytes = 7};
@@ -53,7 +54,8 @@ static void check_names(void)
 	static const char *const others[] = {"evil",	    "localhost.evil", "evil.localhost",
 					     "127.0.0.1.x", "",		      ":9478",
 					     "[::1",	    "10.0.0.1",	      "[::2]",
-					     "0.0.0.0",	    "localhost:9:9"};
+					     "0.0.0.0",	    "localhost:9:9",  "[localhost]",
+					     "[127.0.0.1]"};
 
 	for (size_t l = 0; l < sizeof(loopback) / sizeof(loopback[0]); l++) {
 		for (size_t i = 0; i < sizeof(meant) / sizeof(meant[0]); i++)

@@ -19,7 +19,7 @@ int config_complain(struct config *config, const char *fmt, ...)
 	va_end(ap);
 	/* One line, whatever stands in a value. */
 	for (char *p = config->complaint; *p; p++)
-		if ((*p >= 0 && *p < ' ') || *p == 127)
+		if ((unsigned char)*p < ' ' || *p == 127)
 			*p = '?';
 	return -EINVAL;
 }

@@ -287,7 +287,7 @@ CUresult exec_error(struct sim_exec *exec)
 	return (CUresult)atomic_load_explicit(&exec->error, memory_order_relaxed);
 }
 
-/* What has ended stays where it was, for those who come too late. */
+/* An executor that has ended is not freed: a thread that comes too late still finds it. */
 struct sim_exec *exec_hold(struct sim_context *ctx)
 {
 	struct sim_exec *exec = sim_context_exec(ctx);

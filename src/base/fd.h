@@ -3,8 +3,10 @@
 #ifndef ALLOT_BASE_FD_H
 #define ALLOT_BASE_FD_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/stat.h>
 #include <sys/types.h>
 
 /*
@@ -23,5 +25,11 @@ int fd_pwrite_all(int fd, const void *buf, size_t len, uint64_t offset);
  * Answers the length or -errno.
  */
 ssize_t fd_read_text(int dirfd, const char *path, char *buf, size_t len);
+
+/* Returns true if what the kernel told of two files is of the same one. */
+static inline bool fd_is_same(const struct stat *a, const struct stat *b)
+{
+	return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
+}
 
 #endif

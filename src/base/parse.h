@@ -14,6 +14,7 @@
 #ifndef ALLOT_BASE_PARSE_H
 #define ALLOT_BASE_PARSE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #define SIZE_MAX_BYTES (UINT64_C(1) << 60)
@@ -29,6 +30,12 @@ struct size_spec {
  * than 100 %. Percentages are exact to a tenth; more precise ones are -EINVAL.
  */
 int parse_size_spec(const char *s, struct size_spec *ret);
+
+/* Returns true if it is one: zeroed, nothing was said. */
+static inline bool size_spec_is_said(struct size_spec spec)
+{
+	return spec.bytes || spec.permille;
+}
 
 /* Bytes of `spec` on a device of `device_bytes`; at least 1 unless the device has none. */
 uint64_t size_spec_resolve(struct size_spec spec, uint64_t device_bytes);

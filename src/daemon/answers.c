@@ -16,8 +16,8 @@ struct kept {
 	struct answer answer; /* the first: it is what others have of it */
 	struct answers *answers;
 	char *text;
-	unsigned int users; /* of them, one is `answers` while it is good */
-	uint64_t until_ns;  /* it is good; 0: it is not, for who asks anew */
+	unsigned int users; /* one of them is `answers`, until then: */
+	uint64_t until_ns;  /* new requests get it, too; 0: none does */
 };
 
 struct answers {
@@ -124,7 +124,7 @@ int answers_get(struct answers *answers, uint64_t now_ns, struct answer **ret)
 
 	answers_tidy(answers, now_ns);
 	kept = answers->last;
-	/* What is crowded has a last one: it was not, when that was made. */
+	/* Where it is crowded there is a last one: those before it were not when it was made. */
 	if (!kept || (now_ns >= kept->until_ns && !answers_are_crowded(answers))) {
 		r = answers_make(answers, &kept);
 		if (r < 0)

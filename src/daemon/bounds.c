@@ -170,14 +170,6 @@ static void bounds_let_go(struct held *held)
 
 /* --- Sums ------------------------------------------------------------------------------------- */
 
-static bool bounds_knows(const struct devices *devices, const uint8_t uuid[16])
-{
-	for (unsigned int i = 0; i < devices->n; i++)
-		if (!memcmp(devices->list[i].uuid, uuid, 16))
-			return true;
-	return false;
-}
-
 struct sums {
 	const struct bounds *b;
 	const struct held *held;
@@ -200,7 +192,7 @@ static uint64_t bounds_total(const struct sums *s)
 static bool bounds_is_meant(const struct sums *s, const uint8_t uuid[16])
 {
 	return s->device ? !memcmp(uuid, s->device->uuid, sizeof(s->device->uuid))
-			 : !bounds_knows(s->b->devices, uuid);
+			 : !devices_find(s->b->devices, uuid);
 }
 
 /* By the driver's figure where that counts (node/figures.c), as the tenant's processes noted it last. */
@@ -229,7 +221,7 @@ static uint64_t bounds_used(const struct sums *s, const char *name)
 /* A policy cannot give nothing of a device: this is how it is written. */
 #define NOTHING_BYTES 1
 
-/* What an entry gives of the device. What nobody knows may be all. */
+/* The memory that an entry gives of the device; of one whose size nobody knows, all that there may be. */
 static uint64_t bounds_memory_of(const struct sums *s, const struct policy_device *dev)
 {
 	struct size_spec given = {dev->limit_bytes, dev->limit_permille};
@@ -321,15 +313,16 @@ static int bounds_add_tenant(const char *name, const char *dir, void *arg)
 	return 0;
 }
 
-static int bounds_sum(const struct bounds *b, const struct held *held, const struct device *device,
-		      struct sums *ret)
+/* Nothing is added yet. */
+static struct sums bounds_begin(const struct bounds *b, const struct held *held,
+				const struct device *device)
 {
 	const struct site_value *most = bounds_find(b, SITE_MEMORY_MAX);
+	struct sums s = {.b = b, .held = held, .device = device};
 
-	*ret = (struct sums){.b = b, .held = held, .device = device};
 	if (most)
-		ret->most = most->size;
-	return tenant_list(b->runtime, bounds_add_tenant, ret);
+		s.most = most->size;
+	return s;
 }
 
 /* --- Bounds ----------------------------------------------------------------------------------- */
@@ -348,7 +341,7 @@ static int bounds_check_memory(const struct sums *s, char words[static BOUNDS_WO
 {
 	uint64_t total = bounds_total(s), most;
 
-	if (!s->most.bytes && !s->most.permille)
+	if (!size_spec_is_said(s->most))
 		return 0;
 	most = total ? size_spec_resolve(s->most, total)
 	       : s->most.permille ? s->most.permille : s->most.bytes;
@@ -427,15 +420,15 @@ static int bounds_check_device(const struct bounds *b, const struct held *held,
 			       const struct device *device, const struct policy *policy,
 			       const struct policy *whole, char words[static BOUNDS_WORDS])
 {
-	struct given given;
-	struct sums s;
-	int r = bounds_sum(b, held, device, &s);
+	struct sums s = bounds_begin(b, held, device);
+	struct given given = bounds_given(&s, policy);
+	int r;
 
-	if (r < 0)
-		return r;
-	given = bounds_given(&s, policy);
 	if (!given.any) /* it does not have that device */
 		return 0;
+	r = tenant_list(b->runtime, bounds_add_tenant, &s);
+	if (r < 0)
+		return r;
 	bounds_add_policy(&s, policy, true, 0);
 	r = given.memory ? bounds_check_memory(&s, words) : 0;
 	if (r == 0)
@@ -485,7 +478,8 @@ static int bounds_find_left(const struct bounds *b, struct size_spec most, struc
 	int r;
 
 	bounds_hold(b, &held);
-	r = bounds_sum(b, &held, NULL, ret_sums);
+	*ret_sums = bounds_begin(b, &held, NULL);
+	r = tenant_list(b->runtime, bounds_add_tenant, ret_sums);
 	bounds_let_go(&held);
 	*ret = ret_sums->memory < all ? all - ret_sums->memory : 0;
 	return r;
@@ -529,7 +523,7 @@ static int bounds_check_unknown(const struct bounds *b, const struct held *held,
 		struct device device = {.total_bytes = 0};
 
 		memcpy(device.uuid, policy->device[i].uuid, sizeof(device.uuid));
-		if (!bounds_knows(b->devices, device.uuid))
+		if (!devices_find(b->devices, device.uuid))
 			r = bounds_check_device(b, held, &device, policy, policy, words);
 	}
 	rest.ndevices = 1;

@@ -266,18 +266,10 @@ static int main_watch_signals(struct signals *signals, struct loop *loop, struct
 
 /* --- Devices that come later ------------------------------------------------------------------ */
 
-static const struct device *main_find_device(const struct devices *devices, const uint8_t uuid[16])
-{
-	for (unsigned int i = 0; i < devices->n; i++)
-		if (!memcmp(devices->list[i].uuid, uuid, 16))
-			return &devices->list[i];
-	return NULL;
-}
-
 static void main_say_devices(const struct devices *of, const struct devices *others, const char *what)
 {
 	for (unsigned int i = 0; i < of->n; i++)
-		if (!main_find_device(others, of->list[i].uuid))
+		if (!devices_find(others, of->list[i].uuid))
 			log_line(LOG_SAY, "device %s (%s) %s", units_uuid(of->list[i].uuid).s,
 				 of->list[i].model, what);
 }

@@ -97,49 +97,52 @@ static int site_index(const char *word, const char *const *list, int n)
 /* Most bytes that what is told of a user, or of a group with its members, takes. */
 #define ENTRY_BYTES (1 << 20)
 
+/* The number of a name, with `text` for the rest of its entry. 0, ERANGE: that is too small, or errno. */
+typedef int site_number(const char *name, char *text, size_t bytes, uint32_t *ret);
+
+static int site_user_number(const char *name, char *text, size_t bytes, uint32_t *ret)
+{
+	struct passwd entry, *found = NULL;
+	int r = getpwnam_r(name, &entry, text, bytes, &found);
+
+	if (!r && found)
+		*ret = found->pw_uid;
+	return r ? r : found ? 0 : ENOENT;
+}
+
+static int site_group_number(const char *name, char *text, size_t bytes, uint32_t *ret)
+{
+	struct group entry, *found = NULL;
+	int r = getgrnam_r(name, &entry, text, bytes, &found);
+
+	if (!r && found)
+		*ret = found->gr_gid;
+	return r ? r : found ? 0 : ENOENT;
+}
+
 /*
  * By functions that other threads may be in, too, as one may be waiting for an answer that does not
  * come. -ENOENT: nobody is called so.
  */
-static int site_look_up_user(const char *name, uint32_t *ret)
+static int site_look_up(site_number *number, const char *name, uint32_t *ret)
 {
-	struct passwd entry, *found = NULL;
 	char *text = NULL, *more;
 	int r = ERANGE;
 
 	for (size_t n = 4096; r == ERANGE && n <= ENTRY_BYTES; n *= 4) {
 		more = realloc(text, n);
 		text = more ? more : text;
-		r = more ? getpwnam_r(name, &entry, text, n, &found) : ENOMEM;
+		r = more ? number(name, text, n, ret) : ENOMEM;
 	}
-	if (!r && found)
-		*ret = found->pw_uid;
 	free(text);
-	return !r && found ? 0 : -ENOENT;
-}
-
-static int site_look_up_group(const char *name, uint32_t *ret)
-{
-	struct group entry, *found = NULL;
-	char *text = NULL, *more;
-	int r = ERANGE;
-
-	for (size_t n = 4096; r == ERANGE && n <= ENTRY_BYTES; n *= 4) {
-		more = realloc(text, n);
-		text = more ? more : text;
-		r = more ? getgrnam_r(name, &entry, text, n, &found) : ENOMEM;
-	}
-	if (!r && found)
-		*ret = found->gr_gid;
-	free(text);
-	return !r && found ? 0 : -ENOENT;
+	return r ? -ENOENT : 0;
 }
 
 static int site_find_user(const char *name, uint32_t *ret)
 {
 	uint64_t id;
 
-	if (site_look_up_user(name, ret) < 0) {
+	if (site_look_up(site_user_number, name, ret) < 0) {
 		if (parse_u64(name, 1, (uid_t)-2, &id) < 0)
 			return -ENOENT;
 		*ret = (uint32_t)id;
@@ -151,7 +154,7 @@ static int site_find_group(const char *name, uint32_t *ret)
 {
 	uint64_t id;
 
-	if (!site_look_up_group(name, ret))
+	if (!site_look_up(site_group_number, name, ret))
 		return 0;
 	if (parse_u64(name, 0, (gid_t)-2, &id) < 0)
 		return -ENOENT;
@@ -163,7 +166,7 @@ static void site_find_managers(struct site *site)
 {
 	uint32_t gid = 0;
 
-	site->has_managers = !site_look_up_group(GROUP, &gid);
+	site->has_managers = !site_look_up(site_group_number, GROUP, &gid);
 	site->managers = gid;
 }
 
@@ -410,7 +413,7 @@ static const struct site_value *site_value_of(const struct site_rule *rule, enum
 /* A part of a device and bytes are compared where devices are known (bounds.c). */
 static bool site_is_more(const struct site_value *a, const struct site_value *b)
 {
-	if (a->size.bytes || a->size.permille)
+	if (size_spec_is_said(a->size))
 		return (b->size.bytes && a->size.bytes > b->size.bytes) ||
 		       (b->size.permille && a->size.permille > b->size.permille);
 	return a->number > b->number;

@@ -24,7 +24,7 @@ typedef void turns_taken(void *arg);
  */
 int turns_start(const char *runtime, const struct devices *devices, struct loop *loop,
 		turns_taken *taken, void *arg, struct turns **ret);
-/* These are by now: the role is given up, and taken again at once. */
+/* Tells of the devices that the machine has now: the role is given up, and taken again at once. */
 void turns_know(struct turns *turns, const struct devices *devices); /* takes NULL */
 /* A tenant takes the role at once. Takes NULL. */
 void turns_end(struct turns *turns);

@@ -35,11 +35,6 @@ void config_finish(struct config *config)
 		strcpy(config->tenant, TENANT_DEFAULT);
 }
 
-static bool config_is_given(struct size_spec spec)
-{
-	return spec.bytes || spec.permille;
-}
-
 uint32_t config_smaller_share(uint32_t a, uint32_t b)
 {
 	a = a ? a : 1000;
@@ -50,7 +45,7 @@ uint32_t config_smaller_share(uint32_t a, uint32_t b)
 
 static struct size_spec config_environment_limit(const struct config *config, unsigned int ordinal)
 {
-	if (ordinal < POLICY_DEVICES && config_is_given(config->device[ordinal]))
+	if (ordinal < POLICY_DEVICES && size_spec_is_said(config->device[ordinal]))
 		return config->device[ordinal];
 	return config->all;
 }
@@ -96,7 +91,7 @@ struct size_spec config_everywhere(const struct config *config)
 	struct size_spec all = config->all;
 
 	for (unsigned int i = 0; i < POLICY_DEVICES; i++)
-		if (config_is_given(config->device[i]))
+		if (size_spec_is_said(config->device[i]))
 			all = (struct size_spec){0};
 	return config_with_file(config, all, 0);
 }

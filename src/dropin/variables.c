@@ -38,8 +38,7 @@ static int variables_take_memory(struct config *config, const struct given *give
 				       variables_shown(given), given->name, given->value,
 				       *given->value ? parse_quota_why(given->value, r)
 						     : "is not a size");
-	/* Said twice: the smaller of each kind stays, and which of the two binds the device says.
-	 */
+	/* Of two sizes the smaller stays, as of two parts; of a size and a part the device decides. */
 	if (spec.bytes)
 		bound->bytes = bound->bytes ? min_u64(bound->bytes, spec.bytes) : spec.bytes;
 	else if (!bound->permille || spec.permille < bound->permille)
@@ -177,6 +176,18 @@ static char variables_behind(const char *variable, const char *name)
 	return next == '=' || next == '_' ? next : '\0';
 }
 
+/* Which of them a variable is; NULL: none. */
+static const struct variable *variables_known(const char *variable)
+{
+	for (const struct variable *v = variables; v < variables + VARIABLES; v++) {
+		char next = variables_behind(variable, v->name);
+
+		if (next == '=' || (next == '_' && v->by_device))
+			return v;
+	}
+	return NULL;
+}
+
 static int variables_parse_device(struct config *config, struct given *given, const char *number)
 {
 	char index[24];
@@ -196,23 +207,19 @@ static int variables_parse_device(struct config *config, struct given *given, co
 static int variables_take(struct config *config, const char *text)
 {
 	const char *equals = strchr(text, '=');
+	const struct variable *v = variables_known(text);
 	struct given given = {.name = text, .device = CONFIG_EVERY};
+	const char *behind;
 	int r = 0;
 
-	if (!equals)
+	if (!equals || !v)
 		return 0;
 	given.len = (size_t)(equals - text);
 	given.value = equals + 1;
-	for (const struct variable *v = variables; v < variables + VARIABLES; v++) {
-		char next = variables_behind(text, v->name);
-
-		if (!next || (next == '_' && !v->by_device))
-			continue;
-		if (next == '_')
-			r = variables_parse_device(config, &given, text + strlen(v->name) + 1);
-		return r ? r : v->take(config, &given);
-	}
-	return 0;
+	behind = text + strlen(v->name);
+	if (*behind == '_')
+		r = variables_parse_device(config, &given, behind + 1);
+	return r ? r : v->take(config, &given);
 }
 
 int variables_read(struct config *config, char *const *environment)
@@ -266,20 +273,9 @@ static const char *const families[] = {"CUDA_DEVICE_MEMORY_", "CUDA_DEVICE_SM_",
 				       "GPU_CORE_UTILIZATION_", "CUDA_TASK_PRIO",
 				       "CUDA_OVERSUBSCRI"};
 
-static bool variables_are_read(const char *variable)
-{
-	for (const struct variable *v = variables; v < variables + VARIABLES; v++) {
-		char next = variables_behind(variable, v->name);
-
-		if (next == '=' || (next == '_' && v->by_device))
-			return true;
-	}
-	return false;
-}
-
 const char *variables_why_unheeded(const char *variable)
 {
-	if (!strchr(variable, '=') || variables_are_read(variable))
+	if (!strchr(variable, '=') || variables_known(variable))
 		return NULL;
 	for (size_t i = 0; i < sizeof(unheeded) / sizeof(unheeded[0]); i++)
 		if (variables_behind(variable, unheeded[i].name))
@@ -287,7 +283,6 @@ const char *variables_why_unheeded(const char *variable)
 	for (size_t i = 0; i < sizeof(families) / sizeof(families[0]); i++)
 		if (!strncmp(variable, families[i], strlen(families[i])))
 			return "allot knows no such variable, so it limits nothing: see "
-			       "liballot(7) for "
-			       "those that do";
+			       "liballot(7) for those that do";
 	return NULL;
 }

@@ -47,7 +47,7 @@ static int image_open_partial(int dir, int *ret_fd)
 	/* One that was renamed between our opening and our lock is somebody's image. */
 	if (fstat(fd, &own) < 0 ||
 	    fstatat(dir, OBJECTS PARTIAL, &named, AT_SYMLINK_NOFOLLOW) < 0 ||
-	    own.st_dev != named.st_dev || own.st_ino != named.st_ino)
+	    !fd_is_same(&own, &named))
 		return -EBUSY;
 	if (image_there(dir, MANIFEST))
 		return -EEXIST;

@@ -241,7 +241,7 @@ static int tenant_lock_dir(const char *path)
 		return err_errno();
 	if (fstat(fd, &locked) < 0 || lstat(path, &named) < 0)
 		return err_errno();
-	if (locked.st_dev != named.st_dev || locked.st_ino != named.st_ino)
+	if (!fd_is_same(&locked, &named))
 		return -ENOENT;
 	return TAKE_FD(fd);
 }

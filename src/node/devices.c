@@ -118,6 +118,14 @@ void devices_read_amd(struct devices *ret)
 	ret->amd_error = devices_add_amd(ret);
 }
 
+const struct device *devices_find(const struct devices *devices, const uint8_t uuid[16])
+{
+	for (unsigned int i = 0; i < devices->n; i++)
+		if (!memcmp(devices->list[i].uuid, uuid, sizeof(devices->list[i].uuid)))
+			return &devices->list[i];
+	return NULL;
+}
+
 #define NVIDIA_DIR "/proc/driver/nvidia/gpus"
 
 uint64_t devices_stamp(void)

@@ -48,6 +48,9 @@ void devices_read(struct devices *ret);
 /* Reads AMD's devices alone. NVML, whose start takes its time, is not asked. */
 void devices_read_amd(struct devices *ret);
 
+/* The device of that name, or NULL. */
+const struct device *devices_find(const struct devices *devices, const uint8_t uuid[16]);
+
 /*
  * A number that is another one once the kernel shows more or fewer devices: where NVIDIA's driver
  * lists them, and how often KFD's list has changed. NVML lists them as it was opened. Wakes none.

@@ -26,14 +26,13 @@ int figures_index(const uint8_t uuid[16])
 {
 	static struct devices devices;
 	static bool read;
+	const struct device *found;
 
 	if (!read)
 		devices_read(&devices);
 	read = true;
-	for (unsigned int i = 0; i < devices.n; i++)
-		if (!memcmp(devices.list[i].uuid, uuid, 16))
-			return (int)i;
-	return -1;
+	found = devices_find(&devices, uuid);
+	return found ? (int)(found - devices.list) : -1;
 }
 
 static const struct nvml_process *figures_find_process(const struct nvml_process *list, size_t n,

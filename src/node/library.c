@@ -9,6 +9,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/fd.h"
+
 static int library_binary_dir(char ret[static PATH_MAX])
 {
 	char path[PATH_MAX];
@@ -81,8 +83,7 @@ void library_find_kept(char path[static PATH_MAX])
 	n = stat(path, &own) < 0 ? 0 : scandir(dir, &files, library_is_kept, alphasort);
 	for (int i = 0; i < n; i++) {
 		snprintf(kept, sizeof(kept), "%s/%s", dir, files[i]->d_name);
-		if (!lstat(kept, &other) && other.st_dev == own.st_dev &&
-		    other.st_ino == own.st_ino && strlen(kept) < PATH_MAX)
+		if (!lstat(kept, &other) && fd_is_same(&other, &own) && strlen(kept) < PATH_MAX)
 			strcpy(path, kept);
 		free(files[i]);
 	}

@@ -92,7 +92,7 @@ static enum outsider_standing outsiders_standing(const struct tenants *tenants, 
 	for (size_t t = 0; t < tenants->n; t++)
 		if (tenants->list[t].snapshot &&
 		    !mapped_find_ledger(tenants->list[t].dir, &ledger) &&
-		    ledger.st_ino == mapped.st_ino && ledger.st_dev == mapped.st_dev)
+		    fd_is_same(&ledger, &mapped))
 			return OUTSIDER_UNLIMITED;
 	return OUTSIDER_UNREAD;
 }

@@ -15,11 +15,6 @@
 
 static const char *const tools[] = {"allot-load", "allot-links"};
 
-static bool own_tool_is_same(const struct stat *a, const struct stat *b)
-{
-	return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
-}
-
 static bool own_tool_runs(pid_t pid)
 {
 	char path[64], file[PATH_MAX];
@@ -30,7 +25,7 @@ static bool own_tool_runs(pid_t pid)
 		return false;
 	for (size_t i = 0; i < sizeof(tools) / sizeof(tools[0]); i++)
 		if (!library_program(tools[i], file) && !stat(file, &tool) &&
-		    own_tool_is_same(&runs, &tool))
+		    fd_is_same(&runs, &tool))
 			return true;
 	return false;
 }
@@ -50,8 +45,7 @@ static bool own_tool_shares_users(pid_t pid)
 	struct stat other, own;
 
 	snprintf(path, sizeof(path), "/proc/%ld/ns/user", (long)pid);
-	return !stat(path, &other) && !stat("/proc/self/ns/user", &own) &&
-	       own_tool_is_same(&other, &own);
+	return !stat(path, &other) && !stat("/proc/self/ns/user", &own) && fd_is_same(&other, &own);
 }
 
 static bool own_tool_is_ours(pid_t pid)

@@ -121,6 +121,7 @@ static void content_describe_device(const struct device *is, struct manifest_dev
 static int content_add_device(const struct devices *devices, const uint8_t uuid[16],
 			      struct manifest *m)
 {
+	const struct device *device = devices_find(devices, uuid);
 	struct manifest_device *list =
 		reallocarray(m->devices, m->ndevices + 1, sizeof(*m->devices));
 
@@ -129,9 +130,8 @@ static int content_add_device(const struct devices *devices, const uint8_t uuid[
 	m->devices = list;
 	memset(&list[m->ndevices], 0, sizeof(*list));
 	memcpy(list[m->ndevices].uuid, uuid, 16);
-	for (unsigned int i = 0; i < devices->n; i++)
-		if (!memcmp(devices->list[i].uuid, uuid, 16))
-			content_describe_device(&devices->list[i], &list[m->ndevices]);
+	if (device)
+		content_describe_device(device, &list[m->ndevices]);
 	m->ndevices++;
 	return 0;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What variables and the file of other systems (dropin/config.h) make of programs started here. */
+/* Limits of other systems (dropin/config.h) that hold for programs started here. */
 #ifndef ALLOT_CLI_DOCTOR_SETTINGS_H
 #define ALLOT_CLI_DOCTOR_SETTINGS_H
 

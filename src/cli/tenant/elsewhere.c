@@ -183,12 +183,7 @@ static void elsewhere_describe_source(const struct config *config, const struct 
 		say_note("  %s: the tenant has no such device", source->name);
 }
 
-static bool elsewhere_is_given(struct size_spec spec)
-{
-	return spec.bytes || spec.permille;
-}
-
-/* What one variable says, alone. */
+/* `one` is the configuration that the variable gives without the others. */
 static void elsewhere_describe_limit(const struct config *config, const struct policy *policy,
 				     const struct config *one, struct source *source)
 {
@@ -199,7 +194,7 @@ static void elsewhere_describe_limit(const struct config *config, const struct p
 		source->device = i;
 		source->memory = i < CONFIG_EVERY ? one->device[i] : one->all;
 		source->share_permille = share < 1000 ? share : 0;
-		if (elsewhere_is_given(source->memory))
+		if (size_spec_is_said(source->memory))
 			elsewhere_describe_source(config, policy, source);
 		else if (source->share_permille && config->shares == CONFIG_DISABLED)
 			say_note("  %s does not bind: GPU_CORE_UTILIZATION_POLICY disables it",

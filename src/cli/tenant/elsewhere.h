@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What variables and the file of other systems (dropin/config.h) make of a tenant of `allot run`:
- * they lower what the options say, and never raise it. The tenant's processes keep to them in any
+ * The limits of other systems (dropin/config.h) for a tenant of `allot run`: variables and the file
+ * lower what the options say, and never raise it. The tenant's processes keep to them in any
  * case; here the tenant is made so, and people are told.
  */
 #ifndef ALLOT_CLI_TENANT_ELSEWHERE_H

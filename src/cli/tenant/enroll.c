@@ -134,7 +134,7 @@ static int enroll_check_mode(const struct policy *p)
 	return p->mode == POLICY_MODE_SPACE && space_check() ? -ENOTSUP : 0;
 }
 
-/* What is asked for where there is no tenant yet. */
+/* The request as it counts where the tenant does not exist yet. */
 static struct enroll_request enroll_as_first(const struct enroll_request *req)
 {
 	struct enroll_request first = *req;
@@ -306,7 +306,7 @@ static int enroll_refuse_other(const struct enroll_request *req, const struct po
 	return -EBUSY;
 }
 
-/* Whether it is what this run would have made of it with the same options. */
+/* Returns true if this run would have made a tenant of the same policy. */
 static bool enroll_is_as_first(const struct enroll_request *req, const struct policy *is)
 {
 	struct enroll_request first = enroll_as_first(req);

@@ -205,7 +205,7 @@ const struct limits *tenant_options_by_device(const struct tenant_options *o)
 	return o->memory.n > 1 ? &o->memory : o->compute.n > 1 ? &o->compute : NULL;
 }
 
-/* What is said of the limits of compute. */
+/* The options that were given of those that limit compute. */
 static unsigned int options_of_compute(const struct tenant_options *o)
 {
 	return o->said & ~(unsigned int)(TENANT_MEMORY | TENANT_METER);

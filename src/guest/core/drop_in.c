@@ -163,8 +163,7 @@ static void drop_in_say_kept(const struct config *config, unsigned int ordinal,
 				  config_smaller_share(naming->own.share_permille, 0))
 		snprintf(line, sizeof(line),
 			 "tenant %.40s, in which programs run, has %u%% of the time of device %u: "
-			 "the "
-			 "%u%% of this one are not in force; %s",
+			 "the %u%% of this one are not in force; %s",
 			 config->tenant, share / 10, ordinal,
 			 naming->own.share_permille ? naming->own.share_permille / 10 : 100, todo);
 	else

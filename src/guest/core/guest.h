@@ -239,7 +239,7 @@ struct guest_device *guest_current_device(struct guest *guest);
 /* Differs after every change of the policy, and is never 0: that is a cache not filled yet. */
 uint64_t guest_generation(const struct guest *guest);
 
-/* The same of its policy. */
+/* As guest_explain, of the tenant's policy: errors of policy_read. */
 void guest_explain_policy(const struct guest *guest, int error, char *ret, size_t len);
 
 /* The tenant's limit on a device, now. 0 for a device that the tenant was not given. */

@@ -71,14 +71,6 @@ CUresult hook_cuMemGetInfo_v2(size_t *free, size_t *total)
 	return e;
 }
 
-static uint64_t query_total(struct guest *guest, struct guest_device *device, uint64_t physical)
-{
-	struct view v;
-
-	view_of_device(guest, device, physical, &v);
-	return v.total_bytes;
-}
-
 /* Answers in 32 bits: more than that is said as the most. */
 static unsigned int query_clip(uint64_t bytes)
 {
@@ -112,7 +104,7 @@ CUresult hook_cuDeviceTotalMem_v2(size_t *bytes, CUdevice dev)
 	CUresult e = DRIVER(cuDeviceTotalMem_v2, (bytes, dev));
 
 	if (!e && device)
-		*bytes = query_total(guest, device, *bytes);
+		*bytes = min_u64(guest_limit(guest, device), *bytes);
 	return e;
 }
 
@@ -123,6 +115,6 @@ CUresult hook_cuDeviceTotalMem(unsigned int *bytes, CUdevice dev)
 	CUresult e = DRIVER(cuDeviceTotalMem, (bytes, dev));
 
 	if (!e && device)
-		*bytes = query_clip(query_total(guest, device, device->total_bytes));
+		*bytes = query_clip(min_u64(guest_limit(guest, device), device->total_bytes));
 	return e;
 }

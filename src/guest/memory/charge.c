@@ -260,6 +260,15 @@ CUresult charge_reserve(struct guest *guest, struct guest_device *device, uint64
 	return CUDA_SUCCESS;
 }
 
+void charge_take_back(struct guest *guest, struct guest_device *device, uint64_t bytes,
+		      struct charge *ret)
+{
+	calls_begin(device);
+	quota_publish(charge_slot(guest), device->ledger, bytes);
+	*ret = charge_of(guest, device, bytes);
+	FAULT_POINT(GUEST_RESERVED);
+}
+
 void charge_commit_begin(struct charge *charge, enum category category, uint64_t actual)
 {
 	struct slot *slot = charge_slot(charge->guest);

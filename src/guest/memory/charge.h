@@ -61,6 +61,13 @@ bool charge_try_bound(struct guest *guest, struct guest_device *device, uint64_t
 bool charge_try_doubtful(struct guest *guest, struct guest_device *device, uint64_t bytes,
 			 struct charge *ret);
 
+/*
+ * The same for what the tenant holds already and had away, which nobody else of it could take
+ * meanwhile: a quota that was lowered takes nothing away, and refuses nothing here.
+ */
+void charge_take_back(struct guest *guest, struct guest_device *device, uint64_t bytes,
+		      struct charge *ret);
+
 /* The driver did it and took `actual` bytes. */
 void charge_commit(struct charge *charge, enum category category, uint64_t actual);
 /*

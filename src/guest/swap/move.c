@@ -538,14 +538,19 @@ static bool move_attach(struct move *move, int i)
 }
 
 /*
- * What left shows in the driver's figure for a moment more, and is taken for what the driver has
- * for itself: who comes back at once to a quota that is nearly full must not be refused for that.
+ * What leaves when a person says so gives its room up, and asks for it again. What left for its turn
+ * does not. What left shows in the driver's figure for a moment more, and is taken for what the driver
+ * has for itself: who comes back at once to a quota that is nearly full must not be refused for that.
  */
 static bool move_reserve(struct guest *guest, struct guest_device *device, uint64_t bytes,
 			 struct charge *ret)
 {
 	uint64_t until = now_monotonic_ns() + STALE_NS;
 
+	if (guest->use) {
+		charge_take_back(guest, device, bytes, ret);
+		return true;
+	}
 	while (charge_reserve(guest, device, bytes, ret)) {
 		if (now_monotonic_ns() > until)
 			return false;

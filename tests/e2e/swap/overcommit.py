@@ -137,6 +137,21 @@ class Servers(Turns):
         for guest in guests:
             self.quit(guest)
 
+    def test_quota_was_lowered(self):
+        """It comes back to what it held, as one that never left goes on with that."""
+        a, b = self.serve("a", 1), self.serve("b", 1000)
+        self.assertEqual(self.ask(a), "served")
+        self.assertEqual(self.ask(b), "served")
+        self.must("set", "a", "--memory", "20MiB")
+        a.stdin.write("\n")
+        a.stdin.flush()
+        self.assertTrue(self.says(a, 20))
+        self.assertEqual(a.stdout.readline(), "served\n")
+        self.assertEqual(self.ask(a, "1"), "refused")
+        self.assertEqual(self.ask(b), "served")
+        for guest in (a, b):
+            self.quit(guest)
+
     def test_after_a_suspend(self):
         guest = self.serve("a", 5)
         self.must("suspend", "a")

@@ -98,6 +98,17 @@ class Servers(Turns):
         for guest in guests:
             self.quit(guest)
 
+    def test_quota_was_lowered(self):
+        """It comes back to what it held, as one that never left goes on with that."""
+        a, b = self.serve("a", 1), self.serve("b", 1000)
+        self.assertEqual(self.ask(b), "served")
+        self.assertEqual(self.places(), {"a": "suspended", "b": "running"})
+        self.must("set", "a", "--memory", "20MiB")
+        self.assertEqual(self.ask(a), "served")
+        self.assertEqual(self.ask(b), "served")
+        for guest in (a, b):
+            self.quit(guest)
+
     def test_who_is_idle_leaves(self):
         """... before one that works, though that came first."""
         worker, idle = self.compute("a", 1, holds=36), self.serve("b", 1000, holds=36)

@@ -31,3 +31,11 @@ int amd_reserve(struct guest *guest, struct amd *amd, struct amd_device *device,
 	*ret = charge;
 	return 0;
 }
+
+void amd_take_back(struct amd *amd, struct amd_device *device, uint64_t bytes,
+		   struct amd_charge *ret)
+{
+	quota_publish(amd->slot, device->ledger, bytes);
+	FAULT_POINT(GUEST_RESERVED);
+	*ret = (struct amd_charge){amd, device, DEMAND_VRAM, bytes};
+}

@@ -16,4 +16,11 @@
 int amd_reserve(struct guest *guest, struct amd *amd, struct amd_device *device, int fd,
 		enum demand_memory memory, uint64_t bytes, struct amd_charge *ret);
 
+/*
+ * The same for memory of the GPU that the tenant holds already and had away: a quota that was lowered
+ * takes nothing away, and refuses nothing here.
+ */
+void amd_take_back(struct amd *amd, struct amd_device *device, uint64_t bytes,
+		   struct amd_charge *ret);
+
 #endif

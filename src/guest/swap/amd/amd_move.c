@@ -367,7 +367,7 @@ enum swap_why amd_move_ask_again(struct amd_move *move)
 
 /* --- Back ------------------------------------------------------------------------------------- */
 
-/* Reserves all that is away, on as many GPUs as it answers. */
+/* Reserves all that is away, on as many GPUs as it answers: see move_reserve in move.c. */
 static enum swap_why amd_move_reserve(struct amd_move *move, int kfd,
 				      struct amd_charge charge[static GUEST_DEVICES],
 				      uint32_t *ret_n)
@@ -380,8 +380,10 @@ static enum swap_why amd_move_reserve(struct amd_move *move, int kfd,
 
 		if (!bytes)
 			continue;
-		if (amd_reserve(move->guest, amd, &amd->device[i], kfd, DEMAND_VRAM, bytes,
-				&charge[*ret_n]))
+		if (move->guest->use)
+			amd_take_back(amd, &amd->device[i], bytes, &charge[*ret_n]);
+		else if (amd_reserve(move->guest, amd, &amd->device[i], kfd, DEMAND_VRAM, bytes,
+				     &charge[*ret_n]))
 			return SWAP_QUOTA;
 		++*ret_n;
 	}

@@ -6,11 +6,13 @@
 #include <stddef.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "base/futex.h"
+#include "base/now.h"
 #include "base/word.h"
 #include "ledger/shared_file.h"
 
@@ -21,6 +23,10 @@
 #define USE_AT	(LOCK_AT - 1)	   /* shared by all who have it mapped */
 
 #define DEVICES	64
+
+/* A step takes less, even where a processor has to be found for who makes it. */
+#define LOOKS	50
+#define LOOK_NS (100 * (long)NS_PER_US)
 
 struct residency_promise {
 	uint64_t uuid[2];
@@ -35,9 +41,16 @@ struct residency_file {
 	uint32_t missed; /* so often a tenant found no room on the host */
 	uint32_t moves;	 /* some tenant does: the role's */
 	uint64_t full_ns; /* see residency_file_say_full: the role's */
-	uint32_t pad[8];
+	uint32_t measures; /* so often the figures behind were brought in line */
+	uint32_t pad[7];
 	struct residency_promise promise[DEVICES]; /* the role's; from the first one on */
-	uint8_t reserved[BYTES - 64 - DEVICES * sizeof(struct residency_promise)];
+	/* Likewise, of the same devices. 0 where the role's allot is older. */
+	struct residency_there {
+		uint64_t all, there;
+	} there[DEVICES];
+	uint8_t reserved[BYTES - 64 -
+			 DEVICES * (sizeof(struct residency_promise) +
+				    sizeof(struct residency_there))];
 };
 _Static_assert(sizeof(struct residency_file) == BYTES, "layout");
 
@@ -112,20 +125,22 @@ void residency_file_tell(const char *runtime)
 	munmap(file, BYTES);
 }
 
-/* The bytes are another device's for a moment when an entry changes hands: a guess is made by them. */
-void residency_file_promise(struct residency_file *file, int i, const uint8_t uuid[16],
-			    uint64_t bytes)
+/* The figures are another device's for a moment when an entry changes hands: a guess is made by them. */
+void residency_file_say_room(struct residency_file *file, int i, const uint8_t uuid[16],
+			     const struct residency_room *room)
 {
 	struct residency_promise *promise = &file->promise[i];
 	uint64_t word[2];
 
 	memcpy(word, uuid, sizeof(word));
-	word_write(&promise->bytes, bytes);
+	word_write(&promise->bytes, room->promised);
+	word_write(&file->there[i].all, room->all);
+	word_write(&file->there[i].there, room->there);
 	word_write(&promise->uuid[0], word[0]);
 	word_write(&promise->uuid[1], word[1]);
 }
 
-uint64_t residency_file_promised(const struct residency_file *file, const uint8_t uuid[16])
+static int residency_file_find(const struct residency_file *file, const uint8_t uuid[16])
 {
 	uint64_t word[2];
 
@@ -133,8 +148,48 @@ uint64_t residency_file_promised(const struct residency_file *file, const uint8_
 	for (int i = 0; i < DEVICES && word_read(&file->promise[i].uuid[0]); i++)
 		if (word_read(&file->promise[i].uuid[0]) == word[0] &&
 		    word_read(&file->promise[i].uuid[1]) == word[1])
-			return word_read(&file->promise[i].bytes);
-	return 0;
+			return i;
+	return -ENOENT;
+}
+
+uint64_t residency_file_promised(const struct residency_file *file, const uint8_t uuid[16])
+{
+	int i = residency_file_find(file, uuid);
+
+	return i < 0 ? 0 : word_read(&file->promise[i].bytes);
+}
+
+void residency_file_measured(struct residency_file *file)
+{
+	word_publish_add(&file->measures, 1);
+}
+
+static void residency_file_await_measure(struct residency_file *file)
+{
+	uint32_t measures = word_check(&file->measures);
+
+	residency_file_ring(file);
+	for (int i = 0; i < LOOKS && word_check(&file->measures) == measures; i++)
+		nanosleep(&(struct timespec){.tv_nsec = LOOK_NS}, NULL);
+}
+
+int residency_file_ask_room(const char *runtime, const uint8_t uuid[16],
+			    struct residency_room *ret)
+{
+	CLEANUP_CLOSE int fd = shared_file_open(runtime, NAME, O_RDWR, BYTES);
+	struct residency_file *file;
+	int i;
+
+	if (fd < 0 || shared_file_locked(fd, USE_AT, 1) != 1 || !(file = residency_file_map(fd)))
+		return -ENOENT;
+	residency_file_await_measure(file);
+	i = residency_file_find(file, uuid);
+	if (i >= 0)
+		*ret = (struct residency_room){.promised = word_read(&file->promise[i].bytes),
+					       .all = word_read(&file->there[i].all),
+					       .there = word_read(&file->there[i].there)};
+	munmap(file, BYTES);
+	return i < 0 || !ret->all ? -ENOENT : 0;
 }
 
 uint32_t *residency_file_bell(struct residency_file *file)

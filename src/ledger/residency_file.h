@@ -33,12 +33,26 @@ uint32_t residency_file_missed(const struct residency_file *file);
 void residency_file_tell(const char *runtime);
 
 /*
- * What of a device is not used, and promised to tenants that do not overcommit, as whoever had the
- * role last has found. 0 for a device that was not met.
+ * What whoever had the role last has found of a device: what is not used, and promised to tenants that
+ * do not overcommit; what there is for all memory that can leave; and what of that is there.
  */
-void residency_file_promise(struct residency_file *file, int i, const uint8_t uuid[16],
-			    uint64_t bytes);
+struct residency_room {
+	uint64_t promised, all, there;
+};
+
+void residency_file_say_room(struct residency_file *file, int i, const uint8_t uuid[16],
+			     const struct residency_room *room);
+/* That was all of it, for now. */
+void residency_file_measured(struct residency_file *file);
+/* 0 for a device that was not met. */
 uint64_t residency_file_promised(const struct residency_file *file, const uint8_t uuid[16]);
+
+/*
+ * As it is now: whoever has the role looks first, and is waited for a moment. -ENOENT where nobody
+ * overcommits, or has met the device.
+ */
+int residency_file_ask_room(const char *runtime, const uint8_t uuid[16],
+			    struct residency_room *ret);
 
 /* A futex. */
 uint32_t *residency_file_bell(struct residency_file *file);

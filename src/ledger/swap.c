@@ -12,9 +12,11 @@
 #include "base/fault.h"
 #include "base/fd.h"
 #include "base/futex.h"
+#include "base/number.h"
 #include "base/word.h"
 #include "ledger/map.h"
 #include "ledger/policy_file.h"
+#include "ledger/quota.h"
 #include "ledger/shared_file.h"
 #include "ledger/slot.h"
 
@@ -315,6 +317,31 @@ uint64_t swap_out(struct ledger *ledger, int index, int device)
 	if (!map_ready(ledger, device) || (unsigned int)index >= LEDGER_SLOTS)
 		return 0;
 	return word_read(&ledger->map->info[device][index].out_bytes);
+}
+
+static uint64_t swap_sum_live(struct ledger *ledger, int device, bool here)
+{
+	uint64_t bytes = 0;
+	struct quota_row row;
+
+	for (int i = 0; i < slot_count(ledger); i++) {
+		if (!slot_alive(ledger, i))
+			continue;
+		bytes = sat_add_u64(bytes, swap_out(ledger, i, device));
+		if (here && quota_process(ledger, i, device, &row) >= 0)
+			bytes = sat_add_u64(bytes, swap_can_leave(row.used));
+	}
+	return bytes;
+}
+
+uint64_t swap_out_live(struct ledger *ledger, int device)
+{
+	return swap_sum_live(ledger, device, false);
+}
+
+uint64_t swap_leaving_live(struct ledger *ledger, int device)
+{
+	return swap_sum_live(ledger, device, true);
 }
 
 struct swap_use *swap_use_of(struct ledger *ledger, int index)

@@ -191,6 +191,10 @@ void swap_set_out(struct slot *slot, int device, uint64_t bytes);
 int swap_heard(struct ledger *ledger, int index, struct swap_answer *ret);
 uint64_t swap_out(struct ledger *ledger, int index, int device);
 
+/* What of a device is away of live processes of the tenant; and that with what they have there that can leave. */
+uint64_t swap_out_live(struct ledger *ledger, int device);
+uint64_t swap_leaving_live(struct ledger *ledger, int device);
+
 /* --- What it does with its memory ----------------------------------------------------------- */
 
 /*

@@ -40,6 +40,15 @@ bool library_present(struct library *library)
 	return library_there;
 }
 
+uint64_t view_free(struct guest *g, const uint8_t uuid[16], const struct view *view,
+		   uint64_t device_free)
+{
+	uint64_t left = view->total_bytes - view->used_bytes;
+
+	CHECK(g == &guest);
+	return left < device_free ? left : device_free;
+}
+
 void view_get(struct guest *g, const uint8_t uuid[16], unsigned int index, uint64_t total_bytes,
 	      struct view *ret)
 {

@@ -25,6 +25,7 @@
 #include "guest/core/in_force.h"
 #include "guest/core/pass.h"
 #include "ledger/quota.h"
+#include "ledger/swap.h"
 
 #define KFD_PATH   "/dev/kfd"
 #define KFD_NUMBER "/sys/class/kfd/kfd/dev" /* major:minor */
@@ -338,7 +339,8 @@ uint64_t amd_limit(struct guest *guest, struct amd_device *device)
 /* By the rule of memory/view.h, which is the same for both vendors. */
 struct kfd_view amd_view(struct guest *guest, struct amd_device *device)
 {
-	uint64_t used = quota_used_live(guest->ledger, device->ledger);
+	uint64_t used = sat_add_u64(quota_used_live(guest->ledger, device->ledger),
+				    swap_out_live(guest->ledger, device->ledger));
 
 	return (struct kfd_view){.limit_bytes = max_u64(amd_limit(guest, device), used),
 				 .used_bytes = used,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a program is told about memory, by the rule of view.h; free is never more than the device has
- * free. And the calls at which the driver gives unused pool memory back.
+ * What a program is told about memory, by the rule of view.h. And the calls at which the driver gives
+ * unused pool memory back.
  */
 #include "base/number.h"
 #include "guest/core/hook.h"
@@ -47,8 +47,7 @@ static struct figures query_figures(struct guest *guest, struct guest_device *de
 	if (guest_limit(guest, device) < physical.total)
 		figure_look(guest, device);
 	view_of_device(guest, device, physical.total, &v);
-	return (struct figures){v.total_bytes,
-				min_u64(v.total_bytes - v.used_bytes, physical.free)};
+	return (struct figures){v.total_bytes, view_free(guest, device->uuid, &v, physical.free)};
 }
 
 CUresult hook_cuMemGetInfo_v2(size_t *free, size_t *total)

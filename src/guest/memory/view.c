@@ -1,9 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "guest/memory/view.h"
 
+#include <limits.h>
+
 #include "base/number.h"
 #include "guest/memory/figure.h"
 #include "ledger/quota.h"
+#include "ledger/residency_file.h"
+#include "ledger/swap.h"
+#include "ledger/tenant.h"
 
 /* Has this process's own charges brought in line with the driver's figure, before they are told. */
 static void view_look(struct guest *guest, int ledger_device)
@@ -24,6 +29,7 @@ static struct view view_each(struct guest *guest, const uint8_t uuid[16], int le
 	int error = figure_tenant_each(guest, uuid, ledger_device, each);
 
 	for (int i = 0; i < QUOTA_SLOTS; i++) {
+		each[i] = sat_add_u64(each[i], swap_out(guest->ledger, i, ledger_device));
 		each[i] = min_u64(each[i], view.total_bytes - view.used_bytes);
 		view.used_bytes += each[i];
 	}
@@ -57,6 +63,28 @@ void view_get(struct guest *guest, const uint8_t uuid[16], unsigned int index,
 
 	view_look(guest, device);
 	*ret = view_make(guest, uuid, device, limit, total_bytes);
+}
+
+uint64_t view_free(struct guest *guest, const uint8_t uuid[16], const struct view *view,
+		   uint64_t device_free)
+{
+	uint64_t left = view->total_bytes - view->used_bytes, leaves, own;
+	bool turns = guest->policy.flags & POLICY_OVERCOMMIT;
+	struct residency_room room;
+	char runtime[PATH_MAX];
+
+	/* To one that takes turns, what is free may be promised to others by their quotas. */
+	if (!turns && left <= device_free)
+		return left;
+	if (tenant_runtime_of(guest->dir, runtime, sizeof(runtime)) ||
+	    residency_file_ask_room(runtime, uuid, &room))
+		return min_u64(left, device_free);
+	leaves = sat_add_u64(device_free, room.there);
+	/* One that takes none has its quota beside the room of those that do. */
+	if (!turns)
+		return min_u64(left, leaves);
+	own = swap_leaving_live(guest->ledger, ledger_device(guest->ledger, uuid, 0));
+	return min_u64(left, sat_sub_u64(min_u64(room.all, leaves), own));
 }
 
 int view_processes(struct guest *guest, const uint8_t uuid[16], unsigned int index,

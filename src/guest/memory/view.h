@@ -3,8 +3,10 @@
  * A device's memory as the tenant sees it, whichever library a program asks. There is one rule:
  *
  *	total	the quota (never more than the device)
- *	used	what the tenant's live processes hold, which is the sum of what each of them holds
- *	free	the rest
+ *	used	what the tenant's live processes hold, which is the sum of what each of them holds, be it
+ *		away from the device
+ *	free	the rest, as far as the device has it: what is free there, or where tenants take turns on
+ *		its memory what others leave by this one's turn
  *
  * A quota may come to be below what is held (allot set). Then all of it is used, and processes have
  * together no more than that: a program that divides by the total finds at most 100 %.
@@ -31,6 +33,13 @@ void view_of_device(struct guest *guest, struct guest_device *device, uint64_t t
 /* By UUID, for NVML, also in a process without CUDA: asked for as guest_limit_by_uuid is. */
 void view_get(struct guest *guest, const uint8_t uuid[16], unsigned int index,
 	      uint64_t total_bytes, struct view *ret);
+
+/*
+ * What is free, of a view as it was got, where the driver says so of the device. Who decides whose turn
+ * it is, is asked, where somebody is: up to 5 ms.
+ */
+uint64_t view_free(struct guest *guest, const uint8_t uuid[16], const struct view *view,
+		   uint64_t device_free);
 
 struct view_process {
 	pid_t pid;	     /* in the process's own PID namespace */

@@ -51,7 +51,7 @@ static nvmlMemory_v2_t nvml_view(const struct nvml_call *call, uint64_t total, u
 	uint64_t free_bytes;
 
 	view_get(call->guest, call->uuid, call->index, total, &v);
-	free_bytes = min_u64(v.total_bytes - v.used_bytes, device_free);
+	free_bytes = view_free(call->guest, call->uuid, &v, device_free);
 	return (nvmlMemory_v2_t){.total = v.total_bytes,
 				 .reserved = v.total_bytes - v.used_bytes - free_bytes,
 				 .free = free_bytes,

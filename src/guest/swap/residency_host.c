@@ -95,6 +95,7 @@ struct residency_host {
 	uint8_t uuid[DEVICES][16];
 	uint64_t total[DEVICES], fixed[DEVICES]; /* what cannot leave, of whomever */
 	uint64_t promised[DEVICES]; /* of that, what is not used */
+	uint64_t there[DEVICES];    /* what can leave, of those that take turns */
 	uint64_t lost[DEVICES], lost_until_ns[DEVICES];
 	struct residency_device device[DEVICES];
 	struct member member[RESIDENCY_TENANTS];
@@ -332,6 +333,7 @@ static void residency_host_add_row(struct residency_host *host, int i, int slot,
 	for (int c = 0; c < CAT_N; c++)
 		host->fixed[bit] += row.used[c];
 	host->fixed[bit] -= here;
+	host->there[bit] += here;
 	state->more[bit] += more;
 	if (state->place == RESIDENCY_COMING) {
 		/* Reserved for it, on the device, or still on the host: once. */
@@ -937,6 +939,7 @@ static void residency_host_measure_room(struct residency_host *host, uint64_t no
 {
 	for (int b = 0; b < host->nuuids; b++) {
 		uint64_t taken = host->fixed[b];
+		struct residency_room room;
 
 		if (now_ns > host->lost_until_ns[b])
 			host->lost[b] = 0;
@@ -945,8 +948,11 @@ static void residency_host_measure_room(struct residency_host *host, uint64_t no
 			host->total[b] > taken ? host->total[b] - taken : 0;
 		host->device[b].spare_bytes = host->total[b] / TUNING_RESIDENCY_SPARE_PART;
 		host->device[b].lost_bytes = host->lost[b];
-		residency_file_promise(host->file, b, host->uuid[b], host->promised[b]);
+		room = (struct residency_room){host->promised[b], host->device[b].capacity_bytes,
+					       host->there[b]};
+		residency_file_say_room(host->file, b, host->uuid[b], &room);
 	}
+	residency_file_measured(host->file);
 }
 
 uint64_t residency_host_step(struct residency_host *host, uint64_t now_ns)
@@ -957,6 +963,7 @@ uint64_t residency_host_step(struct residency_host *host, uint64_t now_ns)
 	residency_host_list(host, now_ns);
 	memset(host->fixed, 0, sizeof(host->fixed));
 	memset(host->promised, 0, sizeof(host->promised));
+	memset(host->there, 0, sizeof(host->there));
 	/* Devices first: a quota counts on all that anybody has met. */
 	for (int i = 0; i < host->n; i++)
 		if (host->member[i].name[0])

@@ -128,6 +128,60 @@ class Load(Turns):
             self.quit(guest)
 
 
+class Free(Turns):
+    """What is free is what can be had, by one's turn: so much is given, and a granule more is not."""
+    GRANULE, STAYS = 2, STAYS // MIB
+
+    def tells_the_truth(self, guest, least=GRANULE):
+        for _ in range(3):
+            told = int(self.ask(guest, "i"))
+            self.assertGreaterEqual(told, least)
+            self.assertEqual(self.ask(guest, str(told)), "served", told)
+            self.assertEqual(self.ask(guest, str(told + self.GRANULE)), "refused", told)
+            self.assertEqual(int(self.ask(guest, "i")), told)
+
+    def test_alone(self):
+        guest = self.serve("a", 1, holds=20)
+        self.tells_the_truth(guest, 48 - 22 - self.STAYS - self.GRANULE)
+        self.quit(guest)
+
+    def test_beside_one_that_is_here(self):
+        """... and fills the device, whether it works or not."""
+        for what in ("serve", "compute"):
+            a = self.serve("a", 1, holds=8)
+            b = self.run_one("b", what, "33", "1000")
+            self.tells_the_truth(a, 48 - 10 - self.STAYS - self.GRANULE)
+            (self.good if what == "compute" else self.quit)(b)
+            self.quit(a)
+
+    def test_away(self):
+        """What is away is held, too."""
+        a = self.serve("a", 1)
+        told = int(self.ask(a, "i"))
+        b = self.serve("b", 1000)
+        self.assertEqual(self.places()["a"], "suspended")
+        self.assertEqual(int(self.ask(a, "i")), told)
+        self.assertEqual(self.places()["a"], "suspended")
+        self.tells_the_truth(a, told)
+        self.tells_the_truth(b)
+        for guest in (a, b):
+            self.quit(guest)
+
+    def test_less_than_the_quota(self):
+        """A device has no more than others leave, which is less than the quota says; and that others
+        have what they were promised."""
+        a, b = self.serve("a", 1, holds=8, quota="100%"), self.serve("b", 1000)
+        self.tells_the_truth(a)
+        c = self.guest("serve", "8", "7", name="c", options=("--memory", "30MiB"))
+        told = int(self.ask(a, "i"))
+        self.assertLessEqual(told, DEVICE - 30 - 10 - 2 * self.STAYS)
+        self.tells_the_truth(a, told)
+        self.assertGreaterEqual(int(self.ask(c, "i")), 30 - 10 - self.STAYS - self.GRANULE)
+        self.tells_the_truth(c)
+        for guest in (a, b, c):
+            self.quit(guest)
+
+
 class Servers(Turns):
     def test_comes_back_by_itself(self):
         guests = [self.serve(n, i * 1000) for i, n in enumerate("abcd")]

@@ -1112,9 +1112,17 @@ static void compute(uint64_t mib, uint32_t seed)
 	fprintf(stderr, "%lu rounds\n", rounds);
 }
 
+static uint64_t free_bytes(void)
+{
+	size_t bytes, total;
+
+	MUST(cuMemGetInfo_v2(&bytes, &total));
+	return bytes;
+}
+
 /*
  * Computes once for each line; with a number in it, it takes so many MiB more first, and keeps them
- * where there is a k behind that.
+ * where there is a k behind that. Where the line is an i it says how many MiB are free, and no more.
  */
 static void serve(uint64_t mib, uint32_t seed)
 {
@@ -1128,7 +1136,14 @@ static void serve(uint64_t mib, uint32_t seed)
 	while (fgets(line, sizeof(line), stdin)) {
 		uint64_t more = strtoull(line, NULL, 0);
 		CUdeviceptr at;
-		CUresult e = more ? cuMemAlloc_v2(&at, more * MIB) : CUDA_SUCCESS;
+		CUresult e;
+
+		if (line[0] == 'i') {
+			printf("%lu\n", (unsigned long)(free_bytes() / MIB));
+			fflush(stdout);
+			continue;
+		}
+		e = more ? cuMemAlloc_v2(&at, more * MIB) : CUDA_SUCCESS;
 
 		if (line[0] == 'q')
 			break;
@@ -1153,14 +1168,6 @@ static CUdeviceptr pair(uint64_t bytes, uint32_t seed)
 	check_words(at, bytes, seed);
 	MUST(cuMemFree_v2(at));
 	return at;
-}
-
-static uint64_t free_bytes(void)
-{
-	size_t bytes, total;
-
-	MUST(cuMemGetInfo_v2(&bytes, &total));
-	return bytes;
 }
 
 /* It is free to whoever asks. */

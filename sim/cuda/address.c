@@ -12,8 +12,11 @@ bool sim_memory_valid(CUdeviceptr ptr, size_t bytes)
 	while (valid && at < end) {
 		struct sim_range *range = sim_range_find(at);
 
-		/* A stream may still use what has been freed behind it in the same stream. */
-		if (!range && sim_pool_holds(at, end - at))
+		/*
+		 * A stream may still use what has been freed behind it in the same stream, and is handed
+		 * out again in part by now.
+		 */
+		if ((!range || range->kind == SIM_RANGE_POOL) && sim_pool_holds(at, end - at))
 			break;
 		if (!range || !range->readable ||
 		    (range->base + range->bytes < end && range->kind != SIM_RANGE_VMM))

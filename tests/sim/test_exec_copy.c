@@ -257,6 +257,33 @@ static void test_fault(void)
 	OK(cuStreamDestroy_v2(stream));
 }
 
+/* What was freed in a stream is whole until that gets there, though it is handed out again by then. */
+static void test_reused(void)
+{
+	const uint64_t bytes = 8 << 20, words = bytes / 4;
+	CUfunction fill = exec_function("sim_fill"), check = exec_function("sim_check");
+	CUdeviceptr a, b, bad;
+	uint32_t seed = 7, n = 0;
+	CUstream stream;
+
+	OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+	OK(cuMemAlloc_v2(&bad, 4));
+	OK(cuMemcpyHtoD_v2(bad, &n, 4));
+	OK(cuMemAllocAsync(&a, bytes, stream));
+	OK(exec_launch(fill, stream, (void *[]){&a, (void *)&words, &seed}));
+	OK(exec_spin(stream, 5000));
+	OK(exec_launch(check, stream, (void *[]){&a, (void *)&words, &seed, &bad}));
+	OK(cuMemFreeAsync(a, stream));
+	OK(cuMemAllocAsync(&b, bytes / 8, stream));
+	CHECK_EQ(b, a);
+	OK(cuStreamSynchronize(stream));
+	OK(cuMemcpyDtoH_v2(&n, bad, 4));
+	CHECK_EQ(n, 0);
+	OK(cuMemFreeAsync(b, stream));
+	OK(cuMemFree_v2(bad));
+	OK(cuStreamDestroy_v2(stream));
+}
+
 int main(void)
 {
 	exec_init();
@@ -266,6 +293,7 @@ int main(void)
 	test_arrays();
 	test_sets();
 	test_kernels();
+	test_reused();
 	test_fault();
 	cuDevicePrimaryCtxRelease_v2(0);
 	return 0;

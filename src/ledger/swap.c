@@ -27,6 +27,8 @@
  */
 #define LOCK_DESK    ((INT64_C(1) << 40) + 1)
 #define LOCK_COMMAND (INT64_C(1) << 41)
+/* Shared by commands that want the tenant back. */
+#define LOCK_WANTED (LOCK_COMMAND + 1)
 
 /* Half a word says so much of memory as no host has. */
 #define SPLIT_BYTES UINT64_C(4096)
@@ -233,16 +235,45 @@ uint64_t swap_request_split(const struct policy_map *map)
 	return word_acquire(&map->file->swap_split);
 }
 
+static int swap_open_policy(const char *dir)
+{
+	return shared_file_open(dir, POLICY_FILE, O_RDONLY, sizeof(struct policy_file));
+}
+
 bool swap_is_asked(const char *dir)
 {
-	CLEANUP_CLOSE int fd =
-		shared_file_open(dir, POLICY_FILE, O_RDONLY, sizeof(struct policy_file));
+	CLEANUP_CLOSE int fd = swap_open_policy(dir);
 	uint32_t number;
 
 	if (fd < 0)
 		return fd != -ENOENT;
 	return fd_pread_all(fd, &number, sizeof(number), offsetof(struct policy_file, desk)) < 0 ||
 	       shared_file_locked(fd, LOCK_DESK + number, 1) != 0;
+}
+
+bool swap_any_away(const char *dir)
+{
+	CLEANUP_CLOSE int fd = swap_open_policy(dir);
+	uint32_t request;
+
+	return fd >= 0 &&
+	       !fd_pread_all(fd, &request, sizeof(request), offsetof(struct policy_file, swap)) &&
+	       swap_phase_is_out(swap_phase_of(request));
+}
+
+int swap_want(const char *dir)
+{
+	CLEANUP_CLOSE int fd = swap_open_policy(dir);
+	int r = fd < 0 ? fd : shared_file_share(fd, LOCK_WANTED, 1);
+
+	return r < 0 ? r : TAKE_FD(fd);
+}
+
+bool swap_is_wanted(const char *dir)
+{
+	CLEANUP_CLOSE int fd = swap_open_policy(dir);
+
+	return fd >= 0 && shared_file_locked(fd, LOCK_WANTED, 1) == 1;
 }
 
 static uint64_t swap_pack(const struct swap_answer *answer)

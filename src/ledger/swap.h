@@ -152,6 +152,15 @@ uint64_t swap_request_split(const struct policy_map *map);
 /* Whether somebody asks at this moment. True when that cannot be found out. */
 bool swap_is_asked(const char *dir);
 
+/*
+ * A tenant that takes turns on memory is wanted back by a command: whoever decides has it come as for
+ * a launch of its own, as long as the descriptor that this answers is open. -errno.
+ */
+int swap_want(const char *dir);
+/* Whether any of it is away, or on its way, by what was asked for last. */
+bool swap_any_away(const char *dir);
+bool swap_is_wanted(const char *dir);
+
 struct swap_answer {
 	uint32_t request; /* that it is an answer to */
 	enum swap_state state;

@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 
+#include "base/cleanup.h"
 #include "base/now.h"
 #include "base/number.h"
 #include "base/parse.h"
@@ -11,11 +12,17 @@
 #include "cli/out/say.h"
 #include "cli/tenant/contexts.h"
 #include "cli/tenant/swap_dir.h"
+#include "ledger/residency_file.h"
+#include "ledger/shared_file.h"
 #include "ledger/swap.h"
+#include "ledger/tenant.h"
+#include "node/tenants.h"
 #include "text/units.h"
 
 /* Processes that are back have only to notice that they may go on. */
 #define RUN_NS (10 * NS_PER_S)
+
+#define NAP_MOST_US 5000
 
 #define TIMEOUT_MAX_US (86400 * UINT64_C(1000000))
 
@@ -230,6 +237,36 @@ int away_send(struct moving *moving, const struct away_options *o)
 	return r;
 }
 
+/*
+ * One that takes turns, and for which there is no room, comes back as for a launch of its own: whoever
+ * decides makes room for it. Others may have their turn first.
+ */
+static int away_take_turn(struct moving *moving)
+{
+	const struct moving_places places = moving_find(moving);
+	uint64_t began = now_monotonic_ns();
+	CLEANUP_CLOSE int wants = swap_want(moving->dir);
+	char runtime[PATH_MAX];
+	unsigned int nap = 50;
+
+	if (wants < 0 || tenant_runtime_of(moving->dir, runtime, sizeof(runtime)))
+		return say_error("tenant \"%s\" (%s) cannot be opened: %s", moving->name, moving->dir,
+				 tenants_error_words(wants));
+	moving_leave_desk(moving);
+	residency_file_tell(runtime);
+	while (swap_any_away(moving->dir)) {
+		if (now_monotonic_ns() > began + moving->patience_ns)
+			return say_error("tenant \"%s\" stays suspended: others that cannot leave, or "
+					 "whose turn it is, have its place on the device for longer than "
+					 "%s; \"allot ps\" shows who",
+					 moving->name, units_duration(moving->patience_ns).s);
+		shared_file_nap(&nap, NAP_MOST_US);
+	}
+	printf("%s: %s came back in %s\n", moving->name, units_bytes(places.away).s,
+	       units_duration(now_monotonic_ns() - began).s);
+	return 0;
+}
+
 int away_return(struct moving *moving)
 {
 	struct moving_sum sum;
@@ -242,7 +279,11 @@ int away_return(struct moving *moving)
 	if (moving_rests(moving) == SWAP_BARE && contexts_return(moving))
 		return away_stays(moving, true);
 	/* All of it comes, or all stays away, and who could not come says why. */
-	sum = moving_ask(moving, SWAP_BACK, moving->patience_ns, true);
+	sum = moving_ask(moving, SWAP_BACK, moving->patience_ns, !moving->overcommits);
+	if (moving->overcommits && sum.refused && !sum.silent) {
+		moving_ask(moving, SWAP_OUT, CALL_OFF_NS, false);
+		return away_take_turn(moving);
+	}
 	if (sum.refused || sum.silent)
 		return away_leave_again(moving);
 	moving_ask(moving, SWAP_RUN, RUN_NS, false);

@@ -104,11 +104,16 @@ int moving_open(const char *name, struct moving *ret)
 	return 0;
 }
 
-void moving_close(struct moving *moving)
+void moving_leave_desk(struct moving *moving)
 {
 	swap_desk_close(moving->desk);
-	ledger_close(moving->ledger);
 	moving->desk = NULL;
+}
+
+void moving_close(struct moving *moving)
+{
+	moving_leave_desk(moving);
+	ledger_close(moving->ledger);
 	moving->ledger = NULL;
 	/* In one that waits this is where it stops. */
 	sigprocmask(SIG_SETMASK, &moving->signals, NULL);

@@ -51,6 +51,8 @@ struct moving_sum {
  */
 int moving_open(const char *name, struct moving *ret);
 void moving_close(struct moving *moving);
+/* Others may ask from here on; nothing more is asked for. */
+void moving_leave_desk(struct moving *moving);
 
 /*
  * Where the tenant is: SWAP_RUN, SWAP_OUT, SWAP_BARE or SWAP_GIVEN. What somebody began who is gone

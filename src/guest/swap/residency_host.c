@@ -928,6 +928,7 @@ static void residency_host_look(struct residency_host *host, int i, uint64_t now
 		       (swap_phase_of(member->request) == SWAP_RUN && swap_part_of(member->request));
 	state->asked = state->leaves && !member->desk ? swap_part_of(member->request) : member->part;
 	residency_host_add_member(host, i, now_ns);
+	state->wants |= state->place == RESIDENCY_AWAY && swap_is_wanted(member->dir);
 	state->fixed = now_ns < member->fixed_until_ns || member->stuck;
 	state->stays_until_ns = member->stays_until_ns;
 	/* No room is kept for it until it tries again. */

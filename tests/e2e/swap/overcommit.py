@@ -217,6 +217,21 @@ class Servers(Turns):
         self.must("resume", "a")
         self.quit(guest)
 
+    def test_resumed_where_others_are(self):
+        """They leave for it, as for its next launch; if they cannot, it is said who is in the way."""
+        a, b = self.serve("a", 5), self.serve("b", 1000)
+        self.assertEqual(self.places(), {"a": "suspended", "b": "running"})
+        self.assertRegex(self.must("resume", "a"), r"^a: \d+ MiB came back in")
+        self.assertEqual(self.places(), {"a": "running", "b": "suspended"})
+        self.must("suspend", "a")
+        c = self.guest("serve", "40", "9", name="c", options=("--memory", "60MiB"))
+        said = self.refused("resume", "a", "--timeout", "300ms")
+        self.assertIn('tenant "a" stays suspended: others', said)
+        self.quit(c)
+        for guest in (a, b):
+            self.assertEqual(self.ask(guest), "served")
+            self.quit(guest)
+
     def test_suspend_that_wakes_nobody(self):
         """Who suspends it once more is killed when that is written, and before anybody was woken."""
         guest = self.serve("a", 5)

@@ -734,9 +734,15 @@ static uint64_t move_kind_bytes(void *self, uint32_t part)
 	return bytes;
 }
 
+/* Who is away as a whole has no more of the host than is said. */
 static enum swap_why move_kind_out(void *self, uint32_t part)
 {
-	return move_out(self, part);
+	struct move *move = self;
+	enum swap_why why = move_out(move, part);
+
+	if (!why && part == SWAP_ALL)
+		move_give_buffers(move);
+	return why;
 }
 
 static bool move_kind_take(void *self, uint64_t host_bytes, const char *dir)

@@ -9,7 +9,6 @@ import mmap
 import os
 import pathlib
 import platform
-import re
 import select
 import signal
 import subprocess
@@ -62,10 +61,7 @@ class Turns(Turning, Case):
     def host(self, name):
         """Where its process has host memory for what leaves, and how much of that."""
         pid, = (p["pid"] for p in self.tenants()[name]["processes"])
-        smaps = pathlib.Path(f"/proc/{pid}/smaps").read_text()
-        return {at: 1024 * int(kib) for at, kib, flags in
-                re.findall(r"^(\w+)-\w+ .*(?:\n.*)*?\nRss: +(\d+) kB(?:\n.*)*?\nVmFlags: (.*)",
-                           smaps, re.M) if {"dc", "hg"} <= set(flags.split())}
+        return self.host_memory(pid)
 
     @staticmethod
     def is_stopped(process):

@@ -4,6 +4,8 @@
 
 import json
 import os
+import pathlib
+import re
 import resource
 import shutil
 import signal
@@ -124,6 +126,15 @@ class Case(unittest.TestCase):
         return done.stderr
 
 
+    @staticmethod
+    def host_memory(pid):
+        """Where a process has host memory for what leaves, and how much of that."""
+        smaps = pathlib.Path(f"/proc/{pid}/smaps").read_text(encoding="ascii")
+        return {at: 1024 * int(kib) for at, kib, flags in
+                re.findall(r"^(\w+)-\w+ .*(?:\n.*)*?\nRss: +(\d+) kB(?:\n.*)*?\nVmFlags: (.*)",
+                           smaps, re.M) if {"dc", "hg"} <= set(flags.split())}
+
+
 class Rest(Case):
     """A process that makes no call meanwhile."""
 
@@ -149,6 +160,15 @@ class Rest(Case):
         self.assertEqual(self.device()["used_bytes"], held)
         self.assertEqual(self.device()["suspended_bytes"], 0)
         self.assertEqual(self.tenant()["state"], "running")
+        self.good(guest)
+
+    def test_takes_no_more_of_the_host(self):
+        """... than what left: buffers for the copies are there for these alone."""
+        guest = self.guest("idle")
+        for _ in range(2):
+            self.must("suspend", "t")
+            self.assertLess(sum(self.host_memory(guest.pid).values()), IDLE + 2 * MIB)
+            self.must("resume", "t")
         self.good(guest)
 
     def test_launch_is_held(self):

@@ -144,6 +144,63 @@ static bool residency_is_idle(const struct residency_plan *plan, const struct re
 	return plan->now_ns > last + most;
 }
 
+/* --- What it had ------------------------------------------------------------------------------ */
+
+static uint64_t residency_weight(const struct residency_tenant *t)
+{
+	return t->weight ? t->weight : 1;
+}
+
+/*
+ * The least that any had of those who are there, or wait, since others do; and what turns of all of them, as long as the longest, are to the
+ * least weight.
+ */
+static uint64_t residency_least_served_ns(const struct residency_plan *plan, uint64_t *ret_round_ns)
+{
+	uint64_t least = UINT64_MAX, turn = 0, weight = UINT64_MAX;
+	unsigned int n = 0;
+
+	for (int i = 0; i < plan->n; i++) {
+		const struct residency_tenant *t = &plan->tenant[i];
+
+		if (!t->id || !t->counted_ns)
+			continue;
+		least = min_u64(least, t->served_ns);
+		turn = max_u64(turn, residency_turn_ns(plan->params, t, t));
+		weight = min_u64(weight, residency_weight(t));
+		n++;
+	}
+	*ret_round_ns = n ? n * turn / weight : 0;
+	return n ? least : 0;
+}
+
+/*
+ * Counts the time since the last step, while anybody waits or moves. Who was in nobody's way has had
+ * more than others, and who did nothing for long has had less: neither counts for more than a
+ * round.
+ */
+static void residency_count_served(const struct residency_plan *plan)
+{
+	bool contended = false;
+	uint64_t round, least;
+
+	for (int i = 0; i < plan->n; i++) {
+		struct residency_tenant *t = &plan->tenant[i];
+
+		contended |= t->id && (t->wants || t->place == RESIDENCY_LEAVING ||
+				       t->place == RESIDENCY_COMING);
+		if (t->counted_ns && t->place == RESIDENCY_HERE && !t->wants)
+			t->served_ns += (plan->now_ns - t->counted_ns) / residency_weight(t);
+	}
+	least = residency_least_served_ns(plan, &round);
+	for (int i = 0; i < plan->n; i++) {
+		struct residency_tenant *t = &plan->tenant[i];
+
+		t->served_ns = contended ? max_u64(least, min_u64(t->served_ns, least + round)) : 0;
+		t->counted_ns = contended && (t->wants || t->place != RESIDENCY_AWAY) ? plan->now_ns : 0;
+	}
+}
+
 /* --- Where it is ---------------------------------------------------------------------------- */
 
 /* What is on a device when so much of it has left: no more than that. */
@@ -188,7 +245,7 @@ static enum residency_rank residency_rank(const struct residency_plan *plan,
 					  const struct residency_tenant *comer, uint64_t *key)
 {
 	enum residency_rank rank = RANK_OVER;
-	uint64_t turn;
+	uint64_t turn, over;
 
 	*key = t->came_ns;
 	if (!t->id || t == comer || t->planned || t->fixed)
@@ -223,9 +280,15 @@ static enum residency_rank residency_rank(const struct residency_plan *plan,
 		turn = turn / plan->params->turn_swaps;
 		rank = RANK_LOWER;
 	}
-	if (plan->now_ns >= t->came_ns + turn)
+	over = t->came_ns + turn;
+	/* Weights are of those of one priority. */
+	if (t->priority == comer->priority)
+		over = max_u64(over, plan->now_ns +
+					     sat_sub_u64(comer->served_ns, t->served_ns) *
+						     residency_weight(t));
+	if (plan->now_ns >= over)
 		return rank;
-	*key = t->came_ns + turn;
+	*key = over;
 	return RANK_TURN;
 }
 
@@ -581,7 +644,7 @@ static void residency_note(const struct residency_plan *plan, struct residency_t
 		 * used.
 		 */
 		t->came_ns = t->used_ns ? min_u64(t->used_ns, plan->now_ns) : plan->now_ns;
-		t->waits_since_ns = 0;
+		t->waits_since_ns = t->served_ns = t->counted_ns = 0;
 		t->lifted = false;
 	} else if (t->place == RESIDENCY_HERE && t->known_place != RESIDENCY_HERE) {
 		t->came_ns = plan->now_ns;
@@ -690,6 +753,7 @@ bool residency_step(const struct residency_params *params, struct residency_tena
 
 	for (int i = 0; i < n; i++)
 		residency_note(&plan, &tenant[i]);
+	residency_count_served(&plan);
 	residency_count(&plan);
 	for (int i = 0; i < n; i++)
 		tenant[i].early = tenant[i].id && residency_is_early(&plan, &tenant[i]);

@@ -18,7 +18,9 @@
  * are on their way, and takes what they leave.
  *
  * A turn is several times as long as moving takes: who leaves there and who comes back, as
- * measured. So tenants that all compute lose a bounded part of the time to moving. If a plan needs
+ * measured. So tenants that all compute lose a bounded part of the time to moving. And it goes on
+ * until who is there has had, by its weight, as much time beside others as who waits for it. So it is
+ * longer for a larger weight, and the same for all of one weight, whatever moving them takes. If a plan needs
  * somebody whose turn goes on, nobody of it leaves yet. What a plan frees is kept for whom it was
  * made, so no number of small tenants keeps a large one out: each waits for those who were there
  * before it, and for turns that have an end.
@@ -58,6 +60,7 @@ enum residency_place {
 struct residency_tenant {
 	uint64_t id; /* 0: the entry is empty; another id than before: a new tenant */
 	int32_t priority; /* higher goes first */
+	uint32_t weight;  /* of its time here beside others'; 0 counts as 1 */
 	enum residency_place place;
 	bool wants;		/* somebody in it waits, for memory that is away or for more */
 	bool fixed;		/* it cannot leave, or not now */
@@ -84,6 +87,8 @@ struct residency_tenant {
 
 	/* Its own; all zero in the beginning. */
 	uint64_t known_id, came_ns, waits_since_ns;
+	/* How long it was here while anybody waited, by its weight; counted until then, 0: not now. */
+	uint64_t served_ns, counted_ns;
 	enum residency_place known_place;
 	bool lifted;  /* it came because it had waited for long */
 	bool planned; /* in this step: its memory is spoken for */

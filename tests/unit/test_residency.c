@@ -701,10 +701,9 @@ static void model_run(struct world *w, uint64_t ns)
 	}
 }
 
-/* The longest that anybody may have to wait: for a turn of each of the others, and their moves. */
-static uint64_t model_bound_ns(const struct world *w)
+static uint64_t model_turn_ns(const struct world *w)
 {
-	uint64_t bound = SECOND, longest = 0;
+	uint64_t longest = 0;
 
 	for (int i = 0; i < w->n; i++)
 		for (int k = 0; k < w->n; k++) {
@@ -713,6 +712,14 @@ static uint64_t model_bound_ns(const struct world *w)
 
 			longest = turn > longest ? turn : longest;
 		}
+	return longest;
+}
+
+/* The longest that anybody may have to wait: for a turn of each of the others, and their moves. */
+static uint64_t model_bound_ns(const struct world *w)
+{
+	uint64_t bound = SECOND, longest = model_turn_ns(w);
+
 	for (int i = 0; i < w->n; i++)
 		bound += longest + residency_swap_ns(&residency_defaults, &w->tenant[i]);
 	return bound;
@@ -743,6 +750,64 @@ static void check_all_compute(void)
 		}
 		CHECK(w->lost_ns <= ns / (TUNING_RESIDENCY_SWAPS + 1));
 	}
+}
+
+/* What each works is by weight, whatever its size and what moving it takes. */
+static void check_weights(void)
+{
+	static const uint32_t weights[][3] = {{1, 1}, {3, 1}, {1, 1, 1}, {1, 3, 5}, {500, 1000}, {1, 20}};
+
+	for (uint64_t seed = 0; seed < 30; seed++) {
+		const uint32_t *weight = weights[seed % 6];
+		struct world *w = fresh(100 * GIB);
+		uint64_t least = UINT64_MAX, most = 0;
+
+		w->random += seed * UINT64_C(0x9e3779b97f4a7c15);
+		for (int i = 0; i < 3 && weight[i]; i++) {
+			struct residency_tenant *t =
+				add(w, RESIDENCY_AWAY, (51 + pick(w, 50)) * GIB);
+
+			t->weight = weight[i];
+			t->out_ns = t->out_ns * (1 + pick(w, 3));
+			w->job[i].working = true;
+		}
+		model_run(w, 1500 * SECOND);
+		for (int i = 0; i < w->n; i++) {
+			uint64_t part = w->job[i].worked_ns / weight[i];
+
+			least = part < least ? part : least;
+			most = part > most ? part : most;
+		}
+		/* A turn may have just begun, and another be about to. */
+		CHECK(most <= least + least / 10 + 2 * model_turn_ns(w));
+	}
+}
+
+/*
+ * One that is in nobody's way for long has no debt of more than a round for that, nor has one that did
+ * nothing for long a claim. Each has a quarter of 200 s; but for half of that.
+ */
+static void check_weights_forget(void)
+{
+	struct world *w = fresh(100 * GIB);
+
+	for (int i = 0; i < 4; i++) {
+		add(w, RESIDENCY_AWAY, (i < 2 ? 60 : 20) * GIB);
+		w->job[i].working = i < 3;
+	}
+	model_run(w, 200 * SECOND);
+	CHECK(w->job[2].worked_ns > 190 * SECOND);
+	w->job[2].size[0] = w->tenant[2].here[0] = 60 * GIB;
+	w->job[3].size[0] = w->tenant[3].away[0] = 60 * GIB;
+	w->tenant[2].place = RESIDENCY_AWAY;
+	w->tenant[2].away[0] = 60 * GIB;
+	w->tenant[2].here[0] = 0;
+	w->job[3].working = true;
+	for (int i = 0; i < 4; i++)
+		w->job[i].worked_ns = 0;
+	model_run(w, 200 * SECOND);
+	for (int i = 0; i < 4; i++)
+		CHECK(w->job[i].worked_ns > 25 * SECOND && w->job[i].worked_ns < 75 * SECOND);
 }
 
 /* Sizes, pauses, places and devices at random: each gets in within a bound. */
@@ -861,6 +926,8 @@ int main(void)
 	check_both_ways();
 	check_devices();
 	check_all_compute();
+	check_weights();
+	check_weights_forget();
 	check_random();
 	check_large_is_not_starved();
 	check_low_is_not_starved();

@@ -237,6 +237,10 @@ static void residency_host_describe(struct residency_host *host, int i)
 			(uint8_t)residency_host_bit(host, info.uuid, info.total_bytes);
 		member->ndevices++;
 	}
+	/* A cap is a bound, and no claim against others. */
+	host->state[i].weight = member->policy.compute == POLICY_COMPUTE_SHARE && member->ndevices
+					? policy_weight(&member->policy, host->uuid[member->bit[0]])
+					: POLICY_WEIGHT_PERMILLE;
 }
 
 static int residency_host_join(struct residency_host *host, const char *name, const char *dir)

@@ -9,6 +9,7 @@ import mmap
 import os
 import pathlib
 import platform
+import re
 import select
 import signal
 import subprocess

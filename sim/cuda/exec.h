@@ -26,6 +26,7 @@ struct sim_stream {
 	struct sim_op *tail;
 	_Atomic uint32_t pending;
 	uint64_t clock_ns; /* the end of its last finished work */
+	bool waited;	   /* that was no work of the device's */
 	bool closing;	   /* goes when it is empty */
 	/* Capture: under capture.c's lock, but for the test whether there is any. */
 	_Atomic(struct sim_capture *) capture;

@@ -58,12 +58,16 @@ static uint64_t executor_known_ns(const struct sim_op *op)
 
 /*
  * A mark behind work is made as that ends, or a little later where a record takes time. One in an
- * idle stream waits for the context's turn, as the channel that would write it does.
+ * idle stream, or behind a wait, waits for the context's turn, as the channel that would write it does.
  */
 static bool executor_is_device_work(const struct sim_op *op)
 {
-	return op->work.kind <= WORK_SET || executor_record_ns(op) ||
-	       (op->work.kind == WORK_MARK && executor_known_ns(op) > op->stream->clock_ns);
+	const struct sim_stream *stream = op->stream;
+
+	if (op->work.kind != WORK_MARK)
+		return op->work.kind <= WORK_SET;
+	return executor_record_ns(op) || executor_known_ns(op) > stream->clock_ns ||
+	       (stream->waited && op->work.recorded);
 }
 
 static bool executor_is_blocking(const struct sim_stream *stream)
@@ -167,6 +171,7 @@ static void executor_announce(struct sim_op *op, uint64_t ns)
 
 static void executor_finish(struct sim_op *op, uint64_t ns)
 {
+	op->stream->waited = false;
 	if (op->work.kind == WORK_MARK)
 		executor_announce(op, ns);
 	else
@@ -227,6 +232,7 @@ static bool executor_begin(struct sim_exec *exec, struct sim_op *op)
 		if (mark_watch(work->mark, exec))
 			return false;
 		when = max_u64(when, work->mark->ns);
+		op->stream->waited = true;
 		break;
 	case WORK_READ_VALUE:
 		if (!executor_value_arrived(work)) {
@@ -234,6 +240,7 @@ static bool executor_begin(struct sim_exec *exec, struct sim_op *op)
 			return false;
 		}
 		when = max_u64(when, now_monotonic_ns());
+		op->stream->waited = true;
 		break;
 	case WORK_WRITE_VALUE:
 		executor_write_value(work);
@@ -293,6 +300,7 @@ static void *executor_host_main(void *arg)
 					     (CUresult)atomic_load(&exec->error),
 					     op->work.callback.data);
 		pthread_mutex_lock(&exec->lock);
+		op->stream->waited = true;
 		stream_pop(op->stream, now_monotonic_ns());
 		executor_ring(exec);
 	}

@@ -194,6 +194,42 @@ static void test_switch(CUstream a, CUstream b)
 	CHECK(exec_now() - from >= 20 * 138e-6);
 }
 
+/*
+ * An event behind a wait is made when the device has turned to its context, not when the wait is over
+ * (bench/results/h200-events-2026-11-29.txt): it is as long before the kernel's end as that took.
+ */
+static void test_event_behind_wait(CUcontext other, CUstream busy, CUstream stream)
+{
+	volatile uint32_t *word;
+	CUevent begin, end;
+	CUdeviceptr at;
+	float ms;
+
+	OK(cuMemHostAlloc((void **)&word, 4, CU_MEMHOSTALLOC_DEVICEMAP));
+	OK(cuMemHostGetDevicePointer_v2(&at, (void *)word, 0));
+	OK(cuEventCreate(&begin, 0));
+	OK(cuEventCreate(&end, 0));
+	for (uint32_t i = 1; i <= 10; i++) {
+		*word = 0;
+		OK(cuStreamWaitValue32_v2(stream, at, i, CU_STREAM_WAIT_VALUE_EQ));
+		OK(cuEventRecord(begin, stream));
+		OK(exec_spin(stream, 200));
+		OK(cuEventRecord(end, stream));
+		OK(cuCtxPushCurrent_v2(other));
+		OK(exec_spin(busy, 5000));
+		OK(cuCtxPopCurrent_v2(NULL));
+		exec_sleep_ms(2);
+		*word = i;
+		OK(cuEventSynchronize(end));
+		OK(cuEventElapsedTime(&ms, begin, end));
+		CHECK(ms < 0.3F);
+		OK(cuStreamSynchronize(busy));
+	}
+	OK(cuEventDestroy_v2(begin));
+	OK(cuEventDestroy_v2(end));
+	OK(cuMemFreeHost((void *)word));
+}
+
 /* Two contexts of one process are two contenders as well. */
 static void test_two_contexts(void)
 {
@@ -213,6 +249,7 @@ static void test_two_contexts(void)
 	OK(cuStreamSynchronize(a));
 	OK(cuStreamSynchronize(b));
 	test_switch(a, b);
+	test_event_behind_wait(one, a, b);
 	OK(cuCtxDestroy_v2(two));
 	OK(cuCtxDestroy_v2(one));
 }

@@ -158,7 +158,7 @@ static void end(void)
 }
 
 struct how {
-	bool unknown, alone, rival, held, watched, waits;
+	bool unknown, alone, rival, yields, held, watched, waits;
 	uint64_t longer_ns; /* than is expected */
 	uint64_t load_ns; /* the driver's call takes so long */
 	enum launch_kind kind;
@@ -179,6 +179,7 @@ static struct launch launch_how(CUstream stream, uint64_t ns, struct how how)
 		.known = !how.unknown,
 		.alone = how.alone,
 		.rival = how.rival,
+		.yields = how.yields,
 		.held = how.held,
 		.watched = how.watched,
 		.waits = how.waits,
@@ -253,18 +254,23 @@ static void check_burst(void)
 }
 
 /* A pause between two launches, of so long; billed or not. */
-static uint64_t pause_bill_ns(CUstream next, uint64_t pause_ns, bool held)
+static uint64_t pause_bill_how_ns(CUstream next, uint64_t pause_ns, struct how how)
 {
 	begin();
 	launch(S1, 250 * US);
 	finish(S1);
 	fake_pass(pause_ns);
-	launch_how(next, 250 * US, (struct how){.held = held});
+	launch_how(next, 250 * US, how);
 	close_it(next, METER_WAIT);
 	finish(next);
 	CHECK_EQ(unmeasured_ns(), 0);
 	end();
 	return busy_ns() - 500 * US;
+}
+
+static uint64_t pause_bill_ns(CUstream next, uint64_t pause_ns, bool held)
+{
+	return pause_bill_how_ns(next, pause_ns, (struct how){.held = held});
 }
 
 static void check_pauses(void)
@@ -279,6 +285,8 @@ static void check_pauses(void)
 		CHECK_NEAR(pause_bill_ns(streams[i], 10 * MS, false), 0);
 		/* One that we made is nobody's, however short. */
 		CHECK_NEAR(pause_bill_ns(streams[i], 50 * US, true), 0);
+		/* So is one of a tenant that goes first: others had the device in it. */
+		CHECK_NEAR(pause_bill_how_ns(streams[i], 50 * US, (struct how){.yields = true}), 0);
 	}
 }
 

@@ -547,6 +547,7 @@ static void admission_ask(struct guest *guest, struct launch_device *device, str
 		demand_settle(device, launch->now_ns + TUNING_LINGER_NS);
 	}
 	launch->rival = !limits_alone(limits, launch->now_ns) || state_has_siblings(device);
+	launch->yields = limits_turn_flags(limits, launch->now_ns) & TURN_FIRST;
 	launch->held = asking.held_ns;
 	launch->watched = admission_goes_singly(asking.window_ns);
 	admission_give_credit(&asking);

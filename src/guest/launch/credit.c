@@ -34,6 +34,7 @@ void credit_give(struct launch_device *device, const struct launch *launch, uint
 			(launch->rival ? TUNING_CREDIT_NS : TUNING_CREDIT_ALONE_NS);
 
 	atomic_store_explicit(&terms->rival, launch->rival, memory_order_relaxed);
+	atomic_store_explicit(&terms->yields, launch->yields, memory_order_relaxed);
 	atomic_store_explicit(&terms->room_ns, room_ns, memory_order_relaxed);
 	atomic_store_explicit(&terms->bills, bills, memory_order_relaxed);
 	atomic_store_explicit(&terms->until_ns, until_ns < most ? until_ns : most,
@@ -52,6 +53,7 @@ bool credit_lets(const struct launch_state *state, const struct launch_device *d
 		    launch->now_ns + atomic_load_explicit(&terms->room_ns, memory_order_relaxed))
 		return false;
 	launch->rival = atomic_load_explicit(&terms->rival, memory_order_relaxed);
+	launch->yields = atomic_load_explicit(&terms->yields, memory_order_relaxed);
 	return true;
 }
 

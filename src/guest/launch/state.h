@@ -58,7 +58,7 @@ struct credit_terms {
 	_Atomic uint64_t until_ns; /* until then, ... */
 	_Atomic uint64_t room_ns;  /* ... with so much in flight, ... */
 	_Atomic uint32_t bills;	   /* ... unless more was billed ... */
-	_Atomic bool rival;	   /* ... as the one that asked */
+	_Atomic bool rival, yields; /* ... as the one that asked */
 };
 
 /* The monitor thread, and what wakes it: monitor.h, bell.h. */

@@ -37,6 +37,7 @@ struct launch {
 	bool known;	      /* one like it was measured: its code is loaded */
 	bool alone;	      /* it is to be measured by itself */
 	bool rival;	      /* others may have the device meanwhile */
+	bool yields;	      /* others have the device as soon as its tenant pauses */
 	bool held;	      /* it was held: the time before it is nobody's */
 	bool latches;	      /* behind a wait for the program its stream waits for us, too */
 	bool watched;	      /* its end is to be known as soon as it is there */

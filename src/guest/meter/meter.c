@@ -343,7 +343,8 @@ static void meter_before_launch(struct meter *meter, struct stream *stream, stru
 				struct records *records)
 {
 	bool idle = stream_is_closed(stream), copy = launch->kind == LAUNCH_COPY;
-	bool fresh = idle && (launch->held || meter_was_idle(stream, launch->now_ns));
+	bool apart = launch->held || launch->yields;
+	bool fresh = idle && (apart || meter_was_idle(stream, launch->now_ns));
 	bool behind = meter_waits_behind(meter, stream) > stream->behind, blocked;
 
 	if (behind)
@@ -356,7 +357,7 @@ static void meter_before_launch(struct meter *meter, struct stream *stream, stru
 		int index = meter_reserve_event(meter, stream, true, launch->now_ns);
 
 		if (index >= 0) {
-			stream->event[index].paused = launch->held;
+			stream->event[index].paused = apart;
 			records->index[records->n++] = index;
 		}
 	} else if (fresh)

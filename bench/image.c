@@ -73,7 +73,7 @@ static void read_image(const char *dir)
 {
 	struct damage damage;
 	struct image *image;
-	int r = image_open(dir, &image, &damage);
+	int r = image_open(dir, false, &image, &damage);
 
 	if (!r)
 		r = image_verify(image, NULL, NULL, &damage);

@@ -22,6 +22,11 @@ int fd_openat(int dirfd, const char *path, int flags, mode_t mode)
 	return high;
 }
 
+bool fd_is_guarded(const struct stat *st)
+{
+	return (st->st_uid == 0 || st->st_uid == geteuid()) && !(st->st_mode & (S_IWGRP | S_IWOTH));
+}
+
 int fd_pread_all(int fd, void *buf, size_t len, uint64_t offset)
 {
 	char *at = buf;

@@ -32,4 +32,7 @@ static inline bool fd_is_same(const struct stat *a, const struct stat *b)
 	return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
 }
 
+/* Returns true if root and this process's user alone can write the file, or let others do so. */
+bool fd_is_guarded(const struct stat *st);
+
 #endif

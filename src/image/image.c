@@ -19,8 +19,8 @@
 #include "image/crc32c.h"
 #include "image/format.h"
 
-#define OBJECTS "objects"
-#define MANIFEST "manifest.json"
+#define OBJECTS IMAGE_OBJECTS
+#define MANIFEST IMAGE_MANIFEST
 #define PARTIAL ".partial"
 
 struct image_draft {
@@ -172,6 +172,7 @@ void image_abort(struct image_draft *draft)
 
 struct image {
 	int dir, objects;
+	bool guarded;
 	uint32_t manifest_crc;
 	uint64_t manifest_bytes;
 	struct manifest manifest;
@@ -183,21 +184,34 @@ static int image_fail(struct damage *damage, int r, const char *file, const char
 	return damage_say(damage, r, file, DAMAGE_NOWHERE, DAMAGE_NO_OBJECT, "%s", why);
 }
 
-static int image_open_file(int dir, const char *name, struct damage *damage)
+static int image_check_guarded(const struct image *image, int fd, const char *name,
+			       struct damage *damage)
+{
+	struct stat st;
+
+	if (!image->guarded || (!fstat(fd, &st) && fd_is_guarded(&st)))
+		return 0;
+	return image_fail(damage, -EPERM, name, "it is for others to write; chown root and chmod "
+						"go-w it, if you know what is in it");
+}
+
+static int image_open_file(const struct image *image, const char *name, struct damage *damage)
 {
 	/* Not to block: it may be a FIFO. */
-	int fd = fd_openat(dir, name, O_RDONLY | O_NONBLOCK, 0);
+	CLEANUP_CLOSE int fd = fd_openat(image->dir, name, O_RDONLY | O_NONBLOCK, 0);
+	int r;
 
-	if (fd == -ENOENT && (image_there(dir, OBJECTS PARTIAL) || image_there(dir, OBJECTS)))
+	if (fd == -ENOENT && (image_there(image->dir, OBJECTS PARTIAL) || image_there(image->dir, OBJECTS)))
 		return image_fail(damage, fd, name, "there is none: the image was never finished");
 	if (fd < 0)
 		return image_fail(damage, fd, name, strerror(-fd));
-	return fd;
+	r = image_check_guarded(image, fd, name, damage);
+	return r < 0 ? r : TAKE_FD(fd);
 }
 
 static int image_read_manifest(struct image *image, struct damage *damage)
 {
-	CLEANUP_CLOSE int fd = image_open_file(image->dir, MANIFEST, damage);
+	CLEANUP_CLOSE int fd = image_open_file(image, MANIFEST, damage);
 	CLEANUP_FREE char *text = NULL;
 	struct stat st;
 	int r;
@@ -266,7 +280,7 @@ static int image_open_reader(struct image *image, struct damage *damage)
 	return 0;
 }
 
-int image_open(const char *dir, struct image **ret, struct damage *damage)
+int image_open(const char *dir, bool guarded, struct image **ret, struct damage *damage)
 {
 	struct image *image = calloc(1, sizeof(*image));
 	int r;
@@ -274,11 +288,14 @@ int image_open(const char *dir, struct image **ret, struct damage *damage)
 	if (!image)
 		return image_fail(damage, -ENOMEM, dir, "no memory");
 	image->objects = -EBADF;
+	image->guarded = guarded;
 	image->dir = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	r = image->dir < 0 ? image_fail(damage, err_errno(), dir, strerror(errno))
-			   : image_read_manifest(image, damage);
+			   : image_check_guarded(image, image->dir, ".", damage);
 	if (!r)
-		r = image->objects = image_open_file(image->dir, OBJECTS, damage);
+		r = image_read_manifest(image, damage);
+	if (!r)
+		r = image->objects = image_open_file(image, OBJECTS, damage);
 	if (r >= 0)
 		r = image_check_end(image, damage);
 	if (!r)

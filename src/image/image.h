@@ -12,10 +12,15 @@
 #ifndef ALLOT_IMAGE_IMAGE_H
 #define ALLOT_IMAGE_IMAGE_H
 
+#include <stdbool.h>
+
 #include "image/damage.h"
 #include "image/manifest.h"
 #include "image/object_reader.h"
 #include "image/object_writer.h"
+
+#define IMAGE_MANIFEST "manifest.json"
+#define IMAGE_OBJECTS  "objects"
 
 struct image_draft;
 
@@ -43,9 +48,10 @@ struct image;
 /*
  * Opens an image: reads the manifest and looks at the last record, so that one which was never
  * finished, or belongs to another manifest, is refused at once. Content is checked as it is read.
+ * With `guarded`, -EPERM if another user could have written the directory or one of the two files.
  * -ENOENT where there is none, -errno, or as in manifest.h and object_reader.h.
  */
-int image_open(const char *dir, struct image **ret, struct damage *damage);
+int image_open(const char *dir, bool guarded, struct image **ret, struct damage *damage);
 void image_close(struct image *image); /* takes NULL */
 
 const struct manifest *image_manifest(const struct image *image);

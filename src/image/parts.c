@@ -16,6 +16,7 @@
 #include "base/err.h"
 #include "base/fd.h"
 #include "image/crc32c.h"
+#include "image/image.h"
 #include "image/image_id.h"
 
 #define PARTS_VERSION 1
@@ -25,9 +26,9 @@
 /* --- One file ------------------------------------------------------------------------------- */
 
 /* Its size and CRC; with `sync`, when it is on the disk. */
-static int parts_sum(const char *path, bool sync, uint64_t *ret_bytes, uint32_t *ret_crc)
+static int parts_sum(int dir, const char *name, bool sync, uint64_t *ret_bytes, uint32_t *ret_crc)
 {
-	CLEANUP_CLOSE int fd = fd_openat(AT_FDCWD, path, O_RDONLY | O_NONBLOCK, 0);
+	CLEANUP_CLOSE int fd = fd_openat(dir, name, O_RDONLY | O_NONBLOCK, 0);
 	CLEANUP_FREE char *part = malloc(READ_BYTES);
 	uint64_t bytes = 0;
 	uint32_t crc = 0;
@@ -66,7 +67,7 @@ static int parts_write_file(FILE *out, const char *dir, const char *name)
 
 	if ((size_t)snprintf(path, sizeof(path), "%s/%s", dir, name) >= sizeof(path))
 		return -ENAMETOOLONG;
-	r = parts_sum(path, true, &bytes, &crc);
+	r = parts_sum(AT_FDCWD, path, true, &bytes, &crc);
 	if (r < 0)
 		return r;
 	fprintf(out, "file %08" PRIx32 " %" PRIu64 " %s\n", crc, bytes, name);
@@ -78,13 +79,17 @@ static int parts_by_name(const struct dirent **a, const struct dirent **b)
 	return strcmp((*a)->d_name, (*b)->d_name);
 }
 
-/* CRIU's, and its plugin's. The log is of no use to a restore, and CRIU writes it anew. */
+/* CRIU's own notes, which it writes anew. */
+static bool parts_is_note(const char *file)
+{
+	return !strcmp(file, PARTS_CRIU_LOG) || !strcmp(file, PARTS_CRIU_DUMP) ||
+	       !strcmp(file, PARTS_CRIU_RESTORE);
+}
+
+/* All files of CRIU's and its plugin's: a restore takes no folder that has others. */
 static int parts_is_image(const struct dirent *entry)
 {
-	size_t len = strlen(entry->d_name);
-
-	return (len > 4 && !strcmp(entry->d_name + len - 4, ".img")) ||
-	       !strncmp(entry->d_name, "allot-", 6);
+	return entry->d_name[0] != '.' && !parts_is_note(entry->d_name);
 }
 
 static int parts_write_tree(FILE *out, const char *dir, uint32_t tree)
@@ -312,59 +317,214 @@ int parts_parse(char *text, size_t len, parts_look_fn *look, void *arg, struct p
 	return error;
 }
 
-struct looking {
-	const char *dir;
+/* --- Whose it is ---------------------------------------------------------------------------- */
+
+struct listed {
+	const char *name; /* in the text of `parts` */
+	uint64_t bytes;
+	uint32_t crc;
+};
+
+struct listing {
+	struct listed *list; /* sorted by name once all are there */
+	size_t n, room;
+	uint32_t ntrees;
+	int dir; /* the checkpoint's */
 	struct damage *damage;
 };
 
-static int parts_look(const char *name, uint64_t bytes, uint32_t crc, void *arg)
+static int parts_note(const char *name, uint64_t bytes, uint32_t crc, void *arg)
 {
-	const struct looking *looking = arg;
-	uint64_t found = 0;
-	char path[PATH_MAX];
-	uint32_t sum = 0;
-	int r;
+	struct listing *l = arg;
 
-	if ((size_t)snprintf(path, sizeof(path), "%s/%s", looking->dir, name) >= sizeof(path))
-		return -ENAMETOOLONG;
-	r = parts_sum(path, false, &found, &sum);
-	if (r == -ENOENT)
-		return damage_say(looking->damage, -ENODATA, name, DAMAGE_NOWHERE,
-				  DAMAGE_NO_OBJECT, "it is missing");
-	if (r < 0)
-		return damage_say(looking->damage, r, name, DAMAGE_NOWHERE, DAMAGE_NO_OBJECT,
-				  "it cannot be read: %s", strerror(-r));
-	if (found < bytes)
-		return damage_say(looking->damage, -ENODATA, name, found, DAMAGE_NO_OBJECT,
-				  "it ends too early");
-	if (found > bytes || sum != crc)
-		return damage_say(looking->damage, -EBADMSG, name, DAMAGE_NOWHERE,
-				  DAMAGE_NO_OBJECT, "it is not as it was written");
+	if (l->n == l->room) {
+		size_t room = l->room ? 2 * l->room : 64;
+		struct listed *list = reallocarray(l->list, room, sizeof(*list));
+
+		if (!list)
+			return -ENOMEM;
+		l->list = list;
+		l->room = room;
+	}
+	l->list[l->n++] = (struct listed){name, bytes, crc};
 	return 0;
 }
 
-int parts_verify(const char *dir, struct parts *ret, struct damage *damage)
+static int parts_compare(const void *a, const void *b)
 {
-	struct looking looking = {dir, damage};
-	CLEANUP_CLOSE int fd = -EBADF;
-	CLEANUP_FREE char *text = NULL;
-	char path[PATH_MAX];
+	return strcmp(((const struct listed *)a)->name, ((const struct listed *)b)->name);
+}
+
+static int parts_refuse(const struct listing *l, int error, const char *name, const char *what)
+{
+	return damage_say(l->damage, error, name, DAMAGE_NOWHERE, DAMAGE_NO_OBJECT, "%s", what);
+}
+
+/* CRIU's files, or the folder of one tree's. */
+static bool parts_is_folder(const char *name, uint32_t ntrees)
+{
+	char own[sizeof(PARTS_CRIU) + 16];
+	unsigned int tree;
+
+	if (!strcmp(name, PARTS_CRIU))
+		return true;
+	if (sscanf(name, PARTS_CRIU "/%3u", &tree) != 1 || tree >= ntrees)
+		return false;
+	snprintf(own, sizeof(own), PARTS_CRIU "/%u", tree);
+	return !strcmp(name, own);
+}
+
+static bool parts_is_listed(const struct listing *l, const char *name)
+{
+	const struct listed key = {.name = name};
+	const char *file = strrchr(name, '/');
+
+	return !strcmp(name, PARTS_FILE) || !strcmp(name, IMAGE_MANIFEST) ||
+	       !strcmp(name, IMAGE_OBJECTS) || (file && parts_is_note(file + 1)) ||
+	       (l->n && bsearch(&key, l->list, l->n, sizeof(key), parts_compare));
+}
+
+/* "" is the checkpoint itself. */
+static int parts_check_entry(const struct listing *l, const char *name, const struct stat *st)
+{
+	bool folder = !*name || parts_is_folder(name, l->ntrees);
+
+	if (!folder && !parts_is_listed(l, name))
+		return parts_refuse(l, -EPERM, name, PARTS_FILE " does not list it, and it would be "
+							       "read as root; move it elsewhere");
+	if (S_ISLNK(st->st_mode))
+		return parts_refuse(l, -EPERM, name, "it is a symbolic link, and what it leads to is "
+							 "not of this checkpoint; put that in its place");
+	if (folder ? !S_ISDIR(st->st_mode) : !S_ISREG(st->st_mode))
+		return parts_refuse(l, -EBADMSG, name, folder ? "it is no directory" : "it is no file");
+	if (!fd_is_guarded(st))
+		return parts_refuse(l, -EPERM, *name ? name : ".",
+				    "it is for others to write, who could have root do anything by "
+				    "it; chown root and chmod go-w it, if you know what is in it");
+	return 0;
+}
+
+static int parts_check_folder(const struct listing *l, const char *folder);
+
+static int parts_check_name(const struct listing *l, const char *name)
+{
 	struct stat st;
 	int r;
 
-	if ((size_t)snprintf(path, sizeof(path), "%s/" PARTS_FILE, dir) >= sizeof(path))
-		return -ENAMETOOLONG;
-	fd = fd_openat(AT_FDCWD, path, O_RDONLY | O_NONBLOCK, 0);
+	if (fstatat(l->dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return parts_refuse(l, err_errno(), name, strerror(errno));
+	r = parts_check_entry(l, name, &st);
+	return r == 0 && S_ISDIR(st.st_mode) ? parts_check_folder(l, name) : r;
+}
+
+/* Each entry of the folder, which is opened anew to be read. No folder of a checkpoint is below criu/0. */
+static int parts_check_folder(const struct listing *l, const char *folder)
+{
+	int fd = fd_openat(l->dir, *folder ? folder : ".", O_RDONLY | O_DIRECTORY, 0), r = 0;
+	char name[PATH_MAX];
+	struct dirent *entry;
+	DIR *dir;
+
 	if (fd < 0)
-		return damage_say(damage, fd, PARTS_FILE, DAMAGE_NOWHERE, DAMAGE_NO_OBJECT, "%s",
-				  fd == -ENOENT ? "it is missing: this is no complete checkpoint"
-						: strerror(-fd));
+		return parts_refuse(l, fd, folder, strerror(-fd));
+	dir = fdopendir(fd);
+	if (!dir) {
+		close(fd);
+		return -ENOMEM;
+	}
+	while (r == 0 && (entry = readdir(dir))) {
+		if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, ".."))
+			continue;
+		snprintf(name, sizeof(name), "%s%s%s", folder, *folder ? "/" : "", entry->d_name);
+		r = parts_check_name(l, name);
+	}
+	closedir(dir);
+	return r;
+}
+
+static int parts_check_dir(const struct listing *l)
+{
+	struct stat st;
+
+	return fstat(l->dir, &st) < 0 ? err_errno() : parts_check_entry(l, "", &st);
+}
+
+/* --- As it was written ---------------------------------------------------------------------- */
+
+static int parts_verify_file(const struct listing *l, const struct listed *file)
+{
+	uint64_t bytes = 0;
+	uint32_t crc = 0;
+	int r = parts_sum(l->dir, file->name, false, &bytes, &crc);
+
+	if (r == -ENOENT)
+		return parts_refuse(l, -ENODATA, file->name, "it is missing");
+	if (r < 0)
+		return damage_say(l->damage, r, file->name, DAMAGE_NOWHERE, DAMAGE_NO_OBJECT,
+				  "it cannot be read: %s", strerror(-r));
+	if (bytes < file->bytes)
+		return damage_say(l->damage, -ENODATA, file->name, bytes, DAMAGE_NO_OBJECT,
+				  "it ends too early");
+	if (bytes > file->bytes || crc != file->crc)
+		return parts_refuse(l, -EBADMSG, file->name, "it is not as it was written");
+	return 0;
+}
+
+static int parts_read(const struct listing *l, char **ret_text, size_t *ret_len)
+{
+	CLEANUP_CLOSE int fd = fd_openat(l->dir, PARTS_FILE, O_RDONLY | O_NONBLOCK, 0);
+	CLEANUP_FREE char *text = NULL;
+	struct stat st;
+	int r;
+
+	if (fd < 0)
+		return parts_refuse(l, fd, PARTS_FILE,
+				    fd == -ENOENT ? "it is missing: this is no complete checkpoint"
+						  : strerror(-fd));
 	if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || st.st_size > (off_t)PARTS_MAX_BYTES)
-		return damage_say(damage, -EBADMSG, PARTS_FILE, DAMAGE_NOWHERE, DAMAGE_NO_OBJECT,
-				  "it is no list of a checkpoint");
+		return parts_refuse(l, -EBADMSG, PARTS_FILE, "it is no list of a checkpoint");
 	text = malloc((size_t)st.st_size + 1);
 	if (!text)
 		return -ENOMEM;
 	r = fd_pread_all(fd, text, (size_t)st.st_size, 0);
-	return r < 0 ? r : parts_parse(text, (size_t)st.st_size, parts_look, &looking, ret, damage);
+	if (r < 0)
+		return r;
+	*ret_len = (size_t)st.st_size;
+	*ret_text = TAKE_PTR(text);
+	return 0;
+}
+
+static int parts_verify_in(struct listing *l, struct parts *ret)
+{
+	CLEANUP_FREE char *text = NULL;
+	struct parts parts;
+	size_t len = 0;
+	int r = parts_check_dir(l);
+
+	if (r == 0)
+		r = parts_read(l, &text, &len);
+	if (r == 0)
+		r = parts_parse(text, len, parts_note, l, &parts, l->damage);
+	if (r < 0)
+		return r;
+	l->ntrees = parts.ntrees;
+	if (l->n)
+		qsort(l->list, l->n, sizeof(*l->list), parts_compare);
+	r = parts_check_folder(l, "");
+	for (size_t i = 0; r == 0 && i < l->n; i++)
+		r = parts_verify_file(l, &l->list[i]);
+	if (r == 0)
+		*ret = parts;
+	return r;
+}
+
+int parts_verify(const char *dir, struct parts *ret, struct damage *damage)
+{
+	CLEANUP_CLOSE int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	struct listing listing = {.dir = fd, .damage = damage};
+	int r = fd < 0 ? parts_refuse(&listing, err_errno(), dir, strerror(errno))
+		       : parts_verify_in(&listing, ret);
+
+	free(listing.list);
+	return r;
 }

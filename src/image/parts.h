@@ -5,6 +5,9 @@
  * which image they are of, and ends with a CRC of itself. It is written last, so a directory that has
  * it has all.
  *
+ * CRIU runs as root and does what its files say, so a checkpoint has no entry that another user could
+ * have written, no link, and none that `parts` does not list.
+ *
  *	allot-checkpoint 1
  *	image <32 hex digits>
  *	dir <the tenant's directory, which processes have mapped by that name>
@@ -28,6 +31,11 @@
 #define PARTS_MAX_BYTES (16u << 20)
 #define PARTS_TREES 256
 
+/* CRIU writes these beside its files, and reads none of them: they are not listed. */
+#define PARTS_CRIU_LOG	   "criu.log"
+#define PARTS_CRIU_DUMP	   "stats-dump"
+#define PARTS_CRIU_RESTORE "stats-restore"
+
 struct parts {
 	uint8_t image[16];
 	char tenant_dir[PATH_MAX];
@@ -41,8 +49,10 @@ struct parts {
 int parts_write(const char *dir, const struct parts *parts);
 
 /*
- * Reads all of them again. -ENOENT where there is no `parts`, -EBADMSG for what is not as it was
- * written, -ENODATA for what ends too early or is missing, -EPROTONOSUPPORT for a later version.
+ * Looks at each entry of the checkpoint, and reads all listed files again. -ENOENT where there is no
+ * `parts`, -EPERM for an entry that another user could have written, that is a link or that is not
+ * listed, -EBADMSG for what is not as it was written, -ENODATA for what ends too early or is missing,
+ * -EPROTONOSUPPORT for a later version.
  */
 int parts_verify(const char *dir, struct parts *ret, struct damage *damage);
 

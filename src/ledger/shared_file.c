@@ -42,7 +42,7 @@ static int shared_file_check_dir(const char *path, mode_t *ret_mode)
 		return fd;
 	if (fstat(fd, &st) < 0)
 		return err_errno();
-	if (!shared_file_owner_ok(&st) || (st.st_mode & (S_IWGRP | S_IWOTH)))
+	if (!fd_is_guarded(&st))
 		return -EPERM;
 	*ret_mode = st.st_mode;
 	return TAKE_FD(fd);

@@ -164,7 +164,7 @@ static inline void fixture_check(const char *dir, uint64_t seed, uint32_t nobjec
 	uint32_t n = 0;
 	int r;
 
-	r = image_open(dir, &image, &damage);
+	r = image_open(dir, false, &image, &damage);
 	if (r < 0)
 		fprintf(stderr, "%s\n", damage.text);
 	CHECK_EQ(r, 0);
@@ -187,7 +187,7 @@ static inline void fixture_check(const char *dir, uint64_t seed, uint32_t nobjec
 static inline int fixture_verify(const char *dir, struct damage *damage)
 {
 	struct image *image;
-	int r = image_open(dir, &image, damage);
+	int r = image_open(dir, false, &image, damage);
 
 	if (r < 0)
 		return r;

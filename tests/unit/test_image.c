@@ -79,7 +79,7 @@ static void test_large(void)
 	CHECK_EQ(totals.content_bytes, len);
 	CHECK(totals.file_bytes < len + 4096);
 	CHECK_EQ(image_commit(draft), 0);
-	CHECK_EQ(image_open(dir, &image, &damage), 0);
+	CHECK_EQ(image_open(dir, false, &image, &damage), 0);
 	CHECK_EQ(object_reader_next(image_reader(image), &found, &damage), 1);
 	CHECK_EQ(found.bytes, object.bytes);
 	while (object_reader_content(image_reader(image), &extent, &damage) > 0) {
@@ -129,7 +129,7 @@ static void test_misuse(void)
 	holder.process = 3;
 	CHECK_EQ(object_writer_begin(w, &object), 0);
 	CHECK_EQ(image_commit(draft), 0);
-	CHECK_EQ(image_open(dir, &image, &damage), 0);
+	CHECK_EQ(image_open(dir, false, &image, &damage), 0);
 	CHECK_EQ(image_verify(image, NULL, NULL, &damage), -EBADMSG);
 	CHECK(strstr(damage.text, "object 1: a holder is no process of the manifest"));
 	CHECK_EQ(damage.object, 1);
@@ -137,9 +137,9 @@ static void test_misuse(void)
 	CHECK_EQ(image_create(dir, &m, 0, &draft), -EEXIST);
 	fixture_remove(dir);
 
-	CHECK_EQ(image_open(dir, &image, &damage), -ENOENT);
+	CHECK_EQ(image_open(dir, false, &image, &damage), -ENOENT);
 	CHECK_EQ(image_create(dir, &m, 0, &draft), 0);
-	CHECK_EQ(image_open(dir, &image, &damage), -ENOENT);
+	CHECK_EQ(image_open(dir, false, &image, &damage), -ENOENT);
 	CHECK(strstr(damage.text, "never finished"));
 	image_abort(draft);
 	CHECK_EQ(rmdir(dir), 0); /* nothing was left */
@@ -369,7 +369,7 @@ static void test_order(void)
 
 	/* Seen before anything is read of it. */
 	file_write("objects", data, len - 1);
-	CHECK_EQ(image_open(dir, &image, &damage), -ENODATA);
+	CHECK_EQ(image_open(dir, false, &image, &damage), -ENODATA);
 	CHECK_EQ(damage.offset, len - 1);
 	fixture_remove(dir);
 	free(data);
@@ -522,7 +522,7 @@ static void test_no_files(void)
 		CHECK_EQ(unlink(path), 0);
 		CHECK_EQ(mkfifo(path, 0600), 0);
 		alarm(10);
-		CHECK_EQ(image_open(dir, &image, &damage), -EBADMSG);
+		CHECK_EQ(image_open(dir, false, &image, &damage), -EBADMSG);
 		alarm(0);
 		fixture_remove(dir);
 	}

@@ -50,12 +50,15 @@ static void make(const char *name)
 	CHECK_EQ(mkdir(path, 0700), 0);
 }
 
+static struct damage last;
+
 static int verify(struct parts *ret)
 {
-	struct damage damage = {.text = ""};
-	int r = parts_verify(dir, ret, &damage);
+	int r;
 
-	CHECK(!r == !*damage.text);
+	last.text[0] = 0;
+	r = parts_verify(dir, ret, &last);
+	CHECK(!r == !*last.text);
 	return r;
 }
 
@@ -84,6 +87,90 @@ static void check_files(void)
 		put(files[i], whole, len);
 		CHECK_EQ(verify(&read), 0);
 	}
+}
+
+/* Refused with the entry's name, and taken again once it is as it was. */
+static void refused(const char *name)
+{
+	struct parts read;
+
+	CHECK_EQ(verify(&read), -EPERM);
+	CHECK(!strncmp(last.text, name, strlen(name)) && last.text[strlen(name)] == ':');
+}
+
+static const char *in_dir(const char *name, char ret[static PATH_MAX])
+{
+	snprintf(ret, PATH_MAX, "%s/%s", dir, name);
+	return ret;
+}
+
+static void check_owners(void)
+{
+	static const char *const entries[] = {".", "criu", "criu/0", "criu/1", "ledger", "parts",
+					      "manifest.json", "objects", "criu/0/a.img",
+					      "criu/1/allot-kfd", "criu/0/criu.log",
+					      "criu/0/stats-dump"};
+	char path[PATH_MAX], away[PATH_MAX];
+	struct parts read;
+
+	for (size_t i = 0; i < sizeof(entries) / sizeof(entries[0]); i++) {
+		struct stat st;
+
+		in_dir(entries[i], path);
+		CHECK_EQ(stat(path, &st), 0);
+		CHECK_EQ(chmod(path, st.st_mode | S_IWGRP), 0);
+		refused(entries[i]);
+		CHECK_EQ(chmod(path, st.st_mode | S_IWOTH), 0);
+		refused(entries[i]);
+		CHECK_EQ(chmod(path, st.st_mode | S_IRGRP | S_IROTH), 0);
+		CHECK_EQ(verify(&read), 0);
+		CHECK_EQ(chmod(path, st.st_mode), 0);
+		if (!geteuid()) {
+			CHECK_EQ(chown(path, 1, 0), 0);
+			refused(entries[i]);
+			CHECK_EQ(chown(path, 0, 0), 0);
+		}
+		if (i == 0)
+			continue;
+		snprintf(away, sizeof(away), "%s.away", dir);
+		CHECK_EQ(rename(path, away), 0);
+		CHECK_EQ(symlink(away, path), 0);
+		CHECK(verify(&read) < 0); /* of `parts`, that it cannot be read */
+		CHECK(!strncmp(last.text, entries[i], strlen(entries[i])));
+		CHECK_EQ(unlink(path), 0);
+		CHECK_EQ(rename(away, path), 0);
+		CHECK_EQ(verify(&read), 0);
+	}
+}
+
+/* CRIU would read each of them where it has that name. */
+static void check_others(void)
+{
+	static const char *const others[] = {"criu/0/b.img", "criu/0/core-99.img", "criu/0/irmap-cache",
+					     "criu/0/.hidden", "criu/c.img", "other",
+					     "criu/0/allot-amdgpu.catalog", "criu.log"};
+	static const char *const folders[] = {"criu/2", "criu/00", "criu/0/0", "criu/0/parent", "more"};
+	char path[PATH_MAX], away[PATH_MAX];
+	struct parts read;
+
+	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
+		put(others[i], "x", 1);
+		refused(others[i]);
+		CHECK_EQ(unlink(in_dir(others[i], path)), 0);
+	}
+	for (size_t i = 0; i < sizeof(folders) / sizeof(folders[0]); i++) {
+		make(folders[i]);
+		refused(folders[i]);
+		CHECK_EQ(rmdir(in_dir(folders[i], path)), 0);
+	}
+	CHECK_EQ(symlink("/tmp", in_dir("criu/0/parent", path)), 0);
+	refused("criu/0/parent");
+	CHECK_EQ(unlink(path), 0);
+	CHECK_EQ(rename(in_dir("criu/0/criu.log", path), in_dir("criu/0/stats-restore", away)), 0);
+	CHECK_EQ(verify(&read), 0);
+	CHECK_EQ(mkfifo(path, 0600), 0);
+	CHECK_EQ(verify(&read), -EBADMSG);
+	CHECK_EQ(unlink(path), 0);
 }
 
 static void check_list(void)
@@ -159,6 +246,9 @@ int main(void)
 	put("ledger", "what they had", 13);
 	put("criu/0/a.img", "processes", 9);
 	put("criu/0/criu.log", "not vouched for", 15);
+	put("criu/0/stats-dump", "nor that", 8);
+	put("manifest.json", "an image's", 10);
+	put("objects", "its own sums", 12);
 	CHECK_EQ(verify(&read), -ENOENT);
 	CHECK_EQ(parts_write(dir, &parts), -ENODATA); /* the second tree has no file */
 	put("criu/1/allot-kfd", "a plugin's", 10);
@@ -171,6 +261,8 @@ int main(void)
 	check_files();
 	check_list();
 	check_forged();
+	check_owners();
+	check_others();
 	snprintf(command, sizeof(command), "rm -r %s", dir);
 	CHECK_EQ(system(command), 0);
 	return 0;

@@ -34,10 +34,13 @@
 #include "node/devices.h"
 #include "node/tenants.h"
 #include "nvidia/nvml.h"
+#include "text/text.h"
 #include "text/units.h"
 
 struct bring {
-	char dir[PATH_MAX]; /* absolute */
+	char dir[PATH_MAX]; /* absolute, for messages and for the note */
+	int at;		    /* that directory: what was checked is read, whatever has its name by now */
+	char path[32];	    /* it, by `at` */
 	char runtime[PATH_MAX], tenant_dir[PATH_MAX];
 	const char *name;
 	struct image *image;
@@ -61,12 +64,18 @@ static void bring_count(const struct object *object, uint64_t content_bytes, voi
 static int bring_read(struct bring *bring)
 {
 	struct damage damage = {.text = ""};
-	int r = parts_verify(bring->dir, &bring->parts, &damage);
+	int r;
 
+	bring->at = fd_openat(AT_FDCWD, bring->dir, O_RDONLY | O_DIRECTORY, 0);
+	if (bring->at < 0)
+		return say_error("%s: %s", bring->dir, say_errno(bring->at));
+	snprintf(bring->path, sizeof(bring->path), "/proc/self/fd/%d", bring->at);
+	r = parts_verify(bring->path, &bring->parts, &damage);
 	if (r == 0)
-		r = image_open(bring->dir, &bring->image, &damage);
+		r = image_open(bring->path, true, &bring->image, &damage);
 	if (r == 0)
 		r = image_verify(bring->image, bring_count, bring, &damage);
+	text_make_printable(damage.text);
 	if (r < 0)
 		return say_error("%s: %s; nothing was started", bring->dir,
 				 *damage.text ? damage.text : say_errno(r));
@@ -224,11 +233,8 @@ static int bring_check_host(const struct bring *bring)
 static int bring_ledger(const struct bring *bring)
 {
 	CLEANUP_CLOSE int fd = -EBADF;
-	char path[PATH_MAX];
 
-	if ((size_t)snprintf(path, sizeof(path), "%s/" PARTS_LEDGER, bring->dir) >= sizeof(path))
-		return -ENAMETOOLONG;
-	fd = fd_openat(AT_FDCWD, path, O_RDONLY, 0);
+	fd = fd_openat(bring->at, PARTS_LEDGER, O_RDONLY, 0);
 	return fd < 0 ? fd : ledger_await(bring->tenant_dir, fd, bring->amd);
 }
 
@@ -283,14 +289,17 @@ static void bring_undo(struct bring *bring)
 
 static int bring_processes(const struct bring *bring)
 {
-	char path[PATH_MAX];
+	char name[32], path[PATH_MAX + sizeof(name)];
 	int r = 0;
 
 	for (uint32_t i = 0; !r && i < bring->parts.ntrees; i++) {
-		if ((size_t)snprintf(path, sizeof(path), "%s/" PARTS_CRIU "/%u", bring->dir, i) >=
-		    sizeof(path))
-			return say_error("%s: its name is too long", bring->dir);
-		r = criu_restore(path, bring->plugin);
+		CLEANUP_CLOSE int at = -EBADF;
+
+		snprintf(name, sizeof(name), PARTS_CRIU "/%u", i);
+		snprintf(path, sizeof(path), "%s/%s", bring->dir, name);
+		at = fd_openat(bring->at, name, O_RDONLY | O_DIRECTORY, 0);
+		r = at < 0 ? say_error("%s: %s", path, say_errno(at))
+			   : criu_restore(at, path, bring->plugin);
 	}
 	FAULT_POINT(BRING_RESTORED);
 	return r;
@@ -339,12 +348,10 @@ int bring_tenant(const char *dir)
 	static struct bring bring;
 	int r;
 
-	bring = (struct bring){.life = -EBADF};
+	bring = (struct bring){.at = -EBADF, .life = -EBADF};
 	if (!realpath(dir, bring.dir))
 		return say_error("%s: %s", dir, say_errno(errno));
 	r = criu_check();
-	if (!r)
-		r = criu_check_dir(bring.dir);
 	if (!r)
 		r = bring_read(&bring);
 	if (!r)
@@ -363,6 +370,8 @@ int bring_tenant(const char *dir)
 		r = bring_all(&bring);
 	if (bring.life >= 0)
 		close(bring.life);
+	if (bring.at >= 0)
+		close(bring.at);
 	tree_free(&bring.others);
 	image_close(bring.image);
 	return r;

@@ -20,6 +20,7 @@
 #include "cli/checkpoint/tree.h"
 #include "cli/exit_status.h"
 #include "cli/out/say.h"
+#include "image/parts.h"
 #include "node/library.h"
 #include "text/text.h"
 
@@ -107,7 +108,7 @@ int criu_check(void)
 
 /* --- Running it ----------------------------------------------------------------------------- */
 
-#define LOG "criu.log"
+#define LOG PARTS_CRIU_LOG
 
 /* The last error in CRIU's own log is about the whole; the first is the reason. */
 static bool criu_reason(const char *dir, const char *error, char ret[static 256])
@@ -151,6 +152,8 @@ static int criu_run(const char *const *argv, int keep)
 		null = open("/dev/null", O_RDWR | O_CLOEXEC);
 		if (null < 0 || (keep >= 0 && fcntl(keep, F_SETFD, 0) < 0))
 			_exit(EXIT_CANNOT_EXEC);
+		/* Files that others may write to would be refused at the next restore. */
+		umask(umask(S_IWGRP | S_IWOTH) | S_IWGRP | S_IWOTH);
 		if (!fires)
 			setenv(BREAKPOINT_VARIABLE, BREAKPOINT_WITHOUT, 0);
 		/* Its log has all. */
@@ -213,19 +216,6 @@ int criu_find_plugin(char ret[static PATH_MAX])
 		     : 0;
 }
 
-int criu_check_dir(const char *dir)
-{
-	struct stat st;
-
-	if (stat(dir, &st) < 0)
-		return say_error("%s: %s", dir, say_errno(errno));
-	if (st.st_uid == geteuid() && !(st.st_mode & (S_IWGRP | S_IWOTH)))
-		return 0;
-	return say_error("%s is for others to write, who could have root do anything by what is "
-			 "in there; chown root and chmod go-w it, if you know all of that",
-			 dir);
-}
-
 /* --- Dump and restore ----------------------------------------------------------------------- */
 
 static int criu_refuse(const char *dir, const char *what, int r)
@@ -258,15 +248,16 @@ int criu_dump(pid_t root, const char *dir, int lock, const char *plugin)
 	return r < 0 ? criu_refuse(dir, "dump", r) : 0;
 }
 
-int criu_restore(const char *dir, const char *plugin)
+int criu_restore(int at, const char *dir, const char *plugin)
 {
-	char images[PATH_MAX], reason[256];
+	char images[48], reason[256];
 	const char *argv[] = {"criu", "restore", "--images-dir", images, "--log-file", LOG, "-v2",
 			"--shell-job", "--file-locks", "--link-remap", "--restore-detached",
 			*plugin ? "--libdir" : NULL, plugin, NULL};
 	int r;
 
-	snprintf(images, sizeof(images), "%s", dir);
+	/* Ours, for what CRIU starts as well: we wait for its end. */
+	snprintf(images, sizeof(images), "/proc/%ld/fd/%d", (long)getpid(), at);
 	r = criu_run(argv, -1);
 	if (r < 0)
 		return criu_refuse(dir, "restore", r);

@@ -34,12 +34,6 @@ int criu_find(unsigned int *ret_major, char ret_version[static CRIU_VERSION_BYTE
 int criu_check(void);
 
 /*
- * Whether what is in a directory is ours alone to write: whoever else could has what CRIU makes of
- * it do anything, and as root. 0, or an exit status after a message.
- */
-int criu_check_dir(const char *dir);
-
-/*
  * The folder with the build of our plugin that this CRIU takes: into `ret`. 0, or an exit status after
  * a message.
  */
@@ -55,9 +49,10 @@ int criu_find_plugin(char ret[static PATH_MAX]);
 int criu_dump(pid_t root, const char *dir, int lock, const char *plugin);
 
 /*
- * The tree from there: it goes on at once. What CRIU has begun when it fails descends from us, as what
- * it has finished does until we end.
+ * Restores the tree of `dir`: it goes on at once. CRIU reads the files by way of `at`, a descriptor of
+ * `dir`, so that no other directory can be put in its place. What CRIU has begun when it fails descends
+ * from us, as what it has finished does until we end.
  */
-int criu_restore(const char *dir, const char *plugin);
+int criu_restore(int at, const char *dir, const char *plugin);
 
 #endif

@@ -116,6 +116,23 @@ static int save_check_namespace(const struct save *save)
 					    save->moving.name);
 }
 
+/* Another user who can write there decides what root runs at the restore. */
+static int save_open_dir(struct save *save)
+{
+	struct stat st;
+
+	save->lock = fd_openat(AT_FDCWD, save->dir, O_RDONLY | O_DIRECTORY, 0);
+	if (save->lock < 0)
+		return say_error("%s: %s", save->dir, say_errno(save->lock));
+	if (fstat(save->lock, &st) < 0)
+		return say_error("%s: %s", save->dir, say_errno(errno));
+	return fd_is_guarded(&st)
+		       ? 0
+		       : say_error("%s is for others to write, who could have root do anything at the "
+				   "restore; chown root and chmod go-w it, or name another directory",
+				   save->dir);
+}
+
 static int save_make_dir(struct save *save)
 {
 	const char *dir = save->options->dir;
@@ -127,7 +144,7 @@ static int save_make_dir(struct save *save)
 		return say_error("%s cannot be made: %s", dir, say_errno(errno));
 	if (!realpath(dir, save->dir))
 		return say_error("%s: %s", dir, say_errno(errno));
-	if (criu_check_dir(save->dir))
+	if (save_open_dir(save))
 		return EXIT_ALLOT;
 	list = opendir(save->dir);
 	if (!list)
@@ -137,8 +154,7 @@ static int save_make_dir(struct save *save)
 	closedir(list);
 	if (n)
 		return say_error("%s is not empty; name a directory that is, or is not there", dir);
-	save->lock = open(save->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	return save->lock < 0 || flock(save->lock, LOCK_EX | LOCK_NB) < 0
+	return flock(save->lock, LOCK_EX | LOCK_NB) < 0
 		       ? say_error("%s cannot be locked: %s", dir, say_errno(errno))
 		       : 0;
 }
@@ -190,9 +206,9 @@ static void save_empty_dir(const char *path)
 /* What we have made, so that the directory is as it was but for being there. */
 static void save_remove_files(const struct save *save)
 {
-	static const char *const files[] = {"manifest.json", "objects", "manifest.json.partial",
-					    "objects.partial", PARTS_LEDGER, PARTS_FILE ".partial",
-					    PARTS_FILE};
+	static const char *const files[] = {IMAGE_MANIFEST, IMAGE_OBJECTS, IMAGE_MANIFEST ".partial",
+					    IMAGE_OBJECTS ".partial", PARTS_LEDGER,
+					    PARTS_FILE ".partial", PARTS_FILE};
 	char path[PATH_MAX];
 
 	for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {

@@ -180,7 +180,7 @@ static int stored_open(const struct moving *moving, const struct stored *stored,
 {
 	struct damage damage = {.text = ""};
 	struct image *image;
-	int r = image_open(stored->dir, &image, &damage);
+	int r = image_open(stored->dir, true, &image, &damage);
 
 	if (r < 0)
 		return say_error("the content of tenant \"%s\" is in %s, which cannot be read: %s",

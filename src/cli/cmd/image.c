@@ -138,7 +138,7 @@ int cmd_image(int argc, char **argv)
 		return EXIT_ALLOT;
 	if (!dir)
 		return say_error("which image? write: allot image DIR");
-	r = image_open(dir, &image, &damage);
+	r = image_open(dir, false, &image, &damage);
 	if (!r) {
 		r = image_show(image, &damage);
 		image_close(image);

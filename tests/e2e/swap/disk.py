@@ -301,6 +301,73 @@ class Refusals(Disk):
         self.restore()
         self.good(guest)
 
+    def not_started(self, entry):
+        said = self.refused("restore", self.to)
+        self.assertRegex(said, rf"{self.to}: {entry}: .*; nothing was started\n")
+        self.assertFalse(os.path.exists(self.tmp + "/run/t"), entry)
+
+    def test_entries_of_others(self):
+        """Each entry that another user could have written, that is a link, or that nobody listed."""
+        guest = self.guest("idle")
+        self.save()
+        self.gone(guest)
+        to = pathlib.Path(self.to)
+        for path in [to / "criu", *sorted(to.rglob("*"))]:
+            entry, mode = str(path.relative_to(to)), path.stat().st_mode
+            for more in (0o020, 0o002):
+                path.chmod(mode | more)
+                self.not_started(entry)
+            path.chmod(mode)
+            os.chown(path, 1, -1)
+            self.not_started(entry)
+            os.chown(path, 0, -1)
+            away = pathlib.Path(self.tmp, "away")
+            path.rename(away)
+            path.symlink_to(away)
+            self.not_started(entry)
+            path.unlink()
+            away.rename(path)
+        for entry in ("criu/0/zz.img", "criu/0/core-99.img", "criu/0/parent", "criu/z.img", "criu/1/a", "z"):
+            path = to / entry
+            path.parent.mkdir(exist_ok=True)
+            path.touch()
+            self.not_started("criu/1" if entry == "criu/1/a" else entry)
+            path.unlink()
+        path.parent.joinpath("criu/1").rmdir()
+        (to / "criu/0/parent").symlink_to("/tmp")
+        self.not_started("criu/0/parent")
+        (to / "criu/0/parent").unlink()
+        self.restore()
+        self.good(guest)
+
+    def test_umask(self):
+        """CRIU's files are root's alone to write whatever the umask is, and so are those of a restore."""
+        guest = self.guest("idle")
+        before = os.umask(0)
+        self.addCleanup(os.umask, before)
+        self.save()
+        self.gone(guest)
+        self.restore()
+        os.kill(guest.pid, signal.SIGKILL)
+        self.restore()
+        self.good(guest)
+
+    def test_another_directory_in_its_place(self):
+        """CRIU reads what was checked, also where the directory is another one by then."""
+        guest = self.guest("idle")
+        self.save()
+        self.gone(guest)
+        other = f'#!/bin/sh\n[ "$1" = restore ] && mv "{self.to}" "{self.to}-was" && mkdir "{self.to}"\n' \
+                f'exec "{CRIU}/criu" "$@"\n'
+        done = self.try_restore(env=self.fake_criu(other))
+        self.assertIn(f'the content of tenant "t" is in {self.to}, which cannot be read', done.stderr)
+        self.assertIn("nothing is left of it", done.stderr)
+        self.assertTrue(os.path.exists(self.to + "-was/criu/0/stats-restore"))
+        os.rmdir(self.to)
+        os.rename(self.to + "-was", self.to)
+        self.restore()
+        self.good(guest)
+
     def test_children_of_before(self):
         """A shell that has begun others, and then became allot: they are none of CRIU's."""
         failing = self.fake_criu('#!/bin/sh\n[ "$1" = --version ] && echo Version: 4.1\nexit 1\n')

@@ -69,7 +69,8 @@ static void audit_say(const struct audit_finding *f, const char *what)
 
 	snprintf(knows, sizeof(knows), "%s", words[o->standing]);
 	if (*o->tenant)
-		snprintf(knows, sizeof(knows), "its tenant \"%s\" knows of %s", o->tenant,
+		snprintf(knows, sizeof(knows), "its tenant \"%s\" %s %s", o->tenant,
+			 o->by_quota ? "has a quota that leaves it" : "knows of",
 			 units_bytes(o->ledger_bytes).s);
 	log_line(LOG_WARN, "%s: pid %d (%s) of user %s%s%.12s has %s of %s, and %s", what, o->pid,
 		 p->command, p->user, *p->container ? ", container " : "", p->container,

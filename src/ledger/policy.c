@@ -14,6 +14,7 @@
 #include "base/fd.h"
 #include "base/futex.h"
 #include "base/hash.h"
+#include "base/number.h"
 #include "base/parse.h"
 #include "base/word.h"
 #include "ledger/policy.h"
@@ -120,6 +121,25 @@ static uint32_t policy_gate_bits(const struct policy *policy)
 	       (policy->flags & POLICY_SWAPPABLE ? POLICY_GATE_SWAPPABLE : 0u);
 }
 
+/*
+ * Whatever the caller wrote there, which may be a user's word. `was` NULL: the policy is a new one. The
+ * entry for all devices stays the first.
+ */
+static void policy_note_before(const struct policy *was, struct policy *policy)
+{
+	for (uint32_t i = 0; i < policy->ndevices; i++) {
+		struct policy_device *dev = &policy->device[i];
+		const struct policy_device *old = NULL;
+
+		if (was)
+			old = !i && policy->flags & POLICY_ALL_DEVICES ? was->device
+								       : policy_find(was, dev->uuid);
+		dev->before_bytes = old ? max_u64(old->before_bytes, old->limit_bytes) : 0;
+		dev->before_permille =
+			old ? (uint32_t)max_u64(old->before_permille, old->limit_permille) : 0;
+	}
+}
+
 int policy_create(const char *dir, const struct policy *policy)
 {
 	CLEANUP_FREE struct policy_file *file = NULL;
@@ -138,7 +158,8 @@ int policy_create(const char *dir, const struct policy *policy)
 	file->gate = policy_gate_bits(policy);
 	file->copy[0].generation = file->generation;
 	file->copy[0].policy = *policy;
-	file->copy[0].checksum = policy_checksum(file->generation, policy);
+	policy_note_before(NULL, &file->copy[0].policy);
+	file->copy[0].checksum = policy_checksum(file->generation, &file->copy[0].policy);
 	fd = shared_file_create(dir, POLICY_FILE);
 	if (fd < 0)
 		return fd;
@@ -354,21 +375,23 @@ int policy_update(const char *dir, int (*edit)(struct policy *policy, void *arg)
 {
 	CLEANUP(policy_file_unmap) struct policy_file *file = NULL;
 	CLEANUP_CLOSE int fd = -EBADF;
-	struct policy policy;
+	struct policy policy, was;
 	int r;
 
 	r = policy_open_locked(dir, &file, &fd);
 	if (r < 0)
 		return r;
-	r = policy_read_file(file, &policy);
+	r = policy_read_file(file, &was);
 	if (r < 0)
 		return r;
+	policy = was;
 	r = edit(&policy, arg);
 	if (r < 0)
 		return r;
 	r = policy_check(&policy);
 	if (r < 0)
 		return r;
+	policy_note_before(&was, &policy);
 	/* Killed in between, the gate is one that looks at a policy which has nothing to say. */
 	word_set_bits(&file->gate, policy_gate_bits(&policy));
 	policy_flip(file, &policy);
@@ -409,22 +432,52 @@ const struct policy_device *policy_find(const struct policy *policy, const uint8
 	return first ? &policy->device[0] : NULL;
 }
 
+static int policy_resolve(const struct policy_device *dev, struct size_spec spec,
+			  uint64_t total_bytes, uint64_t *ret_bytes)
+{
+	uint64_t bytes;
+
+	if (!total_bytes)
+		total_bytes = dev->total_bytes;
+	if (!spec.bytes && !total_bytes)
+		return -ENODATA;
+	bytes = size_spec_resolve(spec, total_bytes);
+	*ret_bytes = total_bytes && bytes > total_bytes ? total_bytes : bytes;
+	return 0;
+}
+
 int policy_limit(const struct policy *policy, const uint8_t uuid[16], uint64_t total_bytes,
 		 uint64_t *ret_bytes)
 {
 	const struct policy_device *dev = policy_find(policy, uuid);
-	struct size_spec spec;
-	uint64_t bytes;
 
 	if (!dev)
 		return -ENODEV;
-	if (!total_bytes)
-		total_bytes = dev->total_bytes;
-	if (!dev->limit_bytes && !total_bytes)
-		return -ENODATA;
-	spec = (struct size_spec){ dev->limit_bytes, dev->limit_permille };
-	bytes = size_spec_resolve(spec, total_bytes);
-	*ret_bytes = total_bytes && bytes > total_bytes ? total_bytes : bytes;
+	return policy_resolve(dev, (struct size_spec){dev->limit_bytes, dev->limit_permille},
+			      total_bytes, ret_bytes);
+}
+
+int policy_limit_ever(const struct policy *policy, const uint8_t uuid[16], uint64_t total_bytes,
+		      uint64_t *ret_bytes)
+{
+	const struct policy_device *dev = policy_find(policy, uuid);
+	struct size_spec before[2];
+	uint64_t most, bytes;
+	int r = policy_limit(policy, uuid, total_bytes, &most);
+
+	if (r < 0)
+		return r;
+	before[0] = (struct size_spec){.bytes = dev->before_bytes};
+	before[1] = (struct size_spec){.permille = dev->before_permille};
+	for (int i = 0; i < 2; i++) {
+		r = size_spec_is_said(before[i]) ? policy_resolve(dev, before[i], total_bytes, &bytes)
+						 : -ENODEV;
+		if (r == -ENODATA)
+			return r;
+		if (r == 0)
+			most = max_u64(most, bytes);
+	}
+	*ret_bytes = most;
 	return 0;
 }
 

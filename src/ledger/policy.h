@@ -112,4 +112,11 @@ const uint32_t *policy_gate(const struct policy_map *map);
 int policy_limit(const struct policy *policy, const uint8_t uuid[16], uint64_t total_bytes,
 		 uint64_t *ret_bytes);
 
+/*
+ * Likewise, of the highest limit since the tenant was made: what it holds beyond its limit, where that
+ * was lowered, it was given. Pure.
+ */
+int policy_limit_ever(const struct policy *policy, const uint8_t uuid[16], uint64_t total_bytes,
+		      uint64_t *ret_bytes);
+
 #endif

@@ -98,7 +98,10 @@ struct policy_device {
 	uint64_t total_bytes;    /* of the device, 0 where not known to who wrote the policy */
 	uint32_t limit_permille; /* of the device's total */
 	uint32_t share_permille; /* of the device's time; 0 for none asked */
-	uint8_t reserved[24];
+	/* Most that the two limits were before, kept by policy_update alone: see policy_limit_ever. */
+	uint64_t before_bytes;
+	uint32_t before_permille;
+	uint8_t reserved[12];
 };
 
 struct policy {

@@ -22,6 +22,11 @@ static struct nvml *figures_nvml(void)
 	return nvml;
 }
 
+bool figures_decide(const struct policy *policy, const uint8_t uuid[16])
+{
+	return policy->flags & POLICY_ACCOUNTING_DRIVER && !amd_identity_is(uuid);
+}
+
 int figures_index(const uint8_t uuid[16])
 {
 	static struct devices devices;

@@ -11,6 +11,12 @@
  * for a process that it does not list, what was noted stands. Under accounting by the driver NVML's
  * figures are also what is used.
  */
+/*
+ * Returns true if NVML's figure decides what the tenant is given of a device: under accounting by the
+ * driver, and not of AMD's devices, where the ledger decides in any case.
+ */
+bool figures_decide(const struct policy *policy, const uint8_t uuid[16]);
+
 /* The index by which people name a device here; -1 where no driver tells. Asks once. */
 int figures_index(const uint8_t uuid[16]);
 

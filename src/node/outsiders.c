@@ -8,8 +8,10 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/cleanup.h"
 #include "base/fd.h"
 #include "base/number.h"
+#include "node/figures.h"
 #include "node/mapped.h"
 #include "node/own_tool.h"
 #include "node/user.h"
@@ -57,14 +59,68 @@ static uint64_t outsiders_ledger_bytes(const struct tenant_entry *tenant,
 	return 0;
 }
 
-/* Under accounting by the driver, its figure is the ledger's. */
-static bool outsiders_is_beyond(const struct usage *usage, const struct tenant_entry *tenant,
-				uint64_t ledger_bytes)
+/* --- Tenants under accounting by the driver --------------------------------------------------- */
+
+/* A process of one on a device, and what the quota leaves it beside those that have less. */
+struct charged {
+	const struct tenant_entry *tenant;
+	const struct usage *usage;
+	uint64_t left_bytes;
+};
+
+static int outsiders_compare_charged(const void *a, const void *b)
 {
-	return !(tenant->snapshot->policy.flags & POLICY_ACCOUNTING_DRIVER) &&
-	       usage->bytes != UINT64_MAX &&
-	       usage->bytes > sat_add_u64(ledger_bytes, OUTSIDERS_SLACK_BYTES);
+	const struct charged *one = a, *two = b;
+	int uuid = memcmp(one->usage->uuid, two->usage->uuid, sizeof(one->usage->uuid));
+
+	if (one->tenant != two->tenant)
+		return one->tenant < two->tenant ? -1 : 1;
+	if (uuid)
+		return uuid;
+	return one->usage->bytes == two->usage->bytes ? 0
+	       : one->usage->bytes > two->usage->bytes ? -1
+							: 1;
 }
+
+static bool outsiders_is_charged_with(const struct charged *a, const struct charged *b)
+{
+	return a->tenant == b->tenant &&
+	       !memcmp(a->usage->uuid, b->usage->uuid, sizeof(a->usage->uuid));
+}
+
+/* `of` are all of a tenant on a device, those with the most first. */
+static void outsiders_divide(struct charged *of, size_t n)
+{
+	uint64_t slack = n * OUTSIDERS_SLACK_BYTES, quota, rest = 0;
+	int r = policy_limit_ever(&of->tenant->snapshot->policy, of->usage->uuid,
+				  of->usage->total_bytes, &quota);
+
+	if (r == -ENODEV) /* its policy does not give it that device */
+		quota = 0;
+	for (size_t i = 0; i < n; i++)
+		rest = sat_add_u64(rest, of[i].usage->bytes);
+	for (size_t i = 0; i < n; i++) {
+		bool beyond = r != -ENODATA && rest > sat_add_u64(quota, slack);
+
+		rest = sat_sub_u64(rest, of[i].usage->bytes);
+		of[i].left_bytes = beyond ? sat_sub_u64(quota, rest) : UINT64_MAX;
+	}
+}
+
+static void outsiders_divide_all(struct charged *list, size_t n)
+{
+	size_t end;
+
+	if (n)
+		qsort(list, n, sizeof(*list), outsiders_compare_charged);
+	for (size_t i = 0; i < n; i = end) {
+		for (end = i + 1; end < n && outsiders_is_charged_with(&list[i], &list[end]); end++)
+			;
+		outsiders_divide(&list[i], end - i);
+	}
+}
+
+/* --- Processes -------------------------------------------------------------------------------- */
 
 const char *outsider_standing_word(enum outsider_standing standing)
 {
@@ -97,30 +153,58 @@ static enum outsider_standing outsiders_standing(const struct tenants *tenants, 
 	return OUTSIDER_UNREAD;
 }
 
-size_t outsiders_find(const struct usage_list *usage, const struct tenants *tenants,
-		      struct outsider *ret)
+static void outsiders_put(const struct usage *usage, const struct tenant_entry *tenant,
+			  struct outsider o, struct outsider *ret)
 {
-	size_t n = 0;
+	o.pid = usage->pid;
+	o.bytes = usage->bytes;
+	memcpy(o.uuid, usage->uuid, sizeof(o.uuid));
+	if (tenant)
+		snprintf(o.tenant, sizeof(o.tenant), "%s", tenant->name);
+	*ret = o;
+}
 
+static bool outsiders_is_beyond(const struct usage *usage, uint64_t ledger_bytes)
+{
+	return usage->bytes != UINT64_MAX &&
+	       usage->bytes > sat_add_u64(ledger_bytes, OUTSIDERS_SLACK_BYTES);
+}
+
+int outsiders_find(const struct usage_list *usage, const struct tenants *tenants,
+		   struct outsider *ret, size_t *ret_n)
+{
+	CLEANUP_FREE struct charged *charged = calloc(usage->n + 1, sizeof(*charged));
+	size_t n = 0, ncharged = 0;
+
+	if (!charged)
+		return -ENOMEM;
 	for (size_t i = 0; i < usage->n; i++) {
 		const struct usage *u = &usage->list[i];
-		struct outsider o = {.pid = u->pid, .bytes = u->bytes};
 		const struct tenant_entry *tenant = NULL;
-		const struct snapshot_process *member =
-			outsiders_member(tenants, u->pid, &tenant);
+		const struct snapshot_process *member = outsiders_member(tenants, u->pid, &tenant);
+		struct outsider o = {.standing = OUTSIDER_UNLIMITED};
 
-		if (member) {
-			o.ledger_bytes = outsiders_ledger_bytes(tenant, member, u->uuid);
-			if (!outsiders_is_beyond(u, tenant, o.ledger_bytes))
-				continue;
-			snprintf(o.tenant, sizeof(o.tenant), "%s", tenant->name);
-		} else {
+		if (!member) {
 			o.standing = outsiders_standing(tenants, u->pid);
+			outsiders_put(u, NULL, o, &ret[n++]);
+		} else if (figures_decide(&tenant->snapshot->policy, u->uuid)) {
+			if (u->bytes != UINT64_MAX)
+				charged[ncharged++] = (struct charged){.tenant = tenant, .usage = u};
+		} else {
+			o.ledger_bytes = outsiders_ledger_bytes(tenant, member, u->uuid);
+			if (outsiders_is_beyond(u, o.ledger_bytes))
+				outsiders_put(u, tenant, o, &ret[n++]);
 		}
-		memcpy(o.uuid, u->uuid, sizeof(o.uuid));
-		ret[n++] = o;
 	}
-	return n;
+	outsiders_divide_all(charged, ncharged);
+	for (size_t i = 0; i < ncharged; i++)
+		if (charged[i].left_bytes != UINT64_MAX)
+			outsiders_put(charged[i].usage, charged[i].tenant,
+				      (struct outsider){.ledger_bytes = charged[i].left_bytes,
+							.by_quota = true},
+				      &ret[n++]);
+	*ret_n = n;
+	return 0;
 }
 
 /* --- What is told of a process --------------------------------------------------------------- */
@@ -183,12 +267,11 @@ int outsiders_list(const struct usage_list *usage, const struct tenants *tenants
 	struct outsider_found *found = calloc(usage->n + 1, sizeof(*found));
 	size_t n;
 
-	if (!outsider || !found) {
+	if (!outsider || !found || outsiders_find(usage, tenants, outsider, &n) < 0) {
 		free(outsider);
 		free(found);
 		return -ENOMEM;
 	}
-	n = outsiders_find(usage, tenants, outsider);
 	*ret_n = 0;
 	for (size_t i = 0; i < n; i++) {
 		found[*ret_n].outsider = outsider[i];

@@ -5,6 +5,11 @@
  * that was emptied) is in no ledger, or has more than its ledger says. Who has a ledger mapped that
  * nobody can read here, as of another version, or that is another user's, is limited as far as is
  * known: it is told, and is no ground to end anybody.
+ *
+ * Under accounting by the driver a ledger has no totals. There the driver's figures of a tenant's
+ * processes together are held against the highest quota that its policy ever gave. Which of several
+ * processes went beyond cannot be told: of those with the most, as many as make the difference are
+ * named.
  */
 #ifndef ALLOT_NODE_OUTSIDERS_H
 #define ALLOT_NODE_OUTSIDERS_H
@@ -16,7 +21,7 @@
 
 /*
  * A driver's figure may be ahead of the ledger's by what is taken at this moment, and by what a
- * context takes beyond what was measured of it: less than this.
+ * context takes beyond what was measured of it: less than this, for each process.
  */
 #define OUTSIDERS_SLACK_BYTES (UINT64_C(256) << 20)
 
@@ -35,13 +40,14 @@ struct outsider {
 	enum outsider_standing standing;
 	pid_t pid;
 	uint64_t bytes; /* by the driver; UINT64_MAX: not known */
-	uint64_t ledger_bytes; /* of these, in the ledger */
+	uint64_t ledger_bytes; /* of these, in the ledger, or what the quota leaves: by_quota */
+	bool by_quota;
 	char tenant[POLICY_NAME_BYTES]; /* whose process it is, or was begun in; "": none */
 };
 
-/* Into `ret`, which has room for all of `usage`; how many. */
-size_t outsiders_find(const struct usage_list *usage, const struct tenants *tenants,
-		      struct outsider *ret);
+/* Into `ret`, which has room for all of `usage`; *ret_n of them. 0 or -ENOMEM. */
+int outsiders_find(const struct usage_list *usage, const struct tenants *tenants,
+		   struct outsider *ret, size_t *ret_n);
 
 /* What can be told of its process. */
 struct outsider_process {

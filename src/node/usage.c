@@ -22,6 +22,7 @@ struct usage_reader {
 	struct topology *topology; /* likewise, of AMD's */
 	unsigned int n;
 	uint8_t nvidia[POLICY_DEVICES][16]; /* by NVML's index, as they were in the beginning */
+	uint64_t nvidia_bytes[POLICY_DEVICES];
 	/* As all processes were asked last. */
 	unsigned int amd_looks; /* before they are asked again */
 	struct usage_list amd;
@@ -38,8 +39,10 @@ static int usage_name_nvidia(struct usage_reader *reader, unsigned int index)
 	if (memcmp(reader->nvidia[index], unknown, sizeof(unknown)) != 0)
 		return 0;
 	r = nvml_device_get(reader->nvml, index, &device);
-	if (!r)
+	if (!r) {
 		memcpy(reader->nvidia[index], device.uuid, sizeof(device.uuid));
+		reader->nvidia_bytes[index] = device.total_bytes;
+	}
 	return r;
 }
 
@@ -99,7 +102,8 @@ void usage_free(struct usage_list *list)
 	*list = (struct usage_list){.n = 0};
 }
 
-static int usage_add(struct usage_list *list, const uint8_t uuid[16], pid_t pid, uint64_t bytes)
+static int usage_add(struct usage_list *list, const uint8_t uuid[16], uint64_t total_bytes, pid_t pid,
+		     uint64_t bytes)
 {
 	struct usage *more = reallocarray(list->list, list->n + 1, sizeof(*more));
 
@@ -109,6 +113,7 @@ static int usage_add(struct usage_list *list, const uint8_t uuid[16], pid_t pid,
 	memset(&more[list->n], 0, sizeof(*more)); /* its padding, too: it is compared */
 	more[list->n].pid = pid;
 	more[list->n].bytes = bytes;
+	more[list->n].total_bytes = total_bytes;
 	memcpy(more[list->n++].uuid, uuid, 16);
 	return 0;
 }
@@ -123,7 +128,8 @@ static int usage_read_nvidia(struct usage_reader *reader, unsigned int index,
 	if (!r)
 		r = nvml_device_processes(reader->nvml, index, &process, &n);
 	for (size_t i = 0; !r && i < n; i++)
-		r = usage_add(list, reader->nvidia[index], process[i].pid, process[i].used_bytes);
+		r = usage_add(list, reader->nvidia[index], reader->nvidia_bytes[index],
+			      process[i].pid, process[i].used_bytes);
 	free(process);
 	return r;
 }
@@ -154,7 +160,7 @@ static int usage_read_amd(const struct topology *topology, pid_t pid, struct usa
 		if (!node->gpu_id || kernel_usage_read(pid, node, &bytes) || !bytes)
 			continue;
 		amd_identity(node, uuid);
-		r = usage_add(list, uuid, pid, bytes);
+		r = usage_add(list, uuid, 0, pid, bytes);
 	}
 	return r;
 }
@@ -236,7 +242,7 @@ static int usage_read_all_amd(struct usage_reader *reader, struct usage_list *li
 		r = usage_ask_all(reader->topology, &now);
 	}
 	for (size_t i = 0; !r && i < now.n; i++)
-		r = usage_add(list, now.list[i].uuid, now.list[i].pid, now.list[i].bytes);
+		r = usage_add(list, now.list[i].uuid, 0, now.list[i].pid, now.list[i].bytes);
 	usage_free(&reader->amd);
 	reader->amd = now;
 	reader->amd_looks = r ? 0 : reader->amd_looks;

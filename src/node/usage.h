@@ -14,6 +14,7 @@ struct usage {
 	uint8_t uuid[16]; /* of the device, as in policies */
 	pid_t pid;	  /* as the driver says it: in the first PID namespace on most systems */
 	uint64_t bytes;	  /* UINT64_MAX: it uses the device, and the driver does not tell how much */
+	uint64_t total_bytes; /* of the device, by NVML; 0: not known */
 };
 
 struct usage_list {

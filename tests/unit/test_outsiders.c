@@ -72,13 +72,21 @@ static void remove_ledgers(void)
 	}
 }
 
+static size_t find_all(const struct usage_list *list)
+{
+	size_t n = 0;
+
+	memset(found, 0, sizeof(found));
+	CHECK_EQ(outsiders_find(list, &tenants, found, &n), 0);
+	return n;
+}
+
 static size_t find(pid_t pid, uint8_t uuid, uint64_t bytes)
 {
 	struct usage usage = {.uuid = {uuid}, .pid = pid, .bytes = bytes};
 	struct usage_list list = {.n = 1, .list = &usage};
 
-	memset(found, 0, sizeof(found));
-	return outsiders_find(&list, &tenants, found);
+	return find_all(&list);
 }
 
 static unsigned int lookups;
@@ -121,7 +129,7 @@ static void check_claimed_often(void)
 	forged.process = slots;
 	forged.nprocesses = sizeof(slots) / sizeof(slots[0]);
 	lookups = 0;
-	CHECK_EQ(outsiders_find(&list, &tenants, found), 0);
+	CHECK_EQ(find_all(&list), 0);
 	CHECK_EQ(lookups, 2);
 	forged.process = &claimed;
 	forged.nprocesses = 1;
@@ -149,9 +157,66 @@ static void check_beyond(void)
 	CHECK_EQ(find(own, 2, 300 * MIB), 1);  /* another device, of which its ledger has nothing */
 	CHECK_EQ(found[0].ledger_bytes, 0);
 	CHECK_EQ(find(own, 3, 300 * MIB), 1); /* or has never heard */
-	snapshot.policy.flags = POLICY_ACCOUNTING_DRIVER;
-	CHECK_EQ(find(own, 1, 10 * known), 0);
-	snapshot.policy.flags = 0;
+}
+
+/* The driver's figures of a tenant's processes are held against its quota. */
+static void check_by_driver(void)
+{
+	static const uint8_t amd[16] = {'A', 'M', 'D', ' ', 'u', 'i', 'd', ' '};
+	struct usage usage[3] = {{.uuid = {1}}, {.uuid = {1}}, {.uuid = {1}}};
+	struct usage_list three = {.n = 3, .list = usage};
+	struct policy *policy = &snapshot.policy;
+
+	snapshot.policy = (struct policy){.ndevices = 1, .flags = POLICY_ACCOUNTING_DRIVER};
+	policy->device[0] = (struct policy_device){.uuid = {1}, .limit_bytes = 2048 * MIB};
+	CHECK_EQ(find(own, 1, (2048 + 256) * MIB), 0);
+	CHECK_EQ(find(own, 1, (2048 + 256) * MIB + 1), 1);
+	CHECK(!strcmp(found[0].tenant, "jobA") && found[0].ledger_bytes == 2048 * MIB);
+	CHECK(found[0].by_quota && found[0].standing == OUTSIDER_UNLIMITED);
+	CHECK_EQ(find(own, 1, UINT64_MAX), 0);
+	CHECK_EQ(find(own, 3, 300 * MIB), 1); /* a device that it was not given */
+	CHECK_EQ(found[0].ledger_bytes, 0);
+	/* It was given that much before. */
+	policy->device[0].before_bytes = 4096 * MIB;
+	CHECK_EQ(find(own, 1, 4096 * MIB), 0);
+	policy->device[0].before_bytes = 0;
+	/* A percentage is of what the driver says that the device has. */
+	policy->device[0] = (struct policy_device){
+		.uuid = {1}, .limit_permille = 500, .total_bytes = 100000 * MIB};
+	usage[0].total_bytes = 4096 * MIB;
+	usage[0].pid = own;
+	usage[0].bytes = 4000 * MIB;
+	three.n = 1;
+	CHECK_EQ(find_all(&three), 1);
+	CHECK_EQ(found[0].ledger_bytes, 2048 * MIB);
+	policy->device[0].total_bytes = usage[0].total_bytes = 0;
+	CHECK_EQ(find_all(&three), 0); /* nothing is proven where nobody knows how much it may have */
+	/* All of its processes together; those with the most are named, as far as need be. */
+	policy->device[0] = (struct policy_device){.uuid = {1}, .limit_bytes = 2048 * MIB};
+	process[1] = process[0];
+	three.n = 3;
+	usage[0] = (struct usage){.uuid = {1}, .pid = own, .bytes = 100 * MIB};
+	usage[1] = (struct usage){.uuid = {1}, .pid = own, .bytes = 3000 * MIB};
+	usage[2] = (struct usage){.uuid = {1}, .pid = own, .bytes = 2000 * MIB};
+	CHECK_EQ(find_all(&three), 1);
+	CHECK(found[0].bytes == 3000 * MIB && found[0].ledger_bytes == 0);
+	usage[0].bytes = 1100 * MIB;
+	CHECK_EQ(find_all(&three), 2);
+	CHECK(found[1].bytes == 2000 * MIB && found[1].ledger_bytes == (2048 - 1100) * MIB);
+	usage[1].bytes = 200 * MIB;
+	usage[2].bytes = 1300 * MIB;
+	CHECK_EQ(find_all(&three), 0);
+	/* Of AMD's devices the ledger decides in either mode. */
+	memcpy(device[1].uuid, amd, sizeof(amd));
+	usage[0] = (struct usage){.pid = own, .bytes = 300 * MIB};
+	memcpy(usage[0].uuid, amd, sizeof(amd));
+	three.n = 1;
+	CHECK_EQ(find_all(&three), 1);
+	CHECK(!found[0].by_quota);
+	memset(device[1].uuid, 0, sizeof(device[1].uuid));
+	device[1].uuid[0] = 2;
+	snapshot.policy = (struct policy){.ndevices = 0};
+	process[1] = (struct snapshot_process){.live = false, .host_pid = 11, .device = of_dead};
 }
 
 static void check_several(void)
@@ -161,11 +226,11 @@ static void check_several(void)
 				{.uuid = {2}, .pid = 98, .bytes = MIB}};
 	struct usage_list list = {.n = 3, .list = usage};
 
-	CHECK_EQ(outsiders_find(&list, &tenants, found), 2);
+	CHECK_EQ(find_all(&list), 2);
 	CHECK(found[0].pid == 98 && found[0].uuid[0] == 1);
 	CHECK(found[1].pid == 98 && found[1].uuid[0] == 2);
 	list.n = 0;
-	CHECK_EQ(outsiders_find(&list, &tenants, found), 0);
+	CHECK_EQ(find_all(&list), 0);
 }
 
 static void check_described(void)
@@ -279,6 +344,7 @@ int main(void)
 	atexit(remove_ledgers);
 	check_in_no_tenant();
 	check_beyond();
+	check_by_driver();
 	check_several();
 	check_claimed_often();
 	check_containers();

@@ -139,6 +139,67 @@ static void check_yields(void)
 	CHECK(!policy_yields(&p));
 }
 
+static int set_permille(struct policy *policy, void *arg)
+{
+	policy->device[0].limit_bytes = 0;
+	policy->device[0].limit_permille = *(const uint32_t *)arg;
+	policy->device[0].before_bytes = 1000 * GIB; /* it is not for whoever edits to say */
+	return 0;
+}
+
+static int name_a(struct policy *policy, void *arg)
+{
+	const uint64_t *limit = arg;
+
+	policy->ndevices = 2;
+	memcpy(policy->device[1].uuid, uuid_a, 16);
+	policy->device[1].limit_bytes = *limit;
+	return 0;
+}
+
+static uint64_t ever(const char *dir, const uint8_t uuid[16], uint64_t total)
+{
+	struct policy p;
+	uint64_t bytes = 0;
+
+	CHECK_EQ(policy_load(dir, &p), 0);
+	CHECK_EQ(policy_limit_ever(&p, uuid, total, &bytes), 0);
+	return bytes;
+}
+
+/* What was given once is known when the limit is lower, and only what the policy's writers gave. */
+static void check_limit_ever(void)
+{
+	char dir[PATH_MAX];
+	struct policy p = fixture_policy(2 * GIB);
+	uint64_t limit = 3 * GIB;
+	uint32_t permille = 500;
+
+	p.device[0].before_bytes = 1000 * GIB;
+	snprintf(dir, sizeof(dir), "%s/ever", fixture_runtime_dir());
+	CHECK_EQ(mkdir(dir, 0700), 0);
+	CHECK_EQ(policy_create(dir, &p), 0);
+	CHECK_EQ(ever(dir, uuid_b, 80 * GIB), 2 * GIB);
+	CHECK_EQ(policy_update(dir, set_limit, &limit), 0);
+	CHECK_EQ(ever(dir, uuid_b, 80 * GIB), 3 * GIB);
+	limit = GIB;
+	CHECK_EQ(policy_update(dir, set_limit, &limit), 0);
+	CHECK_EQ(policy_update(dir, set_limit, &limit), 0);
+	CHECK_EQ(ever(dir, uuid_b, 80 * GIB), 3 * GIB);
+	CHECK_EQ(ever(dir, uuid_b, 0), 3 * GIB);
+	CHECK_EQ(ever(dir, uuid_b, 2 * GIB), 2 * GIB);
+	CHECK_EQ(policy_update(dir, name_a, &limit), 0);
+	CHECK_EQ(ever(dir, uuid_a, 80 * GIB), 3 * GIB);
+	CHECK_EQ(policy_update(dir, set_permille, &permille), 0);
+	CHECK_EQ(ever(dir, uuid_b, 80 * GIB), 40 * GIB);
+	CHECK_EQ(policy_update(dir, set_permille, &(uint32_t){10}), 0);
+	CHECK_EQ(ever(dir, uuid_b, 80 * GIB), 40 * GIB);
+	CHECK_EQ(policy_load(dir, &p), 0);
+	CHECK_EQ(policy_limit_ever(&p, uuid_b, 0, &limit), -ENODATA);
+	p.flags = 0;
+	CHECK_EQ(policy_limit_ever(&p, fixture_uuid, 80 * GIB, &limit), -ENODEV);
+}
+
 static void check_update(void)
 {
 	const char *dir = fixture_tenant("update");
@@ -478,6 +539,7 @@ int main(void)
 	check_part();
 	check_yields();
 	check_update();
+	check_limit_ever();
 	if (fixture_has_faults())
 		check_killed_writers();
 	check_readers();

@@ -143,7 +143,8 @@ static void frame_one_add_outsider(struct frame *f, const struct outsider_found 
 		frame_line_add(f, "another user's: what limits it cannot be seen from here");
 	else
 		frame_line_add(f, "%s%s: nothing limits it",
-			       *o->tenant ? "has more than its ledger knows of in tenant "
+			       *o->tenant ? o->by_quota ? "has more than the quota leaves it in tenant "
+							: "has more than its ledger knows of in tenant "
 					  : "in no tenant that is seen from here",
 			       o->tenant);
 	frame_line_add(f, "pid       %d", o->pid);

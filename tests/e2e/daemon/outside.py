@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import unittest
 
 import cli_lib
@@ -14,6 +15,28 @@ from daemon_lib import key
 
 FILL = os.environ["FILL"]
 MIB = 1 << 20
+# Has MIB (the second argument) by another copy of the driver (the first), beside a context that is counted.
+ROGUE = """
+import ctypes, sys
+
+def check(error):
+    assert not error, error
+
+def driver(path):
+    cuda, device, context = ctypes.CDLL(path), ctypes.c_int(), ctypes.c_void_p()
+    check(cuda.cuInit(0))
+    check(cuda.cuDeviceGet(ctypes.byref(device), 0))
+    check(cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), device))
+    check(cuda.cuCtxSetCurrent(context))
+    return cuda
+
+driver("libcuda.so.1")
+cuda = driver(sys.argv[1])
+for i in range(int(sys.argv[2])):
+    check(cuda.cuMemAlloc_v2(ctypes.byref(ctypes.c_uint64()), ctypes.c_size_t(1 << 20)))
+print("has it", flush=True)
+sys.stdin.readline()
+"""
 
 
 class Outside(daemon_lib.Case):
@@ -90,6 +113,43 @@ class Outside(daemon_lib.Case):
         self.assertIn(f"killed: pid {program.pid} (", self.log())
         cli_lib.wait_for(lambda: not self.outside())
         self.assertIsNone(tenant.poll())
+
+    def rogue(self, mib, *options):
+        """A program of a tenant of 512 MiB that has more by a second copy of the driver."""
+        copy = self.path("libcudb.so.1")
+        with open(os.path.join(os.environ["SIM_LIBRARIES"], "libcuda.so.1"), "rb") as library:
+            code = library.read()
+        with open(copy, "wb") as library:
+            library.write(code.replace(b"libcuda.so.1", b"libcudb.so.1"))
+        process = self.start(cli_lib.ALLOT, "run", "--name", "t", "--memory", "512MiB", *options, "--",
+                             sys.executable, "-c", ROGUE, copy, str(mib))
+        self.assertEqual(process.stdout.readline(), "has it\n")
+        return process
+
+    def test_second_copy_of_the_driver(self):
+        """What a tenant has beyond its quota is seen in either mode of accounting."""
+        self.daemon(options=("--outside", "kill"))
+        honest = self.program(cli_lib.ALLOT, "run", "--name", "in", "--memory", "512MiB",
+                              "--accounting", "driver", "--")
+        for mode, knows in (("ledger", r"its tenant \"t\" knows of \d+ MiB"),
+                            ("driver", r"its tenant \"t\" has a quota that leaves it 512 MiB")):
+            rogue = self.rogue(1500, "--accounting", mode)
+            self.assertEqual(rogue.wait(60), -signal.SIGKILL, mode)
+            self.assertRegex(self.log(), rf"killed: pid {rogue.pid} \(.* has 1.\d GiB of .*, and {knows}")
+            cli_lib.wait_for(lambda: not self.outside())
+        self.assertIsNone(honest.poll())
+
+    def test_quota_that_was_lowered(self):
+        """What a tenant was given once is no ground to end it, in either mode of accounting."""
+        self.daemon(options=("--outside", "kill"))
+        for mode in ("ledger", "driver"):
+            program = self.program(cli_lib.ALLOT, "run", "--name", mode, "--memory", "1GiB",
+                                   "--accounting", mode, "--")
+            self.ok("set", mode, "--memory", "64MiB")
+            # By now the one without a tenant was seen twice, and so was this one.
+            self.assertEqual(self.program().wait(60), -signal.SIGKILL)
+            self.assertIsNone(program.poll(), mode)
+            self.assertNotIn(f"pid {program.pid} ", self.log())
 
     def ledger(self, tenant):
         return os.path.join(self.env["ALLOT_RUNTIME_DIR"], tenant, "ledger")

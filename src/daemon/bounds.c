@@ -10,6 +10,7 @@
 #include "ledger/snapshot.h"
 #include "ledger/tenant.h"
 #include "node/compute_words.h"
+#include "node/figures.h"
 #include "text/units.h"
 
 static const struct site_value *bounds_find(const struct bounds *b, enum site_key key)
@@ -198,9 +199,9 @@ static bool bounds_is_meant(const struct sums *s, const uint8_t uuid[16])
 /* By the driver's figure where that counts (node/figures.c), as the tenant's processes noted it last. */
 static uint64_t bounds_used_of(const struct snapshot *snapshot, const struct snapshot_device *device)
 {
-	if (snapshot->policy.flags & POLICY_ACCOUNTING_DRIVER)
-		return sat_add_u64(device->driver_bytes, device->pending);
-	return device->used_bytes;
+	return sat_add_u64(device->used_bytes, figures_decide(&snapshot->policy, device->uuid)
+							? device->driver_bytes
+							: 0);
 }
 
 /*
@@ -398,6 +399,19 @@ static int bounds_check_priority(const struct bounds *b, const struct policy *po
 			 units_permille(POLICY_FLOOR_PERMILLE).s);
 	else
 		return 0;
+	return -EDQUOT;
+}
+
+int bounds_check_accounting(const struct bounds *b, const struct policy *policy,
+			    char words[static BOUNDS_WORDS])
+{
+	const struct site_value *driver = bounds_find(b, SITE_ACCOUNTING_DRIVER);
+
+	if (!driver || driver->number || !(policy->flags & POLICY_ACCOUNTING_DRIVER))
+		return 0;
+	snprintf(words, BOUNDS_WORDS, "--accounting driver: the site does not give it to this user "
+		 "(accounting-driver = off in line %u of allotd's file); leave it out",
+		 driver->line);
 	return -EDQUOT;
 }
 

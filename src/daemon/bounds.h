@@ -37,6 +37,10 @@ void bounds_complete(const struct bounds *b, uint32_t said, struct policy *polic
 int bounds_spell_out(const struct bounds *b, struct policy *policy,
 		     char words[static BOUNDS_WORDS]);
 
+/* Of a tenant that is to be made. 0, or -EDQUOT with words: the site does not give that accounting. */
+int bounds_check_accounting(const struct bounds *b, const struct policy *policy,
+			    char words[static BOUNDS_WORDS]);
+
 /*
  * 0, also with words where the site wants one to be told; or -EDQUOT with words: more than there is
  * for that user, or -ENOSPC: than the device has left; or -errno where nobody can tell what is there.

@@ -170,6 +170,8 @@ static int requests_bound(struct doing *d, bool making, struct policy *policy)
 				       (long)peer->pid);
 	if (making) {
 		r = requests_check_number(d, bounds_tenants(&bounds, REQUESTS_TENANTS));
+		if (r == 0)
+			r = bounds_check_accounting(&bounds, policy, d->answer->words);
 		bounds_complete(&bounds, d->request->said, policy);
 	}
 	if (r == 0)

@@ -42,6 +42,8 @@ static const struct site_word {
 	[SITE_METER] = {"meter", KIND_SWITCH, 0,
 			"a tenant is measured (%s) where nothing limits its use of compute, if it does "
 			"not say"},
+	[SITE_ACCOUNTING_DRIVER] = {"accounting-driver", KIND_SWITCH, 0,
+				    "a tenant may be asked for with --accounting driver: %s"},
 };
 
 static const char *const priorities[] = {"low", "normal", "high"};

@@ -32,6 +32,7 @@ enum site_key {
 	SITE_PRIORITY_MAX, /* in the order low, normal, high */
 	SITE_TENANTS,
 	SITE_METER, /* where nothing was said: 0 off, 1 on */
+	SITE_ACCOUNTING_DRIVER, /* 0: --accounting driver is refused */
 	SITE_KEYS,
 };
 

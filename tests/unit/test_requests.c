@@ -123,6 +123,32 @@ static void check_bounds(void)
 	}
 }
 
+/* The key is of users: whoever manages is not bounded. */
+static void check_accounting(void)
+{
+	static const struct devices devices;
+	const struct site_member member = {.uid = uid, .cgroups = ""};
+	struct site off = site_of("[default]\naccounting-driver = off\n");
+	struct site on = site_of("[default]\naccounting-driver = off\n[user 12345]\n"
+				 "accounting-driver = on\n");
+	struct bounds bounds = {.site = &off, .devices = &devices, .runtime = runtime,
+				.member = &member, .name = "other"};
+	struct policy policy = policy_of("other");
+	char words[BOUNDS_WORDS] = "";
+
+	CHECK_EQ(bounds_check_accounting(&bounds, &policy, words), 0);
+	policy.flags |= POLICY_ACCOUNTING_DRIVER;
+	CHECK_EQ(bounds_check_accounting(&bounds, &policy, words), -EDQUOT);
+	CHECK(strstr(words, "accounting-driver = off in line 2"));
+	bounds.member = NULL;
+	CHECK_EQ(bounds_check_accounting(&bounds, &policy, words), 0);
+	bounds.member = &member;
+	bounds.site = &on;
+	CHECK_EQ(bounds_check_accounting(&bounds, &policy, words), uid == 12345 ? 0 : -EDQUOT);
+	site_free(&off);
+	site_free(&on);
+}
+
 /* Who asks for nothing, and has no tenant, is refused by no file that is right. */
 static void check_nothing_said(void)
 {
@@ -350,6 +376,7 @@ int main(void)
 	uid = geteuid() ? geteuid() : 12345;
 	snprintf(runtime, sizeof(runtime), "%s/run", fixture_runtime_dir());
 	check_nothing_said();
+	check_accounting();
 	check_unknown_in_bytes();
 	check_unknown_in_parts();
 	check_unknown_by_name();

@@ -187,6 +187,25 @@ class Site(users_lib.Case):
         self.user_ok(BOB, "set", "m00", "--meter", "on")
         self.assertTrue(self.policy(f"m00@{BOB}")["compute"]["measured"])
 
+    def test_accounting_driver(self):
+        self.site(f"[default]\naccounting-driver = off\n[user {BOB}]\naccounting-driver = on\n")
+        driver = ("run", "--accounting", "driver", "--", "true")
+        self.user_fails(ALICE, *driver, says=["--accounting driver: the site does not give it to this user "
+                                              "(accounting-driver = off in line 2 of allotd's file)"])
+        self.user_ok(ALICE, "run", "--accounting", "ledger", "--", "true")
+        self.user_ok(BOB, *driver)
+        self.ok("run", "--user", f"{ALICE}:{ALICE}", "--accounting", "driver", "--", "true")
+
+    def test_accounting_driver_of_before(self):
+        """Its user may still give back what a tenant has that began before."""
+        daemon = self.site("[default]\nmemory-max = 1GiB\n")
+        self.alive(ALICE, "a", "--accounting", "driver")
+        self.conf("[default]\nmemory-max = 1GiB\naccounting-driver = off\n")
+        self.reload(daemon, "was read anew")
+        self.user_ok(ALICE, "set", "a", "--memory", "512MiB")
+        self.user_fails(ALICE, "run", "--accounting", "driver", "--memory", "1MiB", "--", "true",
+                        says=["accounting-driver = off"])
+
     def test_bounds_below_defaults(self):
         """What nobody asked for is within the bounds, where only the devices tell which is more."""
         self.site("[default]\nmemory = 100%\nmemory-max = 1GiB\ncompute-max = 50\nweight-max = 2\n"

@@ -103,6 +103,15 @@ static void bounds_complete_priority(const struct bounds *b, struct policy *poli
 			policy->priority = p;
 }
 
+/* The usual floor, where the tenant asks for none, unless the site gives less. */
+static void bounds_complete_floor(const struct bounds *b, struct policy *policy)
+{
+	const struct site_value *most = bounds_find(b, SITE_FLOOR_MAX);
+
+	if (most && !policy->floor_permille && policy_floor(policy) > most->number)
+		policy->floor_permille = most->number;
+}
+
 /* Measured by default, but for what is swappable: what is measured cannot go to a disk yet. */
 static void bounds_complete_meter(const struct bounds *b, struct policy *policy)
 {
@@ -122,6 +131,7 @@ void bounds_complete(const struct bounds *b, uint32_t said, struct policy *polic
 		bounds_complete_meter(b, policy);
 	if (!(said & CONTROL_SAID_PRIORITY))
 		bounds_complete_priority(b, policy);
+	bounds_complete_floor(b, policy);
 }
 
 /* --- What there is ---------------------------------------------------------------------------- */
@@ -382,21 +392,40 @@ static int bounds_check_compute(const struct sums *s, const struct policy *polic
 	return 0;
 }
 
+/* "line 7 of allotd's file", behind what the key is there. */
+static struct units_text bounds_where(const struct site_value *value)
+{
+	struct units_text text = {"if its file does not say"};
+
+	if (value->line)
+		snprintf(text.s, sizeof(text.s), "line %u of its file", value->line);
+	return text;
+}
+
+static const char *bounds_priority_of(uint32_t rank)
+{
+	uint32_t p = 0;
+
+	while (bounds_rank(p) != rank)
+		p++;
+	return compute_priorities[p];
+}
+
 static int bounds_check_priority(const struct bounds *b, const struct policy *policy,
 				 char words[static BOUNDS_WORDS])
 {
-	const struct site_value *most = bounds_find(b, SITE_PRIORITY_MAX);
+	const struct site_value *most = bounds_find(b, SITE_PRIORITY_MAX),
+				*floor = bounds_find(b, SITE_FLOOR_MAX);
 
-	if (!most)
-		return 0;
-	if (bounds_rank(policy->priority) > most->number)
-		snprintf(words, BOUNDS_WORDS, "--priority: the site does not give this user %s; write "
-			 "less, as --priority low",
-			 compute_priorities[policy->priority]);
-	else if (policy_floor(policy) > POLICY_FLOOR_PERMILLE)
-		snprintf(words, BOUNDS_WORDS, "--floor: the site does not give this user more than %s; "
-			 "write less",
-			 units_permille(POLICY_FLOOR_PERMILLE).s);
+	if (most && bounds_rank(policy->priority) > most->number)
+		snprintf(words, BOUNDS_WORDS, "--priority: the site does not give this user %s "
+			 "(allotd: priority-max = %s, %s); write --priority %s",
+			 compute_priorities[policy->priority], bounds_priority_of(most->number),
+			 bounds_where(most).s, bounds_priority_of(most->number));
+	else if (floor && policy_floor(policy) > floor->number)
+		snprintf(words, BOUNDS_WORDS, "--floor: the site does not give this user more than %s "
+			 "(allotd: floor-max, %s); write that, or less",
+			 units_permille(floor->number).s, bounds_where(floor).s);
 	else
 		return 0;
 	return -EDQUOT;
@@ -409,9 +438,8 @@ int bounds_check_accounting(const struct bounds *b, const struct policy *policy,
 
 	if (!driver || driver->number || !(policy->flags & POLICY_ACCOUNTING_DRIVER))
 		return 0;
-	snprintf(words, BOUNDS_WORDS, "--accounting driver: the site does not give it to this user "
-		 "(accounting-driver = off in line %u of allotd's file); leave it out",
-		 driver->line);
+	snprintf(words, BOUNDS_WORDS, "--accounting driver: the site does not give this user that "
+		 "(allotd: accounting-driver = off, %s); leave it out", bounds_where(driver).s);
 	return -EDQUOT;
 }
 

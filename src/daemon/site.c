@@ -21,7 +21,7 @@ enum site_kind { KIND_SIZE, KIND_PART, KIND_NUMBER, KIND_PRIORITY, KIND_SWITCH }
 static const struct site_word {
 	const char *name;
 	enum site_kind kind;
-	uint32_t most; /* of a number */
+	uint32_t most; /* of a number, or of a part if not 0 */
 	const char *words;
 } keys[SITE_KEYS] = {
 	[SITE_MEMORY] = {"memory", KIND_SIZE, 0,
@@ -37,7 +37,9 @@ static const struct site_word {
 	[SITE_WEIGHT_MAX] = {"weight-max", KIND_NUMBER, POLICY_WEIGHT_MAX,
 			     "a user's tenants have weights of at most %s together"},
 	[SITE_PRIORITY_MAX] = {"priority-max", KIND_PRIORITY, 0,
-			       "a tenant's priority is %s or less, and its floor no more than usual"},
+			       "a tenant's priority is %s or less"},
+	[SITE_FLOOR_MAX] = {"floor-max", KIND_PART, POLICY_FLOOR_MOST,
+			    "a tenant keeps at most %s of each device's time beside higher priorities"},
 	[SITE_TENANTS] = {"tenants", KIND_NUMBER, 128, "a user has at most %s tenants at once"},
 	[SITE_METER] = {"meter", KIND_SWITCH, 0,
 			"a tenant is measured (%s) where nothing limits its use of compute, if it does "
@@ -46,7 +48,9 @@ static const struct site_word {
 				    "a tenant may be asked for with --accounting driver: %s"},
 };
 
-static const char *const priorities[] = {"low", "normal", "high"};
+enum { RANK_LOW, RANK_NORMAL, RANK_HIGH };
+static const char *const priorities[] = {
+	[RANK_LOW] = "low", [RANK_NORMAL] = "normal", [RANK_HIGH] = "high"};
 static const char *const switches[] = {"off", "on"};
 static const char *const overpromises[] = {
 	[SITE_ALLOW] = "allow", [SITE_WARN] = "warn", [SITE_REFUSE] = "refuse"};
@@ -254,14 +258,16 @@ static int site_parse(const struct site_word *key, const char *text, struct site
 	case KIND_SIZE:
 		return parse_quota(text, &ret->size);
 	case KIND_PART:
-		return parse_permille(text, &ret->number);
+		if (parse_permille(text, &ret->number) < 0)
+			return -EINVAL;
+		return key->most && ret->number > key->most ? -EINVAL : 0;
 	case KIND_NUMBER:
 		if (parse_u64(text, 1, key->most, &number) < 0)
 			return -EINVAL;
 		ret->number = (uint32_t)number;
 		return 0;
 	case KIND_PRIORITY:
-		i = site_index(text, priorities, 3);
+		i = site_index(text, priorities, RANK_HIGH + 1);
 		ret->number = (uint32_t)i;
 		return i < 0 ? -EINVAL : 0;
 	case KIND_SWITCH:
@@ -278,7 +284,7 @@ static const char *site_example(const struct site_word *key)
 	case KIND_SIZE:
 		return "a size, like 8GiB or 25%";
 	case KIND_PART:
-		return "a percentage, like 25";
+		return key->most ? "a percentage up to 50, like 5" : "a percentage, like 25";
 	case KIND_PRIORITY:
 		return "low, normal or high";
 	case KIND_SWITCH:
@@ -329,6 +335,7 @@ static void site_take_overpromise(struct reading *r, const char *value)
 		return;
 	}
 	r->site.overpromise = (enum site_overpromise)i;
+	r->site.overpromise_said = true;
 	site_tell(r, false, "%s", words[i]);
 }
 
@@ -506,7 +513,7 @@ void site_free(struct site *site)
 
 bool site_bounds(const struct site *site)
 {
-	return site->rules || site->overpromise != SITE_ALLOW;
+	return site->rules || site->overpromise_said;
 }
 
 /* --- Who is meant ----------------------------------------------------------------------------- */
@@ -563,6 +570,17 @@ static bool site_is_nearer(const struct site_rule *a, const struct site_rule *b)
 	       (a->who == b->who && strlen(a->cgroup) > strlen(b->cgroup));
 }
 
+/* What a site has to open for its users, if it has a file. */
+static const struct site_value *site_usual(const struct site *site, enum site_key key)
+{
+	static const struct site_value priority = {.number = RANK_NORMAL},
+				       floor = {.number = POLICY_FLOOR_PERMILLE};
+
+	if (!site_bounds(site))
+		return NULL;
+	return key == SITE_PRIORITY_MAX ? &priority : key == SITE_FLOOR_MAX ? &floor : NULL;
+}
+
 const struct site_value *site_find(const struct site *site, const struct site_member *member,
 				   enum site_key key)
 {
@@ -572,5 +590,5 @@ const struct site_value *site_find(const struct site *site, const struct site_me
 		if ((rule->said >> key & 1) && site_is_meant(rule, member) &&
 		    site_is_nearer(rule, found))
 			found = rule;
-	return found ? &found->value[key] : NULL;
+	return found ? &found->value[key] : site_usual(site, key);
 }

@@ -30,6 +30,7 @@ enum site_key {
 	SITE_WEIGHT,
 	SITE_WEIGHT_MAX,
 	SITE_PRIORITY_MAX, /* in the order low, normal, high */
+	SITE_FLOOR_MAX,	   /* in permille of the time */
 	SITE_TENANTS,
 	SITE_METER, /* where nothing was said: 0 off, 1 on */
 	SITE_ACCOUNTING_DRIVER, /* 0: --accounting driver is refused */
@@ -57,6 +58,7 @@ enum site_overpromise { SITE_ALLOW, SITE_WARN, SITE_REFUSE };
 /* Zeroed: nothing is bounded, and root alone manages. */
 struct site {
 	enum site_overpromise overpromise;
+	bool overpromise_said;
 	struct site_rule *rules; /* as they stand */
 	bool has_managers;
 	gid_t managers; /* the group whose members manage all users' tenants */
@@ -74,7 +76,7 @@ int site_read(FILE *in, site_say *say, void *arg, struct site *ret);
 int site_none(struct site *ret);
 void site_free(struct site *site);
 
-/* Whether it says anything. */
+/* Returns true if the file says anything: from then on some keys have a value where it does not say. */
 bool site_bounds(const struct site *site);
 
 struct site_member {
@@ -87,7 +89,10 @@ struct site_member {
 /* Whether it manages all users' tenants, without bounds. Pure. */
 bool site_is_managed_by(const struct site *site, const struct site_member *member);
 
-/* What is said of that key for such a member; NULL: nothing. Pure. */
+/*
+ * What is said of that key for such a member, or goes without saying (line 0): priority-max = normal
+ * and floor-max = 5%, so that nobody outranks others unless the site opens that. NULL: nothing. Pure.
+ */
 const struct site_value *site_find(const struct site *site, const struct site_member *member,
 				   enum site_key key);
 

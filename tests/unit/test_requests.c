@@ -139,7 +139,7 @@ static void check_accounting(void)
 	CHECK_EQ(bounds_check_accounting(&bounds, &policy, words), 0);
 	policy.flags |= POLICY_ACCOUNTING_DRIVER;
 	CHECK_EQ(bounds_check_accounting(&bounds, &policy, words), -EDQUOT);
-	CHECK(strstr(words, "accounting-driver = off in line 2"));
+	CHECK(strstr(words, "accounting-driver = off, line 2"));
 	bounds.member = NULL;
 	CHECK_EQ(bounds_check_accounting(&bounds, &policy, words), 0);
 	bounds.member = &member;
@@ -232,6 +232,27 @@ static void end_all(void)
 		snprintf(name, sizeof(name), "%s@%u", names[i], (unsigned int)uid);
 		tenants_remove(runtime, name, false);
 	}
+}
+
+/* A floor that nobody asked for is within the bound. */
+static void check_floor(void)
+{
+	struct site site = site_of("[default]\nfloor-max = 2\n");
+	struct control_answer answer;
+	struct policy policy = policy_of("a");
+
+	CHECK_EQ(ask(&site, "a", policy, &answer), 0);
+	CHECK_EQ(policy_floor(&answer.policy), 20);
+	policy.floor_permille = 20;
+	CHECK_EQ(ask(&site, "b", policy, &answer), 0);
+	policy.floor_permille = POLICY_FLOOR_NONE;
+	CHECK_EQ(ask(&site, "c", policy, &answer), 0);
+	CHECK_EQ(policy_floor(&answer.policy), 0);
+	end_all();
+	policy.floor_permille = 21;
+	CHECK_EQ(ask(&site, "a", policy, &answer), -EDQUOT);
+	CHECK(strstr(answer.words, "floor-max, line 2"));
+	site_free(&site);
 }
 
 /* With an entry for the device that is known, and one for all. */
@@ -377,6 +398,7 @@ int main(void)
 	snprintf(runtime, sizeof(runtime), "%s/run", fixture_runtime_dir());
 	check_nothing_said();
 	check_accounting();
+	check_floor();
 	check_unknown_in_bytes();
 	check_unknown_in_parts();
 	check_unknown_by_name();

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "ledger/policy.h"
 #include "tests/check.h"
 
 static char said[8192];
@@ -63,7 +64,7 @@ static void check_words(void)
 		      "7: for user 4711:\n"
 		      "8: a user has at most 4 tenants at once\n"
 		      "9: for what runs in cgroup /slurm or below it:\n"
-		      "10: a tenant's priority is low or less, and its floor no more than usual\n"
+		      "10: a tenant's priority is low or less\n"
 		      "11: a tenant has at most 12.5% of each device's time, if it asks for no share\n"
 		      "12: a tenant is measured (off) where nothing limits its use of compute, if it does "
 		      "not say\n"));
@@ -94,6 +95,9 @@ static void check_wrong(void)
 		{"[default]\nweight-max = 1001\n", 2},
 		{"[default]\ntenants = 129\n", 2},
 		{"[default]\npriority-max = higher\n", 2},
+		{"[default]\nfloor-max = 51\n", 2},
+		{"[default]\nfloor-max = off\n", 2},
+		{"[default]\naccounting-driver = no\n", 2},
 		{"[default]\nmeter = yes\n", 2},
 		{"[default]\nmemori = 8GiB\n", 2},
 		{"[default]\ntenants = 1\ntenants = 2\n", 3},
@@ -185,6 +189,38 @@ static uint32_t tenants_of(const struct site *site, uid_t uid, gid_t gid, const 
 	return value ? value->number : 0;
 }
 
+static uint32_t bound_of(const char *text, uid_t uid, enum site_key key)
+{
+	const struct site_member member = {.uid = uid, .cgroups = ""};
+	const struct site_value *value;
+	struct site site;
+	uint32_t number;
+
+	CHECK_EQ(read_text(text, &site), 0);
+	value = site_find(&site, &member, key);
+	number = value ? value->number : UINT32_MAX;
+	site_free(&site);
+	return number;
+}
+
+/* A site with a file opens high priorities and floors by a line, and by nothing less. */
+static void check_usual(void)
+{
+	static const char open[] = "[user 7]\npriority-max = high\nfloor-max = 50\n";
+	static const char *const closed[] = {"overpromise = allow\n", "overpromise = warn\n",
+					     "[default]\n", "[default]\ntenants = 1\n",
+					     "[user 7]\ntenants = 1\n", open};
+
+	for (size_t i = 0; i < sizeof(closed) / sizeof(closed[0]); i++) {
+		CHECK_EQ(bound_of(closed[i], 8, SITE_PRIORITY_MAX), 1);
+		CHECK_EQ(bound_of(closed[i], 8, SITE_FLOOR_MAX), POLICY_FLOOR_PERMILLE);
+	}
+	CHECK_EQ(bound_of(open, 7, SITE_PRIORITY_MAX), 2);
+	CHECK_EQ(bound_of(open, 7, SITE_FLOOR_MAX), POLICY_FLOOR_MOST);
+	CHECK_EQ(bound_of("# nobody is bounded\n", 8, SITE_PRIORITY_MAX), UINT32_MAX);
+	CHECK_EQ(bound_of("# nobody is bounded\n", 8, SITE_FLOOR_MAX), UINT32_MAX);
+}
+
 static void check_who(void)
 {
 	struct site site;
@@ -218,5 +254,6 @@ int main(void)
 	check_defaults_within();
 	check_damaged();
 	check_who();
+	check_usual();
 	return 0;
 }

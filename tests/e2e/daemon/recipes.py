@@ -143,7 +143,9 @@ class Sites(users_lib.Case):
         self.user_fails(ALICE, "run", "--memory", "60%", "--", "true", says=["gives 32 GiB"])
         self.user_fails(ALICE, "run", "--weight", "2", "--", "true", says=["weights of 2"])
         self.user_ok(BOB, "run", "--weight", "4", "--", "true")
-        self.user_fails(BOB, "run", "--priority", "high", "--", "true", says=["--priority"])
+        for uid in (ALICE, BOB):
+            self.user_fails(uid, "run", "--priority", "high", "--", "true", says=["priority-max = normal"])
+            self.user_fails(uid, "run", "--floor", "50", "--", "true", says=["floor-max"])
 
     def test_jupyterhub(self):
         """The command that its spawner starts as the user."""

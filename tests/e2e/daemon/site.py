@@ -187,11 +187,30 @@ class Site(users_lib.Case):
         self.user_ok(BOB, "set", "m00", "--meter", "on")
         self.assertTrue(self.policy(f"m00@{BOB}")["compute"]["measured"])
 
+    def test_priority_and_floor(self):
+        """Opened by a line alone, where there is a file; as before where there is none."""
+        self.site(f"[default]\nmemory-max = 4GiB\n[user {BOB}]\npriority-max = high\nfloor-max = 50\n")
+        for option, key in (("--priority=high", "(allotd: priority-max = normal, if its file does not say)"),
+                            ("--floor=50", "5% (allotd: floor-max, if its file does not say)"),
+                            ("--floor=6", "floor-max")):
+            self.user_fails(ALICE, "run", option, "--", "true", says=[option.split("=")[0], key])
+            self.user_ok(BOB, "run", option, "--", "true")
+            self.ok("run", "--user", f"{ALICE}:{ALICE}", option, "--", "true")
+        for option in ("--priority=normal", "--priority=low", "--floor=5", "--floor=off"):
+            self.user_ok(ALICE, "run", option, "--", "true")
+        self.alive(ALICE, "a")
+        self.user_fails(ALICE, "set", "a", "--priority", "high", says=["priority-max"])
+        self.user_fails(ALICE, "set", "a", "--floor", "50", says=["floor-max"])
+
+    def test_priority_and_floor_without_bounds(self):
+        self.site("# nobody is bounded\n")
+        self.user_ok(ALICE, "run", "--priority", "high", "--floor", "50", "--", "true")
+
     def test_accounting_driver(self):
         self.site(f"[default]\naccounting-driver = off\n[user {BOB}]\naccounting-driver = on\n")
         driver = ("run", "--accounting", "driver", "--", "true")
-        self.user_fails(ALICE, *driver, says=["--accounting driver: the site does not give it to this user "
-                                              "(accounting-driver = off in line 2 of allotd's file)"])
+        self.user_fails(ALICE, *driver, says=["--accounting driver: the site does not give this user that "
+                                              "(allotd: accounting-driver = off, line 2 of its file)"])
         self.user_ok(ALICE, "run", "--accounting", "ledger", "--", "true")
         self.user_ok(BOB, *driver)
         self.ok("run", "--user", f"{ALICE}:{ALICE}", "--accounting", "driver", "--", "true")

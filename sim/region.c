@@ -449,7 +449,7 @@ int sim_region_open(const char *dir, bool create, struct sim_region **ret_region
 			return r;
 		dir = own_dir;
 	}
-	if ((size_t)snprintf(path, sizeof(path), "%s/region", dir) >= sizeof(path))
+	if ((size_t)snprintf(path, sizeof(path), "%s/" SIM_REGION_FILE, dir) >= sizeof(path))
 		return -ENAMETOOLONG;
 	if (create && mkdir(dir, 0700) && errno != EEXIST)
 		return -errno;

@@ -23,6 +23,7 @@
 #include "sim/engine_shared.h"
 #include "sim/mutex.h"
 
+#define SIM_REGION_FILE "region"
 #define SIM_MAGIC 0x314d4953544f4c41ull /* "ALOTSIM1" */
 #define SIM_VERSION 5u
 #define SIM_MAX_PROCESSES 1024

@@ -23,13 +23,15 @@
 #include "node/library.h"
 #include "sim/kfd/machine.h"
 #include "sim/kfd/tree.h"
+#include "sim/region.h"
+#include "sim/truth.h"
 
 #define MAX_GPUS      64
 #define DEFAULT_BYTES (UINT64_C(24) << 30)
 #define KFD_LIBRARY   "liballot-sim-kfd.so"
 
 /* Options without a letter. */
-enum { AMD = 256, MODEL, LINKS };
+enum { AMD = 256, MODEL, LINKS, SHARED };
 
 static const struct argp_option options[] = {
 	{"gpus", 'g', "N", 0, "how many NVIDIA devices (default 1, or none with --amd)", 0},
@@ -43,11 +45,13 @@ static const struct argp_option options[] = {
 	 "keep the devices in DIR, for several commands at once (default: devices of this command "
 	 "alone)",
 	 0},
+	{"shared", SHARED, NULL, 0, "let other users use the NVIDIA devices, too", 0},
 	{0},
 };
 
 struct args {
 	const char *gpus, *memory, *context, *dir;
+	bool shared;
 	const char *amd, *model, *links;
 	char **command;
 };
@@ -77,6 +81,9 @@ static error_t sim_parse_option(int key, char *arg, struct argp_state *state)
 		return 0;
 	case LINKS:
 		a->links = arg;
+		return 0;
+	case SHARED:
+		a->shared = true;
 		return 0;
 	case ARGP_KEY_ARG:
 		a->command = &state->argv[state->next - 1];
@@ -234,6 +241,9 @@ static int sim_read_machine(const struct args *a, struct machine_options *ret)
 		.model = a->model, .links = a->links, .memory_bytes = DEFAULT_BYTES};
 	uint64_t gpus;
 
+	if (a->amd && a->shared)
+		return say_error("--shared is of NVIDIA devices: memory of AMD devices is in files that "
+				 "other users cannot open; leave out --amd or --shared");
 	if (!a->amd && (a->model || a->links))
 		return say_error("--model and --links are of AMD devices; say how many with --amd, "
 				 "like --amd 8");
@@ -274,6 +284,33 @@ static int sim_put_machine(const char *libraries, const char *dir, const struct 
 	return 0;
 }
 
+/*
+ * Makes the devices, which otherwise the first program does as its own, and opens them to all users.
+ * Those may write to the region and to nothing else there, so that no user can put a file in its place.
+ */
+static int sim_share(const char *dir)
+{
+	char path[PATH_MAX + sizeof("/" SIM_REGION_FILE)];
+	struct sim_truth *devices;
+	int r = sim_truth_create(dir, &devices);
+
+	if (r == -EPROTO)
+		return say_error("--shared: the devices in \"%s\" are another version's; end the "
+				 "commands that use them and remove it, or name another --dir",
+				 dir);
+	if (r < 0)
+		return say_error("--shared: cannot make the devices in \"%s\": %s; name another "
+				 "--dir",
+				 dir, say_errno(-r));
+	sim_truth_close(devices);
+	snprintf(path, sizeof(path), "%s/" SIM_REGION_FILE, dir);
+	if (chmod(path, 0666) < 0 || chmod(dir, 0755) < 0)
+		return say_error("--shared: cannot open the devices in \"%s\" to other users: %s; name "
+				 "another --dir, of your own",
+				 dir, say_errno(errno));
+	return 0;
+}
+
 /* Whether the command is to see NVIDIA's devices: with AMD's only if they are asked for. */
 static bool sim_wants_nvidia(const struct args *a)
 {
@@ -285,6 +322,8 @@ static int sim_run_in(const char *dir, const char *libraries, const struct args 
 {
 	int r = machine->gpus ? sim_put_machine(libraries, dir, machine) : 0;
 
+	if (!r && a->shared)
+		r = sim_share(dir);
 	if (r)
 		return r;
 	if (setenv("ALLOT_SIM_DIR", dir, 1) < 0 ||

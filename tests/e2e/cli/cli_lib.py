@@ -2,10 +2,12 @@
 """What the tests of the allot command share: a runtime directory of their own, and running it."""
 
 import os
+import pathlib
 import pty
 import re
 import shutil
 import signal
+import stat
 import subprocess
 import sys
 import tempfile
@@ -62,6 +64,14 @@ def fits(value, kind):
                 "signed integer": isinstance(value, int) and not isinstance(value, bool),
                 "integer": isinstance(value, int) and not isinstance(value, bool) and value >= 0}[k]
                for k in kind.split(" or "))
+
+
+def closed_to_others(path):
+    """Why other users do not come to a program, as to all of root's home; None: they do."""
+    for folder in pathlib.Path(path).resolve().parents:
+        if not folder.stat().st_mode & stat.S_IXOTH:
+            return f"{folder} is closed to other users (chmod o+x, or build elsewhere)"
+    return None
 
 
 class Case(unittest.TestCase):

@@ -9,6 +9,8 @@ import subprocess
 import cli_lib
 from cli_lib import ALLOT
 
+USER = 12345
+
 
 class Sim(cli_lib.Case):
     def test_status(self):
@@ -86,6 +88,32 @@ class Sim(cli_lib.Case):
             out = self.ok("sim", "--dir", directory, "--", "sh", "-c", "echo $ALLOT_SIM_DIR")
             self.assertEqual(out, directory + "\n")
         self.assertTrue(os.path.isdir(directory))
+
+    def test_shared(self):
+        """With other users, who cannot put anything in the place of the devices."""
+        out = self.ok("sim", "--shared", "--", "sh", "-c",
+                      "cd $ALLOT_SIM_DIR; stat -c '%a %n' . *")
+        self.assertEqual(out, "755 .\n600 alive\n666 region\n")
+        self.fails(125, "sim", "--shared", "--amd", "1", "--", "true", says=("--shared", "--amd"))
+        as_user = ("setpriv", f"--reuid={USER}", f"--regid={USER}", "--clear-groups")
+        if os.geteuid():
+            self.skipTest("other users are had by root alone")
+        if closed := cli_lib.closed_to_others(ALLOT):
+            self.skipTest(closed)
+        for shared, opened in (((), False), (("--shared",), True)):
+            done = self.allot("sim", *shared, "--", *as_user, ALLOT, "topo",
+                              env={"ALLOT_RUNTIME_DIR": ""})
+            self.assertEqual("allot simulated GPU" in done.stdout, opened, done.stderr)
+
+    def test_shared_in_a_named_directory(self):
+        directory = self.path("devices")
+        for _ in range(2):
+            self.ok("sim", "--shared", "--dir", directory, "--", "true")
+        self.assertEqual(os.stat(os.path.join(directory, "region")).st_mode & 0o777, 0o666)
+        with open(os.path.join(directory, "region"), "w", encoding="ascii") as region:
+            region.write("another version's")
+        self.fails(125, "sim", "--shared", "--dir", directory, "--", "true",
+                   says=("--shared", "another version's", directory))
 
     def test_libraries(self):
         out = self.ok("sim", "--", "sh", "-c", "echo $LD_LIBRARY_PATH",

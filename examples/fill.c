@@ -4,8 +4,10 @@
  * allot. Each allocation family first takes an equal part of what the device says is free, then
  * each asks for ever smaller pieces until it is refused.
  *
- *     fill           prints a table
- *     fill --json    prints one line of JSON, then holds the memory until its input ends
+ *     fill                prints a table
+ *     fill --hold         then holds the memory until it is ended
+ *     fill --no-arrays    without the family that cannot be swapped out
+ *     fill --json         prints one line of JSON, then holds the memory until its input ends
  */
 #include <dlfcn.h>
 #include <inttypes.h>
@@ -105,9 +107,9 @@ static struct family {
 	{"cuMemAllocPitch", take_pitch, 0, CUDA_SUCCESS},
 	{"cuMemAllocAsync", take_pool, 0, CUDA_SUCCESS},
 	{"cuMemCreate", take_handle, 0, CUDA_SUCCESS},
-	{"cuArray3DCreate", take_array, 0, CUDA_SUCCESS},
+	{"cuArray3DCreate", take_array, 0, CUDA_SUCCESS}, /* the last, which --no-arrays leaves out */
 };
-#define N_FAMILIES (sizeof(families) / sizeof(families[0]))
+static size_t nfamilies = sizeof(families) / sizeof(families[0]);
 
 static const char *error_name(CUresult r)
 {
@@ -159,7 +161,7 @@ static void take_rest(struct family *f)
 static void print_table(uint64_t total)
 {
 	printf("the device says it has %" PRIu64 " MiB\n", (uint64_t)(total / MIB));
-	for (size_t i = 0; i < N_FAMILIES; i++)
+	for (size_t i = 0; i < nfamilies; i++)
 		printf("  %-16s %7" PRIu64 " MiB, then %s\n", families[i].name,
 		       (uint64_t)(families[i].bytes / MIB), error_name(families[i].refusal));
 }
@@ -167,25 +169,33 @@ static void print_table(uint64_t total)
 static void print_json(uint64_t total)
 {
 	printf("{\"total\": %" PRIu64 ", \"families\": [", total);
-	for (size_t i = 0; i < N_FAMILIES; i++)
+	for (size_t i = 0; i < nfamilies; i++)
 		printf("%s{\"name\": \"%s\", \"bytes\": %" PRIu64 ", \"refused\": \"%s\"}",
 		       i ? ", " : "", families[i].name, families[i].bytes,
 		       error_name(families[i].refusal));
 	puts("]}");
-	fflush(stdout);
 }
 
 int main(int argc, char **argv)
 {
-	bool json = argc == 2 && !strcmp(argv[1], "--json");
+	bool json = false, hold = false, arrays = true;
 	size_t free_bytes, total;
 	CUcontext ctx;
 	char c;
 
-	if (argc > 1 && !json) {
-		fprintf(stderr, "usage: fill [--json]\n");
-		return 1;
+	for (int i = 1; i < argc; i++) {
+		if (!strcmp(argv[i], "--json")) {
+			json = true;
+		} else if (!strcmp(argv[i], "--hold")) {
+			hold = true;
+		} else if (!strcmp(argv[i], "--no-arrays")) {
+			arrays = false;
+		} else {
+			fprintf(stderr, "usage: fill [--hold] [--no-arrays] [--json]\n");
+			return 1;
+		}
 	}
+	nfamilies -= !arrays;
 	load();
 	must(cu.cuInit(0), "cuInit");
 	must(cu.cuDeviceGet(&device, 0), "cuDeviceGet");
@@ -193,17 +203,19 @@ int main(int argc, char **argv)
 	must(cu.cuCtxSetCurrent(ctx), "cuCtxSetCurrent");
 	must(cu.cuMemGetInfo_v2(&free_bytes, &total), "cuMemGetInfo");
 
-	for (size_t i = 0; i < N_FAMILIES; i++)
-		take_share(&families[i], free_bytes / N_FAMILIES);
-	for (size_t i = 0; i < N_FAMILIES; i++)
+	for (size_t i = 0; i < nfamilies; i++)
+		take_share(&families[i], free_bytes / nfamilies);
+	for (size_t i = 0; i < nfamilies; i++)
 		take_rest(&families[i]);
 
-	if (!json) {
+	if (json)
+		print_json(total);
+	else
 		print_table(total);
-		return 0;
-	}
-	print_json(total);
-	while (read(STDIN_FILENO, &c, 1) > 0)
+	fflush(stdout);
+	while (hold)
+		pause();
+	while (json && read(STDIN_FILENO, &c, 1) > 0)
 		;
 	return 0;
 }

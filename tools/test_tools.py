@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The tools that judge the project are judged here: what they must count and must refuse."""
 import json
+import shutil
+import subprocess
 import sys
 import tempfile
 import unittest
@@ -33,6 +35,21 @@ class Tally(unittest.TestCase):
     def test_a_test_that_was_skipped_says_why(self):
         self.assertEqual(tally.reason({"stdout": "a\nno GPU here\n\n"}), "no GPU here")
         self.assertEqual(tally.reason({}), "it does not say why")
+
+
+class Setup(unittest.TestCase):
+    def test_a_folder_that_cannot_be_preloaded_from(self):
+        """It is said before anything is built or looked for."""
+        setup = Path(__file__).resolve().with_name("setup")
+        for name in ("a b", "a:b", "a;b"):
+            with self.subTest(name), tempfile.TemporaryDirectory() as folder:
+                copy = Path(folder) / name / "tools/setup"
+                copy.parent.mkdir(parents=True)
+                shutil.copy(setup, copy)
+                done = subprocess.run([copy, "build"], env={"PATH": "/usr/bin:/bin"}, text=True,
+                                      capture_output=True, timeout=60, check=False)
+                self.assertEqual((done.returncode, done.stdout), (1, ""))
+                self.assertIn(f'"{Path(folder).resolve() / name / "build"}" has a space', done.stderr)
 
 
 class Charts(unittest.TestCase):

@@ -60,10 +60,8 @@ int library_find(char ret[static PATH_MAX])
 	}
 	if (r < 0)
 		return r;
-	if (strpbrk(path, " :"))
-		return -EINVAL;
 	memcpy(ret, path, sizeof(path));
-	return 0;
+	return strpbrk(path, " :") ? -EINVAL : 0;
 }
 
 static int library_is_kept(const struct dirent *entry)

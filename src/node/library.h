@@ -10,7 +10,8 @@
 
 /*
  * The absolute path of liballot.so: $ALLOT_LIBRARY if set, else beside the binary. -ENOENT when
- * there is none, -EINVAL when its path cannot stand in LD_PRELOAD (a space or a colon).
+ * there is none, -EINVAL when its path, which `ret` then has for a message, cannot stand in LD_PRELOAD
+ * (a space or a colon).
  */
 int library_find(char ret[static PATH_MAX]);
 

@@ -73,11 +73,17 @@ struct generator {
 static int cdi_find_files(struct generator *g)
 {
 	ssize_t n = readlink("/proc/self/exe", g->command, sizeof(g->command) - 1);
+	int r;
 
 	if (n < 0)
 		return say_error("/proc/self/exe: %s", say_errno(errno));
 	g->command[n] = '\0';
-	if (library_find(g->library) < 0 || library_preload_list(g->preload) < 0)
+	r = library_find(g->library);
+	if (r == -EINVAL)
+		return say_error("\"%s\" has a space or a colon in its path; set ALLOT_LIBRARY to a copy "
+				 "elsewhere",
+				 g->library);
+	if (r < 0 || library_preload_list(g->preload) < 0)
 		return say_error("liballot.so or its ld.so.preload is not beside this allot; install "
 				 "both together");
 	return 0;

@@ -255,9 +255,9 @@ static int run_find_library(char library[static PATH_MAX])
 	int r = library_find(library);
 
 	if (r == -EINVAL)
-		return say_error(
-			"liballot.so cannot be preloaded: its path has a space or a colon; "
-			"set ALLOT_LIBRARY to a copy or a link elsewhere");
+		return say_error("\"%s\" cannot be preloaded: its path has a space or a colon, where "
+				 "LD_PRELOAD is split; set ALLOT_LIBRARY to a copy elsewhere",
+				 library);
 	if (r < 0 && chosen && *chosen)
 		return say_error(
 			"ALLOT_LIBRARY=%s: %s; set it to the path of liballot.so, or unset it",

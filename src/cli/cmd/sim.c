@@ -275,7 +275,7 @@ static int sim_put_machine(const char *libraries, const char *dir, const struct 
 				 path, say_errno(errno));
 	if (strpbrk(path, " :"))
 		return say_error("the emulated KFD cannot be used: \"%s\" has a space or a colon; "
-				 "set ALLOT_SIM_LIBRARY_DIR to a link elsewhere",
+				 "set ALLOT_SIM_LIBRARY_DIR to a copy elsewhere",
 				 path);
 	if (machine_write(dir, o, what) < 0)
 		return say_error("cannot make AMD devices: %s", what);
@@ -354,7 +354,7 @@ int cmd_sim(int argc, char **argv)
 			"together, or set ALLOT_SIM_LIBRARY_DIR to its directory");
 	if (strpbrk(libraries, ":;"))
 		return say_error("the simulated libcuda.so.1 cannot be used: \"%s\" has a colon or "
-				 "semicolon; set ALLOT_SIM_LIBRARY_DIR to a link elsewhere",
+				 "semicolon; set ALLOT_SIM_LIBRARY_DIR to a copy elsewhere",
 				 libraries);
 	r = a.dir ? sim_use_dir(a.dir, dir) : sim_make_private_dir(dir);
 	if (r)

@@ -68,8 +68,10 @@ void machine_check_library(void)
 	int r = library_find(library);
 
 	if (r == -EINVAL) {
-		finding_say(FINDING_FAIL, "liballot.so is in a path with a space or a colon",
-			    "set ALLOT_LIBRARY to a copy or a link elsewhere");
+		snprintf(what, sizeof(what),
+			 "\"%s\" is in a path with a space or a colon, where LD_PRELOAD is split",
+			 library);
+		finding_say(FINDING_FAIL, what, "set ALLOT_LIBRARY to a copy elsewhere");
 		return;
 	}
 	if (r < 0) {

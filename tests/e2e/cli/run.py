@@ -78,7 +78,12 @@ class Command(cli_lib.Case):
                    says=("ALLOT_LIBRARY=/no/such",))
         spaced = self.path("a b")
         shutil.copy(library, spaced)
-        self.fails(125, "run", "--", "true", env={"ALLOT_LIBRARY": spaced}, says=("space",))
+        self.fails(125, "run", "--", "true", env={"ALLOT_LIBRARY": spaced},
+                   says=(spaced, "a space or a colon", "to a copy"))
+        self.assertRegex(self.allot("doctor", env={"ALLOT_LIBRARY": spaced}).stdout,
+                         f'FAIL +"{spaced}" is in a path with a space.*\n.*to a copy')
+        self.fails(125, "cdi", "generate", "--dir", self.tmp, "8GiB",
+                   env={"ALLOT_LIBRARY": spaced}, says=(spaced, "a space or a colon"))
 
     def test_nested(self):
         self.fails(125, "run", "--name", "outer", "--", ALLOT, "run", "--", "true",

@@ -203,6 +203,16 @@ static int sim_make_private_dir(char dir[static PATH_MAX])
 			 say_errno(errno));
 }
 
+/* Who may write to the devices needs no right to make them. */
+static bool sim_may_use(const char *dir)
+{
+	char region[PATH_MAX + sizeof("/" SIM_REGION_FILE)];
+
+	snprintf(region, sizeof(region), "%s/" SIM_REGION_FILE, dir);
+	return access(dir, X_OK) == 0 &&
+	       (access(region, R_OK | W_OK) == 0 || access(dir, R_OK | W_OK) == 0);
+}
+
 static int sim_use_dir(const char *dir, char ret[static PATH_MAX])
 {
 	char path[PATH_MAX];
@@ -211,9 +221,10 @@ static int sim_use_dir(const char *dir, char ret[static PATH_MAX])
 		return say_error("--dir \"%s\": cannot make it: %s; its parent must exist and be "
 				 "yours",
 				 dir, say_errno(errno));
-	if (!realpath(dir, path) || access(path, R_OK | W_OK | X_OK) < 0)
-		return say_error("--dir \"%s\": %s; name a directory that you may write to", dir,
-				 say_errno(errno));
+	if (!realpath(dir, path) || !sim_may_use(path))
+		return say_error("--dir \"%s\": %s; name a directory that you may write to, or one of "
+				 "another user's \"allot sim --shared\"",
+				 dir, say_errno(errno));
 	memcpy(ret, path, sizeof(path));
 	return 0;
 }

@@ -74,6 +74,10 @@ def closed_to_others(path):
     return None
 
 
+# Why there is nobody but who runs this, or None.
+NO_USERS = "users are had by root alone" if os.geteuid() else closed_to_others(ALLOT)
+
+
 class Case(unittest.TestCase):
     def setUp(self):
         # In memory: an overlay, as /tmp is in a container, does not keep locks with mappings.

@@ -5,11 +5,12 @@ import os
 import re
 import signal
 import subprocess
+import unittest
 
 import cli_lib
 from cli_lib import ALLOT
 
-USER = 12345
+AS_USER = ("setpriv", "--reuid=12345", "--regid=12345", "--clear-groups")
 
 
 class Sim(cli_lib.Case):
@@ -95,15 +96,23 @@ class Sim(cli_lib.Case):
                       "cd $ALLOT_SIM_DIR; stat -c '%a %n' . *")
         self.assertEqual(out, "755 .\n600 alive\n666 region\n")
         self.fails(125, "sim", "--shared", "--amd", "1", "--", "true", says=("--shared", "--amd"))
-        as_user = ("setpriv", f"--reuid={USER}", f"--regid={USER}", "--clear-groups")
-        if os.geteuid():
-            self.skipTest("other users are had by root alone")
-        if closed := cli_lib.closed_to_others(ALLOT):
-            self.skipTest(closed)
+        if cli_lib.NO_USERS:
+            self.skipTest(cli_lib.NO_USERS)
         for shared, opened in (((), False), (("--shared",), True)):
-            done = self.allot("sim", *shared, "--", *as_user, ALLOT, "topo",
+            done = self.allot("sim", *shared, "--", *AS_USER, ALLOT, "topo",
                               env={"ALLOT_RUNTIME_DIR": ""})
             self.assertEqual("allot simulated GPU" in done.stdout, opened, done.stderr)
+
+    @unittest.skipIf(cli_lib.NO_USERS, cli_lib.NO_USERS)
+    def test_shared_in_another_users_directory(self):
+        os.chmod(self.tmp, 0o755)
+        directory = self.path("devices")
+        command = (*AS_USER, ALLOT, "sim", "--dir", directory, "--", ALLOT, "topo")
+        for shared, says in (((), "--shared"), (("--shared",), "allot simulated GPU")):
+            self.ok("sim", *shared, "--dir", directory, "--", "true")
+            done = subprocess.run(command, env={**self.env, "ALLOT_RUNTIME_DIR": ""}, text=True,
+                                  capture_output=True, timeout=60, check=False)
+            self.assertIn(says, done.stdout + done.stderr)
 
     def test_shared_in_a_named_directory(self):
         directory = self.path("devices")

@@ -188,13 +188,12 @@ class Outside(daemon_lib.Case):
     def test_ledger_that_is_gone(self):
         self.check_is_let_be(lambda ledger: shutil.rmtree(os.path.dirname(ledger)))
 
-    @unittest.skipIf(os.geteuid(), "users are had by root alone")
+    @unittest.skipIf(cli_lib.NO_USERS, cli_lib.NO_USERS)
     def test_killed_of_a_user(self):
         """For which it needs to be more than of that number: all that the unit leaves to it counts."""
         sim = self.env["ALLOT_SIM_DIR"]
-        self.ok("sim", "--dir", sim, "--memory", "4GiB", "--", cli_lib.ALLOT, "topo")
-        for path, mode in ((self.tmp, 0o755), (sim, 0o777), (os.path.join(sim, "region"), 0o666)):
-            os.chmod(path, mode)
+        self.ok("sim", "--shared", "--dir", sim, "--memory", "4GiB", "--", "true")
+        os.chmod(self.tmp, 0o755)
         self.daemon(options=("--outside", "kill"))
         program = self.program("setpriv", "--reuid=12345", "--regid=12345", "--clear-groups")
         self.assertEqual(program.wait(60), -signal.SIGKILL)
@@ -227,14 +226,13 @@ class Outside(daemon_lib.Case):
         self.assertNotIn(f"killed: pid {pid} ", self.log())
         self.assertEqual(self.samples()[key("allot_unread_processes")], 0)
 
-    @unittest.skipIf(os.geteuid(), "users are had by root alone")
+    @unittest.skipIf(cli_lib.NO_USERS, cli_lib.NO_USERS)
     def test_own_tools_of_users(self):
         """A user has any code run in them (LD_PRELOAD): theirs are measured in a tenant."""
         sim = self.env["ALLOT_SIM_DIR"]
         self.env["ALLOT_SIM_GPUS"] = "2"
-        self.ok("sim", "--dir", sim, "--gpus", "2", "--memory", "4GiB", "--", cli_lib.ALLOT, "topo")
-        for path, mode in ((self.tmp, 0o755), (sim, 0o777), (os.path.join(sim, "region"), 0o666)):
-            os.chmod(path, mode)
+        self.ok("sim", "--shared", "--dir", sim, "--gpus", "2", "--memory", "4GiB", "--", "true")
+        os.chmod(self.tmp, 0o755)
         self.daemon(options=("--outside", "kill"))
         user = ("setpriv", "--reuid=12345", "--regid=12345", "--clear-groups")
         self.ended(self.load(*user))

@@ -17,10 +17,7 @@ class Plug(users_lib.Case):
     def setUp(self):
         super().setUp()
         self.env["ALLOT_SIM_GPUS"] = "2"
-        self.ok("sim", "--dir", self.env["ALLOT_SIM_DIR"], "--gpus", "2", "--memory", "4GiB", "--",
-                cli_lib.ALLOT, "topo")
-        os.chmod(self.env["ALLOT_SIM_DIR"], 0o777)
-        os.chmod(os.path.join(self.env["ALLOT_SIM_DIR"], "region"), 0o666)
+        self.share_devices()
         self.show(1)
 
     def show(self, n):

@@ -129,13 +129,10 @@ class Sites(users_lib.Case):
                             f"{self.env['PATH']}")
         self.env["ALLOT_SIM_MEMORY"] = "64GiB"
         os.mkdir(self.path("bin"), 0o755)
-        os.mkdir(self.env["ALLOT_SIM_DIR"])
-        os.chmod(self.env["ALLOT_SIM_DIR"], 0o777)
+        self.share_devices()
 
     def site(self, conf):
-        daemon = self.daemon(options=("--config", self.path("allotd.conf", conf, 0o644)))
-        os.chmod(os.path.join(self.env["ALLOT_SIM_DIR"], "region"), 0o666)
-        return daemon
+        return self.daemon(options=("--config", self.path("allotd.conf", conf, 0o644)))
 
     def test_workstation(self):
         self.site(known(block("A workstation of several people", "conf"), BOB))

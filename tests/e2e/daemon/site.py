@@ -279,10 +279,8 @@ class Site(users_lib.Case):
         self.user_fails(ALICE, "run", "--", "true", says=["2 tenants are there"])
 
     def promise(self, what):
-        os.mkdir(self.env["ALLOT_SIM_DIR"])
-        os.chmod(self.env["ALLOT_SIM_DIR"], 0o777)
+        self.share_devices()
         self.site(f"overpromise = {what}\n")
-        os.chmod(os.path.join(self.env["ALLOT_SIM_DIR"], "region"), 0o666)
         self.alive(ALICE, "a", "--memory", "3GiB")
         return self.as_user(BOB, "run", "--memory", "2GiB", "--", "true")
 

@@ -369,6 +369,7 @@ class Users(users_lib.Case):
             listener.bind(path)
             os.chmod(path, 0o666)
             listener.listen()
+            listener.settimeout(60)
             process = self.start(*user(ALICE), cli_lib.ALLOT, "run", "--", "true",
                                  stderr=subprocess.DEVNULL)
             connection, _ = listener.accept()

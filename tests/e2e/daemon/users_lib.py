@@ -17,7 +17,7 @@ def user(uid):
     return ("setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups")
 
 
-@unittest.skipIf(os.geteuid(), "users are had by root alone")
+@unittest.skipIf(cli_lib.NO_USERS, cli_lib.NO_USERS)
 class Case(daemon_lib.Case):
     def setUp(self):
         super().setUp()
@@ -57,12 +57,13 @@ class Case(daemon_lib.Case):
         self.assertEqual(process.stdout.readline(), "up\n")
         return process
 
+    def share_devices(self):
+        """Made by root, for all users."""
+        self.ok("sim", "--shared", "--dir", self.env["ALLOT_SIM_DIR"], "--", "true")
+
     def program(self, *words, options=(), daemon=()):
         """In ALICE's tenant "f" of 512 MiB, when it has said something; and the daemon."""
-        self.ok("sim", "--dir", self.env["ALLOT_SIM_DIR"], "--memory", "4GiB", "--", cli_lib.ALLOT,
-                "topo")
-        os.chmod(self.env["ALLOT_SIM_DIR"], 0o777)
-        os.chmod(os.path.join(self.env["ALLOT_SIM_DIR"], "region"), 0o666)
+        self.share_devices()
         daemon = self.daemon(options=daemon)
         process = self.start(*user(ALICE), cli_lib.ALLOT, "run", "--name", "f", "--memory", "512MiB",
                              *options, "--", *words)

@@ -114,18 +114,14 @@ class Case(daemon_lib.Case):
                   f"--listen 127.0.0.1:{self.port} 2>{self.path('log')}\n")
         self.env.update(PATH=f"{self.path('bin')}:{os.path.dirname(cli_lib.ALLOT)}:"
                              f"{self.env['PATH']}", XDG_CONFIG_HOME=self.path("config"))
-        self.tree, self.no_tree = [], "it is for root"
-        if not os.geteuid():
-            self.tree = ["unshare", "--mount", "sh", "-c",
-                         'mount --bind "$1/etc" /etc && mount --bind "$1/run" /run && shift && '
-                         'exec "$@"', "sh", self.tmp]
-            self.no_tree = self.why_no_tree()
-
-    def why_no_tree(self):
-        if subprocess.run([*self.tree, "true"], capture_output=True, check=False).returncode:
+        self.tree = ["unshare", "--mount", "sh", "-c",
+                     'mount --bind "$1/etc" /etc && mount --bind "$1/run" /run && shift && '
+                     'exec "$@"', "sh", self.tmp]
+        self.no_tree = cli_lib.NO_USERS
+        if os.geteuid() or subprocess.run([*self.tree, "true"], capture_output=True,
+                                          check=False).returncode:
             self.tree = []
-            return "nothing can be mounted here"
-        return cli_lib.closed_to_others(cli_lib.ALLOT)
+            self.no_tree = self.no_tree or "nothing can be mounted here"
 
     def programs(self, holder, *names):
         """What the examples call by these names: fill, and holder where the line ends with &."""

@@ -164,6 +164,20 @@ def wait_for(condition, seconds=20):
         time.sleep(0.02)
 
 
+class Result(unittest.TextTestResult):
+    succeeded = 0
+
+    def addSuccess(self, test):
+        super().addSuccess(test)
+        self.succeeded += 1
+
+
 def main():
+    """A program of which all is skipped says so, with a reason."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    unittest.main(argv=[sys.argv[0], "-v"])
+    runner = unittest.TextTestRunner(verbosity=2, resultclass=Result)
+    result = unittest.main(argv=[sys.argv[0]], testRunner=runner, exit=False).result
+    if result.wasSuccessful() and result.skipped and not result.succeeded:
+        print(result.skipped[0][1], file=sys.stderr)
+        sys.exit(77)
+    sys.exit(not result.wasSuccessful())

@@ -222,4 +222,6 @@ def sleep_until(at):
 
 def main():
     result = unittest.main(argv=[sys.argv[0], "-v"], exit=False).result
+    for _, why in result.skipped:
+        print(why, file=sys.stderr)
     sys.exit(1 if not result.wasSuccessful() else 77 if result.skipped else 0)

@@ -18,6 +18,7 @@ SOURCE = pathlib.Path(os.environ["ALLOT_SOURCE"])
 FILL, SESSION = os.environ["FILL"], "allot sim --gpus 2 --memory 8GiB --shared -- bash"
 PAGES_SESSION = SESSION.replace("8GiB", "141GiB")  # what the pages have in mind
 ALICE = 12345
+HOST_GIB = 8  # what leaves, and the devices' own memory as it is read
 SECONDS = 240  # a bound for a hang
 PROMPT = re.compile(r"[$#] ")
 
@@ -198,9 +199,10 @@ class Readme(Case):
         done = subprocess.run([SOURCE / "tools/demo"], stdin=subprocess.DEVNULL, text=True,
                               env={**self.env, "BUILD": os.environ["ALLOT_BUILD"]},
                               capture_output=True, timeout=60, check=True)
-        if done.stdout.startswith("no GPU"):
-            self.assertEqual(comparable(done.stdout)[:len(block) - 1],
-                             comparable("\n".join(block[1:])))
+        if not done.stdout.startswith("no GPU"):
+            self.skipTest("a GPU is here, and what is shown is of none")
+        self.assertEqual(comparable(done.stdout)[:len(block) - 1],
+                         comparable("\n".join(block[1:])))
 
     def test_alone(self):
         """Commands without a prompt, each on devices of its own."""
@@ -213,6 +215,9 @@ class Readme(Case):
 
     def test_session(self):
         """Commands with a prompt, one after the other in the shell that is shown."""
+        meminfo = pathlib.Path("/proc/meminfo").read_text(encoding="ascii")
+        if int(re.search(r"MemAvailable: +(\d+)", meminfo)[1]) >> 20 < HOST_GIB:
+            self.skipTest(f"what leaves the devices wants {HOST_GIB} GiB of free memory")
         shown = []  # commands, and the lines behind each
         for block in self.blocks:
             for line in block if PROMPT.match(block[0]) and block[0] != "$ make demo" else []:

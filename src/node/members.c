@@ -10,12 +10,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
-#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/parse.h"
+#include "node/lookup.h"
 #include "node/mapped.h"
 
 #define VARIABLE "ALLOT_TENANT_DIR="
@@ -25,16 +24,6 @@
  * (PR_SET_MM_MAP), and as long as its memory.
  */
 #define ENVIRONMENT_BYTES (6 << 20)
-
-/* A lookup fails for a moment where somebody renames or mounts. */
-#define LOOKUP_TRIES 10
-
-/* As linux/openat2.h has them, which is not everywhere that the kernel is new enough. */
-#define LOOKUP_CACHED 0x20
-
-struct lookup {
-	uint64_t flags, mode, resolve;
-};
 
 /* The directory that stands in an environment. Whether there is one. */
 static bool members_read_variable(const char *path, char ret[static PATH_MAX])
@@ -68,22 +57,19 @@ static bool members_read_variable(const char *path, char ret[static PATH_MAX])
  */
 static int members_stat(const char *path, struct member *ret)
 {
-	struct lookup how = {.flags = O_PATH | O_DIRECTORY | O_CLOEXEC, .resolve = LOOKUP_CACHED};
-	CLEANUP_CLOSE int fd = -EBADF;
-	struct statx st;
+	CLEANUP_CLOSE int fd = lookup_open(AT_FDCWD, path, O_DIRECTORY, LOOKUP_CACHED);
+	struct stat st;
+	int r;
 
-	for (int i = 0; fd < 0 && i < LOOKUP_TRIES; i++) {
-		fd = (int)syscall(SYS_openat2, AT_FDCWD, path, &how, sizeof(how));
-		if (fd < 0 && errno != EAGAIN)
-			break;
-	}
-	/* Kernels before 5.12, and sandboxes that do not know it. */
-	if (fd < 0 && (errno == ENOSYS || errno == EINVAL || errno == EPERM))
+	if (fd == -ENOSYS || fd == -EINVAL || fd == -EPERM)
 		fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
-	if (fd < 0 || statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_INO, &st) < 0)
-		return -errno;
-	ret->dev = makedev(st.stx_dev_major, st.stx_dev_minor);
-	ret->ino = st.stx_ino;
+	if (fd < 0)
+		return -ENOENT;
+	r = lookup_stat(fd, &st);
+	if (r < 0)
+		return r;
+	ret->dev = st.st_dev;
+	ret->ino = st.st_ino;
 	return 0;
 }
 

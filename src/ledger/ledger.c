@@ -146,21 +146,46 @@ static void ledger_unmap_private(struct ledger *ledger)
 		munmap(map, sizeof(*map));
 }
 
-int ledger_open(const char *dir, enum ledger_mode mode, struct ledger **ret)
+static struct ledger *ledger_new(const char *dir, enum ledger_mode mode)
 {
-	CLEANUP(cleanup_ledger_close) struct ledger *ledger = NULL;
-	CLEANUP_CLOSE int fd = -EBADF;
 	size_t len = strlen(dir) + 1;
-	struct stat st;
-	int r;
+	struct ledger *ledger = calloc(1, sizeof(*ledger) + len);
 
-	ledger = calloc(1, sizeof(*ledger) + len);
 	if (!ledger)
-		return -ENOMEM;
+		return NULL;
 	memcpy(ledger->dir, dir, len);
 	ledger->is_copy = mode != LEDGER_GUEST;
 	ledger->slot = (struct slot){ .ledger = ledger, .index = -1 };
 	ledger->fd = -EBADF;
+	return ledger;
+}
+
+int ledger_open_file(int fd, struct ledger **ret)
+{
+	CLEANUP(cleanup_ledger_close) struct ledger *ledger = ledger_new("", LEDGER_READ);
+	int r;
+
+	if (!ledger)
+		return -ENOMEM;
+	ledger->fd = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+	r = ledger->fd < 0 ? err_errno() : shared_file_check(fd, sizeof(struct ledger_file));
+	if (r == 0)
+		r = ledger_map_private(ledger);
+	if (r < 0)
+		return r;
+	*ret = TAKE_PTR(ledger);
+	return 0;
+}
+
+int ledger_open(const char *dir, enum ledger_mode mode, struct ledger **ret)
+{
+	CLEANUP(cleanup_ledger_close) struct ledger *ledger = ledger_new(dir, mode);
+	CLEANUP_CLOSE int fd = -EBADF;
+	struct stat st;
+	int r;
+
+	if (!ledger)
+		return -ENOMEM;
 	fd = shared_file_open(dir, LEDGER_FILE, mode == LEDGER_GUEST ? O_RDWR : O_RDONLY,
 			      sizeof(struct ledger_file));
 	if (fd < 0)

@@ -46,6 +46,12 @@ int ledger_check(const char *dir);
  */
 int ledger_open(const char *dir, enum ledger_mode mode, struct ledger **ret);
 
+/*
+ * LEDGER_READ of a file that is open to be read, wherever it is and whosever. `fd` stays the
+ * caller's.
+ */
+int ledger_open_file(int fd, struct ledger **ret);
+
 /* Frees the slot, if one was claimed, and unmaps. NULL is fine. */
 void ledger_close(struct ledger *ledger);
 

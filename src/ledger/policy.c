@@ -274,18 +274,17 @@ int policy_read(struct policy_map *map, struct policy *ret)
 	return policy_read_file(map->file, ret);
 }
 
-int policy_load_all(const char *dir, struct policy *ret, struct turn *ret_turn, uint32_t *ret_swap)
+int policy_load_file(int fd, struct policy *ret, struct turn *ret_turn, uint32_t *ret_swap)
 {
 	CLEANUP_FREE struct policy_file *file = NULL;
-	CLEANUP_CLOSE int fd = -EBADF;
-	int r = -EAGAIN;
+	int r = shared_file_check(fd, sizeof(*file));
 
+	if (r < 0)
+		return r;
 	file = malloc(sizeof(*file));
 	if (!file)
 		return -ENOMEM;
-	fd = shared_file_open(dir, POLICY_FILE, O_RDONLY, sizeof(*file));
-	if (fd < 0)
-		return fd;
+	r = -EAGAIN;
 	/* A flip in the middle of a read looks like damage once, not every time. */
 	for (int i = 0; i < READ_TRIES && r < 0; i++) {
 		if (fd_pread_all(fd, file, sizeof(*file), 0) < 0 || !policy_file_ok(file))
@@ -297,6 +296,14 @@ int policy_load_all(const char *dir, struct policy *ret, struct turn *ret_turn, 
 	*ret_turn = file->turn;
 	*ret_swap = file->swap;
 	return 0;
+}
+
+int policy_load_all(const char *dir, struct policy *ret, struct turn *ret_turn, uint32_t *ret_swap)
+{
+	CLEANUP_CLOSE int fd =
+		shared_file_open(dir, POLICY_FILE, O_RDONLY, sizeof(struct policy_file));
+
+	return fd < 0 ? fd : policy_load_file(fd, ret, ret_turn, ret_swap);
 }
 
 int policy_load(const char *dir, struct policy *ret)

@@ -91,6 +91,8 @@ int policy_read(struct policy_map *map, struct policy *ret);
 int policy_load(const char *dir, struct policy *ret);
 /* The same with the other parts of the file: see turn.h, swap.h. */
 int policy_load_all(const char *dir, struct policy *ret, struct turn *ret_turn, uint32_t *ret_swap);
+/* The same of a file that is open, wherever it is and whosever. */
+int policy_load_file(int fd, struct policy *ret, struct turn *ret_turn, uint32_t *ret_swap);
 
 /* Differs after every update: a caller compares it to know that its cached limits still hold. */
 uint64_t policy_generation(const struct policy_map *map);

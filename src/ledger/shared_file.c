@@ -80,6 +80,17 @@ int shared_file_open(const char *dir, const char *name, int flags, uint64_t byte
 	return TAKE_FD(fd);
 }
 
+int shared_file_check(int fd, uint64_t bytes)
+{
+	struct stat st;
+
+	if (fstat(fd, &st) < 0)
+		return err_errno();
+	if (!S_ISREG(st.st_mode))
+		return -EPERM;
+	return st.st_size < 0 || (uint64_t)st.st_size != bytes ? -EPROTO : 0;
+}
+
 int shared_file_create(const char *dir, const char *name)
 {
 	CLEANUP_CLOSE int dirfd = -EBADF;

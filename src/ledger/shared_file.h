@@ -23,6 +23,9 @@ int shared_file_open_dir(const char *path);
  */
 int shared_file_open(const char *dir, const char *name, int flags, uint64_t bytes);
 
+/* Whether an open file may be read as one of these: a regular file of that size. 0, -EPERM or -EPROTO. */
+int shared_file_check(int fd, uint64_t bytes);
+
 /* Creates <dir>/<name>, 0600 whatever the umask, empty. -EEXIST. Descriptor or -errno. */
 int shared_file_create(const char *dir, const char *name);
 

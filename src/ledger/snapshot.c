@@ -326,31 +326,23 @@ static int snapshot_find_host_pids(struct snapshot *snapshot)
 	return 0;
 }
 
-int snapshot_read(const char *dir, struct snapshot **ret)
+static int snapshot_make(const struct policy *policy, const struct turn *turn, uint32_t request,
+			 struct ledger *ledger, struct snapshot **ret)
 {
-	CLEANUP(cleanup_snapshot_free) struct snapshot *snapshot = NULL;
-	CLEANUP(cleanup_ledger_close) struct ledger *ledger = NULL;
-	struct turn turn;
-	uint32_t request;
+	CLEANUP(cleanup_snapshot_free) struct snapshot *snapshot = calloc(1, sizeof(*snapshot));
 	int r;
 
-	snapshot = calloc(1, sizeof(*snapshot));
 	if (!snapshot)
 		return -ENOMEM;
 	snapshot->now_ns = now_boot_ns();
-	r = policy_load_all(dir, &snapshot->policy, &turn, &request);
-	if (r < 0)
-		return r;
-	snapshot->turns = turn.seq;
+	snapshot->policy = *policy;
+	snapshot->turns = turn->seq;
 	snapshot->swap = swap_phase_of(request);
-	r = ledger_open(dir, LEDGER_READ, &ledger);
-	if (r < 0)
-		return r;
 	r = snapshot_list_devices(snapshot, ledger);
 	if (r < 0)
 		return r;
 	for (int i = 0; i < snapshot->ndevices; i++)
-		snapshot_read_compute(&snapshot->policy, &turn, ledger, &snapshot->device[i]);
+		snapshot_read_compute(policy, turn, ledger, &snapshot->device[i]);
 	r = snapshot_list_processes(snapshot, ledger);
 	if (r < 0)
 		return r;
@@ -360,6 +352,32 @@ int snapshot_read(const char *dir, struct snapshot **ret)
 		return r;
 	*ret = TAKE_PTR(snapshot);
 	return 0;
+}
+
+int snapshot_read(const char *dir, struct snapshot **ret)
+{
+	CLEANUP(cleanup_ledger_close) struct ledger *ledger = NULL;
+	struct policy policy;
+	struct turn turn;
+	uint32_t request;
+	int r = policy_load_all(dir, &policy, &turn, &request);
+
+	if (r == 0)
+		r = ledger_open(dir, LEDGER_READ, &ledger);
+	return r < 0 ? r : snapshot_make(&policy, &turn, request, ledger, ret);
+}
+
+int snapshot_read_files(int policy_fd, int ledger_fd, struct snapshot **ret)
+{
+	CLEANUP(cleanup_ledger_close) struct ledger *ledger = NULL;
+	struct policy policy;
+	struct turn turn;
+	uint32_t request;
+	int r = policy_load_file(policy_fd, &policy, &turn, &request);
+
+	if (r == 0)
+		r = ledger_open_file(ledger_fd, &ledger);
+	return r < 0 ? r : snapshot_make(&policy, &turn, request, ledger, ret);
 }
 
 void snapshot_free(struct snapshot *snapshot)

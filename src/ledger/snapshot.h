@@ -95,6 +95,11 @@ uint64_t snapshot_swap_ns(const struct snapshot *snapshot, bool out);
 
 /* Errors of policy_open, policy_read and ledger_open; -ENOMEM. */
 int snapshot_read(const char *dir, struct snapshot **ret);
+/*
+ * The same of files that are open to be read, wherever they are and whosever. -EPROTO and -EPERM: they
+ * are no such files.
+ */
+int snapshot_read_files(int policy_fd, int ledger_fd, struct snapshot **ret);
 void snapshot_free(struct snapshot *snapshot);
 
 #endif

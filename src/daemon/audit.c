@@ -15,6 +15,7 @@
 #include "daemon/driver_pids.h"
 #include "daemon/log.h"
 #include "daemon/names.h"
+#include "node/apart.h"
 #include "text/units.h"
 
 #define LOOK_NS	   NS_PER_S
@@ -50,6 +51,8 @@ struct audit {
 	struct audit_finding *finding;
 	uint8_t lost[POLICY_DEVICES][16];
 	struct usage_busy busy;
+	size_t napart;
+	pid_t *apart;
 };
 
 /* --- What is said and done ------------------------------------------------------------------- */
@@ -59,7 +62,7 @@ static void audit_say(const struct audit_finding *f, const char *what)
 	static const char *const words[] = {
 		[OUTSIDER_UNLIMITED] = "is in no tenant",
 		[OUTSIDER_UNREAD] = ("keeps to a ledger that cannot be read (of another version of "
-				     "allot, or of a container), so it is let be"),
+				     "allot), so it is let be"),
 		[OUTSIDER_HIDDEN] = "what it keeps to cannot be seen by this user, so it is let be",
 		[OUTSIDER_TOOL] = "is a measurement of allot's, so it is let be",
 	};
@@ -84,7 +87,7 @@ static void audit_act(const struct audit *audit, struct audit_finding *f)
 	int sig = audit->action == AUDIT_KILL ? SIGKILL : SIGSTOP;
 
 	if (audit->action == AUDIT_REPORT || f->acted_on || f->pidfd < 0 ||
-	    f->found.outsider.standing != OUTSIDER_UNLIMITED)
+	    f->found.outsider.standing != OUTSIDER_UNLIMITED || f->found.outsider.spared)
 		return;
 	f->acted_on = true;
 	if (syscall(SYS_pidfd_send_signal, f->pidfd, sig, NULL, 0) < 0)
@@ -165,6 +168,26 @@ static void audit_replace(struct audit *audit, const struct usage_list *usage,
 	free(old);
 }
 
+/* What the pages read, who do not ask drivers. */
+static int audit_note_apart(struct audit *audit, const struct tenants *tenants)
+{
+	pid_t *apart = calloc(tenants->n + 1, sizeof(*apart)), *old;
+	size_t n = 0;
+
+	if (!apart)
+		return -ENOMEM;
+	for (size_t i = 0; i < tenants->n; i++)
+		if (tenants->list[i].apart)
+			apart[n++] = tenants->list[i].apart;
+	pthread_mutex_lock(&audit->lock);
+	old = audit->apart;
+	audit->apart = apart;
+	audit->napart = n;
+	pthread_mutex_unlock(&audit->lock);
+	free(old);
+	return 0;
+}
+
 static int audit_compare(struct audit *audit, const struct usage_list *usage)
 {
 	struct tenants tenants = {.n = 0};
@@ -176,7 +199,11 @@ static int audit_compare(struct audit *audit, const struct usage_list *usage)
 	if (r < 0)
 		return r;
 	driver_pids_tell(usage, &tenants);
-	r = outsiders_list(usage, &tenants, names_find, &found, &n);
+	r = apart_add_users(&tenants, usage);
+	if (!r)
+		r = audit_note_apart(audit, &tenants);
+	if (!r)
+		r = outsiders_list(usage, &tenants, names_find, &found, &n);
 	tenants_free(&tenants);
 	if (r < 0)
 		return r;
@@ -348,6 +375,7 @@ void audit_end(struct audit *audit)
 	if (pthread_timedjoin_np(audit->thread, NULL, &until))
 		return;
 	audit_replace(audit, NULL, NULL, 0);
+	free(audit->apart);
 	usage_free(&audit->usage);
 	usage_close(audit->reader);
 	inventory_close(audit->inventory);
@@ -363,8 +391,11 @@ int audit_report(struct audit *audit, struct audit_report *ret)
 	if (audit->looked_ns)
 		report.age_ns = now_monotonic_ns() - audit->looked_ns;
 	report.finding = calloc(audit->n + 1, sizeof(*report.finding));
-	if (!report.finding)
+	report.apart = calloc(audit->napart + 1, sizeof(*report.apart));
+	if (!report.finding || !report.apart)
 		r = -ENOMEM;
+	for (; !r && report.napart < audit->napart; report.napart++)
+		report.apart[report.napart] = audit->apart[report.napart];
 	for (; !r && report.n < audit->n; report.n++)
 		report.finding[report.n] = audit->finding[report.n];
 	report.nlost = audit->nlost;
@@ -411,5 +442,6 @@ uint64_t audit_outside_bytes(const struct audit_report *report, const uint8_t uu
 void audit_report_free(struct audit_report *report)
 {
 	free(report->finding);
+	free(report->apart);
 	*report = (struct audit_report){.n = 0};
 }

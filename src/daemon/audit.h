@@ -39,6 +39,8 @@ struct audit_report {
 	size_t nlost;
 	uint8_t lost[POLICY_DEVICES][16]; /* devices that do not answer */
 	struct usage_busy busy; /* at the last look */
+	size_t napart;
+	pid_t *apart; /* malloc'ed: a process of each tenant apart that was found (node/apart.h) */
 };
 
 /* What was found last. -ENOMEM. */

@@ -27,7 +27,7 @@ static int driver_pids_tell_process(const struct tenant_entry *entry, uint32_t p
 
 		if (!pid || !driver_pids_lacks(p, pid))
 			continue;
-		if (!looked && mapped_ledger((pid_t)pid, entry->dir) == -ENOENT)
+		if (!looked && mapped_ledger((pid_t)pid, &entry->ledger) == -ENOENT)
 			return 0;
 		looked = true;
 		if (!*ledger && ledger_open(entry->dir, LEDGER_GUEST, ledger))
@@ -41,7 +41,7 @@ static void driver_pids_tell_tenant(const struct usage_list *usage, const struct
 {
 	struct ledger *ledger = NULL;
 
-	for (size_t i = 0; entry->snapshot && i < usage->n; i++)
+	for (size_t i = 0; entry->snapshot && !entry->apart && i < usage->n; i++)
 		if (driver_pids_tell_process(entry, (uint32_t)usage->list[i].pid, &ledger) < 0)
 			break;
 	ledger_close(ledger);

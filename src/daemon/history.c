@@ -148,16 +148,24 @@ static uint16_t history_share(const struct snapshot_compute *compute)
 						     : compute->target_permille);
 }
 
+/* Users' tenants are called NAME@UID; those apart have a place before a slash. NULL: root's. */
+static const char *history_owner(const char *name)
+{
+	const char *user = strchr(name, '@');
+
+	return user ? user : strchr(name, '/') ? "/" : NULL;
+}
+
 /* So many more may be kept of the tenants of its user; of root's as many as there is room for. */
 static size_t history_room(const struct history *history, const char *name)
 {
-	const char *user = strchr(name, '@'), *other;
+	const char *user = history_owner(name), *other;
 	size_t n = 0;
 
 	if (!user)
 		return SIZE_MAX;
 	for (size_t i = 0; i < history->nseries; i++) {
-		other = strchr(history->series[i]->name, '@');
+		other = history_owner(history->series[i]->name);
 		n += other && !strcmp(other, user);
 	}
 	return n < HISTORY_OF_USER ? HISTORY_OF_USER - n : 0;

@@ -37,6 +37,7 @@
 #include "daemon/turns.h"
 #include "daemon/v1.h"
 #include "ledger/tenant.h"
+#include "node/apart.h"
 #include "node/devices.h"
 #include "node/tenants.h"
 #include "text/units.h"
@@ -140,6 +141,8 @@ static int main_read(const struct node *node, main_reader *reader, FILE *out)
 	if (node->audit)
 		r = audit_report(node->audit, &report);
 	if (!r)
+		r = apart_add(&tenants, report.apart, report.napart);
+	if (!r)
 		reader(node, &tenants, node->audit ? &report : NULL, out);
 	audit_report_free(&report);
 	tenants_free(&tenants);
@@ -166,6 +169,7 @@ static int main_write_metrics(FILE *out, void *arg)
 static void main_read_node(const struct node *node, struct tenants *tenants,
 			   const struct audit_report *audit, FILE *out)
 {
+	tenants_find_containers(tenants);
 	v1_write_node(&node->devices, tenants, audit, out);
 }
 

@@ -3,6 +3,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <stdbool.h>
@@ -10,12 +11,17 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/sysmacros.h>
+#include <unistd.h>
 
+#include "base/cleanup.h"
 #include "base/err.h"
+#include "base/fd.h"
 #include "base/parse.h"
+#include "node/lookup.h"
 
 /* A mapping of a file, as a line of /proc/PID/maps has it. */
 struct mapping {
+	uint64_t begin, end;
 	bool shared;
 	dev_t dev;
 	ino_t ino;
@@ -29,7 +35,8 @@ static int mapped_parse(const char *line, struct mapping *ret)
 	char may[5];
 	int at = 0;
 
-	if (sscanf(line, "%*s %4s %*s %x:%x %" SCNu64 " %n", may, &major, &minor, &inode, &at) != 4 ||
+	if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %4s %*s %x:%x %" SCNu64 " %n", &ret->begin,
+		   &ret->end, may, &major, &minor, &inode, &at) != 6 ||
 	    !at)
 		return -EINVAL;
 	ret->shared = may[3] == 's';
@@ -137,29 +144,173 @@ bool mapped_by_any(const struct stat *file)
 	return any;
 }
 
-static bool mapped_is_ledger(const struct mapping *mapping, void *arg)
+/* --- Ledgers, wherever they are -------------------------------------------------------------- */
+
+#define DELETED " (deleted)"
+
+/* A file of a tenant that a process has mapped. */
+struct mapped_file {
+	const char *name; /* that is looked for: "/ledger" */
+	const char *dir;  /* and where; NULL: anywhere */
+	size_t dir_length;
+	uint64_t begin, end;
+	struct stat file; /* st_dev and st_ino */
+	char path[PATH_MAX];
+	bool deleted;
+};
+
+static bool mapped_is_named(const struct mapping *mapping, void *arg)
 {
-	static const char *const names[] = {"/ledger", "/ledger (deleted)"};
-	size_t length = strcspn(mapping->path, "\n");
-	struct stat *ret = arg;
+	struct mapped_file *ret = arg;
+	size_t length = strcspn(mapping->path, "\n"), name = strlen(ret->name);
 
-	if (!mapping->shared)
+	ret->deleted = length > strlen(DELETED) &&
+		       !strncmp(mapping->path + length - strlen(DELETED), DELETED, strlen(DELETED));
+	if (ret->deleted)
+		length -= strlen(DELETED);
+	if (!mapping->shared || length < name || length >= sizeof(ret->path) ||
+	    strncmp(mapping->path + length - name, ret->name, name) != 0)
 		return false;
-	ret->st_dev = mapping->dev;
-	ret->st_ino = mapping->ino;
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-		size_t n = strlen(names[i]);
-
-		if (length >= n && !strncmp(mapping->path + length - n, names[i], n))
-			return true;
-	}
-	return false;
+	if (ret->dir && (length - name != ret->dir_length ||
+			 strncmp(mapping->path, ret->dir, ret->dir_length) != 0))
+		return false;
+	ret->begin = mapping->begin;
+	ret->end = mapping->end;
+	ret->file.st_dev = mapping->dev;
+	ret->file.st_ino = mapping->ino;
+	memcpy(ret->path, mapping->path, length);
+	ret->path[length] = '\0';
+	return true;
 }
 
 int mapped_any_ledger(pid_t pid, struct stat *ret)
 {
-	return mapped_search(pid, true, mapped_is_ledger, ret);
+	struct mapped_file ledger = {.name = "/ledger"};
+	int r = mapped_search(pid, true, mapped_is_named, &ledger);
+
+	if (!r)
+		*ret = ledger.file;
+	return r;
 }
+
+/* A process has as many mounts as it likes, in a namespace of its own. */
+#define MOUNTS_READ 10000
+
+/* Returns true if files of that device are on a file system of the kernel's own. */
+static bool mapped_is_kernels(pid_t pid, dev_t dev)
+{
+	static const char *const kinds[] = {"tmpfs", "ext4", "xfs"};
+	unsigned int major, minor;
+	char path[64], kind[16], *line = NULL, *dash;
+	bool found = false, is = false;
+	size_t size = 0;
+	FILE *mounts;
+
+	snprintf(path, sizeof(path), "/proc/%ld/mountinfo", (long)pid);
+	mounts = fopen(path, "re");
+	for (int i = 0; mounts && !found && i < MOUNTS_READ && getline(&line, &size, mounts) > 0; i++) {
+		dash = strstr(line, " - "); /* a blank in a path is written as \040 */
+		found = dash && sscanf(line, "%*s %*s %u:%u", &major, &minor) == 2 &&
+			makedev(major, minor) == dev && sscanf(dash, " - %15s", kind) == 1;
+	}
+	for (size_t i = 0; found && i < sizeof(kinds) / sizeof(kinds[0]); i++)
+		is |= !strcmp(kind, kinds[i]);
+	free(line);
+	if (mounts)
+		fclose(mounts);
+	return is;
+}
+
+/* By the mapping itself: with CAP_CHECKPOINT_RESTORE, whatever the file is called by now. */
+static int mapped_find_by_range(pid_t pid, const struct mapped_file *file)
+{
+	char path[96];
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/%ld/map_files/%" PRIx64 "-%" PRIx64, (long)pid,
+		 file->begin, file->end);
+	fd = open(path, O_PATH | O_CLOEXEC);
+	return fd < 0 ? err_errno() : fd;
+}
+
+/*
+ * By its path, from the process's root; no link in it leads out of that. Who is not root has no right
+ * to look into others' processes, and may wait for file systems of its own.
+ */
+static int mapped_find_by_path(pid_t pid, const struct mapped_file *file)
+{
+	uint64_t resolve = LOOKUP_NO_MAGIC | LOOKUP_IN_ROOT | (geteuid() ? 0 : LOOKUP_CACHED);
+	CLEANUP_CLOSE int root = -EBADF;
+	char path[64];
+
+	if (file->deleted)
+		return -ENOENT;
+	snprintf(path, sizeof(path), "/proc/%ld/root", (long)pid);
+	root = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	return root < 0 ? err_errno() : lookup_open(root, file->path, O_NOFOLLOW, resolve);
+}
+
+/* Opened without touching it, looked at, and only then opened to be read. */
+static int mapped_open_file(pid_t pid, const struct mapped_file *file, struct stat *ret)
+{
+	CLEANUP_CLOSE int found = -EBADF;
+	struct stat st;
+	char path[64];
+	int fd, r;
+
+	if (!mapped_is_kernels(pid, file->file.st_dev))
+		return -EOPNOTSUPP;
+	found = mapped_find_by_range(pid, file);
+	if (found < 0)
+		found = mapped_find_by_path(pid, file);
+	if (found < 0)
+		return found;
+	r = lookup_stat(found, &st);
+	if (r < 0)
+		return r;
+	if (!fd_is_same(&st, &file->file))
+		return -ESTALE;
+	if (!S_ISREG(st.st_mode))
+		return -EOPNOTSUPP;
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", found);
+	/* O_NONBLOCK: its owner may have a lease of it. */
+	fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+	if (fd < 0)
+		return err_errno();
+	*ret = st;
+	return fd;
+}
+
+int mapped_open_tenant(pid_t pid, struct mapped_tenant *ret)
+{
+	struct mapped_file ledger = {.name = "/ledger"}, policy = {.name = "/policy"};
+	CLEANUP_CLOSE int ledger_fd = -EBADF;
+	CLEANUP_CLOSE int policy_fd = -EBADF;
+	struct stat ledger_stat, policy_stat;
+	int r = mapped_search(pid, true, mapped_is_named, &ledger);
+
+	if (r < 0)
+		return r;
+	policy.dir = ledger.path;
+	policy.dir_length = strlen(ledger.path) - strlen(ledger.name);
+	r = mapped_search(pid, true, mapped_is_named, &policy);
+	if (r < 0)
+		return r;
+	ledger_fd = mapped_open_file(pid, &ledger, &ledger_stat);
+	if (ledger_fd < 0)
+		return ledger_fd;
+	policy_fd = mapped_open_file(pid, &policy, &policy_stat);
+	if (policy_fd < 0)
+		return policy_fd;
+	ret->ledger = ledger_stat;
+	snprintf(ret->dir, sizeof(ret->dir), "/proc/%ld/root%.*s", (long)pid,
+		 (int)policy.dir_length, ledger.path);
+	ret->ledger_fd = TAKE_FD(ledger_fd);
+	ret->policy_fd = TAKE_FD(policy_fd);
+	return 0;
+}
+
+/* --- A tenant's ------------------------------------------------------------------------------ */
 
 int mapped_find_ledger(const char *dir, struct stat *ret)
 {
@@ -169,10 +320,9 @@ int mapped_find_ledger(const char *dir, struct stat *ret)
 	return lstat(path, ret) < 0 ? err_errno() : 0;
 }
 
-int mapped_ledger(pid_t pid, const char *dir)
+int mapped_ledger(pid_t pid, const struct stat *ledger)
 {
-	struct stat file;
-
-	return mapped_find_ledger(dir, &file) < 0 ? -ENOENT
-						   : mapped_search(pid, true, mapped_is_of, &file);
+	if (!ledger->st_ino)
+		return -ENOENT;
+	return mapped_search(pid, true, mapped_is_of, (void *)(uintptr_t)ledger);
 }

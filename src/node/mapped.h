@@ -6,6 +6,7 @@
 #ifndef ALLOT_NODE_MAPPED_H
 #define ALLOT_NODE_MAPPED_H
 
+#include <limits.h>
 #include <stdbool.h>
 #include <sys/stat.h>
 #include <sys/types.h>
@@ -30,7 +31,26 @@ bool mapped_is_ending(pid_t pid);
 /* The ledger in a tenant's directory, and so whose it is. -errno. A link is none. */
 int mapped_find_ledger(const char *dir, struct stat *ret);
 
-/* The same as mapped_by, of that; also by another thread of a process whose first one has ended. */
-int mapped_ledger(pid_t pid, const char *dir);
+/*
+ * The same as mapped_by, of a ledger (zeroed: there is none); also by another thread of a process whose
+ * first one has ended.
+ */
+int mapped_ledger(pid_t pid, const struct stat *ledger);
+
+/* What a process has mapped of its tenant, wherever that is. */
+struct mapped_tenant {
+	struct stat ledger;
+	int ledger_fd, policy_fd; /* to be read */
+	char dir[PATH_MAX];	  /* by way of /proc/PID/root */
+};
+
+/*
+ * Opens the ledger that mapped_any_ledger finds, and the policy beside it. What is in the files is the
+ * process's word, as their names are. No file is opened that may make its reader wait, as on a file
+ * system that is another program's (FUSE), or that is more than a file. -ENOENT: there is no such
+ * policy, -ESTALE: they are not there any more, -EOPNOTSUPP: on such a file system; errors of
+ * mapped_any_ledger and open(2).
+ */
+int mapped_open_tenant(pid_t pid, struct mapped_tenant *ret);
 
 #endif

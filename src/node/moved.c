@@ -37,7 +37,8 @@ bool moved_waits_for_host(const struct tenant_entry *tenant, const struct moved 
 	uint64_t full_ns, now = now_monotonic_ns();
 	char runtime[PATH_MAX];
 
-	if (!moved->waiting || tenant_runtime_of(tenant->dir, runtime, sizeof(runtime)))
+	if (!moved->waiting || tenant->apart ||
+	    tenant_runtime_of(tenant->dir, runtime, sizeof(runtime)))
 		return false;
 	full_ns = residency_file_full_ns(runtime);
 	return full_ns && full_ns <= now && now - full_ns < LATELY_NS;

@@ -23,7 +23,7 @@
  */
 static bool outsiders_is_claimed_falsely(const struct tenant_entry *tenant, pid_t pid)
 {
-	return mapped_ledger(pid, tenant->dir) == -ENOENT;
+	return mapped_ledger(pid, &tenant->ledger) == -ENOENT;
 }
 
 /* The figures of a process on a device in a tenant's ledger; NULL: it is not there. */
@@ -137,7 +137,7 @@ const char *outsider_standing_word(enum outsider_standing standing)
 /* Of a process that is in no ledger that was read, though it may have one of these mapped. */
 static enum outsider_standing outsiders_standing(const struct tenants *tenants, pid_t pid)
 {
-	struct stat mapped, ledger;
+	struct stat mapped;
 	int r;
 
 	if (own_tool_is(pid))
@@ -146,9 +146,8 @@ static enum outsider_standing outsiders_standing(const struct tenants *tenants, 
 	if (r)
 		return r == -EACCES ? OUTSIDER_HIDDEN : OUTSIDER_UNLIMITED;
 	for (size_t t = 0; t < tenants->n; t++)
-		if (tenants->list[t].snapshot &&
-		    !mapped_find_ledger(tenants->list[t].dir, &ledger) &&
-		    fd_is_same(&ledger, &mapped))
+		if (tenants->list[t].snapshot && !tenants->list[t].apart &&
+		    fd_is_same(&tenants->list[t].ledger, &mapped))
 			return OUTSIDER_UNLIMITED;
 	return OUTSIDER_UNREAD;
 }
@@ -159,8 +158,10 @@ static void outsiders_put(const struct usage *usage, const struct tenant_entry *
 	o.pid = usage->pid;
 	o.bytes = usage->bytes;
 	memcpy(o.uuid, usage->uuid, sizeof(o.uuid));
-	if (tenant)
+	if (tenant) {
 		snprintf(o.tenant, sizeof(o.tenant), "%s", tenant->name);
+		o.spared = tenant->apart;
+	}
 	*ret = o;
 }
 

@@ -43,6 +43,7 @@ struct outsider {
 	uint64_t ledger_bytes; /* of these, in the ledger, or what the quota leaves: by_quota */
 	bool by_quota;
 	char tenant[POLICY_NAME_BYTES]; /* whose process it is, or was begun in; "": none */
+	bool spared; /* that tenant is apart (node/apart.h): what its ledger says is no proof */
 };
 
 /* Into `ret`, which has room for all of `usage`; *ret_n of them. 0 or -ENOMEM. */

@@ -233,7 +233,7 @@ struct tenants_sum tenants_sum(const struct tenants *tenants, const uint8_t uuid
 static void tenants_find_container(struct tenant_entry *entry, pid_t pid)
 {
 	container_of_process(pid, entry->container);
-	if (*entry->container && mapped_ledger(pid, entry->dir) == -ENOENT)
+	if (*entry->container && mapped_ledger(pid, &entry->ledger) == -ENOENT)
 		*entry->container = '\0';
 }
 
@@ -243,6 +243,8 @@ void tenants_find_containers(struct tenants *tenants)
 		const struct snapshot *s = tenants->list[i].snapshot;
 		int p = 0;
 
+		if (tenants->list[i].apart)
+			continue;
 		while (s && p < s->nprocesses && !(s->process[p].live && s->process[p].host_pid))
 			p++;
 		if (s && p < s->nprocesses)
@@ -404,12 +406,6 @@ void tenants_remove_ended_of(const char *runtime, uid_t uid)
 	members_free(&sweep.members);
 }
 
-/*
- * Figures of processes on devices that one user's tenants have together, before the next is left
- * unread: some megabytes. Users forge their ledgers, and may not make all others wait for a reader.
- */
-#define FIGURES_OF_USER 65536
-
 struct load {
 	struct tenants tenants;
 	struct members members;
@@ -427,7 +423,7 @@ static bool tenants_have_many(const struct tenants *t, const char *name)
 		if (s && other && !strcmp(other, user))
 			n += (size_t)s->nprocesses * (size_t)s->ndevices;
 	}
-	return n >= FIGURES_OF_USER;
+	return n >= TENANTS_FIGURES_OF_USER;
 }
 
 static int tenants_load_one(const char *name, const char *dir, void *arg)
@@ -447,6 +443,8 @@ static int tenants_load_one(const char *name, const char *dir, void *arg)
 	memset(e, 0, sizeof(*e));
 	snprintf(e->name, sizeof(e->name), "%s", name);
 	snprintf(e->dir, sizeof(e->dir), "%s", dir);
+	if (mapped_find_ledger(dir, &e->ledger) < 0)
+		e->ledger = (struct stat){0};
 	noted = !tenants_read_note(dir, &note);
 	e->generated = noted && note.kind == TENANT_GENERATED;
 	e->state = tenants_find_state(dir, noted ? &note : NULL, &load->members, &pid);

@@ -10,6 +10,7 @@
 #include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <sys/stat.h>
 #include <sys/types.h>
 
 #include "ledger/snapshot.h"
@@ -30,7 +31,15 @@ struct tenant_entry {
 	int error;		  /* why there is no snapshot, -errno */
 	struct snapshot *snapshot; /* NULL on error */
 	char container[CONTAINER_BYTES]; /* by tenants_find_containers */
+	struct stat ledger;		 /* what file it is, and whose; zeroed: there is none */
+	pid_t apart; /* the process by which it was found (node/apart.h); 0: in a runtime directory */
 };
+
+/*
+ * Figures of processes on devices that one user's tenants have together, before the next is left
+ * unread: some megabytes. Users forge their ledgers, and may not make all others wait for a reader.
+ */
+#define TENANTS_FIGURES_OF_USER 65536
 
 /* Its state in a word: that, or, of a swappable tenant, where its memory is or goes to. */
 const char *tenants_state_word(const struct tenant_entry *entry);
@@ -58,7 +67,7 @@ void tenants_free(struct tenants *tenants);
  */
 int tenants_add_users(struct tenants *tenants, const char *runtime);
 
-/* The container of each tenant that has one, by the first of its processes that is seen here. */
+/* The container of each listed tenant that has one, by the first of its processes that is seen here. */
 void tenants_find_containers(struct tenants *tenants);
 
 unsigned int tenants_live(const struct snapshot *snapshot);

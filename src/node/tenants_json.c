@@ -186,6 +186,8 @@ static void tenants_json_put_tenant(struct json *j, const struct tenant_entry *e
 	else
 		json_none(j, "uid");
 	json_text(j, "directory", e->dir);
+	json_text(j, "container", *e->container ? e->container : NULL);
+	json_bool(j, "apart", e->apart);
 	json_bool(j, "generated", e->generated);
 	json_text(j, "state", tenants_state_word(e));
 	json_text(j, "error", e->error ? tenants_error_words(e->error) : NULL);

@@ -177,20 +177,26 @@ static void check_bound(void)
 	CHECK(!strstr(text, "\"t1123\""));
 }
 
-/* A user whose ledgers name devices that are not there keeps no other's history from being kept. */
-static void check_forged(void)
+/*
+ * A user whose ledgers name devices that are not there keeps no other's history from being kept, nor do
+ * containers whose root makes them. Their tenants' names are "t", a number, and `tail`.
+ */
+static void check_forged(const char *tail)
 {
 	static struct snapshot_device forged[POLICY_DEVICES];
 	static struct snapshot all = {.ndevices = POLICY_DEVICES, .device = forged};
 	static struct tenant_entry many[34];
 	size_t n = sizeof(many) / sizeof(many[0]);
+	char first[32], late[32];
 
 	begin();
+	snprintf(first, sizeof(first), "\"t0%s\"", tail);
+	snprintf(late, sizeof(late), "\"t31%s\"", tail);
 	for (int d = 0; d < POLICY_DEVICES; d++)
 		forged[d].uuid[0] = (uint8_t)(d + 1);
 	for (size_t i = 0; i < n; i++) {
 		many[i].snapshot = &all;
-		snprintf(many[i].name, sizeof(many[i].name), "t%zu@4711", i);
+		snprintf(many[i].name, sizeof(many[i].name), "t%zu%s", i, tail);
 	}
 	for (size_t i = n - 2; i < n; i++)
 		many[i].snapshot = &snapshot[0];
@@ -200,7 +206,7 @@ static void check_forged(void)
 	note();
 	note();
 	write_again();
-	CHECK(strstr(text, "\"t0@4711\"") && !strstr(text, "\"t31@4711\""));
+	CHECK(strstr(text, first) && !strstr(text, late));
 	CHECK(strstr(text, "\"other@4712\"") && strstr(text, "\"root\""));
 }
 
@@ -241,7 +247,8 @@ int main(void)
 	check_made_anew();
 	check_missed();
 	check_bound();
-	check_forged();
+	check_forged("@4711");
+	check_forged("/drop-in");
 	check_unmeasured();
 	check_amd();
 	history_close(history);

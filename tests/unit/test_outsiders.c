@@ -55,6 +55,7 @@ static void map_ledger(void)
 		snprintf(path, sizeof(path), "%s/ledger", entry[i].dir);
 		fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
 		CHECK(fd >= 0 && ftruncate(fd, 4096) == 0);
+		CHECK_EQ(mapped_find_ledger(entry[i].dir, &entry[i].ledger), 0);
 		if (i == 2)
 			CHECK(mmap(NULL, 4096, PROT_READ, MAP_SHARED, fd, 0) != MAP_FAILED);
 		close(fd);
@@ -91,13 +92,13 @@ static size_t find(pid_t pid, uint8_t uuid, uint64_t bytes)
 
 static unsigned int lookups;
 
-int __real_mapped_ledger(pid_t pid, const char *dir);
-int __wrap_mapped_ledger(pid_t pid, const char *dir);
+int __real_mapped_ledger(pid_t pid, const struct stat *ledger);
+int __wrap_mapped_ledger(pid_t pid, const struct stat *ledger);
 
-int __wrap_mapped_ledger(pid_t pid, const char *dir)
+int __wrap_mapped_ledger(pid_t pid, const struct stat *ledger)
 {
 	lookups++;
-	return __real_mapped_ledger(pid, dir);
+	return __real_mapped_ledger(pid, ledger);
 }
 
 void __wrap_container_of_process(pid_t pid, char ret[static CONTAINER_BYTES]);
@@ -331,7 +332,7 @@ static void check_threads(void)
 		fclose(stat);
 	}
 	CHECK(!mapped_is_ending(pid));
-	CHECK_EQ(mapped_ledger(pid, entry[2].dir), 0);
+	CHECK_EQ(mapped_ledger(pid, &entry[2].ledger), 0);
 	CHECK_EQ(list_of(pid, &standing), 1);
 	CHECK_EQ(standing, OUTSIDER_UNREAD);
 	kill(pid, SIGKILL);

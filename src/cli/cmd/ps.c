@@ -25,6 +25,7 @@
 #include "cli/tenant/runtime.h"
 #include "cli/tenant/sweep.h"
 #include "ledger/tenant.h"
+#include "node/apart.h"
 #include "node/ended.h"
 #include "node/figures.h"
 #include "node/tenants.h"
@@ -398,9 +399,14 @@ int cmd_ps(int argc, char **argv)
 
 	arguments_parse(&argp, argc, argv, 0, &a);
 	ps_outside_look(&outside);
-	if (runtime_load_tenants(&tenants) < 0 || ps_outside_compare(&outside, &tenants) < 0)
+	if (runtime_load_tenants(&tenants) < 0)
 		return EXIT_ALLOT;
+	if (apart_add_users(&tenants, &outside.usage) < 0 ||
+	    ps_outside_compare(&outside, &tenants) < 0)
+		return say_error("out of memory for the list of processes");
 	figures_apply(&tenants);
+	if (a.json)
+		tenants_find_containers(&tenants);
 	sweep_runtime(tenants.runtime);
 	r = a.ended ? 0 : ps_keep_named(&tenants, &a);
 	if (a.ended && a.json) {

@@ -145,6 +145,11 @@ static void dialogue_begin_set(struct dialogue *d, const struct view *view)
 			     row.name);
 		return;
 	}
+	if (row.tenant->apart) {
+		DIALOGUE_SAY(d, "%s was made elsewhere, as in a container: what limits it is set there",
+			     row.name);
+		return;
+	}
 	policy = &row.tenant->snapshot->policy;
 	snprintf(d->name, sizeof(d->name), "%s", row.tenant->name);
 	DIALOGUE_ASK(d, "memory of %s, now %s (enter: as it is): ", d->name,

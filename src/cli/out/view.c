@@ -8,8 +8,8 @@
 #include <sys/stat.h>
 
 #include "cli/tenant/runtime.h"
+#include "node/apart.h"
 #include "node/figures.h"
-#include "node/mapped.h"
 #include "node/usage.h"
 
 struct view_reader {
@@ -64,9 +64,9 @@ static void view_name_users(const struct tenants *tenants, struct view_user *use
 	uid_t last = (uid_t)-1;
 
 	for (size_t i = 0; i < tenants->n; i++) {
-		struct stat st;
+		struct stat st = tenants->list[i].ledger;
 
-		if (mapped_find_ledger(tenants->list[i].dir, &st) < 0)
+		if (!st.st_ino)
 			st.st_uid = (uid_t)-1;
 		if (st.st_uid == (uid_t)-1)
 			snprintf(users[i].name, sizeof(users[i].name), "?");
@@ -117,6 +117,8 @@ int view_read(struct view_reader *reader, const char *runtime, struct view *view
 	if (reader->usage && usage_read(reader->usage, &usage))
 		usage = (struct usage_list){.n = 0};
 	r = runtime_load(runtime, &now.tenants);
+	if (!r)
+		r = apart_add_users(&now.tenants, &usage);
 	if (!r) {
 		now.users = calloc(now.tenants.n + 1, sizeof(*now.users));
 		r = now.users ? outsiders_list(&usage, &now.tenants, user_name, &now.outside,

@@ -25,29 +25,29 @@ static int end_add(struct end *end, int pidfd)
 }
 
 /* Whether the process of that pid now is one of the tenant. */
-static bool end_is_of(const struct tenant_entry *tenant, const struct stat *ledger, pid_t pid)
+static bool end_is_of(const struct tenant_entry *tenant, pid_t pid)
 {
 	struct stat process;
 	char path[64];
 
-	if (members_is(tenant->dir, pid))
+	if (!tenant->apart && members_is(tenant->dir, pid))
 		return true;
 	snprintf(path, sizeof(path), "/proc/%ld", (long)pid);
-	return !stat(path, &process) && process.st_uid == ledger->st_uid && !mapped_by(pid, ledger);
+	return !stat(path, &process) && process.st_uid == tenant->ledger.st_uid &&
+	       !mapped_by(pid, &tenant->ledger);
 }
 
 /*
  * The descriptor comes first: a process that is there still when its pid was looked into is the one
  * that was looked into.
  */
-static int end_add_of(const struct tenant_entry *tenant, const struct stat *ledger, pid_t pid,
-		      struct end *end)
+static int end_add_of(const struct tenant_entry *tenant, pid_t pid, struct end *end)
 {
 	int pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
 
 	if (pidfd < 0)
 		return 0;
-	if (!end_is_of(tenant, ledger, pid) ||
+	if (!end_is_of(tenant, pid) ||
 	    (syscall(SYS_pidfd_send_signal, pidfd, 0, NULL, 0) < 0 && errno == ESRCH)) {
 		close(pidfd);
 		return 0;
@@ -55,25 +55,32 @@ static int end_add_of(const struct tenant_entry *tenant, const struct stat *ledg
 	return end_add(end, pidfd);
 }
 
+/* Of a tenant apart only its slots are known: the directory is a path of a process's. */
+static bool end_is_member(const struct tenant_entry *tenant, struct members *members, pid_t pid)
+{
+	return !tenant->apart && members_has(members, tenant->dir, pid);
+}
+
 int end_find_tenant(const struct tenant_entry *tenant, struct end *ret)
 {
 	const struct snapshot *s = tenant->snapshot;
 	struct members members = {0};
-	struct stat dir, ledger;
+	struct stat dir;
 	int r = 0;
 
 	*ret = (struct end){.n = 0};
-	if (stat(tenant->dir, &dir) < 0 || mapped_find_ledger(tenant->dir, &ledger) < 0)
+	if (!tenant->ledger.st_ino || (!tenant->apart && stat(tenant->dir, &dir) < 0))
 		return 0;
-	members_find(&members, tenant->dir);
+	if (!tenant->apart)
+		members_find(&members, tenant->dir);
 	for (size_t i = 0; !r && i < members.n; i++)
 		if (members.list[i].dev == dir.st_dev && members.list[i].ino == dir.st_ino)
-			r = end_add_of(tenant, &ledger, members.list[i].pid, ret);
+			r = end_add_of(tenant, members.list[i].pid, ret);
 	for (int p = 0; !r && s && p < s->nprocesses; p++) {
 		pid_t pid = (pid_t)s->process[p].host_pid;
 
-		if (s->process[p].live && pid > 0 && !members_has(&members, tenant->dir, pid))
-			r = end_add_of(tenant, &ledger, pid, ret);
+		if (s->process[p].live && pid > 0 && !end_is_member(tenant, &members, pid))
+			r = end_add_of(tenant, pid, ret);
 	}
 	members_free(&members);
 	if (r < 0)

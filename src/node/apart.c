@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "node/apart.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/fd.h"
+#include "ledger/tenant.h"
+#include "node/mapped.h"
+
+#define SHORT_ID 12 /* digits of a container's id, as podman ps has it */
+
+static bool apart_knows(const struct tenants *tenants, const struct stat *ledger)
+{
+	for (size_t i = 0; i < tenants->n; i++)
+		if (fd_is_same(&tenants->list[i].ledger, ledger))
+			return true;
+	return false;
+}
+
+/* Owners forge their ledgers, and may not make all others wait for a reader. */
+static bool apart_have_many(const struct tenants *tenants, uid_t owner)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < tenants->n; i++) {
+		const struct tenant_entry *e = &tenants->list[i];
+
+		if (e->apart && e->ledger.st_uid == owner)
+			n += (size_t)e->snapshot->nprocesses * (size_t)e->snapshot->ndevices;
+	}
+	return n >= TENANTS_FIGURES_OF_USER;
+}
+
+/* --- Names ----------------------------------------------------------------------------------- */
+
+/* Its files, by numbers that nobody chooses. */
+static void apart_write_file(const struct tenant_entry *e, char ret[static 32])
+{
+	snprintf(ret, 32, "%" PRIx64 ".%" PRIx64, (uint64_t)e->ledger.st_dev,
+		 (uint64_t)e->ledger.st_ino);
+}
+
+/* The tenant's own name is its process's word. `twice`: it is another one's there, too. */
+static void apart_name(struct tenant_entry *e, bool twice)
+{
+	char place[64], own[POLICY_NAME_BYTES], file[32], user[16] = "", name[4 * POLICY_NAME_BYTES];
+	int room;
+
+	apart_write_file(e, file);
+	if (*e->container)
+		snprintf(place, sizeof(place), "%.*s", SHORT_ID, e->container);
+	else
+		snprintf(place, sizeof(place), "elsewhere-%s", file);
+	snprintf(own, sizeof(own), "%s", e->snapshot->policy.name);
+	own[strcspn(own, "@")] = '\0';
+	if (!tenant_name_valid(own))
+		strcpy(own, "unnamed");
+	if (twice)
+		snprintf(own, sizeof(own), "~%s", file);
+	if (e->ledger.st_uid)
+		snprintf(user, sizeof(user), "@%u", (unsigned int)e->ledger.st_uid);
+	room = (int)(sizeof(e->name) - strlen(place) - sizeof("/") - strlen(user));
+	snprintf(name, sizeof(name), "%s/%.*s%s", place, room > 0 ? room : 0, own, user);
+	snprintf(e->name, sizeof(e->name), "%.63s", name);
+}
+
+static int apart_compare(const void *a, const void *b)
+{
+	return strcmp(((const struct tenant_entry *)a)->name, ((const struct tenant_entry *)b)->name);
+}
+
+static void apart_name_all(struct tenant_entry *list, size_t n)
+{
+	char before[POLICY_NAME_BYTES] = "", own[POLICY_NAME_BYTES];
+
+	for (size_t i = 0; i < n; i++)
+		apart_name(&list[i], false);
+	qsort(list, n, sizeof(*list), apart_compare);
+	for (size_t i = 0; i < n; i++) {
+		memcpy(own, list[i].name, sizeof(own));
+		if (!strcmp(own, before) || (i + 1 < n && !strcmp(own, list[i + 1].name)))
+			apart_name(&list[i], true);
+		memcpy(before, own, sizeof(before));
+	}
+	qsort(list, n, sizeof(*list), apart_compare);
+}
+
+/* --- Reading --------------------------------------------------------------------------------- */
+
+/* What cannot be read stays out: its process is told as such. */
+static int apart_read(const struct tenants *tenants, pid_t pid, struct tenant_entry *ret)
+{
+	struct mapped_tenant mapped;
+	struct snapshot *snapshot;
+	int r = mapped_open_tenant(pid, &mapped);
+
+	if (r < 0)
+		return r;
+	if (apart_have_many(tenants, mapped.ledger.st_uid))
+		r = -E2BIG;
+	else
+		r = snapshot_read_files(mapped.policy_fd, mapped.ledger_fd, &snapshot);
+	close(mapped.policy_fd);
+	close(mapped.ledger_fd);
+	if (r < 0)
+		return r;
+	if (!tenants_live(snapshot)) {
+		snapshot_free(snapshot);
+		return -ESRCH;
+	}
+	*ret = (struct tenant_entry){.apart = pid,
+				     .state = TENANT_RUNNING,
+				     .ledger = mapped.ledger,
+				     .snapshot = snapshot};
+	memcpy(ret->dir, mapped.dir, sizeof(ret->dir));
+	container_of_process(pid, ret->container);
+	return 0;
+}
+
+static int apart_add_of(struct tenants *tenants, pid_t pid)
+{
+	struct tenant_entry *list;
+	struct stat ledger;
+
+	if (pid <= 0 || mapped_any_ledger(pid, &ledger) || apart_knows(tenants, &ledger))
+		return 0;
+	list = reallocarray(tenants->list, tenants->n + 1, sizeof(*list));
+	if (!list)
+		return -ENOMEM;
+	tenants->list = list;
+	tenants->n += !apart_read(tenants, pid, &list[tenants->n]);
+	return 0;
+}
+
+int apart_add(struct tenants *tenants, const pid_t *pid, size_t n)
+{
+	size_t before = tenants->n;
+	int r = 0;
+
+	for (size_t i = 0; !r && i < n; i++)
+		r = apart_add_of(tenants, pid[i]);
+	if (tenants->n > before)
+		apart_name_all(tenants->list + before, tenants->n - before);
+	return r;
+}
+
+int apart_add_users(struct tenants *tenants, const struct usage_list *usage)
+{
+	CLEANUP_FREE pid_t *pid = calloc(usage->n + 1, sizeof(*pid));
+	size_t n = 0;
+
+	if (!pid)
+		return -ENOMEM;
+	/* One on several devices is there several times, in a list that is in the devices' order. */
+	for (size_t i = 0; i < usage->n; i++) {
+		size_t k = 0;
+
+		while (k < n && pid[k] != usage->list[i].pid)
+			k++;
+		pid[k] = usage->list[i].pid;
+		n += k == n;
+	}
+	return apart_add(tenants, pid, n);
+}

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 
 #include "cli/tenant/runtime.h"
+#include "ledger/tenant.h"
 #include "node/apart.h"
 #include "node/figures.h"
 #include "node/usage.h"
@@ -68,6 +69,8 @@ static void view_name_users(const struct tenants *tenants, struct view_user *use
 
 		if (!st.st_ino)
 			st.st_uid = (uid_t)-1;
+		/* A ledger of a user's container is root's. */
+		tenant_name_owner(tenants->list[i].name, &st.st_uid);
 		if (st.st_uid == (uid_t)-1)
 			snprintf(users[i].name, sizeof(users[i].name), "?");
 		else if (st.st_uid == last) /* to ask once is enough: it may be a network away */

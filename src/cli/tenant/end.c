@@ -24,6 +24,12 @@ static int end_add(struct end *end, int pidfd)
 	return 0;
 }
 
+/* Of a user, or, where that is a container's, of any that the container has. */
+static bool end_is_users(const struct tenant_entry *tenant, uid_t uid)
+{
+	return uid == tenant->ledger.st_uid || (tenant->ledger.st_mode & S_IWOTH);
+}
+
 /* Whether the process of that pid now is one of the tenant. */
 static bool end_is_of(const struct tenant_entry *tenant, pid_t pid)
 {
@@ -33,7 +39,7 @@ static bool end_is_of(const struct tenant_entry *tenant, pid_t pid)
 	if (!tenant->apart && members_is(tenant->dir, pid))
 		return true;
 	snprintf(path, sizeof(path), "/proc/%ld", (long)pid);
-	return !stat(path, &process) && process.st_uid == tenant->ledger.st_uid &&
+	return !stat(path, &process) && end_is_users(tenant, process.st_uid) &&
 	       !mapped_by(pid, &tenant->ledger);
 }
 

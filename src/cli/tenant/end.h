@@ -19,7 +19,7 @@ struct end {
 /*
  * The processes of a tenant: those that were started in it, and those that its slots name. What a
  * slot says was written by its process, which is not trusted: such a one counts only if it has the
- * tenant's ledger mapped and is its user's. 0 or -ENOMEM; there may be none.
+ * tenant's ledger mapped and is its user's, or its container's. 0 or -ENOMEM; there may be none.
  */
 int end_find_tenant(const struct tenant_entry *tenant, struct end *ret);
 

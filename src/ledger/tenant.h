@@ -67,6 +67,11 @@ int tenant_create(const char *runtime, const char *name, const struct policy *po
  * use. On the machine nobody else does, as the runtime directory is closed: -EPERM where it is not.
  */
 int tenant_open_to_all(const char *runtime, const char *name);
+/*
+ * The same for a container of a user whose tenant it is: on the machine that user alone reaches the files,
+ * by an access list of the directory. -EOPNOTSUPP where there are none.
+ */
+int tenant_open_to_user(const char *runtime, const char *name);
 /* Whether it is such a tenant: by its directory, also as a container sees it. */
 bool tenant_is_open_to_all(const char *dir);
 

@@ -65,21 +65,30 @@ static int mount_make_place(int root)
 	return mkdirat(home, "tenant", 0755) < 0 && errno != EEXIST ? err_errno() : 0;
 }
 
-int cdi_mount_tenant(const struct container *container, const char *tenant_dir)
+/* The container's root, and in it the place for the tenant. */
+static int mount_find_place(const struct container *container, int *ret_root)
 {
-	CLEANUP_CLOSE int root = -EBADF;
-	CLEANUP_CLOSE int place = -EBADF;
-	CLEANUP_CLOSE int mounted = -EBADF;
-	char from[PATH_MAX + 8], to[64], lock[64];
-	int r;
+	CLEANUP_CLOSE int root = open(container->root, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	int place, r;
 
-	root = open(container->root, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (root < 0)
 		return err_errno();
 	r = mount_make_place(root);
 	if (r < 0)
 		return r;
 	place = mount_open_within(root, CDI_TENANT);
+	if (place >= 0)
+		*ret_root = TAKE_FD(root);
+	return place;
+}
+
+int cdi_mount_tenant(const struct container *container, const char *tenant_dir)
+{
+	CLEANUP_CLOSE int root = -EBADF;
+	CLEANUP_CLOSE int place = mount_find_place(container, &root);
+	CLEANUP_CLOSE int mounted = -EBADF;
+	char from[PATH_MAX + 8], to[64], lock[64];
+
 	if (place < 0)
 		return place;
 	if (mount(tenant_dir, mount_fd_path(place).s, NULL, MS_BIND, NULL) < 0)
@@ -94,6 +103,48 @@ int cdi_mount_tenant(const struct container *container, const char *tenant_dir)
 	/* Who could open what writers of the policy lock could keep them off; root there is its owner. */
 	if (mount(from, to, NULL, MS_BIND, NULL) < 0 ||
 	    mount("/dev/null", lock, NULL, MS_BIND, NULL) < 0 ||
+	    mount(NULL, mount_fd_path(mounted).s, NULL, MS_REMOUNT | MS_BIND | MS_RDONLY | FLAGS,
+		  NULL) < 0)
+		return err_errno();
+	return 0;
+}
+
+/* Over an empty file of that name. */
+static int mount_file(int dirfd, const char *tenant_dir, const char *name)
+{
+	CLEANUP_CLOSE int empty =
+		openat(dirfd, name, O_RDONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+	char from[PATH_MAX + 8], to[64];
+
+	if (empty < 0)
+		return err_errno();
+	snprintf(from, sizeof(from), "%s/%s", tenant_dir, name);
+	snprintf(to, sizeof(to), "%s/%s", mount_fd_path(dirfd).s, name);
+	return mount(from, to, NULL, MS_BIND, NULL) < 0 ? err_errno() : 0;
+}
+
+int cdi_mount_files(const struct container *container, const char *tenant_dir)
+{
+	CLEANUP_CLOSE int root = -EBADF;
+	CLEANUP_CLOSE int place = mount_find_place(container, &root);
+	CLEANUP_CLOSE int mounted = -EBADF;
+	char policy[64];
+	int r;
+
+	if (place < 0)
+		return place;
+	if (mount("allot", mount_fd_path(place).s, "tmpfs", FLAGS, "mode=1755,size=64k") < 0)
+		return err_errno();
+	mounted = mount_open_within(root, CDI_TENANT);
+	if (mounted < 0)
+		return mounted;
+	r = mount_file(mounted, tenant_dir, "policy");
+	if (r == 0)
+		r = mount_file(mounted, tenant_dir, "ledger");
+	if (r < 0)
+		return r;
+	snprintf(policy, sizeof(policy), "%s/policy", mount_fd_path(mounted).s);
+	if (mount(NULL, policy, NULL, MS_REMOUNT | MS_BIND | MS_RDONLY | FLAGS, NULL) < 0 ||
 	    mount(NULL, mount_fd_path(mounted).s, NULL, MS_REMOUNT | MS_BIND | MS_RDONLY | FLAGS,
 		  NULL) < 0)
 		return err_errno();

@@ -13,11 +13,31 @@
 
 #include "base/cleanup.h"
 #include "base/err.h"
+#include "ledger/shared_file.h"
 #include "ledger/tenant.h"
 
 /* A daemon that is at work on others' requests is waited for so long, and for memory that moves. */
 #define PATIENCE_S 20
 #define MOVE_S	   1200
+
+/*
+ * Root of a user namespace asks from inside, where root outside is nobody, as all are who are not known
+ * there: what is nobody's is root's only where no other user can make anything.
+ */
+static bool control_is_roots(uid_t uid)
+{
+	return uid == (geteuid() ? 0 : SHARED_FILE_OVERFLOW_UID);
+}
+
+static bool control_is_safe_place(const char *runtime)
+{
+	char above[PATH_MAX];
+	struct stat st;
+
+	return geteuid() ||
+	       (!tenant_runtime_of(runtime, above, sizeof(above)) && !stat(above, &st) &&
+		control_is_roots(st.st_uid) && !(st.st_mode & (S_IWGRP | S_IWOTH)));
+}
 
 int control_socket_path(const char *runtime, char ret[static PATH_MAX])
 {
@@ -40,7 +60,10 @@ int control_find(char ret_runtime[static PATH_MAX])
 	if (r < 0)
 		return r;
 	if (lstat(path, &st) == 0)
-		return S_ISSOCK(st.st_mode) && st.st_uid == 0 ? 1 : -EPERM;
+		return S_ISSOCK(st.st_mode) && control_is_roots(st.st_uid) &&
+				       control_is_safe_place(ret_runtime)
+			       ? 1
+			       : -EPERM;
 	if (errno != ENOENT && errno != ENOTDIR)
 		return err_errno();
 	return (!chosen || !*chosen) && access(CONTROL_CONFIG, F_OK) == 0 ? -ENOTCONN : 0;
@@ -66,7 +89,7 @@ static int control_connect(const char *runtime, time_t patience_s)
 	    connect(fd, (struct sockaddr *)&address, sizeof(address)) < 0 ||
 	    getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) < 0)
 		return err_errno();
-	return peer.uid == 0 ? TAKE_FD(fd) : -EPERM;
+	return control_is_roots(peer.uid) ? TAKE_FD(fd) : -EPERM;
 }
 
 int control_ask(const char *runtime, struct control_request *request, struct control_answer *ret)

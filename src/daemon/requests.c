@@ -12,6 +12,7 @@
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "base/fd.h"
+#include "base/pidns.h"
 #include "daemon/bounds.h"
 #include "ledger/residency_file.h"
 #include "ledger/tenant.h"
@@ -190,9 +191,50 @@ static void requests_sweep(const struct doing *d)
 		tenants_remove_ended(d->runtime);
 }
 
-static bool requests_is_a_beginning(uint32_t kind)
+/* The process that the tenant's note names; 0: no tenant begins that way. */
+static pid_t requests_beginner(const struct doing *d)
 {
-	return kind == TENANT_NAMED || kind == TENANT_GENERATED || kind == TENANT_PREPARED;
+	pid_t asker = d->peer->pid > 0 ? d->peer->pid : getpid();
+	uint32_t container = d->request->container;
+
+	switch (d->request->kind) {
+	case TENANT_NAMED:
+	case TENANT_GENERATED:
+	case TENANT_PREPARED:
+		return asker;
+	case TENANT_CONTAINER:
+		return container <= INT_MAX ? (pid_t)container : 0;
+	}
+	return 0;
+}
+
+/*
+ * The number of the container's first process has to mean the same process here. A user who names another
+ * one does no harm: the tenant then lives as long as that.
+ */
+static int requests_check_container(struct doing *d)
+{
+	char path[64];
+	struct stat st;
+
+	if (d->request->kind != TENANT_CONTAINER)
+		return 0;
+	snprintf(path, sizeof(path), "/proc/%ld/ns/pid", (long)d->peer->pid);
+	if (stat(path, &st) == 0 && st.st_ino == pidns_self())
+		return 0;
+	return requests_refuse(d, -EXDEV, "the container's runtime is in another PID namespace than "
+			       "allotd; run both in the machine's own");
+}
+
+/* A container's processes are of users that nobody else knows, and all are of the tenant. */
+static int requests_open(struct doing *d)
+{
+	int r = d->request->kind == TENANT_CONTAINER ? tenant_open_to_user(d->runtime, d->name) : 0;
+
+	if (r == -EOPNOTSUPP)
+		requests_refuse(d, r, "%s-users is on a file system without access lists (acl), by which "
+				"one user alone reaches it; have it on tmpfs", d->runtime);
+	return r;
 }
 
 /*
@@ -212,11 +254,14 @@ static int requests_note_library(const struct doing *d)
 static int requests_make(struct doing *d)
 {
 	const struct control_request *request = d->request;
-	pid_t pid = d->peer->pid > 0 ? d->peer->pid : getpid();
+	pid_t pid = requests_beginner(d);
 	int r;
 
-	if (!requests_is_a_beginning(request->kind))
+	if (!pid)
 		return requests_refuse(d, -EINVAL, "no tenant begins that way");
+	r = requests_check_container(d);
+	if (r < 0)
+		return r;
 	r = tenant_name_of(request->name, d->peer->uid, d->name);
 	if (r < 0)
 		return requests_refuse(d, r, "--name: of 1 to 63 letters, digits, '.', '_' or '-', less "
@@ -234,6 +279,8 @@ static int requests_make(struct doing *d)
 		r = requests_bound(d, true, &d->policy);
 	if (r == 0)
 		r = tenant_create(d->runtime, d->name, &d->policy, d->dir, sizeof(d->dir));
+	if (r == 0)
+		r = requests_open(d);
 	if (r == 0)
 		r = requests_note_library(d);
 	if (r == 0)

@@ -32,6 +32,15 @@ static bool shared_file_is_users(mode_t dir_mode, const struct stat *st)
 	       !(st->st_mode & (S_IRWXG | S_IRWXO));
 }
 
+/*
+ * In the user namespace of a rootless container root outside is nobody. Such a file is in a directory of
+ * our own root only if that root had it mounted there (cdi/mount.c).
+ */
+static bool shared_file_is_mounted(mode_t dir_mode, const struct stat *st)
+{
+	return (dir_mode & SHARED_FILE_FOR_ALL) && st->st_uid == SHARED_FILE_OVERFLOW_UID;
+}
+
 static int shared_file_check_dir(const char *path, mode_t *ret_mode)
 {
 	CLEANUP_CLOSE int fd = -EBADF;
@@ -72,7 +81,8 @@ int shared_file_open(const char *dir, const char *name, int flags, uint64_t byte
 	if (fstat(fd, &st) < 0)
 		return err_errno();
 	if (!S_ISREG(st.st_mode) ||
-	    !(shared_file_owner_ok(&st) || shared_file_is_users(mode, &st)) ||
+	    !(shared_file_owner_ok(&st) || shared_file_is_users(mode, &st) ||
+	      shared_file_is_mounted(mode, &st)) ||
 	    ((st.st_mode & (S_IRWXG | S_IRWXO)) && !(mode & SHARED_FILE_FOR_ALL)))
 		return -EPERM;
 	if (st.st_size < 0 || (uint64_t)st.st_size != bytes)

@@ -16,6 +16,9 @@ int shared_file_open_dir(const char *path);
  */
 #define SHARED_FILE_FOR_ALL S_ISVTX
 
+/* Whom the kernel has own what is of a user that a user namespace does not know. */
+#define SHARED_FILE_OVERFLOW_UID 65534
+
 /*
  * Opens <dir>/<name>. -ELOOP for a symbolic link, -EPERM for what is not a regular file, is not
  * ours or root's, or is open to others where its directory does not say so; -EPROTO when the size

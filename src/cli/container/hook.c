@@ -23,6 +23,7 @@
 #include "cli/out/say.h"
 #include "cli/tenant/enroll.h"
 #include "cli/tenant/options.h"
+#include "cli/tenant/remote.h"
 #include "ledger/tenant.h"
 #include "nvidia/uuid.h"
 
@@ -95,45 +96,57 @@ static void hook_name_tenant(const char *id, char ret[static POLICY_NAME_BYTES])
 	snprintf(ret, POLICY_NAME_BYTES, "%.*s", (int)len, id);
 }
 
-/* In a rootless runtime's user namespace we are root, and the tenants are the user's. */
-static int hook_find_runtime(void)
+/*
+ * In a rootless runtime's user namespace we are root, and the tenants are the user's: made by allotd where
+ * one makes users' tenants, else in a directory of the user's.
+ */
+static int hook_find_runtime(uid_t *ret_user)
 {
 	const char *chosen = getenv("ALLOT_RUNTIME_DIR");
 	char runtime[PATH_MAX];
-	uid_t uid;
 	int r;
 
-	if ((chosen && *chosen) || geteuid())
+	*ret_user = 0;
+	if (geteuid())
 		return 0;
-	r = container_outer_uid(&uid);
-	if (r == 0)
-		r = tenant_runtime_dir_of(uid, runtime, sizeof(runtime));
+	r = container_outer_uid(ret_user);
+	if (r < 0)
+		return say_error("whose container is this? %s", say_errno(r));
+	r = remote_find(*ret_user, runtime);
+	if (r || (chosen && *chosen))
+		return r < 0 ? r : 0;
+	r = tenant_runtime_dir_of(*ret_user, runtime, sizeof(runtime));
 	if (r == 0 && setenv("ALLOT_RUNTIME_DIR", runtime, 1) < 0)
 		r = -ENOMEM;
-	return r < 0 ? say_error("whose container is this? %s", say_errno(r)) : 0;
+	return r < 0 ? say_error("no directory for tenants of user %u: %s", (unsigned int)*ret_user,
+				 say_errno(r))
+		     : 0;
 }
 
 /* The child's part, which leaves this mount namespace and this root: an exit status. */
-static int hook_furnish(const struct container *container, const char *tenant_dir)
+static int hook_furnish(const struct container *container, const struct enrolment *e)
 {
+	const char *tenant_dir = e->dir;
 	int r = cdi_mount_enter(container);
 
 	if (r < 0)
 		return say_error("the container's mounts cannot be entered: %s", say_errno(r));
-	r = cdi_mount_tenant(container, tenant_dir);
+	/* What allotd made is root's, and so nobody's in the container. */
+	r = e->remote ? cdi_mount_files(container, tenant_dir)
+		      : cdi_mount_tenant(container, tenant_dir);
 	if (r < 0)
 		return say_error("tenant %s cannot be mounted at %s in %s: %s", tenant_dir,
 				 CDI_TENANT, container->root, say_errno(r));
 	return image_check(container);
 }
 
-static int hook_furnish_apart(const struct container *container, const char *tenant_dir)
+static int hook_furnish_apart(const struct container *container, const struct enrolment *e)
 {
 	pid_t child = fork();
 	int status;
 
 	if (child == 0)
-		_exit(hook_furnish(container, tenant_dir));
+		_exit(hook_furnish(container, e));
 	if (child < 0 || waitpid(child, &status, 0) < 0)
 		return say_error("no process to furnish the container: %s", say_errno(errno));
 	return WIFEXITED(status) ? WEXITSTATUS(status)
@@ -154,14 +167,14 @@ static int hook_give_tenant(const struct args *a, const struct container *contai
 	int r;
 
 	hook_name_tenant(container->id, name);
-	if ((a->gpus && hook_take_devices(a->gpus, &devices, &gpus) < 0) || hook_find_runtime() ||
-	    enroll(&req, &e) < 0)
+	if ((a->gpus && hook_take_devices(a->gpus, &devices, &gpus) < 0) ||
+	    hook_find_runtime(&req.container_user) || enroll(&req, &e) < 0)
 		return EXIT_ALLOT;
 	if (e.joined)
 		return say_error("there is a tenant \"%s\", which lives: it is none of this "
 				 "container's",
 				 name);
-	r = hook_furnish_apart(container, e.dir);
+	r = hook_furnish_apart(container, &e);
 	if (r)
 		enroll_undo(&e);
 	return r;

@@ -414,6 +414,8 @@ static int enroll_hold(const char *runtime, struct enrolment *e)
 
 static enum tenant_kind enroll_kind(const struct enroll_request *req, const struct enrolment *e)
 {
+	if (req->container)
+		return TENANT_CONTAINER;
 	return req->keep ? TENANT_PREPARED : e->generated ? TENANT_GENERATED : TENANT_NAMED;
 }
 
@@ -474,12 +476,12 @@ static int enroll_make_remotely(const struct enroll_request *req, struct enrolme
 	char plain[POLICY_NAME_BYTES];
 	int r;
 
-	if (!access(e->dir, F_OK) && life_is_held(e->dir))
+	if (!req->container && !access(e->dir, F_OK) && life_is_held(e->dir))
 		return 0;
 	r = enroll_first_policy(req, e->name, ret);
 	snprintf(plain, sizeof(plain), "%.*s", (int)strcspn(e->name, "@"), e->name);
 	return r < 0 ? r : remote_make(e->runtime, plain, ret, enroll_as_first(req).options,
-					 enroll_kind(req, e));
+					 enroll_kind(req, e), req->container);
 }
 
 static int enroll_try_remotely(const struct enroll_request *req, struct enrolment *e)
@@ -489,6 +491,12 @@ static int enroll_try_remotely(const struct enroll_request *req, struct enrolmen
 
 	if (made < 0)
 		return made;
+	/* Its container has it live, and no other one joins it. */
+	if (req->container) {
+		e->policy = first;
+		e->joined = !made;
+		return 0;
+	}
 	r = enroll_hold(e->runtime, e);
 	/* What allotd made is what this user may have of what was asked. */
 	return r < 0 || made ? r : enroll_join(req, e);
@@ -552,10 +560,16 @@ static int enroll_generate_name(struct enrolment *e)
 	return 0;
 }
 
+/* Who is known by that to allotd. */
+static uid_t enroll_asker(const struct enroll_request *req)
+{
+	return req->container ? req->container_user : geteuid();
+}
+
 /* Whose tenants they are to be, and so where: the name becomes "NAME@UID". */
 static int enroll_give_owner(const struct enroll_request *req, struct enrolment *e)
 {
-	uid_t owner = e->remote ? geteuid() : req->user;
+	uid_t owner = e->remote ? enroll_asker(req) : req->user;
 	char plain[POLICY_NAME_BYTES];
 	int r;
 
@@ -570,10 +584,10 @@ static int enroll_give_owner(const struct enroll_request *req, struct enrolment 
 	return r;
 }
 
-/* Where: with allotd, or in the runtime directory of who asks. */
+/* Where: with allotd, or in the runtime directory of who asks, */
 static int enroll_find_runtime(const struct enroll_request *req, struct enrolment *e)
 {
-	int r = req->user || req->container ? 0 : remote_find(e->runtime);
+	int r = req->user ? 0 : remote_find(enroll_asker(req), e->runtime);
 
 	e->remote = r > 0;
 	if (r > 0)

@@ -18,9 +18,9 @@
 #define NAP_MIN_US 1000
 #define NAP_MAX_US 50000
 
-int remote_find(char ret_runtime[static PATH_MAX])
+int remote_find(uid_t user, char ret_runtime[static PATH_MAX])
 {
-	int r = geteuid() ? control_find(ret_runtime) : 0;
+	int r = user ? control_find(ret_runtime) : 0;
 
 	if (r == -ENOTCONN)
 		say_error("no allotd runs, and by %s this machine's tenants are made by it; have it "
@@ -95,7 +95,7 @@ static int remote_ask(const char *runtime, struct control_request *request,
 }
 
 int remote_make(const char *runtime, const char *plain, const struct policy *policy,
-		const struct tenant_options *options, uint32_t kind)
+		const struct tenant_options *options, uint32_t kind, pid_t container)
 {
 	struct control_request request = remote_request(CONTROL_MAKE, plain);
 	struct control_answer answer;
@@ -104,6 +104,7 @@ int remote_make(const char *runtime, const char *plain, const struct policy *pol
 	request.policy = *policy;
 	request.said = remote_said(options);
 	request.kind = kind;
+	request.container = (uint32_t)container;
 	r = remote_ask(runtime, &request, &answer, "cannot make");
 	if (r < 0)
 		return r;

@@ -12,12 +12,15 @@
 #include "cli/tenant/options.h"
 #include "control/message.h"
 
-/* 1: they are made by allotd, in that runtime directory; 0: not; or a message and -errno. */
-int remote_find(char ret_runtime[static PATH_MAX]);
+/* 1: those of a user are made by allotd, in that runtime directory; 0: not; or a message and -errno. */
+int remote_find(uid_t user, char ret_runtime[static PATH_MAX]);
 
-/* Of this user, by its name without "@UID". 1; 0: there is one; or a message and -errno. */
+/*
+ * Of this user, by its name without "@UID"; `container` as in enroll_request. 1; 0: there is one; or a
+ * message and -errno.
+ */
 int remote_make(const char *runtime, const char *plain, const struct policy *policy,
-		const struct tenant_options *options, uint32_t kind);
+		const struct tenant_options *options, uint32_t kind, pid_t container);
 
 /* 0, -EAGAIN: it was changed meanwhile; or a message and -errno. */
 int remote_set(const char *runtime, const char *name, const struct policy *before,

@@ -352,8 +352,9 @@ class Rootless(Tests, Case):
             copy = WORLD.copy(f"/etc/{name}", name)
             copy.write_text(f"{copy.read_text(encoding='utf-8')}{line}\n", encoding="utf-8")
             must("mount", "--bind", copy, f"/etc/{name}")
+            cls.addClassCleanup(must, "umount", f"/etc/{name}")
         for path in (cls.home, runtime):
-            path.mkdir(parents=True)
+            path.mkdir(parents=True, exist_ok=True)
             path.chmod(0o700)
             os.chown(path, USER, USER)
         cls.prefix = ("setpriv", f"--reuid={USER}", f"--regid={USER}", "--clear-groups")
@@ -366,6 +367,62 @@ class Rootless(Tests, Case):
     def test_own_user(self):
         with self.filling(options=("--userns=keep-id",)):
             self.assertLessEqual(self.truth()[1], GIB)
+
+
+class ByDaemon(Rootless):
+    """allotd makes them as it makes all tenants of users: it shows them, bounds them and ends nobody."""
+
+    def setUp(self):
+        super().setUp()
+        config = WORLD.top / "allotd.conf"
+        config.write_text("[default]\nmemory-max = 5GiB\n", encoding="utf-8")
+        self.log = WORLD.top / "log"
+        with open(self.log, "w", encoding="utf-8") as log:
+            self.daemon = subprocess.Popen(
+                [os.environ["ALLOTD"], "--listen", "127.0.0.1:9487", "--outside", "kill", "--config", config],
+                env={**WORLD.env, **WORLD.sim_env}, stderr=log)
+        self.addCleanup(self.end)
+        for _ in range(600):
+            if os.path.exists("/run/allot-users/control"):
+                break
+            time.sleep(0.05)
+
+    def end(self):
+        self.daemon.terminate()
+        self.daemon.wait(60)
+        self.assertNotIn("limited: ", self.log.read_text(encoding="utf-8"))
+        shutil.rmtree("/run/allot-users", ignore_errors=True)
+
+    def tenants(self):
+        """Without the user, which people leave out as well; it is root's list, too."""
+        shown = super().tenants()
+        done = run(WORLD.allot, "ps", "--json", env={**WORLD.env, **WORLD.sim_env})
+        self.assertEqual({t["name"] for t in json.loads(done.stdout)["tenants"]}, {*shown})
+        for name in shown:
+            self.assertTrue(name.endswith(f"@{USER}"), name)
+        return {name.partition("@")[0]: tenant for name, tenant in shown.items()}
+
+    def test_bound(self):
+        with contextlib.ExitStack() as stack:
+            for _ in range(2):
+                stack.enter_context(self.filling(device="2GiB"))
+            self.refused("allotd refuses", device="2GiB")
+            time.sleep(2.5)  # two looks of allotd's
+            self.assertGreater(self.truth()[0], 4 * GIB - 2 * LOST)
+
+    def test_others_do_not_reach_it(self):
+        with self.filling() as name:
+            for user, answer in ((USER, 0), (USER + 1, 1)):
+                done = run("setpriv", f"--reuid={user}", f"--regid={USER}", "--clear-groups", "head", "-c0",
+                           f"/run/allot-users/{name}@{USER}/ledger")
+                self.assertEqual(done.returncode, answer, done.stderr)
+
+    def test_fails_closed(self):
+        """One that does not answer, where it once did."""
+        self.daemon.kill()
+        self.daemon.wait(60)
+        self.refused("allotd does not answer")
+        self.assertEqual(self.tenants(), {})
 
 
 if __name__ == "__main__":

@@ -328,7 +328,7 @@ class Users(users_lib.Case):
 
     # --- What comes by the socket ---
 
-    def ask(self, uid, *messages):
+    def ask(self, uid, *messages, before=()):
         """Answers to these, each by a connection of its own, as (error, words); None: none."""
         script = ("import socket, sys\n"
                   "for line in sys.stdin:\n"
@@ -337,7 +337,7 @@ class Users(users_lib.Case):
                   f"    s.connect({os.path.join(self.users, 'control')!r})\n"
                   "    s.send(bytes.fromhex(line))\n"
                   "    print(s.recv(65536).hex(), flush=True)\n")
-        done = subprocess.run([*user(uid), "python3", "-c", script], text=True, timeout=60,
+        done = subprocess.run([*before, *user(uid), "python3", "-c", script], text=True, timeout=60,
                               input="".join(m.hex() + "\n" for m in messages),
                               capture_output=True, check=True)
         answers = [bytes.fromhex(line) for line in done.stdout.splitlines()]
@@ -350,7 +350,7 @@ class Users(users_lib.Case):
         words = {"magic": MAGIC, "version": VERSION, "said": 0, "kind": 0, **header}
         policy = policy or self.policy
         return (struct.pack("6I2Q64s", words["magic"], words["version"], verb, words["said"],
-                            words["kind"], 0, 0, words.get("timeout", 0), name) + (before or self.policy) + policy)
+                            words["kind"], words.get("container", 0), 0, words.get("timeout", 0), name) + (before or self.policy) + policy)
 
     def learn_policy(self):
         """The bytes of one in force, of ALICE's tenant "known"; by the name, which begins it."""
@@ -380,6 +380,27 @@ class Users(users_lib.Case):
 
     def renamed(self, policy, name):
         return policy[:8] + name.encode().ljust(64, b"\0") + policy[72:]
+
+    def test_container(self):
+        """What the hook of a rootless runtime asks for, by the pid of a container's first process."""
+        self.find_request_bytes()
+        self.daemon()
+        self.learn_policy()
+        first = self.start("sleep", "1000")
+        request = self.request(0, b"c", self.renamed(self.policy, f"c@{ALICE}"), kind=3, container=first.pid)
+        (error, words), = self.ask(ALICE, request, before=("unshare", "--pid", "--fork"))
+        self.assertEqual(error, -18)
+        self.assertIn("another PID namespace", words)
+        self.assertEqual(self.ask(ALICE, request, request), [(0, ""), (-17, "")])
+        for path, owner, mode in (("", 0, 0o1710), ("/policy", 0, 0o444), ("/ledger", 0, 0o666)):
+            status = os.stat(self.dir("c", ALICE) + path)
+            self.assertEqual((status.st_uid, status.st_mode & 0o7777), (owner, mode))
+        states = {t["name"]: t["state"] for t in json.loads(self.user_ok(ALICE, "ps", "--json"))["tenants"]}
+        self.assertEqual(states[f"c@{ALICE}"], "idle")
+        first.kill()
+        first.wait()
+        self.user_ok(ALICE, "run", "--memory", "1MiB", "--", "true")
+        self.assertFalse(os.path.exists(self.dir("c", ALICE)))
 
     def test_junk(self):
         self.find_request_bytes()

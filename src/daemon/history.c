@@ -148,12 +148,13 @@ static uint16_t history_share(const struct snapshot_compute *compute)
 						     : compute->target_permille);
 }
 
-/* Users' tenants are called NAME@UID; those apart have a place before a slash. NULL: root's. */
+/*
+ * Users' tenants are called NAME@UID. Those apart have a place and a slash before it, and are all one
+ * owner's: a user namespace has as many owners as one likes. NULL: root's.
+ */
 static const char *history_owner(const char *name)
 {
-	const char *user = strchr(name, '@');
-
-	return user ? user : strchr(name, '/') ? "/" : NULL;
+	return strchr(name, '/') ? "/" : strchr(name, '@');
 }
 
 /* So many more may be kept of the tenants of its user; of root's as many as there is room for. */

@@ -25,18 +25,29 @@ static bool apart_knows(const struct tenants *tenants, const struct stat *ledger
 	return false;
 }
 
-/* Owners forge their ledgers, and may not make all others wait for a reader. */
+/*
+ * Owners forge their ledgers, and may not make all others wait for a reader. One user has as many owners as
+ * a user namespace has numbers, so there is a bound for all of them together: about a second.
+ */
+#define APART_TENANTS 256
+#define APART_FIGURES (4 * TENANTS_FIGURES_OF_USER)
+
 static bool apart_have_many(const struct tenants *tenants, uid_t owner)
 {
-	size_t n = 0;
+	size_t n = 0, all = 0, of_owner = 0;
 
 	for (size_t i = 0; i < tenants->n; i++) {
 		const struct tenant_entry *e = &tenants->list[i];
+		size_t figures;
 
-		if (e->apart && e->ledger.st_uid == owner)
-			n += (size_t)e->snapshot->nprocesses * (size_t)e->snapshot->ndevices;
+		if (!e->apart)
+			continue;
+		figures = (size_t)e->snapshot->nprocesses * (size_t)e->snapshot->ndevices;
+		n++;
+		all += figures;
+		of_owner += e->ledger.st_uid == owner ? figures : 0;
 	}
-	return n >= TENANTS_FIGURES_OF_USER;
+	return n >= APART_TENANTS || all >= APART_FIGURES || of_owner >= TENANTS_FIGURES_OF_USER;
 }
 
 /* --- Names ----------------------------------------------------------------------------------- */

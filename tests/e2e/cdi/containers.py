@@ -364,9 +364,50 @@ class Rootless(Tests, Case):
         cls.addClassCleanup(cls.run_podman, "system", "migrate")
         cls.add_images()
 
+    def test_file(self):
+        LimitFile.test_file(self)
+
     def test_own_user(self):
         with self.filling(options=("--userns=keep-id",)):
             self.assertLessEqual(self.truth()[1], GIB)
+
+
+class LimitFile:
+    """Containers with no device of allot, and with a file by which the library limits itself: the machine
+    sees tenants."""
+
+    def test_file(self):
+        file = WORLD.top / "vgpu.config"
+        file.write_text("UsedMem:1024\n", encoding="utf-8")
+        mounts = (f"{file}:/etc/xpu/vgpu.config", f"{WORLD.top}/sim:{WORLD.top}/sim:ro", f"{self.sim}:{self.sim}",
+                  f"{WORLD.library}:/opt/liballot.so")
+        env = {**WORLD.sim_env, "LD_PRELOAD": "/opt/liballot.so"}
+        args = [*self.prefix, *self.podman, "run", "--network=none", "--interactive", "--name=limited",
+                *(f"--volume={mount}" for mount in mounts), *(f"--env={k}={v}" for k, v in env.items()),
+                "allot-test-glibc", "/bin/fill", "--json"]
+        with subprocess.Popen([str(a) for a in args], env=self.env, cwd="/", text=True,
+                              stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+            try:
+                self.assertEqual(json.loads(process.stdout.readline())["total"], GIB)
+                full = self.must_podman("inspect", "--format={{.Id}}", "limited").strip()
+                owner = f"@{USER}" if self.prefix else ""
+                # Without a cgroup of its own there is no id.
+                name = rf"^({full[:12]}|elsewhere-[0-9a-f.]+)/drop-in{owner}$"
+                for who in {(), self.prefix}:
+                    done = run(*who, WORLD.allot, "ps", "--json", cwd="/",
+                               env={**(self.env if who else WORLD.env), **WORLD.sim_env})
+                    shown = json.loads(done.stdout)
+                    self.assertEqual(shown["outside"], [])
+                    tenant, = shown["tenants"]
+                    self.assertRegex(tenant["name"], name)
+                    self.assertIn(tenant["container"], (full, None))
+                    self.assertEqual([d["quota_bytes"] for d in tenant["devices"] if d["used_bytes"]], [GIB])
+            finally:
+                process.communicate()
+
+
+class RootfulLimitFile(LimitFile, Case):
+    images = ("glibc",)
 
 
 class ByDaemon(Rootless):

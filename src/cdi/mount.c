@@ -3,24 +3,17 @@
 
 #include <fcntl.h>
 #include <sched.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "cdi/spec.h"
+#include "node/lookup.h"
 
 /* More than these may be locked where the container has a user namespace, but no fewer. */
 #define FLAGS (MS_NOSUID | MS_NODEV | MS_NOEXEC)
-
-/* As linux/openat2.h has them, which is not everywhere that the kernel is new enough. */
-struct open_within {
-	uint64_t flags, mode, resolve;
-};
-#define RESOLVE_IN_ROOT 0x10
 
 struct fd_path {
 	char s[32];
@@ -49,11 +42,7 @@ int cdi_mount_enter(const struct container *container)
 /* A directory of the image: links in its path are the image's, and end in it. */
 static int mount_open_within(int root, const char *path)
 {
-	struct open_within how = {.flags = O_PATH | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW,
-				  .resolve = RESOLVE_IN_ROOT};
-	long fd = syscall(SYS_openat2, root, path, &how, sizeof(how));
-
-	return fd < 0 ? err_errno() : (int)fd;
+	return lookup_open(root, path, O_DIRECTORY | O_NOFOLLOW, LOOKUP_IN_ROOT);
 }
 
 static int mount_make_place(int root)

@@ -21,8 +21,8 @@
 #define MOVE_S	   1200
 
 /*
- * Root of a user namespace asks from inside, where root outside is nobody, as all are who are not known
- * there: what is nobody's is root's only where no other user can make anything.
+ * The caller may be root of a user namespace. Root outside is nobody there, as is every user that the
+ * namespace does not know: a file of nobody's is root's only where no other user can make one.
  */
 static bool control_is_roots(uid_t uid)
 {

@@ -14,7 +14,7 @@ int control_socket_path(const char *runtime, char ret[static PATH_MAX]);
 /*
  * Whether this machine's users have their tenants made by allotd, and the runtime directory in which
  * they are: 1 or 0. -ENOTCONN: its site wants one and none runs; -EPERM: what is there is not
- * root's; or -errno. For who is not root, or root of a user namespace alone.
+ * root's; or -errno. Not for root of the machine.
  */
 int control_find(char ret_runtime[static PATH_MAX]);
 

@@ -42,7 +42,7 @@ struct control_request {
 	uint32_t magic, version;
 	uint32_t verb, said;
 	uint32_t kind; /* of CONTROL_MAKE: enum tenant_kind of node/tenants.h */
-	uint32_t container; /* likewise, of a container: its first process, by its number for who asks */
+	uint32_t container; /* likewise, of TENANT_CONTAINER: pid of its first process, for the sender */
 	uint64_t host_bytes;  /* of CONTROL_SUSPEND, as its option; 0: no bound of its own */
 	uint64_t timeout_us; /* likewise; of CONTROL_RESUME, where it is not 0 */
 	char name[POLICY_NAME_BYTES]; /* of CONTROL_MAKE without its "@UID" */

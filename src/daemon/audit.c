@@ -168,7 +168,7 @@ static void audit_replace(struct audit *audit, const struct usage_list *usage,
 	free(old);
 }
 
-/* What the pages read, who do not ask drivers. */
+/* The pages ask no drivers, and find the tenants apart by these processes. */
 static int audit_note_apart(struct audit *audit, const struct tenants *tenants)
 {
 	pid_t *apart = calloc(tenants->n + 1, sizeof(*apart)), *old;

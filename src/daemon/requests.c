@@ -209,8 +209,8 @@ static pid_t requests_beginner(const struct doing *d)
 }
 
 /*
- * The number of the container's first process has to mean the same process here. A user who names another
- * one does no harm: the tenant then lives as long as that.
+ * The pid of the container's first process has to mean the same process here. The pid of another process
+ * does no harm: the tenant then lives as long as that one.
  */
 static int requests_check_container(struct doing *d)
 {

@@ -16,7 +16,7 @@ int shared_file_open_dir(const char *path);
  */
 #define SHARED_FILE_FOR_ALL S_ISVTX
 
-/* Whom the kernel has own what is of a user that a user namespace does not know. */
+/* In a user namespace the kernel shows this owner for files of users that the namespace does not know. */
 #define SHARED_FILE_OVERFLOW_UID 65534
 
 /*
@@ -26,7 +26,7 @@ int shared_file_open_dir(const char *path);
  */
 int shared_file_open(const char *dir, const char *name, int flags, uint64_t bytes);
 
-/* Whether an open file may be read as one of these: a regular file of that size. 0, -EPERM or -EPROTO. */
+/* Checks an open file: -EPERM unless it is a regular file, -EPROTO unless it has that size; 0. */
 int shared_file_check(int fd, uint64_t bytes);
 
 /* Creates <dir>/<name>, 0600 whatever the umask, empty. -EEXIST. Descriptor or -errno. */

@@ -455,7 +455,7 @@ struct tenant_acl {
 
 enum tenant_acl_tag { ACL_OWNER = 0x01, ACL_USER = 0x02, ACL_GROUP = 0x04, ACL_MASK = 0x10, ACL_OTHER = 0x20 };
 
-/* That user may reach what is in the directory, and nobody else but its owner. */
+/* The user may reach the files in the directory; so may its owner, and nobody else. */
 static int tenant_close_to_others(int dirfd, uid_t uid)
 {
 	const struct tenant_acl acl = {
@@ -490,7 +490,7 @@ int tenant_open_to_user(const char *runtime, const char *name)
 	r = tenant_close_to_others(dirfd, uid);
 	if (r < 0)
 		return r;
-	/* A container has users of whom the machine knows nothing: the file is nobody's of them. */
+	/* The container's users have numbers that the machine gives to nobody. */
 	if (fchownat(dirfd, "ledger", geteuid(), (gid_t)-1, AT_SYMLINK_NOFOLLOW) < 0 ||
 	    fchmodat(dirfd, "ledger", 0666, 0) < 0)
 		return err_errno();

@@ -68,8 +68,8 @@ int tenant_create(const char *runtime, const char *name, const struct policy *po
  */
 int tenant_open_to_all(const char *runtime, const char *name);
 /*
- * The same for a container of a user whose tenant it is: on the machine that user alone reaches the files,
- * by an access list of the directory. -EOPNOTSUPP where there are none.
+ * The same for a container of the user whose tenant it is. On the machine that user alone reaches the files,
+ * by an access list of the directory. -EOPNOTSUPP where the file system has none.
  */
 int tenant_open_to_user(const char *runtime, const char *name);
 /* Whether it is such a tenant: by its directory, also as a container sees it. */

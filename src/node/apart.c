@@ -52,14 +52,14 @@ static bool apart_have_many(const struct tenants *tenants, uid_t owner)
 
 /* --- Names ----------------------------------------------------------------------------------- */
 
-/* Its files, by numbers that nobody chooses. */
+/* Names the ledger's file by numbers that nobody chooses. */
 static void apart_write_file(const struct tenant_entry *e, char ret[static 32])
 {
 	snprintf(ret, 32, "%" PRIx64 ".%" PRIx64, (uint64_t)e->ledger.st_dev,
 		 (uint64_t)e->ledger.st_ino);
 }
 
-/* The tenant's own name is its process's word. `twice`: it is another one's there, too. */
+/* The tenant's own name is its process's word. `twice`: another tenant of the place has it, too. */
 static void apart_name(struct tenant_entry *e, bool twice)
 {
 	char place[64], own[POLICY_NAME_BYTES], file[32], user[16] = "", name[4 * POLICY_NAME_BYTES];
@@ -106,7 +106,7 @@ static void apart_name_all(struct tenant_entry *list, size_t n)
 
 /* --- Reading --------------------------------------------------------------------------------- */
 
-/* What cannot be read stays out: its process is told as such. */
+/* A tenant that cannot be read stays out, and its process is told as unread. */
 static int apart_read(const struct tenants *tenants, pid_t pid, struct tenant_entry *ret)
 {
 	struct mapped_tenant mapped;
@@ -170,7 +170,7 @@ int apart_add_users(struct tenants *tenants, const struct usage_list *usage)
 
 	if (!pid)
 		return -ENOMEM;
-	/* One on several devices is there several times, in a list that is in the devices' order. */
+	/* The list has a process once for each of its devices. */
 	for (size_t i = 0; i < usage->n; i++) {
 		size_t k = 0;
 

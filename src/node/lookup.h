@@ -12,7 +12,7 @@
 /* As linux/openat2.h has them, which is not everywhere that the kernel is new enough. */
 #define LOOKUP_NO_MAGIC 0x02 /* no links of /proc */
 #define LOOKUP_IN_ROOT	0x10 /* `dirfd` is the root of all paths and links */
-#define LOOKUP_CACHED	0x20 /* what is not in the kernel's cache is not asked for */
+#define LOOKUP_CACHED	0x20 /* -EAGAIN unless all is in the kernel's cache: no file system is asked */
 
 /*
  * An O_PATH descriptor, or -errno. -ENOSYS, -EINVAL, -EPERM: kernels before 5.6 or, with LOOKUP_CACHED,

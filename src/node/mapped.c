@@ -234,8 +234,8 @@ static int mapped_find_by_range(pid_t pid, const struct mapped_file *file)
 }
 
 /*
- * By its path, from the process's root; no link in it leads out of that. Who is not root has no right
- * to look into others' processes, and may wait for file systems of its own.
+ * By its path, from the process's root; no link in it leads out of that. A user has no right to look into
+ * others' processes, and so waits for file systems of one's own alone.
  */
 static int mapped_find_by_path(pid_t pid, const struct mapped_file *file)
 {
@@ -250,7 +250,7 @@ static int mapped_find_by_path(pid_t pid, const struct mapped_file *file)
 	return root < 0 ? err_errno() : lookup_open(root, file->path, O_NOFOLLOW, resolve);
 }
 
-/* Opened without touching it, looked at, and only then opened to be read. */
+/* The file is found without being opened, then looked at, and only then opened. */
 static int mapped_open_file(pid_t pid, const struct mapped_file *file, struct stat *ret)
 {
 	CLEANUP_CLOSE int found = -EBADF;

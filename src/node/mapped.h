@@ -37,7 +37,7 @@ int mapped_find_ledger(const char *dir, struct stat *ret);
  */
 int mapped_ledger(pid_t pid, const struct stat *ledger);
 
-/* What a process has mapped of its tenant, wherever that is. */
+/* The files of its tenant that a process has mapped, wherever they are. */
 struct mapped_tenant {
 	struct stat ledger;
 	int ledger_fd, policy_fd; /* to be read */
@@ -45,11 +45,10 @@ struct mapped_tenant {
 };
 
 /*
- * Opens the ledger that mapped_any_ledger finds, and the policy beside it. What is in the files is the
- * process's word, as their names are. No file is opened that may make its reader wait, as on a file
- * system that is another program's (FUSE), or that is more than a file. -ENOENT: there is no such
- * policy, -ESTALE: they are not there any more, -EOPNOTSUPP: on such a file system; errors of
- * mapped_any_ledger and open(2).
+ * Opens the ledger that mapped_any_ledger finds, and the policy beside it. Their names and their content
+ * are the process's word. A file that may make its reader wait is not opened: one of a file system that a
+ * program serves (FUSE), or a device. -EOPNOTSUPP: it is such a file; -ENOENT: no policy is mapped;
+ * -ESTALE: the mapping is not there any more; errors of mapped_any_ledger and open(2).
  */
 int mapped_open_tenant(pid_t pid, struct mapped_tenant *ret);
 

@@ -31,7 +31,7 @@ struct tenant_entry {
 	int error;		  /* why there is no snapshot, -errno */
 	struct snapshot *snapshot; /* NULL on error */
 	char container[CONTAINER_BYTES]; /* by tenants_find_containers */
-	struct stat ledger;		 /* what file it is, and whose; zeroed: there is none */
+	struct stat ledger;		 /* its file and owner; zeroed: there is none */
 	pid_t apart; /* the process by which it was found (node/apart.h); 0: in a runtime directory */
 };
 

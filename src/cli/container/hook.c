@@ -131,7 +131,7 @@ static int hook_furnish(const struct container *container, const struct enrolmen
 
 	if (r < 0)
 		return say_error("the container's mounts cannot be entered: %s", say_errno(r));
-	/* What allotd made is root's, and so nobody's in the container. */
+	/* Files that allotd made are root's, and so nobody's in the container. */
 	r = e->remote ? cdi_mount_files(container, tenant_dir)
 		      : cdi_mount_tenant(container, tenant_dir);
 	if (r < 0)

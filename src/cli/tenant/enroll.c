@@ -560,7 +560,7 @@ static int enroll_generate_name(struct enrolment *e)
 	return 0;
 }
 
-/* Who is known by that to allotd. */
+/* The user whom allotd takes the caller for. */
 static uid_t enroll_asker(const struct enroll_request *req)
 {
 	return req->container ? req->container_user : geteuid();
@@ -584,7 +584,7 @@ static int enroll_give_owner(const struct enroll_request *req, struct enrolment 
 	return r;
 }
 
-/* Where: with allotd, or in the runtime directory of who asks, */
+/* Where: with allotd, or in the caller's own runtime directory. */
 static int enroll_find_runtime(const struct enroll_request *req, struct enrolment *e)
 {
 	int r = req->user ? 0 : remote_find(enroll_asker(req), e->runtime);

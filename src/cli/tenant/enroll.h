@@ -38,7 +38,7 @@ struct enroll_request {
 	const char *library; /* that its processes get; NULL: that is somebody else's affair */
 	uid_t user; /* root makes it for this one; 0: for the one who asks */
 	pid_t container; /* first process of the container that it is for; 0: it is for none */
-	uid_t container_user; /* whose that is, outside of the user namespace that we are in; 0: root's */
+	uid_t container_user; /* its user outside of our user namespace; 0: root */
 };
 
 struct enrolment {

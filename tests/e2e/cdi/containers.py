@@ -459,7 +459,7 @@ class ByDaemon(Rootless):
                 self.assertEqual(done.returncode, answer, done.stderr)
 
     def test_fails_closed(self):
-        """One that does not answer, where it once did."""
+        """Where allotd was killed, its socket is still there, and nobody answers."""
         self.daemon.kill()
         self.daemon.wait(60)
         self.refused("allotd does not answer")

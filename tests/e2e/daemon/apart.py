@@ -150,7 +150,7 @@ class Apart(daemon_lib.Case):
         self.check_tenant(*self.tenants().values(), program)
 
     def test_users(self):
-        """Who is not root finds one's own, by their paths, and nobody else's."""
+        """A user finds one's own tenants, by their paths, and nobody else's."""
         sim = self.env["ALLOT_SIM_DIR"]
         self.ok("sim", "--dir", sim, "--memory", "4GiB", "--", cli_lib.ALLOT, "topo")
         for path, mode in ((self.tmp, 0o755), (sim, 0o777), (os.path.join(sim, "region"), 0o666)):

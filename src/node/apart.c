@@ -12,6 +12,7 @@
 
 #include "base/cleanup.h"
 #include "base/fd.h"
+#include "base/now.h"
 #include "ledger/tenant.h"
 #include "node/mapped.h"
 
@@ -31,6 +32,7 @@ static bool apart_knows(const struct tenants *tenants, const struct stat *ledger
  */
 #define APART_TENANTS 256
 #define APART_FIGURES (4 * TENANTS_FIGURES_OF_USER)
+#define APART_NS      (NS_PER_S / 2) /* of the processor: a process has 65536 mappings, if it likes */
 
 static bool apart_have_many(const struct tenants *tenants, uid_t owner)
 {
@@ -107,11 +109,12 @@ static void apart_name_all(struct tenant_entry *list, size_t n)
 /* --- Reading --------------------------------------------------------------------------------- */
 
 /* A tenant that cannot be read stays out, and its process is told as unread. */
-static int apart_read(const struct tenants *tenants, pid_t pid, struct tenant_entry *ret)
+static int apart_read(const struct tenants *tenants, pid_t pid, const struct mapped_files *files,
+		      size_t at, struct tenant_entry *ret)
 {
 	struct mapped_tenant mapped;
 	struct snapshot *snapshot;
-	int r = mapped_open_tenant(pid, &mapped);
+	int r = mapped_open_tenant(files, at, &mapped);
 
 	if (r < 0)
 		return r;
@@ -138,25 +141,35 @@ static int apart_read(const struct tenants *tenants, pid_t pid, struct tenant_en
 
 static int apart_add_of(struct tenants *tenants, pid_t pid)
 {
+	struct mapped_files *files;
 	struct tenant_entry *list;
-	struct stat ledger;
+	const struct stat *ledger;
+	int r = pid > 0 ? mapped_find_files(pid, &files) : -ESRCH;
 
-	if (pid <= 0 || mapped_any_ledger(pid, &ledger) || apart_knows(tenants, &ledger))
-		return 0;
-	list = reallocarray(tenants->list, tenants->n + 1, sizeof(*list));
-	if (!list)
-		return -ENOMEM;
-	tenants->list = list;
-	tenants->n += !apart_read(tenants, pid, &list[tenants->n]);
-	return 0;
+	if (r < 0)
+		return r == -ENOMEM ? r : 0;
+	for (size_t i = 0; !r && (ledger = mapped_files_ledger(files, i)); i++) {
+		if (apart_knows(tenants, ledger))
+			continue;
+		list = reallocarray(tenants->list, tenants->n + 1, sizeof(*list));
+		if (list) {
+			tenants->list = list;
+			tenants->n += !apart_read(tenants, pid, files, i, &list[tenants->n]);
+		} else {
+			r = -ENOMEM;
+		}
+	}
+	mapped_files_free(files);
+	return r;
 }
 
 int apart_add(struct tenants *tenants, const pid_t *pid, size_t n)
 {
+	uint64_t until_ns = now_ns(CLOCK_THREAD_CPUTIME_ID) + APART_NS;
 	size_t before = tenants->n;
 	int r = 0;
 
-	for (size_t i = 0; !r && i < n; i++)
+	for (size_t i = 0; !r && i < n && now_ns(CLOCK_THREAD_CPUTIME_ID) < until_ns; i++)
 		r = apart_add_of(tenants, pid[i]);
 	if (tenants->n > before)
 		apart_name_all(tenants->list + before, tenants->n - before);

@@ -148,49 +148,111 @@ bool mapped_by_any(const struct stat *file)
 
 #define DELETED " (deleted)"
 
-/* A file of a tenant that a process has mapped. */
-struct mapped_file {
-	const char *name; /* that is looked for: "/ledger" */
-	const char *dir;  /* and where; NULL: anywhere */
-	size_t dir_length;
-	uint64_t begin, end;
-	struct stat file; /* st_dev and st_ino */
-	char path[PATH_MAX];
-	bool deleted;
-};
-
-static bool mapped_is_named(const struct mapping *mapping, void *arg)
+/* Returns the length of the path if the mapping is of a file of that name; 0: it is not. */
+static size_t mapped_is_called(const struct mapping *mapping, const char *name, bool *ret_deleted)
 {
-	struct mapped_file *ret = arg;
-	size_t length = strcspn(mapping->path, "\n"), name = strlen(ret->name);
+	size_t length = strcspn(mapping->path, "\n"), tail = strlen(DELETED), n = strlen(name);
+	bool deleted = length > tail && !strncmp(mapping->path + length - tail, DELETED, tail);
 
-	ret->deleted = length > strlen(DELETED) &&
-		       !strncmp(mapping->path + length - strlen(DELETED), DELETED, strlen(DELETED));
-	if (ret->deleted)
-		length -= strlen(DELETED);
-	if (!mapping->shared || length < name || length >= sizeof(ret->path) ||
-	    strncmp(mapping->path + length - name, ret->name, name) != 0)
-		return false;
-	if (ret->dir && (length - name != ret->dir_length ||
-			 strncmp(mapping->path, ret->dir, ret->dir_length) != 0))
-		return false;
-	ret->begin = mapping->begin;
-	ret->end = mapping->end;
-	ret->file.st_dev = mapping->dev;
-	ret->file.st_ino = mapping->ino;
-	memcpy(ret->path, mapping->path, length);
-	ret->path[length] = '\0';
-	return true;
+	if (deleted)
+		length -= tail;
+	if (!mapping->shared || length <= n || strncmp(mapping->path + length - n, name, n) != 0)
+		return 0;
+	*ret_deleted = deleted;
+	return length;
+}
+
+static bool mapped_is_ledger(const struct mapping *mapping, void *arg)
+{
+	struct stat *ret = arg;
+	bool deleted;
+
+	ret->st_dev = mapping->dev;
+	ret->st_ino = mapping->ino;
+	return mapped_is_called(mapping, "/ledger", &deleted);
 }
 
 int mapped_any_ledger(pid_t pid, struct stat *ret)
 {
-	struct mapped_file ledger = {.name = "/ledger"};
-	int r = mapped_search(pid, true, mapped_is_named, &ledger);
+	return mapped_search(pid, true, mapped_is_ledger, ret);
+}
 
-	if (!r)
-		*ret = ledger.file;
+struct mapped_file {
+	uint64_t begin, end;
+	struct stat file; /* st_dev and st_ino */
+	bool deleted;
+	size_t dir_length;
+	char *path;
+};
+
+/* The process that has the arbiter's role has the files of all tenants beside its own. */
+#define FILES_MOST 256
+
+struct mapped_files {
+	pid_t pid;
+	size_t nledgers, npolicies;
+	struct mapped_file ledger[FILES_MOST], policy[FILES_MOST];
+};
+
+static void mapped_note(const struct mapping *mapping, const char *name, struct mapped_file *list,
+			size_t *n)
+{
+	struct mapped_file *file = &list[*n];
+	size_t length;
+
+	/* A mapping may be several, one behind the other. */
+	if (*n == FILES_MOST || (*n && mapped_is_of(mapping, &file[-1].file)))
+		return;
+	length = mapped_is_called(mapping, name, &file->deleted);
+	file->path = length ? strndup(mapping->path, length) : NULL;
+	if (!file->path)
+		return;
+	file->begin = mapping->begin;
+	file->end = mapping->end;
+	file->file.st_dev = mapping->dev;
+	file->file.st_ino = mapping->ino;
+	file->dir_length = length - strlen(name);
+	++*n;
+}
+
+static bool mapped_note_both(const struct mapping *mapping, void *arg)
+{
+	struct mapped_files *files = arg;
+
+	mapped_note(mapping, "/ledger", files->ledger, &files->nledgers);
+	mapped_note(mapping, "/policy", files->policy, &files->npolicies);
+	return false;
+}
+
+int mapped_find_files(pid_t pid, struct mapped_files **ret)
+{
+	struct mapped_files *files = calloc(1, sizeof(*files));
+	int r;
+
+	if (!files)
+		return -ENOMEM;
+	files->pid = pid;
+	r = mapped_search(pid, true, mapped_note_both, files);
+	if (r == -ENOENT && files->nledgers) {
+		*ret = files;
+		return 0;
+	}
+	mapped_files_free(files);
 	return r;
+}
+
+void mapped_files_free(struct mapped_files *files)
+{
+	for (size_t i = 0; files && i < files->nledgers; i++)
+		free(files->ledger[i].path);
+	for (size_t i = 0; files && i < files->npolicies; i++)
+		free(files->policy[i].path);
+	free(files);
+}
+
+const struct stat *mapped_files_ledger(const struct mapped_files *files, size_t at)
+{
+	return at < files->nledgers ? &files->ledger[at].file : NULL;
 }
 
 /* A process has as many mounts as it likes, in a namespace of its own. */
@@ -281,30 +343,35 @@ static int mapped_open_file(pid_t pid, const struct mapped_file *file, struct st
 	return fd;
 }
 
-int mapped_open_tenant(pid_t pid, struct mapped_tenant *ret)
+static const struct mapped_file *mapped_policy_beside(const struct mapped_files *files,
+						       const struct mapped_file *ledger)
 {
-	struct mapped_file ledger = {.name = "/ledger"}, policy = {.name = "/policy"};
+	for (size_t i = 0; i < files->npolicies; i++)
+		if (files->policy[i].dir_length == ledger->dir_length &&
+		    !strncmp(files->policy[i].path, ledger->path, ledger->dir_length))
+			return &files->policy[i];
+	return NULL;
+}
+
+int mapped_open_tenant(const struct mapped_files *files, size_t at, struct mapped_tenant *ret)
+{
+	const struct mapped_file *ledger = &files->ledger[at];
+	const struct mapped_file *policy = mapped_policy_beside(files, ledger);
 	CLEANUP_CLOSE int ledger_fd = -EBADF;
 	CLEANUP_CLOSE int policy_fd = -EBADF;
 	struct stat ledger_stat, policy_stat;
-	int r = mapped_search(pid, true, mapped_is_named, &ledger);
 
-	if (r < 0)
-		return r;
-	policy.dir = ledger.path;
-	policy.dir_length = strlen(ledger.path) - strlen(ledger.name);
-	r = mapped_search(pid, true, mapped_is_named, &policy);
-	if (r < 0)
-		return r;
-	ledger_fd = mapped_open_file(pid, &ledger, &ledger_stat);
+	if (!policy)
+		return -ENOENT;
+	ledger_fd = mapped_open_file(files->pid, ledger, &ledger_stat);
 	if (ledger_fd < 0)
 		return ledger_fd;
-	policy_fd = mapped_open_file(pid, &policy, &policy_stat);
+	policy_fd = mapped_open_file(files->pid, policy, &policy_stat);
 	if (policy_fd < 0)
 		return policy_fd;
 	ret->ledger = ledger_stat;
-	snprintf(ret->dir, sizeof(ret->dir), "/proc/%ld/root%.*s", (long)pid,
-		 (int)policy.dir_length, ledger.path);
+	snprintf(ret->dir, sizeof(ret->dir), "/proc/%ld/root%.*s", (long)files->pid,
+		 (int)ledger->dir_length, ledger->path);
 	ret->ledger_fd = TAKE_FD(ledger_fd);
 	ret->policy_fd = TAKE_FD(policy_fd);
 	return 0;

@@ -37,7 +37,17 @@ int mapped_find_ledger(const char *dir, struct stat *ret);
  */
 int mapped_ledger(pid_t pid, const struct stat *ledger);
 
-/* The files of its tenant that a process has mapped, wherever they are. */
+/*
+ * All ledgers and policies that a process has mapped, wherever they are: of its own tenant, and of the
+ * others where it arranges their turns. -ENOMEM; else as mapped_any_ledger.
+ */
+struct mapped_files;
+int mapped_find_files(pid_t pid, struct mapped_files **ret);
+void mapped_files_free(struct mapped_files *files); /* takes NULL */
+
+/* Ledger number `at`: st_dev and st_ino. NULL: there are no more. */
+const struct stat *mapped_files_ledger(const struct mapped_files *files, size_t at);
+
 struct mapped_tenant {
 	struct stat ledger;
 	int ledger_fd, policy_fd; /* to be read */
@@ -45,11 +55,11 @@ struct mapped_tenant {
 };
 
 /*
- * Opens the ledger that mapped_any_ledger finds, and the policy beside it. Their names and their content
- * are the process's word. A file that may make its reader wait is not opened: one of a file system that a
- * program serves (FUSE), or a device. -EOPNOTSUPP: it is such a file; -ENOENT: no policy is mapped;
- * -ESTALE: the mapping is not there any more; errors of mapped_any_ledger and open(2).
+ * Opens that ledger and the policy beside it. Their names and their content are the process's word. A file
+ * that may make its reader wait is not opened: one of a file system that a program serves (FUSE), or a
+ * device. -EOPNOTSUPP: it is such a file; -ENOENT: no policy beside it is mapped; -ESTALE: the mapping is
+ * not there any more; errors of open(2).
  */
-int mapped_open_tenant(pid_t pid, struct mapped_tenant *ret);
+int mapped_open_tenant(const struct mapped_files *files, size_t at, struct mapped_tenant *ret);
 
 #endif

@@ -14,7 +14,7 @@ import cli_lib
 import daemon_lib
 from daemon_lib import key
 
-FILL = os.environ["FILL"]
+FILL, LOAD = os.environ["FILL"], os.environ["ALLOT_LOAD"]
 LIBRARY = os.path.join(os.environ["ALLOT_BUILD"], "src/guest/liballot.so")
 MIB = 1 << 20
 QUOTA = 512 * MIB
@@ -172,6 +172,29 @@ class Apart(daemon_lib.Case):
         self.assertEqual((tenant["uid"], tenant["container"]), (USER, None))
         self.assertEqual([(o["pid"], o["standing"]) for o in shown["outside"]], [(roots.pid, "hidden")])
         self.assertEqual({t["uid"] for t in self.ps()["tenants"]}, {None, USER})
+
+    def test_tenants_that_take_turns(self):
+        """The process that arranges their turns has the ledgers of all of them mapped."""
+        own = {**self.env, "ALLOT_RUNTIME_DIR": self.path("own")}
+        for name in "ab":
+            process = subprocess.Popen(
+                [cli_lib.ALLOT, "run", "--name", name, "--compute", "40", "--", LOAD, "--loops-per-us", "1",
+                 "--seconds", "30"], env=own, stdout=subprocess.PIPE, start_new_session=True)
+            self.addCleanup(process.wait)
+            self.addCleanup(daemon_lib.kill_all, process)
+            self.assertTrue(process.stdout.readline())
+
+        def ledgers(pid):
+            with open(f"/proc/{pid}/maps", encoding="utf-8") as maps:
+                return len({line.split()[4] for line in maps if line.endswith("/ledger\n")})
+
+        def users():
+            return [p["host_pid"] for t in self.ps()["tenants"] for p in t["processes"]]
+
+        cli_lib.wait_for(lambda: 2 in map(ledgers, users()))
+        shown = self.ps()
+        self.assertEqual(shown["outside"], [])
+        self.assertEqual(sorted(t["name"].rpartition("/")[2] for t in shown["tenants"]), ["a", "b"])
 
     # --- What is not believed ------------------------------------------------------------------
 

@@ -229,6 +229,71 @@ static void check_users(void)
 	CHECK_EQ(chmod(fixture_runtime_dir(), 0700), 0);
 }
 
+/* A container of a user's: the user reaches the files, others do not, and in it all are of the tenant. */
+static void check_open_to_user(void)
+{
+	char runtime[PATH_MAX], dir[PATH_MAX];
+	struct policy policy = fixture_policy(GIB);
+	struct ledger *ledger;
+	pid_t pid;
+	int r;
+
+	if (geteuid())
+		return;
+	CHECK_EQ(chmod(fixture_runtime_dir(), 0711), 0);
+	snprintf(runtime, sizeof(runtime), "%s/contained", fixture_runtime_dir());
+	CHECK_EQ(tenant_create(runtime, "c@4711", &policy, dir, sizeof(dir)), 0);
+	CHECK_EQ(tenant_open_to_user(runtime, "d@4711"), -ENOENT);
+	CHECK_EQ(tenant_open_to_user(runtime, "c"), -EINVAL);
+	r = tenant_open_to_user(runtime, "c@4711");
+	if (r != -EOPNOTSUPP) {
+		CHECK_EQ(r, 0);
+		CHECK_EQ(mode_of(dir, "ledger"), 0666);
+		for (uid_t uid = USER; uid <= OTHER; uid++) {
+			pid = fixture_fork();
+			if (pid == 0) {
+				be_user(uid);
+				CHECK_EQ(ledger_open(dir, LEDGER_GUEST, &ledger),
+					 uid == USER ? 0 : -EACCES);
+				CHECK_EQ(policy_load(dir, &policy), uid == USER ? 0 : -EACCES);
+				CHECK(policy_update(dir, halve, NULL) < 0);
+				CHECK(open(dir, O_RDONLY | O_DIRECTORY) < 0);
+				_exit(0);
+			}
+			fixture_wait(pid, 0);
+		}
+		CHECK_EQ(ledger_open(dir, LEDGER_GUEST, &ledger), 0);
+		ledger_close(ledger);
+	}
+	CHECK_EQ(tenant_remove(runtime, "c@4711"), 0);
+	CHECK_EQ(chmod(fixture_runtime_dir(), 0700), 0);
+}
+
+/*
+ * Of a user that a user namespace does not know a file is nobody's. It is believed in a directory of one's
+ * own alone that says that its files are for all.
+ */
+static void check_of_nobody(void)
+{
+	struct policy policy;
+	const char *dir;
+
+	if (geteuid())
+		return;
+	dir = fixture_tenant("mounted");
+	CHECK_EQ(tenant_open_to_all(fixture_runtime_dir(), "mounted"), 0);
+	for (uid_t uid = SHARED_FILE_OVERFLOW_UID - 1; uid <= SHARED_FILE_OVERFLOW_UID; uid++) {
+		char path[PATH_MAX + 8];
+
+		snprintf(path, sizeof(path), "%s/policy", dir);
+		CHECK_EQ(chown(path, uid, uid), 0);
+		CHECK_EQ(policy_load(dir, &policy), uid == SHARED_FILE_OVERFLOW_UID ? 0 : -EPERM);
+	}
+	CHECK_EQ(chmod(dir, 0755), 0);
+	CHECK_EQ(policy_load(dir, &policy), -EPERM);
+	CHECK_EQ(tenant_remove(fixture_runtime_dir(), "mounted"), 0);
+}
+
 /* A process that may write no file of that size ends by SIGXFSZ when it tries. */
 static void check_file_size_limit(void)
 {
@@ -531,6 +596,8 @@ int main(void)
 	check_runtime_dir_of();
 	check_open_to_all();
 	check_users();
+	check_open_to_user();
+	check_of_nobody();
 	check_names();
 	check_file_size_limit();
 	check_life();

@@ -95,7 +95,7 @@ def page_commands():
 def comparable(text):
     """Without what differs from run to run: names of devices, pids, times, and so widths."""
     text = re.sub(r"GPU-[0-9a-f]{8}[-0-9a-f]*", "GPU", text)
-    text = re.sub(r"\d+(\.\d+)? s\b", "s", text)
+    text = re.sub(r"\d+(\.\d+)? [mu]?s\b", "s", text)
     text = re.sub(r"^(\S+ +(?:\S+ +)?)\d+(?= +GPU)", r"\1PID", text, flags=re.M)
     text = re.sub(r"@\d+", "@UID", text)
     return [re.sub(r"-{2,}| {2,}", " ", line).strip() for line in text.strip("\n").split("\n")]

@@ -352,17 +352,18 @@ uint64_t swap_out(struct ledger *ledger, int index, int device)
 
 static uint64_t swap_sum_live(struct ledger *ledger, int device, bool here)
 {
-	uint64_t bytes = 0;
-	struct quota_row row;
+	uint64_t sum = 0;
 
 	for (int i = 0; i < slot_count(ledger); i++) {
-		if (!slot_alive(ledger, i))
-			continue;
-		bytes = sat_add_u64(bytes, swap_out(ledger, i, device));
+		uint64_t bytes = swap_out(ledger, i, device);
+		struct quota_row row;
+
 		if (here && quota_process(ledger, i, device, &row) >= 0)
 			bytes = sat_add_u64(bytes, swap_can_leave(row.used));
+		if (bytes && slot_alive(ledger, i))
+			sum = sat_add_u64(sum, bytes);
 	}
-	return bytes;
+	return sum;
 }
 
 uint64_t swap_out_live(struct ledger *ledger, int device)

@@ -29,7 +29,10 @@ static struct view view_each(struct guest *guest, const uint8_t uuid[16], int le
 	int error = figure_tenant_each(guest, uuid, ledger_device, each);
 
 	for (int i = 0; i < QUOTA_SLOTS; i++) {
-		each[i] = sat_add_u64(each[i], swap_out(guest->ledger, i, ledger_device));
+		uint64_t out = swap_out(guest->ledger, i, ledger_device);
+
+		if (out && slot_alive(guest->ledger, i))
+			each[i] = sat_add_u64(each[i], out);
 		each[i] = min_u64(each[i], view.total_bytes - view.used_bytes);
 		view.used_bytes += each[i];
 	}

@@ -268,13 +268,13 @@ void guest_name_device(struct guest *guest, const uint8_t uuid[16], unsigned int
  * or does not name the device, gives nothing: it fails closed.
  */
 static uint64_t guest_read_limit(struct guest *guest, const uint8_t uuid[16], unsigned int ordinal,
-				 uint64_t total_bytes)
+				 uint64_t total_bytes, bool ever)
 {
 	struct policy policy;
 	uint64_t limit, own;
 
 	if (policy_read(guest->policy_map, &policy) ||
-	    policy_limit(&policy, uuid, total_bytes, &limit))
+	    (ever ? policy_limit_ever : policy_limit)(&policy, uuid, total_bytes, &limit))
 		return 0;
 	own = config_limit_bytes(&guest->config, ordinal, total_bytes);
 	return own ? min_u64(own, limit) : limit;
@@ -290,7 +290,8 @@ uint64_t guest_limit_cached(struct guest *guest, const uint8_t uuid[16], uint64_
 	/* Of threads that refresh at once, the last to write has looked again after writing. */
 	do {
 		now = guest_generation(guest);
-		limit = guest_read_limit(guest, uuid, guest_ordinal(guest, uuid), total_bytes);
+		limit = guest_read_limit(guest, uuid, guest_ordinal(guest, uuid), total_bytes,
+					 false);
 		atomic_store_explicit(cached, limit, memory_order_relaxed);
 		atomic_store_explicit(generation, now, memory_order_release);
 	} while (guest_generation(guest) != now);
@@ -314,5 +315,10 @@ uint64_t guest_limit_by_uuid(struct guest *guest, const uint8_t uuid[16], unsign
 		number = config_ordinal(getenv("CUDA_VISIBLE_DEVICES"), index, uuid);
 		ordinal = number < 0 ? CONFIG_EVERY : (unsigned int)number;
 	}
-	return guest_read_limit(guest, uuid, ordinal, total_bytes);
+	return guest_read_limit(guest, uuid, ordinal, total_bytes, false);
+}
+
+uint64_t guest_limit_ever(struct guest *guest, const uint8_t uuid[16], uint64_t total_bytes)
+{
+	return guest_read_limit(guest, uuid, guest_ordinal(guest, uuid), total_bytes, true);
 }

@@ -249,6 +249,9 @@ uint64_t guest_limit(struct guest *guest, struct guest_device *device);
 uint64_t guest_limit_cached(struct guest *guest, const uint8_t uuid[16], uint64_t total_bytes,
 			    _Atomic uint64_t *limit, _Atomic uint64_t *generation);
 
+/* The highest that it ever was: what the tenant holds beyond its limit since that was lowered. */
+uint64_t guest_limit_ever(struct guest *guest, const uint8_t uuid[16], uint64_t total_bytes);
+
 /*
  * The same for NVML, which knows devices by UUID and may be used without CUDA. `total_bytes` is
  * what the driver says the device has, `index` its NVML index (configured limits go by number).

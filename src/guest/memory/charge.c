@@ -246,6 +246,19 @@ bool charge_try_doubtful(struct guest *guest, struct guest_device *device, uint6
 	return charge_began(guest, device, bytes, r, ret);
 }
 
+bool charge_take_back(struct guest *guest, struct guest_device *device, uint64_t bytes,
+		      struct charge *ret)
+{
+	uint64_t limit = guest_limit_ever(guest, device->uuid, device->total_bytes);
+	int r;
+
+	calls_begin(device);
+	r = guest_by_driver(guest)
+		    ? charge_reserve_by_driver(guest, device, bytes, limit)
+		    : quota_reserve(charge_slot(guest), device->ledger, bytes, limit);
+	return charge_began(guest, device, bytes, r, ret);
+}
+
 CUresult charge_reserve(struct guest *guest, struct guest_device *device, uint64_t bytes,
 			struct charge *ret)
 {
@@ -258,15 +271,6 @@ CUresult charge_reserve(struct guest *guest, struct guest_device *device, uint64
 	*ret = charge_of(guest, device, bytes);
 	FAULT_POINT(GUEST_RESERVED);
 	return CUDA_SUCCESS;
-}
-
-void charge_take_back(struct guest *guest, struct guest_device *device, uint64_t bytes,
-		      struct charge *ret)
-{
-	calls_begin(device);
-	quota_publish(charge_slot(guest), device->ledger, bytes);
-	*ret = charge_of(guest, device, bytes);
-	FAULT_POINT(GUEST_RESERVED);
 }
 
 void charge_commit_begin(struct charge *charge, enum category category, uint64_t actual)

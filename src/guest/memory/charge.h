@@ -62,10 +62,11 @@ bool charge_try_doubtful(struct guest *guest, struct guest_device *device, uint6
 			 struct charge *ret);
 
 /*
- * The same for what the tenant holds already and had away, which nobody else of it could take
- * meanwhile: a quota that was lowered takes nothing away, and refuses nothing here.
+ * As charge_try for what the tenant holds already and had away: a quota that was lowered meanwhile takes
+ * nothing away. False where other processes of it have taken so much by now (one that was stopped comes
+ * back behind them).
  */
-void charge_take_back(struct guest *guest, struct guest_device *device, uint64_t bytes,
+bool charge_take_back(struct guest *guest, struct guest_device *device, uint64_t bytes,
 		      struct charge *ret);
 
 /* The driver did it and took `actual` bytes. */

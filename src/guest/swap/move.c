@@ -547,11 +547,8 @@ static bool move_reserve(struct guest *guest, struct guest_device *device, uint6
 {
 	uint64_t until = now_monotonic_ns() + STALE_NS;
 
-	if (guest->use) {
-		charge_take_back(guest, device, bytes, ret);
-		return true;
-	}
-	while (charge_reserve(guest, device, bytes, ret)) {
+	while (guest->use ? !charge_take_back(guest, device, bytes, ret)
+			  : charge_reserve(guest, device, bytes, ret) != CUDA_SUCCESS) {
 		if (now_monotonic_ns() > until)
 			return false;
 		nanosleep(&(struct timespec){.tv_nsec = STALE_NAP_NS}, NULL);

@@ -32,10 +32,14 @@ int amd_reserve(struct guest *guest, struct amd *amd, struct amd_device *device,
 	return 0;
 }
 
-void amd_take_back(struct amd *amd, struct amd_device *device, uint64_t bytes,
-		   struct amd_charge *ret)
+int amd_take_back(struct guest *guest, struct amd *amd, struct amd_device *device, uint64_t bytes,
+		  struct amd_charge *ret)
 {
-	quota_publish(amd->slot, device->ledger, bytes);
+	uint64_t limit = guest_limit_ever(guest, device->uuid, device->total_bytes);
+
+	if (quota_reserve(amd->slot, device->ledger, bytes, limit))
+		return -ENOMEM;
 	FAULT_POINT(GUEST_RESERVED);
 	*ret = (struct amd_charge){amd, device, DEMAND_VRAM, bytes};
+	return 0;
 }

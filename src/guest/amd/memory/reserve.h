@@ -18,9 +18,9 @@ int amd_reserve(struct guest *guest, struct amd *amd, struct amd_device *device,
 
 /*
  * The same for memory of the GPU that the tenant holds already and had away: a quota that was lowered
- * takes nothing away, and refuses nothing here.
+ * meanwhile takes nothing away.
  */
-void amd_take_back(struct amd *amd, struct amd_device *device, uint64_t bytes,
-		   struct amd_charge *ret);
+int amd_take_back(struct guest *guest, struct amd *amd, struct amd_device *device, uint64_t bytes,
+		  struct amd_charge *ret);
 
 #endif

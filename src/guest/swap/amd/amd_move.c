@@ -380,10 +380,10 @@ static enum swap_why amd_move_reserve(struct amd_move *move, int kfd,
 
 		if (!bytes)
 			continue;
-		if (move->guest->use)
-			amd_take_back(amd, &amd->device[i], bytes, &charge[*ret_n]);
-		else if (amd_reserve(move->guest, amd, &amd->device[i], kfd, DEMAND_VRAM, bytes,
-				     &charge[*ret_n]))
+		if (move->guest->use
+			    ? amd_take_back(move->guest, amd, &amd->device[i], bytes, &charge[*ret_n])
+			    : amd_reserve(move->guest, amd, &amd->device[i], kfd, DEMAND_VRAM,
+					  bytes, &charge[*ret_n]))
 			return SWAP_QUOTA;
 		++*ret_n;
 	}

@@ -260,7 +260,10 @@ struct turn {
 	uint32_t urgent_us;	    /* a higher priority works so long at a time; 0 not known */
 	uint64_t open_from_ns;	    /* and not before: the last one's work is on the device */
 	uint64_t virtual_ns;	    /* what it has had, for the next arbiter: see sched/arbiter.h */
-	uint64_t reserved[2];
+	/* By who decides whose memory is on the devices: its part by weight, until then. */
+	uint64_t memory_until_ns;
+	uint32_t memory_permille;
+	uint32_t reserved;
 };
 
 /* --- Compute units of AMD's devices: cu_grant.h --------------------------------------------- */

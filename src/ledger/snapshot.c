@@ -88,6 +88,15 @@ static int snapshot_list_devices(struct snapshot *snapshot, struct ledger *ledge
 /* A turn that was not looked at for so long is nobody's. */
 #define TURN_OLD_NS NS_PER_S
 
+/* Of the device's time, where tenants take turns on its memory: who is away has none of it. */
+static uint32_t snapshot_memory_part(const struct turn *turn, uint64_t now_ns)
+{
+	bool told = turn->memory_permille >= 1 && turn->memory_permille <= 1000 &&
+		    now_ns < turn->memory_until_ns;
+
+	return told ? turn->memory_permille : 1000;
+}
+
 static uint32_t snapshot_target_of(const struct policy *policy, const struct turn *turn,
 				   uint32_t share, uint64_t now_ns)
 {
@@ -96,11 +105,13 @@ static uint32_t snapshot_target_of(const struct policy *policy, const struct tur
 
 	if (policy->compute == POLICY_COMPUTE_OFF)
 		return 0;
+	share = (uint32_t)min_u64(share, snapshot_memory_part(turn, now_ns));
 	/* A part of the SMs, which the driver keeps. */
 	if (policy->mode == POLICY_MODE_SPACE)
 		return share;
 	if (policy->compute == POLICY_COMPUTE_SHARE)
-		return told ? turn->entitled_permille : policy->weight ? 1000 : share;
+		return min_u64(told ? turn->entitled_permille : policy->weight ? 1000 : share,
+			       snapshot_memory_part(turn, now_ns));
 	return told && now && turn->entitled_permille < share ? turn->entitled_permille : share;
 }
 

@@ -174,6 +174,29 @@ static uint64_t residency_least_served_ns(const struct residency_plan *plan, uin
 	return n ? least : 0;
 }
 
+static bool residency_competes(const struct residency_tenant *a, const struct residency_tenant *b)
+{
+	if (!b->id || !b->counted_ns || a->priority != b->priority)
+		return false;
+	for (int d = 0; d < DEVICES; d++)
+		if (residency_size(a, d) && residency_size(b, d))
+			return true;
+	return false;
+}
+
+static uint32_t residency_entitled_permille(const struct residency_plan *plan,
+					    const struct residency_tenant *t)
+{
+	uint64_t all = 0;
+
+	if (!t->id || !t->counted_ns)
+		return 0;
+	for (int i = 0; i < plan->n; i++)
+		if (residency_competes(t, &plan->tenant[i]))
+			all += residency_weight(&plan->tenant[i]);
+	return all ? (uint32_t)max_u64(residency_weight(t) * 1000 / all, 1) : 0;
+}
+
 /*
  * Counts the time since the last step, while anybody waits or moves. Who was in nobody's way has had
  * more than others, and who did nothing for long has had less: neither counts for more than a
@@ -199,6 +222,9 @@ static void residency_count_served(const struct residency_plan *plan)
 		t->served_ns = contended ? max_u64(least, min_u64(t->served_ns, least + round)) : 0;
 		t->counted_ns = contended && (t->wants || t->place != RESIDENCY_AWAY) ? plan->now_ns : 0;
 	}
+	for (int i = 0; i < plan->n; i++)
+		plan->tenant[i].entitled_permille =
+			residency_entitled_permille(plan, &plan->tenant[i]);
 }
 
 /* --- Where it is ---------------------------------------------------------------------------- */

@@ -79,6 +79,8 @@ struct residency_tenant {
 	bool early; /* comes, or is on its way, while others leave: there is not room for all of it */
 	uint32_t part;	  /* of RESIDENCY_ALL, where it is to leave: so much is to be away */
 	bool refuse;	  /* there is no room for more, were all others to leave */
+	/* Its part by weight of those of its priority who are there, or wait, since others do; 0: nobody. */
+	uint32_t entitled_permille;
 	/*
 	 * Of RESIDENCY_ALL: so much leaves next, should one that is away come. As of the last step
 	 * in which nobody waited or was on its way; 0: nobody is away for whom it would have to.

@@ -157,6 +157,27 @@ static void check_turns(void)
 	CHECK(residency_turn_ns(&residency_defaults, here, away) < 5 * (here->out_ns + 7 * SECOND));
 }
 
+/* What each may count on while all want a device, by weight; nothing is said where nobody waits. */
+static void check_entitled(void)
+{
+	struct world *w = fresh(100 * GIB);
+	struct residency_tenant *here = add(w, RESIDENCY_HERE, 60 * GIB);
+	struct residency_tenant *away = add(w, RESIDENCY_AWAY, 60 * GIB);
+	struct residency_tenant *idle = add(w, RESIDENCY_AWAY, 60 * GIB);
+
+	here->weight = 3;
+	step(w);
+	CHECK_EQ(here->entitled_permille, 0);
+	away->wants = true;
+	step(w);
+	CHECK_EQ(here->entitled_permille, 750);
+	CHECK_EQ(away->entitled_permille, 250);
+	CHECK_EQ(idle->entitled_permille, 0);
+	away->priority = 1;
+	step(w);
+	CHECK_EQ(away->entitled_permille, 1000);
+}
+
 /* Idle ones go first, then low priorities; nobody goes who need not. */
 static void check_order(void)
 {
@@ -915,6 +936,7 @@ int main(void)
 	check_nobody_leaves_for_nobody();
 	check_comes_where_there_is_room();
 	check_turns();
+	check_entitled();
 	check_order();
 	check_priority();
 	check_more();

@@ -188,6 +188,13 @@ static void check_target(void)
 		CHECK_EQ(compute.target_permille, cases[i].target);
 		CHECK_EQ(compute.share_permille, cases[i].compute ? cases[i].share : 0);
 	}
+	/* Where others want its place on the device, too, as long as that is said to hold. */
+	turn->entitled_permille = 1000;
+	turn->memory_permille = 200;
+	turn->memory_until_ns = ahead;
+	CHECK_EQ(compute_of_snapshot(dir).target_permille, 200);
+	turn->memory_until_ns = now - 1;
+	CHECK_EQ(compute_of_snapshot(dir).target_permille, 1000);
 	turn_close(turn);
 	ledger_close(slot_ledger(slot));
 }

@@ -25,6 +25,7 @@
 #include "ledger/slot.h"
 #include "ledger/swap.h"
 #include "ledger/tenant.h"
+#include "ledger/turn.h"
 #include "sched/residency.h"
 #include "sched/tuning.h"
 
@@ -38,6 +39,8 @@ _Static_assert(RESIDENCY_ALL == SWAP_ALL, "parts");
 /* The role is kept for so long when nobody waits any more. */
 #define ROLE_NS NS_PER_S
 /* A process that has a slot, and has not said anything in so long, has nobody who would. */
+/* What was said of a tenant's part holds for so long, should who decides be gone. */
+#define ENTITLED_NS (2 * NS_PER_S)
 #define MUTE_NS (2 * NS_PER_S)
 
 /* What the processes of a tenant answered to the last request. */
@@ -56,6 +59,7 @@ struct member {
 	char name[POLICY_NAME_BYTES]; /* empty: free */
 	char dir[256 + POLICY_NAME_BYTES + 1];
 	struct policy_map *map;
+	struct turn *turn;
 	struct policy policy;
 	uint64_t id, generation;
 	struct ledger *ledger;
@@ -131,6 +135,7 @@ static void residency_host_leave(struct residency_host *host, int i)
 
 	swap_desk_close(member->desk);
 	policy_close(member->map);
+	turn_close(member->turn);
 	ledger_close(member->ledger);
 	memset(member, 0, sizeof(*member));
 	memset(&host->state[i], 0, sizeof(host->state[i]));
@@ -253,7 +258,8 @@ static int residency_host_join(struct residency_host *host, const char *name, co
 	if (i == RESIDENCY_TENANTS)
 		return -ENOSPC;
 	member = &host->member[i];
-	if (policy_open(dir, &member->map) || ledger_open(dir, LEDGER_GUEST, &member->ledger)) {
+	if (policy_open(dir, &member->map) || turn_open(dir, &member->turn) ||
+	    ledger_open(dir, LEDGER_GUEST, &member->ledger)) {
 		residency_host_leave(host, i);
 		return -ENOENT;
 	}
@@ -960,6 +966,16 @@ static void residency_host_measure_room(struct residency_host *host, uint64_t no
 	residency_file_measured(host->file);
 }
 
+/* What a tenant may count on while others want its place: for people. */
+static void residency_host_entitle(struct residency_host *host, int i, uint64_t now_ns)
+{
+	uint32_t permille = host->state[i].entitled_permille;
+	struct turn *turn = host->member[i].turn;
+
+	word_write(&turn->memory_permille, permille);
+	word_write(&turn->memory_until_ns, permille ? now_ns + ENTITLED_NS : 0);
+}
+
 uint64_t residency_host_step(struct residency_host *host, uint64_t now_ns)
 {
 	bool waits, moves = false;
@@ -986,6 +1002,7 @@ uint64_t residency_host_step(struct residency_host *host, uint64_t now_ns)
 		if (!residency_host_has_role(host))
 			return now_ns;
 		residency_host_act(host, i, now_ns);
+		residency_host_entitle(host, i, now_ns);
 		moves |= host->member[i].desk != NULL;
 	}
 	residency_file_say_moves(&host->role, moves);

@@ -292,9 +292,12 @@ static int snapshot_list_processes(struct snapshot *snapshot, struct ledger *led
 
 static void snapshot_add_shared(struct snapshot *snapshot, struct ledger *ledger)
 {
+	struct shared_slots alive;
+
+	shared_find_alive(ledger, &alive);
 	for (int d = 0; d < snapshot->ndevices; d++) {
 		struct snapshot_device *dev = &snapshot->device[d];
-		uint64_t bytes = dev->index < 0 ? 0 : shared_used(ledger, dev->index, true);
+		uint64_t bytes = dev->index < 0 ? 0 : shared_used(ledger, dev->index, &alive);
 
 		dev->used[CAT_IMPORTED] = sat_add_u64(dev->used[CAT_IMPORTED], bytes);
 		dev->used_bytes = sat_add_u64(dev->used_bytes, snapshot_capped(dev, bytes));

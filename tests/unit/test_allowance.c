@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What is read of each user in a second: a part, however many processes that user has, and less of more users. */
+#include "node/allowance.h"
+
+#include <time.h>
+
+#include "tests/check.h"
+
+#define MIB (UINT64_C(1) << 20)
+
+/* Time is the test's own. */
+static time_t seconds = 1000;
+
+int __wrap_clock_gettime(clockid_t id, struct timespec *ret);
+
+int __wrap_clock_gettime(clockid_t id, struct timespec *ret)
+{
+	(void)id;
+	*ret = (struct timespec){.tv_sec = seconds};
+	return 0;
+}
+
+static uint64_t spend_all(uid_t uid)
+{
+	uint64_t sum = 0, left;
+
+	while ((left = allowance_left(ALLOWANCE_MAPPINGS, uid, 0))) {
+		allowance_spend(ALLOWANCE_MAPPINGS, uid, left);
+		sum += left;
+	}
+	return sum;
+}
+
+int main(void)
+{
+	uint64_t sum = 0;
+	uid_t last;
+
+	allowance_serve();
+	CHECK_EQ(spend_all(1), 4 * MIB);
+	CHECK_EQ(allowance_left(ALLOWANCE_ENVIRONMENTS, 1, 0), 4 * MIB); /* of another kind */
+	CHECK_EQ(spend_all(2), 4 * MIB);
+	seconds++;
+	/* Of a hundred users each has something, from the second second on. */
+	for (uid_t uid = 1; uid <= 100; uid++)
+		spend_all(uid);
+	seconds++;
+	for (uid_t uid = 1; uid <= 100; uid++) {
+		uint64_t spent = spend_all(uid);
+
+		CHECK(spent >= 16 * MIB / 100 - 1);
+		sum += spent;
+	}
+	CHECK(sum <= 16 * MIB);
+	seconds++;
+	/* Of thousands, as a user namespace has them, no more is read in all. */
+	sum = 0;
+	for (uid_t uid = 1; uid <= 70000; uid++)
+		sum += spend_all(uid);
+	CHECK(sum <= 16 * MIB);
+	seconds++;
+	/* What is read as a whole, once. */
+	CHECK_EQ(allowance_left(ALLOWANCE_ENVIRONMENTS, 3, 6 * MIB), 6 * MIB);
+	allowance_spend(ALLOWANCE_ENVIRONMENTS, 3, 6 * MIB);
+	CHECK_EQ(allowance_left(ALLOWANCE_ENVIRONMENTS, 3, 6 * MIB), 0);
+	CHECK_EQ(allowance_count(ALLOWANCE_FIGURES, &last), 0);
+	allowance_put_off(ALLOWANCE_FIGURES, 7);
+	CHECK_EQ(allowance_count(ALLOWANCE_FIGURES, &last), 1);
+	CHECK_EQ(last, 7);
+	return 0;
+}

@@ -10,6 +10,7 @@
 #include "ledger/snapshot.h"
 #include "ledger/tenant.h"
 #include "node/compute_words.h"
+#include "node/tenants.h"
 #include "text/units.h"
 
 static const struct site_value *bounds_find(const struct bounds *b, enum site_key key)
@@ -127,12 +128,12 @@ void bounds_complete(const struct bounds *b, uint32_t said, struct policy *polic
 
 /* More is not read: ledgers are the user's, who may not keep others waiting by them. */
 #define HELD_TENANTS 128
-#define HELD_FIGURES 65536
 
 /* This user's tenants, as far as they can be read. */
 struct held {
 	uid_t uid;
-	size_t n, figures;
+	size_t n, weight;
+	bool full; /* the next are not read */
 	struct {
 		char name[POLICY_NAME_BYTES];
 		struct snapshot *snapshot;
@@ -144,13 +145,17 @@ static int bounds_hold_one(const char *name, const char *dir, void *arg)
 	struct held *held = arg;
 	struct snapshot *snapshot;
 	uid_t owner;
+	int r;
 
-	if (!tenant_name_owner(name, &owner) || owner != held->uid || held->n == HELD_TENANTS ||
-	    held->figures >= HELD_FIGURES || snapshot_read(dir, &snapshot) < 0)
+	if (!tenant_name_owner(name, &owner) || owner != held->uid || held->full)
 		return 0;
-	held->figures += (size_t)snapshot->nprocesses * (size_t)snapshot->ndevices;
-	strcpy(held->list[held->n].name, name);
-	held->list[held->n++].snapshot = snapshot;
+	r = snapshot_read_within(dir, TENANTS_WEIGHT_OF_USER - held->weight, &snapshot);
+	if (r == 0) {
+		held->weight += snapshot_weight(snapshot);
+		strcpy(held->list[held->n].name, name);
+		held->list[held->n++].snapshot = snapshot;
+	}
+	held->full = r == -E2BIG || held->n == HELD_TENANTS;
 	return 0;
 }
 

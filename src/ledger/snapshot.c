@@ -254,15 +254,22 @@ uint64_t snapshot_swap_ns(const struct snapshot *snapshot, bool out)
 	return most;
 }
 
-static int snapshot_list_processes(struct snapshot *snapshot, struct ledger *ledger)
+size_t snapshot_weight(const struct snapshot *snapshot)
 {
-	int nslots = slot_count(ledger), ndevices = snapshot->ndevices;
+	size_t ndevices = (size_t)snapshot->ndevices, n = (size_t)snapshot->nprocesses;
+
+	return ndevices * (50 + (size_t)snapshot->nslots) + n * (10 + 8 * ndevices);
+}
+
+static int snapshot_list_processes(struct snapshot *snapshot, struct ledger *ledger, size_t most)
+{
+	int nslots = snapshot->nslots, ndevices = snapshot->ndevices;
 	struct snapshot_process_device *cells;
 
 	snapshot->process = calloc((size_t)nslots + 1, sizeof(*snapshot->process));
 	if (!snapshot->process)
 		return -ENOMEM;
-	for (int i = 0; i < nslots; i++) {
+	for (int i = 0; i < nslots && snapshot_weight(snapshot) <= most; i++) {
 		struct snapshot_process *process = &snapshot->process[snapshot->nprocesses];
 		struct swap_answer answer;
 
@@ -277,6 +284,8 @@ static int snapshot_list_processes(struct snapshot *snapshot, struct ledger *led
 		snapshot_read_use(process, swap_use_of(ledger, i));
 		snapshot->nprocesses++;
 	}
+	if (snapshot_weight(snapshot) > most)
+		return -E2BIG;
 	/* One block for all, freed by way of the first process. */
 	cells = calloc((size_t)snapshot->nprocesses * (size_t)ndevices + 1, sizeof(*cells));
 	if (!cells)
@@ -307,29 +316,55 @@ static void snapshot_add_shared(struct snapshot *snapshot, struct ledger *ledger
 	}
 }
 
-static int snapshot_find_host_pids(struct snapshot *snapshot)
+static size_t snapshot_count(struct snapshot *const *list, size_t n)
+{
+	size_t processes = 0;
+
+	for (size_t i = 0; i < n; i++)
+		processes += list[i] ? (size_t)list[i]->nprocesses : 0;
+	return processes;
+}
+
+int snapshot_find_host_pids(struct snapshot *const *list, size_t n)
 {
 	CLEANUP_FREE struct pidns_query *queries = NULL;
-	size_t n = 0;
+	size_t asked = 0;
 
-	queries = calloc((size_t)snapshot->nprocesses + 1, sizeof(*queries));
+	queries = calloc(snapshot_count(list, n) + 1, sizeof(*queries));
 	if (!queries)
 		return -ENOMEM;
-	for (int i = 0; i < snapshot->nprocesses; i++)
-		if (snapshot->process[i].live)
-			queries[n++] = (struct pidns_query){
-				.pidns = snapshot->process[i].info.pidns,
-				.pid = snapshot->process[i].info.pid,
-			};
-	pidns_translate(queries, n);
-	n = 0;
-	for (int i = 0; i < snapshot->nprocesses; i++)
-		if (snapshot->process[i].live)
-			snapshot->process[i].host_pid = queries[n++].host_pid;
+	for (size_t s = 0; s < n; s++)
+		for (int i = 0; list[s] && i < list[s]->nprocesses; i++) {
+			const struct snapshot_process *process = &list[s]->process[i];
+
+			if (process->live)
+				queries[asked++] = (struct pidns_query){
+					.pidns = process->info.pidns, .pid = process->info.pid};
+		}
+	pidns_translate(queries, asked);
+	asked = 0;
+	for (size_t s = 0; s < n; s++)
+		for (int i = 0; list[s] && i < list[s]->nprocesses; i++)
+			if (list[s]->process[i].live)
+				list[s]->process[i].host_pid = queries[asked++].host_pid;
 	return 0;
 }
 
 int snapshot_read(const char *dir, struct snapshot **ret)
+{
+	struct snapshot *snapshot = NULL;
+	int r = snapshot_read_within(dir, SIZE_MAX, &snapshot);
+
+	if (!r)
+		r = snapshot_find_host_pids(&snapshot, 1);
+	if (r < 0)
+		snapshot_free(snapshot);
+	else
+		*ret = snapshot;
+	return r;
+}
+
+int snapshot_read_within(const char *dir, size_t most, struct snapshot **ret)
 {
 	CLEANUP(cleanup_snapshot_free) struct snapshot *snapshot = NULL;
 	CLEANUP(cleanup_ledger_close) struct ledger *ledger = NULL;
@@ -352,15 +387,15 @@ int snapshot_read(const char *dir, struct snapshot **ret)
 	r = snapshot_list_devices(snapshot, ledger);
 	if (r < 0)
 		return r;
+	snapshot->nslots = slot_count(ledger);
+	if (snapshot_weight(snapshot) > most)
+		return -E2BIG;
 	for (int i = 0; i < snapshot->ndevices; i++)
 		snapshot_read_compute(&snapshot->policy, &turn, ledger, &snapshot->device[i]);
-	r = snapshot_list_processes(snapshot, ledger);
+	r = snapshot_list_processes(snapshot, ledger, most);
 	if (r < 0)
 		return r;
 	snapshot_add_shared(snapshot, ledger);
-	r = snapshot_find_host_pids(snapshot);
-	if (r < 0)
-		return r;
 	*ret = TAKE_PTR(snapshot);
 	return 0;
 }

@@ -86,6 +86,7 @@ struct snapshot {
 	uint32_t turns;	 /* of it on its devices that began; goes round */
 	int ndevices;
 	struct snapshot_device *device;
+	int nslots; /* of the ledger, that were ever in use */
 	int nprocesses;
 	struct snapshot_process *process;
 };
@@ -96,5 +97,19 @@ uint64_t snapshot_swap_ns(const struct snapshot *snapshot, bool out);
 /* Errors of policy_open, policy_read and ledger_open; -ENOMEM. */
 int snapshot_read(const char *dir, struct snapshot **ret);
 void snapshot_free(struct snapshot *snapshot);
+
+/*
+ * How much is told of it, in some hundred bytes, and so how long that takes: of a process on a device
+ * 8 of these, of a process besides 10, and of a device 50. A slot on a device that is read counts one.
+ */
+size_t snapshot_weight(const struct snapshot *snapshot);
+
+/*
+ * The same for a reader of many ledgers, which whoever writes them may forge: -E2BIG where it weighs
+ * more than `most`. host_pid is by snapshot_find_host_pids, which looks once for all of them; NULLs are
+ * passed over. -ENOMEM.
+ */
+int snapshot_read_within(const char *dir, size_t most, struct snapshot **ret);
+int snapshot_find_host_pids(struct snapshot *const *list, size_t n);
 
 #endif

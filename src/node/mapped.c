@@ -3,111 +3,141 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/sysmacros.h>
+#include <unistd.h>
 
+#include "base/cleanup.h"
 #include "base/err.h"
+#include "base/fd.h"
+#include "base/now.h"
 #include "base/parse.h"
+#include "node/allowance.h"
+#include "node/process.h"
+
+/* A process's mappings are asked for again behind these: where it has a ledger, and where it has none. */
+#define SOME_NS (20 * NS_PER_S)
+#define NONE_NS (NS_PER_S / 2)
+/* By then the mappings of all processes of an honest user are known. */
+#define LONG_NS (10 * NS_PER_S)
+/* Who was not asked about for so long is forgotten, where others need the room. */
+#define FORGET_NS (10 * NS_PER_S)
+#define KEPT	  4096
+/* Who decides whose turn it is has many tenants' ledgers mapped. */
+#define LEDGERS 1024
+/* Readings that go on with a descriptor; others begin anew. */
+#define READINGS 32
+/* The kernel gives whole lines, a page of them at once; one can be four times as long as a path. */
+#define SLICE_BYTES (64 << 10)
+
+/* --- Lines ------------------------------------------------------------------------------------ */
 
 /* A mapping of a file, as a line of /proc/PID/maps has it. */
 struct mapping {
-	bool shared;
 	dev_t dev;
 	ino_t ino;
 	const char *path; /* as the process sees it, to the end of the line */
 };
 
-static int mapped_parse(const char *line, struct mapping *ret)
+/* Returns true if it is a shared mapping. */
+static bool mapped_parse(const char *line, struct mapping *ret)
 {
+	const char *may = strchr(line, ' ');
 	unsigned int major, minor;
 	uint64_t inode;
-	char may[5];
 	int at = 0;
 
-	if (sscanf(line, "%*s %4s %*s %x:%x %" SCNu64 " %n", may, &major, &minor, &inode, &at) != 4 ||
-	    !at)
-		return -EINVAL;
-	ret->shared = may[3] == 's';
+	if (!may || strnlen(may, 5) < 5 || may[4] != 's' ||
+	    sscanf(may, " %*4s %*s %x:%x %" SCNu64 " %n", &major, &minor, &inode, &at) != 3 || !at)
+		return false;
 	ret->dev = makedev(major, minor);
 	ret->ino = (ino_t)inode;
-	ret->path = line + at;
-	return 0;
+	ret->path = may + at;
+	return true;
 }
 
-/* -ESRCH: it has no memory, as a thread that ends; -EACCES. */
-static int mapped_open_thread(const char *path, FILE **ret)
+static bool mapped_is_ledger(const struct mapping *mapping)
 {
-	FILE *maps = fopen(path, "re");
-	int c;
+	static const char *const names[] = {"/ledger", "/ledger (deleted)"};
+	size_t length = strlen(mapping->path);
 
-	if (!maps)
-		return errno == EACCES || errno == EPERM ? -EACCES : -ESRCH;
-	c = getc(maps);
-	if (c == EOF) {
-		fclose(maps);
-		return -ESRCH;
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		size_t n = strlen(names[i]);
+
+		if (length >= n && !strcmp(mapping->path + length - n, names[i]))
+			return true;
 	}
-	ungetc(c, maps);
-	*ret = maps;
-	return 0;
+	return false;
+}
+
+/*
+ * Its first lines, which are some but for a thread that ends. Returns their bytes; -ESRCH: there are
+ * none; -EACCES.
+ */
+static ssize_t mapped_open_thread(const char *path, char *slice, int *ret)
+{
+	CLEANUP_CLOSE int fd = fd_openat(AT_FDCWD, path, O_RDONLY, 0);
+	ssize_t n;
+
+	if (fd < 0)
+		return fd == -EACCES || fd == -EPERM ? -EACCES : -ESRCH;
+	n = read(fd, slice, SLICE_BYTES);
+	if (n <= 0)
+		return -ESRCH;
+	*ret = TAKE_FD(fd);
+	return n;
 }
 
 /* Of the process, or of the first thread of it that goes on where its first one has ended. */
-static int mapped_open(pid_t pid, bool any_thread, FILE **ret)
+static ssize_t mapped_open(pid_t pid, char *slice, int *ret)
 {
 	char path[64 + NAME_MAX];
 	struct dirent *entry;
 	DIR *tasks;
-	int r;
+	ssize_t n;
 
 	snprintf(path, sizeof(path), "/proc/%ld/maps", (long)pid);
-	r = mapped_open_thread(path, ret);
-	if (r != -ESRCH || !any_thread)
-		return r;
+	n = mapped_open_thread(path, slice, ret);
+	if (n != -ESRCH)
+		return n;
 	snprintf(path, sizeof(path), "/proc/%ld/task", (long)pid);
 	tasks = opendir(path);
-	while (r == -ESRCH && tasks && (entry = readdir(tasks))) {
+	while (n == -ESRCH && tasks && (entry = readdir(tasks))) {
 		snprintf(path, sizeof(path), "/proc/%ld/task/%s/maps", (long)pid, entry->d_name);
-		r = mapped_open_thread(path, ret);
+		n = mapped_open_thread(path, slice, ret);
 	}
 	if (tasks)
 		closedir(tasks);
-	return r;
+	return n;
 }
 
 bool mapped_is_ending(pid_t pid)
 {
-	FILE *maps;
-	int r = mapped_open(pid, true, &maps);
+	CLEANUP_FREE char *slice = malloc(SLICE_BYTES);
+	CLEANUP_CLOSE int fd = -EBADF;
 
-	if (!r)
-		fclose(maps);
-	return r == -ESRCH;
+	return slice && mapped_open(pid, slice, &fd) == -ESRCH;
 }
 
-/* 0: `is` is true of a mapping of the process. */
-static int mapped_search(pid_t pid, bool any_thread,
-			 bool (*is)(const struct mapping *mapping, void *arg), void *arg)
+/* Until `is` returns true of a shared mapping: so it does. */
+static bool mapped_search(char *slice, size_t n, bool (*is)(const struct mapping *mapping, void *arg),
+			  void *arg)
 {
 	struct mapping mapping;
-	char *line = NULL;
-	size_t size = 0;
-	FILE *maps;
-	int r = mapped_open(pid, any_thread, &maps);
+	char *line, *rest = slice;
 
-	if (r < 0)
-		return r;
-	r = -ENOENT;
-	while (r && getline(&line, &size, maps) > 0)
-		r = !mapped_parse(line, &mapping) && is(&mapping, arg) ? 0 : -ENOENT;
-	free(line);
-	fclose(maps);
-	return r;
+	slice[n] = '\0';
+	while ((line = strsep(&rest, "\n")))
+		if (mapped_parse(line, &mapping) && is(&mapping, arg))
+			return true;
+	return false;
 }
 
 static bool mapped_is_of(const struct mapping *mapping, void *arg)
@@ -119,46 +149,270 @@ static bool mapped_is_of(const struct mapping *mapping, void *arg)
 
 int mapped_by(pid_t pid, const struct stat *file)
 {
-	return mapped_search(pid, false, mapped_is_of, (void *)(uintptr_t)file);
+	CLEANUP_FREE char *slice = malloc(SLICE_BYTES + 1);
+	CLEANUP_CLOSE int fd = -EBADF;
+	ssize_t n = slice ? mapped_open(pid, slice, &fd) : -ENOMEM;
+
+	while (n > 0) {
+		if (mapped_search(slice, (size_t)n, mapped_is_of, (void *)(uintptr_t)file))
+			return 0;
+		n = read(fd, slice, SLICE_BYTES);
+	}
+	return n < 0 && fd < 0 ? (int)n : -ENOENT;
 }
 
-bool mapped_by_any(const struct stat *file)
+/* --- What is known ---------------------------------------------------------------------------- */
+
+struct ledgers {
+	size_t n;
+	bool more; /* than that */
+	struct ledger_file_id {
+		dev_t dev;
+		ino_t ino;
+	} *list;
+};
+
+struct known {
+	struct process_mark mark;
+	uid_t uid;
+	uint64_t begun_ns, asked_ns, read_ns; /* 0: it was not read yet */
+	int error;		    /* of the last reading */
+	struct ledgers ledgers;	    /* by that */
+	int fd;			    /* of a reading that goes on; -EBADF */
+	struct ledgers begun;	    /* by that */
+};
+
+static struct {
+	pthread_mutex_t lock;
+	unsigned int readings;
+	size_t n;
+	struct known list[KEPT];
+	char slice[SLICE_BYTES + 1];
+} kept = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static bool mapped_has(const struct ledgers *ledgers, const struct stat *file)
+{
+	for (size_t i = 0; i < ledgers->n; i++)
+		if (ledgers->list[i].dev == file->st_dev && ledgers->list[i].ino == file->st_ino)
+			return true;
+	return false;
+}
+
+static bool mapped_note(const struct mapping *mapping, void *arg)
+{
+	struct stat file = {.st_dev = mapping->dev, .st_ino = mapping->ino};
+	struct ledger_file_id *list;
+	struct ledgers *ledgers = arg;
+
+	if (!mapped_is_ledger(mapping) || mapped_has(ledgers, &file))
+		return false;
+	list = ledgers->n < LEDGERS ? reallocarray(ledgers->list, ledgers->n + 1, sizeof(*list)) : NULL;
+	if (!list) {
+		ledgers->more = true;
+		return true;
+	}
+	list[ledgers->n++] = (struct ledger_file_id){mapping->dev, mapping->ino};
+	ledgers->list = list;
+	return false;
+}
+
+static void mapped_end_reading(struct known *k)
+{
+	if (k->fd >= 0) {
+		close(k->fd);
+		kept.readings--;
+	}
+	k->fd = -EBADF;
+	free(k->begun.list);
+	k->begun = (struct ledgers){.n = 0};
+}
+
+static void mapped_forget(struct known *k)
+{
+	mapped_end_reading(k);
+	free(k->ledgers.list);
+	k->ledgers = (struct ledgers){.n = 0};
+	k->read_ns = 0;
+}
+
+static void mapped_finish_reading(struct known *k, int error)
+{
+	free(k->ledgers.list);
+	k->ledgers = k->begun;
+	k->begun = (struct ledgers){.n = 0};
+	k->error = error;
+	k->read_ns = now_monotonic_ns();
+	mapped_end_reading(k);
+}
+
+/* The bytes of the next lines, the first ones included; 0: there are no more. */
+static ssize_t mapped_read_slice(struct known *k)
+{
+	ssize_t n;
+
+	if (k->fd >= 0) {
+		n = read(k->fd, kept.slice, SLICE_BYTES);
+		return n < 0 ? 0 : n;
+	}
+	n = mapped_open(k->mark.pid, kept.slice, &k->fd);
+	kept.readings += k->fd >= 0;
+	return n;
+}
+
+/* As far as it may be read now. */
+static void mapped_go_on(struct known *k)
+{
+	ssize_t n;
+
+	while (allowance_left(ALLOWANCE_MAPPINGS, k->uid, 0)) {
+		n = mapped_read_slice(k);
+		if (n > 0)
+			allowance_spend(ALLOWANCE_MAPPINGS, k->uid, (uint64_t)n);
+		if (n <= 0 || mapped_search(kept.slice, (size_t)n, mapped_note, &k->begun)) {
+			mapped_finish_reading(k, n < 0 ? (int)n : 0);
+			return;
+		}
+	}
+	allowance_put_off(ALLOWANCE_MAPPINGS, k->uid);
+	if (kept.readings > READINGS)
+		mapped_end_reading(k);
+}
+
+/* Nobody's mappings are read again before those of another process of the same user were once. */
+static bool mapped_has_priority(const struct known *k, uint64_t now_ns)
+{
+	for (size_t i = 0; i < kept.n; i++)
+		if (!kept.list[i].read_ns && kept.list[i].uid == k->uid &&
+		    now_ns < kept.list[i].asked_ns + FORGET_NS)
+			return false;
+	return true;
+}
+
+static bool mapped_is_due(const struct known *k)
+{
+	uint64_t now_ns = now_monotonic_ns();
+
+	if (!k->read_ns || k->fd >= 0)
+		return true;
+	return now_ns >= k->read_ns + (k->ledgers.n ? SOME_NS : NONE_NS) &&
+	       mapped_has_priority(k, now_ns);
+}
+
+static struct known *mapped_place(pid_t pid)
+{
+	uint64_t now_ns = now_monotonic_ns();
+
+	for (size_t i = 0; i < kept.n; i++)
+		if (kept.list[i].mark.pid == pid)
+			return &kept.list[i];
+	for (size_t i = 0; kept.n == KEPT && i < kept.n;) {
+		if (now_ns < kept.list[i].asked_ns + FORGET_NS) {
+			i++;
+			continue;
+		}
+		mapped_forget(&kept.list[i]);
+		kept.list[i] = kept.list[--kept.n];
+	}
+	if (kept.n == KEPT)
+		return NULL;
+	kept.list[kept.n] = (struct known){.fd = -EBADF, .begun_ns = now_ns};
+	return &kept.list[kept.n++];
+}
+
+static int mapped_unknown(const struct known *k)
+{
+	return now_monotonic_ns() < k->begun_ns + LONG_NS ? -EAGAIN : -ETIME;
+}
+
+/* With the lock. 0, -errno of mapped_by, -EAGAIN or -ETIME. */
+static int mapped_know(pid_t pid, struct known **ret)
+{
+	struct process_mark mark;
+	struct known *k;
+
+	if (process_read_mark(pid, &mark) < 0)
+		mark = (struct process_mark){.pid = pid}; /* one of its threads may go on */
+	k = mapped_place(pid);
+	if (!k)
+		return -EAGAIN;
+	if (!process_is_same(&k->mark, &mark)) {
+		mapped_forget(k);
+		k->mark = mark;
+		k->begun_ns = now_monotonic_ns();
+		if (process_read_user(pid, &k->uid) == -ESRCH)
+			return -ESRCH;
+	}
+	k->asked_ns = now_monotonic_ns();
+	if (mapped_is_due(k))
+		mapped_go_on(k);
+	*ret = k;
+	return k->read_ns ? k->error : mapped_unknown(k);
+}
+
+static int mapped_ledger_of(pid_t pid, const struct stat *ledger)
+{
+	struct known *k;
+	int r;
+
+	pthread_mutex_lock(&kept.lock);
+	r = mapped_know(pid, &k);
+	if (!r && !mapped_has(&k->ledgers, ledger))
+		r = k->ledgers.more ? -ETIME : -ENOENT;
+	pthread_mutex_unlock(&kept.lock);
+	return r;
+}
+
+int mapped_ledger(pid_t pid, const char *dir)
+{
+	struct stat ledger;
+
+	return mapped_find_ledger(dir, &ledger) < 0 ? -ENOENT : mapped_ledger_of(pid, &ledger);
+}
+
+int mapped_any_ledger(pid_t pid, struct stat *ret)
+{
+	struct known *k;
+	int r;
+
+	pthread_mutex_lock(&kept.lock);
+	r = mapped_know(pid, &k);
+	if (!r && !k->ledgers.n)
+		r = -ENOENT;
+	if (!r) {
+		ret->st_dev = k->ledgers.list[0].dev;
+		ret->st_ino = k->ledgers.list[0].ino;
+	}
+	pthread_mutex_unlock(&kept.lock);
+	return r;
+}
+
+/* Of another user's process, which cannot open it, nothing is asked. */
+static bool mapped_may_have(pid_t pid, const struct stat *ledger)
+{
+	uid_t uid;
+
+	return (ledger->st_mode & S_IWOTH) || process_read_user(pid, &uid) || !uid ||
+	       uid == ledger->st_uid;
+}
+
+bool mapped_by_any(const struct stat *ledger)
 {
 	DIR *proc = opendir("/proc");
 	struct dirent *entry;
 	bool any = !proc;
 	uint64_t pid;
 
-	while (!any && (entry = readdir(proc)))
-		any = !parse_u64(entry->d_name, 1, INT32_MAX, &pid) &&
-		      !mapped_by((pid_t)pid, file);
+	while (!any && (entry = readdir(proc))) {
+		int r = -ENOENT;
+
+		if (!parse_u64(entry->d_name, 1, INT32_MAX, &pid) &&
+		    mapped_may_have((pid_t)pid, ledger))
+			r = mapped_ledger_of((pid_t)pid, ledger);
+		any = r == 0 || mapped_is_unknown(r);
+	}
 	if (proc)
 		closedir(proc);
 	return any;
-}
-
-static bool mapped_is_ledger(const struct mapping *mapping, void *arg)
-{
-	static const char *const names[] = {"/ledger", "/ledger (deleted)"};
-	size_t length = strcspn(mapping->path, "\n");
-	struct stat *ret = arg;
-
-	if (!mapping->shared)
-		return false;
-	ret->st_dev = mapping->dev;
-	ret->st_ino = mapping->ino;
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-		size_t n = strlen(names[i]);
-
-		if (length >= n && !strncmp(mapping->path + length - n, names[i], n))
-			return true;
-	}
-	return false;
-}
-
-int mapped_any_ledger(pid_t pid, struct stat *ret)
-{
-	return mapped_search(pid, true, mapped_is_ledger, ret);
 }
 
 int mapped_find_ledger(const char *dir, struct stat *ret)
@@ -167,12 +421,4 @@ int mapped_find_ledger(const char *dir, struct stat *ret)
 
 	snprintf(path, sizeof(path), "%s/ledger", dir);
 	return lstat(path, ret) < 0 ? err_errno() : 0;
-}
-
-int mapped_ledger(pid_t pid, const char *dir)
-{
-	struct stat file;
-
-	return mapped_find_ledger(dir, &file) < 0 ? -ENOENT
-						   : mapped_search(pid, true, mapped_is_of, &file);
 }

@@ -15,32 +15,45 @@
 #include "node/user.h"
 #include "text/text.h"
 
+/* The figures of a process on a device in a tenant's ledger; the tenant is NULL where it is in none. */
+struct claim {
+	const struct tenant_entry *tenant;
+	const struct snapshot_process *process;
+	int unknown; /* where it is not known yet which ledger it has: mapped_is_unknown */
+};
+
+static const struct snapshot_process *outsiders_in(const struct tenant_entry *tenant, pid_t pid)
+{
+	const struct snapshot *s = tenant->snapshot;
+
+	for (int p = 0; s && p < s->nprocesses; p++)
+		if (s->process[p].live && pid > 0 && s->process[p].host_pid == (uint32_t)pid)
+			return &s->process[p];
+	return NULL;
+}
+
 /*
  * A hostile tenant names processes of others, as if they were its own: so that nobody reports them,
  * or that they seem to have more than their tenant knows of. Where it cannot be looked, its word counts.
  */
-static bool outsiders_is_claimed_falsely(const struct tenant_entry *tenant, pid_t pid)
+static struct claim outsiders_claim(const struct tenants *tenants, pid_t pid)
 {
-	return mapped_ledger(pid, tenant->dir) == -ENOENT;
-}
+	struct claim claim = {.tenant = NULL};
 
-/* The figures of a process on a device in a tenant's ledger; NULL: it is not there. */
-static const struct snapshot_process *outsiders_member(const struct tenants *tenants, pid_t pid,
-						       const struct tenant_entry **ret_tenant)
-{
 	for (size_t t = 0; t < tenants->n; t++) {
-		const struct snapshot *s = tenants->list[t].snapshot;
+		int r;
 
-		for (int p = 0; s && p < s->nprocesses; p++)
-			if (s->process[p].live && pid > 0 && s->process[p].host_pid == (uint32_t)pid) {
-				/* However often it claims it. */
-				if (outsiders_is_claimed_falsely(&tenants->list[t], pid))
-					break;
-				*ret_tenant = &tenants->list[t];
-				return &s->process[p];
-			}
+		claim.process = outsiders_in(&tenants->list[t], pid);
+		/* However often it claims it. */
+		r = claim.process ? mapped_ledger(pid, tenants->list[t].dir) : -ENOENT;
+		if (mapped_is_unknown(r)) {
+			claim.unknown = r;
+		} else if (r != -ENOENT) {
+			claim.tenant = &tenants->list[t];
+			return claim;
+		}
 	}
-	return NULL;
+	return claim;
 }
 
 static uint64_t outsiders_ledger_bytes(const struct tenant_entry *tenant,
@@ -88,7 +101,9 @@ static enum outsider_standing outsiders_standing(const struct tenants *tenants, 
 		return OUTSIDER_TOOL;
 	r = mapped_any_ledger(pid, &mapped);
 	if (r)
-		return r == -EACCES ? OUTSIDER_HIDDEN : OUTSIDER_UNLIMITED;
+		return r == -EACCES	     ? OUTSIDER_HIDDEN
+		       : mapped_is_unknown(r) ? OUTSIDER_UNREAD
+					      : OUTSIDER_UNLIMITED;
 	for (size_t t = 0; t < tenants->n; t++)
 		if (tenants->list[t].snapshot &&
 		    !mapped_find_ledger(tenants->list[t].dir, &ledger) &&
@@ -105,17 +120,18 @@ size_t outsiders_find(const struct usage_list *usage, const struct tenants *tena
 	for (size_t i = 0; i < usage->n; i++) {
 		const struct usage *u = &usage->list[i];
 		struct outsider o = {.pid = u->pid, .bytes = u->bytes};
-		const struct tenant_entry *tenant = NULL;
-		const struct snapshot_process *member =
-			outsiders_member(tenants, u->pid, &tenant);
+		struct claim claim = outsiders_claim(tenants, u->pid);
 
-		if (member) {
-			o.ledger_bytes = outsiders_ledger_bytes(tenant, member, u->uuid);
-			if (!outsiders_is_beyond(u, tenant, o.ledger_bytes))
+		if (claim.tenant) {
+			o.ledger_bytes = outsiders_ledger_bytes(claim.tenant, claim.process, u->uuid);
+			if (!outsiders_is_beyond(u, claim.tenant, o.ledger_bytes))
 				continue;
-			snprintf(o.tenant, sizeof(o.tenant), "%s", tenant->name);
+			snprintf(o.tenant, sizeof(o.tenant), "%s", claim.tenant->name);
+		} else if (claim.unknown == -EAGAIN) {
+			continue; /* a tenant's word counts for a while */
 		} else {
-			o.standing = outsiders_standing(tenants, u->pid);
+			o.standing = claim.unknown ? OUTSIDER_UNREAD
+						   : outsiders_standing(tenants, u->pid);
 		}
 		memcpy(o.uuid, u->uuid, sizeof(o.uuid));
 		ret[n++] = o;

@@ -17,9 +17,11 @@
 #include "ledger/life.h"
 #include "ledger/swap.h"
 #include "ledger/tenant.h"
+#include "node/allowance.h"
 #include "node/ended.h"
 #include "node/mapped.h"
 #include "node/members.h"
+#include "node/process.h"
 
 /*
  * The note is a symbolic link that leads nowhere, because a link is made whole or not at all. Its
@@ -53,7 +55,8 @@ const char *tenants_error_words(int err)
 	case -ENOLCK:
 		return "its file system loses locks, as an overlay does";
 	case -E2BIG:
-		return "its user's tenants have more processes on more devices than are read";
+		return "its user's tenants have more processes on more devices than are read, so they "
+		       "are not all read";
 	}
 	return strerror(-err);
 }
@@ -95,22 +98,9 @@ const char *tenants_state_word(const struct tenant_entry *entry)
 /* When a process began, in the kernel's ticks; 0: there is none, or it has ended. */
 static uint64_t tenants_process_start(pid_t pid)
 {
-	char path[64], text[1024], state = 'X';
-	uint64_t start = 0;
-	char *name_end;
+	struct process_mark mark;
 
-	snprintf(path, sizeof(path), "/proc/%ld/stat", (long)pid);
-	if (fd_read_text(AT_FDCWD, path, text, sizeof(text)) < 0)
-		return 0;
-	/* The name may have anything in it, but is the last in parentheses. */
-	name_end = strrchr(text, ')');
-	if (!name_end ||
-	    sscanf(name_end + 1,
-		   " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d "
-		   "%" SCNu64,
-		   &state, &start) != 2)
-		return 0;
-	return state == 'Z' || state == 'X' ? 0 : start;
+	return process_read_mark(pid, &mark) < 0 ? 0 : mark.start;
 }
 
 int tenants_mark(const char *dir, enum tenant_kind kind, pid_t pid)
@@ -232,8 +222,11 @@ struct tenants_sum tenants_sum(const struct tenants *tenants, const uint8_t uuid
 /* A hostile tenant names a process in another's container as its own. */
 static void tenants_find_container(struct tenant_entry *entry, pid_t pid)
 {
+	int r;
+
 	container_of_process(pid, entry->container);
-	if (*entry->container && mapped_ledger(pid, entry->dir) == -ENOENT)
+	r = *entry->container ? mapped_ledger(pid, entry->dir) : 0;
+	if (r == -ENOENT || mapped_is_unknown(r))
 		*entry->container = '\0';
 }
 
@@ -347,9 +340,10 @@ static int tenants_remove_one(const char *runtime, const char *name, const char 
 	state = tenants_find_state(dir, noted ? &note : NULL, members, &pid);
 	if (state == TENANT_RUNNING || state == TENANT_IDLE || (ended_only && state == TENANT_KEPT))
 		return -EBUSY;
-	readable = snapshot_read(dir, &snapshot);
-	r = readable < 0 && ended_only && tenants_is_mapped(dir) ? readable
-								  : tenant_remove(runtime, name);
+	readable = snapshot_read_within(dir, TENANTS_WEIGHT_OF_USER, &snapshot);
+	r = readable < 0 && readable != -E2BIG && ended_only && tenants_is_mapped(dir)
+		    ? readable
+		    : tenant_remove(runtime, name);
 	if (r == 0 && readable == 0)
 		ended_note(runtime, name, snapshot, began_s);
 	snapshot_free(snapshot);
@@ -404,30 +398,108 @@ void tenants_remove_ended_of(const char *runtime, uid_t uid)
 	members_free(&sweep.members);
 }
 
+/* The same of all: the longest page has 30 MB. A thousand tenants of ten processes on a device have less. */
+#define WEIGHT_OF_ALL 294912
+
 /*
- * Figures of processes on devices that one user's tenants have together, before the next is left
- * unread: some megabytes. Users forge their ledgers, and may not make all others wait for a reader.
+ * Those whose tenants are read up to a bound: a user, and of root's tenants each by itself, since a
+ * container may be in it.
  */
-#define FIGURES_OF_USER 65536
+struct reader_share {
+	char name[POLICY_NAME_BYTES]; /* "@UID", or the tenant's */
+	size_t weight;
+	bool over; /* more are there than are read */
+};
 
 struct load {
 	struct tenants tenants;
 	struct members members;
+	size_t weight, nshares;
+	struct reader_share *share;
 };
 
-static bool tenants_have_many(const struct tenants *t, const char *name)
+static const char *tenants_share_name(const char *tenant)
 {
-	const char *user = strchr(name, '@');
-	size_t n = 0;
+	const char *user = strchr(tenant, '@');
 
-	for (size_t i = 0; user && i < t->n; i++) {
-		const char *other = strchr(t->list[i].name, '@');
-		const struct snapshot *s = t->list[i].snapshot;
+	return user ? user : tenant;
+}
 
-		if (s && other && !strcmp(other, user))
-			n += (size_t)s->nprocesses * (size_t)s->ndevices;
+static struct reader_share *tenants_share(struct load *load, const char *tenant)
+{
+	const char *name = tenants_share_name(tenant);
+	struct reader_share *list;
+
+	for (size_t i = 0; i < load->nshares; i++)
+		if (!strcmp(load->share[i].name, name))
+			return &load->share[i];
+	list = reallocarray(load->share, load->nshares + 1, sizeof(*list));
+	if (!list)
+		return NULL;
+	load->share = list;
+	list[load->nshares] = (struct reader_share){.weight = 0};
+	snprintf(list[load->nshares].name, sizeof(list->name), "%s", name);
+	return &list[load->nshares++];
+}
+
+static void tenants_put_off(struct reader_share *share)
+{
+	uid_t owner = 0;
+
+	if (!share->over)
+		tenant_name_owner(share->name, &owner);
+	if (!share->over)
+		allowance_put_off(ALLOWANCE_FIGURES, owner);
+	share->over = true;
+}
+
+/* Lets go of what was read of a user's tenants. */
+static void tenants_drop(struct load *load, struct reader_share *share)
+{
+	for (size_t i = 0; i < load->tenants.n; i++) {
+		struct tenant_entry *e = &load->tenants.list[i];
+
+		if (!e->snapshot || strcmp(tenants_share_name(e->name), share->name) != 0)
+			continue;
+		snapshot_free(e->snapshot);
+		e->snapshot = NULL;
+		e->error = -E2BIG;
 	}
-	return n >= FIGURES_OF_USER;
+	load->weight -= share->weight;
+	share->weight = 0;
+	tenants_put_off(share);
+}
+
+/* Where all have too many together, those who have most are not read: others are, as before. */
+static void tenants_fit(struct load *load)
+{
+	while (load->weight > WEIGHT_OF_ALL) {
+		struct reader_share *most = &load->share[0];
+
+		for (size_t i = 1; i < load->nshares; i++)
+			if (load->share[i].weight > most->weight)
+				most = &load->share[i];
+		tenants_drop(load, most);
+	}
+}
+
+static int tenants_read_one(struct load *load, struct tenant_entry *e)
+{
+	struct reader_share *share = tenants_share(load, e->name);
+	int r;
+
+	if (!share)
+		return -ENOMEM;
+	r = share->over ? -E2BIG
+			: snapshot_read_within(e->dir, TENANTS_WEIGHT_OF_USER - share->weight,
+					       &e->snapshot);
+	if (r == -E2BIG)
+		tenants_put_off(share);
+	if (r == 0 && e->state != TENANT_ENDED) {
+		share->weight += snapshot_weight(e->snapshot);
+		load->weight += snapshot_weight(e->snapshot);
+	}
+	return r;
 }
 
 static int tenants_load_one(const char *name, const char *dir, void *arg)
@@ -450,7 +522,7 @@ static int tenants_load_one(const char *name, const char *dir, void *arg)
 	noted = !tenants_read_note(dir, &note);
 	e->generated = noted && note.kind == TENANT_GENERATED;
 	e->state = tenants_find_state(dir, noted ? &note : NULL, &load->members, &pid);
-	e->error = tenants_have_many(t, name) ? -E2BIG : snapshot_read(dir, &e->snapshot);
+	e->error = tenants_read_one(load, e);
 	if (e->error == -ENOENT && access(dir, F_OK) < 0)
 		return 0; /* removed meanwhile */
 	if (!e->error && e->state == TENANT_ENDED) {
@@ -458,32 +530,56 @@ static int tenants_load_one(const char *name, const char *dir, void *arg)
 		return 0;
 	}
 	t->n++;
+	tenants_fit(load);
 	return 0;
+}
+
+static int tenants_find_host_pids(const struct tenants *t, size_t from)
+{
+	struct snapshot **list = calloc(t->n - from + 1, sizeof(*list));
+	int r;
+
+	if (!list)
+		return -ENOMEM;
+	for (size_t i = from; i < t->n; i++)
+		list[i - from] = t->list[i].snapshot;
+	r = snapshot_find_host_pids(list, t->n - from);
+	free(list);
+	return r;
+}
+
+/* What was there before stays; its figures are read already. */
+static int tenants_load_by(int (*lister)(const char *runtime,
+					 int (*fn)(const char *name, const char *dir, void *arg),
+					 void *arg),
+			   const char *runtime, struct tenants *tenants)
+{
+	struct load load = {.tenants = *tenants};
+	int r = lister(runtime, tenants_load_one, &load);
+	int found = tenants_find_host_pids(&load.tenants, tenants->n);
+
+	members_free(&load.members);
+	free(load.share);
+	*tenants = load.tenants;
+	return r < 0 && r != -ENOENT ? r : found;
 }
 
 int tenants_load(const char *runtime, struct tenants *ret)
 {
-	struct load load = {.tenants = {.n = 0}};
-	int r = tenant_list(runtime, tenants_load_one, &load);
+	struct tenants tenants = {.n = 0};
+	int r = tenants_load_by(tenant_list, runtime, &tenants);
 
-	members_free(&load.members);
-	snprintf(load.tenants.runtime, sizeof(load.tenants.runtime), "%s", runtime);
-	if (r < 0 && r != -ENOENT) {
-		tenants_free(&load.tenants);
-		return r;
-	}
-	*ret = load.tenants;
-	return 0;
+	snprintf(tenants.runtime, sizeof(tenants.runtime), "%s", runtime);
+	if (r < 0)
+		tenants_free(&tenants);
+	else
+		*ret = tenants;
+	return r;
 }
 
 int tenants_add_users(struct tenants *tenants, const char *runtime)
 {
-	struct load load = {.tenants = *tenants};
-	int r = tenant_list_users(runtime, tenants_load_one, &load);
-
-	members_free(&load.members);
-	*tenants = load.tenants;
-	return r;
+	return tenants_load_by(tenant_list_users, runtime, tenants);
 }
 
 void tenants_free(struct tenants *tenants)

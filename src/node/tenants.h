@@ -45,6 +45,13 @@ struct tenants {
 };
 
 /*
+ * What is read of one user's tenants, by snapshot_weight; the next are left unread (-E2BIG). One with
+ * 1000 processes on 8 devices has less. Users forge their ledgers, and may not make all others wait for
+ * a reader.
+ */
+#define TENANTS_WEIGHT_OF_USER 98304
+
+/*
  * All tenants that have not ended; a runtime directory that does not exist has none. -errno where it
  * cannot be read. The figures are those that the tenants' processes noted last; figures.h has the
  * driver's own of now.

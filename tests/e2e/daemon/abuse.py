@@ -146,7 +146,7 @@ class Abuse(users_lib.Case):
         self.assertEqual(self.libraries(self.user_ok(ALICE, *join)), {second})
 
     def test_many_forged(self):
-        """A user's tenants that all have more than there can be are not all read."""
+        """A user's tenants that all have as much as there can be are not all read."""
         daemon = self.daemon()
         for i in range(8):
             self.user_ok(ALICE, "run", "--print-env", "--name", f"t{i}")
@@ -154,7 +154,7 @@ class Abuse(users_lib.Case):
             self.addCleanup(os.close, ledger)
             fcntl.fcntl(ledger, hostile.F_OFD_SETLK,
                         struct.pack("hhqqi4x", fcntl.F_WRLCK, 0, hostile.LOCK_SLOTS, 1, 0))
-            os.pwrite(ledger, b"".join(hostile.words(d + 1, d + 1, *[0] * 6) for d in range(64)),
+            os.pwrite(ledger, b"".join(hostile.words(d + 1, d + 1, *[0] * 6) for d in range(8)),
                       hostile.DEVICES[0])
             slot = hostile.words(hostile.LIVE | 1 << 8).ljust(hostile.SLOTS[1], b"\0")
             os.pwrite(ledger, slot * hostile.NSLOTS, hostile.SLOTS[0])

@@ -18,8 +18,11 @@
 #include "control/ask.h"
 #include "ledger/tenant.h"
 
-/* At once, in all and of one user, who sends a request right behind connecting. */
-#define CONNECTIONS   64
+/*
+ * Open connections, in total and per user. A client sends its request immediately after connecting.
+ * With all in use, the user with most of them makes room for another one.
+ */
+#define CONNECTIONS   256
 #define OF_ONE_USER   8
 #define PATIENCE_NS   (2 * NS_PER_S)
 #define MOVES	      8 /* in all, */
@@ -29,6 +32,7 @@
 
 struct connection {
 	int fd; /* -EBADF: free */
+	bool asks; /* its request can be read */
 	struct requests_peer peer;
 	uint64_t until_ns;
 	struct move move; /* what is waited for in place of a request */
@@ -90,35 +94,6 @@ static void control_drop_late(struct control *control)
 			control_drop(&control->connection[i]);
 }
 
-static struct connection *control_place(struct control *control, uid_t uid)
-{
-	struct connection *place = NULL;
-	int n = 0;
-
-	for (int i = 0; i < CONNECTIONS; i++) {
-		struct connection *c = &control->connection[i];
-
-		if (c->fd < 0)
-			place = c;
-		else
-			n += c->peer.uid == uid;
-	}
-	return n < OF_ONE_USER ? place : NULL;
-}
-
-static bool control_may_move(const struct control *control, uid_t uid)
-{
-	int n = 0, own = 0;
-
-	for (int i = 0; i < CONNECTIONS; i++) {
-		const struct connection *c = &control->connection[i];
-
-		n += c->fd >= 0 && c->move.pid;
-		own += c->fd >= 0 && c->move.pid && c->peer.uid == uid;
-	}
-	return own ? n < MOVES_FEW && own < MOVES_OF_ONE : n < MOVES;
-}
-
 static void control_send(int fd, const struct control_answer *answer)
 {
 	/* Who does not take it does not get it. */
@@ -137,7 +112,66 @@ static void control_turn_away(int fd)
 	control_send(fd, &answer);
 }
 
-static void control_accept(struct control *control)
+static unsigned int control_count(const struct control *control, uid_t uid)
+{
+	unsigned int n = 0;
+
+	for (int i = 0; i < CONNECTIONS; i++)
+		n += control->connection[i].fd >= 0 && control->connection[i].peer.uid == uid;
+	return n;
+}
+
+/* The newest of the user who has most of them, and more than `least`. */
+static struct connection *control_find_spare(struct control *control, unsigned int least)
+{
+	struct connection *spare = NULL;
+	unsigned int most = least;
+
+	for (int i = 0; i < CONNECTIONS; i++) {
+		struct connection *c = &control->connection[i];
+		unsigned int n = c->move.pid ? 0 : control_count(control, c->peer.uid);
+
+		if (n > most || (spare && n == most && c->until_ns > spare->until_ns)) {
+			most = n;
+			spare = c;
+		}
+	}
+	return spare;
+}
+
+static struct connection *control_place(struct control *control, uid_t uid)
+{
+	unsigned int own = control_count(control, uid);
+	struct connection *spare;
+
+	if (own >= OF_ONE_USER)
+		return NULL;
+	for (int i = 0; i < CONNECTIONS; i++)
+		if (control->connection[i].fd < 0)
+			return &control->connection[i];
+	spare = control_find_spare(control, own + 1);
+	if (spare) {
+		control_turn_away(spare->fd);
+		control_drop(spare);
+	}
+	return spare;
+}
+
+static bool control_may_move(const struct control *control, uid_t uid)
+{
+	int n = 0, own = 0;
+
+	for (int i = 0; i < CONNECTIONS; i++) {
+		const struct connection *c = &control->connection[i];
+
+		n += c->fd >= 0 && c->move.pid;
+		own += c->fd >= 0 && c->move.pid && c->peer.uid == uid;
+	}
+	return own ? n < MOVES_FEW && own < MOVES_OF_ONE : n < MOVES;
+}
+
+/* Returns false if nobody else has connected. */
+static bool control_accept(struct control *control)
 {
 	CLEANUP_CLOSE int fd = accept4(control->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 	struct epoll_event event = {.events = EPOLLIN};
@@ -145,17 +179,18 @@ static void control_accept(struct control *control)
 	struct connection *c;
 
 	if (fd < 0 || control_who(fd, control->requests.site, &peer) < 0)
-		return;
+		return fd >= 0;
 	c = control_place(control, peer.uid);
 	event.data.ptr = c;
 	if (!c || epoll_ctl(control->source.fd, EPOLL_CTL_ADD, fd, &event) < 0) {
 		control_turn_away(fd);
-		return;
+		return true;
 	}
 	*c = (struct connection){.fd = TAKE_FD(fd),
 				 .peer = peer,
 				 .move = {.out = -EBADF},
 				 .until_ns = now_monotonic_ns() + PATIENCE_NS};
+	return true;
 }
 
 /* From now on it is the command's words that are waited for, however long that takes. */
@@ -202,23 +237,56 @@ static void control_go_on(struct control *control, struct connection *c)
 	control_drop(c);
 }
 
+/* A user's first request that waits, and the others of that user later. */
+static bool control_is_first(const struct control *control, const struct connection *c)
+{
+	for (const struct connection *other = control->connection; other < c; other++)
+		if (other->fd >= 0 && other->asks && other->peer.uid == c->peer.uid)
+			return false;
+	return true;
+}
+
+/*
+ * One request of each user, so that nobody waits for more than one of every other user's, however many
+ * these send. The rest is told again.
+ */
+static void control_serve_users(struct control *control)
+{
+	bool first[CONNECTIONS];
+
+	for (int i = 0; i < CONNECTIONS; i++) {
+		const struct connection *c = &control->connection[i];
+
+		first[i] = c->fd >= 0 && c->asks && control_is_first(control, c);
+	}
+	for (int i = 0; i < CONNECTIONS; i++) {
+		if (first[i])
+			control_serve(control, &control->connection[i]);
+		control->connection[i].asks = false;
+	}
+}
+
 static void control_ready(struct loop_source *source)
 {
 	struct control *control = (struct control *)source;
-	struct epoll_event event[8];
-	int n = epoll_wait(source->fd, event, 8, 0);
+	struct epoll_event event[CONNECTIONS];
+	bool accepts = false;
+	int n = epoll_wait(source->fd, event, CONNECTIONS, 0);
 
 	for (int i = 0; i < n; i++) {
 		struct connection *c = event[i].data.ptr;
 
 		if (!c)
-			control_accept(control);
+			accepts = true;
 		else if (c->fd >= 0 && c->move.pid)
 			control_go_on(control, c);
-		else if (c->fd >= 0)
-			control_serve(control, c);
+		else
+			c->asks = c->fd >= 0;
 	}
+	control_serve_users(control);
 	control_drop_late(control);
+	for (int i = 0; accepts && i < BACKLOG; i++)
+		accepts = control_accept(control);
 }
 
 static int control_timeout_ms(struct loop_source *source)

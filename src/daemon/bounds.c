@@ -132,7 +132,8 @@ void bounds_complete(const struct bounds *b, uint32_t said, struct policy *polic
 /* This user's tenants, as far as they can be read. */
 struct held {
 	uid_t uid;
-	size_t n, weight;
+	struct snapshot_bound left;
+	size_t n;
 	bool full; /* the next are not read */
 	struct {
 		char name[POLICY_NAME_BYTES];
@@ -149,9 +150,9 @@ static int bounds_hold_one(const char *name, const char *dir, void *arg)
 
 	if (!tenant_name_owner(name, &owner) || owner != held->uid || held->full)
 		return 0;
-	r = snapshot_read_within(dir, TENANTS_WEIGHT_OF_USER - held->weight, &snapshot);
+	r = snapshot_read_within(dir, held->left, &snapshot);
 	if (r == 0) {
-		held->weight += snapshot_weight(snapshot);
+		held->left.weight -= snapshot_weight(snapshot);
 		strcpy(held->list[held->n].name, name);
 		held->list[held->n++].snapshot = snapshot;
 	}
@@ -444,6 +445,7 @@ static int bounds_check_device(const struct bounds *b, const struct held *held,
 static void bounds_hold(const struct bounds *b, struct held *ret)
 {
 	ret->uid = b->member ? b->member->uid : 0;
+	ret->left = tenants_bound_of_user();
 	if (bounds_find(b, SITE_MEMORY_MAX))
 		tenant_list_users(b->runtime, bounds_hold_one, ret);
 }

@@ -16,8 +16,8 @@ static const char *const put_off_words[ALLOWANCE_KINDS] = {
 			       "until they are, nobody says whether these are limited",
 	[ALLOWANCE_ENVIRONMENTS] = "has processes with so long environments that they are not all read "
 				   "at once; until they are, that user's tenants do not end",
-	[ALLOWANCE_FIGURES] = "has tenants with more processes on more devices than are read of one "
-			      "user; they are not all read, and allot ps says which",
+	[ALLOWANCE_FIGURES] = "has more in the ledgers of tenants than is read of one user; they are not "
+			      "all read, and allot ps says which",
 };
 
 void put_off_say(uint64_t now_ns)

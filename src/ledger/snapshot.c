@@ -261,7 +261,14 @@ size_t snapshot_weight(const struct snapshot *snapshot)
 	return ndevices * (50 + (size_t)snapshot->nslots) + n * (10 + 8 * ndevices);
 }
 
-static int snapshot_list_processes(struct snapshot *snapshot, struct ledger *ledger, size_t most)
+static bool snapshot_is_within(const struct snapshot *snapshot, struct snapshot_bound bound)
+{
+	return snapshot_weight(snapshot) <= bound.weight &&
+	       (bound.until_ns == UINT64_MAX || now_thread_ns() <= bound.until_ns);
+}
+
+static int snapshot_list_processes(struct snapshot *snapshot, struct ledger *ledger,
+				   struct snapshot_bound bound)
 {
 	int nslots = snapshot->nslots, ndevices = snapshot->ndevices;
 	struct snapshot_process_device *cells;
@@ -269,7 +276,7 @@ static int snapshot_list_processes(struct snapshot *snapshot, struct ledger *led
 	snapshot->process = calloc((size_t)nslots + 1, sizeof(*snapshot->process));
 	if (!snapshot->process)
 		return -ENOMEM;
-	for (int i = 0; i < nslots && snapshot_weight(snapshot) <= most; i++) {
+	for (int i = 0; i < nslots && snapshot_is_within(snapshot, bound); i++) {
 		struct snapshot_process *process = &snapshot->process[snapshot->nprocesses];
 		struct swap_answer answer;
 
@@ -284,7 +291,7 @@ static int snapshot_list_processes(struct snapshot *snapshot, struct ledger *led
 		snapshot_read_use(process, swap_use_of(ledger, i));
 		snapshot->nprocesses++;
 	}
-	if (snapshot_weight(snapshot) > most)
+	if (!snapshot_is_within(snapshot, bound))
 		return -E2BIG;
 	/* One block for all, freed by way of the first process. */
 	cells = calloc((size_t)snapshot->nprocesses * (size_t)ndevices + 1, sizeof(*cells));
@@ -301,9 +308,14 @@ static int snapshot_list_processes(struct snapshot *snapshot, struct ledger *led
 
 static void snapshot_add_shared(struct snapshot *snapshot, struct ledger *ledger)
 {
-	struct shared_slots alive;
+	struct shared_slots alive = {{0}};
 
-	shared_find_alive(ledger, &alive);
+	for (int i = 0; i < snapshot->nprocesses; i++) {
+		unsigned int slot = (unsigned int)snapshot->process[i].slot;
+
+		if (snapshot->process[i].live)
+			alive.word[slot / 64] |= UINT64_C(1) << (slot % 64);
+	}
 	for (int d = 0; d < snapshot->ndevices; d++) {
 		struct snapshot_device *dev = &snapshot->device[d];
 		uint64_t bytes = dev->index < 0 ? 0 : shared_used(ledger, dev->index, &alive);
@@ -352,8 +364,9 @@ int snapshot_find_host_pids(struct snapshot *const *list, size_t n)
 
 int snapshot_read(const char *dir, struct snapshot **ret)
 {
+	const struct snapshot_bound none = {SIZE_MAX, UINT64_MAX};
 	struct snapshot *snapshot = NULL;
-	int r = snapshot_read_within(dir, SIZE_MAX, &snapshot);
+	int r = snapshot_read_within(dir, none, &snapshot);
 
 	if (!r)
 		r = snapshot_find_host_pids(&snapshot, 1);
@@ -364,7 +377,7 @@ int snapshot_read(const char *dir, struct snapshot **ret)
 	return r;
 }
 
-int snapshot_read_within(const char *dir, size_t most, struct snapshot **ret)
+int snapshot_read_within(const char *dir, struct snapshot_bound bound, struct snapshot **ret)
 {
 	CLEANUP(cleanup_snapshot_free) struct snapshot *snapshot = NULL;
 	CLEANUP(cleanup_ledger_close) struct ledger *ledger = NULL;
@@ -388,11 +401,11 @@ int snapshot_read_within(const char *dir, size_t most, struct snapshot **ret)
 	if (r < 0)
 		return r;
 	snapshot->nslots = slot_count(ledger);
-	if (snapshot_weight(snapshot) > most)
+	if (!snapshot_is_within(snapshot, bound))
 		return -E2BIG;
 	for (int i = 0; i < snapshot->ndevices; i++)
 		snapshot_read_compute(&snapshot->policy, &turn, ledger, &snapshot->device[i]);
-	r = snapshot_list_processes(snapshot, ledger, most);
+	r = snapshot_list_processes(snapshot, ledger, bound);
 	if (r < 0)
 		return r;
 	snapshot_add_shared(snapshot, ledger);

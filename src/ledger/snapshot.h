@@ -104,12 +104,17 @@ void snapshot_free(struct snapshot *snapshot);
  */
 size_t snapshot_weight(const struct snapshot *snapshot);
 
+/* For a reader of many ledgers, which whoever writes them may forge. */
+struct snapshot_bound {
+	size_t weight;	   /* most of it */
+	uint64_t until_ns; /* by now_thread_ns: with very many locks of a file each question takes 1 ms */
+};
+
 /*
- * The same for a reader of many ledgers, which whoever writes them may forge: -E2BIG where it weighs
- * more than `most`. host_pid is by snapshot_find_host_pids, which looks once for all of them; NULLs are
- * passed over. -ENOMEM.
+ * The same within bounds: -E2BIG. host_pid is by snapshot_find_host_pids, which looks once for all of
+ * them; NULLs are passed over. -ENOMEM.
  */
-int snapshot_read_within(const char *dir, size_t most, struct snapshot **ret);
+int snapshot_read_within(const char *dir, struct snapshot_bound bound, struct snapshot **ret);
 int snapshot_find_host_pids(struct snapshot *const *list, size_t n);
 
 #endif

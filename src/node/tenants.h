@@ -45,11 +45,10 @@ struct tenants {
 };
 
 /*
- * What is read of one user's tenants, by snapshot_weight; the next are left unread (-E2BIG). One with
- * 1000 processes on 8 devices has less. Users forge their ledgers, and may not make all others wait for
- * a reader.
+ * What is read of one user's tenants, from now on; the next are left unread (-E2BIG). Users forge their
+ * ledgers, and may not make all others wait for a reader.
  */
-#define TENANTS_WEIGHT_OF_USER 98304
+struct snapshot_bound tenants_bound_of_user(void);
 
 /*
  * All tenants that have not ended; a runtime directory that does not exist has none. -errno where it

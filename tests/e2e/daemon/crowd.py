@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Many users who mean to keep others from allotd, by all that it reads of them: forged ledgers,
-processes with as many mappings as the kernel allows, and long environments. Meanwhile tenants of
-honest users begin, end and are seen. ALLOT_CROWD_SECONDS=600 by hand: the same at full size, where
-the slowest requests are told, and held to a second."""
+locks of these by the thousand, processes with as many mappings as the kernel allows, long
+environments, and requests. Meanwhile tenants of honest users begin, end and are seen.
+ALLOT_CROWD_SECONDS=600 by hand: the same at full size, where the slowest requests are told, and
+held to a second."""
 
 import fcntl
 import json
@@ -21,6 +22,7 @@ from users_lib import MIB, user
 SECONDS = int(os.environ.get("ALLOT_CROWD_SECONDS", "0"))
 FORGERS, TENANTS, MAPPERS, PROCESSES, FLOODERS, HONEST = \
     (14, 4, 4, 10, 4, 40) if SECONDS else (4, 2, 2, 3, 2, 6)
+LOCKERS, LOCKS = (4, 20000) if SECONDS else (1, 4000)
 FIRST_HOSTILE, FIRST_HONEST = 20000, 30000
 PAGE_MOST, MEMORY_MOST = 40 * MIB, 160  # of the latter MiB; the unit allows 256
 PATIENCE_S = 10
@@ -100,6 +102,14 @@ class Crowd(users_lib.Case):
         os.pwrite(ledger, b"\xff" * (hostile.INFO - hostile.ROWS), hostile.ROWS)
         os.pwrite(ledger, struct.pack("<II", hostile.NSLOTS, 0), hostile.SLOT_HIGH)
 
+    def lock(self, name, uid):
+        """So many bytes of the ledger, each by itself, that the kernel takes long to say who has a slot."""
+        ledger = os.open(os.path.join(self.dir(name, uid), "ledger"), os.O_RDWR)
+        self.addCleanup(os.close, ledger)
+        for i in range(LOCKS, 0, -1):
+            fcntl.fcntl(ledger, hostile.F_OFD_SETLK,
+                        struct.pack("hhqqi4x", fcntl.F_RDLCK, 0, 2 * i, 1, 0))
+
     def begin_mappers(self):
         """Each user's last one is in a tenant that is not held by its lock, for all that is seen."""
         pids = []
@@ -154,6 +164,8 @@ class Crowd(users_lib.Case):
         for u in range(FORGERS):
             for t in range(TENANTS):
                 self.forge(f"f{t}", FIRST_HOSTILE + 1000 + u, pids, (8, 64)[(u + t) % 2])
+        for u in range(LOCKERS):
+            self.lock("f0", FIRST_HOSTILE + 1000 + u)
         honest = self.begin_honest()
         self.begin_floods()
         took, started, pages, until = [], [], [], time.monotonic() + max(SECONDS, 5)

@@ -12,6 +12,7 @@ import struct
 import subprocess
 
 import cli_lib
+import daemon_lib
 import users_lib
 from users_lib import ALICE, BOB, CAROL, DAVE, MAGIC, MIB, VERSION, user
 
@@ -43,6 +44,16 @@ class Users(users_lib.Case):
         self.assertIn(f"train@{BOB}", self.ok("ps", "train@nobody" if self.nobody_is(BOB) else
                                               f"train@{BOB}"))
         self.assertIn(f"train@{ALICE}", self.user_ok(ALICE, "top", "--once"))
+
+    def test_all_is_read(self):
+        """No bound is reached by a user who has a few tenants."""
+        self.daemon()
+        self.user_ok(ALICE, "run", "--print-env", "--name", "kept")
+        for _ in range(3):
+            self.user_ok(ALICE, "run", "--name", "brief", "--", "true")
+        found = self.samples()
+        for what in ("figures", "mappings", "environments"):
+            self.assertEqual(found[daemon_lib.key("allot_put_off_total", what=what)], 0)
 
     def test_seen_by_others(self):
         """Whether somebody else's program is limited is not for another user to see, nor to be told."""

@@ -24,7 +24,7 @@ static inline uint64_t now_monotonic_ns(void)
 	return now_ns(CLOCK_MONOTONIC);
 }
 
-/* What this thread has had of a processor. */
+/* The processor time of this thread. */
 static inline uint64_t now_thread_ns(void)
 {
 	return now_ns(CLOCK_THREAD_CPUTIME_ID);

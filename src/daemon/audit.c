@@ -122,7 +122,10 @@ static struct audit_finding *audit_before(struct audit *audit, const struct outs
 	return NULL;
 }
 
-/* What is known of it since the look before, or begins now. Who is acted on was not limited then, too. */
+/*
+ * Takes over what the look before knew of it. The action needs the same standing in both looks: a
+ * process is ended only if it was seen without a limit twice.
+ */
 static void audit_go_on(struct audit *audit, struct audit_finding *f)
 {
 	struct audit_finding *before = audit_before(audit, &f->found.outsider);

@@ -134,7 +134,7 @@ struct held {
 	uid_t uid;
 	struct snapshot_bound left;
 	size_t n;
-	bool full; /* the next are not read */
+	bool full; /* the bound is reached: no other tenant is read */
 	struct {
 		char name[POLICY_NAME_BYTES];
 		struct snapshot *snapshot;

@@ -121,7 +121,7 @@ static unsigned int control_count(const struct control *control, uid_t uid)
 	return n;
 }
 
-/* The newest of the user who has most of them, and more than `least`. */
+/* The newest connection of the user with most of them; NULL if nobody has more than `least`. */
 static struct connection *control_find_spare(struct control *control, unsigned int least)
 {
 	struct connection *spare = NULL;
@@ -237,7 +237,7 @@ static void control_go_on(struct control *control, struct connection *c)
 	control_drop(c);
 }
 
-/* A user's first request that waits, and the others of that user later. */
+/* Returns true if no connection before it has a request of the same user. */
 static bool control_is_first(const struct control *control, const struct connection *c)
 {
 	for (const struct connection *other = control->connection; other < c; other++)
@@ -247,8 +247,8 @@ static bool control_is_first(const struct control *control, const struct connect
 }
 
 /*
- * One request of each user, so that nobody waits for more than one of every other user's, however many
- * these send. The rest is told again.
+ * Serves one request of each user, so that a user waits for at most one of every other user's,
+ * however many those send. The epoll reports the remaining ones again.
  */
 static void control_serve_users(struct control *control)
 {

@@ -8,7 +8,7 @@
 #include "daemon/log.h"
 #include "node/allowance.h"
 
-/* Of one kind no more than a line is written in that time. */
+/* At most one line of each kind is written in this time. */
 #define QUIET_NS (60 * NS_PER_S)
 
 static const char *const put_off_words[ALLOWANCE_KINDS] = {

@@ -1,12 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What of users' was not read, for a bound (node/allowance.h): in the log, and as a metric. */
+/*
+ * Says in the log and as a metric which users reached a bound of what is read (node/allowance.h).
+ */
 #ifndef ALLOT_DAEMON_PUT_OFF_H
 #define ALLOT_DAEMON_PUT_OFF_H
 
 #include <stdint.h>
 #include <stdio.h>
 
-/* A line where a bound was reached since it was last called, and none was written of late. For one thread. */
+/*
+ * Logs a line for each bound that was reached since the last line about it, at most one a minute.
+ * For one thread.
+ */
 void put_off_say(uint64_t now_ns);
 
 void put_off_write(FILE *out);

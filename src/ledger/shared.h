@@ -96,10 +96,10 @@ struct shared_slots {
 	uint64_t word[16];
 };
 
-/* The slots that are alive, as the kernel says; none where nothing is shared. */
+/* Asks the kernel which slots are alive. Returns none if nothing is shared. */
 void shared_find_alive(struct ledger *ledger, struct shared_slots *ret);
 
-/* Bytes charged for the objects of a device that these slots hold; NULL: that any slot does. */
+/* Bytes charged for the objects of a device that these slots hold; NULL: objects of any slot. */
 uint64_t shared_used(struct ledger *ledger, int device, const struct shared_slots *alive);
 
 /* Bytes of the objects that one process holds, whoever is charged for them. */

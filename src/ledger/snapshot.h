@@ -99,20 +99,21 @@ int snapshot_read(const char *dir, struct snapshot **ret);
 void snapshot_free(struct snapshot *snapshot);
 
 /*
- * How much is told of it, in some hundred bytes, and so how long that takes: of a process on a device
- * 8 of these, of a process besides 10, and of a device 50. A slot on a device that is read counts one.
+ * The size of what pages say of it, in units of 100 bytes, which is also a measure of the time that
+ * takes: 8 for each process on each device, 10 for a process, 50 for a device. Each slot of a
+ * device, which is copied whether it is in use or not, counts 1.
  */
 size_t snapshot_weight(const struct snapshot *snapshot);
 
-/* For a reader of many ledgers, which whoever writes them may forge. */
+/* Limits for a reader of many ledgers, whose writers may have forged them. */
 struct snapshot_bound {
-	size_t weight;	   /* most of it */
-	uint64_t until_ns; /* by now_thread_ns: with very many locks of a file each question takes 1 ms */
+	size_t weight;	   /* the largest snapshot_weight */
+	uint64_t until_ns; /* by now_thread_ns; a file with 60,000 locks takes 2 ms for each slot (Linux 6.18) */
 };
 
 /*
- * The same within bounds: -E2BIG. host_pid is by snapshot_find_host_pids, which looks once for all of
- * them; NULLs are passed over. -ENOMEM.
+ * Reads within a bound; -E2BIG if there is more. It leaves host_pid to snapshot_find_host_pids,
+ * which walks /proc once for all snapshots of a list and skips NULLs. -ENOMEM.
  */
 int snapshot_read_within(const char *dir, struct snapshot_bound bound, struct snapshot **ret);
 int snapshot_find_host_pids(struct snapshot *const *list, size_t n);

@@ -10,13 +10,17 @@
 
 #define WINDOW_NS NS_PER_S
 /*
- * Of all users in a window: a MiB of mappings takes the kernel 10 ms, and one of environments 1 ms
- * (Linux 6.18). The first users of a window may have a part of it each, of these many.
+ * The budget of a window. The kernel takes 10 ms for 1 MiB of mappings (Linux 6.18), so a daemon
+ * spends at most a sixth of its time on them. One user has a quarter of the budget, or less with
+ * more users.
  */
 #define ALL_BYTES	 (UINT64_C(16) << 20)
 #define ALL_BYTES_ALONE	 (UINT64_C(256) << 20)
 #define PARTS		 4
-/* More users of a window, as one who has a user namespace can be, have one part together. */
+/*
+ * Users who are told apart in a window. The others, as a user namespace has by the thousand, share
+ * one part.
+ */
 #define USERS 256
 
 static struct {
@@ -24,7 +28,7 @@ static struct {
 	bool serves;
 	struct spending {
 		uint64_t began_ns, bytes;
-		size_t n, before; /* users in this window, and in the one before */
+		size_t n, before; /* the number of users in this window, and in the last one */
 		struct {
 			uid_t uid;
 			uint64_t bytes;
@@ -45,7 +49,7 @@ const char *allowance_word(enum allowance_kind kind)
 	return words[kind];
 }
 
-/* What this user has spent in this window. */
+/* The bytes that this user has spent in this window, which begins anew where it is over. */
 static uint64_t *allowance_of(struct spending *s, uid_t uid)
 {
 	uint64_t now_ns = now_monotonic_ns();

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How much of what users can make long is read: each user's part of what is read of all in a second,
- * so that a user who has very much of it makes others wait for no longer than a part of that second.
- * What is over is read in the next seconds, and counted here: a bound that is reached is said. For all
- * threads.
+ * A budget for reading what users can make long. In each second a reader reads a fixed number of
+ * bytes of all users, and a part of it of each user; the rest is read in the following seconds. So
+ * a user with very much to read delays others by a part of a second only. Each bound that is
+ * reached is counted, for metrics and the log. For all threads.
  */
 #ifndef ALLOT_NODE_ALLOWANCE_H
 #define ALLOT_NODE_ALLOWANCE_H
@@ -14,7 +14,7 @@
 enum allowance_kind {
 	ALLOWANCE_MAPPINGS,	/* bytes of /proc/PID/maps */
 	ALLOWANCE_ENVIRONMENTS, /* bytes of /proc/PID/environ */
-	ALLOWANCE_FIGURES,	/* of tenants; counted alone (node/tenants.h) */
+	ALLOWANCE_FIGURES,	/* of tenants: counted here, bounded by node/tenants.c */
 	ALLOWANCE_KINDS,
 };
 
@@ -22,21 +22,22 @@ enum allowance_kind {
 const char *allowance_word(enum allowance_kind kind);
 
 /*
- * Bytes that may be read of this user's processes by now. What can only be read as a whole, of at most
- * `whole` bytes, is let be so if it is the first of this user's.
+ * Returns the bytes that may be read of this user's processes now. A text of up to `whole` bytes,
+ * which can be read only from its beginning, is allowed in full as the user's first one of a
+ * second.
  */
 uint64_t allowance_left(enum allowance_kind kind, uid_t uid, uint64_t whole);
 void allowance_spend(enum allowance_kind kind, uid_t uid, uint64_t bytes);
 
-/* Something of this user's was not read, for the bound. */
+/* Counts that something of this user's was not read because of the bound. */
 void allowance_put_off(enum allowance_kind kind, uid_t uid);
 
-/* How often that was, and of which user last. */
+/* Returns that count, and the user of the last time. */
 uint64_t allowance_count(enum allowance_kind kind, uid_t *ret_last);
 
 /*
- * Whoever serves others while he reads has less of each kind. Until then it is as much as one person,
- * who waits for a table, has patience for.
+ * Lowers the budget to that of a daemon, which serves others while it reads. Before, it is that of
+ * a command, for which one person waits.
  */
 void allowance_serve(void);
 

@@ -22,19 +22,19 @@
 #include "node/allowance.h"
 #include "node/process.h"
 
-/* A process's mappings are asked for again behind these: where it has a ledger, and where it has none. */
+/* How long an answer is kept, for a process that has a ledger and for one that has none. */
 #define SOME_NS (20 * NS_PER_S)
 #define NONE_NS (NS_PER_S / 2)
-/* By then the mappings of all processes of an honest user are known. */
+/* In this time the mappings of all processes of an honest user have been read. */
 #define LONG_NS (10 * NS_PER_S)
-/* Who was not asked about for so long is forgotten, where others need the room. */
+/* An answer that nobody asked for in this time is dropped if the room is needed. */
 #define FORGET_NS (10 * NS_PER_S)
 #define KEPT	  4096
-/* Who decides whose turn it is has many tenants' ledgers mapped. */
+/* Most ledgers that are kept of a process. The role holder maps those of many tenants. */
 #define LEDGERS 1024
-/* Readings that go on with a descriptor; others begin anew. */
+/* Most unfinished readings that keep their descriptor; the others start again. */
 #define READINGS 32
-/* The kernel gives whole lines, a page of them at once; one can be four times as long as a path. */
+/* A read returns whole lines: a page of them, or one that is longer (at most four times a path). */
 #define SLICE_BYTES (64 << 10)
 
 /* --- Lines ------------------------------------------------------------------------------------ */
@@ -78,8 +78,8 @@ static bool mapped_is_ledger(const struct mapping *mapping)
 }
 
 /*
- * Its first lines, which are some but for a thread that ends. Returns their bytes; -ESRCH: there are
- * none; -EACCES.
+ * Opens a thread's mappings and reads the first lines. Returns their bytes; -ESRCH if there are
+ * none, as of a thread that ends; -EACCES.
  */
 static ssize_t mapped_open_thread(const char *path, char *slice, int *ret)
 {
@@ -126,7 +126,7 @@ bool mapped_is_ending(pid_t pid)
 	return slice && mapped_open(pid, slice, &fd) == -ESRCH;
 }
 
-/* Until `is` returns true of a shared mapping: so it does. */
+/* Returns true if `is` does so of a shared mapping among these lines. */
 static bool mapped_search(char *slice, size_t n, bool (*is)(const struct mapping *mapping, void *arg),
 			  void *arg)
 {
@@ -165,7 +165,7 @@ int mapped_by(pid_t pid, const struct stat *file)
 
 struct ledgers {
 	size_t n;
-	bool more; /* than that */
+	bool more; /* the process has others */
 	struct ledger_file_id {
 		dev_t dev;
 		ino_t ino;
@@ -176,10 +176,10 @@ struct known {
 	struct process_mark mark;
 	uid_t uid;
 	uint64_t begun_ns, asked_ns, read_ns; /* 0: it was not read yet */
-	int error;		    /* of the last reading */
-	struct ledgers ledgers;	    /* by that */
-	int fd;			    /* of a reading that goes on; -EBADF */
-	struct ledgers begun;	    /* by that */
+	int error;		    /* result of the last whole reading */
+	struct ledgers ledgers;	    /* found by it */
+	int fd;			    /* of an unfinished reading; -EBADF */
+	struct ledgers begun;	    /* found by it so far */
 };
 
 static struct {
@@ -245,7 +245,10 @@ static void mapped_finish_reading(struct known *k, int error)
 	mapped_end_reading(k);
 }
 
-/* The bytes of the next lines, the first ones included; 0: there are no more. */
+/*
+ * Reads the next lines, and opens the file first where it is not open. Returns their bytes; 0:
+ * there are no more.
+ */
 static ssize_t mapped_read_slice(struct known *k)
 {
 	ssize_t n;
@@ -259,7 +262,7 @@ static ssize_t mapped_read_slice(struct known *k)
 	return n;
 }
 
-/* As far as it may be read now. */
+/* Reads on until the end or the end of the user's budget. */
 static void mapped_go_on(struct known *k)
 {
 	ssize_t n;
@@ -278,7 +281,7 @@ static void mapped_go_on(struct known *k)
 		mapped_end_reading(k);
 }
 
-/* Nobody's mappings are read again before those of another process of the same user were once. */
+/* A process is read again only after all processes of its user were read once. */
 static bool mapped_has_priority(const struct known *k, uint64_t now_ns)
 {
 	for (size_t i = 0; i < kept.n; i++)
@@ -324,7 +327,7 @@ static int mapped_unknown(const struct known *k)
 	return now_monotonic_ns() < k->begun_ns + LONG_NS ? -EAGAIN : -ETIME;
 }
 
-/* With the lock. 0, -errno of mapped_by, -EAGAIN or -ETIME. */
+/* Called with the lock. Returns 0, -errno of mapped_by, -EAGAIN or -ETIME. */
 static int mapped_know(pid_t pid, struct known **ret)
 {
 	struct process_mark mark;
@@ -386,7 +389,7 @@ int mapped_any_ledger(pid_t pid, struct stat *ret)
 	return r;
 }
 
-/* Of another user's process, which cannot open it, nothing is asked. */
+/* Returns false for a process of a user who cannot open the ledger: its mappings are not read. */
 static bool mapped_may_have(pid_t pid, const struct stat *ledger)
 {
 	uid_t uid;

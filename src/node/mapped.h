@@ -11,20 +11,24 @@
 #include <sys/stat.h>
 #include <sys/types.h>
 
-/* Asks now, however long it takes. 0; -ENOENT: it has not, -EACCES, or -ESRCH: it is ending, or has ended. */
+/*
+ * Reads the process's mappings now, without a bound. Returns 0; -ENOENT: it does not map the file;
+ * -EACCES; -ESRCH: it is ending, or has ended.
+ */
 int mapped_by(pid_t pid, const struct stat *file);
 
 /*
- * What follows is answered of ledgers alone, by their name, from one reading of the process's mappings
- * that is kept for a while, and which goes on in the next seconds where it is long (node/allowance.h).
- * Until then they answer -EAGAIN: it is not known yet; -ETIME: nor after long. For all threads.
+ * The functions below answer about files that are called "ledger". They read a process's mappings
+ * once and keep the answer for all callers; long ones are read in slices over the following seconds
+ * (node/allowance.h). Until all is read they return -EAGAIN, and after 10 s -ETIME. For all
+ * threads.
  */
 static inline bool mapped_is_unknown(int r)
 {
 	return r == -EAGAIN || r == -ETIME;
 }
 
-/* Whether any process has that ledger, of those that may use it. True where that is not known yet. */
+/* Returns true if a process that may use the ledger maps it, or one may and is not read yet. */
 bool mapped_by_any(const struct stat *ledger);
 
 /*

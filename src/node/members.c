@@ -49,7 +49,7 @@ struct known {
 	struct member member; /* of UNREAD: pid and uid */
 };
 
-/* By pid, as /proc lists them. */
+/* All processes of the last walk, sorted by pid, as /proc lists them. */
 static struct {
 	pthread_mutex_t lock;
 	size_t n;
@@ -57,8 +57,8 @@ static struct {
 } known = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 /*
- * The directory that stands in an environment, into an empty string where none does. Returns false if
- * more would have to be read of this user's than may be.
+ * Reads the tenant's directory from a process's environment; an empty string if it names none.
+ * Returns false if the user's budget ended before.
  */
 static bool members_read_variable(pid_t pid, uid_t uid, char ret[static PATH_MAX])
 {
@@ -119,7 +119,7 @@ static enum environment members_look_into(pid_t pid, struct member *ret)
 {
 	char dir[PATH_MAX];
 
-	/* Who has rights of several users was begun by any of them. */
+	/* A process with rights of several users may have been started by any of them. */
 	if (process_read_user(pid, &ret->uid) < 0)
 		return NAMES_NOTHING;
 	if (!members_read_variable(pid, ret->uid, dir)) {
@@ -131,7 +131,9 @@ static enum environment members_look_into(pid_t pid, struct member *ret)
 										   : NAMES_NOTHING;
 }
 
-/* Returns false if it has ended. `before`: what was known of that pid, or NULL. */
+/*
+ * Returns false if the process has ended. `before`: what the last walk knew of that pid, or NULL.
+ */
 static bool members_know(pid_t pid, const struct known *before, struct known *ret)
 {
 	if (process_read_mark(pid, &ret->mark) < 0)
@@ -157,7 +159,7 @@ static bool members_add(struct members *members, const struct member *member)
 	return true;
 }
 
-/* What was known of that pid; `at` goes on through the list, as pids do. */
+/* Finds what the last walk knew of a pid. `at` only moves forward, as the pids of a walk do. */
 static const struct known *members_known(size_t *at, pid_t pid)
 {
 	while (*at < known.n && known.list[*at].mark.pid < pid)
@@ -165,7 +167,7 @@ static const struct known *members_known(size_t *at, pid_t pid)
 	return *at < known.n && known.list[*at].mark.pid == pid ? &known.list[*at] : NULL;
 }
 
-/* With the lock. Where there is no memory for it, it is not known the next time. */
+/* Called with the lock. Without memory, the next walk reads the rest of the processes again. */
 static void members_read_all(DIR *proc, struct members *members)
 {
 	struct known *now = NULL, *more, one;
@@ -218,8 +220,9 @@ static int members_look(const char *dir, struct tenant_files *ret)
 }
 
 /*
- * A tenant in a container is all its users', who reach its directory. Seen from outside that is in one
- * which is root's alone, as tenant_open_to_all wants it.
+ * In a container all users reach the tenant's directory, and their processes may be of it. Outside,
+ * that directory is in one that only root may enter (tenant_open_to_all), so this returns false
+ * there.
  */
 static bool members_is_reached_by_all(const char *dir, const struct tenant_files *files)
 {
@@ -230,7 +233,7 @@ static bool members_is_reached_by_all(const char *dir, const struct tenant_files
 	return (files->ledger.st_mode & S_IWOTH) && !stat(path, &st) && (st.st_mode & S_IXOTH);
 }
 
-/* Returns true if it may be of the tenant, whatever it says that it was started with. */
+/* Returns true if the process's user may use the tenant. */
 static bool members_may_be(const struct member *member, const char *dir,
 			   const struct tenant_files *files)
 {

@@ -6,11 +6,11 @@
  * does not. It does not find processes of other users, unless root asks, those outside this PID
  * namespace, and those that wrote their title over their environment.
  *
- * A process is believed about its own user's tenants alone: not about another user's, and nothing of
- * what a setuid program was started with, whatever user it is by now.
+ * An environment counts for tenants of the process's own user alone. That of a setuid program never
+ * counts: another user wrote it.
  *
- * Each process's environment is read once, as long as it runs the same program, and no more of one
- * user's at a time than node/allowance.h says. For all threads.
+ * A process's environment is read once for as long as it runs the same program, within the budget
+ * of node/allowance.h. For all threads.
  */
 #ifndef ALLOT_NODE_MEMBERS_H
 #define ALLOT_NODE_MEMBERS_H
@@ -24,7 +24,7 @@ struct members {
 	bool read;
 	size_t n;
 	struct member {
-		bool unread; /* what it was started with is not known yet; nor are dev and ino */
+		bool unread; /* its environment is not read yet: dev and ino are not known */
 		dev_t dev;
 		ino_t ino; /* of the tenant's directory */
 		pid_t pid;
@@ -33,8 +33,8 @@ struct members {
 };
 
 /*
- * A process that was started in the tenant of that directory, not counting this one, or one of which
- * that is not known yet; 0 for none. Looks through /proc when it is first asked.
+ * Returns a process that was started in the tenant of that directory, or one that may have been and
+ * is not read yet; 0 for none. This process does not count. Walks /proc at the first call.
  */
 pid_t members_find(struct members *members, const char *dir);
 /* Returns true if that process was started in the tenant of that directory. */

@@ -15,11 +15,11 @@
 #include "node/user.h"
 #include "text/text.h"
 
-/* The figures of a process on a device in a tenant's ledger; the tenant is NULL where it is in none. */
+/* A tenant whose ledger lists a process and which the process maps; NULL: there is none. */
 struct claim {
 	const struct tenant_entry *tenant;
 	const struct snapshot_process *process;
-	int unknown; /* where it is not known yet which ledger it has: mapped_is_unknown */
+	int unknown; /* set if a tenant lists it and its mappings are not read yet: mapped_is_unknown */
 };
 
 static const struct snapshot_process *outsiders_in(const struct tenant_entry *tenant, pid_t pid)
@@ -128,7 +128,7 @@ size_t outsiders_find(const struct usage_list *usage, const struct tenants *tena
 				continue;
 			snprintf(o.tenant, sizeof(o.tenant), "%s", claim.tenant->name);
 		} else if (claim.unknown == -EAGAIN) {
-			continue; /* a tenant's word counts for a while */
+			continue; /* until its mappings are read, the tenant's word counts */
 		} else {
 			o.standing = claim.unknown ? OUTSIDER_UNREAD
 						   : outsiders_standing(tenants, u->pid);

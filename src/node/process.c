@@ -68,7 +68,7 @@ int process_read_user(pid_t pid, uid_t *ret)
 	return uid[0] == uid[1] && uid[0] == uid[2] && uid[0] == uid[3] ? 0 : -EPERM;
 }
 
-/* As the kernel noted it at exec, in words of this machine's; -1: it did not. */
+/* Finds a value of the auxiliary vector, which the kernel makes at exec; -1: it is not there. */
 static unsigned long process_noted(const unsigned long *vector, size_t n, unsigned long what)
 {
 	for (size_t i = 0; i + 1 < n && vector[i] != AT_NULL; i += 2)
@@ -89,7 +89,10 @@ bool process_has_own_environment(pid_t pid)
 	n = fd < 0 ? -1 : read(fd, vector, sizeof(vector));
 	if (n < 0)
 		return false;
-	/* Numbers of its own user namespace: they say whether two users are one. */
+	/*
+	 * Both are numbers of the process's user namespace, so they can be compared with each other
+	 * only.
+	 */
 	uid = process_noted(vector, (size_t)n / sizeof(*vector), AT_UID);
 	euid = process_noted(vector, (size_t)n / sizeof(*vector), AT_EUID);
 	return uid != (unsigned long)-1 && uid == euid;

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A process as /proc tells of it: how it is known again, whose it is, and who began its program. */
+/*
+ * Identity of a process by /proc: how to recognise it again, its user, and who started its program.
+ */
 #ifndef ALLOT_NODE_PROCESS_H
 #define ALLOT_NODE_PROCESS_H
 
@@ -7,11 +9,11 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* The same pid, start and image: the same process, which has not called exec since. */
+/* Two equal marks are of the same process, and it has not called exec in between. */
 struct process_mark {
 	pid_t pid;
 	uint64_t start; /* in the kernel's ticks */
-	uint64_t image; /* of where its program's code, stack and environment are; 0: not to be seen */
+	uint64_t image; /* a hash of the addresses of its program's code, stack and environment */
 };
 
 /* -ESRCH: it is gone, or has ended. */
@@ -19,15 +21,15 @@ int process_read_mark(pid_t pid, struct process_mark *ret);
 bool process_is_same(const struct process_mark *a, const struct process_mark *b);
 
 /*
- * Its real user. -EPERM: it has another one's rights besides, as a setuid program; *ret is set then,
- * too. -ESRCH.
+ * Reads its real user. -EPERM: it also has rights of another user, as a setuid program does; *ret
+ * is set in this case, too. -ESRCH.
  */
 int process_read_user(pid_t pid, uid_t *ret);
 
 /*
- * Returns true if who began its program had the rights that it began with, so that its environment is
- * its user's. False for a setuid program, whatever user it became since, and where that is not to be
- * seen.
+ * Returns true if the user who started its program is the user that the program started as: then
+ * the environment is that user's word. False for a setuid program, also after it changed its user,
+ * and where /proc does not show it.
  */
 bool process_has_own_environment(pid_t pid);
 

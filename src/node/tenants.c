@@ -327,10 +327,10 @@ static bool tenants_is_mapped(const char *dir)
 	return !mapped_find_ledger(dir, &ledger) && mapped_by_any(&ledger);
 }
 
-/* One with 1000 processes on 8 devices has less; what it takes was measured to be 5 ms. */
+/* Limits of what is read of one user. A tenant with 1000 processes on 8 devices is within both. */
 #define WEIGHT_OF_USER	98304
 #define TIME_OF_USER_NS (100 * NS_PER_MS)
-/* Of each user, in which those that ended are removed; the rest is by the next sweep. */
+/* Time for removing one user's ended tenants; the next sweep removes the rest. */
 #define SWEEP_OF_USER_NS (30 * NS_PER_MS)
 
 struct snapshot_bound tenants_bound_of_user(void)
@@ -340,14 +340,14 @@ struct snapshot_bound tenants_bound_of_user(void)
 }
 
 /*
- * Those whose tenants are read up to a bound: a user, and of root's tenants each by itself, since a
- * container may be in it.
+ * What was read of one user. Each tenant of root's has a share of its own, since containers are in
+ * them that do not trust each other.
  */
 struct reader_share {
 	char name[POLICY_NAME_BYTES]; /* "@UID", or the tenant's */
 	size_t weight;
 	uint64_t took_ns;
-	bool over; /* more is there than is read */
+	bool over; /* the bound is reached: no more is read */
 };
 
 struct reader_shares {
@@ -390,7 +390,10 @@ static void tenants_put_off(struct reader_share *share)
 	share->over = true;
 }
 
-/* Since then a user's tenant was looked at; all processes, once for all, are nobody's part. */
+/*
+ * The walk over all processes, which the first tenant causes for all of them, does not count as its
+ * time.
+ */
 static uint64_t tenants_began_ns(uint64_t began_ns, bool had_members, const struct members *members)
 {
 	return had_members == members->read ? began_ns : now_thread_ns();
@@ -485,9 +488,11 @@ void tenants_remove_ended_of(const char *runtime, uid_t uid)
 	tenants_end_sweep(&sweep);
 }
 
-/* The same of all: the longest page has 30 MB. A thousand tenants of ten processes on a device have less. */
+/*
+ * For all users together: the longest page has 30 MB. 1000 tenants of 10 processes on a device fit.
+ */
 #define WEIGHT_OF_ALL (3 * WEIGHT_OF_USER)
-/* When all have taken so long, who comes behind them has what an honest one needs. */
+/* After this time of all users, each of the others has the second: an honest one needs no more. */
 #define TIME_OF_ALL_NS (300 * NS_PER_MS)
 #define TIME_BEHIND_NS (5 * NS_PER_MS)
 
@@ -499,7 +504,7 @@ struct load {
 	uint64_t took_ns;
 };
 
-/* Lets go of what was read of a user's tenants. */
+/* Frees what was read of a user's tenants. */
 static void tenants_drop(struct load *load, struct reader_share *share)
 {
 	for (size_t i = 0; i < load->tenants.n; i++) {
@@ -516,7 +521,7 @@ static void tenants_drop(struct load *load, struct reader_share *share)
 	tenants_put_off(share);
 }
 
-/* Where all have too many together, those who have most are not read: others are, as before. */
+/* While all together are over the limit, frees what was read of the user with most. */
 static void tenants_fit(struct load *load)
 {
 	while (load->weight > WEIGHT_OF_ALL) {
@@ -540,7 +545,10 @@ static struct snapshot_bound tenants_left(const struct load *load, const struct 
 	return bound;
 }
 
-/* Of who is over the bound nothing is asked that takes time: whether it lives is not known, so it does. */
+/*
+ * A tenant of a user over the bound is not asked whether it lives, which takes time, and counts as
+ * living.
+ */
 static int tenants_read_one(struct load *load, struct reader_share *share, const struct note *note,
 			    struct tenant_entry *e)
 {
@@ -611,7 +619,7 @@ static int tenants_find_host_pids(const struct tenants *t, size_t from)
 	return r;
 }
 
-/* What was there before stays; its figures are read already. */
+/* Adds to the tenants that are there, whose figures are complete. */
 static int tenants_load_by(int (*lister)(const char *runtime,
 					 int (*fn)(const char *name, const char *dir, void *arg),
 					 void *arg),

@@ -45,8 +45,8 @@ struct tenants {
 };
 
 /*
- * What is read of one user's tenants, from now on; the next are left unread (-E2BIG). Users forge their
- * ledgers, and may not make all others wait for a reader.
+ * The bound of what is read of one user's tenants, from now on. The tenants beyond it are not read
+ * (-E2BIG): users may forge their ledgers, and must not delay everybody else by them.
  */
 struct snapshot_bound tenants_bound_of_user(void);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is read of each user in a second: a part, however many processes that user has, and less of more users. */
+/* The budget of a second: each user has a part of it, which is smaller with more users. */
 #include "node/allowance.h"
 
 #include <time.h>
@@ -41,7 +41,7 @@ int main(void)
 	CHECK_EQ(allowance_left(ALLOWANCE_ENVIRONMENTS, 1, 0), 4 * MIB); /* of another kind */
 	CHECK_EQ(spend_all(2), 4 * MIB);
 	seconds++;
-	/* Of a hundred users each has something, from the second second on. */
+	/* With a hundred users each has something, from the second window on. */
 	for (uid_t uid = 1; uid <= 100; uid++)
 		spend_all(uid);
 	seconds++;
@@ -53,13 +53,13 @@ int main(void)
 	}
 	CHECK(sum <= 16 * MIB);
 	seconds++;
-	/* Of thousands, as a user namespace has them, no more is read in all. */
+	/* Thousands of users, as in a user namespace, do not raise the sum. */
 	sum = 0;
 	for (uid_t uid = 1; uid <= 70000; uid++)
 		sum += spend_all(uid);
 	CHECK(sum <= 16 * MIB);
 	seconds++;
-	/* What is read as a whole, once. */
+	/* One long text is allowed in full. */
 	CHECK_EQ(allowance_left(ALLOWANCE_ENVIRONMENTS, 3, 6 * MIB), 6 * MIB);
 	allowance_spend(ALLOWANCE_ENVIRONMENTS, 3, 6 * MIB);
 	CHECK_EQ(allowance_left(ALLOWANCE_ENVIRONMENTS, 3, 6 * MIB), 0);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which ledgers a process has mapped: of one with very many mappings it is known later, and of others at once. */
+/*
+ * Which ledgers a process maps: the answer comes at once, but later for one with very many
+ * mappings.
+ */
 #include "node/mapped.h"
 
 #include <errno.h>
@@ -61,7 +64,7 @@ static void remove_tenants(void)
 	}
 }
 
-/* Behind all others, where the kernel puts it last, when it is mapped first. */
+/* Mapped before the many, so that it comes last in /proc/PID/maps. */
 static void map_ledger(int tenant)
 {
 	char path[160];
@@ -142,7 +145,10 @@ static void check_few(void)
 	CHECK(mapped_is_ending(with));
 }
 
-/* More than may be read of a user in a second: all are known in the end, whichever is asked about first. */
+/*
+ * Three processes with more mappings than the budget of a second: in the end all are known, in any
+ * order.
+ */
 static void check_many(void)
 {
 	pid_t pid[3];

@@ -36,7 +36,7 @@ struct connection {
 	struct requests_peer peer;
 	uint64_t until_ns;
 	struct move move; /* what is waited for in place of a request */
-	struct control_answer answer; /* to that */
+	struct control_answer *answer; /* to that, one of `moving` below */
 };
 
 struct control {
@@ -45,6 +45,7 @@ struct control {
 	struct requests requests;
 	char path[PATH_MAX];
 	struct connection connection[CONNECTIONS];
+	struct control_answer moving[MOVES];
 };
 
 /* Its own groups and those beside. One who is of more than these is not served: a bound might be missed. */
@@ -83,6 +84,7 @@ static void control_drop(struct connection *c)
 	if (c->fd >= 0)
 		close(c->fd); /* and with it its place in the epoll */
 	c->fd = -EBADF;
+	c->answer = NULL;
 }
 
 static void control_drop_late(struct control *control)
@@ -193,6 +195,23 @@ static bool control_accept(struct control *control)
 	return true;
 }
 
+/* A place for the answer of another move, which control_may_move allows only if there is one. */
+static struct control_answer *control_find_answer(struct control *control)
+{
+	bool used[MOVES] = {false};
+	int place = 0;
+
+	for (int i = 0; i < CONNECTIONS; i++) {
+		const struct connection *c = &control->connection[i];
+
+		if (c->fd >= 0 && c->answer)
+			used[c->answer - control->moving] = true;
+	}
+	while (place < MOVES - 1 && used[place])
+		place++;
+	return &control->moving[place];
+}
+
 /* From now on it is the command's words that are waited for, however long that takes. */
 static void control_await(struct control *control, struct connection *c)
 {
@@ -206,6 +225,7 @@ static void control_await(struct control *control, struct connection *c)
 static void control_serve(struct control *control, struct connection *c)
 {
 	struct control_request request;
+	struct control_answer answer;
 	ssize_t n = recv(c->fd, &request, sizeof(request), MSG_DONTWAIT | MSG_TRUNC);
 	bool moves = n == sizeof(request) &&
 		     (request.verb == CONTROL_SUSPEND || request.verb == CONTROL_RESUME);
@@ -214,11 +234,13 @@ static void control_serve(struct control *control, struct connection *c)
 	if (moves && !control_may_move(control, c->peer.uid)) {
 		control_turn_away(c->fd);
 	} else if (n == sizeof(request)) {
-		if (requests_do(&control->requests, &c->peer, &request, &c->answer, &c->move)) {
+		if (requests_do(&control->requests, &c->peer, &request, &answer, &c->move)) {
+			c->answer = control_find_answer(control);
+			*c->answer = answer;
 			control_await(control, c);
 			return;
 		}
-		control_send(c->fd, &c->answer);
+		control_send(c->fd, &answer);
 	}
 	control_drop(c);
 }
@@ -228,12 +250,12 @@ static void control_go_on(struct control *control, struct connection *c)
 	struct epoll_event event = {.events = EPOLLIN, .data.ptr = c};
 	int out = c->move.out;
 
-	if (moves_read(&c->move, &c->answer)) {
+	if (moves_read(&c->move, c->answer)) {
 		if (c->move.out != out)
 			epoll_ctl(control->source.fd, EPOLL_CTL_ADD, c->move.out, &event);
 		return;
 	}
-	control_send(c->fd, &c->answer);
+	control_send(c->fd, c->answer);
 	control_drop(c);
 }
 

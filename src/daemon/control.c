@@ -32,7 +32,7 @@
 
 struct connection {
 	int fd; /* -EBADF: free */
-	bool asks; /* its request can be read */
+	bool asks; /* its request can be read, as of the last look */
 	struct requests_peer peer;
 	uint64_t until_ns;
 	struct move move; /* what is waited for in place of a request */
@@ -91,9 +91,13 @@ static void control_drop_late(struct control *control)
 {
 	uint64_t now_ns = now_monotonic_ns();
 
-	for (int i = 0; i < CONNECTIONS; i++)
-		if (control->connection[i].fd >= 0 && control->connection[i].until_ns <= now_ns)
-			control_drop(&control->connection[i]);
+	for (int i = 0; i < CONNECTIONS; i++) {
+		struct connection *c = &control->connection[i];
+
+		/* A request that waits for its turn is not late. */
+		if (c->fd >= 0 && !c->asks && c->until_ns <= now_ns)
+			control_drop(c);
+	}
 }
 
 static void control_send(int fd, const struct control_answer *answer)
@@ -281,11 +285,9 @@ static void control_serve_users(struct control *control)
 
 		first[i] = c->fd >= 0 && c->asks && control_is_first(control, c);
 	}
-	for (int i = 0; i < CONNECTIONS; i++) {
+	for (int i = 0; i < CONNECTIONS; i++)
 		if (first[i])
 			control_serve(control, &control->connection[i]);
-		control->connection[i].asks = false;
-	}
 }
 
 static void control_ready(struct loop_source *source)
@@ -295,6 +297,8 @@ static void control_ready(struct loop_source *source)
 	bool accepts = false;
 	int n = epoll_wait(source->fd, event, CONNECTIONS, 0);
 
+	for (int i = 0; i < CONNECTIONS; i++)
+		control->connection[i].asks = false;
 	for (int i = 0; i < n; i++) {
 		struct connection *c = event[i].data.ptr;
 

@@ -11,12 +11,12 @@
 #define WINDOW_NS NS_PER_S
 /*
  * The budget of a window. The kernel takes 10 ms for 1 MiB of mappings (Linux 6.18), so a daemon
- * spends at most a sixth of its time on them. One user has a quarter of the budget, or less with
+ * spends at most a sixth of its time on them. One user has half of the budget, or less with
  * more users.
  */
 #define ALL_BYTES	 (UINT64_C(16) << 20)
 #define ALL_BYTES_ALONE	 (UINT64_C(256) << 20)
-#define PARTS		 4
+#define PARTS		 2
 /*
  * Users who are told apart in a window. The others, as a user namespace has by the thousand, share
  * one part.

@@ -25,8 +25,8 @@
 /* How long an answer is kept, for a process that has a ledger and for one that has none. */
 #define SOME_NS (20 * NS_PER_S)
 #define NONE_NS (NS_PER_S / 2)
-/* In this time the mappings of all processes of an honest user have been read. */
-#define LONG_NS (10 * NS_PER_S)
+/* In this time the mappings of 1000 processes of one user have been read, of 400 KiB each. */
+#define LONG_NS (60 * NS_PER_S)
 /* An answer that nobody asked for in this time is dropped if the room is needed. */
 #define FORGET_NS (10 * NS_PER_S)
 #define KEPT	  4096

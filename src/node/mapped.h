@@ -20,7 +20,7 @@ int mapped_by(pid_t pid, const struct stat *file);
 /*
  * The functions below answer about files that are called "ledger". They read a process's mappings
  * once and keep the answer for all callers; long ones are read in slices over the following seconds
- * (node/allowance.h). Until all is read they return -EAGAIN, and after 10 s -ETIME. For all
+ * (node/allowance.h). Until all is read they return -EAGAIN, and after 60 s -ETIME. For all
  * threads.
  */
 static inline bool mapped_is_unknown(int r)

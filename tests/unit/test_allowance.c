@@ -37,9 +37,9 @@ int main(void)
 	uid_t last;
 
 	allowance_serve();
-	CHECK_EQ(spend_all(1), 4 * MIB);
-	CHECK_EQ(allowance_left(ALLOWANCE_ENVIRONMENTS, 1, 0), 4 * MIB); /* of another kind */
-	CHECK_EQ(spend_all(2), 4 * MIB);
+	CHECK_EQ(spend_all(1), 8 * MIB);
+	CHECK_EQ(allowance_left(ALLOWANCE_ENVIRONMENTS, 1, 0), 8 * MIB); /* of another kind */
+	CHECK_EQ(spend_all(2), 8 * MIB);
 	seconds++;
 	/* With a hundred users each has something, from the second window on. */
 	for (uid_t uid = 1; uid <= 100; uid++)
@@ -60,9 +60,9 @@ int main(void)
 	CHECK(sum <= 16 * MIB);
 	seconds++;
 	/* One long text is allowed in full. */
-	CHECK_EQ(allowance_left(ALLOWANCE_ENVIRONMENTS, 3, 6 * MIB), 6 * MIB);
-	allowance_spend(ALLOWANCE_ENVIRONMENTS, 3, 6 * MIB);
-	CHECK_EQ(allowance_left(ALLOWANCE_ENVIRONMENTS, 3, 6 * MIB), 0);
+	CHECK_EQ(allowance_left(ALLOWANCE_ENVIRONMENTS, 3, 10 * MIB), 10 * MIB);
+	allowance_spend(ALLOWANCE_ENVIRONMENTS, 3, 10 * MIB);
+	CHECK_EQ(allowance_left(ALLOWANCE_ENVIRONMENTS, 3, 10 * MIB), 0);
 	CHECK_EQ(allowance_count(ALLOWANCE_FIGURES, &last), 0);
 	allowance_put_off(ALLOWANCE_FIGURES, 7);
 	CHECK_EQ(allowance_count(ALLOWANCE_FIGURES, &last), 1);

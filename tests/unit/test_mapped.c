@@ -20,7 +20,7 @@
 #include "tests/check.h"
 
 #define PAGE	 4096
-#define MAPPINGS 30000 /* twice: those that may be read, and what is between them */
+#define MAPPINGS 32000 /* twice: those that may be read, and what is between them */
 #define TENANTS	 2
 
 static char dir[TENANTS][64];

@@ -24,6 +24,12 @@ static inline uint64_t now_monotonic_ns(void)
 	return now_ns(CLOCK_MONOTONIC);
 }
 
+/* The processor time of this thread. */
+static inline uint64_t now_thread_ns(void)
+{
+	return now_ns(CLOCK_THREAD_CPUTIME_ID);
+}
+
 static inline uint64_t now_boot_ns(void)
 {
 	return now_ns(CLOCK_BOOTTIME);

@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <stdio_ext.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include "base/now.h"
 
@@ -60,14 +59,6 @@ void answer_release(struct answer *answer)
 	free(kept);
 }
 
-static uint64_t answers_processor_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-	return (uint64_t)now.tv_sec * NS_PER_S + (uint64_t)now.tv_nsec;
-}
-
 static int answers_write(struct answers *answers, char **ret_text, size_t *ret_bytes)
 {
 	FILE *out = open_memstream(ret_text, ret_bytes);
@@ -87,7 +78,7 @@ static int answers_write(struct answers *answers, char **ret_text, size_t *ret_b
 static int answers_make(struct answers *answers, struct kept **ret)
 {
 	struct kept *kept = calloc(1, sizeof(*kept));
-	uint64_t began_ns = answers_processor_ns(), cost_ns;
+	uint64_t began_ns = now_thread_ns(), cost_ns;
 	int r;
 
 	if (!kept)
@@ -97,7 +88,7 @@ static int answers_make(struct answers *answers, struct kept **ret)
 		free(kept);
 		return r;
 	}
-	cost_ns = answers_processor_ns() - began_ns;
+	cost_ns = now_thread_ns() - began_ns;
 	kept->answer.text = kept->text;
 	kept->answers = answers;
 	if (cost_ns >= COST_NS)

@@ -62,7 +62,8 @@ static void audit_say(const struct audit_finding *f, const char *what)
 	static const char *const words[] = {
 		[OUTSIDER_UNLIMITED] = "is in no tenant",
 		[OUTSIDER_UNREAD] = ("keeps to a ledger that cannot be read (of another version of "
-				     "allot), so it is let be"),
+				     "allot), or has so many mappings that it is not known yet, so it "
+				     "is let be"),
 		[OUTSIDER_HIDDEN] = "what it keeps to cannot be seen by this user, so it is let be",
 		[OUTSIDER_TOOL] = "is a measurement of allot's, so it is let be",
 	};
@@ -125,7 +126,10 @@ static struct audit_finding *audit_before(struct audit *audit, const struct outs
 	return NULL;
 }
 
-/* What is known of it since the look before, or begins now. */
+/*
+ * Takes over what the look before knew of it. The action needs the same standing in both looks: a
+ * process is ended only if it was seen without a limit twice.
+ */
 static void audit_go_on(struct audit *audit, struct audit_finding *f)
 {
 	struct audit_finding *before = audit_before(audit, &f->found.outsider);
@@ -135,6 +139,8 @@ static void audit_go_on(struct audit *audit, struct audit_finding *f)
 		f->pidfd = before->pidfd;
 		f->acted_on = before->acted_on;
 		before->pidfd = -1;
+	}
+	if (before && before->found.outsider.standing == f->found.outsider.standing) {
 		audit_act(audit, f);
 	} else {
 		audit_say(f, f->found.outsider.standing == OUTSIDER_UNLIMITED ? "not limited"

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/number.h"
@@ -11,6 +12,7 @@
 #include "ledger/tenant.h"
 #include "node/compute_words.h"
 #include "node/figures.h"
+#include "node/tenants.h"
 #include "text/units.h"
 
 static const struct site_value *bounds_find(const struct bounds *b, enum site_key key)
@@ -138,12 +140,23 @@ void bounds_complete(const struct bounds *b, uint32_t said, struct policy *polic
 
 /* More is not read: ledgers are the user's, who may not keep others waiting by them. */
 #define HELD_TENANTS 128
-#define HELD_FIGURES 65536
 
-/* This user's tenants, as far as they can be read. */
+/* What is read once for all devices of a request, of which a user may name many. */
 struct held {
+	/* The policies of all tenants but the one that is asked about. */
+	size_t npolicies;
+	struct held_policy {
+		char name[POLICY_NAME_BYTES];
+		bool own;   /* of the user who asks */
+		bool known; /* it could be read */
+		struct policy policy;
+	} *policy;
+
+	/* The user's tenants, as far as they can be read. */
 	uid_t uid;
-	size_t n, figures;
+	struct snapshot_bound left;
+	size_t n;
+	bool full; /* the bound is reached: no other tenant is read */
 	struct {
 		char name[POLICY_NAME_BYTES];
 		struct snapshot *snapshot;
@@ -155,13 +168,17 @@ static int bounds_hold_one(const char *name, const char *dir, void *arg)
 	struct held *held = arg;
 	struct snapshot *snapshot;
 	uid_t owner;
+	int r;
 
-	if (!tenant_name_owner(name, &owner) || owner != held->uid || held->n == HELD_TENANTS ||
-	    held->figures >= HELD_FIGURES || snapshot_read(dir, &snapshot) < 0)
+	if (!tenant_name_owner(name, &owner) || owner != held->uid || held->full)
 		return 0;
-	held->figures += (size_t)snapshot->nprocesses * (size_t)snapshot->ndevices;
-	strcpy(held->list[held->n].name, name);
-	held->list[held->n++].snapshot = snapshot;
+	r = snapshot_read_within(dir, held->left, &snapshot);
+	if (r == 0) {
+		held->left.weight -= snapshot_weight(snapshot);
+		strcpy(held->list[held->n].name, name);
+		held->list[held->n++].snapshot = snapshot;
+	}
+	held->full = r == -E2BIG || held->n == HELD_TENANTS;
 	return 0;
 }
 
@@ -177,6 +194,51 @@ static void bounds_let_go(struct held *held)
 {
 	for (size_t i = 0; i < held->n; i++)
 		snapshot_free(held->list[i].snapshot);
+	free(held->policy);
+}
+
+struct holding {
+	const struct bounds *b;
+	struct held *held;
+};
+
+static int bounds_hold_policy(const char *name, const char *dir, void *arg)
+{
+	const struct holding *holding = arg;
+	struct held *held = holding->held;
+	struct held_policy *list;
+	uid_t owner;
+	int r;
+
+	/* It is added as it is to be. */
+	if (!strcmp(name, holding->b->name))
+		return 0;
+	list = reallocarray(held->policy, held->npolicies + 1, sizeof(*list));
+	if (!list)
+		return -ENOMEM;
+	held->policy = list;
+	list += held->npolicies;
+	r = policy_load(dir, &list->policy);
+	if (r == -ENOENT) /* it was removed meanwhile */
+		return 0;
+	snprintf(list->name, sizeof(list->name), "%s", name);
+	list->known = r == 0;
+	list->own = holding->b->member && tenant_name_owner(name, &owner) &&
+		    owner == holding->b->member->uid;
+	held->npolicies++;
+	return 0;
+}
+
+/* For bounds_let_go, also on error. */
+static int bounds_hold(const struct bounds *b, struct held *ret)
+{
+	struct holding holding = {.b = b, .held = ret};
+
+	ret->uid = b->member ? b->member->uid : 0;
+	ret->left = tenants_bound_of_user();
+	if (bounds_find(b, SITE_MEMORY_MAX))
+		tenant_list_users(b->runtime, bounds_hold_one, ret);
+	return tenant_list(b->runtime, bounds_hold_policy, &holding);
 }
 
 /* --- Sums ------------------------------------------------------------------------------------- */
@@ -303,25 +365,19 @@ static void bounds_add_unknown(struct sums *s, bool own)
 		s->memory = s->share = s->weight = UINT64_MAX;
 }
 
-static int bounds_add_tenant(const char *name, const char *dir, void *arg)
+static void bounds_add_others(struct sums *s)
 {
-	struct sums *s = arg;
-	struct policy policy;
-	uid_t owner;
-	bool own;
-	int r;
+	bool uses = bounds_find(s->b, SITE_MEMORY_MAX);
 
-	/* It is added as it is to be. */
-	if (!strcmp(name, s->b->name))
-		return 0;
-	own = s->b->member && tenant_name_owner(name, &owner) && owner == s->b->member->uid;
-	r = policy_load(dir, &policy);
-	if (r == 0)
-		bounds_add_policy(s, &policy, own,
-				  own && bounds_find(s->b, SITE_MEMORY_MAX) ? bounds_used(s, name) : 0);
-	else if (r != -ENOENT) /* which was removed meanwhile */
-		bounds_add_unknown(s, own);
-	return 0;
+	for (size_t i = 0; i < s->held->npolicies; i++) {
+		const struct held_policy *p = &s->held->policy[i];
+
+		if (p->known)
+			bounds_add_policy(s, &p->policy, p->own,
+					  p->own && uses ? bounds_used(s, p->name) : 0);
+		else
+			bounds_add_unknown(s, p->own);
+	}
 }
 
 /* Nothing is added yet. */
@@ -468,21 +524,12 @@ static int bounds_check_device(const struct bounds *b, const struct held *held,
 
 	if (!given.any) /* it does not have that device */
 		return 0;
-	r = tenant_list(b->runtime, bounds_add_tenant, &s);
-	if (r < 0)
-		return r;
+	bounds_add_others(&s);
 	bounds_add_policy(&s, policy, true, 0);
 	r = given.memory ? bounds_check_memory(&s, words) : 0;
 	if (r == 0)
 		r = bounds_check_compute(&s, whole, words);
 	return r ? r : bounds_check_promise(&s, words);
-}
-
-static void bounds_hold(const struct bounds *b, struct held *ret)
-{
-	ret->uid = b->member ? b->member->uid : 0;
-	if (bounds_find(b, SITE_MEMORY_MAX))
-		tenant_list_users(b->runtime, bounds_hold_one, ret);
 }
 
 /* --- Devices that come later ------------------------------------------------------------------ */
@@ -519,9 +566,9 @@ static int bounds_find_left(const struct bounds *b, struct size_spec most, struc
 	struct held held = {.n = 0};
 	int r;
 
-	bounds_hold(b, &held);
+	r = bounds_hold(b, &held);
 	*ret_sums = bounds_begin(b, &held, NULL);
-	r = tenant_list(b->runtime, bounds_add_tenant, ret_sums);
+	bounds_add_others(ret_sums);
 	bounds_let_go(&held);
 	*ret = ret_sums->memory < all ? all - ret_sums->memory : 0;
 	return r;
@@ -580,7 +627,8 @@ int bounds_check(const struct bounds *b, const struct policy *policy,
 	struct held held = {.n = 0};
 	int r = bounds_check_priority(b, policy, words);
 
-	bounds_hold(b, &held);
+	if (r == 0)
+		r = bounds_hold(b, &held);
 	for (unsigned int i = 0; r == 0 && i < b->devices->n; i++)
 		r = bounds_check_device(b, &held, &b->devices->list[i], policy, policy, words);
 	if (r == 0)

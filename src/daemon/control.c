@@ -18,8 +18,11 @@
 #include "control/ask.h"
 #include "ledger/tenant.h"
 
-/* At once, in all and of one user, who sends a request right behind connecting. */
-#define CONNECTIONS   64
+/*
+ * Open connections, in total and per user. A client sends its request immediately after connecting.
+ * With all in use, the user with most of them makes room for another one.
+ */
+#define CONNECTIONS   256
 #define OF_ONE_USER   8
 #define PATIENCE_NS   (2 * NS_PER_S)
 #define MOVES	      8 /* in all, */
@@ -29,10 +32,11 @@
 
 struct connection {
 	int fd; /* -EBADF: free */
+	bool asks; /* its request can be read, as of the last look */
 	struct requests_peer peer;
 	uint64_t until_ns;
 	struct move move; /* what is waited for in place of a request */
-	struct control_answer answer; /* to that */
+	struct control_answer *answer; /* to that, one of `moving` below */
 };
 
 struct control {
@@ -41,6 +45,7 @@ struct control {
 	struct requests requests;
 	char path[PATH_MAX];
 	struct connection connection[CONNECTIONS];
+	struct control_answer moving[MOVES];
 };
 
 /* Its own groups and those beside. One who is of more than these is not served: a bound might be missed. */
@@ -79,44 +84,20 @@ static void control_drop(struct connection *c)
 	if (c->fd >= 0)
 		close(c->fd); /* and with it its place in the epoll */
 	c->fd = -EBADF;
+	c->answer = NULL;
 }
 
 static void control_drop_late(struct control *control)
 {
 	uint64_t now_ns = now_monotonic_ns();
 
-	for (int i = 0; i < CONNECTIONS; i++)
-		if (control->connection[i].fd >= 0 && control->connection[i].until_ns <= now_ns)
-			control_drop(&control->connection[i]);
-}
-
-static struct connection *control_place(struct control *control, uid_t uid)
-{
-	struct connection *place = NULL;
-	int n = 0;
-
 	for (int i = 0; i < CONNECTIONS; i++) {
 		struct connection *c = &control->connection[i];
 
-		if (c->fd < 0)
-			place = c;
-		else
-			n += c->peer.uid == uid;
+		/* A request that waits for its turn is not late. */
+		if (c->fd >= 0 && !c->asks && c->until_ns <= now_ns)
+			control_drop(c);
 	}
-	return n < OF_ONE_USER ? place : NULL;
-}
-
-static bool control_may_move(const struct control *control, uid_t uid)
-{
-	int n = 0, own = 0;
-
-	for (int i = 0; i < CONNECTIONS; i++) {
-		const struct connection *c = &control->connection[i];
-
-		n += c->fd >= 0 && c->move.pid;
-		own += c->fd >= 0 && c->move.pid && c->peer.uid == uid;
-	}
-	return own ? n < MOVES_FEW && own < MOVES_OF_ONE : n < MOVES;
 }
 
 static void control_send(int fd, const struct control_answer *answer)
@@ -137,7 +118,66 @@ static void control_turn_away(int fd)
 	control_send(fd, &answer);
 }
 
-static void control_accept(struct control *control)
+static unsigned int control_count(const struct control *control, uid_t uid)
+{
+	unsigned int n = 0;
+
+	for (int i = 0; i < CONNECTIONS; i++)
+		n += control->connection[i].fd >= 0 && control->connection[i].peer.uid == uid;
+	return n;
+}
+
+/* The newest connection of the user with most of them; NULL if nobody has more than `least`. */
+static struct connection *control_find_spare(struct control *control, unsigned int least)
+{
+	struct connection *spare = NULL;
+	unsigned int most = least;
+
+	for (int i = 0; i < CONNECTIONS; i++) {
+		struct connection *c = &control->connection[i];
+		unsigned int n = c->move.pid ? 0 : control_count(control, c->peer.uid);
+
+		if (n > most || (spare && n == most && c->until_ns > spare->until_ns)) {
+			most = n;
+			spare = c;
+		}
+	}
+	return spare;
+}
+
+static struct connection *control_place(struct control *control, uid_t uid)
+{
+	unsigned int own = control_count(control, uid);
+	struct connection *spare;
+
+	if (own >= OF_ONE_USER)
+		return NULL;
+	for (int i = 0; i < CONNECTIONS; i++)
+		if (control->connection[i].fd < 0)
+			return &control->connection[i];
+	spare = control_find_spare(control, own + 1);
+	if (spare) {
+		control_turn_away(spare->fd);
+		control_drop(spare);
+	}
+	return spare;
+}
+
+static bool control_may_move(const struct control *control, uid_t uid)
+{
+	int n = 0, own = 0;
+
+	for (int i = 0; i < CONNECTIONS; i++) {
+		const struct connection *c = &control->connection[i];
+
+		n += c->fd >= 0 && c->move.pid;
+		own += c->fd >= 0 && c->move.pid && c->peer.uid == uid;
+	}
+	return own ? n < MOVES_FEW && own < MOVES_OF_ONE : n < MOVES;
+}
+
+/* Returns false if nobody else has connected. */
+static bool control_accept(struct control *control)
 {
 	CLEANUP_CLOSE int fd = accept4(control->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 	struct epoll_event event = {.events = EPOLLIN};
@@ -145,17 +185,35 @@ static void control_accept(struct control *control)
 	struct connection *c;
 
 	if (fd < 0 || control_who(fd, control->requests.site, &peer) < 0)
-		return;
+		return fd >= 0;
 	c = control_place(control, peer.uid);
 	event.data.ptr = c;
 	if (!c || epoll_ctl(control->source.fd, EPOLL_CTL_ADD, fd, &event) < 0) {
 		control_turn_away(fd);
-		return;
+		return true;
 	}
 	*c = (struct connection){.fd = TAKE_FD(fd),
 				 .peer = peer,
 				 .move = {.out = -EBADF},
 				 .until_ns = now_monotonic_ns() + PATIENCE_NS};
+	return true;
+}
+
+/* A place for the answer of another move, which control_may_move allows only if there is one. */
+static struct control_answer *control_find_answer(struct control *control)
+{
+	bool used[MOVES] = {false};
+	int place = 0;
+
+	for (int i = 0; i < CONNECTIONS; i++) {
+		const struct connection *c = &control->connection[i];
+
+		if (c->fd >= 0 && c->answer)
+			used[c->answer - control->moving] = true;
+	}
+	while (place < MOVES - 1 && used[place])
+		place++;
+	return &control->moving[place];
 }
 
 /* From now on it is the command's words that are waited for, however long that takes. */
@@ -171,6 +229,7 @@ static void control_await(struct control *control, struct connection *c)
 static void control_serve(struct control *control, struct connection *c)
 {
 	struct control_request request;
+	struct control_answer answer;
 	ssize_t n = recv(c->fd, &request, sizeof(request), MSG_DONTWAIT | MSG_TRUNC);
 	bool moves = n == sizeof(request) &&
 		     (request.verb == CONTROL_SUSPEND || request.verb == CONTROL_RESUME);
@@ -179,11 +238,13 @@ static void control_serve(struct control *control, struct connection *c)
 	if (moves && !control_may_move(control, c->peer.uid)) {
 		control_turn_away(c->fd);
 	} else if (n == sizeof(request)) {
-		if (requests_do(&control->requests, &c->peer, &request, &c->answer, &c->move)) {
+		if (requests_do(&control->requests, &c->peer, &request, &answer, &c->move)) {
+			c->answer = control_find_answer(control);
+			*c->answer = answer;
 			control_await(control, c);
 			return;
 		}
-		control_send(c->fd, &c->answer);
+		control_send(c->fd, &answer);
 	}
 	control_drop(c);
 }
@@ -193,32 +254,65 @@ static void control_go_on(struct control *control, struct connection *c)
 	struct epoll_event event = {.events = EPOLLIN, .data.ptr = c};
 	int out = c->move.out;
 
-	if (moves_read(&c->move, &c->answer)) {
+	if (moves_read(&c->move, c->answer)) {
 		if (c->move.out != out)
 			epoll_ctl(control->source.fd, EPOLL_CTL_ADD, c->move.out, &event);
 		return;
 	}
-	control_send(c->fd, &c->answer);
+	control_send(c->fd, c->answer);
 	control_drop(c);
+}
+
+/* Returns true if no connection before it has a request of the same user. */
+static bool control_is_first(const struct control *control, const struct connection *c)
+{
+	for (const struct connection *other = control->connection; other < c; other++)
+		if (other->fd >= 0 && other->asks && other->peer.uid == c->peer.uid)
+			return false;
+	return true;
+}
+
+/*
+ * Serves one request of each user, so that a user waits for at most one of every other user's,
+ * however many those send. The epoll reports the remaining ones again.
+ */
+static void control_serve_users(struct control *control)
+{
+	bool first[CONNECTIONS];
+
+	for (int i = 0; i < CONNECTIONS; i++) {
+		const struct connection *c = &control->connection[i];
+
+		first[i] = c->fd >= 0 && c->asks && control_is_first(control, c);
+	}
+	for (int i = 0; i < CONNECTIONS; i++)
+		if (first[i])
+			control_serve(control, &control->connection[i]);
 }
 
 static void control_ready(struct loop_source *source)
 {
 	struct control *control = (struct control *)source;
-	struct epoll_event event[8];
-	int n = epoll_wait(source->fd, event, 8, 0);
+	struct epoll_event event[CONNECTIONS];
+	bool accepts = false;
+	int n = epoll_wait(source->fd, event, CONNECTIONS, 0);
 
+	for (int i = 0; i < CONNECTIONS; i++)
+		control->connection[i].asks = false;
 	for (int i = 0; i < n; i++) {
 		struct connection *c = event[i].data.ptr;
 
 		if (!c)
-			control_accept(control);
+			accepts = true;
 		else if (c->fd >= 0 && c->move.pid)
 			control_go_on(control, c);
-		else if (c->fd >= 0)
-			control_serve(control, c);
+		else
+			c->asks = c->fd >= 0;
 	}
+	control_serve_users(control);
 	control_drop_late(control);
+	for (int i = 0; accepts && i < BACKLOG; i++)
+		accepts = control_accept(control);
 }
 
 static int control_timeout_ms(struct loop_source *source)

@@ -21,13 +21,15 @@ static int driver_pids_tell_process(const struct tenant_entry *entry, uint32_t p
 {
 	const struct snapshot *snapshot = entry->snapshot;
 	bool looked = false;
+	int r;
 
 	for (int i = 0; i < snapshot->nprocesses; i++) {
 		const struct snapshot_process *p = &snapshot->process[i];
 
 		if (!pid || !driver_pids_lacks(p, pid))
 			continue;
-		if (!looked && mapped_ledger((pid_t)pid, &entry->ledger) == -ENOENT)
+		r = looked ? 0 : mapped_ledger((pid_t)pid, &entry->ledger);
+		if (r == -ENOENT || mapped_is_unknown(r))
 			return 0;
 		looked = true;
 		if (!*ledger && ledger_open(entry->dir, LEDGER_GUEST, ledger))

@@ -32,11 +32,13 @@
 #include "daemon/metrics.h"
 #include "daemon/notify.h"
 #include "daemon/page.h"
+#include "daemon/put_off.h"
 #include "daemon/site.h"
 #include "daemon/site_file.h"
 #include "daemon/turns.h"
 #include "daemon/v1.h"
 #include "ledger/tenant.h"
+#include "node/allowance.h"
 #include "node/apart.h"
 #include "node/devices.h"
 #include "node/tenants.h"
@@ -144,6 +146,7 @@ static int main_read(const struct node *node, main_reader *reader, FILE *out)
 		r = apart_add(&tenants, report.apart, report.napart);
 	if (!r)
 		reader(node, &tenants, node->audit ? &report : NULL, out);
+	put_off_say(now_monotonic_ns());
 	audit_report_free(&report);
 	tenants_free(&tenants);
 	return r;
@@ -163,6 +166,7 @@ static int main_write_metrics(FILE *out, void *arg)
 	const struct node *node = arg;
 
 	metrics_write_role(turns_held(node->turns), out);
+	put_off_write(out);
 	return main_read(node, main_read_metrics, out);
 }
 
@@ -452,6 +456,7 @@ int main(int argc, char **argv)
 			 strerror(-r));
 		return EXIT_FAILURE;
 	}
+	allowance_serve();
 	if (cut_survive() < 0)
 		log_line(LOG_WARN, "a ledger that is cut short ends this daemon: %s", strerror(errno));
 	node.stamp = devices_stamp();

@@ -12,16 +12,21 @@
 #include "ledger/shared.h"
 #include "ledger/slot_priv.h"
 
-uint64_t shared_used(struct ledger *ledger, int device, bool live_only)
-{
-	uint64_t alive[SHARED_HOLDER_WORDS] = { 0 };
+_Static_assert(sizeof(struct shared_slots) == SHARED_HOLDER_WORDS * sizeof(uint64_t),
+	       "all slots have a bit");
 
-	if (!map_shared_high(ledger))
-		return 0;
-	for (int i = 0; live_only && i < slot_count(ledger); i++)
+void shared_find_alive(struct ledger *ledger, struct shared_slots *ret)
+{
+	*ret = (struct shared_slots){{0}};
+	for (int i = 0; map_shared_high(ledger) && i < slot_count(ledger); i++)
 		if (slot_alive(ledger, i))
-			alive[i / 64] |= UINT64_C(1) << (i % 64);
-	return holders_sum(ledger, device, live_only ? alive : NULL, NULL);
+			ret->word[i / 64] |= UINT64_C(1) << (i % 64);
+}
+
+uint64_t shared_used(struct ledger *ledger, int device, const struct shared_slots *alive)
+{
+	return map_shared_high(ledger) ? holders_sum(ledger, device, alive ? alive->word : NULL, NULL)
+				       : 0;
 }
 
 static uint64_t shared_sum_held(struct ledger *ledger, int slot_index, int device, bool carried)

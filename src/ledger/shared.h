@@ -91,8 +91,16 @@ bool shared_covered(struct ledger *ledger, struct shared_key key);
 /* Is this process the only one that holds it? A dead one counts until its slot is cleared. */
 bool shared_is_alone(struct slot *slot, struct shared_key key);
 
-/* Bytes charged for the objects of a device (live_only asks the kernel about the holders). */
-uint64_t shared_used(struct ledger *ledger, int device, bool live_only);
+/* A bit for each slot. */
+struct shared_slots {
+	uint64_t word[16];
+};
+
+/* Asks the kernel which slots are alive. Returns none if nothing is shared. */
+void shared_find_alive(struct ledger *ledger, struct shared_slots *ret);
+
+/* Bytes charged for the objects of a device that these slots hold; NULL: objects of any slot. */
+uint64_t shared_used(struct ledger *ledger, int device, const struct shared_slots *alive);
 
 /* Bytes of the objects that one process holds, whoever is charged for them. */
 uint64_t shared_held(struct ledger *ledger, int slot_index, int device);

@@ -265,15 +265,29 @@ uint64_t snapshot_swap_ns(const struct snapshot *snapshot, bool out)
 	return most;
 }
 
-static int snapshot_list_processes(struct snapshot *snapshot, struct ledger *ledger)
+size_t snapshot_weight(const struct snapshot *snapshot)
 {
-	int nslots = slot_count(ledger), ndevices = snapshot->ndevices;
+	size_t ndevices = (size_t)snapshot->ndevices, n = (size_t)snapshot->nprocesses;
+
+	return ndevices * (50 + (size_t)snapshot->nslots) + n * (10 + 8 * ndevices);
+}
+
+static bool snapshot_is_within(const struct snapshot *snapshot, struct snapshot_bound bound)
+{
+	return snapshot_weight(snapshot) <= bound.weight &&
+	       (bound.until_ns == UINT64_MAX || now_thread_ns() <= bound.until_ns);
+}
+
+static int snapshot_list_processes(struct snapshot *snapshot, struct ledger *ledger,
+				   struct snapshot_bound bound)
+{
+	int nslots = snapshot->nslots, ndevices = snapshot->ndevices;
 	struct snapshot_process_device *cells;
 
 	snapshot->process = calloc((size_t)nslots + 1, sizeof(*snapshot->process));
 	if (!snapshot->process)
 		return -ENOMEM;
-	for (int i = 0; i < nslots; i++) {
+	for (int i = 0; i < nslots && snapshot_is_within(snapshot, bound); i++) {
 		struct snapshot_process *process = &snapshot->process[snapshot->nprocesses];
 		struct swap_answer answer;
 
@@ -288,6 +302,8 @@ static int snapshot_list_processes(struct snapshot *snapshot, struct ledger *led
 		snapshot_read_use(process, swap_use_of(ledger, i));
 		snapshot->nprocesses++;
 	}
+	if (!snapshot_is_within(snapshot, bound))
+		return -E2BIG;
 	/* One block for all, freed by way of the first process. */
 	cells = calloc((size_t)snapshot->nprocesses * (size_t)ndevices + 1, sizeof(*cells));
 	if (!cells)
@@ -303,9 +319,17 @@ static int snapshot_list_processes(struct snapshot *snapshot, struct ledger *led
 
 static void snapshot_add_shared(struct snapshot *snapshot, struct ledger *ledger)
 {
+	struct shared_slots alive = {{0}};
+
+	for (int i = 0; i < snapshot->nprocesses; i++) {
+		unsigned int slot = (unsigned int)snapshot->process[i].slot;
+
+		if (snapshot->process[i].live)
+			alive.word[slot / 64] |= UINT64_C(1) << (slot % 64);
+	}
 	for (int d = 0; d < snapshot->ndevices; d++) {
 		struct snapshot_device *dev = &snapshot->device[d];
-		uint64_t bytes = dev->index < 0 ? 0 : shared_used(ledger, dev->index, true);
+		uint64_t bytes = dev->index < 0 ? 0 : shared_used(ledger, dev->index, &alive);
 
 		dev->used[CAT_IMPORTED] = sat_add_u64(dev->used[CAT_IMPORTED], bytes);
 		dev->used_bytes = sat_add_u64(dev->used_bytes, snapshot_capped(dev, bytes));
@@ -315,30 +339,42 @@ static void snapshot_add_shared(struct snapshot *snapshot, struct ledger *ledger
 	}
 }
 
-static int snapshot_find_host_pids(struct snapshot *snapshot)
+static size_t snapshot_count(struct snapshot *const *list, size_t n)
+{
+	size_t processes = 0;
+
+	for (size_t i = 0; i < n; i++)
+		processes += list[i] ? (size_t)list[i]->nprocesses : 0;
+	return processes;
+}
+
+int snapshot_find_host_pids(struct snapshot *const *list, size_t n)
 {
 	CLEANUP_FREE struct pidns_query *queries = NULL;
-	size_t n = 0;
+	size_t asked = 0;
 
-	queries = calloc((size_t)snapshot->nprocesses + 1, sizeof(*queries));
+	queries = calloc(snapshot_count(list, n) + 1, sizeof(*queries));
 	if (!queries)
 		return -ENOMEM;
-	for (int i = 0; i < snapshot->nprocesses; i++)
-		if (snapshot->process[i].live)
-			queries[n++] = (struct pidns_query){
-				.pidns = snapshot->process[i].info.pidns,
-				.pid = snapshot->process[i].info.pid,
-			};
-	pidns_translate(queries, n);
-	n = 0;
-	for (int i = 0; i < snapshot->nprocesses; i++)
-		if (snapshot->process[i].live)
-			snapshot->process[i].host_pid = queries[n++].host_pid;
+	for (size_t s = 0; s < n; s++)
+		for (int i = 0; list[s] && i < list[s]->nprocesses; i++) {
+			const struct snapshot_process *process = &list[s]->process[i];
+
+			if (process->live)
+				queries[asked++] = (struct pidns_query){
+					.pidns = process->info.pidns, .pid = process->info.pid};
+		}
+	pidns_translate(queries, asked);
+	asked = 0;
+	for (size_t s = 0; s < n; s++)
+		for (int i = 0; list[s] && i < list[s]->nprocesses; i++)
+			if (list[s]->process[i].live)
+				list[s]->process[i].host_pid = queries[asked++].host_pid;
 	return 0;
 }
 
 static int snapshot_make(const struct policy *policy, const struct turn *turn, uint32_t request,
-			 struct ledger *ledger, struct snapshot **ret)
+			 struct ledger *ledger, struct snapshot_bound bound, struct snapshot **ret)
 {
 	CLEANUP(cleanup_snapshot_free) struct snapshot *snapshot = calloc(1, sizeof(*snapshot));
 	int r;
@@ -352,20 +388,20 @@ static int snapshot_make(const struct policy *policy, const struct turn *turn, u
 	r = snapshot_list_devices(snapshot, ledger);
 	if (r < 0)
 		return r;
+	snapshot->nslots = slot_count(ledger);
+	if (!snapshot_is_within(snapshot, bound))
+		return -E2BIG;
 	for (int i = 0; i < snapshot->ndevices; i++)
 		snapshot_read_compute(policy, turn, ledger, &snapshot->device[i]);
-	r = snapshot_list_processes(snapshot, ledger);
+	r = snapshot_list_processes(snapshot, ledger, bound);
 	if (r < 0)
 		return r;
 	snapshot_add_shared(snapshot, ledger);
-	r = snapshot_find_host_pids(snapshot);
-	if (r < 0)
-		return r;
 	*ret = TAKE_PTR(snapshot);
 	return 0;
 }
 
-int snapshot_read(const char *dir, struct snapshot **ret)
+int snapshot_read_within(const char *dir, struct snapshot_bound bound, struct snapshot **ret)
 {
 	CLEANUP(cleanup_ledger_close) struct ledger *ledger = NULL;
 	struct policy policy;
@@ -375,10 +411,26 @@ int snapshot_read(const char *dir, struct snapshot **ret)
 
 	if (r == 0)
 		r = ledger_open(dir, LEDGER_READ, &ledger);
-	return r < 0 ? r : snapshot_make(&policy, &turn, request, ledger, ret);
+	return r < 0 ? r : snapshot_make(&policy, &turn, request, ledger, bound, ret);
 }
 
-int snapshot_read_files(int policy_fd, int ledger_fd, struct snapshot **ret)
+int snapshot_read(const char *dir, struct snapshot **ret)
+{
+	const struct snapshot_bound none = {SIZE_MAX, UINT64_MAX};
+	struct snapshot *snapshot = NULL;
+	int r = snapshot_read_within(dir, none, &snapshot);
+
+	if (!r)
+		r = snapshot_find_host_pids(&snapshot, 1);
+	if (r < 0)
+		snapshot_free(snapshot);
+	else
+		*ret = snapshot;
+	return r;
+}
+
+int snapshot_read_files(int policy_fd, int ledger_fd, struct snapshot_bound bound,
+			struct snapshot **ret)
 {
 	CLEANUP(cleanup_ledger_close) struct ledger *ledger = NULL;
 	struct policy policy;
@@ -388,7 +440,7 @@ int snapshot_read_files(int policy_fd, int ledger_fd, struct snapshot **ret)
 
 	if (r == 0)
 		r = ledger_open_file(ledger_fd, &ledger);
-	return r < 0 ? r : snapshot_make(&policy, &turn, request, ledger, ret);
+	return r < 0 ? r : snapshot_make(&policy, &turn, request, ledger, bound, ret);
 }
 
 void snapshot_free(struct snapshot *snapshot)

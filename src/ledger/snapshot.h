@@ -86,6 +86,7 @@ struct snapshot {
 	uint32_t turns;	 /* of it on its devices that began; goes round */
 	int ndevices;
 	struct snapshot_device *device;
+	int nslots; /* of the ledger, that were ever in use */
 	int nprocesses;
 	struct snapshot_process *process;
 };
@@ -95,11 +96,32 @@ uint64_t snapshot_swap_ns(const struct snapshot *snapshot, bool out);
 
 /* Errors of policy_open, policy_read and ledger_open; -ENOMEM. */
 int snapshot_read(const char *dir, struct snapshot **ret);
+void snapshot_free(struct snapshot *snapshot);
+
+/*
+ * The size of what pages say of it, in units of 100 bytes, which is also a measure of the time that
+ * takes: 8 for each process on each device, 10 for a process, 50 for a device. Each slot of a
+ * device, which is copied whether it is in use or not, counts 1.
+ */
+size_t snapshot_weight(const struct snapshot *snapshot);
+
+/* Limits for a reader of many ledgers, whose writers may have forged them. */
+struct snapshot_bound {
+	size_t weight;	   /* the largest snapshot_weight */
+	uint64_t until_ns; /* by now_thread_ns; a file with 60,000 locks takes 2 ms for each slot (Linux 6.18) */
+};
+
+/*
+ * Reads within a bound; -E2BIG if there is more. It leaves host_pid to snapshot_find_host_pids,
+ * which walks /proc once for all snapshots of a list and skips NULLs. -ENOMEM.
+ */
+int snapshot_read_within(const char *dir, struct snapshot_bound bound, struct snapshot **ret);
 /*
  * The same of files that are open to be read, wherever they are and whosever. -EPROTO and -EPERM: they
  * are no such files.
  */
-int snapshot_read_files(int policy_fd, int ledger_fd, struct snapshot **ret);
-void snapshot_free(struct snapshot *snapshot);
+int snapshot_read_files(int policy_fd, int ledger_fd, struct snapshot_bound bound,
+			struct snapshot **ret);
+int snapshot_find_host_pids(struct snapshot *const *list, size_t n);
 
 #endif

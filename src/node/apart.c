@@ -14,7 +14,7 @@
 #include "base/fd.h"
 #include "base/now.h"
 #include "ledger/tenant.h"
-#include "node/mapped.h"
+#include "node/mapped_files.h"
 
 #define SHORT_ID 12 /* digits of a container's id, as podman ps has it */
 
@@ -31,25 +31,29 @@ static bool apart_knows(const struct tenants *tenants, const struct stat *ledger
  * a user namespace has numbers, so there is a bound for all of them together: about a second.
  */
 #define APART_TENANTS 256
-#define APART_FIGURES (4 * TENANTS_FIGURES_OF_USER)
+#define APART_USERS   2		      /* so many have as much as each may */
 #define APART_NS      (NS_PER_S / 2) /* of the processor: a process has 65536 mappings, if it likes */
 
-static bool apart_have_many(const struct tenants *tenants, uid_t owner)
+static int apart_find_bound(const struct tenants *tenants, uid_t owner, struct snapshot_bound *ret)
 {
 	size_t n = 0, all = 0, of_owner = 0;
 
+	*ret = tenants_bound_of_user();
 	for (size_t i = 0; i < tenants->n; i++) {
 		const struct tenant_entry *e = &tenants->list[i];
-		size_t figures;
+		size_t weight;
 
 		if (!e->apart)
 			continue;
-		figures = (size_t)e->snapshot->nprocesses * (size_t)e->snapshot->ndevices;
+		weight = snapshot_weight(e->snapshot);
 		n++;
-		all += figures;
-		of_owner += e->ledger.st_uid == owner ? figures : 0;
+		all += weight;
+		of_owner += e->ledger.st_uid == owner ? weight : 0;
 	}
-	return n >= APART_TENANTS || all >= APART_FIGURES || of_owner >= TENANTS_FIGURES_OF_USER;
+	if (n >= APART_TENANTS || all >= APART_USERS * ret->weight || of_owner >= ret->weight)
+		return -E2BIG;
+	ret->weight -= of_owner;
+	return 0;
 }
 
 /* --- Names ----------------------------------------------------------------------------------- */
@@ -113,15 +117,15 @@ static int apart_read(const struct tenants *tenants, pid_t pid, const struct map
 		      size_t at, struct tenant_entry *ret)
 {
 	struct mapped_tenant mapped;
+	struct snapshot_bound bound;
 	struct snapshot *snapshot;
 	int r = mapped_open_tenant(files, at, &mapped);
 
 	if (r < 0)
 		return r;
-	if (apart_have_many(tenants, mapped.ledger.st_uid))
-		r = -E2BIG;
-	else
-		r = snapshot_read_files(mapped.policy_fd, mapped.ledger_fd, &snapshot);
+	r = apart_find_bound(tenants, mapped.ledger.st_uid, &bound);
+	if (!r)
+		r = snapshot_read_files(mapped.policy_fd, mapped.ledger_fd, bound, &snapshot);
 	close(mapped.policy_fd);
 	close(mapped.ledger_fd);
 	if (r < 0)
@@ -165,15 +169,16 @@ static int apart_add_of(struct tenants *tenants, pid_t pid)
 
 int apart_add(struct tenants *tenants, const pid_t *pid, size_t n)
 {
-	uint64_t until_ns = now_ns(CLOCK_THREAD_CPUTIME_ID) + APART_NS;
+	uint64_t until_ns = now_thread_ns() + APART_NS;
 	size_t before = tenants->n;
 	int r = 0;
 
-	for (size_t i = 0; !r && i < n && now_ns(CLOCK_THREAD_CPUTIME_ID) < until_ns; i++)
+	for (size_t i = 0; !r && i < n && now_thread_ns() < until_ns; i++)
 		r = apart_add_of(tenants, pid[i]);
-	if (tenants->n > before)
-		apart_name_all(tenants->list + before, tenants->n - before);
-	return r;
+	if (tenants->n == before)
+		return r;
+	apart_name_all(tenants->list + before, tenants->n - before);
+	return r < 0 ? r : tenants_find_host_pids(tenants, before);
 }
 
 int apart_add_users(struct tenants *tenants, const struct usage_list *usage)

@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,108 +17,122 @@
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "base/fd.h"
+#include "base/now.h"
 #include "base/parse.h"
-#include "node/lookup.h"
+#include "node/allowance.h"
+#include "node/mapped_priv.h"
+#include "node/process.h"
 
-/* A mapping of a file, as a line of /proc/PID/maps has it. */
-struct mapping {
-	uint64_t begin, end;
-	bool shared;
-	dev_t dev;
-	ino_t ino;
-	const char *path; /* as the process sees it, to the end of the line */
-};
+/* How long an answer is kept, for a process that has a ledger and for one that has none. */
+#define SOME_NS (20 * NS_PER_S)
+#define NONE_NS (NS_PER_S / 2)
+/* In this time the mappings of 1000 processes of one user have been read, of 400 KiB each. */
+#define LONG_NS (60 * NS_PER_S)
+/* An answer that nobody asked for in this time is dropped if the room is needed. */
+#define FORGET_NS (10 * NS_PER_S)
+#define KEPT	  4096
+/* Most ledgers that are kept of a process. The role holder maps those of many tenants. */
+#define LEDGERS 1024
+/* Most unfinished readings that keep their descriptor; the others start again. */
+#define READINGS 32
 
-static int mapped_parse(const char *line, struct mapping *ret)
+/* --- Lines ------------------------------------------------------------------------------------ */
+
+/* Returns true if it is a shared mapping. */
+static bool mapped_parse(const char *line, struct mapping *ret)
 {
+	const char *may = strchr(line, ' ');
 	unsigned int major, minor;
 	uint64_t inode;
-	char may[5];
 	int at = 0;
 
-	if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %4s %*s %x:%x %" SCNu64 " %n", &ret->begin,
-		   &ret->end, may, &major, &minor, &inode, &at) != 6 ||
-	    !at)
-		return -EINVAL;
-	ret->shared = may[3] == 's';
+	if (!may || strnlen(may, 5) < 5 || may[4] != 's' ||
+	    sscanf(line, "%" SCNx64 "-%" SCNx64, &ret->begin, &ret->end) != 2 ||
+	    sscanf(may, " %*4s %*s %x:%x %" SCNu64 " %n", &major, &minor, &inode, &at) != 3 || !at)
+		return false;
 	ret->dev = makedev(major, minor);
 	ret->ino = (ino_t)inode;
-	ret->path = line + at;
-	return 0;
+	ret->path = may + at;
+	return true;
 }
 
-/* -ESRCH: it has no memory, as a thread that ends; -EACCES. */
-static int mapped_open_thread(const char *path, FILE **ret)
-{
-	FILE *maps = fopen(path, "re");
-	int c;
+#define DELETED " (deleted)"
 
-	if (!maps)
-		return errno == EACCES || errno == EPERM ? -EACCES : -ESRCH;
-	c = getc(maps);
-	if (c == EOF) {
-		fclose(maps);
+size_t mapped_is_called(const struct mapping *mapping, const char *name, bool *ret_deleted)
+{
+	size_t length = strlen(mapping->path), tail = strlen(DELETED), n = strlen(name);
+	bool deleted = length > tail && !strcmp(mapping->path + length - tail, DELETED);
+
+	if (deleted)
+		length -= tail;
+	if (length <= n || strncmp(mapping->path + length - n, name, n) != 0)
+		return 0;
+	*ret_deleted = deleted;
+	return length;
+}
+
+/*
+ * Opens a thread's mappings and reads the first lines. Returns their bytes; -ESRCH if there are
+ * none, as of a thread that ends; -EACCES.
+ */
+static ssize_t mapped_open_thread(const char *path, char *slice, int *ret)
+{
+	CLEANUP_CLOSE int fd = fd_openat(AT_FDCWD, path, O_RDONLY, 0);
+	ssize_t n;
+
+	if (fd < 0)
+		return fd == -EACCES || fd == -EPERM ? -EACCES : -ESRCH;
+	n = read(fd, slice, MAPPED_SLICE_BYTES);
+	if (n <= 0)
 		return -ESRCH;
-	}
-	ungetc(c, maps);
-	*ret = maps;
-	return 0;
+	*ret = TAKE_FD(fd);
+	return n;
 }
 
 /* Of the process, or of the first thread of it that goes on where its first one has ended. */
-static int mapped_open(pid_t pid, bool any_thread, FILE **ret)
+ssize_t mapped_open(pid_t pid, char slice[static MAPPED_SLICE_BYTES], int *ret)
 {
 	char path[64 + NAME_MAX];
 	struct dirent *entry;
 	DIR *tasks;
-	int r;
+	ssize_t n;
 
 	snprintf(path, sizeof(path), "/proc/%ld/maps", (long)pid);
-	r = mapped_open_thread(path, ret);
-	if (r != -ESRCH || !any_thread)
-		return r;
+	n = mapped_open_thread(path, slice, ret);
+	if (n != -ESRCH)
+		return n;
 	snprintf(path, sizeof(path), "/proc/%ld/task", (long)pid);
 	tasks = opendir(path);
-	while (r == -ESRCH && tasks && (entry = readdir(tasks))) {
+	while (n == -ESRCH && tasks && (entry = readdir(tasks))) {
 		snprintf(path, sizeof(path), "/proc/%ld/task/%s/maps", (long)pid, entry->d_name);
-		r = mapped_open_thread(path, ret);
+		n = mapped_open_thread(path, slice, ret);
 	}
 	if (tasks)
 		closedir(tasks);
-	return r;
+	return n;
 }
 
 bool mapped_is_ending(pid_t pid)
 {
-	FILE *maps;
-	int r = mapped_open(pid, true, &maps);
+	CLEANUP_FREE char *slice = malloc(MAPPED_SLICE_BYTES);
+	CLEANUP_CLOSE int fd = -EBADF;
 
-	if (!r)
-		fclose(maps);
-	return r == -ESRCH;
+	return slice && mapped_open(pid, slice, &fd) == -ESRCH;
 }
 
-/* 0: `is` is true of a mapping of the process. */
-static int mapped_search(pid_t pid, bool any_thread,
-			 bool (*is)(const struct mapping *mapping, void *arg), void *arg)
+bool mapped_search(char *slice, size_t n, bool (*is)(const struct mapping *mapping, void *arg), void *arg)
 {
 	struct mapping mapping;
-	char *line = NULL;
-	size_t size = 0;
-	FILE *maps;
-	int r = mapped_open(pid, any_thread, &maps);
+	char *line, *rest = slice;
 
-	if (r < 0)
-		return r;
-	r = -ENOENT;
-	while (r && getline(&line, &size, maps) > 0)
-		r = !mapped_parse(line, &mapping) && is(&mapping, arg) ? 0 : -ENOENT;
-	free(line);
-	fclose(maps);
-	return r;
+	slice[n] = '\0';
+	while ((line = strsep(&rest, "\n")))
+		if (mapped_parse(line, &mapping) && is(&mapping, arg))
+			return true;
+	return false;
 }
 
-static bool mapped_is_of(const struct mapping *mapping, void *arg)
+bool mapped_is_of(const struct mapping *mapping, void *arg)
 {
 	const struct stat *file = arg;
 
@@ -126,258 +141,271 @@ static bool mapped_is_of(const struct mapping *mapping, void *arg)
 
 int mapped_by(pid_t pid, const struct stat *file)
 {
-	return mapped_search(pid, false, mapped_is_of, (void *)(uintptr_t)file);
+	CLEANUP_FREE char *slice = malloc(MAPPED_SLICE_BYTES + 1);
+	CLEANUP_CLOSE int fd = -EBADF;
+	ssize_t n = slice ? mapped_open(pid, slice, &fd) : -ENOMEM;
+
+	while (n > 0) {
+		if (mapped_search(slice, (size_t)n, mapped_is_of, (void *)(uintptr_t)file))
+			return 0;
+		n = read(fd, slice, MAPPED_SLICE_BYTES);
+	}
+	return n < 0 && fd < 0 ? (int)n : -ENOENT;
 }
 
-bool mapped_by_any(const struct stat *file)
+/* --- What is known ---------------------------------------------------------------------------- */
+
+struct ledgers {
+	size_t n;
+	bool more; /* the process has others */
+	struct ledger_file_id {
+		dev_t dev;
+		ino_t ino;
+	} *list;
+};
+
+struct known {
+	struct process_mark mark;
+	uid_t uid;
+	uint64_t begun_ns, asked_ns, read_ns; /* 0: it was not read yet */
+	int error;		    /* result of the last whole reading */
+	struct ledgers ledgers;	    /* found by it */
+	int fd;			    /* of an unfinished reading; -EBADF */
+	struct ledgers begun;	    /* found by it so far */
+};
+
+static struct {
+	pthread_mutex_t lock;
+	unsigned int readings;
+	size_t n;
+	struct known list[KEPT];
+	char slice[MAPPED_SLICE_BYTES + 1];
+} kept = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static bool mapped_has(const struct ledgers *ledgers, const struct stat *file)
+{
+	for (size_t i = 0; i < ledgers->n; i++)
+		if (ledgers->list[i].dev == file->st_dev && ledgers->list[i].ino == file->st_ino)
+			return true;
+	return false;
+}
+
+static bool mapped_note(const struct mapping *mapping, void *arg)
+{
+	struct stat file = {.st_dev = mapping->dev, .st_ino = mapping->ino};
+	struct ledger_file_id *list;
+	struct ledgers *ledgers = arg;
+	bool deleted;
+
+	if (!mapped_is_called(mapping, "/ledger", &deleted) || mapped_has(ledgers, &file))
+		return false;
+	list = ledgers->n < LEDGERS ? reallocarray(ledgers->list, ledgers->n + 1, sizeof(*list)) : NULL;
+	if (!list) {
+		ledgers->more = true;
+		return true;
+	}
+	list[ledgers->n++] = (struct ledger_file_id){mapping->dev, mapping->ino};
+	ledgers->list = list;
+	return false;
+}
+
+static void mapped_end_reading(struct known *k)
+{
+	if (k->fd >= 0) {
+		close(k->fd);
+		kept.readings--;
+	}
+	k->fd = -EBADF;
+	free(k->begun.list);
+	k->begun = (struct ledgers){.n = 0};
+}
+
+static void mapped_forget(struct known *k)
+{
+	mapped_end_reading(k);
+	free(k->ledgers.list);
+	k->ledgers = (struct ledgers){.n = 0};
+	k->read_ns = 0;
+}
+
+static void mapped_finish_reading(struct known *k, int error)
+{
+	free(k->ledgers.list);
+	k->ledgers = k->begun;
+	k->begun = (struct ledgers){.n = 0};
+	k->error = error;
+	k->read_ns = now_monotonic_ns();
+	mapped_end_reading(k);
+}
+
+/*
+ * Reads the next lines, and opens the file first where it is not open. Returns their bytes; 0:
+ * there are no more.
+ */
+static ssize_t mapped_read_slice(struct known *k)
+{
+	ssize_t n;
+
+	if (k->fd >= 0) {
+		n = read(k->fd, kept.slice, MAPPED_SLICE_BYTES);
+		return n < 0 ? 0 : n;
+	}
+	n = mapped_open(k->mark.pid, kept.slice, &k->fd);
+	kept.readings += k->fd >= 0;
+	return n;
+}
+
+/* Reads on until the end or the end of the user's budget. */
+static void mapped_go_on(struct known *k)
+{
+	ssize_t n;
+
+	while (allowance_left(ALLOWANCE_MAPPINGS, k->uid, 0)) {
+		n = mapped_read_slice(k);
+		if (n > 0)
+			allowance_spend(ALLOWANCE_MAPPINGS, k->uid, (uint64_t)n);
+		if (n <= 0 || mapped_search(kept.slice, (size_t)n, mapped_note, &k->begun)) {
+			mapped_finish_reading(k, n < 0 ? (int)n : 0);
+			return;
+		}
+	}
+	allowance_put_off(ALLOWANCE_MAPPINGS, k->uid);
+	if (kept.readings > READINGS)
+		mapped_end_reading(k);
+}
+
+/* A process is read again only after all processes of its user were read once. */
+static bool mapped_has_priority(const struct known *k, uint64_t now_ns)
+{
+	for (size_t i = 0; i < kept.n; i++)
+		if (!kept.list[i].read_ns && kept.list[i].uid == k->uid &&
+		    now_ns < kept.list[i].asked_ns + FORGET_NS)
+			return false;
+	return true;
+}
+
+static bool mapped_is_due(const struct known *k)
+{
+	uint64_t now_ns = now_monotonic_ns();
+
+	if (!k->read_ns || k->fd >= 0)
+		return true;
+	return now_ns >= k->read_ns + (k->ledgers.n ? SOME_NS : NONE_NS) &&
+	       mapped_has_priority(k, now_ns);
+}
+
+static struct known *mapped_place(pid_t pid)
+{
+	uint64_t now_ns = now_monotonic_ns();
+
+	for (size_t i = 0; i < kept.n; i++)
+		if (kept.list[i].mark.pid == pid)
+			return &kept.list[i];
+	for (size_t i = 0; kept.n == KEPT && i < kept.n;) {
+		if (now_ns < kept.list[i].asked_ns + FORGET_NS) {
+			i++;
+			continue;
+		}
+		mapped_forget(&kept.list[i]);
+		kept.list[i] = kept.list[--kept.n];
+	}
+	if (kept.n == KEPT)
+		return NULL;
+	kept.list[kept.n] = (struct known){.fd = -EBADF, .begun_ns = now_ns};
+	return &kept.list[kept.n++];
+}
+
+static int mapped_unknown(const struct known *k)
+{
+	return now_monotonic_ns() < k->begun_ns + LONG_NS ? -EAGAIN : -ETIME;
+}
+
+/* Called with the lock. Returns 0, -errno of mapped_by, -EAGAIN or -ETIME. */
+static int mapped_know(pid_t pid, struct known **ret)
+{
+	struct process_mark mark;
+	struct known *k;
+
+	if (process_read_mark(pid, &mark) < 0)
+		mark = (struct process_mark){.pid = pid}; /* one of its threads may go on */
+	k = mapped_place(pid);
+	if (!k)
+		return -EAGAIN;
+	if (!process_is_same(&k->mark, &mark)) {
+		mapped_forget(k);
+		k->mark = mark;
+		k->begun_ns = now_monotonic_ns();
+		if (process_read_user(pid, &k->uid) == -ESRCH)
+			return -ESRCH;
+	}
+	k->asked_ns = now_monotonic_ns();
+	if (mapped_is_due(k))
+		mapped_go_on(k);
+	*ret = k;
+	return k->read_ns ? k->error : mapped_unknown(k);
+}
+
+int mapped_ledger(pid_t pid, const struct stat *ledger)
+{
+	struct known *k;
+	int r;
+
+	if (!ledger->st_ino)
+		return -ENOENT;
+
+	pthread_mutex_lock(&kept.lock);
+	r = mapped_know(pid, &k);
+	if (!r && !mapped_has(&k->ledgers, ledger))
+		r = k->ledgers.more ? -ETIME : -ENOENT;
+	pthread_mutex_unlock(&kept.lock);
+	return r;
+}
+
+int mapped_any_ledger(pid_t pid, struct stat *ret)
+{
+	struct known *k;
+	int r;
+
+	pthread_mutex_lock(&kept.lock);
+	r = mapped_know(pid, &k);
+	if (!r && !k->ledgers.n)
+		r = -ENOENT;
+	if (!r) {
+		ret->st_dev = k->ledgers.list[0].dev;
+		ret->st_ino = k->ledgers.list[0].ino;
+	}
+	pthread_mutex_unlock(&kept.lock);
+	return r;
+}
+
+/* Returns false for a process of a user who cannot open the ledger: its mappings are not read. */
+static bool mapped_may_have(pid_t pid, const struct stat *ledger)
+{
+	uid_t uid;
+
+	return (ledger->st_mode & S_IWOTH) || process_read_user(pid, &uid) || !uid ||
+	       uid == ledger->st_uid;
+}
+
+bool mapped_by_any(const struct stat *ledger)
 {
 	DIR *proc = opendir("/proc");
 	struct dirent *entry;
 	bool any = !proc;
 	uint64_t pid;
 
-	while (!any && (entry = readdir(proc)))
-		any = !parse_u64(entry->d_name, 1, INT32_MAX, &pid) &&
-		      !mapped_by((pid_t)pid, file);
+	while (!any && (entry = readdir(proc))) {
+		int r = -ENOENT;
+
+		if (!parse_u64(entry->d_name, 1, INT32_MAX, &pid) &&
+		    mapped_may_have((pid_t)pid, ledger))
+			r = mapped_ledger((pid_t)pid, ledger);
+		any = r == 0 || mapped_is_unknown(r);
+	}
 	if (proc)
 		closedir(proc);
 	return any;
 }
-
-/* --- Ledgers, wherever they are -------------------------------------------------------------- */
-
-#define DELETED " (deleted)"
-
-/* Returns the length of the path if the mapping is of a file of that name; 0: it is not. */
-static size_t mapped_is_called(const struct mapping *mapping, const char *name, bool *ret_deleted)
-{
-	size_t length = strcspn(mapping->path, "\n"), tail = strlen(DELETED), n = strlen(name);
-	bool deleted = length > tail && !strncmp(mapping->path + length - tail, DELETED, tail);
-
-	if (deleted)
-		length -= tail;
-	if (!mapping->shared || length <= n || strncmp(mapping->path + length - n, name, n) != 0)
-		return 0;
-	*ret_deleted = deleted;
-	return length;
-}
-
-static bool mapped_is_ledger(const struct mapping *mapping, void *arg)
-{
-	struct stat *ret = arg;
-	bool deleted;
-
-	ret->st_dev = mapping->dev;
-	ret->st_ino = mapping->ino;
-	return mapped_is_called(mapping, "/ledger", &deleted);
-}
-
-int mapped_any_ledger(pid_t pid, struct stat *ret)
-{
-	return mapped_search(pid, true, mapped_is_ledger, ret);
-}
-
-struct mapped_file {
-	uint64_t begin, end;
-	struct stat file; /* st_dev and st_ino */
-	bool deleted;
-	size_t dir_length;
-	char *path;
-};
-
-/* The process that has the arbiter's role has the files of all tenants beside its own. */
-#define FILES_MOST 256
-
-struct mapped_files {
-	pid_t pid;
-	size_t nledgers, npolicies;
-	struct mapped_file ledger[FILES_MOST], policy[FILES_MOST];
-};
-
-static void mapped_note(const struct mapping *mapping, const char *name, struct mapped_file *list,
-			size_t *n)
-{
-	struct mapped_file *file = &list[*n];
-	size_t length;
-
-	/* A mapping may be several, one behind the other. */
-	if (*n == FILES_MOST || (*n && mapped_is_of(mapping, &file[-1].file)))
-		return;
-	length = mapped_is_called(mapping, name, &file->deleted);
-	file->path = length ? strndup(mapping->path, length) : NULL;
-	if (!file->path)
-		return;
-	file->begin = mapping->begin;
-	file->end = mapping->end;
-	file->file.st_dev = mapping->dev;
-	file->file.st_ino = mapping->ino;
-	file->dir_length = length - strlen(name);
-	++*n;
-}
-
-static bool mapped_note_both(const struct mapping *mapping, void *arg)
-{
-	struct mapped_files *files = arg;
-
-	mapped_note(mapping, "/ledger", files->ledger, &files->nledgers);
-	mapped_note(mapping, "/policy", files->policy, &files->npolicies);
-	return false;
-}
-
-int mapped_find_files(pid_t pid, struct mapped_files **ret)
-{
-	struct mapped_files *files = calloc(1, sizeof(*files));
-	int r;
-
-	if (!files)
-		return -ENOMEM;
-	files->pid = pid;
-	r = mapped_search(pid, true, mapped_note_both, files);
-	if (r == -ENOENT && files->nledgers) {
-		*ret = files;
-		return 0;
-	}
-	mapped_files_free(files);
-	return r;
-}
-
-void mapped_files_free(struct mapped_files *files)
-{
-	for (size_t i = 0; files && i < files->nledgers; i++)
-		free(files->ledger[i].path);
-	for (size_t i = 0; files && i < files->npolicies; i++)
-		free(files->policy[i].path);
-	free(files);
-}
-
-const struct stat *mapped_files_ledger(const struct mapped_files *files, size_t at)
-{
-	return at < files->nledgers ? &files->ledger[at].file : NULL;
-}
-
-/* A process has as many mounts as it likes, in a namespace of its own. */
-#define MOUNTS_READ 10000
-
-/* Returns true if files of that device are on a file system of the kernel's own. */
-static bool mapped_is_kernels(pid_t pid, dev_t dev)
-{
-	static const char *const kinds[] = {"tmpfs", "ext4", "xfs"};
-	unsigned int major, minor;
-	char path[64], kind[16], *line = NULL, *dash;
-	bool found = false, is = false;
-	size_t size = 0;
-	FILE *mounts;
-
-	snprintf(path, sizeof(path), "/proc/%ld/mountinfo", (long)pid);
-	mounts = fopen(path, "re");
-	for (int i = 0; mounts && !found && i < MOUNTS_READ && getline(&line, &size, mounts) > 0; i++) {
-		dash = strstr(line, " - "); /* a blank in a path is written as \040 */
-		found = dash && sscanf(line, "%*s %*s %u:%u", &major, &minor) == 2 &&
-			makedev(major, minor) == dev && sscanf(dash, " - %15s", kind) == 1;
-	}
-	for (size_t i = 0; found && i < sizeof(kinds) / sizeof(kinds[0]); i++)
-		is |= !strcmp(kind, kinds[i]);
-	free(line);
-	if (mounts)
-		fclose(mounts);
-	return is;
-}
-
-/* By the mapping itself: with CAP_CHECKPOINT_RESTORE, whatever the file is called by now. */
-static int mapped_find_by_range(pid_t pid, const struct mapped_file *file)
-{
-	char path[96];
-	int fd;
-
-	snprintf(path, sizeof(path), "/proc/%ld/map_files/%" PRIx64 "-%" PRIx64, (long)pid,
-		 file->begin, file->end);
-	fd = open(path, O_PATH | O_CLOEXEC);
-	return fd < 0 ? err_errno() : fd;
-}
-
-/*
- * By its path, from the process's root; no link in it leads out of that. A user has no right to look into
- * others' processes, and so waits for file systems of one's own alone.
- */
-static int mapped_find_by_path(pid_t pid, const struct mapped_file *file)
-{
-	uint64_t resolve = LOOKUP_NO_MAGIC | LOOKUP_IN_ROOT | (geteuid() ? 0 : LOOKUP_CACHED);
-	CLEANUP_CLOSE int root = -EBADF;
-	char path[64];
-
-	if (file->deleted)
-		return -ENOENT;
-	snprintf(path, sizeof(path), "/proc/%ld/root", (long)pid);
-	root = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
-	return root < 0 ? err_errno() : lookup_open(root, file->path, O_NOFOLLOW, resolve);
-}
-
-/* The file is found without being opened, then looked at, and only then opened. */
-static int mapped_open_file(pid_t pid, const struct mapped_file *file, struct stat *ret)
-{
-	CLEANUP_CLOSE int found = -EBADF;
-	struct stat st;
-	char path[64];
-	int fd, r;
-
-	if (!mapped_is_kernels(pid, file->file.st_dev))
-		return -EOPNOTSUPP;
-	found = mapped_find_by_range(pid, file);
-	if (found < 0)
-		found = mapped_find_by_path(pid, file);
-	if (found < 0)
-		return found;
-	r = lookup_stat(found, &st);
-	if (r < 0)
-		return r;
-	if (!fd_is_same(&st, &file->file))
-		return -ESTALE;
-	if (!S_ISREG(st.st_mode))
-		return -EOPNOTSUPP;
-	snprintf(path, sizeof(path), "/proc/self/fd/%d", found);
-	/* O_NONBLOCK: its owner may have a lease of it. */
-	fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-	if (fd < 0)
-		return err_errno();
-	*ret = st;
-	return fd;
-}
-
-static const struct mapped_file *mapped_policy_beside(const struct mapped_files *files,
-						       const struct mapped_file *ledger)
-{
-	for (size_t i = 0; i < files->npolicies; i++)
-		if (files->policy[i].dir_length == ledger->dir_length &&
-		    !strncmp(files->policy[i].path, ledger->path, ledger->dir_length))
-			return &files->policy[i];
-	return NULL;
-}
-
-int mapped_open_tenant(const struct mapped_files *files, size_t at, struct mapped_tenant *ret)
-{
-	const struct mapped_file *ledger = &files->ledger[at];
-	const struct mapped_file *policy = mapped_policy_beside(files, ledger);
-	CLEANUP_CLOSE int ledger_fd = -EBADF;
-	CLEANUP_CLOSE int policy_fd = -EBADF;
-	struct stat ledger_stat, policy_stat;
-
-	if (!policy)
-		return -ENOENT;
-	ledger_fd = mapped_open_file(files->pid, ledger, &ledger_stat);
-	if (ledger_fd < 0)
-		return ledger_fd;
-	policy_fd = mapped_open_file(files->pid, policy, &policy_stat);
-	if (policy_fd < 0)
-		return policy_fd;
-	ret->ledger = ledger_stat;
-	snprintf(ret->dir, sizeof(ret->dir), "/proc/%ld/root%.*s", (long)files->pid,
-		 (int)ledger->dir_length, ledger->path);
-	ret->ledger_fd = TAKE_FD(ledger_fd);
-	ret->policy_fd = TAKE_FD(policy_fd);
-	return 0;
-}
-
-/* --- A tenant's ------------------------------------------------------------------------------ */
 
 int mapped_find_ledger(const char *dir, struct stat *ret)
 {
@@ -385,11 +413,4 @@ int mapped_find_ledger(const char *dir, struct stat *ret)
 
 	snprintf(path, sizeof(path), "%s/ledger", dir);
 	return lstat(path, ret) < 0 ? err_errno() : 0;
-}
-
-int mapped_ledger(pid_t pid, const struct stat *ledger)
-{
-	if (!ledger->st_ino)
-		return -ENOENT;
-	return mapped_search(pid, true, mapped_is_of, (void *)(uintptr_t)ledger);
 }

@@ -17,32 +17,45 @@
 #include "node/user.h"
 #include "text/text.h"
 
+/* A tenant whose ledger lists a process and which the process maps; NULL: there is none. */
+struct claim {
+	const struct tenant_entry *tenant;
+	const struct snapshot_process *process;
+	int unknown; /* set if a tenant lists it and its mappings are not read yet: mapped_is_unknown */
+};
+
+static const struct snapshot_process *outsiders_in(const struct tenant_entry *tenant, pid_t pid)
+{
+	const struct snapshot *s = tenant->snapshot;
+
+	for (int p = 0; s && p < s->nprocesses; p++)
+		if (s->process[p].live && pid > 0 && s->process[p].host_pid == (uint32_t)pid)
+			return &s->process[p];
+	return NULL;
+}
+
 /*
  * A hostile tenant names processes of others, as if they were its own: so that nobody reports them,
  * or that they seem to have more than their tenant knows of. Where it cannot be looked, its word counts.
  */
-static bool outsiders_is_claimed_falsely(const struct tenant_entry *tenant, pid_t pid)
+static struct claim outsiders_claim(const struct tenants *tenants, pid_t pid)
 {
-	return mapped_ledger(pid, &tenant->ledger) == -ENOENT;
-}
+	struct claim claim = {.tenant = NULL};
 
-/* The figures of a process on a device in a tenant's ledger; NULL: it is not there. */
-static const struct snapshot_process *outsiders_member(const struct tenants *tenants, pid_t pid,
-						       const struct tenant_entry **ret_tenant)
-{
 	for (size_t t = 0; t < tenants->n; t++) {
-		const struct snapshot *s = tenants->list[t].snapshot;
+		int r;
 
-		for (int p = 0; s && p < s->nprocesses; p++)
-			if (s->process[p].live && pid > 0 && s->process[p].host_pid == (uint32_t)pid) {
-				/* However often it claims it. */
-				if (outsiders_is_claimed_falsely(&tenants->list[t], pid))
-					break;
-				*ret_tenant = &tenants->list[t];
-				return &s->process[p];
-			}
+		claim.process = outsiders_in(&tenants->list[t], pid);
+		/* However often it claims it. */
+		r = claim.process ? mapped_ledger(pid, &tenants->list[t].ledger) : -ENOENT;
+		if (mapped_is_unknown(r)) {
+			claim.unknown = r;
+		} else if (r != -ENOENT) {
+			claim.tenant = &tenants->list[t];
+			return claim;
+		}
 	}
-	return NULL;
+	return claim;
 }
 
 static uint64_t outsiders_ledger_bytes(const struct tenant_entry *tenant,
@@ -144,7 +157,9 @@ static enum outsider_standing outsiders_standing(const struct tenants *tenants, 
 		return OUTSIDER_TOOL;
 	r = mapped_any_ledger(pid, &mapped);
 	if (r)
-		return r == -EACCES ? OUTSIDER_HIDDEN : OUTSIDER_UNLIMITED;
+		return r == -EACCES	     ? OUTSIDER_HIDDEN
+		       : mapped_is_unknown(r) ? OUTSIDER_UNREAD
+					      : OUTSIDER_UNLIMITED;
 	for (size_t t = 0; t < tenants->n; t++)
 		if (tenants->list[t].snapshot && !tenants->list[t].apart &&
 		    fd_is_same(&tenants->list[t].ledger, &mapped))
@@ -181,20 +196,24 @@ int outsiders_find(const struct usage_list *usage, const struct tenants *tenants
 		return -ENOMEM;
 	for (size_t i = 0; i < usage->n; i++) {
 		const struct usage *u = &usage->list[i];
-		const struct tenant_entry *tenant = NULL;
-		const struct snapshot_process *member = outsiders_member(tenants, u->pid, &tenant);
+		struct claim claim = outsiders_claim(tenants, u->pid);
 		struct outsider o = {.standing = OUTSIDER_UNLIMITED};
 
-		if (!member) {
-			o.standing = outsiders_standing(tenants, u->pid);
+		if (!claim.tenant) {
+			/* Until its mappings are read, the tenant's word counts. */
+			if (claim.unknown == -EAGAIN)
+				continue;
+			o.standing = claim.unknown ? OUTSIDER_UNREAD
+						   : outsiders_standing(tenants, u->pid);
 			outsiders_put(u, NULL, o, &ret[n++]);
-		} else if (figures_decide(&tenant->snapshot->policy, u->uuid)) {
+		} else if (figures_decide(&claim.tenant->snapshot->policy, u->uuid)) {
 			if (u->bytes != UINT64_MAX)
-				charged[ncharged++] = (struct charged){.tenant = tenant, .usage = u};
+				charged[ncharged++] =
+					(struct charged){.tenant = claim.tenant, .usage = u};
 		} else {
-			o.ledger_bytes = outsiders_ledger_bytes(tenant, member, u->uuid);
+			o.ledger_bytes = outsiders_ledger_bytes(claim.tenant, claim.process, u->uuid);
 			if (outsiders_is_beyond(u, o.ledger_bytes))
-				outsiders_put(u, tenant, o, &ret[n++]);
+				outsiders_put(u, claim.tenant, o, &ret[n++]);
 		}
 	}
 	outsiders_divide_all(charged, ncharged);

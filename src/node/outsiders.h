@@ -27,7 +27,7 @@
 
 enum outsider_standing {
 	OUTSIDER_UNLIMITED, /* in no tenant, or beyond what its tenant knows of */
-	OUTSIDER_UNREAD,    /* its library keeps to a ledger that could not be read */
+	OUTSIDER_UNREAD,    /* its library keeps to a ledger that could not be read, or may do so */
 	OUTSIDER_HIDDEN,    /* another user's: whether it has a ledger cannot be seen from here */
 	OUTSIDER_TOOL,	    /* a measurement of allot's, by root (node/own_tool.h) */
 };

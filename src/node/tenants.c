@@ -13,13 +13,17 @@
 
 #include "amd/identity.h"
 #include "base/fd.h"
+#include "base/now.h"
+#include "base/number.h"
 #include "base/pidns.h"
 #include "ledger/life.h"
 #include "ledger/swap.h"
 #include "ledger/tenant.h"
+#include "node/allowance.h"
 #include "node/ended.h"
 #include "node/mapped.h"
 #include "node/members.h"
+#include "node/process.h"
 
 /*
  * The note is a symbolic link that leads nowhere, because a link is made whole or not at all. Its
@@ -53,7 +57,7 @@ const char *tenants_error_words(int err)
 	case -ENOLCK:
 		return "its file system loses locks, as an overlay does";
 	case -E2BIG:
-		return "its user's tenants have more processes on more devices than are read";
+		return "its user's tenants have more processes on more devices than are read of one";
 	}
 	return strerror(-err);
 }
@@ -95,22 +99,9 @@ const char *tenants_state_word(const struct tenant_entry *entry)
 /* When a process began, in the kernel's ticks; 0: there is none, or it has ended. */
 static uint64_t tenants_process_start(pid_t pid)
 {
-	char path[64], text[1024], state = 'X';
-	uint64_t start = 0;
-	char *name_end;
+	struct process_mark mark;
 
-	snprintf(path, sizeof(path), "/proc/%ld/stat", (long)pid);
-	if (fd_read_text(AT_FDCWD, path, text, sizeof(text)) < 0)
-		return 0;
-	/* The name may have anything in it, but is the last in parentheses. */
-	name_end = strrchr(text, ')');
-	if (!name_end ||
-	    sscanf(name_end + 1,
-		   " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d "
-		   "%" SCNu64,
-		   &state, &start) != 2)
-		return 0;
-	return state == 'Z' || state == 'X' ? 0 : start;
+	return process_read_mark(pid, &mark) < 0 ? 0 : mark.start;
 }
 
 int tenants_mark(const char *dir, enum tenant_kind kind, pid_t pid)
@@ -232,8 +223,11 @@ struct tenants_sum tenants_sum(const struct tenants *tenants, const uint8_t uuid
 /* A hostile tenant names a process in another's container as its own. */
 static void tenants_find_container(struct tenant_entry *entry, pid_t pid)
 {
+	int r;
+
 	container_of_process(pid, entry->container);
-	if (*entry->container && mapped_ledger(pid, &entry->ledger) == -ENOENT)
+	r = *entry->container ? mapped_ledger(pid, &entry->ledger) : 0;
+	if (r == -ENOENT || mapped_is_unknown(r))
 		*entry->container = '\0';
 }
 
@@ -335,6 +329,78 @@ static bool tenants_is_mapped(const char *dir)
 	return !mapped_find_ledger(dir, &ledger) && mapped_by_any(&ledger);
 }
 
+/* Limits of what is read of one user. A tenant with 1000 processes on 8 devices is within both. */
+#define WEIGHT_OF_USER	98304
+#define TIME_OF_USER_NS (100 * NS_PER_MS)
+/* Time for removing one user's ended tenants; the next sweep removes the rest. */
+#define SWEEP_OF_USER_NS (30 * NS_PER_MS)
+
+struct snapshot_bound tenants_bound_of_user(void)
+{
+	return (struct snapshot_bound){.weight = WEIGHT_OF_USER,
+				       .until_ns = now_thread_ns() + TIME_OF_USER_NS};
+}
+
+/*
+ * What was read of one user. Each tenant of root's has a share of its own, since containers are in
+ * them that do not trust each other.
+ */
+struct reader_share {
+	char name[POLICY_NAME_BYTES]; /* "@UID", or the tenant's */
+	size_t weight;
+	uint64_t took_ns;
+	bool over; /* the bound is reached: no more is read */
+};
+
+struct reader_shares {
+	size_t n;
+	struct reader_share *list;
+};
+
+static const char *tenants_share_name(const char *tenant)
+{
+	const char *user = strchr(tenant, '@');
+
+	return user ? user : tenant;
+}
+
+static struct reader_share *tenants_share(struct reader_shares *shares, const char *tenant)
+{
+	const char *name = tenants_share_name(tenant);
+	struct reader_share *list;
+
+	for (size_t i = 0; i < shares->n; i++)
+		if (!strcmp(shares->list[i].name, name))
+			return &shares->list[i];
+	list = reallocarray(shares->list, shares->n + 1, sizeof(*list));
+	if (!list)
+		return NULL;
+	shares->list = list;
+	list[shares->n] = (struct reader_share){.weight = 0};
+	snprintf(list[shares->n].name, sizeof(list->name), "%s", name);
+	return &list[shares->n++];
+}
+
+static void tenants_put_off(struct reader_share *share)
+{
+	uid_t owner = 0;
+
+	if (share->over)
+		return;
+	tenant_name_owner(share->name, &owner);
+	allowance_put_off(ALLOWANCE_FIGURES, owner);
+	share->over = true;
+}
+
+/*
+ * The walk over all processes, which the first tenant causes for all of them, does not count as its
+ * time.
+ */
+static uint64_t tenants_began_ns(uint64_t began_ns, bool had_members, const struct members *members)
+{
+	return had_members == members->read ? began_ns : now_thread_ns();
+}
+
 static int tenants_remove_one(const char *runtime, const char *name, const char *dir,
 			      bool ended_only, struct members *members)
 {
@@ -349,9 +415,10 @@ static int tenants_remove_one(const char *runtime, const char *name, const char 
 	state = tenants_find_state(dir, noted ? &note : NULL, members, &pid);
 	if (state == TENANT_RUNNING || state == TENANT_IDLE || (ended_only && state == TENANT_KEPT))
 		return -EBUSY;
-	readable = snapshot_read(dir, &snapshot);
-	r = readable < 0 && ended_only && tenants_is_mapped(dir) ? readable
-								  : tenant_remove(runtime, name);
+	readable = snapshot_read_within(dir, tenants_bound_of_user(), &snapshot);
+	r = readable < 0 && readable != -E2BIG && ended_only && tenants_is_mapped(dir)
+		    ? readable
+		    : tenant_remove(runtime, name);
 	if (r == 0 && readable == 0)
 		ended_note(runtime, name, snapshot, began_s);
 	snapshot_free(snapshot);
@@ -377,17 +444,34 @@ struct sweep {
 	const char *runtime;
 	uid_t owner; /* 0: whoever's */
 	struct members members;
+	struct reader_shares shares;
 };
 
 static int tenants_sweep_one(const char *name, const char *dir, void *arg)
 {
 	struct sweep *sweep = arg;
+	struct reader_share *share;
+	bool had_members = sweep->members.read;
+	uint64_t began_ns = now_thread_ns();
 	uid_t owner;
 
 	if (sweep->owner && !(tenant_name_owner(name, &owner) && owner == sweep->owner))
 		return 0;
+	share = tenants_share(&sweep->shares, name);
+	if (!share || share->over)
+		return 0;
 	tenants_remove_one(sweep->runtime, name, dir, true, &sweep->members);
+	began_ns = tenants_began_ns(began_ns, had_members, &sweep->members);
+	share->took_ns += now_thread_ns() - began_ns;
+	if (share->took_ns > SWEEP_OF_USER_NS)
+		tenants_put_off(share);
 	return 0;
+}
+
+static void tenants_end_sweep(struct sweep *sweep)
+{
+	members_free(&sweep->members);
+	free(sweep->shares.list);
 }
 
 void tenants_remove_ended(const char *runtime)
@@ -395,7 +479,7 @@ void tenants_remove_ended(const char *runtime)
 	struct sweep sweep = {.runtime = runtime};
 
 	tenant_list(runtime, tenants_sweep_one, &sweep);
-	members_free(&sweep.members);
+	tenants_end_sweep(&sweep);
 }
 
 void tenants_remove_ended_of(const char *runtime, uid_t uid)
@@ -403,39 +487,105 @@ void tenants_remove_ended_of(const char *runtime, uid_t uid)
 	struct sweep sweep = {.runtime = runtime, .owner = uid};
 
 	tenant_list_users(runtime, tenants_sweep_one, &sweep);
-	members_free(&sweep.members);
+	tenants_end_sweep(&sweep);
 }
+
+/*
+ * For all users together: the longest page has 30 MB. 1000 tenants of 10 processes on a device fit.
+ */
+#define WEIGHT_OF_ALL (3 * WEIGHT_OF_USER)
+/* After this time of all users, each of the others has the second: an honest one needs no more. */
+#define TIME_OF_ALL_NS (300 * NS_PER_MS)
+#define TIME_BEHIND_NS (5 * NS_PER_MS)
 
 struct load {
 	struct tenants tenants;
 	struct members members;
+	struct reader_shares shares;
+	size_t weight;
+	uint64_t took_ns;
 };
 
-static bool tenants_have_many(const struct tenants *t, const char *name)
+/* Frees what was read of a user's tenants. */
+static void tenants_drop(struct load *load, struct reader_share *share)
 {
-	const char *user = strchr(name, '@');
-	size_t n = 0;
+	for (size_t i = 0; i < load->tenants.n; i++) {
+		struct tenant_entry *e = &load->tenants.list[i];
 
-	for (size_t i = 0; user && i < t->n; i++) {
-		const char *other = strchr(t->list[i].name, '@');
-		const struct snapshot *s = t->list[i].snapshot;
-
-		if (s && other && !strcmp(other, user))
-			n += (size_t)s->nprocesses * (size_t)s->ndevices;
+		if (!e->snapshot || strcmp(tenants_share_name(e->name), share->name) != 0)
+			continue;
+		snapshot_free(e->snapshot);
+		e->snapshot = NULL;
+		e->error = -E2BIG;
 	}
-	return n >= TENANTS_FIGURES_OF_USER;
+	load->weight -= share->weight;
+	share->weight = 0;
+	tenants_put_off(share);
+}
+
+/* While all together are over the limit, frees what was read of the user with most. */
+static void tenants_fit(struct load *load)
+{
+	while (load->weight > WEIGHT_OF_ALL) {
+		struct reader_share *most = &load->shares.list[0];
+
+		for (size_t i = 1; i < load->shares.n; i++)
+			if (load->shares.list[i].weight > most->weight)
+				most = &load->shares.list[i];
+		tenants_drop(load, most);
+	}
+}
+
+static struct snapshot_bound tenants_left(const struct load *load, const struct reader_share *share,
+					  uint64_t began_ns)
+{
+	struct snapshot_bound bound = tenants_bound_of_user();
+	uint64_t most_ns = load->took_ns < TIME_OF_ALL_NS ? TIME_OF_USER_NS : TIME_BEHIND_NS;
+
+	bound.weight -= share->weight;
+	bound.until_ns = began_ns + sat_sub_u64(most_ns, share->took_ns);
+	return bound;
+}
+
+/*
+ * A tenant of a user over the bound is not asked whether it lives, which takes time, and counts as
+ * living.
+ */
+static int tenants_read_one(struct load *load, struct reader_share *share, const struct note *note,
+			    struct tenant_entry *e)
+{
+	uint64_t began_ns = now_thread_ns();
+	bool had_members = load->members.read;
+	pid_t pid;
+	int r;
+
+	e->state = TENANT_IDLE;
+	if (share->over)
+		return -E2BIG;
+	e->state = tenants_find_state(e->dir, note, &load->members, &pid);
+	began_ns = tenants_began_ns(began_ns, had_members, &load->members);
+	r = snapshot_read_within(e->dir, tenants_left(load, share, began_ns), &e->snapshot);
+	if (r == -E2BIG)
+		tenants_put_off(share);
+	if (r == 0 && e->state != TENANT_ENDED) {
+		share->weight += snapshot_weight(e->snapshot);
+		load->weight += snapshot_weight(e->snapshot);
+	}
+	share->took_ns += now_thread_ns() - began_ns;
+	load->took_ns += now_thread_ns() - began_ns;
+	return r;
 }
 
 static int tenants_load_one(const char *name, const char *dir, void *arg)
 {
 	struct load *load = arg;
+	struct reader_share *share = tenants_share(&load->shares, name);
 	struct tenants *t = &load->tenants;
 	struct tenant_entry *list, *e;
 	struct note note;
 	bool noted;
-	pid_t pid;
 
-	list = reallocarray(t->list, t->n + 1, sizeof(*list));
+	list = share ? reallocarray(t->list, t->n + 1, sizeof(*list)) : NULL;
 	if (!list)
 		return -ENOMEM;
 	t->list = list;
@@ -447,8 +597,7 @@ static int tenants_load_one(const char *name, const char *dir, void *arg)
 		e->ledger = (struct stat){0};
 	noted = !tenants_read_note(dir, &note);
 	e->generated = noted && note.kind == TENANT_GENERATED;
-	e->state = tenants_find_state(dir, noted ? &note : NULL, &load->members, &pid);
-	e->error = tenants_have_many(t, name) ? -E2BIG : snapshot_read(dir, &e->snapshot);
+	e->error = tenants_read_one(load, share, noted ? &note : NULL, e);
 	if (e->error == -ENOENT && access(dir, F_OK) < 0)
 		return 0; /* removed meanwhile */
 	if (!e->error && e->state == TENANT_ENDED) {
@@ -456,32 +605,56 @@ static int tenants_load_one(const char *name, const char *dir, void *arg)
 		return 0;
 	}
 	t->n++;
+	tenants_fit(load);
 	return 0;
+}
+
+int tenants_find_host_pids(const struct tenants *t, size_t from)
+{
+	struct snapshot **list = calloc(t->n - from + 1, sizeof(*list));
+	int r;
+
+	if (!list)
+		return -ENOMEM;
+	for (size_t i = from; i < t->n; i++)
+		list[i - from] = t->list[i].snapshot;
+	r = snapshot_find_host_pids(list, t->n - from);
+	free(list);
+	return r;
+}
+
+/* Adds to the tenants that are there, whose figures are complete. */
+static int tenants_load_by(int (*lister)(const char *runtime,
+					 int (*fn)(const char *name, const char *dir, void *arg),
+					 void *arg),
+			   const char *runtime, struct tenants *tenants)
+{
+	struct load load = {.tenants = *tenants};
+	int r = lister(runtime, tenants_load_one, &load);
+	int found = tenants_find_host_pids(&load.tenants, tenants->n);
+
+	members_free(&load.members);
+	free(load.shares.list);
+	*tenants = load.tenants;
+	return r < 0 && r != -ENOENT ? r : found;
 }
 
 int tenants_load(const char *runtime, struct tenants *ret)
 {
-	struct load load = {.tenants = {.n = 0}};
-	int r = tenant_list(runtime, tenants_load_one, &load);
+	struct tenants tenants = {.n = 0};
+	int r = tenants_load_by(tenant_list, runtime, &tenants);
 
-	members_free(&load.members);
-	snprintf(load.tenants.runtime, sizeof(load.tenants.runtime), "%s", runtime);
-	if (r < 0 && r != -ENOENT) {
-		tenants_free(&load.tenants);
-		return r;
-	}
-	*ret = load.tenants;
-	return 0;
+	snprintf(tenants.runtime, sizeof(tenants.runtime), "%s", runtime);
+	if (r < 0)
+		tenants_free(&tenants);
+	else
+		*ret = tenants;
+	return r;
 }
 
 int tenants_add_users(struct tenants *tenants, const char *runtime)
 {
-	struct load load = {.tenants = *tenants};
-	int r = tenant_list_users(runtime, tenants_load_one, &load);
-
-	members_free(&load.members);
-	*tenants = load.tenants;
-	return r;
+	return tenants_load_by(tenant_list_users, runtime, tenants);
 }
 
 void tenants_free(struct tenants *tenants)

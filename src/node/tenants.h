@@ -35,12 +35,6 @@ struct tenant_entry {
 	pid_t apart; /* the process by which it was found (node/apart.h); 0: in a runtime directory */
 };
 
-/*
- * Figures of processes on devices that one user's tenants have together, before the next is left
- * unread: some megabytes. Users forge their ledgers, and may not make all others wait for a reader.
- */
-#define TENANTS_FIGURES_OF_USER 65536
-
 /* Its state in a word: that, or, of a swappable tenant, where its memory is or goes to. */
 const char *tenants_state_word(const struct tenant_entry *entry);
 
@@ -52,6 +46,12 @@ struct tenants {
 	size_t n;
 	struct tenant_entry *list;
 };
+
+/*
+ * The bound of what is read of one user's tenants, from now on. The tenants beyond it are not read
+ * (-E2BIG): users may forge their ledgers, and must not delay everybody else by them.
+ */
+struct snapshot_bound tenants_bound_of_user(void);
 
 /*
  * All tenants that have not ended; a runtime directory that does not exist has none. -errno where it
@@ -69,6 +69,9 @@ int tenants_add_users(struct tenants *tenants, const char *runtime);
 
 /* The container of each listed tenant that has one, by the first of its processes that is seen here. */
 void tenants_find_containers(struct tenants *tenants);
+
+/* The processes' pids here, of all listed from `from` on: one walk of /proc. -ENOMEM. */
+int tenants_find_host_pids(const struct tenants *tenants, size_t from);
 
 unsigned int tenants_live(const struct snapshot *snapshot);
 

@@ -489,7 +489,7 @@ static int arbiter_host_member_join(struct arbiter_host *host, const char *name,
 /* One in a container cannot say that it has come, so it is one from the beginning. */
 static bool arbiter_host_is_there(const char *dir)
 {
-	return slot_any_alive(dir) || tenant_is_open_to_all(dir);
+	return tenant_is_open_to_all(dir) || slot_any_alive(dir);
 }
 
 /* Opening one takes long beside asking whether anybody is there. */

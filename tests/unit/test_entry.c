@@ -44,13 +44,13 @@ static void check_last_leaves(void)
 
 	hold(key, 0, &first);
 	hold(key, 0, &second);
-	CHECK_EQ(shared_used(guest.ledger, 0, false), 8 * MIB);
+	CHECK_EQ(shared_used(guest.ledger, 0, NULL), 8 * MIB);
 	entry_leave(&guest, &bystander);
 	entry_leave(&guest, &first);
 	CHECK(shared_known(guest.ledger, key));
 	entry_leave(&guest, &second);
 	CHECK(!shared_known(guest.ledger, key));
-	CHECK_EQ(shared_used(guest.ledger, 0, false), 0);
+	CHECK_EQ(shared_used(guest.ledger, 0, NULL), 0);
 	CHECK_EQ(object_count(guest.objects, OBJECT_SHARE), 0);
 }
 
@@ -63,10 +63,10 @@ static void check_export_goes_first(void)
 	hold(key, SHARED_COVERED, &exported);
 	hold(key, 0, &imported);
 	CHECK(shared_covered(guest.ledger, key));
-	CHECK_EQ(shared_used(guest.ledger, 0, false), 0);
+	CHECK_EQ(shared_used(guest.ledger, 0, NULL), 0);
 	entry_leave(&guest, &exported);
 	CHECK(!shared_covered(guest.ledger, key));
-	CHECK_EQ(shared_used(guest.ledger, 0, false), 8 * MIB);
+	CHECK_EQ(shared_used(guest.ledger, 0, NULL), 8 * MIB);
 	entry_leave(&guest, &imported);
 	CHECK(!shared_known(guest.ledger, key));
 }
@@ -135,7 +135,7 @@ static void check_threads(void)
 		CHECK(!pthread_create(&thread[i], NULL, come_and_go, NULL));
 	for (int i = 0; i < THREADS; i++)
 		CHECK(!pthread_join(thread[i], NULL));
-	CHECK_EQ(shared_used(guest.ledger, 0, false), 0);
+	CHECK_EQ(shared_used(guest.ledger, 0, NULL), 0);
 	CHECK_EQ(object_count(guest.objects, OBJECT_SHARE), 0);
 }
 

@@ -13,6 +13,7 @@ static char runtime[PATH_MAX + 8];
 static uid_t uid;
 static int unlisted; /* errno of a directory that cannot be listed */
 static int unread;   /* -errno of a policy */
+static int loads;    /* of policies */
 
 typedef int wanted_fn(const struct dirent *entry);
 typedef int order_fn(const struct dirent **a, const struct dirent **b);
@@ -31,6 +32,7 @@ int __wrap_policy_load(const char *dir, struct policy *ret);
 
 int __wrap_policy_load(const char *dir, struct policy *ret)
 {
+	loads++;
 	return unread ? unread : __real_policy_load(dir, ret);
 }
 
@@ -98,6 +100,28 @@ static int bound(const struct site *site)
 	char words[BOUNDS_WORDS] = "";
 
 	return bounds_check(&bounds, &policy, words);
+}
+
+/* Others' policies are read once, however many devices a policy names that nobody knows. */
+static void check_many_devices(void)
+{
+	static const struct devices devices;
+	struct site site = site_of("[default]\nmemory-max = 2GiB\n");
+	const struct site_member member = {.uid = uid, .cgroups = ""};
+	struct bounds bounds = {.site = &site, .devices = &devices, .runtime = runtime,
+				.member = &member, .name = "other"};
+	struct policy policy = policy_of("other");
+	char words[BOUNDS_WORDS] = "";
+
+	for (policy.ndevices = 1; policy.ndevices < POLICY_DEVICES; policy.ndevices++) {
+		policy.device[policy.ndevices] = policy.device[0];
+		policy.device[policy.ndevices].uuid[0] = (uint8_t)policy.ndevices;
+		policy.device[policy.ndevices].limit_bytes = 1;
+	}
+	loads = 0;
+	CHECK_EQ(bounds_check(&bounds, &policy, words), 0);
+	CHECK_EQ(loads, 1);
+	site_free(&site);
 }
 
 /* There is one tenant by now; what it has is what nobody can tell. */
@@ -404,6 +428,7 @@ int main(void)
 	check_unknown_by_name();
 	check_unknown_time();
 	check_number();
+	check_many_devices();
 	check_bounds();
 	check_cgroup_of_ended();
 	return 0;

@@ -41,6 +41,7 @@ static void check_once(void)
 {
 	struct slot *a = fixture_join(fixture_tenant("once")), *b;
 	struct ledger *l = slot_ledger(a);
+	struct shared_slots alive;
 
 	b = fixture_join(l->dir);
 	CHECK_EQ(add(a, key_a, 60 * MIB), 0);
@@ -64,7 +65,8 @@ static void check_once(void)
 	CHECK_EQ(used_live(l), LIMIT);
 	CHECK_EQ(part(a), 60 * MIB);
 	CHECK_EQ(part(b), 40 * MIB);
-	CHECK_EQ(shared_used(l, 0, true), LIMIT);
+	shared_find_alive(l, &alive);
+	CHECK_EQ(shared_used(l, 0, &alive), LIMIT);
 	CHECK_EQ(shared_drop(a, key_a), 0);
 	CHECK_EQ(shared_drop(a, key_a), -ENOENT);
 	CHECK_EQ(quota_used(l, 0), LIMIT); /* b still holds it */

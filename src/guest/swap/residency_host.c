@@ -376,6 +376,7 @@ static void residency_host_add_member(struct residency_host *host, int i, uint64
 {
 	const struct member *member = &host->member[i];
 	struct residency_tenant *state = &host->state[i];
+	struct shared_slots alive;
 	struct slot_info info;
 
 	memset(state->here, 0, sizeof(state->here));
@@ -386,8 +387,9 @@ static void residency_host_add_member(struct residency_host *host, int i, uint64
 	for (int slot = 0; slot < slot_count(member->ledger); slot++)
 		if (!slot_info(member->ledger, slot, &info) && slot_alive(member->ledger, slot))
 			residency_host_add_process(host, i, slot, now_ns);
+	shared_find_alive(member->ledger, &alive);
 	for (int d = 0; d < member->ndevices; d++)
-		host->fixed[member->bit[d]] += shared_used(member->ledger, d, true);
+		host->fixed[member->bit[d]] += shared_used(member->ledger, d, &alive);
 }
 
 /*

@@ -2,6 +2,7 @@
 """A user who wants more than the site gives, or keeps others from allotd: by way of what is that
 user's own, like processes and the ledgers of tenants."""
 
+import contextlib
 import ctypes
 import fcntl
 import os
@@ -9,6 +10,7 @@ import re
 import shutil
 import struct
 import subprocess
+import tempfile
 
 import cli_lib
 import daemon_lib
@@ -144,7 +146,7 @@ class Abuse(users_lib.Case):
         self.assertEqual(self.libraries(self.user_ok(ALICE, *join)), {second})
 
     def test_many_forged(self):
-        """A user's tenants that all have more than there can be are not all read."""
+        """A user's tenants that all have as much as there can be are not all read."""
         daemon = self.daemon()
         for i in range(8):
             self.user_ok(ALICE, "run", "--print-env", "--name", f"t{i}")
@@ -152,7 +154,7 @@ class Abuse(users_lib.Case):
             self.addCleanup(os.close, ledger)
             fcntl.fcntl(ledger, hostile.F_OFD_SETLK,
                         struct.pack("hhqqi4x", fcntl.F_WRLCK, 0, hostile.LOCK_SLOTS, 1, 0))
-            os.pwrite(ledger, b"".join(hostile.words(d + 1, d + 1, *[0] * 6) for d in range(64)),
+            os.pwrite(ledger, b"".join(hostile.words(d + 1, d + 1, *[0] * 6) for d in range(8)),
                       hostile.DEVICES[0])
             slot = hostile.words(hostile.LIVE | 1 << 8).ljust(hostile.SLOTS[1], b"\0")
             os.pwrite(ledger, slot * hostile.NSLOTS, hostile.SLOTS[0])
@@ -164,17 +166,68 @@ class Abuse(users_lib.Case):
         self.assertIn("more processes on more devices", self.allot("ps").stderr)
         self.assertLess(self.peak(daemon), 32)
 
+    def begin_in(self, path, uid, *command):
+        """A program that says to have been started in that tenant."""
+        return self.start(*user(uid), "env", f"ALLOT_TENANT_DIR={path}", *command)
+
+    def others(self):
+        """Tenants that are not ALICE's: each one's directory, and how its owner runs allot."""
+        yield self.dir("t", BOB), lambda *words: self.as_user(BOB, *words)
+        yield os.path.join(self.runtime, "t"), self.allot
+
+    def check_ends(self, run):
+        """The tenant "t" ends with its program, and another one can be made."""
+        for quota in ("1GiB", "512MiB"):
+            done = run("run", "--name", "t", "--memory", quota, "--", "true")
+            self.assertEqual(done.returncode, 0, done.stderr)
+
     def test_environment_of_another(self):
         """Who says to have been started in another's tenant, or in root's, does not keep it there."""
         self.daemon()
-        for path, run in ((self.dir("t", BOB), lambda *words: self.as_user(BOB, *words)),
-                          (os.path.join(self.runtime, "t"), self.allot)):
-            process = self.start(*user(ALICE), "env", f"ALLOT_TENANT_DIR={path}", "sh", "-c",
-                                 "echo up; read x")
+        for path, run in self.others():
+            process = self.begin_in(path, ALICE, "sh", "-c", "echo up; read x")
             self.assertEqual(process.stdout.readline(), "up\n")
-            for quota in ("1GiB", "512MiB"):
-                done = run("run", "--name", "t", "--memory", quota, "--", "true")
-                self.assertEqual(done.returncode, 0, done.stderr)
+            self.check_ends(run)
+
+    def test_environment_of_a_container(self):
+        """Nor a container's, whose ledger all may write who reach it."""
+        self.daemon()
+        self.keep("t")
+        path = os.path.join(self.runtime, "t")
+        for name, mode in (("policy", 0o444), ("ledger", 0o666), ("", 0o1755)):
+            os.chmod(os.path.join(path, name), mode)
+        os.unlink(os.path.join(path, "owner"))
+        os.symlink(f"{os.stat('/proc/self/ns/pid').st_ino}:1:0:0", os.path.join(path, "owner"))
+        process = self.begin_in(path, ALICE, "sh", "-c", "echo up; read x")
+        self.assertEqual(process.stdout.readline(), "up\n")
+        self.ok("rm", "t")
+
+    def test_environment_of_a_setuid_program(self):
+        """Nor by a program that has the owner's rights, as su waits for a password."""
+        place = tempfile.mkdtemp(prefix="allot-test-", dir=os.environ["ALLOT_BUILD"])
+        self.addCleanup(shutil.rmtree, place)
+        os.chmod(place, 0o755)
+        if os.statvfs(place).f_flag & os.ST_NOSUID or not self.can(ALICE, "ls", place):
+            self.skipTest("no setuid program can be put there")
+        self.daemon()
+        for owner in (0, BOB):
+            program = shutil.copy(shutil.which("sleep"), os.path.join(place, f"wait{owner}"))
+            os.chown(program, owner, -1)
+            os.chmod(program, 0o4755)
+            for path, run in self.others():
+                self.begin_in(path, ALICE, program, "60")
+                cli_lib.wait_for(lambda: self.effective_user_of(program) == owner)
+                self.check_ends(run)
+
+    @staticmethod
+    def effective_user_of(program):
+        """Of whoever runs it; None: nobody does yet."""
+        for pid in filter(str.isdigit, os.listdir("/proc")):
+            with contextlib.suppress(OSError):
+                if os.readlink(f"/proc/{pid}/exe") == program:
+                    with open(f"/proc/{pid}/status", encoding="utf-8") as status:
+                        return int(re.search(r"^Uid:\t\d+\t(\d+)", status.read(), re.M)[1])
+        return None
 
     def test_long_environment(self):
         """What a process says that it was started with is read by nobody as a whole."""

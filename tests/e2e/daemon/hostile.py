@@ -185,11 +185,14 @@ class Hostile(daemon_lib.Case):
                 cli_lib.wait_for(lambda: arbiter.poll() is not None or self.beat("first") != before)
             self.assertIsNone(arbiter.poll())
 
+    def forge_devices(self, n):
+        self.forge(DEVICES[0], b"".join(words(i + 1, i + 1, *[MOST] * 6) for i in range(n)))
+
     def forge_all(self):
-        """All that there can be, and the largest of each: 1024 processes on 64 devices."""
+        """All processes that there can be, on as many devices as are read, and the largest of each."""
         self.hold_alive()
         self.lock(1, NSLOTS - 1)
-        self.forge(DEVICES[0], b"".join(words(i + 1, i + 1, *[MOST] * 6) for i in range(64)))
+        self.forge_devices(8)
         slot = words(LIVE | 1 << 8, MOST, MOST, MOST) + (ESCAPES * 9)[:160] + words(*[MOST] * 8)
         self.assertEqual(len(slot), SLOTS[1])
         self.forge(SLOTS[0], slot * NSLOTS)
@@ -209,6 +212,10 @@ class Hostile(daemon_lib.Case):
         promised = {value for (name, _), value in self.samples().items()
                     if name == "allot_device_promised_bytes"}
         self.assertLessEqual(promised, {0, 8 * GIB})
+        self.forge_devices(64)
+        self.check(daemon, 0)
+        self.assertIn("not all read", self.log())
+        self.assertGreater(self.samples()[key("allot_put_off_total", what="figures")], 0)
 
     def test_numbers_of_others(self):
         """It says that a program which is in no tenant is one of its own, or that of another one."""

@@ -12,10 +12,10 @@ import struct
 import subprocess
 
 import cli_lib
+import daemon_lib
 import users_lib
-from users_lib import ALICE, BOB, CAROL, DAVE, MIB, user
+from users_lib import ALICE, BOB, CAROL, DAVE, MAGIC, MIB, VERSION, user
 
-MAGIC, VERSION = 0x4f43544c, 2  # control/message.h
 DIR_BYTES = 256  # a policy ends with: ledger/records.h
 TENANTS_MOST = 32  # daemon/requests.h
 
@@ -44,6 +44,16 @@ class Users(users_lib.Case):
         self.assertIn(f"train@{BOB}", self.ok("ps", "train@nobody" if self.nobody_is(BOB) else
                                               f"train@{BOB}"))
         self.assertIn(f"train@{ALICE}", self.user_ok(ALICE, "top", "--once"))
+
+    def test_all_is_read(self):
+        """No bound is reached by a user who has a few tenants."""
+        self.daemon()
+        self.user_ok(ALICE, "run", "--print-env", "--name", "kept")
+        for _ in range(3):
+            self.user_ok(ALICE, "run", "--name", "brief", "--", "true")
+        found = self.samples()
+        for what in ("figures", "mappings", "environments"):
+            self.assertEqual(found[daemon_lib.key("allot_put_off_total", what=what)], 0)
 
     def test_seen_by_others(self):
         """Whether somebody else's program is limited is not for another user to see, nor to be told."""
@@ -360,23 +370,6 @@ class Users(users_lib.Case):
         size = (self.request_bytes - 40 - 64) // 2
         at = data.index(b"known@%d\0" % ALICE) - 8
         self.policy = data[at:at + size]
-
-    def find_request_bytes(self):
-        """What the command sends, seen by one in allotd's place."""
-        path = os.path.join(self.users, "control")
-        os.makedirs(self.users, exist_ok=True)
-        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
-            listener.bind(path)
-            os.chmod(path, 0o666)
-            listener.listen()
-            listener.settimeout(60)
-            process = self.start(*user(ALICE), cli_lib.ALLOT, "run", "--", "true",
-                                 stderr=subprocess.DEVNULL)
-            connection, _ = listener.accept()
-            with connection:
-                self.request_bytes = len(connection.recv(1 << 20))
-            process.wait()
-        os.unlink(path)
 
     def renamed(self, policy, name):
         return policy[:8] + name.encode().ljust(64, b"\0") + policy[72:]

@@ -3,6 +3,7 @@
 
 import json
 import os
+import socket
 import subprocess
 import unittest
 
@@ -11,6 +12,7 @@ import daemon_lib
 
 ALICE, BOB, CAROL, DAVE = 12345, 65534, 12346, 12347
 MIB = 1 << 20
+MAGIC, VERSION = 0x4f43544c, 2  # control/message.h
 
 
 def user(uid):
@@ -60,6 +62,23 @@ class Case(daemon_lib.Case):
     def share_devices(self):
         """Made by root, for all users."""
         self.ok("sim", "--shared", "--dir", self.env["ALLOT_SIM_DIR"], "--", "true")
+
+    def find_request_bytes(self):
+        """What the command sends, seen by one in allotd's place."""
+        path = os.path.join(self.users, "control")
+        os.makedirs(self.users, exist_ok=True)
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+            listener.bind(path)
+            os.chmod(path, 0o666)
+            listener.listen()
+            listener.settimeout(60)
+            process = self.start(*user(ALICE), cli_lib.ALLOT, "run", "--", "true",
+                                 stderr=subprocess.DEVNULL)
+            connection, _ = listener.accept()
+            with connection:
+                self.request_bytes = len(connection.recv(1 << 20))
+            process.wait()
+        os.unlink(path)
 
     def program(self, *words, options=(), daemon=()):
         """In ALICE's tenant "f" of 512 MiB, when it has said something; and the daemon."""

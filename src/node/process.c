@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "node/process.h"
+
+#include <elf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/err.h"
+#include "base/fd.h"
+#include "base/hash.h"
+
+/* Of /proc/PID/stat, behind the name: the first word is the state. */
+enum { WORD_STATE, WORD_START = 19, WORD_CODE = 23, WORD_STACK = 25, WORD_DATA = 42, WORDS = 49 };
+
+static bool process_is_of_image(int word)
+{
+	return (word >= WORD_CODE && word <= WORD_STACK) || word >= WORD_DATA;
+}
+
+int process_read_mark(pid_t pid, struct process_mark *ret)
+{
+	struct process_mark mark = {.pid = pid, .image = HASH_SEED};
+	char path[64], text[1024], *word, *rest;
+
+	snprintf(path, sizeof(path), "/proc/%ld/stat", (long)pid);
+	if (fd_read_text(AT_FDCWD, path, text, sizeof(text)) < 0)
+		return -ESRCH;
+	/* The name may have anything in it, but is the last in parentheses. */
+	rest = strrchr(text, ')');
+	if (!rest)
+		return -ESRCH;
+	rest++;
+	for (int i = 0; i < WORDS && (word = strtok_r(NULL, " \n", &rest)); i++) {
+		if (i == WORD_STATE && strchr("ZX", *word))
+			return -ESRCH;
+		if (i == WORD_START)
+			mark.start = strtoull(word, NULL, 10);
+		else if (process_is_of_image(i))
+			mark.image = hash_word(mark.image, strtoull(word, NULL, 10));
+	}
+	*ret = mark;
+	return 0;
+}
+
+bool process_is_same(const struct process_mark *a, const struct process_mark *b)
+{
+	return a->pid == b->pid && a->start == b->start && a->image == b->image;
+}
+
+int process_read_user(pid_t pid, uid_t *ret)
+{
+	char path[64], status[4096];
+	const char *line;
+	unsigned int uid[4];
+
+	snprintf(path, sizeof(path), "/proc/%ld/status", (long)pid);
+	if (fd_read_text(AT_FDCWD, path, status, sizeof(status)) < 0)
+		return -ESRCH;
+	/* The program's own name, in the first line, cannot contain a newline (it is escaped). */
+	line = strstr(status, "\nUid:");
+	if (!line || sscanf(line + 5, "%u %u %u %u", &uid[0], &uid[1], &uid[2], &uid[3]) != 4)
+		return -ESRCH;
+	*ret = uid[0];
+	return uid[0] == uid[1] && uid[0] == uid[2] && uid[0] == uid[3] ? 0 : -EPERM;
+}
+
+/* Finds a value of the auxiliary vector, which the kernel makes at exec; -1: it is not there. */
+static unsigned long process_noted(const unsigned long *vector, size_t n, unsigned long what)
+{
+	for (size_t i = 0; i + 1 < n && vector[i] != AT_NULL; i += 2)
+		if (vector[i] == what)
+			return vector[i + 1];
+	return (unsigned long)-1;
+}
+
+bool process_has_own_environment(pid_t pid)
+{
+	unsigned long vector[128], uid, euid;
+	CLEANUP_CLOSE int fd = -EBADF;
+	char path[64];
+	ssize_t n;
+
+	snprintf(path, sizeof(path), "/proc/%ld/auxv", (long)pid);
+	fd = fd_openat(AT_FDCWD, path, O_RDONLY, 0);
+	n = fd < 0 ? -1 : read(fd, vector, sizeof(vector));
+	if (n < 0)
+		return false;
+	/*
+	 * Both are numbers of the process's user namespace, so they can be compared with each other
+	 * only.
+	 */
+	uid = process_noted(vector, (size_t)n / sizeof(*vector), AT_UID);
+	euid = process_noted(vector, (size_t)n / sizeof(*vector), AT_EUID);
+	return uid != (unsigned long)-1 && uid == euid;
+}

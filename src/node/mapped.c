@@ -139,12 +139,16 @@ bool mapped_is_of(const struct mapping *mapping, void *arg)
 	return mapping->ino == file->st_ino && mapping->dev == file->st_dev;
 }
 
+/* By its first thread alone: whose first thread has ended is about to. */
 int mapped_by(pid_t pid, const struct stat *file)
 {
 	CLEANUP_FREE char *slice = malloc(MAPPED_SLICE_BYTES + 1);
 	CLEANUP_CLOSE int fd = -EBADF;
-	ssize_t n = slice ? mapped_open(pid, slice, &fd) : -ENOMEM;
+	char path[64];
+	ssize_t n;
 
+	snprintf(path, sizeof(path), "/proc/%ld/maps", (long)pid);
+	n = slice ? mapped_open_thread(path, slice, &fd) : -ENOMEM;
 	while (n > 0) {
 		if (mapped_search(slice, (size_t)n, mapped_is_of, (void *)(uintptr_t)file))
 			return 0;

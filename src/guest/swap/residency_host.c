@@ -961,7 +961,9 @@ static void residency_host_measure_room(struct residency_host *host, uint64_t no
 			host->total[b] > taken ? host->total[b] - taken : 0;
 		host->device[b].spare_bytes = host->total[b] / TUNING_RESIDENCY_SPARE_PART;
 		host->device[b].lost_bytes = host->lost[b];
-		room = (struct residency_room){host->promised[b], host->device[b].capacity_bytes,
+		/* What is lost shows in what the device has free, to the byte. */
+		room = (struct residency_room){host->promised[b],
+					       sat_sub_u64(host->total[b], host->fixed[b]),
 					       host->there[b]};
 		residency_file_say_room(host->file, b, host->uuid[b], &room);
 	}

@@ -141,13 +141,13 @@ void bounds_complete(const struct bounds *b, uint32_t said, struct policy *polic
 /* More is not read: ledgers are the user's, who may not keep others waiting by them. */
 #define HELD_TENANTS 128
 
-/* What is read once for all devices of a request, of which a user may name many. */
+/* Read once for all devices of a request: a user may name many. */
 struct held {
 	/* The policies of all tenants but the one that is asked about. */
 	size_t npolicies;
 	struct held_policy {
 		char name[POLICY_NAME_BYTES];
-		bool own;   /* of the user who asks */
+		bool own;   /* the requesting user's */
 		bool known; /* it could be read */
 		struct policy policy;
 	} *policy;

@@ -570,7 +570,7 @@ static bool site_is_nearer(const struct site_rule *a, const struct site_rule *b)
 	       (a->who == b->who && strlen(a->cgroup) > strlen(b->cgroup));
 }
 
-/* What a site has to open for its users, if it has a file. */
+/* Limits that a site with a file has to raise explicitly. */
 static const struct site_value *site_usual(const struct site *site, enum site_key key)
 {
 	static const struct site_value priority = {.number = RANK_NORMAL},

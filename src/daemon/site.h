@@ -90,8 +90,8 @@ struct site_member {
 bool site_is_managed_by(const struct site *site, const struct site_member *member);
 
 /*
- * What is said of that key for such a member, or goes without saying (line 0): priority-max = normal
- * and floor-max = 5%, so that nobody outranks others unless the site opens that. NULL: nothing. Pure.
+ * The value of that key for such a member, or its default (line 0): priority-max = normal and
+ * floor-max = 5%, so that nobody outranks others unless the site allows it. NULL: there is none. Pure.
  */
 const struct site_value *site_find(const struct site *site, const struct site_member *member,
 				   enum site_key key);

@@ -33,8 +33,8 @@ uint32_t residency_file_missed(const struct residency_file *file);
 void residency_file_tell(const char *runtime);
 
 /*
- * What whoever had the role last has found of a device: what is not used, and promised to tenants that
- * do not overcommit; what there is for all memory that can leave; and what of that is there.
+ * Bytes of a device, as the last holder of the role found them: promised to tenants that do not
+ * overcommit, and unused; room for all memory that can leave; and such memory that is there.
  */
 struct residency_room {
 	uint64_t promised, all, there;

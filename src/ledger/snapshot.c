@@ -105,13 +105,11 @@ static uint32_t snapshot_target_of(const struct policy *policy, const struct tur
 
 	if (policy->compute == POLICY_COMPUTE_OFF)
 		return 0;
-	share = (uint32_t)min_u64(share, snapshot_memory_part(turn, now_ns));
 	/* A part of the SMs, which the driver keeps. */
 	if (policy->mode == POLICY_MODE_SPACE)
 		return share;
 	if (policy->compute == POLICY_COMPUTE_SHARE)
-		return min_u64(told ? turn->entitled_permille : policy->weight ? 1000 : share,
-			       snapshot_memory_part(turn, now_ns));
+		return told ? turn->entitled_permille : policy->weight ? 1000 : share;
 	return told && now && turn->entitled_permille < share ? turn->entitled_permille : share;
 }
 
@@ -171,7 +169,8 @@ static void snapshot_read_compute(const struct policy *policy, const struct turn
 
 	if (policy->compute != POLICY_COMPUTE_OFF && asked)
 		ret->share_permille = asked->share_permille;
-	ret->target_permille = snapshot_target_of(policy, turn, share, now);
+	ret->target_permille = (uint32_t)min_u64(snapshot_target_of(policy, turn, share, now),
+						 snapshot_memory_part(turn, now));
 	ret->cap_permille = snapshot_cap_of(policy, share);
 	ret->tokens = SNAPSHOT_NO_TOKENS;
 	ret->measured = policy_meters(policy);

@@ -350,30 +350,22 @@ uint64_t swap_out(struct ledger *ledger, int index, int device)
 	return word_read(&ledger->map->info[device][index].out_bytes);
 }
 
-static uint64_t swap_sum_live(struct ledger *ledger, int device, bool here)
+struct swap_places swap_find_live(struct ledger *ledger, int device)
 {
-	uint64_t sum = 0;
+	struct swap_places sum = {0};
+	struct quota_row row;
 
 	for (int i = 0; i < slot_count(ledger); i++) {
-		uint64_t bytes = swap_out(ledger, i, device);
-		struct quota_row row;
+		struct swap_places own = {.away = swap_out(ledger, i, device)};
 
-		if (here && quota_process(ledger, i, device, &row) >= 0)
-			bytes = sat_add_u64(bytes, swap_can_leave(row.used));
-		if (bytes && slot_alive(ledger, i))
-			sum = sat_add_u64(sum, bytes);
+		if (quota_process(ledger, i, device, &row) >= 0)
+			own.here = swap_can_leave(row.used);
+		if ((!own.here && !own.away) || !slot_alive(ledger, i))
+			continue;
+		sum.here = sat_add_u64(sum.here, own.here);
+		sum.away = sat_add_u64(sum.away, own.away);
 	}
 	return sum;
-}
-
-uint64_t swap_out_live(struct ledger *ledger, int device)
-{
-	return swap_sum_live(ledger, device, false);
-}
-
-uint64_t swap_leaving_live(struct ledger *ledger, int device)
-{
-	return swap_sum_live(ledger, device, true);
 }
 
 struct swap_use *swap_use_of(struct ledger *ledger, int index)

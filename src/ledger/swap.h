@@ -157,9 +157,10 @@ bool swap_is_asked(const char *dir);
  * a launch of its own, as long as the descriptor that this answers is open. -errno.
  */
 int swap_want(const char *dir);
+bool swap_is_wanted(const char *dir);
+
 /* Whether any of it is away, or on its way, by what was asked for last. */
 bool swap_any_away(const char *dir);
-bool swap_is_wanted(const char *dir);
 
 struct swap_answer {
 	uint32_t request; /* that it is an answer to */
@@ -200,9 +201,11 @@ void swap_set_out(struct slot *slot, int device, uint64_t bytes);
 int swap_heard(struct ledger *ledger, int index, struct swap_answer *ret);
 uint64_t swap_out(struct ledger *ledger, int index, int device);
 
-/* What of a device is away of live processes of the tenant; and that with what they have there that can leave. */
-uint64_t swap_out_live(struct ledger *ledger, int device);
-uint64_t swap_leaving_live(struct ledger *ledger, int device);
+/* Bytes of a device that the tenant's live processes hold and that can leave: there, and away. */
+struct swap_places {
+	uint64_t here, away;
+};
+struct swap_places swap_find_live(struct ledger *ledger, int device);
 
 /* --- What it does with its memory ----------------------------------------------------------- */
 

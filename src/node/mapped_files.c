@@ -66,7 +66,7 @@ static bool mapped_note_both(const struct mapping *mapping, void *arg)
 	return false;
 }
 
-/* What a process has so many mappings of that it is not read in a second, nobody reads here. */
+/* A process with more mappings than can be read in a second is not read here. */
 #define WHOLE_BYTES (UINT64_C(4) << 20)
 
 static int mapped_read_files(pid_t pid, uid_t uid, struct mapped_files *files)

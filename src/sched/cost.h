@@ -55,7 +55,7 @@ uint64_t cost_use(struct costs *costs, uint64_t key, uint64_t now_ns, bool *ret_
 void cost_learn(struct costs *costs, uint64_t key, uint32_t n, uint64_t took_ns, uint64_t now_ns,
 		bool waits);
 
-/* What a launch of `key` (0: of none) takes now was not to be seen: the next is measured by itself. */
+/* The measure of `key` (0: of none) is in doubt: the next launch of it is measured by itself. */
 void cost_doubt(struct costs *costs, uint64_t key);
 
 /* What a launch took on average, whatever its key; 0: nothing was measured yet. */

@@ -152,8 +152,8 @@ static uint64_t residency_weight(const struct residency_tenant *t)
 }
 
 /*
- * The least that any had of those who are there, or wait, since others do; and what turns of all of them, as long as the longest, are to the
- * least weight.
+ * Of the tenants that contend: the least that one had, and the length of a round, in which each has a turn
+ * as long as the longest of them, for the least weight.
  */
 static uint64_t residency_least_served_ns(const struct residency_plan *plan, uint64_t *ret_round_ns)
 {
@@ -198,9 +198,8 @@ static uint32_t residency_entitled_permille(const struct residency_plan *plan,
 }
 
 /*
- * Counts the time since the last step, while anybody waits or moves. Who was in nobody's way has had
- * more than others, and who did nothing for long has had less: neither counts for more than a
- * round.
+ * Counts the time since the last step, while anybody waits or moves. A tenant in nobody's way has had
+ * more than others, and one that did nothing for long has had less: neither counts for more than a round.
  */
 static void residency_count_served(const struct residency_plan *plan)
 {

@@ -18,9 +18,9 @@
  * are on their way, and takes what they leave.
  *
  * A turn is several times as long as moving takes: who leaves there and who comes back, as
- * measured. So tenants that all compute lose a bounded part of the time to moving. And it goes on
- * until who is there has had, by its weight, as much time beside others as who waits for it. So it is
- * longer for a larger weight, and the same for all of one weight, whatever moving them takes. If a plan needs
+ * measured. So tenants that all compute lose a bounded part of the time to moving. A turn goes on until
+ * the tenant has had, by its weight, as much time beside others as the one that waits. So it is longer
+ * for a larger weight, and the same for all of one weight, whatever moving them takes. If a plan needs
  * somebody whose turn goes on, nobody of it leaves yet. What a plan frees is kept for whom it was
  * made, so no number of small tenants keeps a large one out: each waits for those who were there
  * before it, and for turns that have an end.
@@ -79,7 +79,7 @@ struct residency_tenant {
 	bool early; /* comes, or is on its way, while others leave: there is not room for all of it */
 	uint32_t part;	  /* of RESIDENCY_ALL, where it is to leave: so much is to be away */
 	bool refuse;	  /* there is no room for more, were all others to leave */
-	/* Its part by weight of those of its priority who are there, or wait, since others do; 0: nobody. */
+	/* Its part, by weight, among the tenants of its priority that contend; 0: none do. */
 	uint32_t entitled_permille;
 	/*
 	 * Of RESIDENCY_ALL: so much leaves next, should one that is away come. As of the last step
@@ -89,7 +89,7 @@ struct residency_tenant {
 
 	/* Its own; all zero in the beginning. */
 	uint64_t known_id, came_ns, waits_since_ns;
-	/* How long it was here while anybody waited, by its weight; counted until then, 0: not now. */
+	/* The time that it was here while others waited, by its weight; counted until then (0: it does not contend). */
 	uint64_t served_ns, counted_ns;
 	enum residency_place known_place;
 	bool lifted;  /* it came because it had waited for long */

@@ -116,7 +116,7 @@ static int save_check_namespace(const struct save *save)
 					    save->moving.name);
 }
 
-/* Another user who can write there decides what root runs at the restore. */
+/* A user who can write to the directory decides what root runs at the restore. */
 static int save_open_dir(struct save *save)
 {
 	struct stat st;

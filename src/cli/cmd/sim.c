@@ -203,7 +203,7 @@ static int sim_make_private_dir(char dir[static PATH_MAX])
 			 say_errno(errno));
 }
 
-/* Who may write to the devices needs no right to make them. */
+/* Opening devices that exist needs the right to write to them, not to make them. */
 static bool sim_may_use(const char *dir)
 {
 	char region[PATH_MAX + sizeof("/" SIM_REGION_FILE)];

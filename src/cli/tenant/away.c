@@ -170,7 +170,7 @@ static int away_send_contexts(struct moving *moving)
 /* Of one that takes turns a part is away. The rest follows, if that has room as well. */
 static int away_send_rest(struct moving *moving, const struct away_options *o)
 {
-	struct moving_places places = moving_find(moving);
+	struct swap_places places = moving_find(moving);
 	uint64_t said = o->host_bytes ? o->host_bytes : moving->host_bytes;
 	uint64_t split = swap_desk_split(moving->desk);
 	uint64_t room = away_room(moving, o, swap_host_bytes(places.away, split));
@@ -243,15 +243,16 @@ int away_send(struct moving *moving, const struct away_options *o)
  */
 static int away_take_turn(struct moving *moving)
 {
-	const struct moving_places places = moving_find(moving);
+	const struct swap_places places = moving_find(moving);
 	uint64_t began = now_monotonic_ns();
 	CLEANUP_CLOSE int wants = swap_want(moving->dir);
 	char runtime[PATH_MAX];
 	unsigned int nap = 50;
+	int r = wants < 0 ? wants : tenant_runtime_of(moving->dir, runtime, sizeof(runtime));
 
-	if (wants < 0 || tenant_runtime_of(moving->dir, runtime, sizeof(runtime)))
+	if (r < 0)
 		return say_error("tenant \"%s\" (%s) cannot be opened: %s", moving->name, moving->dir,
-				 tenants_error_words(wants));
+				 tenants_error_words(r));
 	moving_leave_desk(moving);
 	residency_file_tell(runtime);
 	while (swap_any_away(moving->dir)) {

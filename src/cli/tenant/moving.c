@@ -141,19 +141,16 @@ bool moving_shares(struct moving *moving)
 	return shared_joins(moving->ledger);
 }
 
-struct moving_places moving_find(struct moving *moving)
+struct swap_places moving_find(struct moving *moving)
 {
-	struct moving_places places = {0};
-	struct quota_row row;
+	struct swap_places places = {0};
 
 	ledger_refresh(moving->ledger);
-	for (int i = 0; i < slot_count(moving->ledger); i++) {
-		if (!slot_alive(moving->ledger, i))
-			continue;
-		for (int d = 0; !quota_process(moving->ledger, i, d, &row); d++) {
-			places.here += swap_can_leave(row.used);
-			places.away += swap_out(moving->ledger, i, d);
-		}
+	for (int d = 0; ledger_knows(moving->ledger, d); d++) {
+		struct swap_places on = swap_find_live(moving->ledger, d);
+
+		places.here += on.here;
+		places.away += on.away;
 	}
 	return places;
 }

@@ -13,6 +13,7 @@
 
 #include "base/now.h"
 #include "ledger/records.h"
+#include "ledger/swap.h"
 
 struct ledger;
 struct swap_desk;
@@ -66,11 +67,8 @@ bool moving_is_parted(const struct moving *moving);
 /* See shared_joins. */
 bool moving_shares(struct moving *moving);
 
-/* In bytes, of all its processes. */
-struct moving_places {
-	uint64_t here, away;
-};
-struct moving_places moving_find(struct moving *moving);
+/* Of all its devices. */
+struct swap_places moving_find(struct moving *moving);
 
 /*
  * Until all have answered, or none of those that have not has moved anything for so long and one is

@@ -340,7 +340,7 @@ uint64_t amd_limit(struct guest *guest, struct amd_device *device)
 struct kfd_view amd_view(struct guest *guest, struct amd_device *device)
 {
 	uint64_t used = sat_add_u64(quota_used_live(guest->ledger, device->ledger),
-				    swap_out_live(guest->ledger, device->ledger));
+				    swap_find_live(guest->ledger, device->ledger).away);
 
 	return (struct kfd_view){.limit_bytes = max_u64(amd_limit(guest, device), used),
 				 .used_bytes = used,

@@ -98,7 +98,7 @@ static void window_learn(struct meter *meter, const struct burst *burst, uint64_
 	if (gave_ns > began_ns) {
 		if (gave_ns >= done_ns)
 			return;
-		/* What is left of it may have waited for the next launch that was held. */
+		/* The rest of it may have waited for the next held launch. */
 		waits |= atomic_load(&device->beside);
 		began_ns = gave_ns;
 		window_note_handed(device, done_ns - gave_ns, done_ns);

@@ -207,10 +207,17 @@ bool charge_try(struct guest *guest, struct guest_device *device, uint64_t bytes
 	return true;
 }
 
-/* Ends what calls_begin began, unless the bytes are ours: `r` is what the ledger answered. */
-static bool charge_began(struct guest *guest, struct guest_device *device, uint64_t bytes, int r,
-			 struct charge *ret)
+typedef int charge_ask_fn(struct slot *slot, int device, uint64_t bytes, uint64_t limit);
+
+/* `slack`: above the limit where the driver's figure decides. */
+static bool charge_try_by(struct guest *guest, struct guest_device *device, uint64_t bytes,
+			  charge_ask_fn *ask, uint64_t limit, uint64_t slack, struct charge *ret)
 {
+	int r;
+
+	calls_begin(device);
+	r = guest_by_driver(guest) ? charge_reserve_by_driver(guest, device, bytes, limit + slack)
+				   : ask(charge_slot(guest), device->ledger, bytes, limit);
 	if (r) {
 		calls_end(device);
 		return false;
@@ -223,40 +230,22 @@ static bool charge_began(struct guest *guest, struct guest_device *device, uint6
 bool charge_try_bound(struct guest *guest, struct guest_device *device, uint64_t bytes,
 		      struct charge *ret)
 {
-	uint64_t limit = charge_limit(guest, device);
-	int r;
-
-	calls_begin(device);
-	r = guest_by_driver(guest)
-		    ? charge_reserve_by_driver(guest, device, bytes, limit)
-		    : quota_reserve_bound(charge_slot(guest), device->ledger, bytes, limit);
-	return charge_began(guest, device, bytes, r, ret);
+	return charge_try_by(guest, device, bytes, quota_reserve_bound, charge_limit(guest, device), 0,
+			     ret);
 }
 
 bool charge_try_doubtful(struct guest *guest, struct guest_device *device, uint64_t bytes,
 			 struct charge *ret)
 {
-	uint64_t limit = charge_limit(guest, device);
-	int r;
-
-	calls_begin(device);
-	r = guest_by_driver(guest)
-		    ? charge_reserve_by_driver(guest, device, bytes, limit + bytes)
-		    : quota_reserve_doubtful(charge_slot(guest), device->ledger, bytes, limit);
-	return charge_began(guest, device, bytes, r, ret);
+	return charge_try_by(guest, device, bytes, quota_reserve_doubtful,
+			     charge_limit(guest, device), bytes, ret);
 }
 
 bool charge_take_back(struct guest *guest, struct guest_device *device, uint64_t bytes,
 		      struct charge *ret)
 {
-	uint64_t limit = guest_limit_ever(guest, device->uuid, device->total_bytes);
-	int r;
-
-	calls_begin(device);
-	r = guest_by_driver(guest)
-		    ? charge_reserve_by_driver(guest, device, bytes, limit)
-		    : quota_reserve(charge_slot(guest), device->ledger, bytes, limit);
-	return charge_began(guest, device, bytes, r, ret);
+	return charge_try_by(guest, device, bytes, quota_reserve,
+			     guest_limit_ever(guest, device->uuid, device->total_bytes), 0, ret);
 }
 
 CUresult charge_reserve(struct guest *guest, struct guest_device *device, uint64_t bytes,

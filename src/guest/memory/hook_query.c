@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a program is told about memory, by the rule of view.h. And the calls at which the driver gives
+ * The questions of a program about memory, which view.h answers, and the calls at which the driver gives
  * unused pool memory back.
  */
 #include "base/number.h"

@@ -71,9 +71,10 @@ void view_get(struct guest *guest, const uint8_t uuid[16], unsigned int index,
 uint64_t view_free(struct guest *guest, const uint8_t uuid[16], const struct view *view,
 		   uint64_t device_free)
 {
-	uint64_t left = view->total_bytes - view->used_bytes, leaves, own;
+	uint64_t left = view->total_bytes - view->used_bytes, leaves;
 	bool turns = guest->policy.flags & POLICY_OVERCOMMIT;
 	struct residency_room room;
+	struct swap_places own;
 	char runtime[PATH_MAX];
 
 	/* To one that takes turns, what is free may be promised to others by their quotas. */
@@ -86,8 +87,8 @@ uint64_t view_free(struct guest *guest, const uint8_t uuid[16], const struct vie
 	/* One that takes none has its quota beside the room of those that do. */
 	if (!turns)
 		return min_u64(left, leaves);
-	own = swap_leaving_live(guest->ledger, ledger_device(guest->ledger, uuid, 0));
-	return min_u64(left, sat_sub_u64(min_u64(room.all, leaves), own));
+	own = swap_find_live(guest->ledger, ledger_device(guest->ledger, uuid, 0));
+	return min_u64(left, sat_sub_u64(min_u64(room.all, leaves), sat_add_u64(own.here, own.away)));
 }
 
 int view_processes(struct guest *guest, const uint8_t uuid[16], unsigned int index,

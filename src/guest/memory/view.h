@@ -35,8 +35,8 @@ void view_get(struct guest *guest, const uint8_t uuid[16], unsigned int index,
 	      uint64_t total_bytes, struct view *ret);
 
 /*
- * What is free, of a view as it was got, where the driver says so of the device. Who decides whose turn
- * it is, is asked, where somebody is: up to 5 ms.
+ * The free bytes of a view, where the driver says `device_free` of the device. Where tenants take turns
+ * on memory this asks the process that arranges them, and waits up to 5 ms for it.
  */
 uint64_t view_free(struct guest *guest, const uint8_t uuid[16], const struct view *view,
 		   uint64_t device_free);

@@ -538,9 +538,9 @@ static bool move_attach(struct move *move, int i)
 }
 
 /*
- * What leaves when a person says so gives its room up, and asks for it again. What left for its turn
- * does not. What left shows in the driver's figure for a moment more, and is taken for what the driver
- * has for itself: who comes back at once to a quota that is nearly full must not be refused for that.
+ * A tenant that a person suspends gives its room up, and asks the quota for it again; one that left for
+ * its turn does not. Memory that left stays in the driver's figure for a moment, as if the driver had it
+ * for itself: a tenant that comes back at once to a quota that is nearly full is not refused for that.
  */
 static bool move_reserve(struct guest *guest, struct guest_device *device, uint64_t bytes,
 			 struct charge *ret)
@@ -731,7 +731,7 @@ static uint64_t move_kind_bytes(void *self, uint32_t part)
 	return bytes;
 }
 
-/* Who is away as a whole has no more of the host than is said. */
+/* A tenant that is away as a whole has no host memory beside what is shown. */
 static enum swap_why move_kind_out(void *self, uint32_t part)
 {
 	struct move *move = self;

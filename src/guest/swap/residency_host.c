@@ -39,7 +39,7 @@ _Static_assert(RESIDENCY_ALL == SWAP_ALL, "parts");
 /* The role is kept for so long when nobody waits any more. */
 #define ROLE_NS NS_PER_S
 /* A process that has a slot, and has not said anything in so long, has nobody who would. */
-/* What was said of a tenant's part holds for so long, should who decides be gone. */
+/* The part that a tenant was told is valid for so long, in case that this process ends. */
 #define ENTITLED_NS (2 * NS_PER_S)
 #define MUTE_NS (2 * NS_PER_S)
 
@@ -961,7 +961,7 @@ static void residency_host_measure_room(struct residency_host *host, uint64_t no
 			host->total[b] > taken ? host->total[b] - taken : 0;
 		host->device[b].spare_bytes = host->total[b] / TUNING_RESIDENCY_SPARE_PART;
 		host->device[b].lost_bytes = host->lost[b];
-		/* What is lost shows in what the device has free, to the byte. */
+		/* Lost memory is missing from what the driver says is free, so it is not taken off here. */
 		room = (struct residency_room){host->promised[b],
 					       sat_sub_u64(host->total[b], host->fixed[b]),
 					       host->there[b]};
@@ -970,7 +970,7 @@ static void residency_host_measure_room(struct residency_host *host, uint64_t no
 	residency_file_measured(host->file);
 }
 
-/* What a tenant may count on while others want its place: for people. */
+/* Publishes the part that a tenant may count on while others want its place: `allot ps` shows it. */
 static void residency_host_entitle(struct residency_host *host, int i, uint64_t now_ns)
 {
 	uint32_t permille = host->state[i].entitled_permille;

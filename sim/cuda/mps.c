@@ -9,6 +9,10 @@
 
 #include "sim/cuda/sim.h"
 
+/* A part is of whole pairs of SMs, and of four pairs at least: an H200's, bench/results. */
+#define SMS_IN_TPC 2u
+#define SMS_LEAST  8u
+
 static bool enabled;
 static double part = 1; /* of the SMs */
 
@@ -41,7 +45,9 @@ bool sim_mps_enabled(void)
 
 uint32_t sim_mps_sms(uint32_t sms)
 {
-	uint32_t n = (uint32_t)(sms * part);
+	uint32_t n = (uint32_t)(sms * part) / SMS_IN_TPC * SMS_IN_TPC;
 
-	return n ? n : 1;
+	if (part == 1)
+		return sms;
+	return n < SMS_LEAST ? SMS_LEAST : n;
 }

@@ -46,8 +46,10 @@ int main(void)
 	CHECK_EQ(bind(fd, (const struct sockaddr *)&address, sizeof(address)), 0);
 	CHECK_EQ(listen(fd, 16), 0);
 	check_child(NULL, 1, 132);
-	check_child("25", 1, 33);
-	check_child("0.1", 1, 1);
+	check_child("25", 1, 32);
+	check_child("40", 1, 52);
+	check_child("98", 1, 128);
+	check_child("0.1", 1, 8);
 	close(fd);
 	check_child("25", 0, 132);
 	unlink(address.sun_path);

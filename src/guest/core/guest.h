@@ -50,6 +50,7 @@ struct guest_device {
 	uint8_t uuid[16];
 	uint64_t total_bytes;
 	uint64_t stack_threads; /* threads that the driver backs a stack for */
+	_Atomic int sms; /* of all of it, in mode space; 0: not asked yet, see hook_device.c */
 
 	_Atomic uint64_t limit; /* cached for limit_generation, see guest_limit */
 	_Atomic uint64_t limit_generation;

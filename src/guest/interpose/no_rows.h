@@ -21,6 +21,7 @@
 #define ROW_POINTER(name, params, args)
 #define ROW_POOL(name, params, args)
 #define ROW_POOL_FIGURE(name, params, args)
+#define ROW_PROCESSORS(name, params, args)
 #define ROW_QUERY(name, params, args)
 #define ROW_SETTLE(name, params, args)
 #define ROW_SPLIT(name, params, args)

@@ -35,9 +35,9 @@ class Guest(space_lib.Case):
         return self.space(*prefix, GUEST, "init", "init", "alloc", "1", name=name)
 
     def test_part(self):
-        self.assertEqual(self.space(sys.executable, "-c", SMS).stdout, "33 1\n")
+        self.assertEqual(self.space(sys.executable, "-c", SMS).stdout, "32 1\n")
         self.assertEqual(self.space(sys.executable, "-c", SMS, name="b", compute="75").stdout,
-                         "99 1\n")
+                         "98 1\n")
         self.assertEqual(self.ok("run", "--name", "c", "--compute", "25", "--", sys.executable,
                                  "-c", SMS), "132 0\n")
         self.assertEqual(self.guest().stdout.splitlines(), ["init 0", "init 0", "alloc 0"])

@@ -10,7 +10,7 @@ from parts.loops import Items, Loop, alone, end_all, framework
 from parts.serving import SHARE, daemon
 
 PART = "losses"
-SECONDS, RUNS, QUICK_RUNS = 15, 10, 2
+SECONDS, RUNS, QUICK_RUNS = 6, 10, 2
 LOAD = 60  # percent of the answers that the server could give alone
 # The sums of a training are not made in the same order each time. Dropout, batches and the first
 # weights are the same, so that a step's loss, of 10.9, is the same but for that.

@@ -48,6 +48,7 @@ VALUES = (
     ("cuPointerGetAttributes", ".*", "numAttributes", "2"),
     ("cuPointerGetAttribute", ".*", "attribute", "CU_POINTER_ATTRIBUTE_RANGE_SIZE"),
     ("cuPointerSetAttribute", ".*", "attribute", "CU_POINTER_ATTRIBUTE_SYNC_MEMOPS"),
+    ("cuDeviceGetAttribute", ".*", "attrib", "CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT"),
     ("cuMemPoolSetAttribute", ".*", "attr", "CU_MEMPOOL_ATTR_RELEASE_THRESHOLD"),
     ("cuMemPoolGetAttribute", ".*", "attr", "CU_MEMPOOL_ATTR_USED_MEM_CURRENT"),
     ("cu.*", "unsigned int|size_t", "bytesize|size", "SIZE"),
@@ -200,6 +201,7 @@ VALUES = (
     # What the driver writes.
     ("cu(DeviceTotalMem|MemGetInfo).*", r"(unsigned int|size_t) \*", ".*", out("HANDLE")),
     ("cuGetProcAddress.*", r"void \*\*", "pfn", out("HANDLE")),
+    ("cuDeviceGetAttribute", r"int \*", "pi", 'out("pi", VALUE, sizeof(int), NULL)'),
     ("cuPointerGetAttributes", r"void \*\*", "data", "make_attribute_data()"),
     ("cuLaunchHostFunc.*|cuStreamAddCallback.*", r"void \*", "userData",
      'out("{name}", VALUE, sizeof(unsigned int), NULL)'),

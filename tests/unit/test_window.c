@@ -372,9 +372,45 @@ static void check_done(void)
 	CHECK_EQ(cost_expect(&window->costs, KEY), 500);
 }
 
+/* Work of so long ends so long after a held launch was let go. True: that is why, it is believed.
+ */
+static bool handed(uint64_t took_ns, uint64_t after_ns)
+{
+	window->said_late_ns = now;
+	meter->time->gave_way_ns = now + took_ns - after_ns;
+	done(MS, took_ns);
+	meter->time->gave_way_ns = 0;
+	return window_hands_over(device, now + took_ns);
+}
+
 /*
- * Beside other devices work that ends while no held launch is let go has waited for none, so what it
- * took is believed. If one was let go, that may have ended it: the next is measured by itself.
+ * Work that a held launch ends is late until that goes. What is done when it was expected to be has
+ * waited for nothing, however soon before its end a launch went; and then what was believed is
+ * over.
+ */
+static void check_handed(void)
+{
+	begin(1);
+	CHECK(!handed(MS, 100 * US));
+	CHECK(handed(2 * MS, 100 * US));
+	CHECK(!handed(MS, 100 * US));
+	CHECK(!handed(2 * MS, TUNING_HANDED_NS));
+	/* Beside another tenant it has the device a little later. */
+	fake_guest_turn(&guest)->beat_ns = now;
+	fake_guest_turn(&guest)->flags = TURN_CONTENDED;
+	CHECK(handed(2 * MS, TUNING_HANDED_NS));
+	CHECK(!handed(MS, TUNING_HANDED_NS));
+	fake_guest_turn(&guest)->beat_ns = fake_guest_turn(&guest)->flags = 0;
+	/* The other process of the tenant may have had the device. */
+	atomic_store(&device->processes, 2);
+	CHECK(handed(MS, 100 * US));
+	CHECK(!handed(10 * MS, TUNING_HANDED_BESIDE_NS));
+	atomic_store(&device->processes, 1);
+}
+
+/*
+ * Beside other devices work that ends while no held launch is let go has waited for none, so what
+ * it took is believed. If one was let go, that may have ended it: the next is measured by itself.
  */
 static void check_done_beside(void)
 {
@@ -522,6 +558,7 @@ int main(void)
 	check_overlap();
 	check_unforeseen();
 	check_done();
+	check_handed();
 	check_done_beside();
 	check_spun();
 	check_look_ns();

@@ -71,16 +71,23 @@ static bool window_is_off(uint64_t took_ns, uint64_t expected_ns)
 	       2 * min_u64(took_ns, expected_ns) + TUNING_UNFORESEEN_NS;
 }
 
-/* With the lock: work was done so long after a held launch was let go. */
-static void window_note_handed(struct launch_device *device, uint64_t after_ns, uint64_t now_ns)
+/*
+ * With the lock: a held launch was let go while this worked, and soon after it was done. What took
+ * no longer than was expected would have been done then anyway: if that counted, a tenant of brief
+ * launches that was late once, by chance, would let all of them go from then on, in others' turns.
+ * Where another process of the tenant may have the device, what took longer tells nothing.
+ */
+static bool window_was_handed(struct launch_device *device, const struct burst *burst,
+			      uint64_t took_ns, uint64_t after_ns, uint64_t now_ns)
 {
 	const struct limits *limits = &state_get(device->meter.guest)->limits;
-	bool others = state_has_siblings(device) || !limits_alone(limits, now_ns);
-	uint64_t most = others ? TUNING_HANDED_BESIDE_NS : TUNING_HANDED_NS;
 
-	if (device->window.said_late_ns)
-		atomic_store(&device->window.handed_until_ns,
-			     after_ns < most ? now_ns + TUNING_HANDED_FOR_NS : 0);
+	if (state_has_siblings(device))
+		return after_ns < TUNING_HANDED_BESIDE_NS;
+	if (took_ns < burst->expected_ns + TUNING_AWAITED_SOON_NS / 2)
+		return false;
+	return after_ns <
+	       (limits_alone(limits, now_ns) ? TUNING_HANDED_NS : TUNING_HANDED_BESIDE_NS);
 }
 
 /* With the lock: held launches of the tenant were last let go at `gave_ns`. */
@@ -100,8 +107,13 @@ static void window_learn(struct meter *meter, const struct burst *burst, uint64_
 			return;
 		/* The rest of it may have waited for the next held launch. */
 		waits |= atomic_load(&device->beside);
+		if (device->window.said_late_ns)
+			atomic_store(&device->window.handed_until_ns,
+				     window_was_handed(device, burst, done_ns - began_ns,
+						       done_ns - gave_ns, done_ns)
+					     ? done_ns + TUNING_HANDED_FOR_NS
+					     : 0);
 		began_ns = gave_ns;
-		window_note_handed(device, done_ns - gave_ns, done_ns);
 		if (done_ns - gave_ns <= burst->expected_ns)
 			return;
 	}
@@ -118,8 +130,9 @@ static void window_learn(struct meter *meter, const struct burst *burst, uint64_
 }
 
 /*
- * With the lock: a launch for another device that was let go meanwhile may have ended it, or it takes
- * longer now. The next of its kind is measured by itself: nobody is let go while that is not late.
+ * With the lock: a launch for another device that was let go meanwhile may have ended it, or it
+ * takes longer now. The next of its kind is measured by itself: nobody is let go while that is not
+ * late.
  */
 static void window_doubt(struct launch_device *device, const struct burst *burst, uint64_t took_ns)
 {
@@ -228,8 +241,8 @@ uint64_t window_awaited_look_ns(const struct launch_device *device, uint64_t now
 }
 
 /*
- * Returns true if the tenant has finished nothing for longer than its next work should take: the work
- * may wait for a held launch. Other processes of the tenant may have the device meanwhile.
+ * Returns true if the tenant has finished nothing for longer than its next work should take: the
+ * work may wait for a held launch. Other processes of the tenant may have the device meanwhile.
  */
 static bool window_is_stuck(const struct launch_device *device, const struct meter_look *look)
 {
@@ -354,8 +367,9 @@ uint64_t window_room_ns(struct launch_device *device, const struct launch *launc
 /* Where it is not known when that is, one would come on top of the other. */
 uint64_t window_early_ns(const struct launch_device *device, const struct launch *launch)
 {
-	return word_read(&device->meter.time->unforeseen_until_ns) < launch->now_ns ? TUNING_EARLY_NS
-										    : 1;
+	return word_read(&device->meter.time->unforeseen_until_ns) < launch->now_ns
+		       ? TUNING_EARLY_NS
+		       : 1;
 }
 
 bool window_fits(struct launch_device *device, const struct launch *launch)

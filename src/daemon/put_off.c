@@ -16,6 +16,8 @@ static const char *const put_off_words[ALLOWANCE_KINDS] = {
 			       "until they are, nobody says whether these are limited",
 	[ALLOWANCE_ENVIRONMENTS] = "has processes with so long environments that they are not all read "
 				   "at once; until they are, that user's tenants do not end",
+	[ALLOWANCE_DESCRIPTORS] = "has processes with so many descriptors that they are not all read at "
+				  "once; until they are, what these have of AMD GPUs is not all known",
 	[ALLOWANCE_FIGURES] = "has more in the ledgers of tenants than is read of one user; they are not "
 			      "all read, and allot ps says which",
 };

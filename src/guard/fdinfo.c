@@ -13,9 +13,8 @@
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "base/fd.h"
-
-/* Open files that are told apart; of more one that is open twice counts twice. */
-#define CLIENTS 256
+#include "base/now.h"
+#include "base/parse.h"
 
 /* What follows "<key>:" and blanks at a line's beginning; NULL. */
 static const char *fdinfo_value_of(const char *text, const char *key)
@@ -91,20 +90,141 @@ int fdinfo_parse(const char *text, struct fdinfo *ret)
 	return r;
 }
 
+/* --- Descriptors of a process ------------------------------------------------------------------ */
+
+/* Most threads that are asked for descriptors, where the first ones have none. */
+#define THREADS 64
+/* One slice of a folder: as many as this has room for, or for which the kernel takes this long. */
+#define SLICE_BYTES 2048
+#define SLICE_NS    NS_PER_MS
+
+int fdinfo_read_one(int dir, const char *name, struct fdinfo *ret)
+{
+	char text[4096];
+
+	return fd_read_text(dir, name, text, sizeof(text)) > 0 ? fdinfo_parse(text, ret) : -ENODATA;
+}
+
+/* Returns the bytes of the next entries, 0 at the end, or -errno. */
+static ssize_t fdinfo_list(int dir, char entries[static SLICE_BYTES])
+{
+	ssize_t n = getdents64(dir, entries, SLICE_BYTES);
+
+	return n < 0 ? err_errno() : n;
+}
+
+static bool fdinfo_lists_any(int dir)
+{
+	char entries[SLICE_BYTES] __attribute__((aligned(8)));
+	const struct dirent64 *entry;
+	ssize_t n = fdinfo_list(dir, entries);
+	bool any = false;
+
+	for (ssize_t at = 0; at < n && !any; at += entry->d_reclen) {
+		entry = (const struct dirent64 *)(entries + at);
+		any = entry->d_name[0] != '.';
+	}
+	return any && lseek(dir, 0, SEEK_SET) == 0;
+}
+
+/* Returns the folder of a thread's descriptors; -ENOENT: it has none; -errno. */
+static int fdinfo_open_thread(pid_t process, const char *thread)
+{
+	CLEANUP_CLOSE int dir = -EBADF;
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/%d/task/%.16s/fdinfo", process, thread);
+	dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (dir < 0)
+		return errno == ESRCH ? -ENOENT : err_errno();
+	return fdinfo_lists_any(dir) ? TAKE_FD(dir) : -ENOENT;
+}
+
 static void fdinfo_close_dir(DIR **dir)
 {
 	if (*dir)
 		closedir(*dir);
 }
 
+int fdinfo_open(pid_t process)
+{
+	CLEANUP(fdinfo_close_dir) DIR *threads = NULL;
+	int dir = -ENOENT, tries = 0;
+	struct dirent *entry;
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/%d/task", process);
+	threads = opendir(path);
+	if (!threads)
+		return errno == ENOENT ? -ESRCH : err_errno();
+	while (dir == -ENOENT && tries < THREADS && (entry = readdir(threads)))
+		if (entry->d_name[0] != '.') {
+			dir = fdinfo_open_thread(process, entry->d_name);
+			tries++;
+		}
+	return dir;
+}
+
+static void fdinfo_add_entry(int dir, const char *name, fdinfo_adder *add, void *arg)
+{
+	struct fdinfo info;
+	uint64_t number;
+
+	if (!parse_u64(name, 0, INT32_MAX, &number) && fdinfo_read_one(dir, name, &info) == 0)
+		add((int)number, &info, arg);
+}
+
+/* Reads entries until all are read or it takes too long. Returns how many; *ret_next: what follows. */
+static int fdinfo_add_entries(int dir, const char *entries, ssize_t n, fdinfo_adder *add, void *arg,
+			      off_t *ret_next)
+{
+	uint64_t end_ns = now_thread_ns() + SLICE_NS;
+	const struct dirent64 *entry;
+	int read = 0;
+
+	for (ssize_t at = 0; at < n; at += entry->d_reclen) {
+		entry = (const struct dirent64 *)(entries + at);
+		fdinfo_add_entry(dir, entry->d_name, add, arg);
+		*ret_next = entry->d_off;
+		read++;
+		if (now_thread_ns() >= end_ns)
+			break;
+	}
+	return read;
+}
+
+int fdinfo_add_some(int dir, fdinfo_adder *add, void *arg)
+{
+	char entries[SLICE_BYTES] __attribute__((aligned(8)));
+	ssize_t n = fdinfo_list(dir, entries);
+	off_t next;
+	int read;
+
+	if (n <= 0)
+		return (int)n;
+	read = fdinfo_add_entries(dir, entries, n, add, arg, &next);
+	return lseek(dir, next, SEEK_SET) < 0 ? err_errno() : read;
+}
+
+/* --- Their sum of one GPU ---------------------------------------------------------------------- */
+
+/* Open files that are told apart; of more one that is open twice counts twice. */
+#define CLIENTS 256
+
 struct sum {
+	const char *pci;
 	uint64_t bytes;
 	uint64_t clients[CLIENTS];
 	uint32_t nclients;
 };
 
-static void fdinfo_add_file(struct sum *sum, const struct fdinfo *info)
+static void fdinfo_add_file(int fd, const struct fdinfo *info, void *arg)
 {
+	struct sum *sum = arg;
+
+	(void)fd;
+	if (strcmp(info->pci, sum->pci) != 0)
+		return;
 	for (uint32_t i = 0; i < sum->nclients; i++)
 		if (sum->clients[i] == info->client)
 			return;
@@ -113,88 +233,32 @@ static void fdinfo_add_file(struct sum *sum, const struct fdinfo *info)
 	sum->bytes += info->vram_bytes;
 }
 
-/* Adds one descriptor's file, by its name in the folder, if it is of that GPU; NULL: of any. */
-static void fdinfo_add_descriptor(struct sum *sum, int dir, const char *name, const char *pci)
+static void fdinfo_add_kept(struct sum *sum, const int *kept, uint32_t nkept)
 {
 	struct fdinfo info;
-	char text[4096];
-
-	if (fd_read_text(dir, name, text, sizeof(text)) > 0 && fdinfo_parse(text, &info) == 0 &&
-	    (!pci || !strcmp(info.pci, pci)))
-		fdinfo_add_file(sum, &info);
-}
-
-static void fdinfo_add_kept(struct sum *sum, const int *kept, uint32_t nkept, const char *pci)
-{
 	char path[64];
 
 	for (uint32_t i = 0; i < nkept; i++) {
 		snprintf(path, sizeof(path), "/proc/thread-self/fdinfo/%d", kept[i]);
-		fdinfo_add_descriptor(sum, AT_FDCWD, path, pci);
+		if (fdinfo_read_one(AT_FDCWD, path, &info) == 0)
+			fdinfo_add_file(kept[i], &info, sum);
 	}
-}
-
-/* Adds what one thread lists. How many descriptors that are, or -errno. */
-static int fdinfo_add_listed(pid_t process, const char *thread, const char *pci, struct sum *sum)
-{
-	CLEANUP(fdinfo_close_dir) DIR *dir = NULL;
-	struct dirent *entry;
-	char path[64];
-	int n = 0;
-
-	snprintf(path, sizeof(path), "/proc/%d/task/%.16s/fdinfo", process, thread);
-	dir = opendir(path);
-	if (!dir)
-		return err_errno();
-	while ((entry = readdir(dir))) {
-		if (entry->d_name[0] == '.')
-			continue;
-		n++;
-		fdinfo_add_descriptor(sum, dirfd(dir), entry->d_name, pci);
-	}
-	return n;
-}
-
-/*
- * By the first thread that lists any: they have them together, but of one that has ended, as the
- * main thread may have long before its process, nothing is listed.
- */
-static int fdinfo_add_process(pid_t process, const char *pci, struct sum *sum)
-{
-	CLEANUP(fdinfo_close_dir) DIR *threads = NULL;
-	struct dirent *entry;
-	char path[64];
-	int n = 0;
-
-	snprintf(path, sizeof(path), "/proc/%d/task", process);
-	threads = opendir(path);
-	if (!threads)
-		return err_errno();
-	while (n == 0 && (entry = readdir(threads)))
-		if (entry->d_name[0] != '.') {
-			n = fdinfo_add_listed(process, entry->d_name, pci, sum);
-			if (n == -ENOENT || n == -ESRCH) /* it has just ended */
-				n = 0;
-		}
-	return n < 0 ? n : 0;
 }
 
 int fdinfo_read(pid_t process, const int *kept, uint32_t nkept, const char *pci,
 		uint64_t *ret_bytes)
 {
-	struct sum sum = {.bytes = 0};
-	int r = fdinfo_add_process(process, pci, &sum);
+	struct sum sum = {.pci = pci};
+	CLEANUP_CLOSE int dir = fdinfo_open(process);
+	int r = dir;
 
-	if (r < 0)
+	if (r < 0 && r != -ENOENT)
+		return r == -ESRCH ? -ENOENT : r;
+	while (dir >= 0 && (r = fdinfo_add_some(dir, fdinfo_add_file, &sum)) > 0)
+		;
+	if (r < 0 && r != -ENOENT && r != -ESRCH) /* it has just ended */
 		return r;
-	fdinfo_add_kept(&sum, kept, nkept, pci);
+	fdinfo_add_kept(&sum, kept, nkept);
 	*ret_bytes = sum.bytes;
 	return 0;
-}
-
-bool fdinfo_is_any(pid_t process)
-{
-	struct sum sum = {.bytes = 0};
-
-	return !fdinfo_add_process(process, NULL, &sum) && sum.nclients;
 }

@@ -9,7 +9,6 @@
 #ifndef ALLOT_GUARD_FDINFO_H
 #define ALLOT_GUARD_FDINFO_H
 
-#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -24,14 +23,29 @@ struct fdinfo {
 /* Of one descriptor. 0; -ENODATA: it is not amdgpu's, or does not tell. Pure. */
 int fdinfo_parse(const char *text, struct fdinfo *ret);
 
+/* The same of the file that is called so in a folder of descriptors. */
+int fdinfo_read_one(int dir, const char *name, struct fdinfo *ret);
+
+/*
+ * Opens the folder of a process's descriptors: of the first thread that lists any. They have them
+ * together, but of one that has ended, as the main thread may have long before its process, nothing
+ * is listed. -ENOENT: it has none; -ESRCH: it is gone; -errno.
+ */
+int fdinfo_open(pid_t process);
+
+typedef void fdinfo_adder(int fd, const struct fdinfo *info, void *arg);
+
+/*
+ * Reads the next descriptors of such a folder, a short time's worth, and calls `add` for those of
+ * amdgpu's. Returns how many there were, 0 at the end, or -errno: -ENOENT: the thread has ended.
+ */
+int fdinfo_add_some(int dir, fdinfo_adder *add, void *arg);
+
 /*
  * Bytes of the GPU at that place that files of the process have, and `kept`, of which there are
- * descriptors of our own; -errno.
+ * descriptors of our own; -errno. However many there are.
  */
 int fdinfo_read(pid_t process, const int *kept, uint32_t nkept, const char *pci,
 		uint64_t *ret_bytes);
-
-/* Whether it has an open file of any GPU. */
-bool fdinfo_is_any(pid_t process);
 
 #endif

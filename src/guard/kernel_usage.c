@@ -17,7 +17,6 @@
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "base/fd.h"
-#include "base/number.h"
 #include "base/parse.h"
 #include "guard/fdinfo.h"
 
@@ -60,31 +59,12 @@ int kernel_usage_of_files(pid_t process, const int *kept, uint32_t nkept,
 	return r;
 }
 
-int kernel_usage_read(pid_t process, const struct topology_node *gpu, uint64_t *ret_bytes)
-{
-	uint64_t of_kfd = 0, of_files = 0;
-	int kfd = kernel_usage_of_kfd(process, gpu, &of_kfd);
-	int files = kfd < 0 && kfd != -ENOENT
-			    ? kfd
-			    : kernel_usage_of_files(process, NULL, 0, gpu, &of_files);
-
-	if (files < 0 && (files != -ENOENT || kfd < 0))
-		return files;
-	*ret_bytes = max_u64(of_kfd, of_files);
-	return 0;
-}
-
 bool kernel_usage_is_shown(pid_t process)
 {
 	char path[64];
 
 	snprintf(path, sizeof(path), PROCESSES "/%d", process);
 	return access(path, F_OK) == 0;
-}
-
-bool kernel_usage_is_told(pid_t process)
-{
-	return kernel_usage_is_shown(process) || fdinfo_is_any(process);
 }
 
 /* What the child says. */

@@ -17,9 +17,6 @@
 /* Whether KFD has the process: it opened the device and neither ended nor called exec since. */
 bool kernel_usage_is_shown(pid_t process);
 
-/* Whether there may be figures of it, for any GPU: most processes have none. */
-bool kernel_usage_is_told(pid_t process);
-
 /*
  * Bytes of the GPU's VRAM by either. -ENOENT: none are told of the process; -errno. To its files
  * belong those that the kernel keeps for it, of which the caller has descriptors (`kept`).
@@ -27,9 +24,6 @@ bool kernel_usage_is_told(pid_t process);
 int kernel_usage_of_kfd(pid_t process, const struct topology_node *gpu, uint64_t *ret_bytes);
 int kernel_usage_of_files(pid_t process, const int *kept, uint32_t nkept,
 			  const struct topology_node *gpu, uint64_t *ret_bytes);
-
-/* The larger of both, since one contains some of the other; -ENOENT: there is neither. */
-int kernel_usage_read(pid_t process, const struct topology_node *gpu, uint64_t *ret_bytes);
 
 /*
  * Whether the kernel shows figures, and under the numbers that processes have here: a child opens

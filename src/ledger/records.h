@@ -266,6 +266,9 @@ struct turn {
 	uint32_t reserved;
 };
 
+/* As many as <runtime>/.residency has (residency_file.h). */
+#define TURN_DEVICES 64
+
 /* --- Compute units of AMD's devices: cu_grant.h --------------------------------------------- */
 
 #define CU_GRANT_WORDS 32

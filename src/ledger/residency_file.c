@@ -14,6 +14,7 @@
 #include "base/futex.h"
 #include "base/now.h"
 #include "base/word.h"
+#include "ledger/records.h"
 #include "ledger/shared_file.h"
 
 /* No tenant can have this name. */
@@ -22,7 +23,7 @@
 #define LOCK_AT (INT64_C(1) << 40) /* and each term's behind that */
 #define USE_AT	(LOCK_AT - 1)	   /* shared by all who have it mapped */
 
-#define DEVICES	64
+#define DEVICES	TURN_DEVICES
 
 /* A step takes less, even where a processor has to be found for who makes it. */
 #define LOOKS	50
@@ -187,7 +188,8 @@ int residency_file_ask_room(const char *runtime, const uint8_t uuid[16],
 	if (i >= 0)
 		*ret = (struct residency_room){.promised = word_read(&file->promise[i].bytes),
 					       .all = word_read(&file->there[i].all),
-					       .there = word_read(&file->there[i].there)};
+					       .there = word_read(&file->there[i].there),
+					       .device = i};
 	munmap(file, BYTES);
 	return i < 0 || !ret->all ? -ENOENT : 0;
 }

@@ -38,6 +38,7 @@ void residency_file_tell(const char *runtime);
  */
 struct residency_room {
 	uint64_t promised, all, there;
+	int device; /* by its number in the file, which is less than TURN_DEVICES; not to be said */
 };
 
 void residency_file_say_room(struct residency_file *file, int i, const uint8_t uuid[16],

@@ -37,12 +37,27 @@ int turn_open(const char *dir, struct turn **ret)
 	return 0;
 }
 
+static struct policy_file *turn_file(struct turn *turn)
+{
+	return (struct policy_file *)((char *)turn - offsetof(struct policy_file, turn));
+}
+
 void turn_close(struct turn *turn)
 {
 	struct policy_file *file;
 
 	if (!turn)
 		return;
-	file = (struct policy_file *)((char *)turn - offsetof(struct policy_file, turn));
+	file = turn_file(turn);
 	policy_file_unmap(&file);
+}
+
+void turn_say_stranded(struct turn *turn, int device, uint64_t bytes)
+{
+	word_write(&turn_file(turn)->stranded_bytes[device], bytes);
+}
+
+uint64_t turn_stranded(const struct policy_map *map, int device)
+{
+	return word_read(&map->file->stranded_bytes[device]);
 }

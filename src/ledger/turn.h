@@ -30,4 +30,12 @@ const struct turn *turn_of(const struct policy_map *map);
 int turn_open(const char *dir, struct turn **ret);
 void turn_close(struct turn *turn);
 
+/*
+ * Of a device, by its number in residency_file.h: bytes that others hold and cannot take away from there
+ * for lack of host memory (sched/stranded.h), by who decides whose memory is on the devices. 0 where its
+ * allot is older.
+ */
+void turn_say_stranded(struct turn *turn, int device, uint64_t bytes);
+uint64_t turn_stranded(const struct policy_map *map, int device);
+
 #endif

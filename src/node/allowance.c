@@ -43,6 +43,7 @@ const char *allowance_word(enum allowance_kind kind)
 	static const char *const words[ALLOWANCE_KINDS] = {
 		[ALLOWANCE_MAPPINGS] = "mappings",
 		[ALLOWANCE_ENVIRONMENTS] = "environments",
+		[ALLOWANCE_DESCRIPTORS] = "descriptors",
 		[ALLOWANCE_FIGURES] = "figures",
 	};
 

@@ -14,11 +14,12 @@
 enum allowance_kind {
 	ALLOWANCE_MAPPINGS,	/* bytes of /proc/PID/maps */
 	ALLOWANCE_ENVIRONMENTS, /* bytes of /proc/PID/environ */
+	ALLOWANCE_DESCRIPTORS,	/* of processes, as many bytes of mappings as take the same time */
 	ALLOWANCE_FIGURES,	/* of tenants: counted here, bounded by node/tenants.c */
 	ALLOWANCE_KINDS,
 };
 
-/* "mappings", "environments", "figures". */
+/* "mappings", "environments", "descriptors", "figures". */
 const char *allowance_word(enum allowance_kind kind);
 
 /*

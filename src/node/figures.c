@@ -6,7 +6,7 @@
 
 #include "amd/identity.h"
 #include "amd/topology_read.h"
-#include "guard/kernel_usage.h"
+#include "node/amd_usage.h"
 #include "node/devices.h"
 #include "nvidia/nvml.h"
 
@@ -128,48 +128,77 @@ static const struct topology *figures_topology(void)
 	return amd;
 }
 
+/* Returns false where nothing is told of that device. */
+static bool figures_find_gpu(const struct topology *amd, const struct amd_usage *told,
+			     const uint8_t uuid[16], uint64_t *ret_bytes)
+{
+	uint8_t gpu[16];
+
+	for (uint32_t i = 0; i < told->n; i++) {
+		amd_identity(&amd->nodes[told->gpu[i].node], gpu);
+		if (memcmp(gpu, uuid, sizeof(gpu)) != 0)
+			continue;
+		*ret_bytes = told->gpu[i].bytes;
+		return true;
+	}
+	return false;
+}
+
 /*
  * The kernel does not tell it of processes that are not seen from here, or are another user's. A
  * guard notes the figure of all its processes, which is more than its own process has.
  */
-static void figures_apply_kernels(struct snapshot *snapshot, int d, const struct topology_node *gpu)
+static void figures_apply_process(const struct topology *amd, struct snapshot *snapshot, int p)
 {
-	uint64_t sum = 0, bytes;
+	struct snapshot_process *process = &snapshot->process[p];
+	struct amd_usage told;
+	int r = amd_usage_read(amd, (pid_t)process->host_pid, &told);
 
-	for (int p = 0; p < snapshot->nprocesses; p++) {
-		const struct snapshot_process *process = &snapshot->process[p];
+	if (r < 0 && r != -EAGAIN)
+		return;
+	for (int d = 0; d < snapshot->ndevices; d++) {
 		struct snapshot_process_device *use = &process->device[d];
+		uint64_t bytes;
 
-		if (!process->live)
+		if (!figures_find_gpu(amd, &told, snapshot->device[d].uuid, &bytes) ||
+		    bytes < use->driver_bytes)
 			continue;
-		if (process->host_pid &&
-		    !kernel_usage_read((pid_t)process->host_pid, gpu, &bytes) &&
-		    bytes >= use->driver_bytes) {
-			use->driver_bytes = bytes;
-			use->driver_ns = snapshot->now_ns;
-		}
-		sum += use->driver_bytes;
+		use->driver_bytes = bytes;
+		use->driver_ns = snapshot->now_ns;
 	}
-	snapshot->device[d].driver_bytes = sum;
+}
+
+static void figures_apply_kernels(const struct topology *amd, struct snapshot *snapshot)
+{
+	for (int p = 0; p < snapshot->nprocesses; p++)
+		if (snapshot->process[p].live && snapshot->process[p].host_pid)
+			figures_apply_process(amd, snapshot, p);
+	for (int d = 0; d < snapshot->ndevices; d++) {
+		uint64_t sum = 0;
+
+		for (int p = 0; p < snapshot->nprocesses; p++)
+			if (snapshot->process[p].live)
+				sum += snapshot->process[p].device[d].driver_bytes;
+		if (amd_identity_is(snapshot->device[d].uuid))
+			snapshot->device[d].driver_bytes = sum;
+	}
+}
+
+static bool figures_has_amd(const struct snapshot *snapshot)
+{
+	for (int d = 0; snapshot && d < snapshot->ndevices; d++)
+		if (amd_identity_is(snapshot->device[d].uuid))
+			return true;
+	return false;
 }
 
 static void figures_apply_amd(struct tenants *tenants)
 {
 	const struct topology *amd = figures_topology();
-	uint8_t uuid[16];
 
-	for (uint32_t i = 0; amd && i < amd->node_count; i++) {
-		if (!amd->nodes[i].gpu_id)
-			continue;
-		amd_identity(&amd->nodes[i], uuid);
-		for (size_t t = 0; t < tenants->n; t++) {
-			struct snapshot *snapshot = tenants->list[t].snapshot;
-
-			for (int d = 0; snapshot && d < snapshot->ndevices; d++)
-				if (!memcmp(snapshot->device[d].uuid, uuid, 16))
-					figures_apply_kernels(snapshot, d, &amd->nodes[i]);
-		}
-	}
+	for (size_t t = 0; amd && t < tenants->n; t++)
+		if (figures_has_amd(tenants->list[t].snapshot))
+			figures_apply_kernels(amd, tenants->list[t].snapshot);
 }
 
 void figures_apply(struct tenants *tenants)

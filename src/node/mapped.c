@@ -19,23 +19,15 @@
 #include "base/fd.h"
 #include "base/now.h"
 #include "base/parse.h"
-#include "node/allowance.h"
 #include "node/mapped_priv.h"
 #include "node/process.h"
+#include "node/reading.h"
 
 /* How long an answer is kept, for a process that has a ledger and for one that has none. */
 #define SOME_NS (20 * NS_PER_S)
 #define NONE_NS (NS_PER_S / 2)
-/* In this time the mappings of 1000 processes of one user have been read, of 400 KiB each. */
-#define LONG_NS (60 * NS_PER_S)
-/* An answer that nobody asked for in this time is dropped if the room is needed. */
-#define FORGET_NS (10 * NS_PER_S)
-#define KEPT	  4096
 /* Most ledgers that are kept of a process. The role holder maps those of many tenants. */
 #define LEDGERS 1024
-/* Most unfinished readings that keep their descriptor; the others start again. */
-#define READINGS 32
-
 /* --- Lines ------------------------------------------------------------------------------------ */
 
 /* Returns true if it is a shared mapping. */
@@ -168,24 +160,6 @@ struct ledgers {
 	} *list;
 };
 
-struct known {
-	struct process_mark mark;
-	uid_t uid;
-	uint64_t begun_ns, asked_ns, read_ns; /* 0: it was not read yet */
-	int error;		    /* result of the last whole reading */
-	struct ledgers ledgers;	    /* found by it */
-	int fd;			    /* of an unfinished reading; -EBADF */
-	struct ledgers begun;	    /* found by it so far */
-};
-
-static struct {
-	pthread_mutex_t lock;
-	unsigned int readings;
-	size_t n;
-	struct known list[KEPT];
-	char slice[MAPPED_SLICE_BYTES + 1];
-} kept = {.lock = PTHREAD_MUTEX_INITIALIZER};
-
 static bool mapped_has(const struct ledgers *ledgers, const struct stat *file)
 {
 	for (size_t i = 0; i < ledgers->n; i++)
@@ -213,170 +187,92 @@ static bool mapped_note(const struct mapping *mapping, void *arg)
 	return false;
 }
 
-static void mapped_end_reading(struct known *k)
+/* Called with the table's lock, which the slice is behind, too. */
+static int mapped_read_slice(pid_t pid, int *fd, void *begun, uint64_t *ret_cost)
 {
-	if (k->fd >= 0) {
-		close(k->fd);
-		kept.readings--;
-	}
-	k->fd = -EBADF;
-	free(k->begun.list);
-	k->begun = (struct ledgers){.n = 0};
-}
-
-static void mapped_forget(struct known *k)
-{
-	mapped_end_reading(k);
-	free(k->ledgers.list);
-	k->ledgers = (struct ledgers){.n = 0};
-	k->read_ns = 0;
-}
-
-static void mapped_finish_reading(struct known *k, int error)
-{
-	free(k->ledgers.list);
-	k->ledgers = k->begun;
-	k->begun = (struct ledgers){.n = 0};
-	k->error = error;
-	k->read_ns = now_monotonic_ns();
-	mapped_end_reading(k);
-}
-
-/*
- * Reads the next lines, and opens the file first where it is not open. Returns their bytes; 0:
- * there are no more.
- */
-static ssize_t mapped_read_slice(struct known *k)
-{
+	static char slice[MAPPED_SLICE_BYTES + 1];
 	ssize_t n;
 
-	if (k->fd >= 0) {
-		n = read(k->fd, kept.slice, MAPPED_SLICE_BYTES);
-		return n < 0 ? 0 : n;
-	}
-	n = mapped_open(k->mark.pid, kept.slice, &k->fd);
-	kept.readings += k->fd >= 0;
-	return n;
+	if (*fd < 0)
+		n = mapped_open(pid, slice, fd);
+	else if ((n = read(*fd, slice, MAPPED_SLICE_BYTES)) < 0)
+		n = 0;
+	if (n <= 0)
+		return (int)n;
+	*ret_cost = (uint64_t)n;
+	return !mapped_search(slice, (size_t)n, mapped_note, begun);
 }
 
-/* Reads on until the end or the end of the user's budget. */
-static void mapped_go_on(struct known *k)
+static bool mapped_is_any(const void *found)
 {
-	ssize_t n;
+	const struct ledgers *ledgers = found;
 
-	while (allowance_left(ALLOWANCE_MAPPINGS, k->uid, 0)) {
-		n = mapped_read_slice(k);
-		if (n > 0)
-			allowance_spend(ALLOWANCE_MAPPINGS, k->uid, (uint64_t)n);
-		if (n <= 0 || mapped_search(kept.slice, (size_t)n, mapped_note, &k->begun)) {
-			mapped_finish_reading(k, n < 0 ? (int)n : 0);
-			return;
-		}
-	}
-	allowance_put_off(ALLOWANCE_MAPPINGS, k->uid);
-	if (kept.readings > READINGS)
-		mapped_end_reading(k);
+	return ledgers->n;
 }
 
-/* A process is read again only after all processes of its user were read once. */
-static bool mapped_has_priority(const struct known *k, uint64_t now_ns)
+static void mapped_free(void *found)
 {
-	for (size_t i = 0; i < kept.n; i++)
-		if (!kept.list[i].read_ns && kept.list[i].uid == k->uid &&
-		    now_ns < kept.list[i].asked_ns + FORGET_NS)
-			return false;
-	return true;
+	struct ledgers *ledgers = found;
+
+	free(ledgers->list);
 }
 
-static bool mapped_is_due(const struct known *k)
+static uint64_t mapped_keep_ns(const void *found)
 {
-	uint64_t now_ns = now_monotonic_ns();
-
-	if (!k->read_ns || k->fd >= 0)
-		return true;
-	return now_ns >= k->read_ns + (k->ledgers.n ? SOME_NS : NONE_NS) &&
-	       mapped_has_priority(k, now_ns);
+	return mapped_is_any(found) ? SOME_NS : NONE_NS;
 }
 
-static struct known *mapped_place(pid_t pid)
-{
-	uint64_t now_ns = now_monotonic_ns();
+static const struct reading_kind mapped_kind = {
+	.allowance = ALLOWANCE_MAPPINGS,
+	.found_bytes = sizeof(struct ledgers),
+	.read = mapped_read_slice,
+	.is_any = mapped_is_any,
+	.free = mapped_free,
+	.keep_ns = mapped_keep_ns,
+	.all_once = true,
+};
 
-	for (size_t i = 0; i < kept.n; i++)
-		if (kept.list[i].mark.pid == pid)
-			return &kept.list[i];
-	for (size_t i = 0; kept.n == KEPT && i < kept.n;) {
-		if (now_ns < kept.list[i].asked_ns + FORGET_NS) {
-			i++;
-			continue;
-		}
-		mapped_forget(&kept.list[i]);
-		kept.list[i] = kept.list[--kept.n];
-	}
-	if (kept.n == KEPT)
-		return NULL;
-	kept.list[kept.n] = (struct known){.fd = -EBADF, .begun_ns = now_ns};
-	return &kept.list[kept.n++];
-}
-
-static int mapped_unknown(const struct known *k)
-{
-	return now_monotonic_ns() < k->begun_ns + LONG_NS ? -EAGAIN : -ETIME;
-}
+static struct reading_table kept = {.kind = &mapped_kind, .lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* Called with the lock. Returns 0, -errno of mapped_by, -EAGAIN or -ETIME. */
-static int mapped_know(pid_t pid, struct known **ret)
+static int mapped_know(pid_t pid, const struct ledgers **ret)
 {
-	struct process_mark mark;
-	struct known *k;
+	static const struct ledgers none;
+	struct reading *k;
+	int r = reading_know(&kept, pid, &k);
 
-	if (process_read_mark(pid, &mark) < 0)
-		mark = (struct process_mark){.pid = pid}; /* one of its threads may go on */
-	k = mapped_place(pid);
-	if (!k)
-		return -EAGAIN;
-	if (!process_is_same(&k->mark, &mark)) {
-		mapped_forget(k);
-		k->mark = mark;
-		k->begun_ns = now_monotonic_ns();
-		if (process_read_user(pid, &k->uid) == -ESRCH)
-			return -ESRCH;
-	}
-	k->asked_ns = now_monotonic_ns();
-	if (mapped_is_due(k))
-		mapped_go_on(k);
-	*ret = k;
-	return k->read_ns ? k->error : mapped_unknown(k);
+	*ret = k && k->found ? k->found : &none;
+	return r;
 }
 
 int mapped_ledger(pid_t pid, const struct stat *ledger)
 {
-	struct known *k;
+	const struct ledgers *ledgers;
 	int r;
 
 	if (!ledger->st_ino)
 		return -ENOENT;
 
 	pthread_mutex_lock(&kept.lock);
-	r = mapped_know(pid, &k);
-	if (!r && !mapped_has(&k->ledgers, ledger))
-		r = k->ledgers.more ? -ETIME : -ENOENT;
+	r = mapped_know(pid, &ledgers);
+	if (!r && !mapped_has(ledgers, ledger))
+		r = ledgers->more ? -ETIME : -ENOENT;
 	pthread_mutex_unlock(&kept.lock);
 	return r;
 }
 
 int mapped_any_ledger(pid_t pid, struct stat *ret)
 {
-	struct known *k;
+	const struct ledgers *ledgers;
 	int r;
 
 	pthread_mutex_lock(&kept.lock);
-	r = mapped_know(pid, &k);
-	if (!r && !k->ledgers.n)
+	r = mapped_know(pid, &ledgers);
+	if (!r && !ledgers->n)
 		r = -ENOENT;
 	if (!r) {
-		ret->st_dev = k->ledgers.list[0].dev;
-		ret->st_ino = k->ledgers.list[0].ino;
+		ret->st_dev = ledgers->list[0].dev;
+		ret->st_ino = ledgers->list[0].ino;
 	}
 	pthread_mutex_unlock(&kept.lock);
 	return r;

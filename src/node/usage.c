@@ -9,8 +9,8 @@
 #include "amd/identity.h"
 #include "amd/topology_read.h"
 #include "base/parse.h"
-#include "guard/kernel_usage.h"
 #include "node/amd_gauge.h"
+#include "node/amd_usage.h"
 #include "nvidia/nvml.h"
 
 #define UNKNOWN UINT64_MAX
@@ -24,7 +24,9 @@ struct usage_reader {
 	uint8_t nvidia[POLICY_DEVICES][16]; /* by NVML's index, as they were in the beginning */
 	uint64_t nvidia_bytes[POLICY_DEVICES];
 	/* As all processes were asked last. */
-	unsigned int amd_looks; /* before they are asked again */
+	unsigned int amd_looks; /* before they are asked again; 0: a round is under way */
+	pid_t amd_from;		/* where its next walk begins */
+	uint64_t amd_covered;	/* how far it has come */
 	struct usage_list amd;
 	uint64_t amd_used[POLICY_DEVICES]; /* of each GPU's memory, before that */
 };
@@ -147,28 +149,28 @@ static int usage_read_all_nvidia(struct usage_reader *reader, struct usage_list 
 	return 0;
 }
 
-/* Of processes that KFD shows: those that have opened it. Files of render nodes count, too. */
-static int usage_read_amd(const struct topology *topology, pid_t pid, struct usage_list *list)
+/* Adds what amd_usage told of a process. 0 or -ENOMEM. */
+static int usage_add_amd(const struct topology *topology, pid_t pid, const struct amd_usage *told,
+			 struct usage_list *list)
 {
 	int r = 0;
 
-	for (uint32_t i = 0; !r && i < topology->node_count; i++) {
-		const struct topology_node *node = &topology->nodes[i];
+	for (uint32_t i = 0; !r && i < told->n; i++) {
 		uint8_t uuid[16];
-		uint64_t bytes;
 
-		if (!node->gpu_id || kernel_usage_read(pid, node, &bytes) || !bytes)
+		if (!told->gpu[i].bytes)
 			continue;
-		amd_identity(node, uuid);
-		r = usage_add(list, uuid, 0, pid, bytes);
+		amd_identity(&topology->nodes[told->gpu[i].node], uuid);
+		r = usage_add(list, uuid, 0, pid, told->gpu[i].bytes);
 	}
 	return r;
 }
 
 /*
- * To ask all processes takes 0.1 ms for each. Nobody else has got memory while as much is used of
- * each GPU as before, and those who had some have as much: but for one who could not be asked, or
- * got what nobody was seen to have. Whether the former is so; it is noted.
+ * To ask all processes takes 0.1 ms for each, and more for those with many descriptors. Nobody else has
+ * got memory while as much is used of each GPU as before, and those who had some have as much: but for
+ * one who could not be asked, or got what nobody was seen to have. Returns true if the former is so; it
+ * is noted.
  */
 static bool usage_is_as_before(struct usage_reader *reader)
 {
@@ -188,39 +190,109 @@ static bool usage_is_as_before(struct usage_reader *reader)
 		same &= used != UNKNOWN && used == reader->amd_used[gpus];
 		reader->amd_used[gpus++] = used;
 	}
-	return same && reader->amd_looks;
+	return same;
 }
 
+/* Those that were seen to have something: first of all, as the budget of each user is whole then. */
 static int usage_ask_again(const struct usage_reader *reader, struct usage_list *list)
 {
+	struct amd_usage told;
 	pid_t last = 0;
 	int r = 0;
 
 	/* Those of one process are together. */
 	for (size_t i = 0; !r && i < reader->amd.n; i++) {
 		pid_t pid = reader->amd.list[i].pid;
+		int read = pid == last ? -EALREADY : amd_usage_read(reader->topology, pid, &told);
 
-		if (pid != last)
-			r = usage_read_amd(reader->topology, pid, list);
+		if (read == 0 || read == -EAGAIN)
+			r = usage_add_amd(reader->topology, pid, &told, list);
 		last = pid;
 	}
 	return r;
 }
 
-static int usage_ask_all(const struct topology *topology, struct usage_list *list)
+/* --- All processes, in rounds ------------------------------------------------------------------ */
+
+/*
+ * A user may have more than is read of one user at a time. A walk over all processes then begins with the
+ * first one that the last walk did not read wholly, and goes around. So everybody who has less is read
+ * in each walk; and a round is over when walks have advanced by as much as all numbers of processes.
+ */
+#define ROUND (UINT64_C(1) << 31)
+
+struct walk {
+	pid_t from, put_off; /* the first one that was not wholly read; 0: none */
+	struct usage_list list;
+};
+
+static int usage_ask(const struct topology *topology, pid_t pid, struct walk *walk)
 {
-	DIR *dir = opendir("/proc");
+	struct amd_usage told;
+	int r = amd_usage_search(topology, pid, &told);
+
+	if (r == -EAGAIN && !walk->put_off)
+		walk->put_off = pid;
+	return r == 0 || r == -EAGAIN ? usage_add_amd(topology, pid, &told, &walk->list) : 0;
+}
+
+/* The kernel lists processes by number. */
+static int usage_ask_part(const struct topology *topology, DIR *dir, bool behind, struct walk *walk)
+{
 	struct dirent *entry;
 	uint64_t pid;
-	int r = dir ? 0 : -errno;
+	int r = 0;
 
+	rewinddir(dir);
 	while (!r && (entry = readdir(dir)))
 		if (!parse_u64(entry->d_name, 1, INT32_MAX, &pid) &&
-		    kernel_usage_is_told((pid_t)pid))
-			r = usage_read_amd(topology, (pid_t)pid, list);
+		    ((pid_t)pid >= walk->from) == behind)
+			r = usage_ask(topology, (pid_t)pid, walk);
+	return r;
+}
+
+static int usage_walk(const struct topology *topology, struct walk *walk)
+{
+	DIR *dir = opendir("/proc");
+	int r = dir ? 0 : -errno;
+
+	if (!r)
+		r = usage_ask_part(topology, dir, true, walk);
+	if (!r)
+		r = usage_ask_part(topology, dir, false, walk);
 	if (dir)
 		closedir(dir);
 	return r;
+}
+
+static int usage_compare(const void *a, const void *b)
+{
+	const struct usage *x = a, *y = b;
+
+	return x->pid != y->pid ? (x->pid > y->pid) - (x->pid < y->pid)
+				: memcmp(x->uuid, y->uuid, sizeof(x->uuid));
+}
+
+/* Asks all, and notes how far the round has come. Into `ret`, by number of process. */
+static int usage_ask_all(struct usage_reader *reader, struct usage_list *ret)
+{
+	struct walk walk = {.from = reader->amd_from};
+	int r = usage_walk(reader->topology, &walk);
+
+	if (r < 0) {
+		usage_free(&walk.list);
+		return r;
+	}
+	reader->amd_covered += walk.put_off ? (uint64_t)(walk.put_off - walk.from) % ROUND : ROUND;
+	reader->amd_from = walk.put_off;
+	if (reader->amd_covered >= ROUND) {
+		reader->amd_covered = 0;
+		reader->amd_looks = LOOKS;
+	}
+	if (walk.list.n)
+		qsort(walk.list.list, walk.list.n, sizeof(*walk.list.list), usage_compare);
+	*ret = walk.list;
+	return 0;
 }
 
 static bool usage_is_same(const struct usage_list *a, const struct usage_list *b)
@@ -232,14 +304,16 @@ static int usage_read_all_amd(struct usage_reader *reader, struct usage_list *li
 {
 	struct usage_list now = {.n = 0};
 	bool same = usage_is_as_before(reader);
-	int r = same ? usage_ask_again(reader, &now) : 0;
+	int r = usage_ask_again(reader, &now);
 
-	if (!r && same && usage_is_same(&now, &reader->amd)) {
+	same = same && !r && usage_is_same(&now, &reader->amd);
+	if (!r && same && reader->amd_looks) {
 		reader->amd_looks--;
 	} else if (!r) {
 		usage_free(&now);
-		reader->amd_looks = LOOKS;
-		r = usage_ask_all(reader->topology, &now);
+		reader->amd_looks = 0;
+		reader->amd_covered = same ? reader->amd_covered : 0;
+		r = usage_ask_all(reader, &now);
 	}
 	for (size_t i = 0; !r && i < now.n; i++)
 		r = usage_add(list, now.list[i].uuid, 0, now.list[i].pid, now.list[i].bytes);

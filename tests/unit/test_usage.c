@@ -3,14 +3,15 @@
 #include "node/usage.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "amd/topology_read.h"
-#include "guard/kernel_usage.h"
 #include "node/amd_gauge.h"
+#include "node/amd_usage.h"
 #include "nvidia/nvml.h"
 #include "tests/check.h"
 
@@ -20,13 +21,15 @@ int __wrap_nvml_open(const char *path, struct nvml **ret);
 int __wrap_topology_read(const char *root, struct topology **ret,
 			 struct topology_complaint *complaint);
 uint64_t __wrap_amd_gauge(uint32_t render_minor, const char *file, uint64_t most, uint64_t unknown);
-bool __wrap_kernel_usage_is_told(pid_t process);
-int __wrap_kernel_usage_read(pid_t process, const struct topology_node *gpu, uint64_t *ret_bytes);
+int __wrap_amd_usage_search(const struct topology *topology, pid_t pid, struct amd_usage *ret);
+int __wrap_amd_usage_read(const struct topology *topology, pid_t pid, struct amd_usage *ret);
 
 static uint64_t used[2];       /* of the devices' memory */
 static bool told = true;       /* ... by the kernel */
 static uint64_t ours, parents; /* what two of all processes have of the second device */
-static int asked;	       /* so many processes */
+static int asked, again;       /* so many processes: searched, and read again */
+static int budget = INT_MAX;   /* so many can be searched */
+static bool is_searched;       /* this process, wholly */
 
 int __wrap_nvml_open(const char *path, struct nvml **ret)
 {
@@ -54,17 +57,31 @@ uint64_t __wrap_amd_gauge(uint32_t render_minor, const char *file, uint64_t most
 	return told ? used[render_minor - 128] : unknown;
 }
 
-bool __wrap_kernel_usage_is_told(pid_t process)
+/* Of the second device, which is the topology's last node. */
+static void tell(pid_t pid, struct amd_usage *ret)
 {
-	asked++;
-	return process == getpid() ? ours : process == getppid() && parents;
+	uint64_t bytes = pid == getpid() ? ours : pid == getppid() ? parents : 0;
+
+	ret->n = bytes ? 1 : 0;
+	ret->gpu[0].node = 2;
+	ret->gpu[0].bytes = bytes;
 }
 
-int __wrap_kernel_usage_read(pid_t process, const struct topology_node *gpu, uint64_t *ret_bytes)
+int __wrap_amd_usage_read(const struct topology *topology, pid_t pid, struct amd_usage *ret)
 {
-	if (gpu->gpu_id != 2 || !__wrap_kernel_usage_is_told(process))
-		return -ENOENT;
-	*ret_bytes = process == getpid() ? ours : parents;
+	again++;
+	tell(pid, ret);
+	return 0;
+}
+
+int __wrap_amd_usage_search(const struct topology *topology, pid_t pid, struct amd_usage *ret)
+{
+	asked++;
+	tell(pid, ret);
+	if (!budget)
+		return -EAGAIN;
+	budget--;
+	is_searched |= pid == getpid();
 	return 0;
 }
 
@@ -74,7 +91,7 @@ static void check(struct usage_reader *reader, size_t n)
 	struct usage_list list;
 	bool found = false;
 
-	asked = 0;
+	asked = again = 0;
 	CHECK_EQ(usage_read(reader, &list), 0);
 	CHECK_EQ(list.n, n);
 	for (size_t i = 0; i < n; i++) {
@@ -83,6 +100,32 @@ static void check(struct usage_reader *reader, size_t n)
 	}
 	CHECK_EQ(found, ours > 0);
 	usage_free(&list);
+}
+
+/*
+ * Where not all can be searched in a look, each look goes on behind the last one, also while more is
+ * taken all the time; and once all were searched only those that have something are asked.
+ */
+static void check_rounds(struct usage_reader *reader)
+{
+	int looks = 0;
+
+	for (int changes = 0; changes < 2; changes++) {
+		is_searched = false;
+		used[1] += MIB;
+		do {
+			budget = 5;
+			used[1] += changes ? MIB : 0;
+			check(reader, 0);
+		} while (!is_searched && ++looks < 100000);
+		CHECK(is_searched);
+	}
+	do {
+		budget = 5;
+		check(reader, 0);
+	} while (asked && ++looks < 100000);
+	CHECK_EQ(asked, 0);
+	budget = INT_MAX;
 }
 
 int main(void)
@@ -102,7 +145,8 @@ int main(void)
 	check(reader, 1);
 	CHECK(asked >= 2);
 	check(reader, 1);
-	CHECK(asked > 0 && asked < 4);
+	CHECK_EQ(asked, 0);
+	CHECK_EQ(again, 1);
 
 	/* Another one has as much as is given back: what is used is the same. */
 	parents = 2 * MIB;
@@ -135,6 +179,8 @@ int main(void)
 	CHECK_EQ(all, 1);
 	parents = used[1] = 0;
 	check(reader, 0);
+
+	check_rounds(reader);
 
 	/* A kernel that does not tell. */
 	told = false;

@@ -9,6 +9,7 @@
 #include "ledger/residency_file.h"
 #include "ledger/swap.h"
 #include "ledger/tenant.h"
+#include "ledger/turn.h"
 
 /* Has this process's own charges brought in line with the driver's figure, before they are told. */
 static void view_look(struct guest *guest, int ledger_device)
@@ -71,7 +72,7 @@ void view_get(struct guest *guest, const uint8_t uuid[16], unsigned int index,
 uint64_t view_free(struct guest *guest, const uint8_t uuid[16], const struct view *view,
 		   uint64_t device_free)
 {
-	uint64_t left = view->total_bytes - view->used_bytes, leaves;
+	uint64_t left = view->total_bytes - view->used_bytes, leaves, stranded;
 	bool turns = guest->policy.flags & POLICY_OVERCOMMIT;
 	struct residency_room room;
 	struct swap_places own;
@@ -83,12 +84,14 @@ uint64_t view_free(struct guest *guest, const uint8_t uuid[16], const struct vie
 	if (tenant_runtime_of(guest->dir, runtime, sizeof(runtime)) ||
 	    residency_file_ask_room(runtime, uuid, &room))
 		return min_u64(left, device_free);
-	leaves = sat_add_u64(device_free, room.there);
+	stranded = turn_stranded(guest->policy_map, room.device);
+	leaves = sat_sub_u64(sat_add_u64(device_free, room.there), stranded);
 	/* One that takes none has its quota beside the room of those that do. */
 	if (!turns)
 		return min_u64(left, leaves);
 	own = swap_find_live(guest->ledger, ledger_device(guest->ledger, uuid, 0));
-	return min_u64(left, sat_sub_u64(min_u64(room.all, leaves), sat_add_u64(own.here, own.away)));
+	return min_u64(left, sat_sub_u64(min_u64(sat_sub_u64(room.all, stranded), leaves),
+					 sat_add_u64(own.here, own.away)));
 }
 
 int view_processes(struct guest *guest, const uint8_t uuid[16], unsigned int index,

@@ -6,7 +6,7 @@
  *	used	what the tenant's live processes hold, which is the sum of what each of them holds, be it
  *		away from the device
  *	free	the rest, as far as the device has it: what is free there, or where tenants take turns on
- *		its memory what others leave by this one's turn
+ *		its memory what others leave by this one's turn, as far as the host has room for that
  *
  * A quota may come to be below what is held (allot set). Then all of it is used, and processes have
  * together no more than that: a program that divides by the total finds at most 100 %.

@@ -27,15 +27,19 @@
 #include "ledger/tenant.h"
 #include "ledger/turn.h"
 #include "sched/residency.h"
+#include "sched/stranded.h"
 #include "sched/tuning.h"
 
 #define DEVICES RESIDENCY_DEVICES
 
 /* What is decided is asked for as it is. */
 _Static_assert(RESIDENCY_ALL == SWAP_ALL, "parts");
+_Static_assert(RESIDENCY_DEVICES <= TURN_DEVICES, "what is stranded of each");
 
 /* All tenants are looked for so often, in case that one which comes was missed. */
 #define LIST_NS NS_PER_S
+/* How long a figure of what the machine has free is used: reading it takes 0.03 ms. */
+#define HOST_FREE_NS (10 * NS_PER_MS)
 /* The role is kept for so long when nobody waits any more. */
 #define ROLE_NS NS_PER_S
 /* A process that has a slot, and has not said anything in so long, has nobody who would. */
@@ -101,6 +105,7 @@ struct residency_host {
 	uint64_t promised[DEVICES]; /* of that, what is not used */
 	uint64_t there[DEVICES];    /* what can leave, of those that take turns */
 	uint64_t lost[DEVICES], lost_until_ns[DEVICES];
+	uint64_t host_free, host_free_ns; /* of the machine's memory, and when that was read */
 	struct residency_device device[DEVICES];
 	struct member member[RESIDENCY_TENANTS];
 	struct residency_tenant state[RESIDENCY_TENANTS];
@@ -948,6 +953,56 @@ static void residency_host_look(struct residency_host *host, int i, uint64_t now
 		state->wants = false;
 }
 
+/* What a tenant holds of a device and of all, and what of that may be on the host. */
+static struct stranded_holder residency_host_holder(const struct residency_host *host, int i, int b)
+{
+	const struct member *member = &host->member[i];
+	const struct residency_tenant *state = &host->state[i];
+	struct stranded_holder holder = {.most_bytes = member->policy.host_bytes,
+					 .has_file = residency_host_has_dir(member)};
+
+	if (!state->id)
+		return holder;
+	holder.here = state->here[b];
+	for (int d = 0; d < host->nuuids; d++) {
+		holder.here_all += state->here[d];
+		holder.away += state->away[d];
+	}
+	return holder;
+}
+
+/* What the host has free, less what some that leave were let have and have not taken yet. */
+static uint64_t residency_host_free(struct residency_host *host, uint64_t now_ns)
+{
+	if (!host->host_free_ns || now_ns >= host->host_free_ns + HOST_FREE_NS) {
+		host->host_free = host_memory_room();
+		host->host_free_ns = now_ns;
+	}
+	return sat_sub_u64(host->host_free, residency_host_taken(host, NULL));
+}
+
+/* Says to each tenant what the others cannot take away from a device. */
+static void residency_host_measure_stranded(struct residency_host *host, uint64_t now_ns)
+{
+	uint64_t free = residency_host_free(host, now_ns);
+
+	for (int b = 0; b < host->nuuids; b++) {
+		struct stranded_holder holder;
+		struct stranded sum;
+
+		stranded_begin(&sum, free);
+		for (int i = 0; i < host->n; i++) {
+			holder = residency_host_holder(host, i, b);
+			stranded_add(&sum, &holder);
+		}
+		for (int i = 0; i < host->n; i++) {
+			holder = residency_host_holder(host, i, b);
+			if (host->member[i].turn)
+				turn_say_stranded(host->member[i].turn, b, stranded_for(&sum, &holder));
+		}
+	}
+}
+
 static void residency_host_measure_room(struct residency_host *host, uint64_t now_ns)
 {
 	for (int b = 0; b < host->nuuids; b++) {
@@ -964,9 +1019,10 @@ static void residency_host_measure_room(struct residency_host *host, uint64_t no
 		/* Lost memory is missing from what the driver says is free, so it is not taken off here. */
 		room = (struct residency_room){host->promised[b],
 					       sat_sub_u64(host->total[b], host->fixed[b]),
-					       host->there[b]};
+					       host->there[b], b};
 		residency_file_say_room(host->file, b, host->uuid[b], &room);
 	}
+	residency_host_measure_stranded(host, now_ns);
 	residency_file_measured(host->file);
 }
 

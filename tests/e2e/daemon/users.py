@@ -52,7 +52,7 @@ class Users(users_lib.Case):
         for _ in range(3):
             self.user_ok(ALICE, "run", "--name", "brief", "--", "true")
         found = self.samples()
-        for what in ("figures", "mappings", "environments"):
+        for what in ("figures", "mappings", "environments", "descriptors"):
             self.assertEqual(found[daemon_lib.key("allot_put_off_total", what=what)], 0)
 
     def test_seen_by_others(self):

@@ -182,6 +182,23 @@ class Free(Turns):
             self.quit(guest)
 
 
+    def test_host_memory_of_another(self):
+        """What another one holds is free only if the host may take that, in its own figure or not."""
+        a = self.serve("a", 1, holds=8, options=("--host-memory", "4MiB"))
+        for host, is_free in (("4MiB", False), ("64MiB", True)):
+            b = self.serve("b", 1000, options=("--host-memory", host))
+            left = 48 - 10 - self.STAYS
+            told = int(self.ask(a, "i"))
+            if is_free:
+                self.assertGreaterEqual(told, left - self.GRANULE)
+            else:
+                self.assertLessEqual(told, DEVICE - 10 - 36 - 2 * self.STAYS)
+            self.tells_the_truth(a)
+            self.assertEqual(self.ask(b), "served")
+            self.quit(b)
+        self.quit(a)
+
+
 class Servers(Turns):
     def test_comes_back_by_itself(self):
         guests = [self.serve(n, i * 1000) for i, n in enumerate("abcd")]
@@ -576,6 +593,24 @@ class Scarce(Host):
         self.assertEqual(a.stdout.readline(), "served\n")
         self.assertFalse(self.tenants()["a"]["swap"]["host_full"])
         self.assertNotIn("no room", self.allot("ps").stdout)
+        for guest in (a, b):
+            self.quit(guest)
+
+    def test_free_as_the_host_has_room(self):
+        """What another one holds is not free while the host has no room for that, and is when it has."""
+        a, b = self.serve("a", 1, holds=8), self.serve("b", 1000)
+        left = 48 - 10 - STAYS // MIB
+        for free in (20 * MIB, self.TOTAL, 20 * MIB):
+            self.free(free)
+            self.until(lambda: not self.ahead("b"))
+            time.sleep(0.1)
+            told = int(self.ask(a, "i"))
+            if free == self.TOTAL:
+                self.assertGreaterEqual(told, left - 2)
+            else:
+                self.assertLessEqual(told, DEVICE - 10 - 36 - 2 * STAYS // MIB)
+            self.assertEqual(self.ask(a, str(told)), "served")
+            self.assertEqual(self.ask(b), "served")
         for guest in (a, b):
             self.quit(guest)
 

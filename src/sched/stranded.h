@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Stranded memory: what tenants that take turns hold of a device, and cannot take away from there, since the
+ * host has no room for it. It is not free for another tenant, whatever its turn. Pure functions.
+ *
+ * A part of a tenant's memory leaves in whole pieces, which may be as large as all that it has. How large they
+ * are is known to its processes alone, and to them only while they are stopped. So a tenant counts as one
+ * that can leave if the host has room for all that it has on devices, and else as one that stays.
+ */
+#ifndef ALLOT_SCHED_STRANDED_H
+#define ALLOT_SCHED_STRANDED_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* One tenant's memory. */
+struct stranded_holder {
+	uint64_t here;	     /* on the device in question, and can leave */
+	uint64_t here_all;   /* on all devices */
+	uint64_t away;	     /* in host memory already */
+	uint64_t most_bytes; /* that may be there; 0: what is free */
+	bool has_file;	     /* what has no room there goes to a disk */
+};
+
+/* Of all tenants and one device. */
+struct stranded {
+	uint64_t host_free;
+	uint64_t stays;	 /* of tenants for which alone the host has no room */
+	uint64_t leaves; /* of those that leave whatever is free */
+	uint64_t shares; /* of those that leave by what is free */
+	uint64_t needs;	 /* of the host, by both together, for all that they have on devices */
+	uint64_t largest, second; /* of those that share: what one needs for all that it has */
+	double part; /* of what leaves with any of them, the least that is on this device */
+};
+
+void stranded_begin(struct stranded *sum, uint64_t host_free_bytes);
+void stranded_add(struct stranded *sum, const struct stranded_holder *holder);
+
+/* Bytes of the device that are stranded for one of those that were added; NULL: for somebody else. */
+uint64_t stranded_for(const struct stranded *sum, const struct stranded_holder *own);
+
+#endif

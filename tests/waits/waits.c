@@ -262,6 +262,7 @@ static const struct {
 	{"coldfunction", billed_cold_function},
 	{"coldboth", billed_cold_both},
 	{"batch", billed_batch},
+	{"semaphore", billed_semaphore},
 	{"ptds", billed_per_thread},
 	{"copywait", billed_copy},
 	{"setwait", billed_set},

@@ -122,6 +122,7 @@ void billed_cold_function(char **args);
 void billed_cold_both(char **args);
 void billed_batch(char **args);
 void billed_per_thread(char **args);
+void billed_semaphore(char **args);
 void billed_copy(char **args);
 void billed_set(char **args);
 void billed_pool(char **args);

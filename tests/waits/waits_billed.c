@@ -15,6 +15,7 @@
  *	coldfunction  before a new function each
  *	coldboth      in a new stream, before a new function
  *	batch         by cuStreamBatchMemOp
+ *	semaphore     for an external semaphore, as another API's
  *	ptds          in the thread's own default stream
  *	copywait      before a copy to pageable memory
  *	setwait       before a memset and a copy on the device
@@ -25,6 +26,10 @@
 
 #include <err.h>
 #include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/word.h"
 
 #define MANY	     80 /* more streams than a meter keeps when they are idle */
 #define COLD_NAP_MS  100
@@ -292,6 +297,52 @@ void billed_batch(char **args)
 		wait.waitValue.value64 = i;
 		MUST(cuStreamBatchMemOp_v2(guest.a, 1, &wait, 0));
 		guest_open_later();
+		guest_spin(guest.a, BRIEF_US);
+		guest_sync(guest.a);
+	}
+	guest_done(NULL);
+}
+
+/* A semaphore that counts up, and its count, as who else has its file sees it. */
+static CUexternalSemaphore make_semaphore(uint64_t **ret_count)
+{
+	CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC desc = {
+		.type = CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_TIMELINE_SEMAPHORE_FD,
+		.handle.fd = memfd_create("semaphore", MFD_CLOEXEC),
+	};
+	CUexternalSemaphore semaphore;
+
+	if (ftruncate(desc.handle.fd, sizeof(uint64_t)))
+		abort();
+	*ret_count = mmap(NULL, sizeof(uint64_t), PROT_READ | PROT_WRITE, MAP_SHARED,
+			  desc.handle.fd, 0);
+	if (*ret_count == MAP_FAILED)
+		abort();
+	MUST(cuImportExternalSemaphore(&semaphore, &desc));
+	return semaphore;
+}
+
+static void *count_later(void *count)
+{
+	guest_nap(ROUND_MS * 1000);
+	word_publish_add((uint64_t *)count, 1);
+	return NULL;
+}
+
+void billed_semaphore(char **args)
+{
+	CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS until = {0};
+	CUexternalSemaphore semaphore;
+	uint64_t *count;
+
+	begin_warm();
+	semaphore = make_semaphore(&count);
+	guest_go();
+	for (uint64_t i = 1; i <= ROUNDS; i++) {
+		guest_spin(guest.a, BRIEF_US);
+		until.params.fence.value = i;
+		MUST(cuWaitExternalSemaphoresAsync(&semaphore, &until, 1, guest.a));
+		guest_thread(count_later, count);
 		guest_spin(guest.a, BRIEF_US);
 		guest_sync(guest.a);
 	}

@@ -166,6 +166,16 @@ BATCH_MEM_OP(cuStreamBatchMemOp_ptsz, true)
 BATCH_MEM_OP(cuStreamBatchMemOp_v2, false)
 BATCH_MEM_OP(cuStreamBatchMemOp_v2_ptsz, true)
 
+/* Another API counts it, or another process: the stream waits for neither in our name. */
+#define WAIT_SEMAPHORES(name, own)                                                              \
+	WAIT(name,                                                                              \
+	     (const CUexternalSemaphore *extSemArray,                                           \
+	      const CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS *paramsArray, unsigned int numExtSems,  \
+	      CUstream hStream),                                                                \
+	     (extSemArray, paramsArray, numExtSems, hStream), STREAM(METER_PARK, own), (void)0)
+WAIT_SEMAPHORES(cuWaitExternalSemaphoresAsync, false)
+WAIT_SEMAPHORES(cuWaitExternalSemaphoresAsync_ptsz, true)
+
 #define STREAM_END(name)                                                \
 	CUresult hook_##name(CUstream hStream)                          \
 	{                                                               \

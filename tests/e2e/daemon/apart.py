@@ -149,6 +149,7 @@ class Apart(daemon_lib.Case):
         cli_lib.wait_for(self.tenants)
         self.check_tenant(*self.tenants().values(), program)
 
+    @unittest.skipIf(cli_lib.NO_USERS, cli_lib.NO_USERS)
     def test_users(self):
         """A user finds one's own tenants, by their paths, and nobody else's."""
         sim = self.env["ALLOT_SIM_DIR"]

@@ -33,11 +33,16 @@ $(BUILD)/build.ninja:
 		{ $(MESON) setup $(SETUP_FLAGS) $(BUILD) >"$$log" 2>&1 || \
 			{ status=$$?; cat "$$log" >&2; exit $$status; }; }
 
+NINJA = "$$($(MESON) --find-ninja)" -C $(BUILD) --quiet
+
 build: setup
 	@$(MAKE) -s $(BUILD)/build.ninja
-	@"$$($(MESON) --find-ninja)" -C $(BUILD) --quiet | { grep -v "no work to do" || true; }
+	@$(NINJA) | { grep -v "no work to do" || true; }
 
-demo: build
+# Whoever wants to see it need not build the tests.
+demo: setup
+	@$(MAKE) -s $(BUILD)/build.ninja
+	@$(NINJA) demo-programs | { grep -v "no work to do" || true; }
 	@BUILD=$(BUILD) tools/demo
 
 test: setup

@@ -66,11 +66,42 @@ static void site_file_do(struct site_reading *reading)
 	reading->error = r;
 }
 
+static void site_file_warn_late(const struct site_file *file, const char *meanwhile)
+{
+	log_line(LOG_WARN, "%s has not been read for %u s: the file, or the directory service that knows "
+		 "its users and groups, does not answer; %s",
+		 site_file_path(file), (unsigned int)(PATIENCE_NS / NS_PER_S), meanwhile);
+}
+
+static void *site_file_read_first(void *arg)
+{
+	site_file_do(arg);
+	return NULL;
+}
+
+/* As long as it takes: nothing is in force before, so there is nothing to go on with. */
+static void site_file_await(struct site_reading *reading)
+{
+	uint64_t until_ns = now_monotonic_ns() + PATIENCE_NS;
+	const struct timespec until = {.tv_sec = (time_t)(until_ns / NS_PER_S),
+				       .tv_nsec = (long)(until_ns % NS_PER_S)};
+	pthread_t thread;
+
+	if (pthread_create(&thread, NULL, site_file_read_first, reading) != 0) {
+		site_file_do(reading);
+		return;
+	}
+	if (pthread_clockjoin_np(thread, NULL, CLOCK_MONOTONIC, &until) == 0)
+		return;
+	site_file_warn_late(reading->file, "it is waited for");
+	pthread_join(thread, NULL);
+}
+
 int site_file_read(const struct site_file *file, struct site *ret, bool *ret_there)
 {
 	struct site_reading reading = {.file = (struct site_file *)file};
 
-	site_file_do(&reading);
+	site_file_await(&reading);
 	*ret_there = reading.there;
 	if (!reading.error)
 		*ret = reading.fresh;
@@ -143,9 +174,7 @@ static void site_file_say_late(struct site_file *file)
 	if (!file->reading || file->late || now_monotonic_ns() < file->began_ns + PATIENCE_NS)
 		return;
 	file->late = true;
-	log_line(LOG_WARN, "%s has not been read for %u s: the file, or the directory service that knows "
-		 "its users and groups, does not answer; what it said before stays in force",
-		 site_file_path(file), (unsigned int)(PATIENCE_NS / NS_PER_S));
+	site_file_warn_late(file, "what it said before stays in force");
 	notify_send("READY=1");
 }
 

@@ -39,7 +39,10 @@ struct site_file {
 };
 
 const char *site_file_path(const struct site_file *file);
-/* 0, also where the usual one is not there; or -errno with a message: it is not known then. */
+/*
+ * 0, also where the usual one is not there; or -errno with a message: it is not known then. Takes as
+ * long as the file and those names do, and says so after 5 s.
+ */
 int site_file_read(const struct site_file *file, struct site *ret, bool *ret_there);
 
 /* -errno. The file stays where it is for as long as there is this process. */

@@ -104,6 +104,24 @@ class Site(users_lib.Case):
         self.assertIn("allotd.conf would bound nobody: allotd does not begin", done.stderr)
         self.daemon(options=("--config", self.conf("# nothing\n")))
 
+    def test_refusal_of_a_variable(self):
+        """It names who asked: there is no option that could be left out."""
+        self.site("[default]\nmemory-max = 1GiB\ncompute-max = 10%\n")
+        for variable, option, words in (
+                ("CUDA_TASK_PRIORITY=0", "--priority", "write --priority normal"),
+                ("CUDA_OVERSUBSCRIBE=1", "--overcommit", "leave it out"),
+                ("CUDA_DEVICE_MEMORY_LIMIT=2g", "--memory", "ask for less"),
+                ("CUDA_DEVICE_SM_LIMIT=20", "--compute", "write --compute with less")):
+            name, value = variable.split("=")
+            self.env[name] = value
+            self.user_fails(ALICE, "run", "--", "true",
+                            says=[f"allotd refuses: {name} (as {option}): ", words])
+            del self.env[name]
+        self.env["CUDA_TASK_PRIORITY"] = "0"
+        self.user_ok(ALICE, "run", "--priority", "normal", "--compute", "10", "--", "true")
+        self.user_fails(ALICE, "run", "--priority", "high", "--compute", "10", "--", "true",
+                        says=["allotd refuses: --priority: "])
+
     def test_without_the_daemon(self):
         """One that ends takes no bounds along."""
         self.end(self.site("[default]\nmemory-max = 1GiB\n"))

@@ -142,6 +142,14 @@ int tenants_read_library(const char *dir, char ret[static PATH_MAX])
 	return 0;
 }
 
+bool tenants_is_anothers(const struct tenant_entry *entry)
+{
+	uid_t owner;
+
+	return entry->error == -EACCES && tenant_name_owner(entry->name, &owner) &&
+	       owner != geteuid();
+}
+
 struct note {
 	uint64_t pidns;
 	long pid;

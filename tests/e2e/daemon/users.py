@@ -299,6 +299,22 @@ class Users(users_lib.Case):
         self.assertEqual(listener.stdout.readline(), "up\n")
         self.user_fails(ALICE, "run", "--", "true", says=["not root's"])
 
+    def test_doctor_beside_another_user(self):
+        """What one user's tenants are like is nothing wrong for another, and nobody else's affair."""
+        self.share_devices()
+        self.daemon()
+        self.alive(ALICE, "a")
+        done = self.as_user(BOB, "doctor")
+        self.assertEqual(done.returncode, 0, done.stdout)
+        found = done.stdout
+        self.assertIn("other users' can be seen by root alone", found)
+        self.assertNotIn("FAIL", found)
+        os.truncate(os.path.join(self.dir("a", ALICE), "ledger"), 10)
+        self.user_ok(BOB, "doctor")
+        for done in (self.as_user(ALICE, "doctor"), self.allot("doctor")):
+            self.assertEqual(done.returncode, 1)
+            self.assertRegex(done.stdout, rf"(?m)^FAIL  tenant a@{ALICE} .*damaged$")
+
     # --- Root for a user ---
 
     def test_root_for_user(self):

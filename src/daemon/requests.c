@@ -30,6 +30,7 @@
 struct doing {
 	const char *runtime;
 	const struct site *site;
+	const struct site_file *file;
 	const struct devices *devices;
 	const struct requests_peer *peer;
 	const struct control_request *request;
@@ -393,6 +394,10 @@ static int requests_move(struct doing *d)
 
 static int requests_choose(struct doing *d)
 {
+	if (d->request->verb == CONTROL_ABOUT) {
+		site_file_tell(d->file, &d->answer->about);
+		return 0;
+	}
 	if (!d->peer->uid)
 		return requests_refuse(d, -EINVAL, "root has no need of allotd for that");
 	if (!memchr(d->request->name, '\0', sizeof(d->request->name)))
@@ -419,6 +424,7 @@ int requests_do(const struct requests *requests, const struct requests_peer *pee
 {
 	struct doing d = {.runtime = requests->runtime,
 			  .site = requests->site,
+			  .file = requests->file,
 			  .devices = requests->devices,
 			  .peer = peer,
 			  .request = request,

@@ -473,7 +473,7 @@ class Users(users_lib.Case):
             self.request(make, b"t", magic=1), self.request(make, b"t", version=99),
             self.request(99, b"t"), self.request(make, b"t"), self.request(make, b"t" * 64),
             self.request(make, b"t", kind=3), self.request(make, b"t", kind=77),
-            self.request(suspend, b"known@12345", timeout=1 << 62), self.request(6, b"known@12345"),
+            self.request(suspend, b"known@12345", timeout=1 << 62), self.request(7, b"known@12345"),
             *(self.request(verb, name, timeout=1)
               for verb in (make, change, end, remove, suspend, resume)
               for name in (b"", b"../x", b"/etc", b"..", b".tmp-1", b"a/../../x", b"a\nb", b"a@0",

@@ -13,6 +13,7 @@
 #include "cli/arguments.h"
 #include "cli/command.h"
 #include "cli/doctor/criu.h"
+#include "cli/doctor/daemon.h"
 #include "cli/doctor/finding.h"
 #include "cli/doctor/gpus.h"
 #include "cli/doctor/machine.h"
@@ -191,6 +192,7 @@ int cmd_doctor(int argc, char **argv)
 		return 1;
 	if (!runtime_is_roots(runtime))
 		machine_check_runtime_dir(runtime);
+	daemon_check(runtime);
 	if (a.sweep)
 		doctor_sweep(runtime);
 	if (!runtime_load_tenants(&tenants)) {

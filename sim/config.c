@@ -15,6 +15,13 @@ static int config_complain(const char *name, const char *value, const char *righ
 	return -EINVAL;
 }
 
+static int config_complain_of_gpus(const char *value)
+{
+	fprintf(stderr, "allot sim: ALLOT_SIM_GPUS=%s is not a number from 1 to %d\n", value,
+		SIM_MAX_DEVICES);
+	return -EINVAL;
+}
+
 static int config_get_bytes(const char *name, uint64_t unset, const char *right, uint64_t *ret)
 {
 	const char *s = getenv(name);
@@ -34,7 +41,7 @@ int sim_config_read(struct sim_config *ret)
 	int r;
 
 	if (count && *count && parse_u64(count, 1, SIM_MAX_DEVICES, &gpus))
-		return config_complain("ALLOT_SIM_GPUS", count, "2");
+		return config_complain_of_gpus(count);
 	r = config_get_bytes("ALLOT_SIM_MEMORY", 24ull << 30, "24GiB", &memory);
 	if (r)
 		return r;

@@ -20,13 +20,27 @@
 #define PATIENCE_S 20
 #define MOVE_S	   1200
 
+/* Returns true if the caller is root of a user namespace: of the first one alone all users are known. */
+static bool control_is_root_within(void)
+{
+	unsigned int inside = 0, outside = 0, n = 0;
+	FILE *map = geteuid() ? NULL : fopen("/proc/self/uid_map", "re");
+
+	if (!map)
+		return geteuid() == 0;
+	if (fscanf(map, "%u %u %u", &inside, &outside, &n) != 3)
+		n = 0;
+	fclose(map);
+	return inside || outside || n != UINT32_MAX;
+}
+
 /*
- * The caller may be root of a user namespace. Root outside is nobody there, as is every user that the
- * namespace does not know: a file of nobody's is root's only where no other user can make one.
+ * Within a user namespace root outside is nobody, as is every user that the namespace does not know: a
+ * file of nobody's is root's only where no other user can make one.
  */
 static bool control_is_roots(uid_t uid)
 {
-	return uid == (geteuid() ? 0 : SHARED_FILE_OVERFLOW_UID);
+	return uid == (control_is_root_within() ? SHARED_FILE_OVERFLOW_UID : 0);
 }
 
 static bool control_is_safe_place(const char *runtime)
@@ -34,7 +48,7 @@ static bool control_is_safe_place(const char *runtime)
 	char above[PATH_MAX];
 	struct stat st;
 
-	return geteuid() ||
+	return !control_is_root_within() ||
 	       (!tenant_runtime_of(runtime, above, sizeof(above)) && !stat(above, &st) &&
 		control_is_roots(st.st_uid) && !(st.st_mode & (S_IWGRP | S_IWOTH)));
 }
@@ -69,7 +83,7 @@ int control_find(char ret_runtime[static PATH_MAX])
 	return (!chosen || !*chosen) && access(CONTROL_CONFIG, F_OK) == 0 ? -ENOTCONN : 0;
 }
 
-static int control_connect(const char *runtime, time_t patience_s)
+static int control_connect(const char *runtime, time_t patience_s, pid_t *ret_pid)
 {
 	CLEANUP_CLOSE int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 	const struct timeval patience = {.tv_sec = patience_s};
@@ -79,6 +93,7 @@ static int control_connect(const char *runtime, time_t patience_s)
 	struct ucred peer;
 	int r = control_socket_path(runtime, path);
 
+	*ret_pid = 0;
 	if (r < 0)
 		return r;
 	if (strlen(path) >= sizeof(address.sun_path))
@@ -89,13 +104,22 @@ static int control_connect(const char *runtime, time_t patience_s)
 	    connect(fd, (struct sockaddr *)&address, sizeof(address)) < 0 ||
 	    getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) < 0)
 		return err_errno();
+	*ret_pid = peer.pid;
 	return control_is_roots(peer.uid) ? TAKE_FD(fd) : -EPERM;
 }
 
 int control_ask(const char *runtime, struct control_request *request, struct control_answer *ret)
 {
 	bool moves = request->verb == CONTROL_SUSPEND || request->verb == CONTROL_RESUME;
-	CLEANUP_CLOSE int fd = control_connect(runtime, moves ? MOVE_S : PATIENCE_S);
+	pid_t pid;
+
+	return control_ask_within(runtime, moves ? MOVE_S : PATIENCE_S, request, ret, &pid);
+}
+
+int control_ask_within(const char *runtime, unsigned int patience_s, struct control_request *request,
+		       struct control_answer *ret, pid_t *ret_pid)
+{
+	CLEANUP_CLOSE int fd = control_connect(runtime, (time_t)patience_s, ret_pid);
 	ssize_t n;
 
 	if (fd < 0)

@@ -5,6 +5,7 @@
 
 #include <limits.h>
 #include <stdbool.h>
+#include <sys/types.h>
 
 #include "control/message.h"
 
@@ -14,11 +15,18 @@ int control_socket_path(const char *runtime, char ret[static PATH_MAX]);
 /*
  * Whether this machine's users have their tenants made by allotd, and the runtime directory in which
  * they are: 1 or 0. -ENOTCONN: its site wants one and none runs; -EPERM: what is there is not
- * root's; or -errno. Not for root of the machine.
+ * root's; or -errno. Root of the machine may ask, too, and has its own made by nobody.
  */
 int control_find(char ret_runtime[static PATH_MAX]);
 
 /* The answer's own error is in it. -ECONNREFUSED: nobody listens; -ETIMEDOUT, -EPROTO, or -errno. */
 int control_ask(const char *runtime, struct control_request *request, struct control_answer *ret);
+
+/*
+ * The same, not waiting for longer than that, and by which process allotd is; 0 where that is not
+ * known, also on an error.
+ */
+int control_ask_within(const char *runtime, unsigned int patience_s, struct control_request *request,
+		       struct control_answer *ret, pid_t *ret_pid);
 
 #endif

@@ -23,6 +23,7 @@ enum control_verb {
 	CONTROL_REMOVE, /* likewise one that is kept */
 	CONTROL_SUSPEND, /* answered when it is done: the words are what people are told */
 	CONTROL_RESUME,
+	CONTROL_ABOUT, /* nothing is done; answers what allotd goes by */
 	CONTROL_VERBS,
 };
 
@@ -49,12 +50,23 @@ struct control_request {
 	struct policy before, policy;
 };
 
+/* Which configuration is in force, and what its file was when it was read. */
+struct control_about {
+	uint64_t dev, ino, bytes, mtime_ns; /* ino 0: there was none, and users are not bounded */
+	char config[1024];		    /* its path */
+};
+
 struct control_answer {
 	uint32_t magic, version;
 	int32_t error; /* 0 or -errno; -EUSERS: too many ask at once, try again */
 	uint32_t pad;
 	char words[512]; /* why, and what to do; "": the error says it */
-	struct policy policy;
+	union {
+		struct policy policy;
+		struct control_about about; /* of CONTROL_ABOUT */
+	};
 };
+
+_Static_assert(sizeof(struct control_about) <= sizeof(struct policy), "an answer has one size");
 
 #endif

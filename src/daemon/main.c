@@ -379,6 +379,7 @@ static int main_serve(struct node *node, struct args *a, struct loop *loop)
 				  .loop = loop,
 				  .requests = {.runtime = node->runtime,
 					       .site = &node->site,
+					       .file = &a->site,
 					       .devices = &node->devices}};
 	struct inventory *inventory = NULL;
 	struct sampler sampler;

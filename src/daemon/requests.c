@@ -17,6 +17,7 @@
 #include "ledger/residency_file.h"
 #include "ledger/tenant.h"
 #include "node/library.h"
+#include "node/process.h"
 #include "node/tenants.h"
 #include "roles/arbiter_host.h"
 
@@ -29,6 +30,7 @@
 struct doing {
 	const char *runtime;
 	const struct site *site;
+	const struct site_file *file;
 	const struct devices *devices;
 	const struct requests_peer *peer;
 	const struct control_request *request;
@@ -209,9 +211,27 @@ static pid_t requests_beginner(const struct doing *d)
 }
 
 /*
- * The pid of the container's first process has to mean the same process here. The pid of another process
- * does no harm: the tenant then lives as long as that one.
+ * The tenant lives as long as the container's first process, so that has to be one that the user can
+ * end. Its pid may be another process's a moment later: such a tenant has ended (tenants_state).
  */
+static int requests_check_first(struct doing *d)
+{
+	long pid = (long)d->request->container;
+	int r = process_is_of_user((pid_t)pid, d->peer->uid);
+
+	if (r == -ESRCH)
+		return requests_refuse(d, r, "the container's first process, %ld, is not there any more", pid);
+	if (r < 0)
+		return requests_refuse(d, r, "whose process %ld is cannot be seen (%s); allotd needs "
+				       "CAP_SYS_PTRACE for that",
+				       pid, strerror(-r));
+	return r ? 0
+		 : requests_refuse(d, -EPERM, "process %ld is not user %u's; a container's first process is "
+				   "of the user who runs the container, or in a user namespace of that user",
+				   pid, (unsigned int)d->peer->uid);
+}
+
+/* The pid of the container's first process has to mean the same process here. */
 static int requests_check_container(struct doing *d)
 {
 	char path[64];
@@ -221,7 +241,7 @@ static int requests_check_container(struct doing *d)
 		return 0;
 	snprintf(path, sizeof(path), "/proc/%ld/ns/pid", (long)d->peer->pid);
 	if (stat(path, &st) == 0 && st.st_ino == pidns_self())
-		return 0;
+		return requests_check_first(d);
 	return requests_refuse(d, -EXDEV, "the container's runtime is in another PID namespace than "
 			       "allotd; run both in the machine's own");
 }
@@ -374,6 +394,10 @@ static int requests_move(struct doing *d)
 
 static int requests_choose(struct doing *d)
 {
+	if (d->request->verb == CONTROL_ABOUT) {
+		site_file_tell(d->file, &d->answer->about);
+		return 0;
+	}
 	if (!d->peer->uid)
 		return requests_refuse(d, -EINVAL, "root has no need of allotd for that");
 	if (!memchr(d->request->name, '\0', sizeof(d->request->name)))
@@ -400,6 +424,7 @@ int requests_do(const struct requests *requests, const struct requests_peer *pee
 {
 	struct doing d = {.runtime = requests->runtime,
 			  .site = requests->site,
+			  .file = requests->file,
 			  .devices = requests->devices,
 			  .peer = peer,
 			  .request = request,

@@ -9,6 +9,7 @@
 #include "control/message.h"
 #include "daemon/moves.h"
 #include "daemon/site.h"
+#include "daemon/site_file.h"
 #include "node/devices.h"
 
 #define REQUESTS_GROUPS 256
@@ -25,6 +26,7 @@ struct requests_peer {
 struct requests {
 	const char *runtime;
 	const struct site *site;
+	const struct site_file *file; /* where that was read */
 	const struct devices *devices;
 };
 

@@ -2,6 +2,7 @@
 #include "daemon/site_file.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,6 +24,7 @@ struct site_reading {
 	struct site_file *file;
 	atomic_bool given_up; /* it says nothing any more */
 	struct site fresh;
+	struct stat st; /* zeroed: it is not there */
 	bool there;
 	int error;
 	struct site_reading *next;
@@ -53,6 +55,8 @@ static void site_file_do(struct site_reading *reading)
 	int r = in ? 0 : err_errno();
 
 	reading->there = in;
+	if (in && fstat(fileno(in), &reading->st) < 0)
+		reading->st = (struct stat){0};
 	if (in)
 		r = site_read(in, site_file_say_line, reading, &reading->fresh);
 	else if (r == -ENOENT && !reading->file->path)
@@ -66,15 +70,65 @@ static void site_file_do(struct site_reading *reading)
 	reading->error = r;
 }
 
-int site_file_read(const struct site_file *file, struct site *ret, bool *ret_there)
+static void site_file_warn_late(const struct site_file *file, const char *meanwhile)
 {
-	struct site_reading reading = {.file = (struct site_file *)file};
+	log_line(LOG_WARN, "%s has not been read for %u s: the file, or the directory service that knows "
+		 "its users and groups, does not answer; %s",
+		 site_file_path(file), (unsigned int)(PATIENCE_NS / NS_PER_S), meanwhile);
+}
 
-	site_file_do(&reading);
+static void *site_file_read_first(void *arg)
+{
+	site_file_do(arg);
+	return NULL;
+}
+
+/* As long as it takes: nothing is in force before, so there is nothing to go on with. */
+static void site_file_await(struct site_reading *reading)
+{
+	uint64_t until_ns = now_monotonic_ns() + PATIENCE_NS;
+	const struct timespec until = {.tv_sec = (time_t)(until_ns / NS_PER_S),
+				       .tv_nsec = (long)(until_ns % NS_PER_S)};
+	pthread_t thread;
+
+	if (pthread_create(&thread, NULL, site_file_read_first, reading) != 0) {
+		site_file_do(reading);
+		return;
+	}
+	if (pthread_clockjoin_np(thread, NULL, CLOCK_MONOTONIC, &until) == 0)
+		return;
+	site_file_warn_late(reading->file, "it is waited for");
+	pthread_join(thread, NULL);
+}
+
+int site_file_read(struct site_file *file, struct site *ret, bool *ret_there)
+{
+	struct site_reading reading = {.file = file};
+
+	site_file_await(&reading);
 	*ret_there = reading.there;
-	if (!reading.error)
+	if (!reading.error) {
 		*ret = reading.fresh;
+		file->in_force = reading.st;
+	}
 	return reading.error;
+}
+
+void site_file_tell(const struct site_file *file, struct control_about *ret)
+{
+	const struct stat *st = &file->in_force;
+	const char *path = site_file_path(file);
+	char whole[PATH_MAX];
+
+	*ret = (struct control_about){
+		.dev = st->st_dev,
+		.ino = st->st_ino,
+		.bytes = (uint64_t)st->st_size,
+		.mtime_ns = (uint64_t)st->st_mtim.tv_sec * NS_PER_S + (uint64_t)st->st_mtim.tv_nsec};
+	/* Who asks is elsewhere. */
+	if (*path != '/' && realpath(path, whole))
+		path = whole;
+	snprintf(ret->config, sizeof(ret->config), "%.*s", (int)sizeof(ret->config) - 1, path);
 }
 
 /* --- Anew ------------------------------------------------------------------------------------- */
@@ -105,6 +159,7 @@ static void site_file_end(struct site_file *file, const struct site_reading *rea
 	} else {
 		site_free(file->site);
 		*file->site = reading->fresh;
+		file->in_force = reading->st;
 		log_line(LOG_SAY, reading->there ? "%s was read anew; tenants that live keep what they have"
 						 : "%s is not there: users are not bounded",
 			 path);
@@ -143,9 +198,7 @@ static void site_file_say_late(struct site_file *file)
 	if (!file->reading || file->late || now_monotonic_ns() < file->began_ns + PATIENCE_NS)
 		return;
 	file->late = true;
-	log_line(LOG_WARN, "%s has not been read for %u s: the file, or the directory service that knows "
-		 "its users and groups, does not answer; what it said before stays in force",
-		 site_file_path(file), (unsigned int)(PATIENCE_NS / NS_PER_S));
+	site_file_warn_late(file, "what it said before stays in force");
 	notify_send("READY=1");
 }
 

@@ -16,7 +16,9 @@
 
 #include <pthread.h>
 #include <stdint.h>
+#include <sys/stat.h>
 
+#include "control/message.h"
 #include "daemon/loop.h"
 #include "daemon/site.h"
 
@@ -27,6 +29,7 @@ struct site_file {
 	const char *path;	   /* NULL: the usual one, if it is there */
 	bool explain;		   /* each line, on stdout */
 	struct site *site;	   /* what is in force: the loop's thread has it alone */
+	struct stat in_force;	   /* the file when it was read for that; zeroed: it was not there */
 
 	/* Of the loop's thread: */
 	struct site_reading *reading; /* whose end is waited for; NULL: none */
@@ -39,11 +42,16 @@ struct site_file {
 };
 
 const char *site_file_path(const struct site_file *file);
-/* 0, also where the usual one is not there; or -errno with a message: it is not known then. */
-int site_file_read(const struct site_file *file, struct site *ret, bool *ret_there);
+/*
+ * 0, also where the usual one is not there; or -errno with a message: it is not known then. Takes as
+ * long as the file and those names do, and says so after 5 s.
+ */
+int site_file_read(struct site_file *file, struct site *ret, bool *ret_there);
 
 /* -errno. The file stays where it is for as long as there is this process. */
 int site_file_watch(struct site_file *file, struct loop *loop, struct site *site);
+/* Which configuration is in force. */
+void site_file_tell(const struct site_file *file, struct control_about *ret);
 /* On the loop's thread; tells the service manager. */
 void site_file_reload(struct site_file *file);
 

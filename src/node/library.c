@@ -119,6 +119,13 @@ int library_command(char ret[static PATH_MAX])
 	return library_search(places, "allot", ret);
 }
 
+int library_daemon(char ret[static PATH_MAX])
+{
+	static const char *const places[] = {"../daemon", "../" ALLOT_SBINDIR, "../sbin", "../bin", NULL};
+
+	return library_search(places, "allotd", ret);
+}
+
 int library_program(const char *name, char ret[static PATH_MAX])
 {
 	static const char *const places[] = {"../tools", "../" ALLOT_LIBEXECDIR "/allot",

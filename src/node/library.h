@@ -30,6 +30,9 @@ int library_criu_plugin(unsigned int hooks, char ret[static PATH_MAX]);
 /* The absolute path of allot, likewise. -ENOENT when there is none. */
 int library_command(char ret[static PATH_MAX]);
 
+/* Of allotd, likewise. */
+int library_daemon(char ret[static PATH_MAX]);
+
 /* The absolute path of allot-load or allot-links, beside the binary. -ENOENT when there is none. */
 int library_program(const char *name, char ret[static PATH_MAX]);
 

@@ -5,8 +5,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <linux/nsfs.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
 
 #include "base/cleanup.h"
 #include "base/err.h"
@@ -66,6 +68,63 @@ int process_read_user(pid_t pid, uid_t *ret)
 		return -ESRCH;
 	*ret = uid[0];
 	return uid[0] == uid[1] && uid[0] == uid[2] && uid[0] == uid[3] ? 0 : -EPERM;
+}
+
+/* The kernel nests user namespaces no deeper than this. */
+#define NAMESPACES 33
+
+/* Closes it. */
+static int process_namespace_is_of_user(int namespace, uid_t user)
+{
+	CLEANUP_CLOSE int at = namespace;
+	uid_t owner;
+
+	for (int i = 0; i < NAMESPACES; i++) {
+		int above;
+
+		if (ioctl(at, NS_GET_OWNER_UID, &owner) < 0)
+			return err_errno();
+		if (owner == user)
+			return 1;
+		/* -EPERM: this is the first one, or is above this process's own. */
+		above = ioctl(at, NS_GET_PARENT);
+		if (above < 0)
+			return errno == EPERM ? 0 : err_errno();
+		close(at);
+		at = above;
+	}
+	return 0;
+}
+
+/* Returns true if it has all users of this process: no user can make a namespace that does. */
+static bool process_has_our_users(pid_t pid)
+{
+	char path[64], own[4096], others[4096];
+
+	snprintf(path, sizeof(path), "/proc/%ld/uid_map", (long)pid);
+	return fd_read_text(AT_FDCWD, "/proc/self/uid_map", own, sizeof(own)) > 0 &&
+	       fd_read_text(AT_FDCWD, path, others, sizeof(others)) > 0 && !strcmp(own, others);
+}
+
+int process_is_of_user(pid_t pid, uid_t user)
+{
+	char path[64];
+	uid_t real;
+	int fd, r;
+
+	if (process_read_user(pid, &real) == -ESRCH)
+		return -ESRCH;
+	if (real == user)
+		return 1;
+	snprintf(path, sizeof(path), "/proc/%ld/ns/user", (long)pid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	r = fd < 0 ? err_errno() : 0;
+	if (r == -ENOENT)
+		return -ESRCH;
+	/* The kernel, or a security module, may hide the namespace of one that can do more. */
+	if (r < 0)
+		return process_has_our_users(pid) ? 0 : r;
+	return process_namespace_is_of_user(fd, user);
 }
 
 /* Finds a value of the auxiliary vector, which the kernel makes at exec; -1: it is not there. */

@@ -27,6 +27,13 @@ bool process_is_same(const struct process_mark *a, const struct process_mark *b)
 int process_read_user(pid_t pid, uid_t *ret);
 
 /*
+ * Returns 1 if the user may end it: it has that real user, or is in a user namespace that the user
+ * made, or in one within that; 0 if not. -ESRCH: it is gone; or -errno where its namespace cannot
+ * be seen.
+ */
+int process_is_of_user(pid_t pid, uid_t user);
+
+/*
  * Returns true if the user who started its program is the user that the program started as: then
  * the environment is that user's word. False for a setuid program, also after it changed its user,
  * and where /proc does not show it.

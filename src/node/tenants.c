@@ -142,6 +142,14 @@ int tenants_read_library(const char *dir, char ret[static PATH_MAX])
 	return 0;
 }
 
+bool tenants_is_anothers(const struct tenant_entry *entry)
+{
+	uid_t owner;
+
+	return entry->error == -EACCES && tenant_name_owner(entry->name, &owner) &&
+	       owner != geteuid();
+}
+
 struct note {
 	uint64_t pidns;
 	long pid;
@@ -270,11 +278,25 @@ static bool tenants_is_foreign(const struct note *note)
 	       time(NULL) - note->began_s <= FOREIGN_GRACE_S;
 }
 
-/* A container lives as long as its first process: the kernel, or the runtime, ends all with it. */
-static bool tenants_container_runs(const struct note *note)
+/*
+ * A user's container names a process of that user, or it could name one that never ends. Where that
+ * cannot be seen, as of another user's tenant, it is believed.
+ */
+static bool tenants_may_name(const char *dir, pid_t pid)
 {
+	const char *name = strrchr(dir, '/');
+	uid_t owner;
+
+	return !name || !tenant_name_owner(name + 1, &owner) || process_is_of_user(pid, owner) != 0;
+}
+
+/* A container lives as long as its first process: the kernel, or the runtime, ends all with it. */
+static bool tenants_container_runs(const char *dir, const struct note *note)
+{
+	pid_t pid = (pid_t)note->pid;
+
 	return note->kind == TENANT_CONTAINER && note->pidns == pidns_self() && note->start &&
-	       note->start == tenants_process_start((pid_t)note->pid);
+	       note->start == tenants_process_start(pid) && tenants_may_name(dir, pid);
 }
 
 /* `note` is NULL for a tenant that `allot run` did not make: only its processes know of it. */
@@ -290,7 +312,7 @@ static enum tenant_state tenants_find_state(const char *dir, const struct note *
 		*ret_pid = pid;
 		return TENANT_IDLE;
 	}
-	if (note && tenants_container_runs(note)) {
+	if (note && tenants_container_runs(dir, note)) {
 		*ret_pid = (pid_t)note->pid;
 		return TENANT_IDLE;
 	}

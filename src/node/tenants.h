@@ -41,6 +41,9 @@ const char *tenants_state_word(const struct tenant_entry *entry);
 /* Returns true if it is known what the tenant used of the device's time: see snapshot_compute. */
 bool tenants_measured(const struct snapshot_device *device);
 
+/* Returns true if it is another user's, of which no more is to be seen than that it is there. */
+bool tenants_is_anothers(const struct tenant_entry *entry);
+
 struct tenants {
 	char runtime[PATH_MAX];
 	size_t n;

@@ -178,12 +178,29 @@ static void arbiter_host_say_claim(struct arbiter_host *host)
 	arbiter_host_ring(host);
 }
 
+static int arbiter_host_path(const char *runtime, char ret[static PATH_MAX])
+{
+	int n = snprintf(ret, PATH_MAX, "%s/" ARBITER_FILE, runtime);
+
+	return n < PATH_MAX ? 0 : -ENAMETOOLONG;
+}
+
+int arbiter_host_find_file(const char *runtime, struct stat *ret)
+{
+	char path[PATH_MAX];
+	int r = arbiter_host_path(runtime, path);
+
+	if (r < 0)
+		return r;
+	return lstat(path, ret) < 0 ? -errno : 0;
+}
+
 bool arbiter_host_has_daemon(const char *runtime)
 {
 	char path[PATH_MAX];
 	CLEANUP_CLOSE int fd = -EBADF;
 
-	if ((size_t)snprintf(path, sizeof(path), "%s/" ARBITER_FILE, runtime) >= sizeof(path))
+	if (arbiter_host_path(runtime, path) < 0)
 		return false;
 	fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
 	return fd >= 0 && shared_file_locked(fd, CLAIM_AT, 1) == 1;

@@ -13,6 +13,7 @@
 #include "cli/arguments.h"
 #include "cli/command.h"
 #include "cli/doctor/criu.h"
+#include "cli/doctor/daemon.h"
 #include "cli/doctor/finding.h"
 #include "cli/doctor/gpus.h"
 #include "cli/doctor/machine.h"
@@ -88,12 +89,15 @@ static void doctor_sweep(char *runtime)
 static void doctor_check_tenants(const struct tenants *tenants)
 {
 	unsigned int live = 0, idle = 0;
+	bool others = false;
 	char what[PATH_MAX + 256];
 
 	for (size_t i = 0; i < tenants->n; i++) {
 		const struct tenant_entry *e = &tenants->list[i];
 
-		if (e->error) {
+		if (tenants_is_anothers(e)) {
+			others = true;
+		} else if (e->error) {
 			snprintf(what, sizeof(what), "tenant %s (%s): %s", e->name, e->dir,
 				 tenants_error_words(e->error));
 			finding_say(FINDING_FAIL, what,
@@ -104,8 +108,8 @@ static void doctor_check_tenants(const struct tenants *tenants)
 			idle++;
 		}
 	}
-	snprintf(what, sizeof(what), "%u tenant%s with processes that use a GPU, %u without", live,
-		 live == 1 ? "" : "s", idle);
+	snprintf(what, sizeof(what), "%u tenant%s with processes that use a GPU, %u without%s", live,
+		 live == 1 ? "" : "s", idle, others ? "; other users' can be seen by root alone" : "");
 	finding_say(FINDING_OK, what, NULL);
 }
 
@@ -186,7 +190,9 @@ int cmd_doctor(int argc, char **argv)
 		doctor_check_program(a.command[0]);
 	if (runtime_find(runtime) < 0)
 		return 1;
-	machine_check_runtime_dir(runtime);
+	if (!runtime_is_roots(runtime))
+		machine_check_runtime_dir(runtime);
+	daemon_check(runtime);
 	if (a.sweep)
 		doctor_sweep(runtime);
 	if (!runtime_load_tenants(&tenants)) {

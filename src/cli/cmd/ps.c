@@ -155,11 +155,6 @@ static void ps_put_foreign(struct table *t, const struct tenant_entry *e)
 		table_cell(t, "%s", "");
 }
 
-static bool ps_is_foreign(const struct tenant_entry *e)
-{
-	return e->error == -EACCES && strchr(e->name, '@');
-}
-
 static int ps_print_devices(const struct tenants *tenants)
 {
 	struct table *t = table_new("TENANT|USER|STATE|>#|GPU|>QUOTA|>USED|>|>DRIVER|>REFUSED|>CONTEXT|>MODULE|"
@@ -171,7 +166,7 @@ static int ps_print_devices(const struct tenants *tenants)
 	for (size_t i = 0; i < tenants->n; i++) {
 		const struct tenant_entry *e = &tenants->list[i];
 
-		if (ps_is_foreign(e))
+		if (tenants_is_anothers(e))
 			ps_put_foreign(t, e);
 		if (e->error)
 			continue;
@@ -267,7 +262,7 @@ static void ps_note_trouble(const struct tenants *tenants)
 	for (size_t i = 0; i < tenants->n; i++) {
 		const struct tenant_entry *e = &tenants->list[i];
 
-		if (ps_is_foreign(e))
+		if (tenants_is_anothers(e))
 			continue;
 		if (e->error) {
 			say_note("tenant \"%s\" (%s) cannot be read: %s", e->name, e->dir,

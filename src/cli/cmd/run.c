@@ -438,6 +438,13 @@ static int run_print_environment(void)
 	return 0;
 }
 
+/* Which of users' tenants leave for each other is one user's affair: see run_check_usage(). */
+static bool run_overcommits_by_variable(const struct args *a)
+{
+	return a->elsewhere.overcommit && !a->overcommit && !a->user.uid &&
+	       a->accounting != ENROLL_ACCOUNTING_DRIVER;
+}
+
 /* 0, or an exit status: all that can be wrong before there is a tenant. */
 static int run_check(struct args *a, char library[PATH_MAX])
 {
@@ -447,6 +454,8 @@ static int run_check(struct args *a, char library[PATH_MAX])
 	    (r = elsewhere_read(&a->elsewhere)) || (r = run_find_library(library)))
 		return r;
 	elsewhere_apply(&a->elsewhere, &a->tenant, &a->first);
+	if (run_overcommits_by_variable(a))
+		a->first.elsewhere.overcommit = "CUDA_OVERSUBSCRIBE";
 	if (a->swap_dir && swap_dir_find(a->swap_dir, a->user.uid, a->swap_path) < 0)
 		return EXIT_ALLOT;
 	run_keep_library(a, library);
@@ -480,13 +489,6 @@ static bool run_refuse_too_large(const char *why, const struct devices *devices,
 		return true;
 	}
 	return false;
-}
-
-/* Which of users' tenants leave for each other is one user's affair: see run_check_usage(). */
-static bool run_overcommits_by_variable(const struct args *a)
-{
-	return a->elsewhere.overcommit && !a->overcommit && !a->user.uid &&
-	       a->accounting != ENROLL_ACCOUNTING_DRIVER;
 }
 
 /* The tenant that the options ask for, made or joined; 0, or -errno with a message. */

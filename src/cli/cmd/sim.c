@@ -26,7 +26,6 @@
 #include "sim/region.h"
 #include "sim/truth.h"
 
-#define MAX_GPUS      64
 #define DEFAULT_BYTES (UINT64_C(24) << 30)
 #define KFD_LIBRARY   "liballot-sim-kfd.so"
 
@@ -124,9 +123,9 @@ static int sim_set_gpus(const char *text)
 
 	if (!text)
 		return 0;
-	if (parse_u64(text, 1, MAX_GPUS, &n) < 0)
+	if (parse_u64(text, 1, SIM_MAX_DEVICES, &n) < 0)
 		return say_error("--gpus \"%s\": not a number from 1 to %d; write it like --gpus 2",
-				 text, MAX_GPUS);
+				 text, SIM_MAX_DEVICES);
 	setenv("ALLOT_SIM_GPUS", text, 1);
 	return 0;
 }

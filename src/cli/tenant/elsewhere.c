@@ -47,10 +47,29 @@ static enum order elsewhere_compare(struct size_spec a, struct size_spec b, uint
 	return x < y ? ORDER_LESS : x > y ? ORDER_MORE : ORDER_SAME;
 }
 
-/* One value for all devices, where no option gives any. */
-static void elsewhere_begin(struct limits *limits, const struct limits_kind *kind, const char *text)
+/* One value for all devices, where no option gives any. Returns who asks for it. */
+static const char *elsewhere_begin(struct limits *limits, const struct limits_kind *kind,
+				   const char *text)
 {
 	*limits = (struct limits){.kind = kind, .text = text, .n = 1, .spec = {{.permille = 1000}}};
+	return text;
+}
+
+/* Of two that say a limit, the smaller one binds. */
+static const char *elsewhere_memory_asker(const struct config *config)
+{
+	struct config variables = *config;
+
+	variables.file_bytes = 0;
+	return elsewhere_compare(config_everywhere(config), config_everywhere(&variables), 0) == ORDER_SAME
+		       ? "CUDA_DEVICE_MEMORY_LIMIT"
+		       : VGPU_FILE;
+}
+
+static const char *elsewhere_compute_asker(const struct config *config)
+{
+	return config_share_everywhere(config) == config->file_share_permille ? VGPU_FILE
+										 : "CUDA_DEVICE_SM_LIMIT";
 }
 
 static void elsewhere_lower_options(struct limits *limits, struct size_spec most)
@@ -69,14 +88,16 @@ void elsewhere_apply(const struct config *config, const struct tenant_options *s
 	*ret = *said;
 	if (memory.bytes || memory.permille < 1000) {
 		if (!(ret->said & TENANT_MEMORY))
-			elsewhere_begin(&ret->memory, &limits_memory, "CUDA_DEVICE_MEMORY_LIMIT");
+			ret->elsewhere.memory = elsewhere_begin(&ret->memory, &limits_memory,
+								elsewhere_memory_asker(config));
 		ret->said |= TENANT_MEMORY;
 		elsewhere_lower_options(&ret->memory, memory);
 	}
 	/* A share from elsewhere is a cap, whatever else the tenant's time goes by. */
 	if (share.permille) {
 		if (!(ret->said & TENANT_COMPUTE))
-			elsewhere_begin(&ret->compute, &limits_compute, "CUDA_DEVICE_SM_LIMIT");
+			ret->elsewhere.compute = elsewhere_begin(&ret->compute, &limits_compute,
+								 elsewhere_compute_asker(config));
 		ret->said &= ~(unsigned int)TENANT_COMPUTE_OFF;
 		ret->said |= TENANT_COMPUTE | TENANT_POLICY;
 		ret->policy = POLICY_COMPUTE_CAP;
@@ -86,6 +107,7 @@ void elsewhere_apply(const struct config *config, const struct tenant_options *s
 	    !(ret->said & (TENANT_PRIORITY | TENANT_COMPUTE_OFF))) {
 		ret->said |= TENANT_PRIORITY;
 		ret->priority = config->priority;
+		ret->elsewhere.priority = "CUDA_TASK_PRIORITY";
 	}
 }
 

@@ -27,6 +27,11 @@ enum tenant_option {
 	TENANT_METER = 1 << 10,
 };
 
+/* Names of what asked, for people; NULL: an option did, or nothing. */
+struct tenant_askers {
+	const char *memory, *compute, *priority, *overcommit;
+};
+
 /* Zeroed: nothing was said. */
 struct tenant_options {
 	unsigned int said; /* enum tenant_option */
@@ -37,6 +42,7 @@ struct tenant_options {
 	enum controller_id controller;
 	bool meter;
 	uint32_t weight, inflight_us, floor_permille; /* the last as the policy has it */
+	struct tenant_askers elsewhere;
 	char words[256]; /* all of them, as given: " --memory 8GiB --compute 25" */
 };
 

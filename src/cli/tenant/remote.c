@@ -70,9 +70,41 @@ static int remote_explain(const char *runtime, const char *name, const char *wha
 			 what, name, runtime, say_errno(r));
 }
 
-/* A message in any case but those that the caller expects. */
+/* What asked for the option with which allotd's words begin; NULL: an option did. */
+static const char *remote_find_asker(const char *words, const struct tenant_askers *askers)
+{
+	const struct {
+		const char *begin, *asker;
+	} list[] = {
+		{"--memory:", askers->memory},
+		{"--compute:", askers->compute},
+		{"--priority:", askers->priority},
+		{"--overcommit:", askers->overcommit},
+	};
+
+	for (size_t i = 0; i < sizeof(list) / sizeof(list[0]); i++)
+		if (!strncmp(words, list[i].begin, strlen(list[i].begin)))
+			return list[i].asker;
+	return NULL;
+}
+
+static int remote_refuse(const char *what, const char *name, const char *words,
+			 const struct tenant_askers *askers)
+{
+	const char *asker = askers ? remote_find_asker(words, askers) : NULL;
+	int option = (int)strcspn(words, ":");
+
+	if (asker)
+		say_error("%s tenant \"%s\": allotd refuses: %s (as %.*s)%s", what, name, asker, option,
+			  words, words + option);
+	else
+		say_error("%s tenant \"%s\": allotd refuses: %s", what, name, words);
+	return -ECONNABORTED;
+}
+
+/* A message in any case but those that the caller expects. `askers` is NULL where only options can. */
 static int remote_ask(const char *runtime, struct control_request *request,
-		      struct control_answer *ret, const char *what)
+		      struct control_answer *ret, const char *what, const struct tenant_askers *askers)
 {
 	unsigned int nap = NAP_MIN_US;
 	int r;
@@ -85,13 +117,11 @@ static int remote_ask(const char *runtime, struct control_request *request,
 		return r;
 	}
 	text_make_printable(ret->words);
-	if (*ret->words && !ret->error) {
+	if (*ret->words && ret->error)
+		return remote_refuse(what, request->name, ret->words, askers);
+	if (*ret->words)
 		say_note("warning: %s", ret->words);
-	} else if (*ret->words) {
-		say_error("%s tenant \"%s\": allotd refuses: %s", what, request->name, ret->words);
-		r = -ECONNABORTED;
-	}
-	return r;
+	return 0;
 }
 
 int remote_make(const char *runtime, const char *plain, const struct policy *policy,
@@ -105,7 +135,7 @@ int remote_make(const char *runtime, const char *plain, const struct policy *pol
 	request.said = remote_said(options);
 	request.kind = kind;
 	request.container = (uint32_t)container;
-	r = remote_ask(runtime, &request, &answer, "cannot make");
+	r = remote_ask(runtime, &request, &answer, "cannot make", &options->elsewhere);
 	if (r < 0)
 		return r;
 	if (answer.error && answer.error != -EEXIST)
@@ -124,7 +154,7 @@ int remote_set(const char *runtime, const char *name, const struct policy *befor
 	request.before = *before;
 	request.policy = *policy;
 	request.said = remote_said(options);
-	r = remote_ask(runtime, &request, &answer, "cannot change");
+	r = remote_ask(runtime, &request, &answer, "cannot change", NULL);
 	if (r < 0)
 		return r;
 	if (answer.error && answer.error != -EAGAIN) {
@@ -140,7 +170,7 @@ int remote_remove(const char *runtime, const char *name, bool ended_only)
 	struct control_request request =
 		remote_request(ended_only ? CONTROL_END : CONTROL_REMOVE, name);
 	struct control_answer answer;
-	int r = remote_ask(runtime, &request, &answer, "cannot remove");
+	int r = remote_ask(runtime, &request, &answer, "cannot remove", NULL);
 
 	return r < 0 ? -ECONNABORTED : answer.error;
 }

@@ -21,6 +21,14 @@ int runtime_find(char ret[static PATH_MAX])
 	return r;
 }
 
+bool runtime_is_roots(const char *runtime)
+{
+	char system[PATH_MAX];
+
+	return geteuid() && !tenant_runtime_dir_of(0, system, sizeof(system)) &&
+	       !strcmp(runtime, system) && access(runtime, R_OK) < 0;
+}
+
 /* The same directory may be root's, as where it is chosen: then others see users' tenants alone. */
 int runtime_load(const char *runtime, struct tenants *ret)
 {
@@ -29,7 +37,7 @@ int runtime_load(const char *runtime, struct tenants *ret)
 	bool is_user = geteuid() && !tenant_runtime_dir_of(0, system, sizeof(system));
 	int r = 0;
 
-	if (is_user && !strcmp(runtime, system) && access(runtime, R_OK) < 0)
+	if (runtime_is_roots(runtime))
 		strcpy(tenants.runtime, runtime);
 	else
 		r = tenants_load(runtime, &tenants);

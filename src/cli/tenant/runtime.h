@@ -4,11 +4,15 @@
 #define ALLOT_CLI_TENANT_RUNTIME_H
 
 #include <limits.h>
+#include <stdbool.h>
 
 #include "node/tenants.h"
 
 /* The runtime directory, or a message and a negative value. */
 int runtime_find(char ret[static PATH_MAX]);
+
+/* Returns true if it is root's, and this process a user's that may not enter it. */
+bool runtime_is_roots(const char *runtime);
 
 /* Who is to be seen in that directory, and, for a user, in root's. Errors of tenants_load. */
 int runtime_load(const char *runtime, struct tenants *ret);

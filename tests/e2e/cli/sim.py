@@ -83,6 +83,13 @@ class Sim(cli_lib.Case):
         self.assertEqual(rest, ["2", str(3 << 30), str(1 << 20)])
         self.assertFalse(os.path.exists(directory))
 
+    def test_number_of_devices(self):
+        """All that the option takes are there; of a larger number both who read it say the bound."""
+        self.assertEqual(self.ok("sim", "--gpus", "16", "--", ALLOT, "topo").count("GPU-"), 16)
+        self.fails(125, "sim", "--gpus", "17", "--", "true", says=("from 1 to 16",))
+        done = self.allot("sim", "--", "env", "ALLOT_SIM_GPUS=17", ALLOT, "topo")
+        self.assertIn("ALLOT_SIM_GPUS=17 is not a number from 1 to 16", done.stdout + done.stderr)
+
     def test_named_directory_stays(self):
         directory = self.path("devices")
         for _ in range(2):

@@ -65,6 +65,24 @@ class Site(users_lib.Case):
         self.assertEqual((done.returncode, done.stdout, done.stderr), (0,
             "/etc/allot/allotd.conf is not there: users are not bounded\n", ""))
 
+    def begin_with_slow_file(self, *options):
+        """The daemon, when it has said that its file does not answer, and has read it since."""
+        path = self.path("allotd.conf")
+        os.mkfifo(path, 0o644)
+        with open(self.path("log"), "w", encoding="utf-8") as log:
+            process = self.start(daemon_lib.ALLOTD, "--config", path, *options, stderr=log)
+        cli_lib.wait_for(lambda: f"{path} has not been read for 5 s: " in self.log())
+        with open(path, "w", encoding="ascii") as file:
+            file.write("[default]\ntenants = 1\n")
+        return process
+
+    def test_slow_file_at_the_start(self):
+        self.begin_with_slow_file("--listen", f"127.0.0.1:{self.port}")
+        cli_lib.wait_for(lambda: "http://" in self.log())
+
+    def test_check_of_a_slow_file(self):
+        self.assertEqual(self.begin_with_slow_file("--check").wait(60), 0, self.log())
+
     def test_wrong_file(self):
         """Nothing begins: that is not the same as no bounds."""
         done = subprocess.run([daemon_lib.ALLOTD, "--config", self.conf("[default]\nx = 1\n")],
@@ -85,6 +103,24 @@ class Site(users_lib.Case):
         self.assertIn("users have no tenants made in ", done.stderr)
         self.assertIn("allotd.conf would bound nobody: allotd does not begin", done.stderr)
         self.daemon(options=("--config", self.conf("# nothing\n")))
+
+    def test_refusal_of_a_variable(self):
+        """It names who asked: there is no option that could be left out."""
+        self.site("[default]\nmemory-max = 1GiB\ncompute-max = 10%\n")
+        for variable, option, words in (
+                ("CUDA_TASK_PRIORITY=0", "--priority", "write --priority normal"),
+                ("CUDA_OVERSUBSCRIBE=1", "--overcommit", "leave it out"),
+                ("CUDA_DEVICE_MEMORY_LIMIT=2g", "--memory", "ask for less"),
+                ("CUDA_DEVICE_SM_LIMIT=20", "--compute", "write --compute with less")):
+            name, value = variable.split("=")
+            self.env[name] = value
+            self.user_fails(ALICE, "run", "--", "true",
+                            says=[f"allotd refuses: {name} (as {option}): ", words])
+            del self.env[name]
+        self.env["CUDA_TASK_PRIORITY"] = "0"
+        self.user_ok(ALICE, "run", "--priority", "normal", "--compute", "10", "--", "true")
+        self.user_fails(ALICE, "run", "--priority", "high", "--compute", "10", "--", "true",
+                        says=["allotd refuses: --priority: "])
 
     def test_without_the_daemon(self):
         """One that ends takes no bounds along."""

@@ -299,6 +299,22 @@ class Users(users_lib.Case):
         self.assertEqual(listener.stdout.readline(), "up\n")
         self.user_fails(ALICE, "run", "--", "true", says=["not root's"])
 
+    def test_doctor_beside_another_user(self):
+        """What one user's tenants are like is nothing wrong for another, and nobody else's affair."""
+        self.share_devices()
+        self.daemon()
+        self.alive(ALICE, "a")
+        done = self.as_user(BOB, "doctor")
+        self.assertEqual(done.returncode, 0, done.stdout)
+        found = done.stdout
+        self.assertIn("other users' can be seen by root alone", found)
+        self.assertNotIn("FAIL", found)
+        os.truncate(os.path.join(self.dir("a", ALICE), "ledger"), 10)
+        self.user_ok(BOB, "doctor")
+        for done in (self.as_user(ALICE, "doctor"), self.allot("doctor")):
+            self.assertEqual(done.returncode, 1)
+            self.assertRegex(done.stdout, rf"(?m)^FAIL  tenant a@{ALICE} .*damaged$")
+
     # --- Root for a user ---
 
     def test_root_for_user(self):
@@ -379,8 +395,8 @@ class Users(users_lib.Case):
         self.find_request_bytes()
         self.daemon()
         self.learn_policy()
-        first = self.start("sleep", "1000")
-        request = self.request(0, b"c", self.renamed(self.policy, f"c@{ALICE}"), kind=3, container=first.pid)
+        first = self.start(*user(ALICE), "sleep", "1000")
+        request = self.container_request(first.pid)
         (error, words), = self.ask(ALICE, request, before=("unshare", "--pid", "--fork"))
         self.assertEqual(error, -18)
         self.assertIn("another PID namespace", words)
@@ -395,6 +411,57 @@ class Users(users_lib.Case):
         self.user_ok(ALICE, "run", "--memory", "1MiB", "--", "true")
         self.assertFalse(os.path.exists(self.dir("c", ALICE)))
 
+    def container_request(self, pid):
+        return self.request(0, b"c", self.renamed(self.policy, f"c@{ALICE}"), kind=3, container=pid)
+
+    def test_container_of_another(self):
+        """The process that a container's tenant is to live as long as is the asker's own."""
+        self.find_request_bytes()
+        self.daemon()
+        self.learn_policy()
+        others = [1, self.start("sleep", "1000").pid, self.start(*user(BOB), "sleep", "1000").pid,
+                  self.start(*user(BOB), "unshare", "--user", "sleep", "1000").pid]
+        for error, words in self.ask(ALICE, *map(self.container_request, others)):
+            self.assertEqual(error, -1)
+            self.assertIn(f"is not user {ALICE}'s", words)
+        self.assertFalse(os.path.exists(self.dir("c", ALICE)))
+
+    def test_container_with_users_of_its_own(self):
+        """In a user namespace of the asker's a process is the asker's, whatever its number."""
+        holder = self.start(*user(ALICE), "unshare", "--user", "--map-root-user", "sh", "-c",
+                            "echo up; read x")
+        if holder.stdout.readline() != "up\n":
+            self.skipTest("users may not have user namespaces here")
+        self.find_request_bytes()
+        self.daemon()
+        self.learn_policy()
+        first = self.start("nsenter", f"--user=/proc/{holder.pid}/ns/user", "--preserve-credentials",
+                           "sh", "-c", "echo up; read x")
+        self.assertEqual(first.stdout.readline(), "up\n")
+        self.assertEqual(self.ask(ALICE, self.container_request(first.pid)), [(0, "")])
+        self.fails(125, "rm", f"c@{ALICE}", says=["lives"])
+        self.user_fails(ALICE, "rm", f"c@{ALICE}", says=["lives"])
+        first.communicate("\n")
+        self.ok("rm", f"c@{ALICE}")
+
+    def test_container_whose_process_is_another_users(self):
+        """As an allotd made them that did not look whose it is: nothing keeps such a tenant."""
+        self.find_request_bytes()
+        self.daemon()
+        self.learn_policy()
+        for remove in (lambda: self.ok("rm", f"c@{ALICE}"),
+                       lambda: self.user_ok(ALICE, "rm", f"c@{ALICE}"),
+                       lambda: self.ok("doctor", "--sweep")):
+            first = self.start(*user(ALICE), "sleep", "1000")
+            self.assertEqual(self.ask(ALICE, self.container_request(first.pid)), [(0, "")])
+            note = os.path.join(self.dir("c", ALICE), "owner")
+            with open("/proc/1/stat", encoding="utf-8") as stat:
+                began = stat.read().rsplit(")", 1)[1].split()[19]
+            os.unlink(note)
+            os.symlink(f"{os.stat('/proc/self/ns/pid').st_ino}:1:3:{began}", note)
+            remove()
+            self.assertFalse(os.path.exists(self.dir("c", ALICE)))
+
     def test_junk(self):
         self.find_request_bytes()
         daemon = self.daemon()
@@ -406,7 +473,7 @@ class Users(users_lib.Case):
             self.request(make, b"t", magic=1), self.request(make, b"t", version=99),
             self.request(99, b"t"), self.request(make, b"t"), self.request(make, b"t" * 64),
             self.request(make, b"t", kind=3), self.request(make, b"t", kind=77),
-            self.request(suspend, b"known@12345", timeout=1 << 62), self.request(6, b"known@12345"),
+            self.request(suspend, b"known@12345", timeout=1 << 62), self.request(7, b"known@12345"),
             *(self.request(verb, name, timeout=1)
               for verb in (make, change, end, remove, suspend, resume)
               for name in (b"", b"../x", b"/etc", b"..", b".tmp-1", b"a/../../x", b"a\nb", b"a@0",

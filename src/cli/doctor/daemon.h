@@ -1,0 +1,9 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* allotd: is there one, does it answer, who decides whose turn it is, and its configuration. */
+#ifndef ALLOT_CLI_DOCTOR_DAEMON_H
+#define ALLOT_CLI_DOCTOR_DAEMON_H
+
+/* Of the machine, and of a runtime directory. To have none is nothing wrong. */
+void daemon_check(const char *runtime);
+
+#endif

@@ -78,7 +78,7 @@ class World:
         for folder in ("bin", "etc", "proc", "dev", "sys", "run", "tmp"):
             (root / folder).mkdir(parents=True)
         needed = set()
-        for program in [*map(shutil.which, ("sh", "cat", "env", "sleep")), os.environ["FILL"]]:
+        for program in [*map(shutil.which, ("sh", "cat", "env", "ln", "sleep")), os.environ["FILL"]]:
             shutil.copy(program, root / "bin")
             needed.update(re.findall(r"(/\S+) \(0x", must("ldd", program)))
         for library in needed:
@@ -244,6 +244,36 @@ class Tests:
             self.assertEqual(done.returncode, 0, done.stderr)
             self.assertGreater(self.truth()[1], 2 * GIB - LOST)
             self.assertLessEqual(self.truth()[1], 2 * GIB)
+
+    def forge(self):
+        """A tenant with more than the container has, by its own path in it."""
+        said = self.allot("run", "--print-env", "--name", "forged", "--memory", "4GiB")
+        self.assertEqual(said.returncode, 0, said.stderr)
+        self.addCleanup(self.allot, "rm", "forged")
+        path, = re.findall(r"^ALLOT_TENANT_DIR=(.*)$", said.stdout, re.M)
+        return path
+
+    def test_library_by_other_names(self):
+        """LD_PRELOAD comes before /etc/ld.so.preload. Whatever it names, the container's tenant stays."""
+        forged = self.forge()
+        done = self.run_in("/bin/sh", "-c", """
+            library=/opt/allot/liballot.so
+            ln -s $library /tmp/link.so
+            ln -s /opt/allot /tmp/linked
+            cat $library >/tmp/copy.so
+            for preload in $library /opt/allot/./liballot.so /tmp/link.so /tmp/linked/liballot.so /tmp/copy.so
+            do
+                export LD_PRELOAD=$preload
+                echo "$LD_PRELOAD"
+                env ALLOT_TENANT_DIR=$0 fill >&2 || exit
+                env -u ALLOT_TENANT_DIR fill >&2 || exit
+                env -u ALLOT_TENANT_DIR CUDA_DEVICE_MEMORY_LIMIT=4g fill >&2 || exit
+            done""", forged, options=(f"--volume={forged}:{forged}",))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(len(done.stdout.split()), 5, done.stdout)
+        self.assertEqual(done.stderr.count("the device says it has 1024 MiB"), 15, done.stderr)
+        self.assertLessEqual(self.truth()[1], GIB)
+        self.assertGreater(self.truth()[1], GIB - LOST)
 
     def test_policy_is_read_only(self):
         done = self.run_in("/bin/sh", "-c", """

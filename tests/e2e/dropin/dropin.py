@@ -182,6 +182,34 @@ class Tenants(Case):
         said, _ = self.run_guest(CUDA_DEVICE_MEMORY_LIMIT="300m")
         self.limited(said, 300 * MIB)
 
+    def test_devices_of_the_dead(self):
+        """When nobody lives in it a new life begins: what was a device then is none of it now."""
+        for i in range(6):
+            said, _ = self.run_guest(ALLOT_SIM_DIR=f"{self.tmp}/sim{i}", ALLOT_SIM_GPUS="16",
+                                     CUDA_DEVICE_MEMORY_LIMIT="300m")
+            self.assertEqual(said["totals"], [300 * MIB] * 16)
+        self.hold(CUDA_DEVICE_MEMORY_LIMIT="300m")
+        (tenant,) = self.tenants()
+        self.assertEqual(len(tenant["devices"]), 2)
+        # One that comes while it lives brings its devices, as ever.
+        self.run_guest(ALLOT_SIM_DIR=self.tmp + "/other", CUDA_DEVICE_MEMORY_LIMIT="300m")
+        (tenant,) = self.tenants()
+        self.assertEqual(len(tenant["devices"]), 4)
+
+    def test_new_life_at_once(self):
+        """Many that begin it together are in one tenant, and none is refused."""
+        for _ in range(3):
+            self.run_guest(CUDA_DEVICE_MEMORY_LIMIT="600m")
+            crowd = [subprocess.Popen([sys.executable, GUEST, "0", str(2 * MIB), "hold"], text=True,
+                                      env={**self.env, "CUDA_DEVICE_MEMORY_LIMIT": "600m"},
+                                      stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+                     for _ in range(16)]
+            for process in crowd:
+                self.assertEqual(json.loads(process.stdout.readline())["first"], "CUDA_SUCCESS")
+            (tenant,) = self.tenants()
+            self.assertEqual(len(tenant["processes"]), 16)
+            for process in crowd:
+                process.communicate()
 
     def kept(self, program, **env):
         """A program beside another that is in the tenant: it runs, and is told in one line."""

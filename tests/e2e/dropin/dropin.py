@@ -425,11 +425,25 @@ class File(Case):
         self.assertEqual((stderr, said["totals"]), ("", [300 * MIB, 300 * MIB]))
         _, stderr = process.communicate(timeout=60)
         self.assertEqual(stderr.count("\n"), 1, stderr)
-        self.assertIn('/etc/xpu/vgpu.config:2: "UsedCore" is not a key, and limits nothing', stderr)
+        self.assertIn('/etc/xpu/vgpu.config:2: "UsedCore", "Other" are not keys, and limit nothing', stderr)
+
+    def test_many_unknown_keys(self):
+        """The line has its end, however long their names are."""
+        names = "".join(f"{i:040}:1\n" for i in range(9))
+        self.write("UsedMem:300\n" + names)
+        said, stderr = self.run_guest(prefix=self.inside)
+        self.assertEqual(said["totals"], [300 * MIB] * 2)
+        self.assertRegex(stderr, r"^allot: /etc/xpu/vgpu.config:2: .* and others are not keys, .*PERCENT\n$")
+        self.write(names)
+        self.assertRegex(self.refused("and others", prefix=self.inside), r"PERCENT\n$")
 
     def test_unreadable(self):
         os.mkdir(self.config + "/vgpu.config")
         self.refused("/etc/xpu/vgpu.config", prefix=self.inside)
+        for place in ("echo UsedMem:300 >/etc/xpu", "ln -s nowhere /etc/xpu"):
+            self.inside[4] = f'mount -t tmpfs none /etc && {place} && exec "$@"'
+            self.refused("/etc/xpu/vgpu.config cannot be read: /etc/xpu is not a directory",
+                         prefix=self.inside)
 
     def test_absent(self):
         said, stderr = self.run_guest(prefix=self.inside)

@@ -152,7 +152,7 @@ static void spec_print(const struct cdi_spec *spec, FILE *out)
 	spec_put_nodes(&j, spec->devices);
 	json_open(&j, "mounts", '[');
 	spec_put_mount(&j, spec->library, CDI_LIBRARY);
-	spec_put_mount(&j, spec->preload, "/etc/ld.so.preload");
+	spec_put_mount(&j, spec->preload, CONTAINER_PRELOAD);
 	json_close(&j, ']');
 	json_open(&j, "hooks", '[');
 	spec_put_hook(&j, spec);

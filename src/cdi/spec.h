@@ -17,15 +17,16 @@
 
 #include <limits.h>
 
+#include "base/container.h"
 #include "cdi/name.h"
 #include "node/devices.h"
 
 #define CDI_KIND "allot.dev/gpu"
 
 /* In the container. */
-#define CDI_HOME    "/opt/allot"
-#define CDI_LIBRARY CDI_HOME "/liballot.so"
-#define CDI_TENANT  CDI_HOME "/tenant"
+#define CDI_HOME    CONTAINER_HOME
+#define CDI_LIBRARY CONTAINER_LIBRARY
+#define CDI_TENANT  CONTAINER_TENANT
 
 struct cdi_spec {
 	const char *name; /* behind "allot.dev/gpu=" */

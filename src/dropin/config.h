@@ -33,8 +33,8 @@ struct config {
 	uint64_t file_bytes; /* 0: not limited */
 	uint32_t file_share_permille;
 	char tenant[POLICY_NAME_BYTES]; /* processes that share it share the limits */
-	char complaint[192];		/* after an error: what is wrong, and a right one */
-	char remark[192];		/* what may be meant as a limit and is none; "": nothing */
+	char complaint[320];		/* after an error: what is wrong, and a right one */
+	char remark[320];		/* what may be meant as a limit and is none; "": nothing */
 };
 
 /* Sets the complaint. -EINVAL. */

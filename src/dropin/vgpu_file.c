@@ -7,18 +7,22 @@
 #include <string.h>
 #include <strings.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 
 #include "base/fd.h"
 
-/* How much of a key a line shows, so that there is room for the reason. */
-#define KEY_SHOWN 40
+/* How much of a key a line shows, and of all of them, so that there is room for the reason. */
+#define KEY_SHOWN  40
+#define KEYS_SHOWN 128
 
 /* What was found of keys: to judge whether the file limits what it was to limit. */
 struct found {
 	unsigned int line; /* that is read, from 1 */
 	bool known;
 	unsigned int unknown_line; /* the first of a key that is not known; 0: there is none */
-	char unknown[KEY_SHOWN + 1];
+	unsigned int unknown;	   /* how many are named in `names` */
+	bool others;		   /* there are more, for which it has no room */
+	char names[KEYS_SHOWN];
 };
 
 static bool vgpu_file_is_blank(char c)
@@ -92,11 +96,24 @@ static const struct key *vgpu_file_find_key(const char *name, size_t len)
 
 static void vgpu_file_note_unknown(struct found *found, const char *name, size_t len)
 {
-	if (found->unknown_line)
+	size_t used = strlen(found->names);
+	char quoted[KEY_SHOWN + sizeof("\"\"")];
+
+	len = len < KEY_SHOWN ? len : KEY_SHOWN;
+	snprintf(quoted, sizeof(quoted), "\"%.*s\"", (int)len, name);
+	for (char *c = quoted; *c; c++)
+		if (*c < ' ' || *c >= 127)
+			*c = '?';
+	if (!found->unknown_line)
+		found->unknown_line = found->line;
+	if (strstr(found->names, quoted))
 		return;
-	found->unknown_line = found->line;
-	for (size_t i = 0; i < len && i < KEY_SHOWN; i++)
-		found->unknown[i] = name[i] >= ' ' && name[i] < 127 ? name[i] : '?';
+	if (used + strlen(", ") + strlen(quoted) >= sizeof(found->names)) {
+		found->others = true;
+		return;
+	}
+	sprintf(found->names + used, "%s%s", used ? ", " : "", quoted);
+	found->unknown++;
 }
 
 static int vgpu_file_read_line(struct config *config, const char *line, size_t len,
@@ -130,21 +147,23 @@ static int vgpu_file_read_line(struct config *config, const char *line, size_t l
 /* Whether what was read is a limit, or says that there is to be none. */
 static int vgpu_file_judge(struct config *config, const struct found *found)
 {
+	static const char todo[] = "write UsedMem:MIB or UsedCores:PERCENT";
+	bool several = found->unknown > 1 || found->others;
+	char named[KEYS_SHOWN + sizeof(" and others are not keys")];
+
 	if (!found->known && !found->unknown_line)
 		return config_complain(config, VGPU_FILE ": it limits nothing; write for example "
 							 "UsedMem:8192, or remove the file");
 	if (!found->unknown_line)
 		return 0;
+	snprintf(named, sizeof(named), "%s%s %s", found->names, found->others ? " and others" : "",
+		 several ? "are not keys" : "is not a key");
 	if (!config_is_by_file(config))
 		return config_complain(config,
-				       VGPU_FILE
-				       ":%u: \"%s\" is not a key, and nothing else limits "
-				       "anything; write UsedMem:MIB or UsedCores:PERCENT",
-				       found->unknown_line, found->unknown);
-	snprintf(config->remark, sizeof(config->remark),
-		 VGPU_FILE ":%u: \"%s\" is not a key, and limits nothing; write UsedMem:MIB or "
-			   "UsedCores:PERCENT",
-		 found->unknown_line, found->unknown);
+				       VGPU_FILE ":%u: %s, and nothing else limits anything; %s",
+				       found->unknown_line, named, todo);
+	snprintf(config->remark, sizeof(config->remark), VGPU_FILE ":%u: %s, and %s nothing; %s",
+		 found->unknown_line, named, several ? "limit" : "limits", todo);
 	return 0;
 }
 
@@ -183,6 +202,28 @@ int vgpu_file_parse(struct config *config, const char *text, size_t len)
 	return r;
 }
 
+/* Returns true if the file is not there and nothing says that one was meant. */
+static bool vgpu_file_is_absent(int error)
+{
+	struct stat st;
+
+	/* A link that leads nowhere was meant to lead to one. */
+	return error == -ENOENT && (lstat(VGPU_DIR, &st) < 0 || !stat(VGPU_DIR, &st));
+}
+
+static const char *vgpu_file_why(int error)
+{
+	switch (error) {
+	case -ELOOP:
+		return "it is a symbolic link";
+	case -ENOENT:
+	case -ENOTDIR:
+		return VGPU_DIR " is not a directory";
+	default:
+		return strerror(-error);
+	}
+}
+
 int vgpu_file_read(struct config *config)
 {
 	/* Not on the stack, which is a program's of which nothing is known, and not by malloc(). */
@@ -198,11 +239,10 @@ int vgpu_file_read(struct config *config)
 	n = fd_read_text(AT_FDCWD, VGPU_FILE, text, VGPU_FILE_BYTES);
 	if (n >= 0)
 		r = vgpu_file_parse(config, text, (size_t)n);
-	else if (n != -ENOENT && n != -ENOTDIR)
+	else if (!vgpu_file_is_absent((int)n))
 		r = (int)n;
 	munmap(text, VGPU_FILE_BYTES);
 	if (r && !config->complaint[0])
-		config_complain(config, VGPU_FILE " cannot be read: %s",
-				r == -ELOOP ? "it is a symbolic link" : strerror(-r));
+		config_complain(config, VGPU_FILE " cannot be read: %s", vgpu_file_why(r));
 	return r;
 }

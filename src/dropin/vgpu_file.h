@@ -11,12 +11,13 @@
 
 #include "dropin/config.h"
 
-#define VGPU_FILE	"/etc/xpu/vgpu.config"
+#define VGPU_DIR	"/etc/xpu"
+#define VGPU_FILE	VGPU_DIR "/vgpu.config"
 #define VGPU_FILE_BYTES 65536 /* and no more, with a zero behind it */
 
 /*
  * Reads the file's text, after the variables. Whoever mounted the file is not overruled by them: of
- * two limits the smaller one binds, for each device by itself. 0, with `remark` set where a key is
+ * two limits the smaller one binds, for each device by itself. 0, with `remark` set where keys are
  * not known; or -EINVAL with `complaint` set.
  */
 int vgpu_file_parse(struct config *config, const char *text, size_t len);

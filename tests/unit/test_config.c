@@ -252,6 +252,21 @@ static void files(void)
 	CHECK_EQ(config_limit(&config, 1, 64 * GIB).bytes, GIB);
 }
 
+/* More than a line has room for: it says so, and its end is there. */
+static void many_keys(void)
+{
+	char text[8192] = "UsedMem:400\n", *end = text + strlen(text);
+
+	for (int i = 0; i < 100; i++)
+		end += sprintf(end, "%024dAnotherKeyThatIsLong%024d:1\n", i, i);
+	CHECK_EQ(only_file(text), 0);
+	CHECK(strstr(config.remark, "0AnotherKeyThatIs"));
+	CHECK(strstr(config.remark, "\" and others are not keys, and limit nothing; write "
+				    "UsedMem:MIB or UsedCores:PERCENT"));
+	refused(only_file(text + strlen("UsedMem:400\n")), "\" and others are not keys");
+	CHECK(strstr(config.complaint, "write UsedMem:MIB or UsedCores:PERCENT"));
+}
+
 /* A file that limits nothing by mistake is none that says "no limit". */
 static void keys(void)
 {
@@ -270,12 +285,18 @@ static void keys(void)
 	}
 	refused(only_file("\n#\nUsedMemory:4096\n"), ":3: \"UsedMemory\" is not a key");
 	refused(only_file("Used\tMem\x01:4096\n"), "\"Used?Mem?\"");
-	/* Beside a limit such a key is named, the first of them. */
-	CHECK_EQ(only_file("UsedMem:400\nUsedCore:25\nOther: thing\n"), 0);
+	refused(only_file("#\nUsedMemory:4096\nOther:3\n"),
+		":2: \"UsedMemory\", \"Other\" are not keys, and nothing else limits anything");
+	/* Beside a limit such keys are named, each once. */
+	CHECK_EQ(only_file("UsedMem:400\nUsedCore:25\nOther: thing\nUsedCore:30\n"), 0);
 	CHECK_EQ(config_limit(&config, 0, 64 * GIB).bytes, 400 * MIB);
 	CHECK_EQ(config_share_permille(&config, 0), 0);
-	CHECK(strstr(config.remark, VGPU_FILE ":2: \"UsedCore\" is not a key"));
+	CHECK(strstr(config.remark,
+		     VGPU_FILE ":2: \"UsedCore\", \"Other\" are not keys, and limit nothing"));
 	CHECK(!strchr(config.remark, '\n'));
+	CHECK_EQ(only_file("UsedMem:400\nOther: thing\n"), 0);
+	CHECK(strstr(config.remark, VGPU_FILE ":2: \"Other\" is not a key, and limits nothing"));
+	many_keys();
 	CHECK_EQ(only_file("UsedMem:400\n"), 0);
 	CHECK(!*config.remark);
 	/* To say that nothing is limited is to say something. */

@@ -29,6 +29,7 @@ static void c_library(void)
 	CHECK(!symbol(libc, "no_such_function"));
 	CHECK(!symbol(libc, ""));
 	CHECK(!symbol(libc, "environ")); /* data */
+	CHECK(!strcmp(lookup_elf_soname(libc->l_addr, libc->l_ld), "libc.so.6"));
 }
 
 static void old_hash(const char *path)

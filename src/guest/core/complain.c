@@ -9,7 +9,7 @@
 __attribute__((format(printf, 1, 2))) static void complain_print(const char *fmt, ...)
 {
 	struct pollfd stderr_now = {.fd = STDERR_FILENO, .events = POLLOUT};
-	char line[256];
+	char line[384];
 	va_list ap;
 	int n;
 

@@ -10,6 +10,7 @@
 
 #include "base/number.h"
 #include "guest/core/complain.h"
+#include "ledger/ledger.h"
 #include "ledger/life.h"
 #include "ledger/residency_file.h"
 #include "ledger/tenant.h"
@@ -48,8 +49,8 @@ struct entering {
 };
 
 /*
- * policy_update calls it, and so one process at a time. Where nobody lives in the tenant, what
- * stands there is of programs that ended, and who comes now is the first.
+ * policy_update calls it, and so one process at a time. Where nobody lives in the tenant, its policy
+ * is of a program that ended, and who comes now is the first.
  */
 static int drop_in_edit_entering(struct policy *policy, void *arg)
 {
@@ -66,12 +67,32 @@ static int drop_in_edit_entering(struct policy *policy, void *arg)
 	return 0;
 }
 
+/*
+ * Returns true if nobody lives in the tenant, and its ledger has devices of programs that did. One
+ * without is as good as new, and may be somebody's who is about to live in it.
+ */
+static bool drop_in_is_left(const char *dir)
+{
+	struct ledger *ledger;
+	bool used;
+
+	if (life_is_held(dir) || ledger_open(dir, LEDGER_READ, &ledger))
+		return false;
+	used = ledger_knows(ledger, 0);
+	ledger_close(ledger);
+	return used;
+}
+
+/* -ESTALE where the tenant was of programs that ended: it is gone now. */
 static int drop_in_try(const char *runtime, struct entering *entering, char *dir, size_t len)
 {
 	int r = tenant_create(runtime, entering->own.name, &entering->own, dir, len);
 
 	if (r && r != -EEXIST)
 		return r;
+	/* Somebody who came to life in it meanwhile keeps it. */
+	if (r && drop_in_is_left(dir) && !tenant_remove(runtime, entering->own.name))
+		return -ESTALE;
 	r = policy_update(dir, drop_in_edit_entering, entering);
 	return r == -EALREADY ? 0 : r;
 }

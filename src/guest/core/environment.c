@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "guest/core/environment.h"
 
-#include <dlfcn.h>
-#include <fcntl.h>
-#include <stdio.h>
+#include <stdbool.h>
+#include <stddef.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "base/fd.h"
 #include "dropin/variables.h"
 
 /* More than allot and the variables of a machine of 64 devices take. */
@@ -63,37 +61,4 @@ const char *environment_get(const char *name)
 		if (!strncmp(*e, name, length) && (*e)[length] == '=')
 			return *e + length + 1;
 	return NULL;
-}
-
-/* The library's path as far as the "/./" in it, and how long that is; 0: it has none. */
-static int environment_run_path(const char **ret)
-{
-	const char *dot;
-	Dl_info info;
-
-	if (!dladdr(variables, &info) || !info.dli_fname)
-		return 0;
-	dot = strstr(info.dli_fname, "/./");
-	*ret = info.dli_fname;
-	return dot ? (int)(dot - info.dli_fname) : 0;
-}
-
-bool environment_is_run(void)
-{
-	const char *path;
-
-	return environment_run_path(&path) > 0;
-}
-
-bool environment_find_tenant(char *ret, size_t len)
-{
-	const char *path;
-	int n = environment_run_path(&path), fd;
-
-	if (!n || (size_t)snprintf(ret, len, "%.*s/tenant", n, path) >= len)
-		return false;
-	fd = fd_openat(AT_FDCWD, ret, O_PATH | O_DIRECTORY, 0);
-	if (fd >= 0)
-		close(fd);
-	return fd >= 0;
 }

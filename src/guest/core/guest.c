@@ -16,6 +16,7 @@
 #include "guest/core/complain.h"
 #include "guest/core/drop_in.h"
 #include "guest/core/environment.h"
+#include "guest/core/home.h"
 #include "guest/core/object.h"
 
 _Thread_local unsigned int guest_depth __attribute__((tls_model("initial-exec")));
@@ -158,7 +159,7 @@ static void guest_take_drop_in(struct guest *guest)
 	int r;
 
 	/* Its tenant was another one, whatever limits it brings. */
-	if (environment_is_run()) {
+	if (home_is_run()) {
 		guest_close_gpu(guest, "ALLOT_TENANT_DIR is gone from the environment of a program "
 				       "that `allot run` started");
 		return;
@@ -183,7 +184,7 @@ static void guest_take_drop_in(struct guest *guest)
 static void guest_configure(struct guest *guest)
 {
 	char beside[sizeof(guest->dir)];
-	const char *dir = environment_find_tenant(beside, sizeof(beside))
+	const char *dir = home_find_tenant(beside, sizeof(beside))
 				  ? beside
 				  : environment_get("ALLOT_TENANT_DIR");
 	int r;

@@ -113,6 +113,16 @@ void *lookup_elf_symbol(ElfW(Addr) base, const ElfW(Dyn) *dynamic, const char *n
 	return i ? (void *)(base + t.symbols[i].st_value) : NULL;
 }
 
+const char *lookup_elf_soname(ElfW(Addr) base, const ElfW(Dyn) *dynamic)
+{
+	struct tables t = lookup_elf_read(base, dynamic);
+
+	for (const ElfW(Dyn) *d = dynamic; d->d_tag != DT_NULL; d++)
+		if (d->d_tag == DT_SONAME && t.strings)
+			return t.strings + d->d_un.d_val;
+	return NULL;
+}
+
 const ElfW(Dyn) *lookup_elf_dynamic(const struct dl_phdr_info *info)
 {
 	for (int i = 0; i < info->dlpi_phnum; i++)

@@ -14,6 +14,9 @@
  */
 void *lookup_elf_symbol(ElfW(Addr) base, const ElfW(Dyn) *dynamic, const char *name);
 
+/* The name that an object gives itself, whatever that of its file; NULL: none. */
+const char *lookup_elf_soname(ElfW(Addr) base, const ElfW(Dyn) *dynamic);
+
 /* The dynamic section of an object that dl_iterate_phdr shows, or NULL. */
 const ElfW(Dyn) *lookup_elf_dynamic(const struct dl_phdr_info *info);
 

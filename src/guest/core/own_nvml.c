@@ -8,6 +8,7 @@
 
 #include "base/now.h"
 #include "guest/core/environment.h"
+#include "guest/core/home.h"
 #include "guest/core/lookup_libc.h"
 #include "guest/core/thread.h"
 #include "nvidia/uuid.h"
@@ -76,7 +77,7 @@ void own_nvml_on_exit(void (*too)(void))
 
 void own_nvml_prepare(void)
 {
-	if (!environment_is_run() && !environment_get("ALLOT_TENANT_DIR"))
+	if (!home_is_run() && !environment_get("ALLOT_TENANT_DIR"))
 		return;
 	own_nvml_expect_exit();
 	guest_depth++;

@@ -11,6 +11,7 @@
  *	closefds  nofile  as MIB  signals  die
  *	clear                 overwrites its environment, but for what names the devices
  *	unset NAME            takes a variable out of it
+ *	chdir PATH
  *	wait                  says "waiting", until a line or the end comes on stdin
  */
 #include <fcntl.h>
@@ -241,6 +242,8 @@ static void run(char **words)
 					memset(*e, 'x', strlen(*e));
 		} else if (!strcmp(word, "unset")) {
 			unsetenv(*words++);
+		} else if (!strcmp(word, "chdir")) {
+			CHECK(!chdir(*words++));
 		} else if (!strcmp(word, "exec")) {
 			words[-1] = self;
 			execv(self, words - 1);

@@ -68,12 +68,64 @@ class Processes(bad_lib.Case):
         self.assertEqual(self.allot("run", "--name", "larger", "--memory", "1GiB",
                                     "--print-env").returncode, 0)
         larger = os.path.join(os.path.dirname(self.tenant), "larger")
-        for path, last in (("/./", bad_lib.OUT_OF_MEMORY), ("/", bad_lib.OK)):
+        for library in ("/./liballot.so", "/liballot.so"):
             for env in ({}, {"CUDA_DEVICE_MEMORY_LIMIT": "1GiB"}, {"ALLOT_TENANT_DIR": larger},
-                        {"ALLOT_TENANT_DIR": "nonsense"} if path == "/./" else {}):
-                self.guest_env = {"LD_PRELOAD": f"{beside}{path}liballot.so", **env}
-                said, _ = self.guest(f"init alloc {LIMIT - CONTEXT} alloc 4")
-                self.assertEqual(said, ["init 0", "alloc 0", f"alloc {last}"], path)
+                        {"ALLOT_TENANT_DIR": "nonsense"}):
+                self.held_beside(beside + library, **env)
+
+    def test_library_by_other_names(self):
+        """Whatever name it has when it is loaded, and whatever other copies are: the tenant stays."""
+        beside, elsewhere = os.path.join(self.tmp, "beside"), os.path.join(self.tmp, "elsewhere")
+        for place in (beside, elsewhere):
+            os.mkdir(place)
+            shutil.copy(os.environ["LIBALLOT"], place + "/x.so")
+        os.rename(self.tenant, beside + "/tenant")
+        os.symlink(beside + "/x.so", self.tmp + "/link.so")
+        os.symlink(beside, self.tmp + "/linked")
+        own, copy = beside + "/./x.so", elsewhere + "/x.so"
+        self.ok("run", "--name", "larger", "--memory", "1GiB", "--print-env")
+        larger = os.path.join(os.path.dirname(self.tenant), "larger")
+        for preload in (self.tmp + "/link.so", self.tmp + "/linked/x.so", f"{copy}:{own}",
+                        f"{own}:{copy}", f"{self.tmp}/link.so:{copy}:{own}"):
+            for env in ({}, {"ALLOT_TENANT_DIR": larger}):
+                self.held_beside(preload, **env)
+        # A relative name means another file where the program goes.
+        self.guest_env = {"LD_PRELOAD": "./x.so"}
+        said, _ = self.guest(f"chdir / init alloc {LIMIT}", prefix=("env", "-C", beside))
+        self.assertEqual(said, ["init 0", f"alloc {bad_lib.OUT_OF_MEMORY}"])
+
+    def test_what_is_no_tenant(self):
+        """A folder of that name beside the library, which holds something else, is no limit."""
+        beside = os.path.join(self.tmp, "beside")
+        os.makedirs(beside + "/tenant/of_the_house")
+        shutil.copy(os.environ["LIBALLOT"], beside)
+        self.guest_env = {"LD_PRELOAD": beside + "/liballot.so"}
+        said, err = self.guest(f"init alloc {LIMIT}")
+        self.assertEqual((said, err), (["init 0", "alloc 0"], ""))
+
+    def test_container_without_its_tenant(self):
+        """Where the runtime called no hook: the list has the library, whatever LD_PRELOAD names first."""
+        beside = os.path.join(self.tmp, "beside")
+        os.mkdir(beside)
+        shutil.copy(os.environ["LIBALLOT"], beside)
+        prefix = ("unshare", "--mount", "sh", "-c", "mount -t tmpfs none /etc && "
+                  f'echo {beside}/./liballot.so >/etc/ld.so.preload && exec "$@"', "sh")
+        if os.geteuid() or subprocess.run([*prefix, GUEST], check=False,
+                                          capture_output=True).returncode:
+            self.skipTest("no mount namespace to be had")
+        shutil.copy(os.environ["LIBALLOT"], beside + "/copy.so")
+        for name in ("liballot.so", "copy.so"):
+            for env in ({}, {"CUDA_DEVICE_MEMORY_LIMIT": "1GiB"}):
+                self.guest_env = {"LD_PRELOAD": f"{beside}/{name}", **env}
+                said, err = self.guest("init", prefix=prefix)
+                self.assertEqual(said, [f"init {bad_lib.INVALID_VALUE}"], name)
+                self.assertIn("ALLOT_TENANT_DIR is gone", err)
+
+    def held_beside(self, preload, **env):
+        self.guest_env = {"LD_PRELOAD": preload, **env}
+        said, err = self.guest(f"init alloc {LIMIT - CONTEXT} alloc 4")
+        self.assertEqual(said, ["init 0", "alloc 0", f"alloc {bad_lib.OUT_OF_MEMORY}"],
+                         (self.guest_env, err))
 
     def test_fork_before(self):
         said, _ = self.guest("child init alloc 100 end clone init alloc 200 end init alloc 250")

@@ -78,7 +78,7 @@ class World:
         for folder in ("bin", "etc", "proc", "dev", "sys", "run", "tmp"):
             (root / folder).mkdir(parents=True)
         needed = set()
-        for program in [*map(shutil.which, ("sh", "cat", "env", "sleep")), os.environ["FILL"]]:
+        for program in [*map(shutil.which, ("sh", "cat", "env", "ln", "sleep")), os.environ["FILL"]]:
             shutil.copy(program, root / "bin")
             needed.update(re.findall(r"(/\S+) \(0x", must("ldd", program)))
         for library in needed:
@@ -245,6 +245,36 @@ class Tests:
             self.assertGreater(self.truth()[1], 2 * GIB - LOST)
             self.assertLessEqual(self.truth()[1], 2 * GIB)
 
+    def forge(self):
+        """A tenant with more than the container has, by its own path in it."""
+        said = self.allot("run", "--print-env", "--name", "forged", "--memory", "4GiB")
+        self.assertEqual(said.returncode, 0, said.stderr)
+        self.addCleanup(self.allot, "rm", "forged")
+        path, = re.findall(r"^ALLOT_TENANT_DIR=(.*)$", said.stdout, re.M)
+        return path
+
+    def test_library_by_other_names(self):
+        """LD_PRELOAD comes before /etc/ld.so.preload. Whatever it names, the container's tenant stays."""
+        forged = self.forge()
+        done = self.run_in("/bin/sh", "-c", """
+            library=/opt/allot/liballot.so
+            ln -s $library /tmp/link.so
+            ln -s /opt/allot /tmp/linked
+            cat $library >/tmp/copy.so
+            for preload in $library /opt/allot/./liballot.so /tmp/link.so /tmp/linked/liballot.so /tmp/copy.so
+            do
+                export LD_PRELOAD=$preload
+                echo "$LD_PRELOAD"
+                env ALLOT_TENANT_DIR=$0 fill >&2 || exit
+                env -u ALLOT_TENANT_DIR fill >&2 || exit
+                env -u ALLOT_TENANT_DIR CUDA_DEVICE_MEMORY_LIMIT=4g fill >&2 || exit
+            done""", forged, options=(f"--volume={forged}:{forged}",))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(len(done.stdout.split()), 5, done.stdout)
+        self.assertEqual(done.stderr.count("the device says it has 1024 MiB"), 15, done.stderr)
+        self.assertLessEqual(self.truth()[1], GIB)
+        self.assertGreater(self.truth()[1], GIB - LOST)
+
     def test_policy_is_read_only(self):
         done = self.run_in("/bin/sh", "-c", """
             cd /opt/allot/tenant
@@ -286,13 +316,34 @@ class Tests:
             shutil.rmtree(self.runtime)
 
     def test_user_namespaces(self):
-        """Where the tenant's files would be nobody's."""
-        self.refused("user namespace", options=self.foreign)
-        self.assertEqual(self.tenants(), {})
+        """Whoever owns the tenant's files there, all users of the container are of the tenant."""
+        for options in self.namespaces:
+            with self.subTest(options=options):
+                done = self.run_in("/bin/sleep", "1000", options=("--detach", *options))
+                self.assertEqual(done.returncode, 0, done.stderr)
+                name = done.stdout[:12]
+                for user in (0, 5, 1000, *self.own_users):
+                    done = self.run_podman("exec", f"--user={user}", name, "/bin/fill")
+                    self.assertEqual(done.returncode, 0, done.stderr)
+                    self.assertIn("the device says it has 1024 MiB", done.stderr + done.stdout, user)
+                # Live, and read by all of them; nobody there writes it.
+                self.assertEqual(self.allot("set", name, "--memory", "2GiB").returncode, 0)
+                for user in (0, 1000, *self.own_users):
+                    done = self.run_podman("exec", f"--user={user}", name, "/bin/sh", "-c", """
+                        cd /opt/allot/tenant && cat policy >/dev/null && : >>ledger && fill
+                        for file in policy new ../liballot.so; do (: >>$file) && echo wrote $file; done""")
+                    self.assertIn("the device says it has 2048 MiB", done.stderr + done.stdout, user)
+                    self.assertNotIn("wrote", done.stdout)
+                self.assertEqual({*self.tenants()}, {name})
+                self.must_podman("kill", name)
+                self.must_podman("wait", name)
+                self.assertEqual(self.tenants(), {})
+        self.assertLessEqual(self.truth()[1], 2 * GIB)
 
 
 class Rootful(Tests, Case):
-    foreign = ("--uidmap=0:100000:5000",)
+    namespaces = (("--uidmap=0:100000:5000",), ("--uidmap=0:100000:5000", "--user=1000"))
+    own_users = ()
 
     def test_options(self):
         for options in (("--user=1000:1000",), ("--read-only",), ("--env=LD_PRELOAD=/x",),
@@ -337,7 +388,10 @@ class Crun(Case):
 
 class Rootless(Tests, Case):
     """The files that root made serve every user, and each has tenants of their own."""
-    foreign = ("--userns=keep-id", "--user=1000")
+    namespaces = ((), ("--userns=keep-id",), ("--userns=keep-id", "--user=0"),
+                  ("--userns=keep-id", "--user=1000"), ("--userns=keep-id:uid=7,gid=7",),
+                  ("--uidmap=0:1:60000",))
+    own_users = (USER,)
     images = ("glibc",)
 
     @classmethod

@@ -182,6 +182,34 @@ class Tenants(Case):
         said, _ = self.run_guest(CUDA_DEVICE_MEMORY_LIMIT="300m")
         self.limited(said, 300 * MIB)
 
+    def test_devices_of_the_dead(self):
+        """When nobody lives in it a new life begins: what was a device then is none of it now."""
+        for i in range(6):
+            said, _ = self.run_guest(ALLOT_SIM_DIR=f"{self.tmp}/sim{i}", ALLOT_SIM_GPUS="16",
+                                     CUDA_DEVICE_MEMORY_LIMIT="300m")
+            self.assertEqual(said["totals"], [300 * MIB] * 16)
+        self.hold(CUDA_DEVICE_MEMORY_LIMIT="300m")
+        (tenant,) = self.tenants()
+        self.assertEqual(len(tenant["devices"]), 2)
+        # One that comes while it lives brings its devices, as ever.
+        self.run_guest(ALLOT_SIM_DIR=self.tmp + "/other", CUDA_DEVICE_MEMORY_LIMIT="300m")
+        (tenant,) = self.tenants()
+        self.assertEqual(len(tenant["devices"]), 4)
+
+    def test_new_life_at_once(self):
+        """Many that begin it together are in one tenant, and none is refused."""
+        for _ in range(3):
+            self.run_guest(CUDA_DEVICE_MEMORY_LIMIT="600m")
+            crowd = [subprocess.Popen([sys.executable, GUEST, "0", str(2 * MIB), "hold"], text=True,
+                                      env={**self.env, "CUDA_DEVICE_MEMORY_LIMIT": "600m"},
+                                      stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+                     for _ in range(16)]
+            for process in crowd:
+                self.assertEqual(json.loads(process.stdout.readline())["first"], "CUDA_SUCCESS")
+            (tenant,) = self.tenants()
+            self.assertEqual(len(tenant["processes"]), 16)
+            for process in crowd:
+                process.communicate()
 
     def kept(self, program, **env):
         """A program beside another that is in the tenant: it runs, and is told in one line."""
@@ -397,11 +425,25 @@ class File(Case):
         self.assertEqual((stderr, said["totals"]), ("", [300 * MIB, 300 * MIB]))
         _, stderr = process.communicate(timeout=60)
         self.assertEqual(stderr.count("\n"), 1, stderr)
-        self.assertIn('/etc/xpu/vgpu.config:2: "UsedCore" is not a key, and limits nothing', stderr)
+        self.assertIn('/etc/xpu/vgpu.config:2: "UsedCore", "Other" are not keys, and limit nothing', stderr)
+
+    def test_many_unknown_keys(self):
+        """The line has its end, however long their names are."""
+        names = "".join(f"{i:040}:1\n" for i in range(9))
+        self.write("UsedMem:300\n" + names)
+        said, stderr = self.run_guest(prefix=self.inside)
+        self.assertEqual(said["totals"], [300 * MIB] * 2)
+        self.assertRegex(stderr, r"^allot: /etc/xpu/vgpu.config:2: .* and others are not keys, .*PERCENT\n$")
+        self.write(names)
+        self.assertRegex(self.refused("and others", prefix=self.inside), r"PERCENT\n$")
 
     def test_unreadable(self):
         os.mkdir(self.config + "/vgpu.config")
         self.refused("/etc/xpu/vgpu.config", prefix=self.inside)
+        for place in ("echo UsedMem:300 >/etc/xpu", "ln -s nowhere /etc/xpu"):
+            self.inside[4] = f'mount -t tmpfs none /etc && {place} && exec "$@"'
+            self.refused("/etc/xpu/vgpu.config cannot be read: /etc/xpu is not a directory",
+                         prefix=self.inside)
 
     def test_absent(self):
         said, stderr = self.run_guest(prefix=self.inside)

@@ -103,21 +103,29 @@ int container_outer_uid(uid_t *ret)
 	return container_find_uid("/proc/self/uid_map", false, geteuid(), ret);
 }
 
-static bool container_sees_us(const struct container *c, const json_t *process)
+/* Numbers that our user namespace does not know. */
+#define UNKNOWN_UID ((uid_t)-1)
+
+static bool container_find_owner(const struct container *c, const json_t *process, uid_t *ret)
 {
 	const json_t *user = json_object_get(process, "user");
-	uid_t us = geteuid();
+	uid_t us = geteuid(), inside;
 	struct stat own, other;
 	char path[64];
 
 	snprintf(path, sizeof(path), "/proc/%ld/ns/user", (long)c->pid);
 	if (stat("/proc/self/ns/user", &own) < 0 || stat(path, &other) < 0)
 		return false;
+	*ret = 0;
+	if (own.st_ino == other.st_ino)
+		return true;
 	/* Of another namespace the kernel tells the numbers as they are in ours. */
 	snprintf(path, sizeof(path), "/proc/%ld/uid_map", (long)c->pid);
-	if (own.st_ino != other.st_ino && container_find_uid(path, true, us, &us) < 0)
-		return false;
-	return us == 0 || us == json_integer_value(json_object_get(user, "uid"));
+	if (container_find_uid(path, false, 0, ret) == 0 && *ret != UNKNOWN_UID)
+		return true;
+	*ret = us;
+	return container_find_uid(path, true, us, &inside) == 0 &&
+	       inside == json_integer_value(json_object_get(user, "uid"));
 }
 
 static int container_read_config(const char *bundle, struct container *c,
@@ -141,7 +149,7 @@ static int container_read_config(const char *bundle, struct container *c,
 	r = container_take_root(config, bundle, c);
 	if (r == 0)
 		r = container_take_process(json_object_get(config, "process"), c);
-	c->sees_us = container_sees_us(c, json_object_get(config, "process"));
+	c->has_owner = container_find_owner(c, json_object_get(config, "process"), &c->owner);
 	json_decref(config);
 	if (r < 0)
 		snprintf(why, CONTAINER_WHY,

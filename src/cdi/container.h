@@ -19,10 +19,12 @@ struct container {
 	char *program;	    /* the first of its arguments, as it stands there; "": none */
 	char *path;	    /* PATH in its environment; "": none */
 	/*
-	 * Whether files of ours are root's in it, or its first process's own: where a user namespace
-	 * has them be nobody's, the library believes nothing in them.
+	 * Its root, by the number that this one has for us: all of its users believe files in a directory
+	 * of that one's. In a user namespace without a root it is us, if the first process is. False: it
+	 * is nobody, and the library would believe nothing.
 	 */
-	bool sees_us;
+	bool has_owner;
+	uid_t owner;
 };
 
 #define CONTAINER_WHY 320

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/err.h"
@@ -132,6 +133,8 @@ int cdi_mount_files(const struct container *container, const char *tenant_dir)
 		r = mount_file(mounted, tenant_dir, "ledger");
 	if (r < 0)
 		return r;
+	if (fchownat(mounted, "", container->owner, (gid_t)-1, AT_EMPTY_PATH) < 0)
+		return err_errno();
 	snprintf(policy, sizeof(policy), "%s/policy", mount_fd_path(mounted).s);
 	if (mount(NULL, policy, NULL, MS_REMOUNT | MS_BIND | MS_RDONLY | FLAGS, NULL) < 0 ||
 	    mount(NULL, mount_fd_path(mounted).s, NULL, MS_REMOUNT | MS_BIND | MS_RDONLY | FLAGS,

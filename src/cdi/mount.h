@@ -18,8 +18,8 @@ int cdi_mount_enter(const struct container *container);
 int cdi_mount_tenant(const struct container *container, const char *tenant_dir);
 
 /*
- * The same for a tenant that is another's than ours, as root's in a user namespace: a directory of ours
- * has its policy and its ledger.
+ * The same for a tenant that is another's than the container's root's: a directory of that root's has its
+ * policy and its ledger.
  */
 int cdi_mount_files(const struct container *container, const char *tenant_dir);
 

@@ -33,15 +33,16 @@ static bool shared_file_is_users(mode_t dir_mode, const struct stat *st)
 }
 
 /*
- * In the user namespace of a rootless container root outside is nobody. Such a file is in a directory of
- * our own root only if that root had it mounted there (cdi/mount.c).
+ * In a container's user namespace the files of its tenant may be anybody's: root outside is nobody there, and
+ * a user outside is one of many. In a directory that others cannot write (fd_is_guarded) a file of another
+ * file system than the directory's was mounted, which its owner could not do there (cdi/mount.c).
  */
-static bool shared_file_is_mounted(mode_t dir_mode, const struct stat *st)
+static bool shared_file_is_mounted(const struct stat *dir, const struct stat *st)
 {
-	return (dir_mode & SHARED_FILE_FOR_ALL) && st->st_uid == SHARED_FILE_OVERFLOW_UID;
+	return (dir->st_mode & SHARED_FILE_FOR_ALL) && st->st_dev != dir->st_dev;
 }
 
-static int shared_file_check_dir(const char *path, mode_t *ret_mode)
+static int shared_file_check_dir(const char *path, struct stat *ret)
 {
 	CLEANUP_CLOSE int fd = -EBADF;
 	struct stat st;
@@ -53,25 +54,24 @@ static int shared_file_check_dir(const char *path, mode_t *ret_mode)
 		return err_errno();
 	if (!fd_is_guarded(&st))
 		return -EPERM;
-	*ret_mode = st.st_mode;
+	*ret = st;
 	return TAKE_FD(fd);
 }
 
 int shared_file_open_dir(const char *path)
 {
-	mode_t mode;
+	struct stat st;
 
-	return shared_file_check_dir(path, &mode);
+	return shared_file_check_dir(path, &st);
 }
 
 int shared_file_open(const char *dir, const char *name, int flags, uint64_t bytes)
 {
 	CLEANUP_CLOSE int dirfd = -EBADF;
 	CLEANUP_CLOSE int fd = -EBADF;
-	mode_t mode;
-	struct stat st;
+	struct stat dir_st, st;
 
-	dirfd = shared_file_check_dir(dir, &mode);
+	dirfd = shared_file_check_dir(dir, &dir_st);
 	if (dirfd < 0)
 		return dirfd;
 	/* O_NONBLOCK: somebody may have put a fifo there. */
@@ -81,9 +81,9 @@ int shared_file_open(const char *dir, const char *name, int flags, uint64_t byte
 	if (fstat(fd, &st) < 0)
 		return err_errno();
 	if (!S_ISREG(st.st_mode) ||
-	    !(shared_file_owner_ok(&st) || shared_file_is_users(mode, &st) ||
-	      shared_file_is_mounted(mode, &st)) ||
-	    ((st.st_mode & (S_IRWXG | S_IRWXO)) && !(mode & SHARED_FILE_FOR_ALL)))
+	    !(shared_file_owner_ok(&st) || shared_file_is_users(dir_st.st_mode, &st) ||
+	      shared_file_is_mounted(&dir_st, &st)) ||
+	    ((st.st_mode & (S_IRWXG | S_IRWXO)) && !(dir_st.st_mode & SHARED_FILE_FOR_ALL)))
 		return -EPERM;
 	if (st.st_size < 0 || (uint64_t)st.st_size != bytes)
 		return -EPROTO;

@@ -21,8 +21,8 @@ int shared_file_open_dir(const char *path);
 
 /*
  * Opens <dir>/<name>. -ELOOP for a symbolic link, -EPERM for what is not a regular file, is not
- * ours or root's, or is open to others where its directory does not say so; -EPROTO when the size
- * is not `bytes`. Descriptor or -errno.
+ * ours or root's nor was mounted in a directory for all, or is open to others where its directory does
+ * not say so; -EPROTO when the size is not `bytes`. Descriptor or -errno.
  */
 int shared_file_open(const char *dir, const char *name, int flags, uint64_t bytes);
 

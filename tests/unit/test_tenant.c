@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <dirent.h>
+#include <sched.h>
 #include <signal.h>
+#include <sys/mount.h>
 #include <sys/resource.h>
 
 #include "base/fault.h"
@@ -269,28 +271,81 @@ static void check_open_to_user(void)
 	CHECK_EQ(chmod(fixture_runtime_dir(), 0700), 0);
 }
 
-/*
- * Of a user that a user namespace does not know a file is nobody's. It is believed in a directory of one's
- * own alone that says that its files are for all.
- */
-static void check_of_nobody(void)
+/* As the containers' hook does it: a directory of its own file system, and the policy in it. */
+static void mount_policy(const char *dir, const char *place)
+{
+	char from[PATH_MAX + 8], to[PATH_MAX + 8];
+	int fd;
+
+	CHECK_EQ(mount("none", place, "tmpfs", 0, "mode=1755"), 0);
+	snprintf(from, sizeof(from), "%s/policy", dir);
+	snprintf(to, sizeof(to), "%s/policy", place);
+	fd = open(to, O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	CHECK(fd >= 0);
+	close(fd);
+	CHECK_EQ(chown(from, 4711, 4711), 0);
+	CHECK_EQ(mount(from, to, NULL, MS_BIND, NULL), 0);
+}
+
+static int load_as(uid_t uid, const char *dir)
 {
 	struct policy policy;
-	const char *dir;
+	int r;
 
-	if (geteuid())
-		return;
-	dir = fixture_tenant("mounted");
-	CHECK_EQ(tenant_open_to_all(fixture_runtime_dir(), "mounted"), 0);
-	for (uid_t uid = SHARED_FILE_OVERFLOW_UID - 1; uid <= SHARED_FILE_OVERFLOW_UID; uid++) {
-		char path[PATH_MAX + 8];
+	CHECK_EQ(seteuid(uid), 0);
+	r = policy_load(dir, &policy);
+	CHECK_EQ(seteuid(0), 0);
+	return r;
+}
 
-		snprintf(path, sizeof(path), "%s/policy", dir);
-		CHECK_EQ(chown(path, uid, uid), 0);
-		CHECK_EQ(policy_load(dir, &policy), uid == SHARED_FILE_OVERFLOW_UID ? 0 : -EPERM);
+/* Believed by everybody in a directory of root's, or one's own, that says that its files are for all. */
+static void check_place(const char *place)
+{
+	for (uid_t uid = 4710; uid <= 4711; uid++)
+		CHECK_EQ(load_as(uid, place), 0);
+	CHECK_EQ(load_as(0, place), 0);
+	CHECK_EQ(chown(place, 4711, 4711), 0);
+	CHECK_EQ(load_as(4710, place), -EPERM);
+	CHECK_EQ(chown(place, 0, 0), 0);
+	CHECK_EQ(chmod(place, 01775), 0);
+	CHECK_EQ(load_as(4710, place), -EPERM);
+	CHECK_EQ(chmod(place, 0755), 0);
+	CHECK_EQ(load_as(4710, place), -EPERM);
+	CHECK_EQ(chmod(place, 01755), 0);
+}
+
+/* The same file where nobody mounted it. */
+static void check_no_mount(const char *dir, const char *place, const char *policy)
+{
+	CHECK_EQ(load_as(0, dir), -EPERM);
+	CHECK_EQ(umount(policy), 0);
+	CHECK_EQ(chown(policy, 4711, 4711), 0);
+	CHECK_EQ(chmod(policy, 0444), 0);
+	CHECK_EQ(load_as(0, place), -EPERM);
+}
+
+/* In a user namespace a tenant's files may be anybody's. */
+static void check_mounted(void)
+{
+	const char *dir = fixture_tenant("mounted");
+	pid_t pid = geteuid() ? -1 : fixture_fork();
+	char place[] = "/tmp/allot-mounted-XXXXXX", policy[64];
+
+	if (pid == 0) {
+		if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
+			_exit(0);
+		CHECK_EQ(tenant_open_to_all(fixture_runtime_dir(), "mounted"), 0);
+		CHECK(mkdtemp(place));
+		snprintf(policy, sizeof(policy), "%s/policy", place);
+		mount_policy(dir, place);
+		check_place(place);
+		check_no_mount(dir, place, policy);
+		CHECK_EQ(umount(place), 0);
+		CHECK_EQ(rmdir(place), 0);
+		_exit(0);
 	}
-	CHECK_EQ(chmod(dir, 0755), 0);
-	CHECK_EQ(policy_load(dir, &policy), -EPERM);
+	if (pid > 0)
+		fixture_wait(pid, 0);
 	CHECK_EQ(tenant_remove(fixture_runtime_dir(), "mounted"), 0);
 }
 
@@ -597,7 +652,7 @@ int main(void)
 	check_open_to_all();
 	check_users();
 	check_open_to_user();
-	check_of_nobody();
+	check_mounted();
 	check_names();
 	check_file_size_limit();
 	check_life();

@@ -131,9 +131,10 @@ static int hook_furnish(const struct container *container, const struct enrolmen
 
 	if (r < 0)
 		return say_error("the container's mounts cannot be entered: %s", say_errno(r));
-	/* Files that allotd made are root's, and so nobody's in the container. */
-	r = e->remote ? cdi_mount_files(container, tenant_dir)
-		      : cdi_mount_tenant(container, tenant_dir);
+	/* Files that allotd made are root's; its root may be another than we are, too. */
+	r = e->remote || container->owner != geteuid()
+		    ? cdi_mount_files(container, tenant_dir)
+		    : cdi_mount_tenant(container, tenant_dir);
 	if (r < 0)
 		return say_error("tenant %s cannot be mounted at %s in %s: %s", tenant_dir,
 				 CDI_TENANT, container->root, say_errno(r));
@@ -191,9 +192,10 @@ int hook_run(int argc, char **argv)
 		return EXIT_ALLOT;
 	if (container_read(stdin, &container, why) < 0)
 		r = say_error("%s", why);
-	else if (!container.sees_us)
-		r = say_error("the container's user namespace has our files belong to nobody; run it "
-			      "without one, or with --userns=keep-id");
+	else if (!container.has_owner)
+		r = say_error("the container's user namespace has no root that we know, and its first "
+			      "process is not of our user, so nobody can own the tenant's files; "
+			      "run it with a user namespace that has user 0");
 	else
 		r = hook_give_tenant(&a, &container);
 	container_done(&container);

@@ -176,6 +176,11 @@ class Hook(Case):
         self.assertIn("not a size", self.hook(state, "--memory", "much"))
         self.assertIn("names", self.hook(state, "--gpu", "0"))
         self.assertIn("1 to 63 letters", self.hook({**state, "id": "a/b"}))
+        with subprocess.Popen(["unshare", "--user", "sh", "-c", "echo in; cat"], text=True,
+                              stdin=subprocess.PIPE, stdout=subprocess.PIPE) as stranger:
+            if stranger.stdout.readline():
+                self.assertIn("user namespace has no root", self.hook({**state, "pid": stranger.pid}))
+            stranger.stdin.close()
         gone = subprocess.Popen(["true"])
         gone.wait()
         self.assertTrue(self.hook({**state, "pid": gone.pid}))

@@ -154,7 +154,16 @@ class Case(unittest.TestCase):
             path.chmod(0o777)
         shutil.rmtree("/run/cdi", ignore_errors=True)
         must(WORLD.allot, "cdi", "generate", "--dir", "/run/cdi", "1GiB", "2GiB", env=WORLD.env)
-        self.addCleanup(self.must_podman, "rm", "--all", "--force", "--time", "0")
+        self.addCleanup(self.remove_all)
+
+    def remove_all(self):
+        """What podman itself leaves running behind a container's end may be in the way for a moment."""
+        for _ in range(100):
+            done = self.run_podman("rm", "--all", "--force", "--time", "0")
+            if not done.returncode:
+                return
+            time.sleep(0.05)
+        self.fail(done.stderr)
 
     def truth(self):
         """What the simulated devices say that is used of the first one, and was at most."""

@@ -894,6 +894,62 @@ class StoppedRole(Turns):
             self.quit(guest)
 
 
+class StoppedProcess(Turns):
+    """A whole process is stopped: it can neither leave nor come until it goes on."""
+
+    def ask(self, process, word=""):
+        process.stdin.write(word + "\n")
+        process.stdin.flush()
+        self.assertTrue(self.says(process, 100), word)
+        return process.stdout.readline().strip()
+
+    def free(self, guest):
+        return int(self.ask(guest, "i"))
+
+    def test_an_allocation_is_refused(self):
+        """... and what is free for it is told without the memory of the stopped one, for as long as that
+        is stopped."""
+        for what in ("serve", "compute"):
+            one, other = self.serve("a", 1, holds=8), self.run_one("b", what, str(HOLDS), "1000")
+            free = self.free(one)
+            other.send_signal(signal.SIGSTOP)
+            for _ in range(2):
+                self.assertEqual(self.ask(one, "30"), "refused", what)
+                time.sleep(1.5)
+                self.assertLessEqual(self.free(one), DEVICE - 10 - 36 - 2 * STAYS // MIB)
+            other.send_signal(signal.SIGCONT)
+            self.until(lambda: self.free(one) >= free)  # pylint: disable=cell-var-from-loop
+            self.assertEqual(self.ask(one, "30"), "served", what)
+            (self.good if what == "compute" else self.quit)(other)
+            self.quit(one)
+        self.assertEqual(self.used(), 0)
+
+    def test_a_launch_waits(self):
+        one, other = self.serve("a", 1), self.serve("b", 1000)
+        self.assertEqual(self.places(), {"a": "suspended", "b": "running"})
+        other.send_signal(signal.SIGSTOP)
+        one.stdin.write("\n")
+        one.stdin.flush()
+        self.assertFalse(self.says(one, 7))
+        other.send_signal(signal.SIGCONT)
+        self.assertTrue(self.says(one, 100))
+        self.assertEqual(one.stdout.readline(), "served\n")
+        for guest in (other, one):
+            self.assertEqual(self.ask(guest), "served")
+            self.quit(guest)
+
+    def test_others_leave_in_its_place(self):
+        one, other, third = (self.serve(n, i * 1000, holds=h)
+                             for i, (n, h) in enumerate((("a", 8), ("b", 14), ("c", 14))))
+        other.send_signal(signal.SIGSTOP)
+        self.assertEqual(self.ask(one, "26"), "served")
+        self.assertEqual(self.places()["c"], "suspended")
+        other.send_signal(signal.SIGCONT)
+        for guest in (third, other, one):
+            self.assertEqual(self.ask(guest), "served")
+            self.quit(guest)
+
+
 class Kills(Turns):
     """kill -9 at each step of a tenant that leaves, comes, waits or decides. The others go on, with
     all of their memory, and what the dead one had is theirs."""

@@ -92,8 +92,9 @@ bool room_await(struct room *room, struct guest *guest, int device, uint64_t byt
 	if (room->wish)
 		answer = word_acquire(&room->wish->answer);
 	room->granted = answer == (bytes | SWAP_WISH_GRANTED);
+	room->refused = answer == (bytes | SWAP_WISH_REFUSED);
 	pass_wait(guest);
-	return answer != (bytes | SWAP_WISH_REFUSED);
+	return !room->refused;
 }
 
 void room_again(struct room *room)

@@ -399,6 +399,22 @@ class Servers(Turns):
             self.assertEqual(self.ask(one, "1"), "served")
         self.quit(one)
 
+    def test_context_of_unknown_size(self):
+        """A tenant's first context: all of its quota is reserved for it, which is more than the device has
+        beside the contexts of others. They leave for what it takes."""
+        guests = [self.serve(n, i * 1000, holds=h, quota="100%")
+                  for i, (n, h) in enumerate((("a", HOLDS), ("b", 27), ("c", 8)))]
+        for guest in guests:
+            self.assertEqual(self.ask(guest), "served")
+            self.quit(guest)
+
+    def test_context_beside_an_outsider(self):
+        """It is waited for that the program ends, as an allocation does."""
+        outsider = self.outsider("70")
+        threading.Timer(2, outsider.kill).start()
+        one = self.serve("a", 1, holds=8, quota="100%")
+        self.quit(one)
+
     def told(self):
         """How often who decides about memory was told that there is something to decide."""
         return int.from_bytes(pathlib.Path(self.tmp, "run/.residency").read_bytes()[4:8], "little")
@@ -415,9 +431,9 @@ class Servers(Turns):
             self.quit(guest)
         self.quit(other)
 
-    def outsider(self):
+    def outsider(self, holds="40"):
         """A program that is no tenant's: what it has is in no ledger."""
-        process = subprocess.Popen([GUEST, "serve", "40", "9"], env=self.env, stdin=subprocess.PIPE,
+        process = subprocess.Popen([GUEST, "serve", holds, "9"], env=self.env, stdin=subprocess.PIPE,
                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         self.addCleanup(self.end, process)
         self.assertEqual(process.stdout.readline(), "ready\n")

@@ -206,7 +206,6 @@ static bool context_made(struct making *making)
 	/* From now on a launch may bring their code. */
 	if (atomic_load(&guest->libraries))
 		atomic_store(&device->loaded, true);
-	quota_note_used(atomic_load(&guest->slot), device->ledger);
 	if (making->alone)
 		calls_end_alone(device);
 	FAULT_POINT(GUEST_CONTEXT_MADE);

@@ -29,6 +29,8 @@ struct room {
 	struct slot *asks; /* others for what they keep, see memory/room.h; NULL: it has not */
 	uint64_t began_ns; /* to wait for what was promised, or is not known, */
 	uint64_t rang_ns;  /* and rang for the last time */
+	uint64_t free_ns;  /* nobody has the role since then, and its last holder has decided */
+	uint32_t beats;	   /* of the role, when it began */
 };
 
 /*

@@ -899,6 +899,28 @@ class StoppedRole(Turns):
                 return
         self.fail("it never decided")
 
+    def test_killed_while_one_that_does_not_overcommit_waits(self):
+        """Nobody decides then, until it rings again."""
+        for victim in 13 * [0, 1, 2]:
+            guests = [self.serve(n, i * 1000, holds=2 if i == victim else 20, env={
+                "ALLOT_FAULT": "RESIDENCY_LEAVES/STOP"} if i == victim else None)
+                      for i, n in enumerate("abc")]
+            time.sleep(2.5)  # they have come, and nobody decides any more
+            guests.append(self.starts("d", "serve", str(HOLDS), "7", options=("--memory", "45MiB")))
+            stopped = False
+            while not stopped and not self.says(guests[3], 0.005):
+                stopped = self.is_stopped(guests[victim])
+            if stopped:
+                time.sleep(2.2)  # it waits, and the others do not look yet
+                guests.pop(victim).kill()
+            self.assertEqual(guests[-1].stdout.readline(), "ready\n")
+            for guest in guests:
+                self.assertEqual(self.ask(guest), "served")
+                self.quit(guest)
+            if stopped:
+                return
+        self.fail("it never decided")
+
     def test_who_does_not_overcommit_waits(self):
         """Whoever decides next was not waiting itself."""
         victim, others = self.stop("LEAVES")

@@ -14,6 +14,8 @@
 /* The one list. A name says what has just been done when the process dies. */
 #define FAULT_POINTS(X)                                                             \
 	X(TENANT_BUILT)        /* directory complete under its temporary name */     \
+	X(TENANT_NAMED)        /* in the list, and nobody noted who made it */       \
+	X(TENANT_NOTED)        /* and nobody holds it */                             \
 	X(TENANT_HIDDEN)       /* removed from the list, files still there */        \
 	X(SLOT_LOCKED)         /* lock of a slot held, its content still old */      \
 	X(SLOT_BUMPED)         /* generation raised, rows still old */               \

@@ -55,7 +55,7 @@ struct ledger_device {
 	uint64_t total_bytes;
 	uint64_t context_bytes; /* what a context was last measured to take */
 	uint64_t refusals;
-	uint64_t peak_bytes; /* most that was admitted at once; only ever grows */
+	uint64_t peak_bytes; /* most that was held at once; only ever grows */
 	uint64_t context_mps_bytes; /* context_bytes of processes under MPS */
 	uint64_t reserved;
 };

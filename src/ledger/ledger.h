@@ -100,7 +100,7 @@ struct ledger_device_info {
 	uint64_t context_bytes;	    /* of one context, as it was last measured; 0: it was not */
 	uint64_t context_mps_bytes; /* the same of processes under MPS */
 	uint64_t refusals;
-	uint64_t peak_bytes; /* most that was held, or about to be, at once */
+	uint64_t peak_bytes; /* most that was held at once */
 };
 int ledger_device_info(struct ledger *ledger, int device, struct ledger_device_info *ret);
 

@@ -87,14 +87,17 @@ static inline struct sum quota_sum_all(struct ledger *ledger, int device)
 }
 
 /*
- * For people, who look when it is over: nothing is decided by it. What is admitted and then fails
- * in the driver counts. The word hardly ever changes, so reading it costs a cache hit.
+ * For people, who look when it is over: nothing is decided by it. Bytes that are pending do not count: they
+ * may be a bound, or be refused by the driver. Whoever commits them notes them. The word hardly ever
+ * changes, so reading it costs a cache hit.
  */
-static void quota_note_peak(struct slot *slot, int device, uint64_t bytes)
+static void quota_note_peak(struct slot *slot, int device)
 {
 	uint64_t *peak = &slot->ledger->map->devices[device].peak_bytes;
+	struct sum sum = quota_sum_all(slot->ledger, device);
+	uint64_t bytes = sat_sub_u64(sum.total, sum.pending);
 
-	if (bytes > word_read(peak))
+	if (bytes < QUOTA_ABSURD_BYTES && bytes > word_read(peak))
 		word_raise_u64(peak, bytes);
 }
 
@@ -104,9 +107,8 @@ static uint64_t quota_sane_limit(uint64_t limit)
 	return min_u64(limit, QUOTA_ABSURD_BYTES);
 }
 
-/* Reserves, and answers the sum that it was decided by. */
-static int quota_publish_and_check(struct slot *slot, int device, uint64_t bytes, uint64_t limit,
-				   uint64_t *ret_used)
+int quota_reserve_sum(struct slot *slot, int device, uint64_t bytes, uint64_t limit,
+		      uint64_t *ret_used)
 {
 	uint64_t *pending;
 
@@ -129,27 +131,10 @@ static int quota_publish_and_check(struct slot *slot, int device, uint64_t bytes
 	return -EDQUOT;
 }
 
-int quota_reserve_sum(struct slot *slot, int device, uint64_t bytes, uint64_t limit,
-		      uint64_t *ret_used)
-{
-	int r = quota_publish_and_check(slot, device, bytes, limit, ret_used);
-
-	if (!r)
-		quota_note_peak(slot, device, *ret_used);
-	return r;
-}
-
-int quota_reserve_bound(struct slot *slot, int device, uint64_t bytes, uint64_t limit)
-{
-	uint64_t used;
-
-	return quota_publish_and_check(slot, device, bytes, limit, &used);
-}
-
 void quota_note_used(struct slot *slot, int device)
 {
 	if (quota_device_ok(slot, device))
-		quota_note_peak(slot, device, quota_sum_all(slot->ledger, device).total);
+		quota_note_peak(slot, device);
 }
 
 int quota_reserve(struct slot *slot, int device, uint64_t bytes, uint64_t limit)
@@ -175,10 +160,8 @@ int quota_settle(struct slot *slot, int device, uint64_t bytes, uint64_t limit)
 	for (int round = 0;; round++) {
 		struct sum sum = quota_sum_all(slot->ledger, device);
 
-		if (sum.total <= limit) {
-			quota_note_peak(slot, device, sum.total);
+		if (sum.total <= limit)
 			return 0;
-		}
 		if (round == SETTLE_ROUNDS || sum.pending <= bytes ||
 		    sum.total - (sum.pending - bytes) > limit)
 			break;
@@ -257,6 +240,7 @@ void quota_commit(struct slot *slot, int device, uint64_t reserved, enum categor
 	word_publish_add(&row->used[category], actual);
 	FAULT_POINT(COMMIT_ADDED);
 	word_sub_floor(&row->pending, reserved);
+	quota_note_peak(slot, device);
 	FAULT_POINT(COMMIT_DONE);
 }
 
@@ -278,8 +262,10 @@ void quota_release(struct slot *slot, int device, enum category category, uint64
 
 void quota_charge(struct slot *slot, int device, enum category category, uint64_t bytes)
 {
-	if (quota_device_ok(slot, device) && (unsigned int)category < CAT_N)
-		word_publish_add(&quota_row_of(slot, device)->used[category], bytes);
+	if (!quota_device_ok(slot, device) || (unsigned int)category >= CAT_N)
+		return;
+	word_publish_add(&quota_row_of(slot, device)->used[category], bytes);
+	quota_note_peak(slot, device);
 }
 
 void quota_set(struct slot *slot, int device, enum category category, uint64_t bytes)

@@ -47,10 +47,9 @@ int quota_reserve_sum(struct slot *slot, int device, uint64_t bytes, uint64_t li
 		      uint64_t *ret_used);
 
 /*
- * The same for a bound of what a call may take: not shown as the tenant's peak. quota_note_used does
- * that when it is known what the call took.
+ * Raises the peak to what the tenant has now, without what is pending. quota_commit and quota_charge do so
+ * themselves; the others by which a figure is raised do not.
  */
-int quota_reserve_bound(struct slot *slot, int device, uint64_t bytes, uint64_t limit);
 void quota_note_used(struct slot *slot, int device);
 
 /*

@@ -293,12 +293,21 @@ void residency_file_drop(struct residency_role *role)
 	*role = (struct residency_role){0};
 }
 
-bool residency_file_is_taken(const char *runtime)
+int residency_file_look(const char *runtime, struct residency_look *ret)
 {
 	CLEANUP_CLOSE int fd = shared_file_open(runtime, NAME, O_RDONLY, BYTES);
-	uint32_t term;
+	struct residency_file file;
+	int r;
 
-	return fd >= 0 &&
-	       !fd_pread_all(fd, &term, sizeof(term), offsetof(struct residency_file, term)) &&
-	       shared_file_locked(fd, LOCK_AT + term, 1) == 1;
+	if (fd < 0)
+		return fd;
+	r = fd_pread_all(fd, &file, sizeof(file), 0);
+	if (r < 0)
+		return r;
+	*ret = (struct residency_look){
+		.taken = shared_file_locked(fd, LOCK_AT + file.term, 1) == 1,
+		.moves = file.moves,
+		.beats = file.beats,
+	};
+	return 0;
 }

@@ -89,7 +89,14 @@ const uint32_t *residency_file_moves(const struct residency_file *file);
 void residency_file_say_full(struct residency_role *role, uint64_t now_ns);
 uint64_t residency_file_full_ns(const char *runtime);
 
-/* Whether anybody has it. */
-bool residency_file_is_taken(const char *runtime);
+/* What a process sees that has it not mapped. */
+struct residency_look {
+	bool taken;	/* somebody has the role */
+	bool moves;	/* the last holder has some tenant move, or ended before it had */
+	uint32_t beats; /* steps of all holders so far */
+};
+
+/* -ENOENT where there is no such file, or errors of shared_file_open. */
+int residency_file_look(const char *runtime, struct residency_look *ret);
 
 #endif

@@ -189,6 +189,7 @@ static int shared_add_locked(struct slot *slot, struct shared_key key, int devic
 	FAULT_POINT(SHARED_PUBLISHED);
 	r = shared_add_new(slot, key, device, bytes, category, flags);
 	quota_cancel(slot, device, bytes);
+	quota_note_used(slot, device);
 	return r;
 }
 

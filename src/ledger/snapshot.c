@@ -332,9 +332,9 @@ static void snapshot_add_shared(struct snapshot *snapshot, struct ledger *ledger
 
 		dev->used[CAT_IMPORTED] = sat_add_u64(dev->used[CAT_IMPORTED], bytes);
 		dev->used_bytes = sat_add_u64(dev->used_bytes, snapshot_capped(dev, bytes));
-		/* What a context takes is charged without being asked for. */
-		if (dev->peak_bytes < dev->used_bytes)
-			dev->peak_bytes = dev->used_bytes;
+		/* What is pending may be a bound, and never be held. */
+		dev->peak_bytes = max_u64(dev->peak_bytes,
+					  sat_sub_u64(dev->used_bytes, dev->pending));
 	}
 }
 

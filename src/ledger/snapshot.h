@@ -50,7 +50,7 @@ struct snapshot_device {
 	uint64_t host_bytes;   /* of the machine's memory, pinned for it; beside used_bytes */
 	uint64_t out_bytes;    /* that left it for the machine's memory; beside used_bytes */
 	uint64_t context_bytes;
-	uint64_t peak_bytes; /* most of used_bytes, at least as much as now */
+	uint64_t peak_bytes; /* most of used_bytes without pending, at least as much as now */
 	uint64_t refusals;
 	struct snapshot_compute compute;
 	bool absurd; /* a row holds an impossible figure: counted as full */

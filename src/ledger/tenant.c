@@ -407,6 +407,8 @@ int tenant_create(const char *runtime, const char *name, const struct policy *po
 		if (r != -EAGAIN && r != -ENOENT)
 			break;
 	}
+	if (r == 0)
+		FAULT_POINT(TENANT_NAMED);
 	return r;
 }
 

@@ -16,7 +16,9 @@
 #include "base/now.h"
 #include "base/number.h"
 #include "base/pidns.h"
+#include "ledger/ledger.h"
 #include "ledger/life.h"
+#include "ledger/slot.h"
 #include "ledger/swap.h"
 #include "ledger/tenant.h"
 #include "node/allowance.h"
@@ -39,6 +41,9 @@
  * that one began, and that nobody holds, is kept for a day.
  */
 #define FOREIGN_GRACE_S (24 * 3600)
+
+/* To make a tenant takes milliseconds. What a killed maker left is removed after this time. */
+#define MAKING_S 10
 
 const char *tenants_error_words(int err)
 {
@@ -299,6 +304,46 @@ static bool tenants_container_runs(const char *dir, const struct note *note)
 	       note->start == tenants_process_start(pid) && tenants_may_name(dir, pid);
 }
 
+/* When it was made, as far as the note knows, else as long as its directory was left alone. */
+static int64_t tenants_began_s(const char *dir, const struct note *note)
+{
+	struct stat st;
+
+	if (note)
+		return note->began_s;
+	return stat(dir, &st) < 0 ? time(NULL) : st.st_mtime;
+}
+
+/* No process has had a slot in the tenant so far. */
+static bool tenants_is_fresh(const char *dir)
+{
+	struct ledger *ledger;
+	bool fresh;
+
+	if (ledger_open(dir, LEDGER_READ, &ledger) < 0)
+		return false;
+	fresh = !slot_count(ledger);
+	ledger_close(ledger);
+	return fresh;
+}
+
+/* The process that the note names still lives. This process is none: it knows what it makes. */
+static bool tenants_maker_lives(const struct note *note)
+{
+	return note->pidns == pidns_self() && note->pid != getpid() && note->start &&
+	       note->start == tenants_process_start((pid_t)note->pid);
+}
+
+/* A tenant has its name first, then its note, and then a process that holds it. */
+static bool tenants_is_being_made(const char *dir, const struct note *note)
+{
+	int64_t age_s = time(NULL) - tenants_began_s(dir, note);
+
+	if (age_s < 0 || age_s > MAKING_S)
+		return false;
+	return (!note || tenants_maker_lives(note)) && tenants_is_fresh(dir);
+}
+
 /* `note` is NULL for a tenant that `allot run` did not make: only its processes know of it. */
 static enum tenant_state tenants_find_state(const char *dir, const struct note *note,
 					    struct members *members, pid_t *ret_pid)
@@ -318,6 +363,8 @@ static enum tenant_state tenants_find_state(const char *dir, const struct note *
 	}
 	if (note && note->kind == TENANT_PREPARED)
 		return TENANT_KEPT;
+	if (tenants_is_being_made(dir, note))
+		return TENANT_IDLE;
 	return note && tenants_is_foreign(note) ? TENANT_IDLE : TENANT_ENDED;
 }
 
@@ -331,16 +378,6 @@ enum tenant_state tenants_state(const char *dir, pid_t *ret_pid)
 	state = tenants_find_state(dir, r < 0 ? NULL : &note, &members, ret_pid);
 	members_free(&members);
 	return state;
-}
-
-/* When it was made, as far as the note knows, else as long as its directory was left alone. */
-static int64_t tenants_began_s(const char *dir, const struct note *note)
-{
-	struct stat st;
-
-	if (note)
-		return note->began_s;
-	return stat(dir, &st) < 0 ? time(NULL) : st.st_mtime;
 }
 
 /* A tenant that cannot be read may be of another version, and in use. Then its ledger is mapped. */

@@ -529,9 +529,8 @@ static uint64_t residency_stuck(const struct residency_plan *plan,
 	for (int i = 0; i < plan->n; i++) {
 		const struct residency_tenant *t = &plan->tenant[i];
 
-		if (t->id && t != comer && t->fixed &&
-		    (t->place == RESIDENCY_HERE || t->place == RESIDENCY_AWAY))
-			bytes += t->here[d];
+		if (t->id && t != comer && t->fixed && t->place != RESIDENCY_LEAVING)
+			bytes += residency_there(t, d);
 	}
 	return bytes;
 }

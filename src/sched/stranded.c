@@ -17,6 +17,8 @@ static enum stranded_kind stranded_kind(const struct stranded *sum,
 {
 	if (!holder || !holder->here)
 		return STRANDED_NONE;
+	if (holder->stopped)
+		return STRANDED_STAYS;
 	if (holder->has_file)
 		return STRANDED_LEAVES;
 	if (holder->most_bytes)

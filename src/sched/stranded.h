@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Stranded memory: what tenants that take turns hold of a device, and cannot take away from there, since the
- * host has no room for it. It is not free for another tenant, whatever its turn. Pure functions.
+ * host has no room for it or they are stopped. It is not free for another tenant, whatever its turn. Pure
+ * functions.
  *
  * A part of a tenant's memory leaves in whole pieces, which may be as large as all that it has. How large they
  * are is known to its processes alone, and to them only while they are stopped. So a tenant counts as one
@@ -20,12 +21,13 @@ struct stranded_holder {
 	uint64_t away;	     /* in host memory already */
 	uint64_t most_bytes; /* that may be there; 0: what is free */
 	bool has_file;	     /* what has no room there goes to a disk */
+	bool stopped;	     /* it cannot leave, whatever room there is */
 };
 
 /* Of all tenants and one device. */
 struct stranded {
 	uint64_t host_free;
-	uint64_t stays;	 /* of tenants for which alone the host has no room */
+	uint64_t stays;	 /* of tenants that are stopped, or for which alone the host has no room */
 	uint64_t leaves; /* of those that leave whatever is free */
 	uint64_t shares; /* of those that leave by what is free */
 	uint64_t needs;	 /* of the host, by both together, for all that they have on devices */

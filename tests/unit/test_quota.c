@@ -82,6 +82,42 @@ static void check_sum(void)
 	ledger_close(slot_ledger(a));
 }
 
+/* The most that was held, and not what is reserved meanwhile: that may be a bound. */
+static void check_peak(void)
+{
+	struct slot *a = fixture_join(fixture_tenant("peak")), *b;
+	struct ledger *l = slot_ledger(a);
+	struct ledger_device_info info;
+
+	b = fixture_join(l->dir);
+	CHECK_EQ(quota_reserve(a, 0, 60 * MIB, LIMIT), 0);
+	CHECK_EQ(quota_reserve(b, 0, 10 * MIB, LIMIT), 0);
+	quota_commit(b, 0, 10 * MIB, CAT_DATA, 10 * MIB);
+	CHECK_EQ(ledger_device_info(l, 0, &info), 0);
+	CHECK_EQ(info.peak_bytes, 10 * MIB);
+	quota_commit(a, 0, 60 * MIB, CAT_CONTEXT, 20 * MIB);
+	CHECK_EQ(quota_reserve_slow(a, 0, 70 * MIB, LIMIT), 0);
+	quota_cancel(a, 0, 70 * MIB);
+	CHECK(!quota_over(a, 0, LIMIT));
+	ledger_device_info(l, 0, &info);
+	CHECK_EQ(info.peak_bytes, 30 * MIB);
+	quota_charge(b, 0, CAT_POOL, 5 * MIB);
+	quota_release(b, 0, CAT_DATA, 10 * MIB);
+	ledger_device_info(l, 0, &info);
+	CHECK_EQ(info.peak_bytes, 35 * MIB);
+	quota_set(a, 0, CAT_CONTEXT, 40 * MIB);
+	quota_note_used(a, 0);
+	ledger_device_info(l, 0, &info);
+	CHECK_EQ(info.peak_bytes, 45 * MIB);
+	/* Nothing that a forged row says. */
+	l->map->rows[0][0].used[CAT_DATA] = QUOTA_ABSURD_BYTES;
+	quota_charge(b, 0, CAT_POOL, MIB);
+	ledger_device_info(l, 0, &info);
+	CHECK_EQ(info.peak_bytes, 45 * MIB);
+	ledger_close(slot_ledger(b));
+	ledger_close(l);
+}
+
 /* Wrong callers and forged rows: refusals, never a wrap, never a crash. */
 static void check_saturation(void)
 {
@@ -301,6 +337,7 @@ int main(void)
 	check_doubtful();
 	check_arithmetic();
 	check_sum();
+	check_peak();
 	check_saturation();
 	check_reclaim();
 	check_settle();

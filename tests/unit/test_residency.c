@@ -275,6 +275,10 @@ static void check_more(void)
 	later(w, residency_defaults.refuse_ns);
 	step(w);
 	CHECK(one->refuse && !other->leave);
+	other->place = RESIDENCY_COMING; /* it was asked to leave, and is told to go on */
+	step(w);
+	CHECK(one->refuse && !other->leave);
+	other->place = RESIDENCY_HERE;
 	other->fixed = false;
 	other->stays_until_ns = w->now_ns + SECOND;
 	step(w);

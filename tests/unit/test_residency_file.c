@@ -23,6 +23,35 @@ static int take(const struct residency_file *file, bool silent, struct residency
 	return residency_file_take(fixture_runtime_dir(), file, silent, ret);
 }
 
+static struct residency_look look(void)
+{
+	struct residency_look seen;
+
+	CHECK_EQ(residency_file_look(fixture_runtime_dir(), &seen), 0);
+	return seen;
+}
+
+static void check_look(const struct residency_file *file)
+{
+	struct residency_role role = {0};
+	uint32_t beats = look().beats;
+
+	CHECK(!look().taken && !look().moves);
+	CHECK_EQ(take(file, false, &role), 0);
+	residency_file_beat(&role);
+	residency_file_beat(&role);
+	residency_file_say_moves(&role, true);
+	CHECK(look().taken && look().moves);
+	CHECK_EQ(look().beats, beats + 2);
+	/* As if it was killed. */
+	residency_file_drop(&role);
+	CHECK(!look().taken && look().moves);
+	CHECK_EQ(take(file, false, &role), 0);
+	residency_file_say_moves(&role, false);
+	residency_file_drop(&role);
+	CHECK(!look().moves);
+}
+
 static void check_silent(const struct residency_file *file)
 {
 	struct residency_role stopped = {0}, role = {0}, other = {0};
@@ -38,7 +67,7 @@ static void check_silent(const struct residency_file *file)
 	residency_file_drop(&stopped);
 	CHECK_EQ(take(file, false, &other), -EAGAIN);
 	residency_file_drop(&role);
-	CHECK(!residency_file_is_taken(fixture_runtime_dir()));
+	CHECK(!look().taken);
 }
 
 static void check_made_anew(const struct residency_file *former)
@@ -114,6 +143,7 @@ int main(void)
 
 	check_used();
 	file = open_file();
+	check_look(file);
 	check_silent(file);
 	check_said(file);
 	check_made_anew(file);

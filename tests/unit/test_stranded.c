@@ -77,6 +77,19 @@ static void check_bound(void)
 	CHECK_EQ(stranded_for(&sum, &holder[1]), 0);
 }
 
+/* One that is stopped stays, wherever there is room for it. */
+static void check_stopped(void)
+{
+	struct stranded_holder holder[] = {
+		{.here = 30, .here_all = 30, .stopped = true, .has_file = true},
+		{.here = 20, .here_all = 20}};
+	struct stranded sum = sum_of(100, holder, 2);
+
+	CHECK_EQ(stranded_for(&sum, &holder[1]), 30);
+	CHECK_EQ(stranded_for(&sum, &holder[0]), 0);
+	CHECK_EQ(stranded_for(&sum, NULL), 30);
+}
+
 /* Of a tenant that has memory on two devices the host has to have room for both. */
 static void check_devices(void)
 {
@@ -97,6 +110,7 @@ int main(void)
 	check_free();
 	check_many();
 	check_bound();
+	check_stopped();
 	check_devices();
 	return 0;
 }

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/fault.h"
 #include "cli/exec/space.h"
 #include "cli/out/say.h"
 #include "cli/tenant/remote.h"
@@ -461,6 +462,7 @@ static int enroll_make(const struct enroll_request *req, const char *runtime, st
 	r = tenant_create(runtime, e->name, ret, e->dir, sizeof(e->dir));
 	if (r == 0)
 		r = enroll_mark(req, runtime, e);
+	FAULT_POINT(TENANT_NOTED);
 	if (r == -EEXIST)
 		return 0;
 	/* Without its note: it was removed before it had one. */

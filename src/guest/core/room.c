@@ -14,7 +14,7 @@
 #include "ledger/tenant.h"
 #include "sched/tuning.h"
 
-/* More often than TUNING_RESIDENCY_SILENT_NS, so that those who look go on with that. */
+/* While a process has the role. More often than TUNING_RESIDENCY_SILENT_NS, so that those who look go on with that. */
 #define RING_NS NS_PER_S
 _Static_assert(RING_NS < TUNING_RESIDENCY_SILENT_NS, "patience");
 
@@ -46,29 +46,47 @@ uint64_t room_promised(const struct room *room, struct guest *guest, const uint8
 	return file && !room->granted ? residency_file_promised(file, uuid) : 0;
 }
 
+static void room_ring(struct room *room, const char *runtime, uint64_t now, uint64_t every_ns)
+{
+	if (room->rang_ns && now < room->rang_ns + every_ns)
+		return;
+	residency_file_tell(runtime);
+	room->rang_ns = now;
+}
+
 /*
- * Whoever decides is woken, and has others leave for what they were promised not to have. It
- * decides for a while longer than that takes; without anybody who does there is nobody who would
- * leave.
+ * The role holder has looked at all tenants twice since it was rung for, has nobody leave, and gave the
+ * role up. One that ended before that, or in the middle of a move, is followed by another one.
  */
+static bool room_is_decided(struct room *room, const struct residency_look *look, uint64_t now)
+{
+	if (look->taken || look->moves || look->beats - room->beats < 2) {
+		room->free_ns = 0;
+		return false;
+	}
+	room->free_ns = room->free_ns ? room->free_ns : now;
+	return now > room->free_ns + 2 * TUNING_RESIDENCY_ELECT_NS;
+}
+
+/* The role holder is woken, and has others leave for what they were promised not to have. */
 static bool room_await_promise(struct room *room, struct guest *guest)
 {
 	uint64_t now = now_monotonic_ns();
+	struct residency_look look;
 	char runtime[PATH_MAX];
 
 	if (tenant_runtime_of(guest->dir, runtime, sizeof(runtime)) ||
-	    !residency_file_is_used(runtime))
+	    !residency_file_is_used(runtime) || residency_file_look(runtime, &look))
+		return false;
+	if (!room->began_ns) {
+		room->began_ns = now;
+		room->beats = look.beats;
+	}
+	if (now > room->began_ns + TUNING_RESIDENCY_DRAIN_NS || room_is_decided(room, &look, now))
 		return false;
 	/* Again, too: who has heard it may be stopped, and others look for that behind a ring. */
-	if (now >= room->rang_ns + RING_NS) {
-		residency_file_tell(runtime);
-		room->rang_ns = now;
-	}
-	room->began_ns = room->began_ns ? room->began_ns : now;
-	if (now > room->began_ns + TUNING_RESIDENCY_DRAIN_NS ||
-	    (now > room->began_ns + TUNING_RESIDENCY_AGAIN_NS &&
-	     !residency_file_is_taken(runtime)))
-		return false;
+	if (!room->free_ns)
+		room_ring(room, runtime, now, look.taken ? RING_NS : TUNING_RESIDENCY_ELECT_NS);
 	nanosleep(&(struct timespec){.tv_nsec = TUNING_RESIDENCY_TRY_NS}, NULL);
 	return true;
 }
@@ -92,8 +110,9 @@ bool room_await(struct room *room, struct guest *guest, int device, uint64_t byt
 	if (room->wish)
 		answer = word_acquire(&room->wish->answer);
 	room->granted = answer == (bytes | SWAP_WISH_GRANTED);
+	room->refused = answer == (bytes | SWAP_WISH_REFUSED);
 	pass_wait(guest);
-	return answer != (bytes | SWAP_WISH_REFUSED);
+	return !room->refused;
 }
 
 void room_again(struct room *room)

@@ -56,6 +56,7 @@ struct making {
 	struct charge charge;
 	uint64_t extra; /* of what is made beside it in the same call */
 	bool near;	/* the limit, so that the figure decides */
+	bool bound;	/* more than it takes is reserved, since its size is not known */
 	bool alone;
 };
 
@@ -136,7 +137,8 @@ static CUresult context_begin(struct guest *guest, struct guest_device *device, 
 		return e;
 	figure_expect(guest, device);
 	/* Far from the limit a bound fits, and nobody waits for the figure. */
-	if (!context_size(guest, device) && making->near) {
+	making->bound = !context_size(guest, device);
+	if (making->bound && making->near) {
 		/* Contexts that live here tell the size, or a closer bound. */
 		if (atomic_load(&device->contexts) > 0)
 			figure_reconcile_alone(guest, device);
@@ -144,6 +146,15 @@ static CUresult context_begin(struct guest *guest, struct guest_device *device, 
 			return CUDA_SUCCESS;
 	}
 	return context_reserve(guest, device, extra, &making->charge);
+}
+
+/* In a tenant that overcommits others leave for a context. A bound may be more than the device has. */
+static bool context_wait(const struct making *making, struct room *room)
+{
+	const struct charge *charge = &making->charge;
+
+	return making->bound ? room_wait_unknown(room, charge->guest, charge->device, charge->reserved)
+			     : room_wait(room, charge->guest, charge->device, charge->reserved);
 }
 
 static void context_cancel(struct making *making)
@@ -195,7 +206,6 @@ static bool context_made(struct making *making)
 	/* From now on a launch may bring their code. */
 	if (atomic_load(&guest->libraries))
 		atomic_store(&device->loaded, true);
-	quota_note_used(atomic_load(&guest->slot), device->ledger);
 	if (making->alone)
 		calls_end_alone(device);
 	FAULT_POINT(GUEST_CONTEXT_MADE);
@@ -281,7 +291,7 @@ static CUresult context_created(struct making *making, CUresult e, CUcontext *co
 		e = context_begin(guest, device, 0, &making);                                      \
 		if (e)                                                                             \
 			return e;                                                                  \
-		e = WITH_ROOM(guest, device, making.charge.reserved, DRIVER(name, args));          \
+		e = WHILE_FULL(DRIVER(name, args), context_wait(&making, &room_));                 \
 		return context_created(&making, e, pctx);                                          \
 	}
 
@@ -436,8 +446,8 @@ static CUresult context_make_primary(struct guest *guest, struct guest_device *d
 
 	if (e)
 		return e;
-	e = WITH_ROOM(guest, device, making.charge.reserved,
-		      DRIVER(cuDevicePrimaryCtxRetain, (pctx, device->ordinal)));
+	e = WHILE_FULL(DRIVER(cuDevicePrimaryCtxRetain, (pctx, device->ordinal)),
+		       context_wait(&making, &room_));
 	if (e || !atomic_compare_exchange_strong(&guest->primary[device->ordinal], &none, *pctx)) {
 		context_cancel(&making);
 		return e;
@@ -572,8 +582,8 @@ static CUresult context_make_green(struct guest *guest, struct guest_device *dev
 		    : context_begin(guest, device, CONTEXT_GREEN_BYTES, &making);
 	if (e)
 		return e;
-	e = WITH_ROOM(guest, device, making.charge.reserved,
-		      DRIVER(cuGreenCtxCreate, (green, desc, device->ordinal, flags)));
+	e = WHILE_FULL(DRIVER(cuGreenCtxCreate, (green, desc, device->ordinal, flags)),
+		       context_wait(&making, &room_));
 	if (e) {
 		context_cancel(&making);
 		return e;

@@ -230,7 +230,7 @@ static bool charge_try_by(struct guest *guest, struct guest_device *device, uint
 bool charge_try_bound(struct guest *guest, struct guest_device *device, uint64_t bytes,
 		      struct charge *ret)
 {
-	return charge_try_by(guest, device, bytes, quota_reserve_bound, charge_limit(guest, device), 0,
+	return charge_try_by(guest, device, bytes, quota_reserve, charge_limit(guest, device), 0,
 			     ret);
 }
 

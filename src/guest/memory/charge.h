@@ -47,7 +47,7 @@ bool charge_try(struct guest *guest, struct guest_device *device, uint64_t bytes
 
 /*
  * The same for a bound of what a call may take, of which only the driver's figure tells how much it
- * was. Not counted as the tenant's peak until it is committed.
+ * was: without a look at what the driver took for itself.
  */
 bool charge_try_bound(struct guest *guest, struct guest_device *device, uint64_t bytes,
 		      struct charge *ret);

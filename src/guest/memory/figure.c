@@ -344,7 +344,10 @@ static bool figure_split(struct guest *guest, struct guest_device *device,
 	if (!quota_exchange(slot, device->ledger, first, row->used[first], to[first]))
 		return false;
 	FAULT_POINT(GUEST_FIGURE_HALF);
-	return quota_exchange(slot, device->ledger, second, row->used[second], to[second]);
+	if (!quota_exchange(slot, device->ledger, second, row->used[second], to[second]))
+		return false;
+	quota_note_used(slot, device->ledger);
+	return true;
 }
 
 /*
@@ -459,9 +462,10 @@ static void figure_raise(struct guest *guest, struct guest_device *device,
 	if (known < before)
 		known = before;
 	known += row->used[CAT_CONTEXT];
-	if (moment->figure > known && moment->figure - known > row->used[CAT_MODULE])
-		quota_exchange(slot, device->ledger, CAT_MODULE, row->used[CAT_MODULE],
-			       moment->figure - known);
+	if (moment->figure > known && moment->figure - known > row->used[CAT_MODULE] &&
+	    quota_exchange(slot, device->ledger, CAT_MODULE, row->used[CAT_MODULE],
+			   moment->figure - known))
+		quota_note_used(slot, device->ledger);
 	if (!atomic_load(&device->contexts)) /* the last one ended meanwhile, and all code with it */
 		quota_set(slot, device->ledger, CAT_MODULE, 0);
 }

@@ -15,8 +15,6 @@
 
 /* More than this, in one load, is a neighbour's rather than ours until the figure says so. */
 #define GUESS_MAX_BYTES (UINT64_C(1) << 30)
-/* Most code takes less than that. */
-#define ROOM_BYTES (UINT64_C(8) << 20)
 
 struct load {
 	struct guest_device *device; /* whose context is current; NULL: none is */
@@ -24,7 +22,6 @@ struct load {
 	bool everywhere;	     /* into each of these contexts, not just into the current one */
 	size_t free;
 	uint64_t guess; /* bytes in each of these contexts */
-	uint64_t room;	/* that others were asked to leave; 0: none were yet */
 };
 
 static size_t module_device_free(void)
@@ -166,20 +163,13 @@ static uint64_t module_function_key(struct guest *guest, uint64_t handle, const 
 }
 
 /*
- * In a tenant that overcommits others leave for code as for anything else: for twice as much as
- * before where that was too little, since nobody knows how much it takes. What was given back is not
- * to hide what is loaded then.
+ * In a tenant that overcommits others leave for code as for anything else. What was given back is not to
+ * hide what is loaded then.
  */
 static bool module_wait(struct guest *guest, struct load *load, struct room *room)
 {
-	if (!load->device)
-		return false;
-	if (!load->room || room->granted) {
-		room_again(room);
-		load->room = load->room ? 2 * load->room : ROOM_BYTES;
-	}
-	if (load->room > load->device->total_bytes ||
-	    !room_wait(room, guest, load->device, load->room))
+	if (!load->device ||
+	    !room_wait_unknown(room, guest, load->device, load->device->total_bytes))
 		return false;
 	load->free = module_device_free();
 	return true;

@@ -14,6 +14,14 @@
 bool room_wait(struct room *room, struct guest *guest, struct guest_device *device, uint64_t bytes);
 
 /*
+ * The same where nobody knows how much the call takes, but that it is `most` bytes at most. Others leave
+ * for little, and for twice as much as before where that was too little. What is refused is halved, so
+ * that it is not refused for more than it takes.
+ */
+bool room_wait_unknown(struct room *room, struct guest *guest, struct guest_device *device,
+		       uint64_t most);
+
+/*
  * What a call of the driver answers: made again as long as the device is full, and `more` says so,
  * which has &room_ to wait with.
  */

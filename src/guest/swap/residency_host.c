@@ -80,6 +80,8 @@ struct member {
 	bool called_off; /* ... and is to run again, without whoever is stuck */
 	bool stuck;	 /* it is away but for one process, of which nothing moves */
 	uint64_t moves, moved_ns; /* what `answers` said, and since when */
+	uint64_t silent_ns; /* since then a process of it has not answered; 0: all do */
+	bool stopped;	    /* ... for longer than an allocation waits for that */
 	/*
 	 * Of the host so much is for what leaves, of which it had some, and has not taken the rest.
 	 */
@@ -466,6 +468,21 @@ static bool residency_host_is_stuck(struct member *member, const struct answers 
 	return now_ns > member->moved_ns + TUNING_RESIDENCY_STUCK_NS;
 }
 
+static void residency_host_note_silent(struct member *member, uint64_t since_ns)
+{
+	if (!member->silent_ns)
+		member->silent_ns = since_ns;
+}
+
+/* All of its processes have answered what was asked for last: the one that was stopped goes on. */
+static void residency_host_hear_silent(struct member *member, uint64_t now_ns)
+{
+	if (!member->silent_ns || !residency_host_hear(member, now_ns).all)
+		return;
+	member->silent_ns = 0;
+	member->stays_until_ns = 0;
+}
+
 /* Without a desk of ours: what was asked for last, by whomever, and what that came to. */
 static enum residency_place residency_host_rests(struct member *member, bool asked, uint64_t now_ns)
 {
@@ -477,6 +494,7 @@ static enum residency_place residency_host_rests(struct member *member, bool ask
 		member->moved_ns = now_ns;
 	member->request = request;
 	member->stuck = false;
+	residency_host_hear_silent(member, now_ns);
 	switch (phase) {
 	case SWAP_PREPARE:
 	case SWAP_PREPARE_CONTEXTS:
@@ -681,6 +699,8 @@ static void residency_host_prepared(struct residency_host *host, struct member *
 		return;
 	if (!room || answers.host)
 		residency_host_note_full(host, now_ns);
+	if (answers.asleep)
+		residency_host_note_silent(member, member->asked_ns);
 	if (!answers.all || answers.busy)
 		member->stays_until_ns = now_ns + TUNING_RESIDENCY_DRAIN_NS;
 	else
@@ -695,6 +715,8 @@ static void residency_host_came(struct member *member, uint64_t now_ns)
 
 	if (!answers.all && !stuck)
 		return;
+	if (stuck)
+		residency_host_note_silent(member, member->moved_ns);
 	/* What the one that is stuck has to do it finds when it gets on. */
 	if (!answers.refused &&
 	    (answers.all || (member->called_off && !shared_joins(member->ledger)))) {
@@ -733,8 +755,10 @@ static void residency_host_left(struct residency_host *host, struct member *memb
 	/* One found no host memory after all, or is stopped. What was away before stays so. */
 	if (answers.refused)
 		residency_host_note_full(host, now_ns);
-	if (stuck)
+	if (stuck) {
+		residency_host_note_silent(member, member->moved_ns);
 		member->stays_until_ns = now_ns + TUNING_RESIDENCY_DRAIN_NS;
+	}
 	member->fixed_until_ns = now_ns + TUNING_RESIDENCY_AGAIN_NS;
 	member->called_off = stuck && !member->follows;
 	if (member->follows)
@@ -747,6 +771,7 @@ static void residency_host_left(struct residency_host *host, struct member *memb
 static void residency_host_pump(struct residency_host *host, struct member *member, uint64_t now_ns)
 {
 	struct answers answers;
+	bool stuck;
 
 	switch (swap_phase_of(member->request)) {
 	case SWAP_PREPARE:
@@ -762,7 +787,10 @@ static void residency_host_pump(struct residency_host *host, struct member *memb
 		break; /* nobody answers */
 	default:
 		answers = residency_host_hear(member, now_ns);
-		if (answers.all || residency_host_is_stuck(member, &answers, now_ns))
+		stuck = residency_host_is_stuck(member, &answers, now_ns);
+		if (stuck)
+			residency_host_note_silent(member, member->moved_ns);
+		if (answers.all || stuck)
 			residency_host_done(member);
 	}
 }
@@ -946,7 +974,9 @@ static void residency_host_look(struct residency_host *host, int i, uint64_t now
 	state->asked = state->leaves && !member->desk ? swap_part_of(member->request) : member->part;
 	residency_host_add_member(host, i, now_ns);
 	state->wants |= state->place == RESIDENCY_AWAY && swap_is_wanted(member->dir);
-	state->fixed = now_ns < member->fixed_until_ns || member->stuck;
+	member->stopped = member->silent_ns &&
+			  now_ns >= member->silent_ns + TUNING_RESIDENCY_REFUSE_NS;
+	state->fixed = now_ns < member->fixed_until_ns || member->stuck || member->stopped;
 	state->stays_until_ns = member->stays_until_ns;
 	/* No room is kept for it until it tries again. */
 	if (now_ns < member->away_until_ns || member->stuck || residency_host_is_anothers(member))
@@ -959,7 +989,8 @@ static struct stranded_holder residency_host_holder(const struct residency_host 
 	const struct member *member = &host->member[i];
 	const struct residency_tenant *state = &host->state[i];
 	struct stranded_holder holder = {.most_bytes = member->policy.host_bytes,
-					 .has_file = residency_host_has_dir(member)};
+					 .has_file = residency_host_has_dir(member),
+					 .stopped = member->stopped};
 
 	if (!state->id)
 		return holder;
@@ -1036,6 +1067,14 @@ static void residency_host_entitle(struct residency_host *host, int i, uint64_t 
 	word_write(&turn->memory_until_ns, permille ? now_ns + ENTITLED_NS : 0);
 }
 
+static bool residency_host_knows_stopped(const struct residency_host *host)
+{
+	for (int i = 0; i < host->n; i++)
+		if (host->member[i].silent_ns)
+			return true;
+	return false;
+}
+
 uint64_t residency_host_step(struct residency_host *host, uint64_t now_ns)
 {
 	bool waits, moves = false;
@@ -1069,7 +1108,8 @@ uint64_t residency_host_step(struct residency_host *host, uint64_t now_ns)
 	for (int i = 0; i < host->n && !waits && !moves; i++)
 		if (host->state[i].id)
 			residency_host_be_ahead(host, i, now_ns);
-	if (waits || moves)
+	/* With the role goes what is known of who is stopped, and of what is free therefore. */
+	if (waits || moves || residency_host_knows_stopped(host))
 		host->busy_ns = now_ns;
 	if (moves)
 		return now_ns + TUNING_RESIDENCY_MOVES_NS;

@@ -172,6 +172,11 @@ sys.exit(7)
         self.assertEqual(done.returncode, 7)
         self.assertRegex(done.stderr, r"(?m)^allot run: tenant run-\S+, since it began:\n"
                                       r"allot run:   GPU-\w+: peak 812 MiB of 1 GiB, 1 refused$")
+        # A context alone: what was reserved for it while its size was not known was never held.
+        done = self.allot("sim", "--memory", "8GiB", "--context", "512MiB", "--", ALLOT, "run",
+                          "--memory", "4GiB", "--report", "--", sys.executable, "-c",
+                          PROGRAM.split("for line")[0])
+        self.assertRegex(done.stderr, r"(?m)^allot run:   GPU-\w+: peak 512 MiB of 4 GiB, 0 refused$")
         done = self.allot("run", "--report", "--", "true")
         self.assertRegex(done.stderr, r"^allot run: tenant run-\S+ used no GPU\n$")
 

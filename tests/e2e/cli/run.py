@@ -399,6 +399,22 @@ class Tenants(cli_lib.Case):
         self.assertEqual([e["name"] for e in json.loads(self.ok("ps", "--ended", "--json"))["ended"]],
                          ["a", "c"])
 
+    def test_one_that_is_being_made(self):
+        """A sweep leaves it alone, and remembers nothing of it."""
+        for point in ("TENANT_NAMED", "TENANT_NOTED"):
+            self.env["ALLOT_FAULT"] = point + "/STOP"
+            making = self.start(ALLOT, "run", "--name", point, "--", "sh", "-c", "echo up; read x")
+            del self.env["ALLOT_FAULT"]
+            os.waitpid(making.pid, os.WUNTRACED)
+            self.assertNotIn(point, self.ok("ps", "--ended"))
+            self.assertIn(point, self.names())
+            making.send_signal(signal.SIGCONT)
+            self.assertEqual(making.stdout.readline(), "up\n")
+            self.assertNotIn(point, self.ok("ps", "--ended"))
+            making.communicate("\n")
+            self.assertIn("no tenants", self.ok("ps"))
+            self.assertEqual(self.ok("ps", "--ended").count(point), 1)
+
     def test_many_at_once(self):
         processes = [subprocess.Popen([ALLOT, "run", "--name", "a", "--memory", "1G", "--", "true"],
                                       env=self.env) for _ in range(20)]

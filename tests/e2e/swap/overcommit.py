@@ -399,6 +399,22 @@ class Servers(Turns):
             self.assertEqual(self.ask(one, "1"), "served")
         self.quit(one)
 
+    def test_context_of_unknown_size(self):
+        """A tenant's first context: all of its quota is reserved for it, which is more than the device has
+        beside the contexts of others. They leave for what it takes."""
+        guests = [self.serve(n, i * 1000, holds=h, quota="100%")
+                  for i, (n, h) in enumerate((("a", HOLDS), ("b", 27), ("c", 8)))]
+        for guest in guests:
+            self.assertEqual(self.ask(guest), "served")
+            self.quit(guest)
+
+    def test_context_beside_an_outsider(self):
+        """It is waited for that the program ends, as an allocation does."""
+        outsider = self.outsider("70")
+        threading.Timer(2, outsider.kill).start()
+        one = self.serve("a", 1, holds=8, quota="100%")
+        self.quit(one)
+
     def told(self):
         """How often who decides about memory was told that there is something to decide."""
         return int.from_bytes(pathlib.Path(self.tmp, "run/.residency").read_bytes()[4:8], "little")
@@ -415,9 +431,9 @@ class Servers(Turns):
             self.quit(guest)
         self.quit(other)
 
-    def outsider(self):
+    def outsider(self, holds="40"):
         """A program that is no tenant's: what it has is in no ledger."""
-        process = subprocess.Popen([GUEST, "serve", "40", "9"], env=self.env, stdin=subprocess.PIPE,
+        process = subprocess.Popen([GUEST, "serve", holds, "9"], env=self.env, stdin=subprocess.PIPE,
                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         self.addCleanup(self.end, process)
         self.assertEqual(process.stdout.readline(), "ready\n")
@@ -883,6 +899,28 @@ class StoppedRole(Turns):
                 return
         self.fail("it never decided")
 
+    def test_killed_while_one_that_does_not_overcommit_waits(self):
+        """Nobody decides then, until it rings again."""
+        for victim in 13 * [0, 1, 2]:
+            guests = [self.serve(n, i * 1000, holds=2 if i == victim else 20, env={
+                "ALLOT_FAULT": "RESIDENCY_LEAVES/STOP"} if i == victim else None)
+                      for i, n in enumerate("abc")]
+            time.sleep(2.5)  # they have come, and nobody decides any more
+            guests.append(self.starts("d", "serve", str(HOLDS), "7", options=("--memory", "45MiB")))
+            stopped = False
+            while not stopped and not self.says(guests[3], 0.005):
+                stopped = self.is_stopped(guests[victim])
+            if stopped:
+                time.sleep(2.2)  # it waits, and the others do not look yet
+                guests.pop(victim).kill()
+            self.assertEqual(guests[-1].stdout.readline(), "ready\n")
+            for guest in guests:
+                self.assertEqual(self.ask(guest), "served")
+                self.quit(guest)
+            if stopped:
+                return
+        self.fail("it never decided")
+
     def test_who_does_not_overcommit_waits(self):
         """Whoever decides next was not waiting itself."""
         victim, others = self.stop("LEAVES")
@@ -890,6 +928,62 @@ class StoppedRole(Turns):
         self.assertEqual(self.ask(fourth), "served")
         victim.send_signal(signal.SIGCONT)
         for guest in (victim, *others, fourth):
+            self.assertEqual(self.ask(guest), "served")
+            self.quit(guest)
+
+
+class StoppedProcess(Turns):
+    """A whole process is stopped: it can neither leave nor come until it goes on."""
+
+    def ask(self, process, word=""):
+        process.stdin.write(word + "\n")
+        process.stdin.flush()
+        self.assertTrue(self.says(process, 100), word)
+        return process.stdout.readline().strip()
+
+    def free(self, guest):
+        return int(self.ask(guest, "i"))
+
+    def test_an_allocation_is_refused(self):
+        """... and what is free for it is told without the memory of the stopped one, for as long as that
+        is stopped."""
+        for what in ("serve", "compute"):
+            one, other = self.serve("a", 1, holds=8), self.run_one("b", what, str(HOLDS), "1000")
+            free = self.free(one)
+            other.send_signal(signal.SIGSTOP)
+            for _ in range(2):
+                self.assertEqual(self.ask(one, "30"), "refused", what)
+                time.sleep(1.5)
+                self.assertLessEqual(self.free(one), DEVICE - 10 - 36 - 2 * STAYS // MIB)
+            other.send_signal(signal.SIGCONT)
+            self.until(lambda: self.free(one) >= free)  # pylint: disable=cell-var-from-loop
+            self.assertEqual(self.ask(one, "30"), "served", what)
+            (self.good if what == "compute" else self.quit)(other)
+            self.quit(one)
+        self.assertEqual(self.used(), 0)
+
+    def test_a_launch_waits(self):
+        one, other = self.serve("a", 1), self.serve("b", 1000)
+        self.assertEqual(self.places(), {"a": "suspended", "b": "running"})
+        other.send_signal(signal.SIGSTOP)
+        one.stdin.write("\n")
+        one.stdin.flush()
+        self.assertFalse(self.says(one, 7))
+        other.send_signal(signal.SIGCONT)
+        self.assertTrue(self.says(one, 100))
+        self.assertEqual(one.stdout.readline(), "served\n")
+        for guest in (other, one):
+            self.assertEqual(self.ask(guest), "served")
+            self.quit(guest)
+
+    def test_others_leave_in_its_place(self):
+        one, other, third = (self.serve(n, i * 1000, holds=h)
+                             for i, (n, h) in enumerate((("a", 8), ("b", 14), ("c", 14))))
+        other.send_signal(signal.SIGSTOP)
+        self.assertEqual(self.ask(one, "26"), "served")
+        self.assertEqual(self.places()["c"], "suspended")
+        other.send_signal(signal.SIGCONT)
+        for guest in (third, other, one):
             self.assertEqual(self.ask(guest), "served")
             self.quit(guest)
 

@@ -44,6 +44,8 @@
 
 /* To make a tenant takes milliseconds. What a killed maker left is removed after this time. */
 #define MAKING_S 10
+/* Its note is there a moment after its name. */
+#define NOTING_S 1
 
 const char *tenants_error_words(int err)
 {
@@ -327,10 +329,14 @@ static bool tenants_is_fresh(const char *dir)
 	return fresh;
 }
 
-/* The process that the note names still lives. This process is none: it knows what it makes. */
+/*
+ * The process that the note names still lives. This process is none: it knows what it makes. A
+ * container's is none either: it lives in the tenant, or keeps nothing of it.
+ */
 static bool tenants_maker_lives(const struct note *note)
 {
-	return note->pidns == pidns_self() && note->pid != getpid() && note->start &&
+	return note->kind != TENANT_CONTAINER && note->pidns == pidns_self() &&
+	       note->pid != getpid() && note->start &&
 	       note->start == tenants_process_start((pid_t)note->pid);
 }
 
@@ -339,7 +345,7 @@ static bool tenants_is_being_made(const char *dir, const struct note *note)
 {
 	int64_t age_s = time(NULL) - tenants_began_s(dir, note);
 
-	if (age_s < 0 || age_s > MAKING_S)
+	if (age_s < 0 || age_s > (note ? MAKING_S : NOTING_S))
 		return false;
 	return (!note || tenants_maker_lives(note)) && tenants_is_fresh(dir);
 }

@@ -18,6 +18,7 @@
 #include "base/pidns.h"
 #include "ledger/ledger.h"
 #include "ledger/life.h"
+#include "ledger/shared_file.h"
 #include "ledger/slot.h"
 #include "ledger/swap.h"
 #include "ledger/tenant.h"
@@ -45,7 +46,8 @@
 /* To make a tenant takes milliseconds. What a killed maker left is removed after this time. */
 #define MAKING_S 10
 /* Its note is there a moment after its name. */
-#define NOTING_S 1
+#define NOTING_S      1
+#define NOTING_NAP_US 10000
 
 const char *tenants_error_words(int err)
 {
@@ -488,6 +490,24 @@ static int tenants_remove_one(const char *runtime, const char *name, const char 
 		ended_note(runtime, name, snapshot, began_s);
 	snapshot_free(snapshot);
 	return r;
+}
+
+/* Its note comes in a moment, or whoever made it was killed just now. */
+static bool tenants_awaits_note(const char *dir)
+{
+	struct note note;
+
+	return tenants_read_note(dir, &note) == -ENOENT && !slot_any_alive(dir) &&
+	       !life_is_held(dir) && tenants_is_being_made(dir, NULL);
+}
+
+void tenants_await_note(const char *dir)
+{
+	uint64_t until_ns = now_monotonic_ns() + (NOTING_S + 1) * NS_PER_S;
+	unsigned int nap = NOTING_NAP_US;
+
+	while (!access(dir, F_OK) && tenants_awaits_note(dir) && now_monotonic_ns() < until_ns)
+		shared_file_nap(&nap, NOTING_NAP_US);
 }
 
 int tenants_remove(const char *runtime, const char *name, bool ended_only)

@@ -108,6 +108,12 @@ int tenants_read_library(const char *dir, char ret[static PATH_MAX]);
 enum tenant_state tenants_state(const char *dir, pid_t *ret_pid);
 
 /*
+ * Waits, for two seconds at most, until a tenant that has its name has its note, too, or whoever made it
+ * was killed in between. For commands, before they say that it lives.
+ */
+void tenants_await_note(const char *dir);
+
+/*
  * Removes a tenant, and keeps its last figures; with `ended_only` only one that has ended. -EBUSY:
  * it has not, or not yet; -ENOENT.
  */

@@ -22,6 +22,7 @@
 
 static char runtime[64], users[PATH_MAX];
 static struct site site;
+static struct site_file file; /* that it would have been read from */
 static const uint8_t unknown[16] = {9};
 static const struct devices devices = {
 	.n = 1, .list = {{.uuid = {1}, .total_bytes = UINT64_C(8) << 30}}};
@@ -118,7 +119,8 @@ static unsigned int count(const char *path)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	const struct requests requests = {.runtime = runtime, .site = &site, .devices = &devices};
+	const struct requests requests = {
+		.runtime = runtime, .site = &site, .file = &file, .devices = &devices};
 	static struct requests_peer peer = {.uid = USER, .ngroups = 1, .groups = {USER}};
 	struct control_request request = {.verb = CONTROL_MAKE};
 	struct control_answer answer;

@@ -15,7 +15,6 @@
 #include "base/fault.h"
 #include "base/fd.h"
 #include "base/host_memory.h"
-#include "base/now.h"
 #include "base/number.h"
 #include "cli/checkpoint/content.h"
 #include "cli/checkpoint/criu.h"
@@ -30,7 +29,6 @@
 #include "image/parts.h"
 #include "ledger/ledger.h"
 #include "ledger/life.h"
-#include "ledger/shared_file.h"
 #include "ledger/swap.h"
 #include "ledger/tenant.h"
 #include "node/devices.h"
@@ -38,10 +36,6 @@
 #include "nvidia/nvml.h"
 #include "text/text.h"
 #include "text/units.h"
-
-/* So long a tenant may be in the making: see node/tenants.c. Its seconds are whole ones. */
-#define MAKING_NS (3000 * NS_PER_MS)
-#define NAP_US	  20000
 
 struct bring {
 	char dir[PATH_MAX]; /* absolute, for messages and for the note */
@@ -95,26 +89,10 @@ static int bring_read(struct bring *bring)
 
 /* --- Whether it can be here ----------------------------------------------------------------- */
 
-/*
- * One that nobody is known to live in may be left of a restore that was killed just now, and may also be
- * in the making: which it is shows soon.
- */
-static enum tenant_state bring_state(const char *tenant_dir)
-{
-	uint64_t until_ns = now_monotonic_ns() + MAKING_NS;
-	unsigned int nap = NAP_US;
-	enum tenant_state state;
-	pid_t pid;
-
-	while ((state = tenants_state(tenant_dir, &pid)) == TENANT_IDLE && !pid &&
-	       now_monotonic_ns() < until_ns)
-		shared_file_nap(&nap, NAP_US);
-	return state;
-}
-
 static int bring_check_tenant(struct bring *bring)
 {
 	char *slash;
+	pid_t pid;
 
 	if (runtime_find(bring->runtime) < 0)
 		return say_error("there is no runtime directory");
@@ -128,7 +106,10 @@ static int bring_check_tenant(struct bring *bring)
 				 bring->name, bring->parts.tenant_dir,
 				 (int)(slash - bring->parts.tenant_dir), bring->parts.tenant_dir);
 	}
-	if (!access(bring->tenant_dir, F_OK) && bring_state(bring->tenant_dir) != TENANT_ENDED)
+	/* It may be left of a restore that was killed just now. */
+	tenants_await_note(bring->tenant_dir);
+	if (!access(bring->tenant_dir, F_OK) &&
+	    tenants_state(bring->tenant_dir, &pid) != TENANT_ENDED)
 		return say_error("there is a tenant \"%s\" already; end it, or \"allot resume %s\"",
 				 bring->name, bring->name);
 	return 0;

@@ -59,6 +59,8 @@ static int rm_remove(const char *name)
 
 	if (place_find(name, &place) < 0)
 		return EXIT_ALLOT;
+	if (!place.remote)
+		tenants_await_note(place.dir);
 	r = place.remote ? remote_remove(place.runtime, place.name, false)
 			 : tenants_remove(place.runtime, place.name, false);
 	if (r == -ENOENT)

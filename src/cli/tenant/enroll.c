@@ -511,6 +511,7 @@ static int enroll_try(const struct enroll_request *req, const char *runtime, str
 
 	if (e->remote)
 		return enroll_try_remotely(req, e);
+	tenants_await_note(e->dir);
 	r = tenants_remove(runtime, e->name, true);
 	if (r < 0 && r != -ENOENT && r != -EBUSY) {
 		enroll_refuse_unusable(e->name, e->dir, r);

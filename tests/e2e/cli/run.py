@@ -415,6 +415,15 @@ class Tenants(cli_lib.Case):
             self.assertIn("no tenants", self.ok("ps"))
             self.assertEqual(self.ok("ps", "--ended").count(point), 1)
 
+    def test_maker_killed(self):
+        """Between the name and the note: whoever comes next waits a moment, and is not refused."""
+        for words in (("run", "--name", "a", "--memory", "2GiB", "--", "true"), ("rm", "a")):
+            done = self.allot("run", "--name", "a", "--memory", "1GiB", "--", "true",
+                              env={"ALLOT_FAULT": "TENANT_NAMED"})
+            self.assertEqual(done.returncode, -signal.SIGKILL)
+            self.ok(*words)
+        self.assertEqual(self.names(), [])
+
     def test_many_at_once(self):
         processes = [subprocess.Popen([ALLOT, "run", "--name", "a", "--memory", "1G", "--", "true"],
                                       env=self.env) for _ in range(20)]

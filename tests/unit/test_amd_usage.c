@@ -20,7 +20,7 @@
 #include "base/fd.h"
 #include "guard/kernel_usage.h"
 #include "node/allowance.h"
-#include "tests/check.h"
+#include "tests/held_child.h"
 
 #define MIB (UINT64_C(1) << 20)
 
@@ -81,34 +81,16 @@ bool __wrap_kernel_usage_is_shown(pid_t process)
 static struct topology_node nodes[] = {[1] = {.gpu_id = 7, .location = 0xc100}};
 static const struct topology topology = {.nodes = nodes, .node_count = 2};
 
+static void open_more(void *arg)
+{
+	for (int n = *(int *)arg; n > 0; n--)
+		CHECK(dup(STDOUT_FILENO) >= 0);
+}
+
 /* A process with so many descriptors more than this one. */
 static pid_t begin(int n)
 {
-	int ready[2];
-	pid_t pid;
-	char c;
-
-	CHECK_EQ(pipe(ready), 0);
-	pid = fork();
-	CHECK(pid >= 0);
-	if (!pid) {
-		prctl(PR_SET_PDEATHSIG, SIGKILL); /* where a check fails */
-		while (n-- > 0)
-			CHECK(dup(ready[0]) >= 0);
-		CHECK_EQ(write(ready[1], "", 1), 1);
-		pause();
-		_exit(0);
-	}
-	CHECK_EQ(read(ready[0], &c, 1), 1);
-	close(ready[0]);
-	close(ready[1]);
-	return pid;
-}
-
-static void end(pid_t pid)
-{
-	kill(pid, SIGKILL);
-	waitpid(pid, NULL, 0);
+	return held_child_begin(open_more, &n);
 }
 
 static uint64_t bytes_of(const struct amd_usage *usage)
@@ -194,7 +176,7 @@ int main(void)
 	CHECK_EQ(getrlimit(RLIMIT_NOFILE, &most), 0);
 	most.rlim_cur = most.rlim_max < 40000 ? most.rlim_max : 40000;
 	if (most.rlim_cur < 18000 || setrlimit(RLIMIT_NOFILE, &most) < 0) {
-		end(shorter);
+		held_child_end(shorter);
 		return 77;
 	}
 	n = (int)most.rlim_cur - 100;
@@ -203,7 +185,7 @@ int main(void)
 	check_slices(theirs, shorter, n);
 	check_again(theirs, n);
 	check_many_files(shorter, 500);
-	end(theirs);
-	end(shorter);
+	held_child_end(theirs);
+	held_child_end(shorter);
 	return 0;
 }

@@ -12,7 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "tests/check.h"
+#include "tests/held_child.h"
 
 #define PAGE   4096u
 #define NUMBER 5
@@ -73,34 +73,23 @@ static void mark(int fd, int number)
 	CHECK_EQ(fcntl(fd, F_SETOWN, getpid()), 0);
 }
 
+struct liar {
+	enum lie lie;
+	int fd;
+};
+
+static void claim(void *arg)
+{
+	const struct liar *liar = arg;
+
+	prepare(liar->lie);
+	mark(liar->fd, NUMBER);
+}
+
 /* A process that has noted, or claims it, and that owns the file `fd`. */
 static pid_t start(enum lie lie, int fd)
 {
-	int pair[2];
-	pid_t child;
-	char ready;
-
-	CHECK_EQ(pipe(pair), 0);
-	child = fork();
-	CHECK(child >= 0);
-	if (!child) {
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		prepare(lie);
-		mark(fd, NUMBER);
-		CHECK_EQ(write(pair[1], "", 1), 1);
-		pause();
-		_exit(0);
-	}
-	CHECK_EQ(read(pair[0], &ready, 1), 1);
-	close(pair[0]);
-	close(pair[1]);
-	return child;
-}
-
-static void stop(pid_t child)
-{
-	CHECK_EQ(kill(child, SIGKILL), 0);
-	CHECK_EQ(waitpid(child, NULL, 0), child);
+	return held_child_begin(claim, &(struct liar){lie, fd});
 }
 
 static void check_lie(enum lie lie)
@@ -121,7 +110,7 @@ static void check_lie(enum lie lie)
 		CHECK(got[1].at == 0xffffffff0000 && got[1].bytes == 16 * PAGE);
 	}
 	free(got);
-	stop(child);
+	held_child_end(child);
 	close(fd);
 }
 
@@ -138,7 +127,7 @@ static void check_unmarked(void)
 	mark(fd, AMD_ADDRESSES_NUMBER_LAST);
 	CHECK_EQ(noted_read(fd, &got, &n), 0);
 	CHECK_EQ(n, 0);
-	stop(start(NONE, fd));
+	held_child_end(start(NONE, fd));
 	CHECK_EQ(noted_read(fd, &got, &n), 0);
 	CHECK_EQ(n, 0);
 	mark(fd, NUMBER);

@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #include "node/allowance.h"
-#include "tests/check.h"
+#include "tests/held_child.h"
 
 #define PAGE	 4096
 #define MAPPINGS 32000 /* twice: those that may be read, and what is between them */
@@ -86,34 +86,24 @@ static void map_many(size_t n)
 		CHECK_EQ(mprotect(area + 2 * i * PAGE, PAGE, PROT_READ), 0);
 }
 
-static pid_t begin(int tenant, size_t mappings)
-{
-	int ready[2];
-	pid_t pid;
-	char c;
+struct holding {
+	int tenant; /* whose ledger it has mapped; less than 0: nobody's */
+	size_t mappings;
+};
 
-	CHECK_EQ(pipe(ready), 0);
-	pid = fork();
-	CHECK(pid >= 0);
-	if (!pid) {
-		if (tenant >= 0)
-			map_ledger(tenant);
-		if (mappings)
-			map_many(mappings);
-		CHECK_EQ(write(ready[1], "", 1), 1);
-		pause();
-		_exit(0);
-	}
-	CHECK_EQ(read(ready[0], &c, 1), 1);
-	close(ready[0]);
-	close(ready[1]);
-	return pid;
+static void hold(void *arg)
+{
+	const struct holding *holding = arg;
+
+	if (holding->tenant >= 0)
+		map_ledger(holding->tenant);
+	if (holding->mappings)
+		map_many(holding->mappings);
 }
 
-static void end(pid_t pid)
+static pid_t begin(int tenant, size_t mappings)
 {
-	kill(pid, SIGKILL);
-	waitpid(pid, NULL, 0);
+	return held_child_begin(hold, &(struct holding){tenant, mappings});
 }
 
 /* What mapped_ledger answers of a tenant's ledger. */
@@ -148,8 +138,8 @@ static void check_few(void)
 	CHECK(mapped_by_any(&st));
 	CHECK_EQ(mapped_by(with, &st), 0);
 	CHECK_EQ(mapped_by(without, &st), -ENOENT);
-	end(with);
-	end(without);
+	held_child_end(with);
+	held_child_end(without);
 	CHECK_EQ(maps(with, 0), -ESRCH);
 	CHECK(mapped_is_ending(with));
 }
@@ -176,7 +166,7 @@ static void check_many(void)
 	for (int i = 0; i < 3; i++)
 		CHECK_EQ(await(pid[i], 0), i == 2 ? -ENOENT : 0);
 	for (int i = 0; i < 3; i++)
-		end(pid[i]);
+		held_child_end(pid[i]);
 }
 
 int main(void)

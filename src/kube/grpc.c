@@ -29,7 +29,7 @@
 #define STATUS_TEXT 256
 #define PATH_BYTES  sizeof(((struct sockaddr_un *)0)->sun_path)
 
-/* What epoll answers with: the first member of whatever has the descriptor. */
+/* The first member of a server or connection, to which epoll's events point. */
 struct watched {
 	int fd;
 	void (*ready)(struct watched *watched, uint32_t events);
@@ -143,7 +143,7 @@ static void call_free(struct grpc_call *call)
 	free(call);
 }
 
-/* Whoever has to do with the call hears that it is over. */
+/* Tells the method or the requester that the call is over, and frees it. */
 static void call_end(struct grpc_call *call)
 {
 	const struct server *server = call->connection->server;
@@ -220,7 +220,7 @@ struct status_text {
 	char text[3 * STATUS_TEXT];
 };
 
-/* What is no plain character is written as %XX. */
+/* Bytes other than printable ASCII, and %, are written as %XX. */
 static struct status_text status_text(const struct grpc_call *call)
 {
 	struct status_text ret;
@@ -362,26 +362,33 @@ static int on_header(nghttp2_session *session, const nghttp2_frame *frame, const
 	return 0;
 }
 
-/* A message is not as it must be. */
+/* Status and reason of a refusal, by error. */
+static const struct refusal {
+	int error;
+	enum grpc_status status;
+	const char *why;
+} refusals[] = {
+	{-EPROTONOSUPPORT, GRPC_UNIMPLEMENTED, "messages are not compressed here"},
+	{-EPROTO, GRPC_INVALID_ARGUMENT, "a request is one message"},
+	{-EMSGSIZE, GRPC_RESOURCE_EXHAUSTED, "the message is larger than 4 MiB"},
+	{-ENOSPC, GRPC_RESOURCE_EXHAUSTED, "too many requests are under way"},
+	{0, GRPC_RESOURCE_EXHAUSTED, "out of memory"},
+};
+
 static void call_refuse(struct grpc_call *call, int error)
 {
-	enum grpc_status status = error == -EPROTONOSUPPORT ? GRPC_UNIMPLEMENTED
-				  : error == -EPROTO	    ? GRPC_INVALID_ARGUMENT
-							    : GRPC_RESOURCE_EXHAUSTED;
-	const char *why = error == -EPROTONOSUPPORT ? "messages are not compressed here"
-			  : error == -EPROTO	    ? "a request is one message"
-			  : error == -EMSGSIZE	    ? "the message is larger than 4 MiB"
-			  : error == -ENOSPC	    ? "too many requests are under way"
-						    : "out of memory";
+	const struct refusal *refusal = refusals;
 
+	while (refusal->error && refusal->error != error)
+		refusal++;
 	message_buffer_free(&call->in);
 	if (call->connection->server) {
-		grpc_finish(call, status, why);
+		grpc_finish(call, refusal->status, refusal->why);
 		return;
 	}
-	call->status = status;
+	call->status = refusal->status;
 	call->answered = true;
-	call_set_text(call, why);
+	call_set_text(call, refusal->why);
 	nghttp2_submit_rst_stream(call->connection->session, NGHTTP2_FLAG_NONE, call->stream,
 				  NGHTTP2_CANCEL);
 }
@@ -445,7 +452,7 @@ static void call_dispatch(struct grpc_call *call)
 		call_refuse(call, r < 0 ? r : -EPROTO);
 		return;
 	}
-	/* Whoever is called may finish the call: the request is not the call's any more. */
+	/* The method may finish the call, so the call no longer owns the request. */
 	call->in = (struct message_buffer){0};
 	call->called = true;
 	call->method->called(server->arg, call, message, len);
@@ -695,6 +702,15 @@ void grpc_stop(struct grpc *grpc, const char *path)
 	free(server);
 }
 
+/* There is more of it to write, and the session looks for that when it can write. */
+static void call_go_on(struct grpc_call *call)
+{
+	if (call->deferred)
+		nghttp2_session_resume_data(call->connection->session, call->stream);
+	call->deferred = false;
+	connection_set_out(call->connection, true);
+}
+
 int grpc_send(struct grpc_call *call, const uint8_t *message, size_t len)
 {
 	struct connection *connection = call->connection;
@@ -715,11 +731,8 @@ int grpc_send(struct grpc_call *call, const uint8_t *message, size_t len)
 		call->begun = true;
 		if (nghttp2_submit_response(connection->session, call->stream, nv, 2, &from))
 			return -ENOMEM;
-	} else if (call->deferred) {
-		call->deferred = false;
-		nghttp2_session_resume_data(connection->session, call->stream);
 	}
-	connection_set_out(connection, true);
+	call_go_on(call);
 	return 0;
 }
 
@@ -738,11 +751,8 @@ void grpc_finish(struct grpc_call *call, enum grpc_status status, const char *te
 		call->begun = true;
 		(void)nghttp2_submit_response(connection->session, call->stream, nv,
 					      2 + status_headers(&said, nv + 2), NULL);
-	} else if (call->deferred) {
-		call->deferred = false;
-		nghttp2_session_resume_data(connection->session, call->stream);
 	}
-	connection_set_out(connection, true);
+	call_go_on(call);
 }
 
 /* --- Calls of ours ------------------------------------------------------------------------- */

@@ -7,9 +7,9 @@
  *	ours        grpc_call_out ──► connection to the other's socket ──► heard, ended
  *
  * All descriptors are behind one, which can be read when grpc_run has something to do: an event loop
- * sleeps on that. Nothing here waits. Who calls is not believed: a message has GRPC_MESSAGE_MOST
- * bytes at most, a server so many connections and calls, and a connection that resets call after
- * call is closed. What calls back may send, finish and call out, but neither stop nor close.
+ * sleeps on that. Nothing here waits. Peers are untrusted: a message has GRPC_MESSAGE_MOST bytes at
+ * most, connections and calls are limited, and a connection that resets call after call is closed.
+ * Callbacks may send, finish and call out; they may neither stop nor close.
  */
 #ifndef ALLOT_KUBE_GRPC_H
 #define ALLOT_KUBE_GRPC_H

@@ -18,7 +18,7 @@ static size_t message_len(const uint8_t *head)
 	return (size_t)head[1] << 24 | (size_t)head[2] << 16 | (size_t)head[3] << 8 | head[4];
 }
 
-/* What was taken makes room. */
+/* Drops the messages that were taken. */
 static void message_buffer_shift(struct message_buffer *buffer)
 {
 	if (!buffer->taken)

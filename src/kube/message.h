@@ -8,7 +8,7 @@
 
 #define MESSAGE_HEAD 5
 
-/* What came, of which `taken` bytes were messages that were taken. Zeroed in the beginning. */
+/* Bytes received; the first `taken` of them are messages that were taken. Zeroed in the beginning. */
 struct message_buffer {
 	uint8_t *bytes;
 	size_t len, room, taken;
@@ -26,7 +26,7 @@ int message_buffer_add(struct message_buffer *buffer, const uint8_t *bytes, size
 int message_buffer_take(struct message_buffer *buffer, size_t most, const uint8_t **ret_message,
 			size_t *ret_len);
 
-/* Whether something is left that is no whole message. */
+/* Returns 1 if bytes are left that are no whole message. */
 int message_buffer_is_torn(const struct message_buffer *buffer);
 
 void message_put_head(uint8_t head[static MESSAGE_HEAD], size_t len);

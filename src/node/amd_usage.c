@@ -96,19 +96,12 @@ static void opened_free(void *found)
 	free(opened->file);
 }
 
-static uint64_t opened_keep_ns(const void *found)
-{
-	(void)found;
-	return 0;
-}
-
 static const struct reading_kind opened_kind = {
 	.allowance = ALLOWANCE_DESCRIPTORS,
 	.found_bytes = sizeof(struct opened),
 	.read = opened_read_slice,
 	.is_any = opened_is_any,
 	.free = opened_free,
-	.keep_ns = opened_keep_ns,
 };
 
 static struct reading_table kept = {.kind = &opened_kind, .lock = PTHREAD_MUTEX_INITIALIZER};

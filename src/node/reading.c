@@ -99,13 +99,18 @@ static bool reading_has_priority(const struct reading_table *t, const struct rea
 	return true;
 }
 
+static uint64_t reading_keep_ns(const struct reading_table *t, const struct reading *k)
+{
+	return k->found && t->kind->keep_ns ? t->kind->keep_ns(k->found) : 0;
+}
+
 static bool reading_is_due(const struct reading_table *t, const struct reading *k)
 {
 	uint64_t now_ns = now_monotonic_ns();
 
 	if (!k->read_ns || k->fd >= 0)
 		return true;
-	return now_ns >= k->read_ns + (k->found ? t->kind->keep_ns(k->found) : 0) &&
+	return now_ns >= k->read_ns + reading_keep_ns(t, k) &&
 	       (!t->kind->all_once || reading_has_priority(t, k, now_ns));
 }
 
@@ -131,7 +136,7 @@ static void reading_remove_idle(struct reading_table *t)
 	}
 }
 
-/* So many groups of users are told apart where places are counted. */
+/* Groups of users, by number, for counting their places. */
 #define GROUPS 256
 
 /* Removes, of the users with the most places, the process that was asked for the longest ago. */

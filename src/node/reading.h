@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What is known of processes by files of /proc that are as long as a user likes. Each is read in slices,
+ * Facts of processes from files of /proc that a user can make long. Each file is read in slices,
  * over several seconds where it is long, within the budget of its user (node/allowance.h), and what was
  * found is kept while the process runs the same program. The kinds of such files (node/mapped.c,
  * node/amd_usage.c) have a table each.
@@ -41,7 +41,7 @@ struct reading_kind {
 	int (*read)(pid_t pid, int *fd, void *begun, uint64_t *ret_cost);
 	bool (*is_any)(const void *found); /* something that has to be kept; never asked of NULL */
 	void (*free)(void *found);	   /* what it points to; likewise */
-	uint64_t (*keep_ns)(const void *found); /* how long it is not read again */
+	uint64_t (*keep_ns)(const void *found); /* how long it is not read again; NULL: no time */
 	/* A process is read again only after all processes of its user were read once. */
 	bool all_once;
 };
@@ -56,7 +56,7 @@ struct reading_table {
 
 /* All below are called with the table's lock. */
 
-/* What is kept of the process, if it runs the same program still; NULL: nothing. */
+/* The entry of the process, if it still runs the same program; NULL: there is none. */
 struct reading *reading_find(struct reading_table *t, pid_t pid);
 
 /*

@@ -10,9 +10,9 @@
  * ones: bench/results/h200-losses-2026-11-29.txt.
  */
 #include <dlfcn.h>
-#include <stdio.h>
 #include <string.h>
 
+#include "base/text.h"
 #include "guest/core/complain.h"
 #include "guest/core/hook.h"
 #include "guest/core/own_nvml.h"
@@ -26,22 +26,21 @@ static bool device_is_cublaslt(const void *caller)
 	static const char name[] = "libcublasLt.so";
 	/* The library asks before each product, mostly from one place. */
 	static _Atomic(const void *) known;
-	const char *file;
 	Dl_info info;
 
 	if (caller == atomic_load_explicit(&known, memory_order_relaxed))
 		return true;
-	if (!dladdr(caller, &info) || !info.dli_fname)
-		return false;
-	file = strrchr(info.dli_fname, '/');
-	if (strncmp(file ? file + 1 : info.dli_fname, name, sizeof(name) - 1))
+	if (!dladdr(caller, &info) || !info.dli_fname ||
+	    strncmp(text_file_name(info.dli_fname), name, sizeof(name) - 1))
 		return false;
 	atomic_store_explicit(&known, caller, memory_order_relaxed);
 	return true;
 }
 
-/* CUDA knows the part alone, also where it describes what green contexts are made of. */
-static int device_ask_sms(struct guest *guest, const struct guest_device *d)
+/*
+ * 0: not known. CUDA knows the part alone, also where it describes what green contexts are made of.
+ */
+static int device_ask_nvml(struct guest *guest, const struct guest_device *d)
 {
 	const struct nvml_library *nvml;
 	unsigned int cores = 0;
@@ -57,29 +56,32 @@ static int device_ask_sms(struct guest *guest, const struct guest_device *d)
 	return r == NVML_SUCCESS ? (int)(cores / CORES_IN_SM) : 0;
 }
 
+/* Returns the number for cuBLASLt: the part, if the device has no clusters or NVML says no more. */
+static int device_find_sms(struct guest *guest, const struct guest_device *d, int part)
+{
+	int major = 0, sms;
+
+	DRIVER(cuDeviceGetAttribute,
+	       (&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, d->ordinal));
+	if (major < CLUSTERS_MAJOR)
+		return part;
+	sms = device_ask_nvml(guest, d);
+	if (sms >= part)
+		return sms;
+	complain_line("NVML does not say how many cores the device has: results of cuBLAS may be "
+		      "wrong in mode space; use --mode turns");
+	return part;
+}
+
 static int device_sms(struct guest *guest, struct guest_device *d, int part)
 {
 	int sms = atomic_load_explicit(&d->sms, memory_order_relaxed);
 
-	if (sms)
-		return sms;
-	sms = device_ask_sms(guest, d);
-	if (sms < part) {
-		complain_line("NVML does not say how many cores the device has: results of cuBLAS "
-			      "may be wrong in mode space; use --mode turns");
-		sms = part;
+	if (!sms) {
+		sms = device_find_sms(guest, d, part);
+		atomic_store_explicit(&d->sms, sms, memory_order_relaxed);
 	}
-	atomic_store_explicit(&d->sms, sms, memory_order_relaxed);
 	return sms;
-}
-
-static bool device_has_clusters(const struct guest_device *d)
-{
-	int major = 0;
-
-	DRIVER(cuDeviceGetAttribute,
-	       (&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, d->ordinal));
-	return major >= CLUSTERS_MAJOR;
 }
 
 CUresult hook_cuDeviceGetAttribute(int *pi, CUdevice_attribute attrib, CUdevice dev)
@@ -89,8 +91,7 @@ CUresult hook_cuDeviceGetAttribute(int *pi, CUdevice_attribute attrib, CUdevice 
 	struct guest_device *d = guest_device(guest, dev);
 
 	if (!e && d && attrib == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT &&
-	    atomic_load(&guest->in_space) && device_is_cublaslt(__builtin_return_address(0)) &&
-	    device_has_clusters(d))
+	    atomic_load(&guest->in_space) && device_is_cublaslt(__builtin_return_address(0)))
 		*pi = device_sms(guest, d, *pi);
 	return e;
 }

@@ -90,6 +90,16 @@ static bool window_was_handed(struct launch_device *device, const struct burst *
 	       (limits_alone(limits, now_ns) ? TUNING_HANDED_NS : TUNING_HANDED_BESIDE_NS);
 }
 
+static void window_note_handed(struct launch_device *device, const struct burst *burst,
+			       uint64_t took_ns, uint64_t after_ns, uint64_t now_ns)
+{
+	bool handed = window_was_handed(device, burst, took_ns, after_ns, now_ns);
+
+	if (device->window.said_late_ns)
+		atomic_store(&device->window.handed_until_ns,
+			     handed ? now_ns + TUNING_HANDED_FOR_NS : 0);
+}
+
 /* With the lock: held launches of the tenant were last let go at `gave_ns`. */
 static void window_learn(struct meter *meter, const struct burst *burst, uint64_t began_ns,
 			 uint64_t done_ns, uint64_t gave_ns)
@@ -107,12 +117,7 @@ static void window_learn(struct meter *meter, const struct burst *burst, uint64_
 			return;
 		/* The rest of it may have waited for the next held launch. */
 		waits |= atomic_load(&device->beside);
-		if (device->window.said_late_ns)
-			atomic_store(&device->window.handed_until_ns,
-				     window_was_handed(device, burst, done_ns - began_ns,
-						       done_ns - gave_ns, done_ns)
-					     ? done_ns + TUNING_HANDED_FOR_NS
-					     : 0);
+		window_note_handed(device, burst, done_ns - began_ns, done_ns - gave_ns, done_ns);
 		began_ns = gave_ns;
 		if (done_ns - gave_ns <= burst->expected_ns)
 			return;

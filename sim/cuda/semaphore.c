@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * External semaphores that count up (timelines). The descriptor stands for the one that Vulkan would
- * export: of a file in memory, whose first word is the count. Whoever has the file can count, too.
+ * export. It is of a file in memory, whose first word is the count. Any process that has the file
+ * can raise the count.
  */
 #include <sys/mman.h>
 #include <unistd.h>

@@ -125,7 +125,7 @@ void site_file_tell(const struct site_file *file, struct control_about *ret)
 		.ino = st->st_ino,
 		.bytes = (uint64_t)st->st_size,
 		.mtime_ns = (uint64_t)st->st_mtim.tv_sec * NS_PER_S + (uint64_t)st->st_mtim.tv_nsec};
-	/* Who asks is elsewhere. */
+	/* The requester's working directory is another one. */
 	if (*path != '/' && realpath(path, whole))
 		path = whole;
 	snprintf(ret->config, sizeof(ret->config), "%.*s", (int)sizeof(ret->config) - 1, path);

@@ -91,7 +91,7 @@ uint64_t residency_file_full_ns(const char *runtime);
 
 /* What a process sees that has it not mapped. */
 struct residency_look {
-	bool taken;	/* somebody has the role */
+	bool taken;	/* a process has the role */
 	bool moves;	/* the last holder has some tenant move, or ended before it had */
 	uint32_t beats; /* steps of all holders so far */
 };

@@ -32,8 +32,8 @@ void turn_close(struct turn *turn);
 
 /*
  * Of a device, by its number in residency_file.h: bytes that others hold and cannot take away from there
- * for lack of host memory (sched/stranded.h), by who decides whose memory is on the devices. 0 where its
- * allot is older.
+ * for lack of host memory (sched/stranded.h). The residency's role holder writes them; 0: it has an
+ * older allot.
  */
 void turn_say_stranded(struct turn *turn, int device, uint64_t bytes);
 uint64_t turn_stranded(const struct policy_map *map, int device);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a process has of AMD GPUs' memory, by the kernel's own figures: what KFD says of it, and what its open
- * files of render nodes have. A process may have very many descriptors, so they are read in slices
+ * A process's memory on AMD GPUs, by the kernel's own figures: KFD's for the process, and those of its
+ * open files of render nodes. A process may have very many descriptors, so they are read in slices
  * (node/reading.h), and those that are known to be of render nodes are read again by themselves.
  * For all threads.
  */

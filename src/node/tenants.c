@@ -492,7 +492,7 @@ static int tenants_remove_one(const char *runtime, const char *name, const char 
 	return r;
 }
 
-/* Its note comes in a moment, or whoever made it was killed just now. */
+/* Returns true if the note is still to be written, or its maker was killed just now. */
 static bool tenants_awaits_note(const char *dir)
 {
 	struct note note;

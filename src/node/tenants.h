@@ -108,8 +108,8 @@ int tenants_read_library(const char *dir, char ret[static PATH_MAX]);
 enum tenant_state tenants_state(const char *dir, pid_t *ret_pid);
 
 /*
- * Waits, for two seconds at most, until a tenant that has its name has its note, too, or whoever made it
- * was killed in between. For commands, before they say that it lives.
+ * Waits for at most 2 s until a tenant that has its name has its note, or its maker counts as killed in
+ * between. For commands, before they say that the tenant lives.
  */
 void tenants_await_note(const char *dir);
 

@@ -32,7 +32,7 @@ int arbiter_host_open(const char *tenant_dir, struct arbiter_host **ret);
 int arbiter_host_claim(const char *runtime, struct arbiter_host **ret);
 /* Returns true if a daemon decides about turns in the runtime directory, or is about to. */
 bool arbiter_host_has_daemon(const char *runtime);
-/* The file of that directory by which the role is had: whoever has it maps the file. -errno. */
+/* The lock file of the role in that directory, which the role holder maps. -errno. */
 int arbiter_host_find_file(const char *runtime, struct stat *ret);
 /* Sleeps until no daemon has it, which then claims it anew: another one may be faster. -errno. */
 int arbiter_host_await(const char *runtime);

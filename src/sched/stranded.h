@@ -38,7 +38,7 @@ struct stranded {
 void stranded_begin(struct stranded *sum, uint64_t host_free_bytes);
 void stranded_add(struct stranded *sum, const struct stranded_holder *holder);
 
-/* Bytes of the device that are stranded for one of those that were added; NULL: for somebody else. */
+/* Bytes of the device that are stranded for a holder that was added; NULL: for any other tenant. */
 uint64_t stranded_for(const struct stranded *sum, const struct stranded_holder *own);
 
 #endif

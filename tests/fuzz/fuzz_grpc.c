@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What comes to a server of gRPC behind HTTP/2's preface, in two pieces; and the messages in it. */
+/* Bytes to a gRPC server behind HTTP/2's preface, in two pieces; and the same as messages. */
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>

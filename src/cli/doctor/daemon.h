@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* allotd: is there one, does it answer, who decides whose turn it is, and its configuration. */
+/* Checks allotd: that it runs and answers, which process arbitrates turns, and its configuration. */
 #ifndef ALLOT_CLI_DOCTOR_DAEMON_H
 #define ALLOT_CLI_DOCTOR_DAEMON_H
 

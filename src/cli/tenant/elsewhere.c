@@ -47,7 +47,7 @@ static enum order elsewhere_compare(struct size_spec a, struct size_spec b, uint
 	return x < y ? ORDER_LESS : x > y ? ORDER_MORE : ORDER_SAME;
 }
 
-/* One value for all devices, where no option gives any. Returns who asks for it. */
+/* One value for all devices, where no option gives any. Returns the name of its source. */
 static const char *elsewhere_begin(struct limits *limits, const struct limits_kind *kind,
 				   const char *text)
 {

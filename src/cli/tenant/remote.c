@@ -70,7 +70,10 @@ static int remote_explain(const char *runtime, const char *name, const char *wha
 			 what, name, runtime, say_errno(r));
 }
 
-/* What asked for the option with which allotd's words begin; NULL: an option did. */
+/*
+ * Returns the variable or file that set the option with which allotd's words begin. NULL: the option
+ * itself was given.
+ */
 static const char *remote_find_asker(const char *words, const struct tenant_askers *askers)
 {
 	const struct {

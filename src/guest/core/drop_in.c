@@ -49,8 +49,8 @@ struct entering {
 };
 
 /*
- * policy_update calls it, and so one process at a time. Where nobody lives in the tenant, its policy
- * is of a program that ended, and who comes now is the first.
+ * policy_update calls it, and so one process at a time. If no process lives in the tenant, its policy
+ * belongs to a program that ended, and this process is the first.
  */
 static int drop_in_edit_entering(struct policy *policy, void *arg)
 {
@@ -68,8 +68,8 @@ static int drop_in_edit_entering(struct policy *policy, void *arg)
 }
 
 /*
- * Returns true if nobody lives in the tenant, and its ledger has devices of programs that did. One
- * without is as good as new, and may be somebody's who is about to live in it.
+ * Returns true if no process lives in the tenant, and its ledger has devices of programs that ended.
+ * A tenant without devices is as good as new, and another process may be about to enter it.
  */
 static bool drop_in_is_left(const char *dir)
 {
@@ -90,7 +90,7 @@ static int drop_in_try(const char *runtime, struct entering *entering, char *dir
 
 	if (r && r != -EEXIST)
 		return r;
-	/* Somebody who came to life in it meanwhile keeps it. */
+	/* A process that entered it meanwhile keeps it. */
 	if (r && drop_in_is_left(dir) && !tenant_remove(runtime, entering->own.name))
 		return -ESTALE;
 	r = policy_update(dir, drop_in_edit_entering, entering);

@@ -84,7 +84,7 @@ static bool room_await_promise(struct room *room, struct guest *guest)
 	}
 	if (now > room->began_ns + TUNING_RESIDENCY_DRAIN_NS || room_is_decided(room, &look, now))
 		return false;
-	/* Again, too: who has heard it may be stopped, and others look for that behind a ring. */
+	/* Repeated: the role holder may be stopped, and other processes check for that after a ring. */
 	if (!room->free_ns)
 		room_ring(room, runtime, now, look.taken ? RING_NS : TUNING_RESIDENCY_ELECT_NS);
 	nanosleep(&(struct timespec){.tv_nsec = TUNING_RESIDENCY_TRY_NS}, NULL);

@@ -1002,7 +1002,7 @@ static struct stranded_holder residency_host_holder(const struct residency_host 
 	return holder;
 }
 
-/* What the host has free, less what some that leave were let have and have not taken yet. */
+/* Free memory of the host, without the bytes granted to tenants that have not allocated them yet. */
 static uint64_t residency_host_free(struct residency_host *host, uint64_t now_ns)
 {
 	if (!host->host_free_ns || now_ns >= host->host_free_ns + HOST_FREE_NS) {
@@ -1108,7 +1108,7 @@ uint64_t residency_host_step(struct residency_host *host, uint64_t now_ns)
 	for (int i = 0; i < host->n && !waits && !moves; i++)
 		if (host->state[i].id)
 			residency_host_be_ahead(host, i, now_ns);
-	/* With the role goes what is known of who is stopped, and of what is free therefore. */
+	/* The next role holder would not know which tenants are stopped, and so what is free. */
 	if (waits || moves || residency_host_knows_stopped(host))
 		host->busy_ns = now_ns;
 	if (moves)

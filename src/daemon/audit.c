@@ -13,9 +13,9 @@
 
 #include "base/now.h"
 #include "daemon/driver_pids.h"
-#include "daemon/log.h"
 #include "daemon/names.h"
 #include "node/apart.h"
+#include "text/log.h"
 #include "text/units.h"
 
 #define LOOK_NS	   NS_PER_S

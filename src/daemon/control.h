@@ -7,7 +7,7 @@
 #ifndef ALLOT_DAEMON_CONTROL_H
 #define ALLOT_DAEMON_CONTROL_H
 
-#include "daemon/loop.h"
+#include "base/loop.h"
 #include "daemon/requests.h"
 
 struct control;

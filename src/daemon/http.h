@@ -3,9 +3,9 @@
 #ifndef ALLOT_DAEMON_HTTP_H
 #define ALLOT_DAEMON_HTTP_H
 
+#include "base/loop.h"
 #include "daemon/answers.h"
 #include "daemon/listen.h"
-#include "daemon/loop.h"
 
 struct http;
 

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "base/err.h"
-#include "daemon/log.h"
+#include "text/log.h"
 
 struct inventory {
 	struct loop_source source;

@@ -6,7 +6,7 @@
 #ifndef ALLOT_DAEMON_INVENTORY_H
 #define ALLOT_DAEMON_INVENTORY_H
 
-#include "daemon/loop.h"
+#include "base/loop.h"
 #include "node/devices.h"
 
 struct inventory;

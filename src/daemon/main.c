@@ -17,6 +17,7 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
+#include "base/loop.h"
 #include "base/now.h"
 #include "control/message.h"
 #include "daemon/audit.h"
@@ -27,8 +28,6 @@
 #include "daemon/http.h"
 #include "daemon/inventory.h"
 #include "daemon/listen.h"
-#include "daemon/log.h"
-#include "daemon/loop.h"
 #include "daemon/metrics.h"
 #include "daemon/notify.h"
 #include "daemon/page.h"
@@ -42,6 +41,7 @@
 #include "node/apart.h"
 #include "node/devices.h"
 #include "node/tenants.h"
+#include "text/log.h"
 #include "text/units.h"
 
 #define LISTEN	  "127.0.0.1:9478"

@@ -5,8 +5,8 @@
 
 #include "base/now.h"
 #include "daemon/exposition.h"
-#include "daemon/log.h"
 #include "node/allowance.h"
+#include "text/log.h"
 
 /* At most one line of each kind is written in this time. */
 #define QUIET_NS (60 * NS_PER_S)

@@ -12,8 +12,8 @@
 #include "base/err.h"
 #include "base/now.h"
 #include "control/message.h"
-#include "daemon/log.h"
 #include "daemon/notify.h"
+#include "text/log.h"
 
 /* An answer within this is a slow one; and how many are waited for that do not come. */
 #define PATIENCE_NS (5 * NS_PER_S)

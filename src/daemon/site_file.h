@@ -18,8 +18,8 @@
 #include <stdint.h>
 #include <sys/stat.h>
 
+#include "base/loop.h"
 #include "control/message.h"
-#include "daemon/loop.h"
 #include "daemon/site.h"
 
 struct site_reading;

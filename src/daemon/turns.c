@@ -15,9 +15,9 @@
 
 #include "base/err.h"
 #include "base/now.h"
-#include "daemon/log.h"
 #include "ledger/tenant.h"
 #include "roles/arbiter_host.h"
+#include "text/log.h"
 
 /* Who has the role hears of the claim at once, and hands over when it has looked at its devices. */
 #define TAKE_NS (NS_PER_MS / 2)

@@ -10,7 +10,7 @@
 
 #include <stdbool.h>
 
-#include "daemon/loop.h"
+#include "base/loop.h"
 #include "node/devices.h"
 
 struct turns;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "daemon/loop.h"
+#include "base/loop.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What allotd says of itself: a line each on stderr, with its priority where the journal reads it. */
-#ifndef ALLOT_DAEMON_LOG_H
-#define ALLOT_DAEMON_LOG_H
+#ifndef ALLOT_TEXT_LOG_H
+#define ALLOT_TEXT_LOG_H
 
 enum log_level { LOG_FAULT = 3, LOG_WARN = 4, LOG_SAY = 6 }; /* as syslog(3) numbers them */
 

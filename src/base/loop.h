@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The event loop: one thread that sleeps until a descriptor can be read, or somebody's time is up. */
-#ifndef ALLOT_DAEMON_LOOP_H
-#define ALLOT_DAEMON_LOOP_H
+#ifndef ALLOT_BASE_LOOP_H
+#define ALLOT_BASE_LOOP_H
 
 #include <stdbool.h>
 

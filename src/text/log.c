@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "daemon/log.h"
+#include "text/log.h"
 
 #include <stdarg.h>
 #include <stdio.h>

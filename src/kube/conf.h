@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the site says of Kubernetes: section [kubernetes] of /etc/allot/allotd.conf. Without the section
+ * nothing is said to a kubelet.
+ *
+ *	[kubernetes]
+ *	ways = dra device-plugin
+ *	scheduler = volcano
+ *	resource = huawei.com/vgpu-number slots 10
+ *	resource = huawei.com/vgpu-memory.1Gi memory 1GiB
+ *	resource = huawei.com/vgpu-cores cores 1
+ */
+#ifndef ALLOT_KUBE_CONF_H
+#define ALLOT_KUBE_CONF_H
+
+#include <limits.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum kube_way { KUBE_DRA = 1 << 0, KUBE_PLUGIN = 1 << 1 };
+
+/* Who places Pods with device plugins: a scheduler that leaves its decision in annotations, or none. */
+enum kube_scheduler { KUBE_STOCK, KUBE_VOLCANO, KUBE_HAMI, KUBE_XPU };
+
+/* What the devices of a resource are for the kubelet. */
+enum kube_unit {
+	KUBE_SLOTS,  /* `amount` on each GPU: who has one has a part of that GPU */
+	KUBE_MEMORY, /* of so many bytes */
+	KUBE_CORES,  /* of so many percent of a GPU's time */
+};
+
+#define KUBE_RESOURCES 8
+#define KUBE_NAME_BYTES 254 /* of what Kubernetes calls a DNS subdomain */
+
+struct kube_resource {
+	char name[KUBE_NAME_BYTES]; /* "huawei.com/vgpu-number" */
+	enum kube_unit unit;
+	uint64_t amount;
+};
+
+struct kube_conf {
+	unsigned int ways; /* bits of enum kube_way; 0: Kubernetes is none of this daemon's affairs */
+	enum kube_scheduler scheduler;
+	bool cores_limit; /* of a resource of cores: the part is a cap; else it is what is guaranteed */
+	char driver[KUBE_NAME_BYTES]; /* of dynamic resource allocation: "gpu.allot.dev" */
+	/*
+	 * Kind of the CDI devices by which NVIDIA's driver comes into a container, "nvidia.com/gpu"; "": the
+	 * first of the known ones that is there; "none": it comes another way.
+	 */
+	char nvidia_cdi[KUBE_NAME_BYTES];
+	char kubelet[PATH_MAX]; /* "/var/lib/kubelet" */
+	char cdi[PATH_MAX];	/* where CDI files of ours go: "/var/run/cdi" */
+	char api[PATH_MAX];	/* "https://10.96.0.1:443"; "": as a Pod is told */
+	char account[PATH_MAX]; /* directory with token and ca.crt */
+	char node[KUBE_NAME_BYTES];
+	struct kube_resource resource[KUBE_RESOURCES];
+	size_t nresources;
+};
+
+#endif

@@ -52,8 +52,8 @@ USES = {
     "guest/swap": (*LOW, "guest/core", "guest/memory", "guest/amd", "guest/amd/memory",
                    "guest/amd/queue"),
     "guest/interpose": (*LOW, "guest/core"),  # but for hooks, see may_use
-    "kube": ("base",),
-    "daemon": (*LOW, "roles", "control", "guard", "text", "node", "cdi"),
+    "kube": ("base", "ledger", "text", "node", "cdi"),
+    "daemon": (*LOW, "roles", "control", "guard", "text", "node", "cdi", "kube"),
     **{room: (*LOW, "roles", "control", "dropin", "image", "guard", "text", "node", "cdi", "peer", "tools",
             *CLI, *SIM) for room in CLI},
     **{room: ("base", "nvidia", "amd", *SIM) for room in SIM},

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The kubelet's device plugin, v1beta1, one for each resource of the configuration.
+ *
+ *	kubelet.sock appears ──► own socket anew ──► Register
+ *	Allocate ──► a CDI name for each slot, at once
+ *	PreStartContainer ──► PodResources: whose are these slots? ──► grant_put
+ */
+#ifndef ALLOT_KUBE_PLUGIN_H
+#define ALLOT_KUBE_PLUGIN_H
+
+#include "base/loop.h"
+#include "kube/conf.h"
+#include "kube/grpc.h"
+#include "kube/node.h"
+
+struct plugin;
+
+/* All stays where it is. -errno. */
+int plugin_open(struct loop *loop, struct grpc *grpc, const struct kube_conf *conf,
+		const struct node_devices *devices, struct plugin **ret);
+/* Devices have come, gone, or are sick or well. */
+void plugin_tell(struct plugin *plugin);
+/* Takes NULL. */
+void plugin_close(struct plugin *plugin);
+
+#endif

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * This node's ResourceSlices: what it has, for the scheduler. They are listed and written where they
+ * differ at each registration, and when something has changed; at rest nothing is written.
+ */
+#ifndef ALLOT_KUBE_SLICES_H
+#define ALLOT_KUBE_SLICES_H
+
+#include "kube/api.h"
+#include "kube/conf.h"
+#include "kube/node.h"
+
+struct slices;
+
+int slices_open(struct loop *loop, struct api *api, const struct kube_conf *conf,
+		const struct node_devices *devices, struct slices **ret);
+/* They are to be as the devices are now, whatever others did to them. */
+void slices_sync(struct slices *slices);
+/* Takes NULL. What is published stays. */
+void slices_close(struct slices *slices);
+
+#endif

@@ -47,7 +47,7 @@ int grant_memo(const struct kube_conf *conf, const char *id, char ret[static GRA
 /* The file; the tenant goes by grant_sweep. 0, also where there is none, or -errno with words. */
 int grant_drop(const struct kube_conf *conf, const char *id, char why[static GRANT_WHY]);
 
-/* Calls fn for the id of each grant whose id begins so, sorted; its answer, if that is not 0, ends it. */
+/* Calls fn for the id of each grant whose id begins so; its answer, if that is not 0, ends it. */
 int grant_list(const struct kube_conf *conf, const char *prefix, int (*fn)(const char *id, void *arg),
 	       void *arg);
 

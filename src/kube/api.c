@@ -242,6 +242,8 @@ static void call_set_transport(struct api_call *call)
 	curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
 	curl_easy_setopt(easy, CURLOPT_CAINFO, call->api->ca);
 	curl_easy_setopt(easy, CURLOPT_CAPATH, NULL); /* that authority, and no other */
+	/* libcurl would know the file's first content for a day; a cluster's authority may be renewed. */
+	curl_easy_setopt(easy, CURLOPT_CA_CACHE_TIMEOUT, 0L);
 	curl_easy_setopt(easy, CURLOPT_TCP_KEEPALIVE, 1L);
 	curl_easy_setopt(easy, CURLOPT_TCP_KEEPIDLE, KEEPALIVE_S);
 	curl_easy_setopt(easy, CURLOPT_TCP_KEEPINTVL, KEEPALIVE_INTERVAL_S);

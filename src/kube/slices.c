@@ -33,7 +33,9 @@
 #define RETRY_MOST_MS	60000
 #define REFUSED_MOST_MS 600000 /* where the server refuses what is written: asking again changes little */
 #define LOOK_MS		600000 /* at least, at rest: somebody may have deleted a slice */
-#define GAP_MS		5000   /* between rounds that wrote: a device may come and go all the time */
+/* A device may come and go all the time: so many writes at once, and one in each further gap. */
+#define GAP_MS		10000
+#define GAPS_AHEAD	4
 #define WRITES_MOST	8      /* of a round: somebody else writes the same slices */
 #define RACES		4      /* lost one after the other, before the log has a line of it */
 #define PATH_BYTES	1024
@@ -55,7 +57,8 @@ struct slices {
 	json_t *wanted, *kept; /* what was written last, and what the server made of it */
 	enum slices_write write;
 	unsigned int writes, failures;
-	uint64_t wrote_ns;
+	uint64_t paid_ns; /* until then what was written would take, one in a gap */
+	bool settled;	  /* a round has ended since slices_sync */
 	int told; /* status of the failure that the log names; 0: none */
 };
 
@@ -91,12 +94,12 @@ static void slices_ready(struct loop_source *source)
 		slices_begin(s);
 }
 
-/* At once, but for a moment after a write. */
+/* At once, unless much has been written lately. */
 static void slices_wake(struct slices *s)
 {
-	uint64_t since_ms = (now_monotonic_ns() - s->wrote_ns) / NS_PER_MS;
+	uint64_t ahead_ns = sat_sub_u64(s->paid_ns, now_monotonic_ns());
 
-	slices_wake_in(s, s->wrote_ns && since_ms < GAP_MS ? GAP_MS - since_ms : 0);
+	slices_wake_in(s, sat_sub_u64(ahead_ns / NS_PER_MS, GAPS_AHEAD * GAP_MS));
 }
 
 /* --- How a round ends ---------------------------------------------------------------------- */
@@ -108,6 +111,7 @@ static void slices_rest(struct slices *s)
 			 s->conf->node);
 	s->told = 0;
 	s->failures = 0;
+	s->settled = !s->again;
 	if (s->again)
 		slices_wake(s);
 	else
@@ -143,6 +147,8 @@ static void slices_tell(struct slices *s, int status, const char *what, const ch
 	json_t *root = slice_parse(bytes, len);
 	const char *message = json_string_value(json_object_get(root, "message"));
 
+	if (status == 200)
+		message = "what answers is no API server of Kubernetes";
 	if (status != s->told)
 		log_line(LOG_WARN, "kubernetes: cannot %s node %s: %s%d: %.300s%s; it is tried again", what,
 			 s->conf->node, status > 0 ? "HTTP " : "error ", abs(status),
@@ -265,7 +271,7 @@ static void slices_written(void *arg, int status, const char *bytes, size_t len)
 		slices_fail(s, status, what[s->write], bytes, len);
 		return;
 	}
-	s->wrote_ns = now_monotonic_ns();
+	s->paid_ns = max_u64(s->paid_ns, now_monotonic_ns()) + GAP_MS * NS_PER_MS;
 	if (s->write != WRITE_DELETE)
 		slices_learn(s, bytes, len);
 	slices_list(s);
@@ -484,8 +490,14 @@ int slices_open(struct loop *loop, struct api *api, const struct kube_conf *conf
 void slices_sync(struct slices *s)
 {
 	s->again = true;
+	s->settled = false;
 	if (!s->call)
 		slices_wake(s);
+}
+
+bool slices_is_settled(const struct slices *s)
+{
+	return s->settled;
 }
 
 void slices_close(struct slices *s)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * api_client slices NODE DEVICES: publishes that many devices as they are said to be; words on standard
- * input: "sick N", "well N", "gone" (all of them), "sync".
+ * input: "sick N", "well N", "gone" (all of them), "sync", which is answered by "settled".
  *
  * api_client ask: "METHOD PATH TIMEOUT-MS", "WATCH PATH TIMEOUT-MS" ask, and "FORGET N" forgets the Nth of
  * them, from 0. It prints "N ended STATUS LENGTH BYTES" and "N line LENGTH BYTES"; a line of a watch that
@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/timerfd.h>
 #include <unistd.h>
 
 #include "base/loop.h"
@@ -94,6 +95,34 @@ static void ask(const char *method, const char *path, int timeout_ms)
 	ncalls++;
 }
 
+/* --- Slices -------------------------------------------------------------------------------- */
+
+static struct loop_source looking; /* a timer, which runs until it has been told */
+
+static void look_each(long ms)
+{
+	struct itimerspec each = {{0, ms * 1000000}, {0, ms * 1000000}};
+
+	timerfd_settime(looking.fd, 0, &each, NULL);
+}
+
+static void look(struct loop_source *source)
+{
+	uint64_t times;
+
+	if (read(source->fd, &times, sizeof(times)) < 0 || !slices_is_settled(slices))
+		return;
+	look_each(0);
+	puts("settled");
+	fflush(stdout);
+}
+
+static void sync_slices(void)
+{
+	slices_sync(slices);
+	look_each(10);
+}
+
 /* --- Words --------------------------------------------------------------------------------- */
 
 static void mark(unsigned int i, bool sick)
@@ -118,7 +147,7 @@ static void obey(char *text)
 	else if (!strcmp(text, "gone"))
 		devices.n = 0;
 	else if (!strcmp(text, "sync"))
-		slices_sync(slices);
+		sync_slices();
 	else if (sscanf(text, "%15s %1023s %d", word, path, &number) == 3)
 		ask(word, path, number);
 	else
@@ -188,6 +217,8 @@ int main(int argc, char **argv)
 			print(without);
 		return 0;
 	}
+	looking = (struct loop_source){.fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK),
+				       .ready = look};
 	r = loop_open(&loop);
 	if (!r)
 		r = api_open(loop, &conf, &api);
@@ -195,6 +226,8 @@ int main(int argc, char **argv)
 		r = slices_open(loop, api, &conf, &devices, &slices);
 	if (!r)
 		r = loop_add(loop, &words);
+	if (!r)
+		r = loop_add(loop, &looking);
 	if (r)
 		errx(1, "%d", r);
 	puts("ready");

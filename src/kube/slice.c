@@ -278,9 +278,11 @@ static json_t *slice_bare(const json_t *spec)
 	size_t i, j;
 
 	json_object_del(json_object_get(copy, "pool"), "generation");
-	json_array_foreach(json_object_get(copy, "devices"), i, device)
-		json_array_foreach(json_object_get(device, "taints"), j, taint)
+	json_array_foreach (json_object_get(copy, "devices"), i, device) {
+		json_array_foreach (json_object_get(device, "taints"), j, taint) {
 			json_object_del(taint, "timeAdded");
+		}
+	}
 	/* An API server leaves out a list without entries. */
 	if (!json_array_size(json_object_get(copy, "devices")))
 		json_object_del(copy, "devices");
@@ -306,12 +308,15 @@ static bool slice_has(const json_t *object, const char *key, const char *value)
 
 bool slice_is_owned(const json_t *object, const char *node_uid)
 {
+	const json_t *owners =
+		json_object_get(json_object_get(object, "metadata"), "ownerReferences");
 	json_t *owner;
 	size_t i;
 
-	json_array_foreach(json_object_get(json_object_get(object, "metadata"), "ownerReferences"), i, owner)
+	json_array_foreach (owners, i, owner) {
 		if (slice_has(owner, "uid", node_uid) && slice_has(owner, "kind", "Node"))
 			return true;
+	}
 	return false;
 }
 
@@ -327,10 +332,11 @@ static bool slice_lacks(const json_t *wrote, const json_t *kept, const char *key
 	json_t *devices = json_object_get(kept, "devices"), *device;
 	size_t i;
 
-	json_array_foreach(json_object_get(wrote, "devices"), i, device)
+	json_array_foreach (json_object_get(wrote, "devices"), i, device) {
 		if (json_object_get(device, key) &&
 		    !json_object_get(json_array_get(devices, i), key))
 			return true;
+	}
 	return false;
 }
 

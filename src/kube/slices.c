@@ -327,7 +327,7 @@ static const json_t *slices_choose(const struct slices *s, const json_t *items, 
 
 	slice_name(s->conf, name);
 	*ret_extra = NULL;
-	json_array_foreach(items, i, item) {
+	json_array_foreach (items, i, item) {
 		bool named = slices_is_name(slices_name_of(item));
 
 		if (!named || !slice_is_ours(s->conf, item))

@@ -240,6 +240,7 @@ static void call_set_transport(struct api_call *call)
 	curl_easy_setopt(easy, CURLOPT_NOPROXY, "*");
 	curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, CURL_HTTP_VERSION_1_1);
 	curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
+	curl_easy_setopt(easy, CURLOPT_QUICK_EXIT, 1L); /* a resolver that hangs is not waited for */
 	curl_easy_setopt(easy, CURLOPT_CAINFO, call->api->ca);
 	curl_easy_setopt(easy, CURLOPT_CAPATH, NULL); /* that authority, and no other */
 	/* libcurl would know the file's first content for a day; a cluster's authority may be renewed. */

@@ -238,10 +238,13 @@ void slice_name(const struct kube_conf *conf, char ret[static KUBE_NAME_BYTES])
 		snprintf(ret + KUBE_NAME_BYTES - 18, 18, "-%016" PRIx64, hash);
 }
 
-static json_int_t slice_generation(const json_t *object)
+/* It may begin anew, as Kubernetes has it, where one slice is the whole pool. */
+static json_int_t slice_next_generation(const json_t *was)
 {
-	return json_integer_value(json_object_get(
-		json_object_get(json_object_get(object, "spec"), "pool"), "generation"));
+	json_int_t last = json_integer_value(json_object_get(
+		json_object_get(json_object_get(was, "spec"), "pool"), "generation"));
+
+	return last >= 0 && last < INT64_MAX ? last + 1 : 1;
 }
 
 static json_t *slice_metadata(const struct kube_conf *conf, const char *node_uid, const json_t *was)
@@ -266,7 +269,7 @@ json_t *slice_object(const struct kube_conf *conf, const json_t *spec, const cha
 	json_t *copy = json_deep_copy(spec);
 
 	json_object_set_new(json_object_get(copy, "pool"), "generation",
-			    json_integer(slice_generation(was) + 1));
+			    json_integer(slice_next_generation(was)));
 	return json_pack("{s:s, s:s, s:o, s:o}", "apiVersion", "resource.k8s.io/v1", "kind",
 			 "ResourceSlice", "metadata", slice_metadata(conf, node_uid, was), "spec", copy);
 }

@@ -40,6 +40,7 @@
 #define RACES		4      /* lost one after the other, before the log has a line of it */
 #define PATH_BYTES	1024
 #define UID_BYTES	128
+#define DRIVER_BYTES	63 /* what Kubernetes takes */
 
 /* The last part of a request's way: what is done with the answer. */
 enum slices_write { WRITE_CREATE, WRITE_UPDATE, WRITE_DELETE };
@@ -469,7 +470,8 @@ int slices_open(struct loop *loop, struct api *api, const struct kube_conf *conf
 	struct slices *s;
 	int r;
 
-	if (!slices_is_name(conf->node) || !slices_is_name(conf->driver))
+	if (!slices_is_name(conf->node) || !slices_is_name(conf->driver) ||
+	    strlen(conf->driver) > DRIVER_BYTES)
 		return -EINVAL;
 	s = calloc(1, sizeof(*s));
 	if (!s)

@@ -130,15 +130,6 @@ static void slice_add_number(json_t *attributes, const char *name, json_int_t va
 	json_object_set_new(attributes, name, json_pack("{s:I}", "int", value));
 }
 
-/* AMD's is the last word of the model: "AMD Instinct MI300X gfx942". */
-static const char *slice_architecture(const struct device *device)
-{
-	const char *word = strrchr(device->model, ' ');
-
-	word = word ? word + 1 : device->model;
-	return device->vendor == DEVICE_AMD && !strncmp(word, "gfx", 3) ? word : "";
-}
-
 /* Names with a domain are Kubernetes' own, by which requests are matched with another driver's devices. */
 static json_t *slice_attributes(const struct node_device *d, const struct slice_facts *facts)
 {
@@ -146,7 +137,7 @@ static json_t *slice_attributes(const struct node_device *d, const struct slice_
 
 	slice_add_text(all, "vendor", d->device.vendor == DEVICE_AMD ? "amd" : "nvidia");
 	slice_add_text(all, "model", d->device.model);
-	slice_add_text(all, "architecture", slice_architecture(&d->device));
+	slice_add_text(all, "architecture", d->device.architecture);
 	slice_add_text(all, "uuid", units_uuid(d->device.uuid).s);
 	slice_add_number(all, "index", d->device.number);
 	slice_add_text(all, "resource.kubernetes.io/pciBusID", d->device.pci);

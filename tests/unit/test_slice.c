@@ -176,8 +176,8 @@ static void check_amd(void)
 	begin();
 	add(1, 1024);
 	devices.list[0].device.vendor = DEVICE_AMD;
-	snprintf(devices.list[0].device.model, sizeof(devices.list[0].device.model),
-		 "AMD Instinct MI300X gfx942");
+	snprintf(devices.list[0].device.architecture, sizeof(devices.list[0].device.architecture),
+		 "gfx942");
 	s = spec(0);
 	check_text(s, "devices>0>attributes>vendor>string", "amd");
 	check_text(s, "devices>0>attributes>architecture>string", "gfx942");

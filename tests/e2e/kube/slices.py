@@ -29,13 +29,13 @@ class Case(unittest.TestCase):
         self.addCleanup(server.stop)
         return server
 
-    def start(self, devices=2, url=None, node="node-1"):
+    def start(self, devices=2, url=None, node="node-1", **environment):
         self.log = tempfile.TemporaryFile(mode="w+")
         self.addCleanup(self.log.close)
         self.client = subprocess.Popen(
             [CLIENT, "slices", node, str(devices)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             stderr=self.log, text=True,
-            env={**os.environ, "API": url or self.server.url, "ACCOUNT": self.folder})
+            env={**os.environ, "API": url or self.server.url, "ACCOUNT": self.folder, **environment})
         self.addCleanup(self.client.stdout.close)
         self.addCleanup(self.end)
         self.assertEqual(self.client.stdout.readline(), "ready\n")
@@ -146,6 +146,17 @@ class Published(Case):
         self.published()
         self.assertEqual(len(self.devices()), 64)
         self.assertEqual(self.sync("sick 1\nsync"), [("PUT", NAME)])
+
+
+    def test_devices_of_a_driver(self):
+        """As NVML tells of them: here, that of simulated ones."""
+        self.start("real", LD_LIBRARY_PATH=os.environ["SIM_LIBRARIES"], ALLOT_SIM_GPUS="2",
+                   ALLOT_SIM_DIR=self.folder)
+        self.published()
+        devices = self.slice()["spec"]["devices"]
+        self.assertEqual({device["attributes"]["index"]["int"] for device in devices}, {0, 1})
+        self.assertEqual(devices[0]["attributes"]["architecture"], {"string": "Hopper"})
+        self.assertIn("default", devices[0]["capacity"]["memory"]["requestPolicy"])
 
 
 class Others(Case):

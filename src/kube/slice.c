@@ -82,25 +82,40 @@ static json_t *slice_count(uint64_t n)
 }
 
 /* Amounts from one unit up to all, in whole units. */
-static json_t *slice_capacity(json_t *(*quantity)(uint64_t), uint64_t all, unsigned int without)
+static json_t *slice_capacity(json_t *(*quantity)(uint64_t), uint64_t all, bool divided)
 {
 	uint64_t part = all / SLICE_DEFAULT_PART;
 
-	if (without & SLICE_NO_SHARING)
+	if (!divided)
 		return json_pack("{s:o}", "value", quantity(all));
 	return json_pack("{s:o, s:{s:o, s:{s:o, s:o, s:o}}}", "value", quantity(all), "requestPolicy",
 			 "default", quantity(part ? part : 1), "validRange", "min", quantity(1), "max",
 			 quantity(all), "step", quantity(1));
 }
 
-/* A driver that does not tell the size leaves it out: such a device has no memory to be asked for. */
+static uint64_t slice_mib(const struct device *device)
+{
+	return device->total_bytes == NVML_BYTES_UNKNOWN ? 0 : device->total_bytes / MIB;
+}
+
+/*
+ * Where the driver does not tell the size there is no memory to have a part of: such a device goes to one
+ * claim as a whole.
+ */
+static bool slice_is_divided(const struct device *device, unsigned int without)
+{
+	/* Kubernetes wants room for a step beyond the least. */
+	return !(without & SLICE_NO_SHARING) && slice_mib(device) >= 2;
+}
+
 static json_t *slice_capacities(const struct device *device, unsigned int without)
 {
-	uint64_t mib = device->total_bytes == NVML_BYTES_UNKNOWN ? 0 : device->total_bytes / MIB;
-	json_t *all = json_pack("{s:o}", "cores", slice_capacity(slice_count, CORES, without));
+	bool divided = slice_is_divided(device, without);
+	uint64_t mib = slice_mib(device);
+	json_t *all = json_pack("{s:o}", "cores", slice_capacity(slice_count, CORES, divided));
 
-	if (mib >= 2) /* Kubernetes wants room for a step beyond the least */
-		json_object_set_new(all, "memory", slice_capacity(slice_quantity, mib, without));
+	if (mib)
+		json_object_set_new(all, "memory", slice_capacity(slice_quantity, mib, divided));
 	return all;
 }
 
@@ -174,7 +189,7 @@ static json_t *slice_device(const struct kube_conf *conf, const struct node_devi
 	node_device_name(d->device.uuid, name);
 	device = json_pack("{s:s, s:o, s:o}", "name", name, "attributes", slice_attributes(d, facts),
 			   "capacity", slice_capacities(&d->device, without));
-	if (!(without & SLICE_NO_SHARING))
+	if (slice_is_divided(&d->device, without))
 		json_object_set_new(device, "allowMultipleAllocations", json_true());
 	if (d->sick)
 		json_object_set_new(device, "taints", slice_taints(conf));

@@ -168,6 +168,42 @@ class Others(Case):
         self.server.objects.clear()
         self.assertEqual(self.sync(), [("POST", NAME)])
 
+    def test_deleted_behind_our_back(self):
+        """As a kubelet does that starts: it is there again, and nobody asked."""
+        self.start()
+        self.published()
+        self.until(lambda: self.server.watches)
+        self.server.objects.clear()
+        self.server.tell({"type": "DELETED", "object": {}})
+        self.until(lambda: NAME in self.server.objects)
+
+    def test_watch_ends(self):
+        """What has happened meanwhile is seen all the same."""
+        self.start()
+        self.published()
+        self.until(lambda: self.server.watches)
+        self.server.objects.clear()
+        self.server.tell(None)
+        self.until(lambda: NAME in self.server.objects)
+        self.assertLessEqual(len(self.server.requests), 10)
+
+    def test_watch_from_the_list(self):
+        self.start()
+        self.published()
+        self.until(lambda: self.server.watches)
+        self.assertIn("&watch=1&timeoutSeconds=600&resourceVersion=1", self.server.requests[-1][1])
+
+    def test_events_of_nothing(self):
+        """Each is a look, and no write."""
+        self.start()
+        self.published()
+        for i in range(3):
+            self.until(lambda n=i: len(self.server.watches) > n)
+            self.server.watches[i].put({"type": "BOOKMARK"})
+            self.server.watches[i].put({"type": "ERROR", "object": {"code": 410}})
+        self.until(lambda: len(self.server.watches) > 3)
+        self.assertEqual(len(self.server.writes), 1)
+
     def test_changed(self):
         self.start()
         body = copy.deepcopy(self.published())

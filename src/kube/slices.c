@@ -145,8 +145,8 @@ static const char *slices_advice(int status)
 		return "; the token of allotd's service account is not taken: see that its file is mounted "
 		       "and renewed";
 	case 403:
-		return "; give allotd's service account the rights of deploy/kubernetes: get on nodes; get, "
-		       "list, create, update and delete on resourceslices";
+		return "; give allotd's service account the rights of deploy/kubernetes: get on nodes; "
+		       "list, watch, create, update and delete on resourceslices";
 	case 404:
 		return "; resource.k8s.io/v1 needs Kubernetes 1.34 or newer, and [kubernetes] node must "
 		       "name this node as the cluster does";

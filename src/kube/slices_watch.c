@@ -2,12 +2,12 @@
 #include "kube/slices_watch.h"
 
 #include <errno.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/now.h"
 #include "base/number.h"
+#include "text/log.h"
 
 #define SECONDS	   600 /* a watch ends then, and what is there is listed: no event is lost for longer */
 #define LATE_MS	   30000 /* a server that does not end it then is gone */
@@ -24,6 +24,20 @@ static void watch_heard(void *arg, const char *bytes, size_t len)
 	watch->look(watch->arg, SETTLE_MS);
 }
 
+/* 410 is none: the version is too old, and the list that follows has a newer one. */
+static void watch_tell(struct slices_watch *watch, int status)
+{
+	bool refused = status >= 400 && status < 500 && status != 410 && status != 429;
+
+	if (refused && !watch->told)
+		log_line(LOG_WARN,
+			 "kubernetes: this node's ResourceSlices cannot be watched: HTTP %d; if a kubelet deletes "
+			 "them, as it may when it starts, they are missing for up to 20 minutes; give allotd's "
+			 "service account the right to watch resourceslices",
+			 status);
+	watch->told = refused;
+}
+
 /* Servers that refuse a watch are asked each SECONDS at most, so that there is a look all the same. */
 static void watch_ended(void *arg, int status, const char *bytes, size_t len)
 {
@@ -33,6 +47,7 @@ static void watch_ended(void *arg, int status, const char *bytes, size_t len)
 	watch->call = NULL;
 	if (status == -ECANCELED)
 		return;
+	watch_tell(watch, status);
 	watch->failures = failed ? watch->failures + 1 : 0;
 	watch->look(watch->arg, min_u64(SECONDS * 1000, (uint64_t)RETRY_MS << min_u64(watch->failures, 16)));
 }

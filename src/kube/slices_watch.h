@@ -3,6 +3,7 @@
 #ifndef ALLOT_KUBE_SLICES_WATCH_H
 #define ALLOT_KUBE_SLICES_WATCH_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "kube/api.h"
@@ -15,6 +16,7 @@ struct slices_watch {
 	struct api_call *call; /* NULL: nothing is heard now */
 	uint64_t begun_ns;
 	unsigned int failures; /* one after the other */
+	bool told;	       /* of a server that refuses it */
 };
 
 /* From the list at `path` on, which the server gave that version. */

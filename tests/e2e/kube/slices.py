@@ -187,6 +187,15 @@ class Others(Case):
         self.until(lambda: NAME in self.server.objects)
         self.assertLessEqual(len(self.server.requests), 10)
 
+    def test_no_right_to_watch(self):
+        self.server.orders += [("GET", lambda h: None)] * 3 + [("GET", 403)] * 3
+        self.start()
+        self.published()
+        self.until(lambda: "cannot be watched: HTTP 403" in self.said())
+        self.server.objects.clear()
+        self.until(lambda: NAME in self.server.objects)
+        self.assertEqual(self.said().count("cannot be watched"), 1)
+
     def test_watch_from_the_list(self):
         self.start()
         self.published()

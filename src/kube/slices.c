@@ -132,10 +132,13 @@ static void slices_rest(struct slices *s, const char *version)
 	slices_watch_begin(&s->watch, path, version);
 }
 
-/* The watch's: no round is under way while there is one. */
+/* The watch's: no round is under way while there is one. A slices_sync that waits for its round comes first. */
 static void slices_look(void *arg, uint64_t ms)
 {
-	slices_wake(arg, slices_jitter(2 * ms));
+	struct slices *s = arg;
+
+	if (!s->again)
+		slices_wake(s, slices_jitter(2 * ms));
 }
 
 static const char *slices_advice(int status)
@@ -487,14 +490,26 @@ static void slices_begin(struct slices *s)
 
 /* --- The API ------------------------------------------------------------------------------- */
 
+static bool slices_is_named(const struct kube_conf *conf)
+{
+	bool node = slices_is_name(conf->node);
+	bool driver = slices_is_name(conf->driver) && strlen(conf->driver) <= DRIVER_BYTES;
+
+	if (!node || !driver)
+		log_line(LOG_FAULT,
+			 "kubernetes: \"%s\" is no name of a %s in Kubernetes, which has lower case letters, "
+			 "digits, '-' and '.'; write %s = ... in [kubernetes]",
+			 node ? conf->driver : conf->node, node ? "driver" : "node", node ? "driver" : "node");
+	return node && driver;
+}
+
 int slices_open(struct loop *loop, struct api *api, const struct kube_conf *conf,
 		const struct node_devices *devices, struct slices **ret)
 {
 	struct slices *s;
 	int r;
 
-	if (!slices_is_name(conf->node) || !slices_is_name(conf->driver) ||
-	    strlen(conf->driver) > DRIVER_BYTES)
+	if (!slices_is_named(conf))
 		return -EINVAL;
 	s = calloc(1, sizeof(*s));
 	if (!s)

@@ -404,6 +404,7 @@ class Named(Case):
                                   capture_output=True, text=True, timeout=SECONDS,
                                   env={**os.environ, "API": self.server.url, "ACCOUNT": self.folder})
             self.assertIn("-22", done.stderr)
+            self.assertIn("write node = ... in [kubernetes]", done.stderr)
 
 
 

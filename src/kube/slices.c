@@ -10,6 +10,7 @@
  */
 #include "kube/slices.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -132,7 +133,7 @@ static void slices_rest(struct slices *s, const char *version)
 	slices_watch_begin(&s->watch, path, version);
 }
 
-/* The watch's: no round is under way while there is one. A slices_sync that waits for its round comes first. */
+/* The watch's: no round is under way while there is one. A round that slices_sync asked for comes first. */
 static void slices_look(void *arg, uint64_t ms)
 {
 	struct slices *s = arg;
@@ -307,7 +308,7 @@ static void slices_write(struct slices *s, enum slices_write write, const char *
 	char *body = object ? json_dumps(object, JSON_COMPACT) : NULL;
 	char path[PATH_BYTES];
 
-	if (++s->writes > WRITES_MOST || (object && !body)) {
+	if (++s->writes > WRITES_MOST || (write != WRITE_DELETE && !body)) {
 		static const char words[] = "somebody else writes the same slices, or there is no memory";
 
 		free(body);
@@ -337,7 +338,7 @@ static const char *slices_name_of(const json_t *object)
 /* Kubernetes' names of objects; whoever answers with another one is no API server. */
 static bool slices_is_name(const char *name)
 {
-	return name && *name && strlen(name) < KUBE_NAME_BYTES &&
+	return name && isalnum((unsigned char)*name) && strlen(name) < KUBE_NAME_BYTES &&
 	       strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789-.") == strlen(name);
 }
 

@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "kube/annotation.h"
+
+#include <ctype.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "text/units.h"
+
+#define MODEL_BYTES 96
+
+static const struct annotation_keys keys[] = {
+	[KUBE_VOLCANO] = {.registered = "volcano.sh/node-vgpu-register",
+			  .handshake = "volcano.sh/node-vgpu-handshake",
+			  .lock = "hamivgpu",
+			  .node = "volcano.sh/vgpu-node",
+			  .devices = "volcano.sh/vgpu-ids-new",
+			  .left = "volcano.sh/devices-to-allocate",
+			  .phase = "volcano.sh/bind-phase"},
+	[KUBE_HAMI] = {.registered = "hami.io/node-nvidia-register",
+		       .handshake = "hami.io/node-handshake",
+		       .lock = "hami.io/mutex.lock",
+		       .node = "hami.io/vgpu-node",
+		       .devices = "hami.io/vgpu-devices-allocated",
+		       .left = "hami.io/vgpu-devices-to-allocate",
+		       .phase = "hami.io/bind-phase"},
+	[KUBE_XPU] = {.registered = "huawei.com/node-vgpu-register",
+		      .handshake = "huawei.com/node-vgpu-handshake",
+		      .lock = "vxpu",
+		      .used = "huawei.com/node-vgpu-used",
+		      .node = "huawei.com/vgpu-node",
+		      .devices = "huawei.com/vgpu-ids-new",
+		      .left = "huawei.com/vgpu-devices-to-allocate",
+		      .phase = "huawei.com/bind-phase"},
+};
+
+const struct annotation_keys *annotation_keys(enum kube_scheduler scheduler)
+{
+	if ((size_t)scheduler >= sizeof(keys) / sizeof(keys[0]) || !keys[scheduler].registered)
+		return NULL;
+	return &keys[scheduler];
+}
+
+/* Without the bytes that end fields, devices and lists. */
+static void annotation_model(const char *model, char ret[static MODEL_BYTES])
+{
+	snprintf(ret, MODEL_BYTES, "%s", model);
+	for (char *c = ret; *c; c++)
+		if (strchr(",:;", *c))
+			*c = '-';
+}
+
+/* Capital letters, digits, then letters or none: "H200", "A100". */
+static bool annotation_is_series(const char *word, size_t len)
+{
+	size_t i = 0, letters, digits;
+
+	while (i < len && isupper((unsigned char)word[i]))
+		i++;
+	letters = i;
+	while (i < len && isdigit((unsigned char)word[i]))
+		i++;
+	digits = i - letters;
+	while (i < len && isupper((unsigned char)word[i]))
+		i++;
+	return letters && digits && i == len;
+}
+
+/* As XPU's plugin makes "H200" of "NVIDIA H200": the first word of that form, else all without blanks. */
+static void annotation_series(const char *model, char ret[static MODEL_BYTES])
+{
+	char clean[MODEL_BYTES], *to = ret;
+
+	annotation_model(model, clean);
+	for (const char *word = clean; *word;) {
+		size_t len = strcspn(word, " -");
+
+		if (annotation_is_series(word, len)) {
+			memcpy(ret, word, len);
+			ret[len] = '\0';
+			return;
+		}
+		word += len + (word[len] != '\0');
+	}
+	for (const char *c = clean; *c; c++)
+		if (*c != ' ')
+			*to++ = *c;
+	*to = '\0';
+}
+
+/* These schedulers' own plugins say 0 where it is not known. */
+static int annotation_numa(const struct node_device *d)
+{
+	return d->numa < 0 ? 0 : d->numa;
+}
+
+static void annotation_write_volcano(FILE *out, const struct node_device *d, unsigned int slots)
+{
+	char model[MODEL_BYTES];
+
+	annotation_model(d->device.model, model);
+	fprintf(out, "%s,%u,%llu,NVIDIA-%s,%s,hami-core:", units_uuid(d->device.uuid).s, slots,
+		(unsigned long long)(d->device.total_bytes >> 20), model, d->sick ? "false" : "true");
+}
+
+static void annotation_write_xpu(FILE *out, const struct node_device *d, unsigned int slots)
+{
+	char series[MODEL_BYTES];
+
+	annotation_series(d->device.model, series);
+	fprintf(out, "%u,%s,%u,%llu,GPU-%s,%s,%d:", d->device.number, units_uuid(d->device.uuid).s, slots,
+		(unsigned long long)(d->device.total_bytes >> 20), series, d->sick ? "false" : "true",
+		annotation_numa(d));
+}
+
+static void annotation_write_unused(FILE *out, const struct node_device *d, unsigned int slots)
+{
+	(void)slots;
+	fprintf(out, "%u,%s,0,0,0:", d->device.number, units_uuid(d->device.uuid).s);
+}
+
+/* One text for each of NVIDIA's devices, one behind the other. */
+static char *annotation_list(const struct node_devices *devices, unsigned int slots,
+			     void (*write)(FILE *out, const struct node_device *d, unsigned int slots))
+{
+	char *text = NULL;
+	size_t len;
+	FILE *out = open_memstream(&text, &len);
+
+	if (!out)
+		return NULL;
+	for (unsigned int i = 0; i < devices->n; i++)
+		if (devices->list[i].device.vendor == DEVICE_NVIDIA)
+			write(out, &devices->list[i], slots);
+	if (fclose(out)) {
+		free(text);
+		return NULL;
+	}
+	return text;
+}
+
+static json_t *annotation_hami_device(const struct node_device *d, unsigned int slots)
+{
+	char type[sizeof("NVIDIA-") + MODEL_BYTES], model[MODEL_BYTES];
+
+	annotation_model(d->device.model, model);
+	snprintf(type, sizeof(type), "NVIDIA-%s", model);
+	return json_pack("{s:s, s:i, s:i, s:I, s:i, s:s, s:i, s:s, s:b}", "id",
+			 units_uuid(d->device.uuid).s, "index", (int)d->device.number, "count", (int)slots,
+			 "devmem", (json_int_t)(d->device.total_bytes >> 20), "devcore", 100, "type", type,
+			 "numa", annotation_numa(d), "mode", "hami-core", "health", !d->sick);
+}
+
+static char *annotation_hami(const struct node_devices *devices, unsigned int slots)
+{
+	json_t *list = json_array();
+	char *text = NULL;
+	int r = list ? 0 : -1;
+
+	for (unsigned int i = 0; i < devices->n && !r; i++)
+		if (devices->list[i].device.vendor == DEVICE_NVIDIA)
+			r = json_array_append_new(list, annotation_hami_device(&devices->list[i], slots));
+	if (!r)
+		text = json_dumps(list, JSON_COMPACT);
+	json_decref(list);
+	return text;
+}
+
+char *annotation_registered(enum kube_scheduler scheduler, const struct node_devices *devices,
+			    unsigned int slots)
+{
+	switch (scheduler) {
+	case KUBE_VOLCANO:
+		return annotation_list(devices, slots, annotation_write_volcano);
+	case KUBE_HAMI:
+		return annotation_hami(devices, slots);
+	case KUBE_XPU:
+		return annotation_list(devices, slots, annotation_write_xpu);
+	case KUBE_STOCK:
+		break;
+	}
+	return NULL;
+}
+
+char *annotation_unused(const struct node_devices *devices)
+{
+	return annotation_list(devices, 0, annotation_write_unused);
+}
+
+void annotation_reported(enum kube_scheduler scheduler, time_t now, char ret[static ANNOTATION_TIME_BYTES])
+{
+	struct tm utc;
+
+	gmtime_r(&now, &utc);
+	if (scheduler == KUBE_HAMI)
+		strftime(ret, ANNOTATION_TIME_BYTES, "Reported_%Y-%m-%d %H:%M:%S", &utc);
+	else
+		strftime(ret, ANNOTATION_TIME_BYTES, "Reported_%Y.%m.%d %H:%M:%S", &utc);
+}
+
+char *annotation_patch(const struct annotation *list, size_t n)
+{
+	json_t *values = json_object(), *body;
+	char *text = NULL;
+	int r = values ? 0 : -1;
+
+	for (size_t i = 0; i < n && !r; i++)
+		r = json_object_set_new(values, list[i].key,
+					list[i].value ? json_string(list[i].value) : json_null());
+	if (r) {
+		json_decref(values);
+		return NULL;
+	}
+	body = json_pack("{s:{s:o}}", "metadata", "annotations", values);
+	if (body)
+		text = json_dumps(body, JSON_COMPACT);
+	json_decref(body);
+	return text;
+}

@@ -2,11 +2,13 @@
 #include "kube/annotation.h"
 
 #include <ctype.h>
+#include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "kube/decision.h"
 #include "text/units.h"
 
 #define MODEL_BYTES 96
@@ -43,6 +45,12 @@ const struct annotation_keys *annotation_keys(enum kube_scheduler scheduler)
 	return &keys[scheduler];
 }
 
+/* How a device is offered: in how many parts, and what its memory is counted in. */
+struct terms {
+	unsigned int slots;
+	uint64_t unit; /* bytes */
+};
+
 /* Without the bytes that end fields, devices and lists. */
 static void annotation_model(const char *model, char ret[static MODEL_BYTES])
 {
@@ -68,7 +76,8 @@ static bool annotation_is_series(const char *word, size_t len)
 	return letters && digits && i == len;
 }
 
-/* As XPU's plugin makes "H200" of "NVIDIA H200": the first word of that form, else all without blanks. */
+/* As XPU's plugin makes "H200" of "NVIDIA H200": the first word of that form, else all without
+ * blanks. */
 static void annotation_series(const char *model, char ret[static MODEL_BYTES])
 {
 	char clean[MODEL_BYTES], *to = ret;
@@ -96,34 +105,44 @@ static int annotation_numa(const struct node_device *d)
 	return d->numa < 0 ? 0 : d->numa;
 }
 
-static void annotation_write_volcano(FILE *out, const struct node_device *d, unsigned int slots)
+/* In whole units, so that no more is given than there is; 0 where the driver does not say. */
+static uint64_t annotation_memory(const struct node_device *d, const struct terms *terms)
+{
+	return d->device.total_bytes == NVML_BYTES_UNKNOWN ? 0
+							   : d->device.total_bytes / terms->unit;
+}
+
+static void annotation_write_volcano(FILE *out, const struct node_device *d,
+				     const struct terms *terms)
 {
 	char model[MODEL_BYTES];
 
 	annotation_model(d->device.model, model);
-	fprintf(out, "%s,%u,%llu,NVIDIA-%s,%s,hami-core:", units_uuid(d->device.uuid).s, slots,
-		(unsigned long long)(d->device.total_bytes >> 20), model, d->sick ? "false" : "true");
+	fprintf(out, "%s,%u,%" PRIu64 ",NVIDIA-%s,%s,hami-core:", units_uuid(d->device.uuid).s,
+		terms->slots, annotation_memory(d, terms), model, d->sick ? "false" : "true");
 }
 
-static void annotation_write_xpu(FILE *out, const struct node_device *d, unsigned int slots)
+static void annotation_write_xpu(FILE *out, const struct node_device *d, const struct terms *terms)
 {
 	char series[MODEL_BYTES];
 
 	annotation_series(d->device.model, series);
-	fprintf(out, "%u,%s,%u,%llu,GPU-%s,%s,%d:", d->device.number, units_uuid(d->device.uuid).s, slots,
-		(unsigned long long)(d->device.total_bytes >> 20), series, d->sick ? "false" : "true",
-		annotation_numa(d));
+	fprintf(out, "%u,%s,%u,%" PRIu64 ",GPU-%s,%s,%d:", d->device.number,
+		units_uuid(d->device.uuid).s, terms->slots, annotation_memory(d, terms), series,
+		d->sick ? "false" : "true", annotation_numa(d));
 }
 
-static void annotation_write_unused(FILE *out, const struct node_device *d, unsigned int slots)
+static void annotation_write_unused(FILE *out, const struct node_device *d,
+				    const struct terms *terms)
 {
-	(void)slots;
+	(void)terms;
 	fprintf(out, "%u,%s,0,0,0:", d->device.number, units_uuid(d->device.uuid).s);
 }
 
 /* One text for each of NVIDIA's devices, one behind the other. */
-static char *annotation_list(const struct node_devices *devices, unsigned int slots,
-			     void (*write)(FILE *out, const struct node_device *d, unsigned int slots))
+static char *annotation_list(const struct node_devices *devices, const struct terms *terms,
+			     void (*write)(FILE *out, const struct node_device *d,
+					   const struct terms *terms))
 {
 	char *text = NULL;
 	size_t len;
@@ -133,7 +152,7 @@ static char *annotation_list(const struct node_devices *devices, unsigned int sl
 		return NULL;
 	for (unsigned int i = 0; i < devices->n; i++)
 		if (devices->list[i].device.vendor == DEVICE_NVIDIA)
-			write(out, &devices->list[i], slots);
+			write(out, &devices->list[i], terms);
 	if (fclose(out)) {
 		free(text);
 		return NULL;
@@ -141,19 +160,20 @@ static char *annotation_list(const struct node_devices *devices, unsigned int sl
 	return text;
 }
 
-static json_t *annotation_hami_device(const struct node_device *d, unsigned int slots)
+static json_t *annotation_hami_device(const struct node_device *d, const struct terms *terms)
 {
 	char type[sizeof("NVIDIA-") + MODEL_BYTES], model[MODEL_BYTES];
 
 	annotation_model(d->device.model, model);
 	snprintf(type, sizeof(type), "NVIDIA-%s", model);
 	return json_pack("{s:s, s:i, s:i, s:I, s:i, s:s, s:i, s:s, s:b}", "id",
-			 units_uuid(d->device.uuid).s, "index", (int)d->device.number, "count", (int)slots,
-			 "devmem", (json_int_t)(d->device.total_bytes >> 20), "devcore", 100, "type", type,
-			 "numa", annotation_numa(d), "mode", "hami-core", "health", !d->sick);
+			 units_uuid(d->device.uuid).s, "index", (int)d->device.number, "count",
+			 (int)terms->slots, "devmem", (json_int_t)annotation_memory(d, terms),
+			 "devcore", 100, "type", type, "numa", annotation_numa(d), "mode",
+			 "hami-core", "health", !d->sick);
 }
 
-static char *annotation_hami(const struct node_devices *devices, unsigned int slots)
+static char *annotation_hami(const struct node_devices *devices, const struct terms *terms)
 {
 	json_t *list = json_array();
 	char *text = NULL;
@@ -161,23 +181,28 @@ static char *annotation_hami(const struct node_devices *devices, unsigned int sl
 
 	for (unsigned int i = 0; i < devices->n && !r; i++)
 		if (devices->list[i].device.vendor == DEVICE_NVIDIA)
-			r = json_array_append_new(list, annotation_hami_device(&devices->list[i], slots));
+			r = json_array_append_new(list,
+						  annotation_hami_device(&devices->list[i], terms));
 	if (!r)
 		text = json_dumps(list, JSON_COMPACT);
 	json_decref(list);
 	return text;
 }
 
-char *annotation_registered(enum kube_scheduler scheduler, const struct node_devices *devices,
-			    unsigned int slots)
+char *annotation_registered(const struct kube_conf *conf, const struct node_devices *devices)
 {
-	switch (scheduler) {
+	struct terms terms = {.slots = 1, .unit = decision_unit(conf)};
+
+	for (size_t i = 0; i < conf->nresources; i++)
+		if (conf->resource[i].unit == KUBE_SLOTS)
+			terms.slots = (unsigned int)conf->resource[i].amount;
+	switch (conf->scheduler) {
 	case KUBE_VOLCANO:
-		return annotation_list(devices, slots, annotation_write_volcano);
+		return annotation_list(devices, &terms, annotation_write_volcano);
 	case KUBE_HAMI:
-		return annotation_hami(devices, slots);
+		return annotation_hami(devices, &terms);
 	case KUBE_XPU:
-		return annotation_list(devices, slots, annotation_write_xpu);
+		return annotation_list(devices, &terms, annotation_write_xpu);
 	case KUBE_STOCK:
 		break;
 	}
@@ -186,10 +211,11 @@ char *annotation_registered(enum kube_scheduler scheduler, const struct node_dev
 
 char *annotation_unused(const struct node_devices *devices)
 {
-	return annotation_list(devices, 0, annotation_write_unused);
+	return annotation_list(devices, NULL, annotation_write_unused);
 }
 
-void annotation_reported(enum kube_scheduler scheduler, time_t now, char ret[static ANNOTATION_TIME_BYTES])
+void annotation_reported(enum kube_scheduler scheduler, time_t now,
+			 char ret[static ANNOTATION_TIME_BYTES])
 {
 	struct tm utc;
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a scheduler with annotations expects of a node: its devices, a sign of life when it asks for one, and
- * what became of a Pod. Pure. Texts are to be freed; NULL: no memory.
+ * What a scheduler with annotations expects of a node: its devices, a sign of life when it asks for
+ *one, and what became of a Pod. Pure. Texts are to be freed; NULL: no memory.
  *
  *	node	registered = "GPU-...,10,143771,NVIDIA-NVIDIA H200,true,hami-core:"
  *		handshake = "Requesting_..."	by the scheduler; within 60 s:
@@ -25,11 +25,11 @@ struct annotation_keys {
 	const char *registered; /* of the node: its devices */
 	const char *handshake;	/* of the node */
 	const char *lock;	/* of the node: is removed when a Pod is done */
-	const char *used;	/* of the node, NULL: none; the scheduler keeps it, the node begins it */
-	const char *node;	/* of the Pod: where it was put */
-	const char *devices;	/* of the Pod: the whole decision, see decision.h */
-	const char *left;	/* of the Pod: what of it no container has taken */
-	const char *phase;	/* of the Pod */
+	const char *used; /* of the node, NULL: none; the scheduler keeps it, the node begins it */
+	const char *node; /* of the Pod: where it was put */
+	const char *devices; /* of the Pod: the whole decision, see decision.h */
+	const char *left;    /* of the Pod: what of it no container has taken */
+	const char *phase;   /* of the Pod */
 };
 
 #define ANNOTATION_ALLOCATING "allocating" /* phase: by the scheduler */
@@ -39,18 +39,22 @@ struct annotation_keys {
 /* NULL for a scheduler that writes none. */
 const struct annotation_keys *annotation_keys(enum kube_scheduler scheduler);
 
-/* NVIDIA's devices, each to be given in at most `slots` parts. NULL also for a scheduler that reads none. */
-char *annotation_registered(enum kube_scheduler scheduler, const struct node_devices *devices,
-			    unsigned int slots);
+/*
+ * NVIDIA's devices, each to be given in as many parts as the resource of slots has, their memory in
+ * decision_unit(). NULL also for a scheduler that reads none.
+ */
+char *annotation_registered(const struct kube_conf *conf, const struct node_devices *devices);
 
 /* Of a node none of whose devices is in use: what XPU's scheduler counts from. */
 char *annotation_unused(const struct node_devices *devices);
 
 #define ANNOTATION_TIME_BYTES 40
 /* "Reported_" and the time in UTC, as the scheduler writes its own. */
-void annotation_reported(enum kube_scheduler scheduler, time_t now, char ret[static ANNOTATION_TIME_BYTES]);
+void annotation_reported(enum kube_scheduler scheduler, time_t now,
+			 char ret[static ANNOTATION_TIME_BYTES]);
 
-/* True if the scheduler waits for annotation_reported(), 60 s at most: it has asked, or has given up. */
+/* True if the scheduler waits for annotation_reported(), 60 s at most: it has asked, or has given
+ * up. */
 static inline bool annotation_is_asked(const char *handshake)
 {
 	return !handshake || strncmp(handshake, "Reported", strlen("Reported"));

@@ -11,27 +11,31 @@
 #include "base/parse.h"
 #include "nvidia/uuid.h"
 #include "text/text.h"
+#include "text/units.h"
 
+#define MIB	    (UINT64_C(1) << 20)
 #define FIELDS_MOST 6
 #define FIELD_BYTES 64
 #define SHOWN	    48 /* of a field in words */
 
 struct grammar {
 	const char *device; /* its fields, in words */
+	bool units;	    /* memory is not in MiB, see decision_unit() */
 	unsigned int fields;
 	unsigned int uuid, memory, cores; /* which of them */
 	bool comma;			  /* containers may be joined by ',' */
 };
 
 static const struct grammar grammars[] = {
-	[KUBE_VOLCANO] = {"uuid,type,MiB,cores", 4, 0, 2, 3, false},
-	[KUBE_HAMI] = {"uuid,type,MiB,cores", 4, 0, 2, 3, false},
-	[KUBE_XPU] = {"index,uuid,type,MiB,cores,vid", 6, 1, 3, 4, true},
+	[KUBE_VOLCANO] = {"uuid,type,memory,cores", true, 4, 0, 2, 3, false},
+	[KUBE_HAMI] = {"uuid,type,memory,cores", false, 4, 0, 2, 3, false},
+	[KUBE_XPU] = {"index,uuid,type,memory,cores,vid", false, 6, 1, 3, 4, true},
 };
 
 /* What is being read. Places are counted from 1 in words. */
 struct reader {
 	const struct grammar *grammar;
+	uint64_t unit; /* bytes */
 	unsigned int container, device;
 	char *why;
 };
@@ -43,7 +47,8 @@ struct piece {
 
 static const struct grammar *decision_grammar(enum kube_scheduler scheduler)
 {
-	if ((size_t)scheduler >= sizeof(grammars) / sizeof(grammars[0]) || !grammars[scheduler].fields)
+	if ((size_t)scheduler >= sizeof(grammars) / sizeof(grammars[0]) ||
+	    !grammars[scheduler].fields)
 		return NULL;
 	return &grammars[scheduler];
 }
@@ -71,8 +76,10 @@ static struct piece decision_cut(const char *begin, const char *end, char separa
 	return (struct piece){begin, at ? at : end};
 }
 
-/* A container's devices. Where ',' may join containers, it does in the place of a device's beginning. */
-static struct piece decision_entry(const struct grammar *grammar, const char *begin, const char *end)
+/* A container's devices. Where ',' may join containers, it does in the place of a device's
+ * beginning. */
+static struct piece decision_entry(const struct grammar *grammar, const char *begin,
+				   const char *end)
 {
 	struct piece entry = decision_cut(begin, end, ';');
 
@@ -89,8 +96,9 @@ static int decision_uuid(const struct reader *reader, const char *field, uint8_t
 	if (!uuid_parse(field, ret) || !amd_identity_parse(field, ret))
 		return 0;
 	if (strchr(field, '['))
-		return decision_refuse(reader, "\"%.*s\" is a part of a GPU by MIG, which allot does not share",
-				       SHOWN, field);
+		return decision_refuse(
+			reader, "\"%.*s\" is a part of a GPU by MIG, which allot does not share",
+			SHOWN, field);
 	return decision_refuse(reader, "\"%.*s\" is not the UUID of a GPU", SHOWN, field);
 }
 
@@ -105,11 +113,14 @@ static int decision_split(const struct reader *reader, struct piece device,
 		size_t len = (size_t)(field.end - field.begin);
 
 		if (n == reader->grammar->fields)
-			return decision_refuse(reader, "it has more fields than %s", reader->grammar->device);
+			return decision_refuse(reader, "it has more fields than %s",
+					       reader->grammar->device);
 		if (!len || len >= FIELD_BYTES || memchr(field.begin, '\0', len))
 			return decision_refuse(reader, "field %u of %s is %s", n + 1,
 					       reader->grammar->device,
-					       len >= FIELD_BYTES ? "too long" : len ? "not text" : "empty");
+					       len >= FIELD_BYTES ? "too long"
+					       : len		  ? "not text"
+								  : "empty");
 		memcpy(fields[n], field.begin, len);
 		fields[n][len] = '\0';
 		if (field.end == device.end)
@@ -117,12 +128,14 @@ static int decision_split(const struct reader *reader, struct piece device,
 		at = field.end + 1;
 	}
 	if (n + 1 != reader->grammar->fields)
-		return decision_refuse(reader, "it has fewer fields than %s", reader->grammar->device);
+		return decision_refuse(reader, "it has fewer fields than %s",
+				       reader->grammar->device);
 	return 0;
 }
 
 /* XPU's index and vid have no use here, but a text that has no numbers there is another one. */
-static int decision_check_numbers(const struct reader *reader, char fields[static FIELDS_MOST][FIELD_BYTES])
+static int decision_check_numbers(const struct reader *reader,
+				  char fields[static FIELDS_MOST][FIELD_BYTES])
 {
 	uint64_t number;
 
@@ -135,11 +148,13 @@ static int decision_check_numbers(const struct reader *reader, char fields[stati
 	return 0;
 }
 
-static int decision_device(const struct reader *reader, struct piece text, struct decision_device *ret)
+static int decision_device(const struct reader *reader, struct piece text,
+			   struct decision_device *ret)
 {
 	char fields[FIELDS_MOST][FIELD_BYTES];
-	const char *memory = fields[reader->grammar->memory], *cores = fields[reader->grammar->cores];
-	uint64_t mib, percent;
+	const char *memory = fields[reader->grammar->memory],
+		   *cores = fields[reader->grammar->cores];
+	uint64_t units, percent;
 	int r;
 
 	r = decision_split(reader, text, fields);
@@ -149,11 +164,13 @@ static int decision_device(const struct reader *reader, struct piece text, struc
 		r = decision_uuid(reader, fields[reader->grammar->uuid], ret->uuid);
 	if (r)
 		return r;
-	if (parse_u64(memory, 0, SIZE_MAX_BYTES >> 20, &mib))
-		return decision_refuse(reader, "\"%.*s\" is not a number of MiB", SHOWN, memory);
+	if (parse_u64(memory, 0, SIZE_MAX_BYTES / reader->unit, &units))
+		return decision_refuse(reader, "\"%.*s\" is not a number of %s", SHOWN, memory,
+				       units_bytes(reader->unit).s);
 	if (parse_u64(cores, 0, 100, &percent))
-		return decision_refuse(reader, "\"%.*s\" is not a percentage of cores, 0 to 100", SHOWN, cores);
-	ret->memory_bytes = mib << 20;
+		return decision_refuse(reader, "\"%.*s\" is not a percentage of cores, 0 to 100",
+				       SHOWN, cores);
+	ret->memory_bytes = units * reader->unit;
 	ret->cores = (uint32_t)percent;
 	return 0;
 }
@@ -166,7 +183,8 @@ static bool decision_has(const struct decision_container *container, const uint8
 	return false;
 }
 
-static int decision_container(struct reader *reader, struct piece entry, struct decision_container *ret)
+static int decision_container(struct reader *reader, struct piece entry,
+			      struct decision_container *ret)
 {
 	ret->n = 0;
 	for (const char *at = entry.begin; at < entry.end;) {
@@ -176,7 +194,8 @@ static int decision_container(struct reader *reader, struct piece entry, struct 
 
 		reader->device = ret->n + 1;
 		if (ret->n == POLICY_DEVICES)
-			return decision_refuse(reader, "a container has at most %d", POLICY_DEVICES);
+			return decision_refuse(reader, "a container has at most %d",
+					       POLICY_DEVICES);
 		r = decision_device(reader, text, &device);
 		if (r)
 			return r;
@@ -210,16 +229,29 @@ static int decision_read_entries(struct reader *reader, const char *text, const 
 	return 0;
 }
 
-int decision_read_bytes(enum kube_scheduler scheduler, const char *text, size_t len, struct decision *ret,
-			char why[static DECISION_WHY])
+uint64_t decision_unit(const struct kube_conf *conf)
 {
-	struct reader reader = {.grammar = decision_grammar(scheduler), .why = why};
+	const struct grammar *grammar = decision_grammar(conf->scheduler);
+
+	for (size_t i = 0; grammar && grammar->units && i < conf->nresources; i++)
+		if (conf->resource[i].unit == KUBE_MEMORY && conf->resource[i].amount >= MIB)
+			return conf->resource[i].amount;
+	return MIB;
+}
+
+int decision_read_bytes(const struct kube_conf *conf, const char *text, size_t len,
+			struct decision *ret, char why[static DECISION_WHY])
+{
+	struct reader reader = {.grammar = decision_grammar(conf->scheduler),
+				.unit = decision_unit(conf),
+				.why = why};
 	struct decision *read;
 	int r;
 
 	if (!reader.grammar) {
-		snprintf(why, DECISION_WHY, "the scheduler that is configured writes no devices into "
-					    "annotations");
+		snprintf(why, DECISION_WHY,
+			 "the scheduler that is configured writes no devices into "
+			 "annotations");
 		return -EINVAL;
 	}
 	if (len > DECISION_BYTES) {

@@ -18,12 +18,15 @@ static unsigned int count(const char *text, char c)
 static void check_registered(const char *model)
 {
 	struct node_devices devices = {.n = 2, .list = {{.numa = -1}, {.numa = 1}}};
+	struct kube_conf conf = {.scheduler = KUBE_VOLCANO};
 	char *volcano, *xpu, *hami;
 
 	strncpy(devices.list[0].device.model, model, sizeof(devices.list[0].device.model) - 1);
-	volcano = annotation_registered(KUBE_VOLCANO, &devices, 10);
-	xpu = annotation_registered(KUBE_XPU, &devices, 10);
-	hami = annotation_registered(KUBE_HAMI, &devices, 10);
+	volcano = annotation_registered(&conf, &devices);
+	conf.scheduler = KUBE_XPU;
+	xpu = annotation_registered(&conf, &devices);
+	conf.scheduler = KUBE_HAMI;
+	hami = annotation_registered(&conf, &devices);
 	MUST(volcano && xpu);
 	MUST(count(volcano, ':') == 2 && count(volcano, ',') == 10 && !count(volcano, ';'));
 	MUST(count(xpu, ':') == 2 && count(xpu, ',') == 12 && !count(xpu, ' '));

@@ -22,6 +22,16 @@ static struct node_devices devices = {.n = 3,
 						.sick = true,
 						.numa = -1}}};
 
+static char *registered(enum kube_scheduler scheduler, const struct node_devices *of,
+			unsigned int slots)
+{
+	const struct kube_conf conf = {.scheduler = scheduler,
+				       .nresources = 1,
+				       .resource = {{"a/slots", KUBE_SLOTS, slots}}};
+
+	return annotation_registered(&conf, of);
+}
+
 static void check_text(char *text, const char *expected)
 {
 	if (!text || strcmp(text, expected))
@@ -32,17 +42,27 @@ static void check_text(char *text, const char *expected)
 
 static void check_registered(void)
 {
-	check_text(annotation_registered(KUBE_VOLCANO, &devices, 10),
+	const struct kube_conf gib = {.scheduler = KUBE_VOLCANO,
+				      .nresources = 2,
+				      .resource = {{"a/slots", KUBE_SLOTS, 4},
+						   {"a/memory", KUBE_MEMORY, UINT64_C(1) << 30}}};
+
+	check_text(registered(KUBE_VOLCANO, &devices, 10),
 		   A ",10,143771,NVIDIA-NVIDIA H200,true,hami-core:" B
 		     ",10,24576,NVIDIA-Odd- model-1-,false,hami-core:");
-	check_text(annotation_registered(KUBE_HAMI, &devices, 4),
+	check_text(registered(KUBE_HAMI, &devices, 4),
 		   "[{\"id\":\"" A "\",\"index\":0,\"count\":4,\"devmem\":143771,\"devcore\":100,"
-		   "\"type\":\"NVIDIA-NVIDIA H200\",\"numa\":1,\"mode\":\"hami-core\",\"health\":true},"
+		   "\"type\":\"NVIDIA-NVIDIA "
+		   "H200\",\"numa\":1,\"mode\":\"hami-core\",\"health\":true},"
 		   "{\"id\":\"" B "\",\"index\":1,\"count\":4,\"devmem\":24576,\"devcore\":100,"
-		   "\"type\":\"NVIDIA-Odd- model-1-\",\"numa\":0,\"mode\":\"hami-core\",\"health\":false}]");
-	check_text(annotation_registered(KUBE_XPU, &devices, 10),
+		   "\"type\":\"NVIDIA-Odd- "
+		   "model-1-\",\"numa\":0,\"mode\":\"hami-core\",\"health\":false}]");
+	check_text(registered(KUBE_XPU, &devices, 10),
 		   "0," A ",10,143771,GPU-H200,true,1:1," B ",10,24576,GPU-Odd-model-1-,false,0:");
-	CHECK(!annotation_registered(KUBE_STOCK, &devices, 10));
+	CHECK(!registered(KUBE_STOCK, &devices, 10));
+	check_text(annotation_registered(&gib, &devices),
+		   A ",4,140,NVIDIA-NVIDIA H200,true,hami-core:" B
+		     ",4,24,NVIDIA-Odd- model-1-,false,hami-core:");
 	check_text(annotation_unused(&devices), "0," A ",0,0,0:1," B ",0,0,0:");
 }
 
@@ -50,8 +70,11 @@ static void check_registered(void)
 static void check_series(void)
 {
 	static const char *const models[][2] = {
-		{"NVIDIA A100-SXM4-40GB", "A100"}, {"Tesla V100-PCIE-32GB", "V100"},
-		{"NVIDIA GeForce RTX 4090", "NVIDIAGeForceRTX4090"}, {"NVIDIA L40S", "L40S"}, {"", ""},
+		{"NVIDIA A100-SXM4-40GB", "A100"},
+		{"Tesla V100-PCIE-32GB", "V100"},
+		{"NVIDIA GeForce RTX 4090", "NVIDIAGeForceRTX4090"},
+		{"NVIDIA L40S", "L40S"},
+		{"", ""},
 	};
 	struct node_devices one = {.n = 1, .list = {{.device = {.uuid = {[15] = 0xa}}}}};
 	char expected[128];
@@ -59,7 +82,7 @@ static void check_series(void)
 	for (size_t i = 0; i < sizeof(models) / sizeof(models[0]); i++) {
 		strcpy(one.list[0].device.model, models[i][0]);
 		snprintf(expected, sizeof(expected), "0,%s,1,0,GPU-%s,true,0:", A, models[i][1]);
-		check_text(annotation_registered(KUBE_XPU, &one, 1), expected);
+		check_text(registered(KUBE_XPU, &one, 1), expected);
 	}
 }
 
@@ -85,8 +108,9 @@ static void check_patch(void)
 	const struct annotation some[] = {{"a/b", "Reported_\"x\""}, {"c/d", NULL}};
 	const struct annotation wrong = {"a/b", "\xff"};
 
-	check_text(annotation_patch(some, 2),
-		   "{\"metadata\":{\"annotations\":{\"a/b\":\"Reported_\\\"x\\\"\",\"c/d\":null}}}");
+	check_text(
+		annotation_patch(some, 2),
+		"{\"metadata\":{\"annotations\":{\"a/b\":\"Reported_\\\"x\\\"\",\"c/d\":null}}}");
 	CHECK(!annotation_patch(&wrong, 1));
 }
 

@@ -16,8 +16,8 @@
 
 static const struct decision_container whole = {.n = 1, .device = {{{0}, MIB(4096), 50}}};
 
-static void check_text(const struct decision_container *container, const char *expected, uint64_t bytes,
-		       uint32_t permille)
+static void check_text(const struct decision_container *container, const char *expected,
+		       uint64_t bytes, uint32_t permille)
 {
 	char text[VGPU_CONFIG_BYTES];
 	struct config config = {.file_bytes = 0};

@@ -7,10 +7,12 @@
 
 Every file parses and is used, every name that one object says of another is there, rights are no more
 than what is called, allotd takes each configuration ($ALLOTD, where it is built), `kubectl kustomize`
-builds each overlay, and the newest types of Kubernetes decode every object strictly, where kubectl
-and Debian's golang-k8s-api-dev (0.34 or newer) are there.
+builds each overlay, the newest types of Kubernetes decode every object strictly, and the policies allow
+what they should, where kubectl and Debian's golang-k8s-api-dev (0.34 or newer) and
+golang-github-google-cel-go-dev are there.
 """
 import glob
+import json
 import os
 import re
 import shutil
@@ -299,17 +301,28 @@ class Kustomize(unittest.TestCase):
         self.assertIn("SYS_PTRACE", spec["containers"][0]["securityContext"]["capabilities"]["add"])
 
 
-@unittest.skipUnless(shutil.which("go") and glob.glob(f"{GOPATH}/src/{GO_TYPES}"),
-                     "Kubernetes' types are not installed (golang-k8s-api-dev 0.34 or newer, and go)")
-class Strict(unittest.TestCase):
-    def setUp(self):
-        self.folder = tempfile.TemporaryDirectory()
-        self.addCleanup(self.folder.cleanup)
-        self.strict = f"{self.folder.name}/strict"
+def has_go(path):
+    return shutil.which("go") and glob.glob(f"{GOPATH}/src/{path}")
+
+
+class Go(unittest.TestCase):
+    """Programs of tools/*.go, of Debian's packages of Go alone."""
+
+    def build(self, name):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
         env = dict(os.environ, GO111MODULE="off", GOTOOLCHAIN="local", GOPATH=GOPATH, GOFLAGS="")
-        env.setdefault("GOCACHE", f"{self.folder.name}/cache")
-        subprocess.run(["go", "build", "-o", self.strict, ROOT / "tools" / "strict.go"], env=env,
-                       check=True)
+        env.setdefault("GOCACHE", f"{folder.name}/cache")
+        subprocess.run(["go", "build", "-o", f"{folder.name}/{name}", ROOT / "tools" / f"{name}.go"],
+                       env=env, check=True)
+        return f"{folder.name}/{name}"
+
+
+@unittest.skipUnless(has_go(GO_TYPES), "Kubernetes' types are not installed (golang-k8s-api-dev 0.34 or newer, "
+                     "and go)")
+class Strict(Go):
+    def setUp(self):
+        self.strict = self.build("strict")
 
     def decode(self, text):
         return subprocess.run([self.strict], input=text, capture_output=True, text=True, check=False)
@@ -331,6 +344,92 @@ class Strict(unittest.TestCase):
         pod = load(EXAMPLES / "quarter.yaml")[0]
         pod["spec"]["containers"][0]["limits"] = {}
         self.assertNotEqual(self.decode(yaml.dump(pod)).returncode, 0)
+
+
+ALLOTD = "system:serviceaccount:allot-system:allotd"
+OURS, OTHERS = "gpu.allot.dev", "gpu.nvidia.com"
+
+
+def request(user=ALLOTD, node="n1", operation="UPDATE"):
+    extra = {"authentication.kubernetes.io/node-name": [node]} if node else {}
+    return {"operation": operation, "userInfo": {"username": user, "extra": extra}}
+
+
+def a_slice(node="n1", driver=OURS):
+    return {"kind": "ResourceSlice", "metadata": {"name": "s"},
+            "spec": {"driver": driver, **({"nodeName": node} if node else {})}}
+
+
+def a_node(name="n1", **metadata):
+    return {"kind": "Node", "metadata": {"name": name, **metadata}, "spec": {"podCIDR": "10.0.0.0/24"}}
+
+
+def a_pod(node="n1", **metadata):
+    return {"kind": "Pod", "metadata": {"name": "p", **metadata}, "spec": {"nodeName": node} if node else {}}
+
+
+@unittest.skipUnless(has_go("github.com/google/cel-go/cel/cel.go"),
+                     "CEL is not installed (golang-github-google-cel-go-dev, and go)")
+class Policies(Go):
+    def setUp(self):
+        self.cel = self.build("cel")
+
+    def evaluate(self, questions):
+        done = subprocess.run([self.cel], input=json.dumps(questions), capture_output=True, text=True,
+                              check=True)
+        return json.loads(done.stdout)
+
+    def allows(self, policy, asked, new, old=None):
+        """None: the policy is about somebody else."""
+        told = {"object": new, "oldObject": old, "request": asked, "variables": {}}
+
+        def value(expression):
+            return self.evaluate([{"expression": expression, "input": told}])[0]
+
+        if not all(value(c["expression"]) for c in policy["spec"]["matchConditions"]):
+            return None
+        for variable in policy["spec"]["variables"]:
+            told["variables"][variable["name"]] = value(variable["expression"])
+        verdict = True
+        for rule in policy["spec"]["validations"]:
+            held = value(rule["expression"])
+            self.assertIn(held, (True, False), rule)
+            if not held and "messageExpression" in rule:
+                self.assertIsInstance(value(rule["messageExpression"]), str)
+            verdict = verdict and held
+        return verdict
+
+    def test_slices(self):
+        policy = of_kind(objects_of("dra"), "ValidatingAdmissionPolicy")["allotd-resourceslices"]
+        for allowed, asked, new, old in (
+                (True, request(operation="CREATE"), a_slice(), None),
+                (True, request(), a_slice(), a_slice()),
+                (True, request(operation="DELETE"), None, a_slice()),
+                (False, request(operation="CREATE"), a_slice("n2"), None),
+                (False, request(operation="CREATE"), a_slice(None), None),
+                (False, request(operation="DELETE"), None, a_slice("n2")),
+                (False, request(), a_slice(driver=OTHERS), a_slice(driver=OTHERS)),
+                (False, request(node=None), a_slice(), a_slice()),
+                (False, request(node=None), a_slice(None), a_slice(None)),
+                (None, request(user="kubernetes-admin", node=None), a_slice("n2", OTHERS), None)):
+            self.assertEqual(self.allows(policy, asked, new, old), allowed, (asked, new, old))
+
+    def test_annotations(self):
+        some, others = {"annotations": {"a": "1"}}, {"annotations": {"a": "2"}}
+        for way in ("volcano", "hami"):
+            policy = of_kind(objects_of(way), "ValidatingAdmissionPolicy")["allotd-annotations"]
+            for allowed, node, new, old in (
+                    (True, "n1", a_node(**some), a_node(**others)),
+                    (True, "n1", a_pod(**some), a_pod(**others)),
+                    (False, "n1", a_node("n2"), a_node("n2")),
+                    (False, "n1", a_pod("n2"), a_pod("n2")),
+                    (False, "n1", a_pod(None), a_pod(None)),
+                    (False, None, a_pod(None), a_pod(None)),
+                    (False, "n1", a_node(labels={"a": "1"}), a_node(labels={"a": "2"})),
+                    (False, "n1", a_pod(finalizers=["a"]), a_pod()),
+                    (False, "n1", a_pod(), a_pod(ownerReferences=[{"uid": "1"}])),
+                    (False, "n1", a_pod() | {"spec": {"nodeName": "n1", "a": 1}}, a_pod())):
+                self.assertEqual(self.allows(policy, request(node=node), new, old), allowed, (new, old))
 
 
 if __name__ == "__main__":

@@ -112,6 +112,12 @@ static uint64_t annotation_memory(const struct node_device *d, const struct term
 							   : d->device.total_bytes / terms->unit;
 }
 
+/* None of a sick one: not all of these schedulers look at a device's health. */
+static unsigned int annotation_slots(const struct node_device *d, const struct terms *terms)
+{
+	return d->sick ? 0 : terms->slots;
+}
+
 static void annotation_write_volcano(FILE *out, const struct node_device *d,
 				     const struct terms *terms)
 {
@@ -119,7 +125,8 @@ static void annotation_write_volcano(FILE *out, const struct node_device *d,
 
 	annotation_model(d->device.model, model);
 	fprintf(out, "%s,%u,%" PRIu64 ",NVIDIA-%s,%s,hami-core:", units_uuid(d->device.uuid).s,
-		terms->slots, annotation_memory(d, terms), model, d->sick ? "false" : "true");
+		annotation_slots(d, terms), annotation_memory(d, terms), model,
+		d->sick ? "false" : "true");
 }
 
 static void annotation_write_xpu(FILE *out, const struct node_device *d, const struct terms *terms)
@@ -128,8 +135,9 @@ static void annotation_write_xpu(FILE *out, const struct node_device *d, const s
 
 	annotation_series(d->device.model, series);
 	fprintf(out, "%u,%s,%u,%" PRIu64 ",GPU-%s,%s,%d:", d->device.number,
-		units_uuid(d->device.uuid).s, terms->slots, annotation_memory(d, terms), series,
-		d->sick ? "false" : "true", annotation_numa(d));
+		units_uuid(d->device.uuid).s, annotation_slots(d, terms),
+		annotation_memory(d, terms), series, d->sick ? "false" : "true",
+		annotation_numa(d));
 }
 
 static void annotation_write_unused(FILE *out, const struct node_device *d,
@@ -168,9 +176,9 @@ static json_t *annotation_hami_device(const struct node_device *d, const struct 
 	snprintf(type, sizeof(type), "NVIDIA-%s", model);
 	return json_pack("{s:s, s:i, s:i, s:I, s:i, s:s, s:i, s:s, s:b}", "id",
 			 units_uuid(d->device.uuid).s, "index", (int)d->device.number, "count",
-			 (int)terms->slots, "devmem", (json_int_t)annotation_memory(d, terms),
-			 "devcore", 100, "type", type, "numa", annotation_numa(d), "mode",
-			 "hami-core", "health", !d->sick);
+			 (int)annotation_slots(d, terms), "devmem",
+			 (json_int_t)annotation_memory(d, terms), "devcore", 100, "type", type,
+			 "numa", annotation_numa(d), "mode", "hami-core", "health", !d->sick);
 }
 
 static char *annotation_hami(const struct node_devices *devices, const struct terms *terms)

@@ -40,8 +40,8 @@ struct annotation_keys {
 const struct annotation_keys *annotation_keys(enum kube_scheduler scheduler);
 
 /*
- * NVIDIA's devices, each to be given in as many parts as the resource of slots has, their memory in
- * decision_unit(). NULL also for a scheduler that reads none.
+ * NVIDIA's devices, each to be given in as many parts as the resource of slots has (a sick one in
+ * none), their memory in decision_unit(). NULL also for a scheduler that reads none.
  */
 char *annotation_registered(const struct kube_conf *conf, const struct node_devices *devices);
 

@@ -49,20 +49,20 @@ static void check_registered(void)
 
 	check_text(registered(KUBE_VOLCANO, &devices, 10),
 		   A ",10,143771,NVIDIA-NVIDIA H200,true,hami-core:" B
-		     ",10,24576,NVIDIA-Odd- model-1-,false,hami-core:");
+		     ",0,24576,NVIDIA-Odd- model-1-,false,hami-core:");
 	check_text(registered(KUBE_HAMI, &devices, 4),
 		   "[{\"id\":\"" A "\",\"index\":0,\"count\":4,\"devmem\":143771,\"devcore\":100,"
 		   "\"type\":\"NVIDIA-NVIDIA "
 		   "H200\",\"numa\":1,\"mode\":\"hami-core\",\"health\":true},"
-		   "{\"id\":\"" B "\",\"index\":1,\"count\":4,\"devmem\":24576,\"devcore\":100,"
+		   "{\"id\":\"" B "\",\"index\":1,\"count\":0,\"devmem\":24576,\"devcore\":100,"
 		   "\"type\":\"NVIDIA-Odd- "
 		   "model-1-\",\"numa\":0,\"mode\":\"hami-core\",\"health\":false}]");
 	check_text(registered(KUBE_XPU, &devices, 10),
-		   "0," A ",10,143771,GPU-H200,true,1:1," B ",10,24576,GPU-Odd-model-1-,false,0:");
+		   "0," A ",10,143771,GPU-H200,true,1:1," B ",0,24576,GPU-Odd-model-1-,false,0:");
 	CHECK(!registered(KUBE_STOCK, &devices, 10));
 	check_text(annotation_registered(&gib, &devices),
 		   A ",4,140,NVIDIA-NVIDIA H200,true,hami-core:" B
-		     ",4,24,NVIDIA-Odd- model-1-,false,hami-core:");
+		     ",0,24,NVIDIA-Odd- model-1-,false,hami-core:");
 	check_text(annotation_unused(&devices), "0," A ",0,0,0:1," B ",0,0,0:");
 }
 

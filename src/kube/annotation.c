@@ -31,6 +31,7 @@ static const struct annotation_keys keys[] = {
 	[KUBE_XPU] = {.registered = "huawei.com/node-vgpu-register",
 		      .handshake = "huawei.com/node-vgpu-handshake",
 		      .lock = "vxpu",
+		      .topology = "huawei.com/node-gpu-topology",
 		      .used = "huawei.com/node-vgpu-used",
 		      .node = "huawei.com/vgpu-node",
 		      .devices = "huawei.com/vgpu-ids-new",
@@ -220,6 +221,60 @@ char *annotation_registered(const struct kube_conf *conf, const struct node_devi
 char *annotation_unused(const struct node_devices *devices)
 {
 	return annotation_list(devices, NULL, annotation_write_unused);
+}
+
+/* The figures of XPU's own plugin, of what "nvidia-smi topo --matrix" has: SYS, NODE, NV<n>. */
+static unsigned int annotation_rate(const struct node_device *a, const struct node_device *b,
+				    unsigned int links)
+{
+	enum { ACROSS = 10, NODE = 20, LINKED = 50, LINK = 10 };
+
+	if (links)
+		return LINKED + LINK * links;
+	return a->numa >= 0 && a->numa == b->numa ? NODE : ACROSS;
+}
+
+static void annotation_write_row(FILE *out, const struct node_devices *devices, unsigned int row,
+				 unsigned int (*links)(const struct node_device *a,
+						       const struct node_device *b))
+{
+	const struct node_device *a = &devices->list[row];
+	const char *before = "";
+
+	for (unsigned int i = 0; i < devices->n; i++) {
+		const struct node_device *b = &devices->list[i];
+
+		if (b->device.vendor != DEVICE_NVIDIA)
+			continue;
+		fprintf(out, "%s%u", before,
+			i == row ? 0 : annotation_rate(a, b, links ? links(a, b) : 0));
+		before = ",";
+	}
+}
+
+char *annotation_topology(const struct node_devices *devices,
+			  unsigned int (*links)(const struct node_device *a,
+						const struct node_device *b))
+{
+	const char *before = "";
+	char *text = NULL;
+	size_t len;
+	FILE *out = open_memstream(&text, &len);
+
+	if (!out)
+		return NULL;
+	for (unsigned int i = 0; i < devices->n; i++) {
+		if (devices->list[i].device.vendor != DEVICE_NVIDIA)
+			continue;
+		fputs(before, out);
+		annotation_write_row(out, devices, i, links);
+		before = ";";
+	}
+	if (fclose(out)) {
+		free(text);
+		return NULL;
+	}
+	return text;
 }
 
 void annotation_reported(enum kube_scheduler scheduler, time_t now,

@@ -25,6 +25,7 @@ struct annotation_keys {
 	const char *registered; /* of the node: its devices */
 	const char *handshake;	/* of the node */
 	const char *lock;	/* of the node: is removed when a Pod is done */
+	const char *topology;	/* of the node, NULL: none */
 	const char *used; /* of the node, NULL: none; the scheduler keeps it, the node begins it */
 	const char *node; /* of the Pod: where it was put */
 	const char *devices; /* of the Pod: the whole decision, see decision.h */
@@ -48,13 +49,21 @@ char *annotation_registered(const struct kube_conf *conf, const struct node_devi
 /* Of a node none of whose devices is in use: what XPU's scheduler counts from. */
 char *annotation_unused(const struct node_devices *devices);
 
+/*
+ * How near NVIDIA's devices are to each other, as XPU's scheduler counts: "0,20;20,0" of two on one
+ * NUMA node, more with NVLink. `links` says how many NVLinks there are between two; NULL: none is
+ * known.
+ */
+char *annotation_topology(const struct node_devices *devices,
+			  unsigned int (*links)(const struct node_device *a,
+						const struct node_device *b));
+
 #define ANNOTATION_TIME_BYTES 40
 /* "Reported_" and the time in UTC, as the scheduler writes its own. */
 void annotation_reported(enum kube_scheduler scheduler, time_t now,
 			 char ret[static ANNOTATION_TIME_BYTES]);
 
-/* True if the scheduler waits for annotation_reported(), 60 s at most: it has asked, or has given
- * up. */
+/* True if the scheduler has asked for annotation_reported(), for which it waits 60 s, or has given up. */
 static inline bool annotation_is_asked(const char *handshake)
 {
 	return !handshake || strncmp(handshake, "Reported", strlen("Reported"));

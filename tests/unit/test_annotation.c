@@ -66,6 +66,26 @@ static void check_registered(void)
 	check_text(annotation_unused(&devices), "0," A ",0,0,0:1," B ",0,0,0:");
 }
 
+static unsigned int four_links(const struct node_device *a, const struct node_device *b)
+{
+	CHECK(a != b);
+	return 4;
+}
+
+static void check_topology(void)
+{
+	struct node_devices two = devices;
+
+	check_text(annotation_topology(&devices, NULL), "0,10;10,0");
+	check_text(annotation_topology(&devices, four_links), "0,90;90,0");
+	two.list[2].numa = two.list[0].numa;
+	check_text(annotation_topology(&two, NULL), "0,20;20,0");
+	two.list[0].numa = two.list[2].numa = -1;
+	check_text(annotation_topology(&two, NULL), "0,10;10,0");
+	two.n = 0;
+	check_text(annotation_topology(&two, NULL), "");
+}
+
 /* As XPU's scheduler compares what a Pod asks for. */
 static void check_series(void)
 {
@@ -126,6 +146,7 @@ int main(void)
 {
 	check_registered();
 	check_series();
+	check_topology();
 	check_handshake();
 	check_patch();
 	check_keys();

@@ -39,12 +39,11 @@ GO_TYPES = "k8s.io/api/resource/v1/types.go"
 # What allotd asks the API server for in each overlay; nothing else may be allowed.
 RIGHTS = {
     "dra": {("resource.k8s.io", "resourceclaims"): {"get"},
-            ("resource.k8s.io", "resourceslices"): {"get", "list", "watch", "create", "update", "patch",
-                                                    "delete"},
+            ("resource.k8s.io", "resourceslices"): {"list", "create", "update", "delete"},
             ("", "nodes"): {"get"}},
     "device-plugin": {},
-    "volcano": {("", "pods"): {"get", "list", "watch", "patch"}, ("", "nodes"): {"get", "patch"}},
-    "hami": {("", "pods"): {"get", "list", "watch", "patch"}, ("", "nodes"): {"get", "patch"}},
+    "volcano": {("", "pods"): {"get", "patch"}, ("", "nodes"): {"get", "patch"}},
+    "hami": {("", "pods"): {"get", "patch"}, ("", "nodes"): {"get", "patch"}},
 }
 # Names that the schedulers of an overlay know, and no kubelet.
 OF_SCHEDULERS = {"nvidia.com/gpumem", "nvidia.com/gpucores"}

@@ -22,8 +22,20 @@ struct grant {
 	struct policy policy;
 };
 
-/* 0, also where it is there already, or -errno with words: what failed, of which grant, and what to do. */
+/*
+ * Replaces what has this id: a slot's next container has another policy. 0, also where the same is there
+ * already, or -errno with words: what failed, of which grant, and what
+ * to do.
+ */
 int grant_put(const struct kube_conf *conf, const struct grant *grant, char why[static GRANT_WHY]);
+
+/*
+ * A file without a tenant, for a further CDI name of a container whose tenant is by grant `of`: it says
+ * that name in an environment variable, since a CDI device without any edit is refused. A container needs all
+ * its names, so without `of` it does not start. Replaces what has this id.
+ */
+int grant_put_member(const struct kube_conf *conf, const char *id, const char *of,
+		     char why[static GRANT_WHY]);
 
 /* The file, and the tenant if nothing lives in it. 0, also where there is none. */
 int grant_drop(const struct kube_conf *conf, const char *id, char why[static GRANT_WHY]);

@@ -52,7 +52,7 @@ USES = {
     "guest/swap": (*LOW, "guest/core", "guest/memory", "guest/amd", "guest/amd/memory",
                    "guest/amd/queue"),
     "guest/interpose": (*LOW, "guest/core"),  # but for hooks, see may_use
-    "kube": ("base", "ledger", "text", "node", "cdi"),
+    "kube": (*LOW, "text", "node", "cdi"),
     "daemon": (*LOW, "roles", "control", "guard", "text", "node", "cdi", "kube"),
     **{room: (*LOW, "roles", "control", "dropin", "image", "guard", "text", "node", "cdi", "peer", "tools",
             *CLI, *SIM) for room in CLI},

@@ -128,6 +128,25 @@ static bool container_find_owner(const struct container *c, const json_t *proces
 	       inside == json_integer_value(json_object_get(user, "uid"));
 }
 
+/* What containerd and CRI-O call the same. A text that does not fit is none. */
+static void container_take_pod(const json_t *annotations, struct pod *ret)
+{
+	static const struct {
+		const char *space, *name, *container, *uid;
+	} of[] = {{"io.kubernetes.cri.sandbox-namespace", "io.kubernetes.cri.sandbox-name",
+		   "io.kubernetes.cri.container-name", "io.kubernetes.cri.sandbox-uid"},
+		  {"io.kubernetes.pod.namespace", "io.kubernetes.pod.name",
+		   "io.kubernetes.container.name", "io.kubernetes.pod.uid"}};
+
+	for (size_t i = 0; i < sizeof(of) / sizeof(of[0]) && !*ret->name; i++) {
+		if (container_text(annotations, of[i].space, ret->space, sizeof(ret->space)) < 0 ||
+		    container_text(annotations, of[i].name, ret->name, sizeof(ret->name)) < 0)
+			continue;
+		container_text(annotations, of[i].container, ret->container, sizeof(ret->container));
+		container_text(annotations, of[i].uid, ret->uid, sizeof(ret->uid));
+	}
+}
+
 static int container_read_config(const char *bundle, struct container *c,
 				 char why[static CONTAINER_WHY])
 {
@@ -149,6 +168,7 @@ static int container_read_config(const char *bundle, struct container *c,
 	r = container_take_root(config, bundle, c);
 	if (r == 0)
 		r = container_take_process(json_object_get(config, "process"), c);
+	container_take_pod(json_object_get(config, "annotations"), &c->pod);
 	c->has_owner = container_find_owner(c, json_object_get(config, "process"), &c->owner);
 	json_decref(config);
 	if (r < 0)

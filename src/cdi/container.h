@@ -11,6 +11,8 @@
 #include <stdio.h>
 #include <sys/types.h>
 
+#include "node/pod.h"
+
 struct container {
 	char id[256];
 	pid_t pid; /* its first process, which runs nothing of the image yet */
@@ -25,6 +27,7 @@ struct container {
 	 */
 	bool has_owner;
 	uid_t owner;
+	struct pod pod; /* as Kubernetes' runtimes tell it; without a name: no Pod's */
 };
 
 #define CONTAINER_WHY 320

@@ -17,7 +17,7 @@
 #define VERSION "0.5.0" /* the oldest that knows all that is in a file of ours */
 
 /* Runtimes read what ends in ".json" or ".yaml", under any name. */
-#define FILE_BEGIN "allot.dev-gpu-"
+#define FILE_BEGIN CDI_VENDOR "-%s-"
 #define FILE_END   ".json"
 
 int cdi_spec_dir(char ret[static PATH_MAX])
@@ -36,9 +36,10 @@ int cdi_spec_dir(char ret[static PATH_MAX])
 	return n < PATH_MAX ? 0 : -ENAMETOOLONG;
 }
 
-static int spec_path(const char *dir, const char *name, const char *end, char ret[static PATH_MAX])
+static int spec_path(const char *dir, const char *class, const char *name, const char *end,
+		     char ret[static PATH_MAX])
 {
-	return snprintf(ret, PATH_MAX, "%s/" FILE_BEGIN "%s%s", dir, name, end) < PATH_MAX
+	return snprintf(ret, PATH_MAX, "%s/" FILE_BEGIN "%s%s", dir, class, name, end) < PATH_MAX
 		       ? 0
 		       : -ENAMETOOLONG;
 }
@@ -111,14 +112,16 @@ static void spec_put_env(struct json *j, const struct cdi_spec *spec)
 	json_close(j, ']');
 }
 
+static void spec_put_option(struct json *j, const struct cdi_option *option)
+{
+	json_text(j, NULL, option->option);
+	if (option->value)
+		json_text(j, NULL, option->value);
+}
+
 static void spec_put_hook(struct json *j, const struct cdi_spec *spec)
 {
 	char uuids[POLICY_DEVICES * sizeof(struct units_text)];
-	const struct {
-		const char *option, *value;
-	} options[] = {{"--gpu", spec->named ? uuids : NULL},
-		       {"--memory", spec->memory},
-		       {"--compute", spec->share}};
 
 	spec_list_uuids(spec->devices, false, uuids);
 	json_open(j, NULL, '{');
@@ -128,26 +131,55 @@ static void spec_put_hook(struct json *j, const struct cdi_spec *spec)
 	json_text(j, NULL, "allot");
 	json_text(j, NULL, "cdi");
 	json_text(j, NULL, "hook");
-	for (size_t i = 0; i < sizeof(options) / sizeof(options[0]); i++)
-		if (options[i].value) {
-			json_text(j, NULL, options[i].option);
-			json_text(j, NULL, options[i].value);
-		}
+	if (spec->named)
+		spec_put_option(j, &(struct cdi_option){"--gpu", uuids});
+	for (size_t i = 0; i < spec->noptions; i++)
+		spec_put_option(j, &spec->options[i]);
 	json_close(j, ']');
 	json_close(j, '}');
+}
+
+static void spec_begin(struct json *j, const char *class, const char *name)
+{
+	char kind[64];
+
+	snprintf(kind, sizeof(kind), CDI_VENDOR "/%s", class);
+	json_open(j, NULL, '{');
+	json_text(j, "cdiVersion", VERSION);
+	json_text(j, "kind", kind);
+	json_open(j, "devices", '[');
+	json_open(j, NULL, '{');
+	json_text(j, "name", name);
+	json_open(j, "containerEdits", '{');
+}
+
+static void spec_end(struct json *j)
+{
+	json_close(j, '}');
+	json_close(j, '}');
+	json_close(j, ']');
+	json_close(j, '}');
+}
+
+/* A device without edits is none. */
+static void spec_print_beside(const struct cdi_spec *spec, FILE *out)
+{
+	struct json j = {.out = out};
+	char env[2 * PATH_MAX];
+
+	snprintf(env, sizeof(env), "ALLOT_BESIDE=%s", spec->beside);
+	spec_begin(&j, spec->class, spec->name);
+	json_open(&j, "env", '[');
+	json_text(&j, NULL, env);
+	json_close(&j, ']');
+	spec_end(&j);
 }
 
 static void spec_print(const struct cdi_spec *spec, FILE *out)
 {
 	struct json j = {.out = out};
 
-	json_open(&j, NULL, '{');
-	json_text(&j, "cdiVersion", VERSION);
-	json_text(&j, "kind", CDI_KIND);
-	json_open(&j, "devices", '[');
-	json_open(&j, NULL, '{');
-	json_text(&j, "name", spec->name);
-	json_open(&j, "containerEdits", '{');
+	spec_begin(&j, spec->class, spec->name);
 	spec_put_env(&j, spec);
 	spec_put_nodes(&j, spec->devices);
 	json_open(&j, "mounts", '[');
@@ -157,10 +189,7 @@ static void spec_print(const struct cdi_spec *spec, FILE *out)
 	json_open(&j, "hooks", '[');
 	spec_put_hook(&j, spec);
 	json_close(&j, ']');
-	json_close(&j, '}');
-	json_close(&j, '}');
-	json_close(&j, ']');
-	json_close(&j, '}');
+	spec_end(&j);
 }
 
 /* The descriptor is closed, whatever the answer. */
@@ -173,7 +202,10 @@ static int spec_fill(int fd, const struct cdi_spec *spec)
 		close(fd);
 		return -ENOMEM;
 	}
-	spec_print(spec, out);
+	if (spec->beside)
+		spec_print_beside(spec, out);
+	else
+		spec_print(spec, out);
 	/* For every user's runtime to read. */
 	if (fflush(out) || ferror(out) || fchmod(fd, 0644) < 0 || fsync(fd) < 0)
 		r = err_errno();
@@ -202,10 +234,10 @@ static int spec_make_dir(const char *dir)
 int cdi_spec_write(const char *dir, const struct cdi_spec *spec)
 {
 	char path[PATH_MAX], fresh[PATH_MAX];
-	int fd, r = spec_path(dir, spec->name, FILE_END, path);
+	int fd, r = spec_path(dir, spec->class, spec->name, FILE_END, path);
 
 	if (r == 0)
-		r = spec_path(dir, spec->name, ".XXXXXX", fresh);
+		r = spec_path(dir, spec->class, spec->name, ".XXXXXX", fresh);
 	if (r == 0)
 		r = spec_make_dir(dir);
 	if (r < 0)
@@ -221,34 +253,41 @@ int cdi_spec_write(const char *dir, const struct cdi_spec *spec)
 	return r;
 }
 
-/* The length of the name in a file's name; 0: it is none of ours. */
-static size_t spec_name_length(const char *file)
+int cdi_spec_write_beside(const char *dir, const char *class, const char *name, const char *of)
 {
-	size_t len = strlen(file), begin = strlen(FILE_BEGIN), end = strlen(FILE_END);
-
-	if (len <= begin + end || strncmp(file, FILE_BEGIN, begin) ||
-	    strcmp(file + len - end, FILE_END))
-		return 0;
-	return len - begin - end;
+	return cdi_spec_write(dir, &(struct cdi_spec){.class = class, .name = name, .beside = of});
 }
 
-static int spec_is_ours(const struct dirent *entry)
+int cdi_spec_path(const char *dir, const char *class, const char *name, char ret[static PATH_MAX])
 {
-	return spec_name_length(entry->d_name) > 0;
+	return spec_path(dir, class, name, FILE_END, ret);
 }
 
-int cdi_spec_list(const char *dir, int (*fn)(const char *name, void *arg), void *arg)
+/* The name in a file's name, which is cut; NULL: it is none of that class. */
+static char *spec_name(char *file, const char *class)
+{
+	char begin[64];
+	size_t len = strlen(file), skip, end = strlen(FILE_END);
+
+	snprintf(begin, sizeof(begin), FILE_BEGIN, class);
+	skip = strlen(begin);
+	if (len <= skip + end || strncmp(file, begin, skip) || strcmp(file + len - end, FILE_END))
+		return NULL;
+	file[len - end] = '\0';
+	return file + skip;
+}
+
+int cdi_spec_list(const char *dir, const char *class, int (*fn)(const char *name, void *arg), void *arg)
 {
 	struct dirent **files = NULL;
-	int n = scandir(dir, &files, spec_is_ours, alphasort), r = 0;
+	int n = scandir(dir, &files, NULL, alphasort), r = 0;
 
 	if (n < 0)
 		return errno == ENOENT ? 0 : err_errno();
 	for (int i = 0; i < n; i++) {
-		char *name = files[i]->d_name + strlen(FILE_BEGIN);
+		char *name = spec_name(files[i]->d_name, class);
 
-		name[spec_name_length(files[i]->d_name)] = '\0';
-		if (!r)
+		if (!r && name)
 			r = fn(name, arg);
 		free(files[i]);
 	}
@@ -256,10 +295,10 @@ int cdi_spec_list(const char *dir, int (*fn)(const char *name, void *arg), void 
 	return r;
 }
 
-int cdi_spec_remove(const char *dir, const char *name)
+int cdi_spec_remove(const char *dir, const char *class, const char *name)
 {
 	char path[PATH_MAX];
-	int r = spec_path(dir, name, FILE_END, path);
+	int r = spec_path(dir, class, name, FILE_END, path);
 
 	if (r < 0)
 		return r;

@@ -21,16 +21,29 @@
 #include "cdi/name.h"
 #include "node/devices.h"
 
-#define CDI_KIND "allot.dev/gpu"
+#define CDI_VENDOR "allot.dev"
+#define CDI_KIND   CDI_VENDOR "/" CDI_GPU
+
+/* Classes of devices: what people ask for by names, and what Kubernetes gave to a container. */
+#define CDI_GPU	  "gpu"
+#define CDI_GRANT "grant"
 
 /* In the container. */
 #define CDI_HOME    CONTAINER_HOME
 #define CDI_LIBRARY CONTAINER_LIBRARY
 #define CDI_TENANT  CONTAINER_TENANT
 
+/* "--memory", "8GiB" */
+struct cdi_option {
+	const char *option, *value; /* NULL: it has none */
+};
+
 struct cdi_spec {
-	const char *name; /* behind "allot.dev/gpu=" */
-	const char *memory, *share; /* NULL: no limit */
+	const char *class;
+	const char *beside; /* NULL; else it brings nothing, see cdi_spec_write_beside */
+	const char *name; /* behind "allot.dev/CLASS=" */
+	const struct cdi_option *options; /* of the hook, beside its devices */
+	size_t noptions;
 	const struct devices *devices; /* those that it is for */
 	bool named;		       /* by people, and so the policy's; else it is for all */
 	const char *command, *library, *preload; /* files of this machine */
@@ -45,10 +58,16 @@ int cdi_spec_dir(char ret[static PATH_MAX]);
  */
 int cdi_spec_write(const char *dir, const struct cdi_spec *spec);
 
-/* Calls fn for each name that has a file there, sorted; its answer, if that is not 0, ends it. */
-int cdi_spec_list(const char *dir, int (*fn)(const char *name, void *arg), void *arg);
+/* Likewise a device that brings nothing: one more of a container that has `of`, whose edits do it all. */
+int cdi_spec_write_beside(const char *dir, const char *class, const char *name, const char *of);
+
+/* Of its file. -ENAMETOOLONG. */
+int cdi_spec_path(const char *dir, const char *class, const char *name, char ret[static PATH_MAX]);
+
+/* Calls fn for each name of the class that has a file there, sorted; its answer, if not 0, ends it. */
+int cdi_spec_list(const char *dir, const char *class, int (*fn)(const char *name, void *arg), void *arg);
 
 /* 0, -ENOENT and others. */
-int cdi_spec_remove(const char *dir, const char *name);
+int cdi_spec_remove(const char *dir, const char *class, const char *name);
 
 #endif

@@ -127,8 +127,10 @@ static void hami_put_tenants(FILE *out, size_t row, const struct tenants *tenant
 				continue;
 			snprintf(index, sizeof(index), "%d", d);
 			exposition_begin(out, of_tenants[row].name,
-					 LABELS("namespace", "", "pod", e->name, "container",
-						e->container, "vdevice_index", index, "device_uuid",
+					 LABELS("namespace", e->pod.space, "pod",
+						*e->pod.name ? e->pod.name : e->name, "container",
+						*e->pod.name ? e->pod.container : e->container,
+						"vdevice_index", index, "device_uuid",
 						units_uuid(device->uuid).s));
 			hami_put_value(out, of_tenants[row].unit, value);
 		}

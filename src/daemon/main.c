@@ -36,6 +36,7 @@
 #include "daemon/site_file.h"
 #include "daemon/turns.h"
 #include "daemon/v1.h"
+#include "kube/kube.h"
 #include "ledger/tenant.h"
 #include "node/allowance.h"
 #include "node/apart.h"
@@ -121,6 +122,8 @@ struct node {
 	struct turns *turns; /* NULL: tenants decide */
 	struct history *history;
 	struct site site;
+	struct kube_conf kube_conf; /* as it was at the start */
+	struct kube *kube;	    /* NULL: Kubernetes is no matter, or it could not begin */
 	char name[HOST_NAME_MAX + 1];
 	bool hami;
 };
@@ -290,6 +293,7 @@ static void main_take_devices(void *arg, const struct devices *devices)
 	main_say_devices(&node->devices, devices, "is not there any more");
 	node->devices = *devices;
 	turns_know(node->turns, devices);
+	kube_tell(node->kube, devices);
 }
 
 /* --- Users' tenants --------------------------------------------------------------------------- */
@@ -318,13 +322,23 @@ static bool main_make_tenants(struct service *s, const char *verb)
 	return false;
 }
 
+/* Whoever wanted a part of a GPU from a node that gives none is to see that at once. */
+static bool main_start_kube(struct service *s)
+{
+	struct node *node = s->node;
+
+	if (!node->kube_conf.ways)
+		return true;
+	return kube_open(s->loop, &node->kube_conf, node->runtime, &node->devices, &node->kube) == 0;
+}
+
 static void main_take_over(void *arg)
 {
 	struct service *s = arg;
 
 	log_line(LOG_SAY, "the other allotd has ended: this allotd decides by now whose turn it is in %s",
 		 s->node->runtime);
-	s->failed = !main_make_tenants(s, "ends");
+	s->failed = !main_make_tenants(s, "ends") || !main_start_kube(s);
 	if (s->failed)
 		loop_end(s->loop);
 }
@@ -350,7 +364,7 @@ static bool main_start_turns(struct service *s)
 			 site_file_path(&s->args->site));
 		return false;
 	}
-	return main_make_tenants(s, "does not begin");
+	return main_make_tenants(s, "does not begin") && main_start_kube(s);
 }
 
 /* Until it is told to end. */
@@ -402,6 +416,7 @@ static int main_serve(struct node *node, struct args *a, struct loop *loop)
 	r = main_start_turns(&service) ? main_answer(node, a, loop) : -ECANCELED;
 	if (service.failed)
 		r = -ECANCELED;
+	kube_close(node->kube);
 	control_close(service.control);
 	turns_end(node->turns);
 	audit_end(node->audit);
@@ -445,6 +460,7 @@ int main(int argc, char **argv)
 	if (r < 0 || a.check)
 		return r < 0 ? EXIT_FAILURE : 0;
 	node.hami = a.hami;
+	node.kube_conf = node.site.kube;
 	main_name(node.name);
 	signal(SIGPIPE, SIG_IGN);
 	r = tenant_runtime_dir(node.runtime, sizeof(node.runtime));

@@ -207,6 +207,21 @@ static void metrics_put_containers(FILE *out, const struct tenants *tenants)
 	}
 }
 
+static void metrics_put_pods(FILE *out, const struct tenants *tenants)
+{
+	exposition_head(out, "allot_tenant_pod_info", "gauge", "1; the Pod for which the tenant is.");
+	for (size_t i = 0; i < tenants->n; i++) {
+		const struct pod *pod = &tenants->list[i].pod;
+
+		if (!*pod->name)
+			continue;
+		exposition_begin(out, "allot_tenant_pod_info",
+				 LABELS("tenant", tenants->list[i].name, "namespace", pod->space, "pod",
+					pod->name, "container", pod->container, "uid", pod->uid));
+		fputs("1\n", out);
+	}
+}
+
 /* --- The machine ----------------------------------------------------------------------------- */
 
 static void metrics_put_of_device(FILE *out, const char *name, const struct device *device,
@@ -334,6 +349,7 @@ void metrics_write(const struct devices *devices, const struct tenants *tenants,
 	metrics_put_tenants(out, tenants);
 	metrics_put_turns(out, tenants);
 	metrics_put_containers(out, tenants);
+	metrics_put_pods(out, tenants);
 	metrics_put_categories(out, tenants);
 	for (size_t i = 0; i < NROWS; i++)
 		metrics_put_row(out, &rows[i], tenants);

@@ -60,6 +60,8 @@ struct reading {
 	struct site_rule **end, *rule; /* NULL: before the first section */
 	unsigned int line;
 	bool wrong, lost; /* in a section that is wrong: its keys are nobody's */
+	bool kube;	  /* in that of Kubernetes */
+	unsigned int kube_line; /* where that begins; 0: nowhere */
 	site_say *say;
 	void *arg;
 };
@@ -195,6 +197,18 @@ static bool site_is_twice(const struct site *site, const struct site_rule *rule)
 	return false;
 }
 
+static void site_begin_kube(struct reading *r)
+{
+	r->kube = true;
+	r->rule = NULL;
+	r->lost = false;
+	if (r->kube_line)
+		site_tell(r, true, "it has a section already; put both together");
+	else
+		site_tell(r, false, "for Kubernetes:");
+	r->kube_line = r->line;
+}
+
 static void site_begin_section(struct reading *r, char *text)
 {
 	char *name = text + strcspn(text, " \t");
@@ -230,8 +244,8 @@ static void site_begin_section(struct reading *r, char *text)
 					  : "for what runs in cgroup %s or below it:", name);
 	} else {
 		error = -EINVAL;
-		site_tell(r, true, "[%s%s%s]: write [default], [user NAME], [group NAME] or "
-				   "[cgroup PATH]", text, *name ? " " : "", name);
+		site_tell(r, true, "[%s%s%s]: write [default], [user NAME], [group NAME], "
+				   "[cgroup PATH] or [kubernetes]", text, *name ? " " : "", name);
 	}
 	if (!error && site_is_twice(&r->site, rule)) {
 		error = -EEXIST;
@@ -372,6 +386,19 @@ static void site_take_value(struct reading *r, const char *name, const char *tex
 	}
 }
 
+static void site_take_kube(struct reading *r, const char *name, const char *text)
+{
+	char why[KUBE_CONF_WHY];
+	int error = kube_conf_take(&r->site.kube, name, text, why);
+
+	if (error == -ENOENT)
+		site_tell(r, true, "%s: there is no such key in [kubernetes]", name);
+	else if (error < 0)
+		site_tell(r, true, "%s = %s: %s", name, text, why);
+	else
+		site_tell(r, false, "%s is %s", name, text);
+}
+
 static void site_take_line(struct reading *r, char *line)
 {
 	char *text = site_trim(line), *equals;
@@ -381,13 +408,17 @@ static void site_take_line(struct reading *r, char *line)
 		return;
 	if (*text == '[') {
 		r->rule = NULL;
+		r->kube = false;
 		r->lost = true;
 		if (text[n - 1] != ']') {
 			site_tell(r, true, "%s: the section's name does not end; write ]", text);
 			return;
 		}
 		text[n - 1] = '\0';
-		site_begin_section(r, site_trim(text + 1));
+		if (!strcmp(site_trim(text + 1), "kubernetes"))
+			site_begin_kube(r);
+		else
+			site_begin_section(r, site_trim(text + 1));
 		return;
 	}
 	equals = strchr(text, '=');
@@ -397,7 +428,9 @@ static void site_take_line(struct reading *r, char *line)
 	}
 	*equals = '\0';
 	text = site_trim(text);
-	if (!strcmp(text, "overpromise") && !r->rule && !r->lost)
+	if (r->kube)
+		site_take_kube(r, text, site_trim(equals + 1));
+	else if (!strcmp(text, "overpromise") && !r->rule && !r->lost)
 		site_take_overpromise(r, site_trim(equals + 1));
 	else
 		site_take_value(r, text, site_trim(equals + 1));
@@ -461,6 +494,15 @@ static void site_check_defaults(struct reading *r)
 	}
 }
 
+static void site_check_kube(struct reading *r)
+{
+	char why[KUBE_CONF_WHY];
+
+	r->line = r->kube_line;
+	if (r->kube_line && kube_conf_complete(&r->site.kube, why) < 0)
+		site_tell(r, true, "[kubernetes]: %s", why);
+}
+
 int site_read(FILE *in, site_say *say, void *arg, struct site *ret)
 {
 	struct reading r = {.say = say, .arg = arg};
@@ -484,6 +526,7 @@ int site_read(FILE *in, site_say *say, void *arg, struct site *ret)
 		site_tell(&r, true, "the file is empty, as if cut; if nobody is to be bounded, remove it, "
 				    "or have a remark in it");
 	site_check_defaults(&r);
+	site_check_kube(&r);
 	if (ferror(in) || r.wrong) {
 		site_free(&r.site);
 		return ferror(in) ? -EIO : -EINVAL;

@@ -9,7 +9,7 @@
 
 #include "kube/grant.h"
 #include "kube/prefer.h"
-#include "kube/slot.h"
+#include "kube/device_id.h"
 
 #define ANNOTATION "cdi.k8s.io/allot-" /* and the resource's name */
 /* Containers of a request, and slots that one may ask for: kubelets ask for one container at a time. */
@@ -61,7 +61,7 @@ static int answer_add_slot(const struct kube_conf *conf, const struct node_devic
 
 	_Static_assert(ALLOCATE_WHY == GRANT_WHY, "either fits");
 	grant = (struct grant){.policy.ndevices = 1};
-	slot_grant_id(slot, grant.id);
+	device_id_grant(slot, grant.id);
 	memcpy(grant.policy.device[0].uuid, device->device.uuid, 16);
 	if (!first) {
 		snprintf(names.name[0], sizeof(names.name[0]), GRANT_KIND "=%s", grant.id);
@@ -104,13 +104,13 @@ static int answer_slots(const struct kube_conf *conf, const struct node_devices 
 			char why[static ALLOCATE_WHY])
 {
 	bool seen[POLICY_DEVICES] = {false};
-	struct slot slot;
+	struct device_slot slot;
 	int r = 0;
 
 	for (size_t i = 0; r == 0 && i < request->n_devices_ids; i++) {
 		const char *name = request->devices_ids[i];
 
-		r = slot_parse(devices, name, &slot);
+		r = device_id_parse(devices, name, &slot);
 		if (r < 0)
 			return allocate_say(why, r,
 					    r == -EINVAL ? "\"%.63s\" is no slot's name"

@@ -9,6 +9,9 @@
  *	resource = huawei.com/vgpu-number slots 10
  *	resource = huawei.com/vgpu-memory.1Gi memory 1GiB
  *	resource = huawei.com/vgpu-cores cores 1
+ *	cores = limit
+ *
+ * Further keys, of which each has a usual value: driver, nvidia-cdi, kubelet, cdi, api, account, node.
  */
 #ifndef ALLOT_KUBE_CONF_H
 #define ALLOT_KUBE_CONF_H
@@ -57,5 +60,13 @@ struct kube_conf {
 	struct kube_resource resource[KUBE_RESOURCES];
 	size_t nresources;
 };
+
+#define KUBE_CONF_WHY 512
+
+/* One line of the section. 0; -ENOENT: there is no such key; -EINVAL with words. Zeroed in the beginning. */
+int kube_conf_take(struct kube_conf *conf, const char *key, const char *value,
+		   char why[static KUBE_CONF_WHY]);
+/* At its end: what was not said is as usual. 0, or -EINVAL with words. */
+int kube_conf_complete(struct kube_conf *conf, char why[static KUBE_CONF_WHY]);
 
 #endif

@@ -7,7 +7,7 @@
 
 #include "base/number.h"
 #include "kube/deviceplugin.pb-c.h"
-#include "kube/slot.h"
+#include "kube/device_id.h"
 
 #define FEWEST_BYTES 16 /* of a device in the list */
 
@@ -17,7 +17,7 @@ static uint64_t device_list_count(const struct kube_resource *resource,
 	uint64_t n = 0;
 
 	for (unsigned int i = 0; i < devices->n; i++)
-		n = sat_add_u64(n, slot_count(resource, &devices->list[i]));
+		n = sat_add_u64(n, device_id_count(resource, &devices->list[i]));
 	return n;
 }
 
@@ -29,9 +29,9 @@ static void device_list_add(const struct kube_resource *resource, const struct n
 	V1beta1__Device device = V1BETA1__DEVICE__INIT, *devices[] = {&device};
 	V1beta1__TopologyInfo topology = V1BETA1__TOPOLOGY_INFO__INIT;
 	V1beta1__NUMANode node = V1BETA1__NUMANODE__INIT, *nodes[] = {&node};
-	char name[SLOT_BYTES];
+	char name[DEVICE_ID_BYTES];
 
-	slot_name(resource, d, n, name);
+	device_id_name(resource, d, n, name);
 	device.id = name;
 	device.health = (char *)(d->sick ? "Unhealthy" : "Healthy");
 	/* Units are on no NUMA node: the one of a unit's GPU need not be that of the container's slots. */
@@ -52,7 +52,7 @@ static int device_list_fill(const struct kube_resource *resource,
 	for (unsigned int i = 0; i < devices->n; i++) {
 		const struct node_device *d = &devices->list[i];
 
-		for (uint64_t n = 0; n < slot_count(resource, d); n++) {
+		for (uint64_t n = 0; n < device_id_count(resource, d); n++) {
 			device_list_add(resource, d, n, &to->base);
 			if (to->len > DEVICE_LIST_MOST)
 				return -EMSGSIZE;

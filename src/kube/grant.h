@@ -14,40 +14,50 @@
 
 #define GRANT_KIND "allot.dev/grant" /* of the CDI device: GRANT_KIND "=" id */
 #define GRANT_ID_BYTES 128
+#define GRANT_MEMO_BYTES 1024
 #define GRANT_WHY 512
 
 struct grant {
 	char id[GRANT_ID_BYTES]; /* letters, digits, '.', '_', '-' */
 	/* What the container's programs may use; its `name` is the tenant's. */
 	struct policy policy;
+	char memo[GRANT_MEMO_BYTES]; /* what its maker wants to find again; "": nothing */
 };
 
 /*
- * Replaces what has this id: a slot's next container has another policy. 0, also where the same is there
- * already, or -errno with words: what failed, of which grant, and what
- * to do.
+ * A tenant's name that people recognize: of a namespace, of a Pod or a claim there, and of a container or a
+ * request, as far as they fit; no two have the same one by `unique`.
  */
+void grant_name(const char *space, const char *of, const char *part, const char *unique,
+		char ret[static POLICY_NAME_BYTES]);
+
+/* 0, also where it is there already, or -errno with words: what failed, of which grant, and what to do. */
 int grant_put(const struct kube_conf *conf, const struct grant *grant, char why[static GRANT_WHY]);
 
 /*
- * A file without a tenant, for a further CDI name of a container whose tenant is by grant `of`: it says
- * that name in an environment variable, since a CDI device without any edit is refused. A container needs all
- * its names, so without `of` it does not start. Replaces what has this id.
+ * A file for one more CDI device of a container that has that grant: a slot beside the first one. It
+ * brings nothing.
  */
-int grant_put_member(const struct kube_conf *conf, const char *id, const char *of,
+int grant_put_beside(const struct kube_conf *conf, const char *id, const char *of,
 		     char why[static GRANT_WHY]);
 
-/* The file, and the tenant if nothing lives in it. 0, also where there is none. */
+/* 0, -ENOENT; -EINVAL: the file is none of ours. */
+int grant_memo(const struct kube_conf *conf, const char *id, char ret[static GRANT_MEMO_BYTES]);
+
+/* The file; the tenant goes by grant_sweep. 0, also where there is none, or -errno with words. */
 int grant_drop(const struct kube_conf *conf, const char *id, char why[static GRANT_WHY]);
 
-/* Calls fn for the id of each grant whose id begins so, sorted; its answer, if that is not 0, ends it. */
+/* Calls fn for the id of each grant whose id begins so; its answer, if that is not 0, ends it. */
 int grant_list(const struct kube_conf *conf, const char *prefix, int (*fn)(const char *id, void *arg),
 	       void *arg);
+
+/* Removes the tenants in `runtime` whose grants are no more and in which nothing lives: how many stay. */
+unsigned int grant_sweep(const struct kube_conf *conf, const char *runtime);
 
 /* The names of a container's CDI devices: ours, and NVIDIA's for each device of the policy. */
 struct grant_names {
 	size_t n;
-	char name[1 + POLICY_DEVICES][2 * GRANT_ID_BYTES];
+	char name[1 + POLICY_DEVICES][KUBE_NAME_BYTES + 64];
 };
 
 /* -ENODEV with words: NVIDIA's driver comes by no CDI device that is there. */

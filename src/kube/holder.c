@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "kube/holder.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -10,10 +9,9 @@
 #include "base/hash.h"
 #include "base/number.h"
 #include "base/parse.h"
-#include "kube/slot.h"
+#include "kube/grant.h"
+#include "kube/device_id.h"
 #include "text/units.h"
-
-#define HASH_CHARS 17 /* "_" and 16 digits */
 
 static const struct kube_resource *holder_resource(const struct kube_conf *conf, const char *name)
 {
@@ -50,11 +48,11 @@ static int holder_add_slot(const char *name, void *arg)
 	const struct reading *reading = arg;
 	struct holder *h = reading->holder;
 	struct holder_device *device;
-	struct slot slot;
+	struct device_slot slot;
 
 	if (!h->first || strcmp(name, h->first) < 0)
 		h->first = name;
-	if (slot_parse(reading->devices, name, &slot) < 0) {
+	if (device_id_parse(reading->devices, name, &slot) < 0) {
 		h->foreign = name;
 		return 0;
 	}
@@ -218,10 +216,9 @@ int holder_policy(const struct kube_conf *conf, const struct node_devices *devic
 						  : POLICY_COMPUTE_SHARE};
 	if (holder->foreign) {
 		snprintf(why, HOLDER_WHY, "it holds slot %.*s, of a GPU that is not on this node",
-			 SLOT_BYTES, holder->foreign);
+			 DEVICE_ID_BYTES, holder->foreign);
 		return -ENODEV;
 	}
-	holder_name(holder, ret->name);
 	for (unsigned int i = 0; r == 0 && i < devices->n; i++) {
 		if (!holder->device[i].slots)
 			continue;
@@ -229,6 +226,7 @@ int holder_policy(const struct kube_conf *conf, const struct node_devices *devic
 				      why);
 		holder_put_device(holder, i, &devices->list[i], ret);
 	}
+	holder_name(holder, ret, ret->name);
 	if (r == 0 && policy_check(ret) < 0) {
 		snprintf(why, HOLDER_WHY, "its limits are no policy: more than %s of memory",
 			 units_bytes(SIZE_MAX_BYTES).s);
@@ -237,21 +235,17 @@ int holder_policy(const struct kube_conf *conf, const struct node_devices *devic
 	return r;
 }
 
-void holder_name(const struct holder *holder, char ret[static POLICY_NAME_BYTES])
+void holder_name(const struct holder *holder, const struct policy *policy,
+		 char ret[static POLICY_NAME_BYTES])
 {
-	const char *part[] = {holder->pod->namespace_, holder->pod->name, holder->container->name};
-	uint64_t hash = HASH_SEED;
-	size_t n = 0, most = POLICY_NAME_BYTES - 1 - HASH_CHARS;
-	int len = snprintf(ret, POLICY_NAME_BYTES, "%s.%s.%s", part[0], part[1], part[2]);
-	bool plain = len > 0 && len < POLICY_NAME_BYTES;
+	const char *part[] = {holder->pod->namespace_, holder->pod->name, holder->container->name,
+			      holder->first};
+	uint64_t hash = hash_word(HASH_SEED, policy->compute);
+	char unique[17];
 
-	for (int i = 0; i < 3; i++)
+	for (int i = 0; i < 4; i++)
 		hash = hash_word(hash_string(hash, part[i]), 0);
-	for (; ret[n]; n++)
-		if (!isalnum((unsigned char)ret[n]) && (n == 0 || !strchr(".-", ret[n]))) {
-			ret[n] = n ? '_' : 'x';
-			plain = false;
-		}
-	if (!plain)
-		snprintf(ret + min_u64(n, most), HASH_CHARS + 1, "_%016" PRIx64, hash_mix(hash));
+	hash = hash_bytes(hash, policy->device, policy->ndevices * sizeof(policy->device[0]));
+	snprintf(unique, sizeof(unique), "%016" PRIx64, hash);
+	grant_name(part[0], part[1], part[2], unique, ret);
 }

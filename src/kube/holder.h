@@ -59,9 +59,10 @@ int holder_policy(const struct kube_conf *conf, const struct node_devices *devic
 		  struct policy *ret, char why[static HOLDER_WHY]);
 
 /*
- * The tenant's name: <namespace>.<pod>.<container>, of which neither the first nor the last has a dot. Longer
- * than a name may be: its beginning, "_", and a hash of all of it.
+ * The tenant's name. A container that is started again finds its tenant by it; a Pod of the same name that
+ * comes later, with other slots or limits, has another one.
  */
-void holder_name(const struct holder *holder, char ret[static POLICY_NAME_BYTES]);
+void holder_name(const struct holder *holder, const struct policy *policy,
+		 char ret[static POLICY_NAME_BYTES]);
 
 #endif

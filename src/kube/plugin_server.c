@@ -265,10 +265,9 @@ static int server_make_path(struct plugin_server *server)
 	if (dir + strlen(file) >= sizeof(server->path))
 		snprintf(file, sizeof(file), "allot-%016" PRIx64 ".sock",
 			 hash_mix(hash_string(HASH_SEED, name)));
-	if (dir + strlen(file) >= sizeof(server->path))
+	if (snprintf(server->path, sizeof(server->path), "%s/device-plugins/%s",
+		     server->of.conf->kubelet, file) >= (int)sizeof(server->path))
 		return -ENAMETOOLONG;
-	snprintf(server->path, sizeof(server->path), "%s/device-plugins/%.100s",
-		 server->of.conf->kubelet, file);
 	server->endpoint = server->path + dir;
 	return 0;
 }

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "kube/slot.h"
+#include "kube/device_id.h"
 
 struct gpu {
 	size_t free, taken; /* slots */
@@ -37,11 +37,11 @@ static void choice_take(struct choice *c, size_t i)
 
 static void choice_read(struct choice *c)
 {
-	struct slot slot;
+	struct device_slot slot;
 
 	for (size_t i = 0; i < c->request->n_available; i++) {
 		c->gpu_of[i] = UNKNOWN;
-		if (slot_parse(c->devices, c->request->available[i], &slot) < 0)
+		if (device_id_parse(c->devices, c->request->available[i], &slot) < 0)
 			continue;
 		c->gpu_of[i] = (int)slot.device;
 		c->gpu[slot.device].free++;
@@ -54,7 +54,7 @@ static void choice_take_must(struct choice *c, char **ret)
 	const struct prefer_request *r = c->request;
 
 	for (size_t m = 0; m < r->n_must; m++) {
-		struct slot slot;
+		struct device_slot slot;
 		size_t i = 0;
 
 		ret[m] = r->must[m];
@@ -62,7 +62,7 @@ static void choice_take_must(struct choice *c, char **ret)
 			i++;
 		if (i < r->n_available)
 			choice_take(c, i);
-		else if (slot_parse(c->devices, r->must[m], &slot) == 0)
+		else if (device_id_parse(c->devices, r->must[m], &slot) == 0)
 			c->gpu[slot.device].taken++;
 	}
 }

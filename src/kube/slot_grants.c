@@ -7,14 +7,14 @@
 #include <string.h>
 
 #include "kube/holder.h"
-#include "kube/slot.h"
+#include "kube/device_id.h"
 #include "text/log.h"
 
 struct slot_grant {
 	struct slot_grant *next;
 	bool listed;	     /* by the list that is being looked through */
 	unsigned int missed; /* lists that had it not, since one had it or it was put */
-	char slot[SLOT_BYTES];
+	char slot[DEVICE_ID_BYTES];
 };
 
 #define MISSED_ENOUGH 2
@@ -100,17 +100,17 @@ struct putting {
 	char *why;
 };
 
-static int slot_grants_put_member(const char *slot, void *arg)
+static int slot_grants_put_beside(const char *slot, void *arg)
 {
 	const struct putting *p = arg;
 	char id[GRANT_ID_BYTES];
 
 	if (!strcmp(slot, p->first))
 		return 0;
-	slot_grant_id(slot, id);
+	device_id_grant(slot, id);
 	if (slot_grants_add(p->grants, slot) < 0)
 		return -ENOMEM;
-	return grant_put_member(p->grants->conf, id, p->leader, p->why);
+	return grant_put_beside(p->grants->conf, id, p->leader, p->why);
 }
 
 int slot_grants_put(struct slot_grants *grants, const V1__ContainerResources *container,
@@ -123,11 +123,11 @@ int slot_grants_put(struct slot_grants *grants, const V1__ContainerResources *co
 	snprintf(why, GRANT_WHY, "out of memory");
 	if (r < 0)
 		return r;
-	slot_grant_id(first, grant.id);
+	device_id_grant(first, grant.id);
 	grant.policy = *policy;
 	r = grant_put(grants->conf, &grant, why);
 	return r < 0 ? r
-		     : holder_each_slot(grants->conf, container, slot_grants_put_member, &putting);
+		     : holder_each_slot(grants->conf, container, slot_grants_put_beside, &putting);
 }
 
 static int slot_grants_see(const char *slot, void *arg)
@@ -155,7 +155,7 @@ static int slot_grants_drop(const struct slot_grants *grants, const struct slot_
 	char id[GRANT_ID_BYTES], why[GRANT_WHY] = "";
 	int r;
 
-	slot_grant_id(g->slot, id);
+	device_id_grant(g->slot, id);
 	r = grant_drop(grants->conf, id, why);
 	if (r < 0)
 		log_line(LOG_WARN, "slot %s, which no container has any more: %s", g->slot, why);

@@ -20,10 +20,7 @@ void slot_grants_close(struct slot_grants *grants);
 bool slot_grants_any(const struct slot_grants *grants);
 bool slot_grants_have(const struct slot_grants *grants, const char *slot);
 
-/*
- * All slots of the container: the first is the tenant's, the others are members of that. 0 or -errno with
- * words.
- */
+/* All slots of the container: the first has the tenant, the others are beside it. 0 or -errno with words. */
 int slot_grants_put(struct slot_grants *grants, const V1__ContainerResources *container,
 		    const char *first, const struct policy *policy, char why[static GRANT_WHY]);
 

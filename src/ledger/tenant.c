@@ -250,10 +250,11 @@ static int tenant_lock_dir(const char *path)
 static int tenant_delete_dir(int dirfd, const char *path)
 {
 	/*
-	 * The last three are the command's notes: who began the tenant, where its content is, and
-	 * which library its processes have.
+	 * From "owner" on these are the command's notes: who began the tenant, where its content is,
+	 * which library its processes have, and of whose Pod and by which grant it is.
 	 */
-	static const char *const files[] = {"ledger", "policy", "lock", "owner", "image", "library"};
+	static const char *const files[] = {"ledger", "policy",	 "lock", "owner",
+					    "image",  "library", "pod",	 "grant"};
 
 	for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++)
 		if (unlinkat(dirfd, files[i], 0) < 0 && errno != ENOENT)

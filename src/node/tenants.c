@@ -680,6 +680,8 @@ static int tenants_load_one(const char *name, const char *dir, void *arg)
 	snprintf(e->dir, sizeof(e->dir), "%s", dir);
 	if (mapped_find_ledger(dir, &e->ledger) < 0)
 		e->ledger = (struct stat){0};
+	if (pod_read(dir, &e->pod) < 0)
+		e->pod = (struct pod){""};
 	noted = !tenants_read_note(dir, &note);
 	e->generated = noted && note.kind == TENANT_GENERATED;
 	e->error = tenants_read_one(load, share, noted ? &note : NULL, e);

@@ -15,6 +15,7 @@
 
 #include "ledger/snapshot.h"
 #include "node/container.h"
+#include "node/pod.h"
 
 enum tenant_state {
 	TENANT_RUNNING, /* processes of it use a GPU */
@@ -31,6 +32,7 @@ struct tenant_entry {
 	int error;		  /* why there is no snapshot, -errno */
 	struct snapshot *snapshot; /* NULL on error */
 	char container[CONTAINER_BYTES]; /* by tenants_find_containers */
+	struct pod pod;			 /* whose it is; without a name: no Pod's */
 	struct stat ledger;		 /* its file and owner; zeroed: there is none */
 	pid_t apart; /* the process by which it was found (node/apart.h); 0: in a runtime directory */
 };

@@ -175,6 +175,20 @@ static void tenants_json_put_snapshot(struct json *j, const struct snapshot *v)
 	json_close(j, ']');
 }
 
+static void tenants_json_put_pod(struct json *j, const struct pod *pod)
+{
+	if (!*pod->name) {
+		json_none(j, "pod");
+		return;
+	}
+	json_open(j, "pod", '{');
+	json_text(j, "namespace", pod->space);
+	json_text(j, "name", pod->name);
+	json_text(j, "container", *pod->container ? pod->container : NULL);
+	json_text(j, "uid", *pod->uid ? pod->uid : NULL);
+	json_close(j, '}');
+}
+
 static void tenants_json_put_tenant(struct json *j, const struct tenant_entry *e)
 {
 	uid_t owner;
@@ -187,6 +201,7 @@ static void tenants_json_put_tenant(struct json *j, const struct tenant_entry *e
 		json_none(j, "uid");
 	json_text(j, "directory", e->dir);
 	json_text(j, "container", *e->container ? e->container : NULL);
+	tenants_json_put_pod(j, &e->pod);
 	json_bool(j, "apart", e->apart);
 	json_bool(j, "generated", e->generated);
 	json_text(j, "state", tenants_state_word(e));

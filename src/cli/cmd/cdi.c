@@ -119,7 +119,10 @@ static int cdi_generate_one(struct generator *g, const char *name)
 {
 	static struct devices devices;
 	struct cdi_name parts;
-	struct cdi_spec spec = {.name = name,
+	struct cdi_option limits[2];
+	struct cdi_spec spec = {.class = CDI_GPU,
+				.name = name,
+				.options = limits,
 				.devices = &devices,
 				.command = g->command,
 				.library = g->library,
@@ -131,8 +134,10 @@ static int cdi_generate_one(struct generator *g, const char *name)
 	if (cdi_choose_devices(g, name, parts.device, &devices))
 		return EXIT_ALLOT;
 	spec.named = *parts.device;
-	spec.memory = *parts.memory ? parts.memory : NULL;
-	spec.share = *parts.share ? parts.share : NULL;
+	if (*parts.memory)
+		limits[spec.noptions++] = (struct cdi_option){"--memory", parts.memory};
+	if (*parts.share)
+		limits[spec.noptions++] = (struct cdi_option){"--compute", parts.share};
 	r = cdi_spec_write(g->dir, &spec);
 	if (r < 0)
 		return say_error("cannot write the file of " CDI_KIND "=%s into %s: %s; choose another "
@@ -185,7 +190,7 @@ static int cdi_list(const struct args *a)
 	if (a->nnames)
 		return say_error("\"%s\": all devices are listed; there is nothing to name",
 				 a->names[0]);
-	r = cdi_spec_list(a->dir, cdi_print_name, NULL);
+	r = cdi_spec_list(a->dir, CDI_GPU, cdi_print_name, NULL);
 	return r < 0 ? say_error("%s: %s", a->dir, say_errno(r)) : 0;
 }
 
@@ -196,7 +201,7 @@ static int cdi_remove_one(const char *name, void *arg)
 	int r = cdi_name_parse(name, &parts);
 
 	if (r == 0)
-		r = cdi_spec_remove(a->dir, name);
+		r = cdi_spec_remove(a->dir, CDI_GPU, name);
 	if (r == -ENOENT || r == -EINVAL)
 		return say_error("there is no " CDI_KIND "=%s in %s; \"allot cdi list\" lists them",
 				 name, a->dir);
@@ -209,7 +214,7 @@ static int cdi_remove(struct args *a)
 	int status = 0;
 
 	if (!a->nnames) {
-		int r = cdi_spec_list(a->dir, cdi_remove_one, a);
+		int r = cdi_spec_list(a->dir, CDI_GPU, cdi_remove_one, a);
 
 		return r < 0 ? say_error("%s: %s", a->dir, say_errno(r)) : r;
 	}

@@ -180,6 +180,33 @@ static int ps_print_devices(const struct tenants *tenants)
 	return r;
 }
 
+/* Whose they are, where Kubernetes asked for them. */
+static int ps_print_pods(const struct tenants *tenants)
+{
+	struct table *t = table_new("TENANT|POD|UID");
+	char words[POD_WORDS_BYTES];
+	bool any = false;
+	int r = 0;
+
+	for (size_t i = 0; i < tenants->n; i++) {
+		const struct tenant_entry *e = &tenants->list[i];
+
+		pod_words(&e->pod, words);
+		if (!*words)
+			continue;
+		any = true;
+		table_cell(t, "%s", e->name);
+		table_cell(t, "%s", words);
+		table_cell(t, "%s", e->pod.uid);
+	}
+	if (any) {
+		fputs("\n", stdout);
+		r = table_print(t, stdout);
+	}
+	table_free(t);
+	return r;
+}
+
 static void ps_put_process(struct table *t, const struct tenant_entry *e,
 			   const struct snapshot_process *p, const struct snapshot_device *device,
 			   const struct snapshot_process_device *use)
@@ -413,7 +440,7 @@ int cmd_ps(int argc, char **argv)
 	} else if (!r && !tenants.n) {
 		printf("no tenants in %s\n", tenants.runtime);
 	} else if (!r) {
-		if (ps_print_devices(&tenants) < 0 || ps_compute(&tenants, stdout) < 0 ||
+		if (ps_print_devices(&tenants) < 0 || ps_print_pods(&tenants) < 0 || ps_compute(&tenants, stdout) < 0 ||
 		    ps_swap(&tenants, stdout) < 0 || ps_print_processes(&tenants) < 0)
 			r = say_error("out of memory for the table");
 		ps_note_trouble(&tenants);

@@ -29,12 +29,19 @@
 
 static const struct argp_option options[] = {
 	{"gpu", 'g', "UUID,...", 0, "devices, by name (default: all)", 0},
+	{"tenant", 't', "NAME", 0, "of a container that is started again and again: the tenant, which stays "
+	 "until it is removed (default: one that ends with the container)", 0},
+	{"grant", 'G', "ID", 0, "by which Kubernetes' claim or slot that is; for allotd", 0},
+	{"memo", 'M', "TEXT", 0, "what allotd wants to find again", 0},
+	{"swappable", 's', NULL, 0, "its memory can leave the device", 0},
+	{"overcommit", 'o', NULL, 0, "and does so for others of this kind", 0},
 	{0},
 };
 
 struct args {
-	const char *gpus;
-	struct tenant_options tenant;
+	const char *gpus, *tenant, *grant;
+	bool swappable, overcommit;
+	struct tenant_options tenant_options;
 };
 
 static error_t hook_parse_option(int key, char *arg, struct argp_state *state)
@@ -43,10 +50,24 @@ static error_t hook_parse_option(int key, char *arg, struct argp_state *state)
 
 	switch (key) {
 	case ARGP_KEY_INIT:
-		state->child_inputs[0] = &a->tenant;
+		state->child_inputs[0] = &a->tenant_options;
 		return 0;
 	case 'g':
 		a->gpus = arg;
+		return 0;
+	case 't':
+		a->tenant = arg;
+		return 0;
+	case 'G':
+		a->grant = arg;
+		return 0;
+	case 'M':
+		return 0;
+	case 's':
+		a->swappable = true;
+		return 0;
+	case 'o':
+		a->swappable = a->overcommit = true;
 		return 0;
 	}
 	return ARGP_ERR_UNKNOWN;
@@ -154,27 +175,62 @@ static int hook_furnish_apart(const struct container *container, const struct en
 				 : say_error("ended by signal %d", WTERMSIG(status));
 }
 
+/* A container that is started again finds its tenant as it is by then, whoever changed it. */
+static const struct tenant_options no_options;
+
+static void hook_ask_for_kept(const struct args *a, struct enroll_request *req)
+{
+	req->name = a->tenant;
+	req->keep = true;
+	req->first_options = req->options;
+	req->options = &no_options;
+}
+
+static int hook_note(const struct args *a, const struct container *container, const char *dir)
+{
+	int r = a->grant ? pod_note_grant(dir, a->grant) : 0;
+
+	if (r == 0 && *container->pod.name)
+		r = pod_note(dir, &container->pod);
+	return r < 0 ? say_error("whose it is cannot be noted in %s: %s", dir, say_errno(r)) : 0;
+}
+
+static int hook_enroll(const struct args *a, const struct container *container,
+		       const struct enroll_request *req, struct enrolment *e)
+{
+	if (enroll(req, e) < 0)
+		return EXIT_ALLOT;
+	if (e->joined && !req->keep)
+		return say_error("there is a tenant \"%s\", which lives: it is none of this "
+				 "container's",
+				 req->name);
+	return hook_note(a, container, e->dir);
+}
+
 static int hook_give_tenant(const struct args *a, const struct container *container)
 {
 	static struct devices devices;
 	struct selection gpus = {.n = 0};
 	char name[POLICY_NAME_BYTES];
 	struct enroll_request req = {.name = name,
-				     .options = &a->tenant,
+				     .options = &a->tenant_options,
 				     .gpus = a->gpus ? &gpus : NULL,
 				     .devices = &devices,
+				     .swappable = a->swappable,
+				     .overcommit = a->overcommit,
 				     .container = container->pid};
 	static struct enrolment e;
 	int r;
 
 	hook_name_tenant(container->id, name);
+	if (a->tenant)
+		hook_ask_for_kept(a, &req);
 	if ((a->gpus && hook_take_devices(a->gpus, &devices, &gpus) < 0) ||
-	    hook_find_runtime(&req.container_user) || enroll(&req, &e) < 0)
+	    hook_find_runtime(&req.container_user))
 		return EXIT_ALLOT;
-	if (e.joined)
-		return say_error("there is a tenant \"%s\", which lives: it is none of this "
-				 "container's",
-				 name);
+	r = hook_enroll(a, container, &req, &e);
+	if (r)
+		return r;
 	r = hook_furnish_apart(container, &e);
 	if (r)
 		enroll_undo(&e);

@@ -415,7 +415,7 @@ static int enroll_hold(const char *runtime, struct enrolment *e)
 
 static enum tenant_kind enroll_kind(const struct enroll_request *req, const struct enrolment *e)
 {
-	if (req->container)
+	if (req->container && !req->keep)
 		return TENANT_CONTAINER;
 	return req->keep ? TENANT_PREPARED : e->generated ? TENANT_GENERATED : TENANT_NAMED;
 }
@@ -427,7 +427,7 @@ static int enroll_mark(const struct enroll_request *req, const char *runtime,
 	int r;
 
 	if (req->container) {
-		r = tenants_mark(e->dir, TENANT_CONTAINER, req->container);
+		r = tenants_mark(e->dir, enroll_kind(req, e), req->container);
 		if (!r)
 			r = tenant_open_to_all(runtime, e->name);
 		if (!r)

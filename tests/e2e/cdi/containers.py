@@ -51,6 +51,7 @@ class World:
         self.top.chmod(0o755)
         must("mount", "-t", "tmpfs", "-o", "nosuid,nodev,mode=755", "none", "/run")
         self.allot = self.copy(os.environ["ALLOT"], "src/cli/allot")
+        self.granter = os.environ.get("GRANTER") and self.copy(os.environ["GRANTER"], "src/daemon/granter")
         self.library = self.copy(os.environ["LIBALLOT"], "src/guest/liballot.so")
         self.preload = self.copy(BUILD / "src/cdi/ld.so.preload", "src/cdi/ld.so.preload")
         for name in ("libcuda.so.1", "libnvidia-ml.so.1"):
@@ -433,6 +434,107 @@ class Rootless(Tests, Case):
     def test_own_user(self):
         with self.filling(options=("--userns=keep-id",)):
             self.assertLessEqual(self.truth()[1], GIB)
+
+
+class Grants(Case):
+    """What Kubernetes gave to a container: the tenant has a name, and stays over the container's ends."""
+    images = ("glibc",)
+    grant = "0a1b-gpu"
+    pod = {"sandbox-namespace": "default", "sandbox-name": "train-0", "container-name": "main",
+           "sandbox-uid": "6f1c"}
+
+    @classmethod
+    def setUpClass(cls):
+        if not WORLD.granter:
+            raise unittest.SkipTest("built without what Kubernetes is told")
+        super().setUpClass()
+
+    def setUp(self):
+        super().setUp()
+        self.addCleanup(shutil.rmtree, self.runtime, ignore_errors=True)
+        self.uuid = self.allot("topo", "--json", env=WORLD.sim_env)
+        self.uuid = re.findall(r"GPU-[0-9a-f-]{36}", self.uuid.stdout)[0]
+        self.give()
+
+    def granter(self, *args):
+        done = run(WORLD.granter, "/run/cdi", *args, env=self.env)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done.stdout.split("\n")[:-1]
+
+    def give(self, grant=grant, tenant="default.train-0.main", size=GIB):
+        self.granter("put", grant, tenant, self.uuid, size, 250)
+
+    def run_granted(self, *args, grants=(grant,), pod=pod, options=()):
+        annotations = [f"--annotation=io.kubernetes.cri.{k}={v}" for k, v in pod.items()]
+        args = self.arguments(*args, options=(*annotations, *options))
+        at = args.index("--device=allot.dev/gpu=1GiB")
+        args[at:at + 1] = [f"--device=allot.dev/grant={grant}" for grant in grants]
+        return self.run_podman(*args)
+
+    def fill(self, **kwargs):
+        done = self.run_granted("/bin/fill", **kwargs)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return int(re.search("the device says it has ([0-9]+) MiB", done.stdout + done.stderr)[1])
+
+    def test_names(self):
+        """Whose it is, and what it may use; the next container of the Pod finds it as it was left."""
+        self.assertEqual(self.fill(), 1024)
+        tenant = self.tenants()["default.train-0.main"]
+        self.assertEqual(tenant["pod"], {"namespace": "default", "name": "train-0",
+                                         "container": "main", "uid": "6f1c"})
+        self.assertEqual((tenant["state"], tenant["compute"]["policy"]), ("kept", "share"))
+        self.assertEqual([d["share_permille"] for d in tenant["policy"]], [250])
+        self.assertIn("default/train-0/main", self.allot("ps", env=WORLD.sim_env).stdout)
+        self.assertEqual(self.allot("set", "default.train-0.main", "--memory", "2GiB").returncode, 0)
+        self.assertEqual(self.fill(), 2048)
+        self.assertLessEqual(self.truth()[1], 2 * GIB)
+
+    def test_run_is_emptied(self):
+        """As by a reboot, for as long as the grant's file is there; without it nothing starts."""
+        self.assertEqual(self.fill(), 1024)
+        shutil.rmtree(self.runtime)
+        self.assertEqual(self.fill(), 1024)
+        self.granter("drop", self.grant)
+        done = self.run_granted("/bin/sh", "-c", "echo started")
+        self.assertNotEqual(done.returncode, 0)
+        self.assertNotIn("started", done.stdout)
+
+    def test_end(self):
+        """The tenant goes with the grant, but not while a process is in it."""
+        self.give("other", "other", GIB)
+        done = self.run_granted("/bin/fill", "--hold", options=("--detach",))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(self.fill(grants=("other",)), 1024)
+        for _ in range(100):
+            if self.tenants()["default.train-0.main"]["state"] == "running":
+                break
+            time.sleep(0.05)
+        self.granter("drop", self.grant)
+        self.granter("drop", self.grant)
+        self.assertEqual(self.granter("sweep", self.runtime), ["1"])
+        self.assertIn("default.train-0.main", self.tenants())
+        self.remove_all()
+        self.assertEqual(self.granter("sweep", self.runtime), ["0"])
+        self.assertEqual([*self.tenants()], ["other"])
+
+    def test_two_of_a_container(self):
+        self.granter("beside", "0a1b-gpu-2", self.grant)
+        self.assertEqual(self.fill(grants=(self.grant, "0a1b-gpu-2")), 1024)
+        self.assertEqual({*self.granter("list", "0a1b")}, {self.grant, "0a1b-gpu-2"})
+        self.assertEqual(self.granter("memo", self.grant), [f"for {self.grant}"])
+
+    def test_shared(self):
+        """Two Pods with one claim are one tenant."""
+        done = self.run_granted("/bin/fill", "--hold", options=("--detach",))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        for _ in range(100):
+            if self.truth()[0] > GIB - LOST:
+                break
+            time.sleep(0.05)
+        done = self.run_granted("/bin/fill", pod={**self.pod, "sandbox-name": "train-1"})
+        self.assertIn("CUDA_ERROR_OUT_OF_MEMORY", done.stderr)
+        self.assertLessEqual(self.truth()[1], GIB)
+        self.assertEqual(len(self.tenants()), 1)
 
 
 class LimitFile:

@@ -195,7 +195,7 @@ class Ps(cli_lib.Case):
         a, b = json.loads(done.stdout)["tenants"]
         self.assertIsNone(a["error"])
         self.assertIsInstance(b["error"], str)
-        self.assertEqual(list(b), ["name", "uid", "directory", "container", "apart", "generated", "state", "error"])
+        self.assertEqual(list(b), ["name", "uid", "directory", "container", "pod", "apart", "generated", "state", "error"])
         done = self.allot("ps")
         self.assertIn("jobA", done.stdout)
         self.assertIn('"jobB"', done.stderr)

@@ -9,30 +9,30 @@
  *
  * Units are counted alone: the GPU in their names is the one whose health they have.
  */
-#ifndef ALLOT_KUBE_SLOT_H
-#define ALLOT_KUBE_SLOT_H
+#ifndef ALLOT_KUBE_DEVICE_ID_H
+#define ALLOT_KUBE_DEVICE_ID_H
 
 #include "kube/conf.h"
 #include "kube/grant.h"
 #include "kube/node.h"
 
-#define SLOT_BYTES (NODE_NAME_BYTES + 24)
+#define DEVICE_ID_BYTES (NODE_NAME_BYTES + 24)
 #define SLOT_GRANT "slot-" /* the id of a slot's grant: this and the slot's name */
 
-struct slot {
+struct device_slot {
 	unsigned int device; /* its place in the list of devices */
 	uint32_t n, of;
 };
 
 /* 0; -EINVAL: it is no slot's name; -ENODEV: the node never had this GPU. */
-int slot_parse(const struct node_devices *devices, const char *name, struct slot *ret);
+int device_id_parse(const struct node_devices *devices, const char *name, struct device_slot *ret);
 
 /* How many devices of the resource one GPU is. */
-uint64_t slot_count(const struct kube_resource *resource, const struct node_device *device);
+uint64_t device_id_count(const struct kube_resource *resource, const struct node_device *device);
 /* The name of device `n` of the resource, on that GPU. */
-void slot_name(const struct kube_resource *resource, const struct node_device *device, uint64_t n,
-	       char ret[static SLOT_BYTES]);
+void device_id_name(const struct kube_resource *resource, const struct node_device *device, uint64_t n,
+	       char ret[static DEVICE_ID_BYTES]);
 
-void slot_grant_id(const char *name, char ret[static GRANT_ID_BYTES]);
+void device_id_grant(const char *name, char ret[static GRANT_ID_BYTES]);
 
 #endif

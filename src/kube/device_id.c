@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "kube/slot.h"
+#include "kube/device_id.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -9,7 +9,7 @@
 #define DIGITS_MOST 9 /* so that a number is less than 2^32 */
 
 /* Decimal, without zeros in front of it. Returns what is behind it, or NULL. */
-static const char *slot_read_number(const char *text, uint32_t *ret)
+static const char *device_id_number(const char *text, uint32_t *ret)
 {
 	size_t digits = strspn(text, "0123456789");
 	uint32_t n = 0;
@@ -22,19 +22,19 @@ static const char *slot_read_number(const char *text, uint32_t *ret)
 	return text + digits;
 }
 
-int slot_parse(const struct node_devices *devices, const char *name, struct slot *ret)
+int device_id_parse(const struct node_devices *devices, const char *name, struct device_slot *ret)
 {
 	const char *dot = strchr(name, '.'), *end;
 	const struct node_device *device;
 	char gpu[NODE_NAME_BYTES];
-	struct slot slot;
+	struct device_slot slot;
 
 	if (!dot || (size_t)(dot - name) >= sizeof(gpu))
 		return -EINVAL;
-	end = slot_read_number(dot + 1, &slot.n);
+	end = device_id_number(dot + 1, &slot.n);
 	if (!end || strncmp(end, "of", 2))
 		return -EINVAL;
-	end = slot_read_number(end + 2, &slot.of);
+	end = device_id_number(end + 2, &slot.of);
 	if (!end || *end || slot.n >= slot.of)
 		return -EINVAL;
 	snprintf(gpu, sizeof(gpu), "%.*s", (int)(dot - name), name);
@@ -46,7 +46,7 @@ int slot_parse(const struct node_devices *devices, const char *name, struct slot
 	return 0;
 }
 
-uint64_t slot_count(const struct kube_resource *resource, const struct node_device *device)
+uint64_t device_id_count(const struct kube_resource *resource, const struct node_device *device)
 {
 	if (!resource->amount)
 		return 0;
@@ -61,20 +61,20 @@ uint64_t slot_count(const struct kube_resource *resource, const struct node_devi
 	return 0;
 }
 
-void slot_name(const struct kube_resource *resource, const struct node_device *device, uint64_t n,
-	       char ret[static SLOT_BYTES])
+void device_id_name(const struct kube_resource *resource, const struct node_device *device, uint64_t n,
+	       char ret[static DEVICE_ID_BYTES])
 {
 	char gpu[NODE_NAME_BYTES];
 
 	node_device_name(device->device.uuid, gpu);
 	if (resource->unit == KUBE_SLOTS)
-		snprintf(ret, SLOT_BYTES, "%s.%" PRIu64 "of%" PRIu64, gpu, n, resource->amount);
+		snprintf(ret, DEVICE_ID_BYTES, "%s.%" PRIu64 "of%" PRIu64, gpu, n, resource->amount);
 	else
-		snprintf(ret, SLOT_BYTES, "%s.%c%" PRIu64, gpu,
+		snprintf(ret, DEVICE_ID_BYTES, "%s.%c%" PRIu64, gpu,
 			 resource->unit == KUBE_MEMORY ? 'm' : 'c', n);
 }
 
-void slot_grant_id(const char *name, char ret[static GRANT_ID_BYTES])
+void device_id_grant(const char *name, char ret[static GRANT_ID_BYTES])
 {
 	snprintf(ret, GRANT_ID_BYTES, SLOT_GRANT "%s", name);
 }

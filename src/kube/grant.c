@@ -1,0 +1,426 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "kube/grant.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "amd/identity.h"
+#include "base/hash.h"
+#include "cdi/spec.h"
+#include "ledger/tenant.h"
+#include "node/library.h"
+#include "node/pod.h"
+#include "node/tenants.h"
+#include "text/units.h"
+
+_Static_assert(GRANT_ID_BYTES == POD_GRANT_BYTES, "a tenant's note has a grant's id");
+
+/* --- Names ------------------------------------------------------------------------------------ */
+
+/* As much of each as a third of the room has. */
+void grant_name(const char *space, const char *of, const char *part, const char *unique,
+		char ret[static POLICY_NAME_BYTES])
+{
+	uint64_t hash = hash_string(HASH_SEED, unique);
+	int third = (POLICY_NAME_BYTES - 1 - 3 - 8) / 3;
+
+	snprintf(ret, POLICY_NAME_BYTES, "%.*s.%.*s.%.*s-%08" PRIx32, third, space, third, of, third,
+		 part, (uint32_t)(hash ^ hash >> 32));
+	for (char *c = ret; *c; c++)
+		if (!isalnum((unsigned char)*c) && *c != '.' && *c != '-' && *c != '_')
+			*c = '_';
+	if (!isalnum((unsigned char)*ret))
+		*ret = '0';
+}
+
+/* What CDI and tenants' notes take for a name; no path leads out of a directory by it. */
+static bool grant_is_id(const char *id)
+{
+	size_t n = strspn(id, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-");
+
+	return n && n < GRANT_ID_BYTES && !id[n] && isalnum((unsigned char)*id) &&
+	       isalnum((unsigned char)id[n - 1]);
+}
+
+__attribute__((format(printf, 3, 4))) static int grant_refuse(char why[static GRANT_WHY], int error,
+							      const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(why, GRANT_WHY, fmt, ap);
+	va_end(ap);
+	return error;
+}
+
+/* --- A policy as the hook's options ------------------------------------------------------------ */
+
+#define VALUE_BYTES 24 /* of a limit, with its comma */
+#define OPTIONS	    12
+
+struct grant_words {
+	char memory[POLICY_DEVICES * VALUE_BYTES], compute[POLICY_DEVICES * VALUE_BYTES], weight[16];
+	size_t n;
+	struct cdi_option option[OPTIONS];
+};
+
+static void grant_add(struct grant_words *w, const char *option, const char *value)
+{
+	w->option[w->n++] = (struct cdi_option){option, value};
+}
+
+/* "12.5": tenths of a percent are what permille are. */
+static int grant_print_permille(char *out, uint32_t permille, const char *unit)
+{
+	return sprintf(out, "%" PRIu32 ".%" PRIu32 "%s", permille / 10, permille % 10, unit);
+}
+
+static void grant_put_memory(struct grant_words *w, const struct policy *policy)
+{
+	char *out = w->memory;
+
+	for (uint32_t i = 0; i < policy->ndevices; i++) {
+		const struct policy_device *d = &policy->device[i];
+
+		if (i)
+			*out++ = ',';
+		out += d->limit_bytes ? sprintf(out, "%" PRIu64, d->limit_bytes)
+				      : grant_print_permille(out, d->limit_permille, "%");
+	}
+	grant_add(w, "--memory", w->memory);
+}
+
+static void grant_put_compute(struct grant_words *w, const struct policy *policy)
+{
+	char *out = w->compute;
+
+	if (policy->compute == POLICY_COMPUTE_OFF)
+		return;
+	grant_add(w, "--policy", policy->compute == POLICY_COMPUTE_CAP ? "cap" : "share");
+	if (policy->weight) {
+		snprintf(w->weight, sizeof(w->weight), "%" PRIu32, policy->weight);
+		grant_add(w, "--weight", w->weight);
+		return;
+	}
+	for (uint32_t i = 0; i < policy->ndevices; i++) {
+		if (i)
+			*out++ = ',';
+		out += grant_print_permille(out, policy->device[i].share_permille, "");
+	}
+	grant_add(w, "--compute", w->compute);
+}
+
+static void grant_describe(const struct grant *grant, struct grant_words *ret)
+{
+	const struct policy *p = &grant->policy;
+
+	ret->n = 0;
+	grant_add(ret, "--tenant", p->name);
+	grant_add(ret, "--grant", grant->id);
+	grant_put_memory(ret, p);
+	grant_put_compute(ret, p);
+	if (p->priority != POLICY_PRIORITY_NORMAL)
+		grant_add(ret, "--priority", p->priority == POLICY_PRIORITY_HIGH ? "high" : "low");
+	if (p->mode == POLICY_MODE_SPACE)
+		grant_add(ret, "--mode", "space");
+	if (p->flags & POLICY_OVERCOMMIT)
+		grant_add(ret, "--overcommit", NULL);
+	else if (p->flags & POLICY_SWAPPABLE)
+		grant_add(ret, "--swappable", NULL);
+	if (*grant->memo)
+		grant_add(ret, "--memo", grant->memo);
+}
+
+/* --- Files ------------------------------------------------------------------------------------ */
+
+struct grant_files {
+	char command[PATH_MAX], library[PATH_MAX], preload[PATH_MAX];
+};
+
+static int grant_find_files(struct grant_files *ret, char why[static GRANT_WHY])
+{
+	int r = library_command(ret->command);
+
+	if (r == 0)
+		r = library_find(ret->library);
+	if (r == 0)
+		r = library_preload_list(ret->preload);
+	if (r < 0)
+		return grant_refuse(why, r, "allot, liballot.so or its ld.so.preload is not beside this allotd: "
+				    "%s; install all of it on the node", strerror(-r));
+	library_find_kept(ret->library);
+	return 0;
+}
+
+/* Of AMD's their nodes stand in the file, so they are looked up. */
+static int grant_list_devices(const struct grant *grant, struct devices *ret, char why[static GRANT_WHY])
+{
+	static struct devices amd;
+	bool amd_read = false;
+
+	ret->n = 0;
+	for (uint32_t i = 0; i < grant->policy.ndevices; i++) {
+		const uint8_t *uuid = grant->policy.device[i].uuid;
+		struct device *device = &ret->list[ret->n++];
+		const struct device *found;
+
+		*device = (struct device){.vendor = DEVICE_NVIDIA};
+		memcpy(device->uuid, uuid, sizeof(device->uuid));
+		if (!amd_identity_is(uuid))
+			continue;
+		if (!amd_read)
+			devices_read_amd(&amd);
+		amd_read = true;
+		found = devices_find(&amd, uuid);
+		if (!found)
+			return grant_refuse(why, -ENODEV, "%s: the kernel does not list it", units_uuid(uuid).s);
+		*device = *found;
+	}
+	return 0;
+}
+
+static int grant_check(const struct grant *grant, char why[static GRANT_WHY])
+{
+	if (!grant_is_id(grant->id))
+		return grant_refuse(why, -EINVAL, "\"%s\" is no name of a grant", grant->id);
+	if (grant->policy.flags & POLICY_ALL_DEVICES || policy_check(&grant->policy) < 0)
+		return grant_refuse(why, -EINVAL, "grant %s: no policy can say that", grant->id);
+	return 0;
+}
+
+int grant_put(const struct kube_conf *conf, const struct grant *grant, char why[static GRANT_WHY])
+{
+	static struct devices devices;
+	static struct grant_words words;
+	static struct grant_files files;
+	struct cdi_spec spec = {.class = CDI_GRANT,
+				.name = grant->id,
+				.devices = &devices,
+				.named = true,
+				.command = files.command,
+				.library = files.library,
+				.preload = files.preload};
+	int r = grant_check(grant, why);
+
+	if (r == 0)
+		r = grant_find_files(&files, why);
+	if (r == 0)
+		r = grant_list_devices(grant, &devices, why);
+	if (r < 0)
+		return r;
+	grant_describe(grant, &words);
+	spec.options = words.option;
+	spec.noptions = words.n;
+	r = cdi_spec_write(conf->cdi, &spec);
+	return r < 0 ? grant_refuse(why, r, "grant %s cannot be written into %s: %s", grant->id, conf->cdi,
+				    strerror(-r))
+		     : 0;
+}
+
+int grant_put_beside(const struct kube_conf *conf, const char *id, const char *of,
+		     char why[static GRANT_WHY])
+{
+	int r = grant_is_id(id) && grant_is_id(of) ? cdi_spec_write_beside(conf->cdi, CDI_GRANT, id, of)
+						   : -EINVAL;
+
+	return r < 0 ? grant_refuse(why, r, "grant %s cannot be written into %s: %s", id, conf->cdi,
+				    strerror(-r))
+		     : 0;
+}
+
+int grant_drop(const struct kube_conf *conf, const char *id, char why[static GRANT_WHY])
+{
+	int r = grant_is_id(id) ? cdi_spec_remove(conf->cdi, CDI_GRANT, id) : -EINVAL;
+
+	if (r == -ENOENT)
+		return 0;
+	return r < 0 ? grant_refuse(why, r, "grant %s cannot be removed from %s: %s", id, conf->cdi,
+				    strerror(-r))
+		     : 0;
+}
+
+struct grant_listing {
+	const char *prefix;
+	int (*fn)(const char *id, void *arg);
+	void *arg;
+};
+
+static int grant_list_one(const char *id, void *arg)
+{
+	const struct grant_listing *listing = arg;
+
+	if (strncmp(id, listing->prefix, strlen(listing->prefix)) || !grant_is_id(id))
+		return 0;
+	return listing->fn(id, listing->arg);
+}
+
+int grant_list(const struct kube_conf *conf, const char *prefix, int (*fn)(const char *id, void *arg),
+	       void *arg)
+{
+	struct grant_listing listing = {prefix, fn, arg};
+
+	return cdi_spec_list(conf->cdi, CDI_GRANT, grant_list_one, &listing);
+}
+
+/* The word behind "--memo" in the hook's. */
+static const char *grant_find_memo(const json_t *spec)
+{
+	const json_t *device = json_array_get(json_object_get(spec, "devices"), 0);
+	const json_t *edits = json_object_get(device, "containerEdits");
+	const json_t *hook = json_array_get(json_object_get(edits, "hooks"), 0);
+	const json_t *args = json_object_get(hook, "args"), *word;
+	bool next = false;
+	size_t i;
+
+	json_array_foreach (args, i, word) {
+		const char *text = json_string_value(word);
+
+		if (next || !text)
+			return text;
+		next = !strcmp(text, "--memo");
+	}
+	return hook ? "" : NULL;
+}
+
+int grant_memo(const struct kube_conf *conf, const char *id, char ret[static GRANT_MEMO_BYTES])
+{
+	char path[PATH_MAX];
+	json_error_t error;
+	const char *memo;
+	json_t *spec;
+	int r = grant_is_id(id) ? cdi_spec_path(conf->cdi, CDI_GRANT, id, path) : -EINVAL;
+
+	if (r < 0)
+		return r;
+	if (access(path, F_OK) < 0)
+		return -errno;
+	spec = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
+	memo = spec ? grant_find_memo(spec) : NULL;
+	if (!memo || strlen(memo) >= GRANT_MEMO_BYTES)
+		r = -EINVAL;
+	else
+		strcpy(ret, memo);
+	json_decref(spec);
+	return r;
+}
+
+/* --- Tenants ----------------------------------------------------------------------------------- */
+
+struct grant_sweeping {
+	const struct kube_conf *conf;
+	const char *runtime;
+	unsigned int left;
+};
+
+static int grant_sweep_one(const char *name, const char *dir, void *arg)
+{
+	struct grant_sweeping *sweeping = arg;
+	char id[POD_GRANT_BYTES], path[PATH_MAX];
+	int r;
+
+	if (pod_read_grant(dir, id) < 0 || !grant_is_id(id) ||
+	    cdi_spec_path(sweeping->conf->cdi, CDI_GRANT, id, path) < 0 || access(path, F_OK) == 0 ||
+	    errno != ENOENT)
+		return 0;
+	r = tenants_remove(sweeping->runtime, name, false);
+	sweeping->left += r < 0 && r != -ENOENT;
+	return 0;
+}
+
+unsigned int grant_sweep(const struct kube_conf *conf, const char *runtime)
+{
+	struct grant_sweeping sweeping = {conf, runtime, 0};
+
+	/* Without its directory nothing is known of grants. */
+	if (access(conf->cdi, F_OK) == 0)
+		tenant_list(runtime, grant_sweep_one, &sweeping);
+	return sweeping.left;
+}
+
+/* --- What a container is to ask for ------------------------------------------------------------- */
+
+static const char *const known_kinds[] = {"nvidia.com/gpu", "k8s.device-plugin.nvidia.com/gpu",
+					  "management.nvidia.com/gpu"};
+#define SPEC_MOST (4 << 20) /* bytes */
+
+/* YAML or JSON, as whoever made it likes: both have the kind and the device's name as they are. */
+static bool grant_file_has(const char *path, const char *kind, const char *name)
+{
+	FILE *file = fopen(path, "re");
+	char *text = file ? calloc(1, SPEC_MOST + 1) : NULL;
+	bool has = false;
+
+	if (text && fread(text, 1, SPEC_MOST, file))
+		has = strstr(text, kind) && strstr(text, name);
+	free(text);
+	if (file)
+		fclose(file);
+	return has;
+}
+
+static bool grant_dir_has(const char *dir, const char *kind, const char *name)
+{
+	struct dirent **files = NULL;
+	int n = scandir(dir, &files, NULL, alphasort);
+	char path[PATH_MAX];
+	bool has = false;
+
+	for (int i = 0; i < n; i++) {
+		if (!has && files[i]->d_name[0] != '.' && strncmp(files[i]->d_name, CDI_VENDOR, strlen(CDI_VENDOR)) &&
+		    snprintf(path, sizeof(path), "%s/%s", dir, files[i]->d_name) < (int)sizeof(path))
+			has = grant_file_has(path, kind, name);
+		free(files[i]);
+	}
+	free(files);
+	return has;
+}
+
+/* Which kind NVIDIA's own device has; NULL: none is there. */
+static const char *grant_find_kind(const struct kube_conf *conf, const char *name)
+{
+	if (*conf->nvidia_cdi)
+		return conf->nvidia_cdi;
+	for (size_t i = 0; i < sizeof(known_kinds) / sizeof(known_kinds[0]); i++)
+		if (grant_dir_has(conf->cdi, known_kinds[i], name) ||
+		    grant_dir_has("/etc/cdi", known_kinds[i], name))
+			return known_kinds[i];
+	return NULL;
+}
+
+static int grant_add_nvidia(const struct kube_conf *conf, const uint8_t uuid[static 16],
+			    struct grant_names *ret, char why[static GRANT_WHY])
+{
+	struct units_text name = units_uuid(uuid);
+	const char *kind = grant_find_kind(conf, name.s);
+
+	if (!kind)
+		return grant_refuse(why, -ENODEV, "no CDI file in %s or /etc/cdi brings NVIDIA's driver for %s; "
+				    "run nvidia-ctk cdi generate with --device-name-strategy=uuid, or say "
+				    "nvidia-cdi = none in allotd.conf where a runtime class brings it",
+				    conf->cdi, name.s);
+	snprintf(ret->name[ret->n++], sizeof(ret->name[0]), "%s=%s", kind, name.s);
+	return 0;
+}
+
+int grant_names(const struct kube_conf *conf, const struct grant *grant, struct grant_names *ret,
+		char why[static GRANT_WHY])
+{
+	int r = 0;
+
+	ret->n = 1;
+	snprintf(ret->name[0], sizeof(ret->name[0]), GRANT_KIND "=%s", grant->id);
+	if (!strcmp(conf->nvidia_cdi, "none"))
+		return 0;
+	for (uint32_t i = 0; r == 0 && i < grant->policy.ndevices; i++)
+		if (!amd_identity_is(grant->policy.device[i].uuid))
+			r = grant_add_nvidia(conf, grant->policy.device[i].uuid, ret, why);
+	return r;
+}

@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "kube/kube.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include "base/err.h"
+#include "kube/api.h"
+#include "kube/dra.h"
+#include "kube/grant.h"
+#include "kube/grpc.h"
+#include "kube/node.h"
+#include "kube/plugin.h"
+#include "kube/slices.h"
+#include "text/log.h"
+
+/* A tenant is to be gone 10 s after its Pod, of which the kubelet takes its part. */
+#define SWEEP_S 2
+
+struct kube {
+	struct loop_source calls, sweeper; /* the first has grpc's descriptor */
+	const struct kube_conf *conf;
+	const char *runtime;
+	struct node_devices devices;
+	struct grpc *grpc;
+	struct api *api;
+	struct slices *slices;
+	struct dra *dra;
+	struct plugin *plugin;
+};
+
+static struct kube *kube_of_calls(struct loop_source *source)
+{
+	return (struct kube *)((char *)source - offsetof(struct kube, calls));
+}
+
+static void kube_run_calls(struct loop_source *source)
+{
+	grpc_run(kube_of_calls(source)->grpc);
+}
+
+static int kube_calls_timeout_ms(struct loop_source *source)
+{
+	return grpc_timeout_ms(kube_of_calls(source)->grpc);
+}
+
+static void kube_sweep(struct loop_source *source)
+{
+	struct kube *kube = (struct kube *)((char *)source - offsetof(struct kube, sweeper));
+	uint64_t late;
+
+	if (read(source->fd, &late, sizeof(late)) == sizeof(late))
+		grant_sweep(kube->conf, kube->runtime);
+}
+
+static int kube_start_sweeper(struct kube *kube, struct loop *loop)
+{
+	const struct itimerspec often = {.it_interval = {.tv_sec = SWEEP_S}, .it_value = {.tv_sec = SWEEP_S}};
+	int fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+
+	kube->sweeper = (struct loop_source){.fd = fd, .ready = kube_sweep};
+	if (fd < 0 || timerfd_settime(fd, 0, &often, NULL) < 0)
+		return err_errno();
+	return loop_add(loop, &kube->sweeper);
+}
+
+static int kube_start_calls(struct kube *kube, struct loop *loop)
+{
+	int r = grpc_open(&kube->grpc);
+
+	if (r < 0)
+		return r;
+	kube->calls = (struct loop_source){.fd = grpc_fd(kube->grpc),
+					   .ready = kube_run_calls,
+					   .timeout_ms = kube_calls_timeout_ms};
+	return loop_add(loop, &kube->calls);
+}
+
+/* Claims and slices are the API server's; device plugins do without it. */
+static int kube_start_dra(struct kube *kube, struct loop *loop)
+{
+	int r = api_open(loop, kube->conf, &kube->api);
+
+	if (r < 0) {
+		log_line(LOG_FAULT, "Kubernetes' API server is not known: %s; run allotd in a Pod with a service "
+			 "account, or say api = https://... in [kubernetes]", strerror(-r));
+		return r;
+	}
+	r = slices_open(loop, kube->api, kube->conf, &kube->devices, &kube->slices);
+	if (r == 0)
+		r = dra_open(loop, kube->grpc, kube->api, kube->conf, &kube->devices, &kube->dra);
+	if (r < 0)
+		log_line(LOG_FAULT, "driver %s is not offered to the kubelet in %s: %s", kube->conf->driver,
+			 kube->conf->kubelet, strerror(-r));
+	return r;
+}
+
+static int kube_start_plugin(struct kube *kube, struct loop *loop)
+{
+	int r = plugin_open(loop, kube->grpc, kube->conf, &kube->devices, &kube->plugin);
+
+	if (r < 0)
+		log_line(LOG_FAULT, "device plugins are not offered to the kubelet in %s: %s",
+			 kube->conf->kubelet, strerror(-r));
+	return r;
+}
+
+static int kube_start(struct kube *kube, struct loop *loop)
+{
+	int r = kube_start_calls(kube, loop);
+
+	if (r == 0)
+		r = kube_start_sweeper(kube, loop);
+	if (r < 0) {
+		log_line(LOG_FAULT, "nothing is said to Kubernetes: %s", strerror(-r));
+		return r;
+	}
+	if (kube->conf->ways & KUBE_DRA)
+		r = kube_start_dra(kube, loop);
+	if (r == 0 && kube->conf->ways & KUBE_PLUGIN)
+		r = kube_start_plugin(kube, loop);
+	return r;
+}
+
+int kube_open(struct loop *loop, const struct kube_conf *conf, const char *runtime,
+	      const struct devices *devices, struct kube **ret)
+{
+	struct kube *kube = calloc(1, sizeof(*kube));
+	int r;
+
+	if (!kube)
+		return -ENOMEM;
+	kube->conf = conf;
+	kube->runtime = runtime;
+	kube->sweeper.fd = -EBADF;
+	node_update(&kube->devices, devices);
+	r = kube_start(kube, loop);
+	if (r < 0)
+		kube_close(kube);
+	else
+		*ret = kube;
+	return r;
+}
+
+void kube_tell(struct kube *kube, const struct devices *devices)
+{
+	if (!kube || !node_update(&kube->devices, devices))
+		return;
+	if (kube->slices)
+		slices_sync(kube->slices);
+	if (kube->dra)
+		dra_tell(kube->dra);
+	if (kube->plugin)
+		plugin_tell(kube->plugin);
+}
+
+void kube_close(struct kube *kube)
+{
+	if (!kube)
+		return;
+	plugin_close(kube->plugin);
+	dra_close(kube->dra);
+	slices_close(kube->slices);
+	api_close(kube->api);
+	grpc_close(kube->grpc);
+	if (kube->sweeper.fd >= 0)
+		close(kube->sweeper.fd);
+	free(kube);
+}

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What allotd is to Kubernetes, on the daemon's own thread and loop.
+ *
+ *	kubelet ──► grpc ──► dra, plugin ──► grant (a CDI file) ──► runtime ──► `allot cdi hook` ──► tenant
+ *	API server ◄── api ◄── dra (claims), slices (what this node has)
+ */
+#ifndef ALLOT_KUBE_KUBE_H
+#define ALLOT_KUBE_KUBE_H
+
+#include "base/loop.h"
+#include "kube/conf.h"
+#include "node/devices.h"
+
+struct kube;
+
+/* `conf` and `runtime`, where the tenants are, stay where they are. -errno, after a line in the log. */
+int kube_open(struct loop *loop, const struct kube_conf *conf, const char *runtime,
+	      const struct devices *devices, struct kube **ret);
+/* These are the devices now. Takes NULL. */
+void kube_tell(struct kube *kube, const struct devices *devices);
+/* When the loop is over. Takes NULL. What was granted stays. */
+void kube_close(struct kube *kube);
+
+#endif

@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "node/pod.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/err.h"
+
+#define POD_NOTE   "pod"
+#define GRANT_NOTE "grant"
+#define PARTS	   4
+#define TEXT_BYTES (PARTS * POD_NAME_BYTES)
+
+/* Beside, then renamed: who reads has the old one or the new one. */
+static int pod_put(const char *dir, const char *note, const char *text)
+{
+	char path[PATH_MAX], fresh[PATH_MAX];
+
+	if (snprintf(path, sizeof(path), "%s/%s", dir, note) >= (int)sizeof(path) ||
+	    snprintf(fresh, sizeof(fresh), "%s/.%s-%ld", dir, note, (long)getpid()) >= (int)sizeof(fresh))
+		return -ENAMETOOLONG;
+	if (symlink(text, fresh) < 0)
+		return err_errno();
+	if (rename(fresh, path) < 0) {
+		int r = err_errno();
+
+		unlink(fresh);
+		return r;
+	}
+	return 0;
+}
+
+static int pod_get(const char *dir, const char *note, char *ret, size_t size)
+{
+	char path[PATH_MAX];
+	ssize_t n;
+
+	if (snprintf(path, sizeof(path), "%s/%s", dir, note) >= (int)sizeof(path))
+		return -ENAMETOOLONG;
+	n = readlink(path, ret, size);
+	if (n < 0)
+		return err_errno();
+	if (n == 0 || (size_t)n >= size)
+		return -EINVAL;
+	ret[n] = '\0';
+	return 0;
+}
+
+int pod_note(const char *dir, const struct pod *pod)
+{
+	char text[TEXT_BYTES];
+
+	if (!*pod->name || strpbrk(pod->space, "/") || strpbrk(pod->name, "/") ||
+	    strpbrk(pod->container, "/") || strpbrk(pod->uid, "/"))
+		return -EINVAL;
+	snprintf(text, sizeof(text), "%s/%s/%s/%s", pod->space, pod->name, pod->container, pod->uid);
+	return pod_put(dir, POD_NOTE, text);
+}
+
+static int pod_take(char **rest, char *ret, size_t size)
+{
+	char *part = strsep(rest, "/");
+
+	if (!part || strlen(part) >= size)
+		return -EINVAL;
+	strcpy(ret, part);
+	return 0;
+}
+
+int pod_read(const char *dir, struct pod *ret)
+{
+	char text[TEXT_BYTES], *rest = text;
+	struct pod pod;
+	int r = pod_get(dir, POD_NOTE, text, sizeof(text));
+
+	if (r < 0)
+		return r;
+	if (pod_take(&rest, pod.space, sizeof(pod.space)) < 0 ||
+	    pod_take(&rest, pod.name, sizeof(pod.name)) < 0 ||
+	    pod_take(&rest, pod.container, sizeof(pod.container)) < 0 ||
+	    pod_take(&rest, pod.uid, sizeof(pod.uid)) < 0 || rest || !*pod.name)
+		return -EINVAL;
+	*ret = pod;
+	return 0;
+}
+
+int pod_note_grant(const char *dir, const char *grant)
+{
+	return pod_put(dir, GRANT_NOTE, grant);
+}
+
+int pod_read_grant(const char *dir, char ret[static POD_GRANT_BYTES])
+{
+	return pod_get(dir, GRANT_NOTE, ret, POD_GRANT_BYTES);
+}
+
+void pod_words(const struct pod *pod, char ret[static POD_WORDS_BYTES])
+{
+	*ret = '\0';
+	if (*pod->name)
+		snprintf(ret, POD_WORDS_BYTES, "%s/%s%s%s", pod->space, pod->name,
+			 *pod->container ? "/" : "", pod->container);
+}

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Of a tenant that Kubernetes asked for: whose it is, noted in its directory by the hook that made the
+ * container, and by which grant (kube/grant.h) it is there. Like the others these notes are symbolic links
+ * that lead nowhere, since those are made whole or not at all.
+ */
+#ifndef ALLOT_NODE_POD_H
+#define ALLOT_NODE_POD_H
+
+#include <limits.h>
+
+#define POD_LABEL_BYTES 64  /* a DNS label with its end */
+#define POD_NAME_BYTES	254 /* a DNS subdomain with its end */
+#define POD_GRANT_BYTES 128
+#define POD_WORDS_BYTES (2 * POD_LABEL_BYTES + POD_NAME_BYTES)
+
+/* "" for what is not known; a Pod without a name is none. */
+struct pod {
+	char space[POD_LABEL_BYTES], name[POD_NAME_BYTES], container[POD_LABEL_BYTES];
+	char uid[POD_LABEL_BYTES];
+};
+
+/* In place of what was noted. 0 or -errno. */
+int pod_note(const char *dir, const struct pod *pod);
+/* -ENOENT; -EINVAL: it is no note of ours. */
+int pod_read(const char *dir, struct pod *ret);
+
+int pod_note_grant(const char *dir, const char *grant);
+int pod_read_grant(const char *dir, char ret[static POD_GRANT_BYTES]);
+
+/* "namespace/pod/container"; "" for none. */
+void pod_words(const struct pod *pod, char ret[static POD_WORDS_BYTES]);
+
+#endif

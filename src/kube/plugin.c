@@ -302,25 +302,6 @@ static int plugin_timeout_ms(struct loop_source *source)
 
 /* --- All of it ------------------------------------------------------------------------------- */
 
-/* Slots of two resources would have the same names. */
-static int plugin_check(const struct kube_conf *conf)
-{
-	for (size_t i = 0; i < conf->nresources; i++)
-		for (size_t k = 0; k < i; k++) {
-			const struct kube_resource *a = &conf->resource[k], *b = &conf->resource[i];
-
-			if (strcmp(a->name, b->name) &&
-			    (a->unit != KUBE_SLOTS || b->unit != KUBE_SLOTS || a->amount != b->amount))
-				continue;
-			log_line(LOG_FAULT,
-				 "resources %s and %s have the same name or as many slots: remove one "
-				 "from [kubernetes] in allotd.conf, or give it other slots",
-				 a->name, b->name);
-			return -EINVAL;
-		}
-	return 0;
-}
-
 static int plugin_add(struct plugin *plugin, const struct node_devices *devices,
 		      const struct kube_resource *resource)
 {
@@ -340,12 +321,10 @@ int plugin_open(struct loop *loop, struct grpc *grpc, const struct kube_conf *co
 		const struct node_devices *devices, struct plugin **ret)
 {
 	struct plugin *plugin = calloc(1, sizeof(*plugin));
-	int r = plugin ? plugin_check(conf) : -ENOMEM;
+	int r = 0;
 
-	if (r < 0) {
-		free(plugin);
-		return r;
-	}
+	if (!plugin)
+		return -ENOMEM;
 	*plugin = (struct plugin){.grpc = grpc, .conf = conf, .watch = -1};
 	plugin->source = (struct loop_source){.fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK),
 					      .ready = plugin_ready,

@@ -12,7 +12,7 @@
 #include "kube/device_id.h"
 
 #define ANNOTATION "cdi.k8s.io/allot-" /* and the resource's name */
-/* Containers of a request, and slots that one may ask for: kubelets ask for one container at a time. */
+/* Bounds of a request; kubelets ask for one container at a time. */
 #define CONTAINERS_MOST 64
 #define SLOTS_MOST	512
 #define AVAILABLE_MOST	8192
@@ -168,8 +168,8 @@ int allocate_answer(const struct kube_conf *conf, const struct node_devices *dev
 	int r = 0;
 
 	if (n > CONTAINERS_MOST)
-		return allocate_say(why, -EINVAL, "the request is for %zu containers, more than %d", n,
-				    CONTAINERS_MOST);
+		return allocate_say(why, -EINVAL, "the request is for %zu containers, more than %d",
+				    n, CONTAINERS_MOST);
 	allocate_say(why, 0, "out of memory");
 	response = malloc(sizeof(*response));
 	if (!response)
@@ -188,7 +188,7 @@ int allocate_answer(const struct kube_conf *conf, const struct node_devices *dev
 	return r;
 }
 
-/* --- GetPreferredAllocation -------------------------------------------------------------------- */
+/* --- GetPreferredAllocation ----------------------------------------------------------------- */
 
 static int prefer_container(const struct node_devices *devices,
 			    const V1beta1__ContainerPreferredAllocationRequest *request,
@@ -205,7 +205,8 @@ static int prefer_container(const struct node_devices *devices,
 	int r;
 
 	if (ask.n_available > AVAILABLE_MOST || ask.n_must > SLOTS_MOST || ask.size > SLOTS_MOST)
-		return allocate_say(why, -EINVAL, "a container asks for %zu of %zu slots, more than %d of %d",
+		return allocate_say(why, -EINVAL,
+				    "a container asks for %zu of %zu slots, more than %d of %d",
 				    ask.size, ask.n_available, SLOTS_MOST, AVAILABLE_MOST);
 	answer = malloc(sizeof(*answer));
 	if (!answer)
@@ -217,7 +218,8 @@ static int prefer_container(const struct node_devices *devices,
 		return -ENOMEM;
 	r = prefer_slots(devices, &ask, answer->deviceids);
 	if (r == -EINVAL)
-		return allocate_say(why, r, "%d slots are asked for: %zu are free, %zu must be of them",
+		return allocate_say(why, r,
+				    "%d slots are asked for: %zu are free, %zu must be of them",
 				    request->allocation_size, ask.n_available, ask.n_must);
 	answer->n_deviceids = ask.size;
 	return r;
@@ -232,7 +234,8 @@ int allocate_prefer(const struct node_devices *devices, const struct kube_resour
 	int r = 0;
 
 	if (resource->unit != KUBE_SLOTS || n > CONTAINERS_MOST)
-		return allocate_say(why, -EINVAL, "of %s nobody is asked which to take, of %zu containers",
+		return allocate_say(why, -EINVAL,
+				    "of %s nobody is asked which to take, of %zu containers",
 				    resource->name, n);
 	allocate_say(why, 0, "out of memory");
 	response = malloc(sizeof(*response));

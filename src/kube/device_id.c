@@ -61,14 +61,15 @@ uint64_t device_id_count(const struct kube_resource *resource, const struct node
 	return 0;
 }
 
-void device_id_name(const struct kube_resource *resource, const struct node_device *device, uint64_t n,
-	       char ret[static DEVICE_ID_BYTES])
+void device_id_name(const struct kube_resource *resource, const struct node_device *device,
+		    uint64_t n, char ret[static DEVICE_ID_BYTES])
 {
 	char gpu[NODE_NAME_BYTES];
 
 	node_device_name(device->device.uuid, gpu);
 	if (resource->unit == KUBE_SLOTS)
-		snprintf(ret, DEVICE_ID_BYTES, "%s.%" PRIu64 "of%" PRIu64, gpu, n, resource->amount);
+		snprintf(ret, DEVICE_ID_BYTES, "%s.%" PRIu64 "of%" PRIu64, gpu, n,
+			 resource->amount);
 	else
 		snprintf(ret, DEVICE_ID_BYTES, "%s.%c%" PRIu64, gpu,
 			 resource->unit == KUBE_MEMORY ? 'm' : 'c', n);

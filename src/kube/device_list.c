@@ -34,7 +34,7 @@ static void device_list_add(const struct kube_resource *resource, const struct n
 	device_id_name(resource, d, n, name);
 	device.id = name;
 	device.health = (char *)(d->sick ? "Unhealthy" : "Healthy");
-	/* Units are on no NUMA node: the one of a unit's GPU need not be that of the container's slots. */
+	/* Units have no NUMA node: their GPU need not be that of the container's slots. */
 	if (resource->unit == KUBE_SLOTS && d->numa >= 0) {
 		node.id = d->numa;
 		topology.nodes = nodes;

@@ -18,7 +18,7 @@ struct device_list {
 	uint64_t n; /* devices */
 };
 
-/* -ENOMEM; -EMSGSIZE: it would have more than DEVICE_LIST_MOST bytes; ret->n is set all the same. */
+/* -ENOMEM; -EMSGSIZE: it would be above DEVICE_LIST_MOST; ret->n is set all the same. */
 int device_list_make(const struct kube_resource *resource, const struct node_devices *devices,
 		     struct device_list *ret);
 void device_list_free(struct device_list *list);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A container that holds slots: what it may use, from what PodResources says of it. Each of its slots
- * is a part of one GPU; each part has as much memory and time as the container asks for by the other
- * resources, or where it asks for none, as much of the GPU as one slot is. Pure.
+ * A container that holds slots: what it may use, from what PodResources says of it. Each of its
+ * slots is a part of one GPU; each part has as much memory and time as the container asks for by
+ * the other resources, or where it asks for none, as much of the GPU as one slot is. Pure.
  */
 #ifndef ALLOT_KUBE_HOLDER_H
 #define ALLOT_KUBE_HOLDER_H
@@ -23,7 +23,7 @@ struct holder_device {
 struct holder {
 	const V1__PodResources *pod; /* all that it points to is the list's */
 	const V1__ContainerResources *container;
-	const char *first; /* of its slots, by name; NULL: it holds none */
+	const char *first;   /* of its slots, by name; NULL: it holds none */
 	const char *foreign; /* a slot of no GPU of this node; NULL: none */
 	bool asks_memory, asks_cores;
 	uint64_t memory_bytes; /* of each slot */
@@ -59,8 +59,8 @@ int holder_policy(const struct kube_conf *conf, const struct node_devices *devic
 		  struct policy *ret, char why[static HOLDER_WHY]);
 
 /*
- * The tenant's name. A container that is started again finds its tenant by it; a Pod of the same name that
- * comes later, with other slots or limits, has another one.
+ * The tenant's name. A container that is started again finds its tenant by it; a Pod of the same
+ * name that comes later, with other slots or limits, has another one.
  */
 void holder_name(const struct holder *holder, const struct policy *policy,
 		 char ret[static POLICY_NAME_BYTES]);

@@ -62,7 +62,8 @@ struct plugin {
 
 static void plugin_path(const struct plugin *plugin, const char *file, char ret[static PATH_MAX])
 {
-	if (snprintf(ret, PATH_MAX, "%s/device-plugins/%s", plugin->conf->kubelet, file) >= PATH_MAX)
+	if (snprintf(ret, PATH_MAX, "%s/device-plugins/%s", plugin->conf->kubelet, file) >=
+	    PATH_MAX)
 		*ret = '\0';
 }
 
@@ -109,7 +110,8 @@ static void registration_ended(void *arg, enum grpc_status status, const char *t
 		return;
 	}
 	if (!r->said)
-		log_line(LOG_WARN, "the kubelet does not register %s: gRPC status %d %s; it is tried again",
+		log_line(LOG_WARN,
+			 "the kubelet does not register %s: gRPC status %d %s; it is tried again",
 			 plugin_server_resource(r->server)->name, (int)status, text);
 	r->said = true;
 	registration_retry(r, REFUSED_MOST_NS);
@@ -215,9 +217,9 @@ static void plugin_watch(struct plugin *plugin)
 	if (plugin->watch >= 0 || now_monotonic_ns() < plugin->watch_at_ns)
 		return;
 	plugin_path(plugin, "", path);
-	plugin->watch = inotify_add_watch(plugin->source.fd, path,
-					  IN_CREATE | IN_MOVED_TO | IN_DELETE | IN_MOVED_FROM |
-						  IN_ONLYDIR);
+	plugin->watch =
+		inotify_add_watch(plugin->source.fd, path,
+				  IN_CREATE | IN_MOVED_TO | IN_DELETE | IN_MOVED_FROM | IN_ONLYDIR);
 	if (plugin->watch >= 0) {
 		plugin_begin(plugin);
 		return;

@@ -21,7 +21,7 @@
 
 struct watcher {
 	struct grpc_call *call; /* NULL: none */
-	bool behind; /* it has yet to be sent the list as it is */
+	bool behind;		/* it has yet to be sent the list as it is */
 };
 
 struct plugin_server {
@@ -44,7 +44,7 @@ const char *plugin_server_endpoint(const struct plugin_server *server)
 	return server->endpoint;
 }
 
-/* Units are only counted: of these nobody is asked which to take, or told that a container starts. */
+/* Units are only counted, so the kubelet asks for no preference and tells of no start. */
 V1beta1__DevicePluginOptions plugin_server_options(const struct plugin_server *server)
 {
 	V1beta1__DevicePluginOptions options = V1BETA1__DEVICE_PLUGIN_OPTIONS__INIT;
@@ -72,7 +72,8 @@ static void server_refuse(struct grpc_call *call, const char *why)
 	grpc_finish(call, GRPC_INVALID_ARGUMENT, why);
 }
 
-static void server_tell_options(void *arg, struct grpc_call *call, const uint8_t *request, size_t len)
+static void server_tell_options(void *arg, struct grpc_call *call, const uint8_t *request,
+				size_t len)
 {
 	V1beta1__DevicePluginOptions options = plugin_server_options(arg);
 
@@ -184,7 +185,7 @@ static const struct grpc_method methods[] = {
 	{"/v1beta1.DevicePlugin/PreStartContainer", server_pre_start, server_pre_start_gone},
 };
 
-/* --- The devices ------------------------------------------------------------------------------- */
+/* --- The devices ---------------------------------------------------------------------------- */
 
 static const char *server_smaller(const struct kube_resource *resource)
 {

@@ -145,7 +145,8 @@ static int choice_next(struct choice *c, char **ret)
 	return 0;
 }
 
-int prefer_slots(const struct node_devices *devices, const struct prefer_request *request, char **ret)
+int prefer_slots(const struct node_devices *devices, const struct prefer_request *request,
+		 char **ret)
 {
 	struct choice c = {.request = request, .devices = devices};
 	CLEANUP_FREE int *gpu_of = calloc(request->n_available + 1, sizeof(*gpu_of));

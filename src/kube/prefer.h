@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which free slots a container is to have: several are on different GPUs as far as possible, preferably
- * of one NUMA node; among these, and for a single slot, GPUs come first that have the fewest free
- * slots, so that whole GPUs stay free. Pure.
+ * Which free slots a container is to have: several are on different GPUs as far as possible,
+ * preferably of one NUMA node; among these, and for a single slot, GPUs come first that have the
+ * fewest free slots, so that whole GPUs stay free. Pure.
  */
 #ifndef ALLOT_KUBE_PREFER_H
 #define ALLOT_KUBE_PREFER_H

@@ -20,7 +20,7 @@
 #define UNKNOWN_NS (2 * NS_PER_S)  /* a container may be missing in the list so long */
 #define SILENT_NS  (20 * NS_PER_S) /* and there may be no list; the kubelet gives up after 30 s */
 /* A kubelet that has just started lists no Pod before it has heard of them from the API server. */
-#define SETTLED_S 20
+#define SETTLED_S  20
 #define SLOTS_MOST 512 /* of a container */
 
 struct waiting {
@@ -39,7 +39,7 @@ struct prestart {
 	struct slot_grants *grants;
 	struct waiting *waiting;
 	struct pod_resources_call *listing;
-	uint64_t list_at_ns;  /* for those that wait */
+	uint64_t list_at_ns; /* for those that wait */
 	uint64_t sweep_at_ns;
 };
 
@@ -176,13 +176,13 @@ static bool prestart_answer(struct prestart *prestart, struct waiting **at,
 		prestart_answer_holder(prestart, at, &holder, list);
 		return false;
 	}
-	snprintf(text, sizeof(text),
-		 r == -ENOTUNIQ
-			 ? "%.253s: the kubelet lists more than one container that has slot %.63s and "
-			   "those beside it; delete the Pod that has ended"
-			 : "%.253s: the kubelet lists no container that has slot %.63s and those beside "
-			   "it; an init container must ask for as many slots as a container of its Pod",
-		 w->resource->name, w->request->devices_ids[0]);
+	snprintf(text, sizeof(text), "%.253s: %s has slot %.63s and those beside it; %s",
+		 w->resource->name,
+		 r == -ENOTUNIQ ? "more than one container of the kubelet's list"
+				: "no container of the kubelet's list",
+		 w->request->devices_ids[0],
+		 r == -ENOTUNIQ ? "delete the Pod that has ended"
+				: "an init container must ask for as many as another of its Pod");
 	prestart_refuse(at, GRPC_NOT_FOUND, text);
 	return false;
 }

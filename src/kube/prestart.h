@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Containers that are about to start. The kubelet says which slots such a container has, and no more:
- * PodResources says whose these are. One list at a time answers for all that waited when it was asked
- * for, since kubelets limit how many they answer. Lists also say which grants nobody needs any more.
+ * Containers that are about to start. The kubelet says which slots such a container has, and no
+ * more: PodResources says whose these are. One list at a time answers for all that waited when it
+ * was asked for, since kubelets limit how many they answer. Lists also say which grants nobody
+ * needs any more.
  */
 #ifndef ALLOT_KUBE_PRESTART_H
 #define ALLOT_KUBE_PRESTART_H

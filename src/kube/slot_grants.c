@@ -65,7 +65,8 @@ int slot_grants_open(const struct kube_conf *conf, struct slot_grants **ret)
 	grants->conf = conf;
 	r = grant_list(conf, SLOT_GRANT, slot_grants_add_id, grants);
 	if (r < 0) {
-		log_line(LOG_FAULT, "the grants in %s cannot be listed: %s", conf->cdi, strerror(-r));
+		log_line(LOG_FAULT, "the grants in %s cannot be listed: %s", conf->cdi,
+			 strerror(-r));
 		slot_grants_close(grants);
 		return r;
 	}
@@ -139,7 +140,8 @@ static int slot_grants_see(const char *slot, void *arg)
 	return 0;
 }
 
-static void slot_grants_see_all(struct slot_grants *grants, const V1__ListPodResourcesResponse *list)
+static void slot_grants_see_all(struct slot_grants *grants,
+				const V1__ListPodResourcesResponse *list)
 {
 	for (size_t i = 0; i < list->n_pod_resources; i++) {
 		const V1__PodResources *pod = list->pod_resources[i];

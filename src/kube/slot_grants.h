@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The grants of slots that this node has, by the slots' names: written, and dropped when nobody has the slot. */
+/* The grants of this node's slots: written, and dropped when no container has the slot any more. */
 #ifndef ALLOT_KUBE_SLOT_GRANTS_H
 #define ALLOT_KUBE_SLOT_GRANTS_H
 
@@ -20,13 +20,13 @@ void slot_grants_close(struct slot_grants *grants);
 bool slot_grants_any(const struct slot_grants *grants);
 bool slot_grants_have(const struct slot_grants *grants, const char *slot);
 
-/* All slots of the container: the first has the tenant, the others are beside it. 0 or -errno with words. */
+/* Of all the container's slots: the first has the tenant. 0 or -errno with words. */
 int slot_grants_put(struct slot_grants *grants, const V1__ContainerResources *container,
 		    const char *first, const struct policy *policy, char why[static GRANT_WHY]);
 
 /*
- * Drops those of slots that no container of the list has, if an earlier list had none either: a list may be
- * older than a grant that was put meanwhile.
+ * Drops those of slots that no container of the list has, if an earlier list had none either: a
+ * list may be older than a grant that was put meanwhile.
  */
 void slot_grants_sweep(struct slot_grants *grants, const V1__ListPodResourcesResponse *list);
 

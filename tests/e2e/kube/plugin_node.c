@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * plugin_node GPUS KEY=VALUE ...: the device plugin alone, on a node of so many GPUs of 80 GiB, two on each
- * NUMA node; the words are lines of [kubernetes]. "sick N" and "well N" on its standard input say how a GPU
- * is by now. It ends when its input does.
+ * plugin_node GPUS KEY=VALUE ...: the device plugin alone, on a node of so many GPUs of 80 GiB, two
+ * on each NUMA node; the words are lines of [kubernetes]. "sick N" and "well N" on its standard
+ * input say how a GPU is by now. It ends when its input does.
  */
 #include <err.h>
 #include <stdio.h>

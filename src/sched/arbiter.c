@@ -6,8 +6,9 @@
  * nothing grows without bound. Only tenants of one priority compete; a tenant that a higher
  * priority keeps from running is left out meanwhile.
  *
- * A floor is a debt to the tenant in device time. It grows while the tenant waits and is outranked,
- * and falls by all that is measured of its work. A tenant that is lifted is above all priorities
+ * A floor is a debt to the tenant in device time. It grows while the tenant does not have the device, up
+ * to one lift, and falls by all that is measured of its work: who comes back after a while does not
+ * wait. A tenant that is lifted is above all priorities
  * until the debt of a lift is paid; then it has to grow again. A kernel that took longer than that
  * makes the debt negative, so the next lift is so much later. Lifts are long and rare: who comes
  * first waits for the whole of one, and a hundred steps of 5 ms shall see one at most.
@@ -294,18 +295,18 @@ static void arbiter_forget(struct arbiter_tenant *t)
 }
 
 /*
- * The part is one of all the time, so of the time that it waits it is a little more.
- * What it used while nobody owed it anything is no advance on its floor. Between two steps it was
- * outranked for all of the time or for none of it.
+ * The part is one of all the time, so of the time in which it does not work it is a little more.
+ * What it used while nobody owed it anything is no advance on its floor.
  */
 static void arbiter_owe(const struct machine *m, struct arbiter_tenant *t, uint64_t busy_ns)
 {
-	uint64_t waited_ns = min_u64(m->now_ns - t->looked_ns, m->params->lease_ns);
+	uint64_t passed_ns = min_u64(m->now_ns - t->looked_ns, OWED_MAX_NS);
+	uint64_t waited_ns = t->owner && t->wants ? 0 : passed_ns;
 	uint64_t ahead_ns = min_u64(busy_ns, t->paid_ahead_ns);
 
 	t->paid_ahead_ns -= ahead_ns;
 	busy_ns -= ahead_ns;
-	if (t->looked_ns && t->outranked && t->wants)
+	if (t->looked_ns)
 		t->owed_ns += (int64_t)(waited_ns * t->floor_permille /
 					(1000 - t->floor_permille));
 	if (t->lifted || t->landing)

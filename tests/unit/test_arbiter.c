@@ -834,6 +834,24 @@ static void check_floor_of_the_idle(void)
 	CHECK(used[high] >= 990);
 }
 
+/* What is owed to who rests is kept for it, up to a lift: it begins at once, and then has its part. */
+static void check_floor_of_who_comes(void)
+{
+	struct world *w = fresh();
+	int low = add(w, 1, 1, MS), high = add(w, 1, 1, MS), used[JOBS];
+
+	w->honest = false;
+	w->tenant[high].priority = 1;
+	w->tenant[low].floor_permille = 50;
+	w->job[low].on = false;
+	run(w, 5 * SECOND);
+	w->job[low].on = true;
+	run_and_count(w, 60 * MS, used);
+	CHECK(used[low] >= 700);
+	run_and_count(w, 8 * SECOND, used);
+	check_near(used[low], 50, 6);
+}
+
 /*
  * Work that has spun since long before a lift, for what its tenant launches next, uses nothing of
  * it: there is a turn in which that can be launched.
@@ -1163,6 +1181,7 @@ int main(void)
 	check_priority_bursts();
 	check_floor();
 	check_floor_of_the_idle();
+	check_floor_of_who_comes();
 	check_floor_of_the_late();
 	check_floors();
 	check_entitled();

@@ -58,6 +58,7 @@ EXCUSED = 2
 # A word that is not done after this many times its limit hangs. One that hung twice is not tried
 # again.
 HANGS, HANGS_LEAST_S, HANGS_MOST_S = 10, 2, 10
+HANGS_IN_ANY_CASE = 1.5  # of what may be: who is slow does not hang
 STARTS_S = 20
 # The figures of a tenant are complete by then.
 SETTLES_S = 0.06
@@ -378,7 +379,8 @@ class Judge:
 
     @property
     def hangs_s(self):
-        return min(max(HANGS * self.longest_ms / 1e3, HANGS_LEAST_S), HANGS_MOST_S)
+        longest_s = self.longest_ms / 1e3
+        return max(min(max(HANGS * longest_s, HANGS_LEAST_S), HANGS_MOST_S), HANGS_IN_ANY_CASE * longest_s)
 
     def rival_least_ms(self, seen):
         """What the word's tenant does not use is the rival's, and its part is in any case."""

@@ -109,6 +109,7 @@ class Kubelet:
         self.pods = {}
         self.lists = self.listing = self.most_listing = 0
         self.slow = 0.0  # seconds that List takes
+        self.too_many = 0  # Lists that are refused, as of one who asks too often
         self.servers = []
         self.refuse = None  # words for Register
 
@@ -133,6 +134,10 @@ class Kubelet:
     def list_pods(self, request, context):
         with self.changed:
             self.lists += 1
+            refused, self.too_many = self.too_many > 0, self.too_many - 1
+        if refused:
+            context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "rejected by rate limit")
+        with self.changed:
             self.listing += 1
             self.most_listing = max(self.most_listing, self.listing)
             self.changed.notify_all()
@@ -157,12 +162,15 @@ class Kubelet:
         server.start()
         self.servers.append(server)
 
+    def serve_pods(self):
+        self.serve(self.folder / "pod-resources/kubelet.sock",
+                   {"/v1.PodResourcesLister/List": (self.list_pods, PODS.ListPodResourcesRequest)})
+
     def start(self, settled=False):
         """`settled`: it looks as if it had started long ago."""
         for socket in self.plugins.iterdir():
             socket.unlink()
-        self.serve(self.folder / "pod-resources/kubelet.sock",
-                   {"/v1.PodResourcesLister/List": (self.list_pods, PODS.ListPodResourcesRequest)})
+        self.serve_pods()
         self.serve(self.plugins / "kubelet.sock",
                    {"/v1beta1.Registration/Register": (self.register, PLUGIN.RegisterRequest)})
         if settled:

@@ -318,7 +318,8 @@ class New(Node):
         self.kubelet.admit("default", "second", {"main": {SLOTS: 1, MEMORY: 30}})
         self.assertEqual({gpu_of(s) for s in self.kubelet.used(SLOTS)}, {0})
         error = self.refused(self.kubelet.start_container, "default", "second", "main")
-        for words in ("default/second", "main", "30 GiB", uuid(0), "60 GiB", "80 GiB"):
+        for words in ("default/second", "main", "30 GiB", uuid(0), "60 GiB", "80 GiB",
+                      "delete the Pod"):
             self.assertIn(words, error.details())
         self.assertEqual(len(self.grants()), 1)
         self.kubelet.start_container("default", "first", "main")
@@ -387,6 +388,31 @@ class New(Node):
         self.kubelet.admit("default", "b", {"main": {SLOTS: 1}})
         self.assertEqual(self.grants(), {})
         thread.join()
+        self.assertEqual(len(self.grants()), 1)
+
+    def test_no_list(self):
+        """The kubelet's list is not there at once, and then refused a few times: the start waits."""
+        self.begin()
+        self.kubelet.admit("default", "a", {"main": {SLOTS: 1}})
+        self.kubelet.servers.pop(0).stop(0).wait()
+        thread = threading.Thread(target=self.kubelet.start_container, args=("default", "a", "main"))
+        thread.start()
+        time.sleep(0.3)
+        self.kubelet.too_many = 3
+        self.kubelet.serve_pods()
+        thread.join()
+        self.assertEqual(len(self.grants()), 1)
+
+    def test_pod_is_listed_late(self):
+        self.begin()
+        self.kubelet.admit("default", "a", {"main": {SLOTS: 1}})
+        pods, self.kubelet.pods = self.kubelet.pods, {}
+        request = PLUGIN.PreStartContainerRequest(devices_ids=pods["default", "a"]["main"][SLOTS])
+        call = self.kubelet.endpoints[SLOTS].channel.unary_unary("/v1beta1.DevicePlugin/PreStartContainer")
+        answer = call.future(request.SerializeToString(), timeout=SECONDS)
+        self.kubelet.wait(lambda: self.kubelet.lists, "nobody asks")
+        self.kubelet.pods = pods
+        answer.result()
         self.assertEqual(len(self.grants()), 1)
 
     def test_gives_up(self):

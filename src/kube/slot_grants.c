@@ -101,17 +101,27 @@ struct putting {
 	char *why;
 };
 
+static int slot_grants_note(struct slot_grants *grants, const char *slot,
+			    char why[static GRANT_WHY])
+{
+	int r = slot_grants_add(grants, slot);
+
+	if (r < 0)
+		snprintf(why, GRANT_WHY, "out of memory");
+	return r;
+}
+
 static int slot_grants_put_beside(const char *slot, void *arg)
 {
 	const struct putting *p = arg;
 	char id[GRANT_ID_BYTES];
+	int r;
 
 	if (!strcmp(slot, p->first))
 		return 0;
 	device_id_grant(slot, id);
-	if (slot_grants_add(p->grants, slot) < 0)
-		return -ENOMEM;
-	return grant_put_beside(p->grants->conf, id, p->leader, p->why);
+	r = grant_put_beside(p->grants->conf, id, p->leader, p->why);
+	return r < 0 ? r : slot_grants_note(p->grants, slot, p->why);
 }
 
 int slot_grants_put(struct slot_grants *grants, const V1__ContainerResources *container,
@@ -119,14 +129,13 @@ int slot_grants_put(struct slot_grants *grants, const V1__ContainerResources *co
 {
 	static struct grant grant;
 	struct putting putting = {grants, first, grant.id, why};
-	int r = slot_grants_add(grants, first);
+	int r;
 
-	snprintf(why, GRANT_WHY, "out of memory");
-	if (r < 0)
-		return r;
 	device_id_grant(first, grant.id);
 	grant.policy = *policy;
 	r = grant_put(grants->conf, &grant, why);
+	if (r == 0)
+		r = slot_grants_note(grants, first, why);
 	return r < 0 ? r
 		     : holder_each_slot(grants->conf, container, slot_grants_put_beside, &putting);
 }

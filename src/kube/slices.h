@@ -6,17 +6,22 @@
 #ifndef ALLOT_KUBE_SLICES_H
 #define ALLOT_KUBE_SLICES_H
 
+#include <stdbool.h>
+
 #include "kube/api.h"
 #include "kube/conf.h"
 #include "kube/node.h"
 
 struct slices;
 
+/* All stays where it is. -errno; -EINVAL: the node's or the driver's name is none of Kubernetes'. */
 int slices_open(struct loop *loop, struct api *api, const struct kube_conf *conf,
 		const struct node_devices *devices, struct slices **ret);
 /* They are to be as the devices are now, whatever others did to them. */
 void slices_sync(struct slices *slices);
-/* Takes NULL. What is published stays. */
+/* Returns true if since the last slices_sync they were found to be as the devices are. */
+bool slices_is_settled(const struct slices *slices);
+/* Takes NULL. What is published stays. The loop is not run after this. */
 void slices_close(struct slices *slices);
 
 #endif

@@ -50,6 +50,18 @@ static int answer_add(container_answer *answer, const char *name)
 	return device->name ? 0 : -ENOMEM;
 }
 
+/* A scheduler's decision is known when the container starts, and by our grant only its GPUs can be
+ * used. */
+static void answer_name_all(struct grant_names *names)
+{
+	for (size_t i = 1; i < names->n; i++) {
+		char *device = strchr(names->name[i], '=');
+
+		if (device)
+			strcpy(device, "=all");
+	}
+}
+
 /* Of the slot, and those of its GPU if no earlier slot was of that. */
 static int answer_add_slot(const struct kube_conf *conf, const struct node_device *device,
 			   const char *slot, bool first, container_answer *answer,
@@ -68,6 +80,8 @@ static int answer_add_slot(const struct kube_conf *conf, const struct node_devic
 		return answer_add(answer, names.name[0]);
 	}
 	r = grant_names(conf, &grant, &names, why);
+	if (r == 0 && conf->scheduler != KUBE_STOCK)
+		answer_name_all(&names);
 	for (size_t i = 0; r == 0 && i < names.n; i++)
 		r = answer_add(answer, names.name[i]);
 	return r;
@@ -105,6 +119,7 @@ static int answer_slots(const struct kube_conf *conf, const struct node_devices 
 {
 	bool seen[POLICY_DEVICES] = {false};
 	struct device_slot slot;
+	bool first;
 	int r = 0;
 
 	for (size_t i = 0; r == 0 && i < request->n_devices_ids; i++) {
@@ -116,8 +131,8 @@ static int answer_slots(const struct kube_conf *conf, const struct node_devices 
 					    r == -EINVAL ? "\"%.63s\" is no slot's name"
 							 : "slot %.63s is of no GPU of this node",
 					    name);
-		r = answer_add_slot(conf, &devices->list[slot.device], name, !seen[slot.device],
-				    answer, why);
+		first = conf->scheduler == KUBE_STOCK ? !seen[slot.device] : i == 0;
+		r = answer_add_slot(conf, &devices->list[slot.device], name, first, answer, why);
 		seen[slot.device] = true;
 	}
 	return r;

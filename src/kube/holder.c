@@ -235,6 +235,57 @@ int holder_policy(const struct kube_conf *conf, const struct node_devices *devic
 	return r;
 }
 
+static uint64_t holder_slots_of_gpu(const struct kube_conf *conf)
+{
+	for (size_t i = 0; i < conf->nresources; i++)
+		if (conf->resource[i].unit == KUBE_SLOTS && conf->resource[i].amount)
+			return conf->resource[i].amount;
+	return 1;
+}
+
+static int holder_add_decided(const struct node_devices *devices,
+			      const struct decision_device *decided, uint64_t slots,
+			      struct policy *policy, char why[static HOLDER_WHY])
+{
+	const struct node_device *device = node_find(devices, decided->uuid);
+	struct policy_device *to;
+
+	if (!device) {
+		snprintf(why, HOLDER_WHY, "its scheduler gave it %s, which is not on this node",
+			 units_uuid(decided->uuid).s);
+		return -ENODEV;
+	}
+	to = &policy->device[policy->ndevices++];
+	memcpy(to->uuid, decided->uuid, sizeof(to->uuid));
+	to->total_bytes = device->device.total_bytes;
+	to->limit_bytes = decided->memory_bytes ? decided->memory_bytes : to->total_bytes / slots;
+	to->share_permille = decided->cores ? (uint32_t)min_u64(decided->cores, 100) * 10
+					    : (uint32_t)max_u64(1000 / slots, 1);
+	return holder_check_room(device, to->limit_bytes, 0, why);
+}
+
+int holder_policy_decided(const struct kube_conf *conf, const struct node_devices *devices,
+			  const struct holder *holder, const struct decision_container *decision,
+			  struct policy *ret, char why[static HOLDER_WHY])
+{
+	uint64_t slots = holder_slots_of_gpu(conf);
+	bool asks_cores = false;
+	int r = 0;
+
+	*ret = (struct policy){.ndevices = 0};
+	for (unsigned int i = 0; r == 0 && i < decision->n; i++) {
+		asks_cores |= decision->device[i].cores;
+		r = holder_add_decided(devices, &decision->device[i], slots, ret, why);
+	}
+	ret->compute = asks_cores && conf->cores_limit ? POLICY_COMPUTE_CAP : POLICY_COMPUTE_SHARE;
+	holder_name(holder, ret, ret->name);
+	if (r == 0 && policy_check(ret) < 0) {
+		snprintf(why, HOLDER_WHY, "what its scheduler gave it is no policy");
+		r = -EINVAL;
+	}
+	return r;
+}
+
 void holder_name(const struct holder *holder, const struct policy *policy,
 		 char ret[static POLICY_NAME_BYTES])
 {

@@ -8,6 +8,7 @@
 #define ALLOT_KUBE_HOLDER_H
 
 #include "kube/conf.h"
+#include "kube/decision.h"
 #include "kube/node.h"
 #include "kube/podresources.pb-c.h"
 #include "ledger/policy.h"
@@ -57,6 +58,11 @@ uint64_t holder_quota(const struct holder *holder, unsigned int device);
 int holder_policy(const struct kube_conf *conf, const struct node_devices *devices,
 		  const struct holder *holder, const uint64_t given_bytes[static POLICY_DEVICES],
 		  struct policy *ret, char why[static HOLDER_WHY]);
+
+/* The same where a scheduler, which has counted, decided what it has. */
+int holder_policy_decided(const struct kube_conf *conf, const struct node_devices *devices,
+			  const struct holder *holder, const struct decision_container *decision,
+			  struct policy *ret, char why[static HOLDER_WHY]);
 
 /*
  * The tenant's name. A container that is started again finds its tenant by it; a Pod of the same

@@ -319,7 +319,7 @@ static int plugin_add(struct plugin *plugin, const struct node_devices *devices,
 	return 0;
 }
 
-int plugin_open(struct loop *loop, struct grpc *grpc, const struct kube_conf *conf,
+int plugin_open(struct loop *loop, struct grpc *grpc, struct api *api, const struct kube_conf *conf,
 		const struct node_devices *devices, struct plugin **ret)
 {
 	struct plugin *plugin = calloc(1, sizeof(*plugin));
@@ -334,7 +334,7 @@ int plugin_open(struct loop *loop, struct grpc *grpc, const struct kube_conf *co
 	if (plugin->source.fd < 0)
 		r = err_errno();
 	if (r == 0)
-		r = prestart_open(grpc, conf, devices, &plugin->prestart);
+		r = prestart_open(grpc, api, conf, devices, &plugin->prestart);
 	for (size_t i = 0; r == 0 && i < conf->nresources; i++)
 		r = plugin_add(plugin, devices, &conf->resource[i]);
 	if (r == 0)

@@ -146,6 +146,7 @@ static void server_allocate(void *arg, struct grpc_call *call, const uint8_t *by
 		server_refuse(call, why);
 	} else {
 		server_answer(call, &response->base);
+		prestart_allocated(server->of.prestart);
 	}
 	if (response)
 		v1beta1__allocate_response__free_unpacked(response, NULL);

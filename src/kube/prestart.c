@@ -8,28 +8,37 @@
 #include <sys/stat.h>
 #include <time.h>
 
+#include "base/hash.h"
 #include "base/now.h"
 #include "base/number.h"
+#include "kube/decided.h"
 #include "kube/holder.h"
 #include "kube/pod_resources.h"
 #include "kube/slot_grants.h"
 #include "text/log.h"
 
-#define SWEEP_NS   (4 * NS_PER_S) /* two lists end a grant: within 10 s of its Pod */
-#define RETRY_NS   (200 * NS_PER_MS)
-#define UNKNOWN_NS (2 * NS_PER_S)  /* a container may be missing in the list so long */
-#define SILENT_NS  (20 * NS_PER_S) /* and there may be no list; the kubelet gives up after 30 s */
+#define SWEEP_NS (4 * NS_PER_S) /* two lists end a grant: within 10 s of its Pod */
+/* All of a Pod is allocated by then; until its scheduler hears of that it places nothing here. */
+#define ALLOCATED_NS (100 * NS_PER_MS)
+#define TOLD	     256
+#define RETRY_NS     (200 * NS_PER_MS)
+#define UNKNOWN_NS   (2 * NS_PER_S)  /* a container may be missing in the list so long */
+#define SILENT_NS    (20 * NS_PER_S) /* and there may be no list; the kubelet gives up after 30 s */
 /* A kubelet that has just started lists no Pod before it has heard of them from the API server. */
 #define SETTLED_S  20
 #define SLOTS_MOST 512 /* of a container */
 
 struct waiting {
 	struct waiting *next;
+	struct prestart *prestart;
 	const struct kube_resource *resource;
 	struct grpc_call *call;
 	V1beta1__PreStartContainerRequest *request;
 	uint64_t since_ns;
 	bool asked; /* the list that was asked for is for it, too */
+	/* Where a scheduler decides, and whose the slots are is known: */
+	struct decided_call *deciding;
+	char space[KUBE_NAME_BYTES], pod[KUBE_NAME_BYTES], container[KUBE_NAME_BYTES];
 };
 
 struct prestart {
@@ -37,24 +46,35 @@ struct prestart {
 	const struct kube_conf *conf;
 	const struct node_devices *devices;
 	struct slot_grants *grants;
+	struct decided *decided;  /* NULL: no scheduler decides */
+	uint64_t allocated_at_ns; /* when to tell schedulers of Pods; UINT64_MAX: of none */
+	uint64_t told[TOLD];	  /* hashes of such Pods */
+	size_t ntold;
 	struct waiting *waiting;
 	struct pod_resources_call *listing;
 	uint64_t list_at_ns; /* for those that wait */
 	uint64_t sweep_at_ns;
 };
 
-int prestart_open(struct grpc *grpc, const struct kube_conf *conf,
+int prestart_open(struct grpc *grpc, struct api *api, const struct kube_conf *conf,
 		  const struct node_devices *devices, struct prestart **ret)
 {
 	struct prestart *prestart = calloc(1, sizeof(*prestart));
+	bool decides = conf->scheduler != KUBE_STOCK;
 	int r;
 
 	if (!prestart)
 		return -ENOMEM;
-	*prestart = (struct prestart){.grpc = grpc, .conf = conf, .devices = devices};
+	*prestart = (struct prestart){
+		.grpc = grpc, .conf = conf, .devices = devices, .allocated_at_ns = UINT64_MAX};
 	r = slot_grants_open(conf, &prestart->grants);
+	if (r == 0 && decides) {
+		/* Pods that were allocated before this daemon was there, too. */
+		prestart->allocated_at_ns = 0;
+		r = decided_open(api, conf, &prestart->decided);
+	}
 	if (r < 0)
-		free(prestart);
+		prestart_close(prestart);
 	else
 		*ret = prestart;
 	return r;
@@ -66,6 +86,7 @@ static void prestart_remove(struct waiting **at)
 	struct waiting *w = *at;
 
 	*at = w->next;
+	decided_forget(w->deciding);
 	v1beta1__pre_start_container_request__free_unpacked(w->request, NULL);
 	free(w);
 }
@@ -77,6 +98,7 @@ void prestart_close(struct prestart *prestart)
 	pod_resources_forget(prestart->listing);
 	while (prestart->waiting)
 		prestart_remove(&prestart->waiting);
+	decided_close(prestart->decided);
 	slot_grants_close(prestart->grants);
 	free(prestart);
 }
@@ -144,12 +166,10 @@ static void prestart_refuse(struct waiting **at, enum grpc_status status, const 
 	prestart_finish(at, status, text);
 }
 
-static void prestart_answer_holder(struct prestart *prestart, struct waiting **at,
-				   const struct holder *holder,
-				   const V1__ListPodResourcesResponse *list)
+static void prestart_finish_holder(struct waiting **at, const struct holder *holder, int r,
+				   const char *why)
 {
-	char why[HOLDER_WHY], text[2 * HOLDER_WHY];
-	int r = prestart_grant(prestart, holder, list, why);
+	char text[2 * HOLDER_WHY];
 
 	if (r == 0 && grpc_send((*at)->call, NULL, 0) == 0) {
 		prestart_finish(at, GRPC_OK, NULL);
@@ -159,6 +179,122 @@ static void prestart_answer_holder(struct prestart *prestart, struct waiting **a
 		 holder->pod->name, holder->container->name, r < 0 ? why : "out of memory");
 	prestart_refuse(at, r == -ENOSPC ? GRPC_RESOURCE_EXHAUSTED : GRPC_INTERNAL, text);
 }
+
+/* --- What a scheduler decided ----------------------------------------------------------------- */
+
+/* The container as the list had it, which is gone by now. */
+struct again {
+	V1__ContainerDevices devices, *list[1];
+	V1__ContainerResources container;
+	V1__PodResources pod;
+	struct holder holder;
+};
+
+static void prestart_make_again(const struct waiting *w, struct again *a)
+{
+	v1__container_devices__init(&a->devices);
+	v1__container_resources__init(&a->container);
+	v1__pod_resources__init(&a->pod);
+	a->devices.resource_name = (char *)w->resource->name;
+	a->devices.device_ids = w->request->devices_ids;
+	a->devices.n_device_ids = w->request->n_devices_ids;
+	a->list[0] = &a->devices;
+	a->container.devices = a->list;
+	a->container.n_devices = 1;
+	a->container.name = (char *)w->container;
+	a->pod.name = (char *)w->pod;
+	a->pod.namespace_ = (char *)w->space;
+	holder_read(w->prestart->conf, w->prestart->devices, &a->pod, &a->container, &a->holder);
+}
+
+static void prestart_decided(void *arg, const struct decision_container *decision, const char *said)
+{
+	struct waiting *w = arg, **at = &w->prestart->waiting;
+	struct prestart *prestart = w->prestart;
+	static struct policy policy;
+	static struct again again;
+	char why[HOLDER_WHY];
+	int r = -EINVAL;
+
+	while (*at != w)
+		at = &(*at)->next;
+	w->deciding = NULL;
+	prestart_make_again(w, &again);
+	snprintf(why, sizeof(why), "%.500s", said);
+	if (decision)
+		r = holder_policy_decided(prestart->conf, prestart->devices, &again.holder,
+					  decision, &policy, why);
+	if (r == 0)
+		r = slot_grants_put(prestart->grants, &again.container, again.holder.first, &policy,
+				    why);
+	prestart_finish_holder(at, &again.holder, r, why);
+}
+
+/* Returns true if it waits for that. */
+static bool prestart_decide(struct prestart *prestart, struct waiting **at,
+			    const struct holder *holder)
+{
+	struct waiting *w = *at;
+	int r;
+
+	snprintf(w->space, sizeof(w->space), "%s", holder->pod->namespace_);
+	snprintf(w->pod, sizeof(w->pod), "%s", holder->pod->name);
+	snprintf(w->container, sizeof(w->container), "%s", holder->container->name);
+	r = decided_ask(prestart->decided, w->space, w->pod, w->container, prestart_decided, w,
+			&w->deciding);
+	if (r < 0)
+		prestart_finish_holder(at, holder, r, strerror(-r));
+	return r == 0;
+}
+
+/* True if its scheduler has been told, or is by now. */
+static bool prestart_was_told(struct prestart *prestart, const V1__PodResources *pod,
+			      const char *first)
+{
+	uint64_t hash = hash_string(hash_string(HASH_SEED, pod->namespace_), first);
+
+	hash = hash_mix(hash_string(hash, pod->name));
+	for (size_t i = 0; i < TOLD; i++)
+		if (prestart->told[i] == hash)
+			return true;
+	prestart->told[prestart->ntold++ % TOLD] = hash;
+	return false;
+}
+
+static void prestart_tell(struct prestart *prestart, const V1__PodResources *pod)
+{
+	struct decided_call *call;
+	static struct holder holder;
+
+	for (size_t k = 0; k < pod->n_containers; k++) {
+		holder_read(prestart->conf, prestart->devices, pod, pod->containers[k], &holder);
+		if (!holder.first)
+			continue;
+		if (!prestart_was_told(prestart, pod, holder.first) &&
+		    decided_ask(prestart->decided, pod->namespace_, pod->name,
+				pod->containers[k]->name, NULL, NULL, &call) < 0)
+			log_line(LOG_WARN, "%s/%s: the API server cannot be asked", pod->namespace_,
+				 pod->name);
+		return;
+	}
+}
+
+static void prestart_tell_all(struct prestart *prestart, const V1__ListPodResourcesResponse *list)
+{
+	if (now_monotonic_ns() < prestart->allocated_at_ns)
+		return;
+	prestart->allocated_at_ns = UINT64_MAX;
+	for (size_t i = 0; i < list->n_pod_resources; i++)
+		prestart_tell(prestart, list->pod_resources[i]);
+}
+
+void prestart_allocated(struct prestart *prestart)
+{
+	if (prestart->decided)
+		prestart->allocated_at_ns = now_monotonic_ns() + ALLOCATED_NS;
+}
+
+/* --- What is answered ------------------------------------------------------------------------- */
 
 /* Returns true if it waits on. */
 static bool prestart_answer(struct prestart *prestart, struct waiting **at,
@@ -172,8 +308,11 @@ static bool prestart_answer(struct prestart *prestart, struct waiting **at,
 
 	if (r == -ENOENT && now_monotonic_ns() - w->since_ns < UNKNOWN_NS)
 		return true;
+	if (r == 0 && prestart->decided)
+		return prestart_decide(prestart, at, &holder);
 	if (r == 0) {
-		prestart_answer_holder(prestart, at, &holder, list);
+		r = prestart_grant(prestart, &holder, list, text);
+		prestart_finish_holder(at, &holder, r, text);
 		return false;
 	}
 	snprintf(text, sizeof(text), "%.253s: %s has slot %.63s and those beside it; %s",
@@ -231,7 +370,7 @@ static void prestart_heard(void *arg, const V1__ListPodResourcesResponse *list, 
 	prestart->listing = NULL;
 	while (*at) {
 		if (!(*at)->asked)
-			late = true;
+			late |= !(*at)->deciding;
 		else if (list ? !prestart_answer(prestart, at, list) : !prestart_wait_on(at, why))
 			continue;
 		(*at)->asked = false;
@@ -239,6 +378,8 @@ static void prestart_heard(void *arg, const V1__ListPodResourcesResponse *list, 
 	}
 	prestart->list_at_ns = late ? 0 : now_monotonic_ns() + RETRY_NS;
 	prestart_sweep(prestart, list);
+	if (list)
+		prestart_tell_all(prestart, list);
 	prestart_run(prestart);
 }
 
@@ -252,13 +393,13 @@ static void prestart_list(struct prestart *prestart)
 
 	if (r == 0) {
 		for (struct waiting *w = prestart->waiting; w; w = w->next)
-			w->asked = true;
+			w->asked = !w->deciding;
 		return;
 	}
 	prestart->list_at_ns = now_monotonic_ns() + RETRY_NS;
 	prestart->sweep_at_ns = now_monotonic_ns() + SWEEP_NS;
 	while (*at)
-		if (prestart_wait_on(at, strerror(-r)))
+		if ((*at)->deciding || prestart_wait_on(at, strerror(-r)))
 			at = &(*at)->next;
 }
 
@@ -274,7 +415,8 @@ void prestart_ask(struct prestart *prestart, const struct kube_resource *resourc
 		free(w);
 		return;
 	}
-	*w = (struct waiting){.resource = resource,
+	*w = (struct waiting){.prestart = prestart,
+			      .resource = resource,
 			      .call = call,
 			      .request = request,
 			      .since_ns = now_monotonic_ns()};
@@ -288,11 +430,17 @@ void prestart_ask(struct prestart *prestart, const struct kube_resource *resourc
 
 static uint64_t prestart_due_ns(const struct prestart *prestart)
 {
+	uint64_t due = prestart->allocated_at_ns;
+
 	if (prestart->listing)
 		return UINT64_MAX;
-	if (prestart->waiting)
-		return prestart->list_at_ns;
-	return slot_grants_any(prestart->grants) ? prestart->sweep_at_ns : UINT64_MAX;
+	for (const struct waiting *w = prestart->waiting; w; w = w->next)
+		if (!w->deciding)
+			return prestart->list_at_ns;
+	if (slot_grants_any(prestart->grants))
+		due = min_u64(due, prestart->sweep_at_ns);
+	/* Where there was no list one is not asked for at once. */
+	return due == UINT64_MAX ? due : max_u64(due, prestart->list_at_ns);
 }
 
 int prestart_timeout_ms(const struct prestart *prestart)

@@ -8,6 +8,7 @@
 #ifndef ALLOT_KUBE_PRESTART_H
 #define ALLOT_KUBE_PRESTART_H
 
+#include "kube/api.h"
 #include "kube/conf.h"
 #include "kube/deviceplugin.pb-c.h"
 #include "kube/grpc.h"
@@ -15,7 +16,8 @@
 
 struct prestart;
 
-int prestart_open(struct grpc *grpc, const struct kube_conf *conf,
+/* `api` may be NULL where no scheduler decides. */
+int prestart_open(struct grpc *grpc, struct api *api, const struct kube_conf *conf,
 		  const struct node_devices *devices, struct prestart **ret);
 /* No call is left that it has. Takes NULL. */
 void prestart_close(struct prestart *prestart);
@@ -23,6 +25,8 @@ void prestart_close(struct prestart *prestart);
 /* Finishes the call, later. The request is freed here. */
 void prestart_ask(struct prestart *prestart, const struct kube_resource *resource,
 		  struct grpc_call *call, V1beta1__PreStartContainerRequest *request);
+/* Slots were allocated: their Pod's scheduler waits to hear of it. */
+void prestart_allocated(struct prestart *prestart);
 /* The call is no more. */
 void prestart_gone(struct prestart *prestart, const struct grpc_call *call);
 

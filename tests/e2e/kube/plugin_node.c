@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/loop.h"
+#include "kube/api.h"
 #include "kube/conf.h"
 #include "kube/grpc.h"
 #include "kube/node.h"
@@ -21,6 +22,7 @@
 static struct loop *loop;
 static struct grpc *grpc;
 static struct plugin *plugin;
+static struct api *api;
 static struct kube_conf conf;
 static struct node_devices devices;
 
@@ -94,12 +96,14 @@ int main(int argc, char **argv)
 		errx(1, "no loop");
 	calls.fd = grpc_fd(grpc);
 	if (loop_add(loop, &calls) < 0 || loop_add(loop, &input) < 0 ||
-	    plugin_open(loop, grpc, &conf, &devices, &plugin) < 0)
+	    (conf.scheduler != KUBE_STOCK && api_open(loop, &conf, &api) < 0) ||
+	    plugin_open(loop, grpc, api, &conf, &devices, &plugin) < 0)
 		return 1;
 	puts("ready");
 	fflush(stdout);
 	loop_run(loop);
 	plugin_close(plugin);
+	api_close(api);
 	grpc_close(grpc);
 	loop_close(loop);
 	return 0;

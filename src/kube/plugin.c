@@ -18,6 +18,7 @@
 #include "base/err.h"
 #include "base/now.h"
 #include "base/number.h"
+#include "kube/announce.h"
 #include "kube/plugin_server.h"
 #include "text/log.h"
 
@@ -54,7 +55,8 @@ struct plugin {
 	struct grpc *grpc;
 	const struct kube_conf *conf;
 	struct prestart *prestart;
-	int watch; /* of the directory; -1: there is none */
+	struct announce *announce; /* NULL: no scheduler reads annotations */
+	int watch;		   /* of the directory; -1: there is none */
 	uint64_t watch_at_ns;
 	size_t n;
 	struct registration registration[KUBE_RESOURCES];
@@ -272,6 +274,8 @@ static void plugin_ready(struct loop_source *source)
 		registration_run(r);
 	}
 	prestart_run(plugin->prestart);
+	if (plugin->announce)
+		announce_run(plugin->announce);
 }
 
 static int plugin_sooner_ms(int a, int b)
@@ -290,6 +294,9 @@ static int plugin_timeout_ms(struct loop_source *source)
 {
 	const struct plugin *plugin = (const struct plugin *)source;
 	int ms = prestart_timeout_ms(plugin->prestart);
+
+	if (plugin->announce)
+		ms = plugin_sooner_ms(ms, announce_timeout_ms(plugin->announce));
 
 	if (plugin->watch < 0)
 		return plugin_sooner_ms(ms, plugin_until_ms(plugin->watch_at_ns));
@@ -335,6 +342,8 @@ int plugin_open(struct loop *loop, struct grpc *grpc, struct api *api, const str
 		r = err_errno();
 	if (r == 0)
 		r = prestart_open(grpc, api, conf, devices, &plugin->prestart);
+	if (r == 0 && conf->scheduler != KUBE_STOCK)
+		r = announce_open(api, conf, devices, &plugin->announce);
 	for (size_t i = 0; r == 0 && i < conf->nresources; i++)
 		r = plugin_add(plugin, devices, &conf->resource[i]);
 	if (r == 0)
@@ -350,6 +359,8 @@ void plugin_tell(struct plugin *plugin)
 {
 	for (size_t i = 0; i < plugin->n; i++)
 		plugin_server_tell(plugin->registration[i].server);
+	if (plugin->announce)
+		announce_tell(plugin->announce);
 }
 
 void plugin_close(struct plugin *plugin)
@@ -361,6 +372,7 @@ void plugin_close(struct plugin *plugin)
 		plugin_server_close(plugin->registration[i].server);
 	}
 	prestart_close(plugin->prestart);
+	announce_close(plugin->announce);
 	if (plugin->source.fd >= 0)
 		close(plugin->source.fd);
 	free(plugin);

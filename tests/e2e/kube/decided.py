@@ -10,14 +10,15 @@ import unittest
 from plugin_case import GIB, SLOTS, Node, uuid
 
 NODE = "node-1"
+PATH = f"/api/v1/nodes/{NODE}"
 
 
 class Api:
     """An API server that has Pods and one node: {path: object}."""
 
     def __init__(self):
-        self.objects = {f"/api/v1/nodes/{NODE}": {"metadata": {"annotations": {}}}}
-        self.broken = 0  # requests that get no answer of use
+        self.objects = {PATH: {"metadata": {"annotations": {}}}}
+        self.broken = False  # requests get no answer of use
         self.asked = []
         api = self
 
@@ -37,7 +38,6 @@ class Api:
             def find(self):
                 api.asked.append((self.command, self.path))
                 if api.broken:
-                    api.broken -= 1
                     self.answer(500, {"message": "etcd is slow today"})
                 elif self.path not in api.objects:
                     self.answer(404, {"message": "not found"})
@@ -57,7 +57,7 @@ class Api:
                 found = self.find()
                 if found is None:
                     return
-                for key, value in body["metadata"]["annotations"].items():
+                for key, value in body["metadata"]["annotations"].items():  # as RFC 7386 has it
                     if value is None:
                         found["metadata"]["annotations"].pop(key, None)
                     else:
@@ -80,6 +80,7 @@ class Api:
 class Hami(Node):
     devices, left, phase = ("hami.io/vgpu-devices-allocated", "hami.io/vgpu-devices-to-allocate",
                             "hami.io/bind-phase")
+    registered, handshake = "hami.io/node-nvidia-register", "hami.io/node-handshake"
     scheduler = "hami"
     unit = 1  # MiB that it counts as one
     lock = "hami.io/mutex.lock"
@@ -101,7 +102,7 @@ class Hami(Node):
             "spec": {"nodeName": NODE, "containers": [
                 {"name": name, "resources": {"limits": {SLOTS: str(n)} if n else {}}}
                 for name, n in containers]}}
-        self.api.notes(f"/api/v1/nodes/{NODE}")[self.lock] = "x"
+        self.api.notes(PATH)[self.lock] = "x"
         return path
 
     def device(self, gpu, mib, cores):
@@ -117,7 +118,7 @@ class Hami(Node):
         self.assertEqual(len(names), 3)
         # Before any container starts: its image may be on its way for minutes.
         self.wait(lambda: self.api.notes(path)[self.phase] == "success", lambda: self.api.notes(path))
-        self.wait(lambda: self.api.notes(f"/api/v1/nodes/{NODE}") == {}, "the node is locked")
+        self.wait(lambda: self.lock not in self.api.notes(PATH), "the node is locked")
         self.assertEqual(self.api.notes(path)[self.left], "")
         self.assertEqual(self.grants(), {})
         for name in ("x", "y"):
@@ -175,9 +176,9 @@ class Hami(Node):
     def test_api_fails(self):
         """The container's error alone; when the kubelet tries again it starts."""
         self.place("a", self.device(0, 1024, 5) + ";", ("x", 1))
-        self.api.broken = 100
+        self.api.broken = True
         self.refused_start("500")
-        self.api.broken = 0
+        self.api.broken = False
         self.kubelet.start_container("default", "a", "x")
         self.assertEqual(len(self.grants()), 1)
 
@@ -193,9 +194,33 @@ class Hami(Node):
         self.wait(lambda: self.api.notes(path)[self.phase] == "success", lambda: self.api.notes(path))
 
 
+    def patches(self):
+        return self.api.asked.count(("PATCH", PATH))
+
+    def test_announced(self):
+        """The node's devices; a sign of life when it is asked for; a sick device; and no more."""
+        notes = self.api.notes(PATH)
+        self.wait(lambda: self.handshake in notes, notes)
+        self.assertTrue(notes[self.handshake].startswith("Reported"), notes)
+        registered = notes[self.registered]
+        for i in range(4):
+            self.assertIn(uuid(i), registered)
+        self.assertEqual(self.patches(), 1)
+        self.say("sick 1")
+        self.wait(lambda: notes[self.registered] != registered, notes)
+        self.say("well 1")
+        self.wait(lambda: notes[self.registered] == registered, notes)
+        notes[self.handshake] = "Requesting_2026.11.29 14:00:00"
+        self.wait(lambda: notes[self.handshake].startswith("Reported"), notes)
+        patches, asked = self.patches(), len(self.api.asked)
+        self.wait(lambda: len(self.api.asked) > asked, "nobody looks")
+        self.assertEqual(self.patches(), patches)
+
+
 class Volcano(Hami):
     devices, left, phase = ("volcano.sh/vgpu-ids-new", "volcano.sh/devices-to-allocate",
                             "volcano.sh/bind-phase")
+    registered, handshake = "volcano.sh/node-vgpu-register", "volcano.sh/node-vgpu-handshake"
     scheduler = "volcano"
     unit = 1024  # that of the resource of memory
     lock = "hamivgpu"

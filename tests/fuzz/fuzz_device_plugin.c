@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The kubelet's messages to the device plugin, and its list of Pods. The first byte says which: a
- * request of GetPreferredAllocation, of Allocate, or a list, of which each container is looked up
- * by its slots.
+ * Messages to the device plugin. The first byte says which: 'p' a request of
+ * GetPreferredAllocation, 'a' of Allocate, 'd' a Pod by the API server, else a list, of which each
+ * container is looked up.
  */
 #include <errno.h>
 #include <string.h>
@@ -10,6 +10,7 @@
 #include "kube/allocate.h"
 #include "kube/device_id.h"
 #include "kube/holder.h"
+#include "kube/pod_decision.h"
 #include "tests/fuzz/fuzz.h"
 
 #define GPU_BYTES (UINT64_C(80) << 30)
@@ -25,6 +26,8 @@ static void begin(void)
 	memcpy(conf.resource, resource, sizeof(resource));
 	conf.nresources = 3;
 	strcpy(conf.nvidia_cdi, "none");
+	strcpy(conf.node, "n");
+	conf.scheduler = KUBE_HAMI;
 	for (devices.n = 0; devices.n < 2; devices.n++) {
 		devices.list[devices.n].device.uuid[15] = (uint8_t)devices.n;
 		devices.list[devices.n].device.total_bytes = GPU_BYTES;
@@ -103,6 +106,30 @@ static void check_list(const uint8_t *data, size_t size)
 		v1__list_pod_resources_response__free_unpacked(list, NULL);
 }
 
+/* What an API server says of a Pod, whose annotations its user may have written. */
+static void check_pod(const uint8_t *data, size_t size)
+{
+	static struct pod_decision decision;
+	static struct holder holder;
+	static struct policy policy;
+	static V1__PodResources pod = V1__POD_RESOURCES__INIT;
+	static V1__ContainerResources container = V1__CONTAINER_RESOURCES__INIT;
+	char why[HOLDER_WHY] = "";
+
+	if (pod_decision_read(&conf, (const char *)data, size, "c", &decision, why) < 0) {
+		MUST(*why);
+		return;
+	}
+	MUST(decision.container.n >= 1 && decision.container.n <= POLICY_DEVICES);
+	holder.pod = &pod;
+	holder.container = &container;
+	holder.first = "";
+	if (holder_policy_decided(&conf, &devices, &holder, &decision.container, &policy, why) < 0)
+		MUST(*why);
+	else
+		MUST(policy_check(&policy) == 0);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	if (!devices.n)
@@ -115,6 +142,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		break;
 	case 'a':
 		check_allocate(data + 1, size - 1);
+		break;
+	case 'd':
+		check_pod(data + 1, size - 1);
 		break;
 	default:
 		check_list(data + 1, size - 1);

@@ -82,25 +82,40 @@ static json_t *slice_count(uint64_t n)
 }
 
 /* Amounts from one unit up to all, in whole units. */
-static json_t *slice_capacity(json_t *(*quantity)(uint64_t), uint64_t all, unsigned int without)
+static json_t *slice_capacity(json_t *(*quantity)(uint64_t), uint64_t all, bool divided)
 {
 	uint64_t part = all / SLICE_DEFAULT_PART;
 
-	if (without & SLICE_NO_SHARING)
+	if (!divided)
 		return json_pack("{s:o}", "value", quantity(all));
 	return json_pack("{s:o, s:{s:o, s:{s:o, s:o, s:o}}}", "value", quantity(all), "requestPolicy",
 			 "default", quantity(part ? part : 1), "validRange", "min", quantity(1), "max",
 			 quantity(all), "step", quantity(1));
 }
 
-/* A driver that does not tell the size leaves it out: such a device has no memory to be asked for. */
+static uint64_t slice_mib(const struct device *device)
+{
+	return device->total_bytes == NVML_BYTES_UNKNOWN ? 0 : device->total_bytes / MIB;
+}
+
+/*
+ * Where the driver does not tell the size there is no memory to have a part of: such a device goes to one
+ * claim as a whole.
+ */
+static bool slice_is_divided(const struct device *device, unsigned int without)
+{
+	/* Kubernetes wants room for a step beyond the least. */
+	return !(without & SLICE_NO_SHARING) && slice_mib(device) >= 2;
+}
+
 static json_t *slice_capacities(const struct device *device, unsigned int without)
 {
-	uint64_t mib = device->total_bytes == NVML_BYTES_UNKNOWN ? 0 : device->total_bytes / MIB;
-	json_t *all = json_pack("{s:o}", "cores", slice_capacity(slice_count, CORES, without));
+	bool divided = slice_is_divided(device, without);
+	uint64_t mib = slice_mib(device);
+	json_t *all = json_pack("{s:o}", "cores", slice_capacity(slice_count, CORES, divided));
 
-	if (mib >= 2) /* Kubernetes wants room for a step beyond the least */
-		json_object_set_new(all, "memory", slice_capacity(slice_quantity, mib, without));
+	if (mib)
+		json_object_set_new(all, "memory", slice_capacity(slice_quantity, mib, divided));
 	return all;
 }
 
@@ -130,15 +145,6 @@ static void slice_add_number(json_t *attributes, const char *name, json_int_t va
 	json_object_set_new(attributes, name, json_pack("{s:I}", "int", value));
 }
 
-/* AMD's is the last word of the model: "AMD Instinct MI300X gfx942". */
-static const char *slice_architecture(const struct device *device)
-{
-	const char *word = strrchr(device->model, ' ');
-
-	word = word ? word + 1 : device->model;
-	return device->vendor == DEVICE_AMD && !strncmp(word, "gfx", 3) ? word : "";
-}
-
 /* Names with a domain are Kubernetes' own, by which requests are matched with another driver's devices. */
 static json_t *slice_attributes(const struct node_device *d, const struct slice_facts *facts)
 {
@@ -146,7 +152,7 @@ static json_t *slice_attributes(const struct node_device *d, const struct slice_
 
 	slice_add_text(all, "vendor", d->device.vendor == DEVICE_AMD ? "amd" : "nvidia");
 	slice_add_text(all, "model", d->device.model);
-	slice_add_text(all, "architecture", slice_architecture(&d->device));
+	slice_add_text(all, "architecture", d->device.architecture);
 	slice_add_text(all, "uuid", units_uuid(d->device.uuid).s);
 	slice_add_number(all, "index", d->device.number);
 	slice_add_text(all, "resource.kubernetes.io/pciBusID", d->device.pci);
@@ -183,7 +189,7 @@ static json_t *slice_device(const struct kube_conf *conf, const struct node_devi
 	node_device_name(d->device.uuid, name);
 	device = json_pack("{s:s, s:o, s:o}", "name", name, "attributes", slice_attributes(d, facts),
 			   "capacity", slice_capacities(&d->device, without));
-	if (!(without & SLICE_NO_SHARING))
+	if (slice_is_divided(&d->device, without))
 		json_object_set_new(device, "allowMultipleAllocations", json_true());
 	if (d->sick)
 		json_object_set_new(device, "taints", slice_taints(conf));

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- *	slices_sync, or LOOK_S have passed ──► GET node ──► LIST own slices ──► nothing differs: rest
- *	                                          ▲                │
- *	                                          └── one write ◄──┘
+ *	slices_sync ──► GET node ──► LIST own slices ──► nothing differs: watch ──► something happens ──► GET node
+ *	                                   ▲    │
+ *	                                   └────┴── one write
  *	what fails ──► wait ──► GET node
  *
  * After each write the slices are listed again, so that a round ends only when what is there is what is
@@ -25,6 +25,7 @@
 #include "base/now.h"
 #include "base/number.h"
 #include "kube/slice.h"
+#include "kube/slices_watch.h"
 #include "text/log.h"
 
 #define SLICES_PATH "/apis/resource.k8s.io/v1/resourceslices"
@@ -32,7 +33,7 @@
 #define RETRY_MS    500	  /* after the first failure; twice that after each further one */
 #define RETRY_MOST_MS	60000
 #define REFUSED_MOST_MS 600000 /* where the server refuses what is written: asking again changes little */
-#define LOOK_MS		600000 /* at least, at rest: somebody may have deleted a slice */
+#define PROBE_MS	600000 /* how seldom a cluster without a feature is tried again */
 /* A device may come and go all the time: so many writes at once, and one in each further gap. */
 #define GAP_MS		10000
 #define GAPS_AHEAD	4
@@ -51,6 +52,7 @@ struct slices {
 	const struct kube_conf *conf;
 	const struct node_devices *devices;
 	struct api_call *call; /* under way; NULL: none */
+	struct slices_watch watch;
 	bool again;	       /* they are to be looked at once more */
 	char node_uid[UID_BYTES];
 	unsigned int without; /* bits of enum slice_without */
@@ -59,6 +61,7 @@ struct slices {
 	enum slices_write write;
 	unsigned int writes, failures;
 	uint64_t paid_ns; /* until then what was written would take, one in a gap */
+	uint64_t probed_ns; /* when the server's answer to a write was learnt last */
 	bool settled;	  /* a round has ended since slices_sync */
 	int told; /* status of the failure that the log names; 0: none */
 };
@@ -95,28 +98,44 @@ static void slices_ready(struct loop_source *source)
 		slices_begin(s);
 }
 
-/* At once, unless much has been written lately. */
-static void slices_wake(struct slices *s)
+/* In so many ms, and later where much has been written lately. */
+static void slices_wake(struct slices *s, uint64_t ms)
 {
 	uint64_t ahead_ns = sat_sub_u64(s->paid_ns, now_monotonic_ns());
 
-	slices_wake_in(s, sat_sub_u64(ahead_ns / NS_PER_MS, GAPS_AHEAD * GAP_MS));
+	slices_wake_in(s, max_u64(ms, sat_sub_u64(ahead_ns / NS_PER_MS, GAPS_AHEAD * GAP_MS)));
+}
+
+static void slices_path(const struct slices *s, char ret[static PATH_BYTES])
+{
+	snprintf(ret, PATH_BYTES, SLICES_PATH "?fieldSelector=spec.driver%%3D%s%%2Cspec.nodeName%%3D%s",
+		 s->conf->driver, s->conf->node);
 }
 
 /* --- How a round ends ---------------------------------------------------------------------- */
 
-static void slices_rest(struct slices *s)
+static void slices_rest(struct slices *s, const char *version)
 {
+	char path[PATH_BYTES];
+
 	if (s->told)
 		log_line(LOG_SAY, "kubernetes: the ResourceSlice of node %s is as it is to be again",
 			 s->conf->node);
 	s->told = 0;
 	s->failures = 0;
 	s->settled = !s->again;
-	if (s->again)
-		slices_wake(s);
-	else
-		slices_wake_in(s, slices_jitter(2 * LOOK_MS));
+	if (s->again) {
+		slices_wake(s, 0);
+		return;
+	}
+	slices_path(s, path);
+	slices_watch_begin(&s->watch, path, version);
+}
+
+/* The watch's: no round is under way while there is one. */
+static void slices_look(void *arg, uint64_t ms)
+{
+	slices_wake(arg, slices_jitter(2 * ms));
 }
 
 static const char *slices_advice(int status)
@@ -126,8 +145,8 @@ static const char *slices_advice(int status)
 		return "; the token of allotd's service account is not taken: see that its file is mounted "
 		       "and renewed";
 	case 403:
-		return "; give allotd's service account the rights of deploy/kubernetes: get on nodes; get, "
-		       "list, create, update and delete on resourceslices";
+		return "; give allotd's service account the rights of deploy/kubernetes: get on nodes; "
+		       "list, watch, create, update and delete on resourceslices";
 	case 404:
 		return "; resource.k8s.io/v1 needs Kubernetes 1.34 or newer, and [kubernetes] node must "
 		       "name this node as the cluster does";
@@ -251,6 +270,7 @@ static void slices_learn(struct slices *s, const char *bytes, size_t len)
 
 	json_decref(s->kept);
 	s->kept = json_deep_copy(kept);
+	s->probed_ns = now_monotonic_ns();
 	if (kept && s->wanted) {
 		unsigned int dropped = slice_dropped(s->wanted, kept);
 
@@ -375,8 +395,9 @@ static void slices_put(struct slices *s, const json_t *own, json_t *wanted)
 }
 
 /* One step towards what is wanted, or none. */
-static void slices_step(struct slices *s, const json_t *items)
+static void slices_step(struct slices *s, const json_t *list)
 {
+	const json_t *items = json_object_get(list, "items");
 	json_t *wanted = slices_want(s);
 	const json_t *extra, *own = slices_choose(s, items, &extra);
 
@@ -385,7 +406,8 @@ static void slices_step(struct slices *s, const json_t *items)
 	if (extra)
 		slices_write(s, WRITE_DELETE, slices_name_of(extra), NULL);
 	else if (!s->devices->n || (own && slices_is_right(s, own, wanted)))
-		slices_rest(s);
+		slices_rest(s, json_string_value(json_object_get(json_object_get(list, "metadata"),
+								 "resourceVersion")));
 	else
 		slices_put(s, own, wanted);
 	json_decref(wanted);
@@ -399,7 +421,7 @@ static void slices_listed(void *arg, int status, const char *bytes, size_t len)
 
 	s->call = NULL;
 	if (json_is_array(items) || json_is_null(items))
-		slices_step(s, items);
+		slices_step(s, root);
 	else
 		slices_fail(s, status, "list the ResourceSlices of", bytes, len);
 	json_decref(root);
@@ -409,8 +431,7 @@ static void slices_list(struct slices *s)
 {
 	char path[PATH_BYTES];
 
-	snprintf(path, sizeof(path), SLICES_PATH "?fieldSelector=spec.driver%%3D%s%%2Cspec.nodeName%%3D%s",
-		 s->conf->driver, s->conf->node);
+	slices_path(s, path);
 	slices_ask(s,
 		   &(struct api_request){.method = "GET",
 					 .path = path,
@@ -446,10 +467,12 @@ static void slices_begin(struct slices *s)
 {
 	char path[PATH_BYTES];
 
-	if (!s->again && !s->failures && s->said & SLICE_NO_SHARING) {
+	if (!s->again && !s->failures && s->said & SLICE_NO_SHARING &&
+	    now_monotonic_ns() - s->probed_ns > PROBE_MS * NS_PER_MS) {
 		json_decref(s->kept);
 		s->kept = NULL;
 	}
+	slices_watch_end(&s->watch);
 	s->again = false;
 	s->writes = 0;
 	snprintf(path, sizeof(path), "/api/v1/nodes/%s", s->conf->node);
@@ -480,7 +503,8 @@ int slices_open(struct loop *loop, struct api *api, const struct kube_conf *conf
 					.ready = slices_ready},
 			     .api = api,
 			     .conf = conf,
-			     .devices = devices};
+			     .devices = devices,
+			     .watch = {.api = api, .look = slices_look, .arg = s}};
 	r = s->source.fd < 0 ? err_errno() : loop_add(loop, &s->source);
 	if (r)
 		slices_close(s);
@@ -494,7 +518,7 @@ void slices_sync(struct slices *s)
 	s->again = true;
 	s->settled = false;
 	if (!s->call)
-		slices_wake(s);
+		slices_wake(s, 0);
 }
 
 bool slices_is_settled(const struct slices *s)
@@ -506,6 +530,7 @@ void slices_close(struct slices *s)
 {
 	if (!s)
 		return;
+	slices_watch_end(&s->watch);
 	if (s->call)
 		api_forget(s->call);
 	if (s->source.fd >= 0)

@@ -34,6 +34,7 @@ int device_of_nvml(struct nvml *nvml, unsigned int index, struct device *ret)
 		return r;
 	memcpy(d.uuid, seen.uuid, sizeof(d.uuid));
 	snprintf(d.model, sizeof(d.model), "%s", seen.name);
+	snprintf(d.architecture, sizeof(d.architecture), "%s", seen.architecture);
 	devices_copy_pci(d.pci, seen.pci);
 	d.total_bytes = seen.total_bytes;
 	*ret = d;
@@ -50,6 +51,7 @@ void device_of_node(const struct topology_node *node, struct device *ret)
 	topology_gfx_name(node, gfx);
 	snprintf(d.model, sizeof(d.model), "%s%s%s", node->name, *node->name && *gfx ? " " : "",
 		 gfx);
+	snprintf(d.architecture, sizeof(d.architecture), "%s", gfx);
 	topology_pci_name(node, d.pci);
 	d.total_bytes = topology_vram_bytes(node);
 	*ret = d;

@@ -23,6 +23,7 @@ struct device {
 	unsigned int number; /* among its vendor's: NVIDIA's index, AMD's node, as topo has it */
 	uint32_t render_minor; /* AMD's: /dev/dri/renderD<minor> */
 	char model[96];
+	char architecture[24]; /* "Hopper", "gfx942"; "": not known */
 	char pci[32]; /* "0000:17:00.0" */
 	uint64_t total_bytes;
 };

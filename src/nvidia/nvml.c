@@ -97,6 +97,19 @@ static int nvml_get_memory(struct nvml *nvml, nvmlDevice_t dev, struct nvml_devi
 	return nvml_errno(r);
 }
 
+/* By NVML's numbers, in the words that NVIDIA's own drivers for Kubernetes have for them. */
+static const char *nvml_architecture(struct nvml *nvml, nvmlDevice_t dev)
+{
+	static const char *const names[] = {"",	      "",	"Kepler", "Maxwell",	  "Pascal", "Volta",
+					    "Turing", "Ampere", "Ada Lovelace", "Hopper", "Blackwell"};
+	nvmlDeviceArchitecture_t number = 0;
+
+	if (nvml->lib.nvmlDeviceGetArchitecture(dev, &number) ||
+	    number >= sizeof(names) / sizeof(*names))
+		return "";
+	return names[number];
+}
+
 int nvml_device_get(struct nvml *nvml, unsigned int index, struct nvml_device *ret_device)
 {
 	struct nvml_device d = {.index = index};
@@ -115,6 +128,7 @@ int nvml_device_get(struct nvml *nvml, unsigned int index, struct nvml_device *r
 		return -EIO;
 	memcpy(d.pci, pci.busId, sizeof(d.pci));
 	d.pci[sizeof(d.pci) - 1] = '\0';
+	d.architecture = nvml_architecture(nvml, dev);
 	*ret_device = d;
 	return 0;
 }

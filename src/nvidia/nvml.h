@@ -23,6 +23,7 @@ struct nvml_device {
 	uint8_t uuid[16];
 	char name[96];
 	char pci[32]; /* domain:bus:device.function */
+	const char *architecture; /* "Hopper"; "": the driver does not tell, or it is a new one */
 	uint64_t total_bytes;
 	uint64_t used_bytes; /* without what the driver keeps for itself */
 };

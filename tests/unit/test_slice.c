@@ -158,8 +158,12 @@ static void check_odd(void)
 	for (size_t i = 0; i + 3 < sizeof(devices.list[2].device.model); i += 2)
 		memcpy(devices.list[2].device.model + i, "\xc3\xa4", 3);
 	s = spec(0);
-	CHECK(!at(s, "devices>0>capacity>memory"));
+	check_text(s, "devices>0>capacity>memory>value", "1Mi");
+	CHECK(!at(s, "devices>0>allowMultipleAllocations"));
+	CHECK(!at(s, "devices>0>capacity>memory>requestPolicy"));
 	CHECK(!at(s, "devices>1>capacity>memory"));
+	CHECK(!at(s, "devices>1>allowMultipleAllocations"));
+	CHECK(!at(s, "devices>1>capacity>cores>requestPolicy"));
 	CHECK(!at(s, "devices>1>attributes>model"));
 	check_text(s, "devices>2>capacity>memory>requestPolicy>default", "1Mi");
 	model = json_string_value(at(s, "devices>0>attributes>model>string"));
@@ -176,8 +180,8 @@ static void check_amd(void)
 	begin();
 	add(1, 1024);
 	devices.list[0].device.vendor = DEVICE_AMD;
-	snprintf(devices.list[0].device.model, sizeof(devices.list[0].device.model),
-		 "AMD Instinct MI300X gfx942");
+	snprintf(devices.list[0].device.architecture, sizeof(devices.list[0].device.architecture),
+		 "gfx942");
 	s = spec(0);
 	check_text(s, "devices>0>attributes>vendor>string", "amd");
 	check_text(s, "devices>0>attributes>architecture>string", "gfx942");

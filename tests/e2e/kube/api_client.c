@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * api_client slices NODE DEVICES: publishes that many devices as they are said to be; words on standard
- * input: "sick N", "well N", "gone" (all of them), "sync", which is answered by "settled".
+ * api_client slices NODE DEVICES: publishes that many devices as they are said to be, or, of "real", those
+ * that are there; words on standard input: "sick N", "well N", "gone" (all of them), "sync", which is answered by "settled".
  *
  * api_client ask: "METHOD PATH TIMEOUT-MS", "WATCH PATH TIMEOUT-MS" ask, and "FORGET N" forgets the Nth of
  * them, from 0. It prints "N ended STATUS LENGTH BYTES" and "N line LENGTH BYTES"; a line of a watch that
@@ -49,6 +49,14 @@ static void make_devices(unsigned int n)
 		memset(d->device.uuid, 0x11, 15);
 		d->device.uuid[15] = (uint8_t)(n - i); /* not in the order of their names */
 	}
+}
+
+static void read_devices(void)
+{
+	struct devices now;
+
+	devices_read(&now);
+	node_update(&devices, &now);
 }
 
 /* --- Asking -------------------------------------------------------------------------------- */
@@ -208,7 +216,10 @@ int main(int argc, char **argv)
 	snprintf(conf.driver, sizeof(conf.driver), "gpu.allot.dev");
 	if (argc == 4) {
 		snprintf(conf.node, sizeof(conf.node), "%s", argv[2]);
-		make_devices((unsigned int)atoi(argv[3]));
+		if (strcmp(argv[3], "real") != 0)
+			make_devices((unsigned int)atoi(argv[3]));
+		else
+			read_devices();
 	}
 	if (!strcmp(argv[1], "print")) {
 		for (unsigned int i = 0; i < devices.n; i += 2)

@@ -29,13 +29,13 @@ class Case(unittest.TestCase):
         self.addCleanup(server.stop)
         return server
 
-    def start(self, devices=2, url=None, node="node-1"):
+    def start(self, devices=2, url=None, node="node-1", **environment):
         self.log = tempfile.TemporaryFile(mode="w+")
         self.addCleanup(self.log.close)
         self.client = subprocess.Popen(
             [CLIENT, "slices", node, str(devices)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             stderr=self.log, text=True,
-            env={**os.environ, "API": url or self.server.url, "ACCOUNT": self.folder})
+            env={**os.environ, "API": url or self.server.url, "ACCOUNT": self.folder, **environment})
         self.addCleanup(self.client.stdout.close)
         self.addCleanup(self.end)
         self.assertEqual(self.client.stdout.readline(), "ready\n")
@@ -148,6 +148,17 @@ class Published(Case):
         self.assertEqual(self.sync("sick 1\nsync"), [("PUT", NAME)])
 
 
+    def test_devices_of_a_driver(self):
+        """As NVML tells of them: here, that of simulated ones."""
+        self.start("real", LD_LIBRARY_PATH=os.environ["SIM_LIBRARIES"], ALLOT_SIM_GPUS="2",
+                   ALLOT_SIM_DIR=self.folder)
+        self.published()
+        devices = self.slice()["spec"]["devices"]
+        self.assertEqual({device["attributes"]["index"]["int"] for device in devices}, {0, 1})
+        self.assertEqual(devices[0]["attributes"]["architecture"], {"string": "Hopper"})
+        self.assertIn("default", devices[0]["capacity"]["memory"]["requestPolicy"])
+
+
 class Others(Case):
     """What others do to slices."""
 
@@ -156,6 +167,51 @@ class Others(Case):
         self.published()
         self.server.objects.clear()
         self.assertEqual(self.sync(), [("POST", NAME)])
+
+    def test_deleted_behind_our_back(self):
+        """As a kubelet does that starts: it is there again, and nobody asked."""
+        self.start()
+        self.published()
+        self.until(lambda: self.server.watches)
+        self.server.objects.clear()
+        self.server.tell({"type": "DELETED", "object": {}})
+        self.until(lambda: NAME in self.server.objects)
+
+    def test_watch_ends(self):
+        """What has happened meanwhile is seen all the same."""
+        self.start()
+        self.published()
+        self.until(lambda: self.server.watches)
+        self.server.objects.clear()
+        self.server.tell(None)
+        self.until(lambda: NAME in self.server.objects)
+        self.assertLessEqual(len(self.server.requests), 10)
+
+    def test_no_right_to_watch(self):
+        self.server.orders += [("GET", lambda h: None)] * 3 + [("GET", 403)] * 3
+        self.start()
+        self.published()
+        self.until(lambda: "cannot be watched: HTTP 403" in self.said())
+        self.server.objects.clear()
+        self.until(lambda: NAME in self.server.objects)
+        self.assertEqual(self.said().count("cannot be watched"), 1)
+
+    def test_watch_from_the_list(self):
+        self.start()
+        self.published()
+        self.until(lambda: self.server.watches)
+        self.assertIn("&watch=1&timeoutSeconds=600&resourceVersion=1", self.server.requests[-1][1])
+
+    def test_events_of_nothing(self):
+        """Each is a look, and no write."""
+        self.start()
+        self.published()
+        for i in range(3):
+            self.until(lambda n=i: len(self.server.watches) > n)
+            self.server.watches[i].put({"type": "BOOKMARK"})
+            self.server.watches[i].put({"type": "ERROR", "object": {"code": 410}})
+        self.until(lambda: len(self.server.watches) > 3)
+        self.assertEqual(len(self.server.writes), 1)
 
     def test_changed(self):
         self.start()

@@ -3,6 +3,7 @@
 
 import http.server
 import json
+import queue
 import re
 import socket
 import socketserver
@@ -67,6 +68,7 @@ def check_slice(body):
 
 class Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
 
     def log_message(self, *args):
         pass
@@ -129,6 +131,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
             handler(self)
         elif url.path.startswith("/api/v1/nodes/"):
             self.node(url.path.rsplit("/", 1)[1])
+        elif "watch=1" in url.query:
+            self.watch()
         elif url.path.startswith(SLICES):
             with server.lock:
                 self.slices(url, json.loads(body) if body else None)
@@ -160,6 +164,18 @@ class Handler(http.server.BaseHTTPRequestHandler):
                  and item["spec"]["nodeName"] == want["spec.nodeName"]]
         self.answer(200, {"kind": "ResourceSliceList", "metadata": {"resourceVersion": "1"},
                           "items": items})
+
+    def watch(self):
+        """Events that the test tells of, until it ends them."""
+        events = queue.Queue()
+        self.server.watches.append(events)
+        self.send_response(200)
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        while (event := events.get()) is not None:
+            data = json.dumps(event).encode() + b"\n"
+            self.wfile.write(b"%x\r\n%s\r\n" % (len(data), data))
+        self.wfile.write(b"0\r\n\r\n")
 
     def delete(self, name):
         self.server.writes.append(("DELETE", name))
@@ -205,6 +221,7 @@ class Server(socketserver.ThreadingMixIn, http.server.HTTPServer):
         self.nodes = {"node-1": "uid-1"}
         self.objects, self.routes, self.tokens = {}, {}, set()
         self.requests, self.writes, self.orders, self.invalid, self.tokens_seen = [], [], [], [], []
+        self.watches = []
         self.sharing = self.taints = True
         self.url = f"{'https' if context else 'http'}://127.0.0.1:{self.server_address[1]}"
         threading.Thread(target=self.serve_forever, args=[0.05], daemon=True).start()
@@ -220,6 +237,11 @@ class Server(socketserver.ThreadingMixIn, http.server.HTTPServer):
                 self.drop(device)
             self.objects[name] = body
 
+    def tell(self, event):
+        """To all who watch; None: no more is to be heard."""
+        for events in self.watches:
+            events.put(event)
+
     def drop(self, device):
         if not self.taints:
             device.pop("taints", None)
@@ -232,6 +254,7 @@ class Server(socketserver.ThreadingMixIn, http.server.HTTPServer):
 
     def stop(self):
         self.over.set()
+        self.tell(None)
         self.shutdown()
         self.server_close()
         for connection in self.open_now:

@@ -270,8 +270,8 @@ int grant_list(const struct kube_conf *conf, const char *prefix, int (*fn)(const
 	return cdi_spec_list(conf->cdi, CDI_GRANT, grant_list_one, &listing);
 }
 
-/* The word behind "--memo" in the hook's. */
-static const char *grant_find_memo(const json_t *spec)
+/* The word behind an option in the hook's; "" where it has none, NULL where there is no hook. */
+static const char *grant_find_word(const json_t *spec, const char *option)
 {
 	const json_t *device = json_array_get(json_object_get(spec, "devices"), 0);
 	const json_t *edits = json_object_get(device, "containerEdits");
@@ -285,16 +285,18 @@ static const char *grant_find_memo(const json_t *spec)
 
 		if (next || !text)
 			return text;
-		next = !strcmp(text, "--memo");
+		next = !strcmp(text, option);
 	}
 	return hook ? "" : NULL;
 }
 
-int grant_memo(const struct kube_conf *conf, const char *id, char ret[static GRANT_MEMO_BYTES])
+/* 0, -ENOENT, -EINVAL as grant_memo. */
+static int grant_read_word(const struct kube_conf *conf, const char *id, const char *option, char *ret,
+			   size_t size)
 {
 	char path[PATH_MAX];
 	json_error_t error;
-	const char *memo;
+	const char *word;
 	json_t *spec;
 	int r = grant_is_id(id) ? cdi_spec_path(conf->cdi, CDI_GRANT, id, path) : -EINVAL;
 
@@ -303,13 +305,18 @@ int grant_memo(const struct kube_conf *conf, const char *id, char ret[static GRA
 	if (access(path, F_OK) < 0)
 		return -errno;
 	spec = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
-	memo = spec ? grant_find_memo(spec) : NULL;
-	if (!memo || strlen(memo) >= GRANT_MEMO_BYTES)
+	word = spec ? grant_find_word(spec, option) : NULL;
+	if (!word || strlen(word) >= size)
 		r = -EINVAL;
 	else
-		strcpy(ret, memo);
+		strcpy(ret, word);
 	json_decref(spec);
 	return r;
+}
+
+int grant_memo(const struct kube_conf *conf, const char *id, char ret[static GRANT_MEMO_BYTES])
+{
+	return grant_read_word(conf, id, "--memo", ret, GRANT_MEMO_BYTES);
 }
 
 /* --- Tenants ----------------------------------------------------------------------------------- */
@@ -320,15 +327,22 @@ struct grant_sweeping {
 	unsigned int left;
 };
 
+/* A slot's grant may be the next container's by now, which has another tenant. */
+static bool grant_is_of_another(const struct kube_conf *conf, const char *id, const char *tenant)
+{
+	char now[POLICY_NAME_BYTES];
+	int r = grant_read_word(conf, id, "--tenant", now, sizeof(now));
+
+	return r == -ENOENT || (r == 0 && *now && strcmp(now, tenant));
+}
+
 static int grant_sweep_one(const char *name, const char *dir, void *arg)
 {
 	struct grant_sweeping *sweeping = arg;
-	char id[POD_GRANT_BYTES], path[PATH_MAX];
+	char id[POD_GRANT_BYTES];
 	int r;
 
-	if (pod_read_grant(dir, id) < 0 || !grant_is_id(id) ||
-	    cdi_spec_path(sweeping->conf->cdi, CDI_GRANT, id, path) < 0 || access(path, F_OK) == 0 ||
-	    errno != ENOENT)
+	if (pod_read_grant(dir, id) < 0 || !grant_is_of_another(sweeping->conf, id, name))
 		return 0;
 	r = tenants_remove(sweeping->runtime, name, false);
 	sweeping->left += r < 0 && r != -ENOENT;

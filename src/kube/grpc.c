@@ -26,7 +26,7 @@
 #define REQUESTS_MOST (2 * GRPC_MESSAGE_MOST)
 #define EVENTS	    16
 #define READ_BYTES  16384
-#define STATUS_TEXT 256
+#define STATUS_TEXT 512
 #define PATH_BYTES  sizeof(((struct sockaddr_un *)0)->sun_path)
 
 /* The first member of a server or connection, to which epoll's events point. */

@@ -79,17 +79,26 @@ static int kube_start_calls(struct kube *kube, struct loop *loop)
 	return loop_add(loop, &kube->calls);
 }
 
-/* Claims and slices are the API server's; device plugins do without it. */
-static int kube_start_dra(struct kube *kube, struct loop *loop)
+/*
+ * Claims and slices are the API server's, and schedulers' decisions; device plugins of a stock scheduler do
+ * without it.
+ */
+static int kube_start_api(struct kube *kube, struct loop *loop)
 {
-	int r = api_open(loop, kube->conf, &kube->api);
+	int r;
 
-	if (r < 0) {
+	if (!(kube->conf->ways & KUBE_DRA) && kube->conf->scheduler == KUBE_STOCK)
+		return 0;
+	r = api_open(loop, kube->conf, &kube->api);
+	if (r < 0)
 		log_line(LOG_FAULT, "Kubernetes' API server is not known: %s; run allotd in a Pod with a service "
 			 "account, or say api = https://... in [kubernetes]", strerror(-r));
-		return r;
-	}
-	r = slices_open(loop, kube->api, kube->conf, &kube->devices, &kube->slices);
+	return r;
+}
+
+static int kube_start_dra(struct kube *kube, struct loop *loop)
+{
+	int r = slices_open(loop, kube->api, kube->conf, &kube->devices, &kube->slices);
 	if (r == 0)
 		r = dra_open(loop, kube->grpc, kube->api, kube->conf, &kube->devices, &kube->dra);
 	if (r < 0)
@@ -100,7 +109,7 @@ static int kube_start_dra(struct kube *kube, struct loop *loop)
 
 static int kube_start_plugin(struct kube *kube, struct loop *loop)
 {
-	int r = plugin_open(loop, kube->grpc, kube->conf, &kube->devices, &kube->plugin);
+	int r = plugin_open(loop, kube->grpc, kube->api, kube->conf, &kube->devices, &kube->plugin);
 
 	if (r < 0)
 		log_line(LOG_FAULT, "device plugins are not offered to the kubelet in %s: %s",
@@ -118,7 +127,8 @@ static int kube_start(struct kube *kube, struct loop *loop)
 		log_line(LOG_FAULT, "nothing is said to Kubernetes: %s", strerror(-r));
 		return r;
 	}
-	if (kube->conf->ways & KUBE_DRA)
+	r = kube_start_api(kube, loop);
+	if (r == 0 && kube->conf->ways & KUBE_DRA)
 		r = kube_start_dra(kube, loop);
 	if (r == 0 && kube->conf->ways & KUBE_PLUGIN)
 		r = kube_start_plugin(kube, loop);

@@ -5,19 +5,21 @@
  *	kubelet.sock appears ──► own socket anew ──► Register
  *	Allocate ──► a CDI name for each slot, at once
  *	PreStartContainer ──► PodResources: whose are these slots? ──► grant_put
+ *	the same where a scheduler decides ──► the Pod, by api ──► grant_put
  */
 #ifndef ALLOT_KUBE_PLUGIN_H
 #define ALLOT_KUBE_PLUGIN_H
 
 #include "base/loop.h"
+#include "kube/api.h"
 #include "kube/conf.h"
 #include "kube/grpc.h"
 #include "kube/node.h"
 
 struct plugin;
 
-/* All stays where it is. -errno. */
-int plugin_open(struct loop *loop, struct grpc *grpc, const struct kube_conf *conf,
+/* All stays where it is. `api` may be NULL where no scheduler decides. -errno. */
+int plugin_open(struct loop *loop, struct grpc *grpc, struct api *api, const struct kube_conf *conf,
 		const struct node_devices *devices, struct plugin **ret);
 /* Devices have come, gone, or are sick or well. */
 void plugin_tell(struct plugin *plugin);

@@ -517,6 +517,16 @@ class Grants(Case):
         self.assertEqual(self.granter("sweep", self.runtime), ["0"])
         self.assertEqual([*self.tenants()], ["other"])
 
+    def test_next_of_a_slot(self):
+        """The grant is another tenant's by now: the first one's goes all the same."""
+        self.assertEqual(self.fill(), 1024)
+        self.give(tenant="default.train-1.main")
+        self.assertEqual(self.granter("sweep", self.runtime), ["0"])
+        self.assertEqual([*self.tenants()], [])
+        self.assertEqual(self.fill(), 1024)
+        self.assertEqual(self.granter("sweep", self.runtime), ["0"])
+        self.assertEqual([*self.tenants()], ["default.train-1.main"])
+
     def test_two_of_a_container(self):
         self.granter("beside", "0a1b-gpu-2", self.grant)
         self.assertEqual(self.fill(grants=(self.grant, "0a1b-gpu-2")), 1024)

@@ -1,0 +1,230 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pods that a scheduler with annotations placed: what it decided is what their containers get."""
+
+import http.server
+import json
+import signal
+import threading
+import unittest
+
+from plugin_case import GIB, SLOTS, Node, uuid
+
+NODE = "node-1"
+PATH = f"/api/v1/nodes/{NODE}"
+
+
+class Api:
+    """An API server that has Pods and one node: {path: object}."""
+
+    def __init__(self):
+        self.objects = {PATH: {"metadata": {"annotations": {}}}}
+        self.broken = False  # requests get no answer of use
+        self.asked = []
+        api = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def log_message(self, *_):
+                pass
+
+            def answer(self, status, value):
+                data = value if isinstance(value, bytes) else json.dumps(value).encode()
+                self.send_response(status)
+                self.send_header("Content-Length", str(len(data)))
+                self.end_headers()
+                self.wfile.write(data)
+
+            def find(self):
+                api.asked.append((self.command, self.path))
+                if api.broken:
+                    self.answer(500, {"message": "etcd is slow today"})
+                elif self.path not in api.objects:
+                    self.answer(404, {"message": "not found"})
+                else:
+                    return api.objects[self.path]
+                return None
+
+            def do_GET(self):
+                found = self.find()
+                if found is not None:
+                    self.answer(200, found)
+
+            def do_PATCH(self):
+                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                assert self.headers["Content-Type"] == "application/merge-patch+json"
+                assert [*body] == ["metadata"] and [*body["metadata"]] == ["annotations"], body
+                found = self.find()
+                if found is None:
+                    return
+                for key, value in body["metadata"]["annotations"].items():  # as RFC 7386 has it
+                    if value is None:
+                        found["metadata"]["annotations"].pop(key, None)
+                    else:
+                        found["metadata"]["annotations"][key] = value
+                self.answer(200, found)
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.server.handle_error = lambda *_: None  # whoever asked has ended
+        self.url = f"http://127.0.0.1:{self.server.server_port}"
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def stop(self):
+        self.server.shutdown()
+        self.server.server_close()
+
+    def notes(self, path):
+        return self.objects[path]["metadata"]["annotations"]
+
+
+class Hami(Node):
+    devices, left, phase = ("hami.io/vgpu-devices-allocated", "hami.io/vgpu-devices-to-allocate",
+                            "hami.io/bind-phase")
+    registered, handshake = "hami.io/node-nvidia-register", "hami.io/node-handshake"
+    scheduler = "hami"
+    unit = 1  # MiB that it counts as one
+    lock = "hami.io/mutex.lock"
+
+    def setUp(self):
+        super().setUp()
+        self.api = Api()
+        self.addCleanup(self.api.stop)
+        self.conf = (f"scheduler={self.scheduler}", f"api={self.api.url}", f"account={self.top}",
+                     f"node={NODE}")
+        self.begin()
+
+    def place(self, pod, decision, *containers):
+        """The scheduler's part: `containers` are (name, how many slots)."""
+        path = f"/api/v1/namespaces/default/pods/{pod}"
+        self.api.objects[path] = {
+            "metadata": {"annotations": {self.devices: decision, self.left: decision,
+                                         self.phase: "allocating"}},
+            "spec": {"nodeName": NODE, "containers": [
+                {"name": name, "resources": {"limits": {SLOTS: str(n)} if n else {}}}
+                for name, n in containers]}}
+        self.api.notes(PATH)[self.lock] = "x"
+        return path
+
+    def device(self, gpu, mib, cores):
+        return f"{uuid(gpu)},NVIDIA,{mib // self.unit},{cores}:"
+
+    def test_decision(self):
+        """Devices, memory and cores are the scheduler's, whatever slots the kubelet picked."""
+        path = self.place("a", f"{self.device(3, 4096, 30)};;{self.device(1, 2048, 0)}"
+                               f"{self.device(2, 1024, 0)};", ("x", 1), ("none", 0), ("y", 2))
+        answers = self.kubelet.admit("default", "a", {"x": {SLOTS: 1}, "y": {SLOTS: 2}})
+        names = [d.name for d in answers["y"][SLOTS].cdi_devices]
+        self.assertEqual([n for n in names if not n.startswith("allot")], ["nvidia.com/gpu=all"])
+        self.assertEqual(len(names), 3)
+        # Before any container starts: its image may be on its way for minutes.
+        self.wait(lambda: self.api.notes(path)[self.phase] == "success", lambda: self.api.notes(path))
+        self.wait(lambda: self.lock not in self.api.notes(PATH), "the node is locked")
+        self.assertEqual(self.api.notes(path)[self.left], "")
+        self.assertEqual(self.grants(), {})
+        for name in ("x", "y"):
+            self.kubelet.start_container("default", "a", name)
+        slots = self.kubelet.pods["default", "a"]
+        told = self.granted(*slots["x"][SLOTS])
+        self.assertEqual((told["--gpu"], told["--memory"], told["--compute"]),
+                         (uuid(3), str(4 * GIB), "30.0"))
+        told = self.granted(min(slots["y"][SLOTS]))
+        self.assertEqual((told["--gpu"], told["--memory"], told["--compute"]),
+                         (f"{uuid(1)},{uuid(2)}", f"{2 * GIB},{GIB}", "10.0,10.0"))
+        self.assertTrue(told["--tenant"].startswith("default.a.y-"))
+        self.assertEqual(len(self.grants()), 3)
+
+    def test_twice_on_one_gpu(self):
+        self.place("a", f"{self.device(0, 1024, 20)}{self.device(0, 1024, 20)};", ("x", 2))
+        self.refused_start("this GPU already")
+
+    def refused_start(self, *words):
+        self.kubelet.admit("default", "a", {"x": {SLOTS: 1}})
+        error = self.refused(self.kubelet.start_container, "default", "a", "x")
+        for word in ("default/a, container x", *words):
+            self.assertIn(word, error.details())
+        self.assertEqual(self.grants(), {})
+
+    def test_no_pod(self):
+        self.refused_start("404")
+
+    def test_another_scheduler(self):
+        path = self.place("a", "", ("x", 1))
+        del self.api.notes(path)[self.devices]
+        self.refused_start(self.devices, "schedulerName")
+
+    def test_another_node(self):
+        path = self.place("a", self.device(0, 1, 1) + ";", ("x", 1))
+        self.api.objects[path]["spec"]["nodeName"] = "node-2"
+        self.refused_start("node-2")
+
+    def test_another_gpu(self):
+        self.place("a", "GPU-22222222-1111-1111-1111-111111111111,NVIDIA,1,1:;", ("x", 1))
+        self.refused_start("GPU-22222222")
+
+    def test_nonsense(self):
+        """Users write annotations, too."""
+        for decision in ("x", ";" * 1000, self.device(0, -1, 0) + ";", self.device(0, 2 ** 63, 0) + ";",
+                         self.device(0, 81 << 10, 0) + ";", self.device(0, 1, 1) * 1000, "\0", "{" * 9999):
+            self.place("a", decision, ("x", 1))
+            self.refused_start()
+            self.kubelet.delete("default", "a")
+        for pod in (b"{", b"[" * 100000, b"[]", b"null", b"{\"spec\": []}", b"\xff"):
+            self.api.objects["/api/v1/namespaces/default/pods/a"] = pod
+            self.refused_start()
+            self.kubelet.delete("default", "a")
+
+    def test_api_fails(self):
+        """The container's error alone; when the kubelet tries again it starts."""
+        self.place("a", self.device(0, 1024, 5) + ";", ("x", 1))
+        self.api.broken = True
+        self.refused_start("500")
+        self.api.broken = False
+        self.kubelet.start_container("default", "a", "x")
+        self.assertEqual(len(self.grants()), 1)
+
+    def test_before_us(self):
+        """A Pod that was allocated when the daemon ended: its scheduler hears of it from the next one."""
+        self.kubelet.pods["default", "a"] = {"x": {SLOTS: [f"{uuid(0).lower()}.1of10"]}}
+        path = self.place("a", self.device(0, 1024, 5) + ";", ("x", 1))
+        self.node.kill()
+        self.node.wait()
+        self.node.stdin.close()
+        self.node.stdout.close()
+        self.assertTrue(self.start_node())
+        self.wait(lambda: self.api.notes(path)[self.phase] == "success", lambda: self.api.notes(path))
+
+
+    def patches(self):
+        return self.api.asked.count(("PATCH", PATH))
+
+    def test_announced(self):
+        """The node's devices; a sign of life when it is asked for; a sick device; and no more."""
+        notes = self.api.notes(PATH)
+        self.wait(lambda: self.handshake in notes, notes)
+        self.assertTrue(notes[self.handshake].startswith("Reported"), notes)
+        registered = notes[self.registered]
+        for i in range(4):
+            self.assertIn(uuid(i), registered)
+        self.assertEqual(self.patches(), 1)
+        self.say("sick 1")
+        self.wait(lambda: notes[self.registered] != registered, notes)
+        self.say("well 1")
+        self.wait(lambda: notes[self.registered] == registered, notes)
+        notes[self.handshake] = "Requesting_2026.11.29 14:00:00"
+        self.wait(lambda: notes[self.handshake].startswith("Reported"), notes)
+        patches, asked = self.patches(), len(self.api.asked)
+        self.wait(lambda: len(self.api.asked) > asked, "nobody looks")
+        self.assertEqual(self.patches(), patches)
+
+
+class Volcano(Hami):
+    devices, left, phase = ("volcano.sh/vgpu-ids-new", "volcano.sh/devices-to-allocate",
+                            "volcano.sh/bind-phase")
+    registered, handshake = "volcano.sh/node-vgpu-register", "volcano.sh/node-vgpu-handshake"
+    scheduler = "volcano"
+    unit = 1024  # that of the resource of memory
+    lock = "hamivgpu"
+
+
+signal.alarm(170)
+unittest.main()

@@ -201,6 +201,11 @@
 #define TUNING_HANDED_BESIDE_NS	  (4 * NS_PER_MS)
 #define TUNING_HANDED_FOR_NS	  (3000 * NS_PER_MS)
 #define TUNING_AWAITED_SOON_NS	  (NS_PER_MS / 2)
+/*
+ * ... or for this part of what is in flight, where that is more: what goes behind it ends nothing, and by
+ * chance alone all of a long queue would go in others' turns.
+ */
+#define TUNING_AWAITED_PART	  4
 /* How much the device does at once is learned over so much work. */
 #define TUNING_OVERLAP_NS (10 * NS_PER_MS)
 

@@ -162,6 +162,7 @@ FIXED = {
     "sparse": lambda: fixed("sparse", got=None),
     "rivals": lambda: rivals("tokens", (1, 1)),
     "rivals-swapped": lambda: rivals("tokens", (1, 1), "ba"),
+    "rivals-chained": lambda: rivals("steady,chained-streams", (1, 1)),
     "rivals-3-1": lambda: rivals("tokens", (3, 1)),
     "devices-20-50": lambda: devices(20, 50),
     "devices-10-90": lambda: devices(10, 90),

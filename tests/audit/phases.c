@@ -275,6 +275,12 @@ static void ten_streams(struct guest *guest)
 	play_streams(guest, &(struct streams){10, 6, 9, false, true, WAIT_COPY});
 }
 
+/* Long chains, of which all is to be launched at once: who does so in others' turns has the device. */
+static void chained_streams(struct guest *guest)
+{
+	play_streams(guest, &(struct streams){16, 8, 1500, true, true, WAIT_KERNEL});
+}
+
 static void two_streams(struct guest *guest)
 {
 	play_beside(guest, 10000, 50, WAIT_STREAM);
@@ -376,6 +382,7 @@ const struct phase phases[] = {
 	{"tail", tail, FIXED},
 	{"two-streams", two_streams, FIXED},
 	{"ten-streams", ten_streams, FIXED},
+	{"chained-streams", chained_streams, FIXED},
 	{"six-contexts", six_contexts, FIXED},
 	{"device-copies", device_copies, FIXED},
 	{"batches", batches, FIXED},

@@ -172,7 +172,8 @@ static uint64_t admission_patience_ns(const struct asking *asking, uint64_t late
 	uint64_t late = atomic_load(&device->window.late_ns) / late_part;
 
 	if (window_hands_over(device, asking->launch->now_ns))
-		return TUNING_AWAITED_SOON_NS;
+		return max_u64(TUNING_AWAITED_SOON_NS,
+			       window_pending_ns(asking->device) / TUNING_AWAITED_PART);
 	return min_u64(max_u64(late, least_ns), TUNING_PATIENCE_MOST_NS);
 }
 

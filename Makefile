@@ -7,6 +7,7 @@
 #   make check-distros: the same in bare trees of Debian 12, 13 and unstable
 #   make deb: a source tarball, and Debian packages built from it, in build/packages
 #   make check-guest: CRIU's plugin, with each CRIU there is, in a guest that has AMD's render nodes and /dev/kfd
+#   make image: an OCI image of these for nodes of Kubernetes, build/allot-image.tar
 #   make check-packages: these, installed and removed in a bare tree
 
 BUILD ?= build
@@ -18,7 +19,7 @@ SHELL := /bin/bash
 SETUP_FLAGS ?=
 
 .DEFAULT_GOAL := build
-.PHONY: setup setup-check build demo test check check-distros check-guest check-packages deb lint asan tsan \
+.PHONY: setup setup-check build demo test check check-distros check-guest check-packages deb image lint asan tsan \
 	coverage cross clang lto fuzz install uninstall docs clean
 
 setup:
@@ -59,6 +60,9 @@ check-guest: build
 
 deb: build
 	@BUILD=$(BUILD) tools/deb
+
+image: deb
+	@BUILD=$(BUILD) tools/image
 
 check-packages: deb
 	@BUILD=$(BUILD) tools/packages

@@ -260,6 +260,7 @@ static int call_set_request(struct api_call *call, const struct api_request *req
 	    sizeof(url))
 		return -ENAMETOOLONG;
 	curl_easy_setopt(easy, CURLOPT_URL, url);
+	curl_easy_setopt(easy, CURLOPT_PATH_AS_IS, 1L); /* a name is no way to another object */
 	curl_easy_setopt(easy, CURLOPT_CUSTOMREQUEST, request->method);
 	curl_easy_setopt(easy, CURLOPT_USERAGENT, "allotd");
 	curl_easy_setopt(easy, CURLOPT_HTTPHEADER, call->headers);

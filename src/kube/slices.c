@@ -10,6 +10,7 @@
  */
 #include "kube/slices.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -132,10 +133,13 @@ static void slices_rest(struct slices *s, const char *version)
 	slices_watch_begin(&s->watch, path, version);
 }
 
-/* The watch's: no round is under way while there is one. */
+/* The watch's: no round is under way while there is one. A round that slices_sync asked for comes first. */
 static void slices_look(void *arg, uint64_t ms)
 {
-	slices_wake(arg, slices_jitter(2 * ms));
+	struct slices *s = arg;
+
+	if (!s->again)
+		slices_wake(s, slices_jitter(2 * ms));
 }
 
 static const char *slices_advice(int status)
@@ -304,7 +308,7 @@ static void slices_write(struct slices *s, enum slices_write write, const char *
 	char *body = object ? json_dumps(object, JSON_COMPACT) : NULL;
 	char path[PATH_BYTES];
 
-	if (++s->writes > WRITES_MOST || (object && !body)) {
+	if (++s->writes > WRITES_MOST || (write != WRITE_DELETE && !body)) {
 		static const char words[] = "somebody else writes the same slices, or there is no memory";
 
 		free(body);
@@ -334,7 +338,7 @@ static const char *slices_name_of(const json_t *object)
 /* Kubernetes' names of objects; whoever answers with another one is no API server. */
 static bool slices_is_name(const char *name)
 {
-	return name && *name && strlen(name) < KUBE_NAME_BYTES &&
+	return name && isalnum((unsigned char)*name) && strlen(name) < KUBE_NAME_BYTES &&
 	       strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789-.") == strlen(name);
 }
 
@@ -487,14 +491,26 @@ static void slices_begin(struct slices *s)
 
 /* --- The API ------------------------------------------------------------------------------- */
 
+static bool slices_is_named(const struct kube_conf *conf)
+{
+	bool node = slices_is_name(conf->node);
+	bool driver = slices_is_name(conf->driver) && strlen(conf->driver) <= DRIVER_BYTES;
+
+	if (!node || !driver)
+		log_line(LOG_FAULT,
+			 "kubernetes: \"%s\" is no name of a %s in Kubernetes, which has lower case letters, "
+			 "digits, '-' and '.'; write %s = ... in [kubernetes]",
+			 node ? conf->driver : conf->node, node ? "driver" : "node", node ? "driver" : "node");
+	return node && driver;
+}
+
 int slices_open(struct loop *loop, struct api *api, const struct kube_conf *conf,
 		const struct node_devices *devices, struct slices **ret)
 {
 	struct slices *s;
 	int r;
 
-	if (!slices_is_name(conf->node) || !slices_is_name(conf->driver) ||
-	    strlen(conf->driver) > DRIVER_BYTES)
+	if (!slices_is_named(conf))
 		return -EINVAL;
 	s = calloc(1, sizeof(*s));
 	if (!s)

@@ -230,7 +230,7 @@ def main():
     else:
         seeds = list(range(args.first, args.first + args.count))
         if args.kept:
-            with open(SEEDS, encoding="ascii") as kept:
+            with open(SEEDS + "-meets" * args.meets, encoding="ascii") as kept:
                 seeds += [int(line.split()[0]) for line in kept if line.strip()[:1].isdigit()]
         said = [judge(lambda s=seed: scenario_of(s), f"seed {seed}",
                       f"{sys.argv[0]} --from {seed} --count 1 {' '.join(also)} -v", args.verbose,

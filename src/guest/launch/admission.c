@@ -607,8 +607,10 @@ CUresult admission_enter(struct guest *guest, struct launch *launch)
 	admission_count(launch);
 	admission_expect(device, launch);
 	lets = lets && credit_fits(device, launch);
-	if (word_read(&device->meter.parks))
+	if (word_read(&device->meter.parks)) {
+		meter_ask_park(&device->meter, launch->context, launch->stream);
 		launch->latches = latch_may(state, device, launch);
+	}
 	if (lets && !launch->alone && credit_take(launch)) {
 		launch->credited = true;
 		return CUDA_SUCCESS;

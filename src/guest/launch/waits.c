@@ -116,6 +116,8 @@ static struct launch_device *waits_close(struct guest *guest, CUstream stream, e
 	/* The first wait for the program may come before all launches. */
 	if (!device && why == METER_PARK && admission_is_metered(guest))
 		attach_device(guest, ret_context, &device);
+	if (device && !meter_is_asked(why))
+		meter_ask_park(&device->meter, *ret_context, stream);
 	if (device)
 		waits_tell(device, *ret_context, stream, why);
 	waits_return(entered);

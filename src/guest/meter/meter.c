@@ -629,6 +629,39 @@ void meter_park(struct meter *meter, CUcontext context, CUstream handle)
 	meter_unlock(meter);
 }
 
+/* With the lock: its wait for the program that nothing was launched behind; 0: it has none. */
+static uint64_t meter_bare_park(struct meter *meter, CUcontext context, CUstream handle)
+{
+	struct stream *stream = meter_stream_of(meter, context, launch_stream_key(handle));
+
+	return stream && stream->blocked && !stream->parked && stream_is_closed(stream) ? stream->park : 0;
+}
+
+void meter_ask_park(struct meter *meter, CUcontext context, CUstream handle)
+{
+	struct capture_mode mode;
+	uint64_t park = 0;
+	CUresult e;
+
+	/* Most programs never wait so. To ask for a stream would end some captures. */
+	if (!word_read(&meter->parks) || atomic_load(&meter->guest->captures))
+		return;
+	meter_lock(meter);
+	park = meter_bare_park(meter, context, handle);
+	meter_unlock(meter);
+	if (!park)
+		return;
+	mode = capture_relax();
+	e = DRIVER(cuStreamQuery, (handle));
+	capture_restore(mode);
+	if (e)
+		return;
+	meter_lock(meter);
+	if (meter_bare_park(meter, context, handle) == park)
+		meter_stream_of(meter, context, launch_stream_key(handle))->blocked = false;
+	meter_unlock(meter);
+}
+
 /* With the lock. */
 static bool meter_begins_blocked(const struct meter *meter, const struct stream *stream)
 {

@@ -72,6 +72,11 @@ void meter_close(struct meter *meter, CUcontext context, CUstream stream, enum m
  * yet. Its context is the current one.
  */
 void meter_park(struct meter *meter, CUcontext context, CUstream stream);
+/*
+ * A wait for the program behind which nothing was launched has no event behind it that says when it is
+ * over: before something follows, the driver is asked for the stream. Its context is the current one.
+ */
+void meter_ask_park(struct meter *meter, CUcontext context, CUstream stream);
 /* Whether any stream of the device may wait for the program. Takes the lock. */
 bool meter_any_blocks(struct meter *meter);
 /* What stands between a launch and the device. */

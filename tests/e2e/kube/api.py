@@ -170,6 +170,10 @@ class Plain(Case):
                 listener.close()
                 self.assertLess(self.hear(client)[2], 0, data[:20])
 
+    def test_dots_stay(self):
+        self.ask(self.client, "GET /a/../api/v1/nodes/node-1 5000")
+        self.assertEqual(self.server.requests[-1][1], "/a/../api/v1/nodes/node-1")
+
     def test_redirect_is_not_followed(self):
         def redirect(handler):
             handler.send_response(302)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * api_client slices NODE DEVICES: publishes that many devices as they are said to be, or, of "real", those
- * that are there; words on standard input: "sick N", "well N", "gone" (all of them), "sync", which is answered by "settled".
+ * that are there; words on standard input: "sick N", "well N", "gone" (all of them), "sync", which is
+ * answered by "settled".
  *
  * api_client ask: "METHOD PATH TIMEOUT-MS", "WATCH PATH TIMEOUT-MS" ask, and "FORGET N" forgets the Nth of
  * them, from 0. It prints "N ended STATUS LENGTH BYTES" and "N line LENGTH BYTES"; a line of a watch that

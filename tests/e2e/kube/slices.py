@@ -350,7 +350,8 @@ class Failing(Case):
         """Objects that are no slices, and names that would be another path."""
         spec = b'{"driver":"gpu.allot.dev","nodeName":"node-1","pool":{"name":"x"}}'
         items = b'{"items":[1,null,[],{},{"spec":' + spec + b'},{"metadata":{"name":"../nodes/node-1"},' \
-                b'"spec":' + spec + b'},{"metadata":{"name":"a/b?c"},"spec":' + spec + b"}]}"
+                b'"spec":' + spec + b'},{"metadata":{"name":".."},"spec":' + spec + \
+                b'},{"metadata":{"name":"a/b?c"},"spec":' + spec + b"}]}"
         self.server.orders += [("GET", lambda h: None), ("GET", items)]
         self.start()
         self.send("sync")
@@ -404,6 +405,7 @@ class Named(Case):
                                   capture_output=True, text=True, timeout=SECONDS,
                                   env={**os.environ, "API": self.server.url, "ACCOUNT": self.folder})
             self.assertIn("-22", done.stderr)
+            self.assertIn("write node = ... in [kubernetes]", done.stderr)
 
 
 

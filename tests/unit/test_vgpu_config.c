@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The file that containers read: its bytes, and that our own reader takes them. */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "dropin/vgpu_file.h"
+#include "kube/vgpu_config.h"
+#include "tests/check.h"
+
+#define MIB(n) (UINT64_C(n) << 20)
+
+static const struct decision_container whole = {.n = 1, .device = {{{0}, MIB(4096), 50}}};
+
+static void check_text(const struct decision_container *container, const char *expected,
+		       uint64_t bytes, uint32_t permille)
+{
+	char text[VGPU_CONFIG_BYTES];
+	struct config config = {.file_bytes = 0};
+
+	CHECK_EQ(vgpu_config_text(container, text), 0);
+	CHECK(!strcmp(text, expected));
+	CHECK_EQ(vgpu_file_parse(&config, text, strlen(text)), 0);
+	CHECK_EQ(config.file_bytes, bytes);
+	CHECK_EQ(config.file_share_permille, permille);
+}
+
+static void check_texts(void)
+{
+	const struct decision_container several = {
+		.n = 3, .device = {{{0}, MIB(4096), 0}, {{1}, MIB(2048), 40}, {{2}, 0, 30}}};
+	const struct decision_container memory = {.n = 1, .device = {{{0}, MIB(1), 0}}};
+	const struct decision_container cores = {.n = 1, .device = {{{0}, 0, 25}}};
+	const struct decision_container none = {.n = 1};
+	char text[VGPU_CONFIG_BYTES];
+
+	check_text(&whole, "UsedMem:4096\nUsedCores:50\n", MIB(4096), 500);
+	check_text(&several, "UsedMem:2048\nUsedCores:30\n", MIB(2048), 300);
+	check_text(&memory, "UsedMem:1\nUsedCores:0\n", MIB(1), 0);
+	check_text(&cores, "UsedCores:25\n", 0, 250);
+	CHECK_EQ(vgpu_config_text(&none, text), -ENODATA);
+}
+
+static unsigned int count(int dir)
+{
+	DIR *d = fdopendir(dup(dir));
+	unsigned int n = 0;
+
+	CHECK(d);
+	rewinddir(d);
+	for (const struct dirent *e; (e = readdir(d));)
+		n += e->d_name[0] != '.' || strlen(e->d_name) > 2;
+	closedir(d);
+	return n;
+}
+
+static void check_file(int dir)
+{
+	const struct decision_container less = {.n = 1, .device = {{{0}, MIB(1), 5}}};
+	const struct decision_container none = {.n = 0};
+	char text[64];
+	struct stat st;
+
+	umask(077);
+	CHECK_EQ(vgpu_config_write(dir, &whole), 0);
+	CHECK_EQ(vgpu_config_write(dir, &less), 0);
+	CHECK(fd_read_text(dir, "vgpu.config", text, sizeof(text)) > 0);
+	CHECK(!strcmp(text, "UsedMem:1\nUsedCores:5\n"));
+	CHECK(!fstatat(dir, "vgpu.config", &st, AT_SYMLINK_NOFOLLOW));
+	CHECK_EQ(st.st_mode & 07777, 0644);
+	CHECK_EQ(count(dir), 1);
+	CHECK_EQ(vgpu_config_write(dir, &none), -ENODATA);
+	CHECK_EQ(count(dir), 0);
+	CHECK_EQ(vgpu_config_write(dir, &none), -ENODATA);
+}
+
+int main(void)
+{
+	char path[] = "/tmp/allot-vgpu-config.XXXXXX";
+	int dir;
+
+	check_texts();
+	CHECK(mkdtemp(path));
+	dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	CHECK(dir >= 0);
+	check_file(dir);
+	close(dir);
+	CHECK(!rmdir(path));
+	return 0;
+}

@@ -14,7 +14,7 @@
 
 #define GRANT_KIND "allot.dev/grant" /* of the CDI device: GRANT_KIND "=" id */
 #define GRANT_ID_BYTES 128
-#define GRANT_MEMO_BYTES 1024
+#define GRANT_MEMO_BYTES 4096
 #define GRANT_WHY 512
 
 struct grant {

@@ -15,6 +15,7 @@ static const char *const schedulers[] = {
 	[KUBE_STOCK] = "stock", [KUBE_VOLCANO] = "volcano", [KUBE_HAMI] = "hami", [KUBE_XPU] = "xpu"};
 static const char *const units[] = {[KUBE_SLOTS] = "slots", [KUBE_MEMORY] = "memory", [KUBE_CORES] = "cores"};
 static const char *const cores[] = {"share", "limit"};
+static const char *const priorities[] = {"normal", "high"};
 
 #define LENGTH(array) (int)(sizeof(array) / sizeof((array)[0]))
 #define SLOTS_MOST    1000
@@ -155,6 +156,11 @@ int kube_conf_take(struct kube_conf *conf, const char *key, const char *value,
 	if (!strcmp(key, "cores")) {
 		r = conf_take_word(text, cores, LENGTH(cores), &i, why);
 		conf->cores_limit = i;
+		return r;
+	}
+	if (!strcmp(key, "priority-max")) {
+		r = conf_take_word(text, priorities, LENGTH(priorities), &i, why);
+		conf->claims_high = i;
 		return r;
 	}
 	if (!strcmp(key, "driver"))

@@ -2,7 +2,6 @@
 #include "kube/grant.h"
 
 #include <ctype.h>
-#include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
@@ -14,6 +13,7 @@
 
 #include "amd/identity.h"
 #include "base/hash.h"
+#include "cdi/find.h"
 #include "cdi/spec.h"
 #include "ledger/tenant.h"
 #include "node/library.h"
@@ -363,39 +363,6 @@ unsigned int grant_sweep(const struct kube_conf *conf, const char *runtime)
 
 static const char *const known_kinds[] = {"nvidia.com/gpu", "k8s.device-plugin.nvidia.com/gpu",
 					  "management.nvidia.com/gpu"};
-#define SPEC_MOST (4 << 20) /* bytes */
-
-/* YAML or JSON, as whoever made it likes: both have the kind and the device's name as they are. */
-static bool grant_file_has(const char *path, const char *kind, const char *name)
-{
-	FILE *file = fopen(path, "re");
-	char *text = file ? calloc(1, SPEC_MOST + 1) : NULL;
-	bool has = false;
-
-	if (text && fread(text, 1, SPEC_MOST, file))
-		has = strstr(text, kind) && strstr(text, name);
-	free(text);
-	if (file)
-		fclose(file);
-	return has;
-}
-
-static bool grant_dir_has(const char *dir, const char *kind, const char *name)
-{
-	struct dirent **files = NULL;
-	int n = scandir(dir, &files, NULL, alphasort);
-	char path[PATH_MAX];
-	bool has = false;
-
-	for (int i = 0; i < n; i++) {
-		if (!has && files[i]->d_name[0] != '.' && strncmp(files[i]->d_name, CDI_VENDOR, strlen(CDI_VENDOR)) &&
-		    snprintf(path, sizeof(path), "%s/%s", dir, files[i]->d_name) < (int)sizeof(path))
-			has = grant_file_has(path, kind, name);
-		free(files[i]);
-	}
-	free(files);
-	return has;
-}
 
 /* Which kind NVIDIA's own device has; NULL: none is there. */
 static const char *grant_find_kind(const struct kube_conf *conf, const char *name)
@@ -403,8 +370,8 @@ static const char *grant_find_kind(const struct kube_conf *conf, const char *nam
 	if (*conf->nvidia_cdi)
 		return conf->nvidia_cdi;
 	for (size_t i = 0; i < sizeof(known_kinds) / sizeof(known_kinds[0]); i++)
-		if (grant_dir_has(conf->cdi, known_kinds[i], name) ||
-		    grant_dir_has("/etc/cdi", known_kinds[i], name))
+		if (cdi_dir_has(conf->cdi, known_kinds[i], name) ||
+		    cdi_dir_has("/etc/cdi", known_kinds[i], name))
 			return known_kinds[i];
 	return NULL;
 }

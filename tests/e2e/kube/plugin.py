@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The device plugin against a kubelet by gRPC's own library, as kubelets 1.20 and 1.34 behave."""
 
+import json
 import signal
 import socket
 import threading
@@ -350,6 +351,19 @@ class New(Node):
         self.begin()
         error = self.refused(self.kubelet.admit, "default", "a", {"main": {SLOTS: 1}})
         self.assertIn("nvidia-ctk", error.details())
+
+    def test_kind_of_another_file(self):
+        """A kind that ends alike is another one, and a GPU that is only mentioned is no device."""
+        others = f"containerEdits: {{env: [ONE={uuid(0)}]}}\n# nvidia.com/gpu\n"
+        (self.cdi / "nvidia.yaml").write_text("kind: nvidia.com/gpu\n- name: 'all'\n" + others,
+                                              encoding="ascii")
+        device = {"kind": "k8s.device-plugin.nvidia.com/gpu",
+                  "devices": [{"name": uuid(i)} for i in range(GPUS)]}
+        (self.cdi / "plugin.json").write_text(json.dumps(device), encoding="ascii")
+        self.begin()
+        answer = self.kubelet.admit("default", "a", {"main": {SLOTS: 1}})["main"][SLOTS]
+        kinds = [d.name.split("=")[0] for d in answer.cdi_devices]
+        self.assertEqual(kinds, ["allot.dev/grant", "k8s.device-plugin.nvidia.com/gpu"])
 
     def test_long_resource(self):
         """A socket's path has its bound."""

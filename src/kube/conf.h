@@ -11,7 +11,7 @@
  *	resource = huawei.com/vgpu-cores cores 1
  *	cores = limit
  *
- * Further keys, of which each has a usual value: driver, nvidia-cdi, kubelet, cdi, api, account, node.
+ * Further keys, of which each has a usual value: driver, nvidia-cdi, kubelet, cdi, xpu, api, account, node.
  */
 #ifndef ALLOT_KUBE_CONF_H
 #define ALLOT_KUBE_CONF_H
@@ -54,6 +54,11 @@ struct kube_conf {
 	char nvidia_cdi[KUBE_NAME_BYTES];
 	char kubelet[PATH_MAX]; /* "/var/lib/kubelet" */
 	char cdi[PATH_MAX];	/* where CDI files of ours go: "/var/run/cdi" */
+	/*
+	 * Where each container's vgpu.config is on the node, in a folder of its own: "/etc/xpu". "": its programs
+	 * read none, as where no resource is called huawei.com/.
+	 */
+	char xpu[PATH_MAX];
 	char api[PATH_MAX];	/* "https://10.96.0.1:443"; "": as a Pod is told */
 	char account[PATH_MAX]; /* directory with token and ca.crt */
 	char node[KUBE_NAME_BYTES];

@@ -17,12 +17,16 @@
 
 struct dra;
 
-/* All stays where it is. -errno. */
+/*
+ * All stays where it is. `registered` is called whenever a kubelet has taken the driver: it may have
+ * removed the slices before. -errno, after a line in the log.
+ */
 int dra_open(struct loop *loop, struct grpc *grpc, struct api *api, const struct kube_conf *conf,
-	     const struct node_devices *devices, struct dra **ret);
+	     const struct node_devices *devices, void (*registered)(void *arg), void *arg,
+	     struct dra **ret);
 /* Devices have come, gone, or are sick or well. */
 void dra_tell(struct dra *dra);
-/* Takes NULL. */
+/* Takes NULL. Grants stay. */
 void dra_close(struct dra *dra);
 
 #endif

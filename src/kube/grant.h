@@ -9,18 +9,21 @@
 #ifndef ALLOT_KUBE_GRANT_H
 #define ALLOT_KUBE_GRANT_H
 
+#include <stdbool.h>
+
 #include "kube/conf.h"
 #include "ledger/policy.h"
 
 #define GRANT_KIND "allot.dev/grant" /* of the CDI device: GRANT_KIND "=" id */
 #define GRANT_ID_BYTES 128
-#define GRANT_MEMO_BYTES 1024
+#define GRANT_MEMO_BYTES 4096
 #define GRANT_WHY 512
 
 struct grant {
 	char id[GRANT_ID_BYTES]; /* letters, digits, '.', '_', '-' */
 	/* What the container's programs may use; its `name` is the tenant's. */
 	struct policy policy;
+	bool xpu; /* its programs may look for /etc/xpu/vgpu.config */
 	char memo[GRANT_MEMO_BYTES]; /* what its maker wants to find again; "": nothing */
 };
 

@@ -79,6 +79,12 @@ static int kube_start_calls(struct kube *kube, struct loop *loop)
 	return loop_add(loop, &kube->calls);
 }
 
+/* A kubelet removes slices of drivers that it does not know yet. */
+static void kube_registered(void *arg)
+{
+	slices_sync(((struct kube *)arg)->slices);
+}
+
 /*
  * Claims and slices are the API server's, and schedulers' decisions; device plugins of a stock scheduler do
  * without it.
@@ -100,7 +106,8 @@ static int kube_start_dra(struct kube *kube, struct loop *loop)
 {
 	int r = slices_open(loop, kube->api, kube->conf, &kube->devices, &kube->slices);
 	if (r == 0)
-		r = dra_open(loop, kube->grpc, kube->api, kube->conf, &kube->devices, &kube->dra);
+		r = dra_open(loop, kube->grpc, kube->api, kube->conf, &kube->devices, kube_registered, kube,
+			     &kube->dra);
 	if (r < 0)
 		log_line(LOG_FAULT, "driver %s is not offered to the kubelet in %s: %s", kube->conf->driver,
 			 kube->conf->kubelet, strerror(-r));

@@ -18,6 +18,7 @@
 #include "base/err.h"
 #include "base/fd.h"
 #include "base/hash.h"
+#include "base/parse.h"
 #include "cdi/find.h"
 #include "cdi/spec.h"
 #include "kube/vgpu_config.h"
@@ -383,6 +384,47 @@ static int grant_read_word(const struct kube_conf *conf, const char *id, const c
 int grant_memo(const struct kube_conf *conf, const char *id, char ret[static GRANT_MEMO_BYTES])
 {
 	return grant_read_word(conf, id, "--memo", ret, GRANT_MEMO_BYTES);
+}
+
+static const struct node_device *grant_find_device(const struct node_devices *devices, const char *name)
+{
+	for (unsigned int i = 0; i < devices->n; i++)
+		if (!strcmp(units_uuid(devices->list[i].device.uuid).s, name))
+			return &devices->list[i];
+	return NULL;
+}
+
+/* Of a device that is not here any more nothing is had. */
+static int grant_take_memory(const struct node_devices *devices, const char *name, const char *amount,
+			     uint64_t ret_bytes[static POLICY_DEVICES])
+{
+	const struct node_device *device = grant_find_device(devices, name);
+	struct size_spec size;
+
+	if (!amount || parse_quota(amount, &size) < 0)
+		return -EINVAL;
+	if (device)
+		ret_bytes[device - devices->list] =
+			size.permille ? device->device.total_bytes / 1000 * size.permille : size.bytes;
+	return 0;
+}
+
+int grant_read_memory(const struct kube_conf *conf, const char *id, const struct node_devices *devices,
+		      uint64_t ret_bytes[static POLICY_DEVICES])
+{
+	static char names[POLICY_DEVICES * sizeof(struct units_text)];
+	static char amounts[POLICY_DEVICES * VALUE_BYTES];
+	char *name, *amount, *rest = names, *others = amounts;
+	int r = grant_read_word(conf, id, "--gpu", names, sizeof(names));
+
+	memset(ret_bytes, 0, POLICY_DEVICES * sizeof(*ret_bytes));
+	if (r == 0)
+		r = grant_read_word(conf, id, "--memory", amounts, sizeof(amounts));
+	while (r == 0 && (name = strsep(&rest, ","))) {
+		amount = strsep(&others, ",");
+		r = grant_take_memory(devices, name, amount, ret_bytes);
+	}
+	return r;
 }
 
 /* --- Tenants ----------------------------------------------------------------------------------- */

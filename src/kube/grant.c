@@ -263,6 +263,7 @@ int grant_put(const struct kube_conf *conf, const struct grant *grant, char why[
 				.name = grant->id,
 				.devices = &devices,
 				.named = true,
+				.by_variable = !strcmp(conf->nvidia_cdi, "none"),
 				.command = files.command,
 				.library = files.library,
 				.preload = files.preload};

@@ -352,6 +352,26 @@ class New(Node):
         error = self.refused(self.kubelet.admit, "default", "a", {"main": {SLOTS: 1}})
         self.assertIn("nvidia-ctk", error.details())
 
+    def test_no_gpu_without_the_grant(self):
+        """A runtime that knows no CDI has no GPU for the container, whatever its image asks NVIDIA's for."""
+        self.begin()
+        answer = self.run_pod("a", {"main": {SLOTS: 2}})["main"]
+        self.assertEqual(dict(answer[SLOTS].envs), {"NVIDIA_VISIBLE_DEVICES": "void"})
+        for spec in self.grants().values():
+            env = spec["devices"][0]["containerEdits"]["env"]
+            self.assertFalse([line for line in env if line.startswith("NVIDIA")], env)
+
+    def test_driver_by_runtime_class(self):
+        """There the GPU comes by a variable, which the grant sets."""
+        (self.cdi / "nvidia.yaml").unlink()
+        self.conf = ("nvidia-cdi=none",)
+        self.begin()
+        answer = self.run_pod("a", {"main": {SLOTS: 1}})["main"][SLOTS]
+        self.assertEqual(dict(answer.envs), {"NVIDIA_VISIBLE_DEVICES": "void"})
+        [[slot_id, spec]] = self.grants().items()
+        env = spec["devices"][0]["containerEdits"]["env"]
+        self.assertIn(f"NVIDIA_VISIBLE_DEVICES={uuid(gpu_of(slot_id))}", env)
+
     def test_kind_of_another_file(self):
         """A kind that ends alike is another one, and a GPU that is only mentioned is no device."""
         others = f"containerEdits: {{env: [ONE={uuid(0)}]}}\n# nvidia.com/gpu\n"

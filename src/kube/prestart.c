@@ -26,6 +26,8 @@
 #define SILENT_NS    (20 * NS_PER_S) /* and there may be no list; the kubelet gives up after 30 s */
 /* A kubelet that has just started lists no Pod before it has heard of them from the API server. */
 #define SETTLED_S  20
+/* Each node has Pods, if only of its network: a list of none is one of a kubelet without an API server. */
+#define EMPTY_S	   600
 #define SLOTS_MOST 512 /* of a container */
 
 struct waiting {
@@ -320,13 +322,15 @@ static bool prestart_wait_on(struct waiting **at, const char *why)
 	return false;
 }
 
-static bool prestart_kubelet_is_settled(const struct kube_conf *conf)
+/* Returns true if a Pod that the kubelet does not list is none. */
+static bool prestart_is_whole(const struct kube_conf *conf, const V1__ListPodResourcesResponse *list)
 {
+	time_t enough = list->n_pod_resources ? SETTLED_S : EMPTY_S;
 	char path[PATH_MAX + 32];
 	struct stat st;
 
 	snprintf(path, sizeof(path), "%s/device-plugins/kubelet.sock", conf->kubelet);
-	return stat(path, &st) == 0 && time(NULL) - st.st_mtime >= SETTLED_S;
+	return stat(path, &st) == 0 && time(NULL) - st.st_mtime >= enough;
 }
 
 static void prestart_sweep(struct prestart *prestart, const V1__ListPodResourcesResponse *list)
@@ -336,7 +340,7 @@ static void prestart_sweep(struct prestart *prestart, const V1__ListPodResources
 	if (now < prestart->sweep_at_ns)
 		return;
 	prestart->sweep_at_ns = now + SWEEP_NS;
-	if (list && prestart_kubelet_is_settled(prestart->conf))
+	if (list && prestart_is_whole(prestart->conf, list))
 		slot_grants_sweep(prestart->grants);
 }
 

@@ -231,6 +231,21 @@ class New(Node):
         self.kubelet.start_container("default", "a", "main")
         self.assertEqual(len(self.grants()), 1)
 
+    def test_kubelet_without_an_api_server(self):
+        """It knows no Pod at all, for as long as that is: a node always has some."""
+        self.begin()
+        self.run_pod("a", {"main": {SLOTS: 1, MEMORY: 60}})
+        self.kubelet.stop()
+        pods, self.kubelet.pods = self.kubelet.pods, {}
+        self.kubelet.start(settled=False)
+        self.kubelet.settle(time.time() - 60)
+        lists = self.kubelet.lists
+        self.wait(lambda: self.kubelet.lists >= lists + 3, "nobody asks")
+        self.assertEqual(len(self.grants()), 1)
+        self.kubelet.pods = {("default", "proxy"): {"main": {}}}
+        self.wait(lambda: not self.grants(), self.grants)
+        self.kubelet.pods = pods
+
     def test_nobody_has_it(self):
         self.begin()
         request = PLUGIN.PreStartContainerRequest(devices_ids=[slot(0, 0)])

@@ -223,16 +223,19 @@ static struct decision_container grant_decide(const struct policy *policy)
 	return ret;
 }
 
-/* 1: the folder is there, with the file; 0: nothing is limited. */
+/* 1: the folder is there, with the file; 0: there is to be none, or nothing is limited. */
 static int grant_write_xpu(const struct kube_conf *conf, const struct grant *grant, char ret[static PATH_MAX])
 {
 	static struct decision_container limits;
 	CLEANUP_CLOSE int dir = -EBADF;
-	int r = grant_xpu_path(conf, grant->id, ret);
+	int r;
 
-	limits = grant_decide(&grant->policy);
+	if (!grant->xpu || !*conf->xpu)
+		return 0;
+	r = grant_xpu_path(conf, grant->id, ret);
 	if (r < 0)
 		return r;
+	limits = grant_decide(&grant->policy);
 	if ((mkdir(conf->xpu, 0755) < 0 && errno != EEXIST) || (mkdir(ret, 0755) < 0 && errno != EEXIST))
 		return err_errno();
 	dir = fd_openat(AT_FDCWD, ret, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0);
@@ -275,13 +278,11 @@ int grant_put(const struct kube_conf *conf, const struct grant *grant, char why[
 		r = grant_list_devices(grant, &devices, why);
 	if (r < 0)
 		return r;
-	if (grant->xpu && *conf->xpu) {
-		r = grant_write_xpu(conf, grant, xpu);
-		if (r < 0)
-			return grant_refuse(why, r, "grant %s: its vgpu.config cannot be written into %s: %s",
-					    grant->id, conf->xpu, strerror(-r));
-		spec.xpu = r ? xpu : NULL;
-	}
+	r = grant_write_xpu(conf, grant, xpu);
+	if (r < 0)
+		return grant_refuse(why, r, "grant %s: its vgpu.config cannot be written into %s: %s", grant->id,
+				    conf->xpu, strerror(-r));
+	spec.xpu = r ? xpu : NULL;
 	grant_describe(grant, &words);
 	spec.options = words.option;
 	spec.noptions = words.n;

@@ -26,7 +26,6 @@ __attribute__((format(printf, 2, 3))) static int limits_refuse(char why[static P
 static const struct kube_resource hami[] = {{"nvidia.com/gpumem", KUBE_MEMORY, UINT64_C(1) << 20},
 					    {"nvidia.com/gpucores", KUBE_CORES, 1}};
 
-/* The resource of that unit, as people have it in their limits. */
 const char *pod_limits_name(const struct kube_conf *conf, enum kube_unit unit)
 {
 	for (size_t i = 0; conf->scheduler == KUBE_HAMI && i < 2; i++)

@@ -15,6 +15,7 @@ static const char *const schedulers[] = {
 	[KUBE_STOCK] = "stock", [KUBE_VOLCANO] = "volcano", [KUBE_HAMI] = "hami", [KUBE_XPU] = "xpu"};
 static const char *const units[] = {[KUBE_SLOTS] = "slots", [KUBE_MEMORY] = "memory", [KUBE_CORES] = "cores"};
 static const char *const cores[] = {"share", "limit"};
+static const char *const priorities[] = {"normal", "high"};
 
 #define LENGTH(array) (int)(sizeof(array) / sizeof((array)[0]))
 #define SLOTS_MOST    1000
@@ -183,6 +184,12 @@ int kube_conf_take(struct kube_conf *conf, const char *key, const char *value,
 		r = conf_take_word(text, cores, LENGTH(cores), &i, why);
 		if (r == 0)
 			conf->cores_limit = i;
+		return r;
+	}
+	if (!strcmp(key, "priority-max")) {
+		r = conf_take_word(text, priorities, LENGTH(priorities), &i, why);
+		if (r == 0)
+			conf->claims_high = i;
 		return r;
 	}
 	return conf_take_text_key(conf, key, text, why);

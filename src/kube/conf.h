@@ -11,7 +11,8 @@
  *	resource = huawei.com/vgpu-cores cores 1
  *	cores = limit
  *
- * Further keys, of which each has a usual value: driver, nvidia-cdi, kubelet, cdi, xpu, api, account, node.
+ * Further keys, of which each has a usual value: driver, nvidia-cdi, kubelet, cdi, xpu, priority-max,
+ * api, account, node.
  */
 #ifndef ALLOT_KUBE_CONF_H
 #define ALLOT_KUBE_CONF_H
@@ -45,6 +46,7 @@ struct kube_resource {
 struct kube_conf {
 	unsigned int ways; /* bits of enum kube_way; 0: Kubernetes is none of this daemon's affairs */
 	enum kube_scheduler scheduler;
+	bool claims_high; /* a claim may ask for priority high itself; else a DeviceClass alone gives that */
 	bool cores_limit; /* of a resource of cores: the part is a cap; else it is what is guaranteed */
 	char driver[KUBE_NAME_BYTES]; /* of dynamic resource allocation: "gpu.allot.dev" */
 	/*

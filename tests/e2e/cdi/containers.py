@@ -527,6 +527,14 @@ class Grants(Case):
         self.assertEqual(self.granter("sweep", self.runtime), ["0"])
         self.assertEqual([*self.tenants()], ["default.train-1.main"])
 
+    def test_two_grants(self):
+        """One tenant for a container: it does not run in the one that happened to come last."""
+        self.give("other", "other", 2 * GIB)
+        done = self.run_granted("/bin/sh", "-c", "echo started", grants=(self.grant, "other"))
+        self.assertNotEqual(done.returncode, 0)
+        self.assertNotIn("started", done.stdout)
+        self.assertIn("one tenant", done.stderr)
+
     def test_vgpu_config(self):
         """Programs that read such a file find what they expect, and cannot change it."""
         where = WORLD.top / "xpu"

@@ -100,17 +100,26 @@ static void spec_list_uuids(const struct devices *devices, bool nvidia_alone,
 				       units_uuid(devices->list[i].uuid).s);
 }
 
+/* NVIDIA's, if there are any. */
+static void spec_put_visible(struct json *j, const struct cdi_spec *spec, const char *variable)
+{
+	char uuids[POLICY_DEVICES * sizeof(struct units_text)];
+	char text[64 + sizeof(uuids)];
+
+	spec_list_uuids(spec->devices, true, uuids);
+	snprintf(text, sizeof(text), "%s=%s", variable, uuids);
+	if (*uuids)
+		json_text(j, NULL, text);
+}
+
 static void spec_put_env(struct json *j, const struct cdi_spec *spec)
 {
-	static const char visible[] = "CUDA_VISIBLE_DEVICES=";
-	char text[sizeof(visible) + POLICY_DEVICES * sizeof(struct units_text)];
-
 	json_open(j, "env", '[');
 	json_text(j, NULL, "ALLOT_TENANT_DIR=" CDI_TENANT);
-	strcpy(text, visible);
-	spec_list_uuids(spec->devices, true, text + strlen(visible));
-	if (spec->named && text[strlen(visible)])
-		json_text(j, NULL, text);
+	if (spec->named)
+		spec_put_visible(j, spec, "CUDA_VISIBLE_DEVICES");
+	if (spec->by_variable)
+		spec_put_visible(j, spec, "NVIDIA_VISIBLE_DEVICES");
 	json_close(j, ']');
 }
 

@@ -46,6 +46,7 @@ struct cdi_spec {
 	size_t noptions;
 	const struct devices *devices; /* those that it is for */
 	bool named;		       /* by people, and so the policy's; else it is for all */
+	bool by_variable; /* NVIDIA's driver comes by NVIDIA_VISIBLE_DEVICES, as its runtime class reads it */
 	const char *command, *library, *preload; /* files of this machine */
 	const char *xpu; /* a folder of this machine, with vgpu.config; NULL: none */
 };

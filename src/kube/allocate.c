@@ -113,6 +113,23 @@ static int answer_annotate(const struct kube_resource *resource, container_answe
 	return 0;
 }
 
+/*
+ * To NVIDIA's runtime: no GPU. Otherwise it brings all that the image asks for into a container whose runtime
+ * knows nothing of CDI, where nothing is limited. The grant, or NVIDIA's own CDI device, says another thing.
+ */
+static int answer_hide_gpus(container_answer *answer)
+{
+	V1beta1__ContainerAllocateResponse__EnvsEntry *entry = malloc(sizeof(*entry));
+
+	if (!entry)
+		return -ENOMEM;
+	v1beta1__container_allocate_response__envs_entry__init(entry);
+	answer->envs[answer->n_envs++] = entry;
+	entry->key = strdup("NVIDIA_VISIBLE_DEVICES");
+	entry->value = strdup("void");
+	return entry->key && entry->value ? 0 : -ENOMEM;
+}
+
 static int answer_slots(const struct kube_conf *conf, const struct node_devices *devices,
 			const V1beta1__ContainerAllocateRequest *request, container_answer *answer,
 			char why[static ALLOCATE_WHY])
@@ -151,7 +168,8 @@ static container_answer *answer_new(const V1beta1__ContainerAllocateRequest *req
 	/* NVIDIA's names are as many as ours at most: one for each GPU. */
 	answer->cdi_devices = allocate_pointers(2 * request->n_devices_ids);
 	answer->annotations = allocate_pointers(1);
-	return answer->cdi_devices && answer->annotations ? answer : NULL;
+	answer->envs = allocate_pointers(1);
+	return answer->cdi_devices && answer->annotations && answer->envs ? answer : NULL;
 }
 
 static int allocate_container(const struct kube_conf *conf, const struct node_devices *devices,
@@ -171,7 +189,10 @@ static int allocate_container(const struct kube_conf *conf, const struct node_de
 	if (resource->unit != KUBE_SLOTS)
 		return 0;
 	r = answer_slots(conf, devices, request, answer, why);
-	return r < 0 || !answer->n_cdi_devices ? r : answer_annotate(resource, answer);
+	if (r < 0 || !answer->n_cdi_devices)
+		return r;
+	r = answer_hide_gpus(answer);
+	return r < 0 ? r : answer_annotate(resource, answer);
 }
 
 int allocate_answer(const struct kube_conf *conf, const struct node_devices *devices,

@@ -136,6 +136,32 @@ static int conf_take_text(const char *text, char *ret, size_t size, bool is_path
 	return 0;
 }
 
+/* Keys whose value is a text as it stands. */
+static const struct text_key {
+	const char *key;
+	size_t at, size; /* in struct kube_conf */
+	bool is_path;
+} text_keys[] = {
+#define TEXT(key, field, is_path) \
+	{key, offsetof(struct kube_conf, field), sizeof(((struct kube_conf *)0)->field), is_path}
+	TEXT("driver", driver, false), TEXT("nvidia-cdi", nvidia_cdi, false), TEXT("node", node, false),
+	TEXT("kubelet", kubelet, true), TEXT("cdi", cdi, true), TEXT("xpu", xpu, true),
+	TEXT("api", api, false), TEXT("account", account, true),
+#undef TEXT
+};
+
+static int conf_take_text_key(struct kube_conf *conf, const char *key, const char *text,
+			      char why[static KUBE_CONF_WHY])
+{
+	for (int i = 0; i < LENGTH(text_keys); i++) {
+		const struct text_key *k = &text_keys[i];
+
+		if (!strcmp(key, k->key))
+			return conf_take_text(text, (char *)conf + k->at, k->size, k->is_path, why);
+	}
+	return -ENOENT;
+}
+
 int kube_conf_take(struct kube_conf *conf, const char *key, const char *value,
 		   char why[static KUBE_CONF_WHY])
 {
@@ -150,36 +176,23 @@ int kube_conf_take(struct kube_conf *conf, const char *key, const char *value,
 		return conf_take_resource(conf, text, why);
 	if (!strcmp(key, "scheduler")) {
 		r = conf_take_word(text, schedulers, LENGTH(schedulers), &i, why);
-		conf->scheduler = (enum kube_scheduler)i;
+		if (r == 0)
+			conf->scheduler = (enum kube_scheduler)i;
 		return r;
 	}
 	if (!strcmp(key, "cores")) {
 		r = conf_take_word(text, cores, LENGTH(cores), &i, why);
-		conf->cores_limit = i;
+		if (r == 0)
+			conf->cores_limit = i;
 		return r;
 	}
 	if (!strcmp(key, "priority-max")) {
 		r = conf_take_word(text, priorities, LENGTH(priorities), &i, why);
-		conf->claims_high = i;
+		if (r == 0)
+			conf->claims_high = i;
 		return r;
 	}
-	if (!strcmp(key, "driver"))
-		return conf_take_text(text, conf->driver, sizeof(conf->driver), false, why);
-	if (!strcmp(key, "nvidia-cdi"))
-		return conf_take_text(text, conf->nvidia_cdi, sizeof(conf->nvidia_cdi), false, why);
-	if (!strcmp(key, "node"))
-		return conf_take_text(text, conf->node, sizeof(conf->node), false, why);
-	if (!strcmp(key, "kubelet"))
-		return conf_take_text(text, conf->kubelet, sizeof(conf->kubelet), true, why);
-	if (!strcmp(key, "xpu"))
-		return conf_take_text(text, conf->xpu, sizeof(conf->xpu), true, why);
-	if (!strcmp(key, "cdi"))
-		return conf_take_text(text, conf->cdi, sizeof(conf->cdi), true, why);
-	if (!strcmp(key, "api"))
-		return conf_take_text(text, conf->api, sizeof(conf->api), false, why);
-	if (!strcmp(key, "account"))
-		return conf_take_text(text, conf->account, sizeof(conf->account), true, why);
-	return -ENOENT;
+	return conf_take_text_key(conf, key, text, why);
 }
 
 static void conf_default(char *ret, size_t size, const char *value)

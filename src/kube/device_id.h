@@ -15,9 +15,10 @@
 #include "kube/conf.h"
 #include "kube/grant.h"
 #include "kube/node.h"
+#include "node/pod.h"
 
 #define DEVICE_ID_BYTES (NODE_NAME_BYTES + 24)
-#define SLOT_GRANT	"slot-" /* the id of a slot's grant: this and the slot's name */
+#define SLOT_GRANT	POD_SLOT /* the id of a slot's grant: this and the slot's name */
 
 struct device_slot {
 	unsigned int device; /* its place in the list of devices */

@@ -2,7 +2,6 @@
 #include "kube/grant.h"
 
 #include <ctype.h>
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -19,6 +18,8 @@
 #include "base/err.h"
 #include "base/fd.h"
 #include "base/hash.h"
+#include "base/parse.h"
+#include "cdi/find.h"
 #include "cdi/spec.h"
 #include "kube/vgpu_config.h"
 #include "ledger/tenant.h"
@@ -222,16 +223,19 @@ static struct decision_container grant_decide(const struct policy *policy)
 	return ret;
 }
 
-/* 1: the folder is there, with the file; 0: nothing is limited. */
+/* 1: the folder is there, with the file; 0: there is to be none, or nothing is limited. */
 static int grant_write_xpu(const struct kube_conf *conf, const struct grant *grant, char ret[static PATH_MAX])
 {
 	static struct decision_container limits;
 	CLEANUP_CLOSE int dir = -EBADF;
-	int r = grant_xpu_path(conf, grant->id, ret);
+	int r;
 
-	limits = grant_decide(&grant->policy);
+	if (!grant->xpu || !*conf->xpu)
+		return 0;
+	r = grant_xpu_path(conf, grant->id, ret);
 	if (r < 0)
 		return r;
+	limits = grant_decide(&grant->policy);
 	if ((mkdir(conf->xpu, 0755) < 0 && errno != EEXIST) || (mkdir(ret, 0755) < 0 && errno != EEXIST))
 		return err_errno();
 	dir = fd_openat(AT_FDCWD, ret, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0);
@@ -262,6 +266,7 @@ int grant_put(const struct kube_conf *conf, const struct grant *grant, char why[
 				.name = grant->id,
 				.devices = &devices,
 				.named = true,
+				.by_variable = !strcmp(conf->nvidia_cdi, "none"),
 				.command = files.command,
 				.library = files.library,
 				.preload = files.preload};
@@ -273,13 +278,11 @@ int grant_put(const struct kube_conf *conf, const struct grant *grant, char why[
 		r = grant_list_devices(grant, &devices, why);
 	if (r < 0)
 		return r;
-	if (grant->xpu && *conf->xpu) {
-		r = grant_write_xpu(conf, grant, xpu);
-		if (r < 0)
-			return grant_refuse(why, r, "grant %s: its vgpu.config cannot be written into %s: %s",
-					    grant->id, conf->xpu, strerror(-r));
-		spec.xpu = r ? xpu : NULL;
-	}
+	r = grant_write_xpu(conf, grant, xpu);
+	if (r < 0)
+		return grant_refuse(why, r, "grant %s: its vgpu.config cannot be written into %s: %s", grant->id,
+				    conf->xpu, strerror(-r));
+	spec.xpu = r ? xpu : NULL;
 	grant_describe(grant, &words);
 	spec.options = words.option;
 	spec.noptions = words.n;
@@ -385,6 +388,47 @@ int grant_memo(const struct kube_conf *conf, const char *id, char ret[static GRA
 	return grant_read_word(conf, id, "--memo", ret, GRANT_MEMO_BYTES);
 }
 
+static const struct node_device *grant_find_device(const struct node_devices *devices, const char *name)
+{
+	for (unsigned int i = 0; i < devices->n; i++)
+		if (!strcmp(units_uuid(devices->list[i].device.uuid).s, name))
+			return &devices->list[i];
+	return NULL;
+}
+
+/* Of a device that is not here any more nothing is had. */
+static int grant_take_memory(const struct node_devices *devices, const char *name, const char *amount,
+			     uint64_t ret_bytes[static POLICY_DEVICES])
+{
+	const struct node_device *device = grant_find_device(devices, name);
+	struct size_spec size;
+
+	if (!amount || parse_quota(amount, &size) < 0)
+		return -EINVAL;
+	if (device)
+		ret_bytes[device - devices->list] =
+			size.permille ? device->device.total_bytes / 1000 * size.permille : size.bytes;
+	return 0;
+}
+
+int grant_read_memory(const struct kube_conf *conf, const char *id, const struct node_devices *devices,
+		      uint64_t ret_bytes[static POLICY_DEVICES])
+{
+	static char names[POLICY_DEVICES * sizeof(struct units_text)];
+	static char amounts[POLICY_DEVICES * VALUE_BYTES];
+	char *name, *amount, *rest = names, *others = amounts;
+	int r = grant_read_word(conf, id, "--gpu", names, sizeof(names));
+
+	memset(ret_bytes, 0, POLICY_DEVICES * sizeof(*ret_bytes));
+	if (r == 0)
+		r = grant_read_word(conf, id, "--memory", amounts, sizeof(amounts));
+	while (r == 0 && (name = strsep(&rest, ","))) {
+		amount = strsep(&others, ",");
+		r = grant_take_memory(devices, name, amount, ret_bytes);
+	}
+	return r;
+}
+
 /* --- Tenants ----------------------------------------------------------------------------------- */
 
 struct grant_sweeping {
@@ -429,39 +473,6 @@ unsigned int grant_sweep(const struct kube_conf *conf, const char *runtime)
 
 static const char *const known_kinds[] = {"nvidia.com/gpu", "k8s.device-plugin.nvidia.com/gpu",
 					  "management.nvidia.com/gpu"};
-#define SPEC_MOST (4 << 20) /* bytes */
-
-/* YAML or JSON, as whoever made it likes: both have the kind and the device's name as they are. */
-static bool grant_file_has(const char *path, const char *kind, const char *name)
-{
-	FILE *file = fopen(path, "re");
-	char *text = file ? calloc(1, SPEC_MOST + 1) : NULL;
-	bool has = false;
-
-	if (text && fread(text, 1, SPEC_MOST, file))
-		has = strstr(text, kind) && strstr(text, name);
-	free(text);
-	if (file)
-		fclose(file);
-	return has;
-}
-
-static bool grant_dir_has(const char *dir, const char *kind, const char *name)
-{
-	struct dirent **files = NULL;
-	int n = scandir(dir, &files, NULL, alphasort);
-	char path[PATH_MAX];
-	bool has = false;
-
-	for (int i = 0; i < n; i++) {
-		if (!has && files[i]->d_name[0] != '.' && strncmp(files[i]->d_name, CDI_VENDOR, strlen(CDI_VENDOR)) &&
-		    snprintf(path, sizeof(path), "%s/%s", dir, files[i]->d_name) < (int)sizeof(path))
-			has = grant_file_has(path, kind, name);
-		free(files[i]);
-	}
-	free(files);
-	return has;
-}
 
 /* Which kind NVIDIA's own device has; NULL: none is there. */
 static const char *grant_find_kind(const struct kube_conf *conf, const char *name)
@@ -469,8 +480,8 @@ static const char *grant_find_kind(const struct kube_conf *conf, const char *nam
 	if (*conf->nvidia_cdi)
 		return conf->nvidia_cdi;
 	for (size_t i = 0; i < sizeof(known_kinds) / sizeof(known_kinds[0]); i++)
-		if (grant_dir_has(conf->cdi, known_kinds[i], name) ||
-		    grant_dir_has("/etc/cdi", known_kinds[i], name))
+		if (cdi_dir_has(conf->cdi, known_kinds[i], name) ||
+		    cdi_dir_has("/etc/cdi", known_kinds[i], name))
 			return known_kinds[i];
 	return NULL;
 }

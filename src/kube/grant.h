@@ -12,6 +12,7 @@
 #include <stdbool.h>
 
 #include "kube/conf.h"
+#include "kube/node.h"
 #include "ledger/policy.h"
 
 #define GRANT_KIND "allot.dev/grant" /* of the CDI device: GRANT_KIND "=" id */
@@ -46,6 +47,10 @@ int grant_put_beside(const struct kube_conf *conf, const char *id, const char *o
 
 /* 0, -ENOENT; -EINVAL: the file is none of ours. */
 int grant_memo(const struct kube_conf *conf, const char *id, char ret[static GRANT_MEMO_BYTES]);
+
+/* What its container may have of the node's devices, each by its place. 0, -ENOENT, -EINVAL as grant_memo. */
+int grant_read_memory(const struct kube_conf *conf, const char *id, const struct node_devices *devices,
+		      uint64_t ret_bytes[static POLICY_DEVICES]);
 
 /* The file; the tenant goes by grant_sweep. 0, also where there is none, or -errno with words. */
 int grant_drop(const struct kube_conf *conf, const char *id, char why[static GRANT_WHY]);

@@ -245,6 +245,7 @@ static uint64_t holder_slots_of_gpu(const struct kube_conf *conf)
 
 static int holder_add_decided(const struct node_devices *devices,
 			      const struct decision_device *decided, uint64_t slots,
+			      const uint64_t given_bytes[static POLICY_DEVICES],
 			      struct policy *policy, char why[static HOLDER_WHY])
 {
 	const struct node_device *device = node_find(devices, decided->uuid);
@@ -261,12 +262,12 @@ static int holder_add_decided(const struct node_devices *devices,
 	to->limit_bytes = decided->memory_bytes ? decided->memory_bytes : to->total_bytes / slots;
 	to->share_permille = decided->cores ? (uint32_t)min_u64(decided->cores, 100) * 10
 					    : (uint32_t)max_u64(1000 / slots, 1);
-	return holder_check_room(device, to->limit_bytes, 0, why);
+	return holder_check_room(device, to->limit_bytes, given_bytes[device - devices->list], why);
 }
 
 int holder_policy_decided(const struct kube_conf *conf, const struct node_devices *devices,
 			  const struct holder *holder, const struct decision_container *decision,
-			  struct policy *ret, char why[static HOLDER_WHY])
+			  const uint64_t given_bytes[static POLICY_DEVICES], struct policy *ret, char why[static HOLDER_WHY])
 {
 	uint64_t slots = holder_slots_of_gpu(conf);
 	bool asks_cores = false;
@@ -275,7 +276,7 @@ int holder_policy_decided(const struct kube_conf *conf, const struct node_device
 	*ret = (struct policy){.ndevices = 0};
 	for (unsigned int i = 0; r == 0 && i < decision->n; i++) {
 		asks_cores |= decision->device[i].cores;
-		r = holder_add_decided(devices, &decision->device[i], slots, ret, why);
+		r = holder_add_decided(devices, &decision->device[i], slots, given_bytes, ret, why);
 	}
 	ret->compute = asks_cores && conf->cores_limit ? POLICY_COMPUTE_CAP : POLICY_COMPUTE_SHARE;
 	holder_name(holder, ret, ret->name);

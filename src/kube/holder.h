@@ -59,10 +59,11 @@ int holder_policy(const struct kube_conf *conf, const struct node_devices *devic
 		  const struct holder *holder, const uint64_t given_bytes[static POLICY_DEVICES],
 		  struct policy *ret, char why[static HOLDER_WHY]);
 
-/* The same where a scheduler, which has counted, decided what it has. */
+/* The same where a scheduler decided what it has. */
 int holder_policy_decided(const struct kube_conf *conf, const struct node_devices *devices,
 			  const struct holder *holder, const struct decision_container *decision,
-			  struct policy *ret, char why[static HOLDER_WHY]);
+			  const uint64_t given_bytes[static POLICY_DEVICES], struct policy *ret,
+			  char why[static HOLDER_WHY]);
 
 /*
  * The tenant's name. A container that is started again finds its tenant by it; a Pod of the same

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "kube/annotation.h"
+#include "kube/pod_limits.h"
 
 __attribute__((format(printf, 2, 3))) static int
 pod_decision_refuse(char why[static POD_DECISION_WHY], const char *fmt, ...)
@@ -20,25 +21,24 @@ pod_decision_refuse(char why[static POD_DECISION_WHY], const char *fmt, ...)
 	return -EINVAL;
 }
 
-static const char *pod_decision_slots(const struct kube_conf *conf)
+static const json_t *pod_decision_limits(const json_t *container)
 {
-	for (size_t i = 0; i < conf->nresources; i++)
-		if (conf->resource[i].unit == KUBE_SLOTS)
-			return conf->resource[i].name;
-	return "";
+	return json_object_get(json_object_get(container, "resources"), "limits");
 }
 
 static bool pod_decision_asks(const json_t *container, const char *slots)
 {
-	const json_t *limits = json_object_get(json_object_get(container, "resources"), "limits");
-	const json_t *n = json_object_get(limits, slots);
+	const json_t *n = json_object_get(pod_decision_limits(container), slots);
 
 	return n && !(json_is_string(n) && !strcmp(json_string_value(n), "0"));
 }
 
-/* Which one it is of those that ask for slots; init containers come first. -1: none has the name.
+/*
+ * Which one it is of those that ask for slots, and its limits; init containers come first. -1: none has the
+ * name.
  */
-static int pod_decision_nth(const json_t *spec, const char *slots, const char *name)
+static int pod_decision_nth(const json_t *spec, const char *slots, const char *name,
+			    const json_t **ret_limits)
 {
 	static const char *const lists[] = {"initContainers", "containers"};
 	const json_t *container;
@@ -52,47 +52,81 @@ static int pod_decision_nth(const json_t *spec, const char *slots, const char *n
 
 			if (!pod_decision_asks(container, slots))
 				continue;
-			if (own && !strcmp(own, name))
+			if (own && !strcmp(own, name)) {
+				*ret_limits = pod_decision_limits(container);
 				return nth;
+			}
 			nth++;
 		}
 	return -1;
 }
 
-static int pod_decision_find(const struct kube_conf *conf, const json_t *pod, const char *name,
-			     struct pod_decision *ret, char why[static POD_DECISION_WHY])
+/* Those of its Pod, if it is the one that was put on this node by the scheduler. */
+static int pod_decision_text(const struct kube_conf *conf, const json_t *pod, const char **ret,
+			     char why[static POD_DECISION_WHY])
 {
-	const struct annotation_keys *keys = annotation_keys(conf->scheduler);
-	const json_t *spec = json_object_get(pod, "spec");
+	const char *key = annotation_keys(conf->scheduler)->devices;
 	const json_t *notes = json_object_get(json_object_get(pod, "metadata"), "annotations");
-	const char *node = json_string_value(json_object_get(spec, "nodeName"));
-	const char *text = json_string_value(json_object_get(notes, keys->devices));
-	const char *phase = json_string_value(json_object_get(notes, keys->phase));
-	int nth = pod_decision_nth(spec, pod_decision_slots(conf), name), entry;
-	char reason[DECISION_WHY];
-	static struct decision all;
+	const char *node =
+		json_string_value(json_object_get(json_object_get(pod, "spec"), "nodeName"));
 
+	*ret = json_string_value(json_object_get(notes, key));
 	if (!node || strcmp(node, conf->node))
 		return pod_decision_refuse(why,
 					   "the Pod of that name is on node \"%.64s\", not %.64s",
 					   node ? node : "", conf->node);
-	if (!text)
+	if (!*ret)
 		return pod_decision_refuse(
 			why,
 			"the Pod has no annotation %s: another scheduler placed it; "
 			"say schedulerName in its spec",
-			keys->devices);
-	if (nth < 0)
-		return pod_decision_refuse(why, "the Pod has no container of that name with %.128s",
-					   pod_decision_slots(conf));
-	if (decision_read(conf, text, &all, reason) < 0)
-		return pod_decision_refuse(why, "annotation %s: %.200s", keys->devices, reason);
-	entry = decision_find(&all, (unsigned int)nth);
-	if (entry < 0)
-		return pod_decision_refuse(why, "annotation %s has nothing for it", keys->devices);
-	ret->container = all.container[entry];
-	ret->awaited = phase && !strcmp(phase, ANNOTATION_ALLOCATING);
+			key);
 	return 0;
+}
+
+static int pod_decision_entry(const struct kube_conf *conf, const char *text, unsigned int nth,
+			      struct decision_container *ret, char why[static POD_DECISION_WHY])
+{
+	const char *key = annotation_keys(conf->scheduler)->devices;
+	static struct decision all;
+	char reason[DECISION_WHY];
+	int entry;
+
+	if (decision_read(conf, text, &all, reason) < 0)
+		return pod_decision_refuse(why, "annotation %s: %.200s", key, reason);
+	entry = decision_find(&all, nth);
+	if (entry < 0)
+		return pod_decision_refuse(why, "annotation %s has nothing for it", key);
+	*ret = all.container[entry];
+	return 0;
+}
+
+static bool pod_decision_is_awaited(const struct kube_conf *conf, const json_t *pod)
+{
+	const json_t *notes = json_object_get(json_object_get(pod, "metadata"), "annotations");
+	const char *phase = json_string_value(
+		json_object_get(notes, annotation_keys(conf->scheduler)->phase));
+
+	return phase && !strcmp(phase, ANNOTATION_ALLOCATING);
+}
+
+static int pod_decision_find(const struct kube_conf *conf, const json_t *pod, const char *name,
+			     struct pod_decision *ret, char why[static POD_DECISION_WHY])
+{
+	const char *slots = pod_limits_name(conf, KUBE_SLOTS), *text;
+	const json_t *limits = NULL;
+	int nth = pod_decision_nth(json_object_get(pod, "spec"), slots, name, &limits);
+	int r = pod_decision_text(conf, pod, &text, why);
+
+	if (r == 0 && nth < 0)
+		return pod_decision_refuse(why, "the Pod has no container of that name with %.128s",
+					   slots);
+	if (r == 0)
+		r = pod_decision_entry(conf, text, (unsigned int)nth, &ret->container, why);
+	if (r == 0)
+		r = pod_limits_check(conf, limits, &ret->container, why);
+	ret->awaited = pod_decision_is_awaited(conf, pod);
+	return r;
 }
 
 int pod_decision_read(const struct kube_conf *conf, const char *bytes, size_t len,

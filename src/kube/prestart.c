@@ -26,6 +26,8 @@
 #define SILENT_NS    (20 * NS_PER_S) /* and there may be no list; the kubelet gives up after 30 s */
 /* A kubelet that has just started lists no Pod before it has heard of them from the API server. */
 #define SETTLED_S  20
+/* Each node has Pods, if only of its network: a list of none is one of a kubelet without an API server. */
+#define EMPTY_S	   600
 #define SLOTS_MOST 512 /* of a container */
 
 struct waiting {
@@ -116,38 +118,15 @@ void prestart_gone(struct prestart *prestart, const struct grpc_call *call)
 
 /* --- What a list says ------------------------------------------------------------------------ */
 
-/* What the containers that were granted something have of each device, but for one. */
-static void prestart_sum(const struct prestart *prestart, const V1__ListPodResourcesResponse *list,
-			 const V1__ContainerResources *but, uint64_t ret[static POLICY_DEVICES])
-{
-	static struct holder holder;
-
-	memset(ret, 0, POLICY_DEVICES * sizeof(*ret));
-	for (size_t i = 0; i < list->n_pod_resources; i++) {
-		const V1__PodResources *pod = list->pod_resources[i];
-
-		for (size_t k = 0; k < pod->n_containers; k++) {
-			if (pod->containers[k] == but)
-				continue;
-			holder_read(prestart->conf, prestart->devices, pod, pod->containers[k],
-				    &holder);
-			if (!holder.first || !slot_grants_have(prestart->grants, holder.first))
-				continue;
-			for (unsigned int d = 0; d < prestart->devices->n; d++)
-				ret[d] = sat_add_u64(ret[d], holder_quota(&holder, d));
-		}
-	}
-}
-
 static int prestart_grant(struct prestart *prestart, const struct holder *holder,
-			  const V1__ListPodResourcesResponse *list, char why[static HOLDER_WHY])
+			  char why[static HOLDER_WHY])
 {
 	_Static_assert(GRANT_WHY == HOLDER_WHY, "either fits");
 	uint64_t given_bytes[POLICY_DEVICES];
 	static struct policy policy;
 	int r;
 
-	prestart_sum(prestart, list, holder->container, given_bytes);
+	slot_grants_given(prestart->grants, prestart->devices, holder->container, given_bytes);
 	r = holder_policy(prestart->conf, prestart->devices, holder, given_bytes, &policy, why);
 	if (r < 0)
 		return r;
@@ -211,6 +190,7 @@ static void prestart_decided(void *arg, const struct decision_container *decisio
 {
 	struct waiting *w = arg, **at = &w->prestart->waiting;
 	struct prestart *prestart = w->prestart;
+	uint64_t given_bytes[POLICY_DEVICES];
 	static struct policy policy;
 	static struct again again;
 	char why[HOLDER_WHY];
@@ -221,9 +201,10 @@ static void prestart_decided(void *arg, const struct decision_container *decisio
 	w->deciding = NULL;
 	prestart_make_again(w, &again);
 	snprintf(why, sizeof(why), "%.500s", said);
+	slot_grants_given(prestart->grants, prestart->devices, &again.container, given_bytes);
 	if (decision)
 		r = holder_policy_decided(prestart->conf, prestart->devices, &again.holder,
-					  decision, &policy, why);
+					  decision, given_bytes, &policy, why);
 	if (r == 0)
 		r = slot_grants_put(prestart->grants, &again.container, again.holder.first, &policy,
 				    why);
@@ -311,7 +292,7 @@ static bool prestart_answer(struct prestart *prestart, struct waiting **at,
 	if (r == 0 && prestart->decided)
 		return prestart_decide(prestart, at, &holder);
 	if (r == 0) {
-		r = prestart_grant(prestart, &holder, list, text);
+		r = prestart_grant(prestart, &holder, text);
 		prestart_finish_holder(at, &holder, r, text);
 		return false;
 	}
@@ -341,13 +322,15 @@ static bool prestart_wait_on(struct waiting **at, const char *why)
 	return false;
 }
 
-static bool prestart_kubelet_is_settled(const struct kube_conf *conf)
+/* Returns true if a Pod that the kubelet does not list is none. */
+static bool prestart_is_whole(const struct kube_conf *conf, const V1__ListPodResourcesResponse *list)
 {
+	time_t enough = list->n_pod_resources ? SETTLED_S : EMPTY_S;
 	char path[PATH_MAX + 32];
 	struct stat st;
 
 	snprintf(path, sizeof(path), "%s/device-plugins/kubelet.sock", conf->kubelet);
-	return stat(path, &st) == 0 && time(NULL) - st.st_mtime >= SETTLED_S;
+	return stat(path, &st) == 0 && time(NULL) - st.st_mtime >= enough;
 }
 
 static void prestart_sweep(struct prestart *prestart, const V1__ListPodResourcesResponse *list)
@@ -357,8 +340,8 @@ static void prestart_sweep(struct prestart *prestart, const V1__ListPodResources
 	if (now < prestart->sweep_at_ns)
 		return;
 	prestart->sweep_at_ns = now + SWEEP_NS;
-	if (list && prestart_kubelet_is_settled(prestart->conf))
-		slot_grants_sweep(prestart->grants, list);
+	if (list && prestart_is_whole(prestart->conf, list))
+		slot_grants_sweep(prestart->grants);
 }
 
 static void prestart_heard(void *arg, const V1__ListPodResourcesResponse *list, const char *why)
@@ -368,6 +351,8 @@ static void prestart_heard(void *arg, const V1__ListPodResourcesResponse *list, 
 	bool late = false; /* somebody came after this list was asked for */
 
 	prestart->listing = NULL;
+	if (list)
+		slot_grants_look(prestart->grants, list);
 	while (*at) {
 		if (!(*at)->asked)
 			late |= !(*at)->deciding;

@@ -61,6 +61,7 @@ struct slices {
 	json_t *wanted, *kept; /* what was written last, and what the server made of it */
 	enum slices_write write;
 	unsigned int writes, failures;
+	uint64_t due_ns;  /* when the timer ends; UINT64_MAX: it is not set */
 	uint64_t paid_ns; /* until then what was written would take, one in a gap */
 	uint64_t probed_ns; /* when the server's answer to a write was learnt last */
 	bool settled;	  /* a round has ended since slices_sync */
@@ -87,6 +88,7 @@ static void slices_wake_in(struct slices *s, uint64_t ms)
 	struct itimerspec spec = {.it_value = {.tv_sec = (time_t)(ms / 1000),
 					       .tv_nsec = (long)(ms % 1000 * NS_PER_MS) + !ms}};
 
+	s->due_ns = now_monotonic_ns() + ms * NS_PER_MS;
 	timerfd_settime(s->source.fd, 0, &spec, NULL);
 }
 
@@ -95,7 +97,10 @@ static void slices_ready(struct loop_source *source)
 	struct slices *s = (struct slices *)source;
 	uint64_t times;
 
-	if (read(source->fd, &times, sizeof(times)) > 0 && !s->call)
+	if (read(source->fd, &times, sizeof(times)) <= 0)
+		return;
+	s->due_ns = UINT64_MAX;
+	if (!s->call)
 		slices_begin(s);
 }
 
@@ -133,13 +138,17 @@ static void slices_rest(struct slices *s, const char *version)
 	slices_watch_begin(&s->watch, path, version);
 }
 
-/* The watch's: no round is under way while there is one. A round that slices_sync asked for comes first. */
+/*
+ * The watch's: no round is under way while there is one. A round that slices_sync asked for comes first, and
+ * events without end do not put a look off.
+ */
 static void slices_look(void *arg, uint64_t ms)
 {
 	struct slices *s = arg;
 
-	if (!s->again)
-		slices_wake(s, slices_jitter(2 * ms));
+	ms = slices_jitter(2 * ms);
+	if (!s->again && now_monotonic_ns() + ms * NS_PER_MS < s->due_ns)
+		slices_wake(s, ms);
 }
 
 static const char *slices_advice(int status)
@@ -520,6 +529,7 @@ int slices_open(struct loop *loop, struct api *api, const struct kube_conf *conf
 			     .api = api,
 			     .conf = conf,
 			     .devices = devices,
+			     .due_ns = UINT64_MAX,
 			     .watch = {.api = api, .look = slices_look, .arg = s}};
 	r = s->source.fd < 0 ? err_errno() : loop_add(loop, &s->source);
 	if (r)

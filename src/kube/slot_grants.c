@@ -6,14 +6,18 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/number.h"
 #include "kube/holder.h"
 #include "kube/device_id.h"
 #include "text/log.h"
 
 struct slot_grant {
 	struct slot_grant *next;
-	bool listed;	     /* by the list that is being looked through */
-	unsigned int missed; /* lists that had it not, since one had it or it was put */
+	bool listed;	     /* by the latest list, or it was put since */
+	unsigned int missed; /* sweeps by lists that had it not, since one had it or it was put */
+	bool own;	     /* of the container that is asked about */
+	bool known;	     /* its memory, of each device */
+	uint64_t bytes[POLICY_DEVICES];
 	char slot[DEVICE_ID_BYTES];
 };
 
@@ -46,7 +50,9 @@ static int slot_grants_add(struct slot_grants *grants, const char *slot)
 		g->next = grants->first;
 		grants->first = g;
 	}
+	g->listed = true;
 	g->missed = 0;
+	g->known = false;
 	return 0;
 }
 
@@ -88,11 +94,6 @@ void slot_grants_close(struct slot_grants *grants)
 bool slot_grants_any(const struct slot_grants *grants)
 {
 	return grants->first;
-}
-
-bool slot_grants_have(const struct slot_grants *grants, const char *slot)
-{
-	return slot_grants_find(grants, slot);
 }
 
 struct putting {
@@ -150,14 +151,54 @@ static int slot_grants_see(const char *slot, void *arg)
 	return 0;
 }
 
-static void slot_grants_see_all(struct slot_grants *grants,
-				const V1__ListPodResourcesResponse *list)
+void slot_grants_look(struct slot_grants *grants, const V1__ListPodResourcesResponse *list)
 {
+	for (struct slot_grant *g = grants->first; g; g = g->next)
+		g->listed = false;
 	for (size_t i = 0; i < list->n_pod_resources; i++) {
 		const V1__PodResources *pod = list->pod_resources[i];
 
 		for (size_t k = 0; k < pod->n_containers; k++)
 			holder_each_slot(grants->conf, pod->containers[k], slot_grants_see, grants);
+	}
+}
+
+/* A slot beside the first one of its container has none. */
+static void slot_grants_read(const struct slot_grants *grants, const struct node_devices *devices,
+			     struct slot_grant *g)
+{
+	char id[GRANT_ID_BYTES];
+
+	device_id_grant(g->slot, id);
+	if (!g->known)
+		grant_read_memory(grants->conf, id, devices, g->bytes);
+	g->known = true;
+}
+
+static int slot_grants_mark_own(const char *slot, void *arg)
+{
+	struct slot_grant *g = slot_grants_find(arg, slot);
+
+	if (g)
+		g->own = true;
+	return 0;
+}
+
+/* What a slot of the container's still has on file is an earlier container's. */
+void slot_grants_given(struct slot_grants *grants, const struct node_devices *devices,
+		       const V1__ContainerResources *container,
+		       uint64_t ret_bytes[static POLICY_DEVICES])
+{
+	memset(ret_bytes, 0, POLICY_DEVICES * sizeof(*ret_bytes));
+	for (struct slot_grant *g = grants->first; g; g = g->next)
+		g->own = false;
+	holder_each_slot(grants->conf, container, slot_grants_mark_own, grants);
+	for (struct slot_grant *g = grants->first; g; g = g->next) {
+		if (!g->listed || g->own)
+			continue;
+		slot_grants_read(grants, devices, g);
+		for (unsigned int i = 0; i < devices->n; i++)
+			ret_bytes[i] = sat_add_u64(ret_bytes[i], g->bytes[i]);
 	}
 }
 
@@ -174,16 +215,14 @@ static int slot_grants_drop(const struct slot_grants *grants, const struct slot_
 	return r;
 }
 
-void slot_grants_sweep(struct slot_grants *grants, const V1__ListPodResourcesResponse *list)
+void slot_grants_sweep(struct slot_grants *grants)
 {
 	struct slot_grant **at = &grants->first;
 
-	slot_grants_see_all(grants, list);
 	while (*at) {
 		struct slot_grant *g = *at;
 
 		g->missed = g->listed ? 0 : g->missed + 1;
-		g->listed = false;
 		if (g->missed < MISSED_ENOUGH || slot_grants_drop(grants, g) < 0) {
 			at = &g->next;
 			continue;

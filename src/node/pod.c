@@ -13,23 +13,31 @@
 #define PARTS	   4
 #define TEXT_BYTES (PARTS * POD_NAME_BYTES)
 
-/* Beside, then renamed: who reads has the old one or the new one. */
+/* A writer that was killed may have had our number. */
+static int pod_link(const char *text, const char *path)
+{
+	if (symlink(text, path) == 0)
+		return 0;
+	if (errno != EEXIST || unlink(path) < 0)
+		return err_errno();
+	return symlink(text, path) < 0 ? err_errno() : 0;
+}
+
+/* Beside, then renamed: a reader has the old one or the new one. */
 static int pod_put(const char *dir, const char *note, const char *text)
 {
 	char path[PATH_MAX], fresh[PATH_MAX];
+	int r;
 
 	if (snprintf(path, sizeof(path), "%s/%s", dir, note) >= (int)sizeof(path) ||
 	    snprintf(fresh, sizeof(fresh), "%s/.%s-%ld", dir, note, (long)getpid()) >= (int)sizeof(fresh))
 		return -ENAMETOOLONG;
-	if (symlink(text, fresh) < 0)
-		return err_errno();
-	if (rename(fresh, path) < 0) {
-		int r = err_errno();
-
+	r = pod_link(text, fresh);
+	if (r == 0 && rename(fresh, path) < 0) {
+		r = err_errno();
 		unlink(fresh);
-		return r;
 	}
-	return 0;
+	return r;
 }
 
 static int pod_get(const char *dir, const char *note, char *ret, size_t size)

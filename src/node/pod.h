@@ -12,6 +12,7 @@
 #define POD_LABEL_BYTES 64  /* a DNS label with its end */
 #define POD_NAME_BYTES	254 /* a DNS subdomain with its end */
 #define POD_GRANT_BYTES 128
+#define POD_SLOT	"slot-" /* how the grant of a slot begins, which one Pod has after another */
 #define POD_WORDS_BYTES (2 * POD_LABEL_BYTES + POD_NAME_BYTES)
 
 /* "" for what is not known; a Pod without a name is none. */

@@ -109,6 +109,7 @@ static void check_list(const uint8_t *data, size_t size)
 /* What an API server says of a Pod, whose annotations its user may have written. */
 static void check_pod(const uint8_t *data, size_t size)
 {
+	static const uint64_t given[POLICY_DEVICES];
 	static struct pod_decision decision;
 	static struct holder holder;
 	static struct policy policy;
@@ -124,7 +125,7 @@ static void check_pod(const uint8_t *data, size_t size)
 	holder.pod = &pod;
 	holder.container = &container;
 	holder.first = "";
-	if (holder_policy_decided(&conf, &devices, &holder, &decision.container, &policy, why) < 0)
+	if (holder_policy_decided(&conf, &devices, &holder, &decision.container, given, &policy, why) < 0)
 		MUST(*why);
 	else
 		MUST(policy_check(&policy) == 0);

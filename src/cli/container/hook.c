@@ -25,6 +25,7 @@
 #include "cli/tenant/options.h"
 #include "cli/tenant/remote.h"
 #include "ledger/tenant.h"
+#include "node/tenants.h"
 #include "nvidia/uuid.h"
 
 static const struct argp_option options[] = {
@@ -198,10 +199,53 @@ static int hook_note(const struct args *a, const struct container *container, co
 	return r < 0 ? say_error("whose it is cannot be noted in %s: %s", dir, say_errno(r)) : 0;
 }
 
+/* Returns true if an earlier Pod had the tenant: of that name, by the same slot. */
+static bool hook_is_former(const struct args *a, const struct container *container, const char *dir)
+{
+	struct pod former;
+
+	return a->grant && !strncmp(a->grant, POD_SLOT, strlen(POD_SLOT)) && *container->pod.uid &&
+	       pod_read(dir, &former) == 0 && strcmp(former.uid, container->pod.uid) != 0;
+}
+
+/* What was set of the earlier Pod's tenant is none of the later Pod's. */
+static void hook_end_former(const struct args *a, const struct container *container)
+{
+	char runtime[PATH_MAX], dir[PATH_MAX];
+
+	if (a->tenant && tenant_runtime_dir(runtime, sizeof(runtime)) == 0 &&
+	    tenant_path(runtime, a->tenant, dir, sizeof(dir)) == 0 &&
+	    hook_is_former(a, container, dir))
+		tenants_remove(runtime, a->tenant, false);
+}
+
+/*
+ * A tenant's name has a hash of whose it is, but Pods' names are their users' to choose: of two grants with
+ * one name the second is refused.
+ */
+static int hook_check_joined(const struct args *a, const struct container *container,
+			     const struct enrolment *e)
+{
+	char grant[POD_GRANT_BYTES];
+
+	if (!a->grant || !e->joined)
+		return 0;
+	if (pod_read_grant(e->dir, grant) == 0 && strcmp(grant, a->grant) != 0)
+		return say_error("tenant \"%s\" is that of grant %s, and this container's is %s; give the "
+				 "Pod another name",
+				 e->name, grant, a->grant);
+	if (hook_is_former(a, container, e->dir))
+		return say_error("tenant \"%s\" is an earlier Pod's, which has not ended; it is tried "
+				 "again when that has ended",
+				 e->name);
+	return 0;
+}
+
 static int hook_enroll(const struct args *a, const struct container *container,
 		       const struct enroll_request *req, struct enrolment *e)
 {
-	if (enroll(req, e) < 0)
+	hook_end_former(a, container);
+	if (enroll(req, e) < 0 || hook_check_joined(a, container, e))
 		return EXIT_ALLOT;
 	if (e->joined && !req->keep)
 		return say_error("there is a tenant \"%s\", which lives: it is none of this "

@@ -552,6 +552,23 @@ class Grants(Case):
         self.assertEqual({*self.granter("list", "0a1b")}, {self.grant, "0a1b-gpu-2"})
         self.assertEqual(self.granter("memo", self.grant), [f"for {self.grant}"])
 
+    def test_another_grant(self):
+        """A Pod's name is its user's: whoever finds one that gives another Pod's tenant gets no part of it."""
+        self.assertEqual(self.fill(), 1024)
+        self.give("0a1c-gpu", size=2 * GIB)
+        done = self.run_granted("/bin/fill", grants=("0a1c-gpu",))
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn("0a1b-gpu", done.stderr)
+        self.assertEqual(self.fill(), 1024)
+
+    def test_another_pod_of_a_slot(self):
+        """A later Pod of the same name has what it asks for, whatever its former one was given."""
+        self.give("slot-0")
+        self.assertEqual(self.fill(grants=("slot-0",)), 1024)
+        self.assertEqual(self.allot("set", "default.train-0.main", "--memory", "2GiB").returncode, 0)
+        self.assertEqual(self.fill(grants=("slot-0",)), 2048)
+        self.assertEqual(self.fill(grants=("slot-0",), pod={**self.pod, "sandbox-uid": "7a2d"}), 1024)
+
     def test_shared(self):
         """Two Pods with one claim are one tenant."""
         done = self.run_granted("/bin/fill", "--hold", options=("--detach",))

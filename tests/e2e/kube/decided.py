@@ -7,7 +7,7 @@ import signal
 import threading
 import unittest
 
-from plugin_case import GIB, SLOTS, Node, uuid
+from plugin_case import CORES, GIB, MEMORY, SLOTS, Node, uuid
 
 NODE = "node-1"
 PATH = f"/api/v1/nodes/{NODE}"
@@ -84,6 +84,11 @@ class Hami(Node):
     scheduler = "hami"
     unit = 1  # MiB that it counts as one
     lock = "hami.io/mutex.lock"
+    memory, cores = "nvidia.com/gpumem", "nvidia.com/gpucores"
+
+    def asked(self, gib, cores):
+        """Limits of a container as the API server writes them."""
+        return {self.memory: str((gib << 10) // self.unit), self.cores: str(cores)}
 
     def setUp(self):
         super().setUp()
@@ -93,14 +98,14 @@ class Hami(Node):
                      f"node={NODE}")
         self.begin()
 
-    def place(self, pod, decision, *containers):
-        """The scheduler's part: `containers` are (name, how many slots)."""
+    def place(self, pod, decision, *containers, limits=()):
+        """The scheduler's part: `containers` are (name, how many slots); `limits` are each one's others."""
         path = f"/api/v1/namespaces/default/pods/{pod}"
         self.api.objects[path] = {
             "metadata": {"annotations": {self.devices: decision, self.left: decision,
                                          self.phase: "allocating"}},
             "spec": {"nodeName": NODE, "containers": [
-                {"name": name, "resources": {"limits": {SLOTS: str(n)} if n else {}}}
+                {"name": name, "resources": {"limits": {SLOTS: str(n), **dict(limits)} if n else {}}}
                 for name, n in containers]}}
         self.api.notes(PATH)[self.lock] = "x"
         return path
@@ -173,6 +178,34 @@ class Hami(Node):
             self.refused_start()
             self.kubelet.delete("default", "a")
 
+    def test_more_than_asked_for(self):
+        """A Pod's annotations are its user's where another scheduler, or none, placed it."""
+        for memory, cores, words in ((9, 0, self.memory), (8, 51, self.cores)):
+            self.place("a", self.device(0, memory << 10, cores) + ";", ("x", 1),
+                       limits=self.asked(8, 50))
+            self.refused_start(words)
+            self.kubelet.delete("default", "a")
+        for limits in ({self.memory: "-1"}, {self.cores: "x"}):
+            self.place("a", self.device(0, 1024, 1) + ";", ("x", 1), limits=limits)
+            self.refused_start(*limits)
+            self.kubelet.delete("default", "a")
+        self.place("a", f"{self.device(0, 8192, 50)}{self.device(1, 8192, 50)};", ("x", 2),
+                   limits=self.asked(8, 50))
+        self.run_pod("a", {"x": {SLOTS: 2}})
+        self.assertEqual(len(self.grants()), 2)
+
+    def test_no_room(self):
+        """Memory that another container has is not given again, whoever says so."""
+        self.place("a", self.device(0, 60 << 10, 0) + ";", ("x", 1))
+        self.place("b", self.device(0, 21 << 10, 0) + ";", ("x", 1))
+        self.run_pod("a", {"x": {SLOTS: 1}})
+        self.kubelet.admit("default", "b", {"x": {SLOTS: 1}})
+        error = self.refused(self.kubelet.start_container, "default", "b", "x")
+        self.assertIn("other containers were given", error.details())
+        self.kubelet.start_container("default", "a", "x")  # its own is none of another's
+        self.kubelet.delete("default", "a")
+        self.kubelet.start_container("default", "b", "x")
+
     def test_api_fails(self):
         """The container's error alone; when the kubelet tries again it starts."""
         self.place("a", self.device(0, 1024, 5) + ";", ("x", 1))
@@ -224,6 +257,7 @@ class Volcano(Hami):
     scheduler = "volcano"
     unit = 1024  # that of the resource of memory
     lock = "hamivgpu"
+    memory, cores = MEMORY, CORES
 
 
 signal.alarm(170)

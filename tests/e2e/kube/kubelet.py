@@ -176,8 +176,8 @@ class Kubelet:
         if settled:
             self.settle()
 
-    def settle(self):
-        os.utime(self.plugins / "kubelet.sock", (1, 1))
+    def settle(self, began=1):
+        os.utime(self.plugins / "kubelet.sock", (began, began))
 
     def stop(self):
         for endpoint in self.endpoints.values():

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The device plugin against a kubelet by gRPC's own library, as kubelets 1.20 and 1.34 behave."""
 
+import json
 import signal
 import socket
 import threading
@@ -230,6 +231,21 @@ class New(Node):
         self.kubelet.start_container("default", "a", "main")
         self.assertEqual(len(self.grants()), 1)
 
+    def test_kubelet_without_an_api_server(self):
+        """It knows no Pod at all, for as long as that is: a node always has some."""
+        self.begin()
+        self.run_pod("a", {"main": {SLOTS: 1, MEMORY: 60}})
+        self.kubelet.stop()
+        pods, self.kubelet.pods = self.kubelet.pods, {}
+        self.kubelet.start(settled=False)
+        self.kubelet.settle(time.time() - 60)
+        lists = self.kubelet.lists
+        self.wait(lambda: self.kubelet.lists >= lists + 3, "nobody asks")
+        self.assertEqual(len(self.grants()), 1)
+        self.kubelet.pods = {("default", "proxy"): {"main": {}}}
+        self.wait(lambda: not self.grants(), self.grants)
+        self.kubelet.pods = pods
+
     def test_nobody_has_it(self):
         self.begin()
         request = PLUGIN.PreStartContainerRequest(devices_ids=[slot(0, 0)])
@@ -350,6 +366,39 @@ class New(Node):
         self.begin()
         error = self.refused(self.kubelet.admit, "default", "a", {"main": {SLOTS: 1}})
         self.assertIn("nvidia-ctk", error.details())
+
+    def test_no_gpu_without_the_grant(self):
+        """A runtime that knows no CDI has no GPU for the container, whatever its image asks NVIDIA's for."""
+        self.begin()
+        answer = self.run_pod("a", {"main": {SLOTS: 2}})["main"]
+        self.assertEqual(dict(answer[SLOTS].envs), {"NVIDIA_VISIBLE_DEVICES": "void"})
+        for spec in self.grants().values():
+            env = spec["devices"][0]["containerEdits"]["env"]
+            self.assertFalse([line for line in env if line.startswith("NVIDIA")], env)
+
+    def test_driver_by_runtime_class(self):
+        """There the GPU comes by a variable, which the grant sets."""
+        (self.cdi / "nvidia.yaml").unlink()
+        self.conf = ("nvidia-cdi=none",)
+        self.begin()
+        answer = self.run_pod("a", {"main": {SLOTS: 1}})["main"][SLOTS]
+        self.assertEqual(dict(answer.envs), {"NVIDIA_VISIBLE_DEVICES": "void"})
+        [[slot_id, spec]] = self.grants().items()
+        env = spec["devices"][0]["containerEdits"]["env"]
+        self.assertIn(f"NVIDIA_VISIBLE_DEVICES={uuid(gpu_of(slot_id))}", env)
+
+    def test_kind_of_another_file(self):
+        """A kind that ends alike is another one, and a GPU that is only mentioned is no device."""
+        others = f"containerEdits: {{env: [ONE={uuid(0)}]}}\n# nvidia.com/gpu\n"
+        (self.cdi / "nvidia.yaml").write_text("kind: nvidia.com/gpu\n- name: 'all'\n" + others,
+                                              encoding="ascii")
+        device = {"kind": "k8s.device-plugin.nvidia.com/gpu",
+                  "devices": [{"name": uuid(i)} for i in range(GPUS)]}
+        (self.cdi / "plugin.json").write_text(json.dumps(device), encoding="ascii")
+        self.begin()
+        answer = self.kubelet.admit("default", "a", {"main": {SLOTS: 1}})["main"][SLOTS]
+        kinds = [d.name.split("=")[0] for d in answer.cdi_devices]
+        self.assertEqual(kinds, ["allot.dev/grant", "k8s.device-plugin.nvidia.com/gpu"])
 
     def test_long_resource(self):
         """A socket's path has its bound."""

@@ -177,6 +177,21 @@ class Others(Case):
         self.server.tell({"type": "DELETED", "object": {}})
         self.until(lambda: NAME in self.server.objects)
 
+    def test_events_without_end(self):
+        """However often something happens, there is a look."""
+        self.start()
+        self.published()
+        self.until(lambda: self.server.watches)
+        self.server.objects.clear()
+        said = iter(range(1000))
+
+        def is_there():
+            if next(said) % 5 == 0:
+                self.server.tell({"type": "MODIFIED", "object": {}})
+            return NAME in self.server.objects
+
+        self.until(is_there)
+
     def test_watch_ends(self):
         """What has happened meanwhile is seen all the same."""
         self.start()

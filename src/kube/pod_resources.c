@@ -4,9 +4,12 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
+#include <time.h>
 
 #define LIST	   "/v1.PodResourcesLister/List"
 #define TIMEOUT_MS 5000
+#define SETTLED_S	   20
 
 struct pod_resources_call {
 	pod_resources_heard *heard; /* NULL: forgotten */
@@ -66,4 +69,13 @@ void pod_resources_forget(struct pod_resources_call *call)
 {
 	if (call)
 		call->heard = NULL;
+}
+
+bool pod_resources_is_whole(const struct kube_conf *conf)
+{
+	char path[PATH_MAX + 32];
+	struct stat st;
+
+	snprintf(path, sizeof(path), "%s/device-plugins/kubelet.sock", conf->kubelet);
+	return stat(path, &st) == 0 && time(NULL) - st.st_mtime >= SETTLED_S;
 }

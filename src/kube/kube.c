@@ -18,7 +18,6 @@
 #include "kube/plugin.h"
 #include "kube/slices.h"
 #include "text/log.h"
-#include "text/units.h"
 
 /* A tenant is to be gone 10 s after its Pod, of which the kubelet takes its part. */
 #define SWEEP_S 2
@@ -133,10 +132,6 @@ static void kube_say_devices(void *arg)
 {
 	struct kube *kube = arg;
 
-	for (unsigned int i = 0; i < kube->devices.n; i++)
-		if (kube->devices.list[i].sick)
-			log_line(LOG_WARN, "Kubernetes is told that device %s is sick: %s",
-				 units_uuid(kube->devices.list[i].device.uuid).s, kube->devices.list[i].why);
 	if (kube->slices)
 		slices_sync(kube->slices);
 	if (kube->dra)

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/fd.h"
+#include "text/log.h"
 #include "text/units.h"
 
 /* Whoever has each device, in words; "": nobody. */
@@ -144,6 +145,20 @@ static void others_look_at_container(struct others *others, const V1__ContainerR
 	}
 }
 
+static bool others_take(struct node_device *device, const char *words)
+{
+	struct units_text name = units_uuid(device->device.uuid);
+
+	if (!node_take(device, words))
+		return false;
+	if (*words)
+		log_line(LOG_WARN, "device %s: %s; until it is free it is sick for who asks for a part of it",
+			 name.s, words);
+	else
+		log_line(LOG_SAY, "device %s is free of other drivers' Pods", name.s);
+	return true;
+}
+
 bool others_note(const struct kube_conf *conf, struct node_devices *devices,
 		 const V1__ListPodResourcesResponse *list, bool whole)
 {
@@ -158,6 +173,6 @@ bool others_note(const struct kube_conf *conf, struct node_devices *devices,
 	}
 	for (unsigned int d = 0; d < devices->n; d++)
 		if (whole || *others.words[d])
-			changed |= node_take(&devices->list[d], others.words[d]);
+			changed |= others_take(&devices->list[d], others.words[d]);
 	return changed;
 }

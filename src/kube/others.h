@@ -15,8 +15,8 @@
 
 /*
  * Notes who has each device by the list. Without `whole`, which is said of a list that may lack Pods,
- * none becomes free. Returns true if a device is sick or well by now that was not so before. Pure, but
- * for what the kernel says of a GPU: its minor number, and whether it is divided.
+ * none becomes free. Returns true if a device is sick or well by now that was not so before, which is
+ * logged. Pure, but for that and for what the kernel says of a GPU: its minor number, and whether it is divided.
  */
 bool others_note(const struct kube_conf *conf, struct node_devices *devices,
 		 const V1__ListPodResourcesResponse *list, bool whole);

@@ -42,7 +42,7 @@ GO_TYPES = "k8s.io/api/resource/v1/types.go"
 # What allotd asks the API server for in each overlay; nothing else may be allowed.
 RIGHTS = {
     "dra": {("resource.k8s.io", "resourceclaims"): {"get"},
-            ("resource.k8s.io", "resourceslices"): {"list", "create", "update", "delete"},
+            ("resource.k8s.io", "resourceslices"): {"list", "watch", "create", "update", "delete"},
             ("", "nodes"): {"get"}},
     "device-plugin": {},
     "volcano": {("", "pods"): {"get", "patch"}, ("", "nodes"): {"get", "patch"}},

@@ -55,7 +55,15 @@ static int mount_make_place(int root)
 	return mkdirat(home, "tenant", 0755) < 0 && errno != EEXIST ? err_errno() : 0;
 }
 
-/* The container's root, and in it the place for the tenant. */
+/* What is there is another tenant's, by an earlier hook of the same container. */
+static bool mount_is_taken(int place)
+{
+	struct statx st;
+
+	return statx(place, "", AT_EMPTY_PATH, 0, &st) == 0 && st.stx_attributes & STATX_ATTR_MOUNT_ROOT;
+}
+
+/* The container's root, and in it the place for the tenant. -EEXIST: it has one. */
 static int mount_find_place(const struct container *container, int *ret_root)
 {
 	CLEANUP_CLOSE int root = open(container->root, O_PATH | O_DIRECTORY | O_CLOEXEC);
@@ -67,6 +75,10 @@ static int mount_find_place(const struct container *container, int *ret_root)
 	if (r < 0)
 		return r;
 	place = mount_open_within(root, CDI_TENANT);
+	if (place >= 0 && mount_is_taken(place)) {
+		close(place);
+		return -EEXIST;
+	}
 	if (place >= 0)
 		*ret_root = TAKE_FD(root);
 	return place;

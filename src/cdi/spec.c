@@ -16,6 +16,8 @@
 
 #define VERSION "0.5.0" /* the oldest that knows all that is in a file of ours */
 
+#define XPU "/etc/xpu" /* in the container: programs that know such files look there */
+
 /* Runtimes read what ends in ".json" or ".yaml", under any name. */
 #define FILE_BEGIN CDI_VENDOR "-%s-"
 #define FILE_END   ".json"
@@ -185,6 +187,8 @@ static void spec_print(const struct cdi_spec *spec, FILE *out)
 	json_open(&j, "mounts", '[');
 	spec_put_mount(&j, spec->library, CDI_LIBRARY);
 	spec_put_mount(&j, spec->preload, CONTAINER_PRELOAD);
+	if (spec->xpu)
+		spec_put_mount(&j, spec->xpu, XPU);
 	json_close(&j, ']');
 	json_open(&j, "hooks", '[');
 	spec_put_hook(&j, spec);

@@ -47,6 +47,7 @@ struct cdi_spec {
 	const struct devices *devices; /* those that it is for */
 	bool named;		       /* by people, and so the policy's; else it is for all */
 	const char *command, *library, *preload; /* files of this machine */
+	const char *xpu; /* a folder of this machine, with vgpu.config; NULL: none */
 };
 
 /* /etc/cdi for root, else $XDG_CONFIG_HOME/cdi or ~/.config/cdi. -ENOENT: there is no home. */

@@ -434,7 +434,7 @@ static int claim_finish_grant(const struct reader *r, const json_t *config, stru
 {
 	struct policy *policy = &g->grant.policy;
 	struct claim_config said = {0};
-	int error = claim_config_read(config, r->conf->driver, g->request, &said, r->why, CLAIM_WHY);
+	int error = claim_config_read(config, r->conf, g->request, &said, r->why, CLAIM_WHY);
 
 	if (!error)
 		error = claim_finish_compute(r, &said, g->request, policy);

@@ -131,7 +131,22 @@ static bool entry_is_for(const json_t *entry, const char *request)
 	return false;
 }
 
-int claim_config_read(const json_t *config, const char *driver, const char *request,
+/* Users write claims; who runs the cluster writes classes. */
+static int entry_check_priority(const struct entry *e, const json_t *entry, const struct kube_conf *conf)
+{
+	const char *source = json_string_value(json_object_get(entry, "source"));
+	const json_t *parameters = json_object_get(json_object_get(entry, "opaque"), "parameters");
+	const char *asked = json_string_value(json_object_get(parameters, "priority"));
+
+	if (conf->claims_high || (source && !strcmp(source, "FromClass")) || !asked ||
+	    strcmp(asked, compute_priorities[POLICY_PRIORITY_HIGH]) != 0)
+		return 0;
+	entry_fail(e, ".priority: %s is not a claim's to ask for on node %s; have a DeviceClass with it, or "
+		   "priority-max = high in [kubernetes] of its allotd.conf", asked, conf->node);
+	return -EPERM;
+}
+
+int claim_config_read(const json_t *config, const struct kube_conf *conf, const char *request,
 		      struct claim_config *ret, char *why, size_t size)
 {
 	struct entry e = {0, ret, why, size};
@@ -142,8 +157,11 @@ int claim_config_read(const json_t *config, const char *driver, const char *requ
 		const json_t *opaque = json_object_get(entry, "opaque");
 		const char *whose = json_string_value(json_object_get(opaque, "driver"));
 
-		if (!r && whose && !strcmp(whose, driver) && entry_is_for(entry, request))
-			r = entry_take_all(&e, json_object_get(opaque, "parameters"));
+		if (r || !whose || strcmp(whose, conf->driver) != 0 || !entry_is_for(entry, request))
+			continue;
+		r = entry_take_all(&e, json_object_get(opaque, "parameters"));
+		if (!r)
+			r = entry_check_priority(&e, entry, conf);
 	}
 	return r;
 }

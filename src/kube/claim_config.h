@@ -7,6 +7,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "kube/conf.h"
+
 #define CLAIM_CONFIG	  "allot.dev/v1" /* apiVersion of the parameters */
 #define CLAIM_CONFIG_KIND "GpuConfig"
 
@@ -18,9 +20,10 @@ struct claim_config {
 
 /*
  * Reads the entries of an allocation's `config` that are for the driver and the request. 0, or -EINVAL with
- * words: which entry, which field, and what it may be.
+ * words: which entry, which field, and what it may be. Priority high is a class's to give, or a claim's
+ * where the node's configuration says so (-EPERM).
  */
-int claim_config_read(const json_t *config, const char *driver, const char *request,
+int claim_config_read(const json_t *config, const struct kube_conf *conf, const char *request,
 		      struct claim_config *ret, char *why, size_t size);
 
 #endif

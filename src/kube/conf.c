@@ -15,6 +15,7 @@ static const char *const schedulers[] = {
 	[KUBE_STOCK] = "stock", [KUBE_VOLCANO] = "volcano", [KUBE_HAMI] = "hami", [KUBE_XPU] = "xpu"};
 static const char *const units[] = {[KUBE_SLOTS] = "slots", [KUBE_MEMORY] = "memory", [KUBE_CORES] = "cores"};
 static const char *const cores[] = {"share", "limit"};
+static const char *const priorities[] = {"normal", "high"};
 
 #define LENGTH(array) (int)(sizeof(array) / sizeof((array)[0]))
 #define SLOTS_MOST    1000
@@ -157,6 +158,11 @@ int kube_conf_take(struct kube_conf *conf, const char *key, const char *value,
 		conf->cores_limit = i;
 		return r;
 	}
+	if (!strcmp(key, "priority-max")) {
+		r = conf_take_word(text, priorities, LENGTH(priorities), &i, why);
+		conf->claims_high = i;
+		return r;
+	}
 	if (!strcmp(key, "driver"))
 		return conf_take_text(text, conf->driver, sizeof(conf->driver), false, why);
 	if (!strcmp(key, "nvidia-cdi"))
@@ -165,6 +171,8 @@ int kube_conf_take(struct kube_conf *conf, const char *key, const char *value,
 		return conf_take_text(text, conf->node, sizeof(conf->node), false, why);
 	if (!strcmp(key, "kubelet"))
 		return conf_take_text(text, conf->kubelet, sizeof(conf->kubelet), true, why);
+	if (!strcmp(key, "xpu"))
+		return conf_take_text(text, conf->xpu, sizeof(conf->xpu), true, why);
 	if (!strcmp(key, "cdi"))
 		return conf_take_text(text, conf->cdi, sizeof(conf->cdi), true, why);
 	if (!strcmp(key, "api"))
@@ -195,6 +203,13 @@ static void conf_default_resources(struct kube_conf *conf)
 	conf->nresources = LENGTH(usual);
 }
 
+static void conf_default_xpu(struct kube_conf *conf)
+{
+	for (size_t i = 0; i < conf->nresources; i++)
+		if (!strncmp(conf->resource[i].name, "huawei.com/", strlen("huawei.com/")))
+			conf_default(conf->xpu, sizeof(conf->xpu), "/etc/xpu");
+}
+
 static void conf_default_node(struct kube_conf *conf)
 {
 	const char *told = getenv("NODE_NAME");
@@ -215,6 +230,7 @@ int kube_conf_complete(struct kube_conf *conf, char why[static KUBE_CONF_WHY])
 	conf_default(conf->account, sizeof(conf->account), "/var/run/secrets/kubernetes.io/serviceaccount");
 	conf_default_node(conf);
 	conf_default_resources(conf);
+	conf_default_xpu(conf);
 	for (size_t i = 0; i < conf->nresources; i++)
 		if (conf->resource[i].unit == KUBE_SLOTS)
 			return 0;

@@ -11,7 +11,8 @@
  *	resource = huawei.com/vgpu-cores cores 1
  *	cores = limit
  *
- * Further keys, of which each has a usual value: driver, nvidia-cdi, kubelet, cdi, api, account, node.
+ * Further keys, of which each has a usual value: driver, nvidia-cdi, kubelet, cdi, xpu, priority-max,
+ * api, account, node.
  */
 #ifndef ALLOT_KUBE_CONF_H
 #define ALLOT_KUBE_CONF_H
@@ -45,6 +46,7 @@ struct kube_resource {
 struct kube_conf {
 	unsigned int ways; /* bits of enum kube_way; 0: Kubernetes is none of this daemon's affairs */
 	enum kube_scheduler scheduler;
+	bool claims_high; /* a claim may ask for priority high itself; else a DeviceClass alone gives that */
 	bool cores_limit; /* of a resource of cores: the part is a cap; else it is what is guaranteed */
 	char driver[KUBE_NAME_BYTES]; /* of dynamic resource allocation: "gpu.allot.dev" */
 	/*
@@ -54,6 +56,11 @@ struct kube_conf {
 	char nvidia_cdi[KUBE_NAME_BYTES];
 	char kubelet[PATH_MAX]; /* "/var/lib/kubelet" */
 	char cdi[PATH_MAX];	/* where CDI files of ours go: "/var/run/cdi" */
+	/*
+	 * Where each container's vgpu.config is on the node, in a folder of its own: "/etc/xpu". "": its programs
+	 * read none, as where no resource is called huawei.com/.
+	 */
+	char xpu[PATH_MAX];
 	char api[PATH_MAX];	/* "https://10.96.0.1:443"; "": as a Pod is told */
 	char account[PATH_MAX]; /* directory with token and ca.crt */
 	char node[KUBE_NAME_BYTES];

@@ -4,17 +4,23 @@
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "amd/identity.h"
+#include "base/cleanup.h"
+#include "base/err.h"
+#include "base/fd.h"
 #include "base/hash.h"
 #include "cdi/spec.h"
+#include "kube/vgpu_config.h"
 #include "ledger/tenant.h"
 #include "node/library.h"
 #include "node/pod.h"
@@ -196,8 +202,59 @@ static int grant_check(const struct grant *grant, char why[static GRANT_WHY])
 	return 0;
 }
 
+static int grant_xpu_path(const struct kube_conf *conf, const char *id, char ret[static PATH_MAX])
+{
+	return snprintf(ret, PATH_MAX, "%s/%s", conf->xpu, id) < PATH_MAX ? 0 : -ENAMETOOLONG;
+}
+
+/* What the policy says, as a scheduler would have. */
+static struct decision_container grant_decide(const struct policy *policy)
+{
+	struct decision_container ret = {.n = policy->ndevices};
+
+	for (uint32_t i = 0; i < policy->ndevices; i++) {
+		const struct policy_device *d = &policy->device[i];
+
+		ret.device[i].memory_bytes = d->limit_bytes ? d->limit_bytes
+							    : d->total_bytes / 1000 * d->limit_permille;
+		ret.device[i].cores = policy->compute == POLICY_COMPUTE_OFF ? 0 : d->share_permille / 10;
+	}
+	return ret;
+}
+
+/* 1: the folder is there, with the file; 0: nothing is limited. */
+static int grant_write_xpu(const struct kube_conf *conf, const struct grant *grant, char ret[static PATH_MAX])
+{
+	static struct decision_container limits;
+	CLEANUP_CLOSE int dir = -EBADF;
+	int r = grant_xpu_path(conf, grant->id, ret);
+
+	limits = grant_decide(&grant->policy);
+	if (r < 0)
+		return r;
+	if ((mkdir(conf->xpu, 0755) < 0 && errno != EEXIST) || (mkdir(ret, 0755) < 0 && errno != EEXIST))
+		return err_errno();
+	dir = fd_openat(AT_FDCWD, ret, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0);
+	if (dir < 0)
+		return dir;
+	r = vgpu_config_write(dir, &limits);
+	return r == -ENODATA ? 0 : r < 0 ? r : 1;
+}
+
+static void grant_remove_xpu(const struct kube_conf *conf, const char *id)
+{
+	char dir[PATH_MAX], file[PATH_MAX + sizeof("/" VGPU_CONFIG_NAME)];
+
+	if (!*conf->xpu || grant_xpu_path(conf, id, dir) < 0)
+		return;
+	snprintf(file, sizeof(file), "%s/" VGPU_CONFIG_NAME, dir);
+	unlink(file);
+	rmdir(dir);
+}
+
 int grant_put(const struct kube_conf *conf, const struct grant *grant, char why[static GRANT_WHY])
 {
+	static char xpu[PATH_MAX];
 	static struct devices devices;
 	static struct grant_words words;
 	static struct grant_files files;
@@ -216,6 +273,13 @@ int grant_put(const struct kube_conf *conf, const struct grant *grant, char why[
 		r = grant_list_devices(grant, &devices, why);
 	if (r < 0)
 		return r;
+	if (grant->xpu && *conf->xpu) {
+		r = grant_write_xpu(conf, grant, xpu);
+		if (r < 0)
+			return grant_refuse(why, r, "grant %s: its vgpu.config cannot be written into %s: %s",
+					    grant->id, conf->xpu, strerror(-r));
+		spec.xpu = r ? xpu : NULL;
+	}
 	grant_describe(grant, &words);
 	spec.options = words.option;
 	spec.noptions = words.n;
@@ -240,6 +304,8 @@ int grant_drop(const struct kube_conf *conf, const char *id, char why[static GRA
 {
 	int r = grant_is_id(id) ? cdi_spec_remove(conf->cdi, CDI_GRANT, id) : -EINVAL;
 
+	if (r == 0 || r == -ENOENT)
+		grant_remove_xpu(conf, id);
 	if (r == -ENOENT)
 		return 0;
 	return r < 0 ? grant_refuse(why, r, "grant %s cannot be removed from %s: %s", id, conf->cdi,

@@ -9,6 +9,8 @@
 #ifndef ALLOT_KUBE_GRANT_H
 #define ALLOT_KUBE_GRANT_H
 
+#include <stdbool.h>
+
 #include "kube/conf.h"
 #include "ledger/policy.h"
 
@@ -21,6 +23,7 @@ struct grant {
 	char id[GRANT_ID_BYTES]; /* letters, digits, '.', '_', '-' */
 	/* What the container's programs may use; its `name` is the tenant's. */
 	struct policy policy;
+	bool xpu; /* its programs may look for /etc/xpu/vgpu.config */
 	char memo[GRANT_MEMO_BYTES]; /* what its maker wants to find again; "": nothing */
 };
 

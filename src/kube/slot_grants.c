@@ -133,6 +133,7 @@ int slot_grants_put(struct slot_grants *grants, const V1__ContainerResources *co
 
 	device_id_grant(first, grant.id);
 	grant.policy = *policy;
+	grant.xpu = true;
 	r = grant_put(grants->conf, &grant, why);
 	if (r == 0)
 		r = slot_grants_note(grants, first, why);

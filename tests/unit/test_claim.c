@@ -14,7 +14,7 @@
 #define B   "gpu-00000000-0000-0000-0000-000000000002"
 #define C   "gpu-00000000-0000-0000-0000-000000000003"
 
-static const struct kube_conf conf = {.driver = "gpu.allot.dev", .node = "node1"};
+static struct kube_conf conf = {.driver = "gpu.allot.dev", .node = "node1"};
 static const struct claim_id id = {"default", "shares", UID};
 static struct node_devices devices = {
 	.n = 3,
@@ -227,6 +227,7 @@ static void check_config(void)
 	CHECK_EQ(read_claim(one, CONFIG(",'requests':['b','a']", ",'limit':true")), 0);
 	CHECK_EQ(policy(0)->compute, POLICY_COMPUTE_CAP);
 	/* A request's is its subrequests'. */
+	conf.claims_high = true;
 	CHECK_EQ(read_claim(RESULT("a/big", A, SHARE("8Gi", "25")) "," RESULT("b", A, SHARE("1Gi", "1")),
 			    CONFIG(",'requests':['a']", ",'limit':true") ","
 			    CONFIG(",'requests':['a/small','b']", ",'priority':'high'")), 0);
@@ -234,6 +235,24 @@ static void check_config(void)
 	CHECK_EQ(policy(0)->priority, POLICY_PRIORITY_NORMAL);
 	CHECK_EQ(policy(1)->compute, POLICY_COMPUTE_SHARE);
 	CHECK_EQ(policy(1)->priority, POLICY_PRIORITY_HIGH);
+	conf.claims_high = false;
+}
+
+/* Users write claims; who runs the cluster writes classes. */
+static void check_priority(void)
+{
+	static const char one[] = RESULT("a", A, SHARE("8Gi", "25"));
+	static const char of_class[] =
+		"{'source':'FromClass','opaque':{'driver':'gpu.allot.dev','parameters':"
+		"{'apiVersion':'allot.dev/v1','kind':'GpuConfig','priority':'high'}}}";
+
+	refused(read_claim(one, CONFIG("", ",'priority':'high'")), "have a DeviceClass with it");
+	CHECK_EQ(read_claim(one, of_class), 0);
+	CHECK_EQ(policy(0)->priority, POLICY_PRIORITY_HIGH);
+	conf.claims_high = true;
+	CHECK_EQ(read_claim(one, CONFIG("", ",'priority':'high'")), 0);
+	CHECK_EQ(policy(0)->priority, POLICY_PRIORITY_HIGH);
+	conf.claims_high = false;
 }
 
 static void check_wrong_config(void)
@@ -320,6 +339,7 @@ int main(void)
 	check_wrong();
 	check_names();
 	check_config();
+	check_priority();
 	check_wrong_config();
 	check_recall();
 	check_many();

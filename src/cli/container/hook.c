@@ -156,6 +156,9 @@ static int hook_furnish(const struct container *container, const struct enrolmen
 	r = e->remote || container->owner != geteuid()
 		    ? cdi_mount_files(container, tenant_dir)
 		    : cdi_mount_tenant(container, tenant_dir);
+	if (r == -EEXIST)
+		return say_error("the container asks for two devices of allot, and has one tenant; ask for one "
+				 "device, or in Kubernetes for one request of one claim (resources.claims[].request)");
 	if (r < 0)
 		return say_error("tenant %s cannot be mounted at %s in %s: %s", tenant_dir,
 				 CDI_TENANT, container->root, say_errno(r));

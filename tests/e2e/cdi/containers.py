@@ -527,6 +527,25 @@ class Grants(Case):
         self.assertEqual(self.granter("sweep", self.runtime), ["0"])
         self.assertEqual([*self.tenants()], ["default.train-1.main"])
 
+    def test_two_grants(self):
+        """One tenant for a container: it does not run in the one that happened to come last."""
+        self.give("other", "other", 2 * GIB)
+        done = self.run_granted("/bin/sh", "-c", "echo started", grants=(self.grant, "other"))
+        self.assertNotEqual(done.returncode, 0)
+        self.assertNotIn("started", done.stdout)
+        self.assertIn("one tenant", done.stderr)
+
+    def test_vgpu_config(self):
+        """Programs that read such a file find what they expect, and cannot change it."""
+        where = WORLD.top / "xpu"
+        self.granter("put", self.grant, "xpu", self.uuid, GIB, 250, where)
+        done = self.run_granted("/bin/sh", "-c", """
+            cat /etc/xpu/vgpu.config; (: >>/etc/xpu/vgpu.config) 2>/dev/null && echo wrote; fill""")
+        self.assertTrue(done.stdout.startswith("UsedMem:1024\nUsedCores:25\n"), done.stdout)
+        self.assertNotIn("wrote", done.stdout)
+        self.assertIn("the device says it has 1024 MiB", done.stdout + done.stderr)
+        self.granter("drop", self.grant)
+
     def test_two_of_a_container(self):
         self.granter("beside", "0a1b-gpu-2", self.grant)
         self.assertEqual(self.fill(grants=(self.grant, "0a1b-gpu-2")), 1024)

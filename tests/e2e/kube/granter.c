@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * granter CDI-DIR put ID TENANT UUID BYTES PERMILLE | beside ID OF | drop ID | list PREFIX | memo ID |
+ * granter CDI-DIR put ID TENANT UUID BYTES PERMILLE [XPU-DIR] | beside ID OF | drop ID | list PREFIX | memo ID |
  * sweep RUNTIME: what kube/grant.h does, by hand. Of PERMILLE 0 there is no share. The memo is "for ID".
  */
 #include <err.h>
@@ -23,6 +23,10 @@ static int put(char **arg)
 	snprintf(grant.policy.name, sizeof(grant.policy.name), "%s", arg[1]);
 	snprintf(grant.memo, sizeof(grant.memo), "for %s", arg[0]);
 	grant.policy.ndevices = 1;
+	if (arg[5]) {
+		grant.xpu = true;
+		snprintf(conf.xpu, sizeof(conf.xpu), "%s", arg[5]);
+	}
 	if (uuid_parse(arg[2], device->uuid) < 0)
 		errx(2, "%s: no UUID", arg[2]);
 	device->limit_bytes = strtoull(arg[3], NULL, 10);
@@ -58,7 +62,7 @@ int main(int argc, char **argv)
 	if (argc < 4)
 		errx(2, "see the source");
 	snprintf(conf.cdi, sizeof(conf.cdi), "%s", argv[1]);
-	if (!strcmp(argv[2], "put") && argc == 8)
+	if (!strcmp(argv[2], "put") && argc >= 8)
 		r = put(argv + 3);
 	else if (!strcmp(argv[2], "beside") && argc == 5)
 		r = grant_put_beside(&conf, argv[3], argv[4], why);

@@ -79,7 +79,7 @@ class Node(unittest.TestCase):
         with open(self.top / "log", "ab") as log:
             self.node = subprocess.Popen(
                 [self.program, str(gpus), "ways=device-plugin", f"kubelet={self.top}/kubelet",
-                 f"cdi={self.cdi}", *(conf or self.conf)],
+                 f"cdi={self.cdi}", f"xpu={self.top}/xpu", *(conf or self.conf)],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True)
         self.addCleanup(self.end_node, self.node)
         return self.node.stdout.readline() == "ready\n"

@@ -3,6 +3,7 @@
 
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import unittest
@@ -62,7 +63,10 @@ class SharedCard(dra_lib.Case):
                 if line.startswith((name + " ", name + "{"))}
 
     def uuids(self):
-        return sorted(label.split('"')[1] for label in self.metrics("allot_device_health"))
+        """By their numbers, which simulated UUIDs do not follow."""
+        found = [re.search('device="([^"]+)",index="([0-9]+)"', labels).groups()
+                 for labels in self.metrics("allot_device_info")]
+        return [uuid for uuid, _ in sorted(found, key=lambda device: int(device[1]))]
 
     def give(self, ours=(), **theirs):
         """What the containers of a Pod have; `claims` of DRA drivers."""
@@ -72,7 +76,8 @@ class SharedCard(dra_lib.Case):
             self.fake.pods["team", "theirs"] = {"main": dict(ours, **theirs)}
 
     def well(self):
-        return [v for _, v in sorted(self.metrics("allot_device_health").items())]
+        health_of = self.metrics("allot_device_health")
+        return [health_of[f'{{device_uuid="{uuid}"}}'] for uuid in self.uuids()]
 
 
 class Both(SharedCard):

@@ -27,6 +27,7 @@
 #include "daemon/history.h"
 #include "daemon/http.h"
 #include "daemon/inventory.h"
+#include "daemon/kube_metrics.h"
 #include "daemon/listen.h"
 #include "daemon/metrics.h"
 #include "daemon/notify.h"
@@ -36,6 +37,7 @@
 #include "daemon/site_file.h"
 #include "daemon/turns.h"
 #include "daemon/v1.h"
+#include "kube/counts.h"
 #include "kube/kube.h"
 #include "ledger/tenant.h"
 #include "node/allowance.h"
@@ -160,6 +162,7 @@ static void main_read_metrics(const struct node *node, struct tenants *tenants,
 {
 	tenants_find_containers(tenants);
 	metrics_write(&node->devices, tenants, audit, out);
+	kube_metrics_write(counts_now(), tenants, audit, out);
 	if (node->hami)
 		hami_write(node->name, &node->devices, tenants, audit, out);
 }

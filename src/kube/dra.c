@@ -12,6 +12,7 @@
 #include "amd/identity.h"
 #include "base/err.h"
 #include "kube/claim.h"
+#include "kube/counts.h"
 #include "kube/grant.h"
 #include "kube/health.h"
 #include "kube/prepare.h"
@@ -94,6 +95,7 @@ static void dra_told(void *arg, bool registered, const char *error)
 {
 	const struct dra *dra = arg;
 
+	counts_registered(dra->conf->driver, registered);
 	if (!registered) {
 		log_line(LOG_FAULT, "the kubelet does not take driver %s: %s", dra->conf->driver, error);
 		return;
@@ -141,6 +143,7 @@ static int dra_serve(struct dra *dra)
 {
 	int r = dra_make_dirs(dra);
 
+	counts_registered(dra->conf->driver, false);
 	if (!r)
 		r = dra_served(dra->socket, grpc_serve(dra->grpc, dra->socket, methods,
 						       sizeof(methods) / sizeof(*methods), dra));

@@ -9,9 +9,11 @@
 
 #include "base/err.h"
 #include "kube/api.h"
+#include "kube/counts.h"
 #include "kube/dra.h"
 #include "kube/grant.h"
 #include "kube/grpc.h"
+#include "kube/lister.h"
 #include "kube/node.h"
 #include "kube/plugin.h"
 #include "kube/slices.h"
@@ -30,6 +32,7 @@ struct kube {
 	struct slices *slices;
 	struct dra *dra;
 	struct plugin *plugin;
+	struct lister *lister;
 };
 
 static struct kube *kube_of_calls(struct loop_source *source)
@@ -124,6 +127,30 @@ static int kube_start_plugin(struct kube *kube, struct loop *loop)
 	return r;
 }
 
+/* Devices are sick or well by now that were not. */
+static void kube_say_devices(void *arg)
+{
+	struct kube *kube = arg;
+
+	if (kube->slices)
+		slices_sync(kube->slices);
+	if (kube->dra)
+		dra_tell(kube->dra);
+	if (kube->plugin)
+		plugin_tell(kube->plugin);
+}
+
+static int kube_start_lister(struct kube *kube, struct loop *loop)
+{
+	int r = lister_open(loop, kube->grpc, kube->conf, &kube->devices, kube_say_devices, kube,
+			    &kube->lister);
+
+	if (r < 0)
+		log_line(LOG_FAULT, "the kubelet in %s is not asked which container has which device: %s",
+			 kube->conf->kubelet, strerror(-r));
+	return r;
+}
+
 static int kube_start(struct kube *kube, struct loop *loop)
 {
 	int r = kube_start_calls(kube, loop);
@@ -139,6 +166,8 @@ static int kube_start(struct kube *kube, struct loop *loop)
 		r = kube_start_dra(kube, loop);
 	if (r == 0 && kube->conf->ways & KUBE_PLUGIN)
 		r = kube_start_plugin(kube, loop);
+	if (r == 0)
+		r = kube_start_lister(kube, loop);
 	return r;
 }
 
@@ -154,6 +183,7 @@ int kube_open(struct loop *loop, const struct kube_conf *conf, const char *runti
 	kube->runtime = runtime;
 	kube->sweeper.fd = -EBADF;
 	node_update(&kube->devices, devices);
+	counts_show_devices(&kube->devices);
 	r = kube_start(kube, loop);
 	if (r < 0)
 		kube_close(kube);
@@ -164,20 +194,16 @@ int kube_open(struct loop *loop, const struct kube_conf *conf, const char *runti
 
 void kube_tell(struct kube *kube, const struct devices *devices)
 {
-	if (!kube || !node_update(&kube->devices, devices))
-		return;
-	if (kube->slices)
-		slices_sync(kube->slices);
-	if (kube->dra)
-		dra_tell(kube->dra);
-	if (kube->plugin)
-		plugin_tell(kube->plugin);
+	if (kube && node_update(&kube->devices, devices))
+		kube_say_devices(kube);
 }
 
 void kube_close(struct kube *kube)
 {
 	if (!kube)
 		return;
+	lister_close(kube->lister);
+	counts_show_devices(NULL);
 	plugin_close(kube->plugin);
 	dra_close(kube->dra);
 	slices_close(kube->slices);

@@ -47,28 +47,45 @@ static int node_numa(const struct device *device)
 	return numa;
 }
 
+/* One that is gone is nobody's. Returns true if it is by now what it was not. */
+static bool node_judge(struct node_device *d)
+{
+	const struct node_device was = *d;
+
+	d->sick = d->gone || *d->taken;
+	snprintf(d->why, sizeof(d->why), "%s",
+		 d->gone ? "the driver does not list it any more" : d->taken);
+	return d->sick != was.sick || strcmp(d->why, was.why) != 0;
+}
+
 static bool node_leave(struct node_device *d)
 {
-	if (d->sick)
-		return false;
-	d->sick = true;
-	snprintf(d->why, sizeof(d->why), "the driver does not list it any more");
-	return true;
+	d->gone = true;
+	return node_judge(d);
+}
+
+bool node_take(struct node_device *d, const char *words)
+{
+	snprintf(d->taken, sizeof(d->taken), "%s", words);
+	return node_judge(d);
 }
 
 /* Room is only for as many as a policy has. */
 static bool node_come(struct node_devices *devices, const struct device *device)
 {
 	struct node_device *d = (struct node_device *)node_find(devices, device->uuid);
-	bool was = d && !d->sick;
+	bool known = d;
 
 	if (!d) {
 		if (devices->n == POLICY_DEVICES)
 			return false;
 		d = &devices->list[devices->n++];
+		*d = (struct node_device){.gone = false};
 	}
-	*d = (struct node_device){.device = *device, .numa = node_numa(device)};
-	return !was;
+	d->device = *device;
+	d->numa = node_numa(device);
+	d->gone = false;
+	return node_judge(d) || !known;
 }
 
 bool node_update(struct node_devices *devices, const struct devices *now)

@@ -19,6 +19,7 @@
 #include "base/now.h"
 #include "base/number.h"
 #include "kube/announce.h"
+#include "kube/counts.h"
 #include "kube/plugin_server.h"
 #include "text/log.h"
 
@@ -107,6 +108,7 @@ static void registration_ended(void *arg, enum grpc_status status, const char *t
 		r->backoff_ns = BACKOFF_NS;
 		r->registered_ns = now_monotonic_ns();
 		r->said = false;
+		counts_registered(plugin_server_resource(r->server)->name, true);
 		log_line(LOG_SAY, "%s is registered with the kubelet",
 			 plugin_server_resource(r->server)->name);
 		return;
@@ -150,6 +152,7 @@ static void registration_try(struct registration *r)
 	CLEANUP_FREE uint8_t *bytes = NULL;
 	int e = -ENOMEM;
 
+	counts_registered(plugin_server_resource(r->server)->name, false);
 	request.version = (char *)VERSION;
 	request.endpoint = (char *)plugin_server_endpoint(r->server);
 	request.resource_name = (char *)plugin_server_resource(r->server)->name;
@@ -322,6 +325,7 @@ static int plugin_add(struct plugin *plugin, const struct node_devices *devices,
 		return e;
 	r->plugin = plugin;
 	plugin->n++;
+	counts_registered(resource->name, false);
 	registration_begin(r);
 	return 0;
 }

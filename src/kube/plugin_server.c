@@ -11,7 +11,9 @@
 #include "base/cleanup.h"
 #include "base/fd.h"
 #include "base/hash.h"
+#include "base/now.h"
 #include "kube/allocate.h"
+#include "kube/counts.h"
 #include "kube/device_list.h"
 #include "kube/prefer.h"
 #include "text/log.h"
@@ -136,6 +138,7 @@ static void server_allocate(void *arg, struct grpc_call *call, const uint8_t *by
 	V1beta1__AllocateRequest *request = v1beta1__allocate_request__unpack(NULL, len, bytes);
 	V1beta1__AllocateResponse *response = NULL;
 	char why[ALLOCATE_WHY] = "the request is no AllocateRequest";
+	uint64_t since_ns = now_monotonic_ns();
 	int r = -EINVAL;
 
 	if (request)
@@ -148,6 +151,7 @@ static void server_allocate(void *arg, struct grpc_call *call, const uint8_t *by
 		server_answer(call, &response->base);
 		prestart_allocated(server->of.prestart);
 	}
+	counts_answered(COUNTS_ALLOCATE, since_ns);
 	if (response)
 		v1beta1__allocate_response__free_unpacked(response, NULL);
 	if (request)

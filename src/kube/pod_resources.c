@@ -4,9 +4,15 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
+#include <time.h>
 
 #define LIST	   "/v1.PodResourcesLister/List"
 #define TIMEOUT_MS 5000
+/* A kubelet that has just started lists no Pod before it has heard of them from the API server. */
+#define SETTLED_S  20
+/* Each node has Pods, if only of its network: a list of none is one of a kubelet without an API server. */
+#define EMPTY_S	   600
 
 struct pod_resources_call {
 	pod_resources_heard *heard; /* NULL: forgotten */
@@ -66,4 +72,14 @@ void pod_resources_forget(struct pod_resources_call *call)
 {
 	if (call)
 		call->heard = NULL;
+}
+
+bool pod_resources_is_whole(const struct kube_conf *conf, const V1__ListPodResourcesResponse *list)
+{
+	time_t enough = list->n_pod_resources ? SETTLED_S : EMPTY_S;
+	char path[PATH_MAX + 32];
+	struct stat st;
+
+	snprintf(path, sizeof(path), "%s/device-plugins/kubelet.sock", conf->kubelet);
+	return stat(path, &st) == 0 && time(NULL) - st.st_mtime >= enough;
 }

@@ -11,6 +11,7 @@
 #include "base/now.h"
 #include "base/number.h"
 #include "kube/claim.h"
+#include "kube/counts.h"
 #include "kube/grant.h"
 #include "kube/prepare_answer.h"
 #include "kube/reply.h"
@@ -37,6 +38,7 @@ struct preparing {
 	struct preparing *next;
 	struct prepare *prepare;
 	struct grpc_call *call;
+	uint64_t since_ns;
 	size_t left; /* claims without an answer */
 	bool failed; /* there was no memory for an answer */
 	Dra__NodePrepareResourcesRequest *request;
@@ -87,6 +89,7 @@ static void preparing_done(struct preparing *p)
 		grpc_finish(p->call, GRPC_RESOURCE_EXHAUSTED, "out of memory");
 	else
 		reply(p->call, &p->response->base);
+	counts_answered(COUNTS_PREPARE, p->since_ns);
 	preparing_free(p);
 }
 
@@ -386,6 +389,7 @@ static struct preparing *preparing_new(struct prepare *prepare, struct grpc_call
 	}
 	p->prepare = prepare;
 	p->call = call;
+	p->since_ns = now_monotonic_ns();
 	p->request = request;
 	p->response = response;
 	p->next = prepare->preparing;

@@ -5,12 +5,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <time.h>
 
 #include "base/hash.h"
 #include "base/now.h"
 #include "base/number.h"
+#include "kube/counts.h"
 #include "kube/decided.h"
 #include "kube/holder.h"
 #include "kube/pod_resources.h"
@@ -24,10 +23,6 @@
 #define RETRY_NS     (200 * NS_PER_MS)
 #define UNKNOWN_NS   (2 * NS_PER_S)  /* a container may be missing in the list so long */
 #define SILENT_NS    (20 * NS_PER_S) /* and there may be no list; the kubelet gives up after 30 s */
-/* A kubelet that has just started lists no Pod before it has heard of them from the API server. */
-#define SETTLED_S  20
-/* Each node has Pods, if only of its network: a list of none is one of a kubelet without an API server. */
-#define EMPTY_S	   600
 #define SLOTS_MOST 512 /* of a container */
 
 struct waiting {
@@ -135,6 +130,7 @@ static int prestart_grant(struct prestart *prestart, const struct holder *holder
 
 static void prestart_finish(struct waiting **at, enum grpc_status status, const char *text)
 {
+	counts_answered(COUNTS_PRESTART, (*at)->since_ns);
 	grpc_finish((*at)->call, status, text);
 	prestart_remove(at);
 }
@@ -322,17 +318,6 @@ static bool prestart_wait_on(struct waiting **at, const char *why)
 	return false;
 }
 
-/* Returns true if a Pod that the kubelet does not list is none. */
-static bool prestart_is_whole(const struct kube_conf *conf, const V1__ListPodResourcesResponse *list)
-{
-	time_t enough = list->n_pod_resources ? SETTLED_S : EMPTY_S;
-	char path[PATH_MAX + 32];
-	struct stat st;
-
-	snprintf(path, sizeof(path), "%s/device-plugins/kubelet.sock", conf->kubelet);
-	return stat(path, &st) == 0 && time(NULL) - st.st_mtime >= enough;
-}
-
 static void prestart_sweep(struct prestart *prestart, const V1__ListPodResourcesResponse *list)
 {
 	uint64_t now = now_monotonic_ns();
@@ -340,7 +325,7 @@ static void prestart_sweep(struct prestart *prestart, const V1__ListPodResources
 	if (now < prestart->sweep_at_ns)
 		return;
 	prestart->sweep_at_ns = now + SWEEP_NS;
-	if (list && prestart_is_whole(prestart->conf, list))
+	if (list && pod_resources_is_whole(prestart->conf, list))
 		slot_grants_sweep(prestart->grants);
 }
 

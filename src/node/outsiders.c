@@ -243,7 +243,7 @@ int outsiders_describe(pid_t pid, user_namer *name, struct outsider_process *ret
 	struct stat st;
 	ssize_t n;
 
-	*ret = (struct outsider_process){{0}, {0}, {0}};
+	memset(ret, 0, sizeof(*ret));
 	snprintf(path, sizeof(path), "/proc/%d", pid);
 	if (stat(path, &st) < 0)
 		return -ESRCH;
@@ -261,6 +261,9 @@ int outsiders_describe(pid_t pid, user_namer *name, struct outsider_process *ret
 	}
 	text_make_printable(ret->command);
 	container_of_process(pid, ret->container);
+	pod_of_process(pid, &ret->pod);
+	if (*ret->pod.uid)
+		pod_find_name(&ret->pod);
 	return 0;
 }
 

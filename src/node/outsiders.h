@@ -15,6 +15,7 @@
 #define ALLOT_NODE_OUTSIDERS_H
 
 #include "node/container.h"
+#include "node/pod.h"
 #include "node/tenants.h"
 #include "node/usage.h"
 #include "node/user.h"
@@ -55,6 +56,7 @@ struct outsider_process {
 	char command[144]; /* printable */
 	char user[USER_BYTES];
 	char container[CONTAINER_BYTES]; /* "": none */
+	struct pod pod; /* as far as it is known, of a container of Kubernetes' */
 };
 
 /* -ESRCH: it is gone. */

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "node/pod.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -11,6 +13,7 @@
 #define POD_NOTE   "pod"
 #define GRANT_NOTE "grant"
 #define PARTS	   4
+#define LOGS	   "/var/log/pods"
 #define TEXT_BYTES (PARTS * POD_NAME_BYTES)
 
 /* A writer that was killed may have had our number. */
@@ -102,6 +105,87 @@ int pod_note_grant(const char *dir, const char *grant)
 int pod_read_grant(const char *dir, char ret[static POD_GRANT_BYTES])
 {
 	return pod_get(dir, GRANT_NOTE, ret, POD_GRANT_BYTES);
+}
+
+/* --- Of a process ---------------------------------------------------------------------------- */
+
+/* Up to `end`, behind which *at is then. */
+static bool pod_cut(const char **at, const char *end, char *ret, size_t size)
+{
+	const char *stop = strstr(*at, end);
+
+	if (!stop || stop == *at || (size_t)(stop - *at) >= size)
+		return false;
+	snprintf(ret, size, "%.*s", (int)(stop - *at), *at);
+	*at = stop + strlen(end);
+	return true;
+}
+
+/*
+ * The file of the container's last words, which the kubelet makes for each:
+ *
+ *	36 25 8:1 /var/lib/kubelet/pods/<uid>/containers/<name>/5f21a3c7 /dev/termination-log rw - ext4 ...
+ */
+bool pod_of_mount(const char *line, struct pod *ret)
+{
+	static const char begin[] = "/pods/";
+	struct pod pod = {.name = ""};
+	char root[PATH_MAX];
+	const char *at = root;
+
+	if (sscanf(line, "%*d %*d %*s %4095s", root) != 1)
+		return false;
+	at = strstr(root, begin);
+	if (!at)
+		return false;
+	at += strlen(begin);
+	if (!pod_cut(&at, "/containers/", pod.uid, sizeof(pod.uid)) || strchr(pod.uid, '/') ||
+	    !pod_cut(&at, "/", pod.container, sizeof(pod.container)))
+		return false;
+	*ret = pod;
+	return true;
+}
+
+/* <namespace>_<name>_<uid> */
+bool pod_of_logs(const char *dir, struct pod *ret)
+{
+	struct pod pod = *ret;
+	const char *at = dir;
+
+	if (!pod_cut(&at, "_", pod.space, sizeof(pod.space)) ||
+	    !pod_cut(&at, "_", pod.name, sizeof(pod.name)) || strcmp(at, ret->uid) != 0)
+		return false;
+	*ret = pod;
+	return true;
+}
+
+void pod_find_name(struct pod *pod)
+{
+	DIR *logs = opendir(LOGS);
+	const struct dirent *entry;
+
+	while (logs && *pod->uid && (entry = readdir(logs)))
+		if (pod_of_logs(entry->d_name, pod))
+			break;
+	if (logs)
+		closedir(logs);
+}
+
+void pod_of_process(pid_t pid, struct pod *ret)
+{
+	char path[64], *line = NULL;
+	size_t size = 0;
+	bool found = false;
+	FILE *mounts;
+
+	memset(ret, 0, sizeof(*ret));
+	snprintf(path, sizeof(path), "/proc/%d/mountinfo", pid);
+	mounts = fopen(path, "re");
+	while (mounts && !found && getline(&line, &size, mounts) > 0)
+		found = pod_of_mount(line, ret);
+	free(line);
+	if (mounts)
+		fclose(mounts);
 }
 
 void pod_words(const struct pod *pod, char ret[static POD_WORDS_BYTES])

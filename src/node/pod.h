@@ -8,6 +8,8 @@
 #define ALLOT_NODE_POD_H
 
 #include <limits.h>
+#include <stdbool.h>
+#include <sys/types.h>
 
 #define POD_LABEL_BYTES 64  /* a DNS label with its end */
 #define POD_NAME_BYTES	254 /* a DNS subdomain with its end */
@@ -28,6 +30,15 @@ int pod_read(const char *dir, struct pod *ret);
 
 int pod_note_grant(const char *dir, const char *grant);
 int pod_read_grant(const char *dir, char ret[static POD_GRANT_BYTES]);
+
+/* The container that a process is in and its Pod's uid, by what the kubelet mounts into each. */
+void pod_of_process(pid_t pid, struct pod *ret);
+/* By its uid, the Pod's namespace and name, where the kubelet's directory of logs can be read. */
+void pod_find_name(struct pod *pod);
+/* By a line of /proc/PID/mountinfo, uid and container alone; false: it says nothing of that. Pure. */
+bool pod_of_mount(const char *line, struct pod *ret);
+/* By a directory of that Pod's logs, namespace and name; false: it is another's. Pure. */
+bool pod_of_logs(const char *dir, struct pod *ret);
 
 /* "namespace/pod/container"; "" for none. */
 void pod_words(const struct pod *pod, char ret[static POD_WORDS_BYTES]);

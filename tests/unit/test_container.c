@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "node/pod.h"
 #include "tests/check.h"
 
 #define A32 "0123456789abcdef0123456789abcdef"
@@ -22,6 +23,36 @@ static void check(const char *text, const char *container)
 	}
 }
 
+#define POD_UID "5cd0a5b2-1c2d-4e3f-8a9b-0123456789ab"
+#define MOUNT(root) "36 25 8:1 " root " /dev/termination-log rw,relatime - ext4 /dev/sda1 rw\n"
+
+static void check_pod(void)
+{
+	struct pod pod = {.name = ""};
+
+	CHECK(pod_of_mount(MOUNT("/var/lib/kubelet/pods/" POD_UID "/containers/main/5f21a3c7"), &pod));
+	CHECK(!strcmp(pod.uid, POD_UID) && !strcmp(pod.container, "main") && !*pod.name);
+	/* The kubelet's directory is a file system of its own. */
+	CHECK(pod_of_mount(MOUNT("/pods/" POD_UID "/containers/side-car/5f21a3c7"), &pod));
+	CHECK(!strcmp(pod.container, "side-car"));
+	/* Volumes of a Pod, and words behind the first. */
+	CHECK(!pod_of_mount(MOUNT("/pods/" POD_UID "/volumes/containers/x/y"), &pod));
+	CHECK(!pod_of_mount(MOUNT("/x /pods/" POD_UID "/containers/main/5f21a3c7"), &pod));
+	CHECK(!pod_of_mount(MOUNT("/pods//containers/main/5f21a3c7"), &pod));
+	CHECK(!pod_of_mount(MOUNT("/pods/" POD_UID "/containers/main"), &pod));
+	CHECK(!pod_of_mount(MOUNT("/pods/" A64 A64 "/containers/main/x"), &pod));
+	CHECK(!pod_of_mount("", &pod));
+	CHECK(!pod_of_logs("default_web-0_" POD_UID "x", &pod));
+	CHECK(!pod_of_logs("default_web-0", &pod));
+	CHECK(!pod_of_logs("." , &pod));
+	CHECK(!*pod.name);
+	CHECK(pod_of_logs("default_web-0.a_" POD_UID, &pod));
+	CHECK(!strcmp(pod.space, "default") && !strcmp(pod.name, "web-0.a"));
+	CHECK(!strcmp(pod.container, "side-car"));
+	pod_of_process(getpid(), &pod);
+	CHECK(!*pod.uid && !*pod.name);
+}
+
 int main(void)
 {
 	char found[CONTAINER_BYTES] = "junk";
@@ -36,6 +67,7 @@ int main(void)
 	check("0::/" A32 "\n", "");
 	check("0::/" A64 "0\n", "");
 	check("0::/0" A64 "\n", "");
+	check_pod();
 	container_of_process(1 << 30, found);
 	CHECK(!*found);
 	return 0;

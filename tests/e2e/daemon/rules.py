@@ -22,6 +22,7 @@ PROMTOOL, PROMETHEUS = shutil.which("promtool"), shutil.which("prometheus")
 NO_PROMTOOL = "promtool is not installed (Debian's package prometheus)"
 NODE = 'job="gpu",instance="n1:9478"'
 GPU1, GPU2 = f'{NODE},device="GPU-1"', f'{NODE},device="GPU-2"'
+POD = 'namespace="default",pod="web-0",container="main",uid="5cd0"'
 OUTSIDER = f'{GPU1},pid="7",user="u",command="c",container=""'
 
 
@@ -56,6 +57,8 @@ SERIES = {
     f"allot_device_lost{{{GPU1}}}": "0x20",
     f"allot_device_lost{{{GPU2}}}": "0x10 1x9",
     f"allot_audit_age_seconds{{{NODE}}}": "0.5x10 100x9",
+    f"allot_unenforced_containers{{{POD},{NODE}}}": "_x5 1x6 stale",
+    f'allot_unenforced_containers{{{POD.replace("web-0", "for-a-moment")},{NODE}}}': "_x5 1x0 stale",
 }
 AROUND = f'tenant="around",{GPU1}'
 ALERTS = {
@@ -67,6 +70,7 @@ ALERTS = {
     "AllotTenantUnreadable": {f'tenant="broken",{NODE},severity="warning"': (5, 20)},
     "AllotTenantRefused": {f'{of("refused")},severity="warning"': (16, 20)},
     "AllotShareNotHeld": {f'{of("fast")},severity="warning"': (5, 20)},
+    "AllotContainerNotHeld": {f'{POD},{NODE},severity="critical"': (6, 11)},
     "AllotDeviceLost": {f'{GPU2},severity="critical"': (12, 20)},
     "AllotAuditBlind": {f'{NODE},severity="critical"': (12, 20)},
 }

@@ -3,18 +3,11 @@
 
 import os
 import signal
-import socket
 import subprocess
 import unittest
 
 import dra_lib
-from dra_lib import DRIVER, SECONDS, grpc, health, registration, result, wait_for
-
-
-def free_port():
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return sock.getsockname()[1]
+from dra_lib import DRIVER, SECONDS, free_port, grpc, health, registration, result, wait_for
 
 
 class Daemon(dra_lib.Case):

@@ -1,0 +1,222 @@
+# SPDX-License-Identifier: Apache-2.0
+"""allotd beside another driver of the same GPUs, and what Prometheus reads of it all."""
+
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import unittest
+import urllib.request
+
+import dra_lib
+from dra_lib import DRIVER, SECONDS, health, wait_for
+from kubelet import Kubelet
+
+SLOTS = "huawei.com/vgpu-number"
+POD_UID = "5cd0a5b2-1c2d-4e3f-8a9b-0123456789ab"
+
+
+class SharedCard(dra_lib.Case):
+    ways = "dra device-plugin"
+
+    def setUp(self):
+        sim = subprocess.Popen([os.environ["ALLOT"], "sim", "--gpus", "2", "--memory", "24GiB", "--",
+                                "sh", "-c", "env; echo; cat"],
+                               stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        for cleanup in (sim.wait, sim.stdout.close, sim.stdin.close):
+            self.addCleanup(cleanup)
+        self.env = dict(line.rstrip("\n").split("=", 1) for line in iter(sim.stdout.readline, "\n")
+                        if "=" in line)
+        super().setUp()
+
+    def start(self):
+        self.fake = Kubelet(self.kubelet)
+        self.addCleanup(self.fake.stop)
+        self.fake.start(settled=True)
+        self.port = dra_lib.free_port()
+        conf = self.path("allotd.conf")
+        pathlib.Path(conf).write_text(
+            f"[kubernetes]\nways = {self.ways}\nnode = node1\nnvidia-cdi = nvidia.com/gpu\n"
+            f"kubelet = {self.kubelet}\ncdi = {self.cdi}\napi = {self.api.url()}\n"
+            f"account = {self.folder}\n", encoding="ascii")
+        os.chmod(conf, 0o644)
+        with open(self.log, "a", encoding="utf-8") as log:
+            self.host = subprocess.Popen(
+                [os.environ["ALLOTD"], "--foreground", "--listen", f"127.0.0.1:{self.port}",
+                 "--config", conf],
+                stdin=subprocess.DEVNULL, stderr=log,
+                env={**self.env, "ALLOT_RUNTIME_DIR": self.path("run")})
+        self.addCleanup(self.host.wait, SECONDS)
+        self.addCleanup(self.host.terminate)
+        if "device-plugin" in self.ways:
+            self.fake.wait_registered([SLOTS])
+        if "dra" in self.ways:
+            wait_for(lambda: os.path.exists(f"{self.kubelet}/plugins/{DRIVER}/dra.sock"))
+            self.connect()
+
+    def metrics(self, name):
+        """{labels: value}, as they stand there."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=SECONDS) as page:
+            lines = page.read().decode().splitlines()
+        return {line.split(" ")[0][len(name):]: line.split(" ")[-1] for line in lines
+                if line.startswith((name + " ", name + "{"))}
+
+    def uuids(self):
+        """By their numbers, which simulated UUIDs do not follow."""
+        found = [re.search('device="([^"]+)",index="([0-9]+)"', labels).groups()
+                 for labels in self.metrics("allot_device_info")]
+        return [uuid for uuid, _ in sorted(found, key=lambda device: int(device[1]))]
+
+    def give(self, ours=(), **theirs):
+        """What the containers of a Pod have; `claims` of DRA drivers."""
+        claims = theirs.pop("claims", [])
+        with self.fake.changed:
+            self.fake.claims["team", "theirs", "main"] = claims
+            self.fake.pods["team", "theirs"] = {"main": dict(ours, **theirs)}
+
+    def well(self):
+        health_of = self.metrics("allot_device_health")
+        return [health_of[f'{{device_uuid="{uuid}"}}'] for uuid in self.uuids()]
+
+
+class Both(SharedCard):
+    def stream(self):
+        """Of each device by the kubelet's health stream, whether it is well, and the words."""
+        stream = self.channel.unary_stream(
+            "/v1.DRAResourceHealth/NodeWatchResources",
+            response_deserializer=health.NodeWatchResourcesResponse.FromString)(b"", timeout=SECONDS)
+        devices = {d.device.device_name: (d.health == health.HEALTHY, d.message)
+                   for d in next(stream).devices}
+        stream.cancel()
+        return [devices[uuid.lower()] for uuid in self.uuids()]
+
+    def healthy(self):
+        """How many slots of each device the kubelet is told of as well ones."""
+        names = self.fake.endpoints[SLOTS].healthy()
+        return [sum(uuid.lower() in name for name in names) for uuid in self.uuids()]
+
+    def test_a_device_of_nvidias_plugin(self):
+        first, second = self.uuids()
+        self.assertEqual(self.healthy(), [10, 10])
+        self.give({"nvidia.com/gpu": [second]})
+        wait_for(lambda: self.well() == ["1", "0"])
+        self.fake.wait(lambda: self.healthy() == [10, 0], "its slots are offered on")
+        words = "nvidia.com/gpu has given it to Pod team/theirs"
+        self.assertEqual(self.stream(), [(True, ""), (False, words)])
+        self.assertIn(words, self.said())
+        self.give({"nvidia.com/gpu.shared": [first + "::2"]})
+        wait_for(lambda: self.well() == ["0", "1"])
+        self.give()
+        wait_for(lambda: self.well() == ["1", "1"])
+        self.fake.wait(lambda: self.healthy() == [10, 10], "it is not free again")
+
+    def test_a_device_of_nvidias_dra_driver(self):
+        self.give(claims=[("gpu.nvidia.com", "gpu-1")])
+        wait_for(lambda: self.well() == ["1", "0"])
+        self.assertEqual(self.stream()[1][1], "gpu.nvidia.com has given it to Pod team/theirs")
+
+    def test_what_we_gave_ourselves(self):
+        first, second = self.uuids()
+        lists = self.fake.lists
+        self.give({SLOTS: [first.lower() + ".0of10"]}, claims=[(DRIVER, second.lower())])
+        self.fake.wait(lambda: self.fake.lists >= lists + 2, "nobody lists")
+        self.assertEqual(self.well(), ["1", "1"])
+
+    def test_kubelet_that_has_just_started(self):
+        """It lists no Pod yet: that frees nothing."""
+        self.give({"nvidia.com/gpu": [self.uuids()[1]]})
+        wait_for(lambda: self.well() == ["1", "0"])
+        self.fake.stop()
+        with self.fake.changed:
+            self.fake.pods = {}
+        self.fake.start()
+        lists = self.fake.lists
+        self.fake.wait(lambda: self.fake.lists >= lists + 2, "nobody lists")
+        self.assertEqual(self.well(), ["1", "0"])
+        self.fake.settle()
+        wait_for(lambda: self.well() == ["1", "1"])
+
+    def test_calls_are_counted(self):
+        self.assertEqual(self.metrics("allot_registration_state")[f'{{resource="{SLOTS}"}}'], "1")
+        self.assertEqual(self.metrics("allot_registration_state")[f'{{resource="{DRIVER}"}}'], "0")
+        self.assertEqual(self.metrics("allot_allocate_seconds_count"), {"": "0"})
+        [device] = self.uuids()[:1]
+        self.prepare(self.api.add({**dra_lib.result(), "device": device.lower()}))
+        self.assertEqual(self.metrics("allot_prepare_seconds_count"), {"": "1"})
+        self.fake.admit("team", "ours", {"main": {SLOTS: 1}})
+        self.assertEqual(self.metrics("allot_allocate_seconds_count"), {"": "1"})
+        self.assertEqual(self.metrics("allot_allocate_seconds_bucket")['{le="+Inf"}'], "1")
+        try:
+            self.fake.start_container("team", "ours", "main")
+        except dra_lib.grpc.RpcError:
+            pass  # NVIDIA's driver is nowhere here
+        self.assertEqual(self.metrics("allot_prestart_seconds_count"), {"": "1"})
+
+
+class Claims(SharedCard):
+    """Nobody but this asks for lists."""
+    ways = "dra"
+
+    def test_a_device_of_nvidias_plugin(self):
+        self.give({"nvidia.com/gpu": [self.uuids()[0]]})
+        wait_for(lambda: self.well() == ["0", "1"])
+        self.give()
+        wait_for(lambda: self.well() == ["1", "1"])
+
+
+class Unenforced(SharedCard):
+    ways = "device-plugin"
+
+    def run_in_container(self, *words):
+        """A program in a namespace of mounts as the kubelet makes it for each container."""
+        folder = pathlib.Path(self.path("pods", POD_UID, "containers", "main"))
+        folder.mkdir(parents=True)
+        (folder / "5f21a3c7").touch()
+        target = pathlib.Path(self.path("termination-log"))
+        target.touch()
+        command = ["unshare", "-m", "sh", "-c", 'mount --bind "$1" "$2" || exit 99; shift 2; exec "$@"',
+                   "sh", str(folder / "5f21a3c7"), str(target), *words]
+        program = subprocess.Popen(command, env=self.env, text=True, stdin=subprocess.PIPE,
+                                   stdout=subprocess.PIPE)
+        self.addCleanup(program.stdout.close)
+        self.addCleanup(program.wait, SECONDS)
+        self.addCleanup(program.kill)
+        self.addCleanup(program.stdin.close)
+        return program
+
+    def unenforced(self):
+        return self.metrics("allot_unenforced_containers")
+
+    @unittest.skipIf(os.geteuid(), "only root has namespaces of mounts")
+    def test_a_container_that_is_not_held(self):
+        program = self.run_in_container(os.environ["FILL"], "--json")
+        self.assertTrue(program.stdout.readline())
+        wait_for(lambda: self.metrics("allot_outside_memory_bytes"))
+        lists = self.fake.lists
+        self.fake.wait(lambda: self.fake.lists >= lists + 1, "nobody lists")
+        self.assertEqual(self.unenforced(), {})
+        first, second = self.uuids()
+        self.give({SLOTS: [f"{first.lower()}.0of10", f"{second.lower()}.0of10"]})
+        wait_for(self.unenforced)
+        self.assertEqual(self.unenforced(), {
+            f'{{namespace="",pod="",container="main",uid="{POD_UID}"}}': "1"})
+        program.kill()
+        wait_for(lambda: not self.unenforced())
+
+    @unittest.skipIf(os.geteuid(), "only root has namespaces of mounts")
+    def test_a_container_that_is_held(self):
+        first, second = self.uuids()
+        self.give({SLOTS: [f"{first.lower()}.0of10", f"{second.lower()}.0of10"]})
+        self.env["ALLOT_RUNTIME_DIR"] = self.path("run")
+        program = self.run_in_container(os.environ["ALLOT"], "run", "--memory", "8GiB", "--",
+                                        os.environ["FILL"], "--json")
+        self.assertTrue(program.stdout.readline())
+        wait_for(lambda: self.metrics("allot_tenant_processes"))
+        lists = self.fake.lists
+        self.fake.wait(lambda: self.fake.lists >= lists + 2, "nobody lists")
+        self.assertEqual(self.unenforced(), {})
+
+
+signal.alarm(300)
+unittest.main()

@@ -89,7 +89,8 @@ static bool choice_is_before(const struct choice *c, size_t a, size_t b)
 	return c->request->sized ? a > b : a < b;
 }
 
-static bool room_is_better(const struct choice *c, struct node_room a, struct node_room b, size_t wanted)
+static bool room_is_better(const struct choice *c, struct node_room a, struct node_room b,
+			   size_t wanted)
 {
 	if (a.gpus < wanted || b.gpus < wanted)
 		return a.gpus > b.gpus;

@@ -26,7 +26,7 @@ import urllib.request
 BUILD = pathlib.Path(os.environ["ALLOT_BUILD"]).resolve()
 PARTS = pathlib.Path(os.environ["KUBERNETES"]).resolve()  # what tools/kubernetes made
 IMAGE = "docker.io/library/allot-check:1"
-GPUS, GPU_GIB = 4, 512
+GPUS, GPU_GIB = 8, 512
 SLOTS, MEMORY, CORES = ("huawei.com/vgpu-number", "huawei.com/vgpu-memory.1Gi", "huawei.com/vgpu-cores")
 RESOURCES = (SLOTS, MEMORY, CORES)
 # The kubelet sets these for the whole machine.
@@ -236,17 +236,17 @@ class Node:
 
     # --- Programs
 
-    def begin(self):
-        ctr = ("ctr", "-n", "k8s.io", "-a", "/run/containerd/containerd.sock")
+    def start_containerd(self):
         self.start("containerd", "containerd", "--config", self.top / "containerd.toml")
-        # It answers before it can do all of that.
-        for _ in range(100):
+
+        def has_image():
             with contextlib.suppress(AssertionError):
-                self.run(*ctr, "images", "import", self.cluster.image.archive)
-                break
-            time.sleep(0.1)
-        else:
-            raise AssertionError(self.programs.log("containerd"))
+                return self.run("ctr", "-n", "k8s.io", "images", "import", self.cluster.image.archive)
+            return None
+        wait(has_image, 30, lambda: self.programs.log("containerd"))
+
+    def begin(self):
+        self.start_containerd()
         self.truth = subprocess.Popen([BUILD / "tests/e2e/swap/swap_truth"], env={**os.environ, **self.sim},
                                       stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
         wait(lambda: any(self.devices.iterdir()), 10, "there are no simulated devices")
@@ -264,6 +264,29 @@ class Node:
     def start_allotd(self):
         self.start("allotd", self.cluster.allotd, "--foreground", "--config", self.top / "allotd.conf",
                    "--listen", f"{self.address}:9478", env=self.sim)
+
+    def own_processes(self):
+        """But for what keeps the namespace; and what is in containers."""
+        space = os.readlink(f"/proc/{self.programs.running['namespace'].pid}/ns/mnt")
+        keeper = self.programs.running["namespace"].pid
+        for path in pathlib.Path("/sys/fs/cgroup/memory", self.cluster.cgroup, self.name).rglob("cgroup.procs"):
+            yield from map(int, path.read_text().split())
+        for path in pathlib.Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                if os.readlink(path / "ns/mnt") == space and int(path.name) != keeper:
+                    yield int(path.name)
+
+    def crash(self):
+        """All ends at once, and what is in memory is lost, as when the machine does."""
+        for _ in range(3):
+            for pid in [*self.own_processes()]:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+        for name in ("containerd", "kubelet", "allotd"):
+            self.programs.running.pop(name).wait(30)
+        self.run("sh", "-c", "tac /proc/self/mounts | while read -r _ at _; do "
+                 "case $at in /run/devices) ;; /run/* | /var/lib/kubelet/?*) umount -l $at;; esac; done; "
+                 "find /run -mindepth 1 -maxdepth 1 ! -name devices -exec rm -rf {} +")
 
     # --- What it says
 
@@ -310,7 +333,7 @@ class Cluster:
         for controller in pathlib.Path("/sys/fs/cgroup").iterdir():
             for number in range(nodes):
                 (controller / self.cgroup / f"node{number + 1}").mkdir(parents=True)
-            # Whoever comes into one of these needs to know where.
+            # Nobody gets into one of these that names no processor.
             if controller.name == "cpuset":
                 self.fill_cpuset(controller, nodes)
         for number in range(nodes):
@@ -415,6 +438,9 @@ def main(tests):
     if "CLUSTER" in os.environ:
         tests()
         return
+    if not os.path.isdir("/sys/fs/cgroup/memory"):
+        print("there are no cgroups of version 1, which is what is told to these kubelets", file=sys.stderr)
+        sys.exit(77)
     top = pathlib.Path(tempfile.mkdtemp(prefix="allot-kubernetes-"))
     top.chmod(0o755)
     try:

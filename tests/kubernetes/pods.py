@@ -10,11 +10,11 @@ import time
 import unittest
 
 import cluster
-from cluster import CORES, GPU_GIB, MEMORY, RESOURCES, SLOTS, wait
+from cluster import CORES, GPU_GIB, GPUS, MEMORY, RESOURCES, SLOTS, wait
 
 HOLD = ["/bin/fill", "--hold"]
 SECONDS = 60
-MANY, RESTARTS = int(os.environ.get("PODS", "14")), int(os.environ.get("RESTARTS", "5"))
+MANY, RESTARTS = int(os.environ.get("PODS", "50")), int(os.environ.get("RESTARTS", "5"))
 
 
 def told(what):
@@ -121,7 +121,8 @@ class Pods(unittest.TestCase):
                                          "uid": pod["metadata"]["uid"]})
         self.assertIn(tenant["container"], self.status("one")["main"]["containerID"])
         self.assertEqual(tenant["devices"][0]["used_bytes"], 1 << 30)
-        words = self.cluster.node_of(pod).run(self.cluster.allot, "ps", env=self.nodes[0].sim)
+        node = self.cluster.node_of(pod)
+        words = node.run(self.cluster.allot, "ps", env=node.sim)
         self.assertIn("default", words)
         told(words)
 
@@ -139,8 +140,18 @@ class Pods(unittest.TestCase):
         placed = {p["spec"]["nodeName"] for p in self.cluster.api.call("GET", self.cluster.PODS)["items"]}
         self.assertEqual(placed, {n.name for n in self.nodes})
 
+    def test_side_by_side(self):
+        """Of what does not fit onto one GPU twice, as many as a node has GPUs."""
+        names = [f"beside-{i}" for i in range(GPUS)]
+        for name in names:
+            self.cluster.create(name, {"main": ({SLOTS: 1, MEMORY: GPU_GIB * 3 // 5}, ["/bin/sleep", "infinity"])},
+                                nodeSelector={"kubernetes.io/hostname": self.nodes[0].name})
+        self.wait_ready(*names)
+        gpus = {t["policy"][0]["uuid"] for t in self.nodes[0].tenants().values()}
+        self.assertEqual(len(gpus), GPUS)
+
     def test_registration(self):
-        """Within a second of a start of allotd, and of a kubelet's."""
+        """After a start of allotd."""
         node = self.nodes[0]
         node.programs.stop("allotd")
         before = self.registrations(node)
@@ -221,15 +232,16 @@ class Pods(unittest.TestCase):
         self.cluster.create("gone", {"main": ({SLOTS: 1, MEMORY: 1}, HOLD)})
         self.wait_ready("gone")
         node = self.cluster.node_of(self.cluster.pod("gone"))
-        self.cluster.delete("gone")
-        wait(lambda: not self.cluster.pod("gone"), SECONDS, "the Pod stays")
         start = time.monotonic()
+        self.cluster.delete("gone")
         wait(lambda: not node.tenants(), SECONDS, "the tenant stays")
-        tenant = time.monotonic() - start
+        told(f"the tenant is gone {time.monotonic() - start:.1f} s after its Pod's deletion was asked for")
         wait(lambda: not node.grants(), SECONDS, "the grant stays")
-        told(f"after its Pod the tenant is gone in {tenant:.1f} s, the grant in "
-             f"{time.monotonic() - start:.1f} s")
-        self.assertLess(time.monotonic() - start, 10)
+        told(f"its grant after {time.monotonic() - start:.1f} s")
+        wait(lambda: not self.cluster.pod("gone"), SECONDS, "the Pod stays")
+        told(f"the Pod after {time.monotonic() - start:.1f} s")
+        # What the grant's maker keeps of it is gone, too.
+        self.assertEqual(node.run("find", "/run/allot", "-mindepth", "1", "-name", "default.gone*"), "")
 
     def test_grant_is_lost(self):
         """While allotd is away nobody writes it: the container does not start. Later it does."""
@@ -247,6 +259,24 @@ class Pods(unittest.TestCase):
         node.start_allotd()
         self.wait_ready("lost")
         self.assertEqual(self.all_tenants()["default/lost/main"][1], 4)
+
+    def test_reboot(self):
+        """Containers come back with what they had, and not before allotd is there."""
+        wanted = self.create_many(4)
+        node, other = self.nodes
+        kept = {*other.tenants()}
+        here = {*node.tenants()}
+        node.crash()
+        node.start_containerd()
+        node.start_kubelet()
+        wait(lambda: any("waiting" in self.status(w.split("/")[1])[w.split("/")[2]]["state"] for w in here),
+             SECONDS, "nothing waits")
+        self.assertEqual(node.tenants(), {})
+        node.start_allotd()
+        wait(lambda: {*node.tenants()} == here, 3 * SECONDS, lambda: f"{node.tenants().keys()}, not {here}")
+        self.wait_ready(*(f"many-{i}" for i in range(4)))
+        self.assertEqual({*other.tenants()}, kept)
+        self.assertEqual({w: quota for w, (_, quota) in self.all_tenants().items()}, wanted)
 
     def test_too_much(self):
         """What fits onto no GPU does not start, and the Pod's events say why."""

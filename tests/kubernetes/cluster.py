@@ -269,7 +269,8 @@ class Node:
         """But for what keeps the namespace; and what is in containers."""
         space = os.readlink(f"/proc/{self.programs.running['namespace'].pid}/ns/mnt")
         keeper = self.programs.running["namespace"].pid
-        for path in pathlib.Path("/sys/fs/cgroup/memory", self.cluster.cgroup, self.name).rglob("cgroup.procs"):
+        cgroup = pathlib.Path("/sys/fs/cgroup/memory", self.cluster.cgroup, self.name)
+        for path in cgroup.rglob("cgroup.procs"):
             yield from map(int, path.read_text().split())
         for path in pathlib.Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(OSError):
@@ -404,30 +405,31 @@ class Cluster:
 
     PODS = "/api/v1/namespaces/default/pods"
 
+    def container(self, name, limits, command):
+        """With the simulated driver, as NVIDIA's CDI device brings the real one."""
+        env = {**self.nodes[0].sim, "ALLOT_SIM_DIR": "/devices"}
+        return {"name": name, "image": IMAGE, "imagePullPolicy": "Never", "command": command,
+                "env": [{"name": k, "value": v} for k, v in env.items()],
+                "volumeMounts": [{"name": "sim", "mountPath": str(self.sim), "readOnly": True},
+                                 {"name": "devices", "mountPath": "/devices"}],
+                "resources": {"limits": {k: str(v) for k, v in limits.items()}}}
+
     def create(self, name, containers, **spec):
         """containers: {name: (limits, command)}."""
-        node = self.nodes[0]
-        mounts = [{"name": "sim", "mountPath": str(self.sim), "readOnly": True}]
-        volumes = [{"name": "sim", "hostPath": {"path": str(self.sim)}}]
         # The devices are each node's own, by one path.
-        mounts.append({"name": "devices", "mountPath": "/devices"})
-        volumes.append({"name": "devices", "hostPath": {"path": "/run/devices"}})
-        env = {**node.sim, "ALLOT_SIM_DIR": "/devices"}
+        volumes = [{"name": "sim", "hostPath": {"path": str(self.sim)}},
+                   {"name": "devices", "hostPath": {"path": "/run/devices"}}]
         return self.api.call("POST", self.PODS, {
             "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name},
-            "spec": {"hostNetwork": True, "terminationGracePeriodSeconds": 1, "enableServiceLinks": False,
-                     "restartPolicy": "Always", "volumes": volumes, **spec,
-                     "containers": [{"name": c, "image": IMAGE, "imagePullPolicy": "Never", "command": command,
-                                     "env": [{"name": k, "value": v} for k, v in env.items()],
-                                     "volumeMounts": mounts,
-                                     "resources": {"limits": {k: str(v) for k, v in limits.items()}}}
-                                    for c, (limits, command) in containers.items()]}})
+            "spec": {"hostNetwork": True, "terminationGracePeriodSeconds": 1,
+                     "enableServiceLinks": False, "volumes": volumes, **spec,
+                     "containers": [self.container(c, *what) for c, what in containers.items()]}})
 
     def pod(self, name):
         return self.api.find(f"{self.PODS}/{name}")
 
-    def delete(self, name):
-        self.api.call("DELETE", f"{self.PODS}/{name}")
+    def delete(self, name, how=""):
+        self.api.call("DELETE", f"{self.PODS}/{name}{how}")
 
     def node_of(self, pod):
         return next(n for n in self.nodes if n.name == pod["spec"].get("nodeName"))

@@ -30,7 +30,8 @@ class Pods(unittest.TestCase):
 
     def tearDown(self):
         for pod in self.cluster.api.call("GET", self.cluster.PODS)["items"]:
-            self.cluster.delete(pod["metadata"]["name"])
+            # These kubelets take a minute to say that all of a Pod is gone.
+            self.cluster.delete(pod["metadata"]["name"], "?gracePeriodSeconds=0")
         wait(lambda: not self.cluster.api.call("GET", self.cluster.PODS)["items"], SECONDS, "Pods stay")
         wait(lambda: not any(n.tenants() or n.grants() for n in self.nodes), SECONDS, "tenants stay")
 
@@ -98,8 +99,8 @@ class Pods(unittest.TestCase):
         node.run("kill", "-9", str(tenant["processes"][0]["host_pid"]))
 
     def registrations(self, node):
-        return [node.programs.log("kubelet").count(f'Got registration request from device plugin with resource '
-                                                   f'name "{r}"') for r in RESOURCES]
+        words = "Got registration request from device plugin with resource name"
+        return [node.programs.log("kubelet").count(f'{words} "{r}"') for r in RESOURCES]
 
     def wait_registered(self, node, before):
         start = time.monotonic()
@@ -144,7 +145,8 @@ class Pods(unittest.TestCase):
         """Of what does not fit onto one GPU twice, as many as a node has GPUs."""
         names = [f"beside-{i}" for i in range(GPUS)]
         for name in names:
-            self.cluster.create(name, {"main": ({SLOTS: 1, MEMORY: GPU_GIB * 3 // 5}, ["/bin/sleep", "infinity"])},
+            limits = {SLOTS: 1, MEMORY: GPU_GIB * 3 // 5}
+            self.cluster.create(name, {"main": (limits, ["/bin/sleep", "infinity"])},
                                 nodeSelector={"kubernetes.io/hostname": self.nodes[0].name})
         self.wait_ready(*names)
         gpus = {t["policy"][0]["uuid"] for t in self.nodes[0].tenants().values()}
@@ -201,7 +203,7 @@ class Pods(unittest.TestCase):
         node = self.cluster.node_of(self.cluster.pod("many-0"))
         self.kill_container(node, "many-0", "a")
         self.cluster.delete("many-1")
-        wait(lambda: not self.cluster.pod("many-1"), SECONDS, "the Pod stays")
+        wait(lambda: not self.cluster.pod("many-1"), 2 * SECONDS, "the Pod stays")
         for n in self.nodes:
             n.start_allotd()
         for container in "ab":
@@ -235,10 +237,10 @@ class Pods(unittest.TestCase):
         start = time.monotonic()
         self.cluster.delete("gone")
         wait(lambda: not node.tenants(), SECONDS, "the tenant stays")
-        told(f"the tenant is gone {time.monotonic() - start:.1f} s after its Pod's deletion was asked for")
+        told(f"the tenant is gone {time.monotonic() - start:.1f} s after the Pod's deletion was asked for")
         wait(lambda: not node.grants(), SECONDS, "the grant stays")
         told(f"its grant after {time.monotonic() - start:.1f} s")
-        wait(lambda: not self.cluster.pod("gone"), SECONDS, "the Pod stays")
+        wait(lambda: not self.cluster.pod("gone"), 2 * SECONDS, "the Pod stays")
         told(f"the Pod after {time.monotonic() - start:.1f} s")
         # What the grant's maker keeps of it is gone, too.
         self.assertEqual(node.run("find", "/run/allot", "-mindepth", "1", "-name", "default.gone*"), "")

@@ -445,20 +445,31 @@ def main(tests):
         sys.exit(77)
     top = pathlib.Path(tempfile.mkdtemp(prefix="allot-kubernetes-"))
     top.chmod(0o755)
+    made = [path for path in PRIVATE if not os.path.exists(path)]
     try:
         done = subprocess.run(["unshare", "--mount", "--propagation", "private", "--net", "--pid", "--fork",
                                "--kill-child", "--mount-proc", sys.executable, *sys.argv],
                               env={**os.environ, "CLUSTER": str(top)}, check=False)
     finally:
-        forget(top)
+        forget(top, made)
     sys.exit(done.returncode)
 
 
-def forget(top):
+def forget_cgroups(name):
+    """Once the last processes have left them: whether they are gone."""
     for controller in pathlib.Path("/sys/fs/cgroup").iterdir():
-        for path, _, _ in os.walk(controller / top.name, topdown=False):
+        for path, _, _ in os.walk(controller / name, topdown=False):
             with contextlib.suppress(OSError):
                 os.rmdir(path)
+    return not [*pathlib.Path("/sys/fs/cgroup").glob(f"*/{name}")]
+
+
+def forget(top, made):
+    with contextlib.suppress(AssertionError):
+        wait(lambda: forget_cgroups(top.name), 10, "")
+    for path in made:  # places to mount on
+        with contextlib.suppress(OSError):
+            os.rmdir(path)
     if "KEEP" in os.environ:
         print(f"logs are in {top}", file=sys.stderr)
     else:

@@ -7,6 +7,7 @@
 #   make check-distros: the same in bare trees of Debian 12, 13 and unstable
 #   make deb: a source tarball, and Debian packages built from it, in build/packages
 #   make check-guest: CRIU's plugin, with each CRIU there is, in a guest that has AMD's render nodes and /dev/kfd
+#   make check-kubernetes: Pods with parts of simulated GPUs on two nodes of Kubernetes 1.20.2
 #   make image: an OCI image of these for nodes of Kubernetes, build/allot-image.tar
 #   make check-packages: these, installed and removed in a bare tree
 
@@ -19,7 +20,7 @@ SHELL := /bin/bash
 SETUP_FLAGS ?=
 
 .DEFAULT_GOAL := build
-.PHONY: setup setup-check build demo test check check-distros check-guest check-packages deb image lint asan tsan \
+.PHONY: setup setup-check build demo test check check-distros check-guest check-kubernetes check-packages deb image lint asan tsan \
 	coverage cross clang lto fuzz install uninstall docs clean
 
 setup:
@@ -57,6 +58,10 @@ check-distros:
 
 check-guest: build
 	@tests/guest/run $(BUILD)
+
+check-kubernetes: build
+	@tree=$$(BUILD=$(BUILD) tools/kubernetes) && \
+		ALLOT_BUILD=$(BUILD) KUBERNETES=$$tree python3 -B tests/kubernetes/pods.py -v
 
 deb: build
 	@BUILD=$(BUILD) tools/deb

@@ -226,7 +226,16 @@ int allocate_answer(const struct kube_conf *conf, const struct node_devices *dev
 
 /* --- GetPreferredAllocation ----------------------------------------------------------------- */
 
-static int prefer_container(const struct node_devices *devices,
+/* A scheduler that decides places containers by their sizes, whatever the kubelet prefers. */
+static bool prefer_is_sized(const struct kube_conf *conf)
+{
+	for (size_t i = 0; conf->scheduler == KUBE_STOCK && i < conf->nresources; i++)
+		if (conf->resource[i].unit == KUBE_MEMORY)
+			return true;
+	return false;
+}
+
+static int prefer_container(const struct kube_conf *conf, const struct node_devices *devices,
 			    const V1beta1__ContainerPreferredAllocationRequest *request,
 			    V1beta1__PreferredAllocationResponse *response,
 			    char why[static ALLOCATE_WHY])
@@ -237,6 +246,7 @@ static int prefer_container(const struct node_devices *devices,
 		.n_available = request->n_available_deviceids,
 		.must = request->must_include_deviceids,
 		.n_must = request->n_must_include_deviceids,
+		.sized = prefer_is_sized(conf),
 		.size = request->allocation_size > 0 ? (size_t)request->allocation_size : 0};
 	int r;
 
@@ -261,7 +271,8 @@ static int prefer_container(const struct node_devices *devices,
 	return r;
 }
 
-int allocate_prefer(const struct node_devices *devices, const struct kube_resource *resource,
+int allocate_prefer(const struct kube_conf *conf, const struct node_devices *devices,
+		    const struct kube_resource *resource,
 		    const V1beta1__PreferredAllocationRequest *request,
 		    V1beta1__PreferredAllocationResponse **ret, char why[static ALLOCATE_WHY])
 {
@@ -282,7 +293,7 @@ int allocate_prefer(const struct node_devices *devices, const struct kube_resour
 	if (!response->container_responses)
 		r = -ENOMEM;
 	for (size_t i = 0; r == 0 && i < n; i++)
-		r = prefer_container(devices, request->container_requests[i], response, why);
+		r = prefer_container(conf, devices, request->container_requests[i], response, why);
 	if (r < 0)
 		allocate_free_preferred(response);
 	else

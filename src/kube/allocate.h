@@ -22,7 +22,8 @@ int allocate_answer(const struct kube_conf *conf, const struct node_devices *dev
 		    V1beta1__AllocateResponse **ret, char why[static ALLOCATE_WHY]);
 
 /* Pure. The answer points into the request. */
-int allocate_prefer(const struct node_devices *devices, const struct kube_resource *resource,
+int allocate_prefer(const struct kube_conf *conf, const struct node_devices *devices,
+		    const struct kube_resource *resource,
 		    const V1beta1__PreferredAllocationRequest *request,
 		    V1beta1__PreferredAllocationResponse **ret, char why[static ALLOCATE_WHY]);
 void allocate_free_preferred(V1beta1__PreferredAllocationResponse *response); /* takes NULL */

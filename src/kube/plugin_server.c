@@ -122,7 +122,8 @@ static void server_prefer(void *arg, struct grpc_call *call, const uint8_t *byte
 	int r = -EINVAL;
 
 	if (request)
-		r = allocate_prefer(server->of.devices, server->resource, request, &response, why);
+		r = allocate_prefer(server->of.conf, server->of.devices, server->resource, request,
+				    &response, why);
 	if (r < 0)
 		server_refuse(call, why);
 	else

@@ -83,14 +83,21 @@ static struct node_room choice_room(const struct choice *c, int node)
 	return room;
 }
 
-static bool room_is_better(struct node_room a, struct node_room b, size_t wanted)
+/* Whether whoever has so many free slots comes before the other one. */
+static bool choice_is_before(const struct choice *c, size_t a, size_t b)
+{
+	return c->request->sized ? a > b : a < b;
+}
+
+static bool room_is_better(const struct choice *c, struct node_room a, struct node_room b,
+			   size_t wanted)
 {
 	if (a.gpus < wanted || b.gpus < wanted)
 		return a.gpus > b.gpus;
-	return a.free < b.free;
+	return choice_is_before(c, a.free, b.free);
 }
 
-/* The node of what is taken; else the fullest one of those with enough GPUs. */
+/* The node of what is taken; else the best one of those with enough GPUs. */
 static void choice_find_node(struct choice *c, size_t wanted)
 {
 	struct node_room best = {0, 0};
@@ -104,7 +111,7 @@ static void choice_find_node(struct choice *c, size_t wanted)
 			c->has_node = true;
 			return;
 		}
-		if (room.gpus && (!c->has_node || room_is_better(room, best, wanted))) {
+		if (room.gpus && (!c->has_node || room_is_better(c, room, best, wanted))) {
 			best = room;
 			c->node = node;
 			c->has_node = true;
@@ -127,7 +134,7 @@ static bool choice_is_better(const struct choice *c, int a, int b)
 		return ga->taken < gb->taken;
 	if (away_a != away_b)
 		return away_b;
-	return ga->free != gb->free ? ga->free < gb->free : a < b;
+	return ga->free != gb->free ? choice_is_before(c, ga->free, gb->free) : a < b;
 }
 
 static int choice_next(struct choice *c, char **ret)

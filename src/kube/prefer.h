@@ -2,11 +2,14 @@
 /*
  * Which free slots a container is to have: several are on different GPUs as far as possible,
  * preferably of one NUMA node; among these, and for a single slot, GPUs come first that have the
- * fewest free slots, so that whole GPUs stay free. Pure.
+ * fewest free slots, so that whole GPUs stay free. But where a container says how much of a GPU it
+ * wants, that is not known here: GPUs with the most free slots come first then, since on a full one
+ * it would not start, while another one is empty. Pure.
  */
 #ifndef ALLOT_KUBE_PREFER_H
 #define ALLOT_KUBE_PREFER_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "kube/node.h"
@@ -17,6 +20,7 @@ struct prefer_request {
 	char *const *must; /* these in any case */
 	size_t n_must;
 	size_t size; /* how many in all */
+	bool sized;  /* slots are of the size that a container asks for */
 };
 
 /* `size` names of the request into `ret`. -EINVAL: there are not so many; -ENOMEM. */

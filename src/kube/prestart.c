@@ -16,7 +16,8 @@
 #include "kube/slot_grants.h"
 #include "text/log.h"
 
-#define SWEEP_NS (4 * NS_PER_S) /* two lists end a grant: within 10 s of its Pod */
+/* Two lists end a grant, and then its tenant is looked for (kube.c): 6 s after a Pod at most. */
+#define SWEEP_NS (2 * NS_PER_S)
 /* All of a Pod is allocated by then; until its scheduler hears of that it places nothing here. */
 #define ALLOCATED_NS (100 * NS_PER_MS)
 #define TOLD	     256

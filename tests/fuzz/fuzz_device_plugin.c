@@ -44,7 +44,7 @@ static void check_prefer(const uint8_t *data, size_t size)
 
 	if (!request)
 		return;
-	if (allocate_prefer(&devices, &conf.resource[0], request, &response, why) < 0)
+	if (allocate_prefer(&conf, &devices, &conf.resource[0], request, &response, why) < 0)
 		MUST(*why);
 	else
 		for (size_t i = 0; i < response->n_container_responses; i++)

@@ -257,9 +257,11 @@ static void check_absurd(void)
 	conf.resource[1].amount = GIB;
 }
 
+static bool sized;
+
 static void check_preferred(size_t n, char **available, size_t n_available, const char *gpus)
 {
-	struct prefer_request request = {available, n_available, NULL, 0, n};
+	struct prefer_request request = {available, n_available, NULL, 0, n, sized};
 	struct device_slot found;
 	char *chosen[16];
 
@@ -274,7 +276,7 @@ static void check_prefer(void)
 {
 	char *free_slots[] = {slot(0, 0), slot(0, 1), slot(1, 0), slot(1, 1),
 			      slot(2, 0), slot(2, 1), slot(3, 0), slot(3, 1)};
-	struct prefer_request request = {free_slots, 8, NULL, 0, 9};
+	struct prefer_request request = {.available = free_slots, .n_available = 8, .size = 9};
 	char *chosen[16];
 
 	check_preferred(1, free_slots, 8, "0");
@@ -286,16 +288,23 @@ static void check_prefer(void)
 	/* One node has one GPU left. */
 	check_preferred(2, free_slots + 2, 6, "23");
 	check_preferred(8, free_slots, 8, "0123");
+	/* A GPU with most room. */
+	sized = true;
+	check_preferred(1, free_slots + 1, 7, "1");
+	check_preferred(1, free_slots, 7, "0");
+	check_preferred(2, free_slots + 1, 7, "23");
+	check_preferred(2, free_slots, 7, "01");
+	check_preferred(8, free_slots, 8, "0123");
 	CHECK_EQ(prefer_slots(&devices, &request, chosen), -EINVAL);
-	request = (struct prefer_request){free_slots, 8, free_slots, 2, 1};
+	request = (struct prefer_request){free_slots, 8, free_slots, 2, 1, false};
 	CHECK_EQ(prefer_slots(&devices, &request, chosen), -EINVAL);
-	request = (struct prefer_request){free_slots, 8, free_slots + 7, 1, 2};
+	request = (struct prefer_request){free_slots, 8, free_slots + 7, 1, 2, false};
 	CHECK_EQ(prefer_slots(&devices, &request, chosen), 0);
 	CHECK(chosen[0] == free_slots[7]);
 	CHECK(chosen[1] == free_slots[4]);
 	/* What must be of them and is not free, more than once: there is one fewer to choose from.
 	 */
-	request = (struct prefer_request){free_slots, 1, free_slots, 1, 2};
+	request = (struct prefer_request){free_slots, 1, free_slots, 1, 2, false};
 	CHECK_EQ(prefer_slots(&devices, &request, chosen), -EINVAL);
 }
 

@@ -166,10 +166,10 @@ class New(Node):
     def test_preferred(self):
         self.begin()
         every = [slot(g, n) for g in range(GPUS) for n in range(10)]
-        # The GPU that has the fewest free ones.
-        self.assertEqual(gpu_of(*self.prefer(1, [s for s in every if s != slot(2, 4)])), 2)
-        # Two GPUs of one node, of which the second is fuller; these stay together.
-        free = [s for s in every if s not in (slot(2, 0), slot(3, 0))]
+        # The GPU that has the most free ones, since containers say how much they want.
+        self.assertEqual(gpu_of(*self.prefer(1, [s for s in every if s != slot(0, 4)])), 1)
+        # Two GPUs of one node, of which the second is emptier; these stay together.
+        free = [s for s in every if s not in (slot(0, 0), slot(1, 0))]
         self.assertEqual(sorted(map(gpu_of, self.prefer(2, free))), [2, 3])
         self.assertEqual(sorted(map(gpu_of, self.prefer(2, free, [slot(0, 3)]))), [0, 1])
         self.assertEqual(sorted(map(gpu_of, self.prefer(4, every))), [0, 1, 2, 3])
@@ -180,19 +180,21 @@ class New(Node):
         self.assertEqual(error.code(), grpc.StatusCode.INVALID_ARGUMENT)
 
     def test_too_much(self):
-        """A GPU whose memory is given away: who comes last does not start, and is told why."""
+        """GPUs are filled side by side. On one whose memory is given away, who comes last does not
+        start, and is told why."""
         self.begin()
-        self.run_pod("first", {"main": {SLOTS: 1, MEMORY: 60}})
+        for gpu in range(GPUS):
+            self.run_pod(f"first-{gpu}", {"main": {SLOTS: 1, MEMORY: 60}})
+        self.assertEqual({gpu_of(s) for s in self.kubelet.used(SLOTS)}, {*range(GPUS)})
         self.kubelet.admit("default", "second", {"main": {SLOTS: 1, MEMORY: 30}})
-        self.assertEqual({gpu_of(s) for s in self.kubelet.used(SLOTS)}, {0})
         error = self.refused(self.kubelet.start_container, "default", "second", "main")
         for words in ("default/second", "main", "30 GiB", uuid(0), "60 GiB", "80 GiB",
                       "delete the Pod"):
             self.assertIn(words, error.details())
-        self.assertEqual(len(self.grants()), 1)
-        self.kubelet.start_container("default", "first", "main")
-        self.kubelet.delete("default", "first")
-        self.wait(lambda: not self.grants(), "the first one's grant stays")
+        self.assertEqual(len(self.grants()), GPUS)
+        self.kubelet.start_container("default", "first-0", "main")
+        self.kubelet.delete("default", "first-0")
+        self.wait(lambda: len(self.grants()) < GPUS, "the first one's grant stays")
         self.kubelet.start_container("default", "second", "main")
         self.kubelet.admit("default", "third", {"main": {SLOTS: 1, MEMORY: 90}})
         error = self.refused(self.kubelet.start_container, "default", "third", "main")

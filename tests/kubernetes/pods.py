@@ -1,0 +1,293 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pods with a part of a GPU on Kubernetes 1.20.2, by the device plugin and the stock scheduler."""
+
+import os
+import pathlib
+import re
+import signal
+import sys
+import time
+import unittest
+
+import cluster
+from cluster import CORES, GPU_GIB, GPUS, MEMORY, RESOURCES, SLOTS, wait
+
+HOLD = ["/bin/fill", "--hold"]
+SECONDS = 60
+MANY, RESTARTS = int(os.environ.get("PODS", "50")), int(os.environ.get("RESTARTS", "5"))
+
+
+def told(what):
+    """Figures, which decide nothing."""
+    print(what, file=sys.stderr, flush=True)
+
+
+class Pods(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.cluster = cluster.Cluster(2)
+        cls.nodes = cls.cluster.nodes
+
+    def tearDown(self):
+        for pod in self.cluster.api.call("GET", self.cluster.PODS)["items"]:
+            # These kubelets take a minute to say that all of a Pod is gone.
+            self.cluster.delete(pod["metadata"]["name"], "?gracePeriodSeconds=0")
+        wait(lambda: not self.cluster.api.call("GET", self.cluster.PODS)["items"], SECONDS, "Pods stay")
+        wait(lambda: not any(n.tenants() or n.grants() for n in self.nodes), SECONDS, "tenants stay")
+
+    # --- Helpers
+
+    def status(self, name):
+        """Of its containers: {name: status}."""
+        pod = self.cluster.pod(name)
+        return {s["name"]: s for s in pod["status"].get("containerStatuses", [])}
+
+    def what_of(self, name):
+        pod = self.cluster.pod(name)
+        events = self.cluster.api.call("GET", "/api/v1/namespaces/default/events")["items"]
+        return "\n".join([str(pod and pod["status"]), *(
+            e["message"] for e in events if e["involvedObject"]["name"] == name)])
+
+    def wait_ready(self, *names):
+        for name in names:
+            wait(lambda n=name: self.status(n) and all(s["ready"] for s in self.status(n).values()), SECONDS,
+                 lambda n=name: self.what_of(n))
+
+    def quota_said(self, name, container, start=0):
+        """MiB, by the container's first process."""
+        pod = self.cluster.pod(name)
+        node = self.cluster.node_of(pod)
+
+        def said():
+            log = node.log_of(pod, container, start)
+            return log and re.search(r"the device says it has (\d+) MiB", log)
+        return int(wait(said, SECONDS, lambda: node.log_of(pod, container, start))[1])
+
+    def tenant(self, name, container):
+        return self.cluster.node_of(self.cluster.pod(name)).tenants()[f"default/{name}/{container}"]
+
+    def containers(self):
+        """What runs of each: {namespace/pod/container: (id, restarts)}."""
+        return {f"default/{pod['metadata']['name']}/{s['name']}": (s.get("containerID"), s["restartCount"])
+                for pod in self.cluster.api.call("GET", self.cluster.PODS)["items"]
+                for s in pod["status"].get("containerStatuses", [])}
+
+    def all_tenants(self):
+        """{namespace/pod/container: (tenant's name, its quota in GiB)}, of both nodes."""
+        return {words: (t["name"], t["policy"][0]["limit_bytes"] >> 30)
+                for node in self.nodes for words, t in node.tenants().items()}
+
+    def create_many(self, n, first=1):
+        """Pods of two containers, of which each has another quota: {namespace/pod/container: GiB}."""
+        wanted = {}
+        for i in range(n):
+            quota = {"a": first + 2 * i, "b": first + 2 * i + 1}
+            self.cluster.create(f"many-{i}", {c: ({SLOTS: 1, MEMORY: q}, HOLD) for c, q in quota.items()})
+            wanted |= {f"default/many-{i}/{c}": q for c, q in quota.items()}
+        self.wait_ready(*(f"many-{i}" for i in range(n)))
+        return wanted
+
+    def check_many(self, wanted):
+        self.assertEqual({words: quota for words, (_, quota) in self.all_tenants().items()}, wanted)
+        for words, quota in wanted.items():
+            _, name, container = words.split("/")
+            self.assertEqual(self.quota_said(name, container), quota << 10)
+
+    def kill_container(self, node, name, container):
+        """Its first process; the kubelet starts it again."""
+        tenant = node.tenants()[f"default/{name}/{container}"]
+        node.run("kill", "-9", str(tenant["processes"][0]["host_pid"]))
+
+    def registrations(self, node):
+        words = "Got registration request from device plugin with resource name"
+        return [node.programs.log("kubelet").count(f'{words} "{r}"') for r in RESOURCES]
+
+    def wait_registered(self, node, before):
+        start = time.monotonic()
+        wait(lambda: all(n > b for n, b in zip(self.registrations(node), before)), SECONDS,
+             lambda: node.programs.log("allotd"))
+        return time.monotonic() - start
+
+    # --- Tests
+
+    def test_quota(self):
+        """It is in force in the first process, and no other one counts for it."""
+        start = time.monotonic()
+        self.cluster.create("one", {"main": ({SLOTS: 1, MEMORY: 1}, HOLD)})
+        self.wait_ready("one")
+        told(f"a Pod is ready after {time.monotonic() - start:.2f} s")
+        self.assertEqual(self.quota_said("one", "main"), 1024)
+        tenant, pod = self.tenant("one", "main"), self.cluster.pod("one")
+        self.assertEqual(tenant["pod"], {"namespace": "default", "name": "one", "container": "main",
+                                         "uid": pod["metadata"]["uid"]})
+        self.assertIn(tenant["container"], self.status("one")["main"]["containerID"])
+        self.assertEqual(tenant["devices"][0]["used_bytes"], 1 << 30)
+        node = self.cluster.node_of(pod)
+        words = node.run(self.cluster.allot, "ps", env=node.sim)
+        self.assertIn("default", words)
+        told(words)
+
+    def test_cores(self):
+        self.cluster.create("cores", {"main": ({SLOTS: 1, MEMORY: 2, CORES: 30}, HOLD)})
+        self.wait_ready("cores")
+        self.assertEqual(self.tenant("cores", "main")["policy"][0]["share_permille"], 300)
+
+    def test_many(self):
+        """At once, on both nodes: each container has its own."""
+        start = time.monotonic()
+        wanted = self.create_many(MANY)
+        told(f"{MANY} Pods of two containers are ready after {time.monotonic() - start:.1f} s")
+        self.check_many(wanted)
+        placed = {p["spec"]["nodeName"] for p in self.cluster.api.call("GET", self.cluster.PODS)["items"]}
+        self.assertEqual(placed, {n.name for n in self.nodes})
+
+    def test_side_by_side(self):
+        """Of what does not fit onto one GPU twice, as many as a node has GPUs."""
+        names = [f"beside-{i}" for i in range(GPUS)]
+        for name in names:
+            limits = {SLOTS: 1, MEMORY: GPU_GIB * 3 // 5}
+            self.cluster.create(name, {"main": (limits, ["/bin/sleep", "infinity"])},
+                                nodeSelector={"kubernetes.io/hostname": self.nodes[0].name})
+        self.wait_ready(*names)
+        gpus = {t["policy"][0]["uuid"] for t in self.nodes[0].tenants().values()}
+        self.assertEqual(len(gpus), GPUS)
+
+    def test_registration(self):
+        """After a start of allotd."""
+        node = self.nodes[0]
+        node.programs.stop("allotd")
+        before = self.registrations(node)
+        node.start_allotd()
+        told(f"registered {self.wait_registered(node, before):.2f} s after allotd's start")
+
+    def test_kubelet_restarts(self):
+        """No Pod is restarted, no descriptor stays open, and the next Pod runs."""
+        wanted = self.create_many(2)
+        before, descriptors, times = self.containers(), {}, []
+        for i in range(RESTARTS):
+            for node in self.nodes:
+                registered = self.registrations(node)
+                node.programs.stop("kubelet")
+                sockets = node.top / "private/var/lib/kubelet/device-plugins/kubelet.sock"
+                sockets.unlink(missing_ok=True)
+                node.start_kubelet()
+                wait(sockets.exists, SECONDS, "the kubelet does not start")
+                times.append(self.wait_registered(node, registered))
+                n = len(list(pathlib.Path(f"/proc/{self.allotd_of(node)}/fd").iterdir()))
+                descriptors.setdefault(node.name, []).append(n)
+        told(f"registered at most {max(times):.2f} s after kubelet.sock was there; "
+             f"descriptors {descriptors}")
+        for counts in descriptors.values():
+            self.assertLessEqual(counts[-1], max(counts[:3]))
+        time.sleep(10)  # a sweep that took the kubelet's first lists for all would have come
+        self.assertEqual(self.containers(), before)
+        self.check_many(wanted)
+        self.cluster.create("next", {"main": ({SLOTS: 1, MEMORY: 3}, HOLD)})
+        self.wait_ready("next")
+        self.assertEqual(self.quota_said("next", "main"), 3 << 10)
+
+    @staticmethod
+    def allotd_of(node):
+        """nsenter becomes it."""
+        return node.programs.running["allotd"].pid
+
+    def test_allotd_is_killed(self):
+        """All run on as they were, and what is in force afterwards is the same."""
+        wanted = self.create_many(10)
+        before, tenants = self.containers(), self.all_tenants()
+        for node in self.nodes:
+            node.programs.stop("allotd", signal.SIGKILL)
+        self.check_many(wanted)
+        self.assertEqual(self.all_tenants(), tenants)
+        # Of one the container ends meanwhile, and another Pod goes.
+        node = self.cluster.node_of(self.cluster.pod("many-0"))
+        self.kill_container(node, "many-0", "a")
+        self.cluster.delete("many-1")
+        wait(lambda: not self.cluster.pod("many-1"), 2 * SECONDS, "the Pod stays")
+        for n in self.nodes:
+            n.start_allotd()
+        for container in "ab":
+            del wanted[f"default/many-1/{container}"], tenants[f"default/many-1/{container}"]
+            before.pop(f"default/many-1/{container}")
+        wait(lambda: self.status("many-0")["a"]["restartCount"] and self.status("many-0")["a"]["ready"],
+             SECONDS, lambda: self.what_of("many-0"))
+        wait(lambda: self.all_tenants() == tenants, SECONDS, lambda: f"{self.all_tenants()}, not {tenants}")
+        after = self.containers()
+        del before["default/many-0/a"], after["default/many-0/a"]
+        self.assertEqual(after, before)
+        self.check_many(wanted)
+
+    def test_container_restarts(self):
+        """It has the same tenant, with the same quota."""
+        self.cluster.create("again", {"main": ({SLOTS: 1, MEMORY: 5}, HOLD),
+                                      "other": ({SLOTS: 1, MEMORY: 6}, HOLD)})
+        self.wait_ready("again")
+        before = self.all_tenants()
+        node = self.cluster.node_of(self.cluster.pod("again"))
+        for start in (1, 2):
+            self.kill_container(node, "again", "main")
+            self.assertEqual(self.quota_said("again", "main", start), 5 << 10)
+            wait(lambda: self.all_tenants() == before, 10, lambda: f"{self.all_tenants()}, not {before}")
+        self.assertEqual(self.status("again")["other"]["restartCount"], 0)
+
+    def test_deletion(self):
+        self.cluster.create("gone", {"main": ({SLOTS: 1, MEMORY: 1}, HOLD)})
+        self.wait_ready("gone")
+        node = self.cluster.node_of(self.cluster.pod("gone"))
+        start = time.monotonic()
+        self.cluster.delete("gone")
+        wait(lambda: not node.tenants(), SECONDS, "the tenant stays")
+        told(f"the tenant is gone {time.monotonic() - start:.1f} s after the Pod's deletion was asked for")
+        wait(lambda: not node.grants(), SECONDS, "the grant stays")
+        told(f"its grant after {time.monotonic() - start:.1f} s")
+        wait(lambda: not self.cluster.pod("gone"), 2 * SECONDS, "the Pod stays")
+        told(f"the Pod after {time.monotonic() - start:.1f} s")
+        # What the grant's maker keeps of it is gone, too.
+        self.assertEqual(node.run("find", "/run/allot", "-mindepth", "1", "-name", "default.gone*"), "")
+
+    def test_grant_is_lost(self):
+        """While allotd is away nobody writes it: the container does not start. Later it does."""
+        self.cluster.create("lost", {"main": ({SLOTS: 1, MEMORY: 4}, HOLD)})
+        self.wait_ready("lost")
+        node = self.cluster.node_of(self.cluster.pod("lost"))
+        node.programs.stop("allotd", signal.SIGKILL)
+        for path in node.grants().values():
+            node.run("rm", path)
+        self.kill_container(node, "lost", "main")
+        wait(lambda: "waiting" in self.status("lost")["main"]["state"], SECONDS, "it is not refused")
+        time.sleep(3)
+        self.assertNotIn("running", self.status("lost")["main"]["state"])
+        self.assertIsNone(node.log_of(self.cluster.pod("lost"), "main", 1))
+        node.start_allotd()
+        self.wait_ready("lost")
+        self.assertEqual(self.all_tenants()["default/lost/main"][1], 4)
+
+    def test_reboot(self):
+        """Containers come back with what they had, and not before allotd is there."""
+        wanted = self.create_many(4)
+        node, other = self.nodes
+        kept = {*other.tenants()}
+        here = {*node.tenants()}
+        node.crash()
+        node.start_containerd()
+        node.start_kubelet()
+        wait(lambda: any("waiting" in self.status(w.split("/")[1])[w.split("/")[2]]["state"] for w in here),
+             SECONDS, "nothing waits")
+        self.assertEqual(node.tenants(), {})
+        node.start_allotd()
+        wait(lambda: {*node.tenants()} == here, 3 * SECONDS, lambda: f"{node.tenants().keys()}, not {here}")
+        self.wait_ready(*(f"many-{i}" for i in range(4)))
+        self.assertEqual({*other.tenants()}, kept)
+        self.assertEqual({w: quota for w, (_, quota) in self.all_tenants().items()}, wanted)
+
+    def test_too_much(self):
+        """What fits onto no GPU does not start, and the Pod's events say why."""
+        self.cluster.create("large", {"main": ({SLOTS: 1, MEMORY: GPU_GIB + 1}, HOLD)})
+        wait(lambda: "GPU" in self.what_of("large") and "GiB" in self.what_of("large"), SECONDS,
+             lambda: self.what_of("large"))
+        told(self.what_of("large")[-400:])
+        self.assertFalse(self.status("large")["main"]["ready"])
+
+
+if __name__ == "__main__":
+    cluster.main(unittest.main)

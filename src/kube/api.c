@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "kube/api.h"
 
-#include <curl/curl.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,6 +13,7 @@
 
 #include "base/cleanup.h"
 #include "base/err.h"
+#include "kube/libcurl.h"
 
 #define EVENTS	    16
 #define CONNECTIONS 16L /* at a time; further calls wait for one */
@@ -25,6 +24,8 @@
 #define TOKEN_BYTES	     16384
 #define URL_BYTES	     (PATH_MAX + 4096)
 #define FIRST_BYTES	     4096
+
+static const struct libcurl *libcurl; /* where an API was opened */
 
 struct api_call {
 	struct api_call *next;
@@ -60,8 +61,8 @@ struct api {
 static void call_free(struct api_call *call)
 {
 	if (call->easy)
-		curl_easy_cleanup(call->easy);
-	curl_slist_free_all(call->headers);
+		libcurl->curl_easy_cleanup(call->easy);
+	libcurl->curl_slist_free_all(call->headers);
 	free(call->body);
 	free(call->bytes);
 	free(call);
@@ -81,7 +82,7 @@ static void call_unlink(struct api_call *call)
 static void call_leave(struct api_call *call)
 {
 	call_unlink(call);
-	curl_multi_remove_handle(call->api->multi, call->easy);
+	libcurl->curl_multi_remove_handle(call->api->multi, call->easy);
 	call->over = true;
 }
 
@@ -156,7 +157,7 @@ static size_t call_hear(char *bytes, size_t one, size_t n, void *arg)
 
 	if (call->forgotten)
 		return 0;
-	curl_easy_getinfo(call->easy, CURLINFO_RESPONSE_CODE, &status);
+	libcurl->curl_easy_getinfo(call->easy, CURLINFO_RESPONSE_CODE, &status);
 	if (call->line && status == 200)
 		return call_add_lines(call, bytes, n) ? n : 0;
 	return call_add(call, bytes, n) ? n : 0;
@@ -188,7 +189,7 @@ static int api_read_token(const struct api *api, char ret[static TOKEN_BYTES])
 
 static int call_add_header(struct api_call *call, const char *header)
 {
-	struct curl_slist *list = curl_slist_append(call->headers, header);
+	struct curl_slist *list = libcurl->curl_slist_append(call->headers, header);
 
 	if (!list)
 		return -ENOMEM;
@@ -236,19 +237,19 @@ static void call_set_transport(struct api_call *call)
 {
 	CURL *easy = call->easy;
 
-	curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https");
-	curl_easy_setopt(easy, CURLOPT_NOPROXY, "*");
-	curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, CURL_HTTP_VERSION_1_1);
-	curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
-	curl_easy_setopt(easy, CURLOPT_QUICK_EXIT, 1L); /* a resolver that hangs is not waited for */
-	curl_easy_setopt(easy, CURLOPT_CAINFO, call->api->ca);
-	curl_easy_setopt(easy, CURLOPT_CAPATH, NULL); /* that authority, and no other */
+	libcurl->curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https");
+	libcurl->curl_easy_setopt(easy, CURLOPT_NOPROXY, "*");
+	libcurl->curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, CURL_HTTP_VERSION_1_1);
+	libcurl->curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
+	libcurl->curl_easy_setopt(easy, CURLOPT_QUICK_EXIT, 1L); /* a resolver that hangs is not waited for */
+	libcurl->curl_easy_setopt(easy, CURLOPT_CAINFO, call->api->ca);
+	libcurl->curl_easy_setopt(easy, CURLOPT_CAPATH, NULL); /* that authority, and no other */
 	/* libcurl would know the file's first content for a day; a cluster's authority may be renewed. */
-	curl_easy_setopt(easy, CURLOPT_CA_CACHE_TIMEOUT, 0L);
-	curl_easy_setopt(easy, CURLOPT_TCP_KEEPALIVE, 1L);
-	curl_easy_setopt(easy, CURLOPT_TCP_KEEPIDLE, KEEPALIVE_S);
-	curl_easy_setopt(easy, CURLOPT_TCP_KEEPINTVL, KEEPALIVE_INTERVAL_S);
-	curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS, CONNECT_MS);
+	libcurl->curl_easy_setopt(easy, CURLOPT_CA_CACHE_TIMEOUT, 0L);
+	libcurl->curl_easy_setopt(easy, CURLOPT_TCP_KEEPALIVE, 1L);
+	libcurl->curl_easy_setopt(easy, CURLOPT_TCP_KEEPIDLE, KEEPALIVE_S);
+	libcurl->curl_easy_setopt(easy, CURLOPT_TCP_KEEPINTVL, KEEPALIVE_INTERVAL_S);
+	libcurl->curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS, CONNECT_MS);
 }
 
 static int call_set_request(struct api_call *call, const struct api_request *request)
@@ -259,19 +260,19 @@ static int call_set_request(struct api_call *call, const struct api_request *req
 	if ((size_t)snprintf(url, sizeof(url), "%s%s", call->api->base, request->path) >=
 	    sizeof(url))
 		return -ENAMETOOLONG;
-	curl_easy_setopt(easy, CURLOPT_URL, url);
-	curl_easy_setopt(easy, CURLOPT_PATH_AS_IS, 1L); /* a name is no way to another object */
-	curl_easy_setopt(easy, CURLOPT_CUSTOMREQUEST, request->method);
-	curl_easy_setopt(easy, CURLOPT_USERAGENT, "allotd");
-	curl_easy_setopt(easy, CURLOPT_HTTPHEADER, call->headers);
+	libcurl->curl_easy_setopt(easy, CURLOPT_URL, url);
+	libcurl->curl_easy_setopt(easy, CURLOPT_PATH_AS_IS, 1L); /* a name is no way to another object */
+	libcurl->curl_easy_setopt(easy, CURLOPT_CUSTOMREQUEST, request->method);
+	libcurl->curl_easy_setopt(easy, CURLOPT_USERAGENT, "allotd");
+	libcurl->curl_easy_setopt(easy, CURLOPT_HTTPHEADER, call->headers);
 	if (call->body)
-		curl_easy_setopt(easy, CURLOPT_POSTFIELDS, call->body);
+		libcurl->curl_easy_setopt(easy, CURLOPT_POSTFIELDS, call->body);
 	if (request->timeout_ms > 0)
-		curl_easy_setopt(easy, CURLOPT_TIMEOUT_MS, (long)request->timeout_ms);
-	curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, call->words);
-	curl_easy_setopt(easy, CURLOPT_PRIVATE, call);
-	curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, call_hear);
-	curl_easy_setopt(easy, CURLOPT_WRITEDATA, call);
+		libcurl->curl_easy_setopt(easy, CURLOPT_TIMEOUT_MS, (long)request->timeout_ms);
+	libcurl->curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, call->words);
+	libcurl->curl_easy_setopt(easy, CURLOPT_PRIVATE, call);
+	libcurl->curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, call_hear);
+	libcurl->curl_easy_setopt(easy, CURLOPT_WRITEDATA, call);
 	return 0;
 }
 
@@ -283,7 +284,7 @@ static int call_new(struct api *api, const struct api_request *request, struct a
 	if (!call)
 		return -ENOMEM;
 	*call = (struct api_call){.api = api,
-				  .easy = curl_easy_init(),
+				  .easy = libcurl->curl_easy_init(),
 				  .body = request->body ? strdup(request->body) : NULL,
 				  .ended = request->ended,
 				  .line = request->line,
@@ -321,7 +322,7 @@ static int api_watch(CURL *easy, curl_socket_t fd, int what, void *arg, void *kn
 	}
 	if (epoll_ctl(api->source.fd, known ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, fd, &event) < 0)
 		return -1;
-	curl_multi_assign(api->multi, fd, api);
+	libcurl->curl_multi_assign(api->multi, fd, api);
 	return 0;
 }
 
@@ -356,13 +357,13 @@ static void call_done(struct api_call *call, CURLcode code)
 {
 	long status = 0;
 
-	curl_easy_getinfo(call->easy, CURLINFO_RESPONSE_CODE, &status);
+	libcurl->curl_easy_getinfo(call->easy, CURLINFO_RESPONSE_CODE, &status);
 	if (call->too_long)
 		call_fail(call, -EMSGSIZE, "an answer of more than 4 MiB is not read");
 	else if (call->out_of_memory)
 		call_fail(call, -ENOMEM, "no memory for the answer");
 	else if (code)
-		call_fail(call, api_error(code), *call->words ? call->words : curl_easy_strerror(code));
+		call_fail(call, api_error(code), *call->words ? call->words : libcurl->curl_easy_strerror(code));
 	else if (call->line && status == 200)
 		call_end(call, (int)status, "", 0); /* a line that is torn is none */
 	else
@@ -374,13 +375,13 @@ static void api_reap(struct api *api)
 	CURLMsg *message;
 	int left;
 
-	while ((message = curl_multi_info_read(api->multi, &left))) {
+	while ((message = libcurl->curl_multi_info_read(api->multi, &left))) {
 		CURLcode code = message->data.result;
 		struct api_call *call = NULL;
 
 		if (message->msg != CURLMSG_DONE)
 			continue;
-		curl_easy_getinfo(message->easy_handle, CURLINFO_PRIVATE, &call);
+		libcurl->curl_easy_getinfo(message->easy_handle, CURLINFO_PRIVATE, &call);
 		call_done(call, code);
 	}
 }
@@ -397,7 +398,7 @@ static void api_settle(struct api *api)
 			call_free(call);
 		} else {
 			/* One that is there already is refused, which is right. */
-			curl_multi_add_handle(api->multi, call->easy);
+			libcurl->curl_multi_add_handle(api->multi, call->easy);
 		}
 	}
 }
@@ -407,7 +408,7 @@ static void api_act(struct api *api, curl_socket_t fd, int what)
 	int running;
 
 	api->inside = true;
-	curl_multi_socket_action(api->multi, fd, what, &running);
+	libcurl->curl_multi_socket_action(api->multi, fd, what, &running);
 	api->inside = false;
 	api_settle(api);
 	api_reap(api);
@@ -434,11 +435,6 @@ static void api_ready(struct loop_source *source)
 }
 
 /* --- The API ------------------------------------------------------------------------------- */
-
-static void api_init_curl(void)
-{
-	curl_global_init(CURL_GLOBAL_DEFAULT);
-}
 
 /* As a Pod is told. */
 static int api_base_in_cluster(char ret[static PATH_MAX])
@@ -470,17 +466,17 @@ static int api_set_base(struct api *api, const struct kube_conf *conf)
 
 static int api_open_multi(struct api *api)
 {
-	static pthread_once_t once = PTHREAD_ONCE_INIT;
-
-	pthread_once(&once, api_init_curl);
-	api->multi = curl_multi_init();
+	libcurl = libcurl_load();
+	if (!libcurl)
+		return -ENOSYS;
+	api->multi = libcurl->curl_multi_init();
 	if (!api->multi)
 		return -ENOMEM;
-	curl_multi_setopt(api->multi, CURLMOPT_SOCKETFUNCTION, api_watch);
-	curl_multi_setopt(api->multi, CURLMOPT_SOCKETDATA, api);
-	curl_multi_setopt(api->multi, CURLMOPT_TIMERFUNCTION, api_set_timer);
-	curl_multi_setopt(api->multi, CURLMOPT_TIMERDATA, api);
-	curl_multi_setopt(api->multi, CURLMOPT_MAX_TOTAL_CONNECTIONS, CONNECTIONS);
+	libcurl->curl_multi_setopt(api->multi, CURLMOPT_SOCKETFUNCTION, api_watch);
+	libcurl->curl_multi_setopt(api->multi, CURLMOPT_SOCKETDATA, api);
+	libcurl->curl_multi_setopt(api->multi, CURLMOPT_TIMERFUNCTION, api_set_timer);
+	libcurl->curl_multi_setopt(api->multi, CURLMOPT_TIMERDATA, api);
+	libcurl->curl_multi_setopt(api->multi, CURLMOPT_MAX_TOTAL_CONNECTIONS, CONNECTIONS);
 	return 0;
 }
 
@@ -527,7 +523,7 @@ void api_close(struct api *api)
 	while (api->call)
 		call_fail(api->call, -ECANCELED, "the daemon ends");
 	if (api->multi)
-		curl_multi_cleanup(api->multi);
+		libcurl->curl_multi_cleanup(api->multi);
 	if (api->timer >= 0)
 		close(api->timer);
 	if (api->source.fd >= 0)
@@ -544,7 +540,7 @@ int api_ask(struct api *api, const struct api_request *request, struct api_call 
 		return r;
 	call->next = api->call;
 	api->call = call;
-	if (!api->inside && curl_multi_add_handle(api->multi, call->easy)) {
+	if (!api->inside && libcurl->curl_multi_add_handle(api->multi, call->easy)) {
 		call_unlink(call);
 		call_free(call);
 		return -ENOMEM;

@@ -39,8 +39,8 @@ struct api_request {
 };
 
 /*
- * -errno. -ENOENT: no API server is named, and none is told to this process as to a Pod's; -EINVAL: what is
- * named is no URL of http or https.
+ * -errno. -ENOSYS: libcurl cannot be loaded, which was logged. -ENOENT: no API server is named, and none
+ * is told to this process as to a Pod's; -EINVAL: what is named is no URL of http or https.
  */
 int api_open(struct loop *loop, const struct kube_conf *conf, struct api **ret);
 /* Its calls end (-ECANCELED). Takes NULL. The loop is not run after this: it keeps its sources. */

@@ -162,6 +162,7 @@ FIXED = {
     "sparse": lambda: fixed("sparse", got=None),
     "rivals": lambda: rivals("tokens", (1, 1)),
     "rivals-swapped": lambda: rivals("tokens", (1, 1), "ba"),
+    # By hand: both begin their chains in one moment, as if alone, and share the device until the first is done.
     "rivals-chained": lambda: rivals("steady,chained-streams", (1, 1)),
     "rivals-3-1": lambda: rivals("tokens", (3, 1)),
     "devices-20-50": lambda: devices(20, 50),

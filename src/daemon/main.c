@@ -428,17 +428,6 @@ static int main_serve(struct node *node, struct args *a, struct loop *loop)
 	return r < 0 ? EXIT_FAILURE : 0;
 }
 
-/* As Kubernetes calls it, where that says so. */
-static void main_name(char ret[static HOST_NAME_MAX + 1])
-{
-	const char *told = getenv("NODE_NAME");
-
-	if (told)
-		snprintf(ret, HOST_NAME_MAX + 1, "%s", told);
-	else
-		gethostname(ret, HOST_NAME_MAX);
-}
-
 int main(int argc, char **argv)
 {
 	static struct node node;
@@ -464,7 +453,7 @@ int main(int argc, char **argv)
 		return r < 0 ? EXIT_FAILURE : 0;
 	node.hami = a.hami;
 	node.kube_conf = node.site.kube;
-	main_name(node.name);
+	kube_node_name(node.name, sizeof(node.name));
 	signal(SIGPIPE, SIG_IGN);
 	r = tenant_runtime_dir(node.runtime, sizeof(node.runtime));
 	if (!r)

@@ -223,14 +223,15 @@ static void conf_default_xpu(struct kube_conf *conf)
 			conf_default(conf->xpu, sizeof(conf->xpu), "/etc/xpu");
 }
 
-static void conf_default_node(struct kube_conf *conf)
+void kube_node_name(char *ret, size_t size)
 {
 	const char *told = getenv("NODE_NAME");
 
-	if (!*conf->node && told)
-		conf_default(conf->node, sizeof(conf->node), told);
-	else if (!*conf->node)
-		gethostname(conf->node, sizeof(conf->node) - 1);
+	ret[size - 1] = '\0';
+	if (told)
+		snprintf(ret, size, "%s", told);
+	else
+		gethostname(ret, size - 1);
 }
 
 int kube_conf_complete(struct kube_conf *conf, char why[static KUBE_CONF_WHY])
@@ -241,7 +242,8 @@ int kube_conf_complete(struct kube_conf *conf, char why[static KUBE_CONF_WHY])
 	conf_default(conf->kubelet, sizeof(conf->kubelet), "/var/lib/kubelet");
 	conf_default(conf->cdi, sizeof(conf->cdi), "/var/run/cdi");
 	conf_default(conf->account, sizeof(conf->account), "/var/run/secrets/kubernetes.io/serviceaccount");
-	conf_default_node(conf);
+	if (!*conf->node)
+		kube_node_name(conf->node, sizeof(conf->node));
 	conf_default_resources(conf);
 	conf_default_xpu(conf);
 	for (size_t i = 0; i < conf->nresources; i++)

@@ -68,6 +68,9 @@ struct kube_conf {
 	size_t nresources;
 };
 
+/* The node's name as a Pod is told it (NODE_NAME), or else the machine's. */
+void kube_node_name(char *ret, size_t size);
+
 #define KUBE_CONF_WHY 512
 
 /* One line of the section. 0; -ENOENT: there is no such key; -EINVAL with words. Zeroed in the beginning. */

@@ -8,7 +8,6 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "base/cleanup.h"
 #include "base/fd.h"
 #include "base/hash.h"
 #include "base/now.h"
@@ -16,6 +15,7 @@
 #include "kube/counts.h"
 #include "kube/device_list.h"
 #include "kube/prefer.h"
+#include "kube/reply.h"
 #include "text/log.h"
 
 #define WATCHERS 4 /* one is a kubelet's; an earlier one's may not have ended yet */
@@ -58,17 +58,6 @@ V1beta1__DevicePluginOptions plugin_server_options(const struct plugin_server *s
 
 /* --- Answers --------------------------------------------------------------------------------- */
 
-static void server_answer(struct grpc_call *call, const ProtobufCMessage *message)
-{
-	size_t len = protobuf_c_message_get_packed_size(message);
-	CLEANUP_FREE uint8_t *bytes = malloc(len + 1);
-
-	if (!bytes || grpc_send(call, bytes, protobuf_c_message_pack(message, bytes)) < 0)
-		grpc_finish(call, GRPC_RESOURCE_EXHAUSTED, "out of memory");
-	else
-		grpc_finish(call, GRPC_OK, NULL);
-}
-
 static void server_refuse(struct grpc_call *call, const char *why)
 {
 	grpc_finish(call, GRPC_INVALID_ARGUMENT, why);
@@ -79,7 +68,7 @@ static void server_tell_options(void *arg, struct grpc_call *call, const uint8_t
 {
 	V1beta1__DevicePluginOptions options = plugin_server_options(arg);
 
-	server_answer(call, &options.base);
+	reply(call, &options.base);
 }
 
 static void watcher_send(struct watcher *watcher, const struct device_list *list)
@@ -127,7 +116,7 @@ static void server_prefer(void *arg, struct grpc_call *call, const uint8_t *byte
 	if (r < 0)
 		server_refuse(call, why);
 	else
-		server_answer(call, &response->base);
+		reply(call, &response->base);
 	allocate_free_preferred(response);
 	if (request)
 		v1beta1__preferred_allocation_request__free_unpacked(request, NULL);
@@ -149,7 +138,7 @@ static void server_allocate(void *arg, struct grpc_call *call, const uint8_t *by
 		log_line(LOG_WARN, "%s: %s", server->resource->name, why);
 		server_refuse(call, why);
 	} else {
-		server_answer(call, &response->base);
+		reply(call, &response->base);
 		prestart_allocated(server->of.prestart);
 	}
 	counts_answered(COUNTS_ALLOCATE, since_ns);
@@ -171,7 +160,7 @@ static void server_pre_start(void *arg, struct grpc_call *call, const uint8_t *b
 	} else if (server->resource->unit == KUBE_SLOTS) {
 		prestart_ask(server->of.prestart, server->resource, call, request);
 	} else {
-		server_answer(call, &response.base);
+		reply(call, &response.base);
 		v1beta1__pre_start_container_request__free_unpacked(request, NULL);
 	}
 }

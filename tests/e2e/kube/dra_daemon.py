@@ -3,7 +3,6 @@
 
 import os
 import signal
-import subprocess
 import unittest
 
 import dra_lib
@@ -12,29 +11,11 @@ from dra_lib import DRIVER, SECONDS, free_port, grpc, health, registration, resu
 
 class Daemon(dra_lib.Case):
     def setUp(self):
-        """The same GPUs for each daemon: simulated ones last as long as what `allot sim` runs."""
-        sim = subprocess.Popen([os.environ["ALLOT"], "sim", "--gpus", "2", "--memory", "24GiB", "--",
-                                "sh", "-c", "env; echo; cat"],
-                               stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        for cleanup in (sim.wait, sim.stdout.close, sim.stdin.close):
-            self.addCleanup(cleanup)
-        self.env = dict(line.rstrip("\n").split("=", 1) for line in iter(sim.stdout.readline, "\n")
-                        if "=" in line)
+        self.env = dra_lib.simulate_gpus(self)
         super().setUp()
 
     def start(self):
-        conf = self.path("allotd.conf")
-        with open(conf, "w", encoding="utf-8") as file:
-            file.write("[kubernetes]\nways = dra\nnode = node1\nnvidia-cdi = nvidia.com/gpu\n"
-                       f"kubelet = {self.kubelet}\ncdi = {self.cdi}\napi = {self.api.url()}\n"
-                       f"account = {self.folder}\n")
-        os.chmod(conf, 0o644)
-        with open(self.log, "a", encoding="utf-8") as log:
-            self.host = subprocess.Popen(
-                [os.environ["ALLOTD"], "--foreground", "--listen", f"127.0.0.1:{free_port()}",
-                 "--config", conf],
-                stdin=subprocess.DEVNULL, stderr=log,
-                env={**self.env, "ALLOT_RUNTIME_DIR": self.path("run")})
+        self.host = dra_lib.start_allotd(self, "dra", free_port())
         self.addCleanup(self.kill)
         wait_for(lambda: os.path.exists(self.registry()), 3 * SECONDS)
         self.connect()

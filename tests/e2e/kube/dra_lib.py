@@ -53,6 +53,34 @@ def messages():
 dra, health, registration = messages()
 
 
+def simulate_gpus(case):
+    """
+    The environment of programs that see two simulated GPUs, which are the same for all of them: they last as
+    long as what `allot sim` runs, until the test's end.
+    """
+    sim = subprocess.Popen([os.environ["ALLOT"], "sim", "--gpus", "2", "--memory", "24GiB", "--",
+                            "sh", "-c", "env; echo; cat"],
+                           stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    for cleanup in (sim.wait, sim.stdout.close, sim.stdin.close):
+        case.addCleanup(cleanup)
+    return dict(line.rstrip("\n").split("=", 1) for line in iter(sim.stdout.readline, "\n") if "=" in line)
+
+
+def start_allotd(case, ways, port):
+    """allotd, as the case's node; who ends it is the caller."""
+    conf = case.path("allotd.conf")
+    with open(conf, "w", encoding="utf-8") as file:
+        file.write(f"[kubernetes]\nways = {ways}\nnode = node1\nnvidia-cdi = nvidia.com/gpu\n"
+                   f"kubelet = {case.kubelet}\ncdi = {case.cdi}\napi = {case.api.url()}\n"
+                   f"account = {case.folder}\nxpu = {case.folder}/xpu\n")
+    os.chmod(conf, 0o644)
+    with open(case.log, "a", encoding="utf-8") as log:
+        return subprocess.Popen(
+            [os.environ["ALLOTD"], "--foreground", "--listen", f"127.0.0.1:{port}", "--config", conf],
+            stdin=subprocess.DEVNULL, stderr=log,
+            env={**case.env, "ALLOT_RUNTIME_DIR": case.path("run")})
+
+
 def free_port():
     with socket.socket() as sock:
         sock.bind(("127.0.0.1", 0))

@@ -21,13 +21,7 @@ class SharedCard(dra_lib.Case):
     ways = "dra device-plugin"
 
     def setUp(self):
-        sim = subprocess.Popen([os.environ["ALLOT"], "sim", "--gpus", "2", "--memory", "24GiB", "--",
-                                "sh", "-c", "env; echo; cat"],
-                               stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        for cleanup in (sim.wait, sim.stdout.close, sim.stdin.close):
-            self.addCleanup(cleanup)
-        self.env = dict(line.rstrip("\n").split("=", 1) for line in iter(sim.stdout.readline, "\n")
-                        if "=" in line)
+        self.env = dra_lib.simulate_gpus(self)
         super().setUp()
 
     def start(self):
@@ -35,18 +29,7 @@ class SharedCard(dra_lib.Case):
         self.addCleanup(self.fake.stop)
         self.fake.start(settled=True)
         self.port = dra_lib.free_port()
-        conf = self.path("allotd.conf")
-        pathlib.Path(conf).write_text(
-            f"[kubernetes]\nways = {self.ways}\nnode = node1\nnvidia-cdi = nvidia.com/gpu\n"
-            f"kubelet = {self.kubelet}\ncdi = {self.cdi}\napi = {self.api.url()}\n"
-            f"account = {self.folder}\n", encoding="ascii")
-        os.chmod(conf, 0o644)
-        with open(self.log, "a", encoding="utf-8") as log:
-            self.host = subprocess.Popen(
-                [os.environ["ALLOTD"], "--foreground", "--listen", f"127.0.0.1:{self.port}",
-                 "--config", conf],
-                stdin=subprocess.DEVNULL, stderr=log,
-                env={**self.env, "ALLOT_RUNTIME_DIR": self.path("run")})
+        self.host = dra_lib.start_allotd(self, self.ways, self.port)
         self.addCleanup(self.host.wait, SECONDS)
         self.addCleanup(self.host.terminate)
         if "device-plugin" in self.ways:

@@ -128,7 +128,7 @@ static bool container_find_owner(const struct container *c, const json_t *proces
 	       inside == json_integer_value(json_object_get(user, "uid"));
 }
 
-/* What containerd and CRI-O call the same. A text that does not fit is none. */
+/* containerd and CRI-O have different names for the same. A text that does not fit counts as missing. */
 static void container_take_pod(const json_t *annotations, struct pod *ret)
 {
 	static const struct {

@@ -55,7 +55,7 @@ static int mount_make_place(int root)
 	return mkdirat(home, "tenant", 0755) < 0 && errno != EEXIST ? err_errno() : 0;
 }
 
-/* What is there is another tenant's, by an earlier hook of the same container. */
+/* An earlier hook of the same container has mounted a tenant there. */
 static bool mount_is_taken(int place)
 {
 	struct statx st;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What this node's dealings with Kubernetes are, for Prometheus. */
+/* Figures for Prometheus of what this node and Kubernetes ask of each other. */
 #ifndef ALLOT_DAEMON_KUBE_METRICS_H
 #define ALLOT_DAEMON_KUBE_METRICS_H
 

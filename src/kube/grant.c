@@ -208,7 +208,7 @@ static int grant_xpu_path(const struct kube_conf *conf, const char *id, char ret
 	return snprintf(ret, PATH_MAX, "%s/%s", conf->xpu, id) < PATH_MAX ? 0 : -ENAMETOOLONG;
 }
 
-/* What the policy says, as a scheduler would have. */
+/* The policy's limits, in the form of a scheduler's decision. */
 static struct decision_container grant_decide(const struct policy *policy)
 {
 	struct decision_container ret = {.n = policy->ndevices};

@@ -208,7 +208,7 @@ static bool hook_is_former(const struct args *a, const struct container *contain
 	       pod_read(dir, &former) == 0 && strcmp(former.uid, container->pod.uid) != 0;
 }
 
-/* What was set of the earlier Pod's tenant is none of the later Pod's. */
+/* Ends the tenant of an earlier Pod, so that an `allot set` of that one does not hold for this Pod. */
 static void hook_end_former(const struct args *a, const struct container *container)
 {
 	char runtime[PATH_MAX], dir[PATH_MAX];

@@ -339,6 +339,26 @@ static void check_unforeseen(void)
 	CHECK_EQ(*until, now + MS + TUNING_UNFORESEEN_FOR_NS);
 }
 
+/*
+ * Late work is said to be done by now, and the arbiter may read that as soon to be done, and let a
+ * neighbour in beside it. What is seen to take longer than was foreseen is waited for from then on.
+ */
+static void check_unforeseen_while_late(void)
+{
+	const uint64_t *until = &meter->time->unforeseen_until_ns;
+	const uint64_t most = 2 * MS + TUNING_UNFORESEEN_NS;
+
+	begin(1);
+	look((struct meter_look){.late_ns = most, .late_expected_ns = MS});
+	CHECK(*until < now);
+	look((struct meter_look){.late_ns = most + 1, .late_expected_ns = MS});
+	CHECK_EQ(*until, now + TUNING_UNFORESEEN_FOR_NS);
+	/* It is expected to go on. */
+	begin(1);
+	look((struct meter_look){.late_ns = MS, .late_expected_ns = 10 * MS});
+	CHECK(*until < now);
+}
+
 static void check_done(void)
 {
 	struct burst burst = {.launches = 4, .key = KEY, .expected_ns = 4 * MS};
@@ -372,15 +392,40 @@ static void check_done(void)
 	CHECK_EQ(cost_expect(&window->costs, KEY), 500);
 }
 
-/* Work of so long ends so long after a held launch was let go. True: that is why, it is believed.
+/*
+ * Work of so long ends so long after a held launch was let go into a stream. True: that is why, it is
+ * believed.
  */
-static bool handed(uint64_t took_ns, uint64_t after_ns)
+static bool handed_by(CUstream stream, uint64_t took_ns, uint64_t after_ns)
 {
+	struct launch launch = launch_at(stream, now + took_ns - after_ns, MS);
+
 	window->said_late_ns = now;
-	meter->time->gave_way_ns = now + took_ns - after_ns;
+	window_gave_way(device, &launch);
 	done(MS, took_ns);
 	meter->time->gave_way_ns = 0;
+	atomic_store(&state_get(&guest)->gave_ready_ns, 0);
 	return window_hands_over(device, now + took_ns);
+}
+
+static bool handed(uint64_t took_ns, uint64_t after_ns)
+{
+	return handed_by(FAKE_STREAM(2), took_ns, after_ns);
+}
+
+/*
+ * The device could not begin that launch: it stood behind others of its stream, or behind an event.
+ * So work that ended meanwhile did not wait for it.
+ */
+static void check_handed_from_behind(void)
+{
+	begin(3);
+	stream_at(2)->flying_ns = MS;
+	CHECK(!handed(2 * MS, 100 * US));
+	stream_at(2)->flying_ns = 0;
+	CHECK(handed(2 * MS, 100 * US));
+	stream_at(2)->again = true;
+	CHECK(!handed(2 * MS, 100 * US));
 }
 
 /*
@@ -559,6 +604,8 @@ int main(void)
 	check_unforeseen();
 	check_done();
 	check_handed();
+	check_handed_from_behind();
+	check_unforeseen_while_late();
 	check_done_beside();
 	check_spun();
 	check_look_ns();

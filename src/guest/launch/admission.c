@@ -278,6 +278,11 @@ static void admission_look_at_late(const struct asking *asking, struct admission
 	struct launch_device *device = asking->device;
 	uint64_t late = device_time_late_ns(asking->guest->ledger, in->now_ns);
 
+	/* The program may know already that it is done, which is why it launches. */
+	if (late) {
+		collect_done(&device->meter);
+		late = device_time_late_ns(asking->guest->ledger, in->now_ns);
+	}
 	window_see_try(device, late, in->now_ns);
 	in->awaited = late > admission_late_after_ns(asking) &&
 		      admission_has_device(asking, in, late) &&
@@ -497,7 +502,7 @@ static bool admission_step(struct asking *asking)
 		if (in.awaited && !in.turn)
 			window_try(asking->device, launch->now_ns);
 		if (in.awaited || asking->held_ns || (in.room_ns && !in.beside)) /* impatient */
-			word_write(&asking->device->meter.time->gave_way_ns, launch->now_ns);
+			window_gave_way(asking->device, launch);
 		if (asking->settled)
 			admission_wait_for_edge(asking);
 		return in.latched || demand_claim(asking->device, launch->now_ns) || in.awaited;

@@ -96,6 +96,7 @@ struct launch_state {
 	_Atomic(CUcontext) context[GUEST_DEVICES];	       /* of the last launch there */
 	_Atomic uint32_t bills;	  /* raised with each, which ends all credit */
 	_Atomic uint32_t waiting; /* threads that are held, and collect when they wake up */
+	_Atomic uint64_t gave_ready_ns; /* when the last launch was let go that could begin at once */
 	_Atomic bool awake;	  /* one of them is, for the beginning of the turn */
 	struct monitor monitor;
 };

@@ -73,31 +73,34 @@ static bool window_is_off(uint64_t took_ns, uint64_t expected_ns)
 
 /*
  * With the lock: a held launch was let go while this worked, and soon after it was done. What took
- * no longer than was expected would have been done then anyway: if that counted, a tenant of brief
- * launches that was late once, by chance, would let all of them go from then on, in others' turns.
- * Where another process of the tenant may have the device, what took longer tells nothing.
+ * no longer than was expected would have been done then anyway, and none waits for a launch that
+ * itself waits in its stream: if those counted, a tenant that was late once, by chance, would let
+ * all of its launches go from then on, in others' turns. Where another process of the tenant may
+ * have the device, neither is known.
  */
 static bool window_was_handed(struct launch_device *device, const struct burst *burst,
-			      uint64_t took_ns, uint64_t after_ns, uint64_t now_ns)
+			      uint64_t began_ns, uint64_t done_ns, uint64_t gave_ns)
 {
-	const struct limits *limits = &state_get(device->meter.guest)->limits;
+	const struct launch_state *state = state_get(device->meter.guest);
+	uint64_t ready = atomic_load(&state->gave_ready_ns);
 
 	if (state_has_siblings(device))
-		return after_ns < TUNING_HANDED_BESIDE_NS;
-	if (took_ns < burst->expected_ns + TUNING_AWAITED_SOON_NS / 2)
+		return done_ns - gave_ns < TUNING_HANDED_BESIDE_NS;
+	if (done_ns - began_ns < burst->expected_ns + TUNING_AWAITED_SOON_NS / 2)
 		return false;
-	return after_ns <
-	       (limits_alone(limits, now_ns) ? TUNING_HANDED_NS : TUNING_HANDED_BESIDE_NS);
+	return ready > began_ns && done_ns < ready + (limits_alone(&state->limits, done_ns)
+							      ? TUNING_HANDED_NS
+							      : TUNING_HANDED_BESIDE_NS);
 }
 
 static void window_note_handed(struct launch_device *device, const struct burst *burst,
-			       uint64_t took_ns, uint64_t after_ns, uint64_t now_ns)
+			       uint64_t began_ns, uint64_t done_ns, uint64_t gave_ns)
 {
-	bool handed = window_was_handed(device, burst, took_ns, after_ns, now_ns);
+	bool handed = window_was_handed(device, burst, began_ns, done_ns, gave_ns);
 
 	if (device->window.said_late_ns)
 		atomic_store(&device->window.handed_until_ns,
-			     handed ? now_ns + TUNING_HANDED_FOR_NS : 0);
+			     handed ? done_ns + TUNING_HANDED_FOR_NS : 0);
 }
 
 /* With the lock: held launches of the tenant were last let go at `gave_ns`. */
@@ -117,7 +120,7 @@ static void window_learn(struct meter *meter, const struct burst *burst, uint64_
 			return;
 		/* The rest of it may have waited for the next held launch. */
 		waits |= atomic_load(&device->beside);
-		window_note_handed(device, burst, done_ns - began_ns, done_ns - gave_ns, done_ns);
+		window_note_handed(device, burst, began_ns, done_ns, gave_ns);
 		began_ns = gave_ns;
 		if (done_ns - gave_ns <= burst->expected_ns)
 			return;
@@ -235,7 +238,7 @@ void window_see_try(struct launch_device *device, uint64_t late_ns, uint64_t now
 {
 	uint64_t tried = atomic_load(&device->window.tried_ns);
 
-	if (now_ns - late_ns > tried &&
+	if (state_has_siblings(device) && now_ns - late_ns > tried &&
 	    now_ns < tried + TUNING_HANDED_BESIDE_NS + TUNING_AWAITED_FOR_NS)
 		atomic_store(&device->window.handed_until_ns, now_ns + TUNING_HANDED_FOR_NS);
 }
@@ -288,6 +291,10 @@ void window_looked(struct meter *meter, const struct meter_look *look)
 
 	window_learn_overlap(window, look);
 	rest = window_together(window, meter->flying_ns);
+	/* Late work is said to be done by now: who reads that a moment later is to know better. */
+	if (look->late_ns > look->late_expected_ns &&
+	    window_is_off(look->late_ns, look->late_expected_ns))
+		window_unforeseen(device, look->now_ns);
 	window_say_late(device, window_is_stuck(device, look), look->now_ns);
 	atomic_store_explicit(&window->late_ns, sat_sub_u64(look->late_ns, look->late_expected_ns),
 			      memory_order_relaxed);
@@ -407,6 +414,21 @@ bool window_is_idle(struct launch_device *device, const struct launch *launch)
 	idle = !stream || !stream->flying_ns || stream->parked;
 	meter_unlock(&device->meter);
 	return idle;
+}
+
+void window_gave_way(struct launch_device *device, const struct launch *launch)
+{
+	const struct stream *stream;
+	bool ready;
+
+	meter_lock(&device->meter);
+	stream = meter_stream_of(&device->meter, launch->context, launch->stream_key);
+	ready = !stream ||
+		(!stream->flying_ns && !stream->again && !stream_has_events(stream));
+	meter_unlock(&device->meter);
+	word_write(&device->meter.time->gave_way_ns, launch->now_ns);
+	if (ready)
+		atomic_store(&state_get(device->meter.guest)->gave_ready_ns, launch->now_ns);
 }
 
 bool window_pauses_badly(const struct launch_device *device)

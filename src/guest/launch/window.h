@@ -46,8 +46,9 @@ uint64_t window_room_ns(struct launch_device *device, const struct launch *launc
 bool window_hands_over(const struct launch_device *device, uint64_t now_ns);
 
 /*
- * A held launch goes in another tenant's turn, to see whether late work of any process of the tenant
- * waits for it. It did if that is over soon after, as the next look at what is late (0: nothing) shows.
+ * A held launch goes in another tenant's turn, to see whether late work of another process of the
+ * tenant waits for it. It did if that is over soon after, as the next look at what is late (0:
+ * nothing) shows.
  */
 bool window_may_try(const struct launch_device *device, uint64_t now_ns);
 void window_try(struct launch_device *device, uint64_t now_ns);
@@ -67,6 +68,9 @@ bool window_fits(struct launch_device *device, const struct launch *launch);
 
 /* Whether the launch's stream has nothing in flight, as far as is known. */
 bool window_is_idle(struct launch_device *device, const struct launch *launch);
+
+/* A launch that was held goes: work in flight may have waited for it, if nothing stands before it. */
+void window_gave_way(struct launch_device *device, const struct launch *launch);
 
 /* Whether each pause costs much: launches are short, or several streams work. */
 bool window_pauses_badly(const struct launch_device *device);

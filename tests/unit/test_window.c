@@ -421,11 +421,18 @@ static void check_handed_from_behind(void)
 {
 	begin(3);
 	stream_at(2)->flying_ns = MS;
+	stream_at(2)->due_ns = now + 10 * MS;
 	CHECK(!handed(2 * MS, 100 * US));
-	stream_at(2)->flying_ns = 0;
+	stream_at(2)->due_ns = now;
 	CHECK(handed(2 * MS, 100 * US));
 	stream_at(2)->again = true;
 	CHECK(!handed(2 * MS, 100 * US));
+	stream_at(2)->again = false;
+	stream_at(2)->event[0].begin = true;
+	stream_at(2)->tail = 1;
+	CHECK(!handed(2 * MS, 100 * US));
+	/* It went behind the late work itself. */
+	CHECK(!handed_by(FAKE_STREAM(0), 2 * MS, 100 * US));
 }
 
 /*

@@ -21,6 +21,7 @@ struct window {
 	uint64_t said_late_ns; /* until when it was said that work is late; 0: it is not */
 	_Atomic uint64_t handed_until_ns; /* see window_hands_over */
 	_Atomic uint64_t tried_ns;	   /* see window_try */
+	const struct stream *gave_stream;  /* that launch's of gave_ready_ns; with the meter's lock */
 	struct costs costs;
 	struct {
 		bool taken, used; /* used: something was launched since it was taken */

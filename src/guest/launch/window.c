@@ -71,6 +71,11 @@ static bool window_is_off(uint64_t took_ns, uint64_t expected_ns)
 	       2 * min_u64(took_ns, expected_ns) + TUNING_UNFORESEEN_NS;
 }
 
+static uint64_t window_gave_ready_ns(const struct launch_device *device)
+{
+	return atomic_load(&state_get(device->meter.guest)->gave_ready_ns);
+}
+
 /*
  * With the lock: a held launch was let go while this worked, and soon after it was done. What took
  * no longer than was expected would have been done then anyway, and none waits for a launch that
@@ -78,25 +83,28 @@ static bool window_is_off(uint64_t took_ns, uint64_t expected_ns)
  * all of its launches go from then on, in others' turns. Where another process of the tenant may
  * have the device, neither is known.
  */
-static bool window_was_handed(struct launch_device *device, const struct burst *burst,
-			      uint64_t began_ns, uint64_t done_ns, uint64_t gave_ns)
+static bool window_was_handed(struct launch_device *device, const struct stream *stream,
+			      const struct burst *burst, uint64_t began_ns, uint64_t done_ns,
+			      uint64_t gave_ns)
 {
-	const struct launch_state *state = state_get(device->meter.guest);
-	uint64_t ready = atomic_load(&state->gave_ready_ns);
+	const struct limits *limits = &state_get(device->meter.guest)->limits;
+	uint64_t ready = window_gave_ready_ns(device);
 
 	if (state_has_siblings(device))
 		return done_ns - gave_ns < TUNING_HANDED_BESIDE_NS;
-	if (done_ns - began_ns < burst->expected_ns + TUNING_AWAITED_SOON_NS / 2)
+	if (done_ns - began_ns < burst->expected_ns + TUNING_AWAITED_SOON_NS / 2 ||
+	    stream == device->window.gave_stream)
 		return false;
-	return ready > began_ns && done_ns < ready + (limits_alone(&state->limits, done_ns)
+	return ready > began_ns && done_ns < ready + (limits_alone(limits, done_ns)
 							      ? TUNING_HANDED_NS
 							      : TUNING_HANDED_BESIDE_NS);
 }
 
-static void window_note_handed(struct launch_device *device, const struct burst *burst,
-			       uint64_t began_ns, uint64_t done_ns, uint64_t gave_ns)
+static void window_note_handed(struct launch_device *device, const struct stream *stream,
+			       const struct burst *burst, uint64_t began_ns, uint64_t done_ns,
+			       uint64_t gave_ns)
 {
-	bool handed = window_was_handed(device, burst, began_ns, done_ns, gave_ns);
+	bool handed = window_was_handed(device, stream, burst, began_ns, done_ns, gave_ns);
 
 	if (device->window.said_late_ns)
 		atomic_store(&device->window.handed_until_ns,
@@ -104,8 +112,9 @@ static void window_note_handed(struct launch_device *device, const struct burst 
 }
 
 /* With the lock: held launches of the tenant were last let go at `gave_ns`. */
-static void window_learn(struct meter *meter, const struct burst *burst, uint64_t began_ns,
-			 uint64_t done_ns, uint64_t gave_ns)
+static void window_learn(struct meter *meter, const struct stream *stream,
+			 const struct burst *burst, uint64_t began_ns, uint64_t done_ns,
+			 uint64_t gave_ns)
 {
 	struct launch_device *device = launch_device_of(meter);
 	const struct limits *limits = &state_get(meter->guest)->limits;
@@ -120,7 +129,7 @@ static void window_learn(struct meter *meter, const struct burst *burst, uint64_
 			return;
 		/* The rest of it may have waited for the next held launch. */
 		waits |= atomic_load(&device->beside);
-		window_note_handed(device, burst, began_ns, done_ns, gave_ns);
+		window_note_handed(device, stream, burst, began_ns, done_ns, gave_ns);
 		began_ns = gave_ns;
 		if (done_ns - gave_ns <= burst->expected_ns)
 			return;
@@ -157,7 +166,7 @@ void window_done(struct meter *meter, struct stream *stream, const struct burst 
 	stream->due_ns = stall_end_ns(&device->stall, done_ns) + stream->flying_ns;
 	if (!burst->launches)
 		return;
-	window_learn(meter, burst, began_ns, done_ns, gave);
+	window_learn(meter, stream, burst, began_ns, done_ns, gave);
 	if (gave > began_ns)
 		window_doubt(device, burst, done_ns - began_ns);
 }
@@ -238,7 +247,9 @@ void window_see_try(struct launch_device *device, uint64_t late_ns, uint64_t now
 {
 	uint64_t tried = atomic_load(&device->window.tried_ns);
 
-	if (state_has_siblings(device) && now_ns - late_ns > tried &&
+	if (!state_has_siblings(device) && window_gave_ready_ns(device) < tried)
+		return;
+	if (now_ns - late_ns > tried &&
 	    now_ns < tried + TUNING_HANDED_BESIDE_NS + TUNING_AWAITED_FOR_NS)
 		atomic_store(&device->window.handed_until_ns, now_ns + TUNING_HANDED_FOR_NS);
 }
@@ -416,19 +427,32 @@ bool window_is_idle(struct launch_device *device, const struct launch *launch)
 	return idle;
 }
 
+/* With the lock: whether the device has begun all that stands in the stream, as far as is known. */
+static bool window_is_through(const struct stream *stream, uint64_t now_ns)
+{
+	if (stream->again || (stream->flying_ns && stream->due_ns > now_ns))
+		return false;
+	for (uint32_t i = stream->head; i != stream->tail; i++)
+		if (stream->event[i % STREAM_EVENTS].begin)
+			return false;
+	return true;
+}
+
 void window_gave_way(struct launch_device *device, const struct launch *launch)
 {
+	struct meter *meter = &device->meter;
 	const struct stream *stream;
 	bool ready;
 
-	meter_lock(&device->meter);
-	stream = meter_stream_of(&device->meter, launch->context, launch->stream_key);
-	ready = !stream ||
-		(!stream->flying_ns && !stream->again && !stream_has_events(stream));
-	meter_unlock(&device->meter);
-	word_write(&device->meter.time->gave_way_ns, launch->now_ns);
+	meter_lock(meter);
+	stream = meter_stream_of(meter, launch->context, launch->stream_key);
+	ready = !stream || window_is_through(stream, launch->now_ns);
 	if (ready)
-		atomic_store(&state_get(device->meter.guest)->gave_ready_ns, launch->now_ns);
+		device->window.gave_stream = stream;
+	meter_unlock(meter);
+	word_write(&meter->time->gave_way_ns, launch->now_ns);
+	if (ready)
+		atomic_store(&state_get(meter->guest)->gave_ready_ns, launch->now_ns);
 }
 
 bool window_pauses_badly(const struct launch_device *device)

@@ -37,7 +37,7 @@
 #include "daemon/site_file.h"
 #include "daemon/turns.h"
 #include "daemon/v1.h"
-#include "kube/counts.h"
+#include "kube/state/counts.h"
 #include "kube/kube.h"
 #include "ledger/tenant.h"
 #include "node/allowance.h"

@@ -9,7 +9,7 @@
 #define ALLOT_DAEMON_UNENFORCED_H
 
 #include "daemon/audit.h"
-#include "kube/counts.h"
+#include "kube/state/counts.h"
 #include "node/tenants.h"
 
 /*

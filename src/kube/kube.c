@@ -8,15 +8,15 @@
 #include <unistd.h>
 
 #include "base/err.h"
-#include "kube/api.h"
-#include "kube/counts.h"
-#include "kube/dra.h"
-#include "kube/grant.h"
-#include "kube/grpc.h"
-#include "kube/lister.h"
-#include "kube/node.h"
-#include "kube/plugin.h"
-#include "kube/slices.h"
+#include "kube/wire/api.h"
+#include "kube/state/counts.h"
+#include "kube/claims/dra.h"
+#include "kube/grants/grant.h"
+#include "kube/wire/grpc.h"
+#include "kube/pods/lister.h"
+#include "kube/state/node.h"
+#include "kube/slots/plugin.h"
+#include "kube/slices/slices.h"
 #include "text/log.h"
 
 /* A tenant is to be gone 10 s after its Pod, of which the kubelet takes its part. */

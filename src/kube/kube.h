@@ -9,7 +9,7 @@
 #define ALLOT_KUBE_KUBE_H
 
 #include "base/loop.h"
-#include "kube/conf.h"
+#include "kube/state/conf.h"
 #include "node/devices.h"
 
 struct kube;

@@ -2,7 +2,7 @@
 /* Device models and annotations' values of any bytes, in what is written of them. */
 #include <string.h>
 
-#include "kube/annotation.h"
+#include "kube/schedulers/annotation.h"
 #include "tests/fuzz/fuzz.h"
 
 static unsigned int count(const char *text, char c)

@@ -2,7 +2,7 @@
 /* A ResourceClaim, written by whoever may: what is read of it is a policy, and is the same by its memos. */
 #include <string.h>
 
-#include "kube/claim.h"
+#include "kube/claims/claim.h"
 #include "tests/fuzz/fuzz.h"
 
 #define UID "0f7e2d6c-8a0c-4b7e-9d0f-1f2e3d4c5b6a"

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kube/annotation.h"
+#include "kube/schedulers/annotation.h"
 #include "tests/check.h"
 
 #define A "GPU-00000000-0000-0000-0000-00000000000a"

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "kube/claim.h"
+#include "kube/claims/claim.h"
 #include "tests/check.h"
 
 #define GIB UINT64_C(0x40000000)

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/parse.h"
-#include "kube/decision.h"
+#include "kube/schedulers/decision.h"
 #include "tests/check.h"
 
 #define A "GPU-00000000-0000-0000-0000-00000000000a"

@@ -4,12 +4,12 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "kube/allocate.h"
-#include "kube/device_id.h"
-#include "kube/device_list.h"
-#include "kube/deviceplugin.pb-c.h"
-#include "kube/holder.h"
-#include "kube/prefer.h"
+#include "kube/slots/allocate.h"
+#include "kube/pods/device_id.h"
+#include "kube/slots/device_list.h"
+#include "kube/wire/deviceplugin.pb-c.h"
+#include "kube/pods/holder.h"
+#include "kube/slots/prefer.h"
 #include "tests/check.h"
 
 #define GPUS	  4

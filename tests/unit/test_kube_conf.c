@@ -3,7 +3,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "kube/conf.h"
+#include "kube/state/conf.h"
 #include "tests/check.h"
 
 static struct kube_conf conf;

@@ -9,7 +9,7 @@
 
 #include "base/fd.h"
 #include "dropin/vgpu_file.h"
-#include "kube/vgpu_config.h"
+#include "kube/grants/vgpu_config.h"
 #include "tests/check.h"
 
 #define MIB(n) (UINT64_C(n) << 20)

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "kube/dra.h"
+#include "kube/claims/dra.h"
 
 static struct loop *loop;
 static struct grpc *grpc;

@@ -11,11 +11,11 @@
 #include <unistd.h>
 
 #include "base/loop.h"
-#include "kube/api.h"
-#include "kube/conf.h"
-#include "kube/grpc.h"
-#include "kube/node.h"
-#include "kube/plugin.h"
+#include "kube/wire/api.h"
+#include "kube/state/conf.h"
+#include "kube/wire/grpc.h"
+#include "kube/state/node.h"
+#include "kube/slots/plugin.h"
 
 #define GPU_BYTES (UINT64_C(80) << 30)
 

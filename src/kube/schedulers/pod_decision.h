@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A Pod as the API server has it: what its scheduler decided, and waits to hear. Pure. */
+#ifndef ALLOT_KUBE_SCHEDULERS_POD_DECISION_H
+#define ALLOT_KUBE_SCHEDULERS_POD_DECISION_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "kube/state/conf.h"
+#include "kube/schedulers/decision.h"
+
+#define POD_DECISION_WHY 384
+
+struct pod_decision {
+	bool awaited; /* the scheduler waits to hear that the Pod has its devices */
+	struct decision_container container;
+};
+
+/*
+ * Of the container that asks for slots under that name; of a Pod that was put on this node. -EINVAL
+ * with words for all that is no such Pod; of any bytes.
+ */
+int pod_decision_read(const struct kube_conf *conf, const char *bytes, size_t len,
+		      const char *container, struct pod_decision *ret,
+		      char why[static POD_DECISION_WHY]);
+
+/*
+ * Bodies of a PATCH: of the Pod, that all of it was taken, and of the node, that its lock is free.
+ * To be freed; NULL: no memory.
+ */
+char *pod_decision_taken(const struct kube_conf *conf);
+char *pod_decision_unlock(const struct kube_conf *conf);
+
+#endif

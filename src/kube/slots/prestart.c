@@ -1,0 +1,430 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "kube/slots/prestart.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/hash.h"
+#include "base/now.h"
+#include "base/number.h"
+#include "kube/state/counts.h"
+#include "kube/schedulers/decided.h"
+#include "kube/pods/holder.h"
+#include "kube/pods/pod_resources.h"
+#include "kube/slots/slot_grants.h"
+#include "text/log.h"
+
+/* Two lists end a grant, and then its tenant is looked for (kube.c): 6 s after a Pod at most. */
+#define SWEEP_NS (2 * NS_PER_S)
+/* All of a Pod is allocated by then; until its scheduler hears of that it places nothing here. */
+#define ALLOCATED_NS (100 * NS_PER_MS)
+#define TOLD	     256
+#define RETRY_NS     (200 * NS_PER_MS)
+#define UNKNOWN_NS   (2 * NS_PER_S)  /* a container may be missing in the list so long */
+#define SILENT_NS    (20 * NS_PER_S) /* and there may be no list; the kubelet gives up after 30 s */
+#define SLOTS_MOST 512 /* of a container */
+
+struct waiting {
+	struct waiting *next;
+	struct prestart *prestart;
+	const struct kube_resource *resource;
+	struct grpc_call *call;
+	V1beta1__PreStartContainerRequest *request;
+	uint64_t since_ns;
+	bool asked; /* the list that was asked for is for it, too */
+	/* Where a scheduler decides, and whose the slots are is known: */
+	struct decided_call *deciding;
+	char space[KUBE_NAME_BYTES], pod[KUBE_NAME_BYTES], container[KUBE_NAME_BYTES];
+};
+
+struct prestart {
+	struct grpc *grpc;
+	const struct kube_conf *conf;
+	const struct node_devices *devices;
+	struct slot_grants *grants;
+	struct decided *decided;  /* NULL: no scheduler decides */
+	uint64_t allocated_at_ns; /* when to tell schedulers of Pods; UINT64_MAX: of none */
+	uint64_t told[TOLD];	  /* hashes of such Pods */
+	size_t ntold;
+	struct waiting *waiting;
+	struct pod_resources_call *listing;
+	uint64_t list_at_ns; /* for those that wait */
+	uint64_t sweep_at_ns;
+};
+
+int prestart_open(struct grpc *grpc, struct api *api, const struct kube_conf *conf,
+		  const struct node_devices *devices, struct prestart **ret)
+{
+	struct prestart *prestart = calloc(1, sizeof(*prestart));
+	bool decides = conf->scheduler != KUBE_STOCK;
+	int r;
+
+	if (!prestart)
+		return -ENOMEM;
+	*prestart = (struct prestart){
+		.grpc = grpc, .conf = conf, .devices = devices, .allocated_at_ns = UINT64_MAX};
+	r = slot_grants_open(conf, &prestart->grants);
+	if (r == 0 && decides) {
+		/* Pods that were allocated before this daemon was there, too. */
+		prestart->allocated_at_ns = 0;
+		r = decided_open(api, conf, &prestart->decided);
+	}
+	if (r < 0)
+		prestart_close(prestart);
+	else
+		*ret = prestart;
+	return r;
+}
+
+/* Of *at, which is the next one afterwards. */
+static void prestart_remove(struct waiting **at)
+{
+	struct waiting *w = *at;
+
+	*at = w->next;
+	decided_forget(w->deciding);
+	v1beta1__pre_start_container_request__free_unpacked(w->request, NULL);
+	free(w);
+}
+
+void prestart_close(struct prestart *prestart)
+{
+	if (!prestart)
+		return;
+	pod_resources_forget(prestart->listing);
+	while (prestart->waiting)
+		prestart_remove(&prestart->waiting);
+	decided_close(prestart->decided);
+	slot_grants_close(prestart->grants);
+	free(prestart);
+}
+
+void prestart_gone(struct prestart *prestart, const struct grpc_call *call)
+{
+	struct waiting **at = &prestart->waiting;
+
+	while (*at)
+		if ((*at)->call == call)
+			prestart_remove(at);
+		else
+			at = &(*at)->next;
+}
+
+/* --- What a list says ------------------------------------------------------------------------ */
+
+static int prestart_grant(struct prestart *prestart, const struct holder *holder,
+			  char why[static HOLDER_WHY])
+{
+	_Static_assert(GRANT_WHY == HOLDER_WHY, "either fits");
+	uint64_t given_bytes[POLICY_DEVICES];
+	static struct policy policy;
+	int r;
+
+	slot_grants_given(prestart->grants, prestart->devices, holder->container, given_bytes);
+	r = holder_policy(prestart->conf, prestart->devices, holder, given_bytes, &policy, why);
+	if (r < 0)
+		return r;
+	return slot_grants_put(prestart->grants, holder->container, holder->first, &policy, why);
+}
+
+static void prestart_finish(struct waiting **at, enum grpc_status status, const char *text)
+{
+	counts_answered(COUNTS_PRESTART, (*at)->since_ns);
+	grpc_finish((*at)->call, status, text);
+	prestart_remove(at);
+}
+
+static void prestart_refuse(struct waiting **at, enum grpc_status status, const char *text)
+{
+	log_line(LOG_WARN, "%s", text);
+	prestart_finish(at, status, text);
+}
+
+static void prestart_finish_holder(struct waiting **at, const struct holder *holder, int r,
+				   const char *why)
+{
+	char text[2 * HOLDER_WHY];
+
+	if (r == 0 && grpc_send((*at)->call, NULL, 0) == 0) {
+		prestart_finish(at, GRPC_OK, NULL);
+		return;
+	}
+	snprintf(text, sizeof(text), "%.64s/%.256s, container %.64s: %s", holder->pod->namespace_,
+		 holder->pod->name, holder->container->name, r < 0 ? why : "out of memory");
+	prestart_refuse(at, r == -ENOSPC ? GRPC_RESOURCE_EXHAUSTED : GRPC_INTERNAL, text);
+}
+
+/* --- What a scheduler decided ----------------------------------------------------------------- */
+
+/* The container as the list had it, which is gone by now. */
+struct again {
+	V1__ContainerDevices devices, *list[1];
+	V1__ContainerResources container;
+	V1__PodResources pod;
+	struct holder holder;
+};
+
+static void prestart_make_again(const struct waiting *w, struct again *a)
+{
+	v1__container_devices__init(&a->devices);
+	v1__container_resources__init(&a->container);
+	v1__pod_resources__init(&a->pod);
+	a->devices.resource_name = (char *)w->resource->name;
+	a->devices.device_ids = w->request->devices_ids;
+	a->devices.n_device_ids = w->request->n_devices_ids;
+	a->list[0] = &a->devices;
+	a->container.devices = a->list;
+	a->container.n_devices = 1;
+	a->container.name = (char *)w->container;
+	a->pod.name = (char *)w->pod;
+	a->pod.namespace_ = (char *)w->space;
+	holder_read(w->prestart->conf, w->prestart->devices, &a->pod, &a->container, &a->holder);
+}
+
+static void prestart_decided(void *arg, const struct decision_container *decision, const char *said)
+{
+	struct waiting *w = arg, **at = &w->prestart->waiting;
+	struct prestart *prestart = w->prestart;
+	uint64_t given_bytes[POLICY_DEVICES];
+	static struct policy policy;
+	static struct again again;
+	char why[HOLDER_WHY];
+	int r = -EINVAL;
+
+	while (*at != w)
+		at = &(*at)->next;
+	w->deciding = NULL;
+	prestart_make_again(w, &again);
+	snprintf(why, sizeof(why), "%.500s", said);
+	slot_grants_given(prestart->grants, prestart->devices, &again.container, given_bytes);
+	if (decision)
+		r = holder_policy_decided(prestart->conf, prestart->devices, &again.holder,
+					  decision, given_bytes, &policy, why);
+	if (r == 0)
+		r = slot_grants_put(prestart->grants, &again.container, again.holder.first, &policy,
+				    why);
+	prestart_finish_holder(at, &again.holder, r, why);
+}
+
+/* Returns true if it waits for that. */
+static bool prestart_decide(struct prestart *prestart, struct waiting **at,
+			    const struct holder *holder)
+{
+	struct waiting *w = *at;
+	int r;
+
+	snprintf(w->space, sizeof(w->space), "%s", holder->pod->namespace_);
+	snprintf(w->pod, sizeof(w->pod), "%s", holder->pod->name);
+	snprintf(w->container, sizeof(w->container), "%s", holder->container->name);
+	r = decided_ask(prestart->decided, w->space, w->pod, w->container, prestart_decided, w,
+			&w->deciding);
+	if (r < 0)
+		prestart_finish_holder(at, holder, r, strerror(-r));
+	return r == 0;
+}
+
+/* True if its scheduler has been told, or is by now. */
+static bool prestart_was_told(struct prestart *prestart, const V1__PodResources *pod,
+			      const char *first)
+{
+	uint64_t hash = hash_string(hash_string(HASH_SEED, pod->namespace_), first);
+
+	hash = hash_mix(hash_string(hash, pod->name));
+	for (size_t i = 0; i < TOLD; i++)
+		if (prestart->told[i] == hash)
+			return true;
+	prestart->told[prestart->ntold++ % TOLD] = hash;
+	return false;
+}
+
+static void prestart_tell(struct prestart *prestart, const V1__PodResources *pod)
+{
+	struct decided_call *call;
+	static struct holder holder;
+
+	for (size_t k = 0; k < pod->n_containers; k++) {
+		holder_read(prestart->conf, prestart->devices, pod, pod->containers[k], &holder);
+		if (!holder.first)
+			continue;
+		if (!prestart_was_told(prestart, pod, holder.first) &&
+		    decided_ask(prestart->decided, pod->namespace_, pod->name,
+				pod->containers[k]->name, NULL, NULL, &call) < 0)
+			log_line(LOG_WARN, "%s/%s: the API server cannot be asked", pod->namespace_,
+				 pod->name);
+		return;
+	}
+}
+
+static void prestart_tell_all(struct prestart *prestart, const V1__ListPodResourcesResponse *list)
+{
+	if (now_monotonic_ns() < prestart->allocated_at_ns)
+		return;
+	prestart->allocated_at_ns = UINT64_MAX;
+	for (size_t i = 0; i < list->n_pod_resources; i++)
+		prestart_tell(prestart, list->pod_resources[i]);
+}
+
+void prestart_allocated(struct prestart *prestart)
+{
+	if (prestart->decided)
+		prestart->allocated_at_ns = now_monotonic_ns() + ALLOCATED_NS;
+}
+
+/* --- What is answered ------------------------------------------------------------------------- */
+
+/* Returns true if it waits on. */
+static bool prestart_answer(struct prestart *prestart, struct waiting **at,
+			    const V1__ListPodResourcesResponse *list)
+{
+	const struct waiting *w = *at;
+	static struct holder holder;
+	char text[HOLDER_WHY];
+	int r = holder_find(prestart->conf, prestart->devices, list, w->resource->name,
+			    w->request->devices_ids, w->request->n_devices_ids, &holder);
+
+	if (r == -ENOENT && now_monotonic_ns() - w->since_ns < UNKNOWN_NS)
+		return true;
+	if (r == 0 && prestart->decided)
+		return prestart_decide(prestart, at, &holder);
+	if (r == 0) {
+		r = prestart_grant(prestart, &holder, text);
+		prestart_finish_holder(at, &holder, r, text);
+		return false;
+	}
+	snprintf(text, sizeof(text), "%.253s: %s has slot %.63s and those beside it; %s",
+		 w->resource->name,
+		 r == -ENOTUNIQ ? "more than one container of the kubelet's list"
+				: "no container of the kubelet's list",
+		 w->request->devices_ids[0],
+		 r == -ENOTUNIQ ? "delete the Pod that has ended"
+				: "an init container must ask for as many as another of its Pod");
+	prestart_refuse(at, GRPC_NOT_FOUND, text);
+	return false;
+}
+
+/* The same where there is no list. */
+static bool prestart_wait_on(struct waiting **at, const char *why)
+{
+	char text[HOLDER_WHY];
+
+	if (now_monotonic_ns() - (*at)->since_ns < SILENT_NS)
+		return true;
+	snprintf(text, sizeof(text),
+		 "the kubelet does not say which container has slot %.63s: %.320s; see "
+		 "pod-resources/kubelet.sock in its directory",
+		 (*at)->request->devices_ids[0], why);
+	prestart_refuse(at, GRPC_UNAVAILABLE, text);
+	return false;
+}
+
+static void prestart_sweep(struct prestart *prestart, const V1__ListPodResourcesResponse *list)
+{
+	uint64_t now = now_monotonic_ns();
+
+	if (now < prestart->sweep_at_ns)
+		return;
+	prestart->sweep_at_ns = now + SWEEP_NS;
+	if (list && pod_resources_is_whole(prestart->conf, list))
+		slot_grants_sweep(prestart->grants);
+}
+
+static void prestart_heard(void *arg, const V1__ListPodResourcesResponse *list, const char *why)
+{
+	struct prestart *prestart = arg;
+	struct waiting **at = &prestart->waiting;
+	bool late = false; /* somebody came after this list was asked for */
+
+	prestart->listing = NULL;
+	if (list)
+		slot_grants_look(prestart->grants, list);
+	while (*at) {
+		if (!(*at)->asked)
+			late |= !(*at)->deciding;
+		else if (list ? !prestart_answer(prestart, at, list) : !prestart_wait_on(at, why))
+			continue;
+		(*at)->asked = false;
+		at = &(*at)->next;
+	}
+	prestart->list_at_ns = late ? 0 : now_monotonic_ns() + RETRY_NS;
+	prestart_sweep(prestart, list);
+	if (list)
+		prestart_tell_all(prestart, list);
+	prestart_run(prestart);
+}
+
+/* --- When to ask ----------------------------------------------------------------------------- */
+
+static void prestart_list(struct prestart *prestart)
+{
+	struct waiting **at = &prestart->waiting;
+	int r = pod_resources_list(prestart->grpc, prestart->conf, prestart_heard, prestart,
+				   &prestart->listing);
+
+	if (r == 0) {
+		for (struct waiting *w = prestart->waiting; w; w = w->next)
+			w->asked = !w->deciding;
+		return;
+	}
+	prestart->list_at_ns = now_monotonic_ns() + RETRY_NS;
+	prestart->sweep_at_ns = now_monotonic_ns() + SWEEP_NS;
+	while (*at)
+		if ((*at)->deciding || prestart_wait_on(at, strerror(-r)))
+			at = &(*at)->next;
+}
+
+void prestart_ask(struct prestart *prestart, const struct kube_resource *resource,
+		  struct grpc_call *call, V1beta1__PreStartContainerRequest *request)
+{
+	struct waiting *w = calloc(1, sizeof(*w)), **end = &prestart->waiting;
+
+	if (!w || !request->n_devices_ids || request->n_devices_ids > SLOTS_MOST) {
+		v1beta1__pre_start_container_request__free_unpacked(request, NULL);
+		grpc_finish(call, w ? GRPC_INVALID_ARGUMENT : GRPC_RESOURCE_EXHAUSTED,
+			    w ? "a container has 1 to 512 slots" : "out of memory");
+		free(w);
+		return;
+	}
+	*w = (struct waiting){.prestart = prestart,
+			      .resource = resource,
+			      .call = call,
+			      .request = request,
+			      .since_ns = now_monotonic_ns()};
+	while (*end)
+		end = &(*end)->next;
+	*end = w;
+	/* Those that wait for another try are tried with it. */
+	prestart->list_at_ns = 0;
+	prestart_run(prestart);
+}
+
+static uint64_t prestart_due_ns(const struct prestart *prestart)
+{
+	uint64_t due = prestart->allocated_at_ns;
+
+	if (prestart->listing)
+		return UINT64_MAX;
+	for (const struct waiting *w = prestart->waiting; w; w = w->next)
+		if (!w->deciding)
+			return prestart->list_at_ns;
+	if (slot_grants_any(prestart->grants))
+		due = min_u64(due, prestart->sweep_at_ns);
+	/* Where there was no list one is not asked for at once. */
+	return due == UINT64_MAX ? due : max_u64(due, prestart->list_at_ns);
+}
+
+int prestart_timeout_ms(const struct prestart *prestart)
+{
+	uint64_t due = prestart_due_ns(prestart), now = now_monotonic_ns();
+
+	if (due == UINT64_MAX)
+		return -1;
+	return (int)(sat_sub_u64(due + NS_PER_MS - 1, now) / NS_PER_MS);
+}
+
+void prestart_run(struct prestart *prestart)
+{
+	if (prestart_due_ns(prestart) <= now_monotonic_ns())
+		prestart_list(prestart);
+}

@@ -120,7 +120,8 @@ static int kube_start_dra(struct kube *kube, struct loop *loop)
 
 static int kube_start_plugin(struct kube *kube, struct loop *loop)
 {
-	int r = plugin_open(loop, kube->grpc, kube->api, kube->conf, &kube->devices, &kube->plugin);
+	int r = plugin_open(loop, kube->grpc, kube->lister, kube->api, kube->conf, &kube->devices,
+			    &kube->plugin);
 
 	if (r < 0)
 		log_line(LOG_FAULT, "device plugins are not offered to the kubelet in %s: %s",
@@ -165,10 +166,10 @@ static int kube_start(struct kube *kube, struct loop *loop)
 	r = kube_start_api(kube, loop);
 	if (r == 0 && kube->conf->ways & KUBE_DRA)
 		r = kube_start_dra(kube, loop);
-	if (r == 0 && kube->conf->ways & KUBE_PLUGIN)
-		r = kube_start_plugin(kube, loop);
 	if (r == 0)
 		r = kube_start_lister(kube, loop);
+	if (r == 0 && kube->conf->ways & KUBE_PLUGIN)
+		r = kube_start_plugin(kube, loop);
 	return r;
 }
 
@@ -203,9 +204,9 @@ void kube_close(struct kube *kube)
 {
 	if (!kube)
 		return;
-	lister_close(kube->lister);
 	counts_show_devices(NULL);
 	plugin_close(kube->plugin);
+	lister_close(kube->lister);
 	dra_close(kube->dra);
 	slices_close(kube->slices);
 	api_close(kube->api);

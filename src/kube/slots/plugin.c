@@ -330,8 +330,8 @@ static int plugin_add(struct plugin *plugin, const struct node_devices *devices,
 	return 0;
 }
 
-int plugin_open(struct loop *loop, struct grpc *grpc, struct api *api, const struct kube_conf *conf,
-		const struct node_devices *devices, struct plugin **ret)
+int plugin_open(struct loop *loop, struct grpc *grpc, struct lister *lister, struct api *api,
+		const struct kube_conf *conf, const struct node_devices *devices, struct plugin **ret)
 {
 	struct plugin *plugin = calloc(1, sizeof(*plugin));
 	int r = 0;
@@ -345,7 +345,7 @@ int plugin_open(struct loop *loop, struct grpc *grpc, struct api *api, const str
 	if (plugin->source.fd < 0)
 		r = err_errno();
 	if (r == 0)
-		r = prestart_open(grpc, api, conf, devices, &plugin->prestart);
+		r = prestart_open(lister, api, conf, devices, &plugin->prestart);
 	if (r == 0 && conf->scheduler != KUBE_STOCK)
 		r = announce_open(api, conf, devices, &plugin->announce);
 	for (size_t i = 0; r == 0 && i < conf->nresources; i++)

@@ -14,13 +14,14 @@
 #include "kube/wire/api.h"
 #include "kube/state/conf.h"
 #include "kube/wire/grpc.h"
+#include "kube/pods/lister.h"
 #include "kube/state/node.h"
 
 struct plugin;
 
 /* All stays where it is. `api` may be NULL where no scheduler decides. -errno. */
-int plugin_open(struct loop *loop, struct grpc *grpc, struct api *api, const struct kube_conf *conf,
-		const struct node_devices *devices, struct plugin **ret);
+int plugin_open(struct loop *loop, struct grpc *grpc, struct lister *lister, struct api *api,
+		const struct kube_conf *conf, const struct node_devices *devices, struct plugin **ret);
 /* Devices have come, gone, or are sick or well. */
 void plugin_tell(struct plugin *plugin);
 /* Takes NULL. */

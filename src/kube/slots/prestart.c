@@ -33,14 +33,14 @@ struct waiting {
 	struct grpc_call *call;
 	V1beta1__PreStartContainerRequest *request;
 	uint64_t since_ns;
-	bool asked; /* the list that was asked for is for it, too */
 	/* Where a scheduler decides, and whose the slots are is known: */
 	struct decided_call *deciding;
 	char space[KUBE_NAME_BYTES], pod[KUBE_NAME_BYTES], container[KUBE_NAME_BYTES];
 };
 
 struct prestart {
-	struct grpc *grpc;
+	struct lister *lister;
+	struct lister_hearer hearer;
 	const struct kube_conf *conf;
 	const struct node_devices *devices;
 	struct slot_grants *grants;
@@ -49,12 +49,13 @@ struct prestart {
 	uint64_t told[TOLD];	  /* hashes of such Pods */
 	size_t ntold;
 	struct waiting *waiting;
-	struct pod_resources_call *listing;
 	uint64_t list_at_ns; /* for those that wait */
 	uint64_t sweep_at_ns;
 };
 
-int prestart_open(struct grpc *grpc, struct api *api, const struct kube_conf *conf,
+static void prestart_heard(void *arg, const V1__ListPodResourcesResponse *list, const char *why);
+
+int prestart_open(struct lister *lister, struct api *api, const struct kube_conf *conf,
 		  const struct node_devices *devices, struct prestart **ret)
 {
 	struct prestart *prestart = calloc(1, sizeof(*prestart));
@@ -63,8 +64,12 @@ int prestart_open(struct grpc *grpc, struct api *api, const struct kube_conf *co
 
 	if (!prestart)
 		return -ENOMEM;
-	*prestart = (struct prestart){
-		.grpc = grpc, .conf = conf, .devices = devices, .allocated_at_ns = UINT64_MAX};
+	*prestart = (struct prestart){.lister = lister,
+				      .hearer = {.heard = prestart_heard, .arg = prestart},
+				      .conf = conf,
+				      .devices = devices,
+				      .allocated_at_ns = UINT64_MAX};
+	lister_add(lister, &prestart->hearer);
 	r = slot_grants_open(conf, &prestart->grants);
 	if (r == 0 && decides) {
 		/* Pods that were allocated before this daemon was there, too. */
@@ -93,7 +98,7 @@ void prestart_close(struct prestart *prestart)
 {
 	if (!prestart)
 		return;
-	pod_resources_forget(prestart->listing);
+	lister_remove(prestart->lister, &prestart->hearer);
 	while (prestart->waiting)
 		prestart_remove(&prestart->waiting);
 	decided_close(prestart->decided);
@@ -336,15 +341,14 @@ static void prestart_heard(void *arg, const V1__ListPodResourcesResponse *list, 
 	struct waiting **at = &prestart->waiting;
 	bool late = false; /* somebody came after this list was asked for */
 
-	prestart->listing = NULL;
 	if (list)
 		slot_grants_look(prestart->grants, list);
 	while (*at) {
-		if (!(*at)->asked)
-			late |= !(*at)->deciding;
-		else if (list ? !prestart_answer(prestart, at, list) : !prestart_wait_on(at, why))
+		if (!(*at)->deciding && (*at)->since_ns > lister_asked_ns(prestart->lister))
+			late = true;
+		else if (!(*at)->deciding &&
+			 (list ? !prestart_answer(prestart, at, list) : !prestart_wait_on(at, why)))
 			continue;
-		(*at)->asked = false;
 		at = &(*at)->next;
 	}
 	prestart->list_at_ns = late ? 0 : now_monotonic_ns() + RETRY_NS;
@@ -359,14 +363,10 @@ static void prestart_heard(void *arg, const V1__ListPodResourcesResponse *list, 
 static void prestart_list(struct prestart *prestart)
 {
 	struct waiting **at = &prestart->waiting;
-	int r = pod_resources_list(prestart->grpc, prestart->conf, prestart_heard, prestart,
-				   &prestart->listing);
+	int r = lister_ask(prestart->lister);
 
-	if (r == 0) {
-		for (struct waiting *w = prestart->waiting; w; w = w->next)
-			w->asked = !w->deciding;
+	if (r == 0)
 		return;
-	}
 	prestart->list_at_ns = now_monotonic_ns() + RETRY_NS;
 	prestart->sweep_at_ns = now_monotonic_ns() + SWEEP_NS;
 	while (*at)
@@ -403,7 +403,7 @@ static uint64_t prestart_due_ns(const struct prestart *prestart)
 {
 	uint64_t due = prestart->allocated_at_ns;
 
-	if (prestart->listing)
+	if (lister_is_asking(prestart->lister))
 		return UINT64_MAX;
 	for (const struct waiting *w = prestart->waiting; w; w = w->next)
 		if (!w->deciding)

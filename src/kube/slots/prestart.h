@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Containers that are about to start. The kubelet says which slots such a container has, and no
- * more: PodResources says whose these are. One list at a time answers for all that waited when it
+ * more: the kubelet's list says whose these are. One list at a time answers for all that waited when it
  * was asked for, since kubelets limit how many they answer. Lists also say which grants nobody
  * needs any more.
  */
@@ -12,12 +12,13 @@
 #include "kube/state/conf.h"
 #include "kube/wire/deviceplugin.pb-c.h"
 #include "kube/wire/grpc.h"
+#include "kube/pods/lister.h"
 #include "kube/state/node.h"
 
 struct prestart;
 
 /* `api` may be NULL where no scheduler decides. */
-int prestart_open(struct grpc *grpc, struct api *api, const struct kube_conf *conf,
+int prestart_open(struct lister *lister, struct api *api, const struct kube_conf *conf,
 		  const struct node_devices *devices, struct prestart **ret);
 /* No call is left that it has. Takes NULL. */
 void prestart_close(struct prestart *prestart);

@@ -11,6 +11,7 @@
 #include "base/now.h"
 #include "base/number.h"
 #include "kube/schedulers/annotation.h"
+#include "kube/schedulers/patch.h"
 #include "text/log.h"
 
 /* A scheduler waits 60 s for a sign of life. Nodes that started together ask at different times. */
@@ -92,20 +93,9 @@ static void announce_written(void *arg, int status, const char *bytes, size_t le
 
 static void announce_write(struct announce *announce, const struct annotation *list, size_t n)
 {
-	char *body = annotation_patch(list, n);
-	int r = -ENOMEM;
+	int r = patch_send(announce->api, announce->path, annotation_patch(list, n), announce_written,
+			   announce, &announce->asked);
 
-	if (body)
-		r = api_ask(announce->api,
-			    &(struct api_request){.method = "PATCH",
-						  .path = announce->path,
-						  .type = "application/merge-patch+json",
-						  .body = body,
-						  .timeout_ms = TIMEOUT_MS,
-						  .ended = announce_written,
-						  .arg = announce},
-			    &announce->asked);
-	free(body);
 	if (r < 0)
 		announce_fail(announce, "PATCH", r, strerror(-r));
 }

@@ -7,12 +7,12 @@
 #include <string.h>
 
 #include "kube/schedulers/annotation.h"
+#include "kube/schedulers/patch.h"
 #include "kube/schedulers/pod_decision.h"
 #include "text/log.h"
 
 #define TIMEOUT_MS 10000 /* the kubelet gives up after 30 s */
 #define PATH_BYTES 640
-#define PATCH	   "application/merge-patch+json"
 
 struct decided_call {
 	struct decided_call *next;
@@ -83,19 +83,8 @@ static void decided_answer(struct decided_call *call, const struct decision_cont
 static int decided_patch(struct decided_call *call, const char *path, char *body,
 			 void (*ended)(void *arg, int status, const char *bytes, size_t len))
 {
-	int r = -ENOMEM;
+	int r = patch_send(call->decided->api, path, body, ended, call, &call->asked);
 
-	if (body)
-		r = api_ask(call->decided->api,
-			    &(struct api_request){.method = "PATCH",
-						  .path = path,
-						  .type = PATCH,
-						  .body = body,
-						  .timeout_ms = TIMEOUT_MS,
-						  .ended = ended,
-						  .arg = call},
-			    &call->asked);
-	free(body);
 	if (r < 0)
 		log_line(LOG_WARN, "%s: no annotation can be written: %s", path, strerror(-r));
 	return r;

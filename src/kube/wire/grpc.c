@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/fd.h"
 #include "base/now.h"
 #include "base/number.h"
 #include "kube/wire/message.h"
@@ -27,6 +28,7 @@
 #define EVENTS	    16
 #define READ_BYTES  16384
 #define STATUS_TEXT 512
+#define REST_NS	    (100 * NS_PER_MS) /* a server lets nobody in so long, when no descriptor was left */
 #define PATH_BYTES  sizeof(((struct sockaddr_un *)0)->sun_path)
 
 /* The first member of a server or connection, to which epoll's events point. */
@@ -42,6 +44,8 @@ struct server {
 	const struct grpc_method *method;
 	size_t n, connections;
 	void *arg;
+	uint64_t rests_until_ns; /* 0: it lets others in */
+	struct stat socket;	 /* its file */
 	char path[PATH_BYTES];
 };
 
@@ -603,14 +607,39 @@ static int connection_new(struct grpc *grpc, struct server *server, int fd,
 
 /* --- Servers ------------------------------------------------------------------------------- */
 
+static void server_watch(const struct server *server, uint32_t events)
+{
+	struct epoll_event event = {.events = events, .data.ptr = (void *)&server->watched};
+
+	epoll_ctl(server->grpc->epoll, EPOLL_CTL_MOD, server->watched.fd, &event);
+}
+
+/* Those that connect wait until there are descriptors again; epoll would tell of them all the time. */
+static void server_rest(struct server *server)
+{
+	server->rests_until_ns = now_monotonic_ns() + REST_NS;
+	server_watch(server, 0);
+}
+
+static void server_look_at_time(struct server *server, uint64_t now_ns)
+{
+	if (!server->rests_until_ns || server->rests_until_ns > now_ns)
+		return;
+	server->rests_until_ns = 0;
+	server_watch(server, EPOLLIN);
+}
+
 static void server_ready(struct watched *watched, uint32_t events)
 {
 	struct server *server = (struct server *)watched;
 	struct connection *connection;
 	int fd = accept4(watched->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
-	if (fd < 0)
+	if (fd < 0) {
+		if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)
+			server_rest(server);
 		return;
+	}
 	if (server->connections >= CONNECTIONS)
 		close(fd);
 	else
@@ -670,7 +699,8 @@ int grpc_serve(struct grpc *grpc, const char *path, const struct grpc_method *me
 	server->arg = arg;
 	strcpy(server->path, path);
 	if (r >= 0)
-		r = grpc_watch(grpc, &server->watched, EPOLLIN);
+		r = stat(path, &server->socket) < 0 ? -errno
+						    : grpc_watch(grpc, &server->watched, EPOLLIN);
 	if (r < 0) {
 		if (server->watched.fd >= 0)
 			close(server->watched.fd);
@@ -680,6 +710,15 @@ int grpc_serve(struct grpc *grpc, const char *path, const struct grpc_method *me
 	server->next = grpc->server;
 	grpc->server = server;
 	return 0;
+}
+
+/* Another process may have put its own in the place. */
+static void server_remove_socket(const struct server *server)
+{
+	struct stat st;
+
+	if (stat(server->path, &st) == 0 && fd_is_same(&st, &server->socket))
+		unlink(server->path);
 }
 
 void grpc_stop(struct grpc *grpc, const char *path)
@@ -697,8 +736,8 @@ void grpc_stop(struct grpc *grpc, const char *path)
 	while (*p != server)
 		p = &(*p)->next;
 	*p = server->next;
+	server_remove_socket(server);
 	close(server->watched.fd);
-	unlink(server->path);
 	free(server);
 }
 
@@ -856,7 +895,7 @@ int grpc_fd(const struct grpc *grpc)
 	return grpc->epoll;
 }
 
-/* The first to be late of ours, which has a connection to itself. */
+/* When the first call of ours is late, which has a connection to itself, or a server has rested. */
 static uint64_t grpc_deadline_ns(const struct grpc *grpc)
 {
 	uint64_t least = UINT64_MAX;
@@ -864,6 +903,9 @@ static uint64_t grpc_deadline_ns(const struct grpc *grpc)
 	for (const struct connection *c = grpc->connection; c; c = c->next)
 		if (c->call && c->call->deadline_ns)
 			least = min_u64(least, c->call->deadline_ns);
+	for (const struct server *s = grpc->server; s; s = s->next)
+		if (s->rests_until_ns)
+			least = min_u64(least, s->rests_until_ns);
 	return least;
 }
 
@@ -912,5 +954,7 @@ void grpc_run(struct grpc *grpc)
 	}
 	for (struct connection *c = grpc->connection; c; c = c->next)
 		connection_look_at_time(c, now);
+	for (struct server *s = grpc->server; s; s = s->next)
+		server_look_at_time(s, now);
 	grpc_bury(grpc);
 }

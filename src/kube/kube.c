@@ -173,6 +173,15 @@ static int kube_start(struct kube *kube, struct loop *loop)
 	return r;
 }
 
+static void kube_sweep_files(const struct kube_conf *conf)
+{
+	int r = grant_sweep_files(conf);
+
+	if (r < 0)
+		log_line(LOG_WARN, "%s: files that an allotd before has not ended cannot be removed: %s", conf->cdi,
+			 strerror(-r));
+}
+
 int kube_open(struct loop *loop, const struct kube_conf *conf, const char *runtime,
 	      const struct devices *devices, struct kube **ret)
 {
@@ -186,6 +195,7 @@ int kube_open(struct loop *loop, const struct kube_conf *conf, const char *runti
 	kube->sweeper.fd = -EBADF;
 	node_update(&kube->devices, devices);
 	counts_show_devices(&kube->devices);
+	kube_sweep_files(conf);
 	r = kube_start(kube, loop);
 	if (r < 0)
 		kube_close(kube);

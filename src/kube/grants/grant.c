@@ -303,6 +303,11 @@ int grant_put_beside(const struct kube_conf *conf, const char *id, const char *o
 		     : 0;
 }
 
+int grant_sweep_files(const struct kube_conf *conf)
+{
+	return cdi_spec_sweep(conf->cdi, CDI_GRANT);
+}
+
 int grant_drop(const struct kube_conf *conf, const char *id, char why[static GRANT_WHY])
 {
 	int r = grant_is_id(id) ? cdi_spec_remove(conf->cdi, CDI_GRANT, id) : -EINVAL;

@@ -52,6 +52,9 @@ int grant_memo(const struct kube_conf *conf, const char *id, char ret[static GRA
 int grant_read_memory(const struct kube_conf *conf, const char *id, const struct node_devices *devices,
 		      uint64_t ret_bytes[static POLICY_DEVICES]);
 
+/* Removes what writers of grants have left that were killed. -errno. */
+int grant_sweep_files(const struct kube_conf *conf);
+
 /* The file; the tenant goes by grant_sweep. 0, also where there is none, or -errno with words. */
 int grant_drop(const struct kube_conf *conf, const char *id, char why[static GRANT_WHY]);
 

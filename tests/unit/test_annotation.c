@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "kube/schedulers/annotation.h"
+#include "kube/schedulers/node_lock.h"
 #include "tests/check.h"
 
 #define A "GPU-00000000-0000-0000-0000-00000000000a"
@@ -134,6 +135,36 @@ static void check_patch(void)
 	CHECK(!annotation_patch(&wrong, 1));
 }
 
+static void check_release(const char *node, int r, const char *patch)
+{
+	char *text;
+
+	CHECK(node_lock_release(KUBE_HAMI, node, strlen(node), "default", "a", &text) == r);
+	CHECK(patch ? text && !strcmp(text, patch) : !text);
+	free(text);
+}
+
+static void check_lock(void)
+{
+	static const char free_it[] =
+		"{\"metadata\":{\"resourceVersion\":\"7\",\"annotations\":{\"hami.io/mutex.lock\":null}}}";
+#define NODE(lock) "{\"metadata\":{\"resourceVersion\":\"7\",\"annotations\":{\"hami.io/mutex.lock\":" lock "}}}"
+
+	check_release(NODE("\"2026-11-20T10:08:04Z,default,a\""), 0, free_it);
+	check_release(NODE("\"2026-11-20T10:08:04Z\""), 0, free_it);
+	check_release(NODE("\"2026-11-20T10:08:04Z,default,ab\""), 0, NULL);
+	check_release(NODE("\"2026-11-20T10:08:04Z,defaul,a\""), 0, NULL);
+	check_release(NODE("\"2026-11-20T10:08:04Z,default2,a\""), 0, NULL);
+	check_release(NODE("\"2026-11-20T10:08:04Z,default\""), 0, NULL);
+	check_release(NODE("\",\""), 0, NULL);
+	check_release(NODE("1"), 0, NULL);
+	check_release("{}", 0, NULL);
+	check_release("[]", -EINVAL, NULL);
+	check_release("{", -EINVAL, NULL);
+	check_release("{\"metadata\":{\"annotations\":{\"hami.io/mutex.lock\":\"x\"}}}", -EINVAL, NULL);
+#undef NODE
+}
+
 static void check_keys(void)
 {
 	CHECK(!annotation_keys(KUBE_STOCK));
@@ -149,6 +180,7 @@ int main(void)
 	check_topology();
 	check_handshake();
 	check_patch();
+	check_lock();
 	check_keys();
 	return 0;
 }

@@ -150,11 +150,3 @@ char *pod_decision_taken(const struct kube_conf *conf)
 
 	return annotation_patch(list, 2);
 }
-
-char *pod_decision_unlock(const struct kube_conf *conf)
-{
-	const struct annotation_keys *keys = annotation_keys(conf->scheduler);
-	const struct annotation list[] = {{keys->lock, NULL}};
-
-	return annotation_patch(list, 1);
-}

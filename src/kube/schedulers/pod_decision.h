@@ -24,11 +24,7 @@ int pod_decision_read(const struct kube_conf *conf, const char *bytes, size_t le
 		      const char *container, struct pod_decision *ret,
 		      char why[static POD_DECISION_WHY]);
 
-/*
- * Bodies of a PATCH: of the Pod, that all of it was taken, and of the node, that its lock is free.
- * To be freed; NULL: no memory.
- */
+/* The body of a PATCH of the Pod: all of it was taken. To be freed; NULL: no memory. */
 char *pod_decision_taken(const struct kube_conf *conf);
-char *pod_decision_unlock(const struct kube_conf *conf);
 
 #endif

@@ -21,6 +21,8 @@
 /* All of a Pod is allocated by then; until its scheduler hears of that it places nothing here. */
 #define ALLOCATED_NS (100 * NS_PER_MS)
 #define TOLD	     256
+#define TELL_NS	     (1 * NS_PER_S) /* until a scheduler that could not be told is told again; doubled each time */
+#define TELL_MOST_NS (60 * NS_PER_S)
 #define RETRY_NS     (200 * NS_PER_MS)
 #define UNKNOWN_NS   (2 * NS_PER_S)  /* a container may be missing in the list so long */
 #define SILENT_NS    (20 * NS_PER_S) /* and there may be no list; the kubelet gives up after 30 s */
@@ -38,6 +40,13 @@ struct waiting {
 	char space[KUBE_NAME_BYTES], pod[KUBE_NAME_BYTES], container[KUBE_NAME_BYTES];
 };
 
+/* A Pod of which its scheduler hears. */
+struct telling {
+	uint64_t hash;
+	bool told;	      /* or is being told */
+	enum decided_end end; /* of the call before, where it is to be told again */
+};
+
 struct prestart {
 	struct lister *lister;
 	struct lister_hearer hearer;
@@ -46,8 +55,9 @@ struct prestart {
 	struct slot_grants *grants;
 	struct decided *decided;  /* NULL: no scheduler decides */
 	uint64_t allocated_at_ns; /* when to tell schedulers of Pods; UINT64_MAX: of none */
-	uint64_t told[TOLD];	  /* hashes of such Pods */
-	size_t ntold;
+	uint64_t tell_wait_ns;
+	struct telling telling[TOLD];
+	size_t ntelling;
 	struct waiting *waiting;
 	uint64_t list_at_ns; /* for those that wait */
 	uint64_t sweep_at_ns;
@@ -68,7 +78,8 @@ int prestart_open(struct lister *lister, struct api *api, const struct kube_conf
 				      .hearer = {.heard = prestart_heard, .arg = prestart},
 				      .conf = conf,
 				      .devices = devices,
-				      .allocated_at_ns = UINT64_MAX};
+				      .allocated_at_ns = UINT64_MAX,
+				      .tell_wait_ns = TELL_NS};
 	lister_add(lister, &prestart->hearer);
 	r = slot_grants_open(conf, &prestart->grants);
 	if (r == 0 && decides) {
@@ -230,34 +241,81 @@ static bool prestart_decide(struct prestart *prestart, struct waiting **at,
 	return r == 0;
 }
 
-/* True if its scheduler has been told, or is by now. */
-static bool prestart_was_told(struct prestart *prestart, const V1__PodResources *pod,
-			      const char *first)
+static struct telling *prestart_find_telling(struct prestart *prestart, uint64_t hash)
+{
+	for (size_t i = 0; i < TOLD; i++)
+		if (prestart->telling[i].hash == hash)
+			return &prestart->telling[i];
+	return NULL;
+}
+
+/* In place of the oldest where it is new. */
+static struct telling *prestart_note_telling(struct prestart *prestart, const V1__PodResources *pod,
+					     const char *first)
 {
 	uint64_t hash = hash_string(hash_string(HASH_SEED, pod->namespace_), first);
+	struct telling *telling;
 
 	hash = hash_mix(hash_string(hash, pod->name));
-	for (size_t i = 0; i < TOLD; i++)
-		if (prestart->told[i] == hash)
-			return true;
-	prestart->told[prestart->ntold++ % TOLD] = hash;
-	return false;
+	telling = prestart_find_telling(prestart, hash);
+	if (!telling) {
+		telling = &prestart->telling[prestart->ntelling++ % TOLD];
+		*telling = (struct telling){.hash = hash, .end = DECIDED_UNTOLD};
+	}
+	return telling;
+}
+
+static void prestart_tell_later(struct prestart *prestart)
+{
+	uint64_t at_ns = now_monotonic_ns() + prestart->tell_wait_ns;
+
+	prestart->allocated_at_ns = min_u64(prestart->allocated_at_ns, at_ns);
+	prestart->tell_wait_ns = min_u64(2 * prestart->tell_wait_ns, TELL_MOST_NS);
+}
+
+static void prestart_told(void *arg, uint64_t hash, enum decided_end end)
+{
+	struct prestart *prestart = arg;
+	struct telling *telling = prestart_find_telling(prestart, hash);
+
+	if (end == DECIDED_TOLD) {
+		prestart->tell_wait_ns = TELL_NS;
+		return;
+	}
+	if (telling)
+		*telling = (struct telling){.hash = hash, .end = end};
+	prestart_tell_later(prestart);
+}
+
+static void prestart_tell_of(struct prestart *prestart, const V1__PodResources *pod,
+			     const V1__ContainerResources *container, const char *first)
+{
+	struct telling *telling = prestart_note_telling(prestart, pod, first);
+	int r;
+
+	if (telling->told)
+		return;
+	telling->told = true;
+	r = decided_tell(prestart->decided, pod->namespace_, pod->name, container->name,
+			 telling->end == DECIDED_LOCKED, prestart_told, prestart, telling->hash);
+	if (r == 0)
+		return;
+	log_line(LOG_WARN, "%s/%s: the API server cannot be asked: %s", pod->namespace_, pod->name,
+		 strerror(-r));
+	telling->told = r == -EINVAL; /* such a Pod is no API server's */
+	if (!telling->told)
+		prestart_tell_later(prestart);
 }
 
 static void prestart_tell(struct prestart *prestart, const V1__PodResources *pod)
 {
-	struct decided_call *call;
 	static struct holder holder;
 
 	for (size_t k = 0; k < pod->n_containers; k++) {
 		holder_read(prestart->conf, prestart->devices, pod, pod->containers[k], &holder);
 		if (!holder.first)
 			continue;
-		if (!prestart_was_told(prestart, pod, holder.first) &&
-		    decided_ask(prestart->decided, pod->namespace_, pod->name,
-				pod->containers[k]->name, NULL, NULL, &call) < 0)
-			log_line(LOG_WARN, "%s/%s: the API server cannot be asked", pod->namespace_,
-				 pod->name);
+		prestart_tell_of(prestart, pod, pod->containers[k], holder.first);
 		return;
 	}
 }

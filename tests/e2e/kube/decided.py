@@ -19,6 +19,9 @@ class Api:
     def __init__(self):
         self.objects = {PATH: {"metadata": {"annotations": {}}}}
         self.broken = False  # requests get no answer of use
+        self.unwritable = set()  # paths of objects that cannot be written
+        self.version = 0
+        self.on_get = {}  # path: what happens right behind a GET of it
         self.asked = []
         api = self
 
@@ -37,7 +40,7 @@ class Api:
 
             def find(self):
                 api.asked.append((self.command, self.path))
-                if api.broken:
+                if api.broken or (self.command == "PATCH" and self.path in api.unwritable):
                     self.answer(500, {"message": "etcd is slow today"})
                 elif self.path not in api.objects:
                     self.answer(404, {"message": "not found"})
@@ -49,14 +52,21 @@ class Api:
                 found = self.find()
                 if found is not None:
                     self.answer(200, found)
+                api.on_get.pop(self.path, lambda: None)()
 
             def do_PATCH(self):
                 body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
                 assert self.headers["Content-Type"] == "application/merge-patch+json"
-                assert [*body] == ["metadata"] and [*body["metadata"]] == ["annotations"], body
+                assert [*body] == ["metadata"], body
+                assert {*body["metadata"]} - {"resourceVersion"} == {"annotations"}, body
                 found = self.find()
                 if found is None:
                     return
+                seen = body["metadata"].get("resourceVersion")
+                if seen is not None and seen != found["metadata"].get("resourceVersion"):
+                    self.answer(409, {"message": "the object has been modified"})
+                    return
+                api.touch(self.path)
                 for key, value in body["metadata"]["annotations"].items():  # as RFC 7386 has it
                     if value is None:
                         found["metadata"]["annotations"].pop(key, None)
@@ -72,6 +82,10 @@ class Api:
     def stop(self):
         self.server.shutdown()
         self.server.server_close()
+
+    def touch(self, path):
+        self.version += 1
+        self.objects[path]["metadata"]["resourceVersion"] = str(self.version)
 
     def notes(self, path):
         return self.objects[path]["metadata"]["annotations"]
@@ -214,6 +228,69 @@ class Hami(Node):
         self.api.broken = False
         self.kubelet.start_container("default", "a", "x")
         self.assertEqual(len(self.grants()), 1)
+
+    def admitted(self, lock=None):
+        """The path of a Pod that is placed and allocated, and waits for its image."""
+        path = self.place("a", self.device(0, 1024, 5) + ";", ("x", 1))
+        self.api.notes(PATH)[self.lock] = lock or "x"
+        self.kubelet.admit("default", "a", {"x": {SLOTS: 1}})
+        return path
+
+    def announced(self):
+        self.wait(lambda: self.handshake in self.api.notes(PATH), "the node is not announced")
+
+    def told(self, path):
+        self.wait(lambda: self.api.notes(path)[self.phase] == "success", lambda: self.api.notes(path))
+
+    def unlocked(self):
+        self.wait(lambda: self.lock not in self.api.notes(PATH), lambda: self.api.notes(PATH))
+
+    def test_api_fails_before_start(self):
+        """The scheduler hears of the Pod as soon as it can be told."""
+        self.api.broken = True
+        path = self.admitted()
+        self.wait(lambda: ("GET", path) in self.api.asked, "the Pod is not asked for")
+        self.api.broken = False
+        self.told(path)
+        self.unlocked()
+
+    def test_node_cannot_be_written(self):
+        """The node's lock is removed when that is possible again, although the Pod counts as taken."""
+        self.announced()
+        patches, self.api.unwritable = self.patches(), {PATH}
+        path = self.admitted()
+        self.told(path)
+        self.wait(lambda: self.patches() > patches, "the lock is left")
+        self.api.unwritable = set()
+        self.unlocked()
+
+    def test_lock_of_another(self):
+        """Who holds the lock is in it, where the scheduler writes that."""
+        path = self.admitted("2026-11-29T10:08:04Z,default,b")
+        self.told(path)
+        self.wait(lambda: self.api.asked[-1][1] != path, "the node is not asked for")
+        self.kubelet.start_container("default", "a", "x")
+        self.assertEqual(self.api.notes(PATH)[self.lock], "2026-11-29T10:08:04Z,default,b")
+
+    def test_lock_of_its_own(self):
+        self.told(self.admitted("2026-11-29T10:08:04Z,default,a"))
+        self.unlocked()
+
+    def test_lock_changes_hands(self):
+        """Another Pod takes the lock between the look at it and its removal."""
+        def take():
+            self.api.notes(PATH)[self.lock] = "2026-11-29T10:09:04Z,default,b"
+            self.api.touch(PATH)
+
+        path = self.place("a", self.device(0, 1024, 5) + ";", ("x", 1))
+        self.api.notes(PATH)[self.lock] = "2026-11-29T10:08:04Z,default,a"
+        self.announced()
+        self.api.on_get[PATH] = take
+        self.kubelet.admit("default", "a", {"x": {SLOTS: 1}})
+        self.told(path)
+        self.wait(lambda: PATH not in self.api.on_get, "the node is not asked for")
+        self.kubelet.start_container("default", "a", "x")
+        self.assertEqual(self.api.notes(PATH)[self.lock], "2026-11-29T10:09:04Z,default,b")
 
     def test_before_us(self):
         """A Pod that was allocated when the daemon ended: its scheduler hears of it from the next one."""

@@ -110,8 +110,8 @@ static int kube_start_dra(struct kube *kube, struct loop *loop)
 {
 	int r = slices_open(loop, kube->api, kube->conf, &kube->devices, &kube->slices);
 	if (r == 0)
-		r = dra_open(loop, kube->grpc, kube->api, kube->conf, &kube->devices, kube_registered, kube,
-			     &kube->dra);
+		r = dra_open(loop, kube->grpc, kube->lister, kube->api, kube->conf, &kube->devices,
+			     kube_registered, kube, &kube->dra);
 	if (r < 0)
 		log_line(LOG_FAULT, "driver %s is not offered to the kubelet in %s: %s", kube->conf->driver,
 			 kube->conf->kubelet, strerror(-r));
@@ -164,10 +164,10 @@ static int kube_start(struct kube *kube, struct loop *loop)
 		return r;
 	}
 	r = kube_start_api(kube, loop);
-	if (r == 0 && kube->conf->ways & KUBE_DRA)
-		r = kube_start_dra(kube, loop);
 	if (r == 0)
 		r = kube_start_lister(kube, loop);
+	if (r == 0 && kube->conf->ways & KUBE_DRA)
+		r = kube_start_dra(kube, loop);
 	if (r == 0 && kube->conf->ways & KUBE_PLUGIN)
 		r = kube_start_plugin(kube, loop);
 	return r;
@@ -216,8 +216,8 @@ void kube_close(struct kube *kube)
 		return;
 	counts_show_devices(NULL);
 	plugin_close(kube->plugin);
-	lister_close(kube->lister);
 	dra_close(kube->dra);
+	lister_close(kube->lister);
 	slices_close(kube->slices);
 	api_close(kube->api);
 	grpc_close(kube->grpc);

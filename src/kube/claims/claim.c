@@ -325,11 +325,12 @@ static int claim_take_results(const struct reader *r, const json_t *results)
 
 /* --- Memos --------------------------------------------------------------------------------- */
 
-/* {"of":2,"request":"a","pool":"node1","devices":["gpu-...","<share>",...]} */
+/* {"of":2,"claim":"default/shares","request":"a","pool":"node1","devices":["gpu-...","<share>",...]} */
 static int claim_write_memo(const struct reader *r, unsigned int grant)
 {
 	struct claim_grant *g = &r->claim->grant[grant];
 	json_t *devices = json_array(), *memo;
+	char name[CLAIM_NAME_BYTES];
 	size_t n;
 
 	for (unsigned int i = 0; i < r->claim->nresults; i++) {
@@ -340,8 +341,9 @@ static int claim_write_memo(const struct reader *r, unsigned int grant)
 		json_array_append_new(devices, json_string(result->device));
 		json_array_append_new(devices, json_string(result->share));
 	}
-	memo = json_pack("{si ss ss so}", "of", (int)r->claim->ngrants, "request", g->request, "pool", g->pool,
-			 "devices", devices);
+	snprintf(name, sizeof(name), "%s/%s", r->id->space, r->id->name);
+	memo = json_pack("{si ss ss ss so}", "of", (int)r->claim->ngrants, "claim", name, "request", g->request,
+			 "pool", g->pool, "devices", devices);
 	n = json_dumpb(memo, g->grant.memo, sizeof(g->grant.memo), JSON_COMPACT);
 	json_decref(memo);
 	if (!n || n >= sizeof(g->grant.memo))
@@ -402,6 +404,18 @@ int claim_recall(const char *id, const char *memo, const struct node_devices *de
 
 	json_decref(root);
 	return error ? error : (int)of;
+}
+
+int claim_recall_name(const char *memo, char ret[static CLAIM_NAME_BYTES])
+{
+	json_t *root = json_loads(memo, JSON_REJECT_DUPLICATES, NULL);
+	const char *name = json_string_value(json_object_get(root, "claim"));
+	int r = name && strchr(name, '/') && strlen(name) < CLAIM_NAME_BYTES ? 0 : -EBADMSG;
+
+	if (!r)
+		strcpy(ret, name);
+	json_decref(root);
+	return r;
 }
 
 /* --- Configuration ------------------------------------------------------------------------- */
@@ -487,4 +501,34 @@ int claim_read(const char *bytes, size_t len, const struct claim_id *id, const s
 			&r, json_object_get(json_object_get(root, "status"), "allocation"));
 	json_decref(root);
 	return answer;
+}
+
+static bool claim_has_result_here(const json_t *results, const struct kube_conf *conf)
+{
+	const json_t *result;
+	size_t i;
+
+	json_array_foreach (results, i, result) {
+		const char *driver = json_string_value(json_object_get(result, "driver"));
+		const char *pool = json_string_value(json_object_get(result, "pool"));
+
+		if (driver && pool && !strcmp(driver, conf->driver) && !strcmp(pool, conf->node))
+			return true;
+	}
+	return false;
+}
+
+int claim_is_here(const char *bytes, size_t len, const char *uid, const struct kube_conf *conf)
+{
+	json_error_t error;
+	json_t *root = json_loadb(bytes, len, JSON_REJECT_DUPLICATES, &error);
+	const char *is = json_string_value(json_object_get(json_object_get(root, "metadata"), "uid"));
+	const json_t *allocation = json_object_get(json_object_get(root, "status"), "allocation");
+	int r = -EINVAL;
+
+	if (is)
+		r = !strcmp(is, uid) &&
+		    claim_has_result_here(json_object_get(json_object_get(allocation, "devices"), "results"), conf);
+	json_decref(root);
+	return r;
 }

@@ -75,6 +75,16 @@ int claim_read(const char *bytes, size_t len, const struct claim_id *id, const s
 	       const struct node_devices *devices, struct claim *ret, char why[static CLAIM_WHY]);
 
 /*
+ * Returns 1 if the claim of that uid is allocated to a device of this driver and node, 0 if not; -EINVAL: that is
+ * no claim. Of any bytes.
+ */
+int claim_is_here(const char *bytes, size_t len, const char *uid, const struct kube_conf *conf);
+
+#define CLAIM_NAME_BYTES (2 * KUBE_NAME_BYTES)
+/* "namespace/name" of the claim that a memo is of. -EBADMSG: it does not say that. */
+int claim_recall_name(const char *memo, char ret[static CLAIM_NAME_BYTES]);
+
+/*
  * Adds a grant that is on disk, by the memo in it: the answer to the kubelet and the policy's devices, so that
  * the API server is not asked. Returns how many grants its claim has; -EBADMSG: claim_read did
  * not write that memo; -ENODEV, -EIO as above.

@@ -12,6 +12,7 @@
 #include "amd/identity.h"
 #include "base/err.h"
 #include "kube/claims/claim.h"
+#include "kube/claims/claim_sweep.h"
 #include "kube/state/counts.h"
 #include "kube/grants/grant.h"
 #include "kube/claims/health.h"
@@ -27,6 +28,7 @@ struct dra {
 	const struct kube_conf *conf;
 	const struct node_devices *devices;
 	struct prepare *prepare;
+	struct claim_sweep *sweep;
 	struct health health;
 	struct registration registration;
 	void (*registered)(void *arg);
@@ -246,12 +248,14 @@ static int dra_set_paths(struct dra *dra)
 }
 
 /* The clock comes last: the loop keeps what it has. */
-static int dra_start(struct dra *dra, struct loop *loop, struct api *api)
+static int dra_start(struct dra *dra, struct loop *loop, struct lister *lister, struct api *api)
 {
 	int r = dra_set_paths(dra);
 
 	if (!r)
 		r = prepare_open(api, dra->conf, dra->devices, &dra->prepare);
+	if (!r && lister)
+		r = claim_sweep_open(lister, api, dra->conf, dra->prepare, &dra->sweep);
 	if (!r)
 		r = dra_serve(dra);
 	if (!r)
@@ -259,9 +263,9 @@ static int dra_start(struct dra *dra, struct loop *loop, struct api *api)
 	return r;
 }
 
-int dra_open(struct loop *loop, struct grpc *grpc, struct api *api, const struct kube_conf *conf,
-	     const struct node_devices *devices, void (*registered)(void *arg), void *arg,
-	     struct dra **ret)
+int dra_open(struct loop *loop, struct grpc *grpc, struct lister *lister, struct api *api,
+	     const struct kube_conf *conf, const struct node_devices *devices, void (*registered)(void *arg),
+	     void *arg, struct dra **ret)
 {
 	struct dra *dra = calloc(1, sizeof(*dra));
 	int r;
@@ -275,7 +279,7 @@ int dra_open(struct loop *loop, struct grpc *grpc, struct api *api, const struct
 			    .health = {.conf = conf, .devices = devices},
 			    .registered = registered,
 			    .arg = arg};
-	r = dra_start(dra, loop, api);
+	r = dra_start(dra, loop, lister, api);
 	if (r < 0) {
 		dra_close(dra);
 		return r;
@@ -295,6 +299,7 @@ void dra_close(struct dra *dra)
 {
 	if (!dra)
 		return;
+	claim_sweep_close(dra->sweep);
 	prepare_close(dra->prepare);
 	dra_stop(dra);
 	if (dra->clock.fd >= 0)

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "kube/claims/prepare.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -14,6 +13,7 @@
 #include "kube/state/counts.h"
 #include "kube/grants/grant.h"
 #include "kube/claims/prepare_answer.h"
+#include "kube/wire/name.h"
 #include "kube/wire/reply.h"
 #include "text/log.h"
 
@@ -330,17 +330,6 @@ static int prepare_fetch(struct prepare *prepare, const Dra__Claim *claim, struc
 
 /* --- Prepare ------------------------------------------------------------------------------- */
 
-/* Returns true for a namespace's or an object's name as Kubernetes has them: it can be part of a path. */
-static bool prepare_is_name(const char *name)
-{
-	size_t n = 0;
-
-	while (islower((unsigned char)name[n]) || isdigit((unsigned char)name[n]) || name[n] == '-' ||
-	       (n && name[n] == '.'))
-		n++;
-	return n && n < KUBE_NAME_BYTES && !name[n];
-}
-
 static void preparing_wait(struct preparing *p, size_t i)
 {
 	const Dra__Claim *claim = p->request->claims[i];
@@ -361,8 +350,8 @@ static void preparing_begin(struct preparing *p, size_t i)
 	char why[CLAIM_WHY];
 	int r;
 
-	if (!claim_uid_valid(claim->uid) || !prepare_is_name(claim->namespace_) ||
-	    !prepare_is_name(claim->name)) {
+	if (!claim_uid_valid(claim->uid) || !name_is_valid(claim->namespace_) ||
+	    !name_is_valid(claim->name)) {
 		preparing_fail(p, i, "its name or uid is none that Kubernetes gives");
 		return;
 	}
@@ -469,7 +458,7 @@ static void prepare_stop_fetches(struct prepare *prepare, const char *uid)
 }
 
 /* Nothing of a claim is here whose uid is none. */
-static int prepare_undo(struct prepare *prepare, const char *uid, char why[static GRANT_WHY])
+int prepare_undo(struct prepare *prepare, const char *uid, char why[static GRANT_WHY])
 {
 	if (!claim_uid_valid(uid))
 		return 0;

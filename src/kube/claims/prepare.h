@@ -17,6 +17,7 @@
 
 #include "kube/wire/api.h"
 #include "kube/state/conf.h"
+#include "kube/grants/grant.h"
 #include "kube/wire/grpc.h"
 #include "kube/state/node.h"
 
@@ -33,6 +34,9 @@ void prepare_called(struct prepare *prepare, struct grpc_call *call, const uint8
 void prepare_gone(struct prepare *prepare, const struct grpc_call *call);
 void prepare_undo_called(struct prepare *prepare, struct grpc_call *call, const uint8_t *request,
 			 size_t len);
+
+/* Removes what a claim has, and ends what is under way for it. 0 or -errno with words. */
+int prepare_undo(struct prepare *prepare, const char *uid, char why[static GRANT_WHY]);
 
 /* Until prepare_expire has something to do; -1: nothing. */
 int prepare_timeout_ms(const struct prepare *prepare);

@@ -9,6 +9,7 @@
 #include "kube/schedulers/node_lock.h"
 #include "kube/schedulers/patch.h"
 #include "kube/schedulers/pod_decision.h"
+#include "kube/wire/name.h"
 #include "text/log.h"
 
 #define TIMEOUT_MS 10000 /* the kubelet gives up after 30 s */
@@ -226,13 +227,6 @@ static void decided_ended(void *arg, int status, const char *bytes, size_t len)
 	decided_end(call, status == 404 ? DECIDED_TOLD : DECIDED_UNTOLD);
 }
 
-/* Names are of Kubernetes': none of them has what a URL must escape. */
-static bool decided_is_name(const char *name)
-{
-	return *name && strlen(name) < KUBE_NAME_BYTES &&
-	       strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789.-") == strlen(name);
-}
-
 static struct decided_call *decided_new(struct decided *decided, const char *space, const char *pod,
 					const char *container)
 {
@@ -255,7 +249,7 @@ static int decided_begin(struct decided *decided, const char *space, const char 
 	struct decided_call *call;
 	int r;
 
-	if (!decided_is_name(space) || !decided_is_name(pod) || !decided_is_name(container))
+	if (!name_is_valid(space) || !name_is_valid(pod) || !name_is_valid(container))
 		return -EINVAL;
 	call = decided_new(decided, space, pod, container);
 	if (!call)

@@ -119,6 +119,7 @@ static const struct argp argp = {
 struct node {
 	char runtime[PATH_MAX];
 	struct devices devices;
+	struct faults faults; /* of these */
 	uint64_t stamp;	     /* of when they were read at the start */
 	struct audit *audit; /* NULL: it could not begin */
 	struct turns *turns; /* NULL: tenants decide */
@@ -299,6 +300,29 @@ static void main_take_devices(void *arg, const struct devices *devices)
 	kube_tell(node->kube, devices);
 }
 
+static void main_say_faults(const struct faults *faults, const struct faults *before)
+{
+	for (unsigned int i = 0; i < faults->n; i++) {
+		const char *was = faults_find(before, faults->list[i].uuid);
+
+		if (!was || strcmp(was, faults->list[i].words))
+			log_line(LOG_WARN, "device %s is sick: %s", units_uuid(faults->list[i].uuid).s,
+				 faults->list[i].words);
+	}
+	for (unsigned int i = 0; i < before->n; i++)
+		if (!faults_find(faults, before->list[i].uuid))
+			log_line(LOG_SAY, "device %s is well again", units_uuid(before->list[i].uuid).s);
+}
+
+static void main_take_faults(void *arg, const struct faults *faults)
+{
+	struct node *node = arg;
+
+	main_say_faults(faults, &node->faults);
+	node->faults = *faults;
+	kube_tell_faults(node->kube, faults);
+}
+
 /* --- Users' tenants --------------------------------------------------------------------------- */
 
 struct service {
@@ -332,7 +356,10 @@ static bool main_start_kube(struct service *s)
 
 	if (!node->kube_conf.ways)
 		return true;
-	return kube_open(s->loop, &node->kube_conf, node->runtime, &node->devices, &node->kube) == 0;
+	if (kube_open(s->loop, &node->kube_conf, node->runtime, &node->devices, &node->kube) < 0)
+		return false;
+	kube_tell_faults(node->kube, &node->faults);
+	return true;
 }
 
 static void main_take_over(void *arg)
@@ -398,6 +425,7 @@ static int main_serve(struct node *node, struct args *a, struct loop *loop)
 					       .site = &node->site,
 					       .file = &a->site,
 					       .devices = &node->devices}};
+	const struct inventory_hearer hearer = {main_take_devices, main_take_faults, node};
 	struct inventory *inventory = NULL;
 	struct sampler sampler;
 	struct signals signals;
@@ -406,7 +434,7 @@ static int main_serve(struct node *node, struct args *a, struct loop *loop)
 	if (!r)
 		r = site_file_watch(&a->site, loop, &node->site);
 	if (!r)
-		r = inventory_open(loop, main_take_devices, node, &inventory);
+		r = inventory_open(loop, &hearer, &inventory);
 	if (!r)
 		r = main_start_sampler(&sampler, node, loop);
 	if (r < 0) {

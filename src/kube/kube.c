@@ -210,6 +210,12 @@ void kube_tell(struct kube *kube, const struct devices *devices)
 		kube_say_devices(kube);
 }
 
+void kube_tell_faults(struct kube *kube, const struct faults *faults)
+{
+	if (kube && node_fail(&kube->devices, faults))
+		kube_say_devices(kube);
+}
+
 void kube_close(struct kube *kube)
 {
 	if (!kube)

@@ -52,9 +52,9 @@ static bool node_judge(struct node_device *d)
 {
 	const struct node_device was = *d;
 
-	d->sick = d->gone || *d->taken;
+	d->sick = d->gone || *d->fault || *d->taken;
 	snprintf(d->why, sizeof(d->why), "%s",
-		 d->gone ? "the driver does not list it any more" : d->taken);
+		 d->gone ? "the driver does not list it any more" : *d->fault ? d->fault : d->taken);
 	return d->sick != was.sick || strcmp(d->why, was.why) != 0;
 }
 
@@ -68,6 +68,20 @@ bool node_take(struct node_device *d, const char *words)
 {
 	snprintf(d->taken, sizeof(d->taken), "%s", words);
 	return node_judge(d);
+}
+
+bool node_fail(struct node_devices *devices, const struct faults *faults)
+{
+	bool changed = false;
+
+	for (unsigned int i = 0; i < devices->n; i++) {
+		struct node_device *d = &devices->list[i];
+		const char *words = faults_find(faults, d->device.uuid);
+
+		snprintf(d->fault, sizeof(d->fault), "%s", words ? words : "");
+		changed |= node_judge(d);
+	}
+	return changed;
 }
 
 /* Room is only for as many as a policy has. */

@@ -6,15 +6,17 @@
 #include <stdbool.h>
 
 #include "node/devices.h"
+#include "node/faults.h"
 
 #define NODE_WHY 256
 #define NODE_NAME_BYTES 64 /* what Kubernetes takes for a device's name, a DNS label, with its end */
 
 struct node_device {
 	struct device device;
-	bool sick; /* nothing new is to come there: it is gone, or another's */
+	bool sick; /* nothing new is to come there: it is gone, faulty, or another's */
 	bool gone; /* the driver does not list it */
 	char why[NODE_WHY]; /* of a sick one, in words */
+	char fault[NODE_WHY]; /* what the driver says of it, in words; "": nothing */
 	char taken[NODE_WHY]; /* who else has given it out, in words; "": nobody */
 	int numa; /* -1: not known */
 };
@@ -33,6 +35,9 @@ const struct node_device *node_find(const struct node_devices *devices, const ui
 
 /* What `now` says of them: whoever is not in it is sick. Returns true if something is another than before. */
 bool node_update(struct node_devices *devices, const struct devices *now);
+
+/* Which devices are faulty. Likewise. */
+bool node_fail(struct node_devices *devices, const struct faults *faults);
 
 /* Who else has given it out, "" for nobody. Returns true if that changes whether it is sick, or why. */
 bool node_take(struct node_device *device, const char *words);

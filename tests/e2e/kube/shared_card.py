@@ -6,6 +6,7 @@ import pathlib
 import re
 import signal
 import subprocess
+import tempfile
 import unittest
 import urllib.request
 
@@ -21,7 +22,11 @@ class SharedCard(dra_lib.Case):
     ways = "dra device-plugin"
 
     def setUp(self):
-        self.env = dra_lib.simulate_gpus(self)
+        errors = tempfile.TemporaryDirectory(prefix="allot-errors-")
+        self.addCleanup(errors.cleanup)
+        self.errors, self.lost = f"{errors.name}/xid", f"{errors.name}/lost"
+        self.env = {**dra_lib.simulate_gpus(self), "ALLOT_SIM_NVML_ERRORS": self.errors,
+                    "ALLOT_SIM_NVML_LOST": self.lost}
         super().setUp()
 
     def start(self):
@@ -93,6 +98,42 @@ class Both(SharedCard):
         self.give()
         wait_for(lambda: self.well() == ["1", "1"])
         self.fake.wait(lambda: self.healthy() == [10, 10], "it is not free again")
+
+    def report(self, index, xid):
+        """As the driver does it; the next look of allotd finds it."""
+        with open(f"{self.errors}{index}", "a", encoding="ascii") as file:
+            file.write(f"{xid}\n")
+
+    def need(self, index, action):
+        """What the driver says that the device needs: 0 nothing, 1 a reset."""
+        path = pathlib.Path(f"{self.errors}{index}.recovery")
+        path.with_suffix(".new").write_text(str(action), encoding="ascii")
+        path.with_suffix(".new").rename(path)
+
+    def test_a_device_that_reports_errors(self):
+        """Errors of programs are none of the device's; others are, until the driver asks for nothing any more."""
+        self.need(1, 1)
+        for xid in (13, 31, 43, 45, 68, 109):
+            self.report(0, xid)
+        self.report(1, 79)
+        wait_for(lambda: self.well() == ["1", "0"])
+        self.fake.wait(lambda: self.healthy() == [10, 0], "its slots are offered on")
+        words = "the driver reported Xid 79; reset it (nvidia-smi --gpu-reset)"
+        wait_for(lambda: self.stream() == [(True, ""), (False, words)])
+        self.assertIn(f"device {self.uuids()[1]} is sick: {words}", self.said())
+        self.need(1, 0)
+        wait_for(lambda: self.well() == ["1", "1"])
+        self.fake.wait(lambda: self.healthy() == [10, 10], "it is not well again")
+        self.assertIn(f"device {self.uuids()[1]} is well again", self.said())
+        self.report(0, 48)
+        wait_for(lambda: self.well() == ["0", "1"])
+
+    def test_a_device_that_does_not_answer(self):
+        pathlib.Path(self.lost + "1").touch()
+        wait_for(lambda: self.well() == ["1", "0"])
+        wait_for(lambda: self.stream()[1] == (False, "it does not answer its driver any more"))
+        os.unlink(self.lost + "1")
+        wait_for(lambda: self.well() == ["1", "1"])
 
     def test_a_device_of_nvidias_dra_driver(self):
         self.give(claims=[("gpu.nvidia.com", "gpu-1")])

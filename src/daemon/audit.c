@@ -246,6 +246,7 @@ static bool audit_is_settled(const struct audit *audit, const struct usage_list 
 static void audit_look(struct audit *audit)
 {
 	struct usage_list usage = {.n = 0};
+	size_t n = audit->n;
 	int r = usage_read(audit->reader, &usage);
 
 	if (!r && audit_is_settled(audit, &usage)) {
@@ -257,6 +258,8 @@ static void audit_look(struct audit *audit)
 	if (r < 0 && !audit->failed)
 		log_line(LOG_FAULT, "the audit does not see who uses the devices: %s", strerror(-r));
 	audit->failed = r < 0;
+	if (n || audit->n)
+		inventory_tell_look(audit->inventory);
 	usage_free(&audit->usage);
 	audit->usage = usage;
 }

@@ -15,7 +15,7 @@ struct inventory {
 	struct loop_source source;
 	struct inventory_hearer hearer;
 	pthread_mutex_t lock;
-	bool has_devices, has_faults; /* which nobody has heard yet */
+	bool has_devices, has_faults, has_look; /* which nobody has heard yet */
 	struct devices devices;	      /* offered last */
 	struct faults faults;
 };
@@ -28,6 +28,17 @@ static bool inventory_take_devices(struct inventory *inventory, struct devices *
 	has = inventory->has_devices;
 	inventory->has_devices = false;
 	*ret = inventory->devices;
+	pthread_mutex_unlock(&inventory->lock);
+	return has;
+}
+
+static bool inventory_take_look(struct inventory *inventory)
+{
+	bool has;
+
+	pthread_mutex_lock(&inventory->lock);
+	has = inventory->has_look;
+	inventory->has_look = false;
 	pthread_mutex_unlock(&inventory->lock);
 	return has;
 }
@@ -57,6 +68,8 @@ static void inventory_take(struct loop_source *source)
 		inventory->hearer.changed(inventory->hearer.arg, &devices);
 	if (inventory_take_faults(inventory, &faults))
 		inventory->hearer.failed(inventory->hearer.arg, &faults);
+	if (inventory_take_look(inventory))
+		inventory->hearer.looked(inventory->hearer.arg);
 }
 
 int inventory_open(struct loop *loop, const struct inventory_hearer *hearer, struct inventory **ret)
@@ -107,6 +120,14 @@ void inventory_offer_faults(struct inventory *inventory, const struct faults *fa
 	pthread_mutex_lock(&inventory->lock);
 	inventory->faults = *faults;
 	inventory->has_faults = true;
+	pthread_mutex_unlock(&inventory->lock);
+	inventory_ring(inventory);
+}
+
+void inventory_tell_look(struct inventory *inventory)
+{
+	pthread_mutex_lock(&inventory->lock);
+	inventory->has_look = true;
 	pthread_mutex_unlock(&inventory->lock);
 	inventory_ring(inventory);
 }

@@ -16,6 +16,7 @@ struct inventory;
 struct inventory_hearer {
 	void (*changed)(void *arg, const struct devices *devices);
 	void (*failed)(void *arg, const struct faults *faults); /* other devices are faulty than before */
+	void (*looked)(void *arg); /* the audit has found others than before, or some */
 	void *arg;
 };
 
@@ -26,6 +27,8 @@ void inventory_close(struct inventory *inventory);
 
 /* What is there now. Any thread. */
 void inventory_offer(struct inventory *inventory, const struct devices *devices);
+/* The audit has looked. Any thread. */
+void inventory_tell_look(struct inventory *inventory);
 /* Which of them are faulty. Any thread. */
 void inventory_offer_faults(struct inventory *inventory, const struct faults *faults);
 

@@ -35,6 +35,7 @@
 #include "daemon/put_off.h"
 #include "daemon/site.h"
 #include "daemon/site_file.h"
+#include "daemon/strangers.h"
 #include "daemon/turns.h"
 #include "daemon/v1.h"
 #include "kube/state/counts.h"
@@ -120,6 +121,8 @@ struct node {
 	char runtime[PATH_MAX];
 	struct devices devices;
 	struct faults faults; /* of these */
+	struct strangers strangers;
+	struct faults crowded; /* devices that strangers use */
 	uint64_t stamp;	     /* of when they were read at the start */
 	struct audit *audit; /* NULL: it could not begin */
 	struct turns *turns; /* NULL: tenants decide */
@@ -323,6 +326,23 @@ static void main_take_faults(void *arg, const struct faults *faults)
 	kube_tell_faults(node->kube, faults);
 }
 
+static void main_look_for_strangers(void *arg)
+{
+	struct node *node = arg;
+	struct audit_report report = {.n = 0};
+	struct faults found;
+
+	if (!node->kube || !node->audit)
+		return;
+	if (audit_report(node->audit, &report) == 0) {
+		strangers_look(&node->strangers, counts_now(), &report, now_monotonic_ns(), &found);
+		main_say_faults(&found, &node->crowded);
+		node->crowded = found;
+		kube_tell_strangers(node->kube, &found);
+	}
+	audit_report_free(&report);
+}
+
 /* --- Users' tenants --------------------------------------------------------------------------- */
 
 struct service {
@@ -425,7 +445,7 @@ static int main_serve(struct node *node, struct args *a, struct loop *loop)
 					       .site = &node->site,
 					       .file = &a->site,
 					       .devices = &node->devices}};
-	const struct inventory_hearer hearer = {main_take_devices, main_take_faults, node};
+	const struct inventory_hearer hearer = {main_take_devices, main_take_faults, main_look_for_strangers, node};
 	struct inventory *inventory = NULL;
 	struct sampler sampler;
 	struct signals signals;

@@ -216,6 +216,12 @@ void kube_tell_faults(struct kube *kube, const struct faults *faults)
 		kube_say_devices(kube);
 }
 
+void kube_tell_strangers(struct kube *kube, const struct faults *strangers)
+{
+	if (kube && node_crowd(&kube->devices, strangers))
+		kube_say_devices(kube);
+}
+
 void kube_close(struct kube *kube)
 {
 	if (!kube)

@@ -48,7 +48,7 @@ int holder_find(const struct kube_conf *conf, const struct node_devices *devices
 		const V1__ListPodResourcesResponse *list, const char *resource, char *const *ids,
 		size_t n, struct holder *ret);
 
-/* What it may use of a device. */
+/* Memory that it may use of a device. */
 uint64_t holder_quota(const struct holder *holder, unsigned int device);
 
 /*

@@ -51,6 +51,7 @@ static void lister_rest(struct lister *lister, uint64_t ns)
 
 static void lister_read(struct lister *lister, const V1__ListPodResourcesResponse *list)
 {
+	bool whole = pod_resources_is_whole(lister->conf, list);
 	struct counts_held *held;
 	size_t n;
 
@@ -58,8 +59,8 @@ static void lister_read(struct lister *lister, const V1__ListPodResourcesRespons
 		return;
 	lister->read_ns = now_monotonic_ns();
 	if (held_read(lister->conf, lister->devices, list, &held, &n) == 0)
-		counts_hold(held, n);
-	if (others_note(lister->conf, lister->devices, list, pod_resources_is_whole(lister->conf, list)))
+		counts_hold(held, n, whole);
+	if (others_note(lister->conf, lister->devices, list, whole))
 		lister->changed(lister->arg);
 }
 
@@ -162,7 +163,7 @@ void lister_close(struct lister *lister)
 	if (!lister)
 		return;
 	pod_resources_forget(lister->call);
-	counts_hold(NULL, 0);
+	counts_hold(NULL, 0, false);
 	if (lister->clock.fd >= 0)
 		close(lister->clock.fd);
 	free(lister);

@@ -10,7 +10,7 @@
 #include "text/log.h"
 #include "text/units.h"
 
-/* Whoever has each device, in words; "": nobody. */
+/* The Pod that has each device, in words; "": none. */
 struct others {
 	const struct kube_conf *conf;
 	const struct node_devices *devices;

@@ -16,10 +16,10 @@
 #define SLICE_ROOT_BYTES    32
 #define SLICE_VERSION_BYTES 65
 
-/* What a request takes of a device if it names no amount, and so what one of an extended resource is. */
+/* The part of a device that a request takes if it names no amount, and that one of an extended resource is. */
 #define SLICE_DEFAULT_PART 4
 
-/* What the kernel says of a device beside its driver. Empty: not known. */
+/* Facts of a device that the kernel tells, beside its driver. Empty: not known. */
 struct slice_facts {
 	char pcie_root[SLICE_ROOT_BYTES];     /* "pci0000:16" */
 	char version[SLICE_VERSION_BYTES]; /* of the driver, as semver.org has it: "580.159.3" */
@@ -60,7 +60,7 @@ bool slice_is_owned(const json_t *object, const char *node_uid);
 /* Returns true if the object is of this driver and this node. */
 bool slice_is_ours(const struct kube_conf *conf, const json_t *object);
 
-/* What of `wrote` is not in `kept`, bits of enum slice_without. */
+/* The parts of `wrote` that are not in `kept`, bits of enum slice_without. */
 unsigned int slice_dropped(const json_t *wrote, const json_t *kept);
 
 /* Text of an answer of the API server, with limits of depth and size; NULL: it is no object. */

@@ -275,7 +275,7 @@ static void slices_say_dropped(struct slices *s, unsigned int dropped)
 			 s->conf->node);
 }
 
-/* What the server keeps of what was written, so that this is no difference the next time. */
+/* Notes the fields that the server does not keep, so that they are no difference the next time. */
 static void slices_learn(struct slices *s, const char *bytes, size_t len)
 {
 	json_t *root = slice_parse(bytes, len);

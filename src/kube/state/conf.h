@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the site says of Kubernetes: section [kubernetes] of /etc/allot/allotd.conf. Without the section
+ * The site's section [kubernetes] of /etc/allot/allotd.conf. Without the section
  * nothing is said to a kubelet.
  *
  *	[kubernetes]
@@ -24,10 +24,10 @@
 
 enum kube_way { KUBE_DRA = 1 << 0, KUBE_PLUGIN = 1 << 1 };
 
-/* Who places Pods with device plugins: a scheduler that leaves its decision in annotations, or none. */
+/* The scheduler of Pods with device plugins: one that leaves its decision in annotations, or the stock one. */
 enum kube_scheduler { KUBE_STOCK, KUBE_VOLCANO, KUBE_HAMI, KUBE_XPU };
 
-/* What the devices of a resource are for the kubelet. */
+/* The unit that a device of a resource is for the kubelet. */
 enum kube_unit {
 	KUBE_SLOTS,  /* `amount` on each GPU: who has one has a part of that GPU */
 	KUBE_MEMORY, /* of so many bytes */

@@ -49,8 +49,10 @@ void counts_show_devices(const struct node_devices *devices)
 	counts.devices = devices;
 }
 
-void counts_hold(struct counts_held *held, size_t n)
+void counts_hold(struct counts_held *held, size_t n, bool whole)
 {
+	if (whole || !held)
+		counts.whole_ns = held ? now_monotonic_ns() : 0;
 	free(counts.held);
 	counts.held = held;
 	counts.nheld = n;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What is known of this node's dealings with Kubernetes, for whoever shows it: plain figures, written
+ * Figures of this node's dealings with Kubernetes, for the metrics: plain figures, written
  * and read by the daemon's one thread. Also where Kubernetes is none of this daemon's affairs: then
  * nothing is in it.
  */
@@ -44,6 +44,7 @@ struct counts {
 	const struct node_devices *devices; /* as Kubernetes is told of them; NULL: it is not */
 	size_t nheld;
 	struct counts_held *held;
+	uint64_t whole_ns; /* when a list was heard that had all Pods; 0: none was */
 };
 
 const struct counts *counts_now(void);
@@ -53,7 +54,7 @@ void counts_answered(enum counts_call call, uint64_t since_ns);
 void counts_registered(const char *name, bool registered);
 /* They stay where they are. NULL: Kubernetes hears of none any more. */
 void counts_show_devices(const struct node_devices *devices);
-/* In place of those before; malloc'ed, and freed here. */
-void counts_hold(struct counts_held *held, size_t n);
+/* In place of those before; malloc'ed, and freed here. `whole`: these are all. */
+void counts_hold(struct counts_held *held, size_t n, bool whole);
 
 #endif

@@ -51,10 +51,13 @@ static int node_numa(const struct device *device)
 static bool node_judge(struct node_device *d)
 {
 	const struct node_device was = *d;
+	const char *why = d->gone     ? "the driver does not list it any more"
+			  : *d->fault ? d->fault
+			  : *d->taken ? d->taken
+				      : d->stranger;
 
-	d->sick = d->gone || *d->fault || *d->taken;
-	snprintf(d->why, sizeof(d->why), "%s",
-		 d->gone ? "the driver does not list it any more" : *d->fault ? d->fault : d->taken);
+	d->sick = *why;
+	snprintf(d->why, sizeof(d->why), "%s", why);
 	return d->sick != was.sick || strcmp(d->why, was.why) != 0;
 }
 
@@ -70,16 +73,31 @@ bool node_take(struct node_device *d, const char *words)
 	return node_judge(d);
 }
 
+static void node_copy_words(char to[static NODE_WHY], const struct faults *faults, const struct node_device *d)
+{
+	const char *words = faults_find(faults, d->device.uuid);
+
+	snprintf(to, NODE_WHY, "%s", words ? words : "");
+}
+
 bool node_fail(struct node_devices *devices, const struct faults *faults)
 {
 	bool changed = false;
 
 	for (unsigned int i = 0; i < devices->n; i++) {
-		struct node_device *d = &devices->list[i];
-		const char *words = faults_find(faults, d->device.uuid);
+		node_copy_words(devices->list[i].fault, faults, &devices->list[i]);
+		changed |= node_judge(&devices->list[i]);
+	}
+	return changed;
+}
 
-		snprintf(d->fault, sizeof(d->fault), "%s", words ? words : "");
-		changed |= node_judge(d);
+bool node_crowd(struct node_devices *devices, const struct faults *strangers)
+{
+	bool changed = false;
+
+	for (unsigned int i = 0; i < devices->n; i++) {
+		node_copy_words(devices->list[i].stranger, strangers, &devices->list[i]);
+		changed |= node_judge(&devices->list[i]);
 	}
 	return changed;
 }

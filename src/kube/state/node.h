@@ -17,11 +17,12 @@ struct node_device {
 	bool gone; /* the driver does not list it */
 	char why[NODE_WHY]; /* of a sick one, in words */
 	char fault[NODE_WHY]; /* what the driver says of it, in words; "": nothing */
+	char stranger[NODE_WHY]; /* who uses it without a part of it, in words; "": nobody */
 	char taken[NODE_WHY]; /* who else has given it out, in words; "": nobody */
 	int numa; /* -1: not known */
 };
 
-/* Who was there once stays, sick, until the daemon ends. */
+/* A device that was there once stays in the list, sick, until the daemon ends. */
 struct node_devices {
 	unsigned int n;
 	struct node_device list[POLICY_DEVICES];
@@ -33,13 +34,19 @@ void node_device_name(const uint8_t uuid[static 16], char ret[static NODE_NAME_B
 const struct node_device *node_find_name(const struct node_devices *devices, const char *name);
 const struct node_device *node_find(const struct node_devices *devices, const uint8_t uuid[static 16]);
 
-/* What `now` says of them: whoever is not in it is sick. Returns true if something is another than before. */
+/* Takes over the driver's list: a device that is not in it is sick. Returns true if something changed. */
 bool node_update(struct node_devices *devices, const struct devices *now);
 
 /* Which devices are faulty. Likewise. */
 bool node_fail(struct node_devices *devices, const struct faults *faults);
 
-/* Who else has given it out, "" for nobody. Returns true if that changes whether it is sick, or why. */
+/* Which devices Pods use that have no part of them. Likewise. */
+bool node_crowd(struct node_devices *devices, const struct faults *strangers);
+
+/*
+ * Notes the other driver that has given it out, in words; "": none. Returns true if the device is sick or well
+ * by now that was not so, or is sick for another reason.
+ */
 bool node_take(struct node_device *device, const char *words);
 
 #endif

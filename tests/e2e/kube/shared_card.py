@@ -257,9 +257,13 @@ class Unenforced(SharedCard):
         lists = self.fake.lists
         self.fake.wait(lambda: self.fake.lists >= lists + 1, "nobody lists")
         self.assertEqual(self.unenforced(), {})
+        # A Pod that has no part of the device uses it: nothing of ours is to come there.
+        wait_for(lambda: sorted(self.well()) == ["0", "1"])
+        self.assertIn(f"container main of the Pod with uid {POD_UID}, uses it without a part of it", self.said())
         first, second = self.uuids()
         self.give({SLOTS: [f"{first.lower()}.0of10", f"{second.lower()}.0of10"]})
         wait_for(self.unenforced)
+        wait_for(lambda: self.well() == ["1", "1"])
         self.assertEqual(self.unenforced(), {
             f'{{namespace="",pod="",container="main",uid="{POD_UID}"}}': "1"})
         program.kill()

@@ -20,8 +20,6 @@
 
 #define VERSION "0.5.0" /* the oldest that knows all that is in a file of ours */
 
-#define XPU "/etc/xpu" /* in the container: programs that know such files look there */
-
 /* Runtimes read what ends in ".json" or ".yaml", under any name. */
 #define FILE_BEGIN CDI_VENDOR "-%s-"
 #define FILE_END   ".json"
@@ -202,7 +200,7 @@ static void spec_print(const struct cdi_spec *spec, FILE *out)
 	spec_put_mount(&j, spec->library, CDI_LIBRARY);
 	spec_put_mount(&j, spec->preload, CONTAINER_PRELOAD);
 	if (spec->xpu)
-		spec_put_mount(&j, spec->xpu, XPU);
+		spec_put_mount(&j, spec->xpu, CDI_XPU);
 	json_close(&j, ']');
 	json_open(&j, "hooks", '[');
 	spec_put_hook(&j, spec);

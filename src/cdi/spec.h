@@ -33,6 +33,8 @@
 #define CDI_LIBRARY CONTAINER_LIBRARY
 #define CDI_TENANT  CONTAINER_TENANT
 
+#define CDI_XPU "/etc/xpu" /* in the container: programs that know vgpu.config look there */
+
 /* "--memory", "8GiB" */
 struct cdi_option {
 	const char *option, *value; /* NULL: it has none */

@@ -48,7 +48,7 @@ void grant_name(const char *space, const char *of, const char *part, const char 
 		*ret = '0';
 }
 
-/* What CDI and tenants' notes take for a name; no path leads out of a directory by it. */
+/* Returns true if CDI and tenants' notes take it for a name; no path leads out of a directory by it. */
 static bool grant_is_id(const char *id)
 {
 	size_t n = strspn(id, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-");
@@ -203,9 +203,38 @@ static int grant_check(const struct grant *grant, char why[static GRANT_WHY])
 	return 0;
 }
 
-static int grant_xpu_path(const struct kube_conf *conf, const char *id, char ret[static PATH_MAX])
+/* --- Folders of vgpu.config -------------------------------------------------------------------- */
+
+static bool grant_is_folder_name(const char *name)
 {
-	return snprintf(ret, PATH_MAX, "%s/%s", conf->xpu, id) < PATH_MAX ? 0 : -ENAMETOOLONG;
+	size_t n = strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-");
+
+	return n && !name[n];
+}
+
+void grant_xpu_folder(const char *uid, const char *container, char ret[static GRANT_XPU_BYTES])
+{
+	int n = snprintf(ret, GRANT_XPU_BYTES, "%s/%s", uid, container);
+
+	if (n >= GRANT_XPU_BYTES || !grant_is_folder_name(uid) || !grant_is_folder_name(container))
+		*ret = 0;
+}
+
+static int grant_xpu_path(const struct kube_conf *conf, const char *folder, char ret[static PATH_MAX])
+{
+	return snprintf(ret, PATH_MAX, "%s/%s", conf->xpu, folder) < PATH_MAX ? 0 : -ENAMETOOLONG;
+}
+
+/* Makes each folder of the path behind the first `skip` bytes. */
+static int grant_make_folders(char *path, size_t skip)
+{
+	for (char *end = strchr(path + skip, '/'); end; end = strchr(end + 1, '/')) {
+		*end = 0;
+		if (mkdir(path, 0755) < 0 && errno != EEXIST)
+			return err_errno();
+		*end = '/';
+	}
+	return mkdir(path, 0755) < 0 && errno != EEXIST ? err_errno() : 0;
 }
 
 /* The policy's limits, in the form of a scheduler's decision. */
@@ -232,28 +261,17 @@ static int grant_write_xpu(const struct kube_conf *conf, const struct grant *gra
 
 	if (!grant->xpu || !*conf->xpu)
 		return 0;
-	r = grant_xpu_path(conf, grant->id, ret);
+	r = grant_xpu_path(conf, *grant->xpu_folder ? grant->xpu_folder : grant->id, ret);
+	if (r == 0)
+		r = grant_make_folders(ret, strlen(conf->xpu));
 	if (r < 0)
 		return r;
 	limits = grant_decide(&grant->policy);
-	if ((mkdir(conf->xpu, 0755) < 0 && errno != EEXIST) || (mkdir(ret, 0755) < 0 && errno != EEXIST))
-		return err_errno();
 	dir = fd_openat(AT_FDCWD, ret, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0);
 	if (dir < 0)
 		return dir;
 	r = vgpu_config_write(dir, &limits);
 	return r == -ENODATA ? 0 : r < 0 ? r : 1;
-}
-
-static void grant_remove_xpu(const struct kube_conf *conf, const char *id)
-{
-	char dir[PATH_MAX], file[PATH_MAX + sizeof("/" VGPU_CONFIG_NAME)];
-
-	if (!*conf->xpu || grant_xpu_path(conf, id, dir) < 0)
-		return;
-	snprintf(file, sizeof(file), "%s/" VGPU_CONFIG_NAME, dir);
-	unlink(file);
-	rmdir(dir);
 }
 
 int grant_put(const struct kube_conf *conf, const struct grant *grant, char why[static GRANT_WHY])
@@ -308,19 +326,6 @@ int grant_sweep_files(const struct kube_conf *conf)
 	return cdi_spec_sweep(conf->cdi, CDI_GRANT);
 }
 
-int grant_drop(const struct kube_conf *conf, const char *id, char why[static GRANT_WHY])
-{
-	int r = grant_is_id(id) ? cdi_spec_remove(conf->cdi, CDI_GRANT, id) : -EINVAL;
-
-	if (r == 0 || r == -ENOENT)
-		grant_remove_xpu(conf, id);
-	if (r == -ENOENT)
-		return 0;
-	return r < 0 ? grant_refuse(why, r, "grant %s cannot be removed from %s: %s", id, conf->cdi,
-				    strerror(-r))
-		     : 0;
-}
-
 struct grant_listing {
 	const char *prefix;
 	int (*fn)(const char *id, void *arg);
@@ -364,22 +369,31 @@ static const char *grant_find_word(const json_t *spec, const char *option)
 	return hook ? "" : NULL;
 }
 
-/* 0, -ENOENT, -EINVAL as grant_memo. */
-static int grant_read_word(const struct kube_conf *conf, const char *id, const char *option, char *ret,
-			   size_t size)
+/* 0, -ENOENT, -EINVAL as grant_memo. To be freed by json_decref. */
+static int grant_load(const struct kube_conf *conf, const char *id, json_t **ret)
 {
 	char path[PATH_MAX];
 	json_error_t error;
-	const char *word;
-	json_t *spec;
 	int r = grant_is_id(id) ? cdi_spec_path(conf->cdi, CDI_GRANT, id, path) : -EINVAL;
 
 	if (r < 0)
 		return r;
 	if (access(path, F_OK) < 0)
 		return -errno;
-	spec = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
-	word = spec ? grant_find_word(spec, option) : NULL;
+	*ret = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
+	return *ret ? 0 : -EINVAL;
+}
+
+static int grant_read_word(const struct kube_conf *conf, const char *id, const char *option, char *ret,
+			   size_t size)
+{
+	const char *word;
+	json_t *spec;
+	int r = grant_load(conf, id, &spec);
+
+	if (r < 0)
+		return r;
+	word = grant_find_word(spec, option);
 	if (!word || strlen(word) >= size)
 		r = -EINVAL;
 	else
@@ -432,6 +446,75 @@ int grant_read_memory(const struct kube_conf *conf, const char *id, const struct
 		r = grant_take_memory(devices, name, amount, ret_bytes);
 	}
 	return r;
+}
+
+/* --- Its end ----------------------------------------------------------------------------------- */
+
+/* The folder that the container has as /etc/xpu; NULL: none. */
+static const char *grant_find_mount(const json_t *spec)
+{
+	const json_t *device = json_array_get(json_object_get(spec, "devices"), 0), *mount;
+	const json_t *mounts = json_object_get(json_object_get(device, "containerEdits"), "mounts");
+	size_t i;
+
+	json_array_foreach (mounts, i, mount) {
+		const char *to = json_string_value(json_object_get(mount, "containerPath"));
+
+		if (to && !strcmp(to, CDI_XPU))
+			return json_string_value(json_object_get(mount, "hostPath"));
+	}
+	return NULL;
+}
+
+/* "": it has no folder of vgpu.config in the site's one. */
+static void grant_find_xpu(const struct kube_conf *conf, const char *id, char ret[static PATH_MAX])
+{
+	size_t len = strlen(conf->xpu);
+	const char *path = NULL;
+	json_t *spec = NULL;
+
+	*ret = 0;
+	if (len && grant_load(conf, id, &spec) == 0)
+		path = grant_find_mount(spec);
+	if (path && !strncmp(path, conf->xpu, len) && path[len] == '/' && !strstr(path, "/..") &&
+	    strlen(path) < PATH_MAX)
+		strcpy(ret, path);
+	json_decref(spec);
+}
+
+/* With the folder of its Pod, when that is empty. */
+static void grant_remove_xpu(const struct kube_conf *conf, char *folder)
+{
+	CLEANUP_CLOSE int dir = -EBADF;
+	char *parent = strrchr(folder, '/');
+
+	if (!parent)
+		return;
+	dir = fd_openat(AT_FDCWD, folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0);
+	if (dir >= 0)
+		vgpu_config_remove(dir);
+	rmdir(folder);
+	*parent = 0;
+	if (strcmp(folder, conf->xpu) != 0)
+		rmdir(folder);
+}
+
+int grant_drop(const struct kube_conf *conf, const char *id, char why[static GRANT_WHY])
+{
+	char xpu[PATH_MAX] = "";
+	int r = grant_is_id(id) ? 0 : -EINVAL;
+
+	if (r == 0)
+		grant_find_xpu(conf, id, xpu);
+	if (r == 0)
+		r = cdi_spec_remove(conf->cdi, CDI_GRANT, id);
+	if (r == 0 || r == -ENOENT)
+		grant_remove_xpu(conf, xpu);
+	if (r == -ENOENT)
+		return 0;
+	return r < 0 ? grant_refuse(why, r, "grant %s cannot be removed from %s: %s", id, conf->cdi,
+				    strerror(-r))
+		     : 0;
 }
 
 /* --- Tenants ----------------------------------------------------------------------------------- */

@@ -18,13 +18,16 @@
 #define GRANT_KIND "allot.dev/grant" /* of the CDI device: GRANT_KIND "=" id */
 #define GRANT_ID_BYTES 128
 #define GRANT_MEMO_BYTES 4096
+#define GRANT_XPU_BYTES 192
 #define GRANT_WHY 512
 
 struct grant {
 	char id[GRANT_ID_BYTES]; /* letters, digits, '.', '_', '-' */
-	/* What the container's programs may use; its `name` is the tenant's. */
+	/* The limits of the container's programs; its `name` is the tenant's. */
 	struct policy policy;
 	bool xpu; /* its programs may look for /etc/xpu/vgpu.config */
+	/* The folder of that file in the site's one: "<uid of the Pod>/<container>"; "": the id. */
+	char xpu_folder[GRANT_XPU_BYTES];
 	char memo[GRANT_MEMO_BYTES]; /* what its maker wants to find again; "": nothing */
 };
 
@@ -34,6 +37,9 @@ struct grant {
  */
 void grant_name(const char *space, const char *of, const char *part, const char *unique,
 		char ret[static POLICY_NAME_BYTES]);
+
+/* The xpu_folder of a Pod's container; "" if these are no uid and name of Kubernetes'. */
+void grant_xpu_folder(const char *uid, const char *container, char ret[static GRANT_XPU_BYTES]);
 
 /* 0, also where it is there already, or -errno with words: what failed, of which grant, and what to do. */
 int grant_put(const struct kube_conf *conf, const struct grant *grant, char why[static GRANT_WHY]);
@@ -48,7 +54,7 @@ int grant_put_beside(const struct kube_conf *conf, const char *id, const char *o
 /* 0, -ENOENT; -EINVAL: the file is none of ours. */
 int grant_memo(const struct kube_conf *conf, const char *id, char ret[static GRANT_MEMO_BYTES]);
 
-/* What its container may have of the node's devices, each by its place. 0, -ENOENT, -EINVAL as grant_memo. */
+/* Memory that its container may have of each device, by the device's place. 0, -ENOENT, -EINVAL as grant_memo. */
 int grant_read_memory(const struct kube_conf *conf, const char *id, const struct node_devices *devices,
 		      uint64_t ret_bytes[static POLICY_DEVICES]);
 

@@ -84,3 +84,9 @@ int vgpu_config_write(int dir, const struct decision_container *container)
 		return -errno;
 	return r;
 }
+
+void vgpu_config_remove(int dir)
+{
+	unlinkat(dir, VGPU_CONFIG_NAME, 0);
+	unlinkat(dir, BESIDE, 0);
+}

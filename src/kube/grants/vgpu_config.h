@@ -26,4 +26,7 @@ int vgpu_config_text(const struct decision_container *container,
  */
 int vgpu_config_write(int dir, const struct decision_container *container);
 
+/* With what a killed writer has left. */
+void vgpu_config_remove(int dir);
+
 #endif

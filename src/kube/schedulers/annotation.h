@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a scheduler with annotations expects of a node: its devices, a sign of life when it asks for
- *one, and what became of a Pod. Pure. Texts are to be freed; NULL: no memory.
+ * Annotations that a scheduler expects of a node: its devices, a sign of life when it asks for one, and
+ * what became of a Pod. Pure. Texts are to be freed; NULL: no memory.
  *
  *	node	registered = "GPU-...,10,143771,NVIDIA-NVIDIA H200,true,hami-core:"
  *		handshake = "Requesting_..."	by the scheduler; within 60 s:

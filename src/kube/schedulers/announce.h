@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a scheduler with annotations reads on the node's object: the devices there, and a sign of
- * life when it asks for one. The object is looked at every few seconds, and written where it
+ * Annotations of the node's object for a scheduler: the devices there, and a sign of life when it
+ * asks for one. The object is looked at every few seconds, and written where it
  * differs.
  */
 #ifndef ALLOT_KUBE_SCHEDULERS_ANNOUNCE_H
@@ -15,7 +15,7 @@ struct announce;
 
 int announce_open(struct api *api, const struct kube_conf *conf, const struct node_devices *devices,
 		  struct announce **ret);
-/* What is written stays. Takes NULL. */
+/* Annotations that are written stay. Takes NULL. */
 void announce_close(struct announce *announce);
 
 /* The devices are others, or are sick or well. */

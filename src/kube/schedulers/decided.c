@@ -80,14 +80,13 @@ void decided_forget(struct decided_call *call)
 		call->heard = NULL;
 }
 
-static void decided_answer(struct decided_call *call, const struct decision_container *container,
-			   const char *why)
+static void decided_answer(struct decided_call *call, const struct pod_decision *decision, const char *why)
 {
 	decided_heard *heard = call->heard;
 
 	call->heard = NULL;
 	if (heard)
-		heard(call->arg, container, why);
+		heard(call->arg, decision, why);
 }
 
 /* --- What the scheduler is told --------------------------------------------------------------- */
@@ -199,7 +198,7 @@ static void decided_read(struct decided_call *call, const char *bytes, size_t le
 		decided_end(call, DECIDED_TOLD);
 		return;
 	}
-	decided_answer(call, &decision.container, "");
+	decided_answer(call, &decision, "");
 	if (call->locked)
 		decided_unlock(call);
 	else if (!decision.awaited)

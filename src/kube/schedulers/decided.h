@@ -13,13 +13,13 @@
 
 #include "kube/wire/api.h"
 #include "kube/state/conf.h"
-#include "kube/schedulers/decision.h"
+#include "kube/schedulers/pod_decision.h"
 
 struct decided;
 struct decided_call;
 
 /* Once; NULL with words where there is no decision. */
-typedef void decided_heard(void *arg, const struct decision_container *container, const char *why);
+typedef void decided_heard(void *arg, const struct pod_decision *decision, const char *why);
 
 enum decided_end {
 	DECIDED_TOLD,	/* the scheduler knows, or has nothing to hear of this Pod */

@@ -32,7 +32,7 @@ static const struct grammar grammars[] = {
 	[KUBE_XPU] = {"index,uuid,type,memory,cores,vid", false, 6, 1, 3, 4, true},
 };
 
-/* What is being read. Places are counted from 1 in words. */
+/* The text that is being read. Places are counted from 1 in words. */
 struct reader {
 	const struct grammar *grammar;
 	uint64_t unit; /* bytes */

@@ -110,6 +110,13 @@ static bool pod_decision_is_awaited(const struct kube_conf *conf, const json_t *
 	return phase && !strcmp(phase, ANNOTATION_ALLOCATING);
 }
 
+static void pod_decision_read_uid(const json_t *pod, char ret[static POD_DECISION_UID_BYTES])
+{
+	const char *uid = json_string_value(json_object_get(json_object_get(pod, "metadata"), "uid"));
+
+	snprintf(ret, POD_DECISION_UID_BYTES, "%s", uid && strlen(uid) < POD_DECISION_UID_BYTES ? uid : "");
+}
+
 static int pod_decision_find(const struct kube_conf *conf, const json_t *pod, const char *name,
 			     struct pod_decision *ret, char why[static POD_DECISION_WHY])
 {
@@ -126,6 +133,7 @@ static int pod_decision_find(const struct kube_conf *conf, const json_t *pod, co
 	if (r == 0)
 		r = pod_limits_check(conf, limits, &ret->container, why);
 	ret->awaited = pod_decision_is_awaited(conf, pod);
+	pod_decision_read_uid(pod, ret->uid);
 	return r;
 }
 

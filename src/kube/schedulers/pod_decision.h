@@ -10,9 +10,11 @@
 #include "kube/schedulers/decision.h"
 
 #define POD_DECISION_WHY 384
+#define POD_DECISION_UID_BYTES 64
 
 struct pod_decision {
 	bool awaited; /* the scheduler waits to hear that the Pod has its devices */
+	char uid[POD_DECISION_UID_BYTES]; /* of the Pod; "": it says none */
 	struct decision_container container;
 };
 

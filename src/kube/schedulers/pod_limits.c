@@ -37,7 +37,7 @@ const char *pod_limits_name(const struct kube_conf *conf, enum kube_unit unit)
 	return "";
 }
 
-/* What a container's limits allow it on all of its devices together. */
+/* The sum that a container's limits allow it on all of its devices together. */
 struct allowed {
 	uint64_t slots, memory_bytes, cores; /* UINT64_MAX: they do not say */
 };

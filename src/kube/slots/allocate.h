@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a container gets with its devices, answered at once: slots have a CDI name each, whose file
+ * The answer to Allocate, at once: slots have a CDI name each, whose file
  * is written when the container is about to start, and the name by which NVIDIA's driver comes in.
  */
 #ifndef ALLOT_KUBE_SLOTS_ALLOCATE_H

@@ -209,7 +209,7 @@ void plugin_server_tell(struct plugin_server *server)
 {
 	struct device_list list;
 
-	/* What is too long is not told, and was logged: the list stays as it was. */
+	/* A list that is too long is not told, and was logged: the kubelet keeps the one before. */
 	if (server_make_list(server, &list) < 0)
 		return;
 	if (list.len == server->list.len && !memcmp(list.bytes, server->list.bytes, list.len)) {

@@ -39,7 +39,7 @@ bool plugin_server_is_watched(const struct plugin_server *server);
 /* The devices are others, or are sick or well. */
 void plugin_server_tell(struct plugin_server *server);
 
-/* What it has to send again, as who watches did not read: -1: nothing. */
+/* Until a list is sent again that the kubelet did not read; -1: there is none. */
 int plugin_server_timeout_ms(const struct plugin_server *server);
 void plugin_server_run(struct plugin_server *server);
 

@@ -83,7 +83,7 @@ static struct node_room choice_room(const struct choice *c, int node)
 	return room;
 }
 
-/* Whether whoever has so many free slots comes before the other one. */
+/* Returns true if a GPU with so many free slots comes before the other one. */
 static bool choice_is_before(const struct choice *c, size_t a, size_t b)
 {
 	return c->request->sized ? a > b : a < b;

@@ -142,7 +142,7 @@ static int prestart_grant(struct prestart *prestart, const struct holder *holder
 	r = holder_policy(prestart->conf, prestart->devices, holder, given_bytes, &policy, why);
 	if (r < 0)
 		return r;
-	return slot_grants_put(prestart->grants, holder->container, holder->first, &policy, why);
+	return slot_grants_put(prestart->grants, holder->container, holder->first, &policy, "", why);
 }
 
 static void prestart_finish(struct waiting **at, enum grpc_status status, const char *text)
@@ -199,14 +199,14 @@ static void prestart_make_again(const struct waiting *w, struct again *a)
 	holder_read(w->prestart->conf, w->prestart->devices, &a->pod, &a->container, &a->holder);
 }
 
-static void prestart_decided(void *arg, const struct decision_container *decision, const char *said)
+static void prestart_decided(void *arg, const struct pod_decision *decision, const char *said)
 {
 	struct waiting *w = arg, **at = &w->prestart->waiting;
 	struct prestart *prestart = w->prestart;
 	uint64_t given_bytes[POLICY_DEVICES];
 	static struct policy policy;
 	static struct again again;
-	char why[HOLDER_WHY];
+	char why[HOLDER_WHY], folder[GRANT_XPU_BYTES] = "";
 	int r = -EINVAL;
 
 	while (*at != w)
@@ -217,10 +217,12 @@ static void prestart_decided(void *arg, const struct decision_container *decisio
 	slot_grants_given(prestart->grants, prestart->devices, &again.container, given_bytes);
 	if (decision)
 		r = holder_policy_decided(prestart->conf, prestart->devices, &again.holder,
-					  decision, given_bytes, &policy, why);
-	if (r == 0)
+					  &decision->container, given_bytes, &policy, why);
+	if (r == 0) {
+		grant_xpu_folder(decision->uid, w->container, folder);
 		r = slot_grants_put(prestart->grants, &again.container, again.holder.first, &policy,
-				    why);
+				    folder, why);
+	}
 	prestart_finish_holder(at, &again.holder, r, why);
 }
 

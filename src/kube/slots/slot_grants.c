@@ -126,7 +126,8 @@ static int slot_grants_put_beside(const char *slot, void *arg)
 }
 
 int slot_grants_put(struct slot_grants *grants, const V1__ContainerResources *container,
-		    const char *first, const struct policy *policy, char why[static GRANT_WHY])
+		    const char *first, const struct policy *policy, const char *folder,
+		    char why[static GRANT_WHY])
 {
 	static struct grant grant;
 	struct putting putting = {grants, first, grant.id, why};
@@ -135,6 +136,7 @@ int slot_grants_put(struct slot_grants *grants, const V1__ContainerResources *co
 	device_id_grant(first, grant.id);
 	grant.policy = *policy;
 	grant.xpu = true;
+	snprintf(grant.xpu_folder, sizeof(grant.xpu_folder), "%s", folder);
 	r = grant_put(grants->conf, &grant, why);
 	if (r == 0)
 		r = slot_grants_note(grants, first, why);
@@ -184,7 +186,7 @@ static int slot_grants_mark_own(const char *slot, void *arg)
 	return 0;
 }
 
-/* What a slot of the container's still has on file is an earlier container's. */
+/* Memory that is on file for a slot of the container's own is an earlier container's. */
 void slot_grants_given(struct slot_grants *grants, const struct node_devices *devices,
 		       const V1__ContainerResources *container,
 		       uint64_t ret_bytes[static POLICY_DEVICES])

@@ -14,19 +14,23 @@ struct slot_grants;
 
 /* With those that are there already. -errno, which has been logged. */
 int slot_grants_open(const struct kube_conf *conf, struct slot_grants **ret);
-/* What is granted stays. Takes NULL. */
+/* Grants stay. Takes NULL. */
 void slot_grants_close(struct slot_grants *grants);
 
 bool slot_grants_any(const struct slot_grants *grants);
 
-/* Of all the container's slots: the first has the tenant. 0 or -errno with words. */
+/*
+ * Of all the container's slots: the first has the tenant. `folder` is that of its vgpu.config, as in struct
+ * grant. 0 or -errno with words.
+ */
 int slot_grants_put(struct slot_grants *grants, const V1__ContainerResources *container,
-		    const char *first, const struct policy *policy, char why[static GRANT_WHY]);
+		    const char *first, const struct policy *policy, const char *folder,
+		    char why[static GRANT_WHY]);
 
-/* What the kubelet lists by now: memory of grants that no container has any more is not given. */
+/* The kubelet's list by now: memory of grants that no container has any more is not given. */
 void slot_grants_look(struct slot_grants *grants, const V1__ListPodResourcesResponse *list);
 
-/* What other containers than that one have of each device's memory, by their grants. */
+/* Memory of each device that other containers than that one have, by their grants. */
 void slot_grants_given(struct slot_grants *grants, const struct node_devices *devices,
 		       const V1__ContainerResources *container,
 		       uint64_t ret_bytes[static POLICY_DEVICES]);

@@ -131,7 +131,7 @@ static bool call_add(struct api_call *call, const char *bytes, size_t len)
 	return true;
 }
 
-/* Whatever is whole is heard; the callback may forget the call. */
+/* Each line that is whole is heard; the callback may forget the call. */
 static bool call_add_lines(struct api_call *call, const char *bytes, size_t len)
 {
 	const char *end;

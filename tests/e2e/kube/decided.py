@@ -3,6 +3,7 @@
 
 import http.server
 import json
+import os
 import signal
 import threading
 import unittest
@@ -116,7 +117,7 @@ class Hami(Node):
         """The scheduler's part: `containers` are (name, how many slots); `limits` are each one's others."""
         path = f"/api/v1/namespaces/default/pods/{pod}"
         self.api.objects[path] = {
-            "metadata": {"annotations": {self.devices: decision, self.left: decision,
+            "metadata": {"uid": f"uid-of-{pod}", "annotations": {self.devices: decision, self.left: decision,
                                          self.phase: "allocating"}},
             "spec": {"nodeName": NODE, "containers": [
                 {"name": name, "resources": {"limits": {SLOTS: str(n), **dict(limits)} if n else {}}}
@@ -152,6 +153,19 @@ class Hami(Node):
         self.assertTrue(told["--tenant"].startswith("default.a.y-"))
         self.assertEqual(len(self.grants()), 3)
 
+    def test_vgpu_config(self):
+        """Where the XPU pool's own plugin has it: by the Pod's uid and the container's name."""
+        self.place("a", f"{self.device(0, 2048, 20)};{self.device(1, 1024, 10)};", ("x", 1), ("y", 1))
+        self.run_pod("a", {"x": {SLOTS: 1}, "y": {SLOTS: 1}})
+        folder = self.top / "xpu/uid-of-a"
+        self.assertEqual(sorted(os.listdir(folder)), ["x", "y"])
+        self.assertEqual((folder / "x/vgpu.config").read_text(), "UsedMem:2048\nUsedCores:20\n")
+        self.assertEqual((folder / "y/vgpu.config").read_text(), "UsedMem:1024\nUsedCores:10\n")
+        (folder / "x/.vgpu.config.new").touch()  # of a writer that was killed
+        self.kubelet.delete("default", "a")
+        self.wait(lambda: not self.grants(), "its grants stay")
+        self.assertEqual(os.listdir(self.top / "xpu"), [])
+
     def test_twice_on_one_gpu(self):
         self.place("a", f"{self.device(0, 1024, 20)}{self.device(0, 1024, 20)};", ("x", 2))
         self.refused_start("this GPU already")
@@ -177,7 +191,8 @@ class Hami(Node):
         self.refused_start("node-2")
 
     def test_another_gpu(self):
-        self.place("a", "GPU-22222222-1111-1111-1111-111111111111,NVIDIA,1,1:;", ("x", 1))
+        self.place("a", self.device(0, 1024, 1).replace(uuid(0), "GPU-22222222-1111-1111-1111-111111111111") + ";",
+                   ("x", 1))
         self.refused_start("GPU-22222222")
 
     def test_nonsense(self):
@@ -327,6 +342,22 @@ class Hami(Node):
         self.assertEqual(self.patches(), patches)
 
 
+class Xpu(Hami):
+    devices, left, phase = ("huawei.com/vgpu-ids-new", "huawei.com/vgpu-devices-to-allocate",
+                            "huawei.com/bind-phase")
+    registered, handshake = "huawei.com/node-vgpu-register", "huawei.com/node-vgpu-handshake"
+    scheduler = "xpu"
+    lock = "vxpu"
+    unit = 1
+    memory, cores = MEMORY, CORES
+
+    def asked(self, gib, cores):
+        return {self.memory: str(gib), self.cores: str(cores)}
+
+    def device(self, gpu, mib, cores):
+        return f"{gpu},{uuid(gpu)},GPU-H200,{mib},{cores},0:"
+
+
 class Volcano(Hami):
     devices, left, phase = ("volcano.sh/vgpu-ids-new", "volcano.sh/devices-to-allocate",
                             "volcano.sh/bind-phase")
@@ -337,5 +368,5 @@ class Volcano(Hami):
     memory, cores = MEMORY, CORES
 
 
-signal.alarm(170)
+signal.alarm(280)
 unittest.main()

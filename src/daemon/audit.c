@@ -294,6 +294,7 @@ static void audit_read_devices(struct audit *audit)
 	if (!devices.n)
 		return;
 	audit->tries = 0;
+	devices_read_links(&devices);
 	inventory_offer(audit->inventory, &devices);
 }
 

@@ -518,6 +518,8 @@ int main(int argc, char **argv)
 		log_line(LOG_WARN, "a ledger that is cut short ends this daemon: %s", strerror(errno));
 	node.stamp = devices_stamp();
 	devices_read(&node.devices);
+	if (node.kube_conf.ways)
+		devices_read_links(&node.devices);
 	if (*node.devices.trouble)
 		log_line(LOG_WARN, "%s", node.devices.trouble);
 	r = main_serve(&node, &a, loop);

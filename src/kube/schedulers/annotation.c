@@ -234,9 +234,7 @@ static unsigned int annotation_rate(const struct node_device *a, const struct no
 	return a->numa >= 0 && a->numa == b->numa ? NODE : ACROSS;
 }
 
-static void annotation_write_row(FILE *out, const struct node_devices *devices, unsigned int row,
-				 unsigned int (*links)(const struct node_device *a,
-						       const struct node_device *b))
+static void annotation_write_row(FILE *out, const struct node_devices *devices, unsigned int row)
 {
 	const struct node_device *a = &devices->list[row];
 	const char *before = "";
@@ -246,15 +244,12 @@ static void annotation_write_row(FILE *out, const struct node_devices *devices, 
 
 		if (b->device.vendor != DEVICE_NVIDIA)
 			continue;
-		fprintf(out, "%s%u", before,
-			i == row ? 0 : annotation_rate(a, b, links ? links(a, b) : 0));
+		fprintf(out, "%s%u", before, i == row ? 0 : annotation_rate(a, b, devices->nvlinks[row][i]));
 		before = ",";
 	}
 }
 
-char *annotation_topology(const struct node_devices *devices,
-			  unsigned int (*links)(const struct node_device *a,
-						const struct node_device *b))
+char *annotation_topology(const struct node_devices *devices)
 {
 	const char *before = "";
 	char *text = NULL;
@@ -267,7 +262,7 @@ char *annotation_topology(const struct node_devices *devices,
 		if (devices->list[i].device.vendor != DEVICE_NVIDIA)
 			continue;
 		fputs(before, out);
-		annotation_write_row(out, devices, i, links);
+		annotation_write_row(out, devices, i);
 		before = ";";
 	}
 	if (fclose(out)) {

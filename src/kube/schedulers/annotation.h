@@ -51,12 +51,9 @@ char *annotation_unused(const struct node_devices *devices);
 
 /*
  * How near NVIDIA's devices are to each other, as XPU's scheduler counts: "0,20;20,0" of two on one
- * NUMA node, more with NVLink. `links` says how many NVLinks there are between two; NULL: none is
- * known.
+ * NUMA node, more with each NVLink between them.
  */
-char *annotation_topology(const struct node_devices *devices,
-			  unsigned int (*links)(const struct node_device *a,
-						const struct node_device *b));
+char *annotation_topology(const struct node_devices *devices);
 
 #define ANNOTATION_TIME_BYTES 40
 /* "Reported_" and the time in UTC, as the scheduler writes its own. */

@@ -120,7 +120,7 @@ static void announce_compare(struct announce *announce, const json_t *now)
 	const struct annotation_keys *keys = annotation_keys(announce->conf->scheduler);
 	const char *asks = json_string_value(json_object_get(now, keys->handshake));
 	char *devices = annotation_registered(announce->conf, announce->devices);
-	char *topology = keys->topology ? annotation_topology(announce->devices, NULL) : NULL;
+	char *topology = keys->topology ? annotation_topology(announce->devices) : NULL;
 	char *unused = keys->used && !json_object_get(now, keys->used)
 			       ? annotation_unused(announce->devices)
 			       : NULL;

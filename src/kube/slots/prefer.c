@@ -11,6 +11,7 @@
 
 struct gpu {
 	size_t free, taken; /* slots */
+	unsigned int links; /* to those that are taken; while none is, the most to one with free slots */
 };
 
 struct choice {
@@ -132,15 +133,43 @@ static bool choice_is_better(const struct choice *c, int a, int b)
 	away_b = c->has_node && c->devices->list[b].numa != c->node;
 	if (ga->taken != gb->taken)
 		return ga->taken < gb->taken;
+	if (ga->links != gb->links)
+		return ga->links > gb->links;
 	if (away_a != away_b)
 		return away_b;
 	return ga->free != gb->free ? choice_is_before(c, ga->free, gb->free) : a < b;
+}
+
+static unsigned int choice_links(const struct choice *c, unsigned int gpu, bool any_taken)
+{
+	const uint8_t *links = c->devices->nvlinks[gpu];
+	unsigned int all = 0, most = 0;
+
+	for (unsigned int i = 0; i < c->devices->n; i++) {
+		if (c->gpu[i].taken)
+			all += links[i];
+		if (c->gpu[i].free && links[i] > most)
+			most = links[i];
+	}
+	return any_taken ? all : most;
+}
+
+/* A single slot is on no two GPUs. */
+static void choice_count_links(struct choice *c)
+{
+	bool any_taken = false;
+
+	for (unsigned int i = 0; i < c->devices->n; i++)
+		any_taken |= c->gpu[i].taken > 0;
+	for (unsigned int i = 0; c->request->size > 1 && i < c->devices->n; i++)
+		c->gpu[i].links = choice_links(c, i, any_taken);
 }
 
 static int choice_next(struct choice *c, char **ret)
 {
 	size_t best = c->request->n_available;
 
+	choice_count_links(c);
 	for (size_t i = 0; i < c->request->n_available; i++)
 		if (c->gpu_of[i] != TAKEN && (best == c->request->n_available ||
 					      choice_is_better(c, c->gpu_of[i], c->gpu_of[best])))

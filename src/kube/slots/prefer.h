@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which free slots a container is to have: several are on different GPUs as far as possible,
- * preferably of one NUMA node; among these, and for a single slot, GPUs come first that have the
+ * Which free slots a container is to have: several are on different GPUs as far as possible, preferably on
+ * such as have the most NVLinks to each other, and of one NUMA node; among these, and for a single slot, GPUs come first that have the
  * fewest free slots, so that whole GPUs stay free. But where a container says how much of a GPU it
  * wants, that is not known here: GPUs with the most free slots come first then, since on a full one
  * it would not start, while another one is empty. Pure.

@@ -120,6 +120,28 @@ static bool node_come(struct node_devices *devices, const struct device *device)
 	return node_judge(d) || !known;
 }
 
+/* Places in the driver's list and in ours differ once a device has gone. */
+static uint8_t node_links(const struct devices *now, const struct node_device *a, const struct node_device *b)
+{
+	const struct device *from = devices_find(now, a->device.uuid), *to = devices_find(now, b->device.uuid);
+
+	return from && to ? now->nvlinks[from - now->list][to - now->list] : 0;
+}
+
+static bool node_note_links(struct node_devices *devices, const struct devices *now)
+{
+	bool changed = false;
+
+	for (unsigned int i = 0; i < devices->n; i++)
+		for (unsigned int k = 0; k < devices->n; k++) {
+			uint8_t links = node_links(now, &devices->list[i], &devices->list[k]);
+
+			changed |= devices->nvlinks[i][k] != links;
+			devices->nvlinks[i][k] = links;
+		}
+	return changed;
+}
+
 bool node_update(struct node_devices *devices, const struct devices *now)
 {
 	bool changed = false;
@@ -129,5 +151,6 @@ bool node_update(struct node_devices *devices, const struct devices *now)
 			changed |= node_leave(&devices->list[i]);
 	for (unsigned int i = 0; i < now->n; i++)
 		changed |= node_come(devices, &now->list[i]);
+	changed |= node_note_links(devices, now);
 	return changed;
 }

@@ -26,6 +26,7 @@ struct node_device {
 struct node_devices {
 	unsigned int n;
 	struct node_device list[POLICY_DEVICES];
+	uint8_t nvlinks[POLICY_DEVICES][POLICY_DEVICES]; /* between two of them, by their places */
 };
 
 /* "gpu-00112233-4455-6677-8899-aabbccddeeff", "amd-...": its name where a name is a DNS label. */

@@ -252,6 +252,13 @@ static struct decision_container grant_decide(const struct policy *policy)
 	return ret;
 }
 
+static int grant_write_preload(const struct kube_conf *conf)
+{
+	CLEANUP_CLOSE int dir = fd_openat(AT_FDCWD, conf->xpu, O_RDONLY | O_DIRECTORY, 0);
+
+	return dir < 0 ? dir : vgpu_config_write_preload(dir);
+}
+
 /* 1: the folder is there, with the file; 0: there is to be none, or nothing is limited. */
 static int grant_write_xpu(const struct kube_conf *conf, const struct grant *grant, char ret[static PATH_MAX])
 {
@@ -271,7 +278,9 @@ static int grant_write_xpu(const struct kube_conf *conf, const struct grant *gra
 	if (dir < 0)
 		return dir;
 	r = vgpu_config_write(dir, &limits);
-	return r == -ENODATA ? 0 : r < 0 ? r : 1;
+	if (r == 0 && conf->by_mounts)
+		r = grant_write_preload(conf);
+	return r == -ENODATA && !conf->by_mounts ? 0 : r < 0 ? r : 1;
 }
 
 int grant_put(const struct kube_conf *conf, const struct grant *grant, char why[static GRANT_WHY])
@@ -308,6 +317,20 @@ int grant_put(const struct kube_conf *conf, const struct grant *grant, char why[
 	return r < 0 ? grant_refuse(why, r, "grant %s cannot be written into %s: %s", grant->id, conf->cdi,
 				    strerror(-r))
 		     : 0;
+}
+
+int grant_mounts(const struct kube_conf *conf, const char *id, struct grant_mounts *ret,
+		 char why[static GRANT_WHY])
+{
+	static struct grant_files files;
+	int r = grant_is_id(id) ? grant_find_files(&files, why) : -EINVAL;
+
+	if (r == 0)
+		r = grant_xpu_path(conf, id, ret->folder);
+	if (r < 0)
+		return r;
+	strcpy(ret->library, files.library);
+	return grant_xpu_path(conf, VGPU_CONFIG_PRELOAD, ret->preload);
 }
 
 int grant_put_beside(const struct kube_conf *conf, const char *id, const char *of,

@@ -44,6 +44,17 @@ void grant_xpu_folder(const char *uid, const char *container, char ret[static GR
 /* 0, also where it is there already, or -errno with words: what failed, of which grant, and what to do. */
 int grant_put(const struct kube_conf *conf, const struct grant *grant, char why[static GRANT_WHY]);
 
+/* Files of this machine for a container whose runtime has no CDI; grant_put makes those that are not there. */
+struct grant_mounts {
+	char folder[PATH_MAX];	/* with vgpu.config */
+	char preload[PATH_MAX]; /* a list for ld.so */
+	char library[PATH_MAX];
+};
+
+/* 0, or -errno with words. */
+int grant_mounts(const struct kube_conf *conf, const char *id, struct grant_mounts *ret,
+		 char why[static GRANT_WHY]);
+
 /*
  * A file for one more CDI device of a container that has that grant: a slot beside the first one. It
  * brings nothing.

@@ -9,9 +9,11 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/container.h"
 #include "base/fd.h"
 
 #define BESIDE "." VGPU_CONFIG_NAME ".new"
+#define PRELOAD_BYTES 64
 
 /* The smallest that is not 0; 0: none. */
 static uint64_t vgpu_config_least(const struct decision_container *container,
@@ -53,7 +55,7 @@ int vgpu_config_text(const struct decision_container *container, char ret[static
 }
 
 /* A killed writer leaves the file beside, which the next one writes over. */
-static int vgpu_config_put(int dir, const char *text)
+static int vgpu_config_put(int dir, const char *name, const char *text)
 {
 	int CLEANUP_CLOSE fd = fd_openat(dir, BESIDE, O_WRONLY | O_CREAT | O_TRUNC, 0644);
 	int r;
@@ -66,7 +68,7 @@ static int vgpu_config_put(int dir, const char *text)
 		r = -errno;
 	if (!r && fsync(fd) < 0)
 		r = -errno;
-	if (!r && renameat(dir, BESIDE, dir, VGPU_CONFIG_NAME) < 0)
+	if (!r && renameat(dir, BESIDE, dir, name) < 0)
 		r = -errno;
 	if (r)
 		unlinkat(dir, BESIDE, 0);
@@ -79,10 +81,21 @@ int vgpu_config_write(int dir, const struct decision_container *container)
 	int r = vgpu_config_text(container, text);
 
 	if (!r)
-		return vgpu_config_put(dir, text);
+		return vgpu_config_put(dir, VGPU_CONFIG_NAME, text);
 	if (unlinkat(dir, VGPU_CONFIG_NAME, 0) < 0 && errno != ENOENT)
 		return -errno;
 	return r;
+}
+
+int vgpu_config_write_preload(int dir)
+{
+	static const char text[] = CONTAINER_LIBRARY "\n";
+	char now[PRELOAD_BYTES];
+
+	/* Containers have this very file mounted. */
+	if (fd_read_text(dir, VGPU_CONFIG_PRELOAD, now, sizeof(now)) >= 0 && !strcmp(now, text))
+		return 0;
+	return vgpu_config_put(dir, VGPU_CONFIG_PRELOAD, text);
 }
 
 void vgpu_config_remove(int dir)

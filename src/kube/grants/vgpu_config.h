@@ -26,7 +26,14 @@ int vgpu_config_text(const struct decision_container *container,
  */
 int vgpu_config_write(int dir, const struct decision_container *container);
 
-/* With what a killed writer has left. */
+/*
+ * Puts a list for ld.so into that directory, by which a container's programs have the library at its place in a
+ * container: one list for all that get it by a mount, and their limits by the file. 0 or -errno.
+ */
+#define VGPU_CONFIG_PRELOAD "ld.so.preload"
+int vgpu_config_write_preload(int dir);
+
+/* Removes the file, with what a killed writer has left. */
 void vgpu_config_remove(int dir);
 
 #endif

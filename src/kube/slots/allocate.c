@@ -7,14 +7,18 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/container.h"
+#include "cdi/spec.h"
 #include "kube/grants/grant.h"
 #include "kube/slots/prefer.h"
 #include "kube/pods/device_id.h"
+#include "text/units.h"
 
 #define ANNOTATION "cdi.k8s.io/allot-" /* and the resource's name */
 /* Bounds of a request; kubelets ask for one container at a time. */
 #define CONTAINERS_MOST 64
 #define SLOTS_MOST	512
+#define MOUNTS		3
 #define AVAILABLE_MOST	8192
 
 __attribute__((format(printf, 3, 4))) static int allocate_say(char why[static ALLOCATE_WHY], int r,
@@ -113,11 +117,7 @@ static int answer_annotate(const struct kube_resource *resource, container_answe
 	return 0;
 }
 
-/*
- * To NVIDIA's runtime: no GPU. Otherwise it brings all that the image asks for into a container whose runtime
- * knows nothing of CDI, where nothing is limited. The grant, or NVIDIA's own CDI device, says another thing.
- */
-static int answer_hide_gpus(container_answer *answer)
+static int answer_set_variable(container_answer *answer, const char *key, const char *value)
 {
 	V1beta1__ContainerAllocateResponse__EnvsEntry *entry = malloc(sizeof(*entry));
 
@@ -125,10 +125,102 @@ static int answer_hide_gpus(container_answer *answer)
 		return -ENOMEM;
 	v1beta1__container_allocate_response__envs_entry__init(entry);
 	answer->envs[answer->n_envs++] = entry;
-	entry->key = strdup("NVIDIA_VISIBLE_DEVICES");
-	entry->value = strdup("void");
+	entry->key = strdup(key);
+	entry->value = strdup(value);
 	return entry->key && entry->value ? 0 : -ENOMEM;
 }
+
+/*
+ * To NVIDIA's runtime: no GPU. Otherwise it brings all that the image asks for into a container whose runtime
+ * knows nothing of CDI, where nothing is limited. The grant, or NVIDIA's own CDI device, says another thing.
+ */
+static int answer_hide_gpus(container_answer *answer)
+{
+	return answer_set_variable(answer, "NVIDIA_VISIBLE_DEVICES", "void");
+}
+
+/* --- For runtimes without CDI ---------------------------------------------------------------- */
+
+static int answer_mount(container_answer *answer, const char *host, const char *container)
+{
+	V1beta1__Mount *mount = malloc(sizeof(*mount));
+
+	if (!mount)
+		return -ENOMEM;
+	v1beta1__mount__init(mount);
+	answer->mounts[answer->n_mounts++] = mount;
+	mount->host_path = strdup(host);
+	mount->container_path = strdup(container);
+	mount->read_only = true;
+	return mount->host_path && mount->container_path ? 0 : -ENOMEM;
+}
+
+/* The slot by which PreStartContainer names the grant, too (holder.h): the first one by its name. */
+static const char *answer_first_slot(const V1beta1__ContainerAllocateRequest *request)
+{
+	const char *first = request->devices_ids[0];
+
+	for (size_t i = 1; i < request->n_devices_ids; i++)
+		if (strcmp(request->devices_ids[i], first) < 0)
+			first = request->devices_ids[i];
+	return first;
+}
+
+static int answer_add_mounts(const struct kube_conf *conf, const V1beta1__ContainerAllocateRequest *request,
+			     container_answer *answer, char why[static ALLOCATE_WHY])
+{
+	static struct grant_mounts mounts;
+	char id[GRANT_ID_BYTES];
+	int r;
+
+	device_id_grant(answer_first_slot(request), id);
+	r = grant_mounts(conf, id, &mounts, why);
+	if (r == 0)
+		r = answer_mount(answer, mounts.folder, CDI_XPU);
+	if (r == 0)
+		r = answer_mount(answer, mounts.library, CONTAINER_LIBRARY);
+	if (r == 0)
+		r = answer_mount(answer, mounts.preload, CONTAINER_PRELOAD);
+	return r;
+}
+
+/* NVIDIA's runtime brings the GPUs of the slots, each once. */
+static int answer_show_gpus(const struct node_devices *devices, const V1beta1__ContainerAllocateRequest *request,
+			    container_answer *answer, char why[static ALLOCATE_WHY])
+{
+	static char uuids[POLICY_DEVICES * (sizeof(struct units_text) + 1)];
+	bool seen[POLICY_DEVICES] = {false};
+	struct device_slot slot;
+	size_t at = 0;
+
+	*uuids = 0;
+	for (size_t i = 0; i < request->n_devices_ids; i++) {
+		const char *name = request->devices_ids[i];
+		int r = device_id_parse(devices, name, &slot);
+
+		if (r < 0)
+			return allocate_say(why, r, "slot %.63s is of no GPU of this node", name);
+		if (devices->list[slot.device].device.vendor != DEVICE_NVIDIA)
+			return allocate_say(why, -ENOTSUP, "slot %.63s is of an AMD GPU, which needs a runtime with CDI; "
+					    "take delivery = mounts from allotd.conf", name);
+		if (!seen[slot.device])
+			at += (size_t)snprintf(uuids + at, sizeof(uuids) - at, "%s%s", at ? "," : "",
+					       units_uuid(devices->list[slot.device].device.uuid).s);
+		seen[slot.device] = true;
+	}
+	return answer_set_variable(answer, "NVIDIA_VISIBLE_DEVICES", uuids);
+}
+
+static int answer_without_cdi(const struct kube_conf *conf, const struct node_devices *devices,
+			      const V1beta1__ContainerAllocateRequest *request, container_answer *answer,
+			      char why[static ALLOCATE_WHY])
+{
+	int r = answer_show_gpus(devices, request, answer, why);
+
+	return r < 0 ? r : answer_add_mounts(conf, request, answer, why);
+}
+
+/* --- All of the answer ----------------------------------------------------------------------- */
 
 static int answer_slots(const struct kube_conf *conf, const struct node_devices *devices,
 			const V1beta1__ContainerAllocateRequest *request, container_answer *answer,
@@ -169,7 +261,8 @@ static container_answer *answer_new(const V1beta1__ContainerAllocateRequest *req
 	answer->cdi_devices = allocate_pointers(2 * request->n_devices_ids);
 	answer->annotations = allocate_pointers(1);
 	answer->envs = allocate_pointers(1);
-	return answer->cdi_devices && answer->annotations && answer->envs ? answer : NULL;
+	answer->mounts = allocate_pointers(MOUNTS);
+	return answer->cdi_devices && answer->annotations && answer->envs && answer->mounts ? answer : NULL;
 }
 
 static int allocate_container(const struct kube_conf *conf, const struct node_devices *devices,
@@ -186,8 +279,10 @@ static int allocate_container(const struct kube_conf *conf, const struct node_de
 	answer = answer_new(request, response);
 	if (!answer)
 		return -ENOMEM;
-	if (resource->unit != KUBE_SLOTS)
+	if (resource->unit != KUBE_SLOTS || !request->n_devices_ids)
 		return 0;
+	if (conf->by_mounts)
+		return answer_without_cdi(conf, devices, request, answer, why);
 	r = answer_slots(conf, devices, request, answer, why);
 	if (r < 0 || !answer->n_cdi_devices)
 		return r;

@@ -16,6 +16,7 @@ static const char *const schedulers[] = {
 static const char *const units[] = {[KUBE_SLOTS] = "slots", [KUBE_MEMORY] = "memory", [KUBE_CORES] = "cores"};
 static const char *const cores[] = {"share", "limit"};
 static const char *const priorities[] = {"normal", "high"};
+static const char *const deliveries[] = {"cdi", "mounts"}; /* by_mounts */
 
 #define LENGTH(array) (int)(sizeof(array) / sizeof((array)[0]))
 #define SLOTS_MOST    1000
@@ -186,6 +187,12 @@ int kube_conf_take(struct kube_conf *conf, const char *key, const char *value,
 			conf->cores_limit = i;
 		return r;
 	}
+	if (!strcmp(key, "delivery")) {
+		r = conf_take_word(text, deliveries, LENGTH(deliveries), &i, why);
+		if (r == 0)
+			conf->by_mounts = i;
+		return r;
+	}
 	if (!strcmp(key, "priority-max")) {
 		r = conf_take_word(text, priorities, LENGTH(priorities), &i, why);
 		if (r == 0)
@@ -223,6 +230,18 @@ static void conf_default_xpu(struct kube_conf *conf)
 			conf_default(conf->xpu, sizeof(conf->xpu), "/etc/xpu");
 }
 
+/* A scheduler's decision is known when the container starts, and then its mounts are. */
+static int conf_check_mounts(struct kube_conf *conf, char why[static KUBE_CONF_WHY])
+{
+	if (!conf->by_mounts)
+		return 0;
+	if (conf->ways != KUBE_PLUGIN || conf->scheduler != KUBE_STOCK)
+		return conf_refuse(why, "delivery = mounts: that needs ways = device-plugin and scheduler = stock; the "
+					"others need a runtime with CDI");
+	conf_default(conf->xpu, sizeof(conf->xpu), "/etc/xpu");
+	return 0;
+}
+
 void kube_node_name(char *ret, size_t size)
 {
 	const char *told = getenv("NODE_NAME");
@@ -246,6 +265,8 @@ int kube_conf_complete(struct kube_conf *conf, char why[static KUBE_CONF_WHY])
 		kube_node_name(conf->node, sizeof(conf->node));
 	conf_default_resources(conf);
 	conf_default_xpu(conf);
+	if (conf_check_mounts(conf, why) < 0)
+		return -EINVAL;
 	for (size_t i = 0; i < conf->nresources; i++)
 		if (conf->resource[i].unit == KUBE_SLOTS)
 			return 0;

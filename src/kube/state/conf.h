@@ -11,7 +11,7 @@
  *	resource = huawei.com/vgpu-cores cores 1
  *	cores = limit
  *
- * Further keys, of which each has a usual value: driver, nvidia-cdi, kubelet, cdi, xpu, priority-max,
+ * Further keys, of which each has a usual value: driver, delivery, nvidia-cdi, kubelet, cdi, xpu, priority-max,
  * api, account, node.
  */
 #ifndef ALLOT_KUBE_STATE_CONF_H
@@ -47,6 +47,11 @@ struct kube_conf {
 	unsigned int ways; /* bits of enum kube_way; 0: Kubernetes is none of this daemon's affairs */
 	enum kube_scheduler scheduler;
 	bool claims_high; /* a claim may ask for priority high itself; else a DeviceClass alone gives that */
+	/*
+	 * The container's runtime knows nothing of CDI: library, limits and NVIDIA's variable come by Allocate's
+	 * answer, and the library limits the container by its vgpu.config.
+	 */
+	bool by_mounts;
 	bool cores_limit; /* of a resource of cores: the part is a cap; else it is what is guaranteed */
 	char driver[KUBE_NAME_BYTES]; /* of dynamic resource allocation: "gpu.allot.dev" */
 	/*

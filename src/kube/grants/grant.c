@@ -268,7 +268,7 @@ static int grant_write_xpu(const struct kube_conf *conf, const struct grant *gra
 
 	if (!grant->xpu || !*conf->xpu)
 		return 0;
-	r = grant_xpu_path(conf, *grant->xpu_folder ? grant->xpu_folder : grant->id, ret);
+	r = grant_xpu_path(conf, *grant->folder.name ? grant->folder.name : grant->id, ret);
 	if (r == 0)
 		r = grant_make_folders(ret, strlen(conf->xpu));
 	if (r < 0)
@@ -278,6 +278,8 @@ static int grant_write_xpu(const struct kube_conf *conf, const struct grant *gra
 	if (dir < 0)
 		return dir;
 	r = vgpu_config_write(dir, &limits);
+	if (r == 0 && *grant->folder.ids)
+		r = vgpu_config_write_ids(dir, grant->folder.ids);
 	if (r == 0 && conf->by_mounts)
 		r = grant_write_preload(conf);
 	return r == -ENODATA && !conf->by_mounts ? 0 : r < 0 ? r : 1;

@@ -12,6 +12,7 @@
 #include <stdbool.h>
 
 #include "kube/state/conf.h"
+#include "kube/grants/vgpu_config.h"
 #include "kube/state/node.h"
 #include "ledger/policy.h"
 
@@ -21,13 +22,18 @@
 #define GRANT_XPU_BYTES 192
 #define GRANT_WHY 512
 
+/* A container's folder in the site's one. All zero: by the grant's id, with vgpu.config alone. */
+struct grant_folder {
+	char name[GRANT_XPU_BYTES]; /* "<uid of the Pod>/<container>"; "": the id */
+	char ids[VGPU_CONFIG_IDS_BYTES]; /* of vgpu-ids.config; "": there is no such file */
+};
+
 struct grant {
 	char id[GRANT_ID_BYTES]; /* letters, digits, '.', '_', '-' */
 	/* The limits of the container's programs; its `name` is the tenant's. */
 	struct policy policy;
 	bool xpu; /* its programs may look for /etc/xpu/vgpu.config */
-	/* The folder of that file in the site's one: "<uid of the Pod>/<container>"; "": the id. */
-	char xpu_folder[GRANT_XPU_BYTES];
+	struct grant_folder folder; /* of that file */
 	char memo[GRANT_MEMO_BYTES]; /* what its maker wants to find again; "": nothing */
 };
 
@@ -38,7 +44,7 @@ struct grant {
 void grant_name(const char *space, const char *of, const char *part, const char *unique,
 		char ret[static POLICY_NAME_BYTES]);
 
-/* The xpu_folder of a Pod's container; "" if these are no uid and name of Kubernetes'. */
+/* The folder's name for a Pod's container; "" if these are no uid and name of Kubernetes'. */
 void grant_xpu_folder(const char *uid, const char *container, char ret[static GRANT_XPU_BYTES]);
 
 /* 0, also where it is there already, or -errno with words: what failed, of which grant, and what to do. */

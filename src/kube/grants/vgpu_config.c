@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -11,6 +12,7 @@
 #include "base/cleanup.h"
 #include "base/container.h"
 #include "base/fd.h"
+#include "nvidia/uuid.h"
 
 #define BESIDE "." VGPU_CONFIG_NAME ".new"
 #define PRELOAD_BYTES 64
@@ -87,6 +89,24 @@ int vgpu_config_write(int dir, const struct decision_container *container)
 	return r;
 }
 
+void vgpu_config_ids(const struct decision_container *container, char ret[static VGPU_CONFIG_IDS_BYTES])
+{
+	char uuid[UUID_TEXT_SIZE];
+	size_t at = 0;
+
+	*ret = 0;
+	for (unsigned int i = 0; i < container->n; i++) {
+		uuid_format(container->device[i].uuid, uuid);
+		at += (size_t)snprintf(ret + at, VGPU_CONFIG_IDS_BYTES - at, "%s-%" PRIu32 "\n", uuid,
+				       container->device[i].part);
+	}
+}
+
+int vgpu_config_write_ids(int dir, const char *text)
+{
+	return vgpu_config_put(dir, VGPU_CONFIG_IDS, text);
+}
+
 int vgpu_config_write_preload(int dir)
 {
 	static const char text[] = CONTAINER_LIBRARY "\n";
@@ -101,5 +121,6 @@ int vgpu_config_write_preload(int dir)
 void vgpu_config_remove(int dir)
 {
 	unlinkat(dir, VGPU_CONFIG_NAME, 0);
+	unlinkat(dir, VGPU_CONFIG_IDS, 0);
 	unlinkat(dir, BESIDE, 0);
 }

@@ -27,13 +27,21 @@ int vgpu_config_text(const struct decision_container *container,
 int vgpu_config_write(int dir, const struct decision_container *container);
 
 /*
+ * vgpu-ids.config beside it, as the XPU pool's plugin writes it: "<UUID>-<part>", a line each. Pure.
+ */
+#define VGPU_CONFIG_IDS	      "vgpu-ids.config"
+#define VGPU_CONFIG_IDS_BYTES (POLICY_DEVICES * 56 + 1)
+void vgpu_config_ids(const struct decision_container *container, char ret[static VGPU_CONFIG_IDS_BYTES]);
+int vgpu_config_write_ids(int dir, const char *text); /* as vgpu_config_write */
+
+/*
  * Puts a list for ld.so into that directory, by which a container's programs have the library at its place in a
  * container: one list for all that get it by a mount, and their limits by the file. 0 or -errno.
  */
 #define VGPU_CONFIG_PRELOAD "ld.so.preload"
 int vgpu_config_write_preload(int dir);
 
-/* Removes the file, with what a killed writer has left. */
+/* Removes both files, with what a killed writer has left. */
 void vgpu_config_remove(int dir);
 
 #endif

@@ -133,18 +133,20 @@ static int decision_split(const struct reader *reader, struct piece device,
 	return 0;
 }
 
-/* XPU's index and vid have no use here, but a text that has no numbers there is another one. */
+/* XPU's index has no use here, but a text that has no number there is another one. */
 static int decision_check_numbers(const struct reader *reader,
-				  char fields[static FIELDS_MOST][FIELD_BYTES])
+				  char fields[static FIELDS_MOST][FIELD_BYTES], uint32_t *ret_part)
 {
-	uint64_t number;
+	uint64_t number = 0;
 
+	*ret_part = 0;
 	if (!reader->grammar->comma)
 		return 0;
 	for (unsigned int i = 0; i < FIELDS_MOST; i += FIELDS_MOST - 1)
 		if (parse_u64(fields[i], 0, INT32_MAX, &number))
 			return decision_refuse(reader, "\"%.*s\" is not the number of a %s", SHOWN,
 					       fields[i], i ? "part" : "GPU");
+	*ret_part = (uint32_t)number;
 	return 0;
 }
 
@@ -159,7 +161,7 @@ static int decision_device(const struct reader *reader, struct piece text,
 
 	r = decision_split(reader, text, fields);
 	if (!r)
-		r = decision_check_numbers(reader, fields);
+		r = decision_check_numbers(reader, fields, &ret->part);
 	if (!r)
 		r = decision_uuid(reader, fields[reader->grammar->uuid], ret->uuid);
 	if (r)

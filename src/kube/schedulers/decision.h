@@ -31,6 +31,7 @@ struct decision_device {
 	uint8_t uuid[16];
 	uint64_t memory_bytes; /* 0: none was asked for */
 	uint32_t cores;	       /* percent; 0: none was asked for */
+	uint32_t part;	       /* XPU's vid: which part of the GPU; else 0 */
 };
 
 struct decision_container {

@@ -142,7 +142,7 @@ static int prestart_grant(struct prestart *prestart, const struct holder *holder
 	r = holder_policy(prestart->conf, prestart->devices, holder, given_bytes, &policy, why);
 	if (r < 0)
 		return r;
-	return slot_grants_put(prestart->grants, holder->container, holder->first, &policy, "", why);
+	return slot_grants_put(prestart->grants, holder->container, holder->first, &policy, NULL, why);
 }
 
 static void prestart_finish(struct waiting **at, enum grpc_status status, const char *text)
@@ -199,6 +199,15 @@ static void prestart_make_again(const struct waiting *w, struct again *a)
 	holder_read(w->prestart->conf, w->prestart->devices, &a->pod, &a->container, &a->holder);
 }
 
+static void prestart_choose_folder(const struct waiting *w, const struct pod_decision *decision,
+				   struct grant_folder *ret)
+{
+	grant_xpu_folder(decision->uid, w->container, ret->name);
+	*ret->ids = 0;
+	if (w->prestart->conf->scheduler == KUBE_XPU)
+		vgpu_config_ids(&decision->container, ret->ids);
+}
+
 static void prestart_decided(void *arg, const struct pod_decision *decision, const char *said)
 {
 	struct waiting *w = arg, **at = &w->prestart->waiting;
@@ -206,7 +215,8 @@ static void prestart_decided(void *arg, const struct pod_decision *decision, con
 	uint64_t given_bytes[POLICY_DEVICES];
 	static struct policy policy;
 	static struct again again;
-	char why[HOLDER_WHY], folder[GRANT_XPU_BYTES] = "";
+	static struct grant_folder folder;
+	char why[HOLDER_WHY];
 	int r = -EINVAL;
 
 	while (*at != w)
@@ -219,9 +229,9 @@ static void prestart_decided(void *arg, const struct pod_decision *decision, con
 		r = holder_policy_decided(prestart->conf, prestart->devices, &again.holder,
 					  &decision->container, given_bytes, &policy, why);
 	if (r == 0) {
-		grant_xpu_folder(decision->uid, w->container, folder);
+		prestart_choose_folder(w, decision, &folder);
 		r = slot_grants_put(prestart->grants, &again.container, again.holder.first, &policy,
-				    folder, why);
+				    &folder, why);
 	}
 	prestart_finish_holder(at, &again.holder, r, why);
 }

@@ -126,7 +126,7 @@ static int slot_grants_put_beside(const char *slot, void *arg)
 }
 
 int slot_grants_put(struct slot_grants *grants, const V1__ContainerResources *container,
-		    const char *first, const struct policy *policy, const char *folder,
+		    const char *first, const struct policy *policy, const struct grant_folder *folder,
 		    char why[static GRANT_WHY])
 {
 	static struct grant grant;
@@ -136,7 +136,7 @@ int slot_grants_put(struct slot_grants *grants, const V1__ContainerResources *co
 	device_id_grant(first, grant.id);
 	grant.policy = *policy;
 	grant.xpu = true;
-	snprintf(grant.xpu_folder, sizeof(grant.xpu_folder), "%s", folder);
+	grant.folder = folder ? *folder : (struct grant_folder){""};
 	r = grant_put(grants->conf, &grant, why);
 	if (r == 0)
 		r = slot_grants_note(grants, first, why);

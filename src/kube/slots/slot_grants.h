@@ -20,11 +20,11 @@ void slot_grants_close(struct slot_grants *grants);
 bool slot_grants_any(const struct slot_grants *grants);
 
 /*
- * Of all the container's slots: the first has the tenant. `folder` is that of its vgpu.config, as in struct
- * grant. 0 or -errno with words.
+ * Of all the container's slots: the first has the tenant. `folder` is that of its vgpu.config; NULL: by the
+ * slot. 0 or -errno with words.
  */
 int slot_grants_put(struct slot_grants *grants, const V1__ContainerResources *container,
-		    const char *first, const struct policy *policy, const char *folder,
+		    const char *first, const struct policy *policy, const struct grant_folder *folder,
 		    char why[static GRANT_WHY]);
 
 /* The kubelet's list by now: memory of grants that no container has any more is not given. */

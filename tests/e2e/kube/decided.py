@@ -97,6 +97,7 @@ class Hami(Node):
                             "hami.io/bind-phase")
     registered, handshake = "hami.io/node-nvidia-register", "hami.io/node-handshake"
     scheduler = "hami"
+    ids = False  # there is no vgpu-ids.config
     unit = 1  # MiB that it counts as one
     lock = "hami.io/mutex.lock"
     memory, cores = "nvidia.com/gpumem", "nvidia.com/gpucores"
@@ -161,6 +162,8 @@ class Hami(Node):
         self.assertEqual(sorted(os.listdir(folder)), ["x", "y"])
         self.assertEqual((folder / "x/vgpu.config").read_text(), "UsedMem:2048\nUsedCores:20\n")
         self.assertEqual((folder / "y/vgpu.config").read_text(), "UsedMem:1024\nUsedCores:10\n")
+        ids = folder / "x/vgpu-ids.config"
+        self.assertEqual(ids.exists() and ids.read_text(), self.ids)
         (folder / "x/.vgpu.config.new").touch()  # of a writer that was killed
         self.kubelet.delete("default", "a")
         self.wait(lambda: not self.grants(), "its grants stay")
@@ -348,6 +351,7 @@ class Xpu(Hami):
     registered, handshake = "huawei.com/node-vgpu-register", "huawei.com/node-vgpu-handshake"
     scheduler = "xpu"
     lock = "vxpu"
+    ids = f"{uuid(0)}-2\n"
     unit = 1
     memory, cores = MEMORY, CORES
 
@@ -355,7 +359,7 @@ class Xpu(Hami):
         return {self.memory: str(gib), self.cores: str(cores)}
 
     def device(self, gpu, mib, cores):
-        return f"{gpu},{uuid(gpu)},GPU-H200,{mib},{cores},0:"
+        return f"{gpu},{uuid(gpu)},GPU-H200,{mib},{cores},2:"
 
 
 class Volcano(Hami):

@@ -22,6 +22,9 @@ CLI = ("cli", "cli/cmd", "cli/tenant", "cli/device", "cli/exec", "cli/out", "cli
        "cli/checkpoint", "cli/container", "cli/bench")
 SIM = ("sim", "sim/cuda", "sim/nvml", "sim/kfd")
 
+KUBE = ("kube/state", "kube/wire", "kube/slices", "kube/schedulers", "kube/grants", "kube/claims",
+        "kube/pods", "kube/slots")
+
 # What each room may use beside itself.
 USES = {
     "base": (),
@@ -52,8 +55,20 @@ USES = {
     "guest/swap": (*LOW, "guest/core", "guest/memory", "guest/amd", "guest/amd/memory",
                    "guest/amd/queue"),
     "guest/interpose": (*LOW, "guest/core"),  # but for hooks, see may_use
-    "kube": (*LOW, "text", "node", "cdi"),
-    "daemon": (*LOW, "roles", "control", "guard", "text", "node", "cdi", "kube"),
+    "kube/state": (*LOW, "text", "node"),
+    "kube/wire": (*LOW, "text", "kube/state"),
+    "kube/slices": (*LOW, "text", "node", "kube/state", "kube/wire"),
+    "kube/schedulers": (*LOW, "text", "node", "kube/state", "kube/wire"),
+    "kube/grants": (*LOW, "text", "node", "cdi", "kube/state", "kube/schedulers"),
+    "kube/pods": (*LOW, "text", "node", "cdi", "kube/state", "kube/wire", "kube/schedulers",
+                  "kube/grants"),
+    "kube/claims": (*LOW, "text", "node", "cdi", "kube/state", "kube/wire", "kube/grants",
+                    "kube/pods"),
+    "kube/slots": (*LOW, "text", "node", "cdi", "kube/state", "kube/wire", "kube/schedulers",
+                   "kube/grants", "kube/pods"),
+    "kube": (*LOW, "text", "node", "cdi", *KUBE),
+    "daemon": (*LOW, "roles", "control", "guard", "text", "node", "cdi", "kube",
+               "kube/state"),
     **{room: (*LOW, "roles", "control", "dropin", "image", "guard", "text", "node", "cdi", "peer", "tools",
             *CLI, *SIM) for room in CLI},
     **{room: ("base", "nvidia", "amd", *SIM) for room in SIM},

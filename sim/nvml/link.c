@@ -115,7 +115,21 @@ nvmlReturn_t nvmlDeviceGetMaxPcieLinkWidth(nvmlDevice_t device, unsigned int *ma
 	return r;
 }
 
-/* Each value has an answer of its own; only speeds are simulated. */
+/* What the device needs after an error. */
+#define FIELD_RECOVERY_ACTION 230
+
+static void link_fill_recovery(nvmlDevice_t device, nvmlFieldValue_t *v)
+{
+	struct sim_region *region;
+	int index;
+
+	v->valueType = NVML_VALUE_TYPE_UNSIGNED_INT;
+	v->nvmlReturn = sim_nvml_device(device, &region, &index);
+	if (!v->nvmlReturn)
+		v->nvmlReturn = sim_nvml_recovery(index, &v->value.uiVal);
+}
+
+/* Each value has an answer of its own; speeds and the recovery action are simulated. */
 nvmlReturn_t nvmlDeviceGetFieldValues(nvmlDevice_t device, int valuesCount,
 				      nvmlFieldValue_t *values)
 {
@@ -129,6 +143,8 @@ nvmlReturn_t nvmlDeviceGetFieldValues(nvmlDevice_t device, int valuesCount,
 		nvmlFieldValue_t *v = &values[i];
 
 		v->nvmlReturn = NVML_ERROR_NOT_SUPPORTED;
+		if (v->fieldId == FIELD_RECOVERY_ACTION)
+			link_fill_recovery(device, v);
 		if (v->fieldId != NVML_FI_DEV_NVLINK_SPEED_MBPS_COMMON &&
 		    (v->fieldId != NVML_FI_DEV_NVLINK_GET_SPEED || v->scopeId >= NVLINKS))
 			continue;

@@ -4,23 +4,26 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/cleanup.h"
 #include "base/err.h"
+#include "base/fd.h"
 #include "text/json.h"
 #include "text/units.h"
 
 #define VERSION "0.5.0" /* the oldest that knows all that is in a file of ours */
 
-#define XPU "/etc/xpu" /* in the container: programs that know such files look there */
-
 /* Runtimes read what ends in ".json" or ".yaml", under any name. */
 #define FILE_BEGIN CDI_VENDOR "-%s-"
 #define FILE_END   ".json"
+#define FRESH_END  ".XXXXXX" /* of a file that is being written, as mkostemp has it */
 
 int cdi_spec_dir(char ret[static PATH_MAX])
 {
@@ -197,7 +200,7 @@ static void spec_print(const struct cdi_spec *spec, FILE *out)
 	spec_put_mount(&j, spec->library, CDI_LIBRARY);
 	spec_put_mount(&j, spec->preload, CONTAINER_PRELOAD);
 	if (spec->xpu)
-		spec_put_mount(&j, spec->xpu, XPU);
+		spec_put_mount(&j, spec->xpu, CDI_XPU);
 	json_close(&j, ']');
 	json_open(&j, "hooks", '[');
 	spec_put_hook(&j, spec);
@@ -208,11 +211,12 @@ static void spec_print(const struct cdi_spec *spec, FILE *out)
 /* The descriptor is closed, whatever the answer. */
 static int spec_fill(int fd, const struct cdi_spec *spec)
 {
-	FILE *out = fdopen(fd, "w");
+	FILE *out = fd < 0 ? NULL : fdopen(fd, "w");
 	int r = 0;
 
 	if (!out) {
-		close(fd);
+		if (fd >= 0)
+			close(fd);
 		return -ENOMEM;
 	}
 	if (spec->beside)
@@ -244,21 +248,52 @@ static int spec_make_dir(const char *dir)
 	return errno == EEXIST ? 0 : err_errno();
 }
 
+/* Locks the file for its writer, which cdi_spec_sweep leaves alone. -EAGAIN: it was removed before that. */
+static int spec_lock(int fd)
+{
+	struct stat st;
+
+	if (flock(fd, LOCK_EX) < 0 || fstat(fd, &st) < 0)
+		return err_errno();
+	return st.st_nlink ? 0 : -EAGAIN;
+}
+
+/* Makes a file beside the one of that name. Returns its descriptor, or -errno. */
+static int spec_make_fresh(const char *dir, const struct cdi_spec *spec, char ret_fresh[static PATH_MAX])
+{
+	int fd, r;
+
+	do {
+		r = spec_path(dir, spec->class, spec->name, FRESH_END, ret_fresh);
+		if (r < 0)
+			return r;
+		fd = mkostemp(ret_fresh, O_CLOEXEC);
+		if (fd < 0)
+			return err_errno();
+		r = spec_lock(fd);
+		if (r < 0)
+			close(fd);
+	} while (r == -EAGAIN);
+	if (r < 0)
+		unlink(ret_fresh);
+	return r < 0 ? r : fd;
+}
+
 int cdi_spec_write(const char *dir, const struct cdi_spec *spec)
 {
 	char path[PATH_MAX], fresh[PATH_MAX];
-	int fd, r = spec_path(dir, spec->class, spec->name, FILE_END, path);
+	CLEANUP_CLOSE int locked = -EBADF;
+	int r = spec_path(dir, spec->class, spec->name, FILE_END, path);
 
-	if (r == 0)
-		r = spec_path(dir, spec->class, spec->name, ".XXXXXX", fresh);
 	if (r == 0)
 		r = spec_make_dir(dir);
 	if (r < 0)
 		return r;
-	fd = mkostemp(fresh, O_CLOEXEC);
-	if (fd < 0)
-		return err_errno();
-	r = spec_fill(fd, spec);
+	locked = spec_make_fresh(dir, spec, fresh);
+	if (locked < 0)
+		return locked;
+	/* The lock lasts until the file has its name. */
+	r = spec_fill(fcntl(locked, F_DUPFD_CLOEXEC, 0), spec);
 	if (r == 0 && rename(fresh, path) < 0)
 		r = err_errno();
 	if (r < 0)
@@ -306,6 +341,43 @@ int cdi_spec_list(const char *dir, const char *class, int (*fn)(const char *name
 	}
 	free(files);
 	return r;
+}
+
+static bool spec_is_fresh(const char *file, const char *class)
+{
+	char begin[64];
+	size_t len = strlen(file), end = strlen(FRESH_END);
+
+	snprintf(begin, sizeof(begin), FILE_BEGIN, class);
+	return len > strlen(begin) + end && !strncmp(file, begin, strlen(begin)) && file[len - end] == '.' &&
+	       !strpbrk(&file[len - end + 1], "._-");
+}
+
+/* A writer that lives has the lock. */
+static void spec_sweep_one(int dir, const char *file)
+{
+	CLEANUP_CLOSE int fd = fd_openat(dir, file, O_RDONLY | O_NOFOLLOW | O_NONBLOCK, 0);
+
+	if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0)
+		unlinkat(dir, file, 0);
+}
+
+int cdi_spec_sweep(const char *dir, const char *class)
+{
+	struct dirent **files = NULL;
+	CLEANUP_CLOSE int fd = -EBADF;
+	int n = scandir(dir, &files, NULL, NULL);
+
+	if (n < 0)
+		return errno == ENOENT ? 0 : err_errno();
+	fd = fd_openat(AT_FDCWD, dir, O_RDONLY | O_DIRECTORY, 0);
+	for (int i = 0; i < n; i++) {
+		if (fd >= 0 && spec_is_fresh(files[i]->d_name, class))
+			spec_sweep_one(fd, files[i]->d_name);
+		free(files[i]);
+	}
+	free(files);
+	return fd < 0 ? fd : 0;
 }
 
 int cdi_spec_remove(const char *dir, const char *class, const char *name)

@@ -33,6 +33,8 @@
 #define CDI_LIBRARY CONTAINER_LIBRARY
 #define CDI_TENANT  CONTAINER_TENANT
 
+#define CDI_XPU "/etc/xpu" /* in the container: programs that know vgpu.config look there */
+
 /* "--memory", "8GiB" */
 struct cdi_option {
 	const char *option, *value; /* NULL: it has none */
@@ -68,6 +70,9 @@ int cdi_spec_path(const char *dir, const char *class, const char *name, char ret
 
 /* Calls fn for each name of the class that has a file there, sorted; its answer, if not 0, ends it. */
 int cdi_spec_list(const char *dir, const char *class, int (*fn)(const char *name, void *arg), void *arg);
+
+/* Removes files of the class that were begun by writers which have been killed. -errno. */
+int cdi_spec_sweep(const char *dir, const char *class);
 
 /* 0, -ENOENT and others. */
 int cdi_spec_remove(const char *dir, const char *class, const char *name);

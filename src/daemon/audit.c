@@ -15,6 +15,7 @@
 #include "daemon/driver_pids.h"
 #include "daemon/names.h"
 #include "node/apart.h"
+#include "node/faults.h"
 #include "text/log.h"
 #include "text/units.h"
 
@@ -36,6 +37,8 @@ struct audit {
 
 	/* The thread's own: */
 	struct usage_reader *reader; /* NULL: no driver is here */
+	struct faults_reader *faults_reader;
+	struct faults faults; /* by the last look */
 	uint64_t stamp, stamped_ns;  /* of the devices; when it was last compared */
 	int tries;		     /* that are left to read those of this stamp */
 	struct usage_list usage; /* by the last look */
@@ -243,6 +246,7 @@ static bool audit_is_settled(const struct audit *audit, const struct usage_list 
 static void audit_look(struct audit *audit)
 {
 	struct usage_list usage = {.n = 0};
+	size_t n = audit->n;
 	int r = usage_read(audit->reader, &usage);
 
 	if (!r && audit_is_settled(audit, &usage)) {
@@ -254,8 +258,22 @@ static void audit_look(struct audit *audit)
 	if (r < 0 && !audit->failed)
 		log_line(LOG_FAULT, "the audit does not see who uses the devices: %s", strerror(-r));
 	audit->failed = r < 0;
+	if (n || audit->n)
+		inventory_tell_look(audit->inventory);
 	usage_free(&audit->usage);
 	audit->usage = usage;
+}
+
+/* After a look: devices that do not answer are in what it found. */
+static void audit_look_for_faults(struct audit *audit)
+{
+	struct faults faults;
+
+	faults_read(audit->faults_reader, &audit->usage, &faults);
+	if (!memcmp(&faults, &audit->faults, sizeof(faults)))
+		return;
+	audit->faults = faults;
+	inventory_offer_faults(audit->inventory, &faults);
 }
 
 /*
@@ -272,9 +290,11 @@ static void audit_read_devices(struct audit *audit)
 	devices_read(&devices);
 	if (usage_open(&audit->reader) < 0)
 		audit->reader = NULL;
+	faults_renew(audit->faults_reader);
 	if (!devices.n)
 		return;
 	audit->tries = 0;
+	devices_read_links(&devices);
 	inventory_offer(audit->inventory, &devices);
 }
 
@@ -326,6 +346,8 @@ static void *audit_watch(void *arg)
 		if (audit->reader)
 			audit_look(audit);
 		if (audit->reader)
+			audit_look_for_faults(audit);
+		if (audit->reader)
 			audit_look_how_busy(audit);
 	} while (audit_sleep(audit, now_monotonic_ns() + (audit->reader ? LOOK_NS : DEVICES_NS)));
 	return NULL;
@@ -338,10 +360,14 @@ int audit_start(const char *runtime, enum audit_action action, uint64_t stamp,
 {
 	struct audit *audit = calloc(1, sizeof(*audit));
 	pthread_condattr_t clock;
-	int r = audit ? usage_open(&audit->reader) : -ENOMEM;
+	int r = audit ? faults_open(&audit->faults_reader) : -ENOMEM;
 
+	if (!r)
+		r = usage_open(&audit->reader);
 	if (r < 0 && r != -ENODEV) {
 		inventory_close(inventory);
+		if (audit)
+			faults_close(audit->faults_reader);
 		free(audit);
 		return r;
 	}
@@ -358,6 +384,7 @@ int audit_start(const char *runtime, enum audit_action action, uint64_t stamp,
 	if (r < 0) {
 		inventory_close(inventory);
 		usage_close(audit->reader);
+		faults_close(audit->faults_reader);
 		free(audit);
 		return r;
 	}
@@ -384,6 +411,7 @@ void audit_end(struct audit *audit)
 	free(audit->apart);
 	usage_free(&audit->usage);
 	usage_close(audit->reader);
+	faults_close(audit->faults_reader);
 	inventory_close(audit->inventory);
 	free(audit);
 }

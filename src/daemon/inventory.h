@@ -8,17 +8,28 @@
 
 #include "base/loop.h"
 #include "node/devices.h"
+#include "node/faults.h"
 
 struct inventory;
 
-/* `changed` is called on the loop's thread. -errno. */
-typedef void inventory_changed(void *arg, const struct devices *devices);
-int inventory_open(struct loop *loop, inventory_changed *changed, void *arg,
-		   struct inventory **ret);
+/* Called on the loop's thread. */
+struct inventory_hearer {
+	void (*changed)(void *arg, const struct devices *devices);
+	void (*failed)(void *arg, const struct faults *faults); /* other devices are faulty than before */
+	void (*looked)(void *arg); /* the audit has found others than before, or some */
+	void *arg;
+};
+
+/* -errno. */
+int inventory_open(struct loop *loop, const struct inventory_hearer *hearer, struct inventory **ret);
 /* When no thread offers any more, and the loop is over or has not begun. Takes NULL. */
 void inventory_close(struct inventory *inventory);
 
 /* What is there now. Any thread. */
 void inventory_offer(struct inventory *inventory, const struct devices *devices);
+/* The audit has looked. Any thread. */
+void inventory_tell_look(struct inventory *inventory);
+/* Which of them are faulty. Any thread. */
+void inventory_offer_faults(struct inventory *inventory, const struct faults *faults);
 
 #endif

@@ -6,7 +6,7 @@
 #include <stdio.h>
 
 #include "daemon/audit.h"
-#include "kube/counts.h"
+#include "kube/state/counts.h"
 #include "node/tenants.h"
 
 /* Nothing where Kubernetes is told of no devices. `audit` is NULL where there is none. */

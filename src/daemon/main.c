@@ -35,9 +35,10 @@
 #include "daemon/put_off.h"
 #include "daemon/site.h"
 #include "daemon/site_file.h"
+#include "daemon/strangers.h"
 #include "daemon/turns.h"
 #include "daemon/v1.h"
-#include "kube/counts.h"
+#include "kube/state/counts.h"
 #include "kube/kube.h"
 #include "ledger/tenant.h"
 #include "node/allowance.h"
@@ -119,6 +120,9 @@ static const struct argp argp = {
 struct node {
 	char runtime[PATH_MAX];
 	struct devices devices;
+	struct faults faults; /* of these */
+	struct strangers strangers;
+	struct faults crowded; /* devices that strangers use */
 	uint64_t stamp;	     /* of when they were read at the start */
 	struct audit *audit; /* NULL: it could not begin */
 	struct turns *turns; /* NULL: tenants decide */
@@ -299,6 +303,46 @@ static void main_take_devices(void *arg, const struct devices *devices)
 	kube_tell(node->kube, devices);
 }
 
+static void main_say_faults(const struct faults *faults, const struct faults *before)
+{
+	for (unsigned int i = 0; i < faults->n; i++) {
+		const char *was = faults_find(before, faults->list[i].uuid);
+
+		if (!was || strcmp(was, faults->list[i].words))
+			log_line(LOG_WARN, "device %s is sick: %s", units_uuid(faults->list[i].uuid).s,
+				 faults->list[i].words);
+	}
+	for (unsigned int i = 0; i < before->n; i++)
+		if (!faults_find(faults, before->list[i].uuid))
+			log_line(LOG_SAY, "device %s is well again", units_uuid(before->list[i].uuid).s);
+}
+
+static void main_take_faults(void *arg, const struct faults *faults)
+{
+	struct node *node = arg;
+
+	main_say_faults(faults, &node->faults);
+	node->faults = *faults;
+	kube_tell_faults(node->kube, faults);
+}
+
+static void main_look_for_strangers(void *arg)
+{
+	struct node *node = arg;
+	struct audit_report report = {.n = 0};
+	struct faults found;
+
+	if (!node->kube || !node->audit)
+		return;
+	if (audit_report(node->audit, &report) == 0) {
+		strangers_look(&node->strangers, counts_now(), &report, now_monotonic_ns(), &found);
+		main_say_faults(&found, &node->crowded);
+		node->crowded = found;
+		kube_tell_strangers(node->kube, &found);
+	}
+	audit_report_free(&report);
+}
+
 /* --- Users' tenants --------------------------------------------------------------------------- */
 
 struct service {
@@ -332,7 +376,10 @@ static bool main_start_kube(struct service *s)
 
 	if (!node->kube_conf.ways)
 		return true;
-	return kube_open(s->loop, &node->kube_conf, node->runtime, &node->devices, &node->kube) == 0;
+	if (kube_open(s->loop, &node->kube_conf, node->runtime, &node->devices, &node->kube) < 0)
+		return false;
+	kube_tell_faults(node->kube, &node->faults);
+	return true;
 }
 
 static void main_take_over(void *arg)
@@ -398,6 +445,7 @@ static int main_serve(struct node *node, struct args *a, struct loop *loop)
 					       .site = &node->site,
 					       .file = &a->site,
 					       .devices = &node->devices}};
+	const struct inventory_hearer hearer = {main_take_devices, main_take_faults, main_look_for_strangers, node};
 	struct inventory *inventory = NULL;
 	struct sampler sampler;
 	struct signals signals;
@@ -406,7 +454,7 @@ static int main_serve(struct node *node, struct args *a, struct loop *loop)
 	if (!r)
 		r = site_file_watch(&a->site, loop, &node->site);
 	if (!r)
-		r = inventory_open(loop, main_take_devices, node, &inventory);
+		r = inventory_open(loop, &hearer, &inventory);
 	if (!r)
 		r = main_start_sampler(&sampler, node, loop);
 	if (r < 0) {
@@ -470,6 +518,8 @@ int main(int argc, char **argv)
 		log_line(LOG_WARN, "a ledger that is cut short ends this daemon: %s", strerror(errno));
 	node.stamp = devices_stamp();
 	devices_read(&node.devices);
+	if (node.kube_conf.ways)
+		devices_read_links(&node.devices);
 	if (*node.devices.trouble)
 		log_line(LOG_WARN, "%s", node.devices.trouble);
 	r = main_serve(&node, &a, loop);

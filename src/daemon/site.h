@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What a site gives its users: /etc/allot/allotd.conf (control/message.h), `key = value` lines in
- * sections of users, cgroups, groups, and of Kubernetes (kube/conf.h).
+ * sections of users, cgroups, groups, and of Kubernetes (kube/state/conf.h).
  *
  *	overpromise = refuse
  *	[default]
@@ -18,7 +18,7 @@
 #include <sys/types.h>
 
 #include "base/parse.h"
-#include "kube/conf.h"
+#include "kube/state/conf.h"
 
 /* For each key the first of these that says it. Of cgroups the longest, of groups the first. */
 enum site_who { SITE_USER, SITE_CGROUP, SITE_GROUP, SITE_DEFAULT, SITE_WHOS };

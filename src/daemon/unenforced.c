@@ -41,7 +41,7 @@ static void unenforced_name(const struct tenants *tenants, struct pod *pod)
 }
 
 /* Where the Pod's name is not known, that of the container has to do. */
-static bool unenforced_holds(const struct counts *counts, const struct pod *pod, const uint8_t uuid[16])
+bool unenforced_holds(const struct counts *counts, const struct pod *pod, const uint8_t uuid[static 16])
 {
 	for (size_t i = 0; i < counts->nheld; i++) {
 		const struct counts_held *held = &counts->held[i];

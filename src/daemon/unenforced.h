@@ -9,7 +9,7 @@
 #define ALLOT_DAEMON_UNENFORCED_H
 
 #include "daemon/audit.h"
-#include "kube/counts.h"
+#include "kube/state/counts.h"
 #include "node/tenants.h"
 
 /*
@@ -18,5 +18,8 @@
  */
 size_t unenforced_find(const struct counts *counts, const struct tenants *tenants,
 		       const struct audit_report *audit, struct pod *ret);
+
+/* Returns true if that container has a part of the device from here, by the kubelet's list. */
+bool unenforced_holds(const struct counts *counts, const struct pod *pod, const uint8_t uuid[static 16]);
 
 #endif

@@ -246,3 +246,15 @@ int vgpu_file_read(struct config *config)
 		config_complain(config, VGPU_FILE " cannot be read: %s", vgpu_file_why(r));
 	return r;
 }
+
+bool vgpu_file_is_lost(void)
+{
+	struct statx of;
+	struct stat st;
+
+	if (lstat(VGPU_FILE, &st) == 0 || statx(AT_FDCWD, VGPU_DIR, AT_SYMLINK_NOFOLLOW, STATX_MODE, &of) < 0)
+		return false;
+	/* Kernels before 5.8 do not tell; there the file's absence is taken for a choice. */
+	return S_ISDIR(of.stx_mode) && of.stx_attributes_mask & STATX_ATTR_MOUNT_ROOT &&
+	       of.stx_attributes & STATX_ATTR_MOUNT_ROOT;
+}

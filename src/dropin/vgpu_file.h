@@ -7,6 +7,7 @@
 #ifndef ALLOT_DROPIN_VGPU_FILE_H
 #define ALLOT_DROPIN_VGPU_FILE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "dropin/config.h"
@@ -24,5 +25,11 @@ int vgpu_file_parse(struct config *config, const char *text, size_t len);
 
 /* The same with the file itself, where it is there. 0, or -errno with `complaint` set. */
 int vgpu_file_read(struct config *config);
+
+/*
+ * Returns true if a directory is mounted at VGPU_DIR in which there is no such file: a container's runtime makes
+ * an empty one in the place of one that was lost.
+ */
+bool vgpu_file_is_lost(void);
 
 #endif

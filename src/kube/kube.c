@@ -8,15 +8,15 @@
 #include <unistd.h>
 
 #include "base/err.h"
-#include "kube/api.h"
-#include "kube/counts.h"
-#include "kube/dra.h"
-#include "kube/grant.h"
-#include "kube/grpc.h"
-#include "kube/lister.h"
-#include "kube/node.h"
-#include "kube/plugin.h"
-#include "kube/slices.h"
+#include "kube/wire/api.h"
+#include "kube/state/counts.h"
+#include "kube/claims/dra.h"
+#include "kube/grants/grant.h"
+#include "kube/wire/grpc.h"
+#include "kube/pods/lister.h"
+#include "kube/state/node.h"
+#include "kube/slots/plugin.h"
+#include "kube/slices/slices.h"
 #include "text/log.h"
 
 /* A tenant is to be gone 10 s after its Pod, of which the kubelet takes its part. */
@@ -110,8 +110,8 @@ static int kube_start_dra(struct kube *kube, struct loop *loop)
 {
 	int r = slices_open(loop, kube->api, kube->conf, &kube->devices, &kube->slices);
 	if (r == 0)
-		r = dra_open(loop, kube->grpc, kube->api, kube->conf, &kube->devices, kube_registered, kube,
-			     &kube->dra);
+		r = dra_open(loop, kube->grpc, kube->lister, kube->api, kube->conf, &kube->devices,
+			     kube_registered, kube, &kube->dra);
 	if (r < 0)
 		log_line(LOG_FAULT, "driver %s is not offered to the kubelet in %s: %s", kube->conf->driver,
 			 kube->conf->kubelet, strerror(-r));
@@ -120,7 +120,8 @@ static int kube_start_dra(struct kube *kube, struct loop *loop)
 
 static int kube_start_plugin(struct kube *kube, struct loop *loop)
 {
-	int r = plugin_open(loop, kube->grpc, kube->api, kube->conf, &kube->devices, &kube->plugin);
+	int r = plugin_open(loop, kube->grpc, kube->lister, kube->api, kube->conf, &kube->devices,
+			    &kube->plugin);
 
 	if (r < 0)
 		log_line(LOG_FAULT, "device plugins are not offered to the kubelet in %s: %s",
@@ -163,13 +164,22 @@ static int kube_start(struct kube *kube, struct loop *loop)
 		return r;
 	}
 	r = kube_start_api(kube, loop);
+	if (r == 0)
+		r = kube_start_lister(kube, loop);
 	if (r == 0 && kube->conf->ways & KUBE_DRA)
 		r = kube_start_dra(kube, loop);
 	if (r == 0 && kube->conf->ways & KUBE_PLUGIN)
 		r = kube_start_plugin(kube, loop);
-	if (r == 0)
-		r = kube_start_lister(kube, loop);
 	return r;
+}
+
+static void kube_sweep_files(const struct kube_conf *conf)
+{
+	int r = grant_sweep_files(conf);
+
+	if (r < 0)
+		log_line(LOG_WARN, "%s: files that an allotd before has not ended cannot be removed: %s", conf->cdi,
+			 strerror(-r));
 }
 
 int kube_open(struct loop *loop, const struct kube_conf *conf, const char *runtime,
@@ -185,6 +195,7 @@ int kube_open(struct loop *loop, const struct kube_conf *conf, const char *runti
 	kube->sweeper.fd = -EBADF;
 	node_update(&kube->devices, devices);
 	counts_show_devices(&kube->devices);
+	kube_sweep_files(conf);
 	r = kube_start(kube, loop);
 	if (r < 0)
 		kube_close(kube);
@@ -199,14 +210,26 @@ void kube_tell(struct kube *kube, const struct devices *devices)
 		kube_say_devices(kube);
 }
 
+void kube_tell_faults(struct kube *kube, const struct faults *faults)
+{
+	if (kube && node_fail(&kube->devices, faults))
+		kube_say_devices(kube);
+}
+
+void kube_tell_strangers(struct kube *kube, const struct faults *strangers)
+{
+	if (kube && node_crowd(&kube->devices, strangers))
+		kube_say_devices(kube);
+}
+
 void kube_close(struct kube *kube)
 {
 	if (!kube)
 		return;
-	lister_close(kube->lister);
 	counts_show_devices(NULL);
 	plugin_close(kube->plugin);
 	dra_close(kube->dra);
+	lister_close(kube->lister);
 	slices_close(kube->slices);
 	api_close(kube->api);
 	grpc_close(kube->grpc);

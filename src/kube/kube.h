@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What allotd is to Kubernetes, on the daemon's own thread and loop.
+ * The parts of allotd that serve Kubernetes, on the daemon's own thread and loop.
  *
  *	kubelet ──► grpc ──► dra, plugin ──► grant (a CDI file) ──► runtime ──► `allot cdi hook` ──► tenant
  *	API server ◄── api ◄── dra (claims), slices (what this node has)
@@ -9,8 +9,9 @@
 #define ALLOT_KUBE_KUBE_H
 
 #include "base/loop.h"
-#include "kube/conf.h"
+#include "kube/state/conf.h"
 #include "node/devices.h"
+#include "node/faults.h"
 
 struct kube;
 
@@ -19,6 +20,10 @@ int kube_open(struct loop *loop, const struct kube_conf *conf, const char *runti
 	      const struct devices *devices, struct kube **ret);
 /* These are the devices now. Takes NULL. */
 void kube_tell(struct kube *kube, const struct devices *devices);
+/* Which of them are faulty. Takes NULL. */
+void kube_tell_faults(struct kube *kube, const struct faults *faults);
+/* Which of them Pods use that have no part of them. Takes NULL. */
+void kube_tell_strangers(struct kube *kube, const struct faults *strangers);
 /* When the loop is over. Takes NULL. What was granted stays. */
 void kube_close(struct kube *kube);
 

@@ -17,6 +17,14 @@ void kube_tell(struct kube *kube, const struct devices *devices)
 {
 }
 
+void kube_tell_faults(struct kube *kube, const struct faults *faults)
+{
+}
+
+void kube_tell_strangers(struct kube *kube, const struct faults *strangers)
+{
+}
+
 void kube_close(struct kube *kube)
 {
 }

@@ -11,6 +11,8 @@
 #include "amd/identity.h"
 #include "base/fd.h"
 #include "base/hash.h"
+#include "base/number.h"
+#include "nvidia/nvml_link.h"
 
 /* NVML writes eight digits of domain, and capitals; the kernel's tools write four. */
 static void devices_copy_pci(char ret[static 32], const char *pci)
@@ -72,6 +74,29 @@ static int devices_add_nvidia(struct devices *d)
 	}
 	nvml_close(nvml);
 	return r < 0 ? r : n ? 0 : -ENODEV;
+}
+
+static uint8_t device_nvlinks(struct nvml *nvml, const struct device *from, const struct device *to)
+{
+	struct nvml_link link;
+
+	if (from->vendor != DEVICE_NVIDIA || to->vendor != DEVICE_NVIDIA || from == to ||
+	    nvml_link_get(nvml, from->number, to->number, &link) < 0 || !link.nvlink)
+		return 0;
+	return (uint8_t)min_u64(link.nvlinks, UINT8_MAX);
+}
+
+void devices_read_links(struct devices *devices)
+{
+	struct nvml *nvml;
+
+	memset(devices->nvlinks, 0, sizeof(devices->nvlinks));
+	if (nvml_open(NULL, &nvml) < 0)
+		return;
+	for (unsigned int i = 0; i < devices->n; i++)
+		for (unsigned int k = 0; k < devices->n; k++)
+			devices->nvlinks[i][k] = device_nvlinks(nvml, &devices->list[i], &devices->list[k]);
+	nvml_close(nvml);
 }
 
 static int devices_add_amd(struct devices *d)

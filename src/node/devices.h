@@ -41,10 +41,15 @@ struct devices {
 	char amd_trouble[DEVICES_WORDS]; /* why AMD's devices are not in it, if they may be there */
 	unsigned int n;
 	struct device list[POLICY_DEVICES];
+	/* NVLinks between two of them, by their places; 0: none, or devices_read_links was not called. */
+	uint8_t nvlinks[POLICY_DEVICES][POLICY_DEVICES];
 };
 
 /* One vendor without a driver or a device is no trouble where the other has some. */
 void devices_read(struct devices *ret);
+
+/* Fills in the links of devices that were read. It asks NVML of each pair: some 10 ms for 8 devices. */
+void devices_read_links(struct devices *devices);
 
 /* Reads AMD's devices alone. NVML, whose start takes its time, is not asked. */
 void devices_read_amd(struct devices *ret);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Of a tenant that Kubernetes asked for: whose it is, noted in its directory by the hook that made the
- * container, and by which grant (kube/grant.h) it is there. Like the others these notes are symbolic links
+ * container, and by which grant (kube/grants/grant.h) it is there. Like the others these notes are symbolic links
  * that lead nowhere, since those are made whole or not at all.
  */
 #ifndef ALLOT_NODE_POD_H

@@ -2,7 +2,8 @@
 /* Device models and annotations' values of any bytes, in what is written of them. */
 #include <string.h>
 
-#include "kube/annotation.h"
+#include "kube/schedulers/annotation.h"
+#include "kube/schedulers/node_lock.h"
 #include "tests/fuzz/fuzz.h"
 
 static unsigned int count(const char *text, char c)
@@ -50,6 +51,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	MUST(!body || strlen(body) > strlen(text));
 	free(body);
 	annotation_is_asked(text);
+	if (node_lock_release(KUBE_HAMI, text, size, "default", "a", &body) == 0)
+		free(body);
 	free(text);
 	return 0;
 }

@@ -2,7 +2,7 @@
 /* A ResourceClaim, written by whoever may: what is read of it is a policy, and is the same by its memos. */
 #include <string.h>
 
-#include "kube/claim.h"
+#include "kube/claims/claim.h"
 #include "tests/fuzz/fuzz.h"
 
 #define UID "0f7e2d6c-8a0c-4b7e-9d0f-1f2e3d4c5b6a"
@@ -33,10 +33,11 @@ static void check_grant(unsigned int i)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	static char memo[GRANT_MEMO_BYTES];
+	static char memo[GRANT_MEMO_BYTES], name[CLAIM_NAME_BYTES];
 
 	again.ngrants = again.nresults = 0;
 	memset(why, 0, sizeof(why));
+	(void)claim_is_here((const char *)data, size, UID, &conf);
 	if (claim_read((const char *)data, size, &id, &conf, &devices, &claim, why) < 0) {
 		MUST(*why && memchr(why, 0, sizeof(why)));
 	} else {
@@ -50,6 +51,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	memcpy(memo, data, size);
 	memo[size] = 0;
 	again.ngrants = again.nresults = 0;
+	(void)claim_recall_name(memo, name);
 	MUST(claim_recall("x", memo, &devices, &again, why) <= CLAIM_RESULTS);
 	return 0;
 }

@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "base/parse.h"
-#include "kube/decision.h"
-#include "kube/vgpu_config.h"
+#include "kube/schedulers/decision.h"
+#include "kube/grants/vgpu_config.h"
 #include "tests/fuzz/fuzz.h"
 
 static void check_container(const struct decision_container *container)

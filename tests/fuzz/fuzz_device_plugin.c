@@ -7,10 +7,10 @@
 #include <errno.h>
 #include <string.h>
 
-#include "kube/allocate.h"
-#include "kube/device_id.h"
-#include "kube/holder.h"
-#include "kube/pod_decision.h"
+#include "kube/slots/allocate.h"
+#include "kube/pods/device_id.h"
+#include "kube/pods/holder.h"
+#include "kube/schedulers/pod_decision.h"
 #include "tests/fuzz/fuzz.h"
 
 #define GPU_BYTES (UINT64_C(80) << 30)

@@ -6,8 +6,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "kube/grpc.h"
-#include "kube/message.h"
+#include "kube/wire/grpc.h"
+#include "kube/wire/message.h"
 #include "tests/fuzz/fuzz.h"
 
 #define PREFACE "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"

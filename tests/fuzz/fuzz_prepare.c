@@ -9,9 +9,9 @@
 #include <string.h>
 #include <time.h>
 
-#include "kube/claim.h"
-#include "kube/dra.pb-c.h"
-#include "kube/prepare.h"
+#include "kube/claims/claim.h"
+#include "kube/wire/dra.pb-c.h"
+#include "kube/claims/prepare.h"
 #include "tests/fuzz/fuzz.h"
 
 #define CLAIMS 4 /* the second has two requests */

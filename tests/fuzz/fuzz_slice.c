@@ -5,7 +5,7 @@
  */
 #include <string.h>
 
-#include "kube/slice.h"
+#include "kube/slices/slice.h"
 #include "tests/fuzz/fuzz.h"
 
 static const struct kube_conf conf = {.driver = "gpu.allot.dev", .node = "n"};

@@ -3,7 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kube/annotation.h"
+#include "kube/schedulers/annotation.h"
+#include "kube/schedulers/node_lock.h"
 #include "tests/check.h"
 
 #define A "GPU-00000000-0000-0000-0000-00000000000a"
@@ -66,24 +67,20 @@ static void check_registered(void)
 	check_text(annotation_unused(&devices), "0," A ",0,0,0:1," B ",0,0,0:");
 }
 
-static unsigned int four_links(const struct node_device *a, const struct node_device *b)
-{
-	CHECK(a != b);
-	return 4;
-}
-
 static void check_topology(void)
 {
 	struct node_devices two = devices;
 
-	check_text(annotation_topology(&devices, NULL), "0,10;10,0");
-	check_text(annotation_topology(&devices, four_links), "0,90;90,0");
+	check_text(annotation_topology(&devices), "0,10;10,0");
+	two.nvlinks[0][2] = two.nvlinks[2][0] = 4;
+	check_text(annotation_topology(&two), "0,90;90,0");
+	two.nvlinks[0][2] = two.nvlinks[2][0] = 0;
 	two.list[2].numa = two.list[0].numa;
-	check_text(annotation_topology(&two, NULL), "0,20;20,0");
+	check_text(annotation_topology(&two), "0,20;20,0");
 	two.list[0].numa = two.list[2].numa = -1;
-	check_text(annotation_topology(&two, NULL), "0,10;10,0");
+	check_text(annotation_topology(&two), "0,10;10,0");
 	two.n = 0;
-	check_text(annotation_topology(&two, NULL), "");
+	check_text(annotation_topology(&two), "");
 }
 
 /* As XPU's scheduler compares what a Pod asks for. */
@@ -134,6 +131,36 @@ static void check_patch(void)
 	CHECK(!annotation_patch(&wrong, 1));
 }
 
+static void check_release(const char *node, int r, const char *patch)
+{
+	char *text;
+
+	CHECK(node_lock_release(KUBE_HAMI, node, strlen(node), "default", "a", &text) == r);
+	CHECK(patch ? text && !strcmp(text, patch) : !text);
+	free(text);
+}
+
+static void check_lock(void)
+{
+	static const char free_it[] =
+		"{\"metadata\":{\"resourceVersion\":\"7\",\"annotations\":{\"hami.io/mutex.lock\":null}}}";
+#define NODE(lock) "{\"metadata\":{\"resourceVersion\":\"7\",\"annotations\":{\"hami.io/mutex.lock\":" lock "}}}"
+
+	check_release(NODE("\"2026-11-20T10:08:04Z,default,a\""), 0, free_it);
+	check_release(NODE("\"2026-11-20T10:08:04Z\""), 0, free_it);
+	check_release(NODE("\"2026-11-20T10:08:04Z,default,ab\""), 0, NULL);
+	check_release(NODE("\"2026-11-20T10:08:04Z,defaul,a\""), 0, NULL);
+	check_release(NODE("\"2026-11-20T10:08:04Z,default2,a\""), 0, NULL);
+	check_release(NODE("\"2026-11-20T10:08:04Z,default\""), 0, NULL);
+	check_release(NODE("\",\""), 0, NULL);
+	check_release(NODE("1"), 0, NULL);
+	check_release("{}", 0, NULL);
+	check_release("[]", -EINVAL, NULL);
+	check_release("{", -EINVAL, NULL);
+	check_release("{\"metadata\":{\"annotations\":{\"hami.io/mutex.lock\":\"x\"}}}", -EINVAL, NULL);
+#undef NODE
+}
+
 static void check_keys(void)
 {
 	CHECK(!annotation_keys(KUBE_STOCK));
@@ -149,6 +176,7 @@ int main(void)
 	check_topology();
 	check_handshake();
 	check_patch();
+	check_lock();
 	check_keys();
 	return 0;
 }

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "kube/claim.h"
+#include "kube/claims/claim.h"
 #include "tests/check.h"
 
 #define GIB UINT64_C(0x40000000)
@@ -305,6 +305,46 @@ static void check_recall(void)
 }
 
 /* As many devices as Kubernetes allocates for a claim, each a request of its own, and one more. */
+static int is_here(const char *text)
+{
+	char bytes[512];
+	size_t n = strlen(text);
+
+	CHECK(n < sizeof(bytes));
+	for (size_t i = 0; i <= n; i++)
+		bytes[i] = text[i] == '\'' ? '"' : text[i];
+	return claim_is_here(bytes, n, UID, &conf);
+}
+
+static void check_is_here(void)
+{
+#define CLAIM(uid, results) \
+	"{'metadata':{'uid':'" uid "'},'status':{'allocation':{'devices':{'results':[" results "]}}}}"
+#define AT(driver, pool) "{'driver':'" driver "','pool':'" pool "'}"
+	CHECK(is_here(CLAIM(UID, AT("gpu.allot.dev", "node1"))) == 1);
+	CHECK(is_here(CLAIM(UID, AT("gpu.nvidia.com", "node1") "," AT("gpu.allot.dev", "node1"))) == 1);
+	CHECK(is_here(CLAIM(UID, AT("gpu.allot.dev", "node2"))) == 0);
+	CHECK(is_here(CLAIM(UID, AT("gpu.nvidia.com", "node1"))) == 0);
+	CHECK(is_here(CLAIM("another", AT("gpu.allot.dev", "node1"))) == 0);
+	CHECK(is_here(CLAIM(UID, "1,[],{}")) == 0);
+	CHECK(is_here("{'metadata':{'uid':'" UID "'}}") == 0);
+	CHECK(is_here("{'metadata':{}}") == -EINVAL);
+	CHECK(is_here("{") == -EINVAL);
+#undef CLAIM
+#undef AT
+}
+
+static void check_recall_name(void)
+{
+	char name[CLAIM_NAME_BYTES];
+
+	CHECK(read_claim(RESULT("a", A, SHARE("1Gi", "10")), "") == 0);
+	CHECK(claim_recall_name(claim.grant[0].grant.memo, name) == 0 && !strcmp(name, "default/shares"));
+	CHECK(claim_recall_name("{\"of\":1,\"request\":\"a\"}", name) == -EBADMSG);
+	CHECK(claim_recall_name("{\"claim\":\"a\"}", name) == -EBADMSG);
+	CHECK(claim_recall_name("{", name) == -EBADMSG);
+}
+
 static void check_many(void)
 {
 	char results[8192] = "", text[12000];
@@ -343,5 +383,7 @@ int main(void)
 	check_wrong_config();
 	check_recall();
 	check_many();
+	check_is_here();
+	check_recall_name();
 	return 0;
 }

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/parse.h"
-#include "kube/decision.h"
+#include "kube/schedulers/decision.h"
 #include "tests/check.h"
 
 #define A "GPU-00000000-0000-0000-0000-00000000000a"
@@ -101,6 +101,8 @@ static void check_xpu(void)
 		CHECK_EQ(decision.n, 2);
 		check_device(0, 0, 0xa, 4096, 50);
 		check_device(1, 0, 0xb, 2048, 0);
+		CHECK_EQ(decision.container[0].device[0].part, 0);
+		CHECK_EQ(decision.container[1].device[0].part, 1);
 	}
 	read_ok(KUBE_XPU, ",0," A ",GPU,1,5,3:1," B ",GPU,2,5,3:,,");
 	CHECK_EQ(decision_find(&decision, 0), 1);

@@ -4,12 +4,12 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "kube/allocate.h"
-#include "kube/device_id.h"
-#include "kube/device_list.h"
-#include "kube/deviceplugin.pb-c.h"
-#include "kube/holder.h"
-#include "kube/prefer.h"
+#include "kube/slots/allocate.h"
+#include "kube/pods/device_id.h"
+#include "kube/slots/device_list.h"
+#include "kube/wire/deviceplugin.pb-c.h"
+#include "kube/pods/holder.h"
+#include "kube/slots/prefer.h"
 #include "tests/check.h"
 
 #define GPUS	  4
@@ -272,6 +272,24 @@ static void check_preferred(size_t n, char **available, size_t n_available, cons
 	}
 }
 
+/* GPUs 0 and 2 have links, and 1 and 3, across NUMA nodes. */
+static void check_prefer_links(char **free_slots)
+{
+	struct node_devices before = devices;
+
+	devices.nvlinks[0][2] = devices.nvlinks[2][0] = 4;
+	devices.nvlinks[1][3] = devices.nvlinks[3][1] = 2;
+	check_preferred(2, free_slots, 8, "02");
+	check_preferred(1, free_slots, 8, "0123");
+	check_preferred(4, free_slots, 8, "0123");
+	/* GPU 0 has nothing left: the pair that is whole, and not GPU 2, which stands alone. */
+	check_preferred(2, free_slots + 2, 6, "13");
+	/* All have as many: the NUMA node says. */
+	memset(devices.nvlinks, 18, sizeof(devices.nvlinks));
+	check_preferred(2, free_slots + 2, 6, "23");
+	devices = before;
+}
+
 static void check_prefer(void)
 {
 	char *free_slots[] = {slot(0, 0), slot(0, 1), slot(1, 0), slot(1, 1),
@@ -296,6 +314,8 @@ static void check_prefer(void)
 	check_preferred(2, free_slots, 7, "01");
 	check_preferred(8, free_slots, 8, "0123");
 	CHECK_EQ(prefer_slots(&devices, &request, chosen), -EINVAL);
+	sized = false;
+	check_prefer_links(free_slots);
 	request = (struct prefer_request){free_slots, 8, free_slots, 2, 1, false};
 	CHECK_EQ(prefer_slots(&devices, &request, chosen), -EINVAL);
 	request = (struct prefer_request){free_slots, 8, free_slots + 7, 1, 2, false};

@@ -3,7 +3,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "kube/conf.h"
+#include "kube/state/conf.h"
 #include "tests/check.h"
 
 static struct kube_conf conf;
@@ -66,6 +66,22 @@ static void check_said(void)
 	CHECK(!strcmp(conf.node, "n1"));
 }
 
+static void check_mounts(void)
+{
+	fresh();
+	refused(take("delivery", "nri"), "cdi, mounts");
+	CHECK_EQ(take("delivery", "mounts"), 0);
+	CHECK_EQ(take("ways", "device-plugin"), 0);
+	CHECK_EQ(take("resource", "a.b/c slots 4"), 0);
+	CHECK_EQ(kube_conf_complete(&conf, why), 0);
+	CHECK(conf.by_mounts && !strcmp(conf.xpu, "/etc/xpu"));
+	CHECK_EQ(take("scheduler", "hami"), 0);
+	refused(kube_conf_complete(&conf, why), "scheduler = stock");
+	CHECK_EQ(take("scheduler", "stock"), 0);
+	CHECK_EQ(take("ways", "dra device-plugin"), 0);
+	refused(kube_conf_complete(&conf, why), "ways = device-plugin");
+}
+
 static void check_wrong(void)
 {
 	char text[2048];
@@ -100,6 +116,7 @@ int main(void)
 {
 	check_usual();
 	check_said();
+	check_mounts();
 	check_wrong();
 	return 0;
 }

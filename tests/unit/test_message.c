@@ -3,7 +3,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "kube/message.h"
+#include "kube/wire/message.h"
 #include "tests/check.h"
 
 #define MOST 8

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Devices that others have given out, and containers that have something of ours. */
-#include "kube/others.h"
+#include "kube/pods/others.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "kube/held.h"
+#include "kube/pods/held.h"
 #include "tests/check.h"
 
 #define UUID_0 "GPU-00000000-0000-0000-0000-000000000001"

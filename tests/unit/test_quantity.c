@@ -2,7 +2,7 @@
 #include <errno.h>
 #include <stdint.h>
 
-#include "kube/quantity.h"
+#include "kube/wire/quantity.h"
 #include "tests/check.h"
 
 #define KIB UINT64_C(1024)

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kube/slice.h"
+#include "kube/slices/slice.h"
 #include "tests/check.h"
 
 #define MIB ((uint64_t)1 << 20)

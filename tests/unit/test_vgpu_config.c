@@ -9,7 +9,7 @@
 
 #include "base/fd.h"
 #include "dropin/vgpu_file.h"
-#include "kube/vgpu_config.h"
+#include "kube/grants/vgpu_config.h"
 #include "tests/check.h"
 
 #define MIB(n) (UINT64_C(n) << 20)
@@ -78,6 +78,41 @@ static void check_file(int dir)
 	CHECK_EQ(vgpu_config_write(dir, &none), -ENODATA);
 }
 
+static void check_ids(int dir)
+{
+	static const struct decision_container two = {
+		.n = 2, .device = {{{0}, MIB(1), 0, 3}, {{[15] = 1}, MIB(1), 0, UINT32_MAX}}};
+	static struct decision_container all = {.n = POLICY_DEVICES};
+	char ids[VGPU_CONFIG_IDS_BYTES], text[256];
+
+	vgpu_config_ids(&two, ids);
+	CHECK(!strcmp(ids, "GPU-00000000-0000-0000-0000-000000000000-3\n"
+			   "GPU-00000000-0000-0000-0000-000000000001-4294967295\n"));
+	CHECK_EQ(vgpu_config_write_ids(dir, ids), 0);
+	CHECK(fd_read_text(dir, "vgpu-ids.config", text, sizeof(text)) > 0);
+	CHECK(!strcmp(text, ids));
+	for (unsigned int i = 0; i < POLICY_DEVICES; i++)
+		all.device[i].part = UINT32_MAX;
+	vgpu_config_ids(&all, ids);
+	CHECK(strlen(ids) < sizeof(ids) && ids[strlen(ids) - 1] == '\n');
+	vgpu_config_remove(dir);
+	CHECK_EQ(count(dir), 0);
+}
+
+static void check_preload(int dir)
+{
+	struct stat before, after;
+
+	CHECK_EQ(vgpu_config_write_preload(dir), 0);
+	CHECK(!fstatat(dir, VGPU_CONFIG_PRELOAD, &before, 0));
+	/* Containers have it mounted. */
+	CHECK_EQ(vgpu_config_write_preload(dir), 0);
+	CHECK(!fstatat(dir, VGPU_CONFIG_PRELOAD, &after, 0));
+	CHECK(fd_is_same(&before, &after));
+	CHECK(!unlinkat(dir, VGPU_CONFIG_PRELOAD, 0));
+	CHECK_EQ(count(dir), 0);
+}
+
 int main(void)
 {
 	char path[] = "/tmp/allot-vgpu-config.XXXXXX";
@@ -88,6 +123,8 @@ int main(void)
 	dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	CHECK(dir >= 0);
 	check_file(dir);
+	check_ids(dir);
+	check_preload(dir);
 	close(dir);
 	CHECK(!rmdir(path));
 	return 0;

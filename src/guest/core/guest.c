@@ -168,6 +168,11 @@ static void guest_take_drop_in(struct guest *guest)
 		guest->mode = GUEST_CLOSED;
 		return;
 	}
+	if (!guest->config.present && vgpu_file_is_lost()) {
+		guest_close_gpu(guest, VGPU_DIR " is mounted and has no vgpu.config: the limits of this container are "
+				       "lost; start the container anew");
+		return;
+	}
 	if (!guest->config.present) {
 		guest->mode = GUEST_INERT;
 		return;

@@ -360,6 +360,18 @@ typedef struct nvmlFieldValue_st {
 	nvmlValue_t value;
 } nvmlFieldValue_t;
 
+typedef struct nvmlEventSet_st *nvmlEventSet_t;
+
+#define nvmlEventTypeXidCriticalError 0x0000000000000008LL
+
+typedef struct nvmlEventData_st {
+	nvmlDevice_t device;
+	unsigned long long eventType;
+	unsigned long long eventData; /* the Xid */
+	unsigned int gpuInstanceId;
+	unsigned int computeInstanceId;
+} nvmlEventData_t;
+
 typedef struct nvmlSample_st {
 	unsigned long long timeStamp;
 	nvmlValue_t sampleValue;

@@ -617,6 +617,32 @@ class LimitFile:
                 process.communicate()
 
 
+    def run_by_mounts(self, folder):
+        """As a kubelet mounts what Allocate answers where the runtime has no CDI."""
+        preload = WORLD.top / "ld.so.preload"
+        preload.write_text("/opt/allot/liballot.so\n", encoding="ascii")
+        mounts = (f"{folder}:/etc/xpu:ro", f"{preload}:/etc/ld.so.preload:ro",
+                  f"{WORLD.library}:/opt/allot/liballot.so:ro", f"{WORLD.top}/sim:{WORLD.top}/sim:ro",
+                  f"{self.sim}:{self.sim}")
+        args = [*self.prefix, *self.podman, "run", "--rm", "--network=none",
+                *(f"--volume={mount}" for mount in mounts), *(f"--env={k}={v}" for k, v in WORLD.sim_env.items()),
+                "allot-test-glibc", "/bin/fill", "--json"]
+        return subprocess.run([str(a) for a in args], env=self.env, cwd="/", text=True, capture_output=True,
+                              stdin=subprocess.DEVNULL, check=False)
+
+    def test_folder(self):
+        folder = WORLD.top / "limits"
+        folder.mkdir()
+        self.addCleanup(shutil.rmtree, folder)
+        (folder / "vgpu.config").write_text("UsedMem:1024\nUsedCores:25\n", encoding="ascii")
+        done = self.run_by_mounts(folder)
+        self.assertEqual(json.loads(done.stdout.splitlines()[0])["total"], GIB, done.stderr)
+        (folder / "vgpu.config").unlink()
+        done = self.run_by_mounts(folder)
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn("/etc/xpu is mounted and has no vgpu.config", done.stderr)
+
+
 class RootfulLimitFile(LimitFile, Case):
     images = ("glibc",)
 

@@ -56,6 +56,8 @@ SERIES = {
     f'allot_memory_denied_total{{{of("once")}}}': "0x5 9x14",
     f"allot_device_lost{{{GPU1}}}": "0x20",
     f"allot_device_lost{{{GPU2}}}": "0x10 1x9",
+    f'allot_device_health{{device_uuid="GPU-1",{NODE}}}': "1x20",
+    f'allot_device_health{{device_uuid="GPU-2",{NODE}}}': "1x10 0x4 1x4",
     f"allot_audit_age_seconds{{{NODE}}}": "0.5x10 100x9",
     f"allot_unenforced_containers{{{POD},{NODE}}}": "_x5 1x6 stale",
     f'allot_unenforced_containers{{{POD.replace("web-0", "for-a-moment")},{NODE}}}': "_x5 1x0 stale",
@@ -72,6 +74,7 @@ ALERTS = {
     "AllotShareNotHeld": {f'{of("fast")},severity="warning"': (5, 20)},
     "AllotContainerNotHeld": {f'{POD},{NODE},severity="critical"': (6, 11)},
     "AllotDeviceLost": {f'{GPU2},severity="critical"': (12, 20)},
+    "AllotDeviceSick": {f'device_uuid="GPU-2",{NODE},severity="warning"': (12, 15)},
     "AllotAuditBlind": {f'{NODE},severity="critical"': (12, 20)},
 }
 # When the only one goes away: its target is there and does not answer.

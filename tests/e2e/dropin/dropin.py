@@ -445,7 +445,12 @@ class File(Case):
             self.refused("/etc/xpu/vgpu.config cannot be read: /etc/xpu is not a directory",
                          prefix=self.inside)
 
+    def test_lost(self):
+        """A runtime makes an empty directory in the place of one that it was to mount and did not find."""
+        self.refused("/etc/xpu is mounted and has no vgpu.config", prefix=self.inside)
+
     def test_absent(self):
+        self.inside[4] = self.inside[4].replace('mount --bind "$0" /etc/xpu && ', "")
         said, stderr = self.run_guest(prefix=self.inside)
         self.assertEqual(stderr, "")
         self.assertEqual(said["totals"], [DEVICE, DEVICE])

@@ -21,9 +21,9 @@
 #include <unistd.h>
 
 #include "base/loop.h"
-#include "kube/api.h"
-#include "kube/slice.h"
-#include "kube/slices.h"
+#include "kube/wire/api.h"
+#include "kube/slices/slice.h"
+#include "kube/slices/slices.h"
 
 #define CALLS 64
 #define SHOWN 100

@@ -3,6 +3,7 @@
 
 import http.server
 import json
+import os
 import signal
 import threading
 import unittest
@@ -19,6 +20,9 @@ class Api:
     def __init__(self):
         self.objects = {PATH: {"metadata": {"annotations": {}}}}
         self.broken = False  # requests get no answer of use
+        self.unwritable = set()  # paths of objects that cannot be written
+        self.version = 0
+        self.on_get = {}  # path: what happens right behind a GET of it
         self.asked = []
         api = self
 
@@ -37,7 +41,7 @@ class Api:
 
             def find(self):
                 api.asked.append((self.command, self.path))
-                if api.broken:
+                if api.broken or (self.command == "PATCH" and self.path in api.unwritable):
                     self.answer(500, {"message": "etcd is slow today"})
                 elif self.path not in api.objects:
                     self.answer(404, {"message": "not found"})
@@ -49,14 +53,21 @@ class Api:
                 found = self.find()
                 if found is not None:
                     self.answer(200, found)
+                api.on_get.pop(self.path, lambda: None)()
 
             def do_PATCH(self):
                 body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
                 assert self.headers["Content-Type"] == "application/merge-patch+json"
-                assert [*body] == ["metadata"] and [*body["metadata"]] == ["annotations"], body
+                assert [*body] == ["metadata"], body
+                assert {*body["metadata"]} - {"resourceVersion"} == {"annotations"}, body
                 found = self.find()
                 if found is None:
                     return
+                seen = body["metadata"].get("resourceVersion")
+                if seen is not None and seen != found["metadata"].get("resourceVersion"):
+                    self.answer(409, {"message": "the object has been modified"})
+                    return
+                api.touch(self.path)
                 for key, value in body["metadata"]["annotations"].items():  # as RFC 7386 has it
                     if value is None:
                         found["metadata"]["annotations"].pop(key, None)
@@ -73,6 +84,10 @@ class Api:
         self.server.shutdown()
         self.server.server_close()
 
+    def touch(self, path):
+        self.version += 1
+        self.objects[path]["metadata"]["resourceVersion"] = str(self.version)
+
     def notes(self, path):
         return self.objects[path]["metadata"]["annotations"]
 
@@ -82,6 +97,7 @@ class Hami(Node):
                             "hami.io/bind-phase")
     registered, handshake = "hami.io/node-nvidia-register", "hami.io/node-handshake"
     scheduler = "hami"
+    ids = False  # there is no vgpu-ids.config
     unit = 1  # MiB that it counts as one
     lock = "hami.io/mutex.lock"
     memory, cores = "nvidia.com/gpumem", "nvidia.com/gpucores"
@@ -102,7 +118,7 @@ class Hami(Node):
         """The scheduler's part: `containers` are (name, how many slots); `limits` are each one's others."""
         path = f"/api/v1/namespaces/default/pods/{pod}"
         self.api.objects[path] = {
-            "metadata": {"annotations": {self.devices: decision, self.left: decision,
+            "metadata": {"uid": f"uid-of-{pod}", "annotations": {self.devices: decision, self.left: decision,
                                          self.phase: "allocating"}},
             "spec": {"nodeName": NODE, "containers": [
                 {"name": name, "resources": {"limits": {SLOTS: str(n), **dict(limits)} if n else {}}}
@@ -138,6 +154,21 @@ class Hami(Node):
         self.assertTrue(told["--tenant"].startswith("default.a.y-"))
         self.assertEqual(len(self.grants()), 3)
 
+    def test_vgpu_config(self):
+        """Where the XPU pool's own plugin has it: by the Pod's uid and the container's name."""
+        self.place("a", f"{self.device(0, 2048, 20)};{self.device(1, 1024, 10)};", ("x", 1), ("y", 1))
+        self.run_pod("a", {"x": {SLOTS: 1}, "y": {SLOTS: 1}})
+        folder = self.top / "xpu/uid-of-a"
+        self.assertEqual(sorted(os.listdir(folder)), ["x", "y"])
+        self.assertEqual((folder / "x/vgpu.config").read_text(), "UsedMem:2048\nUsedCores:20\n")
+        self.assertEqual((folder / "y/vgpu.config").read_text(), "UsedMem:1024\nUsedCores:10\n")
+        ids = folder / "x/vgpu-ids.config"
+        self.assertEqual(ids.exists() and ids.read_text(), self.ids)
+        (folder / "x/.vgpu.config.new").touch()  # of a writer that was killed
+        self.kubelet.delete("default", "a")
+        self.wait(lambda: not self.grants(), "its grants stay")
+        self.assertEqual(os.listdir(self.top / "xpu"), [])
+
     def test_twice_on_one_gpu(self):
         self.place("a", f"{self.device(0, 1024, 20)}{self.device(0, 1024, 20)};", ("x", 2))
         self.refused_start("this GPU already")
@@ -163,7 +194,8 @@ class Hami(Node):
         self.refused_start("node-2")
 
     def test_another_gpu(self):
-        self.place("a", "GPU-22222222-1111-1111-1111-111111111111,NVIDIA,1,1:;", ("x", 1))
+        self.place("a", self.device(0, 1024, 1).replace(uuid(0), "GPU-22222222-1111-1111-1111-111111111111") + ";",
+                   ("x", 1))
         self.refused_start("GPU-22222222")
 
     def test_nonsense(self):
@@ -215,6 +247,69 @@ class Hami(Node):
         self.kubelet.start_container("default", "a", "x")
         self.assertEqual(len(self.grants()), 1)
 
+    def admitted(self, lock=None):
+        """The path of a Pod that is placed and allocated, and waits for its image."""
+        path = self.place("a", self.device(0, 1024, 5) + ";", ("x", 1))
+        self.api.notes(PATH)[self.lock] = lock or "x"
+        self.kubelet.admit("default", "a", {"x": {SLOTS: 1}})
+        return path
+
+    def announced(self):
+        self.wait(lambda: self.handshake in self.api.notes(PATH), "the node is not announced")
+
+    def told(self, path):
+        self.wait(lambda: self.api.notes(path)[self.phase] == "success", lambda: self.api.notes(path))
+
+    def unlocked(self):
+        self.wait(lambda: self.lock not in self.api.notes(PATH), lambda: self.api.notes(PATH))
+
+    def test_api_fails_before_start(self):
+        """The scheduler hears of the Pod as soon as it can be told."""
+        self.api.broken = True
+        path = self.admitted()
+        self.wait(lambda: ("GET", path) in self.api.asked, "the Pod is not asked for")
+        self.api.broken = False
+        self.told(path)
+        self.unlocked()
+
+    def test_node_cannot_be_written(self):
+        """The node's lock is removed when that is possible again, although the Pod counts as taken."""
+        self.announced()
+        patches, self.api.unwritable = self.patches(), {PATH}
+        path = self.admitted()
+        self.told(path)
+        self.wait(lambda: self.patches() > patches, "the lock is left")
+        self.api.unwritable = set()
+        self.unlocked()
+
+    def test_lock_of_another(self):
+        """Who holds the lock is in it, where the scheduler writes that."""
+        path = self.admitted("2026-11-29T10:08:04Z,default,b")
+        self.told(path)
+        self.wait(lambda: self.api.asked[-1][1] != path, "the node is not asked for")
+        self.kubelet.start_container("default", "a", "x")
+        self.assertEqual(self.api.notes(PATH)[self.lock], "2026-11-29T10:08:04Z,default,b")
+
+    def test_lock_of_its_own(self):
+        self.told(self.admitted("2026-11-29T10:08:04Z,default,a"))
+        self.unlocked()
+
+    def test_lock_changes_hands(self):
+        """Another Pod takes the lock between the look at it and its removal."""
+        def take():
+            self.api.notes(PATH)[self.lock] = "2026-11-29T10:09:04Z,default,b"
+            self.api.touch(PATH)
+
+        path = self.place("a", self.device(0, 1024, 5) + ";", ("x", 1))
+        self.api.notes(PATH)[self.lock] = "2026-11-29T10:08:04Z,default,a"
+        self.announced()
+        self.api.on_get[PATH] = take
+        self.kubelet.admit("default", "a", {"x": {SLOTS: 1}})
+        self.told(path)
+        self.wait(lambda: PATH not in self.api.on_get, "the node is not asked for")
+        self.kubelet.start_container("default", "a", "x")
+        self.assertEqual(self.api.notes(PATH)[self.lock], "2026-11-29T10:09:04Z,default,b")
+
     def test_before_us(self):
         """A Pod that was allocated when the daemon ended: its scheduler hears of it from the next one."""
         self.kubelet.pods["default", "a"] = {"x": {SLOTS: [f"{uuid(0).lower()}.1of10"]}}
@@ -250,6 +345,23 @@ class Hami(Node):
         self.assertEqual(self.patches(), patches)
 
 
+class Xpu(Hami):
+    devices, left, phase = ("huawei.com/vgpu-ids-new", "huawei.com/vgpu-devices-to-allocate",
+                            "huawei.com/bind-phase")
+    registered, handshake = "huawei.com/node-vgpu-register", "huawei.com/node-vgpu-handshake"
+    scheduler = "xpu"
+    lock = "vxpu"
+    ids = f"{uuid(0)}-2\n"
+    unit = 1
+    memory, cores = MEMORY, CORES
+
+    def asked(self, gib, cores):
+        return {self.memory: str(gib), self.cores: str(cores)}
+
+    def device(self, gpu, mib, cores):
+        return f"{gpu},{uuid(gpu)},GPU-H200,{mib},{cores},2:"
+
+
 class Volcano(Hami):
     devices, left, phase = ("volcano.sh/vgpu-ids-new", "volcano.sh/devices-to-allocate",
                             "volcano.sh/bind-phase")
@@ -260,5 +372,5 @@ class Volcano(Hami):
     memory, cores = MEMORY, CORES
 
 
-signal.alarm(170)
+signal.alarm(280)
 unittest.main()

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """allotd itself as a DRA driver, on a node with simulated GPUs."""
 
+import fcntl
 import os
 import signal
 import unittest
@@ -57,6 +58,23 @@ class Daemon(dra_lib.Case):
         self.assertEqual(self.prepared(claim), first)
         self.assertEqual(self.unprepare(claim), {claim.uid: ""})
         self.assertEqual(self.grants(), [])
+
+    def test_killed_writer(self):
+        """What it had begun to write is removed at the next start; what is being written stays, and what is others'."""
+        begun, written, others = (os.path.join(self.cdi, name) for name in (
+            "allot.dev-grant-slot-gpu-1.0of2.aZ09bc", "allot.dev-grant-slot-gpu-1.1of2.aZ09bc",
+            "other.com-grant-a.aZ09bc"))
+        os.makedirs(self.cdi, exist_ok=True)
+        for path in (begun, written, others):
+            with open(path, "w", encoding="ascii"):
+                pass
+        self.kill()
+        with open(written, "rb") as writer:
+            fcntl.flock(writer, fcntl.LOCK_EX)
+            self.start()
+            self.assertFalse(os.path.exists(begun))
+            self.assertTrue(os.path.exists(written))
+            self.assertTrue(os.path.exists(others))
 
     def test_registration(self):
         """The slices are looked after whenever a kubelet has taken the driver."""

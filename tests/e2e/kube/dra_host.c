@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "kube/dra.h"
+#include "kube/claims/dra.h"
 
 static struct loop *loop;
 static struct grpc *grpc;
@@ -91,7 +91,7 @@ int main(int argc, char **argv)
 	must(loop_add(loop, &calls), "calls");
 	must(loop_add(loop, &input), "input");
 	must(api_open(loop, &conf, &api), "api");
-	must(dra_open(loop, grpc, api, &conf, &devices, registered, NULL, &dra), "dra");
+	must(dra_open(loop, grpc, NULL, api, &conf, &devices, registered, NULL, &dra), "dra");
 	say("ready");
 	must(loop_run(loop), "loop");
 	dra_close(dra);

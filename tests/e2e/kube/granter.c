@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * granter CDI-DIR put ID TENANT UUID BYTES PERMILLE [XPU-DIR] | beside ID OF | drop ID | list PREFIX | memo ID |
- * sweep RUNTIME: what kube/grant.h does, by hand. Of PERMILLE 0 there is no share. The memo is "for ID".
+ * sweep RUNTIME: what kube/grants/grant.h does, by hand. Of PERMILLE 0 there is no share. The memo is "for ID".
  */
 #include <err.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "kube/grant.h"
+#include "kube/grants/grant.h"
 #include "nvidia/uuid.h"
 
 static struct kube_conf conf;

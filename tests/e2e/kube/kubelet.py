@@ -107,7 +107,7 @@ class Kubelet:
         self.endpoints = {}
         self.registrations = 0
         self.pods = {}
-        self.claims = {}  # {(namespace, pod, container): [(driver, device)]}
+        self.claims = {}  # {(namespace, pod, container): [(driver, device, names of CDI devices ...)]}
         self.lists = self.listing = self.most_listing = 0
         self.slow = 0.0  # seconds that List takes
         self.too_many = 0  # Lists that are refused, as of one who asks too often
@@ -151,9 +151,11 @@ class Kubelet:
                         # In parts, as of devices on several NUMA nodes.
                         for i in range(0, len(ids), 3):
                             c.devices.add(resource_name=resource, device_ids=ids[i:i + 3])
-                    for driver, device in self.claims.get((namespace, name, container), []):
-                        c.dynamic_resources.add().claim_resources.add(driver_name=driver,
-                                                                      device_name=device)
+                    for driver, device, *cdi in self.claims.get((namespace, name, container), []):
+                        given = c.dynamic_resources.add().claim_resources.add(driver_name=driver,
+                                                                              device_name=device)
+                        for cdi_name in cdi:
+                            given.cdi_devices.add(name=cdi_name)
         if self.slow:
             threading.Event().wait(self.slow)
         with self.changed:

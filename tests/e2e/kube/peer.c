@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "base/now.h"
-#include "kube/grpc.h"
+#include "kube/wire/grpc.h"
 
 #define LATER_NS   (50 * NS_PER_MS)
 #define COUNT_BYTES 100000

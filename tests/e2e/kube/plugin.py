@@ -2,6 +2,8 @@
 """The device plugin against a kubelet by gRPC's own library, as kubelets 1.20 and 1.34 behave."""
 
 import json
+import os
+import shutil
 import signal
 import socket
 import threading
@@ -411,6 +413,46 @@ class New(Node):
         self.kubelet.admit("default", "a", {"main": {name: 1}})
         self.kubelet.start_container("default", "a", "main")
         self.assertEqual(len(self.grants()), 1)
+
+
+class Mounts(Node):
+    """For runtimes without CDI."""
+    conf = ("delivery=mounts",)
+
+    def test_mounts(self):
+        self.begin()
+        self.kubelet.admit("default", "a", {"main": {SLOTS: 2, MEMORY: 7, CORES: 25}})
+        slots = self.kubelet.pods["default", "a"]["main"][SLOTS]
+        answer = self.kubelet.endpoints[SLOTS].ask(
+            "Allocate", PLUGIN.AllocateRequest(container_requests=[{"devices_ids": slots[::-1]}]),
+            PLUGIN.AllocateResponse).container_responses[0]
+        folder = self.top / "xpu" / f"slot-{min(slots)}"
+        self.assertEqual([*answer.cdi_devices], [])
+        self.assertEqual([*answer.annotations], [])
+        self.assertEqual({(m.container_path, m.host_path, m.read_only) for m in answer.mounts},
+                         {("/etc/xpu", str(folder), True),
+                          ("/etc/ld.so.preload", str(self.top / "xpu/ld.so.preload"), True),
+                          ("/opt/allot/liballot.so", os.path.realpath(self.top / "src/guest/liballot.so"), True)})
+        self.assertEqual({*answer.envs}, {"NVIDIA_VISIBLE_DEVICES"})
+        self.assertEqual({*answer.envs["NVIDIA_VISIBLE_DEVICES"].split(",")}, {uuid(gpu_of(s)) for s in slots})
+        self.assertFalse(folder.exists())
+        self.kubelet.start_container("default", "a", "main")
+        self.assertEqual((folder / "vgpu.config").read_text(), "UsedMem:7168\nUsedCores:25\n")
+        self.assertEqual((self.top / "xpu/ld.so.preload").read_text(), "/opt/allot/liballot.so\n")
+        # Lost, as after a crash: it is there again before the container is.
+        shutil.rmtree(self.top / "xpu")
+        self.kubelet.start_container("default", "a", "main")
+        self.assertEqual((folder / "vgpu.config").read_text(), "UsedMem:7168\nUsedCores:25\n")
+        self.kubelet.delete("default", "a")
+        self.wait(lambda: not folder.exists(), "its folder stays")
+
+    def test_ways_that_need_cdi(self):
+        for conf in (("ways=dra",), ("scheduler=hami", "api=http://127.0.0.1:1", f"account={self.top}", "node=n")):
+            self.assertFalse(self.start_node("delivery=mounts", *conf))
+            self.assertEqual(self.node.wait(SECONDS), 2)
+            self.node.stdin.close()
+            self.node.stdout.close()
+            self.assertIn("delivery = mounts: that needs ways = device-plugin", self.log())
 
 
 class Old(Node):

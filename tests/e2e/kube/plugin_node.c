@@ -11,16 +11,18 @@
 #include <unistd.h>
 
 #include "base/loop.h"
-#include "kube/api.h"
-#include "kube/conf.h"
-#include "kube/grpc.h"
-#include "kube/node.h"
-#include "kube/plugin.h"
+#include "kube/wire/api.h"
+#include "kube/state/conf.h"
+#include "kube/wire/grpc.h"
+#include "kube/pods/lister.h"
+#include "kube/state/node.h"
+#include "kube/slots/plugin.h"
 
 #define GPU_BYTES (UINT64_C(80) << 30)
 
 static struct loop *loop;
 static struct grpc *grpc;
+static struct lister *lister;
 static struct plugin *plugin;
 static struct api *api;
 static struct kube_conf conf;
@@ -74,9 +76,14 @@ static void read_command(struct loop_source *source)
 		line += strspn(line, "\n");
 		if (sscanf(line, "%*[a-z] %u", &n) != 1 || n >= devices.n)
 			continue;
-		devices.list[n].sick = *line == 's';
+		devices.list[n].sick = devices.list[n].gone = *line == 's';
 		plugin_tell(plugin);
 	}
+}
+
+static void tell_plugin(void *arg)
+{
+	plugin_tell(plugin);
 }
 
 int main(int argc, char **argv)
@@ -97,12 +104,14 @@ int main(int argc, char **argv)
 	calls.fd = grpc_fd(grpc);
 	if (loop_add(loop, &calls) < 0 || loop_add(loop, &input) < 0 ||
 	    (conf.scheduler != KUBE_STOCK && api_open(loop, &conf, &api) < 0) ||
-	    plugin_open(loop, grpc, api, &conf, &devices, &plugin) < 0)
+	    lister_open(loop, grpc, &conf, &devices, tell_plugin, NULL, &lister) < 0 ||
+	    plugin_open(loop, grpc, lister, api, &conf, &devices, &plugin) < 0)
 		return 1;
 	puts("ready");
 	fflush(stdout);
 	loop_run(loop);
 	plugin_close(plugin);
+	lister_close(lister);
 	api_close(api);
 	grpc_close(grpc);
 	loop_close(loop);

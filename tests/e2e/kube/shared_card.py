@@ -6,6 +6,7 @@ import pathlib
 import re
 import signal
 import subprocess
+import tempfile
 import unittest
 import urllib.request
 
@@ -21,7 +22,11 @@ class SharedCard(dra_lib.Case):
     ways = "dra device-plugin"
 
     def setUp(self):
-        self.env = dra_lib.simulate_gpus(self)
+        errors = tempfile.TemporaryDirectory(prefix="allot-errors-")
+        self.addCleanup(errors.cleanup)
+        self.errors, self.lost = f"{errors.name}/xid", f"{errors.name}/lost"
+        self.env = {**dra_lib.simulate_gpus(self), "ALLOT_SIM_NVML_ERRORS": self.errors,
+                    "ALLOT_SIM_NVML_LOST": self.lost}
         super().setUp()
 
     def start(self):
@@ -94,6 +99,42 @@ class Both(SharedCard):
         wait_for(lambda: self.well() == ["1", "1"])
         self.fake.wait(lambda: self.healthy() == [10, 10], "it is not free again")
 
+    def report(self, index, xid):
+        """As the driver does it; the next look of allotd finds it."""
+        with open(f"{self.errors}{index}", "a", encoding="ascii") as file:
+            file.write(f"{xid}\n")
+
+    def need(self, index, action):
+        """What the driver says that the device needs: 0 nothing, 1 a reset."""
+        path = pathlib.Path(f"{self.errors}{index}.recovery")
+        path.with_suffix(".new").write_text(str(action), encoding="ascii")
+        path.with_suffix(".new").rename(path)
+
+    def test_a_device_that_reports_errors(self):
+        """Errors of programs are none of the device's; others are, until the driver asks for nothing any more."""
+        self.need(1, 1)
+        for xid in (13, 31, 43, 45, 68, 109):
+            self.report(0, xid)
+        self.report(1, 79)
+        wait_for(lambda: self.well() == ["1", "0"])
+        self.fake.wait(lambda: self.healthy() == [10, 0], "its slots are offered on")
+        words = "the driver reported Xid 79; reset it (nvidia-smi --gpu-reset)"
+        wait_for(lambda: self.stream() == [(True, ""), (False, words)])
+        self.assertIn(f"device {self.uuids()[1]} is sick: {words}", self.said())
+        self.need(1, 0)
+        wait_for(lambda: self.well() == ["1", "1"])
+        self.fake.wait(lambda: self.healthy() == [10, 10], "it is not well again")
+        self.assertIn(f"device {self.uuids()[1]} is well again", self.said())
+        self.report(0, 48)
+        wait_for(lambda: self.well() == ["0", "1"])
+
+    def test_a_device_that_does_not_answer(self):
+        pathlib.Path(self.lost + "1").touch()
+        wait_for(lambda: self.well() == ["1", "0"])
+        wait_for(lambda: self.stream()[1] == (False, "it does not answer its driver any more"))
+        os.unlink(self.lost + "1")
+        wait_for(lambda: self.well() == ["1", "1"])
+
     def test_a_device_of_nvidias_dra_driver(self):
         self.give(claims=[("gpu.nvidia.com", "gpu-1")])
         wait_for(lambda: self.well() == ["1", "0"])
@@ -141,6 +182,43 @@ class Claims(SharedCard):
     """Nobody but this asks for lists."""
     ways = "dra"
 
+    def restart(self):
+        self.host.terminate()
+        self.host.wait(SECONDS)
+        self.host = dra_lib.start_allotd(self, self.ways, self.port)
+        self.addCleanup(self.host.wait, SECONDS)
+        self.addCleanup(self.host.terminate)
+
+    def test_claims_that_nobody_unprepares(self):
+        """What neither the kubelet's list nor the API server has is removed."""
+        result = {**dra_lib.result(memory="1Gi", cores="1"), "device": self.uuids()[0].lower()}
+        gone, listed, here, elsewhere, another, free, refused = claims = [
+            self.api.add({**result}) for _ in range(7)]
+        names = {claim.uid: self.prepared(claim)[0].cdi_device_ids[0] for claim in claims}
+        self.assertEqual(len(self.grants()), len(claims))
+        self.give(claims=[(DRIVER, "gpu", names[listed.uid])])
+        for claim in (gone, listed):
+            del self.api.claims[claim.name]
+        self.api.claims[elsewhere.name]["status"]["allocation"]["devices"]["results"][0]["pool"] = "node2"
+        self.api.claims[another.name]["metadata"]["uid"] = here.uid
+        del self.api.claims[free.name]["status"]["allocation"]
+        self.api.status[refused.name] = 403
+        left = sorted(grant for claim in (listed, here, refused) for grant in self.grants(claim))
+        asked = len(self.api.asked)
+        self.restart()
+
+        def times_asked():
+            return [sum(path.endswith("/" + claim.name) for path in self.api.asked[asked:]) for claim in claims]
+
+        # Each once, but for the one that the kubelet lists.
+        wait_for(lambda: times_asked() == [1, 0, 1, 1, 1, 1, 1], 4 * SECONDS)
+        wait_for(lambda: self.grants() == left)
+        lists = self.fake.lists
+        self.fake.wait(lambda: self.fake.lists >= lists + 2, "nobody lists")
+        self.assertEqual(sum(times_asked()), 6)
+        self.assertEqual(self.grants(), left)
+        self.assertIn(f"ResourceClaim default/{gone.name}, uid {gone.uid}, is not this node's", self.said())
+
     def test_a_device_of_nvidias_plugin(self):
         self.give({"nvidia.com/gpu": [self.uuids()[0]]})
         wait_for(lambda: self.well() == ["0", "1"])
@@ -179,9 +257,13 @@ class Unenforced(SharedCard):
         lists = self.fake.lists
         self.fake.wait(lambda: self.fake.lists >= lists + 1, "nobody lists")
         self.assertEqual(self.unenforced(), {})
+        # A Pod that has no part of the device uses it: nothing of ours is to come there.
+        wait_for(lambda: sorted(self.well()) == ["0", "1"])
+        self.assertIn(f"container main of the Pod with uid {POD_UID}, uses it without a part of it", self.said())
         first, second = self.uuids()
         self.give({SLOTS: [f"{first.lower()}.0of10", f"{second.lower()}.0of10"]})
         wait_for(self.unenforced)
+        wait_for(lambda: self.well() == ["1", "1"])
         self.assertEqual(self.unenforced(), {
             f'{{namespace="",pod="",container="main",uid="{POD_UID}"}}': "1"})
         program.kill()

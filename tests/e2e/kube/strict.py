@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-What we write, decoded by Kubernetes' own Go types (golang-k8s-api-dev 0.34 or newer, golang-k8s-sigs-json-dev):
+What we write, decoded by Kubernetes' own Go types (golang-k8s-api-dev 0.34 or newer):
 those of this machine, or of a tree that KUBERNETES_GO names, into which packages of a newer Debian were
 unpacked. Skipped where there are none.
 """
@@ -33,7 +33,7 @@ def find_go():
     return found[-1] if found else shutil.which("go")
 
 
-for package in ("k8s.io/api/resource/v1/types.go", "sigs.k8s.io/json/json.go"):
+for package in ("k8s.io/api/resource/v1/types.go", "sigs.k8s.io/yaml/yaml.go"):
     if not os.path.exists(f"{SOURCES}/src/{package}"):
         skip(f"no {package} in {SOURCES}/src: golang-k8s-api-dev 0.34 or newer is not there; unpack it and what "
              "it depends on into a folder, and name that in KUBERNETES_GO")
@@ -48,7 +48,7 @@ def build(folder):
     if TREE:
         environment["GOROOT"] = os.path.dirname(os.path.dirname(GO))
     program = f"{folder}/strict"
-    subprocess.run([GO, "build", "-o", program, f"{HERE}/strict.go"], env=environment, check=True)
+    subprocess.run([GO, "build", "-o", program, f"{HERE}/../../../tools/strict.go"], env=environment, check=True)
     return program
 
 
@@ -60,7 +60,7 @@ class Strict(unittest.TestCase):
         cls.program = build(folder.name)
 
     def check(self, lines):
-        done = subprocess.run([self.program], input="\n".join(lines), capture_output=True, text=True,
+        done = subprocess.run([self.program, "--same"], input="\n---\n".join(lines), capture_output=True, text=True,
                               timeout=60)
         return done.returncode, done.stdout.strip()
 
@@ -71,7 +71,7 @@ class Strict(unittest.TestCase):
 
     def test_slices(self):
         for devices in (0, 1, 3, 64):
-            self.assertEqual(self.check(self.slices(devices)), (0, "4 objects"))
+            self.assertEqual(self.check(self.slices(devices)), (0, "decoded: 4"))
 
     def test_can_fail(self):
         """A wrong name, a wrong case, a quantity in another form than Kubernetes' own."""

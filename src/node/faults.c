@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "node/faults.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/now.h"
+#include "nvidia/nvml.h"
+
+#define HOLD_NS	   (60 * NS_PER_S)
+#define EVENTS_MOST 256 /* of one look: a device may report errors all the time */
+
+struct faults_reader {
+	struct nvml *nvml;	    /* NULL: it is not there */
+	struct nvml_errors *errors; /* NULL: no device tells */
+	unsigned int n;
+	struct fault_state state[POLICY_DEVICES];
+};
+
+/* --- One error ----------------------------------------------------------------------------- */
+
+bool fault_is_of_device(uint64_t xid)
+{
+	/* As in NVIDIA's k8s-device-plugin, internal/rm/health.go. */
+	static const uint64_t of_programs[] = {
+		13,  /* exception of the graphics engine */
+		31,  /* page fault of the GPU's memory */
+		43,  /* a program's channel was stopped */
+		45,  /* preemptive cleanup after an earlier error */
+		68,  /* exception of the video processor */
+		109, /* time-out of a context switch */
+	};
+
+	for (size_t i = 0; i < sizeof(of_programs) / sizeof(of_programs[0]); i++)
+		if (of_programs[i] == xid)
+			return false;
+	return true;
+}
+
+bool fault_is_over(struct fault_state *state, enum nvml_recovery recovery, uint64_t now_ns)
+{
+	state->recovery = recovery;
+	if (recovery == NVML_RECOVERY_NONE)
+		return state->needed || now_ns - state->since_ns >= HOLD_NS;
+	state->needed |= recovery != NVML_RECOVERY_UNKNOWN;
+	return false;
+}
+
+void fault_print(const struct fault_state *state, char ret[static FAULT_WORDS])
+{
+	static const char *const needs[] = {
+		[NVML_RECOVERY_NONE] = "",
+		[NVML_RECOVERY_RESET] = "; reset it (nvidia-smi --gpu-reset)",
+		[NVML_RECOVERY_REBOOT] = "; reboot the node",
+		[NVML_RECOVERY_DRAIN_P2P] = "; end what uses its links",
+		[NVML_RECOVERY_DRAIN_AND_RESET] = "; end what uses it, then reset it (nvidia-smi --gpu-reset)",
+		[NVML_RECOVERY_UNKNOWN] = "; when it is mended, start allotd anew",
+	};
+
+	snprintf(ret, FAULT_WORDS, "the driver reported Xid %" PRIu64 "%s", state->xid, needs[state->recovery]);
+}
+
+const char *faults_find(const struct faults *faults, const uint8_t uuid[static 16])
+{
+	for (unsigned int i = 0; i < faults->n; i++)
+		if (!memcmp(faults->list[i].uuid, uuid, 16))
+			return faults->list[i].words;
+	return NULL;
+}
+
+/* --- NVML ---------------------------------------------------------------------------------- */
+
+static void faults_open_nvml(struct faults_reader *reader)
+{
+	if (nvml_open(NULL, &reader->nvml) < 0)
+		reader->nvml = NULL;
+	else if (nvml_errors_open(reader->nvml, &reader->errors) < 0)
+		reader->errors = NULL;
+}
+
+static void faults_close_nvml(struct faults_reader *reader)
+{
+	nvml_errors_close(reader->errors);
+	nvml_close(reader->nvml);
+	reader->errors = NULL;
+	reader->nvml = NULL;
+}
+
+int faults_open(struct faults_reader **ret)
+{
+	struct faults_reader *reader = calloc(1, sizeof(*reader));
+
+	if (!reader)
+		return -ENOMEM;
+	faults_open_nvml(reader);
+	*ret = reader;
+	return 0;
+}
+
+void faults_close(struct faults_reader *reader)
+{
+	if (reader)
+		faults_close_nvml(reader);
+	free(reader);
+}
+
+void faults_renew(struct faults_reader *reader)
+{
+	faults_close_nvml(reader);
+	faults_open_nvml(reader);
+}
+
+/* --- Looks --------------------------------------------------------------------------------- */
+
+/* There is room for each device that a policy can have; others are nobody's. */
+static void faults_note(struct faults_reader *reader, const uint8_t uuid[static 16], uint64_t xid)
+{
+	struct fault_state *state = reader->state;
+
+	while (state < &reader->state[reader->n] && memcmp(state->uuid, uuid, 16))
+		state++;
+	if (state == &reader->state[POLICY_DEVICES])
+		return;
+	if (state == &reader->state[reader->n])
+		reader->n++;
+	*state = (struct fault_state){.xid = xid, .since_ns = now_monotonic_ns(), .recovery = NVML_RECOVERY_UNKNOWN};
+	memcpy(state->uuid, uuid, 16);
+}
+
+static void faults_take_events(struct faults_reader *reader)
+{
+	uint8_t uuid[16];
+	uint64_t xid;
+
+	for (int i = 0; i < EVENTS_MOST && nvml_errors_next(reader->errors, uuid, &xid) == 1; i++)
+		if (fault_is_of_device(xid))
+			faults_note(reader, uuid, xid);
+}
+
+static void faults_add(struct faults *faults, const uint8_t uuid[static 16], const char *words)
+{
+	struct fault *fault = &faults->list[faults->n];
+
+	if (faults->n == POLICY_DEVICES || faults_find(faults, uuid))
+		return;
+	memcpy(fault->uuid, uuid, 16);
+	snprintf(fault->words, sizeof(fault->words), "%s", words);
+	faults->n++;
+}
+
+/* Those that are over are forgotten. */
+static void faults_look_at_states(struct faults_reader *reader, struct faults *ret)
+{
+	uint64_t now_ns = now_monotonic_ns();
+	char words[FAULT_WORDS];
+	unsigned int n = 0;
+
+	for (unsigned int i = 0; i < reader->n; i++) {
+		struct fault_state *state = &reader->state[i];
+
+		if (fault_is_over(state, nvml_device_recovery(reader->nvml, state->uuid), now_ns))
+			continue;
+		fault_print(state, words);
+		faults_add(ret, state->uuid, words);
+		reader->state[n++] = *state;
+	}
+	reader->n = n;
+}
+
+void faults_read(struct faults_reader *reader, const struct usage_list *usage, struct faults *ret)
+{
+	*ret = (struct faults){.n = 0};
+	if (reader->errors)
+		faults_take_events(reader);
+	if (reader->nvml)
+		faults_look_at_states(reader, ret);
+	for (size_t i = 0; i < usage->nlost; i++)
+		faults_add(ret, usage->lost[i], "it does not answer its driver any more");
+}

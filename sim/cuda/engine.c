@@ -143,6 +143,22 @@ static struct sim_engine_seat *engine_hand_over(struct sim_engine_shared *shared
 	return &shared->seats[next];
 }
 
+/*
+ * A process that CRIU has restored has a clock of its own (a time namespace), which is behind ours; and
+ * ours may be behind that of whoever wrote before. No time is further ahead of its writer's clock than a
+ * slice and a switch: what is, is of another clock, and means now. Nobody waits until then.
+ */
+static void engine_meet_clock(struct sim_engine_shared *shared)
+{
+	uint64_t us = shared->slice_us + shared->switch_us + shared->dry_switch_us;
+	uint64_t now = now_monotonic_ns(), most = now + 2000 * us;
+
+	if (shared->idle_from_ns > most)
+		shared->idle_from_ns = now;
+	if (shared->slice_to_ns > most)
+		shared->slice_from_ns = shared->slice_to_ns = now;
+}
+
 int engine_sit(struct engine_seat *seat, unsigned int device)
 {
 	struct sim_engine_shared *shared = sim_region_engine(device);
@@ -254,6 +270,7 @@ void engine_turn(struct engine_seat *seat, uint64_t ready_ns, struct engine_turn
 	uint64_t now = now_monotonic_ns();
 
 	engine_lock(shared);
+	engine_meet_clock(shared);
 	if (!shared->owner)
 		engine_grant(shared, seat->index, engine_idle_from(shared, seat->index, ready_ns));
 	else if (shared->owner != seat->index + 1)

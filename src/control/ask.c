@@ -2,7 +2,6 @@
 #include "control/ask.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -13,7 +12,7 @@
 
 #include "base/cleanup.h"
 #include "base/err.h"
-#include "ledger/shared_file.h"
+#include "base/userns.h"
 #include "ledger/tenant.h"
 
 /* A daemon that is at work on others' requests is waited for so long, and for memory that moves. */
@@ -23,15 +22,7 @@
 /* Returns true if the caller is root of a user namespace: of the first one alone all users are known. */
 static bool control_is_root_within(void)
 {
-	unsigned int inside = 0, outside = 0, n = 0;
-	FILE *map = geteuid() ? NULL : fopen("/proc/self/uid_map", "re");
-
-	if (!map)
-		return geteuid() == 0;
-	if (fscanf(map, "%u %u %u", &inside, &outside, &n) != 3)
-		n = 0;
-	fclose(map);
-	return inside || outside || n != UINT32_MAX;
+	return geteuid() == 0 && userns_is_nested();
 }
 
 /*
@@ -40,7 +31,7 @@ static bool control_is_root_within(void)
  */
 static bool control_is_roots(uid_t uid)
 {
-	return uid == (control_is_root_within() ? SHARED_FILE_OVERFLOW_UID : 0);
+	return uid == (control_is_root_within() ? USERNS_OVERFLOW_UID : 0);
 }
 
 static bool control_is_safe_place(const char *runtime)
@@ -62,6 +53,14 @@ int control_socket_path(const char *runtime, char ret[static PATH_MAX])
 	return r;
 }
 
+/* Returns true unless nothing has the name: a link that leads nowhere, or a folder that is closed, is there. */
+static bool control_has_config(void)
+{
+	struct stat st;
+
+	return lstat(CONTROL_CONFIG, &st) == 0 || (errno != ENOENT && errno != ENOTDIR);
+}
+
 int control_find(char ret_runtime[static PATH_MAX])
 {
 	const char *chosen = getenv("ALLOT_RUNTIME_DIR");
@@ -80,7 +79,7 @@ int control_find(char ret_runtime[static PATH_MAX])
 			       : -EPERM;
 	if (errno != ENOENT && errno != ENOTDIR)
 		return err_errno();
-	return (!chosen || !*chosen) && access(CONTROL_CONFIG, F_OK) == 0 ? -ENOTCONN : 0;
+	return (!chosen || !*chosen) && control_has_config() ? -ENOTCONN : 0;
 }
 
 static int control_connect(const char *runtime, time_t patience_s, pid_t *ret_pid)

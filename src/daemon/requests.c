@@ -278,7 +278,8 @@ static int requests_make(struct doing *d)
 	int r;
 
 	if (!pid)
-		return requests_refuse(d, -EINVAL, "no tenant begins that way");
+		return requests_refuse(d, -EINVAL, "this allotd does not know that kind of tenant, and is older "
+				       "than the command; have it restarted: systemctl restart allotd");
 	r = requests_check_container(d);
 	if (r < 0)
 		return r;

@@ -9,7 +9,9 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "base/cleanup.h"
 #include "base/err.h"
+#include "base/guarded.h"
 #include "base/now.h"
 #include "control/message.h"
 #include "daemon/notify.h"
@@ -48,11 +50,31 @@ static void site_file_say_line(void *arg, unsigned int line, bool wrong, const c
 		printf("%s:%u: %s\n", path, line, words);
 }
 
+/* By a file that others can change they would give themselves what they like. */
+static int site_file_open(struct site_reading *reading, FILE **ret)
+{
+	const char *path = site_file_path(reading->file);
+	struct guarded_why why = {.words = NULL};
+	CLEANUP_CLOSE int fd = guarded_open(path, &why);
+
+	if (fd >= 0) {
+		*ret = fdopen(fd, "r");
+		if (*ret)
+			TAKE_FD(fd);
+		return *ret ? 0 : err_errno();
+	}
+	if (why.words && !reading->given_up)
+		log_line(LOG_FAULT, "%s is not believed: %s: %s; %s", path, why.path, why.words,
+			 fd == -ENOLINK ? "put it back, or remove the link"
+					: "have root alone own and write it");
+	return fd;
+}
+
 static void site_file_do(struct site_reading *reading)
 {
 	const char *path = site_file_path(reading->file);
-	FILE *in = fopen(path, "re");
-	int r = in ? 0 : err_errno();
+	FILE *in = NULL;
+	int r = site_file_open(reading, &in);
 
 	reading->there = in;
 	if (in && fstat(fileno(in), &reading->st) < 0)

@@ -16,9 +16,6 @@ int shared_file_open_dir(const char *path);
  */
 #define SHARED_FILE_FOR_ALL S_ISVTX
 
-/* In a user namespace the kernel shows this owner for files of users that the namespace does not know. */
-#define SHARED_FILE_OVERFLOW_UID 65534
-
 /*
  * Opens <dir>/<name>. -ELOOP for a symbolic link, -EPERM for what is not a regular file, is not
  * ours or root's nor was mounted in a directory for all, or is open to others where its directory does

@@ -73,7 +73,7 @@ static int snapshot_list_devices(struct snapshot *snapshot, struct ledger *ledge
 		dev->index = i;
 		if (info.total_bytes)
 			dev->total_bytes = info.total_bytes;
-		dev->context_bytes = info.context_bytes;
+		dev->context_bytes = max_u64(info.context_bytes, info.context_mps_bytes);
 		dev->peak_bytes = info.peak_bytes;
 		dev->refusals = info.refusals;
 	}
@@ -316,6 +316,15 @@ static int snapshot_list_processes(struct snapshot *snapshot, struct ledger *led
 	return 0;
 }
 
+static void snapshot_note_guesses(struct snapshot *snapshot)
+{
+	for (int d = 0; d < snapshot->ndevices; d++) {
+		struct snapshot_device *dev = &snapshot->device[d];
+
+		dev->guessed_bytes = dev->context_bytes ? 0 : dev->used[CAT_CONTEXT];
+	}
+}
+
 static void snapshot_add_shared(struct snapshot *snapshot, struct ledger *ledger)
 {
 	struct shared_slots alive = {{0}};
@@ -395,6 +404,7 @@ static int snapshot_make(const struct policy *policy, const struct turn *turn, u
 	r = snapshot_list_processes(snapshot, ledger, bound);
 	if (r < 0)
 		return r;
+	snapshot_note_guesses(snapshot);
 	snapshot_add_shared(snapshot, ledger);
 	*ret = TAKE_PTR(snapshot);
 	return 0;

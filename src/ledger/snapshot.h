@@ -49,7 +49,8 @@ struct snapshot_device {
 	uint64_t driver_bytes; /* sum of the live processes' last figures */
 	uint64_t host_bytes;   /* of the machine's memory, pinned for it; beside used_bytes */
 	uint64_t out_bytes;    /* that left it for the machine's memory; beside used_bytes */
-	uint64_t context_bytes;
+	uint64_t context_bytes; /* of one, as it was last measured; 0: none was */
+	uint64_t guessed_bytes; /* of used_bytes: contexts that are charged by a guess, as none was measured */
 	uint64_t peak_bytes; /* most of used_bytes without pending, at least as much as now */
 	uint64_t refusals;
 	struct snapshot_compute compute;

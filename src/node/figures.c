@@ -6,6 +6,7 @@
 
 #include "amd/identity.h"
 #include "amd/topology_read.h"
+#include "base/number.h"
 #include "node/amd_usage.h"
 #include "node/devices.h"
 #include "nvidia/nvml.h"
@@ -49,6 +50,27 @@ static const struct nvml_process *figures_find_process(const struct nvml_process
 	return NULL;
 }
 
+/* What the driver's figure of a process has beside contexts. What others own, and lent to it, is in theirs. */
+static uint64_t figures_beside_contexts(const struct snapshot_process_device *use)
+{
+	uint64_t not_shown = use->used[CAT_CONTEXT] + use->used[CAT_IMPORTED] + use->pending;
+
+	return sat_sub_u64(use->used_bytes, not_shown);
+}
+
+/* The driver has just told what the guess stands for. */
+static void figures_replace_guess(struct snapshot_device *device, struct snapshot_process_device *use)
+{
+	uint64_t guess = use->used[CAT_CONTEXT];
+	uint64_t is = sat_sub_u64(use->driver_bytes, figures_beside_contexts(use));
+
+	use->used[CAT_CONTEXT] = is;
+	use->used_bytes = sat_sub_u64(use->used_bytes, guess) + is;
+	device->used[CAT_CONTEXT] = sat_sub_u64(device->used[CAT_CONTEXT], guess) + is;
+	device->used_bytes = sat_sub_u64(device->used_bytes, guess) + is;
+	device->guessed_bytes = sat_sub_u64(device->guessed_bytes, guess);
+}
+
 static void figures_apply_device(struct snapshot *snapshot, int d, const struct nvml_process *list,
 				 size_t n)
 {
@@ -68,6 +90,8 @@ static void figures_apply_device(struct snapshot *snapshot, int d, const struct 
 			use->driver_bytes = now ? now->used_bytes : 0;
 			use->driver_ns = snapshot->now_ns;
 		}
+		if (now && device->guessed_bytes && use->used[CAT_CONTEXT])
+			figures_replace_guess(device, use);
 		/* The ledger has what is in no figure of the driver's. */
 		if (is_use)
 			use->used_bytes += use->driver_bytes;

@@ -7,7 +7,8 @@
 
 /*
  * Asks NVML, or of AMD's the kernel, for each device that a live tenant uses and puts its
- * per-process figures into the snapshots, where a process can be told by its pid. Without NVML, or
+ * per-process figures into the snapshots, where a process can be told by its pid; also in place of the
+ * guess by which a context is charged that nobody measured. Without NVML, or
  * for a process that it does not list, what was noted stands. Under accounting by the driver NVML's
  * figures are also what is used.
  */

@@ -93,6 +93,7 @@ static void tenants_json_put_device(struct json *j, const struct snapshot_device
 	json_known_u64(j, "quota_bytes", d->limit_bytes);
 	json_u64(j, "used_bytes", d->used_bytes);
 	tenants_json_put_categories(j, d->used);
+	json_u64(j, "guessed_bytes", d->guessed_bytes);
 	json_u64(j, "pending_bytes", d->pending);
 	json_known_u64(j, "driver_bytes", d->driver_bytes);
 	json_u64(j, "host_bytes", d->host_bytes);

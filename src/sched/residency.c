@@ -529,7 +529,7 @@ static uint64_t residency_stuck(const struct residency_plan *plan,
 	for (int i = 0; i < plan->n; i++) {
 		const struct residency_tenant *t = &plan->tenant[i];
 
-		if (t->id && t != comer && t->fixed && t->place != RESIDENCY_LEAVING)
+		if (t->id && t != comer && t->place != RESIDENCY_LEAVING && (t->fixed || t->doubtful))
 			bytes += residency_there(t, d);
 	}
 	return bytes;
@@ -586,21 +586,29 @@ static void residency_take(struct residency_plan *plan, struct residency_tenant 
 		t->lifted = residency_is_overdue(plan, t);
 }
 
+static bool residency_allocates(const struct residency_plan *plan, const struct residency_tenant *t)
+{
+	for (int d = 0; d < plan->devices; d++)
+		if (t->more[d])
+			return true;
+	return false;
+}
+
 static void residency_serve(struct residency_plan *plan, struct residency_tenant *t)
 {
 	int leaver[RESIDENCY_TENANTS], n;
-	bool now = false, more = false;
+	bool now = false;
 
 	/* It was planned to leave for one who waits for longer: it is served when it is away. */
 	if (t->planned)
 		return;
-	n = residency_plan_for(plan, t, leaver, &now);
-	if (n < 0) {
-		for (int d = 0; d < plan->devices; d++)
-			more |= t->more[d] > 0;
-		t->refuse = more && residency_is_too_large(plan, t);
+	t->refuse = !residency_fits(plan, plan->now, t) && residency_allocates(plan, t) &&
+		    residency_is_too_large(plan, t);
+	if (t->refuse)
 		return;
-	}
+	n = residency_plan_for(plan, t, leaver, &now);
+	if (n < 0)
+		return;
 	for (int i = 0; i < n; i++)
 		plan->tenant[leaver[i]].leave |= now && plan->tenant[leaver[i]].planned;
 	residency_take(plan, t);

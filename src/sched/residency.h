@@ -64,6 +64,7 @@ struct residency_tenant {
 	enum residency_place place;
 	bool wants;		/* somebody in it waits, for memory that is away or for more */
 	bool fixed;		/* it cannot leave, or not now */
+	bool doubtful;		/* it has not left for long, though asked: no allocation waits for it */
 	bool ready;		/* it has host memory for what leaves, or is finding some, see ahead */
 	uint64_t stays_until_ns; /* it is not to be asked to leave before */
 	uint64_t used_ns;	/* it last used its memory */

@@ -3,6 +3,8 @@
  * Processes share a device: all get on, whoever is killed in the middle of whatever. Shares as
  * figures are bench/sim_share's; here nothing depends on how fast the machine is.
  */
+#include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -57,6 +59,18 @@ static void all_move(int but)
 	}
 }
 
+/* The same of one of them. */
+static void move(int slot)
+{
+	uint64_t before = atomic_load(&done[slot]);
+	double until = exec_now() + 10;
+
+	while (atomic_load(&done[slot]) < before + 2) {
+		CHECK(exec_now() < until);
+		usleep(500);
+	}
+}
+
 static void end(pid_t pid)
 {
 	kill(pid, SIGKILL);
@@ -100,6 +114,63 @@ static void test_stop(void)
 		CHECK(!kill(pid[i], SIGCONT));
 		all_move(-1);
 	}
+	for (int i = 0; i < CHILDREN; i++)
+		end(pid[i]);
+}
+
+/* Returns false if this process may not have a clock of its own. */
+static bool shift_clock(long seconds)
+{
+	char offset[64];
+	int fd, n = snprintf(offset, sizeof(offset), "monotonic %ld 0", seconds);
+
+	if (unshare(CLONE_NEWTIME))
+		return false;
+	fd = open("/proc/self/timens_offsets", O_WRONLY);
+	CHECK(fd >= 0 && write(fd, offset, (size_t)n) == n);
+	close(fd);
+	fd = open("/proc/self/ns/time_for_children", O_RDONLY);
+	CHECK(fd >= 0 && !setns(fd, CLONE_NEWTIME));
+	close(fd);
+	return true;
+}
+
+static pid_t start_shifted(int slot, long seconds)
+{
+	pid_t pid = fork();
+
+	CHECK(pid >= 0);
+	if (!pid) {
+		CHECK(!seconds || shift_clock(seconds));
+		child(slot, 300);
+	}
+	return pid;
+}
+
+/*
+ * CRIU gives a process that it restores the clock of when it was dumped. What such a process has left behind
+ * is in the future of others, or of itself when it is restored once more: nobody waits until then.
+ */
+static void test_clocks(void)
+{
+	static const long shifts[CHILDREN] = {900, 0, -10};
+	pid_t pid[CHILDREN], try = fork();
+	int status;
+
+	CHECK(try >= 0);
+	if (!try)
+		_exit(!shift_clock(1));
+	CHECK(waitpid(try, &status, 0) == try);
+	if (status)
+		return;
+	for (int i = 0; i < CHILDREN; i++) {
+		pid[i] = start_shifted(i, shifts[i]);
+		move(i);
+		end(pid[i]);
+	}
+	for (int i = 0; i < CHILDREN; i++)
+		pid[i] = start_shifted(i, shifts[i]);
+	all_move(-1);
 	for (int i = 0; i < CHILDREN; i++)
 		end(pid[i]);
 }
@@ -264,6 +335,7 @@ int main(void)
 	CHECK(done != MAP_FAILED);
 	test_kills();
 	test_stop();
+	test_clocks();
 	test_meet();
 	test_alone();
 	test_two_contexts();

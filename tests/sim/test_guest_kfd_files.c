@@ -407,7 +407,7 @@ static void run_again(const char *program, const char *how, const char *tenant)
 			setenv("ALLOT_TENANT_DIR", tenant, 1);
 		else
 			leave_tenant();
-		execl(program, program, how, NULL);
+		run_past_library(program, how);
 		_exit(1);
 	}
 	end(child, 0);

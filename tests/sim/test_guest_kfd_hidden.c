@@ -132,7 +132,7 @@ static void test_dmabuf(const char *program)
 	child = fork();
 	if (!child) {
 		leave_tenant();
-		execl(program, program, number, NULL);
+		run_past_library(program, number);
 		_exit(1);
 	}
 	CHECK_EQ(message_receive(pair[0], &byte, 1, &fd), 1);

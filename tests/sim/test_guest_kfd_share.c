@@ -223,7 +223,7 @@ static pid_t start_outside(int *ret_socket)
 	if (!child) {
 		close(pair[0]);
 		leave_tenant();
-		execl(program, program, number, NULL);
+		run_past_library(program, number);
 		_exit(1);
 	}
 	close(pair[1]);

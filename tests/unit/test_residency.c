@@ -290,6 +290,27 @@ static void check_more(void)
 	other->here[0] = 0;
 	step(w);
 	CHECK(one->come);
+	/* One that is stopped again and again may leave at any time, and is waited for no longer than one that stays. */
+	w = fresh(100 * GIB);
+	one = add(w, RESIDENCY_HERE, 60 * GIB);
+	other = add(w, RESIDENCY_HERE, 30 * GIB);
+	step(w);
+	one->more[0] = 20 * GIB;
+	one->wants = other->doubtful = true;
+	step(w);
+	later(w, residency_defaults.refuse_ns - 1);
+	step(w);
+	CHECK(!one->refuse && other->leave);
+	later(w, 1);
+	step(w);
+	CHECK(one->refuse && !other->leave);
+	one->more[0] = 9 * GIB; /* for which there is room beside it */
+	step(w);
+	CHECK(!one->refuse && one->come);
+	one->more[0] = 20 * GIB;
+	other->doubtful = false;
+	step(w);
+	CHECK(!one->refuse && other->leave);
 	/* What is lost is waited for, and not for ever. */
 	w = fresh(100 * GIB);
 	one = add(w, RESIDENCY_HERE, 60 * GIB);

@@ -16,6 +16,7 @@
 
 #include "base/cleanup.h"
 #include "base/err.h"
+#include "base/fd.h"
 #include "cli/checkpoint/breakpoint.h"
 #include "cli/checkpoint/tree.h"
 #include "cli/exit_status.h"
@@ -110,25 +111,33 @@ int criu_check(void)
 
 #define LOG PARTS_CRIU_LOG
 
-/* The last error in CRIU's own log is about the whole; the first is the reason. */
-static bool criu_reason(const char *dir, const char *error, char ret[static 256])
+static FILE *criu_open_log(int at)
 {
-	char path[PATH_MAX], line[512];
+	CLEANUP_CLOSE int fd = fd_openat(at, LOG, O_RDONLY, 0);
+	FILE *log = fd < 0 ? NULL : fdopen(fd, "r");
+
+	if (log)
+		TAKE_FD(fd);
+	return log;
+}
+
+/* The last error in CRIU's own log is about the whole; the first is the reason. */
+static bool criu_reason(int at, const char *dir, const char *error, char ret[static 256])
+{
+	FILE *log = criu_open_log(at);
 	bool found = false;
-	FILE *log;
+	char line[512];
 
 	snprintf(ret, 256, "see %s/" LOG, dir);
-	snprintf(path, sizeof(path), "%s/" LOG, dir);
-	log = fopen(path, "re");
 	while (log && !found && fgets(line, sizeof(line), log)) {
-		const char *at = strstr(line, error);
+		const char *said = strstr(line, error);
 
 		/* It says this where it may not raise a limit, and goes on. */
-		if (!at || strstr(at, "RLIMIT_NOFILE"))
+		if (!said || strstr(said, "RLIMIT_NOFILE"))
 			continue;
 		line[strcspn(line, "\n")] = 0;
 		text_make_printable(line);
-		snprintf(ret, 256, "%.200s", at);
+		snprintf(ret, 256, "%.200s", said);
 		found = true;
 	}
 	if (log)
@@ -218,19 +227,25 @@ int criu_find_plugin(char ret[static PATH_MAX])
 
 /* --- Dump and restore ----------------------------------------------------------------------- */
 
-static int criu_refuse(const char *dir, const char *what, int r)
+static int criu_refuse(int at, const char *dir, const char *what, int r)
 {
 	char reason[256];
 
 	if (r == -ECHILD)
 		return say_error("CRIU was killed, and did not %s the processes", what);
-	criu_reason(dir, "Error (", reason);
+	criu_reason(at, dir, "Error (", reason);
 	return say_error("CRIU could not %s the processes: %s", what, reason);
 }
 
-int criu_dump(pid_t root, const char *dir, int lock, const char *plugin)
+/* By way of this process, for what CRIU starts as well: we wait for its end. */
+static void criu_name_images(int at, char ret[static 48])
 {
-	char pid[32], images[PATH_MAX];
+	snprintf(ret, 48, "/proc/%ld/fd/%d", (long)getpid(), at);
+}
+
+int criu_dump(pid_t root, int at, const char *dir, int lock, const char *plugin)
+{
+	char pid[32], images[48];
 	const char *argv[] = {"criu", "dump", "--tree", pid, "--images-dir", images, "--log-file", LOG,
 			"-v2", "--shell-job", "--file-locks", "--link-remap", "--leave-stopped",
 			*plugin ? "--libdir" : NULL, plugin, NULL};
@@ -240,12 +255,12 @@ int criu_dump(pid_t root, const char *dir, int lock, const char *plugin)
 	if (r)
 		return r;
 	snprintf(pid, sizeof(pid), "%ld", (long)root);
-	snprintf(images, sizeof(images), "%s", dir);
+	criu_name_images(at, images);
 	r = criu_run(argv, lock);
 	if (r < 0)
 		tree_kill_own(&others);
 	tree_free(&others);
-	return r < 0 ? criu_refuse(dir, "dump", r) : 0;
+	return r < 0 ? criu_refuse(at, dir, "dump", r) : 0;
 }
 
 int criu_restore(int at, const char *dir, const char *plugin)
@@ -256,13 +271,12 @@ int criu_restore(int at, const char *dir, const char *plugin)
 			*plugin ? "--libdir" : NULL, plugin, NULL};
 	int r;
 
-	/* Ours, for what CRIU starts as well: we wait for its end. */
-	snprintf(images, sizeof(images), "/proc/%ld/fd/%d", (long)getpid(), at);
+	criu_name_images(at, images);
 	r = criu_run(argv, -1);
 	if (r < 0)
-		return criu_refuse(dir, "restore", r);
+		return criu_refuse(at, dir, "restore", r);
 	/* That queues do not go on, CRIU only notes: their processes would wait for ever. */
-	return *plugin && criu_reason(dir, "Error (allot_amdgpu)", reason)
+	return *plugin && criu_reason(at, dir, "Error (allot_amdgpu)", reason)
 		       ? say_error("CRIU restored the processes, and its plugin not all of what they had: "
 				   "%s", reason)
 		       : 0;

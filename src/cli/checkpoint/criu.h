@@ -40,13 +40,14 @@ int criu_check(void);
 int criu_find_plugin(char ret[static PATH_MAX]);
 
 /*
- * The tree of a process into files of `dir`. Its processes are stopped (SIGSTOP) when it is done, and
+ * The tree of a process into files of the directory `at`, whose path `dir` is for messages alone: CRIU
+ * writes by way of the descriptor, as another directory may be at the path by now. Its processes are stopped (SIGSTOP) when it is done, and
  * were never stopped or go on when it fails. 0, or an exit status after a message with CRIU's reason.
  * CRIU must not be killed while it is inside a process, which does not survive that; so it outlives
  * us, and keeps `lock`, a descriptor whose lock (flock) says that somebody is at work. `plugin`: the
  * folder of the plugin that it is to load; "": none, here and below.
  */
-int criu_dump(pid_t root, const char *dir, int lock, const char *plugin);
+int criu_dump(pid_t root, int at, const char *dir, int lock, const char *plugin);
 
 /*
  * Restores the tree of `dir`: it goes on at once. CRIU reads the files by way of `at`, a descriptor of

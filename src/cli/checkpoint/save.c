@@ -40,8 +40,12 @@
 struct save {
 	const struct save_options *options;
 	struct moving moving;
-	char dir[PATH_MAX]; /* absolute */
+	char dir[PATH_MAX]; /* absolute, for messages and for whoever resumes */
 	int lock; /* on it: CRIU has it, too, and may outlive us */
+	int folder;  /* the directory, opened for itself: the lock ends before files are removed */
+	char at[32]; /* the directory by that descriptor: at the path another one may be by now */
+	int parent;  /* of the directory, if we made it, which is `base` there; else -EBADF */
+	char base[NAME_MAX + 1];
 	struct pids pids;
 	struct tree tree;
 	struct manifest manifest;
@@ -116,14 +120,68 @@ static int save_check_namespace(const struct save *save)
 					    save->moving.name);
 }
 
-/* A user who can write to the directory decides what root runs at the restore. */
+/* Its parent and its name there: "a" of "a/" and "./a". */
+static int save_find_parent(struct save *save, int *ret_parent)
+{
+	char path[PATH_MAX], *slash;
+	size_t len = strlen(save->options->dir);
+	int fd;
+
+	if (len >= sizeof(path))
+		return -ENAMETOOLONG;
+	memcpy(path, save->options->dir, len + 1);
+	while (len > 1 && path[len - 1] == '/')
+		path[--len] = '\0';
+	slash = strrchr(path, '/');
+	if (strlen(slash ? slash + 1 : path) > NAME_MAX)
+		return -ENAMETOOLONG;
+	strcpy(save->base, slash ? slash + 1 : path);
+	if (slash)
+		*slash = '\0';
+	fd = open(!slash ? "." : *path ? path : "/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0)
+		return err_errno();
+	*ret_parent = fd;
+	return 0;
+}
+
+/* Makes the directory, or takes the one that is there, which may be named by a link. */
 static int save_open_dir(struct save *save)
+{
+	CLEANUP_CLOSE int parent = -EBADF;
+	int r = save_find_parent(save, &parent);
+
+	if (r < 0)
+		return r;
+	if (mkdirat(parent, save->base, 0700) == 0) {
+		save->lock = fd_openat(parent, save->base, O_RDONLY | O_DIRECTORY, 0);
+		save->parent = TAKE_FD(parent);
+		return save->lock;
+	}
+	if (errno != EEXIST)
+		return err_errno();
+	save->lock = open(save->options->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	return save->lock < 0 ? err_errno() : save->lock;
+}
+
+static int save_name_dir(struct save *save)
+{
+	ssize_t n;
+
+	save->folder = fd_openat(save->lock, ".", O_RDONLY | O_DIRECTORY, 0);
+	if (save->folder < 0)
+		return save->folder;
+	snprintf(save->at, sizeof(save->at), "/proc/self/fd/%d", save->folder);
+	n = readlink(save->at, save->dir, sizeof(save->dir) - 1);
+	save->dir[n < 0 ? 0 : n] = '\0';
+	return n < 0 ? err_errno() : 0;
+}
+
+/* A user who can write to the directory decides what root runs at the restore. */
+static int save_check_dir(const struct save *save)
 {
 	struct stat st;
 
-	save->lock = fd_openat(AT_FDCWD, save->dir, O_RDONLY | O_DIRECTORY, 0);
-	if (save->lock < 0)
-		return say_error("%s: %s", save->dir, say_errno(save->lock));
 	if (fstat(save->lock, &st) < 0)
 		return say_error("%s: %s", save->dir, say_errno(errno));
 	return fd_is_guarded(&st)
@@ -133,29 +191,34 @@ static int save_open_dir(struct save *save)
 				   save->dir);
 }
 
-static int save_make_dir(struct save *save)
+static int save_check_empty(const struct save *save)
 {
-	const char *dir = save->options->dir;
 	struct dirent *entry;
-	DIR *list;
+	DIR *list = opendir(save->at);
 	int n = 0;
 
-	if (mkdir(dir, 0700) < 0 && errno != EEXIST)
-		return say_error("%s cannot be made: %s", dir, say_errno(errno));
-	if (!realpath(dir, save->dir))
-		return say_error("%s: %s", dir, say_errno(errno));
-	if (save_open_dir(save))
-		return EXIT_ALLOT;
-	list = opendir(save->dir);
 	if (!list)
-		return say_error("%s: %s", dir, say_errno(errno));
+		return say_error("%s: %s", save->dir, say_errno(errno));
 	while ((entry = readdir(list)))
 		n += strcmp(entry->d_name, ".") && strcmp(entry->d_name, "..");
 	closedir(list);
-	if (n)
-		return say_error("%s is not empty; name a directory that is, or is not there", dir);
+	return n ? say_error("%s is not empty; name a directory that is, or is not there",
+			     save->options->dir)
+		 : 0;
+}
+
+static int save_make_dir(struct save *save)
+{
+	int r = save_open_dir(save);
+
+	if (r >= 0)
+		r = save_name_dir(save);
+	if (r < 0)
+		return say_error("%s cannot be made, or opened: %s", save->options->dir, say_errno(r));
+	if (save_check_dir(save) || save_check_empty(save))
+		return EXIT_ALLOT;
 	return flock(save->lock, LOCK_EX | LOCK_NB) < 0
-		       ? say_error("%s cannot be locked: %s", dir, say_errno(errno))
+		       ? say_error("%s cannot be locked: %s", save->dir, say_errno(errno))
 		       : 0;
 }
 
@@ -176,8 +239,7 @@ static int save_find(struct save *save)
 
 static void save_path(const struct save *save, const char *name, char ret[static PATH_MAX])
 {
-	if ((size_t)snprintf(ret, PATH_MAX, "%s/%s", save->dir, name) >= PATH_MAX)
-		*ret = 0; /* no such file */
+	snprintf(ret, PATH_MAX, "%s/%s", save->at, name);
 }
 
 static void save_tree_path(const struct save *save, size_t tree, char ret[static PATH_MAX])
@@ -203,7 +265,7 @@ static void save_empty_dir(const char *path)
 	rmdir(path);
 }
 
-/* What we have made, so that the directory is as it was but for being there. */
+/* What we have made, so that the directory is as it was. */
 static void save_remove_files(const struct save *save)
 {
 	static const char *const files[] = {IMAGE_MANIFEST, IMAGE_OBJECTS, IMAGE_MANIFEST ".partial",
@@ -221,7 +283,8 @@ static void save_remove_files(const struct save *save)
 	}
 	save_path(save, PARTS_CRIU, path);
 	rmdir(path);
-	rmdir(save->dir);
+	if (save->parent >= 0)
+		unlinkat(save->parent, save->base, AT_REMOVEDIR);
 }
 
 static int save_ledger(const struct save *save)
@@ -233,7 +296,7 @@ static int save_ledger(const struct save *save)
 	save_path(save, PARTS_LEDGER, path);
 	fd = fd_openat(AT_FDCWD, path, O_RDWR | O_CREAT | O_EXCL, 0600);
 	r = fd < 0 ? fd : ledger_save(save->moving.dir, fd);
-	return r < 0 ? say_error("%s: %s", path, say_errno(r)) : 0;
+	return r < 0 ? say_error("%s/" PARTS_LEDGER ": %s", save->dir, say_errno(r)) : 0;
 }
 
 /* --- The steps ------------------------------------------------------------------------------ */
@@ -274,7 +337,7 @@ static int save_image(struct save *save)
 
 	if (r)
 		return r;
-	r = image_create(save->dir, &save->manifest, save->options->level, &draft);
+	r = image_create(save->at, &save->manifest, save->options->level, &draft);
 	if (r < 0)
 		return say_error("%s: %s", save->dir, say_errno(r));
 	r = content_save(&save->moving, &save->pids, draft, &save->manifest);
@@ -308,21 +371,38 @@ static int save_give(struct save *save)
 					 : 0;
 }
 
+static int save_make_folder(const struct save *save, const char *path, const char *name)
+{
+	return mkdir(path, 0700) < 0 ? say_error("%s/%s: %s", save->dir, name, say_errno(errno)) : 0;
+}
+
+static int save_tree(const struct save *save, size_t tree)
+{
+	CLEANUP_CLOSE int at = -EBADF;
+	char name[32], path[PATH_MAX], words[PATH_MAX + sizeof(name)];
+	int r;
+
+	snprintf(name, sizeof(name), PARTS_CRIU "/%zu", tree);
+	save_path(save, name, path);
+	r = save_make_folder(save, path, name);
+	if (r)
+		return r;
+	snprintf(words, sizeof(words), "%s/%s", save->dir, name);
+	at = fd_openat(AT_FDCWD, path, O_RDONLY | O_DIRECTORY, 0);
+	return at < 0 ? say_error("%s: %s", words, say_errno(at))
+		      : criu_dump(save->tree.pid[tree], at, words, save->lock, save->plugin);
+}
+
 /* Processes may have begun since: what CRIU takes are trees, from the same roots. */
 static int save_processes(struct save *save)
 {
 	char path[PATH_MAX];
-	int r = 0;
+	int r;
 
 	save_path(save, PARTS_CRIU, path);
-	if (mkdir(path, 0700) < 0)
-		return say_error("%s: %s", path, say_errno(errno));
-	for (size_t i = 0; !r && i < save->tree.nroots; i++) {
-		save_tree_path(save, i, path);
-		if (mkdir(path, 0700) < 0)
-			return say_error("%s: %s", path, say_errno(errno));
-		r = criu_dump(save->tree.pid[i], path, save->lock, save->plugin);
-	}
+	r = save_make_folder(save, path, PARTS_CRIU);
+	for (size_t i = 0; !r && i < save->tree.nroots; i++)
+		r = save_tree(save, i);
 	FAULT_POINT(STORE_DUMPED);
 	return r;
 }
@@ -334,7 +414,7 @@ static int save_list(const struct save *save)
 
 	memcpy(parts.image, save->manifest.id, sizeof(parts.image));
 	snprintf(parts.tenant_dir, sizeof(parts.tenant_dir), "%s", save->moving.dir);
-	r = parts_write(save->dir, &parts);
+	r = parts_write(save->at, &parts);
 	FAULT_POINT(STORE_LISTED);
 	return r < 0 ? say_error("%s: %s", save->dir, say_errno(r)) : 0;
 }
@@ -470,7 +550,7 @@ int save_tenant(const char *name, const struct save_options *options)
 	static struct save save;
 	int r = criu_check();
 
-	save = (struct save){.options = options, .lock = -EBADF};
+	save = (struct save){.options = options, .lock = -EBADF, .folder = -EBADF, .parent = -EBADF};
 	if (r)
 		return r;
 	r = moving_open(name, &save.moving);
@@ -485,8 +565,9 @@ int save_tenant(const char *name, const struct save_options *options)
 		r = save_make_dir(&save);
 	if (!r)
 		r = save_all(&save);
-	if (save.lock >= 0)
-		close(save.lock);
+	cleanup_close(&save.lock);
+	cleanup_close(&save.folder);
+	cleanup_close(&save.parent);
 	manifest_done(&save.manifest);
 	tree_free(&save.tree);
 	pids_free(&save.pids);

@@ -76,10 +76,19 @@ static void ps_put_bytes(struct table *t, uint64_t bytes)
 	table_cell(t, "%s", bytes ? units_bytes(bytes).s : "");
 }
 
-static void ps_put_categories(struct table *t, const uint64_t used[static CAT_N])
+/* "~520 MiB": by a guess. */
+static const char *ps_about(const struct snapshot_device *d)
+{
+	return d->guessed_bytes ? "~" : "";
+}
+
+static void ps_put_categories(struct table *t, const struct snapshot_device *d)
 {
 	for (int c = 0; c < CAT_N; c++)
-		ps_put_bytes(t, used[c]);
+		if (c == CAT_CONTEXT && d->guessed_bytes)
+			table_cell(t, "~%s", units_bytes(d->used[c]).s);
+		else
+			ps_put_bytes(t, d->used[c]);
 }
 
 static void ps_put_index(struct table *t, const uint8_t uuid[16])
@@ -106,7 +115,7 @@ static void ps_put_device(struct table *t, const struct tenant_entry *e,
 	ps_put_index(t, d->uuid);
 	table_cell(t, "%s", units_uuid_short(d->uuid).s);
 	table_cell(t, "%s", d->limit_bytes ? units_bytes(d->limit_bytes).s : "none");
-	table_cell(t, "%s", units_bytes(d->used_bytes).s);
+	table_cell(t, "%s%s", ps_about(d), units_bytes(d->used_bytes).s);
 	if (d->limit_bytes)
 		table_cell(t, "%u%%",
 			   (unsigned int)((double)d->used_bytes * 100 / (double)d->limit_bytes));
@@ -114,7 +123,7 @@ static void ps_put_device(struct table *t, const struct tenant_entry *e,
 		table_cell(t, "-");
 	ps_put_bytes(t, d->driver_bytes);
 	table_cell(t, "%" PRIu64, d->refusals);
-	ps_put_categories(t, d->used);
+	ps_put_categories(t, d);
 	ps_put_bytes(t, d->host_bytes + d->out_bytes);
 	if (d->absurd || (d->limit_bytes && d->used_bytes > d->limit_bytes))
 		table_style(t, TABLE_ALERT);
@@ -220,7 +229,8 @@ static void ps_put_process(struct table *t, const struct tenant_entry *e,
 	else
 		table_cell(t, "?");
 	table_cell(t, "%s", device ? units_uuid_short(device->uuid).s : "-");
-	table_cell(t, "%s", use ? units_bytes(use->used_bytes).s : "0");
+	table_cell(t, "%s%s", use && use->used[CAT_CONTEXT] ? ps_about(device) : "",
+		   use ? units_bytes(use->used_bytes).s : "0");
 	ps_put_bytes(t, use ? use->shared_bytes : 0);
 	ps_put_bytes(t, use ? use->driver_bytes : 0);
 	ps_put_bytes(t, use ? use->host_bytes + use->out_bytes : 0);

@@ -94,7 +94,8 @@ static bool site_is_same(const struct control_about *about, const struct stat *s
 static bool site_check_content(const char *path, bool has_daemon)
 {
 	char complaint[COMPLAINT], what[PATH_MAX + 128];
-	int r = access(path, R_OK) < 0 ? err_errno() : site_try(path, complaint);
+	/* Of a link that leads nowhere allotd says so itself. */
+	int r = access(path, R_OK) < 0 && errno != ENOENT ? err_errno() : site_try(path, complaint);
 
 	if (r == 0 && *complaint) {
 		finding_say(FINDING_FAIL, complaint,
@@ -145,7 +146,7 @@ void site_check(const struct control_about *about)
 		snprintf(path, sizeof(path), "%.*s", (int)sizeof(about->config) - 1, about->config);
 	else if (chosen && *chosen)
 		return; /* another file may be that one's */
-	if (stat(path, &st) < 0) {
+	if (stat(path, &st) < 0 && lstat(path, &st) < 0) {
 		site_say_gone(path, about);
 		return;
 	}

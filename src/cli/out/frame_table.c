@@ -381,8 +381,12 @@ static void frame_table_fill_row(const struct view *view, const struct row *row,
 	frame_table_put(cells, ROW_GPU, "%s", row->uuid ? units_uuid_short(row->uuid).s : "-");
 	if (index >= 0)
 		frame_table_put(cells, ROW_GPU, "%d", index);
-	frame_table_put(cells, ROW_USED, "%s",
-			row->used_bytes == UINT64_MAX ? "?" : units_bytes(row->used_bytes).s);
+	if (row->used_bytes == UINT64_MAX)
+		frame_table_put(cells, ROW_USED, "?");
+	else
+		frame_table_put(cells, ROW_USED, "%s%s",
+				row->device && row->device->guessed_bytes ? "~" : "",
+				units_bytes(row->used_bytes).s);
 	if (permille >= 0)
 		frame_table_put(cells, ROW_PART, "%d%%", permille / 10);
 	frame_table_put_bar(cells, ROW_BAR, permille);

@@ -63,8 +63,8 @@ static struct control_request remote_request(enum control_verb verb, const char 
 static int remote_explain(const char *runtime, const char *name, const char *what, int r)
 {
 	if (r == -EPROTO)
-		return say_error("%s tenant \"%s\": allotd is of another version; have it restarted",
-				 what, name);
+		return say_error("%s tenant \"%s\": allotd is of another version; have it restarted: "
+				 "systemctl restart allotd", what, name);
 	return say_error("%s tenant \"%s\": allotd does not answer beside %s: %s; have it started: "
 			 "systemctl start allotd",
 			 what, name, runtime, say_errno(r));
@@ -91,6 +91,15 @@ static const char *remote_find_asker(const char *words, const struct tenant_aske
 	return NULL;
 }
 
+/* An allotd of before this command, until somebody restarts it, says of a new kind of tenant no more. */
+static const char *remote_translate(const char *words)
+{
+	return strcmp(words, "no tenant begins that way") != 0
+		       ? words
+		       : "it is older than this command, and does not know this kind of tenant; have it "
+			 "restarted: systemctl restart allotd";
+}
+
 static int remote_refuse(const char *what, const char *name, const char *words,
 			 const struct tenant_askers *askers)
 {
@@ -101,7 +110,7 @@ static int remote_refuse(const char *what, const char *name, const char *words,
 		say_error("%s tenant \"%s\": allotd refuses: %s (as %.*s)%s", what, name, asker, option,
 			  words, words + option);
 	else
-		say_error("%s tenant \"%s\": allotd refuses: %s", what, name, words);
+		say_error("%s tenant \"%s\": allotd refuses: %s", what, name, remote_translate(words));
 	return -ECONNABORTED;
 }
 

@@ -283,7 +283,7 @@ function updateMemory(cell, name, device) {
 	bar.classList.toggle("full", device.used_bytes > 0.98 * most);
 	bar.style.setProperty("--peak", `${100 * Math.min(1, device.peak_bytes / most)}%`);
 	bar.title = `at most ${bytes(device.peak_bytes)} at once`;
-	say(find("b", cell), bytes(device.used_bytes));
+	say(find("b", cell), (device.guessed_bytes ? "~" : "") + bytes(device.used_bytes));
 	say(find("p .faint", cell), ` of ${bytes(quota)}${device.quota_bytes === null ? ", no quota" : ""}` +
 		(device.suspended_bytes ? `, ${bytes(device.suspended_bytes)} suspended` : ""));
 }

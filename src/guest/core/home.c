@@ -81,13 +81,18 @@ static bool home_is_listed(void)
 	return found;
 }
 
-bool home_is_run(void)
+const char *home_run_name(void)
 {
 	home_note_copies();
 	for (int i = 0; i < ncopies; i++)
 		if (strstr(copies[i].name, RUN_MARK))
-			return true;
-	return home_is_listed();
+			return copies[i].name;
+	return NULL;
+}
+
+bool home_is_run(void)
+{
+	return home_run_name() || home_is_listed();
 }
 
 /*

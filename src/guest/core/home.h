@@ -16,6 +16,9 @@
  */
 bool home_is_run(void);
 
+/* The path, with that mark, by which a copy was loaded; NULL: there is none such. */
+const char *home_run_name(void);
+
 /*
  * The directory of the tenant that each process here is of, whatever its environment says: a
  * container's own (base/container.h), else the one beside the file of a copy. False: there is none.

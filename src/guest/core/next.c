@@ -12,6 +12,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <sys/ioctl.h>
+#include <unistd.h>
 
 #include "base/text.h"
 #include "base/word.h"

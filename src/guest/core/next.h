@@ -6,7 +6,9 @@
 #ifndef ALLOT_GUEST_CORE_NEXT_H
 #define ALLOT_GUEST_CORE_NEXT_H
 
+#include <spawn.h>
 #include <stdio.h>
+#include <sys/types.h>
 
 struct next {
 #define LIBC_HOOK(name, type, params) type(*name) params;

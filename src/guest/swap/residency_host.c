@@ -46,6 +46,8 @@ _Static_assert(RESIDENCY_DEVICES <= TURN_DEVICES, "what is stranded of each");
 /* The part that a tenant was told is valid for so long, in case that this process ends. */
 #define ENTITLED_NS (2 * NS_PER_S)
 #define MUTE_NS (2 * NS_PER_S)
+/* A process that was stopped has gone on if it answers for longer than that: it would be called off before. */
+#define HEARD_NS (TUNING_RESIDENCY_ASLEEP_NS + NS_PER_S / 10)
 
 /* What the processes of a tenant answered to the last request. */
 struct answers {
@@ -81,7 +83,8 @@ struct member {
 	bool stuck;	 /* it is away but for one process, of which nothing moves */
 	uint64_t moves, moved_ns; /* what `answers` said, and since when */
 	uint64_t silent_ns; /* since then a process of it has not answered; 0: all do */
-	bool stopped;	    /* ... for longer than an allocation waits for that */
+	uint64_t heard_ns;  /* since then all do, after one did not; 0: not yet */
+	bool stopped;	    /* silent for longer than an allocation waits for that */
 	/*
 	 * Of the host so much is for what leaves, of which it had some, and has not taken the rest.
 	 */
@@ -472,15 +475,30 @@ static void residency_host_note_silent(struct member *member, uint64_t since_ns)
 {
 	if (!member->silent_ns)
 		member->silent_ns = since_ns;
+	member->heard_ns = 0;
 }
 
-/* All of its processes have answered what was asked for last: the one that was stopped goes on. */
+/*
+ * All of its processes have answered what was asked for last: the one that was stopped goes on, and is
+ * asked again at once. It may be stopped again and again: only when it has answered for a while it counts
+ * as one that can leave.
+ *
+ *	silent_ns          asked, no answer
+ *	+ ASLEEP_NS        called off
+ *	heard_ns           goes on, answers, is asked again
+ *	+ ASLEEP_NS        no answer: still silent since silent_ns; or it answered: not silent
+ *	silent_ns + REFUSE_NS: no allocation waits for it any more
+ */
 static void residency_host_hear_silent(struct member *member, uint64_t now_ns)
 {
 	if (!member->silent_ns || !residency_host_hear(member, now_ns).all)
 		return;
-	member->silent_ns = 0;
-	member->stays_until_ns = 0;
+	if (!member->heard_ns) {
+		member->heard_ns = now_ns;
+		member->stays_until_ns = 0;
+	}
+	if (now_ns > member->heard_ns + HEARD_NS)
+		member->silent_ns = member->heard_ns = 0;
 }
 
 /* Without a desk of ours: what was asked for last, by whomever, and what that came to. */
@@ -976,7 +994,9 @@ static void residency_host_look(struct residency_host *host, int i, uint64_t now
 	state->wants |= state->place == RESIDENCY_AWAY && swap_is_wanted(member->dir);
 	member->stopped = member->silent_ns &&
 			  now_ns >= member->silent_ns + TUNING_RESIDENCY_REFUSE_NS;
-	state->fixed = now_ns < member->fixed_until_ns || member->stuck || member->stopped;
+	state->doubtful = member->stopped;
+	state->fixed = now_ns < member->fixed_until_ns || member->stuck ||
+		       (member->stopped && !member->heard_ns);
 	state->stays_until_ns = member->stays_until_ns;
 	/* No room is kept for it until it tries again. */
 	if (now_ns < member->away_until_ns || member->stuck || residency_host_is_anothers(member))
@@ -992,12 +1012,15 @@ static struct stranded_holder residency_host_holder(const struct residency_host 
 					 .has_file = residency_host_has_dir(member),
 					 .stopped = member->stopped};
 
+	/* Of one that was asked to leave and is to run again all counts as on its way back. */
+	bool all_here = member->stopped && state->place == RESIDENCY_COMING;
+
 	if (!state->id)
 		return holder;
-	holder.here = state->here[b];
+	holder.here = state->here[b] + (all_here ? state->away[b] : 0);
 	for (int d = 0; d < host->nuuids; d++) {
-		holder.here_all += state->here[d];
-		holder.away += state->away[d];
+		holder.here_all += state->here[d] + (all_here ? state->away[d] : 0);
+		holder.away += all_here ? 0 : state->away[d];
 	}
 	return holder;
 }

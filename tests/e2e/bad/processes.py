@@ -48,15 +48,19 @@ class Processes(bad_lib.Case):
         for words in ((), ("clear",), ("unset", "ALLOT_TENANT_DIR")):
             said, _ = self.run_in(*words, "init", "alloc", str(LIMIT))
             self.assertEqual(said, full)
-        # A new program has lost its tenant for good: it gets no GPU.
-        said, err = self.run_in("unset", "ALLOT_TENANT_DIR", "exec", "init")
-        self.assertEqual(said, [f"init {bad_lib.INVALID_VALUE}"])
-        self.assertIn("ALLOT_TENANT_DIR is gone", err)
-        # Whatever limit it brings: by that it would have a quota beside the one it had.
+        # Nor does what a new program finds in it, whatever limit it brings.
+        said, _ = self.run_in("unset", "ALLOT_TENANT_DIR", "exec", "init", "alloc", str(LIMIT))
+        self.assertEqual(said, full)
         done = self.allot("run", "--name", "a", "--", "env", "-u", "ALLOT_TENANT_DIR",
-                          "CUDA_DEVICE_MEMORY_LIMIT=64g", GUEST, "init")
-        self.assertEqual(done.stdout.splitlines(), [f"init {bad_lib.INVALID_VALUE}"])
-        self.assertIn("ALLOT_TENANT_DIR is gone", done.stderr)
+                          "CUDA_DEVICE_MEMORY_LIMIT=64g", GUEST, "init", "alloc", str(LIMIT))
+        self.assertEqual(done.stdout.splitlines(), full)
+        # One that is started past the C library has lost its tenant for good: it gets no GPU.
+        for limit in ((), ("CUDA_DEVICE_MEMORY_LIMIT=64g",)):
+            done = self.allot("run", "--name", "a", "--", "sh", "-c", 'exec "$0" syscall LD_PRELOAD="$LD_PRELOAD" '
+                              'LD_LIBRARY_PATH="$LD_LIBRARY_PATH" ALLOT_SIM_DIR="$ALLOT_SIM_DIR" "$@"',
+                              os.environ["EXECS"], *limit, GUEST, "init")
+            self.assertEqual(done.stdout.splitlines(), [f"init {bad_lib.INVALID_VALUE}"])
+            self.assertIn("ALLOT_TENANT_DIR is gone", done.stderr)
         self.check_empty()
 
     def test_tenant_beside_the_library(self):

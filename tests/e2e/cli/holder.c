@@ -70,16 +70,18 @@ static void give_units(struct ledger *ledger, struct slot *slot, int device, uin
 static void hold(struct ledger *ledger, struct slot *slot, char *amount)
 {
 	/* An AMD device's name may be a PCI address. */
-	char *number = strrchr(amount, ':'), *category;
+	char *number = strrchr(amount, ':'), *end;
+	const char *category;
 	uint8_t uuid[16];
 	uint64_t bytes;
 	int device;
 
 	CHECK(number);
 	*number++ = 0;
-	category = strrchr(amount, ':');
-	CHECK(category);
-	*category++ = 0;
+	end = strrchr(amount, ':');
+	CHECK(end);
+	*end = 0;
+	category = end + 1;
 	bytes = strtoull(number, NULL, 10);
 	CHECK(!amd_identity_parse(amount, uuid) || !uuid_parse(amount, uuid));
 	device = ledger_device(ledger, uuid, 0);
@@ -102,6 +104,11 @@ static void hold(struct ledger *ledger, struct slot *slot, char *amount)
 		give_units(ledger, slot, device, bytes);
 		return;
 	}
+	/* A context is charged by a guess where none was measured. */
+	if (!strcmp(category, "guess"))
+		category = "context";
+	else if (!strcmp(category, "context"))
+		ledger_learn_context(ledger, device, false, bytes);
 	CHECK(category_named(category) >= 0);
 	CHECK_EQ(quota_reserve(slot, device, bytes, UINT64_MAX), 0);
 	quota_commit(slot, device, bytes, (enum category)category_named(category), bytes);

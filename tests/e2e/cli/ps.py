@@ -4,6 +4,7 @@
 import json
 import os
 import subprocess
+import sys
 
 import cli_lib
 from cli_lib import GIB, MIB, UUID_A, UUID_B
@@ -44,6 +45,35 @@ class Ps(cli_lib.Case):
                 self.check_shape(process, "process", shapes)
                 for device in process["devices"]:
                     self.check_shape(device, "process_device", shapes)
+
+    def begin_far_from_the_quota(self):
+        """A context of 300 MiB, which nobody had a reason to measure."""
+        self.env.update(ALLOT_SIM_DIR=self.path("sim"), ALLOT_SIM_MEMORY="80GiB", ALLOT_SIM_CONTEXT="300MiB",
+                        LD_LIBRARY_PATH=os.environ["SIM_LIBRARIES"])
+        process = self.start(cli_lib.ALLOT, "run", "--name", "far", "--memory", "40GiB", "--", sys.executable, "-c",
+                             "import ctypes\ncuda, context = ctypes.CDLL('libcuda.so.1'), ctypes.c_void_p()\n"
+                             "print(cuda.cuInit(0), cuda.cuCtxCreate_v2(ctypes.byref(context), 0, 0), flush=True)\n"
+                             "input()")
+        self.assertEqual(process.stdout.readline(), "0 0\n")
+        return process
+
+    def test_a_context_that_nobody_measured(self):
+        """What the driver says of it is shown, and no guess."""
+        process = self.begin_far_from_the_quota()
+        device, = self.json()["tenants"][0]["devices"]
+        self.assertEqual((device["used_bytes"], device["used_by_category"]["context"], device["guessed_bytes"]),
+                         (300 * MIB, 300 * MIB, 0))
+        self.assertEqual(self.json()["tenants"][0]["processes"][0]["devices"][0]["used_bytes"], 300 * MIB)
+        table = self.ok("ps")
+        self.assertNotIn("520", table)
+        self.assertRegex(table, rf"\nfar +{process.pid} +GPU-\w+ +300 MiB +300 MiB ")
+        # Where no driver tells, as in a container without NVML, it is said that this is a guess.
+        del self.env["LD_LIBRARY_PATH"], self.env["ALLOT_SIM_DIR"]
+        device, = self.json()["tenants"][0]["devices"]
+        self.assertEqual((device["used_bytes"], device["guessed_bytes"]), (520 * MIB, 520 * MIB))
+        table = self.ok("ps")
+        self.assertRegex(table, r"\nfar +running .* ~520 MiB +1% +0 +~520 MiB\n")
+        self.assertRegex(table, rf"\nfar +{process.pid} +GPU-\w+ +~520 MiB ")
 
     def test_figures(self):
         holder = self.two_tenants()

@@ -23,7 +23,7 @@ class Metrics(daemon_lib.Case):
         self.living("jobA", "--memory", "8GiB", "--compute", "25")
         self.living("jobB", "--memory", "25%")
         self.hold("jobA", f"{UUID_A}:context:{520 * MIB}", f"{UUID_A}:data:{GIB}",
-                  f"{UUID_B}:array:{2 * MIB}", f"{UUID_A}:refuse:{GIB}")
+                  f"{UUID_B}:array:{2 * MIB}", f"{UUID_B}:guess:{3 * MIB}", f"{UUID_A}:refuse:{GIB}")
 
     def test_figures_are_those_of_ps(self):
         self.tenants()
@@ -44,6 +44,8 @@ class Metrics(daemon_lib.Case):
                         if m == "allot_memory_used_bytes" and dict(labels).items() >= at.items()}
                 self.assertEqual(used, {**device["used_by_category"],
                                         "pending": device["pending_bytes"]})
+                self.assertEqual(found[key("allot_memory_guessed_bytes", **at)], device["guessed_bytes"])
+        self.assertEqual(found[key("allot_memory_guessed_bytes", tenant="jobA", device=UUID_B)], 3 * MIB)
         share = found[key("allot_compute_share_ratio", tenant="jobA", device=UUID_A)]
         self.assertEqual(share, 0.25)
         self.assertNotIn(key("allot_compute_share_ratio", tenant="jobB", device=UUID_A), found)

@@ -89,10 +89,12 @@ class Outside(daemon_lib.Case):
         self.assertNotIn("NOT LIMITED", self.ok("ps", "in"))
 
     def test_tenant_that_lost_its_library(self):
-        """In a tenant's environment, but nothing counts what it takes."""
+        """In a tenant's environment, but nothing counts what it takes: started past the C library."""
         self.daemon()
-        program = self.program(cli_lib.ALLOT, "run", "--name", "t", "--memory", "512MiB", "--",
-                               "env", "-u", "LD_PRELOAD")
+        names = ("ALLOT_TENANT_DIR", *(n for n in self.env if n.startswith("ALLOT_SIM")), "LD_LIBRARY_PATH")
+        program = self.program(cli_lib.ALLOT, "run", "--name", "t", "--memory", "512MiB", "--", "sh", "-c",
+                               'exec "$0" syscall ' + " ".join(f'{n}="${n}"' for n in names) + ' "$@"',
+                               os.environ["EXECS"])
         cli_lib.wait_for(lambda: self.outside())
         self.assertGreater(self.outside()[program.pid]["bytes"], 1000 * MIB)
 

@@ -65,6 +65,65 @@ class Site(users_lib.Case):
         self.assertEqual((done.returncode, done.stdout, done.stderr), (0,
             "/etc/allot/allotd.conf is not there: users are not bounded\n", ""))
 
+    def check_not_believed(self, path, wrong):
+        """By --check and at the start."""
+        for check in ((), ("--check",)):
+            done = subprocess.run([daemon_lib.ALLOTD, *check, "--config", path], env=self.env, text=True,
+                                  capture_output=True, timeout=60, check=False)
+            self.assertEqual(done.returncode, 1, done.stderr)
+            self.assertIn(f"{path} is not believed: {wrong}", done.stderr)
+
+    def test_conf_that_others_can_change(self):
+        """They would give themselves what they like."""
+        path = self.conf("[default]\nmemory-max = 1GiB\n")
+        os.chmod(path, 0o666)
+        self.check_not_believed(path, f"{path}: others may write it")
+        os.chmod(path, 0o644)
+        os.chown(path, ALICE, ALICE)
+        self.check_not_believed(path, f"{path}: another user owns it")
+        os.mkdir(self.path("shared"))
+        os.chmod(self.path("shared"), 0o777)
+        inside = self.path("shared/conf", "[default]\ntenants = 1\n", 0o644)
+        self.check_not_believed(inside, f"{self.path('shared')}: others may write this folder")
+        os.symlink("shared/conf", self.path("link"))
+        self.check_not_believed(self.path("link"), f"{self.path('shared')}: others may write")
+
+    def test_conf_that_a_mount_protects(self):
+        """The folder of a ConfigMap is open to all, on a mount that nobody writes; a file in it is reached by
+        two links."""
+        os.makedirs(self.path("map/..1"))
+        self.path("map/..1/conf", "[default]\ntenants = 1\n", 0o644)
+        os.symlink("..1", self.path("map/..data"))
+        os.symlink("..data/conf", self.path("map/conf"))
+        os.chmod(self.path("map"), 0o777)
+        self.check_not_believed(self.path("map/conf"), self.path("map"))
+        done = subprocess.run(["unshare", "--mount", "sh", "-ec", 'mount --bind "$1" "$1"\n'
+                               'mount -o remount,bind,ro "$1"\nexec "$2" --check --config "$1/conf"', "sh",
+                               self.path("map"), daemon_lib.ALLOTD], env=self.env, text=True,
+                              capture_output=True, timeout=60, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_conf_that_leads_nowhere(self):
+        """Whoever put the link there means limits."""
+        os.makedirs(self.path("etc/allot"), 0o755)
+        conf = self.path("etc/allot/allotd.conf")
+        os.symlink("gone", conf)
+        del self.env["ALLOT_RUNTIME_DIR"]
+        for command, says in (((daemon_lib.ALLOTD, "--check"), "/etc/allot/gone: a symbolic link leads there"),
+                              ((*users_lib.user(ALICE), cli_lib.ALLOT, "run", "--", "true"),
+                               "no allotd runs, and by /etc/allot/allotd.conf"),
+                              ((cli_lib.ALLOT, "doctor"), "/etc/allot/gone: a symbolic link leads there")):
+            done = subprocess.run([*self.with_mounted(self.path("etc"), "/etc"), *command], env=self.env,
+                                  text=True, capture_output=True, timeout=60, check=False)
+            self.assertNotEqual(done.returncode, 0)
+            self.assertIn(says, done.stdout + done.stderr)
+
+    def test_reload_not_believed(self):
+        daemon = self.site("[default]\nmemory-max = 1GiB\n")
+        os.chmod(self.path("allotd.conf"), 0o666)
+        self.assertIn("others may write it", self.reload(daemon, "what it said before stays in force"))
+        self.user_fails(ALICE, "run", "--memory", "2GiB", "--", "true", says=["gives 1 GiB"])
+
     def begin_with_slow_file(self, *options):
         """The daemon, when it has said that its file does not answer, and has read it since."""
         path = self.path("allotd.conf")

@@ -462,6 +462,28 @@ class Users(users_lib.Case):
             remove()
             self.assertFalse(os.path.exists(self.dir("c", ALICE)))
 
+    def test_allotd_of_before(self):
+        """Until it is restarted behind an upgrade: what to do is said, whatever its own words are."""
+        self.find_request_bytes()
+        path = os.path.join(self.users, "control")
+        answer = struct.pack("2IiI512s", MAGIC, VERSION, -22, 0, b"no tenant begins that way")
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+            listener.bind(path)
+            os.chmod(path, 0o666)
+            listener.listen()
+            for version in (VERSION, VERSION - 1):
+                process = self.start(*user(ALICE), cli_lib.ALLOT, "run", "--", "true", stderr=subprocess.PIPE)
+                connection, _ = listener.accept()
+                with connection:
+                    connection.recv(1 << 20)
+                    connection.send((answer[:4] + struct.pack("I", version) + answer[8:]
+                                     ).ljust(528 + (self.request_bytes - 104) // 2, b"\0"))
+                said = process.stderr.read()
+                process.stderr.close()
+                self.assertEqual(process.wait(60), 125)
+                self.assertIn("have it restarted: systemctl restart allotd", said)
+        self.assertNotIn("begins that way", said)
+
     def test_junk(self):
         self.find_request_bytes()
         daemon = self.daemon()

@@ -368,6 +368,46 @@ class Refusals(Disk):
         self.restore()
         self.good(guest)
 
+    def another_folder(self):
+        """One of root's, with a file, that a user who may rename folders around a checkpoint puts in its place."""
+        victim = pathlib.Path(self.tmp, "victim")
+        victim.mkdir()
+        (victim / "ledger").write_text("root's", encoding="ascii")
+        return victim
+
+    def swap_folders(self, victim):
+        return self.fake_criu(f'#!/bin/sh\n[ "$1" = dump ] && mv "{self.to}" "{self.to}-was" && '
+                              f'ln -s "{victim}" "{self.to}"\nexec "{CRIU}/criu" "$@"\n')
+
+    def test_a_link_in_place_of_the_directory(self):
+        """All of the checkpoint goes to the directory that was checked, and nothing elsewhere."""
+        guest = self.guest("idle")
+        victim = self.another_folder()
+        self.save(env=self.swap_folders(victim))
+        self.gone(guest)
+        self.assertEqual([p.name for p in victim.iterdir()], ["ledger"])
+        self.assertEqual((victim / "ledger").read_text(encoding="ascii"), "root's")
+        os.unlink(self.to)
+        os.rename(self.to + "-was", self.to)
+        self.restore()
+        self.good(guest)
+
+    def test_a_link_in_place_of_what_failed(self):
+        """Nor is anything removed elsewhere: what the tenant needs is where it was put."""
+        guest = self.guest("idle")
+        victim = self.another_folder()
+        failing = self.swap_folders(victim)
+        criu = pathlib.Path(self.tmp, "bin/criu")
+        criu.write_text(criu.read_text(encoding="ascii").replace("\nexec", '\n[ "$1" = dump ] && exit 1\nexec'),
+                        encoding="ascii")
+        said = self.refused("checkpoint", "t", "--to", self.to, env=failing)
+        self.assertIn(f"what is in {self.to} is needed to resume it", said)
+        self.assertEqual((victim / "ledger").read_text(encoding="ascii"), "root's")
+        os.unlink(self.to)
+        os.rename(self.to + "-was", self.to)
+        self.must("resume", "t")
+        self.good(guest)
+
     def test_children_of_before(self):
         """A shell that has begun others, and then became allot: they are none of CRIU's."""
         failing = self.fake_criu('#!/bin/sh\n[ "$1" = --version ] && echo Version: 4.1\nexit 1\n')

@@ -953,7 +953,6 @@ class StoppedProcess(Turns):
             other.send_signal(signal.SIGSTOP)
             for _ in range(2):
                 self.assertEqual(self.ask(one, "30"), "refused", what)
-                time.sleep(1.5)
                 self.assertLessEqual(self.free(one), DEVICE - 10 - 36 - 2 * STAYS // MIB)
             other.send_signal(signal.SIGCONT)
             self.until(lambda: self.free(one) >= free)  # pylint: disable=cell-var-from-loop
@@ -961,6 +960,29 @@ class StoppedProcess(Turns):
             (self.good if what == "compute" else self.quit)(other)
             self.quit(one)
         self.assertEqual(self.used(), 0)
+
+    def test_stopped_again_and_again(self):
+        """It goes on for moments, which are too short to leave in: no allocation waits for it for ever."""
+        one, other = self.serve("a", 1, holds=8), self.run_one("b", "compute", str(HOLDS), "1000")
+        ends = threading.Event()
+
+        def stop_and_go():
+            while not ends.wait(0.002):
+                other.send_signal(signal.SIGSTOP)
+                ends.wait(2)
+                other.send_signal(signal.SIGCONT)
+
+        thread = threading.Thread(target=stop_and_go)
+        thread.start()
+        self.addCleanup(thread.join)
+        self.addCleanup(ends.set)
+        for _ in range(2):
+            self.assertEqual(self.ask(one, "30"), "refused")
+        ends.set()
+        thread.join()
+        self.until(lambda: self.ask(one, "30") == "served")
+        self.good(other)
+        self.quit(one)
 
     def test_a_launch_waits(self):
         one, other = self.serve("a", 1), self.serve("b", 1000)

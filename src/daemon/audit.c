@@ -245,6 +245,8 @@ static void audit_look(struct audit *audit)
 	struct usage_list usage = {.n = 0};
 	int r = usage_read(audit->reader, &usage);
 
+	if (!r)
+		inventory_lose(audit->inventory, usage.lost, usage.nlost);
 	if (!r && audit_is_settled(audit, &usage)) {
 		audit_replace(audit, &usage, NULL, 0);
 	} else if (!r) {

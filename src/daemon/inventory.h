@@ -11,14 +11,20 @@
 
 struct inventory;
 
-/* `changed` is called on the loop's thread. -errno. */
+/* `devices` are known already. `changed` is called on the loop's thread. -errno. */
 typedef void inventory_changed(void *arg, const struct devices *devices);
-int inventory_open(struct loop *loop, inventory_changed *changed, void *arg,
+int inventory_open(struct loop *loop, const struct devices *devices, inventory_changed *changed, void *arg,
 		   struct inventory **ret);
 /* When no thread offers any more, and the loop is over or has not begun. Takes NULL. */
 void inventory_close(struct inventory *inventory);
 
 /* What is there now. Any thread. */
 void inventory_offer(struct inventory *inventory, const struct devices *devices);
+
+/*
+ * Which of the devices do not answer their driver; all others do. One without a name (zeros) is a device that
+ * did not even say its name: those that were lost before stay lost then. Any thread.
+ */
+void inventory_lose(struct inventory *inventory, const uint8_t (*lost)[16], size_t n);
 
 #endif

@@ -52,9 +52,11 @@ static bool node_judge(struct node_device *d)
 {
 	const struct node_device was = *d;
 
-	d->sick = d->gone || *d->taken;
+	d->sick = d->gone || d->device.lost || *d->taken;
 	snprintf(d->why, sizeof(d->why), "%s",
-		 d->gone ? "the driver does not list it any more" : d->taken);
+		 d->gone	    ? "the driver does not list it any more"
+		 : d->device.lost ? "it does not answer the driver any more"
+				  : d->taken);
 	return d->sick != was.sick || strcmp(d->why, was.why) != 0;
 }
 

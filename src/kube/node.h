@@ -12,7 +12,7 @@
 
 struct node_device {
 	struct device device;
-	bool sick; /* nothing new is to come there: it is gone, or another's */
+	bool sick; /* nothing new is to come there: it is gone, lost, or another's */
 	bool gone; /* the driver does not list it */
 	char why[NODE_WHY]; /* of a sick one, in words */
 	char taken[NODE_WHY]; /* who else has given it out, in words; "": nobody */

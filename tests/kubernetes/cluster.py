@@ -6,6 +6,7 @@ All of it lives in namespaces of its own (mounts, processes, network; see main),
 and changes nothing of the machine's: what the kubelet writes to the kernel's settings goes into files."""
 
 import contextlib
+import fcntl
 import hashlib
 import io
 import json
@@ -36,7 +37,7 @@ RESOURCES = (SLOTS, MEMORY, CORES)
 SETTINGS = {"vm/overcommit_memory": 1, "vm/panic_on_oom": 0, "kernel/panic": 10, "kernel/panic_on_oops": 1,
             "kernel/keys/root_maxkeys": 1000000, "kernel/keys/root_maxbytes": 25000000}
 PRIVATE = ("/var/lib/kubelet", "/var/lib/containerd", "/var/log/pods", "/var/log/containers", "/etc/cdi",
-           "/opt/cni", "/etc/cni/net.d", "/etc/kubernetes", "/usr/libexec/kubernetes")
+           "/opt/cni", "/etc/cni/net.d", "/etc/kubernetes", "/usr/libexec/kubernetes", "/var/lib/allot")
 RUNTIME = "unix:///run/containerd/containerd.sock"
 TOKEN, ISSUER = "check", "https://kube.test"
 API = "https://127.0.0.1:16443"
@@ -85,6 +86,10 @@ def version_of_kubelet():
 
 VERSION = version_of_kubelet()
 HAS_DRA = VERSION >= (1, 34)
+# What is on by itself from 1.36 on.
+GATES = ["--feature-gates=" + ",".join(f"{gate}=true" for gate in (
+    "DRAConsumableCapacity", "DRADeviceTaints", "DRAExtendedResource", "ResourceHealthStatus"))
+         ] if (1, 34) <= VERSION < (1, 36) else []
 
 
 def wait(condition, seconds, why):
@@ -265,7 +270,9 @@ class Node:
 
         def has_image():
             with contextlib.suppress(AssertionError):
-                return self.run("ctr", "-n", "k8s.io", "images", "import", self.cluster.image.archive)
+                for archive in filter(None, (self.cluster.archive, self.cluster.image.archive)):
+                    done = self.run("ctr", "-n", "k8s.io", "images", "import", archive)
+                return done
             return None
         wait(has_image, 30, lambda: self.programs.log("containerd"))
 
@@ -277,6 +284,8 @@ class Node:
         for path in (self.devices, *self.devices.rglob("*")):
             path.chmod(0o777)
         self.start_kubelet()
+        if self.cluster.way == "daemonset":
+            return
         # Every node of a cluster has such a one. allotd takes a list of no Pod at all for one that is not whole.
         self.create_own_pod("kube-system", "network")
         if self.cluster.way == "dra":
@@ -308,7 +317,7 @@ class Node:
         older = () if HAS_DRA else ("--container-runtime", "remote", "--container-runtime-endpoint", RUNTIME)
         self.start("kubelet", "kubelet", "--config", self.top / "kubelet.json", "--kubeconfig",
                    self.cluster.kubeconfig, "--hostname-override", self.name, "--node-ip", self.address,
-                   *older, "--v", "4" if self.cluster.way == "dra" else "2")
+                   *older, *GATES, "--v", "4" if self.cluster.way == "dra" else "2")
 
     def start_allotd(self):
         write(self.top / "allotd.conf", CONF.format(way=self.cluster.way, name=self.name, api=self.api,
@@ -395,10 +404,13 @@ class Node:
 
 
 class Cluster:
-    """`way` is the one by which allotd offers its devices: device-plugin, or dra as deploy/kubernetes has it."""
+    """
+    `way` is how allotd runs: "device-plugin"; "dra", with the rights that deploy/kubernetes gives it; or "daemonset",
+    where it is left to the DaemonSet of deploy/kubernetes, in `archive`, an image.
+    """
 
-    def __init__(self, nodes, way="device-plugin"):
-        self.way = way
+    def __init__(self, nodes, way="device-plugin", archive=None):
+        self.way, self.archive = way, archive
         self.top = pathlib.Path(os.environ["CLUSTER"])
         self.cgroup = self.top.name
         self.programs = Programs(self.top)
@@ -407,7 +419,7 @@ class Cluster:
         self.image = Image(self.top)
         self.start_control()
         if way == "dra":
-            self.apply("dra")
+            self.apply(SOURCE / "deploy/kubernetes/overlays/dra")
         for controller in pathlib.Path("/sys/fs/cgroup").iterdir():
             for number in range(nodes):
                 (controller / self.cgroup / f"node{number + 1}").mkdir(parents=True)
@@ -424,15 +436,16 @@ class Cluster:
             wait(lambda node=node: self.offers(node), 30, lambda node=node: node.programs.log("allotd"))
 
     def offers(self, node):
-        return node.slice() if self.way == "dra" else node.allocatable()[SLOTS] == 10 * GPUS
+        return {"device-plugin": lambda: node.allocatable()[SLOTS] == 10 * GPUS, "dra": node.slice,
+                "daemonset": lambda: True}[self.way]()
 
-    def apply(self, overlay, *args):
+    def apply(self, folder, *args):
         """An API server that has just started does not say yet which fields there are."""
         refused = []
 
         def applied():
             try:
-                return self.kubectl("apply", "-k", SOURCE / "deploy/kubernetes/overlays" / overlay, *args)
+                return self.kubectl("apply", "-k", folder, *args)
             except AssertionError as error:
                 if "openapi" not in str(error):
                     raise
@@ -474,11 +487,19 @@ class Cluster:
         wait(self.api.ready, 90, lambda: self.programs.log("kube-apiserver")[-4000:])
         self.programs.start("kube-scheduler", "kube-scheduler", "--kubeconfig", self.kubeconfig,
                             "--authentication-kubeconfig", self.kubeconfig,
-                            "--authorization-kubeconfig", self.kubeconfig, "--leader-elect=false")
+                            "--authorization-kubeconfig", self.kubeconfig, "--leader-elect=false", *GATES)
+        self.start_controllers()
+
+    def start_controllers(self):
+        controllers = ["nodelifecycle", "podgc", "namespace", "garbagecollector"]
+        if HAS_DRA:
+            controllers.append("resourceclaim-controller")
+        if self.way == "daemonset":
+            controllers += ["daemonset-controller", "serviceaccount-controller",
+                            "root-ca-certificate-publisher-controller"]
         self.programs.start("kube-controller-manager", "kube-controller-manager", "--kubeconfig",
-                            self.kubeconfig, "--leader-elect=false", "--controllers",
-                            "nodelifecycle,podgc,namespace,garbagecollector" +
-                            (",resourceclaim-controller" if HAS_DRA else ""))
+                            self.kubeconfig, "--leader-elect=false", "--controllers", ",".join(controllers),
+                            f"--root-ca-file={self.top}/certs/apiserver.crt", *GATES)
 
     def start_etcd(self):
         client, peer = "http://127.0.0.1:2379", "http://127.0.0.1:2380"
@@ -496,7 +517,8 @@ class Cluster:
                             f"--token-auth-file={self.top}/tokens.csv", "--authorization-mode=RBAC",
                             f"--service-account-key-file={key}", f"--service-account-signing-key-file={key}",
                             f"--service-account-issuer={ISSUER}",
-                            "--disable-admission-plugins=ServiceAccount")
+                            *([] if self.way == "daemonset" else ["--disable-admission-plugins=ServiceAccount"]),
+                            *GATES)
 
     # --- Pods
 
@@ -541,6 +563,9 @@ def main(tests):
     if not os.path.isdir("/sys/fs/cgroup/memory"):
         print("there are no cgroups of version 1, which is what is told to these kubelets", file=sys.stderr)
         sys.exit(77)
+    # One at a time: the places to mount on are removed at the end.
+    lock = open("/tmp/allot-kubernetes.lock", "wb")  # pylint: disable=consider-using-with
+    fcntl.flock(lock, fcntl.LOCK_EX)
     top = pathlib.Path(tempfile.mkdtemp(prefix="allot-kubernetes-"))
     top.chmod(0o755)
     made = [path for path in PRIVATE if not os.path.exists(path)]

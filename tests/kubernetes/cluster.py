@@ -513,7 +513,7 @@ class Cluster:
         self.programs.start("kube-apiserver", "kube-apiserver", "--etcd-servers=http://127.0.0.1:2379",
                             "--service-cluster-ip-range=10.0.0.0/24", f"--cert-dir={self.top}/certs",
                             "--secure-port=16443", "--bind-address=127.0.0.1",
-                            "--advertise-address=10.99.0.1",
+                            "--advertise-address=10.99.0.1", "--kubelet-preferred-address-types=InternalIP",
                             f"--token-auth-file={self.top}/tokens.csv", "--authorization-mode=RBAC",
                             f"--service-account-key-file={key}", f"--service-account-signing-key-file={key}",
                             f"--service-account-issuer={ISSUER}",

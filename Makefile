@@ -7,7 +7,8 @@
 #   make check-distros: the same in bare trees of Debian 12, 13 and unstable
 #   make deb: a source tarball, and Debian packages built from it, in build/packages
 #   make check-guest: CRIU's plugin, with each CRIU there is, in a guest that has AMD's render nodes and /dev/kfd
-#   make check-kubernetes: Pods with parts of simulated GPUs on two nodes of Kubernetes 1.20.2
+#   make check-kubernetes: Pods with parts of simulated GPUs on two nodes of Kubernetes 1.20.2, or of what
+#     is in KUBERNETES_TREE=FOLDER (tools/kubernetes)
 #   make image: an OCI image of these for nodes of Kubernetes, build/allot-image.tar
 #   make check-packages: these, installed and removed in a bare tree
 
@@ -61,7 +62,9 @@ check-guest: build
 
 check-kubernetes: build
 	@tree=$$(BUILD=$(BUILD) tools/kubernetes) && \
-		ALLOT_BUILD=$(BUILD) KUBERNETES=$$tree python3 -B tests/kubernetes/pods.py -v
+		export ALLOT_BUILD=$(BUILD) KUBERNETES=$$tree && \
+		python3 -B tests/kubernetes/pods.py -v && python3 -B tests/kubernetes/dra.py -v && \
+		python3 -B tests/kubernetes/daemonset.py -v
 
 deb: build
 	@BUILD=$(BUILD) tools/deb

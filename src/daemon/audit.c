@@ -242,6 +242,26 @@ static bool audit_is_settled(const struct audit *audit, const struct usage_list 
 		!memcmp(usage->list, audit->usage.list, usage->n * sizeof(*usage->list)));
 }
 
+static bool audit_lists(const uint8_t (*lost)[16], size_t n, const uint8_t uuid[static 16])
+{
+	for (size_t i = 0; i < n; i++)
+		if (!memcmp(lost[i], uuid, sizeof(lost[i])))
+			return true;
+	return false;
+}
+
+/* One answer may fail for other reasons: a device is lost that did not answer two looks after each other. */
+static void audit_tell_lost(const struct audit *audit, const struct usage_list *usage)
+{
+	uint8_t lost[POLICY_DEVICES][16];
+	size_t n = 0;
+
+	for (size_t i = 0; i < usage->nlost; i++)
+		if (audit_lists(audit->usage.lost, audit->usage.nlost, usage->lost[i]))
+			memcpy(lost[n++], usage->lost[i], sizeof(lost[0]));
+	inventory_lose(audit->inventory, lost, n);
+}
+
 /* Drivers first: a process is in its tenant's ledger before it has anything. */
 static void audit_look(struct audit *audit)
 {
@@ -249,6 +269,8 @@ static void audit_look(struct audit *audit)
 	size_t n = audit->n;
 	int r = usage_read(audit->reader, &usage);
 
+	if (!r)
+		audit_tell_lost(audit, &usage);
 	if (!r && audit_is_settled(audit, &usage)) {
 		audit_replace(audit, &usage, NULL, 0);
 	} else if (!r) {
@@ -442,10 +464,7 @@ int audit_report(struct audit *audit, struct audit_report *ret)
 
 bool audit_is_lost(const struct audit_report *report, const uint8_t uuid[static 16])
 {
-	for (size_t i = 0; i < report->nlost; i++)
-		if (!memcmp(report->lost[i], uuid, sizeof(report->lost[i])))
-			return true;
-	return false;
+	return audit_lists(report->lost, report->nlost, uuid);
 }
 
 bool audit_busy_percent(const struct audit_report *report, const uint8_t uuid[static 16],

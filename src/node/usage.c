@@ -136,6 +136,12 @@ static int usage_read_nvidia(struct usage_reader *reader, unsigned int index,
 	return r;
 }
 
+/* Returns false if the device answered that it has no such list, or none for this user. */
+static bool usage_is_lost(int r)
+{
+	return r < 0 && r != -ENOTSUP && r != -EACCES;
+}
+
 static int usage_read_all_nvidia(struct usage_reader *reader, struct usage_list *list)
 {
 	for (unsigned int i = 0; i < reader->n; i++) {
@@ -143,7 +149,7 @@ static int usage_read_all_nvidia(struct usage_reader *reader, struct usage_list 
 
 		if (r == -ENOMEM)
 			return r;
-		if (r < 0)
+		if (usage_is_lost(r))
 			memcpy(list->lost[list->nlost++], reader->nvidia[i], 16);
 	}
 	return 0;

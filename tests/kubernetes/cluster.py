@@ -6,6 +6,7 @@ All of it lives in namespaces of its own (mounts, processes, network; see main),
 and changes nothing of the machine's: what the kubelet writes to the kernel's settings goes into files."""
 
 import contextlib
+import fcntl
 import hashlib
 import io
 import json
@@ -24,7 +25,10 @@ import urllib.error
 import urllib.request
 
 BUILD = pathlib.Path(os.environ["ALLOT_BUILD"]).resolve()
-PARTS = pathlib.Path(os.environ["KUBERNETES"]).resolve()  # what tools/kubernetes made
+PARTS = pathlib.Path(os.environ["KUBERNETES"]).resolve()  # what tools/kubernetes made, or found
+SOURCE = pathlib.Path(__file__).resolve().parents[2]
+os.environ["PATH"] = ":".join([*(f"{PARTS}/{part}" for part in ("bin", "root/usr/bin", "root/usr/sbin")),
+                               os.environ["PATH"]])
 IMAGE = "docker.io/library/allot-check:1"
 GPUS, GPU_GIB = 8, 512
 SLOTS, MEMORY, CORES = ("huawei.com/vgpu-number", "huawei.com/vgpu-memory.1Gi", "huawei.com/vgpu-cores")
@@ -33,8 +37,9 @@ RESOURCES = (SLOTS, MEMORY, CORES)
 SETTINGS = {"vm/overcommit_memory": 1, "vm/panic_on_oom": 0, "kernel/panic": 10, "kernel/panic_on_oops": 1,
             "kernel/keys/root_maxkeys": 1000000, "kernel/keys/root_maxbytes": 25000000}
 PRIVATE = ("/var/lib/kubelet", "/var/lib/containerd", "/var/log/pods", "/var/log/containers", "/etc/cdi",
-           "/opt/cni", "/etc/cni/net.d", "/etc/kubernetes")
-TOKEN = "check"
+           "/opt/cni", "/etc/cni/net.d", "/etc/kubernetes", "/usr/libexec/kubernetes", "/var/lib/allot")
+RUNTIME = "unix:///run/containerd/containerd.sock"
+TOKEN, ISSUER = "check", "https://kube.test"
 API = "https://127.0.0.1:16443"
 
 CONTAINERD = """version = 2
@@ -56,10 +61,14 @@ state = "/run/containerd"
 # Pods have the node's network. Without a network's configuration the node is not ready, though.
 NETWORK = {"cniVersion": "0.4.0", "name": "none", "plugins": [{"type": "loopback"}]}
 CONF = """[kubernetes]
-ways = device-plugin
+ways = {way}
 nvidia-cdi = none
 node = {name}
+api = {api}
+account = {account}
 """
+DRIVER, SPACE = "gpu.allot.dev", "allot-system"
+RESOURCE_API = "/apis/resource.k8s.io/v1"
 
 
 def must(*args, **kwargs):
@@ -67,6 +76,20 @@ def must(*args, **kwargs):
                           stdin=subprocess.DEVNULL, check=False, **kwargs)
     assert done.returncode == 0, (args, done.stdout, done.stderr)
     return done.stdout
+
+
+def version_of_kubelet():
+    """(major, minor)"""
+    found = re.search(r"v(\d+)\.(\d+)\.", must("kubelet", "--version"))
+    return int(found[1]), int(found[2])
+
+
+VERSION = version_of_kubelet()
+HAS_DRA = VERSION >= (1, 34)
+# What is on by itself from 1.36 on.
+GATES = ["--feature-gates=" + ",".join(f"{gate}=true" for gate in (
+    "DRAConsumableCapacity", "DRADeviceTaints", "DRAExtendedResource", "ResourceHealthStatus"))
+         ] if (1, 34) <= VERSION < (1, 36) else []
 
 
 def wait(condition, seconds, why):
@@ -118,10 +141,11 @@ class Api:
     def __init__(self):
         self.context = ssl._create_unverified_context()  # its certificate is its own
 
-    def call(self, method, path, body=None):
+    def call(self, method, path, body=None, token=TOKEN):
+        kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
         request = urllib.request.Request(
             API + path, method=method, data=json.dumps(body).encode() if body else None,
-            headers={"Authorization": "Bearer " + TOKEN, "Content-Type": "application/json"})
+            headers={"Authorization": "Bearer " + token, "Content-Type": kind})
         with urllib.request.urlopen(request, context=self.context, timeout=30) as answer:
             text = answer.read()
         return json.loads(text) if text[:1] == b"{" else text.decode()
@@ -190,6 +214,9 @@ class Node:
         self.sim = {"ALLOT_SIM_DIR": str(self.devices), "LD_LIBRARY_PATH": str(cluster.sim),
                     "ALLOT_SIM_GPUS": str(GPUS), "ALLOT_SIM_MEMORY": f"{GPU_GIB}GiB",
                     "ALLOT_SIM_CONTEXT": "520MiB"}
+        self.account = self.top / "account"
+        self.account.mkdir()
+        self.api = API  # as its allotd reaches it
         self.write_files()
         self.enter()
 
@@ -197,16 +224,18 @@ class Node:
 
     def write_files(self):
         write(self.top / "containerd.toml", CONTAINERD.format(image=IMAGE))
-        write(self.top / "allotd.conf", CONF.format(name=self.name))
         write(self.top / "private/etc/cni/net.d/10-none.conflist", NETWORK)
+        # A runtime's address is an option of older kubelets.
+        newer = {"failCgroupV1": False, "containerRuntimeEndpoint": RUNTIME} if HAS_DRA else {}
         write(self.top / "kubelet.json", {
-            "apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration",
+            **newer, "apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration",
             "authentication": {"anonymous": {"enabled": True}, "webhook": {"enabled": False}},
             "authorization": {"mode": "AlwaysAllow"}, "address": self.address,
             "healthzBindAddress": self.address, "cgroupDriver": "cgroupfs",
             "cgroupRoot": f"/{self.cluster.cgroup}/{self.name}", "failSwapOn": False,
             "makeIPTablesUtilChains": False, "enforceNodeAllocatable": [], "resolvConf": "",
-            "nodeStatusUpdateFrequency": "1s", "imageGCHighThresholdPercent": 100,
+            # How soon a Pod is tried again whose claim could not be prepared; a minute where nothing is said.
+            "syncFrequency": "10s", "nodeStatusUpdateFrequency": "1s", "imageGCHighThresholdPercent": 100,
             "evictionHard": {"memory.available": "0%", "nodefs.available": "0%"}})
 
     def enter(self):
@@ -241,7 +270,9 @@ class Node:
 
         def has_image():
             with contextlib.suppress(AssertionError):
-                return self.run("ctr", "-n", "k8s.io", "images", "import", self.cluster.image.archive)
+                for archive in filter(None, (self.cluster.archive, self.cluster.image.archive)):
+                    done = self.run("ctr", "-n", "k8s.io", "images", "import", archive)
+                return done
             return None
         wait(has_image, 30, lambda: self.programs.log("containerd"))
 
@@ -253,17 +284,55 @@ class Node:
         for path in (self.devices, *self.devices.rglob("*")):
             path.chmod(0o777)
         self.start_kubelet()
+        if self.cluster.way == "daemonset":
+            return
+        # Every node of a cluster has such a one. allotd takes a list of no Pod at all for one that is not whole.
+        self.create_own_pod("kube-system", "network")
+        if self.cluster.way == "dra":
+            self.take_account()
         self.start_allotd()
 
+    def create_own_pod(self, space, name, **spec):
+        """A Pod that stays on the node, whatever the tests do."""
+        return self.cluster.api.call("POST", f"/api/v1/namespaces/{space}/pods", {
+            "apiVersion": "v1", "kind": "Pod", "metadata": {"name": f"{name}-{self.name}"},
+            "spec": {"nodeName": self.name, "hostNetwork": True, "terminationGracePeriodSeconds": 1, **spec,
+                     "containers": [{"name": name, "image": IMAGE, "imagePullPolicy": "Never"}]}})
+
+    def take_account(self):
+        """The token that a Pod of the DaemonSet would have on this node: it names the node."""
+        pod = self.create_own_pod(SPACE, "allotd", serviceAccountName="allotd")
+        path = f"/api/v1/nodes/{self.name}"
+        wait(lambda: self.cluster.api.find(path), 60, lambda: self.programs.log("kubelet")[-4000:])
+        said = self.cluster.api.call("POST", f"/api/v1/namespaces/{SPACE}/serviceaccounts/allotd/token", {
+            "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest",
+            "spec": {"audiences": [ISSUER], "boundObjectRef": {
+                "apiVersion": "v1", "kind": "Pod", "name": pod["metadata"]["name"],
+                "uid": pod["metadata"]["uid"]}}})
+        self.token = said["status"]["token"]
+        write(self.account / "token", self.token)
+        shutil.copy(self.cluster.top / "certs/apiserver.crt", self.account / "ca.crt")
+
     def start_kubelet(self):
+        older = () if HAS_DRA else ("--container-runtime", "remote", "--container-runtime-endpoint", RUNTIME)
         self.start("kubelet", "kubelet", "--config", self.top / "kubelet.json", "--kubeconfig",
                    self.cluster.kubeconfig, "--hostname-override", self.name, "--node-ip", self.address,
-                   "--container-runtime", "remote", "--container-runtime-endpoint",
-                   "unix:///run/containerd/containerd.sock", "--v", "2")
+                   *older, *GATES, "--v", "4" if self.cluster.way == "dra" else "2")
 
     def start_allotd(self):
+        write(self.top / "allotd.conf", CONF.format(way=self.cluster.way, name=self.name, api=self.api,
+                                                    account=self.account))
         self.start("allotd", self.cluster.allotd, "--foreground", "--config", self.top / "allotd.conf",
-                   "--listen", f"{self.address}:9478", env=self.sim)
+                   "--listen", f"{self.address}:9478",
+                   env={**self.sim, "ALLOT_SIM_NVML_LOST": str(self.top / "lost")})
+
+    def lose(self, index, lost=True):
+        """The device falls off the bus for allotd, or is there again."""
+        path = self.top / f"lost{index}"
+        if lost:
+            path.touch()
+        else:
+            path.unlink(missing_ok=True)
 
     def own_processes(self):
         """But for what keeps the namespace; and what is in containers."""
@@ -291,11 +360,24 @@ class Node:
 
     # --- What it says
 
+    def said(self):
+        """By `allot ps`."""
+        return json.loads(self.run(self.cluster.allot, "ps", "--json", env=self.sim))
+
     def tenants(self):
         """{namespace/pod/container: tenant} of Pods."""
-        said = json.loads(self.run(self.cluster.allot, "ps", "--json", env=self.sim))
         return {"{namespace}/{name}/{container}".format(**t["pod"]): t
-                for t in said["tenants"] if t.get("pod")}
+                for t in self.said()["tenants"] if t.get("pod")}
+
+    def slice(self):
+        """Of its devices, where allotd has written one."""
+        found = [s for s in self.cluster.api.call("GET", f"{RESOURCE_API}/resourceslices")["items"]
+                 if s["spec"].get("nodeName") == self.name and s["spec"]["driver"] == DRIVER]
+        return found[0] if found else None
+
+    def metrics(self):
+        with urllib.request.urlopen(f"http://{self.address}:9478/metrics", timeout=30) as page:
+            return page.read().decode()
 
     def allocatable(self):
         node = self.cluster.api.find(f"/api/v1/nodes/{self.name}")
@@ -315,22 +397,29 @@ class Node:
         return path.read_text(encoding="utf-8") if path.exists() else None
 
     def grants(self):
-        """{slot: its CDI file, by its path in the node}"""
-        begin, end = "/run/cdi/allot.dev-grant-slot-", ".json"
+        """{slot or claim: its CDI file, by its path in the node}"""
+        begin, end = "/run/cdi/allot.dev-grant-", ".json"
         paths = self.run("sh", "-c", f"ls {begin}*{end} 2>/dev/null || :").split()
         return {path[len(begin):-len(end)]: path for path in paths}
 
 
 class Cluster:
-    def __init__(self, nodes):
+    """
+    `way` is how allotd runs: "device-plugin"; "dra", with the rights that deploy/kubernetes gives it; or "daemonset",
+    where it is left to the DaemonSet of deploy/kubernetes, in `archive`, an image.
+    """
+
+    def __init__(self, nodes, way="device-plugin", archive=None):
+        self.way, self.archive = way, archive
         self.top = pathlib.Path(os.environ["CLUSTER"])
         self.cgroup = self.top.name
         self.programs = Programs(self.top)
-        os.environ["PATH"] = f"{PARTS}/bin:{PARTS}/root/usr/bin:{os.environ['PATH']}"
         must("ip", "link", "set", "lo", "up")
         self.copy_allot()
         self.image = Image(self.top)
         self.start_control()
+        if way == "dra":
+            self.apply(SOURCE / "deploy/kubernetes/overlays/dra")
         for controller in pathlib.Path("/sys/fs/cgroup").iterdir():
             for number in range(nodes):
                 (controller / self.cgroup / f"node{number + 1}").mkdir(parents=True)
@@ -344,8 +433,28 @@ class Cluster:
             node.begin()
         for node in self.nodes:
             wait(node.is_ready, 90, lambda node=node: node.programs.log("kubelet")[-4000:])
-            wait(lambda node=node: node.allocatable()[SLOTS] == 10 * GPUS, 30,
-                 lambda node=node: node.programs.log("allotd"))
+            wait(lambda node=node: self.offers(node), 30, lambda node=node: node.programs.log("allotd"))
+
+    def offers(self, node):
+        return {"device-plugin": lambda: node.allocatable()[SLOTS] == 10 * GPUS, "dra": node.slice,
+                "daemonset": lambda: True}[self.way]()
+
+    def apply(self, folder, *args):
+        """An API server that has just started does not say yet which fields there are."""
+        refused = []
+
+        def applied():
+            try:
+                return self.kubectl("apply", "-k", folder, *args)
+            except AssertionError as error:
+                if "openapi" not in str(error):
+                    raise
+                refused.append(error)
+                return None
+        return wait(applied, 60, lambda: refused[-1])
+
+    def kubectl(self, *args):
+        return must("kubectl", "--kubeconfig", self.kubeconfig, f"--cache-dir={self.top}/kubectl", *args)
 
     def fill_cpuset(self, controller, nodes):
         for path in (controller / self.cgroup, *(controller / self.cgroup / f"node{n + 1}"
@@ -378,10 +487,19 @@ class Cluster:
         wait(self.api.ready, 90, lambda: self.programs.log("kube-apiserver")[-4000:])
         self.programs.start("kube-scheduler", "kube-scheduler", "--kubeconfig", self.kubeconfig,
                             "--authentication-kubeconfig", self.kubeconfig,
-                            "--authorization-kubeconfig", self.kubeconfig, "--leader-elect=false")
+                            "--authorization-kubeconfig", self.kubeconfig, "--leader-elect=false", *GATES)
+        self.start_controllers()
+
+    def start_controllers(self):
+        controllers = ["nodelifecycle", "podgc", "namespace", "garbagecollector"]
+        if HAS_DRA:
+            controllers.append("resourceclaim-controller")
+        if self.way == "daemonset":
+            controllers += ["daemonset-controller", "serviceaccount-controller",
+                            "root-ca-certificate-publisher-controller"]
         self.programs.start("kube-controller-manager", "kube-controller-manager", "--kubeconfig",
-                            self.kubeconfig, "--leader-elect=false", "--controllers",
-                            "nodelifecycle,podgc,namespace,garbagecollector")
+                            self.kubeconfig, "--leader-elect=false", "--controllers", ",".join(controllers),
+                            f"--root-ca-file={self.top}/certs/apiserver.crt", *GATES)
 
     def start_etcd(self):
         client, peer = "http://127.0.0.1:2379", "http://127.0.0.1:2380"
@@ -395,27 +513,29 @@ class Cluster:
         self.programs.start("kube-apiserver", "kube-apiserver", "--etcd-servers=http://127.0.0.1:2379",
                             "--service-cluster-ip-range=10.0.0.0/24", f"--cert-dir={self.top}/certs",
                             "--secure-port=16443", "--bind-address=127.0.0.1",
-                            "--advertise-address=10.99.0.1",
-                            f"--token-auth-file={self.top}/tokens.csv", "--authorization-mode=AlwaysAllow",
+                            "--advertise-address=10.99.0.1", "--kubelet-preferred-address-types=InternalIP",
+                            f"--token-auth-file={self.top}/tokens.csv", "--authorization-mode=RBAC",
                             f"--service-account-key-file={key}", f"--service-account-signing-key-file={key}",
-                            "--service-account-issuer=https://kube.test",
-                            "--disable-admission-plugins=ServiceAccount")
+                            f"--service-account-issuer={ISSUER}",
+                            *([] if self.way == "daemonset" else ["--disable-admission-plugins=ServiceAccount"]),
+                            *GATES)
 
     # --- Pods
 
     PODS = "/api/v1/namespaces/default/pods"
 
-    def container(self, name, limits, command):
+    def container(self, name, limits, command, claims=()):
         """With the simulated driver, as NVIDIA's CDI device brings the real one."""
         env = {**self.nodes[0].sim, "ALLOT_SIM_DIR": "/devices"}
         return {"name": name, "image": IMAGE, "imagePullPolicy": "Never", "command": command,
                 "env": [{"name": k, "value": v} for k, v in env.items()],
                 "volumeMounts": [{"name": "sim", "mountPath": str(self.sim), "readOnly": True},
                                  {"name": "devices", "mountPath": "/devices"}],
-                "resources": {"limits": {k: str(v) for k, v in limits.items()}}}
+                "resources": {"limits": {k: str(v) for k, v in limits.items()},
+                              **({"claims": [*claims]} if claims else {})}}
 
     def create(self, name, containers, **spec):
-        """containers: {name: (limits, command)}."""
+        """containers: {name: (limits, command[, claims])}."""
         # The devices are each node's own, by one path.
         volumes = [{"name": "sim", "hostPath": {"path": str(self.sim)}},
                    {"name": "devices", "hostPath": {"path": "/run/devices"}}]
@@ -443,6 +563,9 @@ def main(tests):
     if not os.path.isdir("/sys/fs/cgroup/memory"):
         print("there are no cgroups of version 1, which is what is told to these kubelets", file=sys.stderr)
         sys.exit(77)
+    # One at a time: the places to mount on are removed at the end.
+    lock = open("/tmp/allot-kubernetes.lock", "wb")  # pylint: disable=consider-using-with
+    fcntl.flock(lock, fcntl.LOCK_EX)
     top = pathlib.Path(tempfile.mkdtemp(prefix="allot-kubernetes-"))
     top.chmod(0o755)
     made = [path for path in PRIVATE if not os.path.exists(path)]

@@ -156,6 +156,20 @@ static void check_both(void)
 	CHECK_EQ(sick(), 0);
 }
 
+/* It is listed, and does not answer. */
+static void check_lost(void)
+{
+	struct devices lost = now;
+
+	lost.list[1].lost = true;
+	CHECK(node_update(&devices, &lost));
+	CHECK_EQ(sick(), 2);
+	CHECK(strstr(devices.list[1].why, "does not answer"));
+	CHECK(!node_update(&devices, &lost));
+	CHECK(node_update(&devices, &now));
+	CHECK_EQ(sick(), 0);
+}
+
 static size_t hold(struct counts_held *ret)
 {
 	struct counts_held *held;
@@ -195,6 +209,7 @@ int main(void)
 	check_claims();
 	check_mig();
 	check_both();
+	check_lost();
 	check_held();
 	return 0;
 }

@@ -3,7 +3,9 @@
 
 import fcntl
 import os
+import re
 import signal
+import tempfile
 import unittest
 
 import dra_lib
@@ -13,6 +15,9 @@ from dra_lib import DRIVER, SECONDS, free_port, grpc, health, registration, resu
 class Daemon(dra_lib.Case):
     def setUp(self):
         self.env = dra_lib.simulate_gpus(self)
+        lost = tempfile.TemporaryDirectory(prefix="allot-lost-")
+        self.addCleanup(lost.cleanup)
+        self.env["ALLOT_SIM_NVML_LOST"] = self.lost = lost.name + "/"
         super().setUp()
 
     def start(self):
@@ -38,6 +43,33 @@ class Daemon(dra_lib.Case):
         stream.cancel()
         self.assertEqual([(d.device.pool_name, d.health) for d in devices], [("node1", health.HEALTHY)] * 2)
         return [d.device.device_name for d in devices]
+
+    def hear(self, stream, *wanted):
+        """The stream says these of the devices within its time."""
+        for message in stream:
+            if [(d.health, d.message) for d in message.devices] == [*wanted]:
+                return
+        self.fail("the stream ended")
+
+    def test_lost_device(self):
+        """One that does not answer NVML is sick until it does, and the driver lists it all the time."""
+        well = (health.HEALTHY, "")
+        sick = (health.UNHEALTHY, "it does not answer the driver any more")
+        stream = self.channel.unary_stream(
+            "/v1.DRAResourceHealth/NodeWatchResources",
+            response_deserializer=health.NodeWatchResourcesResponse.FromString)(b"", timeout=SECONDS)
+        self.hear(stream, well, well)
+        with open(self.lost + "1", "wb"):
+            self.hear(stream, well, sick)
+        self.assertIn("is sick: it does not answer", self.refused(
+            self.api.add({**result(), "device": self.name_of_lost()})))
+        os.unlink(self.lost + "1")
+        self.hear(stream, well, well)
+        self.assertIn("answers again", self.said())
+
+    def name_of_lost(self):
+        uuid = re.search(r"device GPU-(\S+) .* does not answer the driver any more", self.said())[1]
+        return f"gpu-{uuid}"
 
     def register(self):
         with grpc.insecure_channel(f"unix:{self.registry()}",

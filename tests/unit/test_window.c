@@ -359,6 +359,32 @@ static void check_unforeseen_while_late(void)
 	CHECK(*until < now);
 }
 
+/*
+ * Its own launches need not wait until all processes of the tenant have finished nothing: work of a
+ * process that is late beside as much of each other may wait for one of them.
+ */
+static void check_stuck(void)
+{
+	const uint64_t most = TUNING_AWAITED_NS + 3 * (MS + MS / 2) + 2 * TUNING_WINDOW_NS;
+
+	begin(1);
+	atomic_store(&device->processes, 3);
+	meter->time->worked_ns = now;
+	look((struct meter_look){.late_ns = most, .late_expected_ns = MS, .next_ns = MS});
+	CHECK_EQ(window_late_ns(device, now), 0);
+	look((struct meter_look){.late_ns = most + US, .late_expected_ns = MS, .next_ns = MS});
+	CHECK_EQ(window_late_ns(device, now), US + 1);
+	look((struct meter_look){.done_ns = now});
+	CHECK_EQ(window_late_ns(device, now), 0);
+	/* Where it is the only one its word is the tenant's. */
+	atomic_store(&device->processes, 1);
+	look((struct meter_look){.late_ns = most + US, .late_expected_ns = MS, .next_ns = MS});
+	CHECK_EQ(window_late_ns(device, now), 0);
+	meter->time->worked_ns = 0;
+	look((struct meter_look){.late_ns = most + US, .late_expected_ns = MS, .next_ns = MS});
+	CHECK(window_late_ns(device, now));
+}
+
 static void check_done(void)
 {
 	struct burst burst = {.launches = 4, .key = KEY, .expected_ns = 4 * MS};
@@ -393,8 +419,8 @@ static void check_done(void)
 }
 
 /*
- * Work of so long ends so long after a held launch was let go into a stream. True: that is why, it is
- * believed.
+ * Work of so long ends so long after a held launch was let go into a stream. True: that is why, it
+ * is believed.
  */
 static bool handed_by(CUstream stream, uint64_t took_ns, uint64_t after_ns)
 {
@@ -613,6 +639,7 @@ int main(void)
 	check_handed();
 	check_handed_from_behind();
 	check_unforeseen_while_late();
+	check_stuck();
 	check_done_beside();
 	check_spun();
 	check_look_ns();

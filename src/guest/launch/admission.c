@@ -276,14 +276,14 @@ static bool admission_has_device(const struct asking *asking, const struct admis
 static void admission_look_at_late(const struct asking *asking, struct admission_inputs *in)
 {
 	struct launch_device *device = asking->device;
-	uint64_t late = device_time_late_ns(asking->guest->ledger, in->now_ns);
+	uint64_t late = window_late_ns(device, in->now_ns);
 
 	/* The program may know already that it is done, which is why it launches. */
 	if (late) {
 		collect_done(&device->meter);
-		late = device_time_late_ns(asking->guest->ledger, in->now_ns);
+		late = window_late_ns(device, in->now_ns);
 	}
-	window_see_try(device, late, in->now_ns);
+	window_see_try(device, device_time_late_ns(asking->guest->ledger, in->now_ns), in->now_ns);
 	in->awaited = late > admission_late_after_ns(asking) &&
 		      admission_has_device(asking, in, late) &&
 		      (window_is_idle(device, asking->launch) ||

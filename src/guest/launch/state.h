@@ -18,6 +18,7 @@ struct window {
 	_Atomic uint64_t late_ns; /* for how long work is later than expected; 0: none is */
 	_Atomic uint32_t overlap_permille; /* time in which any stream worked, of theirs added up */
 	uint64_t streams_ns, together_ns;  /* see learn_overlap */
+	_Atomic uint64_t stuck_since_ns; /* see window_stuck_since_ns */
 	uint64_t said_late_ns; /* until when it was said that work is late; 0: it is not */
 	_Atomic uint64_t handed_until_ns; /* see window_hands_over */
 	_Atomic uint64_t tried_ns;	   /* see window_try */

@@ -95,9 +95,9 @@ static bool window_was_handed(struct launch_device *device, const struct stream 
 	if (done_ns - began_ns < burst->expected_ns + TUNING_AWAITED_SOON_NS / 2 ||
 	    stream == device->window.gave_stream)
 		return false;
-	return ready > began_ns && done_ns < ready + (limits_alone(limits, done_ns)
-							      ? TUNING_HANDED_NS
-							      : TUNING_HANDED_BESIDE_NS);
+	return ready > began_ns &&
+	       done_ns < ready + (limits_alone(limits, done_ns) ? TUNING_HANDED_NS
+								: TUNING_HANDED_BESIDE_NS);
 }
 
 static void window_note_handed(struct launch_device *device, const struct stream *stream,
@@ -276,6 +276,24 @@ static bool window_is_stuck(const struct launch_device *device, const struct met
 	return look->late_ns > most && look->now_ns > word_read(&time->worked_ns) + most;
 }
 
+/*
+ * Returns since when work of this process takes longer than it should beside as much of each other
+ * process of the tenant, by turns of the device: it may wait for a launch of this process's own
+ * that is held. That of another is not let go for it, so nobody need wait until all of them have
+ * finished nothing for long. 0: it does not.
+ */
+static uint64_t window_stuck_since_ns(const struct launch_device *device,
+				      const struct meter_look *look)
+{
+	uint64_t n = atomic_load(&device->processes);
+	uint64_t next = window_together(&device->window, look->next_ns);
+	uint64_t most = TUNING_AWAITED_NS + n * (next + next / 2) + (n - 1) * TUNING_WINDOW_NS;
+
+	if (n < 2 || look->late_ns <= most)
+		return 0;
+	return look->now_ns - (look->late_ns - most);
+}
+
 /* With the lock. It is believed for a while, as whoever says it may be killed. */
 static void window_say_late(struct launch_device *device, bool late, uint64_t now_ns)
 {
@@ -307,6 +325,7 @@ void window_looked(struct meter *meter, const struct meter_look *look)
 	    window_is_off(look->late_ns, look->late_expected_ns))
 		window_unforeseen(device, look->now_ns);
 	window_say_late(device, window_is_stuck(device, look), look->now_ns);
+	atomic_store(&window->stuck_since_ns, window_stuck_since_ns(device, look));
 	atomic_store_explicit(&window->late_ns, sat_sub_u64(look->late_ns, look->late_expected_ns),
 			      memory_order_relaxed);
 	if (look->late_ns && !state_has_siblings(device)) {
@@ -324,6 +343,14 @@ void window_looked(struct meter *meter, const struct meter_look *look)
 		window_set_due(window, now); /* what was in flight is parked by now */
 	}
 	window_leave_place(meter, window);
+}
+
+uint64_t window_late_ns(const struct launch_device *device, uint64_t now_ns)
+{
+	uint64_t late = device_time_late_ns(device->meter.guest->ledger, now_ns);
+	uint64_t since = atomic_load(&device->window.stuck_since_ns);
+
+	return since ? max_u64(late, sat_sub_u64(now_ns, since) + 1) : late;
 }
 
 uint64_t window_pending_ns(struct launch_device *device)

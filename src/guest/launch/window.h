@@ -32,6 +32,12 @@ uint64_t window_spun(struct meter *meter, const struct burst *burst, uint64_t be
 /* A launch took unforeseen long, or may: for a while neighbours are let in at its seen end only. */
 void window_unforeseen(struct launch_device *device, uint64_t now_ns);
 
+/*
+ * For how long work is late that may wait for a held launch of this process: work of any process of
+ * the tenant, if that finishes nothing, or its own; 0: none is. Of the last collection.
+ */
+uint64_t window_late_ns(const struct launch_device *device, uint64_t now_ns);
+
 /* Device time that work in flight is expected to take, all of it. */
 uint64_t window_pending_ns(struct launch_device *device);
 

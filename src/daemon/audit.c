@@ -39,6 +39,8 @@ struct audit {
 	struct usage_reader *reader; /* NULL: no driver is here */
 	struct faults_reader *faults_reader;
 	struct faults faults; /* by the last look */
+	size_t nsilent;	      /* devices that did not answer that, nor the one before */
+	uint8_t silent[POLICY_DEVICES][16];
 	uint64_t stamp, stamped_ns;  /* of the devices; when it was last compared */
 	int tries;		     /* that are left to read those of this stamp */
 	struct usage_list usage; /* by the last look */
@@ -250,16 +252,13 @@ static bool audit_lists(const uint8_t (*lost)[16], size_t n, const uint8_t uuid[
 	return false;
 }
 
-/* One answer may fail for other reasons: a device is lost that did not answer two looks after each other. */
-static void audit_tell_lost(const struct audit *audit, const struct usage_list *usage)
+/* One answer may fail for other reasons: a device is silent that did not answer two looks after each other. */
+static void audit_note_silent(struct audit *audit, const struct usage_list *usage)
 {
-	uint8_t lost[POLICY_DEVICES][16];
-	size_t n = 0;
-
+	audit->nsilent = 0;
 	for (size_t i = 0; i < usage->nlost; i++)
 		if (audit_lists(audit->usage.lost, audit->usage.nlost, usage->lost[i]))
-			memcpy(lost[n++], usage->lost[i], sizeof(lost[0]));
-	inventory_lose(audit->inventory, lost, n);
+			memcpy(audit->silent[audit->nsilent++], usage->lost[i], 16);
 }
 
 /* Drivers first: a process is in its tenant's ledger before it has anything. */
@@ -270,7 +269,7 @@ static void audit_look(struct audit *audit)
 	int r = usage_read(audit->reader, &usage);
 
 	if (!r)
-		audit_tell_lost(audit, &usage);
+		audit_note_silent(audit, &usage);
 	if (!r && audit_is_settled(audit, &usage)) {
 		audit_replace(audit, &usage, NULL, 0);
 	} else if (!r) {
@@ -291,7 +290,7 @@ static void audit_look_for_faults(struct audit *audit)
 {
 	struct faults faults;
 
-	faults_read(audit->faults_reader, &audit->usage, &faults);
+	faults_read(audit->faults_reader, audit->silent, audit->nsilent, &faults);
 	if (!memcmp(&faults, &audit->faults, sizeof(faults)))
 		return;
 	audit->faults = faults;

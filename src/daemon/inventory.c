@@ -72,8 +72,7 @@ static void inventory_take(struct loop_source *source)
 		inventory->hearer.looked(inventory->hearer.arg);
 }
 
-int inventory_open(struct loop *loop, const struct devices *devices,
-		   const struct inventory_hearer *hearer, struct inventory **ret)
+int inventory_open(struct loop *loop, const struct inventory_hearer *hearer, struct inventory **ret)
 {
 	struct inventory *inventory = calloc(1, sizeof(*inventory));
 	int r;
@@ -83,8 +82,7 @@ int inventory_open(struct loop *loop, const struct devices *devices,
 	*inventory = (struct inventory){
 		.source = {.fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), .ready = inventory_take},
 		.hearer = *hearer,
-		.lock = PTHREAD_MUTEX_INITIALIZER,
-		.devices = *devices};
+		.lock = PTHREAD_MUTEX_INITIALIZER};
 	r = inventory->source.fd < 0 ? err_errno() : loop_add(loop, &inventory->source);
 	if (r < 0)
 		inventory_close(inventory);
@@ -132,31 +130,4 @@ void inventory_tell_look(struct inventory *inventory)
 	inventory->has_look = true;
 	pthread_mutex_unlock(&inventory->lock);
 	inventory_ring(inventory);
-}
-
-static bool inventory_names(const uint8_t (*lost)[16], size_t n, const uint8_t uuid[16])
-{
-	for (size_t i = 0; i < n; i++)
-		if (!memcmp(lost[i], uuid, sizeof(lost[i])))
-			return true;
-	return false;
-}
-
-void inventory_lose(struct inventory *inventory, const uint8_t (*lost)[16], size_t n)
-{
-	static const uint8_t unknown[16];
-	bool unnamed = inventory_names(lost, n, unknown), changed = false;
-
-	pthread_mutex_lock(&inventory->lock);
-	for (unsigned int i = 0; i < inventory->devices.n; i++) {
-		struct device *d = &inventory->devices.list[i];
-		bool now = inventory_names(lost, n, d->uuid) || (d->lost && unnamed);
-
-		changed |= now != d->lost;
-		d->lost = now;
-	}
-	inventory->has_devices |= changed;
-	pthread_mutex_unlock(&inventory->lock);
-	if (changed)
-		inventory_ring(inventory);
 }

@@ -20,9 +20,8 @@ struct inventory_hearer {
 	void *arg;
 };
 
-/* `devices` are known already. -errno. */
-int inventory_open(struct loop *loop, const struct devices *devices,
-		   const struct inventory_hearer *hearer, struct inventory **ret);
+/* -errno. */
+int inventory_open(struct loop *loop, const struct inventory_hearer *hearer, struct inventory **ret);
 /* When no thread offers any more, and the loop is over or has not begun. Takes NULL. */
 void inventory_close(struct inventory *inventory);
 
@@ -32,11 +31,5 @@ void inventory_offer(struct inventory *inventory, const struct devices *devices)
 void inventory_tell_look(struct inventory *inventory);
 /* Which of them are faulty. Any thread. */
 void inventory_offer_faults(struct inventory *inventory, const struct faults *faults);
-
-/*
- * Which of the devices do not answer their driver; all others do. One without a name (zeros) is a device that
- * did not even say its name: those that were lost before stay lost then. Any thread.
- */
-void inventory_lose(struct inventory *inventory, const uint8_t (*lost)[16], size_t n);
 
 #endif

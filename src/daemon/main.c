@@ -292,24 +292,12 @@ static void main_say_devices(const struct devices *of, const struct devices *oth
 				 of->list[i].model, what);
 }
 
-static void main_say_lost(const struct devices *was, const struct devices *now)
-{
-	for (unsigned int i = 0; i < now->n; i++) {
-		const struct device *d = &now->list[i], *before = devices_find(was, d->uuid);
-
-		if (d->lost != (before && before->lost))
-			log_line(d->lost ? LOG_FAULT : LOG_SAY, "device %s (%s) %s", units_uuid(d->uuid).s, d->model,
-				 d->lost ? "does not answer the driver any more" : "answers again");
-	}
-}
-
 static void main_take_devices(void *arg, const struct devices *devices)
 {
 	struct node *node = arg;
 
 	main_say_devices(devices, &node->devices, "has come");
 	main_say_devices(&node->devices, devices, "is not there any more");
-	main_say_lost(&node->devices, devices);
 	node->devices = *devices;
 	turns_know(node->turns, devices);
 	kube_tell(node->kube, devices);
@@ -466,7 +454,7 @@ static int main_serve(struct node *node, struct args *a, struct loop *loop)
 	if (!r)
 		r = site_file_watch(&a->site, loop, &node->site);
 	if (!r)
-		r = inventory_open(loop, &node->devices, &hearer, &inventory);
+		r = inventory_open(loop, &hearer, &inventory);
 	if (!r)
 		r = main_start_sampler(&sampler, node, loop);
 	if (r < 0) {

@@ -26,7 +26,6 @@ struct device {
 	char architecture[24]; /* "Hopper", "gfx942"; "": not known */
 	char pci[32]; /* "0000:17:00.0" */
 	uint64_t total_bytes;
-	bool lost; /* it is listed, and does not answer the driver any more: as inventory_lose() has it */
 };
 
 /* By NVML's index. Errors of nvidia/nvml.h. */

@@ -18,6 +18,8 @@ struct faults_reader {
 	struct nvml_errors *errors; /* NULL: no device tells */
 	unsigned int n;
 	struct fault_state state[POLICY_DEVICES];
+	size_t nsilent; /* devices that did not answer, by the latest look */
+	uint8_t silent[POLICY_DEVICES][16];
 };
 
 /* --- One error ----------------------------------------------------------------------------- */
@@ -170,13 +172,35 @@ static void faults_look_at_states(struct faults_reader *reader, struct faults *r
 	reader->n = n;
 }
 
-void faults_read(struct faults_reader *reader, const struct usage_list *usage, struct faults *ret)
+static bool faults_lists(const uint8_t (*silent)[16], size_t n, const uint8_t uuid[static 16])
+{
+	for (size_t i = 0; i < n; i++)
+		if (!memcmp(silent[i], uuid, 16))
+			return true;
+	return false;
+}
+
+/* A device that does not even say its name is one of those that did not answer before. */
+static void faults_note_silent(struct faults_reader *reader, const uint8_t (*silent)[16], size_t n)
+{
+	static const uint8_t unnamed[16];
+
+	if (!faults_lists(silent, n, unnamed))
+		reader->nsilent = 0;
+	for (size_t i = 0; i < n && reader->nsilent < POLICY_DEVICES; i++)
+		if (memcmp(silent[i], unnamed, 16) &&
+		    !faults_lists(reader->silent, reader->nsilent, silent[i]))
+			memcpy(reader->silent[reader->nsilent++], silent[i], 16);
+}
+
+void faults_read(struct faults_reader *reader, const uint8_t (*silent)[16], size_t n, struct faults *ret)
 {
 	*ret = (struct faults){.n = 0};
 	if (reader->errors)
 		faults_take_events(reader);
 	if (reader->nvml)
 		faults_look_at_states(reader, ret);
-	for (size_t i = 0; i < usage->nlost; i++)
-		faults_add(ret, usage->lost[i], "it does not answer its driver any more");
+	faults_note_silent(reader, silent, n);
+	for (size_t i = 0; i < reader->nsilent; i++)
+		faults_add(ret, reader->silent[i], "it does not answer its driver any more");
 }

@@ -13,10 +13,10 @@
 #define ALLOT_NODE_FAULTS_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "ledger/policy.h"
-#include "node/usage.h"
 #include "nvidia/nvml_errors.h"
 
 #define FAULT_WORDS 160
@@ -59,7 +59,10 @@ void faults_close(struct faults_reader *reader); /* takes NULL */
 /* NVML lists other devices than before: it is opened anew. What is known of those that are there stays. */
 void faults_renew(struct faults_reader *reader);
 
-/* Asks, which may block for as long as a driver likes. `usage` was read before. */
-void faults_read(struct faults_reader *reader, const struct usage_list *usage, struct faults *ret);
+/*
+ * Asks, which may block for as long as a driver likes. The `silent` do not answer, as was seen before: zeros
+ * are one that does not even say its name.
+ */
+void faults_read(struct faults_reader *reader, const uint8_t (*silent)[16], size_t n, struct faults *ret);
 
 #endif

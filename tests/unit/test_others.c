@@ -157,16 +157,17 @@ static void check_both(void)
 }
 
 /* It is listed, and does not answer. */
-static void check_lost(void)
+static void check_fault(void)
 {
-	struct devices lost = now;
+	struct faults faults = {.n = 1, .list = {{.words = "it does not answer its driver any more"}}};
 
-	lost.list[1].lost = true;
-	CHECK(node_update(&devices, &lost));
+	memcpy(faults.list[0].uuid, now.list[1].uuid, 16);
+	CHECK(node_fail(&devices, &faults));
 	CHECK_EQ(sick(), 2);
 	CHECK(strstr(devices.list[1].why, "does not answer"));
-	CHECK(!node_update(&devices, &lost));
-	CHECK(node_update(&devices, &now));
+	CHECK(!node_fail(&devices, &faults));
+	faults.n = 0;
+	CHECK(node_fail(&devices, &faults));
 	CHECK_EQ(sick(), 0);
 }
 
@@ -209,7 +210,7 @@ int main(void)
 	check_claims();
 	check_mig();
 	check_both();
-	check_lost();
+	check_fault();
 	check_held();
 	return 0;
 }

@@ -52,7 +52,6 @@ static bool node_judge(struct node_device *d)
 {
 	const struct node_device was = *d;
 	const char *why = d->gone     ? "the driver does not list it any more"
-			  : d->device.lost ? "it does not answer the driver any more"
 			  : *d->fault ? d->fault
 			  : *d->taken ? d->taken
 				      : d->stranger;

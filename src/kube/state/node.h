@@ -13,7 +13,7 @@
 
 struct node_device {
 	struct device device;
-	bool sick; /* nothing new is to come there: it is gone, lost, faulty, or another's */
+	bool sick; /* nothing new is to come there: it is gone, faulty, or another's */
 	bool gone; /* the driver does not list it */
 	char why[NODE_WHY]; /* of a sick one, in words */
 	char fault[NODE_WHY]; /* what the driver says of it, in words; "": nothing */

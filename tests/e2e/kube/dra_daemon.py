@@ -54,7 +54,7 @@ class Daemon(dra_lib.Case):
     def test_lost_device(self):
         """One that does not answer NVML is sick until it does, and the driver lists it all the time."""
         well = (health.HEALTHY, "")
-        sick = (health.UNHEALTHY, "it does not answer the driver any more")
+        sick = (health.UNHEALTHY, "it does not answer its driver any more")
         stream = self.channel.unary_stream(
             "/v1.DRAResourceHealth/NodeWatchResources",
             response_deserializer=health.NodeWatchResourcesResponse.FromString)(b"", timeout=SECONDS)
@@ -65,10 +65,10 @@ class Daemon(dra_lib.Case):
             self.api.add({**result(), "device": self.name_of_lost()})))
         os.unlink(self.lost + "1")
         self.hear(stream, well, well)
-        self.assertIn("answers again", self.said())
+        self.assertIn("is well again", self.said())
 
     def name_of_lost(self):
-        uuid = re.search(r"device GPU-(\S+) .* does not answer the driver any more", self.said())[1]
+        uuid = re.search(r"device GPU-(\S+) is sick: it does not answer its driver any more", self.said())[1]
         return f"gpu-{uuid}"
 
     def register(self):

@@ -99,8 +99,8 @@ static int kube_start_api(struct kube *kube, struct loop *loop)
 	if (!(kube->conf->ways & KUBE_DRA) && kube->conf->scheduler == KUBE_STOCK)
 		return 0;
 	r = api_open(loop, kube->conf, &kube->api);
-	/* Where libcurl is not there, that was said. */
-	if (r < 0 && r != -ENOSYS)
+	/* Where libcurl is not there, or others can change the account's files, that was said. */
+	if (r < 0 && r != -ENOSYS && r != -EPERM)
 		log_line(LOG_FAULT, "Kubernetes' API server is not known: %s; run allotd in a Pod with a service "
 			 "account, or say api = https://... in [kubernetes]", strerror(-r));
 	return r;

@@ -2,7 +2,6 @@
 #include "kube/wire/api.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +12,9 @@
 
 #include "base/cleanup.h"
 #include "base/err.h"
+#include "base/guarded.h"
 #include "kube/wire/libcurl.h"
+#include "text/log.h"
 
 #define EVENTS	    16
 #define CONNECTIONS 16L /* at a time; further calls wait for one */
@@ -168,11 +169,12 @@ static size_t call_hear(char *bytes, size_t one, size_t n, void *arg)
 /* The account's token is a link to where it is replaced as a whole. */
 static int api_read_token(const struct api *api, char ret[static TOKEN_BYTES])
 {
-	CLEANUP_CLOSE int fd = open(api->token, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+	struct guarded_why why;
+	CLEANUP_CLOSE int fd = guarded_open(api->token, &why);
 	ssize_t n;
 
 	if (fd < 0)
-		return err_errno();
+		return fd == -ENOLINK ? -ENOENT : fd;
 	n = read(fd, ret, TOKEN_BYTES);
 	if (n < 0)
 		return err_errno();
@@ -493,6 +495,19 @@ static int api_open_descriptors(struct api *api, struct loop *loop)
 	return loop_add(loop, &api->source);
 }
 
+/* Whoever can change the authority or the token can be the API server. What is not there yet may come. */
+static int api_check_file(const char *path)
+{
+	struct guarded_why why = {.words = NULL};
+	CLEANUP_CLOSE int fd = guarded_open(path, &why);
+
+	if (fd != -EPERM || !why.words)
+		return 0;
+	log_line(LOG_FAULT, "%s is not believed: %s: %s; have root alone own and write it", path, why.path,
+		 why.words);
+	return -EPERM;
+}
+
 int api_open(struct loop *loop, const struct kube_conf *conf, struct api **ret)
 {
 	struct api *api = calloc(1, sizeof(*api));
@@ -504,6 +519,10 @@ int api_open(struct loop *loop, const struct kube_conf *conf, struct api **ret)
 	snprintf(api->token, sizeof(api->token), "%s/token", conf->account);
 	snprintf(api->ca, sizeof(api->ca), "%s/ca.crt", conf->account);
 	r = api_set_base(api, conf);
+	if (!r)
+		r = api_check_file(api->token);
+	if (!r)
+		r = api_check_file(api->ca);
 	if (!r)
 		r = api_open_multi(api);
 	if (!r)

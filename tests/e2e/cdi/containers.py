@@ -8,6 +8,7 @@ import os
 import pathlib
 import re
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -647,6 +648,12 @@ class RootfulLimitFile(LimitFile, Case):
     images = ("glibc",)
 
 
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
 class ByDaemon(Rootless):
     """allotd makes them as it makes all tenants of users: it shows them, bounds them and ends nobody."""
 
@@ -657,7 +664,7 @@ class ByDaemon(Rootless):
         self.log = WORLD.top / "log"
         with open(self.log, "w", encoding="utf-8") as log:
             self.daemon = subprocess.Popen(
-                [os.environ["ALLOTD"], "--listen", "127.0.0.1:9487", "--outside", "kill", "--config", config],
+                [os.environ["ALLOTD"], "--listen", f"127.0.0.1:{free_port()}", "--outside", "kill", "--config", config],
                 env={**WORLD.env, **WORLD.sim_env}, stderr=log)
         self.addCleanup(self.end)
         for _ in range(600):

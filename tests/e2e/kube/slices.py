@@ -3,6 +3,7 @@
 
 import copy
 import os
+import pathlib
 import shutil
 import signal
 import subprocess
@@ -372,6 +373,19 @@ class Failing(Case):
         self.send("sync")
         self.until(lambda: NAME in self.server.objects)
         self.assertEqual(self.server.writes, [("POST", NAME)])
+
+    def test_account_of_others(self):
+        """Whoever can change its files can be the API server."""
+        for name in ("token", "ca.crt"):
+            path = pathlib.Path(self.folder, name)
+            path.write_text("one", encoding="ascii")
+            path.chmod(0o666)
+            done = subprocess.run([CLIENT, "slices", "node-1", "2"], stdin=subprocess.DEVNULL, capture_output=True,
+                                  text=True, timeout=SECONDS, check=False,
+                                  env={**os.environ, "API": self.server.url, "ACCOUNT": self.folder})
+            self.assertIn(f"{path} is not believed: {path}: others may write it", done.stderr)
+            self.assertNotIn("ready", done.stdout)
+            path.unlink()
 
     @unittest.skipUnless(shutil.which("openssl"), "openssl is not installed")
     def test_tokens(self):

@@ -330,6 +330,9 @@ static void check_is_here(void)
 	CHECK(is_here("{'metadata':{'uid':'" UID "'}}") == 0);
 	CHECK(is_here("{'metadata':{}}") == -EINVAL);
 	CHECK(is_here("{") == -EINVAL);
+	CHECK(is_here("{'kind':'Status','reason':'NotFound','details':{'kind':'resourceclaims'}}") == 0);
+	CHECK(is_here("{'kind':'Status','reason':'NotFound','details':{'kind':'namespaces'}}") == -EINVAL);
+	CHECK(is_here("404 page not found") == -EINVAL);
 #undef CLAIM
 #undef AT
 }

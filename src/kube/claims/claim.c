@@ -518,6 +518,15 @@ static bool claim_has_result_here(const json_t *results, const struct kube_conf 
 	return false;
 }
 
+/* An API server that does not serve claims of this version has none of them either, and says 404, too. */
+static bool claim_says_none(const json_t *root)
+{
+	const char *reason = json_string_value(json_object_get(root, "reason"));
+	const char *kind = json_string_value(json_object_get(json_object_get(root, "details"), "kind"));
+
+	return reason && !strcmp(reason, "NotFound") && kind && !strcmp(kind, "resourceclaims");
+}
+
 int claim_is_here(const char *bytes, size_t len, const char *uid, const struct kube_conf *conf)
 {
 	json_error_t error;
@@ -529,6 +538,8 @@ int claim_is_here(const char *bytes, size_t len, const char *uid, const struct k
 	if (is)
 		r = !strcmp(is, uid) &&
 		    claim_has_result_here(json_object_get(json_object_get(allocation, "devices"), "results"), conf);
+	else if (claim_says_none(root))
+		r = 0;
 	json_decref(root);
 	return r;
 }

@@ -75,8 +75,8 @@ int claim_read(const char *bytes, size_t len, const struct claim_id *id, const s
 	       const struct node_devices *devices, struct claim *ret, char why[static CLAIM_WHY]);
 
 /*
- * Returns 1 if the claim of that uid is allocated to a device of this driver and node, 0 if not; -EINVAL: that is
- * no claim. Of any bytes.
+ * Returns 1 if the claim of that uid is allocated to a device of this driver and node, 0 if not, or if the API
+ * server says that there is none of its name; -EINVAL: that is neither. Of any bytes.
  */
 int claim_is_here(const char *bytes, size_t len, const char *uid, const struct kube_conf *conf);
 

@@ -127,7 +127,8 @@ static void claim_sweep_answered(void *arg, int status, const char *bytes, size_
 	struct claim_sweep *sweep = arg;
 
 	sweep->asked = NULL;
-	if (status == 404 || (status == 200 && claim_is_here(bytes, len, sweep->suspect.uid, sweep->conf) == 0))
+	if ((status == 200 || status == 404) &&
+	    claim_is_here(bytes, len, sweep->suspect.uid, sweep->conf) == 0)
 		claim_sweep_drop(sweep);
 }
 

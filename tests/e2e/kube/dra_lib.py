@@ -109,6 +109,7 @@ class Api:
         self.asked, self.answered = [], []
         self.hanging = set()
         self.status = {}
+        self.bodies = {}
         api = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
@@ -122,7 +123,8 @@ class Api:
                     time.sleep(0.02)
                 found = api.claims.get(name)
                 status = api.status.get(name, 200 if found else 404)
-                body = json.dumps(found or {"kind": "Status", "code": 404}).encode()
+                body = api.bodies.get(name) or json.dumps(found or {"kind": "Status", "code": 404, "reason": "NotFound",
+                                            "details": {"name": name, "kind": "resourceclaims"}}).encode()
                 try:
                     self.send_response(status)
                     self.send_header("Content-Length", str(len(body)))

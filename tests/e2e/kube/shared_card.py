@@ -192,8 +192,8 @@ class Claims(SharedCard):
     def test_claims_that_nobody_unprepares(self):
         """What neither the kubelet's list nor the API server has is removed."""
         result = {**dra_lib.result(memory="1Gi", cores="1"), "device": self.uuids()[0].lower()}
-        gone, listed, here, elsewhere, another, free, refused = claims = [
-            self.api.add({**result}) for _ in range(7)]
+        gone, listed, here, elsewhere, another, free, refused, unserved = claims = [
+            self.api.add({**result}) for _ in range(8)]
         names = {claim.uid: self.prepared(claim)[0].cdi_device_ids[0] for claim in claims}
         self.assertEqual(len(self.grants()), len(claims))
         self.give(claims=[(DRIVER, "gpu", names[listed.uid])])
@@ -203,7 +203,9 @@ class Claims(SharedCard):
         self.api.claims[another.name]["metadata"]["uid"] = here.uid
         del self.api.claims[free.name]["status"]["allocation"]
         self.api.status[refused.name] = 403
-        left = sorted(grant for claim in (listed, here, refused) for grant in self.grants(claim))
+        self.api.status[unserved.name] = 404
+        self.api.bodies[unserved.name] = b"404 page not found"
+        left = sorted(grant for claim in (listed, here, refused, unserved) for grant in self.grants(claim))
         asked = len(self.api.asked)
         self.restart()
 
@@ -211,11 +213,11 @@ class Claims(SharedCard):
             return [sum(path.endswith("/" + claim.name) for path in self.api.asked[asked:]) for claim in claims]
 
         # Each once, but for the one that the kubelet lists.
-        wait_for(lambda: times_asked() == [1, 0, 1, 1, 1, 1, 1], 4 * SECONDS)
+        wait_for(lambda: times_asked() == [1, 0, 1, 1, 1, 1, 1, 1], 4 * SECONDS)
         wait_for(lambda: self.grants() == left)
         lists = self.fake.lists
         self.fake.wait(lambda: self.fake.lists >= lists + 2, "nobody lists")
-        self.assertEqual(sum(times_asked()), 6)
+        self.assertEqual(sum(times_asked()), 7)
         self.assertEqual(self.grants(), left)
         self.assertIn(f"ResourceClaim default/{gone.name}, uid {gone.uid}, is not this node's", self.said())
 

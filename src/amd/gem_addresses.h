@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 /*
  * At which addresses of a GPU a process has buffers of render nodes, as it noted that itself: kernels
  * before 6.18 do not tell. It stands in the process's own memory, for whoever reads that from

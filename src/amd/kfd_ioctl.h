@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 /*
  * The lists of ioctls of /dev/kfd and of render nodes, as tables. A request is looked up by type
  * and number: its size is that of the caller's version of the interface.

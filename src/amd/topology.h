@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 /*
  * The topology of a machine with AMD GPUs: its nodes (CPU sockets and GPUs) and the links between
  * them, as the kernel's KFD driver describes them in sysfs. A snapshot is plain data that nobody

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 #include "amd/topology_indirect.h"
 
 /* A PCIe link of more than this goes by way of a CPU itself; one over QPI, to another socket. */

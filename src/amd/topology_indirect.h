@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 /*
  * Links between GPUs by way of CPUs. Kernels since 6.0 list them (p2p_links); older ones leave that
  * to ROCm's library, which finds them from the direct ones. This does so by the same rules, so that

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 /*
  * The files of KFD's topology in sysfs: text in, numbers out, no I/O. Such a file is one number, or
  * lines of a name, a space and a decimal number:

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 /*
  * Scope-bound release of what a function acquired. Initialise the variable (NULL, -EBADF) where
  * it is declared; hand it over with TAKE_PTR or TAKE_FD.

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 /* Everything below the command line answers 0 or -errno; this is the one helper for that. */
 #ifndef ALLOT_BASE_ERR_H
 #define ALLOT_BASE_ERR_H

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 /* File descriptors: whole reads and writes, and opening without surprises for the host program. */
 #ifndef ALLOT_BASE_FD_H
 #define ALLOT_BASE_FD_H

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 /* Numbers brought within bounds: the smaller, the larger, and sums that end at a bound. */
 #ifndef ALLOT_BASE_NUMBER_H
 #define ALLOT_BASE_NUMBER_H

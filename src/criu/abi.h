@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+/* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
 /*
  * What a plugin and CRIU know of each other, in our own words: the descriptor that CRIU looks up in
  * a plugin, the hooks that are used here, and the functions of CRIU that a plugin may call.

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+/* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
 /*
  * What a dump has found of render nodes, and a restore makes again: files, buffers, who holds which,
  * and where. It is the file allot-amdgpu.catalog among CRIU's images, and content is beside it

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+/* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
 /*
  * What buffers hold: for each render file that owns some, a file of objects (image/contents.h)
  * among CRIU's images, whose last record vouches for the catalog. An object is a buffer, in the

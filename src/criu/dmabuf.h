@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+/* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
 /* Descriptors of dma-bufs, as files of processes. */
 #ifndef ALLOT_CRIU_DMABUF_H
 #define ALLOT_CRIU_DMABUF_H

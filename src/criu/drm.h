@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+/* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
 /* Render nodes of amdgpu, one ioctl a function. All answer 0 or -errno. */
 #ifndef ALLOT_CRIU_DRM_H
 #define ALLOT_CRIU_DRM_H

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+/* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
 /*
  * A dump as it goes on: CRIU hands over one file after the other, and what they share is known when
  * all have been. Until then the dma-buf of each buffer is held open: its inode is what the buffer is

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+/* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
 /*
  * Content of buffers that the CPU does not reach, by the GPU's engine that copies (SDMA): between the
  * buffer and memory of the machine that both reach, by packets that a render node's file of our own

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+/* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
 /*
  * Handles of a new file with the numbers that they had. No ioctl takes a number that a new handle
  * is to have, and the one that would change it (GEM_CHANGE_HANDLE, Linux 6.18) was disabled for

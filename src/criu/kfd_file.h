@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+/* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
 /*
  * /dev/kfd as a file of processes (criu/kfd), and what of it is shared with render nodes.
  *

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+/* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
 /* How /dev/kfd's room (criu/kfd) reaches the machine in CRIU: content also by a GPU's engine. */
 #ifndef ALLOT_CRIU_KFD_REACH_H
 #define ALLOT_CRIU_KFD_REACH_H

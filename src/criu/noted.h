@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+/* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
 /*
  * What a tenant's process has noted of where its buffers are (amd/gem_addresses.h), read out of its
  * memory. The process may have written there what it likes: all that is promised here is that

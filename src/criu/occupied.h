@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+/* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
 /*
  * Which addresses of a render node's file are taken, where the kernel does not list them: one that is
  * free can be reserved, which is not written to any page table before it is taken back.

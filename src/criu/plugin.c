@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+/* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
 /*
  * The plugin as CRIU sees it: what each hook is for. CRIU runs a dump in one process. A restore
  * begins in one, from which all others are forked.

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+/* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
 /* Render nodes as files of processes, dumped (render_dump.c) and restored (render_restore.c). */
 #ifndef ALLOT_CRIU_RENDER_H
 #define ALLOT_CRIU_RENDER_H

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+/* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
 /*
  * Dump of a render node's file: its handles, where they are mapped, and which buffers they are.
  * Linux 6.18 lists handles and mappings. Before that handles are tried, and mappings are what a

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+/* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
 /* Restore of render nodes' files: restore.h says in which steps. */
 #include <errno.h>
 #include <stdlib.h>

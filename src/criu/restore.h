@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+/* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
 /*
  * A restore: the catalog, which every process has its own copy of, and what they have done of it,
  * which is in memory that they share.

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+/* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
 /*
  * Addresses of the GPU at which a file of a render node has its buffers, on a kernel that does not
  * tell them (before 6.18). A tenant's process has noted them (noted.h). At the end of the dump, when it is

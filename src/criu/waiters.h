@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+/* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
 /*
  * Who of the processes that CRIU restores waits for a buffer that another one makes. A process whose
  * files cannot be opened yet sleeps until it is told to try again, and nobody does that but the

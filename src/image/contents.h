@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 /*
  * Content in a file of objects (object_writer.h, object_reader.h) beside another file that says
  * what the objects are. The two have one id, and the last record of content vouches for the other

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 /*
  * CRC-32C (Castagnoli, polynomial 0x1edc6f41, reflected), as iSCSI, ext4 and the instructions of
  * processors have it. The CRC of "123456789" is 0xe3069283.

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 /* Why an image is refused: what is wrong, in which file, where, and with which object. */
 #ifndef ALLOT_IMAGE_DAMAGE_H
 #define ALLOT_IMAGE_DAMAGE_H

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 /*
  * The file `objects` of an image, version 1. Integers are little-endian. It is a header and
  * records, each of 64 bytes, and behind a record its payload, with no padding:

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 #include "image/object.h"
 
 static const char *object_holder_wrong(const struct object_holder *h, const struct object *object,

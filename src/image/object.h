@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 /*
  * What an image is about, for both vendors: a memory object is a size, on a device, with content,
  * and with those who hold it. It stands in an image once, however many processes share it.

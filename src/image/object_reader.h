@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 /*
  * Reads the file `objects` of an image as it comes. Each field is checked before it is used, and
  * nothing that a file says makes the reader take more than a few MiB of memory. What is handed out

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 /*
  * Writes the file `objects` of an image as it comes: object after object, each with its content in
  * the order of offsets. What is zero, or not given, takes no room. A file is whole only after

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 /* Compression of content, where this build has the library for it. */
 #ifndef ALLOT_IMAGE_PACKING_H
 #define ALLOT_IMAGE_PACKING_H

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 /*
  * Files that are lists of records: a header, a row for each list (how many records, how long one
  * is), the lists, and a CRC-32C of all before it, little-endian.

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+/* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
 /*
  * The catalog of CRIU's plugin, as anybody may have written it: as it is, or, where the first byte is
  * odd, with its length and sum put right.

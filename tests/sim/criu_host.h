@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+/* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
 /*
  * What CRIU is to its plugins, in tests without CRIU: the functions that a plugin calls of it, and
  * a plugin that is loaded. Descriptors are stored in a process of their own; who waits to be called

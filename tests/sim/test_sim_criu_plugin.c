@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+/* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
 /*
  * CRIU's plugin with processes that have /dev/kfd open, by the hooks as CRIU calls them
  * (criu_host.h), over the emulated devices:

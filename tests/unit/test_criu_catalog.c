@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+/* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
 /* The catalog of CRIU's plugin: what is written is read, and what is not whole, or not ours, is not. */
 #include <errno.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+/* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
 /* Addresses that a process noted, read from outside of it; and what it may have there instead. */
 #include "criu/noted.h"
 

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 /*
  * Ioctls of amdgpu's render nodes, in the kernel's own names: the part that allot and its emulator
  * use. DRM's own have numbers below DRM_COMMAND_BASE, the driver's from there on. As with /dev/kfd

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 /*
  * The ioctls of /dev/kfd, as version 1.17 of the interface has them, in the kernel's own names: the
  * part of it that allot and its emulator use. tests/abi holds it to the kernel's header where that

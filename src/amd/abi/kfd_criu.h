@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 /*
  * The private data of KFD's checkpoints, version 1, in our own words: what CRIU_OP's CHECKPOINT
  * writes beside its buckets, and RESTORE reads. The kernel does not promise this layout to

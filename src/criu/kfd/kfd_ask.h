@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 /* What the kernel says of a process that stands still: its part of a checkpoint, as it gives it. */
 #ifndef ALLOT_CRIU_KFD_KFD_ASK_H
 #define ALLOT_CRIU_KFD_KFD_ASK_H

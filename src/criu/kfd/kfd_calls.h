@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 /*
  * How this room reaches the machine. CRIU's plugin and the tests on the emulator use the C
  * library's way; a unit test has another.

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 /* Content of buffers, in files of src/image's objects beside the image: one for each owner. */
 #ifndef ALLOT_CRIU_KFD_KFD_CONTENT_H
 #define ALLOT_CRIU_KFD_KFD_CONTENT_H

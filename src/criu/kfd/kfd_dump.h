@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 /*
  * A dump of what a tree of processes has of /dev/kfd: each process is added, then all is written at
  * once, for only then it is known who shares what. A buffer is one however many have it: it is

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 /*
  * What a dump has of /dev/kfd, of all processes of the tree, and a restore makes again: the GPUs
  * that there were, the processes, their buffers, and which of these are one. It is the file

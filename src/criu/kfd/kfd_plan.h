@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 /*
  * What the kernel is asked for when a process is restored: its own buffers as they were, and small
  * ones, without content, that keep handles. Those of the image that others made come later

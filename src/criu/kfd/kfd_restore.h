@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 /*
  * A tree of processes gets back what it had of /dev/kfd. The image is opened once, before the
  * processes are there; then each process, in itself:

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 /*
  * Which GPUs of a machine can stand in for those that processes had when they were saved: by what
  * they are, by what they reach of each other, and, where xGMI joined them, by hives. A program has

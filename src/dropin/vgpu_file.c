@@ -8,6 +8,8 @@
 #include <strings.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "base/fd.h"
 
@@ -252,7 +254,9 @@ bool vgpu_file_is_lost(void)
 	struct statx of;
 	struct stat st;
 
-	if (lstat(VGPU_FILE, &st) == 0 || statx(AT_FDCWD, VGPU_DIR, AT_SYMLINK_NOFOLLOW, STATX_MODE, &of) < 0)
+	/* By the system call, as the C library has it since glibc 2.28 only. */
+	if (lstat(VGPU_FILE, &st) == 0 ||
+	    syscall(SYS_statx, AT_FDCWD, VGPU_DIR, AT_SYMLINK_NOFOLLOW, STATX_MODE, &of) < 0)
 		return false;
 	/* Kernels before 5.8 do not tell; there the file's absence is taken for a choice. */
 	return S_ISDIR(of.stx_mode) && of.stx_attributes_mask & STATX_ATTR_MOUNT_ROOT &&

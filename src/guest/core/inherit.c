@@ -4,6 +4,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "guest/core/environment.h"
 #include "guest/core/home.h"
@@ -11,18 +12,19 @@
 #define TENANT	"ALLOT_TENANT_DIR="
 #define PRELOAD "LD_PRELOAD="
 
-/* What a caller's stack has room for: some 8000 variables. */
-#define ROOM_BYTES (64 << 10)
+/* What a caller's stack has room for: some 4000 variables. */
+#define ROOM_BYTES (32 << 10)
 
-#define NONE SIZE_MAX
+/*
+ * The path by which LD_PRELOAD led to the library; NULL: something else did, as the loader's own list
+ * in a container, and leads there in each program.
+ */
+static const char *library;
 
-/* What an environment has, and lacks. */
-struct inherit {
-	const char *tenant;  /* the variable that is missing, or NULL */
-	const char *library; /* likewise the library's path */
-	size_t n;
-	size_t preload; /* which variable is LD_PRELOAD; n: none */
-};
+static bool inherit_is(const char *variable, const char *name)
+{
+	return !strncmp(variable, name, strlen(name));
+}
 
 /* Returns true if LD_PRELOAD's value has the path: the loader parts paths by colons and spaces. */
 static bool inherit_has_path(const char *value, const char *path)
@@ -40,39 +42,25 @@ static bool inherit_has_path(const char *value, const char *path)
 	return false;
 }
 
+/* The loader takes the last LD_PRELOAD of an environment. */
+__attribute__((constructor)) static void inherit_keep(void)
+{
+	const char *name = home_run_name(), *value = NULL;
+
+	for (char **e = environ; e && *e; e++)
+		if (inherit_is(*e, PRELOAD))
+			value = *e + strlen(PRELOAD);
+	library = name && value && inherit_has_path(value, name) ? name : NULL;
+}
+
 static void inherit_note(struct inherit *inherit, const char *variable)
 {
-	if (!strncmp(variable, TENANT, strlen(TENANT)))
+	if (inherit_is(variable, TENANT))
 		inherit->tenant = NULL;
-	if (strncmp(variable, PRELOAD, strlen(PRELOAD)) != 0)
+	if (!inherit_is(variable, PRELOAD))
 		return;
-	if (inherit->preload == NONE)
-		inherit->preload = inherit->n;
-	if (inherit->library && inherit_has_path(variable + strlen(PRELOAD), inherit->library))
-		inherit->library = NULL;
-}
-
-/* Returns true if something is missing. */
-static bool inherit_look(char *const *envp, struct inherit *ret)
-{
-	const char *dir = environment_get("ALLOT_TENANT_DIR"), *library = home_run_name();
-	struct inherit inherit = {.preload = NONE};
-
-	if (!dir || !*dir || !library)
-		return false;
-	inherit.tenant = dir - strlen(TENANT);
-	inherit.library = library;
-	for (; envp && envp[inherit.n]; inherit.n++)
-		inherit_note(&inherit, envp[inherit.n]);
-	if (inherit.preload == NONE)
-		inherit.preload = inherit.n;
-	*ret = inherit;
-	return inherit.tenant || inherit.library;
-}
-
-static const char *inherit_value(const struct inherit *inherit, char *const *envp)
-{
-	return inherit->preload < inherit->n ? envp[inherit->preload] + strlen(PRELOAD) : "";
+	inherit->preload = inherit->n;
+	inherit->value = variable + strlen(PRELOAD);
 }
 
 /* The variables there are, two more and the end; behind them the text of LD_PRELOAD. */
@@ -81,49 +69,50 @@ static size_t inherit_list_bytes(const struct inherit *inherit)
 	return (inherit->n + 3) * sizeof(char *);
 }
 
-size_t inherit_room(char *const *envp)
+size_t inherit_look(char *const *envp, struct inherit *ret)
 {
-	struct inherit inherit;
+	const char *dir = environment_get("ALLOT_TENANT_DIR");
 	size_t bytes;
 
-	if (!inherit_look(envp, &inherit))
+	*ret = (struct inherit){.library = library, .preload = SIZE_MAX, .value = ""};
+	if (!dir || !*dir || !library)
 		return 0;
-	bytes = inherit_list_bytes(&inherit);
-	if (inherit.library)
-		bytes += sizeof(PRELOAD ":") + strlen(inherit.library) +
-			 strlen(inherit_value(&inherit, envp));
+	ret->tenant = dir - strlen(TENANT);
+	for (; envp && envp[ret->n]; ret->n++)
+		inherit_note(ret, envp[ret->n]);
+	if (inherit_has_path(ret->value, library))
+		ret->library = NULL;
+	if (!ret->tenant && !ret->library)
+		return 0;
+	ret->value_bytes = strlen(ret->value);
+	bytes = inherit_list_bytes(ret) + sizeof(PRELOAD ":") + ret->value_bytes + strlen(library);
 	return bytes > ROOM_BYTES ? 0 : bytes;
 }
 
-/* In front of what it held, as `allot run` has it. */
-static void inherit_write_preload(const struct inherit *inherit, char *const *envp, char *ret)
+/* Behind what it held: an allocator, or a sanitizer, may have to be the first. */
+static void inherit_write_preload(const struct inherit *inherit, char *ret)
 {
-	const char *value = inherit_value(inherit, envp);
-
-	ret = stpcpy(stpcpy(ret, PRELOAD), inherit->library);
-	if (*value)
-		stpcpy(stpcpy(ret, ":"), value);
+	ret = stpcpy(ret, PRELOAD);
+	memcpy(ret, inherit->value, inherit->value_bytes);
+	ret += inherit->value_bytes;
+	if (inherit->value_bytes)
+		*ret++ = ':';
+	strcpy(ret, inherit->library);
 }
 
-char *const *inherit_fill(char *const *envp, void *room)
+char *const *inherit_fill(const struct inherit *inherit, char *const *envp, void *room)
 {
-	struct inherit inherit;
-	char **list = room, *text;
-	size_t n;
+	char **list = room, *text = (char *)room + inherit_list_bytes(inherit);
+	size_t n = inherit->n;
 
-	if (!inherit_look(envp, &inherit))
-		return envp;
-	text = (char *)room + inherit_list_bytes(&inherit);
-	n = inherit.n;
 	if (n)
 		memcpy(list, envp, n * sizeof(*list));
-	if (inherit.library) {
-		inherit_write_preload(&inherit, envp, text);
-		list[inherit.preload] = text;
-		n += inherit.preload == n;
+	if (inherit->library) {
+		inherit_write_preload(inherit, text);
+		list[inherit->preload < n ? inherit->preload : n++] = text;
 	}
-	if (inherit.tenant)
-		list[n++] = (char *)(uintptr_t)inherit.tenant;
+	if (inherit->tenant)
+		list[n++] = (char *)(uintptr_t)inherit->tenant;
 	list[n] = NULL;
 	return list;
 }

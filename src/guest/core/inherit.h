@@ -12,14 +12,27 @@
 
 #include <stddef.h>
 
+/* What an environment has, and lacks, as it was looked at. */
+struct inherit {
+	const char *tenant;  /* the variable that is missing, or NULL */
+	const char *library; /* likewise the library's path */
+	const char *value;   /* of LD_PRELOAD, so long */
+	size_t value_bytes;
+	size_t n;	/* variables */
+	size_t preload; /* which of them is LD_PRELOAD; SIZE_MAX: none */
+};
+
 /*
  * Returns the bytes that inherit_fill() needs, or 0 if the environment is to stay as it is: nothing is missing,
- * this process was not started in a tenant by `allot run`, or there are too many variables for a stack.
+ * LD_PRELOAD did not bring this process into a tenant, or there are too many variables for a stack.
  * A tenant that the environment names is never exchanged.
  */
-size_t inherit_room(char *const *envp);
+size_t inherit_look(char *const *envp, struct inherit *ret);
 
-/* Writes the environment with what is missing into `room`, which refers to the texts of `envp`. */
-char *const *inherit_fill(char *const *envp, void *room);
+/*
+ * Writes the environment with what is missing into `room`, which refers to the texts of `envp`. That may be
+ * longer by now, where another thread sets variables: what was looked at is taken.
+ */
+char *const *inherit_fill(const struct inherit *inherit, char *const *envp, void *room);
 
 #endif

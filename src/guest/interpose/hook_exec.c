@@ -17,8 +17,10 @@
 /* The copy lives until the calling function returns. */
 #define EXEC_ENVIRONMENT(envp)                                                    \
 	({                                                                        \
-		size_t room_ = inherit_room(envp);                                \
-		room_ ? inherit_fill(envp, __builtin_alloca(room_)) : (char *const *)(envp); \
+		char *const *envp_ = (envp);                                      \
+		struct inherit inherit_;                                          \
+		size_t room_ = inherit_look(envp_, &inherit_);                    \
+		room_ ? inherit_fill(&inherit_, envp_, __builtin_alloca(room_)) : envp_; \
 	})
 
 EXPORT int execve(const char *path, char *const argv[], char *const envp[])

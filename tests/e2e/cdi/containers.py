@@ -286,6 +286,12 @@ class Tests:
         self.assertLessEqual(self.truth()[1], GIB)
         self.assertGreater(self.truth()[1], GIB - LOST)
 
+    def test_environment_stays(self):
+        """The library comes by /etc/ld.so.preload, in each program: none needs a variable for it."""
+        done = self.run_in("/bin/sh", "-c", "sh -c env; env -i /bin/sh -c env")
+        self.assertIn("ALLOT_TENANT_DIR", done.stdout)
+        self.assertNotIn("LD_PRELOAD", done.stdout)
+
     def test_policy_is_read_only(self):
         done = self.run_in("/bin/sh", "-c", """
             cd /opt/allot/tenant

@@ -177,11 +177,12 @@ static int guarded_step(struct walk *walk, const char *name)
 		return guarded_missing(walk, err_errno(), name);
 	if (fstat(fd, &st) < 0)
 		return err_errno();
-	if (!S_ISDIR(st.st_mode) && !S_ISLNK(st.st_mode))
-		return walk->rest[strspn(walk->rest, "/")] ? -ENOTDIR : guarded_open_file(walk, name);
+	/* Before it is opened, which on somebody's pipe would wait for whom writes. */
 	r = guarded_check(walk, fd, name, &st);
 	if (r < 0)
 		return r;
+	if (!S_ISDIR(st.st_mode) && !S_ISLNK(st.st_mode))
+		return walk->rest[strspn(walk->rest, "/")] ? -ENOTDIR : guarded_open_file(walk, name);
 	if (S_ISLNK(st.st_mode))
 		return guarded_follow(walk, fd, name);
 	guarded_note_folder(walk, name);

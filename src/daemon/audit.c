@@ -306,6 +306,7 @@ static void audit_read_devices(struct audit *audit)
 	struct devices devices;
 
 	usage_close(audit->reader);
+	faults_rest(audit->faults_reader);
 	audit->reader = NULL;
 	audit->tries--;
 	devices_read(&devices);

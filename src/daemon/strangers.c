@@ -10,14 +10,14 @@
 /* A list takes a while: it was asked for before it was heard. */
 #define LIST_NS (5 * NS_PER_S)
 
-static void strangers_print(const struct outsider *outsider, const struct pod *pod, char ret[static FAULT_WORDS])
+/* By its Pod alone: one that begins a program each second is no other one each second. */
+static void strangers_print(const struct pod *pod, char ret[static FAULT_WORDS])
 {
 	if (*pod->name)
-		snprintf(ret, FAULT_WORDS, "pid %d of Pod %.40s/%.60s uses it without a part of it", outsider->pid,
-			 pod->space, pod->name);
+		snprintf(ret, FAULT_WORDS, "Pod %.40s/%.60s uses it without a part of it", pod->space, pod->name);
 	else
-		snprintf(ret, FAULT_WORDS, "pid %d, container %.40s of the Pod with uid %.40s, uses it without a part "
-			 "of it", outsider->pid, pod->container, pod->uid);
+		snprintf(ret, FAULT_WORDS, "container %.40s of the Pod with uid %.40s uses it without a part of it",
+			 pod->container, pod->uid);
 }
 
 /* When the first one was seen there; it is noted where there was none. */
@@ -61,7 +61,7 @@ void strangers_look(struct strangers *strangers, const struct counts *counts, co
 		    strangers_since_ns(&before, strangers, o->uuid, now_ns) + LIST_NS > counts->whole_ns)
 			continue;
 		memcpy(fault->uuid, o->uuid, 16);
-		strangers_print(o, &f->process.pod, fault->words);
+		strangers_print(&f->process.pod, fault->words);
 		ret->n++;
 	}
 }

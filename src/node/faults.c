@@ -9,6 +9,7 @@
 
 #include "base/now.h"
 #include "nvidia/nvml.h"
+#include "text/log.h"
 
 #define HOLD_NS	   (60 * NS_PER_S)
 #define EVENTS_MOST 256 /* of one look: a device may report errors all the time */
@@ -16,6 +17,7 @@
 struct faults_reader {
 	struct nvml *nvml;	    /* NULL: it is not there */
 	struct nvml_errors *errors; /* NULL: no device tells */
+	uint64_t anew_ns;	    /* they are not opened anew before, where they fail */
 	unsigned int n;
 	struct fault_state state[POLICY_DEVICES];
 	size_t nsilent; /* devices that did not answer, by the latest look */
@@ -62,7 +64,10 @@ void fault_print(const struct fault_state *state, char ret[static FAULT_WORDS])
 		[NVML_RECOVERY_UNKNOWN] = "; when it is mended, start allotd anew",
 	};
 
-	snprintf(ret, FAULT_WORDS, "the driver reported Xid %" PRIu64 "%s", state->xid, needs[state->recovery]);
+	if (state->xid)
+		snprintf(ret, FAULT_WORDS, "the driver reported Xid %" PRIu64 "%s", state->xid, needs[state->recovery]);
+	else
+		snprintf(ret, FAULT_WORDS, "the driver wants it mended%s", needs[state->recovery]);
 }
 
 const char *faults_find(const struct faults *faults, const uint8_t uuid[static 16])
@@ -73,14 +78,63 @@ const char *faults_find(const struct faults *faults, const uint8_t uuid[static 1
 	return NULL;
 }
 
+/* --- States -------------------------------------------------------------------------------- */
+
+static struct fault_state *faults_state(struct faults_reader *reader, const uint8_t uuid[static 16])
+{
+	for (unsigned int i = 0; i < reader->n; i++)
+		if (!memcmp(reader->state[i].uuid, uuid, 16))
+			return &reader->state[i];
+	return NULL;
+}
+
+/* There is room for each device that a policy can have; others are nobody's. */
+static void faults_note(struct faults_reader *reader, const uint8_t uuid[static 16], uint64_t xid)
+{
+	struct fault_state *state = faults_state(reader, uuid);
+
+	if (!state && reader->n == POLICY_DEVICES)
+		return;
+	if (!state)
+		state = &reader->state[reader->n++];
+	*state = (struct fault_state){.xid = xid, .since_ns = now_monotonic_ns(), .recovery = NVML_RECOVERY_UNKNOWN};
+	memcpy(state->uuid, uuid, 16);
+}
+
 /* --- NVML ---------------------------------------------------------------------------------- */
+
+/* The driver may ask for something since an error that came before this process. */
+static void faults_note_needs(struct faults_reader *reader)
+{
+	struct nvml_device device;
+	unsigned int n = 0;
+
+	nvml_device_count(reader->nvml, &n);
+	for (unsigned int i = 0; i < n; i++) {
+		enum nvml_recovery recovery;
+
+		if (nvml_device_get(reader->nvml, i, &device) < 0 || faults_state(reader, device.uuid))
+			continue;
+		recovery = nvml_device_recovery(reader->nvml, device.uuid);
+		if (recovery != NVML_RECOVERY_NONE && recovery != NVML_RECOVERY_UNKNOWN)
+			faults_note(reader, device.uuid, 0);
+	}
+}
+
+static void faults_open_errors(struct faults_reader *reader)
+{
+	if (nvml_errors_open(reader->nvml, &reader->errors) < 0)
+		reader->errors = NULL;
+}
 
 static void faults_open_nvml(struct faults_reader *reader)
 {
-	if (nvml_open(NULL, &reader->nvml) < 0)
+	if (nvml_open(NULL, &reader->nvml) < 0) {
 		reader->nvml = NULL;
-	else if (nvml_errors_open(reader->nvml, &reader->errors) < 0)
-		reader->errors = NULL;
+		return;
+	}
+	faults_open_errors(reader);
+	faults_note_needs(reader);
 }
 
 static void faults_close_nvml(struct faults_reader *reader)
@@ -109,6 +163,11 @@ void faults_close(struct faults_reader *reader)
 	free(reader);
 }
 
+void faults_rest(struct faults_reader *reader)
+{
+	faults_close_nvml(reader);
+}
+
 void faults_renew(struct faults_reader *reader)
 {
 	faults_close_nvml(reader);
@@ -117,29 +176,22 @@ void faults_renew(struct faults_reader *reader)
 
 /* --- Looks --------------------------------------------------------------------------------- */
 
-/* There is room for each device that a policy can have; others are nobody's. */
-static void faults_note(struct faults_reader *reader, const uint8_t uuid[static 16], uint64_t xid)
-{
-	struct fault_state *state = reader->state;
-
-	while (state < &reader->state[reader->n] && memcmp(state->uuid, uuid, 16))
-		state++;
-	if (state == &reader->state[POLICY_DEVICES])
-		return;
-	if (state == &reader->state[reader->n])
-		reader->n++;
-	*state = (struct fault_state){.xid = xid, .since_ns = now_monotonic_ns(), .recovery = NVML_RECOVERY_UNKNOWN};
-	memcpy(state->uuid, uuid, 16);
-}
-
 static void faults_take_events(struct faults_reader *reader)
 {
 	uint8_t uuid[16];
 	uint64_t xid;
+	int r = 1;
 
-	for (int i = 0; i < EVENTS_MOST && nvml_errors_next(reader->errors, uuid, &xid) == 1; i++)
+	for (int i = 0; i < EVENTS_MOST && (r = nvml_errors_next(reader->errors, uuid, &xid)) == 1; i++)
 		if (fault_is_of_device(xid))
 			faults_note(reader, uuid, xid);
+	/* One that is lost may keep those of all others: who still takes part is asked anew. */
+	if (r < 0 && now_monotonic_ns() >= reader->anew_ns) {
+		log_line(LOG_FAULT, "NVML does not tell of devices' errors: %s; they are asked for anew", strerror(-r));
+		reader->anew_ns = now_monotonic_ns() + HOLD_NS;
+		nvml_errors_close(reader->errors);
+		faults_open_errors(reader);
+	}
 }
 
 static void faults_add(struct faults *faults, const uint8_t uuid[static 16], const char *words)

@@ -40,7 +40,7 @@ bool fault_is_of_device(uint64_t xid);
 /* A device that reported such an error. Pure. */
 struct fault_state {
 	uint8_t uuid[16];
-	uint64_t xid;	  /* the latest */
+	uint64_t xid;	  /* the latest; 0: one before this process */
 	uint64_t since_ns; /* when that came */
 	enum nvml_recovery recovery; /* by the latest look */
 	bool needed;		     /* the driver asked for something since then */
@@ -56,7 +56,11 @@ struct faults_reader;
 int faults_open(struct faults_reader **ret);
 void faults_close(struct faults_reader *reader); /* takes NULL */
 
-/* NVML lists other devices than before: it is opened anew. What is known of those that are there stays. */
+/*
+ * NVML lists other devices than before: it is closed, by all who have it open, and then opened anew. What is
+ * known of devices stays.
+ */
+void faults_rest(struct faults_reader *reader);
 void faults_renew(struct faults_reader *reader);
 
 /*

@@ -29,6 +29,13 @@ class SharedCard(dra_lib.Case):
                     "ALLOT_SIM_NVML_LOST": self.lost}
         super().setUp()
 
+    def restart(self):
+        self.host.terminate()
+        self.host.wait(SECONDS)
+        self.host = dra_lib.start_allotd(self, self.ways, self.port)
+        self.addCleanup(self.host.wait, SECONDS)
+        self.addCleanup(self.host.terminate)
+
     def start(self):
         self.fake = Kubelet(self.kubelet)
         self.addCleanup(self.fake.stop)
@@ -128,6 +135,15 @@ class Both(SharedCard):
         self.report(0, 48)
         wait_for(lambda: self.well() == ["0", "1"])
 
+    def test_a_device_that_waits_for_a_reset(self):
+        """Its error came before allotd."""
+        self.need(1, 1)
+        self.restart()
+        wait_for(lambda: self.well() == ["1", "0"])
+        self.assertIn("is sick: the driver wants it mended; reset it (nvidia-smi --gpu-reset)", self.said())
+        self.need(1, 0)
+        wait_for(lambda: self.well() == ["1", "1"])
+
     def test_a_device_that_does_not_answer(self):
         pathlib.Path(self.lost + "1").touch()
         wait_for(lambda: self.well() == ["1", "0"])
@@ -181,13 +197,6 @@ class Both(SharedCard):
 class Claims(SharedCard):
     """Nobody but this asks for lists."""
     ways = "dra"
-
-    def restart(self):
-        self.host.terminate()
-        self.host.wait(SECONDS)
-        self.host = dra_lib.start_allotd(self, self.ways, self.port)
-        self.addCleanup(self.host.wait, SECONDS)
-        self.addCleanup(self.host.terminate)
 
     def test_claims_that_nobody_unprepares(self):
         """What neither the kubelet's list nor the API server has is removed."""
@@ -261,7 +270,7 @@ class Unenforced(SharedCard):
         self.assertEqual(self.unenforced(), {})
         # A Pod that has no part of the device uses it: nothing of ours is to come there.
         wait_for(lambda: sorted(self.well()) == ["0", "1"])
-        self.assertIn(f"container main of the Pod with uid {POD_UID}, uses it without a part of it", self.said())
+        self.assertIn(f"container main of the Pod with uid {POD_UID} uses it without a part of it", self.said())
         first, second = self.uuids()
         self.give({SLOTS: [f"{first.lower()}.0of10", f"{second.lower()}.0of10"]})
         wait_for(self.unenforced)

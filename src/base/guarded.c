@@ -27,6 +27,7 @@ struct walk {
 	int dir;	     /* the folder that was reached */
 	char at[PATH_MAX];   /* its path; "": the root */
 	char rest[PATH_MAX]; /* what follows */
+	size_t own;	     /* so much of its end no link has put there */
 	unsigned int links;  /* that were followed */
 	struct guarded_why *why;
 };
@@ -144,6 +145,8 @@ static int guarded_follow(struct walk *walk, int link, const char *name)
 	if (++walk->links > LINKS_MOST)
 		return guarded_refuse(walk, -ELOOP, name, strerror(ELOOP));
 	strcpy(rest, walk->rest);
+	if (strlen(rest) < walk->own)
+		walk->own = strlen(rest);
 	n = snprintf(walk->rest, sizeof(walk->rest), "%s/%s", target, rest);
 	if (n < 0 || (size_t)n >= sizeof(walk->rest))
 		return -ENAMETOOLONG;
@@ -159,9 +162,10 @@ static int guarded_open_file(const struct walk *walk, const char *name)
 	return r < 0 ? r : TAKE_FD(fd);
 }
 
+/* With the name taken: the path's own may be missing, a link's may not. */
 static int guarded_missing(const struct walk *walk, int error, const char *name)
 {
-	if (error != -ENOENT || !walk->links)
+	if (error != -ENOENT || strlen(walk->rest) < walk->own)
 		return error;
 	return guarded_refuse(walk, -ENOLINK, name, "a symbolic link leads there, and nothing is there");
 }
@@ -199,6 +203,7 @@ static int guarded_begin(struct walk *walk, const char *path)
 	if (*path != '/' && !getcwd(here, sizeof(here)))
 		return err_errno();
 	n = snprintf(walk->rest, sizeof(walk->rest), "%s/%s", here, path);
+	walk->own = strlen(walk->rest);
 	return n < 0 || (size_t)n >= sizeof(walk->rest) ? -ENAMETOOLONG : guarded_go_to_root(walk);
 }
 

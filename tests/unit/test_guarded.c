@@ -97,6 +97,13 @@ static void check_links(void)
 	check_refused("way/file", -EPERM, "shared");
 	check_refused("dangling", -ENOLINK, "nothing");
 	check_refused("round", -ELOOP, "round");
+	/* What the path itself names may be missing, behind a link, too. */
+	CHECK_EQ(symlink("sticky", "there"), 0);
+	CHECK_EQ(symlink("nowhere/x", "gone"), 0);
+	CHECK_EQ(answer("there/none"), -ENOENT);
+	CHECK_EQ(answer("there/none/file"), -ENOENT);
+	CHECK(!why.words);
+	check_refused("gone/file", -ENOLINK, "nowhere");
 }
 
 /* Of a folder that all may write, the owner of what is in it counts: a link of another's, too. */
@@ -111,6 +118,10 @@ static void check_owners(void)
 	CHECK_EQ(answer("sticky/link"), 0);
 	CHECK_EQ(lchown("sticky/link", 12345, 12345), 0);
 	check_refused("sticky/link", -EPERM, "sticky/link");
+	/* Opened, it would wait for somebody who writes. */
+	CHECK_EQ(mkfifo("sticky/pipe", 0600), 0);
+	CHECK_EQ(lchown("sticky/pipe", 12345, 12345), 0);
+	check_refused("sticky/pipe", -EPERM, "sticky/pipe");
 	folder("home", 0755);
 	put("home/file", 0644);
 	CHECK_EQ(chown("home", 12345, 12345), 0);

@@ -369,11 +369,15 @@ static void check_stuck(void)
 
 	begin(1);
 	atomic_store(&device->processes, 3);
+	atomic_store(&meter->pending, 1);
 	meter->time->worked_ns = now;
 	look((struct meter_look){.late_ns = most, .late_expected_ns = MS, .next_ns = MS});
 	CHECK_EQ(window_late_ns(device, now), 0);
 	look((struct meter_look){.late_ns = most + US, .late_expected_ns = MS, .next_ns = MS});
 	CHECK_EQ(window_late_ns(device, now), US + 1);
+	atomic_store(&meter->pending, 0); /* its context ended */
+	CHECK_EQ(window_late_ns(device, now), 0);
+	atomic_store(&meter->pending, 1);
 	look((struct meter_look){.done_ns = now});
 	CHECK_EQ(window_late_ns(device, now), 0);
 	/* Where it is the only one its word is the tenant's. */

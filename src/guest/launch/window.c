@@ -350,7 +350,8 @@ uint64_t window_late_ns(const struct launch_device *device, uint64_t now_ns)
 	uint64_t late = device_time_late_ns(device->meter.guest->ledger, now_ns);
 	uint64_t since = atomic_load(&device->window.stuck_since_ns);
 
-	return since ? max_u64(late, sat_sub_u64(now_ns, since) + 1) : late;
+	/* With nothing in flight nobody looks, and so nobody takes the word back. */
+	return since && meter_is_pending(&device->meter) ? max_u64(late, sat_sub_u64(now_ns, since) + 1) : late;
 }
 
 uint64_t window_pending_ns(struct launch_device *device)

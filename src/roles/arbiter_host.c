@@ -102,7 +102,7 @@ struct arbiter_host {
 	uint64_t now_ns, scanned_ns, listed_ns, ids;
 	uint32_t comers; /* when the tenants were listed */
 	bool busy;
-	bool withheld; /* a turn that began is not told yet, see is_taken */
+	bool withheld; /* a turn that began is not told yet, see arbiter_host_is_taken */
 	int known, nuuids, n;
 	/* Places of devices: the machine's first, for good, then others, while somebody has them. */
 	uint8_t uuid[64][16];
@@ -669,7 +669,7 @@ static void arbiter_host_look(struct arbiter_host *host, int i, uint64_t now_ns)
 
 /*
  * A tenant that was just closed may have launched while that was decided: then it says so by now,
- * and its neighbour waits for that work as for any. (See claim_turn in admission.c.)
+ * and its neighbour waits for that work as for any. (See demand_claim in guest/launch/demand.c.)
  */
 static bool arbiter_host_is_taken(const struct arbiter_host *host, int i, uint64_t now_ns)
 {

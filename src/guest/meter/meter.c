@@ -411,7 +411,7 @@ void meter_add(struct meter *meter, struct stream *stream, const struct burst *b
 	burst_add(&stream->open, burst);
 	stream->flying_ns += burst->expected_ns;
 	if (!stream->parked)
-	meter->flying_ns += burst->expected_ns;
+		meter->flying_ns += burst->expected_ns;
 	stream->launched_ns = last_ns;
 	stream->launches += burst->launches;
 	meter->client->launched(meter, stream, burst, first_ns, last_ns);

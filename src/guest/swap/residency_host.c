@@ -42,9 +42,9 @@ _Static_assert(RESIDENCY_DEVICES <= TURN_DEVICES, "what is stranded of each");
 #define HOST_FREE_NS (10 * NS_PER_MS)
 /* The role is kept for so long when nobody waits any more. */
 #define ROLE_NS NS_PER_S
-/* A process that has a slot, and has not said anything in so long, has nobody who would. */
 /* The part that a tenant was told is valid for so long, in case that this process ends. */
 #define ENTITLED_NS (2 * NS_PER_S)
+/* A process that has a slot, and has not said anything in so long, has nobody who would. */
 #define MUTE_NS (2 * NS_PER_S)
 /* A process that was stopped has gone on if it answers for longer than that: it would be called off before. */
 #define HEARD_NS (TUNING_RESIDENCY_ASLEEP_NS + NS_PER_S / 10)

@@ -12,8 +12,8 @@
 #define TENANT	"ALLOT_TENANT_DIR="
 #define PRELOAD "LD_PRELOAD="
 
-/* What a caller's stack has room for: some 4000 variables. */
-#define ROOM_BYTES (32 << 10)
+/* What a small stack has room for: some 2000 variables. */
+#define ROOM_BYTES (16 << 10)
 
 /*
  * The path by which LD_PRELOAD led to the library; NULL: something else did, as the loader's own list

@@ -252,15 +252,18 @@ static struct decision_container grant_decide(const struct policy *policy)
 	return ret;
 }
 
-static int grant_write_preload(const struct kube_conf *conf)
+/* What containers without CDI have of this folder itself. */
+static int grant_write_shared(const struct kube_conf *conf, const char *library)
 {
 	CLEANUP_CLOSE int dir = fd_openat(AT_FDCWD, conf->xpu, O_RDONLY | O_DIRECTORY, 0);
+	int r = dir < 0 ? dir : vgpu_config_write_library(dir, library);
 
-	return dir < 0 ? dir : vgpu_config_write_preload(dir);
+	return r < 0 ? r : vgpu_config_write_preload(dir);
 }
 
 /* 1: the folder is there, with the file; 0: there is to be none, or nothing is limited. */
-static int grant_write_xpu(const struct kube_conf *conf, const struct grant *grant, char ret[static PATH_MAX])
+static int grant_write_xpu(const struct kube_conf *conf, const struct grant *grant, const char *library,
+			   char ret[static PATH_MAX])
 {
 	static struct decision_container limits;
 	CLEANUP_CLOSE int dir = -EBADF;
@@ -281,7 +284,7 @@ static int grant_write_xpu(const struct kube_conf *conf, const struct grant *gra
 	if (r == 0 && *grant->folder.ids)
 		r = vgpu_config_write_ids(dir, grant->folder.ids);
 	if (r == 0 && conf->by_mounts)
-		r = grant_write_preload(conf);
+		r = grant_write_shared(conf, library);
 	return r == -ENODATA && !conf->by_mounts ? 0 : r < 0 ? r : 1;
 }
 
@@ -307,10 +310,10 @@ int grant_put(const struct kube_conf *conf, const struct grant *grant, char why[
 		r = grant_list_devices(grant, &devices, why);
 	if (r < 0)
 		return r;
-	r = grant_write_xpu(conf, grant, xpu);
+	r = grant_write_xpu(conf, grant, files.library, xpu);
 	if (r < 0)
-		return grant_refuse(why, r, "grant %s: its vgpu.config cannot be written into %s: %s", grant->id,
-				    conf->xpu, strerror(-r));
+		return grant_refuse(why, r, "grant %s: vgpu.config, or what is mounted with it, cannot be written into "
+				    "%s: %s", grant->id, conf->xpu, strerror(-r));
 	spec.xpu = r ? xpu : NULL;
 	grant_describe(grant, &words);
 	spec.options = words.option;
@@ -324,15 +327,13 @@ int grant_put(const struct kube_conf *conf, const struct grant *grant, char why[
 int grant_mounts(const struct kube_conf *conf, const char *id, struct grant_mounts *ret,
 		 char why[static GRANT_WHY])
 {
-	static struct grant_files files;
-	int r = grant_is_id(id) ? grant_find_files(&files, why) : -EINVAL;
+	int r = grant_is_id(id) ? grant_xpu_path(conf, id, ret->folder) : -EINVAL;
 
 	if (r == 0)
-		r = grant_xpu_path(conf, id, ret->folder);
-	if (r < 0)
-		return r;
-	strcpy(ret->library, files.library);
-	return grant_xpu_path(conf, VGPU_CONFIG_PRELOAD, ret->preload);
+		r = grant_xpu_path(conf, VGPU_CONFIG_LIBRARY, ret->library);
+	if (r == 0)
+		r = grant_xpu_path(conf, VGPU_CONFIG_PRELOAD, ret->preload);
+	return r < 0 ? grant_refuse(why, r, "grant %s has no path in %s: %s", id, conf->xpu, strerror(-r)) : 0;
 }
 
 int grant_put_beside(const struct kube_conf *conf, const char *id, const char *of,

@@ -11,8 +11,8 @@ import threading
 import time
 import unittest
 
-from plugin_case import (CORES, GIB, GPU_GIB, GPUS, MEMORY, RESOURCES, SECONDS, SLOTS, Node, gpu_of,
-                         slot, uuid)
+from plugin_case import (BUILD, CORES, GIB, GPU_GIB, GPUS, MEMORY, RESOURCES, SECONDS, SLOTS, Node,
+                         gpu_of, slot, uuid)
 import grpc
 from kubelet import PLUGIN
 
@@ -437,7 +437,7 @@ class Mounts(Node):
         self.assertEqual({(m.container_path, m.host_path, m.read_only) for m in answer.mounts},
                          {("/etc/xpu", str(folder), True),
                           ("/etc/ld.so.preload", str(self.top / "xpu/ld.so.preload"), True),
-                          ("/opt/allot/liballot.so", os.path.realpath(self.top / "src/guest/liballot.so"), True)})
+                          ("/opt/allot/liballot.so", str(self.top / "xpu/liballot.so"), True)})
         self.assertEqual({*answer.envs}, {"NVIDIA_VISIBLE_DEVICES"})
         self.assertEqual({*answer.envs["NVIDIA_VISIBLE_DEVICES"].split(",")}, {uuid(gpu_of(s)) for s in slots})
         self.assertFalse(folder.exists())
@@ -450,6 +450,39 @@ class Mounts(Node):
         self.assertEqual((folder / "vgpu.config").read_text(), "UsedMem:7168\nUsedCores:25\n")
         self.kubelet.delete("default", "a")
         self.wait(lambda: not folder.exists(), "its folder stays")
+
+    def mounted(self):
+        """The library as a container has it that starts now."""
+        return (self.top / "xpu/liballot.so").open("rb")
+
+    def test_upgrade(self):
+        """What is mounted by Allocate's only answer is there at each start, whatever became of that version's files."""
+        self.begin()
+        self.run_pod("a", {"main": {SLOTS: 1}})
+        with self.mounted() as first:
+            self.assertEqual(first.read(), (BUILD / "src/guest/liballot.so").read_bytes())
+            self.kubelet.start_container("default", "a", "main")
+            with self.mounted() as same:
+                self.assertEqual(os.fstat(same.fileno()).st_ino, os.fstat(first.fileno()).st_ino)
+            library = self.top / "src/guest/liballot.so"
+            library.unlink()
+            library.write_bytes(b"another version")
+            self.kubelet.start_container("default", "a", "main")
+            # One that runs has what it had.
+            first.seek(0)
+            self.assertEqual(first.read(), (BUILD / "src/guest/liballot.so").read_bytes())
+        path = self.top / "xpu/liballot.so"
+        self.assertEqual((path.read_bytes(), path.stat().st_mode & 0o7777), (b"another version", 0o644))
+        self.assertEqual(sorted(p.name for p in path.parent.iterdir() if p.name.startswith((".", "l"))),
+                         ["ld.so.preload", "liballot.so"])
+
+    def test_folder_in_place_of_the_library(self):
+        """As a runtime leaves it that was to mount what was not there."""
+        self.begin()
+        (self.top / "xpu/liballot.so").mkdir(parents=True)
+        self.run_pod("a", {"main": {SLOTS: 1}})
+        with self.mounted() as library:
+            self.assertEqual(library.read(), (BUILD / "src/guest/liballot.so").read_bytes())
 
     def test_ways_that_need_cdi(self):
         for conf in (("ways=dra",), ("scheduler=hami", "api=http://127.0.0.1:1", f"account={self.top}", "node=n")):

@@ -169,6 +169,18 @@ class Hami(Node):
         self.wait(lambda: not self.grants(), "its grants stay")
         self.assertEqual(os.listdir(self.top / "xpu"), [])
 
+    def test_folder_of_the_slots_next_pod(self):
+        """A Pod that has the slots before the sweep has come: the folder of the Pod before is not left."""
+        first, second = (f"{uuid(0).lower()}.{n}of10" for n in range(2))
+        for pod, slots in (("a", [second]), ("b", [second]), ("c", [first, second])):
+            self.place(pod, "".join(self.device(g, 1024, 10) for g in range(len(slots))) + ";", ("x", len(slots)))
+            self.kubelet.pods = {("default", pod): {"x": {SLOTS: slots}}}
+            self.kubelet.start_container("default", pod, "x")
+            self.assertEqual(os.listdir(self.top / "xpu"), [f"uid-of-{pod}"])
+        self.kubelet.delete("default", "c")
+        self.wait(lambda: not self.grants(), "its grants stay")
+        self.assertEqual(os.listdir(self.top / "xpu"), [])
+
     def test_twice_on_one_gpu(self):
         self.place("a", f"{self.device(0, 1024, 20)}{self.device(0, 1024, 20)};", ("x", 2))
         self.refused_start("this GPU already")

@@ -423,6 +423,7 @@ class New(Node):
 class Mounts(Node):
     """For runtimes without CDI."""
     conf = ("delivery=mounts",)
+    umask = 0o077  # as services have it
 
     def test_mounts(self):
         self.begin()
@@ -444,6 +445,8 @@ class Mounts(Node):
         self.kubelet.start_container("default", "a", "main")
         self.assertEqual((folder / "vgpu.config").read_text(), "UsedMem:7168\nUsedCores:25\n")
         self.assertEqual((self.top / "xpu/ld.so.preload").read_text(), "/opt/allot/liballot.so\n")
+        # Programs of any user read all of it.
+        self.assertEqual([f.stat().st_mode & 0o7777 for f in (folder.parent, folder)], [0o755, 0o755])
         # Lost, as after a crash: it is there again before the container is.
         shutil.rmtree(self.top / "xpu")
         self.kubelet.start_container("default", "a", "main")

@@ -401,7 +401,9 @@ static void prestart_sweep(struct prestart *prestart, const V1__ListPodResources
 	if (now < prestart->sweep_at_ns)
 		return;
 	prestart->sweep_at_ns = now + SWEEP_NS;
-	if (list && pod_resources_is_whole(prestart->conf, list))
+	/* Else a container that runs would lose its limits, and others would get its memory. */
+	if (list && pod_resources_has_api_pods(prestart->conf, list) &&
+	    pod_resources_is_whole(prestart->conf, list))
 		slot_grants_sweep(prestart->grants);
 }
 

@@ -237,19 +237,30 @@ class New(Node):
         self.assertEqual(len(self.grants()), 1)
 
     def test_kubelet_without_an_api_server(self):
-        """It knows no Pod at all, for as long as that is: a node always has some."""
+        """It knows no Pod but those of its own files, for as long as that is: a node always has others."""
+        self.conf = (*self.conf, "node=worker-1")
         self.begin()
         self.run_pod("a", {"main": {SLOTS: 1, MEMORY: 60}})
+        grants = self.grants()
         self.kubelet.stop()
         pods, self.kubelet.pods = self.kubelet.pods, {}
-        self.kubelet.start(settled=False)
-        self.kubelet.settle(time.time() - 60)
-        lists = self.kubelet.lists
-        self.wait(lambda: self.kubelet.lists >= lists + 3, "nobody asks")
-        self.assertEqual(len(self.grants()), 1)
-        self.kubelet.pods = {("default", "proxy"): {"main": {}}}
+        self.kubelet.start(settled=True)
+        for own in ([], ["nginx-proxy-worker-1"]):
+            self.kubelet.daemons = own
+            lists = self.kubelet.lists
+            self.wait(lambda: self.kubelet.lists >= lists + 3, "nobody asks")
+            self.assertEqual(self.grants(), grants)
+        # It is heard again: what runs has its memory, and what it does not tell of has not.
+        with self.kubelet.changed:
+            self.kubelet.daemons, self.kubelet.pods = ["nginx-proxy-worker-1", "network-x7k2p"], pods
+        self.kubelet.wait_registered(RESOURCES)
+        gpu = gpu_of(*grants)
+        free = next(s for s in (slot(gpu, n) for n in range(10)) if s not in grants)
+        pods["default", "b"] = {"main": {SLOTS: [free], MEMORY: [f"m{n}" for n in range(30)]}}
+        error = self.refused(self.kubelet.start_container, "default", "b", "main")
+        self.assertIn("60 GiB", error.details())
+        self.kubelet.pods = {}
         self.wait(lambda: not self.grants(), self.grants)
-        self.kubelet.pods = pods
 
     def test_nobody_has_it(self):
         self.begin()

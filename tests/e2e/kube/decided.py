@@ -284,6 +284,17 @@ class Hami(Node):
         self.told(path)
         self.unlocked()
 
+    def test_same_pod_again(self):
+        """A StatefulSet's Pod has the name and the slot of the one before; its scheduler waits to hear of it, too."""
+        self.told(self.admitted())
+        self.unlocked()
+        slots = self.kubelet.used(SLOTS)
+        self.kubelet.delete("default", "a")
+        path = self.admitted()
+        self.assertEqual(self.kubelet.used(SLOTS), slots)
+        self.told(path)
+        self.unlocked()
+
     def test_node_cannot_be_written(self):
         """The node's lock is removed when that is possible again, although the Pod counts as taken."""
         self.announced()

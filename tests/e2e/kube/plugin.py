@@ -158,6 +158,22 @@ class New(Node):
         self.kubelet.start_container("default", "pod", "main")
         self.assertEqual(self.grants(), before)
 
+    def test_folder_needs_its_file(self):
+        """What is made first has to be found again: no folder of vgpu.config that no grant names."""
+        self.begin()
+        self.kubelet.admit("default", "pod", {"main": {SLOTS: 1, MEMORY: 2}})
+        self.cdi.rename(self.top / "aside")
+        self.cdi.touch()
+        error = self.refused(self.kubelet.start_container, "default", "pod", "main")
+        self.assertIn("cannot be written", error.details())
+        self.assertEqual([*self.top.glob("xpu/*")], [])
+        self.cdi.unlink()
+        (self.top / "aside").rename(self.cdi)
+        self.kubelet.start_container("default", "pod", "main")
+        [folder] = self.top.glob("xpu/*")
+        self.kubelet.delete("default", "pod")
+        self.wait(lambda: not self.grants() and not folder.exists(), "its folder stays")
+
     def prefer(self, n, free, must=()):
         request = PLUGIN.PreferredAllocationRequest()
         request.container_requests.add(available_deviceIDs=free, must_include_deviceIDs=must,

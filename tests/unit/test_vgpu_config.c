@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -113,6 +114,42 @@ static void check_preload(int dir)
 	CHECK_EQ(count(dir), 0);
 }
 
+static void make(int dir, const char *name, const char *text)
+{
+	int fd = openat(dir, name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+
+	CHECK(fd >= 0);
+	CHECK_EQ(fd_pwrite_all(fd, text, strlen(text), 0), 0);
+	close(fd);
+}
+
+static void check_library(int dir, const char *path)
+{
+	char from[64], text[16];
+	struct stat before, after;
+
+	snprintf(from, sizeof(from), "%s/from", path);
+	CHECK_EQ(vgpu_config_write_library(dir, from), -ENOENT);
+	make(dir, "from", "one");
+	/* As a runtime leaves it that was to mount what was not there. */
+	CHECK(!mkdirat(dir, VGPU_CONFIG_LIBRARY, 0755));
+	CHECK_EQ(vgpu_config_write_library(dir, from), 0);
+	CHECK(!fstatat(dir, VGPU_CONFIG_LIBRARY, &before, 0));
+	CHECK_EQ(before.st_mode, S_IFREG | 0644);
+	CHECK_EQ(vgpu_config_write_library(dir, from), 0);
+	CHECK(!fstatat(dir, VGPU_CONFIG_LIBRARY, &after, 0));
+	CHECK(fd_is_same(&before, &after));
+	/* Another version of it, and one that was cut short. */
+	make(dir, "from", "two");
+	CHECK_EQ(vgpu_config_write_library(dir, from), 0);
+	make(dir, VGPU_CONFIG_LIBRARY, "tw");
+	CHECK_EQ(vgpu_config_write_library(dir, from), 0);
+	CHECK_EQ(fd_read_text(dir, VGPU_CONFIG_LIBRARY, text, sizeof(text)), 3);
+	CHECK(!strcmp(text, "two"));
+	CHECK_EQ(count(dir), 2);
+	CHECK(!unlinkat(dir, "from", 0) && !unlinkat(dir, VGPU_CONFIG_LIBRARY, 0));
+}
+
 int main(void)
 {
 	char path[] = "/tmp/allot-vgpu-config.XXXXXX";
@@ -125,6 +162,7 @@ int main(void)
 	check_file(dir);
 	check_ids(dir);
 	check_preload(dir);
+	check_library(dir, path);
 	close(dir);
 	CHECK(!rmdir(path));
 	return 0;

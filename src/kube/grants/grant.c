@@ -203,6 +203,21 @@ static int grant_check(const struct grant *grant, char why[static GRANT_WHY])
 	return 0;
 }
 
+/* 0, -ENOENT, -EINVAL as grant_memo. To be freed by json_decref. */
+static int grant_load(const struct kube_conf *conf, const char *id, json_t **ret)
+{
+	char path[PATH_MAX];
+	json_error_t error;
+	int r = grant_is_id(id) ? cdi_spec_path(conf->cdi, CDI_GRANT, id, path) : -EINVAL;
+
+	if (r < 0)
+		return r;
+	if (access(path, F_OK) < 0)
+		return -errno;
+	*ret = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
+	return *ret ? 0 : -EINVAL;
+}
+
 /* --- Folders of vgpu.config -------------------------------------------------------------------- */
 
 static bool grant_is_folder_name(const char *name)
@@ -225,16 +240,76 @@ static int grant_xpu_path(const struct kube_conf *conf, const char *folder, char
 	return snprintf(ret, PATH_MAX, "%s/%s", conf->xpu, folder) < PATH_MAX ? 0 : -ENAMETOOLONG;
 }
 
+/* Also where it is there. Whatever the daemon's umask: programs of any user go through it. */
+static int grant_make_folder(const char *path)
+{
+	if (mkdir(path, 0755) == 0)
+		return chmod(path, 0755) < 0 ? err_errno() : 0;
+	return errno == EEXIST ? 0 : err_errno();
+}
+
 /* Makes each folder of the path behind the first `skip` bytes. */
 static int grant_make_folders(char *path, size_t skip)
 {
+	int r;
+
 	for (char *end = strchr(path + skip, '/'); end; end = strchr(end + 1, '/')) {
 		*end = 0;
-		if (mkdir(path, 0755) < 0 && errno != EEXIST)
-			return err_errno();
+		r = grant_make_folder(path);
 		*end = '/';
+		if (r < 0)
+			return r;
 	}
-	return mkdir(path, 0755) < 0 && errno != EEXIST ? err_errno() : 0;
+	return grant_make_folder(path);
+}
+
+/* The folder that the container has as /etc/xpu; NULL: none. */
+static const char *grant_find_mount(const json_t *spec)
+{
+	const json_t *device = json_array_get(json_object_get(spec, "devices"), 0), *mount;
+	const json_t *mounts = json_object_get(json_object_get(device, "containerEdits"), "mounts");
+	size_t i;
+
+	json_array_foreach (mounts, i, mount) {
+		const char *to = json_string_value(json_object_get(mount, "containerPath"));
+
+		if (to && !strcmp(to, CDI_XPU))
+			return json_string_value(json_object_get(mount, "hostPath"));
+	}
+	return NULL;
+}
+
+/* "": it has no folder of vgpu.config in the site's one. */
+static void grant_find_xpu(const struct kube_conf *conf, const char *id, char ret[static PATH_MAX])
+{
+	size_t len = strlen(conf->xpu);
+	const char *path = NULL;
+	json_t *spec = NULL;
+
+	*ret = 0;
+	if (len && grant_load(conf, id, &spec) == 0)
+		path = grant_find_mount(spec);
+	if (path && !strncmp(path, conf->xpu, len) && path[len] == '/' && !strstr(path, "/..") &&
+	    strlen(path) < PATH_MAX)
+		strcpy(ret, path);
+	json_decref(spec);
+}
+
+/* With the folder of its Pod, when that is empty. */
+static void grant_remove_xpu(const struct kube_conf *conf, char *folder)
+{
+	CLEANUP_CLOSE int dir = -EBADF;
+	char *parent = strrchr(folder, '/');
+
+	if (!parent)
+		return;
+	dir = fd_openat(AT_FDCWD, folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0);
+	if (dir >= 0)
+		vgpu_config_remove(dir);
+	rmdir(folder);
+	*parent = 0;
+	if (strcmp(folder, conf->xpu) != 0)
+		rmdir(folder);
 }
 
 /* The policy's limits, in the form of a scheduler's decision. */
@@ -252,66 +327,79 @@ static struct decision_container grant_decide(const struct policy *policy)
 	return ret;
 }
 
-static int grant_write_preload(const struct kube_conf *conf)
+/* What containers without CDI have of this folder itself. */
+static int grant_write_shared(const struct kube_conf *conf, const char *library)
 {
 	CLEANUP_CLOSE int dir = fd_openat(AT_FDCWD, conf->xpu, O_RDONLY | O_DIRECTORY, 0);
+	int r = dir < 0 ? dir : vgpu_config_write_library(dir, library);
 
-	return dir < 0 ? dir : vgpu_config_write_preload(dir);
+	return r < 0 ? r : vgpu_config_write_preload(dir);
 }
 
-/* 1: the folder is there, with the file; 0: there is to be none, or nothing is limited. */
-static int grant_write_xpu(const struct kube_conf *conf, const struct grant *grant, char ret[static PATH_MAX])
+/* "": there is to be none, or nothing is limited. -ENODATA: nothing is, and nothing else would limit the container. */
+static int grant_choose_xpu(const struct kube_conf *conf, const struct grant *grant, char ret[static PATH_MAX])
 {
-	static struct decision_container limits;
-	CLEANUP_CLOSE int dir = -EBADF;
+	struct decision_container limits = grant_decide(&grant->policy);
+	char text[VGPU_CONFIG_BYTES];
 	int r;
 
+	*ret = 0;
 	if (!grant->xpu || !*conf->xpu)
 		return 0;
-	r = grant_xpu_path(conf, *grant->folder.name ? grant->folder.name : grant->id, ret);
-	if (r == 0)
-		r = grant_make_folders(ret, strlen(conf->xpu));
+	r = vgpu_config_text(&limits, text);
+	if (r < 0)
+		return conf->by_mounts ? r : 0;
+	return grant_xpu_path(conf, *grant->folder.name ? grant->folder.name : grant->id, ret);
+}
+
+static int grant_write_xpu(const struct kube_conf *conf, const struct grant *grant, const char *library,
+			   char *folder)
+{
+	struct decision_container limits = grant_decide(&grant->policy);
+	CLEANUP_CLOSE int dir = -EBADF;
+	int r = grant_make_folders(folder, strlen(conf->xpu));
+
 	if (r < 0)
 		return r;
-	limits = grant_decide(&grant->policy);
-	dir = fd_openat(AT_FDCWD, ret, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0);
+	dir = fd_openat(AT_FDCWD, folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0);
 	if (dir < 0)
 		return dir;
 	r = vgpu_config_write(dir, &limits);
 	if (r == 0 && *grant->folder.ids)
 		r = vgpu_config_write_ids(dir, grant->folder.ids);
 	if (r == 0 && conf->by_mounts)
-		r = grant_write_preload(conf);
-	return r == -ENODATA && !conf->by_mounts ? 0 : r < 0 ? r : 1;
+		r = grant_write_shared(conf, library);
+	return r;
 }
 
-int grant_put(const struct kube_conf *conf, const struct grant *grant, char why[static GRANT_WHY])
+/* That of the Pod that had the slot before. */
+static void grant_remove_former_xpu(const struct kube_conf *conf, const char *id, const char *xpu)
 {
-	static char xpu[PATH_MAX];
+	static char former[PATH_MAX];
+
+	grant_find_xpu(conf, id, former);
+	if (*former && strcmp(former, xpu) != 0)
+		grant_remove_xpu(conf, former);
+}
+
+static int grant_write_spec(const struct kube_conf *conf, const struct grant *grant, const struct grant_files *files,
+			    const char *xpu, char why[static GRANT_WHY])
+{
 	static struct devices devices;
 	static struct grant_words words;
-	static struct grant_files files;
 	struct cdi_spec spec = {.class = CDI_GRANT,
 				.name = grant->id,
 				.devices = &devices,
 				.named = true,
 				.by_variable = !strcmp(conf->nvidia_cdi, "none"),
-				.command = files.command,
-				.library = files.library,
-				.preload = files.preload};
-	int r = grant_check(grant, why);
+				.command = files->command,
+				.library = files->library,
+				.preload = files->preload,
+				.xpu = *xpu ? xpu : NULL};
+	int r = grant_list_devices(grant, &devices, why);
 
-	if (r == 0)
-		r = grant_find_files(&files, why);
-	if (r == 0)
-		r = grant_list_devices(grant, &devices, why);
 	if (r < 0)
 		return r;
-	r = grant_write_xpu(conf, grant, xpu);
-	if (r < 0)
-		return grant_refuse(why, r, "grant %s: its vgpu.config cannot be written into %s: %s", grant->id,
-				    conf->xpu, strerror(-r));
-	spec.xpu = r ? xpu : NULL;
 	grant_describe(grant, &words);
 	spec.options = words.option;
 	spec.noptions = words.n;
@@ -321,26 +409,59 @@ int grant_put(const struct kube_conf *conf, const struct grant *grant, char why[
 		     : 0;
 }
 
+static int grant_refuse_xpu(const struct kube_conf *conf, const struct grant *grant, int error,
+			    char why[static GRANT_WHY])
+{
+	return grant_refuse(why, error, "grant %s: vgpu.config, or what is mounted with it, cannot be written into %s: %s",
+			    grant->id, conf->xpu, strerror(-error));
+}
+
+/*
+ * The file alone names the folder: so a folder goes before the file that names it, and is made behind it. A writer
+ * that is killed in between leaves no folder that nothing names.
+ */
+int grant_put(const struct kube_conf *conf, const struct grant *grant, char why[static GRANT_WHY])
+{
+	static char xpu[PATH_MAX];
+	static struct grant_files files;
+	int r = grant_check(grant, why);
+
+	if (r == 0)
+		r = grant_find_files(&files, why);
+	if (r < 0)
+		return r;
+	r = grant_choose_xpu(conf, grant, xpu);
+	if (r < 0)
+		return grant_refuse_xpu(conf, grant, r, why);
+	grant_remove_former_xpu(conf, grant->id, xpu);
+	r = grant_write_spec(conf, grant, &files, xpu, why);
+	if (r < 0 || !*xpu)
+		return r;
+	r = grant_write_xpu(conf, grant, files.library, xpu);
+	return r < 0 ? grant_refuse_xpu(conf, grant, r, why) : 0;
+}
+
 int grant_mounts(const struct kube_conf *conf, const char *id, struct grant_mounts *ret,
 		 char why[static GRANT_WHY])
 {
-	static struct grant_files files;
-	int r = grant_is_id(id) ? grant_find_files(&files, why) : -EINVAL;
+	int r = grant_is_id(id) ? grant_xpu_path(conf, id, ret->folder) : -EINVAL;
 
 	if (r == 0)
-		r = grant_xpu_path(conf, id, ret->folder);
-	if (r < 0)
-		return r;
-	strcpy(ret->library, files.library);
-	return grant_xpu_path(conf, VGPU_CONFIG_PRELOAD, ret->preload);
+		r = grant_xpu_path(conf, VGPU_CONFIG_LIBRARY, ret->library);
+	if (r == 0)
+		r = grant_xpu_path(conf, VGPU_CONFIG_PRELOAD, ret->preload);
+	return r < 0 ? grant_refuse(why, r, "grant %s has no path in %s: %s", id, conf->xpu, strerror(-r)) : 0;
 }
 
 int grant_put_beside(const struct kube_conf *conf, const char *id, const char *of,
 		     char why[static GRANT_WHY])
 {
-	int r = grant_is_id(id) && grant_is_id(of) ? cdi_spec_write_beside(conf->cdi, CDI_GRANT, id, of)
-						   : -EINVAL;
+	int r = grant_is_id(id) && grant_is_id(of) ? 0 : -EINVAL;
 
+	if (r == 0) {
+		grant_remove_former_xpu(conf, id, "");
+		r = cdi_spec_write_beside(conf->cdi, CDI_GRANT, id, of);
+	}
 	return r < 0 ? grant_refuse(why, r, "grant %s cannot be written into %s: %s", id, conf->cdi,
 				    strerror(-r))
 		     : 0;
@@ -392,21 +513,6 @@ static const char *grant_find_word(const json_t *spec, const char *option)
 		next = !strcmp(text, option);
 	}
 	return hook ? "" : NULL;
-}
-
-/* 0, -ENOENT, -EINVAL as grant_memo. To be freed by json_decref. */
-static int grant_load(const struct kube_conf *conf, const char *id, json_t **ret)
-{
-	char path[PATH_MAX];
-	json_error_t error;
-	int r = grant_is_id(id) ? cdi_spec_path(conf->cdi, CDI_GRANT, id, path) : -EINVAL;
-
-	if (r < 0)
-		return r;
-	if (access(path, F_OK) < 0)
-		return -errno;
-	*ret = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
-	return *ret ? 0 : -EINVAL;
 }
 
 static int grant_read_word(const struct kube_conf *conf, const char *id, const char *option, char *ret,
@@ -475,55 +581,6 @@ int grant_read_memory(const struct kube_conf *conf, const char *id, const struct
 
 /* --- Its end ----------------------------------------------------------------------------------- */
 
-/* The folder that the container has as /etc/xpu; NULL: none. */
-static const char *grant_find_mount(const json_t *spec)
-{
-	const json_t *device = json_array_get(json_object_get(spec, "devices"), 0), *mount;
-	const json_t *mounts = json_object_get(json_object_get(device, "containerEdits"), "mounts");
-	size_t i;
-
-	json_array_foreach (mounts, i, mount) {
-		const char *to = json_string_value(json_object_get(mount, "containerPath"));
-
-		if (to && !strcmp(to, CDI_XPU))
-			return json_string_value(json_object_get(mount, "hostPath"));
-	}
-	return NULL;
-}
-
-/* "": it has no folder of vgpu.config in the site's one. */
-static void grant_find_xpu(const struct kube_conf *conf, const char *id, char ret[static PATH_MAX])
-{
-	size_t len = strlen(conf->xpu);
-	const char *path = NULL;
-	json_t *spec = NULL;
-
-	*ret = 0;
-	if (len && grant_load(conf, id, &spec) == 0)
-		path = grant_find_mount(spec);
-	if (path && !strncmp(path, conf->xpu, len) && path[len] == '/' && !strstr(path, "/..") &&
-	    strlen(path) < PATH_MAX)
-		strcpy(ret, path);
-	json_decref(spec);
-}
-
-/* With the folder of its Pod, when that is empty. */
-static void grant_remove_xpu(const struct kube_conf *conf, char *folder)
-{
-	CLEANUP_CLOSE int dir = -EBADF;
-	char *parent = strrchr(folder, '/');
-
-	if (!parent)
-		return;
-	dir = fd_openat(AT_FDCWD, folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0);
-	if (dir >= 0)
-		vgpu_config_remove(dir);
-	rmdir(folder);
-	*parent = 0;
-	if (strcmp(folder, conf->xpu) != 0)
-		rmdir(folder);
-}
-
 int grant_drop(const struct kube_conf *conf, const char *id, char why[static GRANT_WHY])
 {
 	char xpu[PATH_MAX] = "";
@@ -531,10 +588,9 @@ int grant_drop(const struct kube_conf *conf, const char *id, char why[static GRA
 
 	if (r == 0)
 		grant_find_xpu(conf, id, xpu);
+	grant_remove_xpu(conf, xpu);
 	if (r == 0)
 		r = cdi_spec_remove(conf->cdi, CDI_GRANT, id);
-	if (r == 0 || r == -ENOENT)
-		grant_remove_xpu(conf, xpu);
 	if (r == -ENOENT)
 		return 0;
 	return r < 0 ? grant_refuse(why, r, "grant %s cannot be removed from %s: %s", id, conf->cdi,

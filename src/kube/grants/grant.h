@@ -50,7 +50,10 @@ void grant_xpu_folder(const char *uid, const char *container, char ret[static GR
 /* 0, also where it is there already, or -errno with words: what failed, of which grant, and what to do. */
 int grant_put(const struct kube_conf *conf, const struct grant *grant, char why[static GRANT_WHY]);
 
-/* Files of this machine for a container whose runtime has no CDI; grant_put makes those that are not there. */
+/*
+ * Files of this machine for a container whose runtime has no CDI. grant_put makes all of them, and no upgrade takes
+ * one away: a kubelet has a container mount them at each of its starts, by one answer.
+ */
 struct grant_mounts {
 	char folder[PATH_MAX];	/* with vgpu.config */
 	char preload[PATH_MAX]; /* a list for ld.so */

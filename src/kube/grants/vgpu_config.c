@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -15,7 +16,7 @@
 #include "nvidia/uuid.h"
 
 #define BESIDE "." VGPU_CONFIG_NAME ".new"
-#define PRELOAD_BYTES 64
+#define MODE   0644 /* programs of any user read it */
 
 /* The smallest that is not 0; 0: none. */
 static uint64_t vgpu_config_least(const struct decision_container *container,
@@ -56,25 +57,40 @@ int vgpu_config_text(const struct decision_container *container, char ret[static
 	return 0;
 }
 
-/* A killed writer leaves the file beside, which the next one writes over. */
-static int vgpu_config_put(int dir, const char *name, const char *text)
+/* Where what a container is to mount is missing, runtimes make an empty folder of that name. */
+static int vgpu_config_rename(int dir, const char *name)
 {
-	int CLEANUP_CLOSE fd = fd_openat(dir, BESIDE, O_WRONLY | O_CREAT | O_TRUNC, 0644);
+	if (renameat(dir, BESIDE, dir, name) == 0)
+		return 0;
+	if (errno != EISDIR || unlinkat(dir, name, AT_REMOVEDIR) < 0)
+		return -errno;
+	return renameat(dir, BESIDE, dir, name) < 0 ? -errno : 0;
+}
+
+/* A killed writer leaves the file beside, which the next one writes over. */
+static int vgpu_config_put_bytes(int dir, const char *name, const char *bytes, size_t len)
+{
+	int CLEANUP_CLOSE fd = fd_openat(dir, BESIDE, O_WRONLY | O_CREAT | O_TRUNC, MODE);
 	int r;
 
 	if (fd < 0)
 		return fd;
-	r = fd_pwrite_all(fd, text, strlen(text), 0);
-	/* The daemon's umask is no matter: programs of any user read it. */
-	if (!r && fchmod(fd, 0644) < 0)
+	r = fd_pwrite_all(fd, bytes, len, 0);
+	/* Whatever the daemon's umask. */
+	if (!r && fchmod(fd, MODE) < 0)
 		r = -errno;
 	if (!r && fsync(fd) < 0)
 		r = -errno;
-	if (!r && renameat(dir, BESIDE, dir, name) < 0)
-		r = -errno;
+	if (!r)
+		r = vgpu_config_rename(dir, name);
 	if (r)
 		unlinkat(dir, BESIDE, 0);
 	return r;
+}
+
+static int vgpu_config_put(int dir, const char *name, const char *text)
+{
+	return vgpu_config_put_bytes(dir, name, text, strlen(text));
 }
 
 int vgpu_config_write(int dir, const struct decision_container *container)
@@ -107,15 +123,62 @@ int vgpu_config_write_ids(int dir, const char *text)
 	return vgpu_config_put(dir, VGPU_CONFIG_IDS, text);
 }
 
+/* All of a file; to be freed. */
+static int vgpu_config_read(int dir, const char *path, char **ret, struct stat *ret_st)
+{
+	CLEANUP_CLOSE int fd = fd_openat(dir, path, O_RDONLY | O_NONBLOCK, 0);
+	char *bytes;
+	int r;
+
+	if (fd < 0)
+		return fd;
+	if (fstat(fd, ret_st) < 0)
+		return -errno;
+	if (!S_ISREG(ret_st->st_mode))
+		return -EINVAL;
+	bytes = malloc((size_t)ret_st->st_size + 1);
+	r = bytes ? fd_pread_all(fd, bytes, (size_t)ret_st->st_size, 0) : -ENOMEM;
+	if (r < 0)
+		free(bytes);
+	else
+		*ret = bytes;
+	return r;
+}
+
+static bool vgpu_config_has(int dir, const char *name, const char *bytes, size_t len)
+{
+	char *now = NULL;
+	struct stat st;
+	bool has = vgpu_config_read(dir, name, &now, &st) == 0 && (size_t)st.st_size == len &&
+		   (st.st_mode & 07777) == MODE && !memcmp(now, bytes, len);
+
+	free(now);
+	return has;
+}
+
+/* What has that content stays: containers have this very file mounted. */
+static int vgpu_config_keep(int dir, const char *name, const char *bytes, size_t len)
+{
+	return vgpu_config_has(dir, name, bytes, len) ? 0 : vgpu_config_put_bytes(dir, name, bytes, len);
+}
+
 int vgpu_config_write_preload(int dir)
 {
 	static const char text[] = CONTAINER_LIBRARY "\n";
-	char now[PRELOAD_BYTES];
 
-	/* Containers have this very file mounted. */
-	if (fd_read_text(dir, VGPU_CONFIG_PRELOAD, now, sizeof(now)) >= 0 && !strcmp(now, text))
-		return 0;
-	return vgpu_config_put(dir, VGPU_CONFIG_PRELOAD, text);
+	return vgpu_config_keep(dir, VGPU_CONFIG_PRELOAD, text, strlen(text));
+}
+
+int vgpu_config_write_library(int dir, const char *library)
+{
+	char *bytes = NULL;
+	struct stat st;
+	int r = vgpu_config_read(AT_FDCWD, library, &bytes, &st);
+
+	if (r == 0)
+		r = vgpu_config_keep(dir, VGPU_CONFIG_LIBRARY, bytes, (size_t)st.st_size);
+	free(bytes);
+	return r;
 }
 
 void vgpu_config_remove(int dir)

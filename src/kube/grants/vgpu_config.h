@@ -41,6 +41,14 @@ int vgpu_config_write_ids(int dir, const char *text); /* as vgpu_config_write */
 #define VGPU_CONFIG_PRELOAD "ld.so.preload"
 int vgpu_config_write_preload(int dir);
 
+/*
+ * Puts a copy of the library beside the list. A kubelet uses Allocate's answer for each start of a container, also
+ * after upgrades, so that answer can name no file of one version. A container that runs keeps the copy that
+ * it has; with the same content the file stays, and containers share its memory. 0 or -errno.
+ */
+#define VGPU_CONFIG_LIBRARY "liballot.so"
+int vgpu_config_write_library(int dir, const char *library);
+
 /* Removes both files, with what a killed writer has left. */
 void vgpu_config_remove(int dir);
 

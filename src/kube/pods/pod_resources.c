@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <time.h>
 
@@ -11,8 +12,8 @@
 #define TIMEOUT_MS 5000
 /* A kubelet that has just started lists no Pod before it has heard of them from the API server. */
 #define SETTLED_S  20
-/* Each node has Pods, if only of its network: a list of none is one of a kubelet without an API server. */
-#define EMPTY_S	   600
+/* So much later a list without a Pod of the API server's may be all that there is. */
+#define NO_API_S   600
 
 struct pod_resources_call {
 	pod_resources_heard *heard; /* NULL: forgotten */
@@ -74,9 +75,25 @@ void pod_resources_forget(struct pod_resources_call *call)
 		call->heard = NULL;
 }
 
+/* A Pod of a file on the node is called as that file says, and by the node's name behind it. */
+static bool pod_is_static(const struct kube_conf *conf, const char *name)
+{
+	size_t len = strlen(name), end = strlen(conf->node);
+
+	return end && len > end && name[len - end - 1] == '-' && !strcmp(name + len - end, conf->node);
+}
+
+bool pod_resources_has_api_pods(const struct kube_conf *conf, const V1__ListPodResourcesResponse *list)
+{
+	for (size_t i = 0; i < list->n_pod_resources; i++)
+		if (!pod_is_static(conf, list->pod_resources[i]->name))
+			return true;
+	return false;
+}
+
 bool pod_resources_is_whole(const struct kube_conf *conf, const V1__ListPodResourcesResponse *list)
 {
-	time_t enough = list->n_pod_resources ? SETTLED_S : EMPTY_S;
+	time_t enough = pod_resources_has_api_pods(conf, list) ? SETTLED_S : NO_API_S;
 	char path[PATH_MAX + 32];
 	struct stat st;
 

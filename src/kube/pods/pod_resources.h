@@ -19,8 +19,14 @@ typedef void pod_resources_heard(void *arg, const V1__ListPodResourcesResponse *
 int pod_resources_list(struct grpc *grpc, const struct kube_conf *conf, pod_resources_heard *heard,
 		       void *arg, struct pod_resources_call **ret);
 /*
- * False: the list may lack Pods that are there, as the kubelet has just started, or hears of none from the
- * API server.
+ * Returns true if the list has a Pod that the kubelet heard of from the API server, which tells it of all Pods of the
+ * node at once. One that started while that server is away lists the Pods of its own files alone, for as long
+ * as that is, and the containers of all others run. Each node has such Pods, if only of its network.
+ */
+bool pod_resources_has_api_pods(const struct kube_conf *conf, const V1__ListPodResourcesResponse *list);
+/*
+ * False: the list may lack Pods that are there, as the kubelet has just started, or has heard of none from the
+ * API server for less than 10 minutes.
  */
 bool pod_resources_is_whole(const struct kube_conf *conf, const V1__ListPodResourcesResponse *list);
 

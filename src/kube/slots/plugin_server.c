@@ -139,7 +139,7 @@ static void server_allocate(void *arg, struct grpc_call *call, const uint8_t *by
 		server_refuse(call, why);
 	} else {
 		reply(call, &response->base);
-		prestart_allocated(server->of.prestart);
+		prestart_allocated(server->of.prestart, request);
 	}
 	counts_answered(COUNTS_ALLOCATE, since_ns);
 	if (response)

@@ -43,6 +43,7 @@ struct waiting {
 /* A Pod of which its scheduler hears. */
 struct telling {
 	uint64_t hash;
+	uint64_t slot;	      /* the hash of its first one's name */
 	bool told;	      /* or is being told */
 	enum decided_end end; /* of the call before, where it is to be told again */
 };
@@ -272,9 +273,20 @@ static struct telling *prestart_note_telling(struct prestart *prestart, const V1
 	telling = prestart_find_telling(prestart, hash);
 	if (!telling) {
 		telling = &prestart->telling[prestart->ntelling++ % TOLD];
-		*telling = (struct telling){.hash = hash, .end = DECIDED_UNTOLD};
+		*telling = (struct telling){
+			.hash = hash, .slot = hash_string(HASH_SEED, first), .end = DECIDED_UNTOLD};
 	}
 	return telling;
+}
+
+/* A slot that is allocated has another Pod by now, which may have the name of the one before. */
+static void prestart_forget_telling(struct prestart *prestart, const char *slot)
+{
+	uint64_t hash = hash_string(HASH_SEED, slot);
+
+	for (size_t i = 0; i < TOLD; i++)
+		if (prestart->telling[i].slot == hash)
+			prestart->telling[i] = (struct telling){.hash = 0};
 }
 
 static void prestart_tell_later(struct prestart *prestart)
@@ -294,8 +306,10 @@ static void prestart_told(void *arg, uint64_t hash, enum decided_end end)
 		prestart->tell_wait_ns = TELL_NS;
 		return;
 	}
-	if (telling)
-		*telling = (struct telling){.hash = hash, .end = end};
+	if (telling) {
+		telling->told = false;
+		telling->end = end;
+	}
 	prestart_tell_later(prestart);
 }
 
@@ -341,10 +355,17 @@ static void prestart_tell_all(struct prestart *prestart, const V1__ListPodResour
 		prestart_tell(prestart, list->pod_resources[i]);
 }
 
-void prestart_allocated(struct prestart *prestart)
+void prestart_allocated(struct prestart *prestart, const V1beta1__AllocateRequest *request)
 {
-	if (prestart->decided)
-		prestart->allocated_at_ns = now_monotonic_ns() + ALLOCATED_NS;
+	if (!prestart->decided)
+		return;
+	for (size_t i = 0; i < request->n_container_requests; i++) {
+		const V1beta1__ContainerAllocateRequest *container = request->container_requests[i];
+
+		for (size_t k = 0; k < container->n_devices_ids; k++)
+			prestart_forget_telling(prestart, container->devices_ids[k]);
+	}
+	prestart->allocated_at_ns = now_monotonic_ns() + ALLOCATED_NS;
 }
 
 /* --- What is answered ------------------------------------------------------------------------- */
@@ -401,7 +422,9 @@ static void prestart_sweep(struct prestart *prestart, const V1__ListPodResources
 	if (now < prestart->sweep_at_ns)
 		return;
 	prestart->sweep_at_ns = now + SWEEP_NS;
-	if (list && pod_resources_is_whole(prestart->conf, list))
+	/* Else a container that runs would lose its limits, and others would get its memory. */
+	if (list && pod_resources_has_api_pods(prestart->conf, list) &&
+	    pod_resources_is_whole(prestart->conf, list))
 		slot_grants_sweep(prestart->grants);
 }
 

@@ -27,7 +27,7 @@ void prestart_close(struct prestart *prestart);
 void prestart_ask(struct prestart *prestart, const struct kube_resource *resource,
 		  struct grpc_call *call, V1beta1__PreStartContainerRequest *request);
 /* Slots were allocated: their Pod's scheduler waits to hear of it. */
-void prestart_allocated(struct prestart *prestart);
+void prestart_allocated(struct prestart *prestart, const V1beta1__AllocateRequest *request);
 /* The call is no more. */
 void prestart_gone(struct prestart *prestart, const struct grpc_call *call);
 

@@ -121,8 +121,8 @@ static int slot_grants_put_beside(const char *slot, void *arg)
 	if (!strcmp(slot, p->first))
 		return 0;
 	device_id_grant(slot, id);
-	r = grant_put_beside(p->grants->conf, id, p->leader, p->why);
-	return r < 0 ? r : slot_grants_note(p->grants, slot, p->why);
+	r = slot_grants_note(p->grants, slot, p->why);
+	return r < 0 ? r : grant_put_beside(p->grants->conf, id, p->leader, p->why);
 }
 
 int slot_grants_put(struct slot_grants *grants, const V1__ContainerResources *container,
@@ -137,9 +137,10 @@ int slot_grants_put(struct slot_grants *grants, const V1__ContainerResources *co
 	grant.policy = *policy;
 	grant.xpu = true;
 	grant.folder = folder ? *folder : (struct grant_folder){""};
-	r = grant_put(grants->conf, &grant, why);
+	/* Before: what fails may leave a file, which goes when no container has the slot. */
+	r = slot_grants_note(grants, first, why);
 	if (r == 0)
-		r = slot_grants_note(grants, first, why);
+		r = grant_put(grants->conf, &grant, why);
 	return r < 0 ? r
 		     : holder_each_slot(grants->conf, container, slot_grants_put_beside, &putting);
 }

@@ -169,6 +169,18 @@ class Hami(Node):
         self.wait(lambda: not self.grants(), "its grants stay")
         self.assertEqual(os.listdir(self.top / "xpu"), [])
 
+    def test_folder_of_the_slots_next_pod(self):
+        """A Pod that has the slots before the sweep has come: the folder of the Pod before is not left."""
+        first, second = (f"{uuid(0).lower()}.{n}of10" for n in range(2))
+        for pod, slots in (("a", [second]), ("b", [second]), ("c", [first, second])):
+            self.place(pod, "".join(self.device(g, 1024, 10) for g in range(len(slots))) + ";", ("x", len(slots)))
+            self.kubelet.pods = {("default", pod): {"x": {SLOTS: slots}}}
+            self.kubelet.start_container("default", pod, "x")
+            self.assertEqual(os.listdir(self.top / "xpu"), [f"uid-of-{pod}"])
+        self.kubelet.delete("default", "c")
+        self.wait(lambda: not self.grants(), "its grants stay")
+        self.assertEqual(os.listdir(self.top / "xpu"), [])
+
     def test_twice_on_one_gpu(self):
         self.place("a", f"{self.device(0, 1024, 20)}{self.device(0, 1024, 20)};", ("x", 2))
         self.refused_start("this GPU already")
@@ -269,6 +281,17 @@ class Hami(Node):
         path = self.admitted()
         self.wait(lambda: ("GET", path) in self.api.asked, "the Pod is not asked for")
         self.api.broken = False
+        self.told(path)
+        self.unlocked()
+
+    def test_same_pod_again(self):
+        """A StatefulSet's Pod has the name and the slot of the one before; its scheduler waits to hear of it, too."""
+        self.told(self.admitted())
+        self.unlocked()
+        slots = self.kubelet.used(SLOTS)
+        self.kubelet.delete("default", "a")
+        path = self.admitted()
+        self.assertEqual(self.kubelet.used(SLOTS), slots)
         self.told(path)
         self.unlocked()
 

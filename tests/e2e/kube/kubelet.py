@@ -107,6 +107,7 @@ class Kubelet:
         self.endpoints = {}
         self.registrations = 0
         self.pods = {}
+        self.daemons = ["network-x7k2p"]  # Pods that each node has, of no device
         self.claims = {}  # {(namespace, pod, container): [(driver, device, names of CDI devices ...)]}
         self.lists = self.listing = self.most_listing = 0
         self.slow = 0.0  # seconds that List takes
@@ -143,6 +144,8 @@ class Kubelet:
             self.most_listing = max(self.most_listing, self.listing)
             self.changed.notify_all()
             answer = PODS.ListPodResourcesResponse()
+            for name in self.daemons:
+                answer.pod_resources.add(name=name, namespace="kube-system").containers.add(name="main")
             for (namespace, name), containers in self.pods.items():
                 pod = answer.pod_resources.add(name=name, namespace=namespace)
                 for container, resources in containers.items():

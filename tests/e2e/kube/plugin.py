@@ -11,8 +11,8 @@ import threading
 import time
 import unittest
 
-from plugin_case import (CORES, GIB, GPU_GIB, GPUS, MEMORY, RESOURCES, SECONDS, SLOTS, Node, gpu_of,
-                         slot, uuid)
+from plugin_case import (BUILD, CORES, GIB, GPU_GIB, GPUS, MEMORY, RESOURCES, SECONDS, SLOTS, Node,
+                         gpu_of, slot, uuid)
 import grpc
 from kubelet import PLUGIN
 
@@ -158,6 +158,22 @@ class New(Node):
         self.kubelet.start_container("default", "pod", "main")
         self.assertEqual(self.grants(), before)
 
+    def test_folder_needs_its_file(self):
+        """What is made first has to be found again: no folder of vgpu.config that no grant names."""
+        self.begin()
+        self.kubelet.admit("default", "pod", {"main": {SLOTS: 1, MEMORY: 2}})
+        self.cdi.rename(self.top / "aside")
+        self.cdi.touch()
+        error = self.refused(self.kubelet.start_container, "default", "pod", "main")
+        self.assertIn("cannot be written", error.details())
+        self.assertEqual([*self.top.glob("xpu/*")], [])
+        self.cdi.unlink()
+        (self.top / "aside").rename(self.cdi)
+        self.kubelet.start_container("default", "pod", "main")
+        [folder] = self.top.glob("xpu/*")
+        self.kubelet.delete("default", "pod")
+        self.wait(lambda: not self.grants() and not folder.exists(), "its folder stays")
+
     def prefer(self, n, free, must=()):
         request = PLUGIN.PreferredAllocationRequest()
         request.container_requests.add(available_deviceIDs=free, must_include_deviceIDs=must,
@@ -237,19 +253,30 @@ class New(Node):
         self.assertEqual(len(self.grants()), 1)
 
     def test_kubelet_without_an_api_server(self):
-        """It knows no Pod at all, for as long as that is: a node always has some."""
+        """It knows no Pod but those of its own files, for as long as that is: a node always has others."""
+        self.conf = (*self.conf, "node=worker-1")
         self.begin()
         self.run_pod("a", {"main": {SLOTS: 1, MEMORY: 60}})
+        grants = self.grants()
         self.kubelet.stop()
         pods, self.kubelet.pods = self.kubelet.pods, {}
-        self.kubelet.start(settled=False)
-        self.kubelet.settle(time.time() - 60)
-        lists = self.kubelet.lists
-        self.wait(lambda: self.kubelet.lists >= lists + 3, "nobody asks")
-        self.assertEqual(len(self.grants()), 1)
-        self.kubelet.pods = {("default", "proxy"): {"main": {}}}
+        self.kubelet.start(settled=True)
+        for own in ([], ["nginx-proxy-worker-1"]):
+            self.kubelet.daemons = own
+            lists = self.kubelet.lists
+            self.wait(lambda: self.kubelet.lists >= lists + 3, "nobody asks")
+            self.assertEqual(self.grants(), grants)
+        # It is heard again: what runs has its memory, and what it does not tell of has not.
+        with self.kubelet.changed:
+            self.kubelet.daemons, self.kubelet.pods = ["nginx-proxy-worker-1", "network-x7k2p"], pods
+        self.kubelet.wait_registered(RESOURCES)
+        gpu = gpu_of(*grants)
+        free = next(s for s in (slot(gpu, n) for n in range(10)) if s not in grants)
+        pods["default", "b"] = {"main": {SLOTS: [free], MEMORY: [f"m{n}" for n in range(30)]}}
+        error = self.refused(self.kubelet.start_container, "default", "b", "main")
+        self.assertIn("60 GiB", error.details())
+        self.kubelet.pods = {}
         self.wait(lambda: not self.grants(), self.grants)
-        self.kubelet.pods = pods
 
     def test_nobody_has_it(self):
         self.begin()
@@ -423,6 +450,7 @@ class New(Node):
 class Mounts(Node):
     """For runtimes without CDI."""
     conf = ("delivery=mounts",)
+    umask = 0o077  # as services have it
 
     def test_mounts(self):
         self.begin()
@@ -437,19 +465,54 @@ class Mounts(Node):
         self.assertEqual({(m.container_path, m.host_path, m.read_only) for m in answer.mounts},
                          {("/etc/xpu", str(folder), True),
                           ("/etc/ld.so.preload", str(self.top / "xpu/ld.so.preload"), True),
-                          ("/opt/allot/liballot.so", os.path.realpath(self.top / "src/guest/liballot.so"), True)})
+                          ("/opt/allot/liballot.so", str(self.top / "xpu/liballot.so"), True)})
         self.assertEqual({*answer.envs}, {"NVIDIA_VISIBLE_DEVICES"})
         self.assertEqual({*answer.envs["NVIDIA_VISIBLE_DEVICES"].split(",")}, {uuid(gpu_of(s)) for s in slots})
         self.assertFalse(folder.exists())
         self.kubelet.start_container("default", "a", "main")
         self.assertEqual((folder / "vgpu.config").read_text(), "UsedMem:7168\nUsedCores:25\n")
         self.assertEqual((self.top / "xpu/ld.so.preload").read_text(), "/opt/allot/liballot.so\n")
+        # Programs of any user read all of it.
+        self.assertEqual([f.stat().st_mode & 0o7777 for f in (folder.parent, folder)], [0o755, 0o755])
         # Lost, as after a crash: it is there again before the container is.
         shutil.rmtree(self.top / "xpu")
         self.kubelet.start_container("default", "a", "main")
         self.assertEqual((folder / "vgpu.config").read_text(), "UsedMem:7168\nUsedCores:25\n")
         self.kubelet.delete("default", "a")
         self.wait(lambda: not folder.exists(), "its folder stays")
+
+    def mounted(self):
+        """The library as a container has it that starts now."""
+        return (self.top / "xpu/liballot.so").open("rb")
+
+    def test_upgrade(self):
+        """What is mounted by Allocate's only answer is there at each start, whatever became of that version's files."""
+        self.begin()
+        self.run_pod("a", {"main": {SLOTS: 1}})
+        with self.mounted() as first:
+            self.assertEqual(first.read(), (BUILD / "src/guest/liballot.so").read_bytes())
+            self.kubelet.start_container("default", "a", "main")
+            with self.mounted() as same:
+                self.assertEqual(os.fstat(same.fileno()).st_ino, os.fstat(first.fileno()).st_ino)
+            library = self.top / "src/guest/liballot.so"
+            library.unlink()
+            library.write_bytes(b"another version")
+            self.kubelet.start_container("default", "a", "main")
+            # One that runs has what it had.
+            first.seek(0)
+            self.assertEqual(first.read(), (BUILD / "src/guest/liballot.so").read_bytes())
+        path = self.top / "xpu/liballot.so"
+        self.assertEqual((path.read_bytes(), path.stat().st_mode & 0o7777), (b"another version", 0o644))
+        self.assertEqual(sorted(p.name for p in path.parent.iterdir() if p.name.startswith((".", "l"))),
+                         ["ld.so.preload", "liballot.so"])
+
+    def test_folder_in_place_of_the_library(self):
+        """As a runtime leaves it that was to mount what was not there."""
+        self.begin()
+        (self.top / "xpu/liballot.so").mkdir(parents=True)
+        self.run_pod("a", {"main": {SLOTS: 1}})
+        with self.mounted() as library:
+            self.assertEqual(library.read(), (BUILD / "src/guest/liballot.so").read_bytes())
 
     def test_ways_that_need_cdi(self):
         for conf in (("ways=dra",), ("scheduler=hami", "api=http://127.0.0.1:1", f"account={self.top}", "node=n")):

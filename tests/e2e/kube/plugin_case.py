@@ -45,6 +45,7 @@ class Node(unittest.TestCase):
     version = "1.34"
     conf = ()
     settled = True
+    umask = -1  # as the test's own
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory(prefix="allot-kube-")
@@ -75,7 +76,8 @@ class Node(unittest.TestCase):
             self.node = subprocess.Popen(
                 [self.program, str(gpus), "ways=device-plugin", f"kubelet={self.top}/kubelet",
                  f"cdi={self.cdi}", f"xpu={self.top}/xpu", *(conf or self.conf)],
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True)
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True,
+                umask=self.umask)
         self.addCleanup(self.end_node, self.node)
         return self.node.stdout.readline() == "ready\n"
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """allotd beside another driver of the same GPUs, and what Prometheus reads of it all."""
 
+import contextlib
 import os
 import pathlib
 import re
@@ -8,6 +9,7 @@ import signal
 import subprocess
 import tempfile
 import unittest
+import urllib.error
 import urllib.request
 
 import dra_lib
@@ -35,6 +37,12 @@ class SharedCard(dra_lib.Case):
         self.host = dra_lib.start_allotd(self, self.ways, self.port)
         self.addCleanup(self.host.wait, SECONDS)
         self.addCleanup(self.host.terminate)
+        wait_for(self.answers)
+
+    def answers(self):
+        with contextlib.suppress(urllib.error.URLError):
+            return bool(self.metrics("allot_device_info"))
+        return False
 
     def start(self):
         self.fake = Kubelet(self.kubelet)

@@ -168,14 +168,14 @@ static size_t call_hear(char *bytes, size_t one, size_t n, void *arg)
 
 /*
  * The account's token is behind a link to the folder that it is in, which the kubelet replaces and then removes. If
- * that comes between the link and the folder, the link leads to the new one by now.
+ * that comes between two steps of the way there, the link leads to the new one by now.
  */
 static int api_open_token(const struct api *api)
 {
 	struct guarded_why why;
 	int fd = guarded_open(api->token, &why);
 
-	return fd == -ENOLINK ? guarded_open(api->token, &why) : fd;
+	return fd == -ENOLINK || fd == -ENOENT ? guarded_open(api->token, &why) : fd;
 }
 
 static int api_read_token(const struct api *api, char ret[static TOKEN_BYTES])

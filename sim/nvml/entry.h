@@ -25,7 +25,7 @@ struct sim_region *sim_nvml_region(void);
 /* A device of the region by handle: ret_region and ret_index are written on success. */
 nvmlReturn_t sim_nvml_device(nvmlDevice_t handle, struct sim_region **ret_region, int *ret_index);
 
-/* What the device needs before it works again, by its number of NVML. */
+/* The recovery action that a device asks for, by NVML's number of it. */
 nvmlReturn_t sim_nvml_recovery(int index, unsigned int *ret);
 
 /* Copy a text to a caller's buffer: INSUFFICIENT_SIZE when it does not fit with its end. */

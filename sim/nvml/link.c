@@ -115,7 +115,7 @@ nvmlReturn_t nvmlDeviceGetMaxPcieLinkWidth(nvmlDevice_t device, unsigned int *ma
 	return r;
 }
 
-/* What the device needs after an error. */
+/* The recovery action that a device asks for after an error. */
 #define FIELD_RECOVERY_ACTION 230
 
 static void link_fill_recovery(nvmlDevice_t device, nvmlFieldValue_t *v)

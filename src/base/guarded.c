@@ -181,7 +181,7 @@ static int guarded_step(struct walk *walk, const char *name)
 		return guarded_missing(walk, err_errno(), name);
 	if (fstat(fd, &st) < 0)
 		return err_errno();
-	/* Before it is opened, which on somebody's pipe would wait for whom writes. */
+	/* The owner is checked before the file is opened: opening a stranger's pipe waits for a writer. */
 	r = guarded_check(walk, fd, name, &st);
 	if (r < 0)
 		return r;

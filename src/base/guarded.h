@@ -8,7 +8,7 @@
 
 #include <linux/limits.h>
 
-/* What is wrong, and at which of the path's files and folders. */
+/* The fault, and the file or folder of the path that has it. */
 struct guarded_why {
 	char path[PATH_MAX];
 	const char *words;

@@ -16,6 +16,7 @@
 #include "daemon/names.h"
 #include "node/apart.h"
 #include "node/faults.h"
+#include "nvidia/uuid.h"
 #include "text/log.h"
 #include "text/units.h"
 
@@ -244,20 +245,12 @@ static bool audit_is_settled(const struct audit *audit, const struct usage_list 
 		!memcmp(usage->list, audit->usage.list, usage->n * sizeof(*usage->list)));
 }
 
-static bool audit_lists(const uint8_t (*lost)[16], size_t n, const uint8_t uuid[static 16])
-{
-	for (size_t i = 0; i < n; i++)
-		if (!memcmp(lost[i], uuid, sizeof(lost[i])))
-			return true;
-	return false;
-}
-
 /* One answer may fail for other reasons: a device is silent that did not answer two looks after each other. */
 static void audit_note_silent(struct audit *audit, const struct usage_list *usage)
 {
 	audit->nsilent = 0;
 	for (size_t i = 0; i < usage->nlost; i++)
-		if (audit_lists(audit->usage.lost, audit->usage.nlost, usage->lost[i]))
+		if (uuid_is_listed(audit->usage.lost, audit->usage.nlost, usage->lost[i]))
 			memcpy(audit->silent[audit->nsilent++], usage->lost[i], 16);
 }
 
@@ -464,7 +457,7 @@ int audit_report(struct audit *audit, struct audit_report *ret)
 
 bool audit_is_lost(const struct audit_report *report, const uint8_t uuid[static 16])
 {
-	return audit_lists(report->lost, report->nlost, uuid);
+	return uuid_is_listed(report->lost, report->nlost, uuid);
 }
 
 bool audit_busy_percent(const struct audit_report *report, const uint8_t uuid[static 16],

@@ -11,65 +11,47 @@
 #include "base/err.h"
 #include "text/log.h"
 
+struct news {
+	bool has_devices, has_faults, has_look; /* which nobody has heard yet */
+	struct devices devices;			/* offered last */
+	struct faults faults;
+};
+
 struct inventory {
 	struct loop_source source;
 	struct inventory_hearer hearer;
 	pthread_mutex_t lock;
-	bool has_devices, has_faults, has_look; /* which nobody has heard yet */
-	struct devices devices;	      /* offered last */
-	struct faults faults;
+	struct news news; /* with the lock */
 };
 
-static bool inventory_take_devices(struct inventory *inventory, struct devices *ret)
+/* All that nobody has heard yet, which counts as heard from here on. */
+static struct news inventory_take_news(struct inventory *inventory)
 {
-	bool has;
+	struct news news;
 
 	pthread_mutex_lock(&inventory->lock);
-	has = inventory->has_devices;
-	inventory->has_devices = false;
-	*ret = inventory->devices;
+	news = inventory->news;
+	inventory->news.has_devices = inventory->news.has_faults = inventory->news.has_look = false;
 	pthread_mutex_unlock(&inventory->lock);
-	return has;
-}
-
-static bool inventory_take_look(struct inventory *inventory)
-{
-	bool has;
-
-	pthread_mutex_lock(&inventory->lock);
-	has = inventory->has_look;
-	inventory->has_look = false;
-	pthread_mutex_unlock(&inventory->lock);
-	return has;
-}
-
-static bool inventory_take_faults(struct inventory *inventory, struct faults *ret)
-{
-	bool has;
-
-	pthread_mutex_lock(&inventory->lock);
-	has = inventory->has_faults;
-	inventory->has_faults = false;
-	*ret = inventory->faults;
-	pthread_mutex_unlock(&inventory->lock);
-	return has;
+	return news;
 }
 
 static void inventory_take(struct loop_source *source)
 {
 	struct inventory *inventory = (struct inventory *)source;
-	struct devices devices;
-	struct faults faults;
+	const struct inventory_hearer *hearer = &inventory->hearer;
+	struct news news;
 	uint64_t n;
 
 	if (read(source->fd, &n, sizeof(n)) != sizeof(n))
 		return;
-	if (inventory_take_devices(inventory, &devices))
-		inventory->hearer.changed(inventory->hearer.arg, &devices);
-	if (inventory_take_faults(inventory, &faults))
-		inventory->hearer.failed(inventory->hearer.arg, &faults);
-	if (inventory_take_look(inventory))
-		inventory->hearer.looked(inventory->hearer.arg);
+	news = inventory_take_news(inventory);
+	if (news.has_devices)
+		hearer->changed(hearer->arg, &news.devices);
+	if (news.has_faults)
+		hearer->failed(hearer->arg, &news.faults);
+	if (news.has_look)
+		hearer->looked(hearer->arg);
 }
 
 int inventory_open(struct loop *loop, const struct inventory_hearer *hearer, struct inventory **ret)
@@ -109,8 +91,8 @@ static void inventory_ring(struct inventory *inventory)
 void inventory_offer(struct inventory *inventory, const struct devices *devices)
 {
 	pthread_mutex_lock(&inventory->lock);
-	inventory->devices = *devices;
-	inventory->has_devices = true;
+	inventory->news.devices = *devices;
+	inventory->news.has_devices = true;
 	pthread_mutex_unlock(&inventory->lock);
 	inventory_ring(inventory);
 }
@@ -118,8 +100,8 @@ void inventory_offer(struct inventory *inventory, const struct devices *devices)
 void inventory_offer_faults(struct inventory *inventory, const struct faults *faults)
 {
 	pthread_mutex_lock(&inventory->lock);
-	inventory->faults = *faults;
-	inventory->has_faults = true;
+	inventory->news.faults = *faults;
+	inventory->news.has_faults = true;
 	pthread_mutex_unlock(&inventory->lock);
 	inventory_ring(inventory);
 }
@@ -127,7 +109,7 @@ void inventory_offer_faults(struct inventory *inventory, const struct faults *fa
 void inventory_tell_look(struct inventory *inventory)
 {
 	pthread_mutex_lock(&inventory->lock);
-	inventory->has_look = true;
+	inventory->news.has_look = true;
 	pthread_mutex_unlock(&inventory->lock);
 	inventory_ring(inventory);
 }

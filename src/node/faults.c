@@ -9,6 +9,7 @@
 
 #include "base/now.h"
 #include "nvidia/nvml.h"
+#include "nvidia/uuid.h"
 #include "text/log.h"
 
 #define HOLD_NS	   (60 * NS_PER_S)
@@ -127,7 +128,7 @@ static void faults_open_errors(struct faults_reader *reader)
 		reader->errors = NULL;
 }
 
-static void faults_open_nvml(struct faults_reader *reader)
+void faults_renew(struct faults_reader *reader)
 {
 	if (nvml_open(NULL, &reader->nvml) < 0) {
 		reader->nvml = NULL;
@@ -137,7 +138,7 @@ static void faults_open_nvml(struct faults_reader *reader)
 	faults_note_needs(reader);
 }
 
-static void faults_close_nvml(struct faults_reader *reader)
+void faults_rest(struct faults_reader *reader)
 {
 	nvml_errors_close(reader->errors);
 	nvml_close(reader->nvml);
@@ -151,7 +152,7 @@ int faults_open(struct faults_reader **ret)
 
 	if (!reader)
 		return -ENOMEM;
-	faults_open_nvml(reader);
+	faults_renew(reader);
 	*ret = reader;
 	return 0;
 }
@@ -159,19 +160,8 @@ int faults_open(struct faults_reader **ret)
 void faults_close(struct faults_reader *reader)
 {
 	if (reader)
-		faults_close_nvml(reader);
+		faults_rest(reader);
 	free(reader);
-}
-
-void faults_rest(struct faults_reader *reader)
-{
-	faults_close_nvml(reader);
-}
-
-void faults_renew(struct faults_reader *reader)
-{
-	faults_close_nvml(reader);
-	faults_open_nvml(reader);
 }
 
 /* --- Looks --------------------------------------------------------------------------------- */
@@ -224,24 +214,16 @@ static void faults_look_at_states(struct faults_reader *reader, struct faults *r
 	reader->n = n;
 }
 
-static bool faults_lists(const uint8_t (*silent)[16], size_t n, const uint8_t uuid[static 16])
-{
-	for (size_t i = 0; i < n; i++)
-		if (!memcmp(silent[i], uuid, 16))
-			return true;
-	return false;
-}
-
 /* A device that does not even say its name is one of those that did not answer before. */
 static void faults_note_silent(struct faults_reader *reader, const uint8_t (*silent)[16], size_t n)
 {
 	static const uint8_t unnamed[16];
 
-	if (!faults_lists(silent, n, unnamed))
+	if (!uuid_is_listed(silent, n, unnamed))
 		reader->nsilent = 0;
 	for (size_t i = 0; i < n && reader->nsilent < POLICY_DEVICES; i++)
 		if (memcmp(silent[i], unnamed, 16) &&
-		    !faults_lists(reader->silent, reader->nsilent, silent[i]))
+		    !uuid_is_listed(reader->silent, reader->nsilent, silent[i]))
 			memcpy(reader->silent[reader->nsilent++], silent[i], 16);
 }
 

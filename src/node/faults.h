@@ -57,8 +57,8 @@ int faults_open(struct faults_reader **ret);
 void faults_close(struct faults_reader *reader); /* takes NULL */
 
 /*
- * NVML lists other devices than before: it is closed, by all who have it open, and then opened anew. What is
- * known of devices stays.
+ * NVML lists other devices than before: it is closed, by all who have it open, and then opened anew, each
+ * after the other. What is known of devices stays.
  */
 void faults_rest(struct faults_reader *reader);
 void faults_renew(struct faults_reader *reader);

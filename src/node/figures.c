@@ -50,7 +50,7 @@ static const struct nvml_process *figures_find_process(const struct nvml_process
 	return NULL;
 }
 
-/* What the driver's figure of a process has beside contexts. What others own, and lent to it, is in theirs. */
+/* The part of the driver's figure of a process that is no context. Memory that others lent to it is in theirs. */
 static uint64_t figures_beside_contexts(const struct snapshot_process_device *use)
 {
 	uint64_t not_shown = use->used[CAT_CONTEXT] + use->used[CAT_IMPORTED] + use->pending;

@@ -23,7 +23,7 @@ enum nvml_recovery {
 	NVML_RECOVERY_UNKNOWN, /* the driver does not tell, as before 570, or it is a new one */
 };
 
-/* What the device needs before it works again. */
+/* The recovery action that the device asks for. */
 enum nvml_recovery nvml_device_recovery(struct nvml *nvml, const uint8_t uuid[static 16]);
 
 #endif

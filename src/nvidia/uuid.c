@@ -59,3 +59,11 @@ void uuid_format(const uint8_t uuid[16], char ret_text[UUID_TEXT_SIZE])
 	}
 	*p = '\0';
 }
+
+bool uuid_is_listed(const uint8_t (*list)[16], size_t n, const uint8_t uuid[16])
+{
+	for (size_t i = 0; i < n; i++)
+		if (!memcmp(list[i], uuid, sizeof(list[i])))
+			return true;
+	return false;
+}

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What tests of Pods on a cluster share: what Pods and nodes say, and that nothing is left of a test."""
 
+import pathlib
 import re
 import sys
 import unittest
@@ -79,3 +80,15 @@ class Case(unittest.TestCase):
     def allotd_of(node):
         """nsenter becomes it."""
         return node.programs.running["allotd"].pid
+
+    def open_files_of(self, node):
+        return len(list(pathlib.Path(f"/proc/{self.allotd_of(node)}/fd").iterdir()))
+
+    @staticmethod
+    def restart_kubelet(node):
+        """Returns when it has made its sockets."""
+        node.programs.stop("kubelet")
+        sockets = node.top / "private/var/lib/kubelet/device-plugins/kubelet.sock"
+        sockets.unlink(missing_ok=True)
+        node.start_kubelet()
+        wait(sockets.exists, SECONDS, "the kubelet does not start")

@@ -3,7 +3,6 @@
 
 import contextlib
 import os
-import pathlib
 import re
 import signal
 import statistics
@@ -357,11 +356,7 @@ class Claims(Case):
         for _ in range(RESTARTS):
             for node in self.nodes:
                 n = node.programs.log("allotd").count(REGISTERED)
-                node.programs.stop("kubelet")
-                sockets = node.top / "private/var/lib/kubelet/device-plugins/kubelet.sock"
-                sockets.unlink(missing_ok=True)
-                node.start_kubelet()
-                wait(sockets.exists, SECONDS, "the kubelet does not start")
+                self.restart_kubelet(node)
                 start = time.monotonic()
                 wait(lambda node=node, n=n: node.programs.log("allotd").count(REGISTERED) > n, SECONDS,
                      lambda node=node: node.programs.log("allotd"))
@@ -369,8 +364,7 @@ class Claims(Case):
                 time.sleep(0.2)  # the kubelet deletes the slices of its node at its start
                 wait(node.slice, SECONDS, lambda node=node: node.programs.log("allotd"))
                 slices.append(time.monotonic() - start)
-                open_files = len(list(pathlib.Path(f"/proc/{self.allotd_of(node)}/fd").iterdir()))
-                descriptors.setdefault(node.name, []).append(open_files)
+                descriptors.setdefault(node.name, []).append(self.open_files_of(node))
         told(f"registered at most {max(times):.2f} s after the kubelet made its sockets, slices there after "
              f"{statistics.median(slices):.1f} s, at most {max(slices):.1f}; descriptors {descriptors}")
         for counts in descriptors.values():

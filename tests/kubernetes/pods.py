@@ -2,7 +2,6 @@
 """Pods with a part of a GPU, by the device plugin and the stock scheduler."""
 
 import os
-import pathlib
 import re
 import signal
 import time
@@ -110,14 +109,9 @@ class Pods(Case):
         for i in range(RESTARTS):
             for node in self.nodes:
                 registered = self.registrations(node)
-                node.programs.stop("kubelet")
-                sockets = node.top / "private/var/lib/kubelet/device-plugins/kubelet.sock"
-                sockets.unlink(missing_ok=True)
-                node.start_kubelet()
-                wait(sockets.exists, SECONDS, "the kubelet does not start")
+                self.restart_kubelet(node)
                 times.append(self.wait_registered(node, registered))
-                n = len(list(pathlib.Path(f"/proc/{self.allotd_of(node)}/fd").iterdir()))
-                descriptors.setdefault(node.name, []).append(n)
+                descriptors.setdefault(node.name, []).append(self.open_files_of(node))
         told(f"registered at most {max(times):.2f} s after kubelet.sock was there; "
              f"descriptors {descriptors}")
         for counts in descriptors.values():

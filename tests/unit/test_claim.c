@@ -25,16 +25,22 @@ static struct node_devices devices = {
 static struct claim claim;
 static char why[CLAIM_WHY];
 
-static int read_text(const char *text)
+/* JSON, which is written with ' for " here. Until the next call. */
+static const char *quoted(const char *text)
 {
-	char bytes[12000];
+	static char bytes[12000];
 	size_t n = strlen(text);
 
 	CHECK(n < sizeof(bytes));
 	for (size_t i = 0; i <= n; i++)
 		bytes[i] = text[i] == '\'' ? '"' : text[i];
+	return bytes;
+}
+
+static int read_text(const char *text)
+{
 	*why = 0;
-	return claim_read(bytes, n, &id, &conf, &devices, &claim, why);
+	return claim_read(quoted(text), strlen(text), &id, &conf, &devices, &claim, why);
 }
 
 /* A claim with such results and configuration. */
@@ -304,16 +310,9 @@ static void check_recall(void)
 			      &again, why), -EBADMSG);
 }
 
-/* As many devices as Kubernetes allocates for a claim, each a request of its own, and one more. */
 static int is_here(const char *text)
 {
-	char bytes[512];
-	size_t n = strlen(text);
-
-	CHECK(n < sizeof(bytes));
-	for (size_t i = 0; i <= n; i++)
-		bytes[i] = text[i] == '\'' ? '"' : text[i];
-	return claim_is_here(bytes, n, UID, &conf);
+	return claim_is_here(quoted(text), strlen(text), UID, &conf);
 }
 
 static void check_is_here(void)
@@ -348,6 +347,7 @@ static void check_recall_name(void)
 	CHECK(claim_recall_name("{", name) == -EBADMSG);
 }
 
+/* As many devices as Kubernetes allocates for a claim, each a request of its own, and one more. */
 static void check_many(void)
 {
 	char results[8192] = "", text[12000];

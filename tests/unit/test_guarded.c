@@ -29,7 +29,7 @@ static void folder(const char *name, mode_t mode)
 	CHECK_EQ(chmod(name, mode), 0);
 }
 
-/* What opening answers, of which nothing is left open. */
+/* Returns the error of opening it, or 0; no descriptor stays open. */
 static int answer(const char *path)
 {
 	int files = count_files(), fd;
@@ -97,7 +97,7 @@ static void check_links(void)
 	check_refused("way/file", -EPERM, "shared");
 	check_refused("dangling", -ENOLINK, "nothing");
 	check_refused("round", -ELOOP, "round");
-	/* What the path itself names may be missing, behind a link, too. */
+	/* A name of the path itself may be missing, behind a folder's link, too. */
 	CHECK_EQ(symlink("sticky", "there"), 0);
 	CHECK_EQ(symlink("nowhere/x", "gone"), 0);
 	CHECK_EQ(answer("there/none"), -ENOENT);

@@ -265,7 +265,7 @@ static void save_empty_dir(const char *path)
 	rmdir(path);
 }
 
-/* What we have made, so that the directory is as it was. */
+/* Leaves the directory as it was: removes the files that this save has made. */
 static void save_remove_files(const struct save *save)
 {
 	static const char *const files[] = {IMAGE_MANIFEST, IMAGE_OBJECTS, IMAGE_MANIFEST ".partial",

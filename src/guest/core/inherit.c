@@ -12,7 +12,7 @@
 #define TENANT	"ALLOT_TENANT_DIR="
 #define PRELOAD "LD_PRELOAD="
 
-/* What a small stack has room for: some 2000 variables. */
+/* A small stack has room for this much: some 2000 variables. */
 #define ROOM_BYTES (16 << 10)
 
 /*

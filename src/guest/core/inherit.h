@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a program that a tenant's process starts has in its environment, so that it is of the tenant:
- * ALLOT_TENANT_DIR, and the library in LD_PRELOAD. Programs like env -i, tox and bazel start others with
+ * A program is of the tenant by two variables of its environment: ALLOT_TENANT_DIR, and LD_PRELOAD with
+ * the library. A process of the tenant that starts another puts back those that are missing. Programs like env -i, tox and bazel start others with
  * an environment of their own making, and scripts put another library into LD_PRELOAD.
  *
  * Called in a child of vfork and in signal handlers: takes no lock and no memory, and writes to none but
@@ -12,7 +12,7 @@
 
 #include <stddef.h>
 
-/* What an environment has, and lacks, as it was looked at. */
+/* An environment at the time of a look, and the variables that it lacks. */
 struct inherit {
 	const char *tenant;  /* the variable that is missing, or NULL */
 	const char *library; /* likewise the library's path */

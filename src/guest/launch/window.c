@@ -320,7 +320,10 @@ void window_looked(struct meter *meter, const struct meter_look *look)
 
 	window_learn_overlap(window, look);
 	rest = window_together(window, meter->flying_ns);
-	/* Late work is said to be done by now: who reads that a moment later is to know better. */
+	/*
+	 * The end of late work is published as now. The arbiter may read it a moment before that and take the
+	 * work for done, unless it knows that the length was not foreseen.
+	 */
 	if (look->late_ns > look->late_expected_ns &&
 	    window_is_off(look->late_ns, look->late_expected_ns))
 		window_unforeseen(device, look->now_ns);

@@ -518,6 +518,11 @@ static bool claim_has_result_here(const json_t *results, const struct kube_conf 
 	return false;
 }
 
+void claim_path(const char *space, const char *name, char ret[static CLAIM_PATH_BYTES])
+{
+	snprintf(ret, CLAIM_PATH_BYTES, "/apis/resource.k8s.io/v1/namespaces/%s/resourceclaims/%s", space, name);
+}
+
 /* An API server that does not serve claims of this version has none of them either, and says 404, too. */
 static bool claim_says_none(const json_t *root)
 {

@@ -74,6 +74,10 @@ struct claim_prefix claim_prefix(const char *uid);
 int claim_read(const char *bytes, size_t len, const struct claim_id *id, const struct kube_conf *conf,
 	       const struct node_devices *devices, struct claim *ret, char why[static CLAIM_WHY]);
 
+/* Of a claim at the API server; both names are valid (name.h). */
+#define CLAIM_PATH_BYTES (2 * KUBE_NAME_BYTES + 128)
+void claim_path(const char *space, const char *name, char ret[static CLAIM_PATH_BYTES]);
+
 /*
  * Returns 1 if the claim of that uid is allocated to a device of this driver and node, 0 if not, or if the API
  * server says that there is none of its name; -EINVAL: that is neither. Of any bytes.

@@ -14,7 +14,6 @@
 
 #define ROUND_NS   (600 * NS_PER_S)
 #define TIMEOUT_MS 20000
-#define PATH_BYTES (2 * KUBE_NAME_BYTES + 128)
 
 /* A grant whose claim the API server is asked for. */
 struct suspect {
@@ -135,21 +134,15 @@ static void claim_sweep_answered(void *arg, int status, const char *bytes, size_
 /* A claim that cannot be asked for has its turn in the next round. */
 static void claim_sweep_ask(struct claim_sweep *sweep)
 {
-	char path[PATH_BYTES], space[CLAIM_NAME_BYTES], *name;
+	char path[CLAIM_PATH_BYTES], space[CLAIM_NAME_BYTES], *name;
 
 	snprintf(space, sizeof(space), "%s", sweep->suspect.claim);
 	name = strchr(space, '/');
 	*name++ = 0;
 	if (!name_is_valid(space) || !name_is_valid(name))
 		return;
-	snprintf(path, sizeof(path), "/apis/resource.k8s.io/v1/namespaces/%s/resourceclaims/%s", space, name);
-	(void)api_ask(sweep->api,
-		      &(struct api_request){.method = "GET",
-					    .path = path,
-					    .timeout_ms = TIMEOUT_MS,
-					    .ended = claim_sweep_answered,
-					    .arg = sweep},
-		      &sweep->asked);
+	claim_path(space, name, path);
+	(void)api_get(sweep->api, path, TIMEOUT_MS, claim_sweep_answered, sweep, &sweep->asked);
 }
 
 /* --- Rounds -------------------------------------------------------------------------------- */

@@ -24,7 +24,6 @@
 #define FETCHES_MOST 256 /* in flight */
 #define CLAIMS_MOST  256 /* of a call */
 #define WHY_BYTES    1024
-#define PATH_BYTES   (2 * KUBE_NAME_BYTES + 128)
 
 /* A claim of a call, which waits for its fetch. */
 struct waiter {
@@ -289,17 +288,10 @@ static struct fetch *prepare_find_fetch(const struct prepare *prepare, const Dra
 
 static int fetch_ask(struct fetch *fetch)
 {
-	char path[PATH_BYTES];
+	char path[CLAIM_PATH_BYTES];
 
-	snprintf(path, sizeof(path), "/apis/resource.k8s.io/v1/namespaces/%s/resourceclaims/%s",
-		 fetch->space, fetch->name);
-	return api_ask(fetch->prepare->api,
-		       &(struct api_request){.method = "GET",
-					     .path = path,
-					     .timeout_ms = FETCH_MS,
-					     .ended = fetch_ended,
-					     .arg = fetch},
-		       &fetch->api_call);
+	claim_path(fetch->space, fetch->name, path);
+	return api_get(fetch->prepare->api, path, FETCH_MS, fetch_ended, fetch, &fetch->api_call);
 }
 
 static int prepare_fetch(struct prepare *prepare, const Dra__Claim *claim, struct fetch **ret)

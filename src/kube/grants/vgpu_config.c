@@ -156,7 +156,7 @@ static bool vgpu_config_has(int dir, const char *name, const char *bytes, size_t
 	return has;
 }
 
-/* What has that content stays: containers have this very file mounted. */
+/* A file of that content stays as it is: containers have this very file mounted. */
 static int vgpu_config_keep(int dir, const char *name, const char *bytes, size_t len)
 {
 	return vgpu_config_has(dir, name, bytes, len) ? 0 : vgpu_config_put_bytes(dir, name, bytes, len);

@@ -51,13 +51,15 @@ static void lister_rest(struct lister *lister, uint64_t ns)
 
 static void lister_read(struct lister *lister, const V1__ListPodResourcesResponse *list)
 {
-	bool whole = pod_resources_is_whole(lister->conf, list);
+	uint64_t now = now_monotonic_ns();
 	struct counts_held *held;
+	bool whole;
 	size_t n;
 
-	if (now_monotonic_ns() - lister->read_ns < READ_NS)
+	if (now - lister->read_ns < READ_NS)
 		return;
-	lister->read_ns = now_monotonic_ns();
+	lister->read_ns = now;
+	whole = pod_resources_is_whole(lister->conf, list);
 	if (held_read(lister->conf, lister->devices, list, &held, &n) == 0)
 		counts_hold(held, n, whole);
 	if (others_note(lister->conf, lister->devices, list, whole))

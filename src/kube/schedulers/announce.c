@@ -172,13 +172,7 @@ void announce_run(struct announce *announce)
 
 	if (announce->asked || now_monotonic_ns() < announce->at_ns)
 		return;
-	r = api_ask(announce->api,
-		    &(struct api_request){.method = "GET",
-					  .path = announce->path,
-					  .timeout_ms = TIMEOUT_MS,
-					  .ended = announce_read,
-					  .arg = announce},
-		    &announce->asked);
+	r = api_get(announce->api, announce->path, TIMEOUT_MS, announce_read, announce, &announce->asked);
 	if (r < 0)
 		announce_fail(announce, "GET", r, strerror(-r));
 }

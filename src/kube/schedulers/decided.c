@@ -154,13 +154,7 @@ static void decided_node_read(void *arg, int status, const char *bytes, size_t l
 static int decided_get(struct decided_call *call, const char *path,
 		       void (*ended)(void *arg, int status, const char *bytes, size_t len))
 {
-	return api_ask(call->decided->api,
-		       &(struct api_request){.method = "GET",
-					     .path = path,
-					     .timeout_ms = TIMEOUT_MS,
-					     .ended = ended,
-					     .arg = call},
-		       &call->asked);
+	return api_get(call->decided->api, path, TIMEOUT_MS, ended, call, &call->asked);
 }
 
 static void decided_unlock(struct decided_call *call)
@@ -172,7 +166,7 @@ static void decided_unlock(struct decided_call *call)
 		decided_end(call, DECIDED_LOCKED);
 }
 
-/* The node is unlocked all the same: the scheduler has placed the Pod. */
+/* The node stays locked until the Pod counts as taken, or is gone: its scheduler reads both together. */
 static void decided_taken(void *arg, int status, const char *bytes, size_t len)
 {
 	struct decided_call *call = arg;

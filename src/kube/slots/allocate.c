@@ -32,6 +32,16 @@ __attribute__((format(printf, 3, 4))) static int allocate_say(char why[static AL
 	return r;
 }
 
+static int allocate_find_slot(const struct node_devices *devices, const char *name, struct device_slot *ret,
+			      char why[static ALLOCATE_WHY])
+{
+	int r = device_id_parse(devices, name, ret);
+
+	if (r == -EINVAL)
+		return allocate_say(why, r, "\"%.63s\" is no slot's name", name);
+	return r < 0 ? allocate_say(why, r, "slot %.63s is of no GPU of this node", name) : 0;
+}
+
 /* An array of `n` pointers; one more has room. */
 static void *allocate_pointers(size_t n)
 {
@@ -196,10 +206,10 @@ static int answer_show_gpus(const struct node_devices *devices, const V1beta1__C
 	*uuids = 0;
 	for (size_t i = 0; i < request->n_devices_ids; i++) {
 		const char *name = request->devices_ids[i];
-		int r = device_id_parse(devices, name, &slot);
+		int r = allocate_find_slot(devices, name, &slot, why);
 
 		if (r < 0)
-			return allocate_say(why, r, "slot %.63s is of no GPU of this node", name);
+			return r;
 		if (devices->list[slot.device].device.vendor != DEVICE_NVIDIA)
 			return allocate_say(why, -ENOTSUP, "slot %.63s is of an AMD GPU, which needs a runtime with CDI; "
 					    "take delivery = mounts from allotd.conf", name);
@@ -234,12 +244,9 @@ static int answer_slots(const struct kube_conf *conf, const struct node_devices 
 	for (size_t i = 0; r == 0 && i < request->n_devices_ids; i++) {
 		const char *name = request->devices_ids[i];
 
-		r = device_id_parse(devices, name, &slot);
+		r = allocate_find_slot(devices, name, &slot, why);
 		if (r < 0)
-			return allocate_say(why, r,
-					    r == -EINVAL ? "\"%.63s\" is no slot's name"
-							 : "slot %.63s is of no GPU of this node",
-					    name);
+			return r;
 		first = conf->scheduler == KUBE_STOCK ? !seen[slot.device] : i == 0;
 		r = answer_add_slot(conf, &devices->list[slot.device], name, first, answer, why);
 		seen[slot.device] = true;

@@ -338,7 +338,7 @@ static int api_watch(CURL *easy, curl_socket_t fd, int what, void *arg, void *kn
 	return 0;
 }
 
-static int api_set_timer(CURLM *multi, long timeout_ms, void *arg)
+static int api_set_timer(CURLM *multi, int timeout_ms, void *arg)
 {
 	struct api *api = arg;
 	struct itimerspec spec = {0};
@@ -577,6 +577,19 @@ int api_ask(struct api *api, const struct api_request *request, struct api_call 
 	if (ret)
 		*ret = call;
 	return 0;
+}
+
+int api_get(struct api *api, const char *path, int timeout_ms,
+	    void (*ended)(void *arg, int status, const char *bytes, size_t len), void *arg,
+	    struct api_call **ret)
+{
+	return api_ask(api,
+		       &(struct api_request){.method = "GET",
+					     .path = path,
+					     .timeout_ms = timeout_ms,
+					     .ended = ended,
+					     .arg = arg},
+		       ret);
 }
 
 void api_forget(struct api_call *call)

@@ -52,6 +52,10 @@ void api_close(struct api *api);
  * escape.
  */
 int api_ask(struct api *api, const struct api_request *request, struct api_call **ret);
+/* GET, of which the answer comes as one; otherwise as api_ask. */
+int api_get(struct api *api, const char *path, int timeout_ms,
+	    void (*ended)(void *arg, int status, const char *bytes, size_t len), void *arg,
+	    struct api_call **ret);
 /* `ended` is not heard any more. */
 void api_forget(struct api_call *call);
 

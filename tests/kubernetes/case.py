@@ -85,7 +85,7 @@ class Case(unittest.TestCase):
         return len(list(pathlib.Path(f"/proc/{self.allotd_of(node)}/fd").iterdir()))
 
     @staticmethod
-    def restart_kubelet(node):
+    def begin_kubelet_anew(node):
         """Returns when it has made its sockets."""
         node.programs.stop("kubelet")
         sockets = node.top / "private/var/lib/kubelet/device-plugins/kubelet.sock"

@@ -356,7 +356,7 @@ class Claims(Case):
         for _ in range(RESTARTS):
             for node in self.nodes:
                 n = node.programs.log("allotd").count(REGISTERED)
-                self.restart_kubelet(node)
+                self.begin_kubelet_anew(node)
                 start = time.monotonic()
                 wait(lambda node=node, n=n: node.programs.log("allotd").count(REGISTERED) > n, SECONDS,
                      lambda node=node: node.programs.log("allotd"))

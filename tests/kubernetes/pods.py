@@ -109,7 +109,7 @@ class Pods(Case):
         for i in range(RESTARTS):
             for node in self.nodes:
                 registered = self.registrations(node)
-                self.restart_kubelet(node)
+                self.begin_kubelet_anew(node)
                 times.append(self.wait_registered(node, registered))
                 descriptors.setdefault(node.name, []).append(self.open_files_of(node))
         told(f"registered at most {max(times):.2f} s after kubelet.sock was there; "

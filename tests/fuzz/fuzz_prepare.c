@@ -33,7 +33,8 @@ struct grpc_call {
 struct api_call {
 	bool there;
 	unsigned int claim;
-	struct api_request request;
+	void (*ended)(void *arg, int status, const char *bytes, size_t len);
+	void *arg;
 };
 
 static struct grpc_call calls[CALLS];
@@ -52,7 +53,9 @@ static const struct node_devices devices = {.n = 1, .list = {{.device = {.uuid =
 int __wrap_clock_gettime(clockid_t clock, struct timespec *ret);
 int __wrap_grpc_send(struct grpc_call *call, const uint8_t *message, size_t len);
 void __wrap_grpc_finish(struct grpc_call *call, enum grpc_status status, const char *text);
-int __wrap_api_ask(struct api *api, const struct api_request *request, struct api_call **ret);
+int __wrap_api_get(struct api *api, const char *path, int timeout_ms,
+		   void (*ended)(void *arg, int status, const char *bytes, size_t len), void *arg,
+		   struct api_call **ret);
 void __wrap_api_forget(struct api_call *call);
 int __wrap_grant_put(const struct kube_conf *c, const struct grant *grant, char why[static GRANT_WHY]);
 int __wrap_grant_drop(const struct kube_conf *c, const char *id, char why[static GRANT_WHY]);
@@ -86,19 +89,21 @@ void __wrap_grpc_finish(struct grpc_call *call, enum grpc_status status, const c
 
 static char uids[CLAIMS][CLAIM_UID_BYTES] = {"a", "ab", "b", "0f7e2d6c-8a0c-4b7e-9d0f-1f2e3d4c5b6a"};
 
-int __wrap_api_ask(struct api *api, const struct api_request *request, struct api_call **ret)
+int __wrap_api_get(struct api *api, const char *path, int timeout_ms,
+		   void (*ended)(void *arg, int status, const char *bytes, size_t len), void *arg,
+		   struct api_call **ret)
 {
 	static const char before[] = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims/";
 	unsigned int claim = 0, i = 0;
 
-	MUST(!strncmp(request->path, before, sizeof(before) - 1));
-	while (strcmp(uids[claim], request->path + sizeof(before) - 1))
+	MUST(!strncmp(path, before, sizeof(before) - 1));
+	while (strcmp(uids[claim], path + sizeof(before) - 1))
 		MUST(++claim < CLAIMS);
 	for (i = 0; i < CALLS; i++)
 		MUST(!asked[i].there || asked[i].claim != claim);
 	for (i = 0; asked[i].there; i++)
 		MUST(i + 1 < CALLS);
-	asked[i] = (struct api_call){true, claim, *request};
+	asked[i] = (struct api_call){true, claim, ended, arg};
 	*ret = &asked[i];
 	return 0;
 }
@@ -335,7 +340,7 @@ static void api_answer(struct api_call *call, int status, bool other)
 			     other ? "another" : uids[call->claim], x, call->claim == 1 ? "," : "",
 			     call->claim == 1 ? y : "");
 	call->there = false;
-	call->request.ended(call->request.arg, status, text, n);
+	call->ended(call->arg, status, text, n);
 }
 
 static void step_answer(unsigned int which, int status, bool other)

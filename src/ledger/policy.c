@@ -411,24 +411,6 @@ int policy_update(const char *dir, int (*edit)(struct policy *policy, void *arg)
 	return 0;
 }
 
-int policy_set_closed(const char *dir, bool closed)
-{
-	CLEANUP(policy_file_unmap) struct policy_file *file = NULL;
-	CLEANUP_CLOSE int fd = -EBADF;
-	int r;
-
-	r = policy_open_locked(dir, &file, &fd);
-	if (r < 0)
-		return r;
-	if (closed)
-		word_set_bits(&file->gate, (uint32_t)POLICY_GATE_CLOSED);
-	else
-		word_clear_bits(&file->gate, (uint32_t)POLICY_GATE_CLOSED);
-	shared_file_unlock(fd, LOCK_WRITER, 1);
-	futex_wake_all(&file->gate);
-	return 0;
-}
-
 const struct policy_device *policy_find(const struct policy *policy, const uint8_t uuid[16])
 {
 	uint32_t first = policy->flags & POLICY_ALL_DEVICES ? 1 : 0;

@@ -29,9 +29,6 @@ int policy_create(const char *dir, const struct policy *policy);
  */
 int policy_update(const char *dir, int (*edit)(struct policy *policy, void *arg), void *arg);
 
-/* Opens or closes the gate for all processes of the tenant, and wakes those that wait. */
-int policy_set_closed(const char *dir, bool closed);
-
 /* What the policy says of a device: its own entry or that for all, else NULL. Pure. */
 const struct policy_device *policy_find(const struct policy *policy, const uint8_t uuid[16]);
 

@@ -50,10 +50,9 @@ enum policy_flags {
 #define POLICY_FLAGS_KNOWN \
 	(POLICY_ACCOUNTING_DRIVER | POLICY_ALL_DEVICES | POLICY_SWAPPABLE | POLICY_OVERCOMMIT)
 
-/* What a launch has to look at; none of it: it passes. Bits of the gate word. */
+/* Bits of the gate word; a launch of a tenant that has none of them passes. */
 enum policy_gate {
 	POLICY_GATE_OPEN = 0,
-	POLICY_GATE_CLOSED = 1 << 0,  /* nothing may start */
 	POLICY_GATE_METERED = 1 << 1, /* see policy_meters */
 	POLICY_GATE_SWAPPABLE = 1 << 2, /* POLICY_SWAPPABLE, so that others look at one word */
 };

@@ -2,7 +2,7 @@
 /*
  * What a tenant is told: CUDA and NVML, in both their forms, tell one story, whatever the order in
  * which a program sees its devices; other tenants are in it no more than the device's rest. And
- * what a running tenant is told when its quota or its gate changes.
+ * what a running tenant is told when its quota changes.
  *
  *     view <liballot.so> <share_puppet> [n]
  */
@@ -318,62 +318,13 @@ static void quota_moves(void)
 	done(&t);
 }
 
-static void wait_done(struct program *p, uint64_t n)
-{
-	for (int i = 0; i < 1000 && puppet(p, (struct puppet_ask){.op = DO_DONE}).a < n; i++)
-		usleep(10000);
-	EXPECT("kernels done", puppet(p, (struct puppet_ask){.op = DO_DONE}).a, n);
-}
-
-static void gate_closes(void)
-{
-	uint64_t quota = 300 * MIB;
-	struct tenant t, free_tenant;
-	struct program p[2], neighbour;
-	int slot;
-
-	tenant_new(&t, "gate", &quota, 1, 0);
-	tenant_new(&free_tenant, "free", &quota, 1, 0);
-	start(&p[0], &t, false);
-	start(&p[1], &t, false);
-	start(&neighbour, &free_tenant, false);
-	for (int i = 0; i < 2; i++)
-		puppet(&p[i], (struct puppet_ask){.op = DO_CONTEXT});
-	puppet(&neighbour, (struct puppet_ask){.op = DO_CONTEXT});
-	puppet(&p[0], (struct puppet_ask){.op = DO_START});
-	wait_done(&p[0], 1);
-	CHECK_EQ(policy_set_closed(t.dir, true), 0);
-	for (int i = 0; i < 2; i++)
-		for (int k = 0; k < 3; k++)
-			puppet(&p[i], (struct puppet_ask){.op = DO_START});
-	puppet(&neighbour, (struct puppet_ask){.op = DO_START});
-	wait_done(&neighbour, 1);
-	usleep(50000);
-	EXPECT("kernels done", puppet(&p[0], (struct puppet_ask){.op = DO_DONE}).a, 1);
-	EXPECT("kernels done", puppet(&p[1], (struct puppet_ask){.op = DO_DONE}).a, 0);
-	/* Memory goes on, and a change of the quota opens nothing. */
-	slot = make(&p[0], 0, PLAIN, 10 * MIB);
-	free_slot(&p[0], slot);
-	tenant_set(&t, 250 * MIB);
-	usleep(20000);
-	EXPECT("kernels done", puppet(&p[1], (struct puppet_ask){.op = DO_DONE}).a, 0);
-	CHECK_EQ(policy_set_closed(t.dir, false), 0);
-	wait_done(&p[0], 4);
-	wait_done(&p[1], 3);
-	puppet_end(&p[0]);
-	puppet_end(&p[1]);
-	puppet_end(&neighbour);
-	done(&t);
-	done(&free_tenant);
-}
-
 static const struct {
 	const char *name;
 	void (*play)(void);
 } scenes[] = {
 	{"while filling", while_filling}, {"in any order", in_any_order},
 	{"not granted", not_granted},	  {"own processes", own_processes},
-	{"quota moves", quota_moves},	  {"gate closes", gate_closes},
+	{"quota moves", quota_moves},
 };
 
 int main(int argc, char **argv)

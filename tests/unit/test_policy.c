@@ -403,12 +403,19 @@ static void *wait_at_gate(void *arg)
 {
 	const uint32_t *gate = policy_gate(arg);
 
-	while (__atomic_load_n(gate, __ATOMIC_ACQUIRE) == POLICY_GATE_CLOSED)
-		syscall(SYS_futex, gate, FUTEX_WAIT, POLICY_GATE_CLOSED, NULL, NULL, 0);
+	while (__atomic_load_n(gate, __ATOMIC_ACQUIRE) == POLICY_GATE_OPEN)
+		syscall(SYS_futex, gate, FUTEX_WAIT, POLICY_GATE_OPEN, NULL, NULL, 0);
 	return NULL;
 }
 
-/* A waiter sleeps on its read-only mapping until allot opens the gate. */
+static int set_cap(struct policy *policy, void *arg)
+{
+	policy->compute = POLICY_COMPUTE_CAP;
+	policy->device[0].share_permille = 500;
+	return 0;
+}
+
+/* A waiter sleeps on its read-only mapping until the policy says that launches are metered. */
 static void check_gate(void)
 {
 	const char *dir = fixture_tenant("gate");
@@ -418,15 +425,14 @@ static void check_gate(void)
 
 	CHECK_EQ(policy_open(dir, &map), 0);
 	CHECK_EQ(*policy_gate(map), POLICY_GATE_OPEN);
-	CHECK_EQ(policy_set_closed(dir, true), 0);
-	CHECK_EQ(*policy_gate(map), POLICY_GATE_CLOSED);
-	CHECK_EQ(syscall(SYS_futex, policy_gate(map), FUTEX_WAIT, POLICY_GATE_CLOSED, &soon, NULL,
-			 0), -1);
+	CHECK_EQ(syscall(SYS_futex, policy_gate(map), FUTEX_WAIT, POLICY_GATE_OPEN, &soon, NULL, 0),
+		 -1);
 	CHECK_EQ(errno, ETIMEDOUT); /* the kernel takes the read-only word */
 	CHECK_EQ(pthread_create(&thread, NULL, wait_at_gate, map), 0);
 	nanosleep(&soon, NULL);
-	CHECK_EQ(policy_set_closed(dir, false), 0);
+	CHECK_EQ(policy_update(dir, set_cap, NULL), 0);
 	CHECK_EQ(pthread_join(thread, NULL), 0);
+	CHECK_EQ(*policy_gate(map), POLICY_GATE_METERED);
 	policy_close(map);
 }
 

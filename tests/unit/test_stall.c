@@ -328,8 +328,6 @@ static void owe(uint64_t ns)
 
 static void check_look(void)
 {
-	static const uint32_t closed = POLICY_GATE_CLOSED | POLICY_GATE_METERED;
-	const uint32_t *gate = guest.gate;
 	uint64_t until;
 
 	begin();
@@ -346,13 +344,7 @@ static void check_look(void)
 	until = look();
 	CHECK(stall_is_on(stall) && word() == 0);
 	CHECK(until > fake.now_ns + 1500 * MS && until < fake.now_ns + 2500 * MS);
-	/* Closed: for as long as it is. */
 	fake_pass(until - fake.now_ns);
-	guest.gate = &closed;
-	CHECK_EQ(look(), fake.now_ns + TUNING_LOOK_NS);
-	CHECK(stall_is_on(stall) && word() == 0);
-	guest.gate = gate;
-	fake_pass(TUNING_LOOK_NS);
 	/* It is others' turn. */
 	fake_guest_turn(&guest)->beat_ns = fake.now_ns;
 	fake_guest_turn(&guest)->open_until_ns = fake.now_ns;
@@ -365,12 +357,9 @@ static void check_look(void)
 	CHECK_EQ(word(), 1);
 }
 
-/* Siblings that take what is paid each time prolong no pause; what is closed waits all the same. */
+/* Siblings that take what is paid each time prolong no pause. */
 static void check_look_beside_siblings(void)
 {
-	static const uint32_t closed = POLICY_GATE_CLOSED | POLICY_GATE_METERED;
-	const uint32_t *gate = guest.gate;
-
 	begin();
 	CHECK(begin_in(S1));
 	begin_sibling();
@@ -379,11 +368,6 @@ static void check_look_beside_siblings(void)
 	look();
 	CHECK(stall_is_on(stall));
 	fake_pass(1);
-	guest.gate = &closed;
-	look();
-	CHECK(stall_is_on(stall));
-	guest.gate = gate;
-	fake_pass(TUNING_LOOK_NS);
 	look();
 	CHECK(!stall_is_on(stall));
 	end_sibling();

@@ -62,7 +62,6 @@ static void check_turn(void)
 	CHECK_EQ(pthread_join(thread, &right), 0);
 	CHECK(right);
 	CHECK_EQ(policy_update(dir, set_limit, &limit), 0);
-	CHECK_EQ(policy_set_closed(dir, true), 0);
 	CHECK_EQ(seen->open_until_ns, 77);
 	CHECK_EQ(seen->entitled_permille, 250);
 	/* What the arbiter does not close it leaves; who comes next finds it. */

@@ -472,11 +472,6 @@ static bool admission_step(struct asking *asking)
 	struct admission_inputs in;
 	struct admission decision;
 
-	if (seen & POLICY_GATE_CLOSED) {
-		futex_wait(asking->guest->gate, seen);
-		launch->now_ns = now_monotonic_ns();
-		return false;
-	}
 	limits_refresh(limits, asking->guest);
 	admission_choose_slice(asking);
 	/* Nobody is asked, so what follows need not ask either. */
@@ -589,13 +584,10 @@ CUresult admission_enter(struct guest *guest, struct launch *launch)
 {
 	struct launch_device *device;
 	struct launch_state *state;
-	uint32_t word;
 	bool lets;
 	CUresult e;
 
-	while ((word = word_acquire(guest->gate)) & POLICY_GATE_CLOSED)
-		futex_wait(guest->gate, word);
-	if (!(word & POLICY_GATE_METERED) && !guest->metered)
+	if (!(word_acquire(guest->gate) & POLICY_GATE_METERED) && !guest->metered)
 		return CUDA_SUCCESS;
 	e = attach_device(guest, &launch->context, &device);
 	if (e || !device)

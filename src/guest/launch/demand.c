@@ -181,8 +181,6 @@ uint64_t demand_owes(struct launch_device *device, uint64_t now_ns, bool *ret_tu
 
 	*ret_turn = false;
 	limits_refresh(&state->limits, guest);
-	if (word_acquire(guest->gate) & POLICY_GATE_CLOSED)
-		return now_ns + TUNING_LOOK_NS;
 	if (limits_none(&state->limits, guest))
 		return 0;
 	until = limits_paid_ns(&state->limits, guest->ledger, device->meter.device->ledger, now_ns,

@@ -88,8 +88,7 @@ static uint64_t monitor_end_stall(struct launch_device *device, uint64_t now_ns)
 		return until < now_ns + TUNING_LOOK_NS ? until : now_ns + TUNING_LOOK_NS;
 	collect_done(&device->meter);
 	until = demand_owes(device, now_monotonic_ns(), &turn);
-	if (!until || (!turn && state_processes(device, now_ns) > 1 &&
-		       !(word_acquire(device->meter.guest->gate) & POLICY_GATE_CLOSED))) {
+	if (!until || (!turn && state_processes(device, now_ns) > 1)) {
 		stall_end(device);
 		return UINT64_MAX;
 	}

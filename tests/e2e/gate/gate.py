@@ -127,12 +127,6 @@ class Held(Case):
         """100 ms of work at a fifth, whose policy cannot be read when it begins."""
         self.assertGreater(int(self.guest("destroyed", "--compute", "20")), 300)
 
-    def test_closed(self):
-        """Nothing starts while the tenant is closed, whatever launches wait for."""
-        for policy in (("--compute", "30"), ("--weight", "1")):
-            with self.subTest(policy=policy):
-                self.guest("closed", *policy)
-
     def test_no_thread_for_a_keeper(self):
         self.assertGreater(int(self.guest("unkept", "--compute", "20")), 300)
 

@@ -498,50 +498,6 @@ static void *map_own(const char *name, size_t bytes)
 	return map;
 }
 
-static _Atomic uint64_t launched;
-
-static void *launch_and_count(void *arg)
-{
-	CUstream stream;
-
-	MUST(cuCtxSetCurrent(context));
-	MUST(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
-	while (!atomic_load(&over)) {
-		MUST(launch(3000, stream));
-		atomic_fetch_add(&launched, 1);
-	}
-	MUST(cuStreamSynchronize(stream));
-	return NULL;
-}
-
-/* Closed and opened again while threads wait, for whatever they do. */
-static void closed(void)
-{
-	struct policy_file *policy = map_own("policy", sizeof(*policy));
-	pthread_t thread[4];
-	uint64_t before;
-
-	begin();
-	for (int i = 0; i < 4; i++)
-		pthread_create(&thread[i], NULL, launch_and_count, NULL);
-	for (int i = 0; i < 5; i++) {
-		before = atomic_load(&launched);
-		for (int k = 0; k < 1000 && atomic_load(&launched) < before + 8; k++)
-			pause_ms(5);
-		CHECK(atomic_load(&launched) >= before + 8);
-		__atomic_fetch_or(&policy->gate, POLICY_GATE_CLOSED, __ATOMIC_SEQ_CST);
-		pause_ms(300); /* whoever was on the way is through */
-		before = atomic_load(&launched);
-		pause_ms(100);
-		CHECK(atomic_load(&launched) == before);
-		__atomic_fetch_and(&policy->gate, ~(uint32_t)POLICY_GATE_CLOSED, __ATOMIC_SEQ_CST);
-		syscall(SYS_futex, &policy->gate, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
-	}
-	atomic_store(&over, true);
-	for (int i = 0; i < 4; i++)
-		pthread_join(thread[i], NULL);
-}
-
 /* The last arbiter looked an hour from now: before the machine was started anew. */
 static void before_the_boot(void)
 {
@@ -839,8 +795,6 @@ int main(int argc, char **argv)
 		destroyed();
 	else if (!strcmp(hazard, "worked"))
 		worked();
-	else if (!strcmp(hazard, "closed"))
-		closed();
 	else if (!strcmp(hazard, "removed"))
 		removed();
 	else if (!strcmp(hazard, "unkept"))

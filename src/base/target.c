@@ -4,7 +4,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +14,7 @@
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "base/fd.h"
+#include "base/proc_stat.h"
 
 int target_process(pid_t thread, pid_t *ret_process)
 {
@@ -33,35 +33,8 @@ int target_process(pid_t thread, pid_t *ret_process)
 	return 0;
 }
 
-#define PF_EXITING 0x4u /* of a thread's flags, as the kernel numbers them */
-
-struct target_stat {
-	char state;
-	unsigned int flags;
-	uint64_t start_ns; /* CLOCK_BOOTTIME, rounded down */
-};
-
-/* The words behind a thread's name, which may have any byte in it. */
-static bool target_read_stat(int dir, const char *path, struct target_stat *ret)
-{
-	char text[1024], *name_end;
-	uint64_t ticks;
-
-	if (fd_read_text(dir, path, text, sizeof(text)) < 0)
-		return false;
-	name_end = strrchr(text, ')');
-	if (!name_end ||
-	    sscanf(name_end + 1,
-		   " %c %*s %*s %*s %*s %*s %u %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s "
-		   "%" SCNu64,
-		   &ret->state, &ret->flags, &ticks) != 3)
-		return false;
-	ret->start_ns = ticks * (UINT64_C(1000000000) / (uint64_t)sysconf(_SC_CLK_TCK));
-	return true;
-}
-
 /* Allocates nothing: callers may hold a lock. */
-static bool target_any_thread(pid_t process, bool (*is)(const struct target_stat *stat))
+static bool target_any_thread(pid_t process, bool (*is)(const struct proc_stat *stat))
 {
 	_Alignas(struct dirent64) char room[2048];
 	CLEANUP_CLOSE int tasks = -EBADF;
@@ -75,10 +48,10 @@ static bool target_any_thread(pid_t process, bool (*is)(const struct target_stat
 	while ((n = syscall(SYS_getdents64, tasks, room, sizeof(room))) > 0)
 		for (long at = 0; at < n;) {
 			const struct dirent64 *entry = (const void *)(room + at);
-			struct target_stat stat;
+			struct proc_stat stat;
 
 			snprintf(path, sizeof(path), "%.255s/stat", entry->d_name);
-			if (entry->d_name[0] != '.' && target_read_stat(tasks, path, &stat) &&
+			if (entry->d_name[0] != '.' && !proc_stat_read_at(tasks, path, &stat) &&
 			    is(&stat))
 				return true;
 			at += entry->d_reclen;
@@ -86,28 +59,22 @@ static bool target_any_thread(pid_t process, bool (*is)(const struct target_stat
 	return false;
 }
 
-static bool target_stat_is_stopped(const struct target_stat *stat)
-{
-	return stat->state == 'T' || stat->state == 't';
-}
-
 bool target_is_stopped(pid_t process)
 {
-	return target_any_thread(process, target_stat_is_stopped);
+	return target_any_thread(process, proc_stat_is_stopped);
 }
 
-static bool target_stat_is_ending(const struct target_stat *stat)
+static bool target_stat_is_ending(const struct proc_stat *stat)
 {
-	return stat->flags & PF_EXITING && stat->state != 'Z' && stat->state != 'X';
+	return proc_stat_is_exiting(stat) && !proc_stat_is_dead(stat);
 }
 
 bool target_is_ending(pid_t process, uint64_t until_ns)
 {
-	struct target_stat stat;
-	char path[64];
+	struct proc_stat stat;
 
-	snprintf(path, sizeof(path), "/proc/%d/stat", process);
-	return process > 0 && target_read_stat(AT_FDCWD, path, &stat) && stat.start_ns <= until_ns &&
+	return process > 0 && !proc_stat_read(process, &stat) &&
+	       proc_stat_start_ns(&stat) <= until_ns &&
 	       target_any_thread(process, target_stat_is_ending);
 }
 

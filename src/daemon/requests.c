@@ -12,6 +12,7 @@
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "base/fd.h"
+#include "base/proc_stat.h"
 #include "base/pidns.h"
 #include "daemon/bounds.h"
 #include "ledger/residency_file.h"
@@ -71,23 +72,13 @@ static int requests_check_policy(struct doing *d, const struct policy *policy)
 
 /* --- What the site gives ---------------------------------------------------------------------- */
 
-/* As the kernel has it in /proc/PID/stat. */
-#define PF_EXITING 0x4
-
 /* -ESRCH: it ends, or has ended and is not waited for. */
 static int requests_check_lives(int proc)
 {
-	unsigned int flags;
-	char text[1024], *name_end;
-	ssize_t n = fd_read_text(proc, "stat", text, sizeof(text));
+	struct proc_stat stat;
+	int r = proc_stat_read_at(proc, "stat", &stat);
 
-	if (n < 0)
-		return (int)n;
-	/* The name may have anything in it, but is the last in parentheses. */
-	name_end = strrchr(text, ')');
-	if (!name_end || sscanf(name_end + 1, " %*c %*d %*d %*d %*d %*d %u", &flags) != 1)
-		return -EINVAL;
-	return flags & PF_EXITING ? -ESRCH : 0;
+	return r ? r : proc_stat_is_exiting(&stat) ? -ESRCH : 0;
 }
 
 /*

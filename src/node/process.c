@@ -14,36 +14,24 @@
 #include "base/err.h"
 #include "base/fd.h"
 #include "base/hash.h"
-
-/* Of /proc/PID/stat, behind the name: the first word is the state. */
-enum { WORD_STATE, WORD_START = 19, WORD_CODE = 23, WORD_STACK = 25, WORD_DATA = 42, WORDS = 49 };
+#include "base/proc_stat.h"
 
 static bool process_is_of_image(int word)
 {
-	return (word >= WORD_CODE && word <= WORD_STACK) || word >= WORD_DATA;
+	return (word >= PROC_STAT_CODE && word <= PROC_STAT_STACK) || word >= PROC_STAT_DATA;
 }
 
 int process_read_mark(pid_t pid, struct process_mark *ret)
 {
 	struct process_mark mark = {.pid = pid, .image = HASH_SEED};
-	char path[64], text[1024], *word, *rest;
+	struct proc_stat stat;
 
-	snprintf(path, sizeof(path), "/proc/%ld/stat", (long)pid);
-	if (fd_read_text(AT_FDCWD, path, text, sizeof(text)) < 0)
+	if (proc_stat_read(pid, &stat) || proc_stat_is_dead(&stat))
 		return -ESRCH;
-	/* The name may have anything in it, but is the last in parentheses. */
-	rest = strrchr(text, ')');
-	if (!rest)
-		return -ESRCH;
-	rest++;
-	for (int i = 0; i < WORDS && (word = strtok_r(NULL, " \n", &rest)); i++) {
-		if (i == WORD_STATE && strchr("ZX", *word))
-			return -ESRCH;
-		if (i == WORD_START)
-			mark.start = strtoull(word, NULL, 10);
-		else if (process_is_of_image(i))
-			mark.image = hash_word(mark.image, strtoull(word, NULL, 10));
-	}
+	mark.start = stat.word[PROC_STAT_START];
+	for (int i = 0; i < PROC_STAT_WORDS; i++)
+		if (process_is_of_image(i))
+			mark.image = hash_word(mark.image, stat.word[i]);
 	*ret = mark;
 	return 0;
 }

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/parse.h"
+#include "base/proc_stat.h"
 #include "cli/out/say.h"
 #include "node/members.h"
 
@@ -28,23 +29,12 @@ struct kinship {
 	struct kin *kin;
 };
 
+/* 0: it has ended. */
 static pid_t tree_parent(pid_t pid)
 {
-	char path[64], text[1024], *at;
-	long parent = 0;
-	FILE *file;
-	size_t n;
+	struct proc_stat stat;
 
-	snprintf(path, sizeof(path), "/proc/%ld/stat", (long)pid);
-	file = fopen(path, "re");
-	if (!file)
-		return 0;
-	n = fread(text, 1, sizeof(text) - 1, file);
-	text[n] = 0;
-	fclose(file);
-	/* The name may have anything in it, but is the last in parentheses. */
-	at = strrchr(text, ')');
-	return at && sscanf(at + 1, " %*c %ld", &parent) == 1 ? (pid_t)parent : 0;
+	return proc_stat_read(pid, &stat) ? 0 : (pid_t)stat.word[PROC_STAT_PARENT];
 }
 
 static struct kinship tree_read(void)

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "base/pages.h"
 
 /* How much of a key a line shows, and of all of them, so that there is room for the reason. */
 #define KEY_SHOWN  40
@@ -229,12 +230,11 @@ static const char *vgpu_file_why(int error)
 int vgpu_file_read(struct config *config)
 {
 	/* Not on the stack, which is a program's of which nothing is known, and not by malloc(). */
-	char *text = mmap(NULL, VGPU_FILE_BYTES, PROT_READ | PROT_WRITE,
-			  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	char *text = pages_map(VGPU_FILE_BYTES);
 	ssize_t n;
 	int r = 0;
 
-	if (text == MAP_FAILED) {
+	if (!text) {
 		config_complain(config, VGPU_FILE " cannot be read: %s", strerror(ENOMEM));
 		return -ENOMEM;
 	}

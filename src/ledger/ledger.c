@@ -13,6 +13,7 @@
 #include "base/err.h"
 #include "base/fault.h"
 #include "base/fd.h"
+#include "base/pages.h"
 #include "ledger/ledger.h"
 #include "ledger/map.h"
 #include "ledger/shared.h"
@@ -107,9 +108,8 @@ static int ledger_map_private(struct ledger *ledger)
 	void *map = atomic_exchange(&spare, NULL);
 
 	if (!map)
-		map = mmap(NULL, sizeof(struct ledger_file), PROT_READ | PROT_WRITE,
-			   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	if (map == MAP_FAILED)
+		map = pages_reserve(sizeof(struct ledger_file));
+	if (!map)
 		return err_errno();
 	ledger->map = map;
 	return ledger_refresh(ledger);

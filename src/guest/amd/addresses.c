@@ -5,6 +5,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "base/pages.h"
+
 #define ROOM_FIRST 100 /* a page */
 
 /*
@@ -150,10 +152,9 @@ static bool addresses_grow(struct addresses *a)
 	if (room > AMD_ADDRESSES_MOST)
 		return false;
 	lock_drop(&a->lock);
-	bigger = mmap(NULL, addresses_bytes(room), PROT_READ | PROT_WRITE,
-		      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	bigger = pages_map(addresses_bytes(room));
 	lock_take(&a->lock);
-	if (bigger == MAP_FAILED)
+	if (!bigger)
 		return false;
 	old = bigger;
 	if (a->room == had) {

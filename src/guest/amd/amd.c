@@ -20,6 +20,7 @@
 #include "amd/topology_read.h"
 #include "base/fd.h"
 #include "base/number.h"
+#include "base/pages.h"
 #include "guest/amd/ask.h"
 #include "guest/core/complain.h"
 #include "guest/core/in_force.h"
@@ -260,8 +261,8 @@ static struct amd *amd_make(struct guest *guest)
 	struct amd *amd, *expected = NULL;
 	int saved = errno;
 
-	amd = mmap(NULL, sizeof(*amd), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (amd == MAP_FAILED)
+	amd = pages_map(sizeof(*amd));
+	if (!amd)
 		return NULL;
 	guest_depth++;
 	amd->error = amd_attach(guest, amd);

@@ -5,6 +5,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "base/pages.h"
+
 #define ROOM_FIRST 128
 
 static size_t amd_ranges_room_bytes(uint32_t room)
@@ -24,10 +26,9 @@ static bool amd_ranges_grow(struct amd_ranges *ranges, uint32_t more)
 	while (room < ranges->count + more)
 		room *= 2;
 	lock_drop(&ranges->lock);
-	bigger = mmap(NULL, amd_ranges_room_bytes(room), PROT_READ | PROT_WRITE,
-		      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	bigger = pages_map(amd_ranges_room_bytes(room));
 	lock_take(&ranges->lock);
-	if (bigger == MAP_FAILED)
+	if (!bigger)
 		return false;
 	old = bigger;
 	old_room = room;

@@ -14,6 +14,7 @@
 
 #include "base/fault.h"
 #include "base/now.h"
+#include "base/pages.h"
 #include "guest/core/thread.h"
 #include "ledger/slot.h"
 
@@ -254,11 +255,10 @@ static int exporter_listen(struct exporter *exporter)
 
 static void exporter_begin(struct guest *guest)
 {
-	struct exporter *exporter = mmap(NULL, sizeof(*exporter), PROT_READ | PROT_WRITE,
-					 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct exporter *exporter = pages_map(sizeof(*exporter));
 	int r = -ENOMEM;
 
-	if (exporter != MAP_FAILED) {
+	if (exporter) {
 		exporter->guest = guest;
 		exporter->listener = exporter->bell = -1;
 		for (int i = 0; i < PEERS; i++)

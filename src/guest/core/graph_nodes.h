@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <sys/mman.h>
 
+#include "base/pages.h"
 #include "guest/core/guest.h"
 
 struct graph_nodes {
@@ -21,9 +22,8 @@ static inline int graph_nodes_read(CUgraph graph, struct graph_nodes *ret)
 		ret->n = 0;
 		return 0;
 	}
-	ret->node = mmap(NULL, ret->n * sizeof(*ret->node), PROT_READ | PROT_WRITE,
-			 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (ret->node == MAP_FAILED)
+	ret->node = pages_map(ret->n * sizeof(*ret->node));
+	if (!ret->node)
 		return -ENOMEM;
 	ret->bytes = ret->n * sizeof(*ret->node);
 	if (DRIVER(cuGraphGetNodes, (graph, ret->node, &ret->n)))

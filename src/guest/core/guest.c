@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/number.h"
+#include "base/pages.h"
 #include "dropin/variables.h"
 #include "dropin/vgpu_file.h"
 #include "guest/core/complain.h"
@@ -36,8 +37,8 @@ static struct guest_page *guest_get_page(void)
 
 	if (page != &no_page)
 		return page;
-	page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (page == MAP_FAILED)
+	page = pages_map(4096);
+	if (!page)
 		return &no_page; /* start again with every call rather than fail */
 	if (!atomic_compare_exchange_strong(&guest_page, &expected, page)) {
 		munmap(page, 4096);
@@ -220,9 +221,8 @@ struct guest *guest_start(void)
 	struct guest *guest, *expected = NULL;
 	int saved = errno;
 
-	guest = mmap(NULL, sizeof(*guest), PROT_READ | PROT_WRITE,
-		     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (guest == MAP_FAILED)
+	guest = pages_map(sizeof(*guest));
+	if (!guest)
 		return &no_memory;
 	guest_configure(guest);
 	if (!atomic_compare_exchange_strong(&page->guest, &expected, guest)) {

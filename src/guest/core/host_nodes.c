@@ -7,6 +7,7 @@
 #include "base/lock.h"
 #include "base/now.h"
 #include "base/number.h"
+#include "base/pages.h"
 #include "guest/core/graph_nodes.h"
 #include "guest/core/hook.h"
 
@@ -171,10 +172,9 @@ static bool host_nodes_give_back(struct host_nodes *nodes)
 static struct host_nodes *host_nodes_new(CUgraph graph, size_t n)
 {
 	size_t bytes = sizeof(struct host_nodes) + n * sizeof(struct host_node);
-	struct host_nodes *nodes = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
-					MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct host_nodes *nodes = pages_map(bytes);
 
-	if (nodes == MAP_FAILED)
+	if (!nodes)
 		return NULL;
 	nodes->bytes = bytes;
 	if (DRIVER(cuUserObjectCreate, (&nodes->object, nodes, host_nodes_free, 1,

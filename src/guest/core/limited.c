@@ -4,6 +4,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "base/pages.h"
 #include "guest/core/complain.h"
 #include "guest/core/library.h"
 #include "guest/core/pass.h"
@@ -107,8 +108,8 @@ CUresult limited_attach(struct guest *guest)
 		return guest->mode == GUEST_CLOSED ? guest->error : CUDA_SUCCESS;
 	if (atomic_load_explicit(&guest->slot, memory_order_acquire))
 		return CUDA_SUCCESS;
-	device = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (device == MAP_FAILED)
+	device = pages_map(size);
+	if (!device)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	e = limited_attach_with(guest, device);
 	munmap(device, size);

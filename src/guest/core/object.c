@@ -7,6 +7,7 @@
 
 #include "base/hash.h"
 #include "base/lock.h"
+#include "base/pages.h"
 #include "base/word.h"
 
 #define SHARDS 64
@@ -44,13 +45,6 @@ static bool object_is_frequent(enum object_kind kind)
 	return kind == OBJECT_MEMORY || kind == OBJECT_GRANULE || kind == OBJECT_KFD;
 }
 
-static void *object_map_pages(size_t bytes)
-{
-	void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
-	return p == MAP_FAILED ? NULL : p;
-}
-
 uint64_t object_generation(void)
 {
 	static _Atomic uint64_t last;
@@ -60,7 +54,7 @@ uint64_t object_generation(void)
 
 int object_table_new(struct object_table **ret)
 {
-	struct object_table *table = object_map_pages(sizeof(*table));
+	struct object_table *table = pages_map(sizeof(*table));
 
 	if (!table)
 		return -ENOMEM;
@@ -160,7 +154,7 @@ static int object_lock_with_room(struct shard *shard)
 		uint32_t old_capacity;
 
 		lock_drop(&shard->lock);
-		bigger = object_map_pages(capacity * sizeof(*bigger));
+		bigger = pages_map(capacity * sizeof(*bigger));
 		if (!bigger)
 			return -ENOMEM;
 		lock_take(&shard->lock);

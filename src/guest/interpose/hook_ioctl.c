@@ -12,6 +12,7 @@
 
 #include "amd/abi/drm.h"
 #include "base/cleanup.h"
+#include "base/pages.h"
 #include "guest/amd/call.h"
 #include "guest/amd/user.h"
 #include "guest/core/next.h"
@@ -96,11 +97,10 @@ __attribute__((noinline)) static int ioctl_with_small(struct amd_call *call,
 static int ioctl_with_large(struct amd_call *call, enum kfd_decision decision, uint64_t arg)
 {
 	size_t room = AMD_BLOCK_BYTES + SLACK_BYTES, bytes = room + AMD_BLOCK_BYTES;
-	uint8_t *block = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
-			      0);
+	uint8_t *block = pages_map(bytes);
 	int r;
 
-	if (block == MAP_FAILED)
+	if (!block)
 		return -ENOMEM;
 	r = ioctl_with_block(call, decision, arg, block, block + room);
 	munmap(block, bytes);

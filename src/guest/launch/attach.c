@@ -3,6 +3,7 @@
 
 #include <sys/mman.h>
 
+#include "base/pages.h"
 #include "guest/launch/credit.h"
 #include "guest/launch/latch.h"
 #include "guest/launch/window.h"
@@ -32,9 +33,8 @@ static struct launch_state *attach_state(struct guest *guest)
 
 	if (state)
 		return state;
-	state = mmap(NULL, sizeof(*state), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
-		     0);
-	if (state == MAP_FAILED)
+	state = pages_map(sizeof(*state));
+	if (!state)
 		return NULL;
 	limits_open(&state->limits, guest);
 	if (atomic_compare_exchange_strong(&guest->launch, &expected, state))
@@ -50,9 +50,8 @@ static struct launch_device *attach_device_state(struct guest *guest, struct lau
 
 	if (made)
 		return made;
-	made = mmap(NULL, sizeof(*made), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
-		    0);
-	if (made == MAP_FAILED)
+	made = pages_map(sizeof(*made));
+	if (!made)
 		return NULL;
 	made->meter.guest = guest;
 	made->meter.device = device;

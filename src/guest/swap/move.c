@@ -10,6 +10,7 @@
 #include "base/futex.h"
 #include "base/now.h"
 #include "base/number.h"
+#include "base/pages.h"
 #include "base/word.h"
 #include "guest/core/borrow.h"
 #include "guest/core/exporter.h"
@@ -275,10 +276,9 @@ static bool move_make_list(struct move *move)
 {
 	struct cursor cursor = {.guest = move->guest};
 	uint64_t n = move_count(move->guest);
-	struct swap_list *list = mmap(NULL, move_list_bytes(n), PROT_READ | PROT_WRITE,
-				      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct swap_list *list = pages_map(move_list_bytes(n));
 
-	if (list == MAP_FAILED)
+	if (!list)
 		return false;
 	while (list->n < n && move_next(&cursor)) {
 		struct swap_piece *piece = &list->piece[list->n++];

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "guest/swap/residency.h"
 
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/futex.h"
 #include "base/now.h"
+#include "base/pages.h"
 #include "base/word.h"
 #include "guest/core/thread.h"
 #include "guest/swap/residency_host.h"
@@ -76,10 +76,9 @@ static void *residency_watch(void *arg)
 
 void residency_start(struct guest *guest)
 {
-	struct residency *residency = mmap(NULL, sizeof(*residency), PROT_READ | PROT_WRITE,
-					   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct residency *residency = pages_map(sizeof(*residency));
 
-	if (residency == MAP_FAILED)
+	if (!residency)
 		return;
 	residency->guest = guest;
 	/* Without it `allot resume` brings back what left. */

@@ -12,6 +12,7 @@
 #include "base/fault.h"
 #include "base/futex.h"
 #include "base/number.h"
+#include "base/pages.h"
 #include "base/populate.h"
 #include "base/unnamed_file.h"
 #include "base/word.h"
@@ -53,14 +54,12 @@ bool stage_take(struct stage *stage, uint64_t bytes)
 	if (stage->at && stage->bytes >= bytes)
 		return true;
 	stage_give(stage);
-	at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
-		  -1, 0);
-	if (at == MAP_FAILED)
+	at = pages_reserve(bytes);
+	if (!at)
 		return false;
 	steps = (bytes + STAGE_STEP_BYTES - 1) / STAGE_STEP_BYTES;
-	step = mmap(NULL, steps * sizeof(*stage->step), PROT_READ | PROT_WRITE,
-		    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (step == MAP_FAILED) {
+	step = pages_map(steps * sizeof(*stage->step));
+	if (!step) {
 		munmap(at, bytes);
 		return false;
 	}

@@ -19,6 +19,7 @@
 #include "base/host_memory.h"
 #include "base/now.h"
 #include "base/number.h"
+#include "base/pages.h"
 #include "base/word.h"
 #include "guest/amd/memory/again.h"
 #include "guest/core/exporter.h"
@@ -814,9 +815,8 @@ void swap_start(struct guest *guest)
 
 	if (!once_take(&guest->swaps))
 		return;
-	swap = mmap(NULL, sizeof(*swap), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
-		    0);
-	if (swap == MAP_FAILED)
+	swap = pages_map(sizeof(*swap));
+	if (!swap)
 		return; /* nothing of this process is said: nobody suspends the tenant */
 	guest->tenant_before = exporter_tenant(guest);
 	swap->guest = guest;

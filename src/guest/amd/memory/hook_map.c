@@ -9,6 +9,7 @@
 #include <sys/mman.h>
 
 #include "amd/abi/kfd.h"
+#include "base/pages.h"
 #include "guest/amd/memory/made.h"
 #include "guest/amd/memory/memory.h"
 #include "guest/amd/user.h"
@@ -58,9 +59,9 @@ int amd_memory_map(struct amd_call *call)
 		return amd_memory_map_ids(call, here);
 	if (args->n_devices > IDS_MOST)
 		return -ENOMEM;
-	ids = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	ids = pages_map(bytes);
 	errno = saved;
-	if (ids == MAP_FAILED)
+	if (!ids)
 		return -ENOMEM;
 	r = amd_memory_map_ids(call, ids);
 	munmap(ids, bytes);

@@ -11,6 +11,7 @@
 #include "amd/kfd_ioctl.h"
 #include "base/fd.h"
 #include "base/futex.h"
+#include "base/pages.h"
 #include "guest/amd/ask.h"
 #include "ledger/cu_grant.h"
 
@@ -31,9 +32,8 @@ struct queues *queues_get(struct guest *guest, struct amd *amd)
 
 	if (queues)
 		return queues;
-	queues = mmap(NULL, sizeof(*queues), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
-		      -1, 0);
-	if (queues == MAP_FAILED)
+	queues = pages_map(sizeof(*queues));
+	if (!queues)
 		return NULL;
 	queues->guest = guest;
 	queues->amd = amd;

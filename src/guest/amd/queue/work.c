@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "amd/kfd_ioctl.h"
+#include "base/pages.h"
 #include "guest/amd/ask.h"
 #include "guest/amd/user.h"
 
@@ -100,11 +101,10 @@ static bool queue_is_amid(int fd, const struct queue *q)
 {
 	size_t bytes = q->stack_bytes ? q->stack_bytes : PACKET_BYTES;
 	struct kfd_ioctl_get_queue_wave_state_args args = {.queue_id = q->duty.wanted.queue_id};
-	void *stack = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
-			   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	void *stack = pages_reserve(bytes);
 	int r;
 
-	if (stack == MAP_FAILED)
+	if (!stack)
 		return true;
 	args.ctl_stack_address = (uintptr_t)stack;
 	r = amd_ask(fd, _IOWR('K', KFD_NR_GET_QUEUE_WAVE_STATE, args), &args);

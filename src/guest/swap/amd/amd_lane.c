@@ -9,6 +9,7 @@
 #include "amd/abi/kfd.h"
 #include "amd/kfd_ioctl.h"
 #include "base/now.h"
+#include "base/pages.h"
 #include "guest/amd/ask.h"
 
 #define GFX9	     90000
@@ -117,9 +118,8 @@ bool amd_lane_open(int kfd, const struct amd_device *device, struct amd_lane *re
 
 	if (device->node->gfx_version < GFX9)
 		return false;
-	memory = mmap(NULL, RING_BYTES + PAGE_BYTES, PROT_READ | PROT_WRITE,
-		      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (memory == MAP_FAILED)
+	memory = pages_map(RING_BYTES + PAGE_BYTES);
+	if (!memory)
 		return false;
 	madvise(memory, RING_BYTES + PAGE_BYTES, MADV_DONTFORK);
 	lane.memory = memory;

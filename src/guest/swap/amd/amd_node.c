@@ -11,6 +11,7 @@
 #include "amd/abi/drm.h"
 #include "amd/abi/kfd.h"
 #include "amd/kfd_ioctl.h"
+#include "base/pages.h"
 #include "guest/amd/ask.h"
 #include "guest/amd/files.h"
 #include "guest/amd/queue/queues.h"
@@ -84,9 +85,8 @@ static bool amd_node_grow(struct amd_pieces *pieces, uint64_t more)
 		room *= 2;
 	if (room == pieces->maps_room)
 		return true;
-	grown = mmap(NULL, room * sizeof(*grown), PROT_READ | PROT_WRITE,
-		     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (grown == MAP_FAILED)
+	grown = pages_map(room * sizeof(*grown));
+	if (!grown)
 		return false;
 	if (pieces->maps) {
 		memcpy(grown, pieces->maps, pieces->nmaps * sizeof(*grown));

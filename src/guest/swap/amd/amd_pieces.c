@@ -9,6 +9,7 @@
 #include "amd/abi/drm.h"
 #include "amd/abi/kfd.h"
 #include "amd/kfd_ioctl.h"
+#include "base/pages.h"
 #include "guest/amd/ask.h"
 #include "guest/amd/memory/lent.h"
 #include "guest/amd/queue/queues.h"
@@ -104,14 +105,6 @@ static void amd_pieces_sort(struct amd_piece *at, uint64_t n)
 	}
 }
 
-static void *amd_pieces_map_pages(uint64_t bytes)
-{
-	void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
-		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-
-	return p == MAP_FAILED ? NULL : p;
-}
-
 /* A handle of /dev/kfd is of the GPU that it names, whose-ever memory it holds. */
 static void amd_pieces_find_importers(struct amd *amd, struct amd_pieces *pieces)
 {
@@ -146,7 +139,7 @@ static bool amd_pieces_make_room(const struct amd *amd, struct amd_pieces *piece
 	uint64_t numbers = (uint64_t)(uint32_t)pieces->at[pieces->n - 1].handle + 1;
 
 	pieces->filler_room = numbers * ((uint64_t)pieces->nfiles + amd->ndevices);
-	pieces->filler = amd_pieces_map_pages(pieces->filler_room * sizeof(*pieces->filler));
+	pieces->filler = pages_reserve(pieces->filler_room * sizeof(*pieces->filler));
 	return pieces->filler;
 }
 
@@ -155,7 +148,7 @@ static enum swap_why amd_pieces_describe(struct amd *amd, struct amd_pieces *pie
 {
 	enum swap_why why = SWAP_FINE;
 
-	pieces->metadata = amd_pieces_map_pages(pieces->n * sizeof(*pieces->metadata));
+	pieces->metadata = pages_reserve(pieces->n * sizeof(*pieces->metadata));
 	if (!pieces->metadata)
 		return SWAP_HOST;
 	for (uint64_t i = 0; !why && i < pieces->n; i++) {
@@ -177,7 +170,7 @@ enum swap_why amd_pieces_find(struct guest *guest, struct amd *amd, struct amd_p
 	object_sweep(guest->objects, amd_pieces_count, &pieces->room, &none, 1);
 	if (!pieces->room)
 		return SWAP_FINE;
-	pieces->at = amd_pieces_map_pages(pieces->room * sizeof(*pieces->at));
+	pieces->at = pages_reserve(pieces->room * sizeof(*pieces->at));
 	if (!pieces->at)
 		return SWAP_HOST;
 	object_sweep(guest->objects, amd_pieces_add, pieces, &none, 1);

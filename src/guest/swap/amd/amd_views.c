@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "base/futex.h"
+#include "base/pages.h"
 #include "guest/amd/files.h"
 #include "guest/core/thread.h"
 
@@ -90,10 +91,7 @@ static bool amd_views_list(struct list *ret)
 
 		amd_views_free_list(&list);
 		list.room = room;
-		list.text = mmap(NULL, room, PROT_READ | PROT_WRITE,
-				 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-		if (list.text == MAP_FAILED)
-			list.text = NULL;
+		list.text = pages_reserve(room);
 		if (fd < 0 || !list.text) {
 			amd_views_free_list(&list);
 			if (fd >= 0)
@@ -164,9 +162,8 @@ static bool amd_views_add(struct amd_views *views, const struct amd_view *view)
 	struct amd_view *grown;
 
 	if (views->n == views->room) {
-		grown = mmap(NULL, room * sizeof(*grown), PROT_READ | PROT_WRITE,
-			     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-		if (grown == MAP_FAILED)
+		grown = pages_map(room * sizeof(*grown));
+		if (!grown)
 			return false;
 		if (views->n)
 			memcpy(grown, views->at, views->n * sizeof(*grown));

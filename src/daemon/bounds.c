@@ -305,7 +305,7 @@ static uint64_t bounds_memory_of(const struct sums *s, const struct policy_devic
 	/* What the policy has for a total is the user's word. */
 	if (total) {
 		bytes = size_spec_resolve(given, total);
-		return bytes < total ? bytes : total;
+		return min_u64(bytes, total);
 	}
 	if (s->most.permille)
 		return given.permille ? given.permille : UINT64_MAX;

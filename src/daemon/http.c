@@ -108,7 +108,7 @@ struct taking {
 static ssize_t http_give(void *arg, uint64_t at, char *to, size_t most)
 {
 	const struct taking *taking = arg;
-	size_t left = taking->answer->bytes - (size_t)at, n = left < most ? left : most;
+	size_t left = taking->answer->bytes - (size_t)at, n = min_u64(left, most);
 
 	memcpy(to, taking->answer->text + at, n);
 	taking->visit->due_ns = now_monotonic_ns() + STALL_S * NS_PER_S;

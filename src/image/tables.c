@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/number.h"
 #include "image/crc32c.h"
 
 #define LISTS_MAX 64 /* more than any version has */
@@ -105,7 +106,7 @@ static int tables_refuse(const struct tables_format *f, struct damage *damage, i
 static int tables_take(const struct tables_format *f, uint32_t list, const char *from, uint32_t n,
 		       uint32_t record_bytes, void **ret)
 {
-	size_t own = f->record_bytes[list], both = own < record_bytes ? own : record_bytes;
+	size_t own = f->record_bytes[list], both = min_u64(own, record_bytes);
 	char *to = calloc(n, own);
 
 	if (!to)

@@ -48,7 +48,7 @@ uint64_t holders_shed(const struct ledger_shared *entry)
 
 	if (!(word_check(&entry->flags) & SHARED_SHED))
 		return 0;
-	return shed < bytes ? shed : bytes;
+	return min_u64(shed, bytes);
 }
 
 /* Bytes that the owner's row does not carry are charged only while another process holds them. */

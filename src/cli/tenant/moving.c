@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/now.h"
+#include "base/number.h"
 #include "base/pidns.h"
 #include "base/target.h"
 #include "cli/out/say.h"
@@ -344,7 +345,7 @@ static bool moving_look(struct moving *moving, uint32_t request, bool say, bool 
 		sum.bytes += answer.bytes;
 		sum.kept += swap_answer_kept(&answer);
 		sum.filed += swap_answer_filed(&answer);
-		sum.took_ns = answer.took_ns > sum.took_ns ? answer.took_ns : sum.took_ns;
+		sum.took_ns = max_u64(answer.took_ns, sum.took_ns);
 	}
 	*ret = sum;
 	return !sum.silent;

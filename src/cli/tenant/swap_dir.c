@@ -11,6 +11,7 @@
 
 #include "base/err.h"
 #include "base/host_memory.h"
+#include "base/number.h"
 #include "base/populate.h"
 #include "base/unnamed_file.h"
 #include "cli/out/say.h"
@@ -74,7 +75,7 @@ int swap_dir_check(const char *dir, uint64_t bytes)
 
 	if (!populate_is_known())
 		return -ENOSYS;
-	fd = unnamed_file_open(dir, bytes > TRY_BYTES ? bytes : TRY_BYTES);
+	fd = unnamed_file_open(dir, max_u64(bytes, TRY_BYTES));
 	if (fd < 0)
 		return fd;
 	close(fd);
@@ -93,7 +94,7 @@ uint64_t swap_dir_host_room(const char *dir, uint64_t said, uint64_t has)
 	uint64_t free = host_memory_room() + has;
 
 	if (*dir)
-		return said && said < free ? said : free;
+		return said ? min_u64(said, free) : free;
 	return said ? said : free;
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "guest/launch/credit.h"
 
+#include "base/number.h"
 #include "guest/meter/meter.h"
 #include "sched/tuning.h"
 
@@ -37,7 +38,7 @@ void credit_give(struct launch_device *device, const struct launch *launch, uint
 	atomic_store_explicit(&terms->yields, launch->yields, memory_order_relaxed);
 	atomic_store_explicit(&terms->room_ns, room_ns, memory_order_relaxed);
 	atomic_store_explicit(&terms->bills, bills, memory_order_relaxed);
-	atomic_store_explicit(&terms->until_ns, until_ns < most ? until_ns : most,
+	atomic_store_explicit(&terms->until_ns, min_u64(until_ns, most),
 			      memory_order_relaxed);
 }
 
@@ -113,13 +114,13 @@ void credit_open(struct launch_device *device, const struct launch *launch)
 	meter_lock(meter);
 	room = window_due_ns(&device->window);
 	room = until > room ? until - room : 0;
-	room = room < most ? room : most;
+	room = min_u64(room, most);
 	if (room && !credit->given) {
 		credit->first_ns = launch->now_ns;
 		word_write(&credit->last_ns, launch->now_ns);
 		word_write(&credit->key, launch->key);
 		credit->given = credit_numbered(word_read(&credit->word)) | LAUNCHES * LAUNCH |
-				(room < NS_MASK ? room : NS_MASK);
+				min_u64(room, NS_MASK);
 		word_release(&credit->word, credit->given);
 	}
 	meter_unlock(meter);

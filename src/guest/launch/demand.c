@@ -127,8 +127,8 @@ void demand_publish(struct launch_device *device, uint64_t now_ns)
 	if (stall_is_on(&device->stall)) { /* what waits on the device does not work */
 		uint64_t before = atomic_load(&device->stall.before_ns);
 
-		due = due < before ? due : before;
-		until = until < due ? until : due;
+		due = min_u64(due, before);
+		until = min_u64(until, due);
 	}
 	demand_tell(&time->due_ns, &device->said_due_ns, due, now_ns);
 	demand_tell(&time->work_until_ns, &device->said_until_ns, until, now_ns);

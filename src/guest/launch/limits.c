@@ -142,7 +142,7 @@ uint64_t limits_paid_ns(const struct limits *limits, struct ledger *ledger, int 
 		    !(orphan || limits_capped(limits, i)))
 			continue;
 		at = limits_account_paid_ns(limits, ledger, i, now_ns, own ? blocks : 0);
-		latest = at > latest ? at : latest;
+		latest = max_u64(at, latest);
 		if (own)
 			*ret_own_ns = at;
 	}

@@ -109,7 +109,7 @@ static uint64_t monitor_end_stalls(struct guest *guest, uint64_t now_ns)
 				      ? monitor_end_stall(device, now_ns)
 				      : UINT64_MAX;
 
-		next = at < next ? at : next;
+		next = min_u64(at, next);
 	}
 	return next;
 }
@@ -186,7 +186,7 @@ static bool monitor_look_once(struct guest *guest, struct arbiter_host *host, bo
 	look.busy |= limits_alone(&state->limits, now) && now < *worked_ns + TUNING_TICK_LINGER_NS;
 	if (look.busy && next > now + look.tick_ns)
 		next = now + look.tick_ns;
-	*ret_next_ns = stalled < next ? stalled : next;
+	*ret_next_ns = min_u64(stalled, next);
 	return look.busy;
 }
 

@@ -6,6 +6,7 @@
 #ifndef ALLOT_GUEST_LAUNCH_STATE_H
 #define ALLOT_GUEST_LAUNCH_STATE_H
 
+#include "base/number.h"
 #include "guest/launch/limits.h"
 #include "guest/meter/state.h"
 #include "sched/cost.h"
@@ -137,7 +138,7 @@ static inline uint64_t stall_end_ns(const struct stall *stall, uint64_t at_ns)
 {
 	uint64_t until = stall_is_on(stall) ? atomic_load(&stall->until_ns) : 0;
 
-	return at_ns > until ? at_ns : until;
+	return max_u64(at_ns, until);
 }
 
 static inline bool monitor_runs(const struct monitor *monitor)

@@ -29,7 +29,7 @@ void window_init(struct window *window)
 static uint64_t window_end_of(uint64_t due_ns, uint64_t first_ns, uint64_t last_ns,
 			      uint64_t took_ns, uint32_t n)
 {
-	uint64_t begin = due_ns > first_ns ? due_ns : first_ns, alone = last_ns + took_ns / n;
+	uint64_t begin = max_u64(due_ns, first_ns), alone = last_ns + took_ns / n;
 
 	return begin + took_ns > alone ? begin + took_ns : alone;
 }
@@ -187,7 +187,7 @@ uint64_t window_spun(struct meter *meter, const struct burst *burst, uint64_t be
 		if (i == own || limits_share(limits, i) != limits_share(limits, own))
 			continue;
 		here = device_time_held(device_time_of(meter->guest->ledger, i), began_ns, done_ns);
-		held = here > held ? here : held;
+		held = max_u64(here, held);
 	}
 	/* A rank that was let go, and whose thread woke up late, is waited for that long, too. */
 	if (held && burst->known && late > held)
@@ -209,7 +209,7 @@ static void window_learn_overlap(struct window *window, const struct meter_look 
 	atomic_store_explicit(&window->overlap_permille,
 			      (uint32_t)clamp_i64((int64_t)permille, 20, 1000),
 			      memory_order_relaxed);
-	if (window->streams_ns < (enough > TUNING_OVERLAP_NS ? enough : TUNING_OVERLAP_NS))
+	if (window->streams_ns < max_u64(enough, TUNING_OVERLAP_NS))
 		return;
 	window->streams_ns /= 2;
 	window->together_ns /= 2;
@@ -438,7 +438,7 @@ bool window_fits(struct launch_device *device, const struct launch *launch)
 		if (!stream->flying_ns || stream->parked)
 			continue;
 		if (stream->context == launch->context && stream->key == launch->stream_key)
-			own = stream->due_ns > own ? stream->due_ns : own;
+			own = max_u64(stream->due_ns, own);
 		else if (stream->due_ns > latest)
 			latest = stream->due_ns;
 	}

@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include "base/now.h"
+#include "base/number.h"
 #include "guest/meter/collect.h"
 #include "guest/meter/meter.h"
 
@@ -158,7 +159,7 @@ void leave_process(struct meter *meter)
 	meter_unlock(meter);
 	if (seen.to_ns)
 		collect_bill(meter, &seen);
-	latest = latest > seen.to_ns ? latest : seen.to_ns;
+	latest = max_u64(latest, seen.to_ns);
 	if (latest)
 		collect_bill_unmeasured(meter, latest, now);
 	atomic_store(&meter->collecting, 0);

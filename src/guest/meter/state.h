@@ -147,7 +147,7 @@ static inline void stream_count(struct meter *meter, struct stream *stream)
 /* With the lock: so much is not in flight any more. */
 static inline void stream_land(struct meter *meter, struct stream *stream, uint64_t expected_ns)
 {
-	uint64_t of_stream = stream->flying_ns < expected_ns ? stream->flying_ns : expected_ns;
+	uint64_t of_stream = min_u64(stream->flying_ns, expected_ns);
 
 	stream->flying_ns -= of_stream;
 	if (!stream->parked)

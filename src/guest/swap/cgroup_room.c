@@ -36,7 +36,7 @@ static uint64_t cgroup_room_of(const char *group)
 
 	if (most == UINT64_MAX)
 		return most;
-	used -= cached < used ? cached : used;
+	used -= min_u64(cached, used);
 	return used < most ? most - used : 0;
 }
 

@@ -299,7 +299,7 @@ static enum mover_work swap_work(const struct swap *swap)
 		const struct mover *mover = &swap->mover[i];
 
 		work = mover->kind->look ? mover->kind->look(mover->self) : MOVER_BY_CALLS;
-		all = work > all ? work : all;
+		all = max_u64(work, all);
 	}
 	return all;
 }

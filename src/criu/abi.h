@@ -52,6 +52,12 @@ int fdstore_get(int id);
 /* Has the process with that pid, of those that are restored, try again what was to be retried. */
 int set_fds_event(int pid);
 
+/* CRIU's own end of a dump that failed, which lets the processes go on. NULL in a CRIU without them. */
+int unsuspend_lsm(void) __attribute__((weak));
+void network_unlock(void) __attribute__((weak));
+void delete_link_remaps(void) __attribute__((weak));
+void clean_cr_time_mounts(void) __attribute__((weak));
+
 /* CRIU's log; level 1 is an error, 2 a warning. */
 void print_on_level(unsigned int level, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));

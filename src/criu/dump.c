@@ -244,6 +244,12 @@ static int dump_write_kfd(struct dump *d)
 	return r;
 }
 
+void dump_begin(void)
+{
+	unlinkat(criu_get_image_dir(), CATALOG_FILE, 0);
+	unlinkat(criu_get_image_dir(), KFD_IMAGE_FILE, 0);
+}
+
 int dump_finish(struct dump *d)
 {
 	struct catalog *c = &d->catalog;
@@ -251,9 +257,7 @@ int dump_finish(struct dump *d)
 	struct contents_seal seal;
 	int r;
 
-	/* Of a former dump, which this one is not. */
-	unlinkat(criu_get_image_dir(), CATALOG_FILE, 0);
-	unlinkat(criu_get_image_dir(), KFD_IMAGE_FILE, 0);
+	dump_begin();
 	if (!c->n[CATALOG_FILES] && !c->n[CATALOG_DMABUFS] && !d->kfd)
 		return 0;
 	if (d->kfd)

@@ -51,7 +51,13 @@ int dump_add_file(struct dump *dump, const struct catalog_file *file, const stru
 int dump_add_holder(struct dump *dump, const struct catalog_holder *holder, bool imported);
 int dump_add_dmabuf(struct dump *dump, const struct catalog_dmabuf *dmabuf, int fd);
 
-/* All files were there: says who owns what, and writes the image. Says what is wrong. */
+/* Removes from CRIU's folder what a former dump has left there. */
+void dump_begin(void);
+
+/*
+ * All files were there: says who owns what, and writes the image. Says what is wrong. If a file follows
+ * all the same, it is to be called again.
+ */
 int dump_finish(struct dump *dump);
 
 #endif

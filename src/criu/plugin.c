@@ -12,6 +12,7 @@
 
 #include "base/err.h"
 #include "criu/abi.h"
+#include "criu/awaited.h"
 #include "criu/dmabuf.h"
 #include "criu/drm.h"
 #include "criu/kfd_file.h"
@@ -26,21 +27,54 @@
 #define WAIT_NAP_NS 1000000
 
 static struct dump dump;
+static struct awaited awaited;
+static bool begun, written; /* written: the image has all files that came so far */
 static struct restore restore;
 
 /* --- Dump ----------------------------------------------------------------------------------- */
 
+static int plugin_write(void)
+{
+	int r = dump_finish(&dump);
+
+	written = r == 0;
+	return r;
+}
+
+/*
+ * CRIU handed over a file of a GPU. Writes the image if it was the last. A file in a message that
+ * nobody has received yet may follow, and then the image is written again.
+ */
+static int plugin_saw(int fd)
+{
+	if (!begun)
+		awaited_open(&awaited);
+	begun = true;
+	written = false;
+	awaited_seen(&awaited, fd);
+	return awaited_none(&awaited) ? plugin_write() : 0;
+}
+
+static int plugin_dump_one(int fd, const struct stat *st, uint32_t id)
+{
+	if (drm_is_render(st))
+		return drm_is_amdgpu(fd) ? render_dump(&dump, fd, id) : -ENOTSUP;
+	return kfd_file_is(st) ? kfd_file_dump(&dump, fd, id) : dmabuf_dump(&dump, fd, id);
+}
+
 static int plugin_dump_file(int fd, int id)
 {
 	struct stat st;
+	int r, saw = 0;
 
 	if (fstat(fd, &st) < 0)
 		return err_errno();
-	if (drm_is_render(&st) && drm_is_amdgpu(fd))
-		return render_dump(&dump, fd, (uint32_t)id);
-	if (dmabuf_is(fd))
-		return dmabuf_dump(&dump, fd, (uint32_t)id);
-	return kfd_file_is(&st) ? kfd_file_dump(&dump, fd, (uint32_t)id) : -ENOTSUP;
+	if (!drm_is_render(&st) && !kfd_file_is(&st) && !dmabuf_is(fd))
+		return -ENOTSUP;
+	r = plugin_dump_one(fd, &st, (uint32_t)id);
+	if (!RETRIES && (r >= 0 || r == -ENOTSUP))
+		saw = plugin_saw(fd);
+	return saw < 0 ? saw : r;
 }
 
 /* By its number: CRIU's descriptor for what a mapping is of is not open for more. */
@@ -52,7 +86,7 @@ static int plugin_handle_vma(int fd, const struct stat *st)
 #if RETRIES
 static int plugin_dump_late(int pid)
 {
-	return dump_finish(&dump);
+	return plugin_write();
 }
 #endif
 
@@ -143,22 +177,42 @@ static int plugin_resume(int pid)
 
 static int plugin_init(int stage)
 {
+	if (stage == CRIU_DUMP)
+		dump_begin();
 	return stage == CRIU_RESTORE ? restore_open(&restore, RETRIES) : 0;
 }
 
+/* What CRIU does itself behind a dump that failed. */
+static void plugin_undo(void)
+{
+	if (unsuspend_lsm)
+		unsuspend_lsm();
+	if (network_unlock)
+		network_unlock();
+	if (delete_link_remaps)
+		delete_link_remaps();
+	if (clean_cr_time_mounts)
+		clean_cr_time_mounts();
+}
+
 /*
- * Up to CRIU 4.2 no hook is called when all processes have been dumped but this, whose answer
- * nobody waits for. They still stand still. A dump without its buffers must not be taken for one:
- * CRIU itself ends here, without a success, and lets go of the processes, which go on; so do their
- * queues.
+ * Up to CRIU 4.2 no other hook is called behind the last file. It comes too late for a refusal, for
+ * nobody waits for its answer, and for who copies the image in CRIU's post-dump script. So the image
+ * is written with the last file, and here only where the plugin could not tell which was the last.
+ * A dump without its buffers must not be taken for one: CRIU itself ends here, without a success,
+ * and lets go of the processes, which go on; so do their queues.
  */
 static void plugin_exit(int stage, int result)
 {
-	bool failed = stage == CRIU_DUMP && result == 0 && !RETRIES && dump_finish(&dump) < 0;
+	bool failed = stage == CRIU_DUMP && result == 0 && !RETRIES && !written && plugin_write() < 0;
 
 	dump_done(&dump);
-	if (failed)
+	awaited_close(&awaited);
+	begun = written = false;
+	if (failed) {
+		plugin_undo();
 		_exit(1);
+	}
 }
 
 __attribute__((visibility("default"))) struct criu_plugin CR_PLUGIN_DESC = {

@@ -27,6 +27,11 @@ static bool whose_is_held(long pid)
 	return tracer == getpid();
 }
 
+bool whose_is_same(long pid, long descriptor, int fd)
+{
+	return !syscall(SYS_kcmp, (long)getpid(), pid, KCMP_FILE, (long)fd, descriptor);
+}
+
 long whose_descriptor(long pid, int fd)
 {
 	char path[64];
@@ -39,8 +44,7 @@ long whose_descriptor(long pid, int fd)
 	while (list && found < 0 && (entry = readdir(list))) {
 		long other = strtol(entry->d_name, NULL, 10);
 
-		if (*entry->d_name != '.' &&
-		    !syscall(SYS_kcmp, (long)getpid(), pid, KCMP_FILE, (long)fd, other))
+		if (*entry->d_name != '.' && whose_is_same(pid, other, fd))
 			found = other;
 	}
 	if (list)

@@ -3,10 +3,14 @@
 #ifndef ALLOT_CRIU_WHOSE_H
 #define ALLOT_CRIU_WHOSE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 /* The processes that CRIU holds to dump them: malloc'ed, NULL where there is no memory. */
 int whose_held(long **ret_pids);
+
+/* Returns true if that descriptor of the process is for the same open file as `fd`. */
+bool whose_is_same(long pid, long descriptor, int fd);
 
 /* The number of a descriptor of that process for the same open file, or -1. */
 long whose_descriptor(long pid, int fd);

@@ -243,7 +243,9 @@ int kfd_dump_add(struct kfd_dump *d, int kfd, uint32_t file, char why[KFD_WHY_BY
 
 bool kfd_dump_is_made(const struct kfd_dump *d, uint32_t buffer)
 {
-	return !dump_may_be_import(d->image.holders[d->image.buffers[buffer].owner].flags);
+	uint32_t owner = d->image.buffers[buffer].owner;
+
+	return owner != KFD_IMAGE_NONE && !dump_may_be_import(d->image.holders[owner].flags);
 }
 
 void kfd_dump_join(struct kfd_dump *d,

@@ -81,6 +81,7 @@ static void rocm_child(int i) { (i == 1) == !!(with & TAKER_FIRST) ? rocm_owner(
 static void outside_child(int i) { (void)i; outside(); }
 static void descriptor_child(int i) { (void)i; inside_descriptor(); }
 static void import_child(int i) { (void)i; inside_import(); }
+static void connected_child(int i) { (void)i; inside_connected(); }
 static void inside_kfd_child(int i) { (void)i; inside_kfd(); }
 static void kfd_twice_child(int i) { (void)i; inside_kfd_twice(); }
 
@@ -116,6 +117,7 @@ static const struct {
 	{"outside", outside_child, 1, 0},
 	{"inside-descriptor", descriptor_child, 1, 0},
 	{"inside-import", import_child, 1, 0},
+	{"inside-connected", connected_child, 1, 0},
 	{"inside-kfd", inside_kfd_child, 1, 0},
 	{"kfd-twice", kfd_twice_child, 1, 0},
 };

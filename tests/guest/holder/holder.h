@@ -85,6 +85,7 @@ void kfd_node(void);
 void outside(void);
 void inside_descriptor(void);
 void inside_import(void);
+void inside_connected(void);
 void inside_kfd(void);
 void inside_kfd_twice(void);
 

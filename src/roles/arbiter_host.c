@@ -21,6 +21,7 @@
 #include "ledger/device_time.h"
 #include "ledger/ledger.h"
 #include "ledger/policy.h"
+#include "ledger/role_file.h"
 #include "ledger/shared_file.h"
 #include "ledger/slot.h"
 #include "ledger/tenant.h"
@@ -31,11 +32,7 @@
 /* A device that a tenant was not given, and so has nothing to do with. */
 #define NO_PLACE 64
 
-/* No tenant can have this name. */
-#define ARBITER_FILE  ".arbiter"
-#define ARBITER_BYTES 4096
-#define LOCK_AT	      (INT64_C(1) << 40)
-#define CLAIM_AT      (LOCK_AT + 1)
+#define ROLE_FILE (&role_file_arbiter)
 
 /* So long before the work of a higher priority is done others may launch: what a wake-up takes. */
 #define BEHIND_NS UINT64_C(300000)
@@ -58,17 +55,6 @@
  * and once in this time, in case that was missed.
  */
 #define LIST_NS NS_PER_S
-
-struct arbiter_file {
-	uint32_t bell;	 /* a futex, rung by tenants */
-	uint32_t comers; /* so many processes have come */
-	uint32_t claims; /* so often it was claimed */
-	uint32_t term;	 /* so often the role was taken from somebody who was stopped */
-	uint64_t due_ns; /* whoever has the role makes the next step by then */
-	uint64_t reserved_words[5];
-	uint8_t reserved[ARBITER_BYTES - 64];
-};
-_Static_assert(sizeof(struct arbiter_file) == ARBITER_BYTES, "layout");
 
 /* A tenant as the arbiter holds it; the entry of the same number in `state` is its part of it. */
 struct member {
@@ -111,18 +97,6 @@ struct arbiter_host {
 	struct arbiter_tenant state[ARBITER_TENANTS];
 };
 
-static void *arbiter_host_map_file(int fd)
-{
-	void *map = mmap(NULL, ARBITER_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-
-	if (map == MAP_FAILED)
-		return NULL;
-	if (madvise(map, ARBITER_BYTES, MADV_DONTFORK) == 0)
-		return map;
-	munmap(map, ARBITER_BYTES);
-	return NULL;
-}
-
 static int arbiter_host_make(const char *runtime, struct arbiter_host **ret)
 {
 	CLEANUP_CLOSE int fd = -EBADF;
@@ -135,8 +109,8 @@ static int arbiter_host_make(const char *runtime, struct arbiter_host **ret)
 	if (host == MAP_FAILED)
 		return -ENOMEM;
 	strcpy(host->runtime, runtime);
-	fd = shared_file_join(host->runtime, ARBITER_FILE, ARBITER_BYTES);
-	host->file = fd < 0 ? NULL : arbiter_host_map_file(fd);
+	fd = role_file_join(ROLE_FILE, host->runtime);
+	host->file = fd < 0 ? NULL : role_file_map(fd);
 	if (!host->file) {
 		munmap(host, sizeof(*host));
 		return fd < 0 ? fd : -ENOMEM;
@@ -160,16 +134,16 @@ int arbiter_host_open(const char *tenant_dir, struct arbiter_host **ret)
 /* As slots do: the mapping keeps the lock, and nothing inherits it. NULL: somebody has it. */
 static void *arbiter_host_lock(const struct arbiter_host *host, int64_t at)
 {
-	CLEANUP_CLOSE int fd = shared_file_join(host->runtime, ARBITER_FILE, ARBITER_BYTES);
+	CLEANUP_CLOSE int fd = role_file_join(ROLE_FILE, host->runtime);
 
-	return fd < 0 || shared_file_lock(fd, at, 1) ? NULL : arbiter_host_map_file(fd);
+	return fd < 0 || shared_file_lock(fd, at, 1) ? NULL : role_file_map(fd);
 }
 
 static bool arbiter_host_is_claimed_by_other(const struct arbiter_host *host)
 {
-	CLEANUP_CLOSE int fd = shared_file_join(host->runtime, ARBITER_FILE, ARBITER_BYTES);
+	CLEANUP_CLOSE int fd = role_file_join(ROLE_FILE, host->runtime);
 
-	return fd < 0 || (!host->claim && shared_file_locked(fd, CLAIM_AT, 1) == 1);
+	return fd < 0 || (!host->claim && shared_file_locked(fd, ROLE_FILE->claim, 1) == 1);
 }
 
 static void arbiter_host_say_claim(struct arbiter_host *host)
@@ -178,17 +152,10 @@ static void arbiter_host_say_claim(struct arbiter_host *host)
 	arbiter_host_ring(host);
 }
 
-static int arbiter_host_path(const char *runtime, char ret[static PATH_MAX])
-{
-	int n = snprintf(ret, PATH_MAX, "%s/" ARBITER_FILE, runtime);
-
-	return n < PATH_MAX ? 0 : -ENAMETOOLONG;
-}
-
 int arbiter_host_find_file(const char *runtime, struct stat *ret)
 {
 	char path[PATH_MAX];
-	int r = arbiter_host_path(runtime, path);
+	int r = role_file_path(ROLE_FILE, runtime, path);
 
 	if (r < 0)
 		return r;
@@ -200,17 +167,17 @@ bool arbiter_host_has_daemon(const char *runtime)
 	char path[PATH_MAX];
 	CLEANUP_CLOSE int fd = -EBADF;
 
-	if (arbiter_host_path(runtime, path) < 0)
+	if (role_file_path(ROLE_FILE, runtime, path) < 0)
 		return false;
 	fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-	return fd >= 0 && shared_file_locked(fd, CLAIM_AT, 1) == 1;
+	return fd >= 0 && shared_file_locked(fd, ROLE_FILE->claim, 1) == 1;
 }
 
 int arbiter_host_await(const char *runtime)
 {
-	CLEANUP_CLOSE int fd = shared_file_join(runtime, ARBITER_FILE, ARBITER_BYTES);
+	CLEANUP_CLOSE int fd = role_file_join(ROLE_FILE, runtime);
 
-	return fd < 0 ? fd : shared_file_await(fd, CLAIM_AT, 1);
+	return fd < 0 ? fd : shared_file_await(fd, ROLE_FILE->claim, 1);
 }
 
 int arbiter_host_claim(const char *runtime, struct arbiter_host **ret)
@@ -220,7 +187,7 @@ int arbiter_host_claim(const char *runtime, struct arbiter_host **ret)
 
 	if (r < 0)
 		return r;
-	host->claim = arbiter_host_lock(host, CLAIM_AT);
+	host->claim = arbiter_host_lock(host, ROLE_FILE->claim);
 	if (!host->claim) {
 		arbiter_host_close(host);
 		return -EAGAIN;
@@ -245,12 +212,6 @@ static bool arbiter_host_is_stopped(struct arbiter_host *host, uint64_t now_ns)
 	return due_ns && now_ns >= max_u64(due_ns, host->silent_ns) + TUNING_STOPPED_NS;
 }
 
-/* Each term's lock, of which the first one is beside the claim's. */
-static int64_t arbiter_host_term_at(uint32_t term)
-{
-	return term ? CLAIM_AT + term : LOCK_AT;
-}
-
 /*
  * Who takes it from another has the next term's lock before that term begins, so that nobody else
  * can have either; and a step of it is due by then, so that nobody takes that one for stopped.
@@ -262,9 +223,9 @@ static bool arbiter_host_lock_role(struct arbiter_host *host, uint64_t now_ns)
 
 	if (!stopped && arbiter_host_is_claimed_by_other(host))
 		return false;
-	host->role = arbiter_host_lock(host, arbiter_host_term_at(term));
+	host->role = arbiter_host_lock(host, role_file_term_lock(ROLE_FILE, term));
 	if (!host->role && stopped) {
-		host->role = arbiter_host_lock(host, arbiter_host_term_at(++term));
+		host->role = arbiter_host_lock(host, role_file_term_lock(ROLE_FILE, ++term));
 		if (host->role) {
 			word_release(&host->file->due_ns, now_ns);
 			word_swap_if_u32(&host->file->term, now, term);
@@ -300,8 +261,8 @@ bool arbiter_host_is_claimed(struct arbiter_host *host)
 	if (host->claim || claims == host->claims)
 		return false;
 	host->claims = claims;
-	fd = shared_file_join(host->runtime, ARBITER_FILE, ARBITER_BYTES);
-	return fd >= 0 && shared_file_locked(fd, CLAIM_AT, 1) == 1;
+	fd = role_file_join(ROLE_FILE, host->runtime);
+	return fd >= 0 && shared_file_locked(fd, ROLE_FILE->claim, 1) == 1;
 }
 
 bool arbiter_host_held(const struct arbiter_host *host)
@@ -364,8 +325,7 @@ void arbiter_host_drop(struct arbiter_host *host)
 	host->scanned_ns = host->listed_ns = 0;
 	if (arbiter_host_held(host))
 		word_release(&host->file->due_ns, 0);
-	if (host->role)
-		munmap(host->role, ARBITER_BYTES);
+	role_file_unmap(host->role);
 	host->role = NULL;
 }
 
@@ -374,9 +334,8 @@ void arbiter_host_close(struct arbiter_host *host)
 	if (!host)
 		return;
 	arbiter_host_drop(host);
-	if (host->claim)
-		munmap(host->claim, ARBITER_BYTES);
-	munmap(host->file, ARBITER_BYTES);
+	role_file_unmap(host->claim);
+	role_file_unmap(host->file);
 	munmap(host, sizeof(*host));
 }
 
@@ -756,27 +715,14 @@ uint64_t arbiter_host_due_ns(const struct arbiter_host *host)
 	return word_acquire(&host->file->due_ns);
 }
 
-static void arbiter_host_ring_file(struct arbiter_file *file)
-{
-	word_publish_add(&file->bell, 1);
-	futex_wake_all(&file->bell);
-}
-
 void arbiter_host_ring(struct arbiter_host *host)
 {
-	arbiter_host_ring_file(host->file);
+	role_file_ring(host->file);
 }
 
 void arbiter_host_announce(const char *runtime)
 {
-	CLEANUP_CLOSE int fd = shared_file_open(runtime, ARBITER_FILE, O_RDWR, ARBITER_BYTES);
-	struct arbiter_file *file = fd < 0 ? NULL : arbiter_host_map_file(fd);
-
-	if (!file)
-		return;
-	word_publish_add(&file->comers, 1);
-	arbiter_host_ring_file(file);
-	munmap(file, ARBITER_BYTES);
+	role_file_tell(ROLE_FILE, runtime);
 }
 
 void arbiter_host_listen(struct arbiter_host *host)

@@ -95,7 +95,7 @@ void role_file_ring(void *map)
 
 void role_file_come(void *map)
 {
-	word_publish_add(role_file_bell(map) + 1, 1);
+	word_publish_add(role_file_comers(map), 1);
 	role_file_ring(map);
 }
 

@@ -104,6 +104,11 @@ static inline int64_t role_file_term_lock(const struct role_file *file, uint32_t
 	return term ? file->lock_behind + term : file->lock;
 }
 
+static inline uint32_t *role_file_comers(void *map)
+{
+	return role_file_bell(map) + 1;
+}
+
 /* Wakes all that sleep on the bell of a mapped file. */
 void role_file_ring(void *map);
 /* The same with a new count of comers, by which the role holder looks at all tenants. */

@@ -26,13 +26,12 @@
 #include "ledger/slot.h"
 #include "ledger/tenant.h"
 #include "ledger/turn.h"
+#include "roles/role.h"
 #include "sched/arbiter.h"
 #include "sched/tuning.h"
 
 /* A device that a tenant was not given, and so has nothing to do with. */
 #define NO_PLACE 64
-
-#define ROLE_FILE (&role_file_arbiter)
 
 /* So long before the work of a higher priority is done others may launch: what a wake-up takes. */
 #define BEHIND_NS UINT64_C(300000)
@@ -75,16 +74,8 @@ struct member {
 };
 
 struct arbiter_host {
-	char runtime[256];
-	struct arbiter_file *file; /* holds no lock */
-	void *role;		   /* the mapping that keeps the lock; NULL: not held */
-	uint32_t term;		   /* that it is of */
-	uint64_t silent_ns;	   /* since when whoever has it instead makes no step, ... */
-	uint64_t silent_due_ns;	   /* ... which was due then, ... */
-	uint64_t tried_ns;	   /* ... as of this last try to have it */
-	void *claim;		   /* likewise, of a daemon */
-	uint32_t claims;	   /* at the last look */
-	uint32_t heard;		   /* of the bell */
+	struct role role;
+	uint32_t heard; /* of its bell */
 	uint64_t now_ns, scanned_ns, listed_ns, ids;
 	uint32_t comers; /* when the tenants were listed */
 	bool busy;
@@ -99,63 +90,39 @@ struct arbiter_host {
 
 static int arbiter_host_make(const char *runtime, struct arbiter_host **ret)
 {
-	CLEANUP_CLOSE int fd = -EBADF;
-	struct arbiter_host *host;
+	struct arbiter_host *host = mmap(NULL, sizeof(*host), PROT_READ | PROT_WRITE,
+					 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	int r;
 
-	if (strlen(runtime) >= sizeof(host->runtime))
-		return -EINVAL;
-	host = mmap(NULL, sizeof(*host), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
-		     -1, 0);
 	if (host == MAP_FAILED)
 		return -ENOMEM;
-	strcpy(host->runtime, runtime);
-	fd = role_file_join(ROLE_FILE, host->runtime);
-	host->file = fd < 0 ? NULL : role_file_map(fd);
-	if (!host->file) {
+	r = role_open(&host->role, &role_file_arbiter, runtime);
+	if (r < 0) {
 		munmap(host, sizeof(*host));
-		return fd < 0 ? fd : -ENOMEM;
+		return r;
 	}
+	host->role.stopped_ns = TUNING_STOPPED_NS;
+	host->role.gap_ns = TUNING_STOPPED_NS / 2;
 	*ret = host;
 	return 0;
 }
 
 int arbiter_host_open(const char *tenant_dir, struct arbiter_host **ret)
 {
-	char runtime[sizeof((*ret)->runtime)];
+	char runtime[sizeof((*ret)->role.runtime)];
 	int r = tenant_runtime_of(tenant_dir, runtime, sizeof(runtime));
 
 	if (!r)
 		r = arbiter_host_make(runtime, ret);
 	if (!r)
-		word_publish_add(&(*ret)->file->comers, 1);
+		word_publish_add(role_file_comers((*ret)->role.map), 1);
 	return r;
-}
-
-/* As slots do: the mapping keeps the lock, and nothing inherits it. NULL: somebody has it. */
-static void *arbiter_host_lock(const struct arbiter_host *host, int64_t at)
-{
-	CLEANUP_CLOSE int fd = role_file_join(ROLE_FILE, host->runtime);
-
-	return fd < 0 || shared_file_lock(fd, at, 1) ? NULL : role_file_map(fd);
-}
-
-static bool arbiter_host_is_claimed_by_other(const struct arbiter_host *host)
-{
-	CLEANUP_CLOSE int fd = role_file_join(ROLE_FILE, host->runtime);
-
-	return fd < 0 || (!host->claim && shared_file_locked(fd, ROLE_FILE->claim, 1) == 1);
-}
-
-static void arbiter_host_say_claim(struct arbiter_host *host)
-{
-	word_publish_add(&host->file->claims, 1);
-	arbiter_host_ring(host);
 }
 
 int arbiter_host_find_file(const char *runtime, struct stat *ret)
 {
 	char path[PATH_MAX];
-	int r = role_file_path(ROLE_FILE, runtime, path);
+	int r = role_file_path(&role_file_arbiter, runtime, path);
 
 	if (r < 0)
 		return r;
@@ -167,17 +134,17 @@ bool arbiter_host_has_daemon(const char *runtime)
 	char path[PATH_MAX];
 	CLEANUP_CLOSE int fd = -EBADF;
 
-	if (role_file_path(ROLE_FILE, runtime, path) < 0)
+	if (role_file_path(&role_file_arbiter, runtime, path) < 0)
 		return false;
 	fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-	return fd >= 0 && shared_file_locked(fd, ROLE_FILE->claim, 1) == 1;
+	return fd >= 0 && shared_file_locked(fd, role_file_arbiter.claim, 1) == 1;
 }
 
 int arbiter_host_await(const char *runtime)
 {
-	CLEANUP_CLOSE int fd = role_file_join(ROLE_FILE, runtime);
+	CLEANUP_CLOSE int fd = role_file_join(&role_file_arbiter, runtime);
 
-	return fd < 0 ? fd : shared_file_await(fd, ROLE_FILE->claim, 1);
+	return fd < 0 ? fd : shared_file_await(fd, role_file_arbiter.claim, 1);
 }
 
 int arbiter_host_claim(const char *runtime, struct arbiter_host **ret)
@@ -187,87 +154,23 @@ int arbiter_host_claim(const char *runtime, struct arbiter_host **ret)
 
 	if (r < 0)
 		return r;
-	host->claim = arbiter_host_lock(host, ROLE_FILE->claim);
-	if (!host->claim) {
+	r = role_claim(&host->role);
+	if (r < 0) {
 		arbiter_host_close(host);
-		return -EAGAIN;
+		return r;
 	}
-	arbiter_host_say_claim(host);
 	*ret = host;
 	return 0;
 }
 
-/*
- * Whoever has the role has made no step since it was first tried for. It may have slept until then,
- * as a daemon does while nobody works, but it has been rung for.
- */
-static bool arbiter_host_is_stopped(struct arbiter_host *host, uint64_t now_ns)
-{
-	uint64_t due_ns = arbiter_host_due_ns(host);
-
-	if (due_ns != host->silent_due_ns || now_ns > host->tried_ns + TUNING_STOPPED_NS / 2)
-		host->silent_ns = now_ns;
-	host->silent_due_ns = due_ns;
-	host->tried_ns = now_ns;
-	return due_ns && now_ns >= max_u64(due_ns, host->silent_ns) + TUNING_STOPPED_NS;
-}
-
-/*
- * Who takes it from another has the next term's lock before that term begins, so that nobody else
- * can have either; and a step of it is due by then, so that nobody takes that one for stopped.
- */
-static bool arbiter_host_lock_role(struct arbiter_host *host, uint64_t now_ns)
-{
-	uint32_t now = word_check(&host->file->term), term = now;
-	bool stopped = arbiter_host_is_stopped(host, now_ns);
-
-	if (!stopped && arbiter_host_is_claimed_by_other(host))
-		return false;
-	host->role = arbiter_host_lock(host, role_file_term_lock(ROLE_FILE, term));
-	if (!host->role && stopped) {
-		host->role = arbiter_host_lock(host, role_file_term_lock(ROLE_FILE, ++term));
-		if (host->role) {
-			word_release(&host->file->due_ns, now_ns);
-			word_swap_if_u32(&host->file->term, now, term);
-		}
-	}
-	host->term = term;
-	return host->role;
-}
-
-/* Who has claimed the role, and lost it as it was stopped, says so again. */
-bool arbiter_host_take(struct arbiter_host *host, uint64_t now_ns)
-{
-	bool had = host->role;
-
-	if (arbiter_host_held(host))
-		return true;
-	arbiter_host_drop(host);
-	if (had && host->claim)
-		arbiter_host_say_claim(host);
-	if (!arbiter_host_lock_role(host, now_ns))
-		return false;
-	if (!arbiter_host_held(host))
-		arbiter_host_drop(host);
-	return host->role;
-}
-
-/* The word says when to ask; the lock is the answer, as anybody may write the word. */
 bool arbiter_host_is_claimed(struct arbiter_host *host)
 {
-	uint32_t claims = word_check(&host->file->claims);
-	CLEANUP_CLOSE int fd = -EBADF;
-
-	if (host->claim || claims == host->claims)
-		return false;
-	host->claims = claims;
-	fd = role_file_join(ROLE_FILE, host->runtime);
-	return fd >= 0 && shared_file_locked(fd, ROLE_FILE->claim, 1) == 1;
+	return role_is_claimed(&host->role);
 }
 
 bool arbiter_host_held(const struct arbiter_host *host)
 {
-	return host->role && word_check(&host->file->term) == host->term;
+	return role_held(&host->role);
 }
 
 bool arbiter_host_busy(const struct arbiter_host *host)
@@ -315,7 +218,7 @@ bool arbiter_host_rest(struct arbiter_host *host)
 	return kept;
 }
 
-void arbiter_host_drop(struct arbiter_host *host)
+static void arbiter_host_forget(struct arbiter_host *host)
 {
 	for (int i = 0; i < host->n; i++)
 		if (host->member[i].name[0])
@@ -323,19 +226,28 @@ void arbiter_host_drop(struct arbiter_host *host)
 	host->n = 0;
 	host->nuuids = host->known;
 	host->scanned_ns = host->listed_ns = 0;
+}
+
+bool arbiter_host_take(struct arbiter_host *host, uint64_t now_ns)
+{
 	if (arbiter_host_held(host))
-		word_release(&host->file->due_ns, 0);
-	role_file_unmap(host->role);
-	host->role = NULL;
+		return true;
+	arbiter_host_forget(host);
+	return role_take(&host->role, now_ns);
+}
+
+void arbiter_host_drop(struct arbiter_host *host)
+{
+	arbiter_host_forget(host);
+	role_drop(&host->role);
 }
 
 void arbiter_host_close(struct arbiter_host *host)
 {
 	if (!host)
 		return;
-	arbiter_host_drop(host);
-	role_file_unmap(host->claim);
-	role_file_unmap(host->file);
+	arbiter_host_forget(host);
+	role_close(&host->role);
 	munmap(host, sizeof(*host));
 }
 
@@ -381,8 +293,8 @@ static bool arbiter_host_takes_turns(struct arbiter_host *host, int i, const str
 	if (member->turn)
 		return true;
 	/* A tenant of another user is not to be able to end our process. A daemon survives it. */
-	if (tenant_path(host->runtime, member->name, dir, sizeof(dir)) < 0 ||
-	    ledger_open(dir, member->apart && !host->claim ? LEDGER_WATCH : LEDGER_GUEST,
+	if (tenant_path(host->role.runtime, member->name, dir, sizeof(dir)) < 0 ||
+	    ledger_open(dir, member->apart && !host->role.claim ? LEDGER_WATCH : LEDGER_GUEST,
 			&member->ledger))
 		return false;
 	if (turn_open(dir, &member->turn)) {
@@ -498,23 +410,23 @@ static void arbiter_host_look_for_members(struct arbiter_host *host)
 		struct member *member = &host->member[i];
 
 		member->seen = member->name[0] &&
-			       !tenant_path(host->runtime, member->name, dir, sizeof(dir)) &&
+			       !tenant_path(host->role.runtime, member->name, dir, sizeof(dir)) &&
 			       arbiter_host_is_there(dir);
 	}
 }
 
 static void arbiter_host_look_for_all(struct arbiter_host *host, uint64_t now_ns)
 {
-	host->comers = word_read(&host->file->comers);
+	host->comers = word_read(role_file_comers(host->role.map));
 	host->listed_ns = now_ns;
 	for (int i = 0; i < host->n; i++)
 		host->member[i].seen = false;
-	tenant_list(host->runtime, arbiter_host_look_at_member, host);
+	tenant_list(host->role.runtime, arbiter_host_look_at_member, host);
 }
 
 static void arbiter_host_scan(struct arbiter_host *host, uint64_t now_ns)
 {
-	if (host->comers != word_read(&host->file->comers) || now_ns >= host->listed_ns + LIST_NS)
+	if (host->comers != word_read(role_file_comers(host->role.map)) || now_ns >= host->listed_ns + LIST_NS)
 		arbiter_host_look_for_all(host, now_ns);
 	else if (now_ns >= host->scanned_ns + SCAN_NS)
 		arbiter_host_look_for_members(host);
@@ -706,30 +618,30 @@ uint64_t arbiter_host_step(struct arbiter_host *host, uint64_t now_ns)
 	}
 	if (host->withheld && next > now_ns + WITHHELD_NS)
 		next = now_ns + WITHHELD_NS;
-	word_release(&host->file->due_ns, next);
+	role_beat(&host->role, next);
 	return next;
 }
 
 uint64_t arbiter_host_due_ns(const struct arbiter_host *host)
 {
-	return word_acquire(&host->file->due_ns);
+	return role_due_ns(&host->role);
 }
 
 void arbiter_host_ring(struct arbiter_host *host)
 {
-	role_file_ring(host->file);
+	role_ring(&host->role);
 }
 
 void arbiter_host_announce(const char *runtime)
 {
-	role_file_tell(ROLE_FILE, runtime);
+	role_file_tell(&role_file_arbiter, runtime);
 }
 
 void arbiter_host_listen(struct arbiter_host *host)
 {
 	uint64_t now_ns = now_monotonic_ns();
 
-	host->heard = word_check(&host->file->bell);
+	host->heard = role_rung(&host->role);
 	for (int i = 0; i < host->n; i++) {
 		struct member *member = &host->member[i];
 		uint32_t bell = member->apart && member->ledger && !ledger_look(member->ledger)
@@ -749,7 +661,7 @@ void arbiter_host_listen(struct arbiter_host *host)
  */
 void arbiter_host_sleep(struct arbiter_host *host, uint64_t until_ns)
 {
-	struct futex_seen bell[FUTEX_ANY_MOST] = {{&host->file->bell, host->heard}};
+	struct futex_seen bell[FUTEX_ANY_MOST] = {{role_file_bell(host->role.map), host->heard}};
 	uint64_t now_ns = now_monotonic_ns();
 	int n = 1;
 
@@ -764,7 +676,7 @@ void arbiter_host_sleep(struct arbiter_host *host, uint64_t until_ns)
 			bell[n++] = (struct futex_seen){ledger_bell(member->ledger), member->heard};
 	}
 	if (n == 1)
-		futex_wait_until(bell[0].word, bell[0].seen, until_ns);
+		role_sleep(&host->role, host->heard, until_ns);
 	else if (futex_wait_any_until(bell, n, until_ns)) /* an old kernel: they are looked at */
-		futex_wait_until(bell[0].word, bell[0].seen, min_u64(until_ns, now_ns + NS_PER_MS));
+		role_sleep(&host->role, host->heard, min_u64(until_ns, now_ns + NS_PER_MS));
 }

@@ -11,7 +11,6 @@
 #include "amd/identity.h"
 #include "base/cleanup.h"
 #include "base/fault.h"
-#include "base/futex.h"
 #include "base/hash.h"
 #include "base/now.h"
 #include "base/word.h"
@@ -22,6 +21,7 @@
 #include "ledger/shared_file.h"
 #include "ledger/slot.h"
 #include "ledger/tenant.h"
+#include "roles/role.h"
 
 /* How often one of the keepers looks which tenants have died. */
 #define LOOK_NS (40 * NS_PER_MS)
@@ -30,8 +30,7 @@
 #define TENANTS 256
 
 struct allotment {
-	struct units_file *file; /* holds no lock */
-	char runtime[256];
+	struct role role; /* no process holds it for longer than a making */
 };
 
 struct member {
@@ -59,20 +58,16 @@ static uint64_t allotment_mix(uint64_t h, const void *data, size_t len)
 
 int allotment_open(const char *tenant_dir, struct allotment **ret)
 {
-	CLEANUP_CLOSE int fd = -EBADF;
+	char runtime[sizeof((*ret)->role.runtime)];
+	int r = tenant_runtime_of(tenant_dir, runtime, sizeof(runtime));
 	struct allotment *a;
-	int r;
 
+	if (r < 0)
+		return r;
 	a = mmap(NULL, sizeof(*a), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (a == MAP_FAILED)
 		return -ENOMEM;
-	r = tenant_runtime_of(tenant_dir, a->runtime, sizeof(a->runtime));
-	if (r == 0)
-		r = fd = role_file_join(&role_file_units, a->runtime);
-	if (r >= 0) {
-		a->file = role_file_map(fd);
-		r = a->file ? 0 : -ENOMEM;
-	}
+	r = role_open(&a->role, &role_file_units, runtime);
 	if (r < 0) {
 		munmap(a, sizeof(*a));
 		return r;
@@ -85,7 +80,7 @@ void allotment_close(struct allotment *a)
 {
 	if (!a)
 		return;
-	role_file_unmap(a->file);
+	role_close(&a->role);
 	munmap(a, sizeof(*a));
 }
 
@@ -182,7 +177,7 @@ static int allotment_make_locked(struct allotment *a, struct making *making,
 	uint64_t of;
 	int r;
 
-	tenant_list(a->runtime, allotment_add_member, making);
+	tenant_list(a->role.runtime, allotment_add_member, making);
 	weights_divide(making->part, making->n);
 	of = allotment_mix(making->names, &making->n, sizeof(making->n));
 	for (uint32_t i = 0; i < making->n; i++)
@@ -197,9 +192,14 @@ static int allotment_make_locked(struct allotment *a, struct making *making,
 	return 1;
 }
 
+static struct units_file *allotment_file(const struct allotment *a)
+{
+	return a->role.map;
+}
+
 int allotment_make(struct allotment *a, const uint8_t uuid[16], const struct cu_map *map, bool wait)
 {
-	CLEANUP_CLOSE int fd = role_file_open(&role_file_units, a->runtime, O_RDWR);
+	CLEANUP_CLOSE int fd = role_file_open(&role_file_units, a->role.runtime, O_RDWR);
 	struct making *making;
 	int r;
 
@@ -220,8 +220,8 @@ int allotment_make(struct allotment *a, const uint8_t uuid[16], const struct cu_
 	munmap(making, sizeof(*making));
 	/* A tenant may come and go between two looks: with 0 here the next look finds a change. */
 	if (r > 0) {
-		word_publish(&a->file->present, 0);
-		role_file_ring(a->file);
+		word_publish(&allotment_file(a)->present, 0);
+		role_ring(&a->role);
 	}
 	return r < 0 ? r : 0;
 }
@@ -245,23 +245,24 @@ static int allotment_add_present(const char *name, const char *dir, void *arg)
 /* A last look that lies ahead is damage, or is from before the machine was started anew. */
 void allotment_look(struct allotment *a, uint64_t now)
 {
-	uint64_t looked = word_read(&a->file->looked_ns), present = 1;
+	struct units_file *file = allotment_file(a);
+	uint64_t looked = word_read(&file->looked_ns), present = 1;
 
 	if (looked <= now && now - looked < LOOK_NS)
 		return;
-	if (!word_swap_if(&a->file->looked_ns, looked, now))
+	if (!word_swap_if(&file->looked_ns, looked, now))
 		return;
-	tenant_list(a->runtime, allotment_add_present, &present);
-	if (word_publish_swap(&a->file->present, present) != present)
-		role_file_ring(a->file);
+	tenant_list(a->role.runtime, allotment_add_present, &present);
+	if (word_publish_swap(&file->present, present) != present)
+		role_ring(&a->role);
 }
 
 uint32_t allotment_changes(const struct allotment *a)
 {
-	return word_check(&a->file->bell);
+	return role_rung(&a->role);
 }
 
 void allotment_sleep(const struct allotment *a, uint32_t seen, uint64_t until_ns)
 {
-	futex_wait_until(&a->file->bell, seen, until_ns);
+	role_sleep(&a->role, seen, until_ns);
 }

@@ -27,6 +27,7 @@
 #include "ledger/tenant.h"
 #include "ledger/turn.h"
 #include "roles/role.h"
+#include "roles/roster.h"
 #include "sched/arbiter.h"
 #include "sched/tuning.h"
 
@@ -45,24 +46,16 @@
 /* Work that ranks do at once is billed one after the other, and so much apart. */
 #define APART_NS UINT64_C(100000000)
 
-/* Who of those that take part has died is asked for so often. */
-#define SCAN_NS UINT64_C(50000000)
+/* How often it is asked which of the tenants have died. */
+#define LOOK_NS UINT64_C(50000000)
 /* What an arbiter wrote that was there so long ago says who has had how much. */
 #define INHERIT_NS UINT64_C(300000000)
-/*
- * A tenant that comes says so, and then all tenants are looked at, of which most may be long dead;
- * and once in this time, in case that was missed.
- */
-#define LIST_NS NS_PER_S
 
-/* A tenant as the arbiter holds it; the entry of the same number in `state` is its part of it. */
+/* The arbiter's part of a roster's entry; the scheduler's is the same number of `state`. */
 struct member {
-	char name[POLICY_NAME_BYTES]; /* empty: free */
-	struct policy_map *policy;
 	struct turn *turn;     /* NULL: it takes no turns */
 	struct ledger *ledger; /* likewise */
 	uint64_t id, generation;
-	bool seen;	 /* in this scan */
 	bool apart;	 /* in a container: it has a bell of its own, in its ledger */
 	uint32_t heard;	 /* of that */
 	uint64_t rung_ns; /* when it was last found rung */
@@ -76,17 +69,21 @@ struct member {
 struct arbiter_host {
 	struct role role;
 	uint32_t heard; /* of its bell */
-	uint64_t now_ns, scanned_ns, listed_ns, ids;
-	uint32_t comers; /* when the tenants were listed */
+	uint64_t now_ns, ids;
 	bool busy;
 	bool withheld; /* a turn that began is not told yet, see arbiter_host_is_taken */
-	int known, nuuids, n;
+	int known, nuuids;
 	/* Places of devices: the machine's first, for good, then others, while somebody has them. */
 	uint8_t uuid[64][16];
 	uint16_t users[64];
+	struct roster roster;
 	struct member member[ARBITER_TENANTS];
 	struct arbiter_tenant state[ARBITER_TENANTS];
 };
+
+_Static_assert(ROSTER_TENANTS == ARBITER_TENANTS, "one of each");
+
+static const struct roster_job arbiter_job;
 
 static int arbiter_host_make(const char *runtime, struct arbiter_host **ret)
 {
@@ -103,6 +100,8 @@ static int arbiter_host_make(const char *runtime, struct arbiter_host **ret)
 	}
 	host->role.stopped_ns = TUNING_STOPPED_NS;
 	host->role.gap_ns = TUNING_STOPPED_NS / 2;
+	host->roster.job = &arbiter_job;
+	host->roster.arg = host;
 	*ret = host;
 	return 0;
 }
@@ -195,13 +194,12 @@ static void arbiter_host_member_rest(struct arbiter_host *host, struct member *m
 	member->ledger = NULL;
 }
 
-static void arbiter_host_member_leave(struct arbiter_host *host, int i)
+static void arbiter_host_leave(void *arg, int i)
 {
-	struct member *member = &host->member[i];
+	struct arbiter_host *host = arg;
 
-	arbiter_host_member_rest(host, member);
-	policy_close(member->policy);
-	memset(member, 0, sizeof(*member));
+	arbiter_host_member_rest(host, &host->member[i]);
+	memset(&host->member[i], 0, sizeof(host->member[i]));
 	memset(&host->state[i], 0, sizeof(host->state[i]));
 }
 
@@ -209,23 +207,19 @@ bool arbiter_host_rest(struct arbiter_host *host)
 {
 	bool kept = false;
 
-	for (int i = 0; i < host->n; i++) {
-		if (host->member[i].name[0] && !host->member[i].apart)
-			arbiter_host_member_leave(host, i);
+	for (int i = 0; i < host->roster.n; i++) {
+		if (roster_has(&host->roster, i) && !host->member[i].apart)
+			roster_leave(&host->roster, i);
 		kept |= host->member[i].apart;
 	}
-	host->scanned_ns = host->listed_ns = 0;
+	roster_expire(&host->roster);
 	return kept;
 }
 
 static void arbiter_host_forget(struct arbiter_host *host)
 {
-	for (int i = 0; i < host->n; i++)
-		if (host->member[i].name[0])
-			arbiter_host_member_leave(host, i);
-	host->n = 0;
+	roster_leave_all(&host->roster);
 	host->nuuids = host->known;
-	host->scanned_ns = host->listed_ns = 0;
 }
 
 bool arbiter_host_take(struct arbiter_host *host, uint64_t now_ns)
@@ -293,7 +287,7 @@ static bool arbiter_host_takes_turns(struct arbiter_host *host, int i, const str
 	if (member->turn)
 		return true;
 	/* A tenant of another user is not to be able to end our process. A daemon survives it. */
-	if (tenant_path(host->role.runtime, member->name, dir, sizeof(dir)) < 0 ||
+	if (tenant_path(host->role.runtime, host->roster.entry[i].name, dir, sizeof(dir)) < 0 ||
 	    ledger_open(dir, member->apart && !host->role.claim ? LEDGER_WATCH : LEDGER_GUEST,
 			&member->ledger))
 		return false;
@@ -313,23 +307,19 @@ static void arbiter_host_describe_member(struct arbiter_host *host, int i)
 {
 	struct member *member = &host->member[i];
 	struct arbiter_tenant *state = &host->state[i];
-	static const int32_t level[POLICY_PRIORITIES] = {
-		[POLICY_PRIORITY_LOW] = -1,
-		[POLICY_PRIORITY_NORMAL] = 0,
-		[POLICY_PRIORITY_HIGH] = 1,
-	};
+	struct policy_map *map = host->roster.entry[i].policy;
 	struct ledger_device_info info;
 	struct policy policy;
 
-	if (policy_read(member->policy, &policy)) {
+	if (policy_read(map, &policy)) {
 		arbiter_host_member_rest(host, member);
 		return;
 	}
-	member->generation = policy_generation(member->policy);
+	member->generation = policy_generation(map);
 	if (!arbiter_host_takes_turns(host, i, &policy))
 		return;
 	arbiter_host_give_places_back(host, member);
-	state->priority = level[policy.priority];
+	state->priority = roster_level(&policy);
 	state->floor_permille = policy_floor(&policy);
 	state->cap_permille = 0;
 	state->weight = 1;
@@ -353,94 +343,34 @@ static void arbiter_host_describe_member(struct arbiter_host *host, int i)
 	}
 }
 
-static int arbiter_host_member_join(struct arbiter_host *host, const char *name, const char *dir)
-{
-	struct member *member;
-	int i = 0;
-
-	while (i < host->n && host->member[i].name[0])
-		i++;
-	if (i == ARBITER_TENANTS)
-		return -ENOSPC;
-	member = &host->member[i];
-	if (policy_open(dir, &member->policy)) {
-		arbiter_host_member_leave(host, i);
-		return 0;
-	}
-	strncpy(member->name, name, sizeof(member->name) - 1);
-	member->apart = tenant_is_open_to_all(dir);
-	if (i == host->n)
-		host->n++;
-	return i;
-}
-
-/* One in a container cannot say that it has come, so it is one from the beginning. */
-static bool arbiter_host_is_there(const char *dir)
+/* A tenant in a container cannot announce its processes, so it counts as present from its creation. */
+static bool arbiter_host_lives(const char *dir)
 {
 	return tenant_is_open_to_all(dir) || slot_any_alive(dir);
 }
 
-/* Opening one takes long beside asking whether anybody is there. */
-static int arbiter_host_look_at_member(const char *name, const char *dir, void *arg)
+static int arbiter_host_join(void *arg, int i, const char *dir)
 {
 	struct arbiter_host *host = arg;
-	int i = 0;
 
-	if (!arbiter_host_is_there(dir))
-		return 0;
-	while (i < host->n && strcmp(host->member[i].name, name))
-		i++;
-	/* One that has ended, and was started again at once. */
-	if (i < host->n && !policy_is_of(host->member[i].policy, dir)) {
-		arbiter_host_member_leave(host, i);
-		i = host->n;
-	}
-	if (i == host->n)
-		i = arbiter_host_member_join(host, name, dir);
-	if (i >= 0 && i < host->n && !strcmp(host->member[i].name, name))
-		host->member[i].seen = true;
+	host->member[i].apart = tenant_is_open_to_all(dir);
 	return 0;
 }
 
-static void arbiter_host_look_for_members(struct arbiter_host *host)
-{
-	char dir[PATH_MAX];
-
-	for (int i = 0; i < host->n; i++) {
-		struct member *member = &host->member[i];
-
-		member->seen = member->name[0] &&
-			       !tenant_path(host->role.runtime, member->name, dir, sizeof(dir)) &&
-			       arbiter_host_is_there(dir);
-	}
-}
-
-static void arbiter_host_look_for_all(struct arbiter_host *host, uint64_t now_ns)
-{
-	host->comers = word_read(role_file_comers(host->role.map));
-	host->listed_ns = now_ns;
-	for (int i = 0; i < host->n; i++)
-		host->member[i].seen = false;
-	tenant_list(host->role.runtime, arbiter_host_look_at_member, host);
-}
+static const struct roster_job arbiter_job = {
+	.lives = arbiter_host_lives,
+	.join = arbiter_host_join,
+	.leave = arbiter_host_leave,
+	.look_ns = LOOK_NS,
+};
 
 static void arbiter_host_scan(struct arbiter_host *host, uint64_t now_ns)
 {
-	if (host->comers != word_read(role_file_comers(host->role.map)) || now_ns >= host->listed_ns + LIST_NS)
-		arbiter_host_look_for_all(host, now_ns);
-	else if (now_ns >= host->scanned_ns + SCAN_NS)
-		arbiter_host_look_for_members(host);
-	else
+	if (!roster_scan(&host->roster, &host->role, now_ns))
 		return;
-	host->scanned_ns = now_ns;
-	for (int i = 0; i < host->n; i++) {
-		if (!host->member[i].name[0])
-			continue;
-		if (host->member[i].seen)
+	for (int i = 0; i < host->roster.n; i++)
+		if (roster_has(&host->roster, i))
 			arbiter_host_describe_member(host, i);
-		else
-			arbiter_host_member_leave(host, i);
-	}
 }
 
 /* An instant that a tenant wrote: none lies so far ahead unless it is damaged. */
@@ -499,7 +429,7 @@ static void arbiter_host_look(struct arbiter_host *host, int i, uint64_t now_ns)
 
 	if (member->ledger && ledger_look(member->ledger))
 		arbiter_host_member_rest(host, member);
-	if (policy_generation(member->policy) != member->generation ||
+	if (policy_generation(host->roster.entry[i].policy) != member->generation ||
 	    (member->turn && !ledger_device_info(member->ledger, member->ndevices, &info)))
 		arbiter_host_describe_member(host, i);
 	state->id = member->turn ? member->id : 0;
@@ -546,7 +476,7 @@ static bool arbiter_host_is_taken(const struct arbiter_host *host, int i, uint64
 {
 	const struct arbiter_tenant *state = &host->state[i];
 
-	for (int k = 0; k < host->n; k++) {
+	for (int k = 0; k < host->roster.n; k++) {
 		const struct arbiter_tenant *other = &host->state[k];
 		const struct member *member = &host->member[k];
 
@@ -604,14 +534,14 @@ uint64_t arbiter_host_step(struct arbiter_host *host, uint64_t now_ns)
 	host->now_ns = now_ns;
 	arbiter_host_scan(host, now_ns);
 	host->busy = false;
-	for (int i = 0; i < host->n; i++)
-		if (host->member[i].name[0])
+	for (int i = 0; i < host->roster.n; i++)
+		if (roster_has(&host->roster, i))
 			arbiter_host_look(host, i, now_ns);
-	next = arbiter_step(&arbiter_defaults, host->state, host->n, now_ns);
+	next = arbiter_step(&arbiter_defaults, host->state, host->roster.n, now_ns);
 	/* Close first: a tenant that launches all the same is seen before another is let in. */
 	host->withheld = false;
 	for (int open = 0; open < 2; open++) {
-		for (int i = 0; i < host->n; i++)
+		for (int i = 0; i < host->roster.n; i++)
 			if (host->member[i].turn && host->state[i].open == open)
 				arbiter_host_tell(host, i, now_ns);
 		word_fence();
@@ -642,7 +572,7 @@ void arbiter_host_listen(struct arbiter_host *host)
 	uint64_t now_ns = now_monotonic_ns();
 
 	host->heard = role_rung(&host->role);
-	for (int i = 0; i < host->n; i++) {
+	for (int i = 0; i < host->roster.n; i++) {
 		struct member *member = &host->member[i];
 		uint32_t bell = member->apart && member->ledger && !ledger_look(member->ledger)
 					? ledger_rung(member->ledger)
@@ -665,7 +595,7 @@ void arbiter_host_sleep(struct arbiter_host *host, uint64_t until_ns)
 	uint64_t now_ns = now_monotonic_ns();
 	int n = 1;
 
-	for (int i = 0; i < host->n && n < FUTEX_ANY_MOST; i++) {
+	for (int i = 0; i < host->roster.n && n < FUTEX_ANY_MOST; i++) {
 		const struct member *member = &host->member[i];
 
 		if (!member->apart || !member->ledger)

@@ -22,33 +22,9 @@
 #define LOOKS	50
 #define LOOK_NS (100 * (long)NS_PER_US)
 
-int residency_file_open(const char *runtime, struct residency_file **ret)
-{
-	CLEANUP_CLOSE int fd = role_file_join(ROLE_FILE, runtime);
-	int r;
-
-	if (fd < 0)
-		return fd;
-	r = shared_file_share(fd, ROLE_FILE->use, 1);
-	if (r < 0)
-		return r;
-	*ret = role_file_map(fd);
-	return *ret ? 0 : -ENOMEM;
-}
-
 void residency_file_ring(struct residency_file *file)
 {
 	role_file_ring(file);
-}
-
-void residency_file_come(struct residency_file *file)
-{
-	role_file_come(file);
-}
-
-uint32_t residency_file_comers(const struct residency_file *file)
-{
-	return word_read(&file->comers);
 }
 
 void residency_file_miss(struct residency_file *file)
@@ -146,70 +122,9 @@ uint32_t *residency_file_bell(struct residency_file *file)
 	return &file->bell;
 }
 
-/*
- * As slots do: the mapping keeps the lock, and nothing inherits it. Who takes it from another has
- * the next term's lock before that term begins, so that nobody else can have either.
- */
-static int residency_file_lock(int fd, struct residency_file *file, bool silent, uint32_t *ret_term)
+void residency_file_say_moves(struct residency_file *file, bool moves)
 {
-	uint32_t now = word_check(&file->term), term = now;
-	int r = shared_file_lock(fd, role_file_term_lock(ROLE_FILE, term), 1);
-
-	if (r == -EAGAIN && silent) {
-		term++;
-		r = shared_file_lock(fd, role_file_term_lock(ROLE_FILE, term), 1);
-		if (!r)
-			word_swap_if_u32(&file->term, now, term);
-	}
-	*ret_term = term;
-	return !r && word_check(&file->term) != term ? -EAGAIN : r;
-}
-
-/*
- * The file may have been made anew since it was mapped, for others who are beside those who have
- * the former one. The term is of the one that is locked; and so are steps, which are not to be seen
- * in the other.
- */
-int residency_file_take(const char *runtime, const struct residency_file *file, bool silent,
-			struct residency_role *ret)
-{
-	CLEANUP_CLOSE int fd = role_file_join(ROLE_FILE, runtime);
-	struct residency_file *map;
-	uint32_t term;
-	int r;
-
-	if (fd < 0)
-		return fd;
-	map = role_file_map(fd);
-	if (!map)
-		return -ENOMEM;
-	silent = silent && residency_file_beats(map) == residency_file_beats(file);
-	r = residency_file_lock(fd, map, silent, &term);
-	if (r)
-		role_file_unmap(map);
-	else
-		*ret = (struct residency_role){.map = map, .term = term};
-	return r;
-}
-
-bool residency_file_has(const struct residency_role *role)
-{
-	return role->map && word_check(&role->map->term) == role->term;
-}
-
-void residency_file_beat(struct residency_role *role)
-{
-	word_publish_add(&role->map->beats, 1);
-}
-
-uint32_t residency_file_beats(const struct residency_file *file)
-{
-	return word_check(&file->beats);
-}
-
-void residency_file_say_moves(struct residency_role *role, bool moves)
-{
-	word_write(&role->map->moves, moves);
+	word_write(&file->moves, moves);
 }
 
 const uint32_t *residency_file_moves(const struct residency_file *file)
@@ -217,9 +132,9 @@ const uint32_t *residency_file_moves(const struct residency_file *file)
 	return &file->moves;
 }
 
-void residency_file_say_full(struct residency_role *role, uint64_t now_ns)
+void residency_file_say_full(struct residency_file *file, uint64_t now_ns)
 {
-	word_write(&role->map->full_ns, now_ns);
+	word_write(&file->full_ns, now_ns);
 }
 
 uint64_t residency_file_full_ns(const char *runtime)
@@ -231,12 +146,6 @@ uint64_t residency_file_full_ns(const char *runtime)
 			      (ssize_t)sizeof(ns))
 		return 0;
 	return ns;
-}
-
-void residency_file_drop(struct residency_role *role)
-{
-	role_file_unmap(role->map);
-	*role = (struct residency_role){0};
 }
 
 int residency_file_look(const char *runtime, struct residency_look *ret)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * <runtime>/.residency: figures by which the role holder of residency (guest/swap/residency_host.h) and
+ * <runtime>/.residency: figures by which the role holder of residency (roles/residency_host.h) and
  * the processes of all tenants tell each other how much memory there is room for. Its election is
  * roles/role.h; its layout and locks, role_file.h.
  */

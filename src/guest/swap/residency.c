@@ -10,8 +10,8 @@
 #include "base/now.h"
 #include "base/word.h"
 #include "guest/core/thread.h"
-#include "guest/swap/residency_host.h"
 #include "ledger/residency_file.h"
+#include "roles/residency_host.h"
 #include "sched/tuning.h"
 
 #ifndef SYS_close_range

@@ -6,8 +6,8 @@
  * come back as `allot suspend` and `allot resume` do (ledger/swap.h). What it has begun is in their
  * policies, and ends as that says when it dies. So it keeps nothing that the next one would need.
  */
-#ifndef ALLOT_GUEST_SWAP_RESIDENCY_HOST_H
-#define ALLOT_GUEST_SWAP_RESIDENCY_HOST_H
+#ifndef ALLOT_ROLES_RESIDENCY_HOST_H
+#define ALLOT_ROLES_RESIDENCY_HOST_H
 
 #include <stdbool.h>
 #include <stdint.h>

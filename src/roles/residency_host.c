@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "guest/swap/residency_host.h"
+#include "roles/residency_host.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -14,7 +14,6 @@
 #include "base/now.h"
 #include "base/number.h"
 #include "base/word.h"
-#include "guest/memory/granule.h"
 #include "ledger/ledger.h"
 #include "ledger/life.h"
 #include "ledger/policy.h"
@@ -45,6 +44,8 @@ _Static_assert(RESIDENCY_DEVICES <= TURN_DEVICES, "what is stranded of each");
 #define ROLE_NS NS_PER_S
 /* The part that a tenant was told is valid for so long, in case that this process ends. */
 #define ENTITLED_NS (2 * NS_PER_S)
+/* A device that is found to have less than is known has less by this, too: a granule of its memory. */
+#define LOST_BYTES (UINT64_C(2) << 20)
 /* A process that has a slot, and has not said anything in so long, has nobody who would. */
 #define MUTE_NS (2 * NS_PER_S)
 /* A process that was stopped has gone on if it answers for longer than that: it would be called off before. */
@@ -804,7 +805,7 @@ static void residency_host_lose(struct residency_host *host, int i, uint64_t now
 		room = room > there ? room - there : 0;
 		if (!need || room < need)
 			continue;
-		host->lost[b] += room - need + GRANULE_BYTES;
+		host->lost[b] += room - need + LOST_BYTES;
 		host->lost_until_ns[b] = now_ns + TUNING_RESIDENCY_LOST_NS;
 	}
 }

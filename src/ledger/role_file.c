@@ -25,6 +25,7 @@ LAYOUT(arbiter_file, due_ns, 16);
 LAYOUT(residency_file, comers, 4);
 LAYOUT(residency_file, term, 8);
 LAYOUT(residency_file, full_ns, 24);
+LAYOUT(residency_file, claims, 36);
 LAYOUT(residency_file, promise, 64);
 LAYOUT(units_file, looked_ns, 8);
 
@@ -41,9 +42,11 @@ const struct role_file role_file_arbiter = {
 const struct role_file role_file_residency = {
 	.name = ".residency",
 	.term = offsetof(struct residency_file, term),
+	.claims = offsetof(struct residency_file, claims),
 	.beats = offsetof(struct residency_file, beats),
 	.lock = LOCK_AT,
 	.lock_behind = LOCK_AT,
+	.claim = LOCK_AT - 2,
 	.use = LOCK_AT - 1,
 };
 

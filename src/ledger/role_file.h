@@ -10,12 +10,13 @@
  *	.arbiter     AT            role holder of term 0          it decides whose turn it is
  *	             AT + 1        a daemon                       it claims the role
  *	             AT + 1 + n    role holder of term n          it decides whose turn it is
- *	.residency   AT - 1        all that have it open, shared  a tenant overcommits
+ *	.residency   AT - 2        a daemon                       it claims the role
+ *	             AT - 1        processes that overcommit      there are such; they share the lock
  *	             AT + n        role holder of term n          it decides whose memory is there
  *	.units       AT            a process, during one making   it divides compute units
  *
- * AT is 1 << 40. Layouts and bytes are the same in every version: two versions of allot share the
- * files during an upgrade.
+ * AT is 1 << 40. Words and bytes keep their meaning in every version: two versions of allot share the
+ * files during an upgrade. An older one does not know the claim of .residency.
  */
 #ifndef ALLOT_LEDGER_ROLE_FILE_H
 #define ALLOT_LEDGER_ROLE_FILE_H
@@ -38,7 +39,7 @@ struct arbiter_file {
 	uint8_t reserved[ROLE_FILE_BYTES - 64];
 };
 
-/* The role holder writes all but bell, comers, term and missed. See residency_file.h. */
+/* The role holder writes all but bell, comers, term, missed and claims. See residency_file.h. */
 struct residency_file {
 	uint32_t bell, comers, term;
 	uint32_t beats;	   /* counts steps of role holders */
@@ -46,7 +47,8 @@ struct residency_file {
 	uint32_t moves;	   /* 1 while a tenant moves */
 	uint64_t full_ns;  /* when the host last had no room for a tenant that was to leave */
 	uint32_t measures; /* counts updates of the figures that follow */
-	uint32_t pad[7];
+	uint32_t claims;   /* counts claims of daemons */
+	uint32_t pad[6];
 	struct residency_promise {
 		uint64_t uuid[2];
 		uint64_t bytes;

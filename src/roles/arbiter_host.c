@@ -85,7 +85,10 @@ _Static_assert(ROSTER_TENANTS == ARBITER_TENANTS, "one of each");
 
 static const struct roster_job arbiter_job;
 
-static int arbiter_host_make(const char *runtime, struct arbiter_host **ret)
+/* `enter` is role_open or role_claim. */
+static int arbiter_host_make(const char *runtime,
+			     int (*enter)(struct role *, const struct role_file *, const char *),
+			     struct arbiter_host **ret)
 {
 	struct arbiter_host *host = mmap(NULL, sizeof(*host), PROT_READ | PROT_WRITE,
 					 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -93,7 +96,7 @@ static int arbiter_host_make(const char *runtime, struct arbiter_host **ret)
 
 	if (host == MAP_FAILED)
 		return -ENOMEM;
-	r = role_open(&host->role, &role_file_arbiter, runtime);
+	r = enter(&host->role, &role_file_arbiter, runtime);
 	if (r < 0) {
 		munmap(host, sizeof(*host));
 		return r;
@@ -112,10 +115,15 @@ int arbiter_host_open(const char *tenant_dir, struct arbiter_host **ret)
 	int r = tenant_runtime_of(tenant_dir, runtime, sizeof(runtime));
 
 	if (!r)
-		r = arbiter_host_make(runtime, ret);
+		r = arbiter_host_make(runtime, role_open, ret);
 	if (!r)
 		word_publish_add(role_file_comers((*ret)->role.map), 1);
 	return r;
+}
+
+int arbiter_host_claim(const char *runtime, struct arbiter_host **ret)
+{
+	return arbiter_host_make(runtime, role_claim, ret);
 }
 
 int arbiter_host_find_file(const char *runtime, struct stat *ret)
@@ -144,22 +152,6 @@ int arbiter_host_await(const char *runtime)
 	CLEANUP_CLOSE int fd = role_file_join(&role_file_arbiter, runtime);
 
 	return fd < 0 ? fd : shared_file_await(fd, role_file_arbiter.claim, 1);
-}
-
-int arbiter_host_claim(const char *runtime, struct arbiter_host **ret)
-{
-	struct arbiter_host *host;
-	int r = arbiter_host_make(runtime, &host);
-
-	if (r < 0)
-		return r;
-	r = role_claim(&host->role);
-	if (r < 0) {
-		arbiter_host_close(host);
-		return r;
-	}
-	*ret = host;
-	return 0;
 }
 
 bool arbiter_host_is_claimed(struct arbiter_host *host)

@@ -102,6 +102,8 @@ struct residency_host {
 	struct role role;
 	struct roster roster;
 	uint64_t busy_ns, ids;
+	bool claimed; /* by a daemon: the role is handed over */
+	bool moves;   /* some tenant does */
 	int n; /* of the roster, as of this step */
 	int nuuids;
 	uint8_t uuid[DEVICES][16];
@@ -119,19 +121,18 @@ struct residency_host {
 
 static const struct roster_job residency_job;
 
-int residency_host_open(const char *tenant_dir, struct residency_host **ret)
+/* `enter` is role_open or role_claim. */
+static int residency_host_make(const char *runtime,
+			       int (*enter)(struct role *, const struct role_file *, const char *),
+			       struct residency_host **ret)
 {
-	char runtime[sizeof((*ret)->role.runtime)];
-	int r = tenant_runtime_of(tenant_dir, runtime, sizeof(runtime));
-	struct residency_host *host;
+	struct residency_host *host = mmap(NULL, sizeof(*host), PROT_READ | PROT_WRITE,
+					   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	int r;
 
-	if (r < 0)
-		return r;
-	host = mmap(NULL, sizeof(*host), PROT_READ | PROT_WRITE,
-		    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (host == MAP_FAILED)
 		return -ENOMEM;
-	r = role_open(&host->role, &role_file_residency, runtime);
+	r = enter(&host->role, &role_file_residency, runtime);
 	if (r < 0) {
 		munmap(host, sizeof(*host));
 		return r;
@@ -139,9 +140,34 @@ int residency_host_open(const char *tenant_dir, struct residency_host **ret)
 	host->role.stopped_ns = TUNING_RESIDENCY_SILENT_NS;
 	host->roster.job = &residency_job;
 	host->roster.arg = host;
-	role_file_come(host->role.map);
 	*ret = host;
 	return 0;
+}
+
+int residency_host_open(const char *tenant_dir, struct residency_host **ret)
+{
+	char runtime[sizeof((*ret)->role.runtime)];
+	int r = tenant_runtime_of(tenant_dir, runtime, sizeof(runtime));
+
+	if (!r)
+		r = residency_host_make(runtime, role_open, ret);
+	if (!r)
+		role_file_come((*ret)->role.map);
+	return r;
+}
+
+int residency_host_claim(const char *runtime, struct residency_host **ret)
+{
+	return residency_host_make(runtime, role_claim, ret);
+}
+
+void residency_host_close(struct residency_host *host)
+{
+	if (!host)
+		return;
+	roster_leave_all(&host->roster);
+	role_close(&host->role);
+	munmap(host, sizeof(*host));
 }
 
 static void residency_host_leave(void *arg, int i)
@@ -161,6 +187,7 @@ void residency_host_drop(struct residency_host *host)
 	roster_leave_all(&host->roster);
 	host->n = host->nuuids = 0;
 	memset(host->lost, 0, sizeof(host->lost));
+	host->claimed = host->moves = false;
 	role_drop(&host->role);
 }
 
@@ -179,6 +206,18 @@ bool residency_host_take(struct residency_host *host, uint64_t now_ns)
 	host->busy_ns = now_ns;
 	FAULT_POINT(RESIDENCY_TAKEN);
 	return true;
+}
+
+/* Moves that were begun end first: they are done sooner than another process would find them. */
+bool residency_host_gives_way(struct residency_host *host)
+{
+	host->claimed |= role_is_claimed(&host->role);
+	return host->claimed && !host->moves;
+}
+
+void residency_host_say_claim(struct residency_host *host)
+{
+	role_say_claim(&host->role);
 }
 
 struct residency_file *residency_host_file(struct residency_host *host)
@@ -1065,6 +1104,7 @@ uint64_t residency_host_step(struct residency_host *host, uint64_t now_ns)
 		residency_host_entitle(host, i, now_ns);
 		moves |= host->member[i].desk != NULL;
 	}
+	host->moves = moves;
 	residency_file_say_moves(host->role.held, moves);
 	for (int i = 0; i < host->n && !waits && !moves; i++)
 		if (host->state[i].id)

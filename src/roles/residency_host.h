@@ -18,6 +18,13 @@ struct residency_host;
 /* For a tenant's directory. Maps the runtime directory's file; -errno where that cannot be. */
 int residency_host_open(const char *tenant_dir, struct residency_host **ret);
 
+/* For a daemon: the same with a claim to the role. -EAGAIN: another one has it. */
+int residency_host_claim(const char *runtime, struct residency_host **ret);
+/* Gives up role and claim. Takes NULL. */
+void residency_host_close(struct residency_host *host);
+/* As role_say_claim. */
+void residency_host_say_claim(struct residency_host *host);
+
 /*
  * As role_take. The role holder loses the role if it makes no step for TUNING_RESIDENCY_SILENT_NS
  * while others try.
@@ -25,6 +32,8 @@ int residency_host_open(const char *tenant_dir, struct residency_host **ret);
 bool residency_host_take(struct residency_host *host, uint64_t now_ns);
 /* As role_look_away. */
 void residency_host_look_away(struct residency_host *host);
+/* True if a daemon has claimed the role, and the caller must drop it now. */
+bool residency_host_gives_way(struct residency_host *host);
 void residency_host_drop(struct residency_host *host);
 
 /* One step of the role: when the next is due; UINT64_MAX: nobody has waited for a while. */

@@ -35,7 +35,8 @@ static void role_say_step(const struct role_file *file, void *map, uint64_t due_
 		word_publish_add(role_word(map, file->beats), 1);
 }
 
-int role_open(struct role *role, const struct role_file *file, const char *runtime)
+/* The mapping also keeps the lock on byte `use`, unless that is 0. */
+static int role_map(struct role *role, const struct role_file *file, const char *runtime, int64_t use)
 {
 	CLEANUP_CLOSE int fd = -EBADF;
 	int r;
@@ -45,7 +46,7 @@ int role_open(struct role *role, const struct role_file *file, const char *runti
 	fd = role_file_join(file, runtime);
 	if (fd < 0)
 		return fd;
-	r = file->use ? shared_file_share(fd, file->use, 1) : 0;
+	r = use ? shared_file_share(fd, use, 1) : 0;
 	if (r < 0)
 		return r;
 	role->map = role_file_map(fd);
@@ -54,6 +55,11 @@ int role_open(struct role *role, const struct role_file *file, const char *runti
 	role->file = file;
 	strcpy(role->runtime, runtime);
 	return 0;
+}
+
+int role_open(struct role *role, const struct role_file *file, const char *runtime)
+{
+	return role_map(role, file, runtime, file->use);
 }
 
 void role_close(struct role *role)
@@ -65,22 +71,26 @@ void role_close(struct role *role)
 
 /* --- Claims --------------------------------------------------------------------------------- */
 
-static void role_say_claim(struct role *role)
+void role_say_claim(struct role *role)
 {
 	word_publish_add(role_word(role->map, role->file->claims), 1);
 	role_ring(role);
 }
 
-int role_claim(struct role *role)
+int role_claim(struct role *role, const struct role_file *file, const char *runtime)
 {
-	CLEANUP_CLOSE int fd = role_file_join(role->file, role->runtime);
-	int r = fd < 0 ? fd : shared_file_lock(fd, role->file->claim, 1);
+	CLEANUP_CLOSE int fd = role_file_join(file, runtime);
+	int r = fd < 0 ? fd : shared_file_lock(fd, file->claim, 1);
 
+	if (!r)
+		r = role_map(role, file, runtime, 0);
 	if (r < 0)
 		return r;
 	role->claim = role_file_map(fd);
-	if (!role->claim)
+	if (!role->claim) {
+		role_close(role);
 		return -ENOMEM;
+	}
 	role_say_claim(role);
 	return 0;
 }
@@ -142,6 +152,9 @@ static int role_lock_term(struct role *role, int fd, void *map, uint64_t now_ns)
 
 	if (!stopped && role_is_anothers(role, fd))
 		return -EAGAIN;
+	/* A stopped daemon's claim is known; it says it again when it goes on. */
+	if (stopped && role->file->claim)
+		role->claims = word_check(role_word(map, role->file->claims));
 	r = shared_file_lock(fd, role_file_term_lock(role->file, term), 1);
 	if (r == -EAGAIN && stopped) {
 		r = shared_file_lock(fd, role_file_term_lock(role->file, ++term), 1);

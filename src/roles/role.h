@@ -39,13 +39,15 @@ struct role {
 	uint64_t tried_ns;   /* ... which was then */
 };
 
-/* Maps the file of `runtime`, and makes it where it is missing. 0 or -errno. */
+/* For a process of a tenant: maps the file of `runtime`, and makes it where it is missing. -errno. */
 int role_open(struct role *role, const struct role_file *file, const char *runtime);
+/* For a daemon: the same with a claim, and rings. -EAGAIN: another daemon has claimed the role. */
+int role_claim(struct role *role, const struct role_file *file, const char *runtime);
 /* Drops role and claim. */
 void role_close(struct role *role);
 
-/* Claims the role for a daemon, and rings. -EAGAIN: another daemon has claimed it. */
-int role_claim(struct role *role);
+/* Says the claim again, to a process that took the role while this daemon was stopped. */
+void role_say_claim(struct role *role);
 /* Returns true if a daemon has claimed the role since the last look and the caller must drop it. */
 bool role_is_claimed(struct role *role);
 

@@ -27,6 +27,14 @@ static struct role open_role(const struct role_file *file)
 	return role;
 }
 
+static struct role claim_role(const struct role_file *file)
+{
+	struct role role = {.stopped_ns = STOPPED_NS};
+
+	CHECK_EQ(role_claim(&role, file, fixture_runtime_dir()), 0);
+	return role;
+}
+
 static bool is_locked(const struct role_file *file, int64_t at)
 {
 	CLEANUP_CLOSE int fd = role_file_open(file, fixture_runtime_dir(), O_RDWR);
@@ -47,16 +55,23 @@ static void check_bytes(void)
 	CHECK_EQ(role_file_term_lock(&role_file_residency, 1), AT + 1);
 	CHECK_EQ(role_file_units.lock, AT);
 	CHECK(!is_locked(&role_file_arbiter, AT + 1) && is_locked(&role_file_residency, AT - 1));
-	CHECK_EQ(role_claim(&arbiter), 0);
-	CHECK(is_locked(&role_file_arbiter, AT + 1) && !is_locked(&role_file_arbiter, AT));
 	CHECK(role_take(&arbiter, 4711) && role_take(&residency, 4711));
 	CHECK(is_locked(&role_file_arbiter, AT) && is_locked(&role_file_residency, AT));
-	CHECK_EQ(((uint32_t *)arbiter.map)[2], 1);
 	CHECK_EQ(((uint64_t *)arbiter.map)[2], 4711);
 	CHECK_EQ(((uint32_t *)residency.map)[3], 1);
 	role_close(&arbiter);
 	role_close(&residency);
 	CHECK(!is_locked(&role_file_residency, AT) && !is_locked(&role_file_residency, AT - 1));
+	arbiter = claim_role(&role_file_arbiter);
+	residency = claim_role(&role_file_residency);
+	CHECK(is_locked(&role_file_arbiter, AT + 1) && !is_locked(&role_file_arbiter, AT));
+	CHECK(is_locked(&role_file_residency, AT - 2) && !is_locked(&role_file_residency, AT));
+	CHECK(!is_locked(&role_file_residency, AT - 1)); /* a daemon does not overcommit */
+	CHECK_EQ(((uint32_t *)arbiter.map)[2], 1);
+	CHECK_EQ(((uint32_t *)residency.map)[9], 1);
+	role_close(&arbiter);
+	role_close(&residency);
+	CHECK(!is_locked(&role_file_arbiter, AT + 1) && !is_locked(&role_file_residency, AT - 2));
 }
 
 static void check_one_has_it(const struct role_file *file)
@@ -109,6 +124,36 @@ static void check_stopped_at_once(const struct role_file *file)
 	CHECK(role_take(&other, now + STOPPED_NS));
 	role_close(&stopped);
 	role_close(&other);
+}
+
+/* A daemon goes before tenants, and has the role back after it was stopped. */
+static void check_claimed(const struct role_file *file)
+{
+	struct role tenant = open_role(file), second = {0}, daemon;
+	uint64_t now = 17 * NS_PER_S;
+
+	CHECK(role_take(&tenant, now) && !role_is_claimed(&tenant));
+	daemon = claim_role(file);
+	CHECK_EQ(role_claim(&second, file, fixture_runtime_dir()), -EAGAIN);
+	CHECK(role_is_claimed(&tenant) && !role_take(&daemon, now));
+	role_drop(&tenant);
+	CHECK(!role_take(&tenant, now) && role_take(&daemon, now));
+	/* The daemon is stopped: to take its role is no reason to hand it over at once. */
+	CHECK(!role_take(&tenant, now += 1) && role_take(&tenant, now += STOPPED_NS));
+	CHECK(!role_is_claimed(&tenant));
+	CHECK(!role_take(&daemon, now) && role_is_claimed(&tenant));
+	CHECK(!role_is_claimed(&tenant));
+	role_say_claim(&daemon);
+	CHECK(role_is_claimed(&tenant));
+	role_drop(&tenant);
+	CHECK(role_take(&daemon, now));
+	role_close(&daemon);
+	CHECK(role_take(&tenant, now));
+	/* One that is gone by now claims nothing. */
+	daemon = claim_role(file);
+	role_close(&daemon);
+	CHECK(!role_is_claimed(&tenant));
+	role_close(&tenant);
 }
 
 /* With another file of that name, all elect by the new one; steps in it count, those in the old do not. */
@@ -190,6 +235,7 @@ int main(void)
 		check_one_has_it(with_terms[i]);
 		check_stopped(with_terms[i]);
 		check_stopped_at_once(with_terms[i]);
+		check_claimed(with_terms[i]);
 		check_killed(with_terms[i]);
 		check_forged(with_terms[i]);
 		check_made_anew(with_terms[i]);

@@ -64,7 +64,7 @@ static void *residency_watch(void *arg)
 
 		if (residency_host_take(residency->host, now))
 			until = residency_host_step(residency->host, now);
-		if (until == UINT64_MAX) {
+		if (until == UINT64_MAX || residency_host_gives_way(residency->host)) {
 			residency_host_drop(residency->host);
 			until = residency_patience_ns(residency, rung != heard);
 		}

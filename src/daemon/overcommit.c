@@ -15,6 +15,7 @@
 #include "base/now.h"
 #include "base/word.h"
 #include "ledger/residency_file.h"
+#include "ledger/role_file.h"
 #include "roles/residency_host.h"
 #include "text/log.h"
 
@@ -40,28 +41,23 @@ static uint64_t overcommit_step(struct residency_host *host)
 	return next;
 }
 
-/* The bell is rung behind `end`, so one of both is seen. */
-static void overcommit_sleep(struct overcommit *o, uint32_t *word, uint32_t seen, uint64_t until_ns)
-{
-	if (!word_check(&o->end))
-		futex_wait_until(word, seen, until_ns);
-}
-
 static void overcommit_decide(struct overcommit *o, struct residency_host *host)
 {
-	uint32_t *bell = residency_file_bell(residency_host_file(host));
+	uint32_t *bell = role_file_bell(residency_host_file(host));
 
-	while (!word_check(&o->end)) {
+	for (;;) {
 		uint32_t rung = word_check(bell);
 
+		if (word_check(&o->end)) /* the bell is rung behind it */
+			return;
 		if (!residency_file_is_used(o->runtime)) {
 			residency_host_drop(host);
-			overcommit_sleep(o, bell, rung, UINT64_MAX);
+			futex_wait(bell, rung);
 		} else if (residency_host_take(host, now_monotonic_ns())) {
-			overcommit_sleep(o, bell, rung, overcommit_step(host));
+			futex_wait_until(bell, rung, overcommit_step(host));
 		} else {
 			residency_host_say_claim(host); /* rings the same bell */
-			overcommit_sleep(o, &o->end, 0, now_monotonic_ns() + TAKE_NS);
+			futex_wait_until(&o->end, 0, now_monotonic_ns() + TAKE_NS);
 		}
 	}
 }
@@ -114,7 +110,7 @@ void overcommit_end(struct overcommit *o)
 	futex_wake_all(&o->end);
 	host = atomic_load(&o->host);
 	if (host)
-		residency_file_ring(residency_host_file(host));
+		role_file_ring(residency_host_file(host));
 	pthread_join(o->thread, NULL);
 	residency_host_close(atomic_load(&o->host));
 	free(o);

@@ -22,11 +22,6 @@
 #define LOOKS	50
 #define LOOK_NS (100 * (long)NS_PER_US)
 
-void residency_file_ring(struct residency_file *file)
-{
-	role_file_ring(file);
-}
-
 void residency_file_miss(struct residency_file *file)
 {
 	word_publish_add(&file->missed, 1);
@@ -92,7 +87,7 @@ static void residency_file_await_measure(struct residency_file *file)
 {
 	uint32_t measures = word_check(&file->measures);
 
-	residency_file_ring(file);
+	role_file_ring(file);
 	for (int i = 0; i < LOOKS && word_check(&file->measures) == measures; i++)
 		nanosleep(&(struct timespec){.tv_nsec = LOOK_NS}, NULL);
 }
@@ -115,11 +110,6 @@ int residency_file_ask_room(const char *runtime, const uint8_t uuid[16],
 					       .device = i};
 	role_file_unmap(file);
 	return i < 0 || !ret->all ? -ENOENT : 0;
-}
-
-uint32_t *residency_file_bell(struct residency_file *file)
-{
-	return &file->bell;
 }
 
 void residency_file_say_moves(struct residency_file *file, bool moves)

@@ -48,10 +48,6 @@ uint64_t residency_file_promised(const struct residency_file *file, const uint8_
 int residency_file_ask_room(const char *runtime, const uint8_t uuid[16],
 			    struct residency_room *ret);
 
-/* A futex. */
-uint32_t *residency_file_bell(struct residency_file *file);
-void residency_file_ring(struct residency_file *file);
-
 /* True while the role holder has a tenant move: others leave processors and the driver to that. */
 void residency_file_say_moves(struct residency_file *file, bool moves);
 const uint32_t *residency_file_moves(const struct residency_file *file);

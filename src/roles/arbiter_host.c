@@ -85,8 +85,8 @@ _Static_assert(ROSTER_TENANTS == ARBITER_TENANTS, "one of each");
 
 static const struct roster_job arbiter_job;
 
-/* `enter` is role_open or role_claim. */
-static int arbiter_host_make(const char *runtime,
+/* `enter` is role_open, for a tenant's directory, or role_claim. */
+static int arbiter_host_make(const char *dir,
 			     int (*enter)(struct role *, const struct role_file *, const char *),
 			     struct arbiter_host **ret)
 {
@@ -96,7 +96,7 @@ static int arbiter_host_make(const char *runtime,
 
 	if (host == MAP_FAILED)
 		return -ENOMEM;
-	r = enter(&host->role, &role_file_arbiter, runtime);
+	r = enter(&host->role, &role_file_arbiter, dir);
 	if (r < 0) {
 		munmap(host, sizeof(*host));
 		return r;
@@ -111,11 +111,8 @@ static int arbiter_host_make(const char *runtime,
 
 int arbiter_host_open(const char *tenant_dir, struct arbiter_host **ret)
 {
-	char runtime[sizeof((*ret)->role.runtime)];
-	int r = tenant_runtime_of(tenant_dir, runtime, sizeof(runtime));
+	int r = arbiter_host_make(tenant_dir, role_open, ret);
 
-	if (!r)
-		r = arbiter_host_make(runtime, role_open, ret);
 	if (!r)
 		word_publish_add(role_file_comers((*ret)->role.map), 1);
 	return r;

@@ -23,7 +23,6 @@
 #include "ledger/shared.h"
 #include "ledger/slot.h"
 #include "ledger/swap.h"
-#include "ledger/tenant.h"
 #include "ledger/turn.h"
 #include "roles/role.h"
 #include "roles/roster.h"
@@ -121,8 +120,8 @@ struct residency_host {
 
 static const struct roster_job residency_job;
 
-/* `enter` is role_open or role_claim. */
-static int residency_host_make(const char *runtime,
+/* `enter` is role_open, for a tenant's directory, or role_claim. */
+static int residency_host_make(const char *dir,
 			       int (*enter)(struct role *, const struct role_file *, const char *),
 			       struct residency_host **ret)
 {
@@ -132,7 +131,7 @@ static int residency_host_make(const char *runtime,
 
 	if (host == MAP_FAILED)
 		return -ENOMEM;
-	r = enter(&host->role, &role_file_residency, runtime);
+	r = enter(&host->role, &role_file_residency, dir);
 	if (r < 0) {
 		munmap(host, sizeof(*host));
 		return r;
@@ -146,11 +145,8 @@ static int residency_host_make(const char *runtime,
 
 int residency_host_open(const char *tenant_dir, struct residency_host **ret)
 {
-	char runtime[sizeof((*ret)->role.runtime)];
-	int r = tenant_runtime_of(tenant_dir, runtime, sizeof(runtime));
+	int r = residency_host_make(tenant_dir, role_open, ret);
 
-	if (!r)
-		r = residency_host_make(runtime, role_open, ret);
 	if (!r)
 		role_file_come((*ret)->role.map);
 	return r;

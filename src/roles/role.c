@@ -9,6 +9,7 @@
 #include "base/number.h"
 #include "base/word.h"
 #include "ledger/shared_file.h"
+#include "ledger/tenant.h"
 
 static uint32_t *role_word(void *map, size_t at)
 {
@@ -36,14 +37,11 @@ static void role_say_step(const struct role_file *file, void *map, uint64_t due_
 }
 
 /* The mapping also keeps the lock on byte `use`, unless that is 0. */
-static int role_map(struct role *role, const struct role_file *file, const char *runtime, int64_t use)
+static int role_map(struct role *role, const struct role_file *file, int64_t use)
 {
-	CLEANUP_CLOSE int fd = -EBADF;
+	CLEANUP_CLOSE int fd = role_file_join(file, role->runtime);
 	int r;
 
-	if (strlen(runtime) >= sizeof(role->runtime))
-		return -EINVAL;
-	fd = role_file_join(file, runtime);
 	if (fd < 0)
 		return fd;
 	r = use ? shared_file_share(fd, use, 1) : 0;
@@ -53,13 +51,14 @@ static int role_map(struct role *role, const struct role_file *file, const char 
 	if (!role->map)
 		return -ENOMEM;
 	role->file = file;
-	strcpy(role->runtime, runtime);
 	return 0;
 }
 
-int role_open(struct role *role, const struct role_file *file, const char *runtime)
+int role_open(struct role *role, const struct role_file *file, const char *tenant_dir)
 {
-	return role_map(role, file, runtime, file->use);
+	int r = tenant_runtime_of(tenant_dir, role->runtime, sizeof(role->runtime));
+
+	return r < 0 ? r : role_map(role, file, file->use);
 }
 
 void role_close(struct role *role)
@@ -79,11 +78,16 @@ void role_say_claim(struct role *role)
 
 int role_claim(struct role *role, const struct role_file *file, const char *runtime)
 {
-	CLEANUP_CLOSE int fd = role_file_join(file, runtime);
-	int r = fd < 0 ? fd : shared_file_lock(fd, file->claim, 1);
+	CLEANUP_CLOSE int fd = -EBADF;
+	int r;
 
+	if (strlen(runtime) >= sizeof(role->runtime))
+		return -EINVAL;
+	strcpy(role->runtime, runtime);
+	fd = role_file_join(file, runtime);
+	r = fd < 0 ? fd : shared_file_lock(fd, file->claim, 1);
 	if (!r)
-		r = role_map(role, file, runtime, 0);
+		r = role_map(role, file, 0);
 	if (r < 0)
 		return r;
 	role->claim = role_file_map(fd);

@@ -39,8 +39,11 @@ struct role {
 	uint64_t tried_ns;   /* ... which was then */
 };
 
-/* For a process of a tenant: maps the file of `runtime`, and makes it where it is missing. -errno. */
-int role_open(struct role *role, const struct role_file *file, const char *runtime);
+/*
+ * For a process of the tenant of that directory: maps the file of the runtime directory, and makes it
+ * where it is missing. -errno.
+ */
+int role_open(struct role *role, const struct role_file *file, const char *tenant_dir);
 /* For a daemon: the same with a claim, and rings. -EAGAIN: another daemon has claimed the role. */
 int role_claim(struct role *role, const struct role_file *file, const char *runtime);
 /* Drops role and claim. */

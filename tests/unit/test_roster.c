@@ -14,6 +14,14 @@ static struct roster roster;
 static bool lives = true, refuses;
 static int asked, joined[ROSTER_TENANTS];
 
+static const char *any_dir(void)
+{
+	static char dir[PATH_MAX + 2];
+
+	snprintf(dir, sizeof(dir), "%s/t", fixture_runtime_dir());
+	return dir;
+}
+
 static bool job_lives(const char *dir)
 {
 	(void)dir;
@@ -150,7 +158,7 @@ static void check_full(void)
 
 int main(void)
 {
-	CHECK_EQ(role_open(&role, &role_file_residency, fixture_runtime_dir()), 0);
+	CHECK_EQ(role_open(&role, &role_file_residency, any_dir()), 0);
 	roster.job = &job;
 	roster.arg = &roster;
 	check_comes();

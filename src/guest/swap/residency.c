@@ -10,7 +10,7 @@
 #include "base/now.h"
 #include "base/word.h"
 #include "guest/core/thread.h"
-#include "ledger/residency_file.h"
+#include "ledger/role_file.h"
 #include "roles/residency_host.h"
 #include "sched/tuning.h"
 
@@ -53,7 +53,7 @@ static void residency_part_files(void)
 static void *residency_watch(void *arg)
 {
 	struct residency *residency = arg;
-	uint32_t *bell = residency_file_bell(residency_host_file(residency->host));
+	uint32_t *bell = role_file_bell(residency_host_file(residency->host));
 
 	/* For people who look at a program's threads. */
 	prctl(PR_SET_NAME, "allot-residency");

@@ -58,16 +58,13 @@ static uint64_t allotment_mix(uint64_t h, const void *data, size_t len)
 
 int allotment_open(const char *tenant_dir, struct allotment **ret)
 {
-	char runtime[sizeof((*ret)->role.runtime)];
-	int r = tenant_runtime_of(tenant_dir, runtime, sizeof(runtime));
-	struct allotment *a;
+	struct allotment *a = mmap(NULL, sizeof(*a), PROT_READ | PROT_WRITE,
+				   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	int r;
 
-	if (r < 0)
-		return r;
-	a = mmap(NULL, sizeof(*a), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (a == MAP_FAILED)
 		return -ENOMEM;
-	r = role_open(&a->role, &role_file_units, runtime);
+	r = role_open(&a->role, &role_file_units, tenant_dir);
 	if (r < 0) {
 		munmap(a, sizeof(*a));
 		return r;

@@ -17,13 +17,13 @@ ALLOTD = os.environ["ALLOTD"]
 
 
 class Daemon(Turns):
-    def starts_daemon(self):
+    def starts_daemon(self, **env):
         """And answers what tells if it has claimed the role."""
         with socket.socket() as s:
             s.bind(("127.0.0.1", 0))
             port = s.getsockname()[1]
         daemon = subprocess.Popen([ALLOTD, "--foreground", "--listen", f"127.0.0.1:{port}"],
-                                  env=self.env, stderr=subprocess.DEVNULL)
+                                  env={**self.env, **env}, stderr=subprocess.DEVNULL)
         self.addCleanup(self.end, daemon)
 
         def claimed():
@@ -33,8 +33,8 @@ class Daemon(Turns):
             return False
         return daemon, claimed
 
-    def daemon(self):
-        daemon, claimed = self.starts_daemon()
+    def daemon(self, **env):
+        daemon, claimed = self.starts_daemon(**env)
         self.until(claimed)
         return daemon
 
@@ -107,6 +107,25 @@ class Daemon(Turns):
             self.until(self.tenant_decides)
             self.changes("ab", 2)
             self.end_all(guests)
+
+    def test_killed_at_each_step(self):
+        for point in ("TAKEN", "DECIDED", "LEAVES", "OUT", "COMES", "RUNS"):
+            daemon = self.daemon(ALLOT_FAULT=f"RESIDENCY_{point}")
+            guests = self.compute_two()
+            self.assertEqual(daemon.wait(60), -signal.SIGKILL, point)
+            self.changes("ab", 1)
+            self.end_all(guests)
+
+    def test_stopped_at_each_step(self):
+        for point in ("TAKEN", "LEAVES", "COMES"):
+            daemon = self.daemon(ALLOT_FAULT=f"RESIDENCY_{point}/STOP")
+            guests = self.compute_two()
+            self.until(lambda: self.is_stopped(daemon))
+            self.changes("ab", 1)
+            daemon.send_signal(signal.SIGCONT)
+            self.only_daemon_decides(daemon)
+            self.end_all(guests)
+            self.end(daemon)
 
     def test_stopped(self):
         daemon = self.daemon()

@@ -139,6 +139,22 @@ class Daemon(Turns):
         self.changes("ab", 2)
         self.end_all(guests)
 
+    def test_cut_ledger(self):
+        """A tenant like a container's cuts its ledger, which the role holder has mapped."""
+        daemon = self.daemon()
+        guests = self.compute_two()
+        other = self.guest("serve", "2", "9", options=("--memory", "16MiB"), name="o")
+        run = pathlib.Path(self.tmp, "run", "o")
+        run.chmod(0o1711)
+        self.only_daemon_decides(daemon)
+        self.changes("ab", 1)
+        other.send_signal(signal.SIGSTOP)
+        os.truncate(run / "ledger", 4096)
+        self.changes("ab", 2)
+        self.assertTrue(self.decides(daemon))
+        for guest in guests:
+            self.good(guest)
+
     def test_second(self):
         """It waits for the first one's end."""
         first = self.daemon()

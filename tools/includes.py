@@ -49,10 +49,10 @@ USES = {
     "guest/meter": (*LOW, "guest/core"),
     "guest/amd": (*LOW, "guest/core"),
     "guest/amd/memory": (*LOW, "guest/core", "guest/amd"),
-    "guest/amd/queue": (*LOW, "guest/core", "guest/amd"),
+    "guest/amd/queue": (*LOW, "roles", "guest/core", "guest/amd"),
     "guest/nvml": (*LOW, "guest/core", "guest/memory"),
     "guest/launch": (*LOW, "roles", "guest/core", "guest/memory", "guest/meter", "guest/amd"),
-    "guest/swap": (*LOW, "guest/core", "guest/memory", "guest/amd", "guest/amd/memory",
+    "guest/swap": (*LOW, "roles", "guest/core", "guest/memory", "guest/amd", "guest/amd/memory",
                    "guest/amd/queue"),
     "guest/interpose": (*LOW, "guest/core"),  # but for hooks, see may_use
     "kube/state": (*LOW, "text", "node"),

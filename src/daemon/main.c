@@ -31,6 +31,7 @@
 #include "daemon/listen.h"
 #include "daemon/metrics.h"
 #include "daemon/notify.h"
+#include "daemon/overcommit.h"
 #include "daemon/page.h"
 #include "daemon/put_off.h"
 #include "daemon/site.h"
@@ -126,6 +127,7 @@ struct node {
 	uint64_t stamp;	     /* of when they were read at the start */
 	struct audit *audit; /* NULL: it could not begin */
 	struct turns *turns; /* NULL: tenants decide */
+	struct overcommit *overcommit; /* likewise */
 	struct history *history;
 	struct site site;
 	struct kube_conf kube_conf; /* as it was at the start */
@@ -175,7 +177,7 @@ static int main_write_metrics(FILE *out, void *arg)
 {
 	const struct node *node = arg;
 
-	metrics_write_role(turns_held(node->turns), out);
+	metrics_write_roles(turns_held(node->turns), overcommit_claimed(node->overcommit), out);
 	put_off_write(out);
 	return main_read(node, main_read_metrics, out);
 }
@@ -417,6 +419,17 @@ static bool main_start_turns(struct service *s)
 	return main_make_tenants(s, "does not begin") && main_start_kube(s);
 }
 
+static void main_start_overcommit(struct node *node)
+{
+	int r = tenant_make_runtime(node->runtime);
+
+	if (!r)
+		r = overcommit_start(node->runtime, &node->overcommit);
+	if (r < 0)
+		log_line(LOG_FAULT, "tenants of %s decide themselves whose memory is on the devices: %s",
+			 node->runtime, strerror(-r));
+}
+
 /* Until it is told to end. */
 static int main_answer(struct node *node, const struct args *a, struct loop *loop)
 {
@@ -464,11 +477,13 @@ static int main_serve(struct node *node, struct args *a, struct loop *loop)
 	r = audit_start(node->runtime, a->outside, node->stamp, inventory, &node->audit);
 	if (r < 0)
 		log_line(LOG_FAULT, "nobody looks who uses the devices: %s", strerror(-r));
+	main_start_overcommit(node);
 	r = main_start_turns(&service) ? main_answer(node, a, loop) : -ECANCELED;
 	if (service.failed)
 		r = -ECANCELED;
 	kube_close(node->kube);
 	control_close(service.control);
+	overcommit_end(node->overcommit);
 	turns_end(node->turns);
 	audit_end(node->audit);
 	close(sampler.source.fd);

@@ -331,10 +331,13 @@ static void metrics_put_audit(FILE *out, const struct devices *devices,
 	}
 }
 
-void metrics_write_role(bool held, FILE *out)
+void metrics_write_roles(bool turns, bool memory, FILE *out)
 {
 	exposition_head(out, "allot_arbiter", "gauge", "1: allotd decides whose turn it is.");
-	fprintf(out, "allot_arbiter %d\n", held);
+	fprintf(out, "allot_arbiter %d\n", turns);
+	exposition_head(out, "allot_residency", "gauge",
+			"1: allotd decides whose memory is on the devices.");
+	fprintf(out, "allot_residency %d\n", memory);
 }
 
 void metrics_write(const struct devices *devices, const struct tenants *tenants,

@@ -19,7 +19,7 @@
 void metrics_write(const struct devices *devices, const struct tenants *tenants,
 		   const struct audit_report *audit, FILE *out);
 
-/* Whether it is the daemon that decides whose turn it is. */
-void metrics_write_role(bool held, FILE *out);
+/* True if the daemon decides whose turn it is, and whose memory is on the devices. */
+void metrics_write_roles(bool turns, bool memory, FILE *out);
 
 #endif

@@ -5,98 +5,22 @@
 #include <fcntl.h>
 #include <stddef.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/fd.h"
-#include "base/futex.h"
 #include "base/now.h"
 #include "base/word.h"
-#include "ledger/records.h"
+#include "ledger/role_file.h"
 #include "ledger/shared_file.h"
 
-/* No tenant can have this name. */
-#define NAME	".residency"
-#define BYTES	4096
-#define LOCK_AT (INT64_C(1) << 40) /* and each term's behind that */
-#define USE_AT	(LOCK_AT - 1)	   /* shared by all who have it mapped */
-
-#define DEVICES	TURN_DEVICES
+#define ROLE_FILE (&role_file_residency)
+#define DEVICES   TURN_DEVICES
 
 /* A step takes less, even where a processor has to be found for who makes it. */
 #define LOOKS	50
 #define LOOK_NS (100 * (long)NS_PER_US)
-
-struct residency_promise {
-	uint64_t uuid[2];
-	uint64_t bytes;
-};
-
-struct residency_file {
-	uint32_t bell;	 /* a futex */
-	uint32_t comers; /* so often something has come or changed */
-	uint32_t term;	 /* so often the role was taken from somebody who kept silent */
-	uint32_t beats;	 /* so often whoever has the role has made a step */
-	uint32_t missed; /* so often a tenant found no room on the host */
-	uint32_t moves;	 /* some tenant does: the role's */
-	uint64_t full_ns; /* see residency_file_say_full: the role's */
-	uint32_t measures; /* so often the figures behind were brought in line */
-	uint32_t pad[7];
-	struct residency_promise promise[DEVICES]; /* the role's; from the first one on */
-	/* Likewise, of the same devices. 0 where the role's allot is older. */
-	struct residency_there {
-		uint64_t all, there;
-	} there[DEVICES];
-	uint8_t reserved[BYTES - 64 -
-			 DEVICES * (sizeof(struct residency_promise) +
-				    sizeof(struct residency_there))];
-};
-_Static_assert(sizeof(struct residency_file) == BYTES, "layout");
-
-static void *residency_file_map(int fd)
-{
-	void *map = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-
-	if (map == MAP_FAILED)
-		return NULL;
-	if (madvise(map, BYTES, MADV_DONTFORK) == 0)
-		return map;
-	munmap(map, BYTES);
-	return NULL;
-}
-
-int residency_file_open(const char *runtime, struct residency_file **ret)
-{
-	CLEANUP_CLOSE int fd = shared_file_join(runtime, NAME, BYTES);
-	int r;
-
-	if (fd < 0)
-		return fd;
-	r = shared_file_share(fd, USE_AT, 1);
-	if (r < 0)
-		return r;
-	*ret = residency_file_map(fd);
-	return *ret ? 0 : -ENOMEM;
-}
-
-void residency_file_ring(struct residency_file *file)
-{
-	word_publish_add(&file->bell, 1);
-	futex_wake_all(&file->bell);
-}
-
-void residency_file_come(struct residency_file *file)
-{
-	word_publish_add(&file->comers, 1);
-	residency_file_ring(file);
-}
-
-uint32_t residency_file_comers(const struct residency_file *file)
-{
-	return word_read(&file->comers);
-}
 
 void residency_file_miss(struct residency_file *file)
 {
@@ -110,20 +34,14 @@ uint32_t residency_file_missed(const struct residency_file *file)
 
 bool residency_file_is_used(const char *runtime)
 {
-	CLEANUP_CLOSE int fd = shared_file_open(runtime, NAME, O_RDONLY, BYTES);
+	CLEANUP_CLOSE int fd = role_file_open(ROLE_FILE, runtime, O_RDONLY);
 
-	return fd >= 0 && shared_file_locked(fd, USE_AT, 1) == 1;
+	return fd >= 0 && shared_file_locked(fd, ROLE_FILE->use, 1) == 1;
 }
 
 void residency_file_tell(const char *runtime)
 {
-	CLEANUP_CLOSE int fd = shared_file_open(runtime, NAME, O_RDWR, BYTES);
-	struct residency_file *file = fd < 0 ? NULL : residency_file_map(fd);
-
-	if (!file)
-		return;
-	residency_file_come(file);
-	munmap(file, BYTES);
+	role_file_tell(ROLE_FILE, runtime);
 }
 
 /* The figures are another device's for a moment when an entry changes hands: a guess is made by them. */
@@ -169,7 +87,7 @@ static void residency_file_await_measure(struct residency_file *file)
 {
 	uint32_t measures = word_check(&file->measures);
 
-	residency_file_ring(file);
+	role_file_ring(file);
 	for (int i = 0; i < LOOKS && word_check(&file->measures) == measures; i++)
 		nanosleep(&(struct timespec){.tv_nsec = LOOK_NS}, NULL);
 }
@@ -177,11 +95,11 @@ static void residency_file_await_measure(struct residency_file *file)
 int residency_file_ask_room(const char *runtime, const uint8_t uuid[16],
 			    struct residency_room *ret)
 {
-	CLEANUP_CLOSE int fd = shared_file_open(runtime, NAME, O_RDWR, BYTES);
+	CLEANUP_CLOSE int fd = role_file_open(ROLE_FILE, runtime, O_RDWR);
 	struct residency_file *file;
 	int i;
 
-	if (fd < 0 || shared_file_locked(fd, USE_AT, 1) != 1 || !(file = residency_file_map(fd)))
+	if (fd < 0 || shared_file_locked(fd, ROLE_FILE->use, 1) != 1 || !(file = role_file_map(fd)))
 		return -ENOENT;
 	residency_file_await_measure(file);
 	i = residency_file_find(file, uuid);
@@ -190,79 +108,13 @@ int residency_file_ask_room(const char *runtime, const uint8_t uuid[16],
 					       .all = word_read(&file->there[i].all),
 					       .there = word_read(&file->there[i].there),
 					       .device = i};
-	munmap(file, BYTES);
+	role_file_unmap(file);
 	return i < 0 || !ret->all ? -ENOENT : 0;
 }
 
-uint32_t *residency_file_bell(struct residency_file *file)
+void residency_file_say_moves(struct residency_file *file, bool moves)
 {
-	return &file->bell;
-}
-
-/*
- * As slots do: the mapping keeps the lock, and nothing inherits it. Who takes it from another has
- * the next term's lock before that term begins, so that nobody else can have either.
- */
-static int residency_file_lock(int fd, struct residency_file *file, bool silent, uint32_t *ret_term)
-{
-	uint32_t now = word_check(&file->term), term = now;
-	int r = shared_file_lock(fd, LOCK_AT + term, 1);
-
-	if (r == -EAGAIN && silent) {
-		term++;
-		r = shared_file_lock(fd, LOCK_AT + term, 1);
-		if (!r)
-			word_swap_if_u32(&file->term, now, term);
-	}
-	*ret_term = term;
-	return !r && word_check(&file->term) != term ? -EAGAIN : r;
-}
-
-/*
- * The file may have been made anew since it was mapped, for others who are beside those who have
- * the former one. The term is of the one that is locked; and so are steps, which are not to be seen
- * in the other.
- */
-int residency_file_take(const char *runtime, const struct residency_file *file, bool silent,
-			struct residency_role *ret)
-{
-	CLEANUP_CLOSE int fd = shared_file_join(runtime, NAME, BYTES);
-	struct residency_file *map;
-	uint32_t term;
-	int r;
-
-	if (fd < 0)
-		return fd;
-	map = residency_file_map(fd);
-	if (!map)
-		return -ENOMEM;
-	silent = silent && residency_file_beats(map) == residency_file_beats(file);
-	r = residency_file_lock(fd, map, silent, &term);
-	if (r)
-		munmap(map, BYTES);
-	else
-		*ret = (struct residency_role){.map = map, .term = term};
-	return r;
-}
-
-bool residency_file_has(const struct residency_role *role)
-{
-	return role->map && word_check(&role->map->term) == role->term;
-}
-
-void residency_file_beat(struct residency_role *role)
-{
-	word_publish_add(&role->map->beats, 1);
-}
-
-uint32_t residency_file_beats(const struct residency_file *file)
-{
-	return word_check(&file->beats);
-}
-
-void residency_file_say_moves(struct residency_role *role, bool moves)
-{
-	word_write(&role->map->moves, moves);
+	word_write(&file->moves, moves);
 }
 
 const uint32_t *residency_file_moves(const struct residency_file *file)
@@ -270,14 +122,14 @@ const uint32_t *residency_file_moves(const struct residency_file *file)
 	return &file->moves;
 }
 
-void residency_file_say_full(struct residency_role *role, uint64_t now_ns)
+void residency_file_say_full(struct residency_file *file, uint64_t now_ns)
 {
-	word_write(&role->map->full_ns, now_ns);
+	word_write(&file->full_ns, now_ns);
 }
 
 uint64_t residency_file_full_ns(const char *runtime)
 {
-	CLEANUP_CLOSE int fd = shared_file_open(runtime, NAME, O_RDONLY, BYTES);
+	CLEANUP_CLOSE int fd = role_file_open(ROLE_FILE, runtime, O_RDONLY);
 	uint64_t ns = 0;
 
 	if (fd < 0 || pread(fd, &ns, sizeof(ns), offsetof(struct residency_file, full_ns)) !=
@@ -286,16 +138,9 @@ uint64_t residency_file_full_ns(const char *runtime)
 	return ns;
 }
 
-void residency_file_drop(struct residency_role *role)
-{
-	if (role->map)
-		munmap(role->map, BYTES);
-	*role = (struct residency_role){0};
-}
-
 int residency_file_look(const char *runtime, struct residency_look *ret)
 {
-	CLEANUP_CLOSE int fd = shared_file_open(runtime, NAME, O_RDONLY, BYTES);
+	CLEANUP_CLOSE int fd = role_file_open(ROLE_FILE, runtime, O_RDONLY);
 	struct residency_file file;
 	int r;
 
@@ -305,7 +150,7 @@ int residency_file_look(const char *runtime, struct residency_look *ret)
 	if (r < 0)
 		return r;
 	*ret = (struct residency_look){
-		.taken = shared_file_locked(fd, LOCK_AT + file.term, 1) == 1,
+		.taken = shared_file_locked(fd, role_file_term_lock(ROLE_FILE, file.term), 1) == 1,
 		.moves = file.moves,
 		.beats = file.beats,
 	};

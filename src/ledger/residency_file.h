@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * <runtime>/.residency: the bell of the role that decides who has its memory on the devices
- * (guest/swap/residency_host.h), and the lock by which a process has it. The kernel drops that with
- * the process. It keeps it for one that is stopped, so there is one for each term.
+ * <runtime>/.residency: figures by which the role holder of residency (roles/residency_host.h) and
+ * the processes of all tenants tell each other how much memory there is room for. Its election is
+ * roles/role.h; its layout and locks, role_file.h.
  */
 #ifndef ALLOT_LEDGER_RESIDENCY_FILE_H
 #define ALLOT_LEDGER_RESIDENCY_FILE_H
@@ -12,24 +12,17 @@
 
 struct residency_file;
 
-/*
- * For a process of a tenant that overcommits: maps it, without a descriptor; makes it where there is
- * none. Its mapping, which no child inherits, says that there is such a process, until it ends.
- */
-int residency_file_open(const char *runtime, struct residency_file **ret);
-
-/* Whether there is such a process: somebody who would leave, or have others leave. */
+/* Returns true if a process of a tenant that overcommits lives: it has the file open as a role. */
 bool residency_file_is_used(const char *runtime);
-
-/* A tenant has come, or gone, or has another quota: whoever has the role looks at all of them. */
-void residency_file_come(struct residency_file *file);
-uint32_t residency_file_comers(const struct residency_file *file);
 
 /* A tenant that is to leave finds no room on the host: who keeps some there gives it back. */
 void residency_file_miss(struct residency_file *file);
 uint32_t residency_file_missed(const struct residency_file *file);
 
-/* The same for who has it not mapped. Nothing happens where there is no such file. */
+/*
+ * A tenant has come, or gone, or has another quota: the role holder looks at all of them. Nothing
+ * happens where there is no such file.
+ */
 void residency_file_tell(const char *runtime);
 
 /*
@@ -55,38 +48,15 @@ uint64_t residency_file_promised(const struct residency_file *file, const uint8_
 int residency_file_ask_room(const char *runtime, const uint8_t uuid[16],
 			    struct residency_room *ret);
 
-/* A futex. */
-uint32_t *residency_file_bell(struct residency_file *file);
-void residency_file_ring(struct residency_file *file);
-
-struct residency_role {
-	struct residency_file *map; /* keeps the lock; NULL: none */
-	uint32_t term;
-};
-
-/* The role. -EAGAIN: another has it. It loses it if it was `silent`, and may be stopped. */
-int residency_file_take(const char *runtime, const struct residency_file *file, bool silent,
-			struct residency_role *ret);
-void residency_file_drop(struct residency_role *role);
-/* Whether it still has it. */
-bool residency_file_has(const struct residency_role *role);
-
-/* Each step of who has it is counted. */
-void residency_file_beat(struct residency_role *role);
-uint32_t residency_file_beats(const struct residency_file *file);
-
-/*
- * Whether it has some tenant move. Those whom that does not concern leave processors and the driver to
- * it.
- */
-void residency_file_say_moves(struct residency_role *role, bool moves);
+/* True while the role holder has a tenant move: others leave processors and the driver to that. */
+void residency_file_say_moves(struct residency_file *file, bool moves);
 const uint32_t *residency_file_moves(const struct residency_file *file);
 
 /*
  * One was to leave for others, and could not, since the host had no room for it. When that was last
  * so, by CLOCK_MONOTONIC; 0: never, or there is no such file.
  */
-void residency_file_say_full(struct residency_role *role, uint64_t now_ns);
+void residency_file_say_full(struct residency_file *file, uint64_t now_ns);
 uint64_t residency_file_full_ns(const char *runtime);
 
 /* What a process sees that has it not mapped. */

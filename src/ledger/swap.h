@@ -91,7 +91,7 @@ static inline enum swap_phase swap_phase_rests(enum swap_phase phase)
 
 enum swap_asker {
 	SWAP_COMMAND,
-	SWAP_ROLE,	/* of guest/swap/residency_host.h */
+	SWAP_ROLE,	/* of roles/residency_host.h */
 	SWAP_SUCCESSOR, /* see swap_desk_clear */
 };
 

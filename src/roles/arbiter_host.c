@@ -4,16 +4,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <time.h>
-#include <unistd.h>
 
 #include "base/cleanup.h"
-#include "base/fd.h"
 #include "base/futex.h"
 #include "base/now.h"
 #include "base/number.h"
@@ -21,21 +16,18 @@
 #include "ledger/device_time.h"
 #include "ledger/ledger.h"
 #include "ledger/policy.h"
+#include "ledger/role_file.h"
 #include "ledger/shared_file.h"
 #include "ledger/slot.h"
 #include "ledger/tenant.h"
 #include "ledger/turn.h"
+#include "roles/role.h"
+#include "roles/roster.h"
 #include "sched/arbiter.h"
 #include "sched/tuning.h"
 
 /* A device that a tenant was not given, and so has nothing to do with. */
 #define NO_PLACE 64
-
-/* No tenant can have this name. */
-#define ARBITER_FILE  ".arbiter"
-#define ARBITER_BYTES 4096
-#define LOCK_AT	      (INT64_C(1) << 40)
-#define CLAIM_AT      (LOCK_AT + 1)
 
 /* So long before the work of a higher priority is done others may launch: what a wake-up takes. */
 #define BEHIND_NS UINT64_C(300000)
@@ -49,35 +41,16 @@
 /* Work that ranks do at once is billed one after the other, and so much apart. */
 #define APART_NS UINT64_C(100000000)
 
-/* Who of those that take part has died is asked for so often. */
-#define SCAN_NS UINT64_C(50000000)
+/* How often it is asked which of the tenants have died. */
+#define LOOK_NS UINT64_C(50000000)
 /* What an arbiter wrote that was there so long ago says who has had how much. */
 #define INHERIT_NS UINT64_C(300000000)
-/*
- * A tenant that comes says so, and then all tenants are looked at, of which most may be long dead;
- * and once in this time, in case that was missed.
- */
-#define LIST_NS NS_PER_S
 
-struct arbiter_file {
-	uint32_t bell;	 /* a futex, rung by tenants */
-	uint32_t comers; /* so many processes have come */
-	uint32_t claims; /* so often it was claimed */
-	uint32_t term;	 /* so often the role was taken from somebody who was stopped */
-	uint64_t due_ns; /* whoever has the role makes the next step by then */
-	uint64_t reserved_words[5];
-	uint8_t reserved[ARBITER_BYTES - 64];
-};
-_Static_assert(sizeof(struct arbiter_file) == ARBITER_BYTES, "layout");
-
-/* A tenant as the arbiter holds it; the entry of the same number in `state` is its part of it. */
+/* The arbiter's part of a roster's entry; the scheduler's is the same number of `state`. */
 struct member {
-	char name[POLICY_NAME_BYTES]; /* empty: free */
-	struct policy_map *policy;
 	struct turn *turn;     /* NULL: it takes no turns */
 	struct ledger *ledger; /* likewise */
 	uint64_t id, generation;
-	bool seen;	 /* in this scan */
 	bool apart;	 /* in a container: it has a bell of its own, in its ledger */
 	uint32_t heard;	 /* of that */
 	uint64_t rung_ns; /* when it was last found rung */
@@ -89,106 +62,66 @@ struct member {
 };
 
 struct arbiter_host {
-	char runtime[256];
-	struct arbiter_file *file; /* holds no lock */
-	void *role;		   /* the mapping that keeps the lock; NULL: not held */
-	uint32_t term;		   /* that it is of */
-	uint64_t silent_ns;	   /* since when whoever has it instead makes no step, ... */
-	uint64_t silent_due_ns;	   /* ... which was due then, ... */
-	uint64_t tried_ns;	   /* ... as of this last try to have it */
-	void *claim;		   /* likewise, of a daemon */
-	uint32_t claims;	   /* at the last look */
-	uint32_t heard;		   /* of the bell */
-	uint64_t now_ns, scanned_ns, listed_ns, ids;
-	uint32_t comers; /* when the tenants were listed */
+	struct role role;
+	uint32_t heard; /* of its bell */
+	uint64_t now_ns, ids;
 	bool busy;
 	bool withheld; /* a turn that began is not told yet, see arbiter_host_is_taken */
-	int known, nuuids, n;
+	int known, nuuids;
 	/* Places of devices: the machine's first, for good, then others, while somebody has them. */
 	uint8_t uuid[64][16];
 	uint16_t users[64];
+	struct roster roster;
 	struct member member[ARBITER_TENANTS];
 	struct arbiter_tenant state[ARBITER_TENANTS];
 };
 
-static void *arbiter_host_map_file(int fd)
+_Static_assert(ROSTER_TENANTS == ARBITER_TENANTS, "one of each");
+
+static const struct roster_job arbiter_job;
+
+/* `enter` is role_open, for a tenant's directory, or role_claim. */
+static int arbiter_host_make(const char *dir,
+			     int (*enter)(struct role *, const struct role_file *, const char *),
+			     struct arbiter_host **ret)
 {
-	void *map = mmap(NULL, ARBITER_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	struct arbiter_host *host = mmap(NULL, sizeof(*host), PROT_READ | PROT_WRITE,
+					 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	int r;
 
-	if (map == MAP_FAILED)
-		return NULL;
-	if (madvise(map, ARBITER_BYTES, MADV_DONTFORK) == 0)
-		return map;
-	munmap(map, ARBITER_BYTES);
-	return NULL;
-}
-
-static int arbiter_host_make(const char *runtime, struct arbiter_host **ret)
-{
-	CLEANUP_CLOSE int fd = -EBADF;
-	struct arbiter_host *host;
-
-	if (strlen(runtime) >= sizeof(host->runtime))
-		return -EINVAL;
-	host = mmap(NULL, sizeof(*host), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
-		     -1, 0);
 	if (host == MAP_FAILED)
 		return -ENOMEM;
-	strcpy(host->runtime, runtime);
-	fd = shared_file_join(host->runtime, ARBITER_FILE, ARBITER_BYTES);
-	host->file = fd < 0 ? NULL : arbiter_host_map_file(fd);
-	if (!host->file) {
+	r = enter(&host->role, &role_file_arbiter, dir);
+	if (r < 0) {
 		munmap(host, sizeof(*host));
-		return fd < 0 ? fd : -ENOMEM;
+		return r;
 	}
+	host->role.stopped_ns = TUNING_STOPPED_NS;
+	host->role.gap_ns = TUNING_STOPPED_NS / 2;
+	host->roster.job = &arbiter_job;
+	host->roster.arg = host;
 	*ret = host;
 	return 0;
 }
 
 int arbiter_host_open(const char *tenant_dir, struct arbiter_host **ret)
 {
-	char runtime[sizeof((*ret)->runtime)];
-	int r = tenant_runtime_of(tenant_dir, runtime, sizeof(runtime));
+	int r = arbiter_host_make(tenant_dir, role_open, ret);
 
 	if (!r)
-		r = arbiter_host_make(runtime, ret);
-	if (!r)
-		word_publish_add(&(*ret)->file->comers, 1);
+		word_publish_add(role_file_comers((*ret)->role.map), 1);
 	return r;
 }
 
-/* As slots do: the mapping keeps the lock, and nothing inherits it. NULL: somebody has it. */
-static void *arbiter_host_lock(const struct arbiter_host *host, int64_t at)
+int arbiter_host_claim(const char *runtime, struct arbiter_host **ret)
 {
-	CLEANUP_CLOSE int fd = shared_file_join(host->runtime, ARBITER_FILE, ARBITER_BYTES);
-
-	return fd < 0 || shared_file_lock(fd, at, 1) ? NULL : arbiter_host_map_file(fd);
-}
-
-static bool arbiter_host_is_claimed_by_other(const struct arbiter_host *host)
-{
-	CLEANUP_CLOSE int fd = shared_file_join(host->runtime, ARBITER_FILE, ARBITER_BYTES);
-
-	return fd < 0 || (!host->claim && shared_file_locked(fd, CLAIM_AT, 1) == 1);
-}
-
-static void arbiter_host_say_claim(struct arbiter_host *host)
-{
-	word_publish_add(&host->file->claims, 1);
-	arbiter_host_ring(host);
-}
-
-static int arbiter_host_path(const char *runtime, char ret[static PATH_MAX])
-{
-	int n = snprintf(ret, PATH_MAX, "%s/" ARBITER_FILE, runtime);
-
-	return n < PATH_MAX ? 0 : -ENAMETOOLONG;
+	return arbiter_host_make(runtime, role_claim, ret);
 }
 
 int arbiter_host_find_file(const char *runtime, struct stat *ret)
 {
 	char path[PATH_MAX];
-	int r = arbiter_host_path(runtime, path);
+	int r = role_file_path(&role_file_arbiter, runtime, path);
 
 	if (r < 0)
 		return r;
@@ -200,113 +133,27 @@ bool arbiter_host_has_daemon(const char *runtime)
 	char path[PATH_MAX];
 	CLEANUP_CLOSE int fd = -EBADF;
 
-	if (arbiter_host_path(runtime, path) < 0)
+	if (role_file_path(&role_file_arbiter, runtime, path) < 0)
 		return false;
 	fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-	return fd >= 0 && shared_file_locked(fd, CLAIM_AT, 1) == 1;
+	return fd >= 0 && shared_file_locked(fd, role_file_arbiter.claim, 1) == 1;
 }
 
 int arbiter_host_await(const char *runtime)
 {
-	CLEANUP_CLOSE int fd = shared_file_join(runtime, ARBITER_FILE, ARBITER_BYTES);
+	CLEANUP_CLOSE int fd = role_file_join(&role_file_arbiter, runtime);
 
-	return fd < 0 ? fd : shared_file_await(fd, CLAIM_AT, 1);
+	return fd < 0 ? fd : shared_file_await(fd, role_file_arbiter.claim, 1);
 }
 
-int arbiter_host_claim(const char *runtime, struct arbiter_host **ret)
-{
-	struct arbiter_host *host;
-	int r = arbiter_host_make(runtime, &host);
-
-	if (r < 0)
-		return r;
-	host->claim = arbiter_host_lock(host, CLAIM_AT);
-	if (!host->claim) {
-		arbiter_host_close(host);
-		return -EAGAIN;
-	}
-	arbiter_host_say_claim(host);
-	*ret = host;
-	return 0;
-}
-
-/*
- * Whoever has the role has made no step since it was first tried for. It may have slept until then,
- * as a daemon does while nobody works, but it has been rung for.
- */
-static bool arbiter_host_is_stopped(struct arbiter_host *host, uint64_t now_ns)
-{
-	uint64_t due_ns = arbiter_host_due_ns(host);
-
-	if (due_ns != host->silent_due_ns || now_ns > host->tried_ns + TUNING_STOPPED_NS / 2)
-		host->silent_ns = now_ns;
-	host->silent_due_ns = due_ns;
-	host->tried_ns = now_ns;
-	return due_ns && now_ns >= max_u64(due_ns, host->silent_ns) + TUNING_STOPPED_NS;
-}
-
-/* Each term's lock, of which the first one is beside the claim's. */
-static int64_t arbiter_host_term_at(uint32_t term)
-{
-	return term ? CLAIM_AT + term : LOCK_AT;
-}
-
-/*
- * Who takes it from another has the next term's lock before that term begins, so that nobody else
- * can have either; and a step of it is due by then, so that nobody takes that one for stopped.
- */
-static bool arbiter_host_lock_role(struct arbiter_host *host, uint64_t now_ns)
-{
-	uint32_t now = word_check(&host->file->term), term = now;
-	bool stopped = arbiter_host_is_stopped(host, now_ns);
-
-	if (!stopped && arbiter_host_is_claimed_by_other(host))
-		return false;
-	host->role = arbiter_host_lock(host, arbiter_host_term_at(term));
-	if (!host->role && stopped) {
-		host->role = arbiter_host_lock(host, arbiter_host_term_at(++term));
-		if (host->role) {
-			word_release(&host->file->due_ns, now_ns);
-			word_swap_if_u32(&host->file->term, now, term);
-		}
-	}
-	host->term = term;
-	return host->role;
-}
-
-/* Who has claimed the role, and lost it as it was stopped, says so again. */
-bool arbiter_host_take(struct arbiter_host *host, uint64_t now_ns)
-{
-	bool had = host->role;
-
-	if (arbiter_host_held(host))
-		return true;
-	arbiter_host_drop(host);
-	if (had && host->claim)
-		arbiter_host_say_claim(host);
-	if (!arbiter_host_lock_role(host, now_ns))
-		return false;
-	if (!arbiter_host_held(host))
-		arbiter_host_drop(host);
-	return host->role;
-}
-
-/* The word says when to ask; the lock is the answer, as anybody may write the word. */
 bool arbiter_host_is_claimed(struct arbiter_host *host)
 {
-	uint32_t claims = word_check(&host->file->claims);
-	CLEANUP_CLOSE int fd = -EBADF;
-
-	if (host->claim || claims == host->claims)
-		return false;
-	host->claims = claims;
-	fd = shared_file_join(host->runtime, ARBITER_FILE, ARBITER_BYTES);
-	return fd >= 0 && shared_file_locked(fd, CLAIM_AT, 1) == 1;
+	return role_is_claimed(&host->role);
 }
 
 bool arbiter_host_held(const struct arbiter_host *host)
 {
-	return host->role && word_check(&host->file->term) == host->term;
+	return role_held(&host->role);
 }
 
 bool arbiter_host_busy(const struct arbiter_host *host)
@@ -331,13 +178,12 @@ static void arbiter_host_member_rest(struct arbiter_host *host, struct member *m
 	member->ledger = NULL;
 }
 
-static void arbiter_host_member_leave(struct arbiter_host *host, int i)
+static void arbiter_host_leave(void *arg, int i)
 {
-	struct member *member = &host->member[i];
+	struct arbiter_host *host = arg;
 
-	arbiter_host_member_rest(host, member);
-	policy_close(member->policy);
-	memset(member, 0, sizeof(*member));
+	arbiter_host_member_rest(host, &host->member[i]);
+	memset(&host->member[i], 0, sizeof(host->member[i]));
 	memset(&host->state[i], 0, sizeof(host->state[i]));
 }
 
@@ -345,38 +191,41 @@ bool arbiter_host_rest(struct arbiter_host *host)
 {
 	bool kept = false;
 
-	for (int i = 0; i < host->n; i++) {
-		if (host->member[i].name[0] && !host->member[i].apart)
-			arbiter_host_member_leave(host, i);
+	for (int i = 0; i < host->roster.n; i++) {
+		if (roster_has(&host->roster, i) && !host->member[i].apart)
+			roster_leave(&host->roster, i);
 		kept |= host->member[i].apart;
 	}
-	host->scanned_ns = host->listed_ns = 0;
+	roster_expire(&host->roster);
 	return kept;
+}
+
+static void arbiter_host_forget(struct arbiter_host *host)
+{
+	roster_leave_all(&host->roster);
+	host->nuuids = host->known;
+}
+
+bool arbiter_host_take(struct arbiter_host *host, uint64_t now_ns)
+{
+	if (arbiter_host_held(host))
+		return true;
+	arbiter_host_forget(host);
+	return role_take(&host->role, now_ns);
 }
 
 void arbiter_host_drop(struct arbiter_host *host)
 {
-	for (int i = 0; i < host->n; i++)
-		if (host->member[i].name[0])
-			arbiter_host_member_leave(host, i);
-	host->n = 0;
-	host->nuuids = host->known;
-	host->scanned_ns = host->listed_ns = 0;
-	if (arbiter_host_held(host))
-		word_release(&host->file->due_ns, 0);
-	if (host->role)
-		munmap(host->role, ARBITER_BYTES);
-	host->role = NULL;
+	arbiter_host_forget(host);
+	role_drop(&host->role);
 }
 
 void arbiter_host_close(struct arbiter_host *host)
 {
 	if (!host)
 		return;
-	arbiter_host_drop(host);
-	if (host->claim)
-		munmap(host->claim, ARBITER_BYTES);
-	munmap(host->file, ARBITER_BYTES);
+	arbiter_host_forget(host);
+	role_close(&host->role);
 	munmap(host, sizeof(*host));
 }
 
@@ -422,8 +271,8 @@ static bool arbiter_host_takes_turns(struct arbiter_host *host, int i, const str
 	if (member->turn)
 		return true;
 	/* A tenant of another user is not to be able to end our process. A daemon survives it. */
-	if (tenant_path(host->runtime, member->name, dir, sizeof(dir)) < 0 ||
-	    ledger_open(dir, member->apart && !host->claim ? LEDGER_WATCH : LEDGER_GUEST,
+	if (tenant_path(host->role.runtime, host->roster.entry[i].name, dir, sizeof(dir)) < 0 ||
+	    ledger_open(dir, member->apart && !host->role.claim ? LEDGER_WATCH : LEDGER_GUEST,
 			&member->ledger))
 		return false;
 	if (turn_open(dir, &member->turn)) {
@@ -442,23 +291,19 @@ static void arbiter_host_describe_member(struct arbiter_host *host, int i)
 {
 	struct member *member = &host->member[i];
 	struct arbiter_tenant *state = &host->state[i];
-	static const int32_t level[POLICY_PRIORITIES] = {
-		[POLICY_PRIORITY_LOW] = -1,
-		[POLICY_PRIORITY_NORMAL] = 0,
-		[POLICY_PRIORITY_HIGH] = 1,
-	};
+	struct policy_map *map = host->roster.entry[i].policy;
 	struct ledger_device_info info;
 	struct policy policy;
 
-	if (policy_read(member->policy, &policy)) {
+	if (policy_read(map, &policy)) {
 		arbiter_host_member_rest(host, member);
 		return;
 	}
-	member->generation = policy_generation(member->policy);
+	member->generation = policy_generation(map);
 	if (!arbiter_host_takes_turns(host, i, &policy))
 		return;
 	arbiter_host_give_places_back(host, member);
-	state->priority = level[policy.priority];
+	state->priority = roster_level(&policy);
 	state->floor_permille = policy_floor(&policy);
 	state->cap_permille = 0;
 	state->weight = 1;
@@ -482,94 +327,34 @@ static void arbiter_host_describe_member(struct arbiter_host *host, int i)
 	}
 }
 
-static int arbiter_host_member_join(struct arbiter_host *host, const char *name, const char *dir)
-{
-	struct member *member;
-	int i = 0;
-
-	while (i < host->n && host->member[i].name[0])
-		i++;
-	if (i == ARBITER_TENANTS)
-		return -ENOSPC;
-	member = &host->member[i];
-	if (policy_open(dir, &member->policy)) {
-		arbiter_host_member_leave(host, i);
-		return 0;
-	}
-	strncpy(member->name, name, sizeof(member->name) - 1);
-	member->apart = tenant_is_open_to_all(dir);
-	if (i == host->n)
-		host->n++;
-	return i;
-}
-
-/* One in a container cannot say that it has come, so it is one from the beginning. */
-static bool arbiter_host_is_there(const char *dir)
+/* A tenant in a container cannot announce its processes, so it counts as present from its creation. */
+static bool arbiter_host_lives(const char *dir)
 {
 	return tenant_is_open_to_all(dir) || slot_any_alive(dir);
 }
 
-/* Opening one takes long beside asking whether anybody is there. */
-static int arbiter_host_look_at_member(const char *name, const char *dir, void *arg)
+static int arbiter_host_join(void *arg, int i, const char *dir)
 {
 	struct arbiter_host *host = arg;
-	int i = 0;
 
-	if (!arbiter_host_is_there(dir))
-		return 0;
-	while (i < host->n && strcmp(host->member[i].name, name))
-		i++;
-	/* One that has ended, and was started again at once. */
-	if (i < host->n && !policy_is_of(host->member[i].policy, dir)) {
-		arbiter_host_member_leave(host, i);
-		i = host->n;
-	}
-	if (i == host->n)
-		i = arbiter_host_member_join(host, name, dir);
-	if (i >= 0 && i < host->n && !strcmp(host->member[i].name, name))
-		host->member[i].seen = true;
+	host->member[i].apart = tenant_is_open_to_all(dir);
 	return 0;
 }
 
-static void arbiter_host_look_for_members(struct arbiter_host *host)
-{
-	char dir[PATH_MAX];
-
-	for (int i = 0; i < host->n; i++) {
-		struct member *member = &host->member[i];
-
-		member->seen = member->name[0] &&
-			       !tenant_path(host->runtime, member->name, dir, sizeof(dir)) &&
-			       arbiter_host_is_there(dir);
-	}
-}
-
-static void arbiter_host_look_for_all(struct arbiter_host *host, uint64_t now_ns)
-{
-	host->comers = word_read(&host->file->comers);
-	host->listed_ns = now_ns;
-	for (int i = 0; i < host->n; i++)
-		host->member[i].seen = false;
-	tenant_list(host->runtime, arbiter_host_look_at_member, host);
-}
+static const struct roster_job arbiter_job = {
+	.lives = arbiter_host_lives,
+	.join = arbiter_host_join,
+	.leave = arbiter_host_leave,
+	.look_ns = LOOK_NS,
+};
 
 static void arbiter_host_scan(struct arbiter_host *host, uint64_t now_ns)
 {
-	if (host->comers != word_read(&host->file->comers) || now_ns >= host->listed_ns + LIST_NS)
-		arbiter_host_look_for_all(host, now_ns);
-	else if (now_ns >= host->scanned_ns + SCAN_NS)
-		arbiter_host_look_for_members(host);
-	else
+	if (!roster_scan(&host->roster, &host->role, now_ns))
 		return;
-	host->scanned_ns = now_ns;
-	for (int i = 0; i < host->n; i++) {
-		if (!host->member[i].name[0])
-			continue;
-		if (host->member[i].seen)
+	for (int i = 0; i < host->roster.n; i++)
+		if (roster_has(&host->roster, i))
 			arbiter_host_describe_member(host, i);
-		else
-			arbiter_host_member_leave(host, i);
-	}
 }
 
 /* An instant that a tenant wrote: none lies so far ahead unless it is damaged. */
@@ -628,7 +413,7 @@ static void arbiter_host_look(struct arbiter_host *host, int i, uint64_t now_ns)
 
 	if (member->ledger && ledger_look(member->ledger))
 		arbiter_host_member_rest(host, member);
-	if (policy_generation(member->policy) != member->generation ||
+	if (policy_generation(host->roster.entry[i].policy) != member->generation ||
 	    (member->turn && !ledger_device_info(member->ledger, member->ndevices, &info)))
 		arbiter_host_describe_member(host, i);
 	state->id = member->turn ? member->id : 0;
@@ -675,7 +460,7 @@ static bool arbiter_host_is_taken(const struct arbiter_host *host, int i, uint64
 {
 	const struct arbiter_tenant *state = &host->state[i];
 
-	for (int k = 0; k < host->n; k++) {
+	for (int k = 0; k < host->roster.n; k++) {
 		const struct arbiter_tenant *other = &host->state[k];
 		const struct member *member = &host->member[k];
 
@@ -733,58 +518,45 @@ uint64_t arbiter_host_step(struct arbiter_host *host, uint64_t now_ns)
 	host->now_ns = now_ns;
 	arbiter_host_scan(host, now_ns);
 	host->busy = false;
-	for (int i = 0; i < host->n; i++)
-		if (host->member[i].name[0])
+	for (int i = 0; i < host->roster.n; i++)
+		if (roster_has(&host->roster, i))
 			arbiter_host_look(host, i, now_ns);
-	next = arbiter_step(&arbiter_defaults, host->state, host->n, now_ns);
+	next = arbiter_step(&arbiter_defaults, host->state, host->roster.n, now_ns);
 	/* Close first: a tenant that launches all the same is seen before another is let in. */
 	host->withheld = false;
 	for (int open = 0; open < 2; open++) {
-		for (int i = 0; i < host->n; i++)
+		for (int i = 0; i < host->roster.n; i++)
 			if (host->member[i].turn && host->state[i].open == open)
 				arbiter_host_tell(host, i, now_ns);
 		word_fence();
 	}
 	if (host->withheld && next > now_ns + WITHHELD_NS)
 		next = now_ns + WITHHELD_NS;
-	word_release(&host->file->due_ns, next);
+	role_beat(&host->role, next);
 	return next;
 }
 
 uint64_t arbiter_host_due_ns(const struct arbiter_host *host)
 {
-	return word_acquire(&host->file->due_ns);
-}
-
-static void arbiter_host_ring_file(struct arbiter_file *file)
-{
-	word_publish_add(&file->bell, 1);
-	futex_wake_all(&file->bell);
+	return role_due_ns(&host->role);
 }
 
 void arbiter_host_ring(struct arbiter_host *host)
 {
-	arbiter_host_ring_file(host->file);
+	role_ring(&host->role);
 }
 
 void arbiter_host_announce(const char *runtime)
 {
-	CLEANUP_CLOSE int fd = shared_file_open(runtime, ARBITER_FILE, O_RDWR, ARBITER_BYTES);
-	struct arbiter_file *file = fd < 0 ? NULL : arbiter_host_map_file(fd);
-
-	if (!file)
-		return;
-	word_publish_add(&file->comers, 1);
-	arbiter_host_ring_file(file);
-	munmap(file, ARBITER_BYTES);
+	role_file_tell(&role_file_arbiter, runtime);
 }
 
 void arbiter_host_listen(struct arbiter_host *host)
 {
 	uint64_t now_ns = now_monotonic_ns();
 
-	host->heard = word_check(&host->file->bell);
-	for (int i = 0; i < host->n; i++) {
+	host->heard = role_rung(&host->role);
+	for (int i = 0; i < host->roster.n; i++) {
 		struct member *member = &host->member[i];
 		uint32_t bell = member->apart && member->ledger && !ledger_look(member->ledger)
 					? ledger_rung(member->ledger)
@@ -803,11 +575,11 @@ void arbiter_host_listen(struct arbiter_host *host)
  */
 void arbiter_host_sleep(struct arbiter_host *host, uint64_t until_ns)
 {
-	struct futex_seen bell[FUTEX_ANY_MOST] = {{&host->file->bell, host->heard}};
+	struct futex_seen bell[FUTEX_ANY_MOST] = {{role_file_bell(host->role.map), host->heard}};
 	uint64_t now_ns = now_monotonic_ns();
 	int n = 1;
 
-	for (int i = 0; i < host->n && n < FUTEX_ANY_MOST; i++) {
+	for (int i = 0; i < host->roster.n && n < FUTEX_ANY_MOST; i++) {
 		const struct member *member = &host->member[i];
 
 		if (!member->apart || !member->ledger)
@@ -818,7 +590,7 @@ void arbiter_host_sleep(struct arbiter_host *host, uint64_t until_ns)
 			bell[n++] = (struct futex_seen){ledger_bell(member->ledger), member->heard};
 	}
 	if (n == 1)
-		futex_wait_until(bell[0].word, bell[0].seen, until_ns);
+		role_sleep(&host->role, host->heard, until_ns);
 	else if (futex_wait_any_until(bell, n, until_ns)) /* an old kernel: they are looked at */
-		futex_wait_until(bell[0].word, bell[0].seen, min_u64(until_ns, now_ns + NS_PER_MS));
+		role_sleep(&host->role, host->heard, min_u64(until_ns, now_ns + NS_PER_MS));
 }

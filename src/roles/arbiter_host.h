@@ -1,18 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The arbiter's role on this machine. The process that holds a lock of <runtime>/.arbiter has it:
- * its monitor thread runs the state machine of sched/arbiter.h over all tenants of the runtime
- * directory, reads what they want and used from their ledgers, and writes whose turn it is into
- * their policies. The kernel drops the lock when that process dies; the next monitor thread that
- * finds the arbiter silent takes it. It keeps the lock for a process that is stopped, so there is
- * one for each term: who takes the role from such a one begins the next, and when that one goes on,
- * it finds that its own is over.
- *
- * A daemon claims the role, by a second lock. Who has the role gives it up then, and no tenant takes
- * it while that lock is held.
- *
- *	tenant   has the role ───────── hears ── gives it up                      silence ── takes it
- *	daemon              claims, rings            └── takes it ── arbitrates ── killed ┘
+ * The arbiter of a runtime directory, a role (roles/role.h) with the file .arbiter. The role holder is a
+ * tenant's process, whose monitor thread does it, or a daemon, which claims the role. It runs the
+ * state machine of sched/arbiter.h over all tenants, reads what they want and used from their
+ * ledgers, and writes whose turn it is into their policies.
  *
  * Each host is for one thread alone, but arbiter_host_ring.
  */
@@ -44,16 +35,13 @@ void arbiter_host_know(struct arbiter_host *host, const uint8_t uuid[static 16])
 /* Gives up role and claim. Takes NULL. */
 void arbiter_host_close(struct arbiter_host *host);
 
-/*
- * Tries to take the role; true when it is held. Never waits. A tenant takes none that is claimed.
- * Whoever has it loses it when it makes no step for TUNING_STOPPED_NS, while others try and ring.
- */
+/* As role_take. The role holder loses the role if it makes no step for TUNING_STOPPED_NS. */
 bool arbiter_host_take(struct arbiter_host *host, uint64_t now_ns);
 bool arbiter_host_held(const struct arbiter_host *host);
 
-/* Whether who has the role is to hand it over: somebody has claimed it since. */
+/* True if a daemon has claimed the role and the caller must hand it over. */
 bool arbiter_host_is_claimed(struct arbiter_host *host);
-/* Gives the role up; turns go on as they were told, and tenants that wait for one elect another. */
+/* Drops the role; turns go on as they were told, and tenants that wait for one elect another. */
 void arbiter_host_drop(struct arbiter_host *host);
 
 /* One step of the role: answers when the next is due. */
@@ -65,13 +53,13 @@ uint64_t arbiter_host_step(struct arbiter_host *host, uint64_t now_ns);
  */
 bool arbiter_host_rest(struct arbiter_host *host);
 
-/* When whoever has the role, if anybody, should have made the next step. */
+/* By when the role holder makes its next step; 0: there is none. */
 uint64_t arbiter_host_due_ns(const struct arbiter_host *host);
 
 /* Whether any tenant wanted a device in the last step. */
 bool arbiter_host_busy(const struct arbiter_host *host);
 
-/* Wakes whoever holds the role. Any thread. */
+/* Wakes the role holder. Any thread. */
 void arbiter_host_ring(struct arbiter_host *host);
 
 /*

@@ -4,7 +4,7 @@
 #include "base/futex.h"
 #include "base/now.h"
 #include "base/word.h"
-#include "ledger/residency_file.h"
+#include "ledger/role_file.h"
 #include "ledger/swap.h"
 
 /* Calls of this thread that have a pass, one within the other. */
@@ -54,7 +54,7 @@ void pass_want(struct guest *guest)
 	/* Pairs with a role that is about to be dropped: one of the two sees the other. */
 	word_publish_add(&guest->use->waiting, 1);
 	if (file)
-		residency_file_ring(file);
+		role_file_ring(file);
 }
 
 void pass_want_no_more(struct guest *guest)

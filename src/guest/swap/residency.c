@@ -10,8 +10,8 @@
 #include "base/pages.h"
 #include "base/word.h"
 #include "guest/core/thread.h"
-#include "guest/swap/residency_host.h"
-#include "ledger/residency_file.h"
+#include "ledger/role_file.h"
+#include "roles/residency_host.h"
 #include "sched/tuning.h"
 
 #ifndef SYS_close_range
@@ -53,7 +53,7 @@ static void residency_part_files(void)
 static void *residency_watch(void *arg)
 {
 	struct residency *residency = arg;
-	uint32_t *bell = residency_file_bell(residency_host_file(residency->host));
+	uint32_t *bell = role_file_bell(residency_host_file(residency->host));
 
 	/* For people who look at a program's threads. */
 	prctl(PR_SET_NAME, "allot-residency");
@@ -64,7 +64,7 @@ static void *residency_watch(void *arg)
 
 		if (residency_host_take(residency->host, now))
 			until = residency_host_step(residency->host, now);
-		if (until == UINT64_MAX) {
+		if (until == UINT64_MAX || residency_host_gives_way(residency->host)) {
 			residency_host_drop(residency->host);
 			until = residency_patience_ns(residency, rung != heard);
 		}

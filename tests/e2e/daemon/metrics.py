@@ -146,7 +146,7 @@ class Metrics(daemon_lib.Case):
             self.assertEqual((done.returncode, wrong in done.stderr), (1, True), done.stderr)
 
     def test_sleeps_and_ends(self):
-        """Three threads, in the middle of many visitors who say nothing; ends by SIGTERM."""
+        """Four threads, in the middle of many visitors who say nothing; ends by SIGTERM."""
         daemon = self.daemon()
         silent = []
         for _ in range(700):
@@ -156,7 +156,7 @@ class Metrics(daemon_lib.Case):
         for visitor in silent:
             visitor.close()
         self.assertEqual(self.get("/metrics")[0], 200)
-        self.assertEqual(len(os.listdir(f"/proc/{daemon.pid}/task")), 3)
+        self.assertEqual(len(os.listdir(f"/proc/{daemon.pid}/task")), 4)
         with open(f"/proc/{daemon.pid}/status", encoding="utf-8") as status:
             rss = next(line for line in status if line.startswith("VmRSS"))
         self.assertLess(int(rss.split()[1]), 8 * 1024)

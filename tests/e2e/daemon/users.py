@@ -508,7 +508,7 @@ class Users(users_lib.Case):
             self.assertLess(answer[0], 0)
             self.assertTrue(answer[1].isprintable())
         self.assertEqual(sorted(os.listdir(self.users)), ["control", f"known@{ALICE}"])
-        self.assertEqual(os.listdir(self.runtime), [".arbiter"])
+        self.assertEqual(sorted(os.listdir(self.runtime)), [".arbiter", ".residency"])
         # What is changed is what was seen.
         behind = len(self.policy) - DIR_BYTES
         stale = self.policy[:behind - 8] + b"\1" * 8 + self.policy[behind:]

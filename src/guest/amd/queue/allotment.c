@@ -11,21 +11,17 @@
 #include "amd/identity.h"
 #include "base/cleanup.h"
 #include "base/fault.h"
-#include "base/futex.h"
 #include "base/hash.h"
 #include "base/now.h"
 #include "base/word.h"
 #include "ledger/cu_grant.h"
 #include "ledger/device_time.h"
 #include "ledger/ledger.h"
+#include "ledger/role_file.h"
 #include "ledger/shared_file.h"
 #include "ledger/slot.h"
 #include "ledger/tenant.h"
-
-/* No tenant can have this name. */
-#define CU_FILE	".units"
-#define CU_FILE_BYTES 4096
-#define LOCK_AT	      (INT64_C(1) << 40)
+#include "roles/role.h"
 
 /* How often one of the keepers looks which tenants have died. */
 #define LOOK_NS (40 * NS_PER_MS)
@@ -33,19 +29,8 @@
 /* Most tenants of one GPU. Any beyond keep the mask that they had, or have the smallest. */
 #define TENANTS 256
 
-struct cu_file {
-	uint32_t changes; /* a futex */
-	uint32_t pad0;
-	uint64_t looked_ns;
-	/* Stands for which tenants had queues on which GPUs at the last look; 0: before it. */
-	uint64_t present;
-	uint8_t reserved[CU_FILE_BYTES - 24];
-};
-_Static_assert(sizeof(struct cu_file) == CU_FILE_BYTES, "layout");
-
 struct allotment {
-	struct cu_file *file; /* holds no lock */
-	char runtime[256];
+	struct role role; /* no process holds it for longer than a making */
 };
 
 struct member {
@@ -71,32 +56,15 @@ static uint64_t allotment_mix(uint64_t h, const void *data, size_t len)
 	return h ^ h >> 32;
 }
 
-static int allotment_map_file(const char *runtime, struct cu_file **ret)
-{
-	CLEANUP_CLOSE int fd = shared_file_join(runtime, CU_FILE, CU_FILE_BYTES);
-	void *map;
-
-	if (fd < 0)
-		return fd;
-	map = mmap(NULL, CU_FILE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	if (map == MAP_FAILED)
-		return -ENOMEM;
-	madvise(map, CU_FILE_BYTES, MADV_DONTFORK);
-	*ret = map;
-	return 0;
-}
-
 int allotment_open(const char *tenant_dir, struct allotment **ret)
 {
-	struct allotment *a;
+	struct allotment *a = mmap(NULL, sizeof(*a), PROT_READ | PROT_WRITE,
+				   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	int r;
 
-	a = mmap(NULL, sizeof(*a), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (a == MAP_FAILED)
 		return -ENOMEM;
-	r = tenant_runtime_of(tenant_dir, a->runtime, sizeof(a->runtime));
-	if (r == 0)
-		r = allotment_map_file(a->runtime, &a->file);
+	r = role_open(&a->role, &role_file_units, tenant_dir);
 	if (r < 0) {
 		munmap(a, sizeof(*a));
 		return r;
@@ -109,7 +77,7 @@ void allotment_close(struct allotment *a)
 {
 	if (!a)
 		return;
-	munmap(a->file, CU_FILE_BYTES);
+	role_close(&a->role);
 	munmap(a, sizeof(*a));
 }
 
@@ -206,7 +174,7 @@ static int allotment_make_locked(struct allotment *a, struct making *making,
 	uint64_t of;
 	int r;
 
-	tenant_list(a->runtime, allotment_add_member, making);
+	tenant_list(a->role.runtime, allotment_add_member, making);
 	weights_divide(making->part, making->n);
 	of = allotment_mix(making->names, &making->n, sizeof(making->n));
 	for (uint32_t i = 0; i < making->n; i++)
@@ -221,15 +189,14 @@ static int allotment_make_locked(struct allotment *a, struct making *making,
 	return 1;
 }
 
-static void allotment_say_change(struct cu_file *file)
+static struct units_file *allotment_file(const struct allotment *a)
 {
-	word_publish_add(&file->changes, 1);
-	futex_wake_all(&file->changes);
+	return a->role.map;
 }
 
 int allotment_make(struct allotment *a, const uint8_t uuid[16], const struct cu_map *map, bool wait)
 {
-	CLEANUP_CLOSE int fd = shared_file_open(a->runtime, CU_FILE, O_RDWR, CU_FILE_BYTES);
+	CLEANUP_CLOSE int fd = role_file_open(&role_file_units, a->role.runtime, O_RDWR);
 	struct making *making;
 	int r;
 
@@ -240,18 +207,18 @@ int allotment_make(struct allotment *a, const uint8_t uuid[16], const struct cu_
 	if (making == MAP_FAILED)
 		return -ENOMEM;
 	making->uuid = uuid;
-	r = wait ? shared_file_lock_wait(fd, LOCK_AT, 1) : shared_file_lock(fd, LOCK_AT, 1);
+	r = wait ? shared_file_lock_wait(fd, role_file_units.lock, 1) : shared_file_lock(fd, role_file_units.lock, 1);
 	if (!r) {
 		r = allotment_make_locked(a, making, map);
-		shared_file_unlock(fd, LOCK_AT, 1);
+		shared_file_unlock(fd, role_file_units.lock, 1);
 	}
 	for (uint32_t i = 0; i < making->n; i++)
 		ledger_close(making->member[i].ledger);
 	munmap(making, sizeof(*making));
 	/* A tenant may come and go between two looks: with 0 here the next look finds a change. */
 	if (r > 0) {
-		word_publish(&a->file->present, 0);
-		allotment_say_change(a->file);
+		word_publish(&allotment_file(a)->present, 0);
+		role_ring(&a->role);
 	}
 	return r < 0 ? r : 0;
 }
@@ -275,23 +242,24 @@ static int allotment_add_present(const char *name, const char *dir, void *arg)
 /* A last look that lies ahead is damage, or is from before the machine was started anew. */
 void allotment_look(struct allotment *a, uint64_t now)
 {
-	uint64_t looked = word_read(&a->file->looked_ns), present = 1;
+	struct units_file *file = allotment_file(a);
+	uint64_t looked = word_read(&file->looked_ns), present = 1;
 
 	if (looked <= now && now - looked < LOOK_NS)
 		return;
-	if (!word_swap_if(&a->file->looked_ns, looked, now))
+	if (!word_swap_if(&file->looked_ns, looked, now))
 		return;
-	tenant_list(a->runtime, allotment_add_present, &present);
-	if (word_publish_swap(&a->file->present, present) != present)
-		allotment_say_change(a->file);
+	tenant_list(a->role.runtime, allotment_add_present, &present);
+	if (word_publish_swap(&file->present, present) != present)
+		role_ring(&a->role);
 }
 
 uint32_t allotment_changes(const struct allotment *a)
 {
-	return word_check(&a->file->changes);
+	return role_rung(&a->role);
 }
 
 void allotment_sleep(const struct allotment *a, uint32_t seen, uint64_t until_ns)
 {
-	futex_wait_until(&a->file->changes, seen, until_ns);
+	role_sleep(&a->role, seen, until_ns);
 }

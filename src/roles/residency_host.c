@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "guest/swap/residency_host.h"
+#include "roles/residency_host.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -14,18 +14,18 @@
 #include "base/now.h"
 #include "base/number.h"
 #include "base/word.h"
-#include "guest/memory/granule.h"
 #include "ledger/ledger.h"
 #include "ledger/life.h"
 #include "ledger/policy.h"
 #include "ledger/quota.h"
 #include "ledger/residency_file.h"
+#include "ledger/role_file.h"
 #include "ledger/shared.h"
-#include "ledger/shared_file.h"
 #include "ledger/slot.h"
 #include "ledger/swap.h"
-#include "ledger/tenant.h"
 #include "ledger/turn.h"
+#include "roles/role.h"
+#include "roles/roster.h"
 #include "sched/residency.h"
 #include "sched/stranded.h"
 #include "sched/tuning.h"
@@ -34,16 +34,17 @@
 
 /* What is decided is asked for as it is. */
 _Static_assert(RESIDENCY_ALL == SWAP_ALL, "parts");
+_Static_assert(RESIDENCY_TENANTS == ROSTER_TENANTS, "one of each");
 _Static_assert(RESIDENCY_DEVICES <= TURN_DEVICES, "what is stranded of each");
 
-/* All tenants are looked for so often, in case that one which comes was missed. */
-#define LIST_NS NS_PER_S
 /* How long a figure of what the machine has free is used: reading it takes 0.03 ms. */
 #define HOST_FREE_NS (10 * NS_PER_MS)
 /* The role is kept for so long when nobody waits any more. */
 #define ROLE_NS NS_PER_S
 /* The part that a tenant was told is valid for so long, in case that this process ends. */
 #define ENTITLED_NS (2 * NS_PER_S)
+/* A device that is found to have less than is known has less by this, too: a granule of its memory. */
+#define LOST_BYTES (UINT64_C(2) << 20)
 /* A process that has a slot, and has not said anything in so long, has nobody who would. */
 #define MUTE_NS (2 * NS_PER_S)
 /* A process that was stopped has gone on if it answers for longer than that: it would be called off before. */
@@ -60,16 +61,15 @@ struct answers {
 	uint64_t kept;	     /* on the host, also for what stays */
 };
 
-/* A tenant; the entry of the same number in `state` is what is decided of it. */
+/* The part of a roster's entry; the same number of `state` is what is decided of the tenant. */
 struct member {
-	char name[POLICY_NAME_BYTES]; /* empty: free */
 	char dir[256 + POLICY_NAME_BYTES + 1];
-	struct policy_map *map;
+	struct policy_map *map; /* the roster's */
 	struct turn *turn;
 	struct policy policy;
 	uint64_t id, generation;
 	struct ledger *ledger;
-	bool seen, overcommits;
+	bool overcommits;
 	int ndevices;
 	uint8_t bit[DEVICES];
 
@@ -98,13 +98,13 @@ struct member {
 };
 
 struct residency_host {
-	char runtime[256];
-	struct residency_file *file; /* holds no lock */
-	struct residency_role role;
-	uint64_t listed_ns, busy_ns, ids;
-	uint64_t silent_ns; /* who has it has made no step since then; 0: nobody looked */
-	uint32_t comers, beats;
-	int n, nuuids;
+	struct role role;
+	struct roster roster;
+	uint64_t busy_ns, ids;
+	bool claimed; /* by a daemon: the role is handed over */
+	bool moves;   /* some tenant does */
+	int n; /* of the roster, as of this step */
+	int nuuids;
 	uint8_t uuid[DEVICES][16];
 	uint64_t total[DEVICES], fixed[DEVICES]; /* what cannot leave, of whomever */
 	uint64_t promised[DEVICES]; /* of that, what is not used */
@@ -118,33 +118,60 @@ struct residency_host {
 
 /* --- The role ------------------------------------------------------------------------------- */
 
-int residency_host_open(const char *tenant_dir, struct residency_host **ret)
+static const struct roster_job residency_job;
+
+/* `enter` is role_open, for a tenant's directory, or role_claim. */
+static int residency_host_make(const char *dir,
+			       int (*enter)(struct role *, const struct role_file *, const char *),
+			       struct residency_host **ret)
 {
-	struct residency_host *host;
+	struct residency_host *host = mmap(NULL, sizeof(*host), PROT_READ | PROT_WRITE,
+					   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	int r;
 
-	host = mmap(NULL, sizeof(*host), PROT_READ | PROT_WRITE,
-		    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (host == MAP_FAILED)
 		return -ENOMEM;
-	r = tenant_runtime_of(tenant_dir, host->runtime, sizeof(host->runtime));
-	if (r == 0)
-		r = residency_file_open(host->runtime, &host->file);
+	r = enter(&host->role, &role_file_residency, dir);
 	if (r < 0) {
 		munmap(host, sizeof(*host));
 		return r;
 	}
-	residency_file_come(host->file);
+	host->role.stopped_ns = TUNING_RESIDENCY_SILENT_NS;
+	host->roster.job = &residency_job;
+	host->roster.arg = host;
 	*ret = host;
 	return 0;
 }
 
-static void residency_host_leave(struct residency_host *host, int i)
+int residency_host_open(const char *tenant_dir, struct residency_host **ret)
 {
+	int r = residency_host_make(tenant_dir, role_open, ret);
+
+	if (!r)
+		role_file_come((*ret)->role.map);
+	return r;
+}
+
+int residency_host_claim(const char *runtime, struct residency_host **ret)
+{
+	return residency_host_make(runtime, role_claim, ret);
+}
+
+void residency_host_close(struct residency_host *host)
+{
+	if (!host)
+		return;
+	roster_leave_all(&host->roster);
+	role_close(&host->role);
+	munmap(host, sizeof(*host));
+}
+
+static void residency_host_leave(void *arg, int i)
+{
+	struct residency_host *host = arg;
 	struct member *member = &host->member[i];
 
 	swap_desk_close(member->desk);
-	policy_close(member->map);
 	turn_close(member->turn);
 	ledger_close(member->ledger);
 	memset(member, 0, sizeof(*member));
@@ -153,54 +180,45 @@ static void residency_host_leave(struct residency_host *host, int i)
 
 void residency_host_drop(struct residency_host *host)
 {
-	if (!host->role.map)
-		return;
-	for (int i = 0; i < host->n; i++)
-		residency_host_leave(host, i);
+	roster_leave_all(&host->roster);
 	host->n = host->nuuids = 0;
 	memset(host->lost, 0, sizeof(host->lost));
-	residency_file_drop(&host->role);
-}
-
-static bool residency_host_is_silent(struct residency_host *host, uint64_t now_ns)
-{
-	uint32_t beats = residency_file_beats(host->file);
-
-	if (beats != host->beats || !host->silent_ns)
-		host->silent_ns = now_ns;
-	host->beats = beats;
-	return now_ns >= host->silent_ns + TUNING_RESIDENCY_SILENT_NS;
+	host->claimed = host->moves = false;
+	role_drop(&host->role);
 }
 
 void residency_host_look_away(struct residency_host *host)
 {
-	host->silent_ns = 0;
-}
-
-/* Another one has taken it from us: we were stopped, and know nothing. */
-static bool residency_host_has_role(const struct residency_host *host)
-{
-	return residency_file_has(&host->role);
+	role_look_away(&host->role);
 }
 
 bool residency_host_take(struct residency_host *host, uint64_t now_ns)
 {
-	if (residency_host_has_role(host))
+	if (role_held(&host->role))
 		return true;
 	residency_host_drop(host);
-	if (residency_file_take(host->runtime, host->file, residency_host_is_silent(host, now_ns),
-				&host->role))
+	if (!role_take(&host->role, now_ns))
 		return false;
-	residency_file_beat(&host->role);
-	host->listed_ns = 0;
 	host->busy_ns = now_ns;
 	FAULT_POINT(RESIDENCY_TAKEN);
 	return true;
 }
 
+/* Moves that were begun end first: they are done sooner than another process would find them. */
+bool residency_host_gives_way(struct residency_host *host)
+{
+	host->claimed |= role_is_claimed(&host->role);
+	return host->claimed && !host->moves;
+}
+
+void residency_host_say_claim(struct residency_host *host)
+{
+	role_say_claim(&host->role);
+}
+
 struct residency_file *residency_host_file(struct residency_host *host)
 {
-	return host->file;
+	return host->role.map;
 }
 
 /* --- Who is there --------------------------------------------------------------------------- */
@@ -226,11 +244,6 @@ static int residency_host_bit(struct residency_host *host, const uint8_t uuid[16
 /* What its policy says, and the devices that its processes have met. */
 static void residency_host_describe(struct residency_host *host, int i)
 {
-	static const int32_t level[POLICY_PRIORITIES] = {
-		[POLICY_PRIORITY_LOW] = -1,
-		[POLICY_PRIORITY_NORMAL] = 0,
-		[POLICY_PRIORITY_HIGH] = 1,
-	};
 	struct member *member = &host->member[i];
 	struct ledger_device_info info;
 
@@ -242,7 +255,7 @@ static void residency_host_describe(struct residency_host *host, int i)
 		member->generation = generation;
 		member->overcommits = member->policy.flags & POLICY_OVERCOMMIT;
 		host->state[i].id = member->overcommits ? member->id : 0;
-		host->state[i].priority = level[member->policy.priority];
+		host->state[i].priority = roster_level(&member->policy);
 	}
 	/* Its rows are to be read. */
 	while (member->ndevices < DEVICES &&
@@ -258,28 +271,18 @@ static void residency_host_describe(struct residency_host *host, int i)
 					: POLICY_WEIGHT_PERMILLE;
 }
 
-static int residency_host_join(struct residency_host *host, const char *name, const char *dir)
+static int residency_host_join(void *arg, int i, const char *dir)
 {
-	struct member *member;
-	int i = 0;
+	struct residency_host *host = arg;
+	struct member *member = &host->member[i];
 
-	while (i < host->n && host->member[i].name[0])
-		i++;
-	if (i == RESIDENCY_TENANTS)
-		return -ENOSPC;
-	member = &host->member[i];
-	if (policy_open(dir, &member->map) || turn_open(dir, &member->turn) ||
-	    ledger_open(dir, LEDGER_GUEST, &member->ledger)) {
-		residency_host_leave(host, i);
+	if (turn_open(dir, &member->turn) || ledger_open(dir, LEDGER_GUEST, &member->ledger))
 		return -ENOENT;
-	}
+	member->map = host->roster.entry[i].policy;
 	member->generation = UINT64_MAX;
-	snprintf(member->name, sizeof(member->name), "%s", name);
 	snprintf(member->dir, sizeof(member->dir), "%s", dir);
 	member->id = ++host->ids;
-	if (i == host->n)
-		host->n++;
-	return i;
+	return 0;
 }
 
 static bool residency_host_lives(const char *dir)
@@ -287,42 +290,11 @@ static bool residency_host_lives(const char *dir)
 	return slot_any_alive(dir) || life_is_held(dir);
 }
 
-static int residency_host_look_at(const char *name, const char *dir, void *arg)
-{
-	struct residency_host *host = arg;
-	int i = 0;
-
-	if (!residency_host_lives(dir))
-		return 0;
-	while (i < host->n && strcmp(host->member[i].name, name))
-		i++;
-	/* One that has ended, and was started again at once. */
-	if (i < host->n && !policy_is_of(host->member[i].map, dir)) {
-		residency_host_leave(host, i);
-		i = host->n;
-	}
-	if (i == host->n)
-		i = residency_host_join(host, name, dir);
-	if (i >= 0)
-		host->member[i].seen = true;
-	return 0;
-}
-
-static void residency_host_list(struct residency_host *host, uint64_t now_ns)
-{
-	uint32_t comers = residency_file_comers(host->file);
-
-	if (comers == host->comers && host->listed_ns && now_ns < host->listed_ns + LIST_NS)
-		return;
-	host->comers = comers;
-	host->listed_ns = now_ns;
-	for (int i = 0; i < host->n; i++)
-		host->member[i].seen = false;
-	tenant_list(host->runtime, residency_host_look_at, host);
-	for (int i = 0; i < host->n; i++)
-		if (host->member[i].name[0] && !host->member[i].seen)
-			residency_host_leave(host, i);
-}
+static const struct roster_job residency_job = {
+	.lives = residency_host_lives,
+	.join = residency_host_join,
+	.leave = residency_host_leave,
+};
 
 /* --- What they hold ------------------------------------------------------------------------- */
 
@@ -605,7 +577,7 @@ static bool residency_host_begin(const struct residency_host *host, struct membe
 	if (swap_desk_open(member->dir, SWAP_ROLE, &member->desk))
 		return false;
 	/* From here on nobody else is at this desk without having cleared it. */
-	if (!residency_host_has_role(host))
+	if (!role_held(&host->role))
 		residency_host_done(member);
 	return member->desk;
 }
@@ -672,7 +644,7 @@ static void residency_host_divide(struct residency_host *host, struct member *me
 	member->divided = true;
 	residency_host_ask_part(member, SWAP_PREPARE, member->part, now_ns);
 	if (split)
-		residency_file_miss(host->file);
+		residency_file_miss(host->role.map);
 }
 
 static void residency_host_let_leave(struct member *member, const struct answers *answers,
@@ -688,8 +660,8 @@ static void residency_host_let_leave(struct member *member, const struct answers
 /* One does not leave: the host has no room for it. Others that keep some there give it back. */
 static void residency_host_note_full(struct residency_host *host, uint64_t now_ns)
 {
-	residency_file_miss(host->file);
-	residency_file_say_full(&host->role, now_ns);
+	residency_file_miss(host->role.map);
+	residency_file_say_full(host->role.held, now_ns);
 }
 
 static void residency_host_prepared(struct residency_host *host, struct member *member,
@@ -868,7 +840,7 @@ static void residency_host_lose(struct residency_host *host, int i, uint64_t now
 		room = room > there ? room - there : 0;
 		if (!need || room < need)
 			continue;
-		host->lost[b] += room - need + GRANULE_BYTES;
+		host->lost[b] += room - need + LOST_BYTES;
 		host->lost_until_ns[b] = now_ns + TUNING_RESIDENCY_LOST_NS;
 	}
 }
@@ -1074,10 +1046,10 @@ static void residency_host_measure_room(struct residency_host *host, uint64_t no
 		room = (struct residency_room){host->promised[b],
 					       sat_sub_u64(host->total[b], host->fixed[b]),
 					       host->there[b], b};
-		residency_file_say_room(host->file, b, host->uuid[b], &room);
+		residency_file_say_room(host->role.map, b, host->uuid[b], &room);
 	}
 	residency_host_measure_stranded(host, now_ns);
-	residency_file_measured(host->file);
+	residency_file_measured(host->role.map);
 }
 
 /* Publishes the part that a tenant may count on while others want its place: `allot ps` shows it. */
@@ -1102,17 +1074,18 @@ uint64_t residency_host_step(struct residency_host *host, uint64_t now_ns)
 {
 	bool waits, moves = false;
 
-	residency_file_beat(&host->role);
-	residency_host_list(host, now_ns);
+	role_beat(&host->role, 0);
+	roster_scan(&host->roster, &host->role, now_ns);
+	host->n = host->roster.n;
 	memset(host->fixed, 0, sizeof(host->fixed));
 	memset(host->promised, 0, sizeof(host->promised));
 	memset(host->there, 0, sizeof(host->there));
 	/* Devices first: a quota counts on all that anybody has met. */
 	for (int i = 0; i < host->n; i++)
-		if (host->member[i].name[0])
+		if (roster_has(&host->roster, i))
 			residency_host_describe(host, i);
 	for (int i = 0; i < host->n; i++)
-		if (host->member[i].name[0])
+		if (roster_has(&host->roster, i))
 			residency_host_look(host, i, now_ns);
 	residency_host_measure_room(host, now_ns);
 	waits = residency_step(&residency_defaults, host->state, host->n, host->device, now_ns);
@@ -1121,13 +1094,14 @@ uint64_t residency_host_step(struct residency_host *host, uint64_t now_ns)
 	for (int i = 0; i < host->n; i++) {
 		if (!host->state[i].id)
 			continue;
-		if (!residency_host_has_role(host))
+		if (!role_held(&host->role))
 			return now_ns;
 		residency_host_act(host, i, now_ns);
 		residency_host_entitle(host, i, now_ns);
 		moves |= host->member[i].desk != NULL;
 	}
-	residency_file_say_moves(&host->role, moves);
+	host->moves = moves;
+	residency_file_say_moves(host->role.held, moves);
 	for (int i = 0; i < host->n && !waits && !moves; i++)
 		if (host->state[i].id)
 			residency_host_be_ahead(host, i, now_ns);

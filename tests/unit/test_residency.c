@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/now.h"
+#include "sched/residency_time.h"
 #include "sched/tuning.h"
 #include "tests/check.h"
 

@@ -5,13 +5,13 @@
  * waits for it, and answers who is to leave and who is to come. It moves nothing, and knows no
  * clock.
  *
- * Nobody leaves but for a tenant that waits. Those are served in the order in which they began to
- * wait, high priorities first; one that has waited for long goes before all others. For each is
- * planned which tenants have to leave:
+ * Nobody leaves but for a tenant that waits. Those are served by priority, then by their accounts
+ * (residency_account.h), the least first; one that has waited for long goes before all others. For each
+ * is planned which tenants have to leave:
  *
  *	1. idle ones: those that are ready to leave, and then the longest idle first
  *	2. ones of a lower priority, after as long as moving takes
- *	3. those whose turn is over, the first to come first
+ *	3. those whose turn is over, the largest account first
  *
  * Of each, as much leaves as the one that waits needs, and it does not run then: so more of it may
  * follow for others ahead of what is in use. Who waits comes as soon as all who make room for it
@@ -19,11 +19,11 @@
  *
  * A turn is several times as long as moving takes: who leaves there and who comes back, as
  * measured. So tenants that all compute lose a bounded part of the time to moving. A turn goes on until
- * the tenant has had, by its weight, as much time beside others as the one that waits. So it is longer
- * for a larger weight, and the same for all of one weight, whatever moving them takes. If a plan needs
- * somebody whose turn goes on, nobody of it leaves yet. What a plan frees is kept for whom it was
- * made, so no number of small tenants keeps a large one out: each waits for those who were there
- * before it, and for turns that have an end.
+ * the tenant's account is half a turn ahead of the account of the one that waits; for that the longest
+ * turn of all rivals counts. So each has its part of the device by weight, whatever its size and
+ * whatever moving it takes. If a plan needs somebody whose turn goes on, nobody of it leaves yet. What a
+ * plan frees is kept for whom it was made, so no number of small tenants keeps a large one out: its
+ * account stands still while those of the others grow.
  */
 #ifndef ALLOT_SCHED_RESIDENCY_H
 #define ALLOT_SCHED_RESIDENCY_H

@@ -65,8 +65,12 @@ struct residency_tenant {
 
 	/* Its own; all zero in the beginning. */
 	uint64_t known_id, came_ns, waits_since_ns;
-	/* The time that it was here while others waited, by its weight; counted until then (0: it does not contend). */
-	uint64_t served_ns, counted_ns;
+	/*
+	 * See residency_account.h: the account, until when it is counted (0: it does not compete), when
+	 * somebody last wanted its devices, the longest turn of those that it competes with, and how long
+	 * it takes that each of them has one, by weight.
+	 */
+	uint64_t served, counted_ns, contended_ns, turn_ns, round_ns;
 	enum residency_place known_place;
 	bool lifted;  /* it came because it had waited for long */
 	bool planned; /* in this step: its memory is spoken for */

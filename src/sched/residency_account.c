@@ -6,7 +6,7 @@
 
 #define DEVICES RESIDENCY_DEVICES
 
-/* Accounts are in thousandths of a ns, so that a large sum of weights leaves something of a step. */
+/* Accounts are in thousandths of a ns: a step divided by a large sum of weights is not 0. */
 #define UNITS_OF_NS 1000
 /* A tenant leaves for a rival when it is ahead of that by this part of a turn. */
 #define LEAD_PART 2
@@ -46,7 +46,7 @@ static bool account_has(const struct residency_tenant *t, int d)
 	return t->id && (residency_size(t, d) || t->more[d]);
 }
 
-/* True if it uses the device: it is there, or finishes what it had begun, and was not idle for long. */
+/* True if it is there, or finishes what it had begun, and was not idle for long. */
 static bool account_finds_running(const struct account_step *step, const struct residency_tenant *t,
 				  uint64_t swap_ns)
 {
@@ -61,8 +61,8 @@ static void account_look(struct account_step *step)
 {
 	for (int i = 0; i < step->n; i++) {
 		const struct residency_tenant *t = &step->tenant[i];
-		bool contends = t->wants || t->place == RESIDENCY_LEAVING ||
-				t->place == RESIDENCY_COMING;
+		bool contends =
+			t->wants || t->place == RESIDENCY_LEAVING || t->place == RESIDENCY_COMING;
 
 		if (!t->id)
 			continue;
@@ -107,7 +107,8 @@ static bool account_competes(const struct account_step *step, const struct resid
 static struct account_rivals account_find_rivals(const struct account_step *step,
 						 const struct residency_tenant *t)
 {
-	struct account_rivals rivals = {.least_weight = account_weight(t), .least = UINT64_MAX,
+	struct account_rivals rivals = {.least_weight = account_weight(t),
+					.least = UINT64_MAX,
 					.least_running = UINT64_MAX};
 
 	for (int i = 0; i < step->n; i++) {
@@ -127,11 +128,12 @@ static struct account_rivals account_find_rivals(const struct account_step *step
 }
 
 /*
- * A tenant that cannot come for long keeps a claim of a round. Its account is raised: if those of its
- * rivals were lowered instead, they would become equal, whatever each had. So only a tenant in nobody's
- * way is ever two rounds ahead of all others.
+ * A tenant that cannot come for long keeps a claim of a round. Its account is raised: if those of
+ * its rivals were lowered instead, they would become equal, whatever each had. So only a tenant in
+ * nobody's way is ever two rounds ahead of all others.
  */
-static void account_bound(struct residency_tenant *t, bool runs, const struct account_rivals *rivals)
+static void account_bound(struct residency_tenant *t, bool runs,
+			  const struct account_rivals *rivals)
 {
 	uint64_t round = account_units(rivals->n * rivals->turn_ns, rivals->least_weight);
 	uint64_t running = rivals->least_running;
@@ -176,11 +178,11 @@ static uint32_t account_entitled_permille(const struct account_step *step,
 	return all ? (uint32_t)max_u64(account_weight(t) * 1000 / all, 1) : 0;
 }
 
-void residency_account_count(const struct residency_params *params, struct residency_tenant *tenant, int n,
-			     int devices, uint64_t now_ns)
+void residency_account_count(const struct residency_params *params, struct residency_tenant *tenant,
+			     int n, int devices, uint64_t now_ns)
 {
-	struct account_step step = {.params = params, .tenant = tenant, .n = n, .devices = devices,
-				    .now_ns = now_ns};
+	struct account_step step = {
+		.params = params, .tenant = tenant, .n = n, .devices = devices, .now_ns = now_ns};
 
 	account_look(&step);
 	for (int i = 0; i < n; i++)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The parts of a device that tenants get by turns on memory: a model of tenants that always compute,
- * of random sizes, weights, and times that moving takes. They start at different times, drain before
- * they leave, and reach the shut gate late; one pauses for a second. Those that are on the device share
- * it by weight. The time that each had is counted over ten rounds.
+ * The parts of a device that tenants get by turns on memory: a model of tenants that always
+ * compute, of random sizes, weights, and times that moving takes. They start at different times,
+ * drain before they leave, and reach the shut gate late; one pauses for a second. Those that are on
+ * the device share it by weight. The time that each had is counted over ten rounds.
  *
  *	test_residency_parts [SEEDS [FIRST]]	so many seeds of each kind; with FIRST each is shown
  */
@@ -23,14 +23,14 @@
 #define SECOND	NS_PER_S
 #define TENANTS 6
 #define TICK_NS (10 * MS)
-#define ROUNDS  10
+#define ROUNDS	10
 
 /* A process, and what the planner does not see of it. */
 struct job {
 	uint64_t size;
 	uint64_t starts_ns;
-	uint64_t drain_ns; /* work under way ends within this time */
-	uint64_t late_ns; /* its threads reach the shut gate within this time */
+	uint64_t drain_ns;		     /* work under way ends within this time */
+	uint64_t late_ns;		     /* its threads reach the shut gate within this time */
 	uint64_t pause_from_ns, pause_to_ns; /* it does nothing */
 	uint64_t prepared_ns, moves_until_ns, waits_from_ns;
 	uint64_t out_ns, back_ns;
@@ -78,9 +78,10 @@ static void add(struct world *w, uint32_t weight, uint64_t bytes)
 	job->starts_ns = w->now_ns + pick(w, 3) * pick(w, 2000) * MS;
 	job->drain_ns = pick(w, 3) ? pick(w, 5) * MS : pick(w, 300) * MS;
 	job->late_ns = pick(w, 2) ? 0 : pick(w, 30) * MS;
-	job->out_ns = bytes / 200000 * NS_PER_US * (100 + pick(w, 200)) / 100; /* at 67 to 200 GB/s */
+	/* At 67 to 200 GB/s. */
+	job->out_ns = bytes / 200000 * NS_PER_US * (100 + pick(w, 200)) / 100;
 	job->back_ns = bytes / 200000 * NS_PER_US * (100 + pick(w, 200)) / 100;
-	/* As it moved before: a first turn by a guess may be many times as long, and is made up for. */
+	/* As if it had moved before: a first turn, by a guess, may be many times as long. */
 	w->tenant[w->n].out_ns = job->out_ns;
 	w->tenant[w->n].back_ns = job->back_ns;
 	w->tenant[w->n].weight = weight;
@@ -230,7 +231,8 @@ static uint64_t model_turn_ns(const struct world *w)
 	uint64_t turn = 0, least = UINT64_MAX;
 
 	for (int i = 0; i < w->n; i++) {
-		struct residency_tenant t = {.out_ns = w->job[i].out_ns, .back_ns = w->job[i].back_ns};
+		struct residency_tenant t = {.out_ns = w->job[i].out_ns,
+					     .back_ns = w->job[i].back_ns};
 
 		turn = max_u64(turn, residency_turn_ns(&residency_defaults, &t, &t));
 		least = min_u64(least, w->tenant[i].weight);

@@ -4,6 +4,8 @@
 #include <string.h>
 
 #include "base/number.h"
+#include "sched/residency_account.h"
+#include "sched/residency_time.h"
 #include "sched/tuning.h"
 
 #define DEVICES RESIDENCY_DEVICES
@@ -33,58 +35,6 @@ struct residency_plan {
 };
 
 /* --- How long ------------------------------------------------------------------------------- */
-
-static uint64_t residency_guess_ns(const struct residency_params *params,
-				   const struct residency_tenant *t)
-{
-	uint64_t bytes = 0;
-
-	for (int d = 0; d < DEVICES; d++)
-		bytes += t->here[d] + t->away[d];
-	return bytes / params->bytes_per_us * NS_PER_US;
-}
-
-static uint64_t residency_out_ns(const struct residency_params *params,
-				 const struct residency_tenant *t)
-{
-	return t->out_ns ? t->out_ns : t->back_ns ? t->back_ns : residency_guess_ns(params, t);
-}
-
-static uint64_t residency_back_ns(const struct residency_params *params,
-				  const struct residency_tenant *t)
-{
-	uint64_t guess = residency_guess_ns(params, t);
-
-	/*
-	 * What leaves for the first time waits for host memory to be found, what comes back does
-	 * not.
-	 */
-	return t->back_ns ? t->back_ns : t->out_ns && t->out_ns < guess ? t->out_ns : guess;
-}
-
-uint64_t residency_swap_ns(const struct residency_params *params,
-			   const struct residency_tenant *tenant)
-{
-	return residency_out_ns(params, tenant) + residency_back_ns(params, tenant);
-}
-
-static uint64_t residency_turn_of_ns(const struct residency_params *params, uint64_t change_ns)
-{
-	return max_u64(params->turn_swaps * change_ns, params->turn_least_ns);
-}
-
-uint64_t residency_turn_ns(const struct residency_params *params,
-			   const struct residency_tenant *leaver,
-			   const struct residency_tenant *comer)
-{
-	return residency_turn_of_ns(params, residency_out_ns(params, leaver) +
-						    residency_back_ns(params, comer));
-}
-
-static uint64_t residency_size(const struct residency_tenant *t, int d)
-{
-	return t->here[d] + t->away[d];
-}
 
 /*
  * What it takes in addition to what is there. Of one that is here something is away where a process
@@ -127,9 +77,9 @@ static uint64_t residency_turn_for_ns(const struct residency_plan *plan,
 static bool residency_is_overdue(const struct residency_plan *plan,
 				 const struct residency_tenant *t)
 {
-	uint64_t turn = residency_turn_ns(plan->params, t, t);
+	uint64_t turns = plan->params->patience_turns * residency_turn_ns(plan->params, t, t);
 
-	return plan->now_ns - t->waits_since_ns > plan->params->patience_turns * turn;
+	return plan->now_ns - t->waits_since_ns > max_u64(turns, 2 * t->round_ns);
 }
 
 static bool residency_is_idle(const struct residency_plan *plan, const struct residency_tenant *t,
@@ -142,88 +92,6 @@ static bool residency_is_idle(const struct residency_plan *plan, const struct re
 		return false;
 	most = most > plan->params->idle_least_ns ? most : plan->params->idle_least_ns;
 	return plan->now_ns > last + most;
-}
-
-/* --- What it had ------------------------------------------------------------------------------ */
-
-static uint64_t residency_weight(const struct residency_tenant *t)
-{
-	return t->weight ? t->weight : 1;
-}
-
-/*
- * Of the tenants that contend: the least that one had, and the length of a round, in which each has a turn
- * as long as the longest of them, for the least weight.
- */
-static uint64_t residency_least_served_ns(const struct residency_plan *plan, uint64_t *ret_round_ns)
-{
-	uint64_t least = UINT64_MAX, turn = 0, weight = UINT64_MAX;
-	unsigned int n = 0;
-
-	for (int i = 0; i < plan->n; i++) {
-		const struct residency_tenant *t = &plan->tenant[i];
-
-		if (!t->id || !t->counted_ns)
-			continue;
-		least = min_u64(least, t->served_ns);
-		turn = max_u64(turn, residency_turn_ns(plan->params, t, t));
-		weight = min_u64(weight, residency_weight(t));
-		n++;
-	}
-	*ret_round_ns = n ? n * turn / weight : 0;
-	return n ? least : 0;
-}
-
-static bool residency_competes(const struct residency_tenant *a, const struct residency_tenant *b)
-{
-	if (!b->id || !b->counted_ns || a->priority != b->priority)
-		return false;
-	for (int d = 0; d < DEVICES; d++)
-		if (residency_size(a, d) && residency_size(b, d))
-			return true;
-	return false;
-}
-
-static uint32_t residency_entitled_permille(const struct residency_plan *plan,
-					    const struct residency_tenant *t)
-{
-	uint64_t all = 0;
-
-	if (!t->id || !t->counted_ns)
-		return 0;
-	for (int i = 0; i < plan->n; i++)
-		if (residency_competes(t, &plan->tenant[i]))
-			all += residency_weight(&plan->tenant[i]);
-	return all ? (uint32_t)max_u64(residency_weight(t) * 1000 / all, 1) : 0;
-}
-
-/*
- * Counts the time since the last step, while anybody waits or moves. A tenant in nobody's way has had
- * more than others, and one that did nothing for long has had less: neither counts for more than a round.
- */
-static void residency_count_served(const struct residency_plan *plan)
-{
-	bool contended = false;
-	uint64_t round, least;
-
-	for (int i = 0; i < plan->n; i++) {
-		struct residency_tenant *t = &plan->tenant[i];
-
-		contended |= t->id && (t->wants || t->place == RESIDENCY_LEAVING ||
-				       t->place == RESIDENCY_COMING);
-		if (t->counted_ns && t->place == RESIDENCY_HERE && !t->wants)
-			t->served_ns += (plan->now_ns - t->counted_ns) / residency_weight(t);
-	}
-	least = residency_least_served_ns(plan, &round);
-	for (int i = 0; i < plan->n; i++) {
-		struct residency_tenant *t = &plan->tenant[i];
-
-		t->served_ns = contended ? max_u64(least, min_u64(t->served_ns, least + round)) : 0;
-		t->counted_ns = contended && (t->wants || t->place != RESIDENCY_AWAY) ? plan->now_ns : 0;
-	}
-	for (int i = 0; i < plan->n; i++)
-		plan->tenant[i].entitled_permille =
-			residency_entitled_permille(plan, &plan->tenant[i]);
 }
 
 /* --- Where it is ---------------------------------------------------------------------------- */
@@ -306,15 +174,16 @@ static enum residency_rank residency_rank(const struct residency_plan *plan,
 		rank = RANK_LOWER;
 	}
 	over = t->came_ns + turn;
-	/* Weights are of those of one priority. */
-	if (t->priority == comer->priority)
-		over = max_u64(over, plan->now_ns +
-					     sat_sub_u64(comer->served_ns, t->served_ns) *
-						     residency_weight(t));
-	if (plan->now_ns >= over)
-		return rank;
-	*key = over;
-	return RANK_TURN;
+	/* Weights are of those of one priority; a tenant that waits itself has no use for its turn. */
+	if (t->priority == comer->priority && !t->wants && !residency_is_overdue(plan, comer))
+		over = max_u64(over, plan->now_ns + residency_account_left_ns(t, comer, turn));
+	if (plan->now_ns < over) {
+		*key = over;
+		return RANK_TURN;
+	}
+	if (rank == RANK_OVER)
+		*key = UINT64_MAX - 1 - t->served;
+	return rank;
 }
 
 /* What has to go from a device with so much room for one that comes beside `used`. */
@@ -635,6 +504,8 @@ static bool residency_goes_before(const struct residency_plan *plan,
 	second = residency_has_turn(plan, b);
 	if (first != second)
 		return first;
+	if (!residency_is_overdue(plan, a) && a->served != b->served)
+		return a->served < b->served;
 	if (a->waits_since_ns != b->waits_since_ns)
 		return a->waits_since_ns < b->waits_since_ns;
 	return a->id < b->id;
@@ -676,7 +547,7 @@ static void residency_note(const struct residency_plan *plan, struct residency_t
 		 * used.
 		 */
 		t->came_ns = t->used_ns ? min_u64(t->used_ns, plan->now_ns) : plan->now_ns;
-		t->waits_since_ns = t->served_ns = t->counted_ns = 0;
+		t->waits_since_ns = t->served = t->counted_ns = t->contended_ns = 0;
 		t->lifted = false;
 	} else if (t->place == RESIDENCY_HERE && t->known_place != RESIDENCY_HERE) {
 		t->came_ns = plan->now_ns;
@@ -785,8 +656,8 @@ bool residency_step(const struct residency_params *params, struct residency_tena
 
 	for (int i = 0; i < n; i++)
 		residency_note(&plan, &tenant[i]);
-	residency_count_served(&plan);
 	residency_count(&plan);
+	residency_account_count(params, tenant, n, plan.devices, now_ns);
 	for (int i = 0; i < n; i++)
 		tenant[i].early = tenant[i].id && residency_is_early(&plan, &tenant[i]);
 	residency_relieve(&plan);

@@ -51,6 +51,7 @@ container() { # NUMBER
 	mount --rbind /dev "memory/$1/root/dev" && mount -t proc none "memory/$1/root/proc"
 }
 export -f container
+# shellcheck disable=SC2016 # these are the inner bash's
 said=$("$allot" sim -- bash -c 'for n in 1 2; do
 	container $n || exit 77
 	chroot memory/$n/root "$0" run --name one --memory ${n}GiB -- sh -c "echo \$ALLOT_TENANT_DIR; $1" || exit

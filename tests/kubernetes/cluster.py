@@ -37,7 +37,7 @@ RESOURCES = (SLOTS, MEMORY, CORES)
 SETTINGS = {"vm/overcommit_memory": 1, "vm/panic_on_oom": 0, "kernel/panic": 10, "kernel/panic_on_oops": 1,
             "kernel/keys/root_maxkeys": 1000000, "kernel/keys/root_maxbytes": 25000000}
 PRIVATE = ("/var/lib/kubelet", "/var/lib/containerd", "/var/log/pods", "/var/log/containers", "/etc/cdi",
-           "/opt/cni", "/etc/cni/net.d", "/etc/kubernetes", "/usr/libexec/kubernetes", "/var/lib/allot")
+           "/opt/cni", "/etc/cni/net.d", "/etc/kubernetes", "/usr/libexec/kubernetes", "/var/lib/allot", "/etc/xpu")
 RUNTIME = "unix:///run/containerd/containerd.sock"
 TOKEN, ISSUER = "check", "https://kube.test"
 API = "https://127.0.0.1:16443"
@@ -66,7 +66,7 @@ nvidia-cdi = none
 node = {name}
 api = {api}
 account = {account}
-"""
+{more}"""
 DRIVER, SPACE = "gpu.allot.dev", "allot-system"
 RESOURCE_API = "/apis/resource.k8s.io/v1"
 
@@ -293,9 +293,9 @@ class Node:
         self.start_allotd()
 
     def create_own_pod(self, space, name, **spec):
-        """A Pod that stays on the node, whatever the tests do."""
+        """A Pod that stays on the node, whatever the tests do; not called as a static one, NAME-NODE."""
         return self.cluster.api.call("POST", f"/api/v1/namespaces/{space}/pods", {
-            "apiVersion": "v1", "kind": "Pod", "metadata": {"name": f"{name}-{self.name}"},
+            "apiVersion": "v1", "kind": "Pod", "metadata": {"name": f"{name}-{self.number}"},
             "spec": {"nodeName": self.name, "hostNetwork": True, "terminationGracePeriodSeconds": 1, **spec,
                      "containers": [{"name": name, "image": IMAGE, "imagePullPolicy": "Never"}]}})
 
@@ -321,7 +321,7 @@ class Node:
 
     def start_allotd(self):
         write(self.top / "allotd.conf", CONF.format(way=self.cluster.way, name=self.name, api=self.api,
-                                                    account=self.account))
+                                                    account=self.account, more=self.cluster.more))
         self.start("allotd", self.cluster.allotd, "--foreground", "--config", self.top / "allotd.conf",
                    "--listen", f"{self.address}:9478",
                    env={**self.sim, "ALLOT_SIM_NVML_LOST": str(self.top / "lost")})
@@ -406,11 +406,12 @@ class Node:
 class Cluster:
     """
     `way` is how allotd runs: "device-plugin"; "dra", with the rights that deploy/kubernetes gives it; or "daemonset",
-    where it is left to the DaemonSet of deploy/kubernetes, in `archive`, an image.
+    where it is left to the DaemonSet of deploy/kubernetes, in `archive`, an image. `more` are further lines of its
+    [kubernetes].
     """
 
-    def __init__(self, nodes, way="device-plugin", archive=None):
-        self.way, self.archive = way, archive
+    def __init__(self, nodes, way="device-plugin", archive=None, more=""):
+        self.way, self.archive, self.more = way, archive, more
         self.top = pathlib.Path(os.environ["CLUSTER"])
         self.cgroup = self.top.name
         self.programs = Programs(self.top)
@@ -524,9 +525,9 @@ class Cluster:
 
     PODS = "/api/v1/namespaces/default/pods"
 
-    def container(self, name, limits, command, claims=()):
-        """With the simulated driver, as NVIDIA's CDI device brings the real one."""
-        env = {**self.nodes[0].sim, "ALLOT_SIM_DIR": "/devices"}
+    def container(self, name, limits, command, claims=(), **more):
+        """With the simulated driver, as NVIDIA's CDI device brings the real one. `more`: variables of its own."""
+        env = {**self.nodes[0].sim, "ALLOT_SIM_DIR": "/devices", **more}
         return {"name": name, "image": IMAGE, "imagePullPolicy": "Never", "command": command,
                 "env": [{"name": k, "value": v} for k, v in env.items()],
                 "volumeMounts": [{"name": "sim", "mountPath": str(self.sim), "readOnly": True},
@@ -534,8 +535,8 @@ class Cluster:
                 "resources": {"limits": {k: str(v) for k, v in limits.items()},
                               **({"claims": [*claims]} if claims else {})}}
 
-    def create(self, name, containers, **spec):
-        """containers: {name: (limits, command[, claims])}."""
+    def create(self, name, containers, env=None, **spec):
+        """containers: {name: (limits, command[, claims])}; `env`: variables that the Pod's user gives them."""
         # The devices are each node's own, by one path.
         volumes = [{"name": "sim", "hostPath": {"path": str(self.sim)}},
                    {"name": "devices", "hostPath": {"path": "/run/devices"}}]
@@ -543,7 +544,7 @@ class Cluster:
             "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name},
             "spec": {"hostNetwork": True, "terminationGracePeriodSeconds": 1,
                      "enableServiceLinks": False, "volumes": volumes, **spec,
-                     "containers": [self.container(c, *what) for c, what in containers.items()]}})
+                     "containers": [self.container(c, *what, **(env or {})) for c, what in containers.items()]}})
 
     def pod(self, name):
         return self.api.find(f"{self.PODS}/{name}")

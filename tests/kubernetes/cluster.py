@@ -213,7 +213,7 @@ class Node:
         self.programs = Programs(self.top)
         self.sim = {"ALLOT_SIM_DIR": str(self.devices), "LD_LIBRARY_PATH": str(cluster.sim),
                     "ALLOT_SIM_GPUS": str(GPUS), "ALLOT_SIM_MEMORY": f"{GPU_GIB}GiB",
-                    "ALLOT_SIM_CONTEXT": "520MiB"}
+                    "ALLOT_SIM_CONTEXT": "520MiB", "ALLOT_SIM_ISLAND": "2"}
         self.account = self.top / "account"
         self.account.mkdir()
         self.api = API  # as its allotd reaches it

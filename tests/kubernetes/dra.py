@@ -52,10 +52,11 @@ class Claims(Case):
 
     # --- Helpers
 
-    def claim(self, name, *requests, configs=()):
+    def claim(self, name, *requests, configs=(), constraints=()):
         return self.cluster.api.call("POST", CLAIMS, {
             "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": {"name": name},
-            "spec": {"devices": {"requests": [*(requests or [request()])], "config": [*configs]}}})
+            "spec": {"devices": {"requests": [*(requests or [request()])], "config": [*configs],
+                                 "constraints": [*constraints]}}})
 
     def run_with(self, pod, *claims, containers=None, command=HOLD, **spec):
         """On the first node. `containers`: {name: [{name of a claim, request}]}; else one, which has all."""
@@ -65,9 +66,9 @@ class Claims(Case):
             resourceClaims=[{"name": claim, "resourceClaimName": claim} for claim in claims],
             **{"nodeSelector": {"kubernetes.io/hostname": self.node.name}, **spec})
 
-    def run_alone(self, name, *requests, configs=(), **spec):
+    def run_alone(self, name, *requests, configs=(), constraints=(), **spec):
         """A Pod with a claim of its own, both of this name."""
-        self.claim(name, *requests, configs=configs)
+        self.claim(name, *requests, configs=configs, constraints=constraints)
         self.run_with(name, name, **spec)
 
     def policy(self, pod, container="main"):
@@ -283,6 +284,34 @@ class Claims(Case):
         tenant = self.tenant("limit", "main")
         self.assertEqual(tenant["compute"]["policy"], "cap")
         told(f"opaque configuration: {tenant['compute']}, {tenant.get('swap')}")
+
+    def indices(self, pod):
+        """Of the GPUs that its container has."""
+        by_uuid = {d["attributes"]["uuid"]["string"]: d["attributes"]["index"]["int"]
+                   for d in self.node.slice()["spec"]["devices"]}
+        return sorted(by_uuid[d["uuid"]] for d in self.policy(pod))
+
+    def two_of(self, *indices):
+        """A request for two GPUs, of these."""
+        asked = request()
+        asked["exactly"] |= {"count": 2, "selectors": [
+            {"cel": {"expression": f'device.attributes["{DRIVER}"].index in {[*indices]}'}}]}
+        return asked
+
+    def test_two_gpus(self):
+        """They are two, as long as the claim says so: a GPU is given out more than once."""
+        self.run_alone("two", self.two_of(0, 3), constraints=[{"distinctAttribute": f"{DRIVER}/uuid"}])
+        self.wait_ready("two")
+        self.assertEqual(self.indices("two"), [0, 3])
+
+    def test_island(self):
+        """Two GPUs with NVLinks between them: here 0 and 1, 2 and 3, 4 and 5, 6 and 7."""
+        linked = [{"matchAttribute": f"{DRIVER}/nvlinkIsland"}, {"distinctAttribute": f"{DRIVER}/uuid"}]
+        self.run_alone("one", self.two_of(0, 2, 4, 5, 7), constraints=linked)
+        self.run_alone("none", self.two_of(0, 2, 4, 7), constraints=linked)
+        self.wait_ready("one")
+        self.assertEqual(self.indices("one"), [4, 5])
+        told(f"no two of the others: {wait(lambda: self.unscheduled('none'), SECONDS, 'it does not wait')}")
 
     # --- Errors
 

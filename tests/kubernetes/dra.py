@@ -299,14 +299,22 @@ class Claims(Case):
         return asked
 
     def test_two_gpus(self):
-        """They are two, as long as the claim says so: a GPU is given out more than once."""
-        self.run_alone("two", self.two_of(0, 3), constraints=[{"distinctAttribute": f"{DRIVER}/uuid"}])
-        self.wait_ready("two")
-        self.assertEqual(self.indices("two"), [0, 3])
+        """Those of one request are different ones; those of two are, as long as the claim says so."""
+        self.run_alone("one", self.two_of(0, 3))
+        self.run_alone("none", self.two_of(0))
+        requests, containers = [request(name, gpu=0) for name in "ab"], {
+            name: [{"name": "both", "request": name}] for name in "ab"}
+        self.claim("both", *requests)
+        self.run_with("both", "both", containers=containers, command=["/bin/sleep", "infinity"])
+        self.run_alone("apart", *requests, constraints=[{"distinctAttribute": f"{DRIVER}/uuid"}])
+        self.wait_ready("one", "both")
+        self.assertEqual(self.indices("one"), [0, 3])
+        for name in ("none", "apart"):
+            wait(lambda name=name: self.unscheduled(name), SECONDS, lambda name=name: self.what_of(name))
 
     def test_island(self):
         """Two GPUs with NVLinks between them: here 0 and 1, 2 and 3, 4 and 5, 6 and 7."""
-        linked = [{"matchAttribute": f"{DRIVER}/nvlinkIsland"}, {"distinctAttribute": f"{DRIVER}/uuid"}]
+        linked = [{"matchAttribute": f"{DRIVER}/nvlinkIsland"}]
         self.run_alone("one", self.two_of(0, 2, 4, 5, 7), constraints=linked)
         self.run_alone("none", self.two_of(0, 2, 4, 7), constraints=linked)
         self.wait_ready("one")
@@ -365,6 +373,18 @@ class Claims(Case):
         proxy.go_on()
         self.check_refused("gone", "there is no such claim any more")
         self.wait_ready("stays")
+
+    def test_wrong_uid(self):
+        """Another claim has the name by the time of the preparation: it is none of the Pod's."""
+        proxy = self.through_proxy(self.node)
+        proxy.hang()
+        self.run_alone("again")
+        wait(lambda: self.in_flight(self.node, "again"), SECONDS, lambda: self.what_of("again"))
+        self.cluster.api.call("DELETE", f"{CLAIMS}/again")
+        self.cluster.api.call("PATCH", f"{CLAIMS}/again", {"metadata": {"finalizers": None}})
+        self.claim("again")
+        proxy.go_on()
+        self.check_refused("again", "has uid ")
 
     def in_flight(self, node, claim):
         """The kubelet has asked for it, to be prepared or undone, and has no answer."""
@@ -447,6 +467,60 @@ class Claims(Case):
         wait(lambda: {w: q for w, (_, q) in self.all_tenants().items()} == before, 2 * SECONDS,
              lambda: self.what_of("a"))
         self.wait_ready("a", "b")
+
+    def kill_main(self, name):
+        """Its container's first process, by the runtime."""
+        ident = self.status(name)["main"]["containerID"].split("//")[1]
+        self.node.run("ctr", "-n", "k8s.io", "tasks", "kill", "--signal", "SIGKILL", ident)
+
+    def test_quota_is_lost(self):
+        """The tenant's files go, the container is killed: it starts with the same quota."""
+        self.run_alone("lost", request(memory="6Gi"))
+        self.wait_ready("lost")
+        self.node.run("rm", "-r", f"/run/allot/{self.tenant('lost', 'main')['name']}")
+        self.kill_main("lost")
+        self.assertEqual(self.quota_said("lost", "main", 1), 6 << 10)
+        wait(lambda: {w: q for w, (_, q) in self.all_tenants().items()} == {"default/lost/main": 6}, SECONDS,
+             lambda: f"{self.all_tenants()}")
+
+    def test_grant_is_lost(self):
+        """The CDI file goes, the container is killed: it does not start. A Pod of the same claim later does."""
+        self.run_alone("lost", request(memory="6Gi"))
+        self.wait_ready("lost")
+        for path in self.node.grants().values():
+            self.node.run("rm", path)
+        self.kill_main("lost")
+        wait(lambda: "waiting" in self.status("lost")["main"]["state"] and "CDI" in self.what_of("lost"), SECONDS,
+             lambda: self.what_of("lost"))
+        time.sleep(3)
+        self.assertIsNone(self.node.log_of(self.cluster.pod("lost"), "main", 1))
+        told(self.what_of("lost").splitlines()[-1][:300])
+        self.cluster.delete("lost")
+        wait(lambda: not self.cluster.pod("lost"), SECONDS, "the Pod stays")
+        self.run_with("lost", "lost")
+        self.wait_ready("lost")
+        self.assertEqual(self.quota_said("lost", "main"), 6 << 10)
+
+    def test_set_and_suspend(self):
+        """By the node's command, as any tenant."""
+        self.run_alone("set", request(memory="6Gi"), configs=[config(swappable=True)], command=[*HOLD, "--no-arrays"])
+        self.wait_ready("set")
+        name = self.tenant("set", "main")["name"]
+        self.node.run(self.cluster.allot, "set", name, "--memory", "9GiB", env=self.node.sim)
+        self.assertEqual(self.policy("set")[0]["limit_bytes"], 9 << 30)
+
+        def used():
+            return self.tenant("set", "main")["devices"][0]["used_bytes"]
+        before = used()
+        self.node.run(self.cluster.allot, "suspend", name, env=self.node.sim)
+        wait(lambda: used() < before // 4, SECONDS, lambda: f"{used()} of {before} bytes are on the device")
+        self.node.run(self.cluster.allot, "resume", name, env=self.node.sim)
+        wait(lambda: used() == before, SECONDS, lambda: f"{used()} of {before} bytes are on the device")
+        self.assertTrue(self.is_running("set"))
+        self.kill_main("set")
+        wait(lambda: self.status("set")["main"]["restartCount"] == 1 and self.status("set")["main"]["ready"],
+             SECONDS, lambda: self.what_of("set"))
+        self.assertEqual(self.quota_said("set", "main", 1), 9 << 10)
 
     def begin_prepare(self, name):
         """A Pod whose claim is being prepared, for as long as the API server does not answer allotd."""

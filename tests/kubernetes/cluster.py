@@ -24,6 +24,8 @@ import time
 import urllib.error
 import urllib.request
 
+from proxy import Proxy
+
 BUILD = pathlib.Path(os.environ["ALLOT_BUILD"]).resolve()
 PARTS = pathlib.Path(os.environ["KUBERNETES"]).resolve()  # what tools/kubernetes made, or found
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
@@ -37,7 +39,7 @@ RESOURCES = (SLOTS, MEMORY, CORES)
 SETTINGS = {"vm/overcommit_memory": 1, "vm/panic_on_oom": 0, "kernel/panic": 10, "kernel/panic_on_oops": 1,
             "kernel/keys/root_maxkeys": 1000000, "kernel/keys/root_maxbytes": 25000000}
 PRIVATE = ("/var/lib/kubelet", "/var/lib/containerd", "/var/log/pods", "/var/log/containers", "/etc/cdi",
-           "/opt/cni", "/etc/cni/net.d", "/etc/kubernetes", "/usr/libexec/kubernetes", "/var/lib/allot", "/etc/xpu")
+           "/opt/cni", "/etc/cni/net.d", "/var/lib/cni", "/etc/kubernetes", "/usr/libexec/kubernetes", "/var/lib/allot", "/etc/xpu")
 RUNTIME = "unix:///run/containerd/containerd.sock"
 TOKEN, ISSUER = "check", "https://kube.test"
 API = "https://127.0.0.1:16443"
@@ -58,8 +60,9 @@ state = "/run/containerd"
     bin_dir = "/usr/lib/cni"
     conf_dir = "/etc/cni/net.d"
 """
-# Pods have the node's network. Without a network's configuration the node is not ready, though.
-NETWORK = {"cniVersion": "0.4.0", "name": "none", "plugins": [{"type": "loopback"}]}
+# Most Pods have the node's network. Without a network's configuration the node is not ready, though.
+NO_NETWORK = {"cniVersion": "0.4.0", "name": "none", "plugins": [{"type": "loopback"}]}
+SERVICE = "10.0.0.1"  # the API server's, for Pods
 CONF = """[kubernetes]
 ways = {way}
 nvidia-cdi = none
@@ -224,7 +227,7 @@ class Node:
 
     def write_files(self):
         write(self.top / "containerd.toml", CONTAINERD.format(image=IMAGE))
-        write(self.top / "private/etc/cni/net.d/10-none.conflist", NETWORK)
+        write(self.top / "private/etc/cni/net.d/10-network.conflist", self.network())
         # A runtime's address is an option of older kubelets.
         newer = {"failCgroupV1": False, "containerRuntimeEndpoint": RUNTIME} if HAS_DRA else {}
         write(self.top / "kubelet.json", {
@@ -237,6 +240,15 @@ class Node:
             # How soon a Pod is tried again whose claim could not be prepared; a minute where nothing is said.
             "syncFrequency": "10s", "nodeStatusUpdateFrequency": "1s", "imageGCHighThresholdPercent": 100,
             "evictionHard": {"memory.available": "0%", "nodefs.available": "0%"}})
+
+    def network(self):
+        """For the DaemonSet, a network of Pods as clusters have one."""
+        if self.cluster.way != "daemonset":
+            return NO_NETWORK
+        subnet = f"10.88.{self.number}.0/24"
+        return {"cniVersion": "0.4.0", "name": "pods", "plugins": [
+            {"type": "bridge", "bridge": f"pods{self.number}", "isGateway": True,
+             "ipam": {"type": "host-local", "ranges": [[{"subnet": subnet}]], "routes": [{"dst": "0.0.0.0/0"}]}}]}
 
     def enter(self):
         """A mount namespace where what a node writes is its own, and a program that keeps it."""
@@ -429,12 +441,19 @@ class Cluster:
                 self.fill_cpuset(controller, nodes)
         for number in range(nodes):
             must("ip", "address", "add", f"10.99.0.{number + 1}/32", "dev", "lo")
+        if way == "daemonset":
+            self.serve_pods()
         self.nodes = [Node(self, number + 1) for number in range(nodes)]
         for node in self.nodes:
             node.begin()
         for node in self.nodes:
             wait(node.is_ready, 90, lambda node=node: node.programs.log("kubelet")[-4000:])
             wait(lambda node=node: self.offers(node), 30, lambda node=node: node.programs.log("allotd"))
+
+    def serve_pods(self):
+        """What kube-proxy does elsewhere: the service `kubernetes` is the API server."""
+        must("ip", "address", "add", f"{SERVICE}/32", "dev", "lo")
+        self.service = Proxy("127.0.0.1", 16443, (SERVICE, 443))
 
     def offers(self, node):
         return {"device-plugin": lambda: node.allocatable()[SLOTS] == 10 * GPUS, "dra": node.slice,

@@ -4,6 +4,7 @@
 import contextlib
 import os
 import re
+import shutil
 import signal
 import statistics
 import time
@@ -24,7 +25,7 @@ REGISTERED = f"the kubelet has registered driver {DRIVER}"
 def request(name="gpu", memory="1Gi", cores="5", gpu=None):
     """`gpu`: the only one that it may be of."""
     selectors = [] if gpu is None else [
-        {"cel": {"expression": f'device.attributes["{DRIVER}"].index == {gpu}'}}]
+        {"cel": {"expression": f'device.attributes[device.driver].index == {gpu}'}}]
     return {"name": name, "exactly": {"deviceClassName": "allot", "selectors": selectors,
                                       "capacity": {"requests": {"memory": memory, "cores": cores}}}}
 
@@ -580,6 +581,69 @@ class Claims(Case):
         self.begin_unprepare("flight")
         self.restart_allotd(self.node, signal.SIGKILL)
         self.check_none("flight")
+
+    # --- Another driver of the Pod
+
+    OTHER = "other.allot.dev"
+
+    def start_other(self):
+        """One more allotd on the node, as a driver of its own with files of its own."""
+        node, account = self.node, self.node.top / "other"
+        cluster.write(account / "token", cluster.TOKEN)
+        shutil.copy(self.cluster.top / "certs/apiserver.crt", account / "ca.crt")
+        conf = cluster.CONF.format(way="dra", name=node.name, api=cluster.API, account=account,
+                                   more=f"driver = {self.OTHER}\ncdi = /etc/cdi\n")
+        node.start("other", self.cluster.allotd, "--foreground", "--config", cluster.write(node.top / "other.conf", conf),
+                   "--listen", f"{node.address}:9479", env={**node.sim, "ALLOT_RUNTIME_DIR": "/run/other"})
+        wait(lambda: node.programs.log("other").count(f"has registered driver {self.OTHER}"), SECONDS,
+             lambda: node.programs.log("other"))
+
+    def stop_other(self):
+        self.node.programs.stop("other")
+        (self.node.top / "other.log").unlink()
+
+    def has_slice_of_other(self):
+        return any(s["spec"]["driver"] == self.OTHER for s in self.cluster.api.call("GET", SLICES)["items"])
+
+    def grants_of_other(self):
+        return self.node.run("sh", "-c", "ls /etc/cdi").split()
+
+    def run_of_both(self, name):
+        """A Pod with a container of each driver, which takes a GPU that the other has given out for a sick one."""
+        theirs = request(gpu=7)
+        theirs["exactly"]["deviceClassName"] = "other"
+        self.claim(f"{name}-mine", request(gpu=0))
+        self.claim(f"{name}-theirs", theirs)
+        claims = [f"{name}-mine", f"{name}-theirs"]
+        self.run_with(name, *claims, containers={c: [{"name": claim}] for c, claim in zip("ab", claims)})
+
+    def test_two_drivers(self):
+        """A Pod of both waits for either, runs when it is there, and ends when both have undone what is theirs."""
+        self.cluster.api.call("POST", f"{RESOURCE_API}/deviceclasses", {
+            "apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": "other"},
+            "spec": {"selectors": [{"cel": {"expression": f'device.driver == "{self.OTHER}"'}}]}})
+        self.addCleanup(self.cluster.api.call, "DELETE", f"{RESOURCE_API}/deviceclasses/other")
+        self.start_other()
+        self.addCleanup(lambda: "other" in self.node.programs.running and self.stop_other())
+        wait(self.has_slice_of_other, SECONDS, lambda: self.node.programs.log("other"))
+        self.run_of_both("both")
+        self.wait_ready("both")
+        self.assertEqual((len(self.node.grants()), len(self.grants_of_other())), (1, 1))
+        self.assertEqual({*self.all_tenants()}, {"default/both/a", "default/both/b"})
+        self.stop_other()
+        self.run_of_both("waits")
+        wait(lambda: "FailedPrepareDynamicResources" in self.node.programs.log("kubelet") and
+             self.OTHER in self.what_of("waits"), SECONDS, lambda: self.what_of("waits"))
+        self.assertFalse(self.is_running("waits"))
+        self.cluster.delete("both")
+        wait(lambda: not [w for w in self.all_tenants() if "both" in w], SECONDS, "its tenants stay")
+        self.assertTrue(self.cluster.pod("both"))
+        self.start_other()
+        self.wait_ready("waits")
+        wait(lambda: not self.cluster.pod("both"), SECONDS, "the Pod stays")
+        self.cluster.delete("waits")
+        wait(lambda: not self.cluster.pod("waits"), SECONDS, "the Pod stays")
+        wait(lambda: not self.node.grants() and not self.grants_of_other(), SECONDS, self.grants_of_other)
 
     # --- Devices and ends
 

@@ -63,8 +63,8 @@ check-guest: build
 check-kubernetes: build
 	@tree=$$(BUILD=$(BUILD) tools/kubernetes) && \
 		export ALLOT_BUILD=$(BUILD) KUBERNETES=$$tree && \
-		python3 -B tests/kubernetes/pods.py -v && python3 -B tests/kubernetes/dra.py -v && \
-		python3 -B tests/kubernetes/daemonset.py -v
+		python3 -B tests/kubernetes/pods.py -v && python3 -B tests/kubernetes/mounts.py -v && \
+		python3 -B tests/kubernetes/dra.py -v && python3 -B tests/kubernetes/daemonset.py -v
 
 deb: build
 	@BUILD=$(BUILD) tools/deb

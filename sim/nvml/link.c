@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Links between devices: those of boards with an H200 each, all of whose NVLinks end at switches,
- * in one host with a NUMA node for each four.
+ * in one host with a NUMA node for each four. ALLOT_SIM_ISLAND=N: each N boards have switches of their own.
  */
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "sim/nvml/entry.h"
 
@@ -20,6 +21,14 @@ static nvmlReturn_t link_two_devices(nvmlDevice_t device1, nvmlDevice_t device2,
 	return r ? r : sim_nvml_device(device2, &region, ret_b);
 }
 
+static bool link_is_one_island(int a, int b)
+{
+	const char *text = getenv("ALLOT_SIM_ISLAND");
+	int boards = text ? atoi(text) : 0;
+
+	return boards <= 0 || a / boards == b / boards;
+}
+
 nvmlReturn_t nvmlDeviceGetP2PStatus(nvmlDevice_t device1, nvmlDevice_t device2,
 				    nvmlGpuP2PCapsIndex_t p2pIndex, nvmlGpuP2PStatus_t *p2pStatus)
 {
@@ -30,7 +39,9 @@ nvmlReturn_t nvmlDeviceGetP2PStatus(nvmlDevice_t device1, nvmlDevice_t device2,
 		return r;
 	if (a == b || !p2pStatus || (unsigned int)p2pIndex >= NVML_P2P_CAPS_INDEX_UNKNOWN)
 		return NVML_ERROR_INVALID_ARGUMENT;
-	*p2pStatus = NVML_P2P_STATUS_OK;
+	*p2pStatus = p2pIndex != NVML_P2P_CAPS_INDEX_NVLINK || link_is_one_island(a, b)
+			     ? NVML_P2P_STATUS_OK
+			     : NVML_P2P_STATUS_NOT_SUPPORTED;
 	return NVML_SUCCESS;
 }
 

@@ -325,7 +325,7 @@ static void main_take_faults(void *arg, const struct faults *faults)
 
 	main_say_faults(faults, &node->faults);
 	node->faults = *faults;
-	kube_tell_faults(node->kube, faults);
+	kube_tell_words(node->kube, NODE_FAULT, faults);
 }
 
 static void main_look_for_strangers(void *arg)
@@ -340,7 +340,7 @@ static void main_look_for_strangers(void *arg)
 		strangers_look(&node->strangers, counts_now(), &report, now_monotonic_ns(), &found);
 		main_say_faults(&found, &node->crowded);
 		node->crowded = found;
-		kube_tell_strangers(node->kube, &found);
+		kube_tell_words(node->kube, NODE_STRANGER, &found);
 	}
 	audit_report_free(&report);
 }
@@ -380,7 +380,7 @@ static bool main_start_kube(struct service *s)
 		return true;
 	if (kube_open(s->loop, &node->kube_conf, node->runtime, &node->devices, &node->kube) < 0)
 		return false;
-	kube_tell_faults(node->kube, &node->faults);
+	kube_tell_words(node->kube, NODE_FAULT, &node->faults);
 	return true;
 }
 

@@ -210,15 +210,9 @@ void kube_tell(struct kube *kube, const struct devices *devices)
 		kube_say_devices(kube);
 }
 
-void kube_tell_faults(struct kube *kube, const struct faults *faults)
+void kube_tell_words(struct kube *kube, enum node_words which, const struct faults *words)
 {
-	if (kube && node_fail(&kube->devices, faults))
-		kube_say_devices(kube);
-}
-
-void kube_tell_strangers(struct kube *kube, const struct faults *strangers)
-{
-	if (kube && node_crowd(&kube->devices, strangers))
+	if (kube && node_hear(&kube->devices, which, words))
 		kube_say_devices(kube);
 }
 

@@ -11,6 +11,7 @@
 #include "base/loop.h"
 #include "kube/state/conf.h"
 #include "node/devices.h"
+#include "kube/state/node.h"
 #include "node/faults.h"
 
 struct kube;
@@ -20,10 +21,8 @@ int kube_open(struct loop *loop, const struct kube_conf *conf, const char *runti
 	      const struct devices *devices, struct kube **ret);
 /* These are the devices now. Takes NULL. */
 void kube_tell(struct kube *kube, const struct devices *devices);
-/* Which of them are faulty. Takes NULL. */
-void kube_tell_faults(struct kube *kube, const struct faults *faults);
-/* Which of them Pods use that have no part of them. Takes NULL. */
-void kube_tell_strangers(struct kube *kube, const struct faults *strangers);
+/* What is said of them by now: which are faulty, or are used by Pods that have no part of them. Takes NULL. */
+void kube_tell_words(struct kube *kube, enum node_words which, const struct faults *words);
 /* When the loop is over. Takes NULL. What was granted stays. */
 void kube_close(struct kube *kube);
 

@@ -17,11 +17,7 @@ void kube_tell(struct kube *kube, const struct devices *devices)
 {
 }
 
-void kube_tell_faults(struct kube *kube, const struct faults *faults)
-{
-}
-
-void kube_tell_strangers(struct kube *kube, const struct faults *strangers)
+void kube_tell_words(struct kube *kube, enum node_words which, const struct faults *words)
 {
 }
 

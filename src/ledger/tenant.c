@@ -16,6 +16,7 @@
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
+#include <sys/sysmacros.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
@@ -33,16 +34,31 @@
 #define HIDDEN_PREFIX ".tmp-"
 
 /*
+ * The containers of a Pod have one /dev/shm, and limits of their own: what tells them apart is the overlay that each
+ * has as its root, while it lives.
+ */
+static const char *tenant_shm_dir(const char *name, char buf[static 64])
+{
+	struct statfs fs;
+	struct stat st;
+	int n = snprintf(buf, 64, "/dev/shm/%s", name);
+
+	if (statfs("/", &fs) == 0 && fs.f_type == OVERLAYFS_SUPER_MAGIC && stat("/", &st) == 0)
+		snprintf(buf + n, 64 - (size_t)n, "-in-%u.%u", major(st.st_dev), minor(st.st_dev));
+	return buf;
+}
+
+/*
  * /run is a tmpfs on a host, but part of the overlay in most containers, and an overlay does not
  * keep a lock with a mapping (shared_file_keeps_locks).
  */
-static const char *tenant_root_dir(void)
+static const char *tenant_root_dir(char buf[static 64])
 {
 	struct statfs fs;
 
 	if ((statfs("/run/allot", &fs) == 0 || statfs("/run", &fs) == 0) &&
 	    fs.f_type == OVERLAYFS_SUPER_MAGIC)
-		return "/dev/shm/allot";
+		return tenant_shm_dir("allot", buf);
 	return "/run/allot";
 }
 
@@ -52,6 +68,7 @@ static const char *tenant_root_dir(void)
  */
 static const char *tenant_user_dir(uid_t uid, char buf[static 64])
 {
+	char name[32];
 	struct stat st;
 
 	snprintf(buf, 64, "/run/user/%u/allot", (unsigned int)uid);
@@ -61,14 +78,14 @@ static const char *tenant_user_dir(uid_t uid, char buf[static 64])
 		strcat(buf, "/allot");
 		return buf;
 	}
-	snprintf(buf, 64, "/dev/shm/allot-%u", (unsigned int)uid);
-	return buf;
+	snprintf(name, sizeof(name), "allot-%u", (unsigned int)uid);
+	return tenant_shm_dir(name, buf);
 }
 
 static int tenant_usual_dir_of(uid_t uid, char *buf, size_t len)
 {
 	char user[64];
-	int n = snprintf(buf, len, "%s", uid ? tenant_user_dir(uid, user) : tenant_root_dir());
+	int n = snprintf(buf, len, "%s", uid ? tenant_user_dir(uid, user) : tenant_root_dir(user));
 
 	return n < 0 || (size_t)n >= len ? -ENAMETOOLONG : 0;
 }

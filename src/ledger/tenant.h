@@ -11,7 +11,8 @@
 
 /*
  * $ALLOT_RUNTIME_DIR, else /run/allot for root (/dev/shm/allot where /run is an overlay), else
- * $XDG_RUNTIME_DIR/allot; where that is not set /run/user/UID/allot, else /dev/shm/allot-UID.
+ * $XDG_RUNTIME_DIR/allot; where that is not set /run/user/UID/allot, else /dev/shm/allot-UID. Where the root is an
+ * overlay, as in a container, directories in /dev/shm have a name of that container's own behind theirs.
  * -EINVAL for a path that is not absolute, -ENAMETOOLONG.
  */
 int tenant_runtime_dir(char *buf, size_t len);

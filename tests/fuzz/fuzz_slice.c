@@ -13,7 +13,7 @@ static json_t *wanted;
 
 static void begin(void)
 {
-	static struct node_devices devices = {.n = 2};
+	static struct node_devices devices = {.n = 2, .nvlinks = {{0, 4}, {4, 0}}};
 	static struct slice_facts facts[2];
 
 	for (unsigned int i = 0; i < devices.n; i++)

@@ -27,7 +27,8 @@ class Case(unittest.TestCase):
             # These kubelets take a minute to say that all of a Pod is gone.
             self.cluster.delete(pod["metadata"]["name"], "?gracePeriodSeconds=0")
         wait(lambda: not self.cluster.api.call("GET", self.cluster.PODS)["items"], SECONDS, "Pods stay")
-        wait(lambda: not any(n.tenants() or n.grants() for n in self.nodes), SECONDS, "tenants stay")
+        # By the list of a kubelet that has just started no grant goes.
+        wait(lambda: not any(n.tenants() or n.grants() for n in self.nodes), 2 * SECONDS, "tenants stay")
 
     # --- Helpers
 

@@ -24,6 +24,8 @@ import time
 import urllib.error
 import urllib.request
 
+from proxy import Proxy
+
 BUILD = pathlib.Path(os.environ["ALLOT_BUILD"]).resolve()
 PARTS = pathlib.Path(os.environ["KUBERNETES"]).resolve()  # what tools/kubernetes made, or found
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
@@ -37,7 +39,7 @@ RESOURCES = (SLOTS, MEMORY, CORES)
 SETTINGS = {"vm/overcommit_memory": 1, "vm/panic_on_oom": 0, "kernel/panic": 10, "kernel/panic_on_oops": 1,
             "kernel/keys/root_maxkeys": 1000000, "kernel/keys/root_maxbytes": 25000000}
 PRIVATE = ("/var/lib/kubelet", "/var/lib/containerd", "/var/log/pods", "/var/log/containers", "/etc/cdi",
-           "/opt/cni", "/etc/cni/net.d", "/etc/kubernetes", "/usr/libexec/kubernetes", "/var/lib/allot")
+           "/opt/cni", "/etc/cni/net.d", "/var/lib/cni", "/etc/kubernetes", "/usr/libexec/kubernetes", "/var/lib/allot", "/etc/xpu")
 RUNTIME = "unix:///run/containerd/containerd.sock"
 TOKEN, ISSUER = "check", "https://kube.test"
 API = "https://127.0.0.1:16443"
@@ -58,15 +60,16 @@ state = "/run/containerd"
     bin_dir = "/usr/lib/cni"
     conf_dir = "/etc/cni/net.d"
 """
-# Pods have the node's network. Without a network's configuration the node is not ready, though.
-NETWORK = {"cniVersion": "0.4.0", "name": "none", "plugins": [{"type": "loopback"}]}
+# Most Pods have the node's network. Without a network's configuration the node is not ready, though.
+NO_NETWORK = {"cniVersion": "0.4.0", "name": "none", "plugins": [{"type": "loopback"}]}
+SERVICE = "10.0.0.1"  # the API server's, for Pods
 CONF = """[kubernetes]
 ways = {way}
 nvidia-cdi = none
 node = {name}
 api = {api}
 account = {account}
-"""
+{more}"""
 DRIVER, SPACE = "gpu.allot.dev", "allot-system"
 RESOURCE_API = "/apis/resource.k8s.io/v1"
 
@@ -213,7 +216,7 @@ class Node:
         self.programs = Programs(self.top)
         self.sim = {"ALLOT_SIM_DIR": str(self.devices), "LD_LIBRARY_PATH": str(cluster.sim),
                     "ALLOT_SIM_GPUS": str(GPUS), "ALLOT_SIM_MEMORY": f"{GPU_GIB}GiB",
-                    "ALLOT_SIM_CONTEXT": "520MiB"}
+                    "ALLOT_SIM_CONTEXT": "520MiB", "ALLOT_SIM_ISLAND": "2"}
         self.account = self.top / "account"
         self.account.mkdir()
         self.api = API  # as its allotd reaches it
@@ -224,7 +227,7 @@ class Node:
 
     def write_files(self):
         write(self.top / "containerd.toml", CONTAINERD.format(image=IMAGE))
-        write(self.top / "private/etc/cni/net.d/10-none.conflist", NETWORK)
+        write(self.top / "private/etc/cni/net.d/10-network.conflist", self.network())
         # A runtime's address is an option of older kubelets.
         newer = {"failCgroupV1": False, "containerRuntimeEndpoint": RUNTIME} if HAS_DRA else {}
         write(self.top / "kubelet.json", {
@@ -237,6 +240,15 @@ class Node:
             # How soon a Pod is tried again whose claim could not be prepared; a minute where nothing is said.
             "syncFrequency": "10s", "nodeStatusUpdateFrequency": "1s", "imageGCHighThresholdPercent": 100,
             "evictionHard": {"memory.available": "0%", "nodefs.available": "0%"}})
+
+    def network(self):
+        """For the DaemonSet, a network of Pods as clusters have one."""
+        if self.cluster.way != "daemonset":
+            return NO_NETWORK
+        subnet = f"10.88.{self.number}.0/24"
+        return {"cniVersion": "0.4.0", "name": "pods", "plugins": [
+            {"type": "bridge", "bridge": f"pods{self.number}", "isGateway": True,
+             "ipam": {"type": "host-local", "ranges": [[{"subnet": subnet}]], "routes": [{"dst": "0.0.0.0/0"}]}}]}
 
     def enter(self):
         """A mount namespace where what a node writes is its own, and a program that keeps it."""
@@ -293,9 +305,9 @@ class Node:
         self.start_allotd()
 
     def create_own_pod(self, space, name, **spec):
-        """A Pod that stays on the node, whatever the tests do."""
+        """A Pod that stays on the node, whatever the tests do; not called as a static one, NAME-NODE."""
         return self.cluster.api.call("POST", f"/api/v1/namespaces/{space}/pods", {
-            "apiVersion": "v1", "kind": "Pod", "metadata": {"name": f"{name}-{self.name}"},
+            "apiVersion": "v1", "kind": "Pod", "metadata": {"name": f"{name}-{self.number}"},
             "spec": {"nodeName": self.name, "hostNetwork": True, "terminationGracePeriodSeconds": 1, **spec,
                      "containers": [{"name": name, "image": IMAGE, "imagePullPolicy": "Never"}]}})
 
@@ -321,7 +333,7 @@ class Node:
 
     def start_allotd(self):
         write(self.top / "allotd.conf", CONF.format(way=self.cluster.way, name=self.name, api=self.api,
-                                                    account=self.account))
+                                                    account=self.account, more=self.cluster.more))
         self.start("allotd", self.cluster.allotd, "--foreground", "--config", self.top / "allotd.conf",
                    "--listen", f"{self.address}:9478",
                    env={**self.sim, "ALLOT_SIM_NVML_LOST": str(self.top / "lost")})
@@ -406,11 +418,12 @@ class Node:
 class Cluster:
     """
     `way` is how allotd runs: "device-plugin"; "dra", with the rights that deploy/kubernetes gives it; or "daemonset",
-    where it is left to the DaemonSet of deploy/kubernetes, in `archive`, an image.
+    where it is left to the DaemonSet of deploy/kubernetes, in `archive`, an image. `more` are further lines of its
+    [kubernetes].
     """
 
-    def __init__(self, nodes, way="device-plugin", archive=None):
-        self.way, self.archive = way, archive
+    def __init__(self, nodes, way="device-plugin", archive=None, more=""):
+        self.way, self.archive, self.more = way, archive, more
         self.top = pathlib.Path(os.environ["CLUSTER"])
         self.cgroup = self.top.name
         self.programs = Programs(self.top)
@@ -428,12 +441,19 @@ class Cluster:
                 self.fill_cpuset(controller, nodes)
         for number in range(nodes):
             must("ip", "address", "add", f"10.99.0.{number + 1}/32", "dev", "lo")
+        if way == "daemonset":
+            self.serve_pods()
         self.nodes = [Node(self, number + 1) for number in range(nodes)]
         for node in self.nodes:
             node.begin()
         for node in self.nodes:
             wait(node.is_ready, 90, lambda node=node: node.programs.log("kubelet")[-4000:])
             wait(lambda node=node: self.offers(node), 30, lambda node=node: node.programs.log("allotd"))
+
+    def serve_pods(self):
+        """What kube-proxy does elsewhere: the service `kubernetes` is the API server."""
+        must("ip", "address", "add", f"{SERVICE}/32", "dev", "lo")
+        self.service = Proxy("127.0.0.1", 16443, (SERVICE, 443))
 
     def offers(self, node):
         return {"device-plugin": lambda: node.allocatable()[SLOTS] == 10 * GPUS, "dra": node.slice,
@@ -524,9 +544,9 @@ class Cluster:
 
     PODS = "/api/v1/namespaces/default/pods"
 
-    def container(self, name, limits, command, claims=()):
-        """With the simulated driver, as NVIDIA's CDI device brings the real one."""
-        env = {**self.nodes[0].sim, "ALLOT_SIM_DIR": "/devices"}
+    def container(self, name, limits, command, claims=(), **more):
+        """With the simulated driver, as NVIDIA's CDI device brings the real one. `more`: variables of its own."""
+        env = {**self.nodes[0].sim, "ALLOT_SIM_DIR": "/devices", **more}
         return {"name": name, "image": IMAGE, "imagePullPolicy": "Never", "command": command,
                 "env": [{"name": k, "value": v} for k, v in env.items()],
                 "volumeMounts": [{"name": "sim", "mountPath": str(self.sim), "readOnly": True},
@@ -534,8 +554,8 @@ class Cluster:
                 "resources": {"limits": {k: str(v) for k, v in limits.items()},
                               **({"claims": [*claims]} if claims else {})}}
 
-    def create(self, name, containers, **spec):
-        """containers: {name: (limits, command[, claims])}."""
+    def create(self, name, containers, env=None, **spec):
+        """containers: {name: (limits, command[, claims])}; `env`: variables that the Pod's user gives them."""
         # The devices are each node's own, by one path.
         volumes = [{"name": "sim", "hostPath": {"path": str(self.sim)}},
                    {"name": "devices", "hostPath": {"path": "/run/devices"}}]
@@ -543,7 +563,7 @@ class Cluster:
             "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name},
             "spec": {"hostNetwork": True, "terminationGracePeriodSeconds": 1,
                      "enableServiceLinks": False, "volumes": volumes, **spec,
-                     "containers": [self.container(c, *what) for c, what in containers.items()]}})
+                     "containers": [self.container(c, *what, **(env or {})) for c, what in containers.items()]}})
 
     def pod(self, name):
         return self.api.find(f"{self.PODS}/{name}")

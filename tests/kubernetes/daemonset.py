@@ -1,19 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """The DaemonSet of deploy/kubernetes, overlay dra, by the image that `make image` builds."""
 
+import json
 import os
+import re
 import time
 import unittest
 
 import cluster
 from case import HOLD, SECONDS, Case, told
-from cluster import API, BUILD, GPU_GIB, HAS_DRA, SOURCE, SPACE, VERSION, wait, write
+from cluster import BUILD, GPU_GIB, HAS_DRA, SOURCE, SPACE, VERSION, wait, write
 
 ARCHIVE = BUILD / "allot-image.tar"
-CONF = f"""[kubernetes]
+CONF = """[kubernetes]
 ways = dra
 nvidia-cdi = none
-api = {API}
 """
 PODS = f"/api/v1/namespaces/{SPACE}/pods"
 
@@ -34,14 +35,21 @@ class DaemonSet(Case):
         cls.node = cls.nodes[0]
         cls.install()
 
+    @staticmethod
+    def lines_of_page(source):
+        """The page's kustomization.yaml, for a source at that place."""
+        page = (SOURCE / "docs/kubernetes.md").read_text(encoding="utf-8")
+        lines = re.findall(r"^ {7}((?:resources|images): .*\n)", page, re.M)
+        assert len(lines) == 2, lines
+        return "".join(lines).replace("../allot/", f"{source}/").replace("VERSION", "0.1.0")
+
     @classmethod
     def install(cls):
-        """As docs/kubernetes.md says. Beyond that Pods have no network here, and devices are simulated."""
+        """As docs/kubernetes.md says, step by step. Beyond that devices are simulated."""
         folder, node = cls.cluster.top / "own", cls.node
         write(folder / "allotd.conf", CONF)
         env = {**node.sim, "ALLOT_SIM_DIR": "/devices"}
-        add = [{"op": "add", "path": "/spec/template/spec/hostNetwork", "value": True}]
-        add += [{"op": "add", "path": "/spec/template/spec/containers/0/env/-",
+        add = [{"op": "add", "path": "/spec/template/spec/containers/0/env/-",
                  "value": {"name": name, "value": value}} for name, value in env.items()]
         for name, on_node, inside in (("sim", cls.cluster.sim, cls.cluster.sim),
                                       ("devices", "/run/devices", "/devices")):
@@ -50,12 +58,11 @@ class DaemonSet(Case):
                     {"op": "add", "path": "/spec/template/spec/containers/0/volumeMounts/-",
                      "value": {"name": name, "mountPath": str(inside)}}]
         write(folder / "patch.yaml", add)
-        write(folder / "kustomization.yaml", {
-            "resources": [os.path.relpath(SOURCE / "deploy/kubernetes/overlays/dra", folder)],
-            "images": [{"name": "allot", "newName": "localhost/allot", "newTag": "0.1.0"}],
-            "configMapGenerator": [{"name": "allotd", "namespace": SPACE, "behavior": "replace",
-                                    "files": ["allotd.conf"]}],
-            "patches": [{"target": {"kind": "DaemonSet", "name": "allotd"}, "path": "patch.yaml"}]})
+        more = {"configMapGenerator": [{"name": "allotd", "namespace": SPACE, "behavior": "replace",
+                                        "files": ["allotd.conf"]}],
+                "patches": [{"target": {"kind": "DaemonSet", "name": "allotd"}, "path": "patch.yaml"}]}
+        write(folder / "kustomization.yaml", cls.lines_of_page(os.path.relpath(SOURCE, folder)) + "".join(
+            f"{key}: {json.dumps(value)}\n" for key, value in more.items()))
         cls.cluster.apply(folder)
         # An API server of OpenShift mounts this beside each token, and waits for it. Others do not look at it.
         cls.cluster.kubectl("-n", SPACE, "create", "configmap", "openshift-service-ca.crt",
@@ -79,7 +86,7 @@ class DaemonSet(Case):
             "spec": {"devices": {"requests": [{"name": "gpu", "exactly": {
                 "deviceClassName": "allot", "capacity": {"requests": {"memory": memory, "cores": "10"}}}}]}}})
         self.cluster.create(name, {"main": ({}, HOLD, [{"name": "gpu"}])}, automountServiceAccountToken=False,
-                            resourceClaims=[{"name": "gpu", "resourceClaimName": name}])
+                            hostNetwork=False, resourceClaims=[{"name": "gpu", "resourceClaimName": name}])
 
     def test_it_runs(self):
         """From an empty node to `allot ps`, and over an upgrade, which restarts no Pod."""
@@ -90,11 +97,17 @@ class DaemonSet(Case):
         self.cluster.create("quarter", {"main": ({"allot.dev/quarter": 1}, HOLD)},
                             automountServiceAccountToken=False)
         self.wait_ready("one", "quarter")
+        pods = [self.cluster.pod("one"), *self.cluster.api.call("GET", PODS)["items"]]
+        for pod in pods:  # each has an address of the network's, and none of the node's
+            self.assertRegex(pod["status"]["podIP"], r"^10\.88\.1\.")
         self.assertEqual(self.quota_said("one", "main"), 3 << 10)
         self.assertEqual(self.quota_said("quarter", "main"), GPU_GIB << 8)
         words = self.cluster.kubectl("-n", SPACE, "exec", "ds/allotd", "--", "allot", "ps")
         self.assertIn("default/one/main", words)
         told(words)
+        told(f"the Pod is named by allot ps {time.monotonic() - start:.1f} s after the label")
+        [on_node] = self.node.run("sh", "-c", "ls /var/lib/allot/*/bin/allot").split()
+        self.assertIn("default/one/main", self.node.run(on_node, "ps", env=self.node.sim))
         before = self.containers()
         self.cluster.kubectl("-n", SPACE, "rollout", "restart", "ds/allotd")
         told(self.cluster.kubectl("-n", SPACE, "rollout", "status", "ds/allotd", "--timeout=60s"))

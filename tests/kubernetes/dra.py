@@ -4,6 +4,7 @@
 import contextlib
 import os
 import re
+import shutil
 import signal
 import statistics
 import time
@@ -24,7 +25,7 @@ REGISTERED = f"the kubelet has registered driver {DRIVER}"
 def request(name="gpu", memory="1Gi", cores="5", gpu=None):
     """`gpu`: the only one that it may be of."""
     selectors = [] if gpu is None else [
-        {"cel": {"expression": f'device.attributes["{DRIVER}"].index == {gpu}'}}]
+        {"cel": {"expression": f'device.attributes[device.driver].index == {gpu}'}}]
     return {"name": name, "exactly": {"deviceClassName": "allot", "selectors": selectors,
                                       "capacity": {"requests": {"memory": memory, "cores": cores}}}}
 
@@ -52,10 +53,11 @@ class Claims(Case):
 
     # --- Helpers
 
-    def claim(self, name, *requests, configs=()):
+    def claim(self, name, *requests, configs=(), constraints=()):
         return self.cluster.api.call("POST", CLAIMS, {
             "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": {"name": name},
-            "spec": {"devices": {"requests": [*(requests or [request()])], "config": [*configs]}}})
+            "spec": {"devices": {"requests": [*(requests or [request()])], "config": [*configs],
+                                 "constraints": [*constraints]}}})
 
     def run_with(self, pod, *claims, containers=None, command=HOLD, **spec):
         """On the first node. `containers`: {name: [{name of a claim, request}]}; else one, which has all."""
@@ -65,9 +67,9 @@ class Claims(Case):
             resourceClaims=[{"name": claim, "resourceClaimName": claim} for claim in claims],
             **{"nodeSelector": {"kubernetes.io/hostname": self.node.name}, **spec})
 
-    def run_alone(self, name, *requests, configs=(), **spec):
+    def run_alone(self, name, *requests, configs=(), constraints=(), **spec):
         """A Pod with a claim of its own, both of this name."""
-        self.claim(name, *requests, configs=configs)
+        self.claim(name, *requests, configs=configs, constraints=constraints)
         self.run_with(name, name, **spec)
 
     def policy(self, pod, container="main"):
@@ -284,6 +286,42 @@ class Claims(Case):
         self.assertEqual(tenant["compute"]["policy"], "cap")
         told(f"opaque configuration: {tenant['compute']}, {tenant.get('swap')}")
 
+    def indices(self, pod):
+        """Of the GPUs that its container has."""
+        by_uuid = {d["attributes"]["uuid"]["string"]: d["attributes"]["index"]["int"]
+                   for d in self.node.slice()["spec"]["devices"]}
+        return sorted(by_uuid[d["uuid"]] for d in self.policy(pod))
+
+    def two_of(self, *indices):
+        """A request for two GPUs, of these."""
+        asked = request()
+        asked["exactly"] |= {"count": 2, "selectors": [
+            {"cel": {"expression": f'device.attributes["{DRIVER}"].index in {[*indices]}'}}]}
+        return asked
+
+    def test_two_gpus(self):
+        """Those of one request are different ones; those of two are, as long as the claim says so."""
+        self.run_alone("one", self.two_of(0, 3))
+        self.run_alone("none", self.two_of(0))
+        requests, containers = [request(name, gpu=0) for name in "ab"], {
+            name: [{"name": "both", "request": name}] for name in "ab"}
+        self.claim("both", *requests)
+        self.run_with("both", "both", containers=containers, command=["/bin/sleep", "infinity"])
+        self.run_alone("apart", *requests, constraints=[{"distinctAttribute": f"{DRIVER}/uuid"}])
+        self.wait_ready("one", "both")
+        self.assertEqual(self.indices("one"), [0, 3])
+        for name in ("none", "apart"):
+            wait(lambda name=name: self.unscheduled(name), SECONDS, lambda name=name: self.what_of(name))
+
+    def test_island(self):
+        """Two GPUs with NVLinks between them: here 0 and 1, 2 and 3, 4 and 5, 6 and 7."""
+        linked = [{"matchAttribute": f"{DRIVER}/nvlinkIsland"}]
+        self.run_alone("one", self.two_of(0, 2, 4, 5, 7), constraints=linked)
+        self.run_alone("none", self.two_of(0, 2, 4, 7), constraints=linked)
+        self.wait_ready("one")
+        self.assertEqual(self.indices("one"), [4, 5])
+        told(f"no two of the others: {wait(lambda: self.unscheduled('none'), SECONDS, 'it does not wait')}")
+
     # --- Errors
 
     def check_refused(self, name, words):
@@ -336,6 +374,18 @@ class Claims(Case):
         proxy.go_on()
         self.check_refused("gone", "there is no such claim any more")
         self.wait_ready("stays")
+
+    def test_wrong_uid(self):
+        """Another claim has the name by the time of the preparation: it is none of the Pod's."""
+        proxy = self.through_proxy(self.node)
+        proxy.hang()
+        self.run_alone("again")
+        wait(lambda: self.in_flight(self.node, "again"), SECONDS, lambda: self.what_of("again"))
+        self.cluster.api.call("DELETE", f"{CLAIMS}/again")
+        self.cluster.api.call("PATCH", f"{CLAIMS}/again", {"metadata": {"finalizers": None}})
+        self.claim("again")
+        proxy.go_on()
+        self.check_refused("again", "has uid ")
 
     def in_flight(self, node, claim):
         """The kubelet has asked for it, to be prepared or undone, and has no answer."""
@@ -419,6 +469,60 @@ class Claims(Case):
              lambda: self.what_of("a"))
         self.wait_ready("a", "b")
 
+    def kill_main(self, name):
+        """Its container's first process, by the runtime."""
+        ident = self.status(name)["main"]["containerID"].split("//")[1]
+        self.node.run("ctr", "-n", "k8s.io", "tasks", "kill", "--signal", "SIGKILL", ident)
+
+    def test_quota_is_lost(self):
+        """The tenant's files go, the container is killed: it starts with the same quota."""
+        self.run_alone("lost", request(memory="6Gi"))
+        self.wait_ready("lost")
+        self.node.run("rm", "-r", f"/run/allot/{self.tenant('lost', 'main')['name']}")
+        self.kill_main("lost")
+        self.assertEqual(self.quota_said("lost", "main", 1), 6 << 10)
+        wait(lambda: {w: q for w, (_, q) in self.all_tenants().items()} == {"default/lost/main": 6}, SECONDS,
+             lambda: f"{self.all_tenants()}")
+
+    def test_grant_is_lost(self):
+        """The CDI file goes, the container is killed: it does not start. A Pod of the same claim later does."""
+        self.run_alone("lost", request(memory="6Gi"))
+        self.wait_ready("lost")
+        for path in self.node.grants().values():
+            self.node.run("rm", path)
+        self.kill_main("lost")
+        wait(lambda: "waiting" in self.status("lost")["main"]["state"] and "CDI" in self.what_of("lost"), SECONDS,
+             lambda: self.what_of("lost"))
+        time.sleep(3)
+        self.assertIsNone(self.node.log_of(self.cluster.pod("lost"), "main", 1))
+        told(self.what_of("lost").splitlines()[-1][:300])
+        self.cluster.delete("lost")
+        wait(lambda: not self.cluster.pod("lost"), SECONDS, "the Pod stays")
+        self.run_with("lost", "lost")
+        self.wait_ready("lost")
+        self.assertEqual(self.quota_said("lost", "main"), 6 << 10)
+
+    def test_set_and_suspend(self):
+        """By the node's command, as any tenant."""
+        self.run_alone("set", request(memory="6Gi"), configs=[config(swappable=True)], command=[*HOLD, "--no-arrays"])
+        self.wait_ready("set")
+        name = self.tenant("set", "main")["name"]
+        self.node.run(self.cluster.allot, "set", name, "--memory", "9GiB", env=self.node.sim)
+        self.assertEqual(self.policy("set")[0]["limit_bytes"], 9 << 30)
+
+        def used():
+            return self.tenant("set", "main")["devices"][0]["used_bytes"]
+        before = used()
+        self.node.run(self.cluster.allot, "suspend", name, env=self.node.sim)
+        wait(lambda: used() < before // 4, SECONDS, lambda: f"{used()} of {before} bytes are on the device")
+        self.node.run(self.cluster.allot, "resume", name, env=self.node.sim)
+        wait(lambda: used() == before, SECONDS, lambda: f"{used()} of {before} bytes are on the device")
+        self.assertTrue(self.is_running("set"))
+        self.kill_main("set")
+        wait(lambda: self.status("set")["main"]["restartCount"] == 1 and self.status("set")["main"]["ready"],
+             SECONDS, lambda: self.what_of("set"))
+        self.assertEqual(self.quota_said("set", "main", 1), 9 << 10)
+
     def begin_prepare(self, name):
         """A Pod whose claim is being prepared, for as long as the API server does not answer allotd."""
         proxy = self.through_proxy(self.node)
@@ -477,6 +581,69 @@ class Claims(Case):
         self.begin_unprepare("flight")
         self.restart_allotd(self.node, signal.SIGKILL)
         self.check_none("flight")
+
+    # --- Another driver of the Pod
+
+    OTHER = "other.allot.dev"
+
+    def start_other(self):
+        """One more allotd on the node, as a driver of its own with files of its own."""
+        node, account = self.node, self.node.top / "other"
+        cluster.write(account / "token", cluster.TOKEN)
+        shutil.copy(self.cluster.top / "certs/apiserver.crt", account / "ca.crt")
+        conf = cluster.CONF.format(way="dra", name=node.name, api=cluster.API, account=account,
+                                   more=f"driver = {self.OTHER}\ncdi = /etc/cdi\n")
+        node.start("other", self.cluster.allotd, "--foreground", "--config", cluster.write(node.top / "other.conf", conf),
+                   "--listen", f"{node.address}:9479", env={**node.sim, "ALLOT_RUNTIME_DIR": "/run/other"})
+        wait(lambda: node.programs.log("other").count(f"has registered driver {self.OTHER}"), SECONDS,
+             lambda: node.programs.log("other"))
+
+    def stop_other(self):
+        self.node.programs.stop("other")
+        (self.node.top / "other.log").unlink()
+
+    def has_slice_of_other(self):
+        return any(s["spec"]["driver"] == self.OTHER for s in self.cluster.api.call("GET", SLICES)["items"])
+
+    def grants_of_other(self):
+        return self.node.run("sh", "-c", "ls /etc/cdi").split()
+
+    def run_of_both(self, name):
+        """A Pod with a container of each driver, which takes a GPU that the other has given out for a sick one."""
+        theirs = request(gpu=7)
+        theirs["exactly"]["deviceClassName"] = "other"
+        self.claim(f"{name}-mine", request(gpu=0))
+        self.claim(f"{name}-theirs", theirs)
+        claims = [f"{name}-mine", f"{name}-theirs"]
+        self.run_with(name, *claims, containers={c: [{"name": claim}] for c, claim in zip("ab", claims)})
+
+    def test_two_drivers(self):
+        """A Pod of both waits for either, runs when it is there, and ends when both have undone what is theirs."""
+        self.cluster.api.call("POST", f"{RESOURCE_API}/deviceclasses", {
+            "apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": "other"},
+            "spec": {"selectors": [{"cel": {"expression": f'device.driver == "{self.OTHER}"'}}]}})
+        self.addCleanup(self.cluster.api.call, "DELETE", f"{RESOURCE_API}/deviceclasses/other")
+        self.start_other()
+        self.addCleanup(lambda: "other" in self.node.programs.running and self.stop_other())
+        wait(self.has_slice_of_other, SECONDS, lambda: self.node.programs.log("other"))
+        self.run_of_both("both")
+        self.wait_ready("both")
+        self.assertEqual((len(self.node.grants()), len(self.grants_of_other())), (1, 1))
+        self.assertEqual({*self.all_tenants()}, {"default/both/a", "default/both/b"})
+        self.stop_other()
+        self.run_of_both("waits")
+        wait(lambda: "FailedPrepareDynamicResources" in self.node.programs.log("kubelet") and
+             self.OTHER in self.what_of("waits"), SECONDS, lambda: self.what_of("waits"))
+        self.assertFalse(self.is_running("waits"))
+        self.cluster.delete("both")
+        wait(lambda: not [w for w in self.all_tenants() if "both" in w], SECONDS, "its tenants stay")
+        self.assertTrue(self.cluster.pod("both"))
+        self.start_other()
+        self.wait_ready("waits")
+        wait(lambda: not self.cluster.pod("both"), SECONDS, "the Pod stays")
+        self.cluster.delete("waits")
+        wait(lambda: not self.cluster.pod("waits"), SECONDS, "the Pod stays")
+        wait(lambda: not self.node.grants() and not self.grants_of_other(), SECONDS, self.grants_of_other)
 
     # --- Devices and ends
 

@@ -1,15 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pods with a part of a GPU, by the device plugin and the stock scheduler."""
 
+import json
 import os
+import pathlib
 import re
 import signal
+import subprocess
+import sys
 import time
 import unittest
 
 import cluster
 from case import HOLD, SECONDS, Case, told
-from cluster import CORES, GPU_GIB, GPUS, HAS_DRA, MEMORY, RESOURCES, SLOTS, wait
+from cluster import CORES, GPU_GIB, GPUS, HAS_DRA, MEMORY, RESOURCES, SLOTS, SOURCE, wait
+
+LIST_PODS = pathlib.Path(__file__).with_name("list_pods.py")
 
 MANY, RESTARTS = int(os.environ.get("PODS", "50")), int(os.environ.get("RESTARTS", "5"))
 
@@ -50,6 +56,26 @@ class Pods(Case):
              lambda: node.programs.log("allotd"))
         return time.monotonic() - start
 
+    @staticmethod
+    def listed(node):
+        """{namespace/pod/container: its slots}, by the kubelet's own list; None where Python has no gRPC."""
+        done = subprocess.run([sys.executable, LIST_PODS, node.top / "private/var/lib/kubelet/pod-resources/kubelet.sock"],
+                              text=True, capture_output=True, check=False)
+        if done.returncode == 77:
+            return None
+        assert done.returncode == 0, done.stderr
+        return {words: {*devices[SLOTS]} for words, devices in json.loads(done.stdout).items() if SLOTS in devices}
+
+    def check_as_listed(self):
+        """What is granted on each node is what its kubelet says that it gave, each to its own."""
+        for node in self.nodes:
+            listed = self.listed(node)
+            if listed is None:
+                told("python3-grpcio is not here: no list of the kubelet's")
+                return
+            self.assertEqual({*node.grants()}, {f"slot-{s}" for slots in listed.values() for s in slots})
+            self.assertEqual({*node.tenants()}, {*listed})
+
     # --- Tests
 
     def test_quota(self):
@@ -80,6 +106,7 @@ class Pods(Case):
         wanted = self.create_many(MANY)
         told(f"{MANY} Pods of two containers are ready after {time.monotonic() - start:.1f} s")
         self.check_many(wanted)
+        self.check_as_listed()
         placed = {p["spec"]["nodeName"] for p in self.cluster.api.call("GET", self.cluster.PODS)["items"]}
         self.assertEqual(placed, {n.name for n in self.nodes})
 
@@ -148,6 +175,7 @@ class Pods(Case):
         del before["default/many-0/a"], after["default/many-0/a"]
         self.assertEqual(after, before)
         self.check_many(wanted)
+        self.check_as_listed()
 
     def test_container_restarts(self):
         """It has the same tenant, with the same quota."""
@@ -239,6 +267,59 @@ class Pods(Case):
         self.wait_ready(*pods)
         self.assertEqual({*other.tenants()}, there)
         self.check_many(wanted)
+
+    def devices_said(self, name):
+        """[(resource, health)] of its container, as the Pod's status has it."""
+        said = self.status(name)["main"].get("allocatedResourcesStatus", [])
+        return [(s["name"], r["health"]) for s in said for r in s["resources"] if s["name"] == SLOTS]
+
+    def test_sick_device(self):
+        """Its slots are not counted, newer kubelets say so in the Pod's status, and what runs there goes on."""
+        here = {"kubernetes.io/hostname": self.nodes[0].name}
+        self.cluster.create("here", {"main": ({SLOTS: 1, MEMORY: 2}, HOLD)}, nodeSelector=here)
+        self.wait_ready("here")
+        node, all_of = self.nodes[0], 10 * GPUS
+        uuid = self.tenant("here", "main")["policy"][0]["uuid"]
+        index = re.search(rf'^allot_device_info{{device="{uuid}",index="(\d+)"', node.metrics(), re.M)[1]
+        start = time.monotonic()
+        node.lose(index)
+        self.addCleanup(node.lose, index, False)
+        wait(lambda: node.allocatable()[SLOTS] == all_of - 10, SECONDS, node.allocatable)
+        told(f"a sick device's slots are gone after {time.monotonic() - start:.1f} s")
+        if HAS_DRA:
+            wait(lambda: self.devices_said("here") == [(SLOTS, "Unhealthy")], SECONDS, lambda: self.what_of("here"))
+            told(f"the Pod's status has it after {time.monotonic() - start:.1f} s")
+        start = time.monotonic()
+        node.lose(index, False)
+        wait(lambda: node.allocatable()[SLOTS] == all_of, SECONDS, node.allocatable)
+        told(f"they are there again after {time.monotonic() - start:.1f} s")
+        self.assertEqual(self.status("here")["main"]["restartCount"], 0)
+
+    def apply_known(self, overlay, text):
+        """The kinds of those that are not known."""
+        taken, unknown = [], set()
+        for one in re.split(r"^---$", text, flags=re.M):
+            kind = re.search(r"^kind: (\w+)$", one, re.M)[1]
+            file = cluster.write(self.cluster.top / "one.yaml", one)
+            try:
+                # The namespace is there, as what is in it needs it.
+                how = [] if kind == "Namespace" else ["--dry-run=server"]
+                self.cluster.kubectl("apply", *how, "-f", file)
+                taken.append(kind)
+            except AssertionError as error:
+                if "no matches for kind" not in str(error):
+                    raise
+                unknown.add(kind)
+        told(f"{overlay.name}: taken {taken}; not known {sorted(unknown)}")
+        return unknown
+
+    @unittest.skipIf(HAS_DRA, "test_overlays of dra.py takes all of them")
+    def test_overlays(self):
+        """Of each the objects of the kinds that this API server knows, as they are."""
+        for overlay in sorted((SOURCE / "deploy/kubernetes/overlays").iterdir()):
+            unknown = self.apply_known(overlay, cluster.must("kubectl", "kustomize", overlay))
+            self.assertLessEqual(unknown, {"DeviceClass", "ValidatingAdmissionPolicy", "PodMonitor", "PrometheusRule",
+                                           "ValidatingAdmissionPolicyBinding"})
 
     def test_too_much(self):
         """What fits onto no GPU does not start, and the Pod's events say why."""

@@ -7,11 +7,11 @@ import threading
 
 
 class Proxy:
-    def __init__(self, host, port):
+    def __init__(self, host, port, at=("127.0.0.1", 0)):
         self.server = (host, port)
         self.open = threading.Event()
         self.open.set()
-        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.listener = socket.create_server(at)
         self.port = self.listener.getsockname()[1]
         threading.Thread(target=self.accept, daemon=True).start()
 

@@ -156,18 +156,24 @@ static void check_both(void)
 	CHECK_EQ(sick(), 0);
 }
 
-/* It is listed, and does not answer. */
-static void check_fault(void)
+/* It is listed, and does not answer, or is used by others: the first counts more. */
+static void check_words(void)
 {
 	struct faults faults = {.n = 1, .list = {{.words = "it does not answer its driver any more"}}};
+	struct faults strangers = {.n = 1, .list = {{.words = "somebody uses it"}}}, none = {.n = 0};
 
 	memcpy(faults.list[0].uuid, now.list[1].uuid, 16);
-	CHECK(node_fail(&devices, &faults));
+	memcpy(strangers.list[0].uuid, now.list[1].uuid, 16);
+	CHECK(node_hear(&devices, NODE_STRANGER, &strangers));
+	CHECK_EQ(sick(), 2);
+	CHECK(strstr(devices.list[1].why, "somebody"));
+	CHECK(node_hear(&devices, NODE_FAULT, &faults));
 	CHECK_EQ(sick(), 2);
 	CHECK(strstr(devices.list[1].why, "does not answer"));
-	CHECK(!node_fail(&devices, &faults));
-	faults.n = 0;
-	CHECK(node_fail(&devices, &faults));
+	CHECK(!node_hear(&devices, NODE_FAULT, &faults));
+	CHECK(!node_hear(&devices, NODE_STRANGER, &none));
+	CHECK_EQ(sick(), 2);
+	CHECK(node_hear(&devices, NODE_FAULT, &none));
 	CHECK_EQ(sick(), 0);
 }
 
@@ -210,7 +216,7 @@ int main(void)
 	check_claims();
 	check_mig();
 	check_both();
-	check_fault();
+	check_words();
 	check_held();
 	return 0;
 }

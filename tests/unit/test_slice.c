@@ -119,6 +119,51 @@ static void check_device(void)
 	json_decref(s);
 }
 
+static void link_both(unsigned int a, unsigned int b, uint8_t links)
+{
+	devices.nvlinks[a][b] = devices.nvlinks[b][a] = links;
+}
+
+static const char *island_of(const json_t *s, unsigned int device)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "devices>%u>attributes>nvlinkIsland>string", device);
+	return json_string_value(at(s, path));
+}
+
+/* Each two of an island have links; a device without one has no attribute, which no constraint matches. */
+static void check_islands(void)
+{
+	static const char first[] = "GPU-11111111-1111-1111-1111-111111111101",
+			  third[] = "GPU-11111111-1111-1111-1111-111111111103";
+	json_t *s;
+
+	begin();
+	for (uint8_t i = 1; i <= 6; i++)
+		add(i, 1024);
+	s = spec(0);
+	for (unsigned int i = 0; i < 6; i++)
+		CHECK(!island_of(s, i));
+	json_decref(s);
+	link_both(0, 1, 18);
+	link_both(1, 2, 4); /* 2 has none to 0, so it is in no island with 1 */
+	link_both(2, 3, 1);
+	link_both(2, 4, 1);
+	link_both(3, 4, 1);
+	devices.nvlinks[5][4] = devices.nvlinks[5][3] = devices.nvlinks[5][2] = 1; /* by its own words alone */
+	s = spec(0);
+	CHECK(!strcmp(island_of(s, 0), first) && !strcmp(island_of(s, 1), first));
+	CHECK(!strcmp(island_of(s, 2), third) && !strcmp(island_of(s, 3), third) && !strcmp(island_of(s, 4), third));
+	CHECK(!island_of(s, 5));
+	json_decref(s);
+	link_both(0, 1, 0); /* one of them is gone; the one in the middle has a neighbour still */
+	s = spec(0);
+	CHECK(!island_of(s, 0) && !strcmp(island_of(s, 1), "GPU-11111111-1111-1111-1111-111111111102"));
+	CHECK(!strcmp(island_of(s, 2), island_of(s, 1)));
+	json_decref(s);
+}
+
 static void check_sick(void)
 {
 	json_t *s;
@@ -274,6 +319,7 @@ int main(void)
 {
 	check_words();
 	check_device();
+	check_islands();
 	check_sick();
 	check_odd();
 	check_amd();

@@ -3,25 +3,21 @@
 
 #include <ctype.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "amd/identity.h"
-#include "base/cleanup.h"
-#include "base/err.h"
-#include "base/fd.h"
 #include "base/hash.h"
 #include "base/parse.h"
 #include "cdi/find.h"
 #include "cdi/spec.h"
 #include "kube/grants/vgpu_config.h"
+#include "kube/grants/xpu_folder.h"
 #include "ledger/tenant.h"
 #include "node/library.h"
 #include "node/pod.h"
@@ -220,156 +216,15 @@ static int grant_load(const struct kube_conf *conf, const char *id, json_t **ret
 
 /* --- Folders of vgpu.config -------------------------------------------------------------------- */
 
-static bool grant_is_folder_name(const char *name)
-{
-	size_t n = strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-");
-
-	return n && !name[n];
-}
-
-void grant_xpu_folder(const char *uid, const char *container, char ret[static GRANT_XPU_BYTES])
-{
-	int n = snprintf(ret, GRANT_XPU_BYTES, "%s/%s", uid, container);
-
-	if (n >= GRANT_XPU_BYTES || !grant_is_folder_name(uid) || !grant_is_folder_name(container))
-		*ret = 0;
-}
-
-static int grant_xpu_path(const struct kube_conf *conf, const char *folder, char ret[static PATH_MAX])
-{
-	return snprintf(ret, PATH_MAX, "%s/%s", conf->xpu, folder) < PATH_MAX ? 0 : -ENAMETOOLONG;
-}
-
-/* Also where it is there. Whatever the daemon's umask: programs of any user go through it. */
-static int grant_make_folder(const char *path)
-{
-	if (mkdir(path, 0755) == 0)
-		return chmod(path, 0755) < 0 ? err_errno() : 0;
-	return errno == EEXIST ? 0 : err_errno();
-}
-
-/* Makes each folder of the path behind the first `skip` bytes. */
-static int grant_make_folders(char *path, size_t skip)
-{
-	int r;
-
-	for (char *end = strchr(path + skip, '/'); end; end = strchr(end + 1, '/')) {
-		*end = 0;
-		r = grant_make_folder(path);
-		*end = '/';
-		if (r < 0)
-			return r;
-	}
-	return grant_make_folder(path);
-}
-
-/* The folder that the container has as /etc/xpu; NULL: none. */
-static const char *grant_find_mount(const json_t *spec)
-{
-	const json_t *device = json_array_get(json_object_get(spec, "devices"), 0), *mount;
-	const json_t *mounts = json_object_get(json_object_get(device, "containerEdits"), "mounts");
-	size_t i;
-
-	json_array_foreach (mounts, i, mount) {
-		const char *to = json_string_value(json_object_get(mount, "containerPath"));
-
-		if (to && !strcmp(to, CDI_XPU))
-			return json_string_value(json_object_get(mount, "hostPath"));
-	}
-	return NULL;
-}
-
 /* "": it has no folder of vgpu.config in the site's one. */
 static void grant_find_xpu(const struct kube_conf *conf, const char *id, char ret[static PATH_MAX])
 {
-	size_t len = strlen(conf->xpu);
-	const char *path = NULL;
 	json_t *spec = NULL;
 
 	*ret = 0;
-	if (len && grant_load(conf, id, &spec) == 0)
-		path = grant_find_mount(spec);
-	if (path && !strncmp(path, conf->xpu, len) && path[len] == '/' && !strstr(path, "/..") &&
-	    strlen(path) < PATH_MAX)
-		strcpy(ret, path);
+	if (grant_load(conf, id, &spec) == 0)
+		xpu_folder_find(conf, spec, ret);
 	json_decref(spec);
-}
-
-/* With the folder of its Pod, when that is empty. */
-static void grant_remove_xpu(const struct kube_conf *conf, char *folder)
-{
-	CLEANUP_CLOSE int dir = -EBADF;
-	char *parent = strrchr(folder, '/');
-
-	if (!parent)
-		return;
-	dir = fd_openat(AT_FDCWD, folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0);
-	if (dir >= 0)
-		vgpu_config_remove(dir);
-	rmdir(folder);
-	*parent = 0;
-	if (strcmp(folder, conf->xpu) != 0)
-		rmdir(folder);
-}
-
-/* The policy's limits, in the form of a scheduler's decision. */
-static struct decision_container grant_decide(const struct policy *policy)
-{
-	struct decision_container ret = {.n = policy->ndevices};
-
-	for (uint32_t i = 0; i < policy->ndevices; i++) {
-		const struct policy_device *d = &policy->device[i];
-
-		ret.device[i].memory_bytes = d->limit_bytes ? d->limit_bytes
-							    : d->total_bytes / 1000 * d->limit_permille;
-		ret.device[i].cores = policy->compute == POLICY_COMPUTE_OFF ? 0 : d->share_permille / 10;
-	}
-	return ret;
-}
-
-/* What containers without CDI have of this folder itself. */
-static int grant_write_shared(const struct kube_conf *conf, const char *library)
-{
-	CLEANUP_CLOSE int dir = fd_openat(AT_FDCWD, conf->xpu, O_RDONLY | O_DIRECTORY, 0);
-	int r = dir < 0 ? dir : vgpu_config_write_library(dir, library);
-
-	return r < 0 ? r : vgpu_config_write_preload(dir);
-}
-
-/* "": there is to be none, or nothing is limited. -ENODATA: nothing is, and nothing else would limit the container. */
-static int grant_choose_xpu(const struct kube_conf *conf, const struct grant *grant, char ret[static PATH_MAX])
-{
-	struct decision_container limits = grant_decide(&grant->policy);
-	char text[VGPU_CONFIG_BYTES];
-	int r;
-
-	*ret = 0;
-	if (!grant->xpu || !*conf->xpu)
-		return 0;
-	r = vgpu_config_text(&limits, text);
-	if (r < 0)
-		return conf->by_mounts ? r : 0;
-	return grant_xpu_path(conf, *grant->folder.name ? grant->folder.name : grant->id, ret);
-}
-
-static int grant_write_xpu(const struct kube_conf *conf, const struct grant *grant, const char *library,
-			   char *folder)
-{
-	struct decision_container limits = grant_decide(&grant->policy);
-	CLEANUP_CLOSE int dir = -EBADF;
-	int r = grant_make_folders(folder, strlen(conf->xpu));
-
-	if (r < 0)
-		return r;
-	dir = fd_openat(AT_FDCWD, folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0);
-	if (dir < 0)
-		return dir;
-	r = vgpu_config_write(dir, &limits);
-	if (r == 0 && *grant->folder.ids)
-		r = vgpu_config_write_ids(dir, grant->folder.ids);
-	if (r == 0 && conf->by_mounts)
-		r = grant_write_shared(conf, library);
-	return r;
 }
 
 /* That of the Pod that had the slot before. */
@@ -379,7 +234,7 @@ static void grant_remove_former_xpu(const struct kube_conf *conf, const char *id
 
 	grant_find_xpu(conf, id, former);
 	if (*former && strcmp(former, xpu) != 0)
-		grant_remove_xpu(conf, former);
+		xpu_folder_remove(conf, former);
 }
 
 static int grant_write_spec(const struct kube_conf *conf, const struct grant *grant, const struct grant_files *files,
@@ -430,26 +285,28 @@ int grant_put(const struct kube_conf *conf, const struct grant *grant, char why[
 		r = grant_find_files(&files, why);
 	if (r < 0)
 		return r;
-	r = grant_choose_xpu(conf, grant, xpu);
+	*xpu = 0;
+	if (grant->xpu)
+		r = xpu_folder_choose(conf, &grant->policy, *grant->folder.name ? grant->folder.name : grant->id, xpu);
 	if (r < 0)
 		return grant_refuse_xpu(conf, grant, r, why);
 	grant_remove_former_xpu(conf, grant->id, xpu);
 	r = grant_write_spec(conf, grant, &files, xpu, why);
 	if (r < 0 || !*xpu)
 		return r;
-	r = grant_write_xpu(conf, grant, files.library, xpu);
+	r = xpu_folder_write(conf, &grant->policy, grant->folder.ids, files.library, xpu);
 	return r < 0 ? grant_refuse_xpu(conf, grant, r, why) : 0;
 }
 
 int grant_mounts(const struct kube_conf *conf, const char *id, struct grant_mounts *ret,
 		 char why[static GRANT_WHY])
 {
-	int r = grant_is_id(id) ? grant_xpu_path(conf, id, ret->folder) : -EINVAL;
+	int r = grant_is_id(id) ? xpu_folder_path(conf, id, ret->folder) : -EINVAL;
 
 	if (r == 0)
-		r = grant_xpu_path(conf, VGPU_CONFIG_LIBRARY, ret->library);
+		r = xpu_folder_path(conf, VGPU_CONFIG_LIBRARY, ret->library);
 	if (r == 0)
-		r = grant_xpu_path(conf, VGPU_CONFIG_PRELOAD, ret->preload);
+		r = xpu_folder_path(conf, VGPU_CONFIG_PRELOAD, ret->preload);
 	return r < 0 ? grant_refuse(why, r, "grant %s has no path in %s: %s", id, conf->xpu, strerror(-r)) : 0;
 }
 
@@ -588,7 +445,7 @@ int grant_drop(const struct kube_conf *conf, const char *id, char why[static GRA
 
 	if (r == 0)
 		grant_find_xpu(conf, id, xpu);
-	grant_remove_xpu(conf, xpu);
+	xpu_folder_remove(conf, xpu);
 	if (r == 0)
 		r = cdi_spec_remove(conf->cdi, CDI_GRANT, id);
 	if (r == -ENOENT)

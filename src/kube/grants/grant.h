@@ -13,18 +13,18 @@
 
 #include "kube/state/conf.h"
 #include "kube/grants/vgpu_config.h"
+#include "kube/grants/xpu_folder.h"
 #include "kube/state/node.h"
 #include "ledger/policy.h"
 
 #define GRANT_KIND "allot.dev/grant" /* of the CDI device: GRANT_KIND "=" id */
 #define GRANT_ID_BYTES 128
 #define GRANT_MEMO_BYTES 4096
-#define GRANT_XPU_BYTES 192
 #define GRANT_WHY 512
 
 /* A container's folder in the site's one. All zero: by the grant's id, with vgpu.config alone. */
 struct grant_folder {
-	char name[GRANT_XPU_BYTES]; /* "<uid of the Pod>/<container>"; "": the id */
+	char name[XPU_FOLDER_BYTES]; /* "<uid of the Pod>/<container>"; "": the id */
 	char ids[VGPU_CONFIG_IDS_BYTES]; /* of vgpu-ids.config; "": there is no such file */
 };
 
@@ -43,9 +43,6 @@ struct grant {
  */
 void grant_name(const char *space, const char *of, const char *part, const char *unique,
 		char ret[static POLICY_NAME_BYTES]);
-
-/* The folder's name for a Pod's container; "" if these are no uid and name of Kubernetes'. */
-void grant_xpu_folder(const char *uid, const char *container, char ret[static GRANT_XPU_BYTES]);
 
 /* 0, also where it is there already, or -errno with words: what failed, of which grant, and what to do. */
 int grant_put(const struct kube_conf *conf, const struct grant *grant, char why[static GRANT_WHY]);

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/hash.h"
+#include "kube/slices/islands.h"
 #include "text/text.h"
 #include "text/units.h"
 
@@ -145,8 +146,12 @@ static void slice_add_number(json_t *attributes, const char *name, json_int_t va
 	json_object_set_new(attributes, name, json_pack("{s:I}", "int", value));
 }
 
-/* Names with a domain are Kubernetes' own, by which requests are matched with another driver's devices. */
-static json_t *slice_attributes(const struct node_device *d, const struct slice_facts *facts)
+/*
+ * Names with a domain are Kubernetes' own, by which requests are matched with another driver's devices. `island`: the
+ * first device of its NVLink island, or NULL.
+ */
+static json_t *slice_attributes(const struct node_device *d, const struct slice_facts *facts,
+				const struct node_device *island)
 {
 	json_t *all = json_object();
 
@@ -155,6 +160,8 @@ static json_t *slice_attributes(const struct node_device *d, const struct slice_
 	slice_add_text(all, "architecture", d->device.architecture);
 	slice_add_text(all, "uuid", units_uuid(d->device.uuid).s);
 	slice_add_number(all, "index", d->device.number);
+	if (island)
+		slice_add_text(all, "nvlinkIsland", units_uuid(island->device.uuid).s);
 	slice_add_text(all, "resource.kubernetes.io/pciBusID", d->device.pci);
 	slice_add_text(all, "resource.kubernetes.io/pcieRoot", facts->pcie_root);
 	if (*facts->version)
@@ -181,13 +188,13 @@ static json_t *slice_taints(const struct kube_conf *conf)
 }
 
 static json_t *slice_device(const struct kube_conf *conf, const struct node_device *d,
-			    const struct slice_facts *facts, unsigned int without)
+			    const struct slice_facts *facts, const struct node_device *island, unsigned int without)
 {
 	char name[NODE_NAME_BYTES];
 	json_t *device;
 
 	node_device_name(d->device.uuid, name);
-	device = json_pack("{s:s, s:o, s:o}", "name", name, "attributes", slice_attributes(d, facts),
+	device = json_pack("{s:s, s:o, s:o}", "name", name, "attributes", slice_attributes(d, facts, island),
 			   "capacity", slice_capacities(&d->device, without));
 	if (slice_is_divided(&d->device, without))
 		json_object_set_new(device, "allowMultipleAllocations", json_true());
@@ -209,17 +216,21 @@ static json_t *slice_devices(const struct kube_conf *conf, const struct node_dev
 			     const struct slice_facts *facts, unsigned int without)
 {
 	unsigned int order[POLICY_DEVICES];
+	int island[POLICY_DEVICES];
 	json_t *all = json_array();
 
+	islands_find(devices, island);
 	for (unsigned int i = 0; i < devices->n; i++)
 		order[i] = i;
 	qsort_r(order, devices->n, sizeof(*order), slice_by_uuid, (void *)devices);
 	for (unsigned int i = 0; i < devices->n; i++) {
-		const struct node_device *d = &devices->list[order[i]];
+		unsigned int at = order[i];
+		const struct node_device *d = &devices->list[at];
 
 		if (!d->sick || !(without & SLICE_NO_TAINTS))
-			json_array_append_new(all,
-					      slice_device(conf, d, &facts[order[i]], without));
+			json_array_append_new(all, slice_device(conf, d, &facts[at],
+								island[at] == ISLAND_NONE ? NULL : &devices->list[island[at]],
+								without));
 	}
 	return all;
 }

@@ -203,7 +203,7 @@ static void prestart_make_again(const struct waiting *w, struct again *a)
 static void prestart_choose_folder(const struct waiting *w, const struct pod_decision *decision,
 				   struct grant_folder *ret)
 {
-	grant_xpu_folder(decision->uid, w->container, ret->name);
+	xpu_folder_name(decision->uid, w->container, ret->name);
 	*ret->ids = 0;
 	if (w->prestart->conf->scheduler == KUBE_XPU)
 		vgpu_config_ids(&decision->container, ret->ids);

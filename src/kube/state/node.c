@@ -51,10 +51,10 @@ static int node_numa(const struct device *device)
 static bool node_judge(struct node_device *d)
 {
 	const struct node_device was = *d;
-	const char *why = d->gone     ? "the driver does not list it any more"
-			  : *d->fault ? d->fault
-			  : *d->taken ? d->taken
-				      : d->stranger;
+	const char *why = d->gone		 ? "the driver does not list it any more"
+			  : *d->said[NODE_FAULT] ? d->said[NODE_FAULT]
+			  : *d->taken		 ? d->taken
+						 : d->said[NODE_STRANGER];
 
 	d->sick = *why;
 	snprintf(d->why, sizeof(d->why), "%s", why);
@@ -73,31 +73,16 @@ bool node_take(struct node_device *d, const char *words)
 	return node_judge(d);
 }
 
-static void node_copy_words(char to[static NODE_WHY], const struct faults *faults, const struct node_device *d)
-{
-	const char *words = faults_find(faults, d->device.uuid);
-
-	snprintf(to, NODE_WHY, "%s", words ? words : "");
-}
-
-bool node_fail(struct node_devices *devices, const struct faults *faults)
+bool node_hear(struct node_devices *devices, enum node_words which, const struct faults *words)
 {
 	bool changed = false;
 
 	for (unsigned int i = 0; i < devices->n; i++) {
-		node_copy_words(devices->list[i].fault, faults, &devices->list[i]);
-		changed |= node_judge(&devices->list[i]);
-	}
-	return changed;
-}
+		struct node_device *d = &devices->list[i];
+		const char *said = faults_find(words, d->device.uuid);
 
-bool node_crowd(struct node_devices *devices, const struct faults *strangers)
-{
-	bool changed = false;
-
-	for (unsigned int i = 0; i < devices->n; i++) {
-		node_copy_words(devices->list[i].stranger, strangers, &devices->list[i]);
-		changed |= node_judge(&devices->list[i]);
+		snprintf(d->said[which], NODE_WHY, "%s", said ? said : "");
+		changed |= node_judge(d);
 	}
 	return changed;
 }

@@ -11,13 +11,19 @@
 #define NODE_WHY 256
 #define NODE_NAME_BYTES 64 /* what Kubernetes takes for a device's name, a DNS label, with its end */
 
+/* What is said of a device by its UUID, in words. */
+enum node_words {
+	NODE_FAULT,    /* by the driver: it is faulty */
+	NODE_STRANGER, /* Pods use it that have no part of it */
+	NODE_WORDS
+};
+
 struct node_device {
 	struct device device;
 	bool sick; /* nothing new is to come there: it is gone, faulty, or another's */
 	bool gone; /* the driver does not list it */
 	char why[NODE_WHY]; /* of a sick one, in words */
-	char fault[NODE_WHY]; /* what the driver says of it, in words; "": nothing */
-	char stranger[NODE_WHY]; /* who uses it without a part of it, in words; "": nobody */
+	char said[NODE_WORDS][NODE_WHY]; /* "": nothing */
 	char taken[NODE_WHY]; /* who else has given it out, in words; "": nobody */
 	int numa; /* -1: not known */
 };
@@ -38,11 +44,8 @@ const struct node_device *node_find(const struct node_devices *devices, const ui
 /* Takes over the driver's list: a device that is not in it is sick. Returns true if something changed. */
 bool node_update(struct node_devices *devices, const struct devices *now);
 
-/* Which devices are faulty. Likewise. */
-bool node_fail(struct node_devices *devices, const struct faults *faults);
-
-/* Which devices Pods use that have no part of them. Likewise. */
-bool node_crowd(struct node_devices *devices, const struct faults *strangers);
+/* Takes over what is said of devices: nothing of those that are not among them. Likewise. */
+bool node_hear(struct node_devices *devices, enum node_words which, const struct faults *words);
 
 /*
  * Notes the other driver that has given it out, in words; "": none. Returns true if the device is sick or well

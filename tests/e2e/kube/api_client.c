@@ -49,6 +49,8 @@ static void make_devices(unsigned int n)
 		snprintf(d->device.pci, sizeof(d->device.pci), "0000:%02x:00.0", 0xe0 + i % 16);
 		memset(d->device.uuid, 0x11, 15);
 		d->device.uuid[15] = (uint8_t)(n - i); /* not in the order of their names */
+		if (i % 2) /* in pairs */
+			devices.nvlinks[i][i - 1] = devices.nvlinks[i - 1][i] = 4;
 	}
 }
 
@@ -57,6 +59,7 @@ static void read_devices(void)
 	struct devices now;
 
 	devices_read(&now);
+	devices_read_links(&now);
 	node_update(&devices, &now);
 }
 

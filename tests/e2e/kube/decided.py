@@ -213,7 +213,8 @@ class Hami(Node):
     def test_nonsense(self):
         """Users write annotations, too."""
         for decision in ("x", ";" * 1000, self.device(0, -1, 0) + ";", self.device(0, 2 ** 63, 0) + ";",
-                         self.device(0, 81 << 10, 0) + ";", self.device(0, 1, 1) * 1000, "\0", "{" * 9999):
+                         self.device(0, 81 << 10, 0) + ";", self.device(0, 1, 1) * 1000, "\0", "{" * 9999,
+                         self.device(0, 1, 1) * 20000, "x" * (1 << 20)):
             self.place("a", decision, ("x", 1))
             self.refused_start()
             self.kubelet.delete("default", "a")

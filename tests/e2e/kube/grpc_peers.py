@@ -160,6 +160,40 @@ class Served(Peer):
             sock.sendall((frame(HEADERS, 4, 1, BLOCK) + frame(DATA, 1, 1, message(b"x")))[:i + 1])
         self.alive()
 
+    def abuse(self):
+        """All of it at once; it returns when the server has closed what it will."""
+        cancel = (8).to_bytes(4, "big")
+        socks = [self.raw() for _ in range(10)]
+        for i, sock in enumerate(socks[:8]):  # half frames
+            sock.sendall((frame(HEADERS, 4, 1, BLOCK) + frame(DATA, 1, 1, message(b"x" * 100)))[:20 * i + 1])
+        socks[8].sendall(b"".join(frame(HEADERS, 5, 2 * i + 1, BLOCK) + frame(DATA, 1, 2 * i + 1)
+                                  for i in range(1000)))
+        five_mib = message(b"x" * (5 << 20))
+        self.send_until_closed(socks[9], [frame(HEADERS, 4, 1, BLOCK), *(
+            frame(DATA, 0, 1, five_mib[i:i + 16384]) for i in range(0, len(five_mib), 16384))])
+        self.send_until_closed(self.raw(), (frame(HEADERS, 4, 2 * i + 1, BLOCK) + frame(RST, 0, 2 * i + 1, cancel)
+                                            for i in range(10000)))
+        self.send_until_closed(self.raw(), [frame(HEADERS, 0, 1, BLOCK), *[
+            frame(CONTINUATION, 0, 1, b"\x00\x01a\x7fb" * 100)] * 20000])
+        error = self.refused("Same", five_mib)
+        self.assertEqual(error.code(), grpc.StatusCode.RESOURCE_EXHAUSTED)
+        for sock in socks:
+            sock.close()
+
+    def test_memory(self):
+        """10,000 calls, and abuse again and again: at most 2 MiB more than before."""
+        self.abuse()
+        self.alive()
+        before = self.rss()
+        for _ in range(10):
+            calls = [self.channel.unary_unary("/test.Echo/Same").future(b"x" * 100) for _ in range(1000)]
+            self.assertEqual({call.result(SECONDS) for call in calls}, {b"x" * 100})
+        self.assertLess(self.rss() - before, 2 << 20)
+        for _ in range(3):
+            self.abuse()
+            self.alive()
+        self.assertLess(self.rss() - before, 2 << 20)
+
     def read_frame(self, sock):
         """(type, flags, stream) of the next frame."""
         head = b""

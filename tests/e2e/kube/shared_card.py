@@ -185,6 +185,34 @@ class Both(SharedCard):
         self.fake.settle()
         wait_for(lambda: self.well() == ["1", "1"])
 
+    def status_of(self, program):
+        """(threads, KiB of memory that it has)"""
+        words = pathlib.Path(f"/proc/{program.pid}/status").read_text(encoding="ascii")
+        return [int(re.search(rf"^{key}:\s+(\d+)", words, re.M)[1]) for key in ("Threads", "VmRSS")]
+
+    def test_what_it_takes(self):
+        """Beside an allotd that says nothing to Kubernetes: no further thread, and 8 MiB at most."""
+        for claim in [self.api.add({**dra_lib.result(memory="256Mi", cores="1"), "device": uuid.lower()})
+                      for uuid in self.uuids() for _ in range(20)]:
+            self.prepared(claim)
+        for i in range(10):
+            self.fake.admit("team", f"pod-{i}", {"main": {SLOTS: 1}})
+        port, run = dra_lib.free_port(), self.path("without")
+        with open(os.devnull, "w", encoding="ascii") as log, subprocess.Popen(
+                [os.environ["ALLOTD"], "--foreground", "--listen", f"127.0.0.1:{port}"], stdin=subprocess.DEVNULL,
+                stderr=log, env={**self.env, "ALLOT_RUNTIME_DIR": run}) as without:
+            self.addCleanup(without.wait, SECONDS)
+            self.addCleanup(without.terminate)
+            self.port, mine = port, self.port
+            wait_for(self.answers)
+            self.port = mine
+            self.assertTrue(self.answers())
+            (threads, kib), (threads_without, kib_without) = self.status_of(self.host), self.status_of(without)
+            print(f"allotd with Kubernetes: {threads} threads, {kib} KiB; without: {threads_without}, {kib_without}")
+            self.assertEqual(threads, threads_without)
+            self.assertLessEqual(kib - kib_without, 8 << 10)
+            without.terminate()
+
     def test_calls_are_counted(self):
         self.assertEqual(self.metrics("allot_registration_state")[f'{{resource="{SLOTS}"}}'], "1")
         self.assertEqual(self.metrics("allot_registration_state")[f'{{resource="{DRIVER}"}}'], "0")

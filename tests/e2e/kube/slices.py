@@ -151,11 +151,15 @@ class Published(Case):
 
     def test_devices_of_a_driver(self):
         """As NVML tells of them: here, that of simulated ones."""
-        self.start("real", LD_LIBRARY_PATH=os.environ["SIM_LIBRARIES"], ALLOT_SIM_GPUS="2",
+        self.start("real", LD_LIBRARY_PATH=os.environ["SIM_LIBRARIES"], ALLOT_SIM_GPUS="5", ALLOT_SIM_ISLAND="2",
                    ALLOT_SIM_DIR=self.folder)
         self.published()
         devices = self.slice()["spec"]["devices"]
-        self.assertEqual({device["attributes"]["index"]["int"] for device in devices}, {0, 1})
+        attributes = {device["attributes"]["index"]["int"]: device["attributes"] for device in devices}
+        self.assertEqual(sorted(attributes), [0, 1, 2, 3, 4])
+        # Each is called as its first GPU; the last GPU has no neighbour.
+        self.assertEqual([attributes[i].get("nvlinkIsland") for i in range(5)],
+                         [attributes[0]["uuid"]] * 2 + [attributes[2]["uuid"]] * 2 + [None])
         self.assertEqual(devices[0]["attributes"]["architecture"], {"string": "Hopper"})
         self.assertIn("default", devices[0]["capacity"]["memory"]["requestPolicy"])
 

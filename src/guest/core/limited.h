@@ -14,6 +14,12 @@
  */
 CUresult limited_attach(struct guest *guest);
 
+/*
+ * Sets guest->allocator (memory/allocator.h), by what the tenant is: before `slot`, and once. It is the
+ * memory rooms' own.
+ */
+void allocator_choose(struct guest *guest);
+
 /* As limited_guest, where it is not known yet whether there is a limit. */
 struct guest *limited_ask(CUresult *ret_error);
 

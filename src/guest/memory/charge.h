@@ -13,7 +13,6 @@
 #include "guest/core/guest.h"
 #include "guest/core/object.h"
 #include "guest/memory/granule.h"
-#include "guest/memory/pieces.h"
 #include "ledger/quota.h"
 
 /* Bytes asked for and not yet committed. One may be reserved with 0 bytes. */
@@ -23,7 +22,6 @@ struct charge {
 	uint64_t reserved;
 	uint64_t ended; /* guest.ended, before the driver was asked */
 	bool unseen;	/* the driver's figure never has it: set ahead of the commit */
-	struct spare_piece spare; /* what goes into it and is charged already: backing_alloc */
 };
 
 /*

@@ -2,6 +2,8 @@
 /* cuMemAlloc and its like, and every free that may meet their memory. */
 #include "guest/core/capturing.h"
 #include "guest/core/hook.h"
+#include "guest/memory/allocator.h"
+#include "guest/memory/linear.h"
 #include "guest/memory/memory.h"
 #include "guest/memory/own_alloc.h"
 #include "guest/memory/pool.h"
@@ -15,7 +17,7 @@ CUresult hook_cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
 
 	if (!device || !dptr)
 		return DRIVER(cuMemAlloc_v2, (dptr, bytesize));
-	return memory_alloc(guest, device, bytesize, dptr);
+	return guest->allocator->alloc(guest, device, bytesize, dptr);
 }
 
 /*
@@ -61,7 +63,7 @@ CUresult hook_cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, size_t Width
 	if (__builtin_mul_overflow(round_up(WidthInBytes, PITCH_BYTES), Height, &bytes))
 		bytes = UINT64_MAX;
 	if (guest->swappable && alloc_element_is_valid(ElementSizeBytes)) {
-		e = memory_alloc(guest, device, bytes, dptr);
+		e = guest->allocator->alloc(guest, device, bytes, dptr);
 		if (!e)
 			*pPitch = round_up(WidthInBytes, PITCH_BYTES);
 		return e;
@@ -137,7 +139,7 @@ CUresult hook_cuMemFree_v2(CUdeviceptr dptr)
 		return e;
 	}
 	if (object.flags & OBJECT_BACKED)
-		return memory_free_backed(guest, &object);
+		return linear_free(guest, &object);
 	e = DRIVER(cuMemFree_v2, (dptr));
 	if (e)
 		memory_keep(guest, &object);

@@ -5,6 +5,7 @@
  * as of one by cuMemAlloc. What can be done to mapped memory alone cannot be done to it.
  */
 #include "guest/core/hook.h"
+#include "guest/memory/allocator.h"
 #include "guest/memory/backing.h"
 #include "guest/memory/memory.h"
 #include "guest/memory/own_pool.h"
@@ -117,7 +118,7 @@ CUresult hook_cuPointerGetAttributes(unsigned int numAttributes, CUpointer_attri
 		return DRIVER(cuPointerGetAttributes, (numAttributes, attributes, data, ptr));
 	/* What is spare is mapped, and free to whoever asks. */
 	if (!pointer_find(guest, ptr, &object))
-		memory_end_spare(guest, backing_device(guest, ptr));
+		guest->allocator->end_spare(guest, backing_device(guest, ptr));
 	e = DRIVER(cuPointerGetAttributes, (numAttributes, attributes, data, ptr));
 	if (e || !pointer_find(guest, ptr, &object))
 		return e;

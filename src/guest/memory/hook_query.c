@@ -5,6 +5,7 @@
  */
 #include "base/number.h"
 #include "guest/core/hook.h"
+#include "guest/memory/allocator.h"
 #include "guest/memory/backing.h"
 #include "guest/memory/figure.h"
 #include "guest/memory/graph.h"
@@ -24,7 +25,7 @@ static void query_end_spare(struct guest *guest, struct guest_device *device)
 	CLEANUP(pass_leave) struct guest *pass = NULL;
 
 	if (device && backing_has_spare(guest, device) && (pass = pass_try(guest)))
-		memory_end_spare(guest, device);
+		guest->allocator->end_spare(guest, device);
 }
 
 /* What streams have freed by now, and what the driver then takes back from pools. */

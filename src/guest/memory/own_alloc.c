@@ -122,7 +122,7 @@ static bool own_try_growing(struct wish *wish, uint64_t bytes)
 	return !e;
 }
 
-/* As memory_alloc does it. */
+/* As linear_alloc does it. */
 static CUresult own_must_grow(struct wish *wish, uint64_t bytes)
 {
 	struct guest_device *device = wish->pool->device;

@@ -68,7 +68,7 @@ struct guest_device {
 	_Atomic uint64_t reconciled_ns;	 /* CLOCK_MONOTONIC */
 	_Atomic uint64_t released_ns;	 /* when it last gave memory back, likewise */
 	_Atomic uint64_t context_ns;	 /* of the first context: nothing is hidden before */
-	_Atomic uint64_t calls;		 /* that change what is held, see memory/calls.h */
+	_Atomic uint64_t calls;		 /* that change what is held, see account/calls.h */
 	_Atomic uint32_t alone;		 /* a thread ends a context, and goes alone */
 	_Atomic uint32_t awaiting;	 /* threads that wait for it */
 	_Atomic bool stale;		 /* the driver took or gave back by itself since the last look */

@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "guest/memory/granule.h"
+#include "guest/account/granule.h"
 
 #define CUT_UNIT  512u
 #define CUT_UNITS (GRANULE_BYTES / CUT_UNIT)

@@ -7,7 +7,7 @@
 #ifndef ALLOT_GUEST_MEMORY_GRAPH_H
 #define ALLOT_GUEST_MEMORY_GRAPH_H
 
-#include "guest/memory/charge.h"
+#include "guest/account/charge.h"
 
 /* Charges what graphs hold on a device now. */
 void graph_settle(struct guest *guest, struct guest_device *device);

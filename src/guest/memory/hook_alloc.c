@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cuMemAlloc and its like, and every free that may meet their memory. */
+#include "guest/account/room.h"
 #include "guest/core/capturing.h"
 #include "guest/core/hook.h"
 #include "guest/memory/allocator.h"
@@ -8,7 +9,6 @@
 #include "guest/memory/own_alloc.h"
 #include "guest/memory/pool.h"
 #include "guest/memory/pool_pointer.h"
-#include "guest/memory/room.h"
 
 CUresult hook_cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
 {

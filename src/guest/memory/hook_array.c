@@ -4,10 +4,10 @@
  * asked about an array made with deferred mapping, which takes nothing (about 5 us). Small arrays
  * share granules. They have no address, so they are charged by their sum.
  */
+#include "guest/account/context.h"
+#include "guest/account/room.h"
 #include "guest/core/hook.h"
-#include "guest/memory/context.h"
 #include "guest/memory/memory.h"
-#include "guest/memory/room.h"
 #include "guest/memory/vmm.h"
 
 /* Without deferred mapping (drivers before 11.6): by the elements, with room for tiling. */

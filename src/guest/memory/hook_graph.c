@@ -3,12 +3,12 @@
 #include <time.h>
 
 #include "base/now.h"
+#include "guest/account/holder.h"
 #include "guest/core/entry.h"
 #include "guest/core/graph_nodes.h"
 #include "guest/core/hook.h"
 #include "guest/core/host_nodes.h"
 #include "guest/memory/graph.h"
-#include "guest/memory/holder.h"
 
 static uint64_t graph_attribute(struct guest_device *device, CUgraphMem_attribute which)
 {

@@ -6,11 +6,11 @@
  */
 #include <string.h>
 
+#include "guest/account/later.h"
 #include "guest/core/capturing.h"
 #include "guest/core/hook.h"
 #include "guest/memory/backing.h"
 #include "guest/memory/importer.h"
-#include "guest/memory/later.h"
 #include "guest/memory/lent.h"
 #include "guest/memory/memory.h"
 #include "guest/memory/sharing.h"

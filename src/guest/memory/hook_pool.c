@@ -3,11 +3,11 @@
  * Allocations from pools, and what changes pools. Allocations that the driver makes for itself, as
  * nodes of a captured graph, are charged when the graph is backed.
  */
+#include "guest/account/figure.h"
+#include "guest/account/holder.h"
+#include "guest/account/later.h"
 #include "guest/core/capturing.h"
 #include "guest/core/hook.h"
-#include "guest/memory/figure.h"
-#include "guest/memory/holder.h"
-#include "guest/memory/later.h"
 #include "guest/memory/memory.h"
 #include "guest/memory/own_alloc.h"
 #include "guest/memory/own_pool.h"

@@ -4,15 +4,15 @@
  * unused pool memory back.
  */
 #include "base/number.h"
+#include "guest/account/figure.h"
+#include "guest/account/view.h"
 #include "guest/core/hook.h"
 #include "guest/memory/allocator.h"
 #include "guest/memory/backing.h"
-#include "guest/memory/figure.h"
 #include "guest/memory/graph.h"
 #include "guest/memory/memory.h"
 #include "guest/memory/own_pool.h"
 #include "guest/memory/pool.h"
-#include "guest/memory/view.h"
 
 struct figures {
 	uint64_t total, free;

@@ -8,13 +8,13 @@
  * driver's change. We have the one reference of the driver's; the program's are counted here.
  */
 #include "base/fault.h"
+#include "guest/account/room.h"
 #include "guest/core/exporter.h"
 #include "guest/core/hook.h"
 #include "guest/core/token.h"
 #include "guest/memory/backing.h"
 #include "guest/memory/importer.h"
 #include "guest/memory/lent.h"
-#include "guest/memory/room.h"
 #include "guest/memory/sharing.h"
 #include "guest/memory/vmm.h"
 

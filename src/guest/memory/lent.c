@@ -4,10 +4,10 @@
 #include <errno.h>
 #include <sys/random.h>
 
+#include "guest/account/granule.h"
 #include "guest/core/exporter.h"
 #include "guest/core/object.h"
 #include "guest/memory/backing.h"
-#include "guest/memory/granule.h"
 #include "guest/memory/sharing.h"
 
 static bool lent_knows(struct guest *guest, const struct share_name *name)

@@ -3,13 +3,13 @@
 
 #include <errno.h>
 
+#include "guest/account/context.h"
+#include "guest/account/holder.h"
+#include "guest/account/room.h"
 #include "guest/core/entry.h"
 #include "guest/core/hook.h"
 #include "guest/memory/allocator.h"
-#include "guest/memory/context.h"
 #include "guest/memory/external.h"
-#include "guest/memory/holder.h"
-#include "guest/memory/room.h"
 #include "guest/memory/vmm.h"
 
 /*

@@ -8,7 +8,7 @@
 #ifndef ALLOT_GUEST_MEMORY_MEMORY_H
 #define ALLOT_GUEST_MEMORY_MEMORY_H
 
-#include "guest/memory/charge.h"
+#include "guest/account/charge.h"
 
 /* The most that an allocation of `bytes` can take. */
 static inline uint64_t memory_need(uint64_t bytes)

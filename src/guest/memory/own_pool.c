@@ -4,9 +4,9 @@
 #include <stddef.h>
 #include <sys/mman.h>
 
+#include "guest/account/holder.h"
 #include "guest/core/hook.h"
 #include "guest/memory/backing.h"
-#include "guest/memory/holder.h"
 #include "guest/memory/own_pool_priv.h"
 #include "guest/memory/pool.h"
 

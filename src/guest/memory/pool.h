@@ -6,7 +6,7 @@
 #ifndef ALLOT_GUEST_MEMORY_POOL_H
 #define ALLOT_GUEST_MEMORY_POOL_H
 
-#include "guest/memory/charge.h"
+#include "guest/account/charge.h"
 
 /*
  * Called after every change of what an allocation may remember of a pool: which pool is current,

@@ -18,7 +18,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "guest/memory/granule.h"
+#include "guest/account/granule.h"
 
 /* Of those up to SMALL_BYTES, as the driver aligns them; and of larger ones. */
 #define SLAB_UNIT	512u

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "guest/swap/obstacles.h"
 
+#include "guest/account/holder.h"
 #include "guest/core/object.h"
-#include "guest/memory/holder.h"
 #include "guest/memory/importer.h"
 #include "guest/memory/own_pool.h"
 

@@ -14,7 +14,7 @@
 #include "base/now.h"
 #include "base/number.h"
 #include "base/word.h"
-#include "guest/memory/granule.h"
+#include "guest/account/granule.h"
 #include "ledger/ledger.h"
 #include "ledger/life.h"
 #include "ledger/policy.h"

@@ -11,8 +11,8 @@
  *	program's thread    frees ── looks: 114 MiB too much ── idle
  *	ours                             10 ms ── looks ── 20 ms ── looks ── ... ── ends
  */
-#ifndef ALLOT_GUEST_MEMORY_LATER_H
-#define ALLOT_GUEST_MEMORY_LATER_H
+#ifndef ALLOT_GUEST_ACCOUNT_LATER_H
+#define ALLOT_GUEST_ACCOUNT_LATER_H
 
 #include <stdbool.h>
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "guest/memory/view.h"
+#include "guest/account/view.h"
 
 #include <limits.h>
 
 #include "base/number.h"
-#include "guest/memory/figure.h"
+#include "guest/account/figure.h"
 #include "ledger/quota.h"
 #include "ledger/residency_file.h"
 #include "ledger/swap.h"

@@ -11,8 +11,8 @@
  * A quota may come to be below what is held (allot set). Then all of it is used, and processes have
  * together no more than that: a program that divides by the total finds at most 100 %.
  */
-#ifndef ALLOT_GUEST_MEMORY_VIEW_H
-#define ALLOT_GUEST_MEMORY_VIEW_H
+#ifndef ALLOT_GUEST_ACCOUNT_VIEW_H
+#define ALLOT_GUEST_ACCOUNT_VIEW_H
 
 #include <sys/types.h>
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "guest/memory/room.h"
+#include "guest/account/room.h"
 
 #include "base/now.h"
 #include "base/number.h"
-#include "guest/memory/charge.h"
-#include "guest/memory/granule.h"
-#include "guest/memory/holder.h"
+#include "guest/account/charge.h"
+#include "guest/account/granule.h"
+#include "guest/account/holder.h"
 #include "ledger/spare.h"
 #include "sched/tuning.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "guest/memory/figure.h"
+#include "guest/account/figure.h"
 
 #include <errno.h>
 #include <string.h>
@@ -11,15 +11,15 @@
 #include "base/now.h"
 #include "base/number.h"
 #include "base/pidns.h"
+#include "guest/account/calls.h"
+#include "guest/account/context.h"
+#include "guest/account/driver_list.h"
+#include "guest/account/granule.h"
+#include "guest/account/holder.h"
+#include "guest/account/later.h"
+#include "guest/account/own_pid.h"
 #include "guest/core/object.h"
 #include "guest/core/own_nvml.h"
-#include "guest/memory/calls.h"
-#include "guest/memory/context.h"
-#include "guest/memory/driver_list.h"
-#include "guest/memory/granule.h"
-#include "guest/memory/holder.h"
-#include "guest/memory/later.h"
-#include "guest/memory/own_pid.h"
 #include "ledger/quota.h"
 #include "ledger/shared.h"
 

@@ -9,8 +9,8 @@
  * Where that is to be expected a thread of its own opens it meanwhile (own_nvml.h). The figure
  * itself takes about 11 us and is immediate.
  */
-#ifndef ALLOT_GUEST_MEMORY_FIGURE_H
-#define ALLOT_GUEST_MEMORY_FIGURE_H
+#ifndef ALLOT_GUEST_ACCOUNT_FIGURE_H
+#define ALLOT_GUEST_ACCOUNT_FIGURE_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "guest/memory/later.h"
+#include "guest/account/later.h"
 
 #include <sys/prctl.h>
 #include <time.h>

@@ -8,8 +8,8 @@
  * would, and can be done at any time once there is a context: when somebody first needs the
  * figure, and not at the start.
  */
-#ifndef ALLOT_GUEST_MEMORY_OWN_PID_H
-#define ALLOT_GUEST_MEMORY_OWN_PID_H
+#ifndef ALLOT_GUEST_ACCOUNT_OWN_PID_H
+#define ALLOT_GUEST_ACCOUNT_OWN_PID_H
 
 #include <stdbool.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "guest/memory/calls.h"
+#include "guest/account/calls.h"
 
 #include <sys/syscall.h>
 #include <time.h>

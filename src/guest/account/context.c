@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "guest/memory/context.h"
+#include "guest/account/context.h"
 
 #include "base/number.h"
+#include "guest/account/granule.h"
 #include "guest/core/object.h"
-#include "guest/memory/granule.h"
 
 uint64_t context_size(struct guest *guest, struct guest_device *device)
 {

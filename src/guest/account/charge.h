@@ -4,15 +4,15 @@
  * Hooks know what their call takes from the device. This module knows how the tenant is asked for
  * it, what can be given back before a refusal, and that a refusal is CUDA_ERROR_OUT_OF_MEMORY.
  */
-#ifndef ALLOT_GUEST_MEMORY_CHARGE_H
-#define ALLOT_GUEST_MEMORY_CHARGE_H
+#ifndef ALLOT_GUEST_ACCOUNT_CHARGE_H
+#define ALLOT_GUEST_ACCOUNT_CHARGE_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "guest/account/granule.h"
 #include "guest/core/guest.h"
 #include "guest/core/object.h"
-#include "guest/memory/granule.h"
 #include "ledger/quota.h"
 
 /* Bytes asked for and not yet committed. One may be reserved with 0 bytes. */

@@ -14,8 +14,8 @@
  *	ending thread       calls_begin_alone ── driver ends the context ── forget it ── calls_end_alone
  *	allocating thread         calls_begin ──────────── waits ───────────────────────► driver ...
  */
-#ifndef ALLOT_GUEST_MEMORY_CALLS_H
-#define ALLOT_GUEST_MEMORY_CALLS_H
+#ifndef ALLOT_GUEST_ACCOUNT_CALLS_H
+#define ALLOT_GUEST_ACCOUNT_CALLS_H
 
 #include "guest/core/guest.h"
 

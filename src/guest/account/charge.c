@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "guest/memory/charge.h"
+#include "guest/account/charge.h"
 
 #include <errno.h>
 #include <time.h>
@@ -7,10 +7,10 @@
 #include "base/fault.h"
 #include "base/now.h"
 #include "base/number.h"
-#include "guest/memory/calls.h"
-#include "guest/memory/figure.h"
-#include "guest/memory/holder.h"
-#include "guest/memory/later.h"
+#include "guest/account/calls.h"
+#include "guest/account/figure.h"
+#include "guest/account/holder.h"
+#include "guest/account/later.h"
 #include "ledger/spare.h"
 #include "ledger/swap.h"
 

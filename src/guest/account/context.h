@@ -10,8 +10,8 @@
  * 516 under MPS. The code of libraries comes on top where CUDA loads it eagerly
  * (bench/results/h200-contexts-2026-11-28.txt).
  */
-#ifndef ALLOT_GUEST_MEMORY_CONTEXT_H
-#define ALLOT_GUEST_MEMORY_CONTEXT_H
+#ifndef ALLOT_GUEST_ACCOUNT_CONTEXT_H
+#define ALLOT_GUEST_ACCOUNT_CONTEXT_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The sizes in which the driver takes device memory and gives it out. */
-#ifndef ALLOT_GUEST_MEMORY_GRANULE_H
-#define ALLOT_GUEST_MEMORY_GRANULE_H
+#ifndef ALLOT_GUEST_ACCOUNT_GRANULE_H
+#define ALLOT_GUEST_ACCOUNT_GRANULE_H
 
 #include <stdint.h>
 

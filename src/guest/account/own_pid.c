@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "guest/memory/own_pid.h"
+#include "guest/account/own_pid.h"
 
 #include <sys/mman.h>
 
@@ -7,9 +7,9 @@
 #include "base/now.h"
 #include "base/number.h"
 #include "base/pidns.h"
+#include "guest/account/driver_list.h"
+#include "guest/account/granule.h"
 #include "guest/core/hook.h"
-#include "guest/memory/driver_list.h"
-#include "guest/memory/granule.h"
 #include "ledger/quota.h"
 #include "ledger/slot.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "guest/memory/driver_list.h"
+#include "guest/account/driver_list.h"
 
 #include <errno.h>
 

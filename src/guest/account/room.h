@@ -5,8 +5,8 @@
  * In a swappable tenant its processes give back first what they do not use, as the driver's own
  * pools do by themselves.
  */
-#ifndef ALLOT_GUEST_MEMORY_ROOM_H
-#define ALLOT_GUEST_MEMORY_ROOM_H
+#ifndef ALLOT_GUEST_ACCOUNT_ROOM_H
+#define ALLOT_GUEST_ACCOUNT_ROOM_H
 
 #include "guest/core/room.h"
 

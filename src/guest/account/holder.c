@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "guest/memory/holder.h"
+#include "guest/account/holder.h"
 
 static const struct holder *const holders[] = {&memory_holder, &pool_holder, &own_pool_holder,
 					       &graph_holder, &context_limits_holder};

@@ -4,8 +4,8 @@
  * but as a stream goes on, at a synchronisation, or when the driver is asked to trim. Charging and
  * reconciling stand below them and reach them by this table.
  */
-#ifndef ALLOT_GUEST_MEMORY_HOLDER_H
-#define ALLOT_GUEST_MEMORY_HOLDER_H
+#ifndef ALLOT_GUEST_ACCOUNT_HOLDER_H
+#define ALLOT_GUEST_ACCOUNT_HOLDER_H
 
 #include "guest/core/guest.h"
 

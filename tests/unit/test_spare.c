@@ -7,10 +7,10 @@
 #include <stdatomic.h>
 #include <unistd.h>
 
-#include "guest/memory/backing.h"
-#include "guest/memory/linear.h"
 #include "guest/memory/memory.h"
-#include "guest/memory/pieces.h"
+#include "guest/movable/backing.h"
+#include "guest/movable/linear.h"
+#include "guest/movable/pieces.h"
 #include "ledger/spare.h"
 #include "ledger/swap.h"
 #include "tests/unit/guest_fixture.h"

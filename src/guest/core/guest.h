@@ -152,9 +152,9 @@ struct guest {
 	_Atomic(struct residency_file *) residency; /* of who decides about that; NULL: nobody does */
 	struct pass_gate pass;			   /* of a swappable tenant, as the next two */
 	struct capturing capturing;
-	_Atomic(struct backing *) backing[GUEST_DEVICES]; /* by ordinal, see memory/backing.h */
+	_Atomic(struct backing *) backing[GUEST_DEVICES]; /* by ordinal, see movable/backing.h */
 	_Atomic uint64_t backed;		   /* allocations that were ever */
-	_Atomic(struct own_pools *) own_pools;	   /* see memory/own_pool.h */
+	_Atomic(struct own_pools *) own_pools;	   /* see movable/own_pool.h */
 	struct once exporter_once;		   /* see core/exporter.h */
 	_Atomic(struct exporter *) exporter;
 	_Atomic uint64_t tenant_before;		   /* its number when the process began, likewise */

@@ -17,11 +17,11 @@
 #include "guest/core/library.h"
 #include "guest/core/space.h"
 #include "guest/launch/waits.h"
-#include "guest/memory/backing.h"
 #include "guest/memory/context_limits.h"
 #include "guest/memory/memory.h"
-#include "guest/memory/own_pool.h"
 #include "guest/memory/pool.h"
+#include "guest/movable/backing.h"
+#include "guest/movable/own_pool.h"
 
 CUresult hook_cuInit(unsigned int Flags)
 {

@@ -8,9 +8,9 @@
 #include "guest/launch/admission.h"
 #include "guest/launch/waits.h"
 #include "guest/memory/memory.h"
-#include "guest/memory/own_pool.h"
 #include "guest/memory/pool.h"
 #include "guest/meter/capture.h"
+#include "guest/movable/own_pool.h"
 
 #define WAIT_NOTING(name, params, args, note, before, after)      \
 	CUresult hook_##name params                              \

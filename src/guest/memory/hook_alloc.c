@@ -4,11 +4,11 @@
 #include "guest/core/capturing.h"
 #include "guest/core/hook.h"
 #include "guest/memory/allocator.h"
-#include "guest/memory/linear.h"
 #include "guest/memory/memory.h"
-#include "guest/memory/own_alloc.h"
 #include "guest/memory/pool.h"
 #include "guest/memory/pool_pointer.h"
+#include "guest/movable/linear.h"
+#include "guest/movable/own_alloc.h"
 
 CUresult hook_cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
 {

@@ -9,11 +9,11 @@
 #include "guest/account/later.h"
 #include "guest/core/capturing.h"
 #include "guest/core/hook.h"
-#include "guest/memory/backing.h"
-#include "guest/memory/importer.h"
-#include "guest/memory/lent.h"
 #include "guest/memory/memory.h"
 #include "guest/memory/sharing.h"
+#include "guest/movable/backing.h"
+#include "guest/movable/importer.h"
+#include "guest/movable/lent.h"
 
 /* As the driver does, a handle of the whole allocation that has the address. */
 static CUresult ipc_name(struct guest *guest, CUdeviceptr dptr, CUipcMemHandle *ret)

@@ -6,10 +6,10 @@
  */
 #include "guest/core/hook.h"
 #include "guest/memory/allocator.h"
-#include "guest/memory/backing.h"
 #include "guest/memory/memory.h"
-#include "guest/memory/own_pool.h"
 #include "guest/memory/vmm.h"
+#include "guest/movable/backing.h"
+#include "guest/movable/own_pool.h"
 
 /* Whether it is in one that another process has, and this one opened. */
 static bool pointer_find_opened(struct guest *guest, CUdeviceptr at, struct object *ret)

@@ -9,9 +9,9 @@
 #include "guest/core/capturing.h"
 #include "guest/core/hook.h"
 #include "guest/memory/memory.h"
-#include "guest/memory/own_alloc.h"
-#include "guest/memory/own_pool.h"
 #include "guest/memory/pool.h"
+#include "guest/movable/own_alloc.h"
+#include "guest/movable/own_pool.h"
 
 /* The driver's call, whichever of the four it is. */
 struct request {

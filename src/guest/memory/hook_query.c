@@ -8,11 +8,11 @@
 #include "guest/account/view.h"
 #include "guest/core/hook.h"
 #include "guest/memory/allocator.h"
-#include "guest/memory/backing.h"
 #include "guest/memory/graph.h"
 #include "guest/memory/memory.h"
-#include "guest/memory/own_pool.h"
 #include "guest/memory/pool.h"
+#include "guest/movable/backing.h"
+#include "guest/movable/own_pool.h"
 
 struct figures {
 	uint64_t total, free;

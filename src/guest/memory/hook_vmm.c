@@ -12,11 +12,11 @@
 #include "guest/core/exporter.h"
 #include "guest/core/hook.h"
 #include "guest/core/token.h"
-#include "guest/memory/backing.h"
-#include "guest/memory/importer.h"
-#include "guest/memory/lent.h"
 #include "guest/memory/sharing.h"
 #include "guest/memory/vmm.h"
+#include "guest/movable/backing.h"
+#include "guest/movable/importer.h"
+#include "guest/movable/lent.h"
 
 /* Takes `refs` references and `maps` mappings off or puts them on; copies the object out. */
 struct count {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "guest/memory/physical.h"
+#include "guest/movable/physical.h"
 
 CUmemAllocationHandleType physical_types(const struct guest_device *device)
 {

@@ -3,8 +3,8 @@
  * A granule cut into small allocations, as the driver cuts its own: in units of 512 bytes, first
  * fit. Pure: which granule it is, and who may look at it when, is the caller's affair.
  */
-#ifndef ALLOT_GUEST_MEMORY_CUT_H
-#define ALLOT_GUEST_MEMORY_CUT_H
+#ifndef ALLOT_GUEST_MOVABLE_CUT_H
+#define ALLOT_GUEST_MOVABLE_CUT_H
 
 #include <stdbool.h>
 #include <stdint.h>

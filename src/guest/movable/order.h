@@ -12,11 +12,11 @@
  *
  * All but what is said to call the driver is under the caller's lock.
  */
-#ifndef ALLOT_GUEST_MEMORY_ORDER_H
-#define ALLOT_GUEST_MEMORY_ORDER_H
+#ifndef ALLOT_GUEST_MOVABLE_ORDER_H
+#define ALLOT_GUEST_MOVABLE_ORDER_H
 
 #include "guest/core/guest.h"
-#include "guest/memory/slab.h"
+#include "guest/movable/slab.h"
 
 #define ORDERS 512
 

@@ -3,8 +3,8 @@
  * Where a program has mapped its own handles (cuMemMap), for who moves what is behind them. Only
  * while the gate is shut (pass.h).
  */
-#ifndef ALLOT_GUEST_MEMORY_MAPPING_H
-#define ALLOT_GUEST_MEMORY_MAPPING_H
+#ifndef ALLOT_GUEST_MOVABLE_MAPPING_H
+#define ALLOT_GUEST_MOVABLE_MAPPING_H
 
 #include "guest/core/guest.h"
 

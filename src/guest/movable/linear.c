@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "guest/memory/linear.h"
+#include "guest/movable/linear.h"
 
 #include "guest/account/room.h"
 #include "guest/core/capturing.h"
 #include "guest/core/entry.h"
 #include "guest/core/hook.h"
-#include "guest/memory/backing.h"
-#include "guest/memory/importer.h"
 #include "guest/memory/memory.h"
+#include "guest/movable/backing.h"
+#include "guest/movable/importer.h"
 #include "ledger/spare.h"
 
 /*

@@ -3,11 +3,11 @@
  * Physical memory of a piece, by the driver: made, mapped at the piece's address, taken away. No
  * lock is held.
  */
-#ifndef ALLOT_GUEST_MEMORY_PHYSICAL_H
-#define ALLOT_GUEST_MEMORY_PHYSICAL_H
+#ifndef ALLOT_GUEST_MOVABLE_PHYSICAL_H
+#define ALLOT_GUEST_MOVABLE_PHYSICAL_H
 
 #include "guest/core/guest.h"
-#include "guest/memory/pieces.h"
+#include "guest/movable/pieces.h"
 
 /* What handles of the device can be exported by. */
 CUmemAllocationHandleType physical_types(const struct guest_device *device);

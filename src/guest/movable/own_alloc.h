@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Allocations from pools of a swappable tenant (own_pool.h), and frees in the order of streams. */
-#ifndef ALLOT_GUEST_MEMORY_OWN_ALLOC_H
-#define ALLOT_GUEST_MEMORY_OWN_ALLOC_H
+#ifndef ALLOT_GUEST_MOVABLE_OWN_ALLOC_H
+#define ALLOT_GUEST_MOVABLE_OWN_ALLOC_H
 
 #include "guest/core/guest.h"
 

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "guest/memory/own_pool.h"
+#include "guest/movable/own_pool.h"
 
 #include <stddef.h>
 #include <sys/mman.h>
 
 #include "guest/account/holder.h"
 #include "guest/core/hook.h"
-#include "guest/memory/backing.h"
-#include "guest/memory/own_pool_priv.h"
 #include "guest/memory/pool.h"
+#include "guest/movable/backing.h"
+#include "guest/movable/own_pool_priv.h"
 
 static void *own_map(size_t bytes)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "guest/memory/slab.h"
+#include "guest/movable/slab.h"
 
 #include <stddef.h>
 #include <sys/mman.h>

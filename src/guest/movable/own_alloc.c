@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "guest/memory/own_alloc.h"
+#include "guest/movable/own_alloc.h"
 
 #include "guest/account/calls.h"
 #include "guest/account/holder.h"
 #include "guest/account/room.h"
 #include "guest/core/capturing.h"
 #include "guest/core/hook.h"
-#include "guest/memory/backing.h"
 #include "guest/memory/memory.h"
-#include "guest/memory/own_pool_priv.h"
+#include "guest/movable/backing.h"
+#include "guest/movable/own_pool_priv.h"
 
 struct wish {
 	struct guest *guest;

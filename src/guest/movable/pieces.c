@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "guest/memory/pieces.h"
+#include "guest/movable/pieces.h"
 
 #include <string.h>
 #include <sys/mman.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "guest/memory/mapping.h"
+#include "guest/movable/mapping.h"
 
 #include "guest/core/object.h"
-#include "guest/memory/backing.h"
+#include "guest/movable/backing.h"
 
 /* The driver knows who may reach a mapping: the program said it range by range, and device by device. */
 static void mapping_ask(struct guest *guest, struct object *mapping)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What of the memory that we back (backing.h) is lent to other processes, see core/exporter.h. */
-#ifndef ALLOT_GUEST_MEMORY_LENT_H
-#define ALLOT_GUEST_MEMORY_LENT_H
+#ifndef ALLOT_GUEST_MOVABLE_LENT_H
+#define ALLOT_GUEST_MOVABLE_LENT_H
 
 #include "guest/core/share_name.h"
 

@@ -3,8 +3,8 @@
  * Linear memory of a swappable tenant: as memory.h has it, backed by pieces that can leave
  * (backing.h), with the charge of those that are spare.
  */
-#ifndef ALLOT_GUEST_MEMORY_LINEAR_H
-#define ALLOT_GUEST_MEMORY_LINEAR_H
+#ifndef ALLOT_GUEST_MOVABLE_LINEAR_H
+#define ALLOT_GUEST_MOVABLE_LINEAR_H
 
 #include "guest/core/guest.h"
 #include "guest/core/object.h"

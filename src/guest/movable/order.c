@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "guest/memory/order.h"
+#include "guest/movable/order.h"
 
 #include <sched.h>
 

@@ -12,8 +12,8 @@
  *
  * Small blocks and large ones have slabs of their own, so that what describes a slab stays small.
  */
-#ifndef ALLOT_GUEST_MEMORY_SLAB_H
-#define ALLOT_GUEST_MEMORY_SLAB_H
+#ifndef ALLOT_GUEST_MOVABLE_SLAB_H
+#define ALLOT_GUEST_MOVABLE_SLAB_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -11,8 +11,8 @@
  * behind a synchronisation. What it keeps is charged. One lock is held for the tables, never across
  * a call of the driver.
  */
-#ifndef ALLOT_GUEST_MEMORY_OWN_POOL_H
-#define ALLOT_GUEST_MEMORY_OWN_POOL_H
+#ifndef ALLOT_GUEST_MOVABLE_OWN_POOL_H
+#define ALLOT_GUEST_MOVABLE_OWN_POOL_H
 
 #include "guest/core/guest.h"
 #include "guest/core/object.h"

@@ -4,8 +4,8 @@
  * whatever names of allocations in it are opened, and how often. It is a piece of our own
  * reservation, so it leaves and comes back at the same address; its content is the exporter's affair.
  */
-#ifndef ALLOT_GUEST_MEMORY_IMPORTER_H
-#define ALLOT_GUEST_MEMORY_IMPORTER_H
+#ifndef ALLOT_GUEST_MOVABLE_IMPORTER_H
+#define ALLOT_GUEST_MOVABLE_IMPORTER_H
 
 #include "guest/core/guest.h"
 #include "guest/core/object.h"

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What own_pool.c, which has the pools, shares with own_alloc.c, which allocates from them. */
-#ifndef ALLOT_GUEST_MEMORY_OWN_POOL_PRIV_H
-#define ALLOT_GUEST_MEMORY_OWN_POOL_PRIV_H
+#ifndef ALLOT_GUEST_MOVABLE_OWN_POOL_PRIV_H
+#define ALLOT_GUEST_MOVABLE_OWN_POOL_PRIV_H
 
 #include "base/lock.h"
-#include "guest/memory/order.h"
-#include "guest/memory/own_pool.h"
-#include "guest/memory/slab.h"
+#include "guest/movable/order.h"
+#include "guest/movable/own_pool.h"
+#include "guest/movable/slab.h"
 
 struct own_pool {
 	struct own_pool *next; /* with a lower number */

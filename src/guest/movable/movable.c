@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "guest/core/limited.h"
 #include "guest/memory/allocator.h"
-#include "guest/memory/linear.h"
+#include "guest/movable/linear.h"
 
 static const struct allocator allocator_movable = {
 	.alloc = linear_alloc,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "guest/memory/cut.h"
+#include "guest/movable/cut.h"
 
 static bool cut_bit(const uint64_t *map, uint32_t unit)
 {

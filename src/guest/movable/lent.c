@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "guest/memory/lent.h"
+#include "guest/movable/lent.h"
 
 #include <errno.h>
 #include <sys/random.h>
@@ -7,8 +7,8 @@
 #include "guest/account/granule.h"
 #include "guest/core/exporter.h"
 #include "guest/core/object.h"
-#include "guest/memory/backing.h"
 #include "guest/memory/sharing.h"
+#include "guest/movable/backing.h"
 
 static bool lent_knows(struct guest *guest, const struct share_name *name)
 {

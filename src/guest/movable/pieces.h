@@ -9,15 +9,15 @@
  * freed before. Places are handed out in turn: a program that uses what it freed is found out, unless
  * that is spare.
  */
-#ifndef ALLOT_GUEST_MEMORY_PIECES_H
-#define ALLOT_GUEST_MEMORY_PIECES_H
+#ifndef ALLOT_GUEST_MOVABLE_PIECES_H
+#define ALLOT_GUEST_MOVABLE_PIECES_H
 
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "base/lock.h"
-#include "guest/memory/cut.h"
+#include "guest/movable/cut.h"
 #include "nvidia/cuda_api.h"
 
 enum piece_state {

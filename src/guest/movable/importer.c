@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "guest/memory/importer.h"
+#include "guest/movable/importer.h"
 
 #include <errno.h>
 #include <string.h>
@@ -10,8 +10,8 @@
 #include "base/word.h"
 #include "guest/core/borrow.h"
 #include "guest/core/exporter.h"
-#include "guest/memory/backing.h"
 #include "guest/memory/sharing.h"
+#include "guest/movable/backing.h"
 #include "ledger/slot.h"
 #include "ledger/swap.h"
 

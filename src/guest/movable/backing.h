@@ -20,11 +20,11 @@
  * A lock is held for the tables alone, never across a call of the driver. A piece that is being
  * made or ended is nobody's meanwhile.
  */
-#ifndef ALLOT_GUEST_MEMORY_BACKING_H
-#define ALLOT_GUEST_MEMORY_BACKING_H
+#ifndef ALLOT_GUEST_MOVABLE_BACKING_H
+#define ALLOT_GUEST_MOVABLE_BACKING_H
 
 #include "guest/core/guest.h"
-#include "guest/memory/pieces.h"
+#include "guest/movable/pieces.h"
 
 /*
  * What no other allocation of the process has had; the driver's own numbers count up from 1, too.

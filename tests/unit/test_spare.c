@@ -159,10 +159,7 @@ static CUdeviceptr alloc(uint64_t bytes)
 
 static void give(CUdeviceptr p)
 {
-	struct object object;
-
-	CHECK(memory_take(&guest, OBJECT_MEMORY, p, &object));
-	CHECK_EQ(linear_free(&guest, &object), CUDA_SUCCESS);
+	CHECK_EQ(linear_free(&guest, p), CUDA_SUCCESS);
 }
 
 static void check_has(bool spare, uint64_t bytes)

@@ -10,10 +10,41 @@
 #include "guest/core/guest.h"
 #include "guest/core/object.h"
 
+typedef CUresult free_async_fn(CUdeviceptr at, CUstream stream);
+
+struct pool_request;
+
 struct allocator {
 	/* As cuMemAlloc, in the current context, of which `device` is: reserve, back, record, commit. */
 	CUresult (*alloc)(struct guest *guest, struct guest_device *device, uint64_t bytes,
 			  CUdeviceptr *ret);
+	/* As cuMemAllocPitch. */
+	CUresult (*alloc_pitched)(struct guest *guest, struct guest_device *device,
+				  CUdeviceptr *ret, size_t *ret_pitch, size_t width, size_t height,
+				  unsigned int element);
+	/* As cuMemFree, of any address. */
+	CUresult (*free)(struct guest *guest, CUdeviceptr at);
+	/*
+	 * As cuMemFreeAsync. `stream` is as the program gave it, `order` the stream that it means;
+	 * `real` is the driver's call.
+	 */
+	CUresult (*free_in_stream)(struct guest *guest, CUdeviceptr at, CUstream stream,
+				   CUstream order, free_async_fn *real);
+
+	/* As cuMemAllocAsync and its like, in a stream that does not capture. */
+	CUresult (*alloc_from_pool)(struct guest *guest, struct pool_request *request);
+	/* After the driver has made a pool, and before it ends one. */
+	CUresult (*pool_made)(struct guest *guest, CUmemoryPool handle,
+			      const CUmemPoolProps *props);
+	void (*pool_ends)(struct guest *guest, CUmemoryPool handle);
+	/* Behind the driver's own answer. */
+	void (*pool_trim)(struct guest *guest, CUmemoryPool handle, uint64_t keep);
+	void (*pool_set)(struct guest *guest, CUmemoryPool handle, CUmemPool_attribute which,
+			 const void *value);
+	void (*pool_figure)(struct guest *guest, CUmemoryPool handle, CUmemPool_attribute which,
+			    void *value);
+	void (*pool_set_access)(struct guest *guest, CUmemoryPool handle,
+				const CUmemAccessDesc *desc, size_t count);
 
 	/*
 	 * Ends the spare pieces of the device (backing.h), with their charge: before anything is

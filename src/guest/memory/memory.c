@@ -5,7 +5,6 @@
 
 #include "guest/account/context.h"
 #include "guest/account/holder.h"
-#include "guest/account/room.h"
 #include "guest/core/entry.h"
 #include "guest/core/hook.h"
 #include "guest/memory/allocator.h"
@@ -35,8 +34,7 @@ static bool memory_granule_left(struct object *granule, void *arg)
 	return !*last;
 }
 
-uint64_t memory_join_granules(struct guest *guest, int16_t device, uint64_t address,
-				     uint64_t size)
+uint64_t memory_join_granules(struct guest *guest, int16_t device, uint64_t address, uint64_t size)
 {
 	uint64_t end = memory_granule(device, address + size - 1), fresh = 0;
 
@@ -48,7 +46,7 @@ uint64_t memory_join_granules(struct guest *guest, int16_t device, uint64_t addr
 }
 
 uint64_t memory_leave_granules(struct guest *guest, int16_t device, uint64_t address,
-				      uint64_t size)
+			       uint64_t size)
 {
 	uint64_t end = memory_granule(device, address + size - 1), gone = 0;
 
@@ -62,28 +60,6 @@ uint64_t memory_leave_granules(struct guest *guest, int16_t device, uint64_t add
 	}
 	return gone;
 }
-
-static CUresult memory_alloc(struct guest *guest, struct guest_device *device, uint64_t bytes,
-			     CUdeviceptr *ret)
-{
-	struct charge charge;
-	CUresult e;
-
-	e = charge_reserve(guest, device, memory_need(bytes), &charge);
-	if (e)
-		return e;
-	e = WITH_ROOM(guest, device, charge.reserved, DRIVER(cuMemAlloc_v2, (ret, bytes)));
-	return memory_commit(&charge, e, *ret, bytes, 0);
-}
-
-static void memory_end_spare(struct guest *guest, struct guest_device *device)
-{
-}
-
-const struct allocator allocator_driver = {
-	.alloc = memory_alloc,
-	.end_spare = memory_end_spare,
-};
 
 int memory_record(struct charge *charge, const struct object *object, uint64_t actual)
 {

@@ -31,6 +31,19 @@ struct pool_seen {
 	bool ended;		     /* see pool_is_ended */
 };
 
+/* An allocation from a pool, by whichever of the driver's four calls. */
+struct pool_request {
+	CUdeviceptr *dptr;
+	size_t bytes;
+	CUmemoryPool pool; /* NULL: the current one of the stream's device */
+	CUstream stream;   /* as the program gave it */
+	CUstream order;	   /* the stream that it means */
+	CUresult (*call)(const struct pool_request *request);
+};
+
+/* By the driver, of a stream that does not capture. */
+CUresult pool_alloc(struct guest *guest, struct pool_request *request);
+
 /* Looks a pool up, and puts down one that is not known yet. False: there is no room for it. */
 bool pool_look_up(struct guest *guest, CUmemoryPool pool, struct pool_seen *ret);
 bool pool_object(struct guest *guest, CUmemoryPool pool, struct object *ret);

@@ -5,9 +5,11 @@
 #include "guest/core/capturing.h"
 #include "guest/core/entry.h"
 #include "guest/core/hook.h"
+#include "guest/memory/alloc.h"
 #include "guest/memory/memory.h"
 #include "guest/movable/backing.h"
 #include "guest/movable/importer.h"
+#include "guest/movable/own_alloc.h"
 #include "ledger/spare.h"
 
 /*
@@ -151,6 +153,24 @@ CUresult linear_alloc(struct guest *guest, struct guest_device *device, uint64_t
 	return e;
 }
 
+static bool linear_element_is_valid(unsigned int bytes)
+{
+	return bytes == 4 || bytes == 8 || bytes == 16;
+}
+
+CUresult linear_alloc_pitched(struct guest *guest, struct guest_device *device, CUdeviceptr *ret,
+			      size_t *ret_pitch, size_t width, size_t height, unsigned int element)
+{
+	CUresult e;
+
+	if (!linear_element_is_valid(element))
+		return alloc_pitched(guest, device, ret, ret_pitch, width, height, element);
+	e = linear_alloc(guest, device, alloc_pitched_bytes(width, height), ret);
+	if (!e)
+		*ret_pitch = round_up(width, PITCH_BYTES);
+	return e;
+}
+
 static bool linear_may_keep(struct guest *guest)
 {
 	return atomic_load(&guest->yields) && !spare_asked(guest->claimed);
@@ -261,7 +281,7 @@ static void linear_free_waiting(struct guest *guest)
 	} while (n == OBJECT_BATCH);
 }
 
-CUresult linear_free(struct guest *guest, struct object *object)
+static CUresult linear_free_taken(struct guest *guest, struct object *object)
 {
 	CUresult e;
 
@@ -280,3 +300,39 @@ CUresult linear_free(struct guest *guest, struct object *object)
 	return CUDA_SUCCESS;
 }
 
+
+CUresult linear_free(struct guest *guest, CUdeviceptr at)
+{
+	struct object object;
+	CUresult e;
+
+	if (own_free(guest, at, &e))
+		return e;
+	if (!memory_take(guest, OBJECT_MEMORY, at, &object))
+		return alloc_free(guest, at);
+	return object.flags & OBJECT_BACKED ? linear_free_taken(guest, &object)
+					    : alloc_free_taken(guest, &object);
+}
+
+/* In a capture it becomes a node, of a graph's memory; ours is none, and the driver says so. */
+CUresult linear_free_in_stream(struct guest *guest, CUdeviceptr at, CUstream stream, CUstream order,
+			       free_async_fn *real)
+{
+	struct object object;
+	CUresult e;
+
+	if (capturing_stream(guest, order)) {
+		guest_depth++;
+		e = real(at, stream);
+		guest_depth--;
+		return e;
+	}
+	if (own_free_async(guest, at, order, &e))
+		return e;
+	if (!memory_take(guest, OBJECT_MEMORY, at, &object))
+		return alloc_free_in_stream(guest, at, stream, order, real);
+	if (!(object.flags & OBJECT_BACKED))
+		return alloc_free_taken_in_stream(guest, &object, stream, order, real);
+	memory_freed_in_stream(guest, &object, order, NULL);
+	return CUDA_SUCCESS;
+}

@@ -6,17 +6,18 @@
 #ifndef ALLOT_GUEST_MOVABLE_LINEAR_H
 #define ALLOT_GUEST_MOVABLE_LINEAR_H
 
-#include "guest/core/guest.h"
-#include "guest/core/object.h"
+#include "guest/memory/allocator.h"
 
 /* As allocator.h has them. */
 CUresult linear_alloc(struct guest *guest, struct guest_device *device, uint64_t bytes,
 		      CUdeviceptr *ret);
+CUresult linear_alloc_pitched(struct guest *guest, struct guest_device *device, CUdeviceptr *ret,
+			      size_t *ret_pitch, size_t width, size_t height, unsigned int element);
+CUresult linear_free(struct guest *guest, CUdeviceptr at);
+CUresult linear_free_in_stream(struct guest *guest, CUdeviceptr at, CUstream stream, CUstream order,
+			       free_async_fn *real);
 void linear_end_spare(struct guest *guest, struct guest_device *device);
 void linear_release(struct guest *guest, struct guest_device *device, const struct object *object);
-
-/* As cuMemFree, of memory that was taken (memory_take). An error: it is kept. */
-CUresult linear_free(struct guest *guest, struct object *object);
 
 /* What is asked of this process, and not answered yet (ledger/spare.h). Zeroed: nothing. */
 struct answer {

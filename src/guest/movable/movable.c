@@ -2,9 +2,21 @@
 #include "guest/core/limited.h"
 #include "guest/memory/allocator.h"
 #include "guest/movable/linear.h"
+#include "guest/movable/own_alloc.h"
+#include "guest/movable/own_pool.h"
 
 static const struct allocator allocator_movable = {
 	.alloc = linear_alloc,
+	.alloc_pitched = linear_alloc_pitched,
+	.free = linear_free,
+	.free_in_stream = linear_free_in_stream,
+	.alloc_from_pool = own_alloc,
+	.pool_made = own_pool_made,
+	.pool_ends = own_pool_ends,
+	.pool_trim = own_pool_trim,
+	.pool_set = own_pool_set,
+	.pool_figure = own_pool_figure,
+	.pool_set_access = own_pool_set_access,
 	.end_spare = linear_end_spare,
 	.release = linear_release,
 };

@@ -233,42 +233,49 @@ static CUmemoryPool own_current_handle(struct guest *guest, const struct guest_d
 	return DRIVER(cuDeviceGetMemPool, (&handle, device->ordinal)) ? NULL : handle;
 }
 
-bool own_alloc(struct guest *guest, CUmemoryPool handle, uint64_t bytes, CUstream stream,
-	       CUdeviceptr *ret, CUresult *ret_e)
+/* The first of a stream, or of a pool that is current only since. */
+static CUresult own_alloc_cold(struct wish *wish, struct pool_request *request)
 {
-	struct wish wish = {.guest = guest, .own = own_pools_look(guest), .bytes = bytes,
-			    .name = order_name(stream)};
+	struct guest *guest = wish->guest;
+	struct guest_device *device = memory_stream_device(guest, request->order);
 	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
 	uint64_t version = atomic_load(&guest->pools);
-	struct guest_device *device;
+	CUresult e;
 
-	if (!bytes)
-		return false;
-	if (!wish.own || !own_alloc_warm(&wish, handle)) {
-		device = memory_stream_device(guest, stream);
-		if (!device)
-			return false;
-		wish.pool = own_pool_get(guest,
-					 handle ? handle : own_current_handle(guest, device));
-		if (!wish.pool)
-			return false;
-		wish.own = own_pools_look(guest);
-		lock_take(&wish.own->lock);
-		if (!handle && wish.pool->handle) {
-			wish.own->current[device->ordinal] = wish.pool;
-			wish.own->current_version[device->ordinal] = version;
-		}
-		lock_drop(&wish.own->lock);
-		DRIVER(cuThreadExchangeStreamCaptureMode, (&mode));
-		*ret_e = own_cut_joined(&wish) ? CUDA_SUCCESS : own_find_more(&wish);
-		DRIVER(cuThreadExchangeStreamCaptureMode, (&mode));
-		own_pool_put(wish.own, wish.pool);
-		if (*ret_e)
-			return true;
+	if (device)
+		wish->pool = own_pool_get(guest, request->pool ? request->pool
+							       : own_current_handle(guest, device));
+	if (!wish->pool)
+		return pool_alloc(guest, request);
+	wish->own = own_pools_look(guest);
+	lock_take(&wish->own->lock);
+	if (!request->pool && wish->pool->handle) {
+		wish->own->current[device->ordinal] = wish->pool;
+		wish->own->current_version[device->ordinal] = version;
 	}
-	*ret = wish.at;
-	*ret_e = CUDA_SUCCESS;
-	return true;
+	lock_drop(&wish->own->lock);
+	DRIVER(cuThreadExchangeStreamCaptureMode, (&mode));
+	e = own_cut_joined(wish) ? CUDA_SUCCESS : own_find_more(wish);
+	DRIVER(cuThreadExchangeStreamCaptureMode, (&mode));
+	own_pool_put(wish->own, wish->pool);
+	if (!e)
+		*request->dptr = wish->at;
+	return e;
+}
+
+CUresult own_alloc(struct guest *guest, struct pool_request *request)
+{
+	struct wish wish = {.guest = guest, .own = own_pools_look(guest), .bytes = request->bytes,
+			    .name = order_name(request->order)};
+
+	if (!wish.bytes)
+		return pool_alloc(guest, request);
+	if (!wish.own || !own_alloc_warm(&wish, request->pool)) {
+		wish.pool = NULL;
+		return own_alloc_cold(&wish, request);
+	}
+	*request->dptr = wish.at;
+	return CUDA_SUCCESS;
 }
 
 /* --- Frees ----------------------------------------------------------------------------------- */

@@ -100,9 +100,10 @@ static void own_for_each(struct guest *guest, const struct guest_device *device,
 	}
 }
 
-bool own_pool_can(struct guest *guest, const CUmemPoolProps *props)
+/* Can a pool that is made so be one of ours? */
+static bool own_can(struct guest *guest, const CUmemPoolProps *props)
 {
-	return guest->swappable && props->allocType == CU_MEM_ALLOCATION_TYPE_PINNED &&
+	return props->allocType == CU_MEM_ALLOCATION_TYPE_PINNED &&
 	       props->handleTypes == CU_MEM_HANDLE_TYPE_NONE && !props->usage &&
 	       props->location.type == CU_MEM_LOCATION_TYPE_DEVICE &&
 	       guest_device(guest, props->location.id);
@@ -143,9 +144,12 @@ static CUresult own_make(struct guest *guest, CUmemoryPool handle, struct guest_
 	return CUDA_SUCCESS;
 }
 
-CUresult own_pool_add(struct guest *guest, CUmemoryPool handle, const CUmemPoolProps *props)
+CUresult own_pool_made(struct guest *guest, CUmemoryPool handle, const CUmemPoolProps *props)
 {
-	return own_make(guest, handle, guest_device(guest, props->location.id), props->maxSize);
+	return own_can(guest, props) ? own_make(guest, handle,
+						guest_device(guest, props->location.id),
+						props->maxSize)
+				     : CUDA_SUCCESS;
 }
 
 static struct own_pool *own_take(struct own_pools *own, CUmemoryPool handle)
@@ -166,7 +170,7 @@ struct own_pool *own_pool_get(struct guest *guest, CUmemoryPool handle)
 	struct own_pool *pool = own && handle ? own_take(own, handle) : NULL;
 	int16_t device;
 
-	if (pool || !guest->swappable || !handle)
+	if (pool || !handle)
 		return pool;
 	device = pool_default_device(guest, handle);
 	if (device < 0 || own_make(guest, handle, guest_device(guest, device), 0))
@@ -300,7 +304,7 @@ void own_pools_drained(struct guest *guest)
 
 /* --- What programs ask of pools, and say ------------------------------------------------------ */
 
-void own_pool_end(struct guest *guest, CUmemoryPool handle)
+void own_pool_ends(struct guest *guest, CUmemoryPool handle)
 {
 	struct own_pools *own = own_pools_look(guest);
 	struct own_pool *pool = own ? own_take(own, handle) : NULL;

@@ -17,14 +17,9 @@
 #include "guest/core/guest.h"
 #include "guest/core/object.h"
 
-/* Can a pool that is made so be one of ours? */
-bool own_pool_can(struct guest *guest, const CUmemPoolProps *props);
-
-/* After the driver has made such a pool, and before it ends it. */
-CUresult own_pool_add(struct guest *guest, CUmemoryPool handle, const CUmemPoolProps *props);
-void own_pool_end(struct guest *guest, CUmemoryPool handle);
-
-/* Behind the driver's own answer, of a pool that may be none of ours. */
+/* As allocator.h has them, of a pool that may be none of ours. */
+CUresult own_pool_made(struct guest *guest, CUmemoryPool handle, const CUmemPoolProps *props);
+void own_pool_ends(struct guest *guest, CUmemoryPool handle);
 void own_pool_figure(struct guest *guest, CUmemoryPool handle, CUmemPool_attribute which,
 		     void *value);
 void own_pool_set(struct guest *guest, CUmemoryPool handle, CUmemPool_attribute which,

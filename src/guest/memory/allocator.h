@@ -11,6 +11,7 @@
 #include "guest/core/object.h"
 
 typedef CUresult free_async_fn(CUdeviceptr at, CUstream stream);
+typedef CUresult map_array_fn(CUarrayMapInfo *list, unsigned int count, CUstream stream);
 
 struct pool_request;
 
@@ -45,6 +46,32 @@ struct allocator {
 			    void *value);
 	void (*pool_set_access)(struct guest *guest, CUmemoryPool handle,
 				const CUmemAccessDesc *desc, size_t count);
+
+	/* The device whose memory that can leave has the address, mapped or not; NULL: none has. */
+	struct guest_device *(*holds)(struct guest *guest, CUdeviceptr at);
+
+	/*
+	 * A handle of physical memory (cuMemCreate), whose object is about to be recorded: sets the
+	 * program's handle as its key, and OBJECT_BACKED, where the driver's may change.
+	 */
+	CUresult (*adopt)(struct guest *guest, struct guest_device *device,
+			  const CUmemAllocationProp *prop, struct object *handle);
+	/* Ends such a one, of OBJECT_BACKED, by the name that the program had for it. */
+	void (*abandon)(struct guest *guest, uint64_t name, const struct object *handle);
+	/* The driver's handle for one of the program's; 0: it is one no more. */
+	CUmemGenericAllocationHandle (*real_handle)(struct guest *guest,
+						    CUmemGenericAllocationHandle handle);
+	/* The handle that is mapped at an address, where it is not the driver's; 0. */
+	uint64_t (*mapped_handle)(struct guest *guest, CUdeviceptr at);
+	/* As cuMemExportToShareableHandle, of a handle that is not the driver's. */
+	CUresult (*export_handle)(struct guest *guest, CUmemGenericAllocationHandle handle,
+				  int *ret_fd);
+	/* As cuMemImportFromShareableHandle. False: the descriptor is the driver's. */
+	bool (*import_handle)(struct guest *guest, int fd, CUmemGenericAllocationHandle *ret,
+			      CUresult *ret_e);
+	/* As cuMemMapArrayAsync. */
+	CUresult (*map_tiles)(struct guest *guest, CUarrayMapInfo *list, unsigned int count,
+			      CUstream stream, map_array_fn *real);
 
 	/*
 	 * Ends the spare pieces of the device (backing.h), with their charge: before anything is

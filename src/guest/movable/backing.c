@@ -581,10 +581,12 @@ void backing_abandon(struct guest *guest, CUmemGenericAllocationHandle handle)
 CUmemGenericAllocationHandle backing_handle(struct guest *guest,
 					    CUmemGenericAllocationHandle handle)
 {
-	struct backing *backing;
+	struct backing *backing = NULL;
 	const struct piece *piece = backing_piece(guest, handle, &backing);
 
-	return piece && (piece->adopted || piece->imported) ? piece->handle : handle;
+	if (!backing)
+		return handle;
+	return piece && (piece->adopted || piece->imported) ? piece->handle : 0;
 }
 
 /* --- For the thread that moves memory, while the gate is shut ------------------------------------ */

@@ -88,7 +88,10 @@ CUresult backing_adopt(struct guest *guest, struct guest_device *device,
 		       CUmemGenericAllocationHandle handle, uint64_t *ret);
 void backing_abandon(struct guest *guest, CUmemGenericAllocationHandle handle);
 
-/* The driver's handle for one that the program has; the same where it is none of ours. */
+/*
+ * The driver's handle for one that the program has; the same where it is none of ours, and 0 where it
+ * was one and has ended.
+ */
 CUmemGenericAllocationHandle backing_handle(struct guest *guest,
 					    CUmemGenericAllocationHandle handle);
 

@@ -46,7 +46,7 @@ USES = {
     "tools": ("base", "ledger", "nvidia", "amd"),
     "guest/core": (*LOW, "dropin"),
     "guest/account": (*LOW, "guest/core"),
-    "guest/memory": (*LOW, "guest/core", "guest/account", "guest/movable"),
+    "guest/memory": (*LOW, "guest/core", "guest/account"),
     "guest/movable": (*LOW, "guest/core", "guest/account", "guest/memory"),
     "guest/meter": (*LOW, "guest/core"),
     "guest/amd": (*LOW, "guest/core"),

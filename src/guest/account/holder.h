@@ -2,7 +2,8 @@
 /*
  * Holders: modules whose memory leaves the process's account not only by the program's own free,
  * but as a stream goes on, at a synchronisation, or when the driver is asked to trim. Charging and
- * reconciling stand below them and reach them by this table.
+ * reconciling stand below them and reach them by guest.holders, which is chosen with the allocator
+ * (memory/allocator.h).
  */
 #ifndef ALLOT_GUEST_ACCOUNT_HOLDER_H
 #define ALLOT_GUEST_ACCOUNT_HOLDER_H
@@ -10,7 +11,7 @@
 #include "guest/core/guest.h"
 
 struct holder {
-	/* Takes off what the driver has taken back by itself. */
+	/* Takes off what the driver has taken back by itself. NULL: it never does. */
 	void (*catch_up)(struct guest *guest, struct guest_device *device);
 	/* Has the driver take back what the process holds on the device without needing it. */
 	void (*give_back)(struct guest *guest, struct guest_device *device);
@@ -21,11 +22,7 @@ struct holder {
 	uint64_t (*doubtful)(struct guest *guest, struct guest_device *device);
 };
 
-/* Each is defined by its module: linear memory, pools, graphs, limits of contexts. */
-extern const struct holder memory_holder, pool_holder, own_pool_holder, graph_holder,
-	context_limits_holder;
-
-/* All of them, in this order. */
+/* All of them, in the order of guest.holders. */
 void holder_catch_up(struct guest *guest, struct guest_device *device);
 
 uint64_t holder_doubtful(struct guest *guest, struct guest_device *device);

@@ -143,6 +143,7 @@ struct guest {
 	_Atomic uint64_t untiled;		   /* numbers of OBJECT_UNTILED, ever */
 	bool swappable;				   /* before `slot`: what is held can leave */
 	const struct allocator *allocator;	   /* likewise, see memory/allocator.h */
+	const struct holder *const *holders;	   /* the same, see account/holder.h */
 	_Atomic bool pool_exported;		   /* ever: memory of a pool may be others', too */
 	struct once passes, swaps;		   /* its gate is made, its swap thread */
 	_Atomic bool yields;			   /* that gives up what is spare; see memory.c */

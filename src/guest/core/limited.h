@@ -15,8 +15,8 @@
 CUresult limited_attach(struct guest *guest);
 
 /*
- * Sets guest->allocator (memory/allocator.h), by what the tenant is: before `slot`, and once. It is the
- * memory rooms' own.
+ * Sets guest->allocator and guest->holders by what the tenant is, before `slot` and once. Defined in
+ * movable/movable.c.
  */
 void allocator_choose(struct guest *guest);
 

@@ -17,11 +17,11 @@
 #include "guest/core/library.h"
 #include "guest/core/space.h"
 #include "guest/launch/waits.h"
+#include "guest/memory/allocator.h"
 #include "guest/memory/context_limits.h"
 #include "guest/memory/memory.h"
 #include "guest/memory/pool.h"
 #include "guest/movable/backing.h"
-#include "guest/movable/own_pool.h"
 
 CUresult hook_cuInit(unsigned int Flags)
 {
@@ -235,7 +235,7 @@ static void context_gone(struct guest *guest, struct guest_device *device, CUcon
 
 	context_limits_forget(guest, device, context);
 	memory_forget_context(guest, context);
-	own_pools_forget_context(guest, context);
+	guest->allocator->context_ended(guest, context);
 	pool_changed(guest); /* nobody says whether the device keeps its current pool */
 	pool_settle_all(guest);
 	later_released(device);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What a tenant's memory is made of: the driver's own allocations, or pieces that can leave the
- * device (backing.h). One of the two tables is chosen as the process claims its slot, before any
+ * device (movable/). One of the two tables is chosen as the process claims its slot, before any
  * allocation, and never changes. Hooks go through it and do not ask which one it is.
  */
 #ifndef ALLOT_GUEST_MEMORY_ALLOCATOR_H
@@ -50,6 +50,18 @@ struct allocator {
 	/* The device whose memory that can leave has the address, mapped or not; NULL: none has. */
 	struct guest_device *(*holds)(struct guest *guest, CUdeviceptr at);
 
+	/* The allocation that has an address which is held so; its object, of no table perhaps. */
+	bool (*find)(struct guest *guest, CUdeviceptr at, struct object *ret);
+	/* The program sets an attribute of it: it is to be no other allocation's. */
+	void (*mark)(struct guest *guest, CUdeviceptr at);
+
+	/* As cuIpcGetMemHandle and cuIpcCloseMemHandle, of an address that is held so. */
+	CUresult (*ipc_name)(struct guest *guest, CUdeviceptr at, CUipcMemHandle *ret);
+	CUresult (*ipc_close)(struct guest *guest, CUdeviceptr at);
+	/* As cuIpcOpenMemHandle. False: the handle is the driver's. */
+	bool (*ipc_open)(struct guest *guest, const CUipcMemHandle *handle, CUdeviceptr *ret,
+			 CUresult *ret_e);
+
 	/*
 	 * A handle of physical memory (cuMemCreate), whose object is about to be recorded: sets the
 	 * program's handle as its key, and OBJECT_BACKED, where the driver's may change.
@@ -74,11 +86,28 @@ struct allocator {
 			      CUstream stream, map_array_fn *real);
 
 	/*
-	 * Ends the spare pieces of the device (backing.h), with their charge: before anything is
+	 * Ends the spare pieces of the device (movable/backing.h), with their charge: before anything is
 	 * refused, and when the program asks what is free. Disturbs no capture. The caller has a
 	 * pass, or moves memory.
 	 */
 	void (*end_spare)(struct guest *guest, struct guest_device *device);
+	/* The same without a pass: where the gate is shut nothing is spare. */
+	void (*show_spare)(struct guest *guest, struct guest_device *device);
+
+	/*
+	 * Around a wait of the program's: before it, which frees it may cover; behind it, that the
+	 * stream, or the context (NULL: the current one), has come so far.
+	 */
+	uint64_t (*frees)(struct guest *guest);
+	void (*waited)(struct guest *guest, CUstream stream, uint64_t frees);
+	void (*waited_context)(struct guest *guest, CUcontext context, uint64_t frees);
+	/* Gives back what pools have beyond their thresholds. */
+	void (*settle)(struct guest *guest);
+	/* A stream is about to end; a context has ended. */
+	void (*stream_ends)(struct guest *guest, CUstream stream);
+	void (*context_ended)(struct guest *guest, CUcontext context);
+
+	const struct holder *const *holders; /* for account/holder.h; NULL behind the last */
 
 	/* As memory_freed, of OBJECT_BACKED. Not called where nothing is. */
 	void (*release)(struct guest *guest, struct guest_device *device,

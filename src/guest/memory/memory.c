@@ -390,13 +390,7 @@ static void memory_reap_all(struct guest *guest, struct guest_device *device)
 	memory_reap(guest);
 }
 
-static void memory_give_back(struct guest *guest, struct guest_device *device)
-{
-	memory_reap(guest);
-	guest->allocator->end_spare(guest, device);
-}
-
-const struct holder memory_holder = {.catch_up = memory_reap_all, .give_back = memory_give_back,
+const struct holder memory_holder = {.catch_up = memory_reap_all, .give_back = memory_reap_all,
 				     .doubtful = memory_doubtful};
 
 static bool memory_is_of_context(const struct object *object, void *arg)

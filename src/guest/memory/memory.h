@@ -9,6 +9,7 @@
 #define ALLOT_GUEST_MEMORY_MEMORY_H
 
 #include "guest/account/charge.h"
+#include "guest/account/holder.h"
 
 /* The most that an allocation of `bytes` can take. */
 static inline uint64_t memory_need(uint64_t bytes)
@@ -79,5 +80,7 @@ uint64_t memory_small_array_sub(struct guest_device *device, uint64_t bytes);
 
 /* The device that a stream works on; NULL when the driver would not know either. */
 struct guest_device *memory_stream_device(struct guest *guest, CUstream stream);
+
+extern const struct holder memory_holder;
 
 #endif

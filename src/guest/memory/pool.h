@@ -7,6 +7,7 @@
 #define ALLOT_GUEST_MEMORY_POOL_H
 
 #include "guest/account/charge.h"
+#include "guest/account/holder.h"
 
 /*
  * Called after every change of what an allocation may remember of a pool: which pool is current,
@@ -93,5 +94,7 @@ uint64_t pool_settle(struct guest *guest, CUmemoryPool pool);
  * them.
  */
 void pool_settle_all(struct guest *guest);
+
+extern const struct holder pool_holder;
 
 #endif

@@ -224,6 +224,16 @@ void linear_end_spare(struct guest *guest, struct guest_device *device)
 	linear_end_drop(guest, drops);
 }
 
+const struct holder linear_holder = {.give_back = linear_end_spare};
+
+void linear_show_spare(struct guest *guest, struct guest_device *device)
+{
+	CLEANUP(pass_leave) struct guest *pass = NULL;
+
+	if (backing_has_spare(guest, device) && (pass = pass_try(guest)))
+		linear_end_spare(guest, device);
+}
+
 void linear_answer_spare(struct guest *guest, struct answer *answer)
 {
 	if (!answer->begun) {

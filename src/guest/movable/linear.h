@@ -6,6 +6,7 @@
 #ifndef ALLOT_GUEST_MOVABLE_LINEAR_H
 #define ALLOT_GUEST_MOVABLE_LINEAR_H
 
+#include "guest/account/holder.h"
 #include "guest/memory/allocator.h"
 
 /* As allocator.h has them. */
@@ -17,7 +18,10 @@ CUresult linear_free(struct guest *guest, CUdeviceptr at);
 CUresult linear_free_in_stream(struct guest *guest, CUdeviceptr at, CUstream stream, CUstream order,
 			       free_async_fn *real);
 void linear_end_spare(struct guest *guest, struct guest_device *device);
+void linear_show_spare(struct guest *guest, struct guest_device *device);
 void linear_release(struct guest *guest, struct guest_device *device, const struct object *object);
+
+extern const struct holder linear_holder;
 
 /* What is asked of this process, and not answered yet (ledger/spare.h). Zeroed: nothing. */
 struct answer {

@@ -1,11 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "guest/core/limited.h"
 #include "guest/memory/allocator.h"
+#include "guest/memory/context_limits.h"
+#include "guest/memory/graph.h"
+#include "guest/memory/memory.h"
+#include "guest/memory/pool.h"
 #include "guest/movable/backing.h"
 #include "guest/movable/handle.h"
 #include "guest/movable/linear.h"
 #include "guest/movable/own_alloc.h"
 #include "guest/movable/own_pool.h"
+#include "guest/movable/shown.h"
+
+static const struct holder *const movable_holders[] = {
+	&memory_holder, &linear_holder, &pool_holder, &own_pool_holder, &graph_holder,
+	&context_limits_holder, NULL};
 
 static const struct allocator allocator_movable = {
 	.alloc = linear_alloc,
@@ -20,6 +29,11 @@ static const struct allocator allocator_movable = {
 	.pool_figure = own_pool_figure,
 	.pool_set_access = own_pool_set_access,
 	.holds = backing_device,
+	.find = shown_find,
+	.mark = backing_mark,
+	.ipc_name = shown_name,
+	.ipc_close = shown_close,
+	.ipc_open = shown_open,
 	.adopt = handle_adopt,
 	.abandon = handle_abandon,
 	.real_handle = backing_handle,
@@ -28,10 +42,19 @@ static const struct allocator allocator_movable = {
 	.import_handle = handle_import,
 	.map_tiles = handle_map_tiles,
 	.end_spare = linear_end_spare,
+	.show_spare = linear_show_spare,
+	.frees = own_pools_number,
+	.waited = own_pools_waited,
+	.waited_context = own_pools_waited_context,
+	.settle = own_pools_settle,
+	.stream_ends = own_pools_stream_ends,
+	.context_ended = own_pools_forget_context,
+	.holders = movable_holders,
 	.release = linear_release,
 };
 
 void allocator_choose(struct guest *guest)
 {
 	guest->allocator = guest->swappable ? &allocator_movable : &allocator_driver;
+	guest->holders = guest->allocator->holders;
 }

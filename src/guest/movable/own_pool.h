@@ -14,6 +14,7 @@
 #ifndef ALLOT_GUEST_MOVABLE_OWN_POOL_H
 #define ALLOT_GUEST_MOVABLE_OWN_POOL_H
 
+#include "guest/account/holder.h"
 #include "guest/core/guest.h"
 #include "guest/core/object.h"
 
@@ -45,6 +46,8 @@ void own_pools_settle(struct guest *guest);
 /* A stream is about to end; a context has ended. */
 void own_pools_stream_ends(struct guest *guest, CUstream stream);
 void own_pools_forget_context(struct guest *guest, CUcontext context);
+
+extern const struct holder own_pool_holder;
 
 /* For who moves memory, while the gate is shut and no work is left: gives back what is free. */
 void own_pools_drained(struct guest *guest);

@@ -41,6 +41,35 @@ bool room_wait_unknown(struct room *room, struct guest *guest, struct guest_devi
 #define WITH_ROOM(guest, device, bytes, call) \
 	WHILE_FULL(call, room_wait(&room_, guest, device, bytes))
 
+/*
+ * The same for an allocation that may itself have to leave while others leave for it, so that nothing
+ * is reserved meanwhile:
+ *
+ *	reserve ── promised to others? ── back it ── full? ── give up the charge, wait, and again
+ *
+ * `promised` is asked once `reserve` has filled *charge; `back` ends the charge where it fails.
+ */
+#define BACK_WITH_ROOM(guest, device, bytes, charge, reserve, promised, back)                \
+	({                                                                                   \
+		struct room room_ = {0};                                                     \
+		CUresult result_;                                                            \
+                                                                                             \
+		do {                                                                         \
+			result_ = reserve;                                                   \
+			if (result_)                                                         \
+				break;                                                       \
+			if (promised) {                                                      \
+				charge_cancel(charge);                                       \
+				result_ = CUDA_ERROR_OUT_OF_MEMORY;                          \
+			} else {                                                             \
+				result_ = back;                                              \
+			}                                                                    \
+		} while (result_ == CUDA_ERROR_OUT_OF_MEMORY &&                              \
+			 room_wait(&room_, guest, device, bytes));                           \
+		room_end(&room_);                                                            \
+		result_;                                                                     \
+	})
+
 /* In a context of the device: whether what is free there may be what others were promised. */
 bool room_is_promised(const struct room *room, struct guest *guest, struct guest_device *device,
 		      uint64_t bytes);

@@ -106,6 +106,16 @@ static void vmm_drop_mapping(struct guest *guest, uint64_t handle)
 		vmm_gone(guest, handle, &count.after);
 }
 
+static CUresult vmm_create(struct charge *charge, CUmemGenericAllocationHandle *handle, size_t size,
+			   const CUmemAllocationProp *prop, unsigned long long flags)
+{
+	CUresult e = DRIVER(cuMemCreate, (handle, size, prop, flags));
+
+	if (e)
+		charge_cancel(charge);
+	return e;
+}
+
 CUresult hook_cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
 			  const CUmemAllocationProp *prop, unsigned long long flags)
 {
@@ -113,24 +123,18 @@ CUresult hook_cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
 	struct object object = {.kind = OBJECT_HANDLE, .category = CAT_DATA, .refs = 1};
 	struct guest_device *device = NULL;
 	CUmemGenericAllocationHandle real;
-	struct room room = {0};
 	struct charge charge;
+	uint64_t need;
 	CUresult e;
 
 	if (prop && prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE)
 		device = guest_device(guest, prop->location.id);
 	if (!device) /* host memory, or an error for the driver to name */
 		return DRIVER(cuMemCreate, (handle, size, prop, flags));
-	do {
-		e = charge_reserve(guest, device, round_up(size, GRANULE_BYTES), &charge);
-		if (e)
-			break;
-		e = DRIVER(cuMemCreate, (handle, size, prop, flags));
-		if (e)
-			charge_cancel(&charge);
-	} while (e == CUDA_ERROR_OUT_OF_MEMORY &&
-		 room_wait(&room, guest, device, round_up(size, GRANULE_BYTES)));
-	room_end(&room);
+	need = round_up(size, GRANULE_BYTES);
+	e = BACK_WITH_ROOM(guest, device, need, &charge,
+			   charge_reserve(guest, device, need, &charge), false,
+			   vmm_create(&charge, handle, size, prop, flags));
 	if (e)
 		return e;
 	real = object.key = *handle;

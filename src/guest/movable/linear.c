@@ -104,8 +104,8 @@ static CUresult linear_reserve(struct guest *guest, struct guest_device *device,
 }
 
 /* As memory_commit. The bytes of the spare piece that was used, if any, are charged already. */
-static CUresult linear_commit(struct charge *charge, CUresult result, CUdeviceptr at, uint64_t bytes,
-			      struct spare_piece spare)
+static CUresult linear_commit(struct charge *charge, CUresult result, CUdeviceptr at,
+			      uint64_t bytes, struct spare_piece spare)
 {
 	struct guest *guest = charge->guest;
 	struct object object;
@@ -126,31 +126,26 @@ static CUresult linear_commit(struct charge *charge, CUresult result, CUdevicept
 	return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
+static CUresult linear_back(struct charge *charge, uint64_t bytes, struct spare_piece spare,
+			    CUdeviceptr *ret)
+{
+	CUresult e = backing_alloc(charge->guest, charge->device, bytes, ret, &spare);
+
+	return linear_commit(charge, e, *ret, bytes, spare);
+}
+
 CUresult linear_alloc(struct guest *guest, struct guest_device *device, uint64_t bytes,
 		      CUdeviceptr *ret)
 {
+	uint64_t need = memory_need(bytes);
 	struct spare_piece spare;
-	struct room room = {0};
 	struct charge charge;
-	CUresult e;
 
-	/* Nothing is reserved while others leave for it: it may have to leave itself meanwhile. */
-	do {
-		e = linear_reserve(guest, device, bytes, &charge, &spare);
-		if (e)
-			break;
-		if (bytes > SMALL_BYTES && !spare.bytes &&
-		    room_is_promised(&room, guest, device, memory_need(bytes))) {
-			charge_cancel(&charge);
-			e = CUDA_ERROR_OUT_OF_MEMORY;
-			continue;
-		}
-		e = backing_alloc(guest, device, bytes, ret, &spare);
-		e = linear_commit(&charge, e, *ret, bytes, spare);
-	} while (e == CUDA_ERROR_OUT_OF_MEMORY &&
-		 room_wait(&room, guest, device, memory_need(bytes)));
-	room_end(&room);
-	return e;
+	return BACK_WITH_ROOM(guest, device, need, &charge,
+			      linear_reserve(guest, device, bytes, &charge, &spare),
+			      bytes > SMALL_BYTES && !spare.bytes &&
+				      room_is_promised(&room_, guest, device, need),
+			      linear_back(&charge, bytes, spare, ret));
 }
 
 static bool linear_element_is_valid(unsigned int bytes)

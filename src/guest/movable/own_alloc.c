@@ -122,28 +122,17 @@ static bool own_try_growing(struct wish *wish, uint64_t bytes)
 	return !e;
 }
 
-/* As linear_alloc does it. */
 static CUresult own_must_grow(struct wish *wish, uint64_t bytes)
 {
 	struct guest_device *device = wish->pool->device;
-	struct room room = {0};
 	struct charge charge;
 	CUresult e;
 
 	if (!own_begin_growing(wish, bytes))
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	do {
-		e = charge_reserve(wish->guest, device, bytes, &charge);
-		if (e)
-			break;
-		if (own_is_promised(wish, &room, bytes)) {
-			charge_cancel(&charge);
-			e = CUDA_ERROR_OUT_OF_MEMORY;
-			continue;
-		}
-		e = own_back(wish, bytes, &charge);
-	} while (e == CUDA_ERROR_OUT_OF_MEMORY && room_wait(&room, wish->guest, device, bytes));
-	room_end(&room);
+	e = BACK_WITH_ROOM(wish->guest, device, bytes, &charge,
+			   charge_reserve(wish->guest, device, bytes, &charge),
+			   own_is_promised(wish, &room_, bytes), own_back(wish, bytes, &charge));
 	own_end_growing(wish, bytes);
 	return e;
 }

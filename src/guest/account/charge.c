@@ -14,11 +14,6 @@
 #include "ledger/spare.h"
 #include "ledger/swap.h"
 
-static struct slot *charge_slot(struct guest *guest)
-{
-	return atomic_load_explicit(&guest->slot, memory_order_acquire);
-}
-
 uint64_t charge_limit(struct guest *guest, struct guest_device *device)
 {
 	uint64_t limit = guest_limit(guest, device);
@@ -57,7 +52,7 @@ static uint64_t charge_sum_by_driver(struct guest *guest, struct guest_device *d
 static int charge_reserve_by_driver(struct guest *guest, struct guest_device *device,
 				    uint64_t bytes, uint64_t limit)
 {
-	struct slot *slot = charge_slot(guest);
+	struct slot *slot = guest_slot(guest);
 
 	if (bytes > QUOTA_RESERVE_MAX)
 		return -EDQUOT;
@@ -112,7 +107,7 @@ static int charge_reserve_last(struct guest *guest, struct guest_device *device,
 	int token, r;
 
 	if (!guest_by_driver(guest))
-		return quota_reserve_slow(charge_slot(guest), device->ledger, bytes,
+		return quota_reserve_slow(guest_slot(guest), device->ledger, bytes,
 					  charge_limit(guest, device));
 	quota_reclaim(guest->ledger);
 	token = quota_lock(guest->ledger);
@@ -127,7 +122,7 @@ static int charge_reserve_last(struct guest *guest, struct guest_device *device,
 	if (token >= 0)
 		quota_unlock(token);
 	if (r)
-		quota_count_refusal(charge_slot(guest), device->ledger);
+		quota_count_refusal(guest_slot(guest), device->ledger);
 	return r;
 }
 
@@ -138,7 +133,7 @@ static int charge_reserve_just_so(struct guest *guest, struct guest_device *devi
 
 	return guest_by_driver(guest)
 		       ? charge_reserve_by_driver(guest, device, bytes, limit)
-		       : quota_reserve_sum(charge_slot(guest), device->ledger, bytes, limit,
+		       : quota_reserve_sum(guest_slot(guest), device->ledger, bytes, limit,
 					   ret_used);
 }
 
@@ -217,7 +212,7 @@ static bool charge_try_by(struct guest *guest, struct guest_device *device, uint
 
 	calls_begin(device);
 	r = guest_by_driver(guest) ? charge_reserve_by_driver(guest, device, bytes, limit + slack)
-				   : ask(charge_slot(guest), device->ledger, bytes, limit);
+				   : ask(guest_slot(guest), device->ledger, bytes, limit);
 	if (r) {
 		calls_end(device);
 		return false;
@@ -264,7 +259,7 @@ CUresult charge_reserve(struct guest *guest, struct guest_device *device, uint64
 
 void charge_commit_begin(struct charge *charge, enum category category, uint64_t actual)
 {
-	struct slot *slot = charge_slot(charge->guest);
+	struct slot *slot = guest_slot(charge->guest);
 
 	FAULT_POINT(GUEST_DRIVER_GAVE);
 	if (charge_keeps(charge->guest, category, charge->unseen))
@@ -284,20 +279,10 @@ void charge_commit(struct charge *charge, enum category category, uint64_t actua
 	charge_commit_end(charge);
 }
 
-static void charge_retract(struct charge *charge)
-{
-	quota_cancel(charge_slot(charge->guest), charge->device->ledger, charge->reserved);
-	calls_end(charge->device);
-}
-
-void charge_settle(struct charge *charge)
-{
-	charge_retract(charge);
-}
-
 void charge_cancel(struct charge *charge)
 {
-	charge_retract(charge);
+	quota_cancel(guest_slot(charge->guest), charge->device->ledger, charge->reserved);
+	calls_end(charge->device);
 }
 
 void charge_release_begin(struct guest_device *device)
@@ -310,7 +295,7 @@ static void charge_release(struct guest *guest, struct guest_device *device,
 {
 	FAULT_POINT(GUEST_DRIVER_TOOK);
 	if (bytes && charge_keeps(guest, category, unseen)) {
-		quota_release(charge_slot(guest), device->ledger, category, bytes);
+		quota_release(guest_slot(guest), device->ledger, category, bytes);
 		later_released(device);
 	}
 	calls_end(device);
@@ -347,9 +332,9 @@ static void charge_move(struct guest *guest, struct guest_device *device, enum c
 	if (!charge_keeps(guest, category, unseen))
 		return;
 	if (new_bytes > old_bytes)
-		quota_charge(charge_slot(guest), device->ledger, category, new_bytes - old_bytes);
+		quota_charge(guest_slot(guest), device->ledger, category, new_bytes - old_bytes);
 	else if (new_bytes < old_bytes) {
-		quota_release(charge_slot(guest), device->ledger, category, old_bytes - new_bytes);
+		quota_release(guest_slot(guest), device->ledger, category, old_bytes - new_bytes);
 		later_released(device);
 	}
 }
@@ -400,7 +385,7 @@ static bool charge_is_over(struct guest *guest, struct guest_device *device)
 	if (quota_used(guest->ledger, device->ledger) <= limit)
 		return false;
 	charge_clear_dead(guest, device);
-	return quota_over(charge_slot(guest), device->ledger, limit);
+	return quota_over(guest_slot(guest), device->ledger, limit);
 }
 
 bool charge_over(struct guest *guest, struct guest_device *device)

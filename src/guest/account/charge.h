@@ -30,7 +30,7 @@ struct charge {
  * success ends in one of three ways:
  *
  *	charge_reserve ── the driver ──┬─ gave it ──────────────────────► charge_commit
- *	                               ├─ gave it, and a pool grew ─────► charge_settle
+ *	                               ├─ gave it, and a pool grew ─────► charge_follow, charge_cancel
  *	                               └─ refused ──────────────────────► charge_cancel
  */
 CUresult charge_reserve(struct guest *guest, struct guest_device *device, uint64_t bytes,
@@ -75,9 +75,10 @@ void charge_commit(struct charge *charge, enum category category, uint64_t actua
  */
 void charge_commit_begin(struct charge *charge, enum category category, uint64_t actual);
 void charge_commit_end(struct charge *charge);
-/* The driver did it, and charge_follow has charged what it took, to a pool or to graphs. */
-void charge_settle(struct charge *charge);
-/* The driver refused, or nothing was taken after all. */
+/*
+ * The driver refused, or nothing was taken after all; or charge_follow has charged what it took, to a
+ * pool or to graphs.
+ */
 void charge_cancel(struct charge *charge);
 
 /*

@@ -146,7 +146,7 @@ struct guest {
 	const struct holder *const *holders;	   /* the same, see account/holder.h */
 	_Atomic bool pool_exported;		   /* ever: memory of a pool may be others', too */
 	struct once passes, swaps;		   /* its gate is made, its swap thread */
-	_Atomic bool yields;			   /* that gives up what is spare; see memory.c */
+	_Atomic bool yields;			   /* that gives up what is spare; see movable/linear.c */
 	_Atomic uint32_t drops;			   /* so often it did; threads that take of it */
 	_Atomic uint32_t dropping[2];		   /* since that was an even, an odd number */
 	struct swap_use *use; /* before `slot`; NULL where nothing comes back by itself */
@@ -197,6 +197,12 @@ static inline struct guest *guest_get(void)
 
 /* What -errno means of the tenant's ledger, as such a line says it. */
 void guest_explain(const struct guest *guest, int error, char *ret, size_t len);
+
+/* The process's slot, once CUDA is initialised. */
+static inline struct slot *guest_slot(struct guest *guest)
+{
+	return atomic_load_explicit(&guest->slot, memory_order_acquire);
+}
 
 /* Claims the process's slot, once for all that need it. 0, or an error of slot_claim. */
 int guest_claim_slot(struct guest *guest, struct slot **ret);

@@ -159,10 +159,7 @@ static CUresult pool_allocate_from(struct guest *guest, const struct pool_reques
 	now = pool_reserved(request->pool);
 	if (now != seen.charged || !pool_is_unchanged(guest, &seen))
 		now = pool_settle(guest, request->pool);
-	if (e)
-		charge_cancel(&charge);
-	else
-		charge_settle(&charge);
+	charge_cancel(&charge);
 	if (e || now <= seen.charged)
 		return e;
 	pool_note_growth(guest, request, now - seen.charged);

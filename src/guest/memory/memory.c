@@ -198,7 +198,7 @@ uint64_t memory_small_array_add(struct guest_device *device, uint64_t bytes)
 	return round_up(old + bytes, GRANULE_BYTES) - round_up(old, GRANULE_BYTES);
 }
 
-uint64_t memory_small_array_sub(struct guest_device *device, uint64_t bytes)
+static uint64_t memory_small_array_sub(struct guest_device *device, uint64_t bytes)
 {
 	uint64_t old = atomic_fetch_sub(&device->small_arrays, bytes);
 
@@ -212,8 +212,7 @@ static bool memory_is_view(const struct object *object)
 	       (object->kind == OBJECT_PARTING && object->category == CAT_IMPORTED);
 }
 
-/* Gives back the charge of an object that is in no table any more. */
-static void memory_release(struct guest *guest, const struct object *object)
+void memory_freed(struct guest *guest, const struct object *object)
 {
 	struct guest_device *device = guest_device(guest, object->device);
 	uint64_t bytes = object->bytes;
@@ -235,11 +234,6 @@ static void memory_release(struct guest *guest, const struct object *object)
 		return;
 	}
 	charge_release_end(guest, device, object->category, bytes);
-}
-
-void memory_freed(struct guest *guest, const struct object *object)
-{
-	memory_release(guest, object);
 }
 
 /*
@@ -308,7 +302,7 @@ void memory_freed_in_stream(struct guest *guest, const struct object *object, CU
 	 */
 	if (object->flags & OBJECT_BACKED)
 		memory_await_work((CUcontext)(uintptr_t)object->context);
-	memory_release(guest, object);
+	memory_freed(guest, object);
 }
 
 /* Gives back one pending free, unless its stream is not there yet or another thread was faster. */
@@ -337,7 +331,7 @@ static void memory_reap_one(struct guest *guest, uint64_t key)
 	memory_drop_mark(event);
 	memory_drop_mark(before);
 	parting.key = parting.parting.address;
-	memory_release(guest, &parting);
+	memory_freed(guest, &parting);
 }
 
 /* Memory that a stream may have freed by now, as of the last look at its events. */
@@ -417,7 +411,7 @@ void memory_forget_context(struct guest *guest, CUcontext context)
 				vmm_forget_array_end(
 					guest, vmm_forget_array_begin(guest, gone[i].key), true);
 			charge_release_begin(guest_device(guest, gone[i].device));
-			memory_release(guest, &gone[i]);
+			memory_freed(guest, &gone[i]);
 		}
 	} while (n == OBJECT_BATCH);
 	/* It may have been the last one of its device, which then is to have nothing of ours. */

@@ -73,10 +73,9 @@ void memory_forget_context(struct guest *guest, CUcontext context);
 
 /*
  * Arrays up to SMALL_BYTES share granules too, but have no address: they are charged by their sum.
- * Both answer the bytes by which whole granules change.
+ * Returns the bytes by which whole granules change.
  */
 uint64_t memory_small_array_add(struct guest_device *device, uint64_t bytes);
-uint64_t memory_small_array_sub(struct guest_device *device, uint64_t bytes);
 
 /* The device that a stream works on; NULL when the driver would not know either. */
 struct guest_device *memory_stream_device(struct guest *guest, CUstream stream);

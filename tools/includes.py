@@ -54,8 +54,8 @@ USES = {
     "guest/amd/queue": (*LOW, "guest/core", "guest/amd"),
     "guest/nvml": (*LOW, "guest/core", "guest/account"),
     "guest/launch": (*LOW, "roles", "guest/core", "guest/account", "guest/meter", "guest/amd"),
-    "guest/swap": (*LOW, "guest/core", "guest/account", "guest/memory", "guest/movable", "guest/amd",
-                   "guest/amd/memory", "guest/amd/queue"),
+    "guest/swap": (*LOW, "guest/core", "guest/account", "guest/memory", "guest/movable",
+                   "guest/amd", "guest/amd/memory", "guest/amd/queue"),
     "guest/interpose": (*LOW, "guest/core"),  # but for hooks, see may_use
     "kube/state": (*LOW, "text", "node"),
     "kube/wire": (*LOW, "text", "kube/state"),

@@ -29,9 +29,9 @@ struct charge {
  * this process can give back was given back. Call no driver function with a lock held. Every
  * success ends in one of three ways:
  *
- *	charge_reserve ── the driver ──┬─ gave it ──────────────────────► charge_commit
- *	                               ├─ gave it, and a pool grew ─────► charge_follow, charge_cancel
- *	                               └─ refused ──────────────────────► charge_cancel
+ *	charge_reserve ── the driver ──┬─ gave it ──────────────────► charge_commit
+ *	                               ├─ gave it, and a pool grew ─► charge_follow, charge_cancel
+ *	                               └─ refused ──────────────────► charge_cancel
  */
 CUresult charge_reserve(struct guest *guest, struct guest_device *device, uint64_t bytes,
 			struct charge *ret);
@@ -75,10 +75,7 @@ void charge_commit(struct charge *charge, enum category category, uint64_t actua
  */
 void charge_commit_begin(struct charge *charge, enum category category, uint64_t actual);
 void charge_commit_end(struct charge *charge);
-/*
- * The driver refused, or nothing was taken after all; or charge_follow has charged what it took, to a
- * pool or to graphs.
- */
+/* The driver refused, or took nothing; or charge_follow has charged it, to a pool or to graphs. */
 void charge_cancel(struct charge *charge);
 
 /*

@@ -42,8 +42,8 @@ bool room_wait_unknown(struct room *room, struct guest *guest, struct guest_devi
 	WHILE_FULL(call, room_wait(&room_, guest, device, bytes))
 
 /*
- * The same for an allocation that may itself have to leave while others leave for it, so that nothing
- * is reserved meanwhile:
+ * The same for an allocation of a tenant that may itself have to leave while it waits: nothing is
+ * reserved meanwhile.
  *
  *	reserve ── promised to others? ── back it ── full? ── give up the charge, wait, and again
  *

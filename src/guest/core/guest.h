@@ -146,7 +146,7 @@ struct guest {
 	const struct holder *const *holders;	   /* the same, see account/holder.h */
 	_Atomic bool pool_exported;		   /* ever: memory of a pool may be others', too */
 	struct once passes, swaps;		   /* its gate is made, its swap thread */
-	_Atomic bool yields;			   /* that gives up what is spare; see movable/linear.c */
+	_Atomic bool yields;			   /* that ends spare pieces; see movable/linear.c */
 	_Atomic uint32_t drops;			   /* so often it did; threads that take of it */
 	_Atomic uint32_t dropping[2];		   /* since that was an even, an odd number */
 	struct swap_use *use; /* before `slot`; NULL where nothing comes back by itself */

@@ -15,7 +15,7 @@
 CUresult limited_attach(struct guest *guest);
 
 /*
- * Sets guest->allocator and guest->holders by what the tenant is, before `slot` and once. Defined in
+ * Sets guest->allocator and guest->holders by what the tenant is: once, before `slot`. Defined in
  * movable/movable.c.
  */
 void allocator_choose(struct guest *guest);

@@ -23,7 +23,7 @@ struct room {
 	struct guest *guest; /* NULL: it has not waited */
 	struct swap_wish *wish; /* NULL: another thread's wish of this device goes first */
 	bool granted, refused;
-	uint64_t tries_bytes; /* see room_wait_unknown in account/room.h: so much others leave for, */
+	uint64_t tries_bytes; /* account/room.h, room_wait_unknown: so much others leave for, */
 	uint64_t less_bytes;  /* so much was too little, */
 	uint64_t most_bytes;  /* and for so much there is no room; 0: not known */
 	struct slot *asks; /* others for what they keep, see account/room.h; NULL: it has not */

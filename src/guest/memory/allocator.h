@@ -16,7 +16,7 @@ typedef CUresult map_array_fn(CUarrayMapInfo *list, unsigned int count, CUstream
 struct pool_request;
 
 struct allocator {
-	/* As cuMemAlloc, in the current context, of which `device` is: reserve, back, record, commit. */
+	/* As cuMemAlloc, in the current context, whose device is `device`. */
 	CUresult (*alloc)(struct guest *guest, struct guest_device *device, uint64_t bytes,
 			  CUdeviceptr *ret);
 	/* As cuMemAllocPitch. */
@@ -47,15 +47,15 @@ struct allocator {
 	void (*pool_set_access)(struct guest *guest, CUmemoryPool handle,
 				const CUmemAccessDesc *desc, size_t count);
 
-	/* The device whose memory that can leave has the address, mapped or not; NULL: none has. */
+	/* The device in whose reservation (movable/backing.h) the address is; NULL: in none. */
 	struct guest_device *(*holds)(struct guest *guest, CUdeviceptr at);
 
-	/* The allocation that has an address which is held so; its object, of no table perhaps. */
+	/* The allocation at such an address: its object, which may be in no table. */
 	bool (*find)(struct guest *guest, CUdeviceptr at, struct object *ret);
-	/* The program sets an attribute of it: it is to be no other allocation's. */
+	/* The program sets an attribute of it: its piece is never spare. */
 	void (*mark)(struct guest *guest, CUdeviceptr at);
 
-	/* As cuIpcGetMemHandle and cuIpcCloseMemHandle, of an address that is held so. */
+	/* As cuIpcGetMemHandle and cuIpcCloseMemHandle, of such an address. */
 	CUresult (*ipc_name)(struct guest *guest, CUdeviceptr at, CUipcMemHandle *ret);
 	CUresult (*ipc_close)(struct guest *guest, CUdeviceptr at);
 	/* As cuIpcOpenMemHandle. False: the handle is the driver's. */
@@ -68,12 +68,12 @@ struct allocator {
 	 */
 	CUresult (*adopt)(struct guest *guest, struct guest_device *device,
 			  const CUmemAllocationProp *prop, struct object *handle);
-	/* Ends such a one, of OBJECT_BACKED, by the name that the program had for it. */
+	/* Ends such a handle, of OBJECT_BACKED; `name` is the program's. */
 	void (*abandon)(struct guest *guest, uint64_t name, const struct object *handle);
-	/* The driver's handle for one of the program's; 0: it is one no more. */
+	/* The driver's handle for one of the program's; 0: it has ended. */
 	CUmemGenericAllocationHandle (*real_handle)(struct guest *guest,
 						    CUmemGenericAllocationHandle handle);
-	/* The handle that is mapped at an address, where it is not the driver's; 0. */
+	/* The handle that is mapped at an address, if it is not the driver's; else 0. */
 	uint64_t (*mapped_handle)(struct guest *guest, CUdeviceptr at);
 	/* As cuMemExportToShareableHandle, of a handle that is not the driver's. */
 	CUresult (*export_handle)(struct guest *guest, CUmemGenericAllocationHandle handle,
@@ -86,9 +86,9 @@ struct allocator {
 			      CUstream stream, map_array_fn *real);
 
 	/*
-	 * Ends the spare pieces of the device (movable/backing.h), with their charge: before anything is
-	 * refused, and when the program asks what is free. Disturbs no capture. The caller has a
-	 * pass, or moves memory.
+	 * Ends the spare pieces of the device (movable/backing.h), with their charge: before
+	 * anything is refused, and when the program asks what is free. Disturbs no capture. The
+	 * caller has a pass, or moves memory.
 	 */
 	void (*end_spare)(struct guest *guest, struct guest_device *device);
 	/* The same without a pass: where the gate is shut nothing is spare. */
@@ -109,7 +109,7 @@ struct allocator {
 
 	const struct holder *const *holders; /* for account/holder.h; NULL behind the last */
 
-	/* As memory_freed, of OBJECT_BACKED. Not called where nothing is. */
+	/* As memory_freed, of OBJECT_BACKED. */
 	void (*release)(struct guest *guest, struct guest_device *device,
 			const struct object *object);
 };

@@ -67,7 +67,8 @@ static void pool_note_largest(struct guest *guest, CUmemoryPool pool, const stru
 			      &growth);
 }
 
-static void pool_note_growth(struct guest *guest, const struct pool_request *request, uint64_t growth)
+static void pool_note_growth(struct guest *guest, const struct pool_request *request,
+			     uint64_t growth)
 {
 	uint64_t used = pool_attribute(request->pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT);
 	uint64_t rest = growth > request->bytes ? growth - request->bytes + 1 : 0;
@@ -194,7 +195,7 @@ static CUresult pool_allocate(struct guest *guest, struct pool_request request)
 }
 
 #define CALL(name, args)                                                                           \
-	static CUresult pool_call_##name(const struct pool_request *r)                                  \
+	static CUresult pool_call_##name(const struct pool_request *r)                             \
 	{                                                                                          \
 		return DRIVER(name, args);                                                         \
 	}

@@ -4,8 +4,8 @@
  * reference and its last mapping are gone, in whatever order they go; that is when the driver
  * frees it.
  *
- * A swappable tenant's program gets handles of ours (movable/backing.h), which stay what they are while the
- * driver's change. We have the one reference of the driver's; the program's are counted here.
+ * A swappable tenant's program gets handles of ours (movable/backing.h): the driver's change when
+ * the memory leaves. We have the one reference of the driver's; the program's are counted here.
  */
 #include "base/fault.h"
 #include "guest/account/room.h"

@@ -6,8 +6,8 @@
 #include "guest/core/object.h"
 
 /*
- * The driver counts how often a handle was opened, and answers the same address: adds to that count.
- * False: the address is not open. *ret: the object as it is then, which is gone with the last.
+ * Adds to the count of how often an address was opened: the driver answers the same one each time.
+ * False: it is not open. *ret: the object with its new count; at 0 it is in the table no more.
  */
 bool ipc_count(struct guest *guest, CUdeviceptr at, int add, struct object *ret);
 

@@ -18,7 +18,7 @@ bool vmm_retain(struct guest *guest, uint64_t handle);
 /* The handle that the program has mapped at an address; 0: none. */
 uint64_t vmm_handle_at(struct guest *guest, uint64_t at);
 
-/* Has the driver map or unmap parts of arrays: the program's list, and the same with its handles. */
+/* cuMemMapArrayAsync of a part of the program's list; `as_driver`: the same by the driver's handles. */
 CUresult vmm_map_tiles(struct guest *guest, const CUarrayMapInfo *list, CUarrayMapInfo *as_driver,
 		       unsigned int count, CUstream stream, map_array_fn *real);
 

@@ -55,7 +55,7 @@ static void backing_end_piece(struct guest *guest, struct backing *backing, uint
 	lock_drop(&backing->lock);
 }
 
-/* --- Allocations --------------------------------------------------------------------------------- */
+/* --- Allocations -------------------------------------------------------------------------------- */
 
 /* What a piece is to be a pool's by; all zero: it is none's. */
 struct pooled {
@@ -211,7 +211,7 @@ CUresult backing_alloc_for(struct guest *guest, struct guest_device *device, uin
 		       : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-/* --- Frees, and spare pieces --------------------------------------------------------------------- */
+/* --- Frees, and spare pieces -------------------------------------------------------------------- */
 
 /* Has a piece that moves be spare. False: it is not as any other. */
 static bool backing_keep(struct guest *guest, struct backing *backing, uint32_t page,
@@ -297,7 +297,7 @@ void backing_end_spare(struct guest *guest, struct guest_device *device, struct 
 	backing_end_piece(guest, backing, pieces_page(backing, spare.at));
 }
 
-/* --- What has an address ------------------------------------------------------------------------- */
+/* --- What has an address ------------------------------------------------------------------------ */
 
 struct guest_device *backing_device(struct guest *guest, CUdeviceptr at)
 {
@@ -468,7 +468,7 @@ CUresult backing_share(struct guest *guest, struct guest_device *device, CUdevic
 	return CUDA_SUCCESS;
 }
 
-/* --- Handles of the program's, and imports ------------------------------------------------------- */
+/* --- Handles of the program's, and imports ------------------------------------------------------ */
 
 CUresult backing_adopt(struct guest *guest, struct guest_device *device,
 		       const CUmemAllocationProp *prop, uint64_t bytes,
@@ -589,7 +589,7 @@ CUmemGenericAllocationHandle backing_handle(struct guest *guest,
 	return piece && (piece->adopted || piece->imported) ? piece->handle : 0;
 }
 
-/* --- For the thread that moves memory, while the gate is shut ------------------------------------ */
+/* --- For the thread that moves memory, while the gate is shut ----------------------------------- */
 
 static struct piece *backing_piece_at(struct guest *guest, struct guest_device *device,
 				      CUdeviceptr at)

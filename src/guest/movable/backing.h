@@ -89,8 +89,8 @@ CUresult backing_adopt(struct guest *guest, struct guest_device *device,
 void backing_abandon(struct guest *guest, CUmemGenericAllocationHandle handle);
 
 /*
- * The driver's handle for one that the program has; the same where it is none of ours, and 0 where it
- * was one and has ended.
+ * The driver's handle for one that the program has; the same if it is none of ours, 0 if it has
+ * ended.
  */
 CUmemGenericAllocationHandle backing_handle(struct guest *guest,
 					    CUmemGenericAllocationHandle handle);

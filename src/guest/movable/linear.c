@@ -19,9 +19,9 @@
 #define SPARE_BYTES (32 * GRANULE_BYTES)
 
 /*
- * The bytes that a spare piece (backing.h) is charged with go, or are another allocation's. One of a
- * granule is counted in it as a small allocation is, so that whoever takes it for such joins the
- * granule before it leaves; one of several has them for itself.
+ * Removes a spare piece's charge, or hands it to the next allocation; returns its bytes. A piece of one
+ * granule is counted in it as a small allocation is: the allocation that takes it joins the granule
+ * before the piece leaves. A piece of several granules has them for itself.
  */
 static uint64_t linear_leave_spare(struct guest *guest, const struct guest_device *device,
 				   struct spare_piece spare)
@@ -31,7 +31,7 @@ static uint64_t linear_leave_spare(struct guest *guest, const struct guest_devic
 					    : spare.bytes;
 }
 
-/* What is spare no more goes. Answers the bytes that go with it. */
+/* Ends a piece that was spare, if any. Returns the bytes that go with it. */
 static uint64_t linear_drop_spare(struct guest *guest, struct guest_device *device,
 				  struct spare_piece spare)
 {
@@ -41,8 +41,8 @@ static uint64_t linear_drop_spare(struct guest *guest, struct guest_device *devi
 }
 
 /*
- * Around what may take something out of what is spare, and end it, until it is charged no more: see
- * linear_answer_spare. What this answers is for the other one.
+ * Around a call that may take spare pieces and end them, until they are not charged any more: see
+ * linear_answer_spare. Returns what linear_end_drop needs.
  */
 static uint32_t linear_begin_drop(struct guest *guest)
 {
@@ -62,7 +62,7 @@ static void linear_end_drop(struct guest *guest, uint32_t drops)
 	atomic_fetch_sub(&guest->dropping[drops], 1);
 }
 
-/* All of this goes, with its charge, though a stream captures. Within a drop. */
+/* Ends these pieces, with their charge, also while a stream captures. Within a drop. */
 static void linear_end_taken(struct guest *guest, struct guest_device *device,
 			     const struct spare_piece *spare, int n)
 {
@@ -78,8 +78,8 @@ static void linear_end_taken(struct guest *guest, struct guest_device *device,
 }
 
 /*
- * What is spare for just so much is charged already, and reserves nothing more. A small allocation
- * may find room in what is cut, and needs none then.
+ * A spare piece of that size is charged already: nothing more is reserved. A small allocation may
+ * find room in a granule that is cut, and takes no piece then.
  */
 static CUresult linear_reserve(struct guest *guest, struct guest_device *device, uint64_t bytes,
 			       struct charge *ret, struct spare_piece *ret_spare)
@@ -172,8 +172,8 @@ static bool linear_may_keep(struct guest *guest)
 }
 
 /*
- * Frees what we back. Answers the bytes that go with it: none where its piece is spare from now on,
- * which is counted in its granule before others find it, and instead of which the one before goes.
+ * Frees an allocation. Returns the bytes that go with it: none if its piece is spare from now on. The
+ * piece is counted in its granule before others find it, and the one that was spare before ends.
  */
 static uint64_t linear_free_piece(struct guest *guest, struct guest_device *device,
 				  const struct object *object, bool *ret_kept)
@@ -195,7 +195,7 @@ static uint64_t linear_free_piece(struct guest *guest, struct guest_device *devi
 	return bytes + linear_drop_spare(guest, device, old);
 }
 
-/* The call that frees it has not returned, so that nobody counts on it to be gone. */
+/* The program's call has not returned: it does not count on the memory to be free yet. */
 static void linear_keep_spare(struct guest *guest, struct guest_device *device)
 {
 	spare_keep(guest->claimed);

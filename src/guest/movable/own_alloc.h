@@ -3,7 +3,6 @@
 #ifndef ALLOT_GUEST_MOVABLE_OWN_ALLOC_H
 #define ALLOT_GUEST_MOVABLE_OWN_ALLOC_H
 
-
 #include "guest/memory/pool.h"
 
 /* As allocator.h has it. */

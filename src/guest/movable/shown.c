@@ -25,7 +25,8 @@ static bool shown_find_opened(struct guest *guest, CUdeviceptr at, struct object
 		n = object_list(guest->objects, OBJECT_IPC, above, opened, OBJECT_BATCH);
 		for (int i = 0; i < n; i++) {
 			above = opened[i].key;
-			if (at - opened[i].key < opened[i].size && opened[i].flags & OBJECT_BACKED) {
+			if (opened[i].flags & OBJECT_BACKED &&
+			    at - opened[i].key < opened[i].size) {
 				*ret = opened[i];
 				return true;
 			}
@@ -101,7 +102,8 @@ static CUresult shown_open_name(struct guest *guest, const struct share_name *na
 	return CUDA_SUCCESS;
 }
 
-bool shown_open(struct guest *guest, const CUipcMemHandle *handle, CUdeviceptr *ret, CUresult *ret_e)
+bool shown_open(struct guest *guest, const CUipcMemHandle *handle, CUdeviceptr *ret,
+		CUresult *ret_e)
 {
 	struct share_name name;
 

@@ -42,6 +42,22 @@ bool room_wait_unknown(struct room *room, struct guest *guest, struct guest_devi
 	WHILE_FULL(call, room_wait(&room_, guest, device, bytes))
 
 /*
+ * Reserves the bytes, has the driver's call made with room, and ends that by `commit`, which has
+ * &charge_ and answer_. The refusal, or what `commit` says.
+ */
+#define CHARGE_AND_CALL(guest, device, bytes, call, commit)                                  \
+	({                                                                                   \
+		struct charge charge_;                                                       \
+		CUresult end_ = charge_reserve(guest, device, bytes, &charge_), answer_;      \
+                                                                                             \
+		if (!end_) {                                                                 \
+			answer_ = WITH_ROOM(guest, device, charge_.reserved, call);          \
+			end_ = commit;                                                       \
+		}                                                                            \
+		end_;                                                                        \
+	})
+
+/*
  * The same for an allocation of a tenant that may itself have to leave while it waits: nothing is
  * reserved meanwhile.
  *

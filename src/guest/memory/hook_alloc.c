@@ -11,13 +11,9 @@
 CUresult alloc_linear(struct guest *guest, struct guest_device *device, uint64_t bytes,
 		      CUdeviceptr *ret)
 {
-	struct charge charge;
-	CUresult e = charge_reserve(guest, device, memory_need(bytes), &charge);
-
-	if (e)
-		return e;
-	e = WITH_ROOM(guest, device, charge.reserved, DRIVER(cuMemAlloc_v2, (ret, bytes)));
-	return memory_commit(&charge, e, *ret, bytes, 0);
+	return CHARGE_AND_CALL(guest, device, memory_need(bytes),
+			       DRIVER(cuMemAlloc_v2, (ret, bytes)),
+			       memory_commit(&charge_, answer_, *ret, bytes, 0));
 }
 
 CUresult hook_cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
@@ -38,30 +34,20 @@ CUresult hook_cuMemAlloc(CUdeviceptr_v1 *dptr, unsigned int bytesize)
 {
 	GUEST_OR_PASS(cuMemAlloc, (dptr, bytesize));
 	struct guest_device *device = guest_current_device(guest);
-	struct charge charge;
-	CUresult e;
 
 	if (!device || !dptr)
 		return DRIVER(cuMemAlloc, (dptr, bytesize));
-	e = charge_reserve(guest, device, memory_need(bytesize), &charge);
-	if (e)
-		return e;
-	e = WITH_ROOM(guest, device, charge.reserved, DRIVER(cuMemAlloc, (dptr, bytesize)));
-	return memory_commit(&charge, e, *dptr, bytesize, 0);
+	return CHARGE_AND_CALL(guest, device, memory_need(bytesize),
+			       DRIVER(cuMemAlloc, (dptr, bytesize)),
+			       memory_commit(&charge_, answer_, *dptr, bytesize, 0));
 }
 
 CUresult alloc_pitched(struct guest *guest, struct guest_device *device, CUdeviceptr *ret,
 		       size_t *ret_pitch, size_t width, size_t height, unsigned int element)
 {
-	struct charge charge;
-	CUresult e;
-
-	e = charge_reserve(guest, device, memory_need(alloc_pitched_bytes(width, height)), &charge);
-	if (e)
-		return e;
-	e = WITH_ROOM(guest, device, charge.reserved,
-		      DRIVER(cuMemAllocPitch_v2, (ret, ret_pitch, width, height, element)));
-	return memory_commit(&charge, e, *ret, *ret_pitch * height, 0);
+	return CHARGE_AND_CALL(guest, device, memory_need(alloc_pitched_bytes(width, height)),
+			       DRIVER(cuMemAllocPitch_v2, (ret, ret_pitch, width, height, element)),
+			       memory_commit(&charge_, answer_, *ret, *ret_pitch * height, 0));
 }
 
 CUresult hook_cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, size_t WidthInBytes,
@@ -82,20 +68,14 @@ CUresult hook_cuMemAllocPitch(CUdeviceptr_v1 *dptr, unsigned int *pPitch, unsign
 {
 	GUEST_OR_PASS(cuMemAllocPitch, (dptr, pPitch, WidthInBytes, Height, ElementSizeBytes));
 	struct guest_device *device = guest_current_device(guest);
-	struct charge charge;
-	CUresult e;
 
 	if (!device || !dptr || !pPitch)
 		return DRIVER(cuMemAllocPitch,
 			      (dptr, pPitch, WidthInBytes, Height, ElementSizeBytes));
-	e = charge_reserve(guest, device,
-			   memory_need(round_up(WidthInBytes, PITCH_BYTES) * Height), &charge);
-	if (e)
-		return e;
-	e = WITH_ROOM(guest, device, charge.reserved,
-		      DRIVER(cuMemAllocPitch,
-			     (dptr, pPitch, WidthInBytes, Height, ElementSizeBytes)));
-	return memory_commit(&charge, e, *dptr, (uint64_t)*pPitch * Height, 0);
+	return CHARGE_AND_CALL(
+		guest, device, memory_need(alloc_pitched_bytes(WidthInBytes, Height)),
+		DRIVER(cuMemAllocPitch, (dptr, pPitch, WidthInBytes, Height, ElementSizeBytes)),
+		memory_commit(&charge_, answer_, *dptr, (uint64_t)*pPitch * Height, 0));
 }
 
 /*

@@ -310,23 +310,29 @@ struct guest_device *backing_device(struct guest *guest, CUdeviceptr at)
 	return NULL;
 }
 
+/* Takes the lock of the reservation that has an address; NULL: none has. */
+static struct backing *backing_lock(struct guest *guest, CUdeviceptr at)
+{
+	const struct guest_device *device = backing_device(guest, at);
+	struct backing *backing = device ? backing_of(guest, device) : NULL;
+
+	if (backing)
+		lock_take(&backing->lock);
+	return backing;
+}
+
 CUdeviceptr backing_start(struct guest *guest, CUdeviceptr at)
 {
-	struct guest_device *device = backing_device(guest, at);
-	struct backing *backing;
+	struct backing *backing = backing_lock(guest, at);
+	const struct piece *piece;
 	CUdeviceptr start = 0;
-	uint32_t page;
 	int unit;
 
-	if (!device)
+	if (!backing)
 		return 0;
-	backing = backing_of(guest, device);
-	lock_take(&backing->lock);
-	page = backing->first[pieces_page(backing, at)];
-	if (page && backing->piece[page - 1].state != PIECE_MOVING) {
-		const struct piece *piece = &backing->piece[page - 1];
-
-		start = pieces_address(backing, page - 1);
+	piece = pieces_find(backing, at);
+	if (piece && piece->state != PIECE_MOVING) {
+		start = pieces_address(backing, (uint32_t)(piece - backing->piece));
 		if (piece->cut) {
 			unit = cut_first(&backing->cut[piece->cut - 1],
 					 (uint32_t)((at - start) / CUT_UNIT));
@@ -348,33 +354,28 @@ static struct backing_piece backing_say(const struct backing *backing, uint32_t 
 
 bool backing_find(struct guest *guest, CUdeviceptr at, struct backing_piece *ret)
 {
-	struct guest_device *device = backing_device(guest, at);
-	struct backing *backing;
-	uint32_t page;
+	struct backing *backing = backing_lock(guest, at);
+	const struct piece *piece;
 	bool found;
 
-	if (!device)
+	if (!backing)
 		return false;
-	backing = backing_of(guest, device);
-	lock_take(&backing->lock);
-	page = backing->first[pieces_page(backing, at)] - 1;
-	found = page != UINT32_MAX && backing->piece[page].state != PIECE_MOVING;
+	piece = pieces_find(backing, at);
+	found = piece && piece->state != PIECE_MOVING;
 	if (found)
-		*ret = backing_say(backing, page);
+		*ret = backing_say(backing, (uint32_t)(piece - backing->piece));
 	lock_drop(&backing->lock);
 	return found;
 }
 
 void *backing_owner(struct guest *guest, CUdeviceptr at)
 {
-	struct guest_device *device = backing_device(guest, at);
-	struct backing *backing = device ? backing_of(guest, device) : NULL;
+	struct backing *backing = backing_lock(guest, at);
 	const struct piece *piece;
 	void *owner;
 
 	if (!backing)
 		return NULL;
-	lock_take(&backing->lock);
 	piece = pieces_find(backing, at);
 	owner = piece ? piece->owner : NULL;
 	lock_drop(&backing->lock);
@@ -383,22 +384,19 @@ void *backing_owner(struct guest *guest, CUdeviceptr at)
 
 void backing_disown(struct guest *guest, CUdeviceptr at)
 {
-	struct backing *backing = backing_of(guest, backing_device(guest, at));
+	struct backing *backing = backing_lock(guest, at);
 
-	lock_take(&backing->lock);
 	pieces_find(backing, at)->owner = NULL;
 	lock_drop(&backing->lock);
 }
 
 void backing_mark(struct guest *guest, CUdeviceptr at)
 {
-	struct guest_device *device = backing_device(guest, at);
-	struct backing *backing = device ? backing_of(guest, device) : NULL;
+	struct backing *backing = backing_lock(guest, at);
 	struct piece *piece;
 
 	if (!backing)
 		return;
-	lock_take(&backing->lock);
 	piece = pieces_find(backing, at);
 	if (piece)
 		piece->marked = true;
@@ -408,12 +406,11 @@ void backing_mark(struct guest *guest, CUdeviceptr at)
 /* A piece that ends meanwhile does not mind. */
 CUresult backing_set_peers(struct guest *guest, CUdeviceptr at, uint64_t peers)
 {
-	struct backing *backing = backing_of(guest, backing_device(guest, at));
+	struct backing *backing = backing_lock(guest, at);
 	uint64_t less = 0;
 	uint32_t pages = 0;
 	struct piece *piece;
 
-	lock_take(&backing->lock);
 	piece = pieces_find(backing, at);
 	if (piece && piece->owner) {
 		less = piece->peers & ~peers;

@@ -159,7 +159,7 @@ static CUdeviceptr alloc(uint64_t bytes)
 
 static void give(CUdeviceptr p)
 {
-	CHECK_EQ(linear_free(&guest, p), CUDA_SUCCESS);
+	CHECK_EQ(guest.allocator->free(&guest, p), CUDA_SUCCESS);
 }
 
 static void check_has(bool spare, uint64_t bytes)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Memory of another process, by legacy IPC handles. The driver has no such handles of memory that
- * can leave, so these are ours (movable/ipc.c); others are the driver's in a swappable tenant, too.
+ * can leave, so these are ours (movable/movable.c); others are the driver's in a swappable tenant, too.
  */
 #include "guest/memory/ipc.h"
 

@@ -5,11 +5,9 @@
 #include "guest/core/capturing.h"
 #include "guest/core/entry.h"
 #include "guest/core/hook.h"
-#include "guest/memory/alloc.h"
 #include "guest/memory/memory.h"
 #include "guest/movable/backing.h"
 #include "guest/movable/importer.h"
-#include "guest/movable/own_alloc.h"
 #include "ledger/spare.h"
 
 /*
@@ -19,16 +17,16 @@
 #define SPARE_BYTES (32 * GRANULE_BYTES)
 
 /*
- * Removes a spare piece's charge, or hands it to the next allocation; returns its bytes. A piece of one
- * granule is counted in it as a small allocation is: the allocation that takes it joins the granule
- * before the piece leaves. A piece of several granules has them for itself.
+ * Removes a spare piece's charge, or hands it to the next allocation; returns its bytes. A piece of
+ * one granule is counted in it as a small allocation is: the allocation that takes it joins the
+ * granule before the piece leaves. A piece of several granules has them for itself.
  */
 static uint64_t linear_leave_spare(struct guest *guest, const struct guest_device *device,
 				   struct spare_piece spare)
 {
-	return spare.bytes == GRANULE_BYTES ? memory_leave_granules(guest, (int16_t)device->ordinal,
-								    spare.at, 1)
-					    : spare.bytes;
+	return spare.bytes == GRANULE_BYTES
+		       ? memory_leave_granules(guest, (int16_t)device->ordinal, spare.at, 1)
+		       : spare.bytes;
 }
 
 /* Ends a piece that was spare, if any. Returns the bytes that go with it. */
@@ -148,32 +146,15 @@ CUresult linear_alloc(struct guest *guest, struct guest_device *device, uint64_t
 			      linear_back(&charge, bytes, spare, ret));
 }
 
-static bool linear_element_is_valid(unsigned int bytes)
-{
-	return bytes == 4 || bytes == 8 || bytes == 16;
-}
-
-CUresult linear_alloc_pitched(struct guest *guest, struct guest_device *device, CUdeviceptr *ret,
-			      size_t *ret_pitch, size_t width, size_t height, unsigned int element)
-{
-	CUresult e;
-
-	if (!linear_element_is_valid(element))
-		return alloc_pitched(guest, device, ret, ret_pitch, width, height, element);
-	e = linear_alloc(guest, device, alloc_pitched_bytes(width, height), ret);
-	if (!e)
-		*ret_pitch = round_up(width, PITCH_BYTES);
-	return e;
-}
-
 static bool linear_may_keep(struct guest *guest)
 {
 	return atomic_load(&guest->yields) && !spare_asked(guest->claimed);
 }
 
 /*
- * Frees an allocation. Returns the bytes that go with it: none if its piece is spare from now on. The
- * piece is counted in its granule before others find it, and the one that was spare before ends.
+ * Frees an allocation. Returns the bytes that go with it: none if its piece is spare from now on.
+ * The piece is counted in its granule before others find it, and the one that was spare before
+ * ends.
  */
 static uint64_t linear_free_piece(struct guest *guest, struct guest_device *device,
 				  const struct object *object, bool *ret_kept)
@@ -220,14 +201,6 @@ void linear_end_spare(struct guest *guest, struct guest_device *device)
 }
 
 const struct holder linear_holder = {.give_back = linear_end_spare};
-
-void linear_show_spare(struct guest *guest, struct guest_device *device)
-{
-	CLEANUP(pass_leave) struct guest *pass = NULL;
-
-	if (backing_has_spare(guest, device) && (pass = pass_try(guest)))
-		linear_end_spare(guest, device);
-}
 
 void linear_answer_spare(struct guest *guest, struct answer *answer)
 {
@@ -286,7 +259,7 @@ static void linear_free_waiting(struct guest *guest)
 	} while (n == OBJECT_BATCH);
 }
 
-static CUresult linear_free_taken(struct guest *guest, struct object *object)
+CUresult linear_free_taken(struct guest *guest, struct object *object)
 {
 	CUresult e;
 
@@ -302,42 +275,5 @@ static CUresult linear_free_taken(struct guest *guest, struct object *object)
 	}
 	memory_freed(guest, object);
 	linear_free_waiting(guest);
-	return CUDA_SUCCESS;
-}
-
-
-CUresult linear_free(struct guest *guest, CUdeviceptr at)
-{
-	struct object object;
-	CUresult e;
-
-	if (own_free(guest, at, &e))
-		return e;
-	if (!memory_take(guest, OBJECT_MEMORY, at, &object))
-		return alloc_free(guest, at);
-	return object.flags & OBJECT_BACKED ? linear_free_taken(guest, &object)
-					    : alloc_free_taken(guest, &object);
-}
-
-/* In a capture it becomes a node, of a graph's memory; ours is none, and the driver says so. */
-CUresult linear_free_in_stream(struct guest *guest, CUdeviceptr at, CUstream stream, CUstream order,
-			       free_async_fn *real)
-{
-	struct object object;
-	CUresult e;
-
-	if (capturing_stream(guest, order)) {
-		guest_depth++;
-		e = real(at, stream);
-		guest_depth--;
-		return e;
-	}
-	if (own_free_async(guest, at, order, &e))
-		return e;
-	if (!memory_take(guest, OBJECT_MEMORY, at, &object))
-		return alloc_free_in_stream(guest, at, stream, order, real);
-	if (!(object.flags & OBJECT_BACKED))
-		return alloc_free_taken_in_stream(guest, &object, stream, order, real);
-	memory_freed_in_stream(guest, &object, order, NULL);
 	return CUDA_SUCCESS;
 }

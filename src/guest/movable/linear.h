@@ -12,14 +12,11 @@
 /* As allocator.h has them. */
 CUresult linear_alloc(struct guest *guest, struct guest_device *device, uint64_t bytes,
 		      CUdeviceptr *ret);
-CUresult linear_alloc_pitched(struct guest *guest, struct guest_device *device, CUdeviceptr *ret,
-			      size_t *ret_pitch, size_t width, size_t height, unsigned int element);
-CUresult linear_free(struct guest *guest, CUdeviceptr at);
-CUresult linear_free_in_stream(struct guest *guest, CUdeviceptr at, CUstream stream, CUstream order,
-			       free_async_fn *real);
 void linear_end_spare(struct guest *guest, struct guest_device *device);
-void linear_show_spare(struct guest *guest, struct guest_device *device);
 void linear_release(struct guest *guest, struct guest_device *device, const struct object *object);
+
+/* As cuMemFree, of memory that was taken (memory_take). An error: it is kept. */
+CUresult linear_free_taken(struct guest *guest, struct object *object);
 
 extern const struct holder linear_holder;
 

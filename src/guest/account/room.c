@@ -3,7 +3,6 @@
 
 #include "base/now.h"
 #include "base/number.h"
-#include "guest/account/charge.h"
 #include "guest/account/granule.h"
 #include "guest/account/holder.h"
 #include "ledger/spare.h"

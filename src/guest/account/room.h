@@ -8,6 +8,7 @@
 #ifndef ALLOT_GUEST_ACCOUNT_ROOM_H
 #define ALLOT_GUEST_ACCOUNT_ROOM_H
 
+#include "guest/account/charge.h"
 #include "guest/core/room.h"
 
 /* As room_await. */
@@ -42,13 +43,13 @@ bool room_wait_unknown(struct room *room, struct guest *guest, struct guest_devi
 	WHILE_FULL(call, room_wait(&room_, guest, device, bytes))
 
 /*
- * Reserves the bytes, has the driver's call made with room, and ends that by `commit`, which has
- * &charge_ and answer_. The refusal, or what `commit` says.
+ * Reserves the bytes, makes the driver's call with room, and ends with `commit`, which has &charge_
+ * and the call's answer_. Returns the refusal, or what `commit` returns.
  */
 #define CHARGE_AND_CALL(guest, device, bytes, call, commit)                                  \
 	({                                                                                   \
 		struct charge charge_;                                                       \
-		CUresult end_ = charge_reserve(guest, device, bytes, &charge_), answer_;      \
+		CUresult end_ = charge_reserve(guest, device, bytes, &charge_), answer_;     \
                                                                                              \
 		if (!end_) {                                                                 \
 			answer_ = WITH_ROOM(guest, device, charge_.reserved, call);          \

@@ -98,7 +98,8 @@ CUresult hook_cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsigned int
 	return memory_commit(&charge, e, *dptr, bytesize, OBJECT_UNSEEN);
 }
 
-CUresult alloc_free_taken(struct guest *guest, const struct object *object)
+/* inline: in this file, on the way of every free. */
+inline CUresult alloc_free_taken(struct guest *guest, const struct object *object)
 {
 	CUresult e = DRIVER(cuMemFree_v2, (object->key));
 

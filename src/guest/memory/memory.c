@@ -84,8 +84,9 @@ int memory_record(struct charge *charge, const struct object *object, uint64_t a
 	return 0;
 }
 
-uint64_t memory_describe(const struct charge *charge, CUdeviceptr address, uint64_t size,
-			 unsigned int flags, struct object *ret)
+/* inline: in this file, on the way of every allocation. */
+inline uint64_t memory_describe(const struct charge *charge, CUdeviceptr address, uint64_t size,
+				unsigned int flags, struct object *ret)
 {
 	struct guest *guest = charge->guest;
 

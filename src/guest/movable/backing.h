@@ -7,7 +7,7 @@
  * piece: pages that are mapped, leave and come back together.
  *
  * The last allocation of a piece takes its physical memory with it, so that what the device loses
- * is what memory.c charges. But one piece of one page, and one of several, are spare: the last that
+ * is what linear.c charges. But one piece of one page, and one of several, are spare: the last that
  * were freed stay as they are, mapped and charged, for the next allocation of just so many pages. So
  * a program that allocates and frees in turn does not make, map and end it each time, which takes
  * the driver longer than its own pair of calls. All work on it is done, it is nobody's, and nobody

@@ -254,7 +254,7 @@ static void linear_free_waiting(struct guest *guest)
 		for (int i = 0; i < n; i++) {
 			memory_await_work((CUcontext)(uintptr_t)gone[i].context);
 			charge_release_begin(guest_device(guest, gone[i].device));
-			memory_freed(guest, &gone[i]);
+			linear_release(guest, guest_device(guest, gone[i].device), &gone[i]);
 		}
 	} while (n == OBJECT_BATCH);
 }
@@ -273,7 +273,7 @@ CUresult linear_free_taken(struct guest *guest, struct object *object)
 		memory_keep(guest, object);
 		return e;
 	}
-	memory_freed(guest, object);
+	linear_release(guest, guest_device(guest, object->device), object);
 	linear_free_waiting(guest);
 	return CUDA_SUCCESS;
 }

@@ -5,8 +5,8 @@
  */
 #include <pthread.h>
 
+#include "guest/account/granule.h"
 #include "guest/core/hook.h"
-#include "guest/memory/granule.h"
 #include "sim/cuda/api.h"
 #include "tests/unit/tenant_fixture.h"
 

@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "guest/account/granule.h"
 #include "guest/core/hook.h"
-#include "guest/memory/granule.h"
 #include "sim/cuda/api.h"
 #include "sim/truth.h"
 #include "tests/unit/tenant_fixture.h"

@@ -4,8 +4,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "guest/account/figure.h"
 #include "guest/launch/attach.h"
-#include "guest/memory/figure.h"
 #include "tests/unit/tenant_fixture.h"
 
 #define EVENTS 16384

@@ -4,6 +4,7 @@
 #define ALLOT_TESTS_UNIT_GUEST_FIXTURE_H
 
 #include "guest/core/guest.h"
+#include "guest/core/limited.h"
 #include "guest/core/object.h"
 #include "tests/unit/tenant_fixture.h"
 
@@ -38,6 +39,7 @@ static inline void fixture_guest(struct guest *guest, const char *name, uint64_t
 	memcpy(guest->device[0].uuid, fixture_uuid, sizeof(fixture_uuid));
 	guest->device[0].total_bytes = 24 * GIB;
 	CHECK_EQ(object_table_new(&guest->objects), 0);
+	allocator_choose(guest);
 	atomic_store(&guest->slot, slot);
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A granule cut into allocations: against a plain list of who has which unit. */
-#include "guest/memory/cut.h"
+#include "guest/movable/cut.h"
 
 #include <string.h>
 

@@ -5,8 +5,8 @@
  */
 #include <string.h>
 
+#include "guest/account/view.h"
 #include "guest/core/library.h"
-#include "guest/memory/view.h"
 #include "guest/nvml/hook.h"
 #include "tests/check.h"
 

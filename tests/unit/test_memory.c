@@ -3,6 +3,7 @@
  * What memory is charged for while threads free addresses that are not theirs: the orders of two
  * and three of them one by one, and then threads that do it as they like.
  */
+#include "guest/memory/allocator.h"
 #include "guest/memory/memory.h"
 
 #include <pthread.h>
@@ -77,7 +78,7 @@ static CUdeviceptr alloc(void)
 {
 	CUdeviceptr p = 0;
 
-	CHECK_EQ(memory_alloc(&guest, device, PIECE, &p), CUDA_SUCCESS);
+	CHECK_EQ(guest.allocator->alloc(&guest, device, PIECE, &p), CUDA_SUCCESS);
 	return p;
 }
 
@@ -198,7 +199,7 @@ static void *churn(void *arg)
 		seed ^= seed >> 7;
 		seed ^= seed << 17;
 		if (seed % 2)
-			memory_alloc(&guest, device, PIECE, &p);
+			guest.allocator->alloc(&guest, device, PIECE, &p);
 		else
 			free_at(AT(seed / 2 % PLACES));
 	}

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* In whose order memory was freed: when others may have it, before a driver that the test plays. */
-#include "guest/memory/order.h"
+#include "guest/movable/order.h"
 
 #include <pthread.h>
 #include <string.h>

@@ -12,6 +12,7 @@
 #include <sys/syscall.h>
 
 #include "guest/core/hooks.h"
+#include "guest/core/limited.h"
 #include "guest/core/object.h"
 #include "tests/check.h"
 
@@ -98,6 +99,7 @@ int main(void)
 
 	CHECK_EQ(object_table_new(&guest.objects), 0);
 	guest.gate = &gate;
+	allocator_choose(&guest);
 	atomic_store(&guest.slot, (struct slot *)slot);
 	atomic_store(&page.guest, &guest);
 	atomic_store(&guest_page, &page);

@@ -3,7 +3,7 @@
  * What a device has memory for has addresses, whatever was allocated and freed before: in a million
  * steps at random, of which each may want up to 60 % of the device.
  */
-#include "guest/memory/pieces.h"
+#include "guest/movable/pieces.h"
 
 #include <stdlib.h>
 

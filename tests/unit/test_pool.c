@@ -4,8 +4,8 @@
  * gone to the next one: a thread that found the old pool must not touch the new one. The test plays
  * the driver, and what other threads do in the middle of a call.
  */
+#include "guest/account/holder.h"
 #include "guest/core/hooks.h"
-#include "guest/memory/holder.h"
 #include "guest/memory/pool.h"
 #include "tests/unit/guest_fixture.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A pool's memory: who may have what, against a plain list of who freed which unit when. */
-#include "guest/memory/slab.h"
+#include "guest/movable/slab.h"
 
 #include <string.h>
 

@@ -7,9 +7,10 @@
 #include <stdatomic.h>
 #include <unistd.h>
 
-#include "guest/memory/backing.h"
 #include "guest/memory/memory.h"
-#include "guest/memory/pieces.h"
+#include "guest/movable/backing.h"
+#include "guest/movable/linear.h"
+#include "guest/movable/pieces.h"
 #include "ledger/spare.h"
 #include "ledger/swap.h"
 #include "tests/unit/guest_fixture.h"
@@ -126,7 +127,7 @@ static void *answer(void *arg)
 	struct answer answer = {0};
 
 	for (;; usleep(100))
-		memory_answer_spare(&guest, &answer);
+		linear_answer_spare(&guest, &answer);
 	return NULL;
 }
 
@@ -137,6 +138,7 @@ static void begin(void)
 	cuda_driver_bind(exported, fixture_symbol);
 	fixture_guest(&guest, "spare", QUOTA);
 	guest.swappable = true;
+	allocator_choose(&guest);
 	guest.yields = true;
 	guest.claimed = atomic_load(&guest.slot);
 	CHECK_EQ(pthread_create(&thread, NULL, answer, NULL), 0);
@@ -151,16 +153,13 @@ static CUdeviceptr alloc(uint64_t bytes)
 {
 	CUdeviceptr p = 0;
 
-	CHECK_EQ(memory_alloc(&guest, device, bytes, &p), CUDA_SUCCESS);
+	CHECK_EQ(linear_alloc(&guest, device, bytes, &p), CUDA_SUCCESS);
 	return p;
 }
 
 static void give(CUdeviceptr p)
 {
-	struct object object;
-
-	CHECK(memory_take(&guest, OBJECT_MEMORY, p, &object));
-	CHECK_EQ(memory_free_backed(&guest, &object), CUDA_SUCCESS);
+	CHECK_EQ(guest.allocator->free(&guest, p), CUDA_SUCCESS);
 }
 
 static void check_has(bool spare, uint64_t bytes)
@@ -172,7 +171,7 @@ static void check_has(bool spare, uint64_t bytes)
 
 static void check_nothing_left(void)
 {
-	memory_end_spare(&guest, device);
+	linear_end_spare(&guest, device);
 	check_has(false, 0);
 	CHECK_EQ(object_count(guest.objects, OBJECT_GRANULE), 0);
 	CHECK_EQ(object_count(guest.objects, OBJECT_MEMORY), 0);
@@ -328,7 +327,7 @@ static void check_refusals(void)
 	atomic_store(&room_bytes, 4 * MIB); /* all that there is */
 	p = alloc(4 * MIB);
 	check_has(false, 4 * MIB);
-	CHECK_EQ(memory_alloc(&guest, device, 2 * MIB, &p), CUDA_ERROR_OUT_OF_MEMORY);
+	CHECK_EQ(linear_alloc(&guest, device, 2 * MIB, &p), CUDA_ERROR_OUT_OF_MEMORY);
 	atomic_store(&room_bytes, UINT64_MAX);
 	check_has(false, 4 * MIB);
 	give(p);
@@ -375,7 +374,7 @@ static void check_full(void)
 	give(q);
 	check_has(true, QUOTA);
 	atomic_store(&device->limit, QUOTA - 1);
-	CHECK_EQ(memory_alloc(&guest, device, 64 * MIB, &q), CUDA_ERROR_OUT_OF_MEMORY);
+	CHECK_EQ(linear_alloc(&guest, device, 64 * MIB, &q), CUDA_ERROR_OUT_OF_MEMORY);
 	atomic_store(&device->limit, QUOTA);
 	check_has(false, QUOTA - 64 * MIB);
 	give(p);
@@ -549,7 +548,7 @@ static void check_peers(void)
 	check_has(true, 2 * MIB);
 	/* It cannot be said: then it ends. */
 	atomic_store(&access_fails, true);
-	CHECK_EQ(memory_alloc(&guest, device, 1000, &p), CUDA_ERROR_OUT_OF_MEMORY);
+	CHECK_EQ(linear_alloc(&guest, device, 1000, &p), CUDA_ERROR_OUT_OF_MEMORY);
 	atomic_store(&access_fails, false);
 	check_nothing_left();
 }
@@ -567,8 +566,8 @@ static void *churn(void *arg)
 		seed ^= seed >> 7;
 		seed ^= seed << 17;
 		if (seed / 8 % 64 == 0)
-			memory_end_spare(&guest, device);
-		if (!memory_alloc(&guest, device, sizes[seed % 4], &p))
+			linear_end_spare(&guest, device);
+		if (!linear_alloc(&guest, device, sizes[seed % 4], &p))
 			give(p);
 	}
 	return NULL;

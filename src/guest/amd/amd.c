@@ -337,7 +337,7 @@ uint64_t amd_limit(struct guest *guest, struct amd_device *device)
 				  &device->limit_generation);
 }
 
-/* By the rule of memory/view.h, which is the same for both vendors. */
+/* By the rule of account/view.h, which is the same for both vendors. */
 struct kfd_view amd_view(struct guest *guest, struct amd_device *device)
 {
 	uint64_t used = sat_add_u64(quota_used_live(guest->ledger, device->ledger),

@@ -68,7 +68,7 @@ struct guest_device {
 	_Atomic uint64_t reconciled_ns;	 /* CLOCK_MONOTONIC */
 	_Atomic uint64_t released_ns;	 /* when it last gave memory back, likewise */
 	_Atomic uint64_t context_ns;	 /* of the first context: nothing is hidden before */
-	_Atomic uint64_t calls;		 /* that change what is held, see memory/calls.h */
+	_Atomic uint64_t calls;		 /* that change what is held, see account/calls.h */
 	_Atomic uint32_t alone;		 /* a thread ends a context, and goes alone */
 	_Atomic uint32_t awaiting;	 /* threads that wait for it */
 	_Atomic bool stale;		 /* the driver took or gave back by itself since the last look */
@@ -142,18 +142,20 @@ struct guest {
 	_Atomic uint64_t imports;		   /* see memory/external.h, ever */
 	_Atomic uint64_t untiled;		   /* numbers of OBJECT_UNTILED, ever */
 	bool swappable;				   /* before `slot`: what is held can leave */
+	const struct allocator *allocator;	   /* likewise, see memory/allocator.h */
+	const struct holder *const *holders;	   /* the same, see account/holder.h */
 	_Atomic bool pool_exported;		   /* ever: memory of a pool may be others', too */
 	struct once passes, swaps;		   /* its gate is made, its swap thread */
-	_Atomic bool yields;			   /* that gives up what is spare; see memory.c */
+	_Atomic bool yields;			   /* that ends spare pieces; see movable/linear.c */
 	_Atomic uint32_t drops;			   /* so often it did; threads that take of it */
 	_Atomic uint32_t dropping[2];		   /* since that was an even, an odd number */
 	struct swap_use *use; /* before `slot`; NULL where nothing comes back by itself */
 	_Atomic(struct residency_file *) residency; /* of who decides about that; NULL: nobody does */
 	struct pass_gate pass;			   /* of a swappable tenant, as the next two */
 	struct capturing capturing;
-	_Atomic(struct backing *) backing[GUEST_DEVICES]; /* by ordinal, see memory/backing.h */
+	_Atomic(struct backing *) backing[GUEST_DEVICES]; /* by ordinal, see movable/backing.h */
 	_Atomic uint64_t backed;		   /* allocations that were ever */
-	_Atomic(struct own_pools *) own_pools;	   /* see memory/own_pool.h */
+	_Atomic(struct own_pools *) own_pools;	   /* see movable/own_pool.h */
 	struct once exporter_once;		   /* see core/exporter.h */
 	_Atomic(struct exporter *) exporter;
 	_Atomic uint64_t tenant_before;		   /* its number when the process began, likewise */
@@ -195,6 +197,12 @@ static inline struct guest *guest_get(void)
 
 /* What -errno means of the tenant's ledger, as such a line says it. */
 void guest_explain(const struct guest *guest, int error, char *ret, size_t len);
+
+/* The process's slot, once CUDA is initialised. */
+static inline struct slot *guest_slot(struct guest *guest)
+{
+	return atomic_load_explicit(&guest->slot, memory_order_acquire);
+}
 
 /* Claims the process's slot, once for all that need it. 0, or an error of slot_claim. */
 int guest_claim_slot(struct guest *guest, struct slot **ret);

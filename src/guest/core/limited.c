@@ -67,6 +67,7 @@ static int limited_claim(struct guest *guest, const struct guest_device *device,
 	if (r)
 		return r;
 	pass_init(guest);
+	allocator_choose(guest);
 	atomic_store_explicit(&guest->slot, slot, memory_order_release);
 	return 0;
 }

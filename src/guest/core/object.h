@@ -55,7 +55,7 @@ enum object_flags {
 	OBJECT_IMPORTED = 1 << 3, /* somebody else's memory; bytes 0 until its size is known */
 	OBJECT_HOST = 1 << 4,	  /* of the machine's memory, see quota_host_add */
 	OBJECT_ENDED = 1 << 5,	  /* a pool or external memory that the program destroyed */
-	OBJECT_BACKED = 1 << 7,	  /* by memory that can leave: see memory/backing.h */
+	OBJECT_BACKED = 1 << 7,	  /* by memory that can leave: see movable/backing.h */
 	OBJECT_GIVEN = 1 << 8,	  /* a handle of which others have what we cannot take back */
 	OBJECT_MULTICAST = 1 << 9, /* a handle of no memory of its own */
 };
@@ -109,7 +109,7 @@ struct object {
 		struct {
 			uint64_t handle, offset;
 			uint64_t may_read, may_write; /* devices, while it is away */
-			bool away;		      /* see memory/mapping.h */
+			bool away;		      /* see movable/mapping.h */
 		} mapping;			      /* OBJECT_MAPPING, OBJECT_LEAVING */
 		struct {
 			uint64_t handle;

@@ -23,10 +23,10 @@ struct room {
 	struct guest *guest; /* NULL: it has not waited */
 	struct swap_wish *wish; /* NULL: another thread's wish of this device goes first */
 	bool granted, refused;
-	uint64_t tries_bytes; /* see room_wait_unknown in memory/room.h: so much others leave for, */
+	uint64_t tries_bytes; /* account/room.h, room_wait_unknown: so much others leave for, */
 	uint64_t less_bytes;  /* so much was too little, */
 	uint64_t most_bytes;  /* and for so much there is no room; 0: not known */
-	struct slot *asks; /* others for what they keep, see memory/room.h; NULL: it has not */
+	struct slot *asks; /* others for what they keep, see account/room.h; NULL: it has not */
 	uint64_t began_ns; /* to wait for what was promised, or is not known, */
 	uint64_t rang_ns;  /* and rang for the last time */
 	uint64_t free_ns;  /* nobody has the role since then, and its last holder has decided */

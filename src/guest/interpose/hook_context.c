@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Contexts. A bound of what the next one may take is reserved (memory/context.h), and what it took is
+ * Contexts. A bound of what the next one may take is reserved (account/context.h), and what it took is
  * charged by the driver's figure as soon as it is made.
  */
 #include <time.h>
@@ -8,20 +8,20 @@
 #include "base/fault.h"
 #include "base/now.h"
 #include "base/number.h"
+#include "guest/account/calls.h"
+#include "guest/account/context.h"
+#include "guest/account/figure.h"
+#include "guest/account/later.h"
+#include "guest/account/room.h"
 #include "guest/core/hook.h"
 #include "guest/core/library.h"
 #include "guest/core/space.h"
 #include "guest/launch/waits.h"
-#include "guest/memory/backing.h"
-#include "guest/memory/calls.h"
-#include "guest/memory/context.h"
+#include "guest/memory/allocator.h"
 #include "guest/memory/context_limits.h"
-#include "guest/memory/figure.h"
-#include "guest/memory/later.h"
 #include "guest/memory/memory.h"
-#include "guest/memory/own_pool.h"
 #include "guest/memory/pool.h"
-#include "guest/memory/room.h"
+#include "guest/movable/backing.h"
 
 CUresult hook_cuInit(unsigned int Flags)
 {
@@ -235,7 +235,7 @@ static void context_gone(struct guest *guest, struct guest_device *device, CUcon
 
 	context_limits_forget(guest, device, context);
 	memory_forget_context(guest, context);
-	own_pools_forget_context(guest, context);
+	guest->allocator->context_ended(guest, context);
 	pool_changed(guest); /* nobody says whether the device keeps its current pool */
 	pool_settle_all(guest);
 	later_released(device);

@@ -7,8 +7,8 @@
 #include "guest/core/hook.h"
 #include "guest/launch/admission.h"
 #include "guest/launch/waits.h"
+#include "guest/memory/allocator.h"
 #include "guest/memory/memory.h"
-#include "guest/memory/own_pool.h"
 #include "guest/memory/pool.h"
 #include "guest/meter/capture.h"
 
@@ -32,7 +32,8 @@
 
 /* Behind it, `freed` says which frees it may have covered. */
 #define WAIT_TO_END(name, params, args, before, after) \
-	WAIT_NOTING(name, params, args, uint64_t freed = own_pools_number(guest), before, after)
+	WAIT_NOTING(name, params, args, uint64_t freed = guest->allocator->frees(guest), \
+		     before, after)
 
 #define STREAM(why, own) waits_stream(guest, hStream, own, why)
 
@@ -40,14 +41,14 @@ static void wait_settle(struct guest *guest)
 {
 	memory_reap(guest);
 	pool_settle_all(guest);
-	own_pools_settle(guest);
+	guest->allocator->settle(guest);
 }
 
 static void wait_synchronized(struct guest *guest, CUstream stream, bool own, uint64_t freed)
 {
 	if (!admission_is_open(guest))
 		waits_over(guest, stream, own);
-	own_pools_waited(guest, launch_stream(stream, own), freed);
+	guest->allocator->waited(guest, launch_stream(stream, own), freed);
 	wait_settle(guest);
 }
 
@@ -61,7 +62,7 @@ static void wait_synchronized_context(struct guest *guest, CUcontext context, ui
 {
 	if (!admission_is_open(guest))
 		waits_context_over(guest, context);
-	own_pools_waited_context(guest, context, freed);
+	guest->allocator->waited_context(guest, context, freed);
 	wait_settle(guest);
 }
 
@@ -183,7 +184,7 @@ WAIT_SEMAPHORES(cuWaitExternalSemaphoresAsync_ptsz, true)
 		CUresult e;                                             \
                                                                         \
 		waits_stream_leaves(guest, hStream);                    \
-		own_pools_stream_ends(guest, hStream);                  \
+		guest->allocator->stream_ends(guest, hStream);          \
 		capturing_end(guest, hStream);                          \
 		e = DRIVER(name, (hStream));                            \
 		waits_stream_left(guest, hStream, !e);                  \

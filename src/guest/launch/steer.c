@@ -3,8 +3,8 @@
 
 #include <string.h>
 
+#include "guest/account/figure.h"
 #include "guest/launch/state.h"
-#include "guest/memory/figure.h"
 
 /* What another controller left says nothing to this one: tokens are no distance. */
 static void steer_take_over(struct device_time *time, const struct controller *controller)

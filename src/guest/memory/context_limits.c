@@ -2,11 +2,11 @@
 #include "guest/memory/context_limits.h"
 
 #include "base/number.h"
+#include "guest/account/charge.h"
+#include "guest/account/context.h"
+#include "guest/account/granule.h"
+#include "guest/account/holder.h"
 #include "guest/core/object.h"
-#include "guest/memory/charge.h"
-#include "guest/memory/context.h"
-#include "guest/memory/granule.h"
-#include "guest/memory/holder.h"
 
 /*
  * The device whose `limits` this thread has taken, or NULL. If two threads set a limit at once, the

@@ -13,6 +13,7 @@
 #ifndef ALLOT_GUEST_MEMORY_CONTEXT_LIMITS_H
 #define ALLOT_GUEST_MEMORY_CONTEXT_LIMITS_H
 
+#include "guest/account/holder.h"
 #include "guest/core/guest.h"
 
 /* cuCtxSetLimit of one of these three, in the current context, which is the device's. */
@@ -23,5 +24,7 @@ bool context_limits_has(CUlimit limit);
 
 /* The context has ended, with what its limits took. */
 void context_limits_forget(struct guest *guest, struct guest_device *device, CUcontext context);
+
+extern const struct holder context_limits_holder;
 
 #endif

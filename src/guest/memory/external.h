@@ -14,7 +14,7 @@
 #ifndef ALLOT_GUEST_MEMORY_EXTERNAL_H
 #define ALLOT_GUEST_MEMORY_EXTERNAL_H
 
-#include "guest/memory/charge.h"
+#include "guest/account/charge.h"
 
 /*
  * Before the driver imports: charges it, and makes the import's first view, which has no key yet.

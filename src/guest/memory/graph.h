@@ -7,7 +7,8 @@
 #ifndef ALLOT_GUEST_MEMORY_GRAPH_H
 #define ALLOT_GUEST_MEMORY_GRAPH_H
 
-#include "guest/memory/charge.h"
+#include "guest/account/charge.h"
+#include "guest/account/holder.h"
 
 /* Charges what graphs hold on a device now. */
 void graph_settle(struct guest *guest, struct guest_device *device);
@@ -23,5 +24,7 @@ CUresult graph_run(struct guest *guest, CUgraphExec hexec, CUstream stream, grap
 
 /* Whether a launch of it may wait for the program in its middle, as for a host function. */
 bool graph_waits(struct guest *guest, CUgraphExec exec);
+
+extern const struct holder graph_holder;
 
 #endif

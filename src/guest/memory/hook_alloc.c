@@ -1,12 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cuMemAlloc and its like, and every free that may meet their memory. */
-#include "guest/core/capturing.h"
+#include "guest/memory/alloc.h"
+
+#include "guest/account/room.h"
 #include "guest/core/hook.h"
 #include "guest/memory/memory.h"
-#include "guest/memory/own_alloc.h"
 #include "guest/memory/pool.h"
 #include "guest/memory/pool_pointer.h"
-#include "guest/memory/room.h"
+
+CUresult alloc_linear(struct guest *guest, struct guest_device *device, uint64_t bytes,
+		      CUdeviceptr *ret)
+{
+	return CHARGE_AND_CALL(guest, device, memory_need(bytes),
+			       DRIVER(cuMemAlloc_v2, (ret, bytes)),
+			       memory_commit(&charge_, answer_, *ret, bytes, 0));
+}
 
 CUresult hook_cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
 {
@@ -15,7 +23,7 @@ CUresult hook_cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
 
 	if (!device || !dptr)
 		return DRIVER(cuMemAlloc_v2, (dptr, bytesize));
-	return memory_alloc(guest, device, bytesize, dptr);
+	return guest->allocator->alloc(guest, device, bytesize, dptr);
 }
 
 /*
@@ -26,24 +34,20 @@ CUresult hook_cuMemAlloc(CUdeviceptr_v1 *dptr, unsigned int bytesize)
 {
 	GUEST_OR_PASS(cuMemAlloc, (dptr, bytesize));
 	struct guest_device *device = guest_current_device(guest);
-	struct charge charge;
-	CUresult e;
 
 	if (!device || !dptr)
 		return DRIVER(cuMemAlloc, (dptr, bytesize));
-	e = charge_reserve(guest, device, memory_need(bytesize), &charge);
-	if (e)
-		return e;
-	e = WITH_ROOM(guest, device, charge.reserved, DRIVER(cuMemAlloc, (dptr, bytesize)));
-	return memory_commit(&charge, e, *dptr, bytesize, 0);
+	return CHARGE_AND_CALL(guest, device, memory_need(bytesize),
+			       DRIVER(cuMemAlloc, (dptr, bytesize)),
+			       memory_commit(&charge_, answer_, *dptr, bytesize, 0));
 }
 
-/* The pitch is the driver's to choose; no device aligns rows to more than this. */
-#define PITCH_BYTES 512
-
-static bool alloc_element_is_valid(unsigned int bytes)
+CUresult alloc_pitched(struct guest *guest, struct guest_device *device, CUdeviceptr *ret,
+		       size_t *ret_pitch, size_t width, size_t height, unsigned int element)
 {
-	return bytes == 4 || bytes == 8 || bytes == 16;
+	return CHARGE_AND_CALL(guest, device, memory_need(alloc_pitched_bytes(width, height)),
+			       DRIVER(cuMemAllocPitch_v2, (ret, ret_pitch, width, height, element)),
+			       memory_commit(&charge_, answer_, *ret, *ret_pitch * height, 0));
 }
 
 CUresult hook_cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, size_t WidthInBytes,
@@ -51,28 +55,12 @@ CUresult hook_cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, size_t Width
 {
 	GUEST_OR_PASS(cuMemAllocPitch_v2, (dptr, pPitch, WidthInBytes, Height, ElementSizeBytes));
 	struct guest_device *device = guest_current_device(guest);
-	struct charge charge;
-	uint64_t bytes;
-	CUresult e;
 
 	if (!device || !dptr || !pPitch)
 		return DRIVER(cuMemAllocPitch_v2,
 			      (dptr, pPitch, WidthInBytes, Height, ElementSizeBytes));
-	if (__builtin_mul_overflow(round_up(WidthInBytes, PITCH_BYTES), Height, &bytes))
-		bytes = UINT64_MAX;
-	if (guest->swappable && alloc_element_is_valid(ElementSizeBytes)) {
-		e = memory_alloc(guest, device, bytes, dptr);
-		if (!e)
-			*pPitch = round_up(WidthInBytes, PITCH_BYTES);
-		return e;
-	}
-	e = charge_reserve(guest, device, memory_need(bytes), &charge);
-	if (e)
-		return e;
-	e = WITH_ROOM(guest, device, charge.reserved,
-		      DRIVER(cuMemAllocPitch_v2,
-			     (dptr, pPitch, WidthInBytes, Height, ElementSizeBytes)));
-	return memory_commit(&charge, e, *dptr, *pPitch * Height, 0);
+	return guest->allocator->alloc_pitched(guest, device, dptr, pPitch, WidthInBytes, Height,
+					       ElementSizeBytes);
 }
 
 CUresult hook_cuMemAllocPitch(CUdeviceptr_v1 *dptr, unsigned int *pPitch, unsigned int WidthInBytes,
@@ -80,20 +68,14 @@ CUresult hook_cuMemAllocPitch(CUdeviceptr_v1 *dptr, unsigned int *pPitch, unsign
 {
 	GUEST_OR_PASS(cuMemAllocPitch, (dptr, pPitch, WidthInBytes, Height, ElementSizeBytes));
 	struct guest_device *device = guest_current_device(guest);
-	struct charge charge;
-	CUresult e;
 
 	if (!device || !dptr || !pPitch)
 		return DRIVER(cuMemAllocPitch,
 			      (dptr, pPitch, WidthInBytes, Height, ElementSizeBytes));
-	e = charge_reserve(guest, device,
-			   memory_need(round_up(WidthInBytes, PITCH_BYTES) * Height), &charge);
-	if (e)
-		return e;
-	e = WITH_ROOM(guest, device, charge.reserved,
-		      DRIVER(cuMemAllocPitch,
-			     (dptr, pPitch, WidthInBytes, Height, ElementSizeBytes)));
-	return memory_commit(&charge, e, *dptr, (uint64_t)*pPitch * Height, 0);
+	return CHARGE_AND_CALL(
+		guest, device, memory_need(alloc_pitched_bytes(WidthInBytes, Height)),
+		DRIVER(cuMemAllocPitch, (dptr, pPitch, WidthInBytes, Height, ElementSizeBytes)),
+		memory_commit(&charge_, answer_, *dptr, (uint64_t)*pPitch * Height, 0));
 }
 
 /*
@@ -116,34 +98,41 @@ CUresult hook_cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsigned int
 	return memory_commit(&charge, e, *dptr, bytesize, OBJECT_UNSEEN);
 }
 
-/* A pool's memory is no object of ours: its reserve is followed, see pool.h. */
-CUresult hook_cuMemFree_v2(CUdeviceptr dptr)
+/* inline: in this file, on the way of every free. */
+inline CUresult alloc_free_taken(struct guest *guest, const struct object *object)
 {
-	GUEST_OR_PASS(cuMemFree_v2, (dptr));
+	CUresult e = DRIVER(cuMemFree_v2, (object->key));
+
+	if (e)
+		memory_keep(guest, object);
+	else
+		memory_freed(guest, object);
+	return e;
+}
+
+/* A pool's memory is no object of ours: its reserve is followed, see pool.h. */
+CUresult alloc_free(struct guest *guest, CUdeviceptr at)
+{
 	struct object object;
 	bool shared;
 	CUresult e;
 
-	if (guest->swappable && own_free(guest, dptr, &e))
-		return e;
-	if (!memory_take(guest, OBJECT_MEMORY, dptr, &object) &&
-	    !memory_take(guest, OBJECT_VIEW, dptr, &object)) {
-		shared = pool_pointer_take(guest, dptr, &object);
-		e = DRIVER(cuMemFree_v2, (dptr));
-		if (shared)
-			pool_pointer_done(guest, &object, !e);
-		/* Memory of a pool: freed so, it may leave the pool's reserve at once. */
-		pool_settle_all(guest);
-		return e;
-	}
-	if (object.flags & OBJECT_BACKED)
-		return memory_free_backed(guest, &object);
-	e = DRIVER(cuMemFree_v2, (dptr));
-	if (e)
-		memory_keep(guest, &object);
-	else
-		memory_freed(guest, &object);
+	if (memory_take(guest, OBJECT_MEMORY, at, &object) ||
+	    memory_take(guest, OBJECT_VIEW, at, &object))
+		return alloc_free_taken(guest, &object);
+	shared = pool_pointer_take(guest, at, &object);
+	e = DRIVER(cuMemFree_v2, (at));
+	if (shared)
+		pool_pointer_done(guest, &object, !e);
+	/* Memory of a pool: freed so, it may leave the pool's reserve at once. */
+	pool_settle_all(guest);
 	return e;
+}
+
+CUresult hook_cuMemFree_v2(CUdeviceptr dptr)
+{
+	GUEST_OR_PASS(cuMemFree_v2, (dptr));
+	return guest->allocator->free(guest, dptr);
 }
 
 CUresult hook_cuMemFree(CUdeviceptr_v1 dptr)
@@ -162,53 +151,55 @@ CUresult hook_cuMemFree(CUdeviceptr_v1 dptr)
 	return e;
 }
 
-typedef CUresult free_async_fn(CUdeviceptr dptr, CUstream stream);
-
-static CUresult alloc_free_in_stream(struct guest *guest, CUdeviceptr dptr, CUstream stream,
-				     CUstream order, free_async_fn *real)
+CUresult alloc_free_taken_in_stream(struct guest *guest, const struct object *object,
+				    CUstream stream, CUstream order, free_async_fn *real)
 {
-	struct object object;
-	CUevent before = NULL;
-	/* In a capture it becomes a node, of a graph's memory; ours is none, and the driver says so. */
-	bool node = guest->swappable && capturing_stream(guest, order), ours, shared;
+	CUevent before = memory_mark(order);
 	CUresult e;
 
-	if (guest->swappable && !node && own_free_async(guest, dptr, order, &e))
-		return e;
-	ours = !node && (memory_take(guest, OBJECT_MEMORY, dptr, &object) ||
-			 memory_take(guest, OBJECT_VIEW, dptr, &object));
-	shared = !node && !ours && pool_pointer_take(guest, dptr, &object);
-	if (ours && object.flags & OBJECT_BACKED) {
-		memory_freed_in_stream(guest, &object, order, NULL);
-		return CUDA_SUCCESS;
-	}
-	if (ours)
-		before = memory_mark(order);
 	guest_depth++;
-	e = real(dptr, stream);
+	e = real(object->key, stream);
 	guest_depth--;
-	if (!ours) {
-		if (shared)
-			pool_pointer_done(guest, &object, !e);
-	} else if (e) {
-		if (before)
-			DRIVER(cuEventDestroy_v2, (before));
-		memory_keep(guest, &object);
-	} else {
-		memory_freed_in_stream(guest, &object, order, before);
+	if (!e) {
+		memory_freed_in_stream(guest, object, order, before);
+		return e;
 	}
+	if (before)
+		DRIVER(cuEventDestroy_v2, (before));
+	memory_keep(guest, object);
+	return e;
+}
+
+CUresult alloc_free_in_stream(struct guest *guest, CUdeviceptr at, CUstream stream, CUstream order,
+			      free_async_fn *real)
+{
+	struct object object;
+	bool shared;
+	CUresult e;
+
+	if (memory_take(guest, OBJECT_MEMORY, at, &object) ||
+	    memory_take(guest, OBJECT_VIEW, at, &object))
+		return alloc_free_taken_in_stream(guest, &object, stream, order, real);
+	shared = pool_pointer_take(guest, at, &object);
+	guest_depth++;
+	e = real(at, stream);
+	guest_depth--;
+	if (shared)
+		pool_pointer_done(guest, &object, !e);
 	return e;
 }
 
 CUresult hook_cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream)
 {
 	GUEST_OR_PASS(cuMemFreeAsync, (dptr, hStream));
-	return alloc_free_in_stream(guest, dptr, hStream, hStream, cuda_real.cuMemFreeAsync);
+	return guest->allocator->free_in_stream(guest, dptr, hStream, hStream,
+						cuda_real.cuMemFreeAsync);
 }
 
 CUresult hook_cuMemFreeAsync_ptsz(CUdeviceptr dptr, CUstream hStream)
 {
 	GUEST_OR_PASS(cuMemFreeAsync_ptsz, (dptr, hStream));
-	return alloc_free_in_stream(guest, dptr, hStream, hStream ? hStream : CU_STREAM_PER_THREAD,
-				    cuda_real.cuMemFreeAsync_ptsz);
+	return guest->allocator->free_in_stream(guest, dptr, hStream,
+						hStream ? hStream : CU_STREAM_PER_THREAD,
+						cuda_real.cuMemFreeAsync_ptsz);
 }

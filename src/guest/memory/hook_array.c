@@ -4,10 +4,10 @@
  * asked about an array made with deferred mapping, which takes nothing (about 5 us). Small arrays
  * share granules. They have no address, so they are charged by their sum.
  */
+#include "guest/account/context.h"
+#include "guest/account/room.h"
 #include "guest/core/hook.h"
-#include "guest/memory/context.h"
 #include "guest/memory/memory.h"
-#include "guest/memory/room.h"
 #include "guest/memory/vmm.h"
 
 /* Without deferred mapping (drivers before 11.6): by the elements, with room for tiling. */
@@ -63,14 +63,6 @@ static uint64_t array_require(struct guest_device *device, const CUDA_ARRAY3D_DE
 	return levels ? array_estimate(desc) / 3 * 4 + levels * 65536u : array_estimate(desc);
 }
 
-static CUresult array_begin(struct guest *guest, struct guest_device *device,
-			    const CUDA_ARRAY3D_DESCRIPTOR *desc, unsigned int levels,
-			    uint64_t *ret_bytes, struct charge *charge)
-{
-	*ret_bytes = array_require(device, desc, levels);
-	return charge_reserve(guest, device, memory_need(*ret_bytes), charge);
-}
-
 /* Undoes an array that cannot be recorded; the driver calls both kinds by their own names. */
 static CUresult array_finish(struct charge *charge, CUresult result, uint64_t handle,
 			     uint64_t bytes, CUresult (*destroy)(uint64_t handle))
@@ -112,19 +104,15 @@ static CUresult array_call_destroy_mipmap(uint64_t handle)
 		GUEST_OR_PASS(name, (pHandle, pAllocateArray));                                    \
 		struct guest_device *device = guest_current_device(guest);                         \
 		const type *in = pAllocateArray;                                                   \
-		struct charge charge;                                                              \
 		uint64_t bytes;                                                                    \
-		CUresult e;                                                                        \
                                                                                                    \
 		if (!device || !in || !pHandle)                                                    \
 			return DRIVER(name, (pHandle, pAllocateArray));                            \
-		e = array_begin(guest, device, &(CUDA_ARRAY3D_DESCRIPTOR)wide, 0, &bytes,          \
-				&charge);                                                          \
-		if (e)                                                                             \
-			return e;                                                                  \
-		e = WITH_ROOM(guest, device, charge.reserved,                                      \
-			      DRIVER(name, (pHandle, pAllocateArray)));                            \
-		return array_finish(&charge, e, KEY(*pHandle), bytes, array_call_destroy);         \
+		bytes = array_require(device, &(CUDA_ARRAY3D_DESCRIPTOR)wide, 0);                  \
+		return CHARGE_AND_CALL(guest, device, memory_need(bytes),                          \
+				       DRIVER(name, (pHandle, pAllocateArray)),                    \
+				       array_finish(&charge_, answer_, KEY(*pHandle), bytes,       \
+						    array_call_destroy));                          \
 	}
 
 #define FLAT {in->Width, in->Height, 0, in->Format, in->NumChannels, 0}
@@ -141,20 +129,16 @@ CUresult hook_cuMipmappedArrayCreate(CUmipmappedArray *pHandle,
 {
 	GUEST_OR_PASS(cuMipmappedArrayCreate, (pHandle, pMipmappedArrayDesc, numMipmapLevels));
 	struct guest_device *device = guest_current_device(guest);
-	struct charge charge;
 	uint64_t bytes;
-	CUresult e;
 
 	if (!device || !pMipmappedArrayDesc || !pHandle || !numMipmapLevels)
 		return DRIVER(cuMipmappedArrayCreate,
 			      (pHandle, pMipmappedArrayDesc, numMipmapLevels));
-	e = array_begin(guest, device, pMipmappedArrayDesc, numMipmapLevels, &bytes, &charge);
-	if (e)
-		return e;
-	e = WITH_ROOM(guest, device, charge.reserved,
-		      DRIVER(cuMipmappedArrayCreate,
-			     (pHandle, pMipmappedArrayDesc, numMipmapLevels)));
-	return array_finish(&charge, e, KEY(*pHandle), bytes, array_call_destroy_mipmap);
+	bytes = array_require(device, pMipmappedArrayDesc, numMipmapLevels);
+	return CHARGE_AND_CALL(
+		guest, device, memory_need(bytes),
+		DRIVER(cuMipmappedArrayCreate, (pHandle, pMipmappedArrayDesc, numMipmapLevels)),
+		array_finish(&charge_, answer_, KEY(*pHandle), bytes, array_call_destroy_mipmap));
 }
 
 static CUresult array_destroy(struct guest *guest, uint64_t handle,

@@ -3,12 +3,12 @@
 #include <time.h>
 
 #include "base/now.h"
+#include "guest/account/holder.h"
 #include "guest/core/entry.h"
 #include "guest/core/graph_nodes.h"
 #include "guest/core/hook.h"
 #include "guest/core/host_nodes.h"
 #include "guest/memory/graph.h"
-#include "guest/memory/holder.h"
 
 static uint64_t graph_attribute(struct guest_device *device, CUgraphMem_attribute which)
 {
@@ -236,7 +236,7 @@ static bool graph_set_epoch(struct object *exec, void *arg)
 	return true;
 }
 
-static void graph_back_end(struct guest *guest, struct graph_backing *backing, CUresult e)
+static void graph_back_end(struct guest *guest, struct graph_backing *backing)
 {
 	struct guest_device *device = backing->charge.device;
 
@@ -245,10 +245,7 @@ static void graph_back_end(struct guest *guest, struct graph_backing *backing, C
 	else
 		graph_take_end(device);
 	graph_settle(guest, device);
-	if (e)
-		charge_cancel(&backing->charge);
-	else
-		charge_settle(&backing->charge);
+	charge_cancel(&backing->charge);
 }
 
 static void graph_back_end_all(struct guest *guest, CUgraphExec exec, struct graph_backing *backing,
@@ -257,7 +254,7 @@ static void graph_back_end_all(struct guest *guest, CUgraphExec exec, struct gra
 	for (int i = 0; i < n; i++) {
 		uint32_t epoch = e ? 0 : backing[i].epoch;
 
-		graph_back_end(guest, &backing[i], e);
+		graph_back_end(guest, &backing[i]);
 		if (!backing[i].relies)
 			object_change(guest->objects, OBJECT_EXEC,
 				      graph_key(exec, backing[i].charge.device), false,

@@ -1,42 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Memory of another process, by legacy IPC handles. The driver has no such handles of memory that
- * can leave, so these are ours (exporter.h, importer.h); others are the
- * driver's in a swappable tenant, too.
+ * can leave, so these are ours (movable/movable.c); others are the driver's in a swappable tenant, too.
  */
-#include <string.h>
+#include "guest/memory/ipc.h"
 
-#include "guest/core/capturing.h"
+#include "guest/account/later.h"
 #include "guest/core/hook.h"
-#include "guest/memory/backing.h"
-#include "guest/memory/importer.h"
-#include "guest/memory/later.h"
-#include "guest/memory/lent.h"
-#include "guest/memory/memory.h"
+#include "guest/memory/allocator.h"
 #include "guest/memory/sharing.h"
-
-/* As the driver does, a handle of the whole allocation that has the address. */
-static CUresult ipc_name(struct guest *guest, CUdeviceptr dptr, CUipcMemHandle *ret)
-{
-	CUdeviceptr start = backing_start(guest, dptr);
-	struct backing_piece piece;
-	struct share_name name;
-	struct object object;
-	CUresult e;
-
-	if (!ret || !start || !object_get(guest->objects, OBJECT_MEMORY, start, &object) ||
-	    dptr - start >= object.size)
-		return CUDA_ERROR_INVALID_VALUE;
-	e = lent_name(guest, start, &name);
-	if (e)
-		return e;
-	if (!backing_find(guest, start, &piece))
-		return CUDA_ERROR_INVALID_VALUE;
-	name.size = object.size;
-	name.offset = (uint32_t)(start - piece.at);
-	memcpy(ret, &name, sizeof(name));
-	return CUDA_SUCCESS;
-}
 
 /* The driver's handle of any address inside of an allocation is the allocation's. */
 static bool ipc_exported(struct guest *guest, CUdeviceptr dptr, struct object *ret)
@@ -61,8 +33,8 @@ static bool ipc_mark_shared(struct object *memory, void *arg)
 CUresult hook_cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr)
 {
 	GUEST_OR_PASS(cuIpcGetMemHandle, (pHandle, dptr));
-	if (guest->swappable && backing_device(guest, dptr))
-		return ipc_name(guest, dptr, pHandle);
+	if (guest->allocator->holds(guest, dptr))
+		return guest->allocator->ipc_name(guest, dptr, pHandle);
 	CUresult e = DRIVER(cuIpcGetMemHandle, (pHandle, dptr));
 	struct guest_device *device;
 	struct object object;
@@ -82,53 +54,25 @@ CUresult hook_cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr)
 	return e;
 }
 
-/* The driver counts how often it opened a handle, and answers the same address. */
 struct opens {
 	int add;
-	struct object after;
+	struct object *after;
 };
 
-static bool ipc_count(struct object *ipc, void *arg)
+static bool ipc_add(struct object *ipc, void *arg)
 {
-	struct opens *opens = arg;
+	const struct opens *opens = arg;
 
 	ipc->refs += (uint32_t)opens->add;
-	opens->after = *ipc;
+	*opens->after = *ipc;
 	return ipc->refs;
 }
 
-/* Every open of a piece counts once there, and every one of an address here. */
-static CUresult ipc_open(struct guest *guest, const struct share_name *name, CUdeviceptr *ret)
+bool ipc_count(struct guest *guest, CUdeviceptr at, int add, struct object *ret)
 {
-	struct object object = {.kind = OBJECT_IPC, .category = CAT_IMPORTED, .refs = 1,
-				.flags = OBJECT_IMPORTED | OBJECT_BACKED, .size = name->size};
-	struct opens again = {.add = 1};
-	struct guest_device *device;
-	CUcontext context = NULL;
-	uint64_t import;
-	CUdeviceptr at;
-	CUresult e;
+	struct opens opens = {add, ret};
 
-	if (DRIVER(cuCtxGetCurrent, (&context)) || !context)
-		return CUDA_ERROR_INVALID_CONTEXT;
-	e = importer_open(guest, name, &import, &at);
-	if (e)
-		return e;
-	at += name->offset;
-	device = backing_device(guest, at);
-	object.key = at;
-	object.device = device ? (int16_t)device->ordinal : -1;
-	object.context = KEY(context);
-	object.linear.id = KEY(at);
-	object.linear.import = import;
-	if (object_change(guest->objects, OBJECT_IPC, at, false, ipc_count, &again)) {
-		importer_close(guest, import);
-	} else if (object_put(guest->objects, &object)) {
-		importer_close(guest, import);
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	}
-	*ret = at;
-	return CUDA_SUCCESS;
+	return object_change(guest->objects, OBJECT_IPC, at, false, ipc_add, &opens);
 }
 
 /* The size is known once it is open; opening takes nothing from the device. */
@@ -138,12 +82,12 @@ static CUresult ipc_opened(struct guest *guest, CUdeviceptr address, const CUipc
 	struct object object = {.kind = OBJECT_IPC, .key = address, .category = CAT_IMPORTED,
 				.flags = OBJECT_IMPORTED, .refs = 1};
 	CUcontext context = NULL;
-	struct opens again = {.add = 1};
+	struct object again;
 	CUdeviceptr base;
 	size_t size = 0;
 	CUresult e;
 
-	if (!device || object_change(guest->objects, OBJECT_IPC, address, false, ipc_count, &again))
+	if (!device || ipc_count(guest, address, 1, &again))
 		return CUDA_SUCCESS;
 	DRIVER(cuMemGetAddressRange_v2, (&base, &size, address));
 	DRIVER(cuCtxGetCurrent, (&context));
@@ -164,24 +108,22 @@ static CUresult ipc_opened(struct guest *guest, CUdeviceptr address, const CUipc
 CUresult hook_cuIpcOpenMemHandle_v2(CUdeviceptr *pdptr, CUipcMemHandle handle, unsigned int Flags)
 {
 	GUEST_OR_PASS(cuIpcOpenMemHandle_v2, (pdptr, handle, Flags));
-	struct share_name name;
+	CUresult e;
 
-	if (guest->swappable && pdptr && importer_knows(&handle, &name))
-		return ipc_open(guest, &name, pdptr);
-	CUresult e = DRIVER(cuIpcOpenMemHandle_v2, (pdptr, handle, Flags));
-
+	if (pdptr && guest->allocator->ipc_open(guest, &handle, pdptr, &e))
+		return e;
+	e = DRIVER(cuIpcOpenMemHandle_v2, (pdptr, handle, Flags));
 	return e ? e : ipc_opened(guest, *pdptr, &handle);
 }
 
 CUresult hook_cuIpcOpenMemHandle(CUdeviceptr *pdptr, CUipcMemHandle handle, unsigned int Flags)
 {
 	GUEST_OR_PASS(cuIpcOpenMemHandle, (pdptr, handle, Flags));
-	struct share_name name;
+	CUresult e;
 
-	if (guest->swappable && pdptr && importer_knows(&handle, &name))
-		return ipc_open(guest, &name, pdptr);
-	CUresult e = DRIVER(cuIpcOpenMemHandle, (pdptr, handle, Flags));
-
+	if (pdptr && guest->allocator->ipc_open(guest, &handle, pdptr, &e))
+		return e;
+	e = DRIVER(cuIpcOpenMemHandle, (pdptr, handle, Flags));
 	return e ? e : ipc_opened(guest, *pdptr, &handle);
 }
 
@@ -191,37 +133,22 @@ CUresult hook_cuIpcOpenMemHandle(CUdeviceptr *pdptr, CUipcMemHandle handle, unsi
  */
 static CUresult ipc_close(struct guest *guest, CUdeviceptr dptr)
 {
-	struct opens less = {.add = -1}, more = {.add = 1};
-	bool ours = object_change(guest->objects, OBJECT_IPC, dptr, false, ipc_count, &less);
+	struct object less, more;
+	bool ours = ipc_count(guest, dptr, -1, &less);
 	CUresult e = DRIVER(cuIpcCloseMemHandle, (dptr));
 
 	if (!ours)
 		return e;
 	if (!e) {
-		if (!less.after.refs)
-			sharing_drop(guest, &less.after);
-	} else if (less.after.refs) {
-		object_change(guest->objects, OBJECT_IPC, dptr, false, ipc_count, &more);
+		if (!less.refs)
+			sharing_drop(guest, &less);
+	} else if (less.refs) {
+		ipc_count(guest, dptr, 1, &more);
 	} else {
-		less.after.refs = 1;
-		object_put(guest->objects, &less.after);
+		less.refs = 1;
+		object_put(guest->objects, &less);
 	}
 	return e;
-}
-
-/* The driver waits for work that may use the memory, and so do we. */
-static CUresult ipc_close_backed(struct guest *guest, CUdeviceptr dptr)
-{
-	struct opens less = {.add = -1};
-	struct object object;
-
-	if (object_get(guest->objects, OBJECT_IPC, dptr, &object) && !capturing_any(guest))
-		memory_await_work((CUcontext)(uintptr_t)object.context);
-	if (!object_change(guest->objects, OBJECT_IPC, dptr, false, ipc_count, &less))
-		return CUDA_ERROR_INVALID_VALUE;
-	if (!less.after.refs)
-		importer_close(guest, less.after.linear.import);
-	return CUDA_SUCCESS;
 }
 
 CUresult hook_cuIpcCloseMemHandle(CUdeviceptr dptr)
@@ -233,8 +160,8 @@ CUresult hook_cuIpcCloseMemHandle(CUdeviceptr dptr)
 
 	if (object_get(guest->objects, OBJECT_IPC, dptr, &object))
 		device = guest_device(guest, object.device);
-	if (guest->swappable && backing_device(guest, dptr))
-		return ipc_close_backed(guest, dptr);
+	if (guest->allocator->holds(guest, dptr))
+		return guest->allocator->ipc_close(guest, dptr);
 	if (!device)
 		return ipc_close(guest, dptr);
 	charge_release_begin(device);

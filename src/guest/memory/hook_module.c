@@ -6,12 +6,12 @@
  * right when the limit comes near. Where a load by itself breaks the quota, it is undone.
  */
 #include "base/number.h"
+#include "guest/account/charge.h"
+#include "guest/account/context.h"
+#include "guest/account/later.h"
+#include "guest/account/room.h"
 #include "guest/core/hook.h"
 #include "guest/core/known_code.h"
-#include "guest/memory/charge.h"
-#include "guest/memory/context.h"
-#include "guest/memory/later.h"
-#include "guest/memory/room.h"
 
 /* More than this, in one load, is a neighbour's rather than ours until the figure says so. */
 #define GUESS_MAX_BYTES (UINT64_C(1) << 30)

@@ -5,46 +5,12 @@
  * as of one by cuMemAlloc. What can be done to mapped memory alone cannot be done to it.
  */
 #include "guest/core/hook.h"
-#include "guest/memory/backing.h"
-#include "guest/memory/memory.h"
-#include "guest/memory/own_pool.h"
+#include "guest/memory/allocator.h"
 #include "guest/memory/vmm.h"
-
-/* Whether it is in one that another process has, and this one opened. */
-static bool pointer_find_opened(struct guest *guest, CUdeviceptr at, struct object *ret)
-{
-	struct object opened[OBJECT_BATCH];
-	uint64_t above = 0;
-	int n;
-
-	if (!object_count(guest->objects, OBJECT_IMPORT))
-		return false;
-	do {
-		n = object_list(guest->objects, OBJECT_IPC, above, opened, OBJECT_BATCH);
-		for (int i = 0; i < n; i++) {
-			above = opened[i].key;
-			if (at - opened[i].key < opened[i].size && opened[i].flags & OBJECT_BACKED) {
-				*ret = opened[i];
-				return true;
-			}
-		}
-	} while (n == OBJECT_BATCH);
-	return false;
-}
-
-/* Whether the address is in an allocation that we back: its object. */
-static bool pointer_find(struct guest *guest, CUdeviceptr at, struct object *ret)
-{
-	CUdeviceptr start = backing_start(guest, at);
-
-	return (start && object_get(guest->objects, OBJECT_MEMORY, start, ret) &&
-		at - start < ret->size) ||
-	       own_pool_object(guest, at, ret) || pointer_find_opened(guest, at, ret);
-}
 
 static bool pointer_is_ours(struct guest *guest, CUdeviceptr at)
 {
-	return guest->swappable && backing_device(guest, at);
+	return guest->allocator->holds(guest, at);
 }
 
 /* Whether the address may be one that the program maps itself: the driver is to find it mapped. */
@@ -96,7 +62,7 @@ CUresult hook_cuPointerGetAttribute(void *data, CUpointer_attribute attribute, C
 		HOLD_MEMORY_IF(pointer_may_be_away(guest));
 		return DRIVER(cuPointerGetAttribute, (data, attribute, ptr));
 	}
-	if (!pointer_find(guest, ptr, &object))
+	if (!guest->allocator->find(guest, ptr, &object))
 		return CUDA_ERROR_INVALID_VALUE;
 	if (pointer_answer(&object, attribute, data))
 		return CUDA_SUCCESS;
@@ -116,10 +82,10 @@ CUresult hook_cuPointerGetAttributes(unsigned int numAttributes, CUpointer_attri
 	if (!pointer_is_ours(guest, ptr))
 		return DRIVER(cuPointerGetAttributes, (numAttributes, attributes, data, ptr));
 	/* What is spare is mapped, and free to whoever asks. */
-	if (!pointer_find(guest, ptr, &object))
-		memory_end_spare(guest, backing_device(guest, ptr));
+	if (!guest->allocator->find(guest, ptr, &object))
+		guest->allocator->end_spare(guest, guest->allocator->holds(guest, ptr));
 	e = DRIVER(cuPointerGetAttributes, (numAttributes, attributes, data, ptr));
-	if (e || !pointer_find(guest, ptr, &object))
+	if (e || !guest->allocator->find(guest, ptr, &object))
 		return e;
 	for (unsigned int i = 0; i < numAttributes; i++)
 		if (data[i])
@@ -131,8 +97,11 @@ CUresult hook_cuPointerSetAttribute(const void *value, CUpointer_attribute attri
 				    CUdeviceptr ptr)
 {
 	GUEST_ALONE(cuPointerSetAttribute, (value, attribute, ptr));
-	HOLD_MEMORY_IF(pointer_is_ours(guest, ptr) || pointer_may_be_away(guest));
-	backing_mark(guest, ptr);
+	bool ours = pointer_is_ours(guest, ptr);
+
+	HOLD_MEMORY_IF(ours || pointer_may_be_away(guest));
+	if (ours)
+		guest->allocator->mark(guest, ptr);
 	return DRIVER(cuPointerSetAttribute, (value, attribute, ptr));
 }
 
@@ -145,7 +114,7 @@ CUresult hook_cuMemGetAddressRange_v2(CUdeviceptr *pbase, size_t *psize, CUdevic
 		HOLD_MEMORY_IF(pointer_may_be_away(guest));
 		return DRIVER(cuMemGetAddressRange_v2, (pbase, psize, dptr));
 	}
-	if (!pointer_find(guest, dptr, &object))
+	if (!guest->allocator->find(guest, dptr, &object))
 		return CUDA_ERROR_NOT_FOUND;
 	if (pbase)
 		*pbase = object.key;
@@ -181,7 +150,7 @@ CUresult hook_cuGraphAddMemsetNode(CUgraphNode *phGraphNode, CUgraph hGraph,
 	struct object object;
 
 	HOLD_MEMORY_IF(pointer_is_ours(guest, at) || pointer_may_be_away(guest));
-	if (!ctx && pointer_is_ours(guest, at) && pointer_find(guest, at, &object))
+	if (!ctx && pointer_is_ours(guest, at) && guest->allocator->find(guest, at, &object))
 		ctx = (CUcontext)(uintptr_t)object.context;
 	return DRIVER(cuGraphAddMemsetNode,
 		      (phGraphNode, hGraph, dependencies, numDependencies, memsetParams, ctx));

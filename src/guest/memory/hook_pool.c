@@ -3,25 +3,14 @@
  * Allocations from pools, and what changes pools. Allocations that the driver makes for itself, as
  * nodes of a captured graph, are charged when the graph is backed.
  */
+#include "guest/account/figure.h"
+#include "guest/account/holder.h"
+#include "guest/account/later.h"
 #include "guest/core/capturing.h"
 #include "guest/core/hook.h"
-#include "guest/memory/figure.h"
-#include "guest/memory/holder.h"
-#include "guest/memory/later.h"
+#include "guest/memory/allocator.h"
 #include "guest/memory/memory.h"
-#include "guest/memory/own_alloc.h"
-#include "guest/memory/own_pool.h"
 #include "guest/memory/pool.h"
-
-/* The driver's call, whichever of the four it is. */
-struct request {
-	CUdeviceptr *dptr;
-	size_t bytes;
-	CUmemoryPool pool;
-	CUstream stream; /* as the program gave it */
-	CUstream order;	 /* the stream that it means */
-	CUresult (*call)(const struct request *request);
-};
 
 /*
  * Frees an allocation that made the pool grow beyond the quota, and trims the pool. The free waits
@@ -29,7 +18,7 @@ struct request {
  * is full.
  */
 static CUresult pool_undo(struct guest *guest, struct guest_device *device,
-			  const struct request *request)
+			  const struct pool_request *request)
 {
 	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
 
@@ -78,7 +67,8 @@ static void pool_note_largest(struct guest *guest, CUmemoryPool pool, const stru
 			      &growth);
 }
 
-static void pool_note_growth(struct guest *guest, const struct request *request, uint64_t growth)
+static void pool_note_growth(struct guest *guest, const struct pool_request *request,
+			     uint64_t growth)
 {
 	uint64_t used = pool_attribute(request->pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT);
 	uint64_t rest = growth > request->bytes ? growth - request->bytes + 1 : 0;
@@ -88,7 +78,7 @@ static void pool_note_growth(struct guest *guest, const struct request *request,
 }
 
 /* Has the pool room for it, in one piece as far as is known? */
-static bool pool_has_room(const struct request *request, const struct object *pool)
+static bool pool_has_room(const struct pool_request *request, const struct object *pool)
 {
 	uint64_t reserved = pool_reserved(request->pool);
 	uint64_t used = pool_attribute(request->pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT);
@@ -105,7 +95,7 @@ static bool pool_has_room(const struct request *request, const struct object *po
  * step, until that is seen and undone.
  */
 static bool pool_reserve_in_room(struct guest *guest, struct guest_device *device,
-				 const struct request *request, struct charge *charge)
+				 const struct pool_request *request, struct charge *charge)
 {
 	struct object object;
 
@@ -125,7 +115,7 @@ static bool pool_reserve_in_room(struct guest *guest, struct guest_device *devic
  * the driver's own allocation does on a device that is full.
  */
 static CUresult pool_reserve(struct guest *guest, struct guest_device *device,
-			     const struct request *request, struct charge *charge)
+			     const struct pool_request *request, struct charge *charge)
 {
 	uint64_t need = round_up(request->bytes, POOL_BYTES);
 	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
@@ -142,7 +132,7 @@ static CUresult pool_reserve(struct guest *guest, struct guest_device *device,
 	return charge_reserve(guest, device, need, charge);
 }
 
-static CUresult pool_allocate_from(struct guest *guest, const struct request *request,
+static CUresult pool_allocate_from(struct guest *guest, const struct pool_request *request,
 				   struct pool_seen seen)
 {
 	struct guest_device *device = seen.device;
@@ -170,10 +160,7 @@ static CUresult pool_allocate_from(struct guest *guest, const struct request *re
 	now = pool_reserved(request->pool);
 	if (now != seen.charged || !pool_is_unchanged(guest, &seen))
 		now = pool_settle(guest, request->pool);
-	if (e)
-		charge_cancel(&charge);
-	else
-		charge_settle(&charge);
+	charge_cancel(&charge);
 	if (e || now <= seen.charged)
 		return e;
 	pool_note_growth(guest, request, now - seen.charged);
@@ -182,31 +169,33 @@ static CUresult pool_allocate_from(struct guest *guest, const struct request *re
 						      : CUDA_SUCCESS;
 }
 
-static CUresult pool_allocate(struct guest *guest, struct request request)
+CUresult pool_alloc(struct guest *guest, struct pool_request *request)
 {
 	struct pool_seen seen;
 	CUresult e;
 
-	/* In a capture it becomes a node; its memory is charged when the graph backs it. */
-	if (!request.dptr || capturing_stream(guest, request.order))
-		return request.call(&request);
-	if (guest->swappable && own_alloc(guest, request.pool, request.bytes, request.order,
-					  request.dptr, &e))
-		return e;
-	if (request.pool)
-		e = pool_look_up(guest, request.pool, &seen) ? CUDA_SUCCESS
-							     : CUDA_ERROR_OUT_OF_MEMORY;
+	if (request->pool)
+		e = pool_look_up(guest, request->pool, &seen) ? CUDA_SUCCESS
+							      : CUDA_ERROR_OUT_OF_MEMORY;
 	else
-		e = pool_current(guest, request.order, &request.pool, &seen);
+		e = pool_current(guest, request->order, &request->pool, &seen);
 	if (e == CUDA_ERROR_OUT_OF_MEMORY)
 		return e; /* no room for our own record: what cannot be charged is not given out */
 	if (!e && seen.ended)
 		return CUDA_ERROR_INVALID_VALUE;
-	return e ? request.call(&request) : pool_allocate_from(guest, &request, seen);
+	return e ? request->call(request) : pool_allocate_from(guest, request, seen);
+}
+
+/* In a capture it becomes a node; its memory is charged when the graph backs it. */
+static CUresult pool_allocate(struct guest *guest, struct pool_request request)
+{
+	if (!request.dptr || capturing_stream(guest, request.order))
+		return request.call(&request);
+	return guest->allocator->alloc_from_pool(guest, &request);
 }
 
 #define CALL(name, args)                                                                           \
-	static CUresult pool_call_##name(const struct request *r)                                  \
+	static CUresult pool_call_##name(const struct pool_request *r)                             \
 	{                                                                                          \
 		return DRIVER(name, args);                                                         \
 	}
@@ -218,14 +207,14 @@ CALL(cuMemAllocFromPoolAsync_ptsz, (r->dptr, r->bytes, r->pool, r->stream))
 CUresult hook_cuMemAllocAsync(CUdeviceptr *dptr, size_t bytesize, CUstream hStream)
 {
 	GUEST_OR_PASS(cuMemAllocAsync, (dptr, bytesize, hStream));
-	return pool_allocate(guest, (struct request){dptr, bytesize, NULL, hStream, hStream,
+	return pool_allocate(guest, (struct pool_request){dptr, bytesize, NULL, hStream, hStream,
 						     pool_call_cuMemAllocAsync});
 }
 
 CUresult hook_cuMemAllocAsync_ptsz(CUdeviceptr *dptr, size_t bytesize, CUstream hStream)
 {
 	GUEST_OR_PASS(cuMemAllocAsync_ptsz, (dptr, bytesize, hStream));
-	return pool_allocate(guest, (struct request){dptr, bytesize, NULL, hStream,
+	return pool_allocate(guest, (struct pool_request){dptr, bytesize, NULL, hStream,
 						     hStream ? hStream : CU_STREAM_PER_THREAD,
 						     pool_call_cuMemAllocAsync_ptsz});
 }
@@ -236,7 +225,7 @@ CUresult hook_cuMemAllocFromPoolAsync(CUdeviceptr *dptr, size_t bytesize, CUmemo
 	GUEST_OR_PASS(cuMemAllocFromPoolAsync, (dptr, bytesize, pool, hStream));
 	if (!pool)
 		return DRIVER(cuMemAllocFromPoolAsync, (dptr, bytesize, pool, hStream));
-	return pool_allocate(guest, (struct request){dptr, bytesize, pool, hStream, hStream,
+	return pool_allocate(guest, (struct pool_request){dptr, bytesize, pool, hStream, hStream,
 						     pool_call_cuMemAllocFromPoolAsync});
 }
 
@@ -246,7 +235,7 @@ CUresult hook_cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *dptr, size_t bytesize, C
 	GUEST_OR_PASS(cuMemAllocFromPoolAsync_ptsz, (dptr, bytesize, pool, hStream));
 	if (!pool)
 		return DRIVER(cuMemAllocFromPoolAsync_ptsz, (dptr, bytesize, pool, hStream));
-	return pool_allocate(guest, (struct request){dptr, bytesize, pool, hStream,
+	return pool_allocate(guest, (struct pool_request){dptr, bytesize, pool, hStream,
 						     hStream ? hStream : CU_STREAM_PER_THREAD,
 						     pool_call_cuMemAllocFromPoolAsync_ptsz});
 }
@@ -276,8 +265,7 @@ CUresult hook_cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolProp
 		DRIVER(cuMemPoolDestroy, (*pool));
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
-	if (own_pool_can(guest, poolProps))
-		e = own_pool_add(guest, *pool, poolProps);
+	e = guest->allocator->pool_made(guest, *pool, poolProps);
 	if (e)
 		pool_end(guest, *pool);
 	else
@@ -328,7 +316,7 @@ CUresult hook_cuMemPoolDestroy(CUmemoryPool pool)
 	device = guest_device(guest, object.device);
 	if (!device) /* host memory */
 		return pool_end_unmeasured(guest, pool);
-	own_pool_end(guest, pool);
+	guest->allocator->pool_ends(guest, pool);
 	e = pool_end(guest, pool);
 	pool_look_later(guest, pool, device);
 	return e;
@@ -365,7 +353,7 @@ CUresult hook_cuMemPoolTrimTo(CUmemoryPool pool, size_t minBytesToKeep)
 	e = DRIVER(cuMemPoolTrimTo, (pool, minBytesToKeep));
 	pool_settle(guest, pool);
 	if (!e)
-		own_pool_trim(guest, pool, minBytesToKeep);
+		guest->allocator->pool_trim(guest, pool, minBytesToKeep);
 	return e;
 }
 
@@ -380,7 +368,7 @@ CUresult hook_cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attr,
 	e = DRIVER(cuMemPoolSetAttribute, (pool, attr, value));
 	pool_settle(guest, pool);
 	if (!e)
-		own_pool_set(guest, pool, attr, value);
+		guest->allocator->pool_set(guest, pool, attr, value);
 	return e;
 }
 
@@ -390,7 +378,7 @@ CUresult hook_cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attr,
 	CUresult e = DRIVER(cuMemPoolGetAttribute, (pool, attr, value));
 
 	if (!e)
-		own_pool_figure(guest, pool, attr, value);
+		guest->allocator->pool_figure(guest, pool, attr, value);
 	return e;
 }
 
@@ -399,7 +387,7 @@ CUresult hook_cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *map, 
 	GUEST_OR_PASS(cuMemPoolSetAccess, (pool, map, count));
 	CUresult e = DRIVER(cuMemPoolSetAccess, (pool, map, count));
 
-	if (!e && guest->swappable)
-		own_pool_set_access(guest, pool, map, count);
+	if (!e)
+		guest->allocator->pool_set_access(guest, pool, map, count);
 	return e;
 }

@@ -4,35 +4,24 @@
  * unused pool memory back.
  */
 #include "base/number.h"
+#include "guest/account/figure.h"
+#include "guest/account/view.h"
 #include "guest/core/hook.h"
-#include "guest/memory/backing.h"
-#include "guest/memory/figure.h"
+#include "guest/memory/allocator.h"
 #include "guest/memory/graph.h"
 #include "guest/memory/memory.h"
-#include "guest/memory/own_pool.h"
 #include "guest/memory/pool.h"
-#include "guest/memory/view.h"
 
 struct figures {
 	uint64_t total, free;
 };
-
-/* What is spare can be had, and is to be free for the driver, too. */
-static void query_end_spare(struct guest *guest, struct guest_device *device)
-{
-	/* Questions do not wait at the gate; when it is shut nothing is spare. */
-	CLEANUP(pass_leave) struct guest *pass = NULL;
-
-	if (device && backing_has_spare(guest, device) && (pass = pass_try(guest)))
-		memory_end_spare(guest, device);
-}
 
 /* What streams have freed by now, and what the driver then takes back from pools. */
 static void query_settle(struct guest *guest)
 {
 	memory_reap(guest);
 	pool_settle_all(guest);
-	own_pools_settle(guest);
+	guest->allocator->settle(guest);
 }
 
 static struct figures query_figures(struct guest *guest, struct guest_device *device,
@@ -60,7 +49,8 @@ CUresult hook_cuMemGetInfo_v2(size_t *free, size_t *total)
 
 	free = free ? free : &own_free;
 	total = total ? total : &own_total;
-	query_end_spare(guest, device);
+	if (device)
+		guest->allocator->show_spare(guest, device);
 	e = DRIVER(cuMemGetInfo_v2, (free, total));
 	if (e || !device)
 		return e;
@@ -84,7 +74,8 @@ CUresult hook_cuMemGetInfo(unsigned int *free, unsigned int *total)
 	struct figures f;
 	CUresult e;
 
-	query_end_spare(guest, device);
+	if (device)
+		guest->allocator->show_spare(guest, device);
 	e = DRIVER(cuMemGetInfo, (free, total));
 	if (e || !device || DRIVER(cuMemGetInfo_v2, (&real_free, &real_total)))
 		return e;

@@ -4,17 +4,13 @@
  * reference and its last mapping are gone, in whatever order they go; that is when the driver
  * frees it.
  *
- * A swappable tenant's program gets handles of ours (backing.h), which stay what they are while the
- * driver's change. We have the one reference of the driver's; the program's are counted here.
+ * A swappable tenant's program gets handles of ours (movable/backing.h): the driver's change when
+ * the memory leaves. We have the one reference of the driver's; the program's are counted here.
  */
 #include "base/fault.h"
-#include "guest/core/exporter.h"
+#include "guest/account/room.h"
 #include "guest/core/hook.h"
-#include "guest/core/token.h"
-#include "guest/memory/backing.h"
-#include "guest/memory/importer.h"
-#include "guest/memory/lent.h"
-#include "guest/memory/room.h"
+#include "guest/memory/allocator.h"
 #include "guest/memory/sharing.h"
 #include "guest/memory/vmm.h"
 
@@ -45,14 +41,16 @@ static bool vmm_change(struct guest *guest, uint64_t handle, struct count *count
 	return object_change(guest->objects, OBJECT_HANDLE, handle, false, vmm_add_counts, count);
 }
 
+bool vmm_retain(struct guest *guest, uint64_t handle)
+{
+	struct count count = {.refs = 1};
+
+	return vmm_change(guest, handle, &count);
+}
+
 static bool vmm_is_gone(const struct object *handle)
 {
 	return !handle->refs && !handle->handle.maps;
-}
-
-static bool vmm_is_ours(struct guest *guest, uint64_t handle)
-{
-	return guest->swappable && backing_device(guest, handle);
 }
 
 /* The driver's handle, for a call with one of the program's. False: it is one no more. */
@@ -61,11 +59,9 @@ static bool vmm_real(struct guest *guest, CUmemGenericAllocationHandle handle,
 {
 	struct object object;
 
-	*ret = handle;
-	if (!vmm_is_ours(guest, handle))
-		return true;
-	*ret = backing_handle(guest, handle);
-	return object_get(guest->objects, OBJECT_HANDLE, handle, &object) && object.refs;
+	*ret = guest->allocator->real_handle(guest, handle);
+	return *ret == handle ||
+	       (*ret && object_get(guest->objects, OBJECT_HANDLE, handle, &object) && object.refs);
 }
 
 /* One that other processes have keeps what is bound to it for as long as these like. */
@@ -77,10 +73,8 @@ static bool vmm_ends_multicast(const struct object *handle)
 /* After the driver freed it, or as we do; the object is in the table no more. */
 static void vmm_gone(struct guest *guest, uint64_t name, const struct object *handle)
 {
-	if (handle->flags & OBJECT_BACKED && handle->flags & OBJECT_IMPORTED)
-		importer_close(guest, handle->handle.import);
-	else if (handle->flags & OBJECT_BACKED)
-		backing_abandon(guest, name);
+	if (handle->flags & OBJECT_BACKED)
+		guest->allocator->abandon(guest, name, handle);
 	if (vmm_ends_multicast(handle))
 		vmm_forget_array_end(guest, vmm_forget_array_begin(guest, name), true);
 	sharing_drop(guest, handle);
@@ -112,10 +106,14 @@ static void vmm_drop_mapping(struct guest *guest, uint64_t handle)
 		vmm_gone(guest, handle, &count.after);
 }
 
-/* Memory for tiles of arrays cannot be mapped, so it cannot be copied. */
-static bool vmm_can_leave(const struct guest *guest, const CUmemAllocationProp *prop)
+static CUresult vmm_create(struct charge *charge, CUmemGenericAllocationHandle *handle, size_t size,
+			   const CUmemAllocationProp *prop, unsigned long long flags)
 {
-	return guest->swappable && !prop->allocFlags.usage && !prop->win32HandleMetaData;
+	CUresult e = DRIVER(cuMemCreate, (handle, size, prop, flags));
+
+	if (e)
+		charge_cancel(charge);
+	return e;
 }
 
 CUresult hook_cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
@@ -125,37 +123,28 @@ CUresult hook_cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
 	struct object object = {.kind = OBJECT_HANDLE, .category = CAT_DATA, .refs = 1};
 	struct guest_device *device = NULL;
 	CUmemGenericAllocationHandle real;
-	struct room room = {0};
 	struct charge charge;
+	uint64_t need;
 	CUresult e;
 
 	if (prop && prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE)
 		device = guest_device(guest, prop->location.id);
 	if (!device) /* host memory, or an error for the driver to name */
 		return DRIVER(cuMemCreate, (handle, size, prop, flags));
-	do {
-		e = charge_reserve(guest, device, round_up(size, GRANULE_BYTES), &charge);
-		if (e)
-			break;
-		e = DRIVER(cuMemCreate, (handle, size, prop, flags));
-		if (e)
-			charge_cancel(&charge);
-	} while (e == CUDA_ERROR_OUT_OF_MEMORY &&
-		 room_wait(&room, guest, device, round_up(size, GRANULE_BYTES)));
-	room_end(&room);
+	need = round_up(size, GRANULE_BYTES);
+	e = BACK_WITH_ROOM(guest, device, need, &charge,
+			   charge_reserve(guest, device, need, &charge), false,
+			   vmm_create(&charge, handle, size, prop, flags));
 	if (e)
 		return e;
 	real = object.key = *handle;
 	object.device = (int16_t)device->ordinal;
 	object.size = size;
 	object.bytes = charge.reserved;
-	if (vmm_can_leave(guest, prop)) {
-		e = backing_adopt(guest, device, prop, size, real, &object.key);
-		object.flags |= e ? 0 : OBJECT_BACKED;
-	}
+	e = guest->allocator->adopt(guest, device, prop, &object);
 	if (e || object_put(guest->objects, &object)) {
 		if (object.flags & OBJECT_BACKED)
-			backing_abandon(guest, object.key);
+			guest->allocator->abandon(guest, object.key, &object);
 		else
 			DRIVER(cuMemRelease, (real));
 		charge_cancel(&charge);
@@ -187,7 +176,8 @@ CUresult hook_cuMemRelease(CUmemGenericAllocationHandle handle)
 			sharing_begin_drop(guest, &count.after);
 		if (vmm_is_gone(&count.after) && vmm_ends_multicast(&count.after))
 			call = vmm_forget_array_begin(guest, handle);
-		e = vmm_is_ours(guest, handle) ? CUDA_SUCCESS : DRIVER(cuMemRelease, (handle));
+		e = count.after.flags & OBJECT_BACKED ? CUDA_SUCCESS
+						       : DRIVER(cuMemRelease, (handle));
 		vmm_forget_array_end(guest, call, !e);
 		if (e)
 			vmm_restore(guest, handle, vmm_is_gone(&count.after) ? &count.after : NULL,
@@ -213,21 +203,13 @@ static bool vmm_find_mapping(const struct object *object, void *arg)
 	return false; /* it stays in the table */
 }
 
-static uint64_t vmm_handle_at(struct guest *guest, uint64_t at)
+uint64_t vmm_handle_at(struct guest *guest, uint64_t at)
 {
 	struct place place = {.at = at};
 	struct object none;
 
 	object_sweep(guest->objects, vmm_find_mapping, &place, &none, 1);
 	return place.handle;
-}
-
-/* The handle of ours that is mapped at an address; 0: none is. */
-static uint64_t vmm_mapped_at(struct guest *guest, uint64_t at)
-{
-	uint64_t handle = guest->swappable ? vmm_handle_at(guest, at) : 0;
-
-	return vmm_is_ours(guest, handle) ? handle : 0;
 }
 
 CUresult hook_cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void *addr)
@@ -237,9 +219,9 @@ CUresult hook_cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, 
 	uint64_t ours;
 	CUresult e;
 
-	if (guest->swappable && backing_device(guest, (CUdeviceptr)addr))
+	if (guest->allocator->holds(guest, (CUdeviceptr)addr))
 		return CUDA_ERROR_INVALID_VALUE; /* as of memory by cuMemAlloc */
-	ours = handle ? vmm_mapped_at(guest, (CUdeviceptr)addr) : 0;
+	ours = handle ? guest->allocator->mapped_handle(guest, (CUdeviceptr)addr) : 0;
 	if (ours && vmm_change(guest, ours, &count)) {
 		*handle = ours;
 		return CUDA_SUCCESS;
@@ -398,7 +380,8 @@ CUresult hook_cuMemMap(CUdeviceptr ptr, size_t size, size_t offset,
 		return DRIVER(cuMemMap, (ptr, size, offset, handle, flags));
 	if (count.refused)
 		return CUDA_ERROR_INVALID_VALUE;
-	e = DRIVER(cuMemMap, (ptr, size, offset, backing_handle(guest, handle), flags));
+	e = DRIVER(cuMemMap,
+		   (ptr, size, offset, guest->allocator->real_handle(guest, handle), flags));
 	FAULT_POINT(GUEST_HANDLE_MAPPED);
 	if (!e && object_put(guest->objects, &mapping)) {
 		DRIVER(cuMemUnmap, (ptr, size));
@@ -477,7 +460,7 @@ CUresult hook_cuMemUnmap(CUdeviceptr ptr, size_t size)
 	GUEST_OR_PASS(cuMemUnmap, (ptr, size));
 	CUresult e;
 
-	if (guest->swappable && backing_device(guest, ptr))
+	if (guest->allocator->holds(guest, ptr))
 		return CUDA_ERROR_INVALID_VALUE; /* as of memory by cuMemAlloc */
 	charge_release_begin_all(guest);
 	vmm_unmap_begin(guest, ptr, ptr + size);
@@ -524,36 +507,6 @@ static bool vmm_has_token(CUmemGenericAllocationHandle real, CUmemAllocationHand
 	       prop.requestedHandleTypes & type;
 }
 
-static CUresult vmm_export_token(struct guest *guest, CUmemGenericAllocationHandle handle,
-				 int *ret_fd)
-{
-	struct object object;
-	struct share_name name;
-	CUresult e;
-	int fd;
-
-	if (!object_get(guest->objects, OBJECT_HANDLE, handle, &object))
-		return CUDA_ERROR_INVALID_VALUE;
-	if (object.flags & OBJECT_IMPORTED) {
-		if (!importer_name(guest, object.handle.import, &name))
-			return CUDA_ERROR_INVALID_VALUE;
-	} else {
-		/* Its address is what the exporter finds it by. */
-		e = backing_expose(guest, guest_device(guest, object.device), handle);
-		if (!e)
-			e = lent_name(guest, handle, &name);
-		if (e)
-			return e;
-		name.size = object.size;
-	}
-	fd = token_make(&name, 0);
-	FAULT_POINT(GUEST_EXPORTED);
-	if (fd < 0)
-		return CUDA_ERROR_OPERATING_SYSTEM;
-	*ret_fd = fd;
-	return CUDA_SUCCESS;
-}
-
 static bool vmm_set_number(struct object *handle, void *arg)
 {
 	uint32_t *number = arg;
@@ -590,7 +543,7 @@ CUresult hook_cuMemExportToShareableHandle(void *shareableHandle,
 	if (!vmm_real(guest, handle, &real))
 		return CUDA_ERROR_INVALID_VALUE;
 	if (real != handle && vmm_has_token(real, handleType) && shareableHandle && !flags)
-		return vmm_export_token(guest, handle, shareableHandle);
+		return guest->allocator->export_handle(guest, handle, shareableHandle);
 	e = DRIVER(cuMemExportToShareableHandle, (shareableHandle, real, handleType, flags));
 	if (!e && real != handle)
 		vmm_mark_given(guest, handle);
@@ -621,49 +574,6 @@ CUresult hook_cuMemExportToShareableHandle(void *shareableHandle,
 	return e;
 }
 
-/* One that this process made, or imported before: a reference more. */
-static bool vmm_join(struct object *handle, void *arg)
-{
-	struct object *ours = arg;
-
-	if (handle->refs || handle->handle.maps) {
-		handle->refs++;
-		ours->refs = 0;
-	} else {
-		*handle = *ours;
-	}
-	return true;
-}
-
-static CUresult vmm_import_token(struct guest *guest, const struct share_name *name,
-				 CUmemGenericAllocationHandle *ret)
-{
-	struct object object = {.kind = OBJECT_HANDLE, .category = CAT_IMPORTED, .refs = 1,
-				.flags = OBJECT_IMPORTED | OBJECT_BACKED, .size = name->size};
-	struct count count = {.refs = 1};
-	struct guest_device *device;
-	CUdeviceptr at;
-	CUresult e;
-
-	if (exporter_is_own(guest, name)) {
-		if (!exporter_knows(guest, name) || !vmm_change(guest, name->object, &count))
-			return CUDA_ERROR_INVALID_VALUE;
-		*ret = name->object;
-		return CUDA_SUCCESS;
-	}
-	e = importer_open(guest, name, &object.handle.import, &at);
-	if (e)
-		return e;
-	device = backing_device(guest, at);
-	object.key = at;
-	object.device = device ? (int16_t)device->ordinal : -1;
-	object_change(guest->objects, OBJECT_HANDLE, at, true, vmm_join, &object);
-	if (!object.refs) /* the handle has one use of the piece already */
-		importer_close(guest, object.handle.import);
-	*ret = at;
-	return CUDA_SUCCESS;
-}
-
 CUresult hook_cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, void *osHandle,
 					     CUmemAllocationHandleType shHandleType)
 {
@@ -672,13 +582,11 @@ CUresult hook_cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handl
 				.flags = OBJECT_IMPORTED, .refs = 1, .device = -1};
 	CUmemAllocationProp prop = {0};
 	struct count count = {.refs = 1};
-	struct share_name name;
 	CUresult e;
 
-	if (guest->swappable && handle &&
-	    shHandleType == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR &&
-	    token_read((int)(intptr_t)osHandle, SHARE_MAGIC, &name))
-		return vmm_import_token(guest, &name, handle);
+	if (handle && shHandleType == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR &&
+	    guest->allocator->import_handle(guest, (int)(intptr_t)osHandle, handle, &e))
+		return e;
 	/* Before the driver may close or consume it. */
 	if (shHandleType == CU_MEM_HANDLE_TYPE_FABRIC && osHandle)
 		object.shared = entry_key(osHandle, sizeof(CUmemFabricHandle));
@@ -769,8 +677,6 @@ static void vmm_untile_end(struct guest *guest, struct object *tile, bool done)
 	}
 }
 
-typedef CUresult map_array_fn(CUarrayMapInfo *list, unsigned int count, CUstream stream);
-
 /* Mapping over a mapping replaces it. False: the handle is none of the program's. */
 static bool vmm_tile_begin(struct guest *guest, const CUarrayMapInfo *info, uint64_t number)
 {
@@ -804,18 +710,8 @@ static void vmm_tile_end(struct guest *guest, const CUarrayMapInfo *info, uint64
 		vmm_drop_mapping(guest, before.tile.handle);
 }
 
-/* One by one where a handle may be ours: the list is the program's. */
-static CUresult vmm_map_one(struct guest *guest, const CUarrayMapInfo *info, CUstream stream,
-			    map_array_fn *real)
-{
-	CUarrayMapInfo one = *info;
-
-	one.memHandle.memHandle = backing_handle(guest, one.memHandle.memHandle);
-	return real(&one, 1, stream);
-}
-
-static CUresult vmm_map_some(struct guest *guest, CUarrayMapInfo *list, unsigned int count,
-			     CUstream stream, map_array_fn *real)
+CUresult vmm_map_tiles(struct guest *guest, const CUarrayMapInfo *list, CUarrayMapInfo *as_driver,
+		       unsigned int count, CUstream stream, map_array_fn *real)
 {
 	uint64_t number = vmm_untiled_numbers(guest, count);
 	CUresult e = CUDA_SUCCESS;
@@ -828,8 +724,7 @@ static CUresult vmm_map_some(struct guest *guest, CUarrayMapInfo *list, unsigned
 		}
 	guest_depth++;
 	if (!e)
-		e = guest->swappable ? vmm_map_one(guest, list, stream, real)
-				     : real(list, count, stream);
+		e = real(as_driver, count, stream);
 	guest_depth--;
 	for (unsigned int i = 0; i < begun; i++)
 		vmm_tile_end(guest, &list[i], number + i, !e);
@@ -839,8 +734,7 @@ static CUresult vmm_map_some(struct guest *guest, CUarrayMapInfo *list, unsigned
 static CUresult vmm_map_array(struct guest *guest, CUarrayMapInfo *list, unsigned int count,
 			      CUstream stream, map_array_fn *real)
 {
-	unsigned int step = guest->swappable ? 1 : count;
-	CUresult e = CUDA_SUCCESS;
+	CUresult e;
 
 	if (!list || !count) {
 		guest_depth++;
@@ -849,8 +743,7 @@ static CUresult vmm_map_array(struct guest *guest, CUarrayMapInfo *list, unsigne
 		return e;
 	}
 	charge_release_begin_all(guest);
-	for (unsigned int i = 0; !e && i < count; i += step)
-		e = vmm_map_some(guest, &list[i], step, stream, real);
+	e = guest->allocator->map_tiles(guest, list, count, stream, real);
 	charge_release_end_all(guest);
 	return e;
 }
@@ -985,7 +878,7 @@ CUresult hook_cuMulticastBindAddr(CUmemGenericAllocationHandle mcHandle, size_t 
 	bool counted;
 	CUresult e;
 
-	if (guest->swappable && backing_device(guest, memptr))
+	if (guest->allocator->holds(guest, memptr))
 		return CUDA_ERROR_NOT_SUPPORTED;
 	vmm_bind_begin(guest, handle, true, &counted);
 	e = DRIVER(cuMulticastBindAddr, (mcHandle, mcOffset, memptr, size, flags));

@@ -3,23 +3,13 @@
 
 #include <errno.h>
 
-#include "guest/core/capturing.h"
+#include "guest/account/context.h"
+#include "guest/account/holder.h"
 #include "guest/core/entry.h"
 #include "guest/core/hook.h"
-#include "guest/memory/backing.h"
-#include "guest/memory/context.h"
+#include "guest/memory/allocator.h"
 #include "guest/memory/external.h"
-#include "guest/memory/holder.h"
-#include "guest/memory/importer.h"
-#include "guest/memory/room.h"
 #include "guest/memory/vmm.h"
-#include "ledger/spare.h"
-
-/*
- * The most that is spare of several granules. Of larger ones the driver takes most of the time to
- * give so much back, by its own pair of calls as well.
- */
-#define SPARE_BYTES (32 * GRANULE_BYTES)
 
 /*
  * A granule is of one device, but not for ever: another device's may have its addresses before the
@@ -44,9 +34,7 @@ static bool memory_granule_left(struct object *granule, void *arg)
 	return !*last;
 }
 
-/* Joins the granules of [address, address + size): answers the bytes of those that are new. */
-static uint64_t memory_join_granules(struct guest *guest, int16_t device, uint64_t address,
-				     uint64_t size)
+uint64_t memory_join_granules(struct guest *guest, int16_t device, uint64_t address, uint64_t size)
 {
 	uint64_t end = memory_granule(device, address + size - 1), fresh = 0;
 
@@ -57,8 +45,8 @@ static uint64_t memory_join_granules(struct guest *guest, int16_t device, uint64
 	return fresh;
 }
 
-static uint64_t memory_leave_granules(struct guest *guest, int16_t device, uint64_t address,
-				      uint64_t size)
+uint64_t memory_leave_granules(struct guest *guest, int16_t device, uint64_t address,
+			       uint64_t size)
 {
 	uint64_t end = memory_granule(device, address + size - 1), gone = 0;
 
@@ -71,131 +59,6 @@ static uint64_t memory_leave_granules(struct guest *guest, int16_t device, uint6
 			gone += GRANULE_BYTES;
 	}
 	return gone;
-}
-
-/*
- * The bytes that a spare piece (backing.h) is charged with go, or are another allocation's. One of a
- * granule is counted in it as a small allocation is, so that whoever takes it for such joins the
- * granule before it leaves; one of several has them for itself.
- */
-static uint64_t memory_leave_spare(struct guest *guest, const struct guest_device *device,
-				   struct spare_piece spare)
-{
-	return spare.bytes == GRANULE_BYTES ? memory_leave_granules(guest, (int16_t)device->ordinal,
-								    spare.at, 1)
-					    : spare.bytes;
-}
-
-/* What is spare no more goes. Answers the bytes that go with it. */
-static uint64_t memory_drop_spare(struct guest *guest, struct guest_device *device,
-				  struct spare_piece spare)
-{
-	if (spare.bytes)
-		backing_end_spare(guest, device, spare);
-	return memory_leave_spare(guest, device, spare);
-}
-
-/*
- * Around what may take something out of what is spare, and end it, until it is charged no more: see
- * memory_answer_spare. What this answers is for the other one.
- */
-static uint32_t memory_begin_drop(struct guest *guest)
-{
-	uint32_t drops;
-
-	for (;;) {
-		drops = atomic_load(&guest->drops) % 2;
-		atomic_fetch_add(&guest->dropping[drops], 1);
-		if (atomic_load(&guest->drops) % 2 == drops)
-			return drops;
-		atomic_fetch_sub(&guest->dropping[drops], 1);
-	}
-}
-
-static void memory_end_drop(struct guest *guest, uint32_t drops)
-{
-	atomic_fetch_sub(&guest->dropping[drops], 1);
-}
-
-/* All of this goes, with its charge, though a stream captures. Within a drop. */
-static void memory_end_taken(struct guest *guest, struct guest_device *device,
-			     const struct spare_piece *spare, int n)
-{
-	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-	uint64_t bytes = 0;
-
-	charge_release_begin(device);
-	DRIVER(cuThreadExchangeStreamCaptureMode, (&mode));
-	for (int i = 0; i < n; i++)
-		bytes += memory_drop_spare(guest, device, spare[i]);
-	DRIVER(cuThreadExchangeStreamCaptureMode, (&mode));
-	charge_release_end(guest, device, CAT_DATA, bytes);
-}
-
-/*
- * What is spare for just so much is charged already, and reserves nothing more. A small allocation
- * may find room in what is cut, and needs none then.
- */
-static CUresult memory_reserve_backed(struct guest *guest, struct guest_device *device,
-				      uint64_t bytes, struct charge *ret)
-{
-	struct spare_piece spare;
-	bool admitted;
-	uint32_t drops;
-
-	if (bytes <= SMALL_BYTES)
-		return charge_reserve(guest, device, memory_need(bytes), ret);
-	drops = memory_begin_drop(guest);
-	spare = backing_take_fit(guest, device, bytes);
-	admitted = spare.bytes && charge_try(guest, device, 0, ret);
-	if (spare.bytes && !admitted)
-		memory_end_taken(guest, device, &spare, 1);
-	memory_end_drop(guest, drops);
-	if (!admitted)
-		return charge_reserve(guest, device, memory_need(bytes), ret);
-	ret->spare = spare;
-	return CUDA_SUCCESS;
-}
-
-static CUresult memory_alloc_backed(struct guest *guest, struct guest_device *device, uint64_t bytes,
-				    CUdeviceptr *ret)
-{
-	struct room room = {0};
-	struct charge charge;
-	CUresult e;
-
-	/* Nothing is reserved while others leave for it: it may have to leave itself meanwhile. */
-	do {
-		e = memory_reserve_backed(guest, device, bytes, &charge);
-		if (e)
-			break;
-		if (bytes > SMALL_BYTES && !charge.spare.bytes &&
-		    room_is_promised(&room, guest, device, memory_need(bytes))) {
-			charge_cancel(&charge);
-			e = CUDA_ERROR_OUT_OF_MEMORY;
-			continue;
-		}
-		e = backing_alloc(guest, device, bytes, ret, &charge.spare);
-		e = memory_commit(&charge, e, *ret, bytes, OBJECT_BACKED);
-	} while (e == CUDA_ERROR_OUT_OF_MEMORY &&
-		 room_wait(&room, guest, device, memory_need(bytes)));
-	room_end(&room);
-	return e;
-}
-
-CUresult memory_alloc(struct guest *guest, struct guest_device *device, uint64_t bytes,
-		      CUdeviceptr *ret)
-{
-	struct charge charge;
-	CUresult e;
-
-	if (guest->swappable)
-		return memory_alloc_backed(guest, device, bytes, ret);
-	e = charge_reserve(guest, device, memory_need(bytes), &charge);
-	if (e)
-		return e;
-	e = WITH_ROOM(guest, device, charge.reserved, DRIVER(cuMemAlloc_v2, (ret, bytes)));
-	return memory_commit(&charge, e, *ret, bytes, 0);
 }
 
 int memory_record(struct charge *charge, const struct object *object, uint64_t actual)
@@ -221,44 +84,48 @@ int memory_record(struct charge *charge, const struct object *object, uint64_t a
 	return 0;
 }
 
-CUresult memory_commit(struct charge *charge, CUresult result, CUdeviceptr address, uint64_t size,
-		       unsigned int flags)
+/* inline: in this file, on the way of every allocation. */
+inline uint64_t memory_describe(const struct charge *charge, CUdeviceptr address, uint64_t size,
+				unsigned int flags, struct object *ret)
 {
 	struct guest *guest = charge->guest;
-	struct object object = {
+
+	*ret = (struct object){
 		.kind = OBJECT_MEMORY,
 		.key = address,
 		.category = CAT_DATA,
 		.flags = (uint16_t)flags,
 		.device = (int16_t)charge->device->ordinal,
 		.size = size,
+		.context = KEY(context_of_memory(guest)),
 	};
+	/* Managed memory never shares a granule: the driver's figure leaves it out. */
+	if (size > SMALL_BYTES || flags & OBJECT_UNSEEN) {
+		ret->bytes = round_up(size, GRANULE_BYTES);
+		return ret->bytes;
+	}
+	ret->flags |= OBJECT_SMALL;
+	return memory_join_granules(guest, ret->device, address, size);
+}
+
+CUresult memory_commit(struct charge *charge, CUresult result, CUdeviceptr address, uint64_t size,
+		       unsigned int flags)
+{
+	struct guest *guest = charge->guest;
+	struct object object;
 	uint64_t actual;
 
 	if (result) {
-		charge_follow(guest, charge->device, CAT_DATA,
-			      memory_leave_spare(guest, charge->device, charge->spare), 0);
 		charge_cancel(charge);
 		return result;
 	}
-	object.context = KEY(context_of_memory(guest));
-	if (flags & OBJECT_BACKED)
-		object.linear.id = backing_id(guest);
-	/* Managed memory never shares a granule: the driver's figure leaves it out. */
-	if (size > SMALL_BYTES || flags & OBJECT_UNSEEN) {
-		object.bytes = actual = round_up(size, GRANULE_BYTES);
-	} else {
-		object.flags |= OBJECT_SMALL;
-		actual = memory_join_granules(guest, object.device, address, size);
-	}
-	actual -= memory_leave_spare(guest, charge->device, charge->spare);
+	actual = memory_describe(charge, address, size, flags, &object);
 	charge->unseen = flags & OBJECT_UNSEEN;
 	if (charge->unseen)
 		atomic_fetch_add(&charge->device->unseen_bytes, actual);
 	if (!memory_record(charge, &object, actual))
 		return CUDA_SUCCESS;
-	if (!(flags & OBJECT_BACKED))
-		DRIVER(cuMemFree_v2, (address));
+	DRIVER(cuMemFree_v2, (address));
 	memory_freed(guest, &object);
 	return CUDA_ERROR_OUT_OF_MEMORY;
 }
@@ -332,95 +199,11 @@ uint64_t memory_small_array_add(struct guest_device *device, uint64_t bytes)
 	return round_up(old + bytes, GRANULE_BYTES) - round_up(old, GRANULE_BYTES);
 }
 
-uint64_t memory_small_array_sub(struct guest_device *device, uint64_t bytes)
+static uint64_t memory_small_array_sub(struct guest_device *device, uint64_t bytes)
 {
 	uint64_t old = atomic_fetch_sub(&device->small_arrays, bytes);
 
 	return round_up(old, GRANULE_BYTES) - round_up(old - bytes, GRANULE_BYTES);
-}
-
-static bool memory_may_keep(struct guest *guest)
-{
-	return atomic_load(&guest->yields) && !spare_asked(guest->claimed);
-}
-
-/*
- * Frees what we back. Answers the bytes that go with it: none where its piece is spare from now on,
- * which is counted in its granule before others find it, and instead of which the one before goes.
- */
-static uint64_t memory_free_piece(struct guest *guest, struct guest_device *device,
-				  const struct object *object, bool *ret_kept)
-{
-	bool several = object->bytes > GRANULE_BYTES;
-	bool may_keep = object->bytes <= SPARE_BYTES && memory_may_keep(guest);
-	struct spare_piece old = {0};
-	uint64_t bytes = object->bytes;
-
-	if (may_keep && !several)
-		bytes -= memory_join_granules(guest, object->device, object->key, 1);
-	*ret_kept = backing_free(guest, device, object->key, may_keep ? &old : NULL);
-	if (object->flags & OBJECT_SMALL)
-		bytes += memory_leave_granules(guest, object->device, object->key, object->size);
-	if (may_keep && !several && !*ret_kept)
-		bytes += memory_leave_granules(guest, object->device, object->key, 1);
-	if (several && *ret_kept)
-		bytes = 0;
-	return bytes + memory_drop_spare(guest, device, old);
-}
-
-/* The call that frees it has not returned, so that nobody counts on it to be gone. */
-static void memory_keep_spare(struct guest *guest, struct guest_device *device)
-{
-	spare_keep(guest->claimed);
-	if (!memory_may_keep(guest))
-		memory_end_spare(guest, device);
-	if (!atomic_load(&guest->yields))
-		spare_end(guest->claimed);
-}
-
-void memory_end_spare(struct guest *guest, struct guest_device *device)
-{
-	struct spare_piece spare[PIECES_KINDS];
-	uint32_t drops;
-
-	if (!backing_has_spare(guest, device))
-		return;
-	drops = memory_begin_drop(guest);
-	for (int kind = 0; kind < PIECES_KINDS; kind++)
-		spare[kind] = backing_take_spare(guest, device, kind);
-	memory_end_taken(guest, device, spare, PIECES_KINDS);
-	memory_end_drop(guest, drops);
-}
-
-void memory_answer_spare(struct guest *guest, struct answer *answer)
-{
-	if (!answer->begun) {
-		if (!spare_question(guest->claimed, &answer->number))
-			return;
-		for (int i = 0; i < guest->ndevices; i++)
-			memory_end_spare(guest, &guest->device[i]);
-		answer->begun = true;
-		answer->drops = atomic_fetch_add(&guest->drops, 1) % 2;
-	}
-	/* Those that began before may have had something of it. */
-	if (atomic_load(&guest->dropping[answer->drops]))
-		return;
-	answer->begun = false;
-	spare_answer(guest->claimed, answer->number);
-}
-
-static void memory_release_backed(struct guest *guest, struct guest_device *device,
-				  const struct object *object)
-{
-	uint32_t drops = memory_begin_drop(guest);
-	bool kept;
-	uint64_t bytes = memory_free_piece(guest, device, object, &kept);
-
-	entry_leave(guest, object);
-	charge_release_end(guest, device, object->category, bytes);
-	memory_end_drop(guest, drops);
-	if (kept)
-		memory_keep_spare(guest, device);
 }
 
 /* One that was freed in a stream's order is another kind, and of those no other is imported. */
@@ -430,19 +213,16 @@ static bool memory_is_view(const struct object *object)
 	       (object->kind == OBJECT_PARTING && object->category == CAT_IMPORTED);
 }
 
-/* Gives back the charge of an object that is in no table any more. */
-static void memory_release(struct guest *guest, const struct object *object)
+void memory_freed(struct guest *guest, const struct object *object)
 {
 	struct guest_device *device = guest_device(guest, object->device);
 	uint64_t bytes = object->bytes;
 
-	if (object->flags & OBJECT_BACKED && object->kind != OBJECT_IPC) {
-		memory_release_backed(guest, device, object);
+	if (object->flags & OBJECT_BACKED) {
+		guest->allocator->release(guest, device, object);
 		return;
 	}
-	if (object->flags & OBJECT_BACKED)
-		importer_close(guest, object->linear.import);
-	else if (object->flags & OBJECT_SMALL)
+	if (object->flags & OBJECT_SMALL)
 		bytes = memory_leave_granules(guest, object->device, object->key, object->size);
 	if (memory_is_view(object))
 		bytes = external_leave(guest, object);
@@ -455,11 +235,6 @@ static void memory_release(struct guest *guest, const struct object *object)
 		return;
 	}
 	charge_release_end(guest, device, object->category, bytes);
-}
-
-void memory_freed(struct guest *guest, const struct object *object)
-{
-	memory_release(guest, object);
 }
 
 /*
@@ -478,48 +253,6 @@ CUresult memory_await_work(CUcontext context)
 	if (pushed)
 		DRIVER(cuCtxPopCurrent_v2, (&current));
 	return e;
-}
-
-static bool memory_is_waiting(const struct object *object, void *arg)
-{
-	return object->kind == OBJECT_WAITING;
-}
-
-/* What was freed while a stream captured: whoever frees next waits for it, too. */
-static void memory_free_waiting(struct guest *guest)
-{
-	struct object gone[OBJECT_BATCH];
-	int n;
-
-	if (!object_count(guest->objects, OBJECT_WAITING))
-		return;
-	do {
-		n = object_sweep(guest->objects, memory_is_waiting, NULL, gone, OBJECT_BATCH);
-		for (int i = 0; i < n; i++) {
-			memory_await_work((CUcontext)(uintptr_t)gone[i].context);
-			charge_release_begin(guest_device(guest, gone[i].device));
-			memory_release(guest, &gone[i]);
-		}
-	} while (n == OBJECT_BATCH);
-}
-
-CUresult memory_free_backed(struct guest *guest, struct object *object)
-{
-	CUresult e;
-
-	if (capturing_any(guest)) {
-		object->kind = OBJECT_WAITING;
-		memory_keep(guest, object);
-		return CUDA_SUCCESS;
-	}
-	e = memory_await_work((CUcontext)(uintptr_t)object->context);
-	if (e) {
-		memory_keep(guest, object);
-		return e;
-	}
-	memory_freed(guest, object);
-	memory_free_waiting(guest);
-	return CUDA_SUCCESS;
 }
 
 CUevent memory_mark(CUstream stream)
@@ -570,7 +303,7 @@ void memory_freed_in_stream(struct guest *guest, const struct object *object, CU
 	 */
 	if (object->flags & OBJECT_BACKED)
 		memory_await_work((CUcontext)(uintptr_t)object->context);
-	memory_release(guest, object);
+	memory_freed(guest, object);
 }
 
 /* Gives back one pending free, unless its stream is not there yet or another thread was faster. */
@@ -599,7 +332,7 @@ static void memory_reap_one(struct guest *guest, uint64_t key)
 	memory_drop_mark(event);
 	memory_drop_mark(before);
 	parting.key = parting.parting.address;
-	memory_release(guest, &parting);
+	memory_freed(guest, &parting);
 }
 
 /* Memory that a stream may have freed by now, as of the last look at its events. */
@@ -652,13 +385,7 @@ static void memory_reap_all(struct guest *guest, struct guest_device *device)
 	memory_reap(guest);
 }
 
-static void memory_give_back(struct guest *guest, struct guest_device *device)
-{
-	memory_reap(guest);
-	memory_end_spare(guest, device);
-}
-
-const struct holder memory_holder = {.catch_up = memory_reap_all, .give_back = memory_give_back,
+const struct holder memory_holder = {.catch_up = memory_reap_all, .give_back = memory_reap_all,
 				     .doubtful = memory_doubtful};
 
 static bool memory_is_of_context(const struct object *object, void *arg)
@@ -685,12 +412,12 @@ void memory_forget_context(struct guest *guest, CUcontext context)
 				vmm_forget_array_end(
 					guest, vmm_forget_array_begin(guest, gone[i].key), true);
 			charge_release_begin(guest_device(guest, gone[i].device));
-			memory_release(guest, &gone[i]);
+			memory_freed(guest, &gone[i]);
 		}
 	} while (n == OBJECT_BATCH);
 	/* It may have been the last one of its device, which then is to have nothing of ours. */
 	for (int i = 0; i < guest->ndevices; i++)
-		memory_end_spare(guest, &guest->device[i]);
+		guest->allocator->end_spare(guest, &guest->device[i]);
 }
 
 struct guest_device *memory_stream_device(struct guest *guest, CUstream stream)

@@ -8,7 +8,8 @@
 #ifndef ALLOT_GUEST_MEMORY_MEMORY_H
 #define ALLOT_GUEST_MEMORY_MEMORY_H
 
-#include "guest/memory/charge.h"
+#include "guest/account/charge.h"
+#include "guest/account/holder.h"
 
 /* The most that an allocation of `bytes` can take. */
 static inline uint64_t memory_need(uint64_t bytes)
@@ -17,12 +18,19 @@ static inline uint64_t memory_need(uint64_t bytes)
 }
 
 /*
- * Allocates as cuMemAlloc does, in the current context, of which `device` is: reserve, back,
- * record, commit. What backs it is the driver's allocation, or, where it is to be able to leave,
- * backing.h.
+ * Joins or leaves the granules of [address, address + size). Both return the bytes by which whole
+ * granules change.
  */
-CUresult memory_alloc(struct guest *guest, struct guest_device *device, uint64_t bytes,
-		      CUdeviceptr *ret);
+uint64_t memory_join_granules(struct guest *guest, int16_t device, uint64_t address, uint64_t size);
+uint64_t memory_leave_granules(struct guest *guest, int16_t device, uint64_t address,
+			       uint64_t size);
+
+/*
+ * The object of an allocation that was just made, for memory_record; joins its granules. Returns
+ * the bytes to be charged. `flags`: enum object_flags.
+ */
+uint64_t memory_describe(const struct charge *charge, CUdeviceptr address, uint64_t size,
+			 unsigned int flags, struct object *ret);
 
 /*
  * Ends an allocation that the driver answered with `result`: commits and records, or cancels.
@@ -47,28 +55,6 @@ bool memory_take(struct guest *guest, enum object_kind kind, uint64_t key, struc
 void memory_keep(struct guest *guest, const struct object *object);
 void memory_freed(struct guest *guest, const struct object *object);
 
-/* As cuMemFree, of memory that was taken and is backed by us. An error: it is kept. */
-CUresult memory_free_backed(struct guest *guest, struct object *object);
-
-/*
- * What is spare of the device goes (backing.h), with its charge: before anything is refused, and
- * when the program asks what is free. Disturbs no capture. The caller has a pass, or moves memory.
- */
-void memory_end_spare(struct guest *guest, struct guest_device *device);
-
-/* What is asked of this process, and not answered yet (ledger/spare.h). Zeroed: nothing. */
-struct answer {
-	bool begun;
-	uint16_t number;
-	uint32_t drops;
-};
-
-/*
- * What was spare until somebody asked goes, and that is answered; by one thread, which is woken for
- * it, and again as long as other threads are about to end some of it.
- */
-void memory_answer_spare(struct guest *guest, struct answer *answer);
-
 /* All work of a context is done. Not while a stream captures. */
 CUresult memory_await_work(CUcontext context);
 
@@ -87,12 +73,13 @@ void memory_forget_context(struct guest *guest, CUcontext context);
 
 /*
  * Arrays up to SMALL_BYTES share granules too, but have no address: they are charged by their sum.
- * Both answer the bytes by which whole granules change.
+ * Returns the bytes by which whole granules change.
  */
 uint64_t memory_small_array_add(struct guest_device *device, uint64_t bytes);
-uint64_t memory_small_array_sub(struct guest_device *device, uint64_t bytes);
 
 /* The device that a stream works on; NULL when the driver would not know either. */
 struct guest_device *memory_stream_device(struct guest *guest, CUstream stream);
+
+extern const struct holder memory_holder;
 
 #endif

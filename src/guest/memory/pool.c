@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "guest/memory/pool.h"
 
+#include "guest/account/holder.h"
 #include "guest/core/entry.h"
 #include "guest/core/hook.h"
 #include "guest/memory/external.h"
-#include "guest/memory/holder.h"
 #include "guest/memory/memory.h"
 
 uint64_t pool_attribute(CUmemoryPool pool, CUmemPool_attribute which)

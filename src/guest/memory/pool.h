@@ -6,7 +6,8 @@
 #ifndef ALLOT_GUEST_MEMORY_POOL_H
 #define ALLOT_GUEST_MEMORY_POOL_H
 
-#include "guest/memory/charge.h"
+#include "guest/account/charge.h"
+#include "guest/account/holder.h"
 
 /*
  * Called after every change of what an allocation may remember of a pool: which pool is current,
@@ -30,6 +31,19 @@ struct pool_seen {
 	bool exportable;
 	bool ended;		     /* see pool_is_ended */
 };
+
+/* An allocation from a pool, by whichever of the driver's four calls. */
+struct pool_request {
+	CUdeviceptr *dptr;
+	size_t bytes;
+	CUmemoryPool pool; /* NULL: the current one of the stream's device */
+	CUstream stream;   /* as the program gave it */
+	CUstream order;	   /* the stream that it means */
+	CUresult (*call)(const struct pool_request *request);
+};
+
+/* By the driver, of a stream that does not capture. */
+CUresult pool_alloc(struct guest *guest, struct pool_request *request);
 
 /* Looks a pool up, and puts down one that is not known yet. False: there is no room for it. */
 bool pool_look_up(struct guest *guest, CUmemoryPool pool, struct pool_seen *ret);
@@ -80,5 +94,7 @@ uint64_t pool_settle(struct guest *guest, CUmemoryPool pool);
  * them.
  */
 void pool_settle_all(struct guest *guest);
+
+extern const struct holder pool_holder;
 
 #endif

@@ -103,16 +103,11 @@ bool sharing_read(int fd, struct stamp *ret_stamp, struct shared_key *ret)
 	return false;
 }
 
-static struct slot *sharing_slot(struct guest *guest)
-{
-	return atomic_load_explicit(&guest->slot, memory_order_acquire);
-}
-
 void sharing_export(struct guest *guest, struct guest_device *device, struct shared_key key,
 		    uint64_t bytes, struct object *object)
 {
 	entry_hold(guest, key, object);
-	if (shared_add(sharing_slot(guest), key, device->ledger, bytes, CAT_IMPORTED,
+	if (shared_add(guest_slot(guest), key, device->ledger, bytes, CAT_IMPORTED,
 		       SHARED_COVERED, charge_limit(guest, device)))
 		entry_unhold(guest, object);
 }
@@ -120,7 +115,7 @@ void sharing_export(struct guest *guest, struct guest_device *device, struct sha
 static int sharing_add(struct guest *guest, struct guest_device *device, struct shared_key key,
 		       uint64_t bytes, uint64_t limit)
 {
-	return shared_add(sharing_slot(guest), key, device->ledger, bytes, CAT_IMPORTED, 0, limit);
+	return shared_add(guest_slot(guest), key, device->ledger, bytes, CAT_IMPORTED, 0, limit);
 }
 
 static int sharing_add_by_ledger(struct guest *guest, struct guest_device *device,
@@ -135,7 +130,7 @@ static int sharing_add_by_ledger(struct guest *guest, struct guest_device *devic
 	r = sharing_add(guest, device, key, bytes, charge_limit(guest, device));
 	charge_end_again(guest);
 	if (r == -EDQUOT)
-		quota_count_refusal(sharing_slot(guest), device->ledger);
+		quota_count_refusal(guest_slot(guest), device->ledger);
 	return r;
 }
 
@@ -189,7 +184,7 @@ CUresult sharing_import(struct guest *guest, struct guest_device *device, struct
 void sharing_begin_drop(struct guest *guest, const struct object *object)
 {
 	if (guest_by_driver(guest) && object->flags & OBJECT_SHARED)
-		shared_uncover(sharing_slot(guest), object->shared);
+		shared_uncover(guest_slot(guest), object->shared);
 }
 
 void sharing_import_anyway(struct guest *guest, struct guest_device *device, struct shared_key key,
@@ -202,7 +197,7 @@ void sharing_import_anyway(struct guest *guest, struct guest_device *device, str
 	if (!r || r == -EEXIST)
 		return;
 	entry_unhold(guest, object);
-	quota_charge(sharing_slot(guest), device->ledger, CAT_IMPORTED, bytes);
+	quota_charge(guest_slot(guest), device->ledger, CAT_IMPORTED, bytes);
 	object->bytes = bytes;
 }
 

@@ -6,8 +6,8 @@
 #ifndef ALLOT_GUEST_MEMORY_SHARING_H
 #define ALLOT_GUEST_MEMORY_SHARING_H
 
+#include "guest/account/charge.h"
 #include "guest/core/entry.h"
-#include "guest/memory/charge.h"
 
 /*
  * A descriptor has no such bytes: every one that the driver exports is the same device file. But a

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * NVML as the tenant sees it: the memory figures, by the rule of memory/view.h. They always add up.
+ * NVML as the tenant sees it: the memory figures, by the rule of account/view.h. They always add up.
  * A device that the tenant was not given has no memory.
  */
 #include "guest/nvml/hook.h"

@@ -3,9 +3,9 @@
 #ifndef ALLOT_GUEST_NVML_HOOK_H
 #define ALLOT_GUEST_NVML_HOOK_H
 
+#include "guest/account/view.h"
 #include "guest/core/guest.h"
 #include "guest/core/hooks.h"
-#include "guest/memory/view.h"
 
 /* The library's own function; what it calls inside is not the program's call. */
 #define NVML_REAL(name, args)                \

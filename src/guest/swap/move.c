@@ -12,13 +12,14 @@
 #include "base/number.h"
 #include "base/pages.h"
 #include "base/word.h"
+#include "guest/account/calls.h"
+#include "guest/account/charge.h"
 #include "guest/core/borrow.h"
 #include "guest/core/exporter.h"
-#include "guest/memory/backing.h"
-#include "guest/memory/calls.h"
-#include "guest/memory/charge.h"
-#include "guest/memory/importer.h"
-#include "guest/memory/mapping.h"
+#include "guest/movable/backing.h"
+#include "guest/movable/importer.h"
+#include "guest/movable/linear.h"
+#include "guest/movable/mapping.h"
 #include "guest/swap/cgroup_room.h"
 #include "guest/swap/copy.h"
 #include "guest/swap/drain.h"
@@ -709,7 +710,7 @@ static enum swap_why move_kind_rest(void *self)
 	struct guest *guest = ((struct move *)self)->guest;
 
 	for (int i = 0; i < guest->ndevices; i++)
-		memory_end_spare(guest, &guest->device[i]);
+		linear_end_spare(guest, &guest->device[i]);
 	spare_end(guest->claimed);
 	return drain_work(guest);
 }
@@ -926,7 +927,7 @@ static void move_kind_yield(void *self)
 		return;
 	if (!move_begin_call(move))
 		return;
-	memory_answer_spare(move->guest, &move->answer);
+	linear_answer_spare(move->guest, &move->answer);
 	move_end_call(move);
 }
 

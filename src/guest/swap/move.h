@@ -18,7 +18,7 @@
 #ifndef ALLOT_GUEST_SWAP_MOVE_H
 #define ALLOT_GUEST_SWAP_MOVE_H
 
-#include "guest/memory/memory.h"
+#include "guest/movable/linear.h"
 #include "guest/swap/copy.h"
 #include "guest/swap/mover.h"
 #include "guest/swap/stage.h"

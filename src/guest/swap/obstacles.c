@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "guest/swap/obstacles.h"
 
+#include "guest/account/holder.h"
 #include "guest/core/object.h"
-#include "guest/memory/holder.h"
-#include "guest/memory/importer.h"
-#include "guest/memory/own_pool.h"
+#include "guest/movable/importer.h"
+#include "guest/movable/own_pool.h"
 
 /* Which kind of obstacle an object is; SWAP_FINE: none. */
 static enum swap_why obstacles_kind(const struct object *object)

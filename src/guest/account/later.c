@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "guest/account/later.h"
+
+#include <sys/prctl.h>
+#include <time.h>
+
+#include "base/futex.h"
+#include "base/now.h"
+#include "guest/core/own_nvml.h"
+#include "guest/core/thread.h"
+
+#define NAP_FIRST_NS UINT64_C(10000000)
+#define NAP_MOST_NS  UINT64_C(4000000000)
+
+static _Atomic uint32_t ending; /* the process ends; a futex */
+
+static _Atomic(later_look_fn *) later_look; /* there is one */
+
+void later_released(struct guest_device *device)
+{
+	atomic_store_explicit(&device->released_ns, now_ns(CLOCK_MONOTONIC_COARSE),
+			      memory_order_relaxed);
+}
+
+static bool later_is_due(struct guest_device *device)
+{
+	uint64_t released = atomic_load(&device->released_ns);
+
+	return atomic_load(&device->contexts) > 0 &&
+	       (atomic_load(&device->unsure) ||
+		(released && atomic_load(&device->reconciled_ns) < released + LATER_NS));
+}
+
+static bool later_any_is_due(struct guest *guest)
+{
+	for (int i = 0; i < guest->ndevices; i++)
+		if (later_is_due(&guest->device[i]))
+			return true;
+	return false;
+}
+
+static bool later_take(struct guest *guest)
+{
+	uint32_t nobody = 0;
+
+	return !atomic_load(&ending) && atomic_compare_exchange_strong(&guest->later, &nobody, 1);
+}
+
+static void later_look_each(struct guest *guest)
+{
+	later_look_fn *look = atomic_load(&later_look);
+	uint64_t nap = NAP_FIRST_NS;
+
+	while (later_any_is_due(guest)) {
+		futex_wait_until(&ending, 0, now_monotonic_ns() + nap);
+		for (int i = 0; i < guest->ndevices; i++)
+			if (!atomic_load(&ending) && later_is_due(&guest->device[i]))
+				look(guest, &guest->device[i]);
+		if (atomic_load(&ending))
+			return;
+		nap = nap * 2 < NAP_MOST_NS ? nap * 2 : NAP_MOST_NS;
+	}
+}
+
+static void *later_run(void *arg)
+{
+	struct guest *guest = arg;
+
+	prctl(PR_SET_NAME, "allot-look"); /* for a person who looks at a program's threads */
+	do {
+		later_look_each(guest);
+		atomic_store(&guest->later, 0);
+		/* Since the last question another look may have found this thread still there. */
+	} while (later_any_is_due(guest) && later_take(guest));
+	return NULL;
+}
+
+/* The libraries may not be taken down under our thread. */
+static void later_at_exit(void)
+{
+	struct guest *guest = guest_made();
+
+	atomic_store(&ending, 1);
+	futex_wake_all(&ending);
+	for (int i = 0; guest && i < 10000 && atomic_load(&guest->later); i++)
+		nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
+}
+
+void later_begin(struct guest *guest, struct guest_device *device, later_look_fn *look)
+{
+	if (!later_is_due(device) || !later_take(guest))
+		return;
+	own_nvml_on_exit(later_at_exit);
+	atomic_store(&later_look, look);
+	if (thread_start(later_run, guest))
+		atomic_store(&guest->later, 0);
+}

@@ -44,9 +44,9 @@ static const struct argp_option options[] = {
 	{"gpu", 'g', "GPU", 0, "the device: an index as nvidia-smi shows it, or a UUID", 0},
 	{"controller", 'c', "deficit|bucket|pid|all", 0, "(default deficit)", 0},
 	{"only", 'o', "caps|pairs|tokens|requests|launches", 0,
-	 "leave the others out; may be given again", 0},
+	 "run only this trial; may be given several times", 0},
 	{"quick", 'q', NULL, 0, "shorter and less exact", 0},
-	{"json", 'j', "FILE", 0, "also write the figures there", 0},
+	{"json", 'j', "FILE", 0, "also write the figures to FILE", 0},
 	{0},
 };
 

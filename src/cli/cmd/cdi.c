@@ -16,7 +16,8 @@
 #include "node/library.h"
 
 static const struct argp_option options[] = {
-	{"dir", 'd', "DIR", 0, "where the files are (default: /etc/cdi; of others ~/.config/cdi)", 0},
+	{"dir", 'd', "DIR", 0,
+	 "folder of CDI files (default: root's /etc/cdi, other users' ~/.config/cdi)", 0},
 	{0},
 };
 
@@ -47,8 +48,8 @@ static const struct argp argp = {
 	.options = options,
 	.parser = cdi_parse_option,
 	.args_doc = "generate|list|remove [NAME...]",
-	.doc = "Tell podman, docker, containerd and CRI-O of devices of allot: each container that asks "
-	       "for one is a tenant of its own.\v"
+	.doc = "Describe allot's devices to podman, docker, containerd and CRI-O: each container "
+	       "that asks for one is a tenant of its own.\v"
 	       "Names: 0 (a device, as --gpu has it), all, 8GiB, 8GiB-25 (memory and percent of "
 	       "compute, of each device), 0:8GiB-25. \"generate\" alone: each device and all.\n"
 	       "\n"

@@ -33,7 +33,7 @@
 
 static const struct argp_option options[] = {
 	{"json", 'j', NULL, 0, "print JSON, as docs/json.md describes it", 0},
-	{"ended", 'e', NULL, 0, "show the last figures of tenants that ended instead", 0},
+	{"ended", 'e', NULL, 0, "instead, show the last figures of tenants that ended", 0},
 	{0},
 };
 
@@ -66,8 +66,8 @@ static const struct argp argp = {
 	.options = options,
 	.parser = ps_parse_option,
 	.args_doc = "[NAME...]",
-	.doc = "Show tenants: quota, use by category, the driver's own figure, refusals; what they "
-	       "have of compute; processes. Then who uses a device and is not limited.",
+	.doc = "Show tenants: quota, use by category, the driver's own figure, refusals; use of "
+	       "compute; processes. Then the processes that use a device outside of all tenants.",
 };
 
 /* An empty cell where there is nothing, so that columns that nobody needs go away. */

@@ -20,7 +20,7 @@ enum { KEY_TIMEOUT = 256 };
 
 static const struct argp_option options[] = {
 	{"timeout", KEY_TIMEOUT, "TIME", 0,
-	 "how long a process is waited for that does not get on, like 10s (default 30s)", 0},
+	 "how long to wait for a process that makes no progress, like 10s (default 30s)", 0},
 	{0},
 };
 
@@ -47,8 +47,8 @@ static const struct argp argp = {
 	.options = options,
 	.parser = resume_parse_option,
 	.args_doc = "NAME",
-	.doc = "Bring all that a suspended tenant holds back to its devices.\v"
-	       "All of it, or none: where a quota or a device has no room the tenant stays "
+	.doc = "Move a suspended tenant's memory back to its devices and continue it.\v"
+	       "All of it, or none: if a quota or a device has no room, the tenant stays "
 	       "suspended.\n",
 };
 

@@ -33,10 +33,10 @@ static error_t rm_parse_option(int key, char *arg, struct argp_state *state)
 static const struct argp argp = {
 	.parser = rm_parse_option,
 	.args_doc = "NAME...",
-	.doc = "Remove tenants that no process is left of.\v"
-	       "Tenants go by themselves when their last process has ended; this is for those that "
-	       "\"allot run --print-env\" made, and for damaged ones. Their last figures stay: "
-	       "\"allot ps --ended\" shows them.\n",
+	.doc = "Remove tenants that have no processes left.\v"
+	       "A tenant is removed by itself after its last process ended; this command is for "
+	       "tenants that \"allot run --print-env\" made, and for damaged ones. Their last "
+	       "figures stay: \"allot ps --ended\" shows them.\n",
 };
 
 static int rm_refuse_living(const char *name, const char *dir)

@@ -51,8 +51,8 @@ static const struct argp argp = {
 	.parser = set_parse_option,
 	.args_doc = "NAME",
 	.doc = "Change a tenant's quota or share of compute at once.\v"
-	       "What is not named stays. Below what the tenant uses, no memory is taken away: new "
-	       "allocations are refused until use falls below the quota.\n"
+	       "Options that are not given stay as they are. A quota below the tenant's use takes "
+	       "no memory away: new allocations are refused until the use is below the quota.\n"
 	       "\n"
 	       "  allot set jobA --memory 12GiB\n"
 	       "  allot set jobA --compute 40 --priority high\n",

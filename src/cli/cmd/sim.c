@@ -33,13 +33,14 @@
 enum { AMD = 256, MODEL, LINKS, SHARED };
 
 static const struct argp_option options[] = {
-	{"gpus", 'g', "N", 0, "how many NVIDIA devices (default 1, or none with --amd)", 0},
-	{"amd", AMD, "N", 0, "how many AMD devices (default none)", 0},
-	{"memory", 'm', "SIZE", 0, "memory of each (default 24GiB)", 0},
-	{"context", 'c', "SIZE", 0, "memory that a context takes (default 520MiB)", 0},
-	{"model", MODEL, "gfx90a|gfx942|gfx1030", 0, "of AMD devices (default gfx90a)", 0},
+	{"gpus", 'g', "N", 0, "number of NVIDIA devices (default 1, or none with --amd)", 0},
+	{"amd", AMD, "N", 0, "number of AMD devices (default none)", 0},
+	{"memory", 'm', "SIZE", 0, "memory of each device (default 24GiB)", 0},
+	{"context", 'c', "SIZE", 0, "memory of a CUDA context (default 520MiB)", 0},
+	{"model", MODEL, "gfx90a|gfx942|gfx1030", 0, "model of the AMD devices (default gfx90a)",
+	 0},
 	{"links", LINKS, "xgmi|pcie|FILE", 0,
-	 "between AMD devices (default: as the model has them)", 0},
+	 "links between AMD devices (default: those of the model)", 0},
 	{"dir", 'd', "DIR", 0,
 	 "keep the devices in DIR, for several commands at once (default: devices of this command "
 	 "alone)",

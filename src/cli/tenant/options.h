@@ -27,6 +27,9 @@ enum tenant_option {
 	TENANT_METER = 1 << 10,
 };
 
+/* Groups of options in --help, in their order. The command has its own first, and behind these. */
+enum tenant_group { TENANT_GROUP_MEMORY = 1, TENANT_GROUP_COMPUTE, TENANT_GROUPS };
+
 /* Names of what asked, for people; NULL: an option did, or nothing. */
 struct tenant_askers {
 	const char *memory, *compute, *priority, *overcommit;

@@ -42,7 +42,7 @@
 	X(SHARED_ADDED)                                                              \
 	X(SHARED_UNCOVERED)    /* charged to the entry and still to the owner */     \
 	X(SHARED_DROPPED)                                                            \
-	X(SHARED_RENAMED)      /* half: who imports it now is charged once more */   \
+	X(SHARED_RENAMED)      /* half: a new importer is charged once more */       \
 	X(SHARED_RAISED)       /* others may have more, and cannot have it yet */    \
 	X(SHARED_SHED_ROW)     /* charged to the entry and still to the owner */     \
 	X(POLICY_HALF_WRITTEN) /* idle copy torn */                                  \
@@ -64,7 +64,7 @@
 	X(GUEST_SHARE_SERVED)  /* and has sent it */                                 \
 	X(GUEST_ROOM_WISHED)   /* an allocation waits for room, nobody was told */   \
 	X(RESIDENCY_TAKEN)     /* the role is held, nothing is known yet */          \
-	X(RESIDENCY_DECIDED)   /* who leaves and comes is known, nobody was asked */ \
+	X(RESIDENCY_DECIDED)   /* the moves are decided, nobody was asked yet */     \
 	X(RESIDENCY_LEAVES)    /* a tenant was asked to prepare */                   \
 	X(RESIDENCY_OUT)       /* and to leave */                                    \
 	X(RESIDENCY_COMES)     /* and to come back */                                \
@@ -132,8 +132,8 @@ void fault_pass(enum fault_point point);
 #endif
 
 /*
- * What ALLOT_FAULT does, from within; NULL disarms. 0, -EINVAL for an unknown name or bad count,
- * -ENOSYS when points are not compiled in.
+ * Arms the fault points as ALLOT_FAULT does, from within; NULL disarms. 0, -EINVAL for an unknown
+ * name or bad count, -ENOSYS when points are not compiled in.
  */
 int fault_arm(const char *spec);
 

@@ -27,7 +27,7 @@ struct walk {
 	int dir;	     /* the folder that was reached */
 	char at[PATH_MAX];   /* its path; "": the root */
 	char rest[PATH_MAX]; /* what follows */
-	size_t own;	     /* so much of its end no link has put there */
+	size_t own;	     /* bytes at its end that are the caller's, not a link's */
 	unsigned int links;  /* that were followed */
 	struct guarded_why *why;
 };

@@ -8,7 +8,7 @@
 /* All that the machine has; 0: not known. */
 uint64_t host_memory_total(void);
 
-/* What is free, less a tenth of that; 0: not known, so that nothing is moved. */
+/* Free memory, less a tenth; 0: not known, so that nothing is moved. */
 uint64_t host_memory_room(void);
 
 #endif

@@ -19,7 +19,7 @@
 #ifdef __SSE2__
 #include <emmintrin.h>
 
-/* What a build for coverage counts in here would take ten times as long as what is copied. */
+/* Coverage counters in here would take ten times as long as the copies. */
 #define STREAM_UNCOUNTED __attribute__((no_profile_instrument_function))
 
 STREAM_UNCOUNTED static inline void stream_line(char *to, const char *from)

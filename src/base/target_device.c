@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * statx came with glibc 2.28. What enters other people's processes loads on 2.17: it uses target.c
- * and leaves this file out.
+ * statx came with glibc 2.28. Code in other people's processes loads on 2.17: it uses target.c and
+ * leaves this file out.
  */
 #include "base/target.h"
 

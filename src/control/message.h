@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a user's command and allotd say to each other: one request and one answer over a connection
- * of <runtime>-users/control (SOCK_SEQPACKET), each of one size. Who asks, the kernel tells.
+ * Messages between a user's command and allotd: one request and one answer over a connection of
+ * <runtime>-users/control (SOCK_SEQPACKET), each of a fixed size. The kernel tells the sender.
  */
 #ifndef ALLOT_CONTROL_MESSAGE_H
 #define ALLOT_CONTROL_MESSAGE_H
@@ -17,7 +17,7 @@
 #define CONTROL_CONFIG "/etc/allot/allotd.conf"
 
 enum control_verb {
-	CONTROL_MAKE,	/* a tenant of who asks; answers its policy */
+	CONTROL_MAKE,	/* makes a tenant of the sender; answers its policy */
 	CONTROL_SET,	/* `policy` in place of `before` */
 	CONTROL_END,	/* remove it if it has ended */
 	CONTROL_REMOVE, /* likewise one that is kept */

@@ -36,7 +36,7 @@ struct container {
 int container_read(FILE *state, struct container *ret, char why[static CONTAINER_WHY]);
 void container_done(struct container *container);
 
-/* Who we are outside of our user namespace, in which a rootless runtime's hooks are root. */
+/* Our uid outside of our user namespace, in which a rootless runtime's hooks are root. */
 int container_outer_uid(uid_t *ret);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What people write behind "allot.dev/gpu=": which devices, and how much of each. Pure. */
+/* Parses names after "allot.dev/gpu=": which devices, and how much of each. Pure. */
 #ifndef ALLOT_CDI_NAME_H
 #define ALLOT_CDI_NAME_H
 

@@ -231,7 +231,7 @@ static int spec_fill(int fd, const struct cdi_spec *spec)
 	return r;
 }
 
-/* With the directories that it is in. Whatever the umask: others' runtimes look there, too. */
+/* Makes the directory and its parents, whatever the umask: others' runtimes read it, too. */
 static int spec_make_dir(const char *dir)
 {
 	char path[PATH_MAX];

@@ -57,8 +57,8 @@ struct cdi_spec {
 int cdi_spec_dir(char ret[static PATH_MAX]);
 
 /*
- * Makes the directory where it is missing, and puts the file there in one step: whoever reads sees
- * the old one or the new one. 0 or -errno.
+ * Makes the directory if it is missing, and puts the file there in one step: a reader sees the old
+ * one or the new one. 0 or -errno.
  */
 int cdi_spec_write(const char *dir, const struct cdi_spec *spec);
 

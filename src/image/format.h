@@ -70,7 +70,7 @@ struct format_record {
 	uint32_t crc; /* of what is before it */
 };
 
-/* What an END_OBJECT's CRC is made of, for each extent. */
+/* The input of an END_OBJECT's CRC, for each extent. */
 struct format_sum {
 	uint64_t offset, bytes;
 	uint32_t crc, zero;

@@ -44,7 +44,7 @@ static int image_open_partial(int dir, int *ret_fd)
 		return fd;
 	if (flock(fd, LOCK_EX | LOCK_NB) < 0)
 		return errno == EWOULDBLOCK ? -EBUSY : err_errno();
-	/* One that was renamed between our opening and our lock is somebody's image. */
+	/* A file that was renamed between our opening and our lock is somebody's image. */
 	if (fstat(fd, &own) < 0 ||
 	    fstatat(dir, OBJECTS PARTIAL, &named, AT_SYMLINK_NOFOLLOW) < 0 ||
 	    !fd_is_same(&own, &named))

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 /*
- * What an image is about, for both vendors: a memory object is a size, on a device, with content,
- * and with those who hold it. It stands in an image once, however many processes share it.
+ * Memory objects, the content of an image, for both vendors: a size on a device, with content, and
+ * with its holders. Each object is stored once, however many processes share it.
  */
 #ifndef ALLOT_IMAGE_OBJECT_H
 #define ALLOT_IMAGE_OBJECT_H
@@ -43,7 +43,7 @@ struct object {
 	const struct object_holder *holders;
 };
 
-/* What a manifest's lists have room for: numbers in objects stay below these. */
+/* The lengths of a manifest's lists: indices in objects are below these. */
 struct object_limits {
 	uint32_t ndevices; /* at most 64 */
 	uint32_t nprocesses;

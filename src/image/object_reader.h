@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 /*
- * Reads the file `objects` of an image as it comes. Each field is checked before it is used, and
- * nothing that a file says makes the reader take more than a few MiB of memory. What is handed out
- * has been checked by its own CRCs; only after object_reader_next answered 0 is the whole file
- * known to be good, so who must not stop in the middle reads it twice. One thread.
+ * Reads the file `objects` of an image as a stream. Each field is checked before it is used, and no
+ * content of the file makes the reader take more than a few MiB of memory. Returned content has
+ * been checked by its own CRCs. Only after object_reader_next returned 0 is the whole file known to
+ * be good, so a caller that must not stop in the middle reads it twice. One thread.
  */
 #ifndef ALLOT_IMAGE_OBJECT_READER_H
 #define ALLOT_IMAGE_OBJECT_READER_H

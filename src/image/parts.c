@@ -182,7 +182,7 @@ static int parts_wrong(const struct reading *r, int error, const char *what)
 			  DAMAGE_NO_OBJECT, "%s", what);
 }
 
-/* What is behind a word at the beginning of the next line, which ends there; NULL: it is another. */
+/* Returns the rest of the next line if it begins with `word`, and ends it there; else NULL. */
 static char *parts_line(struct reading *r, const char *word)
 {
 	size_t len = strlen(word);

@@ -148,7 +148,7 @@ static int tables_take_lists(const struct tables_format *f, const char *file, si
 	return at == end ? 0 : tables_refuse(f, damage, -EBADMSG, at, "it is too long");
 }
 
-/* Whether it is one, and how many lists it has. */
+/* Checks the head of the file, and returns how many lists it has. */
 static int tables_begin(const struct tables_format *f, const char *file, size_t len,
 			struct head *ret, struct damage *damage)
 {

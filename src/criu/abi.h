@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
 /*
- * What a plugin and CRIU know of each other, in our own words: the descriptor that CRIU looks up in
- * a plugin, the hooks that are used here, and the functions of CRIU that a plugin may call.
+ * The interface of CRIU and its plugins, in our own words: the descriptor that CRIU looks up in a
+ * plugin, the hooks that are used here, and the functions of CRIU that a plugin may call.
  *
- * The list of hooks grows at its end, and CRIU refuses a plugin that has more of them than itself: it
- * has 10 of them in 3.17, 12 in 4.0 and 4.1, 13 in 4.2, and 15 in what comes after that, where one of
- * the old ones has another argument, too. So there are two builds (ALLOT_CRIU_HOOKS): with 10 for all
- * that was released up to 4.2, and with 15.
+ * The list of hooks grows at its end, and CRIU refuses a plugin with more hooks than its own: 10 in
+ * 3.17, 12 in 4.0 and 4.1, 13 in 4.2, and 15 in later versions, where one of the old ones has
+ * another argument, too. So there are two builds (ALLOT_CRIU_HOOKS): with 10 for all releases up to
+ * 4.2, and with 15.
  */
 #ifndef ALLOT_CRIU_ABI_H
 #define ALLOT_CRIU_ABI_H

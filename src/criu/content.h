@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
 /*
- * What buffers hold: for each render file that owns some, a file of objects (image/contents.h)
- * among CRIU's images, whose last record vouches for the catalog. An object is a buffer, in the
+ * Content of buffers: for each render file that owns some, a file of objects (image/contents.h)
+ * among CRIU's images, whose last record has the catalog's checksum. An object is a buffer, in the
  * catalog's order; zeros are left out.
  */
 #ifndef ALLOT_CRIU_CONTENT_H

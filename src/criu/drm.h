@@ -45,8 +45,8 @@ int drm_family(int fd, uint32_t *ret);
 int drm_memory(int fd, uint64_t *ret_bytes, uint64_t *ret_visible_bytes);
 
 /*
- * Packets for the engine that copies: so many bytes at an address of the GPU, which reach these
- * buffers. -ETIME: they are not done after so long.
+ * Submits packets to the copy engine: `bytes` bytes at an address of the GPU, which lie in these
+ * buffers. drm_wait_copies: -ETIME if they are not done within `patience_ns`.
  */
 int drm_make_context(int fd, uint32_t *ret);
 int drm_submit_copies(int fd, uint32_t context, const uint32_t *handles, uint32_t nhandles,

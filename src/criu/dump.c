@@ -88,8 +88,9 @@ int dump_find(const struct dump *d, uint64_t inode)
 /* --- Who owns what -------------------------------------------------------------------------- */
 
 /*
- * The first that did not import it; all on its device are alike, for it is one object to them. What
- * a process has made by /dev/kfd is that process's, and what one there has imported is not.
+ * Elects the owner: the first holder that did not import the buffer. All holders on its device are
+ * alike, since it is one object to them. A buffer that a process made by /dev/kfd is that
+ * process's; a buffer imported there is not.
  */
 static int dump_elect(struct dump *d, uint32_t buffer)
 {

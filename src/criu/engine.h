@@ -28,7 +28,9 @@ struct engine {
 	uint64_t buffer_bytes;
 };
 
-/* Whether the CPU reaches all of the GPU's memory, as the kernel says; true where it says nothing. */
+/*
+ * True if the CPU reaches all of the GPU's memory, by the kernel; also if the kernel does not tell.
+ */
 bool engine_is_needless(uint32_t minor);
 
 /*

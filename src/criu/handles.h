@@ -22,7 +22,7 @@
 /* Of a new file, up to `highest`, which is at most HANDLES_OCCUPIED. 0, -errno. */
 int handles_occupy(int fd, uint32_t highest);
 
-/* What is made next has that handle. */
+/* Frees the handle, which the next buffer then gets. */
 int handles_vacate(int fd, uint32_t handle);
 
 /* It was made as `made`: 0 when it is `wanted` now. -EEXIST: this kernel gives out other numbers. */

@@ -87,8 +87,8 @@ static int plugin_restore_file(int id, bool *ret_retry)
 }
 #else
 /*
- * Who comes too early has to wait here, where nobody else of the process can do anything. So all
- * that others may want of it is made first.
+ * A process that comes too early waits here, where none of its threads can do anything. So
+ * everything that others may want of it is made first.
  */
 static int plugin_begin(void)
 {

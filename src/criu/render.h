@@ -16,8 +16,8 @@ int render_begin(struct restore *restore, uint32_t file);
 int render_restore(struct restore *restore, uint32_t file);
 
 /*
- * What was mapped at `offset` of that device: at which offset it is now, and of which file, whose
- * descriptor is the caller's. -ENOENT for what the catalog does not have.
+ * Finds the new offset and file of a mapping at `offset` of that device; the caller owns the
+ * descriptor. -ENOENT if the catalog does not have it.
  */
 int render_map(struct restore *restore, uint32_t minor, uint64_t offset, uint64_t *ret_offset,
 	       int *ret_fd);

@@ -29,8 +29,8 @@
 /* --- Handles -------------------------------------------------------------------------------- */
 
 /*
- * An import from another device cannot be placed in this one's memory, which the kernel says of it
- * and of no other buffer. One that can be is put back to where it was.
+ * An import from another device cannot be placed in this one's memory, and the kernel refuses that
+ * for no other buffer. A buffer that can be placed is put back to where it was.
  */
 static bool render_is_imported(int fd, const struct drm_amdgpu_gem_list_handles_entry *entry)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 /*
- * What a dump has of /dev/kfd, of all processes of the tree, and a restore makes again: the GPUs
- * that there were, the processes, their buffers, and which of these are one. It is the file
- * allot-kfd among CRIU's images. Content is beside it, in a file of src/image's objects for each
- * process that made buffers: each stands in the file of its owner, once.
+ * A dump of /dev/kfd of all processes of the tree, for a restore: the GPUs, the processes, their
+ * buffers, and which of these are one. It is the file allot-kfd among CRIU's images. Content is
+ * beside it, in a file of src/image's objects for each process that made buffers: each is stored
+ * once, in the file of its owner.
  *
  * The file is tables (image/tables.h), version 1.
  */

@@ -1,19 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 /*
- * A tree of processes gets back what it had of /dev/kfd. The image is opened once, before the
- * processes are there; then each process, in itself:
+ * Restores /dev/kfd of a tree of processes. The image is opened once, before the processes exist.
+ * Then each process, by itself, calls
  *
- *   kfd_restored_open     /dev/kfd, its own buffers with their content, queues that stand still;
- *                         buffers that others want are published
- *   kfd_restored_import   the buffers of others, once these have published them: -EAGAIN
- *   ...
- *   kfd_restored_close    all but /dev/kfd, when its memory is mapped
+ *	kfd_restored_open	/dev/kfd, its own buffers with their content, stopped queues;
+ *				buffers that others import are published
+ *	kfd_restored_import	others' buffers, once they have published them: -EAGAIN ...
+ *	kfd_restored_close	closes all but /dev/kfd, after its memory is mapped
  *
- * and at last kfd_restore_resume for each of them, by who restores.
+ * and finally the restorer calls kfd_restore_resume for each of them.
  *
- * The kernel makes every buffer anew, also those that a process had from another one. So it is
- * given a small buffer in the place of each of those, by whose handle the import comes when its
- * turn is: the kernel gives the lowest handle that is free. What is free below is filled meanwhile.
+ * The kernel makes every buffer anew, also those that a process had imported. So in place of each
+ * of these it makes a small buffer, whose handle the import gets later: the kernel gives the lowest
+ * free handle, and lower ones are filled meanwhile.
  */
 #ifndef ALLOT_CRIU_KFD_KFD_RESTORE_H
 #define ALLOT_CRIU_KFD_KFD_RESTORE_H
@@ -76,8 +75,8 @@ int kfd_restored_import(struct kfd_restored *restored, const struct kfd_exchange
 
 /*
  * The descriptors it has: /dev/kfd, and, from 1 on, the render nodes of the image's GPUs, or
- * -EBADF. Who calls may keep them elsewhere between two calls. kfd_restored_import needs the first
- * one. kfd_restored_close closes what is there, but the first.
+ * -EBADF. The caller may keep them elsewhere between two calls. kfd_restored_import needs the first
+ * one. kfd_restored_close closes all but the first.
  */
 #define KFD_RESTORED_FILES (1 + MATCH_GPUS)
 int *kfd_restored_files(struct kfd_restored *restored);

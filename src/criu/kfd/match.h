@@ -16,7 +16,7 @@
 #define MATCH_GPUS	64
 #define MATCH_WHY_BYTES 320
 
-/* What is told to do with less than there was. */
+/* Properties that the administrator allows to be less than before. */
 enum match_relax {
 	MATCH_SMALLER_MEMORY = 1 << 0,
 	MATCH_OLDER_FIRMWARE = 1 << 1,

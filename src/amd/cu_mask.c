@@ -393,7 +393,7 @@ static bool cu_mask_pairs_are_whole(const uint32_t *words, uint32_t n)
 	return true;
 }
 
-/* Whether a mask has something in each XCC in which the other one has. */
+/* True if the mask has units in each XCC in which the other one has some. */
 static bool cu_mask_in_each_xcc(const struct cu_map *map, const struct cu_mask *mask,
 				const struct cu_mask *other)
 {

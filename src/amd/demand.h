@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What an ioctl asks of memory: pure, from the request and the caller's block to what has to be
- * reserved, given back or refused. It grants nothing by itself, and no block, however wild, makes
- * it read past its end.
+ * The memory that an ioctl demands. Pure: from the request and the caller's block to the bytes to
+ * reserve or give back, or a refusal. It grants nothing by itself, and no block, however wild,
+ * makes it read past its end.
  *
  * The block is the caller's, copied once: judge the copy that the kernel is given, or another
- * thread changes it in between. As in the kernel, it is as long as the request says, and all zero
- * beyond what of it was copied.
+ * thread changes it in between. As in the kernel, it has the length that the request says, and
+ * zeros beyond the copied part.
  *
- * A refusal is never EAGAIN or EINTR: ROCm's library repeats a call for ever that fails so. Above
- * the limit it is ENOMEM; for what the kernel refuses for its form, too, that errno.
+ * A refusal is never EAGAIN or EINTR: ROCm's library repeats such a call forever. Above the limit
+ * it is ENOMEM; for a malformed call, the kernel's own errno.
  *
- * What is not seen here: page tables, which the kernel puts in device memory for whatever is
- * mapped; memory of SVM ranges that ends with munmap.
+ * Not seen here: page tables, which the kernel puts in device memory for all mappings; memory of
+ * SVM ranges that ends with munmap.
  */
 #ifndef ALLOT_AMD_DEMAND_H
 #define ALLOT_AMD_DEMAND_H
@@ -25,7 +25,7 @@ enum demand_act {
 	DEMAND_NOTHING, /* memory neither comes nor goes */
 	DEMAND_TAKE,	/* reserve the parts, ask the kernel, then commit or take them back */
 	DEMAND_GIVE,	/* when the kernel has done it, what was charged for `object` is free */
-	DEMAND_IMPORT,	/* charged to its owner, not to who imports it, whatever its size */
+	DEMAND_IMPORT,	/* charged to its owner, not to the importer, whatever its size */
 	DEMAND_PLACE,	/* an object that is there goes to device memory: reserve its size there */
 	DEMAND_REFUSE,	/* with `error`, without asking the kernel */
 };

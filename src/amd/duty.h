@@ -54,7 +54,7 @@ struct duty_queue {
 };
 
 /*
- * Whether the kernel has to be told something of a queue, and then what: *ret. Once the kernel has
+ * True if the kernel needs an update of the queue; then *ret is its argument. Once the kernel has
  * taken it, the caller sets `told` to ret->queue_percentage.
  */
 bool duty_queue_update(const struct duty_queue *queue, bool open,

@@ -16,7 +16,7 @@
 #include "base/now.h"
 #include "base/parse.h"
 
-/* What follows "<key>:" and blanks at a line's beginning; NULL. */
+/* Returns the text after "<key>:" and blanks at the beginning of a line, or NULL. */
 static const char *fdinfo_value_of(const char *text, const char *key)
 {
 	size_t n = strlen(key);

@@ -22,7 +22,7 @@
 #elif defined(__aarch64__)
 #define NATIVE AUDIT_ARCH_AARCH64
 #else
-#define NATIVE 0 /* nobody has looked at its system calls: none is let through */
+#define NATIVE 0 /* an architecture whose system calls are not known here: all are refused */
 #endif
 
 /*
@@ -57,8 +57,8 @@ static bool filter_is_asked(enum kfd_decision decision)
 }
 
 /*
- * Whether newer drivers may have something under the number that nobody knows here. /dev/kfd's next
- * ones may be numbers that only DRM has a row for.
+ * True if newer drivers may use the number for something that is not known here. A future number of
+ * /dev/kfd may be one that only DRM has a row for.
  */
 static bool filter_is_open(unsigned int nr, bool kfd_knows, bool drm_knows)
 {

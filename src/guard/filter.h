@@ -18,7 +18,7 @@
 
 #define GUARD_FILTER_MOST 96 /* instructions */
 
-/* Whether ioctls of this number (_IOC_NR) are asked about. */
+/* True if the guard is asked about ioctls of this number (_IOC_NR). */
 bool guard_filter_asks(unsigned int nr);
 
 /* The program, and how long it is. Pure. */

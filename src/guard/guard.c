@@ -33,7 +33,7 @@
 #include "guard/listener.h"
 #include "guard/usage_table.h"
 
-/* What `allot ps` and /proc call it. */
+/* Its name in `allot ps` and /proc. */
 #define NAME "allot-guard"
 
 /*

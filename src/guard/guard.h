@@ -38,8 +38,8 @@ struct guard_complaint {
 int guard_open(const char *dir, struct guard **ret, struct guard_complaint *complaint);
 
 /*
- * Whether the kernel's KFD is no newer than the list of its ioctls here. False: a note says so, for
- * what is in no row is refused, and a program may want it.
+ * True if the kernel's KFD is no newer than the list of its ioctls here. If not, a note says so:
+ * ioctls in no row are refused, and a program may want one.
  */
 bool guard_knows_kernel(const struct guard *guard, struct guard_complaint *note);
 

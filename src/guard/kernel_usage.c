@@ -67,7 +67,7 @@ bool kernel_usage_is_shown(pid_t process)
 	return access(path, F_OK) == 0;
 }
 
-/* What the child says. */
+/* The child's report. */
 struct probe {
 	int error;
 	struct kfd_ioctl_get_version_args version;

@@ -12,7 +12,7 @@ void listener_tune(int listener);
 /* The next question. -ENOENT: it was taken back; -EINTR. Waits when there is none. */
 int listener_receive(int listener, struct seccomp_notif *ret);
 
-/* Whether the thread still waits, so that what was seen of it was its own. */
+/* True if the thread still waits, so that data read about it was its own. */
 bool listener_waits(int listener, const struct seccomp_notif *asked);
 
 /*

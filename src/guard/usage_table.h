@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What guarded processes have of the tenant's GPUs: one account for each process and GPU, and one
- * slot in the tenant's ledger for all of them together. A process with liballot.so counts its
- * memory in a slot of its own. The guard does not count that again: its figure is what goes beyond.
+ * Guarded processes' use of the tenant's GPUs: one account for each process and GPU, and one slot
+ * in the tenant's ledger for all of them together. A process with liballot.so counts its memory in
+ * a slot of its own. The guard does not count that again: its figure is only the excess.
  *
  * All of it is for one thread.
  */
@@ -59,7 +59,7 @@ void usage_table_seen(struct usage_table_process *process, pid_t thread);
 void usage_table_cancel(struct usage_table *table, struct usage_table_process *process,
 			pid_t thread);
 
-/* Whether the process counts in a slot of its own all that the kernel shows of it. */
+/* True if the process counts in its own slot all that the kernel shows for it. */
 bool usage_table_counts_itself(struct usage_table *table, struct usage_table_process *process,
 			       uint32_t gpu_id);
 
@@ -69,7 +69,10 @@ bool usage_table_counts_itself(struct usage_table *table, struct usage_table_pro
  */
 void usage_table_refresh(struct usage_table *table, bool all);
 
-/* Whether figures may change soon (something is under way); whether there are processes at all. */
+/*
+ * usage_table_is_open: true if figures may change soon, since something is under way.
+ * usage_table_is_empty: true if there are no processes.
+ */
 bool usage_table_is_open(const struct usage_table *table);
 bool usage_table_is_empty(const struct usage_table *table);
 

@@ -42,7 +42,7 @@ int address_common(const struct aperture *of, uint32_t n, struct aperture *ret);
 uint64_t address_alignment(uint64_t bytes, uint64_t page);
 
 /*
- * Whether an object may be there. -EINVAL: no bytes, not whole pages, or not at a multiple of
+ * Checks that an object may be there. -EINVAL: no bytes, not whole pages, or not at a multiple of
  * `alignment`, which must be a power of two of pages; -ERANGE: not all of it is in the aperture.
  */
 int address_check(const struct aperture *aperture, uint64_t address, uint64_t bytes, uint64_t page,

@@ -180,7 +180,7 @@ static int amd_memory_free_handle(struct allot_peer *peer, uint64_t handle)
 	return amd_ioctl(s->kfd, KFD_IOW(FREE_MEMORY_OF_GPU, a), &a);
 }
 
-/* Whether the CPU reaches all of a GPU's memory (large BAR): no part can be asked for. */
+/* True if the CPU reaches all of a GPU's memory (large BAR): no part can be asked for. */
 static bool amd_memory_is_visible(const struct topology_node *node)
 {
 	for (uint32_t i = 0; i < node->bank_count; i++)

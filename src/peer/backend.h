@@ -138,7 +138,7 @@ int peer_object_place(struct allot_peer *peer, struct peer_object *object, uint6
 		      uint64_t alignment);
 void peer_object_displace(struct allot_peer *peer, struct peer_object *object);
 
-/* What a driver said of a mapping that failed; "" of one that did not. */
+/* The driver's words for a failed mapping; "" for a good one. */
 struct peer_why {
 	char text[128];
 };

@@ -18,8 +18,8 @@
 #define MAPPING_DEVICES 64
 
 /*
- * How often one device is tried. A signal may interrupt a try each time; a device that is busy for
- * so many tries stays busy.
+ * How often to try one device. A signal may interrupt each try; a device that is busy
+ * MAPPING_AGAIN_MOST times stays busy.
  */
 #define MAPPING_INTERRUPTED_MOST 4096
 #define MAPPING_AGAIN_MOST	 32

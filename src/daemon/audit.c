@@ -23,7 +23,7 @@
 #define LOOK_NS	   NS_PER_S
 #define PATIENCE_S 1
 #define PROCESSES_HELD 128 /* by a descriptor */
-/* So often the ledgers are read even if the drivers say what they said before: 80 take 8 ms. */
+/* How often the ledgers are read even if the drivers' lists have not changed: 80 take 8 ms. */
 #define LEDGERS_NS (20 * NS_PER_S)
 
 /* How often devices that have come or gone are looked for; and how often again where a driver fails. */
@@ -107,8 +107,9 @@ static void audit_act(const struct audit *audit, struct audit_finding *f)
 }
 
 /*
- * Only for who is to be ended, and no more at once: users begin as many processes as they like, and
- * descriptors are for others, too. The next look has those that are left over.
+ * Opens a pidfd only for a process that is to be ended, and for PROCESSES_HELD at most: users can
+ * begin any number of processes, and descriptors are needed elsewhere, too. The next look takes the
+ * others.
  */
 static int audit_hold(const struct audit *audit, pid_t pid)
 {

@@ -277,8 +277,8 @@ static uint64_t bounds_used_of(const struct snapshot *snapshot, const struct sna
 }
 
 /*
- * What a tenant of this user has of the device: it may be more than its quota, where that was made
- * smaller since. All where its ledger, which is the user's, does not tell.
+ * The device memory of a tenant of this user: it may exceed the quota, if that was lowered since.
+ * UINT64_MAX if its ledger, which the user writes, does not tell.
  */
 static uint64_t bounds_used(const struct sums *s, const char *name)
 {
@@ -302,7 +302,7 @@ static uint64_t bounds_memory_of(const struct sums *s, const struct policy_devic
 
 	if (given.bytes == NOTHING_BYTES)
 		return 0;
-	/* What the policy has for a total is the user's word. */
+	/* The policy's total is the user's word, so it may only lower the result. */
 	if (total) {
 		bytes = size_spec_resolve(given, total);
 		return bytes < total ? bytes : total;
@@ -357,7 +357,7 @@ static void bounds_add_policy(struct sums *s, const struct policy *policy, bool 
 	s->weight = sat_add_u64(s->weight, given.weight);
 }
 
-/* What nobody knows may be all. */
+/* An unknown amount may be all. */
 static void bounds_add_unknown(struct sums *s, bool own)
 {
 	s->promised = UINT64_MAX;
@@ -558,7 +558,7 @@ static int bounds_add_entries(const struct bounds *b, struct policy *policy)
 	return 0;
 }
 
-/* What is left of memory-max on a device that allotd does not know, in its unit. */
+/* The rest of memory-max on a device that allotd does not know, in the unit of memory-max. */
 static int bounds_find_left(const struct bounds *b, struct size_spec most, struct sums *ret_sums,
 			    uint64_t *ret)
 {

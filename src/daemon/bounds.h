@@ -15,7 +15,7 @@ struct bounds {
 	const struct site *site;
 	const struct devices *devices;
 	const char *runtime;
-	const struct site_member *member; /* who asks; NULL: one whom nothing bounds */
+	const struct site_member *member; /* the user who asks; NULL: no limits apply */
 	const char *name;		  /* of the tenant, which need not be there */
 };
 
@@ -23,8 +23,8 @@ struct bounds {
 uint32_t bounds_tenants(const struct bounds *b, uint32_t most);
 
 /*
- * Puts the site's defaults where nothing was said (enum control_said), or its bounds where these are
- * less: who asks for nothing, and has no other tenant, is within them.
+ * Fills in the site's defaults for what was not asked (enum control_said), or its limits if these
+ * are lower: a user who asks for nothing, and has no other tenant, is within them.
  */
 void bounds_complete(const struct bounds *b, uint32_t said, struct policy *policy);
 

@@ -134,7 +134,7 @@ struct node {
 	bool hami;
 };
 
-/* What is there now: the tenants, and what the audit saw last, or NULL. */
+/* Writes a page from the tenants as they are now and the audit's last report, or NULL. */
 typedef void main_reader(const struct node *node, struct tenants *tenants,
 			 const struct audit_report *audit, FILE *out);
 
@@ -226,7 +226,7 @@ static void main_sample(struct loop_source *source)
 
 	if (read(source->fd, &late, sizeof(late)) != sizeof(late))
 		return;
-	/* Who has them cannot remove them. */
+	/* A reader of the tenants has them open, so they are removed first. */
 	if (geteuid() == 0)
 		tenants_remove_ended_of(node->runtime, 0);
 	main_read(node, main_read_sample, NULL);
@@ -369,7 +369,7 @@ static bool main_make_tenants(struct service *s, const char *verb)
 	return false;
 }
 
-/* Whoever wanted a part of a GPU from a node that gives none is to see that at once. */
+/* A user who wanted a part of a GPU from a node that gives none is to see that at once. */
 static bool main_start_kube(struct service *s)
 {
 	struct node *node = s->node;
@@ -393,7 +393,7 @@ static void main_take_over(void *arg)
 		loop_end(s->loop);
 }
 
-/* Whose turns another allotd gives, that one makes tenants for, too. */
+/* If another allotd decides about turns, it also makes the tenants. */
 static bool main_start_turns(struct service *s)
 {
 	struct node *node = s->node;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the machine and its tenants use, in the text that Prometheus reads (exposition format 0.0.4).
- * Pure: it looks at nothing but what it is given.
+ * The use of the machine and its tenants, in the text that Prometheus reads (exposition format
+ * 0.0.4). Pure: it reads nothing but its arguments.
  */
 #ifndef ALLOT_DAEMON_METRICS_H
 #define ALLOT_DAEMON_METRICS_H
@@ -19,7 +19,7 @@
 void metrics_write(const struct devices *devices, const struct tenants *tenants,
 		   const struct audit_report *audit, FILE *out);
 
-/* Whether it is the daemon that decides whose turn it is. */
+/* True if this daemon decides about turns. */
 void metrics_write_role(bool held, FILE *out);
 
 #endif

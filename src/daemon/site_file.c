@@ -21,7 +21,7 @@
 #define PATIENCE_NS (5 * NS_PER_S)
 #define READINGS    4
 
-/* What a thread reads: its own, until it is among those that ended. */
+/* The state of one reading thread: its own, until it is in the list of ended ones. */
 struct site_reading {
 	struct site_file *file;
 	atomic_bool given_up; /* it says nothing any more */

@@ -29,7 +29,7 @@ void turns_know(struct turns *turns, const struct devices *devices); /* takes NU
 /* A tenant takes the role at once. Takes NULL. */
 void turns_end(struct turns *turns);
 
-/* Whether the role is ours by now: who had it hands it over within a turn. Takes NULL. */
+/* True once the role is ours: its holder hands it over within a turn. Takes NULL. */
 bool turns_held(const struct turns *turns);
 
 #endif

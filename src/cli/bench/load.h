@@ -17,7 +17,10 @@
 #define BENCH_WORDS 40
 #define BENCH_BINS  640
 
-/* A command line as it is put together. Empty when zeroed. One that lacks a word does not start. */
+/*
+ * A command line under construction. Empty when zeroed. An incomplete one (a word is missing) is
+ * never started.
+ */
 struct bench_words {
 	unsigned int n;
 	bool incomplete;
@@ -40,8 +43,8 @@ struct bench_result {
 /* The mean share of the whole bins between two instants. */
 double bench_result_share(const struct bench_result *result, double from_s, double to_s);
 /*
- * That of `n` results together, as parts of `alone`; its interval reaches from the lowest to the
- * highest half second.
+ * The share of `n` results together, as a part of `alone`. Its interval reaches from the lowest to
+ * the highest half second.
  */
 void bench_result_interval(const struct bench_result *result, unsigned int n, double from_s,
 			   double to_s, double alone, struct bench_interval *ret);

@@ -194,7 +194,7 @@ static int steps_run_launches(struct bench_place *place, const struct bench_laun
 	return r;
 }
 
-/* What the rounds found of one row. */
+/* Results of all rounds for one row. */
 struct steps_launches {
 	double p50_us[BENCH_ROUNDS], p99_us[BENCH_ROUNDS], added_us[BENCH_ROUNDS];
 	double processor[BENCH_ROUNDS];

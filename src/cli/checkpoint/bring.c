@@ -208,7 +208,7 @@ static int bring_find_plugin(struct bring *bring)
 	return bring->amd ? criu_find_plugin(bring->plugin) : 0;
 }
 
-/* What is about to be put back goes to the host first, or to a file. */
+/* Content that is put back goes to the host first, or to a file. */
 static int bring_check_host(const struct bring *bring)
 {
 	const struct policy *policy = &image_manifest(bring->image)->policy;
@@ -241,8 +241,8 @@ static int bring_ledger(const struct bring *bring)
 }
 
 /*
- * Processes wake up in a tenant that has asked them for what they had done last. Those that have all
- * of their memory are asked for nothing, and go on.
+ * The processes wake up in a tenant whose last request asks for what they had done before. A
+ * process that has all of its memory is asked for nothing, and continues.
  */
 static int bring_ask(const struct bring *bring)
 {

@@ -29,7 +29,10 @@
 
 /* --- Which one ------------------------------------------------------------------------------ */
 
-/* What `criu --version` says: the number of bytes, or -ENOENT without one, -errno. */
+/*
+ * Reads the output of `criu --version`. Returns the number of bytes, -ENOENT without a CRIU, or
+ * -errno.
+ */
 static int criu_ask(char *ret, size_t size)
 {
 	CLEANUP_CLOSE int out = -EBADF, in = -EBADF;
@@ -184,8 +187,8 @@ static int criu_run(const char *const *argv, int keep)
 #define NO_PROCESS "2147483647"
 
 /*
- * Of a plugin with more hooks than itself it says so before it looks for the process. What is found on
- * PATH may be a script, so nothing is looked for in the file.
+ * CRIU refuses a plugin with more hooks than its own before it looks for the process. The criu on
+ * PATH may be a script, so its file is not searched.
  */
 static bool criu_loads(const char *dir, const char *plugin)
 {

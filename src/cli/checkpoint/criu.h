@@ -50,9 +50,9 @@ int criu_find_plugin(char ret[static PATH_MAX]);
 int criu_dump(pid_t root, int at, const char *dir, int lock, const char *plugin);
 
 /*
- * Restores the tree of `dir`: it goes on at once. CRIU reads the files by way of `at`, a descriptor of
- * `dir`, so that no other directory can be put in its place. What CRIU has begun when it fails descends
- * from us, as what it has finished does until we end.
+ * Restores the tree of `dir`, which continues at once. CRIU reads the files through `at`, a
+ * descriptor of `dir`, so that no other directory can be put in its place. If CRIU fails, processes
+ * that it has begun are our descendants; those of a finished restore are, too, until we end.
  */
 int criu_restore(int at, const char *dir, const char *plugin);
 

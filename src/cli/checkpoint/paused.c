@@ -42,7 +42,7 @@ static int paused_find(pid_t pid, dev_t kfd)
 	return found;
 }
 
-/* The driver takes that from who has attached to the process. */
+/* The driver takes this ioctl only from a process that has attached to the target. */
 static void paused_let_go_one(pid_t pid, dev_t kfd)
 {
 	struct kfd_ioctl_criu_args args = {.op = KFD_CRIU_OP_UNPAUSE};

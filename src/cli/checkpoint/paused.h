@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Queues on AMD GPUs that stand still: CRIU's plugin has a process's driver stop them, and lets them go
- * on when the dump is over. One that was killed has not, and nobody else would.
+ * Stopped queues on AMD GPUs: CRIU's plugin has the driver stop a process's queues, and continues
+ * them after the dump. If CRIU was killed, nobody else would continue them.
  */
 #ifndef ALLOT_CLI_CHECKPOINT_PAUSED_H
 #define ALLOT_CLI_CHECKPOINT_PAUSED_H

@@ -40,7 +40,7 @@
 struct save {
 	const struct save_options *options;
 	struct moving moving;
-	char dir[PATH_MAX]; /* absolute, for messages and for whoever resumes */
+	char dir[PATH_MAX]; /* absolute, for messages and for `allot resume` */
 	int lock; /* on it: CRIU has it, too, and may outlive us */
 	int folder;  /* the directory, opened for itself: the lock ends before files are removed */
 	char at[32]; /* the directory by that descriptor: at the path another one may be by now */
@@ -49,7 +49,7 @@ struct save {
 	struct pids pids;
 	struct tree tree;
 	struct manifest manifest;
-	enum swap_phase before; /* SWAP_RUN, SWAP_OUT, or SWAP_BARE: contexts were away, too */
+	enum swap_phase before; /* SWAP_RUN, SWAP_OUT, or SWAP_BARE if contexts were moved, too */
 	bool amd;		/* content stays where it is, and CRIU's plugin takes it */
 	char plugin[PATH_MAX];	/* then its folder, else "" */
 };
@@ -81,7 +81,7 @@ static int save_check_policy(const struct moving *moving)
 	return 0;
 }
 
-/* What there is to move it: the driver's checkpoint, or CRIU's plugin. */
+/* Checks for the means to move it: the driver's checkpoint, or CRIU's plugin. */
 static int save_check_devices(struct save *save)
 {
 	const struct moving *moving = &save->moving;
@@ -419,7 +419,9 @@ static int save_list(const struct save *save)
 	return r < 0 ? say_error("%s: %s", save->dir, say_errno(r)) : 0;
 }
 
-/* Those that are in CRIU's files have stopped; who began in between has not, and goes as well. */
+/*
+ * Processes in CRIU's files are stopped. A process that began since is not, and is ended as well.
+ */
 static int save_end(struct save *save)
 {
 	char runtime[PATH_MAX];

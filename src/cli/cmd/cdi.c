@@ -98,7 +98,7 @@ static int cdi_read_devices(struct generator *g, const char *name)
 	return *g->devices.trouble ? say_error("%s: %s", name, g->devices.trouble) : 0;
 }
 
-/* Those that a name is for, of which a file has the UUIDs and the nodes. */
+/* Finds the devices of a name. Its file lists their UUIDs and nodes. */
 static int cdi_choose_devices(struct generator *g, const char *name, const char *list,
 			      struct devices *ret)
 {

@@ -189,7 +189,7 @@ static int ps_print_devices(const struct tenants *tenants)
 	return r;
 }
 
-/* Whose they are, where Kubernetes asked for them. */
+/* Prints the Pods of tenants that Kubernetes asked for. */
 static int ps_print_pods(const struct tenants *tenants)
 {
 	struct table *t = table_new("TENANT|POD|UID");

@@ -44,7 +44,7 @@ static int rm_refuse_living(const char *name, const char *dir)
 	pid_t pid = 0;
 	char who[64] = "";
 
-	/* Those that use a GPU are in `allot ps`. */
+	/* `allot ps` shows processes that use a GPU. */
 	if (tenants_state(dir, &pid) != TENANT_RUNNING && pid)
 		snprintf(who, sizeof(who), " (process %ld was started in it)", (long)pid);
 	return say_error("tenant \"%s\" lives%s; end its processes first (\"allot ps %s\" shows those "

@@ -289,7 +289,10 @@ static void run_keep_library(const struct args *a, char library[static PATH_MAX]
 		strcpy(library, kept);
 }
 
-/* What allotd noted for the first of a tenant cannot be had where this one runs: it has its own. */
+/*
+ * The library that allotd noted for a new tenant may be out of reach here; the run then uses its
+ * own.
+ */
 static bool run_is_noted_in_vain(const struct args *a, const struct enrolment *e, const char *noted)
 {
 	return !e->joined && (access(noted, R_OK) < 0 ||

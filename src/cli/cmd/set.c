@@ -172,7 +172,7 @@ static void set_report_change(const struct args *a, const struct change *c)
 /* Others change it, too: it is looked at anew then. */
 #define TRIES 16
 
-/* What set_edit_policy() does, in place of which allotd puts the result in force. */
+/* As set_edit_policy(), but allotd puts the result in force. */
 static int set_change_remotely(const struct place *place, struct change *c)
 {
 	int r = -EAGAIN;
@@ -210,7 +210,7 @@ int cmd_set(int argc, char **argv)
 			a.name, a.name);
 	if (place_find(a.name, &place) < 0)
 		return EXIT_ALLOT;
-	/* What is left of one that ended would take the change, and lose it. */
+	/* A tenant that ended may still have files; they would take the change, and be removed. */
 	if (access(dir, F_OK) < 0 || (!place.remote && tenants_state(dir, &pid) == TENANT_ENDED))
 		return say_error("there is no tenant \"%s\" in %s; \"allot ps\" lists them", a.name,
 				 runtime);

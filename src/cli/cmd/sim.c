@@ -131,13 +131,16 @@ static int sim_set_gpus(const char *text)
 	return 0;
 }
 
-/* Whoever holds a lock on it, and its command's processes do, uses the devices beside it. */
+/* A process with a lock on this file uses the devices. The command's processes have one. */
 #define ALIVE "alive"
 #define ALIVE_FD 101 /* behind that of `allot run` */
 
 static void sim_remove_dir_at(int dirfd, const char *name);
 
-/* What a simulation that was killed left. One without the file may be of an older allot's. */
+/*
+ * Removes files of a simulation that was killed. A directory without the lock file may be of an
+ * older allot.
+ */
 static void sim_sweep(const char *place)
 {
 	char path[PATH_MAX], own[64];
@@ -322,7 +325,7 @@ static int sim_share(const char *dir)
 	return 0;
 }
 
-/* Whether the command is to see NVIDIA's devices: with AMD's only if they are asked for. */
+/* True if the command is to see NVIDIA's devices: beside AMD's only if they are asked for. */
 static bool sim_wants_nvidia(const struct args *a)
 {
 	return !a->amd || a->gpus;

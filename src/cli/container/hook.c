@@ -84,7 +84,7 @@ static const struct argp argp = {
 	       "input.\n",
 };
 
-/* What the kernel and the drivers know of them is not asked. */
+/* Takes the devices from the list alone, without asking the kernel or the drivers. */
 static int hook_take_devices(const char *list, struct devices *devices, struct selection *gpus)
 {
 	char *copy = strdup(list), *rest = copy, *word;

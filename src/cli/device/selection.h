@@ -14,9 +14,9 @@ struct selection {
 };
 
 /*
- * What `--gpu` says: indices, ranges of them ("0-3"), "all", NVIDIA's UUIDs or AMD's names as
- * amd/identity.h has them, beginnings of these that only one has, or topo's names, separated by
- * commas. 0, or a message that names the argument and a negative value.
+ * Parses the value of `--gpu`, separated by commas: indices, ranges of them ("0-3"), "all",
+ * NVIDIA's UUIDs or AMD's names as amd/identity.h has them, unique beginnings of these, or topo's
+ * names. 0, or a message that names the argument and a negative value.
  */
 int selection_parse(const struct devices *devices, const char *list, struct selection *ret);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What `allot doctor` finds, one line each. */
+/* Findings of `allot doctor`, one line each. */
 #ifndef ALLOT_CLI_DOCTOR_FINDING_H
 #define ALLOT_CLI_DOCTOR_FINDING_H
 

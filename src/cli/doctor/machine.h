@@ -6,7 +6,7 @@
 /* liballot.so: found, and taken by this machine's dynamic linker. */
 void machine_check_library(void);
 
-/* What compute shares need of the kernel. */
+/* Checks the kernel for what shares of compute need. */
 void machine_check_kernel(void);
 
 /* The runtime directory: whose, of what kind, with room, and with locks that work. */

@@ -273,8 +273,8 @@ static int mps_daemon_make_dir(const char *path)
 }
 
 /*
- * It says that it started before its socket is open. One that will not start may be in the way of
- * another whose starter was killed meanwhile: that one will do.
+ * The daemon reports its start before its socket is open. A daemon that does not start may be
+ * blocked by another one whose starter was killed meanwhile: that one will do.
  */
 static int mps_daemon_launch(struct mps_daemon *daemon)
 {

@@ -36,9 +36,9 @@ int mps_daemon_ask(struct mps_daemon *daemon);
 int mps_daemon_start(struct mps_daemon *daemon);
 
 /*
- * The process of a server that takes nobody, because one of its clients met a fatal fault or was
- * killed with work on the device; 0 when there is none. It is well again by itself when the clients
- * that it had are gone, which is waited for so long.
+ * Returns the pid of a server that refuses clients, because one of them had a fatal fault or was
+ * killed with work on the device; 0 if there is none. Waits up to `limit_s` seconds for it to
+ * recover: it does so by itself when the clients that it had are gone.
  */
 long mps_daemon_failed_server(struct mps_daemon *daemon, double limit_s);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the tenant had of its devices, in some lines at the end of a run: `allot run --report`. */
+/* The tenant's use of its devices, in some lines at the end of a run: `allot run --report`. */
 #ifndef ALLOT_CLI_EXEC_REPORT_H
 #define ALLOT_CLI_EXEC_REPORT_H
 

@@ -17,7 +17,7 @@
  */
 int space_check(void);
 
-/* Whether the policy's shares can be parts of the SMs. 0, or a message and an exit status. */
+/* Checks that the policy's shares can be parts of the SMs. 0, or an exit status after a message. */
 int space_check_part(const struct policy *policy);
 
 /*

@@ -61,7 +61,7 @@ static void dialogue_ask_outsider(struct dialogue *d, const struct row *row)
 	struct outsider_process now;
 	int r = end_find_process(pid, &d->end);
 
-	/* What is there by now is what is asked about. */
+	/* The question is about the process that has the pid now. */
 	if (!r && outsiders_describe(pid, user_name, &now) < 0) {
 		end_free(&d->end);
 		r = -ESRCH;

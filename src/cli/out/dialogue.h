@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the keys of `allot top` do: to the state of the list, and, when a person was asked, to
- * tenants and programs. Knows nothing of a terminal.
+ * The actions of `allot top`'s keys: on the state of the list, and, after a question, on tenants
+ * and programs. Knows nothing of a terminal.
  */
 #ifndef ALLOT_CLI_OUT_DIALOGUE_H
 #define ALLOT_CLI_OUT_DIALOGUE_H

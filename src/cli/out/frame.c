@@ -52,7 +52,7 @@ static void frame_add_part(struct frame_line *line, int width, const char *fmt, 
 		line->text[len] = 0;
 }
 
-/* What matters most is first. */
+/* The most important part is first. */
 static void frame_add_title(struct frame *f, const struct view *view,
 			    const struct frame_state *state, int width)
 {

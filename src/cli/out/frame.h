@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What `allot top` shows, as lines of text: the same for a terminal and for a pipe. Pure: a view
+ * The screen of `allot top` as lines of text, the same for a terminal and for a pipe. Pure: a view
  * and a state in, lines out.
  */
 #ifndef ALLOT_CLI_OUT_FRAME_H

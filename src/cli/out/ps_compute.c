@@ -12,7 +12,7 @@
 #include "sched/controller.h"
 #include "text/units.h"
 
-/* No kernel lasts so long: the figure is damaged. */
+/* No kernel lasts an hour: a longer figure is damaged. */
 #define ABSURD_NS (3600 * NS_PER_S)
 
 static bool ps_compute_has_shares(const struct tenant_entry *e)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What allot tells people on stderr: one line that says what failed, on which object, why, and
- * what to do. Everything below the commands returns -errno and stays silent.
+ * Messages to people on stderr: one line that says what failed, on which object, why, and what to
+ * do. Everything below the commands returns -errno and stays silent.
  */
 #ifndef ALLOT_CLI_OUT_SAY_H
 #define ALLOT_CLI_OUT_SAY_H

@@ -7,7 +7,7 @@
 
 #include "cli/out/frame.h"
 
-/* Whether this build and this terminal (TERM) can show it. */
+/* True if this build and this terminal (TERM) can show the screen. */
 bool screen_usable(void);
 
 /* Shows until q, from a view that was read; returns the exit status. */

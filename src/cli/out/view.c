@@ -116,7 +116,10 @@ int view_read(struct view_reader *reader, const char *runtime, struct view *view
 	struct view now = {.noutside = 0};
 	int r;
 
-	/* The drivers first: who is in a ledger by then is no outsider. */
+	/*
+	 * The drivers are read first: a process that enters a ledger in between is then no
+	 * outsider.
+	 */
 	if (reader->usage && usage_read(reader->usage, &usage))
 		usage = (struct usage_list){.n = 0};
 	r = runtime_load(runtime, &now.tenants);

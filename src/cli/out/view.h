@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What `allot top` shows, as it was read at one moment, and how memory was used before. */
+/* The data of `allot top`, as read at one moment, and earlier use of memory. */
 #ifndef ALLOT_CLI_OUT_VIEW_H
 #define ALLOT_CLI_OUT_VIEW_H
 
@@ -25,7 +25,7 @@ struct view {
 #define VIEW_DEVICE  "#"
 #define VIEW_OUTSIDE "!"
 
-/* What somebody outside is called in a list: "!4711 python3", its pid and program. */
+/* The name of a process outside of all tenants in a list: "!4711 python3", its pid and program. */
 struct view_name {
 	char s[TRAIL_NAME];
 };

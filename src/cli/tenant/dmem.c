@@ -300,7 +300,7 @@ struct application {
 	unsigned int kept;
 };
 
-/* One that is gone needs no limit. */
+/* A cgroup that is gone needs no limit. */
 static void dmem_apply_to_cgroup(const char *cgroup, void *arg)
 {
 	struct application *a = arg;

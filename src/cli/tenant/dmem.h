@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The kernel's own limit on AMD GPUs' memory: the dmem controller of cgroups (Linux 6.14 and
- * later). It is a backstop: what a program takes in ways that liballot.so does not meet counts
- * there, too.
+ * later). It is a backstop, which also counts memory taken in ways that liballot.so does not see.
  *
- * A command gets a cgroup below the one that allot itself is in, and nowhere else, so that whatever
- * holds there goes on to hold. The kernel lets a cgroup pass a controller on to those below it only
- * if no process is in it. So this needs a cgroup that allot is alone in, as in a scope or service
- * of its own; elsewhere the command runs without.
+ * A command gets a cgroup below that of allot itself, and nowhere else, so that limits that apply
+ * there still apply. The kernel lets a cgroup pass a controller on to those below it only if no
+ * process is in it. So allot must be alone in its cgroup, as in a scope or service of its own;
+ * otherwise the command runs without this limit.
  *
- * Nobody is left to remove the cgroup when the command ends. A note in the runtime directory, made
- * before it, says where it is, and whoever runs allot next removes what is empty.
+ * No process remains to remove the cgroup when the command ends. A note in the runtime directory,
+ * made before the cgroup, names it, and a later allot removes cgroups that are empty.
  */
 #ifndef ALLOT_CLI_TENANT_DMEM_H
 #define ALLOT_CLI_TENANT_DMEM_H
@@ -30,11 +29,10 @@ struct dmem_trouble {
 	const char *todo;
 };
 
-/* Whether the kernel has the controller, and shows it here. Cheap. */
+/* True if the kernel has the controller, and shows it here. Cheap. */
 bool dmem_offered(void);
 
-/* Whether a command that is run from here would get its limit: as dmem_enter(), but for doing it.
- */
+/* As dmem_enter(), but only checks that a command run from here would get its limit. */
 int dmem_check(const struct devices *devices, struct dmem_trouble *trouble);
 
 struct dmem_entry {

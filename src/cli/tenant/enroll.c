@@ -202,7 +202,7 @@ static int enroll_check_gpus(const struct enroll_request *req, const struct poli
 	return 0;
 }
 
-/* What the request makes of an existing tenant's policy. */
+/* Applies the request to an existing tenant's policy. */
 static int enroll_wanted_policy(const struct enroll_request *req, const struct policy *old,
 				struct policy *ret)
 {
@@ -243,7 +243,7 @@ __attribute__((format(printf, 2, 3))) static void enroll_add_difference(struct d
 	va_end(ap);
 }
 
-/* What a living tenant has, and what is asked for in its place. */
+/* Compares a living tenant's policy with the requested one. */
 static struct difference enroll_compare(const struct policy *is, const struct policy *asked)
 {
 	struct difference d = {""};
@@ -500,7 +500,7 @@ static int enroll_try_remotely(const struct enroll_request *req, struct enrolmen
 		return 0;
 	}
 	r = enroll_hold(e->runtime, e);
-	/* What allotd made is what this user may have of what was asked. */
+	/* allotd gives the part of the request that this user may have. */
 	return r < 0 || made ? r : enroll_join(req, e);
 }
 
@@ -569,7 +569,7 @@ static uid_t enroll_asker(const struct enroll_request *req)
 	return req->container ? req->container_user : geteuid();
 }
 
-/* Whose tenants they are to be, and so where: the name becomes "NAME@UID". */
+/* Finds the owner of the tenant, and so its directory: the name becomes "NAME@UID". */
 static int enroll_give_owner(const struct enroll_request *req, struct enrolment *e)
 {
 	uid_t owner = e->remote ? enroll_asker(req) : req->user;

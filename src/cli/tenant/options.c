@@ -253,7 +253,7 @@ static enum policy_compute options_policy_wanted(const struct tenant_options *o,
 							    : POLICY_COMPUTE_OFF;
 }
 
-/* Whether the wishes, put into a policy that was `old`, make sense together. */
+/* Checks that the options, put into a policy that was `old`, make sense together. */
 static int options_check_compute(const struct tenant_options *o, const struct policy *policy,
 				 uint32_t old)
 {

@@ -7,7 +7,7 @@
 #include "cli/exit_status.h"
 #include "cli/out/say.h"
 
-/* What argp adds to the options of each command. */
+/* Options that argp adds to those of each command. */
 static const struct argp_option own[] = {
 	{.name = "help"}, {.name = "usage"}, {.name = "version"}, {0}};
 

@@ -16,8 +16,9 @@
 #include "node/reading.h"
 
 /*
- * What the budget counts, which is bytes of mappings: the kernel takes 10 ms for 1 MiB of those, and
- * 5 us for most descriptors (Linux 6.18). For one of a render node it walks all of that file's memory.
+ * The unit of the budget is bytes of mappings: the kernel takes 10 ms for 1 MiB of those, and 5 us
+ * for most descriptors (Linux 6.18). For a descriptor of a render node it walks all of that file's
+ * memory.
  */
 #define DESCRIPTOR_COST 512
 #define COST_OF_NS(ns)	((ns) / 10)

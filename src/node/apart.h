@@ -22,7 +22,7 @@
  */
 int apart_add(struct tenants *tenants, const pid_t *pid, size_t n);
 
-/* Those of all processes on devices. */
+/* Adds the tenants of all processes on devices. */
 int apart_add_users(struct tenants *tenants, const struct usage_list *usage);
 
 #endif

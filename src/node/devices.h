@@ -63,7 +63,7 @@ const struct device *devices_find(const struct devices *devices, const uint8_t u
  */
 uint64_t devices_stamp(void);
 
-/* Whether the driver is not there, or has no device, so that nothing is wrong. */
+/* True if the driver is missing, or has no device, so that nothing is wrong. */
 bool devices_absent(int err);
 
 /* For a machine where neither vendor has a device: what is missing, and what to do. */

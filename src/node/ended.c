@@ -29,7 +29,7 @@
 #define LINE_MAX_BYTES 256
 #define LINE_MIN_BYTES 8
 
-/* Who opens it for reading and gets -ENOENT has nothing to read. */
+/* -ENOENT for a reader: there is nothing to read. */
 static int ended_open(const char *runtime, int flags)
 {
 	CLEANUP_CLOSE int dir = shared_file_open_dir(runtime);
@@ -144,7 +144,7 @@ static size_t ended_split(char *text, struct ended_line *list)
 	return n;
 }
 
-/* What the last lines of each user come to, up to so many bytes of each. */
+/* Adds up the last lines of each user, at most `share` bytes of each. */
 static size_t ended_sum(const struct ended_line *list, size_t n, size_t share)
 {
 	size_t sum = 0;
@@ -154,7 +154,10 @@ static size_t ended_sum(const struct ended_line *list, size_t n, size_t share)
 	return sum;
 }
 
-/* Whose lines are few keeps all of them; of more users than there are lines, the last who ended. */
+/*
+ * A user with few lines keeps all of them. With more users than room for lines, those remain who
+ * ended last.
+ */
 static size_t ended_join(const struct ended_line *list, size_t n, char *ret)
 {
 	size_t share = NOTES_MAX / 2, sum, len = 0;

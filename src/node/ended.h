@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What is left of tenants that ended: a line for each device in a file of the runtime directory,
- * which keeps the last some hundred, and of users who have few of them all. Whoever removes a
- * tenant writes them.
+ * Last figures of tenants that ended: a line for each device in a file of the runtime directory.
+ * The file keeps some hundred lines, and all lines of users who have few. The process that removes
+ * a tenant writes them.
  */
 #ifndef ALLOT_NODE_ENDED_H
 #define ALLOT_NODE_ENDED_H

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the drivers say of each device of this machine now: memory, how busy, how warm. */
+/* The drivers' current figures of each device of this machine: memory, use, temperature. */
 #ifndef ALLOT_NODE_GAUGES_H
 #define ALLOT_NODE_GAUGES_H
 

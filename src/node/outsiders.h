@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Who uses a device and is not limited: what the drivers say against what the tenants' ledgers say.
- * A program that no library reaches (static, OpenCL, Vulkan, a second C library, an environment
- * that was emptied) is in no ledger, or has more than its ledger says. Who has a ledger mapped that
- * nobody can read here, as of another version, or that is another user's, is limited as far as is
- * known: it is told, and is no ground to end anybody.
+ * Finds processes that use a device and are not limited: compares the drivers' lists with the
+ * tenants' ledgers. A program that no library reaches (static, OpenCL, Vulkan, a second C library,
+ * an environment that was emptied) is in no ledger, or has more than its ledger says. A process
+ * with a mapped ledger that nobody can read here, as of another version, or that is another user's,
+ * is limited as far as is known: it is reported, and never ended.
  *
  * Under accounting by the driver a ledger has no totals. There the driver's figures of a tenant's
- * processes together are held against the highest quota that its policy ever gave. Which of several
- * processes went beyond cannot be told: of those with the most, as many as make the difference are
- * named.
+ * processes together are compared with the highest quota that its policy ever gave. Nobody can tell
+ * which of several processes exceeded it: as many as make up the difference are named, the largest
+ * first.
  */
 #ifndef ALLOT_NODE_OUTSIDERS_H
 #define ALLOT_NODE_OUTSIDERS_H
@@ -51,7 +51,7 @@ struct outsider {
 int outsiders_find(const struct usage_list *usage, const struct tenants *tenants,
 		   struct outsider *ret, size_t *ret_n);
 
-/* What can be told of its process. */
+/* Details of its process. */
 struct outsider_process {
 	char command[144]; /* printable */
 	char user[USER_BYTES];
@@ -68,8 +68,8 @@ struct outsider_found {
 };
 
 /*
- * Those of `usage`, which was read before the tenants were, who are still there, but for the server of
- * MPS: malloc'ed, *ret_n of them, or -ENOMEM.
+ * Lists outsiders among `usage`, which was read before the tenants were: processes that still
+ * exist, except the server of MPS. malloc'ed, *ret_n of them, or -ENOMEM.
  */
 int outsiders_list(const struct usage_list *usage, const struct tenants *tenants,
 		   user_namer *name, struct outsider_found **ret, size_t *ret_n);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Identity of a process by /proc: how to recognise it again, its user, and who started its program.
+ * Identity of a process by /proc: how to recognise it again, its user, and the user who started its
+ * program.
  */
 #ifndef ALLOT_NODE_PROCESS_H
 #define ALLOT_NODE_PROCESS_H

@@ -43,7 +43,7 @@
  */
 #define FOREIGN_GRACE_S (24 * 3600)
 
-/* To make a tenant takes milliseconds. What a killed maker left is removed after this time. */
+/* Making a tenant takes milliseconds. Files of a killed maker are removed after this time. */
 #define MAKING_S 10
 /* Its note is there a moment after its name. */
 #define NOTING_S      1
@@ -118,7 +118,7 @@ int tenants_mark(const char *dir, enum tenant_kind kind, pid_t pid)
 	char path[PATH_MAX + sizeof("/" NOTE)], text[96];
 	uint64_t start = tenants_process_start(pid);
 
-	/* Without a start it would be taken for whoever has its pid later. */
+	/* Without a start time a later process with the same pid would be taken for it. */
 	if (kind == TENANT_CONTAINER && !start)
 		return -ESRCH;
 	snprintf(path, sizeof(path), "%s/" NOTE, dir);
@@ -274,9 +274,9 @@ unsigned int tenants_live(const struct snapshot *snapshot)
 }
 
 /*
- * Whether there may be processes of it that /proc does not show here. The first namespace shows all
- * processes, but not that those in a container are the tenant's: what they have in their environment
- * is a path of the container's.
+ * True if it may have processes that /proc does not show here as its own. The first namespace shows
+ * all processes, but not the tenant of those in a container: their environment has a path of the
+ * container's.
  */
 static bool tenants_is_foreign(const struct note *note)
 {
@@ -409,8 +409,8 @@ struct snapshot_bound tenants_bound_of_user(void)
 }
 
 /*
- * What was read of one user. Each tenant of root's has a share of its own, since containers are in
- * them that do not trust each other.
+ * Readings of one user's tenants. Each tenant of root's has a share of its own, since they include
+ * containers that do not trust each other.
  */
 struct reader_share {
 	char name[POLICY_NAME_BYTES]; /* "@UID", or the tenant's */
@@ -527,7 +527,7 @@ int tenants_remove(const char *runtime, const char *name, bool ended_only)
 
 struct sweep {
 	const char *runtime;
-	uid_t owner; /* 0: whoever's */
+	uid_t owner; /* 0: any user */
 	struct members members;
 	struct reader_shares shares;
 };

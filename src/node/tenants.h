@@ -81,8 +81,8 @@ int tenants_find_host_pids(const struct tenants *tenants, size_t from);
 unsigned int tenants_live(const struct snapshot *snapshot);
 
 /*
- * Of all tenants on a device that has so much (0: not known). A sum that does not fit, since a ledger
- * was forged, is UINT64_MAX.
+ * The sum of all tenants on a device with that much memory (0: not known). A sum that overflows,
+ * since a ledger was forged, is UINT64_MAX.
  */
 struct tenants_sum {
 	uint64_t promised_bytes; /* the quotas of those whose policies have it; without one it is all */
@@ -106,7 +106,10 @@ int tenants_mark(const char *dir, enum tenant_kind kind, pid_t pid);
 int tenants_note_library(const char *dir, const char *path);
 int tenants_read_library(const char *dir, char ret[static PATH_MAX]);
 
-/* What stands there by now, so that `allot ps` need not guess; the pid of one that lives, or 0. */
+/*
+ * Tells the state of the directory, so that `allot ps` need not guess; and the pid of a living
+ * process, or 0.
+ */
 enum tenant_state tenants_state(const char *dir, pid_t *ret_pid);
 
 /*
@@ -123,10 +126,10 @@ int tenants_remove(const char *runtime, const char *name, bool ended_only);
 
 /* Likewise all that ended. */
 void tenants_remove_ended(const char *runtime);
-/* Those of a user (tenant_name_owner); 0: of all users. */
+/* Removes a user's ended tenants (tenant_name_owner); 0: those of all users. */
 void tenants_remove_ended_of(const char *runtime, uid_t uid);
 
-/* What an error of opening a tenant means, in words. */
+/* Explains an error of opening a tenant. */
 const char *tenants_error_words(int err);
 
 #endif

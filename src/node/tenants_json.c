@@ -50,7 +50,7 @@ static void tenants_json_put_policy(struct json *j, const struct policy *p)
 	json_close(j, ']');
 }
 
-/* What is not measured is not known. */
+/* A figure that is not measured is not known. */
 static void tenants_json_put_measured(struct json *j, const char *key, bool measured, uint64_t value)
 {
 	if (measured)

@@ -14,7 +14,7 @@
 #include "nvidia/nvml.h"
 
 #define UNKNOWN UINT64_MAX
-/* So many times a few are asked in place of all. */
+/* How many times a few processes are read in place of all. */
 #define LOOKS 30
 
 struct usage_reader {
@@ -199,14 +199,14 @@ static bool usage_is_as_before(struct usage_reader *reader)
 	return same;
 }
 
-/* Those that were seen to have something: first of all, as the budget of each user is whole then. */
+/* Processes that had memory before are read first, while the budget of each user is whole. */
 static int usage_ask_again(const struct usage_reader *reader, struct usage_list *list)
 {
 	struct amd_usage told;
 	pid_t last = 0;
 	int r = 0;
 
-	/* Those of one process are together. */
+	/* Entries of one process are together. */
 	for (size_t i = 0; !r && i < reader->amd.n; i++) {
 		pid_t pid = reader->amd.list[i].pid;
 		int read = pid == last ? -EALREADY : amd_usage_read(reader->topology, pid, &told);

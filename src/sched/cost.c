@@ -14,7 +14,7 @@
 /* Launches among others after which one is measured by itself again. */
 #define STALE_USES 512
 
-/* Who asks does so while others learn: words that order nothing. */
+/* Reads while others learn: these words order nothing. */
 static uint64_t cost_read(const _Atomic uint64_t *word)
 {
 	return atomic_load_explicit(word, memory_order_relaxed);

@@ -2,12 +2,12 @@
 /*
  * Deficit: run, measure, and pay for exactly what was used. The hot word is the instant at which
  * everything used so far is paid for; work of b moves it on by b / share. A tenant that is ahead of
- * it owes, and waits for it. One that is behind has credit, which is capped, so that idleness
- * saves nothing up. Once held, a tenant is held until it can work for a slice: going on and off in
- * small steps would cost the device a drained queue each time.
+ * it owes, and waits for it. A tenant behind it has credit, which is capped, so that idleness saves
+ * nothing up. Once held, a tenant is held until it can work for a slice: small steps would cost the
+ * device a drained queue each time.
  *
- * The word carries the share that it was reckoned with, so that a change of the share applies to
- * debts, too: who sees another share in it converts it on the way.
+ * The word contains the share that it was computed with, so that a change of the share applies to
+ * debts, too: a process that sees another share converts the word.
  */
 #include "sched/controller.h"
 
@@ -42,7 +42,7 @@ static int64_t deficit_share_of(const struct share_params *params)
 	return clamp_i64(params->share_permille, 1, 1000);
 }
 
-/* What a tenant must have saved to work for a slice without owing. */
+/* Credit that a tenant must have saved to work for a slice without owing. */
 static int64_t deficit_slice_credit_ns(uint64_t slice_ns, int64_t share)
 {
 	int64_t most = slice_ns < SLICE_MAX_NS ? (int64_t)slice_ns : (int64_t)SLICE_MAX_NS;

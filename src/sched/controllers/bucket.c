@@ -17,7 +17,7 @@
 /* Parts of a token, so that a long kernel of few blocks can be paid for over many ticks. */
 #define PARTS 256
 
-/* What is assumed of a device that does not say, and believed of one that does. */
+/* The default for a device that does not tell its number, and the most that one is believed. */
 #define BLOCKS_DEFAULT 2048
 #define BLOCKS_MAX     (UINT64_C(1) << 20)
 
@@ -25,7 +25,7 @@
 #define SHORTEST_NS NS_PER_US
 #define FRESH_NS    (10 * NS_PER_MS)
 
-/* A debt is paid off within so many ticks, two minutes, whatever it was. */
+/* A debt is paid off within this many ticks, two minutes, whatever it was. */
 #define DEBT_TICKS 1024
 
 /* A difference of all of the device's time changes a tick's tokens by 1000 / GAIN of it. */

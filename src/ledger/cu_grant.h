@@ -23,10 +23,10 @@ int cu_grant_read(const struct device_time *time, struct cu_grant *ret);
 /* For the holder of the lock. */
 void cu_grant_write(struct device_time *time, const struct cu_grant *grant);
 
-/* This process has so many queues on the device; a dead one has none. */
+/* Notes how many queues this process has on the device; a dead process has none. */
 void cu_grant_set_queues(struct slot *slot, int device, uint32_t n);
 
-/* Whether a living process of the tenant has queues on the device of that index. */
+/* True if a living process of the tenant has queues on the device of that index. */
 bool cu_grant_in_use(struct ledger *ledger, int device);
 
 /*

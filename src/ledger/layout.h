@@ -46,8 +46,8 @@ struct ledger_header {
 };
 
 /*
- * A device is named by two words, lo first, by whoever has LEDGER_LOCK_DEVICES: an entry whose hi is
- * still 0 is the next one's. Neither half of a real UUID is 0.
+ * A device is named by two words, lo first, by the holder of LEDGER_LOCK_DEVICES: an entry whose hi
+ * is still 0 is free for the next name. Neither half of a real UUID is 0.
  */
 struct ledger_device {
 	uint64_t uuid_lo;
@@ -63,7 +63,7 @@ struct ledger_device {
 /* Slot states, in the low byte of the state word; its upper 56 bits are the generation. */
 enum slot_state {
 	SLOT_FREE,
-	SLOT_SCRUBBING, /* being cleared or described by whoever holds its lock */
+	SLOT_SCRUBBING, /* being cleared or described by the holder of its lock */
 	SLOT_LIVE,
 	SLOT_AWAITED, /* of a process that comes back from an image: nobody else takes it */
 };
@@ -80,13 +80,13 @@ struct ledger_slot {
 	struct swap_use use;	 /* likewise */
 };
 
-/* What one process holds of one device: one cache line, written by that process alone. */
+/* One process's use of one device: one cache line, written by that process alone. */
 struct ledger_row {
 	uint64_t pending;
 	uint64_t used[CAT_N];
 };
 
-/* What the driver says that process holds, and when (CLOCK_BOOTTIME) it said so. */
+/* The driver's figure for that process, and when (CLOCK_BOOTTIME) it was read. */
 struct ledger_info {
 	uint64_t driver_bytes;
 	uint64_t driver_ns;
@@ -131,7 +131,7 @@ struct ledger_file {
 
 /* Locks are byte ranges far beyond the end of the file, where no data can be. */
 #define LEDGER_LOCK_QUOTA (INT64_C(1) << 40)
-#define LEDGER_LOCK_DEVICES (LEDGER_LOCK_QUOTA + 1) /* of who names one */
+#define LEDGER_LOCK_DEVICES (LEDGER_LOCK_QUOTA + 1) /* of a process that names a device */
 #define LEDGER_LOCK_SLOTS (INT64_C(1) << 41) /* + slot */
 /* Right behind the slots, so that one lock has all of them; shared, see life.h. */
 #define LEDGER_LOCK_LIFE  (LEDGER_LOCK_SLOTS + LEDGER_SLOTS)

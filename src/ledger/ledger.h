@@ -34,7 +34,7 @@ enum ledger_mode {
  */
 int ledger_create(const char *dir);
 
-/* Whether there is one of this library's version in <dir>: 0, or an error of ledger_open. */
+/* Checks that there is one of this library's version in <dir>: 0, or an error of ledger_open. */
 int ledger_check(const char *dir);
 
 /*
@@ -90,7 +90,7 @@ int ledger_device(struct ledger *ledger, const uint8_t uuid[16], uint64_t total_
  */
 int ledger_allocate(struct ledger *ledger, int device);
 
-/* Whether the table has an entry `device`; there are no gaps in it. */
+/* True if the table has an entry `device`; there are no gaps in it. */
 bool ledger_knows(struct ledger *ledger, int device);
 
 /* Entry `device` of the table. -ENODEV past the end or where the name is not complete. */
@@ -105,8 +105,8 @@ struct ledger_device_info {
 int ledger_device_info(struct ledger *ledger, int device, struct ledger_device_info *ret);
 
 /*
- * A futex that processes in a container ring for whoever decides whose turn it is: they reach no file
- * that other tenants have, too. See roles/arbiter_host.h.
+ * A futex that processes in a container ring for the arbiter, since they reach no file that other
+ * tenants have, too. See roles/arbiter_host.h.
  */
 uint32_t *ledger_bell(struct ledger *ledger);
 /* How often it was rung, as of the last ledger_look. The word itself may not be there to be read. */

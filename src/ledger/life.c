@@ -21,7 +21,7 @@ int life_hold(const char *dir)
 	if (fd < 0)
 		return fd;
 	r = shared_file_share(fd, LEDGER_LOCK_LIFE, 1);
-	/* Who has it for himself is removing the tenant. */
+	/* The tenant is being removed: the remover holds the lock exclusively. */
 	if (r < 0)
 		return r == -EAGAIN ? -ESTALE : r;
 	/* tenant_remove holds it until the file is gone: who was first? */

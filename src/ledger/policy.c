@@ -122,8 +122,8 @@ static uint32_t policy_gate_bits(const struct policy *policy)
 }
 
 /*
- * Whatever the caller wrote there, which may be a user's word. `was` NULL: the policy is a new one. The
- * entry for all devices stays the first.
+ * Overwrites what the caller wrote there, which may be a user's word. `was` NULL: the policy is a
+ * new one. The entry for all devices stays the first.
  */
 static void policy_note_before(const struct policy *was, struct policy *policy)
 {

@@ -32,23 +32,27 @@ int policy_update(const char *dir, int (*edit)(struct policy *policy, void *arg)
 /* Opens or closes the gate for all processes of the tenant, and wakes those that wait. */
 int policy_set_closed(const char *dir, bool closed);
 
-/* What the policy says of a device: its own entry or that for all, else NULL. Pure. */
+/* Returns the policy's entry for a device: its own or that for all, else NULL. Pure. */
 const struct policy_device *policy_find(const struct policy *policy, const uint8_t uuid[16]);
 
 /* The tenant's weight on a device in permille, at least 1, whichever way it was given. Pure. */
 uint32_t policy_weight(const struct policy *policy, const uint8_t uuid[16]);
 
-/* What it keeps beside higher priorities, in permille of the time; 0 for nothing. Pure. */
+/*
+ * Returns the part of the time that it keeps beside higher priorities, in permille; 0 for none.
+ * Pure.
+ */
 uint32_t policy_floor(const struct policy *policy);
 
 /*
- * Whether the tenant's use of compute is limited or shared: all of a device's time is no limit. Pure.
+ * True if the tenant's use of compute is limited or shared: all of a device's time is no limit.
+ * Pure.
  */
 bool policy_limits_compute(const struct policy *policy);
 
 /*
- * Whether it is measured: where it is limited or shared, or where that was asked for (`meter`).
- * Otherwise a launch pays one load. Pure.
+ * True if it is measured: it is limited or shared, or that was asked for (`meter`). Otherwise a
+ * launch pays one load. Pure.
  */
 bool policy_meters(const struct policy *policy);
 
@@ -75,8 +79,8 @@ bool policy_yields(const struct policy *policy);
 int policy_open(const char *dir, struct policy_map **ret);
 
 /*
- * Whether it is the directory's still: when all of a tenant has ended, another one of its name may be
- * there at once. True where no descriptor is left to find out.
+ * True if it is still the directory's: after all of a tenant has ended, another one of its name may
+ * be there at once. True also if no descriptor is left to find out.
  */
 bool policy_is_of(const struct policy_map *map, const char *dir);
 void policy_close(struct policy_map *map);

@@ -145,9 +145,9 @@ int quota_reserve(struct slot *slot, int device, uint64_t bytes, uint64_t limit)
 }
 
 /*
- * Bytes that others have pending may be about to go (a fast try that will be refused), or be
- * counted twice (a commit under way), so only a refusal that stands without them is final. Those
- * that stay pending belong to a driver call under way and count after all.
+ * Others' pending bytes may be about to go (a fast try that will be refused), or be counted twice
+ * (a commit under way), so only a refusal that stands without them is final. Bytes that stay
+ * pending belong to a driver call under way and count after all.
  */
 int quota_settle(struct slot *slot, int device, uint64_t bytes, uint64_t limit)
 {
@@ -172,8 +172,8 @@ int quota_settle(struct slot *slot, int device, uint64_t bytes, uint64_t limit)
 }
 
 /*
- * Who is refused takes its bytes back before it waits: of two that wait, neither would see a sum
- * without the other.
+ * Retract before sleeping. Otherwise two waiting callers would each keep counting the other's bytes
+ * and neither could be admitted.
  */
 int quota_reserve_doubtful(struct slot *slot, int device, uint64_t bytes, uint64_t limit)
 {

@@ -127,15 +127,15 @@ uint64_t quota_used_live(struct ledger *ledger, int device);
 uint64_t quota_used_live_each(struct ledger *ledger, int device, uint64_t *each);
 
 /*
- * Whether the tenant is above `limit`. Siblings that are about to take back or to commit are waited
- * for, about a millisecond, where they make the difference.
+ * True if the tenant is above `limit`. Waits for siblings that are about to retract or to commit,
+ * about a millisecond, if they make the difference.
  */
 bool quota_over(struct slot *slot, int device, uint64_t limit);
 
 /* Of these, what is reserved and not yet committed. */
 uint64_t quota_pending(struct ledger *ledger, int device);
 
-/* What one process (slot index) holds, by category, and pending; each word as it stands. */
+/* The use of one process (slot index), by category, and pending; each word is read by itself. */
 struct quota_row {
 	uint64_t pending;
 	uint64_t used[CAT_N];

@@ -11,7 +11,7 @@
 #define BENCH_MEAN_POINTS   1.0
 #define BENCH_SECOND_POINTS 3.0
 
-/* Tenants by weight, in points and percent of what one has alone. */
+/* Tenants by weight, in points and percent of a load that is alone. */
 #define BENCH_WEIGHT_POINTS    2.0
 #define BENCH_TOGETHER_PERCENT 97.0
 

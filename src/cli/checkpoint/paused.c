@@ -59,7 +59,9 @@ void paused_let_go(const struct tree *tree)
 
 	if (stat(KFD, &kfd) < 0 || !S_ISCHR(kfd.st_mode))
 		return;
-	/* To detach from one it would have to be stopped. Its end has all go on as they were. */
+	/*
+	 * Detaching from a process would require to stop it. The child's end continues all of them.
+	 */
 	pid = fork();
 	if (!pid) {
 		for (size_t i = 0; i < tree->n; i++)

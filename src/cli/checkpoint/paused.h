@@ -8,7 +8,7 @@
 
 #include "cli/checkpoint/tree.h"
 
-/* Has those of all its processes go on, where they do not. While no CRIU is at work. */
+/* Continues the stopped queues of all its processes. Only while no CRIU is at work. */
 void paused_let_go(const struct tree *tree);
 
 #endif

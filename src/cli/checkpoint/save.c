@@ -177,7 +177,7 @@ static int save_name_dir(struct save *save)
 	return n < 0 ? err_errno() : 0;
 }
 
-/* A user who can write to the directory decides what root runs at the restore. */
+/* A user who can write to the directory could decide what root runs at the restore. */
 static int save_check_dir(const struct save *save)
 {
 	struct stat st;
@@ -265,7 +265,7 @@ static void save_empty_dir(const char *path)
 	rmdir(path);
 }
 
-/* Leaves the directory as it was: removes the files that this save has made. */
+/* Restores the directory: removes the files that this save has made. */
 static void save_remove_files(const struct save *save)
 {
 	static const char *const files[] = {IMAGE_MANIFEST, IMAGE_OBJECTS, IMAGE_MANIFEST ".partial",
@@ -301,7 +301,7 @@ static int save_ledger(const struct save *save)
 
 /* --- The steps ------------------------------------------------------------------------------ */
 
-/* NVML, or a driver that has left something open: CRIU would say that it does not know the file. */
+/* Device files of NVML, or of a driver: CRIU would say that it does not know the file. */
 static int save_check_open_files(const struct save *save)
 {
 	char path[64], file[PATH_MAX], target[256];
@@ -393,7 +393,7 @@ static int save_tree(const struct save *save, size_t tree)
 		      : criu_dump(save->tree.pid[tree], at, words, save->lock, save->plugin);
 }
 
-/* Processes may have begun since: what CRIU takes are trees, from the same roots. */
+/* Processes may have begun since: CRIU takes whole trees, from the same roots. */
 static int save_processes(struct save *save)
 {
 	char path[PATH_MAX];
@@ -496,7 +496,7 @@ static int save_go_on(struct save *save, int r)
 	return r ? r : back;
 }
 
-/* Of AMD GPUs nothing leaves: the program's calls are kept out while CRIU is at work. */
+/* On AMD GPUs nothing is moved: the program's calls are held while CRIU is at work. */
 static int save_bring_to_rest(struct save *save)
 {
 	struct away_options away = {.timeout_us = save->options->timeout_us, .contexts = true};

@@ -27,7 +27,7 @@
 
 #define NOTE "image"
 
-/* Processes that have come back have only to notice. */
+/* Processes that are back only have to see the request. */
 #define AWAIT_NS (30 * NS_PER_S)
 #define CRIU_NS	 (600 * NS_PER_S)
 #define NAP_US	 20000

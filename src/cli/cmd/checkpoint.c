@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* allot checkpoint: a tenant, with its processes and what they hold on devices, to a disk. */
+/* allot checkpoint: writes a tenant, with its processes and their device memory, to a disk. */
 #include <argp.h>
 
 #include "base/parse.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * allot doctor: what is wrong on this machine and what to do. One line a finding: ok, warn (allot
- * works, something is worth knowing) or FAIL (it will not); below it what to do. Exit status 1 when
- * anything failed.
+ * allot doctor: finds faults of this machine, and says what to do. One line a finding: ok, warn
+ * (allot works, something is worth knowing) or FAIL (it will not); below it what to do. Exit status
+ * 1 when anything failed.
  */
 #include <argp.h>
 #include <stdbool.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* allot image: what is in an image of a tenant, and whether each byte is as it was written. */
+/* allot image: shows an image of a tenant, and checks each byte. */
 #include "image/image.h"
 
 #include <argp.h>

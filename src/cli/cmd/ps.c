@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* allot ps: tenants, their quotas and what they use, once. */
+/* allot ps: shows tenants, their quotas and their use, once. */
 #include <argp.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -342,7 +342,7 @@ static bool ps_is_called(const char *name, const char *asked)
 				   : !asked[plain] && owner == geteuid();
 }
 
-/* Leaves only the tenants that are asked for, in the runtime directory's order. */
+/* Keeps only the named tenants, in the runtime directory's order. */
 static int ps_keep_named(struct tenants *tenants, const struct args *a)
 {
 	size_t n = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* allot resume: what left comes back, and a tenant's processes go on. */
+/* allot resume: moves a tenant's memory back, and continues its processes. */
 #include <argp.h>
 
 #include "base/now.h"
@@ -13,7 +13,7 @@
 #include "cli/tenant/place.h"
 #include "cli/tenant/remote.h"
 
-/* Processes that are back have only to notice that they may go on. */
+/* Processes that are back only have to see that they may continue. */
 #define RUN_NS (10 * NS_PER_S)
 
 enum { KEY_TIMEOUT = 256 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* allot rm: removes tenants that nothing is left of, also those that stay until somebody does. */
+/* allot rm: removes tenants that have no processes left, also those that stay until then. */
 #include <argp.h>
 #include <errno.h>
 #include <stdio.h>

@@ -89,7 +89,7 @@ struct args {
 	const char *name, *gpu;
 	struct identity user; /* zeroed: the user who runs allot */
 	struct tenant_options tenant;
-	struct config elsewhere; /* what variables and the file of other systems say */
+	struct config elsewhere; /* limits of other systems' variables and file */
 	struct tenant_options first; /* with that, of a tenant that this run makes */
 	enum enroll_accounting accounting;
 	bool allow_escape, guard, print_env, report, swappable, overcommit, verbose;
@@ -192,7 +192,7 @@ static int run_check_command(const struct args *a)
 	struct program program;
 	int r = program_examine(a->command[0], &program);
 
-	if (r == -ENOEXEC) /* the kernel will say what is wrong with it */
+	if (r == -ENOEXEC) /* the kernel will report its fault */
 		return 0;
 	if (r < 0)
 		return launch_cannot(a->command[0], r);
@@ -239,7 +239,7 @@ static void run_warn_of_context(const struct policy *policy)
 		}
 }
 
-/* The loader goes on without a library that it does not find, and so would the program. */
+/* The loader continues without a library that it does not find, and so would the program. */
 static int run_check_root(const struct args *a, const char *library)
 {
 	const char *root = a->command ? launcher_bare_root(a->command, library) : NULL;
@@ -333,8 +333,8 @@ struct library_path {
 };
 
 /*
- * The same file by a path that says who had it loaded, see guest/core/environment.h: a program that
- * has lost its tenant's directory on the way is not taken for one without a tenant.
+ * The same file by a path that marks programs of a tenant, see guest/core/environment.h: a program
+ * that has lost its tenant's directory is then not taken for one without a tenant.
  */
 static struct library_path run_library_path(const char *library)
 {
@@ -433,7 +433,7 @@ static int run_check_usage(const struct args *a)
 	return 0;
 }
 
-/* Lines for `env`, `docker run --env-file` and the like: those that run sets, of what it set. */
+/* Prints lines for `env`, `docker run --env-file` and the like: the variables that a run sets. */
 static int run_print_environment(void)
 {
 	static const char *const names[] = {
@@ -474,8 +474,8 @@ static int run_check(struct args *a, char library[PATH_MAX])
 }
 
 /*
- * Others can leave for a tenant, but no device becomes larger: one that could hold its quota only
- * there would wait for ever.
+ * Other tenants can be evicted, but no device becomes larger: a tenant with a larger quota would
+ * wait forever.
  */
 static bool run_refuse_too_large(const char *why, const struct devices *devices,
 				 const struct policy *policy)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* allot set: changes what a tenant may use, running or not. */
+/* allot set: changes a tenant's limits, running or not. */
 #include <argp.h>
 #include <errno.h>
 #include <stdbool.h>
@@ -169,7 +169,7 @@ static void set_report_change(const struct args *a, const struct change *c)
 	}
 }
 
-/* Others change it, too: it is looked at anew then. */
+/* If another process changes it, too, the change is computed again. */
 #define TRIES 16
 
 /* As set_edit_policy(), but allotd puts the result in force. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* allot suspend: a tenant's memory leaves its devices, and its processes wait. */
+/* allot suspend: moves a tenant's memory off its devices, and its processes wait. */
 #include <argp.h>
 
 #include "base/host_memory.h"

@@ -7,7 +7,7 @@
 
 enum finding { FINDING_OK, FINDING_WARN, FINDING_FAIL };
 
-/* `todo` is what to do about it, NULL for nothing. */
+/* `todo` says what to do, or is NULL. */
 void finding_say(enum finding finding, const char *what, const char *todo);
 
 /* Was any of them a FAIL? */

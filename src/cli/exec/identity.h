@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* As whom a command runs that root starts for a user. */
+/* The user whose command root starts. */
 #ifndef ALLOT_CLI_EXEC_IDENTITY_H
 #define ALLOT_CLI_EXEC_IDENTITY_H
 

@@ -6,7 +6,7 @@
 #include "cli/tenant/dmem.h"
 #include "cli/tenant/enroll.h"
 
-/* On standard error, of a tenant whose command has just ended. */
+/* Prints the report of a tenant whose command has just ended, on standard error. */
 void report_print(const struct enrolment *enrolment);
 
 /* As guarded_launch, without a guard: runs the command, reports, and ends as it did. */

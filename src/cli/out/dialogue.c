@@ -258,7 +258,7 @@ static void dialogue_escape(struct dialogue *d)
 		state->choice.filter[0] = 0;
 }
 
-/* Keys that only change what is shown; false: it is none of them. */
+/* Handles keys that only change the display; false for other keys. */
 static bool dialogue_show(struct dialogue *d, int key)
 {
 	static const struct {

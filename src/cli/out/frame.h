@@ -8,7 +8,7 @@
 
 #include "cli/out/frame_line.h"
 
-/* A key and what it does, in a word for the line of keys and in full for the help. NULL ends it. */
+/* A key and its action, in a word for the line of keys and in full for the help. NULL ends it. */
 struct frame_key {
 	const char *key, *word, *help;
 };

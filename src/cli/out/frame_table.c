@@ -151,7 +151,7 @@ static void frame_table_put_trail(struct cells *cells, int column, const struct 
 			cells->memory_full = trail->sample[i];
 }
 
-/* The widths of what is in these, too. */
+/* Widens `need` to the contents of these cells. */
 static void frame_table_measure(const struct layout *l, const struct cells *cells, int *need)
 {
 	for (int c = 0; c < l->n; c++) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The part of `allot ps` about those who use a device and are not limited. */
+/* The part of `allot ps` about processes that use a device and are not limited. */
 #ifndef ALLOT_CLI_OUT_PS_OUTSIDE_H
 #define ALLOT_CLI_OUT_PS_OUTSIDE_H
 

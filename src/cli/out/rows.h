@@ -60,7 +60,7 @@ bool rows_has_share(const struct row *row);
 /* The part of the time that it may count on; in mode space it may be busy all the time. */
 uint32_t rows_target_permille(const struct row *row);
 
-/* Of its quota, or of what the device has; -1: not known. */
+/* Used memory, relative to its quota or to the device's memory; -1: not known. */
 int rows_memory_permille(const struct row *row, const struct view *view);
 
 /* 0: not known. */

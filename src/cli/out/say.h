@@ -12,7 +12,7 @@ void say_as(const char *name);
 /* Prints "<name>: <message>" and returns EXIT_ALLOT. */
 int say_error(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
-/* The same for what does not stop the command. */
+/* The same for a message that does not stop the command. */
 void say_note(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
 /* The words for an errno or a -errno. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The live view of `allot top` on a terminal; screen_none.c stands in where ncurses is missing. */
+/* The live view of `allot top` on a terminal; screen_none.c replaces it without ncurses. */
 #ifndef ALLOT_CLI_OUT_SCREEN_H
 #define ALLOT_CLI_OUT_SCREEN_H
 

@@ -59,7 +59,7 @@ struct view_name view_outsider_name(const struct outsider_found *found)
 	return name;
 }
 
-/* The directory may be anybody's who made the tenant: the ledger is written by its user. */
+/* The directory may belong to the user who made the tenant: the ledger's owner is its user. */
 static void view_name_users(const struct tenants *tenants, struct view_user *users)
 {
 	uid_t last = (uid_t)-1;

@@ -14,7 +14,7 @@ struct view_user {
 
 struct view {
 	struct tenants tenants;
-	struct view_user *users; /* of each tenant: whose its ledger is */
+	struct view_user *users; /* of each tenant: its ledger's owner */
 	struct gauges gauges;
 	struct outsider_found *outside;
 	size_t noutside;
@@ -38,8 +38,8 @@ int view_open(struct view_reader **ret);
 void view_close(struct view_reader *reader); /* takes NULL */
 
 /*
- * Reads all anew into `view`, which is zeroed before the first time. -errno where the runtime
- * directory cannot be read, or -ENOMEM: then the view is as it was.
+ * Reads everything again into `view`, which is zeroed before the first time. -errno if the runtime
+ * directory cannot be read, or -ENOMEM: then the view is unchanged.
  */
 int view_read(struct view_reader *reader, const char *runtime, struct view *view);
 void view_free(struct view *view);

@@ -19,7 +19,7 @@
 #include "node/tenants.h"
 #include "text/units.h"
 
-/* Processes that are back have only to notice that they may go on. */
+/* Processes that are back only have to see that they may continue. */
 #define RUN_NS (10 * NS_PER_S)
 
 #define NAP_MOST_US 5000
@@ -110,7 +110,10 @@ static int away_leave_again(struct moving *moving)
 	return away_stays(moving, !sum.silent);
 }
 
-/* Some could not leave, or were `silent`, which was said: those that had left come back. */
+/*
+ * Some processes could not move their memory, or were `silent`, which was reported: the others move
+ * theirs back.
+ */
 static int away_call_back(struct moving *moving, bool silent)
 {
 	struct moving_sum sum = moving_ask(moving, SWAP_BACK, CALL_OFF_NS, !silent);
@@ -147,7 +150,7 @@ static int away_send_memory(struct moving *moving, const struct away_options *o)
 	r = away_check_room(moving, o, prepare, &sum);
 	if (r)
 		return r;
-	/* From here on it goes on without us. Each process ends in one way or the other. */
+	/* From here on the processes continue without us. Each ends in one way or the other. */
 	sum = moving_ask(moving, SWAP_OUT, moving->patience_ns, true);
 	if (sum.refused || sum.silent)
 		return away_call_back(moving, sum.silent);
@@ -200,7 +203,7 @@ static int away_send_rest(struct moving *moving, const struct away_options *o)
 	return 0;
 }
 
-/* Asks once more for what was asked last, which each process answers from where it is. */
+/* Repeats the last request, which each process answers at once with its state. */
 static int away_note(struct moving *moving)
 {
 	struct moving_sum sum;

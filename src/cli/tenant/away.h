@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A whole tenant off its devices, and back on them: what `allot suspend` and its like do in between. */
+/*
+ * Moves a whole tenant off its devices, and back: the part of `allot suspend` and similar commands.
+ */
 #ifndef ALLOT_CLI_TENANT_AWAY_H
 #define ALLOT_CLI_TENANT_AWAY_H
 

@@ -15,8 +15,8 @@
 int cgroup_path(const char *cgroup, const char *file, char ret[static PATH_MAX]);
 
 /*
- * The one that this process is in. -EXDEV where it is not below what is shown here as the root, and
- * errors of reading.
+ * This process's own cgroup. -EXDEV if it is not below the root that is shown here, and errors of
+ * reading.
  */
 int cgroup_own(char ret[static PATH_MAX]);
 

@@ -102,7 +102,7 @@ int contexts_check(const struct moving *moving)
 	if (r < 0)
 		return say_error("tenant \"%s\": its policy cannot be read: %s", moving->name,
 				 say_errno(r));
-	/* Others may have it come back, who know nothing of contexts. */
+	/* Other processes may bring it back, and they know nothing of contexts. */
 	if (policy.flags & POLICY_OVERCOMMIT)
 		return say_error("--contexts: tenant \"%s\" takes turns on memory (--overcommit); suspend "
 				 "it without --contexts",

@@ -23,7 +23,7 @@
 
 #define DMEM_WORDS (PATH_MAX + 320)
 
-/* Why there is no such limit, and what to do about it. */
+/* The reason why there is no such limit, and what to do about it. */
 struct dmem_trouble {
 	char what[DMEM_WORDS];
 	const char *todo;
@@ -43,9 +43,9 @@ struct dmem_entry {
 };
 
 /*
- * Moves this process into a cgroup of its own that has the tenant's limits. 0. -ENODEV where there
- * is no controller, or none of its regions is an AMD GPU's, so that nothing is wrong. Else a
- * negative value with `trouble`, and all is as it was, but that the root of all goes on passing the
+ * Moves this process into a cgroup of its own that has the tenant's limits. 0. -ENODEV if there is
+ * no controller, or none of its regions is an AMD GPU's, so that nothing is wrong. Else a negative
+ * value with `trouble`, and nothing is changed, except that the root of all still passes the
  * controller on.
  */
 int dmem_enter(const char *runtime, const char *tenant, const struct devices *devices,

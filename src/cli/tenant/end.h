@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Ends processes that a person has seen in a list: first they are found and held by descriptors, so
- * that what is asked about is what is ended, then, when the person agreed, they are signalled.
+ * Ends processes that a person has seen in a list. First they are found and held by descriptors, so
+ * that the question is about the processes that will end; then, if the person agrees, they are
+ * signalled.
  */
 #ifndef ALLOT_CLI_TENANT_END_H
 #define ALLOT_CLI_TENANT_END_H

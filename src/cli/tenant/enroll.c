@@ -105,7 +105,7 @@ static int enroll_start_device(const struct enroll_request *req, unsigned int in
 	return 0;
 }
 
-/* `old` with the devices that were chosen, and with what the options say. */
+/* `old` with the chosen devices and the options' limits. */
 static int enroll_new_policy(const struct enroll_request *req, const struct policy *old,
 			     struct policy *ret)
 {
@@ -190,7 +190,7 @@ static bool enroll_is_same_policy(const struct policy *a, const struct policy *b
 	return equal;
 }
 
-/* --gpu without limits leaves the tenant fewer devices, and gives it no new ones. */
+/* --gpu without limits reduces the tenant's devices, and adds none. */
 static int enroll_check_gpus(const struct enroll_request *req, const struct policy *p)
 {
 	for (unsigned int i = 0; i < req->gpus->n; i++) {
@@ -386,7 +386,7 @@ static int enroll_explain_create(const char *runtime, const char *name, int r)
 
 /*
  * Another `allot run` or `allot ps` may remove the tenant before this one holds it, and a third
- * make it anew: what is in force is what stands there once it is held. -EAGAIN: it is gone.
+ * make it again: the policy in force is the one that is there once it is held. -EAGAIN: it is gone.
  */
 static int enroll_hold(const char *runtime, struct enrolment *e)
 {
@@ -401,7 +401,9 @@ static int enroll_hold(const char *runtime, struct enrolment *e)
 	r = policy_load(e->dir, &e->policy);
 	if (r == 0)
 		r = ledger_check(e->dir);
-	/* For the command: above what shells and scripts use by number, and not closed by exec. */
+	/*
+	 * For the command: above the numbers that shells and scripts use, and not closed by exec.
+	 */
 	e->life = fcntl(fd, F_DUPFD, LIFE_FD);
 	if (e->life < 0)
 		e->life = fcntl(fd, F_DUPFD, STDERR_FILENO + 1);
@@ -420,7 +422,7 @@ static enum tenant_kind enroll_kind(const struct enroll_request *req, const stru
 	return req->keep ? TENANT_PREPARED : e->generated ? TENANT_GENERATED : TENANT_NAMED;
 }
 
-/* Notes whose the new tenant is, and has a container's users be of it. */
+/* Notes the new tenant's owner, and makes a container's users its users. */
 static int enroll_mark(const struct enroll_request *req, const char *runtime,
 		       const struct enrolment *e)
 {
@@ -526,7 +528,7 @@ static int enroll_try(const struct enroll_request *req, const char *runtime, str
 	return enroll_join(req, e);
 }
 
-/* Others who remove the tenant and make it at the same time are soon done. */
+/* Other processes that remove and make the tenant at the same time are soon done. */
 #define TRIES	   100
 #define NAP_MIN_US 100
 #define NAP_MAX_US 20000
@@ -563,7 +565,7 @@ static int enroll_generate_name(struct enrolment *e)
 	return 0;
 }
 
-/* The user whom allotd takes the caller for. */
+/* The caller's user, as allotd sees it. */
 static uid_t enroll_asker(const struct enroll_request *req)
 {
 	return req->container ? req->container_user : geteuid();

@@ -35,8 +35,8 @@ struct enroll_request {
 	uint64_t host_bytes; /* 0: nothing said */
 	const char *swap_dir; /* NULL or "": nothing said */
 	bool keep; /* it stays without a process until it is removed */
-	const char *library; /* that its processes get; NULL: that is somebody else's affair */
-	uid_t user; /* root makes it for this one; 0: for the one who asks */
+	const char *library; /* of its processes; NULL: the caller does not set one */
+	uid_t user; /* root makes it for this user; 0: for the caller */
 	pid_t container; /* first process of the container that it is for; 0: it is for none */
 	uid_t container_user; /* its user outside of our user namespace; 0: root */
 };

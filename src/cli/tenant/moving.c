@@ -249,7 +249,7 @@ static void moving_say_why(const struct moving *moving, const struct slot_info *
 	}
 }
 
-/* Its number as ours, where it is to be seen from here. */
+/* Returns its pid in our namespace, if it can be seen from here. */
 static uint32_t moving_find_stopped(const struct slot_info *info)
 {
 	struct pidns_query query = {.pidns = info->pidns, .pid = info->pid};
@@ -281,7 +281,7 @@ static void moving_say_silent(const struct slot_info *info, const struct swap_an
 			 info->pid, info->comm);
 }
 
-/* Processes are brought to rest, or let go on. */
+/* True if the phase only lets work end, and moves nothing. */
 static bool moving_prepares(enum swap_phase phase)
 {
 	return phase == SWAP_PREPARE || phase == SWAP_PREPARE_CONTEXTS || phase == SWAP_STILL;
@@ -305,7 +305,7 @@ static bool moving_any_stopped(struct moving *moving, uint32_t request)
 	return false;
 }
 
-/* A library of an earlier version takes what it does not know for RUN. */
+/* A library of an earlier version takes an unknown phase for RUN. */
 static bool moving_misheard(uint32_t request, const struct swap_answer *answer)
 {
 	return swap_phase_of(request) == SWAP_STILL && answer->state != SWAP_READY;

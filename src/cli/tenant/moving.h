@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Asks all processes of a swappable tenant for something, and waits until each that lives has
- * answered: what ledger/swap.h is to one word and one slot, to a tenant.
+ * Asks all processes of a swappable tenant, and waits until each living one has answered:
+ * ledger/swap.h has one word and one slot, this has a whole tenant.
  */
 #ifndef ALLOT_CLI_TENANT_MOVING_H
 #define ALLOT_CLI_TENANT_MOVING_H
@@ -18,7 +18,7 @@
 struct ledger;
 struct swap_desk;
 
-/* Unless somebody said another. */
+/* The default. */
 #define MOVING_PATIENCE_NS (30 * NS_PER_S)
 
 struct moving {
@@ -27,7 +27,7 @@ struct moving {
 	bool overcommits;    /* it comes back by itself */
 	uint64_t host_bytes; /* most that may be on the host; 0: the tenant's policy does not say */
 	uint64_t patience_ns; /* how long to wait for processes that make no progress */
-	char swap_dir[POLICY_DIR_BYTES]; /* where what has no room there goes; "": nowhere */
+	char swap_dir[POLICY_DIR_BYTES]; /* directory for memory without room there; "": none */
 	struct swap_desk *desk;
 	struct ledger *ledger;
 	sigset_t signals; /* that were blocked before */
@@ -35,14 +35,15 @@ struct moving {
 
 /* The sum of the processes' answers. */
 struct moving_sum {
-	unsigned int processes; /* that hold device memory which leaves, left, or came back */
+	/* with device memory that can be moved, was moved out, or came back */
+	unsigned int processes;
 	unsigned int refused;	/* that could not do it */
 	unsigned int silent;	/* that did not answer in time, or never will */
 	uint64_t bytes;
-	uint64_t filed; /* of what left, in a file */
+	uint64_t filed; /* of the moved bytes, in a file */
 	uint64_t kept; /* of host memory that they have for it already */
 	uint64_t took_ns; /* the longest */
-	uint64_t moves;	  /* how far those are that are silent; stands still where nothing moves */
+	uint64_t moves;	  /* progress of the silent ones */
 };
 
 /*

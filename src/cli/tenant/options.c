@@ -15,7 +15,7 @@
 #include "node/compute_words.h"
 #include "node/devices.h"
 
-/* No device is busy for longer with what one program has in flight. */
+/* No device is busy for longer with one program's work in flight. */
 #define INFLIGHT_MAX_US 1000000
 
 enum { KEY_POLICY = 512, KEY_WEIGHT, KEY_PRIORITY, KEY_CONTROLLER, KEY_MODE, KEY_INFLIGHT, KEY_FLOOR,

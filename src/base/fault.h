@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Points at which a test may have a process killed, to prove that what it leaves is repaired.
+ * Points at which a test may kill a process, to prove that its leavings are repaired.
  * ALLOT_FAULT=<name>[:<n>] raises SIGKILL at the n-th passage (first is 1) of the named point;
- * ALLOT_FAULT=<name>[:<n>]/STOP, SIGSTOP.
- * Not armed, a point is one relaxed load and a branch; with the build option fault_points off it
- * is nothing.
+ * ALLOT_FAULT=<name>[:<n>]/STOP, SIGSTOP. Not armed, a point is one relaxed load and a branch; with
+ * the build option fault_points off it is nothing.
  */
 #ifndef ALLOT_BASE_FAULT_H
 #define ALLOT_BASE_FAULT_H
 
 #include <stdatomic.h>
 
-/* The one list. A name says what has just been done when the process dies. */
+/* The one list. A name says which action was the last when the process dies. */
 #define FAULT_POINTS(X)                                                             \
 	X(TENANT_BUILT)        /* directory complete under its temporary name */     \
 	X(TENANT_NAMED)        /* in the list, and nobody noted who made it */       \

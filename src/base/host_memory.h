@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How much of the machine's memory there is for what leaves devices. */
+/* The machine's memory for content that is moved off devices. */
 #ifndef ALLOT_BASE_HOST_MEMORY_H
 #define ALLOT_BASE_HOST_MEMORY_H
 

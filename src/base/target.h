@@ -31,8 +31,8 @@ bool target_is_stopped(pid_t process);
 bool target_is_ending(pid_t process, uint64_t until_ns);
 
 /*
- * The device that a thread's descriptor is of; 0 for what is no character device. -EBADF: it is
- * not open; -ESRCH: there is no such thread; -EACCES: it does not let itself be looked at.
+ * The device of a thread's descriptor; 0 if it is no character device. -EBADF: it is not open;
+ * -ESRCH: there is no such thread; -EACCES: it may not be inspected.
  */
 int target_device(pid_t thread, int fd, dev_t *ret_device);
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Words of memory that others change meanwhile: fields of fixed width in files that processes
- * share. Every access is one of these, and each says what order it gives and what it pairs with.
- * The other side is not trusted: read a word once into a local, check the local, use the local.
+ * Words of memory that others change concurrently: fields of fixed width in files that processes
+ * share. Every access is one of these, and each names its order and its counterpart. The other side
+ * is not trusted: read a word once into a local, check the local, use the local.
  *
- * What one process has for itself is C11's _Atomic. That type is not for shared files: its size and
- * its representation are the compiler's.
+ * A process's private words are C11's _Atomic. That type is not for shared files: the compiler
+ * chooses its size and its representation.
  */
 #ifndef ALLOT_BASE_WORD_H
 #define ALLOT_BASE_WORD_H

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Asking allotd, as a user whose tenants it makes. */
+/* Asks allotd, as a user whose tenants it makes. */
 #ifndef ALLOT_CONTROL_ASK_H
 #define ALLOT_CONTROL_ASK_H
 

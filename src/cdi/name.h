@@ -18,7 +18,7 @@ struct cdi_name {
 	char share[CDI_NAME_BYTES];  /* in percent; "": no limit */
 };
 
-/* 0, or -EINVAL for what is no such name, or none that CDI takes. */
+/* 0, or -EINVAL for text that is no such name, or none that CDI takes. */
 int cdi_name_parse(const char *name, struct cdi_name *ret);
 
 #endif

@@ -61,7 +61,7 @@ struct audit {
 	pid_t *apart;
 };
 
-/* --- What is said and done ------------------------------------------------------------------- */
+/* --- Messages and actions --------------------------------------------------------------------- */
 
 static void audit_say(const struct audit_finding *f, const char *what)
 {
@@ -134,7 +134,7 @@ static struct audit_finding *audit_before(struct audit *audit, const struct outs
 }
 
 /*
- * Takes over what the look before knew of it. The action needs the same standing in both looks: a
+ * Takes over the knowledge of the look before. The action needs the same finding in both looks: a
  * process is ended only if it was seen without a limit twice.
  */
 static void audit_go_on(struct audit *audit, struct audit_finding *f)
@@ -279,7 +279,7 @@ static void audit_look(struct audit *audit)
 	audit->usage = usage;
 }
 
-/* After a look: devices that do not answer are in what it found. */
+/* After a look: the findings include devices that do not answer. */
 static void audit_look_for_faults(struct audit *audit)
 {
 	struct faults faults;
@@ -292,8 +292,8 @@ static void audit_look_for_faults(struct audit *audit)
 }
 
 /*
- * NVML lists devices as it was opened, so it is opened anew. A driver that fails just now is asked
- * again, and what was known of its devices is known until then.
+ * NVML lists the devices of its opening, so it is opened again. A driver that fails is asked again
+ * later, and its old devices stay known until then.
  */
 static void audit_read_devices(struct audit *audit)
 {

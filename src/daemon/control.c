@@ -35,7 +35,7 @@ struct connection {
 	bool asks; /* its request can be read, as of the last look */
 	struct requests_peer peer;
 	uint64_t until_ns;
-	struct move move; /* what is waited for in place of a request */
+	struct move move; /* the move that is waited for in place of a request */
 	struct control_answer *answer; /* to that, one of `moving` below */
 };
 
@@ -332,8 +332,8 @@ static int control_timeout_ms(struct loop_source *source)
 }
 
 /*
- * In the place of one that a daemon left, in one step: users who find no socket have tenants of their
- * own, which nobody bounds.
+ * Replaces a socket that a daemon left, in one step: users who find no socket would make tenants of
+ * their own, without the site's limits.
  */
 static int control_listen(struct control *control)
 {

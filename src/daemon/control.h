@@ -12,7 +12,7 @@
 
 struct control;
 
-/* As root, who alone can make tenants for others. The loop's thread answers. -errno. */
+/* For root, which alone can make tenants for others. The loop's thread answers. -errno. */
 int control_open(struct loop *loop, const struct requests *requests, struct control **ret);
 /*
  * Removes the socket, as without a daemon users have tenants of their own; not where the site has

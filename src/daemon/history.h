@@ -15,9 +15,9 @@
 #include "node/tenants.h"
 
 /*
- * The ledgers keep who had the device for a minute, second by second, so a sample can stand for
- * many seconds and misses none. A look at 80 tenants' ledgers takes 8 ms: every 20 s that is 0.04 %
- * of a processor.
+ * The ledgers keep a minute of device time, second by second, so a sample can stand for many
+ * seconds and misses none. A look at 80 tenants' ledgers takes 8 ms: every 20 s that is 0.04 % of a
+ * processor.
  */
 #define HISTORY_STEP_S	20
 #define HISTORY_STEP_NS (HISTORY_STEP_S * NS_PER_S)

@@ -18,7 +18,7 @@
  */
 #define CONNECTIONS 256
 #define PATIENCE_S  5
-#define REQUEST_BYTES 4096 /* of a connection, for what it asks */
+#define REQUEST_BYTES 4096 /* of a connection, for its request */
 /*
  * The same for a client that sends a byte now and then: the longest time from one answer, or from
  * the beginning, to the next complete request.

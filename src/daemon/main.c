@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * allotd: the daemon of a machine. Everything works without it; with it there are metrics, it is seen
- * who uses a device and is not limited, and no tenant's process has to decide whose turn it is. One
- * thread serves, which sleeps while nobody asks; one asks the drivers, which may block; one decides.
+ * allotd: the daemon of a machine. Limits do not depend on it. It serves metrics, finds processes
+ * that use a device without a limit, and decides about turns in place of a tenant's process. One
+ * thread serves, and sleeps without requests; one asks the drivers, which may block; one decides.
  */
 #include <argp.h>
 #include <errno.h>
@@ -354,7 +354,7 @@ struct service {
 	bool failed;
 };
 
-/* Users who find no socket begin tenants of their own: with bounds that may not be. */
+/* Users who find no socket would make tenants of their own, without the site's limits. */
 static bool main_make_tenants(struct service *s, const char *verb)
 {
 	const char *runtime = s->node->runtime;

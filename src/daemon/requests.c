@@ -21,7 +21,7 @@
 #include "node/tenants.h"
 #include "roles/arbiter_host.h"
 
-/* No device is busy for longer with what one program has in flight. */
+/* No device is busy for longer with one program's work in flight. */
 #define INFLIGHT_MAX_US 1000000
 
 /* A process is in a cgroup of each hierarchy. */
@@ -111,7 +111,7 @@ static int requests_read_cgroups(const struct requests_peer *peer, char ret[stat
 	n = fd_read_text(dir, "cgroup", ret, CGROUPS_BYTES);
 	if (n < 0 || st.st_uid != peer->uid)
 		return n < 0 ? (int)n : -EPERM;
-	/* It is above what this process sees, in a cgroup namespace of its own. */
+	/* It is above the cgroups that this process sees, in a cgroup namespace of its own. */
 	if (strstr(ret, ":/.."))
 		return -EXDEV;
 	return n < CGROUPS_BYTES - 1 ? requests_check_lives(dir) : -E2BIG;

@@ -37,7 +37,7 @@ struct requests {
 /* Most tenants of a user at once, where the site says nothing. */
 #define REQUESTS_TENANTS 32
 
-/* 0: answered, `ret` is filled whole; 1: it is by moves_read(), of *ret_move, which goes on. */
+/* 0: answered, `ret` is filled whole; 1: moves_read() of *ret_move will answer. */
 int requests_do(const struct requests *requests, const struct requests_peer *peer,
 		 const struct control_request *request, struct control_answer *ret,
 		struct move *ret_move);

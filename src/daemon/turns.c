@@ -214,7 +214,9 @@ void turns_end(struct turns *turns)
 	waits = !turns->host;
 	turns_ring(turns);
 	pthread_mutex_unlock(&turns->lock);
-	/* Nothing wakes who waits for a lock: the process ends, and the thread with it. */
+	/*
+	 * Nothing wakes a thread that waits for a lock: the process ends, and the thread with it.
+	 */
 	if (waits)
 		return;
 	pthread_join(turns->thread, NULL);

@@ -44,7 +44,7 @@ struct format_header {
 	uint32_t page_bytes;   /* OBJECT_PAGE */
 	uint32_t extent_bytes; /* OBJECT_EXTENT: no extent has more content */
 	uint32_t reserved[5];
-	uint32_t crc; /* of what is before it */
+	uint32_t crc; /* of the fields before it */
 };
 
 struct format_record {
@@ -67,7 +67,7 @@ struct format_record {
 	uint32_t c;
 	uint32_t packing;
 	uint32_t zero;
-	uint32_t crc; /* of what is before it */
+	uint32_t crc; /* of the fields before it */
 };
 
 /* The input of an END_OBJECT's CRC, for each extent. */

@@ -242,7 +242,7 @@ static int image_compare_manifest(const struct image *image, uint64_t bytes, uin
 			  "it is not as it was written: damaged, changed, or another image's");
 }
 
-/* The last record, before anything else is read of what may be a hundred GiB. */
+/* Checks the last record, before anything else of perhaps a hundred GiB is read. */
 static int image_check_end(struct image *image, struct damage *damage)
 {
 	struct format_record record;

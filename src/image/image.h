@@ -38,8 +38,8 @@ int image_create(const char *dir, struct manifest *manifest, int level, struct i
 struct object_writer *image_writer(struct image_draft *draft);
 
 /*
- * Finishes the image: when this answers 0 it is there, whatever happens to the machine. Ends the
- * draft in any case; -errno leaves no image.
+ * Finishes the image: after 0 it survives a crash of the machine. Ends the draft in any case;
+ * -errno leaves no image.
  */
 int image_commit(struct image_draft *draft);
 void image_abort(struct image_draft *draft); /* takes NULL */

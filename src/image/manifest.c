@@ -14,7 +14,7 @@
 #include "nvidia/uuid.h"
 
 #define FILE_NAME "manifest.json"
-#define NUMBER_MOST ((uint64_t)INT64_MAX) /* what JSON's readers agree on, and jansson has */
+#define NUMBER_MOST ((uint64_t)INT64_MAX) /* the limit of JSON's readers, and of jansson */
 
 _Static_assert(UUID_TEXT_SIZE >= AMD_IDENTITY_BYTES, "either vendor's name fits");
 

@@ -14,7 +14,7 @@
 struct object_reader;
 
 struct object_extent {
-	uint64_t offset; /* in the object; what no extent covers is zero */
+	uint64_t offset; /* in the object; bytes in no extent are zero */
 	size_t bytes;
 	const void *data; /* until the next call */
 };
@@ -37,9 +37,8 @@ void object_reader_close(struct object_reader *reader); /* takes NULL */
 void object_reader_id(const struct object_reader *reader, uint8_t ret[16]);
 
 /*
- * The next object; what is left of the content of the one before is read over and checked. 1, or 0
- * at the end, when every byte of the file has been checked. The holders are there until this is
- * called again.
+ * The next object; the rest of the previous object's content is read and checked. 1, or 0 at the
+ * end, when every byte of the file has been checked. The holders are valid until the next call.
  */
 int object_reader_next(struct object_reader *reader, struct object *ret, struct damage *damage);
 
@@ -47,7 +46,7 @@ int object_reader_next(struct object_reader *reader, struct object *ret, struct 
 int object_reader_content(struct object_reader *reader, struct object_extent *ret,
 			  struct damage *damage);
 
-/* After the end: what manifest.json must be. */
+/* After the end: the size and CRC of manifest.json. */
 void object_reader_manifest(const struct object_reader *reader, uint64_t *ret_bytes,
 			    uint32_t *ret_crc);
 

@@ -19,9 +19,9 @@ struct object_totals {
 };
 
 /*
- * Begins at the descriptor's position, which may be a pipe's; it stays the caller's. `level`: 0
- * writes content as it is, 1 to 19 packs it by zstd (-ENOTSUP where this build cannot). -ENOMEM, or
- * what write(2) answers.
+ * Begins at the descriptor's position, which may be a pipe's; the caller keeps it. `level`: 0
+ * writes content as it is, 1 to 19 packs it by zstd (-ENOTSUP if this build cannot). -ENOMEM, or
+ * the error of write(2).
  */
 int object_writer_open(int fd, const uint8_t id[16], const struct object_limits *limits, int level,
 		       struct object_writer **ret);
@@ -33,8 +33,8 @@ void object_writer_close(struct object_writer *writer);
 int object_writer_begin(struct object_writer *writer, const struct object *object);
 
 /*
- * Content of the object that was begun last, from `offset` (whole pages, not before the end of what
- * was given last). `len` is whole pages, or reaches to the object's end. -EINVAL for what is not so.
+ * Writes content of the object that was begun last, from `offset` (whole pages, not before the end
+ * of the last content). `len` is whole pages, or reaches to the object's end. -EINVAL otherwise.
  */
 int object_writer_content(struct object_writer *writer, uint64_t offset, const void *data,
 			  size_t len);

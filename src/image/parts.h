@@ -49,9 +49,9 @@ struct parts {
 int parts_write(const char *dir, const struct parts *parts);
 
 /*
- * Looks at each entry of the checkpoint, and reads all listed files again. -ENOENT where there is no
- * `parts`, -EPERM for an entry that another user could have written, that is a link or that is not
- * listed, -EBADMSG for what is not as it was written, -ENODATA for what ends too early or is missing,
+ * Checks each entry of the checkpoint, and reads all listed files again. -ENOENT without `parts`,
+ * -EPERM for an entry that another user could have written, that is a link or that is not listed,
+ * -EBADMSG for a file that was changed, -ENODATA for one that ends too early or is missing,
  * -EPROTONOSUPPORT for a later version.
  */
 int parts_verify(const char *dir, struct parts *ret, struct damage *damage);

@@ -116,7 +116,7 @@ static int tables_take(const struct tables_format *f, uint32_t list, const char 
 	return 0;
 }
 
-/* Of a file that ends with the sum; there are `nlists` in it, whose rows stand at `rows`. */
+/* Takes the lists of a file whose sum was checked; it has `nlists`, whose rows are at `rows`. */
 static int tables_take_lists(const struct tables_format *f, const char *file, size_t len,
 			     uint32_t nlists, uint32_t *n, void **lists, struct damage *damage)
 {

@@ -28,7 +28,7 @@ struct tables_format {
 	const char *file; /* its name, for messages, */
 	const char *what; /* and what it is: "no %s" */
 	uint32_t version;
-	uint32_t max_bytes;  /* of a file, and of what is made of one */
+	uint32_t max_bytes;  /* of a file, and of its unpacked lists */
 	uint32_t tail_bytes; /* of the header, behind the number of lists */
 	uint32_t nlists;
 	const uint32_t *record_bytes;

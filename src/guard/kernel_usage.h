@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The kernel's own figures of what a process has of a GPU's memory: what KFD shows in sysfs for
- * each process that has opened it, under its number in the first PID namespace; and what its open
- * files of render nodes have (fdinfo.h).
+ * The kernel's own figures of a process's memory on a GPU: KFD's in sysfs, for each process that
+ * has opened it, under its number in the first PID namespace; and those of its open files of render
+ * nodes (fdinfo.h).
  */
 #ifndef ALLOT_GUARD_KERNEL_USAGE_H
 #define ALLOT_GUARD_KERNEL_USAGE_H

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The listener of a seccomp filter: what the kernel asks, the answers, and how it is handed on. */
+/*
+ * The listener of a seccomp filter: the kernel's questions, the answers, and passing the listener
+ * on.
+ */
 #ifndef ALLOT_GUARD_LISTENER_H
 #define ALLOT_GUARD_LISTENER_H
 

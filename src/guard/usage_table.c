@@ -33,7 +33,7 @@ struct call {
 	uint64_t bytes;
 };
 
-/* Of a process on a GPU: what it has, and what of it stands in the guard's row. */
+/* A process's memory on a GPU, and its part in the guard's row. */
 struct holding {
 	struct account account;
 	uint64_t charged_bytes;
@@ -383,7 +383,7 @@ static uint64_t usage_table_beyond_own(struct usage_table *table,
 	return sat_sub_u64(bytes, own);
 }
 
-/* Without asking: what is there is there. */
+/* Charges without a check: the memory exists already. */
 static void usage_table_charge(struct usage_table *table, struct usage_table_process *p, uint32_t g)
 {
 	uint64_t bytes = usage_table_beyond_own(table, p, g);

@@ -35,8 +35,8 @@ struct usage_table_process *usage_table_process(struct usage_table *table, pid_t
 						bool files);
 
 /*
- * The kernel is to keep a file that the process has open (ACQUIRE_VM): a descriptor of it is kept
- * here as long, by which the kernel tells what memory it has when the process has closed it. 0;
+ * The kernel will keep a file that the process has open (ACQUIRE_VM): a descriptor of it is kept
+ * here as long, through which the kernel tells its memory after the process has closed it. 0;
  * -EBUSY: it has too many such; -errno.
  */
 int usage_table_keep(struct usage_table_process *process, int fd);
@@ -45,9 +45,8 @@ int usage_table_keep(struct usage_table_process *process, int fd);
 struct usage_table_process *usage_table_find(const struct usage_table *table, pid_t process);
 
 /*
- * Admits what a thread of the process demands with this request: all of it, or nothing. The thread
- * was just seen (usage_table_seen). 0; -ENOMEM above the limit; -ENODEV for a GPU that is not the
- * tenant's.
+ * Admits the demand of a thread of the process: all of it, or nothing. The thread was just seen
+ * (usage_table_seen). 0; -ENOMEM above the limit; -ENODEV for a GPU that is not the tenant's.
  */
 int usage_table_take(struct usage_table *table, struct usage_table_process *process, pid_t thread,
 		     uint32_t request, const struct demand *demand);
@@ -77,8 +76,8 @@ bool usage_table_is_open(const struct usage_table *table);
 bool usage_table_is_empty(const struct usage_table *table);
 
 /*
- * Entries for poll(), from `ret` on, which has room for `room`: readable where a process ended.
- * And what came of them: whether any did.
+ * Adds entries for poll(), from `ret` on, which has room for `room`: readable when a process ended.
+ * usage_table_ended takes their results, and returns true if any did.
  */
 nfds_t usage_table_watch(const struct usage_table *table, struct pollfd *ret, nfds_t room);
 bool usage_table_ended(struct usage_table *table, const struct pollfd *polled, nfds_t n);

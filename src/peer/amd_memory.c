@@ -97,7 +97,8 @@ static int amd_memory_take_within(struct allot_peer *peer, struct peer_object *o
 		r = amd_memory_take_at(object, address, ADDRESS_GUARD_BYTES);
 		if (r == 0)
 			*ret_address = address;
-		if (r != -EEXIST && r != -EPERM) /* EPERM: below what a program may map */
+		/* EPERM: below the lowest address that a program may map */
+		if (r != -EEXIST && r != -EPERM)
 			return r;
 		from = address + step;
 		if (i % 16 == 15 && step < UINT64_C(1) << 40)

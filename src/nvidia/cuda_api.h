@@ -34,7 +34,7 @@ enum {
 };
 
 enum cuda_decision {
-	CUDA_DECISION_HOOK, /* liballot stands in front of it */
+	CUDA_DECISION_HOOK, /* hooked by liballot */
 	CUDA_DECISION_CALL, /* passed through, prototype known */
 	CUDA_DECISION_PASS, /* passed through */
 };

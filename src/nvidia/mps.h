@@ -19,7 +19,10 @@
 #define MPS_PRIORITY_NORMAL "0"
 #define MPS_PRIORITY_BELOW  "1"
 
-/* A socket's path has an end. This leaves room for the longest name that the daemon ever used. */
+/*
+ * The length of a socket's path is limited. This leaves room for the longest name that the daemon
+ * ever used.
+ */
 #define MPS_PIPE_MAX (sizeof(((struct sockaddr_un *)0)->sun_path) - sizeof("/control_privileged"))
 
 /*

@@ -63,7 +63,7 @@ const struct arbiter_params arbiter_defaults = {
 /* A pause that is longer than this does not tell how long the next one will be. */
 #define GAP_MOST_NS (10 * NS_PER_MS)
 
-/* A device stands still for its owner, which comes first, no longer than this. */
+/* The longest time for which a device idles for its owner, which comes first. */
 #define HOLD_MOST_NS NS_PER_MS
 
 /* A step that is due within this time of another has no wake-up of its own. */
@@ -192,9 +192,10 @@ static uint64_t arbiter_wall_ns(const struct machine *m, const struct arbiter_te
 }
 
 /*
- * Work in flight, with what the device did of it by now: a kernel is measured at its end. It works
- * since it was last measured, came back, or got its turn. A guess is no part of it: a turn of 4 ms
- * would end a millisecond early whenever this is asked a moment after work should be done.
+ * Work in flight, less what the device has done of it: a kernel is measured at its end. It works
+ * since the latest of: its last measurement, its return, its turn. A guess is no part of it:
+ * otherwise a turn of 4 ms would end a millisecond early whenever this is asked shortly after work
+ * should be done.
  */
 static uint64_t arbiter_in_flight_ns(const struct machine *m, const struct arbiter_tenant *t)
 {
@@ -212,7 +213,7 @@ static uint64_t arbiter_used_ns(const struct machine *m, const struct arbiter_te
 	return t->turn_busy_ns + arbiter_in_flight_ns(m, t);
 }
 
-/* ... and what is left of it. */
+/* ... and the rest of it. */
 static uint64_t arbiter_left_ns(const struct machine *m, const struct arbiter_tenant *t)
 {
 	return sat_sub_u64(arbiter_slice_ns(m, t), arbiter_used_ns(m, t));
@@ -253,7 +254,7 @@ static void arbiter_charge_ahead(const struct machine *m, struct arbiter_tenant 
 
 /*
  * Likewise a tenant is charged the time for which others waited for its work after its turn:
- * otherwise it could say of its work what it likes. When that work is measured, it is not charged
+ * otherwise it could claim any length for its work. When that work is measured, it is not charged
  * again.
  */
 static void arbiter_charge_leaving(const struct machine *m, struct arbiter_tenant *t)
@@ -340,7 +341,7 @@ static void arbiter_account(const struct machine *m, struct arbiter_tenant *t)
 }
 
 /*
- * A tenant that comes back after a real pause owes what it owed, and starts no earlier in line than
+ * A tenant that comes back after a real pause keeps its debt, and starts no earlier in line than
  * those that stayed. A pause of less than a slice, or one in which its work was still billed, is no
  * real one: otherwise a tenant that waits for each of its bursts would lose its place each time.
  */
@@ -592,7 +593,9 @@ static bool arbiter_owes_somebody(const struct machine *m, const struct arbiter_
 	return false;
 }
 
-/* Takes from each lead what the whole group has. An idle tenant's debt falls with the rest. */
+/*
+ * Subtracts from each lead the least one of the group. An idle tenant's debt falls with the rest.
+ */
 static void arbiter_rebase(const struct machine *m)
 {
 	bool done[ARBITER_TENANTS] = {false};
@@ -626,7 +629,7 @@ static void arbiter_rebase(const struct machine *m)
 			m->tenant[i].virtual_ns = 0;
 }
 
-/* It has what is owed to it, or no use for it. */
+/* Ends a lift: its debt is paid, or the tenant has no use for it. */
 static void arbiter_lower(struct arbiter_tenant *t)
 {
 	t->landing = t->lifted;
@@ -698,7 +701,7 @@ static int64_t arbiter_lift_used_ns(const struct machine *m, const struct arbite
 	return t->owner ? (int64_t)arbiter_in_flight_ns(m, t) : 0;
 }
 
-/* Else work that is never measured would be lifted again at once, and for ever. */
+/* Otherwise work that is never measured would be lifted again at once, and forever. */
 static void arbiter_pay_ahead(const struct machine *m, struct arbiter_tenant *t)
 {
 	int64_t used_ns = clamp_i64(arbiter_lift_used_ns(m, t), 0, t->owed_ns > 0 ? t->owed_ns : 0);
@@ -771,7 +774,8 @@ static bool arbiter_drains(const struct machine *m, const struct arbiter_tenant 
 }
 
 /*
- * First those tenants whose turn goes on, then those for which there is room, as they are in line.
+ * First the tenants whose turn continues, then those for which there is room, in the order of the
+ * line.
  */
 static void arbiter_begin_turns(const struct machine *m)
 {

@@ -75,7 +75,7 @@ uint64_t cost_mean(const struct costs *costs)
 	return cost_read(&costs->mean_ns);
 }
 
-/* Until what is measured is known others may be launched: they are not measured, too. */
+/* Until the measurement is known others may be launched: they are not measured, too. */
 uint64_t cost_use(struct costs *costs, uint64_t key, uint64_t now_ns, bool *ret_alone)
 {
 	int i = cost_find(costs, key);

@@ -17,7 +17,7 @@ struct cost {
 	_Atomic uint64_t key;
 	_Atomic uint64_t ns;
 	_Atomic uint64_t uses; /* since it was last measured, or was to be, by itself */
-	_Atomic uint64_t used_ns; /* what it takes was learned, or believed, then */
+	_Atomic uint64_t used_ns; /* when its time was learned, or last believed */
 };
 
 struct costs {

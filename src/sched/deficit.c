@@ -25,7 +25,7 @@
 #define HELD	   (UINT64_C(1) << 10)
 #define SHARE_MASK (HELD - 1)
 
-/* Credit beyond a slice's: what a late wake-up loses is made up for afterwards. */
+/* Credit beyond a slice's: time lost by a late wake-up is made up for afterwards. */
 #define SLACK_NS ((int64_t)(10 * NS_PER_MS))
 /* No debt is paid for longer: a share of 1 % and a kernel of 10 s, or damage. */
 #define DEBT_MAX_NS  ((int64_t)(1000 * NS_PER_S))
@@ -51,8 +51,8 @@ static int64_t deficit_slice_credit_ns(uint64_t slice_ns, int64_t share)
 }
 
 /*
- * The same for the longest slice, whatever is asked for: one process of a tenant may want others
- * than the next, or at another time, and what was saved for a long one is not lost to a short one.
+ * The same for the longest slice, whatever was asked for: one process of a tenant may want other
+ * slices than the next, or at another time, and credit for a long one is not lost to a short one.
  */
 static int64_t deficit_credit_max_ns(const struct share_params *params, int64_t share)
 {

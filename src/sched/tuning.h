@@ -232,9 +232,9 @@
 #define TUNING_TRY_NS (500 * NS_PER_MS)
 
 /*
- * How long a turn is. A device stands still for 140 us between two contexts (H200), which is about
- * 1 % of it. Turns are shorter where nobody works for longer at a time than is said here: each
- * brief answer would else wait for the long turns of the others.
+ * The length of a turn. A device idles for 140 us between two contexts (H200), which is about 1 %
+ * of it. Turns are shorter if no tenant works for longer than BRIEF at a time: otherwise each brief
+ * answer would wait for the long turns of the others.
  */
 #define TUNING_SLICE_NS	      (12 * NS_PER_MS)
 #define TUNING_BRIEF_NS	      NS_PER_MS
@@ -249,7 +249,9 @@
  */
 #define TUNING_LONG_NS	     (2 * NS_PER_MS)
 #define TUNING_LONG_ROUND_NS (96 * NS_PER_MS)
-/* Of these an owner is waited for that pauses for no longer than what a hand-over loses. */
+/*
+ * Of these, an owner keeps its turn during a pause that is no longer than the loss of a hand-over.
+ */
 #define TUNING_LONG_GRACE_NS (300 * NS_PER_US)
 
 /*

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which of an AMD GPU's compute units a tenant has, as its processes find it in the tenant's
- * ledger, and which of its processes have queues there. A process of any tenant writes the units of
- * all tenants at once, under a lock of the runtime directory (guest/amd/queue/allotment.h). They
- * are whole or they are none: a writer that is killed leaves a sum that does not fit, and the next
- * makes them anew.
+ * A tenant's compute units of an AMD GPU, as its processes find them in the tenant's ledger, and
+ * which of its processes have queues there. A process of any tenant writes the units of all tenants
+ * at once, under a lock of the runtime directory (guest/amd/queue/allotment.h). A grant is whole or
+ * does not exist: a killed writer leaves a sum that does not fit, and the next one writes it again.
  */
 #ifndef ALLOT_LEDGER_CU_GRANT_H
 #define ALLOT_LEDGER_CU_GRANT_H
@@ -17,7 +16,7 @@
 struct ledger;
 struct slot;
 
-/* -ENODATA where there are none. Any bytes may stand in what is answered. */
+/* -ENODATA if there is none. The answer is not checked: it may be any bytes. */
 int cu_grant_read(const struct device_time *time, struct cu_grant *ret);
 
 /* For the holder of the lock. */

@@ -194,8 +194,8 @@ static bool device_time_entry_is(uint64_t entry, uint64_t second)
 }
 
 /*
- * An entry is made by the first who bills in its second, so a second without one is a second in
- * which nothing was billed.
+ * The first bill of a second makes its entry, so a second without one is a second in which nothing
+ * was billed.
  */
 void device_time_add_busy(struct device_time *time, uint64_t now_ns, uint64_t busy_ns)
 {

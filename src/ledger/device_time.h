@@ -16,7 +16,7 @@
 #include "base/now.h"
 #include "ledger/records.h"
 
-/* No instant until which somebody wants or works lies so far ahead, unless it is damaged. */
+/* No instant of a demand or of work lies that far ahead, unless it is damaged. */
 #define DEVICE_TIME_AHEAD_NS (600 * NS_PER_S)
 
 struct ledger;
@@ -55,7 +55,7 @@ uint64_t device_time_held(const struct device_time *time, uint64_t from_ns, uint
  */
 void device_time_say_late(struct device_time *time, uint64_t now_ns, uint64_t until_ns);
 
-/* That is over; what others said since stays. */
+/* That is over; later reports of others stay. */
 void device_time_say_not_late(struct device_time *time, uint64_t until_ns);
 
 /* For how long that has been so on any device of the tenant; 0: it is not. */
@@ -79,8 +79,8 @@ unsigned int device_time_active(struct ledger *ledger, int device, uint64_t now_
 
 /*
  * The device worked for the tenant from one instant to the other: puts it on the timeline of a
- * device that has one (ledger_device), and what is new there into busy_ns. Answers how much that
- * is: work that overlaps, in other streams or processes, counts once, in whatever order it is told.
+ * device that has one (ledger_device), and the new part into busy_ns. Returns that part: work that
+ * overlaps, in other streams or processes, counts once, in any order of reports.
  */
 uint64_t device_time_bill(struct ledger *ledger, int device, uint64_t from_ns, uint64_t to_ns);
 
@@ -110,8 +110,8 @@ uint32_t device_time_achieved(const struct device_time *time, uint64_t now_ns,
 			      unsigned int seconds);
 
 /*
- * The same for each of them by itself, the oldest first. Work is billed when it is done: what does
- * not fit into the second in which it was counts for those before. Pure, likewise.
+ * The same for each second by itself, the oldest first. Work is billed at its end: work that does
+ * not fit into that second counts for those before. Pure, likewise.
  */
 void device_time_history(const struct device_time *time, uint64_t now_ns, unsigned int seconds,
 			 uint32_t *ret);

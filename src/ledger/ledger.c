@@ -274,7 +274,7 @@ int ledger_save(const char *dir, int fd)
 		shared_file_open(dir, LEDGER_FILE, O_RDONLY, sizeof(struct ledger_file));
 	int r = from < 0 ? from : ledger_copy(from, fd);
 
-	/* Nobody comes back to the slots of the dead. */
+	/* No process will return to the slots of dead ones. */
 	if (r == 0)
 		r = ledger_mark_slots(fd, from, SLOT_LIVE, SLOT_SCRUBBING);
 	return r < 0 ? r : fsync(fd) < 0 ? err_errno() : 0;

@@ -319,7 +319,7 @@ uint64_t policy_generation(const struct policy_map *map)
 	return word_acquire(&map->file->generation);
 }
 
-/* The word is what changes with every update; the gate may stay what it is. */
+/* Every update changes the word; the gate may stay the same. */
 void policy_wait(const struct policy_map *map, uint64_t generation)
 {
 	while (policy_generation(map) == generation)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A tenant's policy: what it may use. Written by allot alone, mapped read-only by the tenant's
+ * A tenant's policy: its limits. Written by allot alone, mapped read-only by the tenant's
  * processes, changed while they run. Readers never wait for a writer, dead or alive.
  */
 #ifndef ALLOT_LEDGER_POLICY_H
@@ -89,8 +89,8 @@ void policy_close(struct policy_map *map);
 int policy_read(struct policy_map *map, struct policy *ret);
 
 /*
- * For somebody who looks once: the same, read from <dir>/policy without mapping it, so that a file
- * which is cut short meanwhile is an error (-EPROTO) and no signal.
+ * For a reader that looks once: the same, read from <dir>/policy without mapping it, so that a file
+ * that is truncated meanwhile is an error (-EPROTO) and no signal.
  */
 int policy_load(const char *dir, struct policy *ret);
 /* The same with the other parts of the file: see turn.h, swap.h. */
@@ -102,8 +102,8 @@ int policy_load_file(int fd, struct policy *ret, struct turn *ret_turn, uint32_t
 uint64_t policy_generation(const struct policy_map *map);
 
 /*
- * Sleeps until the generation is not this one any more, however long that takes. A writer that is
- * killed when it has just changed the policy may leave the waking to the next one.
+ * Sleeps until the generation has changed, without limit. A writer that is killed directly after a
+ * change may leave the waking to the next one.
  */
 void policy_wait(const struct policy_map *map, uint64_t generation);
 
@@ -119,8 +119,8 @@ int policy_limit(const struct policy *policy, const uint8_t uuid[16], uint64_t t
 		 uint64_t *ret_bytes);
 
 /*
- * Likewise, of the highest limit since the tenant was made: what it holds beyond its limit, where that
- * was lowered, it was given. Pure.
+ * Likewise, of the highest limit since the tenant was made: memory above a lowered limit was once
+ * allowed. Pure.
  */
 int policy_limit_ever(const struct policy *policy, const uint8_t uuid[16], uint64_t total_bytes,
 		      uint64_t *ret_bytes);

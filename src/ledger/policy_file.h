@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The file <dir>/policy, which has three parts with a writer each: what the tenant may use
- * (policy.c), whose turn it is (turn.c), and whether its memory is to leave (swap.c). Only these
- * include this.
+ * The file <dir>/policy, which has three parts with a writer each: the tenant's limits (policy.c),
+ * its turn (turn.c), and the request to move its memory (swap.c). Only these include this.
  */
 #ifndef ALLOT_LEDGER_POLICY_FILE_H
 #define ALLOT_LEDGER_POLICY_FILE_H

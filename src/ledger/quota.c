@@ -87,8 +87,8 @@ static inline struct sum quota_sum_all(struct ledger *ledger, int device)
 }
 
 /*
- * For people, who look when it is over: nothing is decided by it. Bytes that are pending do not count: they
- * may be a bound, or be refused by the driver. The commit notes them. The word hardly ever
+ * For people, who look afterwards: no decision depends on it. Pending bytes do not count: they may
+ * be an upper bound, or be refused by the driver. The commit notes them. The word hardly ever
  * changes, so reading it costs a cache hit.
  */
 static void quota_note_peak(struct slot *slot, int device)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Records of a tenant's two files that more than src/ledger reads: data alone. The header of each
- * one's module says who writes it and how it is read; layout.h says where in the files it stands.
+ * Records of a tenant's two files that are also read outside of src/ledger: data alone. The header
+ * of each one's module names its writer and its readers; layout.h has its place in the files.
  */
 #ifndef ALLOT_LEDGER_RECORDS_H
 #define ALLOT_LEDGER_RECORDS_H
@@ -10,7 +10,7 @@
 
 #include "sched/controller.h"
 
-/* --- What a process holds: quota.h, shared.h ------------------------------------------------ */
+/* --- A process's use: quota.h, shared.h ------------------------------------------------------ */
 
 enum category {
 	CAT_CONTEXT,
@@ -31,7 +31,7 @@ enum shared_flags {
 	SHARED_SHED = 1 << 1,	 /* but for some of them, see shared_shed */
 };
 
-/* --- What the tenant may use: policy.h ------------------------------------------------------ */
+/* --- The tenant's limits: policy.h ----------------------------------------------------------- */
 
 #define POLICY_DEVICES    64
 #define POLICY_NAME_BYTES 64
@@ -44,7 +44,9 @@ enum policy_flags {
 	POLICY_ALL_DEVICES = 1 << 1,
 	/* Its memory can be swapped out, and in again: see swap.h. */
 	POLICY_SWAPPABLE = 1 << 2,
-	/* And does so for others of this kind, and comes back by itself; POLICY_SWAPPABLE as well. */
+	/*
+	 * And is swapped for others of this kind, and in again by itself; POLICY_SWAPPABLE as well.
+	 */
 	POLICY_OVERCOMMIT = 1 << 3,
 };
 #define POLICY_FLAGS_KNOWN \
@@ -90,7 +92,7 @@ enum policy_priority {
 #define POLICY_FLOOR_MOST     500
 #define POLICY_FLOOR_NONE     UINT32_MAX
 
-/* Most that --weight may say, and what one weight is as a share when the two meet. */
+/* The largest --weight, and the share that a weight of 1 equals when the two meet. */
 #define POLICY_WEIGHT_MAX      1000
 #define POLICY_WEIGHT_PERMILLE 100
 
@@ -124,7 +126,7 @@ struct policy {
 	uint32_t meter;
 	uint8_t reserved[12];
 	struct policy_device device[POLICY_DEVICES];
-	/* Last, and not part of what libraries from before read. */
+	/* Last, and not part of the record that older libraries read. */
 	char swap_dir[POLICY_DIR_BYTES]; /* what has no room on the host goes there; "": nowhere */
 };
 
@@ -159,7 +161,7 @@ enum swap_state {
 	SWAP_STATES,
 };
 
-/* Why a process could not do what it was asked for. */
+/* The reason why a process could not do a request. */
 enum swap_why {
 	SWAP_FINE,
 	SWAP_ARRAYS,
@@ -233,7 +235,7 @@ struct swap_use {
 	uint32_t back_us;
 };
 
-/* Of one device: what an allocation waits for that found it full, and which was refused. */
+/* A wish for one device: the size of an allocation that found it full, and the refused one. */
 struct swap_wish {
 	uint64_t more_bytes; /* 0: nothing; else whole granules */
 	uint64_t answer;     /* these bytes and enum swap_wish_answer; 0: none yet */
@@ -245,7 +247,7 @@ enum swap_wish_answer {
 	SWAP_WISH_FAILED = 3,  /* by the requester: there is not */
 };
 
-/* --- Whose turn it is: turn.h --------------------------------------------------------------- */
+/* --- Turns: turn.h --------------------------------------------------------------------------- */
 
 enum turn_flags {
 	TURN_CONTENDED = 1 << 0, /* others want a device of it, or did just now */
@@ -262,8 +264,9 @@ struct turn {
 	uint32_t seq;		    /* a futex: the turns that began */
 	uint32_t urgent_us;	    /* length of a higher priority's bursts; 0 not known */
 	uint64_t open_from_ns;	    /* and not before: the last one's work is on the device */
-	uint64_t virtual_ns;	    /* what it has had, for the next arbiter: see sched/arbiter.h */
-	/* By who decides whose memory is on the devices: its part by weight, until then. */
+	/* its virtual time, for the next arbiter: see sched/arbiter.h */
+	uint64_t virtual_ns;
+	/* By the role holder for residency: its part by weight, until then. */
 	uint64_t memory_until_ns;
 	uint32_t memory_permille;
 	uint32_t reserved;
@@ -279,13 +282,13 @@ struct turn {
 /* The grants that were made together, for all tenants of a GPU, have the same first two words. */
 struct cu_grant {
 	uint64_t made_ns; /* CLOCK_MONOTONIC, never 0 */
-	uint64_t of;	  /* a hash of the tenants, and of what each was to have */
+	uint64_t of;	  /* a hash of the tenants, and of each one's wanted part */
 	uint32_t permille;
 	uint32_t duty_permille;	    /* of the time, see amd/cu_mask.h */
 	uint32_t word[CU_GRANT_WORDS]; /* the mask; zero where none can express the share */
 };
 
-/* --- What it used of a device's time: device_time.h ----------------------------------------- */
+/* --- Use of a device's time: device_time.h --------------------------------------------------- */
 
 #define DEVICE_TIME_SECONDS 64
 #define DEVICE_TIME_PLACES  2
@@ -294,11 +297,11 @@ struct cu_grant {
 struct device_time {
 	uint64_t hot;		  /* the controller's word, see sched/controller.h */
 	uint64_t worked_ns;	  /* the latest instant at which the device worked for the tenant */
-	uint64_t demand_until_ns; /* somebody waits, or worked a moment ago */
+	uint64_t demand_until_ns; /* a thread waits, or worked a moment ago */
 	uint64_t work_until_ns;	  /* until then there is work, as far as was measured, or longer */
 	uint64_t tick_ns;	  /* the process that moves it on steers the controller */
 	uint64_t held_n;	  /* which of `held` is the last */
-	uint64_t due_ns;	  /* when what was launched is expected to be done */
+	uint64_t due_ns;	  /* when work in flight is expected to be done */
 	uint64_t burst_ns;	  /* how long it works between two waits of its own; 0: not known */
 
 	uint64_t busy_ns;	  /* the device worked for this tenant; never falls */
@@ -307,7 +310,8 @@ struct device_time {
 	uint64_t throttled_ns;	  /* added over threads that were held */
 	uint64_t throttles;	  /* times that a launch was held */
 	uint64_t longest_ns;	  /* longest unit of work seen: bounds how exact a share can be */
-	uint64_t unmeasured_ns;	  /* of busy_ns: what no measurement closed, see device_time_bill */
+	/* of busy_ns: work without a measured end, see device_time_bill */
+	uint64_t unmeasured_ns;
 	uint64_t host_copy_bytes; /* copied to and from the host, which is not charged */
 
 	uint64_t cold[CONTROLLER_COLD]; /* the controller's, written by the steering process */
@@ -317,7 +321,7 @@ struct device_time {
 	/* busy_ns as each second began, see device_time_achieved; an entry a second, 64 of them. */
 	uint64_t second[DEVICE_TIME_SECONDS];
 
-	/* Of AMD's devices: see ledger/cu_grant.h for what may be read here. */
+	/* Of AMD's devices: ledger/cu_grant.h tells how to read it. */
 	struct cu_grant cu_grant;
 	uint64_t cu_grant_sum;
 	/* As hot and covered_ns, of queues that a mask alone does not hold to the share. */
@@ -327,7 +331,7 @@ struct device_time {
 	struct device_time_span {
 		uint64_t from_ns, to_ns;
 	} held[DEVICE_TIME_HELD];
-	/* Somebody waits for all that was due by then, and launches nothing before. */
+	/* The tenant waits for all that was due by then, and launches nothing before. */
 	uint64_t rests_until_ns;
 	uint64_t late_since_ns, late_until_ns; /* see device_time_say_late */
 	uint64_t gave_way_ns; /* when a held launch was last let go */

@@ -73,10 +73,9 @@ void shared_shed(struct slot *slot, struct shared_key key, uint64_t fallen, uint
 int shared_join(struct slot *slot, struct shared_key key);
 
 /*
- * Keys that name nothing any more, since what they name was made again. Each gets another one that
- * names nothing else, and where a holder knows by which key it goes now, the entry gets that. 0 also
- * where another holder has said so before. -ENOENT: this process does not hold it. Errors of
- * quota_lock.
+ * For keys that name nothing any more, since their objects were made again. Each gets another key
+ * that names nothing else; once a holder knows the object's new key, the entry gets that. 0 also if
+ * another holder has done so before. -ENOENT: this process does not hold it. Errors of quota_lock.
  */
 struct shared_key shared_aged(struct shared_key key);
 int shared_rename(struct slot *slot, struct shared_key from, struct shared_key to);
@@ -102,7 +101,7 @@ void shared_find_alive(struct ledger *ledger, struct shared_slots *ret);
 /* Bytes charged for the objects of a device that these slots hold; NULL: objects of any slot. */
 uint64_t shared_used(struct ledger *ledger, int device, const struct shared_slots *alive);
 
-/* Bytes of the objects that one process holds, whoever is charged for them. */
+/* Bytes of the objects that one process holds, whichever process is charged for them. */
 uint64_t shared_held(struct ledger *ledger, int slot_index, int device);
 /* The same, but for those that its own row carries. */
 uint64_t shared_joined(struct ledger *ledger, int slot_index, int device);

@@ -17,9 +17,9 @@ int shared_file_open_dir(const char *path);
 #define SHARED_FILE_FOR_ALL S_ISVTX
 
 /*
- * Opens <dir>/<name>. -ELOOP for a symbolic link, -EPERM for what is not a regular file, is not
- * ours or root's nor was mounted in a directory for all, or is open to others where its directory does
- * not say so; -EPROTO when the size is not `bytes`. Descriptor or -errno.
+ * Opens <dir>/<name>. -ELOOP for a symbolic link; -EPERM if it is no regular file, is not ours or
+ * root's and was not mounted in a directory for all, or is open to others against its directory's
+ * bit; -EPROTO if the size is not `bytes`. Descriptor or -errno.
  */
 int shared_file_open(const char *dir, const char *name, int flags, uint64_t bytes);
 
@@ -46,7 +46,7 @@ int shared_file_join(const char *dir, const char *name, uint64_t bytes);
 int shared_file_lock(int fd, int64_t at, int64_t len);
 /* The same, but waits until the holder has released it, without limit. */
 int shared_file_await(int fd, int64_t at, int64_t len);
-/* Likewise, for any number at once who all keep others from shared_file_lock. */
+/* Likewise, for any number of holders at once, which all exclude shared_file_lock. */
 int shared_file_share(int fd, int64_t at, int64_t len);
 void shared_file_unlock(int fd, int64_t at, int64_t len);
 /* 1 when another description holds it, 0 when none does, or -errno. Needs no write access. */

@@ -25,7 +25,7 @@ enum criu_hook {
 	CRIU_RESTORE_EXT_FILE = 3,   /* (int id): its descriptor; of 15, (int id, bool *ret_retry) */
 	CRIU_HANDLE_DEVICE_VMA = 7,  /* (int fd, const struct stat *): may it be mapped? */
 	CRIU_UPDATE_VMA_MAP = 8,     /* below */
-	CRIU_RESUME_DEVICES_LATE = 9, /* (int pid): it is restored, and goes on after this */
+	CRIU_RESUME_DEVICES_LATE = 9, /* (int pid): it is restored, and continues after this */
 	CRIU_DUMP_DEVICES_LATE = 14, /* (int pid): all processes have been dumped, and stand still */
 };
 
@@ -49,7 +49,7 @@ int criu_get_image_dir(void);
 int fdstore_add(int fd);
 int fdstore_get(int id);
 
-/* Has the process with that pid, of those that are restored, try again what was to be retried. */
+/* Tells a process of the restore to try again. */
 int set_fds_event(int pid);
 
 /* CRIU's log; level 1 is an error, 2 a warning. */

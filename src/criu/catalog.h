@@ -21,7 +21,7 @@
 #define CATALOG_MAX_BYTES (64u << 20)
 #define CATALOG_NONE UINT32_MAX
 
-/* An open render node: one for all who share the description. */
+/* An open render node: one for all that share the description. */
 struct catalog_file {
 	uint32_t id;	/* CRIU's */
 	uint32_t minor; /* of the device, when it was dumped */
@@ -64,7 +64,7 @@ enum catalog_list {
 
 /* Lists are malloc'ed, and NULL where they are empty. */
 struct catalog {
-	uint8_t id[16]; /* what content belongs to it */
+	uint8_t id[16]; /* that its content has, too */
 	uint32_t n[CATALOG_LISTS];
 	union {
 		void *list[CATALOG_LISTS];

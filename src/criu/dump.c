@@ -20,7 +20,7 @@
 #include "criu/whose.h"
 #include "image/crc32c.h"
 
-/* --- What is known -------------------------------------------------------------------------- */
+/* --- Records of the dump -------------------------------------------------------------------- */
 
 void dump_done(struct dump *d)
 {
@@ -43,7 +43,7 @@ void dump_done(struct dump *d)
 	*d = (struct dump){0};
 }
 
-/* A list beside one of the catalog's: what is known of a record while the dump goes on. */
+/* A list beside one of the catalog's: state of each record during the dump. */
 static int dump_add(struct dump *d, enum catalog_list list, const void *record, void *beside,
 		    size_t bytes, const void *is)
 {
@@ -85,7 +85,7 @@ int dump_find(const struct dump *d, uint64_t inode)
 	return -ENOENT;
 }
 
-/* --- Who owns what -------------------------------------------------------------------------- */
+/* --- Owners --------------------------------------------------------------------------------- */
 
 /*
  * Elects the owner: the first holder that did not import the buffer. All holders on its device are
@@ -212,7 +212,7 @@ static bool dump_has_both(const struct join *join, int one, int other)
 	return false;
 }
 
-/* The file of a render node, of that minor, which who has that /dev/kfd has as well. */
+/* Finds the process's file of a render node, of that minor, beside its /dev/kfd. */
 static uint32_t dump_find_render(void *arg, uint32_t process, uint32_t minor)
 {
 	const struct join *join = arg;

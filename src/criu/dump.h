@@ -50,7 +50,7 @@ int dump_add_file(struct dump *dump, const struct catalog_file *file, const stru
 int dump_add_holder(struct dump *dump, const struct catalog_holder *holder, bool imported);
 int dump_add_dmabuf(struct dump *dump, const struct catalog_dmabuf *dmabuf, int fd);
 
-/* All files were there: says who owns what, and writes the image. Says what is wrong. */
+/* After the last file: elects owners, and writes the image. Reports its errors. */
 int dump_finish(struct dump *dump);
 
 #endif

@@ -5,7 +5,7 @@
 
 #include "criu/engine.h"
 
-/* Kept from one part of a buffer to the next; and what is known of the node that was last asked. */
+/* Kept from one part of a buffer to the next; and the answer for the last node. */
 static struct engine engine;
 static uint32_t asked_minor;
 static bool needless;

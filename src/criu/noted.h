@@ -12,9 +12,9 @@
 #include "amd/gem_addresses.h"
 
 /*
- * Of that open file, malloc'ed, by handle and address; none (NULL) where its process noted nothing of
- * it. -EAGAIN: the process was stopped while it noted. -EPROTO: what it noted makes no sense;
- * -EOVERFLOW: it had no room for all. Or what reading it came to.
+ * The notes of that open file, malloc'ed, by handle and address; NULL if its process noted nothing
+ * of it. -EAGAIN: the process was stopped while it noted. -EPROTO: the notes make no sense;
+ * -EOVERFLOW: it had no room for all. Or an error of reading.
  */
 int noted_read(int fd, struct amd_address **ret, uint32_t *ret_n);
 

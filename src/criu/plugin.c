@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
 /*
- * The plugin as CRIU sees it: what each hook is for. CRIU runs a dump in one process. A restore
+ * The plugin as CRIU sees it: the purpose of each hook. CRIU runs a dump in one process. A restore
  * begins in one, from which all others are forked.
  */
 #include <errno.h>
@@ -147,9 +147,9 @@ static int plugin_init(int stage)
 }
 
 /*
- * Up to CRIU 4.2 no hook is called when all processes have been dumped but this, whose answer
- * nobody waits for. They still stand still. A dump without its buffers must not be taken for one:
- * CRIU itself ends here, without a success, and lets go of the processes, which go on; so do their
+ * Up to CRIU 4.2 this is the only hook after all processes have been dumped, and its result is
+ * ignored. They are still stopped. A dump without its buffers must not be taken for one: CRIU
+ * itself ends here, without a success, and releases the processes, which continue; so do their
  * queues.
  */
 static void plugin_exit(int stage, int result)

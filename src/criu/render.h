@@ -6,13 +6,18 @@
 #include "criu/dump.h"
 #include "criu/restore.h"
 
-/* By CRIU's descriptor, which stays its own; `id` is its name for the file. Says what is wrong. */
+/*
+ * Through CRIU's descriptor, which CRIU keeps; `id` is its name for the file. Reports its errors.
+ */
 int render_dump(struct dump *dump, int fd, uint32_t id);
 
-/* The first step: of that file, or, where CRIU does not call again, of all. Says what is wrong. */
+/* The first step: of that file, or, if CRIU does not call again, of all. Reports its errors. */
 int render_begin(struct restore *restore, uint32_t file);
 
-/* A descriptor of it, whole, for the caller; -EAGAIN: call again; or it says what is wrong. */
+/*
+ * Returns a complete descriptor of it for the caller; -EAGAIN: call again; or an error that it
+ * reports.
+ */
 int render_restore(struct restore *restore, uint32_t file);
 
 /*

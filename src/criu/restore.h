@@ -61,8 +61,8 @@ struct restore {
 };
 
 /*
- * Before there are processes. Says what is wrong with the image; without one there is nothing.
- * $ALLOT_AMDGPU_RELAX names, with commas, what GPUs may have less of than they had, or other:
+ * Before there are processes. Reports errors of the image; without one there is nothing.
+ * $ALLOT_AMDGPU_RELAX lists, with commas, the properties of which GPUs may have less, or others:
  * memory, firmware, caches, gws, capability.
  */
 int restore_open(struct restore *restore, bool retries);
@@ -74,10 +74,10 @@ int restore_find_dmabuf(const struct restore *restore, uint32_t id);
 /* Where that buffer of the catalog is published. */
 struct published *restore_buffer(const struct restore *restore, uint32_t buffer);
 
-/* Does anybody want that buffer of /dev/kfd's image but who makes it? */
+/* True if another process than its maker wants that buffer of /dev/kfd's image. */
 bool restore_wants(const struct restore *restore, uint32_t kfd_buffer);
 
-/* It is there now, for all who wait; the descriptor stays the caller's. -errno. */
+/* Publishes it for all that wait; the caller keeps the descriptor. -errno. */
 int restore_publish(struct restore *restore, struct published *published, int dmabuf);
 
 #endif

@@ -30,7 +30,7 @@ const char *untold_words(int error);
 /* Moves the notes of that holder's buffer, of `bytes` bytes, to the catalog. -EPROTO, -ENOMEM. */
 int untold_take(struct dump *dump, struct untold *untold, uint32_t holder, uint64_t bytes);
 
-/* All of the file is as the catalog and /dev/kfd's dump say. Says what is wrong. */
+/* Checks that the catalog and /dev/kfd's dump describe all of the file. Reports its errors. */
 int untold_check(const struct dump *dump, uint32_t file);
 
 #endif

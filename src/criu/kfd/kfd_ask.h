@@ -22,9 +22,8 @@ int kfd_ask_op(const struct kfd_calls *calls, int kfd, enum kfd_criu_op op,
 	       struct kfd_ioctl_criu_args *args);
 
 /*
- * The process stands still when this answers 0, and goes on by KFD_CRIU_OP_UNPAUSE. `kfd`: a
- * descriptor of its /dev/kfd; the caller has stopped it. -EPROTONOSUPPORT for private data of a
- * version that is not known here.
+ * On 0 the process is paused, and KFD_CRIU_OP_UNPAUSE continues it. `kfd`: a descriptor of its
+ * /dev/kfd; the caller has stopped it. -EPROTONOSUPPORT for private data of an unknown version.
  */
 int kfd_ask(const struct kfd_calls *calls, int kfd, struct kfd_answer *ret,
 	    char why[KFD_WHY_BYTES]);

@@ -284,9 +284,9 @@ void kfd_dump_give(struct kfd_dump *d, uint32_t buffer)
 }
 
 /*
- * ROCm's library makes memory of a GPU with flags that no import has. So where all holders look as
- * if they had imported it, who made it is not among them; it would not be shared with him any more.
- * Memory of the host may be made with those flags, and then it is all the same who makes it again.
+ * ROCm's library makes memory of a GPU with flags that no import has. So if all holders look like
+ * importers, the maker is not among them, and a restore would not share the memory with it any
+ * more. Memory of the host may be made with those flags, and then any holder can make it again.
  */
 static int dump_check_owners(const struct kfd_dump *d, char why[KFD_WHY_BYTES])
 {

@@ -147,7 +147,8 @@ uint32_t kfd_restore_minor(const struct kfd_restore *re, uint32_t minor)
 	return minor;
 }
 
-/* --- What is its own ---------------------------------------------------------------------------
+/*
+ * --- Its own buffers ---------------------------------------------------------------------------
  */
 
 /* Of a render node, that which the process itself has the GPU by: only by it can it be mapped. */
@@ -298,7 +299,8 @@ int *kfd_restored_files(struct kfd_restored *p)
 	return p->files;
 }
 
-/* --- What others have made ---------------------------------------------------------------------
+/*
+ * --- Imported buffers --------------------------------------------------------------------------
  */
 
 static int restored_free(const struct kfd_restored *p, uint32_t gpu_id, uint32_t index)

@@ -58,7 +58,7 @@ bool kfd_restore_is_shared(const struct kfd_restore *restore, uint32_t buffer);
 /* The process that had that pid; -ENOENT. */
 int kfd_restore_find_pid(const struct kfd_restore *restore, pid_t pid, uint32_t *ret_process);
 
-/* The render node here that stands in for one of the image; itself where no GPU had it. */
+/* The render node here that replaces one of the image; the same one if no GPU had it. */
 uint32_t kfd_restore_minor(const struct kfd_restore *restore, uint32_t minor);
 
 /* `dir`: the same directory, by whatever number this process has it. */
@@ -67,8 +67,8 @@ int kfd_restored_open(const struct kfd_restore *restore, uint32_t process, int d
 		      char why[KFD_WHY_BYTES]);
 
 /*
- * Takes what it can get: -EAGAIN as long as something is missing. When it answers 0 the kernel has
- * been asked whether the process has each buffer as it was.
+ * Takes the buffers that are published: -EAGAIN while some are missing. On 0 the kernel has
+ * confirmed that the process has each buffer as it was.
  */
 int kfd_restored_import(struct kfd_restored *restored, const struct kfd_exchange *exchange,
 			char why[KFD_WHY_BYTES]);
@@ -82,16 +82,16 @@ int kfd_restored_import(struct kfd_restored *restored, const struct kfd_exchange
 int *kfd_restored_files(struct kfd_restored *restored);
 
 /*
- * Where the CPU maps what it mapped before at this offset, of the GPU with this render node, or of
- * /dev/kfd (render_minor 0): the new offset, and which of the descriptors to map with. -ENOENT:
- * no memory of the process's has it. After kfd_restored_import.
+ * The new place of a mapping at this offset, of the GPU with this render node, or of /dev/kfd
+ * (render_minor 0): the offset, and which of the descriptors to map with. -ENOENT: no memory of the
+ * process's has it. After kfd_restored_import.
  */
 int kfd_restored_offset(const struct kfd_restored *restored, uint32_t render_minor, uint64_t offset,
 			uint64_t *ret_offset, uint32_t *ret_file);
 
 void kfd_restored_close(struct kfd_restored *restored); /* takes NULL */
 
-/* `kfd`: of /dev/kfd of the caller's own. The process's queues go on. */
+/* `kfd`: the caller's own /dev/kfd. Continues the process's queues. */
 int kfd_restore_resume(const struct kfd_calls *calls, int kfd, pid_t pid, char why[KFD_WHY_BYTES]);
 
 #endif

@@ -187,7 +187,7 @@ static void match_fill_links(const struct match_machine *m, uint8_t ret[MATCH_GP
 			m->links[i].type < NO_LINK ? (uint8_t)m->links[i].type : 0;
 }
 
-/* xGMI does what PCIe does, and not the other way round. */
+/* xGMI can replace PCIe, but not the reverse. */
 static bool match_link_fits(uint8_t was, uint8_t is)
 {
 	return was == NO_LINK ||

@@ -40,7 +40,7 @@ struct cu_way {
 
 struct cu_share {
 	uint32_t permille;   /* in: of the GPU, 1 to 1000; the sum may be more than 1000 */
-	struct cu_mask mask; /* in: what it has, zero for nothing; out: what it is to have */
+	struct cu_mask mask; /* in: the present mask, zero for none; out: the new one */
 
 	/* Out. */
 	uint32_t cus;		/* that the mask has */
@@ -73,9 +73,9 @@ struct cu_mask cu_mask_all(const struct cu_map *map);
 uint32_t cu_mask_bits(const struct cu_map *map);
 
 /*
- * The mask for a queue for which the program itself asks for one: units of both. Where that leaves
- * an XCC without any, so that the queue would hang, the program's wish is passed over and it is the
- * tenant's. -EINVAL for a mask that the kernel refuses: no bits, not whole words, halves of pairs.
+ * Combines the tenant's mask with one that the program sets for a queue: units of both. If that
+ * leaves an XCC without units, so that the queue would hang, the result is the tenant's mask alone.
+ * -EINVAL for a mask that the kernel refuses: no bits, not whole words, halves of pairs.
  */
 int cu_mask_narrow(const struct cu_map *map, const struct cu_mask *tenants, const uint32_t *words,
 		   uint32_t bits, struct cu_mask *ret);

@@ -24,7 +24,7 @@
 enum demand_act {
 	DEMAND_NOTHING, /* memory neither comes nor goes */
 	DEMAND_TAKE,	/* reserve the parts, ask the kernel, then commit or take them back */
-	DEMAND_GIVE,	/* when the kernel has done it, what was charged for `object` is free */
+	DEMAND_GIVE,	/* after the kernel's call, the charge of `object` is free */
 	DEMAND_IMPORT,	/* charged to its owner, not to the importer, whatever its size */
 	DEMAND_PLACE,	/* an object that is there goes to device memory: reserve its size there */
 	DEMAND_REFUSE,	/* with `error`, without asking the kernel */
@@ -52,9 +52,9 @@ struct demand {
 	struct demand_part parts[DEMAND_PARTS];
 	/*
 	 * GIVE and PLACE: a handle of /dev/kfd, or of the render node's file. With `by_address`,
-	 * for GIVE and TAKE, an address: the `length` bytes from there are where the parts say
-	 * afterwards, or in host memory, and what was charged for them before is free. But if it
-	 * `stays`, it was said where they are to go, and not that they go: then it is both.
+	 * for GIVE and TAKE, an address: the `length` bytes from there are afterwards where the
+	 * parts say, or in host memory, and their former charge is free. With `stays` the call only
+	 * sets where they are to go, so they are charged at both places.
 	 */
 	uint64_t object;
 	bool by_address;
@@ -65,14 +65,15 @@ struct demand {
 };
 
 /*
- * Of a request to /dev/kfd. `block` has `copied` bytes of it, at most the request's size (what is
- * more is not looked at); all of them for SVM. `page_bytes`: the system's page, a power of two.
+ * The demand of a request to /dev/kfd. `block` has `copied` bytes of it, at most the request's size
+ * (further bytes are ignored); all of them for SVM. `page_bytes`: the system's page, a power of
+ * two.
  */
 struct demand demand_of_kfd(unsigned long request, const void *block, size_t copied,
 			    uint32_t page_bytes);
 
 /*
- * Of a request to the render node of `gpu_id`. The block of one that does not say that it is to be
+ * The demand of a request to the render node of `gpu_id`. The block of a request that is not to be
  * read (_IOC_WRITE) is all zero, for DRM too.
  */
 struct demand demand_of_drm(unsigned long request, const void *block, size_t copied,

@@ -120,7 +120,7 @@ static void opened_refresh_file(int dir, struct opened_file *file)
 		file->info.vram_bytes = 0;
 }
 
-/* Reads again what the known files have, as far as the user's budget goes. */
+/* Reads the known files again, as far as the user's budget goes. */
 static void opened_refresh(const struct reading *k)
 {
 	struct opened *opened = k->found;
@@ -148,7 +148,7 @@ static uint64_t opened_bytes(const struct opened *opened, const char *pci)
 	return sum;
 }
 
-/* Of a reading that goes on, what it found so far is true as well. `k` may be NULL. */
+/* Counts the findings of an unfinished reading, too. `k` may be NULL. */
 static uint64_t amd_usage_of_files(const struct reading *k, const struct topology_node *gpu)
 {
 	char pci[TOPOLOGY_PCI_BYTES];

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A line is one write, behind a newline of its own: what a writer that was killed, or a full disk,
- * left of a line is no line. Two who shorten the file at once lose lines, and nothing else.
+ * A line is one write, after a newline of its own: the part of a line that a killed writer, or a
+ * full disk, left is no line. Two processes that shorten the file at once lose lines, and nothing
+ * else.
  */
 #include "node/ended.h"
 
@@ -24,7 +25,7 @@
 
 /* No tenant can be called so. */
 #define NOTES	  ".ended"
-#define NOTES_MAX 65536 /* bytes; then half goes, first of users who have most */
+#define NOTES_MAX 65536 /* bytes; then half is removed, first of users with the most */
 /* Of a line: as it is written, and less than one that can be read. */
 #define LINE_MAX_BYTES 256
 #define LINE_MIN_BYTES 8

@@ -15,7 +15,7 @@
 struct ended {
 	char name[POLICY_NAME_BYTES];
 	int64_t began_s, ended_s; /* CLOCK_REALTIME; the end is when it was noticed */
-	bool used;		  /* a device: else nothing of what follows matters */
+	bool used;		  /* a device; if not, the rest has no meaning */
 	uint8_t uuid[16];
 	uint64_t limit_bytes; /* 0: none */
 	uint64_t peak_bytes, busy_ns, refusals;

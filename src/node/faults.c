@@ -18,7 +18,7 @@
 struct faults_reader {
 	struct nvml *nvml;	    /* NULL: it is not there */
 	struct nvml_errors *errors; /* NULL: no device tells */
-	uint64_t anew_ns;	    /* they are not opened anew before, where they fail */
+	uint64_t anew_ns;	    /* they are not opened again before, after a failure */
 	unsigned int n;
 	struct fault_state state[POLICY_DEVICES];
 	size_t nsilent; /* devices that did not answer, by the latest look */

@@ -40,12 +40,12 @@ bool mapped_by_any(const struct stat *ledger);
 int mapped_any_ledger(pid_t pid, struct stat *ret);
 
 /*
- * The same as mapped_by, of a ledger (zeroed: there is none); also by another thread of a process whose
- * first one has ended.
+ * The same as mapped_by, for a ledger (zeroed: there is none); also by another thread of a process
+ * whose first one has ended.
  */
 int mapped_ledger(pid_t pid, const struct stat *ledger);
 
-/* The ledger in a tenant's directory, and so whose it is. -errno. A link is none. */
+/* The ledger in a tenant's directory, and so its owner. -errno. A link is none. */
 int mapped_find_ledger(const char *dir, struct stat *ret);
 
 /* Returns true if none of its threads has any memory by now, so that it has ended, or ends. */

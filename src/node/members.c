@@ -118,9 +118,7 @@ static enum environment members_look_into(pid_t pid, struct member *ret)
 										   : NAMES_NOTHING;
 }
 
-/*
- * Returns false if the process has ended. `before`: what the last walk knew of that pid, or NULL.
- */
+/* Returns false if the process has ended. `before`: the last walk's entry of that pid, or NULL. */
 static bool members_know(pid_t pid, const struct known *before, struct known *ret)
 {
 	if (process_read_mark(pid, &ret->mark) < 0)
@@ -146,7 +144,7 @@ static bool members_add(struct members *members, const struct member *member)
 	return true;
 }
 
-/* Finds what the last walk knew of a pid. `at` only moves forward, as the pids of a walk do. */
+/* Finds the last walk's entry of a pid. `at` only moves forward, as the pids of a walk do. */
 static const struct known *members_known(size_t *at, pid_t pid)
 {
 	while (*at < known.n && known.list[*at].mark.pid < pid)

@@ -21,13 +21,13 @@
 #include "node/user.h"
 
 /*
- * A driver's figure may be ahead of the ledger's by what is taken at this moment, and by what a
- * context takes beyond what was measured of it: less than this, for each process.
+ * A driver's figure may be ahead of the ledger's by allocations under way, and by the unmeasured
+ * part of a context: less than this, for each process.
  */
 #define OUTSIDERS_SLACK_BYTES (UINT64_C(256) << 20)
 
 enum outsider_standing {
-	OUTSIDER_UNLIMITED, /* in no tenant, or beyond what its tenant knows of */
+	OUTSIDER_UNLIMITED, /* in no tenant, or with memory that its tenant does not know */
 	OUTSIDER_UNREAD,    /* its library keeps to a ledger that could not be read, or may do so */
 	OUTSIDER_HIDDEN,    /* another user's: whether it has a ledger cannot be seen from here */
 	OUTSIDER_TOOL,	    /* a measurement of allot's, by root (node/own_tool.h) */
@@ -43,8 +43,8 @@ struct outsider {
 	uint64_t bytes; /* by the driver; UINT64_MAX: not known */
 	uint64_t ledger_bytes; /* of these, in the ledger, or what the quota leaves: by_quota */
 	bool by_quota;
-	char tenant[POLICY_NAME_BYTES]; /* whose process it is, or was begun in; "": none */
-	bool spared; /* that tenant is apart (node/apart.h): what its ledger says is no proof */
+	char tenant[POLICY_NAME_BYTES]; /* the process's tenant, or where it was begun; "": none */
+	bool spared; /* that tenant is apart (node/apart.h): its ledger is no proof */
 };
 
 /* Into `ret`, which has room for all of `usage`; *ret_n of them. 0 or -ENOMEM. */

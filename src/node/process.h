@@ -37,7 +37,7 @@ int process_is_of_user(pid_t pid, uid_t user);
 /*
  * Returns true if the user who started its program is the user that the program started as: then
  * the environment is that user's word. False for a setuid program, also after it changed its user,
- * and where /proc does not show it.
+ * and if /proc does not show it.
  */
 bool process_has_own_environment(pid_t pid);
 

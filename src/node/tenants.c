@@ -396,7 +396,9 @@ static bool tenants_is_mapped(const char *dir)
 	return !mapped_find_ledger(dir, &ledger) && mapped_by_any(&ledger);
 }
 
-/* Limits of what is read of one user. A tenant with 1000 processes on 8 devices is within both. */
+/*
+ * Limits of reading one user's tenants. A tenant with 1000 processes on 8 devices is within both.
+ */
 #define WEIGHT_OF_USER	98304
 #define TIME_OF_USER_NS (100 * NS_PER_MS)
 /* Time for removing one user's ended tenants; the next sweep removes the rest. */
@@ -591,7 +593,7 @@ struct load {
 	uint64_t took_ns;
 };
 
-/* Frees what was read of a user's tenants. */
+/* Frees the readings of a user's tenants. */
 static void tenants_drop(struct load *load, struct reader_share *share)
 {
 	for (size_t i = 0; i < load->tenants.n; i++) {
@@ -608,7 +610,7 @@ static void tenants_drop(struct load *load, struct reader_share *share)
 	tenants_put_off(share);
 }
 
-/* While all together are over the limit, frees what was read of the user with most. */
+/* While all together are over the limit, frees the readings of the user with the most. */
 static void tenants_fit(struct load *load)
 {
 	while (load->weight > WEIGHT_OF_ALL) {
@@ -710,7 +712,7 @@ int tenants_find_host_pids(const struct tenants *t, size_t from)
 	return r;
 }
 
-/* Adds to the tenants that are there, whose figures are complete. */
+/* Adds to the present tenants, whose figures are complete. */
 static int tenants_load_by(int (*lister)(const char *runtime,
 					 int (*fn)(const char *name, const char *dir, void *arg),
 					 void *arg),

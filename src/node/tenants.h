@@ -19,7 +19,7 @@
 
 enum tenant_state {
 	TENANT_RUNNING, /* processes of it use a GPU */
-	TENANT_IDLE,	/* what was started in it lives, and uses none */
+	TENANT_IDLE,	/* processes of it live, and none uses a GPU */
 	TENANT_KEPT,	/* nothing does, and it stays until it is removed */
 	TENANT_ENDED,
 };
@@ -32,7 +32,7 @@ struct tenant_entry {
 	int error;		  /* why there is no snapshot, -errno */
 	struct snapshot *snapshot; /* NULL on error */
 	char container[CONTAINER_BYTES]; /* by tenants_find_containers */
-	struct pod pod;			 /* whose it is; without a name: no Pod's */
+	struct pod pod;			 /* the Pod; without a name: none */
 	struct stat ledger;		 /* its file and owner; zeroed: there is none */
 	pid_t apart; /* the process by which it was found (node/apart.h); 0: in a runtime directory */
 };
@@ -40,10 +40,10 @@ struct tenant_entry {
 /* Its state in a word: that, or, of a swappable tenant, where its memory is or goes to. */
 const char *tenants_state_word(const struct tenant_entry *entry);
 
-/* Returns true if it is known what the tenant used of the device's time: see snapshot_compute. */
+/* Returns true if the tenant's device time is known: see snapshot_compute. */
 bool tenants_measured(const struct snapshot_device *device);
 
-/* Returns true if it is another user's, of which no more is to be seen than that it is there. */
+/* Returns true if it is another user's, of which only its existence may be shown. */
 bool tenants_is_anothers(const struct tenant_entry *entry);
 
 struct tenants {
@@ -53,8 +53,8 @@ struct tenants {
 };
 
 /*
- * The bound of what is read of one user's tenants, from now on. The tenants beyond it are not read
- * (-E2BIG): users may forge their ledgers, and must not delay everybody else by them.
+ * The limit of reading one user's tenants, from now on. Tenants beyond it are not read (-E2BIG):
+ * users may forge their ledgers, and must not delay everybody else by them.
  */
 struct snapshot_bound tenants_bound_of_user(void);
 
@@ -85,7 +85,8 @@ unsigned int tenants_live(const struct snapshot *snapshot);
  * since a ledger was forged, is UINT64_MAX.
  */
 struct tenants_sum {
-	uint64_t promised_bytes; /* the quotas of those whose policies have it; without one it is all */
+	/* the quotas of the tenants that may use it; one without a quota counts with all */
+	uint64_t promised_bytes;
 	uint64_t used_bytes;
 	bool measured; /* tenants_measured of all that hold memory of it: their time has a sum */
 };
@@ -93,8 +94,8 @@ struct tenants_sum tenants_sum(const struct tenants *tenants, const uint8_t uuid
 			       uint64_t total_bytes);
 
 /*
- * Notes in a tenant's directory which process began it, and how; of a container, whose it is. 0 or
- * -errno; -ESRCH: that is not there any more.
+ * Notes in a tenant's directory which process began it, and how; for a container, its first
+ * process. 0 or -errno; -ESRCH: that process is gone.
  */
 enum tenant_kind { TENANT_NAMED, TENANT_GENERATED, TENANT_PREPARED, TENANT_CONTAINER };
 int tenants_mark(const char *dir, enum tenant_kind kind, pid_t pid);

@@ -124,7 +124,7 @@ static void tenants_json_put_swap(struct json *j, const struct tenant_entry *e)
 	json_close(j, '}');
 }
 
-/* NULL where the tenant is not swappable; what is between two of them is on its way. */
+/* NULL if the tenant is not swappable; transitions are named by their direction. */
 static const char *const tenants_json_states[SWAP_STATES] = {
 	[SWAP_RUNNING] = "running",	  [SWAP_SUSPENDING] = "suspending",
 	[SWAP_READY] = "suspending",	  [SWAP_SUSPENDED] = "suspended",

@@ -15,6 +15,7 @@ import charts
 import includes
 import moves
 import tally
+import words
 
 
 class Tally(unittest.TestCase):
@@ -229,6 +230,55 @@ class Includes(unittest.TestCase):
                           "CONTRIBUTING.md names sim/, which is no folder"])
         self.assertEqual(self.tree(text + "    src/a/  again\n", "src/a/b/y.h", "sim/z.c"),
                          ["CONTRIBUTING.md names src/a/ twice"])
+
+
+class Words(unittest.TestCase):
+    def found(self, text, read=words.comments):
+        now = words.counts(("src", "x.c", line, said) for line, said in read(text))
+        return {habit: number for (part, habit), number in now.items() if part == "src" and number}
+
+    def test_a_habit_is_counted_once_a_sentence(self):
+        for comment, habit in (("What is left. Then more.", "opening"),
+                               ("First this.\n * Whether it is.", "opening"),
+                               ("A page (Whose it is).", "opening"),
+                               ("A page is kept for who asks.", "who"),
+                               ("It waits so long.", "so"),
+                               ("One that ended is none.", "one that"),
+                               ("The memory is away.", "away")):
+            with self.subTest(comment):
+                self.assertEqual(self.found(f"int a; /* {comment} */"), {habit: 1})
+        self.assertEqual(self.found("/* Who leaves goes on. */"), {"opening": 1, "who": 1})
+
+    def test_plain_sentences_are_not(self):
+        for comment in ("The user who made it.", "Asks who has it.", "Who has it?",
+                        "There are so many that none fits.", "It takes so much longer than this.",
+                        "True if what it holds is free.", "Let in, and let go."):
+            with self.subTest(comment):
+                self.assertEqual(self.found(f"/* {comment} */"), {})
+
+    def test_only_comments_are_read(self):
+        self.assertEqual(self.found('x("/* Who */", \'"\'); char *y = "What is";'), {})
+        self.assertEqual(self.found("// What is left.\n"), {"opening": 1})
+
+    def test_a_line_is_that_of_the_comment(self):
+        self.assertEqual(list(words.comments("a;\n/*\n * One\n * two.\n */\n/* three */")),
+                         [(2, "One two."), (6, "three")])
+
+    def test_a_manual_page_has_paragraphs(self):
+        self.assertEqual(self.found("# NAME\n\n*-a*\n\tWhat a is.\n\n. Who asks\n",
+                                    words.paragraphs), {"opening": 1, "who": 1})
+
+    def test_a_count_may_only_fall(self):
+        key = ("src", "who")
+        for now, faults, notes, then in ((3, 1, 0, 2), (2, 0, 0, 2), (1, 0, 1, 1)):
+            said = words.judge({key: now}, {key: 2})
+            self.assertEqual(tuple(map(len, said)), (faults, notes))
+            self.assertEqual(words.lowered({key: now}, {key: 2}), {key: then})
+        self.assertEqual(words.judge({key: 1}, {})[1], [])
+
+    def test_the_file_is_read_as_it_is_written(self):
+        most = {("src", "one that"): 12, ("man", "so"): 0}
+        self.assertEqual(words.read_most(words.written(most)), most)
 
 
 if __name__ == "__main__":

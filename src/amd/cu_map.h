@@ -49,7 +49,7 @@ enum cu_level {
 #define CU_PARTS  (CU_XCCS + CU_XCCS * CU_ENGINES + CU_LEAVES)
 #define CU_NOWHERE UINT8_MAX
 
-/* A unit is what a mask gives or does not: one CU, or a pair. */
+/* A unit is given by a mask as a whole: one CU, or a pair. */
 struct cu_map {
 	uint32_t unit_bits; /* 1 or 2: unit u is bits u * unit_bits and on */
 	uint32_t slots;	    /* units as bits count them, those among them that are nowhere too */
@@ -63,16 +63,16 @@ struct cu_map {
 uint32_t cu_map_part(uint32_t leaf, enum cu_level level);
 
 /*
- * From what sysfs says. Units that do not work are taken to be missing as evenly as can be, from
- * the last arrays; the true ones shift a mask's last few units by one engine. 0, or -EINVAL for
- * figures that do not go together.
+ * From sysfs. Units that do not work are taken to be missing as evenly as can be, from the last
+ * arrays; the true ones shift a mask's last few units by one engine. 0, or -EINVAL for figures that
+ * do not fit together.
  */
 int cu_geometry_of_node(const struct topology_node *node, struct cu_geometry *ret);
 
 /*
- * Makes it exact by what INFO says (drm_amdgpu_info_device.cu_bitmap), which has engines 4 to 7
- * beside or after engines 0 to 3, by generation. 0, or -EINVAL where the two do not agree or INFO
- * does not say it, as of more than one XCC: then it is left as it was.
+ * Makes it exact by INFO's answer (drm_amdgpu_info_device.cu_bitmap), which has engines 4 to 7
+ * beside or after engines 0 to 3, by generation. 0, or -EINVAL if the two do not agree or INFO does
+ * not tell, as for more than one XCC: then it is unchanged.
  */
 int cu_geometry_refine(struct cu_geometry *geometry, const struct topology_node *node,
 		       const uint32_t cu_bitmap[4][4]);

@@ -16,9 +16,9 @@
 #include "base/number.h"
 
 /*
- * Costs, each more than all below it together can be: to have less in a part than its share rounded
- * down; that two tenants have a unit; that a unit changes hands; that an array is filled more than
- * others, so that what is left is symmetric, too.
+ * Costs, each more than all below it together can be: a part has less than its share rounded down;
+ * two tenants share a unit; a unit changes hands; an array is fuller than others, so that the rest
+ * is not symmetric.
  */
 #define SHORT  (INT64_C(1) << 46)
 #define SHARED (INT64_C(1) << 33)
@@ -393,7 +393,7 @@ static bool cu_mask_pairs_are_whole(const uint32_t *words, uint32_t n)
 	return true;
 }
 
-/* Whether a mask has something in each XCC in which the other one has. */
+/* True if the mask has units in each XCC in which the other one has some. */
 static bool cu_mask_in_each_xcc(const struct cu_map *map, const struct cu_mask *mask,
 				const struct cu_mask *other)
 {
@@ -434,7 +434,7 @@ bool cu_mask_within(const struct cu_map *map, const struct cu_mask *mask, uint32
 int cu_mask_narrow(const struct cu_map *map, const struct cu_mask *tenants, const uint32_t *words,
 		   uint32_t bits, struct cu_mask *ret)
 {
-	/* The kernel drops what is beyond its most. */
+	/* The kernel ignores bits beyond its maximum. */
 	uint32_t n = bits < CU_MASK_BITS ? bits / 32 : CU_MASK_WORDS;
 	struct cu_mask both = {{0}};
 

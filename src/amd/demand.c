@@ -51,7 +51,7 @@ static struct demand demand_take_part(enum demand_memory memory, uint32_t gpu_id
 									  : demand_refuse(-ENOMEM);
 }
 
-/* The kernel looks for the flags in this order, and the first that is set says what kind it is. */
+/* The kernel checks the flags in this order, and the first that is set is the kind. */
 static struct demand demand_of_alloc(const struct kfd_ioctl_alloc_memory_of_gpu_args *args,
 				     uint32_t page_bytes)
 {
@@ -191,8 +191,8 @@ struct demand demand_of_kfd(unsigned long request, const void *block, size_t cop
 		return demand_of_svm(block, copied, page_bytes);
 	case KFD_NR_SET_XNACK_MODE: {
 		/*
-		 * With it on, what a GPU touches moves to that GPU, and no ioctl says so. Refused
-		 * as on GPUs that cannot do it, which programs have to expect.
+		 * With XNACK on, memory moves to the GPU that touches it, and no ioctl tells.
+		 * Refused as on GPUs that cannot do it, which programs have to expect.
 		 */
 		BLOCK(kfd_ioctl_set_xnack_mode_args, args);
 		return args.xnack_enabled > 0 ? demand_refuse(-EPERM) : demand_nothing();

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What an ioctl asks of memory: pure, from the request and the caller's block to what has to be
- * reserved, given back or refused. It grants nothing by itself, and no block, however wild, makes
- * it read past its end.
+ * The memory that an ioctl demands. Pure: from the request and the caller's block to the bytes to
+ * reserve or give back, or a refusal. It grants nothing by itself, and no block, however wild,
+ * makes it read past its end.
  *
  * The block is the caller's, copied once: judge the copy that the kernel is given, or another
- * thread changes it in between. As in the kernel, it is as long as the request says, and all zero
- * beyond what of it was copied.
+ * thread changes it in between. As in the kernel, it has the length that the request says, and
+ * zeros beyond the copied part.
  *
- * A refusal is never EAGAIN or EINTR: ROCm's library repeats a call for ever that fails so. Above
- * the limit it is ENOMEM; for what the kernel refuses for its form, too, that errno.
+ * A refusal is never EAGAIN or EINTR: ROCm's library repeats such a call forever. Above the limit
+ * it is ENOMEM; for a malformed call, the kernel's own errno.
  *
- * What is not seen here: page tables, which the kernel puts in device memory for whatever is
- * mapped; memory of SVM ranges that ends with munmap.
+ * Not seen here: page tables, which the kernel puts in device memory for all mappings; memory of
+ * SVM ranges that ends with munmap.
  */
 #ifndef ALLOT_AMD_DEMAND_H
 #define ALLOT_AMD_DEMAND_H
@@ -24,8 +24,8 @@
 enum demand_act {
 	DEMAND_NOTHING, /* memory neither comes nor goes */
 	DEMAND_TAKE,	/* reserve the parts, ask the kernel, then commit or take them back */
-	DEMAND_GIVE,	/* when the kernel has done it, what was charged for `object` is free */
-	DEMAND_IMPORT,	/* charged to its owner, not to who imports it, whatever its size */
+	DEMAND_GIVE,	/* after the kernel's call, the charge of `object` is free */
+	DEMAND_IMPORT,	/* charged to its owner, not to the importer, whatever its size */
 	DEMAND_PLACE,	/* an object that is there goes to device memory: reserve its size there */
 	DEMAND_REFUSE,	/* with `error`, without asking the kernel */
 };
@@ -52,9 +52,9 @@ struct demand {
 	struct demand_part parts[DEMAND_PARTS];
 	/*
 	 * GIVE and PLACE: a handle of /dev/kfd, or of the render node's file. With `by_address`,
-	 * for GIVE and TAKE, an address: the `length` bytes from there are where the parts say
-	 * afterwards, or in host memory, and what was charged for them before is free. But if it
-	 * `stays`, it was said where they are to go, and not that they go: then it is both.
+	 * for GIVE and TAKE, an address: the `length` bytes from there are afterwards where the
+	 * parts say, or in host memory, and their former charge is free. With `stays` the call only
+	 * sets where they are to go, so they are charged at both places.
 	 */
 	uint64_t object;
 	bool by_address;
@@ -65,14 +65,15 @@ struct demand {
 };
 
 /*
- * Of a request to /dev/kfd. `block` has `copied` bytes of it, at most the request's size (what is
- * more is not looked at); all of them for SVM. `page_bytes`: the system's page, a power of two.
+ * The demand of a request to /dev/kfd. `block` has `copied` bytes of it, at most the request's size
+ * (further bytes are ignored); all of them for SVM. `page_bytes`: the system's page, a power of
+ * two.
  */
 struct demand demand_of_kfd(unsigned long request, const void *block, size_t copied,
 			    uint32_t page_bytes);
 
 /*
- * Of a request to the render node of `gpu_id`. The block of one that does not say that it is to be
+ * The demand of a request to the render node of `gpu_id`. The block of a request that is not to be
  * read (_IOC_WRITE) is all zero, for DRM too.
  */
 struct demand demand_of_drm(unsigned long request, const void *block, size_t copied,

@@ -7,8 +7,8 @@
 #define PERCENT 0xffu
 
 /*
- * How long a tenant that works all the time may go on. Meanwhile its share is paid in: with 10 ms
- * of credit and a quarter of the time it may go on for 10 / (1 - 0.25) = 13 ms.
+ * How long a tenant that works all the time may continue. Meanwhile its share is paid in: with 10
+ * ms of credit and a quarter of the time it may work for 10 / (1 - 0.25) = 13 ms.
  */
 static int64_t duty_lasts_ns(const struct controller *controller, const struct share_params *params,
 			     uint64_t hot, uint64_t now_ns)

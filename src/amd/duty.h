@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A part of the time for queues that no CU mask binds, or not enough: they are taken off the
- * hardware and put back. Pure: a controller of src/sched says when the tenant may work, this says
- * what that means for queues.
+ * Limits queues to a part of the time if no CU mask applies to them, or not enough: they are taken
+ * off the hardware and put back. Pure: a controller of src/sched decides when the tenant may work,
+ * this applies it to queues.
  *
- * A queue's percentage is a switch: the kernel runs it if it is above 0, and how much above makes
- * no difference (QUEUE_IS_ACTIVE in its kfd_priv.h). With 0 the kernel saves what the queue was
- * doing and takes it from the hardware; above, it goes on. UPDATE_QUEUE sets all of a queue's
- * properties at once, so what the program wants them to be has to be known, and is what the kernel
- * is told, but for the percentage. A queue that the program itself has switched off stays off.
+ * A queue's percentage is a switch: the kernel runs it if it is above 0, and its value above 0
+ * makes no difference (QUEUE_IS_ACTIVE in its kfd_priv.h). With 0 the kernel saves the queue's
+ * state and takes it off the hardware; above 0, it continues. UPDATE_QUEUE sets all of a queue's
+ * properties at once, so the program's own values must be known, and are passed to the kernel,
+ * except for the percentage. A queue that the program itself has switched off stays off.
  */
 #ifndef ALLOT_AMD_DUTY_H
 #define ALLOT_AMD_DUTY_H
@@ -54,7 +54,7 @@ struct duty_queue {
 };
 
 /*
- * Whether the kernel has to be told something of a queue, and then what: *ret. Once the kernel has
+ * True if the kernel needs an update of the queue; then *ret is its argument. Once the kernel has
  * taken it, the caller sets `told` to ret->queue_percentage.
  */
 bool duty_queue_update(const struct duty_queue *queue, bool open,

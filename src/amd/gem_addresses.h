@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 /*
- * At which addresses of a GPU a process has buffers of render nodes, as it noted that itself: kernels
- * before 6.18 do not tell. It stands in the process's own memory, for whoever reads that from
- * outside while the process is stopped, and checks what it reads (criu/noted.h):
+ * A process's own note of the GPU addresses of its buffers of render nodes, since kernels before
+ * 6.18 do not tell them. The note is in the process's memory. A reader from outside, while the
+ * process is stopped, checks what it reads (criu/noted.h):
  *
  *	a page of the library's data	amd_addresses_at: the magic, and the address of
  *	its own memory			struct amd_addresses: how many, and the address of

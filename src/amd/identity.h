@@ -15,7 +15,7 @@
 /* Neither half is ever zero, and no UUID that NVIDIA makes has this first half. */
 void amd_identity(const struct topology_node *node, uint8_t ret_uuid[16]);
 
-/* Whether 16 bytes of a policy or a ledger are the name of an AMD GPU. */
+/* True if 16 bytes of a policy or a ledger are the name of an AMD GPU. */
 bool amd_identity_is(const uint8_t uuid[16]);
 
 /*

@@ -47,8 +47,8 @@ enum kfd_decision kfd_ioctl_decide(unsigned long request);
 enum kfd_decision drm_ioctl_decide(unsigned long request);
 
 /*
- * Whether the number is of a render node's ioctls that are not just passed on, whatever the type
- * says: what it would do there if it came to one by mistake has to be decided on.
+ * True if a render node's ioctl of that number is not just passed on, whatever the type says: the
+ * same number may reach a render node by mistake, so its effect there has to be decided on.
  */
 bool drm_ioctl_matters(unsigned long request);
 

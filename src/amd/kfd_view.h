@@ -57,7 +57,7 @@ int kfd_view_node(const struct kfd_view *view, const char *text, size_t len, cha
 int kfd_view_mem_info(const struct kfd_view *view, const char *file, const char *text, size_t len,
 		      char *ret, size_t room, size_t *ret_len);
 
-/* What the kernel answered to AVAILABLE_MEMORY. */
+/* The kernel's answer to AVAILABLE_MEMORY. */
 void kfd_view_available(const struct kfd_view *view,
 			struct kfd_ioctl_get_available_memory_args *args);
 

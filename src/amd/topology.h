@@ -4,9 +4,9 @@
  * them, as the kernel's KFD driver describes them in sysfs. A snapshot is plain data that nobody
  * changes any more; topology_read.h makes one, the questions here do no I/O.
  *
- * Nodes are numbered as ROCm's user-space library numbers them: from 0, without those that this
- * process may not see. So a node's number here is that of rocminfo, and may differ from that of
- * its directory in sysfs. What the ioctls take is neither but the GPU's id.
+ * Nodes are numbered as in ROCm's user-space library: from 0, without those that this process may
+ * not see. So a node's number here is that of rocminfo, and may differ from that of its directory
+ * in sysfs. Ioctls take neither, but the GPU's id.
  *
  * All of this was tried on trees that tests write, never yet on a real AMD GPU.
  */
@@ -137,8 +137,8 @@ const struct topology_link *topology_link(const struct topology *topology, uint3
 					  uint32_t to);
 
 /*
- * Whether `from` reaches memory of `to`, which is so where they are the same. The link of the one
- * that maps counts, and not the one back.
+ * True if `from` reaches memory of `to`, which may be the same. The link from the mapping device
+ * counts, not the one back.
  */
 bool topology_can_reach(const struct topology *topology, uint32_t from, uint32_t to);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 /*
- * Links between GPUs by way of CPUs. Kernels since 6.0 list them (p2p_links); older ones leave that
- * to ROCm's library, which finds them from the direct ones. This does so by the same rules, so that
- * who reaches whom is the same there as here. Pure.
+ * Links between GPUs through CPUs. Kernels since 6.0 list them (p2p_links); older ones leave that
+ * to ROCm's library, which derives them from the direct ones. This does so by the same rules, so
+ * that GPUs reach the same GPUs there as here. Pure.
  */
 #ifndef ALLOT_AMD_TOPOLOGY_INDIRECT_H
 #define ALLOT_AMD_TOPOLOGY_INDIRECT_H

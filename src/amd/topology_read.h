@@ -3,8 +3,7 @@
  * Takes a snapshot of the topology, from sysfs or from a copy of it.
  *
  * The kernel changes the tree at any time (a GPU is reset, unbound, partitioned anew) and counts
- * the changes. What was read is thrown away and read again until the count is the same before and
- * after.
+ * the changes. The tree is read again until the count is the same before and after.
  *
  * A GPU is left out when the device cgroup keeps it from this process (its files cannot be read),
  * or when its render node is not there. Links to it are left out, too, and the other nodes move up.

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 /*
- * Scope-bound release of what a function acquired. Initialise the variable (NULL, -EBADF) where
- * it is declared; hand it over with TAKE_PTR or TAKE_FD.
+ * Scope-bound release of a function's resources. Initialise the variable (NULL, -EBADF) where it is
+ * declared; hand it over with TAKE_PTR or TAKE_FD.
  */
 #ifndef ALLOT_BASE_CLEANUP_H
 #define ALLOT_BASE_CLEANUP_H

@@ -57,7 +57,7 @@ int fault_arm(const char *spec)
 		atomic_store_explicit(&fault_signal, stops ? SIGSTOP : SIGKILL,
 				      memory_order_relaxed);
 		atomic_store_explicit(&passages_left, count, memory_order_relaxed);
-		/* Pairs with the acquire in fault_pass: it sees what is to be done. */
+		/* Pairs with the acquire in fault_pass, which then sees the action, too. */
 		atomic_store_explicit(&fault_state, i + 1, memory_order_release);
 		return 0;
 	}

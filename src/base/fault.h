@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Points at which a test may have a process killed, to prove that what it leaves is repaired.
+ * Points at which a test may kill a process, to prove that its leavings are repaired.
  * ALLOT_FAULT=<name>[:<n>] raises SIGKILL at the n-th passage (first is 1) of the named point;
- * ALLOT_FAULT=<name>[:<n>]/STOP, SIGSTOP.
- * Not armed, a point is one relaxed load and a branch; with the build option fault_points off it
- * is nothing.
+ * ALLOT_FAULT=<name>[:<n>]/STOP, SIGSTOP. Not armed, a point is one relaxed load and a branch; with
+ * the build option fault_points off it is nothing.
  */
 #ifndef ALLOT_BASE_FAULT_H
 #define ALLOT_BASE_FAULT_H
 
 #include <stdatomic.h>
 
-/* The one list. A name says what has just been done when the process dies. */
+/* The one list. A name says which action was the last when the process dies. */
 #define FAULT_POINTS(X)                                                             \
 	X(TENANT_BUILT)        /* directory complete under its temporary name */     \
 	X(TENANT_NAMED)        /* in the list, and nobody noted who made it */       \
@@ -42,7 +41,7 @@
 	X(SHARED_ADDED)                                                              \
 	X(SHARED_UNCOVERED)    /* charged to the entry and still to the owner */     \
 	X(SHARED_DROPPED)                                                            \
-	X(SHARED_RENAMED)      /* half: who imports it now is charged once more */   \
+	X(SHARED_RENAMED)      /* half: a new importer is charged once more */       \
 	X(SHARED_RAISED)       /* others may have more, and cannot have it yet */    \
 	X(SHARED_SHED_ROW)     /* charged to the entry and still to the owner */     \
 	X(POLICY_HALF_WRITTEN) /* idle copy torn */                                  \
@@ -64,7 +63,7 @@
 	X(GUEST_SHARE_SERVED)  /* and has sent it */                                 \
 	X(GUEST_ROOM_WISHED)   /* an allocation waits for room, nobody was told */   \
 	X(RESIDENCY_TAKEN)     /* the role is held, nothing is known yet */          \
-	X(RESIDENCY_DECIDED)   /* who leaves and comes is known, nobody was asked */ \
+	X(RESIDENCY_DECIDED)   /* the moves are decided, nobody was asked yet */     \
 	X(RESIDENCY_LEAVES)    /* a tenant was asked to prepare */                   \
 	X(RESIDENCY_OUT)       /* and to leave */                                    \
 	X(RESIDENCY_COMES)     /* and to come back */                                \
@@ -132,8 +131,8 @@ void fault_pass(enum fault_point point);
 #endif
 
 /*
- * What ALLOT_FAULT does, from within; NULL disarms. 0, -EINVAL for an unknown name or bad count,
- * -ENOSYS when points are not compiled in.
+ * Arms the fault points as ALLOT_FAULT does, from within; NULL disarms. 0, -EINVAL for an unknown
+ * name or bad count, -ENOSYS when points are not compiled in.
  */
 int fault_arm(const char *spec);
 

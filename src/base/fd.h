@@ -26,7 +26,7 @@ int fd_pwrite_all(int fd, const void *buf, size_t len, uint64_t offset);
  */
 ssize_t fd_read_text(int dirfd, const char *path, char *buf, size_t len);
 
-/* Returns true if what the kernel told of two files is of the same one. */
+/* Returns true if two results of stat(2) are of the same file. */
 static inline bool fd_is_same(const struct stat *a, const struct stat *b)
 {
 	return a->st_dev == b->st_dev && a->st_ino == b->st_ino;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Words that threads sleep on, in memory that processes may share. A thread that wakes up looks
- * again at what it waits for: a wake-up may come for nothing, for instance by a signal.
+ * Words that threads sleep on, in memory that processes may share. A thread that wakes up must
+ * check its condition again: a wake-up may have another cause, such as a signal.
  */
 #ifndef ALLOT_BASE_FUTEX_H
 #define ALLOT_BASE_FUTEX_H
@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 /*
- * Sleeps while the word is what was seen, until it is woken, or until then by CLOCK_MONOTONIC;
+ * Sleeps while the word equals `seen`, until it is woken, or until `until_ns` by CLOCK_MONOTONIC;
  * UINT64_MAX: without limit.
  */
 static inline void futex_wait_until(const void *word, uint32_t seen, uint64_t until_ns)
@@ -41,7 +41,7 @@ struct futex_seen {
 
 #define FUTEX_ANY_MOST 128 /* as many as the kernel takes */
 
-/* Sleeps while all of `n` words are what was seen. -ENOSYS, without sleep, before Linux 5.16. */
+/* Sleeps while all of `n` words equal their `seen`. -ENOSYS, without sleep, before Linux 5.16. */
 static inline int futex_wait_any_until(const struct futex_seen *word, int n, uint64_t until_ns)
 {
 #if defined(SYS_futex_waitv) && defined(FUTEX_32)

@@ -26,8 +26,8 @@
 struct walk {
 	int dir;	     /* the folder that was reached */
 	char at[PATH_MAX];   /* its path; "": the root */
-	char rest[PATH_MAX]; /* what follows */
-	size_t own;	     /* so much of its end no link has put there */
+	char rest[PATH_MAX]; /* the rest of the path */
+	size_t own;	     /* bytes at its end that are the caller's, not a link's */
 	unsigned int links;  /* that were followed */
 	struct guarded_why *why;
 };
@@ -153,7 +153,7 @@ static int guarded_follow(struct walk *walk, int link, const char *name)
 	return *target == '/' ? guarded_go_to_root(walk) : 0;
 }
 
-/* The file itself: its figures are asked of what is read. */
+/* Opens the file itself: the opened file is checked. */
 static int guarded_open_file(const struct walk *walk, const char *name)
 {
 	CLEANUP_CLOSE int fd = fd_openat(walk->dir, name, O_RDONLY, 0);

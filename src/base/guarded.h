@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Opening a file whose content is believed: only root and the caller's user may be able to change it,
+ * Opens a file whose content is trusted: only root and the caller's user may be able to change it,
  * to exchange it or to put a link in its place.
  */
 #ifndef ALLOT_BASE_GUARDED_H

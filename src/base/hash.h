@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * FNV-1a with 64 bits (http://www.isthe.com/chongo/tech/comp/fnv): names, keys, and sums that find
- * damage. It keeps nobody out who wants in.
+ * damage. It is no protection against forgery.
  */
 #ifndef ALLOT_BASE_HASH_H
 #define ALLOT_BASE_HASH_H

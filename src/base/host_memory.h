@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How much of the machine's memory there is for what leaves devices. */
+/* The machine's memory for content that is moved off devices. */
 #ifndef ALLOT_BASE_HOST_MEMORY_H
 #define ALLOT_BASE_HOST_MEMORY_H
 
@@ -8,7 +8,7 @@
 /* All that the machine has; 0: not known. */
 uint64_t host_memory_total(void);
 
-/* What is free, less a tenth of that; 0: not known, so that nothing is moved. */
+/* Free memory, less a tenth; 0: not known, so that nothing is moved. */
 uint64_t host_memory_room(void);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A lock for a handful of instructions inside one process: a futex, so that it needs no library,
- * no initialisation and no memory of its own. Never held across a system call or a call of
- * somebody else's code; a forked child does not use its parent's.
+ * A lock for a handful of instructions inside one process: a futex, so that it needs no library, no
+ * initialisation and no memory of its own. Never held across a system call or a call of another
+ * library's code; a forked child does not use its parent's.
  */
 #ifndef ALLOT_BASE_LOCK_H
 #define ALLOT_BASE_LOCK_H
@@ -14,7 +14,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* 0 free, 1 held, 2 held and somebody may be waiting. */
+/* 0 free, 1 held, 2 held and a thread may be waiting. */
 struct lock {
 	_Atomic uint32_t word;
 };

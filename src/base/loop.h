@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The event loop: one thread that sleeps until a descriptor can be read, or somebody's time is up. */
+/*
+ * The event loop: one thread that sleeps until a descriptor can be read, or a source's time is up.
+ */
 #ifndef ALLOT_BASE_LOOP_H
 #define ALLOT_BASE_LOOP_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Time in ns: how long things are, and what a clock shows. */
+/* Time in ns: units, and clocks. */
 #ifndef ALLOT_BASE_NOW_H
 #define ALLOT_BASE_NOW_H
 
@@ -18,7 +18,7 @@ static inline uint64_t now_ns(clockid_t clock)
 	return (uint64_t)ts.tv_sec * NS_PER_S + (uint64_t)ts.tv_nsec;
 }
 
-/* All processes of a machine share both clocks. The second goes on while the machine sleeps. */
+/* All processes of a machine share both clocks. The second continues while the machine sleeps. */
 static inline uint64_t now_monotonic_ns(void)
 {
 	return now_ns(CLOCK_MONOTONIC);

@@ -19,7 +19,7 @@ static const struct {
 	{ "gb", UINT64_C(1000000000) }, { "tb", UINT64_C(1000000000000) },
 };
 
-/* `word` is of small letters; the host program's locale has no say in what its capitals are. */
+/* `word` is in small letters; the host program's locale does not decide about capitals. */
 static bool parse_is_suffix(const char *s, const char *word)
 {
 	for (; *word; s++, word++)
@@ -67,7 +67,7 @@ static uint64_t parse_fraction(const char *from, const char *to, uint64_t unit)
 	return value;
 }
 
-/* digits [ "." digits ], and what follows; ".5" where no whole is needed. */
+/* digits [ "." digits ], and the rest; ".5" if no whole is needed. */
 struct number {
 	const char *whole, *whole_end, *frac, *frac_end;
 };

@@ -26,7 +26,7 @@ struct size_spec {
 };
 
 /*
- * 0, -EINVAL for what is not a size (zero included), -ERANGE for more than SIZE_MAX_BYTES or more
+ * 0, -EINVAL for text that is no size (zero included), -ERANGE for more than SIZE_MAX_BYTES or more
  * than 100 %. Percentages are exact to a tenth; more precise ones are -EINVAL.
  */
 int parse_size_spec(const char *s, struct size_spec *ret);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Has the kernel bring pages in: it says what a touch would raise a signal for. Linux 5.14. */
+/*
+ * Has the kernel bring pages in: it returns an error where a touch would raise a signal. Linux
+ * 5.14.
+ */
 #ifndef ALLOT_BASE_POPULATE_H
 #define ALLOT_BASE_POPULATE_H
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * As memcpy, for much that nobody reads soon: what is written goes past the caches, where the
- * processor can. Else it would read first what is written over, and what is in the caches would go.
- * It goes by several pages at a time: more is on its way from memory then, since a processor fetches
- * ahead within each page for itself.
+ * As memcpy, for large blocks that nobody reads soon: the stores bypass the caches, where the
+ * processor can. Otherwise it would first read the lines that are overwritten, and evict the
+ * content of the caches. It copies several pages at a time: more loads are under way then, since a
+ * processor fetches ahead only within a page.
  */
 #ifndef ALLOT_BASE_STREAM_H
 #define ALLOT_BASE_STREAM_H
@@ -19,7 +19,7 @@
 #ifdef __SSE2__
 #include <emmintrin.h>
 
-/* What a build for coverage counts in here would take ten times as long as what is copied. */
+/* Coverage counters in here would take ten times as long as the copies. */
 #define STREAM_UNCOUNTED __attribute__((no_profile_instrument_function))
 
 STREAM_UNCOUNTED static inline void stream_line(char *to, const char *from)

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What can be seen of another process's thread, by /proc and the kernel's own copying: it is not
- * stopped for it. A thread is named by its number in the
- * caller's PID namespace. The caller makes sure, after it looked, that the number was not given to
- * another thread meanwhile.
+ * State of another process's thread, read from /proc and by the kernel's own copying, without
+ * stopping it. A thread is named by its number in the caller's PID namespace. The caller must check
+ * afterwards that the number was not given to another thread meanwhile.
  */
 #ifndef ALLOT_BASE_TARGET_H
 #define ALLOT_BASE_TARGET_H
@@ -17,8 +16,8 @@
 int target_process(pid_t thread, pid_t *ret_process);
 
 /*
- * Whether a thread of a process is stopped, by a signal or by a debugger. False where that cannot be
- * seen, and of one that is gone.
+ * True if a thread of the process is stopped, by a signal or by a debugger. False if that cannot be
+ * seen, and for a process that is gone.
  */
 bool target_is_stopped(pid_t process);
 
@@ -32,8 +31,8 @@ bool target_is_stopped(pid_t process);
 bool target_is_ending(pid_t process, uint64_t until_ns);
 
 /*
- * The device that a thread's descriptor is of; 0 for what is no character device. -EBADF: it is
- * not open; -ESRCH: there is no such thread; -EACCES: it does not let itself be looked at.
+ * The device of a thread's descriptor; 0 if it is no character device. -EBADF: it is not open;
+ * -ESRCH: there is no such thread; -EACCES: it may not be inspected.
  */
 int target_device(pid_t thread, int fd, dev_t *ret_device);
 
@@ -47,8 +46,8 @@ int target_file(int pidfd, int fd);
 int target_copy(pid_t thread, uint64_t from, void *to, size_t len);
 
 /*
- * Whether a thread may be inside an ioctl with this request. False when it is certainly not: when
- * it waits for something else, or is gone. Of one that has a processor nothing can be said.
+ * True if the thread may be inside an ioctl with this request. False if it certainly is not: it
+ * waits for something else, or is gone. For a thread on a processor the answer is always true.
  */
 bool target_inside(pid_t thread, uint32_t request);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * statx came with glibc 2.28. What enters other people's processes loads on 2.17: it uses target.c
- * and leaves this file out.
+ * statx came with glibc 2.28. Code in other people's processes loads on 2.17: it uses target.c and
+ * leaves this file out.
  */
 #include "base/target.h"
 
@@ -15,8 +15,8 @@
 #include "base/err.h"
 
 /*
- * The thread's own table of descriptors, which it need not share with its process. File systems
- * are not asked anew: one that the guarded program itself serves could not answer.
+ * The thread's own table of descriptors, which it need not share with its process. The file system
+ * is not asked: if the guarded program itself serves it, it could not answer.
  */
 int target_device(pid_t thread, int fd, dev_t *ret_device)
 {

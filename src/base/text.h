@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Text looked at without the C library. Whatever answers dlsym uses this: a sanitizer's runtime in
- * the program defines strcmp and the like, and asks dlsym for the real ones before its own work.
+ * Text functions without the C library, for code that answers dlsym: a sanitizer's runtime in the
+ * program defines strcmp and the like, and asks dlsym for the real ones before it works.
  */
 #ifndef ALLOT_BASE_TEXT_H
 #define ALLOT_BASE_TEXT_H
@@ -15,7 +15,7 @@ static inline bool text_same(const char *a, const char *b)
 	return *a == *b;
 }
 
-/* What is behind the last slash. */
+/* Returns the part after the last slash. */
 static inline const char *text_file_name(const char *path)
 {
 	const char *name = path;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Words of memory that others change meanwhile: fields of fixed width in files that processes
- * share. Every access is one of these, and each says what order it gives and what it pairs with.
- * The other side is not trusted: read a word once into a local, check the local, use the local.
+ * Words of memory that others change concurrently: fields of fixed width in files that processes
+ * share. Every access is one of these, and each names its order and its counterpart. The other side
+ * is not trusted: read a word once into a local, check the local, use the local.
  *
- * What one process has for itself is C11's _Atomic. That type is not for shared files: its size and
- * its representation are the compiler's.
+ * A process's private words are C11's _Atomic. That type is not for shared files: the compiler
+ * chooses its size and its representation.
  */
 #ifndef ALLOT_BASE_WORD_H
 #define ALLOT_BASE_WORD_H
@@ -22,8 +22,8 @@
 #define word_sub(ptr, value) __atomic_fetch_sub((ptr), (value), __ATOMIC_RELAXED)
 
 /*
- * A word that says that others are ready. Whoever reads with word_acquire what word_release stored
- * sees everything that was written before that store.
+ * A word that tells that others are ready. A word_acquire that reads the value of a word_release
+ * sees everything that was written before that release.
  *
  *	writer				reader
  *	word_write(&row->bytes, n)
@@ -63,9 +63,9 @@ static inline bool word_swap_if_u32(uint32_t *ptr, uint32_t expected, uint32_t d
 }
 
 /*
- * Subtracts, stopping at zero, so that releasing more than was taken cannot wrap a counter to
- * 2^64 and lock everybody else out. A release: what came before is seen by whoever acquires or
- * checks the result. Answers how much was really subtracted.
+ * Subtracts, but not below zero, so that releasing more than was taken cannot wrap a counter to
+ * 2^64 and lock everybody else out. A release: an acquire or check of the result sees all that came
+ * before. Returns the number that was really subtracted.
  */
 static inline uint64_t word_sub_floor(uint64_t *ptr, uint64_t value)
 {

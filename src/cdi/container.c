@@ -77,7 +77,7 @@ static int container_take_process(const json_t *process, struct container *c)
 	return container_text(process, "cwd", c->cwd, sizeof(c->cwd));
 }
 
-/* Lines of a user namespace: what is inside, what that is outside, how many from there on. */
+/* A line of a user namespace's map: the first id inside, the first id outside, their number. */
 static int container_find_uid(const char *map, bool from_outside, uid_t uid, uid_t *ret)
 {
 	unsigned int inside, outside, size;

@@ -18,12 +18,12 @@ struct container {
 	pid_t pid; /* its first process, which runs nothing of the image yet */
 	char root[PATH_MAX];
 	char cwd[PATH_MAX]; /* in it */
-	char *program;	    /* the first of its arguments, as it stands there; "": none */
+	char *program;	    /* its first argument, unchanged; "": none */
 	char *path;	    /* PATH in its environment; "": none */
 	/*
-	 * Its root, by the number that this one has for us: all of its users believe files in a directory
-	 * of that one's. In a user namespace without a root it is us, if the first process is. False: it
-	 * is nobody, and the library would believe nothing.
+	 * The uid of the container's root, as we see it: all of its users trust files in a
+	 * directory of that uid. In a user namespace without a root it is our uid, if the first
+	 * process has it. False: there is none, and the library would trust no file.
 	 */
 	bool has_owner;
 	uid_t owner;
@@ -32,11 +32,11 @@ struct container {
 
 #define CONTAINER_WHY 320
 
-/* 0, or -errno with what is wrong in words. Takes a zeroed one; container_done() in any case. */
+/* 0, or -errno with the reason in words. Takes a zeroed one; container_done() in any case. */
 int container_read(FILE *state, struct container *ret, char why[static CONTAINER_WHY]);
 void container_done(struct container *container);
 
-/* Who we are outside of our user namespace, in which a rootless runtime's hooks are root. */
+/* Our uid outside of our user namespace, in which a rootless runtime's hooks are root. */
 int container_outer_uid(uid_t *ret);
 
 #endif

@@ -95,14 +95,17 @@ int cdi_mount_tenant(const struct container *container, const char *tenant_dir)
 		return place;
 	if (mount(tenant_dir, mount_fd_path(place).s, NULL, MS_BIND, NULL) < 0)
 		return err_errno();
-	/* What stands there now. */
+	/* Opens the path again, which is now the mount. */
 	mounted = mount_open_within(root, CDI_TENANT);
 	if (mounted < 0)
 		return mounted;
 	snprintf(from, sizeof(from), "%s/ledger", tenant_dir);
 	snprintf(to, sizeof(to), "%s/ledger", mount_fd_path(mounted).s);
 	snprintf(lock, sizeof(lock), "%s/lock", mount_fd_path(mounted).s);
-	/* Who could open what writers of the policy lock could keep them off; root there is its owner. */
+	/*
+	 * A process that could open the policy's lock could block its writers, and its owner is
+	 * root there.
+	 */
 	if (mount(from, to, NULL, MS_BIND, NULL) < 0 ||
 	    mount("/dev/null", lock, NULL, MS_BIND, NULL) < 0 ||
 	    mount(NULL, mount_fd_path(mounted).s, NULL, MS_REMOUNT | MS_BIND | MS_RDONLY | FLAGS,

@@ -12,9 +12,9 @@
 int cdi_mount_enter(const struct container *container);
 
 /*
- * Behind that: has the tenant's directory at CDI_TENANT, read-only but for the ledger. What the
- * image has there leads nowhere but into the image. 0 or -errno; -ENOSYS before Linux 5.6; -EEXIST: the
- * container has a tenant already, by an earlier hook.
+ * To be called after cdi_mount_enter: mounts the tenant's directory at CDI_TENANT, read-only except
+ * for the ledger. Links of the image in that path lead nowhere but into the image. 0 or -errno;
+ * -ENOSYS before Linux 5.6; -EEXIST: the container has a tenant already, by an earlier hook.
  */
 int cdi_mount_tenant(const struct container *container, const char *tenant_dir);
 

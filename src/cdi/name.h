@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What people write behind "allot.dev/gpu=": which devices, and how much of each. Pure. */
+/* Parses names after "allot.dev/gpu=": which devices, and how much of each. Pure. */
 #ifndef ALLOT_CDI_NAME_H
 #define ALLOT_CDI_NAME_H
 
@@ -18,7 +18,7 @@ struct cdi_name {
 	char share[CDI_NAME_BYTES];  /* in percent; "": no limit */
 };
 
-/* 0, or -EINVAL for what is no such name, or none that CDI takes. */
+/* 0, or -EINVAL for text that is no such name, or none that CDI takes. */
 int cdi_name_parse(const char *name, struct cdi_name *ret);
 
 #endif

@@ -20,7 +20,7 @@
 
 #define VERSION "0.5.0" /* the oldest that knows all that is in a file of ours */
 
-/* Runtimes read what ends in ".json" or ".yaml", under any name. */
+/* Runtimes read all files that end in ".json" or ".yaml". */
 #define FILE_BEGIN CDI_VENDOR "-%s-"
 #define FILE_END   ".json"
 #define FRESH_END  ".XXXXXX" /* of a file that is being written, as mkostemp has it */
@@ -231,7 +231,7 @@ static int spec_fill(int fd, const struct cdi_spec *spec)
 	return r;
 }
 
-/* With the directories that it is in. Whatever the umask: others' runtimes look there, too. */
+/* Makes the directory and its parents, whatever the umask: others' runtimes read it, too. */
 static int spec_make_dir(const char *dir)
 {
 	char path[PATH_MAX];
@@ -248,7 +248,10 @@ static int spec_make_dir(const char *dir)
 	return errno == EEXIST ? 0 : err_errno();
 }
 
-/* Locks the file for its writer, which cdi_spec_sweep leaves alone. -EAGAIN: it was removed before that. */
+/*
+ * Locks the file for its writer: cdi_spec_sweep skips locked files. -EAGAIN: it was removed before
+ * that.
+ */
 static int spec_lock(int fd)
 {
 	struct stat st;

@@ -24,7 +24,10 @@
 #define CDI_VENDOR "allot.dev"
 #define CDI_KIND   CDI_VENDOR "/" CDI_GPU
 
-/* Classes of devices: what people ask for by names, and what Kubernetes gave to a container. */
+/*
+ * Classes of devices: those that people ask for by names, and those that Kubernetes gave to a
+ * container.
+ */
 #define CDI_GPU	  "gpu"
 #define CDI_GRANT "grant"
 
@@ -57,12 +60,15 @@ struct cdi_spec {
 int cdi_spec_dir(char ret[static PATH_MAX]);
 
 /*
- * Makes the directory where it is missing, and puts the file there in one step: whoever reads sees
- * the old one or the new one. 0 or -errno.
+ * Makes the directory if it is missing, and puts the file there in one step: a reader sees the old
+ * one or the new one. 0 or -errno.
  */
 int cdi_spec_write(const char *dir, const struct cdi_spec *spec);
 
-/* Likewise a device that brings nothing: one more of a container that has `of`, whose edits do it all. */
+/*
+ * Likewise a device without content: a further one of a container that has `of`, whose edits do
+ * everything.
+ */
 int cdi_spec_write_beside(const char *dir, const char *class, const char *name, const char *of);
 
 /* Of its file. -ENAMETOOLONG. */

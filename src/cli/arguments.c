@@ -1,22 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/arguments.h"
 
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cli/exit_status.h"
 #include "cli/out/say.h"
 
-/* What argp adds to the options of each command. */
+/* Options that argp adds to those of each command. */
 static const struct argp_option own[] = {
 	{.name = "help"}, {.name = "usage"}, {.name = "version"}, {0}};
+
+bool arguments_at_end(const struct argp_option *option)
+{
+	return !option->key && !option->name && !option->doc;
+}
 
 static bool arguments_is(const struct argp_option *option, const char *word, size_t len,
 			 bool letter)
 {
 	if (letter)
 		return len == 1 && option->key == *word;
+	if (!option->name) /* a group's title */
+		return false;
 	return strlen(option->name) == len && !strncmp(option->name, word, len);
 }
 
@@ -24,7 +30,7 @@ static bool arguments_is(const struct argp_option *option, const char *word, siz
 static const struct argp_option *arguments_find_in(const struct argp_option *table,
 						   const char *word, size_t len, bool letter)
 {
-	for (; table && table->name; table++)
+	for (; table && !arguments_at_end(table); table++)
 		if (arguments_is(table, word, len, letter))
 			return table;
 	return NULL;

@@ -4,6 +4,7 @@
 #define ALLOT_CLI_ARGUMENTS_H
 
 #include <argp.h>
+#include <stdbool.h>
 
 /*
  * argp_parse(), but a long option behind one hyphen is an error that says so: argp would take
@@ -13,7 +14,10 @@
 error_t arguments_parse(const struct argp *argp, int argc, char **argv, unsigned int flags,
 			void *input);
 
-/* For a parser, of a command that is about one tenant: the first name, and an error for more. */
+/* True behind a table's last entry. The title of a group has no name, and is no end. */
+bool arguments_at_end(const struct argp_option *option);
+
+/* For a command that takes one tenant: takes its name; argp_error() for a second one. */
 void arguments_take_tenant(struct argp_state *state, char *arg, const char **name);
 
 #endif

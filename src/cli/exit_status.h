@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What allot ends with where it is not the command's own status. */
+/* allot's own exit statuses, where it does not end with the command's. */
 #ifndef ALLOT_CLI_EXIT_STATUS_H
 #define ALLOT_CLI_EXIT_STATUS_H
 

@@ -15,7 +15,7 @@
 #include "base/userns.h"
 #include "ledger/tenant.h"
 
-/* A daemon that is at work on others' requests is waited for so long, and for memory that moves. */
+/* How long to wait for a daemon that works on others' requests, and for memory that is moved. */
 #define PATIENCE_S 20
 #define MOVE_S	   1200
 
@@ -125,7 +125,7 @@ int control_ask_within(const char *runtime, unsigned int patience_s, struct cont
 		return fd == -EAGAIN || fd == -EINPROGRESS ? -ETIMEDOUT : fd;
 	request->magic = CONTROL_MAGIC;
 	request->version = CONTROL_VERSION;
-	/* One who is turned away has the answer, and nobody who takes the request. */
+	/* A refused client finds an answer, although nobody takes its request. */
 	if (send(fd, request, sizeof(*request), MSG_NOSIGNAL) < 0 && errno != EPIPE)
 		return errno == EAGAIN ? -ETIMEDOUT : err_errno();
 	n = recv(fd, ret, sizeof(*ret), MSG_TRUNC);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Asking allotd, as a user whose tenants it makes. */
+/* Asks allotd, as a user whose tenants it makes. */
 #ifndef ALLOT_CONTROL_ASK_H
 #define ALLOT_CONTROL_ASK_H
 
@@ -13,9 +13,9 @@
 int control_socket_path(const char *runtime, char ret[static PATH_MAX]);
 
 /*
- * Whether this machine's users have their tenants made by allotd, and the runtime directory in which
- * they are: 1 or 0. -ENOTCONN: its site wants one and none runs; -EPERM: what is there is not
- * root's; or -errno. Root of the machine may ask, too, and has its own made by nobody.
+ * Finds out if allotd makes the tenants of this machine's users, and in which runtime directory: 1
+ * or 0. -ENOTCONN: the site wants a daemon and none runs; -EPERM: the socket is not root's; or
+ * -errno. The machine's root may ask, too, but makes its own tenants.
  */
 int control_find(char ret_runtime[static PATH_MAX]);
 

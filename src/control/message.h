@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a user's command and allotd say to each other: one request and one answer over a connection
- * of <runtime>-users/control (SOCK_SEQPACKET), each of one size. Who asks, the kernel tells.
+ * Messages between a user's command and allotd: one request and one answer over a connection of
+ * <runtime>-users/control (SOCK_SEQPACKET), each of a fixed size. The kernel tells the sender.
  */
 #ifndef ALLOT_CONTROL_MESSAGE_H
 #define ALLOT_CONTROL_MESSAGE_H
@@ -17,17 +17,20 @@
 #define CONTROL_CONFIG "/etc/allot/allotd.conf"
 
 enum control_verb {
-	CONTROL_MAKE,	/* a tenant of who asks; answers its policy */
+	CONTROL_MAKE,	/* makes a tenant of the sender; answers its policy */
 	CONTROL_SET,	/* `policy` in place of `before` */
 	CONTROL_END,	/* remove it if it has ended */
 	CONTROL_REMOVE, /* likewise one that is kept */
 	CONTROL_SUSPEND, /* answered when it is done: the words are what people are told */
 	CONTROL_RESUME,
-	CONTROL_ABOUT, /* nothing is done; answers what allotd goes by */
+	CONTROL_ABOUT, /* changes nothing; answers the daemon's configuration */
 	CONTROL_VERBS,
 };
 
-/* Of CONTROL_MAKE and CONTROL_SET: what was asked for, and is not just how a policy begins. */
+/*
+ * For CONTROL_MAKE and CONTROL_SET: the settings that were asked for, and are not a new policy's
+ * defaults.
+ */
 enum control_said {
 	CONTROL_SAID_MEMORY = 1 << 0,
 	CONTROL_SAID_COMPUTE = 1 << 1, /* a share, a weight, or none */
@@ -50,7 +53,7 @@ struct control_request {
 	struct policy before, policy;
 };
 
-/* Which configuration is in force, and what its file was when it was read. */
+/* The configuration in force, and its file's state when it was read. */
 struct control_about {
 	uint64_t dev, ino, bytes, mtime_ns; /* ino 0: there was none, and users are not bounded */
 	char config[1024];		    /* its path */

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
 /*
- * What a plugin and CRIU know of each other, in our own words: the descriptor that CRIU looks up in
- * a plugin, the hooks that are used here, and the functions of CRIU that a plugin may call.
+ * The interface of CRIU and its plugins, in our own words: the descriptor that CRIU looks up in a
+ * plugin, the hooks that are used here, and the functions of CRIU that a plugin may call.
  *
- * The list of hooks grows at its end, and CRIU refuses a plugin that has more of them than itself: it
- * has 10 of them in 3.17, 12 in 4.0 and 4.1, 13 in 4.2, and 15 in what comes after that, where one of
- * the old ones has another argument, too. So there are two builds (ALLOT_CRIU_HOOKS): with 10 for all
- * that was released up to 4.2, and with 15.
+ * The list of hooks grows at its end, and CRIU refuses a plugin with more hooks than its own: 10 in
+ * 3.17, 12 in 4.0 and 4.1, 13 in 4.2, and 15 in later versions, where one of the old ones has
+ * another argument, too. So there are two builds (ALLOT_CRIU_HOOKS): with 10 for all releases up to
+ * 4.2, and with 15.
  */
 #ifndef ALLOT_CRIU_ABI_H
 #define ALLOT_CRIU_ABI_H
@@ -25,7 +25,7 @@ enum criu_hook {
 	CRIU_RESTORE_EXT_FILE = 3,   /* (int id): its descriptor; of 15, (int id, bool *ret_retry) */
 	CRIU_HANDLE_DEVICE_VMA = 7,  /* (int fd, const struct stat *): may it be mapped? */
 	CRIU_UPDATE_VMA_MAP = 8,     /* below */
-	CRIU_RESUME_DEVICES_LATE = 9, /* (int pid): it is restored, and goes on after this */
+	CRIU_RESUME_DEVICES_LATE = 9, /* (int pid): it is restored, and continues after this */
 	CRIU_DUMP_DEVICES_LATE = 14, /* (int pid): all processes have been dumped, and stand still */
 };
 
@@ -49,7 +49,7 @@ int criu_get_image_dir(void);
 int fdstore_add(int fd);
 int fdstore_get(int id);
 
-/* Has the process with that pid, of those that are restored, try again what was to be retried. */
+/* Tells a process of the restore to try again. */
 int set_fds_event(int pid);
 
 /* CRIU's own end of a dump that failed, which lets the processes go on. NULL in a CRIU without them. */

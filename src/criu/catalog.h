@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
 /*
- * What a dump has found of render nodes, and a restore makes again: files, buffers, who holds which,
- * and where. It is the file allot-amdgpu.catalog among CRIU's images, and content is beside it
- * (content.h).
+ * The render nodes of a dump, for a restore: files, buffers, their holders, and their addresses. It
+ * is the file allot-amdgpu.catalog among CRIU's images, with content beside it (content.h).
  *
- * src/image's manifest and its lists of holders are not used for that: an object there is a size, a
- * device and mappings, and what makes a buffer of amdgpu, its flags, its alignment, its handle in
- * each file and the offset at which that maps it, has no place in them. Content has: it is written
- * by image/object_writer.h.
+ * src/image's manifest and its lists of holders are not used for this: an object there is a size, a
+ * device and mappings. It has no place for a buffer's flags, its alignment, its handle in each file
+ * and the offset at which that file maps it. Content is written by image/object_writer.h.
  *
  * The file is tables (image/tables.h), version 1.
  */
@@ -23,7 +21,7 @@
 #define CATALOG_MAX_BYTES (64u << 20)
 #define CATALOG_NONE UINT32_MAX
 
-/* An open render node: one for all who share the description. */
+/* An open render node: one for all that share the description. */
 struct catalog_file {
 	uint32_t id;	/* CRIU's */
 	uint32_t minor; /* of the device, when it was dumped */
@@ -66,7 +64,7 @@ enum catalog_list {
 
 /* Lists are malloc'ed, and NULL where they are empty. */
 struct catalog {
-	uint8_t id[16]; /* what content belongs to it */
+	uint8_t id[16]; /* that its content has, too */
 	uint32_t n[CATALOG_LISTS];
 	union {
 		void *list[CATALOG_LISTS];

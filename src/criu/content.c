@@ -59,8 +59,8 @@ static int content_next(void *arg, struct object *ret)
 }
 
 /*
- * What the kernel maps for nobody, and what it would have to move first, for which there may be no
- * room: whoever touches it then is killed.
+ * False for a buffer that the kernel maps for nobody, and for one that the kernel would have to
+ * move first: if there is no room, a process that touches it is killed.
  */
 static bool content_is_reached(const struct owned *o)
 {
@@ -83,7 +83,7 @@ static int content_view(struct owned *o, bool out)
 	return r < 0 ? r : contents_view_open(&o->view, place.fd, place.offset, b->bytes, out);
 }
 
-/* What never leaves its file has no dma-buf, by which our own file would have it. */
+/* Opens the buffer's dma-buf in our own file. A buffer that is never exported has none. */
 static int content_dmabuf(struct owned *o, bool out)
 {
 	const struct catalog_buffer *b = &o->catalog->buffers[o->buffer];

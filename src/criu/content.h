@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
 /*
- * What buffers hold: for each render file that owns some, a file of objects (image/contents.h)
- * among CRIU's images, whose last record vouches for the catalog. An object is a buffer, in the
+ * Content of buffers: for each render file that owns some, a file of objects (image/contents.h)
+ * among CRIU's images, whose last record has the catalog's checksum. An object is a buffer, in the
  * catalog's order; zeros are left out.
  */
 #ifndef ALLOT_CRIU_CONTENT_H
@@ -21,11 +21,14 @@ struct content_place {
 	bool is_dmabuf;
 };
 
-/* The content of all buffers that `file` owns, if any. `places`: of each buffer. Says what is wrong. */
+/*
+ * Saves the content of all buffers that `file` owns, if any. `places`: one for each buffer. Reports
+ * its errors.
+ */
 int content_save(const struct catalog *catalog, uint32_t file, const struct contents_seal *seal,
 		 const struct content_place *places);
 
-/* Back into the buffers that `file` owns, by its descriptor. Says what is wrong. */
+/* Fills the buffers that `file` owns, through its descriptor. Reports its errors. */
 int content_fill(const struct catalog *catalog, uint32_t file, const struct contents_seal *seal,
 		 int fd);
 

@@ -21,7 +21,7 @@ bool dmabuf_is(int fd)
 	       !strncmp(link, prefix, sizeof(prefix) - 1);
 }
 
-/* Whose buffer it is may turn out with a later file. */
+/* A later file may turn out to be the owner of the buffer. */
 int dmabuf_dump(struct dump *dump, int fd, uint32_t id)
 {
 	struct catalog_dmabuf dmabuf = {.id = id, .buffer = CATALOG_NONE};

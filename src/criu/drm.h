@@ -25,7 +25,7 @@ int drm_change_handle(int fd, uint32_t from, uint32_t to);
 /* How it was created: -ENOENT for a number that is no handle. */
 int drm_create_info(int fd, uint32_t handle, struct drm_amdgpu_gem_create_in *ret);
 
-/* The offset at which mmap of the file finds it; -EPERM for what the CPU has no access to. */
+/* The offset at which mmap of the file finds it; -EPERM if the CPU has no access to it. */
 int drm_mmap_offset(int fd, uint32_t handle, uint64_t *ret);
 
 /* A dma-buf, O_RDWR or O_RDONLY, or -errno; the first to export it has decided which. */
@@ -40,13 +40,13 @@ int drm_va(int fd, uint32_t operation, uint32_t handle, uint32_t flags, uint64_t
 /* The addresses that drm_va takes: of two ranges, of which the second may be empty. */
 int drm_va_ranges(int fd, uint64_t ret[2][2]);
 
-/* Which generation it is, as AMD numbers them; its memory, and what of it the CPU reaches. */
+/* Its generation, by AMD's numbers; its memory, and the part of it that the CPU reaches. */
 int drm_family(int fd, uint32_t *ret);
 int drm_memory(int fd, uint64_t *ret_bytes, uint64_t *ret_visible_bytes);
 
 /*
- * Packets for the engine that copies: so many bytes at an address of the GPU, which reach these
- * buffers. -ETIME: they are not done after so long.
+ * Submits packets to the copy engine: `bytes` bytes at an address of the GPU, which lie in these
+ * buffers. drm_wait_copies: -ETIME if they are not done within `patience_ns`.
  */
 int drm_make_context(int fd, uint32_t *ret);
 int drm_submit_copies(int fd, uint32_t context, const uint32_t *handles, uint32_t nhandles,

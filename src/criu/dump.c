@@ -20,7 +20,7 @@
 #include "criu/whose.h"
 #include "image/crc32c.h"
 
-/* --- What is known -------------------------------------------------------------------------- */
+/* --- Records of the dump -------------------------------------------------------------------- */
 
 void dump_done(struct dump *d)
 {
@@ -43,7 +43,7 @@ void dump_done(struct dump *d)
 	*d = (struct dump){0};
 }
 
-/* A list beside one of the catalog's: what is known of a record while the dump goes on. */
+/* A list beside one of the catalog's: state of each record during the dump. */
 static int dump_add(struct dump *d, enum catalog_list list, const void *record, void *beside,
 		    size_t bytes, const void *is)
 {
@@ -85,11 +85,12 @@ int dump_find(const struct dump *d, uint64_t inode)
 	return -ENOENT;
 }
 
-/* --- Who owns what -------------------------------------------------------------------------- */
+/* --- Owners --------------------------------------------------------------------------------- */
 
 /*
- * The first that did not import it; all on its device are alike, for it is one object to them. What
- * a process has made by /dev/kfd is that process's, and what one there has imported is not.
+ * Elects the owner: the first holder that did not import the buffer. All holders on its device are
+ * alike, since it is one object to them. A buffer that a process made by /dev/kfd is that
+ * process's; a buffer imported there is not.
  */
 static int dump_elect(struct dump *d, uint32_t buffer)
 {
@@ -211,7 +212,7 @@ static bool dump_has_both(const struct join *join, int one, int other)
 	return false;
 }
 
-/* The file of a render node, of that minor, which who has that /dev/kfd has as well. */
+/* Finds the process's file of a render node, of that minor, beside its /dev/kfd. */
 static uint32_t dump_find_render(void *arg, uint32_t process, uint32_t minor)
 {
 	const struct join *join = arg;

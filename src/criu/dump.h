@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
 /*
- * A dump as it goes on: CRIU hands over one file after the other, and what they share is known when
- * all have been. Until then the dma-buf of each buffer is held open: its inode is what the buffer is
- * known by, in whatever file, process or device it turns up, and stays the same for so long. (A
- * handle is a number of one file.)
+ * A dump in progress: CRIU hands over one file after the other, and what they share is known after
+ * the last. Until then the dma-buf of each buffer is held open: its inode identifies the buffer in
+ * any file, process or device while it is open. (A handle is a number of one file.)
  */
 #ifndef ALLOT_CRIU_DUMP_H
 #define ALLOT_CRIU_DUMP_H
@@ -23,7 +22,7 @@ struct dump;
 
 struct dump_file {
 	int fd; /* a duplicate of the descriptor, as of dma-bufs */
-	/* What is to be asked of it when all is known, and says what is wrong; or NULL. */
+	/* Called when all files are known; says what is wrong; or NULL. */
 	int (*check)(const struct dump *dump, uint32_t file);
 };
 
@@ -34,7 +33,7 @@ struct dump {
 	int *dmabufs;
 	bool *imported; /* of each holder: the kernel says that it is another device's buffer */
 
-	/* What processes have of /dev/kfd, where any has; by duplicates, too. */
+	/* The processes' use of /dev/kfd, if any; also through duplicates. */
 	struct kfd_dump *kfd;
 	struct topology *topology;
 	int *kfds;
@@ -51,13 +50,10 @@ int dump_add_file(struct dump *dump, const struct catalog_file *file, const stru
 int dump_add_holder(struct dump *dump, const struct catalog_holder *holder, bool imported);
 int dump_add_dmabuf(struct dump *dump, const struct catalog_dmabuf *dmabuf, int fd);
 
-/* Removes from CRIU's folder what a former dump has left there. */
+/* Removes from CRIU's folder the files of an earlier dump. */
 void dump_begin(void);
 
-/*
- * All files were there: says who owns what, and writes the image. Says what is wrong. If a file follows
- * all the same, it is to be called again.
- */
+/* After the last file: elects owners, and writes the image. Reports its errors. May be called again. */
 int dump_finish(struct dump *dump);
 
 #endif

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
 /*
- * Content of buffers that the CPU does not reach, by the GPU's engine that copies (SDMA): between the
- * buffer and memory of the machine that both reach, by packets that a render node's file of our own
- * takes. No AMD GPU has seen it: what a packet says is the kernel driver's for the same engines, and
- * before an engine is used for content it has to copy a page right.
+ * Copies content of buffers that the CPU does not reach by the GPU's copy engine (SDMA): between
+ * the buffer and host memory that both reach, by packets through a render node's file of our own.
+ * It was tried on no AMD GPU: the packets are those of the kernel driver for the same engines, and
+ * before an engine is used for content it has to copy a page correctly.
  */
 #ifndef ALLOT_CRIU_ENGINE_H
 #define ALLOT_CRIU_ENGINE_H
@@ -28,7 +28,9 @@ struct engine {
 	uint64_t buffer_bytes;
 };
 
-/* Whether the CPU reaches all of the GPU's memory, as the kernel says; true where it says nothing. */
+/*
+ * True if the CPU reaches all of the GPU's memory, by the kernel; also if the kernel does not tell.
+ */
 bool engine_is_needless(uint32_t minor);
 
 /*

@@ -5,7 +5,7 @@
 
 #include "criu/engine.h"
 
-/* Kept from one part of a buffer to the next; and what is known of the node that was last asked. */
+/* Kept from one part of a buffer to the next; and the answer for the last node. */
 static struct engine engine;
 static uint32_t asked_minor;
 static bool needless;
@@ -17,8 +17,8 @@ void kfd_reach_close(void)
 }
 
 /*
- * Where the CPU does not reach all of the GPU's memory the kernel would move a buffer that is touched,
- * for which there may be no room: whoever touches it then is killed.
+ * True if the CPU reaches all of the GPU's memory. Otherwise the kernel would move a touched
+ * buffer, and if there is no room, the process that touches it is killed.
  */
 static bool kfd_reach_may_touch(uint32_t minor)
 {

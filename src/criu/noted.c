@@ -48,7 +48,7 @@ static int64_t noted_own_pid(pid_t pid)
 	return own;
 }
 
-/* Looks at the beginnings of these pages. Where what was noted is, or 0. */
+/* Looks for the note at the beginnings of these pages. Returns its address, or 0. */
 static uint64_t noted_find_in(int memory, uint64_t from, uint64_t end, uint32_t *pages)
 {
 	struct amd_addresses_at at;
@@ -61,7 +61,7 @@ static uint64_t noted_find_in(int memory, uint64_t from, uint64_t end, uint32_t 
 	return 0;
 }
 
-/* In what is mapped of files, private and to be written: a library's data. */
+/* Looks in private, writable mappings of files: a library's data. */
 static uint64_t noted_find(pid_t pid, int memory)
 {
 	uint64_t from, end, found = 0;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
 /*
- * What a tenant's process has noted of where its buffers are (amd/gem_addresses.h), read out of its
- * memory. The process may have written there what it likes: all that is promised here is that
- * numbers make sense. Whether it is so the kernel is asked (occupied.h).
+ * Addresses of buffers that a tenant's process noted (amd/gem_addresses.h), read out of its memory.
+ * The process may have written anything there: all that is checked here is that the numbers make
+ * sense. The kernel then tells if they are true (occupied.h).
  */
 #ifndef ALLOT_CRIU_NOTED_H
 #define ALLOT_CRIU_NOTED_H
@@ -12,9 +12,9 @@
 #include "amd/gem_addresses.h"
 
 /*
- * Of that open file, malloc'ed, by handle and address; none (NULL) where its process noted nothing of
- * it. -EAGAIN: the process was stopped while it noted. -EPROTO: what it noted makes no sense;
- * -EOVERFLOW: it had no room for all. Or what reading it came to.
+ * The notes of that open file, malloc'ed, by handle and address; NULL if its process noted nothing
+ * of it. -EAGAIN: the process was stopped while it noted. -EPROTO: the notes make no sense;
+ * -EOVERFLOW: it had no room for all. Or an error of reading.
  */
 int noted_read(int fd, struct amd_address **ret, uint32_t *ret_n);
 

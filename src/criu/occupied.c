@@ -24,7 +24,7 @@ static int occupied_order(const void *one, const void *other)
 	return a->at < b->at ? -1 : a->at > b->at;
 }
 
-/* What lies between two addresses and in none of the list is free. */
+/* Checks that addresses between two entries are free. */
 static int occupied_check_gaps(int fd, const struct occupied *list, uint32_t n, uint64_t from,
 			       uint64_t end, struct occupied *ret)
 {

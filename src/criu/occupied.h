@@ -13,9 +13,9 @@ struct occupied {
 };
 
 /*
- * Whether these are taken, and nothing else; puts them in their order. -EEXIST: there is more, within
- * the addresses *ret. -ENOENT: *ret is not taken, at its first or last page, which are looked at.
- * -EINVAL: two overlap. Or what the kernel answers.
+ * Checks that exactly these addresses are taken; sorts them. -EEXIST: there is more, within the
+ * addresses *ret. -ENOENT: *ret is not taken, by its first or last page, which are probed. -EINVAL:
+ * two overlap. Or the kernel's -errno.
  */
 int occupied_check(int fd, struct occupied *list, uint32_t n, struct occupied *ret);
 

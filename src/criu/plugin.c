@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
 /*
- * The plugin as CRIU sees it: what each hook is for. CRIU runs a dump in one process. A restore
+ * The plugin as CRIU sees it: the purpose of each hook. CRIU runs a dump in one process. A restore
  * begins in one, from which all others are forked.
  */
 #include <errno.h>
@@ -121,8 +121,8 @@ static int plugin_restore_file(int id, bool *ret_retry)
 }
 #else
 /*
- * Who comes too early has to wait here, where nobody else of the process can do anything. So all
- * that others may want of it is made first.
+ * A process that comes too early waits here, where none of its threads can do anything. So
+ * everything that others may want of it is made first.
  */
 static int plugin_begin(void)
 {
@@ -196,11 +196,11 @@ static void plugin_undo(void)
 }
 
 /*
- * Up to CRIU 4.2 no other hook is called behind the last file. It comes too late for a refusal, for
- * nobody waits for its answer, and for who copies the image in CRIU's post-dump script. So the image
- * is written with the last file, and here only where the plugin could not tell which was the last.
+ * Up to CRIU 4.2 no other hook is called after the last file. It is too late for a refusal, since its
+ * result is ignored, and too late for CRIU's post-dump script, which may copy the image. So the image
+ * is written with the last file, and here only if the plugin could not tell which was the last.
  * A dump without its buffers must not be taken for one: CRIU itself ends here, without a success,
- * and lets go of the processes, which go on; so do their queues.
+ * and releases the processes, which continue; so do their queues.
  */
 static void plugin_exit(int stage, int result)
 {

@@ -6,18 +6,23 @@
 #include "criu/dump.h"
 #include "criu/restore.h"
 
-/* By CRIU's descriptor, which stays its own; `id` is its name for the file. Says what is wrong. */
+/*
+ * Through CRIU's descriptor, which CRIU keeps; `id` is its name for the file. Reports its errors.
+ */
 int render_dump(struct dump *dump, int fd, uint32_t id);
 
-/* The first step: of that file, or, where CRIU does not call again, of all. Says what is wrong. */
+/* The first step: of that file, or, if CRIU does not call again, of all. Reports its errors. */
 int render_begin(struct restore *restore, uint32_t file);
 
-/* A descriptor of it, whole, for the caller; -EAGAIN: call again; or it says what is wrong. */
+/*
+ * Returns a complete descriptor of it for the caller; -EAGAIN: call again; or an error that it
+ * reports.
+ */
 int render_restore(struct restore *restore, uint32_t file);
 
 /*
- * What was mapped at `offset` of that device: at which offset it is now, and of which file, whose
- * descriptor is the caller's. -ENOENT for what the catalog does not have.
+ * Finds the new offset and file of a mapping at `offset` of that device; the caller owns the
+ * descriptor. -ENOENT if the catalog does not have it.
  */
 int render_map(struct restore *restore, uint32_t minor, uint64_t offset, uint64_t *ret_offset,
 	       int *ret_fd);

@@ -21,16 +21,16 @@
 #include "criu/whose.h"
 
 /*
- * Handles are given out from the lowest that is free, so a run of numbers that are none is as long
- * as what was closed below the highest.
+ * The kernel gives out the lowest free handle, so a run of unused numbers is as long as the number
+ * of closed handles below the highest.
  */
 #define PROBE_RUN 16384
 
 /* --- Handles -------------------------------------------------------------------------------- */
 
 /*
- * An import from another device cannot be placed in this one's memory, which the kernel says of it
- * and of no other buffer. One that can be is put back to where it was.
+ * An import from another device cannot be placed in this one's memory, and the kernel refuses that
+ * for no other buffer. A buffer that can be placed is put back to where it was.
  */
 static bool render_is_imported(int fd, const struct drm_amdgpu_gem_list_handles_entry *entry)
 {
@@ -102,14 +102,14 @@ static int render_locate(int fd, uint32_t handle, uint64_t mmap_offset, struct d
 	struct stat st;
 
 	*ret = (struct dump_buffer){0};
-	if (place == -EPERM) { /* what may not leave its file is nobody else's */
+	if (place == -EPERM) { /* a buffer that may not leave its file is nobody else's */
 		place = fcntl(fd, F_DUPFD_CLOEXEC, 0);
 		ret->place.offset = mmap_offset;
 	} else if (place >= 0 && fstat(place, &st) < 0) {
 		return err_errno();
 	} else if (place >= 0) {
 		ret->inode = st.st_ino;
-#ifdef ALLOT_CRIU_BY_HANDLE /* for the test that shows what happens then */
+#ifdef ALLOT_CRIU_BY_HANDLE /* for the test of this case */
 		ret->inode = handle;
 #endif
 	}

@@ -25,7 +25,7 @@ static bool render_is_owner(const struct catalog *c, uint32_t holder)
 	return c->buffers[c->holders[holder].buffer].owner == holder;
 }
 
-/* --- First step: what the file owns ---------------------------------------------------------- */
+/* --- First step: the file's own buffers ------------------------------------------------------ */
 
 /* The highest of the numbers that are occupied first. */
 static uint32_t render_highest(const struct catalog *c, uint32_t file)
@@ -101,7 +101,7 @@ int render_begin(struct restore *restore, uint32_t file)
 	return r;
 }
 
-/* --- Second step: what it has from others, and the rest -------------------------------------- */
+/* --- Second step: imported buffers, and the rest --------------------------------------------- */
 
 static bool render_has_all(const struct restore *restore, uint32_t file)
 {
@@ -200,8 +200,8 @@ int render_restore(struct restore *restore, uint32_t file)
 /* --- Mappings for the CPU ------------------------------------------------------------------- */
 
 /*
- * A buffer that several files of one device hold has the same offset in all of them. A mapping keeps
- * its file open, so it is to be one of this process's own, where there is one.
+ * A buffer that several files of one device hold has the same offset in all of them. A mapping
+ * keeps its file open, so one of this process's own files is preferred.
  */
 static const struct catalog_holder *render_mapped(const struct restore *restore, uint32_t minor,
 						  uint64_t offset)

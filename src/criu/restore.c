@@ -84,7 +84,7 @@ static int restore_read_kfd(struct restore *restore)
 	return r;
 }
 
-/* What the catalog says of /dev/kfd's buffers is of that image. */
+/* The catalog's entries of /dev/kfd's buffers must fit that image. */
 static int restore_check_kfd(const struct restore *restore)
 {
 	uint32_t n = restore->kfd ? kfd_restore_buffers(restore->kfd) : 0;

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
 /*
- * A restore: the catalog, which every process has its own copy of, and what they have done of it,
- * which is in memory that they share.
+ * A restore: the catalog, of which every process has a copy, and the processes' progress, in memory
+ * that they share.
  *
- * A file's buffers are made in two steps. First it creates what it owns, and publishes the dma-bufs
- * of what others hold as well; then, when all that it imports has been published, it imports. Who
- * comes too early for the second step asks CRIU to be called again, and is woken (waiters.h). Where
- * CRIU cannot do that (none up to 4.2 can), the first process that comes takes the first step for
- * all files, and nobody comes too early.
+ * A file's buffers are made in two steps. First it creates those that it owns, and publishes the
+ * dma-bufs of those that others hold as well; then, when all that it imports is published, it
+ * imports. A process that comes too early for the second step asks CRIU to be called again, and is
+ * woken (waiters.h). Where CRIU cannot do that (none up to 4.2 can), the first process that comes
+ * takes the first step for all files, and nobody comes too early.
  *
- * /dev/kfd is restored in the same steps (kfd_file.h), but the first is always its process's own.
+ * /dev/kfd is restored in the same steps (kfd_file.h), but each process takes its own first step.
  *
  * Between calls descriptors are in CRIU's store: none of them can be in the way of a number that a
  * process wants for a file of its own.
@@ -27,7 +27,7 @@
 #include "criu/waiters.h"
 
 struct restore_file {
-	pthread_mutex_t first; /* who takes the first step: it may be wanted by /dev/kfd, too */
+	pthread_mutex_t first; /* held during the first step, which /dev/kfd may need, too */
 	struct published file; /* when that is done */
 	struct waiter waiter;
 };
@@ -43,7 +43,7 @@ struct restore_shared {
 	struct waiter *kfds;
 };
 
-/* What this process has of /dev/kfd while it is restored. */
+/* This process's /dev/kfd during its restore. */
 struct restore_kfd {
 	struct kfd_restored *restored; /* NULL until it is begun */
 	uint32_t process;
@@ -61,8 +61,8 @@ struct restore {
 };
 
 /*
- * Before there are processes. Says what is wrong with the image; without one there is nothing.
- * $ALLOT_AMDGPU_RELAX names, with commas, what GPUs may have less of than they had, or other:
+ * Before there are processes. Reports errors of the image; without one there is nothing.
+ * $ALLOT_AMDGPU_RELAX lists, with commas, the properties of which GPUs may have less, or others:
  * memory, firmware, caches, gws, capability.
  */
 int restore_open(struct restore *restore, bool retries);
@@ -74,10 +74,10 @@ int restore_find_dmabuf(const struct restore *restore, uint32_t id);
 /* Where that buffer of the catalog is published. */
 struct published *restore_buffer(const struct restore *restore, uint32_t buffer);
 
-/* Does anybody want that buffer of /dev/kfd's image but who makes it? */
+/* True if another process than its maker wants that buffer of /dev/kfd's image. */
 bool restore_wants(const struct restore *restore, uint32_t kfd_buffer);
 
-/* It is there now, for all who wait; the descriptor stays the caller's. -errno. */
+/* Publishes it for all that wait; the caller keeps the descriptor. -errno. */
 int restore_publish(struct restore *restore, struct published *published, int dmabuf);
 
 #endif

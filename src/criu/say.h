@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
-/* Errors go to CRIU's log, which is what `allot checkpoint` shows the first of. */
+/* Errors go to CRIU's log; `allot checkpoint` shows the first of them. */
 #ifndef ALLOT_CRIU_SAY_H
 #define ALLOT_CRIU_SAY_H
 

@@ -13,7 +13,7 @@
 #include "amd/gem_addresses.h"
 #include "criu/dump.h"
 
-/* What was noted of a file, by handle. */
+/* The notes of a file, by handle. */
 struct untold {
 	struct amd_address *list;
 	uint32_t n;
@@ -27,10 +27,10 @@ int untold_read(int fd, struct untold *ret);
 void untold_done(struct untold *untold); /* takes a zeroed one */
 const char *untold_words(int error);
 
-/* Those of that holder's buffer, which is so large, go to the catalog. -EPROTO, -ENOMEM. */
+/* Moves the notes of that holder's buffer, of `bytes` bytes, to the catalog. -EPROTO, -ENOMEM. */
 int untold_take(struct dump *dump, struct untold *untold, uint32_t holder, uint64_t bytes);
 
-/* All of the file is as the catalog and /dev/kfd's dump say. Says what is wrong. */
+/* Checks that the catalog and /dev/kfd's dump describe all of the file. Reports its errors. */
 int untold_check(const struct dump *dump, uint32_t file);
 
 #endif

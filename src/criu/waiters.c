@@ -22,7 +22,7 @@ void waiter_wake(struct waiter *waiter)
 {
 	int32_t pid = atomic_load(&waiter->pid);
 
-/* Where CRIU does not call again nobody sleeps. And for a test, which shows what happens then. */
+/* If CRIU does not call again, nobody sleeps. The other condition is for a test of this case. */
 #if ALLOT_CRIU_HOOKS >= 15 && !defined(ALLOT_CRIU_WITHOUT_WAKING)
 	if (pid)
 		set_fds_event(pid);

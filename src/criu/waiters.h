@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
 /*
- * Who of the processes that CRIU restores waits for a buffer that another one makes. A process whose
- * files cannot be opened yet sleeps until it is told to try again, and nobody does that but the
- * plugin. In memory that they share:
+ * Processes that wait, during a restore, for a buffer that another process makes. A process whose
+ * files cannot be opened yet sleeps until it is told to try again, and only the plugin does that.
+ * In memory that they share:
  *
- *	the one that waits		the one that publishes
+ *	waiting process			publishing process
  *	1. writes its pid down		1. publishes
  *	2. looks once more		2. wakes whose pid it finds
  *	3. sleeps, unless it has it
@@ -22,7 +22,7 @@ struct waiter {
 	_Atomic int32_t pid; /* 0: nobody */
 };
 
-/* What is published is a number of CRIU's store of descriptors. */
+/* A published buffer is a number of CRIU's store of descriptors. */
 struct published {
 	_Atomic int32_t store_plus_one; /* 0: not yet */
 };

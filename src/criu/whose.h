@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
-/* Whose descriptor it is that CRIU has a copy of. */
+/* Finds the process whose descriptor CRIU has a copy of. */
 #ifndef ALLOT_CRIU_WHOSE_H
 #define ALLOT_CRIU_WHOSE_H
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The texts of a page: what is made is kept for as long as anybody takes it, and once for all who take
- * it. A page that takes long to make, since there is much to say or somebody forges much, is made
- * seldom: those who ask meanwhile have the one before. For one thread.
+ * The texts of a page: a text is kept while a client takes it, and once for all clients. A page
+ * that takes long to make, since it is large or a ledger is forged, is made seldom: requests in
+ * between get the previous text. For one thread.
  */
 #ifndef ALLOT_DAEMON_ANSWERS_H
 #define ALLOT_DAEMON_ANSWERS_H
@@ -23,18 +23,18 @@ struct answer {
 struct answers;
 
 /*
- * With more than `most_bytes` in texts that somebody takes, no other one is made: the last one of them
- * is what all have. -ENOMEM.
+ * While clients take more than `most_bytes` of texts, no other one is made: all requests get the
+ * last one. -ENOMEM.
  */
 int answers_open(answers_writer *write, void *arg, size_t most_bytes, struct answers **ret);
 /* When nobody takes any text. Takes NULL. */
 void answers_close(struct answers *answers);
 
-/* The text of now, for answer_release(). -ENOMEM, or what the page answered. */
+/* The current text, for answer_release(). -ENOMEM, or the page's error. */
 int answers_get(struct answers *answers, uint64_t now_ns, struct answer **ret);
 void answer_release(struct answer *answer);
 
-/* Returns true if no other text would be made now, for what is not taken. */
+/* Returns true if no new text would be made now, because of texts that are still taken. */
 bool answers_are_crowded(const struct answers *answers);
 
 /* Gives a text back that nobody takes and that is old by then. When the next one will be; UINT64_MAX. */

@@ -23,7 +23,7 @@
 #define LOOK_NS	   NS_PER_S
 #define PATIENCE_S 1
 #define PROCESSES_HELD 128 /* by a descriptor */
-/* So often the ledgers are read even if the drivers say what they said before: 80 take 8 ms. */
+/* How often the ledgers are read even if the drivers' lists have not changed: 80 take 8 ms. */
 #define LEDGERS_NS (20 * NS_PER_S)
 
 /* How often devices that have come or gone are looked for; and how often again where a driver fails. */
@@ -61,7 +61,7 @@ struct audit {
 	pid_t *apart;
 };
 
-/* --- What is said and done ------------------------------------------------------------------- */
+/* --- Messages and actions --------------------------------------------------------------------- */
 
 static void audit_say(const struct audit_finding *f, const char *what)
 {
@@ -107,8 +107,9 @@ static void audit_act(const struct audit *audit, struct audit_finding *f)
 }
 
 /*
- * Only for who is to be ended, and no more at once: users begin as many processes as they like, and
- * descriptors are for others, too. The next look has those that are left over.
+ * Opens a pidfd only for a process that is to be ended, and for PROCESSES_HELD at most: users can
+ * begin any number of processes, and descriptors are needed elsewhere, too. The next look takes the
+ * others.
  */
 static int audit_hold(const struct audit *audit, pid_t pid)
 {
@@ -133,7 +134,7 @@ static struct audit_finding *audit_before(struct audit *audit, const struct outs
 }
 
 /*
- * Takes over what the look before knew of it. The action needs the same standing in both looks: a
+ * Takes over the knowledge of the look before. The action needs the same finding in both looks: a
  * process is ended only if it was seen without a limit twice.
  */
 static void audit_go_on(struct audit *audit, struct audit_finding *f)
@@ -278,7 +279,7 @@ static void audit_look(struct audit *audit)
 	audit->usage = usage;
 }
 
-/* After a look: devices that do not answer are in what it found. */
+/* After a look: the findings include devices that do not answer. */
 static void audit_look_for_faults(struct audit *audit)
 {
 	struct faults faults;
@@ -291,8 +292,8 @@ static void audit_look_for_faults(struct audit *audit)
 }
 
 /*
- * NVML lists devices as it was opened, so it is opened anew. A driver that fails just now is asked
- * again, and what was known of its devices is known until then.
+ * NVML lists the devices of its opening, so it is opened again. A driver that fails is asked again
+ * later, and its old devices stay known until then.
  */
 static void audit_read_devices(struct audit *audit)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The audit: a thread of its own, since drivers may block, that compares once a second what they
- * say with what the ledgers say (node/outsiders.h). What it finds is logged when it comes and when
- * it goes, and can be asked for at any time. It also finds devices that come later.
+ * The audit: a thread of its own, since drivers may block, that compares the drivers' lists with
+ * the ledgers once a second (node/outsiders.h). Findings are logged when they appear and disappear,
+ * and can be read at any time. It also finds devices that come later.
  */
 #ifndef ALLOT_DAEMON_AUDIT_H
 #define ALLOT_DAEMON_AUDIT_H
@@ -43,14 +43,16 @@ struct audit_report {
 	pid_t *apart; /* malloc'ed: a process of each tenant apart that was found (node/apart.h) */
 };
 
-/* What was found last. -ENOMEM. */
+/* Copies the last findings. -ENOMEM. */
 int audit_report(struct audit *audit, struct audit_report *ret);
-/* Whether a device does not answer that was there when the audit began. */
+/* True if a device does not answer that was there when the audit began. */
 bool audit_is_lost(const struct audit_report *report, const uint8_t uuid[static 16]);
 /* How busy a device was at the last look; whether its driver told. */
 bool audit_busy_percent(const struct audit_report *report, const uint8_t uuid[static 16],
 			uint32_t *ret);
-/* What those who are not limited have of a device, beyond what ledgers know; as far as it is known. */
+/*
+ * Memory of a device that unlimited processes have and no ledger knows of, as far as it is known.
+ */
 uint64_t audit_outside_bytes(const struct audit_report *report, const uint8_t uuid[static 16]);
 void audit_report_free(struct audit_report *report);
 

@@ -114,7 +114,10 @@ static void bounds_complete_floor(const struct bounds *b, struct policy *policy)
 		policy->floor_permille = most->number;
 }
 
-/* Measured by default, but for what is swappable: what is measured cannot go to a disk yet. */
+/*
+ * Measured by default, except for swappable tenants: the state of a measurement cannot be written
+ * to a disk yet.
+ */
 static void bounds_complete_meter(const struct bounds *b, struct policy *policy)
 {
 	const struct site_value *meter = bounds_find(b, SITE_METER);
@@ -138,7 +141,7 @@ void bounds_complete(const struct bounds *b, uint32_t said, struct policy *polic
 
 /* --- What there is ---------------------------------------------------------------------------- */
 
-/* More is not read: ledgers are the user's, who may not keep others waiting by them. */
+/* No more are read: ledgers are the user's, who must not delay others by them. */
 #define HELD_TENANTS 128
 
 /* Read once for all devices of a request: a user may name many. */
@@ -210,7 +213,7 @@ static int bounds_hold_policy(const char *name, const char *dir, void *arg)
 	uid_t owner;
 	int r;
 
-	/* It is added as it is to be. */
+	/* Its new policy is added instead. */
 	if (!strcmp(name, holding->b->name))
 		return 0;
 	list = reallocarray(held->policy, held->npolicies + 1, sizeof(*list));
@@ -247,8 +250,8 @@ struct sums {
 	const struct bounds *b;
 	const struct held *held;
 	/*
-	 * NULL: any that allotd does not know, as one that was plugged in a moment ago, or a part of
-	 * one (MIG). Its size is not known either: what is given of it is counted in the unit of
+	 * NULL: any device that allotd does not know, as one that was plugged in a moment ago, or a
+	 * part of one (MIG). Its size is not known either: quotas on it are counted in the unit of
 	 * memory-max, bytes or permille.
 	 */
 	const struct device *device;
@@ -277,8 +280,8 @@ static uint64_t bounds_used_of(const struct snapshot *snapshot, const struct sna
 }
 
 /*
- * What a tenant of this user has of the device: it may be more than its quota, where that was made
- * smaller since. All where its ledger, which is the user's, does not tell.
+ * The device memory of a tenant of this user: it may exceed the quota, if that was lowered since.
+ * UINT64_MAX if its ledger, which the user writes, does not tell.
  */
 static uint64_t bounds_used(const struct sums *s, const char *name)
 {
@@ -294,7 +297,7 @@ static uint64_t bounds_used(const struct sums *s, const char *name)
 /* A policy cannot give nothing of a device: this is how it is written. */
 #define NOTHING_BYTES 1
 
-/* The memory that an entry gives of the device; of one whose size nobody knows, all that there may be. */
+/* The memory that an entry gives of the device; all, if the device's size is not known. */
 static uint64_t bounds_memory_of(const struct sums *s, const struct policy_device *dev)
 {
 	struct size_spec given = {dev->limit_bytes, dev->limit_permille};
@@ -302,7 +305,7 @@ static uint64_t bounds_memory_of(const struct sums *s, const struct policy_devic
 
 	if (given.bytes == NOTHING_BYTES)
 		return 0;
-	/* What the policy has for a total is the user's word. */
+	/* The policy's total is the user's word, so it may only lower the result. */
 	if (total) {
 		bytes = size_spec_resolve(given, total);
 		return min_u64(bytes, total);
@@ -357,7 +360,7 @@ static void bounds_add_policy(struct sums *s, const struct policy *policy, bool 
 	s->weight = sat_add_u64(s->weight, given.weight);
 }
 
-/* What nobody knows may be all. */
+/* An unknown amount may be all. */
 static void bounds_add_unknown(struct sums *s, bool own)
 {
 	s->promised = UINT64_MAX;
@@ -448,7 +451,7 @@ static int bounds_check_compute(const struct sums *s, const struct policy *polic
 	return 0;
 }
 
-/* "line 7 of allotd's file", behind what the key is there. */
+/* "line 7 of allotd's file", as the place of the key. */
 static struct units_text bounds_where(const struct site_value *value)
 {
 	struct units_text text = {"if its file does not say"};
@@ -541,7 +544,7 @@ static bool bounds_has_entry(const struct policy *policy, const uint8_t uuid[16]
 	return dev && dev != &policy->device[0];
 }
 
-/* Each device that is known gets an entry with what that for all says. */
+/* Each known device gets an entry with the limits of the entry for all. */
 static int bounds_add_entries(const struct bounds *b, struct policy *policy)
 {
 	for (unsigned int i = 0; i < b->devices->n; i++) {
@@ -558,7 +561,7 @@ static int bounds_add_entries(const struct bounds *b, struct policy *policy)
 	return 0;
 }
 
-/* What is left of memory-max on a device that allotd does not know, in its unit. */
+/* The rest of memory-max on a device that allotd does not know, in the unit of memory-max. */
 static int bounds_find_left(const struct bounds *b, struct size_spec most, struct sums *ret_sums,
 			    uint64_t *ret)
 {
@@ -600,7 +603,7 @@ int bounds_spell_out(const struct bounds *b, struct policy *policy,
 
 /* --- All -------------------------------------------------------------------------------------- */
 
-/* The entry for all stands for devices of which nobody tells; others of these have entries. */
+/* The entry for all applies to devices that are not known; others of these have entries. */
 static int bounds_check_unknown(const struct bounds *b, const struct held *held,
 				const struct policy *policy, char words[static BOUNDS_WORDS])
 {

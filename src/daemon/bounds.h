@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A user's policy held against what the site gives (site.h). */
+/* Checks a user's policy against the site's limits (site.h). */
 #ifndef ALLOT_DAEMON_BOUNDS_H
 #define ALLOT_DAEMON_BOUNDS_H
 
@@ -15,7 +15,7 @@ struct bounds {
 	const struct site *site;
 	const struct devices *devices;
 	const char *runtime;
-	const struct site_member *member; /* who asks; NULL: one whom nothing bounds */
+	const struct site_member *member; /* the user who asks; NULL: no limits apply */
 	const char *name;		  /* of the tenant, which need not be there */
 };
 
@@ -23,27 +23,28 @@ struct bounds {
 uint32_t bounds_tenants(const struct bounds *b, uint32_t most);
 
 /*
- * Puts the site's defaults where nothing was said (enum control_said), or its bounds where these are
- * less: who asks for nothing, and has no other tenant, is within them.
+ * Fills in the site's defaults for what was not asked (enum control_said), or its limits if these
+ * are lower: a user who asks for nothing, and has no other tenant, is within them.
  */
 void bounds_complete(const struct bounds *b, uint32_t said, struct policy *policy);
 
 /*
- * Where the policy's entry for all devices gives more of one that allotd does not know (one that was
- * plugged in a moment ago, a part of one) than is left there of memory-max, or in another unit: each
- * known device gets an entry with what was asked for, and that for all has what is left. 0, -EDQUOT
- * with words where that does not fit into a policy, or -errno.
+ * For a policy whose entry for all devices gives more of an unknown device (one that was plugged in
+ * a moment ago, a part of one) than is left there of memory-max, or in another unit: each known
+ * device gets an entry with the requested limits, and the entry for all gets the rest. 0, -EDQUOT
+ * with words if that does not fit into a policy, or -errno.
  */
 int bounds_spell_out(const struct bounds *b, struct policy *policy,
 		     char words[static BOUNDS_WORDS]);
 
-/* Of a tenant that is to be made. 0, or -EDQUOT with words: the site does not give that accounting. */
+/* For a new tenant. 0, or -EDQUOT with words: the site does not allow that accounting. */
 int bounds_check_accounting(const struct bounds *b, const struct policy *policy,
 			    char words[static BOUNDS_WORDS]);
 
 /*
- * 0, also with words where the site wants one to be told; or -EDQUOT with words: more than there is
- * for that user, or -ENOSPC: than the device has left; or -errno where nobody can tell what is there.
+ * 0, also with words if the site wants the user to be told; or -EDQUOT with words: more than that
+ * user may have, or -ENOSPC: than the device has left; or -errno if the present use cannot be found
+ * out.
  */
 int bounds_check(const struct bounds *b, const struct policy *policy,
 		 char words[static BOUNDS_WORDS]);

@@ -35,7 +35,7 @@ struct connection {
 	bool asks; /* its request can be read, as of the last look */
 	struct requests_peer peer;
 	uint64_t until_ns;
-	struct move move; /* what is waited for in place of a request */
+	struct move move; /* the move that is waited for in place of a request */
 	struct control_answer *answer; /* to that, one of `moving` below */
 };
 
@@ -48,7 +48,10 @@ struct control {
 	struct control_answer moving[MOVES];
 };
 
-/* Its own groups and those beside. One who is of more than these is not served: a bound might be missed. */
+/*
+ * Reads the peer's own group and its supplementary ones. A peer with too many groups is not served:
+ * a limit might be missed.
+ */
 static int control_read_groups(int fd, gid_t gid, struct requests_peer *peer)
 {
 	socklen_t len = sizeof(peer->groups) - sizeof(*peer->groups);
@@ -102,7 +105,7 @@ static void control_drop_late(struct control *control)
 
 static void control_send(int fd, const struct control_answer *answer)
 {
-	/* Who does not take it does not get it. */
+	/* Best effort: if the client's socket buffer is full, the answer is dropped. */
 	if (send(fd, answer, sizeof(*answer), MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
 		return;
 }
@@ -234,7 +237,7 @@ static void control_serve(struct control *control, struct connection *c)
 	bool moves = n == sizeof(request) &&
 		     (request.verb == CONTROL_SUSPEND || request.verb == CONTROL_RESUME);
 
-	/* What is of another size is nothing of ours, and gets no answer. */
+	/* A message of another size is not our protocol, and gets no answer. */
 	if (moves && !control_may_move(control, c->peer.uid)) {
 		control_turn_away(c->fd);
 	} else if (n == sizeof(request)) {
@@ -329,8 +332,8 @@ static int control_timeout_ms(struct loop_source *source)
 }
 
 /*
- * In the place of one that a daemon left, in one step: users who find no socket have tenants of their
- * own, which nobody bounds.
+ * Replaces a socket that a daemon left, in one step: users who find no socket would make tenants of
+ * their own, without the site's limits.
  */
 static int control_listen(struct control *control)
 {

@@ -9,7 +9,9 @@
 
 static uintptr_t page_bytes;
 
-/* Only what was the end of a file is put right, once for each page: mmap is a bare system call. */
+/*
+ * Only pages after the end of a file are replaced, once for each page: mmap is a bare system call.
+ */
 static void cut_replace(int sig, siginfo_t *info, void *context)
 {
 	void *page = (void *)((uintptr_t)info->si_addr & ~(page_bytes - 1));

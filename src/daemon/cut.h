@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A tenant's user can cut the ledger short that the daemon has mapped, and touching what is behind
- * the end is SIGBUS. The daemon goes on with zeroes in place of such a page: that tenant wants
- * nothing then, and holds nothing.
+ * A tenant's user can truncate the ledger that the daemon has mapped, and touching pages after its
+ * end raises SIGBUS. The daemon then continues with zeroes in such a page: that tenant wants
+ * nothing, and holds nothing.
  */
 #ifndef ALLOT_DAEMON_CUT_H
 #define ALLOT_DAEMON_CUT_H

@@ -13,8 +13,8 @@ static bool driver_pids_lacks(const struct snapshot_process *p, uint32_t pid)
 }
 
 /*
- * One pid of the driver's list. Who has which ledger is looked up once for it, however many slots of
- * the tenant claim to be that process.
+ * Tells the slots about one pid of the driver's list. Its ledger is looked up once, however many
+ * slots of the tenant claim to be that process.
  */
 static int driver_pids_tell_process(const struct tenant_entry *entry, uint32_t pid,
 				    struct ledger **ledger)

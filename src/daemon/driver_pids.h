@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * By which numbers drivers list the processes of tenants in containers. Those do not know them, and
- * could not tell their own figures from others'. Written into their slots, where each compares what it
- * reads there with what the driver lists.
+ * The numbers by which drivers list processes of tenants in containers. These processes do not know
+ * them, and could not tell their own figures from others'. allotd writes them into their slots,
+ * where each process compares them with the driver's list.
  */
 #ifndef ALLOT_DAEMON_DRIVER_PIDS_H
 #define ALLOT_DAEMON_DRIVER_PIDS_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The same machine by the names and labels of HAMi's monitor and scheduler, so that dashboards made
- * for it go on. What HAMi calls a ratio is in percent, but for the one of memory. Pure.
+ * The same figures by the names and labels of HAMi's monitor and scheduler, for dashboards that
+ * were made for it. HAMi's "ratios" are in percent, except that of memory. Pure.
  */
 #ifndef ALLOT_DAEMON_HAMI_H
 #define ALLOT_DAEMON_HAMI_H

@@ -141,7 +141,7 @@ static uint16_t history_refusals(struct series *series, uint64_t refusals)
 	return history_small(refusals < before ? refusals : refusals - before);
 }
 
-/* As asked for; who asked by a weight has a part, which changes with who else works. */
+/* The requested share. A tenant with a weight has a part that depends on the others. */
 static uint16_t history_share(const struct snapshot_compute *compute)
 {
 	return history_small(compute->share_permille ? compute->share_permille
@@ -157,7 +157,7 @@ static const char *history_owner(const char *name)
 	return strchr(name, '/') ? "/" : strchr(name, '@');
 }
 
-/* So many more may be kept of the tenants of its user; of root's as many as there is room for. */
+/* How many more series of the tenant's user may be kept; root's are limited by the room alone. */
 static size_t history_room(const struct history *history, const char *name)
 {
 	const char *user = history_owner(name), *other;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What devices and tenants used over the last minutes, a sample each HISTORY_STEP_NS: for who opens
- * a page and wants to see more than this moment. Pure: the clock and what is there are given.
+ * Use of devices and tenants over the last minutes, a sample each HISTORY_STEP_NS, for pages that
+ * show more than this moment. Pure: the caller gives the clock and the figures.
  */
 #ifndef ALLOT_DAEMON_HISTORY_H
 #define ALLOT_DAEMON_HISTORY_H
@@ -15,17 +15,17 @@
 #include "node/tenants.h"
 
 /*
- * The ledgers keep who had the device for a minute, second by second, so a sample can stand for
- * many seconds and misses none. A look at 80 tenants' ledgers takes 8 ms: every 20 s that is 0.04 %
- * of a processor.
+ * The ledgers keep a minute of device time, second by second, so a sample can stand for many
+ * seconds and misses none. A look at 80 tenants' ledgers takes 8 ms: every 20 s that is 0.04 % of a
+ * processor.
  */
 #define HISTORY_STEP_S	20
 #define HISTORY_STEP_NS (HISTORY_STEP_S * NS_PER_S)
 #define HISTORY_SAMPLES 30
 
 /*
- * Of tenants on devices, 0.6 KiB each; those that come when so many are there are not kept. One user's
- * are no more than a part of them: a ledger can name devices that are not there.
+ * Series of tenants on devices, 0.6 KiB each; further ones are not kept. One user has only a part
+ * of them: a ledger can name devices that do not exist.
  */
 #define HISTORY_SERIES	1024
 #define HISTORY_OF_USER 256
@@ -37,8 +37,8 @@ int history_open(struct history **ret);
 void history_close(struct history *history); /* takes NULL */
 
 /*
- * Takes a sample. What was missed since the one before is left blank; a tenant that is gone is
- * forgotten. `audit` is NULL where there is none.
+ * Takes a sample. Samples that were missed before it stay blank; a tenant that is gone is
+ * forgotten. `audit` is NULL without an audit.
  */
 void history_note(struct history *history, uint64_t now_ns, const struct devices *devices,
 		  const struct tenants *tenants, const struct audit_report *audit);

@@ -13,13 +13,15 @@
 #include "base/number.h"
 #include "daemon/answers.h"
 
-/* Whoever opens so many and says nothing keeps others waiting for no longer than that. */
+/*
+ * A client that opens this many connections and sends nothing delays others for PATIENCE_S at most.
+ */
 #define CONNECTIONS 256
 #define PATIENCE_S  5
-#define REQUEST_BYTES 4096 /* of a connection, for what it asks */
+#define REQUEST_BYTES 4096 /* of a connection, for its request */
 /*
- * The same for whoever says something now and then: from one answer to the next request, or from the
- * beginning.
+ * The same for a client that sends a byte now and then: the longest time from one answer, or from
+ * the beginning, to the next complete request.
  */
 #define ASK_NS (10 * NS_PER_S)
 /*
@@ -28,7 +30,7 @@
  */
 #define STALL_S	  30
 #define ANSWER_NS (10 * NS_PER_S)
-/* So much of it goes to the kernel at once, which has a little more. */
+/* How much is passed to the kernel at once, which keeps a little more. */
 #define BLOCK_BYTES (64 << 10)
 /* In answers of one page that are being taken. */
 #define ANSWERS_BYTES (16 << 20)
@@ -183,7 +185,7 @@ static enum MHD_Result http_send_page(struct http *http, struct MHD_Connection *
 		return http_refuse(connection, MHD_HTTP_INTERNAL_SERVER_ERROR, failed);
 	visit->began_ns = now_ns;
 	visit->due_ns = now_ns + STALL_S * NS_PER_S;
-	/* Silence is another thing for who takes an answer: due_ns is about that. */
+	/* While an answer is sent, due_ns limits the client's silence. */
 	MHD_set_connection_option(connection, MHD_CONNECTION_OPTION_TIMEOUT,
 				  (unsigned int)(2 * STALL_S));
 	return http_send(connection, MHD_HTTP_OK, http->pages[page].type, http->pages[page].policy,

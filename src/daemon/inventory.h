@@ -25,7 +25,7 @@ int inventory_open(struct loop *loop, const struct inventory_hearer *hearer, str
 /* When no thread offers any more, and the loop is over or has not begun. Takes NULL. */
 void inventory_close(struct inventory *inventory);
 
-/* What is there now. Any thread. */
+/* Gives the devices that exist now. Any thread. */
 void inventory_offer(struct inventory *inventory, const struct devices *devices);
 /* The audit has looked. Any thread. */
 void inventory_tell_look(struct inventory *inventory);

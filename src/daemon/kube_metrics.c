@@ -67,7 +67,7 @@ static void kube_metrics_put_health(FILE *out, const struct node_devices *device
 	}
 }
 
-/* Where nobody sees who uses the devices, nothing is said. */
+/* Without an audit of the devices' processes there are no metrics. */
 static void kube_metrics_put_unenforced(FILE *out, const struct counts *counts,
 					const struct tenants *tenants, const struct audit_report *audit)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Figures for Prometheus of what this node and Kubernetes ask of each other. */
+/* Prometheus metrics of this node's exchange with Kubernetes. */
 #ifndef ALLOT_DAEMON_KUBE_METRICS_H
 #define ALLOT_DAEMON_KUBE_METRICS_H
 

@@ -16,8 +16,8 @@
 #define HOST_BYTES 256 /* no name is longer */
 
 /*
- * What the kernel keeps of an answer that is not taken: it is the daemon's memory, too, and up to 4 MiB
- * a connection by itself. That some of it was taken is seen by each third of it.
+ * The kernel's buffer for an answer that is not taken: it is the daemon's memory, too, and by
+ * default up to 4 MiB a connection. Progress shows in steps of a third of it.
  */
 #define SEND_BYTES (64 << 10)
 

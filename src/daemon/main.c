@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * allotd: the daemon of a machine. Everything works without it; with it there are metrics, it is seen
- * who uses a device and is not limited, and no tenant's process has to decide whose turn it is. One
- * thread serves, which sleeps while nobody asks; one asks the drivers, which may block; one decides.
+ * allotd: the daemon of a machine. Limits do not depend on it. It serves metrics, finds processes
+ * that use a device without a limit, and decides about turns in place of a tenant's process. One
+ * thread serves, and sleeps without requests; one asks the drivers, which may block; one decides.
  */
 #include <argp.h>
 #include <errno.h>
@@ -136,7 +136,7 @@ struct node {
 	bool hami;
 };
 
-/* What is there now: the tenants, and what the audit saw last, or NULL. */
+/* Writes a page from the tenants as they are now and the audit's last report, or NULL. */
 typedef void main_reader(const struct node *node, struct tenants *tenants,
 			 const struct audit_report *audit, FILE *out);
 
@@ -228,7 +228,7 @@ static void main_sample(struct loop_source *source)
 
 	if (read(source->fd, &late, sizeof(late)) != sizeof(late))
 		return;
-	/* Who has them cannot remove them. */
+	/* A reader of the tenants has them open, so they are removed first. */
 	if (geteuid() == 0)
 		tenants_remove_ended_of(node->runtime, 0);
 	main_read(node, main_read_sample, NULL);
@@ -356,7 +356,7 @@ struct service {
 	bool failed;
 };
 
-/* Users who find no socket begin tenants of their own: with bounds that may not be. */
+/* Users who find no socket would make tenants of their own, without the site's limits. */
 static bool main_make_tenants(struct service *s, const char *verb)
 {
 	const char *runtime = s->node->runtime;
@@ -371,7 +371,7 @@ static bool main_make_tenants(struct service *s, const char *verb)
 	return false;
 }
 
-/* Whoever wanted a part of a GPU from a node that gives none is to see that at once. */
+/* A user who wanted a part of a GPU from a node that gives none is to see that at once. */
 static bool main_start_kube(struct service *s)
 {
 	struct node *node = s->node;
@@ -395,7 +395,7 @@ static void main_take_over(void *arg)
 		loop_end(s->loop);
 }
 
-/* Whose turns another allotd gives, that one makes tenants for, too. */
+/* If another allotd decides about turns, it also makes the tenants. */
 static bool main_start_turns(struct service *s)
 {
 	struct node *node = s->node;

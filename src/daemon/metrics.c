@@ -261,7 +261,7 @@ static void metrics_put_devices(FILE *out, const struct devices *devices,
 	}
 }
 
-/* --- Who is not limited ---------------------------------------------------------------------- */
+/* --- Processes without a limit --------------------------------------------------------------- */
 
 static void metrics_put_busy(FILE *out, const struct devices *devices,
 			     const struct audit_report *audit)
@@ -288,7 +288,7 @@ static size_t metrics_count(const struct audit_report *audit, enum outsider_stan
 	return n;
 }
 
-/* Where it was never seen who uses the devices, nothing is said, which is not the same as nobody. */
+/* Before the first audit there are no metrics, since the number is not known to be 0. */
 static void metrics_put_audit(FILE *out, const struct devices *devices,
 			      const struct audit_report *audit)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the machine and its tenants use, in the text that Prometheus reads (exposition format 0.0.4).
- * Pure: it looks at nothing but what it is given.
+ * The use of the machine and its tenants, in the text that Prometheus reads (exposition format
+ * 0.0.4). Pure: it reads nothing but its arguments.
  */
 #ifndef ALLOT_DAEMON_METRICS_H
 #define ALLOT_DAEMON_METRICS_H
@@ -19,7 +19,7 @@
 void metrics_write(const struct devices *devices, const struct tenants *tenants,
 		   const struct audit_report *audit, FILE *out);
 
-/* True if the daemon decides whose turn it is, and whose memory is on the devices. */
+/* True if this daemon decides about turns, and about memory on the devices. */
 void metrics_write_roles(bool turns, bool memory, FILE *out);
 
 #endif

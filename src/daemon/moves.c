@@ -87,8 +87,8 @@ int moves_start(const struct control_request *request, struct move *ret)
 }
 
 /*
- * A process closes its files one by one: behind the last of what it says may be a driver's, which
- * takes as long as that likes.
+ * A process closes its files one by one: after its last output it may still close a driver's, which
+ * can take any time.
  */
 static int moves_await_end(struct move *move)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A user's tenant leaves its devices and comes back: `allot suspend` and `allot resume` beside this
- * daemon, as root, since both take as long as the tenant's work does.
+ * Suspends and resumes a user's tenant: `allot suspend` and `allot resume` as root, beside this
+ * daemon, since both take as long as the tenant's work does.
  */
 #ifndef ALLOT_DAEMON_MOVES_H
 #define ALLOT_DAEMON_MOVES_H
@@ -13,7 +13,7 @@
 
 struct move {
 	pid_t pid; /* 0: none */
-	int out;   /* what it says, to be read until its end, and then its end itself; -EBADF */
+	int out;   /* its output, to be read until its end, and then its end itself; -EBADF */
 	bool silent; /* it has said all */
 };
 
@@ -21,8 +21,8 @@ struct move {
 int moves_start(const struct control_request *request, struct move *ret);
 
 /*
- * 1: it goes on, and `out` is to be waited for, which may be another one now; 0: it is over, and the
- * answer is filled. Never waits.
+ * 1: it continues, and `out`, which may be another one now, is to be waited for; 0: it is over, and
+ * the answer is filled. Never waits.
  */
 int moves_read(struct move *move, struct control_answer *answer);
 

@@ -61,7 +61,7 @@ static void *names_ask(void *arg)
 	return NULL;
 }
 
-/* Who finds another lookup at its work, which may be one that hangs, does not wait. */
+/* A caller that finds another lookup at work, which may hang, does not wait. */
 static void names_begin(uid_t uid)
 {
 	uint64_t until_ns = now_monotonic_ns() + PATIENCE_NS;

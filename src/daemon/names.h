@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Names of users, by whom nobody is kept: who knows them may be a directory service at the other end
- * of a network that is down. One lookup goes on at a time, on a thread that ends with it, and what was
- * found is kept for a while.
+ * Names of users, without waiting for them: a directory service at the other end of a broken
+ * network may know them. One lookup runs at a time, on a thread that ends with it, and its result
+ * is kept for a while.
  */
 #ifndef ALLOT_DAEMON_NAMES_H
 #define ALLOT_DAEMON_NAMES_H

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Says in the log and as a metric which users reached a bound of what is read (node/allowance.h).
- */
+/* Logs, and counts in a metric, which users reached a limit of reading (node/allowance.h). */
 #ifndef ALLOT_DAEMON_PUT_OFF_H
 #define ALLOT_DAEMON_PUT_OFF_H
 

@@ -22,7 +22,7 @@
 #include "node/tenants.h"
 #include "roles/arbiter_host.h"
 
-/* No device is busy for longer with what one program has in flight. */
+/* No device is busy for longer with one program's work in flight. */
 #define INFLIGHT_MAX_US 1000000
 
 /* A process is in a cgroup of each hierarchy. */
@@ -82,9 +82,9 @@ static int requests_check_lives(int proc)
 }
 
 /*
- * Where the peer is, by its pid; it may have ended since. One of its user's has it then, and could
- * have asked itself. Who ends while it is looked at is nowhere by then: at the top of hierarchies of
- * version 1, and its cgroup may be gone.
+ * Reads the peer's cgroups by its pid. The peer may have ended since; a process of the same user
+ * that has the pid then could have asked itself. A process that ends during the look is at the top
+ * of hierarchies of version 1, and its cgroup may be gone.
  */
 static int requests_read_cgroups(const struct requests_peer *peer, char ret[static CGROUPS_BYTES])
 {
@@ -102,7 +102,7 @@ static int requests_read_cgroups(const struct requests_peer *peer, char ret[stat
 	n = fd_read_text(dir, "cgroup", ret, CGROUPS_BYTES);
 	if (n < 0 || st.st_uid != peer->uid)
 		return n < 0 ? (int)n : -EPERM;
-	/* It is above what this process sees, in a cgroup namespace of its own. */
+	/* It is above the cgroups that this process sees, in a cgroup namespace of its own. */
 	if (strstr(ret, ":/.."))
 		return -EXDEV;
 	return n < CGROUPS_BYTES - 1 ? requests_check_lives(dir) : -E2BIG;
@@ -175,7 +175,10 @@ static int requests_bound(struct doing *d, bool making, struct policy *policy)
 
 /* --- Making ----------------------------------------------------------------------------------- */
 
-/* Those that ended count no more: this user's, and all where all that is promised counts. */
+/*
+ * Removes ended tenants, which do not count: the user's own, and all tenants if their quotas are
+ * added up.
+ */
 static void requests_sweep(const struct doing *d)
 {
 	if (d->site->overpromise == SITE_ALLOW)
@@ -249,8 +252,8 @@ static int requests_open(struct doing *d)
 }
 
 /*
- * Its processes have the library of this installation as it is now, whatever is installed later:
- * whoever joins has the same one (tenants_read_library). Where there is none, each has its own.
+ * Notes this installation's library for the tenant, so that processes that join after an update use
+ * the same one (tenants_read_library). If there is none, each process uses its own.
  */
 static int requests_note_library(const struct doing *d)
 {
@@ -308,7 +311,7 @@ static int requests_make(struct doing *d)
 
 /* --- What there is ---------------------------------------------------------------------------- */
 
-/* By its whole name, of who asks or who may. */
+/* Finds the tenant by its full name, for its owner or a manager. */
 static int requests_find(struct doing *d)
 {
 	uid_t owner;
@@ -330,7 +333,7 @@ static int requests_edit(struct policy *policy, void *arg)
 {
 	const struct doing *d = arg;
 
-	/* Somebody else changed it since: who asks is to look again. */
+	/* Another process changed it since: the client is to read it again. */
 	if (memcmp(policy, &d->request->before, sizeof(*policy)) != 0)
 		return -EAGAIN;
 	*policy = d->policy;

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What users may ask for (control/message.h), and its doing. Nothing is believed but who they are. */
+/*
+ * Users' requests (control/message.h), and their execution. Nothing in a request is trusted but the
+ * sender's identity.
+ */
 #ifndef ALLOT_DAEMON_REQUESTS_H
 #define ALLOT_DAEMON_REQUESTS_H
 
@@ -14,13 +17,14 @@
 
 #define REQUESTS_GROUPS 256
 
-/* Who asks, by the kernel. */
+/* The sender, as the kernel tells it. */
 struct requests_peer {
 	uid_t uid;
 	pid_t pid;
 	size_t ngroups;
 	gid_t groups[REQUESTS_GROUPS];
-	bool manages; /* all users' tenants, without bounds: root, and who is of group allot */
+	/* manages all users' tenants, without limits: root and members of group allot */
+	bool manages;
 };
 
 struct requests {
@@ -33,7 +37,7 @@ struct requests {
 /* Most tenants of a user at once, where the site says nothing. */
 #define REQUESTS_TENANTS 32
 
-/* 0: answered, `ret` is filled whole; 1: it is by moves_read(), of *ret_move, which goes on. */
+/* 0: answered, `ret` is filled whole; 1: moves_read() of *ret_move will answer. */
 int requests_do(const struct requests *requests, const struct requests_peer *peer,
 		 const struct control_request *request, struct control_answer *ret,
 		struct move *ret_move);

@@ -13,7 +13,7 @@
 #include "text/units.h"
 
 #define LINE_BYTES 1024
-#define GROUP	   "allot" /* whose members manage all users' tenants */
+#define GROUP	   "allot" /* its members manage all users' tenants */
 
 enum site_kind { KIND_SIZE, KIND_PART, KIND_NUMBER, KIND_PRIORITY, KIND_SWITCH };
 
@@ -102,7 +102,7 @@ static int site_index(const char *word, const char *const *list, int n)
 
 /* --- Sections --------------------------------------------------------------------------------- */
 
-/* Most bytes that what is told of a user, or of a group with its members, takes. */
+/* Most bytes of an entry about a user, or about a group with its members. */
 #define ENTRY_BYTES (1 << 20)
 
 /* The number of a name, with `text` for the rest of its entry. 0, ERANGE: that is too small, or errno. */
@@ -481,9 +481,9 @@ static void site_check_within(struct reading *r, const struct site_rule *rule, e
 }
 
 /*
- * Each section, with [default] for what it leaves out, as for a user who is meant by no other one.
- * That two others mean the same user cannot be told from the file: the lower one counts for such a
- * user (bounds_complete).
+ * Checks each section, with [default] for its missing keys, as for a user of this section alone.
+ * The file does not tell if two sections apply to one user: for such a user the lower default
+ * counts (bounds_complete).
  */
 static void site_check_defaults(struct reading *r)
 {
@@ -509,7 +509,7 @@ int site_read(FILE *in, site_say *say, void *arg, struct site *ret)
 	char line[LINE_BYTES];
 
 	r.end = &r.site.rules;
-	/* Behind what is read of a line nothing is zero. */
+	/* The line's buffer has no zero after the text that is read. */
 	while (fgets(memset(line, '\n', sizeof(line)), sizeof(line), in)) {
 		r.line++;
 		if (memrchr(line, '\0', sizeof(line)) != line + strlen(line)) {
@@ -559,7 +559,7 @@ bool site_bounds(const struct site *site)
 	return site->rules || site->overpromise_said;
 }
 
-/* --- Who is meant ----------------------------------------------------------------------------- */
+/* --- The section of a user -------------------------------------------------------------------- */
 
 /* Each line of /proc/PID/cgroup ends with a path, behind its second colon. */
 static bool site_is_in_cgroup(const char *lines, const char *cgroup)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a site gives its users: /etc/allot/allotd.conf (control/message.h), `key = value` lines in
- * sections of users, cgroups, groups, and of Kubernetes (kube/state/conf.h).
+ * The site's limits for its users: /etc/allot/allotd.conf (control/message.h), `key = value` lines
+ * in sections of users, cgroups, groups, and of Kubernetes (kube/state/conf.h).
  *
  *	overpromise = refuse
  *	[default]
@@ -67,10 +67,10 @@ struct site {
 };
 
 /*
- * Reads it; each line goes to `say` in words, a wrong one with `wrong`. So is a default that is more
- * than the bound of the same users. 0 or -EINVAL, and nothing is in force of a file that has a wrong
- * line; -errno where it cannot be read. Names of users and groups
- * are looked up here, and nowhere else: that takes as long as whoever knows them likes.
+ * Reads the file; each line goes to `say` in words, a wrong one with `wrong`, and so does a default
+ * above the limit of the same users. 0; -EINVAL for a file with a wrong line, of which nothing is
+ * in force; -errno if it cannot be read. Names of users and groups are looked up here and nowhere
+ * else: a directory service may take long for that.
  */
 typedef void site_say(void *arg, unsigned int line, bool wrong, const char *words);
 int site_read(FILE *in, site_say *say, void *arg, struct site *ret);
@@ -88,7 +88,7 @@ struct site_member {
 	const char *cgroups; /* as /proc/PID/cgroup has them */
 };
 
-/* Whether it manages all users' tenants, without bounds. Pure. */
+/* True if it manages all users' tenants, without limits. Pure. */
 bool site_is_managed_by(const struct site *site, const struct site_member *member);
 
 /*

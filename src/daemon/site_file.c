@@ -21,7 +21,7 @@
 #define PATIENCE_NS (5 * NS_PER_S)
 #define READINGS    4
 
-/* What a thread reads: its own, until it is among those that ended. */
+/* The state of one reading thread: its own, until it is in the list of ended ones. */
 struct site_reading {
 	struct site_file *file;
 	atomic_bool given_up; /* it says nothing any more */
@@ -50,7 +50,7 @@ static void site_file_say_line(void *arg, unsigned int line, bool wrong, const c
 		printf("%s:%u: %s\n", path, line, words);
 }
 
-/* By a file that others can change they would give themselves what they like. */
+/* Users who can change the file could give themselves any limit. */
 static int site_file_open(struct site_reading *reading, FILE **ret)
 {
 	const char *path = site_file_path(reading->file);
@@ -105,7 +105,7 @@ static void *site_file_read_first(void *arg)
 	return NULL;
 }
 
-/* As long as it takes: nothing is in force before, so there is nothing to go on with. */
+/* Waits without limit: no older content is in force. */
 static void site_file_await(struct site_reading *reading)
 {
 	uint64_t until_ns = now_monotonic_ns() + PATIENCE_NS;
@@ -153,7 +153,7 @@ void site_file_tell(const struct site_file *file, struct control_about *ret)
 	snprintf(ret->config, sizeof(ret->config), "%.*s", (int)sizeof(ret->config) - 1, path);
 }
 
-/* --- Anew ------------------------------------------------------------------------------------- */
+/* --- Reading again ---------------------------------------------------------------------------- */
 
 static void *site_file_read_anew(void *arg)
 {
@@ -214,7 +214,7 @@ static void site_file_take_ended(struct site_file *file)
 	}
 }
 
-/* The service manager need not wait for it: what is in force is what was. */
+/* The service manager need not wait for it: the old content is in force. */
 static void site_file_say_late(struct site_file *file)
 {
 	if (!file->reading || file->late || now_monotonic_ns() < file->began_ns + PATIENCE_NS)

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The site's file (site.h), read at the start and anew by SIGHUP. Users and groups in it are looked up
- * by their names, for which a directory service may take as long as it likes: what is read anew is
- * read on a thread of its own, and what was said before is in force until then.
+ * The site's file (site.h), read at the start and again on SIGHUP. Users and groups in it are
+ * looked up by their names, for which a directory service may take any time: so a thread of its own
+ * reads the file again, and the old content is in force until then.
  *
- *	idle ── SIGHUP ── reading ── ends ── idle
- *	                  reading ── SIGHUP ── reading, and once more when it ends
- *	                  reading ── 5 s ── late: said
- *	                  late ── SIGHUP ── reading: the late one is given up, and changes nothing when it ends
+ *	idle    ── SIGHUP ── reading ── ends ── idle
+ *	reading ── SIGHUP ── reading, and once more when it ends
+ *	reading ── 5 s ── late: said
+ *	late    ── SIGHUP ── reading: the late one is given up, and changes nothing when it ends
  *
  * Each of these is answered in the log.
  */
@@ -28,11 +28,11 @@ struct site_file {
 	struct loop_source source; /* a reading has ended */
 	const char *path;	   /* NULL: the usual one, if it is there */
 	bool explain;		   /* each line, on stdout */
-	struct site *site;	   /* what is in force: the loop's thread has it alone */
+	struct site *site;	   /* in force; the loop's thread owns it */
 	struct stat in_force;	   /* the file when it was read for that; zeroed: it was not there */
 
 	/* Of the loop's thread: */
-	struct site_reading *reading; /* whose end is waited for; NULL: none */
+	struct site_reading *reading; /* under way; NULL: none */
 	uint64_t began_ns;
 	bool late, again;	  /* that was said; SIGHUP came since it began */
 	unsigned int given_up;	  /* readings that have not ended */

@@ -20,8 +20,9 @@ struct strangers {
 };
 
 /*
- * Into `ret` those devices, with words of who uses each. One is told when a whole list of the kubelet's came
- * after a stranger was first seen there: a container that begins may be in no list yet.
+ * Puts those devices into `ret`, with words about the processes that use each. A stranger is
+ * reported after a whole list of the kubelet's arrived since it was first seen: a new container may
+ * be in no list yet.
  */
 void strangers_look(struct strangers *strangers, const struct counts *counts, const struct audit_report *audit,
 		    uint64_t now_ns, struct faults *ret);

@@ -19,11 +19,11 @@
 #include "roles/arbiter_host.h"
 #include "text/log.h"
 
-/* Who has the role hears of the claim at once, and hands over when it has looked at its devices. */
+/* The role holder sees the claim at once, and hands over after it has looked at its devices. */
 #define TAKE_NS (NS_PER_MS / 2)
-/* When nobody has worked for so long it sleeps. Who works rings ... */
+/* The role holder sleeps after 1 s without work; a process that works wakes it ... */
 #define LINGER_NS NS_PER_S
-/* ... and files of containers, which it keeps, are looked at so often, so that those that ended go. */
+/* ... and maps files of containers, which it keeps; every 10 s it drops those of ended tenants. */
 #define REST_NS (10 * NS_PER_S)
 
 struct turns {
@@ -214,7 +214,9 @@ void turns_end(struct turns *turns)
 	waits = !turns->host;
 	turns_ring(turns);
 	pthread_mutex_unlock(&turns->lock);
-	/* Nothing wakes who waits for a lock: the process ends, and the thread with it. */
+	/*
+	 * Nothing wakes a thread that waits for a lock: the process ends, and the thread with it.
+	 */
 	if (waits)
 		return;
 	pthread_join(turns->thread, NULL);

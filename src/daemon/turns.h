@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The arbiter's role, for as long as the daemon lives (roles/arbiter_host.h); while another daemon has
- * it, this one waits for that one's end. On a thread of its own,
- * which sleeps while nobody works: a turn begins and ends within microseconds, and a page or a driver
- * takes milliseconds.
+ * The arbiter's role, while the daemon lives (roles/arbiter_host.h); if another daemon has it, this
+ * one waits for that one's end. On a thread of its own, which sleeps without work: a turn begins
+ * and ends within microseconds, and a page or a driver takes milliseconds.
  */
 #ifndef ALLOT_DAEMON_TURNS_H
 #define ALLOT_DAEMON_TURNS_H
@@ -29,7 +28,7 @@ void turns_know(struct turns *turns, const struct devices *devices); /* takes NU
 /* A tenant takes the role at once. Takes NULL. */
 void turns_end(struct turns *turns);
 
-/* Whether the role is ours by now: who had it hands it over within a turn. Takes NULL. */
+/* True once the role is ours: its holder hands it over within a turn. Takes NULL. */
 bool turns_held(const struct turns *turns);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the machine and its tenants use, as JSON: docs/json.md has the format, which is stable. Pure:
- * it looks at nothing but what it is given.
+ * The use of the machine and its tenants as JSON, in the stable format of docs/json.md. Pure: it
+ * reads nothing but its arguments.
  */
 #ifndef ALLOT_DAEMON_V1_H
 #define ALLOT_DAEMON_V1_H

@@ -131,7 +131,7 @@ void config_apply(const struct config *config, struct policy *policy)
 	if (config->priority == POLICY_PRIORITY_NORMAL)
 		return;
 	policy->priority = config->priority;
-	/* Who goes first is asked of tenants that take turns. */
+	/* A priority implies that the tenant takes turns. */
 	if (policy->compute == POLICY_COMPUTE_OFF)
 		policy->compute = POLICY_COMPUTE_SHARE;
 }

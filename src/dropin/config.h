@@ -16,7 +16,7 @@
 /* Where a CUDA ordinal is asked for: any device, by what is said of all. */
 #define CONFIG_EVERY POLICY_DEVICES
 
-/* Whether a share that the environment asks for is in force. */
+/* The environment's switch for a configured share. */
 enum config_switch { CONFIG_UNSAID, CONFIG_DISABLED, CONFIG_IN_FORCE };
 
 struct config {
@@ -56,12 +56,15 @@ struct size_spec config_limit(const struct config *config, unsigned int ordinal,
 uint64_t config_limit_bytes(const struct config *config, unsigned int ordinal,
 			    uint64_t total_bytes);
 
-/* What holds on each device, however many there are: as config_limit, where none has its own. */
+/*
+ * The limit that applies to each device, however many there are: as config_limit for a device
+ * without its own.
+ */
 struct size_spec config_everywhere(const struct config *config);
 /* The same of compute: 1 to 999 permille, 0 where it is not limited. */
 uint32_t config_share_everywhere(const struct config *config);
 
-/* Whether the file limits anything. */
+/* True if the file limits anything. */
 static inline bool config_is_by_file(const struct config *config)
 {
 	return config->file_bytes || config->file_share_permille;

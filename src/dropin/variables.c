@@ -167,7 +167,10 @@ static const struct variable {
 };
 #define VARIABLES (sizeof(variables) / sizeof(variables[0]))
 
-/* What follows the name: '=', '_' where a device's number does; '\0': it is another variable. */
+/*
+ * Returns the character after the name: '=', or '_' before a device's number; '\0' for another
+ * variable.
+ */
 static char variables_behind(const char *variable, const char *name)
 {
 	size_t len = strlen(name);

@@ -17,7 +17,9 @@
  */
 int variables_read(struct config *config, char *const *environment);
 
-/* Whether a variable ("NAME=value") is one of those that are read, or its name begins as theirs. */
+/*
+ * True if a variable ("NAME=value") is one of those that are read, or its name begins like theirs.
+ */
 bool variables_matter(const char *variable);
 
 /*

@@ -18,7 +18,7 @@
 #define KEY_SHOWN  40
 #define KEYS_SHOWN 128
 
-/* What was found of keys: to judge whether the file limits what it was to limit. */
+/* The keys that were found, to judge if the file limits what it was to limit. */
 struct found {
 	unsigned int line; /* that is read, from 1 */
 	bool known;
@@ -88,7 +88,7 @@ static const struct key {
 	int (*take)(struct config *config, const char *value, unsigned int line);
 } keys[] = {{"UsedMem", vgpu_file_take_memory}, {"UsedCores", vgpu_file_take_cores}};
 
-/* In any case: who means a limit is not to have none. NULL: it is none that is known. */
+/* Finds a key, in upper or lower case: a misspelt limit must not be lost. NULL if it is unknown. */
 static const struct key *vgpu_file_find_key(const char *name, size_t len)
 {
 	for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
@@ -147,7 +147,7 @@ static int vgpu_file_read_line(struct config *config, const char *line, size_t l
 	return key->take(config, value, found->line);
 }
 
-/* Whether what was read is a limit, or says that there is to be none. */
+/* Checks that the file has a limit, or says that there is none. */
 static int vgpu_file_judge(struct config *config, const struct found *found)
 {
 	static const char todo[] = "write UsedMem:MIB or UsedCores:PERCENT";

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * /etc/xpu/vgpu.config: lines Name:value, with remarks behind "#". Whoever mounts this file into a
- * container means it to limit, so one that limits nothing by mistake is an error: without a key
- * that is known here, or with keys that are not and no limit beside them.
+ * /etc/xpu/vgpu.config: lines Name:value, with remarks after "#". A file that is mounted into a
+ * container is meant to limit, so a file that limits nothing by mistake is an error: one without a
+ * known key, or with unknown keys and no limit beside them.
  */
 #ifndef ALLOT_DROPIN_VGPU_FILE_H
 #define ALLOT_DROPIN_VGPU_FILE_H
@@ -17,9 +17,9 @@
 #define VGPU_FILE_BYTES 65536 /* and no more, with a zero behind it */
 
 /*
- * Reads the file's text, after the variables. Whoever mounted the file is not overruled by them: of
- * two limits the smaller one binds, for each device by itself. 0, with `remark` set where keys are
- * not known; or -EINVAL with `complaint` set.
+ * Reads the file's text, after the variables, which cannot overrule it: of two limits the smaller
+ * one applies, for each device by itself. 0, with `remark` set if keys are unknown; or -EINVAL with
+ * `complaint` set.
  */
 int vgpu_file_parse(struct config *config, const char *text, size_t len);
 

@@ -31,7 +31,9 @@ bool account_read(struct account *a, uint64_t figure_bytes)
 		*a = (struct account){.settled_bytes = figure_bytes, .figure_bytes = figure_bytes};
 		return true;
 	}
-	/* Both are at least what is there but for the calls under way: the smaller is nearer. */
+	/*
+	 * Each is at least the settled memory without the calls under way: the smaller is nearer.
+	 */
 	a->settled_bytes += a->over_bytes;
 	a->over_bytes = 0;
 	if (a->settled_bytes > figure_bytes)

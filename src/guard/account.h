@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a guarded process is reckoned to have of one GPU. The guard lets the kernel do what it
- * admitted and is not told how that went; the kernel's figure for the process tells later. Pure.
+ * A guarded process's memory on one GPU. The guard lets the kernel do what it admitted and does not
+ * see the result; the kernel's figure for the process tells later. Pure.
  *
  * An admitted call is under way until its thread is known to have left it. Meanwhile the figure may
- * contain the call's memory or not. So the larger of two counts: the figure, and what was settled
- * before plus all that was admitted since. That is never less than what the process has or is about
- * to get, and counts no memory twice. Once nothing is under way the figure alone counts.
+ * contain the call's memory or not. So the larger of two counts: the figure, and the settled bytes
+ * plus all that was admitted since. That is never less than what the process has or is about to
+ * get, and counts no memory twice. Once nothing is under way the figure alone counts.
  *
  *	settled 10, the guard admits a call for 4	counts max(10, 10 + 4) = 14
  *	the kernel's figure is 14 by now		counts max(14, 10 + 4) = 14
@@ -26,7 +26,7 @@ struct account {
 	uint32_t calls;		  /* under way */
 };
 
-/* A call for so many bytes is admitted; and it never got to the kernel. */
+/* A call for `bytes` bytes is admitted; account_cancel if it never got to the kernel. */
 void account_begin(struct account *account, uint64_t bytes);
 void account_cancel(struct account *account, uint64_t bytes);
 
@@ -39,7 +39,7 @@ void account_end(struct account *account, uint64_t bytes);
  */
 bool account_read(struct account *account, uint64_t figure_bytes);
 
-/* Whether another figure would tell more. */
+/* True if another figure would tell more. */
 bool account_open(const struct account *account);
 
 uint64_t account_bytes(const struct account *account);

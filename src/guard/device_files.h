@@ -16,7 +16,7 @@ int device_files_open(const struct topology *topology, struct device_files **ret
 void device_files_close(struct device_files *files);
 
 /*
- * Whether a device is one of them: /dev/kfd, which is of no GPU (0), or the render node or the
+ * True if a device is one of them: /dev/kfd, which is of no GPU (0), or the render node or the
  * display node of a GPU.
  */
 bool device_files_find(const struct device_files *files, dev_t device, uint32_t *ret_gpu_id);

@@ -16,7 +16,7 @@
 #include "base/now.h"
 #include "base/parse.h"
 
-/* What follows "<key>:" and blanks at a line's beginning; NULL. */
+/* Returns the text after "<key>:" and blanks at the beginning of a line, or NULL. */
 static const char *fdinfo_value_of(const char *text, const char *key)
 {
 	size_t n = strlen(key);
@@ -30,7 +30,7 @@ static const char *fdinfo_value_of(const char *text, const char *key)
 	return NULL;
 }
 
-/* Decimal, and where it ends; what is none ends where it begins. */
+/* A decimal number, and its end; without one the end is the beginning. */
 static uint64_t fdinfo_number_at(const char *text, const char **ret_end)
 {
 	char *end = (char *)text;
@@ -81,7 +81,9 @@ int fdinfo_parse(const char *text, struct fdinfo *ret)
 	    end == client)
 		return -ENODATA;
 	memcpy(info.pci, pci, n);
-	/* Newer kernels tell what was made there, older ones only what of it is in VRAM now. */
+	/*
+	 * Newer kernels tell the memory that was made there, older ones only the part in VRAM now.
+	 */
 	r = fdinfo_bytes_of(fdinfo_value_of(text, "drm-total-vram"), &info.vram_bytes);
 	if (r < 0)
 		r = fdinfo_bytes_of(fdinfo_value_of(text, "drm-memory-vram"), &info.vram_bytes);
@@ -174,7 +176,9 @@ static void fdinfo_add_entry(int dir, const char *name, fdinfo_adder *add, void 
 		add((int)number, &info, arg);
 }
 
-/* Reads entries until all are read or it takes too long. Returns how many; *ret_next: what follows. */
+/*
+ * Reads entries until all are read or it takes too long. Returns how many; *ret_next: the next one.
+ */
 static int fdinfo_add_entries(int dir, const char *entries, ssize_t n, fdinfo_adder *add, void *arg,
 			      off_t *ret_next)
 {

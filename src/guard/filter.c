@@ -22,7 +22,7 @@
 #elif defined(__aarch64__)
 #define NATIVE AUDIT_ARCH_AARCH64
 #else
-#define NATIVE 0 /* nobody has looked at its system calls: none is let through */
+#define NATIVE 0 /* an architecture whose system calls are not known here: all are refused */
 #endif
 
 /*
@@ -46,9 +46,9 @@ static const struct row {
 };
 
 /*
- * Sharing and mapping are not asked about: the kernel's own figure tells what a process holds,
- * however it came by it. Giving back is asked about, because the tenant's other processes may have
- * that memory at once.
+ * Sharing and mapping are not asked about: the kernel's own figure has a process's memory from any
+ * source. Releasing is asked about, because the tenant's other processes may take that memory at
+ * once.
  */
 static bool filter_is_asked(enum kfd_decision decision)
 {
@@ -57,8 +57,8 @@ static bool filter_is_asked(enum kfd_decision decision)
 }
 
 /*
- * Whether newer drivers may have something under the number that nobody knows here. /dev/kfd's next
- * ones may be numbers that only DRM has a row for.
+ * True if newer drivers may use the number for something that is not known here. A future number of
+ * /dev/kfd may be one that only DRM has a row for.
  */
 static bool filter_is_open(unsigned int nr, bool kfd_knows, bool drm_knows)
 {
@@ -89,7 +89,7 @@ static const uint32_t for_any_file[] = {FIOCLEX, FIONCLEX, FIONBIO, FIOASYNC};
 #define LOAD(field)  ((struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, FIELD(field)))
 #define ANSWER(what) ((struct sock_filter)BPF_STMT(BPF_RET | BPF_K, what))
 
-/* Jumps to one instruction further down, and what stands in them until it is known which. */
+/* Jumps to an instruction further down, with PENDING until its place is known. */
 struct jumps {
 	uint8_t at[GUARD_FILTER_MOST];
 	size_t n;

@@ -33,12 +33,12 @@
 #include "guard/listener.h"
 #include "guard/usage_table.h"
 
-/* What `allot ps` and /proc call it. */
+/* Its name in `allot ps` and /proc. */
 #define NAME "allot-guard"
 
 /*
- * How soon the kernel's figures are read anew: while something is under way from 2 ms on, each
- * time after twice as long; otherwise what processes give back is noted in a tenth of a second.
+ * When the kernel's figures are read again: after 2 ms while a call is under way, doubling each
+ * time; otherwise releases are noticed within a tenth of a second.
  */
 #define SOON_MS 2
 #define LATE_MS 100
@@ -219,8 +219,8 @@ static int guard_decide(struct guard *guard, const struct seccomp_notif *asked, 
 	usage_table_seen(process, (pid_t)asked->pid);
 	guard_look_soon(guard);
 	/*
-	 * How large the object is, and what of the addresses is there already, is known to nobody
-	 * but the kernel and liballot.so, which has reserved what is new.
+	 * Only the kernel and liballot.so know the object's size, and which of the addresses have
+	 * memory already; liballot.so has reserved the new part.
 	 */
 	if (demand->act == DEMAND_PLACE)
 		return usage_table_counts_itself(guard->table, process, gpu_id) ? 0 : -ENOMEM;
@@ -312,7 +312,7 @@ static void guard_serve_call(struct guard *guard)
 		usage_table_cancel(guard->table, guard->admitted, (pid_t)asked.pid);
 }
 
-/* How long poll() may take: for ever, where no process has anything. */
+/* The timeout of poll(): none, if no process has memory. */
 static int guard_timeout_ms(const struct guard *guard)
 {
 	uint64_t now = guard_now_ms();
@@ -336,7 +336,7 @@ static bool guard_wait_and_serve(struct guard *guard)
 		guard->due_ms = 0;
 	if (polled[1].revents & POLLIN)
 		guard_serve_call(guard);
-	else if (polled[1].revents) { /* nobody is left who could ask */
+	else if (polled[1].revents) { /* no process is left that could ask */
 		close(guard->listener);
 		guard->listener = -EBADF;
 	}
@@ -411,7 +411,7 @@ int guard_enter(struct guard *guard, struct guard_complaint *complaint)
 	return 0;
 }
 
-/* False: it is still in there, since what it was asked to copy makes it wait. */
+/* False: it is still in there, since a page that it copies makes it wait. */
 static bool guard_has_ended(const struct guard *guard)
 {
 	struct timespec until;

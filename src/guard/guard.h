@@ -26,20 +26,20 @@
 
 struct guard;
 
-/* After an error: what failed, on what, why, and what to do. */
+/* After an error: what failed, on which object, why, and what to do. */
 struct guard_complaint {
 	char text[512];
 };
 
 /*
- * For the tenant in `dir`: takes its slot in the ledger, reads which GPUs there are, and makes sure
- * that the kernel tells what processes have of them. 0, or -errno with a complaint.
+ * For the tenant in `dir`: takes its slot in the ledger, reads the GPUs, and makes sure that the
+ * kernel tells processes' use of them. 0, or -errno with a complaint.
  */
 int guard_open(const char *dir, struct guard **ret, struct guard_complaint *complaint);
 
 /*
- * Whether the kernel's KFD is no newer than the list of its ioctls here. False: a note says so, for
- * what is in no row is refused, and a program may want it.
+ * True if the kernel's KFD is no newer than the list of its ioctls here. If not, a note says so:
+ * ioctls in no row are refused, and a program may want one.
  */
 bool guard_knows_kernel(const struct guard *guard, struct guard_complaint *note);
 
@@ -47,8 +47,8 @@ bool guard_knows_kernel(const struct guard *guard, struct guard_complaint *note)
 int guard_start(struct guard *guard, struct guard_complaint *complaint);
 
 /*
- * In the command's process: from here on the guard is asked, also about what the process becomes
- * and starts. 0, or -errno with a complaint: the process is to end then.
+ * In the command's process: from here on the guard is asked, also about programs that the process
+ * executes and starts. 0, or -errno with a complaint: the process must then end.
  */
 int guard_enter(struct guard *guard, struct guard_complaint *complaint);
 

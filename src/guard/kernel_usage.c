@@ -22,7 +22,7 @@
 
 #define PROCESSES "/sys/class/kfd/kfd/proc"
 
-/* More cannot be; what is read is added up. */
+/* No figure is larger; figures are added up. */
 #define MOST_BYTES (UINT64_C(1) << 56)
 
 int kernel_usage_of_kfd(pid_t process, const struct topology_node *gpu, uint64_t *ret_bytes)
@@ -67,7 +67,7 @@ bool kernel_usage_is_shown(pid_t process)
 	return access(path, F_OK) == 0;
 }
 
-/* What the child says. */
+/* The child's report. */
 struct probe {
 	int error;
 	struct kfd_ioctl_get_version_args version;
@@ -98,7 +98,7 @@ static int kernel_usage_fork_probe(pid_t child, int socket,
 	struct probe probe;
 
 	if (kernel_usage_is_shown(
-		    child)) /* another one, whose number elsewhere is this one's here */
+		    child)) /* another process, which has the child's number in another namespace */
 		return -ENOTSUP;
 	if (write(socket, "", 1) != 1 || read(socket, &probe, sizeof(probe)) != sizeof(probe))
 		return -EIO;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The kernel's own figures of what a process has of a GPU's memory: what KFD shows in sysfs for
- * each process that has opened it, under its number in the first PID namespace; and what its open
- * files of render nodes have (fdinfo.h).
+ * The kernel's own figures of a process's memory on a GPU: KFD's in sysfs, for each process that
+ * has opened it, under its number in the first PID namespace; and those of its open files of render
+ * nodes (fdinfo.h).
  */
 #ifndef ALLOT_GUARD_KERNEL_USAGE_H
 #define ALLOT_GUARD_KERNEL_USAGE_H
@@ -14,7 +14,7 @@
 #include "amd/abi/kfd.h"
 #include "amd/topology.h"
 
-/* Whether KFD has the process: it opened the device and neither ended nor called exec since. */
+/* True if KFD has the process: it opened the device and neither ended nor called exec since. */
 bool kernel_usage_is_shown(pid_t process);
 
 /*
@@ -26,8 +26,8 @@ int kernel_usage_of_files(pid_t process, const int *kept, uint32_t nkept,
 			  const struct topology_node *gpu, uint64_t *ret_bytes);
 
 /*
- * Whether the kernel shows figures, and under the numbers that processes have here: a child opens
- * the device and must be there then. 0, with KFD's version, 0.0 where it is not told; -ENODEV:
+ * Checks that the kernel shows figures under the process numbers of this namespace: a child opens
+ * the device and must be listed then. 0, with KFD's version, 0.0 where it is not told; -ENODEV:
  * /dev/kfd cannot be opened; -ENOTSUP: the child is not shown, as in a container with a PID
  * namespace of its own; -errno.
  */

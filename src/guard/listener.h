@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The listener of a seccomp filter: what the kernel asks, the answers, and how it is handed on. */
+/*
+ * The listener of a seccomp filter: the kernel's questions, the answers, and passing the listener
+ * on.
+ */
 #ifndef ALLOT_GUARD_LISTENER_H
 #define ALLOT_GUARD_LISTENER_H
 
@@ -12,7 +15,7 @@ void listener_tune(int listener);
 /* The next question. -ENOENT: it was taken back; -EINTR. Waits when there is none. */
 int listener_receive(int listener, struct seccomp_notif *ret);
 
-/* Whether the thread still waits, so that what was seen of it was its own. */
+/* True if the thread still waits, so that data read about it was its own. */
 bool listener_waits(int listener, const struct seccomp_notif *asked);
 
 /*

@@ -33,7 +33,7 @@ struct call {
 	uint64_t bytes;
 };
 
-/* Of a process on a GPU: what it has, and what of it stands in the guard's row. */
+/* A process's memory on a GPU, and its part in the guard's row. */
 struct holding {
 	struct account account;
 	uint64_t charged_bytes;
@@ -188,7 +188,7 @@ static int usage_table_device_of(struct usage_table *table, struct gpu *gpu)
 	return gpu->device;
 }
 
-/* One that is gone may have left its number to another. */
+/* Skips processes that are gone, whose number another one may have. */
 struct usage_table_process *usage_table_find(const struct usage_table *table, pid_t pid)
 {
 	for (uint32_t i = 0; i < table->nprocesses; i++)
@@ -327,7 +327,7 @@ static int usage_table_read_files(struct usage_table *table, const struct usage_
 	return 0;
 }
 
-/* Whether another process has its number already: then it is gone for good. */
+/* True if another process has its number already: then it is gone for good. */
 static bool usage_table_has_successor(const struct usage_table_process *p)
 {
 	char path[32];
@@ -383,7 +383,7 @@ static uint64_t usage_table_beyond_own(struct usage_table *table,
 	return sat_sub_u64(bytes, own);
 }
 
-/* Without asking: what is there is there. */
+/* Charges without a check: the memory exists already. */
 static void usage_table_charge(struct usage_table *table, struct usage_table_process *p, uint32_t g)
 {
 	uint64_t bytes = usage_table_beyond_own(table, p, g);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What guarded processes have of the tenant's GPUs: one account for each process and GPU, and one
- * slot in the tenant's ledger for all of them together. A process with liballot.so counts its
- * memory in a slot of its own. The guard does not count that again: its figure is what goes beyond.
+ * Guarded processes' use of the tenant's GPUs: one account for each process and GPU, and one slot
+ * in the tenant's ledger for all of them together. A process with liballot.so counts its memory in
+ * a slot of its own. The guard does not count that again: its figure is only the excess.
  *
  * All of it is for one thread.
  */
@@ -35,8 +35,8 @@ struct usage_table_process *usage_table_process(struct usage_table *table, pid_t
 						bool files);
 
 /*
- * The kernel is to keep a file that the process has open (ACQUIRE_VM): a descriptor of it is kept
- * here as long, by which the kernel tells what memory it has when the process has closed it. 0;
+ * The kernel will keep a file that the process has open (ACQUIRE_VM): a descriptor of it is kept
+ * here as long, through which the kernel tells its memory after the process has closed it. 0;
  * -EBUSY: it has too many such; -errno.
  */
 int usage_table_keep(struct usage_table_process *process, int fd);
@@ -45,9 +45,8 @@ int usage_table_keep(struct usage_table_process *process, int fd);
 struct usage_table_process *usage_table_find(const struct usage_table *table, pid_t process);
 
 /*
- * Admits what a thread of the process demands with this request: all of it, or nothing. The thread
- * was just seen (usage_table_seen). 0; -ENOMEM above the limit; -ENODEV for a GPU that is not the
- * tenant's.
+ * Admits the demand of a thread of the process: all of it, or nothing. The thread was just seen
+ * (usage_table_seen). 0; -ENOMEM above the limit; -ENODEV for a GPU that is not the tenant's.
  */
 int usage_table_take(struct usage_table *table, struct usage_table_process *process, pid_t thread,
 		     uint32_t request, const struct demand *demand);
@@ -59,7 +58,7 @@ void usage_table_seen(struct usage_table_process *process, pid_t thread);
 void usage_table_cancel(struct usage_table *table, struct usage_table_process *process,
 			pid_t thread);
 
-/* Whether the process counts in a slot of its own all that the kernel shows of it. */
+/* True if the process counts in its own slot all that the kernel shows for it. */
 bool usage_table_counts_itself(struct usage_table *table, struct usage_table_process *process,
 			       uint32_t gpu_id);
 
@@ -69,13 +68,16 @@ bool usage_table_counts_itself(struct usage_table *table, struct usage_table_pro
  */
 void usage_table_refresh(struct usage_table *table, bool all);
 
-/* Whether figures may change soon (something is under way); whether there are processes at all. */
+/*
+ * usage_table_is_open: true if figures may change soon, since something is under way.
+ * usage_table_is_empty: true if there are no processes.
+ */
 bool usage_table_is_open(const struct usage_table *table);
 bool usage_table_is_empty(const struct usage_table *table);
 
 /*
- * Entries for poll(), from `ret` on, which has room for `room`: readable where a process ended.
- * And what came of them: whether any did.
+ * Adds entries for poll(), from `ret` on, which has room for `room`: readable when a process ended.
+ * usage_table_ended takes their results, and returns true if any did.
  */
 nfds_t usage_table_watch(const struct usage_table *table, struct pollfd *ret, nfds_t room);
 bool usage_table_ended(struct usage_table *table, const struct pollfd *polled, nfds_t n);

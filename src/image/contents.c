@@ -133,7 +133,7 @@ int contents_load(const struct contents *c, struct damage *damage)
 
 /* --- Memory and files -------------------------------------------------------------------------- */
 
-/* Caches that devices do not see. What is no dma-buf does not know it. */
+/* Flushes caches that devices do not see. A file that is no dma-buf does not know this ioctl. */
 static void contents_sync(int fd, uint64_t flags)
 {
 	struct dma_buf_sync sync = {.flags = flags};

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 /*
- * Content in a file of objects (object_writer.h, object_reader.h) beside another file that says
- * what the objects are. The two have one id, and the last record of content vouches for the other
- * file.
+ * Content in a file of objects (object_writer.h, object_reader.h) beside another file that
+ * describes the objects. The two have one id, and the last record of content has the other file's
+ * checksum.
  */
 #ifndef ALLOT_IMAGE_CONTENTS_H
 #define ALLOT_IMAGE_CONTENTS_H
@@ -35,13 +35,12 @@ struct contents {
 /* Without an object there is no file. `level`: object_writer.h. */
 int contents_save(const struct contents *contents, int level);
 
-/* Every object is filled, and is what `next` says, when it answers 0; else as object_reader.h. */
+/* On 0 every object is filled, and matches `next`; else as object_reader.h. */
 int contents_load(const struct contents *contents, struct damage *damage);
 
 /*
- * Memory of a dma-buf or a device as the CPU has it, where it reaches it: what it does not reach
- * refuses to be mapped. Open while one object is copied, for caches that are in order before it and
- * behind it.
+ * The CPU's mapping of a dma-buf or a device's memory; memory that the CPU does not reach cannot be
+ * mapped. Open while one object is copied: opening and closing synchronise the caches.
  */
 struct contents_view {
 	int fd;	  /* the caller's */

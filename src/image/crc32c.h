@@ -9,10 +9,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The CRC of what `crc` is that of (0 for nothing), followed by these `len` bytes. */
+/* Continues `crc` (0 to begin) with these `len` bytes. */
 uint32_t crc32c(uint32_t crc, const void *data, size_t len);
 
-/* The same without the processor's instruction: what others have, and tests compare with. */
+/*
+ * The same without the processor's instruction: for other processors, and for tests to compare
+ * with.
+ */
 uint32_t crc32c_by_table(uint32_t crc, const void *data, size_t len);
 
 #endif

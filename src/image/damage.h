@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
-/* Why an image is refused: what is wrong, in which file, where, and with which object. */
+/* The reason why an image is refused: the fault, the file, the place, and the object. */
 #ifndef ALLOT_IMAGE_DAMAGE_H
 #define ALLOT_IMAGE_DAMAGE_H
 

@@ -44,7 +44,7 @@ struct format_header {
 	uint32_t page_bytes;   /* OBJECT_PAGE */
 	uint32_t extent_bytes; /* OBJECT_EXTENT: no extent has more content */
 	uint32_t reserved[5];
-	uint32_t crc; /* of what is before it */
+	uint32_t crc; /* of the fields before it */
 };
 
 struct format_record {
@@ -67,10 +67,10 @@ struct format_record {
 	uint32_t c;
 	uint32_t packing;
 	uint32_t zero;
-	uint32_t crc; /* of what is before it */
+	uint32_t crc; /* of the fields before it */
 };
 
-/* What an END_OBJECT's CRC is made of, for each extent. */
+/* The input of an END_OBJECT's CRC, for each extent. */
 struct format_sum {
 	uint64_t offset, bytes;
 	uint32_t crc, zero;

@@ -44,7 +44,7 @@ static int image_open_partial(int dir, int *ret_fd)
 		return fd;
 	if (flock(fd, LOCK_EX | LOCK_NB) < 0)
 		return errno == EWOULDBLOCK ? -EBUSY : err_errno();
-	/* One that was renamed between our opening and our lock is somebody's image. */
+	/* A file that was renamed between our opening and our lock is somebody's image. */
 	if (fstat(fd, &own) < 0 ||
 	    fstatat(dir, OBJECTS PARTIAL, &named, AT_SYMLINK_NOFOLLOW) < 0 ||
 	    !fd_is_same(&own, &named))
@@ -242,7 +242,7 @@ static int image_compare_manifest(const struct image *image, uint64_t bytes, uin
 			  "it is not as it was written: damaged, changed, or another image's");
 }
 
-/* The last record, before anything else is read of what may be a hundred GiB. */
+/* Checks the last record, before anything else of perhaps a hundred GiB is read. */
 static int image_check_end(struct image *image, struct damage *damage)
 {
 	struct format_record record;

@@ -2,12 +2,13 @@
 /*
  * An image of a tenant's memory: two files in a directory, which may hold others.
  *
- *   manifest.json  whose memory it is (manifest.h)
- *   objects        the memory itself (format.h)
+ *	manifest.json	the owner of the memory (manifest.h)
+ *	objects		the memory itself (format.h)
  *
- * It is there as a whole or not at all: both are written under names that end in .partial, put on
- * the disk, and renamed, the manifest last. Who is killed meanwhile leaves partial files, which the
- * next one writes over. Images are written and read by the command, never within a tenant.
+ * An image exists as a whole or not at all: both files are written under names that end in
+ * .partial, flushed to the disk, and renamed, the manifest last. A killed writer leaves partial
+ * files, which the next one overwrites. Images are written and read by the command, never within a
+ * tenant.
  */
 #ifndef ALLOT_IMAGE_IMAGE_H
 #define ALLOT_IMAGE_IMAGE_H
@@ -33,12 +34,12 @@ struct image_draft;
  */
 int image_create(const char *dir, struct manifest *manifest, int level, struct image_draft **ret);
 
-/* What objects are written by, until the draft ends. */
+/* The writer of the objects, until the draft ends. */
 struct object_writer *image_writer(struct image_draft *draft);
 
 /*
- * Finishes the image: when this answers 0 it is there, whatever happens to the machine. Ends the
- * draft in any case; -errno leaves no image.
+ * Finishes the image: after 0 it survives a crash of the machine. Ends the draft in any case;
+ * -errno leaves no image.
  */
 int image_commit(struct image_draft *draft);
 void image_abort(struct image_draft *draft); /* takes NULL */

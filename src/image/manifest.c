@@ -14,7 +14,7 @@
 #include "nvidia/uuid.h"
 
 #define FILE_NAME "manifest.json"
-#define NUMBER_MOST ((uint64_t)INT64_MAX) /* what JSON's readers agree on, and jansson has */
+#define NUMBER_MOST ((uint64_t)INT64_MAX) /* the limit of JSON's readers, and of jansson */
 
 _Static_assert(UUID_TEXT_SIZE >= AMD_IDENTITY_BYTES, "either vendor's name fits");
 
@@ -284,7 +284,10 @@ int manifest_write(const struct manifest *m, char **ret_text, size_t *ret_len)
 	json_decref(root);
 	if (!text)
 		return -ENOMEM;
-	/* What could not be put in (jansson takes no NULL for an answer) is missing from it. */
+	/*
+	 * A value that could not be stored (jansson takes no NULL for an answer) is missing from
+	 * the text.
+	 */
 	r = manifest_read(text, strlen(text), &again, NULL);
 	manifest_done(&again);
 	if (r < 0) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The file `manifest.json` of an image: whose memory it is. It is for people and programs to read;
- * the last record of `objects` has its CRC, so a manifest that was edited is refused.
+ * The file `manifest.json` of an image: the owner of its memory. It is for people and programs to
+ * read; the last record of `objects` has its CRC, so a manifest that was edited is refused.
  */
 #ifndef ALLOT_IMAGE_MANIFEST_H
 #define ALLOT_IMAGE_MANIFEST_H
@@ -56,7 +56,7 @@ struct object_limits manifest_limits(const struct manifest *manifest);
 int manifest_write(const struct manifest *manifest, char **ret_text, size_t *ret_len);
 
 /*
- * Back from it. Names that are not known are passed over. -EBADMSG for what is no manifest,
+ * Reads the text. Unknown names are skipped. -EBADMSG for text that is no manifest,
  * -EPROTONOSUPPORT for one of another version, -ENOMEM; `damage` says which line or field.
  */
 int manifest_read(const char *text, size_t len, struct manifest *ret, struct damage *damage);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 /*
- * What an image is about, for both vendors: a memory object is a size, on a device, with content,
- * and with those who hold it. It stands in an image once, however many processes share it.
+ * Memory objects, the content of an image, for both vendors: a size on a device, with content, and
+ * with its holders. Each object is stored once, however many processes share it.
  */
 #ifndef ALLOT_IMAGE_OBJECT_H
 #define ALLOT_IMAGE_OBJECT_H
@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define OBJECT_MAX_BYTES (UINT64_C(1) << 47) /* what a process can address */
+#define OBJECT_MAX_BYTES (UINT64_C(1) << 47) /* the address space of a process */
 #define OBJECT_MAX_HOLDERS 65536
 #define OBJECT_PAGE 4096 /* content is written, and left out where it is zero, by such pages */
 #define OBJECT_EXTENT (UINT64_C(4) << 20) /* most content that is read or written at once */
@@ -17,7 +17,7 @@
 enum object_holder_flags {
 	OBJECT_READS = 1 << 0,	 /* may read through this mapping */
 	OBJECT_WRITES = 1 << 1,	 /* and write */
-	OBJECT_EXPORTS = 1 << 2, /* is the one from whom the others have it */
+	OBJECT_EXPORTS = 1 << 2, /* is the exporter, which the others have it from */
 	OBJECT_HOLDER_FLAGS = (1 << 3) - 1,
 };
 
@@ -43,13 +43,13 @@ struct object {
 	const struct object_holder *holders;
 };
 
-/* What a manifest's lists have room for: numbers in objects stay below these. */
+/* The lengths of a manifest's lists: indices in objects are below these. */
 struct object_limits {
 	uint32_t ndevices; /* at most 64 */
 	uint32_t nprocesses;
 };
 
-/* NULL, or what is wrong with it, in words. */
+/* NULL, or its fault in words. */
 const char *object_wrong(const struct object *object, const struct object_limits *limits);
 
 #endif

@@ -42,7 +42,7 @@ struct object_reader {
 	} holders, payload, unpacked;
 };
 
-/* Remembers the first error, and what to say of it. */
+/* Remembers the first error, and its words. */
 #define READER_FAIL(reader, r, ...)                                                             \
 	((reader)->error = damage_say(&(reader)->damage, (r), FILE_NAME, (reader)->record,      \
 				      (reader)->state == IN_OBJECT ? (reader)->objects - 1     \

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 /*
- * Reads the file `objects` of an image as it comes. Each field is checked before it is used, and
- * nothing that a file says makes the reader take more than a few MiB of memory. What is handed out
- * has been checked by its own CRCs; only after object_reader_next answered 0 is the whole file
- * known to be good, so who must not stop in the middle reads it twice. One thread.
+ * Reads the file `objects` of an image as a stream. Each field is checked before it is used, and no
+ * content of the file makes the reader take more than a few MiB of memory. Returned content has
+ * been checked by its own CRCs. Only after object_reader_next returned 0 is the whole file known to
+ * be good, so a caller that must not stop in the middle reads it twice. One thread.
  */
 #ifndef ALLOT_IMAGE_OBJECT_READER_H
 #define ALLOT_IMAGE_OBJECT_READER_H
@@ -14,7 +14,7 @@
 struct object_reader;
 
 struct object_extent {
-	uint64_t offset; /* in the object; what no extent covers is zero */
+	uint64_t offset; /* in the object; bytes in no extent are zero */
 	size_t bytes;
 	const void *data; /* until the next call */
 };
@@ -37,9 +37,8 @@ void object_reader_close(struct object_reader *reader); /* takes NULL */
 void object_reader_id(const struct object_reader *reader, uint8_t ret[16]);
 
 /*
- * The next object; what is left of the content of the one before is read over and checked. 1, or 0
- * at the end, when every byte of the file has been checked. The holders are there until this is
- * called again.
+ * The next object; the rest of the previous object's content is read and checked. 1, or 0 at the
+ * end, when every byte of the file has been checked. The holders are valid until the next call.
  */
 int object_reader_next(struct object_reader *reader, struct object *ret, struct damage *damage);
 
@@ -47,7 +46,7 @@ int object_reader_next(struct object_reader *reader, struct object *ret, struct 
 int object_reader_content(struct object_reader *reader, struct object_extent *ret,
 			  struct damage *damage);
 
-/* After the end: what manifest.json must be. */
+/* After the end: the size and CRC of manifest.json. */
 void object_reader_manifest(const struct object_reader *reader, uint64_t *ret_bytes,
 			    uint32_t *ret_crc);
 

@@ -17,7 +17,7 @@
 
 struct object_writer {
 	int fd, level;
-	int error; /* the first one: what follows would be no image */
+	int error; /* the first one: later writes would make no image */
 	bool open; /* an object was begun */
 	struct object_limits limits;
 	uint64_t number; /* of the next record */

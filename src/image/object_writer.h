@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 /*
- * Writes the file `objects` of an image as it comes: object after object, each with its content in
- * the order of offsets. What is zero, or not given, takes no room. A file is whole only after
- * object_writer_finish. One thread.
+ * Writes the file `objects` of an image as a stream: object after object, each with its content in
+ * the order of offsets. Zeros, and ranges that are not given, take no room. The file is whole only
+ * after object_writer_finish. One thread.
  */
 #ifndef ALLOT_IMAGE_OBJECT_WRITER_H
 #define ALLOT_IMAGE_OBJECT_WRITER_H
@@ -11,7 +11,7 @@
 
 struct object_writer;
 
-/* What was written so far: records, content that was given and not zero, bytes of the file. */
+/* Totals so far: records, given content that is not zero, bytes of the file. */
 struct object_totals {
 	uint32_t objects;
 	uint64_t content_bytes;
@@ -19,27 +19,27 @@ struct object_totals {
 };
 
 /*
- * Begins at the descriptor's position, which may be a pipe's; it stays the caller's. `level`: 0
- * writes content as it is, 1 to 19 packs it by zstd (-ENOTSUP where this build cannot). -ENOMEM, or
- * what write(2) answers.
+ * Begins at the descriptor's position, which may be a pipe's; the caller keeps it. `level`: 0
+ * writes content as it is, 1 to 19 packs it by zstd (-ENOTSUP if this build cannot). -ENOMEM, or
+ * the error of write(2).
  */
 int object_writer_open(int fd, const uint8_t id[16], const struct object_limits *limits, int level,
 		       struct object_writer **ret);
 
-/* Takes NULL. What was not finished is no image. */
+/* Takes NULL. An unfinished file is no image. */
 void object_writer_close(struct object_writer *writer);
 
 /* Ends the object before it. -EINVAL for one that object_wrong would not let pass. */
 int object_writer_begin(struct object_writer *writer, const struct object *object);
 
 /*
- * Content of the object that was begun last, from `offset` (whole pages, not before the end of what
- * was given last). `len` is whole pages, or reaches to the object's end. -EINVAL for what is not so.
+ * Writes content of the object that was begun last, from `offset` (whole pages, not before the end
+ * of the last content). `len` is whole pages, or reaches to the object's end. -EINVAL otherwise.
  */
 int object_writer_content(struct object_writer *writer, uint64_t offset, const void *data,
 			  size_t len);
 
-/* Writes the last record, which vouches for so many bytes of manifest.json with that CRC. */
+/* Writes the last record, which holds the size and the CRC of manifest.json. */
 int object_writer_finish(struct object_writer *writer, uint64_t manifest_bytes,
 			 uint32_t manifest_crc);
 

@@ -15,7 +15,7 @@ bool packing_offered(void);
  */
 size_t packing_pack(void *to, const void *from, size_t len, int level);
 
-/* Back into exactly `len` bytes: 0, -EBADMSG for what was not packed from so many, -ENOTSUP. */
+/* Unpacks into exactly `len` bytes: 0; -EBADMSG if it was not packed from `len` bytes; -ENOTSUP. */
 int packing_unpack(void *to, size_t len, const void *from, size_t packed);
 
 #endif

@@ -79,7 +79,7 @@ static int parts_by_name(const struct dirent **a, const struct dirent **b)
 	return strcmp((*a)->d_name, (*b)->d_name);
 }
 
-/* CRIU's own notes, which it writes anew. */
+/* CRIU's own notes, which a restore writes again. */
 static bool parts_is_note(const char *file)
 {
 	return !strcmp(file, PARTS_CRIU_LOG) || !strcmp(file, PARTS_CRIU_DUMP) ||
@@ -182,7 +182,7 @@ static int parts_wrong(const struct reading *r, int error, const char *what)
 			  DAMAGE_NO_OBJECT, "%s", what);
 }
 
-/* What is behind a word at the beginning of the next line, which ends there; NULL: it is another. */
+/* Returns the rest of the next line if it begins with `word`, and ends it there; else NULL. */
 static char *parts_line(struct reading *r, const char *word)
 {
 	size_t len = strlen(word);
@@ -198,7 +198,7 @@ static char *parts_line(struct reading *r, const char *word)
 	return line + len;
 }
 
-/* All of it up to the last line is what that one says. */
+/* Checks the text before the last line against that line's CRC. */
 static int parts_check_end(struct reading *r)
 {
 	static const char form[] = "end 00000000\n";
@@ -317,7 +317,7 @@ int parts_parse(char *text, size_t len, parts_look_fn *look, void *arg, struct p
 	return error;
 }
 
-/* --- Whose it is ---------------------------------------------------------------------------- */
+/* --- The owner -------------------------------------------------------------------------------- */
 
 struct listed {
 	const char *name; /* in the text of `parts` */
@@ -417,7 +417,10 @@ static int parts_check_name(const struct listing *l, const char *name)
 	return r == 0 && S_ISDIR(st.st_mode) ? parts_check_folder(l, name) : r;
 }
 
-/* Each entry of the folder, which is opened anew to be read. No folder of a checkpoint is below criu/0. */
+/*
+ * Checks each entry of the folder, which is opened again to be read. No folder of a checkpoint is
+ * below criu/0.
+ */
 static int parts_check_folder(const struct listing *l, const char *folder)
 {
 	int fd = fd_openat(l->dir, *folder ? folder : ".", O_RDONLY | O_DIRECTORY, 0), r = 0;

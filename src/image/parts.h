@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What belongs to a checkpoint beside the image (image/image.h): CRIU's files, which have no sums of
- * their own, and the tenant's ledger. The file `parts` names each with its size and CRC-32C, says
- * which image they are of, and ends with a CRC of itself. It is written last, so a directory that has
- * it has all.
+ * The files of a checkpoint beside the image (image/image.h): CRIU's files, which have no sums of
+ * their own, and the tenant's ledger. The file `parts` lists each with its size and CRC-32C, names
+ * their image, and ends with a CRC of itself. It is written last, so a directory that has it is
+ * complete.
  *
- * CRIU runs as root and does what its files say, so a checkpoint has no entry that another user could
- * have written, no link, and none that `parts` does not list.
+ * CRIU runs as root and does what its files say, so a checkpoint has no entry that another user
+ * could have written, no link, and none that `parts` does not list.
  *
  *	allot-checkpoint 1
  *	image <32 hex digits>
@@ -49,9 +49,9 @@ struct parts {
 int parts_write(const char *dir, const struct parts *parts);
 
 /*
- * Looks at each entry of the checkpoint, and reads all listed files again. -ENOENT where there is no
- * `parts`, -EPERM for an entry that another user could have written, that is a link or that is not
- * listed, -EBADMSG for what is not as it was written, -ENODATA for what ends too early or is missing,
+ * Checks each entry of the checkpoint, and reads all listed files again. -ENOENT without `parts`,
+ * -EPERM for an entry that another user could have written, that is a link or that is not listed,
+ * -EBADMSG for a file that was changed, -ENODATA for one that ends too early or is missing,
  * -EPROTONOSUPPORT for a later version.
  */
 int parts_verify(const char *dir, struct parts *ret, struct damage *damage);

@@ -117,7 +117,7 @@ static int tables_take(const struct tables_format *f, uint32_t list, const char 
 	return 0;
 }
 
-/* Of a file that ends with the sum; there are `nlists` in it, whose rows stand at `rows`. */
+/* Takes the lists of a file whose sum was checked; it has `nlists`, whose rows are at `rows`. */
 static int tables_take_lists(const struct tables_format *f, const char *file, size_t len,
 			     uint32_t nlists, uint32_t *n, void **lists, struct damage *damage)
 {
@@ -149,7 +149,7 @@ static int tables_take_lists(const struct tables_format *f, const char *file, si
 	return at == end ? 0 : tables_refuse(f, damage, -EBADMSG, at, "it is too long");
 }
 
-/* Whether it is one, and how many lists it has. */
+/* Checks the head of the file, and returns how many lists it has. */
 static int tables_begin(const struct tables_format *f, const char *file, size_t len,
 			struct head *ret, struct damage *damage)
 {

@@ -28,7 +28,7 @@ struct tables_format {
 	const char *file; /* its name, for messages, */
 	const char *what; /* and what it is: "no %s" */
 	uint32_t version;
-	uint32_t max_bytes;  /* of a file, and of what is made of one */
+	uint32_t max_bytes;  /* of a file, and of its unpacked lists */
 	uint32_t tail_bytes; /* of the header, behind the number of lists */
 	uint32_t nlists;
 	const uint32_t *record_bytes;
@@ -49,8 +49,8 @@ int tables_pack(const struct tables_format *format, const void *tail, const uint
 		void *const *lists, void **ret, size_t *ret_len);
 
 /*
- * Back from it, into empty lists. What the numbers in there mean is the caller's to check. -EBADMSG
- * for what is damaged, -ENODATA for what ends too early, -EPROTONOSUPPORT for another version,
+ * Unpacks a file into empty lists; the caller checks the meaning of the numbers. -EBADMSG for a
+ * damaged file, -ENODATA for one that ends too early, -EPROTONOSUPPORT for another version,
  * -ENOMEM; `damage`, which may be NULL, says why.
  */
 int tables_unpack(const struct tables_format *format, const void *file, size_t len, void *ret_tail,

@@ -10,13 +10,13 @@
 #include "ledger/ledger.h"
 #include "ledger/map.h"
 
-/* No work lasts so long, and none was billed so far ahead: the word is damaged. */
+/* No work lasts an hour, and none is billed that far ahead: the word is damaged. */
 #define ABSURD_NS (3600 * NS_PER_S)
 
 /* When work was done is known no better than this. */
 #define MOMENT_NS (500 * NS_PER_US)
 
-/* Nobody says that it is active for so long: the word is damaged. */
+/* No process claims to be active for that long: the word is damaged. */
 #define ACTIVE_MAX_NS NS_PER_S
 
 /* An entry: which second, cut to 24 bits, above busy microseconds, cut to 40. */
@@ -40,7 +40,9 @@ void device_time_hold(struct device_time *time, uint64_t since_ns, uint64_t now_
 		word_raise_u64(&held->to_ns, until_ns);
 		return;
 	}
-	/* One that ends before it begins is none, if this is as far as it gets. */
+	/*
+	 * An interval that ends before it begins is none, if the writer gets no further than this.
+	 */
 	held = &time->held[(n + 1) % DEVICE_TIME_HELD];
 	word_release(&held->to_ns, 0);
 	word_release(&held->from_ns, since_ns);
@@ -192,8 +194,8 @@ static bool device_time_entry_is(uint64_t entry, uint64_t second)
 }
 
 /*
- * An entry is made by the first who bills in its second, so a second without one is a second in
- * which nothing was billed.
+ * The first bill of a second makes its entry, so a second without one is a second in which nothing
+ * was billed.
  */
 void device_time_add_busy(struct device_time *time, uint64_t now_ns, uint64_t busy_ns)
 {

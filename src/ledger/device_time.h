@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a tenant used of a device's time: one block a device, written by all of its processes. Every
+ * A tenant's use of a device's time: one block a device, written by all of its processes. Every
  * word stands for itself and is changed by one atomic instruction, so a process that is killed
- * between two of them leaves nothing to repair: at worst one interval of work is not billed. What
- * says that somebody wants something is an instant, not a count, and runs out by itself.
+ * between two of them leaves nothing to repair: at worst one interval of work is not billed. A
+ * demand is an instant, not a count, and expires by itself.
  *
  * Instants are CLOCK_MONOTONIC, which all processes of a machine share.
  */
@@ -16,7 +16,7 @@
 #include "base/now.h"
 #include "ledger/records.h"
 
-/* No instant until which somebody wants or works lies so far ahead, unless it is damaged. */
+/* No instant of a demand or of work lies that far ahead, unless it is damaged. */
 #define DEVICE_TIME_AHEAD_NS (600 * NS_PER_S)
 
 struct ledger;
@@ -26,9 +26,9 @@ struct slot;
 struct device_time *device_time_of(struct ledger *ledger, int device);
 
 /*
- * Of launches that take so long that one of each process at once is paid for in one long pause, a
- * few are let through at a time: those that have a place. Answers which, or -EBUSY while others have
- * all of them. A process that dies with a place has it no longer than until then.
+ * For launches so long that one of each process at once would be paid for in one long pause: a few
+ * go at a time, those with a place. Returns the place, or -EBUSY while others have all of them. A
+ * process that dies with a place keeps it no longer than `until_ns`.
  */
 int device_time_take_place(struct device_time *time, uint64_t now_ns, uint64_t until_ns);
 
@@ -55,7 +55,7 @@ uint64_t device_time_held(const struct device_time *time, uint64_t from_ns, uint
  */
 void device_time_say_late(struct device_time *time, uint64_t now_ns, uint64_t until_ns);
 
-/* That is over; what others said since stays. */
+/* That is over; later reports of others stay. */
 void device_time_say_not_late(struct device_time *time, uint64_t until_ns);
 
 /* For how long that has been so on any device of the tenant; 0: it is not. */
@@ -64,13 +64,13 @@ uint64_t device_time_late_ns(struct ledger *ledger, uint64_t now_ns);
 /* When a launch for any device was last let go that was held. An instant far ahead is damage. */
 uint64_t device_time_gave_way_ns(struct ledger *ledger, uint64_t now_ns);
 
-/* Whether another device worked for the tenant of late: work here may wait for work there. */
+/* True if another device worked for the tenant of late: work here may wait for work there. */
 bool device_time_beside(struct ledger *ledger, int device, uint64_t now_ns);
 
 /*
- * This process launches on the device or waits to, and counts as one that does for so long, some
- * milliseconds. Said again while that is so; a process that dies is not counted any more when the
- * instant is over.
+ * This process launches on the device or waits to, and counts as active until then, some
+ * milliseconds ahead. To be repeated while that is so; a process that dies is not counted after the
+ * instant.
  */
 void device_time_set_active(struct slot *slot, int device, uint64_t until_ns);
 
@@ -79,14 +79,14 @@ unsigned int device_time_active(struct ledger *ledger, int device, uint64_t now_
 
 /*
  * The device worked for the tenant from one instant to the other: puts it on the timeline of a
- * device that has one (ledger_device), and what is new there into busy_ns. Answers how much that
- * is: work that overlaps, in other streams or processes, counts once, in whatever order it is told.
+ * device that has one (ledger_device), and the new part into busy_ns. Returns that part: work that
+ * overlaps, in other streams or processes, counts once, in any order of reports.
  */
 uint64_t device_time_bill(struct ledger *ledger, int device, uint64_t from_ns, uint64_t to_ns);
 
 /*
- * Work whose end nobody measured, of at most so many ns. Answers what of that is billed, and is in
- * unmeasured_ns, too: no more than DEVICE_TIME_UNMEASURED_NS.
+ * Bills work whose end was not measured. Returns the ns that are billed, also in unmeasured_ns: at
+ * most DEVICE_TIME_UNMEASURED_NS.
  */
 #define DEVICE_TIME_UNMEASURED_NS NS_PER_MS
 uint64_t device_time_bill_unmeasured(struct ledger *ledger, int device, uint64_t from_ns,
@@ -110,8 +110,8 @@ uint32_t device_time_achieved(const struct device_time *time, uint64_t now_ns,
 			      unsigned int seconds);
 
 /*
- * The same for each of them by itself, the oldest first. Work is billed when it is done: what does
- * not fit into the second in which it was counts for those before. Pure, likewise.
+ * The same for each second by itself, the oldest first. Work is billed at its end: work that does
+ * not fit into that second counts for those before. Pure, likewise.
  */
 void device_time_history(const struct device_time *time, uint64_t now_ns, unsigned int seconds,
 			 uint32_t *ret);

@@ -63,7 +63,10 @@ static uint64_t holders_charged(struct ledger *ledger, const struct ledger_share
 	return holders_shed(entry);
 }
 
-/* Who stands for it: what an owner's row carries no more is another holder's. */
+/*
+ * Returns the holder that is charged: if the owner's row does not carry the bytes any more, another
+ * holder.
+ */
 static int holders_charge_of(struct ledger *ledger, const struct ledger_shared *entry,
 			     const uint64_t *alive)
 {

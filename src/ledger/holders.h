@@ -21,9 +21,9 @@ bool holders_covered(struct ledger *ledger, const struct ledger_shared *entry,
 uint64_t holders_shed(const struct ledger_shared *entry);
 
 /*
- * The part of shared_used that an admission adds up; `alive` NULL counts every holder. Where `each`
- * is not NULL, it has LEDGER_SLOTS words, and what is charged for an object is added to the word of
- * one process that the charge is for.
+ * The part of shared_used that an admission adds up; `alive` NULL counts every holder. `each`, if
+ * not NULL, has LEDGER_SLOTS words, and the charge of an object is added to the word of the process
+ * that is charged.
  */
 uint64_t holders_sum(struct ledger *ledger, int device, const uint64_t *alive, uint64_t *each);
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Bytes of a tenant's `ledger` and `policy` files. Only src/ledger includes this; everybody else
- * goes by the functions. Native endianness: a file never leaves its machine.
+ * Bytes of a tenant's `ledger` and `policy` files. Only src/ledger includes this; all others use
+ * its functions. Native endianness: a file never leaves its machine.
  *
- * Every word of the ledger is written by processes that do not trust each other's correctness:
- * load once, check, use. Offsets depend on nothing in the file, so that no forged count can
- * lead outside the mapping.
+ * Every word of the ledger is written by processes that do not trust each other's correctness: load
+ * once, check, use. Offsets depend on nothing in the file, so that no forged count can lead outside
+ * the mapping.
  */
 #ifndef ALLOT_LEDGER_LAYOUT_H
 #define ALLOT_LEDGER_LAYOUT_H
@@ -22,7 +22,7 @@
 #define LEDGER_DEVICES 64
 #define LEDGER_SHARED  1024
 
-/* One cache line on its own for what every process writes when it joins. */
+/* A cache line of its own for the words that every process writes when it joins. */
 struct ledger_header {
 	uint64_t magic;
 	uint32_t version;
@@ -46,14 +46,14 @@ struct ledger_header {
 };
 
 /*
- * A device is named by two words, lo first, by whoever has LEDGER_LOCK_DEVICES: an entry whose hi is
- * still 0 is the next one's. Neither half of a real UUID is 0.
+ * A device is named by two words, lo first, by the holder of LEDGER_LOCK_DEVICES: an entry whose hi
+ * is still 0 is free for the next name. Neither half of a real UUID is 0.
  */
 struct ledger_device {
 	uint64_t uuid_lo;
 	uint64_t uuid_hi;
 	uint64_t total_bytes;
-	uint64_t context_bytes; /* what a context was last measured to take */
+	uint64_t context_bytes; /* the last measured size of a context */
 	uint64_t refusals;
 	uint64_t peak_bytes; /* most that was held at once; only ever grows */
 	uint64_t context_mps_bytes; /* context_bytes of processes under MPS */
@@ -63,15 +63,16 @@ struct ledger_device {
 /* Slot states, in the low byte of the state word; its upper 56 bits are the generation. */
 enum slot_state {
 	SLOT_FREE,
-	SLOT_SCRUBBING, /* being cleared or described by whoever holds its lock */
+	SLOT_SCRUBBING, /* being cleared or described by the holder of its lock */
 	SLOT_LIVE,
-	SLOT_AWAITED, /* of a process that comes back from an image: nobody else takes it */
+	SLOT_AWAITED, /* of a process that will return from an image: nobody else takes it */
 };
 
 struct ledger_slot {
 	uint64_t state;
 	uint32_t pid; /* in the namespace below */
-	uint32_t driver_pid; /* as the driver lists it, once somebody who knows has said so; else 0 */
+	/* as the driver lists it, once a process that knows has written it; else 0 */
+	uint32_t driver_pid;
 	uint64_t pidns; /* inode of /proc/self/ns/pid; 0 unknown */
 	uint64_t start_ns; /* CLOCK_BOOTTIME of the claim */
 	char comm[16];
@@ -80,13 +81,13 @@ struct ledger_slot {
 	struct swap_use use;	 /* likewise */
 };
 
-/* What one process holds of one device: one cache line, written by that process alone. */
+/* One process's use of one device: one cache line, written by that process alone. */
 struct ledger_row {
 	uint64_t pending;
 	uint64_t used[CAT_N];
 };
 
-/* What the driver says that process holds, and when (CLOCK_BOOTTIME) it said so. */
+/* The driver's figure for that process, and when (CLOCK_BOOTTIME) it was read. */
 struct ledger_info {
 	uint64_t driver_bytes;
 	uint64_t driver_ns;
@@ -114,9 +115,9 @@ struct ledger_shared {
 };
 
 /*
- * Rows are [device][slot], so that the scan of an admission is contiguous. Everything up to
- * `rows` is allocated when the file is created, what is of one device when its first process
- * comes: until then they are a hole, and touching a hole on a full disk is SIGBUS.
+ * Rows are [device][slot], so that the scan of an admission is contiguous. Everything up to `rows`
+ * is allocated when the file is created, the rows of a device when its first process comes: until
+ * then they are a hole, and touching a hole on a full disk is SIGBUS.
  */
 struct ledger_file {
 	struct ledger_header header;
@@ -131,7 +132,7 @@ struct ledger_file {
 
 /* Locks are byte ranges far beyond the end of the file, where no data can be. */
 #define LEDGER_LOCK_QUOTA (INT64_C(1) << 40)
-#define LEDGER_LOCK_DEVICES (LEDGER_LOCK_QUOTA + 1) /* of who names one */
+#define LEDGER_LOCK_DEVICES (LEDGER_LOCK_QUOTA + 1) /* of a process that names a device */
 #define LEDGER_LOCK_SLOTS (INT64_C(1) << 41) /* + slot */
 /* Right behind the slots, so that one lock has all of them; shared, see life.h. */
 #define LEDGER_LOCK_LIFE  (LEDGER_LOCK_SLOTS + LEDGER_SLOTS)
@@ -192,7 +193,7 @@ struct policy_file {
 	uint32_t gate;       /* enum policy_gate; a futex word */
 	uint32_t swap;       /* see swap.h; a futex word */
 	uint64_t swap_split; /* likewise */
-	uint32_t desk;	     /* likewise: the number of the lock by which somebody asks */
+	uint32_t desk;	     /* likewise: the number of the lock that requesters hold */
 	uint32_t pad1[9];
 	struct turn turn;
 	uint64_t stranded_bytes[TURN_DEVICES]; /* see turn.h */

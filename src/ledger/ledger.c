@@ -95,8 +95,9 @@ static int ledger_map_shared(struct ledger *ledger, int fd)
 }
 
 /*
- * Memory of a copy that was closed, zero again, for the next one: who reads many tenants would spend
- * most of that on pages. One of few processes and devices is kept; others' may be megabytes.
+ * Memory of a closed copy, zero again, for the next one: a reader of many tenants would otherwise
+ * spend most of its time on pages. Only copies of few processes and devices are kept; others may
+ * have megabytes.
  */
 #define SPARE_SLOTS   32
 #define SPARE_SHARED  32
@@ -273,7 +274,7 @@ int ledger_save(const char *dir, int fd)
 		shared_file_open(dir, LEDGER_FILE, O_RDONLY, sizeof(struct ledger_file));
 	int r = from < 0 ? from : ledger_copy(from, fd);
 
-	/* Nobody comes back to the slots of the dead. */
+	/* No process will return to the slots of dead ones. */
 	if (r == 0)
 		r = ledger_mark_slots(fd, from, SLOT_LIVE, SLOT_SCRUBBING);
 	return r < 0 ? r : fsync(fd) < 0 ? err_errno() : 0;
@@ -423,9 +424,9 @@ static int ledger_find_device(struct ledger *ledger, const uint64_t uuid[static 
 }
 
 /*
- * By one process at a time, so that a half of a name is of somebody who was killed behind it, and
- * is written over. All entries before the first without a name have one: whoever looks for all
- * devices of a tenant, as for their shares, ends there.
+ * By one process at a time, so half a name is that of a process that was killed after it, and is
+ * overwritten. All entries before the first without a name have one: a search for all devices of a
+ * tenant ends there.
  */
 static int ledger_name_device(struct ledger *ledger, int fd, const uint64_t uuid[static 2])
 {

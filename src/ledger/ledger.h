@@ -20,9 +20,9 @@ enum ledger_mode {
 	LEDGER_GUEST, /* mapped, to be written after slot_claim */
 	LEDGER_READ,  /* a private copy; ledger_refresh brings it up to date */
 	/*
-	 * A private copy of what it says of devices and their time, and of the bell, which keeps no
-	 * descriptor. The file is mapped, and touched by the kernel alone: where it was cut there is an
-	 * error and no signal. For a process that others of the user must not be able to end.
+	 * A private copy of the devices, their time, and the bell, which keeps no descriptor. The
+	 * file is mapped, and only the kernel touches it: a truncated file is an error and no
+	 * signal. For a process that other processes of the user must not be able to end.
 	 */
 	LEDGER_WATCH,
 };
@@ -34,7 +34,7 @@ enum ledger_mode {
  */
 int ledger_create(const char *dir);
 
-/* Whether there is one of this library's version in <dir>: 0, or an error of ledger_open. */
+/* Checks that there is one of this library's version in <dir>: 0, or an error of ledger_open. */
 int ledger_check(const char *dir);
 
 /*
@@ -56,25 +56,25 @@ int ledger_open_file(int fd, struct ledger **ret);
 void ledger_close(struct ledger *ledger);
 
 /*
- * The ledger of a tenant whose processes go to an image, as it is: written to `fd`, as large as the
+ * Writes the ledger of a tenant whose processes go to an image, unchanged, to `fd`, as large as the
  * file is. Nothing of it may change meanwhile.
  */
 int ledger_save(const char *dir, int fd);
 
 /*
- * Puts what ledger_save wrote in place of the ledger of a tenant that was just created, and nobody
- * has opened. The slots of its processes are awaited (slot_adopt) by these, and nobody else's. `aged`:
- * keys of shared objects name these no more (shared_aged). -EPROTO for what is no such file.
+ * Puts the file of ledger_save in place of the ledger of a tenant that was just created, and that
+ * nobody has opened. Its processes, and nobody else, take their slots again (slot_adopt). `aged`:
+ * keys of shared objects are not valid any more (shared_aged). -EPROTO for a file of another kind.
  */
 int ledger_await(const char *dir, int fd, bool aged);
 
 /*
- * Not LEDGER_GUEST: copies the file anew. -ENODATA when it was truncated. Of LEDGER_WATCH it takes a
- * microsecond or two.
+ * Not LEDGER_GUEST: copies the file again. -ENODATA when it was truncated. For LEDGER_WATCH it
+ * takes a microsecond or two.
  */
 int ledger_refresh(struct ledger *ledger);
 
-/* The same for LEDGER_WATCH alone; what is mapped to be used is up to date as it is: 0. */
+/* The same for LEDGER_WATCH alone; a mapping that is used is always up to date: 0. */
 int ledger_look(struct ledger *ledger);
 
 /*
@@ -85,12 +85,12 @@ int ledger_look(struct ledger *ledger);
 int ledger_device(struct ledger *ledger, const uint8_t uuid[16], uint64_t total_bytes);
 
 /*
- * Makes sure that the rows of an entry exist on disk: before, they are not to be touched. 0, -ENODEV or
- * -ENOSPC. Waits for nobody, whoever's ledger it is.
+ * Makes sure that the rows of an entry exist on disk: before, they must not be touched. 0, -ENODEV
+ * or -ENOSPC. Waits for nobody, whatever the ledger's owner.
  */
 int ledger_allocate(struct ledger *ledger, int device);
 
-/* Whether the table has an entry `device`; there are no gaps in it. */
+/* True if the table has an entry `device`; there are no gaps in it. */
 bool ledger_knows(struct ledger *ledger, int device);
 
 /* Entry `device` of the table. -ENODEV past the end or where the name is not complete. */
@@ -105,14 +105,14 @@ struct ledger_device_info {
 int ledger_device_info(struct ledger *ledger, int device, struct ledger_device_info *ret);
 
 /*
- * A futex that processes in a container ring for whoever decides whose turn it is: they reach no file
- * that other tenants have, too. See roles/arbiter_host.h.
+ * A futex that processes in a container ring for the arbiter, since they reach no file that other
+ * tenants have, too. See roles/arbiter_host.h.
  */
 uint32_t *ledger_bell(struct ledger *ledger);
 /* How often it was rung, as of the last ledger_look. The word itself may not be there to be read. */
 uint32_t ledger_rung(struct ledger *ledger);
 
-/* Keeps what a context takes on this device, under MPS or without, for processes that come later. */
+/* Keeps the size of a context on this device, under MPS or without, for later processes. */
 void ledger_learn_context(struct ledger *ledger, int device, bool mps, uint64_t bytes);
 
 #endif

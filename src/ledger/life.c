@@ -21,10 +21,10 @@ int life_hold(const char *dir)
 	if (fd < 0)
 		return fd;
 	r = shared_file_share(fd, LEDGER_LOCK_LIFE, 1);
-	/* Who has it for himself is removing the tenant. */
+	/* The tenant is being removed: the remover holds the lock exclusively. */
 	if (r < 0)
 		return r == -EAGAIN ? -ESTALE : r;
-	/* tenant_remove holds it until the file is gone: who was first? */
+	/* tenant_remove holds it until the file is gone: is the file still there? */
 	if (fstat(fd, &st) < 0)
 		return err_errno();
 	return st.st_nlink ? TAKE_FD(fd) : -ESTALE;
@@ -37,7 +37,7 @@ int life_keep(const char *dir)
 
 	if (fd < 0)
 		return fd;
-	/* Nobody touches the page: the mapping is what keeps the description, and so the lock. */
+	/* Nobody touches the page: the mapping keeps the description, and so the lock. */
 	map = mmap(NULL, 1, PROT_NONE, MAP_SHARED, fd, 0);
 	if (map == MAP_FAILED)
 		return err_errno();

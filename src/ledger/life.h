@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Whether a tenant lives although none of its processes uses a GPU: a lock on one byte of its
- * ledger, behind those of the slots, that any number of descriptions share. `allot run` leaves one
- * to the command, whose whole tree inherits it; the kernel drops it with the last of them.
+ * Keeps a tenant alive although none of its processes uses a GPU: a lock on one byte of its ledger,
+ * behind those of the slots, that any number of descriptions share. `allot run` leaves one to the
+ * command, whose whole tree inherits it; the kernel drops it with the last of them.
  */
 #ifndef ALLOT_LEDGER_LIFE_H
 #define ALLOT_LEDGER_LIFE_H
@@ -21,7 +21,7 @@ int life_hold(const char *dir);
  */
 int life_keep(const char *dir);
 
-/* Whether anybody holds it. True when that cannot be found out; false when there is no ledger. */
+/* True if a process holds it. True when that cannot be found out; false when there is no ledger. */
 bool life_is_held(const char *dir);
 
 #endif

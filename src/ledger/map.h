@@ -21,7 +21,7 @@ struct slot {
 	struct ledger *ledger;
 	int index; /* -1 not claimed */
 	uint64_t generation;
-	struct lock spare_lock; /* of what this process says there, see spare.h */
+	struct lock spare_lock; /* of this process's words there, see spare.h */
 	unsigned int asks;	/* its threads that do */
 };
 
@@ -29,7 +29,7 @@ struct ledger {
 	struct ledger_file *map;
 	bool is_copy;   /* not LEDGER_GUEST: anonymous memory, filled by the kernel */
 	struct ledger_file *watched; /* LEDGER_WATCH: the file, for the kernel to read; else NULL */
-	int fd;         /* of a copy only: the host program may close what it did not open */
+	int fd;         /* of a copy only: the host program may close any descriptor */
 	unsigned int most_slots, most_shared, most_devices; /* that a copy ever had */
 	uint64_t ready; /* bit per device whose rows this process knows to be on disk (or copied) */
 	struct slot slot;
@@ -39,8 +39,8 @@ struct ledger {
 };
 
 /*
- * The ledger's own descriptor where it has one, else the file opened anew: *ret_close says which.
- * -ESTALE when the path leads to another file by now.
+ * The ledger's own descriptor if it has one, else the file opened again: *ret_close says which.
+ * -ESTALE if the path leads to another file by now.
  */
 int map_fd(struct ledger *ledger, bool *ret_close);
 

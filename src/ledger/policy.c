@@ -122,8 +122,8 @@ static uint32_t policy_gate_bits(const struct policy *policy)
 }
 
 /*
- * Whatever the caller wrote there, which may be a user's word. `was` NULL: the policy is a new one. The
- * entry for all devices stays the first.
+ * Overwrites what the caller wrote there, which may be a user's word. `was` NULL: the policy is a
+ * new one. The entry for all devices stays the first.
  */
 static void policy_note_before(const struct policy *was, struct policy *policy)
 {
@@ -319,7 +319,7 @@ uint64_t policy_generation(const struct policy_map *map)
 	return word_acquire(&map->file->generation);
 }
 
-/* The word is what changes with every update; the gate may stay what it is. */
+/* Every update changes the word; the gate may stay the same. */
 void policy_wait(const struct policy_map *map, uint64_t generation)
 {
 	while (policy_generation(map) == generation)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A tenant's policy: what it may use. Written by allot alone, mapped read-only by the tenant's
+ * A tenant's policy: its limits. Written by allot alone, mapped read-only by the tenant's
  * processes, changed while they run. Readers never wait for a writer, dead or alive.
  */
 #ifndef ALLOT_LEDGER_POLICY_H
@@ -29,23 +29,27 @@ int policy_create(const char *dir, const struct policy *policy);
  */
 int policy_update(const char *dir, int (*edit)(struct policy *policy, void *arg), void *arg);
 
-/* What the policy says of a device: its own entry or that for all, else NULL. Pure. */
+/* Returns the policy's entry for a device: its own or that for all, else NULL. Pure. */
 const struct policy_device *policy_find(const struct policy *policy, const uint8_t uuid[16]);
 
 /* The tenant's weight on a device in permille, at least 1, whichever way it was given. Pure. */
 uint32_t policy_weight(const struct policy *policy, const uint8_t uuid[16]);
 
-/* What it keeps beside higher priorities, in permille of the time; 0 for nothing. Pure. */
+/*
+ * Returns the part of the time that it keeps beside higher priorities, in permille; 0 for none.
+ * Pure.
+ */
 uint32_t policy_floor(const struct policy *policy);
 
 /*
- * Whether the tenant's use of compute is limited or shared: all of a device's time is no limit. Pure.
+ * True if the tenant's use of compute is limited or shared: all of a device's time is no limit.
+ * Pure.
  */
 bool policy_limits_compute(const struct policy *policy);
 
 /*
- * Whether it is measured: where it is limited or shared, or where that was asked for (`meter`).
- * Otherwise a launch pays one load. Pure.
+ * True if it is measured: it is limited or shared, or that was asked for (`meter`). Otherwise a
+ * launch pays one load. Pure.
  */
 bool policy_meters(const struct policy *policy);
 
@@ -72,8 +76,8 @@ bool policy_yields(const struct policy *policy);
 int policy_open(const char *dir, struct policy_map **ret);
 
 /*
- * Whether it is the directory's still: when all of a tenant has ended, another one of its name may be
- * there at once. True where no descriptor is left to find out.
+ * True if it is still the directory's: after all of a tenant has ended, another one of its name may
+ * be there at once. True also if no descriptor is left to find out.
  */
 bool policy_is_of(const struct policy_map *map, const char *dir);
 void policy_close(struct policy_map *map);
@@ -82,8 +86,8 @@ void policy_close(struct policy_map *map);
 int policy_read(struct policy_map *map, struct policy *ret);
 
 /*
- * For somebody who looks once: the same, read from <dir>/policy without mapping it, so that a file
- * which is cut short meanwhile is an error (-EPROTO) and no signal.
+ * For a reader that looks once: the same, read from <dir>/policy without mapping it, so that a file
+ * that is truncated meanwhile is an error (-EPROTO) and no signal.
  */
 int policy_load(const char *dir, struct policy *ret);
 /* The same with the other parts of the file: see turn.h, swap.h. */
@@ -95,8 +99,8 @@ int policy_load_file(int fd, struct policy *ret, struct turn *ret_turn, uint32_t
 uint64_t policy_generation(const struct policy_map *map);
 
 /*
- * Sleeps until the generation is not this one any more, however long that takes. A writer that is
- * killed when it has just changed the policy may leave the waking to the next one.
+ * Sleeps until the generation has changed, without limit. A writer that is killed directly after a
+ * change may leave the waking to the next one.
  */
 void policy_wait(const struct policy_map *map, uint64_t generation);
 
@@ -112,8 +116,8 @@ int policy_limit(const struct policy *policy, const uint8_t uuid[16], uint64_t t
 		 uint64_t *ret_bytes);
 
 /*
- * Likewise, of the highest limit since the tenant was made: what it holds beyond its limit, where that
- * was lowered, it was given. Pure.
+ * Likewise, of the highest limit since the tenant was made: memory above a lowered limit was once
+ * allowed. Pure.
  */
 int policy_limit_ever(const struct policy *policy, const uint8_t uuid[16], uint64_t total_bytes,
 		      uint64_t *ret_bytes);

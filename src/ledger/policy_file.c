@@ -38,7 +38,7 @@ void policy_file_guard(int fd)
 {
 	struct stat st;
 
-	/* Best effort: a kill before this leaves a file like any other, until somebody writes it. */
+	/* Best effort: a kill before this leaves an unguarded file until the next writer. */
 	if (fstat(fd, &st) < 0 || fchmod(fd, st.st_mode & (S_IRUSR | S_IRGRP | S_IROTH)) < 0)
 		return;
 }

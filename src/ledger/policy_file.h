@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The file <dir>/policy, which has three parts with a writer each: what the tenant may use
- * (policy.c), whose turn it is (turn.c), and whether its memory is to leave (swap.c). Only these
- * include this.
+ * The file <dir>/policy, which has three parts with a writer each: the tenant's limits (policy.c),
+ * its turn (turn.c), and the request to move its memory (swap.c). Only these include this.
  */
 #ifndef ALLOT_LEDGER_POLICY_FILE_H
 #define ALLOT_LEDGER_POLICY_FILE_H
@@ -20,13 +19,13 @@ struct policy_map {
 	ino_t ino;
 };
 
-/* Whether the header is one of this library's version and size. */
+/* True if the header is one of this library's version and size. */
 bool policy_file_ok(const struct policy_file *file);
 
 /*
- * The file is one that nobody may write, not even its owner, but for those who mean to: a writer of
- * a file by another way (a shell's `>`, a copy) cuts it first, and whoever has mapped it ends by
- * SIGBUS. Root may all the same, and the owner can take the guard off: against mistakes it is.
+ * Makes the file read-only, even for its owner, except for our own writers: any other writer of a
+ * file (a shell's `>`, a copy) truncates it first, and each process that has mapped it dies by
+ * SIGBUS. Root can still write, and the owner can remove the guard: it protects against mistakes.
  */
 void policy_file_guard(int fd);
 
@@ -37,8 +36,9 @@ void policy_file_guard(int fd);
 int policy_file_open(const char *dir);
 
 /*
- * What is locked by who writes: a file of its own where others can read the policy, as who can open a
- * file can keep a lock of it. Descriptor, -ENOENT: it is the policy itself; or -errno.
+ * Opens the file that writers lock. It is a file of its own if others can read the policy, since a
+ * process that can open a file can keep a lock of it. Descriptor, -ENOENT: it is the policy itself;
+ * or -errno.
  */
 #define POLICY_LOCK_FILE "lock"
 int policy_file_open_lock(const char *dir);

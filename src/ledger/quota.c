@@ -87,8 +87,8 @@ static inline struct sum quota_sum_all(struct ledger *ledger, int device)
 }
 
 /*
- * For people, who look when it is over: nothing is decided by it. Bytes that are pending do not count: they
- * may be a bound, or be refused by the driver. The commit notes them. The word hardly ever
+ * For people, who look afterwards: no decision depends on it. Pending bytes do not count: they may
+ * be an upper bound, or be refused by the driver. The commit notes them. The word hardly ever
  * changes, so reading it costs a cache hit.
  */
 static void quota_note_peak(struct slot *slot, int device)
@@ -145,9 +145,9 @@ int quota_reserve(struct slot *slot, int device, uint64_t bytes, uint64_t limit)
 }
 
 /*
- * Bytes that others have pending may be about to go (a fast try that will be refused), or be
- * counted twice (a commit under way), so only a refusal that stands without them is final. Those
- * that stay pending belong to a driver call under way and count after all.
+ * Others' pending bytes may be about to go (a fast try that will be refused), or be counted twice
+ * (a commit under way), so only a refusal that stands without them is final. Bytes that stay
+ * pending belong to a driver call under way and count after all.
  */
 int quota_settle(struct slot *slot, int device, uint64_t bytes, uint64_t limit)
 {
@@ -172,8 +172,8 @@ int quota_settle(struct slot *slot, int device, uint64_t bytes, uint64_t limit)
 }
 
 /*
- * Who is refused takes its bytes back before it waits: of two that wait, neither would see a sum
- * without the other.
+ * Retract before sleeping. Otherwise two waiting callers would each keep counting the other's bytes
+ * and neither could be admitted.
  */
 int quota_reserve_doubtful(struct slot *slot, int device, uint64_t bytes, uint64_t limit)
 {

@@ -39,16 +39,15 @@ struct slot;
 int quota_reserve(struct slot *slot, int device, uint64_t bytes, uint64_t limit);
 
 /*
- * The same, and what the tenant uses with these bytes, by the sum that the answer was found by:
- * also when they are refused; `bytes` alone when these exceed `limit` by themselves. -EINVAL writes
- * nothing.
+ * The same, with the tenant's use including these bytes, from the same sum: also when they are
+ * refused; `bytes` alone when these exceed `limit` by themselves. -EINVAL writes nothing.
  */
 int quota_reserve_sum(struct slot *slot, int device, uint64_t bytes, uint64_t limit,
 		      uint64_t *ret_used);
 
 /*
- * Raises the peak to what the tenant has now, without what is pending. quota_commit and quota_charge do so
- * themselves; the others by which a figure is raised do not.
+ * Raises the peak to the tenant's present use, without pending bytes. quota_commit and quota_charge
+ * do so themselves; other functions that raise a figure do not.
  */
 void quota_note_used(struct slot *slot, int device);
 
@@ -63,8 +62,8 @@ int quota_reserve_slow(struct slot *slot, int device, uint64_t bytes, uint64_t l
 
 /*
  * For a call that normally takes nothing, and may take up to `bytes` in spite of it. 0 if the limit
- * is kept without them: then they may stand above it until they are committed or cancelled, and no
- * second call of the tenant is let go so meanwhile. Waits for that, and for siblings on their way,
+ * is kept without them: then they may exceed it until they are committed or cancelled, and no
+ * second such call of the tenant is admitted meanwhile. Waits for that, and for siblings under way,
  * at most a second. -EDQUOT, -EINVAL.
  */
 int quota_reserve_doubtful(struct slot *slot, int device, uint64_t bytes, uint64_t limit);
@@ -91,10 +90,7 @@ void quota_charge(struct slot *slot, int device, enum category category, uint64_
  */
 void quota_set(struct slot *slot, int device, enum category category, uint64_t bytes);
 
-/*
- * The same, unless the category is no longer at `from`: false then, and what others added or took
- * off meanwhile stands.
- */
+/* The same, unless the category is no longer at `from`: false then, and others' changes stay. */
 bool quota_exchange(struct slot *slot, int device, enum category category, uint64_t from,
 		    uint64_t to);
 
@@ -127,15 +123,15 @@ uint64_t quota_used_live(struct ledger *ledger, int device);
 uint64_t quota_used_live_each(struct ledger *ledger, int device, uint64_t *each);
 
 /*
- * Whether the tenant is above `limit`. Siblings that are about to take back or to commit are waited
- * for, about a millisecond, where they make the difference.
+ * True if the tenant is above `limit`. Waits for siblings that are about to retract or to commit,
+ * about a millisecond, if they make the difference.
  */
 bool quota_over(struct slot *slot, int device, uint64_t limit);
 
-/* Of these, what is reserved and not yet committed. */
+/* Of these, the bytes that are reserved and not yet committed. */
 uint64_t quota_pending(struct ledger *ledger, int device);
 
-/* What one process (slot index) holds, by category, and pending; each word as it stands. */
+/* The use of one process (slot index), by category, and pending; each word is read by itself. */
 struct quota_row {
 	uint64_t pending;
 	uint64_t used[CAT_N];

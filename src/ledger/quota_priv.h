@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the table of shared objects asks of admission. */
+/* Admission's part for the table of shared objects. */
 #ifndef ALLOT_LEDGER_QUOTA_PRIV_H
 #define ALLOT_LEDGER_QUOTA_PRIV_H
 

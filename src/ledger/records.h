@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Records of a tenant's two files that more than src/ledger reads: data alone. The header of each
- * one's module says who writes it and how it is read; layout.h says where in the files it stands.
+ * Records of a tenant's two files that are also read outside of src/ledger: data alone. The header
+ * of each one's module names its writer and its readers; layout.h has its place in the files.
  */
 #ifndef ALLOT_LEDGER_RECORDS_H
 #define ALLOT_LEDGER_RECORDS_H
@@ -10,7 +10,7 @@
 
 #include "sched/controller.h"
 
-/* --- What a process holds: quota.h, shared.h ------------------------------------------------ */
+/* --- A process's use: quota.h, shared.h ------------------------------------------------------ */
 
 enum category {
 	CAT_CONTEXT,
@@ -31,7 +31,7 @@ enum shared_flags {
 	SHARED_SHED = 1 << 1,	 /* but for some of them, see shared_shed */
 };
 
-/* --- What the tenant may use: policy.h ------------------------------------------------------ */
+/* --- The tenant's limits: policy.h ----------------------------------------------------------- */
 
 #define POLICY_DEVICES    64
 #define POLICY_NAME_BYTES 64
@@ -42,9 +42,11 @@ enum policy_flags {
 	POLICY_ACCOUNTING_DRIVER = 1 << 0,
 	/* device[0] is for every device that the policy does not name; its uuid is ignored. */
 	POLICY_ALL_DEVICES = 1 << 1,
-	/* What it holds can leave the device, and come back: see swap.h. */
+	/* Its memory can be swapped out, and in again: see swap.h. */
 	POLICY_SWAPPABLE = 1 << 2,
-	/* And does so for others of this kind, and comes back by itself; POLICY_SWAPPABLE as well. */
+	/*
+	 * And is swapped for others of this kind, and in again by itself; POLICY_SWAPPABLE as well.
+	 */
 	POLICY_OVERCOMMIT = 1 << 3,
 };
 #define POLICY_FLAGS_KNOWN \
@@ -79,14 +81,15 @@ enum policy_priority {
 };
 
 /*
- * What a tenant keeps of a device's time while others of a higher priority want all of it, as kernels
- * leave something to who is not real-time. `--floor` says otherwise; half is most of all.
+ * The part of a device's time that a tenant keeps while others of a higher priority want all of it,
+ * as kernels leave some to processes that are not real-time. `--floor` says otherwise; half is the
+ * most.
  */
 #define POLICY_FLOOR_PERMILLE 50
 #define POLICY_FLOOR_MOST     500
 #define POLICY_FLOOR_NONE     UINT32_MAX
 
-/* Most that --weight may say, and what one weight is as a share when the two meet. */
+/* The largest --weight, and the share that a weight of 1 equals when the two meet. */
 #define POLICY_WEIGHT_MAX      1000
 #define POLICY_WEIGHT_PERMILLE 100
 
@@ -94,7 +97,7 @@ enum policy_priority {
 struct policy_device {
 	uint8_t uuid[16];
 	uint64_t limit_bytes;
-	uint64_t total_bytes;    /* of the device, 0 where not known to who wrote the policy */
+	uint64_t total_bytes;    /* of the device, 0 if the policy's writer does not know it */
 	uint32_t limit_permille; /* of the device's total */
 	uint32_t share_permille; /* of the device's time; 0 for none asked */
 	/* Most that the two limits were before, kept by policy_update alone: see policy_limit_ever. */
@@ -120,42 +123,42 @@ struct policy {
 	uint32_t meter;
 	uint8_t reserved[12];
 	struct policy_device device[POLICY_DEVICES];
-	/* Last, and not part of what libraries from before read. */
+	/* Last, and not part of the record that older libraries read. */
 	char swap_dir[POLICY_DIR_BYTES]; /* what has no room on the host goes there; "": nowhere */
 };
 
 /* --- Where its memory is: swap.h ------------------------------------------------------------- */
 
-/* What a tenant's processes are asked for. The names of the two that need somebody say so. */
+/* Requests to a tenant's processes. swap_phase_rests() tells which end with their requester. */
 enum swap_phase {
 	SWAP_RUN,     /* all memory on the device, and work admitted */
-	SWAP_PREPARE, /* admit nothing, let work end, say what would leave, or why it cannot */
-	SWAP_OUT,     /* memory that can leave in host memory, or a part of it */
+	SWAP_PREPARE, /* admit nothing, let work end, say how much can be moved, or why it cannot */
+	SWAP_OUT,     /* movable memory in host memory, or a part of it */
 	SWAP_BACK,    /* all memory on the device again, and nothing admitted yet */
-	SWAP_BARE,    /* as OUT, and the driver knows nothing of the host memory that has it */
-	SWAP_GIVEN,   /* as BARE, and its content is somebody else's: the host memory is empty */
-	/* As PREPARE, for BARE and the driver's own checkpoint: what we cannot move that one takes. */
+	SWAP_BARE,    /* as OUT, and the host memory is not registered with the driver */
+	SWAP_GIVEN,   /* as BARE, and the content is in an image: the host memory is empty */
+	/* As PREPARE, for BARE and the driver's own checkpoint, which moves what we cannot. */
 	SWAP_PREPARE_CONTEXTS,
-	SWAP_COME, /* as OUT, and what has room on the device may be there: BACK follows */
-	SWAP_STILL, /* admit nothing, and leave all where it is: CRIU takes it from there */
+	SWAP_COME, /* as OUT, but memory that has room on the device may be there: BACK follows */
+	SWAP_STILL, /* admit nothing, and move nothing: CRIU reads memory in place */
 	SWAP_PHASES,
 };
 
-/* How much of what each process holds of a device is to leave, in these parts. */
+/* All of a process's memory on a device, in parts: the unit of how much is to be moved. */
 #define SWAP_ALL 255
 
 enum swap_state {
-	SWAP_NONE,	/* nobody in the process answers: it is not NVIDIA's, or has no thread */
+	SWAP_NONE,	/* no thread of the process answers: it has none, or is not NVIDIA's */
 	SWAP_RUNNING,
 	SWAP_SUSPENDING,
-	SWAP_READY,	/* what is to leave can */
+	SWAP_READY,	/* the requested memory can be moved */
 	SWAP_SUSPENDED,
 	SWAP_RESUMING,
 	SWAP_RETURNED,	/* all is back, and nothing admitted yet */
 	SWAP_STATES,
 };
 
-/* Why a process could not do what it was asked for. */
+/* The reason why a process could not do a request. */
 enum swap_why {
 	SWAP_FINE,
 	SWAP_ARRAYS,
@@ -171,30 +174,31 @@ enum swap_why {
 	SWAP_QUOTA,
 	SWAP_DEVICE,
 	SWAP_DRIVER,
-	SWAP_ELSEWHERE, /* its content was given away, and has not come back */
+	SWAP_ELSEWHERE, /* its content is in an image, and was not put back */
 	SWAP_EXPORTS,
-	SWAP_SHARED, /* what another process shares did not come back with it */
+	SWAP_SHARED, /* memory shared by another process did not come back with it */
 	SWAP_SVM,     /* AMD: the program's own memory on a GPU */
 	SWAP_DMABUFS, /* memory that dma-bufs hold */
 	SWAP_NODES,   /* memory by handles of render nodes */
 	SWAP_ADDRESS, /* without an address, or by another process's file */
 	SWAP_RINGS,   /* work by render nodes, as of graphics */
 	SWAP_VIEWS,   /* mapped for the CPU, where nobody could wait */
-	SWAP_FILE,    /* no file for what has no room on the host: see SWAP_FILE_BYTES */
+	SWAP_FILE,    /* no file for memory without room on the host: see SWAP_FILE_BYTES */
 	SWAP_WHYS,
 };
 
-/* What is said with SWAP_FILE: how large the file was to be, and the errno. */
+/* `amount` with SWAP_FILE: the size that the file was to have, and the errno. */
 #define SWAP_FILE_BYTES(amount) ((amount) & ~UINT64_C(4095))
 #define SWAP_FILE_ERROR(amount) ((int)((amount) & 4095))
 
-/* What a process says of itself, in its slot. */
+/* A process's answer, in its slot. */
 struct swap_report {
-	uint64_t said;	  /* see swap_say; whoever reads it first finds the rest to be of it */
-	uint64_t bytes;	  /* that would leave, or left, or came back */
+	/* see swap_say; a reader that reads it first gets the rest that belongs to it */
+	uint64_t said;
+	uint64_t bytes;	  /* that can be moved, were moved out, or came back */
 	/*
-	 * Of what `why` names: bytes, or how many. On the way it grows; else see swap_answer_kept and
-	 * swap_answer_filed.
+	 * Bytes, or the number, of what `why` names. While memory moves it grows; else see
+	 * swap_answer_kept and swap_answer_filed.
 	 */
 	uint64_t amount;
 	uint64_t took_ns; /* the last way out or back */
@@ -202,9 +206,8 @@ struct swap_report {
 };
 
 /*
- * What left a process, and where in its host memory the content is: an address of the process, for
- * who reads and writes that from outside. From BARE on, until it comes back. Whoever reads it
- * checks it.
+ * A piece of memory that was moved out, and the address of its content in the process, for a reader
+ * and writer from outside. From BARE on, until it comes back. Readers must check it.
  */
 struct swap_piece {
 	uint64_t at, bytes; /* on the device */
@@ -220,7 +223,7 @@ struct swap_list {
 	struct swap_piece piece[];
 };
 
-/* What it does with its memory, beside that: whether it can do without, and how long moving takes. */
+/* A process's use of its memory: can it do without, and how long does moving take? */
 struct swap_use {
 	uint64_t at_ns;	  /* it last touched device memory, by CLOCK_MONOTONIC_COARSE */
 	uint32_t inside;  /* threads that wait for the device's work */
@@ -229,7 +232,7 @@ struct swap_use {
 	uint32_t back_us;
 };
 
-/* Of one device: what an allocation waits for that found it full, and which was refused. */
+/* A wish for one device: the size of an allocation that found it full, and the refused one. */
 struct swap_wish {
 	uint64_t more_bytes; /* 0: nothing; else whole granules */
 	uint64_t answer;     /* these bytes and enum swap_wish_answer; 0: none yet */
@@ -238,10 +241,10 @@ struct swap_wish {
 enum swap_wish_answer {
 	SWAP_WISH_REFUSED = 1,
 	SWAP_WISH_GRANTED = 2, /* there is room */
-	SWAP_WISH_FAILED = 3,  /* by who asked: there is not */
+	SWAP_WISH_FAILED = 3,  /* by the requester: there is not */
 };
 
-/* --- Whose turn it is: turn.h --------------------------------------------------------------- */
+/* --- Turns: turn.h --------------------------------------------------------------------------- */
 
 enum turn_flags {
 	TURN_CONTENDED = 1 << 0, /* others want a device of it, or did just now */
@@ -256,10 +259,11 @@ struct turn {
 	uint32_t flags;		    /* enum turn_flags */
 	uint32_t entitled_permille; /* 1 to 1000 */
 	uint32_t seq;		    /* a futex: the turns that began */
-	uint32_t urgent_us;	    /* a higher priority works so long at a time; 0 not known */
+	uint32_t urgent_us;	    /* length of a higher priority's bursts; 0 not known */
 	uint64_t open_from_ns;	    /* and not before: the last one's work is on the device */
-	uint64_t virtual_ns;	    /* what it has had, for the next arbiter: see sched/arbiter.h */
-	/* By who decides whose memory is on the devices: its part by weight, until then. */
+	/* its virtual time, for the next arbiter: see sched/arbiter.h */
+	uint64_t virtual_ns;
+	/* By the role holder for residency: its part by weight, until then. */
 	uint64_t memory_until_ns;
 	uint32_t memory_permille;
 	uint32_t reserved;
@@ -275,13 +279,13 @@ struct turn {
 /* The grants that were made together, for all tenants of a GPU, have the same first two words. */
 struct cu_grant {
 	uint64_t made_ns; /* CLOCK_MONOTONIC, never 0 */
-	uint64_t of;	  /* a hash of the tenants, and of what each was to have */
+	uint64_t of;	  /* a hash of the tenants, and of each one's wanted part */
 	uint32_t permille;
 	uint32_t duty_permille;	    /* of the time, see amd/cu_mask.h */
 	uint32_t word[CU_GRANT_WORDS]; /* the mask; zero where none can express the share */
 };
 
-/* --- What it used of a device's time: device_time.h ----------------------------------------- */
+/* --- Use of a device's time: device_time.h --------------------------------------------------- */
 
 #define DEVICE_TIME_SECONDS 64
 #define DEVICE_TIME_PLACES  2
@@ -290,11 +294,11 @@ struct cu_grant {
 struct device_time {
 	uint64_t hot;		  /* the controller's word, see sched/controller.h */
 	uint64_t worked_ns;	  /* the latest instant at which the device worked for the tenant */
-	uint64_t demand_until_ns; /* somebody waits, or worked a moment ago */
+	uint64_t demand_until_ns; /* a thread waits, or worked a moment ago */
 	uint64_t work_until_ns;	  /* until then there is work, as far as was measured, or longer */
-	uint64_t tick_ns;	  /* whoever moves it on steers the controller */
+	uint64_t tick_ns;	  /* the process that moves it on steers the controller */
 	uint64_t held_n;	  /* which of `held` is the last */
-	uint64_t due_ns;	  /* when what was launched is expected to be done */
+	uint64_t due_ns;	  /* when work in flight is expected to be done */
 	uint64_t burst_ns;	  /* how long it works between two waits of its own; 0: not known */
 
 	uint64_t busy_ns;	  /* the device worked for this tenant; never falls */
@@ -303,17 +307,18 @@ struct device_time {
 	uint64_t throttled_ns;	  /* added over threads that were held */
 	uint64_t throttles;	  /* times that a launch was held */
 	uint64_t longest_ns;	  /* longest unit of work seen: bounds how exact a share can be */
-	uint64_t unmeasured_ns;	  /* of busy_ns: what no measurement closed, see device_time_bill */
+	/* of busy_ns: work without a measured end, see device_time_bill */
+	uint64_t unmeasured_ns;
 	uint64_t host_copy_bytes; /* copied to and from the host, which is not charged */
 
-	uint64_t cold[CONTROLLER_COLD]; /* the controller's, written by whoever steers */
+	uint64_t cold[CONTROLLER_COLD]; /* the controller's, written by the steering process */
 	uint64_t cold_owner;		/* 1 + the id of the controller that they are of */
 	uint64_t unforeseen_until_ns;	/* work took far longer than expected: due_ns says little */
 
 	/* busy_ns as each second began, see device_time_achieved; an entry a second, 64 of them. */
 	uint64_t second[DEVICE_TIME_SECONDS];
 
-	/* Of AMD's devices: see ledger/cu_grant.h for what may be read here. */
+	/* Of AMD's devices: ledger/cu_grant.h tells how to read it. */
 	struct cu_grant cu_grant;
 	uint64_t cu_grant_sum;
 	/* As hot and covered_ns, of queues that a mask alone does not hold to the share. */
@@ -323,7 +328,7 @@ struct device_time {
 	struct device_time_span {
 		uint64_t from_ns, to_ns;
 	} held[DEVICE_TIME_HELD];
-	/* Somebody waits for all that was due by then, and launches nothing before. */
+	/* The tenant waits for all that was due by then, and launches nothing before. */
 	uint64_t rests_until_ns;
 	uint64_t late_since_ns, late_until_ns; /* see device_time_say_late */
 	uint64_t gave_way_ns; /* when a held launch was last let go */

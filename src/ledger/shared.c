@@ -128,8 +128,8 @@ static bool shared_is_owner(struct slot *slot, const struct ledger_shared *entry
 }
 
 /*
- * With the tenant's lock. False: the last other holder has left meanwhile, and what has that key now
- * is a new object. To the first that joins the owner the owner's row carries all.
+ * With the tenant's lock. False: the last other holder is gone, and the key names a new object.
+ * When the first other holder joins, the owner's row carries all of it.
  */
 static bool shared_join_entry(struct slot *slot, struct ledger_shared *entry)
 {
@@ -166,8 +166,8 @@ static int shared_add_new(struct slot *slot, struct shared_key key, int device, 
 }
 
 /*
- * The bytes are pending from before the entry is looked at until it holds them, so they are
- * counted once or twice throughout, and a kill leaves them in a slot that is dead.
+ * The bytes are pending from before the entry is read until it holds them, so they are counted once
+ * or twice throughout, and a kill leaves them in a slot that is dead.
  */
 static int shared_add_locked(struct slot *slot, struct shared_key key, int device, uint64_t bytes,
 			     enum category category, unsigned int flags, uint64_t limit)
@@ -306,8 +306,9 @@ int shared_raise(struct slot *slot, struct shared_key key, uint64_t part, uint64
 }
 
 /*
- * The bytes are in the entry and still in the row until the caller takes them out of that: counted
- * twice. A kill leaves them in the entry, which then is charged with all that its holders can have.
+ * The bytes are in the entry and still in the row until the caller takes them out of the row:
+ * counted twice. A kill leaves them in the entry, which is then charged with all that its holders
+ * can have.
  */
 static void shared_shed_entry(struct slot *slot, struct ledger_shared *entry, uint64_t fallen,
 			      uint64_t rest)

@@ -48,35 +48,34 @@ int shared_drop(struct slot *slot, struct shared_key key);
 void shared_uncover(struct slot *slot, struct shared_key key);
 
 /*
- * An object of the owner's of which its row carries less and less, and which grows: a pool. Other
- * holders may keep memory of it that the owner has let go of, and nobody knows how much. So `bytes`
- * is the most that they can have, and the entry is charged with what the row has lost of that while
+ * For an object whose owner's row carries less and less of it, and which grows: a pool. Other
+ * holders may keep memory of it that the owner has released, and nobody knows how much. So `bytes`
+ * is the most that they can have, and the entry is charged with the bytes that left the row while
  * they held it:
  *
- *	row	64 of 64 ── lets go of 32 ─────────── lets go of 32, or dies
+ *	row	64 of 64 ── releases 32 ────────────── releases 32, or dies
  *	entry	 0 of 64 ──────────────── 32 of 64 ── 64 of 64
  *
- * As long as nobody but the owner holds the object, nothing is charged, and whoever joins then can
- * have only what the row still carries.
+ * While only the owner holds the object, nothing is charged, and a later holder can have only what
+ * the row still carries.
  *
- * shared_raise: the owner gives others access to `part` more, of `most` that its row carries. Before
- * they can have it. -ENOENT: the caller is not the owner. Errors of quota_lock.
+ * shared_raise: the owner gives others access to `part` more, of `most` that its row carries. To be
+ * called before they can have it. -ENOENT: the caller is not the owner. Errors of quota_lock.
  *
- * shared_shed: the owner's row is about to lose `fallen`, and `rest` is left. After the driver let go
- * of it, before its quota_release.
+ * shared_shed: the owner's row is about to lose `fallen`, and `rest` is left. To be called after
+ * the driver released it, before its quota_release.
  *
- * shared_join: as shared_add, of an object that another process holds. -ENOENT where none does, or
- * where the caller is the owner.
+ * shared_join: as shared_add, of an object that another process holds. -ENOENT if none does, or if
+ * the caller is the owner.
  */
 int shared_raise(struct slot *slot, struct shared_key key, uint64_t part, uint64_t most);
 void shared_shed(struct slot *slot, struct shared_key key, uint64_t fallen, uint64_t rest);
 int shared_join(struct slot *slot, struct shared_key key);
 
 /*
- * Keys that name nothing any more, since what they name was made again. Each gets another one that
- * names nothing else, and where a holder knows by which key it goes now, the entry gets that. 0 also
- * where another holder has said so before. -ENOENT: this process does not hold it. Errors of
- * quota_lock.
+ * For keys that name nothing any more, since their objects were made again. Each gets another key
+ * that names nothing else; once a holder knows the object's new key, the entry gets that. 0 also if
+ * another holder has done so before. -ENOENT: this process does not hold it. Errors of quota_lock.
  */
 struct shared_key shared_aged(struct shared_key key);
 int shared_rename(struct slot *slot, struct shared_key from, struct shared_key to);
@@ -102,14 +101,14 @@ void shared_find_alive(struct ledger *ledger, struct shared_slots *ret);
 /* Bytes charged for the objects of a device that these slots hold; NULL: objects of any slot. */
 uint64_t shared_used(struct ledger *ledger, int device, const struct shared_slots *alive);
 
-/* Bytes of the objects that one process holds, whoever is charged for them. */
+/* Bytes of the objects that one process holds, whichever process is charged for them. */
 uint64_t shared_held(struct ledger *ledger, int slot_index, int device);
 /* The same, but for those that its own row carries. */
 uint64_t shared_joined(struct ledger *ledger, int slot_index, int device);
 
 /*
- * Whether a process that lives has another one's memory. When that moves none runs before all are
- * back: one that waits for another that does not get on would lose what a third one writes into its
+ * True if a living process has another one's memory. When that moves, none continues before all are
+ * back: otherwise a process that waits for a stopped one would lose writes of a third one to its
  * memory.
  */
 bool shared_joins(struct ledger *ledger);

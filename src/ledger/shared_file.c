@@ -25,7 +25,7 @@ static bool shared_file_owner_ok(const struct stat *st)
 	return st->st_uid == geteuid() || st->st_uid == 0;
 }
 
-/* Root made it and gave it to a user (tenant_create), who cannot put another in its place. */
+/* Root made it and gave it to a user (tenant_create), who cannot replace it. */
 static bool shared_file_is_users(mode_t dir_mode, const struct stat *st)
 {
 	return geteuid() == 0 && (dir_mode & SHARED_FILE_FOR_ALL) &&
@@ -74,7 +74,7 @@ int shared_file_open(const char *dir, const char *name, int flags, uint64_t byte
 	dirfd = shared_file_check_dir(dir, &dir_st);
 	if (dirfd < 0)
 		return dirfd;
-	/* O_NONBLOCK: somebody may have put a fifo there. */
+	/* O_NONBLOCK: a fifo may be there. */
 	fd = fd_openat(dirfd, name, flags | O_NONBLOCK, 0);
 	if (fd < 0)
 		return fd;

@@ -11,15 +11,15 @@
 int shared_file_open_dir(const char *path);
 
 /*
- * A directory with this bit says that its files are to be open to whoever reaches it, and they are
- * taken so: see tenant_open_to_all().
+ * The bit of a directory whose files are open to everybody who reaches it: see
+ * tenant_open_to_all().
  */
 #define SHARED_FILE_FOR_ALL S_ISVTX
 
 /*
- * Opens <dir>/<name>. -ELOOP for a symbolic link, -EPERM for what is not a regular file, is not
- * ours or root's nor was mounted in a directory for all, or is open to others where its directory does
- * not say so; -EPROTO when the size is not `bytes`. Descriptor or -errno.
+ * Opens <dir>/<name>. -ELOOP for a symbolic link; -EPERM if it is no regular file, is not ours or
+ * root's and was not mounted in a directory for all, or is open to others against its directory's
+ * bit; -EPROTO if the size is not `bytes`. Descriptor or -errno.
  */
 int shared_file_open(const char *dir, const char *name, int flags, uint64_t bytes);
 
@@ -33,8 +33,8 @@ int shared_file_create(const char *dir, const char *name);
 int shared_file_may_have(uint64_t bytes);
 
 /*
- * Opens <dir>/<name> for reading and writing, made with `bytes` zeroes by whoever comes first. One
- * without a size is being made, or its maker was killed: whoever comes gives it its size.
+ * Opens <dir>/<name> for reading and writing; the first caller makes it with `bytes` zeroes. A file
+ * without a size is being made, or its maker was killed: each caller then gives it its size.
  * Descriptor or -errno; -ENOSPC, -EFBIG.
  */
 int shared_file_join(const char *dir, const char *name, uint64_t bytes);
@@ -44,9 +44,9 @@ int shared_file_join(const char *dir, const char *name, uint64_t bytes);
  * kernel drops them with its last reference. shared_file_lock answers 0 or -EAGAIN at once.
  */
 int shared_file_lock(int fd, int64_t at, int64_t len);
-/* The same, when whoever has it has let go: it waits, for as long as that takes. */
+/* The same, but waits until the holder has released it, without limit. */
 int shared_file_await(int fd, int64_t at, int64_t len);
-/* Likewise, for any number at once who all keep others from shared_file_lock. */
+/* Likewise, for any number of holders at once, which all exclude shared_file_lock. */
 int shared_file_share(int fd, int64_t at, int64_t len);
 void shared_file_unlock(int fd, int64_t at, int64_t len);
 /* 1 when another description holds it, 0 when none does, or -errno. Needs no write access. */

@@ -96,9 +96,9 @@ static bool slot_needs_scrub(struct ledger *ledger, unsigned int index)
 }
 
 /*
- * The rows of every device in the table must be there before they can be cleared. Asked after the
- * slot's lock was taken: what its dead owner used was in the table by then. Rows for which there
- * is no space have never been there, so nobody wrote them.
+ * The rows of every device in the table must exist before they can be cleared. Asked after the
+ * slot's lock was taken: the dead owner's devices were in the table by then. Rows for which there
+ * is no space have never existed, so nobody wrote them.
  */
 static int slot_allocate_known_rows(struct ledger *ledger, int fd)
 {
@@ -147,7 +147,7 @@ int slot_reclaim_dead(struct ledger *ledger, int fd)
 	return n;
 }
 
-/* Arguments joined by spaces; what /proc does not tell stays empty. */
+/* Arguments joined by spaces; empty if /proc does not tell. */
 static void slot_read_command(char *buf, size_t len)
 {
 	ssize_t n = fd_read_text(AT_FDCWD, "/proc/self/cmdline", buf, len);

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Slots: one per process that uses the tenant's quota. A slot belongs to whoever holds an
+ * Slots: one per process that uses the tenant's quota. A slot belongs to the holder of an
  * open-file-description lock on its byte. The claiming process locks, maps the ledger through the
  * same description and closes the descriptor, so the description (and the lock) lives exactly as
  * long as the mapping: until the process dies, execs or unmaps. fork does not copy the mapping, and
  * there is no descriptor to leak or to be closed by closefrom().
  *
  * Liveness is therefore a question to the kernel that has one right answer in every PID namespace.
- * A slot is cleared only by who got its lock, hence after its owner has lost it; no live process is
- * ever robbed of its slot, and keeps no copy of its row.
+ * A slot is cleared only by a process that got its lock, hence after its owner has lost it; no live
+ * process is ever robbed of its slot, and keeps no copy of its row.
  *
- * One window remains: a thread that forks while another is inside slot_claim hands
- * its child the descriptor; then the slot outlives the parent until that child ends or execs. It
- * over-counts, never under.
+ * One window remains: a thread that forks while another is inside slot_claim hands its child the
+ * descriptor; then the slot outlives the parent until that child ends or execs. It over-counts,
+ * never under.
  */
 #ifndef ALLOT_LEDGER_SLOT_H
 #define ALLOT_LEDGER_SLOT_H
@@ -24,8 +24,8 @@ struct ledger;
 struct slot;
 
 /*
- * Claims a slot for this process in a ledger opened with LEDGER_GUEST; once a ledger. What a dead
- * owner left is cleared first. -EUSERS when all 1024 are alive, -ENOSPC when the disk is full,
+ * Claims a slot for this process in a ledger opened with LEDGER_GUEST; once a ledger. A dead
+ * owner's slot is cleared first. -EUSERS when all 1024 are alive, -ENOSPC when the disk is full,
  * -ESTALE when the tenant was removed meanwhile. The slot is freed by ledger_close.
  */
 int slot_claim(struct ledger *ledger, struct slot **ret);
@@ -40,7 +40,7 @@ int slot_adopt(struct slot *slot);
 struct ledger *slot_ledger(const struct slot *slot);
 int slot_index(const struct slot *slot);
 
-/* Whether the process of a slot lives. True when that cannot be found out (descriptors used up). */
+/* True if the process of a slot lives. True when that cannot be found out (descriptors used up). */
 bool slot_alive(struct ledger *ledger, int index);
 
 /*
@@ -51,7 +51,7 @@ bool slot_alive(struct ledger *ledger, int index);
 bool slot_ending(struct ledger *ledger, int index);
 
 /*
- * Whether any process of the tenant in `dir` lives. Opens no ledger, so many can be asked. True
+ * True if any process of the tenant in `dir` lives. Opens no ledger, so many can be asked. True
  * when that cannot be found out; false when there is no ledger.
  */
 bool slot_any_alive(const char *dir);
@@ -63,7 +63,7 @@ unsigned int slot_awaited(struct ledger *ledger);
 int slot_count(struct ledger *ledger);
 
 /*
- * What a slot says about its process. Text is made printable. -ENOENT for a slot that is free or
+ * A slot's description of its process. Text is made printable. -ENOENT for a slot that is free or
  * still being claimed.
  */
 struct slot_info {
@@ -78,9 +78,9 @@ struct slot_info {
 int slot_info(struct ledger *ledger, int index, struct slot_info *ret);
 
 /*
- * Says by which number the driver lists the process of a slot. Drivers have one of their own for who
- * is in a container, which only somebody outside knows. Nothing is written if the slot is another
- * process's by now than that of `info`.
+ * Writes the number by which the driver lists the process of a slot. For a process in a container
+ * drivers have another number, which only a process outside knows. Nothing is written if the slot
+ * is another process's by now than that of `info`.
  */
 void slot_tell_driver_pid(struct ledger *ledger, int index, const struct slot_info *info,
 			  uint32_t driver_pid);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the rest of src/ledger asks of slots. */
+/* Slots' interface for the rest of src/ledger. */
 #ifndef ALLOT_LEDGER_SLOT_PRIV_H
 #define ALLOT_LEDGER_SLOT_PRIV_H
 

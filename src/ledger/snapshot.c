@@ -85,10 +85,13 @@ static int snapshot_list_devices(struct snapshot *snapshot, struct ledger *ledge
 	return snapshot_fit_devices(snapshot);
 }
 
-/* A turn that was not looked at for so long is nobody's. */
+/* A turn that was not updated for this long is nobody's. */
 #define TURN_OLD_NS NS_PER_S
 
-/* Of the device's time, where tenants take turns on its memory: who is away has none of it. */
+/*
+ * The tenant's part of the device's time where tenants take turns on its memory: an evicted tenant
+ * has none.
+ */
 static uint32_t snapshot_memory_part(const struct turn *turn, uint64_t now_ns)
 {
 	bool told = turn->memory_permille >= 1 && turn->memory_permille <= 1000 &&
@@ -134,7 +137,7 @@ static void snapshot_read_account(const struct policy *policy, const struct devi
 
 	if (!ret->cap_permille)
 		return;
-	/* What another controller left is not in what this one reckons in. */
+	/* State that another controller left has another unit. */
 	if (controller->tick_ns && word_read(&time->cold_owner) != (uint64_t)controller->id + 1)
 		hot = 0;
 	ret->owes = controller->debt_ns;
@@ -341,7 +344,7 @@ static void snapshot_add_shared(struct snapshot *snapshot, struct ledger *ledger
 
 		dev->used[CAT_IMPORTED] = sat_add_u64(dev->used[CAT_IMPORTED], bytes);
 		dev->used_bytes = sat_add_u64(dev->used_bytes, snapshot_capped(dev, bytes));
-		/* What is pending may be a bound, and never be held. */
+		/* Pending bytes may be an upper bound, and never be held. */
 		dev->peak_bytes = max_u64(dev->peak_bytes,
 					  sat_sub_u64(dev->used_bytes, dev->pending));
 	}

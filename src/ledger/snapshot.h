@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What people see of a tenant: a snapshot of policy and ledger for ps, top and exporters. Reads by
- * read(2), never by mapping, so a truncated or forged file gives an error or odd figures, not a
- * signal.
+ * A snapshot of policy and ledger for ps, top and exporters. Reads by read(2), never by mapping, so
+ * a truncated or forged file gives an error or odd figures, not a signal.
  */
 #ifndef ALLOT_LEDGER_SNAPSHOT_H
 #define ALLOT_LEDGER_SNAPSHOT_H
@@ -19,8 +18,8 @@
 #define SNAPSHOT_NO_TOKENS UINT64_MAX
 
 /*
- * Parts of the device's time, where not in permille, in hundredths of a percent ("bp"). What was used
- * is known where `measured` says so, and there on NVIDIA's devices alone (tenants_measured of
+ * Parts of the device's time; in hundredths of a percent ("bp") if not in permille. The used time
+ * is known if `measured` says so, and then on NVIDIA's devices alone (tenants_measured of
  * node/tenants.h). It is 0 elsewhere, which is not to be shown.
  */
 struct snapshot_compute {
@@ -73,7 +72,7 @@ struct snapshot_process {
 	bool live; /* false: dead, not yet reclaimed; counted nowhere */
 	struct slot_info info;
 	enum swap_state swap; /* SWAP_NONE where the tenant is not swappable */
-	uint64_t filed_bytes; /* of what is away, in a file */
+	uint64_t filed_bytes; /* of the evicted bytes, in a file */
 	uint32_t waiting;     /* threads of it that wait for memory to come back, or for more */
 	uint64_t out_ns, back_ns; /* how long its memory last took to move; 0: it has not */
 	uint32_t host_pid; /* in the reader's namespace, 0 when it cannot be seen from there */

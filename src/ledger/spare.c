@@ -34,8 +34,8 @@ void spare_keep(struct slot *slot)
 		return;
 	word = &spare_header(slot)->spare_keeps[slot->index / 64];
 	/*
-	 * Most often it has been said, and nobody else's cache is to lose the word. Who says it first
-	 * has answered for all before: whatever else is kept is of threads that wait here.
+	 * Usually the bit is set already, and nobody else's cache is to lose the word. The first to
+	 * set it has answered all earlier questions: other threads that keep something wait here.
 	 */
 	if (!(word_check(word) & spare_bit(slot))) {
 		lock_take(&slot->spare_lock);
@@ -96,8 +96,9 @@ void spare_end_ask(struct slot *slot)
 }
 
 /*
- * Numbers are compared as they wrap. Nobody waits for as long as half of them take; who was stopped
- * for as long, while others asked a thousand times a second, is taken to have answered.
+ * Numbers are compared modulo their width. No wait lasts for half of all numbers; a process that
+ * was stopped for that long, while others asked a thousand times a second, is taken to have
+ * answered.
  */
 static bool spare_has_answered(const struct slot *slot, int index, uint16_t number)
 {

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Device memory that a process keeps without using it, for its own next allocation. It is charged,
- * so it could have others of the tenant refused, or other threads of the process. Who would be asks
- * for it first:
+ * so because of it others of the tenant, or other threads of the process, could be refused. A
+ * thread that would be refused asks for it first:
  *
- *	who keeps				who would be refused
- *	spare_keep: says that it does		spare_begin_ask: says that it asks
- *	spare_asked: then it ends that		gives back what the process has itself
- *						spare_await: waits for those that say they keep
+ *	keeping process				asking thread
+ *	spare_keep: notes that it does		spare_begin_ask: notes that it asks
+ *	spare_asked: then it stops that		gives back the process's own
+ *						spare_await: waits for those that keep some
  *	spare_question, spare_answer:		tries once more
- *	what it kept until then has ended	spare_end_ask
+ *	memory kept until then is released	spare_end_ask
  *
- * Each publishes and then checks: what is kept before a question has ended, with its charge, before
- * that is answered, and what would be kept during one ends before the call that frees it returns. A
- * process that was killed is not waited for, one that is stopped for a second each time, and one that
- * exits not at all: what it kept goes when it ends.
+ * Each publishes and then checks. Memory that is kept before a question is released, with its
+ * charge, before the answer; memory that would be kept during one is released before the call that
+ * frees it returns. The asking thread does not wait for a process that was killed or that exits,
+ * and for a stopped one it waits a second each time: their memory goes when they end.
  */
 #ifndef ALLOT_LEDGER_SPARE_H
 #define ALLOT_LEDGER_SPARE_H
@@ -28,7 +28,7 @@ struct slot;
 void spare_keep(struct slot *slot);
 void spare_end(struct slot *slot);
 
-/* Whether some process of the tenant asks, this one included: then nothing is to be kept. */
+/* True if a process of the tenant asks, this one included: then nothing is to be kept. */
 bool spare_asked(struct slot *slot);
 
 /* Around giving back and another try. Any thread; may be within another one's. */
@@ -41,7 +41,10 @@ void spare_end_ask(struct slot *slot);
  */
 void spare_await(struct slot *slot, const void *bell);
 
-/* What this process has not answered. False: nothing. Its `number` is for spare_answer. */
+/*
+ * Returns a question that this process has not answered, by its `number`, for spare_answer. False:
+ * there is none.
+ */
 bool spare_question(struct slot *slot, uint16_t *ret_number);
 void spare_answer(struct slot *slot, uint16_t number);
 

@@ -21,16 +21,16 @@
 #include "ledger/slot.h"
 
 /*
- * Beside the writers' lock of policy.c. Whoever asks has the lock of the desk's number, and a
- * command the other one, too: so who has the first alone, and keeps it, is one that had the role
- * before.
+ * Lock bytes of the policy file, next to the writers' lock of policy.c. Every requester holds
+ * LOCK_DESK + the desk's number; commands also hold LOCK_COMMAND. A holder of LOCK_DESK alone is
+ * therefore a (former) role holder.
  */
 #define LOCK_DESK    ((INT64_C(1) << 40) + 1)
 #define LOCK_COMMAND (INT64_C(1) << 41)
 /* Shared by commands that want the tenant back. */
 #define LOCK_WANTED (LOCK_COMMAND + 1)
 
-/* Half a word says so much of memory as no host has. */
+/* In pages of 4 KiB, 32 bits express 16 TiB, more than any host has. */
 #define SPLIT_BYTES UINT64_C(4096)
 
 /* No descriptor: it may be held in a program of which nobody knows which ones it closes. */
@@ -131,8 +131,9 @@ static bool swap_desk_write(struct swap_desk *desk, enum swap_phase phase, uint3
 	uint32_t request = number << 16 | part << 8 | phase;
 
 	/*
-	 * Pairs with a process's claim of its slot: one of the two sees the other. Who was stopped
-	 * until another one had cleared the desk finds another request there, and asks for nothing.
+	 * Pairs with a process's claim of its slot: one of the two sees the other. A requester that
+	 * was stopped until another one had cleared the desk finds another request there, and asks
+	 * for nothing.
 	 */
 	if (!word_swap_if_u32(&desk->file->swap, desk->request, request))
 		return false;
@@ -161,7 +162,7 @@ uint32_t swap_desk_ask_part(struct swap_desk *desk, enum swap_phase phase, uint3
 	return desk->request;
 }
 
-/* Whether what was asked for was still that. */
+/* True if the request was still the desk's own. */
 static bool swap_desk_end(struct swap_desk *desk)
 {
 	enum swap_phase rests = swap_phase_rests(swap_phase_of(desk->request));
@@ -194,7 +195,7 @@ uint64_t swap_desk_split(const struct swap_desk *desk)
 	return word_acquire(&desk->file->swap_split);
 }
 
-/* What has room above what there is. */
+/* The room, rounded down, over all bytes, rounded up: a half of the word each. */
 uint64_t swap_split_of(uint64_t bytes, uint64_t room)
 {
 	uint64_t all = (bytes + SPLIT_BYTES - 1) / SPLIT_BYTES;

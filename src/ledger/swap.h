@@ -1,44 +1,43 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a swappable tenant is asked for, and what its processes answer. One word in the policy says
- * all of a request: its phase, how much is to leave, and a number by which answers are told apart.
- * The command writes it; each process answers in its slot.
+ * Requests to a swappable tenant, and its processes' answers. One word in the policy is the whole
+ * request: its phase, how much is to be moved, and a number that matches answers to it. The
+ * requester writes it; each process answers in its slot.
  *
  *	command   PREPARE ─────────────► OUT ──────────────►        BACK ───────────► RUN
  *	process           ... READY ────►    ... SUSPENDED ─►            ... RETURNED ──► RUNNING
  *
- * Who writes a request holds a lock that the kernel drops at its death. PREPARE and BACK are on the
- * way to something, and end with whoever asked for them: then each process goes back to what there
- * was before, RUN or OUT. As nobody changes the word after that death, all of them do the same. RUN
- * and OUT need nobody. RUN once more, of processes that run, says for how much of what they have
- * host memory is to be there for the next way out; 0: they give back what they keep.
+ * The requester holds a lock that the kernel drops at its death. PREPARE and BACK are transitions,
+ * and end with their requester: each process then returns to the state before, RUN or OUT. As
+ * nobody changes the word after that death, all of them do the same. RUN and OUT need no requester.
+ * RUN may be repeated to running processes: it says for how much of their memory host memory is to
+ * be prepared; 0: they give back what they keep.
  *
  *	killed after   PREPARE   all run again, nothing was moved
- *	               OUT       all leave, and stay away until somebody resumes the tenant
- *	               BACK      those that are back leave again, with what they came with
+ *	               OUT       all move out, and stay out until the tenant is resumed
+ *	               BACK      those that are back move out again, to where they came from
  *	               RUN       all run
  *
- * A process that is stopped answers nothing. Who asks gives up when nothing moves any more, and
- * asks for something else, which the stopped one finds when it goes on.
+ * A stopped process answers nothing. The requester gives up when nothing makes progress any more,
+ * and makes another request, which the stopped process finds when it is continued.
  *
- * COME stands before BACK while others make room for it, and nobody answers it: each process takes
- * what room there is, so that BACK has less to do. It ends as BACK does with whoever asked.
+ * COME precedes BACK while others make room, and has no answer: each process moves in what fits, so
+ * that BACK has less to do. It ends with its requester, as BACK does.
  *
- * OUT may ask for a part, and then for more. BACK says the part that was away, so that it is as
- * much again if who asked dies, or asks for OUT because one could not come.
+ * OUT may ask for a part, and then for more. BACK carries the part that was out, so that it is the
+ * same again if the requester dies, or asks for OUT because one process could not come back.
  *
- * Where the policy names a directory, who asks for PREPARE says beside the request how what leaves
- * is split between the host and a file there, and each process takes its part of both before it is
- * READY. As nobody knows that before all have said how much there is, PREPARE is asked for once
- * more.
+ * If the policy names a directory, the requester of PREPARE says beside the request how memory is
+ * split between the host and a file there, and each process reserves its part of both before it is
+ * READY. Nobody knows the split before all have told their sizes, so PREPARE is asked for twice.
  *
- * STILL is on the way to a disk, for memory that CRIU takes from where it is: nothing leaves. It ends
- * as PREPARE does with whoever asked.
+ * STILL precedes a checkpoint of memory that CRIU reads in place: nothing is moved. It ends with
+ * its requester, as PREPARE does.
  *
- * BARE and GIVEN are OUT to those who ask what comes next, and need nobody. A process that was
- * asked for GIVEN has its content no more, refuses BACK and RUN, and is asked for BARE when
- * somebody has put the content where it was. With a split of 0 it has no file either; with another
- * one it has its place for what is about to be put there, or says why not.
+ * BARE and GIVEN are stages of OUT that need no requester. A process that was asked for GIVEN has
+ * lost its content and refuses BACK and RUN; it is asked for BARE after the content was put back.
+ * With a split of 0 it has no file either; with another split it reserves room for the content, or
+ * says why it cannot.
  */
 #ifndef ALLOT_LEDGER_SWAP_H
 #define ALLOT_LEDGER_SWAP_H
@@ -64,14 +63,14 @@ static inline uint32_t swap_part_of(uint32_t request)
 	return request >> 8 & 0xff;
 }
 
-/* Whether memory is away, or on its way from there, whoever asked having died. */
+/* True if memory is out, or coming back, after the requester died. */
 static inline bool swap_phase_is_out(enum swap_phase phase)
 {
 	return phase == SWAP_OUT || phase == SWAP_COME || phase == SWAP_BACK ||
 	       phase == SWAP_BARE || phase == SWAP_GIVEN;
 }
 
-/* Where one ends that is on the way to something, when who asked is dead. */
+/* The phase in which a transition ends when its requester died. */
 static inline enum swap_phase swap_phase_rests(enum swap_phase phase)
 {
 	switch (phase) {
@@ -99,21 +98,21 @@ enum swap_asker {
 int swap_desk_open(const char *dir, enum swap_asker asker, struct swap_desk **ret);
 
 /*
- * For who has the role: who had it before is stopped, and asks. That is over as if he had been
- * killed, and he can ask for nothing any more. -EBUSY: it is a command that asks. Only where
- * somebody does.
+ * For the role holder: its predecessor is stopped in the middle of a request. Ends that request as
+ * if the predecessor had been killed; it can make no further one. -EBUSY: the requester is a
+ * command. To be called only while there is a request.
  */
 int swap_desk_clear(const char *dir);
 
 void swap_desk_close(struct swap_desk *desk);
 
 /*
- * Whether somebody else has done that. Who did may have lost the role itself meanwhile, and so not
- * have meant this desk: who is at it and has the role opens it again.
+ * True if another process has cleared the desk. That one may have lost the role itself meanwhile,
+ * and not have meant this desk: the present role holder opens it again.
  */
 bool swap_desk_is_cleared(const struct swap_desk *desk);
 
-/* What was asked for last. */
+/* The last request. */
 uint32_t swap_desk_request(const struct swap_desk *desk);
 
 /* Asks for a phase, wakes all processes, and answers the request that they are to answer. */
@@ -132,10 +131,10 @@ uint64_t swap_desk_split(const struct swap_desk *desk);
 /* All has room there, but for what memory cgroups say. */
 #define SWAP_SPLIT_HOST (UINT64_C(1) << 32 | 1)
 
-/* For so many bytes of all processes, of which so many have room on the host. */
+/* The split for `bytes` bytes of all processes, of which `room` have room on the host. */
 uint64_t swap_split_of(uint64_t bytes, uint64_t room);
 
-/* What of so many bytes has room there, in proportion. */
+/* The part of `bytes` bytes that has room on the host, in proportion. */
 uint64_t swap_host_bytes(uint64_t bytes, uint64_t split);
 
 /* For somebody who looks once; errors of policy_load. */
@@ -149,17 +148,17 @@ const uint32_t *swap_request(const struct policy_map *map);
 /* As swap_desk_split. */
 uint64_t swap_request_split(const struct policy_map *map);
 
-/* Whether somebody asks at this moment. True when that cannot be found out. */
+/* True if there is a requester at this moment. True when that cannot be found out. */
 bool swap_is_asked(const char *dir);
 
 /*
- * A tenant that takes turns on memory is wanted back by a command: whoever decides has it come as for
- * a launch of its own, as long as the descriptor that this answers is open. -errno.
+ * A command wants a tenant back that takes turns on memory: the role holder lets it come back as
+ * for a launch of its own, while the returned descriptor is open. -errno.
  */
 int swap_want(const char *dir);
 bool swap_is_wanted(const char *dir);
 
-/* Whether any of it is away, or on its way, by what was asked for last. */
+/* True if any of its memory is out, or coming back, by the last request. */
 bool swap_any_away(const char *dir);
 
 struct swap_answer {
@@ -171,7 +170,7 @@ struct swap_answer {
 
 void swap_say(struct slot *slot, const struct swap_answer *answer);
 
-/* On the way: so much more is done. For who waits, and gives up where nobody gets on. */
+/* Reports progress of `bytes` bytes, for a requester that gives up if there is none. */
 void swap_get_on(struct slot *slot, uint64_t bytes);
 
 /* How far one is that has not answered yet. It stands still where nothing moves. */
@@ -182,22 +181,22 @@ static inline uint64_t swap_gets_on(const struct swap_answer *answer)
 }
 
 /*
- * Of one that is READY, the host memory that it has for what leaves; of one that is away, what is
- * in a file.
+ * swap_answer_kept: host memory that a READY process has prepared. swap_answer_filed: bytes of a
+ * suspended process that are in a file.
  */
 uint64_t swap_answer_kept(const struct swap_answer *answer);
 uint64_t swap_answer_filed(const struct swap_answer *answer);
 
-/* Of what is charged, by category, what leaves if nothing is in the way: also pools' memory. */
+/* Movable bytes of the charges, by category, if nothing is in the way: also pools' memory. */
 static inline uint64_t swap_can_leave(const uint64_t used[static CAT_N])
 {
 	return used[CAT_DATA] + used[CAT_POOL];
 }
 
-/* What left a device, as readers see it. */
+/* Sets the bytes that were moved off a device, for readers. */
 void swap_set_out(struct slot *slot, int device, uint64_t bytes);
 
-/* What the process of a slot said last; SWAP_NONE if nothing. -ENOENT as slot_info. */
+/* The last answer of a slot's process; SWAP_NONE if there is none. -ENOENT as slot_info. */
 int swap_heard(struct ledger *ledger, int index, struct swap_answer *ret);
 uint64_t swap_out(struct ledger *ledger, int index, int device);
 
@@ -210,7 +209,7 @@ struct swap_places swap_find_live(struct ledger *ledger, int device);
 /* --- What it does with its memory ----------------------------------------------------------- */
 
 /*
- * Words of a ledger opened with LEDGER_GUEST. The process of the slot writes them; who decides
+ * Words of a ledger opened with LEDGER_GUEST. The process of the slot writes them; the role holder
  * writes the answer to a wish, too, by compare-and-swap.
  */
 struct swap_use *swap_use_of(struct ledger *ledger, int index);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A tenant's directory appears and disappears in one step: it is built and taken apart under a name
- * that nobody looks for (".tmp-..."). Who builds holds a lock on it, so what a killed builder left
- * can be told from what is being built.
+ * that nobody looks for (".tmp-..."). A builder holds a lock on it, so the leavings of a killed
+ * builder can be told from a directory under construction.
  */
 #include <dirent.h>
 #include <fcntl.h>
@@ -63,8 +63,8 @@ static const char *tenant_root_dir(char buf[static 64])
 }
 
 /*
- * Where XDG_RUNTIME_DIR is not set, as under su, cron and in containers: the directory that it
- * would name, else one of our own in memory. Whose these are is looked at before they are used.
+ * If XDG_RUNTIME_DIR is not set, as under su, cron and in containers: the directory that it would
+ * name, else one of our own in memory. Their owner is checked before they are used.
  */
 static const char *tenant_user_dir(uid_t uid, char buf[static 64])
 {
@@ -267,8 +267,8 @@ static int tenant_lock_dir(const char *path)
 static int tenant_delete_dir(int dirfd, const char *path)
 {
 	/*
-	 * From "owner" on these are the command's notes: who began the tenant, where its content is,
-	 * which library its processes have, and of whose Pod and by which grant it is.
+	 * From "owner" on these are the command's notes: the user who began the tenant, where its
+	 * content is, the library of its processes, and its Pod and grant.
 	 */
 	static const char *const files[] = {"ledger", "policy",	 "lock", "owner",
 					    "image",  "library", "pod",	 "grant"};
@@ -280,9 +280,10 @@ static int tenant_delete_dir(int dirfd, const char *path)
 }
 
 /*
- * All slots at once, and the byte behind them (life.h): proves that no process of the tenant lives,
- * and keeps others from joining while the descriptor is open. Whatever its user made of the ledger's
- * mode and length since, locks are on the file. -ENOENT where there is none: nobody can be in it.
+ * Locks all slots at once, and the byte behind them (life.h): proves that no process of the tenant
+ * lives, and keeps others from joining while the descriptor is open. The lock is on the file,
+ * whatever its user did to the ledger's mode and length. -ENOENT if there is no ledger: nobody can
+ * be in it.
  */
 static int tenant_lock_all_slots(int dirfd)
 {
@@ -304,7 +305,7 @@ static int tenant_lock_all_slots(int dirfd)
 	return TAKE_FD(fd);
 }
 
-/* What a killed builder or remover left, if nobody works in it. */
+/* Removes the leavings of a killed builder or remover, if nobody works in it. */
 static void tenant_sweep_one(const char *path)
 {
 	CLEANUP_CLOSE int dirfd = tenant_lock_dir(path);

@@ -34,7 +34,7 @@ int tenant_runtime_of(const char *tenant_dir, char *buf, size_t len);
  * runtime directory "@UID" comes last, so that no two users' names are the same.
  */
 bool tenant_name_valid(const char *name);
-/* Whether a valid name is of such a user. */
+/* True if a valid name is of such a user. */
 bool tenant_name_owner(const char *name, uid_t *ret);
 /* "<plain>@<uid>" into buf. -EINVAL where `plain` is none, -ENAMETOOLONG. */
 int tenant_name_of(const char *plain, uid_t uid, char buf[static POLICY_NAME_BYTES]);
@@ -73,7 +73,7 @@ int tenant_open_to_all(const char *runtime, const char *name);
  * by an access list of the directory. -EOPNOTSUPP where the file system has none.
  */
 int tenant_open_to_user(const char *runtime, const char *name);
-/* Whether it is such a tenant: by its directory, also as a container sees it. */
+/* True if it is such a tenant: by its directory, also as a container sees it. */
 bool tenant_is_open_to_all(const char *dir);
 
 /*

@@ -4,7 +4,7 @@
 #include "base/word.h"
 
 #define BITS_MASK ((UINT64_C(1) << TIMELINE_BITS) - 1)
-/* No work lasts so long: an instant is damaged, and so many words are not walked. */
+/* No work lasts that long: an instant is damaged, and that many words are not walked. */
 #define MOST_BITS ((uint64_t)TIMELINE_WORDS * TIMELINE_BITS)
 
 /* The first bit whose middle lies at the instant or after it. */

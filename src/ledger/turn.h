@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Whose turn it is, as the arbiter last wrote it: each word stands for itself. A tenant obeys while
- * beat_ns is young; when it grows old nobody arbitrates, and the tenant keeps to entitled_permille
- * of each device as if that were its cap. Instants are CLOCK_MONOTONIC.
+ * Turns as the arbiter last wrote them: each word stands for itself. A tenant obeys while beat_ns
+ * is young; when it grows old nobody arbitrates, and the tenant keeps to entitled_permille of each
+ * device as if that were its cap. Instants are CLOCK_MONOTONIC.
  */
 #ifndef ALLOT_LEDGER_TURN_H
 #define ALLOT_LEDGER_TURN_H
@@ -15,7 +15,7 @@
 struct policy_map;
 
 /*
- * Whether nobody arbitrated in the last `for_ns`. An instant that lies ahead is damage, or of
+ * True if nobody arbitrated in the last `for_ns`. An instant that lies ahead is damage, or of
  * before the machine was started anew. Pure.
  */
 bool turn_silent(const struct turn *turn, uint64_t now_ns, uint64_t for_ns);

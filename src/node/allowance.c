@@ -18,8 +18,8 @@
 #define ALL_BYTES_ALONE	 (UINT64_C(256) << 20)
 #define PARTS		 2
 /*
- * Users who are told apart in a window. The others, as a user namespace has by the thousand, share
- * one part.
+ * Users that are counted apart in a window. The others, as a user namespace has by the thousand,
+ * share one part.
  */
 #define USERS 256
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A budget for reading what users can make long. In each second a reader reads a fixed number of
- * bytes of all users, and a part of it of each user; the rest is read in the following seconds. So
- * a user with very much to read delays others by a part of a second only. Each bound that is
+ * A budget for reading files that users can make long. In each second a reader reads a fixed number
+ * of bytes of all users, and a part of it of each user; the rest is read in the following seconds.
+ * So a user with very long files delays others by a part of a second only. Each limit that is
  * reached is counted, for metrics and the log. For all threads.
  */
 #ifndef ALLOT_NODE_ALLOWANCE_H

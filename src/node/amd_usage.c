@@ -16,8 +16,9 @@
 #include "node/reading.h"
 
 /*
- * What the budget counts, which is bytes of mappings: the kernel takes 10 ms for 1 MiB of those, and
- * 5 us for most descriptors (Linux 6.18). For one of a render node it walks all of that file's memory.
+ * The unit of the budget is bytes of mappings: the kernel takes 10 ms for 1 MiB of those, and 5 us
+ * for most descriptors (Linux 6.18). For a descriptor of a render node it walks all of that file's
+ * memory.
  */
 #define DESCRIPTOR_COST 512
 #define COST_OF_NS(ns)	((ns) / 10)
@@ -119,7 +120,7 @@ static void opened_refresh_file(int dir, struct opened_file *file)
 		file->info.vram_bytes = 0;
 }
 
-/* Reads again what the known files have, as far as the user's budget goes. */
+/* Reads the known files again, as far as the user's budget goes. */
 static void opened_refresh(const struct reading *k)
 {
 	struct opened *opened = k->found;
@@ -147,7 +148,7 @@ static uint64_t opened_bytes(const struct opened *opened, const char *pci)
 	return sum;
 }
 
-/* Of a reading that goes on, what it found so far is true as well. `k` may be NULL. */
+/* Counts the findings of an unfinished reading, too. `k` may be NULL. */
 static uint64_t amd_usage_of_files(const struct reading *k, const struct topology_node *gpu)
 {
 	char pci[TOPOLOGY_PCI_BYTES];

@@ -23,8 +23,8 @@ struct amd_usage {
 };
 
 /*
- * Reads the process's descriptors as far as its user's budget goes. Returns 0; -EAGAIN: they are not all
- * read yet, and *ret has what is known so far; -errno.
+ * Reads the process's descriptors as far as its user's budget goes. Returns 0; -EAGAIN: some are
+ * not read yet, and *ret has the present findings; -errno.
  */
 int amd_usage_search(const struct topology *topology, pid_t pid, struct amd_usage *ret);
 

@@ -31,7 +31,7 @@ static bool apart_knows(const struct tenants *tenants, const struct stat *ledger
  * a user namespace has numbers, so there is a bound for all of them together: about a second.
  */
 #define APART_TENANTS 256
-#define APART_USERS   2		      /* so many have as much as each may */
+#define APART_USERS   2		      /* this many users can each have the most */
 #define APART_NS      (NS_PER_S / 2) /* of the processor: a process has 65536 mappings, if it likes */
 
 static int apart_find_bound(const struct tenants *tenants, uid_t owner, struct snapshot_bound *ret)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tenants apart: in no runtime directory that was read, and known by a process on a device that has their
- * ledger mapped. A container that is limited by variables or a file makes its tenant inside, and so does
- * a user in a directory of his own. Their files are those processes' word: they are read, never mapped or
- * written, and what they say is no ground to end anybody.
+ * Tenants in no runtime directory that was read, known by a process on a device that has their
+ * ledger mapped. A container that is limited by variables or a file makes its tenant inside, and so
+ * does a user in another directory. Their files are those processes' word: they are read, never
+ * mapped or written, and never a reason to end a process.
  */
 #ifndef ALLOT_NODE_APART_H
 #define ALLOT_NODE_APART_H
@@ -22,7 +22,7 @@
  */
 int apart_add(struct tenants *tenants, const pid_t *pid, size_t n);
 
-/* Those of all processes on devices. */
+/* Adds the tenants of all processes on devices. */
 int apart_add_users(struct tenants *tenants, const struct usage_list *usage);
 
 #endif

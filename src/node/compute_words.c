@@ -80,7 +80,7 @@ struct compute_text compute_words(const struct policy *policy, unsigned int i)
 	if (policy->inflight_us)
 		compute_words_append(&t, ", %s in flight",
 				     units_duration(policy->inflight_us * UINT64_C(1000)).s);
-	/* What is limited is measured in any case. */
+	/* A limited tenant is measured in any case. */
 	if (policy->meter && !policy_limits_compute(policy))
 		compute_words_append(&t, ", measured");
 	return t;

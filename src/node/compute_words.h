@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a policy says of compute, in the words that options, tables and JSON use. */
+/* A policy's limits of compute, in the words that options, tables and JSON use. */
 #ifndef ALLOT_NODE_COMPUTE_WORDS_H
 #define ALLOT_NODE_COMPUTE_WORDS_H
 

@@ -9,7 +9,9 @@
 
 #define DIGITS (CONTAINER_BYTES - 1)
 
-/* A name of 64 hexadecimal digits in the path of the cgroup: all who run containers have that. */
+/*
+ * Finds a name of 64 hexadecimal digits in the path of the cgroup: all container engines use that.
+ */
 void container_of_cgroup(const char *text, char ret[static CONTAINER_BYTES])
 {
 	size_t digits = 0;

@@ -10,7 +10,7 @@
 /* "": in none, or the process is gone. */
 void container_of_process(pid_t pid, char ret[static CONTAINER_BYTES]);
 
-/* By what stands in /proc/PID/cgroup. Pure. */
+/* By the content of /proc/PID/cgroup. Pure. */
 void container_of_cgroup(const char *text, char ret[static CONTAINER_BYTES]);
 
 #endif

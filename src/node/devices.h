@@ -37,7 +37,8 @@ void device_of_node(const struct topology_node *node, struct device *ret);
 struct devices {
 	/* Of each vendor: 0, or why none of its devices is in the list, -errno. */
 	int nvidia_error, amd_error;
-	char trouble[DEVICES_WORDS];	 /* why the list is of no use, and what to do; "": it is */
+	/* why the list is of no use, and what to do; "": no trouble */
+	char trouble[DEVICES_WORDS];
 	char amd_trouble[DEVICES_WORDS]; /* why AMD's devices are not in it, if they may be there */
 	unsigned int n;
 	struct device list[POLICY_DEVICES];
@@ -63,7 +64,7 @@ const struct device *devices_find(const struct devices *devices, const uint8_t u
  */
 uint64_t devices_stamp(void);
 
-/* Whether the driver is not there, or has no device, so that nothing is wrong. */
+/* True if the driver is missing, or has no device, so that nothing is wrong. */
 bool devices_absent(int err);
 
 /* For a machine where neither vendor has a device: what is missing, and what to do. */

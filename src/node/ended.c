@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A line is one write, behind a newline of its own: what a writer that was killed, or a full disk,
- * left of a line is no line. Two who shorten the file at once lose lines, and nothing else.
+ * A line is one write, after a newline of its own: the part of a line that a killed writer, or a
+ * full disk, left is no line. Two processes that shorten the file at once lose lines, and nothing
+ * else.
  */
 #include "node/ended.h"
 
@@ -24,12 +25,12 @@
 
 /* No tenant can be called so. */
 #define NOTES	  ".ended"
-#define NOTES_MAX 65536 /* bytes; then half goes, first of users who have most */
+#define NOTES_MAX 65536 /* bytes; then half is removed, first of users with the most */
 /* Of a line: as it is written, and less than one that can be read. */
 #define LINE_MAX_BYTES 256
 #define LINE_MIN_BYTES 8
 
-/* Who opens it for reading and gets -ENOENT has nothing to read. */
+/* -ENOENT for a reader: there is nothing to read. */
 static int ended_open(const char *runtime, int flags)
 {
 	CLEANUP_CLOSE int dir = shared_file_open_dir(runtime);
@@ -144,7 +145,7 @@ static size_t ended_split(char *text, struct ended_line *list)
 	return n;
 }
 
-/* What the last lines of each user come to, up to so many bytes of each. */
+/* Adds up the last lines of each user, at most `share` bytes of each. */
 static size_t ended_sum(const struct ended_line *list, size_t n, size_t share)
 {
 	size_t sum = 0;
@@ -154,7 +155,10 @@ static size_t ended_sum(const struct ended_line *list, size_t n, size_t share)
 	return sum;
 }
 
-/* Whose lines are few keeps all of them; of more users than there are lines, the last who ended. */
+/*
+ * A user with few lines keeps all of them. With more users than room for lines, those remain who
+ * ended last.
+ */
 static size_t ended_join(const struct ended_line *list, size_t n, char *ret)
 {
 	size_t share = NOTES_MAX / 2, sum, len = 0;

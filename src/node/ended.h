@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What is left of tenants that ended: a line for each device in a file of the runtime directory,
- * which keeps the last some hundred, and of users who have few of them all. Whoever removes a
- * tenant writes them.
+ * Last figures of tenants that ended: a line for each device in a file of the runtime directory.
+ * The file keeps some hundred lines, and all lines of users who have few. The process that removes
+ * a tenant writes them.
  */
 #ifndef ALLOT_NODE_ENDED_H
 #define ALLOT_NODE_ENDED_H
@@ -15,7 +15,7 @@
 struct ended {
 	char name[POLICY_NAME_BYTES];
 	int64_t began_s, ended_s; /* CLOCK_REALTIME; the end is when it was noticed */
-	bool used;		  /* a device: else nothing of what follows matters */
+	bool used;		  /* a device; if not, the rest has no meaning */
 	uint8_t uuid[16];
 	uint64_t limit_bytes; /* 0: none */
 	uint64_t peak_bytes, busy_ns, refusals;

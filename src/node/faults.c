@@ -18,7 +18,7 @@
 struct faults_reader {
 	struct nvml *nvml;	    /* NULL: it is not there */
 	struct nvml_errors *errors; /* NULL: no device tells */
-	uint64_t anew_ns;	    /* they are not opened anew before, where they fail */
+	uint64_t anew_ns;	    /* they are not opened again before, after a failure */
 	unsigned int n;
 	struct fault_state state[POLICY_DEVICES];
 	size_t nsilent; /* devices that did not answer, by the latest look */
@@ -175,7 +175,9 @@ static void faults_take_events(struct faults_reader *reader)
 	for (int i = 0; i < EVENTS_MOST && (r = nvml_errors_next(reader->errors, uuid, &xid)) == 1; i++)
 		if (fault_is_of_device(xid))
 			faults_note(reader, uuid, xid);
-	/* One that is lost may keep those of all others: who still takes part is asked anew. */
+	/*
+	 * A lost device may hide the errors of all others, so the set of devices is opened again.
+	 */
 	if (r < 0 && now_monotonic_ns() >= reader->anew_ns) {
 		log_line(LOG_FAULT, "NVML does not tell of devices' errors: %s; they are asked for anew", strerror(-r));
 		reader->anew_ns = now_monotonic_ns() + HOLD_NS;
@@ -195,7 +197,7 @@ static void faults_add(struct faults *faults, const uint8_t uuid[static 16], con
 	faults->n++;
 }
 
-/* Those that are over are forgotten. */
+/* Forgets faults that are over. */
 static void faults_look_at_states(struct faults_reader *reader, struct faults *ret)
 {
 	uint64_t now_ns = now_monotonic_ns();

@@ -57,8 +57,8 @@ int faults_open(struct faults_reader **ret);
 void faults_close(struct faults_reader *reader); /* takes NULL */
 
 /*
- * NVML lists other devices than before: it is closed, by all who have it open, and then opened anew, each
- * after the other. What is known of devices stays.
+ * For a changed list of devices in NVML: all users close it (faults_rest), and then open it again
+ * (faults_renew), one after the other. Knowledge of devices stays.
  */
 void faults_rest(struct faults_reader *reader);
 void faults_renew(struct faults_reader *reader);

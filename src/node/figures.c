@@ -58,7 +58,7 @@ static uint64_t figures_beside_contexts(const struct snapshot_process_device *us
 	return sat_sub_u64(use->used_bytes, not_shown);
 }
 
-/* The driver has just told what the guess stands for. */
+/* Replaces a guess by the driver's new figure. */
 static void figures_replace_guess(struct snapshot_device *device, struct snapshot_process_device *use)
 {
 	uint64_t guess = use->used[CAT_CONTEXT];
@@ -92,7 +92,7 @@ static void figures_apply_device(struct snapshot *snapshot, int d, const struct 
 		}
 		if (now && device->guessed_bytes && use->used[CAT_CONTEXT])
 			figures_replace_guess(device, use);
-		/* The ledger has what is in no figure of the driver's. */
+		/* The ledger has memory that is in no figure of the driver's. */
 		if (is_use)
 			use->used_bytes += use->driver_bytes;
 		sum += use->driver_bytes;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the drivers say of each device of this machine now: memory, how busy, how warm. */
+/* The drivers' current figures of each device of this machine: memory, use, temperature. */
 #ifndef ALLOT_NODE_GAUGES_H
 #define ALLOT_NODE_GAUGES_H
 
@@ -30,8 +30,8 @@ int gauges_open(struct gauges_reader **ret);
 void gauges_close(struct gauges_reader *reader); /* takes NULL */
 
 /*
- * Asks, which may block for as long as a driver likes. A device that does not answer any more is
- * there, with nothing known but what it was.
+ * Asks the drivers, which may block for any time. A device that does not answer any more stays in
+ * the list, with its identity alone.
  */
 void gauges_read(struct gauges_reader *reader, struct gauges *ret);
 

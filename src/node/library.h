@@ -22,8 +22,8 @@ int library_find(char ret[static PATH_MAX]);
 void library_find_kept(char path[static PATH_MAX]);
 
 /*
- * The folder with CRIU's plugin for so many hooks, and nothing else: criu-HOOKS in
- * $ALLOT_CRIU_PLUGINS if set, else beside the library. -errno when there is none.
+ * Finds the folder with CRIU's plugin for `hooks` hooks, and nothing else: criu-HOOKS in
+ * $ALLOT_CRIU_PLUGINS if set, else beside the library. -errno if there is none.
  */
 int library_criu_plugin(unsigned int hooks, char ret[static PATH_MAX]);
 

@@ -10,7 +10,7 @@
 
 #include "base/err.h"
 
-/* A lookup fails for a moment where somebody renames or mounts. */
+/* A lookup fails for a moment during a rename or a mount. */
 #define LOOKUP_TRIES 10
 
 int lookup_open(int dirfd, const char *path, int flags, uint64_t resolve)

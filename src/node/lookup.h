@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Files that another process names. Their file system, or the automounter on the way, may be that
- * process's own: a reader that waits for an answer may wait for ever.
+ * process's own: a reader that waits for an answer may wait forever.
  */
 #ifndef ALLOT_NODE_LOOKUP_H
 #define ALLOT_NODE_LOOKUP_H

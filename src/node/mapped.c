@@ -81,7 +81,7 @@ static ssize_t mapped_open_thread(const char *path, char *slice, int *ret)
 	return n;
 }
 
-/* Of the process, or of the first thread of it that goes on where its first one has ended. */
+/* Of the process, or, if its first thread has ended, of the first living one. */
 ssize_t mapped_open(pid_t pid, char slice[static MAPPED_SLICE_BYTES], int *ret)
 {
 	char path[64 + NAME_MAX];
@@ -131,7 +131,7 @@ bool mapped_is_of(const struct mapping *mapping, void *arg)
 	return mapping->ino == file->st_ino && mapping->dev == file->st_dev;
 }
 
-/* By its first thread alone: whose first thread has ended is about to. */
+/* By its first thread alone: a process whose first thread has ended is about to end. */
 int mapped_by(pid_t pid, const struct stat *file)
 {
 	CLEANUP_FREE char *slice = malloc(MAPPED_SLICE_BYTES + 1);
@@ -149,7 +149,7 @@ int mapped_by(pid_t pid, const struct stat *file)
 	return n < 0 && fd < 0 ? (int)n : -ENOENT;
 }
 
-/* --- What is known ---------------------------------------------------------------------------- */
+/* --- Kept findings ---------------------------------------------------------------------------- */
 
 struct ledgers {
 	size_t n;

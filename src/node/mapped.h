@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Whether a process is of a tenant, asked of the kernel: a ledger says who its processes are, but
- * whoever may write it can name any. A process of the tenant has the ledger mapped.
+ * Asks the kernel if a process is of a tenant. A ledger lists its processes, but its writers can
+ * name any. A process of the tenant has the ledger mapped.
  */
 #ifndef ALLOT_NODE_MAPPED_H
 #define ALLOT_NODE_MAPPED_H
@@ -32,20 +32,20 @@ static inline bool mapped_is_unknown(int r)
 bool mapped_by_any(const struct stat *ledger);
 
 /*
- * The first ledger that a process has mapped, of whatever version, wherever that is, by its name alone:
- * its library is at work, whether or not anybody can read what that ledger says. (A program can map a
- * file that is called so. What would be in it could be forged as well.) Answers as mapped_by; st_dev and
- * st_ino are its.
+ * Finds the first ledger that a process has mapped, of any version, anywhere, by its file name
+ * alone: its library is at work, even if nobody can read that ledger. (A program can map a file of
+ * that name; it could forge the content as well.) Answers as mapped_by; `ret` has its st_dev and
+ * st_ino.
  */
 int mapped_any_ledger(pid_t pid, struct stat *ret);
 
 /*
- * The same as mapped_by, of a ledger (zeroed: there is none); also by another thread of a process whose
- * first one has ended.
+ * The same as mapped_by, for a ledger (zeroed: there is none); also by another thread of a process
+ * whose first one has ended.
  */
 int mapped_ledger(pid_t pid, const struct stat *ledger);
 
-/* The ledger in a tenant's directory, and so whose it is. -errno. A link is none. */
+/* The ledger in a tenant's directory, and so its owner. -errno. A link is none. */
 int mapped_find_ledger(const char *dir, struct stat *ret);
 
 /* Returns true if none of its threads has any memory by now, so that it has ended, or ends. */

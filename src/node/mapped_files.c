@@ -87,7 +87,7 @@ static int mapped_read_files(pid_t pid, uid_t uid, struct mapped_files *files)
 	return -EAGAIN;
 }
 
-/* Whether it has a ledger at all is known for longer, and of most processes it has none. */
+/* The answer that a process has no ledger is kept for longer, and is that of most processes. */
 int mapped_find_files(pid_t pid, struct mapped_files **ret)
 {
 	struct mapped_files *files;

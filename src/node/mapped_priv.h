@@ -20,8 +20,8 @@ struct mapping {
 #define MAPPED_SLICE_BYTES (64 << 10)
 
 /*
- * Opens a process's mappings, or those of its first thread that goes on where the first of all has
- * ended, and reads the first lines. Returns their bytes; -ESRCH: there are none; -EACCES.
+ * Opens a process's mappings, or, if its first thread has ended, those of the first living one, and
+ * reads the first lines. Returns their bytes; -ESRCH: there are none; -EACCES.
  */
 ssize_t mapped_open(pid_t pid, char slice[static MAPPED_SLICE_BYTES], int *ret);
 

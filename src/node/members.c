@@ -29,7 +29,7 @@
  */
 #define ENVIRONMENT_BYTES (6 << 20)
 
-/* What is known of a process's environment. */
+/* Knowledge of a process's environment. */
 enum environment { NAMES_NOTHING, NAMES_TENANT, UNREAD };
 
 struct known {
@@ -63,7 +63,7 @@ static bool members_read_variable(pid_t pid, uid_t uid, char ret[static PATH_MAX
 	snprintf(path, sizeof(path), "/proc/%ld/environ", (long)pid);
 	file = fopen(path, "re");
 	for (; file && !found && at < most && (c = getc_unlocked(file)) != EOF; at++) {
-		/* One that does not fit is none of ours, and has no end here. */
+		/* A variable that does not fit is not ours; it has no end here. */
 		if (n < sizeof(entry))
 			entry[n++] = (char)c;
 		if (c)
@@ -81,7 +81,8 @@ static bool members_read_variable(pid_t pid, uid_t uid, char ret[static PATH_MAX
 
 /*
  * The path is a process's word: nobody waits for the file system or the automounter that it leads
- * to, which may be the process's own. What is a tenant's is in memory, and so in the kernel's cache.
+ * to, which may be the process's own. A tenant's directory is in memory, and so in the kernel's
+ * cache.
  */
 static int members_stat(const char *path, struct member *ret)
 {
@@ -117,9 +118,7 @@ static enum environment members_look_into(pid_t pid, struct member *ret)
 										   : NAMES_NOTHING;
 }
 
-/*
- * Returns false if the process has ended. `before`: what the last walk knew of that pid, or NULL.
- */
+/* Returns false if the process has ended. `before`: the last walk's entry of that pid, or NULL. */
 static bool members_know(pid_t pid, const struct known *before, struct known *ret)
 {
 	if (process_read_mark(pid, &ret->mark) < 0)
@@ -145,7 +144,7 @@ static bool members_add(struct members *members, const struct member *member)
 	return true;
 }
 
-/* Finds what the last walk knew of a pid. `at` only moves forward, as the pids of a walk do. */
+/* Finds the last walk's entry of a pid. `at` only moves forward, as the pids of a walk do. */
 static const struct known *members_known(size_t *at, pid_t pid)
 {
 	while (*at < known.n && known.list[*at].mark.pid < pid)

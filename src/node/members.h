@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Processes that were started in a tenant, by what they were started with: ALLOT_TENANT_DIR in the
- * environment that /proc shows. It stays what it was when a program closes all descriptors, forks,
- * or leaves its session, as daemons do, so it finds those that the tenant's lock (ledger/life.h)
- * does not. It does not find processes of other users, unless root asks, those outside this PID
- * namespace, and those that wrote their title over their environment.
+ * Processes that were started in a tenant, found by ALLOT_TENANT_DIR in the environment that /proc
+ * shows. The environment stays the same when a program closes all descriptors, forks, or leaves its
+ * session, as daemons do, so it finds processes that the tenant's lock (ledger/life.h) does not. It
+ * does not find processes of other users, unless root asks, those outside this PID namespace, and
+ * those that wrote their title over their environment.
  *
- * An environment counts for tenants of the process's own user alone. That of a setuid program never
- * counts: another user wrote it.
+ * An environment counts for tenants of the process's own user alone. The environment of a setuid
+ * program never counts: another user wrote it.
  *
  * A process's environment is read once for as long as it runs the same program, within the budget
  * of node/allowance.h. For all threads.

@@ -7,7 +7,7 @@
 #include "ledger/swap.h"
 #include "ledger/tenant.h"
 
-/* Who could not leave is asked again each second. */
+/* A process that could not move is asked again each second. */
 #define LATELY_NS (3 * NS_PER_S)
 
 struct moved moved_of(const struct tenant_entry *tenant)

@@ -8,7 +8,7 @@
 
 #include "node/tenants.h"
 
-/* Bytes on all of a tenant's devices that can leave, those that are away, and threads that wait. */
+/* A tenant's movable bytes on all devices, its evicted bytes, and its waiting threads. */
 struct moved {
 	uint64_t resident_bytes;
 	uint64_t host_bytes, file_bytes; /* away, in memory of the host and in files */
@@ -20,8 +20,8 @@ struct moved {
 struct moved moved_of(const struct tenant_entry *tenant);
 
 /*
- * Whether it waits, and in the last 3 s one that was to leave for others had no room on the host.
- * Reads a file where it waits.
+ * True if it waits, and in the last 3 s a tenant that was to be evicted had no room on the host.
+ * Reads a file if it waits.
  */
 bool moved_waits_for_host(const struct tenant_entry *tenant, const struct moved *moved);
 

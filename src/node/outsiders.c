@@ -74,7 +74,7 @@ static uint64_t outsiders_ledger_bytes(const struct tenant_entry *tenant,
 
 /* --- Tenants under accounting by the driver --------------------------------------------------- */
 
-/* A process of one on a device, and what the quota leaves it beside those that have less. */
+/* A process of such a tenant on a device, and the rest of the quota beside those with less. */
 struct charged {
 	const struct tenant_entry *tenant;
 	const struct usage *usage;
@@ -227,7 +227,7 @@ int outsiders_find(const struct usage_list *usage, const struct tenants *tenants
 	return 0;
 }
 
-/* --- What is told of a process --------------------------------------------------------------- */
+/* --- A process's details --------------------------------------------------------------------- */
 
 /* Arguments are apart by a NUL. */
 static void outsiders_join(char *command, ssize_t n)
@@ -268,8 +268,8 @@ int outsiders_describe(pid_t pid, user_namer *name, struct outsider_process *ret
 }
 
 /*
- * The server of MPS, whose clients have figures of their own. Any process can have its name, so
- * what is passed over has little, as that has.
+ * True for the server of MPS, whose clients have figures of their own. Any process can have its
+ * name, so a skipped one has little memory, as the server has.
  */
 static bool outsiders_is_mps(const struct outsider *o)
 {
@@ -298,7 +298,10 @@ int outsiders_list(const struct usage_list *usage, const struct tenants *tenants
 	*ret_n = 0;
 	for (size_t i = 0; i < n; i++) {
 		found[*ret_n].outsider = outsider[i];
-		/* Of one that is ending nothing tells what it was any more, and what it has comes back. */
+		/*
+		 * The details of a process that is ending cannot be read any more, and its memory
+		 * is released.
+		 */
 		*ret_n += !outsiders_is_mps(&outsider[i]) && !mapped_is_ending(outsider[i].pid) &&
 			  !outsiders_describe(outsider[i].pid, name, &found[*ret_n].process);
 	}

@@ -38,7 +38,7 @@ static const char *own_tool_line(const char *status, const char *key)
 	return at ? at + strlen(key) : "";
 }
 
-/* Root of another user namespace is root in what that has alone. */
+/* Root of another user namespace is root only there. */
 static bool own_tool_shares_users(pid_t pid)
 {
 	char path[64];

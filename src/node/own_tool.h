@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The programs that `allot bench` and `allot topo --measure` run on devices, outside of tenants, as
- * they measure what tenants are measured against.
+ * The programs that `allot bench` and `allot topo --measure` run on devices, outside of tenants,
+ * since they measure the reference for tenants.
  *
- * Which program a process runs proves nothing by itself: a user has any code run in it (LD_PRELOAD,
- * ptrace). So it has to be a process that could end us as well, whoever we are.
+ * The program of a process proves nothing by itself: a user can run any code in it (LD_PRELOAD,
+ * ptrace). So it must be a process that could end us as well, whatever our user.
  */
 #ifndef ALLOT_NODE_OWN_TOOL_H
 #define ALLOT_NODE_OWN_TOOL_H

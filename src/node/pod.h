@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Of a tenant that Kubernetes asked for: whose it is, noted in its directory by the hook that made the
- * container, and by which grant (kube/grants/grant.h) it is there. Like the others these notes are symbolic links
- * that lead nowhere, since those are made whole or not at all.
+ * The Pod of a tenant that Kubernetes asked for, noted in its directory by the hook that made the
+ * container, and the grant (kube/grants/grant.h) of the tenant. Like the others these notes are
+ * symbolic links that lead nowhere, since those are made whole or not at all.
  */
 #ifndef ALLOT_NODE_POD_H
 #define ALLOT_NODE_POD_H
@@ -17,13 +17,13 @@
 #define POD_SLOT	"slot-" /* how the grant of a slot begins, which one Pod has after another */
 #define POD_WORDS_BYTES (2 * POD_LABEL_BYTES + POD_NAME_BYTES)
 
-/* "" for what is not known; a Pod without a name is none. */
+/* "" for an unknown part; a Pod without a name is none. */
 struct pod {
 	char space[POD_LABEL_BYTES], name[POD_NAME_BYTES], container[POD_LABEL_BYTES];
 	char uid[POD_LABEL_BYTES];
 };
 
-/* In place of what was noted. 0 or -errno. */
+/* Replaces the note. 0 or -errno. */
 int pod_note(const char *dir, const struct pod *pod);
 /* -ENOENT; -EINVAL: it is no note of ours. */
 int pod_read(const char *dir, struct pod *ret);
@@ -31,7 +31,7 @@ int pod_read(const char *dir, struct pod *ret);
 int pod_note_grant(const char *dir, const char *grant);
 int pod_read_grant(const char *dir, char ret[static POD_GRANT_BYTES]);
 
-/* The container that a process is in and its Pod's uid, by what the kubelet mounts into each. */
+/* The container of a process and its Pod's uid, by the kubelet's mounts in each. */
 void pod_of_process(pid_t pid, struct pod *ret);
 /* By its uid, the Pod's namespace and name, where the kubelet's directory of logs can be read. */
 void pod_find_name(struct pod *pod);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Identity of a process by /proc: how to recognise it again, its user, and who started its program.
+ * Identity of a process by /proc: how to recognise it again, its user, and the user who started its
+ * program.
  */
 #ifndef ALLOT_NODE_PROCESS_H
 #define ALLOT_NODE_PROCESS_H
@@ -36,7 +37,7 @@ int process_is_of_user(pid_t pid, uid_t user);
 /*
  * Returns true if the user who started its program is the user that the program started as: then
  * the environment is that user's word. False for a setuid program, also after it changed its user,
- * and where /proc does not show it.
+ * and if /proc does not show it.
  */
 bool process_has_own_environment(pid_t pid);
 

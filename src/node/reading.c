@@ -183,7 +183,7 @@ static struct reading *reading_begin(struct reading_table *t, const struct proce
 static void reading_mark(pid_t pid, struct process_mark *ret)
 {
 	if (process_read_mark(pid, ret) < 0)
-		*ret = (struct process_mark){.pid = pid}; /* one of its threads may go on */
+		*ret = (struct process_mark){.pid = pid}; /* one of its threads may still live */
 }
 
 struct reading *reading_find(struct reading_table *t, pid_t pid)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Facts of processes from files of /proc that a user can make long. Each file is read in slices,
- * over several seconds where it is long, within the budget of its user (node/allowance.h), and what was
- * found is kept while the process runs the same program. The kinds of such files (node/mapped.c,
- * node/amd_usage.c) have a table each.
+ * over several seconds if it is long, within the budget of its user (node/allowance.h), and the
+ * findings are kept while the process runs the same program. The kinds of such files
+ * (node/mapped.c, node/amd_usage.c) have a table each.
  */
 #ifndef ALLOT_NODE_READING_H
 #define ALLOT_NODE_READING_H
@@ -35,8 +35,8 @@ struct reading_kind {
 	enum allowance_kind allowance;
 	size_t found_bytes; /* of `begun` and `found`; zeroed in the beginning */
 	/*
-	 * Reads the process's next slice into `begun`, and opens the file first where *fd is none. Sets
-	 * what that cost of the user's budget. Returns 1, 0 at the end, or -errno.
+	 * Reads the process's next slice into `begun`, and opens the file first if *fd is none.
+	 * Sets its cost for the user's budget. Returns 1, 0 at the end, or -errno.
 	 */
 	int (*read)(pid_t pid, int *fd, void *begun, uint64_t *ret_cost);
 	bool (*is_any)(const void *found); /* something that has to be kept; never asked of NULL */
@@ -60,9 +60,9 @@ struct reading_table {
 struct reading *reading_find(struct reading_table *t, pid_t pid);
 
 /*
- * Reads what is due of the process, as far as its user's budget goes. Returns the result of the last whole
- * reading: 0, or an error of the kind's; -ESRCH. Where there was no whole one it is -EAGAIN, and -ETIME
- * after 60 s. *ret: what is kept; NULL: it has no place now.
+ * Reads the slices of the process that are due, as far as its user's budget goes. Returns the
+ * result of the last whole reading: 0, or an error of the kind's; -ESRCH. Before a whole one it is
+ * -EAGAIN, and -ETIME after 60 s. *ret: the kept findings; NULL: there is no place for them now.
  */
 int reading_know(struct reading_table *t, pid_t pid, struct reading **ret);
 

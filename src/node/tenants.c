@@ -43,7 +43,7 @@
  */
 #define FOREIGN_GRACE_S (24 * 3600)
 
-/* To make a tenant takes milliseconds. What a killed maker left is removed after this time. */
+/* Making a tenant takes milliseconds. Files of a killed maker are removed after this time. */
 #define MAKING_S 10
 /* Its note is there a moment after its name. */
 #define NOTING_S      1
@@ -118,7 +118,7 @@ int tenants_mark(const char *dir, enum tenant_kind kind, pid_t pid)
 	char path[PATH_MAX + sizeof("/" NOTE)], text[96];
 	uint64_t start = tenants_process_start(pid);
 
-	/* Without a start it would be taken for whoever has its pid later. */
+	/* Without a start time a later process with the same pid would be taken for it. */
 	if (kind == TENANT_CONTAINER && !start)
 		return -ESRCH;
 	snprintf(path, sizeof(path), "%s/" NOTE, dir);
@@ -274,9 +274,9 @@ unsigned int tenants_live(const struct snapshot *snapshot)
 }
 
 /*
- * Whether there may be processes of it that /proc does not show here. The first namespace shows all
- * processes, but not that those in a container are the tenant's: what they have in their environment
- * is a path of the container's.
+ * True if it may have processes that /proc does not show here as its own. The first namespace shows
+ * all processes, but not the tenant of those in a container: their environment has a path of the
+ * container's.
  */
 static bool tenants_is_foreign(const struct note *note)
 {
@@ -396,7 +396,9 @@ static bool tenants_is_mapped(const char *dir)
 	return !mapped_find_ledger(dir, &ledger) && mapped_by_any(&ledger);
 }
 
-/* Limits of what is read of one user. A tenant with 1000 processes on 8 devices is within both. */
+/*
+ * Limits of reading one user's tenants. A tenant with 1000 processes on 8 devices is within both.
+ */
 #define WEIGHT_OF_USER	98304
 #define TIME_OF_USER_NS (100 * NS_PER_MS)
 /* Time for removing one user's ended tenants; the next sweep removes the rest. */
@@ -409,8 +411,8 @@ struct snapshot_bound tenants_bound_of_user(void)
 }
 
 /*
- * What was read of one user. Each tenant of root's has a share of its own, since containers are in
- * them that do not trust each other.
+ * Readings of one user's tenants. Each tenant of root's has a share of its own, since they include
+ * containers that do not trust each other.
  */
 struct reader_share {
 	char name[POLICY_NAME_BYTES]; /* "@UID", or the tenant's */
@@ -527,7 +529,7 @@ int tenants_remove(const char *runtime, const char *name, bool ended_only)
 
 struct sweep {
 	const char *runtime;
-	uid_t owner; /* 0: whoever's */
+	uid_t owner; /* 0: any user */
 	struct members members;
 	struct reader_shares shares;
 };
@@ -591,7 +593,7 @@ struct load {
 	uint64_t took_ns;
 };
 
-/* Frees what was read of a user's tenants. */
+/* Frees the readings of a user's tenants. */
 static void tenants_drop(struct load *load, struct reader_share *share)
 {
 	for (size_t i = 0; i < load->tenants.n; i++) {
@@ -608,7 +610,7 @@ static void tenants_drop(struct load *load, struct reader_share *share)
 	tenants_put_off(share);
 }
 
-/* While all together are over the limit, frees what was read of the user with most. */
+/* While all together are over the limit, frees the readings of the user with the most. */
 static void tenants_fit(struct load *load)
 {
 	while (load->weight > WEIGHT_OF_ALL) {
@@ -710,7 +712,7 @@ int tenants_find_host_pids(const struct tenants *t, size_t from)
 	return r;
 }
 
-/* Adds to the tenants that are there, whose figures are complete. */
+/* Adds to the present tenants, whose figures are complete. */
 static int tenants_load_by(int (*lister)(const char *runtime,
 					 int (*fn)(const char *name, const char *dir, void *arg),
 					 void *arg),

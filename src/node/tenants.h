@@ -19,7 +19,7 @@
 
 enum tenant_state {
 	TENANT_RUNNING, /* processes of it use a GPU */
-	TENANT_IDLE,	/* what was started in it lives, and uses none */
+	TENANT_IDLE,	/* processes of it live, and none uses a GPU */
 	TENANT_KEPT,	/* nothing does, and it stays until it is removed */
 	TENANT_ENDED,
 };
@@ -32,7 +32,7 @@ struct tenant_entry {
 	int error;		  /* why there is no snapshot, -errno */
 	struct snapshot *snapshot; /* NULL on error */
 	char container[CONTAINER_BYTES]; /* by tenants_find_containers */
-	struct pod pod;			 /* whose it is; without a name: no Pod's */
+	struct pod pod;			 /* the Pod; without a name: none */
 	struct stat ledger;		 /* its file and owner; zeroed: there is none */
 	pid_t apart; /* the process by which it was found (node/apart.h); 0: in a runtime directory */
 };
@@ -40,10 +40,10 @@ struct tenant_entry {
 /* Its state in a word: that, or, of a swappable tenant, where its memory is or goes to. */
 const char *tenants_state_word(const struct tenant_entry *entry);
 
-/* Returns true if it is known what the tenant used of the device's time: see snapshot_compute. */
+/* Returns true if the tenant's device time is known: see snapshot_compute. */
 bool tenants_measured(const struct snapshot_device *device);
 
-/* Returns true if it is another user's, of which no more is to be seen than that it is there. */
+/* Returns true if it is another user's, of which only its existence may be shown. */
 bool tenants_is_anothers(const struct tenant_entry *entry);
 
 struct tenants {
@@ -53,8 +53,8 @@ struct tenants {
 };
 
 /*
- * The bound of what is read of one user's tenants, from now on. The tenants beyond it are not read
- * (-E2BIG): users may forge their ledgers, and must not delay everybody else by them.
+ * The limit of reading one user's tenants, from now on. Tenants beyond it are not read (-E2BIG):
+ * users may forge their ledgers, and must not delay everybody else by them.
  */
 struct snapshot_bound tenants_bound_of_user(void);
 
@@ -81,11 +81,12 @@ int tenants_find_host_pids(const struct tenants *tenants, size_t from);
 unsigned int tenants_live(const struct snapshot *snapshot);
 
 /*
- * Of all tenants on a device that has so much (0: not known). A sum that does not fit, since a ledger
- * was forged, is UINT64_MAX.
+ * The sum of all tenants on a device with that much memory (0: not known). A sum that overflows,
+ * since a ledger was forged, is UINT64_MAX.
  */
 struct tenants_sum {
-	uint64_t promised_bytes; /* the quotas of those whose policies have it; without one it is all */
+	/* the quotas of the tenants that may use it; one without a quota counts with all */
+	uint64_t promised_bytes;
 	uint64_t used_bytes;
 	bool measured; /* tenants_measured of all that hold memory of it: their time has a sum */
 };
@@ -93,8 +94,8 @@ struct tenants_sum tenants_sum(const struct tenants *tenants, const uint8_t uuid
 			       uint64_t total_bytes);
 
 /*
- * Notes in a tenant's directory which process began it, and how; of a container, whose it is. 0 or
- * -errno; -ESRCH: that is not there any more.
+ * Notes in a tenant's directory which process began it, and how; for a container, its first
+ * process. 0 or -errno; -ESRCH: that process is gone.
  */
 enum tenant_kind { TENANT_NAMED, TENANT_GENERATED, TENANT_PREPARED, TENANT_CONTAINER };
 int tenants_mark(const char *dir, enum tenant_kind kind, pid_t pid);
@@ -106,7 +107,10 @@ int tenants_mark(const char *dir, enum tenant_kind kind, pid_t pid);
 int tenants_note_library(const char *dir, const char *path);
 int tenants_read_library(const char *dir, char ret[static PATH_MAX]);
 
-/* What stands there by now, so that `allot ps` need not guess; the pid of one that lives, or 0. */
+/*
+ * Tells the state of the directory, so that `allot ps` need not guess; and the pid of a living
+ * process, or 0.
+ */
 enum tenant_state tenants_state(const char *dir, pid_t *ret_pid);
 
 /*
@@ -123,10 +127,10 @@ int tenants_remove(const char *runtime, const char *name, bool ended_only);
 
 /* Likewise all that ended. */
 void tenants_remove_ended(const char *runtime);
-/* Those of a user (tenant_name_owner); 0: of all users. */
+/* Removes a user's ended tenants (tenant_name_owner); 0: those of all users. */
 void tenants_remove_ended_of(const char *runtime, uid_t uid);
 
-/* What an error of opening a tenant means, in words. */
+/* Explains an error of opening a tenant. */
 const char *tenants_error_words(int err);
 
 #endif

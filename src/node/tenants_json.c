@@ -50,7 +50,7 @@ static void tenants_json_put_policy(struct json *j, const struct policy *p)
 	json_close(j, ']');
 }
 
-/* What is not measured is not known. */
+/* A figure that is not measured is not known. */
 static void tenants_json_put_measured(struct json *j, const char *key, bool measured, uint64_t value)
 {
 	if (measured)
@@ -124,7 +124,7 @@ static void tenants_json_put_swap(struct json *j, const struct tenant_entry *e)
 	json_close(j, '}');
 }
 
-/* NULL where the tenant is not swappable; what is between two of them is on its way. */
+/* NULL if the tenant is not swappable; transitions are named by their direction. */
 static const char *const tenants_json_states[SWAP_STATES] = {
 	[SWAP_RUNNING] = "running",	  [SWAP_SUSPENDING] = "suspending",
 	[SWAP_READY] = "suspending",	  [SWAP_SUSPENDED] = "suspended",

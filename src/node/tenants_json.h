@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tenants, and who is in none, as JSON: docs/json.md has the format, which is stable. */
+/* Tenants, and processes outside of them, as JSON, in the stable format of docs/json.md. */
 #ifndef ALLOT_NODE_TENANTS_JSON_H
 #define ALLOT_NODE_TENANTS_JSON_H
 

@@ -14,7 +14,7 @@
 #include "nvidia/nvml.h"
 
 #define UNKNOWN UINT64_MAX
-/* So many times a few are asked in place of all. */
+/* How many times a few processes are read in place of all. */
 #define LOOKS 30
 
 struct usage_reader {
@@ -155,7 +155,7 @@ static int usage_read_all_nvidia(struct usage_reader *reader, struct usage_list 
 	return 0;
 }
 
-/* Adds what amd_usage told of a process. 0 or -ENOMEM. */
+/* Adds a process's answer of amd_usage. 0 or -ENOMEM. */
 static int usage_add_amd(const struct topology *topology, pid_t pid, const struct amd_usage *told,
 			 struct usage_list *list)
 {
@@ -173,10 +173,10 @@ static int usage_add_amd(const struct topology *topology, pid_t pid, const struc
 }
 
 /*
- * To ask all processes takes 0.1 ms for each, and more for those with many descriptors. Nobody else has
- * got memory while as much is used of each GPU as before, and those who had some have as much: but for
- * one who could not be asked, or got what nobody was seen to have. Returns true if the former is so; it
- * is noted.
+ * Returns true if the used memory of each GPU is as before, and notes it. Asking all processes takes
+ * 0.1 ms for each, and more for those with many descriptors. If each process that had memory also
+ * has as much as before, no other process has got any; except for processes that could not be asked,
+ * or that got memory which nobody was seen to have.
  */
 static bool usage_is_as_before(struct usage_reader *reader)
 {
@@ -199,14 +199,14 @@ static bool usage_is_as_before(struct usage_reader *reader)
 	return same;
 }
 
-/* Those that were seen to have something: first of all, as the budget of each user is whole then. */
+/* Processes that had memory before are read first, while the budget of each user is whole. */
 static int usage_ask_again(const struct usage_reader *reader, struct usage_list *list)
 {
 	struct amd_usage told;
 	pid_t last = 0;
 	int r = 0;
 
-	/* Those of one process are together. */
+	/* Entries of one process are together. */
 	for (size_t i = 0; !r && i < reader->amd.n; i++) {
 		pid_t pid = reader->amd.list[i].pid;
 		int read = pid == last ? -EALREADY : amd_usage_read(reader->topology, pid, &told);
@@ -221,9 +221,10 @@ static int usage_ask_again(const struct usage_reader *reader, struct usage_list 
 /* --- All processes, in rounds ------------------------------------------------------------------ */
 
 /*
- * A user may have more than is read of one user at a time. A walk over all processes then begins with the
- * first one that the last walk did not read wholly, and goes around. So everybody who has less is read
- * in each walk; and a round is over when walks have advanced by as much as all numbers of processes.
+ * A user may have more processes than are read of one user at a time. A walk over all processes
+ * then begins with the first one that the last walk did not read wholly, and goes around. So
+ * processes of users with fewer are read in each walk; and a round is over when walks have advanced
+ * by as much as all numbers of processes.
  */
 #define ROUND (UINT64_C(1) << 31)
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the drivers say that each process has of each device's memory, whoever's it is. */
+/* The drivers' figures of each process's memory on each device, for processes of any user. */
 #ifndef ALLOT_NODE_USAGE_H
 #define ALLOT_NODE_USAGE_H
 

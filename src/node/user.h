@@ -7,7 +7,7 @@
 
 #define USER_BYTES 64
 
-/* Its name, or number; printable. Takes as long as whoever knows the names likes. */
+/* Returns the user's name, or number; printable. A directory service may take long for a name. */
 typedef void user_namer(uid_t uid, char ret[static USER_BYTES]);
 user_namer user_name;
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The driver's own checkpoint of another process (cuCheckpointProcess*): all that the process has on
- * its devices, contexts too, to host memory of its own, and back. For the command; never used inside
- * a tenant's process. What state a process is in the driver itself knows, so whoever is killed
- * between two of these leaves nothing that the next one does not find.
+ * The driver's own checkpoint of another process (cuCheckpointProcess*): all of its memory on the
+ * devices, contexts too, moves to its own host memory, and back. For the command; never used inside
+ * a tenant's process. The driver itself knows each process's state, so a command that is killed
+ * between two of these calls leaves nothing that the next one does not find.
  *
  * Errors: -EPERM not allowed, -ENOTSUP not with this process (managed memory, MPS) or not with this
  * driver, -ESRCH no such process or the driver has nothing of it, -ETIMEDOUT, -ENOMEM the device is
@@ -24,7 +24,7 @@ int checkpoint_open(void);
 
 int checkpoint_state(pid_t pid, CUprocessState *ret);
 
-/* RUNNING to LOCKED: lets no more work begin, and waits so long for what is under way. */
+/* RUNNING to LOCKED: lets no more work begin, and waits up to `timeout_ms` for work under way. */
 int checkpoint_lock(pid_t pid, unsigned int timeout_ms);
 /* LOCKED to CHECKPOINTED, and back. */
 int checkpoint_take(pid_t pid);

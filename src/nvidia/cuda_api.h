@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What follows from cuda_api.def: an identifier for each row, a name table, and the table of the
- * real driver's entry points. Nothing in here calls the driver.
+ * Generated from cuda_api.def: an identifier for each row, a name table, and the table of the real
+ * driver's entry points. Nothing in here calls the driver.
  */
 #ifndef ALLOT_NVIDIA_CUDA_API_H
 #define ALLOT_NVIDIA_CUDA_API_H
@@ -34,7 +34,7 @@ enum {
 };
 
 enum cuda_decision {
-	CUDA_DECISION_HOOK, /* liballot stands in front of it */
+	CUDA_DECISION_HOOK, /* hooked by liballot */
 	CUDA_DECISION_CALL, /* passed through, prototype known */
 	CUDA_DECISION_PASS, /* passed through */
 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a program and the MPS control daemon share: the variables of its environment, and the socket
- * in the pipe directory. No more of the daemon's files is relied on.
+ * The interface of a program and the MPS control daemon: the variables of its environment, and the
+ * socket in the pipe directory. No other file of the daemon is relied on.
  */
 #ifndef ALLOT_NVIDIA_MPS_H
 #define ALLOT_NVIDIA_MPS_H
@@ -14,12 +14,15 @@
 #define MPS_PART "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
 /* With it the part is read again for each context, and may be another one. */
 #define MPS_PART_BY_CONTEXT "CUDA_MPS_ENABLE_PER_CTX_DEVICE_MULTIPROCESSOR_PARTITIONING"
-/* Whose work comes first; without it what the daemon takes for its default, which is normal. */
+/* The client's priority; without it the daemon's default, which is normal. */
 #define MPS_PRIORITY	    "CUDA_MPS_CLIENT_PRIORITY"
 #define MPS_PRIORITY_NORMAL "0"
 #define MPS_PRIORITY_BELOW  "1"
 
-/* A socket's path has an end. This leaves room for the longest name that the daemon ever used. */
+/*
+ * The length of a socket's path is limited. This leaves room for the longest name that the daemon
+ * ever used.
+ */
 #define MPS_PIPE_MAX (sizeof(((struct sockaddr_un *)0)->sun_path) - sizeof("/control_privileged"))
 
 /*

@@ -40,7 +40,7 @@ void nvml_close(struct nvml *nvml);
 int nvml_device_count(struct nvml *nvml, unsigned int *ret_count);
 int nvml_device_get(struct nvml *nvml, unsigned int index, struct nvml_device *ret_device);
 
-/* What its sensors say; NVML_GAUGE_UNKNOWN where the driver does not tell. */
+/* The readings of its sensors; NVML_GAUGE_UNKNOWN where the driver does not tell. */
 #define NVML_GAUGE_UNKNOWN UINT32_MAX
 struct nvml_gauges {
 	uint32_t busy_percent; /* the part of the driver's last window in which a kernel ran */
@@ -50,7 +50,7 @@ struct nvml_gauges {
 uint32_t nvml_device_busy(struct nvml *nvml, unsigned int index); /* that alone */
 struct nvml_gauges nvml_device_gauges(struct nvml *nvml, unsigned int index);
 
-/* Who holds memory on the device; for free(). An empty list is NULL. */
+/* Lists the processes that hold memory on the device; for free(). An empty list is NULL. */
 int nvml_device_processes(struct nvml *nvml, unsigned int index,
 			  struct nvml_process **ret_processes, size_t *ret_count);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What follows from nvml_api.def: an identifier for each row, a name table, and tables of the real
+ * Generated from nvml_api.def: an identifier for each row, a name table, and tables of the real
  * library's entry points. Nothing in here calls the library.
  */
 #ifndef ALLOT_NVIDIA_NVML_API_H

@@ -7,7 +7,10 @@
 
 struct nvml_errors;
 
-/* Those of all devices from now on. -ENOTSUP: no device tells its errors. Closed before NVML is. */
+/*
+ * Collects the errors of all devices from now on. -ENOTSUP: no device tells its errors. Close it
+ * before NVML.
+ */
 int nvml_errors_open(struct nvml *nvml, struct nvml_errors **ret);
 void nvml_errors_close(struct nvml_errors *errors); /* takes NULL */
 

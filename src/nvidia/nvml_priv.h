@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What nvml.c and nvml_link.c share. */
+/* Shared by nvml.c and nvml_link.c. */
 #ifndef ALLOT_NVIDIA_NVML_PRIV_H
 #define ALLOT_NVIDIA_NVML_PRIV_H
 

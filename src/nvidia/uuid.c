@@ -15,7 +15,7 @@ static int uuid_nibble(char c)
 	return -1;
 }
 
-/* Whether a hyphen stands before byte i. */
+/* True if a hyphen stands before byte i. */
 static int uuid_hyphen_before(int i)
 {
 	return i == 4 || i == 6 || i == 8 || i == 10;

@@ -11,7 +11,7 @@
 #include "peer/ranges.h"
 
 #define ADDRESS_PAGE_BYTES UINT64_C(4096)
-#define ADDRESS_HUGE_BYTES (UINT64_C(2) << 20) /* what a device translates in one step */
+#define ADDRESS_HUGE_BYTES (UINT64_C(2) << 20) /* translated by a device in one step */
 
 /*
  * On both sides of an object these bytes have no memory: an access beyond its end meets no other
@@ -42,14 +42,14 @@ int address_common(const struct aperture *of, uint32_t n, struct aperture *ret);
 uint64_t address_alignment(uint64_t bytes, uint64_t page);
 
 /*
- * Whether an object may be there. -EINVAL: no bytes, not whole pages, or not at a multiple of
+ * Checks that an object may be there. -EINVAL: no bytes, not whole pages, or not at a multiple of
  * `alignment`, which must be a power of two of pages; -ERANGE: not all of it is in the aperture.
  */
 int address_check(const struct aperture *aperture, uint64_t address, uint64_t bytes, uint64_t page,
 		  uint64_t alignment);
 
 /*
- * The lowest address, from `from` on, for an object of checked size that leaves ADDRESS_GUARD_BYTES
+ * The lowest address, from `from` on, for an object of checked size, with ADDRESS_GUARD_BYTES free
  * to both of its neighbours in the tree. -ENOMEM: there is none.
  */
 int address_pick(const struct ranges *tree, const struct aperture *aperture, uint64_t from,

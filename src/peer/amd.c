@@ -38,7 +38,7 @@ static int amd_open_kfd(struct amd_state *s)
 	return 0;
 }
 
-/* Nodes that are GPUs, and who reaches whom. */
+/* Takes the nodes that are GPUs, and their reach. */
 static int amd_take_devices(struct allot_peer *peer, struct amd_state *s)
 {
 	const struct topology *t = s->topology;
@@ -82,11 +82,11 @@ static int amd_open_renders(struct allot_peer *peer, struct amd_state *s)
 	return 0;
 }
 
-/* What all GPUs can address, and the CPU: it lies in the lower half of the CPU's addresses. */
+/* Finds the addresses that all GPUs and the CPU can use: the lower half of the CPU's addresses. */
 static int amd_take_apertures(struct allot_peer *peer, struct amd_state *s)
 {
 	const struct topology *t = s->topology;
-	/* The kernel counts GPUs that are hidden here, too, and tells what it has room for. */
+	/* The kernel counts GPUs that are hidden here, too, and needs room for all of them. */
 	uint32_t nodes = t->node_count + t->hidden + t->without_render_node;
 	struct kfd_process_device_apertures found[TOPOLOGY_NODES] = {0};
 	struct kfd_ioctl_get_process_apertures_new_args a = {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The device files of AMD's driver in this process, and ioctls of them. The kernel lets a process
- * say once which open render node is its address space on a GPU, and keeps that until the process
- * ends: so the files stay open as long, whoever closes what, and are opened again in a forked
- * child, which the kernel does not know.
+ * define once which open render node is its address space on a GPU, and keeps that until the
+ * process ends. So the files stay open as long, and are opened again in a forked child, which the
+ * kernel does not know.
  */
 #ifndef ALLOT_PEER_AMD_FILES_H
 #define ALLOT_PEER_AMD_FILES_H

@@ -97,7 +97,8 @@ static int amd_memory_take_within(struct allot_peer *peer, struct peer_object *o
 		r = amd_memory_take_at(object, address, ADDRESS_GUARD_BYTES);
 		if (r == 0)
 			*ret_address = address;
-		if (r != -EEXIST && r != -EPERM) /* EPERM: below what a program may map */
+		/* EPERM: below the lowest address that a program may map */
+		if (r != -EEXIST && r != -EPERM)
 			return r;
 		from = address + step;
 		if (i % 16 == 15 && step < UINT64_C(1) << 40)
@@ -180,7 +181,7 @@ static int amd_memory_free_handle(struct allot_peer *peer, uint64_t handle)
 	return amd_ioctl(s->kfd, KFD_IOW(FREE_MEMORY_OF_GPU, a), &a);
 }
 
-/* Whether the CPU reaches all of a GPU's memory (large BAR): no part can be asked for. */
+/* True if the CPU reaches all of a GPU's memory (large BAR): no part can be asked for. */
 static bool amd_memory_is_visible(const struct topology_node *node)
 {
 	for (uint32_t i = 0; i < node->bank_count; i++)

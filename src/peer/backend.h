@@ -70,8 +70,8 @@ struct peer_backend {
 	/* Fills the handle's devices, reach, aperture and page, and its own state. */
 	int (*open)(struct allot_peer *peer);
 	/*
-	 * After the last object is gone. In a forked child it frees memory alone, since what is
-	 * the driver's belongs to the parent.
+	 * After the last object is gone. In a forked child it frees memory alone, since the
+	 * driver's objects belong to the parent.
 	 */
 	void (*close)(struct allot_peer *peer, bool forked);
 
@@ -81,7 +81,7 @@ struct peer_backend {
 
 	/*
 	 * Takes addresses for object->bytes from the process, at `address`, or anywhere if that is
-	 * 0, and sets the range. release() gives back what was reserved, if anything.
+	 * 0, and sets the range. release() frees a reservation, if there is one.
 	 */
 	int (*reserve)(struct allot_peer *peer, struct peer_object *object, uint64_t address,
 		       uint64_t alignment);
@@ -96,9 +96,9 @@ struct peer_backend {
 		   const struct mapping_call *call, uint32_t *ret_done);
 
 	/*
-	 * export_fd: a descriptor of the whole object. inspect: bytes, kind, flags and device of
-	 * what a descriptor stands for, as the driver or else the caller says. import: that
-	 * object's memory, once it has its range.
+	 * export_fd: a descriptor of the whole object. inspect: bytes, kind, flags and device of a
+	 * descriptor's object, from the driver or else from the caller. import: that object's
+	 * memory, once it has its range.
 	 */
 	int (*export_fd)(struct allot_peer *peer, struct peer_object *object, int *ret_fd);
 	int (*inspect)(struct allot_peer *peer, int fd, const struct allot_peer_request *as,
@@ -138,7 +138,7 @@ int peer_object_place(struct allot_peer *peer, struct peer_object *object, uint6
 		      uint64_t alignment);
 void peer_object_displace(struct allot_peer *peer, struct peer_object *object);
 
-/* What a driver said of a mapping that failed; "" of one that did not. */
+/* The driver's words for a failed mapping; "" for a good one. */
 struct peer_why {
 	char text[128];
 };

@@ -14,9 +14,8 @@
 #define IMPORT_ALIGNMENT (UINT64_C(256) << 10)
 
 /*
- * Notes the inode that a descriptor stands for. Handles are numbers of one process or one file; the
- * inode of a dma-buf is the same everywhere. The inode of a device file is the device's, and tells
- * nothing.
+ * Notes a descriptor's inode. Handles are numbers of one process or one file; the inode of a
+ * dma-buf is the same everywhere. The inode of a device file is the device's, and tells nothing.
  */
 static int content_note_inode(struct peer_object *object, int fd, const char *what)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What every call on a handle begins with: whose it is, its lock, and what its devices are called. */
+/* The beginning of every call on a handle: the owner's check, the lock, and the devices' names. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>

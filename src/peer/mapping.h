@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which devices map an object, where the driver maps device by device and may fail at any of them.
- * Pure: the driver is a function that the caller gives.
+ * The set of devices that map an object, for a driver that maps device by device and may fail at
+ * any of them. Pure: the caller gives the driver as a function.
  *
- * KFD's ioctl takes a list of devices, and how many of them are done. It goes on from there, and
- * says how far it came even when it fails. A caller that ignores this believes something else than
- * the kernel about which devices map the object, and can never free it. So each answer is noted as
- * far as it goes. A call that was interrupted, or is to be tried again, goes on from there. A
- * mapping that fails is undone.
+ * KFD's ioctl takes a list of devices, and how many of them are done. It continues from there, and
+ * reports its progress even when it fails. A caller that ignores this has another set than the
+ * kernel, and can never free the object. So each answer's progress is recorded. A call that was
+ * interrupted, or is to be tried again, continues from there. A mapping that fails is undone.
  */
 #ifndef ALLOT_PEER_MAPPING_H
 #define ALLOT_PEER_MAPPING_H
@@ -18,8 +17,8 @@
 #define MAPPING_DEVICES 64
 
 /*
- * How often one device is tried. A signal may interrupt a try each time; a device that is busy for
- * so many tries stays busy.
+ * How often to try one device. A signal may interrupt each try; a device that is busy
+ * MAPPING_AGAIN_MOST times stays busy.
  */
 #define MAPPING_INTERRUPTED_MOST 4096
 #define MAPPING_AGAIN_MOST	 32
@@ -46,11 +45,11 @@ uint32_t mapping_list(uint64_t set, uint32_t first, uint32_t ret_list[MAPPING_DE
 
 /*
  * Maps an object to devices that do not map it, or unmaps it from devices that do, in the order of
- * the list, which has no number twice. *devices is the set of those that map it by what the driver
- * said, at every moment.
+ * the list, which has no number twice. *devices is at every moment the set of devices that map it,
+ * by the driver's answers.
  *
- * 0: all done. After -errno of a mapping *devices is as it was; unless undoing it failed, too.
- * After that of an unmapping the set says how far it came.
+ * 0: all done. After -errno of a mapping *devices is as before, unless undoing it failed, too.
+ * After that of an unmapping the set shows the progress.
  */
 int mapping_run(uint64_t *devices, bool unmap, const uint32_t *list, uint32_t n, mapping_fn *call,
 		void *context);

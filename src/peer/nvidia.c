@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* NVIDIA's GPUs: finding them, who reaches whom, and what joins them. */
+/* NVIDIA's GPUs: their list, their reach, and their links. */
 #include "peer/nvidia.h"
 
 #include <ctype.h>
@@ -136,7 +136,7 @@ static int nvidia_nvml_index(struct nvml *nvml, const char *pci, unsigned int *r
 	return -ENODEV;
 }
 
-/* NVML knows what joins them; where it is not there, that they reach each other is all. */
+/* NVML knows their links; without NVML only the reach is known. */
 static int nvidia_link(const struct allot_peer *peer, uint32_t from, uint32_t to,
 		       struct allot_peer_link *ret_link)
 {

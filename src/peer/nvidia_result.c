@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What NVIDIA's driver answers, as errors and as words. */
+/* Answers of NVIDIA's driver, as errors and as words. */
 #include <errno.h>
 
 #include "peer/complain.h"

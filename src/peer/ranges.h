@@ -24,7 +24,7 @@ struct ranges {
 /* -EINVAL: it ends before it begins; -EEXIST: it overlaps one that is there. */
 int ranges_insert(struct ranges *tree, struct range *range);
 
-/* One that is in the tree. */
+/* Removes a range that is in the tree. */
 void ranges_remove(struct ranges *tree, struct range *range);
 
 /* The first range that ends at `address` or behind it, which is the one that has it, if any does;

@@ -25,8 +25,8 @@ static uint64_t admission_room_look_ns(const struct admission_inputs *in)
 }
 
 /*
- * First what is the tenant's, then what is the launch's: while one was waited for the other may
- * have changed, so who waited asks anew.
+ * First the tenant's conditions, then the launch's. While one is waited for another may change, so
+ * a launch asks again after each wait.
  */
 struct admission admission_decide(const struct admission_inputs *in)
 {
@@ -82,8 +82,9 @@ static uint64_t admission_alone_ns(int64_t share)
 }
 
 /*
- * All processes of a tenant together have no more in flight than is paid for soon, or they would
- * work and pause in rounds so many times as long; each has its part.
+ * All processes of a tenant together have no more in flight than is paid for soon. Otherwise they
+ * would work and pause in rounds that are as many times as long as there are processes. Each has
+ * its part.
  */
 uint64_t admission_window_ns(const struct admission_window *window)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Admission: what a launch has to wait for, from numbers alone. No clock, no I/O. The caller reads
- * the accounts, the arbiter's word and the work in flight, asks, and sleeps as it is told.
+ * Admission: the condition that a launch has to wait for, from numbers alone. No clock, no I/O. The
+ * caller reads the accounts, the arbiter's word and the work in flight, asks, and sleeps
+ * accordingly.
  */
 #ifndef ALLOT_SCHED_ADMISSION_H
 #define ALLOT_SCHED_ADMISSION_H

@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Virtual time is what a tenant has had, divided by its weight. It is kept as the tenant's lead
+ * A tenant's virtual time is its device time divided by its weight. It is kept as the tenant's lead
  * over the least one in its group, which is all that it competes with, directly or through others.
  * So groups that never met start even when they meet, a tenant that was alone has no lead, and
  * nothing grows without bound. Only tenants of one priority compete; a tenant that a higher
  * priority keeps from running is left out meanwhile.
  *
- * A floor is a debt to the tenant in device time. It grows while the tenant does not have the device, up
- * to one lift, and falls by all that is measured of its work: who comes back after a while does not
- * wait. A tenant that is lifted is above all priorities
- * until the debt of a lift is paid; then it has to grow again. A kernel that took longer than that
- * makes the debt negative, so the next lift is so much later. Lifts are long and rare: who comes
- * first waits for the whole of one, and a hundred steps of 5 ms shall see one at most.
+ * A floor is a debt to the tenant in device time. It grows while the tenant does not have the
+ * device, up to one lift, and falls by all that is measured of its work, so a tenant that comes
+ * back after a while does not wait. A lifted tenant is above all priorities until the debt of a
+ * lift is paid; then it has to grow again. A kernel that took longer than that makes the debt
+ * negative, so the next lift is later by that time. Lifts are long and rare: a tenant of the first
+ * priority waits for the whole of one, and a hundred steps of 5 ms shall see one at most.
  *
  * The first in line reserves its devices while it cannot run yet. Otherwise a tenant on devices A
- * and B could wait for ever, between a neighbour on A and one on B whose turns never end together.
- * The price is that A now and then stands still until B is free.
+ * and B could wait forever, between a neighbour on A and one on B whose turns never end together.
+ * The price is that A is sometimes idle until B is free.
  */
 #include "sched/arbiter.h"
 
@@ -63,7 +63,7 @@ const struct arbiter_params arbiter_defaults = {
 /* A pause that is longer than this does not tell how long the next one will be. */
 #define GAP_MOST_NS (10 * NS_PER_MS)
 
-/* A device stands still for its owner, which comes first, no longer than this. */
+/* The longest time for which a device idles for its owner, which comes first. */
 #define HOLD_MOST_NS NS_PER_MS
 
 /* A step that is due within this time of another has no wake-up of its own. */
@@ -89,13 +89,13 @@ static bool arbiter_competes(const struct arbiter_tenant *a, const struct arbite
 	return arbiter_takes_part(a, b) && a->priority == b->priority;
 }
 
-/* Whether `a` goes before `b` whatever either has had. */
+/* True if `a` goes before `b`, whatever time either has had. */
 static bool arbiter_outranks(const struct arbiter_tenant *a, const struct arbiter_tenant *b)
 {
 	return a->lifted != b->lifted ? a->lifted : !a->lifted && a->priority > b->priority;
 }
 
-/* Whether another tenant of at least that priority wants a device of this one. */
+/* True if another tenant of at least that priority wants a device of this one. */
 static bool arbiter_is_rivalled(const struct machine *m, const struct arbiter_tenant *t,
 				int32_t priority)
 {
@@ -106,7 +106,10 @@ static bool arbiter_is_rivalled(const struct machine *m, const struct arbiter_te
 	return false;
 }
 
-/* What others leave it of a device, and the weights of those of its priority who divide that. */
+/*
+ * Returns the part of a device that others leave it, and the sum of the weights of its priority
+ * that divide that part.
+ */
 static uint32_t arbiter_part_of_device(const struct machine *m, const struct arbiter_tenant *t,
 				       uint64_t device)
 {
@@ -146,13 +149,13 @@ static bool arbiter_is_brief(const struct machine *m, const struct arbiter_tenan
 	return t->burst_ns && t->burst_ns < m->params->brief_ns;
 }
 
-/* A longer one is a turn by itself, and of who never waits. */
+/* A longer burst is a turn by itself, and so is that of a tenant that never waits. */
 static bool arbiter_is_long(const struct machine *m, const struct arbiter_tenant *t)
 {
 	return t->burst_ns >= m->params->long_ns && t->burst_ns <= m->params->slice_ns;
 }
 
-/* Whether a tenant and all who want a device of it work for so long at a time. */
+/* True if the tenant, and all that want a device of it, have such bursts. */
 static bool arbiter_all_are(const struct machine *m, const struct arbiter_tenant *t,
 			    arbiter_burst *is)
 {
@@ -189,9 +192,10 @@ static uint64_t arbiter_wall_ns(const struct machine *m, const struct arbiter_te
 }
 
 /*
- * Work in flight, with what the device did of it by now: a kernel is measured at its end. It works
- * since it was last measured, came back, or got its turn. A guess is no part of it: a turn of 4 ms
- * would end a millisecond early whenever this is asked a moment after work should be done.
+ * Work in flight, less what the device has done of it: a kernel is measured at its end. It works
+ * since the latest of: its last measurement, its return, its turn. A guess is no part of it:
+ * otherwise a turn of 4 ms would end a millisecond early whenever this is asked shortly after work
+ * should be done.
  */
 static uint64_t arbiter_in_flight_ns(const struct machine *m, const struct arbiter_tenant *t)
 {
@@ -209,7 +213,7 @@ static uint64_t arbiter_used_ns(const struct machine *m, const struct arbiter_te
 	return t->turn_busy_ns + arbiter_in_flight_ns(m, t);
 }
 
-/* ... and what is left of it. */
+/* ... and the rest of it. */
 static uint64_t arbiter_left_ns(const struct machine *m, const struct arbiter_tenant *t)
 {
 	return sat_sub_u64(arbiter_slice_ns(m, t), arbiter_used_ns(m, t));
@@ -250,7 +254,7 @@ static void arbiter_charge_ahead(const struct machine *m, struct arbiter_tenant 
 
 /*
  * Likewise a tenant is charged the time for which others waited for its work after its turn:
- * otherwise it could say of its work what it likes. When that work is measured, it is not charged
+ * otherwise it could claim any length for its work. When that work is measured, it is not charged
  * again.
  */
 static void arbiter_charge_leaving(const struct machine *m, struct arbiter_tenant *t)
@@ -295,8 +299,8 @@ static void arbiter_forget(struct arbiter_tenant *t)
 }
 
 /*
- * The part is one of all the time, so of the time in which it does not work it is a little more.
- * What it used while nobody owed it anything is no advance on its floor.
+ * The floor is a part of all the time, so of the time in which the tenant does not work it is a
+ * little more. Time that it used while no debt to it was open is no advance on its floor.
  */
 static void arbiter_owe(const struct machine *m, struct arbiter_tenant *t, uint64_t busy_ns)
 {
@@ -337,7 +341,7 @@ static void arbiter_account(const struct machine *m, struct arbiter_tenant *t)
 }
 
 /*
- * A tenant that comes back after a real pause owes what it owed, and starts no earlier in line than
+ * A tenant that comes back after a real pause keeps its debt, and starts no earlier in line than
  * those that stayed. A pause of less than a slice, or one in which its work was still billed, is no
  * real one: otherwise a tenant that waits for each of its bursts would lose its place each time.
  */
@@ -365,9 +369,9 @@ static uint64_t arbiter_expected_virtual(const struct machine *m, const struct a
 }
 
 /*
- * Who has just had a turn counts as if half of another were gone: where one was too long, or
- * charged by the clock, the others would have two in a row for it, and who waits for these waits
- * twice.
+ * A tenant whose turn has just ended counts as if half of another one were gone. If one turn was
+ * too long, or charged by the clock, the others would otherwise have two turns in a row for it, and
+ * a tenant that waits for these would wait twice.
  */
 static uint64_t arbiter_place_in_line(const struct machine *m, const struct arbiter_tenant *t)
 {
@@ -407,7 +411,7 @@ static int arbiter_line_up(const struct machine *m, struct arbiter_tenant *line[
 	return n;
 }
 
-/* Whether a tenant that waits for one of its devices is before it in line by now. */
+/* True if a tenant that waits for one of its devices is before it in line by now. */
 static bool arbiter_should_yield(const struct machine *m, const struct arbiter_tenant *t)
 {
 	for (int i = 0; i < m->n; i++) {
@@ -440,8 +444,9 @@ static uint64_t arbiter_grace_ns(const struct machine *m, const struct arbiter_t
 }
 
 /*
- * Whether an owner that waits for its work gives its turn up with that: it pauses then for longer
- * than is worth waiting for, or its next burst would be over the slice by more than this one lacks.
+ * True if an owner that waits for its work gives its turn up at the end of that work: it then
+ * pauses for longer than is worth waiting for, or its next burst would exceed the slice by more
+ * than this one falls short of it.
  */
 static bool arbiter_ends_with_burst(const struct machine *m, const struct arbiter_tenant *t)
 {
@@ -497,7 +502,7 @@ static void arbiter_resume(const struct machine *m, struct arbiter_tenant *t)
 	t->idle_since_ns = 0;
 }
 
-/* Whether it had a real pause, after which its place in line is gone. */
+/* True if it had a real pause, after which it loses its place in line. */
 static bool arbiter_is_away(const struct machine *m, const struct arbiter_tenant *t)
 {
 	uint64_t since = max_u64(t->idle_since_ns, t->billed_ns);
@@ -588,7 +593,9 @@ static bool arbiter_owes_somebody(const struct machine *m, const struct arbiter_
 	return false;
 }
 
-/* Takes from each lead what the whole group has. An idle tenant's debt falls with the rest. */
+/*
+ * Subtracts from each lead the least one of the group. An idle tenant's debt falls with the rest.
+ */
 static void arbiter_rebase(const struct machine *m)
 {
 	bool done[ARBITER_TENANTS] = {false};
@@ -622,7 +629,7 @@ static void arbiter_rebase(const struct machine *m)
 			m->tenant[i].virtual_ns = 0;
 }
 
-/* It has what is owed to it, or no use for it. */
+/* Ends a lift: its debt is paid, or the tenant has no use for it. */
 static void arbiter_lower(struct arbiter_tenant *t)
 {
 	t->landing = t->lifted;
@@ -655,7 +662,7 @@ static void arbiter_begin_turn(const struct machine *m, struct arbiter_tenant *t
 }
 
 /*
- * Whether a tenant that waits is behind by more than a turn. It had pauses, in which others had
+ * True if a tenant that waits is behind by more than a turn. It had pauses, in which others had
  * their turns.
  */
 static bool arbiter_is_overdue(const struct machine *m, const struct arbiter_tenant *t)
@@ -686,15 +693,15 @@ static bool arbiter_is_lifted_for_long(const struct machine *m, const struct arb
 }
 
 /*
- * What the lift has used that is not measured yet. What was in flight before its turn is none of
- * that: it may wait for what comes with the turn.
+ * The time of the lift that is not measured yet. Work that was in flight before its turn does not
+ * count: it may wait for work of this turn.
  */
 static int64_t arbiter_lift_used_ns(const struct machine *m, const struct arbiter_tenant *t)
 {
 	return t->owner ? (int64_t)arbiter_in_flight_ns(m, t) : 0;
 }
 
-/* Else work that is never measured would be lifted again at once, and for ever. */
+/* Otherwise work that is never measured would be lifted again at once, and forever. */
 static void arbiter_pay_ahead(const struct machine *m, struct arbiter_tenant *t)
 {
 	int64_t used_ns = clamp_i64(arbiter_lift_used_ns(m, t), 0, t->owed_ns > 0 ? t->owed_ns : 0);
@@ -711,7 +718,10 @@ static void arbiter_lift(const struct machine *m)
 
 		bool late = t->lifted && arbiter_is_lifted_for_long(m, t);
 
-		/* Who was slow has the rest soon; who did nothing, or says so, not at once. */
+		/*
+		 * A tenant whose work was slow gets the rest soon; one that did nothing, or says
+		 * so, later.
+		 */
 		if (late)
 			t->owed_ns = clamp_i64(t->owed_ns, -(int64_t)OWED_MAX_NS,
 					       t->turn_busy_ns ? (int64_t)m->params->lift_ns / 2
@@ -753,7 +763,7 @@ static void arbiter_end_turns(const struct machine *m)
 	}
 }
 
-/* Whether this tenant has to wait for work of an earlier turn on one of its devices. */
+/* True if the tenant has to wait for work of an earlier turn on one of its devices. */
 static bool arbiter_drains(const struct machine *m, const struct arbiter_tenant *t)
 {
 	for (int i = 0; i < m->n; i++)
@@ -764,7 +774,8 @@ static bool arbiter_drains(const struct machine *m, const struct arbiter_tenant 
 }
 
 /*
- * First those tenants whose turn goes on, then those for which there is room, as they are in line.
+ * First the tenants whose turn continues, then those for which there is room, in the order of the
+ * line.
  */
 static void arbiter_begin_turns(const struct machine *m)
 {
@@ -807,7 +818,7 @@ static void arbiter_urge(const struct machine *m, struct arbiter_tenant *t)
 		t->urgent_ns = 0;
 }
 
-/* Whether it is above all that share a device with it, and there are some: it waits for nobody. */
+/* True if it is above all that share a device with it, and there are some: it waits for nobody. */
 static bool arbiter_is_first(const struct machine *m, const struct arbiter_tenant *t)
 {
 	bool any = false;

@@ -27,16 +27,18 @@
 
 struct arbiter_params {
 	uint64_t slice_ns; /* how long a turn is while others wait */
-	uint64_t brief_ns; /* ... where all who share the device work for less at a time, ... */
-	uint64_t brief_slice_ns; /* ... so long */
+	uint64_t brief_ns; /* ... where all tenants of the device work for less at a time, ... */
+	uint64_t brief_slice_ns; /* ... a turn's length then */
 	uint64_t long_ns; /* where all work for at least this and at most slice_ns at a time ... */
-	uint64_t long_round_ns; /* ... all have so long in turn, by weight; none less than slice_ns */
-	uint64_t lift_ns;  /* what a floor has at a time */
-	uint64_t grace_ns; /* an owner with nothing to do keeps its turn for so long */
-	uint64_t long_grace_ns; /* ... or so long, where all work for long at a time */
-	uint64_t lead_ns;  /* the next is let in so long before the last work should be done ... */
-	uint64_t edge_ns;  /* ... and may launch so long before it */
-	uint64_t lease_ns; /* an answer holds for so long; step again before */
+	/* ... length of one round of turns, by weight; no turn below slice_ns */
+	uint64_t long_round_ns;
+	uint64_t lift_ns;  /* device time of one lift of a floor */
+	uint64_t grace_ns; /* how long an owner with nothing to do keeps its turn */
+	uint64_t long_grace_ns; /* ... and how long where all work for long at a time */
+	/* how long before the expected end of the last work the next is let in ... */
+	uint64_t lead_ns;
+	uint64_t edge_ns;  /* ... and how long before it may launch */
+	uint64_t lease_ns; /* how long an answer is valid; step again before */
 };
 /*
  * For real devices: those above grace_ns and long_grace_ns as in sched/tuning.h; 150 us, 500 us,
@@ -46,7 +48,7 @@ struct arbiter_params {
  */
 extern const struct arbiter_params arbiter_defaults;
 
-/* In: what is known of a tenant now. The caller keeps entries at their place from step to step. */
+/* In: the state of a tenant. The caller keeps entries at their place from step to step. */
 struct arbiter_tenant {
 	uint64_t id;	  /* 0: the entry is empty; another id than before: a new tenant */
 	uint64_t devices; /* bit a device */
@@ -56,8 +58,8 @@ struct arbiter_tenant {
 	uint32_t cap_permille; /* it has no more of a device than that, whatever it wants; 0: all */
 	bool wants;	  /* it waits, or has work that is not done */
 	uint64_t busy_ns; /* measured so far, as if its devices were one: the busiest */
-	uint64_t done_ns; /* when what it launched is expected to be done; 0 nothing */
-	uint64_t guess_ns; /* ... of which so much is a guess: it is late, or was not foreseen */
+	uint64_t done_ns; /* expected end of its work in flight; 0 none */
+	uint64_t guess_ns; /* ... of which this much is a guess: it is late, or was not foreseen */
 	bool rests;	  /* it waits for that, and launches nothing before */
 	uint64_t burst_ns; /* how long it works between two waits of its own; 0 not known */
 	uint64_t inherited_ns; /* of a new one: its virtual_ns in an arbiter that was there before */
@@ -68,22 +70,23 @@ struct arbiter_tenant {
 	uint64_t open_from_ns;	    /* ... and from then on; 0 at once */
 	bool contended;		    /* another wants a device of it, or did a moment ago */
 	bool urged;		    /* a higher priority may come: keep little in flight */
-	uint64_t urgent_ns;	    /* the briefest of those works so long at a time; 0 not known */
+	uint64_t urgent_ns;	    /* the briefest of their bursts; 0 not known */
 	bool first;		    /* it is that higher priority, and alone in being so */
-	bool returns;		    /* it wanted to go on at once after its last pause */
+	bool returns;		    /* it wanted to continue at once after its last pause */
 	uint32_t entitled_permille; /* of each device, while those want it that do now */
 
 	/* The arbiter's own; all zero in the beginning. */
-	uint64_t virtual_ns; /* what it has had for its weight, beyond who has had least */
+	uint64_t virtual_ns; /* its time by weight, above the least of its group */
 	uint64_t known_id, last_busy_ns, ahead_ns, turn_from_ns, turn_busy_ns, left_ns;
 	uint64_t idle_since_ns; /* 0: it wants */
 	uint64_t billed_ns;	/* when more of its work was last measured */
-	uint64_t resumed_ns;	/* when it wanted last what it had not wanted before */
+	uint64_t resumed_ns;	/* when it last began to want the device again */
 	uint64_t gap_ns;	/* how long its pauses are, about */
 	uint64_t came_ns;	/* it works since then, but for pauses that it came back from at once */
 	uint64_t stay_ns;	/* how long it then does, about; 0 not known */
 	int64_t owed_ns;	/* of its floor; less than 0: a lift was too long by that */
-	uint64_t paid_ahead_ns; /* ... and has less for what was in flight, which is measured later */
+	/* ... paid in advance for work in flight, which is measured later */
+	uint64_t paid_ahead_ns;
 	uint64_t looked_ns, lifted_ns;
 	uint64_t late_ns; /* its work is late, or was not foreseen, since then; 0: it is not */
 	uint64_t vain_ns; /* when its work was last waited for in vain; 0: it never was */

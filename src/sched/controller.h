@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What decides when a tenant may launch: pure functions from numbers to numbers, no clock, no I/O.
- * The state is one hot word, which the tenant's processes change by compare-and-swap, and a few
- * cold ones, which one process at a time writes when it steers. A zeroed state is a fresh one, and
- * no state, however damaged, makes a function fail or wait for ever: it decides as if fresh.
+ * Controllers decide when a tenant may launch: pure functions from numbers to numbers, no clock, no
+ * I/O. The state is one hot word, which the tenant's processes change by compare-and-swap, and a
+ * few cold ones, which one process at a time writes when it steers. A zeroed state is a fresh one,
+ * and no state, however damaged, makes a function fail or wait forever: it decides as if fresh.
  *
  *	deficit	pays for measured device time; exact for any kernel length (the default)
- *	bucket	tokens are grid blocks; how many a tick brings follows NVML utilisation
- *	pid	the time between launches follows NVML utilisation
+ *	bucket	tokens are grid blocks; NVML utilisation sets how many each tick brings
+ *	pid	NVML utilisation sets the time between launches
  */
 #ifndef ALLOT_SCHED_CONTROLLER_H
 #define ALLOT_SCHED_CONTROLLER_H
@@ -44,9 +44,9 @@ struct controller {
 	uint64_t (*bill)(uint64_t hot, const struct share_params *params, uint64_t from_ns,
 			 uint64_t to_ns);
 	/*
-	 * May a launch of so many blocks go now? 0, or the instant until which to wait before
+	 * May a launch of `blocks` blocks go now? 0, or the instant until which to wait before
 	 * asking again, which is after now. *ret_hot is the new hot word in both cases, and the old
-	 * one where nothing but time has changed.
+	 * one if nothing but time has changed.
 	 */
 	uint64_t (*admit)(uint64_t hot, const struct share_params *params, uint64_t now_ns,
 			  uint64_t blocks, uint64_t *ret_hot);
@@ -57,13 +57,13 @@ struct controller {
 	uint64_t (*refill)(uint64_t hot, const uint64_t cold[CONTROLLER_COLD],
 			   const struct share_params *params, uint64_t now_ns);
 	/*
-	 * Device time that the tenant owes, in ns; negative: it may use so much at once. NULL: the
-	 * controller does not reckon in time.
+	 * Device time that the tenant owes, in ns; negative: credit that it may use at once. NULL:
+	 * the controller does not count time.
 	 */
 	int64_t (*debt_ns)(uint64_t hot, const struct share_params *params, uint64_t now_ns);
 	/*
-	 * What the tenant may use at once, in what the controller reckons in: ns of the device's
-	 * time, or blocks of grids. NULL: in nothing that is saved up.
+	 * The tenant's credit in the controller's unit: ns of the device's time, or blocks of
+	 * grids. NULL: the controller saves nothing up.
 	 */
 	uint64_t (*tokens)(uint64_t hot, const struct share_params *params, uint64_t now_ns);
 };

@@ -14,7 +14,7 @@
 /* Launches among others after which one is measured by itself again. */
 #define STALE_USES 512
 
-/* Who asks does so while others learn: words that order nothing. */
+/* Reads while others learn: these words order nothing. */
 static uint64_t cost_read(const _Atomic uint64_t *word)
 {
 	return atomic_load_explicit(word, memory_order_relaxed);
@@ -75,7 +75,7 @@ uint64_t cost_mean(const struct costs *costs)
 	return cost_read(&costs->mean_ns);
 }
 
-/* Until what is measured is known others may be launched: they are not measured, too. */
+/* Until the measurement is known others may be launched: they are not measured, too. */
 uint64_t cost_use(struct costs *costs, uint64_t key, uint64_t now_ns, bool *ret_alone)
 {
 	int i = cost_find(costs, key);

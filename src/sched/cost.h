@@ -17,7 +17,7 @@ struct cost {
 	_Atomic uint64_t key;
 	_Atomic uint64_t ns;
 	_Atomic uint64_t uses; /* since it was last measured, or was to be, by itself */
-	_Atomic uint64_t used_ns; /* what it takes was learned, or believed, then */
+	_Atomic uint64_t used_ns; /* when its time was learned, or last believed */
 };
 
 struct costs {
@@ -37,7 +37,7 @@ static inline uint64_t cost_key(uint64_t function, uint64_t blocks)
 	return function ^ (uint64_t)(high * 2 + half) << 56;
 }
 
-/* What a launch of `key` (not 0) is expected to take; 0: none was measured. */
+/* The expected time of a launch of `key` (not 0); 0: none was measured. */
 uint64_t cost_expect(const struct costs *costs, uint64_t key);
 
 /*
@@ -48,9 +48,9 @@ uint64_t cost_expect(const struct costs *costs, uint64_t key);
 uint64_t cost_use(struct costs *costs, uint64_t key, uint64_t now_ns, bool *ret_alone);
 
 /*
- * `n` launches, all of `key` (0: of several), took so long together, as is known now. `waits`: they
- * may have waited for something else meanwhile, so the least is believed; otherwise the most, since
- * too much in flight is what does harm.
+ * `n` launches, all of `key` (0: of several), took `took_ns` together. `waits`: they may have
+ * waited for something else meanwhile, so the least is believed; otherwise the most, since too much
+ * in flight does the harm.
  */
 void cost_learn(struct costs *costs, uint64_t key, uint32_t n, uint64_t took_ns, uint64_t now_ns,
 		bool waits);
@@ -58,10 +58,10 @@ void cost_learn(struct costs *costs, uint64_t key, uint32_t n, uint64_t took_ns,
 /* The measure of `key` (0: of none) is in doubt: the next launch of it is measured by itself. */
 void cost_doubt(struct costs *costs, uint64_t key);
 
-/* What a launch took on average, whatever its key; 0: nothing was measured yet. */
+/* The average time of a launch of any key; 0: nothing was measured yet. */
 uint64_t cost_mean(const struct costs *costs);
 
-/* A launch of `key` was among others that took so long together: it took no longer itself. */
+/* A launch of `key` was among others that took `most_ns` together: it took no longer itself. */
 void cost_bound(struct costs *costs, uint64_t key, uint64_t most_ns);
 
 #endif

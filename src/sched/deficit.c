@@ -2,12 +2,12 @@
 /*
  * Deficit: run, measure, and pay for exactly what was used. The hot word is the instant at which
  * everything used so far is paid for; work of b moves it on by b / share. A tenant that is ahead of
- * it owes, and waits for it. One that is behind has credit, which is capped, so that idleness
- * saves nothing up. Once held, a tenant is held until it can work for a slice: going on and off in
- * small steps would cost the device a drained queue each time.
+ * it owes, and waits for it. A tenant behind it has credit, which is capped, so that idleness saves
+ * nothing up. Once held, a tenant is held until it can work for a slice: small steps would cost the
+ * device a drained queue each time.
  *
- * The word carries the share that it was reckoned with, so that a change of the share applies to
- * debts, too: who sees another share in it converts it on the way.
+ * The word contains the share that it was computed with, so that a change of the share applies to
+ * debts, too: a process that sees another share converts the word.
  */
 #include "sched/controller.h"
 
@@ -25,7 +25,7 @@
 #define HELD	   (UINT64_C(1) << 10)
 #define SHARE_MASK (HELD - 1)
 
-/* Credit beyond a slice's: what a late wake-up loses is made up for afterwards. */
+/* Credit beyond a slice's: time lost by a late wake-up is made up for afterwards. */
 #define SLACK_NS ((int64_t)(10 * NS_PER_MS))
 /* No debt is paid for longer: a share of 1 % and a kernel of 10 s, or damage. */
 #define DEBT_MAX_NS  ((int64_t)(1000 * NS_PER_S))
@@ -42,7 +42,7 @@ static int64_t deficit_share_of(const struct share_params *params)
 	return clamp_i64(params->share_permille, 1, 1000);
 }
 
-/* What a tenant must have saved to work for a slice without owing. */
+/* Credit that a tenant must have saved to work for a slice without owing. */
 static int64_t deficit_slice_credit_ns(uint64_t slice_ns, int64_t share)
 {
 	int64_t most = slice_ns < SLICE_MAX_NS ? (int64_t)slice_ns : (int64_t)SLICE_MAX_NS;
@@ -51,8 +51,8 @@ static int64_t deficit_slice_credit_ns(uint64_t slice_ns, int64_t share)
 }
 
 /*
- * The same for the longest slice, whatever is asked for: one process of a tenant may want others
- * than the next, or at another time, and what was saved for a long one is not lost to a short one.
+ * The same for the longest slice, whatever was asked for: one process of a tenant may want other
+ * slices than the next, or at another time, and credit for a long one is not lost to a short one.
  */
 static int64_t deficit_credit_max_ns(const struct share_params *params, int64_t share)
 {

@@ -65,7 +65,7 @@ void stranded_add(struct stranded *sum, const struct stranded_holder *holder)
 	stranded_note_largest(sum, holder->here_all);
 }
 
-/* Takes off what one holder added. The part stays: a smaller one than is true strands more. */
+/* Takes off one holder's part of the sum. `part` stays: too small a value strands more. */
 static struct stranded stranded_without(const struct stranded *sum, const struct stranded_holder *own)
 {
 	enum stranded_kind kind = stranded_kind(sum, own);
@@ -85,9 +85,10 @@ static struct stranded stranded_without(const struct stranded *sum, const struct
 }
 
 /*
- * In which order tenants leave is not known here. Where the host has not room for all, one of those that
- * share stays when what left takes more of the host than leaves room for the largest of them: so as much
- * as that leaves in any order, or all of those that leave whatever is free if that is more.
+ * The order in which tenants are evicted is not known here. If the host has no room for all, one of
+ * those that share it stays on the device when the evicted memory leaves too little room for the
+ * largest of them. So this is the amount that can be evicted in any order, or, if that is more, all
+ * of the tenants that can be evicted whatever is free.
  */
 uint64_t stranded_for(const struct stranded *sum, const struct stranded_holder *own)
 {

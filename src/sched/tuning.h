@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Every duration and bound of the meter, of the launch side, and of who has its memory on a device,
- * once: what it is, why it is so, and where it was measured. "H200" is driver 580.159 under CUDA
- * 13.0; files are in bench/results.
+ * Every duration and bound of the meter, of the launch side, and of residency, once: its meaning,
+ * its reason, and where it was measured. "H200" is driver 580.159 under CUDA 13.0; files are in
+ * bench/results.
  */
 #ifndef ALLOT_SCHED_TUNING_H
 #define ALLOT_SCHED_TUNING_H
@@ -17,67 +17,69 @@
  */
 #define TUNING_GAP_NS (100 * NS_PER_US)
 /*
- * A stream's end is measured when its last measured end is so long ago, which bounds the work that
- * a stream can leave unmeasured. A timing event takes 0.8 us to record and as much to read (H200).
- * Where another tenant waits for the end, it is measured sooner.
+ * A stream's end is measured when its last measured end is this long ago, which bounds the work
+ * that a stream can leave unmeasured. A timing event takes 0.8 us to record and as much to read
+ * (H200). If another tenant waits for the end, it is measured sooner.
  */
 #define TUNING_END_NS	    NS_PER_MS
 #define TUNING_END_RIVAL_NS (NS_PER_MS / 4)
 
 /*
- * A program that waits so soon after a measured end gets no timing event for it: its wait tells
- * when the work was done, a few us late. A launch and a wait of 8 us took 3.1 us more with an event
- * each time (H200). Where the program records an event of its own, nothing tells when that was
- * reached, so there it is less.
+ * A program that waits within this time after a measured end gets no timing event for it: its wait
+ * tells when the work was done, a few us late. A launch and a wait of 8 us took 3.1 us more with an
+ * event each time (H200). If the program records an event of its own, nothing tells when that was
+ * reached, so the time is shorter there.
  */
 #define TUNING_WAIT_SKIP_NS (50 * NS_PER_US)
 #define TUNING_MARK_SKIP_NS (20 * NS_PER_US)
-/* An event right before a copy to the host costs that 10 us (H200), so there it is more. */
+/* An event directly before a copy to the host costs the copy 10 us (H200), so there it is longer. */
 #define TUNING_COPY_SKIP_NS (200 * NS_PER_US)
 /*
- * A program that knows so soon of an end that an event told knows of the next ones as soon, and is
- * believed for TUNING_END_NS, or a few waits: what it is late by is less than a pause that is
- * billed anyway. An event each time was 4 us of a request of 142 (H200), and 9 of 150 (H100,
- * another host).
+ * A program that knew of a measured end within this time knows of the next ones as soon, and is
+ * believed for TUNING_END_NS, or a few waits: its delay is less than a pause that is billed anyway.
+ * An event each time was 4 us of a request of 142 (H200), and 9 of 150 (H100, another host).
  */
 #define TUNING_PROMPT_NS (50 * NS_PER_US)
 /* A copy to or from the host that takes less than a gap is one: at 1.8 GB/s, the slowest (H200). */
 #define TUNING_COPY_BYTES UINT64_C(131072)
 
-/* --- Who launches -------------------------------------------------------------------------- */
+/* --- Launching processes, and the arbiter -------------------------------------------------- */
 
-/* A process that launched counts as active for so long, and says again each so often that it is. */
+/* How long a process that launched counts as active, and how often it renews that. */
 #define TUNING_ACTIVE_NS       (30 * NS_PER_MS)
 #define TUNING_ACTIVE_EVERY_NS (5 * NS_PER_MS)
 /* How often the active processes of a tenant are counted. */
 #define TUNING_COUNT_NS NS_PER_MS
-/*
- * A tenant that waits for its turn wants the device for so long, one that just launched for less.
- */
+/* How long a tenant that waits for its turn wants the device; less for one that just launched. */
 #define TUNING_DEMAND_NS (10 * NS_PER_MS)
 #define TUNING_LINGER_NS (NS_PER_MS / 5)
 /*
- * Work of a process that says nothing any more, neither that it works nor that it is done, is over.
+ * Work of a process that has reported neither work nor its end for this long is over.
  */
 #define TUNING_WORKS_NS (10 * NS_PER_MS)
 /* Instants that differ by less are the same to the arbiter: it wakes up for nothing sooner. */
 #define TUNING_NEAR_NS (50 * NS_PER_US)
-/* A held thread looks so often at limits, which wake nobody, and at its work in flight. */
+/* How often a held thread checks limits, whose changes wake nobody, and its work in flight. */
 #define TUNING_LOOK_NS	      (20 * NS_PER_MS)
 #define TUNING_GLANCE_HELD_NS (NS_PER_MS / 5)
-/* An arbiter that is silent for so long is gone: to a tenant, and to one that would replace it. */
+/*
+ * An arbiter that is silent for this long is gone: to a tenant, and to a process that would replace
+ * it.
+ */
 #define TUNING_SILENCE_NS (30 * NS_PER_MS)
 #define TUNING_ELECT_NS	  (25 * NS_PER_MS)
-/* One that makes no step for so long, though it is rung for, is stopped, or as good as. */
+/*
+ * An arbiter that makes no step for this long, although it is rung for, is stopped, or as good as.
+ */
 #define TUNING_STOPPED_NS (100 * NS_PER_MS)
 /*
- * One whose next step is so late may have been killed: who would replace it tries, at most so
- * often.
+ * An arbiter whose next step is this late may have been killed: another process tries to replace
+ * it, at most this often.
  */
 #define TUNING_OVERDUE_NS (2 * NS_PER_MS)
-/* A process without work of its own keeps the arbiter's role for others for so long. */
+/* How long a process without work of its own keeps the arbiter's role for others. */
 #define TUNING_ROLE_NS (1000 * NS_PER_MS)
-/* The arbiter is told at most so often that a tenant has nothing left to do. */
+/* How often, at most, the arbiter is told that a tenant has nothing left to do. */
 #define TUNING_RING_NS (NS_PER_MS / 2)
 
 /* --- Credit: launches that need not ask ---------------------------------------------------- */
@@ -85,8 +87,7 @@
 /*
  * The driver's own work between two launches pushes ours out of the processor's caches: to ask
  * costs 120 to 160 ns there, after 46 ns in a loop that does nothing else (h200-launch-*). So a
- * launch that asked lets those behind it through for so long, and for longer where no other tenant
- * waits.
+ * launch that asked lets later ones through for this long, and longer if no other tenant waits.
  */
 #define TUNING_CREDIT_NS       (50 * NS_PER_US)
 #define TUNING_CREDIT_ALONE_NS (100 * NS_PER_US)
@@ -105,7 +106,7 @@
 #define TUNING_PAUSE_EVEN_NS	 (16 * NS_PER_MS)
 #define TUNING_PAUSE_MOST_NS	 (150 * NS_PER_MS)
 #define TUNING_SHORT_NS		 (50 * NS_PER_US)
-/* Streams hardly overlap if each has the device to itself for so much of its time. */
+/* Streams hardly overlap if each has the device to itself for this part of its time. */
 #define TUNING_SPREAD_PERMILLE 750
 /* A thread that would wake up before work in flight is paid for sleeps on, no longer than this. */
 #define TUNING_MORE_NS (8 * NS_PER_MS)
@@ -115,8 +116,8 @@
 /* Most in flight, by expected time: two kernels of 1 ms keep a device busy. */
 #define TUNING_WINDOW_NS (2 * NS_PER_MS)
 /*
- * More is in flight where no other tenant waits for the device, as far as a pause of these lengths
- * pays for it: so a program keeps ahead that launches now faster, now slower than the device works.
+ * More is in flight if no other tenant waits for the device, as far as a pause of these lengths
+ * pays for it: so a program that launches at an uneven pace stays ahead of the device.
  */
 #define TUNING_WINDOW_ALONE_LEAST_NS (4 * NS_PER_MS)
 #define TUNING_WINDOW_ALONE_MOST_NS  (12 * NS_PER_MS)
@@ -134,34 +135,34 @@
  */
 #define TUNING_REFILL_PART	 2
 #define TUNING_REFILL_RANKS_PART 8
-/* What a launch is expected to take that was never measured. */
+/* The expected time of a launch that was never measured. */
 #define TUNING_UNKNOWN_NS NS_PER_MS
 /*
- * What was not launched for so long may be of another size now: as if it was never measured. A
- * hundred launches of 2 ms that took 20 us before were all let go at once (audit seed 3426).
+ * A kernel that was not launched for this long may have another size now: it counts as never
+ * measured. A hundred launches of 2 ms that took 20 us before were all let go at once (audit seed
+ * 3426).
  */
 #define TUNING_FORGET_NS (1000 * NS_PER_MS)
 /*
  * Most in flight while a tenant of higher priority may come: the device works off all that is
  * queued before it turns to another context. Longer launches go one at a time; the monitor looks
  * for the end of each, awake for the last part (TUNING_LOOKOUT_NS). Beside a priority that works
- * for long at a time, a part of that time may be in flight: a program whose processor is its limit
- * lives on what it has launched ahead (a training step on an H200: 80 % of its speed with 350 us in
- * flight,
- * 86 % with 700 to 1500, 91 % with 5 ms).
+ * for long at a time, a part of that time may be in flight: a program that the processor limits
+ * depends on launches ahead of time (a training step on an H200: 80 % of its speed with 350 us in
+ * flight, 86 % with 700 to 1500, 91 % with 5 ms).
  */
 #define TUNING_URGED_NS	     (300 * NS_PER_US)
 #define TUNING_URGED_MOST_NS (1400 * NS_PER_US)
 #define TUNING_URGED_PART    5
 #define TUNING_LOOKOUT_NS    (125 * NS_PER_US)
 /*
- * Launched so long before the end of the last one, it begins right behind: a kernel of 1 ms has
+ * A launch this long before the end of the last one begins directly after it: a kernel of 1 ms has
  * 1 % more of the device, and requests that go first take no longer at the 99th percentile (H200).
  */
 #define TUNING_EARLY_NS (10 * NS_PER_US)
 /*
- * Work may wait for what the same program launches next, so a launch gives up waiting for room
- * after so long.
+ * Work may wait for the same program's next launch, so a launch stops waiting for room after this
+ * time.
  */
 #define TUNING_PATIENCE_NS	(20 * NS_PER_MS)
 #define TUNING_PATIENCE_MOST_NS (200 * NS_PER_MS)
@@ -172,18 +173,19 @@
 #define TUNING_LATE_LEAST_NS (50 * NS_PER_US)
 #define TUNING_LATE_MOST_NS  NS_PER_MS
 /*
- * Work that takes less than was expected is seen to be done after this by who waits for room, at
- * the soonest. A tenant that slept for as long as was expected had 30 to 41 % under a cap of 50:
- * twenty launches of 50 us in flight were expected to take 16 ms, like the long one that followed
- * them (audit's tail). One that looked when it had waited for as long again had 85 % under a cap of
- * 90: launches of 50 ms were expected to take 83, as after a first limit (H100).
+ * The earliest time at which a thread that waits for room sees that work took less than expected. A
+ * tenant that slept for the whole expected time had 30 to 41 % under a cap of 50: twenty launches
+ * of 50 us in flight were expected to take 16 ms, like the long one that followed them (audit's
+ * tail). A tenant that looked after waiting for as long again had 85 % under a cap of 90: launches
+ * of 50 ms were expected to take 83, as after a first limit (H100).
  */
 #define TUNING_GLANCE_NS NS_PER_MS
-/* A thread that is let go wakes up so soon, unless the machine is out of processors. */
+/* A released thread wakes up within this time, unless the machine is out of processors. */
 #define TUNING_WAKE_MOST_NS (10 * NS_PER_MS)
 /*
- * Where nothing gets done for so much longer, and half as long again, as what the streams have next
- * should take, that may wait for another launch of its tenant: nobody of that is held for long then.
+ * If nothing gets done for this much longer, and half as long again, than the streams' next work
+ * should take, that work may wait for another launch of its tenant: none of these is then held for
+ * long.
  */
 #define TUNING_AWAITED_NS (3 * NS_PER_MS)
 /*
@@ -193,27 +195,28 @@
 #define TUNING_AWAITED_FOR_NS  (5 * NS_PER_MS)
 #define TUNING_AWAITED_LOOK_NS (2 * NS_PER_MS)
 /*
- * Late work that is done so soon after a launch was let go has waited for that. Another process may
- * have the device in between. For so long the tenant's work is late sooner then, after this and an
- * eighth of what is next. If the next late work goes on all the same it was chance, and that is over.
+ * Late work that is done this soon after a launch was let go has waited for it. Another process may
+ * have the device in between. For TUNING_HANDED_FOR_NS the tenant's work is then late sooner, after
+ * AWAITED_SOON and an eighth of the next work. If the next late work does not end in that way it
+ * was chance, and the shorter time ends.
  */
 #define TUNING_HANDED_NS	  (NS_PER_MS / 5)
 #define TUNING_HANDED_BESIDE_NS	  (4 * NS_PER_MS)
 #define TUNING_HANDED_FOR_NS	  (3000 * NS_PER_MS)
 #define TUNING_AWAITED_SOON_NS	  (NS_PER_MS / 2)
 /*
- * ... or for this part of what is in flight, where that is more: what goes behind it ends nothing, and by
+ * ... or this part of the work in flight, if that is more: a launch behind it ends nothing, and by
  * chance alone all of a long queue would go in others' turns.
  */
 #define TUNING_AWAITED_PART	  4
-/* How much the device does at once is learned over so much work. */
+/* The device's overlap of work is learned over this much work. */
 #define TUNING_OVERLAP_NS (10 * NS_PER_MS)
 
 /*
- * What work took and what was expected are apart by more than twice the one, and so much, or it was
- * never measured: then for so long the next tenant gets the device only when the end of this one's
- * work was seen, since both would be billed for what they have on the device at once. A hand-over
- * takes 100 us more so (H200).
+ * The measured and the expected time differ by more than twice the smaller one plus this, or the
+ * work was never measured. Then, for UNFORESEEN_FOR, the next tenant gets the device only when the
+ * end of this one's work was seen, since both would be billed for the same time on the device. Such
+ * a hand-over takes 100 us more (H200).
  */
 #define TUNING_UNFORESEEN_NS	 NS_PER_MS
 #define TUNING_UNFORESEEN_FOR_NS (1000 * NS_PER_MS)
@@ -221,38 +224,40 @@
 /* --- Turns --------------------------------------------------------------------------------- */
 
 /*
- * Work of a turn that is over, and is late, is waited for so long where that was in vain before: what
- * it waits for may be another tenant. And so long a launch of its own tenant may end it.
+ * How long late work of a turn that is over is waited for, if that was in vain before: it may wait
+ * for another tenant. For the same time a launch of its own tenant may end it.
  */
 #define TUNING_LEAVING_NS (50 * NS_PER_MS)
-/* Below a higher priority a process lets one launch go so often, if late work may wait for it. */
+/* How often a process below a higher priority lets one launch go, if late work may wait for it. */
 #define TUNING_TRY_NS (500 * NS_PER_MS)
 
 /*
- * How long a turn is. A device stands still for 140 us between two contexts (H200), which is about
- * 1 % of it. Turns are shorter where nobody works for longer at a time than is said here: each
- * brief answer would else wait for the long turns of the others.
+ * The length of a turn. A device idles for 140 us between two contexts (H200), which is about 1 %
+ * of it. Turns are shorter if no tenant works for longer than BRIEF at a time: otherwise each brief
+ * answer would wait for the long turns of the others.
  */
 #define TUNING_SLICE_NS	      (12 * NS_PER_MS)
 #define TUNING_BRIEF_NS	      NS_PER_MS
 #define TUNING_BRIEF_SLICE_NS (4 * NS_PER_MS)
 /*
- * Who works for so long, or up to a turn, and then waits for it, has nothing queued for when its
- * turn begins: a hand-over between two token loops of 3.9 and 4.4 ms a step loses 0.3 ms, which is
- * 2 % of a turn of three steps (H200, 2026-11-24, by what was billed to nobody). Where all are
- * such, one round of turns takes this, so that of two each has 48 ms and the hand-over is 0.6 % of
- * that. A step that waits for the others takes that much longer: for two 48 ms, for n a part
- * (n - 1) / n of the round.
+ * A tenant that works for this long, or up to a turn, and then waits for it, has nothing queued
+ * when its turn begins: a hand-over between two token loops of 3.9 and 4.4 ms a step loses 0.3 ms,
+ * which is 2 % of a turn of three steps (H200, 2026-11-24, by time that was billed to nobody). If
+ * all tenants are such, one round of turns takes LONG_ROUND, so that each of two has 48 ms and the
+ * hand-over is 0.6 % of that. A step that waits for the others takes longer by their turns: for two
+ * 48 ms, for n a part (n - 1) / n of the round.
  */
 #define TUNING_LONG_NS	     (2 * NS_PER_MS)
 #define TUNING_LONG_ROUND_NS (96 * NS_PER_MS)
-/* Of these an owner is waited for that pauses for no longer than what a hand-over loses. */
+/*
+ * Of these, an owner keeps its turn during a pause that is no longer than the loss of a hand-over.
+ */
 #define TUNING_LONG_GRACE_NS (300 * NS_PER_US)
 
 /*
- * What a floor has at a time. At 5 % that is one in a second, which fewer than a hundredth of steps
- * of 5 ms meet: with two of half the length the 99th percentile of such steps was one of them (29.7
- * ms beside matrix products, H100).
+ * The device time of one lift of a floor. At 5 % that is one in a second, which fewer than a
+ * hundredth of steps of 5 ms meet: with two of half the length the 99th percentile of such steps
+ * was one of them (29.7 ms beside matrix products, H100).
  */
 #define TUNING_LIFT_NS (48 * NS_PER_MS)
 
@@ -262,94 +267,101 @@
 /* Work of the first priority is seen to begin within this time, or this part of its wait. */
 #define TUNING_BEGIN_NS	  (NS_PER_MS / 10)
 #define TUNING_BEGIN_PART 8
-/* Work that has not begun for so long waits for something else than the device. */
+/* Work that has not begun for this long waits for something else than the device. */
 #define TUNING_BEGIN_MOST_NS (100 * NS_PER_MS)
 
 /* --- Stalls of a stream -------------------------------------------------------------------- */
 
 /* A pause no longer than two wake-ups is not worth a third. */
 #define TUNING_STALL_LEAST_NS (200 * NS_PER_US)
-/* Launches that take so long are held by the processor: it is as exact, and less work. */
+/* Launches that take this long are held by the processor: it is as exact, and less work. */
 #define TUNING_STALL_LONG_NS (200 * NS_PER_US)
-/* Streams that were used so short a time ago work side by side, and are held. */
+/* Streams that were used within this time work side by side, and are held. */
 #define TUNING_STALL_BESIDE_NS (100 * NS_PER_MS)
 
 /* --- Memory that tenants take turns on ------------------------------------------------------ */
 
 /*
- * A turn is so many times as long as it takes to move out and back those who change places, so that
- * moving takes a sixth of the time at most; and no less than this, which is what waiting for work,
- * two wake-ups and a look at all processes may come to beside little memory.
+ * A turn is this many times as long as one exchange takes (moving one tenant out and another back),
+ * so that moving takes a sixth of the time at most. It is never shorter than LEAST: waiting for
+ * work, two wake-ups and a look at all processes may take that long, even with little memory.
  */
 #define TUNING_RESIDENCY_SWAPS	  5
 #define TUNING_RESIDENCY_LEAST_NS (100 * NS_PER_MS)
 /*
- * Who does not touch its memory for a part of the time that it takes to move it is idle: to be
- * wrong about that costs little more than what was waited. And no less than this, as long as
- * programs are busy with something else between two launches.
+ * A tenant that does not touch its memory for this part of the time that moving it takes is idle: a
+ * wrong guess costs little more than the time that was waited. At least IDLE_NS: programs may do
+ * other work for that long between two launches.
  */
 #define TUNING_RESIDENCY_IDLE_NS   (20 * NS_PER_MS)
 #define TUNING_RESIDENCY_IDLE_PART 4
-/* Who has waited for so many turns goes before higher priorities. */
+/* A tenant that has waited for this many turns goes before higher priorities. */
 #define TUNING_RESIDENCY_PATIENCE 8
 /*
- * As much of a tenant leaves as another needs, and no less than this part of it, since an
+ * A tenant is evicted by as much as another needs, and by at least this part of it, since an
  * allocation that finds the device full is often followed by others.
  */
 #define TUNING_RESIDENCY_STEP_PART 16
-/* Until it was measured: what PCIe 4 and a processor that finds pages do together. */
+/* The speed until it is measured: that of PCIe 4 and of a processor that allocates pages. */
 #define TUNING_RESIDENCY_BYTES_PER_US 10000
 /*
- * This part of a tenant leaves first, and what is left behind it: who comes takes the place of what has
- * left while the rest leaves, both ways at once.
+ * This part of a tenant is evicted first, and then the rest: the incoming tenant takes the place of
+ * the first part while the rest is evicted, both ways at once.
  */
 #define TUNING_RESIDENCY_FIRST_PART 24
 /*
- * Of a device, what stays free where several tenants are there: for the driver's own, and contexts.
+ * This part of a device stays free if several tenants are on it, for the driver and for contexts.
  */
 #define TUNING_RESIDENCY_SPARE_PART 64
-/* The same while some come as others leave, which needs little itself. */
+/* The same while tenants change places, which needs little itself. */
 #define TUNING_RESIDENCY_COMES_PART 256
-/* How often who decides looks: while something moves, and while somebody waits. */
+/* How often the role holder looks: while a tenant moves, and while one waits. */
 #define TUNING_RESIDENCY_MOVES_NS NS_PER_MS
 #define TUNING_RESIDENCY_WAITS_NS (5 * NS_PER_MS)
-/* An allocation that found the device full tries again so often. */
+/* How often an allocation that found the device full tries again. */
 #define TUNING_RESIDENCY_TRY_NS (2 * NS_PER_MS)
 /*
- * Work that begins without a call, as by an AMD queue's doorbell, is looked for so often: less than
- * IDLE, so that who has some is never taken for idle, and little beside what moving takes.
+ * How often the swap thread looks for work that begins without a call, as by an AMD queue's
+ * doorbell: less than IDLE, so that a tenant with work is never taken for idle, and cheap beside
+ * moving.
  */
 #define TUNING_RESIDENCY_LOOK_NS (5 * NS_PER_MS)
-/* A process that waits looks so often whether there still is somebody who decides. */
+/* How often a process that waits checks that there is a role holder. */
 #define TUNING_RESIDENCY_ELECT_NS (50 * NS_PER_MS)
-/* Who decides and has made no step for so long is stopped, or as good as: another one decides. */
+/*
+ * A role holder that has made no step for this long is stopped, or as good as: another process
+ * takes over.
+ */
 #define TUNING_RESIDENCY_SILENT_NS (2 * NS_PER_S)
-/* Work of a tenant that is to leave is waited for so long, and not again for as long. */
+/*
+ * How long work of a tenant that is to be evicted is waited for; after that it is not tried again
+ * for as long.
+ */
 #define TUNING_RESIDENCY_DRAIN_NS (10 * NS_PER_S)
 /*
- * A process that has not begun to leave by then is stopped: others leave in its place. It is less
- * than REFUSE, behind SILENT, so that no allocation is refused for it.
+ * A process that has not begun to move by then is stopped: others are evicted in its place. SILENT
+ * plus this is less than REFUSE, so that no allocation is refused because of it.
  */
 #define TUNING_RESIDENCY_ASLEEP_NS NS_PER_S
 /*
- * A process of which nothing has moved for so long, while it leaves or comes, is stopped, and the
- * others go on without it. What moves is told at least by the GiB, which takes a slow bus a second.
+ * A process whose move makes no progress for this long is stopped, and the others continue without
+ * it. Progress is reported at least for each GiB, which takes a slow bus a second.
  */
 #define TUNING_RESIDENCY_STUCK_NS (5 * NS_PER_S)
-/* Who cannot leave, or not come back, is asked again after so long. */
+/* When to ask a process again that could not be evicted, or not come back. */
 #define TUNING_RESIDENCY_AGAIN_NS NS_PER_S
 /*
- * A device that so often refuses memory although there should be room has less than is known, since
- * others use it, too. That is believed for so long.
+ * A device that refuses memory this often, although there should be room, has less than is known,
+ * since others use it, too. That is believed for LOST_NS.
  */
 #define TUNING_RESIDENCY_FAILURES 3
 #define TUNING_RESIDENCY_LOST_NS  (5 * NS_PER_S)
 /*
- * An allocation is not refused sooner for what may change: others that find no room on the host for
- * a moment, a program of no tenant that is about to end.
+ * An allocation is not refused before this time for a state that may change: tenants that find no
+ * room on the host for a moment, a program outside of all tenants that is about to end.
  */
 #define TUNING_RESIDENCY_REFUSE_NS (5 * NS_PER_S)
-/* Of the host's memory, what stays free beside what is found ahead, or is given back. */
+/* This part of the host's memory stays free of memory that is prepared ahead, or kept. */
 #define TUNING_RESIDENCY_HOST_PART 8
 
 /* --- The monitor thread -------------------------------------------------------------------- */
@@ -358,9 +370,11 @@
 #define TUNING_TICK_NS	     NS_PER_MS
 #define TUNING_TICK_ALONE_NS (2 * NS_PER_MS)
 #define TUNING_TICK_REST_NS  (10 * NS_PER_MS)
-/* It goes on for so long after work, or a program that pauses would wake it for each burst. */
+/*
+ * How long the thread continues after work, or a program that pauses would wake it for each burst.
+ */
 #define TUNING_TICK_LINGER_NS (50 * NS_PER_MS)
-/* It passes over a device that another thread looked at so short a time ago. */
+/* It skips a device that another thread looked at within this time. */
 #define TUNING_RECENT_NS (5 * NS_PER_MS)
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What allotd says of itself: a line each on stderr, with its priority where the journal reads it. */
+/* allotd's own messages: one line each on stderr, with its priority if the journal reads it. */
 #ifndef ALLOT_TEXT_LOG_H
 #define ALLOT_TEXT_LOG_H
 

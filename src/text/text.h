@@ -10,10 +10,10 @@
 size_t text_utf8_length(const char *s);
 
 /*
- * Whether the character of so many bytes is a control character. Unicode has more of them than ASCII:
- * U+0080 to U+009F, of which terminals obey some; U+2028 and U+2029, which end lines; and those that
- * turn the direction of what follows, so that a line reads as something else (U+061C, U+200E, U+200F,
- * U+202A to U+202E, U+2066 to U+2069).
+ * True if the character of `n` bytes is a control character. Unicode has more of them than ASCII:
+ * U+0080 to U+009F, some of which terminals obey; U+2028 and U+2029, which end lines; and those
+ * that turn the direction of the following text, so that a line reads as something else (U+061C,
+ * U+200E, U+200F, U+202A to U+202E, U+2066 to U+2069).
  */
 bool text_is_control(const char *s, size_t n);
 
@@ -26,7 +26,7 @@ size_t text_width(const char *s);
 /* Its columns on a terminal: as the locale has it, one for each character where that does not know. */
 size_t text_columns(const char *s);
 
-/* In place, of a printable text: at most so many columns of it (wide ones by the locale). */
+/* Cuts a printable text in place to at most `columns` columns (wide characters by the locale). */
 void text_clip(char *s, size_t columns);
 
 /* In place, of a printable text, for terminals that show no UTF-8: '?' for what is not ASCII. */

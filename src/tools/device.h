@@ -34,7 +34,7 @@ void load_driver(void);
 void load_device_open(struct load_device *ret, int ordinal, unsigned int blocks,
 		      unsigned int threads, double loops_per_us);
 
-/* The kernel's parameter for so long a run, at least 1. */
+/* Returns the kernel's parameter for a run of `us` us, at least 1. */
 uint64_t load_device_loops(const struct load_device *device, double us);
 
 #endif

@@ -34,13 +34,13 @@ struct load_work {
 };
 
 /*
- * Ready to launch kernels of so long a run; `nodes` are those of a graph, `eager` the brief kernels
- * that come before the tokens. Ends like load_must.
+ * Prepares launches of kernels of `kernel_us` us each; `nodes` are those of a graph, `eager` the
+ * number of short kernels before the tokens. Ends the program on errors, like load_must.
  */
 void load_work_open(struct load_work *ret, const struct load_device *device, enum load_form form,
 		    double kernel_us, unsigned int nodes, unsigned int eager);
 
-/* Whether a launch is a graph of many kernels. */
+/* True if a launch is a graph of many kernels. */
 bool load_work_is_graph(enum load_form form);
 
 /* Launches one unit into one of the streams. */

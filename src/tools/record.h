@@ -19,7 +19,10 @@ struct histogram {
 	uint32_t entry[HISTOGRAM_ENTRIES];
 };
 void histogram_add(struct histogram *h, uint64_t ns);
-/* The duration that so many thousandths of them do not exceed, in us; 0 of none. */
+/*
+ * Returns the duration, in us, that `permille` thousandths of them do not exceed; 0 if there are
+ * none.
+ */
 double histogram_us(const struct histogram *h, unsigned int permille);
 /*
  * The true percentile is, with 95 %, between those of the durations whose ranks are 1.96 standard
@@ -41,9 +44,10 @@ struct record {
 bool record_open(struct record *ret, uint64_t from_ns, uint64_t window_ns, uint64_t to_ns,
 		 uint64_t bin_ns, unsigned int abreast);
 /*
- * So many kernels, of so long each, were done at that instant. Their time is spread backwards, at
- * most to when others were done, so that a bin shows the device's work and not its ends: over as
- * many times that of a kernel alone as there are processes, among which the device divides itself.
+ * Records that `kernels` kernels of `kernel_us` each were done at that instant. Their time is
+ * spread backwards, at most to the previous completion, so that a bin shows the device's work and
+ * not its ends. Each takes as many times its time alone as there are processes, which share the
+ * device.
  */
 void record_done(struct record *r, uint64_t done_ns, unsigned int kernels, double kernel_us);
 /* Part of the window in which the device worked, by what was done between two completions. */

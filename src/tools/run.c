@@ -22,7 +22,7 @@
 #define FLIGHT_US 20000.0
 #define DEPTH_MIN 4u
 #define DEPTH_MAX 512u
-/* Not every short kernel gets an event; a batch takes about so long. */
+/* Not every short kernel gets an event; a batch of them takes about this long. */
 #define BATCH_US 500.0
 #define LEAN_US	 100000.0
 #define RING	 512u

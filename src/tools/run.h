@@ -17,7 +17,7 @@ struct load_options {
 	bool lean; /* of the forms that do not wait: no thread and few events of its own */
 };
 
-/* Whether the form has one launch in flight at a time. */
+/* True if the form has one launch in flight at a time. */
 bool load_waits(enum load_form form);
 
 /* Memory that the parent and its processes share, kept by fork. */

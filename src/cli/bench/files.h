@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What `allot bench` found, as JSON. */
+/* Results of `allot bench` as JSON. */
 #ifndef ALLOT_CLI_BENCH_FILES_H
 #define ALLOT_CLI_BENCH_FILES_H
 

@@ -21,7 +21,7 @@ void bench_interval_of_median(const double *values, unsigned int n, struct bench
 void bench_interval_set(struct bench_interval *x, double value);
 
 #define BENCH_INTERVAL_WORDS 64
-/* "25.0 (24.5 to 25.6)", each times `scale`, with so many decimals; then the unit. */
+/* "25.0 (24.5 to 25.6)": each value times `scale`, with `decimals` decimals; then the unit. */
 void bench_interval_say(const struct bench_interval *x, double scale, int decimals,
 			const char *unit, char buf[static BENCH_INTERVAL_WORDS]);
 /*

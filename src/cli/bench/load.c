@@ -105,8 +105,8 @@ void bench_result_interval(const struct bench_result *result, unsigned int n, do
 }
 
 /*
- * Starts the command with these as its input and output; -1 leaves ours. Its pid, or -errno after
- * a message.
+ * Starts the command with these descriptors as its input and output; -1 keeps ours. Returns its
+ * pid, or -errno after a message.
  */
 static pid_t load_spawn(const struct bench_words *words, int in, int out)
 {

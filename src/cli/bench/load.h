@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * `allot bench`'s loads: processes of allot-load, started with or without a tenant, let go at one
- * instant, and what they say at their end. Errors are said where they happen; a function that
- * fails answers -errno.
+ * `allot bench`'s loads: processes of allot-load, started with or without a tenant and released at
+ * one instant, and their reports. Errors are reported where they happen; a function that fails
+ * returns -errno.
  */
 #ifndef ALLOT_CLI_BENCH_LOAD_H
 #define ALLOT_CLI_BENCH_LOAD_H
@@ -17,7 +17,10 @@
 #define BENCH_WORDS 40
 #define BENCH_BINS  640
 
-/* A command line as it is put together. Empty when zeroed. One that lacks a word does not start. */
+/*
+ * A command line under construction. Empty when zeroed. An incomplete one (a word is missing) is
+ * never started.
+ */
 struct bench_words {
 	unsigned int n;
 	bool incomplete;
@@ -40,8 +43,8 @@ struct bench_result {
 /* The mean share of the whole bins between two instants. */
 double bench_result_share(const struct bench_result *result, double from_s, double to_s);
 /*
- * That of `n` results together, as parts of `alone`; its interval reaches from the lowest to the
- * highest half second.
+ * The share of `n` results together, as a part of `alone`. Its interval reaches from the lowest to
+ * the highest half second.
  */
 void bench_result_interval(const struct bench_result *result, unsigned int n, double from_s,
 			   double to_s, double alone, struct bench_interval *ret);
@@ -62,7 +65,10 @@ int bench_load_close(struct bench_load *load, struct bench_result *ret);
 int bench_call(const struct bench_words *words);
 /* -errno when the user wants to stop; see bench_stop_on_signals. */
 int bench_sleep_until(uint64_t ns);
-/* From now on the terminal's signals end what runs, and then, cleaned up, this program. */
+/*
+ * From now on the terminal's signals end the running loads, and then, after a clean-up, this
+ * program.
+ */
 void bench_stop_on_signals(void);
 bool bench_stopped(void);
 

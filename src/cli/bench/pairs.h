@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Two loads at once, of which each always wants the device: what each gets, by their weights. */
+/* Two loads at once that always want the device: each one's share, by their weights. */
 #ifndef ALLOT_CLI_BENCH_PAIRS_H
 #define ALLOT_CLI_BENCH_PAIRS_H
 
@@ -9,7 +9,7 @@ struct bench_pair {
 	const char *name, *form; /* the load's, see allot-load */
 	unsigned int weight[2];	 /* 0: no tenants, the driver decides */
 	double kernel_us;
-	struct bench_interval share[2], together; /* of what one has alone */
+	struct bench_interval share[2], together; /* of a load that is alone */
 	struct bench_result result[2]; /* of the whole run; with the first of its pairs alone */
 };
 
@@ -30,7 +30,7 @@ int bench_pair_by_weight(struct bench_place *place, double alone, struct bench_p
  */
 #define BENCH_WEIGHTS 3
 #define BENCH_PAIRS   (1 + 2 * BENCH_WEIGHTS)
-double bench_pairs_seconds(void); /* about what that takes */
+double bench_pairs_seconds(void); /* estimated duration */
 int bench_measure_pairs(struct bench_place *place, struct bench_pair pair[BENCH_PAIRS]);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What `allot bench` found, and tables of it for people. */
+/* Results of `allot bench` as tables for people. */
 #ifndef ALLOT_CLI_BENCH_REPORT_H
 #define ALLOT_CLI_BENCH_REPORT_H
 

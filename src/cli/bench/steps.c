@@ -194,7 +194,7 @@ static int steps_run_launches(struct bench_place *place, const struct bench_laun
 	return r;
 }
 
-/* What the rounds found of one row. */
+/* Results of all rounds for one row. */
 struct steps_launches {
 	double p50_us[BENCH_ROUNDS], p99_us[BENCH_ROUNDS], added_us[BENCH_ROUNDS];
 	double processor[BENCH_ROUNDS];
@@ -226,9 +226,9 @@ double bench_launches_seconds(bool quick)
 }
 
 /*
- * Launches of kernels so short that the gate has no reason to hold them, and each waited for; and
- * what a program takes of a processor that does nothing but keep the device busy. All rows in each
- * round, because what processes differ by without any tenant is more than what is looked for.
+ * Launches of kernels so short that the gate has no reason to hold them, each waited for; and the
+ * processor time of a program that only keeps the device busy. Each round has all rows, since
+ * processes differ by more, even without a tenant, than the effect that is measured.
  */
 int bench_measure_launches(struct bench_place *place, bool quick,
 			   struct bench_launch row[BENCH_LAUNCHES])

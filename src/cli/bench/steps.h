@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What `allot bench` measures, one function a question. All answer 0, or -errno after a message. */
+/*
+ * The measurements of `allot bench`, one function a question. All return 0, or -errno after a
+ * message.
+ */
 #ifndef ALLOT_CLI_BENCH_STEPS_H
 #define ALLOT_CLI_BENCH_STEPS_H
 
@@ -40,7 +43,7 @@ struct bench_launch {
 	double compute; /* the cap in percent; 0: none; < 0: no tenant */
 	struct bench_interval p50_us, p99_us;
 	struct bench_interval added_us; /* to the half of the first row, round by round */
-	/* What the program takes of one, while it keeps the device busy. */
+	/* The program's use of one processor while it keeps the device busy. */
 	struct bench_interval processor;
 };
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What is promised of shares of compute, beside what `allot bench` finds. tests/gpu/run holds a
- * device to the same numbers, over longer measurements.
+ * The promised accuracy of shares of compute, which `allot bench` prints beside its results.
+ * tests/gpu/run holds a device to the same numbers, over longer measurements.
  */
 #ifndef ALLOT_CLI_BENCH_TARGETS_H
 #define ALLOT_CLI_BENCH_TARGETS_H
@@ -11,7 +11,7 @@
 #define BENCH_MEAN_POINTS   1.0
 #define BENCH_SECOND_POINTS 3.0
 
-/* Tenants by weight, in points and percent of what one has alone. */
+/* Tenants by weight, in points and percent of a load that is alone. */
 #define BENCH_WEIGHT_POINTS    2.0
 #define BENCH_TOGETHER_PERCENT 97.0
 

@@ -15,16 +15,16 @@
 
 struct bench_tokens {
 	struct bench_result alone;
-	/* Each measurement has a new process, because what ran first is part of the question. */
+	/* Each measurement has a new process, because earlier kernels are part of the question. */
 	struct bench_token_cap {
-		double target; /* of what one has alone, as the share */
+		double target; /* of a load that is alone, as the share */
 		struct bench_interval share;
 		struct bench_result result;
 	} cap[BENCH_TOKEN_CAPS];
 	struct bench_pair pair[BENCH_TOKEN_PAIRS];
 };
 
-/* About what that takes: the kernels that come first as well. */
+/* Estimated duration, with the kernels before the tokens. */
 double bench_tokens_seconds(double seconds);
 /* Measures each cap for `seconds`. 0, or -errno after a message. */
 int bench_measure_tokens(struct bench_place *place, double seconds, struct bench_tokens *tokens);

@@ -12,8 +12,8 @@
 
 #define BENCH_LEAD_NS  UINT64_C(50000000) /* from all being ready to the start */
 #define BENCH_SETTLE_S 0.5		  /* of a phase are not looked at */
-#define BENCH_ALONE_S  1.2		  /* what bench_trial_alone measures */
-#define BENCH_START_S  0.25		  /* about what a load's start and end take beside that */
+#define BENCH_ALONE_S  1.2		  /* duration of bench_trial_alone */
+#define BENCH_START_S  0.25		  /* estimated start and end of a load beside that */
 
 /* Where programs are, and how fast the device was found to be. */
 struct bench_place {

@@ -51,7 +51,7 @@ bool breakpoint_fires(void)
 	}
 	if (pid < 0 || !WIFSTOPPED(breakpoint_wait(pid)))
 		return true; /* nothing was tried */
-	/* One that cannot be set CRIU does without, by itself. */
+	/* If no breakpoint can be set, CRIU does without by itself. */
 	if (breakpoint_set(pid)) {
 		ptrace(PTRACE_CONT, pid, NULL, NULL);
 		status = breakpoint_wait(pid);

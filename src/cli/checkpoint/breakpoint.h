@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Whether the processor's breakpoints work, which CRIU waits for without an end: in some virtual
- * machines one can be set, and never fires.
+ * Checks that the processor's breakpoints work. CRIU waits for them without an end, and in some
+ * virtual machines one can be set, and never fires.
  */
 #ifndef ALLOT_CLI_CHECKPOINT_BREAKPOINT_H
 #define ALLOT_CLI_CHECKPOINT_BREAKPOINT_H
 
 #include <stdbool.h>
 
-/* What has CRIU go without: of the faults that its tests inject, the one that breaks nothing. */
+/*
+ * Makes CRIU do without breakpoints: of the faults that its tests inject, the one that breaks
+ * nothing.
+ */
 #define BREAKPOINT_VARIABLE "CRIU_FAULT"
 #define BREAKPOINT_WITHOUT  "130"
 

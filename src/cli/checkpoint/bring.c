@@ -39,7 +39,8 @@
 
 struct bring {
 	char dir[PATH_MAX]; /* absolute, for messages and for the note */
-	int at;		    /* that directory: what was checked is read, whatever has its name by now */
+	/* that directory: the checked files are read, whatever has their name by now */
+	int at;
 	char path[32];	    /* it, by `at` */
 	char runtime[PATH_MAX], tenant_dir[PATH_MAX];
 	const char *name;
@@ -48,11 +49,11 @@ struct bring {
 	uint64_t bytes[MANIFEST_DEVICES]; /* that come back, by device */
 	struct tree others;		  /* children that are none of its */
 	int life;
-	bool amd;		 /* its devices are AMD's, and what was on them is in CRIU's files */
+	bool amd;		 /* its devices are AMD's, and their content is in CRIU's files */
 	char plugin[PATH_MAX]; /* then CRIU's for them, else "" */
 };
 
-/* --- What is in the directory --------------------------------------------------------------- */
+/* --- The directory's content --------------------------------------------------------------- */
 
 static void bring_count(const struct object *object, uint64_t content_bytes, void *arg)
 {
@@ -144,7 +145,7 @@ static int bring_check_room(const struct bring *bring, uint32_t i, const struct 
 			 bring->name, units_bytes(bring->bytes[i]).s);
 }
 
-/* Programs know a GPU by its render node, and CRIU's plugin finds the one that stands in for it. */
+/* Programs know a GPU by its render node, and CRIU's plugin finds the GPU that replaces it. */
 static int bring_check_place(const struct bring *bring, const struct manifest_device *was,
 			     const struct device *is)
 {
@@ -208,7 +209,7 @@ static int bring_find_plugin(struct bring *bring)
 	return bring->amd ? criu_find_plugin(bring->plugin) : 0;
 }
 
-/* What is about to be put back goes to the host first, or to a file. */
+/* Content that is put back goes to the host first, or to a file. */
 static int bring_check_host(const struct bring *bring)
 {
 	const struct policy *policy = &image_manifest(bring->image)->policy;
@@ -241,8 +242,8 @@ static int bring_ledger(const struct bring *bring)
 }
 
 /*
- * Processes wake up in a tenant that has asked them for what they had done last. Those that have all
- * of their memory are asked for nothing, and go on.
+ * The processes wake up in a tenant whose last request asks for what they had done before. A
+ * process that has all of its memory is asked for nothing, and continues.
  */
 static int bring_ask(const struct bring *bring)
 {

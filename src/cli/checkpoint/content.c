@@ -85,7 +85,7 @@ static int content_read_list(const struct moving *moving, const struct pid_entry
 	return r;
 }
 
-/* Where a touch of a file would have been a signal, who reads from outside is told EFAULT. */
+/* A reader from outside gets EFAULT where the process itself would get a signal for its file. */
 static int content_unreachable(const struct moving *moving, const struct pid_entry *process,
 			       const struct list *list)
 {
@@ -98,7 +98,7 @@ static int content_unreachable(const struct moving *moving, const struct pid_ent
 			 (long)process->pid, process->comm, say_errno(list->error));
 }
 
-/* --- Whose it is ---------------------------------------------------------------------------- */
+/* --- The owner ----------------------------------------------------------------------------- */
 
 static void content_add_property(struct manifest_device *device, const char *name, uint64_t value)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What left a tenant's processes, from their host memory into an image, and back to where it was.
- * The processes say where it is (struct swap_list), and are not believed: what they name is read
- * from them, and written to them, and to nobody else.
+ * Copies a suspended tenant's content from its processes' host memory into an image, and back to
+ * where it was. The processes give the addresses (struct swap_list), which are not trusted: each
+ * process's addresses are read and written in that process alone.
  */
 #ifndef ALLOT_CLI_CHECKPOINT_CONTENT_H
 #define ALLOT_CLI_CHECKPOINT_CONTENT_H
@@ -10,10 +10,12 @@
 #include "cli/tenant/pids.h"
 #include "image/image.h"
 
-/* Whose memory it is: what the image's manifest says. 0, or an exit status after a message. */
+/*
+ * Describes the owner of the memory for the image's manifest. 0, or an exit status after a message.
+ */
 int content_describe(const struct moving *moving, const struct pids *pids, struct manifest *ret);
 
-/* What a description has of AMD's devices beside: where the program and CRIU's plugin know them to be. */
+/* Further keys of AMD's devices: where the program and CRIU's plugin know them to be. */
 #define CONTENT_NODE   "node"
 #define CONTENT_RENDER "render_minor"
 

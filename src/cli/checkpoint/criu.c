@@ -29,7 +29,10 @@
 
 /* --- Which one ------------------------------------------------------------------------------ */
 
-/* What `criu --version` says: the number of bytes, or -ENOENT without one, -errno. */
+/*
+ * Reads the output of `criu --version`. Returns the number of bytes, -ENOENT without a CRIU, or
+ * -errno.
+ */
 static int criu_ask(char *ret, size_t size)
 {
 	CLEANUP_CLOSE int out = -EBADF, in = -EBADF;
@@ -132,7 +135,7 @@ static bool criu_reason(int at, const char *dir, const char *error, char ret[sta
 	while (log && !found && fgets(line, sizeof(line), log)) {
 		const char *said = strstr(line, error);
 
-		/* It says this where it may not raise a limit, and goes on. */
+		/* CRIU prints this if it may not raise a limit, and continues. */
 		if (!said || strstr(said, "RLIMIT_NOFILE"))
 			continue;
 		line[strcspn(line, "\n")] = 0;
@@ -184,8 +187,8 @@ static int criu_run(const char *const *argv, int keep)
 #define NO_PROCESS "2147483647"
 
 /*
- * Of a plugin with more hooks than itself it says so before it looks for the process. What is found on
- * PATH may be a script, so nothing is looked for in the file.
+ * CRIU refuses a plugin with more hooks than its own before it looks for the process. The criu on
+ * PATH may be a script, so its file is not searched.
  */
 static bool criu_loads(const char *dir, const char *plugin)
 {
@@ -237,7 +240,7 @@ static int criu_refuse(int at, const char *dir, const char *what, int r)
 	return say_error("CRIU could not %s the processes: %s", what, reason);
 }
 
-/* By way of this process, for what CRIU starts as well: we wait for its end. */
+/* A path through this process, also for programs that CRIU starts: we wait for its end. */
 static void criu_name_images(int at, char ret[static 48])
 {
 	snprintf(ret, 48, "/proc/%ld/fd/%d", (long)getpid(), at);
@@ -275,7 +278,7 @@ int criu_restore(int at, const char *dir, const char *plugin)
 	r = criu_run(argv, -1);
 	if (r < 0)
 		return criu_refuse(at, dir, "restore", r);
-	/* That queues do not go on, CRIU only notes: their processes would wait for ever. */
+	/* CRIU only notes that queues do not continue: their processes would wait forever. */
 	return *plugin && criu_reason(at, dir, "Error (allot_amdgpu)", reason)
 		       ? say_error("CRIU restored the processes, and its plugin not all of what they had: "
 				   "%s", reason)

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* CRIU: the program that puts a process tree into files, and makes it again. It is what PATH finds. */
+/* CRIU, the first on PATH: it writes a process tree to files, and makes it again. */
 #ifndef ALLOT_CLI_CHECKPOINT_CRIU_H
 #define ALLOT_CLI_CHECKPOINT_CRIU_H
 
 #include <limits.h>
 #include <sys/types.h>
 
-/* The first that restores on kernels whose vDSO is as it is since 2025. */
+/* The first version that restores on kernels with the vDSO of 2025 or later. */
 #define CRIU_MAJOR 4
 
 #define CRIU_TODO                                                                                  \
@@ -24,8 +24,8 @@
 #define CRIU_VERSION_BYTES 32
 
 /*
- * Asks it for its version. -ENOENT: there is none; -EACCES: it cannot be started; -EPROTO: `said` is
- * what it says instead.
+ * Asks CRIU for its version. -ENOENT: there is none; -EACCES: it cannot be started; -EPROTO: `said`
+ * is its other answer.
  */
 int criu_find(unsigned int *ret_major, char ret_version[static CRIU_VERSION_BYTES],
 	      char said[static 512]);
@@ -40,19 +40,19 @@ int criu_check(void);
 int criu_find_plugin(char ret[static PATH_MAX]);
 
 /*
- * The tree of a process into files of the directory `at`, whose path `dir` is for messages alone: CRIU
- * writes by way of the descriptor, as another directory may be at the path by now. Its processes are stopped (SIGSTOP) when it is done, and
- * were never stopped or go on when it fails. 0, or an exit status after a message with CRIU's reason.
- * CRIU must not be killed while it is inside a process, which does not survive that; so it outlives
- * us, and keeps `lock`, a descriptor whose lock (flock) says that somebody is at work. `plugin`: the
- * folder of the plugin that it is to load; "": none, here and below.
+ * Writes the tree of a process to files in the directory `at`, whose path `dir` is for messages
+ * alone: CRIU writes through the descriptor, since another directory may be at the path by now. On
+ * success the processes are stopped (SIGSTOP); on failure they run. 0, or an exit status after a
+ * message with CRIU's reason. CRIU must not be killed while it is inside a process, which would not
+ * survive. So it outlives us, and keeps `lock`, a descriptor whose lock (flock) tells that CRIU is
+ * at work. `plugin`: the folder of its plugin; "": none, here and below.
  */
 int criu_dump(pid_t root, int at, const char *dir, int lock, const char *plugin);
 
 /*
- * Restores the tree of `dir`: it goes on at once. CRIU reads the files by way of `at`, a descriptor of
- * `dir`, so that no other directory can be put in its place. What CRIU has begun when it fails descends
- * from us, as what it has finished does until we end.
+ * Restores the tree of `dir`, which continues at once. CRIU reads the files through `at`, a
+ * descriptor of `dir`, so that no other directory can be put in its place. If CRIU fails, processes
+ * that it has begun are our descendants; those of a finished restore are, too, until we end.
  */
 int criu_restore(int at, const char *dir, const char *plugin);
 

@@ -42,7 +42,7 @@ static int paused_find(pid_t pid, dev_t kfd)
 	return found;
 }
 
-/* The driver takes that from who has attached to the process. */
+/* The driver takes this ioctl only from a process that has attached to the target. */
 static void paused_let_go_one(pid_t pid, dev_t kfd)
 {
 	struct kfd_ioctl_criu_args args = {.op = KFD_CRIU_OP_UNPAUSE};
@@ -59,7 +59,9 @@ void paused_let_go(const struct tree *tree)
 
 	if (stat(KFD, &kfd) < 0 || !S_ISCHR(kfd.st_mode))
 		return;
-	/* To detach from one it would have to be stopped. Its end has all go on as they were. */
+	/*
+	 * Detaching from a process would require to stop it. The child's end continues all of them.
+	 */
 	pid = fork();
 	if (!pid) {
 		for (size_t i = 0; i < tree->n; i++)

@@ -40,7 +40,7 @@
 struct save {
 	const struct save_options *options;
 	struct moving moving;
-	char dir[PATH_MAX]; /* absolute, for messages and for whoever resumes */
+	char dir[PATH_MAX]; /* absolute, for messages and for `allot resume` */
 	int lock; /* on it: CRIU has it, too, and may outlive us */
 	int folder;  /* the directory, opened for itself: the lock ends before files are removed */
 	char at[32]; /* the directory by that descriptor: at the path another one may be by now */
@@ -49,7 +49,7 @@ struct save {
 	struct pids pids;
 	struct tree tree;
 	struct manifest manifest;
-	enum swap_phase before; /* SWAP_RUN, SWAP_OUT, or SWAP_BARE: contexts were away, too */
+	enum swap_phase before; /* SWAP_RUN, SWAP_OUT, or SWAP_BARE if contexts were moved, too */
 	bool amd;		/* content stays where it is, and CRIU's plugin takes it */
 	char plugin[PATH_MAX];	/* then its folder, else "" */
 };
@@ -81,7 +81,7 @@ static int save_check_policy(const struct moving *moving)
 	return 0;
 }
 
-/* What there is to move it: the driver's checkpoint, or CRIU's plugin. */
+/* Checks for the means to move it: the driver's checkpoint, or CRIU's plugin. */
 static int save_check_devices(struct save *save)
 {
 	const struct moving *moving = &save->moving;
@@ -177,7 +177,7 @@ static int save_name_dir(struct save *save)
 	return n < 0 ? err_errno() : 0;
 }
 
-/* A user who can write to the directory decides what root runs at the restore. */
+/* A user who can write to the directory could decide what root runs at the restore. */
 static int save_check_dir(const struct save *save)
 {
 	struct stat st;
@@ -265,7 +265,7 @@ static void save_empty_dir(const char *path)
 	rmdir(path);
 }
 
-/* Leaves the directory as it was: removes the files that this save has made. */
+/* Restores the directory: removes the files that this save has made. */
 static void save_remove_files(const struct save *save)
 {
 	static const char *const files[] = {IMAGE_MANIFEST, IMAGE_OBJECTS, IMAGE_MANIFEST ".partial",
@@ -301,7 +301,7 @@ static int save_ledger(const struct save *save)
 
 /* --- The steps ------------------------------------------------------------------------------ */
 
-/* NVML, or a driver that has left something open: CRIU would say that it does not know the file. */
+/* Device files of NVML, or of a driver: CRIU would say that it does not know the file. */
 static int save_check_open_files(const struct save *save)
 {
 	char path[64], file[PATH_MAX], target[256];
@@ -393,7 +393,7 @@ static int save_tree(const struct save *save, size_t tree)
 		      : criu_dump(save->tree.pid[tree], at, words, save->lock, save->plugin);
 }
 
-/* Processes may have begun since: what CRIU takes are trees, from the same roots. */
+/* Processes may have begun since: CRIU takes whole trees, from the same roots. */
 static int save_processes(struct save *save)
 {
 	char path[PATH_MAX];
@@ -419,7 +419,9 @@ static int save_list(const struct save *save)
 	return r < 0 ? say_error("%s: %s", save->dir, say_errno(r)) : 0;
 }
 
-/* Those that are in CRIU's files have stopped; who began in between has not, and goes as well. */
+/*
+ * Processes in CRIU's files are stopped. A process that began since is not, and is ended as well.
+ */
 static int save_end(struct save *save)
 {
 	char runtime[PATH_MAX];
@@ -494,7 +496,7 @@ static int save_go_on(struct save *save, int r)
 	return r ? r : back;
 }
 
-/* Of AMD GPUs nothing leaves: the program's calls are kept out while CRIU is at work. */
+/* On AMD GPUs nothing is moved: the program's calls are held while CRIU is at work. */
 static int save_bring_to_rest(struct save *save)
 {
 	struct away_options away = {.timeout_us = save->options->timeout_us, .contexts = true};

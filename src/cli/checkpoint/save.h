@@ -30,7 +30,7 @@
 struct save_options {
 	const char *dir; /* made; must be empty */
 	bool leave_running;
-	uint64_t timeout_us; /* so long work on the device is waited for */
+	uint64_t timeout_us; /* how long to wait for work on the device */
 	int level;	     /* of zstd; 0: none */
 };
 

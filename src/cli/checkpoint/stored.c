@@ -27,7 +27,7 @@
 
 #define NOTE "image"
 
-/* Processes that have come back have only to notice. */
+/* Processes that are back only have to see the request. */
 #define AWAIT_NS (30 * NS_PER_S)
 #define CRIU_NS	 (600 * NS_PER_S)
 #define NAP_US	 20000
@@ -44,7 +44,7 @@ static struct note_path stored_path(const char *tenant_dir)
 	return path;
 }
 
-/* What the note says. Of an earlier version, the directory alone. */
+/* The content of the note. A note of an earlier version has the directory alone. */
 struct stored {
 	char text[PATH_MAX];
 	const char *dir;
@@ -93,7 +93,7 @@ bool stored_is(const struct moving *moving)
 	return stored_read(moving->dir, &stored);
 }
 
-/* Whoever wrote there may have been killed, and CRIU goes on. */
+/* `allot checkpoint` may have been killed while CRIU still writes there. */
 static int stored_await_criu(const struct moving *moving, const char *dir)
 {
 	CLEANUP_CLOSE int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -109,7 +109,9 @@ static int stored_await_criu(const struct moving *moving, const char *dir)
 	return 0;
 }
 
-/* CRIU has left them stopped, and whoever was to end them or have them go on is gone. */
+/*
+ * Continues processes that CRIU left stopped; the command that was to end or continue them is gone.
+ */
 static int stored_continue(const struct moving *moving)
 {
 	struct pids pids;
@@ -129,8 +131,8 @@ static int stored_continue(const struct moving *moving)
 }
 
 /*
- * Those that come from an image take their slots, and all say that they do what they are asked for:
- * for GIVEN, that they have no content, and how much they had.
+ * Processes from an image take their slots, and each answers that it is in `phase`: for GIVEN, that
+ * it has no content, and how much it had.
  */
 static int stored_await(struct moving *moving, enum swap_phase phase, uint64_t *ret_bytes)
 {
@@ -157,8 +159,8 @@ static int stored_await(struct moving *moving, enum swap_phase phase, uint64_t *
 }
 
 /*
- * What the host has no room for goes to a file again, for which each process has room, or says why
- * not.
+ * Content that the host has no room for goes to a file again. Each process reserves room there, or
+ * says why it cannot.
  */
 static int stored_divide(struct moving *moving, uint64_t bytes)
 {
@@ -222,7 +224,7 @@ static int stored_put_back(struct moving *moving, const struct stored *stored)
 static int stored_return_content(struct moving *moving, const struct stored *stored)
 {
 	struct moving_sum sum;
-	/* BARE: whoever noted it was killed before anything was given away. */
+	/* BARE: the command that wrote the note was killed before any content was given away. */
 	int r = moving_rests(moving) == SWAP_BARE ? 0 : stored_put_back(moving, stored);
 
 	if (r)

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A tenant whose content is in an image, while its processes are suspended without it: on the way
- * to a disk, and on the way from there. A note in its directory says in which, by its id, since
- * another one may be put where it was, and in which directory: a symbolic link, because that is
- * made whole or not at all. The note is there before the first process gives its content away, and
- * until all have it again, so whoever was killed in between, `allot resume` goes on.
+ * A tenant whose content is in an image while its processes are suspended without it, during a
+ * checkpoint or a restore. A note in the tenant's directory names the image: its id, since another
+ * image may be put in its place, and its directory. The note is a symbolic link, which is made
+ * whole or not at all. It exists from before the first process gives its content away until all
+ * have it again. So `allot resume` can continue after a command was killed in between.
  *
- * On AMD GPUs content stays where it is, and CRIU's plugin takes it from there. There the note says
- * that CRIU may have stopped processes, or that they are about to come back.
+ * On AMD GPUs content stays in place, and CRIU's plugin reads it there. The note then says that
+ * CRIU may have stopped processes, or that they are about to come back.
  */
 #ifndef ALLOT_CLI_CHECKPOINT_STORED_H
 #define ALLOT_CLI_CHECKPOINT_STORED_H

@@ -146,7 +146,7 @@ bool tree_kill(const struct tree *tree)
 
 	for (int i = 0; left && i < NAPS; i++) {
 		left = 0;
-		/* A zombie has no memory, and is somebody else's to reap. */
+		/* A zombie has no memory, and its parent reaps it. */
 		for (size_t k = 0; k < tree->n; k++) {
 			char path[64], exe[8];
 

@@ -25,7 +25,7 @@ void tree_free(struct tree *tree);
 /* A signal to all of them. */
 void tree_signal(const struct tree *tree, int signal);
 
-/* SIGKILL to all, and waits until they are gone, ten seconds at most. Whether they are. */
+/* Sends SIGKILL to all and waits for 10 s at most. Returns true if they are gone. */
 bool tree_kill(const struct tree *tree);
 
 /*

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * allot bench: how exact shares are on this device, in some minutes. It does what a user
- * would: runs a program with `allot run`, changes limits with `allot set`, and has the program say
- * what it got.
+ * allot bench: measures how exact shares are on this device, in some minutes. It uses no private
+ * interface: it runs a program with `allot run`, changes limits with `allot set`, and the program
+ * reports its share.
  */
 #include <argp.h>
 #include <errno.h>
@@ -44,9 +44,9 @@ static const struct argp_option options[] = {
 	{"gpu", 'g', "GPU", 0, "the device: an index as nvidia-smi shows it, or a UUID", 0},
 	{"controller", 'c', "deficit|bucket|pid|all", 0, "(default deficit)", 0},
 	{"only", 'o', "caps|pairs|tokens|requests|launches", 0,
-	 "leave the others out; may be given again", 0},
+	 "run only this trial; may be given several times", 0},
 	{"quick", 'q', NULL, 0, "shorter and less exact", 0},
-	{"json", 'j', "FILE", 0, "also write the figures there", 0},
+	{"json", 'j', "FILE", 0, "also write the figures to FILE", 0},
 	{0},
 };
 
@@ -198,7 +198,7 @@ static void bench_plan_caps(const struct args *a, const bool controllers[static 
 	}
 }
 
-/* About how long all of it takes: the sum of what is noted for each step. */
+/* Estimated duration of the whole: the sum of all steps. */
 static double bench_seconds(const struct args *a, const struct bench_report *report)
 {
 	double seconds = BENCH_ALONE_S + BENCH_START_S;

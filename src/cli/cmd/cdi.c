@@ -16,7 +16,8 @@
 #include "node/library.h"
 
 static const struct argp_option options[] = {
-	{"dir", 'd', "DIR", 0, "where the files are (default: /etc/cdi; of others ~/.config/cdi)", 0},
+	{"dir", 'd', "DIR", 0,
+	 "folder of CDI files (default: root's /etc/cdi, other users' ~/.config/cdi)", 0},
 	{0},
 };
 
@@ -47,8 +48,8 @@ static const struct argp argp = {
 	.options = options,
 	.parser = cdi_parse_option,
 	.args_doc = "generate|list|remove [NAME...]",
-	.doc = "Tell podman, docker, containerd and CRI-O of devices of allot: each container that asks "
-	       "for one is a tenant of its own.\v"
+	.doc = "Describe allot's devices to podman, docker, containerd and CRI-O: each container "
+	       "that asks for one is a tenant of its own.\v"
 	       "Names: 0 (a device, as --gpu has it), all, 8GiB, 8GiB-25 (memory and percent of "
 	       "compute, of each device), 0:8GiB-25. \"generate\" alone: each device and all.\n"
 	       "\n"
@@ -97,7 +98,7 @@ static int cdi_read_devices(struct generator *g, const char *name)
 	return *g->devices.trouble ? say_error("%s: %s", name, g->devices.trouble) : 0;
 }
 
-/* Those that a name is for, of which a file has the UUIDs and the nodes. */
+/* Finds the devices of a name. Its file lists their UUIDs and nodes. */
 static int cdi_choose_devices(struct generator *g, const char *name, const char *list,
 			      struct devices *ret)
 {

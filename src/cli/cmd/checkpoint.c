@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* allot checkpoint: a tenant, with its processes and what they hold on devices, to a disk. */
+/* allot checkpoint: writes a tenant, with its processes and their device memory, to a disk. */
 #include <argp.h>
 
 #include "base/parse.h"
@@ -16,12 +16,13 @@
 enum { KEY_TO = 256, KEY_LEAVE_RUNNING, KEY_TIMEOUT, KEY_COMPRESS };
 
 static const struct argp_option options[] = {
-	{"to", KEY_TO, "DIR", 0, "where: a directory that is empty, or is not there", 0},
-	{"leave-running", KEY_LEAVE_RUNNING, NULL, 0, "have it go on here when it is there", 0},
+	{"to", KEY_TO, "DIR", 0, "a directory that is empty or does not exist yet", 0},
+	{"leave-running", KEY_LEAVE_RUNNING, NULL, 0, "continue the tenant here once it is written",
+	 0},
 	{"compress", KEY_COMPRESS, "LEVEL", OPTION_ARG_OPTIONAL,
 	 "compress device memory by zstd (1, the default, is the fastest; up to 19)", 0},
 	{"timeout", KEY_TIMEOUT, "TIME", 0,
-	 "how long work on the device is waited for, like 10s (default 30s)", 0},
+	 "how long to wait for work on the device, like 10s (default 30s)", 0},
 	{0},
 };
 
@@ -72,9 +73,9 @@ static const struct argp argp = {
 	.options = options,
 	.parser = checkpoint_parse_option,
 	.args_doc = "NAME --to DIR",
-	.doc = "Put a swappable tenant on a disk: its device memory, and its processes by CRIU.\v"
-	       "Then it is ended here, and \"allot restore DIR\" has it go on. Until all of it is there "
-	       "it can be resumed.\n"
+	.doc = "Write a swappable tenant to a disk: its device memory, and its processes by CRIU.\v"
+	       "Its processes then end here, and \"allot restore DIR\" continues them. Until all "
+	       "of it is written the tenant can be resumed.\n"
 	       "\n"
 	       "  allot checkpoint train --to /var/lib/train.1\n"
 	       "  allot restore /var/lib/train.1\n",

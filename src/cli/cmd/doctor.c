@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * allot doctor: what is wrong on this machine and what to do. One line a finding: ok, warn (allot
- * works, something is worth knowing) or FAIL (it will not); below it what to do. Exit status 1 when
- * anything failed.
+ * allot doctor: finds faults of this machine, and says what to do. One line a finding: ok, warn
+ * (allot works, something is worth knowing) or FAIL (it will not); below it what to do. Exit status
+ * 1 when anything failed.
  */
 #include <argp.h>
 #include <stdbool.h>
@@ -29,7 +29,7 @@
 #include "text/units.h"
 
 static const struct argp_option options[] = {
-	{"sweep", 's', NULL, 0, "remove what is left of tenants that ended", 0},
+	{"sweep", 's', NULL, 0, "remove files of tenants that ended", 0},
 	{0},
 };
 
@@ -58,8 +58,8 @@ static const struct argp argp = {
 	.options = options,
 	.parser = doctor_parse_option,
 	.args_doc = "[-- COMMAND...]",
-	.doc = "Say what is wrong on this machine and what to do; with COMMAND, whether it can be "
-	       "limited.\v"
+	.doc = "Say what is wrong on this machine and what to do; with COMMAND, say if allot can "
+	       "limit it.\v"
 	       "Exit status: 0, or 1 if anything is wrong.\n",
 };
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* allot image: what is in an image of a tenant, and whether each byte is as it was written. */
+/* allot image: shows an image of a tenant, and checks each byte. */
 #include "image/image.h"
 
 #include <argp.h>
@@ -32,8 +32,8 @@ static error_t image_parse_option(int key, char *arg, struct argp_state *state)
 static const struct argp argp = {
 	.parser = image_parse_option,
 	.args_doc = "DIR",
-	.doc = "Show what is in the image of a tenant in DIR: whose it is, and its memory, object by "
-	       "object. All of it is read, and each byte is checked.\v"
+	.doc = "Show a tenant's image in DIR: its owner, and its memory, object by object. All of "
+	       "it is read, and each byte is checked.\v"
 	       "Exit status: 0; 1 if the image is damaged or was never finished; 125.\n",
 };
 

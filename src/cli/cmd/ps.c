@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* allot ps: tenants, their quotas and what they use, once. */
+/* allot ps: shows tenants, their quotas and their use, once. */
 #include <argp.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -33,7 +33,7 @@
 
 static const struct argp_option options[] = {
 	{"json", 'j', NULL, 0, "print JSON, as docs/json.md describes it", 0},
-	{"ended", 'e', NULL, 0, "show the last figures of tenants that ended instead", 0},
+	{"ended", 'e', NULL, 0, "instead, show the last figures of tenants that ended", 0},
 	{0},
 };
 
@@ -66,8 +66,8 @@ static const struct argp argp = {
 	.options = options,
 	.parser = ps_parse_option,
 	.args_doc = "[NAME...]",
-	.doc = "Show tenants: quota, use by category, the driver's own figure, refusals; what they "
-	       "have of compute; processes. Then who uses a device and is not limited.",
+	.doc = "Show tenants: quota, use by category, the driver's own figure, refusals; use of "
+	       "compute; processes. Then the processes that use a device outside of all tenants.",
 };
 
 /* An empty cell where there is nothing, so that columns that nobody needs go away. */
@@ -189,7 +189,7 @@ static int ps_print_devices(const struct tenants *tenants)
 	return r;
 }
 
-/* Whose they are, where Kubernetes asked for them. */
+/* Prints the Pods of tenants that Kubernetes asked for. */
 static int ps_print_pods(const struct tenants *tenants)
 {
 	struct table *t = table_new("TENANT|POD|UID");
@@ -342,7 +342,7 @@ static bool ps_is_called(const char *name, const char *asked)
 				   : !asked[plain] && owner == geteuid();
 }
 
-/* Leaves only the tenants that are asked for, in the runtime directory's order. */
+/* Keeps only the named tenants, in the runtime directory's order. */
 static int ps_keep_named(struct tenants *tenants, const struct args *a)
 {
 	size_t n = 0;

@@ -21,9 +21,9 @@ static error_t restore_parse_option(int key, char *arg, struct argp_state *state
 static const struct argp argp = {
 	.parser = restore_parse_option,
 	.args_doc = "DIR",
-	.doc = "Have a tenant go on that \"allot checkpoint\" has put into DIR.\v"
-	       "All of DIR is read and checked before anything is started. The tenant has the name, the "
-	       "quota and the processes that it had.\n",
+	.doc = "Continue a tenant that \"allot checkpoint\" wrote to DIR.\v"
+	       "All of DIR is read and checked before anything is started. The tenant keeps its "
+	       "name, its quota and its processes.\n",
 };
 
 int cmd_restore(int argc, char **argv)

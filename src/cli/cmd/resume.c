@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* allot resume: what left comes back, and a tenant's processes go on. */
+/* allot resume: moves a tenant's memory back, and continues its processes. */
 #include <argp.h>
 
 #include "base/now.h"
@@ -13,14 +13,14 @@
 #include "cli/tenant/place.h"
 #include "cli/tenant/remote.h"
 
-/* Processes that are back have only to notice that they may go on. */
+/* Processes that are back only have to see that they may continue. */
 #define RUN_NS (10 * NS_PER_S)
 
 enum { KEY_TIMEOUT = 256 };
 
 static const struct argp_option options[] = {
 	{"timeout", KEY_TIMEOUT, "TIME", 0,
-	 "how long a process is waited for that does not get on, like 10s (default 30s)", 0},
+	 "how long to wait for a process that makes no progress, like 10s (default 30s)", 0},
 	{0},
 };
 
@@ -47,8 +47,8 @@ static const struct argp argp = {
 	.options = options,
 	.parser = resume_parse_option,
 	.args_doc = "NAME",
-	.doc = "Bring all that a suspended tenant holds back to its devices.\v"
-	       "All of it, or none: where a quota or a device has no room the tenant stays "
+	.doc = "Move a suspended tenant's memory back to its devices and continue it.\v"
+	       "All of it, or none: if a quota or a device has no room, the tenant stays "
 	       "suspended.\n",
 };
 

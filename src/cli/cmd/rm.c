@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* allot rm: removes tenants that nothing is left of, also those that stay until somebody does. */
+/* allot rm: removes tenants that have no processes left, also those that stay until then. */
 #include <argp.h>
 #include <errno.h>
 #include <stdio.h>
@@ -33,10 +33,10 @@ static error_t rm_parse_option(int key, char *arg, struct argp_state *state)
 static const struct argp argp = {
 	.parser = rm_parse_option,
 	.args_doc = "NAME...",
-	.doc = "Remove tenants that no process is left of.\v"
-	       "Tenants go by themselves when their last process has ended; this is for those that "
-	       "\"allot run --print-env\" made, and for damaged ones. Their last figures stay: "
-	       "\"allot ps --ended\" shows them.\n",
+	.doc = "Remove tenants that have no processes left.\v"
+	       "A tenant is removed by itself after its last process ended; this command is for "
+	       "tenants that \"allot run --print-env\" made, and for damaged ones. Their last "
+	       "figures stay: \"allot ps --ended\" shows them.\n",
 };
 
 static int rm_refuse_living(const char *name, const char *dir)
@@ -44,7 +44,7 @@ static int rm_refuse_living(const char *name, const char *dir)
 	pid_t pid = 0;
 	char who[64] = "";
 
-	/* Those that use a GPU are in `allot ps`. */
+	/* `allot ps` shows processes that use a GPU. */
 	if (tenants_state(dir, &pid) != TENANT_RUNNING && pid)
 		snprintf(who, sizeof(who), " (process %ld was started in it)", (long)pid);
 	return say_error("tenant \"%s\" lives%s; end its processes first (\"allot ps %s\" shows those "

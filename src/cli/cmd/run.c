@@ -42,53 +42,60 @@
 enum { KEY_ALLOW_ESCAPE = 256, KEY_GUARD, KEY_PRINT_ENV, KEY_REPORT, KEY_SWAPPABLE, KEY_OVERCOMMIT, KEY_HOST_MEMORY,
        KEY_SWAP_DIR, KEY_USER };
 
+enum { GROUP_MOVED = TENANT_GROUPS, GROUP_AMD, GROUP_CONTAINERS };
+
 static const struct argp_option options[] = {
-	{"name", 'n', "NAME", 0, "tenant to make or to join (default: one for this run alone)", 0},
+	{"name", 'n', "NAME", 0, "tenant to make or to join (default: a new one for this run)", 0},
 	{"gpu", 'g', "LIST", 0,
-	 "devices, in this order: indices (NVIDIA's as nvidia-smi counts, then AMD's), 0-3, all, or "
-	 "names",
+	 "devices, in this order: indices (NVIDIA's as nvidia-smi counts, then AMD's), 0-3, all, "
+	 "or names",
 	 0},
-	{"accounting", 'a', "ledger|driver", 0, "whose figure decides (default ledger)", 0},
-	{"allow-escape", KEY_ALLOW_ESCAPE, NULL, 0,
-	 "run a command that allot cannot limit all the same", 0},
-	{"guard", KEY_GUARD, NULL, 0,
-	 "on AMD GPUs, count what goes around the library, too: static programs, bare system calls",
-	 0},
-	{"print-env", KEY_PRINT_ENV, NULL, 0,
-	 "run nothing: print the environment by which other launchers' programs are of the tenant, "
-	 "which stays until \"allot rm\"",
+	{"user", KEY_USER, "USER", 0,
+	 "for root: make the tenant and run the command as this user (a name, or UID:GID)", 0},
+	{"allow-escape", KEY_ALLOW_ESCAPE, NULL, 0, "run the command even if allot cannot limit it",
 	 0},
 	{"report", KEY_REPORT, NULL, 0,
-	 "at the end say what the tenant had: peak memory, the devices' time, refusals", 0},
-	{"swappable", KEY_SWAPPABLE, NULL, 0,
-	 "hold memory so that \"allot suspend\" can move it to the host and "
-	 "\"allot resume\" back",
-	 0},
-	{"overcommit", KEY_OVERCOMMIT, NULL, 0,
-	 "swappable, and takes turns on the device's memory with others of this kind: quotas together "
-	 "may exceed it",
-	 0},
-	{"host-memory", KEY_HOST_MEMORY, "SIZE", 0,
-	 "of a swappable tenant, most that may be in host memory (default: what is free, less 10%)", 0},
-	{"swap-dir", KEY_SWAP_DIR, "DIR", 0,
-	 "of a swappable tenant, a directory on a disk for what has no room in host memory", 0},
-	{"user", KEY_USER, "USER", 0,
-	 "as root: a tenant of this user (a name, or UID:GID), as whom the command runs", 0},
+	 "at the end, print the tenant's peak memory, device time and refusals", 0},
 	{"verbose", 'v', NULL, 0, "say what is set up", 0},
+	{"accounting", 'a', "ledger|driver", 0,
+	 "count memory by allot's ledger (default) or by the driver's figure", TENANT_GROUP_MEMORY},
+	{NULL, 0, NULL, 0, "Memory that moves to the host:", GROUP_MOVED},
+	{"swappable", KEY_SWAPPABLE, NULL, 0,
+	 "let \"allot suspend\" move the tenant's memory to the host, and \"allot resume\" back",
+	 GROUP_MOVED},
+	{"overcommit", KEY_OVERCOMMIT, NULL, 0,
+	 "as --swappable, and take turns on the device's memory with other such tenants, whose "
+	 "quotas together may exceed it",
+	 GROUP_MOVED},
+	{"host-memory", KEY_HOST_MEMORY, "SIZE", 0,
+	 "most of the tenant's memory that may be on the host (default: what is free, less 10%)",
+	 GROUP_MOVED},
+	{"swap-dir", KEY_SWAP_DIR, "DIR", 0,
+	 "a directory on a disk, for memory that has no room on the host", GROUP_MOVED},
+	{NULL, 0, NULL, 0, "AMD GPUs:", GROUP_AMD},
+	{"guard", KEY_GUARD, NULL, 0,
+	 "let the kernel report ioctls, so that static programs and bare system calls are limited, "
+	 "too",
+	 GROUP_AMD},
+	{NULL, 0, NULL, 0, "Containers and other launchers:", GROUP_CONTAINERS},
+	{"print-env", KEY_PRINT_ENV, NULL, 0,
+	 "run nothing: print the variables that put a program into the tenant, which stays until "
+	 "\"allot rm\"",
+	 GROUP_CONTAINERS},
 	{0},
 };
 
 struct args {
 	const char *name, *gpu;
-	struct identity user; /* zeroed: who asks */
+	struct identity user; /* zeroed: the user who runs allot */
 	struct tenant_options tenant;
-	struct config elsewhere; /* what variables and the file of other systems say */
+	struct config elsewhere; /* limits of other systems' variables and file */
 	struct tenant_options first; /* with that, of a tenant that this run makes */
 	enum enroll_accounting accounting;
 	bool allow_escape, guard, print_env, report, swappable, overcommit, verbose;
 	uint64_t host_bytes; /* 0: not said */
-	const char *swap_dir; /* as it was said */
-	char swap_path[POLICY_DIR_BYTES]; /* where that is */
+	const char *swap_dir;		  /* as given */
+	char swap_path[POLICY_DIR_BYTES]; /* its absolute path */
 	char **command;
 };
 
@@ -185,7 +192,7 @@ static int run_check_command(const struct args *a)
 	struct program program;
 	int r = program_examine(a->command[0], &program);
 
-	if (r == -ENOEXEC) /* the kernel will say what is wrong with it */
+	if (r == -ENOEXEC) /* the kernel will report its fault */
 		return 0;
 	if (r < 0)
 		return launch_cannot(a->command[0], r);
@@ -232,7 +239,7 @@ static void run_warn_of_context(const struct policy *policy)
 		}
 }
 
-/* The loader goes on without a library that it does not find, and so would the program. */
+/* The loader continues without a library that it does not find, and so would the program. */
 static int run_check_root(const struct args *a, const char *library)
 {
 	const char *root = a->command ? launcher_bare_root(a->command, library) : NULL;
@@ -282,7 +289,10 @@ static void run_keep_library(const struct args *a, char library[static PATH_MAX]
 		strcpy(library, kept);
 }
 
-/* What allotd noted for the first of a tenant cannot be had where this one runs: it has its own. */
+/*
+ * The library that allotd noted for a new tenant may be out of reach here; the run then uses its
+ * own.
+ */
 static bool run_is_noted_in_vain(const struct args *a, const struct enrolment *e, const char *noted)
 {
 	return !e->joined && (access(noted, R_OK) < 0 ||
@@ -323,8 +333,8 @@ struct library_path {
 };
 
 /*
- * The same file by a path that says who had it loaded, see guest/core/environment.h: a program that
- * has lost its tenant's directory on the way is not taken for one without a tenant.
+ * The same file by a path that marks programs of a tenant, see guest/core/environment.h: a program
+ * that has lost its tenant's directory is then not taken for one without a tenant.
  */
 static struct library_path run_library_path(const char *library)
 {
@@ -423,7 +433,7 @@ static int run_check_usage(const struct args *a)
 	return 0;
 }
 
-/* Lines for `env`, `docker run --env-file` and the like: those that run sets, of what it set. */
+/* Prints lines for `env`, `docker run --env-file` and the like: the variables that a run sets. */
 static int run_print_environment(void)
 {
 	static const char *const names[] = {
@@ -464,8 +474,8 @@ static int run_check(struct args *a, char library[PATH_MAX])
 }
 
 /*
- * Others can leave for a tenant, but no device becomes larger: one that could hold its quota only
- * there would wait for ever.
+ * Other tenants can be evicted, but no device becomes larger: a tenant with a larger quota would
+ * wait forever.
  */
 static bool run_refuse_too_large(const char *why, const struct devices *devices,
 				 const struct policy *policy)

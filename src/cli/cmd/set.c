@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* allot set: changes what a tenant may use, running or not. */
+/* allot set: changes a tenant's limits, running or not. */
 #include <argp.h>
 #include <errno.h>
 #include <stdbool.h>
@@ -51,8 +51,8 @@ static const struct argp argp = {
 	.parser = set_parse_option,
 	.args_doc = "NAME",
 	.doc = "Change a tenant's quota or share of compute at once.\v"
-	       "What is not named stays. Below what the tenant uses, no memory is taken away: new "
-	       "allocations are refused until use falls below the quota.\n"
+	       "Options that are not given stay as they are. A quota below the tenant's use takes "
+	       "no memory away: new allocations are refused until the use is below the quota.\n"
 	       "\n"
 	       "  allot set jobA --memory 12GiB\n"
 	       "  allot set jobA --compute 40 --priority high\n",
@@ -169,10 +169,10 @@ static void set_report_change(const struct args *a, const struct change *c)
 	}
 }
 
-/* Others change it, too: it is looked at anew then. */
+/* If another process changes it, too, the change is computed again. */
 #define TRIES 16
 
-/* What set_edit_policy() does, in place of which allotd puts the result in force. */
+/* As set_edit_policy(), but allotd puts the result in force. */
 static int set_change_remotely(const struct place *place, struct change *c)
 {
 	int r = -EAGAIN;
@@ -210,7 +210,7 @@ int cmd_set(int argc, char **argv)
 			a.name, a.name);
 	if (place_find(a.name, &place) < 0)
 		return EXIT_ALLOT;
-	/* What is left of one that ended would take the change, and lose it. */
+	/* A tenant that ended may still have files; they would take the change, and be removed. */
 	if (access(dir, F_OK) < 0 || (!place.remote && tenants_state(dir, &pid) == TENANT_ENDED))
 		return say_error("there is no tenant \"%s\" in %s; \"allot ps\" lists them", a.name,
 				 runtime);

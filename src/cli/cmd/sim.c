@@ -33,13 +33,14 @@
 enum { AMD = 256, MODEL, LINKS, SHARED };
 
 static const struct argp_option options[] = {
-	{"gpus", 'g', "N", 0, "how many NVIDIA devices (default 1, or none with --amd)", 0},
-	{"amd", AMD, "N", 0, "how many AMD devices (default none)", 0},
-	{"memory", 'm', "SIZE", 0, "memory of each (default 24GiB)", 0},
-	{"context", 'c', "SIZE", 0, "memory that a context takes (default 520MiB)", 0},
-	{"model", MODEL, "gfx90a|gfx942|gfx1030", 0, "of AMD devices (default gfx90a)", 0},
+	{"gpus", 'g', "N", 0, "number of NVIDIA devices (default 1, or none with --amd)", 0},
+	{"amd", AMD, "N", 0, "number of AMD devices (default none)", 0},
+	{"memory", 'm', "SIZE", 0, "memory of each device (default 24GiB)", 0},
+	{"context", 'c', "SIZE", 0, "memory of a CUDA context (default 520MiB)", 0},
+	{"model", MODEL, "gfx90a|gfx942|gfx1030", 0, "model of the AMD devices (default gfx90a)",
+	 0},
 	{"links", LINKS, "xgmi|pcie|FILE", 0,
-	 "between AMD devices (default: as the model has them)", 0},
+	 "links between AMD devices (default: those of the model)", 0},
 	{"dir", 'd', "DIR", 0,
 	 "keep the devices in DIR, for several commands at once (default: devices of this command "
 	 "alone)",
@@ -130,13 +131,16 @@ static int sim_set_gpus(const char *text)
 	return 0;
 }
 
-/* Whoever holds a lock on it, and its command's processes do, uses the devices beside it. */
+/* A process with a lock on this file uses the devices. The command's processes have one. */
 #define ALIVE "alive"
 #define ALIVE_FD 101 /* behind that of `allot run` */
 
 static void sim_remove_dir_at(int dirfd, const char *name);
 
-/* What a simulation that was killed left. One without the file may be of an older allot's. */
+/*
+ * Removes files of a simulation that was killed. A directory without the lock file may be of an
+ * older allot.
+ */
 static void sim_sweep(const char *place)
 {
 	char path[PATH_MAX], own[64];
@@ -321,7 +325,7 @@ static int sim_share(const char *dir)
 	return 0;
 }
 
-/* Whether the command is to see NVIDIA's devices: with AMD's only if they are asked for. */
+/* True if the command is to see NVIDIA's devices: beside AMD's only if they are asked for. */
 static bool sim_wants_nvidia(const struct args *a)
 {
 	return !a->amd || a->gpus;

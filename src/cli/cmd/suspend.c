@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* allot suspend: a tenant's memory leaves its devices, and its processes wait. */
+/* allot suspend: moves a tenant's memory off its devices, and its processes wait. */
 #include <argp.h>
 
 #include "base/host_memory.h"
@@ -17,12 +17,13 @@ enum { KEY_CONTEXTS = 256, KEY_HOST_MEMORY, KEY_TIMEOUT };
 
 static const struct argp_option options[] = {
 	{"contexts", KEY_CONTEXTS, NULL, 0,
-	 "contexts, code, and what else the driver keeps there leave, too", 0},
+	 "also move contexts, code, and all else that the driver keeps on the device", 0},
 	{"host-memory", KEY_HOST_MEMORY, "SIZE", 0,
-	 "most that may go to host memory (default: what is free, less 10%)", 0},
+	 "most memory to use on the host (default: what is free, less 10%)", 0},
 	{"timeout", KEY_TIMEOUT, "TIME", 0,
-	 "how long work on the device, and a process that does not get on, is waited for, like 10s "
-	 "(default 30s)", 0},
+	 "how long to wait for work on the device, and for a process that makes no progress, like "
+	 "10s (default 30s)",
+	 0},
 	{0},
 };
 
@@ -59,10 +60,11 @@ static const struct argp argp = {
 	.options = options,
 	.parser = suspend_parse_option,
 	.args_doc = "NAME",
-	.doc = "Move all that a swappable tenant holds on its devices into host memory.\v"
-	       "Its processes wait at their next launch, copy or allocation until \"allot resume\". "
-	       "Addresses and content stay what they are. Refused, with nothing moved, where a "
-	       "process holds what cannot leave.\n"
+	.doc = "Move a swappable tenant's device memory to the host, and stop its use of the GPU.\v"
+	       "Its processes wait at their next launch, copy or allocation until \"allot "
+	       "resume\". "
+	       "Addresses and content stay the same. Refused, with nothing moved, if a process "
+	       "holds memory that cannot be moved.\n"
 	       "\n"
 	       "  allot run --swappable --memory 40GiB --name serve -- python serve.py\n"
 	       "  allot suspend serve\n"

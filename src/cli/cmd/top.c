@@ -26,9 +26,10 @@
 #define INTERVAL_MAX_US (3600 * UINT64_C(1000000))
 
 static const struct argp_option options[] = {
-	{"once", '1', NULL, 0, "print one frame and end, as where there is no terminal", 0},
-	{"sort", 's', "memory|share|name|user|refusals", 0, "in this order (default memory)", 0},
-	{"filter", 'f', "TEXT", 0, "only what has this in its name, user or command", 0},
+	{"once", '1', NULL, 0, "print one frame and end (default without a terminal)", 0},
+	{"sort", 's', "memory|share|name|user|refusals", 0, "order of the tenants (default memory)",
+	 0},
+	{"filter", 'f', "TEXT", 0, "show only rows with TEXT in name, user or command", 0},
 	{"interval", 'i', "TIME", 0, "how often to look, from 100ms to an hour (default 1s)", 0},
 	{0},
 };

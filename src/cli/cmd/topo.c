@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* allot topo: devices, the links between them, and who reaches whom. */
+/* allot topo: devices, the links between them, and which reach each other. */
 #include "cli/device/topo.h"
 
 #include <argp.h>

@@ -84,7 +84,7 @@ static const struct argp argp = {
 	       "input.\n",
 };
 
-/* What the kernel and the drivers know of them is not asked. */
+/* Takes the devices from the list alone, without asking the kernel or the drivers. */
 static int hook_take_devices(const char *list, struct devices *devices, struct selection *gpus)
 {
 	char *copy = strdup(list), *rest = copy, *word;
@@ -145,7 +145,7 @@ static int hook_find_runtime(uid_t *ret_user)
 		     : 0;
 }
 
-/* The child's part, which leaves this mount namespace and this root: an exit status. */
+/* The child enters another mount namespace and root. Returns an exit status. */
 static int hook_furnish(const struct container *container, const struct enrolment *e)
 {
 	const char *tenant_dir = e->dir;
@@ -179,7 +179,7 @@ static int hook_furnish_apart(const struct container *container, const struct en
 				 : say_error("ended by signal %d", WTERMSIG(status));
 }
 
-/* A container that is started again finds its tenant as it is by then, whoever changed it. */
+/* A container that is started again finds its tenant with the changes that were made to it. */
 static const struct tenant_options no_options;
 
 static void hook_ask_for_kept(const struct args *a, struct enroll_request *req)
@@ -220,8 +220,8 @@ static void hook_end_former(const struct args *a, const struct container *contai
 }
 
 /*
- * A tenant's name has a hash of whose it is, but Pods' names are their users' to choose: of two grants with
- * one name the second is refused.
+ * A tenant's name has a hash of its owner, but users choose Pods' names: of two grants with one
+ * name the second is refused.
  */
 static int hook_check_joined(const struct args *a, const struct container *container,
 			     const struct enrolment *e)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `allot cdi hook`: what a runtime calls for each container that asked for a device of allot. */
+/* `allot cdi hook`: called by a runtime for each container that asked for a device of allot. */
 #ifndef ALLOT_CLI_CONTAINER_HOOK_H
 #define ALLOT_CLI_CONTAINER_HOOK_H
 

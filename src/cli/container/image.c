@@ -13,7 +13,7 @@
 #include "cli/exec/program.h"
 #include "cli/out/say.h"
 
-/* What starts a statically linked program's children. */
+/* The loader of programs that a statically linked program starts. */
 #if defined(__aarch64__)
 #define LOADER "/lib/ld-linux-aarch64.so.1"
 #else
@@ -21,8 +21,8 @@
 #endif
 
 /*
- * Whether a loader reads that file: it has the name in it. Others do not, of other libcs and those
- * that only go by glibc's name; and some systems' builds of glibc's have another name.
+ * True if a loader reads /etc/ld.so.preload: its file contains that name. Loaders of other libcs do
+ * not, and some systems' builds of glibc use another name.
  */
 static bool image_loader_preloads(const char *path)
 {
@@ -58,7 +58,7 @@ int image_check(const struct container *container)
 	if (chroot(container->root) < 0 || (chdir(container->cwd) < 0 && chdir("/") < 0) ||
 	    setenv("PATH", container->path, 1) < 0)
 		return say_error("%s: %s", container->root, say_errno(errno));
-	/* What is not found there the runtime will say. */
+	/* The runtime will complain of a program that is not found. */
 	program_examine(container->program, &program);
 	if (program.kind == PROGRAM_FOREIGN || program.kind == PROGRAM_MACHINE)
 		return image_refuse(program.path, program_kind_words(program.kind));

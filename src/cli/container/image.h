@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whether liballot.so reaches the programs of a container's image. */
+/* Checks that liballot.so reaches the programs of a container's image. */
 #ifndef ALLOT_CLI_CONTAINER_IMAGE_H
 #define ALLOT_CLI_CONTAINER_IMAGE_H
 

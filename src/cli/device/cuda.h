@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is known of CUDA here without a driver being asked. */
+/* Facts about CUDA that need no driver. */
 #ifndef ALLOT_CLI_DEVICE_CUDA_H
 #define ALLOT_CLI_DEVICE_CUDA_H
 
 #include <stdint.h>
 
 /*
- * What a program's first context takes, about; on simulated devices what they were told. 0 where
- * there are no NVIDIA devices.
+ * Estimated bytes of a program's first context; on simulated devices as configured. 0 without
+ * NVIDIA devices.
  */
 uint64_t cuda_context_bytes(void);
 

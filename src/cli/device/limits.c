@@ -26,7 +26,7 @@ static bool limits_is_zero(const char *word)
 	return zeros && (!word[zeros] || !strcmp(word + zeros, "%"));
 }
 
-/* With its unit a small size is what somebody means, and `allot run` warns of it. */
+/* A small size with a unit is intended, and `allot run` warns of it. */
 static int limits_parse_size(const char *word, struct size_spec *ret)
 {
 	bool unit = word[strspn(word, "0123456789")];

@@ -10,7 +10,7 @@
 #include "node/devices.h"
 #include "text/units.h"
 
-/* What is limited, by which option and in which words. */
+/* A kind of limit: its option, and its words. */
 struct limits_kind;
 extern const struct limits_kind limits_memory;	/* --memory: sizes or parts of the device */
 extern const struct limits_kind limits_compute; /* --compute: parts of the device's time */
@@ -31,7 +31,10 @@ int limits_parse(const struct limits_kind *kind, const char *text, struct limits
  */
 int limits_apply(const struct limits *limits, struct policy *policy);
 
-/* Whether one is a size that a device may not have, for which it is worth to ask the driver. */
+/*
+ * True if one of the limits is a size that a device may not have, so that the driver should be
+ * asked.
+ */
 bool limits_may_exceed(const struct limits *limits);
 
 /*

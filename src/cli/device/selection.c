@@ -207,8 +207,7 @@ static bool selection_one_model(const struct devices *d, struct range range)
 }
 
 /*
- * Adds those of the range that a variable leaves; -ENOTUNIQ for an index where indices tell
- * nothing.
+ * Adds those of the range that a variable lists; -ENOTUNIQ for an index if indices are not unique.
  */
 static int selection_add_visible(const struct devices *d, struct range range, const char *variable,
 				 bool by_index, struct selection *sel)

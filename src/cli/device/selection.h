@@ -14,17 +14,17 @@ struct selection {
 };
 
 /*
- * What `--gpu` says: indices, ranges of them ("0-3"), "all", NVIDIA's UUIDs or AMD's names as
- * amd/identity.h has them, beginnings of these that only one has, or topo's names, separated by
- * commas. 0, or a message that names the argument and a negative value.
+ * Parses the value of `--gpu`, separated by commas: indices, ranges of them ("0-3"), "all",
+ * NVIDIA's UUIDs or AMD's names as amd/identity.h has them, unique beginnings of these, or topo's
+ * names. 0, or a message that names the argument and a negative value.
  */
 int selection_parse(const struct devices *devices, const char *list, struct selection *ret);
 
 /*
- * The devices that CUDA_VISIBLE_DEVICES leaves of NVIDIA's, in its order, then those that
- * ROCR_VISIBLE_DEVICES leaves of AMD's; all of a vendor's where its variable is not set. They read
+ * The devices that CUDA_VISIBLE_DEVICES lists of NVIDIA's, in its order, then those that
+ * ROCR_VISIBLE_DEVICES lists of AMD's; all of a vendor's if its variable is not set. Both are read
  * as CUDA and ROCm do: indices among the vendor's own or beginnings of names, up to the first that
- * names no device. -ENOTUNIQ where CUDA's indices may not be NVML's (different models, without
+ * names no device. -ENOTUNIQ if CUDA's indices may not be NVML's (different models, without
  * CUDA_DEVICE_ORDER=PCI_BUS_ID).
  */
 int selection_visible(const struct devices *devices, struct selection *ret);

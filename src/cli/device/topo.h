@@ -17,16 +17,16 @@ struct topo_device {
 	struct device device;
 	uint32_t index;	  /* NVIDIA: as nvidia-smi counts; AMD: the node, as rocminfo counts */
 	char name[24];	  /* "nvidia0", "amd1" */
-	uint32_t gpu_id;  /* AMD: what ioctls call it */
+	uint32_t gpu_id;  /* AMD: its id for ioctls */
 	uint64_t hive_id; /* AMD: 0 where it is in none */
 };
 
 /* The link from one device to another. Zero and NULL: not known. */
 struct topo_link {
-	bool reach;	  /* else nothing of what follows matters */
+	bool reach;	  /* if not, the rest has no meaning */
 	const char *type; /* "NVLink", "xGMI", "PCIe", ... */
 	uint32_t count;	  /* how many of them, side by side */
-	const char *path; /* what it passes between the two */
+	const char *path; /* the parts of PCIe between the two */
 	uint32_t weight;
 	uint32_t min_mb_per_s, max_mb_per_s;
 	uint32_t measured_mb_per_s; /* see topo_measure */
@@ -46,7 +46,7 @@ struct topo {
 	uint32_t amd_without_render_node;
 };
 
-/* 0 or -ENOMEM; what a vendor's driver answered is in there. */
+/* 0 or -ENOMEM; the errors of the vendors' drivers are in *ret. */
 int topo_read(struct topo *ret);
 void topo_free(struct topo *topo);
 

@@ -95,9 +95,8 @@ static struct units_text visible_name_for_rocm(const struct devices *amd, unsign
 }
 
 /*
- * A caller's list is made anew even if it is not to change: it may count GPUs that the library
- * hides. HIP takes CUDA's variable for its own where there is none for it, and would find nothing
- * of AMD's in ours.
+ * A caller's list is written again even if it does not change: it may count GPUs that the library
+ * hides. HIP reads CUDA's variable if its own is not set, and would find none of AMD's in ours.
  */
 static int visible_set_amd(const struct devices *devices, const struct selection *gpus,
 			   const struct policy *policy, bool cuda_is_ours)

@@ -5,7 +5,7 @@
 
 #include "cli/device/selection.h"
 
-/* 0 if what `--gpu` chose is among what the caller's variables leave; else a message. */
+/* 0 if the caller's variables list all devices of `--gpu`; else a message. */
 int visible_check(const char *list, const struct devices *devices, const struct selection *gpus);
 
 /*

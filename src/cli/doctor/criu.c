@@ -33,7 +33,7 @@ static bool criu_kernel_is_new(const char *release)
 	       (major > KERNEL_MAJOR || (major == KERNEL_MAJOR && minor >= KERNEL_MINOR));
 }
 
-/* Where PATH has it; what is there may be a script, which tells nothing of what it runs. */
+/* Opens the criu on PATH; it may be a script, which does not tell what it runs. */
 static int criu_open(void)
 {
 	const char *path = getenv("PATH");
@@ -49,8 +49,8 @@ static int criu_open(void)
 }
 
 /*
- * Which build of the plugin for AMD GPUs it takes. That a newer one is to be had is told by the name of
- * the hook that only CRIU after 4.2 has, of which development versions call themselves 4.2, too.
+ * Finds the build of the plugin for AMD GPUs that fits it. CRIU after 4.2 has a hook that older
+ * ones lack; its name tells them apart, since development versions call themselves 4.2, too.
  */
 static const char *criu_plugin(void)
 {

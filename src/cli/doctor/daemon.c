@@ -32,7 +32,7 @@
 
 /* --- The machine's -------------------------------------------------------------------------- */
 
-/* "allotd (process 7)", or without what is not known. */
+/* "allotd (process 7)", or without an unknown part. */
 static const char *daemon_words(pid_t pid, char ret[static 48])
 {
 	snprintf(ret, 48, pid > 0 ? "allotd (process %ld)" : "allotd", (long)pid);
@@ -66,7 +66,7 @@ static void daemon_say_silent(const char *runtime, int r, pid_t pid)
 			: "users' \"allot run\" starts nothing until it does; " RESTART);
 }
 
-/* Asks it. Returns true if *ret is what it goes by. */
+/* Asks the daemon. Returns true if *ret is its configuration. */
 static bool daemon_ask(const char *runtime, struct control_about *ret)
 {
 	struct control_request request = {.verb = CONTROL_ABOUT};

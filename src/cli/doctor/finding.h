@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What `allot doctor` finds, one line each. */
+/* Findings of `allot doctor`, one line each. */
 #ifndef ALLOT_CLI_DOCTOR_FINDING_H
 #define ALLOT_CLI_DOCTOR_FINDING_H
 
@@ -7,7 +7,7 @@
 
 enum finding { FINDING_OK, FINDING_WARN, FINDING_FAIL };
 
-/* `todo` is what to do about it, NULL for nothing. */
+/* `todo` says what to do, or is NULL. */
 void finding_say(enum finding finding, const char *what, const char *todo);
 
 /* Was any of them a FAIL? */

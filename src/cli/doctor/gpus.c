@@ -24,7 +24,7 @@
 	"load the driver (modprobe amdgpu), or start the container with --device /dev/kfd "        \
 	"--device /dev/dri"
 
-/* `missing` is what to do where there is no such file; NULL where that is nothing wrong. */
+/* `missing` says what to do if there is no such file; NULL if that is no fault. */
 static void gpus_check_device_file(const char *path, const char *missing, const char *group)
 {
 	char what[256], todo[128];
@@ -92,7 +92,7 @@ static void gpus_check_cuda(void)
 	dlclose(handle);
 }
 
-/* How many; their places are what --gpu takes. */
+/* Counts them; their order is that of --gpu. */
 static unsigned int gpus_list(const struct devices *devices, enum device_vendor vendor,
 			      bool simulated)
 {

@@ -3,8 +3,8 @@
 #define ALLOT_CLI_DOCTOR_GPUS_H
 
 /*
- * Checks the devices of both vendors with what allot needs of their drivers: files, versions,
- * libraries. That one vendor has none is nothing wrong where the other has some.
+ * Checks the devices of both vendors, and their drivers: files, versions, libraries. It is no fault
+ * if only one vendor has devices.
  */
 void gpus_check(void);
 

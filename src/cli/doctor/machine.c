@@ -27,7 +27,7 @@
 /* A tenant takes well under a MiB of the runtime directory. */
 #define ROOM_BYTES (16u << 20)
 
-/* Has the dynamic linker preload it, as it will be; it complains on stderr and goes on. */
+/* Preloads it by the dynamic linker, which complains on stderr and continues. */
 static int machine_try_preload(const char *library, char *ret, size_t size)
 {
 	CLEANUP_CLOSE int out = -EBADF, in = -EBADF;
@@ -112,9 +112,9 @@ void machine_check_kernel(void)
 }
 
 /*
- * Tries what the ledger needs to know living processes by their locks: a lock is seen through
- * another descriptor; a mapping keeps it when its own descriptor is closed; it ends with the
- * mapping. 0, -ENOLCK when one of these is not so, else -errno.
+ * Tries the locks by which the ledger knows living processes: a lock is seen through another
+ * descriptor; a mapping keeps it when its own descriptor is closed; it ends with the mapping. 0,
+ * -ENOLCK if one of these is not so, else -errno.
  */
 static int machine_try_lock(const char *path)
 {

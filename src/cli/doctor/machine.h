@@ -6,10 +6,10 @@
 /* liballot.so: found, and taken by this machine's dynamic linker. */
 void machine_check_library(void);
 
-/* What compute shares need of the kernel. */
+/* Checks the kernel's features for shares of compute. */
 void machine_check_kernel(void);
 
-/* The runtime directory: whose, of what kind, with room, and with locks that work. */
+/* Checks the runtime directory: its owner, its file system, its room, and its locks. */
 void machine_check_runtime_dir(const char *runtime);
 
 #endif

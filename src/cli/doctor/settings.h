@@ -3,7 +3,7 @@
 #ifndef ALLOT_CLI_DOCTOR_SETTINGS_H
 #define ALLOT_CLI_DOCTOR_SETTINGS_H
 
-/* A line for each that is heeded, each that does nothing, and what is wrong. */
+/* A line for each variable that is in force, that does nothing, and that is malformed. */
 void settings_check(void);
 
 #endif

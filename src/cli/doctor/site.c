@@ -52,8 +52,8 @@ static void site_read_line(int out, char ret[static COMPLAINT])
 }
 
 /*
- * The first line of what "allotd --check" complains of, without the program's name; "": of nothing.
- * Of a file that does not answer that is said after some seconds, and not waited for any longer.
+ * The first complaint of "allotd --check", without the program's name; "": none. For a file that
+ * does not answer, allotd says so after some seconds, and is not waited for any longer.
  */
 static int site_try(const char *path, char ret[static COMPLAINT])
 {
@@ -145,7 +145,7 @@ void site_check(const struct control_about *about)
 	if (about)
 		snprintf(path, sizeof(path), "%.*s", (int)sizeof(about->config) - 1, about->config);
 	else if (chosen && *chosen)
-		return; /* another file may be that one's */
+		return; /* it may have another file */
 	if (stat(path, &st) < 0 && lstat(path, &st) < 0) {
 		site_say_gone(path, about);
 		return;

@@ -9,9 +9,10 @@
 #include "cli/tenant/enroll.h"
 
 /*
- * Runs the command in the tenant that this run has made or joined, and ends as it did; or answers
- * allot's own exit status, and nothing was started. The tenant is removed if nobody else uses it, and
- * the cgroup that this process is in. With `report` it says what the tenant had.
+ * Runs the command in the tenant that this run has made or joined, and ends with its status; or
+ * returns allot's own exit status if nothing was started. Afterwards the tenant is removed, unless
+ * other processes use it, and so is this process's cgroup. With `report` the tenant's use is
+ * printed.
  */
 int guarded_launch(struct enrolment *enrolment, const struct dmem_entry *cgroup,
 		   char **command, bool report);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* As whom a command runs that root starts for a user. */
+/* The user whose command root starts. */
 #ifndef ALLOT_CLI_EXEC_IDENTITY_H
 #define ALLOT_CLI_EXEC_IDENTITY_H
 
 #include <limits.h>
 #include <sys/types.h>
 
-/* Zeroed: as who asks. */
+/* Zeroed: the user who runs allot. */
 struct identity {
 	uid_t uid;
 	gid_t gid;
@@ -14,7 +14,7 @@ struct identity {
 	char home[PATH_MAX], shell[PATH_MAX];
 };
 
-/* A user's name, or UID:GID; of who is root. 0, or a message and -errno. */
+/* Finds a user by name, or by UID:GID; for root. 0, or a message and -errno. */
 int identity_find(const char *user, struct identity *ret);
 
 /* This process is that user from now on, for good, with its groups and its environment's names. 0, or

@@ -19,12 +19,12 @@ int launch_exec(char **argv);
 int launch_cannot(const char *command, int err);
 
 /*
- * Runs the command as a child: forwards every signal that is sent to this process, stops and goes
- * on with it, and writes its wait status. The child is in the same process group, so what the
- * terminal sends reaches it directly and is not sent twice. Signals stay blocked afterwards, so
- * that cleaning up is not interrupted. `enter`, where it is not NULL, is called in the child before
- * it becomes the command, and may answer an exit status that it is to end with instead. Returns 0
- * or an exit status (allot's own error).
+ * Runs the command as a child: forwards every signal that is sent to this process, stops and
+ * continues with it, and writes its wait status. The child is in the same process group, so the
+ * terminal's signals reach it directly and are not sent twice. Signals stay blocked afterwards, so
+ * that cleaning up is not interrupted. `enter`, if not NULL, is called in the child before it
+ * becomes the command, and may return an exit status to end with instead. Returns 0 or an exit
+ * status (allot's own error).
  */
 int launch_supervised(char **argv, int (*enter)(void *arg), void *arg, int *ret_status);
 

@@ -11,7 +11,7 @@
 #include "base/text.h"
 #include "cli/out/say.h"
 
-/* Programs that become what is behind them, and their letters that take a word. */
+/* Programs that execute the command in their arguments, and their letters that take a word. */
 static const struct {
 	const char *name, *letters;
 } wrappers[] = {

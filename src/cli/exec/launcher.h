@@ -7,12 +7,14 @@
 #ifndef ALLOT_CLI_EXEC_LAUNCHER_H
 #define ALLOT_CLI_EXEC_LAUNCHER_H
 
-/* Warns where what the command starts will not be limited, and says what to do instead. */
+/*
+ * Warns if the programs that the command starts will not be limited, and says what to do instead.
+ */
 void launcher_warn(char *const *command);
 
 /*
- * The root in which `chroot` or `unshare` would start its program, if that does not have the
- * library, so that the loader would go on without it; NULL: it has, or the command is another one.
+ * Returns the root in which `chroot` or `unshare` would start its program, if it lacks the library,
+ * so that the loader would continue without it; else NULL.
  */
 const char *launcher_bare_root(char *const *command, const char *library);
 

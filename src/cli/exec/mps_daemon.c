@@ -102,14 +102,14 @@ static int mps_daemon_make_scratch(const char *content)
 
 static void mps_daemon_close_others(void)
 {
-	/* Older kernels: what is ours closes itself, what we inherited has low numbers. */
+	/* Older kernels: our own descriptors close themselves, inherited ones have low numbers. */
 	if (close_range(STDERR_FILENO + 1, ~0u, 0) < 0)
 		for (int fd = STDERR_FILENO + 1; fd < 4096; fd++)
 			close(fd);
 }
 
 /*
- * The daemon is every tenant's: of our caller's environment it gets what finds programs and
+ * The daemon serves all tenants: of our caller's environment it gets the paths of programs and
  * libraries, and nothing that chooses devices, preloads or limits.
  */
 static _Noreturn void mps_daemon_become_control(const struct mps_daemon *daemon, char *option,
@@ -273,8 +273,8 @@ static int mps_daemon_make_dir(const char *path)
 }
 
 /*
- * It says that it started before its socket is open. One that will not start may be in the way of
- * another whose starter was killed meanwhile: that one will do.
+ * The daemon reports its start before its socket is open. A daemon that does not start may be
+ * blocked by another one whose starter was killed meanwhile: that one will do.
  */
 static int mps_daemon_launch(struct mps_daemon *daemon)
 {

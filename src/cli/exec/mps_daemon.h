@@ -14,7 +14,7 @@ struct mps_daemon {
 	char root[PATH_MAX];	/* <runtime>/.mps, which holds the lock */
 	char pipe[PATH_MAX];	/* the two directories that its variables name */
 	char log[PATH_MAX];
-	char said[256]; /* what it printed last, in one line */
+	char said[256]; /* its last output, in one line */
 };
 
 /* Fills in the paths, touching nothing. -ENAMETOOLONG when no socket fits into the directory. */
@@ -30,21 +30,21 @@ int mps_daemon_find(struct mps_daemon *daemon);
 int mps_daemon_ask(struct mps_daemon *daemon);
 
 /*
- * Starts it unless it runs; of several who want it at once, one does. -ETIMEDOUT as above,
- * -EPROTO when it did not start (`said` has why), or -errno.
+ * Starts it unless it runs; of several concurrent callers one does. -ETIMEDOUT as above, -EPROTO if
+ * it did not start (`said` has why), or -errno.
  */
 int mps_daemon_start(struct mps_daemon *daemon);
 
 /*
- * The process of a server that takes nobody, because one of its clients met a fatal fault or was
- * killed with work on the device; 0 when there is none. It is well again by itself when the clients
- * that it had are gone, which is waited for so long.
+ * Returns the pid of a server that refuses clients, because one of them had a fatal fault or was
+ * killed with work on the device; 0 if there is none. Waits up to `limit_s` seconds for it to
+ * recover: it does so by itself when the clients that it had are gone.
  */
 long mps_daemon_failed_server(struct mps_daemon *daemon, double limit_s);
 
 /*
- * Under the lock that starting takes, if nobody has it: has it quit, unless needed(arg) says
- * that somebody needs it. 1 when it was told to, 0 when not, or -errno.
+ * Under the lock of mps_daemon_start, if it is free: ends the daemon, unless needed(arg) is true. 1
+ * if it was told to end, 0 if not, or -errno.
  */
 int mps_daemon_end(struct mps_daemon *daemon, bool (*needed)(const void *arg), const void *arg);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a command is, as far as preloading goes: a program that the dynamic linker will not give
- * liballot.so to would run without a quota. Looks at files only.
+ * Examines a command for preloading: a program that the dynamic linker will not give liballot.so to
+ * would run without a quota. Reads files only.
  */
 #ifndef ALLOT_CLI_EXEC_PROGRAM_H
 #define ALLOT_CLI_EXEC_PROGRAM_H

@@ -13,7 +13,7 @@
 
 extern char **environ;
 
-/* What is more than fits is read and dropped, so that the writer does not wait. */
+/* Output that does not fit is read and dropped, so that the writer does not wait. */
 static void self_read(int fd, char *ret, size_t size)
 {
 	size_t n = 0;

@@ -6,8 +6,8 @@
 #include <stddef.h>
 
 /*
- * Runs it (argv[0] is "allot", NULL ends) without a terminal, and waits. What it said goes into
- * `ret_said`, printable, its lines on one line. Its exit status, or -errno.
+ * Runs it (argv[0] is "allot", NULL ends) without a terminal, and waits. Its output goes into
+ * `ret_said`, printable, its lines joined into one. Returns its exit status, or -errno.
  */
 int self_run(const char *const argv[], char *ret_said, size_t size);
 

@@ -17,7 +17,7 @@
  */
 int space_check(void);
 
-/* Whether the policy's shares can be parts of the SMs. 0, or a message and an exit status. */
+/* Checks that the policy's shares can be parts of the SMs. 0, or an exit status after a message. */
 int space_check_part(const struct policy *policy);
 
 /*
@@ -26,7 +26,7 @@ int space_check_part(const struct policy *policy);
  */
 int space_enter(const struct policy *policy);
 
-/* For `allot set` on a running tenant: what a new part or priority means for whom, on stdout. */
+/* For `allot set` on a running tenant: prints which programs a new part or priority applies to. */
 void space_report(const struct policy *before, const struct policy *after);
 
 /* The daemon, as `allot doctor` asks after it: 0, or errors of mps_daemon_ask. */
@@ -35,7 +35,7 @@ int space_daemon(const char *runtime);
 /* Ends a daemon that no tenant of the runtime directory needs any more: true if it was told to. */
 bool space_sweep(const char *runtime);
 
-/* For --verbose: what space_enter set; nothing for a policy of another mode. */
+/* For --verbose: prints the variables of space_enter; nothing for a policy of another mode. */
 void space_describe(const struct policy *policy);
 
 #endif

@@ -7,9 +7,9 @@
 #define COLUMNS_GAP  1
 
 /*
- * What is left out first is the highest rank, of columns of one rank the last; rank 0 stays. A
- * column is as wide as what is in it, at least `least` and at most `most`; one that `grows` takes
- * what is left, up to `most`.
+ * On a narrow screen the column of the highest rank is left out first, of equal ranks the last one;
+ * rank 0 always stays. A column is as wide as its content, at least `least` and at most `most`; a
+ * column that `grows` takes the remaining width, up to `most`.
  */
 struct column {
 	const char *heading;
@@ -20,8 +20,8 @@ struct column {
 };
 
 /*
- * need[i] is the width of what is in column i, 0 for nothing: the column is left out. Into ret[i]
- * the width, 0 for a column that is not shown. What still does not fit is cut at the right.
+ * need[i] is the width of the content of column i; a column of 0 is left out. ret[i] gets the
+ * width, 0 for a column that is not shown. A table that is still too wide is cut at the right.
  */
 void columns_fit(const struct column *columns, int n, const int *need, int width, int *ret);
 

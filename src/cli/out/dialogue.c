@@ -61,7 +61,7 @@ static void dialogue_ask_outsider(struct dialogue *d, const struct row *row)
 	struct outsider_process now;
 	int r = end_find_process(pid, &d->end);
 
-	/* What is there by now is what is asked about. */
+	/* The question is about the process that has the pid now. */
 	if (!r && outsiders_describe(pid, user_name, &now) < 0) {
 		end_free(&d->end);
 		r = -ESRCH;
@@ -258,7 +258,7 @@ static void dialogue_escape(struct dialogue *d)
 		state->choice.filter[0] = 0;
 }
 
-/* Keys that only change what is shown; false: it is none of them. */
+/* Handles keys that only change the display; false for other keys. */
 static bool dialogue_show(struct dialogue *d, int key)
 {
 	static const struct {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the keys of `allot top` do: to the state of the list, and, when a person was asked, to
- * tenants and programs. Knows nothing of a terminal.
+ * The actions of `allot top`'s keys: on the state of the list, and, after a question, on tenants
+ * and programs. Knows nothing of a terminal.
  */
 #ifndef ALLOT_CLI_OUT_DIALOGUE_H
 #define ALLOT_CLI_OUT_DIALOGUE_H
@@ -30,12 +30,12 @@ struct dialogue {
 		DIALOGUE_SIGNAL
 	} at;
 	struct prompt prompt;
-	char question[192]; /* printable; what is typed stands behind it */
-	char message[512];  /* printable; of what was done, until the next key */
+	char question[192]; /* printable; the typed text follows it */
+	char message[512];  /* printable; the result of the last action, until the next key */
 	char name[POLICY_NAME_BYTES], memory[PROMPT_BYTES];
 	struct end end;
 	int signal;
-	bool stale; /* what was read is not as it was */
+	bool stale; /* the data has changed since it was read */
 	int page;   /* rows of a screen */
 };
 

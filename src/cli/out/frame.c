@@ -52,7 +52,7 @@ static void frame_add_part(struct frame_line *line, int width, const char *fmt, 
 		line->text[len] = 0;
 }
 
-/* What matters most is first. */
+/* The most important part is first. */
 static void frame_add_title(struct frame *f, const struct view *view,
 			    const struct frame_state *state, int width)
 {
@@ -113,8 +113,8 @@ static void frame_add_help(struct frame *f)
 }
 
 /*
- * Every line passes here: nothing that others wrote reaches a terminal as it is, nothing is wider
- * than the screen, and nothing is what its terminal cannot show.
+ * Every line passes here: no text of others reaches a terminal unchanged, no line is wider than the
+ * screen, and no character is one that the terminal cannot show.
  */
 static void frame_finish(struct frame *f, const struct frame_state *state, int width)
 {

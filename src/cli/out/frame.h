@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What `allot top` shows, as lines of text: the same for a terminal and for a pipe. Pure: a view
+ * The screen of `allot top` as lines of text, the same for a terminal and for a pipe. Pure: a view
  * and a state in, lines out.
  */
 #ifndef ALLOT_CLI_OUT_FRAME_H
@@ -8,7 +8,7 @@
 
 #include "cli/out/frame_line.h"
 
-/* A key and what it does, in a word for the line of keys and in full for the help. NULL ends it. */
+/* A key and its action, in a word for the line of keys and in full for the help. NULL ends it. */
 struct frame_key {
 	const char *key, *word, *help;
 };

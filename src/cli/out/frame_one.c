@@ -33,7 +33,7 @@ static void frame_one_add_memory(struct frame *f, const struct view *view,
 	frame_line_add(f, "memory |%s", spark);
 }
 
-/* Where its memory is, if not on the device, and how long it takes to come back. */
+/* The place of its memory, if not on the device, and how long moving it back takes. */
 static void frame_one_add_away(struct frame *f, const struct row *row)
 {
 	struct moved moved = moved_of(row->tenant);

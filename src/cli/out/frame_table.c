@@ -29,7 +29,7 @@ struct cells {
 
 enum frame_draw { DRAW_TEXT, DRAW_BAR, DRAW_MEMORY, DRAW_SHARE };
 
-/* What is left out first on a narrow screen is the highest rank of these two tables. */
+/* Ranks in these two tables: on a narrow screen the highest is left out first. */
 enum {
 	DEVICE_INDEX,
 	DEVICE_MODEL,
@@ -151,7 +151,7 @@ static void frame_table_put_trail(struct cells *cells, int column, const struct 
 			cells->memory_full = trail->sample[i];
 }
 
-/* The widths of what is in these, too. */
+/* Widens `need` to the contents of these cells. */
 static void frame_table_measure(const struct layout *l, const struct cells *cells, int *need)
 {
 	for (int c = 0; c < l->n; c++) {
@@ -305,7 +305,7 @@ void frame_table_devices(struct frame *frame, const struct view *view,
 			       units_count(view->gauges.n - n, "more device", "more devices").s);
 }
 
-/* --- Tenants, and who is in none ------------------------------------------------------------- */
+/* --- Tenants, and programs outside of all ---------------------------------------------------- */
 
 static void frame_table_fill_share(const struct row *row, struct cells *cells)
 {

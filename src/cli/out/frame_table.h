@@ -5,7 +5,7 @@
 
 #include "cli/out/frame_line.h"
 
-/* At most so many of them, 0 for all; then how many more there are. */
+/* Adds at most `most` devices (0: all), then the number of the others. */
 void frame_table_devices(struct frame *frame, const struct view *view,
 			 const struct frame_state *state, int width, int most);
 

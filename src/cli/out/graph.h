@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A small graph of what a tenant had of a device's time, in text of a fixed size. Pure. */
+/* A small graph of a tenant's part of a device's time, in text of a fixed size. Pure. */
 #ifndef ALLOT_CLI_OUT_GRAPH_H
 #define ALLOT_CLI_OUT_GRAPH_H
 
@@ -16,7 +16,7 @@ struct graph {
 
 /*
  * `history_bp` is in hundredths of a percent, the oldest second first. The scale follows the larger
- * of what was had and the target, which is a dashed line behind the bars.
+ * of the history and the target, which is a dashed line behind the bars.
  */
 struct graph graph_draw(const uint32_t history_bp[static SNAPSHOT_SECONDS],
 			uint32_t target_permille);

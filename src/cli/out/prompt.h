@@ -17,7 +17,7 @@ enum prompt_state { PROMPT_GOES_ON, PROMPT_DONE, PROMPT_CANCELLED };
 #define PROMPT_BACKSPACE 127 /* and 8 */
 #define PROMPT_KILL	 ('U' & 31)
 
-/* What is no key of a line (arrows, letters beyond ASCII) does nothing. */
+/* A key without meaning in a line (arrows, letters beyond ASCII) does nothing. */
 enum prompt_state prompt_key(struct prompt *prompt, int key);
 
 #endif

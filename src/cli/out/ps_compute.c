@@ -12,7 +12,7 @@
 #include "sched/controller.h"
 #include "text/units.h"
 
-/* No kernel lasts so long: the figure is damaged. */
+/* No kernel lasts an hour: a longer figure is damaged. */
 #define ABSURD_NS (3600 * NS_PER_S)
 
 static bool ps_compute_has_shares(const struct tenant_entry *e)
@@ -47,7 +47,7 @@ static void ps_compute_put_units(struct table *t, uint32_t units)
 		table_cell(t, "%s", "");
 }
 
-/* For a tenant that used nothing yet, or whose use nobody measures. */
+/* For a tenant that used nothing yet, or whose use is not measured. */
 static void ps_compute_put_unknown(struct table *t)
 {
 	for (int i = 0; i < 3; i++)
@@ -64,7 +64,7 @@ static void ps_compute_put_device(struct table *t, const struct tenant_entry *e,
 	table_cell(t, "%s",
 		   compute->target_permille ? units_permille(compute->target_permille).s : "-");
 	ps_compute_put_units(t, compute->units);
-	/* A tenant's compute units are its own, so nobody measures what it does on them. */
+	/* A tenant's compute units are its own, so its use of them is not measured. */
 	if (!tenants_measured(d)) {
 		ps_compute_put_unknown(t);
 		return;

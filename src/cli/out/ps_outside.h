@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The part of `allot ps` about those who use a device and are not limited. */
+/* The part of `allot ps` about processes that use a device and are not limited. */
 #ifndef ALLOT_CLI_OUT_PS_OUTSIDE_H
 #define ALLOT_CLI_OUT_PS_OUTSIDE_H
 
@@ -13,10 +13,10 @@ struct ps_outside {
 	struct outsider_found *found;
 };
 
-/* What the drivers say, nothing where there is none: before the tenants are read. */
+/* Reads the drivers' lists, empty without a driver. To be called before the tenants are read. */
 void ps_outside_look(struct ps_outside *ret);
 
-/* Who of these is in none of them. 0 or -ENOMEM. */
+/* Finds the listed processes that are in none of the tenants. 0 or -ENOMEM. */
 int ps_outside_compare(struct ps_outside *outside, const struct tenants *tenants);
 void ps_outside_free(struct ps_outside *outside);
 

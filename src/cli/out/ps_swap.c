@@ -19,7 +19,7 @@ static void ps_swap_put_ns(struct table *t, uint64_t ns)
 	table_cell(t, "%s", ns ? units_duration(ns).s : "-");
 }
 
-/* Answers whether it waits for what has no room on the host. */
+/* Returns true if it waits for memory of a tenant that has no room on the host. */
 static bool ps_swap_put(struct table *t, const struct tenant_entry *e)
 {
 	struct moved moved = moved_of(e);

@@ -22,7 +22,7 @@ extern const char *const rows_sorts[ROWS_SORTS]; /* "memory", ... */
 struct rows_choice {
 	enum rows_sort sort;
 	char filter[64]; /* part of a name, a user or a command, in either case; "": all */
-	/* What is selected, and by how many rows that is to move; taken and zeroed. */
+	/* The selected row, and the number of rows to move it by; taken and zeroed. */
 	char name[TRAIL_NAME];
 	uint8_t uuid[16];
 	int move;
@@ -44,7 +44,7 @@ struct rows {
 	struct row *list;
 };
 
-/* Those that the filter lets through, in order. Points into the view. -ENOMEM. */
+/* Collects the rows that pass the filter, in order. They point into the view. -ENOMEM. */
 int rows_collect(const struct view *view, const struct rows_choice *choice, struct rows *ret);
 void rows_free(struct rows *rows);
 
@@ -54,13 +54,13 @@ void rows_free(struct rows *rows);
  */
 size_t rows_select(const struct rows *rows, struct rows_choice *choice);
 
-/* Whether a share of the device's time is measured for it. */
+/* True if a share of the device's time is measured for it. */
 bool rows_has_share(const struct row *row);
 
 /* The part of the time that it may count on; in mode space it may be busy all the time. */
 uint32_t rows_target_permille(const struct row *row);
 
-/* Of its quota, or of what the device has; -1: not known. */
+/* Used memory, relative to its quota or to the device's memory; -1: not known. */
 int rows_memory_permille(const struct row *row, const struct view *view);
 
 /* 0: not known. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What allot tells people on stderr: one line that says what failed, on which object, why, and
- * what to do. Everything below the commands returns -errno and stays silent.
+ * Messages to people on stderr: one line that says what failed, on which object, why, and what to
+ * do. Everything below the commands returns -errno and stays silent.
  */
 #ifndef ALLOT_CLI_OUT_SAY_H
 #define ALLOT_CLI_OUT_SAY_H
@@ -12,7 +12,7 @@ void say_as(const char *name);
 /* Prints "<name>: <message>" and returns EXIT_ALLOT. */
 int say_error(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
-/* The same for what does not stop the command. */
+/* The same for a message that does not stop the command. */
 void say_note(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
 /* The words for an errno or a -errno. */

@@ -19,7 +19,7 @@
 
 static volatile sig_atomic_t ended;
 
-/* What puts the terminal back where ncurses cannot be called any more. */
+/* The terminal's state before, to restore it where ncurses cannot be called any more. */
 static struct {
 	struct termios modes;
 	char words[128];
@@ -115,7 +115,7 @@ static void screen_draw_bottom(const struct dialogue *d, int y, int width)
 		screen_write_keys(text, sizeof(text), width);
 	if (!d->state->utf8)
 		text_make_ascii(text);
-	/* What is typed is at the end, and has to be seen. */
+	/* The end of the text is where a person types, and must be visible. */
 	len = (int)strlen(text);
 	cut = types && len >= width ? len - width + 1 : 0;
 	text_clip(text + cut, (size_t)width);
@@ -203,8 +203,8 @@ static void screen_keep_terminal(void)
 }
 
 /*
- * Those that end it are taken only while it waits for keys, so that none comes between a look at
- * `ended` and the wait. SIGWINCH and the one of control-Z are ncurses's.
+ * Signals that end the program are taken only while it waits for keys, so that none is lost between
+ * a look at `ended` and the wait. SIGWINCH and the one of control-Z are ncurses's.
  */
 static void screen_take_signals(sigset_t *ret_waiting)
 {

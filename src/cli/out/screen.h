@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The live view of `allot top` on a terminal; screen_none.c stands in where ncurses is missing. */
+/* The live view of `allot top` on a terminal; screen_none.c replaces it without ncurses. */
 #ifndef ALLOT_CLI_OUT_SCREEN_H
 #define ALLOT_CLI_OUT_SCREEN_H
 
@@ -7,7 +7,7 @@
 
 #include "cli/out/frame.h"
 
-/* Whether this build and this terminal (TERM) can show it. */
+/* True if this build and this terminal (TERM) can show the screen. */
 bool screen_usable(void);
 
 /* Shows until q, from a view that was read; returns the exit status. */

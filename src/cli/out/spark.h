@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Room for a text of so many characters. */
+/* Bytes for a text of `width` characters. */
 #define SPARK_BYTES(width) ((width)*3 + 1)
 
 #define SPARK_NONE UINT64_MAX /* there is no sample */
@@ -18,7 +18,7 @@
 /* The last `width` of n samples, the newest at the right; `full` and more is the highest. */
 void spark_draw(const uint64_t *samples, int n, uint64_t full, int width, bool utf8, char *ret);
 
-/* A bar of which that part is full. What is not 0 shows something. */
+/* Writes a bar, full to `permille`. A value above 0 shows at least one mark. */
 void spark_bar(int permille, int width, bool utf8, char *ret);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What was used of memory at each of the last looks, by who uses it. Pure: no clock. */
+/* Used memory at each of the last looks, for each user of it. Pure: no clock. */
 #ifndef ALLOT_CLI_OUT_TRAIL_H
 #define ALLOT_CLI_OUT_TRAIL_H
 
@@ -21,7 +21,10 @@ struct trail {
 	uint64_t sample[TRAIL_SAMPLES]; /* the oldest first; SPARK_NONE: it was not there */
 };
 
-/* A new look. What is not noted until the next is not there, and forgotten with its last sample. */
+/*
+ * Begins a new look. A name that is not noted until the next one is gone, and forgotten with its
+ * last sample.
+ */
 void trail_begin(struct trails *trails);
 /* Of a name on a device. Where there is no memory for it, it has no trail. */
 void trail_note(struct trails *trails, const char *name, const uint8_t uuid[16], uint64_t bytes);

@@ -59,7 +59,7 @@ struct view_name view_outsider_name(const struct outsider_found *found)
 	return name;
 }
 
-/* The directory may be anybody's who made the tenant: the ledger is written by its user. */
+/* The directory may belong to the user who made the tenant: the ledger's owner is its user. */
 static void view_name_users(const struct tenants *tenants, struct view_user *users)
 {
 	uid_t last = (uid_t)-1;
@@ -116,7 +116,10 @@ int view_read(struct view_reader *reader, const char *runtime, struct view *view
 	struct view now = {.noutside = 0};
 	int r;
 
-	/* The drivers first: who is in a ledger by then is no outsider. */
+	/*
+	 * The drivers are read first: a process that enters a ledger in between is then no
+	 * outsider.
+	 */
 	if (reader->usage && usage_read(reader->usage, &usage))
 		usage = (struct usage_list){.n = 0};
 	r = runtime_load(runtime, &now.tenants);

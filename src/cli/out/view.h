@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What `allot top` shows, as it was read at one moment, and how memory was used before. */
+/* The data of `allot top`, as read at one moment, and earlier use of memory. */
 #ifndef ALLOT_CLI_OUT_VIEW_H
 #define ALLOT_CLI_OUT_VIEW_H
 
@@ -14,7 +14,7 @@ struct view_user {
 
 struct view {
 	struct tenants tenants;
-	struct view_user *users; /* of each tenant: whose its ledger is */
+	struct view_user *users; /* of each tenant: its ledger's owner */
 	struct gauges gauges;
 	struct outsider_found *outside;
 	size_t noutside;
@@ -25,7 +25,7 @@ struct view {
 #define VIEW_DEVICE  "#"
 #define VIEW_OUTSIDE "!"
 
-/* What somebody outside is called in a list: "!4711 python3", its pid and program. */
+/* The name of a process outside of all tenants in a list: "!4711 python3", its pid and program. */
 struct view_name {
 	char s[TRAIL_NAME];
 };
@@ -38,8 +38,8 @@ int view_open(struct view_reader **ret);
 void view_close(struct view_reader *reader); /* takes NULL */
 
 /*
- * Reads all anew into `view`, which is zeroed before the first time. -errno where the runtime
- * directory cannot be read, or -ENOMEM: then the view is as it was.
+ * Reads everything again into `view`, which is zeroed before the first time. -errno if the runtime
+ * directory cannot be read, or -ENOMEM: then the view is unchanged.
  */
 int view_read(struct view_reader *reader, const char *runtime, struct view *view);
 void view_free(struct view *view);

@@ -19,7 +19,7 @@
 #include "node/tenants.h"
 #include "text/units.h"
 
-/* Processes that are back have only to notice that they may go on. */
+/* Processes that are back only have to see that they may continue. */
 #define RUN_NS (10 * NS_PER_S)
 
 #define NAP_MOST_US 5000
@@ -34,8 +34,8 @@ int away_parse_timeout(const char *text, uint64_t *ret_us)
 }
 
 /*
- * On the way back from what was called off. Who does not get on is not waited for once more: it
- * finds what is asked for when it does.
+ * How long to wait for the way back after a call-off. A process that makes no progress is not
+ * waited for again: it finds the request when it continues.
  */
 #define CALL_OFF_NS (2 * NS_PER_S)
 
@@ -54,7 +54,7 @@ static int away_refuse_silent(struct moving *moving, const struct moving_sum *su
 	return away_call_off(moving);
 }
 
-/* So much of it may be on the host, where some of it is. */
+/* How much of the tenant may be in host memory; `has` bytes of it are there already. */
 static uint64_t away_room(const struct moving *moving, const struct away_options *o, uint64_t has)
 {
 	uint64_t said = o->host_bytes ? o->host_bytes : moving->host_bytes;
@@ -63,7 +63,8 @@ static uint64_t away_room(const struct moving *moving, const struct away_options
 }
 
 /*
- * What the host has no room for goes to a file, for which each process has room, or nothing moves.
+ * Memory that the host has no room for goes to a file. Each process reserves room there, or nothing
+ * moves.
  */
 static int away_divide(struct moving *moving, const struct away_options *o, enum swap_phase prepare,
 		       uint64_t bytes, uint64_t room)
@@ -101,7 +102,7 @@ static int away_stays(const struct moving *moving, bool all)
 			 all ? "" : ", or goes there");
 }
 
-/* What had come back leaves again. */
+/* Moves memory that had come back out again. */
 static int away_leave_again(struct moving *moving)
 {
 	struct moving_sum sum = moving_ask(moving, SWAP_OUT, CALL_OFF_NS, false);
@@ -109,7 +110,10 @@ static int away_leave_again(struct moving *moving)
 	return away_stays(moving, !sum.silent);
 }
 
-/* Some could not leave, or were `silent`, which was said: those that had left come back. */
+/*
+ * Some processes could not move their memory, or were `silent`, which was reported: the others move
+ * theirs back.
+ */
 static int away_call_back(struct moving *moving, bool silent)
 {
 	struct moving_sum sum = moving_ask(moving, SWAP_BACK, CALL_OFF_NS, !silent);
@@ -146,7 +150,7 @@ static int away_send_memory(struct moving *moving, const struct away_options *o)
 	r = away_check_room(moving, o, prepare, &sum);
 	if (r)
 		return r;
-	/* From here on it goes on without us. Each process ends in one way or the other. */
+	/* From here on the processes continue without us. Each ends in one way or the other. */
 	sum = moving_ask(moving, SWAP_OUT, moving->patience_ns, true);
 	if (sum.refused || sum.silent)
 		return away_call_back(moving, sum.silent);
@@ -154,7 +158,7 @@ static int away_send_memory(struct moving *moving, const struct away_options *o)
 	return 0;
 }
 
-/* What BARE cannot do for want of memory is not done without. */
+/* If BARE fails for want of memory, contexts are not moved. */
 static int away_send_contexts(struct moving *moving)
 {
 	uint64_t begin = now_monotonic_ns();
@@ -167,7 +171,10 @@ static int away_send_contexts(struct moving *moving)
 	return r;
 }
 
-/* Of one that takes turns a part is away. The rest follows, if that has room as well. */
+/*
+ * Moves the rest of a tenant that takes turns and is partly evicted, if the host has room for that,
+ * too.
+ */
 static int away_send_rest(struct moving *moving, const struct away_options *o)
 {
 	struct swap_places places = moving_find(moving);
@@ -182,7 +189,10 @@ static int away_send_rest(struct moving *moving, const struct away_options *o)
 				 units_bytes(places.here).s,
 				 said ? "--host-memory is" : "host memory has room for",
 				 units_bytes(room).s);
-	/* Twice where a way back was not ended: what was away leaves again, and then the rest. */
+	/*
+	 * Twice if an earlier resume did not end: first the part that was evicted before, then the
+	 * rest.
+	 */
 	do
 		sum = moving_ask(moving, SWAP_OUT, moving->patience_ns, true);
 	while (!sum.refused && !sum.silent && moving_is_parted(moving));
@@ -193,7 +203,7 @@ static int away_send_rest(struct moving *moving, const struct away_options *o)
 	return 0;
 }
 
-/* Asks once more for what was asked last, which each process answers from where it is. */
+/* Repeats the last request, which each process answers at once with its state. */
 static int away_note(struct moving *moving)
 {
 	struct moving_sum sum;
@@ -238,8 +248,8 @@ int away_send(struct moving *moving, const struct away_options *o)
 }
 
 /*
- * One that takes turns, and for which there is no room, comes back as for a launch of its own: whoever
- * decides makes room for it. Others may have their turn first.
+ * A tenant that takes turns, and has no room, comes back as for a launch of its own: the role
+ * holder makes room for it. Others may have their turn first.
  */
 static int away_take_turn(struct moving *moving)
 {
@@ -279,7 +289,7 @@ int away_return(struct moving *moving)
 		return 0;
 	if (moving_rests(moving) == SWAP_BARE && contexts_return(moving))
 		return away_stays(moving, true);
-	/* All of it comes, or all stays away, and who could not come says why. */
+	/* All of the memory comes back or none. A process that cannot move its own says why. */
 	sum = moving_ask(moving, SWAP_BACK, moving->patience_ns, !moving->overcommits);
 	if (moving->overcommits && sum.refused && !sum.silent) {
 		moving_ask(moving, SWAP_OUT, CALL_OFF_NS, false);

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A whole tenant off its devices, and back on them: what `allot suspend` and its like do in between. */
+/*
+ * Moves a whole tenant off its devices, and back: the part of `allot suspend` and similar commands.
+ */
 #ifndef ALLOT_CLI_TENANT_AWAY_H
 #define ALLOT_CLI_TENANT_AWAY_H
 
@@ -10,17 +12,17 @@
 
 struct away_options {
 	uint64_t host_bytes; /* most that may go to host memory; 0: not said */
-	uint64_t timeout_us; /* so long processes are waited for that do not get on */
+	uint64_t timeout_us; /* how long to wait for processes that make no progress */
 	bool contexts;	     /* go, too */
 };
 
 #define AWAY_TIMEOUT_US (MOVING_PATIENCE_NS / NS_PER_US)
 
-/* What --timeout says; 0, or an exit status after a message. */
+/* Parses the value of --timeout; 0, or an exit status after a message. */
 int away_parse_timeout(const char *text, uint64_t *ret_us);
 
 /*
- * From running to suspended; from suspended on with `contexts`, to those being away, too. 0, or an
+ * Suspends a running tenant; with `contexts` also moves the contexts of a suspended one. 0, or an
  * exit status after a message: then the tenant is as it was. Says on stdout how long it took.
  */
 int away_send(struct moving *moving, const struct away_options *options);

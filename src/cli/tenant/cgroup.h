@@ -15,14 +15,14 @@
 int cgroup_path(const char *cgroup, const char *file, char ret[static PATH_MAX]);
 
 /*
- * The one that this process is in. -EXDEV where it is not below what is shown here as the root, and
- * errors of reading.
+ * This process's own cgroup. -EXDEV if it is not below the root that is shown here, and errors of
+ * reading.
  */
 int cgroup_own(char ret[static PATH_MAX]);
 
 /*
- * Whether it is the machine's root cgroup. That one may pass controllers on while processes are in
- * it. The cgroup that a container sees as its root is not the machine's.
+ * True if it is the machine's root cgroup, which may pass controllers on while processes are in it.
+ * The cgroup that a container sees as its root is not the machine's.
  */
 bool cgroup_is_root(const char *cgroup);
 
@@ -35,10 +35,10 @@ int cgroup_write(const char *cgroup, const char *file, const char *text);
 /* Moves this process there. */
 int cgroup_enter(const char *cgroup);
 
-/* Whether another process is in it. */
+/* True if another process is in it. */
 bool cgroup_has_others(const char *cgroup);
 
-/* Whether the cgroup passes a controller on to those below it. */
+/* True if the cgroup passes a controller on to those below it. */
 bool cgroup_passes_on(const char *cgroup, const char *controller);
 
 /* Has the cgroup do so, or no longer. -EBUSY: processes are in it (never of the root); -errno. */

@@ -81,7 +81,7 @@ static int contexts_check_process(const struct pid_entry *process)
 	return contexts_state(process, &state);
 }
 
-/* Whose driver has nothing of the kind. */
+/* True if a device is AMD's: its driver has no checkpoint of this kind. */
 static bool contexts_are_amds(const struct moving *moving)
 {
 	struct ledger_device_info info;
@@ -102,7 +102,7 @@ int contexts_check(const struct moving *moving)
 	if (r < 0)
 		return say_error("tenant \"%s\": its policy cannot be read: %s", moving->name,
 				 say_errno(r));
-	/* Others may have it come back, who know nothing of contexts. */
+	/* Other processes may bring it back, and they know nothing of contexts. */
 	if (policy.flags & POLICY_OVERCOMMIT)
 		return say_error("--contexts: tenant \"%s\" takes turns on memory (--overcommit); suspend "
 				 "it without --contexts",
@@ -169,7 +169,7 @@ static int contexts_return_one(const struct pid_entry *process)
 	return r;
 }
 
-/* One that ended meanwhile is nothing wrong. */
+/* A process that ended meanwhile is no error. */
 static int contexts_each(const struct pids *pids, int (*what)(const struct pid_entry *process))
 {
 	int first = 0;

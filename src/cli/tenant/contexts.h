@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Contexts, and what else the driver keeps of a tenant's processes on its devices: by the driver's
- * own checkpoint, on top of ours. Only after SWAP_BARE, when our memory is off the devices, and what
- * processes share with it: of processes that share memory the driver takes a checkpoint, and loses
- * them when it brings them back.
+ * Moves contexts, and all else that the driver keeps of a tenant's processes on its devices, by the
+ * driver's own checkpoint. Only after SWAP_BARE, when our memory and memory shared between
+ * processes is off the devices: the driver takes a checkpoint of processes that share memory, and
+ * loses them when it restores it.
  *
- * Nothing is noted of it anywhere: in which state a process is the driver says. Who is killed on the
- * way leaves a tenant that is suspended, and contexts_return finds what there is to do.
+ * No note is kept: the driver tells each process's state. If the command is killed, the tenant
+ * stays suspended, and contexts_return finds the processes to restore.
  */
 #ifndef ALLOT_CLI_TENANT_CONTEXTS_H
 #define ALLOT_CLI_TENANT_CONTEXTS_H
@@ -19,7 +19,10 @@ int contexts_check(const struct moving *moving);
 /* All of them, or none: then an exit status, after a message, and all is as it was. */
 int contexts_take(const struct moving *moving);
 
-/* Where there are any. 0, or an exit status after a message: those that failed stay away. */
+/*
+ * Restores contexts, if any were moved. 0, or an exit status after a message: those that failed
+ * stay moved.
+ */
 int contexts_return(const struct moving *moving);
 
 #endif

@@ -117,8 +117,8 @@ static int dmem_explain_pass_on(struct dmem_trouble *trouble, int r, const char 
 }
 
 /*
- * From the root on, since a cgroup has what the one above passes on: the first on the way to `own`
- * that does not. False if all do.
+ * Finds the first cgroup on the way from the root to `own` that does not pass the controller on: a
+ * cgroup has what the one above passes on. False if all do.
  */
 static bool dmem_find_gap(const char *own, char ret[static PATH_MAX])
 {
@@ -140,7 +140,7 @@ static int dmem_pass_on(struct dmem_entry *e, struct dmem_trouble *trouble)
 	char last[PATH_MAX] = "none", at[PATH_MAX];
 
 	while (dmem_find_gap(e->own, at)) {
-		/* A kernel that says yes and does not do it would be asked for ever. */
+		/* A kernel that accepts the write and ignores it would be asked forever. */
 		int r = strcmp(at, last) ? cgroup_pass_on(at, CONTROLLER, true) : -EIO;
 
 		if (r < 0)
@@ -229,7 +229,7 @@ static int dmem_limit_tenant(const char *runtime, const char *tenant, const stru
 	if (r < 0)
 		return dmem_complain(trouble, r, "begin again, for a GPU may have gone",
 				     "cgroup %s gets no limits: %s", cgroup, say_errno(r));
-	/* Joining may have changed what the tenant's other commands may use. */
+	/* A change of membership may change the limits of the tenant's other commands. */
 	dmem_apply(runtime, tenant, &policy, devices, &kept);
 	return 0;
 }
@@ -259,8 +259,8 @@ int dmem_enter(const char *runtime, const char *tenant, const struct devices *de
 }
 
 /*
- * The other way round: nobody can go back to a cgroup that passes a controller on, but to the root
- * of all. That one goes on doing so, since others' limits may have come to rest on it.
+ * The reverse: no process can go back to a cgroup that passes a controller on, except to the root
+ * of all. The root continues to pass it on, since others' limits may depend on it.
  */
 void dmem_leave(const struct dmem_entry *entry)
 {
@@ -300,7 +300,7 @@ struct application {
 	unsigned int kept;
 };
 
-/* One that is gone needs no limit. */
+/* A cgroup that is gone needs no limit. */
 static void dmem_apply_to_cgroup(const char *cgroup, void *arg)
 {
 	struct application *a = arg;

@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The kernel's own limit on AMD GPUs' memory: the dmem controller of cgroups (Linux 6.14 and
- * later). It is a backstop: what a program takes in ways that liballot.so does not meet counts
- * there, too.
+ * later). It is a backstop, which also counts memory taken in ways that liballot.so does not see.
  *
- * A command gets a cgroup below the one that allot itself is in, and nowhere else, so that whatever
- * holds there goes on to hold. The kernel lets a cgroup pass a controller on to those below it only
- * if no process is in it. So this needs a cgroup that allot is alone in, as in a scope or service
- * of its own; elsewhere the command runs without.
+ * A command gets a cgroup below that of allot itself, and nowhere else, so that limits that apply
+ * there still apply. The kernel lets a cgroup pass a controller on to those below it only if no
+ * process is in it. So allot must be alone in its cgroup, as in a scope or service of its own;
+ * otherwise the command runs without this limit.
  *
- * Nobody is left to remove the cgroup when the command ends. A note in the runtime directory, made
- * before it, says where it is, and whoever runs allot next removes what is empty.
+ * No process remains to remove the cgroup when the command ends. A note in the runtime directory,
+ * made before the cgroup, names it, and a later allot removes cgroups that are empty.
  */
 #ifndef ALLOT_CLI_TENANT_DMEM_H
 #define ALLOT_CLI_TENANT_DMEM_H
@@ -24,17 +23,16 @@
 
 #define DMEM_WORDS (PATH_MAX + 320)
 
-/* Why there is no such limit, and what to do about it. */
+/* The reason why there is no such limit, and what to do about it. */
 struct dmem_trouble {
 	char what[DMEM_WORDS];
 	const char *todo;
 };
 
-/* Whether the kernel has the controller, and shows it here. Cheap. */
+/* True if the kernel has the controller, and shows it here. Cheap. */
 bool dmem_offered(void);
 
-/* Whether a command that is run from here would get its limit: as dmem_enter(), but for doing it.
- */
+/* As dmem_enter(), but only checks that a command run from here would get its limit. */
 int dmem_check(const struct devices *devices, struct dmem_trouble *trouble);
 
 struct dmem_entry {
@@ -45,9 +43,9 @@ struct dmem_entry {
 };
 
 /*
- * Moves this process into a cgroup of its own that has the tenant's limits. 0. -ENODEV where there
- * is no controller, or none of its regions is an AMD GPU's, so that nothing is wrong. Else a
- * negative value with `trouble`, and all is as it was, but that the root of all goes on passing the
+ * Moves this process into a cgroup of its own that has the tenant's limits. 0. -ENODEV if there is
+ * no controller, or none of its regions is an AMD GPU's, so that nothing is wrong. Else a negative
+ * value with `trouble`, and nothing is changed, except that the root of all still passes the
  * controller on.
  */
 int dmem_enter(const char *runtime, const char *tenant, const struct devices *devices,

@@ -17,7 +17,7 @@
 int dmem_note(const char *runtime, const char *tenant, const char *cgroup,
 	      char ret_path[static PATH_MAX]);
 
-/* Takes away a cgroup that nobody is in, and its note; nothing if somebody is. */
+/* Removes an empty cgroup, and its note; nothing if a process is in it. */
 void dmem_note_end(int dirfd, const char *note);
 
 /* Calls fn for each of a tenant's. */

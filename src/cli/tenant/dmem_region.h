@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Regions of device memory as the kernel's dmem controller names them, and what a policy allows of
+ * Regions of device memory as the kernel's dmem controller names them, and a policy's limit of
  * each. Pure.
  */
 #ifndef ALLOT_CLI_TENANT_DMEM_REGION_H
@@ -18,7 +18,7 @@
 
 struct dmem_region {
 	char name[DMEM_REGION_BYTES]; /* "drm/0000:c1:00.0/vram" */
-	uint64_t bytes;		      /* what a file of the controller says of it */
+	uint64_t bytes;		      /* its size, by a file of the controller */
 };
 
 struct dmem_regions {
@@ -36,9 +36,9 @@ void dmem_regions_parse(const char *text, struct dmem_regions *ret);
 const struct dmem_region *dmem_regions_find(const struct dmem_regions *regions, const char *name);
 
 /*
- * The bytes of a region that the policy allows: the sum over the AMD GPUs whose memory it is (the
- * parts of a partitioned GPU have one region together). DMEM_NO_LIMIT if one of them has no limit,
- * 0 if the tenant has none of them. -ENOENT for a region that is no AMD GPU's memory; errors of
+ * The policy's bytes for a region: the sum over the AMD GPUs that have it (the parts of a
+ * partitioned GPU have one region together). DMEM_NO_LIMIT if one of them has no limit, 0 if the
+ * tenant has none of them. -ENOENT for a region that is no AMD GPU's memory; errors of
  * policy_limit().
  */
 int dmem_region_allowed(const struct dmem_region *region, const struct devices *devices,

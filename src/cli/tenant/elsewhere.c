@@ -125,7 +125,7 @@ void elsewhere_lower(const struct config *config, struct policy *policy)
 
 /* --- What people are told --------------------------------------------------------------------- */
 
-/* Where a limit from elsewhere came from, and what it says of one device, or of all. */
+/* The origin of a limit from elsewhere, and its value for one device, or for all. */
 struct source {
 	char name[160]; /* "CUDA_DEVICE_MEMORY_LIMIT_1=1g" */
 	unsigned int device;

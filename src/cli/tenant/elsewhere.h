@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The limits of other systems (dropin/config.h) for a tenant of `allot run`: variables and the file
- * lower what the options say, and never raise it. The tenant's processes keep to them in any
- * case; here the tenant is made so, and people are told.
+ * lower the options' limits, and never raise them. The tenant's processes apply them in any case;
+ * here the tenant is made with them, and people are told.
  */
 #ifndef ALLOT_CLI_TENANT_ELSEWHERE_H
 #define ALLOT_CLI_TENANT_ELSEWHERE_H
@@ -15,16 +15,19 @@
 int elsewhere_read(struct config *ret);
 
 /*
- * The options of a tenant that is made now: lowered by what is known without asking the driver,
- * which is a limit for all devices; and the priority, where no option says one.
+ * The options of a new tenant: lowered by limits for all devices, which are known without the
+ * driver; and the priority, if no option gives one.
  */
 void elsewhere_apply(const struct config *config, const struct tenant_options *said,
 		     struct tenant_options *ret);
 
-/* Lowers the shares of a policy, for what is decided before the processes start (mode space). */
+/* Lowers the shares of a policy, for decisions before the processes start (mode space). */
 void elsewhere_lower(const struct config *config, struct policy *policy);
 
-/* For --verbose: of each variable and line of the file whether it is what binds in that tenant. */
+/*
+ * For --verbose: for each variable and line of the file, says if it is the limit in force in that
+ * tenant.
+ */
 void elsewhere_describe(const struct config *config, const struct policy *policy);
 
 #endif

@@ -30,7 +30,7 @@ static bool end_is_users(const struct tenant_entry *tenant, uid_t uid)
 	return uid == tenant->ledger.st_uid || (tenant->ledger.st_mode & S_IWOTH);
 }
 
-/* Whether the process of that pid now is one of the tenant. */
+/* True if the process that has the pid now is one of the tenant. */
 static bool end_is_of(const struct tenant_entry *tenant, pid_t pid)
 {
 	struct stat process;

@@ -105,7 +105,7 @@ static int enroll_start_device(const struct enroll_request *req, unsigned int in
 	return 0;
 }
 
-/* `old` with the devices that were chosen, and with what the options say. */
+/* `old` with the chosen devices and the options' limits. */
 static int enroll_new_policy(const struct enroll_request *req, const struct policy *old,
 			     struct policy *ret)
 {
@@ -190,7 +190,7 @@ static bool enroll_is_same_policy(const struct policy *a, const struct policy *b
 	return equal;
 }
 
-/* --gpu without limits leaves the tenant fewer devices, and gives it no new ones. */
+/* --gpu without limits reduces the tenant's devices, and adds none. */
 static int enroll_check_gpus(const struct enroll_request *req, const struct policy *p)
 {
 	for (unsigned int i = 0; i < req->gpus->n; i++) {
@@ -202,7 +202,7 @@ static int enroll_check_gpus(const struct enroll_request *req, const struct poli
 	return 0;
 }
 
-/* What the request makes of an existing tenant's policy. */
+/* Applies the request to an existing tenant's policy. */
 static int enroll_wanted_policy(const struct enroll_request *req, const struct policy *old,
 				struct policy *ret)
 {
@@ -243,7 +243,7 @@ __attribute__((format(printf, 2, 3))) static void enroll_add_difference(struct d
 	va_end(ap);
 }
 
-/* What a living tenant has, and what is asked for in its place. */
+/* Compares a living tenant's policy with the requested one. */
 static struct difference enroll_compare(const struct policy *is, const struct policy *asked)
 {
 	struct difference d = {""};
@@ -386,7 +386,7 @@ static int enroll_explain_create(const char *runtime, const char *name, int r)
 
 /*
  * Another `allot run` or `allot ps` may remove the tenant before this one holds it, and a third
- * make it anew: what is in force is what stands there once it is held. -EAGAIN: it is gone.
+ * make it again: the policy in force is the one that is there once it is held. -EAGAIN: it is gone.
  */
 static int enroll_hold(const char *runtime, struct enrolment *e)
 {
@@ -401,7 +401,9 @@ static int enroll_hold(const char *runtime, struct enrolment *e)
 	r = policy_load(e->dir, &e->policy);
 	if (r == 0)
 		r = ledger_check(e->dir);
-	/* For the command: above what shells and scripts use by number, and not closed by exec. */
+	/*
+	 * For the command: above the numbers that shells and scripts use, and not closed by exec.
+	 */
 	e->life = fcntl(fd, F_DUPFD, LIFE_FD);
 	if (e->life < 0)
 		e->life = fcntl(fd, F_DUPFD, STDERR_FILENO + 1);
@@ -420,7 +422,7 @@ static enum tenant_kind enroll_kind(const struct enroll_request *req, const stru
 	return req->keep ? TENANT_PREPARED : e->generated ? TENANT_GENERATED : TENANT_NAMED;
 }
 
-/* Notes whose the new tenant is, and has a container's users be of it. */
+/* Notes the new tenant's owner, and makes a container's users its users. */
 static int enroll_mark(const struct enroll_request *req, const char *runtime,
 		       const struct enrolment *e)
 {
@@ -500,7 +502,7 @@ static int enroll_try_remotely(const struct enroll_request *req, struct enrolmen
 		return 0;
 	}
 	r = enroll_hold(e->runtime, e);
-	/* What allotd made is what this user may have of what was asked. */
+	/* allotd gives the part of the request that this user may have. */
 	return r < 0 || made ? r : enroll_join(req, e);
 }
 
@@ -526,7 +528,7 @@ static int enroll_try(const struct enroll_request *req, const char *runtime, str
 	return enroll_join(req, e);
 }
 
-/* Others who remove the tenant and make it at the same time are soon done. */
+/* Other processes that remove and make the tenant at the same time are soon done. */
 #define TRIES	   100
 #define NAP_MIN_US 100
 #define NAP_MAX_US 20000
@@ -563,13 +565,13 @@ static int enroll_generate_name(struct enrolment *e)
 	return 0;
 }
 
-/* The user whom allotd takes the caller for. */
+/* The caller's user, as allotd sees it. */
 static uid_t enroll_asker(const struct enroll_request *req)
 {
 	return req->container ? req->container_user : geteuid();
 }
 
-/* Whose tenants they are to be, and so where: the name becomes "NAME@UID". */
+/* Finds the owner of the tenant, and so its directory: the name becomes "NAME@UID". */
 static int enroll_give_owner(const struct enroll_request *req, struct enrolment *e)
 {
 	uid_t owner = e->remote ? enroll_asker(req) : req->user;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * `allot run`'s tenant: made, or joined if it lives. What the options say *is* the policy: of a
- * tenant that ended nothing is left but figures, and one that lives is joined by who asks for what
- * it has, or for nothing.
+ * `allot run`'s tenant: made, or joined if it lives. The options *are* the policy: an ended tenant
+ * leaves nothing but figures, and a living one is joined by a request for the same policy, or for
+ * none.
  */
 #ifndef ALLOT_CLI_TENANT_ENROLL_H
 #define ALLOT_CLI_TENANT_ENROLL_H
@@ -21,7 +21,7 @@ enum enroll_accounting {
 	ENROLL_ACCOUNTING_DRIVER
 };
 
-/* What the command line asks for; NULL where it says nothing. */
+/* The command line's request; NULL for what it does not mention. */
 struct enroll_request {
 	const char *name;
 	const struct tenant_options *options;
@@ -35,8 +35,8 @@ struct enroll_request {
 	uint64_t host_bytes; /* 0: nothing said */
 	const char *swap_dir; /* NULL or "": nothing said */
 	bool keep; /* it stays without a process until it is removed */
-	const char *library; /* that its processes get; NULL: that is somebody else's affair */
-	uid_t user; /* root makes it for this one; 0: for the one who asks */
+	const char *library; /* of its processes; NULL: the caller does not set one */
+	uid_t user; /* root makes it for this user; 0: for the caller */
 	pid_t container; /* first process of the container that it is for; 0: it is for none */
 	uid_t container_user; /* its user outside of our user namespace; 0: root */
 };

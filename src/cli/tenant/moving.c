@@ -28,20 +28,20 @@
 /* Most that an answer waits to be seen. */
 #define NAP_MOST_US 2000
 
-/* A process that has a slot, and has not said anything in so long, has nobody who would. */
+/* A process that has a slot, and has not answered for this long, has no thread that would. */
 #define MUTE_NS (2 * NS_PER_S)
 
 /*
- * A process that is not seen to be stopped may have no processor, or be where it cannot be seen: it
- * is waited for so many times as long.
+ * A process that is not seen to be stopped may have no processor, or be out of sight: the wait for
+ * it is this many times as long.
  */
 #define UNSEEN	6
 #define LOOK_NS NS_PER_S
 
-/* Where others move it, too, that is waited for so long. */
+/* How long to wait for another command that moves the tenant. */
 #define BUSY_NS (30 * NS_PER_S)
 
-/* One that overcommits may be moved for others at this moment, which ends by itself. */
+/* A tenant that overcommits may be moving for others at this moment, which ends by itself. */
 static int moving_open_desk(struct moving *m)
 {
 	uint64_t until = now_monotonic_ns() + (m->overcommits ? BUSY_NS : 0);
@@ -54,7 +54,7 @@ static int moving_open_desk(struct moving *m)
 	return r;
 }
 
-/* What would stop us waits. SIGSTOP does not. */
+/* Holds back the stop signals. SIGSTOP cannot be held back. */
 static void moving_put_off_stops(struct moving *m)
 {
 	sigset_t stops;
@@ -166,7 +166,7 @@ static void moving_say_file(const struct moving *moving, const char *who, uint64
 		 swap_dir_words(SWAP_FILE_ERROR(amount)));
 }
 
-/* What a process that could not do it has, and what is to be done. */
+/* Says which memory a process could not move, and what to do about it. */
 static void moving_say_why(const struct moving *moving, const struct slot_info *info,
 			   const struct swap_answer *answer)
 {
@@ -250,7 +250,7 @@ static void moving_say_why(const struct moving *moving, const struct slot_info *
 	}
 }
 
-/* Its number as ours, where it is to be seen from here. */
+/* Returns its pid in our namespace, if it can be seen from here. */
 static uint32_t moving_find_stopped(const struct slot_info *info)
 {
 	struct pidns_query query = {.pidns = info->pidns, .pid = info->pid};
@@ -282,7 +282,7 @@ static void moving_say_silent(const struct slot_info *info, const struct swap_an
 			 info->pid, info->comm);
 }
 
-/* Processes are brought to rest, or let go on. */
+/* True if the phase only lets work end, and moves nothing. */
 static bool moving_prepares(enum swap_phase phase)
 {
 	return phase == SWAP_PREPARE || phase == SWAP_PREPARE_CONTEXTS || phase == SWAP_STILL;
@@ -306,13 +306,13 @@ static bool moving_any_stopped(struct moving *moving, uint32_t request)
 	return false;
 }
 
-/* A library of an earlier version takes what it does not know for RUN. */
+/* A library of an earlier version takes an unknown phase for RUN. */
 static bool moving_misheard(uint32_t request, const struct swap_answer *answer)
 {
 	return swap_phase_of(request) == SWAP_STILL && answer->state != SWAP_READY;
 }
 
-/* One look at all. Whether all that live have answered, but for those without a voice. */
+/* Looks at all processes once. True if all living ones have answered, except mute ones. */
 static bool moving_look(struct moving *moving, uint32_t request, bool say, bool pass_mute,
 			struct moving_sum *ret)
 {
@@ -352,8 +352,8 @@ static bool moving_look(struct moving *moving, uint32_t request, bool say, bool 
 }
 
 /*
- * A process that has nobody who would answer is found out in PREPARE, and refuses that. One that
- * began since has nothing yet, and must not be waited for without end.
+ * A process without a thread that answers is found in PREPARE, and refuses it. A process that began
+ * since has no memory yet, and must not be waited for without end.
  */
 struct moving_sum moving_ask(struct moving *moving, enum swap_phase phase, uint64_t patience_ns,
 			     bool say)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Asks all processes of a swappable tenant for something, and waits until each that lives has
- * answered: what ledger/swap.h is to one word and one slot, to a tenant.
+ * Asks all processes of a swappable tenant, and waits until each living one has answered:
+ * ledger/swap.h has one word and one slot, this has a whole tenant.
  */
 #ifndef ALLOT_CLI_TENANT_MOVING_H
 #define ALLOT_CLI_TENANT_MOVING_H
@@ -18,7 +18,7 @@
 struct ledger;
 struct swap_desk;
 
-/* Unless somebody said another. */
+/* The default. */
 #define MOVING_PATIENCE_NS (30 * NS_PER_S)
 
 struct moving {
@@ -26,23 +26,24 @@ struct moving {
 	char dir[PATH_MAX];
 	bool overcommits;    /* it comes back by itself */
 	uint64_t host_bytes; /* most that may be on the host; 0: the tenant's policy does not say */
-	uint64_t patience_ns; /* so long is waited for processes that do not get on */
-	char swap_dir[POLICY_DIR_BYTES]; /* where what has no room there goes; "": nowhere */
+	uint64_t patience_ns; /* how long to wait for processes that make no progress */
+	char swap_dir[POLICY_DIR_BYTES]; /* directory for memory without room there; "": none */
 	struct swap_desk *desk;
 	struct ledger *ledger;
 	sigset_t signals; /* that were blocked before */
 };
 
-/* What the processes answered, added up. */
+/* The sum of the processes' answers. */
 struct moving_sum {
-	unsigned int processes; /* that hold device memory which leaves, left, or came back */
+	/* with device memory that can be moved, was moved out, or came back */
+	unsigned int processes;
 	unsigned int refused;	/* that could not do it */
 	unsigned int silent;	/* that did not answer in time, or never will */
 	uint64_t bytes;
-	uint64_t filed; /* of what left, in a file */
+	uint64_t filed; /* of the moved bytes, in a file */
 	uint64_t kept; /* of host memory that they have for it already */
 	uint64_t took_ns; /* the longest */
-	uint64_t moves;	  /* how far those are that are silent; stands still where nothing moves */
+	uint64_t moves;	  /* progress of the silent ones */
 };
 
 /*
@@ -56,12 +57,12 @@ void moving_close(struct moving *moving);
 void moving_leave_desk(struct moving *moving);
 
 /*
- * Where the tenant is: SWAP_RUN, SWAP_OUT, SWAP_BARE or SWAP_GIVEN. What somebody began who is gone
- * has ended as ledger/swap.h says.
+ * Returns the tenant's state: SWAP_RUN, SWAP_OUT, SWAP_BARE or SWAP_GIVEN. A move that a killed
+ * command began has ended as ledger/swap.h says.
  */
 enum swap_phase moving_rests(const struct moving *moving);
 
-/* Whether a part of it is away, and the rest on its devices. */
+/* True if a part of it is evicted, and the rest on its devices. */
 bool moving_is_parted(const struct moving *moving);
 
 /* See shared_joins. */
@@ -71,9 +72,9 @@ bool moving_shares(struct moving *moving);
 struct swap_places moving_find(struct moving *moving);
 
 /*
- * Until all have answered, or none of those that have not has moved anything for so long and one is
- * stopped, for which others may wait (or for several times as long, where that is not seen). Who
- * cannot is told of, if `say`, with what to do about it.
+ * Waits until all have answered; or until no silent process has made progress for `patience_ns` and
+ * one is seen to be stopped, for which others may wait. If none is seen to be stopped, the wait is
+ * several times as long. With `say`, names each process that cannot do it, and what to do.
  */
 struct moving_sum moving_ask(struct moving *moving, enum swap_phase phase, uint64_t patience_ns,
 			     bool say);

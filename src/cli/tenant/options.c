@@ -8,40 +8,50 @@
 
 #include "amd/identity.h"
 #include "base/parse.h"
+#include "cli/arguments.h"
 #include "cli/device/cuda.h"
 #include "cli/exec/space.h"
 #include "cli/out/say.h"
 #include "node/compute_words.h"
 #include "node/devices.h"
 
-/* No device is busy for longer with what one program has in flight. */
+/* No device is busy for longer with one program's work in flight. */
 #define INFLIGHT_MAX_US 1000000
 
 enum { KEY_POLICY = 512, KEY_WEIGHT, KEY_PRIORITY, KEY_CONTROLLER, KEY_MODE, KEY_INFLIGHT, KEY_FLOOR,
        KEY_METER };
 
 static const struct argp_option options[] = {
+	{NULL, 0, NULL, 0, "Memory:", TENANT_GROUP_MEMORY},
 	{"memory", 'm', "LIST", 0, "quota: one size for all devices or one for each, like 8GiB,25%",
-	 0},
+	 TENANT_GROUP_MEMORY},
+	{NULL, 0, NULL, 0, "Compute:", TENANT_GROUP_COMPUTE},
 	{"compute", 'c', "LIST", 0,
 	 "share of each device's time in percent: one for all or one for each, like 25 or 25,50; "
 	 "off: not limited",
-	 0},
+	 TENANT_GROUP_COMPUTE},
 	{"policy", KEY_POLICY, "cap|share", 0,
-	 "cap: never more than the share (default with --compute); share: at least that while "
-	 "others want the rest, else all (default without)",
-	 0},
-	{"weight", KEY_WEIGHT, "N", 0, "the share as a weight among the others, 1 to 1000", 0},
-	{"priority", KEY_PRIORITY, "low|normal|high", 0, "who goes first (default normal)", 0},
+	 "cap: never more than the share (default with --compute); share: at least the share, and "
+	 "the whole device while no other tenant wants it (default without)",
+	 TENANT_GROUP_COMPUTE},
+	{"weight", KEY_WEIGHT, "N", 0,
+	 "share in proportion to the other tenants' weights, 1 to 1000", TENANT_GROUP_COMPUTE},
+	{"priority", KEY_PRIORITY, "low|normal|high", 0,
+	 "tenants of a higher priority go first (default normal)", TENANT_GROUP_COMPUTE},
 	{"floor", KEY_FLOOR, "PART", 0,
-	 "what it keeps of the time beside higher priorities: up to 50%, off (default 5%)", 0},
+	 "part of the time that a higher priority cannot take: up to 50%, or off (default 5%)",
+	 TENANT_GROUP_COMPUTE},
 	{"controller", KEY_CONTROLLER, "deficit|bucket|pid", 0,
-	 "what keeps it to its share (default deficit)", 0},
+	 "algorithm that enforces the share (default deficit)", TENANT_GROUP_COMPUTE},
 	{"mode", KEY_MODE, "turns|space", 0,
-	 "turns (default): one tenant after the other; space: at once, under MPS", 0},
-	{"inflight", KEY_INFLIGHT, "TIME", 0, "most work in flight, like 2ms or 500us", 0},
+	 "turns (default): one tenant at a time; space: all at the same time, under MPS",
+	 TENANT_GROUP_COMPUTE},
+	{"inflight", KEY_INFLIGHT, "TIME", 0,
+	 "most work under way on the device, like 2ms or 500us (default: allot chooses)",
+	 TENANT_GROUP_COMPUTE},
 	{"meter", KEY_METER, "on|off", 0,
-	 "measure its use of compute where nothing limits that (default on where allotd runs)", 0},
+	 "measure the use of compute even if it is not limited (default on where allotd runs)",
+	 TENANT_GROUP_COMPUTE},
 	{0},
 };
 
@@ -191,7 +201,7 @@ static error_t options_parse(int key, char *arg, struct argp_state *state)
 	if (!said)
 		return ARGP_ERR_UNKNOWN;
 	o->said |= (unsigned int)said;
-	for (const struct argp_option *option = options; option->name; option++)
+	for (const struct argp_option *option = options; !arguments_at_end(option); option++)
 		if (option->key == key)
 			snprintf(o->words + strlen(o->words), sizeof(o->words) - strlen(o->words),
 				 " --%s %s", option->name, arg);
@@ -243,7 +253,7 @@ static enum policy_compute options_policy_wanted(const struct tenant_options *o,
 							    : POLICY_COMPUTE_OFF;
 }
 
-/* Whether the wishes, put into a policy that was `old`, make sense together. */
+/* Checks that the options, put into a policy that was `old`, make sense together. */
 static int options_check_compute(const struct tenant_options *o, const struct policy *policy,
 				 uint32_t old)
 {

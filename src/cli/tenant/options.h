@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The options that say what a tenant may use: the same, described once, for each command that makes
- * or changes a tenant.
+ * The options for a tenant's limits: described once, for each command that makes or changes a
+ * tenant.
  */
 #ifndef ALLOT_CLI_TENANT_OPTIONS_H
 #define ALLOT_CLI_TENANT_OPTIONS_H
@@ -27,7 +27,10 @@ enum tenant_option {
 	TENANT_METER = 1 << 10,
 };
 
-/* Names of what asked, for people; NULL: an option did, or nothing. */
+/* Groups of options in --help, in their order. The command has its own first, and behind these. */
+enum tenant_group { TENANT_GROUP_MEMORY = 1, TENANT_GROUP_COMPUTE, TENANT_GROUPS };
+
+/* The sources of settings, for people; NULL: an option, or none. */
 struct tenant_askers {
 	const char *memory, *compute, *priority, *overcommit;
 };
@@ -55,7 +58,9 @@ extern const struct argp tenant_options_argp;
 /* The list that gives devices different limits; NULL where all have the same. */
 const struct limits *tenant_options_by_device(const struct tenant_options *options);
 
-/* Puts what was said into a policy, and leaves the rest. 0, or a message and a negative value. */
+/*
+ * Puts the given options into a policy, and keeps the rest. 0, or a message and a negative value.
+ */
 int tenant_options_apply(const struct tenant_options *options, struct policy *policy);
 
 /* Says so where options were given that do nothing on the tenant's devices. */

@@ -26,8 +26,8 @@ void pids_free(struct pids *pids)
 }
 
 /*
- * Its memory is gone, and it has its slot until the kernel has freed all of that. False: it does not
- * end after all, as one whose first thread alone has.
+ * Waits for a process whose memory is gone: it keeps its slot until the kernel has freed all of it.
+ * False: it does not end after all, like a process whose first thread alone has ended.
  */
 static bool pids_await_end(const struct moving *moving, int slot)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The processes that a tenant's slots name, as pids of ours. What a slot says was written by its
- * process, which is not trusted: a pid counts only if that process has the tenant's ledger mapped.
+ * The processes in a tenant's slots, as pids of our namespace. A slot is written by its process,
+ * which is not trusted: a pid counts only if that process has the tenant's ledger mapped.
  */
 #ifndef ALLOT_CLI_TENANT_PIDS_H
 #define ALLOT_CLI_TENANT_PIDS_H

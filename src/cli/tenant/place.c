@@ -31,7 +31,7 @@ static int place_whole_name(const char *name, char ret[static POLICY_NAME_BYTES]
 	return r;
 }
 
-/* Whether the user has such a tenant beside root's runtime directory. */
+/* True if the user has such a tenant beside root's runtime directory. */
 static bool place_is_remote(const char *name, struct place *p)
 {
 	bool own = !strchr(name, '@');

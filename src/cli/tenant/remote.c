@@ -13,7 +13,7 @@
 #include "node/tenants.h"
 #include "text/text.h"
 
-/* Where many ask at once, allotd turns some away, who try again for some seconds. */
+/* If many ask at once, allotd refuses some, which try again for some seconds. */
 #define TRIES	   100
 #define NAP_MIN_US 1000
 #define NAP_MAX_US 50000
@@ -91,7 +91,7 @@ static const char *remote_find_asker(const char *words, const struct tenant_aske
 	return NULL;
 }
 
-/* An allotd of before this command, until somebody restarts it, says of a new kind of tenant no more. */
+/* An older allotd, until it is restarted, says only this about a new kind of tenant. */
 static const char *remote_translate(const char *words)
 {
 	return strcmp(words, "no tenant begins that way") != 0

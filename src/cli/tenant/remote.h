@@ -26,10 +26,13 @@ int remote_make(const char *runtime, const char *plain, const struct policy *pol
 int remote_set(const char *runtime, const char *name, const struct policy *before,
 	       const struct policy *policy, const struct tenant_options *options);
 
-/* As tenants_remove(). What else is wrong was said: -ECONNABORTED. */
+/* As tenants_remove(); -ECONNABORTED after a message for other errors. */
 int remote_remove(const char *runtime, const char *name, bool ended_only);
 
-/* `allot suspend` of it, or `allot resume`, done by allotd: 0 and what that says on stdout, or as there. */
+/*
+ * Has allotd do `allot suspend` or `allot resume` of it: 0 and its words on stdout, or as these
+ * commands.
+ */
 struct away_options;
 int remote_move(const char *runtime, const char *name, bool away,
 		const struct away_options *options);

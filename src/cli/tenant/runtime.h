@@ -14,7 +14,9 @@ int runtime_find(char ret[static PATH_MAX]);
 /* Returns true if it is root's, and this process a user's that may not enter it. */
 bool runtime_is_roots(const char *runtime);
 
-/* Who is to be seen in that directory, and, for a user, in root's. Errors of tenants_load. */
+/*
+ * Loads the visible tenants of that directory and, for a user, of root's. Errors of tenants_load.
+ */
 int runtime_load(const char *runtime, struct tenants *ret);
 
 /* The tenants there (tenants_load), and all users' that allotd made; or a message and a negative value. */

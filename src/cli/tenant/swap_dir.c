@@ -55,7 +55,7 @@ const char *swap_dir_words(int error)
 	return words;
 }
 
-/* Who asks may be root, who is told nothing by a trial: then it must be the user's own. */
+/* Root's own trial of a directory proves nothing about the user: then it must be the user's own. */
 static int swap_dir_check_owner(const char *path, uid_t user)
 {
 	struct stat st;

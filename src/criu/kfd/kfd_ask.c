@@ -51,7 +51,7 @@ static int ask_make_room(struct kfd_answer *a)
 	return 0;
 }
 
-/* The layout is not the kernel's promise: all that is read of it is what this version has. */
+/* The kernel does not promise the layout: only this version's fields are read. */
 static int ask_check(const struct kfd_answer *a)
 {
 	const struct kfd_criu_process_priv *head = (const void *)a->priv;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
-/* What the kernel says of a process that stands still: its part of a checkpoint, as it gives it. */
+/* The kernel's part of a checkpoint of a stopped process, as the kernel returns it. */
 #ifndef ALLOT_CRIU_KFD_KFD_ASK_H
 #define ALLOT_CRIU_KFD_KFD_ASK_H
 
@@ -22,15 +22,14 @@ int kfd_ask_op(const struct kfd_calls *calls, int kfd, enum kfd_criu_op op,
 	       struct kfd_ioctl_criu_args *args);
 
 /*
- * The process stands still when this answers 0, and goes on by KFD_CRIU_OP_UNPAUSE. `kfd`: a
- * descriptor of its /dev/kfd; the caller has stopped it. -EPROTONOSUPPORT for private data of a
- * version that is not known here.
+ * On 0 the process is paused, and KFD_CRIU_OP_UNPAUSE continues it. `kfd`: a descriptor of its
+ * /dev/kfd; the caller has stopped it. -EPROTONOSUPPORT for private data of an unknown version.
  */
 int kfd_ask(const struct kfd_calls *calls, int kfd, struct kfd_answer *ret,
 	    char why[KFD_WHY_BYTES]);
 void kfd_answer_close(struct kfd_answer *answer); /* takes a zeroed one */
 
-/* What the private data say of each buffer: fields are aligned there. */
+/* The private data of each buffer: fields are aligned there. */
 const struct kfd_criu_bo_priv *kfd_answer_privs(const struct kfd_answer *answer);
 
 #endif

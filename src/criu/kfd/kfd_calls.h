@@ -22,7 +22,7 @@ struct kfd_calls {
 
 extern const struct kfd_calls kfd_calls;
 
-/* One line for a person, of what failed and why. */
+/* One line for a person: the failure, and its reason. */
 #define KFD_WHY_BYTES 320
 int kfd_say(char why[KFD_WHY_BYTES], int r, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));

@@ -19,7 +19,7 @@ struct owned {
 	char *why;
 };
 
-/* All who have the buffer, malloc'ed: -ENOMEM. */
+/* All holders of the buffer, malloc'ed: -ENOMEM. */
 static int content_holders(const struct kfd_image *image, uint32_t buffer,
 			   struct object_holder **ret, uint32_t *ret_n)
 {

@@ -7,7 +7,9 @@
 #include "criu/kfd/kfd_image.h"
 #include "image/contents.h"
 
-/* A dma-buf of the buffer, which stays whose it is, and the render node of its GPU; -errno. */
+/*
+ * Returns a dma-buf of the buffer, which its owner keeps, and the render node of its GPU; -errno.
+ */
 typedef int kfd_dmabuf_fn(void *arg, uint32_t buffer, uint32_t *ret_minor);
 
 /* Writes the files of all owners, which vouch for the image as it is packed. */

@@ -100,8 +100,8 @@ static int dump_add_buffer(struct kfd_dump *d, ino_t inode, int dmabuf,
 }
 
 /*
- * Whether these may be the flags of a buffer that was imported, which always are the same. The
- * kernel does not say which ones were; so who has others must be the one who made it.
+ * True if these may be the flags of an imported buffer, which are always the same. The kernel does
+ * not tell imports, so a process with other flags must be the one that made the buffer.
  */
 static bool dump_may_be_import(uint32_t flags)
 {
@@ -286,9 +286,9 @@ void kfd_dump_give(struct kfd_dump *d, uint32_t buffer)
 }
 
 /*
- * ROCm's library makes memory of a GPU with flags that no import has. So where all holders look as
- * if they had imported it, who made it is not among them; it would not be shared with him any more.
- * Memory of the host may be made with those flags, and then it is all the same who makes it again.
+ * ROCm's library makes memory of a GPU with flags that no import has. So if all holders look like
+ * importers, the maker is not among them, and a restore would not share the memory with it any
+ * more. Memory of the host may be made with those flags, and then any holder can make it again.
  */
 static int dump_check_owners(const struct kfd_dump *d, char why[KFD_WHY_BYTES])
 {
@@ -316,7 +316,7 @@ static int dump_dmabuf(void *arg, uint32_t buffer, uint32_t *ret_minor)
 	return d->identities[buffer].dmabuf;
 }
 
-/* What no restore can do is better said now, while the processes can go on. */
+/* A state that no restore can make is refused now, while the processes can continue. */
 static int dump_check_handles(const struct kfd_dump *d, char why[KFD_WHY_BYTES])
 {
 	for (uint32_t i = 0; i < d->image.n[KFD_IMAGE_PROCESSES]; i++) {

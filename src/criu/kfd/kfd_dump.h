@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 /*
- * A dump of what a tree of processes has of /dev/kfd: each process is added, then all is written at
- * once, for only then it is known who shares what. A buffer is one however many have it: it is
- * known by the inode of its dma-buf, which stays open until the dump is closed. Handles are no
- * names: each process has numbers of its own.
+ * A dump of /dev/kfd of a tree of processes: each process is added, then all is written at once,
+ * since only then it is known what they share. A buffer is one for all of its holders: it is known
+ * by the inode of its dma-buf, which stays open until the dump is closed. Handles do not identify
+ * it: each process has its own numbers.
  */
 #ifndef ALLOT_CRIU_KFD_KFD_DUMP_H
 #define ALLOT_CRIU_KFD_KFD_DUMP_H
@@ -58,7 +58,7 @@ void kfd_dump_give(struct kfd_dump *dump, uint32_t buffer);
  */
 int kfd_dump_write(struct kfd_dump *dump, int dir, int level, char why[KFD_WHY_BYTES]);
 
-/* Lets the processes go on. Takes NULL. */
+/* Continues the processes. Takes NULL. */
 void kfd_dump_close(struct kfd_dump *dump);
 
 #endif

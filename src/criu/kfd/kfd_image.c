@@ -80,7 +80,8 @@ bool kfd_image_owns(const struct kfd_image *image, uint32_t process, uint32_t bu
 	return owner != KFD_IMAGE_NONE && image->holders[owner].process == process;
 }
 
-/* --- What must be so: NULL, or what is not ------------------------------------------------------
+/*
+ * --- Conditions: NULL, or the one that is not met -----------------------------------------------
  */
 
 /* Names and holders of a process follow those of the one before: none is left over, or two's. */

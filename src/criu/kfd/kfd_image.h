@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 /*
- * What a dump has of /dev/kfd, of all processes of the tree, and a restore makes again: the GPUs
- * that there were, the processes, their buffers, and which of these are one. It is the file
- * allot-kfd among CRIU's images. Content is beside it, in a file of src/image's objects for each
- * process that made buffers: each stands in the file of its owner, once.
+ * A dump of /dev/kfd of all processes of the tree, for a restore: the GPUs, the processes, their
+ * buffers, and which of these are one. It is the file allot-kfd among CRIU's images. Content is
+ * beside it, in a file of src/image's objects for each process that made buffers: each is stored
+ * once, in the file of its owner.
  *
  * The file is tables (image/tables.h), version 1.
  */
@@ -22,7 +22,7 @@
 #define KFD_IMAGE_OBJECTS   "allot-kfd-objects.%u" /* by the owner's number */
 #define KFD_IMAGE_MAX_BYTES (64u << 20)
 #define KFD_IMAGE_NONE	    UINT32_MAX
-#define KFD_IMAGE_INDEX_MAX (1u << 20) /* of a handle; what of it can be restored: kfd_plan.h */
+#define KFD_IMAGE_INDEX_MAX (1u << 20) /* of a handle; kfd_plan.h says which can be restored */
 
 struct kfd_image_process {
 	uint32_t pid;
@@ -42,10 +42,10 @@ struct kfd_image_name {
 	uint32_t file; /* CRIU's id of the render node's file that has the addresses; 0: not known */
 };
 
-/* Memory with content, whoever has it. */
+/* Memory with content, of any holder. */
 struct kfd_image_buffer {
 	uint64_t bytes;
-	uint32_t owner; /* the holder that makes it; KFD_IMAGE_NONE: somebody else, a render node */
+	uint32_t owner; /* the holder that makes it; KFD_IMAGE_NONE: a render node */
 	uint32_t gpu;
 };
 
@@ -103,7 +103,7 @@ struct object_limits kfd_image_limits(const struct kfd_image *image);
 int kfd_image_gpu(const struct kfd_image *image, const struct kfd_image_process *process,
 		  uint32_t gpu_id);
 
-/* Do others have it, too, of those who have it of /dev/kfd? */
+/* True if other holders of /dev/kfd have it, too. */
 bool kfd_image_is_shared(const struct kfd_image *image, uint32_t buffer);
 
 /* Is it the process that makes the buffer? */
@@ -115,13 +115,15 @@ bool kfd_image_owns(const struct kfd_image *image, uint32_t process, uint32_t bu
  */
 uint32_t kfd_image_times(const struct kfd_image_holder *holder);
 
-/* As a file's bytes, malloc'ed. -EINVAL for what kfd_image_unpack would refuse, -EFBIG, -ENOMEM. */
+/*
+ * Packs it into a file, malloc'ed. -EINVAL for an image that kfd_image_unpack would refuse, -EFBIG,
+ * -ENOMEM.
+ */
 int kfd_image_pack(const struct kfd_image *image, void **ret, size_t *ret_len);
 
 /*
- * Back from it, with every number in it checked. -EBADMSG for what is damaged or makes no sense,
- * -ENODATA for what ends too early, -EPROTONOSUPPORT for another version, -ENOMEM; `damage` says
- * why.
+ * Unpacks a file, and checks every number in it. -EBADMSG for a damaged or senseless one, -ENODATA
+ * for one that ends too early, -EPROTONOSUPPORT for another version, -ENOMEM; `damage` says why.
  */
 int kfd_image_unpack(const void *file, size_t len, struct kfd_image *ret, struct damage *damage);
 

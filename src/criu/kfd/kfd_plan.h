@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 /*
- * What the kernel is asked for when a process is restored: its own buffers as they were, and small
- * ones, without content, that keep handles. Those of the image that others made come later
+ * The request to the kernel when a process is restored: its own buffers as they were, and small
+ * ones, without content, that keep handles. Buffers of the image that others made come later
  * (kfd_restore.h).
  */
 #ifndef ALLOT_CRIU_KFD_KFD_PLAN_H
@@ -31,8 +31,8 @@ bool kfd_plan_is_own(const struct kfd_image *image, const struct kfd_image_proce
 		     uint32_t i);
 
 /*
- * More gaps are not filled: each takes a page of memory, and room in what the kernel is asked for at
- * once. So many are 256 MiB for as long as a restore takes (as handles.h has it for render nodes).
+ * The most gaps that are filled: each takes a page of memory, and room in the request to the
+ * kernel. 65536 take 256 MiB during a restore (as in handles.h for render nodes).
  */
 #define KFD_PLAN_FILLERS 65536
 #define KFD_PLAN_SPARSE                                                                            \

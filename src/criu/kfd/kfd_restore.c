@@ -25,7 +25,7 @@ struct kfd_restore {
 	uint32_t to[MATCH_GPUS]; /* GPUs of the image, as ones here */
 };
 
-/* What a process has in the middle of it. Arrays are by its holders. */
+/* A process in the middle of its restore. Arrays are by its holders. */
 struct kfd_restored {
 	const struct kfd_restore *restore;
 	const struct kfd_image_process *process;
@@ -147,7 +147,8 @@ uint32_t kfd_restore_minor(const struct kfd_restore *re, uint32_t minor)
 	return minor;
 }
 
-/* --- What is its own ---------------------------------------------------------------------------
+/*
+ * --- Its own buffers ---------------------------------------------------------------------------
  */
 
 /* Of a render node, that which the process itself has the GPU by: only by it can it be mapped. */
@@ -269,7 +270,7 @@ int kfd_restored_open(const struct kfd_restore *re, uint32_t process, int dir,
 	p->imported = calloc(p->process->nholders + 1, sizeof(*p->imported));
 	r = p->imported ? restored_run(p, process, dir, exchange, why)
 			: kfd_say(why, -ENOMEM, "no room for a process");
-	kfd_plan_close_files(&p->plan); /* who was to have them has them */
+	kfd_plan_close_files(&p->plan); /* the process that was to have them has them */
 	if (r == 0) {
 		*ret = p;
 		return 0;
@@ -298,7 +299,8 @@ int *kfd_restored_files(struct kfd_restored *p)
 	return p->files;
 }
 
-/* --- What others have made ---------------------------------------------------------------------
+/*
+ * --- Imported buffers --------------------------------------------------------------------------
  */
 
 static int restored_free(const struct kfd_restored *p, uint32_t gpu_id, uint32_t index)
@@ -461,8 +463,8 @@ int kfd_restored_import(struct kfd_restored *p, const struct kfd_exchange *excha
 }
 
 /*
- * What is no buffer of /dev/kfd: the page of events, and where programs map them without a buffer,
- * doorbells and registers. The offset has a GPU in it, by the kernel's own number, or 0.
+ * Offsets that are no buffer of /dev/kfd: the page of events, and, where programs map them without
+ * a buffer, doorbells and registers. The offset contains a GPU, by the kernel's own number, or 0.
  */
 #define MMAP_GPU_SHIFT 46
 #define MMAP_GPU_MASK  UINT64_C(0xffff)

@@ -1,19 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 /*
- * A tree of processes gets back what it had of /dev/kfd. The image is opened once, before the
- * processes are there; then each process, in itself:
+ * Restores /dev/kfd of a tree of processes. The image is opened once, before the processes exist.
+ * Then each process, by itself, calls
  *
- *   kfd_restored_open     /dev/kfd, its own buffers with their content, queues that stand still;
- *                         buffers that others want are published
- *   kfd_restored_import   the buffers of others, once these have published them: -EAGAIN
- *   ...
- *   kfd_restored_close    all but /dev/kfd, when its memory is mapped
+ *	kfd_restored_open	/dev/kfd, its own buffers with their content, stopped queues;
+ *				buffers that others import are published
+ *	kfd_restored_import	others' buffers, once they have published them: -EAGAIN ...
+ *	kfd_restored_close	closes all but /dev/kfd, after its memory is mapped
  *
- * and at last kfd_restore_resume for each of them, by who restores.
+ * and finally the restorer calls kfd_restore_resume for each of them.
  *
- * The kernel makes every buffer anew, also those that a process had from another one. So it is
- * given a small buffer in the place of each of those, by whose handle the import comes when its
- * turn is: the kernel gives the lowest handle that is free. What is free below is filled meanwhile.
+ * The kernel makes every buffer anew, also those that a process had imported. So in place of each
+ * of these it makes a small buffer, whose handle the import gets later: the kernel gives the lowest
+ * free handle, and lower ones are filled meanwhile.
  */
 #ifndef ALLOT_CRIU_KFD_KFD_RESTORE_H
 #define ALLOT_CRIU_KFD_KFD_RESTORE_H
@@ -59,7 +58,7 @@ bool kfd_restore_is_shared(const struct kfd_restore *restore, uint32_t buffer);
 /* The process that had that pid; -ENOENT. */
 int kfd_restore_find_pid(const struct kfd_restore *restore, pid_t pid, uint32_t *ret_process);
 
-/* The render node here that stands in for one of the image; itself where no GPU had it. */
+/* The render node here that replaces one of the image; the same one if no GPU had it. */
 uint32_t kfd_restore_minor(const struct kfd_restore *restore, uint32_t minor);
 
 /* `dir`: the same directory, by whatever number this process has it. */
@@ -68,31 +67,31 @@ int kfd_restored_open(const struct kfd_restore *restore, uint32_t process, int d
 		      char why[KFD_WHY_BYTES]);
 
 /*
- * Takes what it can get: -EAGAIN as long as something is missing. When it answers 0 the kernel has
- * been asked whether the process has each buffer as it was.
+ * Takes the buffers that are published: -EAGAIN while some are missing. On 0 the kernel has
+ * confirmed that the process has each buffer as it was.
  */
 int kfd_restored_import(struct kfd_restored *restored, const struct kfd_exchange *exchange,
 			char why[KFD_WHY_BYTES]);
 
 /*
  * The descriptors it has: /dev/kfd, and, from 1 on, the render nodes of the image's GPUs, or
- * -EBADF. Who calls may keep them elsewhere between two calls. kfd_restored_import needs the first
- * one. kfd_restored_close closes what is there, but the first.
+ * -EBADF. The caller may keep them elsewhere between two calls. kfd_restored_import needs the first
+ * one. kfd_restored_close closes all but the first.
  */
 #define KFD_RESTORED_FILES (1 + MATCH_GPUS)
 int *kfd_restored_files(struct kfd_restored *restored);
 
 /*
- * Where the CPU maps what it mapped before at this offset, of the GPU with this render node, or of
- * /dev/kfd (render_minor 0): the new offset, and which of the descriptors to map with. -ENOENT:
- * no memory of the process's has it. After kfd_restored_import.
+ * The new place of a mapping at this offset, of the GPU with this render node, or of /dev/kfd
+ * (render_minor 0): the offset, and which of the descriptors to map with. -ENOENT: no memory of the
+ * process's has it. After kfd_restored_import.
  */
 int kfd_restored_offset(const struct kfd_restored *restored, uint32_t render_minor, uint64_t offset,
 			uint64_t *ret_offset, uint32_t *ret_file);
 
 void kfd_restored_close(struct kfd_restored *restored); /* takes NULL */
 
-/* `kfd`: of /dev/kfd of the caller's own. The process's queues go on. */
+/* `kfd`: the caller's own /dev/kfd. Continues the process's queues. */
 int kfd_restore_resume(const struct kfd_calls *calls, int kfd, pid_t pid, char why[KFD_WHY_BYTES]);
 
 #endif

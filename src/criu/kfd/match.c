@@ -187,7 +187,7 @@ static void match_fill_links(const struct match_machine *m, uint8_t ret[MATCH_GP
 			m->links[i].type < NO_LINK ? (uint8_t)m->links[i].type : 0;
 }
 
-/* xGMI does what PCIe does, and not the other way round. */
+/* xGMI can replace PCIe, but not the reverse. */
 static bool match_link_fits(uint8_t was, uint8_t is)
 {
 	return was == NO_LINK ||
@@ -222,7 +222,7 @@ static bool match_place(struct search *s, uint32_t depth)
 	if (depth == s->was->ngpus)
 		return true;
 	for (uint32_t i = 0; i <= s->is->ngpus; i++) {
-		/* Its own place first: who comes back to the same machine finds all as it was. */
+		/* Its own place is tried first: on the same machine everything is as it was. */
 		uint32_t at = i ? i - 1 : gpu;
 
 		if (at >= s->is->ngpus || (i && at == gpu) || !match_may_place(s, depth, gpu, at))

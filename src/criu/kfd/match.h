@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 /*
- * Which GPUs of a machine can stand in for those that processes had when they were saved: by what
- * they are, by what they reach of each other, and, where xGMI joined them, by hives. A program has
- * found out what its GPUs are and does not ask again, so what it relies on must be the same or
- * more.
+ * Finds GPUs of a machine that can replace those that processes had when they were saved: by their
+ * properties, by the memory that they reach, and, with xGMI, by hives. A program has found out its
+ * GPUs' properties and does not ask again, so all that it relies on must be the same or more.
  */
 #ifndef ALLOT_CRIU_KFD_MATCH_H
 #define ALLOT_CRIU_KFD_MATCH_H
@@ -16,7 +15,7 @@
 #define MATCH_GPUS	64
 #define MATCH_WHY_BYTES 320
 
-/* What is told to do with less than there was. */
+/* Properties that the administrator allows to be less than before. */
 enum match_relax {
 	MATCH_SMALLER_MEMORY = 1 << 0,
 	MATCH_OLDER_FIRMWARE = 1 << 1,
@@ -58,9 +57,9 @@ int match_read(const struct topology *topology, uint32_t *ret_ngpus, struct matc
 	       uint32_t *ret_nlinks, struct match_link **ret_links);
 
 /*
- * Fills ret_to[i] with the number of the GPU that stands in for GPU i of `was`. -ENODEV where there
- * is no way, or none was found in the time that a person waits; `why` says what is missing.
- * `relax`: of enum match_relax.
+ * Fills ret_to[i] with the number of the GPU that replaces GPU i of `was`. -ENODEV if there is no
+ * way, or none was found in the time that a person waits; `why` says what is missing. `relax`: of
+ * enum match_relax.
  */
 int match_gpus(const struct match_machine *was, const struct match_machine *is, unsigned int relax,
 	       uint32_t ret_to[static MATCH_GPUS], char why[static MATCH_WHY_BYTES]);

@@ -10,8 +10,8 @@
 #define ROOM_FIRST 100 /* a page */
 
 /*
- * Found by its magic in a page of its own: who looks for it has no table of symbols at hand, and looks
- * at the beginnings of pages alone.
+ * Found by its magic in a page of its own: a reader from outside has no symbol table, and looks at
+ * the beginnings of pages alone.
  */
 __attribute__((used)) static _Alignas(4096) struct {
 	struct amd_addresses_at at;
@@ -37,7 +37,7 @@ static size_t addresses_bytes(uint32_t n)
 
 /* --- Under the lock ---------------------------------------------------------------------------- */
 
-/* Whoever stops the process between the two finds that the list is not to be read. */
+/* A reader that stops the process between the two sees that the list is not to be read. */
 static void addresses_begin(struct addresses *a)
 {
 	__atomic_store_n(&a->is.changing, a->is.changing + 1, __ATOMIC_SEQ_CST);
@@ -135,7 +135,7 @@ static void addresses_do(struct addresses *a, const struct amd_address *what, ui
 		addresses_clear(a, what->file, what->at, what->at + what->bytes);
 		break;
 	}
-	/* What takes no buffer is not kept: who reads the list finds that the kernel has more. */
+	/* A mapping without a buffer is not kept: the reader finds that the kernel has more. */
 	if ((operation == AMDGPU_VA_OP_MAP || operation == AMDGPU_VA_OP_REPLACE) &&
 	    !(what->flags & AMDGPU_VM_PAGE_PRT))
 		addresses_insert(a, what);

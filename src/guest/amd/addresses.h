@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Notes at which addresses of GPUs the process has buffers of render nodes, where the kernel does not
- * tell: for who saves the process from outside (amd/gem_addresses.h). Memory from mmap alone.
+ * Notes the GPU addresses of the process's buffers of render nodes, if the kernel does not tell
+ * them: for a checkpoint from outside (amd/gem_addresses.h). Memory from mmap alone.
  */
 #ifndef ALLOT_GUEST_AMD_ADDRESSES_H
 #define ALLOT_GUEST_AMD_ADDRESSES_H

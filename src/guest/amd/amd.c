@@ -88,7 +88,7 @@ bool amd_is_kfd_request(int fd, unsigned long request)
 	       kfd_ioctl_find(request) && !drm_ioctl_matters(request);
 }
 
-/* Whether a DRM node is of AMD's driver, by its own word; also where it says nothing. */
+/* True if a DRM node is of AMD's driver, by its own answer; also if it gives none. */
 static bool amd_is_amdgpu(int fd)
 {
 	char name[8] = "";

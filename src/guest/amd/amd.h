@@ -75,21 +75,21 @@ enum amd_file {
 #define AMD_KFD_UNTOLD	  (UINT64_MAX - 2) /* sysfs is hidden, so each render node is asked */
 extern _Atomic uint64_t amd_kfd_rdev;
 
-/* Whether there can be a file of AMD's driver. Keeps errno. */
+/* True if there can be a file of AMD's driver. Keeps errno. */
 bool amd_is_here(void);
 
-/* Whether it was found that there can be none. */
+/* True if it was found that there can be none. */
 static inline bool amd_is_absent(void)
 {
 	return atomic_load_explicit(&amd_kfd_rdev, memory_order_relaxed) == AMD_KFD_NOT_HERE;
 }
 
 /*
- * Whether a request may be taken as one to /dev/kfd without asking what its descriptor is of: it is
- * one of the driver's, and the descriptor was of /dev/kfd when it was last asked about. If it was
- * closed and is of something else by now, that is asked as it would be without us. Most files
- * answer that they know no such request; a render node goes by the number alone, so numbers that
- * are decided on there are never taken so.
+ * True if a request can be taken as one to /dev/kfd without checking its descriptor: it is one of
+ * the driver's, and the descriptor was of /dev/kfd at the last check. If it was closed and is
+ * another file now, that file gets the request as it would without us. Most files answer that they
+ * know no such request. A render node goes by the number alone, so numbers that are decided on
+ * there are never taken so.
  */
 bool amd_is_kfd_request(int fd, unsigned long request);
 
@@ -97,8 +97,8 @@ bool amd_is_kfd_request(int fd, unsigned long request);
 void amd_forget_kfd(void);
 
 /*
- * What a descriptor is of. One load on a machine without AMD's driver, a call of fstat elsewhere.
- * Keeps errno.
+ * Returns the kind of file of a descriptor. One load on a machine without AMD's driver, a call of
+ * fstat elsewhere. Keeps errno.
  */
 int amd_file(int fd);
 
@@ -113,13 +113,13 @@ struct amd *amd_limited(struct guest **ret_guest, int *ret_error);
 struct amd_device *amd_device(struct amd *amd, uint32_t gpu_id);
 struct amd_device *amd_device_of_minor(struct amd *amd, int minor);
 
-/* Whether the tenant has the GPU; no other is named to the kernel. */
+/* True if the tenant has the GPU; no other is named to the kernel. */
 bool amd_is_ours(struct amd *amd, uint32_t gpu_id);
 
 /* The tenant's limit on one of its devices, now. */
 uint64_t amd_limit(struct guest *guest, struct amd_device *device);
 
-/* What the tenant is to see of the memory of one of its devices, now. */
+/* The memory of one of its devices as the tenant is to see it, now. */
 struct kfd_view amd_view(struct guest *guest, struct amd_device *device);
 
 #endif

@@ -25,7 +25,7 @@ struct amd_call {
 	void *block;		   /* ours, aligned for any; zero beyond `bytes` for 128 more */
 };
 
-/* Asks the kernel, with the block as it is now. What it answered, or -errno. */
+/* Asks the kernel, with the block as it is now. Returns its answer, or -errno. */
 int amd_call_kernel(struct amd_call *call);
 
 /* As long as the kernel's block: a field of it that the caller's version has. */

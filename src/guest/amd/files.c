@@ -45,7 +45,7 @@ static struct flock amd_files_byte(uint64_t mark, short type)
 			      .l_len = 1};
 }
 
-/* One that was opened for writing alone can have another kind of lock only. */
+/* A file that was opened for writing alone can only have the other kind of lock. */
 static bool amd_files_lock(int fd, uint64_t mark)
 {
 	struct flock byte = amd_files_byte(mark, F_RDLCK);
@@ -56,7 +56,9 @@ static bool amd_files_lock(int fd, uint64_t mark)
 	return !fcntl(fd, F_OFD_SETLK, &byte);
 }
 
-/* Whether any description has the lock, asked by one of our own; also where that cannot be told. */
+/*
+ * True if any description has the lock, asked through one of our own; also if that cannot be told.
+ */
 static bool amd_files_is_locked(uint64_t mark, int minor)
 {
 	struct flock byte = amd_files_byte(mark, F_WRLCK);
@@ -308,7 +310,9 @@ static void amd_files_look_for_inode(int fd, void *arg)
 		look->found = true;
 }
 
-/* Whether the list of mappings has that text, of at most 32 characters; or tells nothing. */
+/*
+ * True if the list of mappings has that text, of at most 32 characters; also if it cannot be read.
+ */
 static bool amd_files_is_mapped(const char *text)
 {
 	const size_t len = strlen(text), keep = len - 1;

@@ -21,12 +21,12 @@
 
 /*
  * The key of a handle of this file, which is of that device (by its place in struct amd). Files
- * beyond 62 in one process have one mark together for each device. So two objects may have one key,
- * and whoever charges them counts them (object.refs).
+ * beyond 62 in one process share one mark for each device. So two objects may have one key, and
+ * their charges are counted together (object.refs).
  */
 uint64_t amd_files_key(struct amd *amd, int fd, int device, uint32_t handle);
 
-/* Whether files may share the key. */
+/* True if files may share the key. */
 bool amd_files_is_shared(uint64_t key);
 
 /*
@@ -48,7 +48,7 @@ void amd_files_marks(struct amd *amd, struct amd_marks *ret);
  */
 void amd_files_keep_same(const struct amd *amd, struct amd_marks *marks);
 
-/* Whether the key is of one of them. */
+/* True if the key is of one of them. */
 bool amd_files_has_mark(uint64_t key, const struct amd_marks *marks);
 
 /*
@@ -58,8 +58,8 @@ bool amd_files_has_mark(uint64_t key, const struct amd_marks *marks);
 uint64_t amd_files_closed(const struct amd_marks *marks);
 
 /*
- * Whether this process has a file with that inode open or mapped: a dma-buf holds its memory. True
- * also when /proc tells nothing. Others with the same inode number only make that a little late.
+ * True if this process has a file with that inode open or mapped: a dma-buf holds its memory. True
+ * also when /proc tells nothing. Others with the same inode number only delay the answer a little.
  */
 bool amd_files_has_inode(uint64_t inode);
 

@@ -260,9 +260,9 @@ static int open_set_xnack(int kfd, int *mode)
 }
 
 /*
- * With XNACK memory follows whatever a GPU touches, and nobody is told. It is refused to who asks
- * for it (demand.h), and on some GPUs a process begins with it: then it is put off, which works as
- * long as there is no queue. A kernel that cannot say has none.
+ * With XNACK memory follows a GPU's accesses, and nobody is told. A program that asks for it is
+ * refused (demand.h). On some GPUs a process begins with it: then it is switched off, which works
+ * as long as there is no queue. A kernel that cannot answer has no XNACK.
  */
 static int open_without_xnack(int kfd)
 {

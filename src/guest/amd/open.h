@@ -10,10 +10,10 @@
 
 #include <stdbool.h>
 
-/* Whether it is worth a look. For a path that the kernel could read. */
+/* True if the path may be one of AMD's. For a path that the kernel could read. */
 bool amd_open_may_be(const char *path);
 
-/* What amd_opened answers for a file that the kernel opens, and then does not read from. */
+/* Answer of amd_opened for a file that the kernel opens, and then does not read from. */
 #define AMD_OPEN_UNREADABLE 1
 
 /*

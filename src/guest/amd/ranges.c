@@ -15,8 +15,8 @@ static size_t amd_ranges_room_bytes(uint32_t room)
 }
 
 /*
- * Room for so many more than there are. The caller's lock is free while the bigger array is mapped,
- * so the caller looks again behind it. False: -ENOMEM.
+ * Makes room for `more` more. The caller's lock is free while the bigger array is mapped, so the
+ * caller must look again afterwards. False: -ENOMEM.
  */
 static bool amd_ranges_grow(struct amd_ranges *ranges, uint32_t more)
 {

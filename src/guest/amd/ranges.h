@@ -50,7 +50,7 @@ int amd_ranges_take_same(struct amd_ranges *ranges, const struct amd_range *rang
 int amd_ranges_put(struct amd_ranges *ranges, const struct amd_range *range,
 		   struct amd_ranges *ret_twice);
 
-/* What lies in `range` and has its number is not mixed any more. */
+/* Ranges within `range` that have its number are not mixed any more. */
 void amd_ranges_unmix(struct amd_ranges *ranges, const struct amd_range *range);
 
 /* Appends all of them to `ret_out`, which is the caller's own; -ENOMEM. */

@@ -15,8 +15,8 @@
 #define PLAIN_BYTES 256
 
 /*
- * Whether it lies in the page of our own stack frame, above the frame, as many blocks do. That page
- * is memory, whatever stack it is of; the next page may not be.
+ * True if it lies in the page of our own stack frame, above the frame, as many blocks do. That page
+ * is mapped, whatever stack it is of; the next page may not be.
  */
 static bool user_is_on_stack(uint64_t at, size_t len)
 {
@@ -27,7 +27,7 @@ static bool user_is_on_stack(uint64_t at, size_t len)
 }
 
 /*
- * Whether a byte can be read: a system call copies it in, and then finds its other argument wrong.
+ * True if a byte can be read: a system call copies it in, and then finds its other argument wrong.
  */
 static bool user_can_read(uint64_t at)
 {
@@ -35,7 +35,7 @@ static bool user_can_read(uint64_t at)
 	return syscall(SYS_rt_sigprocmask, -1, at, NULL, 8) >= 0 || errno != EFAULT;
 }
 
-/* Whether a byte can be written: a futex call adds 0 there, in one step, and wakes nobody. */
+/* True if a byte can be written: a futex call adds 0 there, in one step, and wakes nobody. */
 static bool user_can_write(uint64_t at)
 {
 	static uint32_t nobody;

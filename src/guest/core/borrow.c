@@ -13,7 +13,7 @@
 #include "ledger/slot.h"
 #include "ledger/swap.h"
 
-/* So often somebody who waits for an exporter looks whether that is still of use. */
+/* How often a thread that waits for an exporter checks that the memory is still wanted. */
 #define LOOK_MS 50
 
 static bool borrow_is_wanted(const struct borrow_patience *patience, enum share_want want)

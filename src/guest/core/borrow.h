@@ -19,7 +19,7 @@ struct borrow_patience {
 	uint32_t request;
 };
 
-/* Whether the exporter does. A child of a dead one may have its socket, and answers nothing. */
+/* True if the exporter lives. A child of a dead one may have its socket, and answers nothing. */
 bool borrow_lives(struct guest *guest, const struct share_name *name);
 
 /*
@@ -29,7 +29,7 @@ bool borrow_lives(struct guest *guest, const struct share_name *name);
 int borrow(const struct borrow_patience *patience, const struct share_name *name,
 	   enum share_want want, int *ret_fd);
 
-/* What that comes to, for who moves memory. */
+/* The same error as a reason for a process that moves memory. */
 static inline enum swap_why borrow_why(int r)
 {
 	switch (r) {

@@ -16,7 +16,7 @@ void capturing_end(struct guest *guest, CUstream stream);
 /* Calls the driver, which no capture minds. */
 bool capturing_any(struct guest *guest);
 
-/* Whether a stream does, which the caller may use; in any tenant. */
+/* True if the stream, which the caller may use, is capturing; in any tenant. */
 bool capturing_stream(const struct guest *guest, CUstream stream);
 
 #endif

@@ -23,8 +23,8 @@ static void drop_in_own_limit(struct size_spec limit, uint32_t share, struct pol
 }
 
 /*
- * What `allot ps` shows of the tenant before it uses a device: no more than what holds on each, as
- * the device that a number means is not known yet.
+ * The policy that `allot ps` shows before the tenant uses a device: only limits for every device,
+ * since the device behind a number is not known yet.
  */
 static void drop_in_own_policy(const struct config *config, struct policy *ret)
 {
@@ -38,7 +38,7 @@ static void drop_in_own_policy(const struct config *config, struct policy *ret)
 	config_apply(config, ret);
 }
 
-/* Who removes a tenant is done with it in less than a millisecond. */
+/* Removing a tenant takes less than a millisecond. */
 #define DROP_IN_TRIES 1000
 
 /* A process that comes into the tenant. */
@@ -111,7 +111,7 @@ int drop_in_enter(const struct config *config, char *ret_dir, size_t len, bool *
 	if (r)
 		return r;
 	drop_in_own_policy(config, &entering.own);
-	/* What an earlier one left may be removed by an `allot ps` in between. */
+	/* An `allot ps` in between may remove the files of an earlier tenant. */
 	for (int i = 0; i < DROP_IN_TRIES; i++) {
 		r = drop_in_try(runtime, &entering, ret_dir, len);
 		if (r != -ESTALE && r != -ENOENT)
@@ -139,7 +139,7 @@ static uint64_t drop_in_bytes(const struct policy_device *device)
 	return min_u64(size_spec_resolve(spec, device->total_bytes), device->total_bytes);
 }
 
-/* policy_update calls it. What is said of all devices holds for one that is named, too. */
+/* Called by policy_update. A limit for all devices also applies to one that is named. */
 static int drop_in_edit_naming(struct policy *policy, void *arg)
 {
 	struct naming *naming = arg;
@@ -163,7 +163,7 @@ static int drop_in_edit_naming(struct policy *policy, void *arg)
 	return 0;
 }
 
-/* Whoever was first in the tenant is not overruled by who comes later, and that one is told. */
+/* The limits of the tenant's first process stay, and a later one is told so. */
 static void drop_in_say_kept(const struct config *config, unsigned int ordinal,
 			     const struct naming *naming, _Atomic bool *told)
 {

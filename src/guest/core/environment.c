@@ -21,9 +21,9 @@ static bool environment_is_of_limits(const char *variable)
 }
 
 /*
- * Copies, since a program may write its title over what the kernel gave it. What does not fit stays
- * where it is, and all do where there are too many: none is passed over. Opens nothing and calls no
- * driver.
+ * Keeps copies, since a program may write its title over the kernel's. A value that does not fit is
+ * kept by reference, and so are all if there are too many: none is passed over. Opens nothing and
+ * calls no driver.
  */
 __attribute__((constructor)) static void environment_keep(void)
 {

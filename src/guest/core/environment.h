@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the environment said of limits when the library was loaded. A program may clear its
+ * The environment's limits at the time when the library was loaded. A program may clear its
  * environment, or write over it, before its first call for a GPU; that changes no limit.
  */
 #ifndef ALLOT_GUEST_CORE_ENVIRONMENT_H

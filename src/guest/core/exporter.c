@@ -22,7 +22,7 @@
 #define PEERS 64
 /* Of memory: a vendor's each. */
 #define KINDS 2
-/* Whoever connects has so long to say for what. */
+/* How long a new connection has to send its request. */
 #define ASK_NS (2 * NS_PER_S)
 
 struct peer {
@@ -93,13 +93,16 @@ static bool exporter_has(struct exporter *exporter, const struct share_name *nam
 	       atomic_load(&lent->kind)->knows(exporter->guest, name);
 }
 
-/* Who asks because of a request waits until that was followed here: what is there may still leave. */
+/*
+ * True if the memory can be lent. An importer that moves by a request waits until this process
+ * followed it, too: before that, memory on the device may still be evicted.
+ */
 static bool exporter_is_there(const struct lent *lent, uint32_t request)
 {
 	return !atomic_load(&lent->away) && (!request || atomic_load(&lent->back) == request);
 }
 
-/* Waits on, where it is away after all. */
+/* If the memory is evicted after all, the importer waits on. */
 static void exporter_lend(struct exporter *exporter, const struct exporter_kind *kind,
 			  struct peer *peer)
 {
@@ -163,7 +166,7 @@ static void exporter_accept(struct exporter *exporter, struct peer *peer)
 	*peer = (struct peer){.fd = fd, .since_ns = now_monotonic_ns()};
 }
 
-/* Who says nothing makes room. */
+/* Drops a connection that sent nothing in time. */
 static bool exporter_expire(struct exporter *exporter)
 {
 	uint64_t now = now_monotonic_ns();
@@ -280,7 +283,7 @@ static void exporter_begin(struct guest *guest)
 	once_end(&guest->exporter_once, r);
 }
 
-/* One of the kind, or its place; there are no more kinds than places. */
+/* Returns the place of the kind, or a free one; there are at most as many kinds as places. */
 static void exporter_add_kind(struct exporter *exporter, const struct exporter_kind *kind)
 {
 	for (int i = 0; i < KINDS; i++) {

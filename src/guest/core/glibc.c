@@ -4,10 +4,10 @@
  * for liballot.so alone: in an image with an older glibc than that of this build the loader would
  * refuse to preload it. Nothing here leaves the library; the declarations are the C library's.
  *
- * Each is looked for first, as the loader would bind it, so that what a program (or the emulated
- * KFD) puts before the C library is met. Where there is none, a system call is made. What moved
- * from libdl and libpthread into libc.so.6 is in one of the three: a program that gets as far as to
- * need it has them loaded, since the driver does.
+ * Each is looked up first, as the loader would bind it, so that a function that a program (or the
+ * emulated KFD) puts before the C library is called. If there is none, a system call is made.
+ * Functions that moved from libdl and libpthread into libc.so.6 are in one of the three: a program
+ * that gets as far as to need them has them loaded, since the driver does.
  */
 
 /* Both names of each are meant as they stand. */

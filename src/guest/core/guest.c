@@ -124,7 +124,7 @@ static int guest_read_config(struct config *config)
 
 static const uint32_t no_gate = POLICY_GATE_OPEN;
 
-/* One that is there. */
+/* Opens a tenant that exists. */
 static void guest_open_tenant(struct guest *guest)
 {
 	int r = policy_open(guest->dir, &guest->policy_map);
@@ -138,7 +138,7 @@ static void guest_open_tenant(struct guest *guest)
 	guest->gate = policy_gate(guest->policy_map);
 }
 
-/* One that `allot run` made, or joined. */
+/* Takes a tenant that `allot run` made, or joined. */
 static void guest_take_tenant(struct guest *guest, const char *dir)
 {
 	if (dir[0] != '/' || strlen(dir) >= sizeof(guest->dir)) {

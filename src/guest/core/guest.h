@@ -55,7 +55,7 @@ struct guest_device {
 	_Atomic uint64_t limit; /* cached for limit_generation, see guest_limit */
 	_Atomic uint64_t limit_generation;
 
-	/* What reconciling with the driver's figure needs, see figure.c. */
+	/* For reconciling with the driver's figure, see figure.c. */
 	_Atomic int contexts;		 /* live contexts of this process */
 	_Atomic uint64_t context_size;	 /* of one, as this process measured it; 0: it did not */
 	_Atomic uint64_t context_most;	 /* of all of them and code, as last seen */
@@ -127,7 +127,7 @@ struct guest {
 	int ndevices;
 	struct guest_device device[GUEST_DEVICES]; /* by CUDA ordinal */
 
-	_Atomic uint64_t told_until_ns;	 /* so long it waited to hear its driver's pid, see figure.h */
+	_Atomic uint64_t told_until_ns;	 /* end of its wait for its driver's pid, see figure.h */
 	_Atomic uint64_t own_pid_due_ns; /* it may be looked for then, see own_pid.h */
 	_Atomic uint32_t own_pid_tries;
 	struct once nvml[GUEST_DEVICES]; /* by index in the ledger, see own_nvml.h */
@@ -147,10 +147,11 @@ struct guest {
 	_Atomic bool pool_exported;		   /* ever: memory of a pool may be others', too */
 	struct once passes, swaps;		   /* its gate is made, its swap thread */
 	_Atomic bool yields;			   /* that ends spare pieces; see movable/linear.c */
-	_Atomic uint32_t drops;			   /* so often it did; threads that take of it */
+	_Atomic uint32_t drops;			   /* how often it did; threads that take part */
 	_Atomic uint32_t dropping[2];		   /* since that was an even, an odd number */
 	struct swap_use *use; /* before `slot`; NULL where nothing comes back by itself */
-	_Atomic(struct residency_file *) residency; /* of who decides about that; NULL: nobody does */
+	/* of the role that decides about residency; NULL: there is none */
+	_Atomic(struct residency_file *) residency;
 	struct pass_gate pass;			   /* of a swappable tenant, as the next two */
 	struct capturing capturing;
 	_Atomic(struct backing *) backing[GUEST_DEVICES]; /* by ordinal, see movable/backing.h */
@@ -195,7 +196,7 @@ static inline struct guest *guest_get(void)
 	return __builtin_expect(guest != NULL, 1) ? guest : guest_start();
 }
 
-/* What -errno means of the tenant's ledger, as such a line says it. */
+/* Explains an -errno of the tenant's ledger, in the words of such a line. */
 void guest_explain(const struct guest *guest, int error, char *ret, size_t len);
 
 /* The process's slot, once CUDA is initialised. */

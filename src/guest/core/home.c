@@ -114,8 +114,8 @@ static int home_mapped_file(const struct copy *copy, char ret[static NAME_BYTES]
 }
 
 /*
- * A directory of that name with a policy in it. One that we may not look into counts: it is refused
- * later. Needs no descriptor, of which a program may have none left.
+ * True for a directory of that name with a policy in it. A directory that we may not enter counts:
+ * it is refused later. Needs no descriptor, of which a program may have none left.
  */
 static bool home_is_tenant(const char *dir)
 {

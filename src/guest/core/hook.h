@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What every hook begins with. */
+/* The beginning of every hook. */
 #ifndef ALLOT_GUEST_CORE_HOOK_H
 #define ALLOT_GUEST_CORE_HOOK_H
 
@@ -30,7 +30,7 @@
 	CLEANUP(pass_leave) struct guest *held_ = (it_does) ? pass_enter(guest) : NULL; \
 	(void)held_
 
-/* What a hook begins with. */
+/* To be the first statement of a hook. */
 #define GUEST_OR_PASS(name, args) \
 	GUEST_ALONE(name, args);  \
 	HOLD_MEMORY(name)

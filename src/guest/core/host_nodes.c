@@ -151,7 +151,7 @@ static void host_nodes_add(struct host_nodes *nodes, CUgraphNode of)
 	CUDA_HOST_NODE_PARAMS ours = {host_node_run, node};
 
 	*node = (struct host_node){.all = nodes, .node = of};
-	/* One that is ours already is just being instantiated by another thread. */
+	/* A node that has our function already is being instantiated by another thread. */
 	if (DRIVER(cuGraphHostNodeGetParams, (of, &node->own)) || node->own.fn == host_node_run ||
 	    DRIVER(cuGraphHostNodeSetParams, (of, &ours)))
 		return;

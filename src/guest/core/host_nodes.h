@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * When host functions of graphs run, so that nobody is billed for a device that waits for them. A
- * graph's host nodes get a function of ours around their own while it is instantiated:
+ * Tells when host functions of graphs run, so that nobody is billed for a device that waits for
+ * them. A graph's host nodes get a function of ours around their own while it is instantiated:
  *
  *	watch ── the driver copies the graph ── watched: the nodes are as they were
  *	launch ── kernel ── [ our function: the program's own ] ── kernel
  *
- * This is so only where nothing else of the graph can run meanwhile: its nodes are one chain. What
- * our function needs belongs to the executable graph as a user object, so it lives for as long as a
- * launch may run. A node of an executable that gets another function is no longer seen.
+ * Only if nothing else of the graph can run meanwhile: its nodes are one chain. The data of our
+ * function belongs to the executable graph as a user object, so it lives for as long as a launch
+ * may run. A node of an executable that gets another function is no longer seen.
  */
 #ifndef ALLOT_GUEST_CORE_HOST_NODES_H
 #define ALLOT_GUEST_CORE_HOST_NODES_H

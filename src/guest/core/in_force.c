@@ -32,7 +32,7 @@ void in_force_lower(const struct guest *guest, struct policy *policy)
 	for (uint32_t i = 0; i < policy->ndevices; i++) {
 		struct policy_device *device = &policy->device[i];
 		bool all = i == 0 && (policy->flags & POLICY_ALL_DEVICES);
-		/* What is for all is for AMD's devices in the end, and these count as 0. */
+		/* A share for all devices applies to AMD's in the end, and these count as 0. */
 		unsigned int ordinal = all ? 0 : guest_ordinal(guest, device->uuid);
 		uint32_t share = config_share_permille(config, ordinal);
 

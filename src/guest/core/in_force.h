@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What of the tenant's policy is in force in this process: no more than its own configuration
- * (dropin/config.h) gives. Of several limits the smallest binds.
+ * The policy in force in this process: the tenant's, lowered by the process's own configuration
+ * (dropin/config.h). Of several limits the smallest applies.
  */
 #ifndef ALLOT_GUEST_CORE_IN_FORCE_H
 #define ALLOT_GUEST_CORE_IN_FORCE_H
@@ -15,7 +15,10 @@
  */
 int in_force_policy(const struct guest *guest, struct policy *ret);
 
-/* Lowers the shares of a policy so. A share that is configured is a cap: of who works by weight, too. */
+/*
+ * Lowers the shares of a policy in this way. A configured share is a cap, also for a tenant with a
+ * weight.
+ */
 void in_force_lower(const struct guest *guest, struct policy *policy);
 
 #endif

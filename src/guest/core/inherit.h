@@ -16,7 +16,7 @@
 struct inherit {
 	const char *tenant;  /* the variable that is missing, or NULL */
 	const char *library; /* likewise the library's path */
-	const char *value;   /* of LD_PRELOAD, so long */
+	const char *value;   /* of LD_PRELOAD, value_bytes long */
 	size_t value_bytes;
 	size_t n;	/* variables */
 	size_t preload; /* which of them is LD_PRELOAD; SIZE_MAX: none */

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Functions that were looked up before: to do so once more loads nothing, so there is nothing to
+ * Functions that were looked up before: another look-up loads nothing, so there is nothing to
  * measure. Libraries look their kernels up at every launch (cuBLAS), and near the limit a
  * measurement asks the driver for its figure, 0.2 ms each time.
  *
- * A cache without a lock: who is pushed out is measured once more, as all are when code, or a context
- * that it was loaded into, may have gone, because handles come again.
+ * A cache without a lock: an entry that is pushed out is measured again. All are measured again
+ * when code, or a context that it was loaded into, may have gone, because handles are reused.
  */
 #ifndef ALLOT_GUEST_CORE_KNOWN_CODE_H
 #define ALLOT_GUEST_CORE_KNOWN_CODE_H

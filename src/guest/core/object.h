@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the driver gave this process, and what was charged for it: a table from (kind, key) to
- * object, O(1). It knows objects and not just sizes, because only an object can be suspended, moved
- * or shared later. The table locks for a few instructions and never calls the driver.
+ * Objects that the driver gave this process, and their charges: a table from (kind, key) to object,
+ * O(1). It knows objects and not just sizes, because only an object can be suspended, moved or
+ * shared later. The table locks for a few instructions and never calls the driver.
  */
 #ifndef ALLOT_GUEST_CORE_OBJECT_H
 #define ALLOT_GUEST_CORE_OBJECT_H
@@ -83,7 +83,7 @@ struct object {
 			uint64_t pool;	 /* that it is from; 0: none */
 		} linear;		 /* OBJECT_MEMORY, OBJECT_IPC that are backed */
 		struct {
-			uint64_t id; /* who knows it may import */
+			uint64_t id; /* a process that knows it may import */
 		} export;	     /* OBJECT_EXPORT */
 		struct {
 			uint64_t process, object, id; /* as in struct share_name */
@@ -108,7 +108,7 @@ struct object {
 		} loan;			 /* OBJECT_LOAN */
 		struct {
 			uint64_t handle, offset;
-			uint64_t may_read, may_write; /* devices, while it is away */
+			uint64_t may_read, may_write; /* devices, while it is evicted */
 			bool away;		      /* see movable/mapping.h */
 		} mapping;			      /* OBJECT_MAPPING, OBJECT_LEAVING */
 		struct {
@@ -124,7 +124,7 @@ struct object {
 			bool begun;	 /* the stream has come to the free, or it is not known */
 		} parting; /* OBJECT_PARTING */
 		struct {
-			uint64_t unfit_bytes; /* so much did not fit in one piece; 0: unknown */
+			uint64_t unfit_bytes; /* this size did not fit in one piece; 0: unknown */
 			uint64_t unfit_used;  /* while as much was in use, or more */
 			uint64_t id; /* no other pool of the process has had it */
 			uint64_t largest; /* of an exportable one: its largest growth at once */
@@ -144,7 +144,7 @@ struct object {
 		} limits;		/* OBJECT_LIMITS */
 		struct {
 			uint64_t inode; /* of its dma-buf; 0: it has none */
-			uint64_t lent;	/* id of its name, as who lends or borrows it has it; 0 */
+			uint64_t lent;	/* id of its name, the same for lender and borrower; 0 */
 			/* Of a swappable tenant's OBJECT_KFD, as it was made: amd/memory/made.h. */
 			uint64_t va;
 			uint64_t offset; /* for mmap */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What one thread of the process does and others wait for. A thread that comes first begins, the
+ * Work that one thread of the process does while others wait for it. The first thread begins, the
  * others sleep until it has ended:
  *
  *	first thread  once_begin: true ── does it ── once_end(error)
@@ -21,7 +21,7 @@ struct once {
 	int error;		/* what it came to, 0 or -errno; valid once it is done */
 };
 
-/* Whether the caller is the first, and so has to do it. Waits for nothing. */
+/* True if the caller is the first, and so has to do it. Waits for nothing. */
 bool once_take(struct once *once);
 
 /* The same, but a caller that is not the first returns when it is done. */

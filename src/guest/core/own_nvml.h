@@ -44,7 +44,7 @@ void own_nvml_on_exit(void (*too)(void));
  */
 void own_nvml_begin(struct guest *guest, int ledger_device);
 
-/* Whether own_nvml_get would answer at once. */
+/* True if own_nvml_get would answer at once. */
 bool own_nvml_settled(struct guest *guest, int ledger_device);
 
 /*

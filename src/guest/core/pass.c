@@ -10,7 +10,7 @@
 /* Calls of this thread that have a pass, one within the other. */
 static _Thread_local unsigned int pass_depth __attribute__((tls_model("initial-exec")));
 
-/* So often a thread that waits while work ends looks whether that is still asked for. */
+/* How often a thread that waits for work to end checks that the request still stands. */
 #define LOOK_NS (20 * NS_PER_MS)
 
 void pass_init(struct guest *guest)

@@ -2,19 +2,19 @@
 /*
  * The gate in front of device memory, in the processes of a swappable tenant. Every call that uses,
  * takes or gives device memory (nvidia/cuda_kind.def says which) has a pass while it is under way.
- * To have nobody touch memory is to shut the gate, and then to wait until no pass is out:
+ * The swap thread shuts the gate, and then waits until no pass is out; then nobody touches memory:
  *
  *	program's thread	inside + 1 ── is it open? ── the driver ── inside - 1
  *	swap thread		shut ── inside == 0? ── nobody touches memory until it is open again
  *
- * Each publishes and then checks, so one of the two sees the other. It is no lock: who finds the
- * gate shut takes its count back and sleeps. Calls within a call of the same thread pass.
+ * Each publishes and then checks, so one of the two sees the other. It is no lock: a thread that
+ * finds the gate shut takes its count back and sleeps. Calls within a call of the same thread pass.
  *
- * In a tenant that comes back by itself a call also says that memory is used, and a thread that finds
- * the gate shut that it waits: ledger/swap.h.
+ * In a tenant that comes back by itself a call also notes that memory is used, and a thread that
+ * finds the gate shut notes that it waits: ledger/swap.h.
  *
- * Where the tenant is not swappable a call looks at one word that never changes; a launch or a copy
- * looks at none, where nothing else is limited, since the policy's gate word is open only then.
+ * If the tenant is not swappable a call reads one word that never changes. A launch or a copy reads
+ * none if nothing else is limited, since the policy's gate word is open only then.
  */
 #ifndef ALLOT_GUEST_CORE_PASS_H
 #define ALLOT_GUEST_CORE_PASS_H
@@ -23,7 +23,8 @@
 
 enum pass_shut {
 	PASS_OPEN,
-	PASS_SHUTTING, /* work is to end; whoever sees the request withdrawn opens it again */
+	/* work is to end; the thread that sees the request withdrawn opens it again */
+	PASS_SHUTTING,
 	PASS_SHUT,     /* only the swap thread opens it */
 };
 
@@ -73,7 +74,7 @@ void pass_use(struct guest *guest);
 
 /* --- For the swap thread alone -------------------------------------------------------------- */
 
-/* Open: begins to shut it. Whether nobody has a pass. */
+/* pass_shut begins to shut an open gate. pass_is_empty: true if nobody has a pass. */
 void pass_shut(struct guest *guest);
 bool pass_is_empty(const struct guest *guest);
 /* From shutting to shut. False: it was opened meanwhile, since nobody asks any more. */

@@ -30,7 +30,7 @@ static void room_wish(struct room *room, struct guest *guest, int device, uint64
 	FAULT_POINT(GUEST_ROOM_WISHED);
 }
 
-/* It was tried again with the room that was granted, and there is none: who granted it is told. */
+/* Tells the role holder that the granted room was tried, and the driver refused. */
 static void room_tell(struct room *room, uint64_t bytes)
 {
 	if (room->granted)
@@ -55,8 +55,9 @@ static void room_ring(struct room *room, const char *runtime, uint64_t now, uint
 }
 
 /*
- * The role holder has looked at all tenants twice since it was rung for, has nobody leave, and gave the
- * role up. One that ended before that, or in the middle of a move, is followed by another one.
+ * True if the role holder has looked at all tenants twice since it was rung for, evicts none, and
+ * gave the role up. A holder that ended before that, or in the middle of a move, is followed by
+ * another one.
  */
 static bool room_is_decided(struct room *room, const struct residency_look *look, uint64_t now)
 {

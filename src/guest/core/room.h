@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Room on a device that is full. In a tenant that overcommits, an allocation which its quota
- * allows does not fail for want of it: it is said what is waited for, and who decides about
- * residency (sched/residency.h) has others leave, or refuses it. A tenant that does not was
- * promised its quota: others leave for that as soon as it is there, and it waits until they have.
+ * Room on a full device. In a tenant that overcommits, an allocation within its quota does not fail
+ * for want of room: the process publishes a wish, and the role holder for residency
+ * (sched/residency.h) evicts others, or refuses it. A tenant that does not overcommit was promised
+ * its quota: others are evicted for it as soon as it exists, and it waits until they are.
  *
  *	do
  *		reserve, the driver's call
@@ -23,9 +23,10 @@ struct room {
 	struct guest *guest; /* NULL: it has not waited */
 	struct swap_wish *wish; /* NULL: another thread's wish of this device goes first */
 	bool granted, refused;
-	uint64_t tries_bytes; /* account/room.h, room_wait_unknown: so much others leave for, */
-	uint64_t less_bytes;  /* so much was too little, */
-	uint64_t most_bytes;  /* and for so much there is no room; 0: not known */
+	/* see room_wait_unknown in account/room.h: others are evicted for this size, */
+	uint64_t tries_bytes;
+	uint64_t less_bytes;  /* this size was too little, */
+	uint64_t most_bytes;  /* and for this size there is no room; 0: not known */
 	struct slot *asks; /* others for what they keep, see account/room.h; NULL: it has not */
 	uint64_t began_ns; /* to wait for what was promised, or is not known, */
 	uint64_t rang_ns;  /* and rang for the last time */
@@ -44,9 +45,9 @@ void room_again(struct room *room);
 void room_end(struct room *room);
 
 /*
- * What of a device may be free and is promised to tenants that do not overcommit. Where there is
- * not so much beside what is asked for, who decides knows for certain: that is to be waited for
- * as where nothing is free.
+ * Returns how much of a device may be free and is promised to tenants that do not overcommit. If
+ * there is less than that beside the wanted size, the role holder knows for certain: wait for it as
+ * if nothing were free.
  */
 uint64_t room_promised(const struct room *room, struct guest *guest, const uint8_t uuid[16]);
 

@@ -56,7 +56,9 @@ static inline struct shared_key share_key(const struct share_name *name)
 	return entry_key(&name->process, 3 * sizeof(uint64_t));
 }
 
-/* In the network namespace and in no directory, so nothing is left of who is killed. */
+/*
+ * An abstract address in the network namespace, in no directory: a killed process leaves nothing.
+ */
 static inline socklen_t share_address(uint64_t process, struct sockaddr_un *ret)
 {
 	int n;

@@ -32,7 +32,7 @@ bool token_read(int fd, uint64_t magic, struct share_name *ret)
 	struct share_name name;
 	struct stat st;
 
-	/* What cannot change any more is one of ours, or as good. */
+	/* A sealed file cannot change any more: it is one of ours, or as good. */
 	if (fstat(fd, &st) || !S_ISREG(st.st_mode) || st.st_size < (off_t)sizeof(name) ||
 	    fcntl(fd, F_GET_SEALS) != SEALS || fd_pread_all(fd, &name, sizeof(name), 0) < 0 ||
 	    name.magic != magic)

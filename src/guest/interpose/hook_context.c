@@ -65,9 +65,10 @@ struct making {
 #define SIZE_NAP_NS  1000000
 
 /*
- * No context of the tenant was measured on the device: a bound is reserved, and where the quota is
- * below that all of it, so that nobody else is admitted before this context was measured. What waits
- * for such a one goes on with its size. No other call of the process is to disturb that.
+ * No context of the tenant was measured on the device yet. An upper bound is reserved, or all of a
+ * smaller quota, so that nobody else is admitted before this context was measured. Others that wait
+ * for such a context continue with its size. No other call of the process may disturb the
+ * measurement.
  */
 static bool context_try_unknown(struct guest *guest, struct guest_device *device,
 				struct making *making)
@@ -519,8 +520,8 @@ RELEASE(cuDevicePrimaryCtxReset)
 RELEASE(cuDevicePrimaryCtxReset_v2)
 
 /*
- * A green context is a part of the primary one, and makes that if it is not there. What it takes,
- * and memory that is allocated in it, stays until the primary one ends.
+ * A green context is a part of the primary one, and makes that if it does not exist. Its own
+ * memory, and memory allocated in it, stays until the primary one ends.
  */
 static void context_undo_green(CUdevice dev, CUgreenCtx green)
 {

@@ -13,7 +13,7 @@
 #define COPY_KEY 1
 #define SET_KEY	 2
 
-/* Whose an address is, and whether the driver knows the memory. */
+/* The kind of memory at an address. */
 enum copy_side {
 	SIDE_DEVICE,
 	SIDE_PINNED,
@@ -44,7 +44,10 @@ static bool copy_is_host(CUdeviceptr at)
 	return copy_side(at) != SIDE_DEVICE;
 }
 
-/* What the call does not say by itself. The driver is asked once of an address, or not at all. */
+/*
+ * Finds out what the call does not say by itself. Asks the driver once about an address, or not at
+ * all.
+ */
 static void copy_ask(struct copy *copy)
 {
 	if (copy->to && (copy->async || !copy->host)) {
@@ -57,7 +60,7 @@ static void copy_ask(struct copy *copy)
 		copy->host = copy_is_host(copy->from);
 }
 
-/* One of a copy's two sides, of those structs that name both. */
+/* The address of one of a copy's two sides, for those structs that name both. */
 #define SIDE(copy, side)                                                   \
 	(!(copy)                                         ? 0               \
 	 : (copy)->side##MemoryType == CU_MEMORYTYPE_HOST                  \

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How many SMs a device has, in mode space: cuBLASLt is told of the whole device, everybody else of
- * the tenant's part.
+ * The number of SMs of a device, in mode space: cuBLASLt is told of the whole device, everybody
+ * else of the tenant's part.
  *
- * cuBLASLt plans a matrix product for so many SMs. With a part of them, as MPS gives it, those of
- * its kernels that work in clusters leave pieces of the result unwritten, without an error: on an
- * H200 (CUDA 13.0) at most sizes of a part, with allot as without. Planned for the whole device the
- * same products are right at every size that was tried, and take up to 25 % longer than the wrong
- * ones: bench/results/h200-losses-2026-11-29.txt.
+ * cuBLASLt plans a matrix product for that number of SMs. With a part of them, as MPS gives it,
+ * those of its kernels that work in clusters leave pieces of the result unwritten, without an
+ * error: on an H200 (CUDA 13.0) at most sizes of a part, with allot as without. Planned for the
+ * whole device the same products are right at every size that was tried, and take up to 25 % longer
+ * than the wrong ones: bench/results/h200-losses-2026-11-29.txt.
  */
 #include <dlfcn.h>
 #include <string.h>
@@ -17,7 +17,7 @@
 #include "guest/core/hook.h"
 #include "guest/core/own_nvml.h"
 
-/* Devices since this one run blocks in clusters, and have so many cores in an SM. */
+/* Devices since this one run blocks in clusters, and have this many cores in an SM. */
 #define CLUSTERS_MAJOR 9
 #define CORES_IN_SM    128
 

@@ -54,9 +54,10 @@ static unsigned int ioctl_ways(const struct amd_call *call)
 }
 
 /*
- * The block back and forth. A call of KFD's that only answers has a block too, so what cannot be
- * read is refused for all. What the kernel left as it was is not written: it may be in read-only
- * memory. DRM is always asked for its answer: a handle that it does not tell could not be charged.
+ * Copies the block in and out. A call of KFD's that only answers has a block, too, so an unreadable
+ * one is refused for all. Bytes that the kernel left unchanged are not written: they may be in
+ * read-only memory. DRM is always asked for its answer: a handle that it does not return could not
+ * be charged.
  */
 static int ioctl_with_block(struct amd_call *call, enum kfd_decision decision, uint64_t arg,
 			    uint8_t *block, uint8_t *before)
@@ -127,7 +128,7 @@ static bool ioctl_passes(const struct amd_call *call, enum kfd_decision decision
 	       (decision == KFD_MAP || decision == KFD_DEVICE || decision == KFD_KEEP);
 }
 
-/* What waits while memory is away: all that may take, use or give it. */
+/* Calls that wait while memory is evicted: all that may take, use or release it. */
 static struct guest *ioctl_enter(const struct amd_call *call, enum kfd_decision decision)
 {
 	struct guest *pass;

@@ -21,7 +21,7 @@
 		return e;                                                                          \
 	}
 
-/* What each entry point launches: the stream, the function, how many blocks. */
+/* The stream, the function and the number of blocks of each entry point. */
 #define GRID ((uint64_t)gridDimX * gridDimY * gridDimZ)
 #define UNIT_cuLaunchKernel .stream = hStream, .key = KEY(f), .blocks = GRID
 #define UNIT_cuLaunchKernel_ptsz UNIT_cuLaunchKernel, .per_thread = true

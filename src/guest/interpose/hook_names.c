@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calls in which the driver looks at addresses of memory, which may be away: nothing else is done. */
+/* Calls in which the driver only looks at addresses of memory, which may be evicted. */
 #include "guest/core/hook.h"
 
 #include "guest/interpose/no_rows.h"

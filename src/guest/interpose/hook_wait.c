@@ -156,7 +156,7 @@ WAIT_VALUE(cuStreamWaitValue64_ptsz, cuuint64_t, true)
 WAIT_VALUE(cuStreamWaitValue64_v2, cuuint64_t, false)
 WAIT_VALUE(cuStreamWaitValue64_v2_ptsz, cuuint64_t, true)
 
-/* One of them may be a wait. */
+/* One of the operations may be a wait. */
 #define BATCH_MEM_OP(name, own)                                                                  \
 	WAIT(name, (CUstream stream, unsigned int count, CUstreamBatchMemOpParams *paramArray,   \
 		    unsigned int flags),                                                         \

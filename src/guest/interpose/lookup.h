@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Ways in: whoever asks for a driver function by name (dlsym, dlvsym, cuGetProcAddress) is given
- * the hook if, and only if, the answer without us would have been the very function that is hooked.
- * The answer is compared by address, never guessed from the name, so versions, flags and unknown
- * names stay the driver's own business. Nothing here runs before it is called.
+ * Every way to a driver function by name (dlsym, dlvsym, cuGetProcAddress): the caller is given the
+ * hook if, and only if, the answer without us would have been the very function that is hooked. The
+ * answer is compared by address, never guessed from the name, so versions, flags and unknown names
+ * stay the driver's own business. Nothing here runs before it is called.
  *
  * Between lookup_<machine>.S and the C halves of dlsym, dlvsym, dlmopen and dlopen. The exported
- * functions are written in assembly because glibc reads its caller's return address: it is what
- * RTLD_NEXT and the caller's RUNPATH are about. The C half either answers, or names the function to
- * jump to with the caller's own frame.
+ * functions are written in assembly because glibc reads its caller's return address: RTLD_NEXT and
+ * the caller's RUNPATH depend on it. The C half either answers, or names the function to jump to
+ * with the caller's own frame.
  */
 #ifndef ALLOT_GUEST_INTERPOSE_LOOKUP_H
 #define ALLOT_GUEST_INTERPOSE_LOOKUP_H

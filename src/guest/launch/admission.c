@@ -113,7 +113,7 @@ static uint64_t admission_window_of(struct asking *asking)
 	const struct limits *limits = &asking->state->limits;
 	struct launch_device *device = asking->device;
 	uint32_t flags = limits_turn_flags(limits, asking->launch->now_ns);
-	/* Nobody waits for who goes before all others. */
+	/* A tenant that goes before all others is not waited for. */
 	bool contended = flags & TURN_CONTENDED && !(flags & TURN_FIRST);
 	bool capped = limits_capped(limits, admission_ledger_of(device));
 	unsigned int n = state_processes(device, asking->launch->now_ns);
@@ -145,7 +145,7 @@ static uint64_t admission_window_of(struct asking *asking)
 	return window;
 }
 
-/* Whether there is a place for it, where long launches of several processes need one. */
+/* True if it has a place, where long launches of several processes need one. */
 static bool admission_has_place(struct asking *asking)
 {
 	struct launch_device *device = asking->device;
@@ -510,8 +510,9 @@ static bool admission_step(struct asking *asking)
 }
 
 /*
- * What may follow without asking. Tokens are taken by each launch, so controllers that count them
- * are asked for each; so is what goes one at a time, and where long launches need a place.
+ * Sets the terms on which later launches may follow without asking. Controllers that count tokens
+ * are asked for each launch, which takes some; so are launches that go one at a time, and long
+ * launches that need a place.
  */
 static void admission_give_credit(const struct asking *asking)
 {

@@ -29,7 +29,10 @@ void bell_look(struct guest *guest)
 	bell_ring(guest); /* it may hold the role, and then sleeps on that bell */
 }
 
-/* Whoever finds it awake, or about to sleep, cannot know what it has seen. */
+/*
+ * Wakes the monitor thread unless it looks by then. If it is awake, or about to sleep, nobody can
+ * know what it has seen.
+ */
 void bell_expect(struct guest *guest, uint64_t at_ns)
 {
 	uint64_t next = atomic_load(&state_get(guest)->monitor.next_ns);

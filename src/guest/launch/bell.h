@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What wakes the monitor thread of this process, and the arbiter, in whichever it is. */
+/* Wakes the monitor thread of this process, and the arbiter, in any process. */
 #ifndef ALLOT_GUEST_LAUNCH_BELL_H
 #define ALLOT_GUEST_LAUNCH_BELL_H
 

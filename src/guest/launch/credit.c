@@ -6,8 +6,8 @@
 #include "sched/tuning.h"
 
 /*
- * The word: the ns and the launches that are left, whether launches of another key came, and the
- * number of the credit, so that who read what is said of one takes nothing from the next.
+ * The word: the ns and the launches that are left, a bit for launches of another key, and the
+ * number of the credit, so a thread that read one credit's terms cannot spend the next credit.
  */
 #define NS_BITS		  18
 #define NS_MASK		  ((UINT64_C(1) << NS_BITS) - 1)
@@ -17,7 +17,7 @@
 #define MIXED		  (UINT64_C(1) << 26)
 #define NUMBER		  (UINT64_C(1) << 27)
 
-/* So much may be in flight uncounted; where others wait no more than the arbiter cares for. */
+/* Most that may be in flight uncounted; less if others wait: no more than the arbiter cares for. */
 #define MOST_ALONE_NS (200 * NS_PER_US)
 
 /* The stream that a thread used last: no lock is needed to find it again. */

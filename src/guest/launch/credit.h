@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Credit: a launch that asked and may go lets through what comes next, for a moment, as long as
- * nothing more is billed and the window has room. The terms are the device's. What is launched
- * into the same stream, of known cost, does not take the meter's lock either: it takes its part of
- * the stream's credit, one word, and whoever has the lock next counts it.
+ * Credit: a launch that asked and may go lets later launches through, for a moment, as long as
+ * nothing more is billed and the window has room. The terms are the device's. A launch into the
+ * same stream, of known cost, does not take the meter's lock either: it takes its part of the
+ * stream's credit, one word, and the next holder of the lock counts it.
  */
 #ifndef ALLOT_GUEST_LAUNCH_CREDIT_H
 #define ALLOT_GUEST_LAUNCH_CREDIT_H
 
 #include "guest/launch/state.h"
 
-/* The launch may go beside `room_ns` in flight, with nothing owed as of so many bills. */
+/* The launch may go beside `room_ns` in flight, with nothing owed as of bill number `bills`. */
 void credit_give(struct launch_device *device, const struct launch *launch, uint64_t room_ns,
 		 uint32_t bills, uint64_t until_ns);
 
-/* Whether one before it lets this launch through. */
+/* True if an earlier launch's credit lets this launch through. */
 bool credit_lets(const struct launch_state *state, const struct launch_device *device,
 		 struct launch *launch);
 

@@ -24,7 +24,7 @@ void demand_want(struct launch_device *device, uint64_t now_ns, uint64_t for_ns)
 		return;
 	if (old > now_ns + for_ns / 2 && old < now_ns + 1000 * NS_PER_MS)
 		return;
-	if (old >= now_ns + 1000 * NS_PER_MS) /* nobody wants anything for so long: damage */
+	if (old >= now_ns + 1000 * NS_PER_MS) /* no demand lasts that long: damage */
 		word_swap_if(&time->demand_until_ns, old, now_ns + for_ns);
 	else
 		word_raise_u64(&time->demand_until_ns, now_ns + for_ns);
@@ -34,9 +34,9 @@ void demand_want(struct launch_device *device, uint64_t now_ns, uint64_t for_ns)
 }
 
 /*
- * Who waited and may go wants no more than who never waited: its work speaks for it from here on. A
- * tenant that launches now and then would else keep the device for as long as a wait may last.
- * Others of the tenant who still wait were woken by what let this one go, and want again.
+ * Ends the demand of a thread that waited and may go: from here on its work tells. Otherwise a
+ * tenant that launches now and then would keep the device for as long as a wait may last. Other
+ * threads of the tenant that still wait were woken by the same event, and want again.
  */
 void demand_settle(struct launch_device *device, uint64_t until_ns)
 {
@@ -93,7 +93,7 @@ static uint64_t demand_works_until_ns(const struct launch_device *device, uint64
 {
 	if (meter_works(&device->meter))
 		return now_ns + TUNING_WORKS_NS;
-	/* What was just launched has no event yet, and nobody waits for it yet. */
+	/* A new launch has no event yet, and nobody waits for it yet. */
 	if (word_read(&device->meter.flying_ns))
 		return max_u64(now_ns, atomic_load(&device->claimed_ns));
 	return now_ns;

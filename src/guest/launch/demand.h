@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the arbiter is told of this process, in its tenant's ledger: that it wants a device, until
+ * This process's messages to the arbiter, in its tenant's ledger: that it wants a device, until
  * when it has work there, and when that should be done.
  */
 #ifndef ALLOT_GUEST_LAUNCH_DEMAND_H
@@ -8,7 +8,7 @@
 
 #include "guest/launch/state.h"
 
-/* It wants the device for so long; the arbiter hears of it at once where nothing else says so. */
+/* It wants the device for `for_ns`; the arbiter is rung if nothing else tells it. */
 void demand_want(struct launch_device *device, uint64_t now_ns, uint64_t for_ns);
 
 /* ... and no longer than until then. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the tenant's policy says of compute, kept until it changes, and the accounts that follow
- * from it: which controller is in force, what a device owes, and what the arbiter says.
+ * The compute limits of the tenant's policy, cached until it changes, and the accounts that follow
+ * from it: the controller in force, the debt on a device, and the arbiter's word.
  */
 #ifndef ALLOT_GUEST_LAUNCH_LIMITS_H
 #define ALLOT_GUEST_LAUNCH_LIMITS_H
@@ -34,7 +34,7 @@ void limits_refresh(struct limits *limits, struct guest *guest);
 /* Nobody limits the tenant's compute, or the driver does. */
 bool limits_none(const struct limits *limits, const struct guest *guest);
 
-/* Whether the tenant keeps to a part of a device, by its index in the ledger, by itself. */
+/* True if the tenant keeps to a part of a device, by its index in the ledger, by itself. */
 static inline bool limits_capped(const struct limits *limits, int device)
 {
 	return atomic_load(&limits->compute) == POLICY_COMPUTE_CAP &&
@@ -58,14 +58,14 @@ void limits_bill(const struct limits *limits, struct ledger *ledger, int device,
 		 uint64_t to_ns);
 
 /*
- * When the account of a device is settled, for a launch of so many blocks; 0: it is. Devices of
- * the same share open and close together, so that no rank of a collective is held while another
- * one works: *ret_own says the same of this device alone.
+ * When the account of a device is settled, for a launch of `blocks` blocks; 0: it is. Devices of
+ * the same share open and close together, so that no rank of a collective is held while another one
+ * works: *ret_own is the same for this device alone.
  */
 uint64_t limits_paid_ns(const struct limits *limits, struct ledger *ledger, int device,
 			uint64_t now_ns, uint64_t blocks, uint64_t *ret_own_ns);
 
-/* What the arbiter says of the tenant: enum turn_flags; none when it says nothing. */
+/* The arbiter's flags for the tenant: enum turn_flags; none if it is silent. */
 uint32_t limits_turn_flags(const struct limits *limits, uint64_t now_ns);
 
 /* How much may be in flight while a higher priority may come. */

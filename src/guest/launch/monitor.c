@@ -168,7 +168,7 @@ static bool monitor_any_works(struct guest *guest)
 	return false;
 }
 
-/* What is to be done now. Answers whether work is in flight, and when to look again. */
+/* Does what is due now. Returns true if work is in flight, and when to look again. */
 static bool monitor_look_once(struct guest *guest, struct arbiter_host *host, bool rung,
 			      uint64_t *worked_ns, uint64_t *ret_next_ns)
 {

@@ -26,7 +26,7 @@ static void stall_word_new(uint32_t **ret_word, CUdeviceptr *ret_at)
 	word_write(*ret_word, 0);
 }
 
-/* Whether the tenant uses another device, or is about to: nobody computes without memory. */
+/* True if the tenant uses another device, or is about to: memory there implies work. */
 static bool stall_has_others(struct guest *guest, const struct launch_device *device)
 {
 	int own = device->meter.device->ledger;
@@ -92,7 +92,7 @@ static void stall_word_make(struct launch_device *device, CUcontext context)
 	capture_restore(mode);
 }
 
-/* With the lock: whoever waits for it goes on. */
+/* With the lock: the stream that waits for the word goes on. */
 static void stall_write_word(struct stall *stall)
 {
 	uint32_t on = atomic_load(&stall->on);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the launch side holds in this process: made by the first launch that is metered, and what
- * each of its files keeps for a device. A device's meter is the first thing in it.
+ * The launch side's state in this process, made by the first launch that is metered, and the state
+ * of each of its files for a device. A device's meter is its first member.
  */
 #ifndef ALLOT_GUEST_LAUNCH_STATE_H
 #define ALLOT_GUEST_LAUNCH_STATE_H
@@ -56,10 +56,10 @@ struct latch_words {
 	CUdeviceptr at;
 };
 
-/* What a launch that asked lets through: credit.h. */
+/* The terms on which launches pass without asking: credit.h. */
 struct credit_terms {
 	_Atomic uint64_t until_ns; /* until then, ... */
-	_Atomic uint64_t room_ns;  /* ... with so much in flight, ... */
+	_Atomic uint64_t room_ns;  /* ... while at most this is in flight, ... */
 	_Atomic uint32_t bills;	   /* ... unless more was billed ... */
 	_Atomic bool rival, yields; /* ... as the one that asked */
 };

@@ -6,7 +6,7 @@
 #include "guest/account/figure.h"
 #include "guest/launch/state.h"
 
-/* What another controller left says nothing to this one: tokens are no distance. */
+/* State that another controller left means nothing to this one: tokens are no distance. */
 static void steer_take_over(struct device_time *time, const struct controller *controller)
 {
 	uint64_t owner = (uint64_t)controller->id + 1;
@@ -29,7 +29,7 @@ static void steer_device(struct launch_state *state, struct launch_device *devic
 
 	if (!controller->tick_ns)
 		return;
-	/* Who moves it on is who steers; an instant far ahead is damage. */
+	/* The process that moves the tick on steers; an instant far ahead is damage. */
 	if (due > now_ns && due - now_ns < 10 * controller->tick_ns)
 		return;
 	if (!word_swap_if(&time->tick_ns, due, now_ns + controller->tick_ns))

@@ -12,7 +12,10 @@
 #include "guest/meter/leave.h"
 #include "guest/meter/recorded.h"
 
-/* The event that this thread recorded last: who waits for it waits for what its stream had then. */
+/*
+ * The event that this thread recorded last: a wait for it is a wait for its stream's work until
+ * then.
+ */
 static _Thread_local struct {
 	CUevent event;
 	CUcontext context;
@@ -200,8 +203,8 @@ void waits_over(struct guest *guest, CUstream stream, bool per_thread)
 }
 
 /*
- * What the event stood behind is done, unless another thread recorded it elsewhere, or has made a
- * new one with the same handle: so the stream is asked.
+ * The work before the event is done, unless another thread recorded it elsewhere, or made a new one
+ * with the same handle: so the stream is asked.
  */
 void waits_event_over(struct guest *guest, CUevent event)
 {

@@ -30,7 +30,7 @@ void waits_event_over(struct guest *guest, CUevent event);
 /* After the program asked whether something is, and it is. */
 void waits_answered(struct guest *guest);
 
-/* So many bytes go to or from the host. */
+/* `bytes` bytes go to or from the host. */
 void waits_host_copy(struct guest *guest, uint64_t bytes);
 
 /* Around the end of a stream, and around calls that may end a context (NULL: none). */

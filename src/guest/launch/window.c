@@ -23,8 +23,8 @@ void window_init(struct window *window)
 }
 
 /*
- * When launches that take so long together end, if they came evenly: right behind each other and
- * what was there before, or, where they were further apart than they take, behind the last.
+ * When launches that take `took_ns` together end, if they came evenly: directly after each other
+ * and earlier work, or, if their distance was longer than their time, after the last one.
  */
 static uint64_t window_end_of(uint64_t due_ns, uint64_t first_ns, uint64_t last_ns,
 			      uint64_t took_ns, uint32_t n)
@@ -77,11 +77,11 @@ static uint64_t window_gave_ready_ns(const struct launch_device *device)
 }
 
 /*
- * With the lock: a held launch was let go while this worked, and soon after it was done. What took
- * no longer than was expected would have been done then anyway, and none waits for a launch that
- * itself waits in its stream: if those counted, a tenant that was late once, by chance, would let
- * all of its launches go from then on, in others' turns. Where another process of the tenant may
- * have the device, neither is known.
+ * With the lock. True if work waited for a held launch: the launch was let go while it worked, and
+ * it was done soon after. Work that took no longer than expected would have been done then anyway,
+ * and no work waits for a launch that itself waits in its stream. If those counted, a tenant that
+ * was late once, by chance, would let all of its launches go from then on, in others' turns. If
+ * another process of the tenant may have the device, neither is known.
  */
 static bool window_was_handed(struct launch_device *device, const struct stream *stream,
 			      const struct burst *burst, uint64_t began_ns, uint64_t done_ns,
@@ -277,10 +277,10 @@ static bool window_is_stuck(const struct launch_device *device, const struct met
 }
 
 /*
- * Returns since when work of this process takes longer than it should beside as much of each other
- * process of the tenant, by turns of the device: it may wait for a launch of this process's own
- * that is held. That of another is not let go for it, so nobody need wait until all of them have
- * finished nothing for long. 0: it does not.
+ * Returns since when this process's work takes longer than it should, if each other process of the
+ * tenant has as much in turns: it may wait for a held launch of this process. A launch of another
+ * process is not let go for it, so nobody has to wait until all of them have finished nothing for
+ * long. 0: it does not.
  */
 static uint64_t window_stuck_since_ns(const struct launch_device *device,
 				      const struct meter_look *look)
@@ -294,7 +294,7 @@ static uint64_t window_stuck_since_ns(const struct launch_device *device,
 	return look->now_ns - (look->late_ns - most);
 }
 
-/* With the lock. It is believed for a while, as whoever says it may be killed. */
+/* With the lock. The word counts for a while only, since the process may be killed. */
 static void window_say_late(struct launch_device *device, bool late, uint64_t now_ns)
 {
 	struct window *window = &device->window;
@@ -309,8 +309,8 @@ static void window_say_late(struct launch_device *device, bool late, uint64_t no
 }
 
 /*
- * What works is done when it was expected to be; what is late may be done any moment, or go on for
- * long. Where another process of the tenant may have the device it is all still to come.
+ * Work in time is done when it was expected to be; late work may be done at any moment, or take
+ * long. If another process of the tenant may have the device, all of it is still to come.
  */
 void window_looked(struct meter *meter, const struct meter_look *look)
 {

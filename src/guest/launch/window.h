@@ -22,9 +22,9 @@ void window_looked(struct meter *meter, const struct meter_look *look);
 
 /*
  * A collective's kernel spins on one device while the launch on another that it waits for is held:
- * the tenant does not pay for its own pause. What is done before the other was let go did not wait
- * for it. Here alone an expectation has to do with a bill: it bounds what is left out for a thread
- * that was let go and woke up late.
+ * the tenant does not pay for its own pause. Work that was done before the other was let go did not
+ * wait for it. This is the only bill that depends on an expectation: it limits what is left out for
+ * a thread that woke up late.
  */
 uint64_t window_spun(struct meter *meter, const struct burst *burst, uint64_t began_ns,
 		     uint64_t done_ns);
@@ -41,7 +41,7 @@ uint64_t window_late_ns(const struct launch_device *device, uint64_t now_ns);
 /* Device time that work in flight is expected to take, all of it. */
 uint64_t window_pending_ns(struct launch_device *device);
 
-/* When there may be room for a launch in a window of so much; 0: there is. */
+/* When there may be room for a launch in a window of `most_ns`; 0: there is. */
 uint64_t window_room_ns(struct launch_device *device, const struct launch *launch, uint64_t most_ns,
 			bool spread);
 
@@ -67,18 +67,18 @@ uint64_t window_awaited_look_ns(const struct launch_device *device, uint64_t now
 uint64_t window_early_ns(const struct launch_device *device, const struct launch *launch);
 
 /*
- * Whether a launch would be done by when others in flight, in other streams, are: then the device
- * works no longer for it.
+ * True if a launch would be done before others in flight, in other streams: then the device works
+ * no longer for it.
  */
 bool window_fits(struct launch_device *device, const struct launch *launch);
 
-/* Whether the launch's stream has nothing in flight, as far as is known. */
+/* True if the launch's stream has nothing in flight, as far as is known. */
 bool window_is_idle(struct launch_device *device, const struct launch *launch);
 
 /* A launch that was held goes: work in flight may have waited for it, if nothing stands before it. */
 void window_gave_way(struct launch_device *device, const struct launch *launch);
 
-/* Whether each pause costs much: launches are short, or several streams work. */
+/* True if each pause costs much: launches are short, or several streams work. */
 bool window_pauses_badly(const struct launch_device *device);
 
 /* When a stream that is seen to be late is worth another look. */

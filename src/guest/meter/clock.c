@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What instant the base was is as late as can be, but no event that is found done was done after
- * now: the one that was found soonest decides. (How soon it was done after it was recorded tells
- * nothing where processes wait for each other's turns, and processes whose clocks differ would bill
- * each other's time away.) The events of a program may all be found late, so a new base is an event
- * of our own, unless the device is another's.
+ * The instant of the base is taken as late as possible, but no event that is found done was done
+ * after now: the event that was found soonest decides. (How soon it was done after it was recorded
+ * tells nothing where processes wait for each other's turns, and processes whose clocks differ
+ * would bill each other's time away.) The events of a program may all be found late, so a new base
+ * is an event of our own, unless another tenant has the device.
  */
 #include "guest/meter/clock.h"
 
@@ -27,7 +27,7 @@ void clock_destroy(const CUevent *event, uint32_t n)
 		DRIVER(cuEventDestroy_v2, (event[i]));
 }
 
-/* Whether the event is done, now or, if it has to be, whenever that is. */
+/* True if the event is done, now or, with `wait`, at any later time. */
 static bool clock_is_done(CUevent event, uint64_t from_ns, bool wait)
 {
 	CUresult e;

@@ -28,9 +28,9 @@ struct clock {
 };
 
 /*
- * What instant the device's clock shows: an event in a stream of our own. The one that was found
- * soonest is the base; NULL where the driver refuses, or, unless it is to `wait` for the device,
- * where that is another's.
+ * Records an event in a stream of our own, to relate the device's clock to ours. Of three, the one
+ * that was found soonest is the base; NULL if the driver refuses, or, without `wait`, if another
+ * tenant has the device.
  */
 CUevent clock_calibrate(bool wait, uint64_t *ret_base_ns);
 
@@ -42,9 +42,9 @@ void clock_destroy(const CUevent *event, uint32_t n);
 
 /*
  * When a recorded event was done, by CLOCK_MONOTONIC, not later than now. One thread at a time may
- * ask, with the clock's context current. CUDA_ERROR_NOT_READY: it is not; another error: the driver
- * does not tell. An event that becomes the base is taken out of the timing event. What was read
- * before was early, by so much, or late.
+ * ask, with the clock's context current. CUDA_ERROR_NOT_READY: it is not done; another error: the
+ * driver does not tell. An event that becomes the base is taken out of the timing event.
+ * *ret_early_ns: by how much earlier readings were early, or late.
  */
 CUresult clock_read(struct clock *clock, struct timing_event *event, uint64_t *ret_ns,
 		    int64_t *ret_early_ns);

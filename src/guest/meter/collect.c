@@ -52,7 +52,10 @@ static void collect_sort(struct span *span, int n)
 	}
 }
 
-/* What streams did at once counts once: exactly here, and over passes by the ledger's timeline. */
+/*
+ * Work of several streams at once counts once: exactly here, and over passes by the ledger's
+ * timeline.
+ */
 static void collect_bill_all(struct pass *pass)
 {
 	struct span together;
@@ -122,8 +125,8 @@ static uint64_t collect_add_between(struct pass *pass, const struct burst *burst
 }
 
 /*
- * What an end closes was done at an instant; 0: nobody knows. Answers when it began, less what it
- * waited for us or for the program; 0: it could not be measured.
+ * Bills the work before an end that was done at `done_ns`; 0: not known. Returns when it began,
+ * plus its waits for us or for the program; 0: it could not be measured.
  */
 static uint64_t collect_bill_end(struct pass *pass, const struct stream *stream,
 				 struct timing_event *event, uint64_t done_ns)
@@ -249,7 +252,7 @@ static void collect_release(struct pass *pass, struct stream *stream)
 	meter_unlock(pass->meter);
 }
 
-/* The event at the head of the ring is not done. One that waits to begin runs not. */
+/* The event at the head of the ring is not done. Work that waits to begin does not run. */
 static void collect_note_pending(struct pass *pass, struct stream *stream,
 				 const struct timing_event *event)
 {

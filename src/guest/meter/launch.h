@@ -59,7 +59,7 @@ static inline CUstream launch_stream(CUstream stream, bool per_thread)
 	return per_thread ? CU_STREAM_PER_THREAD : CU_STREAM_LEGACY;
 }
 
-/* Whether a program made the stream: the implicit ones have no context of their own. */
+/* True if a program made the stream: the implicit ones have no context of their own. */
 static inline bool launch_is_named(CUstream stream)
 {
 	return stream != CU_STREAM_LEGACY && stream != CU_STREAM_PER_THREAD;

@@ -51,7 +51,7 @@ void leave_stream_after(struct meter *meter, CUcontext context, CUstream handle,
 
 /* --- A context ----------------------------------------------------------------------------- */
 
-/* Whoever collects is inside a query for a moment. */
+/* A collecting thread is inside a query for a moment. */
 static void leave_claim(struct meter *meter)
 {
 	while (atomic_exchange(&meter->collecting, 1))
@@ -72,9 +72,9 @@ void leave_context_before(struct meter *meter, CUcontext context)
 }
 
 /*
- * The events died with their context. Whoever ended it waited for the work in it, so the device
- * worked until then at the latest. Of work that had not begun when it was last looked at nobody
- * knows since when: it was late rather than early.
+ * The events died with their context. The thread that ended it waited for the work in it, so the
+ * device worked until then at the latest. For work that had not begun at the last look the
+ * beginning is unknown: it was late rather than early.
  */
 static void leave_forget_stream(struct meter *meter, struct stream *stream, uint64_t now_ns)
 {

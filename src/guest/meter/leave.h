@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The meter where something ends: a stream, a context, the process. What was measured by then is
- * billed as ever; of the rest it is known that it was done by then.
+ * The meter at the end of a stream, a context or the process. Measured work is billed as always;
+ * the rest is known to be done by then.
  */
 #ifndef ALLOT_GUEST_METER_LEAVE_H
 #define ALLOT_GUEST_METER_LEAVE_H

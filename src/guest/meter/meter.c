@@ -22,9 +22,9 @@ static _Thread_local uint64_t meter_asked __attribute__((tls_model("initial-exec
  */
 #define WATCHED_WAITS	   8
 #define WATCHED_WAITS_MOST 512
-/* So many waits in a row may go without an event, however long they take. */
+/* The most waits in a row without an event, however long they take. */
 #define UNMARKED_MOST 8
-/* So often a launch waits for room in its stream's ring; work may wait for it, too. */
+/* How often a launch tries to get room in its stream's ring; work may wait for it, too. */
 #define ROOM_TRIES 400
 
 /* Events to be recorded, in this order, once the lock is dropped. */
@@ -217,8 +217,8 @@ static bool meter_was_idle(const struct stream *stream, uint64_t now_ns)
 }
 
 /*
- * Work whose end was missed: launches came behind each other until the last of them, or the program
- * waited for that. Of what was after it nobody knows.
+ * Work whose end was missed. `known`: launches followed each other until the last of them, or the
+ * program waited for it. `lost`: nobody knows about the time after that.
  */
 struct missed {
 	struct span known, lost;
@@ -368,8 +368,9 @@ static void meter_before_launch(struct meter *meter, struct stream *stream, stru
 
 
 /*
- * Ends of this kind leave room in the ring for the end that is recorded where the program waits.
- * Who waits for each launch tells when that is over; the second one has an end if it does not.
+ * Ends of this kind leave room in the ring for the end that is recorded where the program waits. A
+ * program that waits for each launch tells when that is over; if it does not, the second launch has
+ * an end.
  */
 static bool meter_end_is_due(const struct stream *stream, const struct launch *launch)
 {
@@ -799,8 +800,8 @@ static bool meter_is_reachable(const struct stream *stream)
 }
 
 /*
- * Whether something is open in a stream, and may be closed, or each launch has its own end, which
- * waits shall end. Its context; NULL. Takes the lock.
+ * Returns the stream's context if something in it is open and may be closed, or if each of its
+ * launches has its own end, which waits shall end; else NULL. Takes the lock.
  */
 static CUcontext meter_open_context(struct meter *meter, struct stream *stream)
 {
@@ -829,7 +830,7 @@ void meter_close_all(struct meter *meter, CUcontext context, enum meter_why why)
 void meter_hold(struct meter *meter, CUcontext context)
 {
 	meter_close_all(meter, context, METER_HOLD);
-	/* Whoever collects keeps the contexts: none ends meanwhile (leave_context_before). */
+	/* The collecting thread keeps the contexts: none ends meanwhile (leave_context_before). */
 	if (atomic_exchange(&meter->collecting, 1))
 		return;
 	for (uint32_t i = 0; i < word_read(&meter->nstreams); i++) {

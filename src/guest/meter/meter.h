@@ -4,20 +4,21 @@
  * beginning and a measured end, timing events in the program's own streams (stream.h). An end is
  * recorded
  *
- *	- where the program waits: before it synchronizes, asks or records an event, copies to or
- *	  from the host, or has a stream wait for something else (meter_close), unless it will tell
- *	  itself when it is back (meter_waited);
- *	- behind the first launch that is TUNING_END_NS after the last end in its stream, so that
- *	  a stream which nobody waits for is measured, too;
- *	- where the launch side holds a launch, in all streams (meter_hold).
+ * - where the program waits: before it synchronizes, asks or records an event, copies to or from
+ *   the host, or has a stream wait for something else (meter_close), unless it will tell itself
+ *   when it is back (meter_waited);
+ * - behind the first launch that is TUNING_END_NS after the last end in its stream, so that a
+ *   stream which nobody waits for is measured, too;
+ * - where the launch side holds a launch, in all streams (meter_hold).
  *
- * What a program leaves open all the same, because it waits in a way that nobody sees, is billed
- * for at most DEVICE_TIME_UNMEASURED_NS, counted apart, and from then on the end of each launch in
- * that stream is measured, until the program waited for it several times in a way that is seen.
+ * A program may wait in a way that the meter does not see. Work that is left open in this way is
+ * billed for at most DEVICE_TIME_UNMEASURED_NS and counted apart. From then on the end of each
+ * launch in that stream is measured, until the program waited for it several times in a way that is
+ * seen.
  *
  * Only threads of the program record, into streams that they just used, and never while a stream
- * captures. Any thread collects; one at a time, the others go on. No lock is held over a call of
- * the driver. The meter knows nothing of who may launch: it tells the launch side what it found by
+ * captures. Any thread collects; one at a time, the others continue. No lock is held over a call of
+ * the driver. The meter does not decide about launches: it tells the launch side its findings by
  * the functions of struct meter_client.
  */
 #ifndef ALLOT_GUEST_METER_METER_H
@@ -25,17 +26,17 @@
 
 #include "guest/meter/state.h"
 
-/* Whether its stream captures: then it is not metered. */
+/* True if its stream captures: then it is not metered. */
 bool meter_is_captured(CUstream stream);
 
-/* Whether anything was launched in a context, or into one of its streams. Takes the lock. */
+/* True if anything was launched in a context, or into one of its streams. Takes the lock. */
 bool meter_knows(struct meter *meter, CUcontext context);
 bool meter_has_stream(struct meter *meter, CUcontext context, CUstream stream);
 
 /* The stream of a launch, if it was used before; NULL. With the lock. */
 struct stream *meter_stream_of(struct meter *meter, CUcontext context, uint64_t key);
 
-/* With the lock: so many launches are in flight, behind the last event of their stream. */
+/* With the lock: adds a burst of launches in flight, behind the last event of their stream. */
 void meter_add(struct meter *meter, struct stream *stream, const struct burst *burst,
 	       uint64_t first_ns, uint64_t last_ns);
 
@@ -77,9 +78,9 @@ void meter_park(struct meter *meter, CUcontext context, CUstream stream);
  * over: before something follows, the driver is asked for the stream. Its context is the current one.
  */
 void meter_ask_park(struct meter *meter, CUcontext context, CUstream stream);
-/* Whether any stream of the device may wait for the program. Takes the lock. */
+/* True if any stream of the device may wait for the program. Takes the lock. */
 bool meter_any_blocks(struct meter *meter);
-/* What stands between a launch and the device. */
+/* The obstacle between a launch and the device. */
 enum meter_standing {
 	METER_FREE,
 	METER_PARKED,  /* a wait for the program: the device can begin nothing behind it */
@@ -106,7 +107,7 @@ void meter_waited(struct meter *meter, CUcontext context, CUstream stream, bool 
 /* After that and a collection: where an event told the end, it tells how late the program knew. */
 void meter_learn_prompt(struct meter *meter, CUcontext context, CUstream stream, bool all,
 			uint64_t asked_ns, uint64_t now_ns);
-/* Whether something is open that was launched by then. */
+/* True if something is open that was launched by `asked_ns`. */
 bool meter_is_open(struct meter *meter, CUcontext context, CUstream stream, uint64_t asked_ns);
 
 #endif

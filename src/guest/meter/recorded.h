@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where the program's events were recorded last, for who has a stream wait for one: whether what it
- * waits for is work of a device, which ends by itself, or comes after a wait for the program. As
- * many are remembered as there is room for.
+ * Where the program's events were recorded last. A stream that waits for an event waits either for
+ * work of a device, which ends by itself, or for a point after a wait for the program. As many
+ * events are remembered as there is room for.
  */
 #ifndef ALLOT_GUEST_METER_RECORDED_H
 #define ALLOT_GUEST_METER_RECORDED_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the meter knows of one device: its streams, the clocks of its contexts, what is in flight.
- * Data, and what is asked of it in a line; the rest is in contexts.h, collect.h, meter.h, leave.h.
+ * The meter's state of one device: its streams, the clocks of its contexts, launches in flight.
+ * Data and one-line questions; the rest is in contexts.h, collect.h, meter.h, leave.h.
  */
 #ifndef ALLOT_GUEST_METER_STATE_H
 #define ALLOT_GUEST_METER_STATE_H
@@ -24,11 +24,11 @@ struct span {
 	bool apart; /* the time before it was not the program's own */
 };
 
-/* What a collection found, for who expects things. */
+/* The findings of a collection, for the launch side's expectations. */
 struct meter_look {
 	uint64_t now_ns;
 	uint64_t done_ns; /* the end of the last work that was found done; 0: none was */
-	/* Of what is not done, that which works for longest beyond what was expected of it. */
+	/* Of unfinished work, that which exceeds its expected time the most. */
 	uint64_t late_ns, late_expected_ns;
 	uint64_t next_ns; /* expected of what each stream has done next, together */
 	/* All that was found done, by streams and together: what they did at once counts once. */
@@ -39,14 +39,14 @@ struct meter_look {
 struct meter_client {
 	/* Time of the device that is new to the tenant: somebody pays for it. Without the lock. */
 	void (*billed)(struct meter *meter, uint64_t from_ns, uint64_t to_ns);
-	/* So many launches more are in flight; `at_ns` is when the first may begin. */
+	/* More launches are in flight, `burst`; `first_ns` is when the first may begin. */
 	void (*launched)(struct meter *meter, struct stream *stream, const struct burst *burst,
 			 uint64_t first_ns, uint64_t last_ns);
 	/* Queues a wait for us behind what is in a stream. Without the lock. */
 	void (*latch)(struct meter *meter, struct stream *stream, uint32_t number);
 	/* A stream was parked, and the device can begin what is in it since then. */
 	void (*released)(struct meter *meter, struct stream *stream, uint64_t at_ns);
-	/* A burst is done, after so long. */
+	/* A burst is done; it ran from `began_ns` to `done_ns`. */
 	void (*done)(struct meter *meter, struct stream *stream, const struct burst *burst,
 		     uint64_t began_ns, uint64_t done_ns);
 	/*
@@ -57,7 +57,7 @@ struct meter_client {
 			 uint64_t done_ns);
 	/* After a collection. */
 	void (*looked)(struct meter *meter, const struct meter_look *look);
-	/* Launches that were let through without the lock are to be counted. */
+	/* Launches that were admitted without the lock are to be counted. */
 	void (*count)(struct meter *meter, struct stream *stream);
 };
 
@@ -92,7 +92,7 @@ struct meter {
 	struct span seen;      /* work not done at the last look; the collecting thread's */
 
 	_Atomic uint32_t pending;     /* events to be collected, and waits that have none ... */
-	_Atomic uint32_t parked;      /* ... of which so many are in streams that are parked */
+	_Atomic uint32_t parked;      /* ... in streams that are parked */
 	_Atomic uint32_t begins;      /* of the others, that begin work; the last was recorded ... */
 	_Atomic uint64_t begin_ns;    /* ... then */
 	_Atomic uint32_t collecting;  /* one thread does */
@@ -110,9 +110,9 @@ static inline bool meter_is_pending(const struct meter *meter)
 }
 
 /*
- * The tenant has work on the device while an event is not done, or the program waits for what has
- * none: nothing else says so. What is parked is no work. It is read first: of an event that comes
- * in between it is only missed that it is parked.
+ * True if the tenant has work on the device: an event is not done, or the program waits for
+ * launches without one. Work in a parked stream does not count. `parked` is read first: then at
+ * most an event that comes in between is not seen to be parked.
  */
 static inline bool meter_works(const struct meter *meter)
 {
@@ -121,7 +121,7 @@ static inline bool meter_works(const struct meter *meter)
 	return atomic_load(&meter->pending) > parked;
 }
 
-/* Whether the device has come to all that was launched into streams that were idle. */
+/* True if the device has reached all that was launched into idle streams. */
 static inline bool meter_has_begun(const struct meter *meter)
 {
 	return !atomic_load(&meter->begins);
@@ -137,14 +137,14 @@ static inline void meter_unlock(struct meter *meter)
 	lock_drop(&meter->lock);
 }
 
-/* With the lock: launches that were let through on credit are counted by now. */
+/* With the lock: counts launches that were admitted on credit. */
 static inline void stream_count(struct meter *meter, struct stream *stream)
 {
 	if (stream->credit.given)
 		meter->client->count(meter, stream);
 }
 
-/* With the lock: so much is not in flight any more. */
+/* With the lock: takes `expected_ns` off the work in flight. */
 static inline void stream_land(struct meter *meter, struct stream *stream, uint64_t expected_ns)
 {
 	uint64_t of_stream = min_u64(stream->flying_ns, expected_ns);
@@ -154,7 +154,10 @@ static inline void stream_land(struct meter *meter, struct stream *stream, uint6
 		meter->flying_ns -= min_u64(meter->flying_ns, of_stream);
 }
 
-/* With the lock: so many events, or waits, more or less are pending in a stream. */
+/*
+ * With the lock: adds `n`, which may be negative, to the events or waits that are pending in a
+ * stream.
+ */
 static inline void stream_pend(struct meter *meter, const struct stream *stream, int32_t n)
 {
 	if (stream->parked)

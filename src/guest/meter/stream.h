@@ -49,7 +49,7 @@ struct burst {
 	} longest; /* of the launches, by what is expected of it */
 };
 
-/* Launches that are let through without the lock, see launch/credit.h, which alone writes it. */
+/* Launches that are admitted without the lock, see launch/credit.h, which alone writes it. */
 struct stream_credit {
 	uint64_t word;	/* what is left of it */
 	uint64_t given; /* what that was; 0: none is on, and all launches are counted */
@@ -86,13 +86,13 @@ struct stream {
 	uint64_t park;	     /* the number of the last wait for the program in it */
 	uint64_t behind;     /* and of the last one in any stream as it began anew */
 	/*
-	 * A burst was closed by nobody: the end of each launch is measured, until the program
-	 * waited in time so often, which is twice as often each time that happens again.
+	 * A burst was not closed: the end of each launch is measured, until the program waited in
+	 * time `watch` times, a number that doubles each time it happens again.
 	 */
 	uint32_t watched, watch; /* watch: how often that is */
 	/*
-	 * The program knew of the last end that an event told soon after it: what it waits for
-	 * needs no event each time. `unmarked`: so many waits had none since.
+	 * True if the program knew of the last end soon after its event: its waits then need no
+	 * event each time. `unmarked`: the number of waits without one since.
 	 */
 	bool prompt;
 	uint32_t launches; /* since it last waited */
@@ -126,7 +126,7 @@ static inline uint32_t stream_room(const struct stream *stream)
 	return STREAM_EVENTS - (stream->tail - stream->head);
 }
 
-/* Whether all that is in it stands behind a wait for us. */
+/* True if all of its content stands behind a wait for us. */
 static inline bool stream_is_latched(const struct stream *stream)
 {
 	return stream->latch &&
@@ -135,7 +135,7 @@ static inline bool stream_is_latched(const struct stream *stream)
 		 stream->event[(stream->head + 1) % STREAM_EVENTS].latch));
 }
 
-/* Whether a wait for the program was queued that is not known to be over. */
+/* True if a wait for the program was queued that is not known to be over. */
 static inline bool stream_blocks(const struct stream *stream)
 {
 	for (uint32_t i = stream->head; i != stream->tail; i++)

@@ -41,9 +41,9 @@ enum nvml_way nvml_call(nvmlDevice_t device, struct nvml_call *ret_call, nvmlRet
 }
 
 /*
- * What others hold of the tenant's quota is reserved, as what the driver holds for itself: so `used`
- * is the sum of the tenant's processes. The older form has no field for that; there, as the library
- * does, it is counted with what is used.
+ * The part of the tenant's quota that others hold is shown as reserved, like the driver's own
+ * memory, so `used` is the sum of the tenant's processes. The older form has no field for that;
+ * there it counts as used, as in the real library.
  */
 static nvmlMemory_v2_t nvml_view(const struct nvml_call *call, uint64_t total, uint64_t device_free)
 {

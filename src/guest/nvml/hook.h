@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the NVML hooks share: whom they answer for, and about which device. */
+/* Shared by the NVML hooks: the tenant they answer for, and the device. */
 #ifndef ALLOT_GUEST_NVML_HOOK_H
 #define ALLOT_GUEST_NVML_HOOK_H
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * NVML as the tenant sees it: who is on the device. Compute processes come from the ledger, with
- * what is charged to them. The other lists are the library's own, less what is not the tenant's:
- * their count in an INSUFFICIENT_SIZE answer stays the library's, as it is only room to ask for.
+ * NVML's lists of processes as the tenant sees them. Compute processes come from the ledger, with
+ * their charges. The other lists are the library's own, without processes outside of the tenant:
+ * their count in an INSUFFICIENT_SIZE answer stays the library's, since it is only the room to ask
+ * for.
  */
 #include "guest/nvml/hook.h"
 

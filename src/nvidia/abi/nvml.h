@@ -32,7 +32,7 @@
 /* A 64-bit figure that the library does not have. */
 #define NVML_VALUE_NOT_AVAILABLE (-1)
 
-/* What a versioned structure carries in `version`: its size, and its version in the top byte. */
+/* The value of `version` in a versioned structure: its size, and its version in the top byte. */
 #define NVML_STRUCT_VERSION(data, ver) \
 	(unsigned int)(sizeof(nvml##data##_v##ver##_t) | ((ver) << 24U))
 #define nvmlMemory_v2 NVML_STRUCT_VERSION(Memory, 2)
@@ -141,7 +141,7 @@ typedef enum nvmlIntNvLinkDeviceType_enum {
 	NVML_NVLINK_DEVICE_TYPE_UNKNOWN = 0xff,
 } nvmlIntNvLinkDeviceType_t;
 
-/* What the way between two devices passes, at most. */
+/* The path between two devices, at most. */
 typedef enum nvmlGpuLevel_enum {
 	NVML_TOPOLOGY_INTERNAL = 0,
 	NVML_TOPOLOGY_SINGLE = 10,

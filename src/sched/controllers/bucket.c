@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Bucket: a token is a block of a grid. The hot word is the tokens left, and a launch takes its
- * blocks when there is no debt of them; what a tick brings is raised and lowered by how far NVML's
- * utilisation is from the share. The way of HAMi-core, for comparison and for moving from it.
+ * Bucket: a token is a block of a grid. The hot word is the number of tokens, and a launch takes
+ * its blocks when there is no debt of them. The tokens of each tick are raised and lowered by the
+ * distance of NVML's utilisation from the share. HAMi-core's method, for comparison and for moving
+ * from it.
  *
- * Kernels differ by orders of magnitude in the time that a block takes, so what a tick brings is
- * changed by a part of itself. Blind for the time of a sample, it overshoots when the load changes.
+ * Kernels differ by orders of magnitude in the time that a block takes, so the tokens of a tick are
+ * changed by a part of themselves. Blind for the time of a sample, it overshoots when the load
+ * changes.
  */
 #include "base/now.h"
 #include "base/number.h"
@@ -17,15 +19,15 @@
 /* Parts of a token, so that a long kernel of few blocks can be paid for over many ticks. */
 #define PARTS 256
 
-/* What is assumed of a device that does not say, and believed of one that does. */
+/* The default for a device that does not tell its number, and the most that one is believed. */
 #define BLOCKS_DEFAULT 2048
 #define BLOCKS_MAX     (UINT64_C(1) << 20)
 
-/* No block is shorter than this, which bounds what a tick can need; a fresh bucket assumes so. */
+/* No block is shorter than this, which limits the tokens of a tick; a fresh bucket assumes so. */
 #define SHORTEST_NS NS_PER_US
 #define FRESH_NS    (10 * NS_PER_MS)
 
-/* A debt is paid off within so many ticks, two minutes, whatever it was. */
+/* A debt is paid off within this many ticks, two minutes, whatever it was. */
 #define DEBT_TICKS 1024
 
 /* A difference of all of the device's time changes a tick's tokens by 1000 / GAIN of it. */

@@ -60,8 +60,8 @@ static bool amd_again_change(struct object *object, void *arg)
 }
 
 /*
- * Whoever of its holders comes first says by which name it goes from now on. Where that cannot be
- * had it keeps one that nothing else has: whoever imports it then is charged for it once more.
+ * The first of its holders that comes back gives it a new name. If none can be had, it keeps a name
+ * that nothing else has: a later importer is then charged for it once more.
  */
 static void amd_again_name(struct guest *guest, struct amd *amd, struct object *object, int kfd)
 {
@@ -76,7 +76,7 @@ static void amd_again_name(struct guest *guest, struct amd *amd, struct object *
 	}
 	if (dmabuf >= 0)
 		close(dmabuf);
-	/* What goes by a name of ours goes by the same one: who lends it has that, too. */
+	/* Memory under a name of ours keeps it: the lender has it under that name, too. */
 	if (object->amd.lent && !shared_rename(amd->slot, key, object->shared))
 		key = object->shared;
 	entry_rename(guest, key, object);

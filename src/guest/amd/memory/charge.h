@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What ends a reservation of memory of an AMD GPU (reserve.h), and what takes back a charge.
+ * Ends a reservation of memory of an AMD GPU (reserve.h), or takes back a charge.
  *
  * The tenant's limit is one on the GPU's own memory. The machine's memory that is pinned for a GPU
- * (GTT) is host memory, as pinned memory is on NVIDIA's side: what limits it is the memory cgroup.
- * The ledger has it as a figure of its own, so that it is seen.
+ * (GTT) is host memory, like pinned memory on NVIDIA's side: its limit is the memory cgroup. The
+ * ledger has it as a separate figure, to show it.
  */
 #ifndef ALLOT_GUEST_AMD_MEMORY_CHARGE_H
 #define ALLOT_GUEST_AMD_MEMORY_CHARGE_H

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What memory that goes from process to process is known by. */
+/* Identifies memory that goes from process to process. */
 #ifndef ALLOT_GUEST_AMD_MEMORY_DMABUF_H
 #define ALLOT_GUEST_AMD_MEMORY_DMABUF_H
 
@@ -7,7 +7,7 @@
 
 #include "ledger/shared.h"
 
-/* What is shared: its name in the tenant's table and, of a dma-buf, its inode. */
+/* Shared memory: its name in the tenant's table and, of a dma-buf, its inode. */
 struct dmabuf_name {
 	struct shared_key key;
 	uint64_t inode; /* 0: not a dma-buf */

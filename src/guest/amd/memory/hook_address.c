@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where in a GPU's address space buffers of render nodes are. It takes no memory, and is noted where
- * the kernel does not tell it: who saves the process could not bring it back otherwise.
+ * Addresses of render nodes' buffers in a GPU's address space. The call takes no memory. It is
+ * noted if the kernel does not tell the addresses: a checkpoint could not restore them otherwise.
  */
 #include <errno.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Calls that take memory of GPUs or give it back. What was charged for a handle is an object of the
+ * Calls that take memory of GPUs or give it back. The charge for a handle is an object of the
  * guest's table: of /dev/kfd, whose handles are the process's, or of an open render node.
  */
 #include <errno.h>
@@ -226,9 +226,8 @@ static int amd_memory_change_handle(struct amd_call *call)
 }
 
 /*
- * What is not there any more is counted off first: a program that asks for no more than this says
- * would else never come to the refusal before which that is done. For a GPU that the kernel does
- * not know it fails as there.
+ * Memory that is gone is counted off first: a program that asks for no more than this answer would
+ * never reach the refusal before which that is done. An unknown GPU fails as in the kernel.
  */
 static int amd_memory_available(struct amd_call *call)
 {

@@ -210,7 +210,7 @@ static int amd_sharing_lend(struct amd_call *call, uint64_t handle, uint32_t fla
 	return fd;
 }
 
-/* The kernel has given a dma-buf of a handle. What the program gets, or -errno. */
+/* The kernel made a dma-buf of a handle. Returns the program's descriptor, or -errno. */
 static int amd_sharing_give(struct amd_call *call, uint64_t handle, uint32_t flags, int dmabuf)
 {
 	int token = amd_sharing_lend(call, handle, flags);

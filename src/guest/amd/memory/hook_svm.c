@@ -64,8 +64,8 @@ static bool amd_svm_did_nothing(int error)
 }
 
 /*
- * The kernel did what the call says, or, if not `whole`, began it. If the memory `stays`, it may be
- * where it was, too. What of it was charged to the same devices is in `range` now.
+ * The kernel did the call or, if not `whole`, began it. If the memory `stays`, it may also be at
+ * its old place. The part that was charged to the same devices is in `range` now.
  */
 static void amd_svm_charge(struct amd *amd, struct svm_call *svm, const struct amd_range *range,
 			   bool stays, bool whole)

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Memory that goes from process to process of a swappable tenant. A dma-buf would hold it on the
- * GPU for as long as anybody has one. So programs get a token in its place (core/token.h), as
- * long as the memory is. Who imports that asks the exporter for a dma-buf (core/borrow.h), and
- * closes it; and once more whenever the memory comes back. So nothing but handles holds it, which
- * are all known.
+ * GPU while anybody has one. So programs get a token in its place (core/token.h), of the memory's
+ * size. An importer asks the exporter for a dma-buf (core/borrow.h), imports it and closes it, and
+ * again whenever the memory comes back. So only handles hold it, and all of them are known.
  */
 #ifndef ALLOT_GUEST_AMD_MEMORY_LENT_H
 #define ALLOT_GUEST_AMD_MEMORY_LENT_H
@@ -19,7 +18,7 @@
  */
 bool amd_lent_name(struct amd_call *call, const struct object *object, struct share_name *ret);
 
-/* Whether a descriptor is a token of this tenant's. */
+/* True if a descriptor is a token of this tenant's. */
 bool amd_lent_is(struct guest *guest, int fd, struct share_name *ret);
 
 /* In a program's call: a dma-buf of what is named, or -EINVAL: there is no such memory any more. */
@@ -36,7 +35,7 @@ void amd_lent_give_back(struct guest *guest, const struct object *object);
 /* How much of what is borrowed would not come back: nobody who lends it lives, or has it. */
 uint64_t amd_lent_lost(struct guest *guest);
 
-/* Whether anything is borrowed. */
+/* True if anything is borrowed. */
 bool amd_lent_any(struct guest *guest);
 
 /*
@@ -45,7 +44,7 @@ bool amd_lent_any(struct guest *guest);
  */
 int amd_lent_await_copies(struct guest *guest);
 
-/* A dma-buf of what a handle holds that was borrowed, when who lends it has it again. */
+/* Returns a dma-buf for a borrowed handle, once the lender has the memory on the GPU again. */
 int amd_lent_fetch_again(struct guest *guest, uint64_t borrowed);
 
 #endif

@@ -24,7 +24,9 @@ int amd_reserve(struct guest *guest, struct amd *amd, struct amd_device *device,
 {
 	struct amd_charge charge = {amd, device, memory, bytes};
 
-	/* Whatever the ledger cannot do: ROCm's library repeats other errors, some for ever. */
+	/*
+	 * -ENOMEM for any failure of the ledger: ROCm's library repeats other errors, some forever.
+	 */
 	if (!amd_charge_is_host(&charge) && amd_reserve_vram(guest, &charge, fd))
 		return -ENOMEM;
 	FAULT_POINT(GUEST_RESERVED);

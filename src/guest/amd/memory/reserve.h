@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The one seam that every ioctl passes which takes memory of an AMD GPU: reserve, let the kernel do
- * it, then commit or cancel (charge.h). What it takes is known beforehand (amd/demand.h), and the
- * kernel takes just that.
+ * The one path of every ioctl that takes memory of an AMD GPU: reserve, let the kernel do it, then
+ * commit or cancel (charge.h). The amount is known beforehand (amd/demand.h), and the kernel takes
+ * exactly that.
  */
 #ifndef ALLOT_GUEST_AMD_MEMORY_RESERVE_H
 #define ALLOT_GUEST_AMD_MEMORY_RESERVE_H

@@ -6,7 +6,7 @@
 #include "guest/amd/call.h"
 #include "guest/core/room.h"
 
-/* Whether what is free there may be what others were promised; the file of the call is asked. */
+/* True if the memory that is free there may be promised to others; asks the call's file. */
 bool amd_room_is_promised(const struct room *room, const struct amd_call *call,
 			  const struct amd_device *device, uint64_t bytes);
 

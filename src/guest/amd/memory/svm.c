@@ -15,9 +15,8 @@
 #include "guest/amd/memory/charge.h"
 
 /*
- * How often one sweep looks at ranges in halves: some milliseconds. What it does not come to stays
- * charged. And how finely it looks for holes in what is there: each grain costs two looks, every
- * time.
+ * How often one sweep splits ranges in halves: some milliseconds. Ranges that it does not reach
+ * stay charged. GRAINS is how finely it looks for holes: each grain costs two looks, every time.
  */
 #define LOOKS  8192
 #define GRAINS 256
@@ -162,8 +161,8 @@ static enum place amd_svm_place_of(int kfd, uint64_t first, uint64_t end)
 }
 
 /*
- * A sweep leaves the ranges in the table and looks at a copy. What it finds gone it takes out where
- * that is still as a call put it whose number the copy has: no call has been about it meanwhile.
+ * A sweep leaves the ranges in the table and looks at a copy. A range that is gone is taken out of
+ * the table only if it still has the number of the copy: no call changed it meanwhile.
  */
 struct search {
 	struct amd *amd;
@@ -173,9 +172,9 @@ struct search {
 };
 
 /*
- * Looks whether a part of a range is still at a GPU. One that is not mixed and has no place has
- * left as a whole. One that is there may have holes, where other memory is mapped by now, which
- * have no word in the answer: so it is looked at in halves, down to the grain.
+ * Checks that a part of a range is still on a GPU. A part that is not mixed and has no place is
+ * gone as a whole. A part with a place may have holes, where other memory is mapped now, and the
+ * answer does not tell: so it is split in halves, down to the grain.
  */
 static void amd_svm_look_at(struct search *search, struct amd_range part)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a tenant's queues on a GPU are held to. It follows from the policy, and from the units that
- * the tenants of the GPU were given. Where one of these cannot be read, the tenant gets less, never
+ * The limits of a tenant's queues on a GPU. They follow from the policy, and from the units that
+ * the tenants of the GPU were given. If one of these cannot be read, the tenant gets less, never
  * more.
  */
 #ifndef ALLOT_GUEST_AMD_QUEUE_HOLD_H
@@ -16,7 +16,7 @@
  */
 int queue_hold_refresh(struct queues *queues, int device, bool wait);
 
-/* Whether the policy has changed since the hold was found. */
+/* True if the policy has changed since the hold was computed. */
 bool queue_hold_is_old(struct queues *queues, int device);
 
 #endif

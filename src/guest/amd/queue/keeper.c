@@ -23,8 +23,8 @@
 #define LINGER_NS (200 * NS_PER_MS)
 
 /*
- * Whether a queue that is on the hardware has work. A compute queue tells only what was begun, so
- * it always counts as having some.
+ * True if a queue on the hardware has work. A compute queue tells only what was begun, so it always
+ * counts as having some.
  */
 static bool queue_keeper_has_work(const struct queue *q)
 {
@@ -144,7 +144,7 @@ static void queue_keeper_begin(struct queues *queues)
 	lock_drop(&queues->lock);
 }
 
-/* What comes after a look. */
+/* The next step after a look. */
 enum after {
 	AFTER_LOOK,
 	AFTER_WATCH, /* nothing is limited, but there are queues and a policy that can change */

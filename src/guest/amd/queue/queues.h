@@ -61,7 +61,7 @@ struct queue {
 	struct cu_mask mask;
 };
 
-/* What the tenant's queues on a device are held to. */
+/* The limits of the tenant's queues on a device. */
 struct queue_hold {
 	bool limited; /* if not, the rest means nothing */
 	bool masks;   /* express the share; else time does */
@@ -130,7 +130,7 @@ void queues_release(struct queues *queues, uint32_t id, uint64_t version);
 /* The kernel has destroyed it. */
 void queues_remove(struct queues *queues, uint32_t id, uint64_t version);
 
-/* Whether a queue may be on the hardware now. Under the lock. */
+/* True if a queue may be on the hardware now. Under the lock. */
 bool queues_open(const struct queues *queues, const struct queue *queue);
 
 /*
@@ -145,7 +145,7 @@ int queues_settle(struct queues *queues, int fd, uint32_t id);
  */
 int queues_hold(struct queues *queues, bool hold);
 
-/* Whether a queue is made of memory there, which the kernel does not let go of. */
+/* True if a queue is made of memory there, which the kernel does not release. */
 bool queues_need(struct queues *queues, uint64_t va, uint64_t bytes);
 
 /* Numbers at and above this were never used. */

@@ -151,6 +151,8 @@ uint64_t swap_request_split(const struct policy_map *map);
 
 /* Whether somebody asks at this moment. True when that cannot be found out. */
 bool swap_is_asked(const char *dir);
+/* True if a command asks. */
+bool swap_is_by_command(const char *dir);
 
 /*
  * A tenant that takes turns on memory is wanted back by a command: whoever decides has it come as for

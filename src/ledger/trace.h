@@ -31,14 +31,6 @@ enum trace_why {
 	TRACE_WHYS,
 };
 
-/* Who asks the swap thread. */
-enum trace_asker {
-	TRACE_ASKER_NONE, /* nobody any more */
-	TRACE_ASKER_ROLE,
-	TRACE_ASKER_COMMAND,
-	TRACE_ASKERS,
-};
-
 /*
  * A ring for this process, in a file that no living process has: a new one, else the one that was
  * taken first. Maps it, keeps no descriptor; not inherited by fork. *trace is NULL, or was parked:

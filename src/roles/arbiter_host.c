@@ -24,6 +24,7 @@
 #include "ledger/shared_file.h"
 #include "ledger/slot.h"
 #include "ledger/tenant.h"
+#include "ledger/trace.h"
 #include "ledger/turn.h"
 #include "sched/arbiter.h"
 #include "sched/tuning.h"
@@ -76,6 +77,8 @@ struct member {
 	struct policy_map *policy;
 	struct turn *turn;     /* NULL: it takes no turns */
 	struct ledger *ledger; /* likewise */
+	struct trace *trace;   /* NULL: what is decided of it is not recorded */
+	uint64_t begun_ns;     /* when it last got a turn */
 	uint64_t id, generation;
 	bool seen;	 /* in this scan */
 	bool apart;	 /* in a container: it has a bell of its own, in its ledger */
@@ -327,6 +330,8 @@ static void arbiter_host_member_rest(struct arbiter_host *host, struct member *m
 	arbiter_host_give_places_back(host, member);
 	turn_close(member->turn);
 	ledger_close(member->ledger);
+	trace_close(member->trace);
+	member->trace = NULL;
 	member->turn = NULL;
 	member->ledger = NULL;
 }
@@ -437,6 +442,15 @@ static bool arbiter_host_takes_turns(struct arbiter_host *host, int i, const str
 	return true;
 }
 
+/* A container's processes can cut any file that they see short: a tenant's process maps none of them. */
+static void arbiter_host_follow_trace(const struct arbiter_host *host, struct member *member, bool on)
+{
+	char dir[PATH_MAX];
+
+	if (!tenant_path(host->runtime, member->name, dir, sizeof(dir)))
+		trace_follow_roles(dir, on && (host->claim || !member->apart), &member->trace);
+}
+
 /* What its policy says, and the devices that its processes met so far. */
 static void arbiter_host_describe_member(struct arbiter_host *host, int i)
 {
@@ -457,6 +471,7 @@ static void arbiter_host_describe_member(struct arbiter_host *host, int i)
 	member->generation = policy_generation(member->policy);
 	if (!arbiter_host_takes_turns(host, i, &policy))
 		return;
+	arbiter_host_follow_trace(host, member, policy.trace);
 	arbiter_host_give_places_back(host, member);
 	state->priority = level[policy.priority];
 	state->floor_permille = policy_floor(&policy);
@@ -695,6 +710,25 @@ static bool arbiter_host_is_taken(const struct arbiter_host *host, int i, uint64
 	return false;
 }
 
+static void arbiter_host_trace(struct member *member, const struct arbiter_tenant *state, bool opened,
+			       bool awaited, uint64_t now_ns)
+{
+	const struct turn *turn = member->turn;
+	bool was = word_read(&turn->open_until_ns) > now_ns;
+	uint64_t work = sat_sub_u64(state->done_ns, now_ns);
+
+	if (opened) {
+		member->begun_ns = now_ns;
+		trace_put(member->trace, TRACE_TURN_BEGUN, -1, sat_sub_u64(state->open_until_ns, now_ns),
+			  state->entitled_permille, sat_sub_u64(state->open_from_ns, now_ns));
+	} else if (was && !state->open) {
+		trace_put(member->trace, TRACE_TURN_ENDED, -1,
+			  member->begun_ns ? now_ns - member->begun_ns : 0, work, state->guess_ns);
+	}
+	if (awaited && !(word_read(&turn->flags) & TURN_AWAITED))
+		trace_put(member->trace, TRACE_TURN_LATE, -1, work, state->guess_ns, 0);
+}
+
 static void arbiter_host_tell(struct arbiter_host *host, int i, uint64_t now_ns)
 {
 	struct turn *turn = host->member[i].turn;
@@ -704,10 +738,12 @@ static void arbiter_host_tell(struct arbiter_host *host, int i, uint64_t now_ns)
 
 	if (opened && !state->first && arbiter_host_is_taken(host, i, now_ns)) {
 		host->withheld = true;
+		trace_to(host->member[i].trace, TRACE_TURN_WITHHELD, -1, 0, 0, 0);
 		opened = false;
 		until = 0;
 	}
-
+	if (host->member[i].trace)
+		arbiter_host_trace(&host->member[i], state, opened, state->leaving && !state->urged, now_ns);
 	word_write(&turn->flags, (state->contended ? (uint32_t)TURN_CONTENDED : 0) |
 					 (state->urged ? (uint32_t)TURN_URGED : 0) |
 					 (state->first ? (uint32_t)TURN_FIRST : 0) |

@@ -8,6 +8,7 @@
 #include "guest/core/library.h"
 #include "guest/core/pass.h"
 #include "guest/core/space.h"
+#include "guest/core/trace.h"
 
 /* Asks the driver what devices there are. No lock: every thread asks for itself. */
 static CUresult limited_enumerate(struct guest_device *device, int *ret_count)
@@ -66,6 +67,7 @@ static int limited_claim(struct guest *guest, const struct guest_device *device,
 	if (r)
 		return r;
 	pass_init(guest);
+	trace_follow(guest);
 	atomic_store_explicit(&guest->slot, slot, memory_order_release);
 	return 0;
 }

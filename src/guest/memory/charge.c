@@ -7,6 +7,7 @@
 #include "base/fault.h"
 #include "base/now.h"
 #include "base/number.h"
+#include "guest/core/trace.h"
 #include "guest/memory/calls.h"
 #include "guest/memory/figure.h"
 #include "guest/memory/holder.h"
@@ -148,6 +149,7 @@ static int charge_reserve_again(struct guest *guest, struct guest_device *device
 	uint64_t used;
 	int r = -EDQUOT;
 
+	trace_follow(guest);
 	charge_begin_again(guest, device);
 	if (guest->swappable && bytes <= charge_limit(guest, device)) {
 		r = charge_reserve_just_so(guest, device, bytes, &used);
@@ -254,8 +256,11 @@ CUresult charge_reserve(struct guest *guest, struct guest_device *device, uint64
 	if (charge_try(guest, device, bytes, ret))
 		return CUDA_SUCCESS;
 	/* No call of ours is under way while we look at the driver's figure. */
-	if (charge_reserve_again(guest, device, bytes))
+	if (charge_reserve_again(guest, device, bytes)) {
+		trace(guest, TRACE_REFUSED, device->ledger, bytes, quota_used(guest->ledger, device->ledger),
+		      guest_limit(guest, device));
 		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
 	calls_begin(device);
 	*ret = charge_of(guest, device, bytes);
 	FAULT_POINT(GUEST_RESERVED);

@@ -26,6 +26,8 @@ static const struct {
 	 "devices, tenants and who is outside, live; set and end them from there", cmd_top},
 	{"set", "NAME [--memory LIST] [--compute LIST] ...",
 	 "change a running tenant's quota or share at once", cmd_set},
+	{"trace", "NAME [--follow] [--json]",
+	 "show what a tenant's processes decided: held launches, bills, refusals, moves", cmd_trace},
 	{"suspend", "NAME [--contexts] [--host-memory SIZE]",
 	 "move what a swappable tenant holds into host memory, and have it wait", cmd_suspend},
 	{"resume", "NAME", "bring it back, and have it go on", cmd_resume},

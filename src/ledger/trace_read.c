@@ -7,6 +7,7 @@
 
 #include "base/cleanup.h"
 #include "base/fd.h"
+#include "base/number.h"
 #include "ledger/layout.h"
 #include "ledger/shared_file.h"
 #include "ledger/trace.h"
@@ -27,7 +28,7 @@ static uint64_t trace_back(uint64_t from_ns, uint64_t by_ns)
 
 uint64_t trace_ended_ns(const struct trace_said *said)
 {
-	return trace_times[said->event] == TRACE_TIME_PAST ? trace_back(said->at_ns, said->number[2])
+	return trace_times[said->event] == TRACE_TIME_PAST ? min_u64(said->number[2], said->at_ns)
 							   : said->at_ns;
 }
 

@@ -40,7 +40,7 @@
 #include "node/tenants.h"
 
 enum { KEY_ALLOW_ESCAPE = 256, KEY_GUARD, KEY_PRINT_ENV, KEY_REPORT, KEY_SWAPPABLE, KEY_OVERCOMMIT, KEY_HOST_MEMORY,
-       KEY_SWAP_DIR, KEY_USER };
+       KEY_SWAP_DIR, KEY_TRACE, KEY_USER };
 
 static const struct argp_option options[] = {
 	{"name", 'n', "NAME", 0, "tenant to make or to join (default: one for this run alone)", 0},
@@ -72,6 +72,7 @@ static const struct argp_option options[] = {
 	 "of a swappable tenant, most that may be in host memory (default: what is free, less 10%)", 0},
 	{"swap-dir", KEY_SWAP_DIR, "DIR", 0,
 	 "of a swappable tenant, a directory on a disk for what has no room in host memory", 0},
+	{"trace", KEY_TRACE, NULL, 0, "record what its processes decide, for \"allot trace\"", 0},
 	{"user", KEY_USER, "USER", 0,
 	 "as root: a tenant of this user (a name, or UID:GID), as whom the command runs", 0},
 	{"verbose", 'v', NULL, 0, "say what is set up", 0},
@@ -106,6 +107,8 @@ static error_t run_parse_option(int key, char *arg, struct argp_state *state)
 	case ARGP_KEY_INIT:
 		state->child_inputs[0] = &a->tenant;
 		return 0;
+	case KEY_TRACE:
+		return tenant_options_take_trace("on", &a->tenant);
 	case 'n':
 		a->name = arg;
 		return 0;

@@ -4,6 +4,7 @@
  * each also tried with its records sealed anew, so that what is behind the seal is reached; the last
  * byte may cut the file short.
  */
+#include "cli/out/trace_words.h"
 #include "ledger/trace.h"
 #include "ledger/trace_read.h"
 #include "tests/fuzz/tenant.h"
@@ -14,6 +15,19 @@ static void forget(void)
 {
 	tenant_forget("trace.0");
 	tenant_forget("trace.roles");
+}
+
+/* In words and as a picture, which nobody reads here. */
+static void show(const struct trace_said *said, uint64_t from_ns)
+{
+	static FILE *out;
+
+	if (!out)
+		out = fopen("/dev/null", "w");
+	MUST(out);
+	trace_words_print(said, from_ns, out);
+	trace_words_name_lane(said, out);
+	trace_words_json(said, out);
 }
 
 static void read_it(void)
@@ -30,6 +44,7 @@ static void read_it(void)
 		MUST(trace_ended_ns(said) <= said->at_ns);
 		MUST(trace_lasted_ns(said) <= trace_ended_ns(said));
 		MUST(!i || said[-1].at_ns <= said->at_ns);
+		show(said, list.said[0].at_ns);
 	}
 	trace_list_free(&list);
 }

@@ -34,8 +34,8 @@ class Trace(cli_lib.Case):
         self.addCleanup(load.terminate)  # which allot sim passes on
         self.assertIn("ready", load.stdout.readline())
 
-    def program(self, name, *options):
-        process = self.start(ALLOT, "sim", "--memory", "8GiB", "--context", "2MiB", "--dir",
+    def program(self, name, *options, memory="8GiB"):
+        process = self.start(ALLOT, "sim", "--memory", memory, "--context", "2MiB", "--dir",
                              self.directory, "--", ALLOT, "run", "--name", name, *options, "--",
                              sys.executable, "-c", live.PROGRAM)
         self.assertEqual(process.stdout.readline(), "up\n")
@@ -211,6 +211,24 @@ class Trace(cli_lib.Case):
         self.assertEqual((out["away_bytes"], back["away_bytes"]), (out["bytes"], 0))
         self.assertGreaterEqual(out["bytes"], 64 * MIB)
         self.assertIn("suspended", {e["args"]["state"] for e in events if e["name"] == "swap_said"})
+
+    def test_makes_room(self):
+        """One leaves for another one's allocation: both say so, and who decided does."""
+        options = ("--overcommit", "--memory", "75%", "--trace")
+        programs = [self.program(name, *options, memory="512MiB") for name in ("a", "b")]
+        for _, ask in programs:
+            self.assertEqual(ask("alloc", 300 * MIB), 0)
+        self.assertIn(("leaves", 0), {(e["name"], e["pid"]) for e in self.events("a")})
+        self.assertIn(False, {e["args"]["by_command"] for e in self.named("swap_asked", "a")})
+        self.assertTrue(self.named("swap_moved", "a"))
+        self.assertEqual(self.named("room_asked", "b")[0]["args"]["bytes"], 300 * MIB)
+        for name in ("a", "b"):
+            self.check_picture(self.events(name))
+        # They end while their tenants' directories are there: one waits for its memory to do so.
+        for process, _ in programs:
+            process.stdin.close()
+        for process, _ in programs:
+            process.wait(timeout=60)
 
     def test_forged(self):
         """Words for what is no record, and no harm."""

@@ -44,6 +44,10 @@
 	X(SHARED_RENAMED)      /* half: a new importer is charged once more */       \
 	X(SHARED_RAISED)       /* others may have more, and cannot have it yet */    \
 	X(SHARED_SHED_ROW)     /* charged to the entry and still to the owner */     \
+	X(TRACE_TAKEN)         /* a ring without a birth, and so nobody's */         \
+	X(TRACE_PLACED)        /* its record is the one of a round before */         \
+	X(TRACE_HALF)          /* a mixture of the two, with the old seal */         \
+	X(TRACE_FILLED)                                                              \
 	X(POLICY_HALF_WRITTEN) /* idle copy torn */                                  \
 	X(POLICY_WRITTEN)      /* idle copy complete, not yet the current one */     \
 	X(POLICY_FLIPPED)                                                            \

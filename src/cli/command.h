@@ -21,5 +21,6 @@ int cmd_restore(int argc, char **argv);
 int cmd_image(int argc, char **argv);
 int cmd_sim(int argc, char **argv);
 int cmd_topo(int argc, char **argv);
+int cmd_trace(int argc, char **argv);
 
 #endif

@@ -26,6 +26,8 @@ static const struct {
 	 "show devices, tenants and other programs, live; change and end tenants", cmd_top},
 	{"set", "NAME [--memory LIST] [--compute LIST] ...",
 	 "change a running tenant's quota or share at once", cmd_set},
+	{"trace", "NAME [--follow] [--json]",
+	 "show what a tenant's processes decided: held launches, bills, refusals, moves", cmd_trace},
 	{"suspend", "NAME [--contexts] [--host-memory SIZE]",
 	 "move a swappable tenant's device memory to the host, and stop its use of the GPU",
 	 cmd_suspend},

@@ -70,7 +70,8 @@ int policy_check(const struct policy *policy)
 {
 	if (policy->ndevices < 1 || policy->ndevices > POLICY_DEVICES)
 		return -EINVAL;
-	if (policy->flags & ~(uint32_t)POLICY_FLAGS_KNOWN || policy->meter > 1)
+	if (policy->flags & ~(uint32_t)POLICY_FLAGS_KNOWN || policy->meter > 1 ||
+	    policy->trace > 1)
 		return -EINVAL;
 	if (!policy_compute_ok(policy))
 		return -EINVAL;

@@ -121,7 +121,8 @@ struct policy {
 	uint64_t host_bytes;  /* most of its memory that may be on the host; 0: what is free */
 	/* 1: its use of compute is measured, limited or not. No flag: libraries from before refuse those. */
 	uint32_t meter;
-	uint8_t reserved[12];
+	uint32_t trace; /* 1: what its processes decide is recorded, see trace.h; likewise no flag */
+	uint8_t reserved[8];
 	struct policy_device device[POLICY_DEVICES];
 	/* Last, and not part of the record that older libraries read. */
 	char swap_dir[POLICY_DIR_BYTES]; /* what has no room on the host goes there; "": nowhere */

@@ -252,6 +252,13 @@ bool swap_is_asked(const char *dir)
 	       shared_file_locked(fd, LOCK_DESK + number, 1) != 0;
 }
 
+bool swap_is_by_command(const char *dir)
+{
+	CLEANUP_CLOSE int fd = swap_open_policy(dir);
+
+	return fd >= 0 && shared_file_locked(fd, LOCK_COMMAND, 1) == 1;
+}
+
 bool swap_any_away(const char *dir)
 {
 	CLEANUP_CLOSE int fd = swap_open_policy(dir);

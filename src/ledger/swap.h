@@ -150,6 +150,8 @@ uint64_t swap_request_split(const struct policy_map *map);
 
 /* True if there is a requester at this moment. True when that cannot be found out. */
 bool swap_is_asked(const char *dir);
+/* True if a command asks. */
+bool swap_is_by_command(const char *dir);
 
 /*
  * A command wants a tenant back that takes turns on memory: the role holder lets it come back as

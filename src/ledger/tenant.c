@@ -30,6 +30,7 @@
 #include "ledger/policy_file.h"
 #include "ledger/shared_file.h"
 #include "ledger/tenant.h"
+#include "ledger/trace.h"
 
 #define HIDDEN_PREFIX ".tmp-"
 
@@ -264,6 +265,17 @@ static int tenant_lock_dir(const char *path)
 	return TAKE_FD(fd);
 }
 
+/* One that stays is an error of rmdir. */
+static void tenant_delete_traces(int dirfd)
+{
+	char name[16];
+
+	for (unsigned int i = 0; i < TRACE_ALL; i++) {
+		trace_name(i, name);
+		unlinkat(dirfd, name, 0);
+	}
+}
+
 static int tenant_delete_dir(int dirfd, const char *path)
 {
 	/*
@@ -276,6 +288,7 @@ static int tenant_delete_dir(int dirfd, const char *path)
 	for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++)
 		if (unlinkat(dirfd, files[i], 0) < 0 && errno != ENOENT)
 			return err_errno();
+	tenant_delete_traces(dirfd);
 	return rmdir(path) < 0 ? err_errno() : 0;
 }
 

@@ -20,6 +20,7 @@
 #include "ledger/shared_file.h"
 #include "ledger/slot.h"
 #include "ledger/tenant.h"
+#include "ledger/trace.h"
 #include "ledger/turn.h"
 #include "roles/role.h"
 #include "roles/roster.h"
@@ -50,6 +51,8 @@
 struct member {
 	struct turn *turn;     /* NULL: it takes no turns */
 	struct ledger *ledger; /* likewise */
+	struct trace *trace;   /* NULL: what is decided of it is not recorded */
+	uint64_t begun_ns;     /* when it last got a turn */
 	uint64_t id, generation;
 	bool apart;	 /* in a container: it has a bell of its own, in its ledger */
 	uint32_t heard;	 /* of that */
@@ -174,6 +177,8 @@ static void arbiter_host_member_rest(struct arbiter_host *host, struct member *m
 	arbiter_host_give_places_back(host, member);
 	turn_close(member->turn);
 	ledger_close(member->ledger);
+	trace_close(member->trace);
+	member->trace = NULL;
 	member->turn = NULL;
 	member->ledger = NULL;
 }
@@ -286,6 +291,16 @@ static bool arbiter_host_takes_turns(struct arbiter_host *host, int i, const str
 	return true;
 }
 
+/* A container's processes can cut any file that they see short: a tenant's process maps none of them. */
+static void arbiter_host_follow_trace(struct arbiter_host *host, int i, bool on)
+{
+	struct member *member = &host->member[i];
+	char dir[PATH_MAX];
+
+	if (!tenant_path(host->role.runtime, host->roster.entry[i].name, dir, sizeof(dir)))
+		trace_follow_roles(dir, on && (host->role.claim || !member->apart), &member->trace);
+}
+
 /* What its policy says, and the devices that its processes met so far. */
 static void arbiter_host_describe_member(struct arbiter_host *host, int i)
 {
@@ -302,6 +317,7 @@ static void arbiter_host_describe_member(struct arbiter_host *host, int i)
 	member->generation = policy_generation(map);
 	if (!arbiter_host_takes_turns(host, i, &policy))
 		return;
+	arbiter_host_follow_trace(host, i, policy.trace);
 	arbiter_host_give_places_back(host, member);
 	state->priority = roster_level(&policy);
 	state->floor_permille = policy_floor(&policy);
@@ -480,6 +496,25 @@ static bool arbiter_host_is_taken(const struct arbiter_host *host, int i, uint64
 	return false;
 }
 
+static void arbiter_host_trace(struct member *member, const struct arbiter_tenant *state, bool opened,
+			       bool awaited, uint64_t now_ns)
+{
+	const struct turn *turn = member->turn;
+	bool was = word_read(&turn->open_until_ns) > now_ns;
+	uint64_t work = sat_sub_u64(state->done_ns, now_ns);
+
+	if (opened) {
+		member->begun_ns = now_ns;
+		trace_put(member->trace, TRACE_TURN_BEGUN, -1, sat_sub_u64(state->open_until_ns, now_ns),
+			  state->entitled_permille, sat_sub_u64(state->open_from_ns, now_ns));
+	} else if (was && !state->open) {
+		trace_put(member->trace, TRACE_TURN_ENDED, -1,
+			  member->begun_ns ? now_ns - member->begun_ns : 0, work, state->guess_ns);
+	}
+	if (awaited && !(word_read(&turn->flags) & TURN_AWAITED))
+		trace_put(member->trace, TRACE_TURN_LATE, -1, work, state->guess_ns, 0);
+}
+
 static void arbiter_host_tell(struct arbiter_host *host, int i, uint64_t now_ns)
 {
 	struct turn *turn = host->member[i].turn;
@@ -489,10 +524,12 @@ static void arbiter_host_tell(struct arbiter_host *host, int i, uint64_t now_ns)
 
 	if (opened && !state->first && arbiter_host_is_taken(host, i, now_ns)) {
 		host->withheld = true;
+		trace_to(host->member[i].trace, TRACE_TURN_WITHHELD, -1, 0, 0, 0);
 		opened = false;
 		until = 0;
 	}
-
+	if (host->member[i].trace)
+		arbiter_host_trace(&host->member[i], state, opened, state->leaving && !state->urged, now_ns);
 	word_write(&turn->flags, (state->contended ? (uint32_t)TURN_CONTENDED : 0) |
 					 (state->urged ? (uint32_t)TURN_URGED : 0) |
 					 (state->first ? (uint32_t)TURN_FIRST : 0) |

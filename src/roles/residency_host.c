@@ -23,6 +23,7 @@
 #include "ledger/shared.h"
 #include "ledger/slot.h"
 #include "ledger/swap.h"
+#include "ledger/trace.h"
 #include "ledger/turn.h"
 #include "roles/role.h"
 #include "roles/roster.h"
@@ -69,6 +70,7 @@ struct member {
 	struct policy policy;
 	uint64_t id, generation;
 	struct ledger *ledger;
+	struct trace *trace; /* NULL: what is decided of it is not recorded */
 	bool overcommits;
 	int ndevices;
 	uint8_t bit[DEVICES];
@@ -174,6 +176,7 @@ static void residency_host_leave(void *arg, int i)
 	swap_desk_close(member->desk);
 	turn_close(member->turn);
 	ledger_close(member->ledger);
+	trace_close(member->trace);
 	memset(member, 0, sizeof(*member));
 	memset(&host->state[i], 0, sizeof(host->state[i]));
 }
@@ -254,6 +257,7 @@ static void residency_host_describe(struct residency_host *host, int i)
 			return;
 		member->generation = generation;
 		member->overcommits = member->policy.flags & POLICY_OVERCOMMIT;
+		trace_follow_roles(member->dir, member->overcommits && member->policy.trace, &member->trace);
 		host->state[i].id = member->overcommits ? member->id : 0;
 		host->state[i].priority = roster_level(&member->policy);
 	}
@@ -687,6 +691,7 @@ static void residency_host_prepared(struct residency_host *host, struct member *
 	}
 	if (!answers.all && now_ns < member->asked_ns + patience_ns)
 		return;
+	trace_to(member->trace, TRACE_STAYS, -1, answers.refused, !answers.all, !room || answers.host);
 	if (!room || answers.host)
 		residency_host_note_full(host, now_ns);
 	if (answers.asleep)
@@ -872,6 +877,7 @@ static void residency_host_leave_on(struct residency_host *host, struct member *
 		member->fixed_until_ns = now_ns + TUNING_RESIDENCY_AGAIN_NS;
 		residency_host_done(member);
 	}
+	trace_to(member->trace, TRACE_LEAVES, -1, member->part, here, away);
 	FAULT_POINT(RESIDENCY_LEAVES);
 }
 
@@ -895,6 +901,7 @@ static void residency_host_act(struct residency_host *host, int i, uint64_t now_
 		   now_ns >= member->away_until_ns && residency_host_begin(host, member)) {
 		member->called_off = false;
 		residency_host_ask(member, state->early ? SWAP_COME : SWAP_BACK, now_ns);
+		trace_to(member->trace, TRACE_COMES, -1, state->early, 0, 0);
 		FAULT_POINT(RESIDENCY_COMES);
 	}
 }

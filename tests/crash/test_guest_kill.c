@@ -54,6 +54,11 @@ static bool guest_passes(int point)
 	case FAULT_POLICY_HALF_WRITTEN:
 	case FAULT_POLICY_WRITTEN:
 	case FAULT_POLICY_FLIPPED:
+	/* Where a tenant is traced: test_trace. */
+	case FAULT_TRACE_TAKEN:
+	case FAULT_TRACE_PLACED:
+	case FAULT_TRACE_HALF:
+	case FAULT_TRACE_FILLED:
 	/* By who comes back, and by those whose memory leaves: tests/e2e/swap. */
 	case FAULT_SLOT_ADOPTED:
 	case FAULT_SPARE_KEPT:

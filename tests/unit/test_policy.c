@@ -490,6 +490,18 @@ static void check_meters(void)
 	CHECK(policy_meters(&p) && !policy_limits_compute(&p));
 }
 
+/* On or off, and nothing that a launch has to look at. */
+static void check_traced(void)
+{
+	struct policy p = fixture_policy(GIB);
+
+	p.trace = 1;
+	CHECK_EQ(policy_check(&p), 0);
+	CHECK(!policy_meters(&p));
+	p.trace = 2;
+	CHECK_EQ(policy_check(&p), -EINVAL);
+}
+
 /* What the own user does by mistake: a file that is written to is cut first, as by a shell's `>`. */
 static void check_not_cut_by_mistake(void)
 {
@@ -540,6 +552,7 @@ int main(void)
 {
 	check_not_cut_by_mistake();
 	check_meters();
+	check_traced();
 	check_nonsense();
 	check_limits();
 	check_part();

@@ -70,6 +70,10 @@ static int save_check_policy(const struct moving *moving)
 		return say_error("tenant \"%s\" is measured, which cannot go to a disk yet; write first: "
 				 "allot set %s --meter off",
 				 moving->name, moving->name);
+	if (policy.trace)
+		return say_error("tenant \"%s\" is traced, and its processes have files for that; write "
+				 "first: allot set %s --trace off",
+				 moving->name, moving->name);
 	if (policy.flags & POLICY_OVERCOMMIT)
 		return say_error("tenant \"%s\" takes turns on memory (--overcommit), which cannot go to a "
 				 "disk yet",

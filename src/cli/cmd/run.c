@@ -40,7 +40,7 @@
 #include "node/tenants.h"
 
 enum { KEY_ALLOW_ESCAPE = 256, KEY_GUARD, KEY_PRINT_ENV, KEY_REPORT, KEY_SWAPPABLE, KEY_OVERCOMMIT, KEY_HOST_MEMORY,
-       KEY_SWAP_DIR, KEY_USER };
+       KEY_SWAP_DIR, KEY_TRACE, KEY_USER };
 
 enum { GROUP_MOVED = TENANT_GROUPS, GROUP_AMD, GROUP_CONTAINERS };
 
@@ -56,6 +56,7 @@ static const struct argp_option options[] = {
 	 0},
 	{"report", KEY_REPORT, NULL, 0,
 	 "at the end, print the tenant's peak memory, device time and refusals", 0},
+	{"trace", KEY_TRACE, NULL, 0, "record what its processes decide, for \"allot trace\"", 0},
 	{"verbose", 'v', NULL, 0, "say what is set up", 0},
 	{"accounting", 'a', "ledger|driver", 0,
 	 "count memory by allot's ledger (default) or by the driver's figure", TENANT_GROUP_MEMORY},
@@ -113,6 +114,8 @@ static error_t run_parse_option(int key, char *arg, struct argp_state *state)
 	case ARGP_KEY_INIT:
 		state->child_inputs[0] = &a->tenant;
 		return 0;
+	case KEY_TRACE:
+		return tenant_options_take_trace("on", &a->tenant);
 	case 'n':
 		a->name = arg;
 		return 0;

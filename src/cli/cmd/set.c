@@ -24,6 +24,13 @@
 #include "roles/arbiter_host.h"
 #include "text/units.h"
 
+enum { KEY_TRACE = 256 };
+
+static const struct argp_option options[] = {
+	{"trace", KEY_TRACE, "on|off", 0, "record what its processes decide, for \"allot trace\"", 0},
+	{0},
+};
+
 struct args {
 	const char *name;
 	struct tenant_options tenant;
@@ -37,6 +44,8 @@ static error_t set_parse_option(int key, char *arg, struct argp_state *state)
 	case ARGP_KEY_INIT:
 		state->child_inputs[0] = &a->tenant;
 		return 0;
+	case KEY_TRACE:
+		return tenant_options_take_trace(arg, &a->tenant);
 	case ARGP_KEY_ARG:
 		arguments_take_tenant(state, arg, &a->name);
 		return 0;
@@ -47,6 +56,7 @@ static error_t set_parse_option(int key, char *arg, struct argp_state *state)
 static const struct argp_child children[] = {{&tenant_options_argp}, {0}};
 
 static const struct argp argp = {
+	.options = options,
 	.children = children,
 	.parser = set_parse_option,
 	.args_doc = "NAME",
@@ -154,6 +164,10 @@ static void set_change_kernels_limit(const struct place *place, const struct arg
 
 static void set_report_change(const struct args *a, const struct change *c)
 {
+	static const char *const words[] = {"off", "on"};
+
+	if (a->tenant.said & TENANT_TRACE)
+		printf("%s: trace %s -> %s\n", a->name, words[c->before.trace], words[c->after.trace]);
 	for (unsigned int i = 0; i < c->after.ndevices; i++) {
 		bool all = (c->after.flags & POLICY_ALL_DEVICES) && i == 0;
 		struct units_text uuid = units_uuid(c->after.device[i].uuid);
@@ -163,7 +177,7 @@ static void set_report_change(const struct args *a, const struct change *c)
 			printf("%s %s: %s -> %s\n", a->name, device,
 			       limits_words(&c->before.device[i]).s,
 			       limits_words(&c->after.device[i]).s);
-		if (a->tenant.said & ~(unsigned int)TENANT_MEMORY)
+		if (a->tenant.said & ~(unsigned int)(TENANT_MEMORY | TENANT_TRACE))
 			printf("%s %s: compute %s -> %s\n", a->name, device,
 			       compute_words(&c->before, i).s, compute_words(&c->after, i).s);
 	}

@@ -178,7 +178,7 @@ static bool enroll_is_same_policy(const struct policy *a, const struct policy *b
 		     a->controller == b->controller && a->priority == b->priority &&
 		     a->weight == b->weight && a->inflight_us == b->inflight_us &&
 		     a->floor_permille == b->floor_permille && a->host_bytes == b->host_bytes &&
-		     !strcmp(a->swap_dir, b->swap_dir);
+		     a->trace == b->trace && !strcmp(a->swap_dir, b->swap_dir);
 
 	for (unsigned int i = 0; equal && i < a->ndevices; i++) {
 		const struct policy_device *x = &a->device[i], *y = &b->device[i];
@@ -273,6 +273,8 @@ static struct difference enroll_compare(const struct policy *is, const struct po
 				      *is->swap_dir ? is->swap_dir : "none", asked->swap_dir);
 		d.fixed = true;
 	}
+	if (is->trace != asked->trace)
+		enroll_add_difference(&d, "trace off (asked: on)");
 	if (!enroll_has_same_devices(is, asked)) {
 		enroll_add_difference(&d, "other devices");
 		d.fixed = true;

@@ -210,6 +210,18 @@ static error_t options_parse(int key, char *arg, struct argp_state *state)
 
 const struct argp tenant_options_argp = {.options = options, .parser = options_parse};
 
+int tenant_options_take_trace(const char *arg, struct tenant_options *o)
+{
+	int r = options_choose("--trace", arg, options_switch, 2);
+
+	if (r < 0)
+		return EINVAL;
+	o->trace = r;
+	o->said |= TENANT_TRACE;
+	snprintf(o->words + strlen(o->words), sizeof(o->words) - strlen(o->words), " --trace %s", arg);
+	return 0;
+}
+
 const struct limits *tenant_options_by_device(const struct tenant_options *o)
 {
 	return o->memory.n > 1 ? &o->memory : o->compute.n > 1 ? &o->compute : NULL;
@@ -218,7 +230,7 @@ const struct limits *tenant_options_by_device(const struct tenant_options *o)
 /* The options that were given of those that limit compute. */
 static unsigned int options_of_compute(const struct tenant_options *o)
 {
-	return o->said & ~(unsigned int)(TENANT_MEMORY | TENANT_METER);
+	return o->said & ~(unsigned int)(TENANT_MEMORY | TENANT_METER | TENANT_TRACE);
 }
 
 static int options_compute_off(const struct tenant_options *o, struct policy *policy)
@@ -318,6 +330,8 @@ int tenant_options_apply(const struct tenant_options *o, struct policy *policy)
 		return r;
 	if (o->said & TENANT_METER)
 		policy->meter = o->meter;
+	if (o->said & TENANT_TRACE)
+		policy->trace = o->trace;
 	r = limits_apply(&o->compute, policy);
 	return r < 0 ? r : options_apply_compute(o, policy);
 }

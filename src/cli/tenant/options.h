@@ -25,6 +25,7 @@ enum tenant_option {
 	TENANT_INFLIGHT = 1 << 8,
 	TENANT_FLOOR = 1 << 9,
 	TENANT_METER = 1 << 10,
+	TENANT_TRACE = 1 << 11,
 };
 
 /* Groups of options in --help, in their order. The command has its own first, and behind these. */
@@ -43,7 +44,7 @@ struct tenant_options {
 	enum policy_mode mode;
 	enum policy_priority priority;
 	enum controller_id controller;
-	bool meter;
+	bool meter, trace;
 	uint32_t weight, inflight_us, floor_permille; /* the last as the policy has it */
 	struct tenant_askers elsewhere;
 	char words[256]; /* all of them, as given: " --memory 8GiB --compute 25" */
@@ -54,6 +55,12 @@ struct tenant_options {
  * answers EINVAL, after a message, for a value that cannot be right.
  */
 extern const struct argp tenant_options_argp;
+
+/*
+ * --trace, which has a value in `allot set` and none in `allot run`: "on" or "off". 0, or EINVAL
+ * after a message.
+ */
+int tenant_options_take_trace(const char *arg, struct tenant_options *options);
 
 /* The list that gives devices different limits; NULL where all have the same. */
 const struct limits *tenant_options_by_device(const struct tenant_options *options);

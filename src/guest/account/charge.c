@@ -11,6 +11,7 @@
 #include "guest/account/figure.h"
 #include "guest/account/holder.h"
 #include "guest/account/later.h"
+#include "guest/core/trace.h"
 #include "ledger/spare.h"
 #include "ledger/swap.h"
 
@@ -143,6 +144,7 @@ static int charge_reserve_again(struct guest *guest, struct guest_device *device
 	uint64_t used;
 	int r = -EDQUOT;
 
+	trace_follow(guest);
 	charge_begin_again(guest, device);
 	if (guest->swappable && bytes <= charge_limit(guest, device)) {
 		r = charge_reserve_just_so(guest, device, bytes, &used);
@@ -249,8 +251,11 @@ CUresult charge_reserve(struct guest *guest, struct guest_device *device, uint64
 	if (charge_try(guest, device, bytes, ret))
 		return CUDA_SUCCESS;
 	/* No call of ours is under way while we look at the driver's figure. */
-	if (charge_reserve_again(guest, device, bytes))
+	if (charge_reserve_again(guest, device, bytes)) {
+		trace(guest, TRACE_REFUSED, device->ledger, bytes, quota_used(guest->ledger, device->ledger),
+		      guest_limit(guest, device));
 		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
 	calls_begin(device);
 	*ret = charge_of(guest, device, bytes);
 	FAULT_POINT(GUEST_RESERVED);

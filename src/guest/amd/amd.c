@@ -25,6 +25,7 @@
 #include "guest/core/complain.h"
 #include "guest/core/in_force.h"
 #include "guest/core/pass.h"
+#include "guest/core/trace.h"
 #include "ledger/quota.h"
 #include "ledger/swap.h"
 
@@ -201,6 +202,7 @@ static int amd_add_devices(struct guest *guest, struct amd *amd, const struct po
 		guest_explain(guest, r, amd->complaint, sizeof(amd->complaint));
 	else
 		pass_init(guest);
+	trace_follow(guest);
 	return r;
 }
 

@@ -36,6 +36,7 @@ struct launch_state;
 struct object_table;
 struct own_pools;
 struct residency_file;
+struct trace;
 
 enum guest_mode {
 	GUEST_INERT,   /* nothing is limited: every hook passes its call on */
@@ -169,6 +170,11 @@ struct guest {
 	_Atomic uint32_t space_permille; /* the part of the SMs that was asked for at cuInit */
 	_Atomic bool space_yields;	 /* and the priority: that of work which yields */
 	_Atomic bool in_space;		 /* the driver runs under MPS, and said so: see space.c */
+	_Atomic(struct trace *) trace; /* NULL: nothing is recorded; see trace.h */
+	struct trace *trace_kept;      /* its address, once there was one; with `trace_busy`, as the next */
+	bool trace_on;		       /* that is a file */
+	_Atomic bool trace_busy;       /* a thread follows the policy */
+	_Atomic uint64_t trace_generation; /* that was followed last */
 	_Atomic bool space_refused;	 /* that it does not was said */
 };
 

@@ -9,6 +9,7 @@
 #include "guest/core/library.h"
 #include "guest/core/pass.h"
 #include "guest/core/space.h"
+#include "guest/core/trace.h"
 
 /* Asks the driver what devices there are. No lock: every thread asks for itself. */
 static CUresult limited_enumerate(struct guest_device *device, int *ret_count)
@@ -68,6 +69,7 @@ static int limited_claim(struct guest *guest, const struct guest_device *device,
 		return r;
 	pass_init(guest);
 	allocator_choose(guest);
+	trace_follow(guest);
 	atomic_store_explicit(&guest->slot, slot, memory_order_release);
 	return 0;
 }

@@ -4,6 +4,7 @@
 #include "base/futex.h"
 #include "base/now.h"
 #include "base/word.h"
+#include "guest/core/trace.h"
 #include "ledger/role_file.h"
 #include "ledger/swap.h"
 
@@ -92,9 +93,12 @@ struct guest *pass_try(struct guest *guest)
 struct guest *pass_wait(struct guest *guest)
 {
 	bool wants = false;
+	uint64_t from = 0;
 
 	while (!pass_try(guest)) {
 		uint32_t seen = atomic_load(&guest->pass.shut);
+
+		from = from ? from : now_monotonic_ns();
 
 		if (guest->use && !wants) {
 			pass_want(guest);
@@ -105,6 +109,8 @@ struct guest *pass_wait(struct guest *guest)
 		else if (seen == PASS_SHUTTING)
 			pass_look(guest, seen);
 	}
+	if (from)
+		trace(guest, TRACE_GATE, -1, now_monotonic_ns() - from, 0, 0);
 	if (wants)
 		pass_want_no_more(guest);
 	return guest;

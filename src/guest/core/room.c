@@ -8,6 +8,7 @@
 #include "base/now.h"
 #include "base/word.h"
 #include "guest/core/pass.h"
+#include "guest/core/trace.h"
 #include "ledger/residency_file.h"
 #include "ledger/spare.h"
 #include "ledger/swap.h"
@@ -27,6 +28,8 @@ static void room_wish(struct room *room, struct guest *guest, int device, uint64
 		return;
 	word_write(&wish->answer, 0);
 	room->wish = wish;
+	trace_follow(guest);
+	trace(guest, TRACE_ROOM_ASKED, device, bytes, 0, 0);
 	FAULT_POINT(GUEST_ROOM_WISHED);
 }
 
@@ -113,6 +116,8 @@ bool room_await(struct room *room, struct guest *guest, int device, uint64_t byt
 	room->granted = answer == (bytes | SWAP_WISH_GRANTED);
 	room->refused = answer == (bytes | SWAP_WISH_REFUSED);
 	pass_wait(guest);
+	if (room->granted || room->refused)
+		trace(guest, TRACE_ROOM_ANSWERED, device, bytes, room->granted, 0);
 	return !room->refused;
 }
 

@@ -8,6 +8,7 @@
 #include "base/number.h"
 #include "base/word.h"
 #include "guest/core/pass.h"
+#include "guest/core/trace.h"
 #include "guest/launch/attach.h"
 #include "guest/launch/credit.h"
 #include "guest/launch/demand.h"
@@ -27,6 +28,7 @@ struct asking {
 	struct launch_state *state;
 	struct launch_device *device;
 	struct launch *launch;
+	uint64_t began_ns;    /* when it asked */
 	uint64_t held_ns;     /* for its tenant's share or turn */
 	uint64_t full_ns;     /* since when it finds no room; 0: it had some so far */
 	uint64_t patience_ns; /* see struct admission_inputs; 0: it had room so far */
@@ -37,6 +39,7 @@ struct asking {
 	bool stalled;
 	bool urged; /* a higher priority may come */
 	bool parked; /* its stream waits for the program */
+	unsigned int traced; /* 1 + the last reason that was recorded; 0: none */
 };
 
 static const uint32_t nothing; /* to sleep on, until an instant */
@@ -295,6 +298,25 @@ static void admission_look_at_late(const struct asking *asking, struct admission
 
 /* --- Waiting ------------------------------------------------------------------------------- */
 
+/* Each reason once, and not each look. */
+static void admission_trace_held(struct asking *asking, enum trace_why why, uint64_t until_ns)
+{
+	uint64_t now = asking->launch->now_ns;
+
+	if (asking->traced != 1 + (unsigned int)why)
+		trace(asking->guest, TRACE_HELD, admission_ledger_of(asking->device), why,
+		      until_ns > now ? until_ns - now : 0, window_pending_ns(asking->device));
+	asking->traced = 1 + (unsigned int)why;
+}
+
+static void admission_trace_launched(const struct asking *asking)
+{
+	if (asking->held_ns || asking->traced)
+		trace(asking->guest, TRACE_LAUNCHED, admission_ledger_of(asking->device),
+		      asking->launch->now_ns - asking->began_ns, asking->held_ns,
+		      asking->launch->expected_ns);
+}
+
 /* A sleeping thread touches no memory, so it gives its pass back: the tenant may be suspended. */
 static void admission_nap(struct asking *asking, const void *word, uint32_t seen, uint64_t until_ns)
 {
@@ -339,6 +361,7 @@ static void admission_look_out(struct asking *asking, uint64_t room_ns)
 
 static void admission_wait_for_room(struct asking *asking, uint64_t until_ns)
 {
+	admission_trace_held(asking, TRACE_WHY_ROOM, until_ns);
 	if (asking->urged)
 		admission_look_out(asking, window_due_ns(&asking->device->window));
 	else
@@ -387,9 +410,11 @@ static void admission_wait_for_share(struct asking *asking, const struct admissi
 	/* A tenant that waits for its turn wants the device; with a debt it leaves it to others. */
 	if (decision->verdict == ADMISSION_WAIT_TURN) {
 		demand_want(device, from, TUNING_DEMAND_NS);
+		admission_trace_held(asking, TRACE_WHY_TURN, decision->until_ns);
 		admission_nap(asking, &limits->turn->seq, turn_seen,
 			      admission_turn_look_ns(device, from));
 	} else {
+		admission_trace_held(asking, TRACE_WHY_DEBT, decision->until_ns);
 		admission_nap(asking, asking->guest->gate, seen,
 			      admission_debt_look_ns(asking, decision->until_ns));
 		/* The monitor sleeps while nothing is in flight. */
@@ -496,6 +521,10 @@ static bool admission_step(struct asking *asking)
 		asking->settled = !in.paid_ns && !in.awaited && !in.latched;
 		if (in.awaited && !in.turn)
 			window_try(asking->device, launch->now_ns);
+		if (in.awaited)
+			trace(asking->guest, TRACE_GAVE_WAY, admission_ledger_of(asking->device),
+			      window_late_ns(asking->device, in.now_ns), asking->held_ns,
+			      asking->full_ns ? in.now_ns - asking->full_ns : 0);
 		if (in.awaited || asking->held_ns || (in.room_ns && !in.beside)) /* impatient */
 			window_gave_way(asking->device, launch);
 		if (asking->settled)
@@ -537,12 +566,14 @@ static void admission_ask(struct guest *guest, struct launch_device *device, str
 		.state = state_get(guest),
 		.device = device,
 		.launch = launch,
+		.began_ns = launch->now_ns,
 	};
 	const struct limits *limits = &asking.state->limits;
 
 	while (!admission_step(&asking))
 		;
 	admission_note_hold(&asking);
+	admission_trace_launched(&asking);
 	state_active(device, launch->now_ns);
 	if (!asking.stalled) { /* with a debt the tenant leaves the device to others */
 		demand_want(device, launch->now_ns, TUNING_LINGER_NS);

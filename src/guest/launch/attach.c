@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 
 #include "base/pages.h"
+#include "guest/core/trace.h"
 #include "guest/launch/credit.h"
 #include "guest/launch/latch.h"
 #include "guest/launch/window.h"
@@ -14,6 +15,8 @@ static void attach_billed(struct meter *meter, uint64_t from_ns, uint64_t to_ns)
 
 	atomic_fetch_add(&state->bills, 1);
 	limits_bill(&state->limits, meter->guest->ledger, meter->device->ledger, from_ns, to_ns);
+	trace(meter->guest, TRACE_BILL, meter->device->ledger, to_ns - from_ns,
+	      word_read(&meter->time->launches) + word_read(&meter->time->graph_launches), to_ns);
 }
 
 static const struct meter_client client = {

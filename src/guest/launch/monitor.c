@@ -10,6 +10,7 @@
 #include "base/now.h"
 #include "base/number.h"
 #include "guest/core/thread.h"
+#include "guest/core/trace.h"
 #include "guest/launch/bell.h"
 #include "guest/launch/demand.h"
 #include "guest/launch/latch.h"
@@ -214,6 +215,7 @@ static void *monitor_watch(void *arg)
 		atomic_store(&monitor->working, 1);
 		if (atomic_load(&monitor->stop))
 			break;
+		trace_follow(guest);
 		busy = monitor_look_once(guest, host, seen != heard, &worked, &next);
 		heard = seen;
 		atomic_store(&monitor->next_ns, next);

@@ -3,6 +3,7 @@
 
 #include "base/now.h"
 #include "base/word.h"
+#include "guest/core/trace.h"
 #include "guest/launch/bell.h"
 #include "guest/meter/capture.h"
 #include "guest/meter/meter.h"
@@ -168,6 +169,7 @@ bool stall_begin(struct guest *guest, struct launch_device *device, struct launc
 		return false;
 	if (begun) {
 		stall_note(device->meter.time, until_ns - launch->now_ns);
+		trace(guest, TRACE_STALLED, device->meter.device->ledger, until_ns - launch->now_ns, 0, 0);
 		bell_expect(guest, until_ns);
 	}
 	/* The monitor may have looked for the last time. */

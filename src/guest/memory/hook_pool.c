@@ -8,6 +8,7 @@
 #include "guest/account/later.h"
 #include "guest/core/capturing.h"
 #include "guest/core/hook.h"
+#include "guest/core/trace.h"
 #include "guest/memory/allocator.h"
 #include "guest/memory/memory.h"
 #include "guest/memory/pool.h"
@@ -30,6 +31,8 @@ static CUresult pool_undo(struct guest *guest, struct guest_device *device,
 	DRIVER(cuThreadExchangeStreamCaptureMode, (&mode));
 	pool_settle(guest, request->pool);
 	quota_count_refusal(atomic_load(&guest->slot), device->ledger);
+	trace(guest, TRACE_REFUSED, device->ledger, request->bytes,
+	      quota_used(guest->ledger, device->ledger), guest_limit(guest, device));
 	return CUDA_ERROR_OUT_OF_MEMORY;
 }
 

@@ -26,6 +26,7 @@
 #include "guest/core/guest.h"
 #include "guest/core/pass.h"
 #include "guest/core/thread.h"
+#include "guest/core/trace.h"
 #include "guest/swap/amd/amd_move.h"
 #include "guest/swap/beside.h"
 #include "guest/swap/cgroup_room.h"
@@ -96,6 +97,7 @@ static void swap_answer(struct swap *swap, uint32_t request, enum swap_state sta
 	swap->answer.state = state;
 	swap->answer.why = why;
 	swap_say(swap->guest->claimed, &swap->answer);
+	trace(swap->guest, TRACE_SWAP_SAID, -1, state, why, swap->answer.bytes);
 }
 
 /* On the way: what the last answer was is known, and the request is not answered yet. */
@@ -489,17 +491,19 @@ static void swap_note_kept(const struct swap *swap)
 /* So much of it, 0: back. */
 static enum swap_why swap_move_measured(struct swap *swap, uint32_t request, uint32_t part)
 {
-	uint64_t begin = now_monotonic_ns(), before = swap_away_bytes(swap), after;
+	uint64_t begin = now_monotonic_ns(), before = swap_away_bytes(swap), after, moved;
 	enum swap_why why;
 
 	swap_begin(swap, part ? SWAP_SUSPENDING : SWAP_RESUMING);
 	why = swap_move(swap, request, part);
 	swap->answer.took_ns = now_monotonic_ns() - begin;
 	after = swap_away_bytes(swap);
+	moved = after > before ? after - before : before - after;
+	trace(swap->guest, TRACE_SWAP_MOVED, -1, swap->answer.took_ns, moved, after);
 	if (part && swap_is_away(swap))
 		swap->answer.bytes = after;
 	if (!why)
-		swap_note_way(swap, part, after > before ? after - before : before - after);
+		swap_note_way(swap, part, moved);
 	return why;
 }
 
@@ -718,6 +722,9 @@ static void swap_act(struct swap *swap, uint32_t request, enum swap_phase phase)
 {
 	if (!swap_has_slot(swap))
 		return;
+	trace_follow(swap->guest);
+	trace(swap->guest, TRACE_SWAP_ASKED, -1, phase, swap_part_of(request), 
+	      swap_is_by_command(swap->guest->dir));
 	swap_ahead(swap, 0);
 	swap->ahead = 0;
 	swap->missed = swap_missed(swap);

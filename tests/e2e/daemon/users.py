@@ -67,6 +67,20 @@ class Users(users_lib.Case):
             self.assertEqual("NOT LIMITED" in self.user_ok(uid, "ps"), uid == ALICE)
             self.assertEqual("another user's" in self.user_ok(uid, "top", "--once"), uid == BOB)
 
+    def test_traced(self):
+        """Its processes can make no file there, and the daemon says what it decided."""
+        daemon = self.program(cli_lib.LOAD, "--loops-per-us", "1", "--seconds", "60",
+                              options=("--weight", "1", "--trace"))
+        cli_lib.wait_for(lambda: "the arbiter gives it a turn" in self.user_ok(ALICE, "trace", "f"))
+        events = json.loads(self.user_ok(ALICE, "trace", "f", "--json"))["traceEvents"]
+        self.assertEqual({event["pid"] for event in events}, {0})
+        self.assertEqual([name for name in os.listdir(self.dir("f", ALICE))
+                          if name.startswith("trace")], ["trace.roles"])
+        self.assertIn("the arbiter gives it a turn", self.ok("trace", f"f@{ALICE}"))
+        self.assertFalse(self.can(ALICE, "sh", "-c", f": >> {self.dir('f', ALICE)}/trace.roles"))
+        self.user_ok(ALICE, "set", "f", "--trace", "off")
+        daemon.terminate()
+
     def test_suspended_by_whom(self):
         """By its user, and by root, and nobody else; and words come from the one who does it."""
         daemon = self.program(cli_lib.LOAD, "--loops-per-us", "1", "--seconds", "60",

@@ -5,6 +5,7 @@
 
 #include "base/fault.h"
 #include "guest/amd/memory/sweep.h"
+#include "guest/core/trace.h"
 
 static int amd_reserve_vram(struct guest *guest, const struct amd_charge *charge, int fd)
 {
@@ -27,8 +28,12 @@ int amd_reserve(struct guest *guest, struct amd *amd, struct amd_device *device,
 	/*
 	 * -ENOMEM for any failure of the ledger: ROCm's library repeats other errors, some forever.
 	 */
-	if (!amd_charge_is_host(&charge) && amd_reserve_vram(guest, &charge, fd))
+	if (!amd_charge_is_host(&charge) && amd_reserve_vram(guest, &charge, fd)) {
+		trace_follow(guest);
+		trace(guest, TRACE_REFUSED, device->ledger, bytes, quota_used(guest->ledger, device->ledger),
+		      amd_limit(guest, device));
 		return -ENOMEM;
+	}
 	FAULT_POINT(GUEST_RESERVED);
 	*ret = charge;
 	return 0;

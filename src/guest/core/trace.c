@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "guest/core/trace.h"
+
+#include <errno.h>
+
+#include "ledger/tenant.h"
+
+/*
+ * A container's processes have no directory that others see, and a user's may make no file in that
+ * of a tenant by allotd: of these tenants the role holders' decisions alone are recorded.
+ */
+static void trace_begin(struct guest *guest)
+{
+	if (!guest->trace_on && !tenant_is_open_to_all(guest->dir) &&
+	    !trace_open(guest->dir, &guest->trace_kept))
+		guest->trace_on = true;
+	if (guest->trace_on)
+		atomic_store_explicit(&guest->trace, guest->trace_kept, memory_order_release);
+}
+
+/* The address stays: a thread may be about to write there. */
+static void trace_end(struct guest *guest)
+{
+	atomic_store(&guest->trace, NULL);
+	if (guest->trace_on)
+		trace_park(guest->trace_kept);
+	guest->trace_on = false;
+}
+
+/* One thread at a time, for which nobody waits: another one looks again at its next event. */
+void trace_follow_policy(struct guest *guest)
+{
+	uint64_t generation = guest_generation(guest);
+	struct policy policy;
+	int saved = errno;
+
+	if (atomic_exchange(&guest->trace_busy, true))
+		return;
+	if (!policy_read(guest->policy_map, &policy)) {
+		if (policy.trace)
+			trace_begin(guest);
+		else
+			trace_end(guest);
+		atomic_store(&guest->trace_generation, generation);
+	}
+	atomic_store(&guest->trace_busy, false);
+	errno = saved;
+}

@@ -99,7 +99,7 @@ static bool account_competes(const struct account_step *step, const struct resid
 	if (!b->id || !b->counted_ns || a->priority != b->priority)
 		return false;
 	for (int d = 0; d < step->devices; d++)
-		if (residency_size(a, d) && residency_size(b, d))
+		if (account_has(a, d) && account_has(b, d))
 			return true;
 	return false;
 }

@@ -22,7 +22,7 @@
 /* How often the claim is asked for while another daemon has it. */
 #define CLAIM_NS NS_PER_S
 /* How often the role is tried for while a tenant's process has it, which finishes its moves first. */
-#define TAKE_NS (100 * NS_PER_MS)
+#define TAKE_NS (20 * NS_PER_MS)
 
 struct overcommit {
 	pthread_t thread;
@@ -56,7 +56,6 @@ static void overcommit_decide(struct overcommit *o, struct residency_host *host)
 		} else if (residency_host_take(host, now_monotonic_ns())) {
 			futex_wait_until(bell, rung, overcommit_step(host));
 		} else {
-			residency_host_say_claim(host); /* rings the same bell */
 			futex_wait_until(&o->end, 0, now_monotonic_ns() + TAKE_NS);
 		}
 	}

@@ -74,6 +74,8 @@ struct member {
 	bool overcommits;
 	int ndevices;
 	uint8_t bit[DEVICES];
+	uint8_t row[DEVICES]; /* in its ledger; of a tenant that overcommits the same number */
+	int looked, looked_of; /* rows of its ledger that were looked at, and devices known then */
 
 	struct swap_desk *desk; /* it is asked for something, by us */
 	uint32_t request;
@@ -214,11 +216,6 @@ bool residency_host_gives_way(struct residency_host *host)
 	return host->claimed && !host->moves;
 }
 
-void residency_host_say_claim(struct residency_host *host)
-{
-	role_say_claim(&host->role);
-}
-
 struct residency_file *residency_host_file(struct residency_host *host)
 {
 	return host->role.map;
@@ -226,12 +223,20 @@ struct residency_file *residency_host_file(struct residency_host *host)
 
 /* --- Who is there --------------------------------------------------------------------------- */
 
-static int residency_host_bit(struct residency_host *host, const uint8_t uuid[16], uint64_t total)
+/* host->nuuids: it is not known. */
+static int residency_host_find(const struct residency_host *host, const uint8_t uuid[16])
 {
 	int i = 0;
 
 	while (i < host->nuuids && memcmp(host->uuid[i], uuid, 16))
 		i++;
+	return i;
+}
+
+static int residency_host_bit(struct residency_host *host, const uint8_t uuid[16], uint64_t total)
+{
+	int i = residency_host_find(host, uuid);
+
 	if (i == DEVICES)
 		return DEVICES - 1; /* more devices than a machine has */
 	if (i == host->nuuids) {
@@ -244,11 +249,52 @@ static int residency_host_bit(struct residency_host *host, const uint8_t uuid[16
 	return i;
 }
 
-/* What its policy says, and the devices that its processes have met. */
+static void residency_host_add_device(struct member *member, int row, int bit)
+{
+	member->row[member->ndevices] = (uint8_t)row;
+	member->bit[member->ndevices++] = (uint8_t)bit;
+}
+
+/* The devices that its processes have met. Their rows are to be read. */
+static void residency_host_meet(struct residency_host *host, struct member *member)
+{
+	struct ledger_device_info info;
+
+	while (member->ndevices < DEVICES &&
+	       !ledger_device_info(member->ledger, member->ndevices, &info) &&
+	       !ledger_allocate(member->ledger, member->ndevices))
+		residency_host_add_device(member, member->ndevices,
+					  residency_host_bit(host, info.uuid, info.total_bytes));
+}
+
+/*
+ * Of a tenant that does not overcommit only devices matter that a tenant met which does. Its user may
+ * write to the ledger: other names in there, and repeated ones, take no place here, and no memory.
+ */
+static void residency_host_meet_known(struct residency_host *host, struct member *member)
+{
+	struct ledger_device_info info;
+
+	if (member->looked_of != host->nuuids)
+		member->looked = member->ndevices = 0;
+	member->looked_of = host->nuuids;
+	for (; member->looked < POLICY_DEVICES &&
+	       !ledger_device_info(member->ledger, member->looked, &info);
+	     member->looked++) {
+		int b = residency_host_find(host, info.uuid);
+
+		if (b == host->nuuids || memchr(member->bit, b, (size_t)member->ndevices))
+			continue;
+		if (ledger_allocate(member->ledger, member->looked))
+			return; /* there may be room later */
+		residency_host_add_device(member, member->looked, b);
+	}
+}
+
+/* What its policy says, and its devices. */
 static void residency_host_describe(struct residency_host *host, int i)
 {
 	struct member *member = &host->member[i];
-	struct ledger_device_info info;
 
 	if (policy_generation(member->map) != member->generation) {
 		uint64_t generation = policy_generation(member->map);
@@ -261,14 +307,10 @@ static void residency_host_describe(struct residency_host *host, int i)
 		host->state[i].id = member->overcommits ? member->id : 0;
 		host->state[i].priority = roster_level(&member->policy);
 	}
-	/* Its rows are to be read. */
-	while (member->ndevices < DEVICES &&
-	       !ledger_device_info(member->ledger, member->ndevices, &info) &&
-	       !ledger_allocate(member->ledger, member->ndevices)) {
-		member->bit[member->ndevices] =
-			(uint8_t)residency_host_bit(host, info.uuid, info.total_bytes);
-		member->ndevices++;
-	}
+	if (member->overcommits)
+		residency_host_meet(host, member);
+	else
+		residency_host_meet_known(host, member);
 	/* A cap is a bound, and no claim against others. */
 	host->state[i].weight = member->policy.compute == POLICY_COMPUTE_SHARE && member->ndevices
 					? policy_weight(&member->policy, host->uuid[member->bit[0]])
@@ -391,7 +433,7 @@ static void residency_host_add_other(struct residency_host *host, int i)
 
 		for (int d = 0; d < member->ndevices; d++)
 			if (member->bit[d] == b)
-				used = quota_used_live(member->ledger, d);
+				used = quota_used_live(member->ledger, member->row[d]);
 		if (policy_limit(&member->policy, host->uuid[b], host->total[b], &limit) ||
 		    limit >= host->total[b])
 			limit = 0;
@@ -876,6 +918,8 @@ static void residency_host_leave_on(struct residency_host *host, struct member *
 		residency_host_note_full(host, now_ns);
 		member->fixed_until_ns = now_ns + TUNING_RESIDENCY_AGAIN_NS;
 		residency_host_done(member);
+		trace_to(member->trace, TRACE_STAYS, -1, 0, 0, 1);
+		return;
 	}
 	trace_to(member->trace, TRACE_LEAVES, -1, member->part, here, away);
 	FAULT_POINT(RESIDENCY_LEAVES);

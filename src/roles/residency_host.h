@@ -22,9 +22,6 @@ int residency_host_open(const char *tenant_dir, struct residency_host **ret);
 int residency_host_claim(const char *runtime, struct residency_host **ret);
 /* Gives up role and claim. Takes NULL. */
 void residency_host_close(struct residency_host *host);
-/* As role_say_claim. */
-void residency_host_say_claim(struct residency_host *host);
-
 /*
  * As role_take. The role holder loses the role if it makes no step for TUNING_RESIDENCY_SILENT_NS
  * while others try.

@@ -70,7 +70,8 @@ void role_close(struct role *role)
 
 /* --- Claims --------------------------------------------------------------------------------- */
 
-void role_say_claim(struct role *role)
+/* To the process that has the role: it may have taken it while this daemon was stopped. */
+static void role_say_claim(struct role *role)
 {
 	word_publish_add(role_word(role->map, role->file->claims), 1);
 	role_ring(role);
@@ -101,8 +102,11 @@ int role_claim(struct role *role, const struct role_file *file, const char *runt
 
 static bool role_is_anothers(const struct role *role, int fd)
 {
-	return role->file->claim && !role->claim &&
-	       shared_file_locked(fd, role->file->claim, 1) == 1;
+	if (!role->file->claim || role->claim)
+		return false;
+	if (role->ignores && word_check(role_word(role->map, role->file->claims)) == role->claims)
+		return false;
+	return shared_file_locked(fd, role->file->claim, 1) == 1;
 }
 
 /* The word says when to ask; the lock is the answer, as anybody may write the word. */
@@ -117,6 +121,7 @@ bool role_is_claimed(struct role *role)
 	if (claims == role->claims)
 		return false;
 	role->claims = claims;
+	role->ignores = false;
 	fd = role_file_join(role->file, role->runtime);
 	return fd >= 0 && role_is_anothers(role, fd);
 }
@@ -156,9 +161,11 @@ static int role_lock_term(struct role *role, int fd, void *map, uint64_t now_ns)
 
 	if (!stopped && role_is_anothers(role, fd))
 		return -EAGAIN;
-	/* A stopped daemon's claim is known; it says it again when it goes on. */
-	if (stopped && role->file->claim)
+	/* A stopped daemon's claim does not count; the daemon repeats it when it runs again. */
+	if (stopped && role->file->claim) {
 		role->claims = word_check(role_word(map, role->file->claims));
+		role->ignores = true;
+	}
 	r = shared_file_lock(fd, role_file_term_lock(role->file, term), 1);
 	if (r == -EAGAIN && stopped) {
 		r = shared_file_lock(fd, role_file_term_lock(role->file, ++term), 1);
@@ -173,7 +180,15 @@ static int role_lock_term(struct role *role, int fd, void *map, uint64_t now_ns)
 	return word_check(word) == term ? 0 : -EAGAIN;
 }
 
-/* A daemon that lost the role as it was stopped claims it again. */
+/* A daemon repeats its claim at once if it has lost the role, else as often as it may be overlooked. */
+static void role_repeat_claim(struct role *role, bool had, uint64_t now_ns)
+{
+	if (!role->claim || (!had && now_ns < role->said_ns + role->stopped_ns))
+		return;
+	role->said_ns = now_ns;
+	role_say_claim(role);
+}
+
 bool role_take(struct role *role, uint64_t now_ns)
 {
 	CLEANUP_CLOSE int fd = -EBADF;
@@ -183,14 +198,13 @@ bool role_take(struct role *role, uint64_t now_ns)
 	if (role_held(role))
 		return true;
 	role_drop(role);
-	if (had && role->claim)
-		role_say_claim(role);
 	fd = role_file_join(role->file, role->runtime);
 	map = fd < 0 ? NULL : role_file_map(fd);
 	if (!map)
 		return false;
 	if (role_lock_term(role, fd, map, now_ns)) {
 		role_file_unmap(map);
+		role_repeat_claim(role, had, now_ns);
 		return false;
 	}
 	role->held = map;
@@ -218,9 +232,12 @@ void role_look_away(struct role *role)
 
 /* --- Steps and bell ------------------------------------------------------------------------- */
 
+/* If the file was made anew, others that have the old one mapped read the instant there. */
 void role_beat(struct role *role, uint64_t due_ns)
 {
 	role_say_step(role->file, role->held, due_ns);
+	if (role->file->due_ns)
+		role_say_step(role->file, role->map, due_ns);
 }
 
 uint64_t role_due_ns(const struct role *role)

@@ -33,7 +33,9 @@ struct role {
 	void *held;	     /* the mapping that keeps the lock of `term`; NULL: not held */
 	void *claim;	     /* the mapping that keeps a daemon's claim */
 	uint32_t term;
-	uint32_t claims; /* at the last look */
+	uint32_t claims;     /* at the last look */
+	bool ignores;	     /* that claim: the daemon was stopped */
+	uint64_t said_ns;    /* when a daemon last repeated its claim */
 	uint64_t steps;	     /* of another role holder, at the last try, ... */
 	uint64_t silent_ns;  /* ... unchanged since then; 0: nobody looked */
 	uint64_t tried_ns;   /* ... which was then */
@@ -49,8 +51,6 @@ int role_claim(struct role *role, const struct role_file *file, const char *runt
 /* Drops role and claim. */
 void role_close(struct role *role);
 
-/* Says the claim again, to a process that took the role while this daemon was stopped. */
-void role_say_claim(struct role *role);
 /* Returns true if a daemon has claimed the role since the last look and the caller must drop it. */
 bool role_is_claimed(struct role *role);
 

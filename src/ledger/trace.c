@@ -97,6 +97,12 @@ static void trace_begin(struct trace_header *header)
 	word_release(&header->born_ns, now_monotonic_ns());
 }
 
+/* A child that is forked meanwhile has the descriptor, too: closing it here would not end the lock. */
+static void trace_unlock(int fd)
+{
+	shared_file_unlock(fd, LOCK_AT, 1);
+}
+
 /*
  * Opens a ring with its lock, and answers when it was born; 0: never. -EAGAIN: a living process has
  * it.
@@ -109,9 +115,11 @@ static int trace_lock(const char *dir, unsigned int number, uint64_t *ret_born_n
 	if (fd < 0)
 		return fd;
 	r = shared_file_lock(fd, LOCK_AT, 1);
-	if (r == 0)
-		r = fd_pread_all(fd, ret_born_ns, sizeof(*ret_born_ns),
-				 offsetof(struct trace_header, born_ns));
+	if (r < 0)
+		return r;
+	r = fd_pread_all(fd, ret_born_ns, sizeof(*ret_born_ns), offsetof(struct trace_header, born_ns));
+	if (r < 0)
+		trace_unlock(fd);
 	return r < 0 ? r : TAKE_FD(fd);
 }
 
@@ -126,10 +134,12 @@ static int trace_choose(const char *dir)
 		fd = trace_lock(dir, i, &born_ns);
 		if (fd >= 0 && !born_ns)
 			return fd;
-		if (fd >= 0)
+		if (fd >= 0) {
+			trace_unlock(fd);
 			close(fd);
-		else if (fd != -EAGAIN)
+		} else if (fd != -EAGAIN) {
 			r = fd;
+		}
 		if (fd >= 0 && (oldest == TRACE_FILES || born_ns < oldest_ns)) {
 			oldest = i;
 			oldest_ns = born_ns;
@@ -143,6 +153,9 @@ int trace_open(const char *dir, struct trace **trace)
 	CLEANUP_CLOSE int fd = trace_choose(dir);
 	int r;
 
+	/* Processes that begin together choose the same: another one has it by now. */
+	for (int i = 0; fd == -EAGAIN && i < TRACE_FILES; i++)
+		fd = trace_choose(dir);
 	if (fd < 0)
 		return fd;
 	r = trace_map(fd, *trace, trace);

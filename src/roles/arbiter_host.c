@@ -52,7 +52,8 @@ struct member {
 	struct turn *turn;     /* NULL: it takes no turns */
 	struct ledger *ledger; /* likewise */
 	struct trace *trace;   /* NULL: what is decided of it is not recorded */
-	uint64_t begun_ns;     /* when it last got a turn */
+	uint64_t begun_ns;     /* of a turn whose begin was recorded; 0: there is none */
+	bool withheld;	       /* its turn was, at the last step */
 	uint64_t id, generation;
 	bool apart;	 /* in a container: it has a bell of its own, in its ledger */
 	uint32_t heard;	 /* of that */
@@ -179,6 +180,7 @@ static void arbiter_host_member_rest(struct arbiter_host *host, struct member *m
 	ledger_close(member->ledger);
 	trace_close(member->trace);
 	member->trace = NULL;
+	member->begun_ns = 0;
 	member->turn = NULL;
 	member->ledger = NULL;
 }
@@ -291,7 +293,7 @@ static bool arbiter_host_takes_turns(struct arbiter_host *host, int i, const str
 	return true;
 }
 
-/* A container's processes can cut any file that they see short: a tenant's process maps none of them. */
+/* A container's processes can cut any file that they see short: a tenant's arbiter maps none of them. */
 static void arbiter_host_follow_trace(struct arbiter_host *host, int i, bool on)
 {
 	struct member *member = &host->member[i];
@@ -299,6 +301,8 @@ static void arbiter_host_follow_trace(struct arbiter_host *host, int i, bool on)
 
 	if (!tenant_path(host->role.runtime, host->roster.entry[i].name, dir, sizeof(dir)))
 		trace_follow_roles(dir, on && (host->role.claim || !member->apart), &member->trace);
+	if (!member->trace)
+		member->begun_ns = 0;
 }
 
 /* What its policy says, and the devices that its processes met so far. */
@@ -496,20 +500,23 @@ static bool arbiter_host_is_taken(const struct arbiter_host *host, int i, uint64
 	return false;
 }
 
+/* `until`: 0 if the tenant has no turn. A turn may also end with the time that was written for it. */
 static void arbiter_host_trace(struct member *member, const struct arbiter_tenant *state, bool opened,
-			       bool awaited, uint64_t now_ns)
+			       uint64_t until, uint64_t now_ns)
 {
 	const struct turn *turn = member->turn;
-	bool was = word_read(&turn->open_until_ns) > now_ns;
+	bool awaited = state->leaving && !state->urged;
 	uint64_t work = sat_sub_u64(state->done_ns, now_ns);
 
+	if (member->begun_ns && (opened || !until)) {
+		trace_put(member->trace, TRACE_TURN_ENDED, -1, now_ns - member->begun_ns, work,
+			  state->guess_ns);
+		member->begun_ns = 0;
+	}
 	if (opened) {
 		member->begun_ns = now_ns;
 		trace_put(member->trace, TRACE_TURN_BEGUN, -1, sat_sub_u64(state->open_until_ns, now_ns),
 			  state->entitled_permille, sat_sub_u64(state->open_from_ns, now_ns));
-	} else if (was && !state->open) {
-		trace_put(member->trace, TRACE_TURN_ENDED, -1,
-			  member->begun_ns ? now_ns - member->begun_ns : 0, work, state->guess_ns);
 	}
 	if (awaited && !(word_read(&turn->flags) & TURN_AWAITED))
 		trace_put(member->trace, TRACE_TURN_LATE, -1, work, state->guess_ns, 0);
@@ -517,19 +524,23 @@ static void arbiter_host_trace(struct member *member, const struct arbiter_tenan
 
 static void arbiter_host_tell(struct arbiter_host *host, int i, uint64_t now_ns)
 {
-	struct turn *turn = host->member[i].turn;
+	struct member *member = &host->member[i];
+	struct turn *turn = member->turn;
 	const struct arbiter_tenant *state = &host->state[i];
 	uint64_t until = state->open ? state->open_until_ns : 0;
 	bool opened = until > now_ns && word_read(&turn->open_until_ns) <= now_ns;
+	bool withheld = opened && !state->first && arbiter_host_is_taken(host, i, now_ns);
 
-	if (opened && !state->first && arbiter_host_is_taken(host, i, now_ns)) {
+	if (withheld) {
 		host->withheld = true;
-		trace_to(host->member[i].trace, TRACE_TURN_WITHHELD, -1, 0, 0, 0);
+		if (!member->withheld)
+			trace_to(member->trace, TRACE_TURN_WITHHELD, -1, 0, 0, 0);
 		opened = false;
 		until = 0;
 	}
-	if (host->member[i].trace)
-		arbiter_host_trace(&host->member[i], state, opened, state->leaving && !state->urged, now_ns);
+	member->withheld = withheld;
+	if (member->trace)
+		arbiter_host_trace(member, state, opened, until, now_ns);
 	word_write(&turn->flags, (state->contended ? (uint32_t)TURN_CONTENDED : 0) |
 					 (state->urged ? (uint32_t)TURN_URGED : 0) |
 					 (state->first ? (uint32_t)TURN_FIRST : 0) |

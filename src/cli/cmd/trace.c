@@ -79,6 +79,7 @@ struct output {
 	struct trace_lane named[64]; /* lanes that have their name */
 	int nnamed;
 	bool any; /* in JSON a comma is due */
+	int error; /* of a ring that cannot be read, which was said */
 };
 
 static void trace_put_legend(const struct output *o)
@@ -151,9 +152,10 @@ static int trace_put_new(struct output *o, uint64_t until_ns, unsigned int *ret_
 
 	if (r == 0) {
 		trace_put_list(o, &list, until_ns);
-		if (list.error)
+		if (list.error && !o->error)
 			say_note("tenant \"%s\": a trace in %s cannot be read: %s", o->place.name,
 				 o->place.dir, tenants_error_words(list.error));
+		o->error = list.error ? list.error : o->error;
 	}
 	*ret_rings = list.rings;
 	trace_list_free(&list);
@@ -206,7 +208,7 @@ static int trace_show(struct output *o)
 	if (follow)
 		trace_follow_on(o);
 	else if (!rings)
-		status = trace_explain(&o->place);
+		status = o->error ? EXIT_ALLOT : trace_explain(&o->place);
 	if (json)
 		fputs(follow ? "\n]\n" : "\n]}\n", stdout);
 	return status;

@@ -200,10 +200,11 @@ static int amd_add_devices(struct guest *guest, struct amd *amd, const struct po
 		r = guest_claim_slot(guest, &amd->slot);
 	if (r)
 		guest_explain(guest, r, amd->complaint, sizeof(amd->complaint));
-	else
-		pass_init(guest);
+	if (r)
+		return r;
+	pass_init(guest);
 	trace_follow(guest);
-	return r;
+	return 0;
 }
 
 static int amd_attach(struct guest *guest, struct amd *amd)

@@ -2,6 +2,7 @@
 #include "guest/core/trace.h"
 
 #include <errno.h>
+#include <pthread.h>
 
 #include "ledger/tenant.h"
 
@@ -27,15 +28,19 @@ static void trace_end(struct guest *guest)
 	guest->trace_on = false;
 }
 
-/* One thread at a time, for which nobody waits: another one looks again at its next event. */
+/*
+ * One thread at a time, for which nobody waits: another one looks again at its next event. A thread that
+ * is cancelled in here would leave it to nobody.
+ */
 void trace_follow_policy(struct guest *guest)
 {
 	uint64_t generation = guest_generation(guest);
 	struct policy policy;
-	int saved = errno;
+	int saved = errno, cancel;
 
 	if (atomic_exchange(&guest->trace_busy, true))
 		return;
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
 	if (!policy_read(guest->policy_map, &policy)) {
 		if (policy.trace)
 			trace_begin(guest);
@@ -44,5 +49,6 @@ void trace_follow_policy(struct guest *guest)
 		atomic_store(&guest->trace_generation, generation);
 	}
 	atomic_store(&guest->trace_busy, false);
+	pthread_setcancelstate(cancel, NULL);
 	errno = saved;
 }

@@ -33,6 +33,17 @@ static struct restore restore;
 
 /* --- Dump ----------------------------------------------------------------------------------- */
 
+/* With the first file of a GPU: a dump that fails before has not touched the folder's former image. */
+static void plugin_begin_dump(void)
+{
+	if (begun)
+		return;
+	begun = true;
+	dump_begin();
+	if (!RETRIES)
+		awaited_open(&awaited);
+}
+
 static int plugin_write(void)
 {
 	int r = dump_finish(&dump);
@@ -47,9 +58,6 @@ static int plugin_write(void)
  */
 static int plugin_saw(int fd)
 {
-	if (!begun)
-		awaited_open(&awaited);
-	begun = true;
 	written = false;
 	awaited_seen(&awaited, fd);
 	return awaited_none(&awaited) ? plugin_write() : 0;
@@ -71,6 +79,7 @@ static int plugin_dump_file(int fd, int id)
 		return err_errno();
 	if (!drm_is_render(&st) && !kfd_file_is(&st) && !dmabuf_is(fd))
 		return -ENOTSUP;
+	plugin_begin_dump();
 	r = plugin_dump_one(fd, &st, (uint32_t)id);
 	if (!RETRIES && (r >= 0 || r == -ENOTSUP))
 		saw = plugin_saw(fd);
@@ -177,8 +186,6 @@ static int plugin_resume(int pid)
 
 static int plugin_init(int stage)
 {
-	if (stage == CRIU_DUMP)
-		dump_begin();
 	return stage == CRIU_RESTORE ? restore_open(&restore, RETRIES) : 0;
 }
 
@@ -206,6 +213,9 @@ static void plugin_exit(int stage, int result)
 {
 	bool failed = stage == CRIU_DUMP && result == 0 && !RETRIES && !written && plugin_write() < 0;
 
+	/* A dump that failed later leaves nothing that looks like an image. */
+	if (stage == CRIU_DUMP && (result || failed) && begun)
+		dump_begin();
 	dump_done(&dump);
 	awaited_close(&awaited);
 	begun = written = false;

@@ -2,6 +2,7 @@
 #include "criu/whose.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <linux/kcmp.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -61,11 +62,15 @@ int whose_held(long **ret_pids)
 
 	while (list && (entry = readdir(list))) {
 		long pid = strtol(entry->d_name, NULL, 10);
-		long *longer = pid && whose_is_held(pid)
-				       ? reallocarray(pids, (size_t)n + 1, sizeof(*pids)) : NULL;
+		long *longer;
 
-		if (!longer)
+		if (!pid || !whose_is_held(pid))
 			continue;
+		longer = reallocarray(pids, (size_t)n + 1, sizeof(*pids));
+		if (!longer) {
+			n = -ENOMEM;
+			break;
+		}
 		pids = longer;
 		pids[n++] = pid;
 	}

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* The processes that CRIU holds to dump them: malloc'ed, NULL where there is no memory. */
+/* Lists the processes that CRIU holds to dump them, malloc'ed. Returns their number, or -ENOMEM. */
 int whose_held(long **ret_pids);
 
 /* Returns true if that descriptor of the process is for the same open file as `fd`. */

@@ -316,6 +316,8 @@ static void dump_one(const char *path)
 	/* A dump without GPUs, where there was one with: nothing is left of that. */
 	close(openat(host_images, "allot-kfd", O_CREAT | O_WRONLY, 0600));
 	CHECK_EQ(plugin->init(CRIU_DUMP), 0);
+	CHECK_EQ(faccessat(host_images, "allot-kfd", F_OK, 0), 0);
+	CHECK_EQ(host_dump_end(getpid()), 0);
 	CHECK_EQ(faccessat(host_images, "allot-kfd", F_OK, 0), -1);
 	begin_process(r);
 	dmabuf = export(make_buffer(r, SHARED, "shared", 0));

@@ -127,7 +127,7 @@ static int dump_identify(struct kfd_dump *d, const struct kfd_criu_bo_bucket *bo
 	b = &d->image.buffers[holder->buffer];
 	if (b->bytes != bo->size)
 		return -EPROTO;
-	if (dump_may_be_import(d->image.holders[b->owner].flags) &&
+	if (b->owner != KFD_IMAGE_NONE && dump_may_be_import(d->image.holders[b->owner].flags) &&
 	    !dump_may_be_import(bo->alloc_flags)) {
 		b->owner = number;
 		b->gpu = gpu;

@@ -34,32 +34,30 @@
 
 #define HIDDEN_PREFIX ".tmp-"
 
-/*
- * The containers of a Pod have one /dev/shm, and limits of their own: what tells them apart is the overlay that each
- * has as its root, while it lives.
- */
-static const char *tenant_shm_dir(const char *name, char buf[static 64])
+bool tenant_container(const char *runtime, char ret[static TENANT_CONTAINER_BYTES])
 {
+	static const char shm[] = "/dev/shm/";
 	struct statfs fs;
 	struct stat st;
-	int n = snprintf(buf, 64, "/dev/shm/%s", name);
 
-	if (statfs("/", &fs) == 0 && fs.f_type == OVERLAYFS_SUPER_MAGIC && stat("/", &st) == 0)
-		snprintf(buf + n, 64 - (size_t)n, "-in-%u.%u", major(st.st_dev), minor(st.st_dev));
-	return buf;
+	if (strncmp(runtime, shm, sizeof(shm) - 1) != 0 || statfs("/", &fs) < 0 ||
+	    fs.f_type != OVERLAYFS_SUPER_MAGIC || stat("/", &st) < 0)
+		return false;
+	snprintf(ret, TENANT_CONTAINER_BYTES, "%u.%u", major(st.st_dev), minor(st.st_dev));
+	return true;
 }
 
 /*
  * /run is a tmpfs on a host, but part of the overlay in most containers, and an overlay does not
  * keep a lock with a mapping (shared_file_keeps_locks).
  */
-static const char *tenant_root_dir(char buf[static 64])
+static const char *tenant_root_dir(void)
 {
 	struct statfs fs;
 
 	if ((statfs("/run/allot", &fs) == 0 || statfs("/run", &fs) == 0) &&
 	    fs.f_type == OVERLAYFS_SUPER_MAGIC)
-		return tenant_shm_dir("allot", buf);
+		return "/dev/shm/allot";
 	return "/run/allot";
 }
 
@@ -69,7 +67,6 @@ static const char *tenant_root_dir(char buf[static 64])
  */
 static const char *tenant_user_dir(uid_t uid, char buf[static 64])
 {
-	char name[32];
 	struct stat st;
 
 	snprintf(buf, 64, "/run/user/%u/allot", (unsigned int)uid);
@@ -79,14 +76,14 @@ static const char *tenant_user_dir(uid_t uid, char buf[static 64])
 		strcat(buf, "/allot");
 		return buf;
 	}
-	snprintf(name, sizeof(name), "allot-%u", (unsigned int)uid);
-	return tenant_shm_dir(name, buf);
+	snprintf(buf, 64, "/dev/shm/allot-%u", (unsigned int)uid);
+	return buf;
 }
 
 static int tenant_usual_dir_of(uid_t uid, char *buf, size_t len)
 {
 	char user[64];
-	int n = snprintf(buf, len, "%s", uid ? tenant_user_dir(uid, user) : tenant_root_dir(user));
+	int n = snprintf(buf, len, "%s", uid ? tenant_user_dir(uid, user) : tenant_root_dir());
 
 	return n < 0 || (size_t)n >= len ? -ENAMETOOLONG : 0;
 }

@@ -11,11 +11,18 @@
 
 /*
  * $ALLOT_RUNTIME_DIR, else /run/allot for root (/dev/shm/allot where /run is an overlay), else
- * $XDG_RUNTIME_DIR/allot; where that is not set /run/user/UID/allot, else /dev/shm/allot-UID. Where the root is an
- * overlay, as in a container, directories in /dev/shm have a name of that container's own behind theirs.
+ * $XDG_RUNTIME_DIR/allot; where that is not set /run/user/UID/allot, else /dev/shm/allot-UID.
  * -EINVAL for a path that is not absolute, -ENAMETOOLONG.
  */
 int tenant_runtime_dir(char *buf, size_t len);
+
+/*
+ * The containers of a Pod share /dev/shm, and each has limits of its own. Below it, this tells the
+ * caller's container from the others: by the overlay that is its root, as long as the container lives.
+ * False: the runtime directory is elsewhere, or the root is no overlay.
+ */
+#define TENANT_CONTAINER_BYTES 24
+bool tenant_container(const char *runtime, char ret[static TENANT_CONTAINER_BYTES]);
 
 /* The same for a user who is root in a user namespace, and `uid` outside of it. */
 int tenant_runtime_dir_of(uid_t uid, char *buf, size_t len);

@@ -44,23 +44,30 @@ said=$("$allot" sim -- "$allot" run --memory 1GiB -- "$fill" 2>&1) || {
 	exit 1
 }
 
-# The containers of a Pod have one /dev/shm, and each has a root of its own: two tenants of one name.
+# The containers of a Pod have one /dev/shm, and limits of their own: two tenants. The first one ends, and
+# its tenant goes when the third container comes.
 container() { # NUMBER
 	mkdir -p "memory/$1"/{upper,work,root} && cd "memory/$1" &&
 		mount -t overlay none -o lowerdir=/,upperdir=upper,workdir=work root && cd ../.. || return
 	mount --rbind /dev "memory/$1/root/dev" && mount -t proc none "memory/$1/root/proc"
 }
-export -f container
-# shellcheck disable=SC2016 # these are the inner bash's
-said=$("$allot" sim -- bash -c 'for n in 1 2; do
+library=$(realpath "$(dirname "$allot")/../guest/liballot.so")
+tenants() { ls -d /dev/shm/allot/drop-in-*; }
+export -f container tenants
+# shellcheck disable=SC2016 # the inner shell expands it
+said=$("$allot" sim -- bash -c 'for n in 1 2 3; do
 	container $n || exit 77
-	chroot memory/$n/root "$0" run --name one --memory ${n}GiB -- sh -c "echo \$ALLOT_TENANT_DIR; $1" || exit
-done' "$allot" "$fill" 2>&1)
+	LD_PRELOAD=$0 CUDA_DEVICE_MEMORY_LIMIT=${n}g chroot memory/$n/root "$1" &
+	[ $n = 2 ] || wait $! || exit
+	tenants
+done; wait' "$library" "$fill" 2>&1)
 status=$?
 ((status != 77)) || exit 77
-dirs=$(grep -c '^/dev/shm/allot-in-[0-9.]*/one$' <<<"$said")
-[[ $status = 0 && $dirs = 2 && $(grep '^/dev/shm/' <<<"$said" | sort -u | wc -l) = 2 &&
-	$said = *"it has 1024 MiB"*"it has 2048 MiB"* ]] || {
-	echo "two containers: status $status: $said"
+[[ $status = 0 && $said = *"it has 1024 MiB"* && $said = *"it has 2048 MiB"* && $said = *"it has 3072 MiB"* ]] || {
+	echo "containers: status $status: $said"
+	exit 1
+}
+[[ $(grep '^/dev/shm/' <<<"$said" | sort -u | wc -l) -ge 2 && $(tenants | wc -l) -le 2 ]] || {
+	echo "tenants of containers: $(tenants): $said"
 	exit 1
 }

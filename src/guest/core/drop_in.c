@@ -31,11 +31,28 @@ static void drop_in_own_policy(const struct config *config, struct policy *ret)
 	memset(ret, 0, sizeof(*ret));
 	ret->ndevices = 1;
 	ret->flags = POLICY_ALL_DEVICES;
-	memcpy(ret->name, config->tenant, sizeof(ret->name));
 	ret->compute = config_compute(config);
 	drop_in_own_limit(config_everywhere(config), config_share_everywhere(config),
 			  &ret->device[0]);
 	config_apply(config, ret);
+}
+
+/*
+ * The configuration's name, and in a container of several that share the runtime directory the
+ * container's own part behind it: "drop-in-0.57".
+ */
+static void drop_in_name(const struct config *config, const char *runtime,
+			 char ret[static POLICY_NAME_BYTES])
+{
+	char container[TENANT_CONTAINER_BYTES];
+	int room;
+
+	if (!tenant_container(runtime, container)) {
+		memcpy(ret, config->tenant, POLICY_NAME_BYTES);
+		return;
+	}
+	room = POLICY_NAME_BYTES - 2 - (int)strlen(container);
+	snprintf(ret, POLICY_NAME_BYTES, "%.*s-%s", room, config->tenant, container);
 }
 
 /* Removing a tenant takes less than a millisecond. */
@@ -83,6 +100,21 @@ static bool drop_in_is_left(const char *dir)
 	return used;
 }
 
+/*
+ * A container that begins anew has another root, and so another name: the tenants of those that ended
+ * would fill /dev/shm. `arg`: the runtime directory.
+ */
+static int drop_in_sweep_one(const char *name, const char *dir, void *arg)
+{
+	char own[TENANT_CONTAINER_BYTES];
+	const char *of = strrchr(name, '-');
+
+	if (of && tenant_container(arg, own) && of[1 + strspn(of + 1, "0123456789.")] == '\0' &&
+	    strcmp(of + 1, own) != 0 && drop_in_is_left(dir))
+		tenant_remove(arg, name);
+	return 0;
+}
+
 /* -ESTALE where the tenant was of programs that ended: it is gone now. */
 static int drop_in_try(const char *runtime, struct entering *entering, char *dir, size_t len)
 {
@@ -90,6 +122,8 @@ static int drop_in_try(const char *runtime, struct entering *entering, char *dir
 
 	if (r && r != -EEXIST)
 		return r;
+	if (!r)
+		tenant_list(runtime, drop_in_sweep_one, (void *)runtime);
 	/* A process that entered it meanwhile keeps it. */
 	if (r && drop_in_is_left(dir) && !tenant_remove(runtime, entering->own.name))
 		return -ESTALE;
@@ -111,6 +145,7 @@ int drop_in_enter(const struct config *config, char *ret_dir, size_t len, bool *
 	if (r)
 		return r;
 	drop_in_own_policy(config, &entering.own);
+	drop_in_name(config, runtime, entering.own.name);
 	/* An `allot ps` in between may remove the files of an earlier tenant. */
 	for (int i = 0; i < DROP_IN_TRIES; i++) {
 		r = drop_in_try(runtime, &entering, ret_dir, len);

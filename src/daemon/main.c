@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * allotd: the daemon of a machine. Limits do not depend on it. It serves metrics, finds processes
- * that use a device without a limit, and decides about turns in place of a tenant's process. One
- * thread serves, and sleeps without requests; one asks the drivers, which may block; one decides.
+ * that use a device without a limit, and decides about turns and about the tenants whose memory is on
+ * the devices, in place of a tenant's process. One thread serves, and sleeps without requests; one asks
+ * the drivers, which may block; two decide.
  */
 #include <argp.h>
 #include <errno.h>

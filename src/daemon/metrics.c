@@ -336,7 +336,7 @@ void metrics_write_roles(bool turns, bool memory, FILE *out)
 	exposition_head(out, "allot_arbiter", "gauge", "1: allotd decides whose turn it is.");
 	fprintf(out, "allot_arbiter %d\n", turns);
 	exposition_head(out, "allot_residency", "gauge",
-			"1: allotd decides whose memory is on the devices.");
+			"1: allotd has claimed to decide whose memory is on the devices.");
 	fprintf(out, "allot_residency %d\n", memory);
 }
 

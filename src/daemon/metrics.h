@@ -19,7 +19,7 @@
 void metrics_write(const struct devices *devices, const struct tenants *tenants,
 		   const struct audit_report *audit, FILE *out);
 
-/* True if this daemon decides about turns, and about memory on the devices. */
+/* True if this daemon decides about turns, and has claimed to decide about memory on the devices. */
 void metrics_write_roles(bool turns, bool memory, FILE *out);
 
 #endif

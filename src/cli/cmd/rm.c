@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* allot rm: removes tenants that have no processes left, also those that stay until then. */
+/* allot rm: removes tenants that have no processes left, also those that would stay without it. */
 #include <argp.h>
 #include <errno.h>
 #include <stdio.h>

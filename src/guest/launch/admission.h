@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Admission: the gate in front of work. If nothing is limited, it costs one load. Otherwise a
- * launch waits here while `allot` has closed the tenant, while it is not the tenant's turn, while
- * the tenant owes device time, and while enough is in flight for a decision to take effect soon.
+ * launch waits here while it is not the tenant's turn, while the tenant owes device time, and while
+ * enough is in flight for a decision to take effect soon.
  * This file gathers the inputs; the decision is sched/admission.h.
  *
  *	hook ── admission_enter ──► credit? ──► decide: go | wait | stall ──► meter_begin ──► driver

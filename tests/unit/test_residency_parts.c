@@ -14,6 +14,7 @@
 
 #include "base/now.h"
 #include "base/number.h"
+#include "sched/residency_account.h"
 #include "sched/residency_time.h"
 #include "sched/tuning.h"
 #include "tests/check.h"
@@ -324,12 +325,41 @@ static struct world *model_of(uint64_t seed, enum kind kind, bool pauses)
 	return w;
 }
 
+/* A new tenant, whose first memory has to wait for others, begins where the least of those that run is. */
+static void check_comer(void)
+{
+	struct residency_tenant t[3] = {
+		{.id = 1, .weight = 1, .place = RESIDENCY_HERE, .here = {GIB}},
+		{.id = 2, .weight = 1, .place = RESIDENCY_AWAY, .away = {GIB}, .wants = true}};
+	uint64_t now = 100 * SECOND, had;
+
+	for (int i = 0; i < 2; i++)
+		t[i].out_ns = t[i].back_ns = SECOND;
+	for (int i = 0; i < 1000; i++, now += TICK_NS) {
+		t[0].used_ns = now;
+		residency_account_count(&residency_defaults, t, 3, 1, now);
+	}
+	t[2] = (struct residency_tenant){
+		.id = 3, .weight = 1, .place = RESIDENCY_HERE, .more = {GIB}, .wants = true};
+	had = t[0].served;
+	CHECK(had);
+	residency_account_count(&residency_defaults, t, 3, 1, now);
+	CHECK(t[2].served >= had);
+	/* It has its memory, and nobody's account is less for that. */
+	t[2].more[0] = 0;
+	t[2].here[0] = GIB;
+	t[2].wants = false;
+	residency_account_count(&residency_defaults, t, 3, 1, now += TICK_NS);
+	CHECK(t[2].served >= had && t[0].served >= had);
+}
+
 int main(int argc, char **argv)
 {
 	uint64_t seeds = argc > 1 ? strtoull(argv[1], NULL, 0) : 3;
 	uint64_t first = argc > 2 ? strtoull(argv[2], NULL, 0) : 1;
 
 	verbose = argc > 2;
+	check_comer();
 	for (uint64_t seed = first; seed < first + seeds; seed++)
 		for (int i = 0; i < 2 * KINDS; i++) {
 			if (verbose)

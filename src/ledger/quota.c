@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
+#include <pthread.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -390,8 +391,14 @@ int quota_process(struct ledger *ledger, int slot_index, int device, struct quot
 	return 0;
 }
 
+/*
+ * A thread that was cancelled with the lock would keep it, by its descriptor, until the process ends.
+ * So it cannot be cancelled from the lock to its end; here is whether it could before.
+ */
+static _Thread_local int quota_could_cancel __attribute__((tls_model("initial-exec")));
+
 /* A description of its own for each holder, so that threads of one process exclude each other. */
-int quota_lock(struct ledger *ledger)
+static int quota_lock_here(struct ledger *ledger)
 {
 	bool close_fd = false;
 	int fd, r;
@@ -409,11 +416,25 @@ int quota_lock(struct ledger *ledger)
 	return fd;
 }
 
+int quota_lock(struct ledger *ledger)
+{
+	int cancel, token;
+
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
+	token = quota_lock_here(ledger);
+	if (token < 0)
+		pthread_setcancelstate(cancel, NULL);
+	else
+		quota_could_cancel = cancel;
+	return token;
+}
+
 /* Explicitly: a child that another thread forked meanwhile may share the description. */
 void quota_unlock(int token)
 {
 	shared_file_unlock(token, LEDGER_LOCK_QUOTA, 1);
 	close(token);
+	pthread_setcancelstate(quota_could_cancel, NULL);
 }
 
 int quota_reclaim(struct ledger *ledger)

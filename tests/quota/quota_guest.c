@@ -83,6 +83,7 @@ static const struct scenario scenarios[] = {
 	{"pools-churn", streams_pools_churn, 2000, 2560, 520, NULL, 0},
 	{"arrays-churn", streams_arrays_churn, 2000, 2560, 520, NULL, 0},
 	{"managed", streams_managed, 100, 2560, 520, NULL, 0},
+	{"cancelled", streams_cancelled, 8192, 2560, 520, NULL, 0},
 
 	/* Memory that two processes hold. */
 	{"descriptor-on-way-63", sharing_descriptor_on_way, 63, 3200, 520, NULL, DRIVERS},

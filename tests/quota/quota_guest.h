@@ -122,6 +122,7 @@ void streams_other_context(int end);
 void streams_pools_churn(int ms);
 void streams_arrays_churn(int ms);
 void streams_managed(int step_mib);
+void streams_cancelled(int mib);
 
 /* quota_sharing.c: memory that two processes hold. */
 void sharing_descriptor_on_way(int others);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Memory that is freed in the order of a stream, pools, sparse arrays, managed memory. */
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <unistd.h>
@@ -294,5 +295,40 @@ void streams_managed(int step_mib)
 	guest_say("%d MiB of managed memory", n);
 	if (n < 2000)
 		guest_complain("managed memory refused after %d MiB, 2000 MiB are free", n);
+	guest_quiet();
+}
+
+struct cancelled {
+	CUcontext context;
+	size_t bytes;
+	atomic_bool returned;
+};
+
+static void *streams_be_cancelled(void *arg)
+{
+	struct cancelled *cancelled = arg;
+	CUdeviceptr at;
+
+	MUST(cuCtxSetCurrent(cancelled->context));
+	pthread_cancel(pthread_self());
+	if (cuMemAlloc_v2(&at, cancelled->bytes) != CUDA_ERROR_OUT_OF_MEMORY)
+		guest_complain("more than the quota was had");
+	atomic_store(&cancelled->returned, true);
+	pthread_testcancel();
+	return NULL;
+}
+
+/* A thread that is to be cancelled is refused `mib`. It comes back from the call, and leaves no lock. */
+void streams_cancelled(int mib)
+{
+	struct cancelled cancelled = {.context = guest_begin(), .bytes = (size_t)mib * MIB};
+	pthread_t thread;
+	void *value;
+
+	pthread_create(&thread, NULL, streams_be_cancelled, &cancelled);
+	pthread_join(thread, &value);
+	if (value != PTHREAD_CANCELED || !atomic_load(&cancelled.returned))
+		guest_complain("it was cancelled within the call");
+	guest_fill(100, 1500);
 	guest_quiet();
 }

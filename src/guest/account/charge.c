@@ -2,6 +2,7 @@
 #include "guest/account/charge.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <time.h>
 
 #include "base/fault.h"
@@ -138,11 +139,24 @@ static int charge_reserve_just_so(struct guest *guest, struct guest_device *devi
 					   ret_used);
 }
 
+/*
+ * A thread may be cancelled where it waits, opens a file or asks the driver. In here it would keep a
+ * lock, the quota's or the driver's, until the process ends: it is cancelled behind that. Returns the
+ * state to be restored.
+ */
+static int charge_hold_cancel(void)
+{
+	int state;
+
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
+	return state;
+}
+
 /* Others are asked for what they keep when that alone is in the way. */
 static int charge_reserve_again(struct guest *guest, struct guest_device *device, uint64_t bytes)
 {
+	int r = -EDQUOT, cancel = charge_hold_cancel();
 	uint64_t used;
-	int r = -EDQUOT;
 
 	trace_follow(guest);
 	charge_begin_again(guest, device);
@@ -154,6 +168,7 @@ static int charge_reserve_again(struct guest *guest, struct guest_device *device
 	if (r)
 		r = charge_reserve_last(guest, device, bytes);
 	charge_end_again(guest);
+	pthread_setcancelstate(cancel, NULL);
 	return r;
 }
 
@@ -170,12 +185,14 @@ static struct charge charge_of(struct guest *guest, struct guest_device *device,
 static bool charge_admit(struct guest *guest, struct guest_device *device, uint64_t bytes,
 			 uint64_t *ret_used)
 {
-	int r;
+	int r, cancel = guest_by_driver(guest) ? charge_hold_cancel() : -1;
 
 	calls_begin(device);
 	r = charge_reserve_just_so(guest, device, bytes, ret_used);
 	if (r)
 		calls_end(device);
+	if (cancel >= 0)
+		pthread_setcancelstate(cancel, NULL);
 	return !r;
 }
 
@@ -192,10 +209,13 @@ bool charge_try(struct guest *guest, struct guest_device *device, uint64_t bytes
 	 */
 	if (!guest_by_driver(guest) &&
 	    figure_due(guest, device, used, guest_limit(guest, device))) {
+		int cancel = charge_hold_cancel();
+
 		if (admitted)
 			charge_cancel(&charge);
 		figure_reconcile(guest, device);
 		admitted = charge_admit(guest, device, bytes, &used);
+		pthread_setcancelstate(cancel, NULL);
 	}
 	if (!admitted)
 		return false;

@@ -40,12 +40,16 @@ static struct guest_page *guest_get_page(void)
 	page = pages_map(4096);
 	if (!page)
 		return &no_page; /* start again with every call rather than fail */
+	/*
+	 * Before other threads see the page: between the two, one could make the guest and another
+	 * fork, and the child would take its parent's guest for its own.
+	 */
+	if (madvise(page, 4096, MADV_WIPEONFORK))
+		pthread_atfork(NULL, NULL, guest_wipe);
 	if (!atomic_compare_exchange_strong(&guest_page, &expected, page)) {
 		munmap(page, 4096);
 		return expected;
 	}
-	if (madvise(page, 4096, MADV_WIPEONFORK))
-		pthread_atfork(NULL, NULL, guest_wipe);
 	return page;
 }
 

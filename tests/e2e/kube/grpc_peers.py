@@ -4,6 +4,7 @@
 import os
 import re
 import resource
+import shutil
 import signal
 import socket
 import subprocess
@@ -91,6 +92,19 @@ class Served(Peer):
     def test_many_at_once(self):
         calls = [self.channel.unary_unary("/test.Echo/Later").future(b"x") for _ in range(50)]
         self.assertEqual([call.result(SECONDS) for call in calls], [b"\0"] * 50)
+
+    @unittest.skipUnless(shutil.which("h2load"), "h2load is not installed: nghttp2-client has it")
+    def test_h2load(self):
+        """20,000 requests on ten connections, of which 50 are open at once on each."""
+        with tempfile.NamedTemporaryFile() as body:
+            body.write(message(b"abc"))
+            body.flush()
+            done = subprocess.run(
+                ["h2load", "-n", "20000", "-c", "10", "-m", "50", "-B", f"unix:{self.path}",
+                 "-H", "content-type: application/grpc", "-H", "te: trailers", "-d", body.name,
+                 "http://localhost/test.Echo/Same"], text=True, capture_output=True, timeout=10 * SECONDS)
+        self.assertIn("20000 succeeded, 0 failed, 0 errored, 0 timeout", done.stdout, done.stderr)
+        self.alive()
 
     def test_stream(self):
         """More than fits into what is sent ahead."""

@@ -225,13 +225,14 @@ static uint32_t dump_find_render(void *arg, uint32_t process, uint32_t minor)
 	return 0;
 }
 
-static void dump_join_kfd(struct dump *d)
+static int dump_join_kfd(struct dump *d)
 {
 	struct join join = {.dump = d};
 
 	join.npids = whose_held(&join.pids);
 	kfd_dump_join(d->kfd, dump_find_render, &join);
 	free(join.pids);
+	return join.npids < 0 ? join.npids : 0;
 }
 
 static int dump_write_kfd(struct dump *d)
@@ -261,9 +262,9 @@ int dump_finish(struct dump *d)
 	dump_begin();
 	if (!c->n[CATALOG_FILES] && !c->n[CATALOG_DMABUFS] && !d->kfd)
 		return 0;
-	if (d->kfd)
-		dump_join_kfd(d);
-	r = dump_find_owners(d);
+	r = d->kfd ? dump_join_kfd(d) : 0;
+	if (r == 0)
+		r = dump_find_owners(d);
 	if (r == 0)
 		r = dump_find_dmabufs(d);
 	for (uint32_t i = 0; r == 0 && i < c->n[CATALOG_FILES]; i++)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
-#include <pthread.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/cancel.h"
 #include "base/fault.h"
 #include "base/now.h"
 #include "base/number.h"
@@ -418,12 +418,10 @@ static int quota_lock_here(struct ledger *ledger)
 
 int quota_lock(struct ledger *ledger)
 {
-	int cancel, token;
+	int cancel = cancel_hold(), token = quota_lock_here(ledger);
 
-	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
-	token = quota_lock_here(ledger);
 	if (token < 0)
-		pthread_setcancelstate(cancel, NULL);
+		cancel_release(cancel);
 	else
 		quota_could_cancel = cancel;
 	return token;
@@ -434,7 +432,7 @@ void quota_unlock(int token)
 {
 	shared_file_unlock(token, LEDGER_LOCK_QUOTA, 1);
 	close(token);
-	pthread_setcancelstate(quota_could_cancel, NULL);
+	cancel_release(quota_could_cancel);
 }
 
 int quota_reclaim(struct ledger *ledger)

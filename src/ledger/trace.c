@@ -161,6 +161,8 @@ int trace_open(const char *dir, struct trace **trace)
 	r = trace_map(fd, *trace, trace);
 	if (r == 0)
 		trace_begin(&(*trace)->file.header);
+	else
+		trace_unlock(fd);
 	return r;
 }
 

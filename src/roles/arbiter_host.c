@@ -509,8 +509,10 @@ static void arbiter_host_trace(struct member *member, const struct arbiter_tenan
 	uint64_t work = sat_sub_u64(state->done_ns, now_ns);
 
 	if (member->begun_ns && (opened || !until)) {
-		trace_put(member->trace, TRACE_TURN_ENDED, -1, now_ns - member->begun_ns, work,
-			  state->guess_ns);
+		uint64_t ended_ns = min_u64(now_ns, word_read(&turn->open_until_ns));
+
+		trace_put(member->trace, TRACE_TURN_ENDED, -1, sat_sub_u64(ended_ns, member->begun_ns),
+			  work, state->guess_ns);
 		member->begun_ns = 0;
 	}
 	if (opened) {

@@ -309,8 +309,6 @@ static void residency_host_describe(struct residency_host *host, int i)
 	}
 	if (member->overcommits)
 		residency_host_meet(host, member);
-	else
-		residency_host_meet_known(host, member);
 	/* A cap is a bound, and no claim against others. */
 	host->state[i].weight = member->policy.compute == POLICY_COMPUTE_SHARE && member->ndevices
 					? policy_weight(&member->policy, host->uuid[member->bit[0]])
@@ -1131,10 +1129,13 @@ uint64_t residency_host_step(struct residency_host *host, uint64_t now_ns)
 	memset(host->fixed, 0, sizeof(host->fixed));
 	memset(host->promised, 0, sizeof(host->promised));
 	memset(host->there, 0, sizeof(host->there));
-	/* Devices first: a quota counts on all that anybody has met. */
+	/* Devices first: a quota counts on all that an overcommitting tenant has met. */
 	for (int i = 0; i < host->n; i++)
 		if (roster_has(&host->roster, i))
 			residency_host_describe(host, i);
+	for (int i = 0; i < host->n; i++)
+		if (roster_has(&host->roster, i) && !host->member[i].overcommits)
+			residency_host_meet_known(host, &host->member[i]);
 	for (int i = 0; i < host->n; i++)
 		if (roster_has(&host->roster, i))
 			residency_host_look(host, i, now_ns);

@@ -180,7 +180,7 @@ static int role_lock_term(struct role *role, int fd, void *map, uint64_t now_ns)
 	return word_check(word) == term ? 0 : -EAGAIN;
 }
 
-/* A daemon repeats its claim at once if it has lost the role, else as often as it may be overlooked. */
+/* A daemon repeats its claim as often as it may be overlooked, and at once where it has just lost the role. */
 static void role_repeat_claim(struct role *role, bool had, uint64_t now_ns)
 {
 	if (!role->claim || (!had && now_ns < role->said_ns + role->stopped_ns))

@@ -2,9 +2,9 @@
 #include "guest/account/charge.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <time.h>
 
+#include "base/cancel.h"
 #include "base/fault.h"
 #include "base/now.h"
 #include "base/number.h"
@@ -139,23 +139,10 @@ static int charge_reserve_just_so(struct guest *guest, struct guest_device *devi
 					   ret_used);
 }
 
-/*
- * A thread may be cancelled where it waits, opens a file or asks the driver. In here it would keep a
- * lock, the quota's or the driver's, until the process ends: it is cancelled behind that. Returns the
- * state to be restored.
- */
-static int charge_hold_cancel(void)
-{
-	int state;
-
-	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
-	return state;
-}
-
 /* Others are asked for what they keep when that alone is in the way. */
 static int charge_reserve_again(struct guest *guest, struct guest_device *device, uint64_t bytes)
 {
-	int r = -EDQUOT, cancel = charge_hold_cancel();
+	int r = -EDQUOT, cancel = cancel_hold();
 	uint64_t used;
 
 	trace_follow(guest);
@@ -168,7 +155,7 @@ static int charge_reserve_again(struct guest *guest, struct guest_device *device
 	if (r)
 		r = charge_reserve_last(guest, device, bytes);
 	charge_end_again(guest);
-	pthread_setcancelstate(cancel, NULL);
+	cancel_release(cancel);
 	return r;
 }
 
@@ -185,20 +172,19 @@ static struct charge charge_of(struct guest *guest, struct guest_device *device,
 static bool charge_admit(struct guest *guest, struct guest_device *device, uint64_t bytes,
 			 uint64_t *ret_used)
 {
-	int r, cancel = guest_by_driver(guest) ? charge_hold_cancel() : -1;
+	int r;
 
 	calls_begin(device);
 	r = charge_reserve_just_so(guest, device, bytes, ret_used);
 	if (r)
 		calls_end(device);
-	if (cancel >= 0)
-		pthread_setcancelstate(cancel, NULL);
 	return !r;
 }
 
 bool charge_try(struct guest *guest, struct guest_device *device, uint64_t bytes,
 		struct charge *ret)
 {
+	int cancel = cancel_hold();
 	uint64_t used = 0;
 	bool admitted = charge_admit(guest, device, bytes, &used);
 	struct charge charge = charge_of(guest, device, bytes);
@@ -209,14 +195,12 @@ bool charge_try(struct guest *guest, struct guest_device *device, uint64_t bytes
 	 */
 	if (!guest_by_driver(guest) &&
 	    figure_due(guest, device, used, guest_limit(guest, device))) {
-		int cancel = charge_hold_cancel();
-
 		if (admitted)
 			charge_cancel(&charge);
 		figure_reconcile(guest, device);
 		admitted = charge_admit(guest, device, bytes, &used);
-		pthread_setcancelstate(cancel, NULL);
 	}
+	cancel_release(cancel);
 	if (!admitted)
 		return false;
 	*ret = charge;
@@ -230,15 +214,16 @@ typedef int charge_ask_fn(struct slot *slot, int device, uint64_t bytes, uint64_
 static bool charge_try_by(struct guest *guest, struct guest_device *device, uint64_t bytes,
 			  charge_ask_fn *ask, uint64_t limit, uint64_t slack, struct charge *ret)
 {
-	int r;
+	int r, cancel = cancel_hold();
 
 	calls_begin(device);
 	r = guest_by_driver(guest) ? charge_reserve_by_driver(guest, device, bytes, limit + slack)
 				   : ask(guest_slot(guest), device->ledger, bytes, limit);
-	if (r) {
+	if (r)
 		calls_end(device);
+	cancel_release(cancel);
+	if (r)
 		return false;
-	}
 	*ret = charge_of(guest, device, bytes);
 	FAULT_POINT(GUEST_RESERVED);
 	return true;

@@ -7,6 +7,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/cancel.h"
 #include "base/fault.h"
 #include "base/now.h"
 #include "base/number.h"
@@ -503,6 +504,7 @@ static bool figure_reconcile_within(struct guest *guest, struct guest_device *de
 	uint64_t step = calls_step, began = now_ns(CLOCK_MONOTONIC_COARSE);
 	struct quota_row row;
 	struct look *look;
+	int cancel;
 	bool told;
 
 	/* The ledger keeps nothing then that the figure has. */
@@ -511,6 +513,7 @@ static bool figure_reconcile_within(struct guest *guest, struct guest_device *de
 	look = figure_look_new();
 	if (!look)
 		return false;
+	cancel = cancel_hold();
 	look->own = own + (calls_alone == device);
 	calls_step = CALLS_HOUSEKEEPING;
 	told = figure_try(guest, device, look, wait ? ALONE_TRIES : TRIES, wait);
@@ -526,6 +529,7 @@ static bool figure_reconcile_within(struct guest *guest, struct guest_device *de
 	if (!quota_process(guest->ledger, slot_index(slot), device->ledger, &row) &&
 	    (row.used[CAT_MODULE] || !context_size(guest, device)))
 		later_begin(guest, device, figure_reconcile);
+	cancel_release(cancel);
 	return told;
 }
 
@@ -536,11 +540,13 @@ bool figure_reconcile_inside(struct guest *guest, struct guest_device *device)
 
 bool figure_reconcile_alone(struct guest *guest, struct guest_device *device)
 {
+	int cancel = cancel_hold();
 	bool told;
 
 	calls_begin_alone(device);
 	told = figure_reconcile_within(guest, device, 0, true);
 	calls_end_alone(device);
+	cancel_release(cancel);
 	return told;
 }
 

@@ -3,10 +3,12 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/number.h"
 #include "guest/core/complain.h"
@@ -100,6 +102,20 @@ static bool drop_in_is_left(const char *dir)
 	return used;
 }
 
+/* Returns true for a name as drop_in_name makes it, of a tenant that the command did not note. */
+static bool drop_in_is_of_container(const char *name, const char *dir)
+{
+	const char *of = strrchr(name, '-');
+	unsigned int major, minor;
+	char note[PATH_MAX], to[2];
+	int len = 0;
+
+	if (!of || sscanf(of, "-%u.%u%n", &major, &minor, &len) != 2 || of[len])
+		return false;
+	snprintf(note, sizeof(note), "%s/owner", dir);
+	return readlink(note, to, sizeof(to)) < 0;
+}
+
 /*
  * A container that begins anew has another root, and so another name: the tenants of those that ended
  * would fill /dev/shm. `arg`: the runtime directory.
@@ -107,10 +123,8 @@ static bool drop_in_is_left(const char *dir)
 static int drop_in_sweep_one(const char *name, const char *dir, void *arg)
 {
 	char own[TENANT_CONTAINER_BYTES];
-	const char *of = strrchr(name, '-');
 
-	if (of && tenant_container(arg, own) && of[1 + strspn(of + 1, "0123456789.")] == '\0' &&
-	    strcmp(of + 1, own) != 0 && drop_in_is_left(dir))
+	if (tenant_container(arg, own) && drop_in_is_of_container(name, dir) && drop_in_is_left(dir))
 		tenant_remove(arg, name);
 	return 0;
 }
@@ -199,7 +213,7 @@ static int drop_in_edit_naming(struct policy *policy, void *arg)
 }
 
 /* The limits of the tenant's first process stay, and a later one is told so. */
-static void drop_in_say_kept(const struct config *config, unsigned int ordinal,
+static void drop_in_say_kept(const struct config *config, const char *tenant, unsigned int ordinal,
 			     const struct naming *naming, _Atomic bool *told)
 {
 	uint64_t has = drop_in_bytes(&naming->has), own = drop_in_bytes(&naming->own);
@@ -214,13 +228,13 @@ static void drop_in_say_kept(const struct config *config, unsigned int ordinal,
 		snprintf(line, sizeof(line),
 			 "tenant %.40s, in which programs run, has %" PRIu64
 			 " MiB of device %u: the %" PRIu64 " MiB of this one are not in force; %s",
-			 config->tenant, has >> 20, ordinal, own >> 20, todo);
+			 tenant, has >> 20, ordinal, own >> 20, todo);
 	else if (share && config_smaller_share(share, naming->own.share_permille) !=
 				  config_smaller_share(naming->own.share_permille, 0))
 		snprintf(line, sizeof(line),
 			 "tenant %.40s, in which programs run, has %u%% of the time of device %u: "
 			 "the %u%% of this one are not in force; %s",
-			 config->tenant, share / 10, ordinal,
+			 tenant, share / 10, ordinal,
 			 naming->own.share_permille ? naming->own.share_permille / 10 : 100, todo);
 	else
 		return;
@@ -243,5 +257,5 @@ void drop_in_name_device(const struct config *config, const char *dir, const uin
 	r = policy_update(dir, drop_in_edit_naming, &naming);
 	/* Where it cannot be named, this process keeps to its own limits all the same. */
 	if (!r || r == -EALREADY)
-		drop_in_say_kept(config, ordinal, &naming, told);
+		drop_in_say_kept(config, strrchr(dir, '/') + 1, ordinal, &naming, told);
 }

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/number.h"
+#include "base/cancel.h"
 #include "base/pages.h"
 #include "dropin/variables.h"
 #include "dropin/vgpu_file.h"
@@ -225,7 +226,8 @@ struct guest *guest_start(void)
 	struct guest *guest, *expected = NULL;
 	int saved = errno;
 
-	guest = pages_map(sizeof(*guest));
+	/* In the page of nobody a child would find its parent's guest. */
+	guest = page == &no_page ? NULL : pages_map(sizeof(*guest));
 	if (!guest)
 		return &no_memory;
 	guest_configure(guest);
@@ -245,8 +247,11 @@ struct guest *guest_start(void)
 
 int guest_claim_slot(struct guest *guest, struct slot **ret)
 {
+	int cancel = cancel_hold(); /* other threads wait for the one that claims */
+
 	if (once_begin(&guest->own_slot))
 		once_end(&guest->own_slot, slot_claim(guest->ledger, &guest->claimed));
+	cancel_release(cancel);
 	if (!guest->own_slot.error)
 		*ret = guest->claimed;
 	return guest->own_slot.error;

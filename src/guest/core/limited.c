@@ -4,6 +4,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "base/cancel.h"
 #include "base/pages.h"
 #include "guest/core/complain.h"
 #include "guest/core/library.h"
@@ -106,6 +107,7 @@ CUresult limited_attach(struct guest *guest)
 	size_t size = sizeof(guest->device);
 	void *device;
 	CUresult e;
+	int cancel;
 
 	if (guest->mode != GUEST_LIMITED)
 		return guest->mode == GUEST_CLOSED ? guest->error : CUDA_SUCCESS;
@@ -114,7 +116,10 @@ CUresult limited_attach(struct guest *guest)
 	device = pages_map(size);
 	if (!device)
 		return CUDA_ERROR_OUT_OF_MEMORY;
+	/* Other threads wait for the one that claims. */
+	cancel = cancel_hold();
 	e = limited_attach_with(guest, device);
+	cancel_release(cancel);
 	munmap(device, size);
 	return e;
 }

@@ -2,8 +2,8 @@
 #include "guest/core/trace.h"
 
 #include <errno.h>
-#include <pthread.h>
 
+#include "base/cancel.h"
 #include "ledger/tenant.h"
 
 /*
@@ -40,7 +40,7 @@ void trace_follow_policy(struct guest *guest)
 
 	if (atomic_exchange(&guest->trace_busy, true))
 		return;
-	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
+	cancel = cancel_hold();
 	if (!policy_read(guest->policy_map, &policy)) {
 		if (policy.trace)
 			trace_begin(guest);
@@ -49,6 +49,6 @@ void trace_follow_policy(struct guest *guest)
 		atomic_store(&guest->trace_generation, generation);
 	}
 	atomic_store(&guest->trace_busy, false);
-	pthread_setcancelstate(cancel, NULL);
+	cancel_release(cancel);
 	errno = saved;
 }

@@ -12,6 +12,7 @@
 #include "base/futex.h"
 #include "base/now.h"
 #include "base/number.h"
+#include "base/pages.h"
 #include "base/word.h"
 #include "ledger/device_time.h"
 #include "ledger/ledger.h"
@@ -89,11 +90,10 @@ static int arbiter_host_make(const char *dir,
 			     int (*enter)(struct role *, const struct role_file *, const char *),
 			     struct arbiter_host **ret)
 {
-	struct arbiter_host *host = mmap(NULL, sizeof(*host), PROT_READ | PROT_WRITE,
-					 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct arbiter_host *host = pages_map(sizeof(*host));
 	int r;
 
-	if (host == MAP_FAILED)
+	if (!host)
 		return -ENOMEM;
 	r = enter(&host->role, &role_file_arbiter, dir);
 	if (r < 0) {

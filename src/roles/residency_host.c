@@ -13,6 +13,7 @@
 #include "base/host_memory.h"
 #include "base/now.h"
 #include "base/number.h"
+#include "base/pages.h"
 #include "base/word.h"
 #include "ledger/ledger.h"
 #include "ledger/life.h"
@@ -129,11 +130,10 @@ static int residency_host_make(const char *dir,
 			       int (*enter)(struct role *, const struct role_file *, const char *),
 			       struct residency_host **ret)
 {
-	struct residency_host *host = mmap(NULL, sizeof(*host), PROT_READ | PROT_WRITE,
-					   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	struct residency_host *host = pages_reserve(sizeof(*host));
 	int r;
 
-	if (host == MAP_FAILED)
+	if (!host)
 		return -ENOMEM;
 	r = enter(&host->role, &role_file_residency, dir);
 	if (r < 0) {

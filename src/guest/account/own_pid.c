@@ -6,6 +6,7 @@
 #include "base/hash.h"
 #include "base/now.h"
 #include "base/number.h"
+#include "base/pages.h"
 #include "base/pidns.h"
 #include "guest/account/driver_list.h"
 #include "guest/account/granule.h"
@@ -128,8 +129,8 @@ bool own_pid_find(struct guest *guest, struct guest_device *device)
 	    info.pidns == PIDNS_FIRST || (guest->policy.flags & POLICY_SWAPPABLE) ||
 	    !own_pid_may_try(guest))
 		return false;
-	a = mmap(NULL, sizeof(*a), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (a == MAP_FAILED)
+	a = pages_map(sizeof(*a));
+	if (!a)
 		return false;
 	found = own_pid_try(guest, device, a);
 	if (found)

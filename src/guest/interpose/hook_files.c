@@ -10,11 +10,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <unistd.h>
 
+#include "base/cancel.h"
 #include "guest/amd/amd.h"
 #include "guest/amd/open.h"
 #include "guest/core/next.h"
@@ -29,11 +29,9 @@ static bool files_is_of_interest(const char *path)
 /* A thread that is to be cancelled here would leave a descriptor behind that nobody knows. */
 static int files_look(int fd, const char *path)
 {
-	int state, r;
+	int cancel = cancel_hold(), r = amd_opened(fd, path);
 
-	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
-	r = amd_opened(fd, path);
-	pthread_setcancelstate(state, NULL);
+	cancel_release(cancel);
 	return r;
 }
 

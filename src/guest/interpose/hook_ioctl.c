@@ -4,13 +4,13 @@
  * node is decided on by its number.
  */
 #include <errno.h>
-#include <pthread.h>
 #include <stdarg.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 
 #include "amd/abi/drm.h"
+#include "base/cancel.h"
 #include "base/cleanup.h"
 #include "base/pages.h"
 #include "guest/amd/call.h"
@@ -180,11 +180,9 @@ static int ioctl_decide(int file, int fd, unsigned long request, void *arg)
  */
 static int ioctl_uncancelled(int file, int fd, unsigned long request, void *arg)
 {
-	int state, r;
+	int cancel = cancel_hold(), r = ioctl_decide(file, fd, request, arg);
 
-	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
-	r = ioctl_decide(file, fd, request, arg);
-	pthread_setcancelstate(state, NULL);
+	cancel_release(cancel);
 	return r;
 }
 

@@ -4,18 +4,12 @@
 #include <stddef.h>
 #include <sys/mman.h>
 
+#include "base/pages.h"
 #include "guest/account/holder.h"
 #include "guest/core/hook.h"
 #include "guest/memory/pool.h"
 #include "guest/movable/backing.h"
 #include "guest/movable/own_pool_priv.h"
-
-static void *own_map(size_t bytes)
-{
-	void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
-	return at == MAP_FAILED ? NULL : at;
-}
 
 static struct own_pools *own_pools_make(struct guest *guest)
 {
@@ -23,7 +17,7 @@ static struct own_pools *own_pools_make(struct guest *guest)
 
 	if (own)
 		return own;
-	own = own_map(sizeof(*own));
+	own = pages_map(sizeof(*own));
 	if (!own)
 		return NULL;
 	orders_init(&own->orders);
@@ -114,7 +108,7 @@ static CUresult own_make(struct guest *guest, CUmemoryPool handle, struct guest_
 			 uint64_t most_bytes)
 {
 	struct own_pools *own = own_pools_make(guest);
-	struct own_pool *pool = own_map(sizeof(*pool));
+	struct own_pool *pool = pages_map(sizeof(*pool));
 	int opportunistic = 1;
 
 	if (!own || !pool) {

@@ -4,6 +4,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "base/pages.h"
+
 /* In which size a piece of so many pages is. */
 static unsigned int pieces_size_of(uint32_t pages)
 {
@@ -38,11 +40,10 @@ struct backing *pieces_map(uint32_t memory)
 	size_t first = round_up(pages * sizeof(uint32_t), 4096);
 	size_t piece = round_up(pages * sizeof(struct piece), 4096);
 	size_t bytes = head + first + piece + memory * sizeof(struct cut);
-	char *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
-			MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	char *at = pages_reserve(bytes);
 	struct backing *backing = (struct backing *)at;
 
-	if (at == MAP_FAILED)
+	if (!at)
 		return NULL;
 	memcpy(backing->size, size, sizeof(size));
 	backing->pages = pages;

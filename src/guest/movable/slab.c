@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 
 #include "base/number.h"
+#include "base/pages.h"
 
 struct slab {
 	struct slabs *slabs;
@@ -48,9 +49,8 @@ struct slab *slab_make(struct slabs *slabs, uint64_t bytes, bool large)
 
 	if (bytes / unit > UINT32_MAX)
 		return NULL;
-	slab = mmap(NULL, mapped, PROT_READ | PROT_WRITE,
-		    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	if (slab == MAP_FAILED)
+	slab = pages_reserve(mapped);
+	if (!slab)
 		return NULL;
 	slab->slabs = slabs;
 	slab->bytes = bytes;

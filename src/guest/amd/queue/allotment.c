@@ -13,6 +13,7 @@
 #include "base/fault.h"
 #include "base/hash.h"
 #include "base/now.h"
+#include "base/pages.h"
 #include "base/word.h"
 #include "ledger/cu_grant.h"
 #include "ledger/device_time.h"
@@ -58,11 +59,10 @@ static uint64_t allotment_mix(uint64_t h, const void *data, size_t len)
 
 int allotment_open(const char *tenant_dir, struct allotment **ret)
 {
-	struct allotment *a = mmap(NULL, sizeof(*a), PROT_READ | PROT_WRITE,
-				   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct allotment *a = pages_map(sizeof(*a));
 	int r;
 
-	if (a == MAP_FAILED)
+	if (!a)
 		return -ENOMEM;
 	r = role_open(&a->role, &role_file_units, tenant_dir);
 	if (r < 0) {
@@ -202,9 +202,8 @@ int allotment_make(struct allotment *a, const uint8_t uuid[16], const struct cu_
 
 	if (fd < 0)
 		return fd;
-	making = mmap(NULL, sizeof(*making), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
-		      -1, 0);
-	if (making == MAP_FAILED)
+	making = pages_map(sizeof(*making));
+	if (!making)
 		return -ENOMEM;
 	making->uuid = uuid;
 	r = wait ? shared_file_lock_wait(fd, role_file_units.lock, 1) : shared_file_lock(fd, role_file_units.lock, 1);

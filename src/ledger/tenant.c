@@ -276,10 +276,10 @@ static void tenant_delete_traces(int dirfd)
 static int tenant_delete_dir(int dirfd, const char *path)
 {
 	/*
-	 * From "owner" on these are the command's notes: the user who began the tenant, where its
+	 * From TENANT_NOTE on these are the command's notes: the user who began the tenant, where its
 	 * content is, the library of its processes, and its Pod and grant.
 	 */
-	static const char *const files[] = {"ledger", "policy",	 "lock", "owner",
+	static const char *const files[] = {"ledger", "policy",	 "lock", TENANT_NOTE,
 					    "image",  "library", "pod",	 "grant"};
 
 	for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++)

@@ -80,6 +80,9 @@ int tenant_open_to_all(const char *runtime, const char *name);
  * by an access list of the directory. -EOPNOTSUPP where the file system has none.
  */
 int tenant_open_to_user(const char *runtime, const char *name);
+/* The command's note in a tenant's directory: a link, see node/tenants.c. */
+#define TENANT_NOTE "owner"
+
 /* True if it is such a tenant: by its directory, also as a container sees it. */
 bool tenant_is_open_to_all(const char *dir);
 

@@ -32,7 +32,7 @@
  * The note is a symbolic link that leads nowhere, because a link is made whole or not at all. Its
  * text is "<inode of the PID namespace>:<pid>:<enum tenant_kind>:<when that process began>".
  */
-#define NOTE "owner"
+#define NOTE TENANT_NOTE
 
 /* Likewise; its text is a path. */
 #define LIBRARY_NOTE "library"

@@ -112,7 +112,7 @@ static bool drop_in_is_of_container(const char *name, const char *dir)
 
 	if (!of || sscanf(of, "-%u.%u%n", &major, &minor, &len) != 2 || of[len])
 		return false;
-	snprintf(note, sizeof(note), "%s/owner", dir);
+	snprintf(note, sizeof(note), "%s/" TENANT_NOTE, dir);
 	return readlink(note, to, sizeof(to)) < 0;
 }
 

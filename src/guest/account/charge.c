@@ -55,14 +55,18 @@ static int charge_reserve_by_driver(struct guest *guest, struct guest_device *de
 				    uint64_t bytes, uint64_t limit)
 {
 	struct slot *slot = guest_slot(guest);
+	int cancel, r = 0;
 
 	if (bytes > QUOTA_RESERVE_MAX)
 		return -EDQUOT;
+	cancel = cancel_hold();
 	quota_publish(slot, device->ledger, bytes);
-	if (charge_sum_by_driver(guest, device) <= limit)
-		return 0;
-	quota_cancel(slot, device->ledger, bytes);
-	return -EDQUOT;
+	if (charge_sum_by_driver(guest, device) > limit) {
+		quota_cancel(slot, device->ledger, bytes);
+		r = -EDQUOT;
+	}
+	cancel_release(cancel);
+	return r;
 }
 
 void charge_begin_again(struct guest *guest, struct guest_device *device)
@@ -184,7 +188,6 @@ static bool charge_admit(struct guest *guest, struct guest_device *device, uint6
 bool charge_try(struct guest *guest, struct guest_device *device, uint64_t bytes,
 		struct charge *ret)
 {
-	int cancel = cancel_hold();
 	uint64_t used = 0;
 	bool admitted = charge_admit(guest, device, bytes, &used);
 	struct charge charge = charge_of(guest, device, bytes);
@@ -200,7 +203,6 @@ bool charge_try(struct guest *guest, struct guest_device *device, uint64_t bytes
 		figure_reconcile(guest, device);
 		admitted = charge_admit(guest, device, bytes, &used);
 	}
-	cancel_release(cancel);
 	if (!admitted)
 		return false;
 	*ret = charge;
@@ -214,16 +216,15 @@ typedef int charge_ask_fn(struct slot *slot, int device, uint64_t bytes, uint64_
 static bool charge_try_by(struct guest *guest, struct guest_device *device, uint64_t bytes,
 			  charge_ask_fn *ask, uint64_t limit, uint64_t slack, struct charge *ret)
 {
-	int r, cancel = cancel_hold();
+	int r;
 
 	calls_begin(device);
 	r = guest_by_driver(guest) ? charge_reserve_by_driver(guest, device, bytes, limit + slack)
 				   : ask(guest_slot(guest), device->ledger, bytes, limit);
-	if (r)
+	if (r) {
 		calls_end(device);
-	cancel_release(cancel);
-	if (r)
 		return false;
+	}
 	*ret = charge_of(guest, device, bytes);
 	FAULT_POINT(GUEST_RESERVED);
 	return true;

@@ -11,6 +11,7 @@
 #include "base/fault.h"
 #include "base/now.h"
 #include "base/number.h"
+#include "base/pages.h"
 #include "base/pidns.h"
 #include "guest/account/calls.h"
 #include "guest/account/context.h"
@@ -49,10 +50,7 @@ struct look {
 
 static struct look *figure_look_new(void)
 {
-	void *p = mmap(NULL, sizeof(struct look), PROT_READ | PROT_WRITE,
-		       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
-	return p == MAP_FAILED ? NULL : p;
+	return pages_map(sizeof(struct look));
 }
 
 static void figure_look_free(struct look *look)
@@ -146,12 +144,14 @@ static bool figure_has_siblings(struct guest *guest)
 {
 	struct slot *slot = atomic_load(&guest->slot);
 	int own = slot ? slot_index(slot) : -1;
+	int cancel = cancel_hold(); /* a slot's lock is asked by a file that is opened */
 	struct slot_info info;
+	bool has = false;
 
-	for (int i = 0; i < slot_count(guest->ledger); i++)
-		if (i != own && !slot_info(guest->ledger, i, &info) && slot_alive(guest->ledger, i))
-			return true;
-	return false;
+	for (int i = 0; !has && i < slot_count(guest->ledger); i++)
+		has = i != own && !slot_info(guest->ledger, i, &info) && slot_alive(guest->ledger, i);
+	cancel_release(cancel);
+	return has;
 }
 
 bool figure_due(struct guest *guest, struct guest_device *device, uint64_t used, uint64_t limit)

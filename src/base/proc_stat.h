@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the kernel says of a process or a thread in its `stat` (man 5 proc), by numbers of words. */
+/* The kernel's account of a process or a thread in its `stat` (man 5 proc), by numbers of words. */
 #ifndef ALLOT_BASE_PROC_STAT_H
 #define ALLOT_BASE_PROC_STAT_H
 
@@ -21,7 +21,7 @@ enum proc_stat_word {
 
 struct proc_stat {
 	char state;
-	uint64_t word[PROC_STAT_WORDS]; /* 0: an older kernel has it not */
+	uint64_t word[PROC_STAT_WORDS]; /* 0: not there on an older kernel */
 };
 
 /*

@@ -189,7 +189,7 @@ static int plugin_init(int stage)
 	return stage == CRIU_RESTORE ? restore_open(&restore, RETRIES) : 0;
 }
 
-/* What CRIU does itself behind a dump that failed. */
+/* CRIU's own steps after a dump that failed. */
 static void plugin_undo(void)
 {
 	if (unsuspend_lsm)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a tenant's memory is made of: the driver's own allocations, or pieces that can leave the
+ * The makers of a tenant's memory: the driver's own allocations, or pieces that can leave the
  * device (movable/). One of the two tables is chosen as the process claims its slot, before any
  * allocation, and never changes. Hooks go through it and do not ask which one it is.
  */

@@ -11,7 +11,9 @@
  * back after a while does not wait. A lifted tenant is above all priorities until the debt of a
  * lift is paid; then it has to grow again. A kernel that took longer than that makes the debt
  * negative, so the next lift is later by that time. Lifts are long and rare: a tenant of the first
- * priority waits for the whole of one, and a hundred steps of 5 ms shall see one at most.
+ * priority waits for the whole of one, and a hundred steps of 5 ms shall see one at most. The first
+ * ones of a tenant are briefer, each twice as long as the one that it used up before: who comes new
+ * would otherwise wait for a whole one, whatever little it wants. Its very first one is at once.
  *
  * The first in line reserves its devices while it cannot run yet. Otherwise a tenant on devices A
  * and B could wait forever, between a neighbour on A and one on B whose turns never end together.
@@ -44,6 +46,9 @@ const struct arbiter_params arbiter_defaults = {
 
 /* Most that a tenant owes: a kernel of 100 s, or a damaged counter. */
 #define OWED_MAX_NS (100 * NS_PER_S)
+
+/* The first lift of a tenant is this part of one. */
+#define FIRST_LIFT_PART 8
 
 /*
  * Nobody waits longer for the work of a turn that is over, whatever its owner says of it. Work that
@@ -176,7 +181,7 @@ static bool arbiter_all_are(const struct machine *m, const struct arbiter_tenant
 static uint64_t arbiter_slice_ns(const struct machine *m, const struct arbiter_tenant *t)
 {
 	if (t->lifted)
-		return m->params->lift_ns;
+		return t->lift_ns;
 	if (arbiter_all_are(m, t, arbiter_is_brief))
 		return m->params->brief_slice_ns;
 	if (arbiter_all_are(m, t, arbiter_is_long))
@@ -281,7 +286,7 @@ static void arbiter_charge_in_flight(const struct machine *m, struct arbiter_ten
 	t->ahead_ns += flew_ns;
 }
 
-static void arbiter_forget(struct arbiter_tenant *t)
+static void arbiter_forget(const struct machine *m, struct arbiter_tenant *t)
 {
 	t->known_id = t->id;
 	t->last_busy_ns = t->busy_ns;
@@ -292,7 +297,8 @@ static void arbiter_forget(struct arbiter_tenant *t)
 	t->billed_ns = t->resumed_ns = t->gap_ns = t->came_ns = t->stay_ns = 0;
 	t->idle = t->away = true;
 	t->owner = t->leaving = t->outranked = false;
-	t->owed_ns = 0;
+	t->lift_ns = m->params->lift_ns / FIRST_LIFT_PART;
+	t->owed_ns = (int64_t)t->lift_ns;
 	t->paid_ahead_ns = t->late_ns = t->vain_ns = 0;
 	t->looked_ns = t->lifted_ns = 0;
 	t->lifted = t->landing = false;
@@ -533,7 +539,7 @@ static void arbiter_look(const struct machine *m)
 		struct arbiter_tenant *t = &m->tenant[i];
 
 		if (t->id != t->known_id)
-			arbiter_forget(t);
+			arbiter_forget(m, t);
 		arbiter_account(m, t);
 		if (!t->guess_ns)
 			t->late_ns = 0;
@@ -679,17 +685,12 @@ static bool arbiter_is_overdue(const struct machine *m, const struct arbiter_ten
 	return false;
 }
 
-/* A lift is no longer than this by the clock, after the work that was under way. */
-static uint64_t arbiter_lift_most_ns(const struct machine *m)
-{
-	return m->params->lift_ns + m->params->lift_ns / 2;
-}
-
+/* By the clock a lift takes half as long again at most, after the work that was under way. */
 static bool arbiter_is_lifted_for_long(const struct machine *m, const struct arbiter_tenant *t)
 {
 	uint64_t since = t->owner ? max_u64(t->lifted_ns, t->turn_from_ns) : t->lifted_ns;
 
-	return m->now_ns - since >= (t->owner ? arbiter_lift_most_ns(m) : LEAVING_MAX_NS);
+	return m->now_ns - since >= (t->owner ? t->lift_ns + t->lift_ns / 2 : LEAVING_MAX_NS);
 }
 
 /*
@@ -710,34 +711,48 @@ static void arbiter_pay_ahead(const struct machine *m, struct arbiter_tenant *t)
 	t->paid_ahead_ns += (uint64_t)used_ns;
 }
 
+static void arbiter_begin_lift(const struct machine *m, struct arbiter_tenant *t)
+{
+	t->lifted = true;
+	t->lifted_ns = m->now_ns;
+	t->lift_ns = max_u64(t->lift_ns, (uint64_t)t->owed_ns);
+}
+
+/*
+ * `late`: the lift is over by the clock. A tenant whose work was slow gets the rest soon; one that
+ * did nothing, or says so, later.
+ */
+static void arbiter_end_lift(const struct machine *m, struct arbiter_tenant *t, bool late)
+{
+	bool idle = late && !t->turn_busy_ns;
+
+	if (late)
+		t->owed_ns = clamp_i64(t->owed_ns, -(int64_t)OWED_MAX_NS,
+				       idle ? 0 : (int64_t)t->lift_ns / 2);
+	arbiter_pay_ahead(m, t);
+	if (idle)
+		t->lift_ns = m->params->lift_ns;
+	else if (late || t->owed_ns <= 0)
+		t->lift_ns = min_u64(2 * t->lift_ns, m->params->lift_ns);
+	if (t->owner)
+		arbiter_end_turn(m, t);
+	else
+		arbiter_lower(t);
+}
+
 /* Before the ranks are found: by those of the step before, it waited until now. */
 static void arbiter_lift(const struct machine *m)
 {
 	for (int i = 0; i < m->n; i++) {
 		struct arbiter_tenant *t = &m->tenant[i];
-
 		bool late = t->lifted && arbiter_is_lifted_for_long(m, t);
 
-		/*
-		 * A tenant whose work was slow gets the rest soon; one that did nothing, or says
-		 * so, later.
-		 */
-		if (late)
-			t->owed_ns = clamp_i64(t->owed_ns, -(int64_t)OWED_MAX_NS,
-					       t->turn_busy_ns ? (int64_t)m->params->lift_ns / 2
-							       : 0);
 		if (t->lifted &&
-		    (late || !t->wants || t->owed_ns <= arbiter_lift_used_ns(m, t))) {
-			arbiter_pay_ahead(m, t);
-			if (t->owner)
-				arbiter_end_turn(m, t);
-			else
-				arbiter_lower(t);
-		} else if (!t->lifted && t->id && t->wants && t->outranked && t->floor_permille &&
-			   t->owed_ns >= (int64_t)m->params->lift_ns) {
-			t->lifted = true;
-			t->lifted_ns = m->now_ns;
-		}
+		    (late || !t->wants || t->owed_ns <= arbiter_lift_used_ns(m, t)))
+			arbiter_end_lift(m, t, late);
+		else if (!t->lifted && t->id && t->wants && t->outranked && t->floor_permille &&
+			 t->owed_ns >= (int64_t)t->lift_ns)
+			arbiter_begin_lift(m, t);
 	}
 }
 
@@ -884,7 +899,7 @@ static uint64_t arbiter_next_ns(const struct machine *m, const struct arbiter_te
 						       INT64_MAX);
 	else if (t->wants && t->outranked && t->floor_permille)
 		next = m->now_ns +
-		       (uint64_t)clamp_i64((int64_t)m->params->lift_ns - t->owed_ns, 0,
+		       (uint64_t)clamp_i64((int64_t)t->lift_ns - t->owed_ns, 0,
 					    INT64_MAX) *
 			       (1000 - t->floor_permille) / t->floor_permille;
 	if (t->leaving)

@@ -32,7 +32,7 @@ struct arbiter_params {
 	uint64_t long_ns; /* where all work for at least this and at most slice_ns at a time ... */
 	/* ... length of one round of turns, by weight; no turn below slice_ns */
 	uint64_t long_round_ns;
-	uint64_t lift_ns;  /* device time of one lift of a floor */
+	uint64_t lift_ns;  /* device time of one lift of a floor, at most */
 	uint64_t grace_ns; /* how long an owner with nothing to do keeps its turn */
 	uint64_t long_grace_ns; /* ... and how long where all work for long at a time */
 	/* how long before the expected end of the last work the next is let in ... */
@@ -87,6 +87,7 @@ struct arbiter_tenant {
 	int64_t owed_ns;	/* of its floor; less than 0: a lift was too long by that */
 	/* ... paid in advance for work in flight, which is measured later */
 	uint64_t paid_ahead_ns;
+	uint64_t lift_ns; /* of its lift, or the next one: it is lifted when that is owed to it */
 	uint64_t looked_ns, lifted_ns;
 	uint64_t late_ns; /* its work is late, or was not foreseen, since then; 0: it is not */
 	uint64_t vain_ns; /* when its work was last waited for in vain; 0: it never was */

@@ -852,6 +852,25 @@ static void check_floor_of_who_comes(void)
 	check_near(used[low], 50, 6);
 }
 
+/* One that is new waits for what it does about as long as its floor says, and for no whole lift. */
+static void check_floor_of_the_new(void)
+{
+	for (int ms = 50; ms <= 1600; ms *= 2) {
+		struct world *w = fresh();
+		int low = add(w, 1, 1, MS), high = add(w, 1, 1, MS), used[JOBS];
+
+		w->honest = false;
+		w->tenant[high].priority = 1;
+		w->tenant[low].floor_permille = 50;
+		w->job[low].on = false;
+		run(w, 20 * MS);
+		w->job[low].on = true;
+		run_and_count(w, (uint64_t)ms * MS, used);
+		CHECK(used[low] >= 20);
+		CHECK(used[low] <= 50 + 1000 * 9 / ms);
+	}
+}
+
 /*
  * Work that has spun since long before a lift, for what its tenant launches next, uses nothing of
  * it: there is a turn in which that can be launched.
@@ -1182,6 +1201,7 @@ int main(void)
 	check_floor();
 	check_floor_of_the_idle();
 	check_floor_of_who_comes();
+	check_floor_of_the_new();
 	check_floor_of_the_late();
 	check_floors();
 	check_entitled();

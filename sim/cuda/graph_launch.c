@@ -43,10 +43,9 @@ static void graph_launch_line_drop(struct line *line)
 }
 
 /* The mark's reference goes to the work, or is dropped. */
-static CUresult graph_launch_line_add_mark(struct line *line, enum work_kind kind,
-					   struct sim_mark *mark)
+static CUresult graph_launch_line_add_mark(struct line *line, struct sim_work work)
 {
-	struct sim_work work = {.kind = kind, .mark = mark};
+	struct sim_mark *mark = work.mark;
 	CUresult error = mark ? graph_launch_line_add(line, &work) : CUDA_ERROR_OUT_OF_MEMORY;
 
 	if (error && mark)
@@ -82,10 +81,15 @@ static CUresult graph_launch_add_node(struct line *line, const struct sim_node *
 	case WORK_GRAPH:
 		return graph_launch_add_all(line, (struct sim_graph *)node->work.graph);
 	case WORK_RECORD_EVENT:
-		return graph_launch_line_add_mark(line, WORK_MARK, event_record(node->work.event));
+		return graph_launch_line_add_mark(
+			line, (struct sim_work){.kind = WORK_MARK, .recorded = true,
+						.mark = event_record(node->work.event)});
 	case WORK_WAIT_EVENT:
 		mark = event_mark(node->work.event);
-		return mark ? graph_launch_line_add_mark(line, WORK_WAIT, mark) : CUDA_SUCCESS;
+		if (!mark)
+			return CUDA_SUCCESS;
+		return graph_launch_line_add_mark(
+			line, (struct sim_work){.kind = WORK_WAIT, .mark = mark});
 	case WORK_KERNEL:
 		error = sim_function_launch(node->work.launch.function);
 		return error ? error : graph_launch_line_add(line, &node->work);
@@ -172,13 +176,16 @@ static CUresult graph_launch_submit(struct sim_graph_exec *exec, struct sim_stre
 	CUresult error = mark ? exec_start(stream->exec) : CUDA_ERROR_OUT_OF_MEMORY;
 
 	if (!error && exec->last && !mark_done(exec->last))
-		error = graph_launch_line_add_mark(&line, WORK_WAIT, mark_ref(exec->last));
+		error = graph_launch_line_add_mark(
+			&line,
+			(struct sim_work){.kind = WORK_WAIT, .mark = mark_ref(exec->last)});
 	if (!error)
 		error = graph_launch_free_leftovers(exec, &line);
 	for (size_t i = 0; i < exec->graph->n && !error; i++)
 		error = graph_launch_add_node(&line, exec->order[i]);
 	if (!error)
-		error = graph_launch_line_add_mark(&line, WORK_MARK, mark_ref(mark));
+		error = graph_launch_line_add_mark(
+			&line, (struct sim_work){.kind = WORK_MARK, .mark = mark_ref(mark)});
 	if (!error)
 		error = graph_launch_back(exec->graph, &line);
 	if (error) {

@@ -253,6 +253,7 @@ static const struct {
 	{"graphnap", billed_graph_nap},
 	{"graphends", billed_graph_ends},
 	{"graphevent", billed_graph_event},
+	{"graphupdate", billed_graph_update},
 	{"legacy", billed_legacy},
 	{"legacy2", billed_behind_legacy},
 	{"otherctx", billed_other_context},

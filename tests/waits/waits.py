@@ -124,7 +124,6 @@ MODES = [
 ]
 # What is still wrong, and why: it is said, but does not fail. What hangs does.
 KNOWN = [
-    ("graphevent", "*", "what a graph waits for an event in its middle is billed"),
     ("procdevs", "*", "what a rank spins for a launch that is held elsewhere is not billed"),
     ("flight", "cap-10", "what spins while its launches are held is paid for: 3 times what it asks"),
     ("*behind", "weight", "what was launched behind a wait is not ended by the end of a turn"),

@@ -6,6 +6,7 @@
  *	graphnap      in a graph's host node, between two kernels
  *	graphends     the same, and the executable is destroyed while it runs, or updated
  *	graphevent    in a graph, for an event of another stream, which waits
+ *	graphupdate   the same, and the executable gets another event, and is updated
  *	legacy        the legacy stream, for a stream that waits
  *	legacy2       a stream, for the legacy stream, which waits
  *	otherctx      in a stream, put there while another context is current
@@ -26,6 +27,7 @@
 
 #include <err.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -121,26 +123,84 @@ void billed_graph_ends(char **args)
 	guest_done(NULL);
 }
 
-void billed_graph_event(char **args)
+/* A kernel, a wait for what is recorded outside of the graph, a kernel. */
+static CUgraph graph_of_wait(CUevent event)
 {
-	CUgraphExec exec;
-	CUevent event;
+	CUgraph graph;
 
-	begin_warm();
-	event = guest_event();
 	MUST(cuStreamBeginCapture_v2(guest.c, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
 	guest_spin(guest.c, BRIEF_US);
 	MUST(cuStreamWaitEvent(guest.c, event, EVENT_WAIT_EXTERNAL));
 	guest_spin(guest.c, BRIEF_US);
-	exec = guest_instantiate();
+	MUST(cuStreamEndCapture(guest.c, &graph));
+	return graph;
+}
+
+static void launch_behind_event(CUgraphExec exec, CUevent event, uint64_t round)
+{
+	guest_await(guest.b, round);
+	MUST(cuEventRecord(event, guest.b));
+	MUST(cuGraphLaunch(exec, guest.a));
+	guest_open_later();
+	guest_sync(guest.a);
+}
+
+void billed_graph_event(char **args)
+{
+	CUevent event;
+	CUgraphExec exec;
+
+	begin_warm();
+	event = guest_event();
+	MUST(cuGraphInstantiateWithFlags(&exec, graph_of_wait(event), 0));
 	guest_go();
-	for (uint64_t i = 1; i <= ROUNDS; i++) {
-		guest_await(guest.b, i);
-		MUST(cuEventRecord(event, guest.b));
-		MUST(cuGraphLaunch(exec, guest.a));
-		guest_open_later();
-		guest_sync(guest.a);
-	}
+	for (uint64_t i = 1; i <= ROUNDS; i++)
+		launch_behind_event(exec, event, i);
+	guest_done(NULL);
+}
+
+/* Captured graphs of one stream are chains, in the order in which their nodes were made. */
+static void must_be_chain(CUgraph graph, const CUgraphNode *of, size_t n)
+{
+	CUgraphNode node[8], from[8], to[8];
+	size_t nodes = 8, edges = 8;
+
+	MUST(cuGraphGetNodes(graph, node, &nodes));
+	MUST(cuGraphGetEdges(graph, from, to, &edges));
+	if (nodes != n || edges != n - 1 || memcmp(node, of, n * sizeof(*of)) != 0)
+		errx(1, "the graph has %zu nodes and %zu edges, not the %zu nodes of a chain that "
+		     "it had", nodes, edges, n);
+}
+
+/* Instantiated anew, given another event, and brought up to date with another graph. */
+void billed_graph_update(char **args)
+{
+	CUgraphExecUpdateResultInfo info;
+	CUevent event, other;
+	CUgraphExec exec;
+	CUgraphNode node[3];
+	CUgraph graph;
+	size_t n = 3;
+
+	begin_warm();
+	event = guest_event();
+	other = guest_event();
+	graph = graph_of_wait(event);
+	MUST(cuGraphGetNodes(graph, node, &n));
+	MUST(cuGraphInstantiateWithFlags(&exec, graph, 0));
+	must_be_chain(graph, node, n);
+	guest_go();
+	launch_behind_event(exec, event, 1);
+	MUST(cuGraphExecEventWaitNodeSetEvent(exec, node[1], other));
+	launch_behind_event(exec, other, 2);
+	MUST(cuGraphExecUpdate_v2(exec, graph, &info));
+	must_be_chain(graph, node, n);
+	launch_behind_event(exec, event, 3);
+	graph = graph_of_wait(other);
+	MUST(cuGraphExecUpdate_v2(exec, graph, &info));
+	MUST(cuGraphDestroy(graph));
+	launch_behind_event(exec, other, 4);
+	MUST(cuGraphExecDestroy(exec));
 	guest_done(NULL);
 }
 

@@ -26,14 +26,14 @@ static struct {
 	struct run run[RUNS];
 } runs;
 
-static uint32_t host_run_begin(uint64_t exec)
+static uint32_t host_run_begin(uint64_t exec, CUevent behind)
 {
 	uint64_t now = now_monotonic_ns();
 	uint32_t i;
 
 	lock_take(&runs.lock);
 	i = runs.n++;
-	runs.run[i % RUNS] = (struct run){exec, {now, 0}};
+	runs.run[i % RUNS] = (struct run){exec, {now, 0, behind}};
 	lock_drop(&runs.lock);
 	return i;
 }
@@ -62,7 +62,8 @@ int host_nodes_between(uint64_t exec, uint64_t from_ns, uint64_t to_ns,
 
 		if (run->exec == exec && run->time.from_ns < to_ns && run->time.to_ns > from_ns)
 			ret[n++] = (struct host_time){max_u64(run->time.from_ns, from_ns),
-						      min_u64(run->time.to_ns, to_ns)};
+						      min_u64(run->time.to_ns, to_ns),
+						      run->time.behind};
 	}
 	lock_drop(&runs.lock);
 	return n;
@@ -79,18 +80,24 @@ bool host_nodes_run(uint64_t exec)
 	return any;
 }
 
-/* --- The function around theirs -------------------------------------------------------------- */
+/* --- Functions around what waits ------------------------------------------------------------- */
 
+/* A node that waits. One of the host's has its own function back when the graph is instantiated. */
 struct host_node {
 	struct host_nodes *all;
 	CUgraphNode node;
-	CUDA_HOST_NODE_PARAMS own;
+	CUDA_HOST_NODE_PARAMS own;	/* of a host node */
+	CUgraphNode before, behind;	/* ours, around a node that waits for something else */
+	CUgraphNode record;		/* of the event; ours, behind all that */
+	CUevent event;
+	_Atomic uint32_t run; /* from `before` to `behind` */
 };
 
 struct host_nodes {
 	size_t bytes; /* of this mapping */
 	uint64_t exec;
 	CUuserObject object;
+	bool plain; /* all of them have nodes of ours */
 	size_t n;
 	struct host_node node[];
 };
@@ -98,10 +105,24 @@ struct host_nodes {
 static void CUDA_CB host_node_run(void *arg)
 {
 	const struct host_node *node = arg;
-	uint32_t run = host_run_begin(node->all->exec);
+	uint32_t run = host_run_begin(node->all->exec, node->event);
 
 	node->own.fn(node->own.userData);
 	host_run_end(run);
+}
+
+static void CUDA_CB host_node_wait_begin(void *arg)
+{
+	struct host_node *node = arg;
+
+	atomic_store(&node->run, host_run_begin(node->all->exec, node->event));
+}
+
+static void CUDA_CB host_node_wait_end(void *arg)
+{
+	struct host_node *node = arg;
+
+	host_run_end(atomic_load(&node->run));
 }
 
 static void CUDA_CB host_nodes_free(void *arg)
@@ -125,58 +146,119 @@ static bool host_node_is_of_chain(CUgraphNode node, size_t *heads)
 	return before <= 1 && behind <= 1 && *heads <= 1;
 }
 
-static bool host_node_is(CUgraphNode node)
+enum host_kind {
+	HOST_NONE,
+	HOST_FUNCTION,
+	HOST_WAIT,
+	HOST_MEMORY, /* in a graph with such a node none can be removed */
+	HOST_KINDS,
+};
+
+static enum host_kind host_node_kind(CUgraphNode node)
 {
 	CUgraphNodeType type;
 
-	return !DRIVER(cuGraphNodeGetType, (node, &type)) && type == CU_GRAPH_NODE_TYPE_HOST;
-}
-
-/* How many of the nodes have host functions; 0 also if they are no chain. */
-static size_t host_nodes_count(const CUgraphNode *node, size_t n)
-{
-	size_t hosts = 0, heads = 0;
-
-	for (size_t i = 0; i < n; i++) {
-		if (!host_node_is_of_chain(node[i], &heads))
-			return 0;
-		hosts += host_node_is(node[i]);
+	if (DRIVER(cuGraphNodeGetType, (node, &type)))
+		return HOST_NONE;
+	switch (type) {
+	case CU_GRAPH_NODE_TYPE_HOST:
+		return HOST_FUNCTION;
+	case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
+	case CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT:
+	case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
+		return HOST_WAIT;
+	case CU_GRAPH_NODE_TYPE_MEM_ALLOC:
+	case CU_GRAPH_NODE_TYPE_MEM_FREE:
+		return HOST_MEMORY;
+	default:
+		return HOST_NONE;
 	}
-	return hosts;
 }
 
-static void host_nodes_add(struct host_nodes *nodes, CUgraphNode of)
+/* How many nodes of each kind there are; none also if they are no chain. */
+static void host_nodes_count(const struct graph_nodes *all, size_t ret[HOST_KINDS])
 {
-	struct host_node *node = &nodes->node[nodes->n];
-	CUDA_HOST_NODE_PARAMS ours = {host_node_run, node};
+	size_t heads = 0;
 
-	*node = (struct host_node){.all = nodes, .node = of};
-	/* A node that has our function already is being instantiated by another thread. */
-	if (DRIVER(cuGraphHostNodeGetParams, (of, &node->own)) || node->own.fn == host_node_run ||
-	    DRIVER(cuGraphHostNodeSetParams, (of, &ours)))
-		return;
-	nodes->n++;
+	memset(ret, 0, HOST_KINDS * sizeof(*ret));
+	for (size_t i = 0; i < all->n; i++) {
+		if (!host_node_is_of_chain(all->node[i], &heads)) {
+			memset(ret, 0, HOST_KINDS * sizeof(*ret));
+			return;
+		}
+		ret[host_node_kind(all->node[i])]++;
+	}
 }
 
-/* False: a node still has our function, which lives for as long as the graph. */
-static bool host_nodes_give_back(struct host_nodes *nodes)
+/* False: a node still has a function of ours, which lives for as long as the graph. */
+static bool host_node_give_back(const struct host_node *node)
 {
+	const CUgraphNode ours[] = {node->record, node->behind, node->before};
 	bool all = true;
 
-	for (size_t i = 0; i < nodes->n; i++)
-		if (DRIVER(cuGraphHostNodeSetParams, (nodes->node[i].node, &nodes->node[i].own)))
-			all = false;
+	for (size_t i = 0; i < sizeof(ours) / sizeof(ours[0]); i++)
+		all = (!ours[i] || !DRIVER(cuGraphDestroyNode, (ours[i]))) && all;
+	if (node->own.fn)
+		all = !DRIVER(cuGraphHostNodeSetParams, (node->node, &node->own)) && all;
 	return all;
 }
 
-static struct host_nodes *host_nodes_new(CUgraph graph, size_t n)
+static bool host_node_wrap(struct host_node *node)
+{
+	CUDA_HOST_NODE_PARAMS ours = {host_node_run, node}, own;
+
+	/* A node that has our function already is being instantiated by another thread. */
+	if (DRIVER(cuGraphHostNodeGetParams, (node->node, &own)) || own.fn == host_node_run ||
+	    DRIVER(cuGraphHostNodeSetParams, (node->node, &ours)))
+		return false;
+	node->own = own;
+	return true;
+}
+
+/*
+ * Puts nodes of ours around a node of a chain. Its own edges stay, so that it is as it was when
+ * ours are gone. `data`: what our functions are called with; it has the event.
+ */
+static bool host_node_surround(CUgraph graph, struct host_node *node, struct host_node *data,
+			       enum host_kind kind)
+{
+	const CUDA_HOST_NODE_PARAMS begin = {host_node_wait_begin, data};
+	const CUDA_HOST_NODE_PARAMS end = {host_node_wait_end, data};
+	CUgraphNode last, next, *behind = &node->node;
+	size_t lasts = 1, nexts = 1;
+	bool ok = !DRIVER(cuGraphNodeGetDependencies, (node->node, &last, &lasts)) &&
+		  !DRIVER(cuGraphNodeGetDependentNodes, (node->node, &next, &nexts));
+
+	if (kind == HOST_WAIT) {
+		ok = ok && !DRIVER(cuGraphAddHostNode, (&node->before, graph, &last, lasts, &begin)) &&
+		     !DRIVER(cuGraphAddDependencies, (graph, &node->before, &node->node, 1)) &&
+		     !DRIVER(cuGraphAddHostNode, (&node->behind, graph, &node->node, 1, &end));
+		behind = &node->behind;
+	}
+	ok = ok &&
+	     !DRIVER(cuGraphAddEventRecordNode, (&node->record, graph, behind, 1, data->event)) &&
+	     (!nexts || !DRIVER(cuGraphAddDependencies, (graph, &node->record, &next, 1)));
+	if (!ok)
+		host_node_give_back(node);
+	return ok;
+}
+
+static struct host_nodes *host_nodes_map(size_t n)
 {
 	size_t bytes = sizeof(struct host_nodes) + n * sizeof(struct host_node);
 	struct host_nodes *nodes = pages_map(bytes);
 
+	if (nodes)
+		nodes->bytes = bytes;
+	return nodes;
+}
+
+static struct host_nodes *host_nodes_new(CUgraph graph, size_t n)
+{
+	struct host_nodes *nodes = host_nodes_map(n);
+
 	if (!nodes)
 		return NULL;
-	nodes->bytes = bytes;
 	if (DRIVER(cuUserObjectCreate, (&nodes->object, nodes, host_nodes_free, 1,
 					CU_USER_OBJECT_NO_DESTRUCTOR_SYNC))) {
 		host_nodes_free(nodes);
@@ -188,20 +270,72 @@ static struct host_nodes *host_nodes_new(CUgraph graph, size_t n)
 	return NULL;
 }
 
+/* `plain`: nodes can be put into the graph, and out of it. */
+static void host_nodes_add(struct host_nodes *nodes, CUgraph graph, CUgraphNode of, bool plain)
+{
+	struct host_node *node = &nodes->node[nodes->n];
+	enum host_kind kind = host_node_kind(of);
+	bool added = false;
+
+	*node = (struct host_node){.all = nodes, .node = of};
+	if (plain && (kind == HOST_FUNCTION || kind == HOST_WAIT) &&
+	    !DRIVER(cuEventCreate, (&node->event, CU_EVENT_DEFAULT)))
+		added = host_node_surround(graph, node, node, kind);
+	if (kind == HOST_FUNCTION)
+		added = host_node_wrap(node) || added;
+	nodes->n += added;
+	if (!added && node->event)
+		DRIVER(cuEventDestroy_v2, (node->event));
+}
+
+/* False: some still have functions of ours. */
+static bool host_nodes_give_back(const struct host_nodes *nodes)
+{
+	bool all = true;
+
+	for (size_t i = 0; i < nodes->n; i++)
+		all = host_node_give_back(&nodes->node[i]) && all;
+	return all;
+}
+
+static void host_nodes_drop_events(const struct host_nodes *nodes)
+{
+	for (size_t i = 0; i < nodes->n; i++)
+		if (nodes->node[i].event)
+			DRIVER(cuEventDestroy_v2, (nodes->node[i].event));
+}
+
+/* Those of all kinds get nodes of ours, or else none does, and host nodes a function alone. */
+static void host_nodes_add_all(struct host_nodes *nodes, CUgraph graph,
+			       const struct graph_nodes *all, size_t waits)
+{
+	for (size_t i = 0; i < all->n; i++)
+		host_nodes_add(nodes, graph, all->node[i], nodes->plain);
+	if (!nodes->plain || nodes->n == waits)
+		return;
+	host_nodes_give_back(nodes);
+	host_nodes_drop_events(nodes);
+	nodes->n = 0;
+	nodes->plain = false;
+	host_nodes_add_all(nodes, graph, all, waits);
+}
+
 struct host_nodes *host_nodes_watch(struct guest *guest, CUgraph graph)
 {
 	struct host_nodes *nodes = NULL;
+	size_t n[HOST_KINDS], waits;
 	struct graph_nodes all;
-	size_t hosts;
 
 	if (graph_nodes_read(graph, &all))
 		return NULL;
-	hosts = host_nodes_count(all.node, all.n);
-	if (hosts)
-		nodes = host_nodes_new(graph, hosts);
-	for (size_t i = 0; nodes && i < all.n && nodes->n < hosts; i++)
-		if (host_node_is(all.node[i]))
-			host_nodes_add(nodes, all.node[i]);
+	host_nodes_count(&all, n);
+	waits = n[HOST_FUNCTION] + (n[HOST_MEMORY] ? 0 : n[HOST_WAIT]);
+	if (waits)
+		nodes = host_nodes_new(graph, waits);
+	if (nodes) {
+		nodes->plain = !n[HOST_MEMORY];
+		host_nodes_add_all(nodes, graph, &all, waits);
+	}
 	graph_nodes_free(&all);
 	return nodes;
 }
@@ -215,4 +349,68 @@ void host_nodes_watched(struct guest *guest, struct host_nodes *nodes, CUgraph g
 	/* With the graph's reference may go what no executable has. */
 	if (host_nodes_give_back(nodes))
 		DRIVER(cuGraphReleaseUserObject, (graph, nodes->object, 1));
+}
+
+/* Around each wait of a graph what is around that of the executable. False: they do not match. */
+static bool host_nodes_match(struct host_nodes *nodes, struct host_nodes *of, CUgraph graph,
+			     const struct graph_nodes *all)
+{
+	for (size_t i = 0; i < all->n; i++) {
+		struct host_node *node = &nodes->node[nodes->n];
+		enum host_kind kind = host_node_kind(all->node[i]);
+
+		if (kind != HOST_FUNCTION && kind != HOST_WAIT)
+			continue;
+		node->node = all->node[i];
+		if (nodes->n == of->n ||
+		    !host_node_surround(graph, node, &of->node[nodes->n], kind))
+			return false;
+		nodes->n++;
+	}
+	return nodes->n == of->n;
+}
+
+/* With an update the executable gives up what it holds for what the graph does. */
+static bool host_nodes_hold(struct host_nodes *nodes, struct host_nodes *of, CUgraph graph)
+{
+	nodes->object = of->object;
+	return !DRIVER(cuGraphRetainUserObject, (graph, of->object, 1, 0));
+}
+
+struct host_nodes *host_nodes_update(struct guest *guest, struct host_nodes *of, CUgraph graph)
+{
+	struct host_nodes *nodes = NULL;
+	size_t n[HOST_KINDS];
+	struct graph_nodes all;
+
+	if (!of->plain || graph_nodes_read(graph, &all))
+		return NULL;
+	host_nodes_count(&all, n);
+	if (n[HOST_FUNCTION] + n[HOST_WAIT] == of->n && !n[HOST_MEMORY])
+		nodes = host_nodes_map(of->n);
+	if (nodes && !host_nodes_hold(nodes, of, graph)) {
+		host_nodes_free(nodes);
+		nodes = NULL;
+	}
+	if (nodes && !host_nodes_match(nodes, of, graph, &all)) {
+		host_nodes_updated(guest, nodes, graph);
+		nodes = NULL;
+	}
+	graph_nodes_free(&all);
+	return nodes;
+}
+
+void host_nodes_updated(struct guest *guest, struct host_nodes *nodes, CUgraph graph)
+{
+	if (!nodes)
+		return;
+	if (host_nodes_give_back(nodes))
+		DRIVER(cuGraphReleaseUserObject, (graph, nodes->object, 1));
+	host_nodes_free(nodes);
+}
+
+void host_nodes_leave(struct guest *guest, struct host_nodes *nodes)
+{
+	if (nodes)
+		host_nodes_drop_events(nodes);
 }

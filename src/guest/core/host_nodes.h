@@ -1,14 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tells when host functions of graphs run, so that nobody is billed for a device that waits for
- * them. A graph's host nodes get a function of ours around their own while it is instantiated:
+ * Tells when a graph waits in its middle, so that nobody is billed for a device that waits. While the
+ * graph is instantiated its host nodes get a function of ours around their own, and each node that
+ * waits for an event, a semaphore or a word gets a host node of ours before it and one behind it.
+ * Behind both stands an event: the device may have turned to another tenant meanwhile, and this one's
+ * work begins when it is back.
  *
  *	watch ── the driver copies the graph ── watched: the nodes are as they were
- *	launch ── kernel ── [ our function: the program's own ] ── kernel
+ *	launch ── kernel ── [ our function: the program's own ] ── event ── kernel
+ *	launch ── kernel ── [ our function ── wait ── our function ] ── event ── kernel
  *
  * Only if nothing else of the graph can run meanwhile: its nodes are one chain. The data of our
- * function belongs to the executable graph as a user object, so it lives for as long as a launch
- * may run. A node of an executable that gets another function is no longer seen.
+ * functions belongs to the executable graph as a user object, so it lives for as long as a launch
+ * may run. A node of an executable that gets another function is no longer seen. A graph that owns
+ * memory gets no node of ours: the driver would not take it out again.
  */
 #ifndef ALLOT_GUEST_CORE_HOST_NODES_H
 #define ALLOT_GUEST_CORE_HOST_NODES_H
@@ -23,8 +28,20 @@ struct host_nodes *host_nodes_watch(struct guest *guest, CUgraph graph);
 void host_nodes_watched(struct guest *guest, struct host_nodes *nodes, CUgraph graph,
 			CUgraphExec exec);
 
+/*
+ * The same for an executable that is brought up to date with another graph, whose nodes have to be
+ * its own: `of` is what host_nodes_watch answered for the executable, or NULL. Its host nodes are
+ * not seen after that.
+ */
+struct host_nodes *host_nodes_update(struct guest *guest, struct host_nodes *of, CUgraph graph);
+void host_nodes_updated(struct guest *guest, struct host_nodes *nodes, CUgraph graph);
+
+/* Before the executable is destroyed: its events are, which launches that run do not mind. */
+void host_nodes_leave(struct guest *guest, struct host_nodes *nodes);
+
 struct host_time {
 	uint64_t from_ns, to_ns; /* CLOCK_MONOTONIC */
+	CUevent behind; /* done when the device went on after the last time, or one since; or NULL */
 };
 
 #define HOST_TIMES 64

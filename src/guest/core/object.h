@@ -65,6 +65,8 @@ struct stamp {
 	int64_t first, last; /* 0: none */
 };
 
+struct host_nodes;
+
 struct object {
 	uint64_t key;
 	uint8_t kind;	  /* enum object_kind */
@@ -134,6 +136,7 @@ struct object {
 		struct {
 			uint32_t epoch; /* in which it was last backed; 0: never */
 		} exec;			/* OBJECT_EXEC */
+		struct host_nodes *hosts; /* OBJECT_EXEC_WAITS: around its waits, or NULL */
 		struct {
 			uint64_t devices; /* a bit each, that have the code */
 			bool everywhere;  /* in each of their contexts; else in one */

@@ -337,7 +337,8 @@ static void graph_forget(struct guest *guest, CUgraphExec exec)
 
 	for (int i = 0; i < guest->ndevices; i++)
 		object_take(guest->objects, OBJECT_EXEC, graph_key(exec, &guest->device[i]), &part);
-	object_take(guest->objects, OBJECT_EXEC_WAITS, KEY(exec), &part);
+	if (object_take(guest->objects, OBJECT_EXEC_WAITS, KEY(exec), &part))
+		host_nodes_leave(guest, part.hosts);
 }
 
 bool graph_waits(struct guest *guest, CUgraphExec exec)
@@ -357,6 +358,7 @@ static CUresult graph_instantiate_end(struct guest *guest, CUgraph graph, struct
 	host_nodes_watched(guest, owned->hosts, graph, e ? NULL : *exec);
 	if (!e && owned->nodes.wait) {
 		waits.key = KEY(*exec);
+		waits.hosts = owned->hosts;
 		full = object_put(guest->objects, &waits);
 	}
 	for (int i = 0; !e && i < guest->ndevices; i++) {
@@ -409,6 +411,36 @@ INSTANTIATE(cuGraphInstantiateWithParams_ptsz,
 	    (phGraphExec, hGraph, instantiateParams), hGraph,
 	    instantiateParams ? instantiateParams->flags : 0)
 
+/* What the executable got around its waits is in no graph of the program's. */
+static struct host_nodes *graph_update_begin(struct guest *guest, CUgraphExec exec, CUgraph graph)
+{
+	struct object waits;
+
+	if (!object_count(guest->objects, OBJECT_EXEC_WAITS) ||
+	    !object_get(guest->objects, OBJECT_EXEC_WAITS, KEY(exec), &waits) || !waits.hosts)
+		return NULL;
+	return host_nodes_update(guest, waits.hosts, graph);
+}
+
+#define UPDATE(name, params, args)                                                              \
+	CUresult hook_##name params                                                             \
+	{                                                                                       \
+		GUEST_OR_PASS(name, args);                                                      \
+		struct host_nodes *nodes = graph_update_begin(guest, hGraphExec, hGraph);       \
+		CUresult e = DRIVER(name, args);                                                \
+                                                                                                \
+		host_nodes_updated(guest, nodes, hGraph);                                             \
+		return e;                                                                       \
+	}
+
+UPDATE(cuGraphExecUpdate,
+       (CUgraphExec hGraphExec, CUgraph hGraph, CUgraphNode *hErrorNode_out,
+	CUgraphExecUpdateResult *updateResult_out),
+       (hGraphExec, hGraph, hErrorNode_out, updateResult_out))
+UPDATE(cuGraphExecUpdate_v2,
+       (CUgraphExec hGraphExec, CUgraph hGraph, CUgraphExecUpdateResultInfo *resultInfo),
+       (hGraphExec, hGraph, resultInfo))
+
 /* Its handle may be another graph's at once, so what is known of it goes before. */
 CUresult hook_cuGraphExecDestroy(CUgraphExec hGraphExec)
 {
@@ -424,9 +456,9 @@ CUresult hook_cuGraphExecDestroy(CUgraphExec hGraphExec)
 		    object_take(guest->objects, OBJECT_EXEC,
 				graph_key(hGraphExec, &guest->device[i]), &part[n]))
 			n++;
+	if (waited)
+		host_nodes_leave(guest, waits.hosts);
 	e = DRIVER(cuGraphExecDestroy, (hGraphExec));
-	if (e && waited)
-		object_put(guest->objects, &waits);
 	for (int i = 0; i < n; i++)
 		if (e)
 			object_put(guest->objects, &part[i]);

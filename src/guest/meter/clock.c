@@ -123,6 +123,16 @@ static uint64_t clock_rebase(struct clock *clock, struct timing_event *event, ui
 	return done_ns;
 }
 
+uint64_t clock_ask(const struct clock *clock, CUevent event)
+{
+	int64_t since;
+
+	if (!clock->base || DRIVER(cuEventQuery, (event)) ||
+	    clock_since(clock->base, event, &since))
+		return 0;
+	return clock->base_ns + (uint64_t)since;
+}
+
 /* Asked first: to ask for the time of an event that is not done is an error to some tools. */
 CUresult clock_read(struct clock *clock, struct timing_event *event, uint64_t *ret_ns,
 		    int64_t *ret_early_ns)

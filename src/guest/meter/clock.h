@@ -49,4 +49,7 @@ void clock_destroy(const CUevent *event, uint32_t n);
 CUresult clock_read(struct clock *clock, struct timing_event *event, uint64_t *ret_ns,
 		    int64_t *ret_early_ns);
 
+/* When an event that is not the meter's was done; 0: it is not, or the driver does not tell. */
+uint64_t clock_ask(const struct clock *clock, CUevent event);
+
 #endif

@@ -107,18 +107,32 @@ static int collect_waits(const struct burst *burst, uint64_t from_ns, uint64_t t
 	return burst->waits ? host_nodes_between(burst->waits, from_ns, to_ns, host) : 0;
 }
 
+/*
+ * When a graph went on behind a wait, at the latest at `to_ns`. The event is that of a later launch
+ * where the graph was launched again since.
+ */
+static uint64_t collect_went_on_ns(const struct pass *pass, const struct stream *stream,
+				   const struct host_time *host, uint64_t to_ns)
+{
+	uint64_t on = host->behind ? clock_ask(&pass->meter->clock[stream->clock], host->behind) : 0;
+
+	return on > host->to_ns && on <= to_ns ? on : host->to_ns;
+}
+
 /* Adds what a burst did, but for the time in which it waited. Returns the sum of that time. */
-static uint64_t collect_add_between(struct pass *pass, const struct burst *burst, struct span span)
+static uint64_t collect_add_between(struct pass *pass, const struct stream *stream,
+				    const struct burst *burst, struct span span)
 {
 	struct host_time host[HOST_TIMES];
-	uint64_t waited = 0;
+	uint64_t waited = 0, on;
 	int n = collect_waits(burst, span.from_ns, span.to_ns, host);
 
 	for (int i = 0; i < n; i++) {
+		on = collect_went_on_ns(pass, stream, &host[i], span.to_ns);
 		collect_add(pass, &(struct span){span.from_ns, host[i].from_ns, span.apart});
-		span.from_ns = host[i].to_ns;
+		span.from_ns = on;
 		span.apart = true;
-		waited += host[i].to_ns - host[i].from_ns;
+		waited += on - host[i].from_ns;
 	}
 	collect_add(pass, &span);
 	return waited;
@@ -144,7 +158,7 @@ static uint64_t collect_bill_end(struct pass *pass, const struct stream *stream,
 	/* How long it took says nothing of the next one. */
 	if (spun || collect_is_late(event, done_ns))
 		event->burst.launches = 0;
-	waited = collect_add_between(pass, &event->burst,
+	waited = collect_add_between(pass, stream, &event->burst,
 				     (struct span){began + spun, done_ns, spun || stream->apart});
 	return began + spun + waited;
 }

@@ -214,6 +214,23 @@ def cold(at):
     return said
 
 
+def graph(at):
+    """Graphs that wait in their middle."""
+    found = {}
+    with program(at, words(at.bench, "graph")) as loop:
+        for kind in ("event", "host"):
+            said = found[kind] = told(loop, kind)
+            true_ms = said["kernels"] * at.bench.waits_speed["kernel_us"] / 1e3
+            base = found if at.name == "native" else at.natively()
+            limit = TIMES * (base[kind]["ms"] + true_ms * (1 / at.mode.share - 1)) + MORE_MS
+            at.check(f"{kind}, all rounds", said["ms"] <= limit, f"{said['ms']:.0f} ms",
+                     f"{limit:.0f} ms")
+            at.check_bill(f"{kind}, billed", said["billed_ms"], true_ms)
+            if said["billed_ms"] is not None:
+                at.cell(f"{kind}, billed ms", f"{said['billed_ms']:.1f} of {true_ms:.1f}")
+    return found
+
+
 def behind(at):
     """Answers for each way and count what each round said."""
     found, native = {}, at.name == "native"
@@ -347,6 +364,7 @@ ITEMS = {
     "nccl": (nccl, ("native", "cap 50", "cap 50,50", "cap 50,25", "weight"), 150),
     "capture": (capture, ("native", "cap 50", "weight"), 75),
     "cold wait": (cold, ("native", *BESIDE), 75),
+    "graph": (graph, ("native", "cap 10", "cap 50", "weight"), 90),
     "behind": (behind, ("native", "cap 10", "cap 50", "cap 90", "weight"), 90),
     "blocked": (blocked, ("weight",), 75),
     "torch graph": (torch_graph, ("native", "cap 50"), 150),

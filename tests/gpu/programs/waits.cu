@@ -8,6 +8,7 @@
  *	procs      the kernels of two processes meet at each step
  *	capture    streams wait for events while another stream is captured
  *	cold       a host function is in front of the process's first kernels
+ *	graph      graphs wait in their middle for an event and a host function; they are updated
  *	behind     kernels are queued behind a wait that the launching thread ends
  *	blocked    a stream waits until it is told to go on
  *	cost       prints what a call that makes a stream wait takes
@@ -54,6 +55,8 @@
 
 #define COLD_NAP_US	1000000
 #define COLD_KERNELS	3
+#define GRAPH_ROUNDS	10 /* of each kind */
+#define GRAPH_NAP_US	30000
 #define LAUNCH_MOST_MS	5000 /* launches of a round; the gate is opened then */
 #define BLOCKED_KERNELS 20
 #define COST_BATCHES	200
@@ -633,6 +636,124 @@ static void cold()
 	       COLD_KERNELS + 1, waited_ms - from_ms, now_ms() - waited_ms);
 }
 
+/* --- graph ------------------------------------------------------------------------------------ */
+
+/* A kernel, a wait for what is recorded outside of the graph or for a host function, a kernel. */
+static cudaGraph_t graph_that_waits(cudaEvent_t event)
+{
+	cudaGraph_t graph;
+
+	MUST(cudaStreamBeginCapture(stream[C], cudaStreamCaptureModeThreadLocal));
+	launch_work(stream[C], KERNEL_US);
+	if (event)
+		MUST(cudaStreamWaitEvent(stream[C], event, cudaEventWaitExternal));
+	else
+		MUST(cudaLaunchHostFunc(stream[C], nap, (void *)GRAPH_NAP_US));
+	launch_work(stream[C], KERNEL_US);
+	MUST(cudaStreamEndCapture(stream[C], &graph));
+	return graph;
+}
+
+static cudaGraphNode_t graph_middle(cudaGraph_t graph, cudaGraphNodeType is)
+{
+	cudaGraphNode_t node[8];
+	cudaGraphNodeType type;
+	size_t n = 8, edges = 0;
+
+	MUST(cudaGraphGetNodes(graph, node, &n));
+#if CUDART_VERSION >= 13000
+	MUST(cudaGraphGetEdges(graph, NULL, NULL, NULL, &edges));
+#else
+	MUST(cudaGraphGetEdges(graph, NULL, NULL, &edges));
+#endif
+	if (n != 3 || edges != 2)
+		fail("the graph is not as it was captured", (int)n);
+	for (size_t i = 0; i < n; i++) {
+		MUST(cudaGraphNodeGetType(node[i], &type));
+		if (type == is)
+			return node[i];
+	}
+	fail("the graph's wait is gone", (int)n);
+}
+
+static void graph_launch(cudaGraphExec_t exec, cudaEvent_t event)
+{
+	static unsigned round;
+
+	if (event) {
+		wait_for_word(stream[B], ++round);
+		MUST(cudaEventRecord(event, stream[B]));
+	}
+	MUST(cudaGraphLaunch(exec, stream[A]));
+	if (event) {
+		usleep(GRAPH_NAP_US);
+		set_gate(round);
+	}
+}
+
+static void graph_update(cudaGraphExec_t exec, cudaGraph_t graph)
+{
+	cudaGraphExecUpdateResultInfo info;
+
+	MUST(cudaGraphExecUpdate(exec, graph, &info));
+	if (info.result != cudaGraphExecUpdateSuccess)
+		fail("cudaGraphExecUpdate", (int)info.result);
+}
+
+/* Answers how many kernels ran. */
+static int graph_rounds(cudaEvent_t first, cudaEvent_t second)
+{
+	cudaGraphNodeType type = first ? cudaGraphNodeTypeWaitEvent : cudaGraphNodeTypeHost;
+	cudaGraph_t graph = graph_that_waits(first), other = graph_that_waits(second);
+	cudaGraphNode_t middle = graph_middle(graph, type);
+	cudaGraphExec_t exec;
+
+	MUST(cudaGraphInstantiate(&exec, graph, 0));
+	graph_middle(graph, type);
+	for (int i = 0; i < GRAPH_ROUNDS; i++) {
+		graph_launch(exec, first);
+		MUST(cudaStreamSynchronize(stream[A]));
+	}
+	if (first) {
+		MUST(cudaGraphExecEventWaitNodeSetEvent(exec, middle, second));
+		graph_launch(exec, second);
+		MUST(cudaStreamSynchronize(stream[A]));
+	}
+	graph_update(exec, other);
+	graph_middle(other, type);
+	MUST(cudaGraphDestroy(other));
+	graph_launch(exec, second);
+	MUST(cudaStreamSynchronize(stream[A]));
+	graph_update(exec, graph);
+	graph_launch(exec, first);
+	/* It runs still. */
+	MUST(cudaGraphExecDestroy(exec));
+	MUST(cudaGraphDestroy(graph));
+	MUST(cudaStreamSynchronize(stream[A]));
+	return 2 * (GRAPH_ROUNDS + (first ? 3 : 2));
+}
+
+static void graph()
+{
+	cudaEvent_t event[2];
+	double from_ms;
+	int kernels;
+
+	for (int i = 0; i < 2; i++)
+		MUST(cudaEventCreateWithFlags(&event[i], cudaEventDisableTiming));
+	ready();
+	from_ms = now_ms();
+	kernels = graph_rounds(event[0], event[1]);
+	printf("{\"stage\": \"event\", \"kernels\": %d, \"ms\": %.3f}\n", kernels,
+	       now_ms() - from_ms);
+	while (getchar() != '\n')
+		;
+	from_ms = now_ms();
+	kernels = graph_rounds(NULL, NULL);
+	printf("{\"stage\": \"host\", \"kernels\": %d, \"ms\": %.3f}\n", kernels,
+	       now_ms() - from_ms);
+}
+
 /* --- behind ----------------------------------------------------------------------------------- */
 
 static void CUDART_CB wait_for_gate(void *)
@@ -789,6 +910,8 @@ int main(int argc, char **argv)
 		capture();
 	else if (!strcmp(word, "cold"))
 		cold();
+	else if (!strcmp(word, "graph"))
+		graph();
 	else if (!strcmp(word, "behind"))
 		behind();
 	else if (!strcmp(word, "blocked"))

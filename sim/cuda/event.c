@@ -5,6 +5,9 @@
  */
 #include "sim/cuda/event.h"
 
+#include <stdio.h>
+#include <stdlib.h>
+
 #include "sim/cuda/sim.h"
 
 CUresult event_lookup(CUevent handle, struct sim_event **ret_event)
@@ -14,6 +17,11 @@ CUresult event_lookup(CUevent handle, struct sim_event **ret_event)
 
 	if (error) /* a forked child: it has the struct, but no thread would complete the event */
 		return error;
+	if (event && event->magic == EVENT_GONE) {
+		fprintf(stderr, "simulated driver: an event is used after it was destroyed, which "
+			"ends a program on a device, too\n");
+		abort();
+	}
 	if (!event || event->magic != EVENT_MAGIC)
 		return CUDA_ERROR_INVALID_HANDLE;
 	*ret_event = event;

@@ -5,6 +5,7 @@
 #include "sim/cuda/exec.h"
 
 #define EVENT_MAGIC 0x6576656eu
+#define EVENT_GONE  0x676f6e65u
 
 struct sim_event {
 	uint32_t magic;

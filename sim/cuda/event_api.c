@@ -37,6 +37,18 @@ CUresult CUDAAPI cuEventCreate(CUevent *phEvent, unsigned int Flags)
 	return CUDA_SUCCESS;
 }
 
+/* The last events that were destroyed are kept, so that it is seen when one is used again. */
+#define GONE 256
+
+static void event_api_bury(struct sim_event *event)
+{
+	static struct sim_event *_Atomic gone[GONE];
+	static _Atomic uint32_t n;
+
+	event->magic = EVENT_GONE;
+	free(atomic_exchange(&gone[atomic_fetch_add(&n, 1) % GONE], event));
+}
+
 CUresult CUDAAPI cuEventDestroy_v2(CUevent hEvent)
 {
 	struct sim_event *event;
@@ -45,10 +57,9 @@ CUresult CUDAAPI cuEventDestroy_v2(CUevent hEvent)
 	if (error)
 		return error;
 	capture_forget(event);
-	event->magic = 0;
 	mark_unref(event->mark);
 	pthread_mutex_destroy(&event->lock);
-	free(event);
+	event_api_bury(event);
 	return CUDA_SUCCESS;
 }
 

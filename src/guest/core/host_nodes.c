@@ -24,6 +24,7 @@ static struct {
 	struct lock lock;
 	uint32_t n; /* of all that began; the last RUNS are kept */
 	struct run run[RUNS];
+	_Atomic uint32_t readers; /* threads that may know an event of them */
 } runs;
 
 static uint32_t host_run_begin(uint64_t exec, CUevent behind)
@@ -56,6 +57,7 @@ int host_nodes_between(uint64_t exec, uint64_t from_ns, uint64_t to_ns,
 {
 	int n = 0;
 
+	atomic_fetch_add(&runs.readers, 1);
 	lock_take(&runs.lock);
 	for (uint32_t i = host_runs_first(); i != runs.n && n < HOST_TIMES; i++) {
 		const struct run *run = &runs.run[i % RUNS];
@@ -67,6 +69,22 @@ int host_nodes_between(uint64_t exec, uint64_t from_ns, uint64_t to_ns,
 	}
 	lock_drop(&runs.lock);
 	return n;
+}
+
+void host_nodes_read(void)
+{
+	atomic_fetch_sub(&runs.readers, 1);
+}
+
+/* Returns whether no thread knows an event of the executable any more. */
+static bool host_runs_forget(uint64_t exec)
+{
+	lock_take(&runs.lock);
+	for (uint32_t i = host_runs_first(); i != runs.n; i++)
+		if (runs.run[i % RUNS].exec == exec)
+			runs.run[i % RUNS].time.behind = NULL;
+	lock_drop(&runs.lock);
+	return !atomic_load(&runs.readers);
 }
 
 bool host_nodes_run(uint64_t exec)
@@ -298,11 +316,15 @@ static bool host_nodes_give_back(const struct host_nodes *nodes)
 	return all;
 }
 
-static void host_nodes_drop_events(const struct host_nodes *nodes)
+static void host_nodes_drop_events(struct host_nodes *nodes)
 {
-	for (size_t i = 0; i < nodes->n; i++)
-		if (nodes->node[i].event)
-			DRIVER(cuEventDestroy_v2, (nodes->node[i].event));
+	for (size_t i = 0; i < nodes->n; i++) {
+		CUevent event = nodes->node[i].event;
+
+		nodes->node[i].event = NULL;
+		if (event)
+			DRIVER(cuEventDestroy_v2, (event));
+	}
 }
 
 /* Those of all kinds get nodes of ours, or else none does, and host nodes a function alone. */
@@ -411,6 +433,7 @@ void host_nodes_updated(struct guest *guest, struct host_nodes *nodes, CUgraph g
 
 void host_nodes_leave(struct guest *guest, struct host_nodes *nodes)
 {
-	if (nodes)
+	/* Where a thread is about to ask one, they go with the context: the driver ends who asks later. */
+	if (nodes && host_runs_forget(nodes->exec))
 		host_nodes_drop_events(nodes);
 }

@@ -47,11 +47,13 @@ struct host_time {
 #define HOST_TIMES 64
 
 /*
- * When host functions of an executable graph (KEY) ran, of a time, in order. Returns how many there
- * are: HOST_TIMES at most. Of those long ago nothing is known.
+ * When an executable graph (KEY) waited, of a time, in order. Returns how many times there are:
+ * HOST_TIMES at most. Of those long ago nothing is known. Their events live until host_nodes_read,
+ * which is to be called in any case.
  */
 int host_nodes_between(uint64_t exec, uint64_t from_ns, uint64_t to_ns,
 		       struct host_time ret[HOST_TIMES]);
+void host_nodes_read(void);
 
 /* Does a host function of it run now? */
 bool host_nodes_run(uint64_t exec);

@@ -107,6 +107,12 @@ static int collect_waits(const struct burst *burst, uint64_t from_ns, uint64_t t
 	return burst->waits ? host_nodes_between(burst->waits, from_ns, to_ns, host) : 0;
 }
 
+static void collect_waits_end(const struct burst *burst)
+{
+	if (burst->waits)
+		host_nodes_read();
+}
+
 /*
  * When a graph went on behind a wait, at the latest at `to_ns`. The event is that of a later launch
  * where the graph was launched again since.
@@ -134,6 +140,7 @@ static uint64_t collect_add_between(struct pass *pass, const struct stream *stre
 		span.apart = true;
 		waited += on - host[i].from_ns;
 	}
+	collect_waits_end(burst);
 	collect_add(pass, &span);
 	return waited;
 }
@@ -237,10 +244,14 @@ static uint64_t collect_began(const struct pass *pass, const struct stream *stre
 {
 	uint64_t began = meter_began_ns(stream, event->loaded_ns);
 	struct host_time host[HOST_TIMES];
-	int n = began ? collect_waits(&event->burst, began, pass->look.now_ns, host) : 0;
+	int n;
 
+	if (!began)
+		return 0;
+	n = collect_waits(&event->burst, began, pass->look.now_ns, host);
 	for (int i = 0; i < n; i++)
 		began += host[i].to_ns - host[i].from_ns;
+	collect_waits_end(&event->burst);
 	return began;
 }
 

@@ -12,7 +12,7 @@
  * lift is paid; then it has to grow again. A kernel that took longer than that makes the debt
  * negative, so the next lift is later by that time. Lifts are long and rare: a tenant of the first
  * priority waits for the whole of one, and a hundred steps of 5 ms shall see one at most. The first
- * ones of a tenant are briefer, each twice as long as the one that it used up before: who comes new
+ * ones of a tenant are briefer, each twice as long as the last that it used up: a new tenant
  * would otherwise wait for a whole one, whatever little it wants. Its very first one is at once.
  *
  * The first in line reserves its devices while it cannot run yet. Otherwise a tenant on devices A

@@ -100,7 +100,7 @@ bool host_nodes_run(uint64_t exec)
 
 /* --- Functions around what waits ------------------------------------------------------------- */
 
-/* A node that waits. One of the host's has its own function back when the graph is instantiated. */
+/* A node that waits. A host node has its own function back when the graph is instantiated. */
 struct host_node {
 	struct host_nodes *all;
 	CUgraphNode node;
@@ -327,7 +327,7 @@ static void host_nodes_drop_events(struct host_nodes *nodes)
 	}
 }
 
-/* Those of all kinds get nodes of ours, or else none does, and host nodes a function alone. */
+/* All waits get nodes of ours, or else none does, and host nodes a function alone. */
 static void host_nodes_add_all(struct host_nodes *nodes, CUgraph graph,
 			       const struct graph_nodes *all, size_t waits)
 {

@@ -46,7 +46,7 @@ class FrontEnd(unittest.TestCase):
                 (Path(folder) / f"{name}.c").write_text(text, encoding="ascii")
             (Path(folder) / "built.o").touch()
             for names, status in (("built", "right"), 0), (("right", "wrong"), 1):
-                commands = [{"directory": folder, "output": f"{name}.o",
+                commands = [{"directory": folder, "file": f"{name}.c", "output": f"{name}.o",
                              "command": f"cc -Wall -MD -MF {name}.d -o {name}.o -c {name}.c"} for name in names]
                 (Path(folder) / "compile_commands.json").write_text(json.dumps(commands), encoding="ascii")
                 done = subprocess.run([sys.executable, front_end.__file__, folder], text=True, capture_output=True,

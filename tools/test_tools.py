@@ -12,6 +12,7 @@ from xml.etree import ElementTree
 
 import api_coverage
 import charts
+import front_end
 import includes
 import moves
 import tally
@@ -36,6 +37,23 @@ class Tally(unittest.TestCase):
     def test_a_test_that_was_skipped_says_why(self):
         self.assertEqual(tally.reason({"stdout": "a\nno GPU here\n\n"}), "no GPU here")
         self.assertEqual(tally.reason({}), "it does not say why")
+
+
+class FrontEnd(unittest.TestCase):
+    def test_what_is_not_built_is_read(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for name, text in ("built", "#error"), ("right", "int a;"), ("wrong", "int a = b;"):
+                (Path(folder) / f"{name}.c").write_text(text, encoding="ascii")
+            (Path(folder) / "built.o").touch()
+            for names, status in (("built", "right"), 0), (("right", "wrong"), 1):
+                commands = [{"directory": folder, "file": f"{name}.c", "output": f"{name}.o",
+                             "command": f"cc -Wall -MD -MF {name}.d -o {name}.o -c {name}.c"} for name in names]
+                (Path(folder) / "compile_commands.json").write_text(json.dumps(commands), encoding="ascii")
+                done = subprocess.run([sys.executable, front_end.__file__, folder], text=True, capture_output=True,
+                                      timeout=60, check=False)
+                self.assertEqual(done.returncode, status, done.stderr)
+                self.assertEqual("wrong.c" in done.stderr, status == 1)
+            self.assertEqual(sorted(p.suffix for p in Path(folder).iterdir()), [".c", ".c", ".c", ".json", ".o"])
 
 
 class Setup(unittest.TestCase):

@@ -155,7 +155,7 @@ class Case(unittest.TestCase):
         return path
 
 
-def wait_for(condition, seconds=20):
+def wait_for(condition, seconds=100):
     """Polls; the bound is for a hang, not a measure."""
     end = time.monotonic() + seconds
     while not condition():

@@ -5,8 +5,8 @@ import ctypes.util
 import json
 import os
 import re
+import resource
 import shutil
-import time
 import unittest
 
 import cli_lib
@@ -40,6 +40,12 @@ def agents(out):
             for gpu, size in zip(gpus_of(out), pools(out))]
 
 
+def children_s():
+    """What all that were waited for have had of processors."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 class SimAmd(cli_lib.Case):
     def trace(self, *args):
         """Lines of the trace without their pid."""
@@ -58,13 +64,13 @@ class SimAmd(cli_lib.Case):
 
     @needs_rocminfo
     def test_time(self):
-        """Once in a few tries the machine has nothing else to do."""
+        """In processor time, which a busy machine leaves as it is; once in a few tries, its caches, too."""
         for tenant in [], [ALLOT, "run", "--memory", "64MiB", "--"]:
             took = []
             for _ in range(5):
-                begin = time.monotonic()
+                begin = children_s()
                 self.ok("sim", "--amd", "8", "--", *tenant, "rocminfo")
-                took.append(time.monotonic() - begin)
+                took.append(children_s() - begin)
             self.assertLess(min(took), 1, took)
 
     @needs_rocminfo

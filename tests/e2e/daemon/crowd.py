@@ -25,7 +25,7 @@ FORGERS, TENANTS, MAPPERS, PROCESSES, FLOODERS, HONEST = \
 LOCKERS, LOCKS = (4, 20000) if SECONDS else (1, 4000)
 FIRST_HOSTILE, FIRST_HONEST = 20000, 30000
 PAGE_MOST, MEMORY_MOST = 40 * MIB, 160  # of the latter MiB; the unit allows 256
-PATIENCE_S = 10
+PATIENCE_S = 60  # for a hang
 
 # A process with a context and, as its argument says, mappings; one whose environment is long.
 MAPPER = """

@@ -4,7 +4,6 @@
 import json
 import os
 import struct
-import time
 
 import cli_lib
 import users_lib
@@ -35,9 +34,7 @@ class Plug(users_lib.Case):
         self.alive(ALICE, "before", "--memory", "512MiB", "--compute", "10")
         self.assertEqual(len(self.devices()), 1)
         self.show(2)
-        began = time.monotonic()
         cli_lib.wait_for(lambda: len(self.devices()) == 2)
-        self.assertLess(time.monotonic() - began, 10)
         second = self.devices()[1]
         self.assertEqual((second["total_bytes"], second["promised_bytes"]), (4096 * MIB, 512 * MIB))
         self.assertIn(f"device {second['uuid']} ", self.log())

@@ -3,7 +3,6 @@
 
 import os
 import shutil
-import signal
 import socket
 import subprocess
 import tempfile
@@ -13,7 +12,7 @@ import unittest
 import slices_server
 
 CLIENT = os.environ["CLIENT"]
-SECONDS = 20
+SECONDS = 60  # for a hang
 MOST = 4 << 20
 TIMED_OUT, REFUSED, IO, TOO_LONG, CANCELED = -110, -111, -5, -90, -125
 
@@ -320,5 +319,4 @@ class Nowhere(Case):
         self.assertIn("-22", self.open("file:///etc/passwd").stderr)
 
 
-signal.alarm(110)
 unittest.main()

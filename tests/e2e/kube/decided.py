@@ -4,7 +4,6 @@
 import http.server
 import json
 import os
-import signal
 import threading
 import unittest
 
@@ -396,5 +395,4 @@ class Volcano(Hami):
     memory, cores = MEMORY, CORES
 
 
-signal.alarm(280)
 unittest.main()

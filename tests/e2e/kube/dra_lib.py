@@ -18,7 +18,7 @@ import uuid
 
 from grpcio import grpc
 
-SECONDS = 20
+SECONDS = 60  # for a hang
 DRIVER = "gpu.allot.dev"
 PLUGIN = "/k8s.io.kubelet.pkg.apis.dra.v1.DRAPlugin/"
 GPUS = [f"00000000-0000-0000-0000-00000000000{n}" for n in (1, 2)]

@@ -3,7 +3,6 @@
 
 import os
 import shutil
-import signal
 import unittest
 
 import dra_lib
@@ -41,5 +40,4 @@ class Slow(dra_lib.Case):
         self.prepared(self.api.add())
 
 
-signal.alarm(150)
 unittest.main()

@@ -5,7 +5,6 @@ import contextlib
 import json
 import os
 import shutil
-import signal
 import socket
 import threading
 import time
@@ -586,5 +585,4 @@ class Many(Node):
         self.assertEqual(len(self.grants()), 100)
 
 
-signal.alarm(170)
 unittest.main()

@@ -5,7 +5,6 @@ import copy
 import os
 import pathlib
 import shutil
-import signal
 import subprocess
 import tempfile
 import time
@@ -14,7 +13,7 @@ import unittest
 import slices_server
 
 CLIENT = os.environ["CLIENT"]
-SECONDS = 40
+SECONDS = 60  # for a hang
 NAME = "node-1-gpu.allot.dev"
 
 
@@ -442,5 +441,4 @@ class Named(Case):
 
 
 
-signal.alarm(110)
 unittest.main()

@@ -16,7 +16,7 @@
 #include "tests/check.h"
 
 #define CHILDREN   40
-#define PATIENCE_S 10
+#define PATIENCE_S 60
 
 static struct cuda_driver cu;
 static _Atomic bool over;

@@ -15,6 +15,7 @@
 #include "base/number.h"
 #include "base/pages.h"
 #include "base/word.h"
+#include "ledger/device_time.h"
 #include "ledger/ledger.h"
 #include "ledger/life.h"
 #include "ledger/policy.h"
@@ -381,6 +382,24 @@ static void residency_host_add_row(struct residency_host *host, int i, int slot,
 	state->away[bit] += out;
 }
 
+/*
+ * Reads the device's time that the meter counted. In mode space tenants work at the same time, so
+ * their times say nothing of their parts.
+ */
+static void residency_host_add_busy(struct residency_host *host, int i)
+{
+	const struct member *member = &host->member[i];
+	struct residency_tenant *state = &host->state[i];
+
+	state->metered = policy_meters(&member->policy) && member->policy.mode == POLICY_MODE_TURNS;
+	for (int d = 0; state->metered && d < member->ndevices; d++) {
+		const struct device_time *time = device_time_of(member->ledger, member->row[d]);
+
+		if (time)
+			state->busy_ns[member->bit[d]] = word_read(&time->busy_ns);
+	}
+}
+
 static void residency_host_add_process(struct residency_host *host, int i, int slot,
 				       uint64_t now_ns)
 {
@@ -410,6 +429,7 @@ static void residency_host_add_member(struct residency_host *host, int i, uint64
 	memset(state->more, 0, sizeof(state->more));
 	state->wants = false;
 	state->used_ns = state->out_ns = state->back_ns = 0;
+	residency_host_add_busy(host, i);
 	for (int slot = 0; slot < slot_count(member->ledger); slot++)
 		if (!slot_info(member->ledger, slot, &info) && slot_alive(member->ledger, slot))
 			residency_host_add_process(host, i, slot, now_ns);

@@ -15,6 +15,7 @@
 #include "base/number.h"
 #include "base/pages.h"
 #include "base/word.h"
+#include "ledger/device_time.h"
 #include "ledger/ledger.h"
 #include "ledger/life.h"
 #include "ledger/policy.h"
@@ -24,6 +25,7 @@
 #include "ledger/shared.h"
 #include "ledger/slot.h"
 #include "ledger/swap.h"
+#include "ledger/tenant.h"
 #include "ledger/trace.h"
 #include "ledger/turn.h"
 #include "roles/role.h"
@@ -73,6 +75,7 @@ struct member {
 	struct ledger *ledger;
 	struct trace *trace; /* NULL: what is decided of it is not recorded */
 	bool overcommits;
+	bool copied; /* `ledger` is a copy of the tenant's file, and not mapped */
 	int ndevices;
 	uint8_t bit[DEVICES];
 	uint8_t row[DEVICES]; /* in its ledger; of a tenant that overcommits the same number */
@@ -302,7 +305,7 @@ static void residency_host_describe(struct residency_host *host, int i)
 		if (policy_read(member->map, &member->policy))
 			return;
 		member->generation = generation;
-		member->overcommits = member->policy.flags & POLICY_OVERCOMMIT;
+		member->overcommits = member->policy.flags & POLICY_OVERCOMMIT && !member->copied;
 		trace_follow_roles(member->dir, member->overcommits && member->policy.trace, &member->trace);
 		host->state[i].id = member->overcommits ? member->id : 0;
 		host->state[i].priority = roster_level(&member->policy);
@@ -315,12 +318,27 @@ static void residency_host_describe(struct residency_host *host, int i)
 					: POLICY_WEIGHT_PERMILLE;
 }
 
+/*
+ * A container's processes can cut the ledger short, which ends a process that has mapped it. So a
+ * tenant's process reads a copy, unless the tenant takes turns; a daemon survives that.
+ */
+static bool residency_host_reads_copy(const struct residency_host *host, struct policy_map *map,
+				      const char *dir)
+{
+	struct policy policy;
+
+	return !host->role.claim && tenant_is_open_to_all(dir) &&
+	       !(policy_read(map, &policy) == 0 && policy.flags & POLICY_OVERCOMMIT);
+}
+
 static int residency_host_join(void *arg, int i, const char *dir)
 {
 	struct residency_host *host = arg;
 	struct member *member = &host->member[i];
 
-	if (turn_open(dir, &member->turn) || ledger_open(dir, LEDGER_GUEST, &member->ledger))
+	member->copied = residency_host_reads_copy(host, host->roster.entry[i].policy, dir);
+	if (turn_open(dir, &member->turn) ||
+	    ledger_open(dir, member->copied ? LEDGER_READ : LEDGER_GUEST, &member->ledger))
 		return -ENOENT;
 	member->map = host->roster.entry[i].policy;
 	member->generation = UINT64_MAX;
@@ -381,6 +399,24 @@ static void residency_host_add_row(struct residency_host *host, int i, int slot,
 	state->away[bit] += out;
 }
 
+/*
+ * Reads the device's time that the meter counted. In mode space tenants work at the same time, so
+ * their times say nothing of their parts.
+ */
+static void residency_host_add_busy(struct residency_host *host, int i)
+{
+	const struct member *member = &host->member[i];
+	struct residency_tenant *state = &host->state[i];
+
+	state->metered = policy_meters(&member->policy) && member->policy.mode == POLICY_MODE_TURNS;
+	for (int d = 0; state->metered && d < member->ndevices; d++) {
+		const struct device_time *time = device_time_of(member->ledger, member->row[d]);
+
+		if (time)
+			state->busy_ns[member->bit[d]] = word_read(&time->busy_ns);
+	}
+}
+
 static void residency_host_add_process(struct residency_host *host, int i, int slot,
 				       uint64_t now_ns)
 {
@@ -410,6 +446,7 @@ static void residency_host_add_member(struct residency_host *host, int i, uint64
 	memset(state->more, 0, sizeof(state->more));
 	state->wants = false;
 	state->used_ns = state->out_ns = state->back_ns = 0;
+	residency_host_add_busy(host, i);
 	for (int slot = 0; slot < slot_count(member->ledger); slot++)
 		if (!slot_info(member->ledger, slot, &info) && slot_alive(member->ledger, slot))
 			residency_host_add_process(host, i, slot, now_ns);
@@ -998,6 +1035,9 @@ static void residency_host_look(struct residency_host *host, int i, uint64_t now
 	struct residency_tenant *state = &host->state[i];
 
 	if (!member->overcommits) {
+		/* Where the file is too short for that, what it said before counts. */
+		if (member->copied)
+			ledger_refresh(member->ledger);
 		residency_host_add_other(host, i);
 		return;
 	}

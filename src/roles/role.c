@@ -131,19 +131,20 @@ bool role_is_claimed(struct role *role)
 /*
  * The role holder has made no step since it was first tried for. Until then it may have slept, as a
  * daemon does while nobody works; but from then on others ring. If the file was made anew, this
- * process sees its own one, and the role holder writes into that with the lock.
+ * process sees its own one, and the role holder writes into that with the lock. Where no step is due
+ * nobody has said one: a daemon may be stopped between its claim and its first step.
  */
 static bool role_is_stopped(struct role *role, void *map, uint64_t now_ns)
 {
 	uint64_t steps = role_steps(role->file, role->map);
-	uint64_t due_ns = role->file->due_ns ? steps : 1;
+	uint64_t due_ns = role->file->due_ns ? steps : 0;
 
 	if (steps != role->steps || !role->silent_ns ||
 	    (role->gap_ns && now_ns > role->tried_ns + role->gap_ns))
 		role->silent_ns = now_ns;
 	role->steps = steps;
 	role->tried_ns = now_ns;
-	return due_ns && now_ns >= max_u64(due_ns, role->silent_ns) + role->stopped_ns &&
+	return now_ns >= max_u64(due_ns, role->silent_ns) + role->stopped_ns &&
 	       role_steps(role->file, map) == steps;
 }
 
@@ -208,6 +209,8 @@ bool role_take(struct role *role, uint64_t now_ns)
 		return false;
 	}
 	role->held = map;
+	/* The silence was that of another one. */
+	role->silent_ns = 0;
 	role_beat(role, now_ns);
 	return true;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "sched/residency_account.h"
 
+#include "base/now.h"
 #include "base/number.h"
 #include "sched/residency_time.h"
 
@@ -10,6 +11,8 @@
 #define UNITS_OF_NS 1000
 /* A tenant leaves for a rival when it is ahead of that by this part of a turn. */
 #define LEAD_PART 2
+/* No work is billed at once that took longer: a damaged figure. */
+#define BILL_MOST_NS (60 * NS_PER_S)
 /* Longer than anything is waited for: a sum of it and of a time does not wrap. */
 #define LONGEST_NS (UINT64_C(1) << 62)
 
@@ -19,6 +22,8 @@ struct account_step {
 	int n, devices;
 	uint64_t now_ns;
 	uint64_t weights[DEVICES]; /* of all that run there */
+	uint64_t billed_ns[DEVICES]; /* since the last step, to all together */
+	bool unmetered[DEVICES];     /* it is not known of all that run there */
 	bool contended[DEVICES];   /* somebody waits for it, or moves */
 	bool runs[RESIDENCY_TENANTS];
 	uint64_t turn_ns[RESIDENCY_TENANTS];
@@ -57,6 +62,14 @@ static bool account_finds_running(const struct account_step *step, const struct 
 	return t->place == RESIDENCY_HERE ? !t->wants : t->place == RESIDENCY_LEAVING && !t->leaves;
 }
 
+/* The time that the device worked for it since the last step. Work is billed when it ends. */
+static uint64_t account_billed_ns(const struct residency_tenant *t, int d)
+{
+	if (!t->metered || !t->counted_ns)
+		return 0;
+	return min_u64(sat_sub_u64(t->busy_ns[d], t->billed_ns[d]), BILL_MOST_NS);
+}
+
 static void account_look(struct account_step *step)
 {
 	for (int i = 0; i < step->n; i++) {
@@ -73,24 +86,55 @@ static void account_look(struct account_step *step)
 				continue;
 			step->contended[d] |= contends;
 			step->weights[d] += step->runs[i] ? account_weight(t) : 0;
+			step->billed_ns[d] += account_billed_ns(t, d);
+			step->unmetered[d] |= step->runs[i] && !t->metered;
 		}
 	}
+}
+
+/*
+ * Adds the time that the device worked for the tenant, by its weight. The rest of the time since the
+ * last step is had by all that run, by weight: all of it, where not all of them are metered. Work of
+ * others that is billed now was counted as such a rest before, so it is taken off again.
+ */
+static void account_add_time(const struct account_step *step, int i, int d)
+{
+	struct residency_tenant *t = &step->tenant[i];
+	uint64_t elapsed_ns = step->now_ns - t->counted_ns;
+	uint64_t all_ns = step->unmetered[d] ? 0 : step->billed_ns[d];
+
+	if (!step->unmetered[d])
+		t->served += account_units(account_billed_ns(t, d), account_weight(t));
+	if (!step->runs[i])
+		return;
+	t->served += account_units(sat_sub_u64(elapsed_ns, all_ns), step->weights[d]);
+	t->served = sat_sub_u64(t->served,
+				account_units(sat_sub_u64(all_ns, elapsed_ns), step->weights[d]));
 }
 
 static void account_add(const struct account_step *step, int i)
 {
 	struct residency_tenant *t = &step->tenant[i];
-	uint64_t weights = 0;
+	int on = -1;
 
 	for (int d = 0; d < step->devices; d++) {
 		if (!account_has(t, d))
 			continue;
-		weights = max_u64(weights, step->weights[d]);
+		if (on < 0 || step->weights[d] > step->weights[on])
+			on = d;
 		if (step->contended[d])
 			t->contended_ns = step->now_ns;
 	}
-	if (t->counted_ns && weights && step->runs[i])
-		t->served += account_units(step->now_ns - t->counted_ns, weights);
+	if (t->counted_ns && on >= 0 && step->weights[on])
+		account_add_time(step, i, on);
+}
+
+static void account_note_billed(const struct account_step *step, int i)
+{
+	struct residency_tenant *t = &step->tenant[i];
+
+	for (int d = 0; t->metered && d < step->devices; d++)
+		t->billed_ns[d] = t->busy_ns[d];
 }
 
 static bool account_competes(const struct account_step *step, const struct residency_tenant *a,
@@ -186,8 +230,10 @@ void residency_account_count(const struct residency_params *params, struct resid
 
 	account_look(&step);
 	for (int i = 0; i < n; i++)
-		if (tenant[i].id)
+		if (tenant[i].id) {
 			account_add(&step, i);
+			account_note_billed(&step, i);
+		}
 	for (int i = 0; i < n; i++)
 		if (tenant[i].id)
 			account_settle(&step, i);

@@ -3,7 +3,8 @@
  * The account of each tenant: the time that it had of the devices while others wanted them, by its
  * weight. Tenants that run at the same time share the device, so a tenant of weight w that runs
  * beside others for a time t has had t * w / (sum of the weights of all that run), and its account
- * grows by t / (that sum).
+ * grows by t / (that sum). If all that run are metered, the time that the device worked for each is
+ * known, and the rest of t alone is divided like that.
  *
  * Accounts are compared among tenants of one priority that have memory on the same device: these
  * are rivals. The account of a tenant that begins to compete starts where the least of those that

@@ -46,6 +46,8 @@ struct residency_tenant {
 	uint64_t out_ns, back_ns; /* how long moving all of it takes; 0: not measured */
 	uint64_t here[RESIDENCY_DEVICES]; /* bytes that can leave; of one that is away: are still there */
 	uint64_t away[RESIDENCY_DEVICES];
+	bool metered; /* busy_ns is known: the time that each device worked for it, which never falls */
+	uint64_t busy_ns[RESIDENCY_DEVICES];
 	uint32_t asked; /* while it leaves: so much of it */
 	bool leaves;	/* ... and for certain: it is not only asked whether it can */
 	uint64_t more[RESIDENCY_DEVICES]; /* an allocation waits for so much */
@@ -71,6 +73,7 @@ struct residency_tenant {
 	 * it takes that each of them has one, by weight.
 	 */
 	uint64_t served, counted_ns, contended_ns, turn_ns, round_ns;
+	uint64_t billed_ns[RESIDENCY_DEVICES]; /* of busy_ns, by then */
 	enum residency_place known_place;
 	bool lifted;  /* it came because it had waited for long */
 	bool planned; /* in this step: its memory is spoken for */

@@ -3,7 +3,8 @@
  * The parts of a device that tenants get by turns on memory: a model of tenants that always
  * compute, of random sizes, weights, and times that moving takes. They start at different times,
  * drain before they leave, and reach the shut gate late; one pauses for a second. Those that are on
- * the device share it by weight. The time that each had is counted over ten rounds.
+ * the device share it by weight, or one takes up to three times as much of it, which the meter sees.
+ * The time that each had is counted over ten rounds.
  *
  *	test_residency_parts [SEEDS [FIRST]]	so many seeds of each kind; with FIRST each is shown
  */
@@ -25,6 +26,7 @@
 #define TENANTS 6
 #define TICK_NS (10 * MS)
 #define ROUNDS	10
+#define BILL_TICKS 5 /* on the average, from one bill to the next */
 
 /* A process, and what the planner does not see of it. */
 struct job {
@@ -35,6 +37,7 @@ struct job {
 	uint64_t pause_from_ns, pause_to_ns; /* it does nothing */
 	uint64_t prepared_ns, moves_until_ns, waits_from_ns;
 	uint64_t out_ns, back_ns;
+	uint32_t takes;			     /* so many times what its weight is, beside others; 0: once */
 	double had_ns;
 	unsigned int visits;
 };
@@ -116,18 +119,33 @@ static bool model_computes(const struct world *w, int i)
 		(t->place == RESIDENCY_LEAVING && w->now_ns < w->job[i].prepared_ns));
 }
 
+static double model_claim(const struct world *w, int i)
+{
+	return (double)w->tenant[i].weight * (w->job[i].takes ? w->job[i].takes : 1);
+}
+
+/* Work is billed when it ends, and what is under way goes on for up to so long. */
+static void model_bill(struct world *w, int i)
+{
+	if (!w->tenant[i].metered || pick(w, BILL_TICKS))
+		return;
+	w->tenant[i].busy_ns[0] = (uint64_t)w->job[i].had_ns;
+}
+
 static void model_compute(struct world *w)
 {
 	double all = 0;
 
 	for (int i = 0; i < w->n; i++)
-		all += model_computes(w, i) ? w->tenant[i].weight : 0;
+		all += model_computes(w, i) ? model_claim(w, i) : 0;
 	for (int i = 0; i < w->n; i++) {
 		if (!model_computes(w, i))
 			continue;
-		w->job[i].had_ns += (double)TICK_NS * w->tenant[i].weight / all;
+		w->job[i].had_ns += (double)TICK_NS * model_claim(w, i) / all;
 		w->tenant[i].used_ns = w->now_ns;
 	}
+	for (int i = 0; i < w->n; i++)
+		model_bill(w, i);
 	w->used_ns += all > 0 ? (double)TICK_NS : 0;
 }
 
@@ -306,7 +324,9 @@ static uint64_t model_size(struct world *w, enum kind kind, int i)
 	}
 }
 
-static struct world *model_of(uint64_t seed, enum kind kind, bool pauses)
+enum behaviour { STEADY, PAUSES, TAKES, BEHAVIOURS };
+
+static struct world *model_of(uint64_t seed, enum kind kind, enum behaviour behaviour)
 {
 	static const uint32_t weights[][4] = {
 		{1, 1, 1, 1}, {1, 1, 1, 1}, {1000, 1000, 1000, 1000}, {3, 1, 1, 1}, {1, 2, 3, 1}};
@@ -316,7 +336,11 @@ static struct world *model_of(uint64_t seed, enum kind kind, bool pauses)
 
 	for (int i = 0; i < n; i++)
 		add(w, weight[i], model_size(w, kind, i));
-	if (pauses) {
+	if (behaviour == TAKES) {
+		w->job[pick(w, (uint64_t)n)].takes = 2 + (uint32_t)pick(w, 2);
+		for (int i = 0; i < n; i++)
+			w->tenant[i].metered = true;
+	} else if (behaviour == PAUSES) {
 		struct job *job = &w->job[pick(w, (uint64_t)n)];
 
 		job->pause_from_ns = w->now_ns + (20000 + pick(w, 9000)) * MS;
@@ -361,10 +385,11 @@ int main(int argc, char **argv)
 	verbose = argc > 2;
 	check_comer();
 	for (uint64_t seed = first; seed < first + seeds; seed++)
-		for (int i = 0; i < 2 * KINDS; i++) {
+		for (int i = 0; i < BEHAVIOURS * KINDS; i++) {
 			if (verbose)
-				printf("%s, seed %" PRIu64 ":", kind_names[i / 2], seed);
-			check_parts_of(model_of(seed, (enum kind)(i / 2), i % 2));
+				printf("%s, seed %" PRIu64 ":", kind_names[i / BEHAVIOURS], seed);
+			check_parts_of(model_of(seed, (enum kind)(i / BEHAVIOURS),
+						(enum behaviour)(i % BEHAVIOURS)));
 		}
 	return 0;
 }

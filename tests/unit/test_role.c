@@ -169,6 +169,39 @@ static void check_claimed(const struct role_file *file)
 	role_close(&tenant);
 }
 
+/* A daemon that is stopped behind its claim, before it takes the role, keeps nobody from it. */
+static void check_stopped_behind_its_claim(const struct role_file *file)
+{
+	struct role tenant = open_role(file), daemon = claim_role(file);
+	uint64_t now = 23 * NS_PER_S;
+
+	CHECK(!role_take(&tenant, now) && !role_take(&tenant, now + STOPPED_NS - 1));
+	CHECK(role_take(&tenant, now += STOPPED_NS) && !role_is_claimed(&tenant));
+	CHECK(!role_take(&daemon, now) && role_is_claimed(&tenant));
+	role_drop(&tenant);
+	CHECK(!role_take(&tenant, now) && role_take(&daemon, now));
+	/* The same between the daemon's last step and the next time that it takes the role. */
+	role_drop(&daemon);
+	CHECK(!role_take(&tenant, now += 1) && role_take(&tenant, now += STOPPED_NS));
+	role_close(&daemon);
+	role_close(&tenant);
+}
+
+/* One that was stopped between a term's lock and its first step says nothing, and has the lock. */
+static void check_stopped_with_the_lock(const struct role_file *file)
+{
+	struct role other = open_role(file), third = open_role(file);
+	CLEANUP_CLOSE int fd = role_file_join(file, fixture_runtime_dir());
+	uint64_t now = 29 * NS_PER_S;
+	uint32_t term = word_check((uint32_t *)((char *)other.map + file->term));
+
+	CHECK(fd >= 0 && !shared_file_lock(fd, role_file_term_lock(file, term), 1));
+	CHECK(!role_take(&other, now) && !role_take(&other, now + STOPPED_NS - 1));
+	CHECK(role_take(&other, now += STOPPED_NS) && !role_take(&third, now));
+	role_close(&third);
+	role_close(&other);
+}
+
 /* With another file of that name, all elect by the new one; steps in it count, those in the old do not. */
 static void check_made_anew(const struct role_file *file)
 {
@@ -249,6 +282,8 @@ int main(void)
 		check_stopped(with_terms[i]);
 		check_stopped_at_once(with_terms[i]);
 		check_claimed(with_terms[i]);
+		check_stopped_behind_its_claim(with_terms[i]);
+		check_stopped_with_the_lock(with_terms[i]);
 		check_killed(with_terms[i]);
 		check_forged(with_terms[i]);
 		check_made_anew(with_terms[i]);

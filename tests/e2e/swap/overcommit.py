@@ -5,6 +5,7 @@ is the simulator's own count."""
 
 import contextlib
 import ctypes
+import fcntl
 import mmap
 import os
 import pathlib
@@ -12,6 +13,7 @@ import platform
 import re
 import select
 import signal
+import struct
 import subprocess
 import threading
 import time
@@ -27,6 +29,10 @@ CONTEXT = 4 * MIB
 STAYS = CONTEXT + 2 * MIB
 QUOTA = "60%"
 HOLDS = 33  # MiB: 36 in granules, and with STAYS 42 of a quota of 48
+
+# Linux's, which Python does not name: who has a lock by an open file; and a wake-up of all.
+OFD_GETLK, FLOCK = 36, "hh4xqqi4x"
+FUTEX, FUTEX_WAKE, ALL = {"x86_64": 202, "aarch64": 98}, 1, (1 << 31) - 1
 
 # A context, and code of so many bytes; prints what was answered.
 LOADS = """
@@ -837,22 +843,65 @@ class StoppedRole(Turns):
             with memoryview(content) as view, view.cast("I") as words:
                 yield words
 
+    def role_is_held(self):
+        """By any process: the lock of the term, see role_file.h."""
+        with self.words(".residency") as words:
+            at = (1 << 40) + words[2]
+        with open(pathlib.Path(self.tmp, "run", ".residency"), "rb+") as file:
+            said = fcntl.fcntl(file, OFD_GETLK, struct.pack(FLOCK, fcntl.F_WRLCK, os.SEEK_SET, at, 1, 0))
+        return struct.unpack(FLOCK, said)[0] != fcntl.F_UNLCK
+
+    @contextlib.contextmanager
+    def alone(self, victim, others):
+        """Nobody has the role, and meanwhile only one of all can take it."""
+        self.until(lambda: not self.role_is_held())
+        with contextlib.ExitStack() as stack:
+            for other in others:
+                other.send_signal(signal.SIGSTOP)
+                stack.callback(other.send_signal, signal.SIGCONT)
+            yield
+            self.assertIsNone(victim.poll())
+
+    def ring(self):
+        """As a process does that waits."""
+        with self.words(".residency") as words:
+            words[0] += 1
+            at = ctypes.addressof(ctypes.c_uint32.from_buffer(words))
+            ctypes.CDLL(None).syscall(FUTEX[platform.machine()], ctypes.c_void_p(at),
+                                      FUTEX_WAKE, ALL, None, None, 0)
+
+    def let_decide(self, victim, others):
+        """It has the role for a second."""
+        with self.alone(victim, others):
+            self.ring()
+            self.until(self.role_is_held)
+
+    def starts_beside(self, guests, victim):
+        """One that takes no turns comes, when nobody decides, and waits. Whether the victim was stopped."""
+        stopped = False
+        with self.alone(victim, [guest for guest in guests if guest is not victim]):
+            guests.append(self.starts("d", "serve", str(HOLDS), "7", options=("--memory", "45MiB")))
+            while not stopped and not self.says(guests[-1], 0.005):
+                stopped = self.is_stopped(victim)
+        return stopped
+
     def stop(self, point):
         victim = self.serve("v", 5000, holds=2, env={"ALLOT_FAULT": f"RESIDENCY_{point}/STOP"})
         others = [self.serve(n, i * 1000) for i, n in enumerate("ab")]
-        for turn in range(80):
+        for turn in range(40):
+            stopped = self.is_stopped(victim)
+            if not stopped:
+                self.let_decide(victim, others)
             self.assertEqual(self.ask(others[turn % 2]), "served", point)
-            if self.is_stopped(victim):
+            if stopped or self.is_stopped(victim):
                 return victim, others
-            if turn % 2:
-                time.sleep(1.2)  # the role is given up, and somebody else may have it next
         self.fail(f"{point}: it never decided")
 
     def others_decide(self, point):
         victim, others = self.stop(point)
         for guest in (*others, *others):
             self.assertEqual(self.ask(guest), "served", point)
-        time.sleep(1.5)
+        self.until(lambda: not self.role_is_held())
         asked = [self.request(name) for name in "ab"]
         victim.send_signal(signal.SIGCONT)
         time.sleep(0.5)
@@ -881,11 +930,7 @@ class StoppedRole(Turns):
         for _ in range(40):
             guests = [self.serve("v", 1, holds=20, env={"ALLOT_FAULT": "RESIDENCY_LEAVES/STOP"}),
                       self.serve("a", 1000, holds=20)]
-            time.sleep(2.5)  # they have come, and nobody decides any more
-            guests.append(self.starts("d", "serve", str(HOLDS), "7", options=("--memory", "45MiB")))
-            stopped = False
-            while not stopped and not self.says(guests[2], 0.005):
-                stopped = self.is_stopped(guests[0])
+            stopped = self.starts_beside(guests, guests[0])
             if stopped:
                 time.sleep(1)
                 with self.words(".residency") as words:
@@ -905,11 +950,7 @@ class StoppedRole(Turns):
             guests = [self.serve(n, i * 1000, holds=2 if i == victim else 20, env={
                 "ALLOT_FAULT": "RESIDENCY_LEAVES/STOP"} if i == victim else None)
                       for i, n in enumerate("abc")]
-            time.sleep(2.5)  # they have come, and nobody decides any more
-            guests.append(self.starts("d", "serve", str(HOLDS), "7", options=("--memory", "45MiB")))
-            stopped = False
-            while not stopped and not self.says(guests[3], 0.005):
-                stopped = self.is_stopped(guests[victim])
+            stopped = self.starts_beside(guests, guests[victim])
             if stopped:
                 time.sleep(2.2)  # it waits, and the others do not look yet
                 guests.pop(victim).kill()

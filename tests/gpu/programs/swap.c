@@ -5,7 +5,8 @@
  * "sample" one MiB of 64, "graph" launches a graph that was captured before and compares what that
  * wrote, "workMS" writes all of it anew for so long and then does nothing for as long, three times,
  * "churn" has pieces exchange what they hold until the next line: what was copied twice, or not at
- * all, is not where the next look expects it.
+ * all, is not where the next look expects it, "fill" writes whole pieces until the next line and
+ * says how many bytes it had written at which time.
  *
  * swap brief MIB: the same, but says nothing of PCIe, which takes seconds where much is held.
  *
@@ -24,6 +25,8 @@
 #define STEP   MIB	  /* so much has one value */
 #define SAMPLE 64	  /* steps, of which one is looked at */
 #define AHEAD  64	  /* exchanges that are under way at most */
+#define NOTES  16384	  /* of how much was written by when */
+#define NOTE_S 0.01
 
 static struct {
 	CUdeviceptr at;
@@ -210,6 +213,43 @@ static void churn(void)
 	printf("{\"stage\": \"churned\", \"exchanges\": %" PRIu64 "}\n", exchanges);
 }
 
+/* One pass over all that is held, each piece by one memset: the device works, and not the processor. */
+static uint64_t write_all(uint32_t with)
+{
+	uint64_t bytes = 0;
+
+	for (int i = 0; i < n; i++) {
+		MUST(cu.cuMemsetD32Async(pieces[i].at, with, pieces[i].bytes / 4, stream));
+		bytes += pieces[i].bytes;
+	}
+	MUST(cu.cuStreamSynchronize(stream));
+	return bytes;
+}
+
+/* Always has work. The times are those of CLOCK_MONOTONIC, as the harness reads it. */
+static void write_until_told(void)
+{
+	static struct {
+		double at_s;
+		uint64_t bytes;
+	} note[NOTES];
+	uint64_t bytes = 0;
+	int notes = 0;
+
+	for (uint32_t pass = 0; !next_line_is_there(); pass++) {
+		bytes += write_all(pass);
+		if (notes < NOTES && (!notes || seconds() - note[notes - 1].at_s >= NOTE_S)) {
+			note[notes].at_s = seconds();
+			note[notes++].bytes = bytes;
+		}
+	}
+	fill();
+	printf("{\"stage\": \"filled\", \"notes\": [");
+	for (int i = 0; i < notes; i++)
+		printf("%s[%.4f, %" PRIu64 "]", i ? ", " : "", note[i].at_s, note[i].bytes);
+	printf("]}\n");
+}
+
 static void hold(uint64_t mib, bool brief, bool pooled)
 {
 	double out = 0, back = 0;
@@ -237,6 +277,8 @@ static void hold(uint64_t mib, bool brief, bool pooled)
 			printf("{\"stage\": \"looked\", \"wrong\": %" PRIu64 "}\n", sample());
 		else if (!strcmp(word, "churn"))
 			churn();
+		else if (!strcmp(word, "fill"))
+			write_until_told();
 		else if (sscanf(word, "work%u", &ms) == 1)
 			work(ms);
 		else

@@ -70,8 +70,6 @@
 /* How long all of it takes is known from a part that is no smaller. */
 #define LEAST_PART 32
 
-#define MOVERS 2
-
 struct swap {
 	struct guest *guest;
 	pid_t pid; /* a forked child has a copy of this, and no thread */
@@ -86,7 +84,7 @@ struct swap {
 	bool wants; /* the program waits for what is away, by work that no call told of */
 	struct move move;
 	struct amd_move amd;
-	struct mover mover[MOVERS];
+	struct movers movers;
 	struct swap_answer answer; /* the last */
 };
 
@@ -109,53 +107,13 @@ static void swap_begin(struct swap *swap, enum swap_state state)
 	swap_say(swap->guest->claimed, &answer);
 }
 
-/* --- All vendors' memory ---------------------------------------------------------------------- */
-
-static bool swap_is_away(const struct swap *swap)
-{
-	for (int i = 0; i < MOVERS; i++)
-		if (swap->mover[i].kind->is_away(swap->mover[i].self))
-			return true;
-	return false;
-}
-
-static void swap_done(struct swap *swap)
-{
-	for (int i = 0; i < MOVERS; i++)
-		swap->mover[i].kind->done(swap->mover[i].self);
-}
-
-static uint64_t swap_kept(const struct swap *swap)
-{
-	uint64_t bytes = 0;
-
-	for (int i = 0; i < MOVERS; i++)
-		bytes += swap->mover[i].kind->kept(swap->mover[i].self);
-	return bytes;
-}
-
-static uint64_t swap_away_bytes(const struct swap *swap)
-{
-	uint64_t bytes = 0;
-
-	for (int i = 0; i < MOVERS; i++)
-		bytes += swap->mover[i].kind->away(swap->mover[i].self);
-	return bytes;
-}
+/* --- Host memory ahead -------------------------------------------------------------------------
+ */
 
 /* What is to be free of the host beside what is kept. */
 static uint64_t swap_keep_least(const struct swap *swap)
 {
 	return host_memory_total() / (swap->guest->use ? TUNING_RESIDENCY_HOST_PART : KEEP_PART);
-}
-
-static uint64_t swap_bytes(const struct swap *swap, uint32_t part)
-{
-	uint64_t bytes = 0;
-
-	for (int i = 0; i < MOVERS; i++)
-		bytes += swap->mover[i].kind->bytes(swap->mover[i].self, part);
-	return bytes;
 }
 
 /*
@@ -165,13 +123,7 @@ static uint64_t swap_bytes(const struct swap *swap, uint32_t part)
  */
 static bool swap_ahead(struct swap *swap, uint32_t part)
 {
-	uint64_t least = part ? swap_keep_least(swap) / 4 * 5 : 0;
-	bool all = true;
-
-	for (int i = 0; i < MOVERS; i++)
-		if (swap->mover[i].kind->ahead)
-			all &= swap->mover[i].kind->ahead(swap->mover[i].self, part, least);
-	return all;
+	return movers_ahead(&swap->movers, part, part ? swap_keep_least(swap) / 4 * 5 : 0);
 }
 
 /* So much, from then on. */
@@ -233,22 +185,17 @@ static bool swap_is_enough(const struct swap *swap)
 	return cgroup_host_room() >= swap_keep_least(swap);
 }
 
-static void swap_forget(struct swap *swap)
-{
-	for (int i = 0; i < MOVERS; i++)
-		swap->mover[i].kind->forget(swap->mover[i].self);
-}
-
 /* It has left, in part maybe, and nothing is being asked of it. */
 static bool swap_has_left(const struct swap *swap)
 {
-	return swap_phase_of(swap->answer.request) == SWAP_OUT && swap_is_away(swap);
+	return swap_phase_of(swap->answer.request) == SWAP_OUT && movers_are_away(&swap->movers);
 }
 
 /* What was found ahead, and is not its content's. */
 static bool swap_keeps_beside(const struct swap *swap)
 {
-	return swap_has_left(swap) && swap_kept(swap) > swap_away_bytes(swap) + STAGE_STEP_BYTES;
+	return swap_has_left(swap) &&
+	       movers_kept(&swap->movers) > movers_away(&swap->movers) + STAGE_STEP_BYTES;
 }
 
 static bool swap_is_missed(const struct swap *swap)
@@ -279,9 +226,9 @@ static uint64_t swap_keep(struct swap *swap)
 	    ((keeps || beside) && !swap_is_enough(swap))) {
 		if (missed)
 			swap_plan_anew(swap, now);
-		if (missed || swap_kept(swap))
+		if (missed || movers_kept(&swap->movers))
 			swap->ahead_from_ns = now + MISSED_NS;
-		swap_forget(swap);
+		movers_forget(&swap->movers);
 		swap->missed = swap_missed(swap);
 		swap->keeps_until_ns = 0;
 		keeps = beside = false;
@@ -293,19 +240,6 @@ static uint64_t swap_keep(struct swap *swap)
 
 /* --- Work that no call tells of --------------------------------------------------------------- */
 
-static enum mover_work swap_work(const struct swap *swap)
-{
-	enum mover_work all = MOVER_BY_CALLS, work;
-
-	for (int i = 0; i < MOVERS; i++) {
-		const struct mover *mover = &swap->mover[i];
-
-		work = mover->kind->look ? mover->kind->look(mover->self) : MOVER_BY_CALLS;
-		all = max_u64(work, all);
-	}
-	return all;
-}
-
 /*
  * In a tenant that comes back by itself it is use, or waits, as a call is and does. When to look
  * again.
@@ -316,7 +250,7 @@ static uint64_t swap_look(struct swap *swap)
 
 	if (!swap->guest->use || swap->wants)
 		return UINT64_MAX;
-	work = swap_work(swap);
+	work = movers_work(&swap->movers);
 	if (work == MOVER_WORKS && swap->answer.state == SWAP_RUNNING)
 		pass_use(swap->guest);
 	if (work == MOVER_WORKS && swap->answer.state != SWAP_RUNNING) {
@@ -341,47 +275,24 @@ static void swap_let_on(struct swap *swap)
 /* Nothing was moved, or all of it is back. */
 static void swap_open(struct swap *swap)
 {
-	swap_done(swap);
+	movers_done(&swap->movers);
 	swap_let_on(swap);
-}
-
-static enum swap_why swap_find_obstacle(struct swap *swap)
-{
-	enum swap_why why = SWAP_FINE;
-
-	for (int i = 0; !why && i < MOVERS; i++)
-		why = swap->mover[i].kind->prepare(swap->mover[i].self, &swap->answer.amount);
-	return why;
 }
 
 /* What the memory cgroup allows for content, with what has its place on the host. */
 static uint64_t swap_allowed(struct swap *swap, uint64_t room)
 {
-	return sat_sub_u64(sat_add_u64(swap_kept(swap), room), move_lacks(&swap->move));
+	return sat_sub_u64(sat_add_u64(movers_kept(&swap->movers), room), move_lacks(&swap->move));
 }
 
 /* Of what is to leave, beside others of the tenant that are asked for theirs: see beside.h. */
 static uint64_t swap_claim(struct swap *swap, uint64_t bytes)
 {
 	swap->answer.bytes = bytes;
-	swap->answer.amount = swap_kept(swap);
+	swap->answer.amount = movers_kept(&swap->movers);
 	swap->answer.why = SWAP_FINE;
 	swap_begin(swap, SWAP_SUSPENDING);
 	return swap_allowed(swap, beside_claims(swap->guest));
-}
-
-static struct mover_file swap_file(const struct swap *swap)
-{
-	struct mover_file all = {0};
-
-	for (int i = 0; i < MOVERS; i++) {
-		struct mover_file file = swap->mover[i].kind->file(swap->mover[i].self);
-
-		all.bytes += file.bytes;
-		all.holds += file.holds;
-		all.error = all.error ? all.error : file.error;
-	}
-	return all;
 }
 
 /* As it is said with SWAP_FILE. */
@@ -398,10 +309,10 @@ static enum swap_why swap_take_file(struct swap *swap)
 {
 	uint64_t split = swap_request_split(swap->guest->policy_map);
 	const char *dir = swap->guest->policy.swap_dir;
-	uint64_t room = swap_claim(swap, swap_bytes(swap, SWAP_ALL));
+	uint64_t room = swap_claim(swap, movers_bytes(&swap->movers, SWAP_ALL));
 
 	for (int i = 0; i < MOVERS; i++) {
-		const struct mover *mover = &swap->mover[i];
+		const struct mover *mover = &swap->movers.mover[i];
 		uint64_t bytes = mover->kind->bytes(mover->self, SWAP_ALL);
 		uint64_t host = min_u64(swap_host_bytes(bytes, split), room);
 		int error;
@@ -430,29 +341,6 @@ static enum swap_why swap_find_room(struct swap *swap, uint64_t bytes)
 	return SWAP_HOST;
 }
 
-/* So much of all of them, 0: back. */
-static enum swap_why swap_move_one(const struct mover *mover, uint32_t part)
-{
-	return part ? mover->kind->out(mover->self, part) : mover->kind->back(mover->self);
-}
-
-/*
- * All of them, or none: those before one that fails go the other way again. Where some was away and
- * more was to follow, what followed stays away.
- */
-static enum swap_why swap_move(struct swap *swap, uint32_t request, uint32_t part)
-{
-	bool more = part && swap_is_away(swap);
-	enum swap_why why = SWAP_FINE;
-	int i = 0;
-
-	while (i < MOVERS && !(why = swap_move_one(&swap->mover[i], part)))
-		i++;
-	while (why && !more && i-- > 0)
-		swap_move_one(&swap->mover[i], part ? 0 : swap_part_of(request));
-	return why;
-}
-
 /* --- What is asked for ------------------------------------------------------------------------ */
 
 static uint32_t swap_us(uint64_t ns)
@@ -467,7 +355,7 @@ static void swap_note_way(const struct swap *swap, bool out, uint64_t moved)
 {
 	struct slot *slot = swap->guest->claimed;
 	struct swap_use *use = swap_use_of(slot_ledger(slot), slot_index(slot));
-	uint64_t all = swap_bytes(swap, SWAP_ALL);
+	uint64_t all = movers_bytes(&swap->movers, SWAP_ALL);
 
 	/* From a small part nothing follows about all of it. */
 	if (moved < all / LEAST_PART)
@@ -491,16 +379,16 @@ static void swap_note_kept(const struct swap *swap)
 /* So much of it, 0: back. */
 static enum swap_why swap_move_measured(struct swap *swap, uint32_t request, uint32_t part)
 {
-	uint64_t begin = now_monotonic_ns(), before = swap_away_bytes(swap), after, moved;
+	uint64_t begin = now_monotonic_ns(), before = movers_away(&swap->movers), after, moved;
 	enum swap_why why;
 
 	swap_begin(swap, part ? SWAP_SUSPENDING : SWAP_RESUMING);
-	why = swap_move(swap, request, part);
+	why = movers_move(&swap->movers, part, part ? 0 : swap_part_of(request));
 	swap->answer.took_ns = now_monotonic_ns() - begin;
-	after = swap_away_bytes(swap);
+	after = movers_away(&swap->movers);
 	moved = after > before ? after - before : before - after;
 	trace(swap->guest, TRACE_SWAP_MOVED, -1, swap->answer.took_ns, moved, after);
-	if (part && swap_is_away(swap))
+	if (part && movers_are_away(&swap->movers))
 		swap->answer.bytes = after;
 	if (!why)
 		swap_note_way(swap, part, moved);
@@ -511,7 +399,7 @@ static enum swap_why swap_move_measured(struct swap *swap, uint32_t request, uin
 static void swap_answer_away(struct swap *swap, uint32_t request, enum swap_state state,
 			     enum swap_why why)
 {
-	struct mover_file file = swap_file(swap);
+	struct mover_file file = movers_file(&swap->movers);
 
 	swap->answer.amount = why == SWAP_FILE ? swap_file_amount(file.bytes, file.error)
 			      : why == SWAP_HOST ? 0 : file.holds;
@@ -521,21 +409,22 @@ static void swap_answer_away(struct swap *swap, uint32_t request, enum swap_stat
 static void swap_run(struct swap *swap, uint32_t request)
 {
 	uint32_t part = swap_part_of(request);
-	bool again = swap->answer.state == SWAP_RUNNING, filed = swap_file(swap).bytes;
-	enum swap_why why = swap_is_away(swap) ? swap_move_measured(swap, request, 0) : SWAP_FINE;
+	bool again = swap->answer.state == SWAP_RUNNING, filed = movers_file(&swap->movers).bytes;
+	enum swap_why why =
+		movers_are_away(&swap->movers) ? swap_move_measured(swap, request, 0) : SWAP_FINE;
 
 	if (why) {
 		swap_answer_away(swap, request, SWAP_SUSPENDED, why);
 		return;
 	}
-	swap_done(swap);
+	movers_done(&swap->movers);
 	exporter_is_back(swap->guest, SHARE_ALL, request);
 	swap->answer.amount = swap->answer.list_at = 0;
 	swap_answer(swap, request, SWAP_RUNNING, SWAP_FINE);
 	swap_let_on(swap);
 	swap_plan_ahead(swap, part, now_monotonic_ns());
 	/* Copies to a file leave nothing but their buffers. */
-	if (part || (!swap_kept(swap) && !filed && !swap->keeps_until_ns))
+	if (part || (!movers_kept(&swap->movers) && !filed && !swap->keeps_until_ns))
 		return;
 	/* Who runs and is asked for that once more is to keep nothing. */
 	swap->keeps_until_ns = again ? 1 : now_monotonic_ns() + KEEP_NS;
@@ -550,21 +439,22 @@ static bool swap_prepare(struct swap *swap, uint32_t request, uint32_t part)
 	uint64_t bytes;
 
 	if (swap->answer.state == SWAP_READY || swap->answer.state == SWAP_RETURNED) {
-		bytes = swap_bytes(swap, part);
+		bytes = movers_bytes(&swap->movers, part);
 		/* One that returned has its content still where it was. */
 		if (swap->answer.state == SWAP_READY)
 			why = swap_find_room(swap, bytes);
 		swap->answer.bytes = bytes;
-		swap_answer(swap, request, swap_is_away(swap) ? SWAP_SUSPENDED : SWAP_READY, why);
+		swap_answer(swap, request,
+			    movers_are_away(&swap->movers) ? SWAP_SUSPENDED : SWAP_READY, why);
 		return !why;
 	}
 	bytes = swap->answer.bytes = swap->answer.amount = 0;
 	swap_begin(swap, SWAP_SUSPENDING);
-	why = drain_process(swap->guest, request, swap->mover, MOVERS);
+	why = drain_process(swap->guest, request, &swap->movers);
 	if (!why)
-		why = swap_find_obstacle(swap);
+		why = movers_prepare(&swap->movers, &swap->answer.amount);
 	if (!why) {
-		bytes = swap_bytes(swap, part);
+		bytes = movers_bytes(&swap->movers, part);
 		why = swap_find_room(swap, bytes);
 	}
 	if (why)
@@ -572,7 +462,7 @@ static bool swap_prepare(struct swap *swap, uint32_t request, uint32_t part)
 	FAULT_POINT(GUEST_SWAP_SHUT);
 	swap->answer.bytes = why ? 0 : bytes;
 	if (!why)
-		swap->answer.amount = swap_kept(swap);
+		swap->answer.amount = movers_kept(&swap->movers);
 	swap_answer(swap, request, why ? SWAP_RUNNING : SWAP_READY, why);
 	return !why;
 }
@@ -583,15 +473,15 @@ static bool swap_prepare(struct swap *swap, uint32_t request, uint32_t part)
  */
 static enum swap_why swap_has_room(struct swap *swap, uint64_t bytes)
 {
-	if (swap->answer.state == SWAP_RETURNED || swap_file(swap).bytes)
+	if (swap->answer.state == SWAP_RETURNED || movers_file(&swap->movers).bytes)
 		return SWAP_FINE;
-	if (!swap_is_away(swap))
+	if (!movers_are_away(&swap->movers))
 		return *swap->guest->policy.swap_dir ? swap_take_file(swap) : SWAP_FINE;
-	if (bytes <= swap_away_bytes(swap))
+	if (bytes <= movers_away(&swap->movers))
 		return SWAP_FINE;
 	/* Who says how much may be on the host does so whatever is free. */
 	if (!swap->guest->policy.host_bytes &&
-	    bytes > sat_add_u64(swap_kept(swap), host_memory_room()))
+	    bytes > sat_add_u64(movers_kept(&swap->movers), host_memory_room()))
 		return SWAP_HOST;
 	return bytes <= swap_allowed(swap, beside_others(swap->guest)) ? SWAP_FINE : SWAP_HOST;
 }
@@ -601,14 +491,15 @@ static void swap_leave(struct swap *swap, uint32_t request, uint32_t part)
 	enum swap_why why;
 	uint64_t bytes;
 
-	if (!swap_is_away(swap) && swap->answer.state != SWAP_READY &&
+	if (!movers_are_away(&swap->movers) && swap->answer.state != SWAP_READY &&
 	    swap->answer.state != SWAP_RETURNED && !swap_prepare(swap, request, part))
 		return;
-	bytes = swap_bytes(swap, part);
+	bytes = movers_bytes(&swap->movers, part);
 	why = swap_has_room(swap, bytes);
 	if (!why)
 		why = swap_move_measured(swap, request, part);
-	swap_answer_away(swap, request, swap_is_away(swap) ? SWAP_SUSPENDED : SWAP_READY, why);
+	swap_answer_away(swap, request,
+			 movers_are_away(&swap->movers) ? SWAP_SUSPENDED : SWAP_READY, why);
 }
 
 /* What whoever asks puts back, or somebody from an image, gets its place first. */
@@ -653,15 +544,15 @@ static void swap_bare(struct swap *swap, uint32_t request, bool give)
 /* Whoever asks has CRIU take what is on the devices, too. */
 static void swap_still(struct swap *swap, uint32_t request)
 {
-	enum swap_why why = swap_is_away(swap) ? SWAP_ELSEWHERE : SWAP_FINE;
+	enum swap_why why = movers_are_away(&swap->movers) ? SWAP_ELSEWHERE : SWAP_FINE;
 
 	if (!why)
-		why = drain_process(swap->guest, request, NULL, 0);
+		why = drain_process(swap->guest, request, NULL);
 	if (!why)
 		swap->answer.amount = amd_again_obstacle(swap->guest);
 	if (!why && swap->answer.amount)
 		why = SWAP_DMABUFS;
-	if (why && !swap_is_away(swap))
+	if (why && !movers_are_away(&swap->movers))
 		swap_open(swap);
 	swap_answer(swap, request, why ? swap->answer.state : SWAP_READY, why);
 }
@@ -685,17 +576,10 @@ static void swap_come(struct swap *swap, uint32_t request)
 	const uint32_t *word = swap_request(swap->guest->policy_map);
 
 	while (word_acquire(word) == request && swap_is_asked(swap->guest->dir)) {
-		bool any = false;
-
-		for (int i = 0; i < MOVERS; i++)
-			if (swap->mover[i].kind->come)
-				any |= swap->mover[i].kind->come(swap->mover[i].self);
-		if (!any)
+		if (!movers_come(&swap->movers))
 			futex_wait_until(word, request, now_monotonic_ns() + TUNING_RESIDENCY_TRY_NS);
 	}
-	for (int i = 0; i < MOVERS; i++)
-		if (swap->mover[i].kind->come_end)
-			swap->mover[i].kind->come_end(swap->mover[i].self);
+	movers_come_end(&swap->movers);
 }
 
 static void swap_return(struct swap *swap, uint32_t request)
@@ -705,7 +589,7 @@ static void swap_return(struct swap *swap, uint32_t request)
 
 	if (!runs && !why)
 		why = amd_move_ask_again(&swap->amd);
-	if (!swap_is_away(swap)) {
+	if (!movers_are_away(&swap->movers)) {
 		exporter_is_back(swap->guest, SHARE_ALL, request);
 		swap_answer(swap, request,
 			    runs  ? SWAP_RUNNING
@@ -723,7 +607,7 @@ static void swap_act(struct swap *swap, uint32_t request, enum swap_phase phase)
 	if (!swap_has_slot(swap))
 		return;
 	trace_follow(swap->guest);
-	trace(swap->guest, TRACE_SWAP_ASKED, -1, phase, swap_part_of(request), 
+	trace(swap->guest, TRACE_SWAP_ASKED, -1, phase, swap_part_of(request),
 	      swap_is_by_command(swap->guest->dir));
 	swap_ahead(swap, 0);
 	swap->ahead = 0;
@@ -732,14 +616,14 @@ static void swap_act(struct swap *swap, uint32_t request, enum swap_phase phase)
 	case SWAP_PREPARE:
 	case SWAP_PREPARE_CONTEXTS:
 		swap->move.contexts = phase == SWAP_PREPARE_CONTEXTS;
-		if (swap_is_away(swap))
+		if (movers_are_away(&swap->movers))
 			swap_answer_away(swap, request, SWAP_SUSPENDED, SWAP_FINE);
 		else
 			swap_prepare(swap, request, swap_part_of(request));
 		break;
 	case SWAP_OUT:
 		swap_leave(swap, request, swap_part_of(request));
-		if (swap_is_away(swap))
+		if (movers_are_away(&swap->movers))
 			swap_plan_behind(swap, swap_part_of(request));
 		break;
 	case SWAP_COME:
@@ -783,8 +667,8 @@ static void *swap_watch(void *arg)
 			swap_act(swap, request, phase);
 		}
 		while (word_acquire(word) == request) {
-			mover_yield(swap->mover, MOVERS);
-			if (phase != SWAP_RUN || !swap_is_away(swap)) {
+			movers_yield(&swap->movers);
+			if (phase != SWAP_RUN || !movers_are_away(&swap->movers)) {
 				futex_wait_until(word, request,
 						 min_u64(swap_keep(swap), swap_look(swap)));
 				continue;
@@ -830,8 +714,7 @@ void swap_start(struct guest *guest)
 	swap->pid = getpid();
 	swap->move.guest = guest;
 	swap->amd.guest = guest;
-	swap->mover[0] = (struct mover){&move_kind, &swap->move};
-	swap->mover[1] = (struct mover){&amd_move_kind, &swap->amd};
+	swap->movers = (struct movers){{{&move_kind, &swap->move}, {&amd_move_kind, &swap->amd}}};
 	if (thread_start(swap_watch, swap)) {
 		munmap(swap, sizeof(*swap));
 		return;

@@ -27,44 +27,21 @@
 #include "guest/core/pass.h"
 #include "guest/core/thread.h"
 #include "guest/core/trace.h"
+#include "guest/swap/ahead.h"
 #include "guest/swap/amd/amd_move.h"
 #include "guest/swap/beside.h"
-#include "guest/swap/cgroup_room.h"
 #include "guest/swap/drain.h"
 #include "guest/swap/move.h"
 #include "guest/swap/residency.h"
-#include "ledger/residency_file.h"
 #include "ledger/slot.h"
 #include "ledger/spare.h"
 #include "ledger/swap.h"
 #include "sched/tuning.h"
 
-/* So often a process looks whether who asked still lives, where that matters. */
+/* How often the thread checks that the requester lives, in phases that end with it. */
 #define LOOK_NS (50 * NS_PER_MS)
 
-/*
- * Host memory that content came back from is kept for so long, ready for the next way out, which
- * takes half as long then, or a part of that where the machine's memory is a guest's of another
- * one. But only while so much of what the machine has is free beside it, which is looked at so
- * often: of tenants that take turns, which leave again soon, less, since whoever decides about
- * turns can have it given back. Who is the next to leave has host memory for that, with the same
- * part of it free, for as long as it is, and when it has left in part for the rest.
- */
-#define KEEP_NS	     (30 * NS_PER_S)
-#define KEEP_LOOK_NS (NS_PER_S / 2)
-#define KEEP_PART    2
-
-/* Nothing is found ahead while tenants move, which is looked at so often; and what is missing. */
-#define BUSY_NS	 (20 * NS_PER_MS)
-#define AHEAD_NS (100 * NS_PER_MS)
-
-/* What was given back, as it was missed, is not found anew before. */
-#define MISSED_NS (10 * NS_PER_S)
-
-/* Who leaves for others is asked for what follows within that, or nothing does. */
-#define BEHIND_NS (100 * NS_PER_MS)
-
-/* Who is to run and found no room for what is away tries again so often. */
+/* Retry interval for a process that was told to run but found no room on the device. */
 #define AGAIN_NS NS_PER_S
 
 /* How long all of it takes is known from a part that is no smaller. */
@@ -72,19 +49,12 @@
 
 struct swap {
 	struct guest *guest;
-	pid_t pid; /* a forked child has a copy of this, and no thread */
-	uint64_t keeps_until_ns; /* 0: nothing is kept */
-	/*
-	 * So much is to leave next, 0: nothing. Host memory for it is to be found, if there is room,
-	 * and known to the driver.
-	 */
-	uint32_t ahead;
-	uint64_t ahead_from_ns, ahead_until_ns;
-	uint32_t missed; /* so often others had found no room on the host when it was asked last */
+	pid_t pid;  /* a forked child has a copy of this, and no thread */
 	bool wants; /* the program waits for what is away, by work that no call told of */
 	struct move move;
 	struct amd_move amd;
 	struct movers movers;
+	struct ahead ahead;
 	struct swap_answer answer; /* the last */
 };
 
@@ -105,137 +75,6 @@ static void swap_begin(struct swap *swap, enum swap_state state)
 
 	answer.state = state;
 	swap_say(swap->guest->claimed, &answer);
-}
-
-/* --- Host memory ahead -------------------------------------------------------------------------
- */
-
-/* What is to be free of the host beside what is kept. */
-static uint64_t swap_keep_least(const struct swap *swap)
-{
-	return host_memory_total() / (swap->guest->use ? TUNING_RESIDENCY_HOST_PART : KEEP_PART);
-}
-
-/*
- * Threads of ours find host memory for so much, and have the driver know it; 0: they are gone. They
- * leave some more than is to be free, so that it is not given back at once. Whether all of it is
- * there.
- */
-static bool swap_ahead(struct swap *swap, uint32_t part)
-{
-	return movers_ahead(&swap->movers, part, part ? swap_keep_least(swap) / 4 * 5 : 0);
-}
-
-/* So much, from then on. */
-static void swap_plan_ahead(struct swap *swap, uint32_t part, uint64_t from_ns)
-{
-	swap->ahead = part;
-	swap->ahead_from_ns = from_ns;
-	swap->ahead_until_ns = from_ns + KEEP_NS;
-}
-
-/*
- * Who comes back, and leaves once more, takes no processors for its copies when the driver knows
- * where those are. Who makes room for others has them move first. What is left of it goes next, and
- * finds its place meanwhile; but what all processes may have on the host nobody divides here.
- */
-static void swap_plan_behind(struct swap *swap, uint32_t part)
-{
-	const struct policy *policy = &swap->guest->policy;
-	bool rest = swap->guest->use && !*policy->swap_dir && !policy->host_bytes;
-
-	swap_plan_ahead(swap, rest ? SWAP_ALL : part,
-			now_monotonic_ns() + (swap->guest->use ? BEHIND_NS : 0));
-}
-
-static bool swap_is_busy(const struct swap *swap)
-{
-	const struct residency_file *file = atomic_load(&swap->guest->residency);
-
-	return file && word_read(residency_file_moves(file));
-}
-
-/*
- * What was asked for is begun, and once more as long as not all is there: others may be giving back
- * what they kept, or it was called off while others moved. When to look again.
- */
-static uint64_t swap_try_ahead(struct swap *swap, uint64_t now)
-{
-	if (now < swap->ahead_from_ns)
-		return swap->ahead_from_ns;
-	if (swap_is_busy(swap) && now < swap->ahead_until_ns)
-		return now + BUSY_NS;
-	swap->keeps_until_ns = UINT64_MAX;
-	if (swap_ahead(swap, swap->ahead) || now >= swap->ahead_until_ns)
-		swap->ahead = 0;
-	return now + (swap->ahead ? AHEAD_NS : KEEP_LOOK_NS);
-}
-
-/* So often a tenant could not leave since all had something on the host. */
-static uint32_t swap_missed(const struct swap *swap)
-{
-	const struct residency_file *file = atomic_load(&swap->guest->residency);
-
-	return file ? residency_file_missed(file) : 0;
-}
-
-/* Others of the host have enough beside what is kept. */
-static bool swap_is_enough(const struct swap *swap)
-{
-	return cgroup_host_room() >= swap_keep_least(swap);
-}
-
-/* It has left, in part maybe, and nothing is being asked of it. */
-static bool swap_has_left(const struct swap *swap)
-{
-	return swap_phase_of(swap->answer.request) == SWAP_OUT && movers_are_away(&swap->movers);
-}
-
-/* What was found ahead, and is not its content's. */
-static bool swap_keeps_beside(const struct swap *swap)
-{
-	return swap_has_left(swap) &&
-	       movers_kept(&swap->movers) > movers_away(&swap->movers) + STAGE_STEP_BYTES;
-}
-
-static bool swap_is_missed(const struct swap *swap)
-{
-	return swap_missed(swap) != swap->missed &&
-	       (swap->answer.state == SWAP_RUNNING || swap_has_left(swap));
-}
-
-/* As when it was asked last. */
-static void swap_plan_anew(struct swap *swap, uint64_t now)
-{
-	uint32_t part = swap_part_of(swap->answer.request);
-
-	if (swap_has_left(swap))
-		swap_plan_behind(swap, part);
-	else
-		swap_plan_ahead(swap, part, now);
-}
-
-/* The program goes on meanwhile, or is away. When to look again; UINT64_MAX: nothing is kept. */
-static uint64_t swap_keep(struct swap *swap)
-{
-	uint64_t now = now_monotonic_ns();
-	bool keeps = swap->answer.state == SWAP_RUNNING && swap->keeps_until_ns;
-	bool beside = swap_keeps_beside(swap), missed = swap_is_missed(swap);
-
-	if (missed || (keeps && now >= swap->keeps_until_ns) ||
-	    ((keeps || beside) && !swap_is_enough(swap))) {
-		if (missed)
-			swap_plan_anew(swap, now);
-		if (missed || movers_kept(&swap->movers))
-			swap->ahead_from_ns = now + MISSED_NS;
-		movers_forget(&swap->movers);
-		swap->missed = swap_missed(swap);
-		swap->keeps_until_ns = 0;
-		keeps = beside = false;
-	}
-	if (swap->ahead)
-		return swap_try_ahead(swap, now);
-	return keeps || beside ? now + KEEP_LOOK_NS : UINT64_MAX;
 }
 
 /* --- Work that no call tells of --------------------------------------------------------------- */
@@ -422,13 +261,7 @@ static void swap_run(struct swap *swap, uint32_t request)
 	swap->answer.amount = swap->answer.list_at = 0;
 	swap_answer(swap, request, SWAP_RUNNING, SWAP_FINE);
 	swap_let_on(swap);
-	swap_plan_ahead(swap, part, now_monotonic_ns());
-	/* Copies to a file leave nothing but their buffers. */
-	if (part || (!movers_kept(&swap->movers) && !filed && !swap->keeps_until_ns))
-		return;
-	/* Who runs and is asked for that once more is to keep nothing. */
-	swap->keeps_until_ns = again ? 1 : now_monotonic_ns() + KEEP_NS;
-	if (!again && !filed)
+	if (ahead_back(&swap->ahead, part, again, filed))
 		swap_note_kept(swap);
 }
 
@@ -609,9 +442,7 @@ static void swap_act(struct swap *swap, uint32_t request, enum swap_phase phase)
 	trace_follow(swap->guest);
 	trace(swap->guest, TRACE_SWAP_ASKED, -1, phase, swap_part_of(request),
 	      swap_is_by_command(swap->guest->dir));
-	swap_ahead(swap, 0);
-	swap->ahead = 0;
-	swap->missed = swap_missed(swap);
+	ahead_end(&swap->ahead);
 	switch (phase) {
 	case SWAP_PREPARE:
 	case SWAP_PREPARE_CONTEXTS:
@@ -624,7 +455,7 @@ static void swap_act(struct swap *swap, uint32_t request, enum swap_phase phase)
 	case SWAP_OUT:
 		swap_leave(swap, request, swap_part_of(request));
 		if (movers_are_away(&swap->movers))
-			swap_plan_behind(swap, swap_part_of(request));
+			ahead_left(&swap->ahead, swap_part_of(request));
 		break;
 	case SWAP_COME:
 		swap_come(swap, request);
@@ -670,7 +501,8 @@ static void *swap_watch(void *arg)
 			movers_yield(&swap->movers);
 			if (phase != SWAP_RUN || !movers_are_away(&swap->movers)) {
 				futex_wait_until(word, request,
-						 min_u64(swap_keep(swap), swap_look(swap)));
+						 min_u64(ahead_step(&swap->ahead, &swap->answer),
+							 swap_look(swap)));
 				continue;
 			}
 			/* It was stopped until the others ran, and has to follow them. */
@@ -715,6 +547,7 @@ void swap_start(struct guest *guest)
 	swap->move.guest = guest;
 	swap->amd.guest = guest;
 	swap->movers = (struct movers){{{&move_kind, &swap->move}, {&amd_move_kind, &swap->amd}}};
+	swap->ahead = (struct ahead){.guest = guest, .movers = &swap->movers};
 	if (thread_start(swap_watch, swap)) {
 		munmap(swap, sizeof(*swap));
 		return;

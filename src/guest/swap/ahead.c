@@ -3,6 +3,7 @@
 
 #include "base/host_memory.h"
 #include "base/now.h"
+#include "base/trial.h"
 #include "base/word.h"
 #include "guest/core/guest.h"
 #include "guest/swap/cgroup_room.h"
@@ -93,6 +94,7 @@ bool ahead_back(struct ahead *ahead, uint32_t part, bool again, bool filed)
 	if (part || (!movers_kept(ahead->movers) && !filed && !ahead->keeps))
 		return false;
 	ahead->keeps = true;
+	again |= !trial_has("keep");
 	ahead->keeps_until_ns = again ? now : now + KEEP_NS;
 	return !again && !filed;
 }
@@ -106,7 +108,8 @@ bool ahead_back(struct ahead *ahead, uint32_t part, bool again, bool filed)
 void ahead_left(struct ahead *ahead, uint32_t part)
 {
 	const struct policy *policy = &ahead->guest->policy;
-	bool rest = ahead->guest->use && !*policy->swap_dir && !policy->host_bytes;
+	bool rest = ahead->guest->use && !*policy->swap_dir && !policy->host_bytes &&
+		    trial_has("rest");
 
 	ahead_plan(ahead, rest ? SWAP_ALL : part,
 		   now_monotonic_ns() + (ahead->guest->use ? BEHIND_NS : 0));
@@ -138,13 +141,13 @@ static bool ahead_has_left(const struct ahead *ahead, const struct swap_answer *
 /* True if there is host memory beside that of the content: it was prepared for the rest. */
 static bool ahead_keeps_beside(const struct ahead *ahead, const struct swap_answer *answer)
 {
-	return ahead_has_left(ahead, answer) &&
+	return trial_has("beside") && ahead_has_left(ahead, answer) &&
 	       movers_kept(ahead->movers) > movers_away(ahead->movers) + STAGE_STEP_BYTES;
 }
 
 static bool ahead_is_missed(const struct ahead *ahead, const struct swap_answer *answer)
 {
-	return ahead_count_missed(ahead) != ahead->missed &&
+	return trial_has("missed") && ahead_count_missed(ahead) != ahead->missed &&
 	       (answer->state == SWAP_RUNNING || ahead_has_left(ahead, answer));
 }
 

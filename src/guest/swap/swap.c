@@ -128,16 +128,21 @@ static uint64_t swap_allowed(struct swap *swap, uint64_t room)
 static uint64_t swap_claim(struct swap *swap, uint64_t bytes)
 {
 	swap->answer.bytes = bytes;
-	swap->answer.amount = movers_kept(&swap->movers);
+	swap->answer.moved = movers_kept(&swap->movers);
 	swap->answer.why = SWAP_FINE;
 	swap_begin(swap, SWAP_SUSPENDING);
 	return swap_allowed(swap, beside_claims(swap->guest));
 }
 
-/* As it is said with SWAP_FILE. */
-static uint64_t swap_file_amount(uint64_t bytes, int error)
+/* Says what has no room on the host; with an error, the file of that size that could not be had. */
+static void swap_lack(struct swap *swap, uint64_t bytes, int error)
 {
-	return SWAP_FILE_BYTES(bytes + 4095) | (uint64_t)-error;
+	if (error) {
+		swap->answer.file.bytes = bytes;
+		swap->answer.file.error = -error;
+	} else {
+		swap->answer.lacks = bytes;
+	}
 }
 
 /*
@@ -160,7 +165,7 @@ static enum swap_why swap_take_file(struct swap *swap)
 			host -= host % STAGE_STEP_BYTES;
 			if (!mover->kind->take(mover->self, host, dir)) {
 				error = mover->kind->file(mover->self).error;
-				swap->answer.amount = swap_file_amount(bytes - host, error);
+				swap_lack(swap, bytes - host, error);
 				return error ? SWAP_FILE : SWAP_HOST;
 			}
 		}
@@ -176,7 +181,7 @@ static enum swap_why swap_find_room(struct swap *swap, uint64_t bytes)
 		return swap_take_file(swap);
 	if (bytes <= swap_claim(swap, bytes))
 		return SWAP_FINE;
-	swap->answer.amount = bytes;
+	swap->answer.lacks = bytes;
 	return SWAP_HOST;
 }
 
@@ -240,8 +245,10 @@ static void swap_answer_away(struct swap *swap, uint32_t request, enum swap_stat
 {
 	struct mover_file file = movers_file(&swap->movers);
 
-	swap->answer.amount = why == SWAP_FILE ? swap_file_amount(file.bytes, file.error)
-			      : why == SWAP_HOST ? 0 : file.holds;
+	swap->answer.filed = file.holds;
+	if (why == SWAP_FILE || why == SWAP_HOST)
+		swap_lack(swap, why == SWAP_FILE ? file.bytes : 0,
+			  why == SWAP_FILE ? file.error : 0);
 	swap_answer(swap, request, state, why);
 }
 
@@ -258,7 +265,7 @@ static void swap_run(struct swap *swap, uint32_t request)
 	}
 	movers_done(&swap->movers);
 	exporter_is_back(swap->guest, SHARE_ALL, request);
-	swap->answer.amount = swap->answer.list_at = 0;
+	swap->answer.list_at = 0;
 	swap_answer(swap, request, SWAP_RUNNING, SWAP_FINE);
 	swap_let_on(swap);
 	if (ahead_back(&swap->ahead, part, again, filed))
@@ -281,11 +288,11 @@ static bool swap_prepare(struct swap *swap, uint32_t request, uint32_t part)
 			    movers_are_away(&swap->movers) ? SWAP_SUSPENDED : SWAP_READY, why);
 		return !why;
 	}
-	bytes = swap->answer.bytes = swap->answer.amount = 0;
+	bytes = swap->answer.bytes = swap->answer.moved = 0;
 	swap_begin(swap, SWAP_SUSPENDING);
 	why = drain_process(swap->guest, request, &swap->movers);
 	if (!why)
-		why = movers_prepare(&swap->movers, &swap->answer.amount);
+		why = movers_prepare(&swap->movers, &swap->answer.obstacle);
 	if (!why) {
 		bytes = movers_bytes(&swap->movers, part);
 		why = swap_find_room(swap, bytes);
@@ -295,7 +302,7 @@ static bool swap_prepare(struct swap *swap, uint32_t request, uint32_t part)
 	FAULT_POINT(GUEST_SWAP_SHUT);
 	swap->answer.bytes = why ? 0 : bytes;
 	if (!why)
-		swap->answer.amount = movers_kept(&swap->movers);
+		swap->answer.kept = movers_kept(&swap->movers);
 	swap_answer(swap, request, why ? SWAP_RUNNING : SWAP_READY, why);
 	return !why;
 }
@@ -382,8 +389,8 @@ static void swap_still(struct swap *swap, uint32_t request)
 	if (!why)
 		why = drain_process(swap->guest, request, NULL);
 	if (!why)
-		swap->answer.amount = amd_again_obstacle(swap->guest);
-	if (!why && swap->answer.amount)
+		swap->answer.obstacle = amd_again_obstacle(swap->guest);
+	if (!why && swap->answer.obstacle)
 		why = SWAP_DMABUFS;
 	if (why && !movers_are_away(&swap->movers))
 		swap_open(swap);

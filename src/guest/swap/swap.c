@@ -44,7 +44,7 @@
 /* Retry interval for a process that was told to run but found no room on the device. */
 #define AGAIN_NS NS_PER_S
 
-/* How long all of it takes is known from a part that is no smaller. */
+/* From a smaller part than this nothing follows about how long all of it takes. */
 #define LEAST_PART 32
 
 struct swap {
@@ -58,17 +58,22 @@ struct swap {
 	struct swap_answer answer; /* the last */
 };
 
-static void swap_answer(struct swap *swap, uint32_t request, enum swap_state state,
-			enum swap_why why)
+/* Answers a request, with the state that the process is in by now. */
+static void swap_answer(struct swap *swap, uint32_t request, enum swap_why why)
 {
-	swap->answer.request = request;
-	swap->answer.state = state;
-	swap->answer.why = why;
-	swap_say(swap->guest->claimed, &swap->answer);
-	trace(swap->guest, TRACE_SWAP_SAID, -1, state, why, swap->answer.bytes);
+	struct swap_answer *answer = &swap->answer;
+
+	answer->request = request;
+	answer->why = why;
+	if (swap_figure_of(answer) == SWAP_FIGURE_KEPT)
+		answer->kept = movers_kept(&swap->movers);
+	else if (swap_figure_of(answer) == SWAP_FIGURE_FILED)
+		answer->filed = movers_file(&swap->movers).holds;
+	swap_say(swap->guest->claimed, answer);
+	trace(swap->guest, TRACE_SWAP_SAID, -1, answer->state, why, answer->bytes);
 }
 
-/* On the way: what the last answer was is known, and the request is not answered yet. */
+/* Says that the process is on its way; the answer to the request is still the last one. */
 static void swap_begin(struct swap *swap, enum swap_state state)
 {
 	struct swap_answer answer = swap->answer;
@@ -174,7 +179,7 @@ static enum swap_why swap_take_file(struct swap *swap)
 	return SWAP_FINE;
 }
 
-/* For so much, of which nothing is away. */
+/* Finds room for bytes that are all on the device. */
 static enum swap_why swap_find_room(struct swap *swap, uint64_t bytes)
 {
 	if (*swap->guest->policy.swap_dir)
@@ -194,14 +199,13 @@ static uint32_t swap_us(uint64_t ns)
 	return us < UINT32_MAX ? (uint32_t)us : UINT32_MAX;
 }
 
-/* For whoever decides how long a turn is, and for people: how long all of it would have taken. */
+/* Notes how long moving all of it would have taken, for the role holder and for people. */
 static void swap_note_way(const struct swap *swap, bool out, uint64_t moved)
 {
 	struct slot *slot = swap->guest->claimed;
 	struct swap_use *use = swap_use_of(slot_ledger(slot), slot_index(slot));
 	uint64_t all = movers_bytes(&swap->movers, SWAP_ALL);
 
-	/* From a small part nothing follows about all of it. */
 	if (moved < all / LEAST_PART)
 		return;
 	word_write(out ? &use->out_us : &use->back_us,
@@ -209,7 +213,10 @@ static void swap_note_way(const struct swap *swap, bool out, uint64_t moved)
 				      (moved ? (double)all / (double)moved : 1))));
 }
 
-/* What has its place on the host leaves as fast as it came, whatever it took to find that place. */
+/*
+ * With host pages already allocated, moving out takes as long as moving in did; do not count the
+ * first allocation.
+ */
 static void swap_note_kept(const struct swap *swap)
 {
 	struct slot *slot = swap->guest->claimed;
@@ -220,12 +227,23 @@ static void swap_note_kept(const struct swap *swap)
 		word_write(&use->out_us, back_us);
 }
 
-/* So much of it, 0: back. */
+/* The figure of a move that failed. */
+static void swap_note_failure(struct swap *swap, enum swap_why why)
+{
+	struct mover_file file = movers_file(&swap->movers);
+
+	swap->answer.moved = 0;
+	if (why == SWAP_FILE)
+		swap_lack(swap, file.bytes, file.error);
+}
+
+/* Moves `part` of SWAP_ALL out; 0: all of it back. */
 static enum swap_why swap_move_measured(struct swap *swap, uint32_t request, uint32_t part)
 {
 	uint64_t begin = now_monotonic_ns(), before = movers_away(&swap->movers), after, moved;
 	enum swap_why why;
 
+	swap->answer.moved = part ? movers_kept(&swap->movers) : 0;
 	swap_begin(swap, part ? SWAP_SUSPENDING : SWAP_RESUMING);
 	why = movers_move(&swap->movers, part, part ? 0 : swap_part_of(request));
 	swap->answer.took_ns = now_monotonic_ns() - begin;
@@ -234,167 +252,236 @@ static enum swap_why swap_move_measured(struct swap *swap, uint32_t request, uin
 	trace(swap->guest, TRACE_SWAP_MOVED, -1, swap->answer.took_ns, moved, after);
 	if (part && movers_are_away(&swap->movers))
 		swap->answer.bytes = after;
-	if (!why)
+	if (why)
+		swap_note_failure(swap, why);
+	else
 		swap_note_way(swap, part, moved);
 	return why;
 }
 
-/* What has moved, or could not. With what is in a file, or why there is none. */
-static void swap_answer_away(struct swap *swap, uint32_t request, enum swap_state state,
-			     enum swap_why why)
-{
-	struct mover_file file = movers_file(&swap->movers);
+/* --- Steps ------------------------------------------------------------------------------------ */
 
-	swap->answer.filed = file.holds;
-	if (why == SWAP_FILE || why == SWAP_HOST)
-		swap_lack(swap, why == SWAP_FILE ? file.bytes : 0,
-			  why == SWAP_FILE ? file.error : 0);
-	swap_answer(swap, request, state, why);
+/* The part that a request is for. */
+static uint32_t swap_part(uint32_t request)
+{
+	enum swap_phase phase = swap_phase_of(request);
+
+	return phase == SWAP_BARE || phase == SWAP_GIVEN ? SWAP_ALL : swap_part_of(request);
 }
 
-static void swap_run(struct swap *swap, uint32_t request)
+/* All is on the device, and about to be used. */
+static enum swap_why swap_settle(struct swap *swap, uint32_t request)
 {
-	uint32_t part = swap_part_of(request);
-	bool again = swap->answer.state == SWAP_RUNNING, filed = movers_file(&swap->movers).bytes;
-	enum swap_why why =
-		movers_are_away(&swap->movers) ? swap_move_measured(swap, request, 0) : SWAP_FINE;
-
-	if (why) {
-		swap_answer_away(swap, request, SWAP_SUSPENDED, why);
-		return;
-	}
 	movers_done(&swap->movers);
 	exporter_is_back(swap->guest, SHARE_ALL, request);
 	swap->answer.list_at = 0;
-	swap_answer(swap, request, SWAP_RUNNING, SWAP_FINE);
-	swap_let_on(swap);
-	if (ahead_back(&swap->ahead, part, again, filed))
-		swap_note_kept(swap);
+	return SWAP_FINE;
 }
 
-/* Nothing moves. Whether it is ready to, with so much of it. */
-static bool swap_prepare(struct swap *swap, uint32_t request, uint32_t part)
+static enum swap_why swap_count(struct swap *swap, uint32_t request)
 {
-	enum swap_why why = SWAP_FINE;
-	uint64_t bytes;
+	swap->answer.bytes = movers_bytes(&swap->movers, swap_part(request));
+	return SWAP_FINE;
+}
 
-	if (swap->answer.state == SWAP_READY || swap->answer.state == SWAP_RETURNED) {
-		bytes = movers_bytes(&swap->movers, part);
-		/* One that returned has its content still where it was. */
-		if (swap->answer.state == SWAP_READY)
-			why = swap_find_room(swap, bytes);
-		swap->answer.bytes = bytes;
-		swap_answer(swap, request,
-			    movers_are_away(&swap->movers) ? SWAP_SUSPENDED : SWAP_READY, why);
-		return !why;
-	}
-	bytes = swap->answer.bytes = swap->answer.moved = 0;
+/* The gate is shut already. */
+static enum swap_why swap_prepare_again(struct swap *swap, uint32_t request)
+{
+	uint64_t bytes = movers_bytes(&swap->movers, swap_part(request));
+	enum swap_why why = swap_find_room(swap, bytes);
+
+	swap->answer.bytes = bytes;
+	return why;
+}
+
+static enum swap_why swap_prepare(struct swap *swap, uint32_t request)
+{
+	enum swap_why why;
+
+	swap->answer.bytes = 0;
 	swap_begin(swap, SWAP_SUSPENDING);
 	why = drain_process(swap->guest, request, &swap->movers);
 	if (!why)
 		why = movers_prepare(&swap->movers, &swap->answer.obstacle);
-	if (!why) {
-		bytes = movers_bytes(&swap->movers, part);
-		why = swap_find_room(swap, bytes);
-	}
+	if (!why)
+		why = swap_prepare_again(swap, request);
 	if (why)
 		swap_open(swap);
 	FAULT_POINT(GUEST_SWAP_SHUT);
-	swap->answer.bytes = why ? 0 : bytes;
-	if (!why)
-		swap->answer.kept = movers_kept(&swap->movers);
-	swap_answer(swap, request, why ? SWAP_RUNNING : SWAP_READY, why);
-	return !why;
+	if (why)
+		swap->answer.bytes = 0;
+	return why;
 }
 
-/*
- * What follows was looked at by no PREPARE. Who could not leave after all has given its file away;
- * what has just come back is where it was, too.
- */
-static enum swap_why swap_has_room(struct swap *swap, uint64_t bytes)
+static enum swap_why swap_out_all(struct swap *swap, uint32_t request)
 {
-	if (swap->answer.state == SWAP_RETURNED || movers_file(&swap->movers).bytes)
-		return SWAP_FINE;
-	if (!movers_are_away(&swap->movers))
-		return *swap->guest->policy.swap_dir ? swap_take_file(swap) : SWAP_FINE;
-	if (bytes <= movers_away(&swap->movers))
-		return SWAP_FINE;
-	/* Who says how much may be on the host does so whatever is free. */
+	return swap_move_measured(swap, request, swap_part(request));
+}
+
+/* A process that could not move out after all has given its file back: it takes another one. */
+static enum swap_why swap_out_first(struct swap *swap, uint32_t request)
+{
+	bool has_file = !*swap->guest->policy.swap_dir || movers_file(&swap->movers).bytes;
+	enum swap_why why = has_file ? SWAP_FINE : swap_take_file(swap);
+
+	return why ? why : swap_out_all(swap, request);
+}
+
+/* No PREPARE has looked for the host memory of what follows the first part. */
+static bool swap_has_room(struct swap *swap, uint64_t bytes)
+{
+	if (movers_file(&swap->movers).bytes || bytes <= movers_away(&swap->movers))
+		return true;
+	/* --host-memory counts whatever is free. */
 	if (!swap->guest->policy.host_bytes &&
 	    bytes > sat_add_u64(movers_kept(&swap->movers), host_memory_room()))
+		return false;
+	return bytes <= swap_allowed(swap, beside_others(swap->guest));
+}
+
+static enum swap_why swap_out_rest(struct swap *swap, uint32_t request)
+{
+	if (!swap_has_room(swap, movers_bytes(&swap->movers, swap_part(request))))
 		return SWAP_HOST;
-	return bytes <= swap_allowed(swap, beside_others(swap->guest)) ? SWAP_FINE : SWAP_HOST;
+	return swap_out_all(swap, request);
 }
 
-static void swap_leave(struct swap *swap, uint32_t request, uint32_t part)
+static enum swap_why swap_back(struct swap *swap, uint32_t request)
 {
-	enum swap_why why;
-	uint64_t bytes;
+	return swap_move_measured(swap, request, 0);
+}
 
-	if (!movers_are_away(&swap->movers) && swap->answer.state != SWAP_READY &&
-	    swap->answer.state != SWAP_RETURNED && !swap_prepare(swap, request, part))
-		return;
-	bytes = movers_bytes(&swap->movers, part);
-	why = swap_has_room(swap, bytes);
+/* Importers that did not know if their exporters had left ask again. */
+static enum swap_why swap_return(struct swap *swap, uint32_t request)
+{
+	enum swap_why why = move_ask_again(&swap->move);
+
 	if (!why)
-		why = swap_move_measured(swap, request, part);
-	swap_answer_away(swap, request,
-			 movers_are_away(&swap->movers) ? SWAP_SUSPENDED : SWAP_READY, why);
+		why = amd_move_ask_again(&swap->amd);
+	if (movers_are_away(&swap->movers))
+		return swap_back(swap, request);
+	exporter_is_back(swap->guest, SHARE_ALL, request);
+	return why;
 }
 
-/* What whoever asks puts back, or somebody from an image, gets its place first. */
-static enum swap_why swap_give_content(struct swap *swap)
+/* Others may have waited for this process, which has been running all the time. */
+static enum swap_why swap_say_back(struct swap *swap, uint32_t request)
 {
-	move_give(&swap->move);
-	return swap->move.given && swap_request_split(swap->guest->policy_map)
-		       ? swap_take_file(swap)
-		       : SWAP_FINE;
+	exporter_is_back(swap->guest, SHARE_ALL, request);
+	return SWAP_FINE;
 }
 
-/* So that who looks from outside finds what has left; and for GIVEN all of that is gone then. */
-static void swap_bare(struct swap *swap, uint32_t request, bool give)
+/* A reader from outside finds what has left by the list. */
+static void swap_show(struct swap *swap)
+{
+	FAULT_POINT(GUEST_SWAP_BARE);
+	swap->answer.list_at = (uint64_t)(uintptr_t)swap->move.list;
+}
+
+static enum swap_why swap_make_bare(struct swap *swap, uint32_t request)
 {
 	enum swap_why why = SWAP_FINE;
 
-	if (!swap->move.away)
-		swap_leave(swap, request, SWAP_ALL);
-	else if (!swap->move.given)
-		why = swap_move_measured(swap, request, SWAP_ALL);
-	if (!swap->move.away)
-		return;
-	/* A disk may take long for what was put in the file. */
-	if (swap->move.given && !give)
+	/* The disk may take long for content that was put back into the file. */
+	if (swap->move.given)
 		swap_begin(swap, SWAP_SUSPENDING);
-	if (!why && (!give || !swap->move.given))
-		why = move_bare(&swap->move);
-	if (why) {
-		swap_answer_away(swap, request, SWAP_SUSPENDED, why);
-		return;
-	}
-	if (give)
-		why = swap_give_content(swap);
-	FAULT_POINT(GUEST_SWAP_BARE);
-	swap->answer.list_at = (uint64_t)(uintptr_t)swap->move.list;
-	if (why)
-		swap_answer(swap, request, SWAP_SUSPENDED, why);
 	else
-		swap_answer_away(swap, request, SWAP_SUSPENDED, SWAP_FINE);
+		why = swap_out_all(swap, request);
+	if (why)
+		return why;
+	why = move_bare(&swap->move);
+	if (why)
+		swap_note_failure(swap, why);
+	return why;
 }
 
-/* Whoever asks has CRIU take what is on the devices, too. */
-static void swap_still(struct swap *swap, uint32_t request)
+static enum swap_why swap_bare(struct swap *swap, uint32_t request)
 {
-	enum swap_why why = movers_are_away(&swap->movers) ? SWAP_ELSEWHERE : SWAP_FINE;
+	enum swap_why why = swap_make_bare(swap, request);
 
 	if (!why)
-		why = drain_process(swap->guest, request, NULL);
+		swap_show(swap);
+	return why;
+}
+
+/* The content is lost from here on. Its place on the host is found before it is put back. */
+static enum swap_why swap_give(struct swap *swap, uint32_t request)
+{
+	enum swap_why why = swap->move.given ? SWAP_FINE : swap_make_bare(swap, request);
+
+	if (why)
+		return why;
+	move_give(&swap->move);
+	if (swap->move.given && swap_request_split(swap->guest->policy_map))
+		why = swap_take_file(swap);
+	swap_show(swap);
+	return why;
+}
+
+/* The requester has CRIU take what is on the devices, too. */
+static enum swap_why swap_still(struct swap *swap, uint32_t request)
+{
+	enum swap_why why;
+
+	if (movers_are_away(&swap->movers))
+		return SWAP_ELSEWHERE;
+	why = drain_process(swap->guest, request, NULL);
 	if (!why)
 		swap->answer.obstacle = amd_again_obstacle(swap->guest);
 	if (!why && swap->answer.obstacle)
 		why = SWAP_DMABUFS;
-	if (why && !movers_are_away(&swap->movers))
+	if (why)
 		swap_open(swap);
-	swap_answer(swap, request, why ? swap->answer.state : SWAP_READY, why);
+	return why;
+}
+
+/*
+ * What a process does for a phase, by the state that it is in: TO ends in a state and answers; ON
+ * leads to a state, whose step of the same phase follows. A process whose action fails is as
+ * swap_state_behind says. COME is no request that is answered.
+ */
+struct swap_step {
+	enum swap_why (*action)(struct swap *swap, uint32_t request); /* NULL: nothing to do */
+	enum swap_state next;
+	bool on;
+};
+
+#define TO(action, state) {action, SWAP_##state, false}
+#define ON(action, state) {action, SWAP_##state, true}
+#define STEPS(running, ready, returned, suspended)                                                \
+	{[SWAP_RUNNING] = running, [SWAP_READY] = ready, [SWAP_RETURNED] = returned,              \
+	 [SWAP_SUSPENDED] = suspended}
+#define STEPS_PREPARE STEPS(TO(swap_prepare, READY), TO(swap_prepare_again, READY),               \
+			    TO(swap_count, READY), TO(NULL, SUSPENDED))
+#define STEPS_BEHIND_OUT(action) STEPS(ON(swap_prepare, READY), ON(swap_out_first, SUSPENDED),    \
+				       ON(swap_out_all, SUSPENDED), TO(action, SUSPENDED))
+
+static const struct swap_step steps[SWAP_PHASES][SWAP_STATES] = {
+	[SWAP_RUN] = STEPS(TO(swap_settle, RUNNING), TO(swap_settle, RUNNING),
+			   TO(swap_settle, RUNNING), ON(swap_back, RETURNED)),
+	[SWAP_PREPARE] = STEPS_PREPARE,
+	[SWAP_PREPARE_CONTEXTS] = STEPS_PREPARE,
+	[SWAP_OUT] = STEPS(ON(swap_prepare, READY), TO(swap_out_first, SUSPENDED),
+			   TO(swap_out_all, SUSPENDED), TO(swap_out_rest, SUSPENDED)),
+	[SWAP_BACK] = STEPS(TO(swap_say_back, RUNNING), TO(swap_return, RETURNED),
+			    TO(swap_return, RETURNED), TO(swap_return, RETURNED)),
+	[SWAP_BARE] = STEPS_BEHIND_OUT(swap_bare),
+	[SWAP_GIVEN] = STEPS_BEHIND_OUT(swap_give),
+	[SWAP_STILL] = STEPS(TO(swap_still, READY), TO(swap_still, READY),
+			     TO(swap_still, READY), TO(swap_still, READY)),
+};
+
+static enum swap_state swap_state(const struct swap *swap)
+{
+	return movers_are_away(&swap->movers) ? SWAP_SUSPENDED : swap->answer.state;
+}
+
+/* What is back after a failure has lost its place on the host: it is as good as prepared. */
+static enum swap_state swap_state_behind(const struct swap *swap)
+{
+	enum swap_state state = swap_state(swap);
+
+	return state == SWAP_RETURNED ? SWAP_READY : state;
 }
 
 /*
@@ -422,67 +509,48 @@ static void swap_come(struct swap *swap, uint32_t request)
 	movers_come_end(&swap->movers);
 }
 
-static void swap_return(struct swap *swap, uint32_t request)
+static enum swap_why swap_step(struct swap *swap, uint32_t request, enum swap_phase phase)
 {
-	bool runs = swap->answer.state == SWAP_RUNNING;
-	enum swap_why why = runs ? SWAP_FINE : move_ask_again(&swap->move);
+	const struct swap_step *step;
+	enum swap_why why;
 
-	if (!runs && !why)
-		why = amd_move_ask_again(&swap->amd);
-	if (!movers_are_away(&swap->movers)) {
-		exporter_is_back(swap->guest, SHARE_ALL, request);
-		swap_answer(swap, request,
-			    runs  ? SWAP_RUNNING
-			    : why ? SWAP_READY
-				  : SWAP_RETURNED,
-			    why);
-		return;
-	}
-	why = swap_move_measured(swap, request, 0);
-	swap_answer_away(swap, request, why ? SWAP_SUSPENDED : SWAP_RETURNED, why);
+	swap->answer.moved = 0;
+	swap->answer.state = swap_state(swap);
+	do {
+		step = &steps[phase][swap->answer.state];
+		why = step->action ? step->action(swap, request) : SWAP_FINE;
+		swap->answer.state = why ? swap_state_behind(swap) : step->next;
+	} while (!why && step->on);
+	return why;
 }
 
 static void swap_act(struct swap *swap, uint32_t request, enum swap_phase phase)
 {
+	bool again = swap->answer.state == SWAP_RUNNING, filed;
+	enum swap_why why;
+
 	if (!swap_has_slot(swap))
 		return;
 	trace_follow(swap->guest);
 	trace(swap->guest, TRACE_SWAP_ASKED, -1, phase, swap_part_of(request),
 	      swap_is_by_command(swap->guest->dir));
 	ahead_end(&swap->ahead);
-	switch (phase) {
-	case SWAP_PREPARE:
-	case SWAP_PREPARE_CONTEXTS:
-		swap->move.contexts = phase == SWAP_PREPARE_CONTEXTS;
-		if (movers_are_away(&swap->movers))
-			swap_answer_away(swap, request, SWAP_SUSPENDED, SWAP_FINE);
-		else
-			swap_prepare(swap, request, swap_part_of(request));
-		break;
-	case SWAP_OUT:
-		swap_leave(swap, request, swap_part_of(request));
-		if (movers_are_away(&swap->movers))
-			ahead_left(&swap->ahead, swap_part_of(request));
-		break;
-	case SWAP_COME:
+	if (phase == SWAP_COME) {
 		swap_come(swap, request);
-		break;
-	case SWAP_BACK:
-		swap_return(swap, request);
-		break;
-	case SWAP_BARE:
-		swap_bare(swap, request, false);
-		break;
-	case SWAP_GIVEN:
-		swap_bare(swap, request, true);
-		break;
-	case SWAP_STILL:
-		swap_still(swap, request);
-		break;
-	default:
-		swap_run(swap, request);
-		break;
+		return;
 	}
+	if (phase == SWAP_PREPARE || phase == SWAP_PREPARE_CONTEXTS)
+		swap->move.contexts = phase == SWAP_PREPARE_CONTEXTS;
+	filed = movers_file(&swap->movers).bytes;
+	why = swap_step(swap, request, phase);
+	swap_answer(swap, request, why);
+	if (phase == SWAP_OUT && movers_are_away(&swap->movers))
+		ahead_left(&swap->ahead, swap_part_of(request));
+	if (phase != SWAP_RUN || why)
+		return;
+	swap_let_on(swap);
+	if (ahead_back(&swap->ahead, swap_part_of(request), again, filed))
+		swap_note_kept(swap);
 }
 
 static void *swap_watch(void *arg)
@@ -496,6 +564,9 @@ static void *swap_watch(void *arg)
 		uint32_t request = word_acquire(word);
 		enum swap_phase phase = swap_phase_of(request);
 
+		/* One that a later version asks for is none of ours. */
+		if (phase >= SWAP_PHASES)
+			phase = SWAP_RUN;
 		swap_act(swap, request, phase);
 		while (word_acquire(word) == request && phase != swap_phase_rests(phase)) {
 			futex_wait_until(word, request, now_monotonic_ns() + LOOK_NS);
@@ -554,6 +625,7 @@ void swap_start(struct guest *guest)
 	swap->move.guest = guest;
 	swap->amd.guest = guest;
 	swap->movers = (struct movers){{{&move_kind, &swap->move}, {&amd_move_kind, &swap->amd}}};
+	swap->answer.state = SWAP_RUNNING;
 	swap->ahead = (struct ahead){.guest = guest, .movers = &swap->movers};
 	if (thread_start(swap_watch, swap)) {
 		munmap(swap, sizeof(*swap));

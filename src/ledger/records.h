@@ -177,20 +177,16 @@ enum swap_why {
 	SWAP_DRIVER,
 	SWAP_ELSEWHERE, /* its content is in an image, and was not put back */
 	SWAP_EXPORTS,
-	SWAP_SHARED, /* memory shared by another process did not come back with it */
+	SWAP_SHARED,  /* memory shared by another process did not come back with it */
 	SWAP_SVM,     /* AMD: the program's own memory on a GPU */
 	SWAP_DMABUFS, /* memory that dma-bufs hold */
 	SWAP_NODES,   /* memory by handles of render nodes */
 	SWAP_ADDRESS, /* without an address, or by another process's file */
 	SWAP_RINGS,   /* work by render nodes, as of graphics */
 	SWAP_VIEWS,   /* mapped for the CPU, where nobody could wait */
-	SWAP_FILE,    /* no file for memory without room on the host: see SWAP_FILE_BYTES */
+	SWAP_FILE,    /* no file for memory without room on the host */
 	SWAP_WHYS,
 };
-
-/* `amount` with SWAP_FILE: the size that the file was to have, and the errno. */
-#define SWAP_FILE_BYTES(amount) ((amount) & ~UINT64_C(4095))
-#define SWAP_FILE_ERROR(amount) ((int)((amount) & 4095))
 
 /* A process's answer, in its slot. */
 struct swap_report {
@@ -198,8 +194,8 @@ struct swap_report {
 	uint64_t said;
 	uint64_t bytes;	  /* that can be moved, were moved out, or came back */
 	/*
-	 * Bytes, or the number, of what `why` names. While memory moves it grows; else see
-	 * swap_answer_kept and swap_answer_filed.
+	 * As enum swap_figure says. With SWAP_FIGURE_FILE: whole pages of 4 KiB, and in the low
+	 * 12 bits the errno.
 	 */
 	uint64_t amount;
 	uint64_t took_ns; /* the last way out or back */

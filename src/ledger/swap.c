@@ -33,6 +33,9 @@
 /* In pages of 4 KiB, 32 bits express 16 TiB, more than any host has. */
 #define SPLIT_BYTES UINT64_C(4096)
 
+/* A file's size in an answer is in pages, beside its errno. */
+#define FILE_PAGE UINT64_C(4096)
+
 /* No descriptor: it may be held in a program of which nobody knows which ones it closes. */
 struct swap_desk {
 	struct policy_file *file; /* a mapping of the description that has the lock, */
@@ -289,13 +292,51 @@ static uint64_t swap_pack(const struct swap_answer *answer)
 	return (uint64_t)answer->request << 32 | (uint64_t)answer->state << 16 | answer->why;
 }
 
+enum swap_figure swap_figure_of(const struct swap_answer *answer)
+{
+	if (answer->state == SWAP_SUSPENDING || answer->state == SWAP_RESUMING)
+		return SWAP_FIGURE_MOVED;
+	if (answer->why == SWAP_FILE)
+		return SWAP_FIGURE_FILE;
+	if (answer->why == SWAP_HOST)
+		return SWAP_FIGURE_LACKS;
+	if (answer->state == SWAP_SUSPENDED)
+		return SWAP_FIGURE_FILED;
+	if (answer->why)
+		return SWAP_FIGURE_OBSTACLE;
+	return answer->state == SWAP_READY ? SWAP_FIGURE_KEPT : SWAP_FIGURE_NONE;
+}
+
+static uint64_t swap_pack_figure(const struct swap_answer *answer)
+{
+	switch (swap_figure_of(answer)) {
+	case SWAP_FIGURE_FILE:
+		return ((answer->file.bytes + FILE_PAGE - 1) & ~(FILE_PAGE - 1)) |
+		       (uint64_t)answer->file.error;
+	case SWAP_FIGURE_NONE:
+		return 0;
+	default:
+		return answer->moved;
+	}
+}
+
+static void swap_unpack_figure(uint64_t amount, struct swap_answer *answer)
+{
+	if (swap_figure_of(answer) == SWAP_FIGURE_FILE) {
+		answer->file.bytes = amount & ~(FILE_PAGE - 1);
+		answer->file.error = (int)(amount & (FILE_PAGE - 1));
+	} else {
+		answer->moved = amount;
+	}
+}
+
 /* The figures first: a reader who finds the answer finds them, too. */
 void swap_say(struct slot *slot, const struct swap_answer *answer)
 {
 	struct swap_report *report = &slot->ledger->map->slots[slot->index].swap;
 
 	word_write(&report->bytes, answer->bytes);
-	word_write(&report->amount, answer->amount);
+	word_write(&report->amount, swap_pack_figure(answer));
 	word_write(&report->took_ns, answer->took_ns);
 	word_write(&report->list_at, answer->list_at);
 	word_release(&report->said, swap_pack(answer));
@@ -306,19 +347,6 @@ void swap_get_on(struct slot *slot, uint64_t bytes)
 	struct swap_report *report = &slot->ledger->map->slots[slot->index].swap;
 
 	word_write(&report->amount, word_read(&report->amount) + bytes);
-}
-
-uint64_t swap_answer_kept(const struct swap_answer *answer)
-{
-	return answer->state == SWAP_READY && !answer->why ? answer->amount : 0;
-}
-
-uint64_t swap_answer_filed(const struct swap_answer *answer)
-{
-	return answer->state == SWAP_SUSPENDED && answer->why != SWAP_FILE &&
-			       answer->why != SWAP_HOST
-		       ? answer->amount
-		       : 0;
 }
 
 void swap_set_out(struct slot *slot, int device, uint64_t bytes)
@@ -344,7 +372,7 @@ int swap_heard(struct ledger *ledger, int index, struct swap_answer *ret)
 		answer.state = (enum swap_state)(said >> 16 & 0xffff);
 	answer.why = (said & 0xffff) < SWAP_WHYS ? (enum swap_why)(said & 0xffff) : SWAP_DRIVER;
 	answer.bytes = word_read(&report->bytes);
-	answer.amount = word_read(&report->amount);
+	swap_unpack_figure(word_read(&report->amount), &answer);
 	answer.took_ns = word_read(&report->took_ns);
 	answer.list_at = word_read(&report->list_at);
 	*ret = answer;

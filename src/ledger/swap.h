@@ -163,12 +163,32 @@ bool swap_is_wanted(const char *dir);
 /* True if any of its memory is out, or coming back, by the last request. */
 bool swap_any_away(const char *dir);
 
+/* Which figure an answer has beside `bytes`; it follows from its state and why. */
+enum swap_figure {
+	SWAP_FIGURE_MOVED,    /* SUSPENDING, RESUMING: grows as memory moves */
+	SWAP_FIGURE_FILE,     /* SWAP_FILE: the file that could not be had, or used */
+	SWAP_FIGURE_LACKS,    /* SWAP_HOST: bytes without room on the host; 0: all of them */
+	SWAP_FIGURE_FILED,    /* SUSPENDED: bytes that are in a file */
+	SWAP_FIGURE_OBSTACLE, /* any other why: bytes, or the number, of what it names */
+	SWAP_FIGURE_KEPT,     /* READY: bytes of host memory that are prepared */
+	SWAP_FIGURE_NONE,
+};
+
 struct swap_answer {
 	uint32_t request; /* that it is an answer to */
 	enum swap_state state;
 	enum swap_why why;
-	uint64_t bytes, amount, took_ns, list_at; /* as in struct swap_report */
+	uint64_t bytes, took_ns, list_at; /* as in struct swap_report */
+	union {
+		uint64_t moved, lacks, filed, obstacle, kept;
+		struct {
+			uint64_t bytes; /* that it was to have */
+			int error;	/* an errno */
+		} file;
+	};
 };
+
+enum swap_figure swap_figure_of(const struct swap_answer *answer);
 
 void swap_say(struct slot *slot, const struct swap_answer *answer);
 
@@ -178,16 +198,19 @@ void swap_get_on(struct slot *slot, uint64_t bytes);
 /* How far one is that has not answered yet. It stands still where nothing moves. */
 static inline uint64_t swap_gets_on(const struct swap_answer *answer)
 {
-	return answer->state == SWAP_SUSPENDING || answer->state == SWAP_RESUMING ? answer->amount
-										    : 0;
+	return swap_figure_of(answer) == SWAP_FIGURE_MOVED ? answer->moved : 0;
 }
 
-/*
- * swap_answer_kept: host memory that a READY process has prepared. swap_answer_filed: bytes of a
- * suspended process that are in a file.
- */
-uint64_t swap_answer_kept(const struct swap_answer *answer);
-uint64_t swap_answer_filed(const struct swap_answer *answer);
+/* The figure of that name; 0 if the answer has another one. */
+static inline uint64_t swap_answer_kept(const struct swap_answer *answer)
+{
+	return swap_figure_of(answer) == SWAP_FIGURE_KEPT ? answer->kept : 0;
+}
+
+static inline uint64_t swap_answer_filed(const struct swap_answer *answer)
+{
+	return swap_figure_of(answer) == SWAP_FIGURE_FILED ? answer->filed : 0;
+}
 
 /* Movable bytes of the charges, by category, if nothing is in the way: also pools' memory. */
 static inline uint64_t swap_can_leave(const uint64_t used[static CAT_N])

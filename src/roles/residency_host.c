@@ -14,6 +14,7 @@
 #include "base/now.h"
 #include "base/number.h"
 #include "base/pages.h"
+#include "base/trial.h"
 #include "base/word.h"
 #include "ledger/device_time.h"
 #include "ledger/ledger.h"
@@ -666,7 +667,8 @@ static bool residency_host_begin(const struct residency_host *host, struct membe
 /* The first of it leaves or stays as a whole. What follows that does so piece by piece. */
 static void residency_host_ask_out(struct member *member, uint64_t now_ns)
 {
-	uint32_t first = RESIDENCY_ALL / TUNING_RESIDENCY_FIRST_PART;
+	uint32_t first = trial_has("first-part") ? RESIDENCY_ALL / TUNING_RESIDENCY_FIRST_PART
+						  : RESIDENCY_ALL;
 
 	member->follows = member->step;
 	member->step = member->step || member->part < 2 * first ? member->part : first;
@@ -999,7 +1001,7 @@ static uint32_t residency_host_part_ahead(const struct residency_host *host, int
 		bytes += host->state[i].here[b] + host->state[i].away[b];
 		devices += host->state[i].here[b] > 0;
 	}
-	if (*policy->swap_dir)
+	if (*policy->swap_dir || !trial_has("ahead"))
 		return 0;
 	/* What leaves of several devices does not lie together: it would come beside what is found. */
 	if (most && most < bytes)

@@ -226,6 +226,7 @@ class Bench:
 
     def __init__(self, args, build, results):
         self.quick, self.sim, self.build, self.results = args.quick, args.sim, build, results
+        self.trials = args.trials
         self.compute_seconds, self.cycles = args.compute_seconds, args.cycles
         self.until = None  # when the run's time is used up, by time.monotonic()
         self.cap_errors = []  # of all caps that were measured, in points

@@ -198,10 +198,10 @@ static void check_splits(void)
 	policy_close(map);
 }
 
-/* Of one that is away the amount is what is in a file, where it says nothing else. */
-static void check_amounts(void)
+/* One figure, and what it is by state and why. */
+static void check_figures(void)
 {
-	struct swap_answer answer = {.state = SWAP_READY, .amount = 7};
+	struct swap_answer answer = {.state = SWAP_READY, .kept = 7};
 
 	CHECK_EQ(swap_answer_kept(&answer), 7);
 	CHECK_EQ(swap_answer_filed(&answer), 0);
@@ -212,6 +212,13 @@ static void check_amounts(void)
 	CHECK_EQ(swap_answer_filed(&answer), 7);
 	answer.why = SWAP_FILE;
 	CHECK_EQ(swap_answer_filed(&answer), 0);
+	CHECK_EQ(swap_figure_of(&answer), SWAP_FIGURE_FILE);
+	answer.why = SWAP_HOST;
+	CHECK_EQ(swap_figure_of(&answer), SWAP_FIGURE_LACKS);
+	answer.state = SWAP_RESUMING;
+	CHECK_EQ(swap_gets_on(&answer), 7);
+	answer = (struct swap_answer){.state = SWAP_RUNNING};
+	CHECK_EQ(swap_figure_of(&answer), SWAP_FIGURE_NONE);
 }
 
 /* Whoever asked is dead: that is seen at once, and somebody else may ask. */
@@ -240,8 +247,13 @@ static void check_answers(void)
 {
 	static const uint8_t uuid[16] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16};
 	const char *dir = fixture_tenant("answers");
-	const struct swap_answer said = {.request = 0x703, .state = SWAP_READY, .why = SWAP_POOLS,
-					 .bytes = 5, .amount = 6, .took_ns = 7, .list_at = 8};
+	const struct swap_answer said = {.request = 0x703,
+					 .state = SWAP_READY,
+					 .why = SWAP_POOLS,
+					 .bytes = 5,
+					 .obstacle = 6,
+					 .took_ns = 7,
+					 .list_at = 8};
 	struct ledger *ledger, *copy;
 	struct swap_answer heard;
 	struct slot *slot;
@@ -265,7 +277,8 @@ static void check_answers(void)
 	CHECK_EQ(heard.state, said.state);
 	CHECK_EQ(heard.why, said.why);
 	CHECK_EQ(heard.bytes, 5);
-	CHECK_EQ(heard.amount, 6);
+	CHECK_EQ(swap_figure_of(&heard), SWAP_FIGURE_OBSTACLE);
+	CHECK_EQ(heard.obstacle, 6);
 	CHECK_EQ(heard.took_ns, 7);
 	CHECK_EQ(heard.list_at, 8);
 	CHECK_EQ(swap_out(copy, slot_index(slot), device), 77);
@@ -292,7 +305,7 @@ int main(void)
 	check_lock_file();
 	check_parts();
 	check_splits();
-	check_amounts();
+	check_figures();
 	check_death();
 	check_answers();
 	return 0;

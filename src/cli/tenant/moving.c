@@ -157,13 +157,14 @@ struct swap_places moving_find(struct moving *moving)
 }
 
 /* Which file could not be had, or used. */
-static void moving_say_file(const struct moving *moving, const char *who, uint64_t amount)
+static void moving_say_file(const struct moving *moving, const char *who,
+			    const struct swap_answer *answer)
 {
-	uint64_t bytes = SWAP_FILE_BYTES(amount);
+	uint64_t bytes = answer->file.bytes;
 
-	say_note("%s: its file%s%s in %s (--swap-dir), for what has no room in host memory: %s", who,
-		 bytes ? " of " : "", bytes ? units_bytes(bytes).s : "", moving->swap_dir,
-		 swap_dir_words(SWAP_FILE_ERROR(amount)));
+	say_note("%s: its file%s%s in %s (--swap-dir), for what has no room in host memory: %s",
+		 who, bytes ? " of " : "", bytes ? units_bytes(bytes).s : "", moving->swap_dir,
+		 swap_dir_words(answer->file.error));
 }
 
 /* Says which memory a process could not move, and what to do about it. */
@@ -200,25 +201,28 @@ static void moving_say_why(const struct moving *moving, const struct slot_info *
 			 "a new start", who);
 		break;
 	case SWAP_ARRAYS:
-		say_note("%s holds %" PRIu64 " array%s (cudaMallocArray, textures), which cannot leave",
-			 who, answer->amount, answer->amount == 1 ? "" : "s");
+		say_note("%s holds %" PRIu64
+			 " array%s (cudaMallocArray, textures), which cannot leave",
+			 who, answer->obstacle, answer->obstacle == 1 ? "" : "s");
 		break;
 	case SWAP_IMPORTS:
-		say_note("%s has imported memory (%" PRIu64 " time%s) of another tenant, of another API, "
+		say_note("%s has imported memory (%" PRIu64
+			 " time%s) of another tenant, of another API, "
 			 "or of a process that ended or freed it, which cannot leave",
-			 who, answer->amount, answer->amount == 1 ? "" : "s");
+			 who, answer->obstacle, answer->obstacle == 1 ? "" : "s");
 		break;
 	case SWAP_SHARED:
 		say_note("%s shares memory of another process, which ended or could not bring it back",
 			 who);
 		break;
 	case SWAP_HOST:
-		say_note("%s: there is not enough host memory for its %s, or its memory cgroup does not "
+		say_note("%s: there is not enough host memory for its %s, or its memory cgroup "
+			 "does not "
 			 "allow it",
-			 who, units_bytes(answer->amount ? answer->amount : answer->bytes).s);
+			 who, units_bytes(answer->lacks ? answer->lacks : answer->bytes).s);
 		break;
 	case SWAP_FILE:
-		moving_say_file(moving, who, answer->amount);
+		moving_say_file(moving, who, answer);
 		break;
 	case SWAP_QUOTA:
 		say_note("%s: the quota of tenant \"%s\" has no room for its %s; raise it with \"allot "
@@ -243,7 +247,8 @@ static void moving_say_why(const struct moving *moving, const struct slot_info *
 	case SWAP_POOLS:
 	case SWAP_GRAPHS:
 	case SWAP_FIXED:
-		say_note("%s holds %s %s", who, units_bytes(answer->amount).s, holds[answer->why]);
+		say_note("%s holds %s %s", who, units_bytes(answer->obstacle).s,
+			 holds[answer->why]);
 		break;
 	default:
 		say_note("%s: its driver refuses, as it does when work on the device has failed", who);

@@ -16,7 +16,8 @@ static uint64_t beside_claim(const struct swap_answer *answer)
 
 	if (answer->why || (answer->state != SWAP_SUSPENDING && answer->state != SWAP_READY))
 		return 0;
-	return sat_sub_u64(answer->bytes, answer->amount) + buffers;
+	return sat_sub_u64(answer->bytes, swap_gets_on(answer) + swap_answer_kept(answer)) +
+	       buffers;
 }
 
 /* How many others have something, in the cgroup, and what they are about to take. */

@@ -72,7 +72,7 @@ static bool drain_is_asked(struct guest *guest, uint32_t request)
 }
 
 /* A capture ends only while its thread may go on, so it is waited for with the gate open. */
-static bool drain_shut(struct guest *guest, uint32_t request, const struct mover *movers, int n)
+static bool drain_shut(struct guest *guest, uint32_t request, const struct movers *movers)
 {
 	long nap = NAP_FIRST_NS;
 
@@ -80,28 +80,27 @@ static bool drain_shut(struct guest *guest, uint32_t request, const struct mover
 		if (!capturing_any(guest)) {
 			pass_shut(guest);
 			while (!pass_is_empty(guest) && drain_is_asked(guest, request)) {
-				mover_yield(movers, n);
+				movers_yield(movers);
 				drain_nap(&nap);
 			}
 			if (pass_is_empty(guest) && !capturing_any(guest))
 				return true;
 			pass_open(guest);
 		}
-		mover_yield(movers, n);
+		movers_yield(movers);
 		drain_nap(&nap);
 	}
 	return false;
 }
 
-enum swap_why drain_process(struct guest *guest, uint32_t request, const struct mover *movers,
-			    int n)
+enum swap_why drain_process(struct guest *guest, uint32_t request, const struct movers *movers)
 {
 	enum swap_why why = SWAP_BUSY;
 
-	if (drain_shut(guest, request, movers, n)) {
+	if (drain_shut(guest, request, movers)) {
 		why = SWAP_FINE;
-		for (int i = 0; !why && i < n; i++)
-			why = movers[i].kind->rest(movers[i].self);
+		for (int i = 0; !why && i < MOVERS; i++)
+			why = movers->mover[i].kind->rest(movers->mover[i].self);
 	}
 	/* Work that takes long may have had the request withdrawn, and threads let on by it. */
 	if (!why && !(pass_confirm(guest) && drain_is_asked(guest, request)))

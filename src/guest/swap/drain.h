@@ -25,7 +25,6 @@ enum swap_why drain_work(struct guest *guest);
  * SWAP_FINE: nobody touches device memory until the gate is opened again. Else the caller opens it,
  * if a thread of the program has not. SWAP_BUSY: the request was withdrawn meanwhile.
  */
-enum swap_why drain_process(struct guest *guest, uint32_t request, const struct mover *movers,
-			    int n);
+enum swap_why drain_process(struct guest *guest, uint32_t request, const struct movers *movers);
 
 #endif

@@ -93,11 +93,33 @@ struct mover {
 	void *self;
 };
 
-static inline void mover_yield(const struct mover *movers, int n)
-{
-	for (int i = 0; i < n; i++)
-		if (movers[i].kind->yield)
-			movers[i].kind->yield(movers[i].self);
-}
+/* One for each vendor. */
+#define MOVERS 2
+
+struct movers {
+	struct mover mover[MOVERS];
+};
+
+/* Of all of them together; as in struct mover_kind. */
+bool movers_are_away(const struct movers *movers);
+enum swap_why movers_prepare(const struct movers *movers, uint64_t *ret_amount);
+uint64_t movers_bytes(const struct movers *movers, uint32_t part);
+uint64_t movers_away(const struct movers *movers);
+uint64_t movers_kept(const struct movers *movers);
+struct mover_file movers_file(const struct movers *movers);
+enum mover_work movers_work(const struct movers *movers);
+bool movers_come(const struct movers *movers);
+void movers_come_end(const struct movers *movers);
+void movers_done(const struct movers *movers);
+void movers_yield(const struct movers *movers);
+void movers_forget(const struct movers *movers);
+/* Returns true if all host memory for `part` is prepared. */
+bool movers_ahead(const struct movers *movers, uint32_t part, uint64_t least);
+
+/*
+ * Moves `part` of SWAP_ALL out; 0: all of it back. If a mover fails, those before it return to
+ * `before`, the part that was out; a part that follows another one stays out.
+ */
+enum swap_why movers_move(const struct movers *movers, uint32_t part, uint32_t before);
 
 #endif

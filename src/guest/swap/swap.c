@@ -27,80 +27,53 @@
 #include "guest/core/pass.h"
 #include "guest/core/thread.h"
 #include "guest/core/trace.h"
+#include "guest/swap/ahead.h"
 #include "guest/swap/amd/amd_move.h"
 #include "guest/swap/beside.h"
-#include "guest/swap/cgroup_room.h"
 #include "guest/swap/drain.h"
 #include "guest/swap/move.h"
 #include "guest/swap/residency.h"
-#include "ledger/residency_file.h"
 #include "ledger/slot.h"
 #include "ledger/spare.h"
 #include "ledger/swap.h"
 #include "sched/tuning.h"
 
-/* So often a process looks whether who asked still lives, where that matters. */
+/* How often the thread checks that the requester lives, in phases that end with it. */
 #define LOOK_NS (50 * NS_PER_MS)
 
-/*
- * Host memory that content came back from is kept for so long, ready for the next way out, which
- * takes half as long then, or a part of that where the machine's memory is a guest's of another
- * one. But only while so much of what the machine has is free beside it, which is looked at so
- * often: of tenants that take turns, which leave again soon, less, since whoever decides about
- * turns can have it given back. Who is the next to leave has host memory for that, with the same
- * part of it free, for as long as it is, and when it has left in part for the rest.
- */
-#define KEEP_NS	     (30 * NS_PER_S)
-#define KEEP_LOOK_NS (NS_PER_S / 2)
-#define KEEP_PART    2
-
-/* Nothing is found ahead while tenants move, which is looked at so often; and what is missing. */
-#define BUSY_NS	 (20 * NS_PER_MS)
-#define AHEAD_NS (100 * NS_PER_MS)
-
-/* What was given back, as it was missed, is not found anew before. */
-#define MISSED_NS (10 * NS_PER_S)
-
-/* Who leaves for others is asked for what follows within that, or nothing does. */
-#define BEHIND_NS (100 * NS_PER_MS)
-
-/* Who is to run and found no room for what is away tries again so often. */
+/* Retry interval for a process that was told to run but found no room on the device. */
 #define AGAIN_NS NS_PER_S
 
-/* How long all of it takes is known from a part that is no smaller. */
+/* From a smaller part than this nothing follows about how long all of it takes. */
 #define LEAST_PART 32
-
-#define MOVERS 2
 
 struct swap {
 	struct guest *guest;
-	pid_t pid; /* a forked child has a copy of this, and no thread */
-	uint64_t keeps_until_ns; /* 0: nothing is kept */
-	/*
-	 * So much is to leave next, 0: nothing. Host memory for it is to be found, if there is room,
-	 * and known to the driver.
-	 */
-	uint32_t ahead;
-	uint64_t ahead_from_ns, ahead_until_ns;
-	uint32_t missed; /* so often others had found no room on the host when it was asked last */
+	pid_t pid;  /* a forked child has a copy of this, and no thread */
 	bool wants; /* the program waits for what is away, by work that no call told of */
 	struct move move;
 	struct amd_move amd;
-	struct mover mover[MOVERS];
+	struct movers movers;
+	struct ahead ahead;
 	struct swap_answer answer; /* the last */
 };
 
-static void swap_answer(struct swap *swap, uint32_t request, enum swap_state state,
-			enum swap_why why)
+/* Answers a request, with the state that the process is in by now. */
+static void swap_answer(struct swap *swap, uint32_t request, enum swap_why why)
 {
-	swap->answer.request = request;
-	swap->answer.state = state;
-	swap->answer.why = why;
-	swap_say(swap->guest->claimed, &swap->answer);
-	trace(swap->guest, TRACE_SWAP_SAID, -1, state, why, swap->answer.bytes);
+	struct swap_answer *answer = &swap->answer;
+
+	answer->request = request;
+	answer->why = why;
+	if (swap_figure_of(answer) == SWAP_FIGURE_KEPT)
+		answer->kept = movers_kept(&swap->movers);
+	else if (swap_figure_of(answer) == SWAP_FIGURE_FILED)
+		answer->filed = movers_file(&swap->movers).holds;
+	swap_say(swap->guest->claimed, answer);
+	trace(swap->guest, TRACE_SWAP_SAID, -1, answer->state, why, answer->bytes);
 }
 
-/* On the way: what the last answer was is known, and the request is not answered yet. */
+/* Says that the process is on its way; the answer to the request is still the last one. */
 static void swap_begin(struct swap *swap, enum swap_state state)
 {
 	struct swap_answer answer = swap->answer;
@@ -109,202 +82,7 @@ static void swap_begin(struct swap *swap, enum swap_state state)
 	swap_say(swap->guest->claimed, &answer);
 }
 
-/* --- All vendors' memory ---------------------------------------------------------------------- */
-
-static bool swap_is_away(const struct swap *swap)
-{
-	for (int i = 0; i < MOVERS; i++)
-		if (swap->mover[i].kind->is_away(swap->mover[i].self))
-			return true;
-	return false;
-}
-
-static void swap_done(struct swap *swap)
-{
-	for (int i = 0; i < MOVERS; i++)
-		swap->mover[i].kind->done(swap->mover[i].self);
-}
-
-static uint64_t swap_kept(const struct swap *swap)
-{
-	uint64_t bytes = 0;
-
-	for (int i = 0; i < MOVERS; i++)
-		bytes += swap->mover[i].kind->kept(swap->mover[i].self);
-	return bytes;
-}
-
-static uint64_t swap_away_bytes(const struct swap *swap)
-{
-	uint64_t bytes = 0;
-
-	for (int i = 0; i < MOVERS; i++)
-		bytes += swap->mover[i].kind->away(swap->mover[i].self);
-	return bytes;
-}
-
-/* What is to be free of the host beside what is kept. */
-static uint64_t swap_keep_least(const struct swap *swap)
-{
-	return host_memory_total() / (swap->guest->use ? TUNING_RESIDENCY_HOST_PART : KEEP_PART);
-}
-
-static uint64_t swap_bytes(const struct swap *swap, uint32_t part)
-{
-	uint64_t bytes = 0;
-
-	for (int i = 0; i < MOVERS; i++)
-		bytes += swap->mover[i].kind->bytes(swap->mover[i].self, part);
-	return bytes;
-}
-
-/*
- * Threads of ours find host memory for so much, and have the driver know it; 0: they are gone. They
- * leave some more than is to be free, so that it is not given back at once. Whether all of it is
- * there.
- */
-static bool swap_ahead(struct swap *swap, uint32_t part)
-{
-	uint64_t least = part ? swap_keep_least(swap) / 4 * 5 : 0;
-	bool all = true;
-
-	for (int i = 0; i < MOVERS; i++)
-		if (swap->mover[i].kind->ahead)
-			all &= swap->mover[i].kind->ahead(swap->mover[i].self, part, least);
-	return all;
-}
-
-/* So much, from then on. */
-static void swap_plan_ahead(struct swap *swap, uint32_t part, uint64_t from_ns)
-{
-	swap->ahead = part;
-	swap->ahead_from_ns = from_ns;
-	swap->ahead_until_ns = from_ns + KEEP_NS;
-}
-
-/*
- * Who comes back, and leaves once more, takes no processors for its copies when the driver knows
- * where those are. Who makes room for others has them move first. What is left of it goes next, and
- * finds its place meanwhile; but what all processes may have on the host nobody divides here.
- */
-static void swap_plan_behind(struct swap *swap, uint32_t part)
-{
-	const struct policy *policy = &swap->guest->policy;
-	bool rest = swap->guest->use && !*policy->swap_dir && !policy->host_bytes;
-
-	swap_plan_ahead(swap, rest ? SWAP_ALL : part,
-			now_monotonic_ns() + (swap->guest->use ? BEHIND_NS : 0));
-}
-
-static bool swap_is_busy(const struct swap *swap)
-{
-	const struct residency_file *file = atomic_load(&swap->guest->residency);
-
-	return file && word_read(residency_file_moves(file));
-}
-
-/*
- * What was asked for is begun, and once more as long as not all is there: others may be giving back
- * what they kept, or it was called off while others moved. When to look again.
- */
-static uint64_t swap_try_ahead(struct swap *swap, uint64_t now)
-{
-	if (now < swap->ahead_from_ns)
-		return swap->ahead_from_ns;
-	if (swap_is_busy(swap) && now < swap->ahead_until_ns)
-		return now + BUSY_NS;
-	swap->keeps_until_ns = UINT64_MAX;
-	if (swap_ahead(swap, swap->ahead) || now >= swap->ahead_until_ns)
-		swap->ahead = 0;
-	return now + (swap->ahead ? AHEAD_NS : KEEP_LOOK_NS);
-}
-
-/* So often a tenant could not leave since all had something on the host. */
-static uint32_t swap_missed(const struct swap *swap)
-{
-	const struct residency_file *file = atomic_load(&swap->guest->residency);
-
-	return file ? residency_file_missed(file) : 0;
-}
-
-/* Others of the host have enough beside what is kept. */
-static bool swap_is_enough(const struct swap *swap)
-{
-	return cgroup_host_room() >= swap_keep_least(swap);
-}
-
-static void swap_forget(struct swap *swap)
-{
-	for (int i = 0; i < MOVERS; i++)
-		swap->mover[i].kind->forget(swap->mover[i].self);
-}
-
-/* It has left, in part maybe, and nothing is being asked of it. */
-static bool swap_has_left(const struct swap *swap)
-{
-	return swap_phase_of(swap->answer.request) == SWAP_OUT && swap_is_away(swap);
-}
-
-/* What was found ahead, and is not its content's. */
-static bool swap_keeps_beside(const struct swap *swap)
-{
-	return swap_has_left(swap) && swap_kept(swap) > swap_away_bytes(swap) + STAGE_STEP_BYTES;
-}
-
-static bool swap_is_missed(const struct swap *swap)
-{
-	return swap_missed(swap) != swap->missed &&
-	       (swap->answer.state == SWAP_RUNNING || swap_has_left(swap));
-}
-
-/* As when it was asked last. */
-static void swap_plan_anew(struct swap *swap, uint64_t now)
-{
-	uint32_t part = swap_part_of(swap->answer.request);
-
-	if (swap_has_left(swap))
-		swap_plan_behind(swap, part);
-	else
-		swap_plan_ahead(swap, part, now);
-}
-
-/* The program goes on meanwhile, or is away. When to look again; UINT64_MAX: nothing is kept. */
-static uint64_t swap_keep(struct swap *swap)
-{
-	uint64_t now = now_monotonic_ns();
-	bool keeps = swap->answer.state == SWAP_RUNNING && swap->keeps_until_ns;
-	bool beside = swap_keeps_beside(swap), missed = swap_is_missed(swap);
-
-	if (missed || (keeps && now >= swap->keeps_until_ns) ||
-	    ((keeps || beside) && !swap_is_enough(swap))) {
-		if (missed)
-			swap_plan_anew(swap, now);
-		if (missed || swap_kept(swap))
-			swap->ahead_from_ns = now + MISSED_NS;
-		swap_forget(swap);
-		swap->missed = swap_missed(swap);
-		swap->keeps_until_ns = 0;
-		keeps = beside = false;
-	}
-	if (swap->ahead)
-		return swap_try_ahead(swap, now);
-	return keeps || beside ? now + KEEP_LOOK_NS : UINT64_MAX;
-}
-
 /* --- Work that no call tells of --------------------------------------------------------------- */
-
-static enum mover_work swap_work(const struct swap *swap)
-{
-	enum mover_work all = MOVER_BY_CALLS, work;
-
-	for (int i = 0; i < MOVERS; i++) {
-		const struct mover *mover = &swap->mover[i];
-
-		work = mover->kind->look ? mover->kind->look(mover->self) : MOVER_BY_CALLS;
-		all = max_u64(work, all);
-	}
-	return all;
-}
 
 /*
  * In a tenant that comes back by itself it is use, or waits, as a call is and does. When to look
@@ -316,7 +94,7 @@ static uint64_t swap_look(struct swap *swap)
 
 	if (!swap->guest->use || swap->wants)
 		return UINT64_MAX;
-	work = swap_work(swap);
+	work = movers_work(&swap->movers);
 	if (work == MOVER_WORKS && swap->answer.state == SWAP_RUNNING)
 		pass_use(swap->guest);
 	if (work == MOVER_WORKS && swap->answer.state != SWAP_RUNNING) {
@@ -341,53 +119,35 @@ static void swap_let_on(struct swap *swap)
 /* Nothing was moved, or all of it is back. */
 static void swap_open(struct swap *swap)
 {
-	swap_done(swap);
+	movers_done(&swap->movers);
 	swap_let_on(swap);
-}
-
-static enum swap_why swap_find_obstacle(struct swap *swap)
-{
-	enum swap_why why = SWAP_FINE;
-
-	for (int i = 0; !why && i < MOVERS; i++)
-		why = swap->mover[i].kind->prepare(swap->mover[i].self, &swap->answer.amount);
-	return why;
 }
 
 /* What the memory cgroup allows for content, with what has its place on the host. */
 static uint64_t swap_allowed(struct swap *swap, uint64_t room)
 {
-	return sat_sub_u64(sat_add_u64(swap_kept(swap), room), move_lacks(&swap->move));
+	return sat_sub_u64(sat_add_u64(movers_kept(&swap->movers), room), move_lacks(&swap->move));
 }
 
 /* Of what is to leave, beside others of the tenant that are asked for theirs: see beside.h. */
 static uint64_t swap_claim(struct swap *swap, uint64_t bytes)
 {
 	swap->answer.bytes = bytes;
-	swap->answer.amount = swap_kept(swap);
+	swap->answer.moved = movers_kept(&swap->movers);
 	swap->answer.why = SWAP_FINE;
 	swap_begin(swap, SWAP_SUSPENDING);
 	return swap_allowed(swap, beside_claims(swap->guest));
 }
 
-static struct mover_file swap_file(const struct swap *swap)
+/* Says what has no room on the host; with an error, the file of that size that could not be had. */
+static void swap_lack(struct swap *swap, uint64_t bytes, int error)
 {
-	struct mover_file all = {0};
-
-	for (int i = 0; i < MOVERS; i++) {
-		struct mover_file file = swap->mover[i].kind->file(swap->mover[i].self);
-
-		all.bytes += file.bytes;
-		all.holds += file.holds;
-		all.error = all.error ? all.error : file.error;
+	if (error) {
+		swap->answer.file.bytes = bytes;
+		swap->answer.file.error = -error;
+	} else {
+		swap->answer.lacks = bytes;
 	}
-	return all;
-}
-
-/* As it is said with SWAP_FILE. */
-static uint64_t swap_file_amount(uint64_t bytes, int error)
-{
-	return SWAP_FILE_BYTES(bytes + 4095) | (uint64_t)-error;
 }
 
 /*
@@ -398,10 +158,10 @@ static enum swap_why swap_take_file(struct swap *swap)
 {
 	uint64_t split = swap_request_split(swap->guest->policy_map);
 	const char *dir = swap->guest->policy.swap_dir;
-	uint64_t room = swap_claim(swap, swap_bytes(swap, SWAP_ALL));
+	uint64_t room = swap_claim(swap, movers_bytes(&swap->movers, SWAP_ALL));
 
 	for (int i = 0; i < MOVERS; i++) {
-		const struct mover *mover = &swap->mover[i];
+		const struct mover *mover = &swap->movers.mover[i];
 		uint64_t bytes = mover->kind->bytes(mover->self, SWAP_ALL);
 		uint64_t host = min_u64(swap_host_bytes(bytes, split), room);
 		int error;
@@ -410,7 +170,7 @@ static enum swap_why swap_take_file(struct swap *swap)
 			host -= host % STAGE_STEP_BYTES;
 			if (!mover->kind->take(mover->self, host, dir)) {
 				error = mover->kind->file(mover->self).error;
-				swap->answer.amount = swap_file_amount(bytes - host, error);
+				swap_lack(swap, bytes - host, error);
 				return error ? SWAP_FILE : SWAP_HOST;
 			}
 		}
@@ -419,38 +179,15 @@ static enum swap_why swap_take_file(struct swap *swap)
 	return SWAP_FINE;
 }
 
-/* For so much, of which nothing is away. */
+/* Finds room for bytes that are all on the device. */
 static enum swap_why swap_find_room(struct swap *swap, uint64_t bytes)
 {
 	if (*swap->guest->policy.swap_dir)
 		return swap_take_file(swap);
 	if (bytes <= swap_claim(swap, bytes))
 		return SWAP_FINE;
-	swap->answer.amount = bytes;
+	swap->answer.lacks = bytes;
 	return SWAP_HOST;
-}
-
-/* So much of all of them, 0: back. */
-static enum swap_why swap_move_one(const struct mover *mover, uint32_t part)
-{
-	return part ? mover->kind->out(mover->self, part) : mover->kind->back(mover->self);
-}
-
-/*
- * All of them, or none: those before one that fails go the other way again. Where some was away and
- * more was to follow, what followed stays away.
- */
-static enum swap_why swap_move(struct swap *swap, uint32_t request, uint32_t part)
-{
-	bool more = part && swap_is_away(swap);
-	enum swap_why why = SWAP_FINE;
-	int i = 0;
-
-	while (i < MOVERS && !(why = swap_move_one(&swap->mover[i], part)))
-		i++;
-	while (why && !more && i-- > 0)
-		swap_move_one(&swap->mover[i], part ? 0 : swap_part_of(request));
-	return why;
 }
 
 /* --- What is asked for ------------------------------------------------------------------------ */
@@ -462,14 +199,13 @@ static uint32_t swap_us(uint64_t ns)
 	return us < UINT32_MAX ? (uint32_t)us : UINT32_MAX;
 }
 
-/* For whoever decides how long a turn is, and for people: how long all of it would have taken. */
+/* Notes how long moving all of it would have taken, for the role holder and for people. */
 static void swap_note_way(const struct swap *swap, bool out, uint64_t moved)
 {
 	struct slot *slot = swap->guest->claimed;
 	struct swap_use *use = swap_use_of(slot_ledger(slot), slot_index(slot));
-	uint64_t all = swap_bytes(swap, SWAP_ALL);
+	uint64_t all = movers_bytes(&swap->movers, SWAP_ALL);
 
-	/* From a small part nothing follows about all of it. */
 	if (moved < all / LEAST_PART)
 		return;
 	word_write(out ? &use->out_us : &use->back_us,
@@ -477,7 +213,10 @@ static void swap_note_way(const struct swap *swap, bool out, uint64_t moved)
 				      (moved ? (double)all / (double)moved : 1))));
 }
 
-/* What has its place on the host leaves as fast as it came, whatever it took to find that place. */
+/*
+ * With host pages already allocated, moving out takes as long as moving in did; do not count the
+ * first allocation.
+ */
 static void swap_note_kept(const struct swap *swap)
 {
 	struct slot *slot = swap->guest->claimed;
@@ -488,182 +227,261 @@ static void swap_note_kept(const struct swap *swap)
 		word_write(&use->out_us, back_us);
 }
 
-/* So much of it, 0: back. */
+/* The figure of a move that failed. */
+static void swap_note_failure(struct swap *swap, enum swap_why why)
+{
+	struct mover_file file = movers_file(&swap->movers);
+
+	swap->answer.moved = 0;
+	if (why == SWAP_FILE)
+		swap_lack(swap, file.bytes, file.error);
+}
+
+/* Moves `part` of SWAP_ALL out; 0: all of it back. */
 static enum swap_why swap_move_measured(struct swap *swap, uint32_t request, uint32_t part)
 {
-	uint64_t begin = now_monotonic_ns(), before = swap_away_bytes(swap), after, moved;
+	uint64_t begin = now_monotonic_ns(), before = movers_away(&swap->movers), after, moved;
 	enum swap_why why;
 
+	swap->answer.moved = part ? movers_kept(&swap->movers) : 0;
 	swap_begin(swap, part ? SWAP_SUSPENDING : SWAP_RESUMING);
-	why = swap_move(swap, request, part);
+	why = movers_move(&swap->movers, part, part ? 0 : swap_part_of(request));
 	swap->answer.took_ns = now_monotonic_ns() - begin;
-	after = swap_away_bytes(swap);
+	after = movers_away(&swap->movers);
 	moved = after > before ? after - before : before - after;
 	trace(swap->guest, TRACE_SWAP_MOVED, -1, swap->answer.took_ns, moved, after);
-	if (part && swap_is_away(swap))
+	if (part && movers_are_away(&swap->movers))
 		swap->answer.bytes = after;
-	if (!why)
+	if (why)
+		swap_note_failure(swap, why);
+	else
 		swap_note_way(swap, part, moved);
 	return why;
 }
 
-/* What has moved, or could not. With what is in a file, or why there is none. */
-static void swap_answer_away(struct swap *swap, uint32_t request, enum swap_state state,
-			     enum swap_why why)
-{
-	struct mover_file file = swap_file(swap);
+/* --- Steps ------------------------------------------------------------------------------------ */
 
-	swap->answer.amount = why == SWAP_FILE ? swap_file_amount(file.bytes, file.error)
-			      : why == SWAP_HOST ? 0 : file.holds;
-	swap_answer(swap, request, state, why);
+/* The part that a request is for. */
+static uint32_t swap_part(uint32_t request)
+{
+	enum swap_phase phase = swap_phase_of(request);
+
+	return phase == SWAP_BARE || phase == SWAP_GIVEN ? SWAP_ALL : swap_part_of(request);
 }
 
-static void swap_run(struct swap *swap, uint32_t request)
+/* All is on the device, and about to be used. */
+static enum swap_why swap_settle(struct swap *swap, uint32_t request)
 {
-	uint32_t part = swap_part_of(request);
-	bool again = swap->answer.state == SWAP_RUNNING, filed = swap_file(swap).bytes;
-	enum swap_why why = swap_is_away(swap) ? swap_move_measured(swap, request, 0) : SWAP_FINE;
-
-	if (why) {
-		swap_answer_away(swap, request, SWAP_SUSPENDED, why);
-		return;
-	}
-	swap_done(swap);
+	movers_done(&swap->movers);
 	exporter_is_back(swap->guest, SHARE_ALL, request);
-	swap->answer.amount = swap->answer.list_at = 0;
-	swap_answer(swap, request, SWAP_RUNNING, SWAP_FINE);
-	swap_let_on(swap);
-	swap_plan_ahead(swap, part, now_monotonic_ns());
-	/* Copies to a file leave nothing but their buffers. */
-	if (part || (!swap_kept(swap) && !filed && !swap->keeps_until_ns))
-		return;
-	/* Who runs and is asked for that once more is to keep nothing. */
-	swap->keeps_until_ns = again ? 1 : now_monotonic_ns() + KEEP_NS;
-	if (!again && !filed)
-		swap_note_kept(swap);
+	swap->answer.list_at = 0;
+	return SWAP_FINE;
 }
 
-/* Nothing moves. Whether it is ready to, with so much of it. */
-static bool swap_prepare(struct swap *swap, uint32_t request, uint32_t part)
+static enum swap_why swap_count(struct swap *swap, uint32_t request)
 {
-	enum swap_why why = SWAP_FINE;
-	uint64_t bytes;
+	swap->answer.bytes = movers_bytes(&swap->movers, swap_part(request));
+	return SWAP_FINE;
+}
 
-	if (swap->answer.state == SWAP_READY || swap->answer.state == SWAP_RETURNED) {
-		bytes = swap_bytes(swap, part);
-		/* One that returned has its content still where it was. */
-		if (swap->answer.state == SWAP_READY)
-			why = swap_find_room(swap, bytes);
-		swap->answer.bytes = bytes;
-		swap_answer(swap, request, swap_is_away(swap) ? SWAP_SUSPENDED : SWAP_READY, why);
-		return !why;
-	}
-	bytes = swap->answer.bytes = swap->answer.amount = 0;
+/* The gate is shut already. */
+static enum swap_why swap_prepare_again(struct swap *swap, uint32_t request)
+{
+	uint64_t bytes = movers_bytes(&swap->movers, swap_part(request));
+	enum swap_why why = swap_find_room(swap, bytes);
+
+	swap->answer.bytes = bytes;
+	return why;
+}
+
+static enum swap_why swap_prepare(struct swap *swap, uint32_t request)
+{
+	enum swap_why why;
+
+	swap->answer.bytes = 0;
 	swap_begin(swap, SWAP_SUSPENDING);
-	why = drain_process(swap->guest, request, swap->mover, MOVERS);
+	why = drain_process(swap->guest, request, &swap->movers);
 	if (!why)
-		why = swap_find_obstacle(swap);
-	if (!why) {
-		bytes = swap_bytes(swap, part);
-		why = swap_find_room(swap, bytes);
-	}
+		why = movers_prepare(&swap->movers, &swap->answer.obstacle);
+	if (!why)
+		why = swap_prepare_again(swap, request);
 	if (why)
 		swap_open(swap);
 	FAULT_POINT(GUEST_SWAP_SHUT);
-	swap->answer.bytes = why ? 0 : bytes;
-	if (!why)
-		swap->answer.amount = swap_kept(swap);
-	swap_answer(swap, request, why ? SWAP_RUNNING : SWAP_READY, why);
-	return !why;
+	if (why)
+		swap->answer.bytes = 0;
+	return why;
 }
 
-/*
- * What follows was looked at by no PREPARE. Who could not leave after all has given its file away;
- * what has just come back is where it was, too.
- */
-static enum swap_why swap_has_room(struct swap *swap, uint64_t bytes)
+static enum swap_why swap_out_all(struct swap *swap, uint32_t request)
 {
-	if (swap->answer.state == SWAP_RETURNED || swap_file(swap).bytes)
-		return SWAP_FINE;
-	if (!swap_is_away(swap))
-		return *swap->guest->policy.swap_dir ? swap_take_file(swap) : SWAP_FINE;
-	if (bytes <= swap_away_bytes(swap))
-		return SWAP_FINE;
-	/* Who says how much may be on the host does so whatever is free. */
+	return swap_move_measured(swap, request, swap_part(request));
+}
+
+/* A process that could not move out after all has given its file back: it takes another one. */
+static enum swap_why swap_out_first(struct swap *swap, uint32_t request)
+{
+	bool has_file = !*swap->guest->policy.swap_dir || movers_file(&swap->movers).bytes;
+	enum swap_why why = has_file ? SWAP_FINE : swap_take_file(swap);
+
+	return why ? why : swap_out_all(swap, request);
+}
+
+/* No PREPARE has looked for the host memory of what follows the first part. */
+static bool swap_has_room(struct swap *swap, uint64_t bytes)
+{
+	if (movers_file(&swap->movers).bytes || bytes <= movers_away(&swap->movers))
+		return true;
+	/* --host-memory counts whatever is free. */
 	if (!swap->guest->policy.host_bytes &&
-	    bytes > sat_add_u64(swap_kept(swap), host_memory_room()))
+	    bytes > sat_add_u64(movers_kept(&swap->movers), host_memory_room()))
+		return false;
+	return bytes <= swap_allowed(swap, beside_others(swap->guest));
+}
+
+static enum swap_why swap_out_rest(struct swap *swap, uint32_t request)
+{
+	if (!swap_has_room(swap, movers_bytes(&swap->movers, swap_part(request))))
 		return SWAP_HOST;
-	return bytes <= swap_allowed(swap, beside_others(swap->guest)) ? SWAP_FINE : SWAP_HOST;
+	return swap_out_all(swap, request);
 }
 
-static void swap_leave(struct swap *swap, uint32_t request, uint32_t part)
+static enum swap_why swap_back(struct swap *swap, uint32_t request)
 {
-	enum swap_why why;
-	uint64_t bytes;
+	return swap_move_measured(swap, request, 0);
+}
 
-	if (!swap_is_away(swap) && swap->answer.state != SWAP_READY &&
-	    swap->answer.state != SWAP_RETURNED && !swap_prepare(swap, request, part))
-		return;
-	bytes = swap_bytes(swap, part);
-	why = swap_has_room(swap, bytes);
+/* Importers that did not know if their exporters had left ask again. */
+static enum swap_why swap_return(struct swap *swap, uint32_t request)
+{
+	enum swap_why why = move_ask_again(&swap->move);
+
 	if (!why)
-		why = swap_move_measured(swap, request, part);
-	swap_answer_away(swap, request, swap_is_away(swap) ? SWAP_SUSPENDED : SWAP_READY, why);
+		why = amd_move_ask_again(&swap->amd);
+	if (movers_are_away(&swap->movers))
+		return swap_back(swap, request);
+	exporter_is_back(swap->guest, SHARE_ALL, request);
+	return why;
 }
 
-/* What whoever asks puts back, or somebody from an image, gets its place first. */
-static enum swap_why swap_give_content(struct swap *swap)
+/* Others may have waited for this process, which has been running all the time. */
+static enum swap_why swap_say_back(struct swap *swap, uint32_t request)
 {
-	move_give(&swap->move);
-	return swap->move.given && swap_request_split(swap->guest->policy_map)
-		       ? swap_take_file(swap)
-		       : SWAP_FINE;
+	exporter_is_back(swap->guest, SHARE_ALL, request);
+	return SWAP_FINE;
 }
 
-/* So that who looks from outside finds what has left; and for GIVEN all of that is gone then. */
-static void swap_bare(struct swap *swap, uint32_t request, bool give)
+/* A reader from outside finds what has left by the list. */
+static void swap_show(struct swap *swap)
+{
+	FAULT_POINT(GUEST_SWAP_BARE);
+	swap->answer.list_at = (uint64_t)(uintptr_t)swap->move.list;
+}
+
+static enum swap_why swap_make_bare(struct swap *swap, uint32_t request)
 {
 	enum swap_why why = SWAP_FINE;
 
-	if (!swap->move.away)
-		swap_leave(swap, request, SWAP_ALL);
-	else if (!swap->move.given)
-		why = swap_move_measured(swap, request, SWAP_ALL);
-	if (!swap->move.away)
-		return;
-	/* A disk may take long for what was put in the file. */
-	if (swap->move.given && !give)
+	/* The disk may take long for content that was put back into the file. */
+	if (swap->move.given)
 		swap_begin(swap, SWAP_SUSPENDING);
-	if (!why && (!give || !swap->move.given))
-		why = move_bare(&swap->move);
-	if (why) {
-		swap_answer_away(swap, request, SWAP_SUSPENDED, why);
-		return;
-	}
-	if (give)
-		why = swap_give_content(swap);
-	FAULT_POINT(GUEST_SWAP_BARE);
-	swap->answer.list_at = (uint64_t)(uintptr_t)swap->move.list;
-	if (why)
-		swap_answer(swap, request, SWAP_SUSPENDED, why);
 	else
-		swap_answer_away(swap, request, SWAP_SUSPENDED, SWAP_FINE);
+		why = swap_out_all(swap, request);
+	if (why)
+		return why;
+	why = move_bare(&swap->move);
+	if (why)
+		swap_note_failure(swap, why);
+	return why;
 }
 
-/* Whoever asks has CRIU take what is on the devices, too. */
-static void swap_still(struct swap *swap, uint32_t request)
+static enum swap_why swap_bare(struct swap *swap, uint32_t request)
 {
-	enum swap_why why = swap_is_away(swap) ? SWAP_ELSEWHERE : SWAP_FINE;
+	enum swap_why why = swap_make_bare(swap, request);
 
 	if (!why)
-		why = drain_process(swap->guest, request, NULL, 0);
+		swap_show(swap);
+	return why;
+}
+
+/* The content is lost from here on. Its place on the host is found before it is put back. */
+static enum swap_why swap_give(struct swap *swap, uint32_t request)
+{
+	enum swap_why why = swap->move.given ? SWAP_FINE : swap_make_bare(swap, request);
+
+	if (why)
+		return why;
+	move_give(&swap->move);
+	if (swap->move.given && swap_request_split(swap->guest->policy_map))
+		why = swap_take_file(swap);
+	swap_show(swap);
+	return why;
+}
+
+/* The requester has CRIU take what is on the devices, too. */
+static enum swap_why swap_still(struct swap *swap, uint32_t request)
+{
+	enum swap_why why;
+
+	if (movers_are_away(&swap->movers))
+		return SWAP_ELSEWHERE;
+	why = drain_process(swap->guest, request, NULL);
 	if (!why)
-		swap->answer.amount = amd_again_obstacle(swap->guest);
-	if (!why && swap->answer.amount)
+		swap->answer.obstacle = amd_again_obstacle(swap->guest);
+	if (!why && swap->answer.obstacle)
 		why = SWAP_DMABUFS;
-	if (why && !swap_is_away(swap))
+	if (why)
 		swap_open(swap);
-	swap_answer(swap, request, why ? swap->answer.state : SWAP_READY, why);
+	return why;
+}
+
+/*
+ * What a process does for a phase, by the state that it is in: TO ends in a state and answers; ON
+ * leads to a state, whose step of the same phase follows. A process whose action fails is as
+ * swap_state_behind says. COME is no request that is answered.
+ */
+struct swap_step {
+	enum swap_why (*action)(struct swap *swap, uint32_t request); /* NULL: nothing to do */
+	enum swap_state next;
+	bool on;
+};
+
+#define TO(action, state) {action, SWAP_##state, false}
+#define ON(action, state) {action, SWAP_##state, true}
+#define STEPS(running, ready, returned, suspended)                                                \
+	{[SWAP_RUNNING] = running, [SWAP_READY] = ready, [SWAP_RETURNED] = returned,              \
+	 [SWAP_SUSPENDED] = suspended}
+#define STEPS_PREPARE STEPS(TO(swap_prepare, READY), TO(swap_prepare_again, READY),               \
+			    TO(swap_count, READY), TO(NULL, SUSPENDED))
+#define STEPS_BEHIND_OUT(action) STEPS(ON(swap_prepare, READY), ON(swap_out_first, SUSPENDED),    \
+				       ON(swap_out_all, SUSPENDED), TO(action, SUSPENDED))
+
+static const struct swap_step steps[SWAP_PHASES][SWAP_STATES] = {
+	[SWAP_RUN] = STEPS(TO(swap_settle, RUNNING), TO(swap_settle, RUNNING),
+			   TO(swap_settle, RUNNING), ON(swap_back, RETURNED)),
+	[SWAP_PREPARE] = STEPS_PREPARE,
+	[SWAP_PREPARE_CONTEXTS] = STEPS_PREPARE,
+	[SWAP_OUT] = STEPS(ON(swap_prepare, READY), TO(swap_out_first, SUSPENDED),
+			   TO(swap_out_all, SUSPENDED), TO(swap_out_rest, SUSPENDED)),
+	[SWAP_BACK] = STEPS(TO(swap_say_back, RUNNING), TO(swap_return, RETURNED),
+			    TO(swap_return, RETURNED), TO(swap_return, RETURNED)),
+	[SWAP_BARE] = STEPS_BEHIND_OUT(swap_bare),
+	[SWAP_GIVEN] = STEPS_BEHIND_OUT(swap_give),
+	[SWAP_STILL] = STEPS(TO(swap_still, READY), TO(swap_still, READY),
+			     TO(swap_still, READY), TO(swap_still, READY)),
+};
+
+static enum swap_state swap_state(const struct swap *swap)
+{
+	return movers_are_away(&swap->movers) ? SWAP_SUSPENDED : swap->answer.state;
+}
+
+/* What is back after a failure has lost its place on the host: it is as good as prepared. */
+static enum swap_state swap_state_behind(const struct swap *swap)
+{
+	enum swap_state state = swap_state(swap);
+
+	return state == SWAP_RETURNED ? SWAP_READY : state;
 }
 
 /*
@@ -685,82 +503,54 @@ static void swap_come(struct swap *swap, uint32_t request)
 	const uint32_t *word = swap_request(swap->guest->policy_map);
 
 	while (word_acquire(word) == request && swap_is_asked(swap->guest->dir)) {
-		bool any = false;
-
-		for (int i = 0; i < MOVERS; i++)
-			if (swap->mover[i].kind->come)
-				any |= swap->mover[i].kind->come(swap->mover[i].self);
-		if (!any)
+		if (!movers_come(&swap->movers))
 			futex_wait_until(word, request, now_monotonic_ns() + TUNING_RESIDENCY_TRY_NS);
 	}
-	for (int i = 0; i < MOVERS; i++)
-		if (swap->mover[i].kind->come_end)
-			swap->mover[i].kind->come_end(swap->mover[i].self);
+	movers_come_end(&swap->movers);
 }
 
-static void swap_return(struct swap *swap, uint32_t request)
+static enum swap_why swap_step(struct swap *swap, uint32_t request, enum swap_phase phase)
 {
-	bool runs = swap->answer.state == SWAP_RUNNING;
-	enum swap_why why = runs ? SWAP_FINE : move_ask_again(&swap->move);
+	const struct swap_step *step;
+	enum swap_why why;
 
-	if (!runs && !why)
-		why = amd_move_ask_again(&swap->amd);
-	if (!swap_is_away(swap)) {
-		exporter_is_back(swap->guest, SHARE_ALL, request);
-		swap_answer(swap, request,
-			    runs  ? SWAP_RUNNING
-			    : why ? SWAP_READY
-				  : SWAP_RETURNED,
-			    why);
-		return;
-	}
-	why = swap_move_measured(swap, request, 0);
-	swap_answer_away(swap, request, why ? SWAP_SUSPENDED : SWAP_RETURNED, why);
+	swap->answer.moved = 0;
+	swap->answer.state = swap_state(swap);
+	do {
+		step = &steps[phase][swap->answer.state];
+		why = step->action ? step->action(swap, request) : SWAP_FINE;
+		swap->answer.state = why ? swap_state_behind(swap) : step->next;
+	} while (!why && step->on);
+	return why;
 }
 
 static void swap_act(struct swap *swap, uint32_t request, enum swap_phase phase)
 {
+	bool again = swap->answer.state == SWAP_RUNNING, filed;
+	enum swap_why why;
+
 	if (!swap_has_slot(swap))
 		return;
 	trace_follow(swap->guest);
-	trace(swap->guest, TRACE_SWAP_ASKED, -1, phase, swap_part_of(request), 
+	trace(swap->guest, TRACE_SWAP_ASKED, -1, phase, swap_part_of(request),
 	      swap_is_by_command(swap->guest->dir));
-	swap_ahead(swap, 0);
-	swap->ahead = 0;
-	swap->missed = swap_missed(swap);
-	switch (phase) {
-	case SWAP_PREPARE:
-	case SWAP_PREPARE_CONTEXTS:
-		swap->move.contexts = phase == SWAP_PREPARE_CONTEXTS;
-		if (swap_is_away(swap))
-			swap_answer_away(swap, request, SWAP_SUSPENDED, SWAP_FINE);
-		else
-			swap_prepare(swap, request, swap_part_of(request));
-		break;
-	case SWAP_OUT:
-		swap_leave(swap, request, swap_part_of(request));
-		if (swap_is_away(swap))
-			swap_plan_behind(swap, swap_part_of(request));
-		break;
-	case SWAP_COME:
+	ahead_end(&swap->ahead);
+	if (phase == SWAP_COME) {
 		swap_come(swap, request);
-		break;
-	case SWAP_BACK:
-		swap_return(swap, request);
-		break;
-	case SWAP_BARE:
-		swap_bare(swap, request, false);
-		break;
-	case SWAP_GIVEN:
-		swap_bare(swap, request, true);
-		break;
-	case SWAP_STILL:
-		swap_still(swap, request);
-		break;
-	default:
-		swap_run(swap, request);
-		break;
+		return;
 	}
+	if (phase == SWAP_PREPARE || phase == SWAP_PREPARE_CONTEXTS)
+		swap->move.contexts = phase == SWAP_PREPARE_CONTEXTS;
+	filed = movers_file(&swap->movers).bytes;
+	why = swap_step(swap, request, phase);
+	swap_answer(swap, request, why);
+	if (phase == SWAP_OUT && movers_are_away(&swap->movers))
+		ahead_left(&swap->ahead, swap_part_of(request));
+	if (phase != SWAP_RUN || why)
+		return;
+	swap_let_on(swap);
+	if (ahead_back(&swap->ahead, swap_part_of(request), again, filed))
+		swap_note_kept(swap);
 }
 
 static void *swap_watch(void *arg)
@@ -774,6 +564,9 @@ static void *swap_watch(void *arg)
 		uint32_t request = word_acquire(word);
 		enum swap_phase phase = swap_phase_of(request);
 
+		/* One that a later version asks for is none of ours. */
+		if (phase >= SWAP_PHASES)
+			phase = SWAP_RUN;
 		swap_act(swap, request, phase);
 		while (word_acquire(word) == request && phase != swap_phase_rests(phase)) {
 			futex_wait_until(word, request, now_monotonic_ns() + LOOK_NS);
@@ -783,10 +576,11 @@ static void *swap_watch(void *arg)
 			swap_act(swap, request, phase);
 		}
 		while (word_acquire(word) == request) {
-			mover_yield(swap->mover, MOVERS);
-			if (phase != SWAP_RUN || !swap_is_away(swap)) {
+			movers_yield(&swap->movers);
+			if (phase != SWAP_RUN || !movers_are_away(&swap->movers)) {
 				futex_wait_until(word, request,
-						 min_u64(swap_keep(swap), swap_look(swap)));
+						 min_u64(ahead_step(&swap->ahead, &swap->answer),
+							 swap_look(swap)));
 				continue;
 			}
 			/* It was stopped until the others ran, and has to follow them. */
@@ -830,8 +624,9 @@ void swap_start(struct guest *guest)
 	swap->pid = getpid();
 	swap->move.guest = guest;
 	swap->amd.guest = guest;
-	swap->mover[0] = (struct mover){&move_kind, &swap->move};
-	swap->mover[1] = (struct mover){&amd_move_kind, &swap->amd};
+	swap->movers = (struct movers){{{&move_kind, &swap->move}, {&amd_move_kind, &swap->amd}}};
+	swap->answer.state = SWAP_RUNNING;
+	swap->ahead = (struct ahead){.guest = guest, .movers = &swap->movers};
 	if (thread_start(swap_watch, swap)) {
 		munmap(swap, sizeof(*swap));
 		return;

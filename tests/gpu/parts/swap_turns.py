@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tenants whose quotas together exceed the device (`allot run --overcommit`): two jobs beside one after
 the other, and model servers of which not all are resident, with the time to a request's answer."""
+import functools
 import json
 import random
 import time
@@ -17,12 +18,24 @@ SERVERS, SERVER_GIB, ANSWER_S = 6, 30, 1.0
 CALM_S, CLOSE_S, CLOSE = 10, 1, 4
 QUICK_PART = 0.3  # of the device, for each server of a quick run
 TURNS = 14  # two of three requests are for one that is away
+# What is switched off in turn in a build for that (tests/gpu/run --trials), and what it does; the same
+# requests each time.
+MECHANISMS = {
+    "none": "nothing is switched off",
+    "first-part": "a small part leaves first, as a whole, and the rest piece by piece",
+    "ahead": "the tenant that leaves next prepares host memory before it is asked to",
+    "rest": "a tenant of which a part has left prepares host memory for the rest",
+    "beside": "what was prepared beside the content is returned when the host has little memory left",
+    "missed": "host memory that another tenant needs is returned for it",
+    "keep": "host memory is kept for a while after a way back",
+}
+TRIAL_TURNS, TRIAL_CALM_S, TRIAL_SEED = 10, 7, 1
 
 
-def hold(bench, name, held):
+def hold(bench, name, held, env=None):
     total = bench.figures.devices[0]["memory"] // MIB
     return bench.start(name, f"{min(held + 1024, total)}MiB",
-                       [bench.program("swap"), "brief", held], options=["--overcommit"])
+                       [bench.program("swap"), "brief", held], options=["--overcommit"], env=env)
 
 
 def content(bench, name, children):
@@ -134,7 +147,68 @@ def servers(bench, total):
                                 "... soon behind another": close}, at)
 
 
+def ask_away(bench, names, children):
+    """Requests for servers that are away, each second one soon behind another; (calm, soon, wrong)."""
+    chance, calm, soon, wrong = random.Random(TRIAL_SEED), [], [], 0
+    for turn in range(TRIAL_TURNS):
+        time.sleep(0.3 if bench.sim else CLOSE_S if turn % 2 else TRIAL_CALM_S)
+        gone = away_of(bench, names)
+        if not gone:
+            continue
+        took, missed = request(children[chance.choice(gone)])
+        (soon if turn % 2 else calm).append(took)
+        wrong += missed
+    return calm, soon, wrong
+
+
+def without(bench, total, mechanism):
+    """The first answers of servers that were away, with a mechanism switched off."""
+    n, held = SERVERS, SERVER_GIB * 1024
+    if bench.sim or bench.quick:
+        n, held = 4, int(total / MIB * QUICK_PART)
+    names, children = [bench.tenant() for _ in range(n)], []
+    try:
+        for name in names:
+            children.append(hold(bench, name, held, {"ALLOT_WITHOUT": mechanism}))
+            children[-1].hear("held", 240)
+        calm, soon, wrong = ask_away(bench, names, children)
+        content(bench, f"content without {mechanism}", children)
+    finally:
+        for child in children:
+            child.end()
+    bench.results.check("swap-turns", f"answers without {mechanism}", not wrong and bool(calm + soon),
+                        f"{wrong} wrong words, {len(calm + soon)} were away", "none wrong, some away")
+    bench.results.figure("swap-turns", f"without {mechanism}", {
+        "what": MECHANISMS[mechanism], "n": n, "held_mib": held,
+        "calm_s": [round(s, 4) for s in calm], "soon_s": [round(s, 4) for s in soon]})
+    table_of_trials(bench)
+
+
+def median(values):
+    return sorted(values)[len(values) // 2] if values else None
+
+
+def table_of_trials(bench):
+    """What has been measured by now; and how much more the median is than with all there."""
+    figures, rows = bench.results.figures["swap-turns"], []
+    whole = figures.get("without none", {})
+    for mechanism in MECHANISMS:
+        found = figures.get(f"without {mechanism}")
+        if not found:
+            continue
+        row = [mechanism]
+        for kind in ("calm_s", "soon_s"):
+            at, of = median(found[kind]), median(whole.get(kind, []))
+            row += ["-" if at is None else f"{at:.3f}", "-" if at is None else f"{max(found[kind]):.3f}",
+                    f"{100 * (at / of - 1):+.0f} %" if at and of else "-"]
+        rows.append(row)
+    head = ["without", "calm p50 s", "most", "more", "soon p50 s", "most", "more"]
+    bench.results.table("swap-turns", head, rows)
+
+
 ITEMS = {"jobs": jobs, "servers": servers}
+TRIALS = {f"without {mechanism}": functools.partial(without, mechanism=mechanism)
+          for mechanism in MECHANISMS}
 
 
 def part(bench):
@@ -143,5 +217,6 @@ def part(bench):
         bench.results.skip("swap-turns", "turns on memory",
                            f"simulated, and as large as {total >> 30} GiB")
         return
-    for item in bench.chosen("swap-turns", ITEMS):
-        ITEMS[item](bench, total)
+    items = {**ITEMS, **TRIALS} if bench.trials else ITEMS
+    for item in bench.chosen("swap-turns", items):
+        items[item](bench, total)

@@ -23,6 +23,7 @@
 
 #include "base/now.h"
 #include "base/number.h"
+#include "sched/rounds.h"
 #include "sched/tuning.h"
 
 const struct arbiter_params arbiter_defaults = {
@@ -30,7 +31,13 @@ const struct arbiter_params arbiter_defaults = {
 	.brief_ns = TUNING_BRIEF_NS,
 	.brief_slice_ns = TUNING_BRIEF_SLICE_NS,
 	.long_ns = TUNING_LONG_NS,
-	.long_round_ns = TUNING_LONG_ROUND_NS,
+	.rounds = {
+		.latency_ns = TUNING_LATENCY_NS,
+		.cheap_ns = TUNING_CHEAP_SLICE_NS,
+		.cheap_long_ns = TUNING_LONG_SLICE_NS,
+		.least_ns = TUNING_LEAST_SLICE_NS,
+		.hand_over_ns = TUNING_HAND_OVER_NS,
+	},
 	.lift_ns = TUNING_LIFT_NS,
 	.grace_ns = 150000,
 	.long_grace_ns = TUNING_LONG_GRACE_NS,
@@ -71,6 +78,13 @@ const struct arbiter_params arbiter_defaults = {
 
 /* Turns that were charged before they were measured; see arbiter_charge_ahead. */
 #define AHEAD_TURNS 4
+
+/*
+ * How much longer than planned turns are counts up to this: a kernel of a second shortens nobody's
+ * turns by more. A shorter turn takes this part off.
+ */
+#define OVER_MOST_NS (100 * NS_PER_MS)
+#define OVER_PART    64
 
 struct machine {
 	const struct arbiter_params *params;
@@ -168,21 +182,59 @@ static bool arbiter_all_are(const struct machine *m, const struct arbiter_tenant
 	return true;
 }
 
-/*
- * How much device time this tenant's turn has. Where all work for long at a time it is the tenant's
- * part of a round, so that others wait no longer the more there are, and all slices are as long in
- * virtual time: tenants of any weights have one turn each in a round.
- */
+/* Its turn where no latency says otherwise; `is_long`: all work for long at a time. */
+static uint64_t arbiter_preferred_ns(const struct machine *m, const struct arbiter_tenant *t,
+				     bool is_brief, bool is_long)
+{
+	if (t->slice_ns)
+		return t->slice_ns;
+	if (is_brief)
+		return m->params->brief_slice_ns;
+	return is_long ? m->params->rounds.cheap_long_ns : m->params->slice_ns;
+}
+
+static struct rounds_tenant arbiter_for_rounds(const struct machine *m,
+					       const struct arbiter_tenant *t, bool is_brief,
+					       bool is_long)
+{
+	uint64_t patient = t->slice_ns && !t->latency_ns ? UINT64_MAX : 0;
+
+	return (struct rounds_tenant){
+		.weight = t->weight,
+		.prefer_ns = arbiter_preferred_ns(m, t, is_brief, is_long),
+		.over_ns = t->over_ns,
+		.unit_ns = t->unit_ns,
+		.burst_ns = is_long ? t->burst_ns : 0,
+		.latency_ns = t->latency_ns ? t->latency_ns : patient,
+	};
+}
+
+/* Decides how long the tenant's turns are beside those that want a device of it. */
+static void arbiter_plan_turn(const struct machine *m, struct arbiter_tenant *t)
+{
+	bool is_brief = arbiter_all_are(m, t, arbiter_is_brief);
+	bool is_long = arbiter_all_are(m, t, arbiter_is_long);
+	struct rounds_tenant round[ARBITER_TENANTS];
+	int n = 1;
+
+	round[0] = arbiter_for_rounds(m, t, is_brief, is_long);
+	for (int i = 0; i < m->n; i++)
+		if (m->tenant[i].wants && arbiter_competes(&m->tenant[i], t))
+			round[n++] = arbiter_for_rounds(m, &m->tenant[i], is_brief, is_long);
+	t->turn = rounds_turn_of(&m->params->rounds, round, n, 0);
+}
+
+static void arbiter_plan(const struct machine *m)
+{
+	for (int i = 0; i < m->n; i++)
+		if (m->tenant[i].id)
+			arbiter_plan_turn(m, &m->tenant[i]);
+}
+
+/* How much device time this tenant's turn has. */
 static uint64_t arbiter_slice_ns(const struct machine *m, const struct arbiter_tenant *t)
 {
-	if (t->lifted)
-		return m->params->lift_ns;
-	if (arbiter_all_are(m, t, arbiter_is_brief))
-		return m->params->brief_slice_ns;
-	if (arbiter_all_are(m, t, arbiter_is_long))
-		return max_u64(m->params->slice_ns,
-			       m->params->long_round_ns * arbiter_entitled_permille(m, t) / 1000);
-	return m->params->slice_ns;
+	return t->lifted ? m->params->lift_ns : t->turn.slice_ns;
 }
 
 /* How long the turn is by the clock. */
@@ -281,13 +333,15 @@ static void arbiter_charge_in_flight(const struct machine *m, struct arbiter_ten
 	t->ahead_ns += flew_ns;
 }
 
-static void arbiter_forget(struct arbiter_tenant *t)
+static void arbiter_forget(const struct machine *m, struct arbiter_tenant *t)
 {
 	t->known_id = t->id;
 	t->last_busy_ns = t->busy_ns;
 	t->virtual_ns = min_u64(t->inherited_ns, arbiter_virtual_of(t, OWED_MAX_NS));
 	t->ahead_ns = 0;
 	t->turn_from_ns = t->turn_busy_ns = t->left_ns = 0;
+	t->over_ns = t->alone_ns = 0;
+	t->turn = (struct rounds_turn){m->params->slice_ns, UINT64_MAX, UINT64_MAX};
 	t->idle_since_ns = 1;
 	t->billed_ns = t->resumed_ns = t->gap_ns = t->came_ns = t->stay_ns = 0;
 	t->idle = t->away = true;
@@ -444,16 +498,33 @@ static uint64_t arbiter_grace_ns(const struct machine *m, const struct arbiter_t
 }
 
 /*
+ * True if another tenant would wait for too long by the end of the next burst. The usual latency is
+ * worth no turn that is much shorter than planned.
+ */
+static bool arbiter_next_is_too_long(const struct machine *m, const struct arbiter_tenant *t,
+				     uint64_t burst_ns)
+{
+	uint64_t from_ns = max_u64(t->turn_from_ns, t->alone_ns);
+	uint64_t end_ns = max_u64(t->done_ns, m->now_ns) + t->gap_ns + burst_ns;
+	uint64_t took_ns = sat_sub_u64(end_ns, from_ns);
+
+	if (t->lifted || took_ns <= min_u64(t->turn.asked_end_ns, t->turn.usual_end_ns))
+		return false;
+	return took_ns > t->turn.asked_end_ns ||
+	       arbiter_used_ns(m, t) >= t->turn.slice_ns - t->turn.slice_ns / 4;
+}
+
+/*
  * True if an owner that waits for its work gives its turn up at the end of that work: it then
- * pauses for longer than is worth waiting for, or its next burst would exceed the slice by more
- * than this one falls short of it.
+ * pauses for longer than is worth waiting for, its next burst would exceed the slice by more than
+ * this one falls short of it, or another tenant would wait too long.
  */
 static bool arbiter_ends_with_burst(const struct machine *m, const struct arbiter_tenant *t)
 {
 	uint64_t in_flight = arbiter_in_flight_ns(m, t);
 
 	return in_flight && arbiter_is_rivalled(m, t, t->priority) &&
-	       (!arbiter_grace_ns(m, t) ||
+	       (!arbiter_grace_ns(m, t) || arbiter_next_is_too_long(m, t, in_flight) ||
 		arbiter_used_ns(m, t) + in_flight / 2 >= arbiter_slice_ns(m, t));
 }
 
@@ -502,6 +573,22 @@ static void arbiter_resume(const struct machine *m, struct arbiter_tenant *t)
 	t->idle_since_ns = 0;
 }
 
+/*
+ * Follows by how much the tenant's turns are longer than planned, while others wait: by a kernel,
+ * by pauses of the program, by the hand-over. The longest counts, and is forgotten slowly.
+ */
+static void arbiter_learn_over(const struct machine *m, struct arbiter_tenant *t)
+{
+	uint64_t from_ns = max_u64(t->turn_from_ns, t->alone_ns);
+	uint64_t took_ns = sat_sub_u64(m->now_ns, from_ns);
+	uint64_t over_ns = min_u64(sat_sub_u64(took_ns, t->turn.slice_ns), OVER_MOST_NS);
+
+	if (over_ns >= t->over_ns)
+		t->over_ns = over_ns;
+	else if (took_ns >= t->turn.slice_ns / 2)
+		t->over_ns -= (t->over_ns - over_ns) / OVER_PART;
+}
+
 /* True if it had a real pause, after which it loses its place in line. */
 static bool arbiter_is_away(const struct machine *m, const struct arbiter_tenant *t)
 {
@@ -533,7 +620,7 @@ static void arbiter_look(const struct machine *m)
 		struct arbiter_tenant *t = &m->tenant[i];
 
 		if (t->id != t->known_id)
-			arbiter_forget(t);
+			arbiter_forget(m, t);
 		arbiter_account(m, t);
 		if (!t->guess_ns)
 			t->late_ns = 0;
@@ -548,6 +635,9 @@ static void arbiter_look(const struct machine *m)
 		away[i] = arbiter_is_away(m, t);
 	}
 	for (int i = 0; i < m->n; i++)
+		if (!arbiter_is_rivalled(m, &m->tenant[i], m->tenant[i].priority))
+			m->tenant[i].alone_ns = m->now_ns;
+	for (int i = 0; i < m->n; i++)
 		if (m->tenant[i].away && !away[i])
 			arbiter_come_back(m, &m->tenant[i]);
 	for (int i = 0; i < m->n; i++) {
@@ -560,6 +650,7 @@ static void arbiter_look(const struct machine *m)
 			if (m->now_ns >= arbiter_leaves_by_ns(t))
 				t->vain_ns = m->now_ns;
 			arbiter_charge_leaving(m, t);
+			arbiter_learn_over(m, t);
 			t->leaving = false;
 		}
 	}
@@ -638,9 +729,13 @@ static void arbiter_lower(struct arbiter_tenant *t)
 
 static void arbiter_end_turn(const struct machine *m, struct arbiter_tenant *t)
 {
+	bool lifted = t->lifted;
+
 	arbiter_lower(t);
 	t->owner = false;
 	t->leaving = t->wants && t->done_ns > m->now_ns + m->params->lead_ns;
+	if (!t->leaving && !lifted)
+		arbiter_learn_over(m, t);
 	t->left_ns = m->now_ns;
 	t->turn_busy_ns = 0; /* from here on: measured since */
 }
@@ -837,10 +932,34 @@ static bool arbiter_is_contended(const struct machine *m, const struct arbiter_t
 {
 	for (int i = 0; i < m->n; i++)
 		if (arbiter_takes_part(&m->tenant[i], t) &&
-		    (!m->tenant[i].idle_since_ns ||
+		    (!m->tenant[i].idle_since_ns || m->tenant[i].latency_ns ||
 		     m->now_ns - m->tenant[i].idle_since_ns < RECENT_NS))
 			return true;
 	return false;
+}
+
+/*
+ * The least latency that its turns can keep if all want its devices that take turns on them. None
+ * can be said beside higher priorities, or if its neighbours have turns on other devices, too.
+ */
+static uint64_t arbiter_least_latency_ns(const struct machine *m, const struct arbiter_tenant *t)
+{
+	struct rounds_tenant round[ARBITER_TENANTS];
+	int n = 1;
+
+	if (!t->id || t->first)
+		return 0;
+	round[0] = arbiter_for_rounds(m, t, false, false);
+	for (int i = 0; i < m->n; i++) {
+		const struct arbiter_tenant *other = &m->tenant[i];
+
+		if (!arbiter_takes_part(other, t) || other->priority < t->priority)
+			continue;
+		if (other->priority > t->priority || other->devices != t->devices)
+			return UINT64_MAX;
+		round[n++] = arbiter_for_rounds(m, other, false, false);
+	}
+	return rounds_least_latency_ns(&m->params->rounds, round, n, 0);
 }
 
 /* When the work of those before it is about done. */
@@ -863,6 +982,7 @@ static void arbiter_answer(const struct machine *m, struct arbiter_tenant *t)
 	arbiter_urge(m, t);
 	t->first = arbiter_is_first(m, t);
 	t->open = t->owner || t->first;
+	t->least_latency_ns = arbiter_least_latency_ns(m, t);
 	t->entitled_permille = t->id ? arbiter_entitled_permille(m, t) : 0;
 	t->open_until_ns = t->open_from_ns = 0;
 	if (!t->open)
@@ -921,6 +1041,7 @@ uint64_t arbiter_step(const struct arbiter_params *params, struct arbiter_tenant
 	uint64_t next = now_ns + params->lease_ns / 2;
 
 	arbiter_look(&m);
+	arbiter_plan(&m);
 	arbiter_lift(&m);
 	arbiter_rank(&m);
 	arbiter_rebase(&m);

@@ -197,7 +197,9 @@ static struct rounds_tenant arbiter_for_rounds(const struct machine *m,
 					       const struct arbiter_tenant *t, bool is_brief,
 					       bool is_long)
 {
-	uint64_t patient = t->slice_ns && !t->latency_ns ? UINT64_MAX : 0;
+	uint64_t patient = t->slice_ns ? UINT64_MAX : 0;
+	/* One that cannot be kept is none that costs others more than the least that can. */
+	uint64_t least_ns = t->least_latency_ns == UINT64_MAX ? 0 : t->least_latency_ns;
 
 	return (struct rounds_tenant){
 		.weight = t->weight,
@@ -205,7 +207,7 @@ static struct rounds_tenant arbiter_for_rounds(const struct machine *m,
 		.over_ns = t->over_ns,
 		.unit_ns = t->unit_ns,
 		.burst_ns = is_long ? t->burst_ns : 0,
-		.latency_ns = t->latency_ns ? t->latency_ns : patient,
+		.latency_ns = t->latency_ns ? max_u64(t->latency_ns, least_ns) : patient,
 	};
 }
 
@@ -224,17 +226,24 @@ static void arbiter_plan_turn(const struct machine *m, struct arbiter_tenant *t)
 	t->turn = rounds_turn_of(&m->params->rounds, round, n, 0);
 }
 
-static void arbiter_plan(const struct machine *m)
-{
-	for (int i = 0; i < m->n; i++)
-		if (m->tenant[i].id)
-			arbiter_plan_turn(m, &m->tenant[i]);
-}
-
 /* How much device time this tenant's turn has. */
 static uint64_t arbiter_slice_ns(const struct machine *m, const struct arbiter_tenant *t)
 {
-	return t->lifted ? m->params->lift_ns : t->turn.slice_ns;
+	if (t->lifted)
+		return m->params->lift_ns;
+	return t->ahead ? m->params->rounds.least_ns : t->turn.slice_ns;
+}
+
+static void arbiter_plan(const struct machine *m)
+{
+	for (int i = 0; i < m->n; i++) {
+		struct arbiter_tenant *t = &m->tenant[i];
+
+		if (t->id)
+			arbiter_plan_turn(m, t);
+		if (t->owner)
+			t->told_ns = max_u64(t->told_ns, arbiter_slice_ns(m, t));
+	}
 }
 
 /* How long the turn is by the clock. */
@@ -340,7 +349,8 @@ static void arbiter_forget(const struct machine *m, struct arbiter_tenant *t)
 	t->virtual_ns = min_u64(t->inherited_ns, arbiter_virtual_of(t, OWED_MAX_NS));
 	t->ahead_ns = 0;
 	t->turn_from_ns = t->turn_busy_ns = t->left_ns = 0;
-	t->over_ns = t->alone_ns = 0;
+	t->over_ns = t->told_ns = t->alone_ns = t->waits_ns = 0;
+	t->ahead = false;
 	t->turn = (struct rounds_turn){m->params->slice_ns, UINT64_MAX, UINT64_MAX};
 	t->idle_since_ns = 1;
 	t->billed_ns = t->resumed_ns = t->gap_ns = t->came_ns = t->stay_ns = 0;
@@ -434,6 +444,59 @@ static uint64_t arbiter_place_in_line(const struct machine *m, const struct arbi
 	return arbiter_expected_virtual(m, t) + arbiter_virtual_of(t, more_ns);
 }
 
+/* By when its latency ends; UINT64_MAX if it does not wait, or its latency cannot be kept. */
+static uint64_t arbiter_latency_ends_ns(const struct arbiter_tenant *t)
+{
+	if (!t->waits_ns || !t->latency_ns || t->latency_ns < t->least_latency_ns)
+		return UINT64_MAX;
+	return t->waits_ns + t->latency_ns;
+}
+
+/* ... less the shortest turns of those whose latency ends sooner. */
+static uint64_t arbiter_begins_by_ns(const struct machine *m, const struct arbiter_tenant *t)
+{
+	uint64_t by_ns = arbiter_latency_ends_ns(t), before_ns = 0;
+
+	for (int i = 0; by_ns != UINT64_MAX && i < m->n; i++)
+		if (arbiter_competes(&m->tenant[i], t) &&
+		    arbiter_latency_ends_ns(&m->tenant[i]) < by_ns)
+			before_ns += m->params->rounds.least_ns + m->tenant[i].over_ns;
+	return sat_sub_u64(by_ns, before_ns);
+}
+
+/* When the turn of another tenant begins at the latest, for the latencies of those that wait. */
+static uint64_t arbiter_next_begins_by_ns(const struct machine *m, const struct arbiter_tenant *t)
+{
+	uint64_t by_ns = UINT64_MAX;
+
+	for (int i = 0; i < m->n; i++)
+		if (m->tenant[i].waits_ns && arbiter_competes(&m->tenant[i], t))
+			by_ns = min_u64(by_ns, arbiter_begins_by_ns(m, &m->tenant[i]));
+	return sat_sub_u64(by_ns, m->params->rounds.hand_over_ns);
+}
+
+/* The latest end of a turn of another tenant that would begin now. */
+static uint64_t arbiter_longest_turn_ns(const struct machine *m, const struct arbiter_tenant *t)
+{
+	uint64_t longest = 0;
+
+	for (int i = 0; i < m->n; i++)
+		if (arbiter_competes(&m->tenant[i], t) && m->tenant[i].wants)
+			longest = max_u64(longest, m->tenant[i].turn.slice_ns + m->tenant[i].over_ns);
+	return longest;
+}
+
+/*
+ * By when a tenant's turn begins so that its latency is kept, if no other turn can come before that;
+ * UINT64_MAX if one can, or its latency cannot be kept.
+ */
+static uint64_t arbiter_deadline_ns(const struct machine *m, const struct arbiter_tenant *t)
+{
+	uint64_t by_ns = arbiter_begins_by_ns(m, t);
+
+	return m->now_ns + arbiter_longest_turn_ns(m, t) > by_ns ? by_ns : UINT64_MAX;
+}
+
 static bool arbiter_goes_before(const struct machine *m, const struct arbiter_tenant *a,
 				const struct arbiter_tenant *b)
 {
@@ -443,6 +506,8 @@ static bool arbiter_goes_before(const struct machine *m, const struct arbiter_te
 		return a->wants;
 	if (arbiter_outranks(a, b) || arbiter_outranks(b, a))
 		return arbiter_outranks(a, b);
+	if (arbiter_deadline_ns(m, a) != arbiter_deadline_ns(m, b))
+		return arbiter_deadline_ns(m, a) < arbiter_deadline_ns(m, b);
 	if (of_a != of_b)
 		return of_a < of_b;
 	return a->turn_from_ns < b->turn_from_ns;
@@ -508,6 +573,8 @@ static bool arbiter_next_is_too_long(const struct machine *m, const struct arbit
 	uint64_t end_ns = max_u64(t->done_ns, m->now_ns) + t->gap_ns + burst_ns;
 	uint64_t took_ns = sat_sub_u64(end_ns, from_ns);
 
+	if (!t->lifted && end_ns > arbiter_next_begins_by_ns(m, t))
+		return true;
 	if (t->lifted || took_ns <= min_u64(t->turn.asked_end_ns, t->turn.usual_end_ns))
 		return false;
 	return took_ns > t->turn.asked_end_ns ||
@@ -581,11 +648,11 @@ static void arbiter_learn_over(const struct machine *m, struct arbiter_tenant *t
 {
 	uint64_t from_ns = max_u64(t->turn_from_ns, t->alone_ns);
 	uint64_t took_ns = sat_sub_u64(m->now_ns, from_ns);
-	uint64_t over_ns = min_u64(sat_sub_u64(took_ns, t->turn.slice_ns), OVER_MOST_NS);
+	uint64_t over_ns = min_u64(sat_sub_u64(took_ns, t->told_ns), OVER_MOST_NS);
 
 	if (over_ns >= t->over_ns)
 		t->over_ns = over_ns;
-	else if (took_ns >= t->turn.slice_ns / 2)
+	else if (took_ns >= t->told_ns / 2)
 		t->over_ns -= (t->over_ns - over_ns) / OVER_PART;
 }
 
@@ -612,6 +679,17 @@ static bool arbiter_has_left(const struct machine *m, const struct arbiter_tenan
 	       m->now_ns >= arbiter_leaves_by_ns(t);
 }
 
+/* A wait ends with work in flight, not with a turn: that may end before it was used. */
+static void arbiter_follow_wait(const struct machine *m, struct arbiter_tenant *t)
+{
+	bool works = t->done_ns > m->now_ns;
+
+	if (!t->wants || (t->owner && works))
+		t->waits_ns = 0;
+	else if (works || (!t->owner && !t->waits_ns))
+		t->waits_ns = m->now_ns;
+}
+
 static void arbiter_look(const struct machine *m)
 {
 	bool away[ARBITER_TENANTS];
@@ -633,6 +711,7 @@ static void arbiter_look(const struct machine *m)
 		t->idle =
 			t->idle_since_ns && m->now_ns - t->idle_since_ns >= arbiter_grace_ns(m, t);
 		away[i] = arbiter_is_away(m, t);
+		arbiter_follow_wait(m, t);
 	}
 	for (int i = 0; i < m->n; i++)
 		if (!arbiter_is_rivalled(m, &m->tenant[i], m->tenant[i].priority))
@@ -750,18 +829,22 @@ static void arbiter_begin_turn(const struct machine *m, struct arbiter_tenant *t
 	/* Work that was charged ahead and is not measured by now never will be: it is forgotten. */
 	if (t->done_ns <= m->now_ns && t->ahead_ns > most)
 		t->ahead_ns = most;
+	t->ahead = arbiter_deadline_ns(m, t) != UINT64_MAX && arbiter_should_yield(m, t);
 	t->owner = true;
 	t->leaving = false;
 	t->turn_from_ns = m->now_ns;
 	t->turn_busy_ns = 0;
+	t->told_ns = arbiter_slice_ns(m, t);
 }
 
 /*
  * True if a tenant that waits is behind by more than a turn. It had pauses, in which others had
- * their turns.
+ * their turns. One that got its turn for its latency keeps it, at least until it has launched.
  */
 static bool arbiter_is_overdue(const struct machine *m, const struct arbiter_tenant *t)
 {
+	if (t->ahead || (t->latency_ns && t->waits_ns))
+		return false;
 	for (int i = 0; i < m->n; i++) {
 		const struct arbiter_tenant *other = &m->tenant[i];
 
@@ -836,6 +919,13 @@ static void arbiter_lift(const struct machine *m)
 	}
 }
 
+/* True if another tenant has waited for so long that the work in flight is to be the last. */
+static bool arbiter_is_awaited(const struct machine *m, const struct arbiter_tenant *t)
+{
+	return !t->lifted &&
+	       max_u64(t->done_ns, m->now_ns) >= arbiter_next_begins_by_ns(m, t);
+}
+
 static void arbiter_end_turns(const struct machine *m)
 {
 	for (int i = 0; i < m->n; i++) {
@@ -844,7 +934,7 @@ static void arbiter_end_turns(const struct machine *m)
 
 		if (!t->owner)
 			continue;
-		if (t->outranked || arbiter_is_overdue(m, t) ||
+		if (t->outranked || arbiter_is_overdue(m, t) || arbiter_is_awaited(m, t) ||
 		    (t->idle && arbiter_is_rivalled(m, t, INT32_MIN)) ||
 		    (t->rests && t->done_ns <= m->now_ns + m->params->lead_ns &&
 		     arbiter_ends_with_burst(m, t))) {
@@ -1022,6 +1112,8 @@ static uint64_t arbiter_next_ns(const struct machine *m, const struct arbiter_te
 							    : m->now_ns + m->params->grace_ns);
 	if (arbiter_is_rivalled(m, t, t->priority)) {
 		next = min_u64(next, t->turn_from_ns + arbiter_wall_ns(m, t));
+		next = min_u64(next, sat_sub_u64(arbiter_next_begins_by_ns(m, t),
+						 m->params->rounds.least_ns));
 		/* No sooner: a device works no faster than the clock goes. */
 		if (!t->rests)
 			next = min_u64(next, m->now_ns + arbiter_left_ns(m, t));

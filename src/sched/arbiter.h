@@ -95,6 +95,9 @@ struct arbiter_tenant {
 	uint64_t looked_ns, lifted_ns;
 	struct rounds_turn turn; /* how long its turns are */
 	uint64_t over_ns;  /* its turns are longer by this */
+	uint64_t told_ns;  /* the longest that was planned of its turn, since that began */
+	uint64_t waits_ns; /* since then, with nothing on a device; 0: it does not */
+	bool ahead;	   /* its turn began before its place in line, for its latency */
 	uint64_t alone_ns; /* when it was last the only one that wanted its devices */
 	uint64_t late_ns; /* its work is late, or was not foreseen, since then; 0: it is not */
 	uint64_t vain_ns; /* when its work was last waited for in vain; 0: it never was */

@@ -141,18 +141,22 @@ static uint64_t rounds_least_turn_ns(const struct rounds_params *params,
 
 /*
  * It waits for one turn of each other tenant. If its own turns are longer than its part of such a
- * round, it waits until the others have had as much by their weights.
+ * round, it waits until the others have had as much by their weights; and it goes before others
+ * by one turn of theirs to be in time.
  */
 uint64_t rounds_least_latency_ns(const struct rounds_params *params,
 				 const struct rounds_tenant *tenant, int n, int of)
 {
-	uint64_t others = 0, weight = 0, own = rounds_least_turn_ns(params, &tenant[of]);
+	uint64_t others = 0, weight = 0, longest = 0;
+	uint64_t own = rounds_least_turn_ns(params, &tenant[of]);
 
 	for (int i = 0; i < n; i++) {
 		if (i == of)
 			continue;
 		others += rounds_least_turn_ns(params, &tenant[i]);
+		longest = max_u64(longest, rounds_least_turn_ns(params, &tenant[i]));
 		weight += rounds_weight(&tenant[i]);
 	}
-	return max_u64(others, own * weight / rounds_weight(&tenant[of]));
+	own = own * weight / rounds_weight(&tenant[of]);
+	return own > others ? own + longest : others;
 }

@@ -53,6 +53,8 @@ static bool policy_compute_ok(const struct policy *policy)
 	return policy->compute < POLICY_COMPUTES && policy->mode < POLICY_MODES &&
 	       policy->controller < CONTROLLERS && policy->priority < POLICY_PRIORITIES &&
 	       policy->weight <= POLICY_WEIGHT_MAX &&
+	       (!policy->latency_us || (policy->latency_us >= POLICY_LATENCY_LEAST_US &&
+					policy->latency_us <= POLICY_LATENCY_MOST_US)) &&
 	       (policy->floor_permille <= POLICY_FLOOR_MOST ||
 		policy->floor_permille == POLICY_FLOOR_NONE);
 }

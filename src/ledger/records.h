@@ -89,6 +89,13 @@ enum policy_priority {
 #define POLICY_FLOOR_MOST     500
 #define POLICY_FLOOR_NONE     UINT32_MAX
 
+/*
+ * The shortest and the longest --latency and --slice. Less than the least turn of one other tenant
+ * cannot be had of anybody.
+ */
+#define POLICY_LATENCY_LEAST_US 2000
+#define POLICY_LATENCY_MOST_US	1000000
+
 /* The largest --weight, and the share that a weight of 1 equals when the two meet. */
 #define POLICY_WEIGHT_MAX      1000
 #define POLICY_WEIGHT_PERMILLE 100
@@ -116,13 +123,15 @@ struct policy {
 	uint32_t priority;    /* enum policy_priority */
 	uint32_t weight;      /* 1 to POLICY_WEIGHT_MAX; 0: by share_permille */
 	uint32_t inflight_us; /* work in flight, by estimated time; 0: the default */
-	uint32_t slice_us;    /* see share_params; 0: the default */
+	uint32_t slice_us;    /* of a turn, and see share_params; 0: the default */
 	uint32_t floor_permille; /* 0: the default; POLICY_FLOOR_NONE: none */
 	uint64_t host_bytes;  /* most of its memory that may be on the host; 0: what is free */
 	/* 1: its use of compute is measured, limited or not. No flag: libraries from before refuse those. */
 	uint32_t meter;
 	uint32_t trace; /* 1: what its processes decide is recorded, see trace.h; likewise no flag */
-	uint8_t reserved[8];
+	/* Of others' turns that work waits for; 0: the default. Likewise no flag. See sched/rounds.h. */
+	uint32_t latency_us;
+	uint8_t reserved[4];
 	struct policy_device device[POLICY_DEVICES];
 	/* Last, and not part of the record that older libraries read. */
 	char swap_dir[POLICY_DIR_BYTES]; /* what has no room on the host goes there; "": nowhere */

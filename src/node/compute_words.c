@@ -80,6 +80,12 @@ struct compute_text compute_words(const struct policy *policy, unsigned int i)
 	if (policy->inflight_us)
 		compute_words_append(&t, ", %s in flight",
 				     units_duration(policy->inflight_us * UINT64_C(1000)).s);
+	if (policy->latency_us)
+		compute_words_append(&t, ", latency %s",
+				     units_duration(policy->latency_us * UINT64_C(1000)).s);
+	if (policy->slice_us)
+		compute_words_append(&t, ", slice %s",
+				     units_duration(policy->slice_us * UINT64_C(1000)).s);
 	/* A limited tenant is measured in any case. */
 	if (policy->meter && !policy_limits_compute(policy))
 		compute_words_append(&t, ", measured");

@@ -10,7 +10,7 @@ extern const char *const compute_modes[POLICY_MODES];		/* "turns", "space" */
 extern const char *const compute_priorities[POLICY_PRIORITIES]; /* "normal", "low", "high" */
 
 struct compute_text {
-	char s[96];
+	char s[128];
 };
 
 /* "cap", "share", "weight 2", "cap, weight 2, high": how, without the share. */

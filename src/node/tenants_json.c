@@ -42,6 +42,8 @@ static void tenants_json_put_policy(struct json *j, const struct policy *p)
 	json_u64(j, "floor_permille", policy_floor(p));
 	json_known_u64(j, "weight", p->weight);
 	json_known_u64(j, "inflight_us", p->inflight_us);
+	json_known_u64(j, "latency_us", p->latency_us);
+	json_known_u64(j, "slice_us", p->slice_us);
 	json_close(j, '}');
 	json_open(j, "policy", '[');
 	for (uint32_t i = 0; i < p->ndevices; i++)

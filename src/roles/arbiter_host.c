@@ -325,6 +325,8 @@ static void arbiter_host_describe_member(struct arbiter_host *host, int i)
 	arbiter_host_give_places_back(host, member);
 	state->priority = roster_level(&policy);
 	state->floor_permille = policy_floor(&policy);
+	state->latency_ns = policy.latency_us * NS_PER_US;
+	state->slice_ns = policy.slice_us * NS_PER_US;
 	state->cap_permille = 0;
 	state->weight = 1;
 	state->devices = 0;
@@ -437,14 +439,16 @@ static void arbiter_host_look(struct arbiter_host *host, int i, uint64_t now_ns)
 	    (member->turn && !ledger_device_info(member->ledger, member->ndevices, &info)))
 		arbiter_host_describe_member(host, i);
 	state->id = member->turn ? member->id : 0;
-	state->done_ns = state->guess_ns = state->devices = state->burst_ns = 0;
+	state->done_ns = state->guess_ns = state->devices = 0;
+	state->burst_ns = state->unit_ns = 0;
 	state->rests = true;
 	for (int d = 0; d < member->ndevices; d++) {
 		const struct device_time *time = member->time[d];
 		uint64_t work = arbiter_host_instant(&time->work_until_ns, now_ns);
 		uint64_t want = arbiter_host_instant(&time->demand_until_ns, now_ns);
 		uint64_t guess, done = arbiter_host_done_ns(time, now_ns, &guess),
-				burst = word_read(&time->burst_ns);
+				burst = word_read(&time->burst_ns),
+				unit = word_read(&time->longest_ns);
 
 		if (member->bit[d] == NO_PLACE)
 			continue;
@@ -458,6 +462,8 @@ static void arbiter_host_look(struct arbiter_host *host, int i, uint64_t now_ns)
 		    arbiter_host_instant(&time->rests_until_ns, now_ns) + arbiter_defaults.lead_ns)
 			state->rests = false;
 		state->burst_ns = burst > state->burst_ns ? burst : state->burst_ns;
+		/* A graph of some milliseconds that is waited for is not in the way for longer. */
+		state->unit_ns = max_u64(state->unit_ns, burst ? min_u64(unit, burst) : unit);
 		demand = want > demand ? want : demand;
 		demand = work > demand ? work : demand;
 	}

@@ -25,6 +25,7 @@
 
 #include "base/now.h"
 #include "base/number.h"
+#include "sched/rounds.h"
 #include "sched/tuning.h"
 
 const struct arbiter_params arbiter_defaults = {
@@ -32,7 +33,13 @@ const struct arbiter_params arbiter_defaults = {
 	.brief_ns = TUNING_BRIEF_NS,
 	.brief_slice_ns = TUNING_BRIEF_SLICE_NS,
 	.long_ns = TUNING_LONG_NS,
-	.long_round_ns = TUNING_LONG_ROUND_NS,
+	.rounds = {
+		.latency_ns = TUNING_LATENCY_NS,
+		.cheap_ns = TUNING_CHEAP_SLICE_NS,
+		.cheap_long_ns = TUNING_LONG_SLICE_NS,
+		.least_ns = TUNING_LEAST_SLICE_NS,
+		.hand_over_ns = TUNING_HAND_OVER_NS,
+	},
 	.lift_ns = TUNING_LIFT_NS,
 	.grace_ns = 150000,
 	.long_grace_ns = TUNING_LONG_GRACE_NS,
@@ -76,6 +83,13 @@ const struct arbiter_params arbiter_defaults = {
 
 /* Turns that were charged before they were measured; see arbiter_charge_ahead. */
 #define AHEAD_TURNS 4
+
+/*
+ * How much longer than planned turns are counts up to this: a kernel of a second shortens nobody's
+ * turns by more. A shorter turn takes this part off.
+ */
+#define OVER_MOST_NS (100 * NS_PER_MS)
+#define OVER_PART    64
 
 struct machine {
 	const struct arbiter_params *params;
@@ -173,21 +187,68 @@ static bool arbiter_all_are(const struct machine *m, const struct arbiter_tenant
 	return true;
 }
 
-/*
- * How much device time this tenant's turn has. Where all work for long at a time it is the tenant's
- * part of a round, so that others wait no longer the more there are, and all slices are as long in
- * virtual time: tenants of any weights have one turn each in a round.
- */
+/* Its turn where no latency says otherwise; `is_long`: all work for long at a time. */
+static uint64_t arbiter_preferred_ns(const struct machine *m, const struct arbiter_tenant *t,
+				     bool is_brief, bool is_long)
+{
+	if (t->slice_ns)
+		return t->slice_ns;
+	if (is_brief)
+		return m->params->brief_slice_ns;
+	return is_long ? m->params->rounds.cheap_long_ns : m->params->slice_ns;
+}
+
+static struct rounds_tenant arbiter_for_rounds(const struct machine *m,
+					       const struct arbiter_tenant *t, bool is_brief,
+					       bool is_long)
+{
+	uint64_t patient = t->slice_ns ? UINT64_MAX : 0;
+	/* One that cannot be kept is none that costs others more than the least that can. */
+	uint64_t least_ns = t->least_latency_ns == UINT64_MAX ? 0 : t->least_latency_ns;
+
+	return (struct rounds_tenant){
+		.weight = t->weight,
+		.prefer_ns = arbiter_preferred_ns(m, t, is_brief, is_long),
+		.over_ns = t->over_ns,
+		.unit_ns = t->unit_ns,
+		.burst_ns = is_long ? t->burst_ns : 0,
+		.latency_ns = t->latency_ns ? max_u64(t->latency_ns, least_ns) : patient,
+	};
+}
+
+/* Decides how long the tenant's turns are beside those that want a device of it. */
+static void arbiter_plan_turn(const struct machine *m, struct arbiter_tenant *t)
+{
+	bool is_brief = arbiter_all_are(m, t, arbiter_is_brief);
+	bool is_long = arbiter_all_are(m, t, arbiter_is_long);
+	struct rounds_tenant round[ARBITER_TENANTS];
+	int n = 1;
+
+	round[0] = arbiter_for_rounds(m, t, is_brief, is_long);
+	for (int i = 0; i < m->n; i++)
+		if (m->tenant[i].wants && arbiter_competes(&m->tenant[i], t))
+			round[n++] = arbiter_for_rounds(m, &m->tenant[i], is_brief, is_long);
+	t->turn = rounds_turn_of(&m->params->rounds, round, n, 0);
+}
+
+/* How much device time this tenant's turn has. */
 static uint64_t arbiter_slice_ns(const struct machine *m, const struct arbiter_tenant *t)
 {
 	if (t->lifted)
 		return t->lift_ns;
-	if (arbiter_all_are(m, t, arbiter_is_brief))
-		return m->params->brief_slice_ns;
-	if (arbiter_all_are(m, t, arbiter_is_long))
-		return max_u64(m->params->slice_ns,
-			       m->params->long_round_ns * arbiter_entitled_permille(m, t) / 1000);
-	return m->params->slice_ns;
+	return t->ahead ? m->params->rounds.least_ns : t->turn.slice_ns;
+}
+
+static void arbiter_plan(const struct machine *m)
+{
+	for (int i = 0; i < m->n; i++) {
+		struct arbiter_tenant *t = &m->tenant[i];
+
+		if (t->id)
+			arbiter_plan_turn(m, t);
+		if (t->owner)
+			t->told_ns = max_u64(t->told_ns, arbiter_slice_ns(m, t));
+	}
 }
 
 /* How long the turn is by the clock. */
@@ -293,6 +354,9 @@ static void arbiter_forget(const struct machine *m, struct arbiter_tenant *t)
 	t->virtual_ns = min_u64(t->inherited_ns, arbiter_virtual_of(t, OWED_MAX_NS));
 	t->ahead_ns = 0;
 	t->turn_from_ns = t->turn_busy_ns = t->left_ns = 0;
+	t->over_ns = t->told_ns = t->alone_ns = t->waits_ns = 0;
+	t->ahead = false;
+	t->turn = (struct rounds_turn){m->params->slice_ns, UINT64_MAX, UINT64_MAX};
 	t->idle_since_ns = 1;
 	t->billed_ns = t->resumed_ns = t->gap_ns = t->came_ns = t->stay_ns = 0;
 	t->idle = t->away = true;
@@ -386,6 +450,59 @@ static uint64_t arbiter_place_in_line(const struct machine *m, const struct arbi
 	return arbiter_expected_virtual(m, t) + arbiter_virtual_of(t, more_ns);
 }
 
+/* By when its latency ends; UINT64_MAX if it does not wait, or its latency cannot be kept. */
+static uint64_t arbiter_latency_ends_ns(const struct arbiter_tenant *t)
+{
+	if (!t->waits_ns || !t->latency_ns || t->latency_ns < t->least_latency_ns)
+		return UINT64_MAX;
+	return t->waits_ns + t->latency_ns;
+}
+
+/* ... less the shortest turns of those whose latency ends sooner. */
+static uint64_t arbiter_begins_by_ns(const struct machine *m, const struct arbiter_tenant *t)
+{
+	uint64_t by_ns = arbiter_latency_ends_ns(t), before_ns = 0;
+
+	for (int i = 0; by_ns != UINT64_MAX && i < m->n; i++)
+		if (arbiter_competes(&m->tenant[i], t) &&
+		    arbiter_latency_ends_ns(&m->tenant[i]) < by_ns)
+			before_ns += m->params->rounds.least_ns + m->tenant[i].over_ns;
+	return sat_sub_u64(by_ns, before_ns);
+}
+
+/* When the turn of another tenant begins at the latest, for the latencies of those that wait. */
+static uint64_t arbiter_next_begins_by_ns(const struct machine *m, const struct arbiter_tenant *t)
+{
+	uint64_t by_ns = UINT64_MAX;
+
+	for (int i = 0; i < m->n; i++)
+		if (m->tenant[i].waits_ns && arbiter_competes(&m->tenant[i], t))
+			by_ns = min_u64(by_ns, arbiter_begins_by_ns(m, &m->tenant[i]));
+	return sat_sub_u64(by_ns, m->params->rounds.hand_over_ns);
+}
+
+/* The latest end of a turn of another tenant that would begin now. */
+static uint64_t arbiter_longest_turn_ns(const struct machine *m, const struct arbiter_tenant *t)
+{
+	uint64_t longest = 0;
+
+	for (int i = 0; i < m->n; i++)
+		if (arbiter_competes(&m->tenant[i], t) && m->tenant[i].wants)
+			longest = max_u64(longest, m->tenant[i].turn.slice_ns + m->tenant[i].over_ns);
+	return longest;
+}
+
+/*
+ * By when a tenant's turn begins so that its latency is kept, if no other turn can come before that;
+ * UINT64_MAX if one can, or its latency cannot be kept.
+ */
+static uint64_t arbiter_deadline_ns(const struct machine *m, const struct arbiter_tenant *t)
+{
+	uint64_t by_ns = arbiter_begins_by_ns(m, t);
+
+	return m->now_ns + arbiter_longest_turn_ns(m, t) > by_ns ? by_ns : UINT64_MAX;
+}
+
 static bool arbiter_goes_before(const struct machine *m, const struct arbiter_tenant *a,
 				const struct arbiter_tenant *b)
 {
@@ -395,6 +512,8 @@ static bool arbiter_goes_before(const struct machine *m, const struct arbiter_te
 		return a->wants;
 	if (arbiter_outranks(a, b) || arbiter_outranks(b, a))
 		return arbiter_outranks(a, b);
+	if (arbiter_deadline_ns(m, a) != arbiter_deadline_ns(m, b))
+		return arbiter_deadline_ns(m, a) < arbiter_deadline_ns(m, b);
 	if (of_a != of_b)
 		return of_a < of_b;
 	return a->turn_from_ns < b->turn_from_ns;
@@ -450,16 +569,35 @@ static uint64_t arbiter_grace_ns(const struct machine *m, const struct arbiter_t
 }
 
 /*
+ * True if another tenant would wait for too long by the end of the next burst. The usual latency is
+ * worth no turn that is much shorter than planned.
+ */
+static bool arbiter_next_is_too_long(const struct machine *m, const struct arbiter_tenant *t,
+				     uint64_t burst_ns)
+{
+	uint64_t from_ns = max_u64(t->turn_from_ns, t->alone_ns);
+	uint64_t end_ns = max_u64(t->done_ns, m->now_ns) + t->gap_ns + burst_ns;
+	uint64_t took_ns = sat_sub_u64(end_ns, from_ns);
+
+	if (!t->lifted && end_ns > arbiter_next_begins_by_ns(m, t))
+		return true;
+	if (t->lifted || took_ns <= min_u64(t->turn.asked_end_ns, t->turn.usual_end_ns))
+		return false;
+	return took_ns > t->turn.asked_end_ns ||
+	       arbiter_used_ns(m, t) >= t->turn.slice_ns - t->turn.slice_ns / 4;
+}
+
+/*
  * True if an owner that waits for its work gives its turn up at the end of that work: it then
- * pauses for longer than is worth waiting for, or its next burst would exceed the slice by more
- * than this one falls short of it.
+ * pauses for longer than is worth waiting for, its next burst would exceed the slice by more than
+ * this one falls short of it, or another tenant would wait too long.
  */
 static bool arbiter_ends_with_burst(const struct machine *m, const struct arbiter_tenant *t)
 {
 	uint64_t in_flight = arbiter_in_flight_ns(m, t);
 
 	return in_flight && arbiter_is_rivalled(m, t, t->priority) &&
-	       (!arbiter_grace_ns(m, t) ||
+	       (!arbiter_grace_ns(m, t) || arbiter_next_is_too_long(m, t, in_flight) ||
 		arbiter_used_ns(m, t) + in_flight / 2 >= arbiter_slice_ns(m, t));
 }
 
@@ -508,6 +646,22 @@ static void arbiter_resume(const struct machine *m, struct arbiter_tenant *t)
 	t->idle_since_ns = 0;
 }
 
+/*
+ * Follows by how much the tenant's turns are longer than planned, while others wait: by a kernel,
+ * by pauses of the program, by the hand-over. The longest counts, and is forgotten slowly.
+ */
+static void arbiter_learn_over(const struct machine *m, struct arbiter_tenant *t)
+{
+	uint64_t from_ns = max_u64(t->turn_from_ns, t->alone_ns);
+	uint64_t took_ns = sat_sub_u64(m->now_ns, from_ns);
+	uint64_t over_ns = min_u64(sat_sub_u64(took_ns, t->told_ns), OVER_MOST_NS);
+
+	if (over_ns >= t->over_ns)
+		t->over_ns = over_ns;
+	else if (took_ns >= t->told_ns / 2)
+		t->over_ns -= (t->over_ns - over_ns) / OVER_PART;
+}
+
 /* True if it had a real pause, after which it loses its place in line. */
 static bool arbiter_is_away(const struct machine *m, const struct arbiter_tenant *t)
 {
@@ -531,6 +685,17 @@ static bool arbiter_has_left(const struct machine *m, const struct arbiter_tenan
 	       m->now_ns >= arbiter_leaves_by_ns(t);
 }
 
+/* A wait ends with work in flight, not with a turn: that may end before it was used. */
+static void arbiter_follow_wait(const struct machine *m, struct arbiter_tenant *t)
+{
+	bool works = t->done_ns > m->now_ns;
+
+	if (!t->wants || (t->owner && works))
+		t->waits_ns = 0;
+	else if (works || (!t->owner && !t->waits_ns))
+		t->waits_ns = m->now_ns;
+}
+
 static void arbiter_look(const struct machine *m)
 {
 	bool away[ARBITER_TENANTS];
@@ -552,7 +717,11 @@ static void arbiter_look(const struct machine *m)
 		t->idle =
 			t->idle_since_ns && m->now_ns - t->idle_since_ns >= arbiter_grace_ns(m, t);
 		away[i] = arbiter_is_away(m, t);
+		arbiter_follow_wait(m, t);
 	}
+	for (int i = 0; i < m->n; i++)
+		if (!arbiter_is_rivalled(m, &m->tenant[i], m->tenant[i].priority))
+			m->tenant[i].alone_ns = m->now_ns;
 	for (int i = 0; i < m->n; i++)
 		if (m->tenant[i].away && !away[i])
 			arbiter_come_back(m, &m->tenant[i]);
@@ -566,6 +735,7 @@ static void arbiter_look(const struct machine *m)
 			if (m->now_ns >= arbiter_leaves_by_ns(t))
 				t->vain_ns = m->now_ns;
 			arbiter_charge_leaving(m, t);
+			arbiter_learn_over(m, t);
 			t->leaving = false;
 		}
 	}
@@ -644,9 +814,13 @@ static void arbiter_lower(struct arbiter_tenant *t)
 
 static void arbiter_end_turn(const struct machine *m, struct arbiter_tenant *t)
 {
+	bool lifted = t->lifted;
+
 	arbiter_lower(t);
 	t->owner = false;
 	t->leaving = t->wants && t->done_ns > m->now_ns + m->params->lead_ns;
+	if (!t->leaving && !lifted)
+		arbiter_learn_over(m, t);
 	t->left_ns = m->now_ns;
 	t->turn_busy_ns = 0; /* from here on: measured since */
 }
@@ -661,18 +835,22 @@ static void arbiter_begin_turn(const struct machine *m, struct arbiter_tenant *t
 	/* Work that was charged ahead and is not measured by now never will be: it is forgotten. */
 	if (t->done_ns <= m->now_ns && t->ahead_ns > most)
 		t->ahead_ns = most;
+	t->ahead = arbiter_deadline_ns(m, t) != UINT64_MAX && arbiter_should_yield(m, t);
 	t->owner = true;
 	t->leaving = false;
 	t->turn_from_ns = m->now_ns;
 	t->turn_busy_ns = 0;
+	t->told_ns = arbiter_slice_ns(m, t);
 }
 
 /*
  * True if a tenant that waits is behind by more than a turn. It had pauses, in which others had
- * their turns.
+ * their turns. One that got its turn for its latency keeps it, at least until it has launched.
  */
 static bool arbiter_is_overdue(const struct machine *m, const struct arbiter_tenant *t)
 {
+	if (t->ahead || (t->latency_ns && t->waits_ns))
+		return false;
 	for (int i = 0; i < m->n; i++) {
 		const struct arbiter_tenant *other = &m->tenant[i];
 
@@ -756,6 +934,13 @@ static void arbiter_lift(const struct machine *m)
 	}
 }
 
+/* True if another tenant has waited for so long that the work in flight is to be the last. */
+static bool arbiter_is_awaited(const struct machine *m, const struct arbiter_tenant *t)
+{
+	return !t->lifted &&
+	       max_u64(t->done_ns, m->now_ns) >= arbiter_next_begins_by_ns(m, t);
+}
+
 static void arbiter_end_turns(const struct machine *m)
 {
 	for (int i = 0; i < m->n; i++) {
@@ -764,7 +949,7 @@ static void arbiter_end_turns(const struct machine *m)
 
 		if (!t->owner)
 			continue;
-		if (t->outranked || arbiter_is_overdue(m, t) ||
+		if (t->outranked || arbiter_is_overdue(m, t) || arbiter_is_awaited(m, t) ||
 		    (t->idle && arbiter_is_rivalled(m, t, INT32_MIN)) ||
 		    (t->rests && t->done_ns <= m->now_ns + m->params->lead_ns &&
 		     arbiter_ends_with_burst(m, t))) {
@@ -852,10 +1037,34 @@ static bool arbiter_is_contended(const struct machine *m, const struct arbiter_t
 {
 	for (int i = 0; i < m->n; i++)
 		if (arbiter_takes_part(&m->tenant[i], t) &&
-		    (!m->tenant[i].idle_since_ns ||
+		    (!m->tenant[i].idle_since_ns || m->tenant[i].latency_ns ||
 		     m->now_ns - m->tenant[i].idle_since_ns < RECENT_NS))
 			return true;
 	return false;
+}
+
+/*
+ * The least latency that its turns can keep if all want its devices that take turns on them. None
+ * can be said beside higher priorities, or if its neighbours have turns on other devices, too.
+ */
+static uint64_t arbiter_least_latency_ns(const struct machine *m, const struct arbiter_tenant *t)
+{
+	struct rounds_tenant round[ARBITER_TENANTS];
+	int n = 1;
+
+	if (!t->id || t->first)
+		return 0;
+	round[0] = arbiter_for_rounds(m, t, false, false);
+	for (int i = 0; i < m->n; i++) {
+		const struct arbiter_tenant *other = &m->tenant[i];
+
+		if (!arbiter_takes_part(other, t) || other->priority < t->priority)
+			continue;
+		if (other->priority > t->priority || other->devices != t->devices)
+			return UINT64_MAX;
+		round[n++] = arbiter_for_rounds(m, other, false, false);
+	}
+	return rounds_least_latency_ns(&m->params->rounds, round, n, 0);
 }
 
 /* When the work of those before it is about done. */
@@ -878,6 +1087,7 @@ static void arbiter_answer(const struct machine *m, struct arbiter_tenant *t)
 	arbiter_urge(m, t);
 	t->first = arbiter_is_first(m, t);
 	t->open = t->owner || t->first;
+	t->least_latency_ns = arbiter_least_latency_ns(m, t);
 	t->entitled_permille = t->id ? arbiter_entitled_permille(m, t) : 0;
 	t->open_until_ns = t->open_from_ns = 0;
 	if (!t->open)
@@ -917,6 +1127,8 @@ static uint64_t arbiter_next_ns(const struct machine *m, const struct arbiter_te
 							    : m->now_ns + m->params->grace_ns);
 	if (arbiter_is_rivalled(m, t, t->priority)) {
 		next = min_u64(next, t->turn_from_ns + arbiter_wall_ns(m, t));
+		next = min_u64(next, sat_sub_u64(arbiter_next_begins_by_ns(m, t),
+						 m->params->rounds.least_ns));
 		/* No sooner: a device works no faster than the clock goes. */
 		if (!t->rests)
 			next = min_u64(next, m->now_ns + arbiter_left_ns(m, t));
@@ -936,6 +1148,7 @@ uint64_t arbiter_step(const struct arbiter_params *params, struct arbiter_tenant
 	uint64_t next = now_ns + params->lease_ns / 2;
 
 	arbiter_look(&m);
+	arbiter_plan(&m);
 	arbiter_lift(&m);
 	arbiter_rank(&m);
 	arbiter_rebase(&m);

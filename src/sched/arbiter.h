@@ -23,15 +23,16 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "sched/rounds.h"
+
 #define ARBITER_TENANTS 256
 
 struct arbiter_params {
 	uint64_t slice_ns; /* how long a turn is while others wait */
 	uint64_t brief_ns; /* ... where all tenants of the device work for less at a time, ... */
 	uint64_t brief_slice_ns; /* ... a turn's length then */
-	uint64_t long_ns; /* where all work for at least this and at most slice_ns at a time ... */
-	/* ... length of one round of turns, by weight; no turn below slice_ns */
-	uint64_t long_round_ns;
+	uint64_t long_ns; /* a burst of at least this and at most slice_ns is a long one */
+	struct rounds_params rounds; /* how long turns are, by weights and latencies */
 	uint64_t lift_ns;  /* device time of one lift of a floor, at most */
 	uint64_t grace_ns; /* how long an owner with nothing to do keeps its turn */
 	uint64_t long_grace_ns; /* ... and how long where all work for long at a time */
@@ -62,6 +63,9 @@ struct arbiter_tenant {
 	uint64_t guess_ns; /* ... of which this much is a guess: it is late, or was not foreseen */
 	bool rests;	  /* it waits for that, and launches nothing before */
 	uint64_t burst_ns; /* how long it works between two waits of its own; 0 not known */
+	uint64_t unit_ns;  /* its longest work that is not interrupted; 0 not known */
+	uint64_t latency_ns; /* asked: others have the device for no longer; 0: the default */
+	uint64_t slice_ns; /* asked: how long a turn of it is, by equal weights; 0: the default */
 	uint64_t inherited_ns; /* of a new one: its virtual_ns in an arbiter that was there before */
 
 	/* Out. */
@@ -74,6 +78,7 @@ struct arbiter_tenant {
 	bool first;		    /* it is that higher priority, and alone in being so */
 	bool returns;		    /* it wanted to continue at once after its last pause */
 	uint32_t entitled_permille; /* of each device, while those want it that do now */
+	uint64_t least_latency_ns;  /* a latency above this is kept; UINT64_MAX: none is */
 
 	/* The arbiter's own; all zero in the beginning. */
 	uint64_t virtual_ns; /* its time by weight, above the least of its group */
@@ -89,6 +94,12 @@ struct arbiter_tenant {
 	uint64_t paid_ahead_ns;
 	uint64_t lift_ns; /* of its lift, or the next one: it is lifted when that is owed to it */
 	uint64_t looked_ns, lifted_ns;
+	struct rounds_turn turn; /* how long its turns are */
+	uint64_t over_ns;  /* its turns are longer by this */
+	uint64_t told_ns;  /* the longest that was planned of its turn, since that began */
+	uint64_t waits_ns; /* since then, with nothing on a device; 0: it does not */
+	bool ahead;	   /* its turn began before its place in line, for its latency */
+	uint64_t alone_ns; /* when it was last the only one that wanted its devices */
 	uint64_t late_ns; /* its work is late, or was not foreseen, since then; 0: it is not */
 	uint64_t vain_ns; /* when its work was last waited for in vain; 0: it never was */
 	bool owner, leaving, idle, away, outranked;

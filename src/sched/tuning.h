@@ -240,15 +240,24 @@
 #define TUNING_BRIEF_NS	      NS_PER_MS
 #define TUNING_BRIEF_SLICE_NS (4 * NS_PER_MS)
 /*
+ * A tenant waits no longer than this for the others' turns and its own work, where that costs at
+ * most 2 % of the device's time: then turns have CHEAP_SLICE on the average. A hand-over costs
+ * 140 us (H200).
+ */
+#define TUNING_LATENCY_NS     (20 * NS_PER_MS)
+#define TUNING_CHEAP_SLICE_NS (7 * NS_PER_MS)
+/* No turn is shorter: what is in flight by TUNING_WINDOW_NS belongs to it. */
+#define TUNING_LEAST_SLICE_NS (2 * NS_PER_MS)
+/*
  * A tenant that works for this long, or up to a turn, and then waits for it, has nothing queued
- * when its turn begins: a hand-over between two token loops of 3.9 and 4.4 ms a step loses 0.3 ms,
- * which is 2 % of a turn of three steps (H200, 2026-11-24, by time that was billed to nobody). If
- * all tenants are such, one round of turns takes LONG_ROUND, so that each of two has 48 ms and the
- * hand-over is 0.6 % of that. A step that waits for the others takes longer by their turns: for two
- * 48 ms, for n a part (n - 1) / n of the round.
+ * when its turn begins: a hand-over between two token loops of 3.9 and 4.4 ms a step loses 0.3 ms
+ * (H200, 2026-11-24, by time that was billed to nobody), which is 2 % of LONG_SLICE. With rounds of
+ * 96 ms, as with `--slice 48ms`, two of them had 102 % together, and a step took 54 to 57 ms at the
+ * 99th percentile (H100).
  */
 #define TUNING_LONG_NS	     (2 * NS_PER_MS)
-#define TUNING_LONG_ROUND_NS (96 * NS_PER_MS)
+#define TUNING_LONG_SLICE_NS (15 * NS_PER_MS)
+#define TUNING_HAND_OVER_NS  (300 * NS_PER_US)
 /*
  * Of these, an owner keeps its turn during a pause that is no longer than the loss of a hand-over.
  */

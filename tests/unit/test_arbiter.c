@@ -436,18 +436,23 @@ static void check_slices(void)
 	static const struct {
 		uint64_t burst_us[2];
 		uint32_t weight[2];
-		uint64_t turn_ms[2];
+		uint64_t slice_ms, latency_ms; /* of the second that is asked; 0: none */
+		int turn_ms[2];
 	} when[] = {
-		{{0, 0}, {1, 1}, {12, 12}}, /* not known */
-		{{140, 140}, {1, 1}, {4, 4}},
-		{{140, 1500}, {1, 1}, {12, 12}},
-		{{1500, 1500}, {1, 1}, {12, 12}},
-		{{3900, 140}, {1, 1}, {12, 12}}, /* neither waits for longer */
-		{{3900, 1500}, {1, 1}, {12, 12}},
-		{{3900, 4400}, {1, 1}, {48, 48}},
-		{{3900, 4400}, {1, 3}, {24, 72}}, /* a round in all */
-		{{3900, 4400}, {1, 7}, {12, 84}},
-		{{3900, 500000}, {1, 1}, {12, 12}}, /* it does not wait at all */
+		{{0, 0}, {1, 1}, 0, 0, {12, 12}}, /* not known */
+		{{0, 0}, {1, 3}, 0, 0, {6, 18}}, /* a round in all */
+		{{0, 0}, {1, 9}, 0, 0, {2, 20}}, /* the first waits for 20 ms */
+		{{140, 140}, {1, 1}, 0, 0, {4, 4}},
+		{{140, 1500}, {1, 1}, 0, 0, {12, 12}},
+		{{1500, 1500}, {1, 1}, 0, 0, {12, 12}},
+		{{3900, 140}, {1, 1}, 0, 0, {12, 12}}, /* neither waits for longer */
+		{{3900, 1500}, {1, 1}, 0, 0, {12, 12}},
+		{{3900, 4400}, {1, 1}, 0, 0, {15, 15}},
+		{{3900, 4400}, {1, 2}, 0, 0, {10, 20}},
+		{{3900, 500000}, {1, 1}, 0, 0, {12, 12}}, /* it does not wait at all */
+		{{0, 0}, {1, 1}, 48, 0, {20, 20}}, /* it may wait, and the first not */
+		{{0, 0}, {1, 1}, 0, 6, {6, 6}},
+		{{3900, 4400}, {1, 1}, 0, 8, {8, 8}},
 	};
 
 	for (size_t k = 0; k < sizeof(when) / sizeof(when[0]); k++) {
@@ -457,34 +462,42 @@ static void check_slices(void)
 			add(w, 1, when[k].weight[i], 100 * US);
 			w->tenant[i].burst_ns = when[k].burst_us[i] * US;
 		}
+		w->tenant[1].slice_ns = when[k].slice_ms * MS;
+		w->tenant[1].latency_ns = when[k].latency_ms * MS;
 		run(w, 400 * MS);
 		for (int i = 0; i < 2; i++)
 			check_near((int)(next_turn_ns(w, i) / (100 * US)),
-				   (int)when[k].turn_ms[i] * 10, 5);
+				   when[k].turn_ms[i] * 10, 8);
 	}
 }
 
 /*
- * A round is divided among all who are there, down to the usual turn. Who had most in one may be the
- * last in the next.
+ * A round is divided among all who are there. Who had most in one may be the last in the next.
  */
 static void check_rounds(void)
 {
 	for (int n = 2; n <= 8; n *= 2) {
-		struct world *w = fresh();
-		int used[JOBS];
+		for (int asks = 0; asks < 2; asks++) {
+			struct world *w = fresh();
+			uint64_t slice_ns = asks ? 48 * MS : arbiter_defaults.rounds.cheap_long_ns;
+			int used[JOBS];
 
-		for (int i = 0; i < n; i++)
-			w->tenant[add(w, 1, 1, 100 * US)].burst_ns = 4 * MS;
-		run(w, 400 * MS);
-		for (int i = 0; i < n; i++)
-			w->job[i].longest_wait_ns = 0;
-		run_and_count(w, 10 * SECOND, used);
-		for (int i = 0; i < n; i++) {
-			check_near(used[i], 1000 / n, 10);
-			CHECK(w->job[i].longest_wait_ns < 2 * arbiter_defaults.long_round_ns);
+			for (int i = 0; i < n; i++) {
+				add(w, 1, 1, 100 * US);
+				w->tenant[i].burst_ns = 4 * MS;
+				w->tenant[i].slice_ns = asks ? slice_ns : 0;
+			}
+			run(w, 400 * MS);
+			for (int i = 0; i < n; i++)
+				w->job[i].longest_wait_ns = 0;
+			run_and_count(w, 10 * SECOND, used);
+			for (int i = 0; i < n; i++) {
+				check_near(used[i], 1000 / n, 10);
+				CHECK(w->job[i].longest_wait_ns < 2 * (uint64_t)n * slice_ns);
+			}
+			check_near((int)(next_turn_ns(w, 0) / (100 * US)),
+				   (int)(slice_ns / (100 * US)), 5);
 		}
-		check_near((int)(next_turn_ns(w, 0) / (100 * US)), 960 / n, 5);
 	}
 }
 
@@ -503,6 +516,7 @@ struct loops {
 		uint64_t due_ns, end_ns; /* as expected, and in truth; 0: no burst is under way */
 		uint64_t ready_ns;	 /* it launches no sooner */
 		uint64_t awake_ns;	 /* it waits for its turn, and has heard of it by then */
+		uint64_t longest_ns;	 /* from when it was ready to the end of its burst */
 		unsigned int bursts;
 	} loop[LOOPS];
 	uint64_t now_ns, step_ns, free_ns;
@@ -548,6 +562,8 @@ static bool loops_go_on(struct loops *l, int i)
 	if (loop->end_ns && l->now_ns >= loop->end_ns) {
 		t->busy_ns += loop->burst_ns;
 		loop->bursts++;
+		if (l->now_ns - loop->ready_ns > loop->longest_ns)
+			loop->longest_ns = l->now_ns - loop->ready_ns;
 		loop->end_ns = 0;
 		loop->ready_ns = l->now_ns + loop->pause_ns;
 	}
@@ -555,6 +571,7 @@ static bool loops_go_on(struct loops *l, int i)
 		loops_ask(l, i);
 	t->wants = loop->end_ns || l->now_ns >= loop->ready_ns;
 	t->done_ns = 0;
+	t->rests = loop->end_ns; /* it waits for each burst */
 	if (loop->end_ns) /* if it is late: as arbiter_host.c has it */
 		t->done_ns = loop->due_ns > l->now_ns ? loop->due_ns : l->now_ns + MS;
 	return t->wants != wanted;
@@ -567,7 +584,7 @@ static int loops_run(struct loops *l, uint64_t for_ns)
 	unsigned int bursts = 0;
 
 	for (int i = 0; i < LOOPS; i++)
-		l->loop[i].bursts = 0;
+		l->loop[i].bursts = l->loop[i].longest_ns = 0;
 	for (l->turns = 0; l->now_ns < to; l->now_ns += TICK_NS) {
 		bool rung = false;
 
@@ -583,7 +600,8 @@ static int loops_run(struct loops *l, uint64_t for_ns)
 	return (int)(bursts * alone * 1000 / for_ns);
 }
 
-static struct loops loops_fresh(uint64_t burst_ns, uint64_t pause_ns, uint32_t weight)
+static struct loops loops_fresh(uint64_t burst_ns, uint64_t pause_ns, uint32_t weight,
+				uint64_t slice_ns)
 {
 	struct loops l = {.now_ns = 5 * SECOND, .last = -1};
 
@@ -593,6 +611,7 @@ static struct loops loops_fresh(uint64_t burst_ns, uint64_t pause_ns, uint32_t w
 			.devices = 1,
 			.weight = i ? weight : 1,
 			.burst_ns = burst_ns + pause_ns,
+			.slice_ns = slice_ns,
 		};
 		l.loop[i] = (struct loop){.burst_ns = burst_ns,
 					  .pause_ns = pause_ns,
@@ -601,26 +620,48 @@ static struct loops loops_fresh(uint64_t burst_ns, uint64_t pause_ns, uint32_t w
 	return l;
 }
 
-/* Token loops have turns of about 48 ms, also where a pause is as long as a hand-over. */
+static const uint64_t loops_burst_ns[] = {3900 * US, 4365 * US, 8 * MS};
+static const uint64_t loops_pause_ns[] = {20 * US, 60 * US, 120 * US, 250 * US};
+
+/* Token loops that ask for it have turns of about 48 ms, also where a pause is a hand-over. */
 static void check_loops(void)
 {
-	static const uint64_t burst_ns[] = {3900 * US, 4365 * US, 8 * MS};
-	static const uint64_t pause_ns[] = {20 * US, 60 * US, 120 * US, 250 * US};
-
 	for (size_t b = 0; b < 3; b++) {
 		for (size_t p = 0; p < 4; p++) {
 			for (uint32_t weight = 1; weight <= 3; weight++) {
-				struct loops l = loops_fresh(burst_ns[b], pause_ns[p], weight);
+				struct loops l = loops_fresh(loops_burst_ns[b], loops_pause_ns[p],
+							     weight, 48 * MS);
 				unsigned int bursts;
 
 				loops_run(&l, SECOND);
 				CHECK(loops_run(&l, 4 * SECOND) >= 990);
 				bursts = l.loop[0].bursts + l.loop[1].bursts;
-				CHECK(bursts * burst_ns[b] / l.turns >= 42 * MS);
-				CHECK(bursts * burst_ns[b] / l.turns <= 56 * MS);
+				CHECK(bursts * loops_burst_ns[b] / l.turns >= 42 * MS);
+				CHECK(bursts * loops_burst_ns[b] / l.turns <= 56 * MS);
 				check_near((int)(l.loop[1].bursts * 1000 / bursts),
 					   (int)(weight * 1000 / (1 + weight)), 15);
 			}
+		}
+	}
+}
+
+/* By default no step of two takes longer than 20 ms, and they have 98 % together. */
+static void check_loops_wait(void)
+{
+	for (size_t b = 0; b < 2; b++) {
+		for (size_t p = 0; p < 4; p++) {
+			struct loops l =
+				loops_fresh(loops_burst_ns[b], loops_pause_ns[p], 1, 0);
+			int all;
+
+			loops_run(&l, SECOND);
+			all = loops_run(&l, 4 * SECOND);
+			CHECK(all >= 980);
+			for (int i = 0; i < LOOPS; i++)
+				CHECK(l.loop[i].longest_ns <= 20 * MS);
+			check_near((int)(l.loop[1].bursts * 1000 /
+					 (l.loop[0].bursts + l.loop[1].bursts)),
+				   500, 10);
 		}
 	}
 }
@@ -1192,6 +1233,7 @@ int main(void)
 	check_slices();
 	check_rounds();
 	check_loops();
+	check_loops_wait();
 	check_successors();
 	check_recent();
 	check_return();

@@ -178,6 +178,7 @@ static bool enroll_is_same_policy(const struct policy *a, const struct policy *b
 		     a->controller == b->controller && a->priority == b->priority &&
 		     a->weight == b->weight && a->inflight_us == b->inflight_us &&
 		     a->floor_permille == b->floor_permille && a->host_bytes == b->host_bytes &&
+		     a->latency_us == b->latency_us && a->slice_us == b->slice_us &&
 		     a->trace == b->trace && !strcmp(a->swap_dir, b->swap_dir);
 
 	for (unsigned int i = 0; equal && i < a->ndevices; i++) {

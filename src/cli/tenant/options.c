@@ -19,7 +19,7 @@
 #define INFLIGHT_MAX_US 1000000
 
 enum { KEY_POLICY = 512, KEY_WEIGHT, KEY_PRIORITY, KEY_CONTROLLER, KEY_MODE, KEY_INFLIGHT, KEY_FLOOR,
-       KEY_METER };
+       KEY_METER, KEY_LATENCY, KEY_SLICE };
 
 static const struct argp_option options[] = {
 	{NULL, 0, NULL, 0, "Memory:", TENANT_GROUP_MEMORY},
@@ -40,6 +40,14 @@ static const struct argp_option options[] = {
 	 "tenants of a higher priority go first (default normal)", TENANT_GROUP_COMPUTE},
 	{"floor", KEY_FLOOR, "PART", 0,
 	 "part of the time that a higher priority cannot take: up to 50%, or off (default 5%)",
+	 TENANT_GROUP_COMPUTE},
+	{"latency", KEY_LATENCY, "TIME", 0,
+	 "how long work may wait for other tenants' turns, like 8ms; off: about 20ms, where that "
+	 "costs little",
+	 TENANT_GROUP_COMPUTE},
+	{"slice", KEY_SLICE, "TIME", 0,
+	 "length of a turn where others may wait for it, like 48ms: for throughput (default: off, "
+	 "allot chooses)",
 	 TENANT_GROUP_COMPUTE},
 	{"controller", KEY_CONTROLLER, "deficit|bucket|pid", 0,
 	 "algorithm that enforces the share (default deficit)", TENANT_GROUP_COMPUTE},
@@ -128,6 +136,21 @@ static int options_parse_floor(const char *arg, uint32_t *ret_permille)
 	return 0;
 }
 
+static int options_parse_time(const char *option, const char *arg, uint32_t *ret_us)
+{
+	uint64_t us = 0;
+
+	if (strcmp(arg, "off") && (parse_duration_us(arg, POLICY_LATENCY_MOST_US, &us) < 0 ||
+				   us < POLICY_LATENCY_LEAST_US)) {
+		say_error("%s \"%s\": not a time from %dms to %dms; write it like %s 20ms, or %s off",
+			  option, arg, POLICY_LATENCY_LEAST_US / 1000, POLICY_LATENCY_MOST_US / 1000,
+			  option, option);
+		return -EINVAL;
+	}
+	*ret_us = (uint32_t)us;
+	return 0;
+}
+
 /* One option into `o`: its bit, 0 for a key that is not one of ours, -EINVAL after a message. */
 static int options_take(int key, const char *arg, struct tenant_options *o)
 {
@@ -174,6 +197,12 @@ static int options_take(int key, const char *arg, struct tenant_options *o)
 	case KEY_FLOOR:
 		r = options_parse_floor(arg, &o->floor_permille);
 		return r < 0 ? r : TENANT_FLOOR;
+	case KEY_LATENCY:
+		r = options_parse_time("--latency", arg, &o->latency_us);
+		return r < 0 ? r : TENANT_LATENCY;
+	case KEY_SLICE:
+		r = options_parse_time("--slice", arg, &o->slice_us);
+		return r < 0 ? r : TENANT_SLICE;
 	case KEY_METER:
 		r = options_choose("--meter", arg, options_switch, 2);
 		if (r < 0)
@@ -246,10 +275,15 @@ static int options_compute_off(const struct tenant_options *o, struct policy *po
 	policy->controller = CONTROLLER_DEFICIT;
 	policy->priority = POLICY_PRIORITY_NORMAL;
 	policy->weight = policy->inflight_us = policy->slice_us = policy->floor_permille = 0;
+	policy->latency_us = 0;
 	for (unsigned int i = 0; i < policy->ndevices; i++)
 		policy->device[i].share_permille = 0;
 	return 0;
 }
+
+/* Options for a tenant that takes turns: without more they are of a part by weight. */
+#define OPTIONS_OF_TURNS \
+	(TENANT_WEIGHT | TENANT_PRIORITY | TENANT_FLOOR | TENANT_LATENCY | TENANT_SLICE)
 
 /* A tenant keeps the policy that it has; a share begins as a cap, a weight as a part. */
 static enum policy_compute options_policy_wanted(const struct tenant_options *o,
@@ -261,8 +295,7 @@ static enum policy_compute options_policy_wanted(const struct tenant_options *o,
 		return (enum policy_compute)old->compute;
 	if (o->said & TENANT_COMPUTE)
 		return POLICY_COMPUTE_CAP;
-	return o->said & (TENANT_WEIGHT | TENANT_PRIORITY | TENANT_FLOOR) ? POLICY_COMPUTE_SHARE
-							    : POLICY_COMPUTE_OFF;
+	return o->said & OPTIONS_OF_TURNS ? POLICY_COMPUTE_SHARE : POLICY_COMPUTE_OFF;
 }
 
 /* Checks that the options, put into a policy that was `old`, make sense together. */
@@ -280,7 +313,7 @@ static int options_check_compute(const struct tenant_options *o, const struct po
 		say_error("%s: a cap at what? give a share too, like --policy cap --compute 25",
 			  o->words + 1);
 	else if (policy->compute == POLICY_COMPUTE_SHARE && old == POLICY_COMPUTE_OFF && !shares &&
-		 !(o->said & (TENANT_WEIGHT | TENANT_PRIORITY | TENANT_FLOOR)))
+		 !(o->said & OPTIONS_OF_TURNS))
 		say_error("%s: which share? give one too, like --policy share --compute 25 or "
 			  "--policy share --weight 2",
 			  o->words + 1);
@@ -311,6 +344,10 @@ static int options_apply_compute(const struct tenant_options *o, struct policy *
 		policy->priority = o->priority;
 	if (o->said & TENANT_FLOOR)
 		policy->floor_permille = o->floor_permille;
+	if (o->said & TENANT_LATENCY)
+		policy->latency_us = o->latency_us;
+	if (o->said & TENANT_SLICE)
+		policy->slice_us = o->slice_us;
 	if (o->said & TENANT_CONTROLLER)
 		policy->controller = o->controller;
 	if (o->said & TENANT_MODE)

@@ -26,6 +26,8 @@ enum tenant_option {
 	TENANT_FLOOR = 1 << 9,
 	TENANT_METER = 1 << 10,
 	TENANT_TRACE = 1 << 11,
+	TENANT_LATENCY = 1 << 12,
+	TENANT_SLICE = 1 << 13,
 };
 
 /* Groups of options in --help, in their order. The command has its own first, and behind these. */
@@ -46,6 +48,7 @@ struct tenant_options {
 	enum controller_id controller;
 	bool meter, trace;
 	uint32_t weight, inflight_us, floor_permille; /* the last as the policy has it */
+	uint32_t latency_us, slice_us; /* 0: the default */
 	struct tenant_askers elsewhere;
 	char words[256]; /* all of them, as given: " --memory 8GiB --compute 25" */
 };

@@ -131,7 +131,8 @@ class Ps(cli_lib.Case):
         (tenant,) = self.json("a")["tenants"]
         self.assertEqual(tenant["compute"], {
             "policy": "cap", "measured": True, "mode": "turns", "controller": "deficit", "priority": "normal",
-            "floor_permille": 50,            "weight": None, "inflight_us": None})
+            "floor_permille": 50,            "weight": None, "inflight_us": None, "latency_us": None,
+            "slice_us": None})
         self.assertEqual(tenant["policy"][0]["share_permille"], 250)
         seen = tenant["devices"][0]["compute"]
         self.assertEqual((seen["share_permille"], seen["target_permille"]), (250, 250))

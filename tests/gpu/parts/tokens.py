@@ -12,6 +12,8 @@ CAPS = (50, 25, 75)
 CAP_POINTS = 1.0
 # weights: points, and how much together at least.
 WEIGHTS = {(1, 1): (2.0, 98.0), (1, 3): (3.0, None)}
+# Two at 1:1 by default: the 99th percentile of a step; and the turns of those that ask for long ones.
+PAIR_P99_MS, PAIR_TOGETHER, PAIR_SLICE = 20.0, 98.0, "48ms"
 PRIORITY_STEPS, PRIORITY_P99 = 90.0, 1.3
 SHARE = ("--policy", "share", "--weight", 1)
 EAGER_S, SETTLE_S = 1.0, 1.0
@@ -129,6 +131,27 @@ def weights(t, what):
             "billed " + " + ".join(percent(b) for b in billed) + " % of the time")
 
 
+def latency(t, what):
+    """Two at 1:1, by default and with long turns: what they have together, and how long a step takes."""
+    for name, option in (("1:1, default", "off"), (f"1:1, slice {PAIR_SLICE}", PAIR_SLICE)):
+        for loop in t.tenants:
+            loop.set("--policy", "share", "--weight", 1, "--slice", option)
+        said = t.measure(t.tenants, what)
+        for s in said:
+            t.row(name, what, s)
+        t.bench.results.figure("tokens", f"{what}, {name}", [short(s) for s in said])
+        both = sum(t.of_alone(s, what) for s in said)
+        p99 = max(s["p99_us"] for s in said) / 1e3
+        t.bench.results.check(
+            "tokens", f"{what}: {name}",
+            both >= PAIR_TOGETHER and (option != "off" or p99 <= PAIR_P99_MS),
+            f"together {both:.1f} %, p99 of a step {p99:.1f} ms",
+            f"{PAIR_TOGETHER:g} %" + (f", {PAIR_P99_MS:g} ms" if option == "off" else ""),
+            "alone " + ms(t.had[what]["p99_us"]) + " ms")
+    for loop in t.tenants:
+        loop.set("--slice", "off")
+
+
 def priority(t, what):
     """Beside matrix products without an end; and what the driver makes of the two."""
     t.tenants[0].set(*SHARE, "--priority", "high")
@@ -184,8 +207,8 @@ def space(t):
         run([t.bench.allot, "doctor", "--sweep"], 60)
 
 
-STEPS = {"free": free, "caps": caps, "weights": weights, "priority": priority,
-         "pair": pair}
+STEPS = {"free": free, "caps": caps, "weights": weights, "latency": latency,
+         "priority": priority, "pair": pair}
 
 
 def part(bench):
@@ -196,7 +219,7 @@ def part(bench):
     names = [*(f"batch{batch} {step}" for batch in BATCHES for step in STEPS), "space"]
     chosen, items = bench.chosen("tokens", names), Items(bench, "tokens")
     if bench.quick:
-        chosen = [n for n in chosen if n.endswith(("caps", "weights"))]
+        chosen = [n for n in chosen if n.endswith(("caps", "weights", "latency"))]
     t = items.run("start", Tokens, bench)
     if t is None:
         return

@@ -288,6 +288,7 @@ static struct amd *amd_make(struct guest *guest)
 
 struct amd *amd_limited(struct guest **ret_guest, int *ret_error)
 {
+	enum guest_mode mode;
 	struct guest *guest;
 	struct amd *amd;
 
@@ -295,9 +296,10 @@ struct amd *amd_limited(struct guest **ret_guest, int *ret_error)
 	if (guest_inside())
 		return NULL;
 	guest = guest_get();
-	if (guest->mode == GUEST_INERT)
+	mode = guest_mode(guest);
+	if (mode == GUEST_INERT)
 		return NULL;
-	if (guest->mode == GUEST_CLOSED) {
+	if (mode == GUEST_CLOSED) {
 		*ret_error = -ENODEV;
 		return NULL;
 	}

@@ -60,7 +60,7 @@ __attribute__((format(printf, 2, 3))) static void guest_close_gpu(struct guest *
 {
 	va_list ap;
 
-	guest->mode = GUEST_CLOSED;
+	guest_close(guest, CUDA_ERROR_INVALID_VALUE);
 	va_start(ap, fmt);
 	vsnprintf(guest->config.complaint, sizeof(guest->config.complaint), fmt, ap);
 	va_end(ap);
@@ -155,8 +155,8 @@ static void guest_take_tenant(struct guest *guest, const char *dir)
 	}
 	strcpy(guest->dir, dir);
 	guest_open_tenant(guest);
-	if (guest->mode == GUEST_LIMITED && guest_read_config(&guest->config))
-		guest->mode = GUEST_CLOSED;
+	if (guest_mode(guest) == GUEST_LIMITED && guest_read_config(&guest->config))
+		guest_close(guest, CUDA_ERROR_INVALID_VALUE);
 }
 
 /* One by configuration alone, or none. */
@@ -171,7 +171,7 @@ static void guest_take_drop_in(struct guest *guest)
 		return;
 	}
 	if (guest_read_config(&guest->config)) {
-		guest->mode = GUEST_CLOSED;
+		guest_close(guest, CUDA_ERROR_INVALID_VALUE);
 		return;
 	}
 	if (!guest->config.present && vgpu_file_is_lost()) {
@@ -180,7 +180,7 @@ static void guest_take_drop_in(struct guest *guest)
 		return;
 	}
 	if (!guest->config.present) {
-		guest->mode = GUEST_INERT;
+		atomic_init(&guest->mode, GUEST_INERT);
 		return;
 	}
 	guest->drop_in = true;
@@ -201,21 +201,20 @@ static void guest_configure(struct guest *guest)
 	int r;
 
 	guest->gate = &no_gate;
-	guest->mode = GUEST_LIMITED;
-	guest->error = CUDA_ERROR_INVALID_VALUE;
+	atomic_init(&guest->mode, GUEST_LIMITED);
 	if (dir)
 		guest_take_tenant(guest, dir);
 	else
 		guest_take_drop_in(guest);
-	if (guest->mode != GUEST_LIMITED)
+	if (guest_mode(guest) != GUEST_LIMITED)
 		return;
 	guest->metered = config_compute(&guest->config) == POLICY_COMPUTE_CAP;
 	r = ledger_open(guest->dir, LEDGER_GUEST, &guest->ledger);
 	if (!r)
 		r = object_table_new(&guest->objects);
 	if (r) {
-		guest->error = CUDA_ERROR_OPERATING_SYSTEM;
 		guest_close_gpu(guest, LEDGER_SAYS, guest->dir, guest_explain_error(r));
+		guest_close(guest, CUDA_ERROR_OPERATING_SYSTEM);
 	}
 }
 
@@ -236,7 +235,7 @@ struct guest *guest_start(void)
 		policy_close(guest->policy_map);
 		munmap(guest, sizeof(*guest));
 		guest = expected;
-	} else if (guest->mode == GUEST_CLOSED) {
+	} else if (guest_mode(guest) == GUEST_CLOSED) {
 		complain_refusal(guest->config.complaint);
 	} else if (guest->first && *guest->config.remark) {
 		complain_line(guest->config.remark);

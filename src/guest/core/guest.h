@@ -106,8 +106,8 @@ struct pass_gate {
 };
 
 struct guest {
-	enum guest_mode mode;
-	CUresult error; /* what GUEST_CLOSED answers */
+	_Atomic(enum guest_mode) mode; /* see guest_mode and guest_close */
+	_Atomic(CUresult) error;       /* what GUEST_CLOSED answers: see guest_refusal */
 	struct config config;
 	bool drop_in; /* the tenant is one that its processes make by configuration, without `allot run` */
 	bool first;   /* and this one made it, or found nobody in it */
@@ -177,6 +177,29 @@ struct guest {
 	_Atomic uint64_t trace_generation; /* that was followed last */
 	_Atomic bool space_refused;	 /* that it does not was said */
 };
+
+/*
+ * Any thread may claim, and so find that the tenant cannot be used, while others are in hooks:
+ *
+ *	claiming thread		any hook
+ *	error = why		guest_mode() == GUEST_CLOSED
+ *	mode = GUEST_CLOSED	guest_refusal() == why
+ */
+static inline enum guest_mode guest_mode(const struct guest *guest)
+{
+	return atomic_load_explicit(&guest->mode, memory_order_acquire);
+}
+
+static inline CUresult guest_refusal(const struct guest *guest)
+{
+	return atomic_load_explicit(&guest->error, memory_order_relaxed);
+}
+
+static inline void guest_close(struct guest *guest, CUresult error)
+{
+	atomic_store_explicit(&guest->error, error, memory_order_relaxed);
+	atomic_store_explicit(&guest->mode, GUEST_CLOSED, memory_order_release);
+}
 
 /* The wiped page. Before the first call it is one of zeroes in our own data. */
 struct guest_page {

@@ -89,8 +89,7 @@ static CUresult limited_attach_with(struct guest *guest, struct guest_device *de
 	if (once_begin(&guest->claim)) {
 		r = limited_claim(guest, device, count);
 		if (r) {
-			guest->error = CUDA_ERROR_OPERATING_SYSTEM;
-			guest->mode = GUEST_CLOSED;
+			guest_close(guest, CUDA_ERROR_OPERATING_SYSTEM);
 			guest_explain(guest, r, guest->config.complaint,
 				      sizeof(guest->config.complaint));
 			complain_refusal(guest->config.complaint);
@@ -99,18 +98,19 @@ static CUresult limited_attach_with(struct guest *guest, struct guest_device *de
 		if (guest->swappable)
 			swap_start(guest);
 	}
-	return guest->claim.error ? guest->error : CUDA_SUCCESS;
+	return guest->claim.error ? guest_refusal(guest) : CUDA_SUCCESS;
 }
 
 CUresult limited_attach(struct guest *guest)
 {
+	enum guest_mode mode = guest_mode(guest);
 	size_t size = sizeof(guest->device);
 	void *device;
 	CUresult e;
 	int cancel;
 
-	if (guest->mode != GUEST_LIMITED)
-		return guest->mode == GUEST_CLOSED ? guest->error : CUDA_SUCCESS;
+	if (mode != GUEST_LIMITED)
+		return mode == GUEST_CLOSED ? guest_refusal(guest) : CUDA_SUCCESS;
 	if (atomic_load_explicit(&guest->slot, memory_order_acquire))
 		return CUDA_SUCCESS;
 	device = pages_map(size);
@@ -136,12 +136,15 @@ struct guest *limited_ask(CUresult *ret_error)
 	if (guest_inside())
 		return NULL;
 	guest = guest_get();
-	if (guest->mode == GUEST_INERT)
+	switch (guest_mode(guest)) {
+	case GUEST_INERT:
 		return NULL;
-	if (guest->mode == GUEST_LIMITED) {
+	case GUEST_LIMITED:
 		*ret_error = limited_attach(guest);
 		return *ret_error ? NULL : guest;
+	case GUEST_CLOSED:
+	default:
+		*ret_error = guest_refusal(guest);
+		return NULL;
 	}
-	*ret_error = guest->error;
-	return NULL;
 }

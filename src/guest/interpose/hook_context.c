@@ -33,9 +33,9 @@ CUresult hook_cuInit(unsigned int Flags)
 	if (guest_inside())
 		return cuda_real.cuInit(Flags);
 	guest = guest_get();
-	if (guest->mode == GUEST_CLOSED)
-		return guest->error;
-	if (guest->mode == GUEST_LIMITED && !atomic_load(&guest->slot)) {
+	if (guest_mode(guest) == GUEST_CLOSED)
+		return guest_refusal(guest);
+	if (guest_mode(guest) == GUEST_LIMITED && !atomic_load(&guest->slot)) {
 		e = space_expect(guest);
 		if (e)
 			return e;

@@ -93,7 +93,7 @@ struct guest_device {
 
 /* Streams that capture, see capturing.h. */
 struct capturing {
-	struct lock lock;
+	struct lock_capturing lock;
 	int n;
 	CUstream stream[CAPTURING];
 	CUcontext context[CAPTURING];
@@ -313,6 +313,7 @@ static inline bool guest_inside(void)
 #define DRIVER(name, args)                                  \
 	({                                                  \
 		CUresult driver_result_;                    \
+		lock_rank_none(#name);                      \
 		guest_depth++;                              \
 		driver_result_ = cuda_real.name args;       \
 		guest_depth--;                              \

@@ -23,7 +23,7 @@ struct own_pool {
 };
 
 struct own_pools {
-	struct lock lock; /* of all below and of slabs; a backing's may be taken in it */
+	struct lock_own_pools lock; /* of all below and of slabs */
 	struct orders orders;
 	struct own_pool *first;
 	uint64_t number; /* of the last pool */

@@ -4,10 +4,10 @@
 
 A module is a .c and a .h of one name. A _priv.h is its module's, and so is hook_<name>.c where only
 <name>.h stands beside it. A room is a folder; one that USES does not name is part of the one around
-it. Prints each include of a room that the module's own may not use, each that is part of a circle
-of modules, files of a room that call each other in a circle, where CONTRIBUTING's lines and the
-folders of src differ, and each hop of docs/architecture.md's walks that is not in the room that it
-names, or goes back to one. Exits 1 when there is any."""
+it. Prints rooms that may use each other, each include of a room that the module's own may
+not use, each that is part of a circle of modules, files of a room that call each other in a circle,
+where CONTRIBUTING's lines and the folders of src differ, and each hop of docs/architecture.md's
+walks that is not in the room that it names, or goes back to one. Exits 1 when there is any."""
 import re
 import sys
 from pathlib import Path
@@ -18,9 +18,10 @@ DECLARED = re.compile(r"\b([a-z]\w+)\(")
 DEFINED = re.compile(r"^(?!static\b|typedef\b)\w[^;={}#]*?\b([a-z]\w+)\([^;{}]*\)\s*\{", re.M)
 
 LOW = ("base", "sched", "ledger", "nvidia", "amd")
-CLI = ("cli", "cli/cmd", "cli/tenant", "cli/device", "cli/exec", "cli/out", "cli/doctor",
-       "cli/checkpoint", "cli/container", "cli/bench")
 SIM = ("sim", "sim/cuda", "sim/nvml", "sim/kfd")
+CLI_LOW = (*LOW, "roles", "control", "dropin", "image", "guard", "text", "node", "cdi", *SIM)
+CLI = ("cli/say", "cli/device", "cli/tenant", "cli/exec", "cli/checkpoint", "cli/container",
+       "cli/doctor", "cli/top", "cli/ps", "cli/bench")
 
 KUBE = ("kube/state", "kube/wire", "kube/slices", "kube/schedulers", "kube/grants", "kube/claims",
         "kube/pods", "kube/slots")
@@ -71,8 +72,18 @@ USES = {
     "kube": (*LOW, "text", "node", "cdi", *KUBE),
     "daemon": (*LOW, "roles", "control", "guard", "text", "node", "cdi", "kube",
                "kube/state"),
-    **{room: (*LOW, "roles", "control", "dropin", "image", "guard", "text", "node", "cdi", "peer", "tools",
-            *CLI, *SIM) for room in CLI},
+    "cli/say": CLI_LOW,
+    "cli/device": (*CLI_LOW, "peer", "tools", "cli/say"),
+    "cli/tenant": (*CLI_LOW, "cli/say", "cli/device"),
+    "cli/exec": (*CLI_LOW, "cli/say", "cli/device", "cli/tenant"),
+    "cli/checkpoint": (*CLI_LOW, "cli/say", "cli/tenant"),
+    "cli/container": (*CLI_LOW, "cli/say", "cli/tenant", "cli/exec"),
+    "cli/doctor": (*CLI_LOW, "cli/say", "cli/tenant", "cli/checkpoint"),
+    "cli/top": (*CLI_LOW, "cli/say", "cli/device", "cli/tenant", "cli/exec"),
+    "cli/ps": (*CLI_LOW, "cli/say"),
+    "cli/bench": (*CLI_LOW, "tools", "cli/say"),
+    "cli/cmd": (*CLI_LOW, *CLI),
+    "cli": (*CLI_LOW, "cli/say", "cli/cmd"),
     **{room: ("base", "nvidia", "amd", *SIM) for room in SIM},
 }
 
@@ -129,6 +140,14 @@ def in_circles(found):
 
     reach = {name: reached(name) for name in to}
     return {(begin, end) for begin, end in found if begin in reach.get(end, ())}
+
+
+def rooms_wrong(uses):
+    """Rooms that may use each other. The simulator is one part."""
+    found = {(room, other) for room, others in uses.items() for other in others
+             if room not in SIM and room != other}
+    return [f"{begin} may use {end}, which may use it, by others or itself"
+            for begin, end in sorted(in_circles(found))]
 
 
 def wrong(files):
@@ -217,7 +236,7 @@ def rooms_of(root):
 def main():
     root = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).resolve().parents[1]
     files = files_of(root)
-    said = wrong(files) + calls_wrong(files) + tree_wrong(root) + walks_wrong(
+    said = rooms_wrong(USES) + wrong(files) + calls_wrong(files) + tree_wrong(root) + walks_wrong(
         (root / "docs/architecture.md").read_text(encoding="utf-8"), rooms_of(root))
     print("\n".join(said) or "nothing new")
     return bool(said)

@@ -186,6 +186,13 @@ class Includes(unittest.TestCase):
         self.assertEqual(said,
                          ["guest/meter/a includes guest/launch/b, which guest/meter may not use"])
 
+    def test_rooms_that_may_use_each_other(self):
+        self.assertEqual(includes.rooms_wrong({"cli/say": (), "cli/top": ("cli/say",),
+                                               "sim": ("sim/cuda",), "sim/cuda": ("sim",)}), [])
+        self.assertEqual(includes.rooms_wrong({"cli/a": ("cli/b",), "cli/b": ("cli/a", "base")}), [
+            f"{begin} may use {end}, which may use it, by others or itself"
+            for begin, end in (("cli/a", "cli/b"), ("cli/b", "cli/a"))])
+
     def test_a_hook_is_above_all_other_rooms_of_the_guest(self):
         to = {"launch/b.h": [], "nvml/c.h": []}
         self.assertEqual(self.wrong({"interpose/hook_a.c": ["launch/b", "nvml/c"], **to}), [])

@@ -6,7 +6,7 @@ A module is a .c and a .h of one name. A _priv.h is its module's, and so is hook
 <name>.h stands beside it. A room is a folder; one that USES does not name is part of the one around
 it. Prints rooms that may use each other, each include of a room that the module's own may
 not use, each that is part of a circle of modules, files of a room that call each other in a circle,
-where CONTRIBUTING's lines and the folders of src differ, and each hop of docs/architecture.md's
+each function that one room declares and another defines, where CONTRIBUTING's lines and the folders of src differ, and each hop of docs/architecture.md's
 walks that is not in the room that it names, or goes back to one. Exits 1 when there is any."""
 import re
 import sys
@@ -15,6 +15,8 @@ from pathlib import Path
 INCLUDE = re.compile(r'^\s*#\s*include "(.+\.h)"', re.M)
 NO_CODE = re.compile(r'/\*.*?\*/|"(?:\\.|[^"\\\n])*"', re.S)
 DECLARED = re.compile(r"\b([a-z]\w+)\(")
+STARTS = re.compile(r"^(?!static\b|typedef\b|return\b|else\b)[a-z][\w\s*]*?\b([a-z]\w+)\([^;{}]*\)(\s*\{|[^;{}]*;)",
+                    re.M)
 DEFINED = re.compile(r"^(?!static\b|typedef\b)\w[^;={}#]*?\b([a-z]\w+)\([^;{}]*\)\s*\{", re.M)
 
 LOW = ("base", "sched", "ledger", "nvidia", "amd")
@@ -58,6 +60,7 @@ USES = {
     "guest/swap": (*LOW, "roles", "guest/core", "guest/account", "guest/memory", "guest/movable",
                    "guest/amd", "guest/amd/memory", "guest/amd/queue"),
     "guest/interpose": (*LOW, "guest/core"),  # but for hooks, see may_use
+    "guest": ("guest/core", "guest/movable", "guest/swap"),  # rooms.c alone, which is above all
     "kube/state": (*LOW, "text", "node"),
     "kube/wire": (*LOW, "text", "kube/state"),
     "kube/slices": (*LOW, "text", "node", "kube/state", "kube/wire"),
@@ -87,9 +90,14 @@ USES = {
     **{room: ("base", "nvidia", "amd", *SIM) for room in SIM},
 }
 
+# Above their folders, each of which has to be a room of its own.
+TOPS = ("guest", "cli", "kube")
+
+
 def room_of(path):
     """The room of a file, by its path from src or, of sim, from the root; None."""
-    return next((str(folder) for folder in Path(path).parents if str(folder) in USES), None)
+    room = next((str(folder) for folder in Path(path).parents if str(folder) in USES), None)
+    return room if room not in TOPS or str(Path(path).parent) == room else None
 
 
 def may_use(path, room):
@@ -188,6 +196,21 @@ def calls_wrong(files):
             "or itself" for begin, other in sorted(in_circles(found))]
 
 
+def upward(files):
+    """Functions that a header of one room declares and a file of another defines: whoever calls one
+    calls a room that its own may not even know."""
+    declared, defined = {}, {}
+    for path, text in files.items():
+        found = declared if path.endswith(".h") else defined
+        for match in STARTS.finditer(NO_CODE.sub("", text)):
+            if (match[2][-1] == "{") == path.endswith(".c"):
+                found.setdefault(match[1], set()).add(path)
+    return [f"{header} declares {name}, which {source} defines, in another room"
+            for name in sorted(declared.keys() & defined.keys())
+            for header in sorted(declared[name]) for source in sorted(defined[name])
+            if room_of(header) not in map(room_of, defined[name])]
+
+
 def tree_wrong(root):
     """Each folder of src with sources has its line in CONTRIBUTING.md, and each line its folder."""
     text = (root / "CONTRIBUTING.md").read_text(encoding="utf-8")
@@ -236,7 +259,7 @@ def rooms_of(root):
 def main():
     root = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).resolve().parents[1]
     files = files_of(root)
-    said = rooms_wrong(USES) + wrong(files) + calls_wrong(files) + tree_wrong(root) + walks_wrong(
+    said = rooms_wrong(USES) + wrong(files) + calls_wrong(files) + upward(files) + tree_wrong(root) + walks_wrong(
         (root / "docs/architecture.md").read_text(encoding="utf-8"), rooms_of(root))
     print("\n".join(said) or "nothing new")
     return bool(said)

@@ -181,6 +181,14 @@ class Includes(unittest.TestCase):
         files["base/b.c"] = "int b_do(int n)\n{\n\treturn n; /* not a_do() */\n}\n"
         self.assertEqual(includes.calls_wrong(files), [])
 
+    def test_a_call_upward_that_no_include_shows(self):
+        files = {"guest/core/a.h": "int x_start(struct guest *guest);\nint y_do(void);\n",
+                 "guest/core/a.c": "int y_do(void)\n{\n\treturn x_start(0);\n}\n",
+                 "guest/swap/x.c": "int x_start(struct guest *guest)\n{\n\treturn 0;\n}\n"
+                                   "WAIT(cu, (void), (), y_do(), z)\n{\n}\n"}
+        self.assertEqual(includes.upward(files), [
+            "guest/core/a.h declares x_start, which guest/swap/x.c defines, in another room"])
+
     def test_a_room_above(self):
         said = self.wrong({"meter/a.c": ["launch/b"], "launch/b.h": []})
         self.assertEqual(said,

@@ -4,8 +4,8 @@
 #define ALLOT_TESTS_UNIT_GUEST_FIXTURE_H
 
 #include "guest/core/guest.h"
-#include "guest/core/limited.h"
 #include "guest/core/object.h"
+#include "guest/movable/movable.h"
 #include "tests/unit/tenant_fixture.h"
 
 /* What a driver that the test plays has; the last has no name. For cuda_driver_bind. */
@@ -39,7 +39,7 @@ static inline void fixture_guest(struct guest *guest, const char *name, uint64_t
 	memcpy(guest->device[0].uuid, fixture_uuid, sizeof(fixture_uuid));
 	guest->device[0].total_bytes = 24 * GIB;
 	CHECK_EQ(object_table_new(&guest->objects), 0);
-	allocator_choose(guest);
+	movable_choose_allocator(guest);
 	atomic_store(&guest->slot, slot);
 }
 

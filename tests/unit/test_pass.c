@@ -12,8 +12,8 @@
 #include <sys/syscall.h>
 
 #include "guest/core/hooks.h"
-#include "guest/core/limited.h"
 #include "guest/core/object.h"
+#include "guest/movable/movable.h"
 #include "tests/check.h"
 
 long __real_syscall(long number, ...);
@@ -99,7 +99,7 @@ int main(void)
 
 	CHECK_EQ(object_table_new(&guest.objects), 0);
 	guest.gate = &gate;
-	allocator_choose(&guest);
+	movable_choose_allocator(&guest);
 	atomic_store(&guest.slot, (struct slot *)slot);
 	atomic_store(&page.guest, &guest);
 	atomic_store(&guest_page, &page);

@@ -138,7 +138,7 @@ static void begin(void)
 	cuda_driver_bind(exported, fixture_symbol);
 	fixture_guest(&guest, "spare", QUOTA);
 	guest.swappable = true;
-	allocator_choose(&guest);
+	movable_choose_allocator(&guest);
 	guest.yields = true;
 	guest.claimed = atomic_load(&guest.slot);
 	CHECK_EQ(pthread_create(&thread, NULL, answer, NULL), 0);

@@ -25,6 +25,7 @@
 #include "guest/core/complain.h"
 #include "guest/core/in_force.h"
 #include "guest/core/pass.h"
+#include "guest/core/rooms.h"
 #include "guest/core/trace.h"
 #include "ledger/quota.h"
 #include "ledger/swap.h"
@@ -281,7 +282,7 @@ static struct amd *amd_make(struct guest *guest)
 		amd_complain(amd);
 	}
 	if (amd && !amd->error && guest->swappable)
-		swap_start(guest);
+		guest_rooms.start_swap(guest);
 	errno = saved;
 	return amd;
 }

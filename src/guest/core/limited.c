@@ -9,6 +9,7 @@
 #include "guest/core/complain.h"
 #include "guest/core/library.h"
 #include "guest/core/pass.h"
+#include "guest/core/rooms.h"
 #include "guest/core/space.h"
 #include "guest/core/trace.h"
 
@@ -69,7 +70,7 @@ static int limited_claim(struct guest *guest, const struct guest_device *device,
 	if (r)
 		return r;
 	pass_init(guest);
-	allocator_choose(guest);
+	guest_rooms.choose_allocator(guest);
 	trace_follow(guest);
 	atomic_store_explicit(&guest->slot, slot, memory_order_release);
 	return 0;
@@ -96,7 +97,7 @@ static CUresult limited_attach_with(struct guest *guest, struct guest_device *de
 		}
 		once_end(&guest->claim, r);
 		if (guest->swappable)
-			swap_start(guest);
+			guest_rooms.start_swap(guest);
 	}
 	return guest->claim.error ? guest_refusal(guest) : CUDA_SUCCESS;
 }

@@ -14,6 +14,8 @@
 #include "base/cleanup.h"
 #include "base/pages.h"
 #include "guest/amd/call.h"
+#include "guest/amd/memory/memory.h"
+#include "guest/amd/queue/queue.h"
 #include "guest/amd/user.h"
 #include "guest/core/next.h"
 #include "guest/core/pass.h"

@@ -9,6 +9,8 @@
  *
  * A process that exits does so with its memory on the device: exit() waits as other calls do.
  */
+#include "guest/swap/swap.h"
+
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>

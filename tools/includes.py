@@ -60,7 +60,7 @@ USES = {
     "guest/swap": (*LOW, "roles", "guest/core", "guest/account", "guest/memory", "guest/movable",
                    "guest/amd", "guest/amd/memory", "guest/amd/queue"),
     "guest/interpose": (*LOW, "guest/core"),  # but for hooks, see may_use
-    "guest": ("guest/core", "guest/movable", "guest/swap"),  # rooms.c alone, which is above all
+    "guest": ("guest/core", "guest/account", "guest/memory", "guest/movable", "guest/swap"),  # rooms.c alone, which is above all
     "kube/state": (*LOW, "text", "node"),
     "kube/wire": (*LOW, "text", "kube/state"),
     "kube/slices": (*LOW, "text", "node", "kube/state", "kube/wire"),

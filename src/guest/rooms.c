@@ -1,10 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "guest/core/rooms.h"
 
+#include "guest/account/state.h"
 #include "guest/movable/movable.h"
 #include "guest/swap/swap.h"
 
+struct rooms {
+	struct account_state account;
+};
+
+static void rooms_hang(struct guest *guest, void *at)
+{
+	struct rooms *rooms = at;
+
+	guest->account = &rooms->account;
+	for (int i = 0; i < GUEST_DEVICES; i++)
+		guest->device[i].account = &rooms->account.device[i];
+}
+
 const struct guest_rooms guest_rooms = {
+	.bytes = sizeof(struct rooms),
+	.hang = rooms_hang,
 	.choose_allocator = movable_choose_allocator,
 	.start_swap = swap_start,
 };

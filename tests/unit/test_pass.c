@@ -13,6 +13,7 @@
 
 #include "guest/core/hooks.h"
 #include "guest/core/object.h"
+#include "guest/core/rooms.h"
 #include "guest/movable/movable.h"
 #include "tests/check.h"
 
@@ -97,6 +98,7 @@ int main(void)
 {
 	static char slot[64];
 
+	guest_rooms.hang(&guest, calloc(1, guest_rooms.bytes));
 	CHECK_EQ(object_table_new(&guest.objects), 0);
 	guest.gate = &gate;
 	movable_choose_allocator(&guest);

@@ -20,6 +20,7 @@
 #include "guest/core/environment.h"
 #include "guest/core/home.h"
 #include "guest/core/object.h"
+#include "guest/core/rooms.h"
 
 _Thread_local unsigned int guest_depth __attribute__((tls_model("initial-exec")));
 
@@ -218,6 +219,9 @@ static void guest_configure(struct guest *guest)
 	}
 }
 
+/* Rooms' structures begin behind it, in lines of the cache of their own. */
+#define GUEST_BYTES ((sizeof(struct guest) + 63) & ~(size_t)63)
+
 struct guest *guest_start(void)
 {
 	static struct guest no_memory = {.mode = GUEST_CLOSED, .error = CUDA_ERROR_OUT_OF_MEMORY};
@@ -226,14 +230,15 @@ struct guest *guest_start(void)
 	int saved = errno;
 
 	/* In the page of nobody a child would find its parent's guest. */
-	guest = page == &no_page ? NULL : pages_map(sizeof(*guest));
+	guest = page == &no_page ? NULL : pages_map(GUEST_BYTES + guest_rooms.bytes);
 	if (!guest)
 		return &no_memory;
+	guest_rooms.hang(guest, (char *)guest + GUEST_BYTES);
 	guest_configure(guest);
 	if (!atomic_compare_exchange_strong(&page->guest, &expected, guest)) {
 		ledger_close(guest->ledger);
 		policy_close(guest->policy_map);
-		munmap(guest, sizeof(*guest));
+		munmap(guest, GUEST_BYTES + guest_rooms.bytes);
 		guest = expected;
 	} else if (guest_mode(guest) == GUEST_CLOSED) {
 		complain_refusal(guest->config.complaint);

@@ -21,7 +21,6 @@
 #include "dropin/config.h"
 #include "guest/core/known_code.h"
 #include "guest/core/once.h"
-#include "guest/core/serial.h"
 #include "ledger/ledger.h"
 #include "ledger/policy.h"
 #include "ledger/slot.h"
@@ -29,6 +28,8 @@
 
 #define GUEST_DEVICES POLICY_DEVICES
 
+struct account_device;
+struct account_state;
 struct amd;
 struct backing;
 struct exporter;
@@ -56,27 +57,7 @@ struct guest_device {
 	_Atomic uint64_t limit; /* cached for limit_generation, see guest_limit */
 	_Atomic uint64_t limit_generation;
 
-	/* For reconciling with the driver's figure, see figure.c. */
-	_Atomic int contexts;		 /* live contexts of this process */
-	_Atomic uint64_t context_size;	 /* of one, as this process measured it; 0: it did not */
-	_Atomic uint64_t context_most;	 /* of all of them and code, as last seen */
-	_Atomic uint64_t stack_bytes;	 /* of stacks by cuCtxSetLimit: see context_limits.h */
-	_Atomic uint64_t promised_bytes; /* of heaps and FIFOs that the driver has not backed yet */
-	struct serial making_primary;	 /* taken by the thread that makes the primary context */
-	struct serial limits;		 /* taken by the thread that sets or probes a limit */
-	_Atomic uint64_t unseen_bytes;	 /* charged, but not in the driver's figure (managed) */
-	_Atomic uint64_t siblings_bytes;	 /* what the tenant's others hold and have not charged */
-	_Atomic uint64_t reconciled_ns;	 /* CLOCK_MONOTONIC */
-	_Atomic uint64_t released_ns;	 /* when it last gave memory back, likewise */
-	_Atomic uint64_t context_ns;	 /* of the first context: nothing is hidden before */
-	_Atomic uint64_t calls;		 /* that change what is held, see account/calls.h */
-	_Atomic uint32_t alone;		 /* a thread ends a context, and goes alone */
-	_Atomic uint32_t awaiting;	 /* threads that wait for it */
-	_Atomic bool stale;		 /* the driver took or gave back by itself since the last look */
-	/* Code may have come, or a green context: the figure is not of contexts alone. */
-	_Atomic bool loaded;
-	_Atomic bool unsure;		 /* other threads were in the way of the last look */
-	_Atomic bool guessed;		 /* a context is charged by a guess of its size */
+	struct account_device *account; /* account's, of this device */
 
 	_Atomic uint64_t small_arrays;	 /* bytes of arrays that share granules */
 	_Atomic uint64_t graph_charged;	 /* graph memory as last seen, see hook_graph.c */
@@ -120,24 +101,21 @@ struct guest {
 	struct once own_slot; /* claimed by whichever vendor's part comes first */
 	struct slot *claimed;
 
-	struct once ahead; /* of cuInit: what others of the tenant hold */
 	struct once claim; /* of what CUDA needs */
 	_Atomic(struct slot *) slot;   /* set once CUDA is initialised */
-	_Atomic int libraries; /* loaded by the program: their code comes into contexts of any device */
-	_Atomic uint64_t libraries_bytes; /* a guess of what those loaded at once take in a context */
 	int ndevices;
 	struct guest_device device[GUEST_DEVICES]; /* by CUDA ordinal */
 
-	_Atomic uint64_t told_until_ns;	 /* end of its wait for its driver's pid, see figure.h */
-	_Atomic uint64_t own_pid_due_ns; /* it may be looked for then, see own_pid.h */
-	_Atomic uint32_t own_pid_tries;
+	/*
+	 * Rooms above core keep what they know of the process in a structure of each (its state.h),
+	 * behind this one from the beginning.
+	 */
+	struct account_state *account;
+
 	struct once nvml[GUEST_DEVICES]; /* by index in the ledger, see own_nvml.h */
-	_Atomic uint32_t later;		 /* a thread looks at figures once more, see later.h */
 	struct object_table *objects;
 	struct known_code code;
 	_Atomic uint64_t pools;	       /* changes of pools, see pool.h */
-	_Atomic(CUcontext) primary[GUEST_DEVICES]; /* by ordinal, while active */
-	_Atomic uint64_t ended;			   /* contexts that ever did */
 	_Atomic uint64_t stamps;		   /* numbers given out, see sharing.h */
 	_Atomic int64_t stamp_random;		   /* 0: not drawn yet */
 	_Atomic uint64_t imports;		   /* see memory/external.h, ever */

@@ -10,6 +10,7 @@
 #include "guest/account/context.h"
 #include "guest/account/later.h"
 #include "guest/account/room.h"
+#include "guest/account/state.h"
 #include "guest/core/hook.h"
 #include "guest/core/known_code.h"
 
@@ -50,7 +51,7 @@ static uint64_t module_devices(struct guest *guest)
 	uint64_t devices = 0;
 
 	for (int i = 0; i < guest->ndevices; i++)
-		devices |= (uint64_t)(atomic_load(&guest->device[i].contexts) > 0) << i;
+		devices |= (uint64_t)(atomic_load(&guest->device[i].account->contexts) > 0) << i;
 	return devices;
 }
 
@@ -63,12 +64,12 @@ static struct load module_load_begin(struct guest *guest, bool library)
 	struct load load = {.device = guest_current_device(guest)};
 	uint64_t may;
 
-	atomic_fetch_add(&guest->libraries, library);
+	atomic_fetch_add(&guest->account->libraries, library);
 	if (load.device)
 		load.devices = UINT64_C(1) << load.device->ordinal;
 	may = load.devices | (library ? module_devices(guest) : 0);
 	FOR_EACH (d, guest, may)
-		atomic_store(&d->loaded, true);
+		atomic_store(&d->account->loaded, true);
 	load.everywhere = library && context_is_eager(guest);
 	if (load.everywhere)
 		load.devices = may;
@@ -82,7 +83,7 @@ static struct load module_load_begin(struct guest *guest, bool library)
 /* The contexts of a device that have the code. */
 static uint64_t module_copies(const struct guest_device *device, bool everywhere)
 {
-	return everywhere ? (uint64_t)atomic_load(&device->contexts) : 1;
+	return everywhere ? (uint64_t)atomic_load(&device->account->contexts) : 1;
 }
 
 static uint64_t module_guess(const struct load *load)
@@ -120,7 +121,7 @@ static CUresult module_keep(struct guest *guest, const struct load *load, uint64
 
 	/* Or its guess stays until the next look. */
 	if (load->devices && !object_put(guest->objects, &object) && load->everywhere)
-		atomic_fetch_add(&guest->libraries_bytes, load->guess);
+		atomic_fetch_add(&guest->account->libraries_bytes, load->guess);
 	return CUDA_SUCCESS;
 }
 
@@ -149,7 +150,7 @@ static CUresult module_not_loaded(struct guest *guest, const struct load *load, 
 static void module_unloaded(struct guest *guest, const struct object *object)
 {
 	if (object->code.everywhere)
-		atomic_fetch_sub(&guest->libraries_bytes, object->bytes);
+		atomic_fetch_sub(&guest->account->libraries_bytes, object->bytes);
 	module_take_off(guest, object->code.devices, object->code.everywhere, object->bytes);
 }
 
@@ -189,7 +190,7 @@ static bool module_wait(struct guest *guest, struct load *load, struct room *roo
 			return module_keep(guest, &load, KEY(*handle));                            \
 		if (!e)                                                                            \
 			DRIVER(undo, (*handle));                                                   \
-		atomic_fetch_sub(&guest->libraries, library);                                      \
+		atomic_fetch_sub(&guest->account->libraries, library);                                      \
 		return module_not_loaded(guest, &load, e, over);                                   \
 	}
 
@@ -203,7 +204,7 @@ static bool module_wait(struct guest *guest, struct load *load, struct room *roo
                                                                                                    \
 		known_code_forget(&guest->code);                                                   \
 		e = DRIVER(name, args);                                                            \
-		atomic_fetch_sub(&guest->libraries, library && !e);                                \
+		atomic_fetch_sub(&guest->account->libraries, library && !e);                                \
 		if (known && !e)                                                                   \
 			module_unloaded(guest, &object);                                           \
 		else if (known)                                                                    \

@@ -4,6 +4,7 @@
 #include "guest/account/calls.h"
 #include "guest/account/holder.h"
 #include "guest/account/room.h"
+#include "guest/account/state.h"
 #include "guest/core/capturing.h"
 #include "guest/core/hook.h"
 #include "guest/memory/memory.h"
@@ -148,7 +149,7 @@ static bool own_await_work(struct guest *guest, struct own_pools *own)
 		return false;
 	charge_release_begin_all(guest);
 	for (int i = 0; !e && i < guest->ndevices; i++) {
-		CUcontext primary = atomic_load(&guest->primary[i]);
+		CUcontext primary = atomic_load(&guest->account->primary[i]);
 
 		e = primary ? memory_await_work(primary) : CUDA_SUCCESS;
 	}

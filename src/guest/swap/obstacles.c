@@ -2,6 +2,7 @@
 #include "guest/swap/obstacles.h"
 
 #include "guest/account/holder.h"
+#include "guest/account/state.h"
 #include "guest/core/object.h"
 #include "guest/movable/importer.h"
 #include "guest/movable/own_pool.h"
@@ -81,7 +82,7 @@ enum swap_why obstacles_find(struct guest *guest, bool contexts, uint64_t *ret_a
 	struct object none;
 
 	for (int i = 0; i < guest->ndevices; i++)
-		if (atomic_load(&guest->device[i].contexts))
+		if (atomic_load(&guest->device[i].account->contexts))
 			holder_give_back(guest, &guest->device[i]);
 	own_pools_drained(guest);
 	object_sweep(guest->objects, obstacles_add, amount, &none, 1);

@@ -2,11 +2,13 @@
 #include "guest/core/rooms.h"
 
 #include "guest/account/state.h"
+#include "guest/memory/state.h"
 #include "guest/movable/movable.h"
 #include "guest/swap/swap.h"
 
 struct rooms {
 	struct account_state account;
+	struct memory_state memory;
 };
 
 static void rooms_hang(struct guest *guest, void *at)
@@ -14,8 +16,11 @@ static void rooms_hang(struct guest *guest, void *at)
 	struct rooms *rooms = at;
 
 	guest->account = &rooms->account;
-	for (int i = 0; i < GUEST_DEVICES; i++)
+	guest->memory = &rooms->memory;
+	for (int i = 0; i < GUEST_DEVICES; i++) {
 		guest->device[i].account = &rooms->account.device[i];
+		guest->device[i].memory = &rooms->memory.device[i];
+	}
 }
 
 const struct guest_rooms guest_rooms = {

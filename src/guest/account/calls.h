@@ -30,7 +30,7 @@ void calls_begin_alone(struct guest_device *device);
 void calls_end_alone(struct guest_device *device);
 
 /*
- * guest_device.calls is one word, so that a call pays once for both of its halves: the lower one
+ * account_device.calls is one word, so that a call pays once for both of its halves: the lower one
  * counts the calls under way, the upper one those that ever began. A call within a call of the same
  * thread waits for nobody, since who goes alone waits for the outer one.
  */

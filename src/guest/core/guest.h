@@ -19,7 +19,6 @@
 #include "amd/identity.h"
 #include "base/lock.h"
 #include "dropin/config.h"
-#include "guest/core/known_code.h"
 #include "guest/core/once.h"
 #include "ledger/ledger.h"
 #include "ledger/policy.h"
@@ -34,6 +33,8 @@ struct amd;
 struct backing;
 struct exporter;
 struct launch_state;
+struct memory_device;
+struct memory_state;
 struct object_table;
 struct own_pools;
 struct residency_file;
@@ -57,17 +58,8 @@ struct guest_device {
 	_Atomic uint64_t limit; /* cached for limit_generation, see guest_limit */
 	_Atomic uint64_t limit_generation;
 
-	struct account_device *account; /* account's, of this device */
-
-	_Atomic uint64_t small_arrays;	 /* bytes of arrays that share granules */
-	_Atomic uint64_t graph_charged;	 /* graph memory as last seen, see hook_graph.c */
-	_Atomic uint64_t graph_takes;	 /* calls that back a graph, or trim: see hook_graph.c */
-	_Atomic uint32_t graph_relying;	 /* launches that rely on the last one's memory */
-
-	/* The current pool and its charge, as of a version of the pools: see pool.c. */
-	_Atomic uint64_t pool_tag;
-	_Atomic(CUmemoryPool) pool;
-	_Atomic uint64_t pool_charged;
+	struct account_device *account; /* as guest->account, of this device */
+	struct memory_device *memory;
 };
 
 #define CAPTURING 32
@@ -111,19 +103,13 @@ struct guest {
 	 * behind this one from the beginning.
 	 */
 	struct account_state *account;
+	struct memory_state *memory;
 
 	struct once nvml[GUEST_DEVICES]; /* by index in the ledger, see own_nvml.h */
 	struct object_table *objects;
-	struct known_code code;
-	_Atomic uint64_t pools;	       /* changes of pools, see pool.h */
-	_Atomic uint64_t stamps;		   /* numbers given out, see sharing.h */
-	_Atomic int64_t stamp_random;		   /* 0: not drawn yet */
-	_Atomic uint64_t imports;		   /* see memory/external.h, ever */
-	_Atomic uint64_t untiled;		   /* numbers of OBJECT_UNTILED, ever */
 	bool swappable;				   /* before `slot`: what is held can leave */
 	const struct allocator *allocator;	   /* likewise, see memory/allocator.h */
 	const struct holder *const *holders;	   /* the same, see account/holder.h */
-	_Atomic bool pool_exported;		   /* ever: memory of a pool may be others', too */
 	struct once passes, swaps;		   /* its gate is made, its swap thread */
 	_Atomic bool yields;			   /* that ends spare pieces; see movable/linear.c */
 	_Atomic uint32_t drops;			   /* how often it did; threads that take part */

@@ -22,6 +22,7 @@
 #include "guest/memory/context_limits.h"
 #include "guest/memory/memory.h"
 #include "guest/memory/pool.h"
+#include "guest/memory/state.h"
 #include "guest/movable/backing.h"
 
 CUresult hook_cuInit(unsigned int Flags)
@@ -313,7 +314,7 @@ CREATE(cuCtxCreate_v4,
  */
 static void context_leaves(struct guest *guest, CUcontext context)
 {
-	known_code_forget(&guest->code);
+	known_code_forget(&guest->memory->code);
 	waits_context_leaves(guest, context);
 }
 
@@ -509,7 +510,7 @@ static CUresult context_release(struct guest *guest, CUdevice dev, context_relea
 		CUresult e;                                                                        \
                                                                                                    \
 		if (!context) /* made by a call that passed us by, or not there */                 \
-			known_code_forget(&guest->code);                                           \
+			known_code_forget(&guest->memory->code);                                           \
 		waits_context_leaves(guest, context);                                              \
 		e = context_release(guest, dev, cuda_real.name, &gone);                            \
 		waits_context_left(guest, context, gone && gone == context);                       \

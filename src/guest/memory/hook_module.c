@@ -12,7 +12,8 @@
 #include "guest/account/room.h"
 #include "guest/account/state.h"
 #include "guest/core/hook.h"
-#include "guest/core/known_code.h"
+#include "guest/memory/known_code.h"
+#include "guest/memory/state.h"
 
 /* More than this, in one load, is a neighbour's rather than ours until the figure says so. */
 #define GUESS_MAX_BYTES (UINT64_C(1) << 30)
@@ -160,7 +161,7 @@ static uint64_t module_function_key(struct guest *guest, uint64_t handle, const 
 
 	if (DRIVER(cuCtxGetCurrent, (&context)))
 		context = NULL;
-	return known_code_key(&guest->code, handle, name, KEY(context));
+	return known_code_key(&guest->memory->code, handle, name, KEY(context));
 }
 
 /*
@@ -202,7 +203,7 @@ static bool module_wait(struct guest *guest, struct load *load, struct room *roo
 		bool known = object_take(guest->objects, OBJECT_MODULE, KEY args, &object);        \
 		CUresult e;                                                                        \
                                                                                                    \
-		known_code_forget(&guest->code);                                                   \
+		known_code_forget(&guest->memory->code);                                                   \
 		e = DRIVER(name, args);                                                            \
 		atomic_fetch_sub(&guest->account->libraries, library && !e);                                \
 		if (known && !e)                                                                   \
@@ -224,13 +225,13 @@ static bool module_wait(struct guest *guest, struct load *load, struct room *roo
 		struct load load;                                                                  \
 		CUresult e;                                                                        \
                                                                                                    \
-		if (known_code_has(&guest->code, key))                                             \
+		if (known_code_has(&guest->memory->code, key))                                             \
 			return DRIVER(name, args);                                                 \
 		load = module_load_begin(guest, false);                                            \
 		e = WHILE_FULL(DRIVER(name, args), module_wait(guest, &load, &room_));             \
 		module_load_end(guest, &load);                                                     \
 		if (!e)                                                                            \
-			known_code_add(&guest->code, key);                                         \
+			known_code_add(&guest->memory->code, key);                                         \
 		return e;                                                                          \
 	}
 

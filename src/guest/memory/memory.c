@@ -10,6 +10,7 @@
 #include "guest/core/hook.h"
 #include "guest/memory/allocator.h"
 #include "guest/memory/external.h"
+#include "guest/memory/state.h"
 #include "guest/memory/vmm.h"
 
 /*
@@ -195,14 +196,14 @@ void memory_keep(struct guest *guest, const struct object *object)
 
 uint64_t memory_small_array_add(struct guest_device *device, uint64_t bytes)
 {
-	uint64_t old = atomic_fetch_add(&device->small_arrays, bytes);
+	uint64_t old = atomic_fetch_add(&device->memory->small_arrays, bytes);
 
 	return round_up(old + bytes, GRANULE_BYTES) - round_up(old, GRANULE_BYTES);
 }
 
 static uint64_t memory_small_array_sub(struct guest_device *device, uint64_t bytes)
 {
-	uint64_t old = atomic_fetch_sub(&device->small_arrays, bytes);
+	uint64_t old = atomic_fetch_sub(&device->memory->small_arrays, bytes);
 
 	return round_up(old, GRANULE_BYTES) - round_up(old - bytes, GRANULE_BYTES);
 }
@@ -402,7 +403,7 @@ void memory_forget_context(struct guest *guest, CUcontext context)
 
 	if (!key)
 		return;
-	known_code_forget(&guest->code);
+	known_code_forget(&guest->memory->code);
 	atomic_fetch_add(&guest->account->ended, 1); /* before we look: see memory_record */
 	do {
 		n = object_sweep(guest->objects, memory_is_of_context, &key, gone, OBJECT_BATCH);

@@ -8,6 +8,7 @@
 #include "guest/core/capturing.h"
 #include "guest/core/hook.h"
 #include "guest/memory/memory.h"
+#include "guest/memory/state.h"
 #include "guest/movable/backing.h"
 #include "guest/movable/own_pool_priv.h"
 
@@ -196,7 +197,7 @@ static struct own_pool *own_current(struct guest *guest, struct own_pools *own, 
 {
 	const struct guest_device *device = own->orders.order[order].device;
 
-	return order && own->current_version[device->ordinal] == atomic_load(&guest->pools)
+	return order && own->current_version[device->ordinal] == atomic_load(&guest->memory->pools)
 		       ? own->current[device->ordinal]
 		       : NULL;
 }
@@ -229,7 +230,7 @@ static CUresult own_alloc_cold(struct wish *wish, struct pool_request *request)
 	struct guest *guest = wish->guest;
 	struct guest_device *device = memory_stream_device(guest, request->order);
 	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-	uint64_t version = atomic_load(&guest->pools);
+	uint64_t version = atomic_load(&guest->memory->pools);
 	CUresult e;
 
 	if (device)

@@ -4,6 +4,7 @@
 #define ALLOT_GUEST_MOVABLE_OWN_POOL_PRIV_H
 
 #include "base/lock.h"
+#include "guest/memory/state.h"
 #include "guest/movable/order.h"
 #include "guest/movable/own_pool.h"
 #include "guest/movable/slab.h"
@@ -27,7 +28,7 @@ struct own_pools {
 	struct orders orders;
 	struct own_pool *first;
 	uint64_t number; /* of the last pool */
-	/* Of each device, and for which version of guest.pools. */
+	/* Of each device, and for which version of guest.memory->pools. */
 	struct own_pool *current[GUEST_DEVICES];
 	uint64_t current_version[GUEST_DEVICES];
 };

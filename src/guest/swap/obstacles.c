@@ -4,6 +4,7 @@
 #include "guest/account/holder.h"
 #include "guest/account/state.h"
 #include "guest/core/object.h"
+#include "guest/memory/state.h"
 #include "guest/movable/importer.h"
 #include "guest/movable/own_pool.h"
 
@@ -56,7 +57,7 @@ static bool obstacles_add(const struct object *object, void *arg)
 static bool obstacles_driver_takes(const struct guest *guest, enum swap_why why)
 {
 	return why == SWAP_ARRAYS || why == SWAP_GRAPHS || why == SWAP_FIXED ||
-	       (why == SWAP_POOLS && !atomic_load(&guest->pool_exported));
+	       (why == SWAP_POOLS && !atomic_load(&guest->memory->pool_exported));
 }
 
 /* Those that nobody could bring back. */
@@ -88,7 +89,7 @@ enum swap_why obstacles_find(struct guest *guest, bool contexts, uint64_t *ret_a
 	object_sweep(guest->objects, obstacles_add, amount, &none, 1);
 	amount[SWAP_IMPORTS] += obstacles_imports(guest);
 	for (int i = 0; i < guest->ndevices; i++)
-		amount[SWAP_GRAPHS] += atomic_load(&guest->device[i].graph_charged);
+		amount[SWAP_GRAPHS] += atomic_load(&guest->device[i].memory->graph_charged);
 	for (int why = SWAP_FINE + 1; why < SWAP_WHYS; why++)
 		if (amount[why] &&
 		    !(contexts && obstacles_driver_takes(guest, (enum swap_why)why))) {

@@ -7,8 +7,8 @@
  * A cache without a lock: an entry that is pushed out is measured again. All are measured again
  * when code, or a context that it was loaded into, may have gone, because handles are reused.
  */
-#ifndef ALLOT_GUEST_CORE_KNOWN_CODE_H
-#define ALLOT_GUEST_CORE_KNOWN_CODE_H
+#ifndef ALLOT_GUEST_MEMORY_KNOWN_CODE_H
+#define ALLOT_GUEST_MEMORY_KNOWN_CODE_H
 
 #include <stdatomic.h>
 #include <stdbool.h>

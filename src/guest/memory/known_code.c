@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "guest/core/known_code.h"
+#include "guest/memory/known_code.h"
 
 #include "base/hash.h"
 

@@ -4,11 +4,13 @@
 #include "guest/account/state.h"
 #include "guest/memory/state.h"
 #include "guest/movable/movable.h"
+#include "guest/movable/state.h"
 #include "guest/swap/swap.h"
 
 struct rooms {
 	struct account_state account;
 	struct memory_state memory;
+	struct movable_state movable;
 };
 
 static void rooms_hang(struct guest *guest, void *at)
@@ -17,6 +19,7 @@ static void rooms_hang(struct guest *guest, void *at)
 
 	guest->account = &rooms->account;
 	guest->memory = &rooms->memory;
+	guest->movable = &rooms->movable;
 	for (int i = 0; i < GUEST_DEVICES; i++) {
 		guest->device[i].account = &rooms->account.device[i];
 		guest->device[i].memory = &rooms->memory.device[i];

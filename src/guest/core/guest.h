@@ -30,13 +30,12 @@
 struct account_device;
 struct account_state;
 struct amd;
-struct backing;
 struct exporter;
 struct launch_state;
 struct memory_device;
 struct memory_state;
+struct movable_state;
 struct object_table;
-struct own_pools;
 struct residency_file;
 struct trace;
 
@@ -104,6 +103,7 @@ struct guest {
 	 */
 	struct account_state *account;
 	struct memory_state *memory;
+	struct movable_state *movable;
 
 	struct once nvml[GUEST_DEVICES]; /* by index in the ledger, see own_nvml.h */
 	struct object_table *objects;
@@ -111,17 +111,11 @@ struct guest {
 	const struct allocator *allocator;	   /* likewise, see memory/allocator.h */
 	const struct holder *const *holders;	   /* the same, see account/holder.h */
 	struct once passes, swaps;		   /* its gate is made, its swap thread */
-	_Atomic bool yields;			   /* that ends spare pieces; see movable/linear.c */
-	_Atomic uint32_t drops;			   /* how often it did; threads that take part */
-	_Atomic uint32_t dropping[2];		   /* since that was an even, an odd number */
 	struct swap_use *use; /* before `slot`; NULL where nothing comes back by itself */
 	/* of the role that decides about residency; NULL: there is none */
 	_Atomic(struct residency_file *) residency;
 	struct pass_gate pass;			   /* of a swappable tenant, as the next two */
 	struct capturing capturing;
-	_Atomic(struct backing *) backing[GUEST_DEVICES]; /* by ordinal, see movable/backing.h */
-	_Atomic uint64_t backed;		   /* allocations that were ever */
-	_Atomic(struct own_pools *) own_pools;	   /* see movable/own_pool.h */
 	struct once exporter_once;		   /* see core/exporter.h */
 	_Atomic(struct exporter *) exporter;
 	_Atomic uint64_t tenant_before;		   /* its number when the process began, likewise */

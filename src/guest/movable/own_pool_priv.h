@@ -8,6 +8,7 @@
 #include "guest/movable/order.h"
 #include "guest/movable/own_pool.h"
 #include "guest/movable/slab.h"
+#include "guest/movable/state.h"
 
 struct own_pool {
 	struct own_pool *next; /* with a lower number */
@@ -35,7 +36,7 @@ struct own_pools {
 
 static inline struct own_pools *own_pools_look(struct guest *guest)
 {
-	return atomic_load_explicit(&guest->own_pools, memory_order_acquire);
+	return atomic_load_explicit(&guest->movable->own_pools, memory_order_acquire);
 }
 
 /* With the lock; NULL: it is none of ours. */

@@ -29,6 +29,7 @@
 #include "guest/core/pass.h"
 #include "guest/core/thread.h"
 #include "guest/core/trace.h"
+#include "guest/movable/state.h"
 #include "guest/swap/amd/amd_move.h"
 #include "guest/swap/beside.h"
 #include "guest/swap/cgroup_room.h"
@@ -814,7 +815,7 @@ static void swap_exit(void)
 		return;
 	move_exit(&swap_own->move);
 	/* What is spare goes when the process ends, as all else does: nobody is to wait for that. */
-	atomic_store(&guest->yields, false);
+	atomic_store(&guest->movable->yields, false);
 	spare_end(guest->claimed);
 }
 
@@ -840,7 +841,7 @@ void swap_start(struct guest *guest)
 	}
 	swap_own = swap;
 	atexit(swap_exit);
-	atomic_store(&guest->yields, true);
+	atomic_store(&guest->movable->yields, true);
 	if (guest->use)
 		residency_start(guest);
 }

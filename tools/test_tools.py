@@ -181,6 +181,16 @@ class Includes(unittest.TestCase):
         files["base/b.c"] = "int b_do(int n)\n{\n\treturn n; /* not a_do() */\n}\n"
         self.assertEqual(includes.calls_wrong(files), [])
 
+    def test_a_folder_with_too_many_files(self):
+        with tempfile.TemporaryDirectory() as root:
+            (Path(root) / "src/x").mkdir(parents=True)
+            for i in range(includes.FILES + 1):
+                (Path(root) / f"src/x/{i}.c").touch()
+            self.assertEqual(includes.full_folders(Path(root)),
+                             [f"src/x has {includes.FILES + 1} files, {includes.FILES} allowed"])
+            (Path(root) / "src/x/0.c").unlink()
+            self.assertEqual(includes.full_folders(Path(root)), [])
+
     def test_a_call_upward_that_no_include_shows(self):
         files = {"guest/core/a.h": "int x_start(struct guest *guest);\nint y_do(void);\n",
                  "guest/core/a.c": "int y_do(void)\n{\n\treturn x_start(0);\n}\n",

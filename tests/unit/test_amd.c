@@ -4,16 +4,16 @@
  * a policy that cannot be read: what the program is answered, and what a person is told.
  */
 #include "guest/amd/amd.h"
-#include "guest/core/complain.h"
 #include "guest/core/pass.h"
+#include "guest/process/complain.h"
 
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "amd/topology_read.h"
-#include "guest/core/next.h"
 #include "guest/core/rooms.h"
+#include "guest/process/next.h"
 #include "tests/unit/tenant_fixture.h"
 
 _Thread_local unsigned int guest_depth;

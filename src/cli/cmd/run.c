@@ -336,7 +336,7 @@ struct library_path {
 };
 
 /*
- * The same file by a path that marks programs of a tenant, see guest/core/environment.h: a program
+ * The same file by a path that marks programs of a tenant, see guest/process/environment.h: a program
  * that has lost its tenant's directory is then not taken for one without a tenant.
  */
 static struct library_path run_library_path(const char *library)

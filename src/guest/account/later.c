@@ -8,7 +8,7 @@
 #include "base/now.h"
 #include "guest/account/state.h"
 #include "guest/core/own_nvml.h"
-#include "guest/core/thread.h"
+#include "guest/process/thread.h"
 
 #define NAP_FIRST_NS UINT64_C(10000000)
 #define NAP_MOST_NS  UINT64_C(4000000000)

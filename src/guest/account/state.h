@@ -4,7 +4,7 @@
 #define ALLOT_GUEST_ACCOUNT_STATE_H
 
 #include "guest/core/guest.h"
-#include "guest/core/serial.h"
+#include "guest/process/serial.h"
 
 /* guest->device[i].account */
 struct account_device {

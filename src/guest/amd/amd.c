@@ -22,11 +22,11 @@
 #include "base/number.h"
 #include "base/pages.h"
 #include "guest/amd/ask.h"
-#include "guest/core/complain.h"
 #include "guest/core/in_force.h"
 #include "guest/core/pass.h"
 #include "guest/core/rooms.h"
 #include "guest/core/trace.h"
+#include "guest/process/complain.h"
 #include "ledger/quota.h"
 #include "ledger/swap.h"
 

@@ -10,17 +10,17 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "base/number.h"
 #include "base/cancel.h"
+#include "base/number.h"
 #include "base/pages.h"
 #include "dropin/variables.h"
 #include "dropin/vgpu_file.h"
-#include "guest/core/complain.h"
 #include "guest/core/drop_in.h"
-#include "guest/core/environment.h"
-#include "guest/core/home.h"
 #include "guest/core/object.h"
 #include "guest/core/rooms.h"
+#include "guest/process/complain.h"
+#include "guest/process/environment.h"
+#include "guest/process/home.h"
 
 _Thread_local unsigned int guest_depth __attribute__((tls_model("initial-exec")));
 

@@ -19,7 +19,7 @@
 #include "amd/identity.h"
 #include "base/lock.h"
 #include "dropin/config.h"
-#include "guest/core/once.h"
+#include "guest/process/once.h"
 #include "ledger/ledger.h"
 #include "ledger/policy.h"
 #include "ledger/slot.h"
@@ -116,7 +116,7 @@ struct guest {
 	_Atomic(struct residency_file *) residency;
 	struct pass_gate pass;			   /* of a swappable tenant, as the next two */
 	struct capturing capturing;
-	struct once exporter_once;		   /* see core/exporter.h */
+	struct once exporter_once;		   /* see lend/exporter.h */
 	_Atomic(struct exporter *) exporter;
 	_Atomic uint64_t tenant_before;		   /* its number when the process began, likewise */
 	const uint32_t *gate;			   /* the policy's, or our own; see admission.h */

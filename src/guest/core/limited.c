@@ -4,12 +4,12 @@
 #include <string.h>
 
 #include "base/cancel.h"
-#include "guest/core/complain.h"
 #include "guest/core/library.h"
 #include "guest/core/pass.h"
 #include "guest/core/rooms.h"
 #include "guest/core/space.h"
 #include "guest/core/trace.h"
+#include "guest/process/complain.h"
 
 /* Devices as the driver names them. Every thread asks for itself; the one that claims keeps them. */
 struct limited_found {

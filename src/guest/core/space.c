@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "base/parse.h"
-#include "guest/core/complain.h"
 #include "guest/core/in_force.h"
+#include "guest/process/complain.h"
 #include "nvidia/mps.h"
 
 /* Not for ever: once a daemon is started again the program's next attempt succeeds. */

@@ -13,9 +13,9 @@
 #include <string.h>
 
 #include "base/text.h"
-#include "guest/core/complain.h"
 #include "guest/core/hook.h"
 #include "guest/core/own_nvml.h"
+#include "guest/process/complain.h"
 
 /* Devices since this one run blocks in clusters, and have this many cores in an SM. */
 #define CLUSTERS_MAJOR 9

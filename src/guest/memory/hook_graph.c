@@ -4,10 +4,10 @@
 
 #include "base/now.h"
 #include "guest/account/holder.h"
-#include "guest/core/entry.h"
 #include "guest/core/graph_nodes.h"
 #include "guest/core/hook.h"
 #include "guest/core/host_nodes.h"
+#include "guest/lend/entry.h"
 #include "guest/memory/graph.h"
 #include "guest/memory/state.h"
 

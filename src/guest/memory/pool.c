@@ -2,8 +2,8 @@
 #include "guest/memory/pool.h"
 
 #include "guest/account/holder.h"
-#include "guest/core/entry.h"
 #include "guest/core/hook.h"
+#include "guest/lend/entry.h"
 #include "guest/memory/external.h"
 #include "guest/memory/memory.h"
 #include "guest/memory/state.h"

@@ -3,8 +3,8 @@
 
 #include <sched.h>
 
-#include "guest/core/entry.h"
 #include "guest/core/object.h"
+#include "guest/lend/entry.h"
 #include "guest/movable/physical.h"
 #include "guest/movable/state.h"
 

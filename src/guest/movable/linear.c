@@ -3,8 +3,8 @@
 
 #include "guest/account/room.h"
 #include "guest/core/capturing.h"
-#include "guest/core/entry.h"
 #include "guest/core/hook.h"
+#include "guest/lend/entry.h"
 #include "guest/memory/memory.h"
 #include "guest/movable/backing.h"
 #include "guest/movable/importer.h"

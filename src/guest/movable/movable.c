@@ -6,9 +6,9 @@
 
 #include "base/fault.h"
 #include "guest/core/capturing.h"
-#include "guest/core/exporter.h"
 #include "guest/core/hook.h"
-#include "guest/core/token.h"
+#include "guest/lend/exporter.h"
+#include "guest/lend/token.h"
 #include "guest/memory/alloc.h"
 #include "guest/memory/context_limits.h"
 #include "guest/memory/graph.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "guest/core/lookup_elf.h"
+#include "guest/process/lookup_elf.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -5,8 +5,8 @@
  * to the exporter's socket for a descriptor of it. Names are bytes that came from anywhere: `id` is
  * what nobody can guess, and all else is checked.
  */
-#ifndef ALLOT_GUEST_CORE_SHARE_NAME_H
-#define ALLOT_GUEST_CORE_SHARE_NAME_H
+#ifndef ALLOT_GUEST_LEND_SHARE_NAME_H
+#define ALLOT_GUEST_LEND_SHARE_NAME_H
 
 #include <stddef.h>
 #include <stdint.h>
@@ -14,7 +14,7 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
-#include "guest/core/entry.h"
+#include "guest/lend/entry.h"
 
 #define SHARE_MAGIC	UINT64_C(0x317265686f6c6c61)
 #define SHARE_MAGIC_AMD UINT64_C(0x32726568646d6161)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "guest/core/once.h"
+#include "guest/process/once.h"
 
 #include "base/futex.h"
 #include "base/now.h"

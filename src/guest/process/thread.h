@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Threads of ours in somebody else's process. */
-#ifndef ALLOT_GUEST_CORE_THREAD_H
-#define ALLOT_GUEST_CORE_THREAD_H
+#ifndef ALLOT_GUEST_PROCESS_THREAD_H
+#define ALLOT_GUEST_PROCESS_THREAD_H
 
 /*
  * Starts a thread in which all signals are blocked, and for which nobody waits. 0 or -errno: there

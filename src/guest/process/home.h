@@ -4,8 +4,8 @@
  * whatever becomes of its environment. A process may have several copies of the library, each under
  * any name; the answers are the same in all of them.
  */
-#ifndef ALLOT_GUEST_CORE_HOME_H
-#define ALLOT_GUEST_CORE_HOME_H
+#ifndef ALLOT_GUEST_PROCESS_HOME_H
+#define ALLOT_GUEST_PROCESS_HOME_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -3,8 +3,8 @@
  * Reading a loaded object's dynamic symbol table: what finds the C library's own dlsym when the
  * name "dlsym" is ours. No allocation and no lock, so that it works before any constructor ran.
  */
-#ifndef ALLOT_GUEST_CORE_LOOKUP_ELF_H
-#define ALLOT_GUEST_CORE_LOOKUP_ELF_H
+#ifndef ALLOT_GUEST_PROCESS_LOOKUP_ELF_H
+#define ALLOT_GUEST_PROCESS_LOOKUP_ELF_H
 
 #include <link.h>
 

@@ -3,8 +3,8 @@
  * Entries of the tenant's table of shared memory (ledger/shared.h) that this process holds. Several
  * objects of the process may hold one entry: the process leaves it with the last of them.
  */
-#ifndef ALLOT_GUEST_CORE_ENTRY_H
-#define ALLOT_GUEST_CORE_ENTRY_H
+#ifndef ALLOT_GUEST_LEND_ENTRY_H
+#define ALLOT_GUEST_LEND_ENTRY_H
 
 #include <stddef.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "guest/core/token.h"
+#include "guest/lend/token.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -6,8 +6,8 @@
  *	first thread  once_begin: true ── does it ── once_end(error)
  *	others        once_begin ──────── sleep ───► false: `error` is there
  */
-#ifndef ALLOT_GUEST_CORE_ONCE_H
-#define ALLOT_GUEST_CORE_ONCE_H
+#ifndef ALLOT_GUEST_PROCESS_ONCE_H
+#define ALLOT_GUEST_PROCESS_ONCE_H
 
 #include <stdatomic.h>
 #include <stdbool.h>

@@ -3,8 +3,8 @@
  * The functions behind our own of libc_api.def: the next library's of that name, which is the C
  * library or another one that stands in front of it.
  */
-#ifndef ALLOT_GUEST_CORE_NEXT_H
-#define ALLOT_GUEST_CORE_NEXT_H
+#ifndef ALLOT_GUEST_PROCESS_NEXT_H
+#define ALLOT_GUEST_PROCESS_NEXT_H
 
 #include <spawn.h>
 #include <stdio.h>
@@ -12,7 +12,7 @@
 
 struct next {
 #define LIBC_HOOK(name, type, params) type(*name) params;
-#include "guest/core/libc_api.def"
+#include "guest/process/libc_api.def"
 };
 
 /*

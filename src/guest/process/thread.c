@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "guest/core/thread.h"
+#include "guest/process/thread.h"
 
 #include <pthread.h>
 #include <signal.h>

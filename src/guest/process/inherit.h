@@ -7,8 +7,8 @@
  * Called in a child of vfork and in signal handlers: takes no lock and no memory, and writes to none but
  * the caller's.
  */
-#ifndef ALLOT_GUEST_CORE_INHERIT_H
-#define ALLOT_GUEST_CORE_INHERIT_H
+#ifndef ALLOT_GUEST_PROCESS_INHERIT_H
+#define ALLOT_GUEST_PROCESS_INHERIT_H
 
 #include <stddef.h>
 

@@ -4,8 +4,8 @@
  * program that only sees an error number could not tell why; or a limit that somebody asked for
  * cannot be in force.
  */
-#ifndef ALLOT_GUEST_CORE_COMPLAIN_H
-#define ALLOT_GUEST_CORE_COMPLAIN_H
+#ifndef ALLOT_GUEST_PROCESS_COMPLAIN_H
+#define ALLOT_GUEST_PROCESS_COMPLAIN_H
 
 /* "allot: the GPU is refused: <why>" */
 void complain_refusal(const char *why);

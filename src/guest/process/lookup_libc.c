@@ -8,8 +8,8 @@
 #include <sys/auxv.h>
 
 #include "base/text.h"
-#include "guest/core/lookup_elf.h"
-#include "guest/core/lookup_libc.h"
+#include "guest/process/lookup_elf.h"
+#include "guest/process/lookup_libc.h"
 
 /*
  * The C library's functions, found once. Threads that come here at the same time find the same

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "guest/core/home.h"
+#include "guest/process/home.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -12,7 +12,7 @@
 #include "base/container.h"
 #include "base/fd.h"
 #include "base/text.h"
-#include "guest/core/lookup_elf.h"
+#include "guest/process/lookup_elf.h"
 
 #define RUN_MARK "/./"
 

@@ -27,7 +27,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "guest/core/lookup_libc.h"
+#include "guest/process/lookup_libc.h"
 
 /* Found once; NOBODY: there is none. Threads that look at the same time find the same. */
 #define NOBODY ((void *)-1)

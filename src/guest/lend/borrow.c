@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "guest/core/borrow.h"
+#include "guest/lend/borrow.h"
 
 #include <errno.h>
 #include <poll.h>

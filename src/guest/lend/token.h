@@ -4,12 +4,12 @@
  * would hold the memory on the device: a sealed file of one name (share_name.h). It is good
  * within the tenant, for as long as the exporter has the memory.
  */
-#ifndef ALLOT_GUEST_CORE_TOKEN_H
-#define ALLOT_GUEST_CORE_TOKEN_H
+#ifndef ALLOT_GUEST_LEND_TOKEN_H
+#define ALLOT_GUEST_LEND_TOKEN_H
 
 #include <stdbool.h>
 
-#include "guest/core/share_name.h"
+#include "guest/lend/share_name.h"
 
 /*
  * A descriptor or -errno. The file is as long as programs ask of one of memory; 0: as the name

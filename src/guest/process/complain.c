@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "guest/core/complain.h"
+#include "guest/process/complain.h"
 
 #include <poll.h>
 #include <stdarg.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "guest/core/exporter.h"
+#include "guest/lend/exporter.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -15,7 +15,7 @@
 #include "base/fault.h"
 #include "base/now.h"
 #include "base/pages.h"
-#include "guest/core/thread.h"
+#include "guest/process/thread.h"
 #include "ledger/slot.h"
 
 /* Importers that wait together; others wait to be accepted. */

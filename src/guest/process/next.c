@@ -3,7 +3,7 @@
 /* open and open64 are two here. */
 #undef _FILE_OFFSET_BITS
 
-#include "guest/core/next.h"
+#include "guest/process/next.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -16,15 +16,15 @@
 
 #include "base/text.h"
 #include "base/word.h"
-#include "guest/core/lookup_elf.h"
-#include "guest/core/lookup_libc.h"
+#include "guest/process/lookup_elf.h"
+#include "guest/process/lookup_libc.h"
 
 /* Threads that come here at the same time find the same; each is stored once, and never again. */
 static struct next next;
 static atomic_bool found;
 
 #define LIBC_HOOK(name, type, params) type name params;
-#include "guest/core/libc_api.def"
+#include "guest/process/libc_api.def"
 
 static const struct row {
 	const char *name;
@@ -32,7 +32,7 @@ static const struct row {
 	void *hook;
 } rows[] = {
 #define LIBC_HOOK(name, type, params) {#name, offsetof(struct next, name), (void *)name},
-#include "guest/core/libc_api.def"
+#include "guest/process/libc_api.def"
 };
 
 #define ROWS (sizeof(rows) / sizeof(rows[0]))

@@ -12,11 +12,11 @@
  * One thread of ours answers, from the first name on. Only waiting connections stay open, and none
  * of them can keep the thread from the others. The peer is not trusted.
  */
-#ifndef ALLOT_GUEST_CORE_EXPORTER_H
-#define ALLOT_GUEST_CORE_EXPORTER_H
+#ifndef ALLOT_GUEST_LEND_EXPORTER_H
+#define ALLOT_GUEST_LEND_EXPORTER_H
 
 #include "guest/core/guest.h"
-#include "guest/core/share_name.h"
+#include "guest/lend/share_name.h"
 
 /* A vendor's functions for its memory. The thread calls these. */
 struct exporter_kind {

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Asks another process of the tenant for memory that it lends (exporter.h). */
-#ifndef ALLOT_GUEST_CORE_BORROW_H
-#define ALLOT_GUEST_CORE_BORROW_H
+#ifndef ALLOT_GUEST_LEND_BORROW_H
+#define ALLOT_GUEST_LEND_BORROW_H
 
 #include <errno.h>
 
 #include "base/now.h"
-#include "guest/core/share_name.h"
+#include "guest/lend/share_name.h"
 #include "ledger/records.h"
 
 /* In a program's own call: an exporter that lives answers within microseconds, or is stopped. */

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "guest/core/inherit.h"
+#include "guest/process/inherit.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "guest/core/environment.h"
-#include "guest/core/home.h"
+#include "guest/process/environment.h"
+#include "guest/process/home.h"
 
 #define TENANT	"ALLOT_TENANT_DIR="
 #define PRELOAD "LD_PRELOAD="

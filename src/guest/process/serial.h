@@ -3,8 +3,8 @@
  * Serializes work of the process's threads that contains driver calls. It is no lock: a waiting
  * thread goes on after SERIAL_WAIT_NS, even if the thread before it has not returned.
  */
-#ifndef ALLOT_GUEST_CORE_SERIAL_H
-#define ALLOT_GUEST_CORE_SERIAL_H
+#ifndef ALLOT_GUEST_PROCESS_SERIAL_H
+#define ALLOT_GUEST_PROCESS_SERIAL_H
 
 #include <stdatomic.h>
 #include <stdbool.h>

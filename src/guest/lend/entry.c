@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "guest/core/entry.h"
+#include "guest/lend/entry.h"
 
 #include "base/hash.h"
 

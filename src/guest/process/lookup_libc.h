@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The C library's own dlsym and friends, whoever else defines functions of these names. */
-#ifndef ALLOT_GUEST_CORE_LOOKUP_LIBC_H
-#define ALLOT_GUEST_CORE_LOOKUP_LIBC_H
+#ifndef ALLOT_GUEST_PROCESS_LOOKUP_LIBC_H
+#define ALLOT_GUEST_PROCESS_LOOKUP_LIBC_H
 
 #include <dlfcn.h>
 

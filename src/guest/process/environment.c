@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "guest/core/environment.h"
+#include "guest/process/environment.h"
 
 #include <stdbool.h>
 #include <stddef.h>

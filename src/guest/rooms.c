@@ -2,6 +2,7 @@
 #include "guest/core/rooms.h"
 
 #include "guest/account/state.h"
+#include "guest/lend/state.h"
 #include "guest/memory/state.h"
 #include "guest/movable/movable.h"
 #include "guest/movable/state.h"
@@ -9,6 +10,7 @@
 
 struct rooms {
 	struct account_state account;
+	struct lend_state lend;
 	struct memory_state memory;
 	struct movable_state movable;
 };
@@ -18,6 +20,7 @@ static void rooms_hang(struct guest *guest, void *at)
 	struct rooms *rooms = at;
 
 	guest->account = &rooms->account;
+	guest->lend = &rooms->lend;
 	guest->memory = &rooms->memory;
 	guest->movable = &rooms->movable;
 	for (int i = 0; i < GUEST_DEVICES; i++) {

@@ -30,8 +30,8 @@
 struct account_device;
 struct account_state;
 struct amd;
-struct exporter;
 struct launch_state;
+struct lend_state;
 struct memory_device;
 struct memory_state;
 struct movable_state;
@@ -102,6 +102,7 @@ struct guest {
 	 * behind this one from the beginning.
 	 */
 	struct account_state *account;
+	struct lend_state *lend;
 	struct memory_state *memory;
 	struct movable_state *movable;
 
@@ -116,9 +117,6 @@ struct guest {
 	_Atomic(struct residency_file *) residency;
 	struct pass_gate pass;			   /* of a swappable tenant, as the next two */
 	struct capturing capturing;
-	struct once exporter_once;		   /* see lend/exporter.h */
-	_Atomic(struct exporter *) exporter;
-	_Atomic uint64_t tenant_before;		   /* its number when the process began, likewise */
 	const uint32_t *gate;			   /* the policy's, or our own; see admission.h */
 	bool metered; /* whatever the gate says: configuration limits compute */
 	_Atomic(struct launch_state *) launch;	   /* set by the first launch that is metered */

@@ -15,6 +15,7 @@
 #include "base/fault.h"
 #include "base/now.h"
 #include "base/pages.h"
+#include "guest/lend/state.h"
 #include "guest/process/thread.h"
 #include "ledger/slot.h"
 
@@ -271,7 +272,7 @@ static void exporter_begin(struct guest *guest)
 		    (ssize_t)sizeof(exporter->process))
 			r = exporter_listen(exporter);
 		if (!r) {
-			atomic_store(&guest->exporter, exporter);
+			atomic_store(&guest->lend->exporter, exporter);
 		} else {
 			if (exporter->listener >= 0)
 				close(exporter->listener);
@@ -280,7 +281,7 @@ static void exporter_begin(struct guest *guest)
 			munmap(exporter, sizeof(*exporter));
 		}
 	}
-	once_end(&guest->exporter_once, r);
+	once_end(&guest->lend->exporter_once, r);
 }
 
 /* Returns the place of the kind, or a free one; there are at most as many kinds as places. */
@@ -300,9 +301,9 @@ bool exporter_offer(struct guest *guest, const struct exporter_kind *kind, struc
 	struct exporter *exporter;
 	struct slot_info info;
 
-	if (once_begin(&guest->exporter_once))
+	if (once_begin(&guest->lend->exporter_once))
 		exporter_begin(guest);
-	exporter = atomic_load(&guest->exporter);
+	exporter = atomic_load(&guest->lend->exporter);
 	if (!exporter || slot_info(guest->ledger, slot_index(guest->claimed), &info))
 		return false;
 	exporter_add_kind(exporter, kind);
@@ -328,19 +329,19 @@ uint64_t exporter_tenant(const struct guest *guest)
 bool exporter_is_tenants(const struct guest *guest, const struct share_name *name)
 {
 	return name->tenant == exporter_tenant(guest) ||
-	       (guest->tenant_before && name->tenant == guest->tenant_before);
+	       (guest->lend->tenant_before && name->tenant == guest->lend->tenant_before);
 }
 
 bool exporter_is_own(struct guest *guest, const struct share_name *name)
 {
-	const struct exporter *exporter = atomic_load(&guest->exporter);
+	const struct exporter *exporter = atomic_load(&guest->lend->exporter);
 
 	return exporter && exporter->process == name->process;
 }
 
 bool exporter_knows(struct guest *guest, const struct share_name *name)
 {
-	struct exporter *exporter = atomic_load(&guest->exporter);
+	struct exporter *exporter = atomic_load(&guest->lend->exporter);
 
 	return exporter && exporter_has(exporter, name);
 }
@@ -358,7 +359,7 @@ static void exporter_ring(struct exporter *exporter)
 
 void exporter_is_back(struct guest *guest, uint64_t magic, uint32_t request)
 {
-	struct exporter *exporter = atomic_load(&guest->exporter);
+	struct exporter *exporter = atomic_load(&guest->lend->exporter);
 
 	for (int i = 0; exporter && i < KINDS; i++) {
 		struct lent *lent = &exporter->lent[i];
@@ -374,7 +375,7 @@ void exporter_is_back(struct guest *guest, uint64_t magic, uint32_t request)
 
 void exporter_has_copied(struct guest *guest, uint64_t magic)
 {
-	struct exporter *exporter = atomic_load(&guest->exporter);
+	struct exporter *exporter = atomic_load(&guest->lend->exporter);
 	struct lent *lent = exporter ? exporter_lent_of(exporter, magic) : NULL;
 
 	if (!lent)
@@ -385,7 +386,7 @@ void exporter_has_copied(struct guest *guest, uint64_t magic)
 
 void exporter_gives_up(struct guest *guest, uint32_t request)
 {
-	struct exporter *exporter = atomic_load(&guest->exporter);
+	struct exporter *exporter = atomic_load(&guest->lend->exporter);
 
 	if (!exporter)
 		return;

@@ -28,6 +28,7 @@
 #include "guest/core/pass.h"
 #include "guest/core/trace.h"
 #include "guest/lend/exporter.h"
+#include "guest/lend/state.h"
 #include "guest/movable/state.h"
 #include "guest/process/thread.h"
 #include "guest/swap/amd/amd_move.h"
@@ -828,7 +829,7 @@ void swap_start(struct guest *guest)
 	swap = pages_map(sizeof(*swap));
 	if (!swap)
 		return; /* nothing of this process is said: nobody suspends the tenant */
-	guest->tenant_before = exporter_tenant(guest);
+	guest->lend->tenant_before = exporter_tenant(guest);
 	swap->guest = guest;
 	swap->pid = getpid();
 	swap->move.guest = guest;

@@ -12,7 +12,7 @@ uint64_t context_size(struct guest *guest, struct guest_device *device)
 	struct ledger_device_info info;
 
 	if (!size && !ledger_device_info(guest->ledger, device->ledger, &info))
-		size = atomic_load(&guest->in_space) ? info.context_mps_bytes : info.context_bytes;
+		size = atomic_load(&guest->space.confirmed) ? info.context_mps_bytes : info.context_bytes;
 	return size < QUOTA_ABSURD_BYTES ? size : 0;
 }
 
@@ -70,7 +70,7 @@ void context_measure(struct guest *guest, struct guest_device *device, uint64_t 
 	size = round_up((rest + contexts - 1) / contexts, GRANULE_BYTES);
 	if (atomic_exchange(&device->account->context_size, size) != size)
 		ledger_learn_context(guest->ledger, device->ledger,
-				     atomic_load(&guest->in_space), size);
+				     atomic_load(&guest->space.confirmed), size);
 }
 
 CUcontext context_of_memory(struct guest *guest)

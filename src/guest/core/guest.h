@@ -77,6 +77,23 @@ struct pass_gate {
 	_Atomic uint32_t inside; /* calls under way that touch device memory */
 };
 
+/* A tenant in mode space, see space.h. */
+struct guest_space {
+	_Atomic uint32_t permille; /* the part of the SMs that was asked for at cuInit */
+	_Atomic bool yields;	   /* and the priority: that of work which yields */
+	_Atomic bool confirmed;	   /* the driver runs under MPS, and said so */
+	_Atomic bool refused;	   /* that it does not was said */
+};
+
+/* The process's record of what it decides, see trace.h. */
+struct guest_trace {
+	_Atomic(struct trace *) to; /* NULL: nothing is recorded */
+	struct trace *kept;	    /* its address, once there was one; with `busy`, as the next */
+	bool on;		    /* that is a file */
+	_Atomic bool busy;	    /* a thread follows the policy */
+	_Atomic uint64_t generation; /* that was followed last */
+};
+
 struct guest {
 	_Atomic(enum guest_mode) mode; /* see guest_mode and guest_close */
 	_Atomic(CUresult) error;       /* what GUEST_CLOSED answers: see guest_refusal */
@@ -92,46 +109,40 @@ struct guest {
 	struct once own_slot; /* claimed by whichever vendor's part comes first */
 	struct slot *claimed;
 
-	struct once claim; /* of what CUDA needs */
-	_Atomic(struct slot *) slot;   /* set once CUDA is initialised */
+	struct once claim;	     /* of what CUDA needs */
+	_Atomic(struct slot *) slot; /* set once CUDA is initialised */
 	int ndevices;
 	struct guest_device device[GUEST_DEVICES]; /* by CUDA ordinal */
+	struct once nvml[GUEST_DEVICES]; /* by index in the ledger, see own_nvml.h */
+	struct object_table *objects;
+
+	/* Before `slot`, as the policy says: */
+	bool swappable;			       /* what is held can leave */
+	const struct allocator *allocator;     /* see memory/allocator.h */
+	const struct holder *const *holders;   /* see account/holder.h */
+	struct swap_use *use; /* NULL where nothing comes back by itself */
+	/* of the role that decides about residency; NULL: there is none */
+	_Atomic(struct residency_file *) residency;
+
+	const uint32_t *gate; /* the policy's, or our own; see admission.h */
+	bool metered; /* whatever the gate says: configuration limits compute */
+	struct once passes, swaps; /* its gate is made, its swap thread */
+	struct pass_gate pass;	   /* of a swappable tenant, as the next */
+	struct capturing capturing;
+	_Atomic bool captures; /* a capture was begun, some time */
+	struct guest_space space;
+	struct guest_trace trace;
 
 	/*
-	 * Rooms above core keep what they know of the process in a structure of each (its state.h),
-	 * behind this one from the beginning.
+	 * Rooms above core keep what they know of the process in a structure of each (its state.h).
+	 * The first four are behind this one from the beginning.
 	 */
 	struct account_state *account;
 	struct lend_state *lend;
 	struct memory_state *memory;
 	struct movable_state *movable;
-
-	struct once nvml[GUEST_DEVICES]; /* by index in the ledger, see own_nvml.h */
-	struct object_table *objects;
-	bool swappable;				   /* before `slot`: what is held can leave */
-	const struct allocator *allocator;	   /* likewise, see memory/allocator.h */
-	const struct holder *const *holders;	   /* the same, see account/holder.h */
-	struct once passes, swaps;		   /* its gate is made, its swap thread */
-	struct swap_use *use; /* before `slot`; NULL where nothing comes back by itself */
-	/* of the role that decides about residency; NULL: there is none */
-	_Atomic(struct residency_file *) residency;
-	struct pass_gate pass;			   /* of a swappable tenant, as the next two */
-	struct capturing capturing;
-	const uint32_t *gate;			   /* the policy's, or our own; see admission.h */
-	bool metered; /* whatever the gate says: configuration limits compute */
-	_Atomic(struct launch_state *) launch;	   /* set by the first launch that is metered */
-	_Atomic bool captures;		   /* a capture was begun, some time */
-	_Atomic(struct amd *) amd;	   /* set by the first call for AMD's GPUs */
-
-	_Atomic uint32_t space_permille; /* the part of the SMs that was asked for at cuInit */
-	_Atomic bool space_yields;	 /* and the priority: that of work which yields */
-	_Atomic bool in_space;		 /* the driver runs under MPS, and said so: see space.c */
-	_Atomic(struct trace *) trace; /* NULL: nothing is recorded; see trace.h */
-	struct trace *trace_kept;      /* its address, once there was one; with `trace_busy`, as the next */
-	bool trace_on;		       /* that is a file */
-	_Atomic bool trace_busy;       /* a thread follows the policy */
-	_Atomic uint64_t trace_generation; /* that was followed last */
-	_Atomic bool space_refused;	 /* that it does not was said */
+	_Atomic(struct launch_state *) launch; /* set by the first launch that is metered */
+	_Atomic(struct amd *) amd;	       /* set by the first call for AMD's GPUs */
 };
 
 /*

@@ -18,7 +18,7 @@
 #include "amd/kfd_ioctl.h"
 #include "base/now.h"
 #include "bench/batch.h"
-#include "guest/core/lookup_elf.h"
+#include "guest/process/lookup_elf.h"
 
 #define BATCHES_MAX 10000
 #define CYCLES	    20 /* in a batch */

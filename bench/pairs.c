@@ -18,7 +18,7 @@
 
 #include "base/now.h"
 #include "bench/batch.h"
-#include "guest/core/lookup_elf.h"
+#include "guest/process/lookup_elf.h"
 #include "nvidia/cuda_api.h"
 
 #define PAIRS_MAX 2000

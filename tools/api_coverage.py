@@ -142,7 +142,7 @@ def amd():
     yield ""
     yield from prose(
         "AMD's driver is the kernel, and ROCm's library calls it by functions of the C library, of "
-        "which `src/guest/core/libc_api.def` lists those that are hooked. An ioctl for one of its "
+        "which `src/guest/process/libc_api.def` lists those that are hooked. An ioctl for one of its "
         "files is found by its number, and one of these is done about it.")
     yield ""
     yield from table(("Decision", "What"), kinds.items())

@@ -4,10 +4,11 @@
 
 A module is a .c and a .h of one name. A _priv.h is its module's, and so is hook_<name>.c where only
 <name>.h stands beside it. A room is a folder; one that USES does not name is part of the one around
-it. Prints each include of a room that the module's own may not use, each that is part of a circle
-of modules, files of a room that call each other in a circle, where CONTRIBUTING's lines and the
-folders of src differ, and each hop of docs/architecture.md's walks that is not in the room that it
-names, or goes back to one. Exits 1 when there is any."""
+it. Prints rooms that may use each other, each include of a room that the module's own may not use,
+each that is part of a circle of modules, files of a room that call each other in a circle, each
+function that one room declares and another defines, where CONTRIBUTING's lines and the folders of
+src differ, folders of too many files, and each hop of docs/architecture.md's walks that is not in
+the room that it names, or goes back to one. Exits 1 when there is any."""
 import re
 import sys
 from pathlib import Path
@@ -15,12 +16,16 @@ from pathlib import Path
 INCLUDE = re.compile(r'^\s*#\s*include "(.+\.h)"', re.M)
 NO_CODE = re.compile(r'/\*.*?\*/|"(?:\\.|[^"\\\n])*"', re.S)
 DECLARED = re.compile(r"\b([a-z]\w+)\(")
+STARTS = re.compile(r"^(?!static\b|typedef\b|return\b|else\b)[a-z][\w\s*]*?\b([a-z]\w+)"
+                    r"\([^;{}]*\)(\s*\{|[^;{}]*;)", re.M)
 DEFINED = re.compile(r"^(?!static\b|typedef\b)\w[^;={}#]*?\b([a-z]\w+)\([^;{}]*\)\s*\{", re.M)
 
 LOW = ("base", "sched", "ledger", "nvidia", "amd")
-CLI = ("cli", "cli/cmd", "cli/tenant", "cli/device", "cli/exec", "cli/out", "cli/doctor",
-       "cli/checkpoint", "cli/container", "cli/bench")
+GUEST_LOW = (*LOW, "guest/process", "guest/core")
 SIM = ("sim", "sim/cuda", "sim/nvml", "sim/kfd")
+CLI_LOW = (*LOW, "roles", "control", "dropin", "image", "guard", "text", "node", "cdi", *SIM)
+CLI = ("cli/say", "cli/device", "cli/tenant", "cli/exec", "cli/checkpoint", "cli/container",
+       "cli/doctor", "cli/top", "cli/ps", "cli/bench")
 
 KUBE = ("kube/state", "kube/wire", "kube/slices", "kube/schedulers", "kube/grants", "kube/claims",
         "kube/pods", "kube/slots")
@@ -44,19 +49,24 @@ USES = {
     "cdi": (*LOW, "text", "node"),
     "peer": ("base", "ledger", "nvidia", "amd"),
     "tools": ("base", "ledger", "nvidia", "amd"),
-    "guest/core": (*LOW, "dropin"),
-    "guest/account": (*LOW, "guest/core"),
-    "guest/memory": (*LOW, "guest/core", "guest/account"),
-    "guest/movable": (*LOW, "guest/core", "guest/account", "guest/memory"),
-    "guest/meter": (*LOW, "guest/core"),
-    "guest/amd": (*LOW, "guest/core"),
-    "guest/amd/memory": (*LOW, "guest/core", "guest/amd"),
-    "guest/amd/queue": (*LOW, "roles", "guest/core", "guest/amd"),
-    "guest/nvml": (*LOW, "guest/core", "guest/account"),
-    "guest/launch": (*LOW, "roles", "guest/core", "guest/account", "guest/meter", "guest/amd"),
-    "guest/swap": (*LOW, "roles", "guest/core", "guest/account", "guest/memory", "guest/movable",
-                   "guest/amd", "guest/amd/memory", "guest/amd/queue"),
-    "guest/interpose": (*LOW, "guest/core"),  # but for hooks, see may_use
+    "guest/process": (*LOW, "dropin"),
+    "guest/core": (*LOW, "dropin", "guest/process"),
+    "guest/lend": GUEST_LOW,
+    "guest/account": GUEST_LOW,
+    "guest/memory": (*GUEST_LOW, "guest/lend", "guest/account"),
+    "guest/movable": (*GUEST_LOW, "guest/lend", "guest/account", "guest/memory"),
+    "guest/meter": GUEST_LOW,
+    "guest/amd": GUEST_LOW,
+    "guest/amd/memory": (*GUEST_LOW, "guest/lend", "guest/amd"),
+    "guest/amd/queue": (*GUEST_LOW, "roles", "guest/amd"),
+    "guest/nvml": (*GUEST_LOW, "guest/account"),
+    "guest/launch": (*GUEST_LOW, "roles", "guest/account", "guest/meter", "guest/amd"),
+    "guest/swap": (*GUEST_LOW, "roles", "guest/lend", "guest/account", "guest/memory",
+                   "guest/movable", "guest/amd", "guest/amd/memory", "guest/amd/queue"),
+    "guest/interpose": GUEST_LOW,  # but for hooks, see may_use
+    # rooms.c alone, which is above all
+    "guest": ("guest/core", "guest/lend", "guest/account", "guest/memory", "guest/movable",
+              "guest/swap"),
     "kube/state": (*LOW, "text", "node"),
     "kube/wire": (*LOW, "text", "kube/state"),
     "kube/slices": (*LOW, "text", "node", "kube/state", "kube/wire"),
@@ -71,14 +81,33 @@ USES = {
     "kube": (*LOW, "text", "node", "cdi", *KUBE),
     "daemon": (*LOW, "roles", "control", "guard", "text", "node", "cdi", "kube",
                "kube/state"),
-    **{room: (*LOW, "roles", "control", "dropin", "image", "guard", "text", "node", "cdi", "peer", "tools",
-            *CLI, *SIM) for room in CLI},
+    "cli/say": CLI_LOW,
+    "cli/device": (*CLI_LOW, "peer", "tools", "cli/say"),
+    "cli/tenant": (*CLI_LOW, "cli/say", "cli/device"),
+    "cli/exec": (*CLI_LOW, "cli/say", "cli/device", "cli/tenant"),
+    "cli/checkpoint": (*CLI_LOW, "cli/say", "cli/tenant"),
+    "cli/container": (*CLI_LOW, "cli/say", "cli/tenant", "cli/exec"),
+    "cli/doctor": (*CLI_LOW, "cli/say", "cli/tenant", "cli/checkpoint"),
+    "cli/top": (*CLI_LOW, "cli/say", "cli/device", "cli/tenant", "cli/exec"),
+    "cli/ps": (*CLI_LOW, "cli/say"),
+    "cli/bench": (*CLI_LOW, "tools", "cli/say"),
+    "cli/cmd": (*CLI_LOW, *CLI),
+    "cli": (*CLI_LOW, "cli/say", "cli/cmd"),
     **{room: ("base", "nvidia", "amd", *SIM) for room in SIM},
 }
 
+# A folder of more files holds several ideas; those that still do may only become smaller.
+FILES = 40
+MORE = {"src/daemon": 56, "src/node": 53, "src/ledger": 50}
+
+# Above their folders, each of which has to be a room of its own.
+TOPS = ("guest", "cli", "kube")
+
+
 def room_of(path):
     """The room of a file, by its path from src or, of sim, from the root; None."""
-    return next((str(folder) for folder in Path(path).parents if str(folder) in USES), None)
+    room = next((str(folder) for folder in Path(path).parents if str(folder) in USES), None)
+    return room if room not in TOPS or str(Path(path).parent) == room else None
 
 
 def may_use(path, room):
@@ -131,6 +160,14 @@ def in_circles(found):
     return {(begin, end) for begin, end in found if begin in reach.get(end, ())}
 
 
+def rooms_wrong(uses):
+    """Rooms that may use each other. The simulator is one part."""
+    found = {(room, other) for room, others in uses.items() for other in others
+             if room not in SIM and room != other}
+    return [f"{begin} may use {end}, which may use it, by others or itself"
+            for begin, end in sorted(in_circles(found))]
+
+
 def wrong(files):
     said = [f"{path}: in none of the rooms" for path in files if not room_of(path)]
     if said or not files:
@@ -169,6 +206,21 @@ def calls_wrong(files):
             "or itself" for begin, other in sorted(in_circles(found))]
 
 
+def upward(files):
+    """Functions that a header of one room declares and a file of another defines: whoever calls one
+    calls a room that its own may not even know."""
+    declared, defined = {}, {}
+    for path, text in files.items():
+        found = declared if path.endswith(".h") else defined
+        for match in STARTS.finditer(NO_CODE.sub("", text)):
+            if (match[2][-1] == "{") == path.endswith(".c"):
+                found.setdefault(match[1], set()).add(path)
+    return [f"{header} declares {name}, which {source} defines, in another room"
+            for name in sorted(declared.keys() & defined.keys())
+            for header in sorted(declared[name]) for source in sorted(defined[name])
+            if room_of(header) not in map(room_of, defined[name])]
+
+
 def tree_wrong(root):
     """Each folder of src with sources has its line in CONTRIBUTING.md, and each line its folder."""
     text = (root / "CONTRIBUTING.md").read_text(encoding="utf-8")
@@ -180,6 +232,17 @@ def tree_wrong(root):
                if not (root / line).is_dir()]
             + [f"CONTRIBUTING.md names {line}/ twice" for line in sorted({*lines})
                if lines.count(line) > 1])
+
+
+def full_folders(root):
+    """Each folder of src with more files than a folder may have."""
+    found = {}
+    for path in (root / "src").rglob("*"):
+        if path.suffix in (".c", ".h", ".def", ".S"):
+            folder = str(path.parent.relative_to(root))
+            found[folder] = found.get(folder, 0) + 1
+    return [f"{folder} has {n} files, {MORE.get(folder, FILES)} allowed"
+            for folder, n in sorted(found.items()) if n > MORE.get(folder, FILES)]
 
 
 def walks_wrong(text, sources):
@@ -217,7 +280,7 @@ def rooms_of(root):
 def main():
     root = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).resolve().parents[1]
     files = files_of(root)
-    said = wrong(files) + calls_wrong(files) + tree_wrong(root) + walks_wrong(
+    said = rooms_wrong(USES) + wrong(files) + calls_wrong(files) + upward(files) + tree_wrong(root) + full_folders(root) + walks_wrong(
         (root / "docs/architecture.md").read_text(encoding="utf-8"), rooms_of(root))
     print("\n".join(said) or "nothing new")
     return bool(said)

@@ -199,10 +199,35 @@ class Includes(unittest.TestCase):
         files["base/b.c"] = "int b_do(int n)\n{\n\treturn n; /* not a_do() */\n}\n"
         self.assertEqual(includes.calls_wrong(files), [])
 
+    def test_a_folder_with_too_many_files(self):
+        with tempfile.TemporaryDirectory() as root:
+            (Path(root) / "src/x").mkdir(parents=True)
+            for i in range(includes.FILES + 1):
+                (Path(root) / f"src/x/{i}.c").touch()
+            self.assertEqual(includes.full_folders(Path(root)),
+                             [f"src/x has {includes.FILES + 1} files, {includes.FILES} allowed"])
+            (Path(root) / "src/x/0.c").unlink()
+            self.assertEqual(includes.full_folders(Path(root)), [])
+
+    def test_a_call_upward_that_no_include_shows(self):
+        files = {"guest/core/a.h": "int x_start(struct guest *guest);\nint y_do(void);\n",
+                 "guest/core/a.c": "int y_do(void)\n{\n\treturn x_start(0);\n}\n",
+                 "guest/swap/x.c": "int x_start(struct guest *guest)\n{\n\treturn 0;\n}\n"
+                                   "WAIT(cu, (void), (), y_do(), z)\n{\n}\n"}
+        self.assertEqual(includes.upward(files), [
+            "guest/core/a.h declares x_start, which guest/swap/x.c defines, in another room"])
+
     def test_a_room_above(self):
         said = self.wrong({"meter/a.c": ["launch/b"], "launch/b.h": []})
         self.assertEqual(said,
                          ["guest/meter/a includes guest/launch/b, which guest/meter may not use"])
+
+    def test_rooms_that_may_use_each_other(self):
+        self.assertEqual(includes.rooms_wrong({"cli/say": (), "cli/top": ("cli/say",),
+                                               "sim": ("sim/cuda",), "sim/cuda": ("sim",)}), [])
+        self.assertEqual(includes.rooms_wrong({"cli/a": ("cli/b",), "cli/b": ("cli/a", "base")}), [
+            f"{begin} may use {end}, which may use it, by others or itself"
+            for begin, end in (("cli/a", "cli/b"), ("cli/b", "cli/a"))])
 
     def test_a_hook_is_above_all_other_rooms_of_the_guest(self):
         to = {"launch/b.h": [], "nvml/c.h": []}

@@ -8,9 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/command.h"
-#include "cli/exit_status.h"
-#include "cli/out/say.h"
+#include "cli/cmd/command.h"
+#include "cli/say/exit_status.h"
+#include "cli/say/say.h"
 
 static const struct {
 	const char *name;

@@ -21,7 +21,7 @@ struct slot {
 	struct ledger *ledger;
 	int index; /* -1 not claimed */
 	uint64_t generation;
-	struct lock spare_lock; /* of this process's words there, see spare.h */
+	struct lock_spare spare_lock; /* of this process's words there, see spare.h */
 	unsigned int asks;	/* its threads that do */
 };
 

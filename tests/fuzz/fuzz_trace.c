@@ -4,7 +4,7 @@
  * each also tried with its records sealed anew, so that what is behind the seal is reached; the last
  * byte may cut the file short.
  */
-#include "cli/out/trace_words.h"
+#include "cli/ps/trace_words.h"
 #include "ledger/trace.h"
 #include "ledger/trace_read.h"
 #include "tests/fuzz/tenant.h"

@@ -3,9 +3,12 @@
 #ifndef ALLOT_TESTS_UNIT_GUEST_FIXTURE_H
 #define ALLOT_TESTS_UNIT_GUEST_FIXTURE_H
 
+#include <stdlib.h>
+
 #include "guest/core/guest.h"
-#include "guest/core/limited.h"
 #include "guest/core/object.h"
+#include "guest/core/rooms.h"
+#include "guest/movable/movable.h"
 #include "tests/unit/tenant_fixture.h"
 
 /* What a driver that the test plays has; the last has no name. For cuda_driver_bind. */
@@ -22,11 +25,21 @@ static inline void *fixture_symbol(void *exported, const char *name)
 	return NULL;
 }
 
+/* Gives it the structures of rooms, as guest_start does. */
+static inline void fixture_rooms(struct guest *guest)
+{
+	void *at = calloc(1, guest_rooms.bytes);
+
+	CHECK(at);
+	guest_rooms.hang(guest, at);
+}
+
 /* `guest` is all zero; its tenant has that quota. */
 static inline void fixture_guest(struct guest *guest, const char *name, uint64_t limit_bytes)
 {
 	struct slot *slot;
 
+	fixture_rooms(guest);
 	guest->policy = fixture_policy(limit_bytes);
 	CHECK_EQ(tenant_create(fixture_runtime_dir(), name, &guest->policy, guest->dir,
 			       sizeof(guest->dir)),
@@ -39,7 +52,7 @@ static inline void fixture_guest(struct guest *guest, const char *name, uint64_t
 	memcpy(guest->device[0].uuid, fixture_uuid, sizeof(fixture_uuid));
 	guest->device[0].total_bytes = 24 * GIB;
 	CHECK_EQ(object_table_new(&guest->objects), 0);
-	allocator_choose(guest);
+	movable_choose_allocator(guest);
 	atomic_store(&guest->slot, slot);
 }
 

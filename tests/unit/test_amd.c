@@ -4,15 +4,16 @@
  * a policy that cannot be read: what the program is answered, and what a person is told.
  */
 #include "guest/amd/amd.h"
-#include "guest/core/complain.h"
 #include "guest/core/pass.h"
+#include "guest/process/complain.h"
 
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "amd/topology_read.h"
-#include "guest/core/next.h"
+#include "guest/core/rooms.h"
+#include "guest/process/next.h"
 #include "tests/unit/tenant_fixture.h"
 
 _Thread_local unsigned int guest_depth;
@@ -54,10 +55,7 @@ void pass_init(struct guest *g)
 {
 }
 
-void swap_start(struct guest *g)
-{
-	abort(); /* nobody is swappable here */
-}
+const struct guest_rooms guest_rooms; /* nobody is swappable here */
 
 int guest_claim_slot(struct guest *g, struct slot **ret)
 {

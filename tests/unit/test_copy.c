@@ -13,7 +13,7 @@
 #include <sys/mman.h>
 
 #include "base/word.h"
-#include "guest/core/thread.h"
+#include "guest/process/thread.h"
 #include "ledger/map.h"
 #include "tests/unit/guest_fixture.h"
 

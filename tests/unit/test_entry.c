@@ -3,7 +3,7 @@
  * Entries of the tenant's table that one process holds by several objects: it leaves an entry with
  * the last of them, and its own row carries an export only while the exporting object lives.
  */
-#include "guest/core/entry.h"
+#include "guest/lend/entry.h"
 
 #include <pthread.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* However many variables begin like ours, none that limits is passed over. */
-#include "guest/core/environment.h"
+#include "guest/process/environment.h"
 
 #include <stdint.h>
 #include <string.h>

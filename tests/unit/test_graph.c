@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The graph of `allot top`: every row of one width, whatever was had. */
-#include "cli/out/graph.h"
+#include "cli/top/graph.h"
 
 #include <string.h>
 

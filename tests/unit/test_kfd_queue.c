@@ -12,9 +12,9 @@
 #include "amd/cu_mask.h"
 #include "amd/identity.h"
 #include "base/now.h"
-#include "guest/amd/call.h"
+#include "guest/amd/queue/queue.h"
 #include "guest/amd/queue/queues.h"
-#include "guest/core/next.h"
+#include "guest/process/next.h"
 #include "tests/unit/tenant_fixture.h"
 
 #define MS NS_PER_MS

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "guest/core/lookup_elf.h"
+#include "guest/process/lookup_elf.h"
 
 #include <dlfcn.h>
 #include <string.h>
 
-#include "guest/core/lookup_libc.h"
+#include "guest/process/lookup_libc.h"
 #include "tests/check.h"
 
 static void *symbol(struct link_map *map, const char *name)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Of threads that begin together one does it; the others return when it is done, and see it. */
-#include "guest/core/once.h"
+#include "guest/process/once.h"
 
 #include <errno.h>
 #include <pthread.h>

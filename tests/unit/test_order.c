@@ -13,7 +13,7 @@
 
 static struct guest guest = {.ndevices = 1};
 static struct orders orders;
-static struct lock lock;
+static struct lock_own_pools lock;
 
 /* Each event is one number here, and so is what came before it. */
 static CUcontext current, below;

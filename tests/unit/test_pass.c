@@ -12,8 +12,9 @@
 #include <sys/syscall.h>
 
 #include "guest/core/hooks.h"
-#include "guest/core/limited.h"
 #include "guest/core/object.h"
+#include "guest/core/rooms.h"
+#include "guest/movable/movable.h"
 #include "tests/check.h"
 
 long __real_syscall(long number, ...);
@@ -97,9 +98,10 @@ int main(void)
 {
 	static char slot[64];
 
+	guest_rooms.hang(&guest, calloc(1, guest_rooms.bytes));
 	CHECK_EQ(object_table_new(&guest.objects), 0);
 	guest.gate = &gate;
-	allocator_choose(&guest);
+	movable_choose_allocator(&guest);
 	atomic_store(&guest.slot, (struct slot *)slot);
 	atomic_store(&page.guest, &guest);
 	atomic_store(&guest_page, &page);

@@ -8,7 +8,7 @@
 #include <sys/ioctl.h>
 
 #include "amd/kfd_ioctl.h"
-#include "guest/core/next.h"
+#include "guest/process/next.h"
 #include "tests/check.h"
 
 #define RING_BYTES 512 /* 8 packets */

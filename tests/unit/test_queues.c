@@ -13,7 +13,7 @@
 #include <sys/resource.h>
 
 #include "amd/kfd_ioctl.h"
-#include "guest/core/next.h"
+#include "guest/process/next.h"
 #include "ledger/cu_grant.h"
 #include "tests/unit/tenant_fixture.h"
 

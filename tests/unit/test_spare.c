@@ -11,6 +11,7 @@
 #include "guest/movable/backing.h"
 #include "guest/movable/linear.h"
 #include "guest/movable/pieces.h"
+#include "guest/movable/state.h"
 #include "ledger/spare.h"
 #include "ledger/swap.h"
 #include "tests/unit/guest_fixture.h"
@@ -138,8 +139,8 @@ static void begin(void)
 	cuda_driver_bind(exported, fixture_symbol);
 	fixture_guest(&guest, "spare", QUOTA);
 	guest.swappable = true;
-	allocator_choose(&guest);
-	guest.yields = true;
+	movable_choose_allocator(&guest);
+	guest.movable->yields = true;
 	guest.claimed = atomic_load(&guest.slot);
 	CHECK_EQ(pthread_create(&thread, NULL, answer, NULL), 0);
 }
@@ -519,11 +520,11 @@ static void check_silent(void)
 /* Without a thread that would give it up nothing is kept. */
 static void check_without(void)
 {
-	guest.yields = false;
+	guest.movable->yields = false;
 	give(alloc(1000));
 	give(alloc(4 * MIB));
 	check_has(false, 0);
-	guest.yields = true;
+	guest.movable->yields = true;
 	check_nothing_left();
 }
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* `allot top`: what is left out first, what grows, where a list stands, what is typed. */
-#include "cli/out/columns.h"
+#include "cli/top/columns.h"
 
 #include <string.h>
 
-#include "cli/out/prompt.h"
-#include "cli/out/spark.h"
-#include "cli/out/trail.h"
+#include "cli/top/prompt.h"
+#include "cli/top/spark.h"
+#include "cli/top/trail.h"
 #include "tests/check.h"
 
 static const struct column columns[] = {

@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 #include "base/err.h"
-#include "cli/out/say.h"
+#include "cli/say/say.h"
 #include "text/json.h"
 
 static void files_write_bins(struct json *j, const char *key, const struct bench_result *result)

@@ -14,8 +14,8 @@
 
 #include "base/err.h"
 #include "base/now.h"
-#include "cli/exit_status.h"
-#include "cli/out/say.h"
+#include "cli/say/exit_status.h"
+#include "cli/say/say.h"
 
 #define HALF_S 0.5
 

@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "cli/bench/targets.h"
-#include "cli/out/say.h"
-#include "cli/out/table.h"
+#include "cli/say/say.h"
+#include "cli/say/table.h"
 
 static void report_finish_table(struct table *t)
 {

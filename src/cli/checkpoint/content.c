@@ -12,7 +12,7 @@
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "base/fault.h"
-#include "cli/out/say.h"
+#include "cli/say/say.h"
 #include "cli/tenant/swap_dir.h"
 #include "ledger/ledger.h"
 #include "ledger/policy.h"

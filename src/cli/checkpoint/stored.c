@@ -15,7 +15,7 @@
 #include "cli/checkpoint/content.h"
 #include "cli/checkpoint/paused.h"
 #include "cli/checkpoint/tree.h"
-#include "cli/out/say.h"
+#include "cli/say/say.h"
 #include "cli/tenant/pids.h"
 #include "cli/tenant/swap_dir.h"
 #include "image/image.h"

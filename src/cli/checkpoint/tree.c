@@ -14,7 +14,7 @@
 
 #include "base/parse.h"
 #include "base/proc_stat.h"
-#include "cli/out/say.h"
+#include "cli/say/say.h"
 #include "node/members.h"
 
 #define NAPS	1000

@@ -11,13 +11,13 @@
 #include <unistd.h>
 
 #include "base/parse.h"
-#include "cli/arguments.h"
 #include "cli/bench/files.h"
 #include "cli/bench/report.h"
-#include "cli/command.h"
+#include "cli/cmd/command.h"
 #include "cli/device/selection.h"
-#include "cli/exit_status.h"
-#include "cli/out/say.h"
+#include "cli/say/arguments.h"
+#include "cli/say/exit_status.h"
+#include "cli/say/say.h"
 #include "cli/tenant/runtime.h"
 #include "node/library.h"
 #include "sched/controller.h"

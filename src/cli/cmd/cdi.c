@@ -7,12 +7,12 @@
 #include <unistd.h>
 
 #include "cdi/spec.h"
-#include "cli/arguments.h"
-#include "cli/command.h"
+#include "cli/cmd/command.h"
 #include "cli/container/hook.h"
 #include "cli/device/selection.h"
-#include "cli/exit_status.h"
-#include "cli/out/say.h"
+#include "cli/say/arguments.h"
+#include "cli/say/exit_status.h"
+#include "cli/say/say.h"
 #include "node/library.h"
 
 static const struct argp_option options[] = {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* In place of cmd/cdi.c, where jansson was not there when allot was built. */
-#include "cli/command.h"
-#include "cli/out/say.h"
+#include "cli/cmd/command.h"
+#include "cli/say/say.h"
 
 int cmd_cdi(int argc, char **argv)
 {

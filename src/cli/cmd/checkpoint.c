@@ -3,12 +3,12 @@
 #include <argp.h>
 
 #include "base/parse.h"
-#include "cli/arguments.h"
+#include "cli/checkpoint/away.h"
 #include "cli/checkpoint/save.h"
-#include "cli/command.h"
-#include "cli/exit_status.h"
-#include "cli/out/say.h"
-#include "cli/tenant/away.h"
+#include "cli/cmd/command.h"
+#include "cli/say/arguments.h"
+#include "cli/say/exit_status.h"
+#include "cli/say/say.h"
 #include "image/packing.h"
 
 #define LEVEL_MAX 19

@@ -9,11 +9,11 @@
 #include <string.h>
 #include <time.h>
 
-#include "cli/arguments.h"
-#include "cli/command.h"
-#include "cli/exit_status.h"
-#include "cli/out/say.h"
-#include "cli/out/table.h"
+#include "cli/cmd/command.h"
+#include "cli/say/arguments.h"
+#include "cli/say/exit_status.h"
+#include "cli/say/say.h"
+#include "cli/say/table.h"
 #include "text/text.h"
 #include "text/units.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* In place of cmd/image.c, checkpoint.c and restore.c, where jansson was not there when allot was built. */
-#include "cli/command.h"
-#include "cli/out/say.h"
+#include "cli/cmd/command.h"
+#include "cli/say/say.h"
 
 static int image_none(void)
 {

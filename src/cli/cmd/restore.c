@@ -2,11 +2,11 @@
 /* allot restore: a tenant from a disk, where `allot checkpoint` has put it. */
 #include <argp.h>
 
-#include "cli/arguments.h"
 #include "cli/checkpoint/bring.h"
-#include "cli/command.h"
-#include "cli/exit_status.h"
-#include "cli/out/say.h"
+#include "cli/cmd/command.h"
+#include "cli/say/arguments.h"
+#include "cli/say/exit_status.h"
+#include "cli/say/say.h"
 
 static error_t restore_parse_option(int key, char *arg, struct argp_state *state)
 {

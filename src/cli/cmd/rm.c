@@ -5,10 +5,10 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "cli/arguments.h"
-#include "cli/command.h"
-#include "cli/exit_status.h"
-#include "cli/out/say.h"
+#include "cli/cmd/command.h"
+#include "cli/say/arguments.h"
+#include "cli/say/exit_status.h"
+#include "cli/say/say.h"
 #include "cli/tenant/place.h"
 #include "cli/tenant/remote.h"
 #include "node/tenants.h"

@@ -14,8 +14,7 @@
 
 #include "base/host_memory.h"
 #include "base/parse.h"
-#include "cli/arguments.h"
-#include "cli/command.h"
+#include "cli/cmd/command.h"
 #include "cli/device/cuda.h"
 #include "cli/device/limits.h"
 #include "cli/device/selection.h"
@@ -24,16 +23,17 @@
 #include "cli/exec/identity.h"
 #include "cli/exec/launch.h"
 #include "cli/exec/launcher.h"
-#include "cli/exec/program.h"
 #include "cli/exec/report.h"
-#include "cli/exec/space.h"
-#include "cli/exit_status.h"
-#include "cli/out/say.h"
+#include "cli/say/arguments.h"
+#include "cli/say/exit_status.h"
+#include "cli/say/say.h"
 #include "cli/tenant/dmem.h"
 #include "cli/tenant/elsewhere.h"
 #include "cli/tenant/enroll.h"
 #include "cli/tenant/options.h"
+#include "cli/tenant/program.h"
 #include "cli/tenant/runtime.h"
+#include "cli/tenant/space.h"
 #include "cli/tenant/swap_dir.h"
 #include "node/compute_words.h"
 #include "node/library.h"
@@ -336,7 +336,7 @@ struct library_path {
 };
 
 /*
- * The same file by a path that marks programs of a tenant, see guest/core/environment.h: a program
+ * The same file by a path that marks programs of a tenant, see guest/process/environment.h: a program
  * that has lost its tenant's directory is then not taken for one without a tenant.
  */
 static struct library_path run_library_path(const char *library)

@@ -7,16 +7,16 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/arguments.h"
-#include "cli/command.h"
+#include "cli/cmd/command.h"
 #include "cli/device/limits.h"
-#include "cli/exec/space.h"
-#include "cli/exit_status.h"
-#include "cli/out/say.h"
+#include "cli/say/arguments.h"
+#include "cli/say/exit_status.h"
+#include "cli/say/say.h"
 #include "cli/tenant/dmem.h"
 #include "cli/tenant/options.h"
 #include "cli/tenant/place.h"
 #include "cli/tenant/remote.h"
+#include "cli/tenant/space.h"
 #include "ledger/residency_file.h"
 #include "ledger/tenant.h"
 #include "node/compute_words.h"

@@ -15,10 +15,10 @@
 #include <unistd.h>
 
 #include "base/parse.h"
-#include "cli/arguments.h"
-#include "cli/command.h"
+#include "cli/cmd/command.h"
 #include "cli/exec/launch.h"
-#include "cli/out/say.h"
+#include "cli/say/arguments.h"
+#include "cli/say/say.h"
 #include "ledger/tenant.h"
 #include "node/library.h"
 #include "sim/kfd/machine.h"

@@ -10,13 +10,13 @@
 #include <unistd.h>
 
 #include "base/parse.h"
-#include "cli/arguments.h"
-#include "cli/command.h"
-#include "cli/exit_status.h"
-#include "cli/out/frame.h"
-#include "cli/out/say.h"
-#include "cli/out/screen.h"
+#include "cli/cmd/command.h"
+#include "cli/say/arguments.h"
+#include "cli/say/exit_status.h"
+#include "cli/say/say.h"
 #include "cli/tenant/runtime.h"
+#include "cli/top/frame.h"
+#include "cli/top/screen.h"
 
 #define PLAIN_WIDTH 79
 

@@ -7,11 +7,11 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "cli/arguments.h"
-#include "cli/command.h"
-#include "cli/exit_status.h"
-#include "cli/out/say.h"
-#include "cli/out/table.h"
+#include "cli/cmd/command.h"
+#include "cli/say/arguments.h"
+#include "cli/say/exit_status.h"
+#include "cli/say/say.h"
+#include "cli/say/table.h"
 #include "text/units.h"
 
 /* `allot doctor` ends with the same where there is no device. */

@@ -10,11 +10,11 @@
 #include <unistd.h>
 
 #include "base/now.h"
-#include "cli/arguments.h"
-#include "cli/command.h"
-#include "cli/exit_status.h"
-#include "cli/out/say.h"
-#include "cli/out/trace_words.h"
+#include "cli/cmd/command.h"
+#include "cli/ps/trace_words.h"
+#include "cli/say/arguments.h"
+#include "cli/say/exit_status.h"
+#include "cli/say/say.h"
 #include "cli/tenant/place.h"
 #include "ledger/policy.h"
 #include "ledger/snapshot.h"

@@ -10,8 +10,8 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "cli/exec/program.h"
-#include "cli/out/say.h"
+#include "cli/say/say.h"
+#include "cli/tenant/program.h"
 
 /* The loader of programs that a statically linked program starts. */
 #if defined(__aarch64__)

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/out/say.h"
+#include "cli/say/say.h"
 
 struct limits_kind {
 	const char *option;

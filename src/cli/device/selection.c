@@ -9,7 +9,7 @@
 
 #include "amd/identity.h"
 #include "base/parse.h"
-#include "cli/out/say.h"
+#include "cli/say/say.h"
 #include "nvidia/uuid.h"
 #include "text/units.h"
 

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "cli/device/topo.h"
-#include "cli/out/say.h"
+#include "cli/say/say.h"
 #include "control/ask.h"
 #include "node/library.h"
 #include "text/units.h"

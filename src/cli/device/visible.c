@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "amd/identity.h"
-#include "cli/out/say.h"
+#include "cli/say/say.h"
 #include "text/units.h"
 
 #define CUDA "CUDA_VISIBLE_DEVICES"

@@ -19,7 +19,7 @@
 #include "cli/checkpoint/breakpoint.h"
 #include "cli/checkpoint/criu.h"
 #include "cli/doctor/finding.h"
-#include "cli/out/say.h"
+#include "cli/say/say.h"
 #include "node/library.h"
 
 #define KERNEL_MAJOR 6

@@ -18,7 +18,7 @@
 #include "base/parse.h"
 #include "cli/doctor/finding.h"
 #include "cli/doctor/site.h"
-#include "cli/out/say.h"
+#include "cli/say/say.h"
 #include "control/ask.h"
 #include "node/mapped.h"
 #include "node/process.h"

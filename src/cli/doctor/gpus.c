@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "cli/doctor/finding.h"
-#include "cli/out/say.h"
+#include "cli/say/say.h"
 #include "cli/tenant/dmem.h"
 #include "node/devices.h"
 #include "text/units.h"

@@ -20,7 +20,7 @@
 
 #include "base/cleanup.h"
 #include "cli/doctor/finding.h"
-#include "cli/out/say.h"
+#include "cli/say/say.h"
 #include "node/library.h"
 #include "text/units.h"
 

@@ -16,8 +16,8 @@
 #include "base/err.h"
 #include "base/now.h"
 #include "cli/doctor/finding.h"
-#include "cli/exit_status.h"
-#include "cli/out/say.h"
+#include "cli/say/exit_status.h"
+#include "cli/say/say.h"
 #include "node/library.h"
 #include "text/text.h"
 

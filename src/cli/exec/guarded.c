@@ -3,7 +3,7 @@
 
 #include "cli/exec/launch.h"
 #include "cli/exec/report.h"
-#include "cli/out/say.h"
+#include "cli/say/say.h"
 #include "guard/guard.h"
 
 static int guarded_enter(void *guard)

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "base/parse.h"
-#include "cli/out/say.h"
+#include "cli/say/say.h"
 
 static int identity_parse_numbers(const char *user, struct identity *ret)
 {

@@ -12,8 +12,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "cli/exit_status.h"
-#include "cli/out/say.h"
+#include "cli/say/exit_status.h"
+#include "cli/say/say.h"
 
 int launch_prepend(const char *variable, const char *item, const char *separators)
 {

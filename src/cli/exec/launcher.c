@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "base/text.h"
-#include "cli/out/say.h"
+#include "cli/say/say.h"
 
 /* Programs that execute the command in their arguments, and their letters that take a word. */
 static const struct {

@@ -5,7 +5,7 @@
 #include <stdio.h>
 
 #include "cli/exec/launch.h"
-#include "cli/out/say.h"
+#include "cli/say/say.h"
 #include "ledger/snapshot.h"
 #include "node/tenants.h"
 #include "text/units.h"

@@ -9,8 +9,8 @@
 
 #include "amd/identity.h"
 #include "base/fault.h"
-#include "cli/exit_status.h"
-#include "cli/out/say.h"
+#include "cli/say/exit_status.h"
+#include "cli/say/say.h"
 #include "cli/tenant/pids.h"
 #include "ledger/ledger.h"
 #include "ledger/policy.h"

@@ -13,7 +13,7 @@
 
 #include "base/cleanup.h"
 #include "base/err.h"
-#include "cli/out/say.h"
+#include "cli/say/say.h"
 #include "cli/tenant/cgroup.h"
 #include "cli/tenant/dmem_notes.h"
 #include "cli/tenant/dmem_region.h"

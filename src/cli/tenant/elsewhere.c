@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "base/number.h"
-#include "cli/out/say.h"
+#include "cli/say/say.h"
 #include "dropin/variables.h"
 #include "dropin/vgpu_file.h"
 #include "node/compute_words.h"

@@ -13,10 +13,10 @@
 
 #include "base/cleanup.h"
 #include "base/fault.h"
-#include "cli/exec/space.h"
-#include "cli/out/say.h"
+#include "cli/say/say.h"
 #include "cli/tenant/remote.h"
 #include "cli/tenant/runtime.h"
+#include "cli/tenant/space.h"
 #include "cli/tenant/sweep.h"
 #include "ledger/ledger.h"
 #include "ledger/life.h"

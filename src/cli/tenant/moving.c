@@ -11,7 +11,7 @@
 #include "base/number.h"
 #include "base/pidns.h"
 #include "base/target.h"
-#include "cli/out/say.h"
+#include "cli/say/say.h"
 #include "cli/tenant/runtime.h"
 #include "cli/tenant/swap_dir.h"
 #include "ledger/ledger.h"

@@ -8,10 +8,10 @@
 
 #include "amd/identity.h"
 #include "base/parse.h"
-#include "cli/arguments.h"
 #include "cli/device/cuda.h"
-#include "cli/exec/space.h"
-#include "cli/out/say.h"
+#include "cli/say/arguments.h"
+#include "cli/say/say.h"
+#include "cli/tenant/space.h"
 #include "node/compute_words.h"
 #include "node/devices.h"
 

@@ -10,7 +10,7 @@
 
 #include "base/now.h"
 #include "base/pidns.h"
-#include "cli/out/say.h"
+#include "cli/say/say.h"
 #include "ledger/ledger.h"
 #include "ledger/shared_file.h"
 #include "ledger/slot.h"

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/out/say.h"
+#include "cli/say/say.h"
 #include "cli/tenant/runtime.h"
 #include "ledger/tenant.h"
 

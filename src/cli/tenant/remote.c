@@ -6,8 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/out/say.h"
-#include "cli/tenant/away.h"
+#include "cli/say/say.h"
 #include "control/ask.h"
 #include "ledger/shared_file.h"
 #include "node/tenants.h"

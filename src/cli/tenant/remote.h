@@ -8,6 +8,7 @@
 
 #include <limits.h>
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "cli/tenant/options.h"
 #include "control/message.h"
@@ -29,11 +30,17 @@ int remote_set(const char *runtime, const char *name, const struct policy *befor
 /* As tenants_remove(); -ECONNABORTED after a message for other errors. */
 int remote_remove(const char *runtime, const char *name, bool ended_only);
 
+/* How a tenant is to be suspended: by this command (checkpoint/away.h), or by the daemon. */
+struct away_options {
+	uint64_t host_bytes; /* most that may go to host memory; 0: not said */
+	uint64_t timeout_us; /* how long to wait for processes that make no progress */
+	bool contexts;	     /* go, too */
+};
+
 /*
  * Has allotd do `allot suspend` or `allot resume` of it: 0 and its words on stdout, or as these
  * commands.
  */
-struct away_options;
 int remote_move(const char *runtime, const char *name, bool away,
 		const struct away_options *options);
 

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/out/say.h"
+#include "cli/say/say.h"
 #include "ledger/tenant.h"
 
 int runtime_find(char ret[static PATH_MAX])

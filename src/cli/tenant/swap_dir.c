@@ -14,7 +14,7 @@
 #include "base/number.h"
 #include "base/populate.h"
 #include "base/unnamed_file.h"
-#include "cli/out/say.h"
+#include "cli/say/say.h"
 
 /* A file system that gives a little in advance gives more. */
 #define TRY_BYTES 4096

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/tenant/sweep.h"
 
-#include "cli/exec/space.h"
 #include "cli/tenant/dmem.h"
+#include "cli/tenant/space.h"
 #include "node/tenants.h"
 
 void sweep_runtime(const char *runtime)

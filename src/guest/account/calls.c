@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/now.h"
+#include "guest/account/state.h"
 
 _Thread_local unsigned int calls_depth __attribute__((tls_model("initial-exec")));
 _Thread_local uint64_t calls_step __attribute__((tls_model("initial-exec"))) = CALLS_ONE_MORE;
@@ -33,22 +34,22 @@ void calls_await(struct guest_device *device)
 {
 	uint64_t until = now_monotonic_ns() + WAIT_NS;
 
-	atomic_fetch_add(&device->awaiting, 1);
+	atomic_fetch_add(&device->account->awaiting, 1);
 	do {
-		atomic_fetch_sub(&device->calls, 1);
-		while (atomic_load(&device->alone) && now_monotonic_ns() < until)
+		atomic_fetch_sub(&device->account->calls, 1);
+		while (atomic_load(&device->account->alone) && now_monotonic_ns() < until)
 			calls_nap();
-		atomic_fetch_add(&device->calls, calls_step);
-	} while (atomic_load(&device->alone) && now_monotonic_ns() < until);
-	atomic_fetch_sub(&device->awaiting, 1);
+		atomic_fetch_add(&device->account->calls, calls_step);
+	} while (atomic_load(&device->account->alone) && now_monotonic_ns() < until);
+	atomic_fetch_sub(&device->account->awaiting, 1);
 }
 
 static bool calls_take_turn(struct guest_device *device)
 {
 	uint32_t nobody = 0;
 
-	return !atomic_load(&device->awaiting) &&
-	       atomic_compare_exchange_strong(&device->alone, &nobody, 1);
+	return !atomic_load(&device->account->awaiting) &&
+	       atomic_compare_exchange_strong(&device->account->alone, &nobody, 1);
 }
 
 /* It is a call itself, which others' looks at the driver's figure have to see. */
@@ -60,8 +61,8 @@ void calls_begin_alone(struct guest_device *device)
 		calls_nap();
 	calls_depth++;
 	calls_alone = device;
-	atomic_fetch_add(&device->calls, CALLS_ONE_MORE);
-	while (calls_under_way(atomic_load(&device->calls)) > 1 && now_monotonic_ns() < until)
+	atomic_fetch_add(&device->account->calls, CALLS_ONE_MORE);
+	while (calls_under_way(atomic_load(&device->account->calls)) > 1 && now_monotonic_ns() < until)
 		calls_nap();
 }
 
@@ -70,5 +71,5 @@ void calls_end_alone(struct guest_device *device)
 {
 	calls_end(device);
 	calls_alone = NULL;
-	atomic_store(&device->alone, 0);
+	atomic_store(&device->account->alone, 0);
 }

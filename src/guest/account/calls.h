@@ -17,6 +17,7 @@
 #ifndef ALLOT_GUEST_ACCOUNT_CALLS_H
 #define ALLOT_GUEST_ACCOUNT_CALLS_H
 
+#include "guest/account/state.h"
 #include "guest/core/guest.h"
 
 /* Begun by this thread and not ended, on whichever device. */
@@ -29,7 +30,7 @@ void calls_begin_alone(struct guest_device *device);
 void calls_end_alone(struct guest_device *device);
 
 /*
- * guest_device.calls is one word, so that a call pays once for both of its halves: the lower one
+ * account_device.calls is one word, so that a call pays once for both of its halves: the lower one
  * counts the calls under way, the upper one those that ever began. A call within a call of the same
  * thread waits for nobody, since who goes alone waits for the outer one.
  */
@@ -50,14 +51,14 @@ extern _Thread_local const struct guest_device *calls_alone
 
 static inline void calls_begin(struct guest_device *device)
 {
-	atomic_fetch_add(&device->calls, calls_step);
-	if (calls_depth++ == 0 && __builtin_expect(atomic_load(&device->alone) != 0, 0))
+	atomic_fetch_add(&device->account->calls, calls_step);
+	if (calls_depth++ == 0 && __builtin_expect(atomic_load(&device->account->alone) != 0, 0))
 		calls_await(device);
 }
 
 static inline void calls_end(struct guest_device *device)
 {
-	atomic_fetch_sub(&device->calls, 1);
+	atomic_fetch_sub(&device->account->calls, 1);
 	calls_depth--;
 }
 

@@ -12,6 +12,7 @@
 #include "guest/account/figure.h"
 #include "guest/account/holder.h"
 #include "guest/account/later.h"
+#include "guest/account/state.h"
 #include "guest/core/trace.h"
 #include "ledger/spare.h"
 #include "ledger/swap.h"
@@ -19,7 +20,7 @@
 uint64_t charge_limit(struct guest *guest, struct guest_device *device)
 {
 	uint64_t limit = guest_limit(guest, device);
-	uint64_t siblings = guest_by_driver(guest) ? 0 : atomic_load(&device->siblings_bytes);
+	uint64_t siblings = guest_by_driver(guest) ? 0 : atomic_load(&device->account->siblings_bytes);
 
 	return limit > siblings ? limit - siblings : 0;
 }
@@ -166,7 +167,7 @@ static int charge_reserve_again(struct guest *guest, struct guest_device *device
 /* Inside of the call. */
 static struct charge charge_of(struct guest *guest, struct guest_device *device, uint64_t bytes)
 {
-	return (struct charge){guest, device, bytes, atomic_load(&guest->ended), .unseen = false};
+	return (struct charge){guest, device, bytes, atomic_load(&guest->account->ended), .unseen = false};
 }
 
 /*
@@ -360,7 +361,7 @@ void charge_follow_unseen(struct guest *guest, struct guest_device *device, enum
 			  uint64_t old_bytes, uint64_t new_bytes)
 {
 	charge_move(guest, device, category, old_bytes, new_bytes, true);
-	atomic_fetch_add(&device->unseen_bytes, new_bytes - old_bytes);
+	atomic_fetch_add(&device->account->unseen_bytes, new_bytes - old_bytes);
 }
 
 bool charge_clear_dead(struct guest *guest, struct guest_device *device)
@@ -414,7 +415,7 @@ bool charge_over(struct guest *guest, struct guest_device *device)
 
 bool charge_stale(struct guest *guest, struct guest_device *device)
 {
-	atomic_store(&device->stale, true);
+	atomic_store(&device->account->stale, true);
 	return !guest_by_driver(guest) && figure_due_now(guest, device) &&
 	       figure_reconcile(guest, device);
 }

@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "guest/account/granule.h"
+#include "guest/account/state.h"
 #include "guest/core/guest.h"
 #include "guest/core/object.h"
 #include "ledger/quota.h"
@@ -20,7 +21,7 @@ struct charge {
 	struct guest *guest;
 	struct guest_device *device;
 	uint64_t reserved;
-	uint64_t ended; /* guest.ended, before the driver was asked */
+	uint64_t ended; /* guest.account->ended, before the driver was asked */
 	bool unseen;	/* the driver's figure never has it: set ahead of the commit */
 };
 

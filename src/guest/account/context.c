@@ -3,15 +3,16 @@
 
 #include "base/number.h"
 #include "guest/account/granule.h"
+#include "guest/account/state.h"
 #include "guest/core/object.h"
 
 uint64_t context_size(struct guest *guest, struct guest_device *device)
 {
-	uint64_t size = atomic_load(&device->context_size);
+	uint64_t size = atomic_load(&device->account->context_size);
 	struct ledger_device_info info;
 
 	if (!size && !ledger_device_info(guest->ledger, device->ledger, &info))
-		size = atomic_load(&guest->in_space) ? info.context_mps_bytes : info.context_bytes;
+		size = atomic_load(&guest->space.confirmed) ? info.context_mps_bytes : info.context_bytes;
 	return size < QUOTA_ABSURD_BYTES ? size : 0;
 }
 
@@ -39,9 +40,9 @@ static uint64_t context_code_on(struct guest *guest, const struct guest_device *
  */
 static uint64_t context_code(struct guest *guest)
 {
-	uint64_t most = atomic_load(&guest->libraries_bytes);
+	uint64_t most = atomic_load(&guest->account->libraries_bytes);
 
-	if (!atomic_load(&guest->libraries) || !context_is_eager(guest))
+	if (!atomic_load(&guest->account->libraries) || !context_is_eager(guest))
 		return 0;
 	for (int i = 0; i < guest->ndevices; i++)
 		most = max_u64(most, context_code_on(guest, &guest->device[i]));
@@ -50,7 +51,7 @@ static uint64_t context_code(struct guest *guest)
 
 uint64_t context_bound(struct guest *guest, struct guest_device *device)
 {
-	uint64_t size = context_size(guest, device), most = atomic_load(&device->context_most);
+	uint64_t size = context_size(guest, device), most = atomic_load(&device->account->context_most);
 
 	if (!size)
 		size = most && most < CONTEXT_BOUND ? most : CONTEXT_BOUND;
@@ -59,17 +60,17 @@ uint64_t context_bound(struct guest *guest, struct guest_device *device)
 
 void context_measure(struct guest *guest, struct guest_device *device, uint64_t rest, bool pure)
 {
-	uint64_t contexts = (uint64_t)atomic_load(&device->contexts), size;
+	uint64_t contexts = (uint64_t)atomic_load(&device->account->contexts), size;
 
 	if (!contexts || !rest)
 		return;
-	atomic_store(&device->context_most, rest);
+	atomic_store(&device->account->context_most, rest);
 	if (!pure)
 		return;
 	size = round_up((rest + contexts - 1) / contexts, GRANULE_BYTES);
-	if (atomic_exchange(&device->context_size, size) != size)
+	if (atomic_exchange(&device->account->context_size, size) != size)
 		ledger_learn_context(guest->ledger, device->ledger,
-				     atomic_load(&guest->in_space), size);
+				     atomic_load(&guest->space.confirmed), size);
 }
 
 CUcontext context_of_memory(struct guest *guest)
@@ -80,6 +81,6 @@ CUcontext context_of_memory(struct guest *guest)
 	if (DRIVER(cuCtxGetCurrent, (&context)) || !object_count(guest->objects, OBJECT_GREEN) ||
 	    !object_get(guest->objects, OBJECT_GREEN, (uint64_t)(uintptr_t)context, &green))
 		return context;
-	primary = atomic_load(&guest->primary[green.device]);
+	primary = atomic_load(&guest->account->primary[green.device]);
 	return primary ? primary : context;
 }

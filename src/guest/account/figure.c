@@ -20,6 +20,7 @@
 #include "guest/account/holder.h"
 #include "guest/account/later.h"
 #include "guest/account/own_pid.h"
+#include "guest/account/state.h"
 #include "guest/core/object.h"
 #include "guest/core/own_nvml.h"
 #include "ledger/quota.h"
@@ -124,7 +125,7 @@ static uint64_t figure_hidden_by_siblings(struct guest *guest, int ledger_device
 
 void figure_begin(struct guest_device *device)
 {
-	atomic_store(&device->context_ns, now_ns(CLOCK_MONOTONIC_COARSE));
+	atomic_store(&device->account->context_ns, now_ns(CLOCK_MONOTONIC_COARSE));
 }
 
 /*
@@ -157,18 +158,18 @@ static bool figure_has_siblings(struct guest *guest)
 bool figure_due(struct guest *guest, struct guest_device *device, uint64_t used, uint64_t limit)
 {
 	uint64_t now = now_ns(CLOCK_MONOTONIC_COARSE);
-	uint64_t last = atomic_load(&device->reconciled_ns);
-	bool stale = atomic_load(&device->stale), due;
+	uint64_t last = atomic_load(&device->account->reconciled_ns);
+	bool stale = atomic_load(&device->account->stale), due;
 	uint64_t margin = figure_margin(guest, limit, stale);
 
 	if (used > limit || margin > limit - used) {
 		/* Of a process without a context the driver knows nothing, only of others. */
-		if (!atomic_load(&device->contexts) && !figure_has_siblings(guest))
+		if (!atomic_load(&device->account->contexts) && !figure_has_siblings(guest))
 			return false;
 		return stale || now > last + LOOK_NS;
 	}
-	if (last < atomic_load(&device->context_ns))
-		last = atomic_load(&device->context_ns);
+	if (last < atomic_load(&device->account->context_ns))
+		last = atomic_load(&device->account->context_ns);
 	due = last && now > last + GLANCE_NS;
 	/* So far from the limit no admission depends on a look: nobody waits for NVML. */
 	if (due && !own_nvml_settled(guest, device->ledger)) {
@@ -226,11 +227,11 @@ static void figure_expect_each(struct guest *guest)
 
 void figure_expect_any(struct guest *guest)
 {
-	if (!once_begin(&guest->ahead))
+	if (!once_begin(&guest->account->ahead))
 		return;
 	if (figure_has_siblings(guest))
 		figure_expect_each(guest);
-	once_end(&guest->ahead, 0);
+	once_end(&guest->account->ahead, 0);
 }
 
 void figure_look(struct guest *guest, struct guest_device *device)
@@ -238,8 +239,8 @@ void figure_look(struct guest *guest, struct guest_device *device)
 	uint64_t now = now_ns(CLOCK_MONOTONIC_COARSE);
 
 	if (!guest_by_driver(guest) &&
-	    (atomic_load(&device->stale) || atomic_load(&device->unsure) ||
-	     now > atomic_load(&device->reconciled_ns) + LOOK_NS))
+	    (atomic_load(&device->account->stale) || atomic_load(&device->account->unsure) ||
+	     now > atomic_load(&device->account->reconciled_ns) + LOOK_NS))
 		figure_reconcile(guest, device);
 }
 
@@ -317,8 +318,8 @@ static uint64_t figure_inherited(struct guest *guest, struct guest_device *devic
 /* Of `rest` bytes that are not charged by size: those of contexts, as far as their size is known. */
 static uint64_t figure_contexts(struct guest *guest, struct guest_device *device, uint64_t rest)
 {
-	uint64_t bytes = (uint64_t)atomic_load(&device->contexts) * context_size(guest, device) +
-			 atomic_load(&device->stack_bytes);
+	uint64_t bytes = (uint64_t)atomic_load(&device->account->contexts) * context_size(guest, device) +
+			 atomic_load(&device->account->stack_bytes);
 
 	return bytes < rest ? bytes : rest;
 }
@@ -338,7 +339,7 @@ static bool figure_split(struct guest *guest, struct guest_device *device,
 	enum category first, second;
 
 	to[CAT_MODULE] = rest - contexts;
-	to[CAT_CONTEXT] = contexts + atomic_load(&device->promised_bytes);
+	to[CAT_CONTEXT] = contexts + atomic_load(&device->account->promised_bytes);
 	/* Up before down, so that the sum is at no time too small. */
 	first = to[CAT_CONTEXT] > row->used[CAT_CONTEXT] ? CAT_CONTEXT : CAT_MODULE;
 	second = first == CAT_CONTEXT ? CAT_MODULE : CAT_CONTEXT;
@@ -357,9 +358,9 @@ static bool figure_split(struct guest *guest, struct guest_device *device,
  */
 static bool figure_is_pure(struct guest_device *device)
 {
-	uint64_t released = atomic_load(&device->released_ns);
+	uint64_t released = atomic_load(&device->account->released_ns);
 
-	return !atomic_load(&device->loaded) &&
+	return !atomic_load(&device->account->loaded) &&
 	       (!released || now_ns(CLOCK_MONOTONIC_COARSE) > released + LATER_NS);
 }
 
@@ -368,7 +369,7 @@ static uint64_t figure_allocated(struct guest_device *device, const struct quota
 {
 	uint64_t sum = row->used[CAT_DATA] + row->used[CAT_POOL] + row->used[CAT_ARRAY] +
 		       row->used[CAT_GRAPH];
-	uint64_t unseen = atomic_load(&device->unseen_bytes);
+	uint64_t unseen = atomic_load(&device->account->unseen_bytes);
 
 	return unseen < sum ? sum - unseen : 0;
 }
@@ -384,7 +385,7 @@ struct moment {
 static bool figure_is_undisturbed(struct guest_device *device, const struct look *look)
 {
 	return calls_under_way(look->calls) == look->own &&
-	       look->calls == atomic_load(&device->calls);
+	       look->calls == atomic_load(&device->account->calls);
 }
 
 /* -ESRCH: the driver does not list this process, though it has a context. */
@@ -396,13 +397,13 @@ static int figure_ask(struct guest *guest, struct guest_device *device, struct l
 
 	holder_catch_up(guest, device);
 	figure_note_charged(guest, device->ledger, look);
-	look->calls = atomic_load(&device->calls);
+	look->calls = atomic_load(&device->account->calls);
 	if (quota_process(guest->ledger, slot_index(slot), device->ledger, &ret->before) ||
 	    driver_list_read(guest, device->uuid, device->ledger, &look->list))
 		return -EIO;
 	if (slot_info(guest->ledger, slot_index(slot), &info) ||
 	    figure_of(look, info.driver_pid, &ret->figure)) {
-		if (atomic_load(&device->contexts) > 0)
+		if (atomic_load(&device->account->contexts) > 0)
 			return own_pid_find(guest, device) ? -EAGAIN : -ESRCH;
 		ret->figure = 0; /* without a context the driver lists nobody */
 	}
@@ -426,7 +427,7 @@ static bool figure_settle(struct guest *guest, struct guest_device *device,
 	uint64_t known = figure_allocated(device, &moment->after);
 	uint64_t doubt = holder_doubtful(guest, device), rest;
 	const uint64_t *used = moment->after.used;
-	uint64_t stacks = atomic_load(&device->stack_bytes);
+	uint64_t stacks = atomic_load(&device->account->stack_bytes);
 
 	/* Memory that a stream may have freed before the driver answered counts twice until known. */
 	known = known > doubt ? known - doubt : 0;
@@ -440,9 +441,9 @@ static bool figure_settle(struct guest *guest, struct guest_device *device,
 			!doubt && figure_is_pure(device));
 	if (!figure_split(guest, device, &moment->after, rest))
 		return false;
-	atomic_store(&device->stale, false);
-	atomic_store(&device->unsure, doubt);
-	atomic_store(&device->guessed, false);
+	atomic_store(&device->account->stale, false);
+	atomic_store(&device->account->unsure, doubt);
+	atomic_store(&device->account->guessed, false);
 	return true;
 }
 
@@ -459,7 +460,7 @@ static void figure_raise(struct guest *guest, struct guest_device *device,
 	uint64_t known = figure_allocated(device, row) + row->pending;
 	uint64_t before = figure_allocated(device, &moment->before) + moment->before.pending;
 
-	atomic_store(&device->unsure, true);
+	atomic_store(&device->account->unsure, true);
 	if (known < before)
 		known = before;
 	known += row->used[CAT_CONTEXT];
@@ -467,7 +468,7 @@ static void figure_raise(struct guest *guest, struct guest_device *device,
 	    quota_exchange(slot, device->ledger, CAT_MODULE, row->used[CAT_MODULE],
 			   moment->figure - known))
 		quota_note_used(slot, device->ledger);
-	if (!atomic_load(&device->contexts)) /* the last one ended meanwhile, and all code with it */
+	if (!atomic_load(&device->account->contexts)) /* the last one ended meanwhile, and all code with it */
 		quota_set(slot, device->ledger, CAT_MODULE, 0);
 }
 
@@ -486,7 +487,7 @@ static bool figure_try(struct guest *guest, struct guest_device *device, struct 
 			continue;
 		if (r)
 			return false;
-		atomic_store(&device->siblings_bytes,
+		atomic_store(&device->account->siblings_bytes,
 			     figure_hidden_by_siblings(guest, device->ledger, look, NULL));
 		if (moment.quiet && figure_settle(guest, device, look, &moment))
 			return true;
@@ -523,8 +524,8 @@ static bool figure_reconcile_within(struct guest *guest, struct guest_device *de
 	 * Not before it is over, so that no other thread is admitted by charges that are just being
 	 * looked at. Also if the driver did not answer. But it knows no process without a context.
 	 */
-	if (atomic_load(&device->contexts) > 0)
-		atomic_store(&device->reconciled_ns, began);
+	if (atomic_load(&device->account->contexts) > 0)
+		atomic_store(&device->account->reconciled_ns, began);
 	/* Memory that the driver still takes back is charged as code, or as contexts of unknown size. */
 	if (!quota_process(guest->ledger, slot_index(slot), device->ledger, &row) &&
 	    (row.used[CAT_MODULE] || !context_size(guest, device)))
@@ -557,7 +558,7 @@ bool figure_reconcile_alone(struct guest *guest, struct guest_device *device)
 bool figure_reconcile(struct guest *guest, struct guest_device *device)
 {
 	return figure_reconcile_within(guest, device, 0, false) ||
-	       (!calls_depth && atomic_load(&device->guessed) && atomic_load(&device->unsure) &&
+	       (!calls_depth && atomic_load(&device->account->guessed) && atomic_load(&device->account->unsure) &&
 		figure_reconcile_alone(guest, device));
 }
 
@@ -601,7 +602,7 @@ bool figure_await_told(struct guest *guest, struct guest_device *device)
 	if (!slot || slot_info(guest->ledger, slot_index(slot), &info) || !info.pidns ||
 	    info.pidns == PIDNS_FIRST)
 		return false;
-	if (!atomic_compare_exchange_strong(&guest->told_until_ns, &never, until))
+	if (!atomic_compare_exchange_strong(&guest->account->told_until_ns, &never, until))
 		until = never;
 	while (info.driver_pid == info.pid && now_monotonic_ns() < until) {
 		if (own_pid_find(guest, device))
@@ -618,7 +619,7 @@ static struct guest_device *figure_with_context(struct guest *guest, int ledger_
 {
 	for (int i = 0; i < guest->ndevices && atomic_load(&guest->slot); i++)
 		if (guest->device[i].ledger == ledger_device)
-			return atomic_load(&guest->device[i].contexts) > 0 ? &guest->device[i]
+			return atomic_load(&guest->device[i].account->contexts) > 0 ? &guest->device[i]
 									   : NULL;
 	return NULL;
 }
@@ -687,7 +688,7 @@ void figure_measure_first(struct guest *guest, struct guest_device *device)
 	    !slot_info(guest->ledger, slot_index(slot), &info) &&
 	    !figure_of(look, info.driver_pid, &figure))
 		context_measure(guest, device, figure,
-				atomic_load(&device->contexts) == 1 &&
+				atomic_load(&device->account->contexts) == 1 &&
 					figure_is_pure(device));
 	if (look)
 		figure_look_free(look);
@@ -777,7 +778,7 @@ static void figure_add_siblings(struct guest *guest, const uint8_t uuid[16], int
 
 	for (int i = 0; i < guest->ndevices && atomic_load(&guest->slot); i++)
 		if (guest->device[i].ledger == ledger_device)
-			hidden = atomic_load(&guest->device[i].siblings_bytes);
+			hidden = atomic_load(&guest->device[i].account->siblings_bytes);
 	if (!hidden || !(look = figure_look_new()))
 		return;
 	figure_note_charged(guest, ledger_device, look);

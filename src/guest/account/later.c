@@ -6,8 +6,9 @@
 
 #include "base/futex.h"
 #include "base/now.h"
+#include "guest/account/state.h"
 #include "guest/core/own_nvml.h"
-#include "guest/core/thread.h"
+#include "guest/process/thread.h"
 
 #define NAP_FIRST_NS UINT64_C(10000000)
 #define NAP_MOST_NS  UINT64_C(4000000000)
@@ -18,17 +19,17 @@ static _Atomic(later_look_fn *) later_look; /* there is one */
 
 void later_released(struct guest_device *device)
 {
-	atomic_store_explicit(&device->released_ns, now_ns(CLOCK_MONOTONIC_COARSE),
+	atomic_store_explicit(&device->account->released_ns, now_ns(CLOCK_MONOTONIC_COARSE),
 			      memory_order_relaxed);
 }
 
 static bool later_is_due(struct guest_device *device)
 {
-	uint64_t released = atomic_load(&device->released_ns);
+	uint64_t released = atomic_load(&device->account->released_ns);
 
-	return atomic_load(&device->contexts) > 0 &&
-	       (atomic_load(&device->unsure) ||
-		(released && atomic_load(&device->reconciled_ns) < released + LATER_NS));
+	return atomic_load(&device->account->contexts) > 0 &&
+	       (atomic_load(&device->account->unsure) ||
+		(released && atomic_load(&device->account->reconciled_ns) < released + LATER_NS));
 }
 
 static bool later_any_is_due(struct guest *guest)
@@ -43,7 +44,7 @@ static bool later_take(struct guest *guest)
 {
 	uint32_t nobody = 0;
 
-	return !atomic_load(&ending) && atomic_compare_exchange_strong(&guest->later, &nobody, 1);
+	return !atomic_load(&ending) && atomic_compare_exchange_strong(&guest->account->later, &nobody, 1);
 }
 
 static void later_look_each(struct guest *guest)
@@ -69,7 +70,7 @@ static void *later_run(void *arg)
 	prctl(PR_SET_NAME, "allot-look"); /* for a person who looks at a program's threads */
 	do {
 		later_look_each(guest);
-		atomic_store(&guest->later, 0);
+		atomic_store(&guest->account->later, 0);
 		/* Since the last question another look may have found this thread still there. */
 	} while (later_any_is_due(guest) && later_take(guest));
 	return NULL;
@@ -82,7 +83,7 @@ static void later_at_exit(void)
 
 	atomic_store(&ending, 1);
 	futex_wake_all(&ending);
-	for (int i = 0; guest && i < 10000 && atomic_load(&guest->later); i++)
+	for (int i = 0; guest && i < 10000 && atomic_load(&guest->account->later); i++)
 		nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
 }
 
@@ -93,5 +94,5 @@ void later_begin(struct guest *guest, struct guest_device *device, later_look_fn
 	own_nvml_on_exit(later_at_exit);
 	atomic_store(&later_look, look);
 	if (thread_start(later_run, guest))
-		atomic_store(&guest->later, 0);
+		atomic_store(&guest->account->later, 0);
 }

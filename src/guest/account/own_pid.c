@@ -10,6 +10,7 @@
 #include "base/pidns.h"
 #include "guest/account/driver_list.h"
 #include "guest/account/granule.h"
+#include "guest/account/state.h"
 #include "guest/core/hook.h"
 #include "ledger/quota.h"
 #include "ledger/slot.h"
@@ -107,14 +108,14 @@ static bool own_pid_try(struct guest *guest, struct guest_device *device, struct
 /* One thread at a time, and seldom where it does not work. */
 static bool own_pid_may_try(struct guest *guest)
 {
-	uint64_t now = now_monotonic_ns(), due = atomic_load(&guest->own_pid_due_ns);
-	uint32_t tries = atomic_load(&guest->own_pid_tries);
+	uint64_t now = now_monotonic_ns(), due = atomic_load(&guest->account->own_pid_due_ns);
+	uint32_t tries = atomic_load(&guest->account->own_pid_tries);
 
 	if (now < due || !atomic_compare_exchange_strong(
-				 &guest->own_pid_due_ns, &due,
+				 &guest->account->own_pid_due_ns, &due,
 				 now + (AGAIN_NS << min_u64(tries, AGAIN_DOUBLES))))
 		return false;
-	atomic_fetch_add(&guest->own_pid_tries, 1);
+	atomic_fetch_add(&guest->account->own_pid_tries, 1);
 	return true;
 }
 

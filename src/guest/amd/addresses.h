@@ -15,7 +15,7 @@
 
 /* All zero is an empty one. */
 struct addresses {
-	struct lock lock;
+	struct lock_amd_addresses lock;
 	uint32_t room;
 	struct amd_addresses is;
 };

@@ -22,10 +22,11 @@
 #include "base/number.h"
 #include "base/pages.h"
 #include "guest/amd/ask.h"
-#include "guest/core/complain.h"
 #include "guest/core/in_force.h"
 #include "guest/core/pass.h"
+#include "guest/core/rooms.h"
 #include "guest/core/trace.h"
+#include "guest/process/complain.h"
 #include "ledger/quota.h"
 #include "ledger/swap.h"
 
@@ -281,13 +282,14 @@ static struct amd *amd_make(struct guest *guest)
 		amd_complain(amd);
 	}
 	if (amd && !amd->error && guest->swappable)
-		swap_start(guest);
+		guest_rooms.start_swap(guest);
 	errno = saved;
 	return amd;
 }
 
 struct amd *amd_limited(struct guest **ret_guest, int *ret_error)
 {
+	enum guest_mode mode;
 	struct guest *guest;
 	struct amd *amd;
 
@@ -295,9 +297,10 @@ struct amd *amd_limited(struct guest **ret_guest, int *ret_error)
 	if (guest_inside())
 		return NULL;
 	guest = guest_get();
-	if (guest->mode == GUEST_INERT)
+	mode = guest_mode(guest);
+	if (mode == GUEST_INERT)
 		return NULL;
-	if (guest->mode == GUEST_CLOSED) {
+	if (mode == GUEST_CLOSED) {
 		*ret_error = -ENODEV;
 		return NULL;
 	}

@@ -52,7 +52,7 @@ struct amd {
 	_Atomic uint64_t svm_begun, svm_ended; /* calls that say where it is to be */
 	_Atomic int tells; /* whether the kernel does, of addresses: memory/hook_address.c */
 	struct addresses addresses; /* of buffers of render nodes, where it does not */
-	struct lock file_lock;	  /* see files.c */
+	struct lock_amd_files file_lock; /* see files.c */
 	_Atomic uint64_t file_marks;
 	uint32_t file_given[64]; /* how often each mark was; under the lock, as the next */
 	int16_t file_minor[64];	 /* of the node that it was given to, plus one */

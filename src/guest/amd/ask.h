@@ -6,7 +6,7 @@
 #include <errno.h>
 
 #include "guest/core/guest.h"
-#include "guest/core/next.h"
+#include "guest/process/next.h"
 
 /* As our own call: what stands in for a kernel may call what is hooked. 0 or more, or -errno. */
 static inline int amd_ask(int fd, unsigned long request, void *block)

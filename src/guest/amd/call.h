@@ -33,13 +33,11 @@ int amd_call_kernel(struct amd_call *call);
 	((call)->bytes >= offsetof(struct args, field) + sizeof(((struct args *)0)->field))
 
 /*
- * The families, by decision (amd/kfd_decision.def). Each asks the kernel itself, or does not, and
- * answers what the program is to get: 0 or more, or -errno (never -EAGAIN or -EINTR of its own).
+ * The families, by decision (amd/kfd_decision.def), and those of memory/memory.h and queue/queue.h.
+ * Each asks the kernel itself, or does not, and answers what the program is to get: 0 or more, or
+ * -errno (never -EAGAIN or -EINTR of its own).
  */
 int amd_device_call(struct amd_call *call); /* DEVICE, KEEP */
-int amd_memory_call(struct amd_call *call); /* COUNT, RELEASE, MAP, NOTE, SHARE, MOVE, LEFT */
-bool amd_memory_notes(struct amd *amd, int fd); /* whether NOTE is of any use here */
 int amd_view_call(struct amd_call *call);   /* VIEW */
-int amd_queue_call(struct amd_call *call);  /* QUEUE */
 
 #endif

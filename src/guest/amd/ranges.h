@@ -24,7 +24,7 @@ struct amd_range {
 
 /* All zero is an empty one. */
 struct amd_ranges {
-	struct lock lock;
+	struct lock_amd_ranges lock;
 	uint32_t count, room;
 	struct amd_range *at;
 };

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "base/number.h"
-#include "guest/core/complain.h"
+#include "guest/process/complain.h"
 #include "ledger/ledger.h"
 #include "ledger/life.h"
 #include "ledger/residency_file.h"

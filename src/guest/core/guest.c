@@ -10,16 +10,17 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "base/number.h"
 #include "base/cancel.h"
+#include "base/number.h"
 #include "base/pages.h"
 #include "dropin/variables.h"
 #include "dropin/vgpu_file.h"
-#include "guest/core/complain.h"
 #include "guest/core/drop_in.h"
-#include "guest/core/environment.h"
-#include "guest/core/home.h"
 #include "guest/core/object.h"
+#include "guest/core/rooms.h"
+#include "guest/process/complain.h"
+#include "guest/process/environment.h"
+#include "guest/process/home.h"
 
 _Thread_local unsigned int guest_depth __attribute__((tls_model("initial-exec")));
 
@@ -60,7 +61,7 @@ __attribute__((format(printf, 2, 3))) static void guest_close_gpu(struct guest *
 {
 	va_list ap;
 
-	guest->mode = GUEST_CLOSED;
+	guest_close(guest, CUDA_ERROR_INVALID_VALUE);
 	va_start(ap, fmt);
 	vsnprintf(guest->config.complaint, sizeof(guest->config.complaint), fmt, ap);
 	va_end(ap);
@@ -155,8 +156,8 @@ static void guest_take_tenant(struct guest *guest, const char *dir)
 	}
 	strcpy(guest->dir, dir);
 	guest_open_tenant(guest);
-	if (guest->mode == GUEST_LIMITED && guest_read_config(&guest->config))
-		guest->mode = GUEST_CLOSED;
+	if (guest_mode(guest) == GUEST_LIMITED && guest_read_config(&guest->config))
+		guest_close(guest, CUDA_ERROR_INVALID_VALUE);
 }
 
 /* One by configuration alone, or none. */
@@ -171,7 +172,7 @@ static void guest_take_drop_in(struct guest *guest)
 		return;
 	}
 	if (guest_read_config(&guest->config)) {
-		guest->mode = GUEST_CLOSED;
+		guest_close(guest, CUDA_ERROR_INVALID_VALUE);
 		return;
 	}
 	if (!guest->config.present && vgpu_file_is_lost()) {
@@ -180,7 +181,7 @@ static void guest_take_drop_in(struct guest *guest)
 		return;
 	}
 	if (!guest->config.present) {
-		guest->mode = GUEST_INERT;
+		atomic_init(&guest->mode, GUEST_INERT);
 		return;
 	}
 	guest->drop_in = true;
@@ -201,23 +202,25 @@ static void guest_configure(struct guest *guest)
 	int r;
 
 	guest->gate = &no_gate;
-	guest->mode = GUEST_LIMITED;
-	guest->error = CUDA_ERROR_INVALID_VALUE;
+	atomic_init(&guest->mode, GUEST_LIMITED);
 	if (dir)
 		guest_take_tenant(guest, dir);
 	else
 		guest_take_drop_in(guest);
-	if (guest->mode != GUEST_LIMITED)
+	if (guest_mode(guest) != GUEST_LIMITED)
 		return;
 	guest->metered = config_compute(&guest->config) == POLICY_COMPUTE_CAP;
 	r = ledger_open(guest->dir, LEDGER_GUEST, &guest->ledger);
 	if (!r)
 		r = object_table_new(&guest->objects);
 	if (r) {
-		guest->error = CUDA_ERROR_OPERATING_SYSTEM;
 		guest_close_gpu(guest, LEDGER_SAYS, guest->dir, guest_explain_error(r));
+		guest_close(guest, CUDA_ERROR_OPERATING_SYSTEM);
 	}
 }
+
+/* Rooms' structures begin behind it, in lines of the cache of their own. */
+#define GUEST_BYTES ((sizeof(struct guest) + 63) & ~(size_t)63)
 
 struct guest *guest_start(void)
 {
@@ -227,16 +230,17 @@ struct guest *guest_start(void)
 	int saved = errno;
 
 	/* In the page of nobody a child would find its parent's guest. */
-	guest = page == &no_page ? NULL : pages_map(sizeof(*guest));
+	guest = page == &no_page ? NULL : pages_map(GUEST_BYTES + guest_rooms.bytes);
 	if (!guest)
 		return &no_memory;
+	guest_rooms.hang(guest, (char *)guest + GUEST_BYTES);
 	guest_configure(guest);
 	if (!atomic_compare_exchange_strong(&page->guest, &expected, guest)) {
 		ledger_close(guest->ledger);
 		policy_close(guest->policy_map);
-		munmap(guest, sizeof(*guest));
+		munmap(guest, GUEST_BYTES + guest_rooms.bytes);
 		guest = expected;
-	} else if (guest->mode == GUEST_CLOSED) {
+	} else if (guest_mode(guest) == GUEST_CLOSED) {
 		complain_refusal(guest->config.complaint);
 	} else if (guest->first && *guest->config.remark) {
 		complain_line(guest->config.remark);

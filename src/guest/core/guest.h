@@ -19,9 +19,7 @@
 #include "amd/identity.h"
 #include "base/lock.h"
 #include "dropin/config.h"
-#include "guest/core/known_code.h"
-#include "guest/core/once.h"
-#include "guest/core/serial.h"
+#include "guest/process/once.h"
 #include "ledger/ledger.h"
 #include "ledger/policy.h"
 #include "ledger/slot.h"
@@ -29,12 +27,15 @@
 
 #define GUEST_DEVICES POLICY_DEVICES
 
+struct account_device;
+struct account_state;
 struct amd;
-struct backing;
-struct exporter;
 struct launch_state;
+struct lend_state;
+struct memory_device;
+struct memory_state;
+struct movable_state;
 struct object_table;
-struct own_pools;
 struct residency_file;
 struct trace;
 
@@ -56,44 +57,15 @@ struct guest_device {
 	_Atomic uint64_t limit; /* cached for limit_generation, see guest_limit */
 	_Atomic uint64_t limit_generation;
 
-	/* For reconciling with the driver's figure, see figure.c. */
-	_Atomic int contexts;		 /* live contexts of this process */
-	_Atomic uint64_t context_size;	 /* of one, as this process measured it; 0: it did not */
-	_Atomic uint64_t context_most;	 /* of all of them and code, as last seen */
-	_Atomic uint64_t stack_bytes;	 /* of stacks by cuCtxSetLimit: see context_limits.h */
-	_Atomic uint64_t promised_bytes; /* of heaps and FIFOs that the driver has not backed yet */
-	struct serial making_primary;	 /* taken by the thread that makes the primary context */
-	struct serial limits;		 /* taken by the thread that sets or probes a limit */
-	_Atomic uint64_t unseen_bytes;	 /* charged, but not in the driver's figure (managed) */
-	_Atomic uint64_t siblings_bytes;	 /* what the tenant's others hold and have not charged */
-	_Atomic uint64_t reconciled_ns;	 /* CLOCK_MONOTONIC */
-	_Atomic uint64_t released_ns;	 /* when it last gave memory back, likewise */
-	_Atomic uint64_t context_ns;	 /* of the first context: nothing is hidden before */
-	_Atomic uint64_t calls;		 /* that change what is held, see account/calls.h */
-	_Atomic uint32_t alone;		 /* a thread ends a context, and goes alone */
-	_Atomic uint32_t awaiting;	 /* threads that wait for it */
-	_Atomic bool stale;		 /* the driver took or gave back by itself since the last look */
-	/* Code may have come, or a green context: the figure is not of contexts alone. */
-	_Atomic bool loaded;
-	_Atomic bool unsure;		 /* other threads were in the way of the last look */
-	_Atomic bool guessed;		 /* a context is charged by a guess of its size */
-
-	_Atomic uint64_t small_arrays;	 /* bytes of arrays that share granules */
-	_Atomic uint64_t graph_charged;	 /* graph memory as last seen, see hook_graph.c */
-	_Atomic uint64_t graph_takes;	 /* calls that back a graph, or trim: see hook_graph.c */
-	_Atomic uint32_t graph_relying;	 /* launches that rely on the last one's memory */
-
-	/* The current pool and its charge, as of a version of the pools: see pool.c. */
-	_Atomic uint64_t pool_tag;
-	_Atomic(CUmemoryPool) pool;
-	_Atomic uint64_t pool_charged;
+	struct account_device *account; /* as guest->account, of this device */
+	struct memory_device *memory;
 };
 
 #define CAPTURING 32
 
 /* Streams that capture, see capturing.h. */
 struct capturing {
-	struct lock lock;
+	struct lock_capturing lock;
 	int n;
 	CUstream stream[CAPTURING];
 	CUcontext context[CAPTURING];
@@ -105,9 +77,26 @@ struct pass_gate {
 	_Atomic uint32_t inside; /* calls under way that touch device memory */
 };
 
+/* A tenant in mode space, see space.h. */
+struct guest_space {
+	_Atomic uint32_t permille; /* the part of the SMs that was asked for at cuInit */
+	_Atomic bool yields;	   /* and the priority: that of work which yields */
+	_Atomic bool confirmed;	   /* the driver runs under MPS, and said so */
+	_Atomic bool refused;	   /* that it does not was said */
+};
+
+/* The process's record of what it decides, see trace.h. */
+struct guest_trace {
+	_Atomic(struct trace *) to; /* NULL: nothing is recorded */
+	struct trace *kept;	    /* its address, once there was one; with `busy`, as the next */
+	bool on;		    /* that is a file */
+	_Atomic bool busy;	    /* a thread follows the policy */
+	_Atomic uint64_t generation; /* that was followed last */
+};
+
 struct guest {
-	enum guest_mode mode;
-	CUresult error; /* what GUEST_CLOSED answers */
+	_Atomic(enum guest_mode) mode; /* see guest_mode and guest_close */
+	_Atomic(CUresult) error;       /* what GUEST_CLOSED answers: see guest_refusal */
 	struct config config;
 	bool drop_in; /* the tenant is one that its processes make by configuration, without `allot run` */
 	bool first;   /* and this one made it, or found nobody in it */
@@ -120,63 +109,64 @@ struct guest {
 	struct once own_slot; /* claimed by whichever vendor's part comes first */
 	struct slot *claimed;
 
-	struct once ahead; /* of cuInit: what others of the tenant hold */
-	struct once claim; /* of what CUDA needs */
-	_Atomic(struct slot *) slot;   /* set once CUDA is initialised */
-	_Atomic int libraries; /* loaded by the program: their code comes into contexts of any device */
-	_Atomic uint64_t libraries_bytes; /* a guess of what those loaded at once take in a context */
+	struct once claim;	     /* of what CUDA needs */
+	_Atomic(struct slot *) slot; /* set once CUDA is initialised */
 	int ndevices;
 	struct guest_device device[GUEST_DEVICES]; /* by CUDA ordinal */
-
-	_Atomic uint64_t told_until_ns;	 /* end of its wait for its driver's pid, see figure.h */
-	_Atomic uint64_t own_pid_due_ns; /* it may be looked for then, see own_pid.h */
-	_Atomic uint32_t own_pid_tries;
 	struct once nvml[GUEST_DEVICES]; /* by index in the ledger, see own_nvml.h */
-	_Atomic uint32_t later;		 /* a thread looks at figures once more, see later.h */
 	struct object_table *objects;
-	struct known_code code;
-	_Atomic uint64_t pools;	       /* changes of pools, see pool.h */
-	_Atomic(CUcontext) primary[GUEST_DEVICES]; /* by ordinal, while active */
-	_Atomic uint64_t ended;			   /* contexts that ever did */
-	_Atomic uint64_t stamps;		   /* numbers given out, see sharing.h */
-	_Atomic int64_t stamp_random;		   /* 0: not drawn yet */
-	_Atomic uint64_t imports;		   /* see memory/external.h, ever */
-	_Atomic uint64_t untiled;		   /* numbers of OBJECT_UNTILED, ever */
-	bool swappable;				   /* before `slot`: what is held can leave */
-	const struct allocator *allocator;	   /* likewise, see memory/allocator.h */
-	const struct holder *const *holders;	   /* the same, see account/holder.h */
-	_Atomic bool pool_exported;		   /* ever: memory of a pool may be others', too */
-	struct once passes, swaps;		   /* its gate is made, its swap thread */
-	_Atomic bool yields;			   /* that ends spare pieces; see movable/linear.c */
-	_Atomic uint32_t drops;			   /* how often it did; threads that take part */
-	_Atomic uint32_t dropping[2];		   /* since that was an even, an odd number */
-	struct swap_use *use; /* before `slot`; NULL where nothing comes back by itself */
+
+	/* Before `slot`, as the policy says: */
+	bool swappable;			       /* what is held can leave */
+	const struct allocator *allocator;     /* see memory/allocator.h */
+	const struct holder *const *holders;   /* see account/holder.h */
+	struct swap_use *use; /* NULL where nothing comes back by itself */
 	/* of the role that decides about residency; NULL: there is none */
 	_Atomic(struct residency_file *) residency;
-	struct pass_gate pass;			   /* of a swappable tenant, as the next two */
-	struct capturing capturing;
-	_Atomic(struct backing *) backing[GUEST_DEVICES]; /* by ordinal, see movable/backing.h */
-	_Atomic uint64_t backed;		   /* allocations that were ever */
-	_Atomic(struct own_pools *) own_pools;	   /* see movable/own_pool.h */
-	struct once exporter_once;		   /* see core/exporter.h */
-	_Atomic(struct exporter *) exporter;
-	_Atomic uint64_t tenant_before;		   /* its number when the process began, likewise */
-	const uint32_t *gate;			   /* the policy's, or our own; see admission.h */
-	bool metered; /* whatever the gate says: configuration limits compute */
-	_Atomic(struct launch_state *) launch;	   /* set by the first launch that is metered */
-	_Atomic bool captures;		   /* a capture was begun, some time */
-	_Atomic(struct amd *) amd;	   /* set by the first call for AMD's GPUs */
 
-	_Atomic uint32_t space_permille; /* the part of the SMs that was asked for at cuInit */
-	_Atomic bool space_yields;	 /* and the priority: that of work which yields */
-	_Atomic bool in_space;		 /* the driver runs under MPS, and said so: see space.c */
-	_Atomic(struct trace *) trace; /* NULL: nothing is recorded; see trace.h */
-	struct trace *trace_kept;      /* its address, once there was one; with `trace_busy`, as the next */
-	bool trace_on;		       /* that is a file */
-	_Atomic bool trace_busy;       /* a thread follows the policy */
-	_Atomic uint64_t trace_generation; /* that was followed last */
-	_Atomic bool space_refused;	 /* that it does not was said */
+	const uint32_t *gate; /* the policy's, or our own; see admission.h */
+	bool metered; /* whatever the gate says: configuration limits compute */
+	struct once passes, swaps; /* its gate is made, its swap thread */
+	struct pass_gate pass;	   /* of a swappable tenant, as the next */
+	struct capturing capturing;
+	_Atomic bool captures; /* a capture was begun, some time */
+	struct guest_space space;
+	struct guest_trace trace;
+
+	/*
+	 * Rooms above core keep what they know of the process in a structure of each (its state.h).
+	 * The first four are behind this one from the beginning.
+	 */
+	struct account_state *account;
+	struct lend_state *lend;
+	struct memory_state *memory;
+	struct movable_state *movable;
+	_Atomic(struct launch_state *) launch; /* set by the first launch that is metered */
+	_Atomic(struct amd *) amd;	       /* set by the first call for AMD's GPUs */
 };
+
+/*
+ * Any thread may claim, and so find that the tenant cannot be used, while others are in hooks:
+ *
+ *	claiming thread		any hook
+ *	error = why		guest_mode() == GUEST_CLOSED
+ *	mode = GUEST_CLOSED	guest_refusal() == why
+ */
+static inline enum guest_mode guest_mode(const struct guest *guest)
+{
+	return atomic_load_explicit(&guest->mode, memory_order_acquire);
+}
+
+static inline CUresult guest_refusal(const struct guest *guest)
+{
+	return atomic_load_explicit(&guest->error, memory_order_relaxed);
+}
+
+static inline void guest_close(struct guest *guest, CUresult error)
+{
+	atomic_store_explicit(&guest->error, error, memory_order_relaxed);
+	atomic_store_explicit(&guest->mode, GUEST_CLOSED, memory_order_release);
+}
 
 /* The wiped page. Before the first call it is one of zeroes in our own data. */
 struct guest_page {
@@ -290,6 +280,7 @@ static inline bool guest_inside(void)
 #define DRIVER(name, args)                                  \
 	({                                                  \
 		CUresult driver_result_;                    \
+		lock_rank_none(#name);                      \
 		guest_depth++;                              \
 		driver_result_ = cuda_real.name args;       \
 		guest_depth--;                              \

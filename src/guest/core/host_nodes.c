@@ -21,7 +21,7 @@ struct run {
 };
 
 static struct {
-	struct lock lock;
+	struct lock_host_nodes lock;
 	uint32_t n; /* of all that began; the last RUNS are kept */
 	struct run run[RUNS];
 	_Atomic uint32_t readers; /* threads that may know an event of them */

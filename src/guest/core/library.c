@@ -5,8 +5,8 @@
 
 #include "base/text.h"
 #include "guest/core/hooks.h"
-#include "guest/core/lookup_libc.h"
 #include "guest/core/own_nvml.h"
+#include "guest/process/lookup_libc.h"
 
 static void *library_cuda_address(int row)
 {

@@ -14,12 +14,6 @@
  */
 CUresult limited_attach(struct guest *guest);
 
-/*
- * Sets guest->allocator and guest->holders by what the tenant is: once, before `slot`. Defined in
- * movable/movable.c.
- */
-void allocator_choose(struct guest *guest);
-
 /* As limited_guest, where it is not known yet whether there is a limit. */
 struct guest *limited_ask(CUresult *ret_error);
 

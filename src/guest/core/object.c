@@ -15,7 +15,7 @@
 
 /* Linear probing, at most three quarters full; removal shifts back, so there are no tombstones. */
 struct shard {
-	struct lock lock;
+	struct lock_objects lock;
 	uint32_t count;
 	uint32_t capacity; /* power of two, or 0 */
 	struct object *slots;

@@ -39,7 +39,7 @@ enum object_kind {
 	OBJECT_CONTEXT,	 /* key: context that the program created */
 	OBJECT_GREEN,	 /* key: context of a green context, which is part of the primary one */
 	OBJECT_LIMITS,	 /* key: context of which a limit was set, see memory/context_limits.h */
-	OBJECT_EXPORT,	 /* key: address of a piece that others may import, see core/exporter.h */
+	OBJECT_EXPORT,	 /* key: address of a piece that others may import, see lend/exporter.h */
 	OBJECT_IMPORT,	 /* key: hash of the name of another process's piece; refs: of its users */
 	OBJECT_BORROWED, /* key: as OBJECT_IMPORT's, of AMD's memory; see amd/memory/lent.h */
 	OBJECT_KFD,	 /* key: handle of /dev/kfd; this and the next two: AMD's hook_memory.c */

@@ -7,10 +7,10 @@
 #include <unistd.h>
 
 #include "base/now.h"
-#include "guest/core/environment.h"
-#include "guest/core/home.h"
-#include "guest/core/lookup_libc.h"
-#include "guest/core/thread.h"
+#include "guest/process/environment.h"
+#include "guest/process/home.h"
+#include "guest/process/lookup_libc.h"
+#include "guest/process/thread.h"
 #include "nvidia/uuid.h"
 
 /*

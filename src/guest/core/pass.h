@@ -81,7 +81,4 @@ bool pass_is_empty(const struct guest *guest);
 bool pass_confirm(struct guest *guest);
 void pass_open(struct guest *guest);
 
-/* Starts that thread, if nobody has; in guest/swap. */
-void swap_start(struct guest *guest);
-
 #endif

@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "base/parse.h"
-#include "guest/core/complain.h"
 #include "guest/core/in_force.h"
+#include "guest/process/complain.h"
 #include "nvidia/mps.h"
 
 /* Not for ever: once a daemon is started again the program's next attempt succeeds. */
@@ -18,7 +18,7 @@ __attribute__((format(printf, 2, 3))) static CUresult space_refuse(struct guest 
 	char complaint[224];
 	va_list ap;
 
-	if (atomic_exchange(&guest->space_refused, true))
+	if (atomic_exchange(&guest->space.refused, true))
 		return CUDA_ERROR_MPS_CONNECTION_FAILED;
 	va_start(ap, why);
 	vsnprintf(complaint, sizeof(complaint), why, ap);
@@ -101,8 +101,8 @@ static CUresult space_check_part(struct guest *guest, const struct policy *polic
 		e = space_check_priority(guest, policy_yields(policy), &yields);
 	if (e)
 		return e;
-	atomic_store(&guest->space_permille, asked);
-	atomic_store(&guest->space_yields, yields);
+	atomic_store(&guest->space.permille, asked);
+	atomic_store(&guest->space.yields, yields);
 	return CUDA_SUCCESS;
 }
 
@@ -152,7 +152,7 @@ CUresult space_confirm(struct guest *guest, int count)
 					    "the driver runs without MPS though a daemon answers; "
 					    "see the daemon's log, or use --mode turns");
 	}
-	atomic_store(&guest->in_space, true);
+	atomic_store(&guest->space.confirmed, true);
 	return CUDA_SUCCESS;
 }
 
@@ -163,8 +163,8 @@ CUresult space_context(struct guest *guest)
 	bool yields;
 	CUresult e;
 
-	if (!atomic_load(&guest->in_space))
+	if (!atomic_load(&guest->space.confirmed))
 		return CUDA_SUCCESS;
-	e = space_check_part_asked(guest, atomic_load(&guest->space_permille), &asked);
-	return e ? e : space_check_priority(guest, atomic_load(&guest->space_yields), &yields);
+	e = space_check_part_asked(guest, atomic_load(&guest->space.permille), &asked);
+	return e ? e : space_check_priority(guest, atomic_load(&guest->space.yields), &yields);
 }

@@ -12,20 +12,20 @@
  */
 static void trace_begin(struct guest *guest)
 {
-	if (!guest->trace_on && !tenant_is_open_to_all(guest->dir) &&
-	    !trace_open(guest->dir, &guest->trace_kept))
-		guest->trace_on = true;
-	if (guest->trace_on)
-		atomic_store_explicit(&guest->trace, guest->trace_kept, memory_order_release);
+	if (!guest->trace.on && !tenant_is_open_to_all(guest->dir) &&
+	    !trace_open(guest->dir, &guest->trace.kept))
+		guest->trace.on = true;
+	if (guest->trace.on)
+		atomic_store_explicit(&guest->trace.to, guest->trace.kept, memory_order_release);
 }
 
 /* The address stays: a thread may be about to write there. */
 static void trace_end(struct guest *guest)
 {
-	atomic_store(&guest->trace, NULL);
-	if (guest->trace_on)
-		trace_park(guest->trace_kept);
-	guest->trace_on = false;
+	atomic_store(&guest->trace.to, NULL);
+	if (guest->trace.on)
+		trace_park(guest->trace.kept);
+	guest->trace.on = false;
 }
 
 /*
@@ -38,7 +38,7 @@ void trace_follow_policy(struct guest *guest)
 	struct policy policy;
 	int saved = errno, cancel;
 
-	if (atomic_exchange(&guest->trace_busy, true))
+	if (atomic_exchange(&guest->trace.busy, true))
 		return;
 	cancel = cancel_hold();
 	if (!policy_read(guest->policy_map, &policy)) {
@@ -46,9 +46,9 @@ void trace_follow_policy(struct guest *guest)
 			trace_begin(guest);
 		else
 			trace_end(guest);
-		atomic_store(&guest->trace_generation, generation);
+		atomic_store(&guest->trace.generation, generation);
 	}
-	atomic_store(&guest->trace_busy, false);
+	atomic_store(&guest->trace.busy, false);
 	cancel_release(cancel);
 	errno = saved;
 }

@@ -12,14 +12,14 @@
 static inline bool trace_is_on(const struct guest *guest)
 {
 	return __builtin_expect(
-		atomic_load_explicit(&guest->trace, memory_order_relaxed) != NULL, 0);
+		atomic_load_explicit(&guest->trace.to, memory_order_relaxed) != NULL, 0);
 }
 
 /* trace(guest, TRACE_HELD, device, a, b, c): see trace_put. Any thread. */
 #define trace(guest, ...)                                                                        \
 	do {                                                                                     \
 		if (trace_is_on(guest))                                                          \
-			trace_to(atomic_load_explicit(&(guest)->trace, memory_order_acquire),    \
+			trace_to(atomic_load_explicit(&(guest)->trace.to, memory_order_acquire),    \
 				 __VA_ARGS__);                                                   \
 	} while (0)
 
@@ -31,7 +31,7 @@ void trace_follow_policy(struct guest *guest);
  */
 static inline void trace_follow(struct guest *guest)
 {
-	if (__builtin_expect(atomic_load_explicit(&guest->trace_generation, memory_order_relaxed) !=
+	if (__builtin_expect(atomic_load_explicit(&guest->trace.generation, memory_order_relaxed) !=
 				     guest_generation(guest),
 			     0))
 		trace_follow_policy(guest);

@@ -13,6 +13,7 @@
 #include "guest/account/figure.h"
 #include "guest/account/later.h"
 #include "guest/account/room.h"
+#include "guest/account/state.h"
 #include "guest/core/hook.h"
 #include "guest/core/library.h"
 #include "guest/core/space.h"
@@ -21,6 +22,7 @@
 #include "guest/memory/context_limits.h"
 #include "guest/memory/memory.h"
 #include "guest/memory/pool.h"
+#include "guest/memory/state.h"
 #include "guest/movable/backing.h"
 
 CUresult hook_cuInit(unsigned int Flags)
@@ -33,9 +35,9 @@ CUresult hook_cuInit(unsigned int Flags)
 	if (guest_inside())
 		return cuda_real.cuInit(Flags);
 	guest = guest_get();
-	if (guest->mode == GUEST_CLOSED)
-		return guest->error;
-	if (guest->mode == GUEST_LIMITED && !atomic_load(&guest->slot)) {
+	if (guest_mode(guest) == GUEST_CLOSED)
+		return guest_refusal(guest);
+	if (guest_mode(guest) == GUEST_LIMITED && !atomic_load(&guest->slot)) {
 		e = space_expect(guest);
 		if (e)
 			return e;
@@ -141,7 +143,7 @@ static CUresult context_begin(struct guest *guest, struct guest_device *device, 
 	making->bound = !context_size(guest, device);
 	if (making->bound && making->near) {
 		/* Contexts that live here tell the size, or a closer bound. */
-		if (atomic_load(&device->contexts) > 0)
+		if (atomic_load(&device->account->contexts) > 0)
 			figure_reconcile_alone(guest, device);
 		if (!context_size(guest, device) && context_try_unknown(guest, device, making))
 			return CUDA_SUCCESS;
@@ -177,7 +179,7 @@ static uint64_t context_unseen_bytes(const struct making *making)
 	struct guest_device *device = making->charge.device;
 	uint64_t size = context_size(making->charge.guest, device);
 
-	if (!size && making->near && atomic_load(&device->unsure))
+	if (!size && making->near && atomic_load(&device->account->unsure))
 		return making->charge.reserved;
 	return min_u64(making->charge.reserved,
 		       (size ? size : CONTEXT_UNSEEN_BYTES) + making->extra);
@@ -193,20 +195,20 @@ static bool context_made(struct making *making)
 	struct guest_device *device = making->charge.device;
 	bool told = false;
 
-	if (atomic_fetch_add(&device->contexts, 1) == 0)
+	if (atomic_fetch_add(&device->account->contexts, 1) == 0)
 		figure_begin(device);
-	if (atomic_load(&guest->libraries) && context_is_eager(guest))
-		atomic_store(&device->loaded, true);
+	if (atomic_load(&guest->account->libraries) && context_is_eager(guest))
+		atomic_store(&device->account->loaded, true);
 	if (guest_by_driver(guest))
 		figure_measure_first(guest, device);
 	else if (making->near)
 		told = figure_reconcile_inside(guest, device);
 	if (!told && !context_size(guest, device))
-		atomic_store(&device->guessed, true);
+		atomic_store(&device->account->guessed, true);
 	charge_commit(&making->charge, CAT_CONTEXT, told ? 0 : context_unseen_bytes(making));
 	/* From now on a launch may bring their code. */
-	if (atomic_load(&guest->libraries))
-		atomic_store(&device->loaded, true);
+	if (atomic_load(&guest->account->libraries))
+		atomic_store(&device->account->loaded, true);
 	if (making->alone)
 		calls_end_alone(device);
 	FAULT_POINT(GUEST_CONTEXT_MADE);
@@ -220,10 +222,10 @@ static void context_was_last(struct guest *guest, struct guest_device *device)
 	/* Code, heaps and stacks went with it. */
 	quota_set(slot, device->ledger, CAT_CONTEXT, 0);
 	quota_set(slot, device->ledger, CAT_MODULE, 0);
-	atomic_store(&device->context_most, 0);
-	atomic_store(&device->stale, false);
-	atomic_store(&device->loaded, false);
-	atomic_store(&device->guessed, false);
+	atomic_store(&device->account->context_most, 0);
+	atomic_store(&device->account->stale, false);
+	atomic_store(&device->account->loaded, false);
+	atomic_store(&device->account->guessed, false);
 }
 
 /*
@@ -240,7 +242,7 @@ static void context_gone(struct guest *guest, struct guest_device *device, CUcon
 	pool_changed(guest); /* nobody says whether the device keeps its current pool */
 	pool_settle_all(guest);
 	later_released(device);
-	if (atomic_fetch_sub(&device->contexts, 1) == 1) {
+	if (atomic_fetch_sub(&device->account->contexts, 1) == 1) {
 		context_was_last(guest, device);
 	} else if (!figure_will_be_near(guest, device) || !figure_reconcile(guest, device)) {
 		charge_release_begin(device);
@@ -254,7 +256,7 @@ static void context_end_alone(struct guest *guest, struct guest_device *device, 
 	if (gone)
 		context_gone(guest, device, gone);
 	calls_end_alone(device);
-	if (gone && atomic_load(&device->contexts) > 0)
+	if (gone && atomic_load(&device->account->contexts) > 0)
 		charge_stale(guest, device);
 }
 
@@ -312,7 +314,7 @@ CREATE(cuCtxCreate_v4,
  */
 static void context_leaves(struct guest *guest, CUcontext context)
 {
-	known_code_forget(&guest->code);
+	known_code_forget(&guest->memory->code);
 	waits_context_leaves(guest, context);
 }
 
@@ -400,7 +402,7 @@ static bool context_is_active(CUdevice dev)
  */
 static CUcontext context_primary_gone(struct guest *guest, CUdevice dev)
 {
-	return context_is_active(dev) ? NULL : atomic_exchange(&guest->primary[dev], NULL);
+	return context_is_active(dev) ? NULL : atomic_exchange(&guest->account->primary[dev], NULL);
 }
 
 /* Another retain of a primary context that is there: false if it is not. */
@@ -410,7 +412,7 @@ static bool context_retain_active(struct guest *guest, struct guest_device *devi
 	bool known;
 
 	calls_begin(device); /* nobody ends it between the question and the answer */
-	known = atomic_load(&guest->primary[device->ordinal]) && context_is_active(device->ordinal);
+	known = atomic_load(&guest->account->primary[device->ordinal]) && context_is_active(device->ordinal);
 	if (known)
 		*ret_result = DRIVER(cuDevicePrimaryCtxRetain, (pctx, device->ordinal));
 	calls_end(device);
@@ -449,7 +451,7 @@ static CUresult context_make_primary(struct guest *guest, struct guest_device *d
 		return e;
 	e = WHILE_FULL(DRIVER(cuDevicePrimaryCtxRetain, (pctx, device->ordinal)),
 		       context_wait(&making, &room_));
-	if (e || !atomic_compare_exchange_strong(&guest->primary[device->ordinal], &none, *pctx)) {
+	if (e || !atomic_compare_exchange_strong(&guest->account->primary[device->ordinal], &none, *pctx)) {
 		context_cancel(&making);
 		return e;
 	}
@@ -467,10 +469,10 @@ CUresult hook_cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
 		return DRIVER(cuDevicePrimaryCtxRetain, (pctx, dev));
 	if (context_retain_active(guest, device, pctx, &e))
 		return e;
-	serial_begin(&device->making_primary);
+	serial_begin(&device->account->making_primary);
 	if (!context_retain_active(guest, device, pctx, &e))
 		e = context_make_primary(guest, device, pctx);
-	serial_end(&device->making_primary);
+	serial_end(&device->account->making_primary);
 	return e;
 }
 
@@ -503,12 +505,12 @@ static CUresult context_release(struct guest *guest, CUdevice dev, context_relea
 	{                                                                                          \
 		GUEST_OR_PASS(name, (dev));                                                        \
 		CUcontext context =                                                                \
-			guest_device(guest, dev) ? atomic_load(&guest->primary[dev]) : NULL;       \
+			guest_device(guest, dev) ? atomic_load(&guest->account->primary[dev]) : NULL;       \
 		CUcontext gone = NULL;                                                             \
 		CUresult e;                                                                        \
                                                                                                    \
 		if (!context) /* made by a call that passed us by, or not there */                 \
-			known_code_forget(&guest->code);                                           \
+			known_code_forget(&guest->memory->code);                                           \
 		waits_context_leaves(guest, context);                                              \
 		e = context_release(guest, dev, cuda_real.name, &gone);                            \
 		waits_context_left(guest, context, gone && gone == context);                       \
@@ -552,10 +554,10 @@ static bool context_keep_green(struct guest *guest, struct making *making, CUgre
 	struct guest_device *device = making->charge.device;
 	CUcontext none = NULL, primary;
 
-	atomic_store(&device->loaded, true);
-	if (!atomic_load(&guest->primary[device->ordinal])) {
+	atomic_store(&device->account->loaded, true);
+	if (!atomic_load(&guest->account->primary[device->ordinal])) {
 		primary = context_made_for_green(device->ordinal);
-		if (primary && atomic_compare_exchange_strong(&guest->primary[device->ordinal],
+		if (primary && atomic_compare_exchange_strong(&guest->account->primary[device->ordinal],
 							      &none, primary))
 			return context_keep_primary(making, context_undo_green, green);
 	}
@@ -611,9 +613,9 @@ CUresult hook_cuGreenCtxCreate(CUgreenCtx *phCtx, CUdevResourceDesc desc, CUdevi
 
 	if (!device || !phCtx)
 		return DRIVER(cuGreenCtxCreate, (phCtx, desc, dev, flags));
-	serial_begin(&device->making_primary);
+	serial_begin(&device->account->making_primary);
 	e = context_make_green(guest, device, phCtx, desc, flags);
-	serial_end(&device->making_primary);
+	serial_end(&device->account->making_primary);
 	return e;
 }
 

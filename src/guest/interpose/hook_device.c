@@ -13,9 +13,9 @@
 #include <string.h>
 
 #include "base/text.h"
-#include "guest/core/complain.h"
 #include "guest/core/hook.h"
 #include "guest/core/own_nvml.h"
+#include "guest/process/complain.h"
 
 /* Devices since this one run blocks in clusters, and have this many cores in an SM. */
 #define CLUSTERS_MAJOR 9
@@ -91,7 +91,7 @@ CUresult hook_cuDeviceGetAttribute(int *pi, CUdevice_attribute attrib, CUdevice 
 	struct guest_device *d = guest_device(guest, dev);
 
 	if (!e && d && attrib == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT &&
-	    atomic_load(&guest->in_space) && device_is_cublaslt(__builtin_return_address(0)))
+	    atomic_load(&guest->space.confirmed) && device_is_cublaslt(__builtin_return_address(0)))
 		*pi = device_sms(guest, d, *pi);
 	return e;
 }

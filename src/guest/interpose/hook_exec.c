@@ -9,8 +9,8 @@
 #include <stdint.h>
 #include <unistd.h>
 
-#include "guest/core/inherit.h"
-#include "guest/core/next.h"
+#include "guest/process/inherit.h"
+#include "guest/process/next.h"
 
 #define EXPORT __attribute__((visibility("default")))
 

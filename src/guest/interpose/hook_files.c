@@ -17,7 +17,7 @@
 #include "base/cancel.h"
 #include "guest/amd/amd.h"
 #include "guest/amd/open.h"
-#include "guest/core/next.h"
+#include "guest/process/next.h"
 
 #define EXPORT __attribute__((visibility("default")))
 

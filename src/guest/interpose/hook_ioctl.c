@@ -14,9 +14,11 @@
 #include "base/cleanup.h"
 #include "base/pages.h"
 #include "guest/amd/call.h"
+#include "guest/amd/memory/memory.h"
+#include "guest/amd/queue/queue.h"
 #include "guest/amd/user.h"
-#include "guest/core/next.h"
 #include "guest/core/pass.h"
+#include "guest/process/next.h"
 
 /* So that a handler may read any version's block whole. */
 #define SLACK_BYTES 128

@@ -8,9 +8,9 @@
 
 #include "base/text.h"
 #include "guest/core/library.h"
-#include "guest/core/lookup_elf.h"
-#include "guest/core/lookup_libc.h"
-#include "guest/core/next.h"
+#include "guest/process/lookup_elf.h"
+#include "guest/process/lookup_libc.h"
+#include "guest/process/next.h"
 
 /* The two functions behind a hooked name: our own, and the one that it stands for. */
 struct target {

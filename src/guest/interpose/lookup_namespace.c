@@ -17,8 +17,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "guest/core/lookup_libc.h"
 #include "guest/interpose/lookup.h"
+#include "guest/process/lookup_libc.h"
 
 /* glibc has 16 namespaces, the base one included. */
 #define NAMESPACES 16

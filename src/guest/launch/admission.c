@@ -122,7 +122,7 @@ static uint64_t admission_window_of(struct asking *asking)
 	unsigned int n = state_processes(device, asking->launch->now_ns);
 	uint64_t window;
 
-	if (atomic_load(&asking->guest->in_space) || (!asking->urged && !contended && !capped))
+	if (atomic_load(&asking->guest->space.confirmed) || (!asking->urged && !contended && !capped))
 		return 0;
 	window = admission_window_ns(&(struct admission_window){
 		.share_permille = limits_share(limits, admission_ledger_of(device)),

@@ -60,7 +60,7 @@ void limits_refresh(struct limits *limits, struct guest *guest)
 bool limits_none(const struct limits *limits, const struct guest *guest)
 {
 	return atomic_load(&limits->compute) == POLICY_COMPUTE_OFF ||
-	       (atomic_load(&limits->mode) == POLICY_MODE_SPACE && atomic_load(&guest->in_space));
+	       (atomic_load(&limits->mode) == POLICY_MODE_SPACE && atomic_load(&guest->space.confirmed));
 }
 
 uint64_t limits_slice_ns(const struct limits *limits)

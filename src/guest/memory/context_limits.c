@@ -6,6 +6,7 @@
 #include "guest/account/context.h"
 #include "guest/account/granule.h"
 #include "guest/account/holder.h"
+#include "guest/account/state.h"
 #include "guest/core/object.h"
 
 /*
@@ -87,7 +88,7 @@ static bool limits_ask(struct object *limits, void *arg)
 /* The sum over the device's contexts: of memory that is taken at once, or not yet. */
 static _Atomic uint64_t *limits_sum(struct guest_device *device, CUlimit limit)
 {
-	return limit == CU_LIMIT_STACK_SIZE ? &device->stack_bytes : &device->promised_bytes;
+	return limit == CU_LIMIT_STACK_SIZE ? &device->account->stack_bytes : &device->account->promised_bytes;
 }
 
 /* Inside of a call, after the driver has set it: records what is so now. */
@@ -181,11 +182,11 @@ CUresult context_limits_set(struct guest *guest, struct guest_device *device, CU
 {
 	CUresult e;
 
-	serial_begin(&device->limits);
+	serial_begin(&device->account->limits);
 	limits_mine = device;
 	e = limits_set(guest, device, limit, value);
 	limits_mine = NULL;
-	serial_end(&device->limits);
+	serial_end(&device->account->limits);
 	return e;
 }
 
@@ -195,8 +196,8 @@ void context_limits_forget(struct guest *guest, struct guest_device *device, CUc
 
 	if (!object_take(guest->objects, OBJECT_LIMITS, (uint64_t)(uintptr_t)context, &limits))
 		return;
-	atomic_fetch_sub(&device->stack_bytes, limits.limits.stack);
-	atomic_fetch_sub(&device->promised_bytes, limits.limits.heap + limits.limits.fifo);
+	atomic_fetch_sub(&device->account->stack_bytes, limits.limits.stack);
+	atomic_fetch_sub(&device->account->promised_bytes, limits.limits.heap + limits.limits.fifo);
 	charge_release_begin(device);
 	charge_release_end(guest, device, CAT_CONTEXT, limits.limits.stack);
 	charge_release_begin(device);
@@ -235,7 +236,7 @@ static void limits_kept(struct guest *guest, struct guest_device *device, uint64
 
 	if (!object_change(guest->objects, OBJECT_LIMITS, key, false, limits_take_promise, &change))
 		return;
-	atomic_fetch_sub(&device->promised_bytes, change.from);
+	atomic_fetch_sub(&device->account->promised_bytes, change.from);
 	if (guest_by_driver(guest))
 		quota_release(atomic_load(&guest->slot), device->ledger, CAT_CONTEXT, change.from);
 }
@@ -281,11 +282,11 @@ static void limits_catch_up(struct guest *guest, struct guest_device *device)
 {
 	bool ours = limits_mine == device;
 
-	if (!atomic_load(&device->promised_bytes) || (!ours && !serial_try(&device->limits)))
+	if (!atomic_load(&device->account->promised_bytes) || (!ours && !serial_try(&device->account->limits)))
 		return;
 	limits_look_each(guest, device);
 	if (!ours)
-		serial_end(&device->limits);
+		serial_end(&device->account->limits);
 }
 
 static void limits_give_back(struct guest *guest, struct guest_device *device)

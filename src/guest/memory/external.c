@@ -5,6 +5,7 @@
 
 #include "guest/core/hook.h"
 #include "guest/memory/sharing.h"
+#include "guest/memory/state.h"
 
 static struct shared_key external_key(struct guest *guest, uint64_t number,
 				      const CUDA_EXTERNAL_MEMORY_HANDLE_DESC *desc)
@@ -21,7 +22,7 @@ static struct shared_key external_key(struct guest *guest, uint64_t number,
 CUresult external_import(struct guest *guest, struct guest_device *device,
 			 const CUDA_EXTERNAL_MEMORY_HANDLE_DESC *desc, struct object *ret_view)
 {
-	uint64_t number = 1 + atomic_fetch_add(&guest->imports, 1), known;
+	uint64_t number = 1 + atomic_fetch_add(&guest->memory->imports, 1), known;
 	struct shared_key key = external_key(guest, number, desc);
 	struct object import = {.kind = OBJECT_EXTERNAL, .key = number, .category = CAT_IMPORTED,
 				.flags = OBJECT_IMPORTED, .device = (int16_t)device->ordinal,
@@ -118,7 +119,7 @@ CUresult external_import_pool(struct guest *guest, CUmemoryPool pool, struct sha
 	struct guest_device *device = guest_current_device(guest);
 	struct object import = {.kind = OBJECT_EXTERNAL, .category = CAT_IMPORTED,
 				.flags = OBJECT_IMPORTED, .refs = 1, .shared = key,
-				.key = 1 + atomic_fetch_add(&guest->imports, 1)};
+				.key = 1 + atomic_fetch_add(&guest->memory->imports, 1)};
 	struct object view = {.kind = OBJECT_VIEW, .key = KEY(pool), .category = CAT_IMPORTED,
 			      .view.import = import.key};
 

@@ -4,11 +4,12 @@
 
 #include "base/now.h"
 #include "guest/account/holder.h"
-#include "guest/core/entry.h"
 #include "guest/core/graph_nodes.h"
 #include "guest/core/hook.h"
 #include "guest/core/host_nodes.h"
+#include "guest/lend/entry.h"
 #include "guest/memory/graph.h"
+#include "guest/memory/state.h"
 
 static uint64_t graph_attribute(struct guest_device *device, CUgraphMem_attribute which)
 {
@@ -36,7 +37,7 @@ static uint64_t graph_reserved(struct guest_device *device)
  *	trim       begins 1 ────────────────────────────────────── driver takes it
  *	launch                 begins 2 ── driver backs it ── ends         relies on 2?
  *
- * So an epoch in which such a call was under way already is no graph's. guest_device.graph_takes
+ * So an epoch in which such a call was under way already is no graph's. memory_device.graph_takes
  * tells both at once: its lower half counts those under way, the upper one is the epoch.
  */
 #define TAKES_ONE_MORE ((UINT64_C(1) << 32) + 1)
@@ -51,10 +52,10 @@ static uint32_t graph_epoch(uint64_t takes)
 /* Answers the epoch that begins; 0: it is no graph's. */
 static uint32_t graph_take_begin(struct guest_device *device)
 {
-	uint64_t was = atomic_fetch_add(&device->graph_takes, TAKES_ONE_MORE);
+	uint64_t was = atomic_fetch_add(&device->memory->graph_takes, TAKES_ONE_MORE);
 	uint64_t until = 0, now;
 
-	while (atomic_load(&device->graph_relying)) {
+	while (atomic_load(&device->memory->graph_relying)) {
 		now = now_monotonic_ns();
 		until = until ? until : now + RELY_WAIT_NS;
 		if (now > until)
@@ -66,7 +67,7 @@ static uint32_t graph_take_begin(struct guest_device *device)
 
 static void graph_take_end(struct guest_device *device)
 {
-	atomic_fetch_sub(&device->graph_takes, 1);
+	atomic_fetch_sub(&device->memory->graph_takes, 1);
 }
 
 /* As pools are followed, see pool_settle in pool.c. */
@@ -76,7 +77,7 @@ void graph_settle(struct guest *guest, struct guest_device *device)
 	bool begun = false;
 
 	for (;;) {
-		uint64_t old = atomic_load(&device->graph_charged);
+		uint64_t old = atomic_load(&device->memory->graph_charged);
 		uint64_t now = round_up(graph_reserved(device), GRANULE_BYTES);
 
 		if (now == old)
@@ -88,7 +89,7 @@ void graph_settle(struct guest *guest, struct guest_device *device)
 			charge_follow(guest, device, CAT_GRAPH, old + spare, now);
 			spare = now - old;
 		}
-		if (atomic_compare_exchange_strong(&device->graph_charged, &old, now))
+		if (atomic_compare_exchange_strong(&device->memory->graph_charged, &old, now))
 			spare = old + spare - now;
 	}
 	if (spare) {
@@ -103,7 +104,7 @@ void graph_settle(struct guest *guest, struct guest_device *device)
 
 bool graph_has_memory(const struct guest_device *device)
 {
-	return atomic_load(&device->graph_charged) != 0;
+	return atomic_load(&device->memory->graph_charged) != 0;
 }
 
 /* What is to be known of a graph's nodes. */
@@ -191,10 +192,10 @@ const struct holder graph_holder = {.catch_up = graph_settle, .give_back = graph
 
 static bool graph_relies(struct guest_device *device, const struct object *part)
 {
-	atomic_fetch_add(&device->graph_relying, 1);
-	if (part->exec.epoch == graph_epoch(atomic_load(&device->graph_takes)))
+	atomic_fetch_add(&device->memory->graph_relying, 1);
+	if (part->exec.epoch == graph_epoch(atomic_load(&device->memory->graph_takes)))
 		return true;
-	atomic_fetch_sub(&device->graph_relying, 1);
+	atomic_fetch_sub(&device->memory->graph_relying, 1);
 	return false;
 }
 
@@ -241,7 +242,7 @@ static void graph_back_end(struct guest *guest, struct graph_backing *backing)
 	struct guest_device *device = backing->charge.device;
 
 	if (backing->relies)
-		atomic_fetch_sub(&device->graph_relying, 1);
+		atomic_fetch_sub(&device->memory->graph_relying, 1);
 	else
 		graph_take_end(device);
 	graph_settle(guest, device);

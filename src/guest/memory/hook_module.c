@@ -10,8 +10,10 @@
 #include "guest/account/context.h"
 #include "guest/account/later.h"
 #include "guest/account/room.h"
+#include "guest/account/state.h"
 #include "guest/core/hook.h"
-#include "guest/core/known_code.h"
+#include "guest/memory/known_code.h"
+#include "guest/memory/state.h"
 
 /* More than this, in one load, is a neighbour's rather than ours until the figure says so. */
 #define GUESS_MAX_BYTES (UINT64_C(1) << 30)
@@ -50,7 +52,7 @@ static uint64_t module_devices(struct guest *guest)
 	uint64_t devices = 0;
 
 	for (int i = 0; i < guest->ndevices; i++)
-		devices |= (uint64_t)(atomic_load(&guest->device[i].contexts) > 0) << i;
+		devices |= (uint64_t)(atomic_load(&guest->device[i].account->contexts) > 0) << i;
 	return devices;
 }
 
@@ -63,12 +65,12 @@ static struct load module_load_begin(struct guest *guest, bool library)
 	struct load load = {.device = guest_current_device(guest)};
 	uint64_t may;
 
-	atomic_fetch_add(&guest->libraries, library);
+	atomic_fetch_add(&guest->account->libraries, library);
 	if (load.device)
 		load.devices = UINT64_C(1) << load.device->ordinal;
 	may = load.devices | (library ? module_devices(guest) : 0);
 	FOR_EACH (d, guest, may)
-		atomic_store(&d->loaded, true);
+		atomic_store(&d->account->loaded, true);
 	load.everywhere = library && context_is_eager(guest);
 	if (load.everywhere)
 		load.devices = may;
@@ -82,7 +84,7 @@ static struct load module_load_begin(struct guest *guest, bool library)
 /* The contexts of a device that have the code. */
 static uint64_t module_copies(const struct guest_device *device, bool everywhere)
 {
-	return everywhere ? (uint64_t)atomic_load(&device->contexts) : 1;
+	return everywhere ? (uint64_t)atomic_load(&device->account->contexts) : 1;
 }
 
 static uint64_t module_guess(const struct load *load)
@@ -120,7 +122,7 @@ static CUresult module_keep(struct guest *guest, const struct load *load, uint64
 
 	/* Or its guess stays until the next look. */
 	if (load->devices && !object_put(guest->objects, &object) && load->everywhere)
-		atomic_fetch_add(&guest->libraries_bytes, load->guess);
+		atomic_fetch_add(&guest->account->libraries_bytes, load->guess);
 	return CUDA_SUCCESS;
 }
 
@@ -149,7 +151,7 @@ static CUresult module_not_loaded(struct guest *guest, const struct load *load, 
 static void module_unloaded(struct guest *guest, const struct object *object)
 {
 	if (object->code.everywhere)
-		atomic_fetch_sub(&guest->libraries_bytes, object->bytes);
+		atomic_fetch_sub(&guest->account->libraries_bytes, object->bytes);
 	module_take_off(guest, object->code.devices, object->code.everywhere, object->bytes);
 }
 
@@ -159,7 +161,7 @@ static uint64_t module_function_key(struct guest *guest, uint64_t handle, const 
 
 	if (DRIVER(cuCtxGetCurrent, (&context)))
 		context = NULL;
-	return known_code_key(&guest->code, handle, name, KEY(context));
+	return known_code_key(&guest->memory->code, handle, name, KEY(context));
 }
 
 /*
@@ -189,7 +191,7 @@ static bool module_wait(struct guest *guest, struct load *load, struct room *roo
 			return module_keep(guest, &load, KEY(*handle));                            \
 		if (!e)                                                                            \
 			DRIVER(undo, (*handle));                                                   \
-		atomic_fetch_sub(&guest->libraries, library);                                      \
+		atomic_fetch_sub(&guest->account->libraries, library);                                      \
 		return module_not_loaded(guest, &load, e, over);                                   \
 	}
 
@@ -201,9 +203,9 @@ static bool module_wait(struct guest *guest, struct load *load, struct room *roo
 		bool known = object_take(guest->objects, OBJECT_MODULE, KEY args, &object);        \
 		CUresult e;                                                                        \
                                                                                                    \
-		known_code_forget(&guest->code);                                                   \
+		known_code_forget(&guest->memory->code);                                                   \
 		e = DRIVER(name, args);                                                            \
-		atomic_fetch_sub(&guest->libraries, library && !e);                                \
+		atomic_fetch_sub(&guest->account->libraries, library && !e);                                \
 		if (known && !e)                                                                   \
 			module_unloaded(guest, &object);                                           \
 		else if (known)                                                                    \
@@ -223,13 +225,13 @@ static bool module_wait(struct guest *guest, struct load *load, struct room *roo
 		struct load load;                                                                  \
 		CUresult e;                                                                        \
                                                                                                    \
-		if (known_code_has(&guest->code, key))                                             \
+		if (known_code_has(&guest->memory->code, key))                                             \
 			return DRIVER(name, args);                                                 \
 		load = module_load_begin(guest, false);                                            \
 		e = WHILE_FULL(DRIVER(name, args), module_wait(guest, &load, &room_));             \
 		module_load_end(guest, &load);                                                     \
 		if (!e)                                                                            \
-			known_code_add(&guest->code, key);                                         \
+			known_code_add(&guest->memory->code, key);                                         \
 		return e;                                                                          \
 	}
 

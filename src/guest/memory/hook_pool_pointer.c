@@ -11,6 +11,7 @@
 #include "guest/memory/pool.h"
 #include "guest/memory/pool_pointer.h"
 #include "guest/memory/sharing.h"
+#include "guest/memory/state.h"
 
 static bool pool_pointer_set_number(struct object *pool, void *arg)
 {
@@ -58,7 +59,7 @@ CUresult hook_cuMemPoolExportToShareableHandle(void *handle_out, CUmemoryPool po
 	struct object object;
 	CUresult e;
 
-	atomic_store(&guest->pool_exported, true);
+	atomic_store(&guest->memory->pool_exported, true);
 	if (pool_is_ended(guest, pool))
 		return CUDA_ERROR_INVALID_VALUE;
 	e = DRIVER(cuMemPoolExportToShareableHandle, (handle_out, pool, handleType, flags));

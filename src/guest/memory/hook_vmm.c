@@ -12,6 +12,7 @@
 #include "guest/core/hook.h"
 #include "guest/memory/allocator.h"
 #include "guest/memory/sharing.h"
+#include "guest/memory/state.h"
 #include "guest/memory/vmm.h"
 
 /* Takes `refs` references and `maps` mappings off or puts them on; copies the object out. */
@@ -640,7 +641,7 @@ static uint64_t vmm_tile_key(const CUarrayMapInfo *info)
 /* Numbers that no address is, as OBJECT_GONE is known by either. */
 static uint64_t vmm_untiled_numbers(struct guest *guest, unsigned int n)
 {
-	return UINT64_C(1) << 63 | atomic_fetch_add(&guest->untiled, n);
+	return UINT64_C(1) << 63 | atomic_fetch_add(&guest->memory->untiled, n);
 }
 
 /* As vmm_unmap_begin: counted off before the driver drops it, which frees the handle with the last. */

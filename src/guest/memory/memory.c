@@ -5,10 +5,12 @@
 
 #include "guest/account/context.h"
 #include "guest/account/holder.h"
-#include "guest/core/entry.h"
+#include "guest/account/state.h"
 #include "guest/core/hook.h"
+#include "guest/lend/entry.h"
 #include "guest/memory/allocator.h"
 #include "guest/memory/external.h"
+#include "guest/memory/state.h"
 #include "guest/memory/vmm.h"
 
 /*
@@ -77,7 +79,7 @@ int memory_record(struct charge *charge, const struct object *object, uint64_t a
 		memory_freed(guest, &stale);
 	}
 	/* A context that ended without waiting for us (calls.c) may have taken it along before. */
-	if (atomic_load(&guest->ended) != charge->ended &&
+	if (atomic_load(&guest->account->ended) != charge->ended &&
 	    memory_take(guest, object->kind, object->key, &again))
 		memory_keep(guest, &again);
 	charge_commit_end(charge);
@@ -122,7 +124,7 @@ CUresult memory_commit(struct charge *charge, CUresult result, CUdeviceptr addre
 	actual = memory_describe(charge, address, size, flags, &object);
 	charge->unseen = flags & OBJECT_UNSEEN;
 	if (charge->unseen)
-		atomic_fetch_add(&charge->device->unseen_bytes, actual);
+		atomic_fetch_add(&charge->device->account->unseen_bytes, actual);
 	if (!memory_record(charge, &object, actual))
 		return CUDA_SUCCESS;
 	DRIVER(cuMemFree_v2, (address));
@@ -194,14 +196,14 @@ void memory_keep(struct guest *guest, const struct object *object)
 
 uint64_t memory_small_array_add(struct guest_device *device, uint64_t bytes)
 {
-	uint64_t old = atomic_fetch_add(&device->small_arrays, bytes);
+	uint64_t old = atomic_fetch_add(&device->memory->small_arrays, bytes);
 
 	return round_up(old + bytes, GRANULE_BYTES) - round_up(old, GRANULE_BYTES);
 }
 
 static uint64_t memory_small_array_sub(struct guest_device *device, uint64_t bytes)
 {
-	uint64_t old = atomic_fetch_sub(&device->small_arrays, bytes);
+	uint64_t old = atomic_fetch_sub(&device->memory->small_arrays, bytes);
 
 	return round_up(old, GRANULE_BYTES) - round_up(old - bytes, GRANULE_BYTES);
 }
@@ -230,7 +232,7 @@ void memory_freed(struct guest *guest, const struct object *object)
 		bytes = memory_small_array_sub(device, object->size);
 	entry_leave(guest, object);
 	if (object->flags & OBJECT_UNSEEN) {
-		atomic_fetch_sub(&device->unseen_bytes, bytes);
+		atomic_fetch_sub(&device->account->unseen_bytes, bytes);
 		charge_release_end_unseen(guest, device, object->category, bytes);
 		return;
 	}
@@ -401,8 +403,8 @@ void memory_forget_context(struct guest *guest, CUcontext context)
 
 	if (!key)
 		return;
-	known_code_forget(&guest->code);
-	atomic_fetch_add(&guest->ended, 1); /* before we look: see memory_record */
+	known_code_forget(&guest->memory->code);
+	atomic_fetch_add(&guest->account->ended, 1); /* before we look: see memory_record */
 	do {
 		n = object_sweep(guest->objects, memory_is_of_context, &key, gone, OBJECT_BATCH);
 		for (int i = 0; i < n; i++) {

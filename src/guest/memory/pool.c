@@ -2,10 +2,11 @@
 #include "guest/memory/pool.h"
 
 #include "guest/account/holder.h"
-#include "guest/core/entry.h"
 #include "guest/core/hook.h"
+#include "guest/lend/entry.h"
 #include "guest/memory/external.h"
 #include "guest/memory/memory.h"
+#include "guest/memory/state.h"
 
 uint64_t pool_attribute(CUmemoryPool pool, CUmemPool_attribute which)
 {
@@ -384,7 +385,7 @@ bool pool_object(struct guest *guest, CUmemoryPool pool, struct object *ret)
 
 bool pool_look_up(struct guest *guest, CUmemoryPool pool, struct pool_seen *ret)
 {
-	uint64_t version = atomic_load(&guest->pools);
+	uint64_t version = atomic_load(&guest->memory->pools);
 	struct object object;
 
 	if (!pool_object(guest, pool, &object))
@@ -407,14 +408,14 @@ static uint64_t pool_tag(uint64_t version)
 static bool pool_recall(struct guest *guest, struct guest_device *device, CUmemoryPool *ret_pool,
 			struct pool_seen *ret)
 {
-	uint64_t tag = atomic_load_explicit(&device->pool_tag, memory_order_acquire);
-	CUmemoryPool pool = atomic_load_explicit(&device->pool, memory_order_acquire);
-	uint64_t charged = atomic_load_explicit(&device->pool_charged, memory_order_acquire);
-	uint64_t version = atomic_load(&guest->pools);
+	uint64_t tag = atomic_load_explicit(&device->memory->pool_tag, memory_order_acquire);
+	CUmemoryPool pool = atomic_load_explicit(&device->memory->pool, memory_order_acquire);
+	uint64_t charged = atomic_load_explicit(&device->memory->pool_charged, memory_order_acquire);
+	uint64_t version = atomic_load(&guest->memory->pools);
 
 	/* Both were read between two looks at the tag, and written after it was made odd. */
 	if (tag != pool_tag(version) ||
-	    tag != atomic_load_explicit(&device->pool_tag, memory_order_relaxed))
+	    tag != atomic_load_explicit(&device->memory->pool_tag, memory_order_relaxed))
 		return false;
 	*ret_pool = pool;
 	*ret = (struct pool_seen){.version = version, .charged = charged, .device = device};
@@ -428,13 +429,13 @@ static bool pool_recall(struct guest *guest, struct guest_device *device, CUmemo
 static void pool_remember(struct guest_device *device, CUmemoryPool pool,
 			  const struct pool_seen *seen)
 {
-	uint64_t tag = atomic_load_explicit(&device->pool_tag, memory_order_relaxed);
+	uint64_t tag = atomic_load_explicit(&device->memory->pool_tag, memory_order_relaxed);
 
-	if (tag & 1 || !atomic_compare_exchange_strong(&device->pool_tag, &tag, tag | 1))
+	if (tag & 1 || !atomic_compare_exchange_strong(&device->memory->pool_tag, &tag, tag | 1))
 		return;
-	atomic_store_explicit(&device->pool, pool, memory_order_release);
-	atomic_store_explicit(&device->pool_charged, seen->charged, memory_order_release);
-	atomic_store_explicit(&device->pool_tag, pool_tag(seen->version), memory_order_release);
+	atomic_store_explicit(&device->memory->pool, pool, memory_order_release);
+	atomic_store_explicit(&device->memory->pool_charged, seen->charged, memory_order_release);
+	atomic_store_explicit(&device->memory->pool_tag, pool_tag(seen->version), memory_order_release);
 }
 
 CUresult pool_current(struct guest *guest, CUstream stream, CUmemoryPool *ret_pool,
@@ -449,7 +450,7 @@ CUresult pool_current(struct guest *guest, CUstream stream, CUmemoryPool *ret_po
 		return CUDA_ERROR_INVALID_CONTEXT;
 	if (pool_recall(guest, device, ret_pool, ret))
 		return CUDA_SUCCESS;
-	version = atomic_load(&guest->pools);
+	version = atomic_load(&guest->memory->pools);
 	e = DRIVER(cuDeviceGetMemPool, (&pool, device->ordinal));
 	if (e)
 		return e;

@@ -8,6 +8,7 @@
 
 #include "guest/account/charge.h"
 #include "guest/account/holder.h"
+#include "guest/memory/state.h"
 
 /*
  * Called after every change of what an allocation may remember of a pool: which pool is current,
@@ -15,11 +16,11 @@
  */
 static inline void pool_changed(struct guest *guest)
 {
-	atomic_fetch_add(&guest->pools, 1);
+	atomic_fetch_add(&guest->memory->pools, 1);
 }
 
 /*
- * What an allocation has to know of its pool. It is valid as long as guest.pools has not changed
+ * What an allocation has to know of its pool. It is valid as long as guest.memory->pools has not changed
  * since before it was asked for. So while a pool neither grows nor is exchanged, an allocation
  * takes no lock, and asks the driver for nothing but the reserve.
  */
@@ -79,7 +80,7 @@ CUresult pool_end_imported(struct guest *guest, CUmemoryPool pool);
 /* Whether it is still valid. */
 static inline bool pool_is_unchanged(struct guest *guest, const struct pool_seen *seen)
 {
-	return atomic_load(&guest->pools) == seen->version;
+	return atomic_load(&guest->memory->pools) == seen->version;
 }
 
 /* A figure that the driver keeps of a pool. */

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "guest/memory/state.h"
 
 /*
  * A stamp is a lock on one range of bytes, far behind whatever may be in a file. Its first byte
@@ -22,11 +23,11 @@ static int64_t sharing_random(struct guest *guest)
 {
 	int64_t none = 0, fresh;
 
-	if (!atomic_load(&guest->stamp_random) &&
+	if (!atomic_load(&guest->memory->stamp_random) &&
 	    getrandom(&fresh, sizeof(fresh), 0) == (ssize_t)sizeof(fresh))
-		atomic_compare_exchange_strong(&guest->stamp_random, &none,
+		atomic_compare_exchange_strong(&guest->memory->stamp_random, &none,
 					       (fresh & RANDOM_MASK) | 1);
-	return atomic_load(&guest->stamp_random);
+	return atomic_load(&guest->memory->stamp_random);
 }
 
 static struct shared_key sharing_stamp_key(const struct stamp *stamp)
@@ -36,7 +37,7 @@ static struct shared_key sharing_stamp_key(const struct stamp *stamp)
 
 uint32_t sharing_number(struct guest *guest)
 {
-	uint64_t number = 1 + atomic_fetch_add(&guest->stamps, 1);
+	uint64_t number = 1 + atomic_fetch_add(&guest->memory->stamps, 1);
 
 	return number <= INT32_MAX ? (uint32_t)number : 0;
 }

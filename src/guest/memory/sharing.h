@@ -7,7 +7,7 @@
 #define ALLOT_GUEST_MEMORY_SHARING_H
 
 #include "guest/account/charge.h"
-#include "guest/core/entry.h"
+#include "guest/lend/entry.h"
 
 /*
  * A descriptor has no such bytes: every one that the driver exports is the same device file. But a

@@ -80,7 +80,7 @@ struct meter {
 	struct device_time *time;
 	const struct meter_client *client;
 
-	struct lock lock; /* of what follows */
+	struct lock_meter lock; /* of what follows */
 	uint32_t nstreams;
 	struct stream stream[STREAMS];
 	struct clock clock[CLOCKS];

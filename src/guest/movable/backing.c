@@ -3,14 +3,15 @@
 
 #include <sched.h>
 
-#include "guest/core/entry.h"
 #include "guest/core/object.h"
+#include "guest/lend/entry.h"
 #include "guest/movable/physical.h"
+#include "guest/movable/state.h"
 
 /* NULL: the device has none yet. */
 static struct backing *backing_of(struct guest *guest, const struct guest_device *device)
 {
-	return atomic_load_explicit(&guest->backing[device->ordinal], memory_order_acquire);
+	return atomic_load_explicit(&guest->movable->backing[device->ordinal], memory_order_acquire);
 }
 
 /* The same, made where there is none; NULL: no memory, or no addresses. */
@@ -31,7 +32,7 @@ static struct backing *backing_make(struct guest *guest, struct guest_device *de
 		pieces_unmap(made);
 		return NULL;
 	}
-	if (atomic_compare_exchange_strong(&guest->backing[device->ordinal], &expected, made))
+	if (atomic_compare_exchange_strong(&guest->movable->backing[device->ordinal], &expected, made))
 		return made;
 	DRIVER(cuMemAddressFree, (made->base, made->pages * GRANULE_BYTES));
 	pieces_unmap(made);

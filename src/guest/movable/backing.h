@@ -25,13 +25,14 @@
 
 #include "guest/core/guest.h"
 #include "guest/movable/pieces.h"
+#include "guest/movable/state.h"
 
 /*
  * What no other allocation of the process has had; the driver's own numbers count up from 1, too.
  */
 static inline uint64_t backing_id(struct guest *guest)
 {
-	return (UINT64_C(1) << 62) + atomic_fetch_add(&guest->backed, 1);
+	return (UINT64_C(1) << 62) + atomic_fetch_add(&guest->movable->backed, 1);
 }
 
 /*

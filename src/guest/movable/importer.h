@@ -9,7 +9,7 @@
 
 #include "guest/core/guest.h"
 #include "guest/core/object.h"
-#include "guest/core/share_name.h"
+#include "guest/lend/share_name.h"
 
 /* Whether the bytes are a name, of whichever tenant. */
 bool importer_knows(const void *bytes, struct share_name *ret);

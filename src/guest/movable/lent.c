@@ -5,8 +5,8 @@
 #include <sys/random.h>
 
 #include "guest/account/granule.h"
-#include "guest/core/exporter.h"
 #include "guest/core/object.h"
+#include "guest/lend/exporter.h"
 #include "guest/memory/sharing.h"
 #include "guest/movable/backing.h"
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What of the memory that we back (backing.h) is lent to other processes, see core/exporter.h. */
+/* What of the memory that we back (backing.h) is lent to other processes, see lend/exporter.h. */
 #ifndef ALLOT_GUEST_MOVABLE_LENT_H
 #define ALLOT_GUEST_MOVABLE_LENT_H
 
-#include "guest/core/share_name.h"
+#include "guest/lend/share_name.h"
 
 /*
  * The name of the piece that has an address, but for offset and size. CUDA_ERROR_NOT_SUPPORTED:

@@ -3,11 +3,12 @@
 
 #include "guest/account/room.h"
 #include "guest/core/capturing.h"
-#include "guest/core/entry.h"
 #include "guest/core/hook.h"
+#include "guest/lend/entry.h"
 #include "guest/memory/memory.h"
 #include "guest/movable/backing.h"
 #include "guest/movable/importer.h"
+#include "guest/movable/state.h"
 #include "ledger/spare.h"
 
 /*
@@ -47,17 +48,17 @@ static uint32_t linear_begin_drop(struct guest *guest)
 	uint32_t drops;
 
 	for (;;) {
-		drops = atomic_load(&guest->drops) % 2;
-		atomic_fetch_add(&guest->dropping[drops], 1);
-		if (atomic_load(&guest->drops) % 2 == drops)
+		drops = atomic_load(&guest->movable->drops) % 2;
+		atomic_fetch_add(&guest->movable->dropping[drops], 1);
+		if (atomic_load(&guest->movable->drops) % 2 == drops)
 			return drops;
-		atomic_fetch_sub(&guest->dropping[drops], 1);
+		atomic_fetch_sub(&guest->movable->dropping[drops], 1);
 	}
 }
 
 static void linear_end_drop(struct guest *guest, uint32_t drops)
 {
-	atomic_fetch_sub(&guest->dropping[drops], 1);
+	atomic_fetch_sub(&guest->movable->dropping[drops], 1);
 }
 
 /* Ends these pieces, with their charge, also while a stream captures. Within a drop. */
@@ -148,7 +149,7 @@ CUresult linear_alloc(struct guest *guest, struct guest_device *device, uint64_t
 
 static bool linear_may_keep(struct guest *guest)
 {
-	return atomic_load(&guest->yields) && !spare_asked(guest->claimed);
+	return atomic_load(&guest->movable->yields) && !spare_asked(guest->claimed);
 }
 
 /*
@@ -182,7 +183,7 @@ static void linear_keep_spare(struct guest *guest, struct guest_device *device)
 	spare_keep(guest->claimed);
 	if (!linear_may_keep(guest))
 		linear_end_spare(guest, device);
-	if (!atomic_load(&guest->yields))
+	if (!atomic_load(&guest->movable->yields))
 		spare_end(guest->claimed);
 }
 
@@ -210,10 +211,10 @@ void linear_answer_spare(struct guest *guest, struct answer *answer)
 		for (int i = 0; i < guest->ndevices; i++)
 			linear_end_spare(guest, &guest->device[i]);
 		answer->begun = true;
-		answer->drops = atomic_fetch_add(&guest->drops, 1) % 2;
+		answer->drops = atomic_fetch_add(&guest->movable->drops, 1) % 2;
 	}
 	/* Those that began before may have had something of it. */
-	if (atomic_load(&guest->dropping[answer->drops]))
+	if (atomic_load(&guest->movable->dropping[answer->drops]))
 		return;
 	answer->begun = false;
 	spare_answer(guest->claimed, answer->number);

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What hooks of a swappable tenant come to: its table (memory/allocator.h). */
+#include "guest/movable/movable.h"
+
 #include <string.h>
 
 #include "base/fault.h"
 #include "guest/core/capturing.h"
-#include "guest/core/exporter.h"
 #include "guest/core/hook.h"
-#include "guest/core/token.h"
+#include "guest/lend/exporter.h"
+#include "guest/lend/token.h"
 #include "guest/memory/alloc.h"
 #include "guest/memory/context_limits.h"
 #include "guest/memory/graph.h"
@@ -386,7 +388,7 @@ static const struct allocator allocator_movable = {
 	.release = linear_release,
 };
 
-void allocator_choose(struct guest *guest)
+void movable_choose_allocator(struct guest *guest)
 {
 	guest->allocator = guest->swappable ? &allocator_movable : &allocator_driver;
 	guest->holders = guest->allocator->holders;

@@ -81,7 +81,7 @@ static CUcontext order_context(const struct order_name *name)
 	return context;
 }
 
-uint16_t order_make(struct guest *guest, struct orders *orders, struct lock *lock,
+uint16_t order_make(struct guest *guest, struct orders *orders, struct lock_own_pools *lock,
 		    const struct order_name *name)
 {
 	struct order made = {.name = *name, .context = order_context(name),
@@ -169,7 +169,7 @@ static bool order_record(struct order *o)
 }
 
 /* The event is this thread's, and nobody gives the order to another stream. */
-void order_mark(struct orders *orders, struct lock *lock, uint16_t order)
+void order_mark(struct orders *orders, struct lock_own_pools *lock, uint16_t order)
 {
 	struct order *o = &orders->order[order];
 	uint64_t covers, wish;
@@ -189,7 +189,7 @@ void order_mark(struct orders *orders, struct lock *lock, uint16_t order)
 }
 
 /* The next one at or behind `from` whose event is out; 0: there is none. */
-static uint16_t order_begin_look(struct orders *orders, struct lock *lock, uint16_t from)
+static uint16_t order_begin_look(struct orders *orders, struct lock_own_pools *lock, uint16_t from)
 {
 	uint16_t found = 0;
 
@@ -203,7 +203,7 @@ static uint16_t order_begin_look(struct orders *orders, struct lock *lock, uint1
 	return found;
 }
 
-void order_poll(struct orders *orders, struct lock *lock)
+void order_poll(struct orders *orders, struct lock_own_pools *lock)
 {
 	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
 	uint16_t i = ORDER_UNKNOWN;
@@ -241,7 +241,7 @@ void order_pass_context(struct orders *orders, CUcontext context, uint64_t numbe
 }
 
 /* A thread that looks at its event takes less than a microsecond. */
-static uint16_t order_begin_end(struct orders *orders, struct lock *lock,
+static uint16_t order_begin_end(struct orders *orders, struct lock_own_pools *lock,
 				const struct order_name *name)
 {
 	uint16_t order;
@@ -262,7 +262,7 @@ static uint16_t order_begin_end(struct orders *orders, struct lock *lock,
 	return order;
 }
 
-void order_end(struct orders *orders, struct lock *lock, const struct order_name *name)
+void order_end(struct orders *orders, struct lock_own_pools *lock, const struct order_name *name)
 {
 	uint16_t order = order_begin_end(orders, lock, name);
 

@@ -62,7 +62,7 @@ uint16_t order_find(struct orders *orders, const struct order_name *name);
  * Makes it known. Calls the driver, and takes the lock itself. SLAB_READY: the driver does not know the
  * stream; ORDER_UNKNOWN: there are too many.
  */
-uint16_t order_make(struct guest *guest, struct orders *orders, struct lock *lock,
+uint16_t order_make(struct guest *guest, struct orders *orders, struct lock_own_pools *lock,
 		    const struct order_name *name);
 
 /* The number of a free in that order. */
@@ -73,17 +73,17 @@ bool order_want(struct orders *orders, uint16_t order);
 
 /* Whether an event should be recorded; then the caller has to call order_mark, without the lock. */
 bool order_begin_mark(struct orders *orders, uint16_t order);
-void order_mark(struct orders *orders, struct lock *lock, uint16_t order);
+void order_mark(struct orders *orders, struct lock_own_pools *lock, uint16_t order);
 
 /* Looks at the events that are out. Calls the driver, and takes the lock itself. */
-void order_poll(struct orders *orders, struct lock *lock);
+void order_poll(struct orders *orders, struct lock_own_pools *lock);
 
 /* All up to a number is done: in an order, in those of a context (NULL: in all). */
 void order_pass(struct orders *orders, uint16_t order, uint64_t number);
 void order_pass_context(struct orders *orders, CUcontext context, uint64_t number);
 
 /* The stream is about to end, in this thread's call. Calls the driver, and takes the lock itself. */
-void order_end(struct orders *orders, struct lock *lock, const struct order_name *name);
+void order_end(struct orders *orders, struct lock_own_pools *lock, const struct order_name *name);
 
 /* The context is gone, with its events and streams. */
 void order_forget_context(struct orders *orders, CUcontext context);

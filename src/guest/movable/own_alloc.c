@@ -4,9 +4,11 @@
 #include "guest/account/calls.h"
 #include "guest/account/holder.h"
 #include "guest/account/room.h"
+#include "guest/account/state.h"
 #include "guest/core/capturing.h"
 #include "guest/core/hook.h"
 #include "guest/memory/memory.h"
+#include "guest/memory/state.h"
 #include "guest/movable/backing.h"
 #include "guest/movable/own_pool_priv.h"
 
@@ -148,7 +150,7 @@ static bool own_await_work(struct guest *guest, struct own_pools *own)
 		return false;
 	charge_release_begin_all(guest);
 	for (int i = 0; !e && i < guest->ndevices; i++) {
-		CUcontext primary = atomic_load(&guest->primary[i]);
+		CUcontext primary = atomic_load(&guest->account->primary[i]);
 
 		e = primary ? memory_await_work(primary) : CUDA_SUCCESS;
 	}
@@ -195,7 +197,7 @@ static struct own_pool *own_current(struct guest *guest, struct own_pools *own, 
 {
 	const struct guest_device *device = own->orders.order[order].device;
 
-	return order && own->current_version[device->ordinal] == atomic_load(&guest->pools)
+	return order && own->current_version[device->ordinal] == atomic_load(&guest->memory->pools)
 		       ? own->current[device->ordinal]
 		       : NULL;
 }
@@ -228,7 +230,7 @@ static CUresult own_alloc_cold(struct wish *wish, struct pool_request *request)
 	struct guest *guest = wish->guest;
 	struct guest_device *device = memory_stream_device(guest, request->order);
 	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-	uint64_t version = atomic_load(&guest->pools);
+	uint64_t version = atomic_load(&guest->memory->pools);
 	CUresult e;
 
 	if (device)

@@ -10,6 +10,7 @@
 #include "guest/memory/pool.h"
 #include "guest/movable/backing.h"
 #include "guest/movable/own_pool_priv.h"
+#include "guest/movable/state.h"
 
 static struct own_pools *own_pools_make(struct guest *guest)
 {
@@ -21,7 +22,7 @@ static struct own_pools *own_pools_make(struct guest *guest)
 	if (!own)
 		return NULL;
 	orders_init(&own->orders);
-	if (atomic_compare_exchange_strong(&guest->own_pools, &expected, own))
+	if (atomic_compare_exchange_strong(&guest->movable->own_pools, &expected, own))
 		return own;
 	munmap(own, sizeof(*own));
 	return expected;

@@ -4,9 +4,11 @@
 #define ALLOT_GUEST_MOVABLE_OWN_POOL_PRIV_H
 
 #include "base/lock.h"
+#include "guest/memory/state.h"
 #include "guest/movable/order.h"
 #include "guest/movable/own_pool.h"
 #include "guest/movable/slab.h"
+#include "guest/movable/state.h"
 
 struct own_pool {
 	struct own_pool *next; /* with a lower number */
@@ -23,18 +25,18 @@ struct own_pool {
 };
 
 struct own_pools {
-	struct lock lock; /* of all below and of slabs; a backing's may be taken in it */
+	struct lock_own_pools lock; /* of all below and of slabs */
 	struct orders orders;
 	struct own_pool *first;
 	uint64_t number; /* of the last pool */
-	/* Of each device, and for which version of guest.pools. */
+	/* Of each device, and for which version of guest.memory->pools. */
 	struct own_pool *current[GUEST_DEVICES];
 	uint64_t current_version[GUEST_DEVICES];
 };
 
 static inline struct own_pools *own_pools_look(struct guest *guest)
 {
-	return atomic_load_explicit(&guest->own_pools, memory_order_acquire);
+	return atomic_load_explicit(&guest->movable->own_pools, memory_order_acquire);
 }
 
 /* With the lock; NULL: it is none of ours. */

@@ -83,7 +83,7 @@ struct backing {
 	_Atomic uint64_t ever;		 /* whose might at any time */
 	CUmemAllocationHandleType types; /* so that it can be shared, see exporter.h */
 
-	struct lock lock; /* of all below */
+	struct lock_backing lock; /* of all below */
 	struct pieces_size size[PIECES_SIZES];
 	uint32_t small; /* the first cut piece: 1 + page */
 	uint32_t spare[PIECES_KINDS]; /* the piece that is: 1 + page */

@@ -22,10 +22,10 @@ enum nvml_way nvml_call(nvmlDevice_t device, struct nvml_call *ret_call, nvmlRet
 	if (guest_inside())
 		return NVML_WAY_PASS;
 	call.guest = guest_get();
-	if (call.guest->mode == GUEST_INERT)
+	if (guest_mode(call.guest) == GUEST_INERT)
 		return NVML_WAY_PASS;
 	r = NVML_REAL(nvmlDeviceGetUUID, (device, text, sizeof(text)));
-	if (r == NVML_SUCCESS && call.guest->mode == GUEST_CLOSED)
+	if (r == NVML_SUCCESS && guest_mode(call.guest) == GUEST_CLOSED)
 		r = NVML_ERROR_NO_PERMISSION;
 	if (r == NVML_SUCCESS && uuid_parse(text, call.uuid) < 0)
 		r = NVML_ERROR_UNKNOWN; /* a name of another form: no limit can be found by it */

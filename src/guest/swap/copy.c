@@ -9,7 +9,7 @@
 #include "base/futex.h"
 #include "base/number.h"
 #include "base/stream.h"
-#include "guest/core/thread.h"
+#include "guest/process/thread.h"
 #include "guest/swap/cgroup_room.h"
 #include "ledger/swap.h"
 

@@ -6,6 +6,7 @@
 
 #include "base/now.h"
 #include "base/word.h"
+#include "guest/account/state.h"
 #include "guest/core/capturing.h"
 #include "guest/core/object.h"
 #include "guest/core/pass.h"
@@ -29,7 +30,7 @@ int drain_contexts(struct guest *guest, struct drain_context ret[static DRAIN_CO
 	int n = 0, found;
 
 	for (int i = 0; i < guest->ndevices && n < DRAIN_CONTEXTS; i++) {
-		CUcontext primary = atomic_load(&guest->primary[i]);
+		CUcontext primary = atomic_load(&guest->account->primary[i]);
 
 		if (primary)
 			ret[n++] = (struct drain_context){primary, &guest->device[i]};

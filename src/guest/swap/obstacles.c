@@ -2,7 +2,9 @@
 #include "guest/swap/obstacles.h"
 
 #include "guest/account/holder.h"
+#include "guest/account/state.h"
 #include "guest/core/object.h"
+#include "guest/memory/state.h"
 #include "guest/movable/importer.h"
 #include "guest/movable/own_pool.h"
 
@@ -55,7 +57,7 @@ static bool obstacles_add(const struct object *object, void *arg)
 static bool obstacles_driver_takes(const struct guest *guest, enum swap_why why)
 {
 	return why == SWAP_ARRAYS || why == SWAP_GRAPHS || why == SWAP_FIXED ||
-	       (why == SWAP_POOLS && !atomic_load(&guest->pool_exported));
+	       (why == SWAP_POOLS && !atomic_load(&guest->memory->pool_exported));
 }
 
 /* Those that nobody could bring back. */
@@ -81,13 +83,13 @@ enum swap_why obstacles_find(struct guest *guest, bool contexts, uint64_t *ret_a
 	struct object none;
 
 	for (int i = 0; i < guest->ndevices; i++)
-		if (atomic_load(&guest->device[i].contexts))
+		if (atomic_load(&guest->device[i].account->contexts))
 			holder_give_back(guest, &guest->device[i]);
 	own_pools_drained(guest);
 	object_sweep(guest->objects, obstacles_add, amount, &none, 1);
 	amount[SWAP_IMPORTS] += obstacles_imports(guest);
 	for (int i = 0; i < guest->ndevices; i++)
-		amount[SWAP_GRAPHS] += atomic_load(&guest->device[i].graph_charged);
+		amount[SWAP_GRAPHS] += atomic_load(&guest->device[i].memory->graph_charged);
 	for (int why = SWAP_FINE + 1; why < SWAP_WHYS; why++)
 		if (amount[why] &&
 		    !(contexts && obstacles_driver_takes(guest, (enum swap_why)why))) {

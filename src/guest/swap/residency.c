@@ -9,7 +9,7 @@
 #include "base/now.h"
 #include "base/pages.h"
 #include "base/word.h"
-#include "guest/core/thread.h"
+#include "guest/process/thread.h"
 #include "ledger/role_file.h"
 #include "roles/residency_host.h"
 #include "sched/tuning.h"

@@ -17,7 +17,7 @@
 #include "base/unnamed_file.h"
 #include "base/word.h"
 #include "guest/core/guest.h"
-#include "guest/core/thread.h"
+#include "guest/process/thread.h"
 #include "guest/swap/cgroup_room.h"
 
 /*

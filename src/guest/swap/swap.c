@@ -9,6 +9,8 @@
  *
  * A process that exits does so with its memory on the device: exit() waits as other calls do.
  */
+#include "guest/swap/swap.h"
+
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -22,11 +24,13 @@
 #include "base/pages.h"
 #include "base/word.h"
 #include "guest/amd/memory/again.h"
-#include "guest/core/exporter.h"
 #include "guest/core/guest.h"
 #include "guest/core/pass.h"
-#include "guest/core/thread.h"
 #include "guest/core/trace.h"
+#include "guest/lend/exporter.h"
+#include "guest/lend/state.h"
+#include "guest/movable/state.h"
+#include "guest/process/thread.h"
 #include "guest/swap/ahead.h"
 #include "guest/swap/amd/amd_move.h"
 #include "guest/swap/beside.h"
@@ -606,7 +610,7 @@ static void swap_exit(void)
 		return;
 	move_exit(&swap_own->move);
 	/* What is spare goes when the process ends, as all else does: nobody is to wait for that. */
-	atomic_store(&guest->yields, false);
+	atomic_store(&guest->movable->yields, false);
 	spare_end(guest->claimed);
 }
 
@@ -619,7 +623,7 @@ void swap_start(struct guest *guest)
 	swap = pages_map(sizeof(*swap));
 	if (!swap)
 		return; /* nothing of this process is said: nobody suspends the tenant */
-	guest->tenant_before = exporter_tenant(guest);
+	guest->lend->tenant_before = exporter_tenant(guest);
 	swap->guest = guest;
 	swap->pid = getpid();
 	swap->move.guest = guest;
@@ -633,7 +637,7 @@ void swap_start(struct guest *guest)
 	}
 	swap_own = swap;
 	atexit(swap_exit);
-	atomic_store(&guest->yields, true);
+	atomic_store(&guest->movable->yields, true);
 	if (guest->use)
 		residency_start(guest);
 }

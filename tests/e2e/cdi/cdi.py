@@ -76,7 +76,7 @@ class Files(Case):
             self.assertTrue(os.path.samefile(mount["hostPath"], {
                 "liballot.so": os.environ["LIBALLOT"],
                 "ld.so.preload": BUILD / "src/cdi/ld.so.preload"}[os.path.basename(path)]))
-        # By a path that says who had it loaded (guest/core/environment.h).
+        # By a path that says who had it loaded (guest/process/environment.h).
         self.assertEqual(pathlib.Path(mounts["/etc/ld.so.preload"]["hostPath"]).read_text(
             encoding="ascii"), "/opt/allot/./liballot.so\n")
         self.generate("1:2GiB-12.5")

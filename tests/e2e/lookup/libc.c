@@ -13,7 +13,7 @@
 
 static const char *const hooked[] = {
 #define LIBC_HOOK(name, type, params) #name,
-#include "guest/core/libc_api.def"
+#include "guest/process/libc_api.def"
 };
 
 /* By the file alone: the C library has several names for a function. */

@@ -11,7 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "guest/core/lookup_elf.h"
+#include "guest/process/lookup_elf.h"
 #include "nvidia/cuda_api.h"
 #include "owner.h"
 #include "tests/check.h"

@@ -14,8 +14,8 @@
 #include "guest/amd/files.h"
 #include "guest/amd/memory/dmabuf.h"
 #include "guest/amd/memory/sweep.h"
-#include "guest/core/entry.h"
 #include "guest/core/object.h"
+#include "guest/lend/entry.h"
 
 uint64_t amd_again_obstacle(struct guest *guest)
 {

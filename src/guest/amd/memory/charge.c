@@ -3,7 +3,7 @@
 
 #include "base/fault.h"
 #include "guest/amd/memory/lent.h"
-#include "guest/core/entry.h"
+#include "guest/lend/entry.h"
 
 void amd_charge_commit(const struct amd_charge *charge, enum category category, uint64_t actual)
 {

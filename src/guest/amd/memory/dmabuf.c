@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <sys/stat.h>
 
-#include "guest/core/entry.h"
+#include "guest/lend/entry.h"
 
 int dmabuf_name(int fd, struct dmabuf_name *ret)
 {

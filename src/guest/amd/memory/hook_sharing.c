@@ -28,8 +28,8 @@
 #include "guest/amd/memory/memory.h"
 #include "guest/amd/memory/reserve.h"
 #include "guest/amd/memory/sweep.h"
-#include "guest/core/entry.h"
-#include "guest/core/token.h"
+#include "guest/lend/entry.h"
+#include "guest/lend/token.h"
 
 /* Of a descriptor, or by the name that it was got by. */
 static int amd_sharing_identify(int fd, const struct share_name *lent, struct dmabuf_name *ret)

@@ -14,9 +14,9 @@
 #include "base/word.h"
 #include "guest/amd/ask.h"
 #include "guest/amd/files.h"
-#include "guest/core/borrow.h"
-#include "guest/core/exporter.h"
-#include "guest/core/token.h"
+#include "guest/lend/borrow.h"
+#include "guest/lend/exporter.h"
+#include "guest/lend/token.h"
 #include "ledger/shared.h"
 #include "ledger/swap.h"
 

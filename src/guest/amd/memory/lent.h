@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Memory that goes from process to process of a swappable tenant. A dma-buf would hold it on the
- * GPU while anybody has one. So programs get a token in its place (core/token.h), of the memory's
- * size. An importer asks the exporter for a dma-buf (core/borrow.h), imports it and closes it, and
+ * GPU while anybody has one. So programs get a token in its place (lend/token.h), of the memory's
+ * size. An importer asks the exporter for a dma-buf (lend/borrow.h), imports it and closes it, and
  * again whenever the memory comes back. So only handles hold it, and all of them are known.
  */
 #ifndef ALLOT_GUEST_AMD_MEMORY_LENT_H
@@ -10,7 +10,7 @@
 
 #include "guest/amd/call.h"
 #include "guest/core/object.h"
-#include "guest/core/share_name.h"
+#include "guest/lend/share_name.h"
 
 /*
  * The name of memory that has a handle, by which others import it. False: the kernel's dma-buf

@@ -4,12 +4,13 @@
  * so before the program can put work into it. A mask of the program's own is narrowed to the
  * tenant's.
  */
+#include "guest/amd/queue/queue.h"
+
 #include <errno.h>
 #include <string.h>
 #include <sys/ioctl.h>
 
 #include "guest/amd/ask.h"
-#include "guest/amd/call.h"
 #include "guest/amd/queue/hold.h"
 #include "guest/amd/queue/keeper.h"
 #include "guest/amd/user.h"

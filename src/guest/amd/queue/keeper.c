@@ -9,7 +9,7 @@
 #include "base/word.h"
 #include "guest/amd/queue/hold.h"
 #include "guest/amd/queue/work.h"
-#include "guest/core/thread.h"
+#include "guest/process/thread.h"
 #include "ledger/device_time.h"
 #include "ledger/policy.h"
 

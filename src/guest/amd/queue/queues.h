@@ -87,7 +87,7 @@ struct queues {
 	struct guest *guest;
 	struct amd *amd;
 	struct allotment *allotment; /* NULL: nobody else's units can be known */
-	struct lock lock;
+	struct lock_amd_queues lock;
 	bool kept;	   /* the keeper thread runs, or is being made */
 	uint32_t starting; /* a futex: the thread is being made, which may fail */
 	bool watched;	   /* a thread sleeps until the policy changes */

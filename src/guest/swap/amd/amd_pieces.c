@@ -13,8 +13,8 @@
 #include "guest/amd/ask.h"
 #include "guest/amd/memory/lent.h"
 #include "guest/amd/queue/queues.h"
-#include "guest/core/borrow.h"
 #include "guest/core/object.h"
+#include "guest/lend/borrow.h"
 #include "guest/swap/amd/amd_node.h"
 
 #define FILLER_BYTES 4096

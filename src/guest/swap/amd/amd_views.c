@@ -19,7 +19,7 @@
 #include "base/futex.h"
 #include "base/pages.h"
 #include "guest/amd/files.h"
-#include "guest/core/thread.h"
+#include "guest/process/thread.h"
 
 #ifndef UFFD_USER_MODE_ONLY
 #define UFFD_USER_MODE_ONLY 1

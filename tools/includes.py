@@ -18,6 +18,7 @@ DECLARED = re.compile(r"\b([a-z]\w+)\(")
 DEFINED = re.compile(r"^(?!static\b|typedef\b)\w[^;={}#]*?\b([a-z]\w+)\([^;{}]*\)\s*\{", re.M)
 
 LOW = ("base", "sched", "ledger", "nvidia", "amd")
+NODE = ("node", "node/process")
 CLI = ("cli", "cli/cmd", "cli/tenant", "cli/device", "cli/exec", "cli/out", "cli/doctor",
        "cli/checkpoint", "cli/container", "cli/bench")
 SIM = ("sim", "sim/cuda", "sim/nvml", "sim/kfd")
@@ -40,8 +41,9 @@ USES = {
     "criu": ("base", "amd", "image", "criu/kfd"),
     "guard": ("base", "ledger", "nvidia", "amd"),
     "text": ("base", "ledger", "nvidia", "amd"),
-    "node": (*LOW, "guard", "text"),
-    "cdi": (*LOW, "text", "node"),
+    "node/process": ("base", "text"),
+    "node": (*LOW, "guard", "text", "node/process"),
+    "cdi": (*LOW, "text", *NODE),
     "peer": ("base", "ledger", "nvidia", "amd"),
     "tools": ("base", "ledger", "nvidia", "amd"),
     "guest/core": (*LOW, "dropin"),
@@ -57,25 +59,25 @@ USES = {
     "guest/swap": (*LOW, "roles", "guest/core", "guest/account", "guest/memory", "guest/movable",
                    "guest/amd", "guest/amd/memory", "guest/amd/queue"),
     "guest/interpose": (*LOW, "guest/core"),  # but for hooks, see may_use
-    "kube/state": (*LOW, "text", "node"),
+    "kube/state": (*LOW, "text", *NODE),
     "kube/wire": (*LOW, "text", "kube/state"),
-    "kube/slices": (*LOW, "text", "node", "kube/state", "kube/wire"),
-    "kube/schedulers": (*LOW, "text", "node", "kube/state", "kube/wire"),
-    "kube/grants": (*LOW, "text", "node", "cdi", "kube/state", "kube/schedulers"),
-    "kube/pods": (*LOW, "text", "node", "cdi", "kube/state", "kube/wire", "kube/schedulers",
+    "kube/slices": (*LOW, "text", *NODE, "kube/state", "kube/wire"),
+    "kube/schedulers": (*LOW, "text", *NODE, "kube/state", "kube/wire"),
+    "kube/grants": (*LOW, "text", *NODE, "cdi", "kube/state", "kube/schedulers"),
+    "kube/pods": (*LOW, "text", *NODE, "cdi", "kube/state", "kube/wire", "kube/schedulers",
                   "kube/grants"),
-    "kube/claims": (*LOW, "text", "node", "cdi", "kube/state", "kube/wire", "kube/grants",
+    "kube/claims": (*LOW, "text", *NODE, "cdi", "kube/state", "kube/wire", "kube/grants",
                     "kube/pods"),
-    "kube/slots": (*LOW, "text", "node", "cdi", "kube/state", "kube/wire", "kube/schedulers",
+    "kube/slots": (*LOW, "text", *NODE, "cdi", "kube/state", "kube/wire", "kube/schedulers",
                    "kube/grants", "kube/pods"),
-    "kube": (*LOW, "text", "node", "cdi", *KUBE),
-    "daemon/audit": (*LOW, "text", "node", "kube/state"),
+    "kube": (*LOW, "text", *NODE, "cdi", *KUBE),
+    "daemon/audit": (*LOW, "text", *NODE, "kube/state"),
     "daemon/site": (*LOW, "control", "text", "kube/state"),
-    "daemon/users": (*LOW, "roles", "control", "text", "node", "daemon/site"),
-    "daemon/web": (*LOW, "text", "node", "kube/state", "daemon/audit"),
-    "daemon": (*LOW, "roles", "control", "guard", "text", "node", "cdi", "kube",
+    "daemon/users": (*LOW, "roles", "control", "text", *NODE, "daemon/site"),
+    "daemon/web": (*LOW, "text", *NODE, "kube/state", "daemon/audit"),
+    "daemon": (*LOW, "roles", "control", "guard", "text", *NODE, "cdi", "kube",
                "kube/state", "daemon/audit", "daemon/site", "daemon/users", "daemon/web"),
-    **{room: (*LOW, "roles", "control", "dropin", "image", "guard", "text", "node", "cdi", "peer", "tools",
+    **{room: (*LOW, "roles", "control", "dropin", "image", "guard", "text", *NODE, "cdi", "peer", "tools",
             *CLI, *SIM) for room in CLI},
     **{room: ("base", "nvidia", "amd", *SIM) for room in SIM},
 }

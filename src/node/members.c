@@ -16,10 +16,10 @@
 #include "base/cleanup.h"
 #include "base/number.h"
 #include "base/parse.h"
-#include "node/allowance.h"
-#include "node/lookup.h"
-#include "node/mapped.h"
-#include "node/process.h"
+#include "node/process/allowance.h"
+#include "node/process/lookup.h"
+#include "node/process/mapped.h"
+#include "node/process/process.h"
 
 #define VARIABLE "ALLOT_TENANT_DIR="
 

@@ -12,9 +12,9 @@
 #include "base/fd.h"
 #include "base/number.h"
 #include "node/figures.h"
-#include "node/mapped.h"
 #include "node/own_tool.h"
-#include "node/user.h"
+#include "node/process/mapped.h"
+#include "node/process/user.h"
 #include "text/text.h"
 
 /* A tenant whose ledger lists a process and which the process maps; NULL: there is none. */

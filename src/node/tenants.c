@@ -22,11 +22,11 @@
 #include "ledger/slot.h"
 #include "ledger/swap.h"
 #include "ledger/tenant.h"
-#include "node/allowance.h"
 #include "node/ended.h"
-#include "node/mapped.h"
 #include "node/members.h"
-#include "node/process.h"
+#include "node/process/allowance.h"
+#include "node/process/mapped.h"
+#include "node/process/process.h"
 
 /*
  * The note is a symbolic link that leads nowhere, because a link is made whole or not at all. Its

@@ -14,8 +14,8 @@
 #include <sys/types.h>
 
 #include "ledger/snapshot.h"
-#include "node/container.h"
-#include "node/pod.h"
+#include "node/process/container.h"
+#include "node/process/pod.h"
 
 enum tenant_state {
 	TENANT_RUNNING, /* processes of it use a GPU */

@@ -5,7 +5,7 @@
 
 #include "ledger/ledger.h"
 #include "ledger/slot.h"
-#include "node/mapped.h"
+#include "node/process/mapped.h"
 
 static bool driver_pids_lacks(const struct snapshot_process *p, uint32_t pid)
 {

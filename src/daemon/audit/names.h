@@ -7,7 +7,7 @@
 #ifndef ALLOT_DAEMON_AUDIT_NAMES_H
 #define ALLOT_DAEMON_AUDIT_NAMES_H
 
-#include "node/user.h"
+#include "node/process/user.h"
 
 /* Its name, printable; or its number, where the name is not known within a moment. Any thread. */
 void names_find(uid_t uid, char ret[static USER_BYTES]);

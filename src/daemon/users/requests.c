@@ -18,7 +18,7 @@
 #include "ledger/residency_file.h"
 #include "ledger/tenant.h"
 #include "node/library.h"
-#include "node/process.h"
+#include "node/process/process.h"
 #include "node/tenants.h"
 #include "roles/arbiter_host.h"
 

@@ -5,7 +5,7 @@
 
 #include "base/now.h"
 #include "daemon/web/exposition.h"
-#include "node/allowance.h"
+#include "node/process/allowance.h"
 #include "text/log.h"
 
 /* At most one line of each kind is written in this time. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Logs, and counts in a metric, which users reached a limit of reading (node/allowance.h). */
+/* Logs, and counts in a metric, which users reached a limit of reading (node/process/allowance.h). */
 #ifndef ALLOT_DAEMON_WEB_PUT_OFF_H
 #define ALLOT_DAEMON_WEB_PUT_OFF_H
 

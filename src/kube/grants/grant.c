@@ -20,7 +20,7 @@
 #include "kube/grants/xpu_folder.h"
 #include "ledger/tenant.h"
 #include "node/library.h"
-#include "node/pod.h"
+#include "node/process/pod.h"
 #include "node/tenants.h"
 #include "text/units.h"
 

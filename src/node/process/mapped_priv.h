@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Lines of /proc/PID/maps, a slice of them at a time. */
-#ifndef ALLOT_NODE_MAPPED_PRIV_H
-#define ALLOT_NODE_MAPPED_PRIV_H
+#ifndef ALLOT_NODE_PROCESS_MAPPED_PRIV_H
+#define ALLOT_NODE_PROCESS_MAPPED_PRIV_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Facts of processes from files of /proc that a user can make long. Each file is read in slices,
- * over several seconds if it is long, within the budget of its user (node/allowance.h), and the
+ * over several seconds if it is long, within the budget of its user (node/process/allowance.h), and the
  * findings are kept while the process runs the same program. The kinds of such files
- * (node/mapped.c, node/amd_usage.c) have a table each.
+ * (node/process/mapped.c, node/amd_usage.c) have a table each.
  */
-#ifndef ALLOT_NODE_READING_H
-#define ALLOT_NODE_READING_H
+#ifndef ALLOT_NODE_PROCESS_READING_H
+#define ALLOT_NODE_PROCESS_READING_H
 
 #include <pthread.h>
 #include <stdbool.h>
@@ -14,8 +14,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "node/allowance.h"
-#include "node/process.h"
+#include "node/process/allowance.h"
+#include "node/process/process.h"
 
 /* Most processes of which something is kept. */
 #define READING_PROCESSES 4096

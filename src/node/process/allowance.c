@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "node/allowance.h"
+#include "node/process/allowance.h"
 
 #include <pthread.h>
 #include <stdbool.h>

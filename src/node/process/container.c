@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "node/container.h"
+#include "node/process/container.h"
 
 #include <ctype.h>
 #include <fcntl.h>

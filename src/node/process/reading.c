@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "node/reading.h"
+#include "node/process/reading.h"
 
 #include <errno.h>
 #include <stdlib.h>

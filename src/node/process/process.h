@@ -3,8 +3,8 @@
  * Identity of a process by /proc: how to recognise it again, its user, and the user who started its
  * program.
  */
-#ifndef ALLOT_NODE_PROCESS_H
-#define ALLOT_NODE_PROCESS_H
+#ifndef ALLOT_NODE_PROCESS_PROCESS_H
+#define ALLOT_NODE_PROCESS_PROCESS_H
 
 #include <stdbool.h>
 #include <stdint.h>

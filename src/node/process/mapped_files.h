@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The files of tenants that a process has mapped, wherever they are: found, and opened to be read. */
-#ifndef ALLOT_NODE_MAPPED_FILES_H
-#define ALLOT_NODE_MAPPED_FILES_H
+#ifndef ALLOT_NODE_PROCESS_MAPPED_FILES_H
+#define ALLOT_NODE_PROCESS_MAPPED_FILES_H
 
 #include <limits.h>
 #include <stddef.h>
@@ -11,7 +11,7 @@
 /*
  * All ledgers and policies that a process has mapped, wherever they are: of its own tenant, and of the
  * others where it arranges their turns. -ENOMEM; -EAGAIN: its user's budget
- * ended before (node/allowance.h); else as mapped_any_ledger.
+ * ended before (node/process/allowance.h); else as mapped_any_ledger.
  */
 struct mapped_files;
 int mapped_find_files(pid_t pid, struct mapped_files **ret);

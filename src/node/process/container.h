@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* In which container a process is, as Docker, containerd, CRI-O and podman name them. */
-#ifndef ALLOT_NODE_CONTAINER_H
-#define ALLOT_NODE_CONTAINER_H
+#ifndef ALLOT_NODE_PROCESS_CONTAINER_H
+#define ALLOT_NODE_PROCESS_CONTAINER_H
 
 #include <sys/types.h>
 

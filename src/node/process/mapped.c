@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "node/mapped.h"
+#include "node/process/mapped.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -19,9 +19,9 @@
 #include "base/fd.h"
 #include "base/now.h"
 #include "base/parse.h"
-#include "node/mapped_priv.h"
-#include "node/process.h"
-#include "node/reading.h"
+#include "node/process/mapped_priv.h"
+#include "node/process/process.h"
+#include "node/process/reading.h"
 
 /* How long an answer is kept, for a process that has a ledger and for one that has none. */
 #define SOME_NS (20 * NS_PER_S)

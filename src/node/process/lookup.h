@@ -3,8 +3,8 @@
  * Files that another process names. Their file system, or the automounter on the way, may be that
  * process's own: a reader that waits for an answer may wait forever.
  */
-#ifndef ALLOT_NODE_LOOKUP_H
-#define ALLOT_NODE_LOOKUP_H
+#ifndef ALLOT_NODE_PROCESS_LOOKUP_H
+#define ALLOT_NODE_PROCESS_LOOKUP_H
 
 #include <stdint.h>
 #include <sys/stat.h>

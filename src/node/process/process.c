@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "node/process.h"
+#include "node/process/process.h"
 
 #include <elf.h>
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "node/user.h"
+#include "node/process/user.h"
 
 #include <pwd.h>
 #include <stdio.h>

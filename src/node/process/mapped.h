@@ -3,8 +3,8 @@
  * Asks the kernel if a process is of a tenant. A ledger lists its processes, but its writers can
  * name any. A process of the tenant has the ledger mapped.
  */
-#ifndef ALLOT_NODE_MAPPED_H
-#define ALLOT_NODE_MAPPED_H
+#ifndef ALLOT_NODE_PROCESS_MAPPED_H
+#define ALLOT_NODE_PROCESS_MAPPED_H
 
 #include <errno.h>
 #include <stdbool.h>
@@ -20,7 +20,7 @@ int mapped_by(pid_t pid, const struct stat *file);
 /*
  * The functions below answer about files that are called "ledger". They read a process's mappings
  * once and keep the answer for all callers; long ones are read in slices over the following seconds
- * (node/allowance.h). Until all is read they return -EAGAIN, and after 60 s -ETIME. For all
+ * (node/process/allowance.h). Until all is read they return -EAGAIN, and after 60 s -ETIME. For all
  * threads.
  */
 static inline bool mapped_is_unknown(int r)

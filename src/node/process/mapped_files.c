@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "node/mapped_files.h"
+#include "node/process/mapped_files.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -13,11 +13,11 @@
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "base/fd.h"
-#include "node/allowance.h"
-#include "node/lookup.h"
-#include "node/mapped.h"
-#include "node/mapped_priv.h"
-#include "node/process.h"
+#include "node/process/allowance.h"
+#include "node/process/lookup.h"
+#include "node/process/mapped.h"
+#include "node/process/mapped_priv.h"
+#include "node/process/process.h"
 
 struct mapped_file {
 	uint64_t begin, end;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "node/lookup.h"
+#include "node/process/lookup.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -4,8 +4,8 @@
  * container, and the grant (kube/grants/grant.h) of the tenant. Like the others these notes are
  * symbolic links that lead nowhere, since those are made whole or not at all.
  */
-#ifndef ALLOT_NODE_POD_H
-#define ALLOT_NODE_POD_H
+#ifndef ALLOT_NODE_PROCESS_POD_H
+#define ALLOT_NODE_PROCESS_POD_H
 
 #include <limits.h>
 #include <stdbool.h>

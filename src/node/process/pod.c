@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "node/pod.h"
+#include "node/process/pod.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Users by the names that people know them by. */
-#ifndef ALLOT_NODE_USER_H
-#define ALLOT_NODE_USER_H
+#ifndef ALLOT_NODE_PROCESS_USER_H
+#define ALLOT_NODE_PROCESS_USER_H
 
 #include <sys/types.h>
 

@@ -5,8 +5,8 @@
  * So a user with very long files delays others by a part of a second only. Each limit that is
  * reached is counted, for metrics and the log. For all threads.
  */
-#ifndef ALLOT_NODE_ALLOWANCE_H
-#define ALLOT_NODE_ALLOWANCE_H
+#ifndef ALLOT_NODE_PROCESS_ALLOWANCE_H
+#define ALLOT_NODE_PROCESS_ALLOWANCE_H
 
 #include <stdint.h>
 #include <sys/types.h>

@@ -17,7 +17,8 @@ NO_CODE = re.compile(r'/\*.*?\*/|"(?:\\.|[^"\\\n])*"', re.S)
 DECLARED = re.compile(r"\b([a-z]\w+)\(")
 DEFINED = re.compile(r"^(?!static\b|typedef\b)\w[^;={}#]*?\b([a-z]\w+)\([^;{}]*\)\s*\{", re.M)
 
-LOW = ("base", "sched", "ledger", "nvidia", "amd")
+LEDGER = ("ledger", "ledger/role", "ledger/trace", "ledger/reader")
+LOW = ("base", "sched", *LEDGER, "nvidia", "amd")
 NODE = ("node", "node/process")
 CLI = ("cli", "cli/cmd", "cli/tenant", "cli/device", "cli/exec", "cli/out", "cli/doctor",
        "cli/checkpoint", "cli/container", "cli/bench")
@@ -31,21 +32,24 @@ USES = {
     "base": (),
     "sched": ("base",),
     "ledger": ("base", "sched"),
-    "roles": ("base", "sched", "ledger"),
-    "control": ("base", "sched", "ledger"),
-    "dropin": ("base", "sched", "ledger"),
-    "nvidia": ("base", "sched", "ledger"),
-    "amd": ("base", "sched", "ledger"),
+    "ledger/role": ("base", "ledger"),
+    "ledger/trace": ("base", "ledger"),
+    "ledger/reader": ("base", "sched", "ledger", "ledger/trace"),
+    "roles": ("base", "sched", *LEDGER),
+    "control": ("base", "sched", *LEDGER),
+    "dropin": ("base", "sched", *LEDGER),
+    "nvidia": ("base", "sched", *LEDGER),
+    "amd": ("base", "sched", *LEDGER),
     "image": LOW,
     "criu/kfd": (*LOW, "image"),
     "criu": ("base", "amd", "image", "criu/kfd"),
-    "guard": ("base", "ledger", "nvidia", "amd"),
-    "text": ("base", "ledger", "nvidia", "amd"),
+    "guard": ("base", *LEDGER, "nvidia", "amd"),
+    "text": ("base", *LEDGER, "nvidia", "amd"),
     "node/process": ("base", "text"),
     "node": (*LOW, "guard", "text", "node/process"),
     "cdi": (*LOW, "text", *NODE),
-    "peer": ("base", "ledger", "nvidia", "amd"),
-    "tools": ("base", "ledger", "nvidia", "amd"),
+    "peer": ("base", *LEDGER, "nvidia", "amd"),
+    "tools": ("base", *LEDGER, "nvidia", "amd"),
     "guest/core": (*LOW, "dropin"),
     "guest/account": (*LOW, "guest/core"),
     "guest/memory": (*LOW, "guest/core", "guest/account"),

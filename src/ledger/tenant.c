@@ -30,7 +30,6 @@
 #include "ledger/policy_file.h"
 #include "ledger/shared_file.h"
 #include "ledger/tenant.h"
-#include "ledger/trace.h"
 
 #define HIDDEN_PREFIX ".tmp-"
 
@@ -262,13 +261,21 @@ static int tenant_lock_dir(const char *path)
 	return TAKE_FD(fd);
 }
 
+void tenant_ring_name(unsigned int number, char ret[static 16])
+{
+	if (number == TENANT_RING_ROLES)
+		snprintf(ret, 16, "trace.roles");
+	else
+		snprintf(ret, 16, "trace.%u", number);
+}
+
 /* One that stays is an error of rmdir. */
-static void tenant_delete_traces(int dirfd)
+static void tenant_delete_rings(int dirfd)
 {
 	char name[16];
 
-	for (unsigned int i = 0; i < TRACE_ALL; i++) {
-		trace_name(i, name);
+	for (unsigned int i = 0; i < TENANT_RINGS; i++) {
+		tenant_ring_name(i, name);
 		unlinkat(dirfd, name, 0);
 	}
 }
@@ -285,7 +292,7 @@ static int tenant_delete_dir(int dirfd, const char *path)
 	for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++)
 		if (unlinkat(dirfd, files[i], 0) < 0 && errno != ENOENT)
 			return err_errno();
-	tenant_delete_traces(dirfd);
+	tenant_delete_rings(dirfd);
 	return rmdir(path) < 0 ? err_errno() : 0;
 }
 

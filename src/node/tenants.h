@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 #include <sys/types.h>
 
-#include "ledger/snapshot.h"
+#include "ledger/reader/snapshot.h"
 #include "node/process/container.h"
 #include "node/process/pod.h"
 

@@ -8,7 +8,7 @@
 
 #include "base/number.h"
 #include "control/message.h"
-#include "ledger/snapshot.h"
+#include "ledger/reader/snapshot.h"
 #include "ledger/tenant.h"
 #include "node/compute_words.h"
 #include "node/figures.h"

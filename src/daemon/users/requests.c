@@ -15,7 +15,7 @@
 #include "base/proc_stat.h"
 #include "base/pidns.h"
 #include "daemon/users/bounds.h"
-#include "ledger/residency_file.h"
+#include "ledger/role/residency_file.h"
 #include "ledger/tenant.h"
 #include "node/library.h"
 #include "node/process/process.h"

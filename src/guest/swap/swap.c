@@ -33,7 +33,7 @@
 #include "guest/swap/drain.h"
 #include "guest/swap/move.h"
 #include "guest/swap/residency.h"
-#include "ledger/residency_file.h"
+#include "ledger/role/residency_file.h"
 #include "ledger/slot.h"
 #include "ledger/spare.h"
 #include "ledger/swap.h"

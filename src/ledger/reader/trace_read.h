@@ -4,13 +4,13 @@
  * its processes may write what they like. A record counts if its seal fits its place and its event
  * is known; numbers are numbers, and no text comes from a ring.
  */
-#ifndef ALLOT_LEDGER_TRACE_READ_H
-#define ALLOT_LEDGER_TRACE_READ_H
+#ifndef ALLOT_LEDGER_READER_TRACE_READ_H
+#define ALLOT_LEDGER_READER_TRACE_READ_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "ledger/trace_record.h"
+#include "ledger/trace/trace_record.h"
 
 struct trace_said {
 	uint64_t at_ns;

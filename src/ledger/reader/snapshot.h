@@ -3,8 +3,8 @@
  * A snapshot of policy and ledger for ps, top and exporters. Reads by read(2), never by mapping, so
  * a truncated or forged file gives an error or odd figures, not a signal.
  */
-#ifndef ALLOT_LEDGER_SNAPSHOT_H
-#define ALLOT_LEDGER_SNAPSHOT_H
+#ifndef ALLOT_LEDGER_READER_SNAPSHOT_H
+#define ALLOT_LEDGER_READER_SNAPSHOT_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "ledger/trace.h"
+#include "ledger/trace/trace.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -25,14 +25,6 @@ struct trace {
 	struct trace_file file;
 };
 
-void trace_name(unsigned int number, char ret[static 16])
-{
-	if (number == TRACE_ROLES)
-		snprintf(ret, 16, "trace.roles");
-	else
-		snprintf(ret, 16, "trace.%u", number);
-}
-
 /* With all of its bytes on the disk: a store into the mapping cannot raise SIGBUS. */
 static int trace_join(const char *dir, unsigned int number)
 {
@@ -40,7 +32,7 @@ static int trace_join(const char *dir, unsigned int number)
 	char name[16];
 	int r;
 
-	trace_name(number, name);
+	tenant_ring_name(number, name);
 	fd = shared_file_join(dir, name, sizeof(struct trace_file));
 	if (fd < 0)
 		return fd;

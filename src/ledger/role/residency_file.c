@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "ledger/residency_file.h"
+#include "ledger/role/residency_file.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -12,7 +12,7 @@
 #include "base/fd.h"
 #include "base/now.h"
 #include "base/word.h"
-#include "ledger/role_file.h"
+#include "ledger/role/role_file.h"
 #include "ledger/shared_file.h"
 
 #define ROLE_FILE (&role_file_residency)

@@ -3,27 +3,28 @@
  * Bytes of a tenant's trace.* files, and which events there are. Native endianness, as in layout.h:
  * a file never leaves its machine.
  */
-#ifndef ALLOT_LEDGER_TRACE_RECORD_H
-#define ALLOT_LEDGER_TRACE_RECORD_H
+#ifndef ALLOT_LEDGER_TRACE_TRACE_RECORD_H
+#define ALLOT_LEDGER_TRACE_TRACE_RECORD_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "base/hash.h"
+#include "ledger/tenant.h"
 
 #define TRACE_MAGIC   UINT64_C(0x315254544f4c4c41) /* "ALLOTTR1" */
 #define TRACE_VERSION 1u
 #define TRACE_RECORDS 4096 /* a power of two */
 #define TRACE_NUMBERS 3
-#define TRACE_FILES   32 /* of processes */
-#define TRACE_ROLES   TRACE_FILES
-#define TRACE_ALL     (TRACE_FILES + 1)
+#define TRACE_FILES   TENANT_RING_ROLES /* of processes */
+#define TRACE_ROLES   TENANT_RING_ROLES
+#define TRACE_ALL     TENANT_RINGS
 #define TRACE_NO_DEVICE UINT16_MAX
 
 enum trace_event {
 #define TRACE(name, json, room, time, n0, u0, n1, u1, n2, u2, words) TRACE_##name,
-#include "ledger/trace.def"
+#include "ledger/trace/trace.def"
 #undef TRACE
 	TRACE_EVENTS,
 };

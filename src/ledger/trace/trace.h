@@ -12,14 +12,14 @@
  * written, or that two writers mixed, has no seal that fits its place, and no reader takes it. So a
  * process may be killed between any two stores.
  */
-#ifndef ALLOT_LEDGER_TRACE_H
-#define ALLOT_LEDGER_TRACE_H
+#ifndef ALLOT_LEDGER_TRACE_TRACE_H
+#define ALLOT_LEDGER_TRACE_TRACE_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include "ledger/trace_record.h"
+#include "ledger/trace/trace_record.h"
 
 struct trace;
 
@@ -68,8 +68,5 @@ static inline void trace_to(struct trace *trace, enum trace_event event, int dev
  * where it is not to be. Where it cannot be opened *trace stays NULL, and nothing is recorded.
  */
 void trace_follow_roles(const char *dir, bool on, struct trace **trace);
-
-/* The file's name of a ring, 0 to TRACE_ALL - 1; the last is that of the roles. */
-void trace_name(unsigned int number, char ret[static 16]);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "ledger/role_file.h"
+#include "ledger/role/role_file.h"
 
 #include <errno.h>
 #include <fcntl.h>

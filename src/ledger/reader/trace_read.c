@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "ledger/trace_read.h"
+#include "ledger/reader/trace_read.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -10,13 +10,13 @@
 #include "base/number.h"
 #include "ledger/layout.h"
 #include "ledger/shared_file.h"
-#include "ledger/trace.h"
+#include "ledger/trace/trace.h"
 
 enum trace_time { TRACE_TIME_AT, TRACE_TIME_SPAN, TRACE_TIME_PAST };
 
 static const uint8_t trace_times[TRACE_EVENTS] = {
 #define TRACE(name, json, room, time, n0, u0, n1, u1, n2, u2, words) TRACE_TIME_##time,
-#include "ledger/trace.def"
+#include "ledger/trace/trace.def"
 #undef TRACE
 };
 
@@ -86,7 +86,7 @@ static int trace_read_file(const char *dir, unsigned int number, struct trace_fi
 	struct trace_header after;
 	char name[16];
 
-	trace_name(number, name);
+	tenant_ring_name(number, name);
 	fd = shared_file_open(dir, name, O_RDONLY, sizeof(*ret));
 	if (fd < 0)
 		return fd;

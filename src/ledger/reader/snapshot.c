@@ -14,7 +14,7 @@
 #include "ledger/ledger.h"
 #include "base/pidns.h"
 #include "ledger/shared.h"
-#include "ledger/snapshot.h"
+#include "ledger/reader/snapshot.h"
 #include "ledger/swap.h"
 #include "ledger/turn.h"
 

@@ -18,8 +18,8 @@
  * AT is 1 << 40. Words and bytes keep their meaning in every version: two versions of allot share the
  * files during an upgrade. An older one does not know the claim of .residency.
  */
-#ifndef ALLOT_LEDGER_ROLE_FILE_H
-#define ALLOT_LEDGER_ROLE_FILE_H
+#ifndef ALLOT_LEDGER_ROLE_ROLE_FILE_H
+#define ALLOT_LEDGER_ROLE_ROLE_FILE_H
 
 #include <limits.h>
 #include <stddef.h>

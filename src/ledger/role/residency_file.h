@@ -4,8 +4,8 @@
  * the processes of all tenants tell each other how much memory there is room for. Its election is
  * roles/role.h; its layout and locks, role_file.h.
  */
-#ifndef ALLOT_LEDGER_RESIDENCY_FILE_H
-#define ALLOT_LEDGER_RESIDENCY_FILE_H
+#ifndef ALLOT_LEDGER_ROLE_RESIDENCY_FILE_H
+#define ALLOT_LEDGER_ROLE_RESIDENCY_FILE_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -36,6 +36,12 @@ void exposition_begin(FILE *out, const char *name, const char *const *label)
 	fputs("} ", out);
 }
 
+void exposition_put(FILE *out, const char *name, const char *const *label, uint64_t value)
+{
+	exposition_begin(out, name, label);
+	fprintf(out, "%" PRIu64 "\n", value);
+}
+
 void exposition_put_ns(FILE *out, uint64_t ns)
 {
 	fprintf(out, "%" PRIu64 ".%09" PRIu64, ns / 1000000000, ns % 1000000000);

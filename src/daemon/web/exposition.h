@@ -15,6 +15,9 @@ void exposition_head(FILE *out, const char *name, const char *kind, const char *
 /* A sample, up to its value. */
 void exposition_begin(FILE *out, const char *name, const char *const *label);
 
+/* A whole one. */
+void exposition_put(FILE *out, const char *name, const char *const *label, uint64_t value);
+
 /* A time, in seconds. */
 void exposition_put_ns(FILE *out, uint64_t ns);
 

@@ -23,8 +23,7 @@ static void kube_metrics_put_bucket(FILE *out, const char *name, const char *bou
 	char bucket[64];
 
 	snprintf(bucket, sizeof(bucket), "%s_bucket", name);
-	exposition_begin(out, bucket, LABELS("le", bound));
-	fprintf(out, "%" PRIu64 "\n", n);
+	exposition_put(out, bucket, LABELS("le", bound), n);
 }
 
 static void kube_metrics_put_times(FILE *out, enum counts_call call, const struct counts_times *times)
@@ -48,10 +47,9 @@ static void kube_metrics_put_registrations(FILE *out, const struct counts *count
 	static const char name[] = "allot_registration_state";
 
 	exposition_head(out, name, "gauge", "1: the kubelet has registered the resource, or the driver.");
-	for (size_t i = 0; i < counts->nresources; i++) {
-		exposition_begin(out, name, LABELS("resource", counts->resource[i].name));
-		fprintf(out, "%d\n", counts->resource[i].registered);
-	}
+	for (size_t i = 0; i < counts->nresources; i++)
+		exposition_put(out, name, LABELS("resource", counts->resource[i].name),
+			       counts->resource[i].registered);
 }
 
 static void kube_metrics_put_health(FILE *out, const struct node_devices *devices)
@@ -60,11 +58,10 @@ static void kube_metrics_put_health(FILE *out, const struct node_devices *device
 
 	exposition_head(out, name, "gauge",
 			"1: Kubernetes is told that the device is well; 0: nothing new is to come there.");
-	for (unsigned int i = 0; i < devices->n; i++) {
-		exposition_begin(out, name,
-				 LABELS("device_uuid", units_uuid(devices->list[i].device.uuid).s));
-		fprintf(out, "%d\n", !devices->list[i].sick);
-	}
+	for (unsigned int i = 0; i < devices->n; i++)
+		exposition_put(out, name,
+			       LABELS("device_uuid", units_uuid(devices->list[i].device.uuid).s),
+			       !devices->list[i].sick);
 }
 
 /* Without an audit of the devices' processes there are no metrics. */
@@ -77,12 +74,11 @@ static void kube_metrics_put_unenforced(FILE *out, const struct counts *counts,
 
 	exposition_head(out, name, "gauge",
 			"1; a container that uses a device of which Kubernetes gave it a part, and is not limited.");
-	for (size_t i = 0; i < n; i++) {
-		exposition_begin(out, name,
-				 LABELS("namespace", list[i].space, "pod", list[i].name, "container",
-					list[i].container, "uid", list[i].uid));
-		fputs("1\n", out);
-	}
+	for (size_t i = 0; i < n; i++)
+		exposition_put(out, name,
+			       LABELS("namespace", list[i].space, "pod", list[i].name, "container",
+				      list[i].container, "uid", list[i].uid),
+			       1);
 	free(list);
 }
 

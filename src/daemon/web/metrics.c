@@ -124,10 +124,10 @@ static void metrics_put_used(FILE *out, const struct tenant_entry *e,
 			     const struct snapshot_device *device, const char *category,
 			     uint64_t bytes)
 {
-	exposition_begin(out, "allot_memory_used_bytes",
-			 LABELS("tenant", e->name, "device", units_uuid(device->uuid).s, "category",
-				category));
-	fprintf(out, "%" PRIu64 "\n", bytes);
+	exposition_put(out, "allot_memory_used_bytes",
+		       LABELS("tenant", e->name, "device", units_uuid(device->uuid).s, "category",
+			      category),
+		       bytes);
 }
 
 static void metrics_put_categories(FILE *out, const struct tenants *tenants)
@@ -154,57 +154,49 @@ static void metrics_put_tenants(FILE *out, const struct tenants *tenants)
 {
 	exposition_head(out, "allot_tenant_readable", "gauge",
 			"0: the tenant's files are damaged, or of another version.");
-	for (size_t i = 0; i < tenants->n; i++) {
-		exposition_begin(out, "allot_tenant_readable",
-				 LABELS("tenant", tenants->list[i].name));
-		fprintf(out, "%d\n", !tenants->list[i].error);
-	}
+	for (size_t i = 0; i < tenants->n; i++)
+		exposition_put(out, "allot_tenant_readable",
+			       LABELS("tenant", tenants->list[i].name), !tenants->list[i].error);
 	exposition_head(out, "allot_tenant_state", "gauge",
 			"1 for the state that the tenant is in.");
 	for (size_t i = 0; i < tenants->n; i++)
 		for (size_t s = 0; s < NSTATES; s++) {
 			const char *now = tenants_state_word(&tenants->list[i]);
 
-			exposition_begin(
+			exposition_put(
 				out, "allot_tenant_state",
-				LABELS("tenant", tenants->list[i].name, "state", states[s]));
-			fprintf(out, "%d\n", !strcmp(now, states[s]));
+				LABELS("tenant", tenants->list[i].name, "state", states[s]),
+				!strcmp(now, states[s]));
 		}
 	exposition_head(out, "allot_tenant_processes", "gauge", "Its processes that use a device.");
-	for (size_t i = 0; i < tenants->n; i++) {
-		if (!tenants->list[i].snapshot)
-			continue;
-		exposition_begin(out, "allot_tenant_processes",
-				 LABELS("tenant", tenants->list[i].name));
-		fprintf(out, "%u\n", tenants_live(tenants->list[i].snapshot));
-	}
+	for (size_t i = 0; i < tenants->n; i++)
+		if (tenants->list[i].snapshot)
+			exposition_put(out, "allot_tenant_processes",
+				       LABELS("tenant", tenants->list[i].name),
+				       tenants_live(tenants->list[i].snapshot));
 }
 
 static void metrics_put_turns(FILE *out, const struct tenants *tenants)
 {
 	exposition_head(out, "allot_tenant_turns_total", "counter",
 			"Turns of the tenant on its devices that began.");
-	for (size_t i = 0; i < tenants->n; i++) {
-		if (!tenants->list[i].snapshot)
-			continue;
-		exposition_begin(out, "allot_tenant_turns_total",
-				 LABELS("tenant", tenants->list[i].name));
-		fprintf(out, "%" PRIu32 "\n", tenants->list[i].snapshot->turns);
-	}
+	for (size_t i = 0; i < tenants->n; i++)
+		if (tenants->list[i].snapshot)
+			exposition_put(out, "allot_tenant_turns_total",
+				       LABELS("tenant", tenants->list[i].name),
+				       tenants->list[i].snapshot->turns);
 }
 
 static void metrics_put_containers(FILE *out, const struct tenants *tenants)
 {
 	exposition_head(out, "allot_tenant_container_info", "gauge",
 			"1; the container that a process of the tenant is in.");
-	for (size_t i = 0; i < tenants->n; i++) {
-		if (!*tenants->list[i].container)
-			continue;
-		exposition_begin(out, "allot_tenant_container_info",
-				 LABELS("tenant", tenants->list[i].name, "container",
-					tenants->list[i].container));
-		fputs("1\n", out);
-	}
+	for (size_t i = 0; i < tenants->n; i++)
+		if (*tenants->list[i].container)
+			exposition_put(out, "allot_tenant_container_info",
+				       LABELS("tenant", tenants->list[i].name, "container",
+					      tenants->list[i].container),
+				       1);
 }
 
 static void metrics_put_pods(FILE *out, const struct tenants *tenants)
@@ -213,12 +205,12 @@ static void metrics_put_pods(FILE *out, const struct tenants *tenants)
 	for (size_t i = 0; i < tenants->n; i++) {
 		const struct pod *pod = &tenants->list[i].pod;
 
-		if (!*pod->name)
-			continue;
-		exposition_begin(out, "allot_tenant_pod_info",
-				 LABELS("tenant", tenants->list[i].name, "namespace", pod->space, "pod",
-					pod->name, "container", pod->container, "uid", pod->uid));
-		fputs("1\n", out);
+		if (*pod->name)
+			exposition_put(out, "allot_tenant_pod_info",
+				       LABELS("tenant", tenants->list[i].name, "namespace",
+					      pod->space, "pod", pod->name, "container",
+					      pod->container, "uid", pod->uid),
+				       1);
 	}
 }
 
@@ -227,8 +219,7 @@ static void metrics_put_pods(FILE *out, const struct tenants *tenants)
 static void metrics_put_of_device(FILE *out, const char *name, const struct device *device,
 				  uint64_t value)
 {
-	exposition_begin(out, name, LABELS("device", units_uuid(device->uuid).s));
-	fprintf(out, "%" PRIu64 "\n", value);
+	exposition_put(out, name, LABELS("device", units_uuid(device->uuid).s), value);
 }
 
 static void metrics_put_devices(FILE *out, const struct devices *devices,
@@ -240,11 +231,11 @@ static void metrics_put_devices(FILE *out, const struct devices *devices,
 		char index[16];
 
 		snprintf(index, sizeof(index), "%u", i);
-		exposition_begin(out, "allot_device_info",
-				 LABELS("device", units_uuid(d->uuid).s, "index", index, "vendor",
-					d->vendor == DEVICE_AMD ? "amd" : "nvidia", "model",
-					d->model, "pci", d->pci));
-		fputs("1\n", out);
+		exposition_put(out, "allot_device_info",
+			       LABELS("device", units_uuid(d->uuid).s, "index", index, "vendor",
+				      d->vendor == DEVICE_AMD ? "amd" : "nvidia", "model", d->model,
+				      "pci", d->pci),
+			       1);
 	}
 	exposition_head(out, "allot_device_memory_bytes", "gauge", "What the device has.");
 	for (unsigned int i = 0; i < devices->n; i++)
@@ -321,13 +312,12 @@ static void metrics_put_audit(FILE *out, const struct devices *devices,
 		if (f->outsider.standing != OUTSIDER_UNLIMITED)
 			continue;
 		snprintf(pid, sizeof(pid), "%d", f->outsider.pid);
-		exposition_begin(out, "allot_outside_memory_bytes",
-				 LABELS("device", units_uuid(f->outsider.uuid).s, "pid", pid,
-					"command", f->process.command, "user", f->process.user,
-					"container", f->process.container, "tenant",
-					f->outsider.tenant));
-		fprintf(out, "%" PRIu64 "\n",
-			f->outsider.bytes == UINT64_MAX ? 0 : f->outsider.bytes);
+		exposition_put(out, "allot_outside_memory_bytes",
+			       LABELS("device", units_uuid(f->outsider.uuid).s, "pid", pid,
+				      "command", f->process.command, "user", f->process.user,
+				      "container", f->process.container, "tenant",
+				      f->outsider.tenant),
+			       f->outsider.bytes == UINT64_MAX ? 0 : f->outsider.bytes);
 	}
 }
 
@@ -344,8 +334,7 @@ void metrics_write(const struct devices *devices, const struct tenants *tenants,
 		   const struct audit_report *audit, FILE *out)
 {
 	exposition_head(out, "allot_build_info", "gauge", "1; the version of allotd.");
-	exposition_begin(out, "allot_build_info", LABELS("version", ALLOT_VERSION));
-	fputs("1\n", out);
+	exposition_put(out, "allot_build_info", LABELS("version", ALLOT_VERSION), 1);
 	metrics_put_devices(out, devices, tenants);
 	if (audit)
 		metrics_put_audit(out, devices, audit);

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/web/put_off.h"
 
-#include <inttypes.h>
-
 #include "base/now.h"
 #include "daemon/web/exposition.h"
 #include "node/process/allowance.h"
@@ -48,8 +46,7 @@ void put_off_write(FILE *out)
 
 	exposition_head(out, name, "counter",
 			"How often something of a user's was not read at once, for a bound.");
-	for (int kind = 0; kind < ALLOWANCE_KINDS; kind++) {
-		exposition_begin(out, name, LABELS("what", allowance_word((enum allowance_kind)kind)));
-		fprintf(out, "%" PRIu64 "\n", allowance_count((enum allowance_kind)kind, &uid));
-	}
+	for (int kind = 0; kind < ALLOWANCE_KINDS; kind++)
+		exposition_put(out, name, LABELS("what", allowance_word((enum allowance_kind)kind)),
+			       allowance_count((enum allowance_kind)kind, &uid));
 }

@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/dir.h"
 #include "base/err.h"
 #include "base/fault.h"
 #include "base/fd.h"
@@ -335,22 +336,15 @@ static void tenant_sweep_one(const char *path)
 		tenant_delete_dir(dirfd, path);
 }
 
-static void tenant_close_dir(DIR **dir)
-{
-	if (*dir)
-		closedir(*dir);
-}
-
 static void tenant_sweep_hidden(const char *runtime)
 {
-	CLEANUP(tenant_close_dir) DIR *dir = opendir(runtime);
-	struct dirent *entry;
+	CLEANUP_DIR DIR *dir = opendir(runtime);
 	char path[PATH_MAX];
+	const char *name;
 
-	while (dir && (entry = readdir(dir)))
-		if (!strncmp(entry->d_name, HIDDEN_PREFIX, strlen(HIDDEN_PREFIX)) &&
-		    snprintf(path, sizeof(path), "%s/%s", runtime, entry->d_name) <
-			    (int)sizeof(path))
+	while ((name = dir_next(dir)))
+		if (!strncmp(name, HIDDEN_PREFIX, strlen(HIDDEN_PREFIX)) &&
+		    snprintf(path, sizeof(path), "%s/%s", runtime, name) < (int)sizeof(path))
 			tenant_sweep_one(path);
 }
 

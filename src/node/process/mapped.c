@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "node/process/mapped.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -15,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/dir.h"
 #include "base/err.h"
 #include "base/fd.h"
 #include "base/now.h"
@@ -84,23 +84,20 @@ static ssize_t mapped_open_thread(const char *path, char *slice, int *ret)
 /* Of the process, or, if its first thread has ended, of the first living one. */
 ssize_t mapped_open(pid_t pid, char slice[static MAPPED_SLICE_BYTES], int *ret)
 {
-	char path[64 + NAME_MAX];
-	struct dirent *entry;
-	DIR *tasks;
+	CLEANUP_DIR DIR *tasks = NULL;
+	char path[64];
 	ssize_t n;
+	int task;
 
 	snprintf(path, sizeof(path), "/proc/%ld/maps", (long)pid);
 	n = mapped_open_thread(path, slice, ret);
 	if (n != -ESRCH)
 		return n;
-	snprintf(path, sizeof(path), "/proc/%ld/task", (long)pid);
-	tasks = opendir(path);
-	while (n == -ESRCH && tasks && (entry = readdir(tasks))) {
-		snprintf(path, sizeof(path), "/proc/%ld/task/%s/maps", (long)pid, entry->d_name);
+	tasks = dir_of_process(pid, "task");
+	while (n == -ESRCH && (task = dir_next_number(tasks)) >= 0) {
+		snprintf(path, sizeof(path), "/proc/%ld/task/%d/maps", (long)pid, task);
 		n = mapped_open_thread(path, slice, ret);
 	}
-	if (tasks)
-		closedir(tasks);
 	return n;
 }
 
@@ -289,21 +286,15 @@ static bool mapped_may_have(pid_t pid, const struct stat *ledger)
 
 bool mapped_by_any(const struct stat *ledger)
 {
-	DIR *proc = opendir("/proc");
-	struct dirent *entry;
+	CLEANUP_DIR DIR *proc = opendir("/proc");
 	bool any = !proc;
-	uint64_t pid;
+	pid_t pid;
 
-	while (!any && (entry = readdir(proc))) {
-		int r = -ENOENT;
+	while (!any && (pid = dir_next_number(proc)) >= 0) {
+		int r = mapped_may_have(pid, ledger) ? mapped_ledger(pid, ledger) : -ENOENT;
 
-		if (!parse_u64(entry->d_name, 1, INT32_MAX, &pid) &&
-		    mapped_may_have((pid_t)pid, ledger))
-			r = mapped_ledger((pid_t)pid, ledger);
 		any = r == 0 || mapped_is_unknown(r);
 	}
-	if (proc)
-		closedir(proc);
 	return any;
 }
 

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "node/process/pod.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/dir.h"
 #include "base/err.h"
 
 #define POD_NOTE   "pod"
@@ -161,14 +161,12 @@ bool pod_of_logs(const char *dir, struct pod *ret)
 
 void pod_find_name(struct pod *pod)
 {
-	DIR *logs = opendir(LOGS);
-	const struct dirent *entry;
+	CLEANUP_DIR DIR *logs = opendir(LOGS);
+	const char *name;
 
-	while (logs && *pod->uid && (entry = readdir(logs)))
-		if (pod_of_logs(entry->d_name, pod))
+	while (*pod->uid && (name = dir_next(logs)))
+		if (pod_of_logs(name, pod))
 			break;
-	if (logs)
-		closedir(logs);
 }
 
 void pod_of_process(pid_t pid, struct pod *ret)

@@ -15,7 +15,6 @@
 #include "base/cleanup.h"
 #include "base/dir.h"
 #include "base/number.h"
-#include "base/parse.h"
 #include "node/process/allowance.h"
 #include "node/process/lookup.h"
 #include "node/process/mapped.h"

@@ -2,10 +2,8 @@
 #include "guest/account/figure.h"
 
 #include <errno.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "base/cancel.h"
 #include "base/fault.h"

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "guest/memory/context_limits.h"
 
-#include "base/number.h"
 #include "guest/account/charge.h"
 #include "guest/account/context.h"
 #include "guest/account/granule.h"

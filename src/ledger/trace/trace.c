@@ -2,7 +2,6 @@
 #include "ledger/trace/trace.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>

@@ -18,7 +18,6 @@
 #include "base/err.h"
 #include "base/fd.h"
 #include "base/now.h"
-#include "base/parse.h"
 #include "node/process/mapped_priv.h"
 #include "node/process/process.h"
 #include "node/process/reading.h"

@@ -92,14 +92,6 @@ static char *site_trim(char *s)
 	return s;
 }
 
-static int site_index(const char *word, const char *const *list, int n)
-{
-	for (int i = 0; i < n; i++)
-		if (!strcmp(word, list[i]))
-			return i;
-	return -1;
-}
-
 /* --- Sections --------------------------------------------------------------------------------- */
 
 /* Most bytes of an entry about a user, or about a group with its members. */
@@ -281,11 +273,11 @@ static int site_parse(const struct site_word *key, const char *text, struct site
 		ret->number = (uint32_t)number;
 		return 0;
 	case KIND_PRIORITY:
-		i = site_index(text, priorities, RANK_HIGH + 1);
+		i = parse_word(text, priorities, RANK_HIGH + 1);
 		ret->number = (uint32_t)i;
 		return i < 0 ? -EINVAL : 0;
 	case KIND_SWITCH:
-		i = site_index(text, switches, 2);
+		i = parse_word(text, switches, 2);
 		ret->number = (uint32_t)i;
 		return i < 0 ? -EINVAL : 0;
 	}
@@ -342,7 +334,7 @@ static void site_take_overpromise(struct reading *r, const char *value)
 		[SITE_REFUSE] = "no quota is given by which those on a device are more together than "
 				"it has",
 	};
-	int i = site_index(value, overpromises, 3);
+	int i = parse_word(value, overpromises, 3);
 
 	if (i < 0) {
 		site_tell(r, true, "overpromise = %s: write allow, warn or refuse", value);

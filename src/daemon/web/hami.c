@@ -154,15 +154,14 @@ static struct hami_device hami_look(const struct device *device, const struct te
 	if (audit)
 		ret.outside_bytes = audit_outside_bytes(audit, device->uuid);
 	for (size_t i = 0; i < tenants->n; i++) {
-		const struct snapshot *s = tenants->list[i].snapshot;
+		const struct snapshot_device *d =
+			snapshot_device_of(tenants->list[i].snapshot, device->uuid);
 
-		for (int d = 0; s && d < s->ndevices; d++) {
-			if (memcmp(s->device[d].uuid, device->uuid, sizeof(device->uuid)))
-				continue;
-			ret.tenants++;
-			ret.asked_permille += s->device[d].compute.share_permille;
-			ret.achieved_bp += s->device[d].compute.achieved_1s_bp;
-		}
+		if (!d)
+			continue;
+		ret.tenants++;
+		ret.asked_permille += d->compute.share_permille;
+		ret.achieved_bp += d->compute.achieved_1s_bp;
 	}
 	return ret;
 }

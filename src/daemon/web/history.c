@@ -200,11 +200,10 @@ static uint64_t history_device_bp(const struct tenants *tenants, const uint8_t u
 	uint64_t sum = 0;
 
 	for (size_t i = 0; i < tenants->n; i++) {
-		const struct snapshot *s = tenants->list[i].snapshot;
+		const struct snapshot_device *device =
+			snapshot_device_of(tenants->list[i].snapshot, uuid);
 
-		for (int d = 0; s && d < s->ndevices; d++)
-			if (!memcmp(s->device[d].uuid, uuid, sizeof(s->device[d].uuid)))
-				sum += history_achieved_bp(&s->device[d].compute);
+		sum += device ? history_achieved_bp(&device->compute) : 0;
 	}
 	return sum;
 }

@@ -21,10 +21,10 @@
 DEFINE_CLEANUP(struct ledger, ledger_close)
 DEFINE_CLEANUP(struct snapshot, snapshot_free)
 
-static struct snapshot_device *snapshot_device_by_uuid(struct snapshot *snapshot,
-						       const uint8_t uuid[16])
+struct snapshot_device *snapshot_device_of(const struct snapshot *snapshot,
+					   const uint8_t uuid[static 16])
 {
-	for (int i = 0; i < snapshot->ndevices; i++)
+	for (int i = 0; snapshot && i < snapshot->ndevices; i++)
 		if (!memcmp(snapshot->device[i].uuid, uuid, 16))
 			return &snapshot->device[i];
 	return NULL;
@@ -63,7 +63,7 @@ static int snapshot_list_devices(struct snapshot *snapshot, struct ledger *ledge
 
 		if (ledger_device_info(ledger, i, &info) < 0)
 			continue;
-		dev = snapshot_device_by_uuid(snapshot, info.uuid);
+		dev = snapshot_device_of(snapshot, info.uuid);
 		/* A forged table may name a device twice; processes use the first. */
 		if (dev && dev->index >= 0)
 			continue;

@@ -98,6 +98,10 @@ uint64_t snapshot_swap_ns(const struct snapshot *snapshot, bool out);
 int snapshot_read(const char *dir, struct snapshot **ret);
 void snapshot_free(struct snapshot *snapshot);
 
+/* The tenant's device of that name. NULL: it has none, or `snapshot` is NULL. */
+struct snapshot_device *snapshot_device_of(const struct snapshot *snapshot,
+					   const uint8_t uuid[static 16]);
+
 /*
  * The size of what pages say of it, in units of 100 bytes, which is also a measure of the time that
  * takes: 8 for each process on each device, 10 for a process, 50 for a device. Each slot of a

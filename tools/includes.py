@@ -20,10 +20,12 @@ STARTS = re.compile(r"^(?!static\b|typedef\b|return\b|else\b)[a-z][\w\s*]*?\b([a
                     r"\([^;{}]*\)(\s*\{|[^;{}]*;)", re.M)
 DEFINED = re.compile(r"^(?!static\b|typedef\b)\w[^;={}#]*?\b([a-z]\w+)\([^;{}]*\)\s*\{", re.M)
 
-LOW = ("base", "sched", "ledger", "nvidia", "amd")
+LEDGER = ("ledger", "ledger/role", "ledger/trace", "ledger/reader")
+LOW = ("base", "sched", *LEDGER, "nvidia", "amd")
+NODE = ("node", "node/process")
 GUEST_LOW = (*LOW, "guest/process", "guest/core")
 SIM = ("sim", "sim/cuda", "sim/nvml", "sim/kfd")
-CLI_LOW = (*LOW, "roles", "control", "dropin", "image", "guard", "text", "node", "cdi", *SIM)
+CLI_LOW = (*LOW, "roles", "control", "dropin", "image", "guard", "text", *NODE, "cdi", *SIM)
 CLI = ("cli/say", "cli/device", "cli/tenant", "cli/exec", "cli/checkpoint", "cli/container",
        "cli/doctor", "cli/top", "cli/ps", "cli/bench")
 
@@ -35,20 +37,24 @@ USES = {
     "base": (),
     "sched": ("base",),
     "ledger": ("base", "sched"),
-    "roles": ("base", "sched", "ledger"),
-    "control": ("base", "sched", "ledger"),
-    "dropin": ("base", "sched", "ledger"),
-    "nvidia": ("base", "sched", "ledger"),
-    "amd": ("base", "sched", "ledger"),
+    "ledger/role": ("base", "ledger"),
+    "ledger/trace": ("base", "ledger"),
+    "ledger/reader": ("base", "sched", "ledger", "ledger/trace"),
+    "roles": ("base", "sched", *LEDGER),
+    "control": ("base", "sched", *LEDGER),
+    "dropin": ("base", "sched", *LEDGER),
+    "nvidia": ("base", "sched", *LEDGER),
+    "amd": ("base", "sched", *LEDGER),
     "image": LOW,
     "criu/kfd": (*LOW, "image"),
     "criu": ("base", "amd", "image", "criu/kfd"),
-    "guard": ("base", "ledger", "nvidia", "amd"),
-    "text": ("base", "ledger", "nvidia", "amd"),
-    "node": (*LOW, "guard", "text"),
-    "cdi": (*LOW, "text", "node"),
-    "peer": ("base", "ledger", "nvidia", "amd"),
-    "tools": ("base", "ledger", "nvidia", "amd"),
+    "guard": ("base", *LEDGER, "nvidia", "amd"),
+    "text": ("base", *LEDGER, "nvidia", "amd"),
+    "node/process": ("base", "text"),
+    "node": (*LOW, "guard", "text", "node/process"),
+    "cdi": (*LOW, "text", *NODE),
+    "peer": ("base", *LEDGER, "nvidia", "amd"),
+    "tools": ("base", *LEDGER, "nvidia", "amd"),
     "guest/process": (*LOW, "dropin"),
     "guest/core": (*LOW, "dropin", "guest/process"),
     "guest/lend": GUEST_LOW,
@@ -67,20 +73,24 @@ USES = {
     # rooms.c alone, which is above all
     "guest": ("guest/core", "guest/lend", "guest/account", "guest/memory", "guest/movable",
               "guest/swap"),
-    "kube/state": (*LOW, "text", "node"),
+    "kube/state": (*LOW, "text", *NODE),
     "kube/wire": (*LOW, "text", "kube/state"),
-    "kube/slices": (*LOW, "text", "node", "kube/state", "kube/wire"),
-    "kube/schedulers": (*LOW, "text", "node", "kube/state", "kube/wire"),
-    "kube/grants": (*LOW, "text", "node", "cdi", "kube/state", "kube/schedulers"),
-    "kube/pods": (*LOW, "text", "node", "cdi", "kube/state", "kube/wire", "kube/schedulers",
+    "kube/slices": (*LOW, "text", *NODE, "kube/state", "kube/wire"),
+    "kube/schedulers": (*LOW, "text", *NODE, "kube/state", "kube/wire"),
+    "kube/grants": (*LOW, "text", *NODE, "cdi", "kube/state", "kube/schedulers"),
+    "kube/pods": (*LOW, "text", *NODE, "cdi", "kube/state", "kube/wire", "kube/schedulers",
                   "kube/grants"),
-    "kube/claims": (*LOW, "text", "node", "cdi", "kube/state", "kube/wire", "kube/grants",
+    "kube/claims": (*LOW, "text", *NODE, "cdi", "kube/state", "kube/wire", "kube/grants",
                     "kube/pods"),
-    "kube/slots": (*LOW, "text", "node", "cdi", "kube/state", "kube/wire", "kube/schedulers",
+    "kube/slots": (*LOW, "text", *NODE, "cdi", "kube/state", "kube/wire", "kube/schedulers",
                    "kube/grants", "kube/pods"),
-    "kube": (*LOW, "text", "node", "cdi", *KUBE),
-    "daemon": (*LOW, "roles", "control", "guard", "text", "node", "cdi", "kube",
-               "kube/state"),
+    "kube": (*LOW, "text", *NODE, "cdi", *KUBE),
+    "daemon/audit": (*LOW, "text", *NODE, "kube/state"),
+    "daemon/site": (*LOW, "control", "text", "kube/state"),
+    "daemon/users": (*LOW, "roles", "control", "text", *NODE, "daemon/site"),
+    "daemon/web": (*LOW, "text", *NODE, "kube/state", "daemon/audit"),
+    "daemon": (*LOW, "roles", "control", "guard", "text", *NODE, "cdi", "kube",
+               "kube/state", "daemon/audit", "daemon/site", "daemon/users", "daemon/web"),
     "cli/say": CLI_LOW,
     "cli/device": (*CLI_LOW, "peer", "tools", "cli/say"),
     "cli/tenant": (*CLI_LOW, "cli/say", "cli/device"),

@@ -254,3 +254,11 @@ int parse_u64(const char *s, uint64_t min, uint64_t max, uint64_t *ret)
 	*ret = value;
 	return 0;
 }
+
+int parse_word(const char *s, const char *const *words, int n)
+{
+	for (int i = 0; i < n; i++)
+		if (!strcmp(s, words[i]))
+			return i;
+	return -1;
+}

@@ -65,4 +65,7 @@ int parse_duration_us(const char *s, uint64_t max_us, uint64_t *ret);
 /* A decimal integer in [min, max] and nothing else. 0, -EINVAL or -ERANGE. */
 int parse_u64(const char *s, uint64_t min, uint64_t max, uint64_t *ret);
 
+/* Which of the `n` words it is, from 0; -1: none. */
+int parse_word(const char *s, const char *const *words, int n);
+
 #endif

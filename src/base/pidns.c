@@ -1,23 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <dirent.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/dir.h"
 #include "base/fd.h"
 #include "base/parse.h"
 #include "base/pidns.h"
-
-static void pidns_close_dir(DIR **dir)
-{
-	if (*dir)
-		closedir(*dir);
-}
 
 uint64_t pidns_self(void)
 {
@@ -51,10 +43,10 @@ static uint32_t pidns_innermost_pid(int proc, uint32_t host_pid)
 
 void pidns_translate(struct pidns_query *queries, size_t n)
 {
-	CLEANUP(pidns_close_dir) DIR *dir = NULL;
+	CLEANUP_DIR DIR *dir = NULL;
 	uint64_t self = pidns_self();
 	size_t open = 0;
-	struct dirent *entry;
+	int host_pid;
 
 	for (size_t i = 0; i < n; i++) {
 		queries[i].host_pid = 0;
@@ -66,15 +58,12 @@ void pidns_translate(struct pidns_query *queries, size_t n)
 	if (!open)
 		return;
 	dir = opendir("/proc");
-	while (dir && open && (entry = readdir(dir))) {
+	while (open && (host_pid = dir_next_number(dir)) >= 0) {
 		char path[64];
-		uint64_t host_pid;
 		uint32_t inner = 0;
 		struct stat st;
 
-		if (parse_u64(entry->d_name, 1, UINT32_MAX, &host_pid) < 0)
-			continue;
-		snprintf(path, sizeof(path), "%" PRIu64 "/ns/pid", host_pid);
+		snprintf(path, sizeof(path), "%d/ns/pid", host_pid);
 		if (fstatat(dirfd(dir), path, &st, 0) < 0 || st.st_ino == self)
 			continue;
 		for (size_t i = 0; i < n; i++) {

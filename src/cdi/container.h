@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <sys/types.h>
 
-#include "node/pod.h"
+#include "node/process/pod.h"
 
 struct container {
 	char id[256];

@@ -11,7 +11,7 @@
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "cdi/spec.h"
-#include "node/lookup.h"
+#include "node/process/lookup.h"
 
 /* More than these may be locked where the container has a user namespace, but no fewer. */
 #define FLAGS (MS_NOSUID | MS_NODEV | MS_NOEXEC)

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
 #include "criu/awaited.h"
 
-#include <dirent.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/dir.h"
 #include "criu/dmabuf.h"
 #include "criu/drm.h"
 #include "criu/kfd_file.h"
@@ -46,20 +45,13 @@ static bool awaited_add_descriptor(struct awaited *awaited, long pid, int pidfd,
 static bool awaited_add_process(struct awaited *awaited, long pid)
 {
 	CLEANUP_CLOSE int pidfd = (int)syscall(SYS_pidfd_open, (pid_t)pid, 0);
-	char path[64];
-	struct dirent *entry;
-	bool whole = pidfd >= 0;
-	DIR *list;
+	CLEANUP_DIR DIR *list = dir_of_process((pid_t)pid, "fd");
+	bool whole = list && pidfd >= 0;
+	int fd;
 
-	snprintf(path, sizeof(path), "/proc/%ld/fd", pid);
-	list = opendir(path);
-	while (list && whole && (entry = readdir(list)))
-		if (*entry->d_name != '.')
-			whole = awaited_add_descriptor(awaited, pid, pidfd,
-						       (int)strtol(entry->d_name, NULL, 10));
-	if (list)
-		closedir(list);
-	return list && whole;
+	while (whole && (fd = dir_next_number(list)) >= 0)
+		whole = awaited_add_descriptor(awaited, pid, pidfd, fd);
+	return whole;
 }
 
 void awaited_open(struct awaited *ret)

@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "base/err.h"
 #include "criu/drm.h"
 #include "criu/handles.h"
 #include "criu/render.h"

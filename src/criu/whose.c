@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
 #include "criu/whose.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <linux/kcmp.h>
 #include <stdbool.h>
@@ -10,6 +9,8 @@
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+#include "base/dir.h"
 
 /* Does CRIU, which is this process, hold it to dump it? */
 static bool whose_is_held(long pid)
@@ -35,36 +36,25 @@ bool whose_is_same(long pid, long descriptor, int fd)
 
 long whose_descriptor(long pid, int fd)
 {
-	char path[64];
-	struct dirent *entry;
-	long found = -1;
-	DIR *list;
+	CLEANUP_DIR DIR *list = dir_of_process((pid_t)pid, "fd");
+	int other;
 
-	snprintf(path, sizeof(path), "/proc/%ld/fd", pid);
-	list = opendir(path);
-	while (list && found < 0 && (entry = readdir(list))) {
-		long other = strtol(entry->d_name, NULL, 10);
-
-		if (*entry->d_name != '.' && whose_is_same(pid, other, fd))
-			found = other;
-	}
-	if (list)
-		closedir(list);
-	return found;
+	while ((other = dir_next_number(list)) >= 0)
+		if (whose_is_same(pid, other, fd))
+			break;
+	return other;
 }
 
 int whose_held(long **ret_pids)
 {
-	DIR *list = opendir("/proc");
-	struct dirent *entry;
+	CLEANUP_DIR DIR *list = opendir("/proc");
 	long *pids = NULL;
-	int n = 0;
+	int n = 0, pid;
 
-	while (list && (entry = readdir(list))) {
-		long pid = strtol(entry->d_name, NULL, 10);
+	while ((pid = dir_next_number(list)) >= 0) {
 		long *longer;
 
-		if (!pid || !whose_is_held(pid))
+		if (!whose_is_held(pid))
 			continue;
 		longer = reallocarray(pids, (size_t)n + 1, sizeof(*pids));
 		if (!longer) {
@@ -74,8 +64,6 @@ int whose_held(long **ret_pids)
 		pids = longer;
 		pids[n++] = pid;
 	}
-	if (list)
-		closedir(list);
 	*ret_pids = pids;
 	return n;
 }

@@ -14,8 +14,8 @@
 #include "base/futex.h"
 #include "base/now.h"
 #include "base/word.h"
-#include "ledger/residency_file.h"
-#include "ledger/role_file.h"
+#include "ledger/role/residency_file.h"
+#include "ledger/role/role_file.h"
 #include "roles/residency_host.h"
 #include "text/log.h"
 

@@ -2,7 +2,6 @@
 #include "dropin/variables.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/hash.h"

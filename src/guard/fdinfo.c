@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/dir.h"
 #include "base/err.h"
 #include "base/fd.h"
 #include "base/now.h"
@@ -142,28 +143,16 @@ static int fdinfo_open_thread(pid_t process, const char *thread)
 	return fdinfo_lists_any(dir) ? TAKE_FD(dir) : -ENOENT;
 }
 
-static void fdinfo_close_dir(DIR **dir)
-{
-	if (*dir)
-		closedir(*dir);
-}
-
 int fdinfo_open(pid_t process)
 {
-	CLEANUP(fdinfo_close_dir) DIR *threads = NULL;
-	int dir = -ENOENT, tries = 0;
-	struct dirent *entry;
-	char path[64];
+	CLEANUP_DIR DIR *threads = dir_of_process(process, "task");
+	int dir = -ENOENT;
+	const char *name;
 
-	snprintf(path, sizeof(path), "/proc/%d/task", process);
-	threads = opendir(path);
 	if (!threads)
 		return errno == ENOENT ? -ESRCH : err_errno();
-	while (dir == -ENOENT && tries < THREADS && (entry = readdir(threads)))
-		if (entry->d_name[0] != '.') {
-			dir = fdinfo_open_thread(process, entry->d_name);
-			tries++;
-		}
+	for (int tries = 0; dir == -ENOENT && tries < THREADS && (name = dir_next(threads)); tries++)
+		dir = fdinfo_open_thread(process, name);
 	return dir;
 }
 

@@ -2,7 +2,6 @@
 #include "image/crc32c.h"
 
 #include <pthread.h>
-#include <stdbool.h>
 #include <string.h>
 
 #define POLYNOMIAL 0x82f63b78u /* reflected */

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/dir.h"
 #include "base/err.h"
 #include "base/fd.h"
 #include "image/crc32c.h"
@@ -424,9 +425,9 @@ static int parts_check_name(const struct listing *l, const char *name)
 static int parts_check_folder(const struct listing *l, const char *folder)
 {
 	int fd = fd_openat(l->dir, *folder ? folder : ".", O_RDONLY | O_DIRECTORY, 0), r = 0;
+	CLEANUP_DIR DIR *dir = NULL;
 	char name[PATH_MAX];
-	struct dirent *entry;
-	DIR *dir;
+	const char *entry;
 
 	if (fd < 0)
 		return parts_refuse(l, fd, folder, strerror(-fd));
@@ -435,13 +436,10 @@ static int parts_check_folder(const struct listing *l, const char *folder)
 		close(fd);
 		return -ENOMEM;
 	}
-	while (r == 0 && (entry = readdir(dir))) {
-		if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, ".."))
-			continue;
-		snprintf(name, sizeof(name), "%s%s%s", folder, *folder ? "/" : "", entry->d_name);
+	while (r == 0 && (entry = dir_next(dir))) {
+		snprintf(name, sizeof(name), "%s%s%s", folder, *folder ? "/" : "", entry);
 		r = parts_check_name(l, name);
 	}
-	closedir(dir);
 	return r;
 }
 

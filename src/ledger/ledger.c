@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <fcntl.h>
-#include <limits.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -75,8 +74,7 @@ static int ledger_read_header(int fd)
 
 int ledger_check(const char *dir)
 {
-	CLEANUP_CLOSE int fd =
-		shared_file_open(dir, LEDGER_FILE, O_RDONLY, sizeof(struct ledger_file));
+	CLEANUP_CLOSE int fd = map_open(dir, O_RDONLY);
 
 	return fd < 0 ? fd : ledger_read_header(fd);
 }
@@ -182,19 +180,13 @@ int ledger_open(const char *dir, enum ledger_mode mode, struct ledger **ret)
 {
 	CLEANUP(cleanup_ledger_close) struct ledger *ledger = ledger_new(dir, mode);
 	CLEANUP_CLOSE int fd = -EBADF;
-	struct stat st;
 	int r;
 
 	if (!ledger)
 		return -ENOMEM;
-	fd = shared_file_open(dir, LEDGER_FILE, mode == LEDGER_GUEST ? O_RDWR : O_RDONLY,
-			      sizeof(struct ledger_file));
+	fd = map_open_noted(ledger, mode == LEDGER_GUEST ? O_RDWR : O_RDONLY);
 	if (fd < 0)
 		return fd;
-	if (fstat(fd, &st) < 0)
-		return err_errno();
-	ledger->dev = st.st_dev;
-	ledger->ino = st.st_ino;
 	if (mode == LEDGER_GUEST) {
 		r = ledger_map_shared(ledger, fd);
 	} else if (mode == LEDGER_WATCH) {
@@ -270,8 +262,7 @@ static int ledger_mark_slots(int fd, int locks, enum slot_state from, enum slot_
 
 int ledger_save(const char *dir, int fd)
 {
-	CLEANUP_CLOSE int from =
-		shared_file_open(dir, LEDGER_FILE, O_RDONLY, sizeof(struct ledger_file));
+	CLEANUP_CLOSE int from = map_open(dir, O_RDONLY);
 	int r = from < 0 ? from : ledger_copy(from, fd);
 
 	/* No process will return to the slots of dead ones. */
@@ -299,8 +290,7 @@ static int ledger_age(int fd)
 
 int ledger_await(const char *dir, int fd, bool aged)
 {
-	CLEANUP_CLOSE int to =
-		shared_file_open(dir, LEDGER_FILE, O_RDWR, sizeof(struct ledger_file));
+	CLEANUP_CLOSE int to = map_open(dir, O_RDWR);
 	struct stat st;
 	int r;
 
@@ -448,31 +438,23 @@ static int ledger_name_device(struct ledger *ledger, int fd, const uint64_t uuid
 
 static int ledger_add_device(struct ledger *ledger, const uint64_t uuid[static 2])
 {
-	bool close_fd = false;
-	int fd = map_fd(ledger, &close_fd), d;
+	CLEANUP_CLOSE int own = -EBADF;
+	int fd = map_fd(ledger, &own);
 
-	if (fd < 0)
-		return fd;
-	d = ledger_name_device(ledger, fd, uuid);
-	if (close_fd)
-		close(fd);
-	return d;
+	return fd < 0 ? fd : ledger_name_device(ledger, fd, uuid);
 }
 
 int ledger_allocate(struct ledger *ledger, int device)
 {
-	bool close_fd = false;
-	int fd, r;
+	CLEANUP_CLOSE int own = -EBADF;
+	int fd;
 
 	if (!ledger_knows(ledger, device))
 		return -ENODEV;
 	if (map_ready(ledger, device))
 		return 0;
-	fd = map_fd(ledger, &close_fd);
-	r = fd < 0 ? fd : map_allocate_rows(ledger, fd, device);
-	if (close_fd)
-		close(fd);
-	return r;
+	fd = map_fd(ledger, &own);
+	return fd < 0 ? fd : map_allocate_rows(ledger, fd, device);
 }
 
 int ledger_device(struct ledger *ledger, const uint8_t uuid[16], uint64_t total_bytes)

@@ -13,8 +13,7 @@
 
 int life_hold(const char *dir)
 {
-	CLEANUP_CLOSE int fd =
-		shared_file_open(dir, LEDGER_FILE, O_RDONLY, sizeof(struct ledger_file));
+	CLEANUP_CLOSE int fd = map_open(dir, O_RDONLY);
 	struct stat st;
 	int r;
 
@@ -46,10 +45,5 @@ int life_keep(const char *dir)
 
 bool life_is_held(const char *dir)
 {
-	CLEANUP_CLOSE int fd =
-		shared_file_open(dir, LEDGER_FILE, O_RDONLY, sizeof(struct ledger_file));
-
-	if (fd < 0)
-		return fd == -EMFILE || fd == -ENFILE;
-	return shared_file_locked(fd, LEDGER_LOCK_LIFE, 1) != 0;
+	return map_is_held(dir, LEDGER_LOCK_LIFE, 1);
 }

@@ -56,22 +56,48 @@ int map_file(struct ledger *ledger, int fd)
 	return madvise(map, sizeof(struct ledger_file), MADV_DONTFORK) < 0 ? err_errno() : 0;
 }
 
-int map_fd(struct ledger *ledger, bool *ret_close)
+int map_open(const char *dir, int flags)
+{
+	return shared_file_open(dir, LEDGER_FILE, flags, sizeof(struct ledger_file));
+}
+
+int map_open_noted(struct ledger *ledger, int flags)
+{
+	CLEANUP_CLOSE int fd = map_open(ledger->dir, flags);
+	struct stat st;
+
+	if (fd < 0)
+		return fd;
+	if (fstat(fd, &st) < 0)
+		return err_errno();
+	ledger->dev = st.st_dev;
+	ledger->ino = st.st_ino;
+	return TAKE_FD(fd);
+}
+
+int map_fd(struct ledger *ledger, int *ret_own)
 {
 	CLEANUP_CLOSE int fd = -EBADF;
 	struct stat st;
 
-	if (ledger->fd >= 0) {
-		*ret_close = false;
+	if (ledger->fd >= 0)
 		return ledger->fd;
-	}
-	fd = shared_file_open(ledger->dir, LEDGER_FILE, O_RDWR, sizeof(struct ledger_file));
+	fd = map_open(ledger->dir, O_RDWR);
 	if (fd < 0)
 		return fd == -ENOENT ? -ESTALE : fd;
 	if (fstat(fd, &st) < 0)
 		return err_errno();
 	if (st.st_dev != ledger->dev || st.st_ino != ledger->ino)
 		return -ESTALE;
-	*ret_close = true;
-	return TAKE_FD(fd);
+	*ret_own = TAKE_FD(fd);
+	return *ret_own;
+}
+
+bool map_is_held(const char *dir, int64_t at, int64_t len)
+{
+	CLEANUP_CLOSE int fd = map_open(dir, O_RDONLY);
+
+	if (fd < 0)
+		return fd == -EMFILE || fd == -ENFILE;
+	return shared_file_locked(fd, at, len) != 0;
 }

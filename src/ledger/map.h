@@ -38,11 +38,20 @@ struct ledger {
 	char dir[]; /* absolute or as given */
 };
 
+/* The file of a tenant's directory. Descriptor, or an error of shared_file_open. */
+int map_open(const char *dir, int flags);
+
+/* The same by the ledger's directory, which may lead to another file than before: that one is noted. */
+int map_open_noted(struct ledger *ledger, int flags);
+
 /*
- * The ledger's own descriptor if it has one, else the file opened again: *ret_close says which.
- * -ESTALE if the path leads to another file by now.
+ * The ledger's own descriptor if it has one, else the file opened again, as *ret_own, too, which is
+ * the caller's to close. -ESTALE if the path leads to another file by now.
  */
-int map_fd(struct ledger *ledger, bool *ret_close);
+int map_fd(struct ledger *ledger, int *ret_own);
+
+/* True if a process holds a lock of these bytes. True if it cannot be found out; false without a file. */
+bool map_is_held(const char *dir, int64_t at, int64_t len);
 
 /*
  * Maps the file through `fd`, over the mapping there is: other threads keep reading the same bytes

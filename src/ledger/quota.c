@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "base/cancel.h"
+#include "base/cleanup.h"
 #include "base/fault.h"
 #include "base/now.h"
 #include "base/number.h"
@@ -338,8 +339,9 @@ uint64_t quota_used_live_each(struct ledger *ledger, int device, uint64_t *each)
 {
 	uint64_t alive[SHARED_HOLDER_WORDS] = { 0 };
 	unsigned int high = map_slot_high(ledger);
-	bool close_fd = false, asked = false;
+	CLEANUP_CLOSE int own = -EBADF;
 	struct sum sum = { 0 };
+	bool asked = false;
 	int fd = -EBADF;
 
 	if (each)
@@ -354,7 +356,7 @@ uint64_t quota_used_live_each(struct ledger *ledger, int device, uint64_t *each)
 			continue;
 		/* Opening the file costs more than all else here; alone, nobody is asked about. */
 		if (!asked && (int)i != map_own_slot(ledger)) {
-			fd = map_fd(ledger, &close_fd);
+			fd = map_fd(ledger, &own);
 			asked = true;
 		}
 		if (fd >= 0 && !slot_alive_fd(ledger, fd, (int)i))
@@ -364,8 +366,6 @@ uint64_t quota_used_live_each(struct ledger *ledger, int device, uint64_t *each)
 		if (each)
 			each[i] = one.total;
 	}
-	if (close_fd)
-		close(fd);
 	if (map_shared_high(ledger))
 		sum.total = sat_add_u64(sum.total, holders_sum(ledger, device, alive, each));
 	return sum.total;
@@ -400,20 +400,15 @@ static _Thread_local int quota_could_cancel __attribute__((tls_model("initial-ex
 /* A description of its own for each holder, so that threads of one process exclude each other. */
 static int quota_lock_here(struct ledger *ledger)
 {
-	bool close_fd = false;
-	int fd, r;
+	CLEANUP_CLOSE int own = -EBADF;
+	int fd = map_fd(ledger, &own), r;
 
-	fd = map_fd(ledger, &close_fd);
 	if (fd < 0)
 		return fd;
-	if (!close_fd)
+	if (own < 0)
 		return -EINVAL;
-	r = shared_file_lock_wait(fd, LEDGER_LOCK_QUOTA, 1);
-	if (r < 0) {
-		close(fd);
-		return r;
-	}
-	return fd;
+	r = shared_file_lock_wait(own, LEDGER_LOCK_QUOTA, 1);
+	return r < 0 ? r : TAKE_FD(own);
 }
 
 int quota_lock(struct ledger *ledger)
@@ -437,16 +432,11 @@ void quota_unlock(int token)
 
 int quota_reclaim(struct ledger *ledger)
 {
-	bool close_fd = false;
-	int fd, n;
+	CLEANUP_CLOSE int own = -EBADF;
+	int fd;
 
 	if (ledger->is_copy)
 		return -EINVAL;
-	fd = map_fd(ledger, &close_fd);
-	if (fd < 0)
-		return fd;
-	n = slot_reclaim_dead(ledger, fd);
-	if (close_fd)
-		close(fd);
-	return n;
+	fd = map_fd(ledger, &own);
+	return fd < 0 ? fd : slot_reclaim_dead(ledger, fd);
 }

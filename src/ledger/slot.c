@@ -250,15 +250,14 @@ static int slot_take_over(struct ledger *ledger, int fd, unsigned int index)
 
 int slot_claim(struct ledger *ledger, struct slot **ret)
 {
-	CLEANUP_CLOSE int fd = -EBADF;
+	CLEANUP_CLOSE int own = -EBADF;
 	struct ledger_slot *shared;
 	uint64_t generation;
-	bool close_fd;
-	int index, r;
+	int fd, index, r;
 
 	if (ledger->is_copy || map_own_slot(ledger) >= 0)
 		return -EINVAL;
-	fd = map_fd(ledger, &close_fd);
+	fd = map_fd(ledger, &own);
 	if (fd < 0)
 		return fd;
 	index = slot_lock_any(ledger, fd);
@@ -284,22 +283,6 @@ int slot_claim(struct ledger *ledger, struct slot **ret)
 	return 0;
 }
 
-/* The ledger is another file by the same name, and mapped where it was. */
-static int slot_open_again(struct ledger *ledger)
-{
-	CLEANUP_CLOSE int fd = shared_file_open(ledger->dir, LEDGER_FILE, O_RDWR,
-						sizeof(struct ledger_file));
-	struct stat st;
-
-	if (fd < 0)
-		return fd;
-	if (fstat(fd, &st) < 0)
-		return err_errno();
-	ledger->dev = st.st_dev;
-	ledger->ino = st.st_ino;
-	return TAKE_FD(fd);
-}
-
 int slot_adopt(struct slot *slot)
 {
 	struct ledger *ledger = slot->ledger;
@@ -312,7 +295,8 @@ int slot_adopt(struct slot *slot)
 		return -ESTALE;
 	if ((state & 0xff) != SLOT_AWAITED)
 		return 0;
-	fd = slot_open_again(ledger);
+	/* The ledger is another file by the same name, and mapped where it was. */
+	fd = map_open_noted(ledger, O_RDWR);
 	if (fd < 0)
 		return fd;
 	r = shared_file_lock(fd, LEDGER_LOCK_SLOTS + slot->index, 1);
@@ -351,28 +335,18 @@ bool slot_alive_fd(struct ledger *ledger, int fd, int index)
 
 bool slot_alive(struct ledger *ledger, int index)
 {
-	bool close_fd = false, alive;
+	CLEANUP_CLOSE int own = -EBADF;
 	int fd;
 
 	if ((unsigned int)index >= LEDGER_SLOTS)
 		return false;
-	fd = map_fd(ledger, &close_fd);
-	if (fd < 0)
-		return true;
-	alive = slot_alive_fd(ledger, fd, index);
-	if (close_fd)
-		close(fd);
-	return alive;
+	fd = map_fd(ledger, &own);
+	return fd < 0 || slot_alive_fd(ledger, fd, index);
 }
 
 bool slot_any_alive(const char *dir)
 {
-	CLEANUP_CLOSE int fd =
-		shared_file_open(dir, LEDGER_FILE, O_RDONLY, sizeof(struct ledger_file));
-
-	if (fd < 0)
-		return fd == -EMFILE || fd == -ENFILE;
-	return shared_file_locked(fd, LEDGER_LOCK_SLOTS, LEDGER_SLOTS) != 0;
+	return map_is_held(dir, LEDGER_LOCK_SLOTS, LEDGER_SLOTS);
 }
 
 int slot_count(struct ledger *ledger)

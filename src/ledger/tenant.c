@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/dir.h"
 #include "base/err.h"
 #include "base/fault.h"
 #include "base/fd.h"
@@ -30,7 +31,6 @@
 #include "ledger/policy_file.h"
 #include "ledger/shared_file.h"
 #include "ledger/tenant.h"
-#include "ledger/trace.h"
 
 #define HIDDEN_PREFIX ".tmp-"
 
@@ -262,13 +262,21 @@ static int tenant_lock_dir(const char *path)
 	return TAKE_FD(fd);
 }
 
+void tenant_ring_name(unsigned int number, char ret[static 16])
+{
+	if (number == TENANT_RING_ROLES)
+		snprintf(ret, 16, "trace.roles");
+	else
+		snprintf(ret, 16, "trace.%u", number);
+}
+
 /* One that stays is an error of rmdir. */
-static void tenant_delete_traces(int dirfd)
+static void tenant_delete_rings(int dirfd)
 {
 	char name[16];
 
-	for (unsigned int i = 0; i < TRACE_ALL; i++) {
-		trace_name(i, name);
+	for (unsigned int i = 0; i < TENANT_RINGS; i++) {
+		tenant_ring_name(i, name);
 		unlinkat(dirfd, name, 0);
 	}
 }
@@ -285,7 +293,7 @@ static int tenant_delete_dir(int dirfd, const char *path)
 	for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++)
 		if (unlinkat(dirfd, files[i], 0) < 0 && errno != ENOENT)
 			return err_errno();
-	tenant_delete_traces(dirfd);
+	tenant_delete_rings(dirfd);
 	return rmdir(path) < 0 ? err_errno() : 0;
 }
 
@@ -328,22 +336,15 @@ static void tenant_sweep_one(const char *path)
 		tenant_delete_dir(dirfd, path);
 }
 
-static void tenant_close_dir(DIR **dir)
-{
-	if (*dir)
-		closedir(*dir);
-}
-
 static void tenant_sweep_hidden(const char *runtime)
 {
-	CLEANUP(tenant_close_dir) DIR *dir = opendir(runtime);
-	struct dirent *entry;
+	CLEANUP_DIR DIR *dir = opendir(runtime);
 	char path[PATH_MAX];
+	const char *name;
 
-	while (dir && (entry = readdir(dir)))
-		if (!strncmp(entry->d_name, HIDDEN_PREFIX, strlen(HIDDEN_PREFIX)) &&
-		    snprintf(path, sizeof(path), "%s/%s", runtime, entry->d_name) <
-			    (int)sizeof(path))
+	while ((name = dir_next(dir)))
+		if (!strncmp(name, HIDDEN_PREFIX, strlen(HIDDEN_PREFIX)) &&
+		    snprintf(path, sizeof(path), "%s/%s", runtime, name) < (int)sizeof(path))
 			tenant_sweep_one(path);
 }
 

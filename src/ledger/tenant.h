@@ -83,6 +83,12 @@ int tenant_open_to_user(const char *runtime, const char *name);
 /* The command's note in a tenant's directory: a link, see node/tenants.c. */
 #define TENANT_NOTE "owner"
 
+/* The rings of a traced tenant (ledger/trace): 32 for processes, and the last for the roles. */
+#define TENANT_RING_ROLES 32
+#define TENANT_RINGS	  (TENANT_RING_ROLES + 1)
+/* The file's name of a ring, 0 to TENANT_RINGS - 1. */
+void tenant_ring_name(unsigned int number, char ret[static 16]);
+
 /* True if it is such a tenant: by its directory, also as a container sees it. */
 bool tenant_is_open_to_all(const char *dir);
 

@@ -13,7 +13,7 @@
 #include "base/number.h"
 #include "guard/fdinfo.h"
 #include "guard/kernel_usage.h"
-#include "node/reading.h"
+#include "node/process/reading.h"
 
 /*
  * The unit of the budget is bytes of mappings: the kernel takes 10 ms for 1 MiB of those, and 5 us

@@ -2,7 +2,7 @@
 /*
  * A process's memory on AMD GPUs, by the kernel's own figures: KFD's for the process, and those of its
  * open files of render nodes. A process may have very many descriptors, so they are read in slices
- * (node/reading.h), and those that are known to be of render nodes are read again by themselves.
+ * (node/process/reading.h), and those that are known to be of render nodes are read again by themselves.
  * For all threads.
  */
 #ifndef ALLOT_NODE_AMD_USAGE_H

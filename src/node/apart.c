@@ -14,7 +14,7 @@
 #include "base/fd.h"
 #include "base/now.h"
 #include "ledger/tenant.h"
-#include "node/mapped_files.h"
+#include "node/process/mapped_files.h"
 
 #define SHORT_ID 12 /* digits of a container's id, as podman ps has it */
 

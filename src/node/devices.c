@@ -2,13 +2,13 @@
 #include "node/devices.h"
 
 #include <ctype.h>
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "amd/identity.h"
+#include "base/dir.h"
 #include "base/fd.h"
 #include "base/hash.h"
 #include "base/number.h"
@@ -157,16 +157,14 @@ const struct device *devices_find(const struct devices *devices, const uint8_t u
 
 uint64_t devices_stamp(void)
 {
-	DIR *dir = opendir(NVIDIA_DIR);
+	CLEANUP_DIR DIR *dir = opendir(NVIDIA_DIR);
 	uint64_t names = 0, changes = HASH_SEED;
-	struct dirent *entry;
+	const char *name;
 	char text[32];
 
 	/* In no order. */
-	while (dir && (entry = readdir(dir)))
-		names += hash_mix(hash_string(HASH_SEED, entry->d_name));
-	if (dir)
-		closedir(dir);
+	while ((name = dir_next(dir)))
+		names += hash_mix(hash_string(HASH_SEED, name));
 	if (fd_read_text(AT_FDCWD, TOPOLOGY_DIR "/generation_id", text, sizeof(text)) > 0)
 		changes = hash_string(HASH_SEED, text);
 	return names ^ hash_mix(changes);

@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "ledger/snapshot.h"
+#include "ledger/reader/snapshot.h"
 
 struct ended {
 	char name[POLICY_NAME_BYTES];

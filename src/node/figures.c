@@ -107,9 +107,8 @@ static bool figures_is_wanted(const struct tenants *tenants, const uint8_t uuid[
 	for (size_t t = 0; t < tenants->n; t++) {
 		const struct snapshot *snapshot = tenants->list[t].snapshot;
 
-		for (int d = 0; snapshot && tenants_live(snapshot) && d < snapshot->ndevices; d++)
-			if (!memcmp(snapshot->device[d].uuid, uuid, 16))
-				return true;
+		if (snapshot && tenants_live(snapshot) && snapshot_device_of(snapshot, uuid))
+			return true;
 	}
 	return false;
 }
@@ -130,10 +129,10 @@ static void figures_apply_nvidia(struct tenants *tenants)
 			continue;
 		for (size_t t = 0; t < tenants->n; t++) {
 			struct snapshot *snapshot = tenants->list[t].snapshot;
+			const struct snapshot_device *of = snapshot_device_of(snapshot, device.uuid);
 
-			for (int d = 0; snapshot && d < snapshot->ndevices; d++)
-				if (!memcmp(snapshot->device[d].uuid, device.uuid, 16))
-					figures_apply_device(snapshot, d, list, n);
+			if (of)
+				figures_apply_device(snapshot, (int)(of - snapshot->device), list, n);
 		}
 		free(list);
 	}

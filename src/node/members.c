@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "node/members.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -14,12 +13,12 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/dir.h"
 #include "base/number.h"
-#include "base/parse.h"
-#include "node/allowance.h"
-#include "node/lookup.h"
-#include "node/mapped.h"
-#include "node/process.h"
+#include "node/process/allowance.h"
+#include "node/process/lookup.h"
+#include "node/process/mapped.h"
+#include "node/process/process.h"
 
 #define VARIABLE "ALLOT_TENANT_DIR="
 
@@ -157,12 +156,10 @@ static void members_read_all(DIR *proc, struct members *members)
 {
 	struct known *now = NULL, *more, one;
 	size_t n = 0, room = 0, at = 0;
-	struct dirent *entry;
-	uint64_t pid;
+	pid_t pid;
 
-	while (proc && (entry = readdir(proc))) {
-		if (parse_u64(entry->d_name, 1, INT32_MAX, &pid) || (pid_t)pid == getpid() ||
-		    !members_know((pid_t)pid, members_known(&at, (pid_t)pid), &one))
+	while ((pid = dir_next_number(proc)) >= 0) {
+		if (pid == getpid() || !members_know(pid, members_known(&at, pid), &one))
 			continue;
 		if (one.environment != NAMES_NOTHING)
 			members_add(members, &one.member);
@@ -181,14 +178,12 @@ static void members_read_all(DIR *proc, struct members *members)
 
 static void members_read(struct members *members)
 {
-	DIR *proc = opendir("/proc");
+	CLEANUP_DIR DIR *proc = opendir("/proc");
 
 	members->read = true;
 	pthread_mutex_lock(&known.lock);
 	members_read_all(proc, members);
 	pthread_mutex_unlock(&known.lock);
-	if (proc)
-		closedir(proc);
 }
 
 struct tenant_files {

@@ -10,7 +10,7 @@
  * program never counts: another user wrote it.
  *
  * A process's environment is read once for as long as it runs the same program, within the budget
- * of node/allowance.h. For all threads.
+ * of node/process/allowance.h. For all threads.
  */
 #ifndef ALLOT_NODE_MEMBERS_H
 #define ALLOT_NODE_MEMBERS_H

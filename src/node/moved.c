@@ -3,7 +3,7 @@
 
 #include "base/now.h"
 #include "base/number.h"
-#include "ledger/residency_file.h"
+#include "ledger/role/residency_file.h"
 #include "ledger/swap.h"
 #include "ledger/tenant.h"
 

@@ -12,9 +12,9 @@
 #include "base/fd.h"
 #include "base/number.h"
 #include "node/figures.h"
-#include "node/mapped.h"
 #include "node/own_tool.h"
-#include "node/user.h"
+#include "node/process/mapped.h"
+#include "node/process/user.h"
 #include "text/text.h"
 
 /* A tenant whose ledger lists a process and which the process maps; NULL: there is none. */
@@ -62,14 +62,13 @@ static uint64_t outsiders_ledger_bytes(const struct tenant_entry *tenant,
 				       const struct snapshot_process *process,
 				       const uint8_t uuid[16])
 {
-	const struct snapshot *s = tenant->snapshot;
+	const struct snapshot_device *device = snapshot_device_of(tenant->snapshot, uuid);
+	const struct snapshot_process_device *use;
 
-	for (int d = 0; d < s->ndevices; d++)
-		if (!memcmp(s->device[d].uuid, uuid, sizeof(s->device[d].uuid)))
-			return sat_add_u64(sat_add_u64(process->device[d].used_bytes,
-						       process->device[d].shared_bytes),
-					   process->device[d].pending);
-	return 0;
+	if (!device)
+		return 0;
+	use = &process->device[device - tenant->snapshot->device];
+	return sat_add_u64(sat_add_u64(use->used_bytes, use->shared_bytes), use->pending);
 }
 
 /* --- Tenants under accounting by the driver --------------------------------------------------- */

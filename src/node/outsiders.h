@@ -14,11 +14,11 @@
 #ifndef ALLOT_NODE_OUTSIDERS_H
 #define ALLOT_NODE_OUTSIDERS_H
 
-#include "node/container.h"
-#include "node/pod.h"
+#include "node/process/container.h"
+#include "node/process/pod.h"
+#include "node/process/user.h"
 #include "node/tenants.h"
 #include "node/usage.h"
-#include "node/user.h"
 
 /*
  * A driver's figure may be ahead of the ledger's by allocations under way, and by the unmeasured

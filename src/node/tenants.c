@@ -22,11 +22,11 @@
 #include "ledger/slot.h"
 #include "ledger/swap.h"
 #include "ledger/tenant.h"
-#include "node/allowance.h"
 #include "node/ended.h"
-#include "node/mapped.h"
 #include "node/members.h"
-#include "node/process.h"
+#include "node/process/allowance.h"
+#include "node/process/mapped.h"
+#include "node/process/process.h"
 
 /*
  * The note is a symbolic link that leads nowhere, because a link is made whole or not at all. Its
@@ -221,18 +221,15 @@ struct tenants_sum tenants_sum(const struct tenants *tenants, const uint8_t uuid
 	struct tenants_sum sum = {.measured = !amd_identity_is(uuid)};
 
 	for (size_t i = 0; i < tenants->n; i++) {
-		const struct snapshot *s = tenants->list[i].snapshot;
+		const struct snapshot_device *device =
+			snapshot_device_of(tenants->list[i].snapshot, uuid);
 
 		sum.promised_bytes = tenants_add(
 			sum.promised_bytes, tenants_promised(&tenants->list[i], uuid, total_bytes));
-		for (int d = 0; s && d < s->ndevices; d++) {
-			const struct snapshot_device *device = &s->device[d];
-
-			if (memcmp(device->uuid, uuid, sizeof(device->uuid)))
-				continue;
-			sum.used_bytes = tenants_add(sum.used_bytes, device->used_bytes);
-			sum.measured &= !device->used_bytes || tenants_measured(device);
-		}
+		if (!device)
+			continue;
+		sum.used_bytes = tenants_add(sum.used_bytes, device->used_bytes);
+		sum.measured &= !device->used_bytes || tenants_measured(device);
 	}
 	return sum;
 }

@@ -13,9 +13,9 @@
 #include <sys/stat.h>
 #include <sys/types.h>
 
-#include "ledger/snapshot.h"
-#include "node/container.h"
-#include "node/pod.h"
+#include "ledger/reader/snapshot.h"
+#include "node/process/container.h"
+#include "node/process/pod.h"
 
 enum tenant_state {
 	TENANT_RUNNING, /* processes of it use a GPU */

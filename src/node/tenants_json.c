@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "node/tenants_json.h"
 
-#include "amd/identity.h"
 #include "ledger/tenant.h"
 #include "node/compute_words.h"
 #include "node/moved.h"

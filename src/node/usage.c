@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "node/usage.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "amd/identity.h"
 #include "amd/topology_read.h"
+#include "base/dir.h"
 #include "base/parse.h"
 #include "node/amd_gauge.h"
 #include "node/amd_usage.h"
@@ -246,29 +246,25 @@ static int usage_ask(const struct topology *topology, pid_t pid, struct walk *wa
 /* The kernel lists processes by number. */
 static int usage_ask_part(const struct topology *topology, DIR *dir, bool behind, struct walk *walk)
 {
-	struct dirent *entry;
-	uint64_t pid;
+	pid_t pid;
 	int r = 0;
 
 	rewinddir(dir);
-	while (!r && (entry = readdir(dir)))
-		if (!parse_u64(entry->d_name, 1, INT32_MAX, &pid) &&
-		    ((pid_t)pid >= walk->from) == behind)
-			r = usage_ask(topology, (pid_t)pid, walk);
+	while (!r && (pid = dir_next_number(dir)) >= 0)
+		if ((pid >= walk->from) == behind)
+			r = usage_ask(topology, pid, walk);
 	return r;
 }
 
 static int usage_walk(const struct topology *topology, struct walk *walk)
 {
-	DIR *dir = opendir("/proc");
+	CLEANUP_DIR DIR *dir = opendir("/proc");
 	int r = dir ? 0 : -errno;
 
 	if (!r)
 		r = usage_ask_part(topology, dir, true, walk);
 	if (!r)
 		r = usage_ask_part(topology, dir, false, walk);
-	if (dir)
-		closedir(dir);
 	return r;
 }
 

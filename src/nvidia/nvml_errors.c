@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "nvidia/nvml_priv.h"
 #include "nvidia/uuid.h"

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "nvidia/nvml_link.h"
 
-#include <errno.h>
 #include <string.h>
 
 #include "base/number.h"

@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <stdbool.h>
-#include <stddef.h>
 
 #include "base/number.h"
 

@@ -14,6 +14,7 @@
 #include <sys/types.h>
 
 #include "allot/peer.h"
+#include "base/cleanup.h"
 #include "peer/mapping.h"
 #include "peer/address.h"
 #include "peer/ranges.h"
@@ -118,9 +119,10 @@ extern const struct peer_backend peer_amd, peer_nvidia;
 void peer_own(struct allot_peer *peer);
 bool peer_is_forked(const struct allot_peer *peer);
 
-/* handle.c: locks; -EBADF: a forked child, or NULL. */
-int peer_lock(struct allot_peer *peer);
-void peer_unlock(struct allot_peer *peer);
+/* handle.c: locks, until the end of the caller's scope; -EBADF: a forked child, or NULL. */
+#define PEER_LOCKED CLEANUP(peer_unlock) struct allot_peer *
+int peer_lock(struct allot_peer *peer, struct allot_peer **ret_locked);
+void peer_unlock(struct allot_peer **locked);
 
 /*
  * object.c: finds the object that has the address; -ENOENT after it complained for `call`. And

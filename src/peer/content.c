@@ -56,14 +56,17 @@ static int content_find_bytes(const struct allot_peer *peer, uint64_t address, u
 	return 0;
 }
 
-static int content_export_locked(struct allot_peer *peer, uint64_t address, uint64_t bytes,
-				 int *ret_fd, uint64_t *ret_offset)
+int allot_peer_export(struct allot_peer *peer, uint64_t address, uint64_t bytes, int *ret_fd,
+		      uint64_t *ret_offset)
 {
+	PEER_LOCKED locked = NULL;
 	CLEANUP_CLOSE int fd = -EBADF;
 	struct peer_object *object = NULL;
 	uint64_t offset;
-	int r = content_find_bytes(peer, address, bytes, "export", &object, &offset);
+	int r = peer_lock(peer, &locked);
 
+	if (r == 0)
+		r = content_find_bytes(peer, address, bytes, "export", &object, &offset);
 	if (r < 0)
 		return r;
 	if (object->kind == ALLOT_PEER_USER || object->kind == ALLOT_PEER_ADDRESS)
@@ -81,25 +84,16 @@ static int content_export_locked(struct allot_peer *peer, uint64_t address, uint
 	return 0;
 }
 
-int allot_peer_export(struct allot_peer *peer, uint64_t address, uint64_t bytes, int *ret_fd,
-		      uint64_t *ret_offset)
+int allot_peer_import(struct allot_peer *peer, int fd, const struct allot_peer_request *as,
+		      uint64_t *ret_address)
 {
-	int r = peer_lock(peer);
+	PEER_LOCKED locked = NULL;
+	CLEANUP_FREE struct peer_object *object = calloc(1, sizeof(*object));
+	uint64_t alignment;
+	int r = peer_lock(peer, &locked);
 
 	if (r < 0)
 		return r;
-	r = content_export_locked(peer, address, bytes, ret_fd, ret_offset);
-	peer_unlock(peer);
-	return r;
-}
-
-static int content_import_locked(struct allot_peer *peer, int fd,
-				 const struct allot_peer_request *as, uint64_t *ret_address)
-{
-	CLEANUP_FREE struct peer_object *object = calloc(1, sizeof(*object));
-	uint64_t alignment;
-	int r;
-
 	if (!object)
 		return complain(-ENOMEM, "import: out of memory");
 	object->imported = true;
@@ -125,18 +119,6 @@ static int content_import_locked(struct allot_peer *peer, int fd,
 	*ret_address = object->range.first;
 	object = NULL; /* the tree has it */
 	return 0;
-}
-
-int allot_peer_import(struct allot_peer *peer, int fd, const struct allot_peer_request *as,
-		      uint64_t *ret_address)
-{
-	int r = peer_lock(peer);
-
-	if (r < 0)
-		return r;
-	r = content_import_locked(peer, fd, as, ret_address);
-	peer_unlock(peer);
-	return r;
 }
 
 static int content_find(struct allot_peer *peer, uint64_t address, size_t bytes, const char *what,
@@ -167,30 +149,28 @@ static int content_find(struct allot_peer *peer, uint64_t address, size_t bytes,
 
 int allot_peer_read(struct allot_peer *peer, uint64_t address, void *to, size_t bytes)
 {
+	PEER_LOCKED locked = NULL;
 	struct peer_object *object = NULL;
 	uint64_t offset;
-	int r = peer_lock(peer);
+	int r = peer_lock(peer, &locked);
 
-	if (r < 0)
-		return r;
-	r = content_find(peer, address, bytes, "read", &object, &offset);
+	if (r == 0)
+		r = content_find(peer, address, bytes, "read", &object, &offset);
 	if (r == 0 && bytes)
 		r = peer->backend->read(peer, object, offset, to, bytes);
-	peer_unlock(peer);
 	return r;
 }
 
 int allot_peer_write(struct allot_peer *peer, uint64_t address, const void *from, size_t bytes)
 {
+	PEER_LOCKED locked = NULL;
 	struct peer_object *object = NULL;
 	uint64_t offset;
-	int r = peer_lock(peer);
+	int r = peer_lock(peer, &locked);
 
-	if (r < 0)
-		return r;
-	r = content_find(peer, address, bytes, "write", &object, &offset);
+	if (r == 0)
+		r = content_find(peer, address, bytes, "write", &object, &offset);
 	if (r == 0 && bytes)
 		r = peer->backend->write(peer, object, offset, from, bytes);
-	peer_unlock(peer);
 	return r;
 }

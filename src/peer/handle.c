@@ -51,7 +51,7 @@ void peer_own(struct allot_peer *peer)
 	pthread_mutex_init(&peer->lock, NULL);
 }
 
-int peer_lock(struct allot_peer *peer)
+int peer_lock(struct allot_peer *peer, struct allot_peer **ret_locked)
 {
 	if (!peer)
 		return complain(-EBADF, "the handle is NULL");
@@ -59,10 +59,12 @@ int peer_lock(struct allot_peer *peer)
 		return complain(-EBADF, "the handle is of the process that this one was forked "
 					"from; open another here");
 	pthread_mutex_lock(&peer->lock);
+	*ret_locked = peer;
 	return 0;
 }
 
-void peer_unlock(struct allot_peer *peer)
+void peer_unlock(struct allot_peer **locked)
 {
-	pthread_mutex_unlock(&peer->lock);
+	if (*locked)
+		pthread_mutex_unlock(&(*locked)->lock);
 }

@@ -147,12 +147,15 @@ static int peer_object_check_request(const struct allot_peer *peer,
 	return 0;
 }
 
-static int peer_object_alloc_locked(struct allot_peer *peer, const struct allot_peer_request *what,
-				    uint64_t *ret_address)
+int allot_peer_alloc(struct allot_peer *peer, const struct allot_peer_request *what,
+		     uint64_t *ret_address)
 {
+	PEER_LOCKED locked = NULL;
 	CLEANUP_FREE struct peer_object *object = calloc(1, sizeof(*object));
-	int r = peer_object_check_request(peer, what);
+	int r = peer_lock(peer, &locked);
 
+	if (r == 0)
+		r = peer_object_check_request(peer, what);
 	if (r < 0)
 		return r;
 	if (!object)
@@ -173,18 +176,6 @@ static int peer_object_alloc_locked(struct allot_peer *peer, const struct allot_
 	*ret_address = object->range.first;
 	object = NULL; /* the tree has it */
 	return 0;
-}
-
-int allot_peer_alloc(struct allot_peer *peer, const struct allot_peer_request *what,
-		     uint64_t *ret_address)
-{
-	int r = peer_lock(peer);
-
-	if (r < 0)
-		return r;
-	r = peer_object_alloc_locked(peer, what, ret_address);
-	peer_unlock(peer);
-	return r;
 }
 
 struct asking {
@@ -259,13 +250,16 @@ static int peer_object_complain_mapping(const struct allot_peer *peer,
 			object->range.first, peer_name(peer, object->device).text, why->text, now);
 }
 
-static int peer_object_map_locked(struct allot_peer *peer, uint64_t address, uint64_t devices)
+int allot_peer_map(struct allot_peer *peer, uint64_t address, uint64_t devices)
 {
+	PEER_LOCKED locked = NULL;
 	struct peer_object *object = NULL;
 	struct peer_why why;
 	uint64_t before;
-	int r = peer_object_find_named(peer, address, "map", &object);
+	int r = peer_lock(peer, &locked);
 
+	if (r == 0)
+		r = peer_object_find_named(peer, address, "map", &object);
 	if (r == 0)
 		r = peer_object_check_devices(peer, devices, "map");
 	if (r < 0)
@@ -292,23 +286,15 @@ static int peer_object_map_locked(struct allot_peer *peer, uint64_t address, uin
 	return 0;
 }
 
-int allot_peer_map(struct allot_peer *peer, uint64_t address, uint64_t devices)
+int allot_peer_unmap(struct allot_peer *peer, uint64_t address, uint64_t devices)
 {
-	int r = peer_lock(peer);
-
-	if (r < 0)
-		return r;
-	r = peer_object_map_locked(peer, address, devices);
-	peer_unlock(peer);
-	return r;
-}
-
-static int peer_object_unmap_locked(struct allot_peer *peer, uint64_t address, uint64_t devices)
-{
+	PEER_LOCKED locked = NULL;
 	struct peer_object *object = NULL;
 	struct peer_why why;
-	int r = peer_object_find_named(peer, address, "unmap", &object);
+	int r = peer_lock(peer, &locked);
 
+	if (r == 0)
+		r = peer_object_find_named(peer, address, "unmap", &object);
 	if (r == 0)
 		r = peer_object_check_devices(peer, devices, "unmap");
 	if (r < 0)
@@ -320,17 +306,6 @@ static int peer_object_unmap_locked(struct allot_peer *peer, uint64_t address, u
 		return peer_object_complain_mapping(peer, object, r, "unmap", &why,
 						    "the call may be repeated");
 	return 0;
-}
-
-int allot_peer_unmap(struct allot_peer *peer, uint64_t address, uint64_t devices)
-{
-	int r = peer_lock(peer);
-
-	if (r < 0)
-		return r;
-	r = peer_object_unmap_locked(peer, address, devices);
-	peer_unlock(peer);
-	return r;
 }
 
 /* Ends an object that no device maps. */
@@ -347,12 +322,12 @@ static int peer_object_end(struct allot_peer *peer, struct peer_object *object)
 
 int allot_peer_free(struct allot_peer *peer, uint64_t address)
 {
+	PEER_LOCKED locked = NULL;
 	struct peer_object *object = NULL;
-	int r = peer_lock(peer);
+	int r = peer_lock(peer, &locked);
 
-	if (r < 0)
-		return r;
-	r = peer_object_find_named(peer, address, "free", &object);
+	if (r == 0)
+		r = peer_object_find_named(peer, address, "free", &object);
 	if (r == 0 && object->devices)
 		r = complain(-EBUSY,
 			     "free: devices %#" PRIx64 " map the object at %#" PRIx64
@@ -360,7 +335,6 @@ int allot_peer_free(struct allot_peer *peer, uint64_t address)
 			     object->devices, address);
 	else if (r == 0)
 		r = peer_object_end(peer, object);
-	peer_unlock(peer);
 	return r;
 }
 
@@ -400,32 +374,30 @@ static struct allot_peer_object peer_object_describe(const struct peer_object *o
 
 int allot_peer_find(struct allot_peer *peer, uint64_t address, struct allot_peer_object *ret_object)
 {
+	PEER_LOCKED locked = NULL;
 	struct peer_object *object = NULL;
-	int r = peer_lock(peer);
+	int r = peer_lock(peer, &locked);
 
-	if (r < 0)
-		return r;
-	r = peer_object_find(peer, address, "find", &object);
+	if (r == 0)
+		r = peer_object_find(peer, address, "find", &object);
 	if (r == 0)
 		*ret_object = peer_object_describe(object);
-	peer_unlock(peer);
 	return r;
 }
 
 int allot_peer_next(struct allot_peer *peer, uint64_t address, struct allot_peer_object *ret_object)
 {
-	struct peer_object *object = NULL;
-	int r = peer_lock(peer);
+	PEER_LOCKED locked = NULL;
+	struct peer_object *object;
+	int r = peer_lock(peer, &locked);
 
 	if (r < 0)
 		return r;
 	object = object_of(ranges_at_or_after(&peer->objects, address));
 	if (object && object->range.first < address)
 		object = object_of(ranges_at_or_after(&peer->objects, object->range.last + 1));
-	if (object)
-		*ret_object = peer_object_describe(object);
-	peer_unlock(peer);
-	if (object)
-		return 0;
-	return complain(-ENOENT, "next: no object is at %#" PRIx64 " or behind it", address);
+	if (!object)
+		return complain(-ENOENT, "next: no object is at %#" PRIx64 " or behind it", address);
+	*ret_object = peer_object_describe(object);
+	return 0;
 }

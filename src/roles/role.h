@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A role: a job for all tenants of a runtime directory that one process does, the role holder. It is
- * elected by a lock of a role file (ledger/role_file.h). The kernel drops the lock when the process
+ * elected by a lock of a role file (ledger/role/role_file.h). The kernel drops the lock when the process
  * dies, and keeps it for one that is stopped. So each term has a lock of its own, and the role holder
  * says that it makes steps:
  *
@@ -22,7 +22,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "ledger/role_file.h"
+#include "ledger/role/role_file.h"
 
 struct role {
 	const struct role_file *file;

@@ -7,7 +7,7 @@
 
 #include "base/now.h"
 #include "base/word.h"
-#include "ledger/role_file.h"
+#include "ledger/role/role_file.h"
 #include "ledger/tenant.h"
 
 #define LIST_NS NS_PER_S

@@ -6,9 +6,9 @@
  */
 #include "ledger/layout.h"
 #include "ledger/quota.h"
+#include "ledger/reader/snapshot.h"
 #include "ledger/shared.h"
 #include "ledger/slot.h"
-#include "ledger/snapshot.h"
 #include "tests/fuzz/tenant.h"
 
 #define RECORD 11

@@ -4,7 +4,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "daemon/listen.h"
+#include "daemon/web/listen.h"
 #include "tests/fuzz/fuzz.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -7,10 +7,10 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-#include "daemon/hami.h"
-#include "daemon/history.h"
-#include "daemon/metrics.h"
-#include "daemon/v1.h"
+#include "daemon/web/hami.h"
+#include "daemon/web/history.h"
+#include "daemon/web/metrics.h"
+#include "daemon/web/v1.h"
 #include "ledger/layout.h"
 #include "ledger/slot.h"
 #include "node/outsiders.h"

@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "daemon/requests.h"
+#include "daemon/users/requests.h"
 #include "ledger/tenant.h"
 #include "node/tenants.h"
 #include "tests/fuzz/fuzz.h"

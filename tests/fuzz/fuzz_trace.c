@@ -5,8 +5,8 @@
  * byte may cut the file short.
  */
 #include "cli/ps/trace_words.h"
-#include "ledger/trace.h"
-#include "ledger/trace_read.h"
+#include "ledger/reader/trace_read.h"
+#include "ledger/trace/trace.h"
 #include "tests/fuzz/tenant.h"
 
 #define RECORDS 40

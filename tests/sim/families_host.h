@@ -19,7 +19,7 @@
 #include <unistd.h>
 
 #include "families_note.h"
-#include "ledger/snapshot.h"
+#include "ledger/reader/snapshot.h"
 #include "ledger/tenant.h"
 #include "sim/truth.h"
 #include "tests/check.h"

@@ -12,7 +12,7 @@
 
 #include "amd/identity.h"
 #include "amd/topology_read.h"
-#include "ledger/snapshot.h"
+#include "ledger/reader/snapshot.h"
 #include "sim/kfd/bank.h"
 #include "tests/sim/kfd_program.h"
 

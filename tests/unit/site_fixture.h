@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-#include "daemon/site.h"
+#include "daemon/site/site.h"
 #include "tests/check.h"
 
 static inline void site_fixture_hear(void *arg, unsigned int line, bool wrong, const char *words)

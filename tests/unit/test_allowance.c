@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The budget of a second: each user has a part of it, which is smaller with more users. */
-#include "node/allowance.h"
+#include "node/process/allowance.h"
 
 #include <time.h>
 

@@ -19,7 +19,7 @@
 
 #include "base/fd.h"
 #include "guard/kernel_usage.h"
-#include "node/allowance.h"
+#include "node/process/allowance.h"
 #include "tests/held_child.h"
 
 #define MIB (UINT64_C(1) << 20)

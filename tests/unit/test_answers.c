@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Texts of a page: made once for all who take it, seldom where that takes long, and within bounds. */
-#include "daemon/answers.h"
+#include "daemon/web/answers.h"
 
 #include <errno.h>
 #include <string.h>

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The container in a process's cgroup: 64 hexadecimal digits, and neither more nor fewer. */
-#include "node/container.h"
+#include "node/process/container.h"
 
 #include <string.h>
 #include <unistd.h>
 
-#include "node/pod.h"
+#include "node/process/pod.h"
 #include "tests/check.h"
 
 #define A32 "0123456789abcdef0123456789abcdef"

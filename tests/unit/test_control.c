@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Between two daemons the socket is there: who finds none begins without allotd. */
-#include "daemon/control.h"
+#include "daemon/users/control.h"
 
 #include <sys/socket.h>
 #include <sys/stat.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* HAMi's names: its labels, its units, and nothing said of what is not known. */
-#include "daemon/hami.h"
+#include "daemon/web/hami.h"
 
 #include <stdlib.h>
 #include <string.h>

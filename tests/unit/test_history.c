@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The last minutes: a sample a step, blank where none was taken, and no more than there is room for. */
-#include "daemon/history.h"
+#include "daemon/web/history.h"
 
 #include <stdlib.h>
 #include <string.h>

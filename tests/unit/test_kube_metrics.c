@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What Prometheus reads of Kubernetes; and which containers are not held to what they were given. */
-#include "daemon/kube_metrics.h"
+#include "daemon/web/kube_metrics.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Addresses of allotd as they are written, and the names by which it may be asked. */
-#include "daemon/listen.h"
+#include "daemon/web/listen.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

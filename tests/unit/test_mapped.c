@@ -3,7 +3,7 @@
  * Which ledgers a process maps: the answer comes at once, but later for one with very many
  * mappings.
  */
-#include "node/mapped.h"
+#include "node/process/mapped.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -16,7 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "node/allowance.h"
+#include "node/process/allowance.h"
 #include "tests/held_child.h"
 
 #define PAGE	 4096

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What Prometheus reads: each figure in its unit, and nothing said of what is not known. */
-#include "daemon/metrics.h"
+#include "daemon/web/metrics.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What `allot suspend` says is read until its end, and nobody waits for how long that takes to end. */
-#include "daemon/moves.h"
+#include "daemon/users/moves.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -189,6 +189,42 @@ static void lists(void)
 	}
 }
 
+static bool is_odd(const struct object *object, void *arg)
+{
+	++*(int *)arg;
+	return object->kind == OBJECT_PARTING && object->key % 2;
+}
+
+/* A walk meets each object once, for whole batches and for a rest, and for none. */
+static void walks(void)
+{
+	for (uint64_t n = 0; n <= 3 * OBJECT_BATCH; n++) {
+		struct object_table *t;
+		struct object o, *at;
+		uint64_t sum = 0;
+		int asked = 0;
+
+		CHECK_EQ(object_table_new(&t), 0);
+		for (uint64_t i = 1; i <= n; i++) {
+			o = (struct object){.kind = OBJECT_PARTING, .key = i};
+			CHECK_EQ(object_put(t, &o), 0);
+			o.kind = OBJECT_MEMORY;
+			CHECK_EQ(object_put(t, &o), 0);
+		}
+		OBJECT_EACH (at, t, OBJECT_PARTING)
+			CHECK_EQ(at->key, ++sum);
+		CHECK_EQ(sum, n);
+		sum = 0;
+		OBJECT_SWEEP (at, t, is_odd, &asked) {
+			sum += at->key;
+			CHECK(!object_get(t, OBJECT_PARTING, at->key, &o));
+		}
+		CHECK_EQ(sum, (n + 1) / 2 * ((n + 1) / 2));
+		CHECK_EQ(object_count(t, OBJECT_PARTING), n / 2);
+		CHECK_EQ(object_count(t, OBJECT_MEMORY), n);
+	}
+}
+
 /* Removing from a full table one by one: what follows in an array moves up and is still found. */
 static void shrinks(void)
 {
@@ -297,6 +333,7 @@ int main(void)
 {
 	random_operations();
 	lists();
+	walks();
 	shrinks();
 	threads();
 	return 0;

@@ -14,7 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "node/mapped.h"
+#include "node/process/mapped.h"
 #include "tests/check.h"
 
 #define MIB (UINT64_C(1) << 20)

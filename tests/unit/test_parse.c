@@ -212,6 +212,17 @@ static void check_duration(void)
 	}
 }
 
+static void check_word(void)
+{
+	static const char *const list[] = {"allow", "warn", "refuse"};
+
+	CHECK_EQ(parse_word("allow", list, 3), 0);
+	CHECK_EQ(parse_word("refuse", list, 3), 2);
+	CHECK_EQ(parse_word("refuse", list, 2), -1);
+	CHECK_EQ(parse_word("", list, 3), -1);
+	CHECK_EQ(parse_word("warned", list, 3), -1);
+}
+
 static void check_u64(void)
 {
 	uint64_t n = 7;
@@ -237,5 +248,6 @@ int main(void)
 	check_permille();
 	check_duration();
 	check_u64();
+	check_word();
 	return 0;
 }

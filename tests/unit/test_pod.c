@@ -5,7 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "node/pod.h"
+#include "node/process/pod.h"
 #include "tests/check.h"
 
 static void check_notes(const char *dir)

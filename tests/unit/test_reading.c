@@ -3,7 +3,7 @@
  * Processes that are as long as a user likes, read in slices: nobody waits for another user's, and no
  * user takes all places.
  */
-#include "node/reading.h"
+#include "node/process/reading.h"
 
 #include <errno.h>
 #include <string.h>

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What allotd cannot look at is not what is not there: nobody has more by it than the site gives. */
-#include "daemon/requests.h"
+#include "daemon/users/requests.h"
 
 #include <dirent.h>
 
-#include "daemon/bounds.h"
+#include "daemon/users/bounds.h"
 #include "node/tenants.h"
 #include "tests/unit/site_fixture.h"
 #include "tests/unit/tenant_fixture.h"

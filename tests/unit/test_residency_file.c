@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What processes tell each other about memory, and what others see of the role holder. */
-#include "ledger/residency_file.h"
+#include "ledger/role/residency_file.h"
 
 #include <errno.h>
 #include <signal.h>

@@ -5,7 +5,7 @@
 #include <stdio.h>
 
 #include "base/now.h"
-#include "ledger/residency_file.h"
+#include "ledger/role/residency_file.h"
 #include "tests/unit/tenant_fixture.h"
 
 /* A tenant that takes turns, with this process in it. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "daemon/site.h"
+#include "daemon/site/site.h"
 
 #include <errno.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "daemon/site_file.h"
+#include "daemon/site/site_file.h"
 
 #include <errno.h>
 #include <poll.h>

@@ -9,7 +9,7 @@
 #include "ledger/map.h"
 #include "base/pidns.h"
 #include "ledger/shared.h"
-#include "ledger/snapshot.h"
+#include "ledger/reader/snapshot.h"
 #include "ledger/turn.h"
 #include "tests/unit/tenant_fixture.h"
 

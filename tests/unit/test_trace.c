@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Rings of a tenant: threads that write, a reader beside them, writers that are killed, forged files. */
-#include "ledger/trace.h"
+#include "ledger/trace/trace.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
 
 #include "base/now.h"
-#include "ledger/trace_read.h"
+#include "ledger/reader/trace_read.h"
 #include "tests/unit/tenant_fixture.h"
 
 #define THREADS 4
@@ -26,7 +26,7 @@ static int open_ring(const char *dir, unsigned int number, int flags)
 	char path[PATH_MAX + 32], name[16];
 	int fd;
 
-	trace_name(number, name);
+	tenant_ring_name(number, name);
 	snprintf(path, sizeof(path), "%s/%s", dir, name);
 	fd = open(path, flags | O_CLOEXEC);
 	return fd;

@@ -12,7 +12,7 @@
 #include "cli/say/say.h"
 #include "cli/tenant/contexts.h"
 #include "cli/tenant/swap_dir.h"
-#include "ledger/residency_file.h"
+#include "ledger/role/residency_file.h"
 #include "ledger/shared_file.h"
 #include "ledger/swap.h"
 #include "ledger/tenant.h"

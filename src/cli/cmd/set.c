@@ -17,7 +17,7 @@
 #include "cli/tenant/place.h"
 #include "cli/tenant/remote.h"
 #include "cli/tenant/space.h"
-#include "ledger/residency_file.h"
+#include "ledger/role/residency_file.h"
 #include "ledger/tenant.h"
 #include "node/compute_words.h"
 #include "node/tenants.h"

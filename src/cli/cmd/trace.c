@@ -17,7 +17,7 @@
 #include "cli/say/say.h"
 #include "cli/tenant/place.h"
 #include "ledger/policy.h"
-#include "ledger/snapshot.h"
+#include "ledger/reader/snapshot.h"
 #include "node/tenants.h"
 #include "text/units.h"
 

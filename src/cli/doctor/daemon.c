@@ -20,9 +20,9 @@
 #include "cli/doctor/site.h"
 #include "cli/say/say.h"
 #include "control/ask.h"
-#include "node/mapped.h"
-#include "node/process.h"
-#include "node/user.h"
+#include "node/process/mapped.h"
+#include "node/process/process.h"
+#include "node/process/user.h"
 #include "roles/arbiter_host.h"
 
 /* For an answer that takes allotd no time. */

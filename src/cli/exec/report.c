@@ -6,7 +6,7 @@
 
 #include "cli/exec/launch.h"
 #include "cli/say/say.h"
-#include "ledger/snapshot.h"
+#include "ledger/reader/snapshot.h"
 #include "node/tenants.h"
 #include "text/units.h"
 

@@ -7,7 +7,7 @@
 #include "base/now.h"
 #include "base/number.h"
 #include "ledger/records.h"
-#include "ledger/trace.h"
+#include "ledger/trace/trace.h"
 #include "text/units.h"
 
 enum trace_room {
@@ -49,7 +49,7 @@ static const struct {
 #define INSTANT_PAST false
 #define TRACE(event, json, room, time, n0, u0, n1, u1, n2, u2, words)                              \
 	{json, ROOM_##room, INSTANT_##time, {{n0, UNIT_##u0}, {n1, UNIT_##u1}, {n2, UNIT_##u2}}, words},
-#include "ledger/trace.def"
+#include "ledger/trace/trace.def"
 #undef TRACE
 };
 

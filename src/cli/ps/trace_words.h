@@ -5,7 +5,7 @@
 
 #include <stdio.h>
 
-#include "ledger/trace_read.h"
+#include "ledger/reader/trace_read.h"
 
 /* One line: the time since `from_ns`, process and thread, the device, the sentence. */
 void trace_words_print(const struct trace_said *said, uint64_t from_ns, FILE *out);

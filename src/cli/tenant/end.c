@@ -8,8 +8,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "node/mapped.h"
 #include "node/members.h"
+#include "node/process/mapped.h"
 
 static int end_add(struct end *end, int pidfd)
 {

@@ -20,7 +20,7 @@
 #include "cli/tenant/sweep.h"
 #include "ledger/ledger.h"
 #include "ledger/life.h"
-#include "ledger/residency_file.h"
+#include "ledger/role/residency_file.h"
 #include "ledger/shared_file.h"
 #include "ledger/tenant.h"
 #include "node/compute_words.h"

@@ -14,7 +14,7 @@
 #include "ledger/ledger.h"
 #include "ledger/shared_file.h"
 #include "ledger/slot.h"
-#include "node/mapped.h"
+#include "node/process/mapped.h"
 
 #define ENDS_NS	 (30 * NS_PER_S)
 #define NAP_US	 20000

@@ -7,7 +7,7 @@
 #include <stdbool.h>
 
 #include "ledger/policy.h"
-#include "node/user.h"
+#include "node/process/user.h"
 
 struct place {
 	char runtime[PATH_MAX];

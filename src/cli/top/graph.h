@@ -5,7 +5,7 @@
 
 #include <stdint.h>
 
-#include "ledger/snapshot.h"
+#include "ledger/reader/snapshot.h"
 
 #define GRAPH_ROWS  7 /* five of bars, the axis and its words */
 #define GRAPH_WIDTH (8 + SNAPSHOT_SECONDS)

@@ -2,10 +2,8 @@
 #include "guest/account/figure.h"
 
 #include <errno.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "base/cancel.h"
 #include "base/fault.h"
@@ -259,28 +257,20 @@ static void figure_add_inherited(struct guest *guest, struct guest_device *devic
 				 enum object_kind kind, uint64_t grown, struct inherited *sum)
 {
 	struct slot *slot = atomic_load(&guest->slot);
-	struct object object[OBJECT_BATCH];
-	uint64_t above = 0;
-	int n;
+	struct object *object;
 
-	do {
-		n = object_list(guest->objects, kind, above, object, OBJECT_BATCH);
-		for (int i = 0; i < n; i++) {
-			uint64_t size = round_up(object[i].size, GRANULE_BYTES);
+	OBJECT_EACH (object, guest->objects, kind) {
+		uint64_t size = round_up(object->size, GRANULE_BYTES);
 
-			above = object[i].key;
-			if (object[i].device != device->ordinal ||
-			    !(object[i].flags & OBJECT_IMPORTED) ||
-			    !(object[i].flags & OBJECT_SHARED) ||
-			    object[i].flags & OBJECT_ENDED ||
-			    shared_covered(guest->ledger, object[i].shared))
-				continue;
-			if (shared_is_alone(slot, object[i].shared))
-				sum->alone += size;
-			else if (sum->shared + size <= grown)
-				sum->shared += size;
-		}
-	} while (n == OBJECT_BATCH);
+		if (object->device != device->ordinal || !(object->flags & OBJECT_IMPORTED) ||
+		    !(object->flags & OBJECT_SHARED) || object->flags & OBJECT_ENDED ||
+		    shared_covered(guest->ledger, object->shared))
+			continue;
+		if (shared_is_alone(slot, object->shared))
+			sum->alone += size;
+		else if (sum->shared + size <= grown)
+			sum->shared += size;
+	}
 }
 
 static struct inherited figure_sum_inherited(struct guest *guest, struct guest_device *device,

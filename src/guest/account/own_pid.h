@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * By which pid the driver lists this process, where nobody outside says so (daemon/driver_pids.h). In a
+ * By which pid the driver lists this process, where nobody outside says so (daemon/audit/driver_pids.h). In a
  * container that is another number than its own, and it sees nobody else's. So it takes some
  * memory of the device, looks in NVML's list whose figure has grown by just as much, and gives it back:
  * several times, a different amount each time. Nobody else does that by chance, and if several

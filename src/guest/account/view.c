@@ -6,7 +6,7 @@
 #include "base/number.h"
 #include "guest/account/figure.h"
 #include "ledger/quota.h"
-#include "ledger/residency_file.h"
+#include "ledger/role/residency_file.h"
 #include "ledger/swap.h"
 #include "ledger/tenant.h"
 #include "ledger/turn.h"

@@ -14,7 +14,7 @@
 #include "guest/process/complain.h"
 #include "ledger/ledger.h"
 #include "ledger/life.h"
-#include "ledger/residency_file.h"
+#include "ledger/role/residency_file.h"
 #include "ledger/tenant.h"
 
 static void drop_in_own_limit(struct size_spec limit, uint32_t share, struct policy_device *ret)

@@ -348,6 +348,22 @@ bool object_next(struct object_table *table, enum object_kind kind, uint64_t abo
 	return object_list(table, kind, above, ret, 1) == 1;
 }
 
+struct object *object_walk_next(struct object_walk *walk)
+{
+	if (walk->at == walk->n && !walk->last) {
+		walk->at = 0;
+		walk->n = walk->match ? object_sweep(walk->table, walk->match, walk->arg,
+						     walk->batch, OBJECT_BATCH)
+				      : object_list(walk->table, walk->kind, walk->above,
+						    walk->batch, OBJECT_BATCH);
+		walk->last = walk->n < OBJECT_BATCH;
+	}
+	if (walk->at == walk->n)
+		return NULL;
+	walk->above = walk->batch[walk->at].key;
+	return &walk->batch[walk->at++];
+}
+
 unsigned int object_count(struct object_table *table, enum object_kind kind)
 {
 	unsigned int n = word_read(&table->kinds[kind]);

@@ -205,14 +205,7 @@ int object_sweep(struct object_table *table, bool (*match)(const struct object *
 
 /*
  * Copies out the objects of a kind with the lowest keys above `above`, at most `max`, in the order
- * of their keys. They are all seen, however many there are, with the table free in between:
- *
- *	above = 0;
- *	do {
- *		n = object_list(table, kind, above, object, OBJECT_BATCH);
- *		for (int i = 0; i < n; i++)
- *			above = object[i].key, ...
- *	} while (n == OBJECT_BATCH);
+ * of their keys. For all of them see OBJECT_EACH.
  *
  * Quick for pools, partings, IPC and pool pointers; for others it looks through all there is.
  */
@@ -221,6 +214,34 @@ int object_list(struct object_table *table, enum object_kind kind, uint64_t abov
 
 /* As many as are looked at together: they are on the program's stack, which may be small. */
 #define OBJECT_BATCH 16
+
+struct object_walk {
+	struct object_table *table;
+	enum object_kind kind;
+	bool (*match)(const struct object *object, void *arg); /* NULL: all of the kind stay */
+	void *arg;
+	uint64_t above;
+	int n, at; /* of the batch */
+	bool last; /* there is no other batch */
+	struct object batch[OBJECT_BATCH];
+};
+
+/* The next one, good until the one after it; NULL: there is none. */
+struct object *object_walk_next(struct object_walk *walk);
+
+/*
+ * Each object of a kind, however many there are, in the order of their keys: `object`, a pointer,
+ * is at a copy, and the table is free meanwhile.
+ */
+#define OBJECT_EACH(object, of_table, of_kind)                                                     \
+	for (struct object_walk object##_walk = {.table = (of_table), .kind = (of_kind)};          \
+	     ((object) = object_walk_next(&object##_walk));)
+
+/* Each one that object_sweep removes. A loop that is left before its end loses some. */
+#define OBJECT_SWEEP(object, of_table, of_match, of_arg)                                           \
+	for (struct object_walk object##_walk = {.table = (of_table), .match = (of_match),         \
+						 .arg = (of_arg)};                                 \
+	     ((object) = object_walk_next(&object##_walk));)
 
 /* The same for one object: the one with the smallest key above `above`. False: there is none. */
 bool object_next(struct object_table *table, enum object_kind kind, uint64_t above,

@@ -5,7 +5,7 @@
 #include "base/now.h"
 #include "base/word.h"
 #include "guest/core/trace.h"
-#include "ledger/role_file.h"
+#include "ledger/role/role_file.h"
 #include "ledger/swap.h"
 
 /* Calls of this thread that have a pass, one within the other. */

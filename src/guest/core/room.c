@@ -9,7 +9,7 @@
 #include "base/word.h"
 #include "guest/core/pass.h"
 #include "guest/core/trace.h"
-#include "ledger/residency_file.h"
+#include "ledger/role/residency_file.h"
 #include "ledger/spare.h"
 #include "ledger/swap.h"
 #include "ledger/tenant.h"

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * This process's record of what it decides, where its tenant is traced: ledger/trace.h. Off, an
+ * This process's record of what it decides, where its tenant is traced: ledger/trace/trace.h. Off, an
  * event costs one load and a branch, and its numbers are not computed.
  */
 #ifndef ALLOT_GUEST_CORE_TRACE_H
 #define ALLOT_GUEST_CORE_TRACE_H
 
 #include "guest/core/guest.h"
-#include "ledger/trace.h"
+#include "ledger/trace/trace.h"
 
 static inline bool trace_is_on(const struct guest *guest)
 {

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "guest/memory/context_limits.h"
 
-#include "base/number.h"
 #include "guest/account/charge.h"
 #include "guest/account/context.h"
 #include "guest/account/granule.h"
@@ -258,21 +257,14 @@ static void limits_look(struct guest *guest, struct guest_device *device, struct
 static void limits_look_each(struct guest *guest, struct guest_device *device)
 {
 	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-	struct object limits[OBJECT_BATCH];
-	uint64_t above = 0;
-	int n;
+	struct object *limits;
 
 	/* A context that ends meanwhile waits for this, as it is a call. */
 	charge_release_begin(device);
 	DRIVER(cuThreadExchangeStreamCaptureMode, (&mode));
-	do {
-		n = object_list(guest->objects, OBJECT_LIMITS, above, limits, OBJECT_BATCH);
-		for (int i = 0; i < n; i++) {
-			above = limits[i].key;
-			if (limits[i].device == device->ordinal)
-				limits_look(guest, device, &limits[i]);
-		}
-	} while (n == OBJECT_BATCH);
+	OBJECT_EACH (limits, guest->objects, OBJECT_LIMITS)
+		if (limits->device == device->ordinal)
+			limits_look(guest, device, limits);
 	DRIVER(cuThreadExchangeStreamCaptureMode, (&mode));
 	charge_release_end(guest, device, CAT_CONTEXT, 0);
 }

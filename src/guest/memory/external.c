@@ -232,16 +232,12 @@ static bool external_is_lent(const struct object *object, void *arg)
 
 static void external_return_loans(struct guest *guest, uint64_t import)
 {
-	struct object loans[OBJECT_BATCH];
-	int n;
+	struct object *loan;
 
 	if (!object_count(guest->objects, OBJECT_LOAN))
 		return;
-	do {
-		n = object_sweep(guest->objects, external_is_lent, &import, loans, OBJECT_BATCH);
-		for (int i = 0; i < n; i++)
-			sharing_drop(guest, &loans[i]);
-	} while (n == OBJECT_BATCH);
+	OBJECT_SWEEP (loan, guest->objects, external_is_lent, &import)
+		sharing_drop(guest, loan);
 }
 
 static bool external_mark_ended(struct object *import, void *arg)

@@ -484,18 +484,11 @@ static void vmm_mark_given(struct guest *guest, uint64_t handle)
 
 void vmm_give(struct guest *guest, CUdeviceptr at, uint64_t size)
 {
-	struct object mapping[OBJECT_BATCH];
-	uint64_t above = 0;
-	int n;
+	struct object *mapping;
 
-	do {
-		n = object_list(guest->objects, OBJECT_MAPPING, above, mapping, OBJECT_BATCH);
-		for (int i = 0; i < n; i++) {
-			above = mapping[i].key;
-			if (above < at + size && at < above + mapping[i].size)
-				vmm_mark_given(guest, mapping[i].mapping.handle);
-		}
-	} while (n == OBJECT_BATCH);
+	OBJECT_EACH (mapping, guest->objects, OBJECT_MAPPING)
+		if (mapping->key < at + size && at < mapping->key + mapping->size)
+			vmm_mark_given(guest, mapping->mapping.handle);
 }
 
 /* Whether the program may have a descriptor: it said so when it made the memory. */
@@ -775,31 +768,23 @@ static bool vmm_is_of_call(const struct object *object, void *arg)
 uint64_t vmm_forget_array_begin(struct guest *guest, uint64_t array)
 {
 	uint64_t call = vmm_untiled_numbers(guest, 1);
-	struct object tiles[OBJECT_BATCH];
-	int n;
+	struct object *tile;
 
 	if (!object_count(guest->objects, OBJECT_TILE))
 		return 0;
-	do {
-		n = object_sweep(guest->objects, vmm_is_of_array, &array, tiles, OBJECT_BATCH);
-		for (int i = 0; i < n; i++)
-			vmm_untile_begin(guest, &tiles[i], call, vmm_untiled_numbers(guest, 1));
-	} while (n == OBJECT_BATCH);
+	OBJECT_SWEEP (tile, guest->objects, vmm_is_of_array, &array)
+		vmm_untile_begin(guest, tile, call, vmm_untiled_numbers(guest, 1));
 	return call;
 }
 
 void vmm_forget_array_end(struct guest *guest, uint64_t call, bool done)
 {
-	struct object tiles[OBJECT_BATCH];
-	int n;
+	struct object *tile;
 
 	if (!call)
 		return;
-	do {
-		n = object_sweep(guest->objects, vmm_is_of_call, &call, tiles, OBJECT_BATCH);
-		for (int i = 0; i < n; i++)
-			vmm_untile_end(guest, &tiles[i], done);
-	} while (n == OBJECT_BATCH);
+	OBJECT_SWEEP (tile, guest->objects, vmm_is_of_call, &call)
+		vmm_untile_end(guest, tile, done);
 }
 
 /*
@@ -906,16 +891,12 @@ CUresult hook_cuMulticastUnbind(CUmemGenericAllocationHandle mcHandle, CUdevice 
 	struct object range = {.device = (int16_t)dev,
 			       .tile = {.array = mcHandle, .offset = mcOffset, .size = size}};
 	uint64_t call = vmm_untiled_numbers(guest, 1);
-	struct object bound[OBJECT_BATCH];
+	struct object *bound;
 	CUresult e;
-	int n;
 
 	charge_release_begin_all(guest);
-	do {
-		n = object_sweep(guest->objects, vmm_is_bound, &range, bound, OBJECT_BATCH);
-		for (int i = 0; i < n; i++)
-			vmm_untile_begin(guest, &bound[i], call, vmm_untiled_numbers(guest, 1));
-	} while (n == OBJECT_BATCH);
+	OBJECT_SWEEP (bound, guest->objects, vmm_is_bound, &range)
+		vmm_untile_begin(guest, bound, call, vmm_untiled_numbers(guest, 1));
 	e = DRIVER(cuMulticastUnbind, (mcHandle, dev, mcOffset, size));
 	vmm_forget_array_end(guest, call, !e);
 	charge_release_end_all(guest);

@@ -340,29 +340,21 @@ static void memory_reap_one(struct guest *guest, uint64_t key)
 /* Memory that a stream may have freed by now, as of the last look at its events. */
 static uint64_t memory_doubtful(struct guest *guest, struct guest_device *device)
 {
-	struct object parting[OBJECT_BATCH];
-	uint64_t above = 0, bytes = 0;
-	int n;
+	struct object *parting;
+	uint64_t bytes = 0;
 
 	if (!object_count(guest->objects, OBJECT_PARTING))
 		return 0;
-	do {
-		n = object_list(guest->objects, OBJECT_PARTING, above, parting, OBJECT_BATCH);
-		for (int i = 0; i < n; i++) {
-			above = parting[i].key;
-			if (parting[i].parting.begun && parting[i].device == device->ordinal)
-				bytes += parting[i].bytes ? parting[i].bytes : GRANULE_BYTES;
-		}
-	} while (n == OBJECT_BATCH);
+	OBJECT_EACH (parting, guest->objects, OBJECT_PARTING)
+		if (parting->parting.begun && parting->device == device->ordinal)
+			bytes += parting->bytes ? parting->bytes : GRANULE_BYTES;
 	return bytes;
 }
 
 void memory_reap(struct guest *guest)
 {
 	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-	struct object parting[OBJECT_BATCH];
-	uint64_t above = 0;
-	int n;
+	struct object *parting;
 
 	/* Called where the gate is not asked, too: what is away must not be freed just now. */
 	CLEANUP(pass_leave) struct guest *pass = NULL;
@@ -372,13 +364,8 @@ void memory_reap(struct guest *guest)
 	if (guest->swappable && !(pass = pass_try(guest)))
 		return;
 	DRIVER(cuThreadExchangeStreamCaptureMode, (&mode));
-	do {
-		n = object_list(guest->objects, OBJECT_PARTING, above, parting, OBJECT_BATCH);
-		for (int i = 0; i < n; i++) {
-			above = parting[i].key;
-			memory_reap_one(guest, above);
-		}
-	} while (n == OBJECT_BATCH);
+	OBJECT_EACH (parting, guest->objects, OBJECT_PARTING)
+		memory_reap_one(guest, parting->key);
 	DRIVER(cuThreadExchangeStreamCaptureMode, (&mode));
 }
 
@@ -397,26 +384,21 @@ static bool memory_is_of_context(const struct object *object, void *arg)
 
 void memory_forget_context(struct guest *guest, CUcontext context)
 {
-	struct object gone[OBJECT_BATCH];
 	uint64_t key = KEY(context);
-	int n;
+	struct object *gone;
 
 	if (!key)
 		return;
 	known_code_forget(&guest->memory->code);
 	atomic_fetch_add(&guest->account->ended, 1); /* before we look: see memory_record */
-	do {
-		n = object_sweep(guest->objects, memory_is_of_context, &key, gone, OBJECT_BATCH);
-		for (int i = 0; i < n; i++) {
-			if (gone[i].kind == OBJECT_PARTING)
-				gone[i].key = gone[i].parting.address;
-			if (gone[i].kind == OBJECT_ARRAY)
-				vmm_forget_array_end(
-					guest, vmm_forget_array_begin(guest, gone[i].key), true);
-			charge_release_begin(guest_device(guest, gone[i].device));
-			memory_freed(guest, &gone[i]);
-		}
-	} while (n == OBJECT_BATCH);
+	OBJECT_SWEEP (gone, guest->objects, memory_is_of_context, &key) {
+		if (gone->kind == OBJECT_PARTING)
+			gone->key = gone->parting.address;
+		if (gone->kind == OBJECT_ARRAY)
+			vmm_forget_array_end(guest, vmm_forget_array_begin(guest, gone->key), true);
+		charge_release_begin(guest_device(guest, gone->device));
+		memory_freed(guest, gone);
+	}
 	/* It may have been the last one of its device, which then is to have nothing of ours. */
 	for (int i = 0; i < guest->ndevices; i++)
 		guest->allocator->end_spare(guest, &guest->device[i]);

@@ -274,21 +274,14 @@ static void pool_settle_imported(struct guest *guest, const struct object *pool)
  */
 static void pool_settle_each(struct guest *guest, struct guest_device *device, bool trim)
 {
-	struct object pools[OBJECT_BATCH];
-	uint64_t above = 0;
-	int n;
+	struct object *pool;
 
-	do {
-		n = object_list(guest->objects, OBJECT_POOL, above, pools, OBJECT_BATCH);
-		for (int i = 0; i < n; i++) {
-			above = pools[i].key;
-			if (pools[i].flags & OBJECT_IMPORTED)
-				pool_settle_imported(guest, &pools[i]);
-			else if ((pools[i].bytes || pools[i].flags & OBJECT_ENDED) &&
-				 (!device || pools[i].device == device->ordinal))
-				pool_settle_held(guest, &pools[i], trim);
-		}
-	} while (n == OBJECT_BATCH);
+	OBJECT_EACH (pool, guest->objects, OBJECT_POOL)
+		if (pool->flags & OBJECT_IMPORTED)
+			pool_settle_imported(guest, pool);
+		else if ((pool->bytes || pool->flags & OBJECT_ENDED) &&
+			 (!device || pool->device == device->ordinal))
+			pool_settle_held(guest, pool, trim);
 }
 
 bool pool_is_ended(struct guest *guest, CUmemoryPool pool)

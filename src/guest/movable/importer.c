@@ -209,18 +209,15 @@ static int importer_each(struct guest *guest,
 {
 	const struct borrow_patience patience = {.guest = guest, .until_ns = UINT64_MAX,
 					  .request = word_acquire(swap_request(guest->policy_map))};
-	struct object import[OBJECT_BATCH];
-	uint64_t above = 0;
-	int n, r = 0;
+	struct object *import;
+	int r;
 
-	do {
-		n = object_list(guest->objects, OBJECT_IMPORT, above, import, OBJECT_BATCH);
-		for (int i = 0; i < n && !r; i++) {
-			above = import[i].key;
-			r = fn(&patience, &import[i]);
-		}
-	} while (n == OBJECT_BATCH && !r);
-	return r;
+	OBJECT_EACH (import, guest->objects, OBJECT_IMPORT) {
+		r = fn(&patience, import);
+		if (r)
+			return r;
+	}
+	return 0;
 }
 
 static int importer_await_copy(const struct borrow_patience *patience, const struct object *import)

@@ -245,19 +245,15 @@ static bool linear_is_waiting(const struct object *object, void *arg)
 /* What was freed while a stream captured: whoever frees next waits for it, too. */
 static void linear_free_waiting(struct guest *guest)
 {
-	struct object gone[OBJECT_BATCH];
-	int n;
+	struct object *gone;
 
 	if (!object_count(guest->objects, OBJECT_WAITING))
 		return;
-	do {
-		n = object_sweep(guest->objects, linear_is_waiting, NULL, gone, OBJECT_BATCH);
-		for (int i = 0; i < n; i++) {
-			memory_await_work((CUcontext)(uintptr_t)gone[i].context);
-			charge_release_begin(guest_device(guest, gone[i].device));
-			linear_release(guest, guest_device(guest, gone[i].device), &gone[i]);
-		}
-	} while (n == OBJECT_BATCH);
+	OBJECT_SWEEP (gone, guest->objects, linear_is_waiting, NULL) {
+		memory_await_work((CUcontext)(uintptr_t)gone->context);
+		charge_release_begin(guest_device(guest, gone->device));
+		linear_release(guest, guest_device(guest, gone->device), gone);
+	}
 }
 
 CUresult linear_free_taken(struct guest *guest, struct object *object)

@@ -67,25 +67,19 @@ static CUresult mapping_put_back(struct guest *guest, struct object *mapping)
 /* All of them one way or the other; the first error ends it. */
 static CUresult mapping_move(struct guest *guest, bool away)
 {
-	struct object mapping[OBJECT_BATCH];
-	uint64_t above = 0;
-	CUresult e = CUDA_SUCCESS;
-	int n;
+	struct object *mapping;
+	CUresult e;
 
-	do {
-		n = object_list(guest->objects, OBJECT_MAPPING, above, mapping, OBJECT_BATCH);
-		for (int i = 0; i < n && !e; i++) {
-			above = mapping[i].key;
-			if (mapping[i].mapping.away == away ||
-			    !backing_device(guest, mapping[i].mapping.handle))
-				continue;
-			e = away ? mapping_take_away(guest, &mapping[i])
-				 : mapping_put_back(guest, &mapping[i]);
-			if (!e) /* in its own place: needs no room */
-				object_put(guest->objects, &mapping[i]);
-		}
-	} while (n == OBJECT_BATCH && !e);
-	return e;
+	OBJECT_EACH (mapping, guest->objects, OBJECT_MAPPING) {
+		if (mapping->mapping.away == away ||
+		    !backing_device(guest, mapping->mapping.handle))
+			continue;
+		e = away ? mapping_take_away(guest, mapping) : mapping_put_back(guest, mapping);
+		if (e)
+			return e;
+		object_put(guest->objects, mapping); /* in its own place: needs no room */
+	}
+	return CUDA_SUCCESS;
 }
 
 CUresult mapping_detach(struct guest *guest)

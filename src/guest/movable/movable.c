@@ -93,23 +93,15 @@ static void movable_show_spare(struct guest *guest, struct guest_device *device)
 /* Whether it is in one that another process has, and this one opened. */
 static bool movable_find_opened(struct guest *guest, CUdeviceptr at, struct object *ret)
 {
-	struct object opened[OBJECT_BATCH];
-	uint64_t above = 0;
-	int n;
+	struct object *opened;
 
 	if (!object_count(guest->objects, OBJECT_IMPORT))
 		return false;
-	do {
-		n = object_list(guest->objects, OBJECT_IPC, above, opened, OBJECT_BATCH);
-		for (int i = 0; i < n; i++) {
-			above = opened[i].key;
-			if (opened[i].flags & OBJECT_BACKED &&
-			    at - opened[i].key < opened[i].size) {
-				*ret = opened[i];
-				return true;
-			}
+	OBJECT_EACH (opened, guest->objects, OBJECT_IPC)
+		if (opened->flags & OBJECT_BACKED && at - opened->key < opened->size) {
+			*ret = *opened;
+			return true;
 		}
-	} while (n == OBJECT_BATCH);
 	return false;
 }
 

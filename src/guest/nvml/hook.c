@@ -5,7 +5,6 @@
  */
 #include "guest/nvml/hook.h"
 
-#include "base/number.h"
 #include "guest/core/library.h"
 #include "nvidia/uuid.h"
 

@@ -8,7 +8,7 @@
 #include "guest/core/guest.h"
 #include "guest/swap/cgroup_room.h"
 #include "guest/swap/stage.h"
-#include "ledger/residency_file.h"
+#include "ledger/role/residency_file.h"
 #include "sched/tuning.h"
 
 /*

@@ -25,7 +25,7 @@
 #include "guest/swap/drain.h"
 #include "guest/swap/obstacles.h"
 #include "guest/swap/stage.h"
-#include "ledger/residency_file.h"
+#include "ledger/role/residency_file.h"
 #include "ledger/spare.h"
 #include "ledger/swap.h"
 #include "sched/tuning.h"

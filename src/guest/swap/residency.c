@@ -10,7 +10,7 @@
 #include "base/pages.h"
 #include "base/word.h"
 #include "guest/process/thread.h"
-#include "ledger/role_file.h"
+#include "ledger/role/role_file.h"
 #include "roles/residency_host.h"
 #include "sched/tuning.h"
 

@@ -9,7 +9,6 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
-#include "amd/identity.h"
 #include "base/err.h"
 #include "kube/claims/claim.h"
 #include "kube/claims/claim_sweep.h"

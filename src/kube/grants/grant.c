@@ -7,7 +7,6 @@
 #include <jansson.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -20,7 +19,7 @@
 #include "kube/grants/xpu_folder.h"
 #include "ledger/tenant.h"
 #include "node/library.h"
-#include "node/pod.h"
+#include "node/process/pod.h"
 #include "node/tenants.h"
 #include "text/units.h"
 

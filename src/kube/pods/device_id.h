@@ -15,7 +15,7 @@
 #include "kube/state/conf.h"
 #include "kube/grants/grant.h"
 #include "kube/state/node.h"
-#include "node/pod.h"
+#include "node/process/pod.h"
 
 #define DEVICE_ID_BYTES (NODE_NAME_BYTES + 24)
 #define SLOT_GRANT	POD_SLOT /* the id of a slot's grant: this and the slot's name */

@@ -13,14 +13,6 @@
 #include "kube/pods/device_id.h"
 #include "text/units.h"
 
-static const struct kube_resource *holder_resource(const struct kube_conf *conf, const char *name)
-{
-	for (size_t i = 0; i < conf->nresources; i++)
-		if (!strcmp(conf->resource[i].name, name))
-			return &conf->resource[i];
-	return NULL;
-}
-
 int holder_each_slot(const struct kube_conf *conf, const V1__ContainerResources *container,
 		     int (*fn)(const char *slot, void *arg), void *arg)
 {
@@ -28,7 +20,7 @@ int holder_each_slot(const struct kube_conf *conf, const V1__ContainerResources 
 
 	for (size_t i = 0; i < container->n_devices; i++) {
 		const V1__ContainerDevices *d = container->devices[i];
-		const struct kube_resource *resource = holder_resource(conf, d->resource_name);
+		const struct kube_resource *resource = kube_conf_resource(conf, d->resource_name);
 
 		if (!resource || resource->unit != KUBE_SLOTS)
 			continue;
@@ -90,7 +82,7 @@ void holder_read(const struct kube_conf *conf, const struct node_devices *device
 	holder_each_slot(conf, container, holder_add_slot, &reading);
 	for (size_t i = 0; i < container->n_devices; i++) {
 		const V1__ContainerDevices *d = container->devices[i];
-		const struct kube_resource *resource = holder_resource(conf, d->resource_name);
+		const struct kube_resource *resource = kube_conf_resource(conf, d->resource_name);
 
 		if (resource)
 			holder_add_units(resource, d->n_device_ids, ret);

@@ -55,14 +55,6 @@ static bool others_is_divided(const struct device *device)
 
 /* --- Device plugins -------------------------------------------------------------------------- */
 
-static bool others_is_ours(const struct kube_conf *conf, const char *resource)
-{
-	for (size_t i = 0; i < conf->nresources; i++)
-		if (!strcmp(conf->resource[i].name, resource))
-			return true;
-	return false;
-}
-
 /*
  * The UUID as drivers write it: "GPU-...", "GPU-...::3", "MIG-GPU-.../1/0". Slots of ours begin with
  * "gpu-", so those that we gave out by another name of the resource are none. AMD's plugin names
@@ -93,7 +85,7 @@ static void others_look_at_device(struct others *others, const char *id, const c
 
 static void others_look_at_devices(struct others *others, const V1__ContainerDevices *given)
 {
-	if (others_is_ours(others->conf, given->resource_name))
+	if (kube_conf_resource(others->conf, given->resource_name))
 		return;
 	for (size_t i = 0; i < given->n_device_ids; i++)
 		others_look_at_device(others, given->device_ids[i], given->resource_name);

@@ -14,7 +14,6 @@
 #include "kube/slots/allocate.h"
 #include "kube/state/counts.h"
 #include "kube/slots/device_list.h"
-#include "kube/slots/prefer.h"
 #include "kube/wire/reply.h"
 #include "text/log.h"
 

@@ -21,14 +21,6 @@ static const char *const deliveries[] = {"cdi", "mounts"}; /* by_mounts */
 #define LENGTH(array) (int)(sizeof(array) / sizeof((array)[0]))
 #define SLOTS_MOST    1000
 
-static int conf_index(const char *word, const char *const *list, int n)
-{
-	for (int i = 0; i < n; i++)
-		if (!strcmp(word, list[i]))
-			return i;
-	return -1;
-}
-
 __attribute__((format(printf, 2, 3))) static int conf_refuse(char why[static KUBE_CONF_WHY],
 							     const char *fmt, ...)
 {
@@ -47,7 +39,7 @@ static int conf_take_ways(struct kube_conf *conf, char *text, char why[static KU
 
 	conf->ways = 0;
 	while ((word = strsep(&text, " \t"))) {
-		i = *word ? conf_index(word, ways, LENGTH(ways)) : 0;
+		i = *word ? parse_word(word, ways, LENGTH(ways)) : 0;
 		if (i < 0)
 			return conf_refuse(why, "\"%s\": write dra, device-plugin, or both", word);
 		if (*word)
@@ -92,7 +84,7 @@ static int conf_take_resource(struct kube_conf *conf, char *text, char why[stati
 	char *rest = NULL, *name = strtok_r(text, " \t", &rest), *unit = strtok_r(NULL, " \t", &rest);
 	char *amount = strtok_r(NULL, " \t", &rest);
 	struct kube_resource *resource = &conf->resource[conf->nresources];
-	int i = unit ? conf_index(unit, units, LENGTH(units)) : -1;
+	int i = unit ? parse_word(unit, units, LENGTH(units)) : -1;
 
 	if (i < 0 || !amount || strtok_r(NULL, " \t", &rest))
 		return conf_refuse(why, "write a name, one of slots, memory and cores, and how much one is, like "
@@ -119,7 +111,7 @@ static int conf_take_word(const char *text, const char *const *list, int n, int 
 {
 	char all[128] = "";
 
-	*ret = conf_index(text, list, n);
+	*ret = parse_word(text, list, n);
 	if (*ret >= 0)
 		return 0;
 	for (int i = 0; i < n; i++)
@@ -271,4 +263,12 @@ int kube_conf_complete(struct kube_conf *conf, char why[static KUBE_CONF_WHY])
 		if (conf->resource[i].unit == KUBE_SLOTS)
 			return 0;
 	return conf_refuse(why, "resource: none is of slots, so no container would get a GPU");
+}
+
+const struct kube_resource *kube_conf_resource(const struct kube_conf *conf, const char *name)
+{
+	for (size_t i = 0; i < conf->nresources; i++)
+		if (!strcmp(conf->resource[i].name, name))
+			return &conf->resource[i];
+	return NULL;
 }

@@ -84,4 +84,7 @@ int kube_conf_take(struct kube_conf *conf, const char *key, const char *value,
 /* At its end: what was not said is as usual. 0, or -EINVAL with words. */
 int kube_conf_complete(struct kube_conf *conf, char why[static KUBE_CONF_WHY]);
 
+/* The resource of that name. NULL: it is none of ours. */
+const struct kube_resource *kube_conf_resource(const struct kube_conf *conf, const char *name);
+
 #endif

@@ -13,7 +13,7 @@
 
 #include "kube/state/conf.h"
 #include "kube/state/node.h"
-#include "node/pod.h"
+#include "node/process/pod.h"
 
 /* Calls of the kubelet's, from their coming to their answer. */
 enum counts_call { COUNTS_ALLOCATE, COUNTS_PRESTART, COUNTS_PREPARE, COUNTS_CALLS };

@@ -17,7 +17,7 @@ import users_lib
 from users_lib import ALICE, BOB, CAROL, DAVE, MAGIC, MIB, VERSION, user
 
 DIR_BYTES = 256  # a policy ends with: ledger/records.h
-TENANTS_MOST = 32  # daemon/requests.h
+TENANTS_MOST = 32  # daemon/users/requests.h
 
 
 class Users(users_lib.Case):

@@ -18,7 +18,7 @@
 #include "ledger/cu_grant.h"
 #include "ledger/device_time.h"
 #include "ledger/ledger.h"
-#include "ledger/role_file.h"
+#include "ledger/role/role_file.h"
 #include "ledger/shared_file.h"
 #include "ledger/slot.h"
 #include "ledger/tenant.h"

@@ -14,8 +14,7 @@ struct emu_buffer {
 	uint64_t file; /* which description it is of, */
 	int minor;     /* of which node */
 	uint32_t handle;
-	bool imported;
-	uint64_t alignment, domain_flags; /* as it was asked for */
+	bool imported; /* from another GPU: an import from its own is the object itself */
 	struct bank_piece piece;
 };
 

@@ -29,16 +29,23 @@
 /* --- Handles -------------------------------------------------------------------------------- */
 
 /*
- * An import from another device cannot be placed in this one's memory, and the kernel refuses that
- * for no other buffer. A buffer that can be placed is put back to where it was.
+ * An import from another device is in the machine's memory, as far as this device is asked, and the
+ * kernel refuses to place it in this one's. It refuses that, too, for a buffer that another GPU of the
+ * hive maps, but for such a buffer it also refuses the place that the buffer has. A buffer that was
+ * placed is put back.
  */
 static bool render_is_imported(int fd, const struct drm_amdgpu_gem_list_handles_entry *entry)
 {
-	int r = drm_place(fd, entry->gem_handle, entry->preferred_domains | AMDGPU_GEM_DOMAIN_VRAM);
+	const uint64_t machines = AMDGPU_GEM_DOMAIN_GTT | AMDGPU_GEM_DOMAIN_CPU;
+	uint64_t is = entry->preferred_domains;
+	int r;
 
-	if (r == 0)
-		drm_place(fd, entry->gem_handle, entry->preferred_domains);
-	return r == -EINVAL;
+	if (is & ~machines)
+		return false;
+	r = drm_place(fd, entry->gem_handle, is | AMDGPU_GEM_DOMAIN_VRAM);
+	if (r == 0 || r == -EINVAL)
+		return drm_place(fd, entry->gem_handle, is) == 0 && r == -EINVAL;
+	return false;
 }
 
 static int render_probe(int fd, struct drm_amdgpu_gem_list_handles_entry **ret, uint32_t *ret_n)

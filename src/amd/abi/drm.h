@@ -121,6 +121,7 @@ union drm_amdgpu_gem_mmap {
 
 /* Flags of GEM_CREATE. */
 #define AMDGPU_GEM_CREATE_NO_CPU_ACCESS (1 << 1)
+#define AMDGPU_GEM_CREATE_CPU_GTT_USWC	(1 << 2)
 
 #define AMDGPU_CTX_OP_ALLOC_CTX 1
 

@@ -251,7 +251,11 @@ static int gem_op(struct drm_device *dev, void *data, struct drm_file *file)
 						       entry.preferred_domains, entry.alloc_flags};
 		r = copy_to_user(u64_to_user_ptr(args->value), &in, sizeof(in)) ? -EFAULT : 0;
 	} else if (args->op == AMDGPU_GEM_OP_SET_PLACEMENT) {
-		r = object->import_attach && (args->value & AMDGPU_GEM_DOMAIN_VRAM) ? -EINVAL : 0;
+		if ((object->import_attach && (args->value & AMDGPU_GEM_DOMAIN_VRAM)) ||
+		    atomic_read(&to_buffer(object)->peers))
+			r = -EINVAL;
+		else
+			r = to_buffer(object)->user ? -EPERM : 0;
 		if (!r)
 			to_buffer(object)->domains = args->value;
 	} else if (args->op == OP_GET_MAPPING_INFO && lists) {

@@ -14,6 +14,7 @@ struct vm_entry {
 struct buffer {
 	struct drm_gem_shmem_object base;
 	u64 domains, flags, alignment;
+	atomic_t peers; /* how often another GPU of the hive, which is all of them here, maps it */
 	void __user *user; /* of the process that made it, and has its content there */
 };
 

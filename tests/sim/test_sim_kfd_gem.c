@@ -305,6 +305,33 @@ static void test_placement(void)
 	CHECK(close_handle(render[0], b) == 0 && close_handle(render[0], large) == 0);
 }
 
+static int context(int file, uint32_t op, uint32_t id)
+{
+	union drm_amdgpu_ctx a = {.in = {.op = op, .ctx_id = id}};
+	int r = drm(file, DRM_IOWR(AMDGPU_CTX, a), &a);
+
+	return r < 0 || op != AMDGPU_CTX_OP_ALLOC_CTX ? r : (int)a.out.alloc.ctx_id;
+}
+
+/* Numbers of one file, of which the lowest is given out; and no work is known that there was not. */
+static void test_contexts(void)
+{
+	union drm_amdgpu_wait_cs wait = {.in = {.handle = 1, .ip_type = AMDGPU_HW_IP_DMA, .ctx_id = 1}};
+
+	CHECK_EQ(context(render[0], AMDGPU_CTX_OP_QUERY_STATE2, 1), -EINVAL);
+	CHECK_EQ(context(render[0], AMDGPU_CTX_OP_ALLOC_CTX, 0), 1);
+	CHECK_EQ(context(render[0], AMDGPU_CTX_OP_ALLOC_CTX, 0), 2);
+	CHECK_EQ(context(render[1], AMDGPU_CTX_OP_ALLOC_CTX, 0), 1);
+	CHECK_EQ(context(render[0], AMDGPU_CTX_OP_QUERY_STATE2, 2), 0);
+	CHECK_EQ(context(render[1], AMDGPU_CTX_OP_QUERY_STATE2, 2), -EINVAL);
+	CHECK_EQ(context(render[0], AMDGPU_CTX_OP_FREE_CTX, 1), 0);
+	CHECK_EQ(context(render[0], AMDGPU_CTX_OP_FREE_CTX, 1), -EINVAL);
+	CHECK_EQ(context(render[0], AMDGPU_CTX_OP_ALLOC_CTX, 0), 1);
+	CHECK_EQ(drm(render[0], DRM_IOWR(AMDGPU_WAIT_CS, wait), &wait), -EINVAL);
+	wait.in.handle = 0;
+	CHECK_EQ(drm(render[0], DRM_IOWR(AMDGPU_WAIT_CS, wait), &wait), 0);
+}
+
 static int open_first(void)
 {
 	int file = open("/dev/dri/renderD129", O_RDWR | O_CLOEXEC);
@@ -388,6 +415,7 @@ int main(int argc, char **argv)
 	test_metadata();
 	test_placement();
 	test_placement_in_hive();
+	test_contexts();
 	test_closed();
 	test_closed_and_acquired();
 	run_on_older_kernel(argv[0], "AMDGPU_GEM_LIST_HANDLES,GEM_CHANGE_HANDLE",

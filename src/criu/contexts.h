@@ -6,13 +6,6 @@
  * counts from 1 in a new context; and objects for synchronization, because the kernel does not tell
  * with which processes they are shared.
  */
-/*
- * What a render node's file has beside buffers: contexts of work, and objects for synchronization.
- * The kernel lists neither, so their numbers are tried. A context comes back under its number. What
- * cannot come back is refused: work that was submitted, because the process may ask for it by numbers
- * that the kernel counts from 1 in a new context; and objects for synchronization, because the kernel
- * does not tell with which processes they are shared.
- */
 #ifndef ALLOT_CRIU_CONTEXTS_H
 #define ALLOT_CRIU_CONTEXTS_H
 

@@ -18,7 +18,7 @@
 #include "sim/mutex.h"
 #include "sim/shared.h"
 
-#define MAGIC	UINT64_C(0x334b4e4142414d41) /* "AMABANK3" */
+#define MAGIC	UINT64_C(0x344b4e4142414d41) /* "AMABANK4" */
 #define PIECES	65536
 #define VRAM	KFD_IOC_ALLOC_MEM_FLAGS_VRAM
 #define HOLD_AT (INT64_C(1) << 60) /* far behind the content */
@@ -35,6 +35,7 @@ struct row {
 	uint32_t gpu, flags;
 	uint32_t owner; /* the number of the process that took it and holds it; 0: ask the kernel */
 	uint32_t pad;
+	uint64_t alignment, domain_flags;
 };
 
 struct region {
@@ -340,7 +341,9 @@ static int bank_take_row(struct bank *bank, struct bank_piece *piece)
 			    .ino = ino,
 			    .gpu = piece->gpu,
 			    .flags = piece->flags,
-			    .owner = bank->process};
+			    .owner = bank->process,
+			    .alignment = piece->alignment,
+			    .domain_flags = piece->domain_flags};
 	__atomic_store_n(&row->key, key, __ATOMIC_RELEASE);
 	piece->key = key;
 	return 0;
@@ -400,7 +403,12 @@ static int bank_find_row(const struct bank *bank, int fd, struct bank_piece *ret
 
 		if (!row->key || row->ino != st.st_ino)
 			continue;
-		*ret = (struct bank_piece){row->key, row->size, row->gpu, row->flags, NULL};
+		*ret = (struct bank_piece){.key = row->key,
+					   .size = row->size,
+					   .gpu = row->gpu,
+					   .flags = row->flags,
+					   .alignment = row->alignment,
+					   .domain_flags = row->domain_flags};
 		return 0;
 	}
 	return -EINVAL;

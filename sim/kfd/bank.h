@@ -35,6 +35,7 @@ struct bank_piece {
 	uint64_t size;
 	uint32_t gpu;	/* by its place in the machine */
 	uint32_t flags; /* as in ALLOC_MEMORY_OF_GPU; of VRAM or GTT */
+	uint64_t alignment, domain_flags; /* as GEM_CREATE was asked; 0 for memory of KFD */
 	char *content;
 };
 

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Work that a render node takes for the kernel's own rings, as far as it is copies by SDMA, which are
- * done at once while they are submitted: so a context has nothing, and nothing is ever to be waited
- * for. It goes through the page tables of its file, and must name the buffers that it touches.
+ * done at once while they are submitted: nothing is ever to be waited for. It goes through the page tables of its file, and must name the buffers that it touches.
  */
 #include <errno.h>
 #include <string.h>
@@ -118,36 +117,22 @@ static int copies_read_chunk(struct work *w, uint64_t list, uint32_t i)
 	return -EINVAL;
 }
 
-int emu_ctx(struct emu_machine *m, struct emu_gpu *gpu, int fd, void *block)
-{
-	union drm_amdgpu_ctx *a = block;
-
-	if (a->in.op == AMDGPU_CTX_OP_ALLOC_CTX)
-		a->out.alloc.ctx_id = 1;
-	return 0;
-}
-
 int emu_cs(struct emu_machine *m, struct emu_gpu *gpu, int fd, void *block)
 {
 	union drm_amdgpu_cs *a = block;
 	struct work w = {.file = emu_file_of(fd)};
-	int r = a->in.num_chunks > CHUNKS_MOST || a->in.ctx_id != 1 ? -EINVAL : 0;
+	int r = a->in.num_chunks > CHUNKS_MOST ? -EINVAL : 0;
+	int64_t number;
 
 	for (uint32_t i = 0; r == 0 && i < a->in.num_chunks; i++)
 		r = copies_read_chunk(&w, a->in.chunks, i);
 	if (r == 0)
 		r = copies_run(&w);
-	if (r == 0)
-		a->out.handle = 1;
-	return r;
-}
-
-int emu_wait_cs(struct emu_machine *m, struct emu_gpu *gpu, int fd, void *block)
-{
-	union drm_amdgpu_wait_cs *a = block;
-
-	if (a->in.handle != 1 || a->in.ctx_id != 1)
-		return -EINVAL;
-	a->out.status = 0;
+	if (r < 0)
+		return r;
+	number = emu_context_submit(w.file, a->in.ctx_id, w.commands.ip_type, w.commands.ring);
+	if (number < 0)
+		return (int)number;
+	a->out.handle = (uint64_t)number;
 	return 0;
 }

@@ -26,6 +26,7 @@
  *   roster.c   what queues there are in all processes, and how long each was active
  *   event.c    events, and waiting for them
  *   drm.c      ioctls of render nodes, as far as libdrm asks
+ *   contexts.c contexts of work, and copies.c the work, as far as it is copies
  *   gem.c      memory by the handles of render nodes (buffers.c); what there is of it
  *              (gem_info.c), and where it is mapped (gem_va.c)
  *   criu.c     a process is looked at by another one, as CRIU does, and

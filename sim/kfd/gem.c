@@ -75,9 +75,9 @@ int emu_gem_create(struct emu_machine *m, struct emu_gpu *gpu, int fd, void *blo
 	bool no_cpu = a->in.domain_flags & AMDGPU_GEM_CREATE_NO_CPU_ACCESS;
 	struct emu_buffer b = {.file = emu_file_of(fd),
 			       .minor = emu_minor_of(fd),
-			       .alignment = a->in.alignment,
-			       .domain_flags = a->in.domain_flags,
-			       .piece = {.size = (a->in.bo_size + PAGE - 1) & ~(PAGE - 1),
+			       .piece = {.alignment = a->in.alignment,
+					 .domain_flags = a->in.domain_flags,
+					 .size = (a->in.bo_size + PAGE - 1) & ~(PAGE - 1),
 					 .gpu = (uint32_t)(gpu - m->gpu),
 					 .flags = BANK_BY_NODE | (no_cpu ? BANK_NO_CPU : 0) |
 						  (vram ? KFD_IOC_ALLOC_MEM_FLAGS_VRAM
@@ -138,14 +138,14 @@ int emu_prime_to_fd(struct emu_machine *m, struct emu_gpu *gpu, int fd, void *bl
 int emu_prime_to_handle(struct emu_machine *m, struct emu_gpu *gpu, int fd, void *block)
 {
 	struct drm_prime_handle *a = block;
-	struct emu_buffer b = {
-		.file = emu_file_of(fd), .minor = emu_minor_of(fd), .imported = true};
+	struct emu_buffer b = {.file = emu_file_of(fd), .minor = emu_minor_of(fd)};
 	int r = bank_hold(m->bank, a->fd, &b.piece);
 	const struct emu_buffer *buffers;
 	uint32_t nbuffers;
 
 	if (r < 0)
 		return r;
+	b.imported = b.piece.gpu != (uint32_t)(gpu - m->gpu);
 	buffers = emu_buffers(&nbuffers);
 	for (uint32_t i = 0; i < nbuffers && r == 0; i++)
 		if (buffers[i].file == b.file && buffers[i].piece.key == b.piece.key)

@@ -14,8 +14,7 @@ struct emu_buffer {
 	uint64_t file; /* which description it is of, */
 	int minor;     /* of which node */
 	uint32_t handle;
-	bool imported;
-	uint64_t alignment, domain_flags; /* as it was asked for */
+	bool imported; /* from another GPU: an import from its own is the object itself */
 	struct bank_piece piece;
 };
 
@@ -43,7 +42,12 @@ typedef int emu_drm_fn(struct emu_machine *machine, struct emu_gpu *gpu, int fd,
 emu_drm_fn emu_gem_create, emu_gem_mmap, emu_gem_close, emu_prime_to_fd, emu_prime_to_handle;
 emu_drm_fn emu_gem_op, emu_gem_metadata, emu_gem_list, emu_gem_change_handle; /* gem_info.c */
 emu_drm_fn emu_gem_va;					    /* gem_va.c */
-emu_drm_fn emu_ctx, emu_cs, emu_wait_cs;		    /* copies.c */
+emu_drm_fn emu_cs;					    /* copies.c */
+emu_drm_fn emu_ctx, emu_wait_cs;			    /* contexts.c */
+
+/* Work is submitted to a ring of a context: its number there, from 1 on; -EINVAL. */
+int64_t emu_context_submit(uint64_t file, uint32_t id, uint32_t ip, uint32_t ring);
+void emu_contexts_forget(void); /* all of it, in a forked child */
 
 /* What a program noted of memory; nothing (all zero) if none did. -errno. */
 struct drm_amdgpu_gem_metadata;

@@ -11,14 +11,27 @@
 
 #include "amd/abi/drm.h"
 #include "amd/abi/kfd.h"
+#include "amd/topology.h"
 #include "base/cleanup.h"
 #include "sim/kfd/gem.h"
+#include "sim/kfd/memory.h"
 #include "sim/kfd/user.h"
 
-static uint64_t gem_info_domains_of(const struct emu_buffer *b)
+#define PAGE 4096
+
+/* The object of an import from another GPU has figures of its own (amdgpu_dma_buf_create_obj). */
+static struct drm_amdgpu_gem_create_in gem_info_of(const struct emu_buffer *b)
 {
-	return b->piece.flags & KFD_IOC_ALLOC_MEM_FLAGS_VRAM ? AMDGPU_GEM_DOMAIN_VRAM
-							     : AMDGPU_GEM_DOMAIN_GTT;
+	const struct bank_piece *p = &b->piece;
+	bool vram = p->flags & KFD_IOC_ALLOC_MEM_FLAGS_VRAM;
+
+	if (b->imported)
+		return (struct drm_amdgpu_gem_create_in){
+			p->size, PAGE, AMDGPU_GEM_DOMAIN_GTT,
+			p->domain_flags & AMDGPU_GEM_CREATE_CPU_GTT_USWC};
+	return (struct drm_amdgpu_gem_create_in){
+		p->size, p->alignment, vram ? AMDGPU_GEM_DOMAIN_VRAM : AMDGPU_GEM_DOMAIN_GTT,
+		p->domain_flags};
 }
 
 static int gem_info_tell_mappings(const struct emu_buffer *b, struct drm_amdgpu_gem_op *a)
@@ -39,11 +52,38 @@ static int gem_info_tell_mappings(const struct emu_buffer *b, struct drm_amdgpu_
 	return r;
 }
 
-/* The kernel moves it when it is used next, and leaves it where there is no room. */
+/*
+ * Does another GPU of the same hive have it in its page tables? Those of this process alone are
+ * looked at.
+ */
+static bool gem_info_is_in_hive(struct emu_machine *m, const struct emu_buffer *b)
+{
+	const struct emu_gpu *of = &m->gpu[b->piece.gpu];
+	uint64_t hive = m->topology->nodes[of->node].hive_id, mapped = 0;
+
+	for (uint32_t i = 0; i < m->ngpus; i++)
+		for (uint32_t j = 0; j < m->gpu[i].nobjects; j++)
+			if (m->gpu[i].objects[j].piece.key == b->piece.key)
+				mapped |= m->gpu[i].objects[j].mapped;
+	for (uint32_t i = 0; hive && i < m->ngpus; i++)
+		if (mapped >> i & 1 && i != b->piece.gpu &&
+		    m->topology->nodes[m->gpu[i].node].hive_id == hive)
+			return true;
+	return false;
+}
+
+/*
+ * As amdgpu_gem_op_ioctl: refused for an import that is to go to the GPU's memory, and for each buffer
+ * that a GPU of the hive maps. The kernel moves a buffer when it is used next, and leaves it where there
+ * is no room.
+ */
 static int gem_info_place(struct emu_machine *m, const struct emu_gpu *gpu, struct emu_buffer *b,
 			  uint64_t domains)
 {
-	bank_move(m->bank, gpu->vram_bytes, &b->piece, domains & AMDGPU_GEM_DOMAIN_VRAM);
+	if ((b->imported && domains & AMDGPU_GEM_DOMAIN_VRAM) || gem_info_is_in_hive(m, b))
+		return -EINVAL;
+	if (!b->imported)
+		bank_move(m->bank, gpu->vram_bytes, &b->piece, domains & AMDGPU_GEM_DOMAIN_VRAM);
 	return 0;
 }
 
@@ -57,10 +97,7 @@ int emu_gem_op(struct emu_machine *m, struct emu_gpu *gpu, int fd, void *block)
 		return -ENOENT;
 	switch (a->op) {
 	case AMDGPU_GEM_OP_GET_GEM_CREATE_INFO:
-		info = (struct drm_amdgpu_gem_create_in){.bo_size = b->piece.size,
-							 .alignment = b->alignment,
-							 .domains = gem_info_domains_of(b),
-							 .domain_flags = b->domain_flags};
+		info = gem_info_of(b);
 		return user_copy_out(a->value, &info, sizeof(info));
 	case AMDGPU_GEM_OP_SET_PLACEMENT:
 		return gem_info_place(m, gpu, b, a->value);
@@ -129,16 +166,18 @@ int emu_gem_list(struct emu_machine *m, struct emu_gpu *gpu, int fd, void *block
 		there += all[i].piece.key && all[i].file == file;
 	for (uint32_t i = 0; r == 0 && there <= a->num_entries && i < n; i++) {
 		struct drm_amdgpu_gem_list_handles_entry e;
+		struct drm_amdgpu_gem_create_in info;
 
 		if (!all[i].piece.key || all[i].file != file)
 			continue;
+		info = gem_info_of(&all[i]);
 		e = (struct drm_amdgpu_gem_list_handles_entry){
 			.gem_handle = all[i].handle,
 			.flags = all[i].imported ? AMDGPU_GEM_LIST_HANDLES_FLAG_IS_IMPORT : 0,
-			.size = all[i].piece.size,
-			.preferred_domains = gem_info_domains_of(&all[i]),
-			.alloc_flags = all[i].domain_flags,
-			.alignment = all[i].alignment};
+			.size = info.bo_size,
+			.preferred_domains = info.domains,
+			.alloc_flags = info.domain_flags,
+			.alignment = info.alignment};
 		r = user_copy_out(a->entries + sizeof(e) * done++, &e, sizeof(e));
 	}
 	a->num_entries = there;

@@ -25,6 +25,30 @@ static int machine_complain(char *ret_what, int r, const char *name, const char 
 	return r;
 }
 
+#define PARTITIONS_MOST 8
+
+int machine_parse(const char *text, struct machine_options *o, char ret_what[MACHINE_WHAT_BYTES])
+{
+	static const char more[] = "partitions=";
+	char copy[64], *rest = copy, *boards;
+	uint64_t n, partitions = 0;
+
+	if (snprintf(copy, sizeof(copy), "%s", text) >= (int)sizeof(copy))
+		return machine_complain(ret_what, -EINVAL, text, "too long");
+	boards = strsep(&rest, ",");
+	if (rest && (strncmp(rest, more, strlen(more)) ||
+		     parse_u64(rest + strlen(more), 2, PARTITIONS_MOST, &partitions) < 0))
+		return machine_complain(ret_what, -EINVAL, text,
+					"what follows the number is not partitions=N, from 2 to 8");
+	if (parse_u64(boards, 1, TREE_GPUS / (partitions ? partitions : 1), &n) < 0)
+		return machine_complain(ret_what, -EINVAL, text,
+					"not a number from 1 to 32, with all partitions; write it "
+					"like --amd 8, or --amd 2,partitions=4");
+	o->gpus = (uint32_t)(partitions ? n * partitions : n);
+	o->partitions = (uint32_t)partitions;
+	return 0;
+}
+
 static int machine_read_links(const char *path, struct tree *t, char *ret_what)
 {
 	CLEANUP_FREE char *text = malloc(LINKS_FILE_BYTES + 2);
@@ -98,6 +122,10 @@ static int machine_fill_node(const struct machine_options *o, struct tree *t, ch
 	if (!t->model)
 		return machine_complain(ret_what, -EINVAL, o->model,
 					"not a model that is known here");
+	if (o->partitions && t->model->gfx_version / 100 != 904)
+		return machine_complain(ret_what, -EINVAL, t->model->gfx,
+					"this model has no partitions; gfx942 has");
+	t->partitions = o->partitions;
 	t->vram_bytes = o->memory_bytes;
 	t->no_svm = machine_lacks_svm();
 	if (cpus > 0)
@@ -108,11 +136,20 @@ static int machine_fill_node(const struct machine_options *o, struct tree *t, ch
 	return r < 0 ? r : machine_set_bar(t, ret_what);
 }
 
-#define BUS	"devices/pci0000:00"
-#define DEVICES "/sys/" BUS
+#define DEVICES "/sys/devices/"
 
-/* The PCI address of GPU `i`, as the topology has it. */
-#define PCI_FORMAT "0000:%02x:00.0"
+/*
+ * The folder of GPU `i`'s device: at its PCI address, as the topology has it; or, of a board's further
+ * partitions, of a platform device that has nothing but DRM's names (amdgpu_xcp_drv.c).
+ */
+#define DEVICE_BYTES 48
+static void machine_device(const struct tree *t, uint32_t i, char ret[DEVICE_BYTES])
+{
+	if (tree_partition_of(t, i))
+		snprintf(ret, DEVICE_BYTES, "platform/amdgpu_xcp_%u", i);
+	else
+		snprintf(ret, DEVICE_BYTES, "pci0000:00/0000:%02x:00.0", tree_board_of(t, i));
+}
 
 static int machine_put_symlink(const struct tree *t, const char *target, const char *name)
 {
@@ -126,18 +163,19 @@ static int machine_put_symlink(const struct tree *t, const char *target, const c
  */
 static int machine_write_name(const struct tree *t, uint32_t i, const char *name, uint32_t minor)
 {
-	char path[128], target[128];
+	char path[128], target[128], device[DEVICE_BYTES];
 	int r;
 
-	snprintf(path, sizeof(path), DEVICES "/" PCI_FORMAT "/drm/%s/dev", i, name);
+	machine_device(t, i, device);
+	snprintf(path, sizeof(path), DEVICES "%s/drm/%s/dev", device, name);
 	snprintf(target, sizeof(target), "226:%u\n", minor);
 	if ((r = tree_put(t, path, target)) < 0)
 		return r;
-	snprintf(path, sizeof(path), DEVICES "/" PCI_FORMAT "/drm/%s/device", i, name);
-	snprintf(target, sizeof(target), "../../../" PCI_FORMAT, i);
+	snprintf(path, sizeof(path), DEVICES "%s/drm/%s/device", device, name);
+	snprintf(target, sizeof(target), "../../../%s", strchr(device, '/') + 1);
 	if ((r = machine_put_symlink(t, target, path)) < 0)
 		return r;
-	snprintf(target, sizeof(target), "../../" BUS "/" PCI_FORMAT "/drm/%s", i, name);
+	snprintf(target, sizeof(target), "../../devices/%s/drm/%s", device, name);
 	snprintf(path, sizeof(path), "/sys/class/drm/%s", name);
 	if ((r = machine_put_symlink(t, target, path)) < 0)
 		return r;
@@ -148,9 +186,10 @@ static int machine_write_name(const struct tree *t, uint32_t i, const char *name
 	return tree_put(t, path, "");
 }
 
-/* The folder of GPU `i`: what it is, its names, and how much memory it has. */
-static int machine_write_device(const struct tree *t, uint32_t i)
+/* What a board is, and how much memory it has. */
+static int machine_write_board(const struct tree *t, uint32_t i)
 {
+	uint64_t bytes = t->vram_bytes * (t->partitions ? t->partitions : 1);
 	const struct {
 		const char *file;
 		unsigned long long value;
@@ -158,25 +197,35 @@ static int machine_write_device(const struct tree *t, uint32_t i)
 	} files[] = {
 		{"vendor", 0x1002, true},
 		{"device", t->model->device_id, true},
-		{"mem_info_vram_total", t->vram_bytes, false},
-		{"mem_info_vis_vram_total", t->bar_bytes ? t->bar_bytes : t->vram_bytes, false},
-		{"mem_info_gtt_total", t->vram_bytes, false},
+		{"mem_info_vram_total", bytes, false},
+		{"mem_info_vis_vram_total", t->bar_bytes ? t->bar_bytes : bytes, false},
+		{"mem_info_gtt_total", bytes, false},
 		{"mem_info_vram_used", 0, false},
 		{"mem_info_vis_vram_used", 0, false},
 		{"mem_info_gtt_used", 0, false},
 		{"gpu_busy_percent", 0, false},
 	};
-	char name[128], text[32];
+	char name[128], text[32], device[DEVICE_BYTES];
 	int r;
 
-	snprintf(name, sizeof(name), DEVICES "/" PCI_FORMAT "/vbios_version", i);
+	machine_device(t, i, device);
+	snprintf(name, sizeof(name), DEVICES "%s/vbios_version", device);
 	r = tree_put(t, name, "113-EMULATED-000\n");
 	for (size_t j = 0; r == 0 && j < sizeof(files) / sizeof(files[0]); j++) {
-		snprintf(name, sizeof(name), DEVICES "/" PCI_FORMAT "/%s", i, files[j].file);
+		snprintf(name, sizeof(name), DEVICES "%s/%s", device, files[j].file);
 		snprintf(text, sizeof(text), files[j].hex ? "0x%04llx\n" : "%llu\n",
 			 files[j].value);
 		r = tree_put(t, name, text);
 	}
+	return r;
+}
+
+/* The folder of GPU `i`, and its names. */
+static int machine_write_device(const struct tree *t, uint32_t i)
+{
+	int r = tree_partition_of(t, i) ? 0 : machine_write_board(t, i);
+	char name[16];
+
 	snprintf(name, sizeof(name), "renderD%u", 128 + i);
 	if (r == 0)
 		r = machine_write_name(t, i, name, 128 + i);

@@ -7,12 +7,20 @@
 
 struct machine_options {
 	uint32_t gpus;	       /* 1 to TREE_GPUS */
+	uint32_t partitions;   /* of each board: 2 to 8, which divides gpus; 0: each is a board */
 	const char *model;     /* NULL: gfx90a */
 	uint64_t memory_bytes; /* of each */
 	const char *links;     /* "xgmi", "pcie" or a file's name; NULL: as the model has them */
 };
 
 #define MACHINE_WHAT_BYTES 512
+
+/*
+ * Reads "8", or "2,partitions=4": so many boards, and partitions of each. 0 with gpus and partitions, or
+ * -EINVAL with `ret_what`.
+ */
+int machine_parse(const char *text, struct machine_options *options,
+		  char ret_what[MACHINE_WHAT_BYTES]);
 
 /*
  * Writes the machine into `dir`/amd, whole or not at all. One that is there already stays as it is:

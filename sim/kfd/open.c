@@ -33,6 +33,7 @@ static void open_forget_all(struct emu_machine *m)
 	emu_events_forget();
 	emu_buffers_forget();
 	emu_gem_va_forget();
+	emu_contexts_forget();
 	emu_queues_forget();
 	emu_engine_forget();
 	m->xnack_off = m->paused = false;

@@ -67,6 +67,16 @@ uint32_t tree_gpu(struct tree *t, uint64_t hive)
 	return t->n++;
 }
 
+uint32_t tree_board_of(const struct tree *t, uint32_t id)
+{
+	return t->partitions ? (id - 1) / t->partitions + 1 : id;
+}
+
+uint32_t tree_partition_of(const struct tree *t, uint32_t id)
+{
+	return t->partitions ? (id - 1) % t->partitions : 0;
+}
+
 void tree_link(struct tree *t, uint32_t from, uint32_t to, uint32_t type, uint32_t weight,
 	       uint32_t mb_per_s)
 {
@@ -228,9 +238,9 @@ static int tree_write_properties(const struct tree *t, uint32_t id)
 		gpu ? 0 : t->cpu_cores, m->simds, gpu ? 2 : 0, node->nio, p2p, m->waves_per_simd,
 		gpu ? 64 : 0, m->wave_lanes, m->arrays, m->arrays_per_engine, m->cus_per_array,
 		m->simds_per_cu, gpu ? 32 : 0, m->gfx_version, gpu ? 0x1002 : 0, m->device_id,
-		gpu ? id << 8 : 0, gpu ? 128 + id : 0, node->hive, gpu ? 2 : 0, gpu ? 8 : 0,
+		gpu ? tree_board_of(t, id) << 8 | tree_partition_of(t, id) : 0, gpu ? 128 + id : 0, node->hive, gpu ? 2 : 0, gpu ? 8 : 0,
 		gpu ? 24 : 0, m->engine_mhz, gpu ? 68 : 0, gpu ? capability : 0, gpu ? 9 : 0,
-		gpu ? UINT64_C(0x1234567890abcd00) + id : 0, gpu ? m->xccs : 1);
+		gpu ? UINT64_C(0x1234567890abcd00) + tree_board_of(t, id) : 0, gpu ? m->xccs : 1);
 }
 
 int tree_write_node(const struct tree *t, uint32_t id)

@@ -56,6 +56,7 @@ struct tree {
 	bool no_p2p_lists; /* as kernels before 6.0 */
 	bool no_svm;	   /* as kernels that were built without */
 	const struct tree_model *model;
+	uint32_t partitions; /* of each board, which its GPUs are; 0 or 1: each is one whole */
 	uint64_t vram_bytes;
 	uint64_t bar_bytes; /* what the CPU reaches of it; 0: all */
 	uint32_t cpu_cores;
@@ -72,6 +73,13 @@ uint32_t tree_cpu(struct tree *t);
 
 /* A GPU with render node 128 + its number, whose memory the CPU sees. */
 uint32_t tree_gpu(struct tree *t, uint64_t hive);
+
+/*
+ * The board that the GPU of a node is on, from 1 on, and its partition, from 0 on. The kernel tells the
+ * board's place with the partition in the bits of the function, and the board's unique id.
+ */
+uint32_t tree_board_of(const struct tree *t, uint32_t id);
+uint32_t tree_partition_of(const struct tree *t, uint32_t id);
 
 /* One direction. */
 void tree_link(struct tree *t, uint32_t from, uint32_t to, uint32_t type, uint32_t weight,

@@ -73,10 +73,30 @@ void topology_gfx_name(const struct topology_node *node, char ret_name[TOPOLOGY_
 		ret_name[0] = '\0';
 }
 
+/* Boards that have partitions are function 0 of their place: GFX 9.4 and 9.5. */
+static uint32_t topology_partition_in_function(const struct topology_node *node)
+{
+	return node->gfx_version >= 90400 && node->gfx_version < 90600 ? node->location & 7 : 0;
+}
+
+uint32_t topology_partition(const struct topology_node *node)
+{
+	uint32_t high = node->location >> 28;
+
+	return high ? high : topology_partition_in_function(node);
+}
+
+uint32_t topology_place(const struct topology_node *node)
+{
+	return (node->location & 0xffff) - topology_partition_in_function(node);
+}
+
 void topology_pci_name(const struct topology_node *node, char ret_name[TOPOLOGY_PCI_BYTES])
 {
+	uint32_t place = topology_place(node);
+
 	snprintf(ret_name, TOPOLOGY_PCI_BYTES, "%04" PRIx32 ":%02x:%02x.%x", node->domain,
-		 node->location >> 8 & 0xff, node->location >> 3 & 0x1f, node->location & 7);
+		 place >> 8 & 0xff, place >> 3 & 0x1f, place & 7);
 }
 
 const char *topology_link_name(uint32_t type)

@@ -98,14 +98,15 @@ struct topology_node {
 	uint32_t engine_mhz;
 	uint32_t gfx_version; /* 90010 is gfx90a; 0: an old kernel */
 	uint32_t vendor_id, device_id;
-	uint32_t domain, location; /* PCI: location is bus, device and function in 16 bits */
+	/* PCI: location is bus, device and function in 16 bits, and the partition: topology_partition. */
+	uint32_t domain, location;
 	uint32_t render_minor;	   /* /dev/dri/renderD<minor> */
 	uint32_t sdma_engines, sdma_xgmi_engines, sdma_queues_per_engine;
 	uint32_t cp_queues;
 	uint32_t firmware, sdma_firmware;
 	uint32_t capability;
 	uint64_t hive_id; /* the same for GPUs that xGMI joins; 0: none */
-	uint64_t unique_id;
+	uint64_t unique_id; /* before 2025's kernels of the board, with all of its partitions */
 	uint64_t local_bytes; /* 0 from most kernels: ask the banks */
 
 	uint32_t bank_count, cache_count, io_link_count;
@@ -149,7 +150,16 @@ uint64_t topology_vram_bytes(const struct topology_node *node);
 #define TOPOLOGY_GFX_BYTES 24
 void topology_gfx_name(const struct topology_node *node, char ret_name[TOPOLOGY_GFX_BYTES]);
 
-/* "0000:c1:00.0" */
+/*
+ * Which partition of its board the GPU is, from 0 on (MI300 in DPX, QPX, CPX); 0 for a whole one. Kernels
+ * have it in the lowest or in the highest bits of the location.
+ */
+uint32_t topology_partition(const struct topology_node *node);
+
+/* Bus, device and function of the board, in 16 bits. */
+uint32_t topology_place(const struct topology_node *node);
+
+/* "0000:c1:00.0": of the board, with all of its partitions. */
 #define TOPOLOGY_PCI_BYTES 24
 void topology_pci_name(const struct topology_node *node, char ret_name[TOPOLOGY_PCI_BYTES]);
 

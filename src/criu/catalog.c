@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "amd/abi/drm.h"
 #include "image/tables.h"
 
 /* Of the header, what is behind the number of lists. */
@@ -19,12 +20,15 @@ static const uint32_t record_bytes[CATALOG_LISTS] = {
 	[CATALOG_HOLDERS] = sizeof(struct catalog_holder),
 	[CATALOG_MAPPINGS] = sizeof(struct catalog_mapping),
 	[CATALOG_DMABUFS] = sizeof(struct catalog_dmabuf),
+	[CATALOG_CONTEXTS] = sizeof(struct catalog_context),
+	[CATALOG_METADATA] = sizeof(struct catalog_metadata),
 };
 
 _Static_assert(sizeof(struct tail) == 24, "as written");
 _Static_assert(sizeof(struct catalog_file) == 8 && sizeof(struct catalog_buffer) == 48 &&
 		       sizeof(struct catalog_holder) == 24 && sizeof(struct catalog_mapping) == 32 &&
-		       sizeof(struct catalog_dmabuf) == 8,
+		       sizeof(struct catalog_dmabuf) == 8 && sizeof(struct catalog_context) == 8 &&
+		       sizeof(struct catalog_metadata) == 280,
 	       "as written");
 
 static const struct tables_format format = {
@@ -70,6 +74,19 @@ int catalog_pack(const struct catalog *c, void **ret, size_t *ret_len)
 	return tables_pack(&format, &tail, c->n, c->list, ret, ret_len);
 }
 
+static bool catalog_is_sound_beside(const struct catalog *c)
+{
+	for (uint32_t i = 0; i < c->n[CATALOG_CONTEXTS]; i++)
+		if (c->contexts[i].file >= c->n[CATALOG_FILES] || !c->contexts[i].id ||
+		    c->contexts[i].id >= AMD_CONTEXT_NUMBERS)
+			return false;
+	for (uint32_t i = 0; i < c->n[CATALOG_METADATA]; i++)
+		if (c->metadata[i].holder >= c->n[CATALOG_HOLDERS] ||
+		    c->metadata[i].bytes > sizeof(c->metadata[i].data))
+			return false;
+	return true;
+}
+
 /* Numbers are of lists, and each buffer has an owner of its own. */
 static bool catalog_is_sound(const struct catalog *c)
 {
@@ -91,7 +108,7 @@ static bool catalog_is_sound(const struct catalog *c)
 	for (uint32_t i = 0; i < c->n[CATALOG_DMABUFS]; i++)
 		if (c->dmabufs[i].buffer >= c->n[CATALOG_BUFFERS])
 			return false;
-	return true;
+	return catalog_is_sound_beside(c);
 }
 
 int catalog_unpack(const void *file, size_t len, struct catalog *ret, struct damage *damage)

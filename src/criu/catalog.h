@@ -53,12 +53,26 @@ struct catalog_dmabuf {
 	uint32_t buffer;
 };
 
+/* A context of work, without work. */
+struct catalog_context {
+	uint32_t file, id;
+};
+
+/* The metadata that a program set on its buffer (AMDGPU_GEM_METADATA). */
+struct catalog_metadata {
+	uint32_t holder, bytes; /* of the data */
+	uint64_t flags, tiling;
+	uint32_t data[64];
+};
+
 enum catalog_list {
 	CATALOG_FILES,
 	CATALOG_BUFFERS,
 	CATALOG_HOLDERS,
 	CATALOG_MAPPINGS,
 	CATALOG_DMABUFS,
+	CATALOG_CONTEXTS,
+	CATALOG_METADATA,
 	CATALOG_LISTS,
 };
 
@@ -74,6 +88,8 @@ struct catalog {
 			struct catalog_holder *holders;
 			struct catalog_mapping *mappings;
 			struct catalog_dmabuf *dmabufs;
+			struct catalog_context *contexts;
+			struct catalog_metadata *metadata;
 		};
 	};
 };

@@ -191,6 +191,68 @@ int drm_make_context(int fd, uint32_t *ret)
 	return r;
 }
 
+int drm_free_context(int fd, uint32_t context)
+{
+	union drm_amdgpu_ctx args = {.in = {.op = AMDGPU_CTX_OP_FREE_CTX, .ctx_id = context}};
+
+	return drm_call(fd, DRM_NR_AMDGPU_CTX, &args, sizeof(args));
+}
+
+int drm_context_state(int fd, uint32_t context, uint32_t *ret_flags)
+{
+	union drm_amdgpu_ctx args = {.in = {.op = AMDGPU_CTX_OP_QUERY_STATE2, .ctx_id = context}};
+	int r = drm_call(fd, DRM_NR_AMDGPU_CTX, &args, sizeof(args));
+
+	if (r == 0)
+		*ret_flags = (uint32_t)args.out.state.flags;
+	return r;
+}
+
+bool drm_has_stable_clocks(int fd, uint32_t context)
+{
+	union drm_amdgpu_ctx args = {
+		.in = {.op = AMDGPU_CTX_OP_GET_STABLE_PSTATE, .ctx_id = context}};
+
+	/* Before Linux 5.18 there is no such thing. */
+	return drm_call(fd, DRM_NR_AMDGPU_CTX, &args, sizeof(args)) == 0 && args.out.pstate.flags;
+}
+
+bool drm_has_rings(int fd, uint32_t ip)
+{
+	struct drm_amdgpu_info_hw_ip info = {0};
+	struct drm_amdgpu_info args = {.return_pointer = (uintptr_t)&info,
+				       .return_size = sizeof(info),
+				       .query = AMDGPU_INFO_HW_IP_INFO,
+				       .query_hw_ip = {.type = ip}};
+
+	return !ioctl(fd, _IOW(DRM_IOCTL_BASE, DRM_NR_AMDGPU_INFO, args), &args) &&
+	       info.available_rings;
+}
+
+/* Only the number of work that was submitted is taken. */
+bool drm_has_submitted(int fd, uint32_t context, uint32_t ip, uint32_t ring)
+{
+	union drm_amdgpu_wait_cs args = {
+		.in = {.handle = 1, .ip_type = ip, .ring = ring, .ctx_id = context}};
+
+	return drm_call(fd, DRM_NR_AMDGPU_WAIT_CS, &args, sizeof(args)) != -EINVAL;
+}
+
+int drm_query_syncobj(int fd, uint32_t id)
+{
+	uint64_t point;
+	struct drm_syncobj_timeline_array args = {
+		.handles = (uintptr_t)&id, .points = (uintptr_t)&point, .count_handles = 1};
+
+	return drm_call(fd, DRM_NR_SYNCOBJ_QUERY, &args, sizeof(args));
+}
+
+int drm_metadata(int fd, uint32_t operation, struct drm_amdgpu_gem_metadata *block)
+{
+	block->op = operation;
+	return drm_call(fd, DRM_NR_AMDGPU_GEM_METADATA, block, sizeof(*block));
+}
+
 #define HANDLES_MOST 4
 
 int drm_submit_copies(int fd, uint32_t context, const uint32_t *handles, uint32_t nhandles,

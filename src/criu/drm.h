@@ -49,9 +49,25 @@ int drm_memory(int fd, uint64_t *ret_bytes, uint64_t *ret_visible_bytes);
  * buffers. drm_wait_copies: -ETIME if they are not done within `patience_ns`.
  */
 int drm_make_context(int fd, uint32_t *ret);
+int drm_free_context(int fd, uint32_t context);
 int drm_submit_copies(int fd, uint32_t context, const uint32_t *handles, uint32_t nhandles,
 		      uint64_t address, uint32_t bytes, uint64_t *ret_fence);
 int drm_wait_copies(int fd, uint32_t context, uint64_t fence, uint64_t patience_ns);
+
+/*
+ * AMDGPU_CTX_QUERY2_FLAGS_*; -EINVAL for a number that is no context. It leaves the context as it is;
+ * QUERY_STATE would take the news of a reset away from the process.
+ */
+int drm_context_state(int fd, uint32_t context, uint32_t *ret_flags);
+bool drm_has_stable_clocks(int fd, uint32_t context);
+bool drm_has_rings(int fd, uint32_t ip);
+bool drm_has_submitted(int fd, uint32_t context, uint32_t ip, uint32_t ring);
+
+/* -ENOENT for a number that is none; another error where the driver has none. */
+int drm_query_syncobj(int fd, uint32_t id);
+
+/* A buffer's metadata, from or into a block that has its handle. */
+int drm_metadata(int fd, uint32_t operation, struct drm_amdgpu_gem_metadata *block);
 
 /*
  * All handles of the file, or all mappings of one, malloc'ed. -EINVAL where the kernel cannot say

@@ -6,6 +6,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/sysmacros.h>
@@ -13,6 +14,7 @@
 
 #include "base/cleanup.h"
 #include "base/err.h"
+#include "criu/contexts.h"
 #include "criu/drm.h"
 #include "criu/handles.h"
 #include "criu/render.h"
@@ -26,19 +28,35 @@
  */
 #define PROBE_RUN 16384
 
+static int render_refuse(int fd, const char *what, int r)
+{
+	char whose[64];
+
+	whose_name(fd, whose, sizeof(whose));
+	SAY_ERROR("%s: %s: %s", whose, what, strerror(-r));
+	return r;
+}
+
 /* --- Handles -------------------------------------------------------------------------------- */
 
 /*
- * An import from another device cannot be placed in this one's memory, and the kernel refuses that
- * for no other buffer. A buffer that can be placed is put back to where it was.
+ * An import from another device is in the machine's memory, as far as this device is asked, and the
+ * kernel refuses to place it in this one's. It refuses that, too, for a buffer that another GPU of the
+ * hive maps, but for such a buffer it also refuses the place that the buffer has. A buffer that was
+ * placed is put back.
  */
 static bool render_is_imported(int fd, const struct drm_amdgpu_gem_list_handles_entry *entry)
 {
-	int r = drm_place(fd, entry->gem_handle, entry->preferred_domains | AMDGPU_GEM_DOMAIN_VRAM);
+	const uint64_t machines = AMDGPU_GEM_DOMAIN_GTT | AMDGPU_GEM_DOMAIN_CPU;
+	uint64_t is = entry->preferred_domains;
+	int r;
 
-	if (r == 0)
-		drm_place(fd, entry->gem_handle, entry->preferred_domains);
-	return r == -EINVAL;
+	if (is & ~machines)
+		return false;
+	r = drm_place(fd, entry->gem_handle, is | AMDGPU_GEM_DOMAIN_VRAM);
+	if (r == 0 || r == -EINVAL)
+		return drm_place(fd, entry->gem_handle, is) == 0 && r == -EINVAL;
+	return false;
 }
 
 static int render_probe(int fd, struct drm_amdgpu_gem_list_handles_entry **ret, uint32_t *ret_n)
@@ -120,6 +138,23 @@ static int render_locate(int fd, uint32_t handle, uint64_t mmap_offset, struct d
 	return 0;
 }
 
+/* Saves the metadata of a buffer, if it has any. */
+static int render_dump_metadata(struct dump *dump, int fd, uint32_t handle, uint32_t holder)
+{
+	struct drm_amdgpu_gem_metadata noted = {.handle = handle};
+	struct catalog_metadata is = {.holder = holder};
+	int r = drm_metadata(fd, AMDGPU_GEM_METADATA_OP_GET_METADATA, &noted);
+
+	if (r < 0 || (!noted.data.tiling_info && !noted.data.data_size_bytes))
+		return r;
+	is.bytes = noted.data.data_size_bytes;
+	is.flags = noted.data.flags;
+	is.tiling = noted.data.tiling_info;
+	memcpy(is.data, noted.data.data, sizeof(is.data));
+	r = catalog_add(&dump->catalog, CATALOG_METADATA, &is);
+	return r < 0 ? r : 0;
+}
+
 static int render_dump_buffer(struct dump *dump, int fd, uint64_t mmap_offset,
 			      const struct drm_amdgpu_gem_list_handles_entry *entry)
 {
@@ -150,7 +185,7 @@ static int render_dump_holder(struct dump *dump, int fd, uint32_t file, struct u
 			      const struct drm_amdgpu_gem_list_handles_entry *entry)
 {
 	struct catalog_holder holder = {.file = file, .handle = entry->gem_handle};
-	int r = drm_mmap_offset(fd, holder.handle, &holder.mmap_offset);
+	int r = drm_mmap_offset(fd, holder.handle, &holder.mmap_offset), at;
 
 	if (r < 0 && r != -EPERM)
 		return r;
@@ -158,20 +193,14 @@ static int render_dump_holder(struct dump *dump, int fd, uint32_t file, struct u
 	if (r < 0)
 		return r;
 	holder.buffer = (uint32_t)r;
-	r = dump_add_holder(dump, &holder, entry->flags & AMDGPU_GEM_LIST_HANDLES_FLAG_IS_IMPORT);
+	at = dump_add_holder(dump, &holder, entry->flags & AMDGPU_GEM_LIST_HANDLES_FLAG_IS_IMPORT);
+	if (at < 0)
+		return at;
+	r = render_dump_metadata(dump, fd, holder.handle, (uint32_t)at);
 	if (r < 0)
 		return r;
-	return untold ? untold_take(dump, untold, (uint32_t)r, entry->size)
-		      : render_dump_mappings(dump, fd, holder.handle, (uint32_t)r);
-}
-
-static int render_refuse(int fd, const char *what, int r)
-{
-	char whose[64];
-
-	whose_name(fd, whose, sizeof(whose));
-	SAY_ERROR("%s: %s: %s", whose, what, strerror(-r));
-	return r;
+	return untold ? untold_take(dump, untold, (uint32_t)at, entry->size)
+		      : render_dump_mappings(dump, fd, holder.handle, (uint32_t)at);
 }
 
 /*
@@ -183,6 +212,39 @@ static bool render_is_too_high(int fd, uint32_t handle)
 	return handle > HANDLES_OCCUPIED && drm_change_handle(fd, handle, handle) < 0;
 }
 
+/* Of all buffers that may not be exported, these alone were not created so. */
+static bool render_is_users(int fd, const struct drm_amdgpu_gem_list_handles_entry *entry)
+{
+	CLEANUP_CLOSE int dmabuf = entry->alloc_flags & AMDGPU_GEM_CREATE_VM_ALWAYS_VALID
+					   ? -EBADF
+					   : drm_export(fd, entry->gem_handle, O_RDWR);
+
+	return dmabuf == -EPERM;
+}
+
+/* Beside what is wrong with all of the file's buffers, says which of them cannot be saved and why. */
+static int render_check(int fd, const struct drm_amdgpu_gem_list_handles_entry *entry)
+{
+	char what[128];
+
+	if (render_is_too_high(fd, entry->gem_handle))
+		return render_refuse(fd, "it has a handle above 65536, which takes a kernel with "
+					 "GEM_CHANGE_HANDLE to bring back", -EFBIG);
+	if (!render_is_users(fd, entry))
+		return 0;
+	snprintf(what, sizeof(what), "its buffer %u is memory of the process's own (GEM_USERPTR), which "
+				     "is not saved", entry->gem_handle);
+	return render_refuse(fd, what, -EPERM);
+}
+
+static int render_dump_contexts(struct dump *dump, int fd, uint32_t file)
+{
+	char what[CONTEXTS_WHAT_BYTES] = "its contexts cannot be looked at";
+	int r = contexts_dump(&dump->catalog, fd, file, what);
+
+	return r < 0 ? render_refuse(fd, what, r) : 0;
+}
+
 static int render_dump_all(struct dump *dump, int fd, const struct catalog_file *file,
 			   struct untold *untold,
 			   const struct drm_amdgpu_gem_list_handles_entry *list, uint32_t n)
@@ -190,21 +252,25 @@ static int render_dump_all(struct dump *dump, int fd, const struct catalog_file 
 	struct dump_file is = {.fd = fcntl(fd, F_DUPFD_CLOEXEC, 0),
 			       .check = untold ? untold_check : NULL};
 	int r = is.fd < 0 ? err_errno() : dump_add_file(dump, file, &is);
+	uint32_t at;
 
 	if (r < 0) {
 		if (is.fd >= 0)
 			close(is.fd);
 		return render_refuse(fd, "cannot be noted", r);
 	}
-	for (uint32_t i = 0, at = (uint32_t)r; i < n; i++) {
-		if (render_is_too_high(fd, list[i].gem_handle))
-			return render_refuse(fd, "it has a handle above 65536, which takes a kernel with "
-						 "GEM_CHANGE_HANDLE to bring back", -EFBIG);
+	at = (uint32_t)r;
+	for (uint32_t i = 0; i < n; i++) {
+		r = render_check(fd, &list[i]);
+		if (r < 0)
+			return r;
 		r = render_dump_holder(dump, fd, at, untold, &list[i]);
 		if (r < 0)
 			return render_refuse(fd, "one of its buffers cannot be looked at", r);
 	}
-	return untold && untold->left ? render_refuse(fd, UNTOLD_NONSENSE, -EPROTO) : 0;
+	if (untold && untold->left)
+		return render_refuse(fd, UNTOLD_NONSENSE, -EPROTO);
+	return render_dump_contexts(dump, fd, at);
 }
 
 int render_dump(struct dump *dump, int fd, uint32_t id)

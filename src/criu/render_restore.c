@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "criu/contexts.h"
 #include "criu/drm.h"
 #include "criu/handles.h"
 #include "criu/render.h"
@@ -125,6 +126,25 @@ static int render_import(struct restore *restore, int fd, uint32_t holder)
 	return r < 0 ? r : handles_settle(fd, made, h->handle);
 }
 
+static int render_set_metadata(const struct catalog *c, int fd, uint32_t file)
+{
+	int r = 0;
+
+	for (uint32_t i = 0; r == 0 && i < c->n[CATALOG_METADATA]; i++) {
+		const struct catalog_metadata *m = &c->metadata[i];
+		struct drm_amdgpu_gem_metadata block = {.handle = c->holders[m->holder].handle};
+
+		if (c->holders[m->holder].file != file)
+			continue;
+		block.data.flags = m->flags;
+		block.data.tiling_info = m->tiling;
+		block.data.data_size_bytes = m->bytes;
+		memcpy(block.data.data, m->data, sizeof(m->data));
+		r = drm_metadata(fd, AMDGPU_GEM_METADATA_OP_SET_METADATA, &block);
+	}
+	return r;
+}
+
 static int render_map_addresses(const struct catalog *c, int fd, uint32_t file)
 {
 	int r = 0;
@@ -173,6 +193,12 @@ static int render_second_step(struct restore *restore, int fd, uint32_t file)
 		r = render_map_addresses(c, fd, file);
 	if (r < 0)
 		return render_refuse(restore, file, "its buffers cannot be mapped as they were", r);
+	r = render_set_metadata(c, fd, file);
+	if (r < 0)
+		return render_refuse(restore, file, "what was noted of its buffers cannot be", r);
+	r = contexts_restore(c, fd, file);
+	if (r < 0)
+		return render_refuse(restore, file, "its contexts cannot be made as they were", r);
 	return content_fill(c, file, &restore->seal, fd);
 }
 

@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -101,11 +103,41 @@ int fdinfo_parse(const char *text, struct fdinfo *ret)
 #define SLICE_BYTES 2048
 #define SLICE_NS    NS_PER_MS
 
-int fdinfo_read_one(int dir, const char *name, struct fdinfo *ret)
-{
-	char text[4096];
+#define DRM_MAJOR    226
+#define FIRST_RENDER 128 /* minors below are of primary nodes */
 
-	return fd_read_text(dir, name, text, sizeof(text)) > 0 ? fdinfo_parse(text, ret) : -ENODATA;
+static uint32_t fdinfo_minor(int dir, int fd)
+{
+	struct stat st;
+	char path[32];
+
+	snprintf(path, sizeof(path), "../fd/%d", fd);
+	return fstatat(dir, path, &st, 0) == 0 && S_ISCHR(st.st_mode) &&
+			       major(st.st_rdev) == DRM_MAJOR && minor(st.st_rdev) >= FIRST_RENDER
+		       ? minor(st.st_rdev)
+		       : 0;
+}
+
+int fdinfo_read_one(int dir, int fd, struct fdinfo *ret)
+{
+	char text[4096], name[16];
+	int r;
+
+	snprintf(name, sizeof(name), "%d", fd);
+	r = fd_read_text(dir, name, text, sizeof(text)) > 0 ? fdinfo_parse(text, ret) : -ENODATA;
+	if (r == 0)
+		ret->minor = fdinfo_minor(dir, fd);
+	return r;
+}
+
+bool fdinfo_is_of(const struct fdinfo *info, const struct topology_node *gpu)
+{
+	char pci[TOPOLOGY_PCI_BYTES];
+
+	topology_pci_name(gpu, pci);
+	if (strcmp(info->pci, pci))
+		return false;
+	return info->minor ? info->minor == gpu->render_minor : !topology_partition(gpu);
 }
 
 /* Returns the bytes of the next entries, 0 at the end, or -errno. */
@@ -161,7 +193,7 @@ static void fdinfo_add_entry(int dir, const char *name, fdinfo_adder *add, void 
 	struct fdinfo info;
 	uint64_t number;
 
-	if (!parse_u64(name, 0, INT32_MAX, &number) && fdinfo_read_one(dir, name, &info) == 0)
+	if (!parse_u64(name, 0, INT32_MAX, &number) && fdinfo_read_one(dir, (int)number, &info) == 0)
 		add((int)number, &info, arg);
 }
 
@@ -205,7 +237,7 @@ int fdinfo_add_some(int dir, fdinfo_adder *add, void *arg)
 #define CLIENTS 256
 
 struct sum {
-	const char *pci;
+	const struct topology_node *gpu;
 	uint64_t bytes;
 	uint64_t clients[CLIENTS];
 	uint32_t nclients;
@@ -216,7 +248,7 @@ static void fdinfo_add_file(int fd, const struct fdinfo *info, void *arg)
 	struct sum *sum = arg;
 
 	(void)fd;
-	if (strcmp(info->pci, sum->pci) != 0)
+	if (!fdinfo_is_of(info, sum->gpu))
 		return;
 	for (uint32_t i = 0; i < sum->nclients; i++)
 		if (sum->clients[i] == info->client)
@@ -228,20 +260,18 @@ static void fdinfo_add_file(int fd, const struct fdinfo *info, void *arg)
 
 static void fdinfo_add_kept(struct sum *sum, const int *kept, uint32_t nkept)
 {
+	CLEANUP_CLOSE int dir = open("/proc/thread-self/fdinfo", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	struct fdinfo info;
-	char path[64];
 
-	for (uint32_t i = 0; i < nkept; i++) {
-		snprintf(path, sizeof(path), "/proc/thread-self/fdinfo/%d", kept[i]);
-		if (fdinfo_read_one(AT_FDCWD, path, &info) == 0)
+	for (uint32_t i = 0; dir >= 0 && i < nkept; i++)
+		if (fdinfo_read_one(dir, kept[i], &info) == 0)
 			fdinfo_add_file(kept[i], &info, sum);
-	}
 }
 
-int fdinfo_read(pid_t process, const int *kept, uint32_t nkept, const char *pci,
+int fdinfo_read(pid_t process, const int *kept, uint32_t nkept, const struct topology_node *gpu,
 		uint64_t *ret_bytes)
 {
-	struct sum sum = {.pci = pci};
+	struct sum sum = {.gpu = gpu};
 	CLEANUP_CLOSE int dir = fdinfo_open(process);
 	int r = dir;
 

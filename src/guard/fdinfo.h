@@ -9,13 +9,15 @@
 #ifndef ALLOT_GUARD_FDINFO_H
 #define ALLOT_GUARD_FDINFO_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
 #include "amd/topology.h"
 
 struct fdinfo {
-	char pci[TOPOLOGY_PCI_BYTES];
+	char pci[TOPOLOGY_PCI_BYTES]; /* of the board, with all of its partitions */
+	uint32_t minor;		      /* of the render node; 0: of another, or not known */
 	uint64_t client; /* the same for descriptors of one open file */
 	uint64_t vram_bytes;
 };
@@ -23,8 +25,14 @@ struct fdinfo {
 /* Of one descriptor. 0; -ENODATA: it is not amdgpu's, or does not tell. Pure. */
 int fdinfo_parse(const char *text, struct fdinfo *ret);
 
-/* The same of the file that is called so in a folder of descriptors. */
-int fdinfo_read_one(int dir, const char *name, struct fdinfo *ret);
+/* The same of the descriptor of that number in a folder of them. */
+int fdinfo_read_one(int dir, int fd, struct fdinfo *ret);
+
+/*
+ * True if it is of that GPU. Partitions of a board have render nodes of their own; any other file of the
+ * board counts for its first one.
+ */
+bool fdinfo_is_of(const struct fdinfo *info, const struct topology_node *gpu);
 
 /*
  * Opens the folder of a process's descriptors: of the first thread that lists any. They have them
@@ -42,10 +50,10 @@ typedef void fdinfo_adder(int fd, const struct fdinfo *info, void *arg);
 int fdinfo_add_some(int dir, fdinfo_adder *add, void *arg);
 
 /*
- * Bytes of the GPU at that place that files of the process have, and `kept`, of which there are
- * descriptors of our own; -errno. However many there are.
+ * Bytes of the GPU that files of the process have, and `kept`, of which there are descriptors of our
+ * own; -errno. However many there are.
  */
-int fdinfo_read(pid_t process, const int *kept, uint32_t nkept, const char *pci,
+int fdinfo_read(pid_t process, const int *kept, uint32_t nkept, const struct topology_node *gpu,
 		uint64_t *ret_bytes);
 
 #endif

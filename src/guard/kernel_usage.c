@@ -46,12 +46,9 @@ int kernel_usage_of_kfd(pid_t process, const struct topology_node *gpu, uint64_t
 int kernel_usage_of_files(pid_t process, const int *kept, uint32_t nkept,
 			  const struct topology_node *gpu, uint64_t *ret_bytes)
 {
-	char pci[TOPOLOGY_PCI_BYTES];
 	uint64_t bytes;
-	int r;
+	int r = fdinfo_read(process, kept, nkept, gpu, &bytes);
 
-	topology_pci_name(gpu, pci);
-	r = fdinfo_read(process, kept, nkept, pci, &bytes);
 	if (r == -ESRCH || (r == 0 && !bytes))
 		return -ENOENT;
 	if (r == 0)

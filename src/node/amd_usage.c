@@ -40,7 +40,8 @@ static struct opened_file *opened_find(const struct opened *opened, const struct
 {
 	for (size_t i = 0; i < opened->n; i++)
 		if (opened->file[i].fd >= 0 ? opened->file[i].info.client == info->client
-					    : !strcmp(opened->file[i].info.pci, info->pci))
+					    : opened->file[i].info.minor == info->minor &&
+						      !strcmp(opened->file[i].info.pci, info->pci))
 			return &opened->file[i];
 	return NULL;
 }
@@ -111,10 +112,8 @@ static struct reading_table kept = {.kind = &opened_kind, .lock = PTHREAD_MUTEX_
 static void opened_refresh_file(int dir, struct opened_file *file)
 {
 	struct fdinfo info;
-	char name[16];
 
-	snprintf(name, sizeof(name), "%d", file->fd);
-	if (fdinfo_read_one(dir, name, &info) == 0 && info.client == file->info.client)
+	if (fdinfo_read_one(dir, file->fd, &info) == 0 && info.client == file->info.client)
 		file->info = info;
 	else
 		file->info.vram_bytes = 0;
@@ -138,12 +137,12 @@ static void opened_refresh(const struct reading *k)
 
 /* --- Figures ---------------------------------------------------------------------------------- */
 
-static uint64_t opened_bytes(const struct opened *opened, const char *pci)
+static uint64_t opened_bytes(const struct opened *opened, const struct topology_node *gpu)
 {
 	uint64_t sum = 0;
 
 	for (size_t i = 0; opened && i < opened->n; i++)
-		if (!strcmp(opened->file[i].info.pci, pci))
+		if (fdinfo_is_of(&opened->file[i].info, gpu))
 			sum = sat_add_u64(sum, opened->file[i].info.vram_bytes);
 	return sum;
 }
@@ -151,10 +150,7 @@ static uint64_t opened_bytes(const struct opened *opened, const char *pci)
 /* Counts the findings of an unfinished reading, too. `k` may be NULL. */
 static uint64_t amd_usage_of_files(const struct reading *k, const struct topology_node *gpu)
 {
-	char pci[TOPOLOGY_PCI_BYTES];
-
-	topology_pci_name(gpu, pci);
-	return k ? max_u64(opened_bytes(k->found, pci), opened_bytes(k->begun, pci)) : 0;
+	return k ? max_u64(opened_bytes(k->found, gpu), opened_bytes(k->begun, gpu)) : 0;
 }
 
 /* The larger of both figures. -ENOENT: neither is told; -errno: KFD's cannot be read. */

@@ -296,6 +296,47 @@ static int export_from_node(uint32_t handle)
 	return a.fd;
 }
 
+/* Beside buffers: contexts 1 and 3, and what is noted of a buffer. */
+static const struct drm_amdgpu_gem_metadata note = {
+	.data = {.tiling_info = 7, .data_size_bytes = 8, .data = {4711, 4712}}};
+
+static int ask_context(uint32_t op, uint32_t id)
+{
+	union drm_amdgpu_ctx a = {.in = {.op = op, .ctx_id = id}};
+	int r = drm(render[0], _IOWR('d', DRM_NR_AMDGPU_CTX, a), &a);
+
+	return r < 0 || op != AMDGPU_CTX_OP_ALLOC_CTX ? r : (int)a.out.alloc.ctx_id;
+}
+
+static int ask_metadata(uint32_t op, struct drm_amdgpu_gem_metadata *a)
+{
+	a->op = op;
+	return drm(render[0], _IOWR('d', DRM_NR_AMDGPU_GEM_METADATA, *a), a);
+}
+
+static void make_beside(uint32_t handle)
+{
+	struct drm_amdgpu_gem_metadata a = note;
+
+	a.handle = handle;
+	CHECK_EQ(ask_metadata(AMDGPU_GEM_METADATA_OP_SET_METADATA, &a), 0);
+	for (int id = 1; id <= 4; id++)
+		CHECK_EQ(ask_context(AMDGPU_CTX_OP_ALLOC_CTX, 0), id);
+	CHECK_EQ(ask_context(AMDGPU_CTX_OP_FREE_CTX, 2), 0);
+	CHECK_EQ(ask_context(AMDGPU_CTX_OP_FREE_CTX, 4), 0);
+}
+
+static void check_beside(uint32_t handle)
+{
+	struct drm_amdgpu_gem_metadata a = {.handle = handle};
+
+	CHECK_EQ(ask_metadata(AMDGPU_GEM_METADATA_OP_GET_METADATA, &a), 0);
+	CHECK(!memcmp(&a.data, &note.data, sizeof(a.data)));
+	for (uint32_t id = 1; id <= 5; id++)
+		CHECK_EQ(ask_context(AMDGPU_CTX_OP_QUERY_STATE2, id), id == 1 || id == 3 ? 0 : -EINVAL);
+	CHECK_EQ(ask_context(AMDGPU_CTX_OP_ALLOC_CTX, 0), 2);
+}
+
 static uint64_t node_offset(uint32_t handle)
 {
 	union drm_amdgpu_gem_mmap a = {.in = {.handle = handle}};
@@ -328,6 +369,7 @@ static void dump_one(const char *path)
 	close(dmabuf);
 	snprintf(CPU(OTHERS) + BYTES / 2, 64, "node's");
 	map_as(r, OWN, render[0], node_offset(r->handle), BYTES);
+	make_beside(r->handle);
 	for (int i = FD_KFD; i < FD_DMABUF; i++)
 		CHECK_EQ(host_dump_file(i, id_of(0, i)), 0);
 	CHECK_EQ(host_dump_end(getpid()), 0);
@@ -682,6 +724,7 @@ static void come_back_one(int socket, int number)
 	hear(socket);
 	check_text(SHARED, "shared", 0);
 	check_text(OWN, "shared", 0);
+	check_beside(was[0].handle);
 	CHECK(!strcmp(CPU(OTHERS) + BYTES / 2, "node's"));
 	at = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, render[0],
 		  (off_t)node_offset(was[0].handle + 1));

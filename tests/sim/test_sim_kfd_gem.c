@@ -130,6 +130,33 @@ static void test_addresses(void)
 	close(other);
 }
 
+static int place_at(int file, uint32_t handle, uint64_t domains)
+{
+	struct drm_amdgpu_gem_op a = {
+		.handle = handle, .op = AMDGPU_GEM_OP_SET_PLACEMENT, .value = domains};
+
+	return drm(file, DRM_IOWR(AMDGPU_GEM_OP, a), &a);
+}
+
+/* An object of its own, in the machine's memory as far as that GPU is asked. */
+static void check_import_elsewhere(uint32_t handle, int file)
+{
+	struct drm_prime_handle prime = {.handle = handle, .flags = O_CLOEXEC | O_RDWR};
+	struct drm_amdgpu_gem_list_handles_entry e;
+	uint32_t n = 1;
+	int other = open("/dev/dri/renderD129", O_RDWR | O_CLOEXEC);
+
+	CHECK_EQ(drm(file, DRM_IOWR(PRIME_HANDLE_TO_FD, prime), &prime), 0);
+	CHECK_EQ(drm(other, DRM_IOWR(PRIME_FD_TO_HANDLE, prime), &prime), 0);
+	CHECK_EQ(list(other, &n, &e), 0);
+	CHECK(n == 1 && e.flags == AMDGPU_GEM_LIST_HANDLES_FLAG_IS_IMPORT && e.alignment == 4096);
+	CHECK(e.preferred_domains == AMDGPU_GEM_DOMAIN_GTT && !e.alloc_flags);
+	CHECK_EQ(place_at(other, prime.handle, AMDGPU_GEM_DOMAIN_VRAM), -EINVAL);
+	CHECK_EQ(place_at(other, prime.handle, AMDGPU_GEM_DOMAIN_GTT), 0);
+	close(prime.fd);
+	close(other);
+}
+
 /* What a process has of a file, and how to make it again elsewhere. */
 static void test_lists(void)
 {
@@ -152,7 +179,9 @@ static void test_lists(void)
 	CHECK(n == 2 && e[0].gem_handle == one && !e[0].flags && e[0].size == 2 * MIB);
 	CHECK(e[0].preferred_domains == AMDGPU_GEM_DOMAIN_VRAM && e[0].alloc_flags == 2);
 	CHECK(e[0].alignment == 65536 && e[1].gem_handle == prime.handle);
-	CHECK(e[1].flags == AMDGPU_GEM_LIST_HANDLES_FLAG_IS_IMPORT && e[1].size == MIB);
+	/* It is the object itself: only another GPU's import is told as one. */
+	CHECK(!e[1].flags && e[1].size == MIB && e[1].alignment == 65536 && e[1].alloc_flags == 2);
+	check_import_elsewhere(prime.handle, file);
 	n = 4;
 	CHECK_EQ(list(file, &n, (void *)8), -EFAULT);
 	CHECK_EQ(n, 2); /* a block comes back where it fails, too */
@@ -234,10 +263,28 @@ static void test_metadata(void)
 
 static int place(uint32_t handle, uint64_t domains)
 {
-	struct drm_amdgpu_gem_op a = {
-		.handle = handle, .op = AMDGPU_GEM_OP_SET_PLACEMENT, .value = domains};
+	return place_at(render[0], handle, domains);
+}
 
-	return drm(render[0], DRM_IOWR(AMDGPU_GEM_OP, a), &a);
+/* Neither way while a GPU of the hive maps it; any way when it is there alone. */
+static void test_placement_in_hive(void)
+{
+	uint32_t b = create(render[0], MIB, AMDGPU_GEM_DOMAIN_VRAM), done = 0;
+	struct drm_prime_handle prime = {.handle = b, .flags = O_CLOEXEC | O_RDWR};
+	struct kfd_ioctl_import_dmabuf_args a = {.va_addr = AT, .gpu_id = ids[0]};
+
+	CHECK_EQ(drm(render[0], DRM_IOWR(PRIME_HANDLE_TO_FD, prime), &prime), 0);
+	a.dmabuf_fd = (uint32_t)prime.fd;
+	CHECK_EQ(call(KFD_IOWR(IMPORT_DMABUF, a), &a), 0);
+	close(prime.fd);
+	CHECK_EQ(place(b, AMDGPU_GEM_DOMAIN_VRAM), 0);
+	CHECK_EQ(map(a.handle, ids, 2, &done), 0);
+	CHECK_EQ(place(b, AMDGPU_GEM_DOMAIN_VRAM), -EINVAL);
+	CHECK_EQ(place(b, AMDGPU_GEM_DOMAIN_GTT), -EINVAL);
+	CHECK_EQ(unmap(a.handle, ids, 2), 0);
+	CHECK_EQ(place(b, AMDGPU_GEM_DOMAIN_GTT), 0);
+	CHECK_EQ(free_memory(a.handle), 0);
+	CHECK_EQ(close_handle(render[0], b), 0);
 }
 
 /* A buffer that is to move takes the other memory, if that has room: here it does so at once. */
@@ -256,6 +303,33 @@ static void test_placement(void)
 	CHECK_EQ(available(0), all);
 	CHECK_EQ(place(NOBODY, AMDGPU_GEM_DOMAIN_VRAM), -ENOENT);
 	CHECK(close_handle(render[0], b) == 0 && close_handle(render[0], large) == 0);
+}
+
+static int context(int file, uint32_t op, uint32_t id)
+{
+	union drm_amdgpu_ctx a = {.in = {.op = op, .ctx_id = id}};
+	int r = drm(file, DRM_IOWR(AMDGPU_CTX, a), &a);
+
+	return r < 0 || op != AMDGPU_CTX_OP_ALLOC_CTX ? r : (int)a.out.alloc.ctx_id;
+}
+
+/* Numbers of one file, of which the lowest is given out; and no work is known that there was not. */
+static void test_contexts(void)
+{
+	union drm_amdgpu_wait_cs wait = {.in = {.handle = 1, .ip_type = AMDGPU_HW_IP_DMA, .ctx_id = 1}};
+
+	CHECK_EQ(context(render[0], AMDGPU_CTX_OP_QUERY_STATE2, 1), -EINVAL);
+	CHECK_EQ(context(render[0], AMDGPU_CTX_OP_ALLOC_CTX, 0), 1);
+	CHECK_EQ(context(render[0], AMDGPU_CTX_OP_ALLOC_CTX, 0), 2);
+	CHECK_EQ(context(render[1], AMDGPU_CTX_OP_ALLOC_CTX, 0), 1);
+	CHECK_EQ(context(render[0], AMDGPU_CTX_OP_QUERY_STATE2, 2), 0);
+	CHECK_EQ(context(render[1], AMDGPU_CTX_OP_QUERY_STATE2, 2), -EINVAL);
+	CHECK_EQ(context(render[0], AMDGPU_CTX_OP_FREE_CTX, 1), 0);
+	CHECK_EQ(context(render[0], AMDGPU_CTX_OP_FREE_CTX, 1), -EINVAL);
+	CHECK_EQ(context(render[0], AMDGPU_CTX_OP_ALLOC_CTX, 0), 1);
+	CHECK_EQ(drm(render[0], DRM_IOWR(AMDGPU_WAIT_CS, wait), &wait), -EINVAL);
+	wait.in.handle = 0;
+	CHECK_EQ(drm(render[0], DRM_IOWR(AMDGPU_WAIT_CS, wait), &wait), 0);
 }
 
 static int open_first(void)
@@ -340,6 +414,8 @@ int main(int argc, char **argv)
 	test_lists();
 	test_metadata();
 	test_placement();
+	test_placement_in_hive();
+	test_contexts();
 	test_closed();
 	test_closed_and_acquired();
 	run_on_older_kernel(argv[0], "AMDGPU_GEM_LIST_HANDLES,GEM_CHANGE_HANDLE",

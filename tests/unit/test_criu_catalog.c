@@ -25,6 +25,15 @@ static void make(struct catalog *c)
 	catalog_add(c, CATALOG_MAPPINGS, &(struct catalog_mapping){.holder = 2, .bytes = 4096});
 }
 
+/* What former builds have not written. */
+static void make_all(struct catalog *c)
+{
+	make(c);
+	catalog_add(c, CATALOG_CONTEXTS, &(struct catalog_context){1, 3});
+	catalog_add(c, CATALOG_METADATA,
+		    &(struct catalog_metadata){.holder = 2, .bytes = 4, .tiling = 7, .data = {9}});
+}
+
 static void seal(void *text, size_t len)
 {
 	uint64_t bytes = len;
@@ -41,11 +50,13 @@ static void test_back(void)
 	void *text;
 	size_t len;
 
-	make(&c);
+	make_all(&c);
 	CHECK_EQ(catalog_pack(&c, &text, &len), 0);
 	CHECK_EQ(catalog_unpack(text, len, &back, NULL), 0);
 	CHECK(!memcmp(c.n, back.n, sizeof(c.n)) && !memcmp(c.id, back.id, sizeof(c.id)));
 	CHECK(!memcmp(c.holders, back.holders, 3 * sizeof(*c.holders)));
+	CHECK(!memcmp(c.contexts, back.contexts, sizeof(*c.contexts)));
+	CHECK(!memcmp(c.metadata, back.metadata, sizeof(*c.metadata)));
 	CHECK(catalog_is_shared(&back, 0) && !catalog_is_shared(&back, 1));
 	back.buffers[1].kfd_plus_one = 5;
 	CHECK(catalog_is_shared(&back, 1));
@@ -89,7 +100,7 @@ static void test_damaged(void)
 	void *text;
 	size_t len;
 
-	make(&c);
+	make_all(&c);
 	CHECK_EQ(catalog_pack(&c, &text, &len), 0);
 	for (size_t i = 0; i < len; i++) {
 		part = malloc(i + 1);
@@ -116,7 +127,7 @@ static void test_unsound(void)
 	void *text;
 	size_t len;
 
-	for (int i = 0; i < 6; i++) {
+	for (int i = 0; i < 10; i++) {
 		make(&c);
 		if (i == 0)
 			c.holders[0].file = 2;
@@ -128,8 +139,16 @@ static void test_unsound(void)
 			c.holders[2].handle = 0;
 		else if (i == 4)
 			c.buffers[1].owner = CATALOG_NONE; /* and not of /dev/kfd */
-		else
+		else if (i == 5)
 			catalog_add(&c, CATALOG_DMABUFS, &(struct catalog_dmabuf){.buffer = 2});
+		else if (i == 6)
+			catalog_add(&c, CATALOG_CONTEXTS, &(struct catalog_context){2, 1});
+		else if (i == 7)
+			catalog_add(&c, CATALOG_CONTEXTS, &(struct catalog_context){1, 4096});
+		else if (i == 8)
+			catalog_add(&c, CATALOG_METADATA, &(struct catalog_metadata){.holder = 3});
+		else
+			catalog_add(&c, CATALOG_METADATA, &(struct catalog_metadata){.bytes = 257});
 		CHECK_EQ(catalog_pack(&c, &text, &len), 0);
 		CHECK_EQ(catalog_unpack(text, len, &back, NULL), -EBADMSG);
 		catalog_done(&c);

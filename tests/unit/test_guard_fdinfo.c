@@ -54,21 +54,41 @@ static void test_others(void)
 		CHECK_EQ(parse(none[i]), -ENODATA);
 }
 
+/* Partitions of a board are at one place; a primary node is the board's. */
+static void test_partitions(void)
+{
+	struct topology_node first = {.location = 0xc100, .gfx_version = 90402, .render_minor = 128},
+			     third = {.location = 0xc102, .gfx_version = 90402, .render_minor = 130},
+			     other = {.location = 0x4100, .gfx_version = 90402, .render_minor = 136};
+
+	info = (struct fdinfo){.pci = "0000:c1:00.0", .minor = 130};
+	CHECK(fdinfo_is_of(&info, &third) && !fdinfo_is_of(&info, &first));
+	info.minor = 128;
+	CHECK(fdinfo_is_of(&info, &first) && !fdinfo_is_of(&info, &third));
+	info.minor = 0;
+	CHECK(fdinfo_is_of(&info, &first) && !fdinfo_is_of(&info, &third));
+	CHECK(!fdinfo_is_of(&info, &other));
+	third.location = 0xc100 | 2u << 28;
+	CHECK(!fdinfo_is_of(&info, &third));
+}
+
 /* This process has no such file. */
 static void test_read(void)
 {
+	struct topology_node gpu = {.location = 0xc100};
 	uint64_t bytes = 1;
 	const int kept = 0;
 
-	CHECK_EQ(fdinfo_read(getpid(), &kept, 1, "0000:c1:00.0", &bytes), 0);
+	CHECK_EQ(fdinfo_read(getpid(), &kept, 1, &gpu, &bytes), 0);
 	CHECK_EQ(bytes, 0);
-	CHECK_EQ(fdinfo_read(0x7ffffffe, NULL, 0, "0000:c1:00.0", &bytes), -ENOENT);
+	CHECK_EQ(fdinfo_read(0x7ffffffe, NULL, 0, &gpu, &bytes), -ENOENT);
 }
 
 int main(void)
 {
 	test_versions();
 	test_others();
+	test_partitions();
 	test_read();
 	return 0;
 }

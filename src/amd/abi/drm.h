@@ -121,8 +121,42 @@ union drm_amdgpu_gem_mmap {
 
 /* Flags of GEM_CREATE. */
 #define AMDGPU_GEM_CREATE_NO_CPU_ACCESS (1 << 1)
+#define AMDGPU_GEM_CREATE_CPU_GTT_USWC	(1 << 2)
+#define AMDGPU_GEM_CREATE_VM_ALWAYS_VALID (1 << 6)
 
-#define AMDGPU_CTX_OP_ALLOC_CTX 1
+/* Memory of the program's own as a buffer. */
+struct drm_amdgpu_gem_userptr {
+	uint64_t addr;
+	uint64_t size;
+	uint32_t flags;
+	uint32_t handle;
+};
+
+struct drm_syncobj_create {
+	uint32_t handle;
+	uint32_t flags;
+};
+
+struct drm_syncobj_timeline_array {
+	uint64_t handles; /* of 32 bits each */
+	uint64_t points;
+	uint32_t count_handles;
+	uint32_t flags;
+};
+
+#define AMDGPU_CTX_OP_ALLOC_CTX		1
+#define AMDGPU_CTX_OP_FREE_CTX		2
+#define AMDGPU_CTX_OP_QUERY_STATE	3
+#define AMDGPU_CTX_OP_QUERY_STATE2	4
+#define AMDGPU_CTX_OP_GET_STABLE_PSTATE 5
+#define AMDGPU_CTX_OP_SET_STABLE_PSTATE 6
+
+/* Of QUERY_STATE2: the GPU was reset since the context was made, with these consequences. */
+#define AMDGPU_CTX_QUERY2_FLAGS_RESET	 (1 << 0)
+#define AMDGPU_CTX_QUERY2_FLAGS_VRAMLOST (1 << 1)
+#define AMDGPU_CTX_QUERY2_FLAGS_GUILTY	 (1 << 2)
+
+#define AMD_CONTEXT_NUMBERS 4096 /* a file has no context of this number or above */
 
 struct drm_amdgpu_ctx_in {
 	uint32_t op;
@@ -136,6 +170,15 @@ union drm_amdgpu_ctx_out {
 		uint32_t ctx_id;
 		uint32_t _pad;
 	} alloc;
+	struct {
+		uint64_t flags;
+		uint32_t hangs;
+		uint32_t reset_status;
+	} state;
+	struct {
+		uint32_t flags;
+		uint32_t _pad;
+	} pstate;
 };
 
 union drm_amdgpu_ctx {
@@ -145,6 +188,7 @@ union drm_amdgpu_ctx {
 
 /* Work for the kernel's own rings. */
 #define AMDGPU_HW_IP_DMA 2
+#define AMD_RING_KINDS 10 /* kinds of rings */
 
 #define AMDGPU_CHUNK_ID_IB	   0x01
 #define AMDGPU_CHUNK_ID_BO_HANDLES 0x06

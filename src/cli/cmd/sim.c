@@ -253,7 +253,7 @@ static int sim_read_machine(const struct args *a, struct machine_options *ret)
 {
 	struct machine_options o = {
 		.model = a->model, .links = a->links, .memory_bytes = DEFAULT_BYTES};
-	uint64_t gpus;
+	char what[MACHINE_WHAT_BYTES];
 
 	if (a->amd && a->shared)
 		return say_error("--shared is of NVIDIA devices: memory of AMD devices is in files that "
@@ -263,16 +263,14 @@ static int sim_read_machine(const struct args *a, struct machine_options *ret)
 				 "like --amd 8");
 	if (!a->amd)
 		return 0;
-	if (parse_u64(a->amd, 1, TREE_GPUS, &gpus) < 0)
-		return say_error("--amd \"%s\": not a number from 1 to %d; write it like --amd 8",
-				 a->amd, TREE_GPUS);
+	if (machine_parse(a->amd, &o, what) < 0)
+		return say_error("--amd %s", what);
 	if (a->model && !tree_model_find(a->model))
 		return say_error("--model \"%s\": not known; it is one of %s", a->model,
 				 tree_model_names);
 	if (a->memory && parse_size(a->memory, 0, &o.memory_bytes) < 0)
 		return say_error("--memory \"%s\": not a size; write it like --memory 64GiB",
 				 a->memory);
-	o.gpus = (uint32_t)gpus;
 	*ret = o;
 	return 0;
 }

@@ -76,9 +76,19 @@ static void visible_choose_amd(const struct devices *devices, const struct selec
 				ret->index[ret->n++] = k;
 }
 
+/* With the id of its board, which its other partitions have as well, or with our word for the partition. */
+static bool visible_is_partition(const struct devices *amd, unsigned int index)
+{
+	for (unsigned int i = 0; i < amd->n; i++)
+		if (i != index &&
+		    amd_identity_is_same_board(amd->list[i].uuid, amd->list[index].uuid))
+			return true;
+	return strchr(units_uuid(amd->list[index].uuid).s, '.');
+}
+
 /*
- * ROCm knows a GPU by its unique id. A GPU without one is known by its number among those that the
- * library shows, which are the tenant's.
+ * ROCm knows a GPU by its unique id. A GPU without one of its own is known by its number among those
+ * that the library shows, which are the tenant's.
  */
 static struct units_text visible_name_for_rocm(const struct devices *amd, unsigned int index,
 					       const struct policy *policy)
@@ -86,7 +96,7 @@ static struct units_text visible_name_for_rocm(const struct devices *amd, unsign
 	struct units_text name = units_uuid(amd->list[index].uuid);
 	unsigned int before = 0;
 
-	if (!strncmp(name.s, "GPU-", 4))
+	if (!strncmp(name.s, "GPU-", 4) && !visible_is_partition(amd, index))
 		return name;
 	for (unsigned int i = 0; i < index; i++)
 		before += policy_find(policy, amd->list[i].uuid) != NULL;

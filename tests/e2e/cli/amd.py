@@ -179,6 +179,16 @@ class Chosen(Amd):
         # A beginning that several have names none.
         self.refused("--gpu", "0", env={"ROCR_VISIBLE_DEVICES": A[:-2]}, says=("GPU 0",))
 
+    def test_partitions(self):
+        """ROCm has no name for a partition whose id is its board's: it gets a number."""
+        def run(*args):
+            return self.ok("sim", "--amd", "1,partitions=3", "--model", "gfx942", "--memory",
+                           "1GiB", "--dir", self.path("divided"), "--", ALLOT, *args)
+        self.assertEqual(re.findall(r"GPU-\S+", run("topo")), [A, f"{A}.1", f"{A}.2"])
+        for gpus, rocr in (("amd3", "0"), (A, "0"), (f"{A}.2,{A}.1", "1,0")):
+            self.assertEqual(variables(run("run", "--gpu", gpus, "--", "env")),
+                             {"ROCR_VISIBLE_DEVICES": rocr})
+
     def test_bad_gpu(self):
         self.refused("--gpu", "3", says=('--gpu "3"', "0 to 2", "allot doctor"))
         self.refused("--gpu", "GPU-1234567890abcd04", says=("GPU-1234567890abcd04", "has 3"))

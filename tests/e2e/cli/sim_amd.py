@@ -226,6 +226,9 @@ class SimAmd(cli_lib.Case):
         for args, says in (
                 (("--amd", "0"), ("--amd", '"0"', "from 1 to 32", "--amd 8")),
                 (("--amd", "33"), ('"33"',)),
+                (("--amd", "5,partitions=8"), ('"5,partitions=8"', "with all partitions")),
+                (("--amd", "1,partitions=9"), ('"1,partitions=9"', "partitions=N, from 2 to 8")),
+                (("--amd", "1,partitions=2"), ("gfx90a", "no partitions; gfx942")),
                 (("--amd", "x"), ('"x"',)),
                 (("--amd", "1", "--model", "gfx9"), ("--model", '"gfx9"', "gfx90a, gfx942")),
                 (("--model", "gfx90a"), ("--amd",)),

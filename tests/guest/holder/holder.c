@@ -73,6 +73,10 @@ static void pair_child(int i) { i == 0 ? exporter() : importer(); }
 static void reversed_child(int i) { i == 1 ? exporter() : importer(); }
 static void alone_child(int i) { (void)i; alone(); }
 static void unreached_child(int i) { (void)i; unreached(); }
+static void beside_child(int i) { (void)i; beside(); }
+static void worked_child(int i) { (void)i; beside_worked(); }
+static void syncobj_child(int i) { (void)i; beside_syncobj(); }
+static void users_child(int i) { (void)i; beside_users(); }
 static void kfd_pair_child(int i) { kfd_pair(i); }
 static void kfd_tenant_child(int i) { kfd_tenant(i); }
 static void kfd_churn_child(int i) { kfd_churn(i); }
@@ -97,6 +101,10 @@ static const struct {
 	{"alone-noted", alone_child, 1, ADDRESSES | NOTES},
 	{"alone-lies", alone_child, 1, ADDRESSES | NOTES | LIES},
 	{"unreached", unreached_child, 1, 0},
+	{"beside", beside_child, 1, 0},
+	{"beside-worked", worked_child, 1, 0},
+	{"beside-syncobj", syncobj_child, 1, 0},
+	{"beside-users", users_child, 1, 0},
 	{"pair", pair_child, 2, ADDRESSES | KEEPS},
 	{"pair-unmapped", pair_child, 2, KEEPS},
 	{"pair-noted", pair_child, 2, ADDRESSES | KEEPS | NOTES},

@@ -73,6 +73,10 @@ void check_kept(volatile uint32_t *buffer);
 /* What processes of cases do. */
 void alone(void);
 void unreached(void);
+void beside(void);
+void beside_worked(void);
+void beside_syncobj(void);
+void beside_users(void);
 void exporter(void);
 void importer(void);
 void rocm_owner(void);

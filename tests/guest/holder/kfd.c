@@ -38,19 +38,25 @@ static int kfd_begin(int *ret_node)
 	return kfd;
 }
 
+/* By both GPUs: the second is a peer of the first, in its hive. */
+static void kfd_map_by_all(int kfd, uint64_t handle)
+{
+	const uint32_t ids[] = {GPU_ID, GPU_ID + 1};
+	struct kfd_ioctl_map_memory_to_gpu_args on = {
+		.handle = handle, .device_ids_array_ptr = (uintptr_t)ids, .n_devices = 2};
+
+	KFD_CALL(kfd, MAP_MEMORY_TO_GPU, &on);
+}
+
 static uint64_t kfd_alloc(int kfd, uint64_t address, uint64_t bytes, uint32_t flags,
 			  uint64_t *ret_offset)
 {
 	struct kfd_ioctl_alloc_memory_of_gpu_args args = {
 		.va_addr = address, .size = bytes, .gpu_id = GPU_ID, .flags = flags};
-	const uint32_t ids[] = {GPU_ID, GPU_ID + 1};
-	struct kfd_ioctl_map_memory_to_gpu_args on = {.device_ids_array_ptr = (uintptr_t)ids,
-						      .n_devices = 2};
 
 	KFD_CALL(kfd, ALLOC_MEMORY_OF_GPU, &args);
-	on.handle = args.handle;
 	if (flags & KFD_IOC_ALLOC_MEM_FLAGS_VRAM && bytes == BYTES)
-		KFD_CALL(kfd, MAP_MEMORY_TO_GPU, &on);
+		kfd_map_by_all(kfd, args.handle);
 	*ret_offset = args.mmap_offset;
 	return args.handle;
 }
@@ -269,6 +275,7 @@ void kfd_node(void)
 	fill((void *)nodes, 0x5000);
 	dmabuf = export(fd, made);
 	imported = kfd_import(kfd, dmabuf);
+	kfd_map_by_all(kfd, imported);
 	close(dmabuf);
 	kfd_rest(kfd);
 

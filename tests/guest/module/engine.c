@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * The engine that copies, as far as a checkpoint by another program's plugin needs one: linear copies
- * from and to addresses of the GPU, done at once by the CPU while they are submitted. So contexts,
- * lists of buffers and waiting are there for the asking, and memory of the process that submits is
- * reached as its own.
+ * from and to addresses of the GPU, done at once by the CPU while they are submitted. So lists
+ * of buffers and waiting are there for the asking, and memory of the process that submits is
+ * reached as its own. A context counts what it was given.
  */
 #include <drm/drm_drv.h>
 #include <drm/drm_gem.h>
@@ -18,6 +18,8 @@
 #define COPY_LINEAR 1u
 #define IB_DWORDS   4096
 #define CHUNKS_MOST 8
+#define RINGS	    2 /* of this kind, and there is no other */
+#define CONTEXTS_MOST 4096
 
 int engine_userptr(struct drm_device *dev, void *data, struct drm_file *file)
 {
@@ -46,19 +48,69 @@ int engine_list(struct drm_device *dev, void *data, struct drm_file *file)
 	return 0;
 }
 
+/* How much work it has submitted. */
+struct context {
+	u64 submitted[RINGS];
+};
+
+static int context_make(struct vm *vm, u32 *ret)
+{
+	struct context *context = kzalloc(sizeof(*context), GFP_KERNEL);
+	int r = context ? idr_alloc(&vm->contexts, context, 1, CONTEXTS_MOST, GFP_KERNEL) : -ENOMEM;
+
+	if (r < 0)
+		kfree(context);
+	else
+		*ret = r;
+	return r < 0 ? r : 0;
+}
+
 int engine_context(struct drm_device *dev, void *data, struct drm_file *file)
 {
 	union drm_amdgpu_ctx *args = data;
+	struct vm *vm = file->driver_priv;
+	struct context *context;
+	int r = 0;
 
+	mutex_lock(&vm->lock);
+	context = idr_find(&vm->contexts, args->in.ctx_id);
 	if (args->in.op == AMDGPU_CTX_OP_ALLOC_CTX)
-		args->out.alloc.ctx_id = 1;
-	return 0;
+		r = context_make(vm, &args->out.alloc.ctx_id);
+	else if (!context)
+		r = -EINVAL;
+	else if (args->in.op == AMDGPU_CTX_OP_FREE_CTX)
+		kfree(idr_remove(&vm->contexts, args->in.ctx_id));
+	else
+		memset(&args->out, 0, sizeof(args->out));
+	mutex_unlock(&vm->lock);
+	return r;
+}
+
+void engine_close(struct vm *vm)
+{
+	struct context *context;
+	int id;
+
+	idr_for_each_entry(&vm->contexts, context, id)
+		kfree(context);
+	idr_destroy(&vm->contexts);
+}
+
+static struct context *context_of(struct drm_file *file, u32 id)
+{
+	struct vm *vm = file->driver_priv;
+
+	return idr_find(&vm->contexts, id);
 }
 
 int engine_wait(struct drm_device *dev, void *data, struct drm_file *file)
 {
 	union drm_amdgpu_wait_cs *args = data;
+	struct context *context = context_of(file, args->in.ctx_id);
 
+	if (!context || args->in.ip_type != AMDGPU_HW_IP_DMA || args->in.ring >= RINGS ||
+	    args->in.handle > context->submitted[args->in.ring])
+		return -EINVAL;
 	args->out.status = 0;
 	return 0;
 }
@@ -168,8 +220,9 @@ int engine_submit(struct drm_device *dev, void *data, struct drm_file *file)
 	u64 __user *list = u64_to_user_ptr(args->in.chunks);
 	u32 *words = kmalloc(IB_DWORDS * sizeof(*words), GFP_KERNEL);
 	void *page = kmalloc(PAGE_SIZE, GFP_KERNEL);
+	struct context *context = context_of(file, args->in.ctx_id);
 	u32 n = args->in.num_chunks;
-	int r = !words || !page ? -ENOMEM : n > CHUNKS_MOST ? -EINVAL : 0;
+	int r = !words || !page ? -ENOMEM : n > CHUNKS_MOST || !context ? -EINVAL : 0;
 
 	for (u32 i = 0; i < n && !r; i++) {
 		struct drm_amdgpu_cs_chunk chunk;
@@ -189,6 +242,6 @@ int engine_submit(struct drm_device *dev, void *data, struct drm_file *file)
 	kfree(page);
 	kfree(words);
 	if (!r)
-		args->out.handle = 1;
+		args->out.handle = ++context->submitted[0];
 	return r;
 }

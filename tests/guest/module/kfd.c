@@ -113,6 +113,7 @@ static void bo_free(struct process *p, struct bo *bo)
 	struct drm_gem_object *object = bo->object;
 
 	if (object) {
+		atomic_sub(hweight32(bo->mapped & ~(1u << bo->gpu)), &to_buffer(object)->peers);
 		drm_vma_node_revoke(&object->vma_node, drm_of(p, bo->gpu));
 		/* DRM does this for the last handle, and there was none. */
 		mutex_lock(&object->dev->object_name_lock);
@@ -291,9 +292,12 @@ static int bo_map(struct process *p, struct bo *bo, int gpu)
 	mutex_lock(&vm->lock);
 	r = vm_add(vm, NULL, &entry);
 	mutex_unlock(&vm->lock);
-	if (!r)
-		bo->mapped |= 1 << gpu;
-	return r;
+	if (r)
+		return r;
+	bo->mapped |= 1 << gpu;
+	if (bo->object && gpu != bo->gpu)
+		atomic_inc(&to_buffer(bo->object)->peers);
+	return 0;
 }
 
 static int memory_map(struct process *p, struct kfd_ioctl_map_memory_to_gpu_args *a)

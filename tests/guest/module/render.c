@@ -93,7 +93,7 @@ static int gem_create(struct drm_device *dev, void *data, struct drm_file *file)
 /* To the CPU, as it was made to be. */
 static bool is_closed(struct drm_gem_object *object)
 {
-	return to_buffer(object)->flags & AMDGPU_GEM_CREATE_NO_CPU_ACCESS;
+	return to_buffer(object)->flags & AMDGPU_GEM_CREATE_NO_CPU_ACCESS || to_buffer(object)->user;
 }
 
 static int gem_mmap_object(struct drm_gem_object *object, struct vm_area_struct *vma)
@@ -151,6 +151,25 @@ static int gem_list(struct drm_device *dev, void *data, struct drm_file *file)
 			 args->num_entries * sizeof(*entries)))
 		r = -EFAULT;
 	kfree(entries);
+	return r;
+}
+
+static int gem_metadata(struct drm_device *dev, void *data, struct drm_file *file)
+{
+	struct drm_amdgpu_gem_metadata *args = data;
+	struct drm_gem_object *object = drm_gem_object_lookup(file, args->handle);
+	int r = 0;
+
+	if (!object)
+		return -ENOENT;
+	if (args->op == AMDGPU_GEM_METADATA_OP_GET_METADATA)
+		args->data = to_buffer(object)->noted.data;
+	else if (args->op != AMDGPU_GEM_METADATA_OP_SET_METADATA ||
+		 args->data.data_size_bytes > sizeof(args->data.data))
+		r = -EINVAL;
+	else
+		to_buffer(object)->noted = *args;
+	drm_gem_object_put(object);
 	return r;
 }
 
@@ -251,7 +270,11 @@ static int gem_op(struct drm_device *dev, void *data, struct drm_file *file)
 						       entry.preferred_domains, entry.alloc_flags};
 		r = copy_to_user(u64_to_user_ptr(args->value), &in, sizeof(in)) ? -EFAULT : 0;
 	} else if (args->op == AMDGPU_GEM_OP_SET_PLACEMENT) {
-		r = object->import_attach && (args->value & AMDGPU_GEM_DOMAIN_VRAM) ? -EINVAL : 0;
+		if ((object->import_attach && (args->value & AMDGPU_GEM_DOMAIN_VRAM)) ||
+		    atomic_read(&to_buffer(object)->peers))
+			r = -EINVAL;
+		else
+			r = to_buffer(object)->user ? -EPERM : 0;
 		if (!r)
 			to_buffer(object)->domains = args->value;
 	} else if (args->op == OP_GET_MAPPING_INFO && lists) {
@@ -269,12 +292,17 @@ static int info(struct drm_device *dev, void *data, struct drm_file *file)
 						.virtual_address_max = VA_END,
 						.virtual_address_alignment = PAGE_SIZE};
 	u32 word = args->query == AMDGPU_INFO_ACCEL_WORKING;
+	struct drm_amdgpu_info_hw_ip ip = {
+		.available_rings = args->query_hw_ip.type == AMDGPU_HW_IP_DMA ? 3 : 0};
 	const void *from = &word; /* a register of any number is 0 */
 	size_t n = sizeof(word);
 
 	if (args->query == AMDGPU_INFO_DEV_INFO) {
 		from = &device;
 		n = sizeof(device);
+	} else if (args->query == AMDGPU_INFO_HW_IP_INFO) {
+		from = &ip;
+		n = sizeof(ip);
 	} else if (args->query != AMDGPU_INFO_ACCEL_WORKING &&
 		   args->query != AMDGPU_INFO_READ_MMR_REG) {
 		return -EINVAL;
@@ -367,6 +395,7 @@ static int amdgpu_open(struct drm_device *dev, struct drm_file *file)
 		return -ENOMEM;
 	mutex_init(&vm->lock);
 	INIT_LIST_HEAD(&vm->vas);
+	idr_init(&vm->contexts);
 	file->driver_priv = vm;
 	return 0;
 }
@@ -374,6 +403,7 @@ static int amdgpu_open(struct drm_device *dev, struct drm_file *file)
 static void amdgpu_postclose(struct drm_device *dev, struct drm_file *file)
 {
 	va_drop(file->driver_priv, NULL);
+	engine_close(file->driver_priv);
 	kfree(file->driver_priv);
 }
 
@@ -386,7 +416,7 @@ static void gem_close(struct drm_gem_object *object, struct drm_file *file)
 /* As the real one: what says that it must not leave its file is not exported. */
 static struct dma_buf *gem_export(struct drm_gem_object *object, int flags)
 {
-	if (to_buffer(object)->flags & AMDGPU_GEM_CREATE_VM_ALWAYS_VALID)
+	if (to_buffer(object)->flags & AMDGPU_GEM_CREATE_VM_ALWAYS_VALID || to_buffer(object)->user)
 		return ERR_PTR(-EPERM);
 	return drm_gem_prime_export(object, flags);
 }
@@ -423,6 +453,7 @@ static const struct drm_ioctl_desc ioctls[] = {
 	ROW(DRM_AMDGPU_GEM_MMAP, union drm_amdgpu_gem_mmap, gem_mmap),
 	ROW(DRM_AMDGPU_INFO, struct drm_amdgpu_info, info),
 	ROW(DRM_AMDGPU_GEM_VA, struct drm_amdgpu_gem_va, gem_va),
+	ROW(DRM_AMDGPU_GEM_METADATA, struct drm_amdgpu_gem_metadata, gem_metadata),
 	ROW(DRM_AMDGPU_GEM_OP, struct gem_op, gem_op),
 	ROW(NR_GEM_LIST_HANDLES, struct list_handles, gem_list),
 	ROW(DRM_AMDGPU_GEM_USERPTR, struct drm_amdgpu_gem_userptr, engine_userptr),
@@ -444,7 +475,7 @@ static const struct file_operations fops = {
 };
 
 static const struct drm_driver driver = {
-	.driver_features = DRIVER_GEM | DRIVER_RENDER,
+	.driver_features = DRIVER_GEM | DRIVER_RENDER | DRIVER_SYNCOBJ | DRIVER_SYNCOBJ_TIMELINE,
 	.name = "amdgpu",
 	.desc = "amdgpu without a GPU, for tests",
 	.date = "20260101",

@@ -5,7 +5,9 @@
 
 #include <drm/drm_file.h>
 #include <drm/drm_gem_shmem_helper.h>
+#include <linux/idr.h>
 #include <linux/slab.h>
+#include <uapi/drm/amdgpu_drm.h>
 
 struct vm_entry {
 	__u64 addr, size, offset, flags;
@@ -14,6 +16,8 @@ struct vm_entry {
 struct buffer {
 	struct drm_gem_shmem_object base;
 	u64 domains, flags, alignment;
+	struct drm_amdgpu_gem_metadata noted; /* what programs want to know of it */
+	atomic_t peers; /* how often another GPU of the hive, which is all of them here, maps it */
 	void __user *user; /* of the process that made it, and has its content there */
 };
 
@@ -27,6 +31,7 @@ struct va {
 struct vm {
 	struct mutex lock;
 	struct list_head vas;
+	struct idr contexts; /* of work, by number: from 1 on, below 4096 */
 };
 
 /* Under its lock. -EINVAL: something is there. */
@@ -58,5 +63,6 @@ int engine_list(struct drm_device *dev, void *data, struct drm_file *file);
 int engine_context(struct drm_device *dev, void *data, struct drm_file *file);
 int engine_submit(struct drm_device *dev, void *data, struct drm_file *file);
 int engine_wait(struct drm_device *dev, void *data, struct drm_file *file);
+void engine_close(struct vm *vm); /* frees contexts */
 
 #endif

@@ -41,13 +41,13 @@ POOL_STEP = 32 * MIB
 # Code and green contexts, whose size nobody tells beforehand, are undone where they break the
 # quota: one at a time of each thread. storm_code.c has the size of code.
 UNTOLD = {"module": 8 * MIB, "library": 8 * MIB, "green": 6 * MIB}
-TOO_LONG_S = 60
+TOO_LONG_S = 300  # for a hang
 # At rest a program gets all that the quota has left, but for a granule.
 FITS_STEP = 2 * MIB
 # How long NVML may still show what was freed, in half of the seeds.
 LATE_US = 400000
 # How long the ledger may differ from the devices at rest, and where figures are late.
-REST_S, LATE_REST_S = 3, 10
+REST_S, LATE_REST_S = 30, 40
 # Found by seeds on a device, where a context is large: (seed, families), by what was wrong.
 HOLES = {f"{what}, {seed}": (seed, families) for what, families in {
     "contexts in threads": ("context",),
@@ -73,7 +73,7 @@ LEAVING = ("large", "small", "pitch", "async", "mixed", "pool", "handle", "sent"
            "received")
 LEAVING_MIB = 16
 # The kernel drops a dead process's locks a moment after it was waited for.
-GONE_S = 5
+GONE_S = 60
 
 
 class Wish:

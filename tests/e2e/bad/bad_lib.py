@@ -50,7 +50,7 @@ class Case(cli_lib.Case):
         """Runs the words to their end: the results by line, and what was said on stderr."""
         done = subprocess.run([*prefix, GUEST, *map(str, words.split())],
                               env={**self.env, **self.guest_env, **(env or {})}, text=True,
-                              stdin=subprocess.DEVNULL, capture_output=True, timeout=30)
+                              stdin=subprocess.DEVNULL, capture_output=True, timeout=100)
         self.assertEqual(done.returncode, status, done.stdout + done.stderr)
         return done.stdout.splitlines(), done.stderr
 
@@ -86,13 +86,13 @@ class Case(cli_lib.Case):
         """Lets it go on to its end; what it said."""
         self.go_on(process)
         said = process.stdout.read().splitlines()
-        self.assertEqual(process.wait(30), 0)
+        self.assertEqual(process.wait(100), 0)
         return said
 
     def truth(self):
         """MiB in use by the simulator's count."""
         return int(subprocess.run([sys.executable, "-c", TRUTH], env=self.env, check=True,
-                                  text=True, capture_output=True, timeout=30).stdout)
+                                  text=True, capture_output=True, timeout=100).stdout)
 
     def used(self):
         """MiB in use by the ledger."""

@@ -149,7 +149,7 @@ class Processes(bad_lib.Case):
         """What the parent held is free at its death, though the child has its memory still."""
         process, said = self.live("init alloc 200 orphan wait end die")
         self.assertEqual(said, ["init 0", "alloc 0"])
-        self.assertEqual(process.wait(20), -signal.SIGKILL)
+        self.assertEqual(process.wait(100), -signal.SIGKILL)
         bad_lib.wait_for(lambda: self.truth() == 0)
         self.check_empty()
 
@@ -181,7 +181,7 @@ class Processes(bad_lib.Case):
         env = {**self.env, **self.guest_env, "ALLOT_TENANT_DIR": self.path("nowhere")}
         try:
             done = subprocess.run([GUEST, "init"], env=env, stdin=subprocess.DEVNULL, text=True,
-                                  stdout=subprocess.PIPE, stderr=write, timeout=30,
+                                  stdout=subprocess.PIPE, stderr=write, timeout=100,
                                   restore_signals=True, check=False)
         finally:
             os.close(write)
@@ -200,7 +200,7 @@ for _ in range(20):
     assert cu.cuMemFree_v2(block) == 0
     _ctypes.dlclose(cu._handle)
 """
-        subprocess.run([sys.executable, "-c", program], check=True, timeout=30,
+        subprocess.run([sys.executable, "-c", program], check=True, timeout=100,
                        env={**self.env, **self.guest_env})
         self.check_empty()
 

@@ -84,7 +84,7 @@ class Bench(cli_lib.Case):
         self.assertIn("GPU 0", process.stdout.readline())
         cli_lib.wait_for(lambda: "bench-" in self.ok("ps"))
         process.send_signal(signal.SIGTERM)
-        self.assertEqual(process.wait(20), 125)
+        self.assertEqual(process.wait(100), 125)
         self.assertIn("no tenants", self.ok("ps"))
 
     def test_refused(self):

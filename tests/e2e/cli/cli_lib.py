@@ -92,7 +92,7 @@ class Case(unittest.TestCase):
     def allot(self, *args, env=None, **kwargs):
         """Runs allot to its end: returncode, stdout, stderr."""
         return subprocess.run([ALLOT, *args], env={**self.env, **(env or {})}, text=True,
-                              stdin=subprocess.DEVNULL, capture_output=True, timeout=60, **kwargs)
+                              stdin=subprocess.DEVNULL, capture_output=True, timeout=200, **kwargs)
 
     def ok(self, *args, **kwargs):
         done = self.allot(*args, **kwargs)

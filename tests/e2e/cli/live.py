@@ -76,7 +76,7 @@ class Live(cli_lib.Case):
         self.assertEqual(device["used_by_category"]["data"], 900 * MIB)
         self.assertEqual((device["quota_bytes"], device["refusals"]), (GIB, 3))
         process.stdin.close()
-        self.assertEqual(process.wait(20), 0)
+        self.assertEqual(process.wait(100), 0)
         self.assertIn("no tenants", self.ok("ps"))
         (ended,) = json.loads(self.ok("ps", "--ended", "--json"))["ended"]
         self.assertEqual((ended["peak_bytes"], ended["refusals"]), (1602 * MIB, 3))
@@ -185,7 +185,7 @@ sys.exit(7)
         self.assertEqual(ask("alloc", MIB), OK)
         self.assertIn("run-", self.ok("ps"))
         process.stdin.close()
-        self.assertEqual(process.wait(20), 0)
+        self.assertEqual(process.wait(100), 0)
         self.assertIn("no tenants", self.ok("ps"))
 
     def test_devices_by_position(self):

@@ -43,7 +43,7 @@ class Command(cli_lib.Case):
             process = self.start(ALLOT, "run", "--", "sh", "-c", "echo up; read x")
             process.stdout.readline()
             process.send_signal(sig)
-            self.assertEqual(process.wait(20), -sig)
+            self.assertEqual(process.wait(100), -sig)
 
     def test_nothing_inherited(self):
         """No descriptor but that which the tenant lives by, no changed mask, no changed umask."""

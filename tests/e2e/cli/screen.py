@@ -375,8 +375,8 @@ class Keys(Screen):
         self.wait(r"2 processes \(y/n\)\?")
         self.type("y")
         self.wait(r"SIGTERM sent to 2 processes", r"^> other", absent=(r"large",))
-        self.assertEqual(self.holder.wait(30), -signal.SIGTERM)
-        self.assertEqual(self.large.wait(30), -signal.SIGTERM)
+        self.assertEqual(self.holder.wait(100), -signal.SIGTERM)
+        self.assertEqual(self.large.wait(100), -signal.SIGTERM)
 
     def test_kill_an_outsider(self):
         self.top(80, 24)
@@ -390,7 +390,7 @@ class Keys(Screen):
         self.assertIsNone(self.stray.poll())
         self.type("Ky")
         self.wait(r"SIGKILL sent to 1 process", absent=(r"python",))
-        self.stray.wait(30)
+        self.stray.wait(100)
 
     def test_a_slot_names_no_stranger(self):
         """The pid in a slot is its process's word: one that is not of the tenant is left alone."""

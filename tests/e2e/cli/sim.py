@@ -35,7 +35,7 @@ class Sim(cli_lib.Case):
             self.assertTrue(os.path.isdir(directory))
             process.send_signal(getattr(signal, "SIG" + name))
             self.assertEqual(process.stdout.readline(), "got\n")
-            self.assertEqual(process.wait(20), 9)
+            self.assertEqual(process.wait(100), 9)
             self.assertFalse(os.path.exists(directory))
 
     def test_terminal(self):
@@ -63,7 +63,7 @@ class Sim(cli_lib.Case):
         self.assertTrue(os.WIFSTOPPED(status))
         process.send_signal(signal.SIGCONT)
         self.assertIn("end\n", process.stdout.read())
-        self.assertEqual(process.wait(20), 0)
+        self.assertEqual(process.wait(100), 0)
 
     def test_ignored_sigchld(self):
         """Whoever starts allot with SIGCHLD ignored gets the status all the same."""

@@ -12,8 +12,9 @@ import cli_lib
 import live
 from cli_lib import ALLOT, GIB, MIB
 
-# A program with a load that ends, in a tenant that does not.
 OVERLAP_US = 10
+ROLES = 0  # the process number of what a role holder wrote
+# A program with a load that ends, in a tenant that does not.
 LOAD = '"$0" --seconds {} --loops-per-us 1 >/dev/null; echo done; read x'
 
 
@@ -78,6 +79,9 @@ class Trace(cli_lib.Case):
                 self.assertEqual(event["s"], "t")
                 continue
             self.assertGreaterEqual(event["dur"], 0)
+            # A role holder's spans end where they are written, which a busy machine puts off.
+            if event["pid"] == ROLES:
+                continue
             lanes.setdefault((event["pid"], event["tid"]), []).append(
                 (event["ts"], event["ts"] + event["dur"]))
         # The driver tells when work began and ended, each with an error of some us.

@@ -202,7 +202,7 @@ class Guard(cli_lib.Case):
         process = self.start(ALLOT, *SIM, "--dir", place, "--", ALLOT, *RUN, "--", "sh", "-c",
                              'exec 3<&0; "$0" <&3 & exit 5', BARE)
         bare = Bare(process)
-        self.assertEqual(process.wait(20), 5)
+        self.assertEqual(process.wait(100), 5)
         self.assertEqual(bare("take", GPU, PAGE), -errno.ENOSYS)
 
     @unittest.skipUnless(os.uname().machine == "x86_64", "no other numbering on this processor")
@@ -343,7 +343,7 @@ class Guard(cli_lib.Case):
                                            "done")
         self.assertEqual(process.stdout.readline(), "ready\n")
         process.terminate()
-        self.assertEqual(process.wait(20), 9)
+        self.assertEqual(process.wait(100), 9)
 
     def test_terminal(self):
         """tcdrain() has a number of the guard's, FIONBIO one as well."""
@@ -366,7 +366,7 @@ class Guard(cli_lib.Case):
                     text += os.read(ours, 4096)
             except OSError:  # all have closed it
                 os.close(ours)
-            self.assertEqual(process.wait(20), 0, text)
+            self.assertEqual(process.wait(100), 0, text)
         self.assertIn(b"True fine", text)
 
     def test_errors(self):

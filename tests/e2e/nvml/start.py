@@ -137,7 +137,7 @@ class Start(Case):
         wait_for(lambda: self.opened(probe))
         self.assertEqual(self.opened(probe, "done"), [])
         probe.process.stdin.close()
-        self.assertEqual(probe.process.wait(30), 0)
+        self.assertEqual(probe.process.wait(100), 0)
         self.assertEqual(len(self.opened(probe, "done")), 1)
 
     def test_in_a_constructor(self):

@@ -58,7 +58,7 @@ class Programs(cli_lib.Case):
         self.addCleanup(process.stderr.close)
         line = process.stdout.readline()
         if not line:
-            process.wait(20)
+            process.wait(100)
             self.fail(f"ended by {process.returncode}: {process.stderr.read()}")
         said = json.loads(line)
         if "skip" in said:
@@ -69,7 +69,7 @@ class Programs(cli_lib.Case):
         device, = next(t["devices"] for t in found["tenants"] if t["name"] == name)
         process.stdin.close()
         process.stdin = open(os.devnull, "w", encoding="utf-8")
-        self.assertEqual(process.wait(20), 0, process.stderr.read())
+        self.assertEqual(process.wait(100), 0, process.stderr.read())
         self.assertEqual((said["total"], said["error"]), (QUOTA, OUT_OF_MEMORY))
         self.assertGreaterEqual(device["used_bytes"], said["taken"] + CONTEXT)
         self.assertGreater(device["used_bytes"], QUOTA - BLOCK)

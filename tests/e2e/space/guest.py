@@ -65,7 +65,7 @@ class Guest(space_lib.Case):
             process.stdin.write("\n")
             process.stdin.flush()
             self.assertEqual(process.stdout.readline(), "init 0\n")
-            self.assertEqual(process.wait(20), 0)
+            self.assertEqual(process.wait(100), 0)
 
     def test_changed_environment(self):
         for change, says in (("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=26", "more than"),
@@ -106,7 +106,7 @@ class Guest(space_lib.Case):
             process.stdin.write("\n")
             process.stdin.flush()
             self.assertEqual(process.stdout.readline().strip(), said)
-        self.assertEqual(process.wait(20), 0)
+        self.assertEqual(process.wait(100), 0)
 
     def test_environment_changed_by_the_program(self):
         """Between cuInit and the first context, in case the driver should read it again."""

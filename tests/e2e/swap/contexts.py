@@ -198,7 +198,7 @@ class Kills(Case):
             victim = self.guest("idle", options=(), env={"ALLOT_FAULT": f"GUEST_SWAP_{point}"})
             self.must("suspend", "--contexts", "t")
             self.must("resume", "t")
-            self.assertEqual(victim.wait(10), -signal.SIGKILL, point)
+            self.assertEqual(victim.wait(100), -signal.SIGKILL, point)
             self.assertEqual(self.used(), STAYS + IDLE, point)
             self.good(guest)
 

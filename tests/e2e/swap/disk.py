@@ -92,7 +92,7 @@ class Disk(Case):
 
     def gone(self, *processes):
         for process in processes:
-            self.assertEqual(process.wait(10), -signal.SIGKILL)
+            self.assertEqual(process.wait(100), -signal.SIGKILL)
 
     def save(self, *more, env=None):
         done = self.allot("checkpoint", "t", "--to", self.to, *more, env=env)
@@ -630,7 +630,7 @@ class Kills(Disk):
             guest = self.guest("idle")
             victim = self.guest("idle", options=(), env={"ALLOT_FAULT": f"GUEST_SWAP_{point}"})
             self.allot("checkpoint", "t", "--to", self.to)
-            self.assertEqual(victim.wait(10), -signal.SIGKILL, point)
+            self.assertEqual(victim.wait(100), -signal.SIGKILL, point)
             if guest.poll() is None:
                 self.must("resume", "t")
             else:

@@ -275,7 +275,7 @@ class Kills(Disk):
             guest = self.guest("idle", options=self.options())
             victim = self.guest("idle", options=(), env={"ALLOT_FAULT": f"GUEST_SWAP_{point}"})
             self.allot("checkpoint", "t", "--to", self.to, "--leave-running")
-            self.assertEqual(victim.wait(10), -signal.SIGKILL, point)
+            self.assertEqual(victim.wait(100), -signal.SIGKILL, point)
             self.assertIsNone(guest.poll(), point)
             self.must("resume", "t")
             self.assertEqual(self.used(), STAYS + IDLE, point)

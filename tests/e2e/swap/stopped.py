@@ -88,7 +88,7 @@ class Stopped(Case):
         self.addCleanup(self.end, suspend)
         self.assertEqual(os.waitpid(victim.pid, os.WUNTRACED)[1] & 0xff, 0x7f)
         victim.send_signal(signal.SIGCONT)
-        self.assertEqual(suspend.wait(30), 0)
+        self.assertEqual(suspend.wait(100), 0)
         self.assertEqual(self.used(), 2 * STAYS)
         self.must("resume", "t")
         self.good(guest)
@@ -157,7 +157,7 @@ class StoppedSharing(Sharing):
         self.until(lambda: self.is_ready(borrower))
         borrower.send_signal(signal.SIGSTOP)
         lender.send_signal(signal.SIGCONT)
-        self.assertEqual(suspend.wait(30), -signal.SIGKILL)
+        self.assertEqual(suspend.wait(100), -signal.SIGKILL)
         self.until(lambda: state(lender) == "suspended")
         resume = subprocess.Popen([ALLOT, "resume", "t"], env=self.env, stdout=subprocess.DEVNULL)
         self.addCleanup(self.end, resume)
@@ -191,7 +191,7 @@ class Asker(Case):
 
     def goes_on(self, command):
         command.send_signal(signal.SIGCONT)
-        self.assertEqual(command.wait(30), 0)
+        self.assertEqual(command.wait(100), 0)
 
     def test_suspend(self):
         guest, victim = self.guest("idle"), self.guest("idle", options=())

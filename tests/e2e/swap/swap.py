@@ -115,7 +115,7 @@ class Case(unittest.TestCase):
         return int(line.split()[1]) << 10
 
     def until_given_back(self, guest, most):
-        end = time.monotonic() + 20
+        end = time.monotonic() + 100
         while self.anonymous(guest) > most:
             self.assertLess(time.monotonic(), end)
             time.sleep(0.01)
@@ -531,7 +531,7 @@ class SharedAway(Sharing):
             victim = self.borrow(env={"ALLOT_FAULT": f"GUEST_{point}"})
             self.must("suspend", "t")
             self.must("resume", "t")
-            self.assertEqual(victim.wait(10), -signal.SIGKILL, point)
+            self.assertEqual(victim.wait(100), -signal.SIGKILL, point)
             self.charged(2 * STAYS + self.LENT)
             self.good(other)
             self.good(lender)
@@ -558,7 +558,7 @@ class SharedAway(Sharing):
             other = self.borrow(7)
             self.assertIn(self.outlives(other), (True, False) if outlived is None else (outlived,),
                           point)
-            self.assertEqual(lender.wait(10), -signal.SIGKILL, point)
+            self.assertEqual(lender.wait(100), -signal.SIGKILL, point)
             os.unlink(self.tmp + "/handles")
 
     def test_exporter_that_borrows(self):
@@ -579,7 +579,7 @@ class SharedAway(Sharing):
         self.assertEqual(self.used(), 3 * STAYS + self.LENT)
         time.sleep(0.3)  # the last one has asked for it
         first.kill()
-        _, said = resume.communicate(timeout=20)
+        _, said = resume.communicate(timeout=100)
         self.assertIn('tenant "t" stays suspended', said)
         self.assertEqual({p["state"] for p in self.tenant()["processes"]}, {"suspended"})
         self.assertEqual(self.used(), 2 * STAYS)
@@ -890,7 +890,7 @@ class Kills(Case):
             victim = self.guest("idle", options=(), env={"ALLOT_FAULT": f"GUEST_SWAP_{point}"})
             self.must("suspend", "t")
             self.must("resume", "t")
-            self.assertEqual(victim.wait(10), -signal.SIGKILL, point)
+            self.assertEqual(victim.wait(100), -signal.SIGKILL, point)
             self.assertEqual(self.used(), STAYS + IDLE, point)
             self.assertEqual(self.device()["used_bytes"], STAYS + IDLE, point)
             self.good(guest)

@@ -277,7 +277,7 @@ class Kills(Disk):
             on_disk = self.disk_used()
             self.must("suspend", "t")
             self.must("resume", "t")
-            self.assertEqual(victim.wait(10), -signal.SIGKILL, point)
+            self.assertEqual(victim.wait(100), -signal.SIGKILL, point)
             self.assertEqual(self.used(), STAYS + IDLE, point)
             self.assertEqual(self.file_bytes(guest.pid), 0, point)
             self.assertLess(self.disk_used() - on_disk, 100 * MIB, point)
@@ -361,10 +361,10 @@ class Overcommit(Disk, Turns):
         victim = self.serve("v", 5000, options=self.options(), env={"ALLOT_FAULT": point})
         other = self.serve("a", 1, options=self.options())
         for _ in range(60):
-            if not self.ask(victim) and victim.wait(10):
+            if not self.ask(victim) and victim.wait(100):
                 break
             self.assertEqual(self.ask(other), "served", point)
-        self.assertEqual(victim.wait(10), -signal.SIGKILL, point)
+        self.assertEqual(victim.wait(100), -signal.SIGKILL, point)
         again = self.serve("v", 9000, options=self.options())
         for process in (again, other):
             self.assertEqual(self.ask(process), "served", point)

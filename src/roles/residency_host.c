@@ -52,6 +52,8 @@ _Static_assert(RESIDENCY_DEVICES <= TURN_DEVICES, "what is stranded of each");
 #define LOST_BYTES (UINT64_C(2) << 20)
 /* A process that has a slot, and has not said anything in so long, has nobody who would. */
 #define MUTE_NS (2 * NS_PER_S)
+/* A step that comes this late was held up: the role holder was stopped, or the machine was. */
+#define LATE_NS (100 * NS_PER_MS)
 /* A process that was stopped has gone on if it answers for longer than that: it would be called off before. */
 #define HEARD_NS (TUNING_RESIDENCY_ASLEEP_NS + NS_PER_S / 10)
 
@@ -110,6 +112,7 @@ struct residency_host {
 	struct role role;
 	struct roster roster;
 	uint64_t busy_ns, ids;
+	uint64_t due_ns; /* of the next step; 0: there was none */
 	bool claimed; /* by a daemon: the role is handed over */
 	bool moves;   /* some tenant does */
 	int n; /* of the roster, as of this step */
@@ -192,6 +195,7 @@ void residency_host_drop(struct residency_host *host)
 	roster_leave_all(&host->roster);
 	host->n = host->nuuids = 0;
 	memset(host->lost, 0, sizeof(host->lost));
+	host->due_ns = 0;
 	host->claimed = host->moves = false;
 	role_drop(&host->role);
 }
@@ -1161,10 +1165,37 @@ static bool residency_host_knows_stopped(const struct residency_host *host)
 	return false;
 }
 
+/*
+ * A tenant is silent for the time in which somebody listens. The role holder may have been stopped
+ * together with a tenant that it had asked, which then answers no sooner than this step is made.
+ *
+ *	asked ── step ── due ── stopped ────────── step: asked and moved are later by what it is late
+ */
+static void residency_host_forgive(struct residency_host *host, uint64_t now_ns)
+{
+	uint64_t late_ns = host->due_ns ? sat_sub_u64(now_ns, host->due_ns) : 0;
+
+	for (int i = 0; i < host->n && late_ns > LATE_NS; i++) {
+		host->member[i].asked_ns += late_ns;
+		host->member[i].moved_ns += late_ns;
+	}
+}
+
+static uint64_t residency_host_next_ns(const struct residency_host *host, bool waits,
+				       uint64_t now_ns)
+{
+	if (host->moves)
+		return now_ns + TUNING_RESIDENCY_MOVES_NS;
+	if (waits)
+		return now_ns + TUNING_RESIDENCY_WAITS_NS;
+	return now_ns < host->busy_ns + ROLE_NS ? host->busy_ns + ROLE_NS : UINT64_MAX;
+}
+
 uint64_t residency_host_step(struct residency_host *host, uint64_t now_ns)
 {
 	bool waits, moves = false;
 
+	residency_host_forgive(host, now_ns);
 	role_beat(&host->role, 0);
 	roster_scan(&host->roster, &host->role, now_ns);
 	host->n = host->roster.n;
@@ -1202,9 +1233,6 @@ uint64_t residency_host_step(struct residency_host *host, uint64_t now_ns)
 	/* The next role holder would not know which tenants are stopped, and so what is free. */
 	if (waits || moves || residency_host_knows_stopped(host))
 		host->busy_ns = now_ns;
-	if (moves)
-		return now_ns + TUNING_RESIDENCY_MOVES_NS;
-	if (waits)
-		return now_ns + TUNING_RESIDENCY_WAITS_NS;
-	return now_ns < host->busy_ns + ROLE_NS ? host->busy_ns + ROLE_NS : UINT64_MAX;
+	host->due_ns = residency_host_next_ns(host, waits, now_ns);
+	return host->due_ns;
 }

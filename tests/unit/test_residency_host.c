@@ -1,22 +1,32 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The role of residency among tenants of which one is in a container and not to be believed. */
+/*
+ * The role of residency where its holder is disturbed: by a tenant in a container that is not to be
+ * believed, and by being stopped itself.
+ */
 #include "roles/residency_host.h"
 
 #include <stdio.h>
 
 #include "base/now.h"
 #include "ledger/role/residency_file.h"
+#include "ledger/swap.h"
+#include "sched/tuning.h"
 #include "tests/unit/tenant_fixture.h"
 
-/* A tenant that takes turns, with this process in it. */
-static struct residency_host *take_role(char dir[static PATH_MAX])
+/* A tenant that takes turns, with this process in it, which answers nothing. */
+static struct slot *join(const char *name, char dir[static PATH_MAX])
 {
 	struct policy policy = fixture_policy(24 * GIB);
-	struct residency_host *host;
 
 	policy.flags |= POLICY_SWAPPABLE | POLICY_OVERCOMMIT;
-	CHECK_EQ(tenant_create(fixture_runtime_dir(), "turns", &policy, dir, PATH_MAX), 0);
-	fixture_join(dir);
+	CHECK_EQ(tenant_create(fixture_runtime_dir(), name, &policy, dir, PATH_MAX), 0);
+	return fixture_join(dir);
+}
+
+static struct residency_host *take_role(const char *dir)
+{
+	struct residency_host *host;
+
 	CHECK_EQ(residency_host_open(dir, &host), 0);
 	CHECK(residency_host_take(host, now_monotonic_ns()));
 	return host;
@@ -34,6 +44,7 @@ static uint64_t promised(struct residency_host *host)
 static void check_cut(void)
 {
 	char dir[PATH_MAX], other[PATH_MAX], ledger[PATH_MAX + 8];
+	struct slot *slot = join("turns", dir);
 	struct residency_host *host = take_role(dir);
 	uint64_t now = now_monotonic_ns();
 	pid_t pid;
@@ -65,10 +76,46 @@ static void check_cut(void)
 	CHECK_EQ(promised(host), 0);
 	residency_host_close(host);
 	CHECK_EQ(tenant_remove(fixture_runtime_dir(), "apart"), 0);
+	ledger_close(slot_ledger(slot));
+}
+
+/*
+ * The role holder is stopped for a moment, perhaps with the tenant that it has just asked to leave.
+ * The tenant has as long to answer as otherwise: it is silent while somebody hears.
+ */
+static void check_late(void)
+{
+	char dir[PATH_MAX], other[PATH_MAX];
+	struct slot *waits = join("waits", dir), *holds = join("holds", other);
+	struct residency_host *host = take_role(dir);
+	uint64_t now = now_monotonic_ns(), gone_on;
+	struct policy_map *policy;
+
+	CHECK_EQ(policy_open(other, &policy), 0);
+	quota_charge(holds, 0, CAT_DATA, 20 * GIB);
+	swap_wish_of(slot_ledger(waits), slot_index(waits), 0)->more_bytes = 10 * GIB;
+	swap_use_of(slot_ledger(waits), slot_index(waits))->waiting = 1;
+	residency_host_step(host, now);
+	for (int i = 0; i < 1000 && swap_phase_of(*swap_request(policy)) != SWAP_PREPARE; i++)
+		residency_host_step(host, now += 5 * NS_PER_MS);
+	CHECK_EQ(swap_phase_of(*swap_request(policy)), SWAP_PREPARE);
+	for (int i = 0; i < 300; i++)
+		residency_host_step(host, now += NS_PER_MS);
+	gone_on = now += 9 * NS_PER_S / 10;
+	for (; now < gone_on + TUNING_RESIDENCY_ASLEEP_NS - NS_PER_S / 2; now += NS_PER_MS) {
+		residency_host_step(host, now);
+		CHECK_EQ(swap_phase_of(*swap_request(policy)), SWAP_PREPARE);
+	}
+	for (; now < gone_on + TUNING_RESIDENCY_ASLEEP_NS; now += NS_PER_MS)
+		residency_host_step(host, now);
+	CHECK_EQ(swap_phase_of(*swap_request(policy)), SWAP_RUN);
+	residency_host_close(host);
+	policy_close(policy);
 }
 
 int main(void)
 {
 	check_cut();
+	check_late();
 	return 0;
 }

@@ -31,7 +31,7 @@ ALLOT, GUEST, TRUTH = (os.environ[name] for name in ("ALLOT", "SWAP_GUEST", "SWA
 
 MIB = 1 << 20
 TOO_LONG_S = 240
-STOPPED_S = 0.3
+STOPPED_S = (0.2, 0.9)  # less than after which somebody counts as stopped
 FAULTS = [f"GUEST_SWAP_{step}" for step in ("SHUT", "COPIED", "HALF_OUT", "OUT", "HALF_IN", "IN")] + [
     f"RESIDENCY_{step}" for step in ("TAKEN", "LEAVES", "OUT", "COMES", "RUNS")] + [
     "GUEST_ROOM_WISHED", "GUEST_RESERVED", "GUEST_DRIVER_GAVE", "SWAP_ASKED"]
@@ -48,7 +48,7 @@ class Guest:
         pick = storm.random
         self.name, self.fault, self.killed = name, fault, False
         self.ready, self.asked, self.said = False, False, b""
-        self.stopped_s = None
+        self.goes_on_s = None
         holds = pick.randrange(3, storm.most_mib + 1)
         self.quota = min(storm.memory_mib, holds + storm.context_mib + 8 + pick.randrange(12))
         what = pick.choice(["serve"] * 4 + ["spread"] * (storm.devices > 1))
@@ -73,12 +73,12 @@ class Guest:
             self.asked = True
             self.write(word)
 
-    def stop(self):
-        self.stopped_s = time.monotonic()
+    def stop(self, seconds):
+        self.goes_on_s = time.monotonic() + seconds
         self.process.send_signal(signal.SIGSTOP)
 
     def go_on(self):
-        self.stopped_s = None
+        self.goes_on_s = None
         self.process.send_signal(signal.SIGCONT)
 
     def hear(self):
@@ -144,7 +144,7 @@ class Storm:
     def look(self):
         """The dead are replaced, at once."""
         for name, guest in self.guests.items():
-            if guest.stopped_s and time.monotonic() > guest.stopped_s + STOPPED_S:
+            if guest.goes_on_s and time.monotonic() > guest.goes_on_s:
                 guest.go_on()
             if guest.hear():
                 continue
@@ -159,7 +159,7 @@ class Storm:
 
     def act(self):
         guest = self.random.choice(list(self.guests.values()))
-        stopped = any(g.stopped_s for g in self.guests.values())
+        stopped = any(g.goes_on_s for g in self.guests.values())
         what = self.random.random()
         if what < 0.9 or stopped or not guest.ready:
             more = b"%d" % self.random.randrange(8) if self.random.random() < 0.2 else b""
@@ -171,7 +171,7 @@ class Storm:
             self.allot("set", guest.name, "--memory",
                        f"{guest.quota + self.random.choice([-8, 0, 5])}MiB")
         elif what < 0.98:
-            guest.stop()
+            guest.stop(self.random.uniform(*STOPPED_S))
         else:
             guest.killed = True
             guest.process.kill()

@@ -480,8 +480,9 @@ static void move_stay(struct move *move, uint32_t request)
 	memset(move->copied, 0, sizeof(move->copied));
 }
 
-static bool move_take(struct move *move, uint64_t host_bytes, const char *dir)
+static bool move_kind_take(void *self, uint64_t host_bytes, const char *dir)
 {
+	struct move *move = self;
 	uint64_t bytes = move_bytes(move->guest);
 
 	/* Where that was, which was said, what was given is put again. */
@@ -641,8 +642,9 @@ static CUdeviceptr move_come_pieces(struct move *move, int i)
 	return to;
 }
 
-static bool move_come(struct move *move)
+static bool move_kind_come(void *self)
 {
+	struct move *move = self;
 	uint64_t at = 0;
 	bool any = false;
 
@@ -669,8 +671,9 @@ enum swap_why move_ask_again(struct move *move)
 	return SWAP_FINE;
 }
 
-static enum swap_why move_back(struct move *move)
+static enum swap_why move_kind_back(void *self)
 {
+	struct move *move = self;
 	uint32_t request = word_acquire(swap_request(move->guest->policy_map));
 	enum swap_why why = SWAP_FINE;
 
@@ -743,11 +746,6 @@ static enum swap_why move_kind_out(void *self, uint32_t part)
 	return why;
 }
 
-static bool move_kind_take(void *self, uint64_t host_bytes, const char *dir)
-{
-	return move_take(self, host_bytes, dir);
-}
-
 static struct mover_file move_kind_file(void *self)
 {
 	const struct move *move = self;
@@ -761,19 +759,9 @@ static struct mover_file move_kind_file(void *self)
 	return file;
 }
 
-static bool move_kind_come(void *self)
-{
-	return move_come(self);
-}
-
 static void move_kind_come_end(void *self)
 {
 	move_copy_close(self);
-}
-
-static enum swap_why move_kind_back(void *self)
-{
-	return move_back(self);
 }
 
 static bool move_kind_is_away(const void *self)

@@ -58,7 +58,7 @@ static bool obstacles_driver_takes(const struct guest *guest, enum swap_why why)
 	       (why == SWAP_POOLS && !atomic_load(&guest->pool_exported));
 }
 
-/* Those that nobody could bring back. */
+/* Imports that nobody could bring back. */
 static uint64_t obstacles_imports(struct guest *guest)
 {
 	struct object import[OBJECT_BATCH];

@@ -70,6 +70,12 @@ static inline bool swap_phase_is_out(enum swap_phase phase)
 	       phase == SWAP_BARE || phase == SWAP_GIVEN;
 }
 
+/* True if the phase only lets work end, and moves nothing. */
+static inline bool swap_phase_prepares(enum swap_phase phase)
+{
+	return phase == SWAP_PREPARE || phase == SWAP_PREPARE_CONTEXTS || phase == SWAP_STILL;
+}
+
 /* The phase in which a transition ends when its requester died. */
 static inline enum swap_phase swap_phase_rests(enum swap_phase phase)
 {

@@ -25,7 +25,7 @@
 #include "ledger/role/role_file.h"
 #include "ledger/shared.h"
 #include "ledger/slot.h"
-#include "ledger/swap.h"
+#include "ledger/swap_poll.h"
 #include "ledger/tenant.h"
 #include "ledger/trace/trace.h"
 #include "ledger/turn.h"
@@ -50,23 +50,10 @@ _Static_assert(RESIDENCY_DEVICES <= TURN_DEVICES, "what is stranded of each");
 #define ENTITLED_NS (2 * NS_PER_S)
 /* A device that is found to have less than is known has less by this, too: a granule of its memory. */
 #define LOST_BYTES (UINT64_C(2) << 20)
-/* A process that has a slot, and has not said anything in so long, has nobody who would. */
-#define MUTE_NS (2 * NS_PER_S)
 /* A step that comes this late was held up: the role holder was stopped, or the machine was. */
 #define LATE_NS (100 * NS_PER_MS)
 /* A process that was stopped has gone on if it answers for longer than that: it would be called off before. */
 #define HEARD_NS (TUNING_RESIDENCY_ASLEEP_NS + NS_PER_S / 10)
-
-/* What the processes of a tenant answered to the last request. */
-struct answers {
-	bool all;	    /* ... have answered */
-	bool asleep;	    /* one has not even begun */
-	bool refused, busy; /* one could not; for now */
-	bool device, host;  /* because there is no room */
-	uint64_t moves;	    /* how far the others are; stands still where nothing moves */
-	uint64_t bytes, has; /* ... that would leave, or left; of which so much has its place */
-	uint64_t kept;	     /* on the host, also for what stays */
-};
 
 /* The part of a roster's entry; the same number of `state` is what is decided of the tenant. */
 struct member {
@@ -92,7 +79,7 @@ struct member {
 	bool follows;  /* some of it is away already */
 	bool called_off; /* ... and is to run again, without whoever is stuck */
 	bool stuck;	 /* it is away but for one process, of which nothing moves */
-	uint64_t moves, moved_ns; /* what `answers` said, and since when */
+	struct swap_progress progress;
 	uint64_t silent_ns; /* since then a process of it has not answered; 0: all do */
 	uint64_t heard_ns;  /* since then all do, after one did not; 0: not yet */
 	bool stopped;	    /* silent for longer than an allocation waits for that */
@@ -484,49 +471,24 @@ static void residency_host_add_other(struct residency_host *host, int i)
 
 /* --- Where they are ------------------------------------------------------------------------- */
 
-static struct answers residency_host_hear(const struct member *member, uint64_t now_ns)
+static struct swap_sum residency_host_hear(const struct member *member, uint64_t now_ns)
 {
-	struct answers answers = {.all = true};
-	bool old = now_ns > member->asked_ns + MUTE_NS;
+	const struct swap_poll poll = {member->ledger, member->request, member->asked_ns};
 
-	for (int i = 0; i < slot_count(member->ledger); i++) {
-		struct swap_answer answer;
-		struct slot_info info;
+	return swap_poll(&poll, now_ns);
+}
 
-		if (slot_info(member->ledger, i, &info) ||
-		    swap_heard(member->ledger, i, &answer) || !slot_alive(member->ledger, i))
-			continue;
-		if (answer.state == SWAP_NONE && old &&
-		    swap_phase_of(member->request) != SWAP_PREPARE)
-			continue;
-		if (answer.state == SWAP_NONE || answer.request != member->request) {
-			answers.all = false;
-			/* Work may take long, and so may a disk; all else is done at once. */
-			answers.asleep |=
-				answer.state != SWAP_SUSPENDING &&
-				(answer.state != SWAP_READY || !*member->policy.swap_dir);
-			answers.moves += swap_gets_on(&answer);
-			continue;
-		}
-		answers.refused |= answer.why != SWAP_FINE;
-		answers.busy |= answer.why == SWAP_BUSY || answer.why == SWAP_CAPTURE;
-		answers.device |= answer.why == SWAP_DEVICE;
-		answers.host |= answer.why == SWAP_HOST;
-		answers.bytes += answer.bytes;
-		answers.kept += swap_answer_kept(&answer);
-		answers.has += min_u64(swap_answer_kept(&answer), answer.bytes);
-	}
-	return answers;
+/* One has not begun. Work may take long, and so may a disk; all else is done at once. */
+static bool residency_host_is_asleep(const struct member *member, const struct swap_sum *sum)
+{
+	return sum->idle || (sum->ready && !*member->policy.swap_dir);
 }
 
 /* One of those that have not answered is stopped, and the others wait for it or have answered. */
-static bool residency_host_is_stuck(struct member *member, const struct answers *answers,
+static bool residency_host_is_stuck(struct member *member, const struct swap_sum *sum,
 				    uint64_t now_ns)
 {
-	if (answers->all || answers->moves != member->moves)
-		member->moved_ns = now_ns;
-	member->moves = answers->moves;
-	return now_ns > member->moved_ns + TUNING_RESIDENCY_STUCK_NS;
+	return swap_progress_none_ns(&member->progress, sum, now_ns) > TUNING_RESIDENCY_STUCK_NS;
 }
 
 static void residency_host_note_silent(struct member *member, uint64_t since_ns)
@@ -549,7 +511,7 @@ static void residency_host_note_silent(struct member *member, uint64_t since_ns)
  */
 static void residency_host_hear_silent(struct member *member, uint64_t now_ns)
 {
-	if (!member->silent_ns || !residency_host_hear(member, now_ns).all)
+	if (!member->silent_ns || residency_host_hear(member, now_ns).silent)
 		return;
 	if (!member->heard_ns) {
 		member->heard_ns = now_ns;
@@ -564,10 +526,10 @@ static enum residency_place residency_host_rests(struct member *member, bool ask
 {
 	uint32_t request = word_acquire(swap_request(member->map));
 	enum swap_phase phase = swap_phase_of(request);
-	struct answers answers;
+	struct swap_sum sum;
 
 	if (member->request != request)
-		member->moved_ns = now_ns;
+		member->progress.since_ns = now_ns;
 	member->request = request;
 	member->stuck = false;
 	residency_host_hear_silent(member, now_ns);
@@ -576,9 +538,9 @@ static enum residency_place residency_host_rests(struct member *member, bool ask
 	case SWAP_PREPARE_CONTEXTS:
 		return asked ? RESIDENCY_LEAVING : RESIDENCY_HERE;
 	case SWAP_OUT:
-		answers = residency_host_hear(member, now_ns);
-		member->stuck = residency_host_is_stuck(member, &answers, now_ns);
-		if (answers.all || member->stuck)
+		sum = residency_host_hear(member, now_ns);
+		member->stuck = residency_host_is_stuck(member, &sum, now_ns);
+		if (!sum.silent || member->stuck)
 			return RESIDENCY_AWAY;
 		/* Whoever asked may have been killed before it woke them. */
 		if (!asked)
@@ -615,7 +577,7 @@ static bool residency_host_is_asked(struct member *member, uint64_t now_ns)
 		return false;
 	member->request = word_acquire(swap_request(member->map));
 	answered = swap_phase_of(member->request) != SWAP_PREPARE ||
-		   residency_host_hear(member, now_ns).all;
+		   !residency_host_hear(member, now_ns).silent;
 	if (swap_desk_clear(member->dir))
 		return true;
 	if (!answered)
@@ -640,7 +602,7 @@ static enum residency_place residency_host_place(struct member *member, uint64_t
 static void residency_host_ask(struct member *member, enum swap_phase phase, uint64_t now_ns)
 {
 	member->request = swap_desk_ask(member->desk, phase);
-	member->asked_ns = member->moved_ns = now_ns;
+	member->asked_ns = member->progress.since_ns = now_ns;
 	member->takes = 0;
 }
 
@@ -648,7 +610,7 @@ static void residency_host_ask_part(struct member *member, enum swap_phase phase
 				    uint64_t now_ns)
 {
 	member->request = swap_desk_ask_part(member->desk, phase, part);
-	member->asked_ns = member->moved_ns = now_ns;
+	member->asked_ns = member->progress.since_ns = now_ns;
 }
 
 static void residency_host_done(struct member *member)
@@ -721,11 +683,10 @@ static bool residency_host_has_room(const struct member *member, uint64_t bytes,
  * request. What others keep there is given back for it, for the next time.
  */
 static void residency_host_divide(struct residency_host *host, struct member *member,
-				  const struct answers *answers, uint64_t now_ns)
+				  const struct swap_sum *sum, uint64_t now_ns)
 {
 	uint64_t taken = residency_host_taken(host, member);
-	uint64_t split = swap_split_of(answers->bytes,
-				       residency_host_room(member, answers->kept, taken));
+	uint64_t split = swap_split_of(sum->bytes, residency_host_room(member, sum->kept, taken));
 
 	swap_desk_set_split(member->desk, split);
 	member->divided = true;
@@ -734,11 +695,11 @@ static void residency_host_divide(struct residency_host *host, struct member *me
 		residency_file_miss(host->role.map);
 }
 
-static void residency_host_let_leave(struct member *member, const struct answers *answers,
+static void residency_host_let_leave(struct member *member, const struct swap_sum *sum,
 				     uint64_t now_ns)
 {
-	member->leaves = swap_host_bytes(answers->bytes, swap_request_split(member->map));
-	member->had = answers->has;
+	member->leaves = swap_host_bytes(sum->bytes, swap_request_split(member->map));
+	member->had = sum->placed;
 	residency_host_ask_out(member, now_ns);
 	member->takes = sat_sub_u64(member->leaves, member->had);
 	FAULT_POINT(RESIDENCY_OUT);
@@ -754,32 +715,33 @@ static void residency_host_note_full(struct residency_host *host, uint64_t now_n
 static void residency_host_prepared(struct residency_host *host, struct member *member,
 				    uint64_t now_ns)
 {
-	struct answers answers = residency_host_hear(member, now_ns);
+	struct swap_sum sum = residency_host_hear(member, now_ns);
 	uint64_t taken = residency_host_taken(host, member);
-	bool regardless = !answers.all || residency_host_has_dir(member);
-	bool room = regardless || residency_host_has_room(member, answers.bytes, answers.has, 0);
-	uint64_t patience_ns =
-		answers.asleep ? TUNING_RESIDENCY_ASLEEP_NS : TUNING_RESIDENCY_DRAIN_NS;
+	bool regardless = sum.silent || residency_host_has_dir(member);
+	bool room = regardless || residency_host_has_room(member, sum.bytes, sum.placed, 0);
+	bool asleep = residency_host_is_asleep(member, &sum);
+	uint64_t patience_ns = asleep ? TUNING_RESIDENCY_ASLEEP_NS : TUNING_RESIDENCY_DRAIN_NS;
 
-	if (answers.all && !answers.refused && !member->divided) {
-		residency_host_divide(host, member, &answers, now_ns);
+	if (!sum.silent && !sum.refused && !member->divided) {
+		residency_host_divide(host, member, &sum, now_ns);
 		return;
 	}
-	if (answers.all && !answers.refused && room) {
+	if (!sum.silent && !sum.refused && room) {
 		/* Others get on, or are given up. */
 		if (regardless || !taken ||
-		    residency_host_has_room(member, answers.bytes, answers.has, taken))
-			residency_host_let_leave(member, &answers, now_ns);
+		    residency_host_has_room(member, sum.bytes, sum.placed, taken))
+			residency_host_let_leave(member, &sum, now_ns);
 		return;
 	}
-	if (!answers.all && now_ns < member->asked_ns + patience_ns)
+	if (sum.silent && now_ns < member->asked_ns + patience_ns)
 		return;
-	trace_to(member->trace, TRACE_STAYS, -1, answers.refused, !answers.all, !room || answers.host);
-	if (!room || answers.host)
+	trace_to(member->trace, TRACE_STAYS, -1, sum.refused > 0, sum.silent > 0,
+		 !room || sum.host);
+	if (!room || sum.host)
 		residency_host_note_full(host, now_ns);
-	if (answers.asleep)
+	if (asleep)
 		residency_host_note_silent(member, member->asked_ns);
-	if (!answers.all || answers.busy)
+	if (sum.silent || sum.busy)
 		member->stays_until_ns = now_ns + TUNING_RESIDENCY_DRAIN_NS;
 	else
 		member->fixed_until_ns = now_ns + TUNING_RESIDENCY_AGAIN_NS;
@@ -788,23 +750,23 @@ static void residency_host_prepared(struct residency_host *host, struct member *
 
 static void residency_host_came(struct member *member, uint64_t now_ns)
 {
-	struct answers answers = residency_host_hear(member, now_ns);
-	bool stuck = residency_host_is_stuck(member, &answers, now_ns);
+	struct swap_sum sum = residency_host_hear(member, now_ns);
+	bool stuck = residency_host_is_stuck(member, &sum, now_ns);
 
-	if (!answers.all && !stuck)
+	if (sum.silent && !stuck)
 		return;
 	if (stuck)
-		residency_host_note_silent(member, member->moved_ns);
+		residency_host_note_silent(member, member->progress.since_ns);
 	/* What the one that is stuck has to do it finds when it gets on. */
-	if (!answers.refused &&
-	    (answers.all || (member->called_off && !shared_joins(member->ledger)))) {
+	if (!sum.refused &&
+	    (!sum.silent || (member->called_off && !shared_joins(member->ledger)))) {
 		member->failed = 0;
 		member->keeps = true;
 		residency_host_ask(member, SWAP_RUN, now_ns);
 		FAULT_POINT(RESIDENCY_RUNS);
 		return;
 	}
-	if (answers.device)
+	if (sum.device)
 		member->failed++;
 	else
 		member->away_until_ns = now_ns + TUNING_RESIDENCY_AGAIN_NS;
@@ -815,26 +777,26 @@ static void residency_host_came(struct member *member, uint64_t now_ns)
 
 static void residency_host_left(struct residency_host *host, struct member *member, uint64_t now_ns)
 {
-	struct answers answers = residency_host_hear(member, now_ns);
-	bool stuck = residency_host_is_stuck(member, &answers, now_ns);
+	struct swap_sum sum = residency_host_hear(member, now_ns);
+	bool stuck = residency_host_is_stuck(member, &sum, now_ns);
 
-	if (!answers.all && !stuck)
+	if (sum.silent && !stuck)
 		return;
-	if (!answers.refused && !stuck && member->step < member->part) {
+	if (!sum.refused && !stuck && member->step < member->part) {
 		residency_host_ask_out(member, now_ns);
 		member->takes = sat_sub_u64(member->takes ? member->leaves : 0,
-					    max_u64(member->had, answers.bytes));
+					    max_u64(member->had, sum.bytes));
 		return;
 	}
-	if (!answers.refused && !stuck) {
+	if (!sum.refused && !stuck) {
 		residency_host_done(member);
 		return;
 	}
 	/* One found no host memory after all, or is stopped. What was away before stays so. */
-	if (answers.refused)
+	if (sum.refused)
 		residency_host_note_full(host, now_ns);
 	if (stuck) {
-		residency_host_note_silent(member, member->moved_ns);
+		residency_host_note_silent(member, member->progress.since_ns);
 		member->stays_until_ns = now_ns + TUNING_RESIDENCY_DRAIN_NS;
 	}
 	member->fixed_until_ns = now_ns + TUNING_RESIDENCY_AGAIN_NS;
@@ -848,7 +810,7 @@ static void residency_host_left(struct residency_host *host, struct member *memb
 /* Goes on with what was begun, if all have answered. */
 static void residency_host_pump(struct residency_host *host, struct member *member, uint64_t now_ns)
 {
-	struct answers answers;
+	struct swap_sum sum;
 	bool stuck;
 
 	switch (swap_phase_of(member->request)) {
@@ -864,11 +826,11 @@ static void residency_host_pump(struct residency_host *host, struct member *memb
 	case SWAP_COME:
 		break; /* nobody answers */
 	default:
-		answers = residency_host_hear(member, now_ns);
-		stuck = residency_host_is_stuck(member, &answers, now_ns);
+		sum = residency_host_hear(member, now_ns);
+		stuck = residency_host_is_stuck(member, &sum, now_ns);
 		if (stuck)
-			residency_host_note_silent(member, member->moved_ns);
-		if (answers.all || stuck)
+			residency_host_note_silent(member, member->progress.since_ns);
+		if (!sum.silent || stuck)
 			residency_host_done(member);
 	}
 }

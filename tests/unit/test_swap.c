@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a swappable tenant is asked for, and what its processes answer. */
-#include "ledger/swap.h"
+#include "ledger/swap_poll.h"
 
 #include <pthread.h>
 #include <signal.h>
 #include <sys/wait.h>
 
 #include "base/futex.h"
+#include "base/now.h"
 #include "base/word.h"
 #include "ledger/ledger.h"
 #include "ledger/policy.h"
 #include "ledger/shared_file.h"
-#include "ledger/slot.h"
 #include "tests/unit/tenant_fixture.h"
 
 static void *wait_for_it(void *arg)
@@ -298,8 +298,74 @@ static void check_answers(void)
 	ledger_close(ledger);
 }
 
+static struct swap_sum poll_after(const struct swap_poll *poll, uint64_t ns)
+{
+	return swap_poll(poll, poll->asked_ns + ns);
+}
+
+/* A process without a thread that answers refuses PREPARE, and is passed over in what follows. */
+static void check_mute(struct swap_poll poll)
+{
+	poll.request = SWAP_PREPARE;
+	CHECK_EQ(poll_after(&poll, 0).silent, 1);
+	CHECK_EQ(poll_after(&poll, 3 * NS_PER_S).silent, 1);
+	poll.request = SWAP_OUT;
+	CHECK_EQ(poll_after(&poll, 0).silent, 1);
+	CHECK_EQ(poll_after(&poll, 3 * NS_PER_S).silent, 0);
+}
+
+static void check_progress(void)
+{
+	struct swap_progress progress = {.since_ns = 10};
+	struct swap_sum sum = {.silent = 1};
+
+	CHECK_EQ(swap_progress_none_ns(&progress, &sum, 15), 5);
+	sum.moved = 7;
+	CHECK_EQ(swap_progress_none_ns(&progress, &sum, 20), 0);
+	CHECK_EQ(swap_progress_none_ns(&progress, &sum, 24), 4);
+	sum.silent = 0;
+	CHECK_EQ(swap_progress_none_ns(&progress, &sum, 30), 0);
+}
+
+/* All that a requester learns of a tenant of one process. */
+static void check_poll(void)
+{
+	struct swap_answer said = {.request = 0x100, .state = SWAP_READY, .bytes = 5, .kept = 9};
+	struct swap_poll poll = {.asked_ns = NS_PER_S};
+	struct swap_sum sum;
+	struct slot *slot;
+
+	CHECK_EQ(ledger_open(fixture_tenant("poll"), LEDGER_GUEST, &poll.ledger), 0);
+	CHECK_EQ(slot_claim(poll.ledger, &slot), 0);
+	check_mute(poll);
+	swap_say(slot, &said);
+	poll.request = said.request;
+	sum = poll_after(&poll, 0);
+	CHECK(!sum.silent && !sum.refused);
+	CHECK_EQ(sum.processes, 1);
+	CHECK_EQ(sum.kept, 9);
+	CHECK_EQ(sum.placed, 5);
+	poll.request = 0x200 | SWAP_OUT;
+	sum = poll_after(&poll, 0);
+	CHECK(sum.silent == 1 && sum.ready == 1 && !sum.idle && !sum.bytes);
+	said.state = SWAP_SUSPENDING;
+	swap_say(slot, &said);
+	swap_get_on(slot, 3);
+	CHECK_EQ(poll_after(&poll, 0).moved, 12);
+	said = (struct swap_answer){.request = 0x300 | SWAP_STILL, .state = SWAP_RUNNING};
+	swap_say(slot, &said);
+	poll.request = said.request;
+	CHECK_EQ(poll_after(&poll, 0).refused, 1);
+	said.why = SWAP_CAPTURE;
+	swap_say(slot, &said);
+	CHECK(poll_after(&poll, 0).busy);
+	ledger_close(poll.ledger);
+}
+
 int main(void)
 {
+	check_poll();
+	check_progress();
 	check_requests();
 	check_successor();
 	check_lock_file();

@@ -46,7 +46,7 @@ static int away_call_off(struct moving *moving)
 	return EXIT_ALLOT;
 }
 
-static int away_refuse_silent(struct moving *moving, const struct moving_sum *sum)
+static int away_refuse_silent(struct moving *moving, const struct swap_sum *sum)
 {
 	say_error("tenant \"%s\" goes on as it was: %u process%s did not come to rest; try again, "
 		  "with a longer --timeout",
@@ -69,7 +69,7 @@ static uint64_t away_room(const struct moving *moving, const struct away_options
 static int away_divide(struct moving *moving, const struct away_options *o, enum swap_phase prepare,
 		       uint64_t bytes, uint64_t room)
 {
-	struct moving_sum sum;
+	struct swap_sum sum;
 
 	swap_desk_set_split(moving->desk, swap_split_of(bytes, room));
 	sum = moving_ask(moving, prepare, moving->patience_ns, true);
@@ -80,7 +80,7 @@ static int away_divide(struct moving *moving, const struct away_options *o, enum
 }
 
 static int away_check_room(struct moving *moving, const struct away_options *o,
-			   enum swap_phase prepare, const struct moving_sum *sum)
+			   enum swap_phase prepare, const struct swap_sum *sum)
 {
 	uint64_t said = o->host_bytes ? o->host_bytes : moving->host_bytes;
 	uint64_t room = away_room(moving, o, sum->kept);
@@ -105,7 +105,7 @@ static int away_stays(const struct moving *moving, bool all)
 /* Moves memory that had come back out again. */
 static int away_leave_again(struct moving *moving)
 {
-	struct moving_sum sum = moving_ask(moving, SWAP_OUT, CALL_OFF_NS, false);
+	struct swap_sum sum = moving_ask(moving, SWAP_OUT, CALL_OFF_NS, false);
 
 	return away_stays(moving, !sum.silent);
 }
@@ -116,7 +116,7 @@ static int away_leave_again(struct moving *moving)
  */
 static int away_call_back(struct moving *moving, bool silent)
 {
-	struct moving_sum sum = moving_ask(moving, SWAP_BACK, CALL_OFF_NS, !silent);
+	struct swap_sum sum = moving_ask(moving, SWAP_BACK, CALL_OFF_NS, !silent);
 
 	if (sum.refused || (sum.silent && moving_shares(moving)))
 		return away_leave_again(moving);
@@ -124,7 +124,7 @@ static int away_call_back(struct moving *moving, bool silent)
 	return away_call_off(moving);
 }
 
-static void away_say_left(const struct moving *moving, const struct moving_sum *sum)
+static void away_say_left(const struct moving *moving, const struct swap_sum *sum)
 {
 	printf("%s: %s of %u process%s left in %s", moving->name, units_bytes(sum->bytes).s,
 	       sum->processes, sum->processes == 1 ? "" : "es", units_duration(sum->took_ns).s);
@@ -136,7 +136,7 @@ static void away_say_left(const struct moving *moving, const struct moving_sum *
 static int away_send_memory(struct moving *moving, const struct away_options *o)
 {
 	enum swap_phase prepare = o->contexts ? SWAP_PREPARE_CONTEXTS : SWAP_PREPARE;
-	struct moving_sum sum;
+	struct swap_sum sum;
 	int r;
 
 	swap_desk_set_split(moving->desk, 0);
@@ -162,7 +162,7 @@ static int away_send_memory(struct moving *moving, const struct away_options *o)
 static int away_send_contexts(struct moving *moving)
 {
 	uint64_t begin = now_monotonic_ns();
-	struct moving_sum sum = moving_ask(moving, SWAP_BARE, moving->patience_ns, true);
+	struct swap_sum sum = moving_ask(moving, SWAP_BARE, moving->patience_ns, true);
 	int r = sum.refused || sum.silent ? EXIT_ALLOT : contexts_take(moving);
 
 	if (!r)
@@ -181,7 +181,7 @@ static int away_send_rest(struct moving *moving, const struct away_options *o)
 	uint64_t said = o->host_bytes ? o->host_bytes : moving->host_bytes;
 	uint64_t split = swap_desk_split(moving->desk);
 	uint64_t room = away_room(moving, o, swap_host_bytes(places.away, split));
-	struct moving_sum sum;
+	struct swap_sum sum;
 
 	if (swap_host_bytes(places.here + places.away, split) > room)
 		return say_error("tenant \"%s\" stays as it is, %s of it away: it holds %s more, and %s %s",
@@ -206,7 +206,7 @@ static int away_send_rest(struct moving *moving, const struct away_options *o)
 /* Repeats the last request, which each process answers at once with its state. */
 static int away_note(struct moving *moving)
 {
-	struct moving_sum sum;
+	struct swap_sum sum;
 
 	say_note("tenant \"%s\" is suspended already", moving->name);
 	sum = moving_ask(moving, moving_rests(moving), moving->patience_ns, true);
@@ -280,7 +280,7 @@ static int away_take_turn(struct moving *moving)
 
 int away_return(struct moving *moving)
 {
-	struct moving_sum sum;
+	struct swap_sum sum;
 
 	if (stored_return(moving))
 		return say_error("tenant \"%s\" stays suspended", moving->name);

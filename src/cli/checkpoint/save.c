@@ -364,7 +364,7 @@ static int save_note(struct save *save)
 
 static int save_give(struct save *save)
 {
-	struct moving_sum sum;
+	struct swap_sum sum;
 
 	/* CRIU finds no file of theirs. */
 	swap_desk_set_split(save->moving.desk, 0);
@@ -504,7 +504,7 @@ static int save_go_on(struct save *save, int r)
 static int save_bring_to_rest(struct save *save)
 {
 	struct away_options away = {.timeout_us = save->options->timeout_us, .contexts = true};
-	struct moving_sum sum;
+	struct swap_sum sum;
 
 	if (!save->amd)
 		return away_send(&save->moving, &away);

@@ -137,7 +137,7 @@ static int stored_continue(const struct moving *moving)
 static int stored_await(struct moving *moving, enum swap_phase phase, uint64_t *ret_bytes)
 {
 	uint64_t until_ns = now_monotonic_ns() + AWAIT_NS;
-	struct moving_sum sum;
+	struct swap_sum sum;
 	unsigned int nap = NAP_US;
 
 	swap_desk_set_split(moving->desk, 0);
@@ -166,7 +166,7 @@ static int stored_divide(struct moving *moving, uint64_t bytes)
 {
 	uint64_t room = swap_dir_host_room(moving->swap_dir, moving->host_bytes, 0);
 	uint64_t split = swap_split_of(bytes, room);
-	struct moving_sum sum;
+	struct swap_sum sum;
 
 	if (!*moving->swap_dir)
 		return 0;
@@ -223,7 +223,7 @@ static int stored_put_back(struct moving *moving, const struct stored *stored)
 /* To where all content is in the processes. */
 static int stored_return_content(struct moving *moving, const struct stored *stored)
 {
-	struct moving_sum sum;
+	struct swap_sum sum;
 	/* BARE: the command that wrote the note was killed before any content was given away. */
 	int r = moving_rests(moving) == SWAP_BARE ? 0 : stored_put_back(moving, stored);
 

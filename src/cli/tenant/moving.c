@@ -28,9 +28,6 @@
 /* Most that an answer waits to be seen. */
 #define NAP_MOST_US 2000
 
-/* A process that has a slot, and has not answered for this long, has no thread that would. */
-#define MUTE_NS (2 * NS_PER_S)
-
 /*
  * A process that is not seen to be stopped may have no processor, or be out of sight: the wait for
  * it is this many times as long.
@@ -287,104 +284,62 @@ static void moving_say_silent(const struct slot_info *info, const struct swap_an
 			 info->pid, info->comm);
 }
 
-/* True if the phase only lets work end, and moves nothing. */
-static bool moving_prepares(enum swap_phase phase)
-{
-	return phase == SWAP_PREPARE || phase == SWAP_PREPARE_CONTEXTS || phase == SWAP_STILL;
-}
-
 static bool moving_moves(enum swap_phase phase)
 {
-	return phase != SWAP_RUN && !moving_prepares(phase);
+	return phase != SWAP_RUN && !swap_phase_prepares(phase);
 }
 
-static bool moving_any_stopped(struct moving *moving, uint32_t request)
+static bool moving_any_stopped(const struct swap_poll *poll, uint64_t now_ns)
 {
-	struct swap_answer answer;
-	struct slot_info info;
+	struct swap_voice voice;
 
-	for (int i = 0; i < slot_count(moving->ledger); i++)
-		if (!slot_info(moving->ledger, i, &info) &&
-		    !swap_heard(moving->ledger, i, &answer) && answer.request != request &&
-		    slot_alive(moving->ledger, i) && moving_find_stopped(&info))
+	for (int slot = 0; swap_poll_next(poll, now_ns, &slot, &voice);)
+		if (voice.silent && moving_find_stopped(&voice.info))
 			return true;
 	return false;
 }
 
-/* A library of an earlier version takes an unknown phase for RUN. */
-static bool moving_misheard(uint32_t request, const struct swap_answer *answer)
+static void moving_say(struct moving *moving, const struct swap_poll *poll)
 {
-	return swap_phase_of(request) == SWAP_STILL && answer->state != SWAP_READY;
+	bool moves = moving_moves(swap_phase_of(poll->request));
+	struct swap_voice voice;
+
+	for (int slot = 0; swap_poll_next(poll, now_monotonic_ns(), &slot, &voice);)
+		if (voice.silent)
+			moving_say_silent(&voice.info, &voice.answer, moves);
+		else if (voice.refuses)
+			moving_say_why(moving, &voice.info, &voice.answer);
 }
 
-/* Looks at all processes once. True if all living ones have answered, except mute ones. */
-static bool moving_look(struct moving *moving, uint32_t request, bool say, bool pass_mute,
-			struct moving_sum *ret)
+static struct swap_sum moving_look(struct moving *moving, const struct swap_poll *poll)
 {
-	bool moves = moving_moves(swap_phase_of(request));
-	struct moving_sum sum = {0};
-
 	ledger_refresh(moving->ledger);
-	for (int i = 0; i < slot_count(moving->ledger); i++) {
-		struct swap_answer answer;
-		struct slot_info info;
-
-		if (slot_info(moving->ledger, i, &info) || swap_heard(moving->ledger, i, &answer) ||
-		    !slot_alive(moving->ledger, i))
-			continue;
-		if (answer.state == SWAP_NONE && pass_mute)
-			continue;
-		if (answer.state == SWAP_NONE || answer.request != request) {
-			sum.silent++;
-			sum.moves += swap_gets_on(&answer);
-			if (say)
-				moving_say_silent(&info, &answer, moves);
-			continue;
-		}
-		if (answer.why || moving_misheard(request, &answer)) {
-			sum.refused++;
-			if (say)
-				moving_say_why(moving, &info, &answer);
-		}
-		sum.processes += answer.bytes > 0;
-		sum.bytes += answer.bytes;
-		sum.kept += swap_answer_kept(&answer);
-		sum.filed += swap_answer_filed(&answer);
-		sum.took_ns = max_u64(answer.took_ns, sum.took_ns);
-	}
-	*ret = sum;
-	return !sum.silent;
+	return swap_poll(poll, now_monotonic_ns());
 }
 
-/*
- * A process without a thread that answers is found in PREPARE, and refuses it. A process that began
- * since has no memory yet, and must not be waited for without end.
- */
-struct moving_sum moving_ask(struct moving *moving, enum swap_phase phase, uint64_t patience_ns,
-			     bool say)
+struct swap_sum moving_ask(struct moving *moving, enum swap_phase phase, uint64_t patience_ns,
+			   bool say)
 {
-	uint32_t request = swap_desk_ask(moving->desk, phase);
-	uint64_t begin = now_monotonic_ns(), since = begin, looked = begin, moves = 0;
-	struct moving_sum sum;
+	struct swap_poll poll = {moving->ledger, swap_desk_ask(moving->desk, phase),
+				 now_monotonic_ns()};
+	struct swap_progress progress = {.since_ns = poll.asked_ns};
+	uint64_t looked = poll.asked_ns;
+	struct swap_sum sum;
 	unsigned int nap = 50;
-	bool pass_mute = false;
 
-	while (!moving_look(moving, request, false, pass_mute, &sum)) {
+	while ((sum = moving_look(moving, &poll)).silent) {
 		uint64_t now = now_monotonic_ns();
+		uint64_t none_ns = swap_progress_none_ns(&progress, &sum, now);
 
-		if (sum.moves != moves)
-			since = now;
-		moves = sum.moves;
-		if (now - since > patience_ns && (looked == begin || now - looked > LOOK_NS)) {
+		if (none_ns > patience_ns && (looked == poll.asked_ns || now - looked > LOOK_NS)) {
 			looked = now;
-			if (!moving_moves(phase) || (now - since) / UNSEEN > patience_ns ||
-			    moving_any_stopped(moving, request))
+			if (!moving_moves(phase) || none_ns / UNSEEN > patience_ns ||
+			    moving_any_stopped(&poll, now))
 				break;
 		}
-		pass_mute = !moving_prepares(phase) && now > begin + MUTE_NS;
 		shared_file_nap(&nap, NAP_MOST_US);
 	}
 	if (say && (sum.silent || sum.refused))
-		moving_look(moving, request, true, pass_mute, &sum);
+		moving_say(moving, &poll);
 	return sum;
 }

@@ -13,7 +13,7 @@
 
 #include "base/now.h"
 #include "ledger/records.h"
-#include "ledger/swap.h"
+#include "ledger/swap_poll.h"
 
 struct ledger;
 struct swap_desk;
@@ -31,19 +31,6 @@ struct moving {
 	struct swap_desk *desk;
 	struct ledger *ledger;
 	sigset_t signals; /* that were blocked before */
-};
-
-/* The sum of the processes' answers. */
-struct moving_sum {
-	/* with device memory that can be moved, was moved out, or came back */
-	unsigned int processes;
-	unsigned int refused;	/* that could not do it */
-	unsigned int silent;	/* that did not answer in time, or never will */
-	uint64_t bytes;
-	uint64_t filed; /* of the moved bytes, in a file */
-	uint64_t kept; /* of host memory that they have for it already */
-	uint64_t took_ns; /* the longest */
-	uint64_t moves;	  /* progress of the silent ones */
 };
 
 /*
@@ -76,7 +63,7 @@ struct swap_places moving_find(struct moving *moving);
  * one is seen to be stopped, for which others may wait. If none is seen to be stopped, the wait is
  * several times as long. With `say`, names each process that cannot do it, and what to do.
  */
-struct moving_sum moving_ask(struct moving *moving, enum swap_phase phase, uint64_t patience_ns,
-			     bool say);
+struct swap_sum moving_ask(struct moving *moving, enum swap_phase phase, uint64_t patience_ns,
+			   bool say);
 
 #endif

@@ -9,7 +9,7 @@
 #include "ledger/slot.h"
 #include "ledger/swap.h"
 
-/* What a process has said that is being asked, less what it has on the host already. */
+/* Bytes that a process on its way out has announced, less its host memory. */
 static uint64_t beside_claim(const struct swap_answer *answer)
 {
 	uint64_t buffers = min_u64(answer->bytes, COPY_BUFFERS_BYTES);
@@ -58,7 +58,7 @@ static uint64_t beside_part(const char *group, uint64_t room, void *arg)
 
 uint64_t beside_claims(struct guest *guest)
 {
-	/* Pairs with the same of others: what was said before is seen by who looks behind it. */
+	/* Pairs with the fence of others: of two processes one at least sees what the other said. */
 	word_fence();
 	return cgroup_room_share(beside_less_claims, guest);
 }

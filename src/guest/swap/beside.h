@@ -12,7 +12,7 @@
 
 #include "guest/core/guest.h"
 
-/* What the cgroup allows beside what others have said for the same request, in PREPARE. */
+/* Room of the cgroup beside the bytes that others have announced for the same PREPARE. */
 uint64_t beside_claims(struct guest *guest);
 
 /* The same where nobody says anything: all of them have an equal part of it. */

@@ -21,7 +21,7 @@ uint64_t cgroup_room(void);
 typedef uint64_t cgroup_share_fn(const char *group, uint64_t room, void *arg);
 uint64_t cgroup_room_share(cgroup_share_fn *share, void *arg);
 
-/* Whether a process is in it, or below it. */
+/* True if a process is in the cgroup, or in one below it. */
 bool cgroup_has(const char *group, pid_t pid);
 
 /* As cgroup_room, and no more than the machine has, as of host_memory_room. */

@@ -18,10 +18,10 @@
 #define THREADS 16
 
 /*
- * How much is on its way: so many batches of so many bytes, of which the driver has `deep` queued.
+ * Copies that are under way: `batches` of `bytes` each, of which the driver has `deep` queued.
  * Each batch costs the device 10 us, during which it copies nothing. But where the kernel has to
- * clear pages, processors are the limit: what is on its way is to stay in their cache. What needs no
- * buffer is queued for as long as whoever puts maps and releases memory between two pieces.
+ * clear pages, processors are the limit: batches are to stay in their cache. Copies without a
+ * buffer are queued for as long as the calling thread maps and releases memory between two pieces.
  */
 struct copy_pace {
 	uint64_t bytes, batches, deep;
@@ -156,8 +156,8 @@ void copy_part(void *arg, char *at, uint64_t bytes)
 }
 
 /*
- * The first time all that are of use are begun. One that cannot be made known is of use, too, and
- * slower. False: there is none.
+ * The first time all buffers that are of use are allocated. A buffer that cannot be registered is
+ * of use, too, and slower. False: there is none.
  */
 static bool copy_take_buffer(struct copy *copy, struct copy_batch *batch)
 {
@@ -177,8 +177,8 @@ static bool copy_take_buffer(struct copy *copy, struct copy_batch *batch)
 }
 
 /*
- * Without a buffer the driver copies to host memory that it does not know: slower, but who is to come
- * back and free that must not need more of it.
+ * Without a buffer the driver copies to host memory that it does not know: slower, but a way back
+ * that frees host memory must not need more of it.
  */
 static bool copy_place(struct copy *copy, struct copy_batch *batch)
 {
@@ -291,7 +291,7 @@ static void copy_third(struct copy *copy)
 	batch->n = 0;
 }
 
-/* What is filled begins, and what began before that goes on, until there is one to be filled. */
+/* Starts the filled batch, and continues those before it, until one is free to be filled. */
 static void copy_go_on(struct copy *copy)
 {
 	const struct copy_pace *pace = copy->pace;

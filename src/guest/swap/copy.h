@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Copies what a device holds into host memory (stage.h), and back, by steps of that. A device copies
- * at full speed where its driver knows the host memory, and to make that known takes several times as
- * long as the copy, the first time. So what is not known goes through a few buffers that are, and as
- * many threads as there are processors copy between those and host memory. Where there is no room for
- * buffers the driver copies as fast as it can without.
+ * Copies what a device holds into host memory (stage.h), and back, by steps of that. A device
+ *copies at full speed where its driver knows the host memory, and to make that known takes several
+ *times as long as the copy, the first time. So what is not known goes through a few buffers that
+ *are, and as many threads as there are processors copy between those and host memory. Where there
+ *is no room for buffers the driver copies as fast as it can without.
  *
  *	copy_begin ── copy_put, for each piece ── copy_end
  *
  *	a step that is known:	device ◄──────────────────────► host memory
  *	another:		device ◄──► buffer ◄─ threads ─► host memory
  *
- * Only who puts calls the driver.
+ * Only the thread that calls copy_put calls the driver.
  */
 #ifndef ALLOT_GUEST_SWAP_COPY_H
 #define ALLOT_GUEST_SWAP_COPY_H
@@ -30,13 +30,13 @@
 /* As long as the content, at most. */
 #define COPY_BUFFERS_BYTES (8 * STAGE_STEP_BYTES)
 
-/* So many bytes of a device, and their place in the stage. */
+/* Bytes of a device, and their place in the stage. */
 struct copy_span {
 	CUdeviceptr at;
 	uint64_t host, bytes;
 };
 
-/* What is on its way at a time, of one step at most. */
+/* Bytes that are copied together, of one step at most. */
 struct copy_batch {
 	struct copy_span span[COPY_SPANS];
 	int n;
@@ -78,8 +78,9 @@ struct copy {
 };
 
 /*
- * Of so many bytes at most. The context is of the device, and current until copy_end. `buffers` are
- * all zero, or another copy's before. SWAP_DRIVER: there is no stream, and nothing to be ended.
+ * Begins a copy of at most `bytes`. The context is of the device, and current until copy_end.
+ * `buffers` are all zero, or another copy's before. SWAP_DRIVER: there is no stream, and nothing to
+ * be ended.
  */
 enum swap_why copy_begin(struct copy *copy, struct guest *guest, struct stage *stage,
 			 struct stage *buffers, CUcontext context, uint64_t bytes, bool out);

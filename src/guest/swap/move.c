@@ -30,9 +30,11 @@
 #include "ledger/swap.h"
 #include "sched/tuning.h"
 
-/* What comes ahead of the rest is copied, and what follows let go of, when it is so much; */
-#define SOME_BYTES (UINT64_C(1) << 30)
-/* or this part of all that there is. */
+/*
+ * Bytes after which the pieces that come ahead are copied, and after which those that follow a part
+ * are released; there, at most 1 / FOLLOW_PART of the device's.
+ */
+#define SOME_BYTES  (UINT64_C(1) << 30)
 #define FOLLOW_PART 64
 
 /* A second is what later.c gives the driver's figure; and between two tries. */
@@ -119,7 +121,7 @@ static void move_give_buffers(struct move *move)
 	stage_give(&move->buffers);
 }
 
-/* The driver knows none of it any more. What is in it stays. */
+/* Unregisters the host memory; its content stays. */
 static void move_part_host(struct move *move)
 {
 	stage_end(&move->stage);
@@ -326,7 +328,7 @@ static void move_count_part(struct parts *parts, const struct backing_piece *pie
 		parts->data += piece->bytes;
 }
 
-/* What is away of a device. */
+/* The pieces of a device that are in host memory alone. */
 static struct parts move_away_parts(struct guest *guest, int i)
 {
 	struct cursor cursor = {.guest = guest, .device = i};
@@ -360,7 +362,8 @@ static void move_charge(struct charge *charge, const struct parts *parts)
 	charge_commit(charge, CAT_DATA, parts->data);
 }
 
-/* What the driver will not take back stays where it is, charged, and is written over on return. */
+/* A piece that the driver does not take back stays, charged, and is written over on the way back.
+ */
 static void move_release(struct move *move, int i)
 {
 	struct cursor cursor = {.guest = move->guest, .device = i};
@@ -381,13 +384,14 @@ static void move_release(struct move *move, int i)
 	move_uncharge(move->guest, device, &left);
 }
 
-/* Who has left in part, and gives it no file to be written, lets go of what follows as it is copied. */
+/* If part is already out and no file is involved, free each piece on the device as soon as it is
+ * copied. */
 static bool move_follows(const struct move *move)
 {
 	return move->away && !move->unsure && move->stage.host_bytes == move->stage.bytes;
 }
 
-/* What of a device is in host memory by now. `at`: where its first piece is there. */
+/* Frees the pieces of device i whose copy has completed. `at`: its first piece in the stage. */
 static void move_follow(struct move *move, int i, uint64_t at)
 {
 	struct cursor cursor = {.guest = move->guest, .device = i, .at = at};
@@ -398,7 +402,8 @@ static void move_follow(struct move *move, int i, uint64_t at)
 	move_release(move, i);
 }
 
-/* Behind the first pieces from an address on that are enough, or all up to another one. */
+/* Returns the end of the next batch: pieces from `from`, until they are a batch or `to` is reached.
+ */
 static CUdeviceptr move_follow_end(struct move *move, int i, CUdeviceptr from, CUdeviceptr to)
 {
 	struct cursor cursor = {.guest = move->guest, .device = i};
@@ -449,10 +454,10 @@ static void move_release_all(struct move *move)
 }
 
 /*
- * What has to be done once, before the first of it leaves. Where that was called off, as for one
- * that was stopped, nothing has to leave any more. But whose memory a process imports may be past
- * that, and has other memory when it is back: so who imports leaves, keeps that until it is told,
- * and asks on its way back.
+ * The last step before the first piece is released. If the request was called off meanwhile, as for
+ * a process that was stopped, nothing moves. But an exporter may have released its memory already,
+ * and has other memory when it is back: an importer moves out all the same, keeps what it imports,
+ * and asks the exporter on its way back. Returns true if pieces may be released.
  */
 static bool move_let_go(struct move *move, uint32_t request, enum swap_why *ret_why)
 {
@@ -480,8 +485,9 @@ static void move_stay(struct move *move, uint32_t request)
 	memset(move->copied, 0, sizeof(move->copied));
 }
 
-static bool move_take(struct move *move, uint64_t host_bytes, const char *dir)
+static bool move_kind_take(void *self, uint64_t host_bytes, const char *dir)
 {
+	struct move *move = self;
 	uint64_t bytes = move_bytes(move->guest);
 
 	/* Where that was, which was said, what was given is put again. */
@@ -490,7 +496,7 @@ static bool move_take(struct move *move, uint64_t host_bytes, const char *dir)
 	return stage_take(&move->stage, bytes) && !stage_take_file(&move->stage, host_bytes, dir);
 }
 
-/* So much of it, or more where that much is away already. */
+/* Moves `part` of SWAP_ALL out; if more than that is out already, that stays out. */
 static enum swap_why move_out(struct move *move, uint32_t part)
 {
 	uint32_t request = word_acquire(swap_request(move->guest->policy_map));
@@ -570,8 +576,8 @@ static enum swap_why move_attach_charged(struct move *move, int i)
 		return SWAP_QUOTA;
 	if (move_attach(move, i)) {
 		/*
-		 * In this order: whoever reads what is used and then what is out counts nothing
-		 * twice.
+		 * In this order: a reader of the used bytes and then of the bytes that are out
+		 * counts nothing twice.
 		 */
 		swap_set_out(atomic_load(&guest->slot), device->ledger, 0);
 		move_charge(&charge, &away);
@@ -641,8 +647,9 @@ static CUdeviceptr move_come_pieces(struct move *move, int i)
 	return to;
 }
 
-static bool move_come(struct move *move)
+static bool move_kind_come(void *self)
 {
+	struct move *move = self;
 	uint64_t at = 0;
 	bool any = false;
 
@@ -669,8 +676,9 @@ enum swap_why move_ask_again(struct move *move)
 	return SWAP_FINE;
 }
 
-static enum swap_why move_back(struct move *move)
+static enum swap_why move_kind_back(void *self)
 {
+	struct move *move = self;
 	uint32_t request = word_acquire(swap_request(move->guest->policy_map));
 	enum swap_why why = SWAP_FINE;
 
@@ -732,7 +740,7 @@ static uint64_t move_kind_bytes(void *self, uint32_t part)
 	return bytes;
 }
 
-/* A tenant that is away as a whole has no host memory beside what is shown. */
+/* A tenant that is out as a whole has no host memory beside the bytes that `allot ps` shows. */
 static enum swap_why move_kind_out(void *self, uint32_t part)
 {
 	struct move *move = self;
@@ -741,11 +749,6 @@ static enum swap_why move_kind_out(void *self, uint32_t part)
 	if (!why && part == SWAP_ALL)
 		move_give_buffers(move);
 	return why;
-}
-
-static bool move_kind_take(void *self, uint64_t host_bytes, const char *dir)
-{
-	return move_take(self, host_bytes, dir);
 }
 
 static struct mover_file move_kind_file(void *self)
@@ -761,19 +764,9 @@ static struct mover_file move_kind_file(void *self)
 	return file;
 }
 
-static bool move_kind_come(void *self)
-{
-	return move_come(self);
-}
-
 static void move_kind_come_end(void *self)
 {
 	move_copy_close(self);
-}
-
-static enum swap_why move_kind_back(void *self)
-{
-	return move_back(self);
 }
 
 static bool move_kind_is_away(const void *self)
@@ -825,7 +818,7 @@ static void move_end_call(struct move *move)
 	futex_wake_all(&move->calling);
 }
 
-/* Published, and then looked: who exits waits for this, or it is left to the end of the process. */
+/* First publish, then look: exit() waits for this call, or the end of the process does its work. */
 static bool move_begin_call(struct move *move)
 {
 	atomic_store(&move->calling, 1);
@@ -896,14 +889,14 @@ static bool move_kind_ahead(void *self, uint32_t part, uint64_t least)
 	bytes = to = part ? move_bytes(move->guest) : 0;
 	if (!bytes || atomic_load(&move->exits))
 		return true;
-	/* What leaves is whole pieces; but no more than all processes of a tenant may have. */
+	/* Whole pieces leave; but --host-memory bounds the processes of a tenant together. */
 	if (part < SWAP_ALL && move->away)
 		least = UINT64_MAX; /* nothing is found, and what is there is known */
 	else if (part < SWAP_ALL && !move->guest->policy.host_bytes)
 		to = move_kind_bytes(move, part);
 	else if (part < SWAP_ALL)
 		to = bytes / SWAP_ALL * part / STAGE_STEP_BYTES * STAGE_STEP_BYTES;
-	/* One that grows is to find all of it anew no more than a few times. */
+	/* With a reserve: a program that grows has its pages prepared anew only a few times. */
 	if (!move->away && move->stage.bytes < bytes) {
 		move_kind_forget(move);
 		if (!stage_take(&move->stage, bytes / 4 * 5))

@@ -12,8 +12,8 @@
  * memory itself is kept for longer (mover.h).
  *
  * Where a part leaves, it is the first pieces of each device, so that one address says which; and
- * more may follow them. What follows leaves as it is copied, and stays away whatever becomes of the
- * rest: others wait for its place.
+ * more may follow them. A piece that follows is released as soon as it is copied, and stays out
+ * whatever becomes of the rest: other tenants wait for its place.
  */
 #ifndef ALLOT_GUEST_SWAP_MOVE_H
 #define ALLOT_GUEST_SWAP_MOVE_H
@@ -30,7 +30,8 @@ struct move {
 	struct copy copy;     /* of a device, in this context, */
 	int copying;	      /* whose number is one less; 0: of none */
 	CUcontext context;
-	/* Of each device: pieces below this address are in host memory; are away; have come. */
+	/* Of each device, the pieces below this address: copied out; released; back ahead of BACK.
+	 */
 	CUdeviceptr copied[GUEST_DEVICES], gone[GUEST_DEVICES], come[GUEST_DEVICES];
 	bool away, given;
 	bool unsure; /* away, but for imports of which their exporters have not said that they leave */
@@ -45,15 +46,16 @@ struct move {
 extern const struct mover_kind move_kind;
 
 /*
- * What is away, for somebody who reads it from outside. From here on the driver has no hold of the
- * host memory, until it comes back. What was given is taken to be there again, if the disk says so.
+ * Lists the pieces that are out, for a reader from outside, and unregisters their host memory until
+ * they come back. Content that was put back after move_give counts as there again once the disk has
+ * it.
  */
 enum swap_why move_bare(struct move *move);
 
 /*
- * It did not leave, but whose memory it imports may have, and have other memory by now, if it was
- * stopped meanwhile: from here on it is away, with what it has, until it has asked. SWAP_DRIVER:
- * nothing has changed.
+ * For a process that did not move out, and may have been stopped meanwhile: its exporters may have,
+ * and have other memory by now. It counts as out, with what it has, until it has asked them on its
+ * way back. SWAP_DRIVER: nothing has changed.
  */
 enum swap_why move_ask_again(struct move *move);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a process holds by one vendor's driver, as the swap thread moves it. The thread calls these
+ * Memory of one vendor's driver in a process, as the swap thread moves it. The thread calls these
  * one after the other, and nobody else does:
  *
  *	gate is being shut	rest
@@ -16,14 +16,14 @@
 #include "guest/core/guest.h"
 #include "ledger/records.h"
 
-/* What of its host memory is a file's. */
+/* The part of a mover's host memory that is a file. */
 struct mover_file {
 	uint64_t bytes; /* 0: none */
-	uint64_t holds; /* of what is away */
-	int error;	/* -errno: why it was not to be had, or not to be used; 0: there is none */
+	uint64_t holds; /* bytes of content in it */
+	int error;	/* -errno: it could not be made, or used */
 };
 
-/* What a program has its devices do that no call tells of. */
+/* Work that the program gives its devices without a call. */
 enum mover_work {
 	MOVER_BY_CALLS, /* there is no such way */
 	MOVER_RESTS,
@@ -35,44 +35,44 @@ struct mover_kind {
 	enum swap_why (*rest)(void *self);
 	/* Finds what cannot leave: the first kind, and how much of it. */
 	enum swap_why (*prepare)(void *self, uint64_t *ret_amount);
-	/* What would leave, with `part` of SWAP_ALL: more than that where it is in large pieces. */
+	/* Bytes that would move out with `part` of SWAP_ALL: more than that if pieces are large. */
 	uint64_t (*bytes)(void *self, uint32_t part);
 	/*
-	 * Takes its place for all of it ahead of `out`: whole steps of host memory, and behind them
-	 * a file in `dir`. Else there is none, or what `file` says is in the way. Nothing is away.
+	 * Before `out`, while all is on the device: reserves whole steps of host memory, and behind
+	 * them a file in `dir`. False: no memory, or `file` has the error.
 	 */
 	bool (*take)(void *self, uint64_t host_bytes, const char *dir);
 	struct mover_file (*file)(void *self);
 	/*
-	 * SWAP_FINE, or all is where it was; but where some was away, what followed may be, too.
-	 * `part` of SWAP_ALL is to be away then, or more. Out once more after a way back copies
-	 * nothing.
+	 * Moves `part` of SWAP_ALL out, if not more is out already. After a failure all is where it
+	 * was; but of what follows another part some may be out. A second way out before `done`
+	 * copies nothing.
 	 */
 	enum swap_why (*out)(void *self, uint32_t part);
 	/*
-	 * Brings back some of what has room, ahead of the rest, and leaves room for others who are
-	 * on their way out. Whether it did. NULL: it all comes with `back`. It may be on its way
-	 * until come_end, which comes before anything else.
+	 * Brings some pieces back for which there is room, ahead of `back`, and leaves room for the
+	 * copies of others that are on their way out. Returns true if it did. The copies may go on
+	 * until come_end, which is called before anything else. NULL: all comes with `back`.
 	 */
 	bool (*come)(void *self);
 	void (*come_end)(void *self);
 	enum swap_why (*back)(void *self);
-	/* It left, and has not come back; with how much of it. */
+	/* True if memory is out; how many bytes. */
 	bool (*is_away)(const void *self);
 	uint64_t (*away)(void *self);
 	/* All is on its device, and is about to be used. */
 	void (*done)(void *self);
 	/*
-	 * While the program runs, threads of ours find host memory for no more than `part` of it, as
-	 * far as `least` stays free beside it, and have the driver know it; while it is away, they
-	 * have the driver know what its content is in. 0: they are gone when it returns, before
-	 * anything else is asked for. Asked once more, it says whether they are done; where they are
-	 * not at work any more, they begin again. NULL: it is found when it leaves.
+	 * Has threads of ours prepare host memory for at most `part`, as long as `least` stays free
+	 * beside it, and register it; of memory that is out they register what its content is in.
+	 * 0: the threads have ended when it returns, which must be before anything else is asked
+	 * for. Returns true if all is prepared; false: call again, threads that have ended begin
+	 * anew. NULL: host memory is allocated on the way out.
 	 */
 	bool (*ahead)(void *self, uint32_t part, uint64_t least);
 	/*
-	 * While the program runs, or its memory is away: whether it uses that, or waits for it.
-	 * NULL: MOVER_BY_CALLS.
+	 * At any time: MOVER_WORKS if the program uses its memory, or waits for it. NULL:
+	 * MOVER_BY_CALLS.
 	 */
 	enum mover_work (*look)(void *self);
 	/*
@@ -81,8 +81,8 @@ struct mover_kind {
 	 */
 	void (*yield)(void *self);
 	/*
-	 * Bytes of host memory that the next way out finds there; gives them back, but for what has
-	 * content of what is away.
+	 * Bytes of host memory that the next way out finds prepared; `forget` returns them, but for
+	 * those with content.
 	 */
 	uint64_t (*kept)(const void *self);
 	void (*forget)(void *self);

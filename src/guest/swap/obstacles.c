@@ -60,7 +60,7 @@ static bool obstacles_driver_takes(const struct guest *guest, enum swap_why why)
 	       (why == SWAP_POOLS && !atomic_load(&guest->memory->pool_exported));
 }
 
-/* Those that nobody could bring back. */
+/* Imports that nobody could bring back. */
 static uint64_t obstacles_imports(struct guest *guest)
 {
 	struct object import[OBJECT_BATCH];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a process holds that cannot leave the device: what is not backed by us. */
+/* Memory of a process that cannot leave the device: it is not backed by us. */
 #ifndef ALLOT_GUEST_SWAP_OBSTACLES_H
 #define ALLOT_GUEST_SWAP_OBSTACLES_H
 

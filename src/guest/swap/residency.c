@@ -27,8 +27,8 @@ struct residency {
 };
 
 /*
- * Whoever has the role may die, and be stopped; whoever waits finds that out. One that waits and
- * takes no turns itself has rung, so all others look whether that was heard.
+ * The role holder may die, or be stopped; a process that waits finds that out. A waiting process
+ * that takes no turns itself has rung, so all others look whether the role holder heard it.
  */
 static uint64_t residency_patience_ns(const struct residency *residency, bool rung)
 {

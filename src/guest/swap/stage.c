@@ -21,7 +21,7 @@
 #include "guest/swap/cgroup_room.h"
 
 /*
- * What the kernel has to clear goes at 25 to 30 GB/s with 6 threads as with 15, and a driver that
+ * Pages that the kernel clears come at 25 to 30 GB/s with 6 threads as with 15, and a driver that
  * pins it takes no longer when each of them asks (H200, 16 processors; one thread: 5.6 GB/s).
  */
 #define MOST 10
@@ -29,7 +29,7 @@
 /* Written to the disk at once: a second's work of a slow one. */
 #define SYNC_BYTES (UINT64_C(64) << 20)
 
-/* So many steps of a file are read from the disk while one is copied. */
+/* Steps of a file that are read from the disk while one is copied. */
 #define AHEAD 3
 
 static uint64_t stage_steps(const struct stage *stage)
@@ -193,7 +193,7 @@ bool stage_bring(struct stage *stage, uint64_t at, uint64_t bytes, bool write)
 	       stage_populate(stage->at + at, bytes);
 }
 
-/* Whoever finds it in such a state makes it ready, or known. */
+/* The thread that finds a step in state `found` makes it ready, or known. */
 static void stage_make(struct stage *stage, uint64_t i, enum stage_state found, stage_meet *meet)
 {
 	uint32_t was = found, state = STAGE_FAILED;
@@ -217,7 +217,7 @@ static bool stage_may_find(struct stage *stage, const struct stage_pass *pass)
 	return !pass->least || cgroup_host_room() >= pass->least;
 }
 
-/* What was being made ready when others came to it by the next pass, and went on. */
+/* A step that was being made ready when the next pass came to it was left out there. */
 static void stage_make_up(struct stage *stage, int p, uint64_t i)
 {
 	if (p < stage->passes && atomic_load(&stage->next[p]) > i && i < atomic_load(&stage->end))
@@ -275,7 +275,7 @@ static void stage_start(struct stage *stage, uint64_t from, uint64_t to, uint64_
 		atomic_store(&stage->came[p], 0);
 	}
 	atomic_store(&stage->end, end);
-	/* What failed once is tried again; what is ready stays so. */
+	/* Steps that failed are tried again; ready ones stay so. */
 	for (uint64_t i = first; i < end; i++)
 		if (atomic_load(&stage->step[i]) == STAGE_FAILED)
 			atomic_store(&stage->step[i], STAGE_EMPTY);
@@ -293,7 +293,7 @@ void stage_begin(struct stage *stage, uint64_t from, uint64_t to, stage_meet *me
 {
 	const struct stage_pass pass = {.found = STAGE_EMPTY, .meet = meet};
 
-	/* Who copies needs a processor, too. */
+	/* The copying thread needs a processor, too. */
 	stage_start(stage, from, to, stage_processors() - 1, arg, &pass, 1);
 }
 

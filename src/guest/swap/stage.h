@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Host memory that device memory goes to. It is made ready in steps, each by whoever takes it
- * first: threads of ours ahead of the copies, since one alone finds pages several times slower than
- * a device copies, and who copies.
+ * Host memory that device memory goes to. It is made ready in steps, each by the thread that
+ * takes it first: threads of ours ahead of the copies, since one alone allocates pages several
+ *times slower than a device copies, or the copying thread itself.
  *
  *	stage_take ── addresses, and no memory
  *	stage_begin ──► threads: find pages, have the driver know them ──► stage_end
@@ -12,10 +12,10 @@
  *
  * What is ready stays so until stage_give: the next way out copies at once.
  *
- * Its end may be a file's, as a mapping of that: the addresses are all that who copies knows of
- * either. Steps of a file are never ready, and no driver knows them, since the kernel is to have
- * their pages back. Whoever copies has each of them brought in, so that a disk that fails is an
- * error here, and no signal.
+ * Its end may be a file's, as a mapping of that: a copying thread sees addresses alone. Steps of
+ * a file are never ready, and no driver knows them, since the kernel is to have their pages back.
+ * The copying thread has the kernel bring each of them in, so that a disk that fails is an error
+ * here, and no signal.
  */
 #ifndef ALLOT_GUEST_SWAP_STAGE_H
 #define ALLOT_GUEST_SWAP_STAGE_H
@@ -58,7 +58,7 @@ struct stage {
 	_Atomic uint32_t *step; /* enum stage_state of each; a futex */
 	struct stage_pass pass[STAGE_PASSES]; /* of the threads */
 	int passes;
-	void *arg; /* of who meets */
+	void *arg;	      /* for `meet` */
 	const uint32_t *busy; /* while that is not 0 nothing is found ahead; NULL: always is */
 	_Atomic bool called_off; /* by that */
 	_Atomic uint64_t next[STAGE_PASSES], end; /* steps that they still take */
@@ -67,8 +67,8 @@ struct stage {
 };
 
 /*
- * Addresses for so much, without pages yet, which no child inherits. What there is already is kept
- * if it is large enough. False: there are none.
+ * Reserves addresses for `bytes`, without pages yet, which no child inherits. An earlier
+ * reservation is kept if it is large enough. False: there are none.
  */
 bool stage_take(struct stage *stage, uint64_t bytes);
 
@@ -79,24 +79,21 @@ bool stage_take(struct stage *stage, uint64_t bytes);
  */
 int stage_take_file(struct stage *stage, uint64_t from, const char *dir);
 
-/*
- * Whether stage_take and stage_take_file leave what is ready as it is, and keep nothing beside
- * that.
- */
+/* True if stage_take and stage_take_file leave ready steps as they are, and keep nothing beside. */
 bool stage_suits(const struct stage *stage, uint64_t bytes, uint64_t from);
 
-/* Of so much from `at` on, what is in the file. */
+/* Returns how many of `bytes` from `at` on are in the file. */
 uint64_t stage_filed(const struct stage *stage, uint64_t at, uint64_t bytes);
 
-/* What was in the file is lost, and nothing of it left on the disk. Also where there is none. */
+/* Returns the file to the disk, and loses its content. Does nothing without a file. */
 void stage_give_file(struct stage *stage);
 
 /* That the calling thread may run on. */
 uint64_t stage_processors(void);
 
 /*
- * As many threads as are of use, and as can be had, make [from, to) ready. What is ready already
- * stays as it is: it may be in use.
+ * As many threads as are of use, and as can be had, make [from, to) ready. Steps that are
+ * ready stay as they are: they may be in use.
  */
 void stage_begin(struct stage *stage, uint64_t from, uint64_t to, stage_meet *meet, void *arg);
 
@@ -109,7 +106,7 @@ void stage_begin(struct stage *stage, uint64_t from, uint64_t to, stage_meet *me
 void stage_begin_ahead(struct stage *stage, uint64_t to, uint64_t least, stage_meet *meet,
 		       void *arg);
 
-/* Whether those threads are at work; and whether they came to their end, with what there was. */
+/* True while those threads work; true once they have ended by themselves. */
 bool stage_is_at_work(const struct stage *stage);
 bool stage_has_finished(const struct stage *stage);
 
@@ -135,8 +132,8 @@ enum stage_state stage_state(const struct stage *stage, uint64_t at);
 enum swap_why stage_why(const struct stage *stage);
 
 /*
- * What was written is where it can be read again: a disk tells by then what it could not do.
- * `synced` is called for each part of a file, since a slow disk takes long for all of it.
+ * Writes the file to the disk. False: the disk has failed, also at an earlier write. `synced` is
+ * called for each part of a file, since a slow disk takes long for all of it.
  */
 typedef void stage_synced(void *arg, uint64_t bytes);
 bool stage_sync(struct stage *stage, stage_synced *synced, void *arg);
@@ -147,7 +144,7 @@ void stage_end(struct stage *stage);
 /* For each step that the driver knows: it is to forget it. */
 void stage_part(struct stage *stage, stage_part_step *part, void *arg);
 
-/* What is ready, in bytes. */
+/* Bytes of the steps that are ready. */
 uint64_t stage_ready(const struct stage *stage);
 
 /* The pages and the file go, the addresses stay. No driver may know them any more. */

@@ -4,7 +4,7 @@
  * call for an AMD GPU. It sleeps on the word in the policy that says what is asked for
  * (ledger/swap.h), and does it: an idle process leaves the device without a call of its own, and a
  * busy one without its threads' doing. It is not the monitor thread, which begins with the first
- * metered launch, and which must not be away for as long as 100 GiB take. All signals are blocked
+ * metered launch, and which must not be busy for as long as 100 GiB take. All signals are blocked
  * in it.
  *
  * A process that exits does so with its memory on the device: exit() waits as other calls do.
@@ -54,7 +54,7 @@
 struct swap {
 	struct guest *guest;
 	pid_t pid;  /* a forked child has a copy of this, and no thread */
-	bool wants; /* the program waits for what is away, by work that no call told of */
+	bool wants; /* the program waits for memory that is out, by work without a call */
 	struct move move;
 	struct amd_move amd;
 	struct movers movers;
@@ -89,8 +89,8 @@ static void swap_begin(struct swap *swap, enum swap_state state)
 /* --- Work that no call tells of --------------------------------------------------------------- */
 
 /*
- * In a tenant that comes back by itself it is use, or waits, as a call is and does. When to look
- * again.
+ * In a tenant that comes back by itself such work counts as use, or waits, as a call does. Returns
+ * when to look again.
  */
 static uint64_t swap_look(struct swap *swap)
 {
@@ -127,13 +127,13 @@ static void swap_open(struct swap *swap)
 	swap_let_on(swap);
 }
 
-/* What the memory cgroup allows for content, with what has its place on the host. */
+/* Bytes of content that the memory cgroup allows: prepared host memory, and room for more. */
 static uint64_t swap_allowed(struct swap *swap, uint64_t room)
 {
 	return sat_sub_u64(sat_add_u64(movers_kept(&swap->movers), room), move_lacks(&swap->move));
 }
 
-/* Of what is to leave, beside others of the tenant that are asked for theirs: see beside.h. */
+/* Announces bytes that are to move out, beside other processes of the tenant: see beside.h. */
 static uint64_t swap_claim(struct swap *swap, uint64_t bytes)
 {
 	swap->answer.bytes = bytes;
@@ -155,8 +155,8 @@ static void swap_lack(struct swap *swap, uint64_t bytes, int error)
 }
 
 /*
- * A file for what has no room on the host, by whoever asks or by the memory cgroup. All of what a
- * mover has is divided, however much of that is to leave: more may follow.
+ * Takes a file for bytes that have no room on the host, by the requester's split or by the memory
+ * cgroup. All bytes of a mover are split, also if only a part moves out: more may follow.
  */
 static enum swap_why swap_take_file(struct swap *swap)
 {
@@ -489,8 +489,8 @@ static enum swap_state swap_state_behind(const struct swap *swap)
 }
 
 /*
- * Here a process finds itself when it comes back from an image. Whoever had it come back asks for
- * something else than before. One whose slot is another's says nothing in it.
+ * A process that was restored from an image goes on here: the restoring command makes a request. If
+ * the slot is another process's by now, this one says nothing in it.
  */
 static bool swap_has_slot(struct swap *swap)
 {
@@ -501,7 +501,7 @@ static bool swap_has_slot(struct swap *swap)
 	return r >= 0;
 }
 
-/* As long as that stands, and who asked lives. */
+/* Moves in what has room, until there is another request or the requester dies. */
 static void swap_come(struct swap *swap, uint32_t request)
 {
 	const uint32_t *word = swap_request(swap->guest->policy_map);
@@ -568,7 +568,7 @@ static void *swap_watch(void *arg)
 		uint32_t request = word_acquire(word);
 		enum swap_phase phase = swap_phase_of(request);
 
-		/* One that a later version asks for is none of ours. */
+		/* A phase of a later version is taken for RUN. */
 		if (phase >= SWAP_PHASES)
 			phase = SWAP_RUN;
 		swap_act(swap, request, phase);

@@ -693,7 +693,7 @@ static void arbiter_follow_wait(const struct machine *m, struct arbiter_tenant *
 
 static void arbiter_look(const struct machine *m)
 {
-	bool away[ARBITER_TENANTS];
+	bool away[ARBITER_TENANTS] = {false};
 
 	for (int i = 0; i < m->n; i++) {
 		struct arbiter_tenant *t = &m->tenant[i];

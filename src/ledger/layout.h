@@ -197,7 +197,8 @@ struct policy_file {
 	uint32_t pad1[9];
 	struct turn turn;
 	uint64_t stranded_bytes[TURN_DEVICES]; /* see turn.h */
-	uint8_t reserved[4096 - 192 - 8 * TURN_DEVICES];
+	struct turn_waits waits; /* likewise; zero: the arbiter is of an older allot */
+	uint8_t reserved[4096 - 192 - 8 * TURN_DEVICES - sizeof(struct turn_waits)];
 	struct policy_copy copy[2];
 };
 
@@ -212,6 +213,8 @@ _Static_assert(offsetof(struct policy_file, swap_split) == 80, "layout");
 _Static_assert(sizeof(struct turn) == 64, "layout");
 _Static_assert(offsetof(struct policy_file, turn) == 128, "layout");
 _Static_assert(offsetof(struct policy_file, stranded_bytes) == 192, "layout");
+_Static_assert(sizeof(struct turn_waits) == 128, "layout");
+_Static_assert(offsetof(struct policy_file, waits) == 704, "layout");
 _Static_assert(offsetof(struct policy_file, copy) == 4096, "layout");
 _Static_assert(sizeof(struct policy_file) == 4096 + 2 * 8192, "layout");
 

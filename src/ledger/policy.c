@@ -277,7 +277,7 @@ int policy_read(struct policy_map *map, struct policy *ret)
 	return policy_read_file(map->file, ret);
 }
 
-int policy_load_file(int fd, struct policy *ret, struct turn *ret_turn, uint32_t *ret_swap)
+int policy_load_file(int fd, struct policy *ret, struct policy_told *ret_told)
 {
 	CLEANUP_FREE struct policy_file *file = NULL;
 	int r = shared_file_check(fd, sizeof(*file));
@@ -296,25 +296,23 @@ int policy_load_file(int fd, struct policy *ret, struct turn *ret_turn, uint32_t
 	}
 	if (r < 0)
 		return -EPROTO;
-	*ret_turn = file->turn;
-	*ret_swap = file->swap;
+	*ret_told = (struct policy_told){file->turn, file->waits, file->swap};
 	return 0;
 }
 
-int policy_load_all(const char *dir, struct policy *ret, struct turn *ret_turn, uint32_t *ret_swap)
+int policy_load_all(const char *dir, struct policy *ret, struct policy_told *ret_told)
 {
 	CLEANUP_CLOSE int fd =
 		shared_file_open(dir, POLICY_FILE, O_RDONLY, sizeof(struct policy_file));
 
-	return fd < 0 ? fd : policy_load_file(fd, ret, ret_turn, ret_swap);
+	return fd < 0 ? fd : policy_load_file(fd, ret, ret_told);
 }
 
 int policy_load(const char *dir, struct policy *ret)
 {
-	struct turn turn;
-	uint32_t swap;
+	struct policy_told told;
 
-	return policy_load_all(dir, ret, &turn, &swap);
+	return policy_load_all(dir, ret, &told);
 }
 
 uint64_t policy_generation(const struct policy_map *map)

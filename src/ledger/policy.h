@@ -90,10 +90,16 @@ int policy_read(struct policy_map *map, struct policy *ret);
  * that is truncated meanwhile is an error (-EPROTO) and no signal.
  */
 int policy_load(const char *dir, struct policy *ret);
-/* The same with the other parts of the file: see turn.h, swap.h. */
-int policy_load_all(const char *dir, struct policy *ret, struct turn *ret_turn, uint32_t *ret_swap);
+/* Other parts of the file, for the tenant: see turn.h, swap.h. */
+struct policy_told {
+	struct turn turn;
+	struct turn_waits waits;
+	uint32_t swap;
+};
+/* The same with the other parts of the file. */
+int policy_load_all(const char *dir, struct policy *ret, struct policy_told *ret_told);
 /* The same of a file that is open, wherever it is and whosever. */
-int policy_load_file(int fd, struct policy *ret, struct turn *ret_turn, uint32_t *ret_swap);
+int policy_load_file(int fd, struct policy *ret, struct policy_told *ret_told);
 
 /* Differs after every update: a caller compares it to know that its cached limits still hold. */
 uint64_t policy_generation(const struct policy_map *map);

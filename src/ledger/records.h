@@ -275,6 +275,25 @@ struct turn {
 	uint32_t reserved;
 };
 
+/*
+ * How long the tenant's work waited for its turns over the last minute, by the role holder. `begun`
+ * is written first and `number` last: where they differ the record is half written.
+ */
+struct turn_waits {
+	uint64_t number;
+	uint64_t at_ns;	   /* CLOCK_MONOTONIC; 0 never */
+	uint32_t n;	   /* waits */
+	uint32_t p50_us, p99_us, longest_us;
+	/* The longest turn of another during the longest wait, and its tenant; "": not to be told. */
+	uint32_t behind_us;
+	uint32_t least_us; /* a latency that can be kept; TURN_LATENCY_NONE: none can */
+	char behind[POLICY_NAME_BYTES];
+	uint64_t reserved[2];
+	uint64_t begun;
+};
+
+#define TURN_LATENCY_NONE UINT32_MAX
+
 /* As many as <runtime>/.residency has (residency_file.h). */
 #define TURN_DEVICES 64
 

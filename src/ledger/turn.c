@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stddef.h>
+#include <string.h>
 #include <sys/mman.h>
 
 #include "base/cleanup.h"
@@ -55,6 +56,26 @@ void turn_close(struct turn *turn)
 void turn_say_stranded(struct turn *turn, int device, uint64_t bytes)
 {
 	word_write(&turn_file(turn)->stranded_bytes[device], bytes);
+}
+
+void turn_say_waits(struct turn *turn, const struct turn_waits *waits)
+{
+	struct turn_waits *to = &turn_file(turn)->waits;
+	const uint64_t *from = (const uint64_t *)waits;
+	uint64_t begun = word_read(&to->begun) + 1;
+
+	word_write(&to->begun, begun);
+	word_fence();
+	for (size_t i = 1; i < offsetof(struct turn_waits, begun) / sizeof(*from); i++)
+		word_write((uint64_t *)to + i, from[i]);
+	word_release(&to->number, begun);
+}
+
+bool turn_waits_hold(const struct turn_waits *waits, uint64_t now_ns)
+{
+	return waits->number && waits->number == waits->begun && waits->at_ns &&
+	       waits->at_ns <= now_ns && now_ns - waits->at_ns <= TURN_WAITS_OLD_NS &&
+	       memchr(waits->behind, '\0', sizeof(waits->behind));
 }
 
 uint64_t turn_stranded(const struct policy_map *map, int device)

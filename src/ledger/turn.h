@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/now.h"
 #include "ledger/records.h"
 
 struct policy_map;
@@ -37,5 +38,16 @@ void turn_close(struct turn *turn);
  */
 void turn_say_stranded(struct turn *turn, int device, uint64_t bytes);
 uint64_t turn_stranded(const struct policy_map *map, int device);
+
+/*
+ * For the arbiter alone: writes all but `number` and `begun`. If it is killed meanwhile there is no
+ * record until the next one.
+ */
+void turn_say_waits(struct turn *turn, const struct turn_waits *waits);
+
+/* The record is said anew each second; after this time its arbiter is gone. */
+#define TURN_WAITS_OLD_NS (3 * NS_PER_S)
+/* True if a copy of the record is whole, and young. Pure. */
+bool turn_waits_hold(const struct turn_waits *waits, uint64_t now_ns);
 
 #endif

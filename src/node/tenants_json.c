@@ -163,9 +163,30 @@ static void tenants_json_put_process(struct json *j, const struct snapshot *snap
 	json_close(j, '}');
 }
 
+static void tenants_json_put_waits(struct json *j, const struct snapshot *v)
+{
+	const struct turn_waits *w = &v->waits;
+
+	if (!w->at_ns || v->policy.compute == POLICY_COMPUTE_OFF) {
+		json_none(j, "waits");
+		return;
+	}
+	json_open(j, "waits", '{');
+	json_u64(j, "n", w->n);
+	tenants_json_put_measured(j, "p50_us", w->n, w->p50_us);
+	tenants_json_put_measured(j, "p99_us", w->n, w->p99_us);
+	tenants_json_put_measured(j, "longest_us", w->n, w->longest_us);
+	json_known_u64(j, "behind_us", w->behind_us);
+	json_text(j, "behind", *w->behind ? w->behind : NULL);
+	tenants_json_put_measured(j, "least_latency_us", w->least_us != TURN_LATENCY_NONE,
+				  w->least_us);
+	json_close(j, '}');
+}
+
 static void tenants_json_put_snapshot(struct json *j, const struct snapshot *v)
 {
 	tenants_json_put_policy(j, &v->policy);
+	tenants_json_put_waits(j, v);
 	json_open(j, "devices", '[');
 	for (int i = 0; i < v->ndevices; i++)
 		tenants_json_put_device(j, &v->device[i]);

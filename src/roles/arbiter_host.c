@@ -27,6 +27,7 @@
 #include "roles/roster.h"
 #include "sched/arbiter.h"
 #include "sched/tuning.h"
+#include "sched/waits.h"
 
 /* A device that a tenant was not given, and so has nothing to do with. */
 #define NO_PLACE 64
@@ -43,6 +44,9 @@
 /* Work that ranks do at once is billed one after the other, and so much apart. */
 #define APART_NS UINT64_C(100000000)
 
+/* How often tenants are told how long they waited. */
+#define SAY_WAITS_NS NS_PER_S
+
 /* How often it is asked which of the tenants have died. */
 #define LOOK_NS UINT64_C(50000000)
 /* What an arbiter wrote that was there so long ago says who has had how much. */
@@ -58,6 +62,7 @@ struct member {
 	uint64_t id, generation;
 	bool apart;	 /* in a container: it has a bell of its own, in its ledger */
 	uint32_t heard;	 /* of that */
+	uint64_t said_ns; /* when it was last told how long it waited */
 	uint64_t rung_ns; /* when it was last found rung */
 	int ndevices;
 	struct device_time *time[POLICY_DEVICES];
@@ -79,6 +84,7 @@ struct arbiter_host {
 	struct roster roster;
 	struct member member[ARBITER_TENANTS];
 	struct arbiter_tenant state[ARBITER_TENANTS];
+	struct waits waits[ARBITER_TENANTS];
 };
 
 _Static_assert(ROSTER_TENANTS == ARBITER_TENANTS, "one of each");
@@ -192,6 +198,7 @@ static void arbiter_host_leave(void *arg, int i)
 	arbiter_host_member_rest(host, &host->member[i]);
 	memset(&host->member[i], 0, sizeof(host->member[i]));
 	memset(&host->state[i], 0, sizeof(host->state[i]));
+	memset(&host->waits[i], 0, sizeof(host->waits[i]));
 }
 
 bool arbiter_host_rest(struct arbiter_host *host)
@@ -319,6 +326,7 @@ static void arbiter_host_describe_member(struct arbiter_host *host, int i)
 		return;
 	}
 	member->generation = policy_generation(map);
+	member->said_ns = 0;
 	if (!arbiter_host_takes_turns(host, i, &policy))
 		return;
 	arbiter_host_follow_trace(host, i, policy.trace);
@@ -567,6 +575,47 @@ static void arbiter_host_tell(struct arbiter_host *host, int i, uint64_t now_ns)
 	futex_wake_all(&turn->seq);
 }
 
+/* Another user's tenant is not named, and in a container none is. */
+static const char *arbiter_host_name_for(const struct arbiter_host *host, int i, int other)
+{
+	const char *of = strchr(host->roster.entry[i].name, '@');
+	const char *name = other < 0 ? "" : host->roster.entry[other].name;
+	const char *at = strchr(name, '@');
+
+	return host->member[i].apart || strcmp(of ? of : "", at ? at : "") ? "" : name;
+}
+
+static void arbiter_host_say_waits(struct arbiter_host *host, int i, uint64_t now_ns)
+{
+	const struct arbiter_tenant *state = &host->state[i];
+	uint64_t least_us = state->least_latency_ns / NS_PER_US;
+	struct turn_waits record = {.at_ns = now_ns};
+	struct waits_sum sum;
+
+	waits_sum(&host->waits[i], now_ns, &sum);
+	record.n = sum.n;
+	record.p50_us = sum.p50_us;
+	record.p99_us = sum.p99_us;
+	record.longest_us = sum.longest_us;
+	record.behind_us = sum.behind_us;
+	record.least_us = (uint32_t)min_u64(least_us, TURN_LATENCY_NONE);
+	_Static_assert(sizeof(record.behind) == sizeof(sum.behind), "one name");
+	memcpy(record.behind, sum.behind, sizeof(record.behind));
+	turn_say_waits(host->member[i].turn, &record);
+	host->member[i].said_ns = now_ns;
+}
+
+static void arbiter_host_follow_waits(struct arbiter_host *host, int i, uint64_t now_ns)
+{
+	const struct arbiter_tenant *state = &host->state[i];
+
+	if (state->waited_ns)
+		waits_add(&host->waits[i], now_ns, state->waited_ns,
+			  arbiter_host_name_for(host, i, state->behind), state->behind_ns);
+	if (now_ns - host->member[i].said_ns >= SAY_WAITS_NS)
+		arbiter_host_say_waits(host, i, now_ns);
+}
+
 uint64_t arbiter_host_step(struct arbiter_host *host, uint64_t now_ns)
 {
 	uint64_t next;
@@ -586,6 +635,9 @@ uint64_t arbiter_host_step(struct arbiter_host *host, uint64_t now_ns)
 				arbiter_host_tell(host, i, now_ns);
 		word_fence();
 	}
+	for (int i = 0; i < host->roster.n; i++)
+		if (host->member[i].turn)
+			arbiter_host_follow_waits(host, i, now_ns);
 	if (host->withheld && next > now_ns + WITHHELD_NS)
 		next = now_ns + WITHHELD_NS;
 	role_beat(&host->role, next);

@@ -203,7 +203,7 @@ static struct rounds_tenant arbiter_for_rounds(const struct machine *m,
 					       bool is_long)
 {
 	uint64_t patient = t->slice_ns ? UINT64_MAX : 0;
-	/* One that cannot be kept is none that costs others more than the least that can. */
+	/* A latency that cannot be kept costs others no more than the least that can. */
 	uint64_t least_ns = t->least_latency_ns == UINT64_MAX ? 0 : t->least_latency_ns;
 
 	return (struct rounds_tenant){
@@ -354,7 +354,7 @@ static void arbiter_forget(const struct machine *m, struct arbiter_tenant *t)
 	t->virtual_ns = min_u64(t->inherited_ns, arbiter_virtual_of(t, OWED_MAX_NS));
 	t->ahead_ns = 0;
 	t->turn_from_ns = t->turn_busy_ns = t->left_ns = 0;
-	t->over_ns = t->told_ns = t->alone_ns = t->waits_ns = 0;
+	t->over_ns = t->took_ns = t->told_ns = t->alone_ns = t->waits_ns = 0;
 	t->ahead = false;
 	t->turn = (struct rounds_turn){m->params->slice_ns, UINT64_MAX, UINT64_MAX};
 	t->idle_since_ns = 1;
@@ -656,6 +656,7 @@ static void arbiter_learn_over(const struct machine *m, struct arbiter_tenant *t
 	uint64_t took_ns = sat_sub_u64(m->now_ns, from_ns);
 	uint64_t over_ns = min_u64(sat_sub_u64(took_ns, t->told_ns), OVER_MOST_NS);
 
+	t->took_ns = took_ns;
 	if (over_ns >= t->over_ns)
 		t->over_ns = over_ns;
 	else if (took_ns >= t->told_ns / 2)
@@ -698,7 +699,7 @@ static void arbiter_follow_wait(const struct machine *m, struct arbiter_tenant *
 
 static void arbiter_look(const struct machine *m)
 {
-	bool away[ARBITER_TENANTS];
+	bool away[ARBITER_TENANTS] = {false};
 
 	for (int i = 0; i < m->n; i++) {
 		struct arbiter_tenant *t = &m->tenant[i];
@@ -845,7 +846,7 @@ static void arbiter_begin_turn(const struct machine *m, struct arbiter_tenant *t
 
 /*
  * True if a tenant that waits is behind by more than a turn. It had pauses, in which others had
- * their turns. One that got its turn for its latency keeps it, at least until it has launched.
+ * their turns. A turn for a latency goes on, at least until the tenant has launched.
  */
 static bool arbiter_is_overdue(const struct machine *m, const struct arbiter_tenant *t)
 {
@@ -1081,6 +1082,27 @@ static uint64_t arbiter_open_from_ns(const struct machine *m, const struct arbit
 	return done_ns > m->now_ns + m->params->edge_ns ? done_ns - m->params->edge_ns : 0;
 }
 
+/* Notes for how long the tenant waited for the turn that begins, and for whose turn. */
+static void arbiter_note_wait(const struct machine *m, struct arbiter_tenant *t)
+{
+	uint64_t opens_ns = max_u64(t->open_from_ns, m->now_ns);
+
+	t->waited_ns = t->behind_ns = 0;
+	t->behind = -1;
+	if (!t->owner || t->turn_from_ns != m->now_ns || !t->waits_ns)
+		return;
+	t->waited_ns = max_u64(opens_ns - min_u64(t->waits_ns, opens_ns), 1);
+	for (int i = 0; i < m->n; i++) {
+		const struct arbiter_tenant *other = &m->tenant[i];
+
+		if (!arbiter_takes_part(other, t) || other->left_ns < t->waits_ns ||
+		    other->took_ns < t->behind_ns)
+			continue;
+		t->behind = i;
+		t->behind_ns = other->took_ns;
+	}
+}
+
 static void arbiter_answer(const struct machine *m, struct arbiter_tenant *t)
 {
 	t->contended = arbiter_is_contended(m, t);
@@ -1090,9 +1112,11 @@ static void arbiter_answer(const struct machine *m, struct arbiter_tenant *t)
 	t->least_latency_ns = arbiter_least_latency_ns(m, t);
 	t->entitled_permille = t->id ? arbiter_entitled_permille(m, t) : 0;
 	t->open_until_ns = t->open_from_ns = 0;
+	if (t->open)
+		t->open_from_ns = arbiter_open_from_ns(m, t);
+	arbiter_note_wait(m, t);
 	if (!t->open)
 		return;
-	t->open_from_ns = arbiter_open_from_ns(m, t);
 	t->open_until_ns = m->now_ns + m->params->lease_ns;
 	if (arbiter_is_rivalled(m, t, t->priority))
 		t->open_until_ns =

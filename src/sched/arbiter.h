@@ -79,6 +79,12 @@ struct arbiter_tenant {
 	bool returns;		    /* it wanted to continue at once after its last pause */
 	uint32_t entitled_permille; /* of each device, while those want it that do now */
 	uint64_t least_latency_ns;  /* a latency above this is kept; UINT64_MAX: none is */
+	/*
+	 * Its turn begins: for how long it waited, and the longest turn of another meanwhile, of
+	 * the tenant at place `behind`; -1: there was none. waited_ns 0: no wait ends.
+	 */
+	uint64_t waited_ns, behind_ns;
+	int behind;
 
 	/* The arbiter's own; all zero in the beginning. */
 	uint64_t virtual_ns; /* its time by weight, above the least of its group */
@@ -96,6 +102,7 @@ struct arbiter_tenant {
 	uint64_t looked_ns, lifted_ns;
 	struct rounds_turn turn; /* how long its turns are */
 	uint64_t over_ns;  /* its turns are longer by this */
+	uint64_t took_ns;  /* its last turn, while others waited */
 	uint64_t told_ns;  /* the longest that was planned of its turn, since that began */
 	uint64_t waits_ns; /* since then, with nothing on a device; 0: it does not */
 	bool ahead;	   /* its turn began before its place in line, for its latency */

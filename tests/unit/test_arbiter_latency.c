@@ -253,7 +253,7 @@ static void check_waits(void)
 {
 	uint64_t said = 0, waits = 0;
 
-	for (uint64_t seed = 1; seed <= 120; seed++) {
+	for (uint64_t seed = 1; seed <= 60; seed++) {
 		struct device d = device_by_chance(seed);
 
 		device_run(&d, LEARN_NS);
@@ -271,7 +271,7 @@ static void check_waits(void)
 /* Tenants that always want the device: some for a latency, which takes nothing from the others. */
 static void check_weights(void)
 {
-	for (uint64_t seed = 1; seed <= 24; seed++) {
+	for (uint64_t seed = 1; seed <= 12; seed++) {
 		struct device d = device_of(seed);
 		uint64_t weight = 0, used = 0;
 

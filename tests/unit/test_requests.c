@@ -279,6 +279,24 @@ static void check_floor(void)
 	site_free(&site);
 }
 
+/* A latency shortens the turns of all, so it is bounded. */
+static void check_latency(void)
+{
+	struct site site = site_of("[default]\nlatency-min = 8ms\n");
+	struct control_answer answer;
+	struct policy policy = policy_of("a");
+
+	policy.compute = POLICY_COMPUTE_SHARE;
+	policy.latency_us = 8000;
+	CHECK_EQ(ask(&site, "a", policy, &answer), 0);
+	CHECK_EQ(answer.policy.latency_us, 8000);
+	end_all();
+	policy.latency_us = 7999;
+	CHECK_EQ(ask(&site, "a", policy, &answer), -EDQUOT);
+	CHECK(strstr(answer.words, "latency-min, line 2"));
+	site_free(&site);
+}
+
 /* With an entry for the device that is known, and one for all. */
 static struct policy policy_for(struct size_spec all, struct size_spec of_known)
 {
@@ -423,6 +441,7 @@ int main(void)
 	check_nothing_said();
 	check_accounting();
 	check_floor();
+	check_latency();
 	check_unknown_in_bytes();
 	check_unknown_in_parts();
 	check_unknown_by_name();

@@ -97,6 +97,9 @@ static void check_wrong(void)
 		{"[default]\npriority-max = higher\n", 2},
 		{"[default]\nfloor-max = 51\n", 2},
 		{"[default]\nfloor-max = off\n", 2},
+		{"[default]\nlatency-min = 1ms\n", 2},
+		{"[default]\nlatency-min = 2s\n", 2},
+		{"[default]\nlatency-min = 8\n", 2},
 		{"[default]\naccounting-driver = no\n", 2},
 		{"[default]\nmeter = yes\n", 2},
 		{"[default]\nmemori = 8GiB\n", 2},
@@ -203,10 +206,11 @@ static uint32_t bound_of(const char *text, uid_t uid, enum site_key key)
 	return number;
 }
 
-/* A site with a file opens high priorities and floors by a line, and by nothing less. */
+/* A site with a file opens high priorities, floors and latencies by a line, and by nothing less. */
 static void check_usual(void)
 {
-	static const char open[] = "[user 7]\npriority-max = high\nfloor-max = 50\n";
+	static const char open[] = "[user 7]\npriority-max = high\nfloor-max = 50\n"
+				   "latency-min = 2ms\n";
 	static const char *const closed[] = {"overpromise = allow\n", "overpromise = warn\n",
 					     "[default]\n", "[default]\ntenants = 1\n",
 					     "[user 7]\ntenants = 1\n", open};
@@ -214,10 +218,13 @@ static void check_usual(void)
 	for (size_t i = 0; i < sizeof(closed) / sizeof(closed[0]); i++) {
 		CHECK_EQ(bound_of(closed[i], 8, SITE_PRIORITY_MAX), 1);
 		CHECK_EQ(bound_of(closed[i], 8, SITE_FLOOR_MAX), POLICY_FLOOR_PERMILLE);
+		CHECK_EQ(bound_of(closed[i], 8, SITE_LATENCY_MIN), 20000);
 	}
 	CHECK_EQ(bound_of(open, 7, SITE_PRIORITY_MAX), 2);
 	CHECK_EQ(bound_of(open, 7, SITE_FLOOR_MAX), POLICY_FLOOR_MOST);
+	CHECK_EQ(bound_of(open, 7, SITE_LATENCY_MIN), POLICY_LATENCY_LEAST_US);
 	CHECK_EQ(bound_of("# nobody is bounded\n", 8, SITE_PRIORITY_MAX), UINT32_MAX);
+	CHECK_EQ(bound_of("# nobody is bounded\n", 8, SITE_LATENCY_MIN), UINT32_MAX);
 	CHECK_EQ(bound_of("# nobody is bounded\n", 8, SITE_FLOOR_MAX), UINT32_MAX);
 }
 

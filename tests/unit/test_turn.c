@@ -34,6 +34,35 @@ static void *wait_for_it(void *arg)
 	return (void *)(uintptr_t)(__atomic_load_n(&turn->open_until_ns, __ATOMIC_RELAXED) == 77);
 }
 
+/* A record is whole or it is none, and an old one is none. */
+static void check_waits(void)
+{
+	const char *dir = fixture_tenant("waits");
+	struct turn_waits record = {.at_ns = 5 * NS_PER_S, .n = 3, .p99_us = 7, .behind = "other"};
+	struct policy_told told;
+	struct policy policy;
+	struct turn *turn;
+
+	CHECK_EQ(turn_open(dir, &turn), 0);
+	CHECK_EQ(policy_load_all(dir, &policy, &told), 0);
+	CHECK(!turn_waits_hold(&told.waits, 6 * NS_PER_S));
+	for (int i = 0; i < 3; i++) {
+		turn_say_waits(turn, &record);
+		CHECK_EQ(policy_load_all(dir, &policy, &told), 0);
+		CHECK(turn_waits_hold(&told.waits, 6 * NS_PER_S) && told.waits.n == 3 &&
+		      told.waits.p99_us == 7 && !strcmp(told.waits.behind, "other"));
+	}
+	CHECK(!turn_waits_hold(&told.waits, 4 * NS_PER_S));
+	CHECK(!turn_waits_hold(&told.waits, 9 * NS_PER_S));
+	/* The writer was killed; the next one puts it right. */
+	told.waits.begun++;
+	CHECK(!turn_waits_hold(&told.waits, 6 * NS_PER_S));
+	told.waits.number = ++told.waits.begun;
+	memset(told.waits.behind, 'x', sizeof(told.waits.behind));
+	CHECK(!turn_waits_hold(&told.waits, 6 * NS_PER_S));
+	turn_close(turn);
+}
+
 /* What the arbiter writes wakes the tenant, and changes of the policy leave it alone. */
 static void check_turn(void)
 {
@@ -143,6 +172,7 @@ static void check_errors(void)
 int main(void)
 {
 	check_turn();
+	check_waits();
 	check_guarded();
 	check_errors();
 	return 0;

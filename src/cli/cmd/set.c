@@ -7,8 +7,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/now.h"
 #include "cli/cmd/command.h"
 #include "cli/device/limits.h"
+#include "cli/ps/ps_compute.h"
 #include "cli/say/arguments.h"
 #include "cli/say/exit_status.h"
 #include "cli/say/say.h"
@@ -183,6 +185,28 @@ static void set_report_change(const struct args *a, const struct change *c)
 	}
 }
 
+/* The arbiter looks at a changed policy with its next step; nobody arbitrates where none answers. */
+#define LATENCY_TRIES 20
+#define LATENCY_NAP_US 10000
+
+static void set_note_latency(const struct args *a, const char *dir, uint64_t since_ns)
+{
+	struct snapshot *snapshot;
+	bool told = false;
+
+	if (!(a->tenant.said & TENANT_LATENCY))
+		return;
+	for (int i = 0; i < LATENCY_TRIES && !told; i++) {
+		if (snapshot_read(dir, &snapshot) < 0)
+			return;
+		told = snapshot->waits.at_ns > since_ns;
+		if (told)
+			ps_compute_note_latency(a->name, snapshot);
+		snapshot_free(snapshot);
+		usleep(LATENCY_NAP_US);
+	}
+}
+
 /* If another process changes it, too, the change is computed again. */
 #define TRIES 16
 
@@ -209,6 +233,7 @@ int cmd_set(int argc, char **argv)
 	static struct change change = {.options = &a.tenant};
 	static struct place place;
 	const char *runtime = place.runtime, *dir = place.dir;
+	uint64_t since_ns = now_monotonic_ns();
 	pid_t pid;
 	int r;
 
@@ -245,6 +270,7 @@ int cmd_set(int argc, char **argv)
 	set_change_kernels_limit(&place, &a, &change.after);
 	residency_file_tell(runtime); /* its quota counts, */
 	arbiter_host_announce(runtime); /* and so does its share */
+	set_note_latency(&a, dir, since_ns);
 	if (change.live)
 		space_report(&change.before, &change.after);
 	return 0;

@@ -55,6 +55,23 @@ static void ps_compute_put_unknown(struct table *t)
 	table_cell(t, "%s", "");
 }
 
+/* The latency that was asked, and what was had: how long work waited for a turn. */
+static void ps_compute_put_waits(struct table *t, const struct snapshot *snapshot)
+{
+	uint64_t asked_us = snapshot->policy.latency_us;
+	const struct turn_waits *waits = &snapshot->waits;
+
+	table_cell(t, "%s", asked_us ? units_duration(asked_us * NS_PER_US).s : "");
+	if (!waits->n) {
+		for (int i = 0; i < 3; i++)
+			table_cell(t, "%s", "");
+		return;
+	}
+	table_cell(t, "%s", units_duration(waits->p50_us * NS_PER_US).s);
+	table_cell(t, "%s", units_duration(waits->p99_us * NS_PER_US).s);
+	table_cell(t, "%s", waits->behind);
+}
+
 static void ps_compute_put_device(struct table *t, const struct tenant_entry *e,
 				  const struct snapshot_device *d)
 {
@@ -67,6 +84,7 @@ static void ps_compute_put_device(struct table *t, const struct tenant_entry *e,
 	/* A tenant's compute units are its own, so its use of them is not measured. */
 	if (!tenants_measured(d)) {
 		ps_compute_put_unknown(t);
+		ps_compute_put_waits(t, e->snapshot);
 		return;
 	}
 	ps_compute_put_points(t, compute->achieved_1s_bp);
@@ -74,6 +92,7 @@ static void ps_compute_put_device(struct table *t, const struct tenant_entry *e,
 	table_cell(t, "%s", units_duration(compute->throttled_ns).s);
 	table_cell(t, "%s", compute->debt_ns > 0 ? units_duration((uint64_t)compute->debt_ns).s
 						 : "");
+	ps_compute_put_waits(t, e->snapshot);
 }
 
 /* A tenant that used no device yet. */
@@ -85,12 +104,14 @@ static void ps_compute_put_idle(struct table *t, const struct tenant_entry *e)
 	table_cell(t, "%s", share ? units_permille(share).s : "-");
 	ps_compute_put_units(t, 0);
 	ps_compute_put_unknown(t);
+	ps_compute_put_waits(t, e->snapshot);
 }
 
 int ps_compute(const struct tenants *tenants, FILE *out)
 {
 	struct table *t =
-		table_new("TENANT|GPU|COMPUTE|MODE|CONTROL|>TARGET|>CUS|>1 S|>60 S|>HELD|>DEBT");
+		table_new("TENANT|GPU|COMPUTE|MODE|CONTROL|>TARGET|>CUS|>1 S|>60 S|>HELD|>DEBT|"
+			  ">ASKED|>WAIT P50|>P99|BEHIND");
 	bool any = false;
 	int r = 0;
 
@@ -115,11 +136,29 @@ int ps_compute(const struct tenants *tenants, FILE *out)
 	return r;
 }
 
+void ps_compute_note_latency(const char *name, const struct snapshot *snapshot)
+{
+	uint64_t asked_us = snapshot->policy.latency_us, least_us = snapshot->waits.least_us;
+
+	if (!asked_us || !snapshot->waits.at_ns || least_us <= asked_us)
+		return;
+	if (least_us == TURN_LATENCY_NONE)
+		say_note("tenant \"%s\": no latency can be kept beside a higher priority, or a "
+			 "tenant that has turns on other devices, too",
+			 name);
+	else
+		say_note("tenant \"%s\": a latency of %s cannot be kept while all want the device; "
+			 "by their kernels and weights %s is the least",
+			 name, units_duration(asked_us * NS_PER_US).s,
+			 units_duration(least_us * NS_PER_US).s);
+}
+
 /* After a unit of work a tenant pauses until it has paid for it, which is a window of its own. */
 void ps_compute_notes(const struct tenant_entry *e)
 {
 	if (!ps_compute_has_shares(e) || e->snapshot->policy.mode == POLICY_MODE_SPACE)
 		return;
+	ps_compute_note_latency(e->name, e->snapshot);
 	for (int d = 0; d < e->snapshot->ndevices; d++) {
 		const struct snapshot_device *dev = &e->snapshot->device[d];
 		uint64_t target = dev->compute.target_permille, longest = dev->compute.longest_ns;

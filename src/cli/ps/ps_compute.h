@@ -13,4 +13,7 @@ int ps_compute(const struct tenants *tenants, FILE *out);
 /* Says where a share cannot be exact, since the tenant's work comes in pieces that are too long. */
 void ps_compute_notes(const struct tenant_entry *tenant);
 
+/* Says so if the latency that was asked cannot be kept, and what can; nothing if nobody arbitrates. */
+void ps_compute_note_latency(const char *name, const struct snapshot *snapshot);
+
 #endif

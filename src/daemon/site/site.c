@@ -9,13 +9,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/now.h"
+#include "base/parse.h"
 #include "ledger/policy.h"
+#include "sched/tuning.h"
 #include "text/units.h"
 
 #define LINE_BYTES 1024
 #define GROUP	   "allot" /* its members manage all users' tenants */
 
-enum site_kind { KIND_SIZE, KIND_PART, KIND_NUMBER, KIND_PRIORITY, KIND_SWITCH };
+enum site_kind { KIND_SIZE, KIND_PART, KIND_NUMBER, KIND_PRIORITY, KIND_SWITCH,
+		 KIND_TIME };
 
 /* Words have one %s, for the value. */
 static const struct site_word {
@@ -40,6 +44,8 @@ static const struct site_word {
 			       "a tenant's priority is %s or less"},
 	[SITE_FLOOR_MAX] = {"floor-max", KIND_PART, POLICY_FLOOR_MOST,
 			    "a tenant keeps at most %s of each device's time beside higher priorities"},
+	[SITE_LATENCY_MIN] = {"latency-min", KIND_TIME, POLICY_LATENCY_MOST_US,
+			      "a tenant may ask for a latency of %s or more"},
 	[SITE_TENANTS] = {"tenants", KIND_NUMBER, 128, "a user has at most %s tenants at once"},
 	[SITE_METER] = {"meter", KIND_SWITCH, 0,
 			"a tenant is measured (%s) where nothing limits its use of compute, if it does "
@@ -272,6 +278,12 @@ static int site_parse(const struct site_word *key, const char *text, struct site
 			return -EINVAL;
 		ret->number = (uint32_t)number;
 		return 0;
+	case KIND_TIME:
+		if (parse_duration_us(text, key->most, &number) < 0 ||
+		    number < POLICY_LATENCY_LEAST_US)
+			return -EINVAL;
+		ret->number = (uint32_t)number;
+		return 0;
 	case KIND_PRIORITY:
 		i = parse_word(text, priorities, RANK_HIGH + 1);
 		ret->number = (uint32_t)i;
@@ -295,6 +307,8 @@ static const char *site_example(const struct site_word *key)
 		return "low, normal or high";
 	case KIND_SWITCH:
 		return "on or off";
+	case KIND_TIME:
+		return "a time from 2ms to 1s, like 20ms";
 	default:
 		return key->most == POLICY_WEIGHT_MAX ? "a whole number from 1 to 1000"
 						      : "a whole number from 1 to 128";
@@ -321,6 +335,8 @@ static struct units_text site_value_words(const struct site_word *key,
 	case KIND_SWITCH:
 		snprintf(words.s, sizeof(words.s), "%s", switches[value->number]);
 		break;
+	case KIND_TIME:
+		return units_duration(value->number * NS_PER_US);
 	}
 	return words;
 }
@@ -609,11 +625,15 @@ static bool site_is_nearer(const struct site_rule *a, const struct site_rule *b)
 static const struct site_value *site_usual(const struct site *site, enum site_key key)
 {
 	static const struct site_value priority = {.number = RANK_NORMAL},
-				       floor = {.number = POLICY_FLOOR_PERMILLE};
+				       floor = {.number = POLICY_FLOOR_PERMILLE},
+				       latency = {.number = TUNING_LATENCY_NS / NS_PER_US};
 
 	if (!site_bounds(site))
 		return NULL;
-	return key == SITE_PRIORITY_MAX ? &priority : key == SITE_FLOOR_MAX ? &floor : NULL;
+	return key == SITE_PRIORITY_MAX	  ? &priority
+	       : key == SITE_FLOOR_MAX	  ? &floor
+	       : key == SITE_LATENCY_MIN ? &latency
+					  : NULL;
 }
 
 const struct site_value *site_find(const struct site *site, const struct site_member *member,

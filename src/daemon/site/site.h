@@ -32,6 +32,7 @@ enum site_key {
 	SITE_WEIGHT_MAX,
 	SITE_PRIORITY_MAX, /* in the order low, normal, high */
 	SITE_FLOOR_MAX,	   /* in permille of the time */
+	SITE_LATENCY_MIN,  /* in microseconds */
 	SITE_TENANTS,
 	SITE_METER, /* where nothing was said: 0 off, 1 on */
 	SITE_ACCOUNTING_DRIVER, /* 0: --accounting driver is refused */
@@ -92,8 +93,9 @@ struct site_member {
 bool site_is_managed_by(const struct site *site, const struct site_member *member);
 
 /*
- * The value of that key for such a member, or its default (line 0): priority-max = normal and
- * floor-max = 5%, so that nobody outranks others unless the site allows it. NULL: there is none. Pure.
+ * The value of that key for such a member, or its default (line 0): priority-max = normal,
+ * floor-max = 5% and latency-min = 20ms, so that nobody outranks others, or shortens their turns,
+ * unless the site allows it. NULL: there is none. Pure.
  */
 const struct site_value *site_find(const struct site *site, const struct site_member *member,
 				   enum site_key key);

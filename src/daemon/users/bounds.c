@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/now.h"
 #include "base/number.h"
 #include "control/message.h"
 #include "ledger/reader/snapshot.h"
@@ -470,6 +471,19 @@ static const char *bounds_priority_of(uint32_t rank)
 	return compute_priorities[p];
 }
 
+static int bounds_check_latency(const struct bounds *b, const struct policy *policy,
+				char words[static BOUNDS_WORDS])
+{
+	const struct site_value *least = bounds_find(b, SITE_LATENCY_MIN);
+
+	if (!least || !policy->latency_us || policy->latency_us >= least->number)
+		return 0;
+	snprintf(words, BOUNDS_WORDS, "--latency: the site does not give this user less than %s "
+		 "(allotd: latency-min, %s); write that, or more",
+		 units_duration(least->number * NS_PER_US).s, bounds_where(least).s);
+	return -EDQUOT;
+}
+
 static int bounds_check_priority(const struct bounds *b, const struct policy *policy,
 				 char words[static BOUNDS_WORDS])
 {
@@ -486,7 +500,7 @@ static int bounds_check_priority(const struct bounds *b, const struct policy *po
 			 "(allotd: floor-max, %s); write that, or less",
 			 units_permille(floor->number).s, bounds_where(floor).s);
 	else
-		return 0;
+		return bounds_check_latency(b, policy, words);
 	return -EDQUOT;
 }
 

@@ -384,7 +384,7 @@ int snapshot_find_host_pids(struct snapshot *const *list, size_t n)
 	return 0;
 }
 
-static int snapshot_make(const struct policy *policy, const struct turn *turn, uint32_t request,
+static int snapshot_make(const struct policy *policy, const struct policy_told *told,
 			 struct ledger *ledger, struct snapshot_bound bound, struct snapshot **ret)
 {
 	CLEANUP(cleanup_snapshot_free) struct snapshot *snapshot = calloc(1, sizeof(*snapshot));
@@ -394,8 +394,10 @@ static int snapshot_make(const struct policy *policy, const struct turn *turn, u
 		return -ENOMEM;
 	snapshot->now_ns = now_boot_ns();
 	snapshot->policy = *policy;
-	snapshot->turns = turn->seq;
-	snapshot->swap = swap_phase_of(request);
+	snapshot->turns = told->turn.seq;
+	snapshot->swap = swap_phase_of(told->swap);
+	if (turn_waits_hold(&told->waits, now_monotonic_ns()))
+		snapshot->waits = told->waits;
 	r = snapshot_list_devices(snapshot, ledger);
 	if (r < 0)
 		return r;
@@ -403,7 +405,7 @@ static int snapshot_make(const struct policy *policy, const struct turn *turn, u
 	if (!snapshot_is_within(snapshot, bound))
 		return -E2BIG;
 	for (int i = 0; i < snapshot->ndevices; i++)
-		snapshot_read_compute(policy, turn, ledger, &snapshot->device[i]);
+		snapshot_read_compute(policy, &told->turn, ledger, &snapshot->device[i]);
 	r = snapshot_list_processes(snapshot, ledger, bound);
 	if (r < 0)
 		return r;
@@ -417,13 +419,12 @@ int snapshot_read_within(const char *dir, struct snapshot_bound bound, struct sn
 {
 	CLEANUP(cleanup_ledger_close) struct ledger *ledger = NULL;
 	struct policy policy;
-	struct turn turn;
-	uint32_t request;
-	int r = policy_load_all(dir, &policy, &turn, &request);
+	struct policy_told told;
+	int r = policy_load_all(dir, &policy, &told);
 
 	if (r == 0)
 		r = ledger_open(dir, LEDGER_READ, &ledger);
-	return r < 0 ? r : snapshot_make(&policy, &turn, request, ledger, bound, ret);
+	return r < 0 ? r : snapshot_make(&policy, &told, ledger, bound, ret);
 }
 
 int snapshot_read(const char *dir, struct snapshot **ret)
@@ -446,13 +447,12 @@ int snapshot_read_files(int policy_fd, int ledger_fd, struct snapshot_bound boun
 {
 	CLEANUP(cleanup_ledger_close) struct ledger *ledger = NULL;
 	struct policy policy;
-	struct turn turn;
-	uint32_t request;
-	int r = policy_load_file(policy_fd, &policy, &turn, &request);
+	struct policy_told told;
+	int r = policy_load_file(policy_fd, &policy, &told);
 
 	if (r == 0)
 		r = ledger_open_file(ledger_fd, &ledger);
-	return r < 0 ? r : snapshot_make(&policy, &turn, request, ledger, bound, ret);
+	return r < 0 ? r : snapshot_make(&policy, &told, ledger, bound, ret);
 }
 
 void snapshot_free(struct snapshot *snapshot)

@@ -83,6 +83,7 @@ struct snapshot {
 	struct policy policy;
 	enum swap_phase swap; /* what it was asked for last */
 	uint64_t now_ns; /* CLOCK_BOOTTIME of the snapshot */
+	struct turn_waits waits; /* at_ns 0: not known */
 	uint32_t turns;	 /* of it on its devices that began; goes round */
 	int ndevices;
 	struct snapshot_device *device;

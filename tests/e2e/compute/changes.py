@@ -174,6 +174,31 @@ class Changes(compute_lib.Case):
 
         self.measure(1, play, judge)
 
+    def test_a_latency_is_told(self):
+        """What was asked, what was had, and behind whom; less than a kernel of 9 ms cannot be."""
+        def play(machine):
+            machine.load("--seconds", 4, "--kernel-us", 200,
+                         run=("--name", "a", "--weight", 1, "--latency", "20ms"))
+            machine.load("--seconds", 4, "--kernel-us", 9000, run=("--name", "b", "--weight", 1))
+            sleep_until(machine.start() + 2.5)
+            machine.allot("set", "a", "--latency", "5ms")
+            time.sleep(0.1)
+            said = json.loads(machine.allot("ps", "--json", "a"))["tenants"][0]
+            table = machine.allot("ps", "a")
+            machine.finish()
+            return said, table
+
+        def judge(_, found):
+            said, table = found
+            waits = said["waits"]
+            if said["compute"]["latency_us"] != 5000 or not waits["n"]:
+                return f"asked {said['compute']['latency_us']} us, had {waits}"
+            if waits["behind"] != "b" or waits["least_latency_us"] < 9000:
+                return f"{waits}"
+            return None if " ASKED  WAIT P50 " in table else table
+
+        self.measure(1, play, judge)
+
 
 if __name__ == "__main__":
     compute_lib.main()

@@ -1139,7 +1139,7 @@ static void residency_host_forgive(struct residency_host *host, uint64_t now_ns)
 
 	for (int i = 0; i < host->n && late_ns > LATE_NS; i++) {
 		host->member[i].asked_ns += late_ns;
-		host->member[i].moved_ns += late_ns;
+		host->member[i].progress.since_ns += late_ns;
 	}
 }
 

@@ -899,7 +899,8 @@ static void arbiter_begin_lift(const struct machine *m, struct arbiter_tenant *t
 
 /*
  * `late`: the lift is over by the clock. A tenant whose work was slow gets the rest soon; one that
- * did nothing, or says so, later.
+ * did nothing, or says so, later. Work that is late may wait for a launch that this lift had no time
+ * for: the next one is a whole one.
  */
 static void arbiter_end_lift(const struct machine *m, struct arbiter_tenant *t, bool late)
 {
@@ -909,7 +910,7 @@ static void arbiter_end_lift(const struct machine *m, struct arbiter_tenant *t, 
 		t->owed_ns = clamp_i64(t->owed_ns, -(int64_t)OWED_MAX_NS,
 				       idle ? 0 : (int64_t)t->lift_ns / 2);
 	arbiter_pay_ahead(m, t);
-	if (idle)
+	if (idle || (t->late_ns && t->done_ns > m->now_ns))
 		t->lift_ns = m->params->lift_ns;
 	else if (late || t->owed_ns <= 0)
 		t->lift_ns = min_u64(2 * t->lift_ns, m->params->lift_ns);

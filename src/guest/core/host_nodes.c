@@ -27,14 +27,14 @@ static struct {
 	_Atomic uint32_t readers; /* threads that may know an event of them */
 } runs;
 
-static uint32_t host_run_begin(uint64_t exec, CUevent behind)
+static uint32_t host_run_begin(uint64_t exec, const CUevent event[2])
 {
 	uint64_t now = now_monotonic_ns();
 	uint32_t i;
 
 	lock_take(&runs.lock);
 	i = runs.n++;
-	runs.run[i % RUNS] = (struct run){exec, {now, 0, behind}};
+	runs.run[i % RUNS] = (struct run){exec, {now, 0, {event[0], event[1]}}};
 	lock_drop(&runs.lock);
 	return i;
 }
@@ -65,7 +65,7 @@ int host_nodes_between(uint64_t exec, uint64_t from_ns, uint64_t to_ns,
 		if (run->exec == exec && run->time.from_ns < to_ns && run->time.to_ns > from_ns)
 			ret[n++] = (struct host_time){max_u64(run->time.from_ns, from_ns),
 						      min_u64(run->time.to_ns, to_ns),
-						      run->time.behind};
+						      {run->time.event[0], run->time.event[1]}};
 	}
 	lock_drop(&runs.lock);
 	return n;
@@ -82,7 +82,7 @@ static bool host_runs_forget(uint64_t exec)
 	lock_take(&runs.lock);
 	for (uint32_t i = host_runs_first(); i != runs.n; i++)
 		if (runs.run[i % RUNS].exec == exec)
-			runs.run[i % RUNS].time.behind = NULL;
+			memset(runs.run[i % RUNS].time.event, 0, sizeof(runs.run[0].time.event));
 	lock_drop(&runs.lock);
 	return !atomic_load(&runs.readers);
 }
@@ -105,10 +105,10 @@ struct host_node {
 	struct host_nodes *all;
 	CUgraphNode node;
 	CUDA_HOST_NODE_PARAMS own;	/* of a host node */
-	CUgraphNode before, behind;	/* ours, around a node that waits for something else */
-	CUgraphNode record;		/* of the event; ours, behind all that */
-	CUevent event;
-	_Atomic uint32_t run; /* from `before` to `behind` */
+	CUgraphNode begin, end;	   /* ours, around a node that waits for something else */
+	CUgraphNode record[2];	   /* of the events; ours, around all that */
+	CUevent event[2];
+	_Atomic uint32_t run; /* from `begin` to `end` */
 };
 
 struct host_nodes {
@@ -211,7 +211,7 @@ static void host_nodes_count(const struct graph_nodes *all, size_t ret[HOST_KIND
 /* False: a node still has a function of ours, which lives for as long as the graph. */
 static bool host_node_give_back(const struct host_node *node)
 {
-	const CUgraphNode ours[] = {node->record, node->behind, node->before};
+	const CUgraphNode ours[] = {node->record[1], node->end, node->begin, node->record[0]};
 	bool all = true;
 
 	for (size_t i = 0; i < sizeof(ours) / sizeof(ours[0]); i++)
@@ -233,29 +233,40 @@ static bool host_node_wrap(struct host_node *node)
 	return true;
 }
 
+/* Adds a function of ours, or the recording of an event, behind a node; NULL: at the beginning. */
+static bool host_node_add(CUgraph graph, CUgraphNode *ret, const CUgraphNode *behind, CUevent event,
+			  const CUDA_HOST_NODE_PARAMS *function)
+{
+	size_t n = behind ? 1 : 0;
+
+	return function ? !DRIVER(cuGraphAddHostNode, (ret, graph, behind, n, function))
+			: !DRIVER(cuGraphAddEventRecordNode, (ret, graph, behind, n, event));
+}
+
 /*
  * Puts nodes of ours around a node of a chain. Its own edges stay, so that it is as it was when
- * ours are gone. `data`: what our functions are called with; it has the event.
+ * ours are gone. `data`: what our functions are called with; it has the events.
  */
 static bool host_node_surround(CUgraph graph, struct host_node *node, struct host_node *data,
 			       enum host_kind kind)
 {
 	const CUDA_HOST_NODE_PARAMS begin = {host_node_wait_begin, data};
 	const CUDA_HOST_NODE_PARAMS end = {host_node_wait_end, data};
-	CUgraphNode last, next, *behind = &node->node;
+	CUgraphNode last, next, *before = &node->record[0], *behind = &node->node;
 	size_t lasts = 1, nexts = 1;
 	bool ok = !DRIVER(cuGraphNodeGetDependencies, (node->node, &last, &lasts)) &&
-		  !DRIVER(cuGraphNodeGetDependentNodes, (node->node, &next, &nexts));
+		  !DRIVER(cuGraphNodeGetDependentNodes, (node->node, &next, &nexts)) &&
+		  host_node_add(graph, before, lasts ? &last : NULL, data->event[0], NULL);
 
 	if (kind == HOST_WAIT) {
-		ok = ok && !DRIVER(cuGraphAddHostNode, (&node->before, graph, &last, lasts, &begin)) &&
-		     !DRIVER(cuGraphAddDependencies, (graph, &node->before, &node->node, 1)) &&
-		     !DRIVER(cuGraphAddHostNode, (&node->behind, graph, &node->node, 1, &end));
-		behind = &node->behind;
+		ok = ok && host_node_add(graph, &node->begin, before, NULL, &begin) &&
+		     host_node_add(graph, &node->end, behind, NULL, &end);
+		before = &node->begin;
+		behind = &node->end;
 	}
-	ok = ok &&
-	     !DRIVER(cuGraphAddEventRecordNode, (&node->record, graph, behind, 1, data->event)) &&
-	     (!nexts || !DRIVER(cuGraphAddDependencies, (graph, &node->record, &next, 1)));
+	ok = ok && host_node_add(graph, &node->record[1], behind, data->event[1], NULL) &&
+	     !DRIVER(cuGraphAddDependencies, (graph, before, &node->node, 1)) &&
+	     (!nexts || !DRIVER(cuGraphAddDependencies, (graph, &node->record[1], &next, 1)));
 	if (!ok)
 		host_node_give_back(node);
 	return ok;
@@ -288,6 +299,23 @@ static struct host_nodes *host_nodes_new(CUgraph graph, size_t n)
 	return NULL;
 }
 
+static void host_node_drop_events(struct host_node *node)
+{
+	for (int i = 0; i < 2; i++) {
+		CUevent event = node->event[i];
+
+		node->event[i] = NULL;
+		if (event)
+			DRIVER(cuEventDestroy_v2, (event));
+	}
+}
+
+static bool host_node_make_events(struct host_node *node)
+{
+	return !DRIVER(cuEventCreate, (&node->event[0], CU_EVENT_DEFAULT)) &&
+	       !DRIVER(cuEventCreate, (&node->event[1], CU_EVENT_DEFAULT));
+}
+
 /* `plain`: nodes can be put into the graph, and out of it. */
 static void host_nodes_add(struct host_nodes *nodes, CUgraph graph, CUgraphNode of, bool plain)
 {
@@ -297,13 +325,13 @@ static void host_nodes_add(struct host_nodes *nodes, CUgraph graph, CUgraphNode 
 
 	*node = (struct host_node){.all = nodes, .node = of};
 	if (plain && (kind == HOST_FUNCTION || kind == HOST_WAIT) &&
-	    !DRIVER(cuEventCreate, (&node->event, CU_EVENT_DEFAULT)))
+	    host_node_make_events(node))
 		added = host_node_surround(graph, node, node, kind);
 	if (kind == HOST_FUNCTION)
 		added = host_node_wrap(node) || added;
 	nodes->n += added;
-	if (!added && node->event)
-		DRIVER(cuEventDestroy_v2, (node->event));
+	if (!added)
+		host_node_drop_events(node);
 }
 
 /* False: some still have functions of ours. */
@@ -318,13 +346,8 @@ static bool host_nodes_give_back(const struct host_nodes *nodes)
 
 static void host_nodes_drop_events(struct host_nodes *nodes)
 {
-	for (size_t i = 0; i < nodes->n; i++) {
-		CUevent event = nodes->node[i].event;
-
-		nodes->node[i].event = NULL;
-		if (event)
-			DRIVER(cuEventDestroy_v2, (event));
-	}
+	for (size_t i = 0; i < nodes->n; i++)
+		host_node_drop_events(&nodes->node[i]);
 }
 
 /* All waits get nodes of ours, or else none does, and host nodes a function alone. */

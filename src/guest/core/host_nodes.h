@@ -3,12 +3,12 @@
  * Tells when a graph waits in its middle, so that nobody is billed for a device that waits. While the
  * graph is instantiated its host nodes get a function of ours around their own, and each node that
  * waits for an event, a semaphore or a word gets a host node of ours before it and one behind it.
- * Behind both stands an event: the device may have turned to another tenant meanwhile, and this one's
- * work begins when it is back.
+ * Around that stand two events: work before it ends with the first one, and the device may have
+ * turned to another tenant meanwhile, so that what follows begins with the second one.
  *
  *	watch ── the driver copies the graph ── watched: the nodes are as they were
- *	launch ── kernel ── [ our function: the program's own ] ── event ── kernel
- *	launch ── kernel ── [ our function ── wait ── our function ] ── event ── kernel
+ *	launch ── kernel ── event ── [ our function: the program's own ] ── event ── kernel
+ *	launch ── kernel ── event ── [ our function ── wait ── our function ] ── event ── kernel
  *
  * Only if nothing else of the graph can run meanwhile: its nodes are one chain. The data of our
  * functions belongs to the executable graph as a user object, so it lives for as long as a launch
@@ -41,7 +41,7 @@ void host_nodes_leave(struct guest *guest, struct host_nodes *nodes);
 
 struct host_time {
 	uint64_t from_ns, to_ns; /* CLOCK_MONOTONIC */
-	CUevent behind; /* done when the device went on after the last time, or one since; or NULL */
+	CUevent event[2]; /* around it, or a later one of the same node; or NULL */
 };
 
 #define HOST_TIMES 64

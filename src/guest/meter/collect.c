@@ -114,15 +114,15 @@ static void collect_waits_end(const struct burst *burst)
 }
 
 /*
- * When a graph went on behind a wait, at the latest at `to_ns`. The event is that of a later launch
- * where the graph was launched again since.
+ * An instant of a wait in the middle of a graph, by its event if that lies between `least` and
+ * `most`: it does not where the graph was launched again since.
  */
-static uint64_t collect_went_on_ns(const struct pass *pass, const struct stream *stream,
-				   const struct host_time *host, uint64_t to_ns)
+static uint64_t collect_wait_ns(const struct pass *pass, const struct stream *stream, CUevent event,
+				uint64_t least, uint64_t most, uint64_t else_ns)
 {
-	uint64_t on = host->behind ? clock_ask(&pass->meter->clock[stream->clock], host->behind) : 0;
+	uint64_t at = event ? clock_ask(&pass->meter->clock[stream->clock], event) : 0;
 
-	return on > host->to_ns && on <= to_ns ? on : host->to_ns;
+	return at >= least && at <= most ? at : else_ns;
 }
 
 /* Adds what a burst did, but for the time in which it waited. Returns the sum of that time. */
@@ -130,15 +130,18 @@ static uint64_t collect_add_between(struct pass *pass, const struct stream *stre
 				    const struct burst *burst, struct span span)
 {
 	struct host_time host[HOST_TIMES];
-	uint64_t waited = 0, on;
+	uint64_t waited = 0, off, on;
 	int n = collect_waits(burst, span.from_ns, span.to_ns, host);
 
 	for (int i = 0; i < n; i++) {
-		on = collect_went_on_ns(pass, stream, &host[i], span.to_ns);
-		collect_add(pass, &(struct span){span.from_ns, host[i].from_ns, span.apart});
+		off = collect_wait_ns(pass, stream, host[i].event[0], span.from_ns,
+				      host[i].from_ns, host[i].from_ns);
+		on = collect_wait_ns(pass, stream, host[i].event[1], host[i].to_ns, span.to_ns,
+				     host[i].to_ns);
+		collect_add(pass, &(struct span){span.from_ns, off, span.apart});
 		span.from_ns = on;
 		span.apart = true;
-		waited += on - host[i].from_ns;
+		waited += on - off;
 	}
 	collect_waits_end(burst);
 	collect_add(pass, &span);

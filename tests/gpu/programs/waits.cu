@@ -719,18 +719,21 @@ static int graph_rounds(cudaEvent_t first, cudaEvent_t second)
 		graph_launch(exec, second);
 		MUST(cudaStreamSynchronize(stream[A]));
 	}
-	graph_update(exec, other);
-	graph_middle(other, type);
+	/* A host function that comes with an update is not seen: what that takes is billed. */
+	if (first) {
+		graph_update(exec, other);
+		graph_middle(other, type);
+		graph_launch(exec, second);
+		MUST(cudaStreamSynchronize(stream[A]));
+		graph_update(exec, graph);
+	}
 	MUST(cudaGraphDestroy(other));
-	graph_launch(exec, second);
-	MUST(cudaStreamSynchronize(stream[A]));
-	graph_update(exec, graph);
 	graph_launch(exec, first);
 	/* It runs still. */
 	MUST(cudaGraphExecDestroy(exec));
 	MUST(cudaGraphDestroy(graph));
 	MUST(cudaStreamSynchronize(stream[A]));
-	return 2 * (GRAPH_ROUNDS + (first ? 3 : 2));
+	return 2 * (GRAPH_ROUNDS + (first ? 3 : 1));
 }
 
 static void graph()

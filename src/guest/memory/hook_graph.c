@@ -106,7 +106,7 @@ bool graph_has_memory(const struct guest_device *device)
 	return atomic_load(&device->memory->graph_charged) != 0;
 }
 
-/* What is to be known of a graph's nodes. */
+/* Findings about a graph's nodes. */
 struct nodes {
 	uint64_t bytes[GUEST_DEVICES]; /* that they own */
 	bool wait;		       /* some do, for the program */

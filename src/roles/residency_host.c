@@ -50,8 +50,11 @@ _Static_assert(RESIDENCY_DEVICES <= TURN_DEVICES, "what is stranded of each");
 #define ENTITLED_NS (2 * NS_PER_S)
 /* A device that is found to have less than is known has less by this, too: a granule of its memory. */
 #define LOST_BYTES (UINT64_C(2) << 20)
-/* A step that comes this late was held up: the role holder was stopped, or the machine was. */
-#define LATE_NS (100 * NS_PER_MS)
+/*
+ * A step that comes this late was held up: the role holder was stopped, or the machine was. Whatever
+ * is less uses up nobody's patience; a role holder that is only slow keeps nobody waiting for it.
+ */
+#define LATE_NS (TUNING_RESIDENCY_ASLEEP_NS / 2)
 /* A process that was stopped has gone on if it answers for longer than that: it would be called off before. */
 #define HEARD_NS (TUNING_RESIDENCY_ASLEEP_NS + NS_PER_S / 10)
 

@@ -500,6 +500,8 @@ static uint64_t arbiter_deadline_ns(const struct machine *m, const struct arbite
 {
 	uint64_t by_ns = arbiter_begins_by_ns(m, t);
 
+	if (by_ns == UINT64_MAX)
+		return by_ns;
 	return m->now_ns + arbiter_longest_turn_ns(m, t) > by_ns ? by_ns : UINT64_MAX;
 }
 
@@ -512,8 +514,8 @@ static bool arbiter_goes_before(const struct machine *m, const struct arbiter_te
 		return a->wants;
 	if (arbiter_outranks(a, b) || arbiter_outranks(b, a))
 		return arbiter_outranks(a, b);
-	if (arbiter_deadline_ns(m, a) != arbiter_deadline_ns(m, b))
-		return arbiter_deadline_ns(m, a) < arbiter_deadline_ns(m, b);
+	if (a->deadline_ns != b->deadline_ns)
+		return a->deadline_ns < b->deadline_ns;
 	if (of_a != of_b)
 		return of_a < of_b;
 	return a->turn_from_ns < b->turn_from_ns;
@@ -523,6 +525,8 @@ static int arbiter_line_up(const struct machine *m, struct arbiter_tenant *line[
 {
 	int n = 0;
 
+	for (int i = 0; i < m->n; i++)
+		m->tenant[i].deadline_ns = arbiter_deadline_ns(m, &m->tenant[i]);
 	for (int i = 0; i < m->n; i++) {
 		int at = n;
 
@@ -960,6 +964,9 @@ static void arbiter_end_turns(const struct machine *m)
 			   arbiter_is_rivalled(m, t, t->priority)) {
 			if (late)
 				arbiter_charge_ahead(m, t);
+			/* It had a turn: it waits anew, or it would be before all others for ever. */
+			if (late && t->waits_ns)
+				t->waits_ns = m->now_ns;
 			arbiter_end_turn(m, t);
 		}
 	}

@@ -84,30 +84,32 @@ static uint64_t rounds_slice_ns(const struct rounds_params *params, const struct
 	return max_u64(round_ns * rounds_weight(t) / all->weight, params->least_ns);
 }
 
-/* The latest end of a turn of `of` that keeps the latency of tenant `i`: what others leave of it. */
-static uint64_t rounds_end_ns(const struct rounds_params *params, const struct rounds_tenant *tenant,
-			      int n, const struct sums *all, uint64_t round_ns, int of, int i)
+/* How long a turn of a tenant keeps the others from the device. */
+static uint64_t rounds_keeps_ns(const struct rounds_params *params, const struct sums *all,
+				uint64_t round_ns, const struct rounds_tenant *t)
 {
-	uint64_t others = params->hand_over_ns;
-
-	for (int j = 0; j < n; j++)
-		if (j != i && j != of)
-			others += rounds_slice_ns(params, all, round_ns, &tenant[j]) +
-				  rounds_bounded(tenant[j].over_ns);
-	return sat_sub_u64(rounds_budget_ns(params, &tenant[i]), others);
+	return rounds_slice_ns(params, all, round_ns, t) + rounds_bounded(t->over_ns);
 }
 
-/* A latency that the round exceeds, as it would cost too much, ends no turn. */
+/*
+ * The latest ends of a turn of `of` that keep the latency of each other tenant: that less the turns
+ * of the rest. A latency that the round exceeds, as it would cost too much, ends no turn.
+ */
 static void rounds_bound_turn(const struct rounds_params *params, const struct rounds_tenant *tenant,
 			      int n, const struct sums *all, uint64_t round_ns, int of,
 			      struct rounds_turn *turn)
 {
+	uint64_t rest_ns = params->hand_over_ns;
+
+	for (int i = 0; i < n; i++)
+		rest_ns += i != of ? rounds_keeps_ns(params, all, round_ns, &tenant[i]) : 0;
 	for (int i = 0; i < n; i++) {
-		uint64_t end_ns;
+		uint64_t others_ns, end_ns;
 
 		if (i == of)
 			continue;
-		end_ns = rounds_end_ns(params, tenant, n, all, round_ns, of, i);
+		others_ns = rest_ns - rounds_keeps_ns(params, all, round_ns, &tenant[i]);
+		end_ns = sat_sub_u64(rounds_budget_ns(params, &tenant[i]), others_ns);
 		if (tenant[i].latency_ns)
 			turn->asked_end_ns = min_u64(turn->asked_end_ns,
 						     max_u64(end_ns, params->least_ns));

@@ -1069,7 +1069,22 @@ static void check_liar(void)
 	CHECK(w->job[1].used_ns - before > 3 * SECOND);
 }
 
-/* A tenant on two devices, and one on each: all have half of what they can have. */
+/* A tenant that says that it wants the device, and launches nothing, whatever latency it asked for. */
+static void check_idle_liar(uint64_t latency_ns)
+{
+	struct world *w = fresh();
+	int liar = add(w, 1, 1, MS), other = add(w, 1, 1, MS);
+	uint64_t before;
+
+	w->honest = false;
+	w->tenant[liar].latency_ns = latency_ns;
+	w->job[liar].stuck = true;
+	run(w, 100 * MS);
+	before = w->job[other].used_ns;
+	run(w, 4 * SECOND);
+	CHECK(w->job[other].used_ns - before > SECOND);
+}
+
 /*
  * Work that is never done nor measured, as a kernel has it that waits for another tenant: its owner
  * is charged by the clock, and the other gets its turn, however far behind the owner was.
@@ -1250,6 +1265,9 @@ int main(void)
 	check_returns();
 	check_dead_owner();
 	check_liar();
+	check_idle_liar(0);
+	check_idle_liar(20 * MS);
+	check_idle_liar(SECOND);
 	check_endless(0, SECOND + 80 * MS);
 	check_endless(100 * MS, SECOND + 250 * MS);
 	check_endless(3 * SECOND, 4 * SECOND + 200 * MS);

@@ -254,6 +254,7 @@ static const struct {
 	{"graphends", billed_graph_ends},
 	{"graphevent", billed_graph_event},
 	{"graphupdate", billed_graph_update},
+	{"graphowned", billed_graph_owned},
 	{"legacy", billed_legacy},
 	{"legacy2", billed_behind_legacy},
 	{"otherctx", billed_other_context},

@@ -113,6 +113,7 @@ void billed_graph_nap(char **args);
 void billed_graph_ends(char **args);
 void billed_graph_event(char **args);
 void billed_graph_update(char **args);
+void billed_graph_owned(char **args);
 void billed_legacy(char **args);
 void billed_behind_legacy(char **args);
 void billed_other_context(char **args);

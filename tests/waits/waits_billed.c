@@ -7,6 +7,7 @@
  *	graphends     the same, and the executable is destroyed while it runs, or updated
  *	graphevent    in a graph, for an event of another stream, which waits
  *	graphupdate   the same, and the executable gets another event, and is updated
+ *	graphowned    briefly, in a graph with memory of its own, which is updated
  *	legacy        the legacy stream, for a stream that waits
  *	legacy2       a stream, for the legacy stream, which waits
  *	otherctx      in a stream, put there while another context is current
@@ -200,6 +201,32 @@ void billed_graph_update(char **args)
 	MUST(cuGraphExecUpdate_v2(exec, graph, &info));
 	MUST(cuGraphDestroy(graph));
 	launch_behind_event(exec, other, 4);
+	MUST(cuGraphExecDestroy(exec));
+	guest_done(NULL);
+}
+
+/* A graph that owns memory and has a host function, twice brought up to date with itself. */
+void billed_graph_owned(char **args)
+{
+	CUgraphExecUpdateResultInfo info;
+	CUgraphExec exec;
+	CUdeviceptr at;
+	CUgraph graph;
+
+	begin_warm();
+	MUST(cuStreamBeginCapture_v2(guest.c, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+	MUST(cuMemAllocAsync(&at, 1 << 20, guest.c));
+	guest_spin(guest.c, BRIEF_US);
+	MUST(cuLaunchHostFunc(guest.c, nap, NULL));
+	MUST(cuMemFreeAsync(at, guest.c));
+	MUST(cuStreamEndCapture(guest.c, &graph));
+	MUST(cuGraphInstantiateWithFlags(&exec, graph, 0));
+	guest_go();
+	for (int i = 0; i < ROUNDS; i++) {
+		MUST(cuGraphLaunch(exec, guest.a));
+		guest_sync(guest.a);
+		MUST(cuGraphExecUpdate_v2(exec, graph, &info));
+	}
 	MUST(cuGraphExecDestroy(exec));
 	guest_done(NULL);
 }

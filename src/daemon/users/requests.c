@@ -59,6 +59,7 @@ static int requests_check_policy(struct doing *d, const struct policy *policy)
 
 	if (policy_check(policy) < 0 || strcmp(policy->name, d->name) ||
 	    policy->slice_us > POLICY_LATENCY_MOST_US ||
+	    (policy->slice_us && policy->slice_us < POLICY_LATENCY_LEAST_US) ||
 	    policy->inflight_us > INFLIGHT_MAX_US || memcmp(policy->reserved, zero, sizeof(zero)))
 		return requests_refuse(d, -EINVAL, "the policy is damaged");
 	if (policy->mode != POLICY_MODE_TURNS)

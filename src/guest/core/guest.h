@@ -18,6 +18,7 @@
 
 #include "amd/identity.h"
 #include "base/lock.h"
+#include "base/word.h"
 #include "dropin/config.h"
 #include "guest/process/once.h"
 #include "ledger/ledger.h"
@@ -274,6 +275,12 @@ extern _Thread_local unsigned int guest_depth __attribute__((tls_model("initial-
 static inline bool guest_inside(void)
 {
 	return __builtin_expect(guest_depth != 0, 0);
+}
+
+/* Launches go as they are: nothing limits or measures them. */
+static inline bool guest_gate_is_open(const struct guest *guest)
+{
+	return __builtin_expect(word_read(guest->gate) == POLICY_GATE_OPEN && !guest->metered, 1);
 }
 
 /* DRIVER(cuMemAlloc_v2, (&p, n)): the driver's own function, marked as ours to call. */

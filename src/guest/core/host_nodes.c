@@ -27,18 +27,6 @@ static struct {
 	_Atomic uint32_t readers; /* threads that may know an event of them */
 } runs;
 
-static uint32_t host_run_begin(uint64_t exec, const CUevent event[2])
-{
-	uint64_t now = now_monotonic_ns();
-	uint32_t i;
-
-	lock_take(&runs.lock);
-	i = runs.n++;
-	runs.run[i % RUNS] = (struct run){exec, {now, 0, {event[0], event[1]}}};
-	lock_drop(&runs.lock);
-	return i;
-}
-
 static void host_run_end(uint32_t i)
 {
 	lock_take(&runs.lock);
@@ -76,17 +64,6 @@ void host_nodes_read(void)
 	atomic_fetch_sub(&runs.readers, 1);
 }
 
-/* Returns whether no thread knows an event of the executable any more. */
-static bool host_runs_forget(uint64_t exec)
-{
-	lock_take(&runs.lock);
-	for (uint32_t i = host_runs_first(); i != runs.n; i++)
-		if (runs.run[i % RUNS].exec == exec)
-			memset(runs.run[i % RUNS].time.event, 0, sizeof(runs.run[0].time.event));
-	lock_drop(&runs.lock);
-	return !atomic_load(&runs.readers);
-}
-
 bool host_nodes_run(uint64_t exec)
 {
 	bool any = false;
@@ -116,14 +93,54 @@ struct host_nodes {
 	uint64_t exec;
 	CUuserObject object;
 	bool plain; /* all of them have nodes of ours */
-	size_t n;
+	bool left;  /* its events end: under the lock of `runs` */
+	size_t n, most;
 	struct host_node node[];
 };
+
+/* With the lock. */
+static void host_runs_clear(uint64_t exec)
+{
+	for (uint32_t i = host_runs_first(); i != runs.n; i++)
+		if (runs.run[i % RUNS].exec == exec)
+			memset(runs.run[i % RUNS].time.event, 0, sizeof(runs.run[0].time.event));
+}
+
+void host_nodes_forget(uint64_t exec)
+{
+	lock_take(&runs.lock);
+	host_runs_clear(exec);
+	lock_drop(&runs.lock);
+}
+
+static uint32_t host_run_begin(const struct host_node *node)
+{
+	struct run run = {node->all->exec, {now_monotonic_ns(), 0, {NULL}}};
+	uint32_t i;
+
+	lock_take(&runs.lock);
+	if (!node->all->left)
+		memcpy(run.time.event, node->event, sizeof(run.time.event));
+	i = runs.n++;
+	runs.run[i % RUNS] = run;
+	lock_drop(&runs.lock);
+	return i;
+}
+
+/* Returns whether no thread knows an event of the executable any more. */
+static bool host_runs_forget(struct host_nodes *nodes)
+{
+	lock_take(&runs.lock);
+	nodes->left = true;
+	host_runs_clear(nodes->exec);
+	lock_drop(&runs.lock);
+	return !atomic_load(&runs.readers);
+}
 
 static void CUDA_CB host_node_run(void *arg)
 {
 	const struct host_node *node = arg;
-	uint32_t run = host_run_begin(node->all->exec, node->event);
+	uint32_t run = host_run_begin(node);
 
 	node->own.fn(node->own.userData);
 	host_run_end(run);
@@ -133,7 +150,7 @@ static void CUDA_CB host_node_wait_begin(void *arg)
 {
 	struct host_node *node = arg;
 
-	atomic_store(&node->run, host_run_begin(node->all->exec, node->event));
+	atomic_store(&node->run, host_run_begin(node));
 }
 
 static void CUDA_CB host_node_wait_end(void *arg)
@@ -209,13 +226,15 @@ static void host_nodes_count(const struct graph_nodes *all, size_t ret[HOST_KIND
 }
 
 /* False: a node still has a function of ours, which lives for as long as the graph. */
-static bool host_node_give_back(const struct host_node *node)
+static bool host_node_give_back(struct host_node *node)
 {
-	const CUgraphNode ours[] = {node->record[1], node->end, node->begin, node->record[0]};
+	CUgraphNode *const ours[] = {&node->record[1], &node->end, &node->begin, &node->record[0]};
 	bool all = true;
 
-	for (size_t i = 0; i < sizeof(ours) / sizeof(ours[0]); i++)
-		all = (!ours[i] || !DRIVER(cuGraphDestroyNode, (ours[i]))) && all;
+	for (size_t i = 0; i < sizeof(ours) / sizeof(ours[0]); i++) {
+		all = (!*ours[i] || !DRIVER(cuGraphDestroyNode, (*ours[i]))) && all;
+		*ours[i] = NULL;
+	}
 	if (node->own.fn)
 		all = !DRIVER(cuGraphHostNodeSetParams, (node->node, &node->own)) && all;
 	return all;
@@ -277,8 +296,10 @@ static struct host_nodes *host_nodes_map(size_t n)
 	size_t bytes = sizeof(struct host_nodes) + n * sizeof(struct host_node);
 	struct host_nodes *nodes = pages_map(bytes);
 
-	if (nodes)
+	if (nodes) {
 		nodes->bytes = bytes;
+		nodes->most = n;
+	}
 	return nodes;
 }
 
@@ -316,26 +337,33 @@ static bool host_node_make_events(struct host_node *node)
 	       !DRIVER(cuEventCreate, (&node->event[1], CU_EVENT_DEFAULT));
 }
 
-/* `plain`: nodes can be put into the graph, and out of it. */
-static void host_nodes_add(struct host_nodes *nodes, CUgraph graph, CUgraphNode of, bool plain)
+static bool host_node_fill(struct host_node *node, CUgraph graph, enum host_kind kind)
+{
+	if (node->all->plain &&
+	    !(host_node_make_events(node) && host_node_surround(graph, node, node, kind)))
+		return false;
+	return kind == HOST_WAIT || host_node_wrap(node);
+}
+
+static void host_nodes_add(struct host_nodes *nodes, CUgraph graph, CUgraphNode of)
 {
 	struct host_node *node = &nodes->node[nodes->n];
 	enum host_kind kind = host_node_kind(of);
-	bool added = false;
 
+	if (nodes->n == nodes->most ||
+	    !(kind == HOST_FUNCTION || (kind == HOST_WAIT && nodes->plain)))
+		return;
 	*node = (struct host_node){.all = nodes, .node = of};
-	if (plain && (kind == HOST_FUNCTION || kind == HOST_WAIT) &&
-	    host_node_make_events(node))
-		added = host_node_surround(graph, node, node, kind);
-	if (kind == HOST_FUNCTION)
-		added = host_node_wrap(node) || added;
-	nodes->n += added;
-	if (!added)
-		host_node_drop_events(node);
+	if (host_node_fill(node, graph, kind)) {
+		nodes->n++;
+		return;
+	}
+	host_node_give_back(node);
+	host_node_drop_events(node);
 }
 
 /* False: some still have functions of ours. */
-static bool host_nodes_give_back(const struct host_nodes *nodes)
+static bool host_nodes_give_back(struct host_nodes *nodes)
 {
 	bool all = true;
 
@@ -352,17 +380,17 @@ static void host_nodes_drop_events(struct host_nodes *nodes)
 
 /* All waits get nodes of ours, or else none does, and host nodes a function alone. */
 static void host_nodes_add_all(struct host_nodes *nodes, CUgraph graph,
-			       const struct graph_nodes *all, size_t waits)
+			       const struct graph_nodes *all)
 {
 	for (size_t i = 0; i < all->n; i++)
-		host_nodes_add(nodes, graph, all->node[i], nodes->plain);
-	if (!nodes->plain || nodes->n == waits)
+		host_nodes_add(nodes, graph, all->node[i]);
+	if (!nodes->plain || nodes->n == nodes->most)
 		return;
 	host_nodes_give_back(nodes);
 	host_nodes_drop_events(nodes);
 	nodes->n = 0;
 	nodes->plain = false;
-	host_nodes_add_all(nodes, graph, all, waits);
+	host_nodes_add_all(nodes, graph, all);
 }
 
 struct host_nodes *host_nodes_watch(struct guest *guest, CUgraph graph)
@@ -379,7 +407,7 @@ struct host_nodes *host_nodes_watch(struct guest *guest, CUgraph graph)
 		nodes = host_nodes_new(graph, waits);
 	if (nodes) {
 		nodes->plain = !n[HOST_MEMORY];
-		host_nodes_add_all(nodes, graph, &all, waits);
+		host_nodes_add_all(nodes, graph, &all);
 	}
 	graph_nodes_free(&all);
 	return nodes;
@@ -391,6 +419,8 @@ void host_nodes_watched(struct guest *guest, struct host_nodes *nodes, CUgraph g
 	if (!nodes)
 		return;
 	nodes->exec = KEY(exec);
+	if (!exec)
+		host_nodes_drop_events(nodes);
 	/* With the graph's reference may go what no executable has. */
 	if (host_nodes_give_back(nodes))
 		DRIVER(cuGraphReleaseUserObject, (graph, nodes->object, 1));
@@ -406,9 +436,10 @@ static bool host_nodes_match(struct host_nodes *nodes, struct host_nodes *of, CU
 
 		if (kind != HOST_FUNCTION && kind != HOST_WAIT)
 			continue;
+		if (nodes->n == nodes->most)
+			return false;
 		node->node = all->node[i];
-		if (nodes->n == of->n ||
-		    !host_node_surround(graph, node, &of->node[nodes->n], kind))
+		if (!host_node_surround(graph, node, &of->node[nodes->n], kind))
 			return false;
 		nodes->n++;
 	}
@@ -422,26 +453,36 @@ static bool host_nodes_hold(struct host_nodes *nodes, struct host_nodes *of, CUg
 	return !DRIVER(cuGraphRetainUserObject, (graph, of->object, 1, 0));
 }
 
+/* The same nodes as the executable's, if it has any. False: the graph has other ones. */
+static bool host_nodes_copy(struct host_nodes *nodes, struct host_nodes *of, CUgraph graph)
+{
+	struct graph_nodes all;
+	size_t n[HOST_KINDS];
+	bool same;
+
+	if (!of->plain)
+		return true;
+	if (graph_nodes_read(graph, &all))
+		return false;
+	host_nodes_count(&all, n);
+	same = n[HOST_FUNCTION] + n[HOST_WAIT] == of->n && !n[HOST_MEMORY] &&
+	       host_nodes_match(nodes, of, graph, &all);
+	graph_nodes_free(&all);
+	return same;
+}
+
 struct host_nodes *host_nodes_update(struct guest *guest, struct host_nodes *of, CUgraph graph)
 {
-	struct host_nodes *nodes = NULL;
-	size_t n[HOST_KINDS];
-	struct graph_nodes all;
+	struct host_nodes *nodes = host_nodes_map(of->n);
 
-	if (!of->plain || graph_nodes_read(graph, &all))
-		return NULL;
-	host_nodes_count(&all, n);
-	if (n[HOST_FUNCTION] + n[HOST_WAIT] == of->n && !n[HOST_MEMORY])
-		nodes = host_nodes_map(of->n);
 	if (nodes && !host_nodes_hold(nodes, of, graph)) {
 		host_nodes_free(nodes);
-		nodes = NULL;
+		return NULL;
 	}
-	if (nodes && !host_nodes_match(nodes, of, graph, &all)) {
+	if (nodes && !host_nodes_copy(nodes, of, graph)) {
 		host_nodes_updated(guest, nodes, graph);
-		nodes = NULL;
+		return NULL;
 	}
-	graph_nodes_free(&all);
 	return nodes;
 }
 
@@ -454,9 +495,15 @@ void host_nodes_updated(struct guest *guest, struct host_nodes *nodes, CUgraph g
 	host_nodes_free(nodes);
 }
 
-void host_nodes_leave(struct guest *guest, struct host_nodes *nodes)
+bool host_nodes_keep(struct guest *guest, struct host_nodes *nodes)
+{
+	return nodes && !DRIVER(cuUserObjectRetain, (nodes->object, 1));
+}
+
+void host_nodes_kept(struct guest *guest, struct host_nodes *nodes, bool ended)
 {
 	/* Where a thread is about to ask one, they go with the context: the driver ends who asks later. */
-	if (nodes && host_runs_forget(nodes->exec))
+	if (ended && host_runs_forget(nodes))
 		host_nodes_drop_events(nodes);
+	DRIVER(cuUserObjectRelease, (nodes->object, 1));
 }

@@ -13,7 +13,8 @@
  * Only if nothing else of the graph can run meanwhile: its nodes are one chain. The data of our
  * functions belongs to the executable graph as a user object, so it lives for as long as a launch
  * may run. A node of an executable that gets another function is no longer seen. A graph that owns
- * memory gets no node of ours: the driver would not take it out again.
+ * memory gets no node of ours: the driver would not take it out again. Nor does any while launches go
+ * as they are: nobody asks when it waits.
  */
 #ifndef ALLOT_GUEST_CORE_HOST_NODES_H
 #define ALLOT_GUEST_CORE_HOST_NODES_H
@@ -36,8 +37,12 @@ void host_nodes_watched(struct guest *guest, struct host_nodes *nodes, CUgraph g
 struct host_nodes *host_nodes_update(struct guest *guest, struct host_nodes *of, CUgraph graph);
 void host_nodes_updated(struct guest *guest, struct host_nodes *nodes, CUgraph graph);
 
-/* Before the executable is destroyed: its events are, which launches that run do not mind. */
-void host_nodes_leave(struct guest *guest, struct host_nodes *nodes);
+/*
+ * Around the driver's call that destroys the executable: then its events end, which launches that
+ * still run do not mind. Keeps `nodes`, which may be NULL; false: host_nodes_kept is not to be called.
+ */
+bool host_nodes_keep(struct guest *guest, struct host_nodes *nodes);
+void host_nodes_kept(struct guest *guest, struct host_nodes *nodes, bool ended);
 
 struct host_time {
 	uint64_t from_ns, to_ns; /* CLOCK_MONOTONIC */
@@ -45,6 +50,9 @@ struct host_time {
 };
 
 #define HOST_TIMES 64
+
+/* Its context is gone, and its events with it. */
+void host_nodes_forget(uint64_t exec);
 
 /*
  * When an executable graph (KEY) waited, of a time, in order. Returns how many times there are:

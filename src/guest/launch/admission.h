@@ -18,7 +18,7 @@
 /* Nothing is limited: the launch is none of our business. */
 static inline bool admission_is_open(const struct guest *guest)
 {
-	return __builtin_expect(word_read(guest->gate) == POLICY_GATE_OPEN && !guest->metered, 1);
+	return guest_gate_is_open(guest);
 }
 
 /* Launches are measured, or held. */

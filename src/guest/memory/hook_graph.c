@@ -326,7 +326,7 @@ static CUresult graph_instantiate_begin(struct guest *guest, CUgraph graph,
 	}
 	if (e)
 		graph_back_end_all(guest, NULL, owned->backing, owned->backings, e);
-	else if (owned->nodes.wait)
+	else if (owned->nodes.wait && !guest_gate_is_open(guest))
 		owned->hosts = host_nodes_watch(guest, graph);
 	return e;
 }
@@ -337,8 +337,18 @@ static void graph_forget(struct guest *guest, CUgraphExec exec)
 
 	for (int i = 0; i < guest->ndevices; i++)
 		object_take(guest->objects, OBJECT_EXEC, graph_key(exec, &guest->device[i]), &part);
-	if (object_take(guest->objects, OBJECT_EXEC_WAITS, KEY(exec), &part))
-		host_nodes_leave(guest, part.hosts);
+	object_take(guest->objects, OBJECT_EXEC_WAITS, KEY(exec), &part);
+}
+
+/* What waits in the executable is known no more. */
+static CUresult graph_destroy(struct guest *guest, CUgraphExec exec, struct host_nodes *hosts)
+{
+	bool kept = host_nodes_keep(guest, hosts);
+	CUresult e = DRIVER(cuGraphExecDestroy, (exec));
+
+	if (kept)
+		host_nodes_kept(guest, hosts, !e);
+	return e;
 }
 
 bool graph_waits(struct guest *guest, CUgraphExec exec)
@@ -353,12 +363,15 @@ static CUresult graph_instantiate_end(struct guest *guest, CUgraph graph, struct
 				      CUresult e, CUgraphExec *exec)
 {
 	struct object waits = {.kind = OBJECT_EXEC_WAITS, .device = -1};
+	CUcontext context = NULL;
 	bool full = false;
 
 	host_nodes_watched(guest, owned->hosts, graph, e ? NULL : *exec);
 	if (!e && owned->nodes.wait) {
 		waits.key = KEY(*exec);
 		waits.hosts = owned->hosts;
+		DRIVER(cuCtxGetCurrent, (&context));
+		waits.context = KEY(context);
 		full = object_put(guest->objects, &waits);
 	}
 	for (int i = 0; !e && i < guest->ndevices; i++) {
@@ -372,8 +385,18 @@ static CUresult graph_instantiate_end(struct guest *guest, CUgraph graph, struct
 	if (!full)
 		return e;
 	graph_forget(guest, *exec);
-	DRIVER(cuGraphExecDestroy, (*exec));
+	graph_destroy(guest, *exec, owned->hosts);
 	return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+/* The driver refused the graph: is it for nodes of ours? Then it is asked without them. */
+static bool graph_unwatch(struct guest *guest, CUgraph graph, struct owned *owned)
+{
+	struct host_nodes *hosts = owned->hosts;
+
+	host_nodes_watched(guest, hosts, graph, NULL);
+	owned->hosts = NULL;
+	return hosts;
 }
 
 #define INSTANTIATE(name, params, args, graph, flags)                                              \
@@ -386,7 +409,9 @@ static CUresult graph_instantiate_end(struct guest *guest, CUgraph graph, struct
 		if (e)                                                                             \
 			return e;                                                                  \
 		e = DRIVER(name, args);                                                            \
-		return graph_instantiate_end(guest, graph, &owned, e, phGraphExec);                       \
+		if (e && graph_unwatch(guest, graph, &owned))                                      \
+			e = DRIVER(name, args);                                                    \
+		return graph_instantiate_end(guest, graph, &owned, e, phGraphExec);                \
 	}
 
 INSTANTIATE(cuGraphInstantiate,
@@ -456,9 +481,9 @@ CUresult hook_cuGraphExecDestroy(CUgraphExec hGraphExec)
 		    object_take(guest->objects, OBJECT_EXEC,
 				graph_key(hGraphExec, &guest->device[i]), &part[n]))
 			n++;
-	if (waited)
-		host_nodes_leave(guest, waits.hosts);
-	e = DRIVER(cuGraphExecDestroy, (hGraphExec));
+	e = graph_destroy(guest, hGraphExec, waited ? waits.hosts : NULL);
+	if (e && waited)
+		object_put(guest->objects, &waits);
 	for (int i = 0; i < n; i++)
 		if (e)
 			object_put(guest->objects, &part[i]);

@@ -7,6 +7,7 @@
 #include "guest/account/holder.h"
 #include "guest/account/state.h"
 #include "guest/core/hook.h"
+#include "guest/core/host_nodes.h"
 #include "guest/lend/entry.h"
 #include "guest/memory/allocator.h"
 #include "guest/memory/external.h"
@@ -392,6 +393,10 @@ void memory_forget_context(struct guest *guest, CUcontext context)
 	known_code_forget(&guest->memory->code);
 	atomic_fetch_add(&guest->account->ended, 1); /* before we look: see memory_record */
 	OBJECT_SWEEP (gone, guest->objects, memory_is_of_context, &key) {
+		if (gone->kind == OBJECT_EXEC_WAITS) {
+			host_nodes_forget(gone->key);
+			continue;
+		}
 		if (gone->kind == OBJECT_PARTING)
 			gone->key = gone->parting.address;
 		if (gone->kind == OBJECT_ARRAY)

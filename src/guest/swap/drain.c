@@ -72,6 +72,12 @@ static bool drain_is_asked(struct guest *guest, uint32_t request)
 	return word_acquire(swap_request(guest->policy_map)) == request;
 }
 
+static void drain_yield(const struct movers *movers)
+{
+	if (movers)
+		movers_yield(movers);
+}
+
 /* A capture ends only while its thread may go on, so it is waited for with the gate open. */
 static bool drain_shut(struct guest *guest, uint32_t request, const struct movers *movers)
 {
@@ -81,14 +87,14 @@ static bool drain_shut(struct guest *guest, uint32_t request, const struct mover
 		if (!capturing_any(guest)) {
 			pass_shut(guest);
 			while (!pass_is_empty(guest) && drain_is_asked(guest, request)) {
-				movers_yield(movers);
+				drain_yield(movers);
 				drain_nap(&nap);
 			}
 			if (pass_is_empty(guest) && !capturing_any(guest))
 				return true;
 			pass_open(guest);
 		}
-		movers_yield(movers);
+		drain_yield(movers);
 		drain_nap(&nap);
 	}
 	return false;
@@ -100,7 +106,7 @@ enum swap_why drain_process(struct guest *guest, uint32_t request, const struct 
 
 	if (drain_shut(guest, request, movers)) {
 		why = SWAP_FINE;
-		for (int i = 0; !why && i < MOVERS; i++)
+		for (int i = 0; !why && movers && i < MOVERS; i++)
 			why = movers->mover[i].kind->rest(movers->mover[i].self);
 	}
 	/* Work that takes long may have had the request withdrawn, and threads let on by it. */

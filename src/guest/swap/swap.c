@@ -434,8 +434,10 @@ static enum swap_why swap_still(struct swap *swap, uint32_t request)
 		swap->answer.obstacle = amd_again_obstacle(swap->guest);
 	if (!why && swap->answer.obstacle)
 		why = SWAP_DMABUFS;
-	if (why)
+	if (why) {
 		swap_open(swap);
+		swap->answer.state = SWAP_RUNNING;
+	}
 	return why;
 }
 

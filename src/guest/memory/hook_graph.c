@@ -340,7 +340,7 @@ static void graph_forget(struct guest *guest, CUgraphExec exec)
 	object_take(guest->objects, OBJECT_EXEC_WAITS, KEY(exec), &part);
 }
 
-/* What waits in the executable is known no more. */
+/* Its waits are known no more. */
 static CUresult graph_destroy(struct guest *guest, CUgraphExec exec, struct host_nodes *hosts)
 {
 	bool kept = host_nodes_keep(guest, hosts);
@@ -436,7 +436,7 @@ INSTANTIATE(cuGraphInstantiateWithParams_ptsz,
 	    (phGraphExec, hGraph, instantiateParams), hGraph,
 	    instantiateParams ? instantiateParams->flags : 0)
 
-/* What the executable got around its waits is in no graph of the program's. */
+/* The nodes around the waits of an executable are in no graph of the program. */
 static struct host_nodes *graph_update_begin(struct guest *guest, CUgraphExec exec, CUgraph graph)
 {
 	struct object waits;

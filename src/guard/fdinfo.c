@@ -106,15 +106,17 @@ int fdinfo_parse(const char *text, struct fdinfo *ret)
 #define DRM_MAJOR    226
 #define FIRST_RENDER 128 /* minors below are of primary nodes */
 
+/* The file system is not asked: the process may have put a file of its own there meanwhile. */
 static uint32_t fdinfo_minor(int dir, int fd)
 {
-	struct stat st;
+	struct statx stx;
 	char path[32];
 
 	snprintf(path, sizeof(path), "../fd/%d", fd);
-	return fstatat(dir, path, &st, 0) == 0 && S_ISCHR(st.st_mode) &&
-			       major(st.st_rdev) == DRM_MAJOR && minor(st.st_rdev) >= FIRST_RENDER
-		       ? minor(st.st_rdev)
+	return statx(dir, path, AT_STATX_DONT_SYNC, STATX_TYPE, &stx) == 0 &&
+			       S_ISCHR(stx.stx_mode) && stx.stx_rdev_major == DRM_MAJOR &&
+			       stx.stx_rdev_minor >= FIRST_RENDER
+		       ? stx.stx_rdev_minor
 		       : 0;
 }
 

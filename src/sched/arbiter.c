@@ -1131,6 +1131,18 @@ static void arbiter_answer(const struct machine *m, struct arbiter_tenant *t)
 			min_u64(t->open_until_ns, t->turn_from_ns + arbiter_wall_ns(m, t));
 }
 
+/*
+ * When to look whether another tenant's latency ends the turn: a short turn before that, and then as
+ * it does, not sooner than it is of use.
+ */
+static uint64_t arbiter_awaited_from_ns(const struct machine *m, const struct arbiter_tenant *t)
+{
+	uint64_t by_ns = arbiter_next_begins_by_ns(m, t);
+	uint64_t from_ns = sat_sub_u64(by_ns, m->params->rounds.least_ns);
+
+	return from_ns > m->now_ns ? from_ns : max_u64(by_ns, m->now_ns + m->params->grace_ns);
+}
+
 /* When something about this tenant can change by itself. */
 static uint64_t arbiter_next_ns(const struct machine *m, const struct arbiter_tenant *t)
 {
@@ -1159,8 +1171,8 @@ static uint64_t arbiter_next_ns(const struct machine *m, const struct arbiter_te
 							    : m->now_ns + m->params->grace_ns);
 	if (arbiter_is_rivalled(m, t, t->priority)) {
 		next = min_u64(next, t->turn_from_ns + arbiter_wall_ns(m, t));
-		next = min_u64(next, sat_sub_u64(arbiter_next_begins_by_ns(m, t),
-						 m->params->rounds.least_ns));
+		if (!t->lifted)
+			next = min_u64(next, arbiter_awaited_from_ns(m, t));
 		/* No sooner: a device works no faster than the clock goes. */
 		if (!t->rests)
 			next = min_u64(next, m->now_ns + arbiter_left_ns(m, t));

@@ -47,14 +47,19 @@ struct look {
 	nvmlProcessUtilizationSample_t sample[SAMPLES]; /* of utilisation: another question */
 };
 
-static struct look *figure_look_new(void)
+/* One is kept: making it and touching its pages takes longer than most looks. Nothing of it is zero. */
+static struct look *figure_look_new(struct guest *guest)
 {
-	return pages_map(sizeof(struct look));
+	struct look *look = atomic_exchange(&guest->account->look, NULL);
+
+	return look ? look : pages_map(sizeof(struct look));
 }
 
-static void figure_look_free(struct look *look)
+static void figure_look_free(struct guest *guest, struct look *look)
 {
-	munmap(look, sizeof(*look));
+	look = atomic_exchange(&guest->account->look, look);
+	if (look)
+		munmap(look, sizeof(*look));
 }
 
 static int figure_of(const struct look *look, uint32_t pid, uint64_t *ret_bytes)
@@ -501,7 +506,7 @@ static bool figure_reconcile_within(struct guest *guest, struct guest_device *de
 	/* The ledger keeps nothing then that the figure has. */
 	if (guest_by_driver(guest))
 		return false;
-	look = figure_look_new();
+	look = figure_look_new(guest);
 	if (!look)
 		return false;
 	cancel = cancel_hold();
@@ -509,7 +514,7 @@ static bool figure_reconcile_within(struct guest *guest, struct guest_device *de
 	calls_step = CALLS_HOUSEKEEPING;
 	told = figure_try(guest, device, look, wait ? ALONE_TRIES : TRIES, wait);
 	calls_step = step;
-	figure_look_free(look);
+	figure_look_free(guest, look);
 	/*
 	 * Not before it is over, so that no other thread is admitted by charges that are just being
 	 * looked at. Also if the driver did not answer. But it knows no process without a context.
@@ -568,7 +573,7 @@ void figure_await_dead(struct guest *guest, struct guest_device *device)
 		    !(guest_by_driver(guest) || figure_charged(guest, i, device->ledger)) ||
 		    slot_alive(guest->ledger, i))
 			continue;
-		if (!look && !(look = figure_look_new()))
+		if (!look && !(look = figure_look_new(guest)))
 			return;
 		while (now_monotonic_ns() < until &&
 		       (slot_ending(guest->ledger, i) ||
@@ -577,7 +582,7 @@ void figure_await_dead(struct guest *guest, struct guest_device *device)
 			nanosleep(&(struct timespec){.tv_nsec = DEATH_NAP_NS}, NULL);
 	}
 	if (look)
-		figure_look_free(look);
+		figure_look_free(guest, look);
 }
 
 #define TOLD_NAP_NS  5000000
@@ -620,7 +625,7 @@ static int figure_add_processes(struct guest *guest, const uint8_t uuid[16], int
 {
 	struct slot *slot = atomic_load(&guest->slot);
 	bool missing = figure_with_context(guest, ledger_device);
-	struct look *look = figure_look_new();
+	struct look *look = figure_look_new(guest);
 	uint64_t sum = 0;
 	int r = look ? driver_list_read(guest, uuid, ledger_device, &look->list) : -ENOMEM;
 
@@ -641,7 +646,7 @@ static int figure_add_processes(struct guest *guest, const uint8_t uuid[16], int
 		quota_set_driver(slot, ledger_device, figure, now_boot_ns());
 	}
 	if (look)
-		figure_look_free(look);
+		figure_look_free(guest, look);
 	if (r)
 		return r;
 	/* It knows us by another pid (a container), and nobody has told us by which. */
@@ -670,7 +675,7 @@ static bool figure_is_ours(struct guest *guest, uint32_t pid)
 void figure_measure_first(struct guest *guest, struct guest_device *device)
 {
 	struct slot *slot = atomic_load(&guest->slot);
-	struct look *look = figure_look_new();
+	struct look *look = figure_look_new(guest);
 	struct slot_info info;
 	uint64_t figure;
 
@@ -681,7 +686,7 @@ void figure_measure_first(struct guest *guest, struct guest_device *device)
 				atomic_load(&device->account->contexts) == 1 &&
 					figure_is_pure(device));
 	if (look)
-		figure_look_free(look);
+		figure_look_free(guest, look);
 }
 
 /* There may be several samples of one process: its newest counts. Answers -1 when none is ours. */
@@ -706,14 +711,14 @@ static int figure_tenant_percent(struct guest *guest, const nvmlProcessUtilizati
 /* Does NVML list a process of the tenant, so that none that it samples is an idle tenant? */
 static bool figure_lists_tenant(struct guest *guest, const uint8_t uuid[16], int ledger_device)
 {
-	struct look *look = figure_look_new();
+	struct look *look = figure_look_new(guest);
 	bool any = false;
 
 	if (look && !driver_list_read(guest, uuid, ledger_device, &look->list))
 		for (int i = 0; i < look->list.n && !any; i++)
 			any = figure_is_ours(guest, look->list.process[i].pid);
 	if (look)
-		figure_look_free(look);
+		figure_look_free(guest, look);
 	return any;
 }
 
@@ -726,7 +731,7 @@ static bool figure_lists_tenant(struct guest *guest, const uint8_t uuid[16], int
 int figure_utilisation(struct guest *guest, const uint8_t uuid[16], int ledger_device)
 {
 	unsigned long long since_us = (now_ns(CLOCK_REALTIME) - RECENT_NS) / 1000;
-	struct look *look = figure_look_new();
+	struct look *look = figure_look_new(guest);
 	unsigned int n = SAMPLES;
 	nvmlReturn_t r = NVML_SUCCESS;
 	nvmlUtilization_t rates;
@@ -737,14 +742,14 @@ int figure_utilisation(struct guest *guest, const uint8_t uuid[16], int ledger_d
 
 	if (!nvml || !look) {
 		if (look)
-			figure_look_free(look);
+			figure_look_free(guest, look);
 		return -EIO;
 	}
 	guest_depth++;
 	if (nvml->nvmlDeviceGetProcessUtilization(device, look->sample, &n, since_us) ==
 	    NVML_SUCCESS)
 		percent = figure_tenant_percent(guest, look->sample, n < SAMPLES ? n : SAMPLES);
-	figure_look_free(look);
+	figure_look_free(guest, look);
 	/* A process that did nothing in that time has no sample. */
 	if (percent < 0 && figure_lists_tenant(guest, uuid, ledger_device))
 		percent = 0;
@@ -769,12 +774,12 @@ static void figure_add_siblings(struct guest *guest, const uint8_t uuid[16], int
 	for (int i = 0; i < guest->ndevices && atomic_load(&guest->slot); i++)
 		if (guest->device[i].ledger == ledger_device)
 			hidden = atomic_load(&guest->device[i].account->siblings_bytes);
-	if (!hidden || !(look = figure_look_new()))
+	if (!hidden || !(look = figure_look_new(guest)))
 		return;
 	figure_note_charged(guest, ledger_device, look);
 	if (!driver_list_read(guest, uuid, ledger_device, &look->list))
 		figure_hidden_by_siblings(guest, ledger_device, look, each);
-	figure_look_free(look);
+	figure_look_free(guest, look);
 }
 
 int figure_tenant_each(struct guest *guest, const uint8_t uuid[16], int ledger_device,

@@ -9,6 +9,7 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include "base/dir.h"
 #include "base/err.h"
 
 #define DRM_MAJOR    226
@@ -41,31 +42,28 @@ void device_files_close(struct device_files *files)
 	free(files);
 }
 
-/* "0000:c1:00.0", of the bus that a display node's device is on; "" for none. */
-static void device_files_key(unsigned int card, char ret_pci[TOPOLOGY_PCI_BYTES])
+/*
+ * The minor of the render node of a display node's device; 0: it has none. All but the first partition
+ * of a board have a device of their own, which is on no bus.
+ */
+static unsigned int device_files_render(unsigned int card)
 {
-	char path[64], link[256];
+	CLEANUP_DIR DIR *dir = NULL;
+	char path[64];
 	const char *name;
-	ssize_t n;
+	uint64_t minor;
 
-	snprintf(path, sizeof(path), "/sys/dev/char/%d:%u/device", DRM_MAJOR, card);
-	n = readlink(path, link, sizeof(link) - 1);
-	link[n < 0 ? 0 : n] = '\0';
-	name = strrchr(link, '/');
-	snprintf(ret_pci, TOPOLOGY_PCI_BYTES, "%s", name ? name + 1 : "");
-}
-
-static bool device_files_is_card_of(const struct topology_node *node, const char *pci)
-{
-	char place[TOPOLOGY_PCI_BYTES];
-
-	topology_pci_name(node, place);
-	return *pci && !strcmp(place, pci);
+	snprintf(path, sizeof(path), "/sys/dev/char/%d:%u/device/drm", DRM_MAJOR, card);
+	dir = opendir(path);
+	while ((name = dir_next(dir)))
+		if (!strncmp(name, "renderD", 7) && !parse_u64(name + 7, 0, UINT32_MAX, &minor))
+			return (unsigned int)minor;
+	return 0;
 }
 
 bool device_files_find(const struct device_files *files, dev_t device, uint32_t *ret_gpu_id)
 {
-	char pci[TOPOLOGY_PCI_BYTES] = "";
+	unsigned int render = minor(device);
 
 	if (device && device == files->kfd) {
 		*ret_gpu_id = 0;
@@ -73,13 +71,12 @@ bool device_files_find(const struct device_files *files, dev_t device, uint32_t 
 	}
 	if (major(device) != DRM_MAJOR)
 		return false;
-	if (minor(device) < FIRST_RENDER)
-		device_files_key(minor(device), pci);
+	if (render < FIRST_RENDER)
+		render = device_files_render(render);
 	for (uint32_t i = 0; i < files->topology->node_count; i++) {
 		const struct topology_node *node = &files->topology->nodes[i];
 
-		if (!node->gpu_id ||
-		    (node->render_minor != minor(device) && !device_files_is_card_of(node, pci)))
+		if (!node->gpu_id || !render || node->render_minor != render)
 			continue;
 		*ret_gpu_id = node->gpu_id;
 		return true;

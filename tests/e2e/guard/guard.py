@@ -155,6 +155,15 @@ class Guard(cli_lib.Case):
         self.assertEqual(bare("create", LIMIT + 1), -errno.ENOMEM)
         self.assertEqual(bare("ioctl", -1, 0xc02064b2), -errno.EINVAL)  # CREATE_DUMB: in no row
 
+    def test_card_of_a_partition(self):
+        """A display node of a partition has no PCI address of its own."""
+        sim = ("sim", "--amd", "1,partitions=3", "--model", "gfx942", "--memory", "1GiB")
+        bare = Bare(self.start(ALLOT, *sim, "--", ALLOT, *RUN, "--", BARE))
+        for card in range(3):
+            self.assertEqual(bare("card", card), 0)
+            self.assertEqual(bare("create", LIMIT), -errno.ENOTTY)
+            self.assertEqual(bare("create", LIMIT + 1), -errno.ENOMEM)
+
     def test_kept_file(self):
         """What the kernel keeps for a process, which has closed it, the guard can still look at."""
         bare = self.bare()

@@ -93,40 +93,44 @@ static void account_look(struct account_step *step)
 }
 
 /*
- * Adds the time that the device worked for the tenant, by its weight. The rest of the time since the
- * last step is had by all that run, by weight: all of it, where not all of them are metered. Work of
- * others that is billed now was counted as such a rest before, so it is taken off again.
+ * By how much the account moves on for a device: by the time that this worked for the tenant, by its
+ * weight. The rest of the time since the last step was had by all that run, by weight: all of it,
+ * where not all of them are metered. Work of others that is billed now was counted as such a rest
+ * before, so it is taken off again.
  */
-static void account_add_time(const struct account_step *step, int i, int d)
+static int64_t account_change(const struct account_step *step, int i, int d)
 {
-	struct residency_tenant *t = &step->tenant[i];
+	const struct residency_tenant *t = &step->tenant[i];
 	uint64_t elapsed_ns = step->now_ns - t->counted_ns;
 	uint64_t all_ns = step->unmetered[d] ? 0 : step->billed_ns[d];
+	int64_t change = 0;
 
 	if (!step->unmetered[d])
-		t->served += account_units(account_billed_ns(t, d), account_weight(t));
+		change += (int64_t)account_units(account_billed_ns(t, d), account_weight(t));
 	if (!step->runs[i])
-		return;
-	t->served += account_units(sat_sub_u64(elapsed_ns, all_ns), step->weights[d]);
-	t->served = sat_sub_u64(t->served,
-				account_units(sat_sub_u64(all_ns, elapsed_ns), step->weights[d]));
+		return change;
+	change += (int64_t)account_units(sat_sub_u64(elapsed_ns, all_ns), step->weights[d]);
+	return change - (int64_t)account_units(sat_sub_u64(all_ns, elapsed_ns), step->weights[d]);
 }
 
+/* Of several devices the one that the tenant had the most of counts. */
 static void account_add(const struct account_step *step, int i)
 {
 	struct residency_tenant *t = &step->tenant[i];
-	int on = -1;
+	int64_t most = INT64_MIN;
 
 	for (int d = 0; d < step->devices; d++) {
 		if (!account_has(t, d))
 			continue;
-		if (on < 0 || step->weights[d] > step->weights[on])
-			on = d;
+		if (t->counted_ns && step->weights[d])
+			most = clamp_i64(account_change(step, i, d), most, INT64_MAX);
 		if (step->contended[d])
 			t->contended_ns = step->now_ns;
 	}
-	if (t->counted_ns && on >= 0 && step->weights[on])
-		account_add_time(step, i, on);
+	if (most >= 0)
+		t->served = sat_add_u64(t->served, (uint64_t)most);
+	else if (most != INT64_MIN)
+		t->served = sat_sub_u64(t->served, (uint64_t)-most);
 }
 
 static void account_note_billed(const struct account_step *step, int i)

@@ -377,6 +377,33 @@ static void check_comer(void)
 	CHECK(t[2].served >= had && t[0].served >= had);
 }
 
+/* How far the account of a tenant moves on that works on the second of its two devices. */
+static uint64_t served_on_two_devices(bool beside)
+{
+	enum { TWO, ONE, COMER, ALL };
+	struct residency_tenant t[ALL] = {
+		[TWO] = {.id = 1, .metered = true, .here = {GIB / 1024, GIB}},
+		[ONE] = {.id = beside ? 2 : 0, .metered = true, .here = {GIB}},
+		[COMER] = {.id = 3, .metered = true, .wants = true, .place = RESIDENCY_AWAY,
+			   .away = {0, GIB}},
+	};
+	uint64_t now = 100 * SECOND;
+
+	for (int i = 0; i < 1000; i++, now += TICK_NS) {
+		t[TWO].used_ns = t[ONE].used_ns = now;
+		t[TWO].busy_ns[1] += TICK_NS;
+		t[ONE].busy_ns[0] += TICK_NS;
+		residency_account_count(&residency_defaults, t, ALL, 2, now);
+	}
+	return t[TWO].served;
+}
+
+/* It is no less because another tenant keeps the first device busy. */
+static void check_two_devices(void)
+{
+	CHECK(served_on_two_devices(true) >= served_on_two_devices(false) / 20 * 19);
+}
+
 int main(int argc, char **argv)
 {
 	uint64_t seeds = argc > 1 ? strtoull(argv[1], NULL, 0) : 3;
@@ -384,6 +411,7 @@ int main(int argc, char **argv)
 
 	verbose = argc > 2;
 	check_comer();
+	check_two_devices();
 	for (uint64_t seed = first; seed < first + seeds; seed++)
 		for (int i = 0; i < BEHAVIOURS * KINDS; i++) {
 			if (verbose)

@@ -1042,11 +1042,17 @@ static bool arbiter_is_first(const struct machine *m, const struct arbiter_tenan
 	return any;
 }
 
+/* A tenant whose latency can be kept, and is sooner over than a neighbour's work in flight may be. */
+static bool arbiter_is_in_haste(const struct arbiter_tenant *t)
+{
+	return t->latency_ns && t->latency_ns < RECENT_NS && t->latency_ns >= t->least_latency_ns;
+}
+
 static bool arbiter_is_contended(const struct machine *m, const struct arbiter_tenant *t)
 {
 	for (int i = 0; i < m->n; i++)
 		if (arbiter_takes_part(&m->tenant[i], t) &&
-		    (!m->tenant[i].idle_since_ns || m->tenant[i].latency_ns ||
+		    (!m->tenant[i].idle_since_ns || arbiter_is_in_haste(&m->tenant[i]) ||
 		     m->now_ns - m->tenant[i].idle_since_ns < RECENT_NS))
 			return true;
 	return false;

@@ -133,12 +133,15 @@ struct rounds_turn rounds_turn_of(const struct rounds_params *params,
 	return turn;
 }
 
-/* The shortest turn that the tenant can have. */
+/*
+ * The shortest turn that the tenant can have. One of a single kernel is not always longer than planned
+ * by as much as the others.
+ */
 static uint64_t rounds_least_turn_ns(const struct rounds_params *params,
 				     const struct rounds_tenant *t)
 {
 	return rounds_bounded(max_u64(params->least_ns + t->over_ns,
-				      t->unit_ns + params->hand_over_ns));
+				      t->unit_ns + t->over_ns / 2 + params->hand_over_ns));
 }
 
 /*

@@ -215,10 +215,11 @@ static struct device device_by_chance(uint64_t seed)
 	for (int i = 0; i < n; i++) {
 		uint64_t kernel_ns = 50 * US + device_random(&d, 4 * MS);
 		uint64_t latency_ns = (3 + device_random(&d, 40)) * MS;
+		uint64_t asks = device_random(&d, 2), varies_ns = device_random(&d, kernel_ns / 2);
+		uint32_t weight = 1 + (uint32_t)device_random(&d, 4);
 
-		device_add(&d, (enum load)device_random(&d, LOADS), 1 + (uint32_t)device_random(&d, 4),
-			   kernel_ns, device_random(&d, kernel_ns / 2),
-			   device_random(&d, 2) ? latency_ns : 0);
+		device_add(&d, (enum load)device_random(&d, LOADS), weight, kernel_ns, varies_ns,
+			   asks ? latency_ns : 0);
 	}
 	return d;
 }
@@ -275,10 +276,13 @@ static void check_weights(void)
 		struct device d = device_of(seed);
 		uint64_t weight = 0, used = 0;
 
-		for (int i = 0; i < 2 + (int)(seed % (TENANTS - 1)); i++)
-			device_add(&d, LOAD_ENDLESS, 1 + (uint32_t)device_random(&d, 4),
-				   50 * US + device_random(&d, 4 * MS), 0,
-				   i % 2 ? (5 + device_random(&d, 50)) * MS : 0);
+		for (int i = 0; i < 2 + (int)(seed % (TENANTS - 1)); i++) {
+			uint64_t latency_ns = i % 2 ? (5 + device_random(&d, 50)) * MS : 0;
+			uint64_t kernel_ns = 50 * US + device_random(&d, 4 * MS);
+
+			device_add(&d, LOAD_ENDLESS, 1 + (uint32_t)device_random(&d, 4), kernel_ns,
+				   0, latency_ns);
+		}
 		device_run(&d, LEARN_NS);
 		d.learned = true;
 		device_run(&d, RUN_NS);

@@ -111,6 +111,8 @@ static void check_late(void)
 	CHECK_EQ(swap_phase_of(*swap_request(policy)), SWAP_RUN);
 	residency_host_close(host);
 	policy_close(policy);
+	ledger_close(slot_ledger(waits));
+	ledger_close(slot_ledger(holds));
 }
 
 int main(void)

@@ -134,8 +134,8 @@ struct rounds_turn rounds_turn_of(const struct rounds_params *params,
 }
 
 /*
- * The shortest turn that the tenant can have. One of a single kernel is not always longer than planned
- * by as much as the others.
+ * The shortest turn that the tenant can have. With a single kernel it is longer than planned, too, if
+ * not always by as much.
  */
 static uint64_t rounds_least_turn_ns(const struct rounds_params *params,
 				     const struct rounds_tenant *t)

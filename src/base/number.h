@@ -20,6 +20,11 @@ static inline uint64_t max_u64(uint64_t a, uint64_t b)
 	return a > b ? a : b;
 }
 
+static inline int64_t max_i64(int64_t a, int64_t b)
+{
+	return a > b ? a : b;
+}
+
 /* a + b, or UINT64_MAX where that would wrap. */
 static inline uint64_t sat_add_u64(uint64_t a, uint64_t b)
 {

@@ -962,11 +962,11 @@ static void arbiter_end_turns(const struct machine *m)
 			arbiter_end_turn(m, t);
 		} else if ((late || !arbiter_left_ns(m, t)) &&
 			   arbiter_is_rivalled(m, t, t->priority)) {
-			if (late)
+			if (late) {
 				arbiter_charge_ahead(m, t);
-			/* It had a turn: it waits anew, or it would be before all others for ever. */
-			if (late && t->waits_ns)
-				t->waits_ns = m->now_ns;
+				/* It waits anew, or it would be before all others for ever. */
+				t->waits_ns = t->waits_ns ? m->now_ns : 0;
+			}
 			arbiter_end_turn(m, t);
 		}
 	}

@@ -123,7 +123,7 @@ static void account_add(const struct account_step *step, int i)
 		if (!account_has(t, d))
 			continue;
 		if (t->counted_ns && step->weights[d])
-			most = clamp_i64(account_change(step, i, d), most, INT64_MAX);
+			most = max_i64(most, account_change(step, i, d));
 		if (step->contended[d])
 			t->contended_ns = step->now_ns;
 	}

@@ -855,60 +855,66 @@ static void check_floor(void)
 	}
 }
 
-static void check_floor_of_the_idle(void)
+/* Two that work for 1 ms at a time: LOW has a floor of 5 % beside HIGH, which goes first. */
+enum { LOW, HIGH };
+
+static struct world *low_beside_high(void)
 {
 	struct world *w = fresh();
-	int low = add(w, 1, 1, MS), high = add(w, 1, 1, MS), used[JOBS];
 
-	w->honest = false;
-	w->tenant[high].priority = 1;
-	w->tenant[low].floor_permille = 50;
-	w->job[low].stuck = true;
+	add(w, 1, 1, MS);
+	add(w, 1, 1, MS);
+	w->honest = false; /* a lifted tenant is above a priority */
+	w->tenant[HIGH].priority = 1;
+	w->tenant[LOW].floor_permille = 50;
+	return w;
+}
+
+static void check_floor_of_the_idle(void)
+{
+	struct world *w = low_beside_high();
+	int used[JOBS];
+
+	w->job[LOW].stuck = true;
 	run(w, 100 * MS);
 	run_and_count(w, 4 * SECOND, used);
-	CHECK_EQ(used[low], 0);
-	CHECK(used[high] >= 900);
+	CHECK_EQ(used[LOW], 0);
+	CHECK(used[HIGH] >= 900);
 	/* One that wants nothing costs nothing. */
-	w->job[low].on = false;
+	w->job[LOW].on = false;
 	run(w, 100 * MS);
 	run_and_count(w, SECOND, used);
-	CHECK(used[high] >= 990);
+	CHECK(used[HIGH] >= 990);
 }
 
 /* What is owed to who rests is kept for it, up to a lift: it begins at once, and then has its part. */
 static void check_floor_of_who_comes(void)
 {
-	struct world *w = fresh();
-	int low = add(w, 1, 1, MS), high = add(w, 1, 1, MS), used[JOBS];
+	struct world *w = low_beside_high();
+	int used[JOBS];
 
-	w->honest = false;
-	w->tenant[high].priority = 1;
-	w->tenant[low].floor_permille = 50;
-	w->job[low].on = false;
+	w->job[LOW].on = false;
 	run(w, 5 * SECOND);
-	w->job[low].on = true;
+	w->job[LOW].on = true;
 	run_and_count(w, 60 * MS, used);
-	CHECK(used[low] >= 700);
+	CHECK(used[LOW] >= 700);
 	run_and_count(w, 8 * SECOND, used);
-	check_near(used[low], 50, 6);
+	check_near(used[LOW], 50, 6);
 }
 
 /* One that is new waits for what it does about as long as its floor says, and for no whole lift. */
 static void check_floor_of_the_new(void)
 {
 	for (int ms = 50; ms <= 1600; ms *= 2) {
-		struct world *w = fresh();
-		int low = add(w, 1, 1, MS), high = add(w, 1, 1, MS), used[JOBS];
+		struct world *w = low_beside_high();
+		int used[JOBS];
 
-		w->honest = false;
-		w->tenant[high].priority = 1;
-		w->tenant[low].floor_permille = 50;
-		w->job[low].on = false;
+		w->job[LOW].on = false;
 		run(w, 20 * MS);
-		w->job[low].on = true;
+		w->job[LOW].on = true;
 		run_and_count(w, (uint64_t)ms * MS, used);
-		CHECK(used[low] >= 20);
-		CHECK(used[low] <= 50 + 1000 * 9 / ms);
+		CHECK(used[LOW] >= 20);
+		CHECK(used[LOW] <= 50 + 1000 * 9 / ms);
 	}
 }
 

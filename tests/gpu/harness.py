@@ -246,6 +246,14 @@ class Bench:
         self.figures = Figures(args.device)
         self.names = itertools.count(1)
 
+    def simulates_more_than(self, most, part, name):
+        """Says so where the simulated device is too large for a part that fills it."""
+        total = self.figures.devices[0]["memory"]
+        if not self.sim or total <= most:
+            return False
+        self.results.skip(part, name, f"simulated, and as large as {total >> 30} GiB")
+        return True
+
     def chosen(self, part, names):
         """Those of a part's items that the command line asks for: all, where it names none. A word
         is an item's whole name, or else a piece of the names of several."""

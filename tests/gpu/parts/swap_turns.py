@@ -213,9 +213,7 @@ TRIALS = {f"without {mechanism}": functools.partial(without, mechanism=mechanism
 
 def part(bench):
     total = bench.figures.devices[0]["memory"]
-    if bench.sim and total > 4096 * MIB:
-        bench.results.skip("swap-turns", "turns on memory",
-                           f"simulated, and as large as {total >> 30} GiB")
+    if bench.simulates_more_than(4096 * MIB, "swap-turns", "turns on memory"):
         return
     items = {**ITEMS, **TRIALS} if bench.trials else ITEMS
     for item in bench.chosen("swap-turns", items):

@@ -129,10 +129,7 @@ def measure(bench, name, wanted):
 
 
 def part(bench):
-    total = bench.figures.devices[0]["memory"]
-    if bench.sim and total > 4096 * MIB:
-        bench.results.skip("turns-by-weight", "turns by weight",
-                           f"simulated, and as large as {total >> 30} GiB")
+    if bench.simulates_more_than(4096 * MIB, "turns-by-weight", "turns by weight"):
         return
     for name in bench.chosen("turns-by-weight", SETS):
         measure(bench, name, SETS[name])

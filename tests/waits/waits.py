@@ -132,7 +132,7 @@ KNOWN = [
     ("graphhold", "weight", "what was launched behind a graph's wait is not ended by the end of a turn"),
     ("procs", "weight", "what spins over the end of a turn is billed with the rival's part of that"),
     ("*", "high", "work that goes first is billed with what the rival had begun"),
-    ("*", "low", "a floor comes in lifts of 48 ms"),
+    ("*", "low", "work in flight at the end of a lift is billed with the part of the tenant above"),
     ("*", "ranks-*", "a hand-over is billed as far as the device turns to another context"),
 ]
 RANKS = ["rank-queued", "rank-synced"]  # a tenant each

@@ -186,7 +186,7 @@ static int machine_write_name(const struct tree *t, uint32_t i, const char *name
 	return tree_put(t, path, "");
 }
 
-/* What a board is, and how much memory it has. */
+/* The files of a board: its ids, and how much memory it has. */
 static int machine_write_board(const struct tree *t, uint32_t i)
 {
 	uint64_t bytes = t->vram_bytes * (t->partitions ? t->partitions : 1);

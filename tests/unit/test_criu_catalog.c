@@ -25,7 +25,7 @@ static void make(struct catalog *c)
 	catalog_add(c, CATALOG_MAPPINGS, &(struct catalog_mapping){.holder = 2, .bytes = 4096});
 }
 
-/* What former builds have not written. */
+/* A catalog with the lists that former builds have not written. */
 static void make_all(struct catalog *c)
 {
 	make(c);

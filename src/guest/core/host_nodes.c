@@ -502,7 +502,7 @@ bool host_nodes_keep(struct guest *guest, struct host_nodes *nodes)
 
 void host_nodes_kept(struct guest *guest, struct host_nodes *nodes, bool ended)
 {
-	/* Where a thread is about to ask one, they go with the context: the driver ends who asks later. */
+	/* While a thread may still ask one they stay, as long as the context: to ask a dead one is fatal. */
 	if (ended && host_runs_forget(nodes))
 		host_nodes_drop_events(nodes);
 	DRIVER(cuUserObjectRelease, (nodes->object, 1));

@@ -20,7 +20,7 @@ static inline void pool_changed(struct guest *guest)
 }
 
 /*
- * What an allocation has to know of its pool. It is valid as long as guest.memory->pools has not changed
+ * A pool as an allocation has to know it. It is valid as long as guest.memory->pools has not changed
  * since before it was asked for. So while a pool neither grows nor is exchanged, an allocation
  * takes no lock, and asks the driver for nothing but the reserve.
  */

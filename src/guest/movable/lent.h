@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What of the memory that we back (backing.h) is lent to other processes, see lend/exporter.h. */
+/* The part of the memory that we back (backing.h) that other processes have, see lend/exporter.h. */
 #ifndef ALLOT_GUEST_MOVABLE_LENT_H
 #define ALLOT_GUEST_MOVABLE_LENT_H
 

@@ -442,7 +442,7 @@ static enum swap_why swap_still(struct swap *swap, uint32_t request)
 }
 
 /*
- * What a process does for a phase, by the state that it is in: TO ends in a state and answers; ON
+ * The steps of a phase, by the state that the process is in: TO ends in a state and answers; ON
  * leads to a state, whose step of the same phase follows. A process whose action fails is as
  * swap_state_behind says. COME is no request that is answered.
  */
@@ -482,7 +482,7 @@ static enum swap_state swap_state(const struct swap *swap)
 	return movers_are_away(&swap->movers) ? SWAP_SUSPENDED : swap->answer.state;
 }
 
-/* What is back after a failure has lost its place on the host: it is as good as prepared. */
+/* Memory that is back after a failure has lost its place on the host: it is as good as prepared. */
 static enum swap_state swap_state_behind(const struct swap *swap)
 {
 	enum swap_state state = swap_state(swap);

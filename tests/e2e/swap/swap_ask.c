@@ -12,7 +12,7 @@
 
 #define PATIENCE_NS (60 * NS_PER_S)
 
-/* What all say to a request; SWAP_STATES: they did not agree, or not in time. */
+/* The answer of all to a request; SWAP_STATES: they did not agree, or not in time. */
 static enum swap_state ask(struct swap_desk *desk, struct ledger *ledger, enum swap_phase phase)
 {
 	const struct swap_poll poll = {ledger, swap_desk_ask(desk, phase), now_monotonic_ns()};

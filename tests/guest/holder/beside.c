@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a file has beside buffers: contexts, what is noted of a buffer, and what cannot come back. */
+/* A file that has more than buffers: contexts, notes on a buffer, and objects that cannot come back. */
 #include <stdint.h>
 #include <string.h>
 #include <unistd.h>

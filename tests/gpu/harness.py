@@ -61,8 +61,9 @@ class Child:
         self.lines.put(None)
 
     def _tail(self):
-        self.errors.seek(0)
-        return self.errors.read().decode(errors="replace")[-1500:].strip()
+        """The process writes where this file is at: it is read without a seek."""
+        fd = self.errors.fileno()
+        return os.pread(fd, os.fstat(fd).st_size, 0).decode(errors="replace")[-1500:].strip()
 
     def hear(self, stage, timeout):
         """The next JSON line; it must be of that stage. Other output is passed over."""

@@ -30,7 +30,7 @@ class Case(unittest.TestCase):
         return server
 
     def start(self, devices=2, url=None, node="node-1", **environment):
-        self.log = tempfile.TemporaryFile(mode="w+")
+        self.log = tempfile.TemporaryFile()
         self.addCleanup(self.log.close)
         self.client = subprocess.Popen(
             [CLIENT, "slices", node, str(devices)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
@@ -57,8 +57,9 @@ class Case(unittest.TestCase):
             time.sleep(0.02)
 
     def said(self):
-        self.log.seek(0)
-        return self.log.read()
+        """The client writes where this file is at: it is read without a seek."""
+        fd = self.log.fileno()
+        return os.pread(fd, os.fstat(fd).st_size, 0).decode()
 
     def sync(self, words="sync"):
         """What is written until what is listed is what is wanted."""

@@ -528,17 +528,25 @@ class Servers(Turns):
     def test_host_has_room_for_one(self):
         """Two are to leave for a third one, and the host has room for either: the second one does not
         begin before the first one has taken what it was let have."""
-        a = self.serve_where_free(34, "a", 1, 20, ALLOT_FAULT="GUEST_SWAP_COPIED/STOP")
-        b = self.serve_where_free(34, "b", 1000, 20)
+        stops = {"ALLOT_FAULT": "GUEST_SWAP_COPIED/STOP"}
+        guests = {"a": self.serve_where_free(34, "a", 1, 20, **stops),
+                  "b": self.serve_where_free(34, "b", 1000, 20, **stops)}
         c = self.serve_where_free(34, "c", 2000, 8)
         c.stdin.write("44\n")
         c.stdin.flush()
+        # Whose host memory is prepared already goes first.
+        stopped = []
+        self.until(lambda: stopped.extend(n for n, g in guests.items() if self.is_stopped(g)) or stopped)
+        first, = stopped
+        second, = guests.keys() - stopped
         for _ in range(5):
             time.sleep(0.3)
-            self.assertEqual(self.tenants()["b"]["swap"]["host_bytes"], 0)
-        a.send_signal(signal.SIGCONT)
+            self.assertEqual(self.tenants()[second]["swap"]["host_bytes"], 0, first)
+        guests[first].send_signal(signal.SIGCONT)
+        self.until(lambda: self.is_stopped(guests[second]))
+        guests[second].send_signal(signal.SIGCONT)
         self.assertEqual(c.stdout.readline(), "served\n")
-        for guest in (a, b, c):
+        for guest in (*guests.values(), c):
             self.quit(guest)
 
     def test_host_memory_for_a_part(self):

@@ -27,6 +27,8 @@ class V1(daemon_lib.Case):
         self.hold("jobA", f"{UUID_A}:context:{520 * MIB}", f"{UUID_A}:data:{GIB}",
                   f"{UUID_B}:array:{2 * MIB}", f"{UUID_A}:refuse:{GIB}")
         self.daemon()
+        # Waits are known once somebody decides about turns.
+        cli_lib.wait_for(lambda: any(t["waits"] for t in self.node()["tenants"]))
         said, ps = self.node(), json.loads(self.ok("ps", "--json"))
         for key in ("version", "runtime_dir", "tenants"):
             self.assertEqual(said[key], ps[key])

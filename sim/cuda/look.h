@@ -2,7 +2,7 @@
 #ifndef ALLOT_SIM_CUDA_LOOK_H
 #define ALLOT_SIM_CUDA_LOOK_H
 
-#include "guest/swap/look_code.h"
+#include "nvidia/look_code.h"
 
 /* What allot's kernel for looking at memory sees in a granule: by its formula, not by its code. */
 struct look_seen sim_look(const void *granule, const struct look_key *key);

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "guest/swap/look_code.h"
+#include "nvidia/look_code.h"
 #include "sim/cuda/look.h"
 
 #define NAMES	     128

@@ -33,9 +33,10 @@ static bool look_take(struct look *look, const struct look_key *key)
 	uint64_t seen_at = round_up(sizeof(*key), 16);
 	uint64_t granule_at = seen_at + look->most * sizeof(*look->seen);
 	uint64_t bytes = granule_at + 2 * look->most * sizeof(*look->granule);
+	unsigned int flags = CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP;
 	void *memory = NULL;
 
-	if (DRIVER(cuMemHostAlloc, (&memory, bytes, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP)))
+	if (DRIVER(cuMemHostAlloc, (&memory, bytes, flags)) || !memory)
 		return false;
 	look->memory = memory;
 	look->seen = (struct look_seen *)(look->memory + seen_at);

@@ -16,7 +16,7 @@
 
 #include "guest/account/charge.h"
 #include "guest/core/guest.h"
-#include "guest/swap/look_code.h"
+#include "nvidia/look_code.h"
 
 /* Of one device, in a context that is current until look_end. */
 struct look {
@@ -42,7 +42,7 @@ void look_put(struct look *look, CUdeviceptr at, uint64_t place);
 /* Looks at all that was put since the last time. */
 void look_run(struct look *look);
 
-/* What was seen in the granule that was put as the i-th; NULL: nothing is known of it. */
+/* The result for the granule that was put as the i-th; NULL: nothing is known of it. */
 const struct look_seen *look_seen(const struct look *look, uint64_t i);
 
 void look_end(struct look *look);

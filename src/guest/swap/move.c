@@ -159,7 +159,7 @@ static bool move_enter(struct guest *guest, const struct guest_device *device, C
 	return false;
 }
 
-/* What was copied out is known from here on, for as long as its host memory is kept. */
+/* Content that was copied out is known from here on, for as long as its host memory is kept. */
 static void move_mark(struct move *move)
 {
 	const struct look_seen *seen;

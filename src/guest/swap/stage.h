@@ -23,7 +23,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "guest/swap/look_code.h"
+#include "nvidia/look_code.h"
 #include "ledger/records.h"
 
 #define STAGE_STEP_BYTES (UINT64_C(16) << 20)

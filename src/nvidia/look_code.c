@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "guest/swap/look_code.h"
+#include "nvidia/look_code.h"
 
 /*
  * Four steps at once: a thread has four loads under way, of 16 bytes, so that the memory is what

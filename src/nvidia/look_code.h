@@ -13,8 +13,8 @@
  * Krawczyk, Krovetz, Rogaway: "UMAC: Fast and Secure Message Authentication", 1999), twice and by two
  * keys: two contents that nobody chose by the key have the same hash with a chance of at most 2^-62.
  */
-#ifndef ALLOT_GUEST_SWAP_LOOK_CODE_H
-#define ALLOT_GUEST_SWAP_LOOK_CODE_H
+#ifndef ALLOT_NVIDIA_LOOK_CODE_H
+#define ALLOT_NVIDIA_LOOK_CODE_H
 
 #include <stdint.h>
 

@@ -10,6 +10,8 @@
  *                                              and ends when all of its round did; the word after
  *                                              the count says when the last one came
  *
+ *   allot_look(granules, seen, key, u32 n)     what the guest sees of device memory (look.h)
+ *
  * Any other takes 5 us and does nothing; its parameters are not looked at.
  */
 #include "sim/cuda/kernel.h"
@@ -19,10 +21,12 @@
 
 #include "base/now.h"
 #include "base/word.h"
+#include "sim/cuda/look.h"
 #include "sim/cuda/stream.h"
 
 #define OTHER_NS 5000u
 #define MEET_NS 20000u /* so often a rank looks for the others */
+#define STEP_GRANULES 4
 #define STEP_WORDS (1u << 20) /* 4 MiB: a step stays well within a slice */
 
 static const struct kernel_shape {
@@ -35,6 +39,7 @@ static const struct kernel_shape {
 	[SIM_KERNEL_FILL] = {"sim_fill", 3, {8, 8, 4}},
 	[SIM_KERNEL_CHECK] = {"sim_check", 4, {8, 8, 4, 8}},
 	[SIM_KERNEL_MEET] = {"sim_meet", 2, {8, 8}},
+	[SIM_KERNEL_LOOK] = {LOOK_NAME, 4, {8, 8, 8, 4}},
 };
 
 #define SHAPES (sizeof(shapes) / sizeof(shapes[0]))
@@ -119,6 +124,28 @@ static uint32_t kernel_word_of(uint32_t seed, uint64_t i)
 	return (seed ^ (uint32_t)i) * 2654435761u + (uint32_t)(i >> 32);
 }
 
+/* A few granules from the cursor on. */
+static CUresult kernel_look(struct sim_op *op, bool *ret_last)
+{
+	const struct sim_launch *launch = &op->work.launch;
+	const uint64_t *granule = (const uint64_t *)(uintptr_t)launch->arg[0];
+	struct look_seen *seen = (struct look_seen *)(uintptr_t)launch->arg[1];
+	const struct look_key *key = (const struct look_key *)(uintptr_t)launch->arg[2];
+	uint64_t n = launch->arg[3], end = n - op->cursor > STEP_GRANULES ? op->cursor + STEP_GRANULES : n;
+
+	if (n && (!sim_memory_valid(launch->arg[0], n * sizeof(*granule)) ||
+		  !sim_memory_valid(launch->arg[1], n * sizeof(*seen)) ||
+		  !sim_memory_valid(launch->arg[2], sizeof(*key))))
+		return CUDA_ERROR_ILLEGAL_ADDRESS;
+	for (; op->cursor < end; op->cursor++) {
+		if (!sim_memory_valid(granule[op->cursor], LOOK_BYTES))
+			return CUDA_ERROR_ILLEGAL_ADDRESS;
+		seen[op->cursor] = sim_look((const void *)(uintptr_t)granule[op->cursor], key);
+	}
+	*ret_last = end == n;
+	return CUDA_SUCCESS;
+}
+
 /* Up to STEP_WORDS from the cursor on. */
 static CUresult kernel_fill_or_check(struct sim_op *op, bool *ret_last)
 {
@@ -183,9 +210,11 @@ CUresult kernel_step(struct sim_op *op, uint64_t at_ns, uint64_t *ret_ns, bool *
 		return CUDA_SUCCESS;
 	case SIM_KERNEL_FILL:
 	case SIM_KERNEL_CHECK:
+	case SIM_KERNEL_LOOK:
 		/* These do work, so the device is taken for as long as that took. */
 		from = now_monotonic_ns();
-		error = kernel_fill_or_check(op, ret_last);
+		error = op->work.launch.id == SIM_KERNEL_LOOK ? kernel_look(op, ret_last)
+							      : kernel_fill_or_check(op, ret_last);
 		*ret_ns = now_monotonic_ns() - from + OTHER_NS;
 		return error;
 	case SIM_KERNEL_MEET:

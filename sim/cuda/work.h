@@ -46,6 +46,7 @@ enum sim_kernel {
 	SIM_KERNEL_FILL,
 	SIM_KERNEL_CHECK,
 	SIM_KERNEL_MEET,
+	SIM_KERNEL_LOOK,
 };
 
 #define SIM_KERNEL_ARGS 4

@@ -300,6 +300,50 @@ static void check_empty_part(void)
 	stage_give(&stage);
 }
 
+/* What is known of content is as old as that, and goes with it. */
+static void check_marks(void)
+{
+	const uint64_t hash[2] = {0, 7}, other[2] = {7, 0}, none[2] = {0};
+	struct stage stage = {NULL};
+
+	CHECK(stage_take(&stage, BYTES));
+	for (uint64_t at = 0; at + LOOK_BYTES <= BYTES; at += LOOK_BYTES) {
+		CHECK(!stage_has(&stage, at, none));
+		stage_mark(&stage, at, hash);
+		CHECK(stage_has(&stage, at, hash) && !stage_has(&stage, at, other));
+	}
+	CHECK(!stage_has(&stage, stage.bytes, hash));
+	stage_unmark(&stage, LOOK_BYTES);
+	CHECK(!stage_has(&stage, LOOK_BYTES, hash) && stage_has(&stage, 2 * LOOK_BYTES, hash));
+	stage_empty_part(&stage, STAGE_STEP_BYTES, 2 * STAGE_STEP_BYTES, part, NULL);
+	CHECK(stage_has(&stage, STAGE_STEP_BYTES - LOOK_BYTES, hash));
+	CHECK(!stage_has(&stage, STAGE_STEP_BYTES, hash));
+	CHECK(!stage_has(&stage, 2 * STAGE_STEP_BYTES - LOOK_BYTES, hash));
+	CHECK(stage_has(&stage, 2 * STAGE_STEP_BYTES, hash));
+	stage_empty(&stage);
+	CHECK(!stage_has(&stage, 2 * STAGE_STEP_BYTES, hash));
+	stage_mark(&stage, 0, hash);
+	stage_give(&stage);
+	CHECK(stage_take(&stage, BYTES));
+	CHECK(!stage_has(&stage, 0, hash));
+	stage_give(&stage);
+}
+
+/* That of a file goes with the file, and is not known. */
+static void check_marks_of_file(const char *dir)
+{
+	const uint64_t hash[2] = {1, 2};
+	struct stage stage = {NULL};
+
+	CHECK(stage_take(&stage, BYTES));
+	stage_mark(&stage, 2 * STAGE_STEP_BYTES, hash);
+	CHECK_EQ(stage_take_file(&stage, STAGE_STEP_BYTES, dir), 0);
+	CHECK(!stage_has(&stage, 2 * STAGE_STEP_BYTES, hash));
+	stage_mark(&stage, 2 * STAGE_STEP_BYTES, hash);
+	CHECK(!stage_has(&stage, 2 * STAGE_STEP_BYTES, hash));
+	stage_give(&stage);
+}
+
 static bool is_there(char *at, uint64_t bytes)
 {
 	static unsigned char there[STAGE_STEP_BYTES / 4096];
@@ -569,6 +613,7 @@ int main(void)
 	check_busy();
 	check_least();
 	check_empty_part();
+	check_marks();
 	old_kernel = true;
 	check_steps();
 	old_kernel = false;
@@ -577,6 +622,7 @@ int main(void)
 	check_none();
 	if (disk) {
 		check_file(disk);
+		check_marks_of_file(disk);
 		check_lost(disk);
 		check_no_file(disk);
 	}

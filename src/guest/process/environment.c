@@ -15,9 +15,10 @@
 static char text[BYTES];
 static char *variables[VARIABLES + 1];
 
-static bool environment_is_of_limits(const char *variable)
+static bool environment_is_kept(const char *variable)
 {
-	return !strncmp(variable, "ALLOT_TENANT_DIR=", 17) || variables_matter(variable);
+	return !strncmp(variable, "ALLOT_TENANT_DIR=", 17) || !strncmp(variable, "ALLOT_LOOK=", 11) ||
+	       variables_matter(variable);
 }
 
 /*
@@ -33,7 +34,7 @@ __attribute__((constructor)) static void environment_keep(void)
 	for (char **e = environ; e && *e; e++) {
 		size_t size = strlen(*e) + 1;
 
-		if (!environment_is_of_limits(*e))
+		if (!environment_is_kept(*e))
 			continue;
 		if (n == VARIABLES) {
 			variables[0] = NULL;

@@ -252,6 +252,8 @@ static void copy_first(struct copy *copy)
 {
 	struct copy_batch *batch = copy_batch(copy, copy->first++);
 
+	if (batch->passes)
+		return;
 	if (!copy_place(copy, batch))
 		copy_fail(copy, stage_why(copy->stage));
 	else if (copy->out)
@@ -264,6 +266,8 @@ static void copy_second(struct copy *copy)
 {
 	struct copy_batch *batch = copy_batch(copy, copy->second++);
 
+	if (batch->passes)
+		return;
 	if (copy->out) {
 		copy_await_transfer(copy, batch);
 		if (!copy_why(copy))
@@ -289,6 +293,7 @@ static void copy_third(struct copy *copy)
 	copy->from = min_u64(copy->from, batch->span->host);
 	copy->to = copy_end_of(batch);
 	batch->n = 0;
+	batch->passes = false;
 }
 
 /* Starts the filled batch, and continues those before it, until one is free to be filled. */
@@ -356,6 +361,22 @@ enum swap_why copy_put(struct copy *copy, CUdeviceptr at, uint64_t host, uint64_
 		batch->span[batch->n++] =
 			(struct copy_span){.at = at + done, .host = host + done, .bytes = n};
 	}
+	return copy_why(copy);
+}
+
+/* A batch of its own, in order with all others. */
+enum swap_why copy_pass(struct copy *copy, uint64_t host, uint64_t bytes)
+{
+	struct copy_batch *batch = copy_batch(copy, copy->first);
+
+	if (!copy_why(copy) && batch->n)
+		copy_go_on(copy);
+	if (copy_why(copy))
+		return copy_why(copy);
+	batch = copy_batch(copy, copy->first);
+	batch->passes = true;
+	batch->span[batch->n++] = (struct copy_span){.host = host, .bytes = bytes};
+	copy_go_on(copy);
 	return copy_why(copy);
 }
 

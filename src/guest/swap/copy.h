@@ -41,6 +41,7 @@ struct copy_batch {
 	struct copy_span span[COPY_SPANS];
 	int n;
 	bool direct;	       /* by no buffer */
+	bool passes;	       /* its content is there already */
 	char *host;	       /* what the driver copies to or from, for the first span */
 	CUevent event;	       /* it has */
 	_Atomic uint32_t left; /* jobs of threads; a futex */
@@ -90,6 +91,9 @@ enum swap_why copy_begin(struct copy *copy, struct guest *guest, struct stage *s
  * has failed.
  */
 enum swap_why copy_put(struct copy *copy, CUdeviceptr at, uint64_t host, uint64_t bytes);
+
+/* The same where that content is in its place already. */
+enum swap_why copy_pass(struct copy *copy, uint64_t host, uint64_t bytes);
 
 /* All is copied when it returns, or it says what failed. The threads are gone. */
 enum swap_why copy_end(struct copy *copy);

@@ -14,6 +14,7 @@
 #include "base/word.h"
 #include "guest/account/calls.h"
 #include "guest/account/charge.h"
+#include "guest/core/trace.h"
 #include "guest/lend/borrow.h"
 #include "guest/lend/exporter.h"
 #include "guest/movable/backing.h"
@@ -158,6 +159,18 @@ static bool move_enter(struct guest *guest, const struct guest_device *device, C
 	return false;
 }
 
+/* Content that was copied out is known from here on, for as long as its host memory is kept. */
+static void move_mark(struct move *move)
+{
+	const struct look_seen *seen;
+
+	for (uint64_t i = 0; i < move->looked && (seen = look_seen(&move->look, i)); i++)
+		stage_mark(&move->stage, move->look.place[i], seen->hash);
+	if (look_seen(&move->look, 0))
+		trace(move->guest, TRACE_SWAP_LOOKED, move->look.device->ledger,
+		      move->looked * LOOK_BYTES, move->passed * LOOK_BYTES, 0);
+}
+
 /* All that was put is where it belongs when it returns, or what had come so far comes once more. */
 static enum swap_why move_copy_close(struct move *move)
 {
@@ -168,18 +181,55 @@ static enum swap_why move_copy_close(struct move *move)
 	why = copy_end(&move->copy);
 	if (why)
 		memset(move->come, 0, sizeof(move->come));
+	else
+		move_mark(move);
+	look_end(&move->look);
 	DRIVER(cuCtxPopCurrent_v2, (&move->context));
 	move->copying = 0;
 	return why;
 }
 
-static enum swap_why move_copy_piece(struct copy *copy, const struct cursor *cursor)
+/* The content of the next granule is in its place already. If it is not, that will be written over. */
+static bool move_pass(struct move *move, uint64_t at)
+{
+	const struct look_seen *seen = look_seen(&move->look, move->looked++);
+	bool has = seen && stage_has(&move->stage, at, seen->hash);
+
+	move->passed += has;
+	if (!has)
+		stage_unmark(&move->stage, at);
+	return has;
+}
+
+/* Puts what has changed since it last left, as many granules at once as lie behind each other. */
+static enum swap_why move_put_piece(struct move *move, const struct cursor *cursor)
+{
+	const struct backing_piece *piece = &cursor->piece;
+	bool passes = move_pass(move, cursor->at), next;
+	enum swap_why why = SWAP_FINE;
+	uint64_t from = 0;
+
+	for (uint64_t to = LOOK_BYTES; !why && from < piece->bytes; to += LOOK_BYTES) {
+		next = to < piece->bytes ? move_pass(move, cursor->at + to) : !passes;
+		if (next == passes)
+			continue;
+		why = passes ? copy_pass(&move->copy, cursor->at + from, to - from)
+			     : copy_put(&move->copy, piece->at + from, cursor->at + from, to - from);
+		from = to;
+		passes = next;
+	}
+	return why;
+}
+
+static enum swap_why move_copy_piece(struct move *move, const struct cursor *cursor)
 {
 	const struct backing_piece *piece = &cursor->piece;
 
-	if (copy->out && backing_expose(copy->guest, &copy->guest->device[cursor->device], piece->at))
+	if (!move->copy.out)
+		return copy_put(&move->copy, piece->at, cursor->at, piece->bytes);
+	if (backing_expose(move->guest, &move->guest->device[cursor->device], piece->at))
 		return SWAP_DRIVER;
-	return copy_put(copy, piece->at, cursor->at, piece->bytes);
+	return move_put_piece(move, cursor);
 }
 
 /* The next piece of a device between two addresses. */
@@ -189,6 +239,31 @@ static bool move_next_between(struct cursor *cursor, int device, CUdeviceptr fro
 		if (cursor->piece.at >= from)
 			return true;
 	return false;
+}
+
+/* The key is as old as what is known by it. */
+static void move_look_begin(struct move *move, int device)
+{
+	move->looked = move->passed = 0;
+	if (!move->key)
+		move->key = look_new_key();
+	if (move->key)
+		look_begin(&move->look, move->guest, &move->guest->device[device], move->key,
+			   move_bytes_of(move->guest, device) / LOOK_BYTES);
+}
+
+/* Looks at all pieces of a device between two addresses. */
+static void move_look(struct move *move, int device, uint64_t at, CUdeviceptr from, CUdeviceptr to)
+{
+	struct cursor cursor = {.guest = move->guest, .device = device, .at = at};
+
+	while (move_next_between(&cursor, device, from, to)) {
+		if (backing_expose(move->guest, &move->guest->device[device], cursor.piece.at))
+			return;
+		for (uint64_t i = 0; i < cursor.piece.bytes; i += LOOK_BYTES)
+			look_put(&move->look, cursor.piece.at + i, cursor.at + i);
+	}
+	look_run(&move->look);
 }
 
 /* Of a device, one way, until it is closed; one of another device ends here. */
@@ -205,11 +280,14 @@ static enum swap_why move_copy_open(struct move *move, int device, bool out)
 		return SWAP_DRIVER;
 	why = copy_begin(&move->copy, move->guest, &move->stage, &move->buffers, move->context,
 			 move_bytes_of(move->guest, device), out);
-	if (why)
+	if (why) {
 		DRIVER(cuCtxPopCurrent_v2, (&move->context));
-	else
-		move->copying = device + 1;
-	return why;
+		return why;
+	}
+	move->copying = device + 1;
+	if (out)
+		move_look_begin(move, device);
+	return SWAP_FINE;
 }
 
 /*
@@ -225,8 +303,10 @@ static enum swap_why move_copy_device(struct move *move, int device, uint64_t at
 	if (!move_next_between(&cursor, device, from, to))
 		return SWAP_FINE;
 	why = move_copy_open(move, device, out);
+	if (!why && out)
+		move_look(move, device, at, from, to);
 	while (!why) {
-		why = move_copy_piece(&move->copy, &cursor);
+		why = move_copy_piece(move, &cursor);
 		if (!move_next_between(&cursor, device, from, to))
 			break;
 	}

@@ -20,6 +20,7 @@
 
 #include "guest/movable/linear.h"
 #include "guest/swap/copy.h"
+#include "guest/swap/look.h"
 #include "guest/swap/mover.h"
 #include "guest/swap/stage.h"
 
@@ -29,6 +30,9 @@ struct move {
 	struct stage buffers; /* for copies */
 	struct copy copy;     /* of a device, in this context, */
 	int copying;	      /* whose number is one less; 0: of none */
+	struct look look;     /* at what is copied out, by one key for as long as the process lives; */
+	struct look_key *key;
+	uint64_t looked, passed; /* granules of it, and those that were not copied */
 	CUcontext context;
 	/* Of each device, the pieces below this address: copied out; released; back ahead of BACK.
 	 */

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <sched.h>
 #include <stdatomic.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 
@@ -44,11 +45,55 @@ static uint64_t stage_step_bytes(const struct stage *stage, uint64_t i)
 	return left < STAGE_STEP_BYTES ? left : STAGE_STEP_BYTES;
 }
 
+/* --- What is known of its content ------------------------------------------------------------ */
+
+static uint64_t stage_marks(const struct stage *stage)
+{
+	return stage->bytes / LOOK_BYTES;
+}
+
+void stage_mark(struct stage *stage, uint64_t at, const uint64_t hash[2])
+{
+	if (at + LOOK_BYTES <= stage->host_bytes)
+		memcpy(stage->mark[at / LOOK_BYTES].hash, hash, sizeof(stage->mark->hash));
+}
+
+void stage_unmark(struct stage *stage, uint64_t at)
+{
+	if (at / LOOK_BYTES < stage_marks(stage))
+		memset(&stage->mark[at / LOOK_BYTES], 0, sizeof(*stage->mark));
+}
+
+static void stage_unmark_all(struct stage *stage, uint64_t from, uint64_t to)
+{
+	for (uint64_t at = from / LOOK_BYTES * LOOK_BYTES; at < to; at += LOOK_BYTES)
+		stage_unmark(stage, at);
+}
+
+bool stage_has(const struct stage *stage, uint64_t at, const uint64_t hash[2])
+{
+	const uint64_t *mark;
+
+	if (at / LOOK_BYTES >= stage_marks(stage))
+		return false;
+	mark = stage->mark[at / LOOK_BYTES].hash;
+	return (mark[0] || mark[1]) && !memcmp(mark, hash, sizeof(stage->mark->hash));
+}
+
+/* Marks, and behind them steps. */
+static uint64_t stage_table_bytes(uint64_t bytes)
+{
+	struct stage stage = {.bytes = bytes};
+
+	return stage_marks(&stage) * sizeof(*stage.mark) + stage_steps(&stage) * sizeof(*stage.step);
+}
+
+/* --- Addresses ------------------------------------------------------------------------------- */
+
 bool stage_take(struct stage *stage, uint64_t bytes)
 {
-	uint64_t steps;
+	void *tables;
 	char *at;
-	void *step;
 
 	stage->error = 0;
 	if (stage->at && stage->bytes >= bytes)
@@ -57,9 +102,8 @@ bool stage_take(struct stage *stage, uint64_t bytes)
 	at = pages_reserve(bytes);
 	if (!at)
 		return false;
-	steps = (bytes + STAGE_STEP_BYTES - 1) / STAGE_STEP_BYTES;
-	step = pages_map(steps * sizeof(*stage->step));
-	if (!step) {
+	tables = pages_map(stage_table_bytes(bytes));
+	if (!tables) {
 		munmap(at, bytes);
 		return false;
 	}
@@ -68,7 +112,8 @@ bool stage_take(struct stage *stage, uint64_t bytes)
 	madvise(at, bytes, MADV_HUGEPAGE);
 	stage->at = at;
 	stage->bytes = stage->host_bytes = bytes;
-	stage->step = step;
+	stage->mark = tables;
+	stage->step = (void *)(stage->mark + stage_marks(stage));
 	return true;
 }
 
@@ -106,6 +151,7 @@ int stage_take_file(struct stage *stage, uint64_t from, const char *dir)
 	int r;
 
 	stage_give_file(stage);
+	stage_unmark_all(stage, from, stage->bytes);
 	guest_depth++;
 	fd = unnamed_file_open(dir, stage->bytes - from);
 	guest_depth--;
@@ -398,6 +444,7 @@ void stage_empty(struct stage *stage)
 	if (!stage->at)
 		return;
 	madvise(stage->at, stage->bytes, MADV_DONTNEED);
+	stage_unmark_all(stage, 0, stage->bytes);
 	for (uint64_t i = 0; i < stage_steps(stage); i++)
 		atomic_store(&stage->step[i], STAGE_EMPTY);
 }
@@ -413,6 +460,7 @@ void stage_empty_part(struct stage *stage, uint64_t from, uint64_t to, stage_par
 			break;
 		stage_part_step_of(stage, i, part, arg);
 		madvise(stage->at + i * STAGE_STEP_BYTES, stage_step_bytes(stage, i), MADV_DONTNEED);
+		stage_unmark_all(stage, i * STAGE_STEP_BYTES, (i + 1) * STAGE_STEP_BYTES);
 		atomic_store(&stage->step[i], STAGE_EMPTY);
 	}
 }
@@ -422,9 +470,10 @@ void stage_give(struct stage *stage)
 	if (!stage->at)
 		return;
 	stage_give_file(stage);
-	munmap((void *)stage->step, stage_steps(stage) * sizeof(*stage->step));
+	munmap(stage->mark, stage_table_bytes(stage->bytes));
 	munmap(stage->at, stage->bytes);
 	stage->at = NULL;
+	stage->mark = NULL;
 	stage->step = NULL;
 	stage->bytes = stage->host_bytes = 0;
 }

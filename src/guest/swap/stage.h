@@ -23,6 +23,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "nvidia/look_code.h"
 #include "ledger/records.h"
 
 #define STAGE_STEP_BYTES (UINT64_C(16) << 20)
@@ -50,12 +51,18 @@ struct stage_pass {
 
 #define STAGE_PASSES 3
 
+/* The hash of a granule's content (look_code.h); zero: nothing is known of it. */
+struct stage_mark {
+	uint64_t hash[2];
+};
+
 struct stage {
 	char *at; /* NULL: none */
 	uint64_t bytes;
 	uint64_t host_bytes; /* whole steps; behind them it is a file's. All of it: there is none */
 	_Atomic int error; /* -errno of the last that could not be had of a file; 0: of host memory */
 	_Atomic uint32_t *step; /* enum stage_state of each; a futex */
+	struct stage_mark *mark; /* of each granule */
 	struct stage_pass pass[STAGE_PASSES]; /* of the threads */
 	int passes;
 	void *arg;	      /* for `meet` */
@@ -140,6 +147,14 @@ bool stage_sync(struct stage *stage, stage_synced *synced, void *arg);
 
 /* The threads are gone when it returns. Also where none was begun. */
 void stage_end(struct stage *stage);
+
+/*
+ * Content of a granule: it is there, as long as its host memory is (a file's is not marked); it will be
+ * written over; true if that very content is there.
+ */
+void stage_mark(struct stage *stage, uint64_t at, const uint64_t hash[2]);
+void stage_unmark(struct stage *stage, uint64_t at);
+bool stage_has(const struct stage *stage, uint64_t at, const uint64_t hash[2]);
 
 /* For each step that the driver knows: it is to forget it. */
 void stage_part(struct stage *stage, stage_part_step *part, void *arg);

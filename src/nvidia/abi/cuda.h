@@ -38,6 +38,7 @@
 #define CU_LAUNCH_PARAM_END ((void *)0x00)
 #define CU_LAUNCH_PARAM_BUFFER_POINTER ((void *)0x01)
 #define CU_LAUNCH_PARAM_BUFFER_SIZE ((void *)0x02)
+#define CU_MEMHOSTALLOC_PORTABLE 0x01
 #define CU_MEMHOSTREGISTER_PORTABLE 0x01
 
 typedef uint32_t cuuint32_t;

@@ -1,0 +1,10 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef ALLOT_SIM_CUDA_LOOK_H
+#define ALLOT_SIM_CUDA_LOOK_H
+
+#include "nvidia/look_code.h"
+
+/* What allot's kernel for looking at memory sees in a granule: by its formula, not by its code. */
+struct look_seen sim_look(const void *granule, const struct look_key *key);
+
+#endif

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "guest/swap/look.h"
+
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+
+#include "base/number.h"
+#include "base/pages.h"
+#include "guest/account/granule.h"
+#include "guest/process/environment.h"
+
+/* Blocks that a multiprocessor has room for, by their threads and registers. */
+#define BLOCKS 6
+
+/* The device's part of look_begin. */
+static bool look_load(struct look *look, int ordinal)
+{
+	int processors = 0;
+
+	if (DRIVER(cuModuleLoadData, (&look->module, look_code)))
+		return false;
+	if (DRIVER(cuDeviceGetAttribute,
+		   (&processors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, ordinal)))
+		return false;
+	look->blocks = (uint32_t)processors * BLOCKS;
+	return !DRIVER(cuModuleGetFunction, (&look->function, look->module, LOOK_NAME)) &&
+	       !DRIVER(cuStreamCreate, (&look->stream, CU_STREAM_NON_BLOCKING));
+}
+
+static bool look_take(struct look *look, const struct look_key *key)
+{
+	uint64_t seen_at = round_up(sizeof(*key), 16);
+	uint64_t granule_at = seen_at + look->most * sizeof(*look->seen);
+	uint64_t bytes = granule_at + 2 * look->most * sizeof(*look->granule);
+	unsigned int flags = CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP;
+	void *memory = NULL;
+
+	if (DRIVER(cuMemHostAlloc, (&memory, bytes, flags)) || !memory)
+		return false;
+	look->memory = memory;
+	look->seen = (struct look_seen *)(look->memory + seen_at);
+	look->granule = (uint64_t *)(look->memory + granule_at);
+	look->place = look->granule + look->most;
+	memcpy(look->memory, key, sizeof(*key));
+	return true;
+}
+
+void look_begin(struct look *look, struct guest *guest, struct guest_device *device,
+		const struct look_key *key, uint64_t most)
+{
+	struct charge charge;
+
+	memset(look, 0, sizeof(*look));
+	/* The code may take a granule, of which the quota must have room. */
+	if (!charge_try(guest, device, GRANULE_BYTES, &charge))
+		return;
+	charge_commit(&charge, CAT_MODULE, GRANULE_BYTES);
+	look->guest = guest;
+	look->device = device;
+	look->most = (uint32_t)min_u64(most, UINT32_MAX);
+	if (!look_load(look, device->ordinal) || !look_take(look, key))
+		look_end(look);
+}
+
+void look_put(struct look *look, CUdeviceptr at, uint64_t place)
+{
+	if (!look->memory || look->n == look->most)
+		return;
+	look->place[look->n] = place;
+	look->granule[look->n++] = at;
+}
+
+void look_run(struct look *look)
+{
+	uint64_t *granule = look->granule + look->done;
+	struct look_seen *seen = look->seen + look->done;
+	uint32_t n = look->n - look->done;
+	void *args[] = {&granule, &seen, &look->memory, &n};
+
+	if (!n)
+		return;
+	if (DRIVER(cuLaunchKernel, (look->function, (uint32_t)min_u64(n, look->blocks), 1, 1, LOOK_THREADS,
+				    1, 1, 0, look->stream, args, NULL)) ||
+	    DRIVER(cuStreamSynchronize, (look->stream)))
+		look_end(look);
+	else
+		look->done = look->n;
+}
+
+const struct look_seen *look_seen(const struct look *look, uint64_t i)
+{
+	return look->memory && i < look->done ? &look->seen[i] : NULL;
+}
+
+void look_end(struct look *look)
+{
+	if (look->memory)
+		DRIVER(cuMemFreeHost, (look->memory));
+	if (look->stream)
+		DRIVER(cuStreamDestroy_v2, (look->stream));
+	if (look->device)
+		charge_release_begin(look->device);
+	if (look->module)
+		DRIVER(cuModuleUnload, (look->module));
+	if (look->device)
+		charge_release_end(look->guest, look->device, CAT_MODULE, GRANULE_BYTES);
+	memset(look, 0, sizeof(*look));
+}
+
+struct look_key *look_new_key(void)
+{
+	struct look_key *key = environment_get("ALLOT_LOOK") ? pages_map(sizeof(*key)) : NULL;
+	size_t done = 0;
+
+	while (key && done < sizeof(*key)) {
+		ssize_t n = getrandom((char *)key + done, sizeof(*key) - done, 0);
+
+		if (n <= 0) {
+			munmap(key, sizeof(*key));
+			return NULL;
+		}
+		done += (size_t)n;
+	}
+	return key;
+}

@@ -17,7 +17,7 @@
 #include "tests/gpu/programs/steered.h"
 #include "tests/sim/hsa.h"
 
-#define SECONDS 120
+#define SECONDS 300
 #define ROUNDS	8
 
 static void wait_word(void)

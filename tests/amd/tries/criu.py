@@ -37,7 +37,7 @@ def part(machine):
     before = machine.used()
     # No pipe and no terminal may lead out of what CRIU dumps.
     machine.must("run", "--name", name, "--gpu", machine.gpu["uuid"], "--memory", f"{quota >> 20}MiB",
-                 "--", "sh", "-c", f"CHILD_OUTLIVES=1 setsid {machine.program('hsa')} keep {said} "
+                 "--swappable", "--", "sh", "-c", f"CHILD_OUTLIVES=1 setsid {machine.program('hsa')} keep {said} "
                  f"</dev/null >/dev/null 2>&1 &")
     wait_file(Path(f"{said}.ready"))
     machine.must("checkpoint", name, "--to", image, timeout=180)

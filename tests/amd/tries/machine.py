@@ -52,12 +52,15 @@ class Machine(Tenants):
             raise Absent("the driver has no mem_info_vram_used for this GPU")
         return used
 
-    def used_comes_to(self, bytes_, slack):
-        """The figure, when it is that or time is up."""
+    def used_when(self, right):
+        """The figure, when it is right or time is up."""
         end = time.monotonic() + PATIENCE
-        while abs(self.used() - bytes_) > slack and time.monotonic() < end:
+        while not right(self.used()) and time.monotonic() < end:
             time.sleep(0.05)
         return self.used()
+
+    def used_comes_to(self, bytes_, slack):
+        return self.used_when(lambda used: abs(used - bytes_) <= slack)
 
     def used_by(self, pid):
         """Of the first GPU by a process: what KFD says, and what fdinfo says of its files; None

@@ -3,7 +3,7 @@
 #
 #   make demo    bare machine to running demonstration        make check   every test
 #   make build   make install | uninstall   make test (the quick part of check)
-#   make lint | asan | tsan | coverage | clang | lto | cross | fuzz [SECONDS=10 for each fuzzer]
+#   make lint | asan | tsan | coverage | clang | lto | cross | without | fuzz [SECONDS=10 for each fuzzer]
 #   make check-distros: the same in bare trees of Debian 12, 13 and unstable
 #   make deb: a source tarball, and Debian packages built from it, in build/packages
 #   make check-guest: CRIU's plugin, with each CRIU there is, in a guest that has AMD's render nodes and /dev/kfd
@@ -22,7 +22,7 @@ SETUP_FLAGS ?=
 
 .DEFAULT_GOAL := build
 .PHONY: setup setup-check build demo test check check-distros check-guest check-kubernetes check-packages deb image lint asan tsan \
-	coverage cross clang lto fuzz install uninstall docs clean
+	coverage cross without clang lto fuzz install uninstall docs clean
 
 setup:
 	@tools/setup build
@@ -75,7 +75,7 @@ image: deb
 check-packages: deb
 	@BUILD=$(BUILD) tools/packages
 
-lint clang lto asan tsan coverage cross: setup-check
+lint clang lto asan tsan coverage cross without: setup-check
 	@BUILD=$(BUILD) tools/check $@
 
 fuzz: setup-check

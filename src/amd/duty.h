@@ -21,8 +21,8 @@
 #include "sched/controller.h"
 
 /*
- * How long queues stay on the hardware at a time, in place of CONTROLLER_SLICE_NS: to switch one is
- * an ioctl that waits until its waves are saved, and a tenant may have many.
+ * How long queues stay on the hardware at a time, where the tenant does not say it: to switch one is
+ * an ioctl that waits until its waves are saved, and preempts all processes' queues on the GPU.
  */
 #define DUTY_SLICE_NS (20 * NS_PER_MS)
 

@@ -17,6 +17,13 @@
 #define TOPOLOGY_DIR "/sys/devices/virtual/kfd/kfd/topology"
 #define TOPOLOGY_DRI "/dev/dri"
 
+/* False in a build without AMD GPUs (-Damd=false), where topology_read finds none. */
+#ifdef ALLOT_WITHOUT_AMD
+#define TOPOLOGY_BUILT false
+#else
+#define TOPOLOGY_BUILT true
+#endif
+
 /* How often a tree that changes while it is read is read. */
 #define TOPOLOGY_TRIES 16
 

@@ -12,6 +12,7 @@
 #define ALLOT_CRIU_ABI_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <sys/stat.h>
 
@@ -48,6 +49,13 @@ int criu_get_image_dir(void);
 /* Descriptors that all processes of a restore share: -1, or the number for fdstore_get. */
 int fdstore_add(int fd);
 int fdstore_get(int id);
+
+/*
+ * From CRIU 4.1 on, NULL before: the image's list of plugins without which a restore is refused. Each
+ * plugin takes itself off it at its start.
+ */
+int add_inventory_plugin(const char *name) __attribute__((weak));
+bool check_and_remove_inventory_plugin(const char *name, size_t n) __attribute__((weak));
 
 /* Tells a process of the restore to try again. */
 int set_fds_event(int pid);

@@ -31,17 +31,21 @@ _Static_assert(sizeof(struct catalog_file) == 8 && sizeof(struct catalog_buffer)
 		       sizeof(struct catalog_metadata) == 280,
 	       "as written");
 
-static const struct tables_format format = {
-	.magic = UINT64_C(0x5441434d41544c41), /* "ALTAMCAT" */
-	.file = CATALOG_FILE,
-	.what = "catalog of render nodes",
-	.version = 1,
-	.max_bytes = CATALOG_MAX_BYTES,
-	.tail_bytes = sizeof(struct tail),
-	.nlists = CATALOG_LISTS,
-	.record_bytes = record_bytes,
-	.n_first = true,
-};
+#define FORMAT(number)                                                                             \
+	{                                                                                          \
+		.magic = UINT64_C(0x5441434d41544c41), /* "ALTAMCAT" */                            \
+		.file = CATALOG_FILE,                                                              \
+		.what = "catalog of render nodes",                                                 \
+		.version = number,                                                                 \
+		.max_bytes = CATALOG_MAX_BYTES,                                                    \
+		.tail_bytes = sizeof(struct tail),                                                 \
+		.nlists = CATALOG_LISTS,                                                           \
+		.record_bytes = record_bytes,                                                      \
+		.n_first = true,                                                                   \
+	}
+
+/* The second is for a catalog of which readers of the first would lose something. */
+static const struct tables_format format = FORMAT(1), format_with_beside = FORMAT(2);
 
 void catalog_done(struct catalog *c)
 {
@@ -71,7 +75,8 @@ int catalog_pack(const struct catalog *c, void **ret, size_t *ret_len)
 	struct tail tail = {.bytes = tables_bytes(&format, c->n)};
 
 	memcpy(tail.id, c->id, sizeof(tail.id));
-	return tables_pack(&format, &tail, c->n, c->list, ret, ret_len);
+	return tables_pack(c->n[CATALOG_CONTEXTS] || c->n[CATALOG_METADATA] ? &format_with_beside : &format,
+			   &tail, c->n, c->list, ret, ret_len);
 }
 
 static bool catalog_is_sound_beside(const struct catalog *c)
@@ -117,6 +122,8 @@ int catalog_unpack(const void *file, size_t len, struct catalog *ret, struct dam
 	struct tail tail;
 	int r = tables_unpack(&format, file, len, &tail, c.n, c.list, damage);
 
+	if (r == -EPROTONOSUPPORT)
+		r = tables_unpack(&format_with_beside, file, len, &tail, c.n, c.list, damage);
 	if (r < 0)
 		return r;
 	if (tail.bytes != len || !catalog_is_sound(&c)) {

@@ -7,7 +7,8 @@
  * device and mappings. It has no place for a buffer's flags, its alignment, its handle in each file
  * and the offset at which that file maps it. Content is written by image/object_writer.h.
  *
- * The file is tables (image/tables.h), version 1.
+ * The file is tables (image/tables.h), version 1; version 2 if it has contexts or metadata, which
+ * builds that do not know these lists would pass over.
  */
 #ifndef ALLOT_CRIU_CATALOG_H
 #define ALLOT_CRIU_CATALOG_H

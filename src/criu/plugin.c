@@ -22,6 +22,8 @@
 /* CRIU tells when all processes have been dumped, and calls again for a file when it is asked to. */
 #define RETRIES (ALLOT_CRIU_HOOKS >= 15)
 
+#define PLUGIN_NAME "allot_amdgpu"
+
 /* Where it does not: how long a process waits for others before it gives up, a minute. */
 #define WAIT_NAPS   60000
 #define WAIT_NAP_NS 1000000
@@ -34,14 +36,15 @@ static struct restore restore;
 /* --- Dump ----------------------------------------------------------------------------------- */
 
 /* With the first file of a GPU: a dump that fails before has not touched the folder's former image. */
-static void plugin_begin_dump(void)
+static int plugin_begin_dump(void)
 {
 	if (begun)
-		return;
+		return 0;
 	begun = true;
 	dump_begin();
 	if (!RETRIES)
 		awaited_open(&awaited);
+	return add_inventory_plugin && add_inventory_plugin(PLUGIN_NAME) < 0 ? -ENOMEM : 0;
 }
 
 static int plugin_write(void)
@@ -79,7 +82,9 @@ static int plugin_dump_file(int fd, int id)
 		return err_errno();
 	if (!drm_is_render(&st) && !kfd_file_is(&st) && !dmabuf_is(fd))
 		return -ENOTSUP;
-	plugin_begin_dump();
+	r = plugin_begin_dump();
+	if (r < 0)
+		return r;
 	r = plugin_dump_one(fd, &st, (uint32_t)id);
 	if (!RETRIES && (r >= 0 || r == -ENOTSUP))
 		saw = plugin_saw(fd);
@@ -186,6 +191,9 @@ static int plugin_resume(int pid)
 
 static int plugin_init(int stage)
 {
+	/* Images that are not in such a list may be ours, too: of an older CRIU, or an older build. */
+	if (stage == CRIU_RESTORE && check_and_remove_inventory_plugin)
+		check_and_remove_inventory_plugin(PLUGIN_NAME, strlen(PLUGIN_NAME));
 	return stage == CRIU_RESTORE ? restore_open(&restore, RETRIES) : 0;
 }
 
@@ -226,7 +234,7 @@ static void plugin_exit(int stage, int result)
 }
 
 __attribute__((visibility("default"))) struct criu_plugin CR_PLUGIN_DESC = {
-	.name = "allot_amdgpu",
+	.name = PLUGIN_NAME,
 	.init = plugin_init,
 	.exit = plugin_exit,
 	.version = CRIU_PLUGIN_VERSION,

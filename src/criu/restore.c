@@ -2,6 +2,8 @@
 #include "criu/restore.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -9,6 +11,7 @@
 
 #include "amd/topology_read.h"
 #include "base/cleanup.h"
+#include "base/dir.h"
 #include "base/err.h"
 #include "criu/abi.h"
 #include "criu/kfd/kfd_image.h"
@@ -128,6 +131,35 @@ static int restore_share(struct restore *restore)
 	return 0;
 }
 
+/* CRIU's own plugin for these GPUs, of 3.17 to 4.2, and its files in an image. */
+static bool restore_is_upstreams(const char *name)
+{
+	int kfd = 0, node = 0, dmabuf = 0;
+
+	sscanf(name, "amdgpu-kfd-%*u.img%n", &kfd);
+	sscanf(name, "amdgpu-renderD-%*u.img%n", &node);
+	sscanf(name, "amdgpu-dmabuf_%*u.img%n", &dmabuf);
+	return kfd + node + dmabuf && !name[kfd + node + dmabuf];
+}
+
+/* There is no image of ours. 0, or -ENOTSUP if there is one of CRIU's own plugin. */
+static int restore_refuse_upstreams(void)
+{
+	int fd = openat(criu_get_image_dir(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	CLEANUP_DIR DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+	const char *name;
+
+	while ((name = dir_next(dir)))
+		if (restore_is_upstreams(name)) {
+			SAY_ERROR("%s is of CRIU's own plugin for AMD GPUs, whose images this one does "
+				  "not read: restore it with amdgpu_plugin.so, by criu restore -L "
+				  "with the folder that has it and not this plugin",
+				  name);
+			return -ENOTSUP;
+		}
+	return 0;
+}
+
 int restore_open(struct restore *restore, bool retries)
 {
 	struct damage damage = {.text = CATALOG_FILE};
@@ -142,7 +174,7 @@ int restore_open(struct restore *restore, bool retries)
 	if (kfd < 0 && kfd != -ENOENT)
 		return kfd;
 	if (r == -ENOENT && kfd == -ENOENT)
-		return 0;
+		return restore_refuse_upstreams();
 	r = restore_check_kfd(restore);
 	if (r < 0)
 		return r;

@@ -177,11 +177,13 @@ bool devices_absent(int err)
 
 void devices_explain_none(int nvidia_error, int amd_error, char ret[static DEVICES_WORDS])
 {
+	const char *amd = amd_error == -ENOENT ? "the AMD driver is missing (no " TOPOLOGY_DIR ")"
+					       : "the AMD driver shows no device";
+
 	snprintf(ret, DEVICES_WORDS,
-		 "no GPU here: the NVIDIA driver %s, the AMD driver %s; install one, or try "
-		 "\"allot sim\"",
+		 "no GPU here: the NVIDIA driver %s, %s; install one, or try \"allot sim\"",
 		 nvidia_error == -ENOENT ? "is missing (no libnvidia-ml.so.1)" : "finds no device",
-		 amd_error == -ENOENT ? "is missing (no " TOPOLOGY_DIR ")" : "shows no device");
+		 TOPOLOGY_BUILT ? amd : "and allot is built without AMD GPUs");
 }
 
 const char *devices_nvidia_words(int err)

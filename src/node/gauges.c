@@ -52,11 +52,18 @@ static void gauges_read_nvidia(struct nvml *nvml, unsigned int number, struct ga
 	gauge->milliwatt = now.milliwatt;
 }
 
-static void gauges_read_amd(uint32_t render_minor, struct gauge *gauge)
+/* The driver's figures are of a board, so of one in partitions they are nobody's. */
+static void gauges_read_amd(const struct devices *devices, const struct device *device,
+			    struct gauge *gauge)
 {
-	gauge->used_bytes = amd_gauge(render_minor, AMD_GAUGE_USED, UINT64_MAX - 1,
+	for (unsigned int i = 0; i < devices->n; i++)
+		if (&devices->list[i] != device && *device->pci &&
+		    !strcmp(devices->list[i].pci, device->pci))
+			return;
+	gauge->used_bytes = amd_gauge(device->render_minor, AMD_GAUGE_USED, UINT64_MAX - 1,
 				      GAUGE_BYTES_UNKNOWN);
-	gauge->busy_percent = (uint32_t)amd_gauge(render_minor, AMD_GAUGE_BUSY, 100, GAUGE_UNKNOWN);
+	gauge->busy_percent =
+		(uint32_t)amd_gauge(device->render_minor, AMD_GAUGE_BUSY, 100, GAUGE_UNKNOWN);
 }
 
 _Static_assert(GAUGE_UNKNOWN == NVML_GAUGE_UNKNOWN, "passed on as it is");
@@ -80,6 +87,6 @@ void gauges_read(struct gauges_reader *reader, struct gauges *ret)
 		if (device->vendor == DEVICE_NVIDIA && reader->nvml)
 			gauges_read_nvidia(reader->nvml, device->number, gauge);
 		else if (device->vendor == DEVICE_AMD)
-			gauges_read_amd(device->render_minor, gauge);
+			gauges_read_amd(&reader->devices, device, gauge);
 	}
 }

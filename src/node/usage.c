@@ -350,6 +350,19 @@ static void usage_add_busy(struct usage_busy *busy, const uint8_t uuid[16], uint
 	busy->list[busy->n++].percent = (uint32_t)percent;
 }
 
+/* The driver's figure is of the board, so it is nobody's where the board is in partitions. */
+static bool usage_is_divided(const struct topology *topology, const struct topology_node *node)
+{
+	for (uint32_t i = 0; i < topology->node_count; i++) {
+		const struct topology_node *other = &topology->nodes[i];
+
+		if (other->gpu_id && other != node && other->domain == node->domain &&
+		    topology_place(other) == topology_place(node))
+			return true;
+	}
+	return false;
+}
+
 void usage_read_busy(struct usage_reader *reader, struct usage_busy *ret)
 {
 	const struct topology *topology = reader->topology;
@@ -362,7 +375,7 @@ void usage_read_busy(struct usage_reader *reader, struct usage_busy *ret)
 		const struct topology_node *node = &topology->nodes[i];
 		uint8_t uuid[16];
 
-		if (!node->gpu_id)
+		if (!node->gpu_id || usage_is_divided(topology, node))
 			continue;
 		amd_identity(node, uuid);
 		usage_add_busy(ret, uuid,

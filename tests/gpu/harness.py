@@ -222,30 +222,63 @@ class Results:
         return [c for c in self.checks if not c["ok"]]
 
 
-class Bench:
-    """Everything a part needs: where things are, which mode, how to start tenants."""
+class Tenants:
+    """Where a build's programs are, and how tenants of a runtime directory of its own start."""
 
-    def __init__(self, args, build, results):
-        self.quick, self.sim, self.build, self.results = args.quick, args.sim, build, results
-        self.trials = args.trials
-        self.compute_seconds, self.cycles = args.compute_seconds, args.cycles
+    kept = frozenset()  # children that live for longer than a part
+
+    def __init__(self, build, results):
+        self.build, self.results = build, results
         self.until = None  # when the run's time is used up, by time.monotonic()
-        self.cap_errors = []  # of all caps that were measured, in points
-        self.words = {}  # parts in the order asked for, each with the items asked for
-        for part, words in args.only or ():
-            self.words.setdefault(part, []).extend(words)
         self.allot = build / "src/cli/allot"
-        self.load = build / "src/tools/allot-load"
         self.library = build / "src/guest/liballot.so"
-        self.allotd = args.allotd or build / "src/daemon/allotd"
         # In memory, as /run is.
         shm = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
         self.tmp = Path(tempfile.mkdtemp(prefix="allot-gpu-", dir=shm))
         self.runtime = self.tmp / "run"
         self.runtime.mkdir(mode=0o700)
         os.environ["ALLOT_RUNTIME_DIR"] = str(self.runtime)
-        self.figures = Figures(args.device)
         self.names = itertools.count(1)
+
+    def tenant(self):
+        return f"t{next(self.names)}"
+
+    def command(self, name, memory, command, options=()):
+        return [self.allot, "run", "--name", name, "--memory", memory, *options, "--", *command]
+
+    def start(self, name, memory, command, options=(), env=None):
+        return Child(self.command(name, memory, command, options),
+                     env={**os.environ, **env} if env else None)
+
+    def set(self, name, *options):
+        status, _, err = run([self.allot, "set", name, *options], 30)
+        if status:
+            raise Trouble(f"allot set: {err}")
+
+    def ps_tenant(self, name):
+        """What `allot ps` says of a tenant, or None."""
+        status, out, err = run([self.allot, "ps", "--json", name], 20)
+        if status:
+            raise Trouble(f"allot ps: {err}")
+        return next((t for t in json.loads(out)["tenants"] if t["name"] == name), None)
+
+
+class Bench(Tenants):
+    """Everything a part needs: where things are, which mode, the driver's figures."""
+
+    def __init__(self, args, build, results):
+        super().__init__(build, results)
+        self.quick, self.sim = args.quick, args.sim
+        self.trials = args.trials
+        self.compute_seconds, self.cycles = args.compute_seconds, args.cycles
+        self.cap_errors = []  # of all caps that were measured, in points
+        self.words = {}  # parts in the order asked for, each with the items asked for
+        for part, words in args.only or ():
+            self.words.setdefault(part, []).extend(words)
+        self.load = build / "src/tools/allot-load"
+        self.allotd = args.allotd or build / "src/daemon/allotd"
+        self.figures = Figures(args.device)
+        self.kept = {self.figures.child}
 
     def simulates_more_than(self, most, part, name):
         """Says so where the simulated device is too large for a part that fills it."""
@@ -272,28 +305,6 @@ class Bench:
 
     def program(self, name):
         return self.build / "tests/gpu" / f"gpu_{name}"
-
-    def tenant(self):
-        return f"t{next(self.names)}"
-
-    def command(self, name, memory, command, options=()):
-        return [self.allot, "run", "--name", name, "--memory", memory, *options, "--", *command]
-
-    def start(self, name, memory, command, options=(), env=None):
-        return Child(self.command(name, memory, command, options),
-                     env={**os.environ, **env} if env else None)
-
-    def set(self, name, *options):
-        status, _, err = run([self.allot, "set", name, *options], 30)
-        if status:
-            raise Trouble(f"allot set: {err}")
-
-    def ps_tenant(self, name):
-        """What `allot ps` says of a tenant, or None."""
-        status, out, err = run([self.allot, "ps", "--json", name], 20)
-        if status:
-            raise Trouble(f"allot ps: {err}")
-        return next((t for t in json.loads(out)["tenants"] if t["name"] == name), None)
 
     def ps(self, name, device=0):
         """What `allot ps` says of a tenant's device."""

@@ -31,6 +31,7 @@ static struct host {
 	atomic_int event[HOST_TASKS];
 	atomic_int asleep[HOST_TASKS]; /* it has slept, for nothing changed */
 	char said[4096]; /* errors */
+	int in_inventory; /* how often the image's list of plugins has it; a restore takes it off */
 } *host;
 
 static struct criu_plugin *plugin;
@@ -97,6 +98,20 @@ HOST_EXPORT int fdstore_get(int number)
 HOST_EXPORT int criu_get_image_dir(void)
 {
 	return host_images;
+}
+
+HOST_EXPORT int add_inventory_plugin(const char *name)
+{
+	CHECK(!strcmp(name, "allot_amdgpu"));
+	host->in_inventory++;
+	return 0;
+}
+
+HOST_EXPORT bool check_and_remove_inventory_plugin(const char *name, size_t n)
+{
+	CHECK(n == strlen("allot_amdgpu") && !strncmp(name, "allot_amdgpu", n));
+	host->in_inventory--;
+	return true;
 }
 
 HOST_EXPORT int set_fds_event(int pid)

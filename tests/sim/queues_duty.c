@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Queues that no mask holds to their tenant's share are on the hardware for a part of the time, by
- * the emulator's clock: several tenants at once, on GPUs of their own, while a program does what it
+ * Queues that no mask holds to their tenant's share are on the hardware for a part of the time if
+ * the tenant has a slice, and always if it has none, by the emulator's clock: several tenants at once, on GPUs of their own, while a program does what it
  * can to be on it always.
  */
 #include "tests/sim/queues.h"
@@ -78,10 +78,54 @@ static void copy_anew(struct puppet *p, int step, uint32_t *id)
 	}
 }
 
+static int count_updates(const char *trace)
+{
+	FILE *file = fopen(trace, "re");
+	char line[512];
+	int n = 0;
+
+	CHECK(file);
+	while (fgets(line, sizeof(line), file))
+		n += strstr(line, " UPDATE_QUEUE ") != NULL;
+	fclose(file);
+	return n;
+}
+
+static int set_slice(struct policy *policy, void *arg)
+{
+	policy->slice_us = *(const uint32_t *)arg;
+	return 0;
+}
+
+/*
+ * To switch a queue preempts all processes' queues, so no queue is switched until that is asked
+ * for; then it is, in the same process.
+ */
+static void test_masks_alone(const char *trace)
+{
+	static const uint32_t slice_us = 20000;
+	struct puppet p;
+	struct watched is = {"copies under masks alone", &p, 0, 100, 0, {0}};
+
+	setenv("ALLOT_SIM_AMD_TRACE", trace, 1);
+	p = puppet_start("masks", OPTIONS("--compute", "0.5"));
+	unsetenv("ALLOT_SIM_AMD_TRACE");
+	CHECK_EQ(bits(&p, puppet_make(&p, 0, AQL)), 1);
+	is.id = busy_copies(&p, 0);
+	is.before = times_of(&p, is.id);
+	usleep(500000);
+	check_part(&is);
+	CHECK_EQ(count_updates(trace), 0);
+	tenant_edit("masks", set_slice, (void *)&slice_us);
+	usleep(500000);
+	CHECK(count_updates(trace) > 0);
+	puppet_end(&p);
+}
+
 int main(int argc, char **argv)
 {
 	struct puppet stubborn, one, two, idle, least, fickle;
-	char trace[PATH_MAX];
+	char trace[PATH_MAX], alone[PATH_MAX];
 	struct watched watched[6];
 	uint32_t percent, id = 0;
 	uint64_t since;
@@ -89,14 +133,16 @@ int main(int argc, char **argv)
 
 	queues_begin(argv);
 	snprintf(trace, sizeof(trace), "%.4000s/trace", fixture_runtime_dir());
+	snprintf(alone, sizeof(alone), "%.4000s/alone", fixture_runtime_dir());
+	test_masks_alone(alone);
 	setenv("ALLOT_SIM_AMD_TRACE", trace, 1);
-	fickle = puppet_start("fickle", OPTIONS("--compute", "30"));
+	fickle = puppet_start("fickle", OPTIONS("--compute", "30", "--slice", "20ms"));
 	unsetenv("ALLOT_SIM_AMD_TRACE");
-	stubborn = puppet_start("stubborn", OPTIONS("--compute", "30"));
-	one = puppet_start("several", OPTIONS("--compute", "30"));
+	stubborn = puppet_start("stubborn", OPTIONS("--compute", "30", "--slice", "20ms"));
+	one = puppet_start("several", OPTIONS("--compute", "30", "--slice", "20ms"));
 	two = puppet_start("several", NULL);
-	idle = puppet_start("idle", OPTIONS("--compute", "30"));
-	least = puppet_start("least", OPTIONS("--compute", "0.5"));
+	idle = puppet_start("idle", OPTIONS("--compute", "30", "--slice", "20ms"));
+	least = puppet_start("least", OPTIONS("--compute", "0.5", "--slice", "20ms"));
 #define WATCH(...) watched[n++] = (struct watched){__VA_ARGS__}
 	WATCH("copies", &stubborn, busy_copies(&stubborn, 0), 30, POINTS);
 	/* What the two have together counts, so each has a little less. */

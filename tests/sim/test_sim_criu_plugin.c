@@ -360,6 +360,8 @@ static void dump_one(const char *path)
 	CHECK_EQ(faccessat(host_images, "allot-kfd", F_OK, 0), 0);
 	CHECK_EQ(host_dump_end(getpid()), 0);
 	CHECK_EQ(faccessat(host_images, "allot-kfd", F_OK, 0), -1);
+	/* A restore without the plugin is refused where there is something for it to do. */
+	CHECK_EQ(host->in_inventory, 0);
 	begin_process(r);
 	dmabuf = export(make_buffer(r, SHARED, "shared", 0));
 	r->handle = import_to_node(dmabuf);
@@ -373,6 +375,7 @@ static void dump_one(const char *path)
 	for (int i = FD_KFD; i < FD_DMABUF; i++)
 		CHECK_EQ(host_dump_file(i, id_of(0, i)), 0);
 	CHECK_EQ(host_dump_end(getpid()), 0);
+	CHECK_EQ(host->in_inventory, 1);
 	put_records(path);
 }
 
@@ -819,7 +822,9 @@ static void restore_all(const char *path, int n, void (*run)(int socket, int num
 	pid_t pids[PROCESSES];
 
 	get_records(path);
+	host->in_inventory = 1;
 	CHECK_EQ(plugin->init(CRIU_RESTORE), 0);
+	CHECK_EQ(host->in_inventory, 0);
 	for (int i = n - 1; i >= 0; i--) {
 		CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
 		pids[i] = fork_as(was[i].pid);
@@ -862,6 +867,24 @@ static void restore_smaller(const char *path)
 	restore_all(path, PROCESSES, come_back);
 }
 
+/* What CRIU's own plugin has written, of each version, is refused by name. */
+static void restore_upstreams(void)
+{
+	static const char *const files[] = {"amdgpu-kfd-7.img", "amdgpu-renderD-12.img",
+					    "amdgpu-dmabuf_3.img"};
+
+	for (int i = 0; i < 3; i++) {
+		close(openat(host_images, files[i], O_CREAT | O_WRONLY, 0600));
+		CHECK_EQ(plugin->init(CRIU_RESTORE), -ENOTSUP);
+		CHECK(strstr(host->said, files[i]) &&
+		      strstr(host->said, "restore it with amdgpu_plugin.so"));
+		*host->said = 0;
+		CHECK_EQ(unlinkat(host_images, files[i], 0), 0);
+	}
+	close(openat(host_images, "amdgpu-kfd-7.img.txt", O_CREAT | O_WRONLY, 0600));
+	CHECK_EQ(plugin->init(CRIU_RESTORE), 0);
+}
+
 /* --- Both -------------------------------------------------------------------------------------- */
 
 static void remove_all(const char *path)
@@ -902,12 +925,15 @@ int main(int argc, char *argv[])
 			restore_all(argv[2], PROCESSES, come_back);
 		else if (!strcmp(argv[1], "restore-one"))
 			restore_all(argv[2], 1, come_back_one);
+		else if (!strcmp(argv[1], "restore-upstreams"))
+			restore_upstreams();
 		else if (!strcmp(argv[1], "smaller"))
 			restore_smaller(argv[2]);
 		return 0;
 	}
 	CHECK(argc == 5 && mkdtemp(two) && mkdtemp(one) && mkdtemp(noted) &&
 	      mkdtemp(small) && mkdtemp(unreached));
+	run_in_machine(argv, argv[3], "64MiB", "restore-upstreams", two, argv[2]);
 	run_in_machine(argv, argv[3], "64MiB", "dump", two, argv[2]);
 	run_in_machine(argv, argv[3], "64MiB", "restore", two, argv[2]);
 	run_in_machine(argv, argv[4], "64MiB", "restore", two, argv[2]);

@@ -44,6 +44,29 @@ static void seal(void *text, size_t len)
 	memcpy((char *)text + len - sizeof(crc), &crc, sizeof(crc));
 }
 
+static uint32_t version_of(const void *text)
+{
+	return ((const uint32_t *)text)[2];
+}
+
+/* A build that does not know a list passes over it, and must not where that loses something. */
+static void test_version(void)
+{
+	struct catalog c;
+	void *text;
+	size_t len;
+
+	make(&c);
+	CHECK_EQ(catalog_pack(&c, &text, &len), 0);
+	CHECK_EQ(version_of(text), 1);
+	free(text);
+	catalog_add(&c, CATALOG_CONTEXTS, &(struct catalog_context){1, 3});
+	CHECK_EQ(catalog_pack(&c, &text, &len), 0);
+	CHECK_EQ(version_of(text), 2);
+	free(text);
+	catalog_done(&c);
+}
+
 static void test_back(void)
 {
 	struct catalog c, back;
@@ -113,7 +136,7 @@ static void test_damaged(void)
 	}
 	CHECK_EQ(catalog_unpack(text, len, &back, NULL), 0);
 	catalog_done(&back);
-	((uint32_t *)text)[2] = 2;
+	((uint32_t *)text)[2] = 3;
 	seal(text, len);
 	CHECK_EQ(catalog_unpack(text, len, &back, NULL), -EPROTONOSUPPORT);
 	catalog_done(&c);
@@ -192,6 +215,7 @@ static void test_later(void)
 int main(int argc, char *argv[])
 {
 	CHECK(argc == 2);
+	test_version();
 	test_back();
 	test_golden(argv[1]);
 	test_damaged();

@@ -119,6 +119,19 @@ static void check_limits(void)
 	CHECK_EQ(allowed("drm/0000:02:00.0/vram", &policy), 0);
 	CHECK_EQ(allowed("drm/0000:03:00.0/vram", &policy), GIB);
 
+	/* All of one part, which is not all of the board; and all of each. */
+	policy.device[0].limit_bytes = 0;
+	policy.device[0].limit_permille = 1000;
+	CHECK_EQ(allowed("drm/0000:03:00.0/vram", &policy), devices.list[2].total_bytes);
+	policy.ndevices = 2;
+	policy.device[1] = policy.device[0];
+	policy.device[1].uuid[0] = 4;
+	CHECK_EQ(allowed("drm/0000:03:00.0/vram", &policy), DMEM_NO_LIMIT);
+	policy.device[1].limit_permille = 500;
+	CHECK_EQ(allowed("drm/0000:03:00.0/vram", &policy),
+		 devices.list[2].total_bytes + devices.list[3].total_bytes / 2);
+	policy.ndevices = 1;
+
 	/* A part of who knows what is no limit that could be set. */
 	policy.device[0].limit_bytes = 0;
 	policy.device[0].limit_permille = 500;

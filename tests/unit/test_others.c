@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "amd/identity.h"
 #include "kube/pods/held.h"
 #include "tests/check.h"
 
@@ -208,6 +209,63 @@ static void check_held(void)
 	CHECK_EQ(hold(&held), 0);
 }
 
+/* Render nodes of a board in two partitions: of its PCI device, and of a platform device. */
+int __wrap_access(const char *path, int mode);
+int __wrap_access(const char *path, int mode)
+{
+	return strcmp(path, "/sys/bus/pci/devices/0000:c1:00.0/drm/renderD128") &&
+			       strcmp(path, "/sys/devices/platform/amdgpu_xcp_30/drm/renderD129")
+		       ? -1
+		       : 0;
+}
+
+/* AMD's names are of partitions, where a board has some. */
+static void check_partitions(void)
+{
+	struct devices board = {.n = 2,
+				.list = {{.vendor = DEVICE_AMD, .pci = "0000:c1:00.0", .render_minor = 128},
+					 {.vendor = DEVICE_AMD, .pci = "0000:c1:00.0", .render_minor = 129}}};
+
+	CHECK_EQ(amd_identity_parse("GPU-1234567890abcdef", board.list[0].uuid), 0);
+	CHECK_EQ(amd_identity_parse("GPU-1234567890abcdef.1", board.list[1].uuid), 0);
+	devices = (struct node_devices){0};
+	CHECK(node_update(&devices, &board));
+	give("amd.com/gpu", "0000:c1:00.0");
+	CHECK_EQ(sick(), 1);
+	give("amd.com/gpu", "amdgpu_xcp_30");
+	CHECK_EQ(sick(), 2);
+	CHECK(strstr(devices.list[1].why, "amd.com/gpu has given it to Pod team/theirs"));
+	give("amd.com/gpu", "0000:c1:00.0-slice-2");
+	CHECK_EQ(sick(), 1);
+	give("amd.com/gpu", "amdgpu_xcp_30-slice-0");
+	CHECK_EQ(sick(), 2);
+	give("amd.com/gpu", "amdgpu_xcp_3");
+	CHECK_EQ(sick(), 0);
+	give("amd.com/gpu", "../../x");
+	CHECK_EQ(sick(), 0);
+	give("example.com/gpu", "GPU-1234567890abcdef.1");
+	CHECK_EQ(sick(), 2);
+	give("example.com/gpu", "GPU-1234567890abcdef::0");
+	CHECK_EQ(sick(), 1);
+	give("example.com/gpu", "GPU-1234567890abcdef.10");
+	CHECK_EQ(sick(), 0);
+	give_claim("gpu.example.com", "gpu-1234567890abcdef-1");
+	CHECK_EQ(sick(), 2);
+	give_claim("gpu.example.com", "gpu-1234567890abcdef");
+	CHECK_EQ(sick(), 1);
+	give_claim("gpu.amd.com", "gpu-1-129");
+	CHECK_EQ(sick(), 2);
+	give_claim("gpu.amd.com", "gpu-0-1280");
+	CHECK_EQ(sick(), 0);
+	/* The only GPU with that place is meant, whatever is in sysfs. */
+	devices = (struct node_devices){0};
+	board.n = 1;
+	strcpy(board.list[0].pci, "0000:83:00.0");
+	CHECK(node_update(&devices, &board));
+	give("amd.com/gpu", "0000:83:00.0");
+	CHECK_EQ(sick(), 1);
+}
+
 int main(void)
 {
 	CHECK(node_update(&devices, &now));
@@ -218,5 +276,6 @@ int main(void)
 	check_both();
 	check_words();
 	check_held();
+	check_partitions();
 	return 0;
 }

@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "amd/topology_read.h"
 #include "base/parse.h"
 #include "cli/cmd/command.h"
 #include "cli/exec/launch.h"
@@ -255,6 +256,8 @@ static int sim_read_machine(const struct args *a, struct machine_options *ret)
 		.model = a->model, .links = a->links, .memory_bytes = DEFAULT_BYTES};
 	char what[MACHINE_WHAT_BYTES];
 
+	if (a->amd && !TOPOLOGY_BUILT)
+		return say_error("--amd: this allot is built without AMD GPUs (-Damd=false)");
 	if (a->amd && a->shared)
 		return say_error("--shared is of NVIDIA devices: memory of AMD devices is in files that "
 				 "other users cannot open; leave out --amd or --shared");

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "cli/doctor/finding.h"
@@ -146,6 +147,40 @@ static void gpus_check_dmem(const struct devices *devices)
 	}
 }
 
+static bool gpus_tried(const char *architecture)
+{
+	static const char *const tried[] = {
+#define AMD_TRIED(name) name,
+#include "cli/doctor/amd_tried.def"
+#undef AMD_TRIED
+		NULL};
+
+	for (size_t i = 0; tried[i]; i++)
+		if (!strcmp(tried[i], architecture))
+			return true;
+	return false;
+}
+
+/* One line for GPUs of one name. */
+static void gpus_check_tried(const struct devices *devices)
+{
+	const char *said = "";
+	char what[128];
+
+	for (unsigned int i = 0; i < devices->n; i++) {
+		const struct device *d = &devices->list[i];
+
+		if (d->vendor != DEVICE_AMD || gpus_tried(d->architecture) ||
+		    !strcmp(said, d->architecture))
+			continue;
+		said = d->architecture;
+		snprintf(what, sizeof(what), "AMD: never tried on this GPU%s%s%s: tests/amd/run",
+			 *said ? " (" : "", said, *said ? ")" : "");
+		finding_say(FINDING_WARN, what,
+			    "run that program of allot's source, and send us the table that it prints");
+	}
+}
+
 void gpus_check(void)
 {
 	bool simulated = getenv("ALLOT_SIM_DIR") != NULL;
@@ -167,5 +202,6 @@ void gpus_check(void)
 	if (gpus_list(&devices, DEVICE_AMD, simulated)) {
 		gpus_check_device_file("/dev/kfd", AMD_MISSING, "render");
 		gpus_check_dmem(&devices);
+		gpus_check_tried(&devices);
 	}
 }

@@ -65,17 +65,15 @@ static bool dmem_region_is_memory_of(const struct dmem_region *region, const str
 	return !at[strspn(at, "0123456789")];
 }
 
+/* *ret_whole: the policy has no limit there. */
 static int dmem_region_allowed_on(const struct device *device, const struct policy *policy,
-				  uint64_t *ret_bytes)
+				  uint64_t *ret_bytes, bool *ret_whole)
 {
 	const struct policy_device *entry = policy_find(policy, device->uuid);
 
-	if (!entry) {
-		*ret_bytes = 0;
-		return 0;
-	}
-	if (entry->limit_permille == 1000) {
-		*ret_bytes = DMEM_NO_LIMIT;
+	*ret_whole = entry && entry->limit_permille == 1000;
+	if (!entry || *ret_whole) {
+		*ret_bytes = entry ? device->total_bytes : 0;
 		return 0;
 	}
 	return policy_limit(policy, device->uuid, device->total_bytes, ret_bytes);
@@ -85,21 +83,22 @@ int dmem_region_allowed(const struct dmem_region *region, const struct devices *
 			const struct policy *policy, uint64_t *ret_bytes)
 {
 	uint64_t sum = 0, bytes;
-	bool any = false;
+	bool any = false, whole, all = true;
 
 	for (unsigned int i = 0; i < devices->n; i++) {
 		int r;
 
 		if (!dmem_region_is_memory_of(region, &devices->list[i]))
 			continue;
-		r = dmem_region_allowed_on(&devices->list[i], policy, &bytes);
+		r = dmem_region_allowed_on(&devices->list[i], policy, &bytes, &whole);
 		if (r < 0)
 			return r;
 		sum = bytes > DMEM_NO_LIMIT - sum ? DMEM_NO_LIMIT : sum + bytes;
 		any = true;
+		all &= whole;
 	}
 	if (!any)
 		return -ENOENT;
-	*ret_bytes = sum;
+	*ret_bytes = all ? DMEM_NO_LIMIT : sum;
 	return 0;
 }

@@ -390,13 +390,36 @@ static bool options_are_for_amd(const struct policy *policy)
 	return amd.n > 0;
 }
 
+/* Appends a name to "a, b and c"; `left`: how many follow. */
+static void options_list(char names[static 128], const char *name, unsigned int left)
+{
+	size_t n = strlen(names);
+
+	snprintf(names + n, 128 - n, "%s%s", !n ? "" : left ? ", " : " and ", name);
+}
+
 void tenant_options_note_unused(const struct tenant_options *o, const struct policy *policy)
 {
+	static const struct {
+		unsigned int bit;
+		const char *name;
+	} unused[] = {{TENANT_PRIORITY, "--priority"},	   {TENANT_FLOOR, "--floor"},
+		      {TENANT_LATENCY, "--latency"},	   {TENANT_MODE, "--mode"},
+		      {TENANT_CONTROLLER, "--controller"}, {TENANT_INFLIGHT, "--inflight"}};
 	bool turns = policy->flags & POLICY_OVERCOMMIT; /* on memory, in the order of priorities */
-	unsigned int unused = turns ? TENANT_FLOOR : TENANT_PRIORITY | TENANT_FLOOR;
+	unsigned int said = 0;
+	char names[128] = "";
 
-	if ((o->said & unused) && options_are_for_amd(policy))
-		say_note("note: %s nothing on AMD GPUs, where tenants work side by side; "
-			 "--compute and --weight do",
-			 turns ? "--floor does" : "--priority and --floor do");
+	for (size_t i = turns; i < sizeof(unused) / sizeof(unused[0]); i++)
+		said |= o->said & unused[i].bit;
+	if (!said || !options_are_for_amd(policy))
+		return;
+	for (size_t i = 0; i < sizeof(unused) / sizeof(unused[0]); i++)
+		if (said & unused[i].bit) {
+			said &= ~unused[i].bit;
+			options_list(names, unused[i].name, said);
+		}
+	say_note("note: %s %s nothing on AMD GPUs, where tenants work side by side; --compute and "
+		 "--weight do",
+		 names, strchr(names, ' ') ? "do" : "does");
 }

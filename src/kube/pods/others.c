@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "kube/pods/others.h"
 
+#include <ctype.h>
 #include <fcntl.h>
 #include <glob.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/fd.h"
 #include "text/log.h"
@@ -53,17 +56,60 @@ static bool others_is_divided(const struct device *device)
 	return r == 0;
 }
 
+/* --- AMD's names ------------------------------------------------------------------------------ */
+
+/* Returns true if sysfs has the device's render node in that folder. */
+static bool others_has_node(const char *folder, const char *name, const struct device *device)
+{
+	char path[160];
+
+	snprintf(path, sizeof(path), "/sys/%s/%.60s/drm/renderD%" PRIu32, folder, name, device->render_minor);
+	return access(path, F_OK) == 0;
+}
+
+/* All partitions of a board have its PCI address; its PCI device is the first. */
+static bool others_is_at(const struct others *others, const char *pci, const struct device *device)
+{
+	unsigned int partitions = 0;
+
+	if (!*pci || strcmp(device->pci, pci) != 0)
+		return false;
+	for (unsigned int d = 0; d < others->devices->n; d++)
+		partitions += !strcmp(others->devices->list[d].device.pci, pci);
+	return partitions == 1 || others_has_node("bus/pci/devices", pci, device);
+}
+
+/*
+ * The device plugin's name: the PCI address, the platform device of any other partition, like
+ * amdgpu_xcp_30, and "-slice-3" behind either for a part of its time.
+ */
+static bool others_amd_names(const struct others *others, const char *id, const struct device *device)
+{
+	const char *slice = strstr(id, "-slice-");
+	char name[64];
+
+	snprintf(name, sizeof(name), "%.*s", slice ? (int)(slice - id) : 60, id);
+	if (strchr(name, '/'))
+		return false;
+	return others_is_at(others, name, device) ||
+	       (!strncmp(name, "amdgpu_xcp_", 11) && others_has_node("devices/platform", name, device));
+}
+
 /* --- Device plugins -------------------------------------------------------------------------- */
 
 /*
- * The UUID as drivers write it: "GPU-...", "GPU-...::3", "MIG-GPU-.../1/0". Slots of ours begin with
- * "gpu-", so those that we gave out by another name of the resource are none. AMD's plugin names
- * devices by their PCI addresses.
+ * The UUID as drivers write it: "GPU-...", "GPU-...::3", "MIG-GPU-.../1/0"; "GPU-....3" is partition 3
+ * of a board. Slots of ours begin with "gpu-", so those that we gave out by another name of the
+ * resource are none.
  */
-static bool others_names(const char *id, const struct device *device)
+static bool others_names(const struct others *others, const char *id, const struct device *device)
 {
-	return strstr(id, units_uuid(device->uuid).s) ||
-	       (device->vendor == DEVICE_AMD && *device->pci && !strcmp(id, device->pci));
+	struct units_text own = units_uuid(device->uuid);
+	const char *at = strstr(id, own.s), *end = at ? at + strlen(own.s) : NULL;
+
+	if (at && *end != '.' && !isalnum((unsigned char)*end))
+		return true;
+	return device->vendor == DEVICE_AMD && others_amd_names(others, id, device);
 }
 
 /* A part by MIG has a UUID of its own, which does not say of which GPU: of one that is so divided. */
@@ -78,7 +124,7 @@ static void others_look_at_device(struct others *others, const char *id, const c
 	for (unsigned int d = 0; d < others->devices->n; d++) {
 		const struct device *device = &others->devices->list[d].device;
 
-		if (others_names(id, device) || others_may_have_part(others, id, device))
+		if (others_names(others, id, device) || others_may_have_part(others, id, device))
 			others_say(others, d, resource);
 	}
 }
@@ -101,8 +147,13 @@ static bool others_is_called(const char *name, const struct device *device)
 	int end = 0;
 
 	node_device_name(device->uuid, own);
-	if (strstr(name, own))
+	/* A name may go on behind NVIDIA's UUID; behind AMD's there is the number of a partition. */
+	if (device->vendor == DEVICE_AMD ? !strcmp(name, own) : strstr(name, own) != NULL)
 		return true;
+	/* AMD's driver: card and render node. */
+	if (device->vendor == DEVICE_AMD)
+		return sscanf(name, "gpu-%*u-%u%n", &minor, &end) == 1 && !name[end] &&
+		       minor == device->render_minor;
 	return device->vendor == DEVICE_NVIDIA && strncmp(name, "gpu-", 4) == 0 &&
 	       sscanf(name, "gpu-%u%n", &minor, &end) == 1 && (!name[end] || !strncmp(&name[end], "-mig-", 5)) &&
 	       minor == others_minor(device);

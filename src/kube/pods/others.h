@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Others who hand out this node's GPUs: NVIDIA's device plugin or DRA driver beside us, of which the
+ * Others who hand out this node's GPUs: a vendor's device plugin or DRA driver beside us, of which the
  * kubelet's list says what containers have of them. A GPU that such a container has is sick for us
  * until it is free, as nobody holds that container to a part of it.
  */

@@ -181,13 +181,16 @@ class Chosen(Amd):
 
     def test_partitions(self):
         """ROCm has no name for a partition whose id is its board's: it gets a number."""
-        def run(*args):
+        def run(*args, env=None):
             return self.ok("sim", "--amd", "1,partitions=3", "--model", "gfx942", "--memory",
-                           "1GiB", "--dir", self.path("divided"), "--", ALLOT, *args)
+                           "1GiB", "--dir", self.path("divided"), "--", ALLOT, *args, env=env)
         self.assertEqual(re.findall(r"GPU-\S+", run("topo")), [A, f"{A}.1", f"{A}.2"])
         for gpus, rocr in (("amd3", "0"), (A, "0"), (f"{A}.2,{A}.1", "1,0")):
             self.assertEqual(variables(run("run", "--gpu", gpus, "--", "env")),
                              {"ROCR_VISIBLE_DEVICES": rocr})
+        # The driver's figures are of the board, and stand at its first partition alone.
+        out = run("top", env={"ALLOT_RUNTIME_DIR": self.runtime})
+        self.assertEqual(re.findall(r"(?m)^ +\d .*1 GiB +(\S+) +\S+ +\S+ +(\S+) +- +-", out), [("-", "-")] * 3)
 
     def test_bad_gpu(self):
         self.refused("--gpu", "3", says=('--gpu "3"', "0 to 2", "allot doctor"))
@@ -200,7 +203,14 @@ class Chosen(Amd):
         self.refused("--gpu", "0", "--memory", "1G,2G", says=("2 values for 1 device",))
 
     def test_what_does_nothing(self):
-        said = "--priority and --floor do nothing on AMD GPUs"
+        for options, names in ((("--latency", "5ms"), "--latency does"),
+                               (("--mode", "turns"), "--mode does"),
+                               (("--controller", "bucket", "--latency", "5ms", "--floor", "5"),
+                                "--floor, --latency and --controller do")):
+            self.assertIn(f"note: {names} nothing on AMD GPUs",
+                          self.well("run", "--compute", "50", *options, "--", "true").stderr)
+        self.assertEqual(self.well("run", "--compute", "50", "--slice", "20ms", "--", "true").stderr, "")
+        said = "--priority does nothing on AMD GPUs"
         self.assertIn(said, self.well("run", "--priority", "high", "--", "true").stderr)
         self.assertEqual(self.well("run", "--weight", "2", "--", "true").stderr, "")
         # In one machine with NVIDIA's: of a tenant that has AMD's alone.

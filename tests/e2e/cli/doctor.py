@@ -145,6 +145,15 @@ class Doctor(cli_lib.Case):
         said = self.allot("sim", "--amd", "1", "--", ALLOT, "doctor", env=env).stdout
         self.assertRegex(said, r"(?m)^ok    CRIU's plugin for AMD GPUs: criu-10, or criu-15 if")
 
+    def test_untried_amd(self):
+        """No emulated GPU stands for a real one, so each is told, once for GPUs of one name."""
+        for model in ("gfx90a", "gfx1030"):
+            said = self.allot("sim", "--amd", "2", "--model", model, "--", ALLOT, "doctor").stdout
+            self.assertRegex(said, rf"(?m)^warn  AMD: never tried on this GPU \({model}\): tests/amd/run\n"
+                                   r"      run that program .* send us the table")
+            self.assertEqual(said.count("never tried"), 1)
+        self.assertNotIn("never tried", self.allot("sim", "--", ALLOT, "doctor").stdout)
+
     def test_criu_that_does_not_say(self):
         for script in ("echo hello; exit 1", "exit 0", "echo Version: x", "kill -9 $$",
                        "yes | head -c 100000", "printf 'Version: \\033[2J9'"):

@@ -1,26 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * What the test programs share that a harness outside of them steers: one line of JSON on stdout
- * for each thing that happened, one word on stdin for each thing to do next. None of them knows of
- * allot. All end when their input does, and a watchdog ends them when nobody is there any more.
- * With CHILD_OUTLIVES set they live on without their parent, which is another one for those that
- * come back from a disk.
- */
+/* What the test programs share that use CUDA. */
 #ifndef ALLOT_TESTS_GPU_CHILD_H
 #define ALLOT_TESTS_GPU_CHILD_H
 
 #include <dlfcn.h>
 #include <inttypes.h>
-#include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <unistd.h>
 
 #include "nvidia/cuda_api.h"
+#include "tests/gpu/programs/steered.h"
 
 #define MIB (UINT64_C(1) << 20)
 #define cu cuda_real
@@ -41,14 +33,6 @@ static inline void child_must(CUresult r, const char *what)
 	exit(1);
 }
 #define MUST(call) child_must(call, #call)
-
-static inline void child_watched(unsigned int watchdog_seconds)
-{
-	if (!getenv("CHILD_OUTLIVES"))
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-	alarm(watchdog_seconds);
-	setvbuf(stdout, NULL, _IOLBF, 0);
-}
 
 /* The driver as its libraries' users find it; not yet initialised. */
 static inline void child_begin(unsigned int watchdog_seconds)
@@ -71,15 +55,6 @@ static inline CUcontext child_context(CUdevice device)
 	MUST(cu.cuDevicePrimaryCtxRetain(&context, device));
 	MUST(cu.cuCtxSetCurrent(context));
 	return context;
-}
-
-/* The next word from the harness, or NULL at the end of input. */
-static inline const char *child_told(char buf[static 32])
-{
-	if (!fgets(buf, 32, stdin))
-		return NULL;
-	buf[strcspn(buf, "\n")] = 0;
-	return buf;
 }
 
 #endif

@@ -10,6 +10,7 @@
 #include "amd/abi/drm.h"
 #include "base/cleanup.h"
 #include "base/fd.h"
+#include "base/now.h"
 #include "base/number.h"
 #include "guest/amd/ask.h"
 #include "guest/core/in_force.h"
@@ -66,12 +67,16 @@ static const struct cu_map *queue_hold_map_of(struct queues *queues, int device)
 }
 
 /* 1: the policy limits the device, to *ret. 0: no limit. -errno: the policy cannot be read. */
-static int queue_hold_part_of(struct queues *queues, int device, struct part *ret)
+static int queue_hold_part_of(struct queues *queues, int device, struct part *ret,
+			      uint64_t *ret_slice_ns)
 {
 	struct policy policy;
 	int r = in_force_policy(queues->guest, &policy);
 
-	return r < 0 ? r : allotment_part(&policy, queues->amd->device[device].uuid, ret);
+	if (r < 0)
+		return r;
+	*ret_slice_ns = policy.slice_us * NS_PER_US;
+	return allotment_part(&policy, queues->amd->device[device].uuid, ret);
 }
 
 /* Takes the units that were made for all tenants. False: there are none, or they are damaged. */
@@ -116,7 +121,7 @@ static int queue_hold_find(struct queues *queues, int device, const struct cu_ma
 {
 	const uint8_t *uuid = queues->amd->device[device].uuid;
 	struct part part;
-	int r = queue_hold_part_of(queues, device, &part);
+	int r = queue_hold_part_of(queues, device, &part, &hold->slice_ns);
 
 	hold->limited = r != 0;
 	hold->masks = map != NULL;
@@ -141,6 +146,16 @@ static int queue_hold_find(struct queues *queues, int device, const struct cu_ma
 	return r;
 }
 
+/*
+ * To take a queue off the hardware preempts the queues of all processes on the GPU. So where masks
+ * express shares that is done only for a tenant with a slice.
+ */
+static void queue_hold_without_slice(struct queue_hold *hold)
+{
+	if (hold->masks && !hold->slice_ns)
+		hold->permille[QUEUE_COPIES] = hold->permille[QUEUE_COMPUTES] = 1000;
+}
+
 int queue_hold_refresh(struct queues *queues, int device, bool wait)
 {
 	struct queue_device *d = &queues->device[device];
@@ -155,6 +170,7 @@ int queue_hold_refresh(struct queues *queues, int device, bool wait)
 	hold.generation = guest_generation(queues->guest);
 	map = queue_hold_map_of(queues, device);
 	r = queue_hold_find(queues, device, map, wait, &hold);
+	queue_hold_without_slice(&hold);
 	guest_depth--;
 	if (r)
 		hold.generation = 0;

@@ -53,11 +53,11 @@ static bool queue_keeper_is_busy(struct queues *queues, int device, enum queue_k
  * have one account: time in which several of them worked counts once.
  */
 static struct duty_answer queue_keeper_step(struct queues *queues, int device, enum queue_kind kind,
-					    uint32_t permille, uint64_t from_ns, uint64_t now)
+					    const struct share_params *params, uint64_t from_ns,
+					    uint64_t now)
 {
 	struct device_time *time =
 		device_time_of(queues->guest->ledger, queues->amd->device[device].ledger);
-	const struct share_params params = {.share_permille = permille, .slice_ns = DUTY_SLICE_NS};
 	bool copies = kind == QUEUE_COPIES;
 	uint64_t *hot = copies ? &time->hot : &time->masked_hot;
 	uint64_t *covered = copies ? &time->worked_ns : &time->masked_covered_ns;
@@ -67,7 +67,7 @@ static struct duty_answer queue_keeper_step(struct queues *queues, int device, e
 
 	do {
 		was = word_read(hot);
-		answer = duty_step(&controller_deficit, &params, was, begin, begin + busy, now);
+		answer = duty_step(&controller_deficit, params, was, begin, begin + busy, now);
 	} while (answer.hot != was && !word_swap_if(hot, was, answer.hot));
 	return answer;
 }
@@ -81,22 +81,24 @@ static uint64_t queue_keeper_take_turns(struct queues *queues, int device, enum 
 {
 	struct queue_device *d = &queues->device[device];
 	struct queue_turn turn, next = {.next_ns = UINT64_MAX};
+	struct share_params params;
 	struct duty_answer answer;
-	uint32_t permille;
 	uint64_t from_ns;
 
 	lock_take(&queues->lock);
 	turn = d->turn[kind];
-	permille = d->hold.limited ? d->hold.permille[kind] : 1000;
+	params = (struct share_params){
+		.share_permille = d->hold.limited ? d->hold.permille[kind] : 1000,
+		.slice_ns = d->hold.slice_ns ? d->hold.slice_ns : DUTY_SLICE_NS};
 	lock_drop(&queues->lock);
-	if (permille < 1000) {
+	if (params.share_permille < 1000) {
 		if (turn.looked_ns && now < turn.next_ns)
 			return turn.next_ns;
 		from_ns =
 			turn.looked_ns && !turn.closed && queue_keeper_is_busy(queues, device, kind)
 				? turn.looked_ns
 				: now;
-		answer = queue_keeper_step(queues, device, kind, permille, from_ns, now);
+		answer = queue_keeper_step(queues, device, kind, &params, from_ns, now);
 		next = (struct queue_turn){!answer.open, now, answer.next_ns};
 	}
 	lock_take(&queues->lock);

@@ -67,6 +67,7 @@ struct queue_hold {
 	bool masks;   /* express the share; else time does */
 	struct cu_mask mask;
 	uint32_t permille[QUEUE_KINDS]; /* of the time */
+	uint64_t slice_ns;		/* on the hardware at a time; 0: the tenant asked for none */
 	uint64_t generation;		/* of the policy that it follows; 0: of none */
 };
 

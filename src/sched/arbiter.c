@@ -458,14 +458,19 @@ static uint64_t arbiter_latency_ends_ns(const struct arbiter_tenant *t)
 	return t->waits_ns + t->latency_ns;
 }
 
+static bool arbiter_latency_ends_sooner(const struct arbiter_tenant *a,
+					const struct arbiter_tenant *b)
+{
+	return arbiter_competes(a, b) && arbiter_latency_ends_ns(a) < arbiter_latency_ends_ns(b);
+}
+
 /* ... less the shortest turns of those whose latency ends sooner. */
 static uint64_t arbiter_begins_by_ns(const struct machine *m, const struct arbiter_tenant *t)
 {
 	uint64_t by_ns = arbiter_latency_ends_ns(t), before_ns = 0;
 
 	for (int i = 0; by_ns != UINT64_MAX && i < m->n; i++)
-		if (arbiter_competes(&m->tenant[i], t) &&
-		    arbiter_latency_ends_ns(&m->tenant[i]) < by_ns)
+		if (arbiter_latency_ends_sooner(&m->tenant[i], t))
 			before_ns += m->params->rounds.least_ns + m->tenant[i].over_ns;
 	return sat_sub_u64(by_ns, before_ns);
 }
@@ -481,28 +486,42 @@ static uint64_t arbiter_next_begins_by_ns(const struct machine *m, const struct 
 	return sat_sub_u64(by_ns, m->params->rounds.hand_over_ns);
 }
 
-/* The latest end of a turn of another tenant that would begin now. */
-static uint64_t arbiter_longest_turn_ns(const struct machine *m, const struct arbiter_tenant *t)
+static uint64_t arbiter_least_turn_ns(const struct machine *m, const struct arbiter_tenant *t)
 {
-	uint64_t longest = 0;
-
-	for (int i = 0; i < m->n; i++)
-		if (arbiter_competes(&m->tenant[i], t) && m->tenant[i].wants)
-			longest = max_u64(longest, m->tenant[i].turn.slice_ns + m->tenant[i].over_ns);
-	return longest;
+	return rounds_least_turn_ns(&m->params->rounds, t->unit_ns, t->over_ns);
 }
 
 /*
- * By when a tenant's turn begins so that its latency is kept, if no other turn can come before that;
- * UINT64_MAX if one can, or its latency cannot be kept.
+ * True if its latency would end in the shortest turn of another tenant that begins now. A tenant
+ * whose latency ends sooner goes before it anyway.
+ */
+static bool arbiter_is_pressed(const struct machine *m, const struct arbiter_tenant *t)
+{
+	uint64_t by_ns = arbiter_begins_by_ns(m, t), longest_ns = 0;
+
+	if (by_ns == UINT64_MAX)
+		return false;
+	for (int i = 0; i < m->n; i++) {
+		const struct arbiter_tenant *other = &m->tenant[i];
+
+		if (arbiter_competes(other, t) && other->wants &&
+		    !arbiter_latency_ends_sooner(other, t))
+			longest_ns = max_u64(longest_ns, arbiter_least_turn_ns(m, other));
+	}
+	return m->now_ns + longest_ns > by_ns;
+}
+
+/*
+ * When its latency ends, if it goes before others for that: it is pressed, or a tenant is that goes
+ * behind it. UINT64_MAX: another turn can come before its own.
  */
 static uint64_t arbiter_deadline_ns(const struct machine *m, const struct arbiter_tenant *t)
 {
-	uint64_t by_ns = arbiter_begins_by_ns(m, t);
+	bool pressed = t->pressed;
 
-	if (by_ns == UINT64_MAX)
-		return by_ns;
-	return m->now_ns + arbiter_longest_turn_ns(m, t) > by_ns ? by_ns : UINT64_MAX;
+	for (int i = 0; !pressed && i < m->n; i++)
+		pressed = m->tenant[i].pressed && arbiter_latency_ends_sooner(t, &m->tenant[i]);
+	return pressed ? arbiter_latency_ends_ns(t) : UINT64_MAX;
 }
 
 static bool arbiter_goes_before(const struct machine *m, const struct arbiter_tenant *a,
@@ -525,6 +544,8 @@ static int arbiter_line_up(const struct machine *m, struct arbiter_tenant *line[
 {
 	int n = 0;
 
+	for (int i = 0; i < m->n; i++)
+		m->tenant[i].pressed = arbiter_is_pressed(m, &m->tenant[i]);
 	for (int i = 0; i < m->n; i++)
 		m->tenant[i].deadline_ns = arbiter_deadline_ns(m, &m->tenant[i]);
 	for (int i = 0; i < m->n; i++) {
@@ -840,7 +861,7 @@ static void arbiter_begin_turn(const struct machine *m, struct arbiter_tenant *t
 	/* Work that was charged ahead and is not measured by now never will be: it is forgotten. */
 	if (t->done_ns <= m->now_ns && t->ahead_ns > most)
 		t->ahead_ns = most;
-	t->ahead = arbiter_deadline_ns(m, t) != UINT64_MAX && arbiter_should_yield(m, t);
+	t->ahead = t->deadline_ns != UINT64_MAX && arbiter_should_yield(m, t);
 	t->owner = true;
 	t->leaving = false;
 	t->turn_from_ns = m->now_ns;

@@ -378,6 +378,28 @@ static void check_says_no(void)
 	CHECK(d.tenant[2].least_latency_ns == UINT64_MAX);
 }
 
+/* How long the turns of a tenant are beside one of which a turn is to be that long. */
+static uint64_t turn_beside(uint64_t slice_ns, uint64_t own_ns)
+{
+	struct device d = device_of(1);
+
+	device_add(&d, LOAD_ENDLESS, 1, 100 * US, 0, 0);
+	device_add(&d, LOAD_ENDLESS, 1, 100 * US, 0, 0);
+	d.tenant[0].slice_ns = slice_ns;
+	d.tenant[1].slice_ns = own_ns;
+	device_run(&d, LEARN_NS);
+	return d.tenant[1].turn.slice_ns;
+}
+
+/* A tenant that asks for short turns shortens nobody else's: a site says how much --latency may do so. */
+static void check_slices(void)
+{
+	CHECK_EQ(turn_beside(2 * MS, 0), turn_beside(0, 0));
+	CHECK_EQ(turn_beside(2 * MS, 48 * MS), turn_beside(arbiter_defaults.slice_ns, 48 * MS));
+	CHECK_EQ(turn_beside(4 * MS, 4 * MS), 4 * MS);
+	CHECK_EQ(turn_beside(48 * MS, 48 * MS), 48 * MS);
+}
+
 int main(int argc, char **argv)
 {
 	uint64_t seeds = argc > 1 ? strtoull(argv[1], NULL, 0) : 10;
@@ -386,5 +408,6 @@ int main(int argc, char **argv)
 	check_weights(argc > 2 ? strtoull(argv[2], NULL, 0) : 1, seeds);
 	check_goes_before();
 	check_says_no();
+	check_slices();
 	return 0;
 }

@@ -187,7 +187,7 @@ static bool arbiter_all_are(const struct machine *m, const struct arbiter_tenant
 	return true;
 }
 
-/* What all that want a device have in common. */
+/* Properties that all that want a device have in common. */
 struct round_of {
 	bool is_brief, is_long; /* their bursts are */
 	uint64_t asked_ns; /* the longest turn that any asks for; UINT64_MAX if one asks for none */

@@ -485,7 +485,7 @@ static void arbiter_host_look(struct arbiter_host *host, int i, uint64_t now_ns)
 		uint64_t want = arbiter_host_instant(&time->demand_until_ns, now_ns);
 		uint64_t guess, done = arbiter_host_done_ns(time, now_ns, &guess),
 				burst = word_read(&time->burst_ns),
-				unit = word_read(&time->longest_ns);
+				unit = device_time_unit_ns(member->ledger, d);
 
 		if (member->bit[d] == NO_PLACE)
 			continue;

@@ -12,6 +12,8 @@
 
 #include "base/now.h"
 #include "base/number.h"
+#include "sched/longest.h"
+#include "sched/tuning.h"
 #include "tests/check.h"
 
 #define US NS_PER_US
@@ -39,6 +41,9 @@ enum load {
 struct program {
 	enum load load;
 	uint64_t kernel_ns, varies_ns; /* each is that long, and up to so much more */
+	uint64_t rare_ns, rare_every_ns; /* now and then one is that long; 0: none is */
+	uint64_t rare_at_ns;	       /* the last such began, or is due since then */
+	uint64_t longest;	       /* sched/longest.h, of what was measured */
 	uint64_t next_ns;	       /* CHANCE: it begins or stops then; LOOP: it goes on */
 	bool on;
 	uint64_t end_ns[KERNELS], length_ns[KERNELS];
@@ -68,6 +73,11 @@ static uint64_t device_random(struct device *d, uint64_t below)
 	return below ? d->random % below : 0;
 }
 
+static bool device_is_rare(const struct program *p, uint64_t begins_ns)
+{
+	return p->rare_ns && begins_ns >= p->rare_at_ns + p->rare_every_ns;
+}
+
 static void device_launch(struct device *d, int i)
 {
 	struct program *p = &d->program[i];
@@ -76,6 +86,10 @@ static void device_launch(struct device *d, int i)
 
 	if (d->last != i)
 		from += SWITCH_NS;
+	if (device_is_rare(p, from)) {
+		length = p->rare_ns;
+		p->rare_at_ns = from;
+	}
 	d->last = i;
 	p->end_ns[p->head % KERNELS] = d->free_ns = p->until_ns = from + length;
 	p->length_ns[p->head++ % KERNELS] = length;
@@ -84,17 +98,30 @@ static void device_launch(struct device *d, int i)
 		p->used_ns += length;
 }
 
+/* The longest kernel that is rare, and began of late. */
+static uint64_t device_rare_ns(const struct device *d, uint64_t now_ns)
+{
+	uint64_t longest = 0;
+
+	for (int i = 0; i < d->n; i++)
+		if (now_ns < d->program[i].rare_at_ns + TUNING_LONGEST_NS)
+			longest = max_u64(longest, d->program[i].rare_ns);
+	return longest;
+}
+
 /* A wait ends with the launch; with what the device does of others first. */
 static void device_note_wait(struct device *d, int i, uint64_t begins_ns)
 {
 	struct program *p = &d->program[i];
+
+	uint64_t waited_ns = begins_ns - p->ready_ns;
 
 	if (!d->learned || !d->tenant[i].latency_ns)
 		return;
 	p->waits++;
 	p->said += p->is_promised;
 	if (p->is_promised)
-		p->worst_ns = max_u64(p->worst_ns, begins_ns - p->ready_ns);
+		p->worst_ns = max_u64(p->worst_ns, sat_sub_u64(waited_ns, device_rare_ns(d, begins_ns)));
 }
 
 static bool device_may_launch(struct device *d, int i)
@@ -161,8 +188,12 @@ static bool device_tell(struct device *d, int i)
 	struct arbiter_tenant *t = &d->tenant[i];
 	bool wanted = t->wants;
 
-	for (; p->tail != p->head && p->end_ns[p->tail % KERNELS] + BILL_NS <= d->now_ns; p->tail++)
+	for (; p->tail != p->head && p->end_ns[p->tail % KERNELS] + BILL_NS <= d->now_ns; p->tail++) {
 		t->busy_ns += p->length_ns[p->tail % KERNELS];
+		p->longest = longest_add(p->longest, d->now_ns, p->length_ns[p->tail % KERNELS]);
+	}
+	if (p->rare_ns)
+		t->unit_ns = longest_ns(p->longest);
 	t->done_ns = p->until_ns > d->now_ns ? p->until_ns : 0;
 	t->rests = p->load == LOAD_LOOP && t->done_ns;
 	t->wants = t->done_ns || p->ready_ns;
@@ -378,6 +409,40 @@ static void check_says_no(void)
 	CHECK(d.tenant[2].least_latency_ns == UINT64_MAX);
 }
 
+/* A kernel that was long once says nothing of what can be had when it was not seen for some time. */
+static void check_forgets(void)
+{
+	struct device d = device_of(1);
+
+	device_add(&d, LOAD_ENDLESS, 1, 100 * US, 0, 0);
+	device_add(&d, LOAD_ENDLESS, 1, 100 * US, 0, 8 * MS);
+	d.program[0].rare_ns = 40 * MS;
+	d.program[0].rare_every_ns = 1000 * NS_PER_S;
+	d.program[0].rare_at_ns = d.now_ns - d.program[0].rare_every_ns;
+	device_run(&d, NS_PER_S);
+	CHECK(d.tenant[1].least_latency_ns > 40 * MS);
+	device_run(&d, TUNING_LONGEST_NS - 2 * NS_PER_S);
+	CHECK(d.tenant[1].least_latency_ns > 40 * MS);
+	device_run(&d, TUNING_LONGEST_NS + 2 * NS_PER_S);
+	CHECK(d.tenant[1].least_latency_ns < 8 * MS);
+}
+
+/* A kernel that comes back after that makes one wait longer, and not more than by itself. */
+static void check_rare(uint64_t seeds)
+{
+	for (uint64_t seed = 1; seed <= seeds; seed++) {
+		struct device d = device_that_is_wanted(seed);
+		struct program *p = &d.program[seed / 2 % (uint64_t)d.n];
+
+		p->rare_ns = (4 + device_random(&d, 40)) * MS;
+		p->rare_every_ns = (500 + device_random(&d, 40000)) * MS;
+		device_run(&d, LEARN_NS);
+		d.learned = true;
+		device_run(&d, 40 * NS_PER_S);
+		device_check_waits(&d, seed);
+	}
+}
+
 /* How long the turns of a tenant are beside one of which a turn is to be that long. */
 static uint64_t turn_beside(uint64_t slice_ns, uint64_t own_ns)
 {
@@ -408,6 +473,8 @@ int main(int argc, char **argv)
 	check_weights(argc > 2 ? strtoull(argv[2], NULL, 0) : 1, seeds);
 	check_goes_before();
 	check_says_no();
+	check_forgets();
+	check_rare(seeds);
 	check_slices();
 	return 0;
 }

@@ -9,6 +9,7 @@
 #include "base/word.h"
 #include "ledger/ledger.h"
 #include "ledger/map.h"
+#include "sched/longest.h"
 
 /* No work lasts an hour, and none is billed that far ahead: the word is damaged. */
 #define ABSURD_NS (3600 * NS_PER_S)
@@ -131,6 +132,26 @@ bool device_time_beside(struct ledger *ledger, int device, uint64_t now_ns)
 			return true;
 	}
 	return false;
+}
+
+void device_time_note_unit(struct ledger *ledger, int device, uint64_t now_ns, uint64_t unit_ns)
+{
+	uint64_t *word = &ledger->map->header.unit[device], was, is;
+
+	word_raise_u64(&ledger->map->device_time[device].longest_ns, unit_ns);
+	do {
+		was = word_read(word);
+		is = longest_add(was, now_ns, unit_ns);
+	} while (is != was && !word_swap_if(word, was, is));
+}
+
+/* A library from before this tells the longest of all times alone. */
+uint64_t device_time_unit_ns(const struct ledger *ledger, int device)
+{
+	uint64_t ever_ns = word_read(&ledger->map->device_time[device].longest_ns);
+	uint64_t of_late_ns = longest_ns(word_read(&ledger->map->header.unit[device]));
+
+	return of_late_ns ? min_u64(of_late_ns, ever_ns) : ever_ns;
 }
 
 int device_time_take_place(struct device_time *time, uint64_t now_ns, uint64_t until_ns)

@@ -67,6 +67,12 @@ uint64_t device_time_gave_way_ns(struct ledger *ledger, uint64_t now_ns);
 /* True if another device worked for the tenant of late: work here may wait for work there. */
 bool device_time_beside(struct ledger *ledger, int device, uint64_t now_ns);
 
+/* A unit of work of that length was done, which others would have had to wait for. */
+void device_time_note_unit(struct ledger *ledger, int device, uint64_t now_ns, uint64_t unit_ns);
+
+/* The longest of late, see sched/longest.h; 0: none is known. */
+uint64_t device_time_unit_ns(const struct ledger *ledger, int device);
+
 /*
  * This process launches on the device or waits to, and counts as active until then, some
  * milliseconds ahead. To be repeated while that is so; a process that dies is not counted after the

@@ -42,7 +42,9 @@ struct ledger_header {
 	uint64_t spare_asks[LEDGER_SLOTS / 64]; /* a bit by slot */
 	uint64_t spare_keeps[LEDGER_SLOTS / 64];
 	uint16_t spare_answered[LEDGER_SLOTS]; /* the number of a question */
-	uint8_t reserved[4096 - 448 - 2 * LEDGER_SLOTS];
+	/* Of each device_time: the longest unit of work of late, see device_time_unit_ns. */
+	uint64_t unit[LEDGER_DEVICES];
+	uint8_t reserved[4096 - 448 - 2 * LEDGER_SLOTS - 8 * LEDGER_DEVICES];
 };
 
 /*

@@ -264,6 +264,13 @@ bool policy_is_of(const struct policy_map *map, const char *dir)
 	return fd >= 0 && fstat(fd, &st) == 0 && st.st_dev == map->dev && st.st_ino == map->ino;
 }
 
+uint64_t policy_key(const struct policy_map *map)
+{
+	uint64_t key = hash_word(hash_word(HASH_SEED, map->dev), map->ino);
+
+	return key ? key : 1;
+}
+
 void policy_close(struct policy_map *map)
 {
 	if (!map)

@@ -80,6 +80,8 @@ int policy_open(const char *dir, struct policy_map **ret);
  * be there at once. True also if no descriptor is left to find out.
  */
 bool policy_is_of(const struct policy_map *map, const char *dir);
+/* Tells the tenant from others, also from a later one of its name; never 0. */
+uint64_t policy_key(const struct policy_map *map);
 void policy_close(struct policy_map *map);
 
 /* A consistent copy. -EBADMSG when it is damaged, -EAGAIN when it changes all the time. */

@@ -84,7 +84,9 @@ struct arbiter_host {
 	struct roster roster;
 	struct member member[ARBITER_TENANTS];
 	struct arbiter_tenant state[ARBITER_TENANTS];
+	/* Kept while the tenant has no entry, as while the role rests, until another needs the place. */
 	struct waits waits[ARBITER_TENANTS];
+	uint64_t waits_of[ARBITER_TENANTS]; /* its policy's key; 0: nobody's */
 };
 
 _Static_assert(ROSTER_TENANTS == ARBITER_TENANTS, "one of each");
@@ -198,7 +200,6 @@ static void arbiter_host_leave(void *arg, int i)
 	arbiter_host_member_rest(host, &host->member[i]);
 	memset(&host->member[i], 0, sizeof(host->member[i]));
 	memset(&host->state[i], 0, sizeof(host->state[i]));
-	memset(&host->waits[i], 0, sizeof(host->waits[i]));
 }
 
 bool arbiter_host_rest(struct arbiter_host *host)
@@ -363,10 +364,38 @@ static bool arbiter_host_lives(const char *dir)
 	return tenant_is_open_to_all(dir) || slot_any_alive(dir);
 }
 
+static int arbiter_host_find_waits(const struct arbiter_host *host, uint64_t of)
+{
+	for (int i = 0; i < ARBITER_TENANTS; i++)
+		if (host->waits_of[i] == of)
+			return i;
+	return -1;
+}
+
+/* Takes up again what the tenant of entry `i` has waited so far; what was kept there is moved. */
+static void arbiter_host_find_waited(struct arbiter_host *host, int i)
+{
+	uint64_t of = policy_key(host->roster.entry[i].policy);
+	int k = arbiter_host_find_waits(host, of);
+	struct waits waits = {0};
+
+	if (k >= 0)
+		waits = host->waits[k];
+	else
+		k = arbiter_host_find_waits(host, 0);
+	if (k >= 0) {
+		host->waits[k] = host->waits[i];
+		host->waits_of[k] = host->waits_of[i];
+	}
+	host->waits[i] = waits;
+	host->waits_of[i] = of;
+}
+
 static int arbiter_host_join(void *arg, int i, const char *dir)
 {
 	struct arbiter_host *host = arg;
 
+	arbiter_host_find_waited(host, i);
 	host->member[i].apart = tenant_is_open_to_all(dir);
 	return 0;
 }
@@ -456,7 +485,7 @@ static void arbiter_host_look(struct arbiter_host *host, int i, uint64_t now_ns)
 		uint64_t want = arbiter_host_instant(&time->demand_until_ns, now_ns);
 		uint64_t guess, done = arbiter_host_done_ns(time, now_ns, &guess),
 				burst = word_read(&time->burst_ns),
-				unit = word_read(&time->longest_ns);
+				unit = device_time_unit_ns(member->ledger, d);
 
 		if (member->bit[d] == NO_PLACE)
 			continue;

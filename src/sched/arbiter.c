@@ -187,20 +187,45 @@ static bool arbiter_all_are(const struct machine *m, const struct arbiter_tenant
 	return true;
 }
 
-/* Its turn where no latency says otherwise; `is_long`: all work for long at a time. */
-static uint64_t arbiter_preferred_ns(const struct machine *m, const struct arbiter_tenant *t,
-				     bool is_brief, bool is_long)
+/* Properties that all that want a device have in common. */
+struct round_of {
+	bool is_brief, is_long; /* their bursts are */
+	uint64_t asked_ns; /* the longest turn that any asks for; UINT64_MAX if one asks for none */
+};
+
+static uint64_t arbiter_longest_asked_ns(const struct machine *m, const struct arbiter_tenant *t)
 {
-	if (t->slice_ns)
-		return t->slice_ns;
-	if (is_brief)
-		return m->params->brief_slice_ns;
-	return is_long ? m->params->rounds.cheap_long_ns : m->params->slice_ns;
+	uint64_t longest_ns = t->slice_ns ? t->slice_ns : UINT64_MAX;
+
+	for (int i = 0; i < m->n; i++) {
+		const struct arbiter_tenant *other = &m->tenant[i];
+
+		if (other->wants && arbiter_competes(other, t))
+			longest_ns = max_u64(longest_ns,
+					     other->slice_ns ? other->slice_ns : UINT64_MAX);
+	}
+	return longest_ns;
+}
+
+/*
+ * Its turn where no latency says otherwise. A round has all turns by weight, so a tenant that asks for
+ * a short one would shorten those of the others: that is so only if all ask for it.
+ */
+static uint64_t arbiter_preferred_ns(const struct machine *m, const struct arbiter_tenant *t,
+				     const struct round_of *of)
+{
+	uint64_t usual_ns = m->params->slice_ns;
+
+	if (of->is_brief)
+		usual_ns = m->params->brief_slice_ns;
+	else if (of->is_long)
+		usual_ns = m->params->rounds.cheap_long_ns;
+	return max_u64(t->slice_ns, min_u64(usual_ns, of->asked_ns));
 }
 
 static struct rounds_tenant arbiter_for_rounds(const struct machine *m,
-					       const struct arbiter_tenant *t, bool is_brief,
-					       bool is_long)
+					       const struct arbiter_tenant *t,
+					       const struct round_of *of)
 {
 	uint64_t patient = t->slice_ns ? UINT64_MAX : 0;
 	/* A latency that cannot be kept costs others no more than the least that can. */
@@ -208,10 +233,10 @@ static struct rounds_tenant arbiter_for_rounds(const struct machine *m,
 
 	return (struct rounds_tenant){
 		.weight = t->weight,
-		.prefer_ns = arbiter_preferred_ns(m, t, is_brief, is_long),
+		.prefer_ns = arbiter_preferred_ns(m, t, of),
 		.over_ns = t->over_ns,
 		.unit_ns = t->unit_ns,
-		.burst_ns = is_long ? t->burst_ns : 0,
+		.burst_ns = of->is_long ? t->burst_ns : 0,
 		.latency_ns = t->latency_ns ? max_u64(t->latency_ns, least_ns) : patient,
 	};
 }
@@ -219,15 +244,18 @@ static struct rounds_tenant arbiter_for_rounds(const struct machine *m,
 /* Decides how long the tenant's turns are beside those that want a device of it. */
 static void arbiter_plan_turn(const struct machine *m, struct arbiter_tenant *t)
 {
-	bool is_brief = arbiter_all_are(m, t, arbiter_is_brief);
-	bool is_long = arbiter_all_are(m, t, arbiter_is_long);
+	struct round_of of = {
+		.is_brief = arbiter_all_are(m, t, arbiter_is_brief),
+		.is_long = arbiter_all_are(m, t, arbiter_is_long),
+		.asked_ns = arbiter_longest_asked_ns(m, t),
+	};
 	struct rounds_tenant round[ARBITER_TENANTS];
 	int n = 1;
 
-	round[0] = arbiter_for_rounds(m, t, is_brief, is_long);
+	round[0] = arbiter_for_rounds(m, t, &of);
 	for (int i = 0; i < m->n; i++)
 		if (m->tenant[i].wants && arbiter_competes(&m->tenant[i], t))
-			round[n++] = arbiter_for_rounds(m, &m->tenant[i], is_brief, is_long);
+			round[n++] = arbiter_for_rounds(m, &m->tenant[i], &of);
 	t->turn = rounds_turn_of(&m->params->rounds, round, n, 0);
 }
 
@@ -458,14 +486,19 @@ static uint64_t arbiter_latency_ends_ns(const struct arbiter_tenant *t)
 	return t->waits_ns + t->latency_ns;
 }
 
+static bool arbiter_latency_ends_sooner(const struct arbiter_tenant *a,
+					const struct arbiter_tenant *b)
+{
+	return arbiter_competes(a, b) && arbiter_latency_ends_ns(a) < arbiter_latency_ends_ns(b);
+}
+
 /* ... less the shortest turns of those whose latency ends sooner. */
 static uint64_t arbiter_begins_by_ns(const struct machine *m, const struct arbiter_tenant *t)
 {
 	uint64_t by_ns = arbiter_latency_ends_ns(t), before_ns = 0;
 
 	for (int i = 0; by_ns != UINT64_MAX && i < m->n; i++)
-		if (arbiter_competes(&m->tenant[i], t) &&
-		    arbiter_latency_ends_ns(&m->tenant[i]) < by_ns)
+		if (arbiter_latency_ends_sooner(&m->tenant[i], t))
 			before_ns += m->params->rounds.least_ns + m->tenant[i].over_ns;
 	return sat_sub_u64(by_ns, before_ns);
 }
@@ -481,28 +514,42 @@ static uint64_t arbiter_next_begins_by_ns(const struct machine *m, const struct 
 	return sat_sub_u64(by_ns, m->params->rounds.hand_over_ns);
 }
 
-/* The latest end of a turn of another tenant that would begin now. */
-static uint64_t arbiter_longest_turn_ns(const struct machine *m, const struct arbiter_tenant *t)
+static uint64_t arbiter_least_turn_ns(const struct machine *m, const struct arbiter_tenant *t)
 {
-	uint64_t longest = 0;
-
-	for (int i = 0; i < m->n; i++)
-		if (arbiter_competes(&m->tenant[i], t) && m->tenant[i].wants)
-			longest = max_u64(longest, m->tenant[i].turn.slice_ns + m->tenant[i].over_ns);
-	return longest;
+	return rounds_least_turn_ns(&m->params->rounds, t->unit_ns, t->over_ns);
 }
 
 /*
- * By when a tenant's turn begins so that its latency is kept, if no other turn can come before that;
- * UINT64_MAX if one can, or its latency cannot be kept.
+ * True if its latency would end in the shortest turn of another tenant that begins now. A tenant
+ * whose latency ends sooner goes before it anyway.
+ */
+static bool arbiter_is_pressed(const struct machine *m, const struct arbiter_tenant *t)
+{
+	uint64_t by_ns = arbiter_begins_by_ns(m, t), longest_ns = 0;
+
+	if (by_ns == UINT64_MAX)
+		return false;
+	for (int i = 0; i < m->n; i++) {
+		const struct arbiter_tenant *other = &m->tenant[i];
+
+		if (arbiter_competes(other, t) && other->wants &&
+		    !arbiter_latency_ends_sooner(other, t))
+			longest_ns = max_u64(longest_ns, arbiter_least_turn_ns(m, other));
+	}
+	return m->now_ns + longest_ns > by_ns;
+}
+
+/*
+ * When its latency ends, if it goes before others for that: it is pressed, or a tenant is that goes
+ * behind it. UINT64_MAX: another turn can come before its own.
  */
 static uint64_t arbiter_deadline_ns(const struct machine *m, const struct arbiter_tenant *t)
 {
-	uint64_t by_ns = arbiter_begins_by_ns(m, t);
+	bool pressed = t->pressed;
 
-	if (by_ns == UINT64_MAX)
-		return by_ns;
-	return m->now_ns + arbiter_longest_turn_ns(m, t) > by_ns ? by_ns : UINT64_MAX;
+	for (int i = 0; !pressed && i < m->n; i++)
+		pressed = m->tenant[i].pressed && arbiter_latency_ends_sooner(t, &m->tenant[i]);
+	return pressed ? arbiter_latency_ends_ns(t) : UINT64_MAX;
 }
 
 static bool arbiter_goes_before(const struct machine *m, const struct arbiter_tenant *a,
@@ -525,6 +572,8 @@ static int arbiter_line_up(const struct machine *m, struct arbiter_tenant *line[
 {
 	int n = 0;
 
+	for (int i = 0; i < m->n; i++)
+		m->tenant[i].pressed = arbiter_is_pressed(m, &m->tenant[i]);
 	for (int i = 0; i < m->n; i++)
 		m->tenant[i].deadline_ns = arbiter_deadline_ns(m, &m->tenant[i]);
 	for (int i = 0; i < m->n; i++) {
@@ -840,7 +889,7 @@ static void arbiter_begin_turn(const struct machine *m, struct arbiter_tenant *t
 	/* Work that was charged ahead and is not measured by now never will be: it is forgotten. */
 	if (t->done_ns <= m->now_ns && t->ahead_ns > most)
 		t->ahead_ns = most;
-	t->ahead = arbiter_deadline_ns(m, t) != UINT64_MAX && arbiter_should_yield(m, t);
+	t->ahead = t->deadline_ns != UINT64_MAX && arbiter_should_yield(m, t);
 	t->owner = true;
 	t->leaving = false;
 	t->turn_from_ns = m->now_ns;
@@ -1065,11 +1114,12 @@ static bool arbiter_is_contended(const struct machine *m, const struct arbiter_t
 static uint64_t arbiter_least_latency_ns(const struct machine *m, const struct arbiter_tenant *t)
 {
 	struct rounds_tenant round[ARBITER_TENANTS];
+	struct round_of of = {0};
 	int n = 1;
 
 	if (!t->id || t->first)
 		return 0;
-	round[0] = arbiter_for_rounds(m, t, false, false);
+	round[0] = arbiter_for_rounds(m, t, &of);
 	for (int i = 0; i < m->n; i++) {
 		const struct arbiter_tenant *other = &m->tenant[i];
 
@@ -1077,7 +1127,7 @@ static uint64_t arbiter_least_latency_ns(const struct machine *m, const struct a
 			continue;
 		if (other->priority > t->priority || other->devices != t->devices)
 			return UINT64_MAX;
-		round[n++] = arbiter_for_rounds(m, other, false, false);
+		round[n++] = arbiter_for_rounds(m, other, &of);
 	}
 	return rounds_least_latency_ns(&m->params->rounds, round, n, 0);
 }

@@ -105,7 +105,8 @@ struct arbiter_tenant {
 	uint64_t took_ns;  /* its last turn, while others waited */
 	uint64_t told_ns;  /* the longest that was planned of its turn, since that began */
 	uint64_t waits_ns; /* since then, with nothing on a device; 0: it does not */
-	uint64_t deadline_ns; /* its turn is to begin by then, as they line up */
+	uint64_t deadline_ns; /* when its latency ends, if it goes before others for that */
+	bool pressed;	      /* it ends in another's turn, if one begins now */
 	bool ahead;	   /* its turn began before its place in line, for its latency */
 	uint64_t alone_ns; /* when it was last the only one that wanted its devices */
 	uint64_t late_ns; /* its work is late, or was not foreseen, since then; 0: it is not */

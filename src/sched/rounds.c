@@ -8,6 +8,9 @@
 #define MOST_NS	    (100 * NS_PER_S)
 #define WEIGHT_MOST (1 << 20)
 
+/* Of two whose turns are off their weights by this part neither is off by a point. */
+#define EVEN_PART 50
+
 struct sums {
 	uint64_t weight, prefer_ns, over_ns;
 	bool is_long; /* all work for long at a time, and wait for it */
@@ -133,35 +136,35 @@ struct rounds_turn rounds_turn_of(const struct rounds_params *params,
 	return turn;
 }
 
-/*
- * The shortest turn that the tenant can have. With a single kernel it is longer than planned, too, if
- * not always by as much.
- */
-static uint64_t rounds_least_turn_ns(const struct rounds_params *params,
-				     const struct rounds_tenant *t)
+uint64_t rounds_least_turn_ns(const struct rounds_params *params, uint64_t unit_ns,
+			      uint64_t over_ns)
 {
-	return rounds_bounded(max_u64(params->least_ns + t->over_ns,
-				      t->unit_ns + t->over_ns / 2 + params->hand_over_ns));
+	return rounds_bounded(max_u64(params->least_ns + over_ns,
+				      unit_ns + over_ns / 2 + params->hand_over_ns));
 }
 
 /*
- * It waits for one turn of each other tenant. If its own turns are longer than its part of such a
- * round, it waits until the others have had as much by their weights; and it goes before others
- * by one turn of theirs to be in time.
+ * It waits for one turn of each other tenant, and until the others have had as much by their weights
+ * as its own turn is long; and it goes before others by one turn of theirs to be in time. With a
+ * single other one, which has that with one turn, there is none to go before.
  */
 uint64_t rounds_least_latency_ns(const struct rounds_params *params,
 				 const struct rounds_tenant *tenant, int n, int of)
 {
+	uint64_t own = rounds_least_turn_ns(params, tenant[of].unit_ns, tenant[of].over_ns);
 	uint64_t others = 0, weight = 0, longest = 0;
-	uint64_t own = rounds_least_turn_ns(params, &tenant[of]);
 
 	for (int i = 0; i < n; i++) {
+		uint64_t ns = rounds_least_turn_ns(params, tenant[i].unit_ns, tenant[i].over_ns);
+
 		if (i == of)
 			continue;
-		others += rounds_least_turn_ns(params, &tenant[i]);
-		longest = max_u64(longest, rounds_least_turn_ns(params, &tenant[i]));
+		others += ns;
+		longest = max_u64(longest, ns);
 		weight += rounds_weight(&tenant[i]);
 	}
 	own = own * weight / rounds_weight(&tenant[of]);
-	return own > others ? own + longest : others;
+	if (n == 2 && own <= others + others / EVEN_PART)
+		return others;
+	return max_u64(others, own + longest);
 }

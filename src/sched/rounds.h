@@ -40,6 +40,13 @@ struct rounds_turn rounds_turn_of(const struct rounds_params *params,
 				  const struct rounds_tenant *tenant, int n, int of);
 
 /*
+ * The shortest turn of a tenant. With a single kernel it is longer than planned, too, if not always
+ * by as much.
+ */
+uint64_t rounds_least_turn_ns(const struct rounds_params *params, uint64_t unit_ns,
+			      uint64_t over_ns);
+
+/*
  * The least latency of tenant `of` that turns among these can keep, up to one unit of work that is
  * not interrupted.
  */

@@ -640,6 +640,62 @@ static void check_not_given(void)
 	quit(&b);
 }
 
+static uint32_t waits_of(const struct tenant *t)
+{
+	struct policy_told told;
+	struct policy policy;
+
+	CHECK_EQ(policy_load_all(t->dir, &policy, &told), 0);
+	return told.waits.n;
+}
+
+/* Each of the two waits for the other's turns for a second. */
+static void wait_for_turns(struct arbiter_host *turns, const struct tenant *a,
+			   const struct tenant *b, uint64_t *now)
+{
+	uint64_t until = *now + SECOND;
+
+	a->time[0]->demand_until_ns = b->time[0]->demand_until_ns = until;
+	for (; *now < until; *now += MS) {
+		const struct tenant *t = is_open(a, *now) ? a : b;
+
+		t->time[0]->busy_ns += MS;
+		t->time[0]->work_until_ns = t->time[0]->due_ns = *now + MS / 2;
+		arbiter_host_step(turns, *now);
+	}
+	arbiter_host_step(turns, *now += SECOND);
+}
+
+/* How long a tenant waited is still told after a time in which nobody worked, or had the role. */
+static void check_waits_are_kept(bool rests)
+{
+	uint64_t now = 1000 * SECOND;
+	struct tenant first = {0}, a = {0}, b = {0};
+	struct arbiter_host *turns;
+	uint32_t waited;
+
+	join(&first, rests ? "goes-first" : "goes-too", 1, POLICY_PRIORITY_NORMAL);
+	join(&a, rests ? "rested-a" : "dropped-a", 1, POLICY_PRIORITY_NORMAL);
+	join(&b, rests ? "rested-b" : "dropped-b", 1, POLICY_PRIORITY_NORMAL);
+	turns = take_role(&b);
+	wait_for_turns(turns, &a, &b, &now);
+	waited = waits_of(&a);
+	CHECK(waited > 10);
+	quit(&first); /* the others have other entries after this */
+	if (rests)
+		arbiter_host_rest(turns);
+	else
+		arbiter_host_drop(turns);
+	CHECK(arbiter_host_take(turns, now));
+	wait_for_turns(turns, &a, &b, &now);
+	CHECK(waits_of(&a) > waited + 10);
+	arbiter_host_step(turns, now += 70 * SECOND);
+	CHECK_EQ(waits_of(&a), 0);
+	arbiter_host_close(turns);
+	quit(&a);
+	quit(&b);
+}
+
 int main(void)
 {
 	check_half_made();
@@ -659,5 +715,7 @@ int main(void)
 	check_forged();
 	check_forged_and_gone();
 	check_not_given();
+	check_waits_are_kept(true);
+	check_waits_are_kept(false);
 	return 0;
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/now.h"
+#include "sched/tuning.h"
 #include "tests/unit/tenant_fixture.h"
 
 #define SECOND UINT64_C(1000000000)
@@ -355,6 +356,34 @@ static void check_awaited(void)
 	ledger_close(ledger);
 }
 
+/* The longest unit of work is kept for a period in which there was work, whoever reports in what order. */
+static void check_units(void)
+{
+	struct ledger *ledger = slot_ledger(fixture_join(fixture_tenant("units")));
+	uint64_t now = 1000 * TUNING_LONGEST_NS;
+
+	CHECK_EQ(device_time_unit_ns(ledger, 0), 0);
+	device_time_of(ledger, 0)->longest_ns = 3 * MS; /* a library from before this */
+	CHECK_EQ(device_time_unit_ns(ledger, 0), 3 * MS);
+	device_time_note_unit(ledger, 0, now, 40 * MS);
+	CHECK_EQ(device_time_unit_ns(ledger, 0), 40 * MS);
+	CHECK_EQ(device_time_unit_ns(ledger, 1), 0);
+	device_time_note_unit(ledger, 0, now += TUNING_LONGEST_NS, MS);
+	device_time_note_unit(ledger, 0, now - TUNING_LONGEST_NS, 2 * MS); /* of another process */
+	device_time_note_unit(ledger, 0, now + TUNING_LONGEST_NS - 1, MS);
+	CHECK_EQ(device_time_unit_ns(ledger, 0), 40 * MS);
+	device_time_note_unit(ledger, 0, now += TUNING_LONGEST_NS, MS);
+	CHECK(device_time_unit_ns(ledger, 0) >= 2 * MS && device_time_unit_ns(ledger, 0) < 3 * MS);
+	/* A pause forgets nothing. */
+	device_time_note_unit(ledger, 0, now, 40 * MS);
+	device_time_note_unit(ledger, 0, now += 100 * TUNING_LONGEST_NS, MS);
+	CHECK_EQ(device_time_unit_ns(ledger, 0), 40 * MS);
+	device_time_note_unit(ledger, 0, now, 3600 * SECOND); /* longer than the word has */
+	CHECK(device_time_unit_ns(ledger, 0) > 60 * SECOND);
+	CHECK_EQ(device_time_of(ledger, 0)->longest_ns, 3600 * SECOND);
+	ledger_close(ledger);
+}
+
 int main(void)
 {
 	check_cover();
@@ -369,5 +398,6 @@ int main(void)
 	check_shared();
 	check_active();
 	check_awaited();
+	check_units();
 	return 0;
 }

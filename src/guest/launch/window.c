@@ -143,7 +143,8 @@ static void window_learn(struct meter *meter, const struct stream *stream,
 		cost_bound(&device->window.costs, burst->longest.key, done_ns - began_ns);
 	/* It may have waited for a launch of another process, which was held. */
 	if (!waits || !off)
-		word_raise_u64(&meter->time->longest_ns, (done_ns - began_ns) / burst->launches);
+		device_time_note_unit(meter->guest->ledger, meter->device->ledger, done_ns,
+				      (done_ns - began_ns) / burst->launches);
 }
 
 /*

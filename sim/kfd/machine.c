@@ -73,7 +73,7 @@ static int machine_add_links(const struct machine_options *o, struct tree *t, ch
 	const char *links = o->links ? o->links : t->model->xgmi ? "xgmi" : "pcie";
 	bool xgmi = !strcmp(links, "xgmi");
 
-	tree_board(t, o->gpus, xgmi ? 1 : 0);
+	tree_board(t, o->gpus, xgmi ? TREE_HIVE(1) : 0);
 	if (xgmi)
 		return 0;
 	if (strcmp(links, "pcie"))

@@ -17,6 +17,9 @@
 #define TREE_GPUS  (TREE_NODES - 1)
 #define TREE_VRAM  (UINT64_C(64) << 30)
 
+/* The id of a hive, by the number of its first GPU's node: each has one of its own. */
+#define TREE_HIVE(node) (UINT64_C(0x5a11070000000000) + (node))
+
 /* The id by which ioctls name the GPU at that node. */
 #define TREE_GPU_ID(node) (10000 + (node)*111)
 

@@ -3,7 +3,7 @@
  * The emulated KFD: what its files share. A library that is preloaded into programs answers their
  * calls for /dev/kfd, the render nodes and the driver's sysfs from a written tree:
  *
- *   root.c     where the tree is
+ *   root.c     where the tree is, and which kernel it has (kernels.def)
  *   files.c    which of its device files a descriptor is of
  *   paths.c    paths of the driver lead into the tree
  *   sysfs.c    files of the tree whose content changes
@@ -50,6 +50,7 @@
 #include <sys/types.h>
 #include <time.h>
 
+#include "sim/kfd/kernel.h"
 #include "sim/kfd/tree.h"
 #include "sim/kfd/vm.h"
 
@@ -95,11 +96,14 @@ struct emu_machine {
 	bool paused;	   /* PROCESS_INFO was called, and UNPAUSE not yet */
 	uint32_t evicted;  /* for how many reasons nobody executes queues */
 	bool xnack_off; /* as it was set */
+	uint64_t signal_handle; /* of the memory where events are signalled; 0: none of the program's */
 	const struct topology *topology;
 };
 
-/* root.c: the tree, "" where this process has none. */
+/* root.c: the tree, "" where this process has none; its kernel, and whether that answers so. */
 const char *emu_root(void);
+uint32_t emu_kernel(void);
+bool emu_answers(enum kernel_change change);
 
 /* paths.c: the path to use, which may be `path`. */
 const char *emu_path(const char *path, char buffer[static PATH_MAX]);
@@ -227,6 +231,9 @@ int emu_svm(struct emu_machine *machine, void *block);
 const uint32_t *emu_svm_count(void); /* of ranges */
 void emu_svm_forget(void);
 
+/* Whether any of these addresses has attributes. */
+bool emu_svm_has(uint64_t at, uint64_t size);
+
 /* The program gives memory of its own back, or maps something in its place. Not under the lock. */
 void emu_svm_unmapped(uint64_t at, uint64_t size);
 
@@ -236,7 +243,11 @@ int emu_destroy_queue(struct emu_machine *machine, void *block);
 int emu_update_queue(struct emu_machine *machine, void *block);
 int emu_set_cu_mask(struct emu_machine *machine, void *block);
 int emu_get_wave_state(struct emu_machine *machine, void *block);
+bool emu_has_queues(void);
 void emu_queues_forget(void);
+
+/* Of each GPU for one process: the size of memory that is them. */
+#define EMU_DOORBELLS_BYTES 8192
 
 /* The doorbells at this offset of the device, mapped as mmap does; MAP_FAILED and errno. */
 void *emu_map_doorbells(struct emu_machine *machine, uint64_t offset, void *at, size_t len,

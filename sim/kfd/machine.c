@@ -16,6 +16,7 @@
 #include "base/fd.h"
 #include "base/parse.h"
 #include "sim/kfd/caches.h"
+#include "sim/kfd/kernel.h"
 #include "sim/kfd/links.h"
 #include "sim/kfd/tree.h"
 
@@ -27,19 +28,31 @@ static int machine_complain(char *ret_what, int r, const char *name, const char 
 
 #define PARTITIONS_MOST 8
 
+/* One of what follows the number. */
+static int machine_parse_word(const char *word, uint64_t *partitions, uint32_t *kernel)
+{
+	static const char parts[] = "partitions=", linux_of[] = "linux=";
+
+	if (!strncmp(word, parts, strlen(parts)))
+		return parse_u64(word + strlen(parts), 2, PARTITIONS_MOST, partitions);
+	if (!strncmp(word, linux_of, strlen(linux_of)))
+		return kernel_parse(word + strlen(linux_of), kernel);
+	return -EINVAL;
+}
+
 int machine_parse(const char *text, struct machine_options *o, char ret_what[MACHINE_WHAT_BYTES])
 {
-	static const char more[] = "partitions=";
-	char copy[64], *rest = copy, *boards;
+	char copy[64], *rest = copy, *boards, *word;
 	uint64_t n, partitions = 0;
 
 	if (snprintf(copy, sizeof(copy), "%s", text) >= (int)sizeof(copy))
 		return machine_complain(ret_what, -EINVAL, text, "too long");
 	boards = strsep(&rest, ",");
-	if (rest && (strncmp(rest, more, strlen(more)) ||
-		     parse_u64(rest + strlen(more), 2, PARTITIONS_MOST, &partitions) < 0))
-		return machine_complain(ret_what, -EINVAL, text,
-					"what follows the number is not partitions=N, from 2 to 8");
+	while ((word = strsep(&rest, ",")))
+		if (machine_parse_word(word, &partitions, &o->kernel) < 0)
+			return machine_complain(ret_what, -EINVAL, text,
+						"what follows the number is neither partitions=N, "
+						"from 2 to 8, nor linux=VERSION, from 6.1 to 7.2");
 	if (parse_u64(boards, 1, TREE_GPUS / (partitions ? partitions : 1), &n) < 0)
 		return machine_complain(ret_what, -EINVAL, text,
 					"not a number from 1 to 32, with all partitions; write it "
@@ -126,6 +139,7 @@ static int machine_fill_node(const struct machine_options *o, struct tree *t, ch
 		return machine_complain(ret_what, -EINVAL, t->model->gfx,
 					"this model has no partitions; gfx942 has");
 	t->partitions = o->partitions;
+	t->kernel = o->kernel ? o->kernel : KERNEL_NEWEST;
 	t->vram_bytes = o->memory_bytes;
 	t->no_svm = machine_lacks_svm();
 	if (cpus > 0)
@@ -246,10 +260,12 @@ static int machine_write_rest(const struct tree *t)
 					   "/sys/dev",
 					   "/sys/dev/char",
 					   "/sys/devices/virtual/kfd/kfd/proc"};
-	char path[sizeof(t->root) + 64];
+	char path[sizeof(t->root) + 64], kernel[16];
 	int r;
 
-	if ((r = tree_put(t, "/dev/kfd", "")) < 0 ||
+	snprintf(kernel, sizeof(kernel), "%u.%u\n", t->kernel >> 8, t->kernel & 0xff);
+	if ((r = tree_put(t, KERNEL_FILE, kernel)) < 0 ||
+	    (r = tree_put(t, "/dev/kfd", "")) < 0 ||
 	    (r = tree_put(t, "/proc/modules", "amdgpu 1 0 - Live 0x0000000000000000\n")) < 0 ||
 	    (r = tree_put(t, "/sys/module/amdgpu/initstate", "live\n")) < 0 ||
 	    (r = tree_put(t, "/sys/module/amdgpu/refcnt", "0\n")) < 0)

@@ -38,6 +38,7 @@ static void open_forget_all(struct emu_machine *m)
 	emu_engine_forget();
 	m->xnack_off = m->paused = false;
 	m->evicted = 0;
+	m->signal_handle = 0;
 	for (uint32_t i = 0; i < m->ngpus; i++) {
 		m->gpu[i].acquired = false;
 		m->gpu[i].gpu_id = m->gpu[i].actual_id;

@@ -59,6 +59,7 @@ struct tree {
 	bool no_p2p_lists; /* as kernels before 6.0 */
 	bool no_svm;	   /* as kernels that were built without */
 	const struct tree_model *model;
+	uint32_t kernel;     /* as kernel.h has it */
 	uint32_t partitions; /* of each board, which its GPUs are; 0 or 1: each is one whole */
 	uint64_t vram_bytes;
 	uint64_t bar_bytes; /* what the CPU reaches of it; 0: all */

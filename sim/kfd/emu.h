@@ -14,6 +14,7 @@
  *   kfd.c      ioctls of /dev/kfd: the block in and out, the row
  *   trace.c    a line for each of them, and for those of render nodes that are about memory
  *   bank.c     memory of the GPUs, which all processes share
+ *   handles.c  handles of render nodes, which hold that memory, too
  *   memory.c   memory objects of this process, and on which GPUs they are mapped
  *   user.c     memory of the program, at addresses that it gave
  *   vm.c       page tables of the GPUs, and their access to memory
@@ -75,6 +76,7 @@ struct emu_gpu {
 	uint32_t nobjects;
 	uint64_t vram_bytes;
 	uint64_t visible_bytes; /* what the CPU reaches of it */
+	uint64_t reserved_bytes; /* what KFD keeps of it for page tables */
 	bool acquired; /* ACQUIRE_VM was called, */
 	uint64_t file; /* with this open file (gem.h) */
 	struct vm vm;
@@ -139,6 +141,12 @@ int emu_open(int fd);
  */
 struct emu_machine *emu_lock(void);
 void emu_unlock(void);
+
+/*
+ * open.c: the same for a descriptor of a render node, which any process may use that was given it: it
+ * need not have opened a device.
+ */
+struct emu_machine *emu_lock_with(int fd);
 
 /* Waits for `cond` under the lock, at most until `deadline` of the monotonic clock. */
 void emu_wait(pthread_cond_t *cond, const struct timespec *deadline);

@@ -16,6 +16,7 @@
 #include "amd/kfd_ioctl.h"
 #include "sim/kfd/emu.h"
 #include "sim/kfd/gem.h"
+#include "sim/kfd/handles.h"
 #include "sim/kfd/queue.h"
 #include "sim/kfd/user.h"
 
@@ -102,6 +103,7 @@ static int kfd_acquire_vm(struct emu_machine *m, void *block)
 	struct emu_gpu *gpu = emu_gpu(m, a->gpu_id);
 
 	uint64_t file;
+	int r;
 
 	if (!gpu || fcntl((int)a->drm_fd, F_GETFD) < 0)
 		return -EINVAL;
@@ -111,9 +113,9 @@ static int kfd_acquire_vm(struct emu_machine *m, void *block)
 	/* A node of any GPU will do; a file has one address space, which is one GPU's then. */
 	if (emu_minor_of((int)a->drm_fd) <= EMU_FILE_KFD)
 		return -EINVAL;
-	for (uint32_t i = 0; i < m->ngpus; i++)
-		if (m->gpu[i].acquired && m->gpu[i].file == file)
-			return -EINVAL;
+	r = handles_add_vm(bank_handles(m->bank), file, emu_minor_of((int)a->drm_fd));
+	if (r < 0)
+		return r == -EEXIST ? -EINVAL : r;
 	return emu_acquire(gpu, (int)a->drm_fd);
 }
 

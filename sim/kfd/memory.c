@@ -187,7 +187,7 @@ int emu_object_make(struct emu_machine *m, struct emu_object *o)
 	o->piece = (struct bank_piece){.size = memory_content_bytes(o->size, o->flags),
 				       .gpu = (uint32_t)(gpu - m->gpu),
 				       .flags = o->flags};
-	return bank_take(m->bank, gpu->vram_bytes, &o->piece);
+	return bank_take(m->bank, gpu->vram_bytes, gpu->reserved_bytes, &o->piece);
 }
 
 int emu_alloc(struct emu_machine *m, void *block)
@@ -353,15 +353,22 @@ int emu_unmap(struct emu_machine *m, void *block)
 	return r;
 }
 
+/* As the kernel's driver has it (VRAM_AVAILABILITY_ALIGN). What render nodes gave is not in it. */
+#define AVAILABLE_GRAIN (UINT64_C(2) << 20)
+
 int emu_available(struct emu_machine *m, void *block)
 {
 	struct kfd_ioctl_get_available_memory_args *a = block;
 	const struct emu_gpu *gpu = emu_gpu(m, a->gpu_id);
+	uint64_t left;
 
 	if (!gpu)
 		return -EINVAL;
-	a->available = gpu->vram_bytes -
-		       bank_used(m->bank, (uint32_t)(gpu - m->gpu), KFD_IOC_ALLOC_MEM_FLAGS_VRAM);
+	left = gpu->vram_bytes - gpu->reserved_bytes -
+	       bank_given_by_kfd(m->bank, (uint32_t)(gpu - m->gpu), AVAILABLE_GRAIN);
+	if ((int64_t)left < 0 && emu_answers(KERNEL_AVAILABLE_STOPS_AT_0))
+		left = 0;
+	a->available = left / AVAILABLE_GRAIN * AVAILABLE_GRAIN;
 	return 0;
 }
 
@@ -374,7 +381,7 @@ int emu_memory_at(struct emu_machine *m, int fd, uint64_t mmap_offset, size_t le
 	    !gpu->objects[index].piece.key || len > gpu->objects[index].piece.size)
 		return -EINVAL;
 	if (gpu->file != emu_file_of(fd) &&
-	    !emu_buffer_is(emu_file_of(fd), gpu->objects[index].piece.key))
+	    !emu_buffer_of(m, emu_file_of(fd), gpu->objects[index].piece.key))
 		return -EACCES;
 	return bank_fd(m->bank, &gpu->objects[index].piece, BANK_NODE, O_RDWR | O_CLOEXEC);
 }

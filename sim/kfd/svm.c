@@ -133,8 +133,10 @@ static int svm_take_memory(struct emu_machine *m, const struct emu_gpu *gpu,
 {
 	struct bank_piece piece = {.size = r->end - r->at,
 				   .gpu = (uint32_t)(gpu - m->gpu),
-				   .flags = KFD_IOC_ALLOC_MEM_FLAGS_VRAM};
-	int err = bank_take(m->bank, gpu->vram_bytes, &piece);
+				   .flags = KFD_IOC_ALLOC_MEM_FLAGS_VRAM | BANK_SVM};
+	/* Kernels that take a prefetch for a wish ask, too, whether KFD may have so much. */
+	bool asks = emu_answers(KERNEL_PREFETCH_IS_A_WISH);
+	int err = bank_take(m->bank, gpu->vram_bytes, asks ? gpu->reserved_bytes : 0, &piece);
 
 	if (err == 0)
 		*ret = piece;

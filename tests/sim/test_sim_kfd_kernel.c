@@ -2,7 +2,7 @@
 /*
  * The emulated driver answers as the kernel's does: the tables of docs/design/amd-kernel.md, a
  * check for each row. The argument is the version that `allot sim --amd 3,linux=6.1` was asked for;
- * none: the newest. Run by `allot sim --amd 3 --memory 64MiB` with links 1 <-> 2 and 2 -> 3.
+ * none: the newest. Run by `allot sim --amd 3 --memory 72MiB` with links 1 <-> 2 and 2 -> 3.
  */
 #include "sim/kfd/kernel.h"
 #include "tests/sim/kfd_queue.h"
@@ -231,6 +231,69 @@ static void test_import(void)
 	close(fd);
 }
 
+static uint32_t buffer(int gpu, uint64_t bytes, uint64_t *ret_domains)
+{
+	union drm_amdgpu_gem_create a = {
+		.in = {.bo_size = bytes, .domains = AMDGPU_GEM_DOMAIN_VRAM}};
+	struct drm_amdgpu_gem_create_in made = {0};
+	struct drm_amdgpu_gem_op op = {.value = (uintptr_t)&made};
+
+	CHECK_EQ(drm(render[gpu], _IOWR('d', DRM_NR_AMDGPU_GEM_CREATE, a), &a), 0);
+	op.handle = a.out.handle;
+	CHECK_EQ(drm(render[gpu], _IOWR('d', DRM_NR_AMDGPU_GEM_OP, op), &op), 0);
+	*ret_domains = made.domains;
+	return a.out.handle;
+}
+
+/* What KFD tells and gives: its own alone, by 2 MiB, without what it keeps for page tables. */
+static void test_available(void)
+{
+	uint64_t small[40], one, domains, left;
+	uint32_t b;
+
+	CHECK_EQ(available(0), 64 * MIB);
+	CHECK_EQ(alloc_vram(0, 64 * MIB + 4096, &one), -ENOMEM);
+	CHECK_EQ(alloc_vram(0, MIB, &one), 0);
+	CHECK_EQ(available(0), 62 * MIB);
+	CHECK_EQ(free_memory(one), 0);
+	b = buffer(0, 16 * MIB, &domains);
+	CHECK_EQ(available(0), 64 * MIB);
+	CHECK_EQ(close_handle(render[0], b), 0);
+	/* Small ones are told of as more than they are, and more can be had. */
+	for (int i = 0; i < 40; i++)
+		CHECK_EQ(alloc_vram(0, 4096, &small[i]), 0);
+	left = available(0);
+	CHECK_EQ(left, since(6, 12) ? 0 : -(16 * MIB));
+	CHECK_EQ(alloc_vram(0, 60 * MIB, &one), 0);
+	CHECK_EQ(free_memory(one), 0);
+	for (int i = 0; i < 40; i++)
+		CHECK_EQ(free_memory(small[i]), 0);
+}
+
+/* A render node's buffer finds room in the machine's memory, and leaves the GPU for KFD's. */
+static void test_full(void)
+{
+	uint64_t one, domains;
+	uint32_t first, second, huge;
+
+	first = buffer(0, 40 * MIB, &domains);
+	CHECK_EQ(domains, AMDGPU_GEM_DOMAIN_VRAM);
+	CHECK_EQ(vacant(0), 24 * MIB);
+	second = buffer(0, 40 * MIB, &domains);
+	CHECK_EQ(domains, AMDGPU_GEM_DOMAIN_VRAM | AMDGPU_GEM_DOMAIN_GTT);
+	CHECK_EQ(vacant(0), 24 * MIB);
+	huge = buffer(0, 256 * MIB, &domains);
+	CHECK_EQ(domains, AMDGPU_GEM_DOMAIN_VRAM | AMDGPU_GEM_DOMAIN_GTT);
+	CHECK_EQ(alloc_vram(0, 64 * MIB, &one), 0);
+	CHECK_EQ(vacant(0), 0);
+	CHECK_EQ(alloc_vram(0, 4096, &domains), -ENOMEM);
+	CHECK_EQ(free_memory(one), 0);
+	CHECK_EQ(close_handle(render[0], first), 0);
+	CHECK_EQ(close_handle(render[0], second), 0);
+	CHECK_EQ(close_handle(render[0], huge), 0);
+	CHECK_EQ(vacant(0), 64 * MIB);
+}
+
 static int set_xnack(int32_t enabled)
 {
 	struct kfd_ioctl_set_xnack_mode_args a = {enabled};
@@ -330,6 +393,8 @@ int main(int argc, char **argv)
 	test_svm();
 	test_prefetch();
 	test_import();
+	test_available();
+	test_full();
 	test_queue();
 	test_signal_page();
 	test_ioctls();

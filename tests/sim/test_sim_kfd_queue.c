@@ -83,7 +83,7 @@ static void test_twice(void)
 			  &offset),
 		 0);
 	CHECK(map_to(vram, 0) == 0 && map_to(users, 0) == 0);
-	CHECK_EQ(available(0), 64 * MIB - 4096);
+	CHECK_EQ(vacant(0), 64 * MIB - 4096);
 	make_queue(0, SDMA, &q);
 	put_fill(&q, AT + 4096, 0x01010101, 16);
 	put_copy(&q, (uintptr_t)host, AT, 16);

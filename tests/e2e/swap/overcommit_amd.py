@@ -143,14 +143,14 @@ class Servers(Turns):
 
     def test_refusals(self):
         """More than there is with all others gone, and more than a quota has."""
-        guest = self.guest("serve", "8", "1", name="c", options=("--memory", "44MiB"))
+        guest = self.guest("serve", "8", "1", name="c", options=("--memory", "52MiB"))
         one = self.serve("a", 1, holds=8)
         self.assertEqual(self.ask(one, "34"), "refused")
         self.quit(one)
         one = self.serve("a", 1, holds=8)
         self.assertEqual(self.ask(one, "24"), "served")
         # The rest of its quota is there for the first one.
-        self.assertEqual(self.ask(guest, "24"), "served")
+        self.assertEqual(self.ask(guest, "32"), "served")
         for process in (guest, one):
             self.quit(process)
 

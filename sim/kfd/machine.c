@@ -200,7 +200,45 @@ static int machine_write_name(const struct tree *t, uint32_t i, const char *name
 	return tree_put(t, path, "");
 }
 
-/* The files of a board: its ids, and how much memory it has. */
+/*
+ * What a board's sensors say, which rocm-smi 5.2 does not do without: it aborts, and leaves the mutex
+ * locked that it shares with its other runs. No figure changes, for nothing gets warm here.
+ */
+static int machine_write_sensors(const struct tree *t, uint32_t i, const char *device)
+{
+	static const struct {
+		const char *file, *text;
+	} files[] = {
+		{"hwmon/hwmon%u/name", "amdgpu"},
+		{"hwmon/hwmon%u/temp1_label", "edge"},
+		{"hwmon/hwmon%u/temp1_input", "35000"},
+		{"hwmon/hwmon%u/in0_label", "vddgfx"},
+		{"hwmon/hwmon%u/in0_input", "800"},
+		{"hwmon/hwmon%u/power1_average", "90000000"},
+		{"hwmon/hwmon%u/power1_cap", "300000000"},
+		{"pp_dpm_sclk", "0: 500Mhz *"},
+		{"pp_dpm_mclk", "0: 1600Mhz *"},
+		{"power_dpm_force_performance_level", "auto"},
+	};
+	char name[160], text[32], file[64];
+	int r = 0;
+
+	for (size_t j = 0; r == 0 && j < sizeof(files) / sizeof(files[0]); j++) {
+		const char *number = strstr(files[j].file, "%u");
+
+		if (number)
+			snprintf(file, sizeof(file), "%.*s%u%s", (int)(number - files[j].file),
+				 files[j].file, i - 1, number + 2);
+		else
+			snprintf(file, sizeof(file), "%s", files[j].file);
+		snprintf(name, sizeof(name), DEVICES "%s/%s", device, file);
+		snprintf(text, sizeof(text), "%s\n", files[j].text);
+		r = tree_put(t, name, text);
+	}
+	return r;
+}
+
+/* The files of a board: its ids, how much memory it has, and its sensors. */
 static int machine_write_board(const struct tree *t, uint32_t i)
 {
 	uint64_t bytes = t->vram_bytes * (t->partitions ? t->partitions : 1);
@@ -231,7 +269,7 @@ static int machine_write_board(const struct tree *t, uint32_t i)
 			 files[j].value);
 		r = tree_put(t, name, text);
 	}
-	return r;
+	return r < 0 ? r : machine_write_sensors(t, i, device);
 }
 
 /* The folder of GPU `i`, and its names. */

@@ -159,6 +159,14 @@ class SimAmd(cli_lib.Case):
                          "PCI Bus": f"0000:0{i + 1}:00.0"} for i in (0, 1)})
 
     @needs_rocm_smi
+    def test_rocm_smi_at_a_glance(self):
+        """Sensors, without which it aborts with a mutex that all its runs share."""
+        done = self.allot("sim", "--amd", "2", "--memory", "1GiB", "--", "rocm-smi")
+        self.assertEqual(done.returncode, 2, done.stderr)  # there is no fan
+        for gpu in range(2):
+            self.assertRegex(done.stdout, rf"(?m)^{gpu} +35\.0c +90\.0W +500Mhz +1600Mhz ")
+
+    @needs_rocm_smi
     def test_rocm_smi_in_a_tenant(self):
         out = self.chosen("rocm-smi", "--showmeminfo", "vram", "--showbus", "--json")
         self.assertEqual(json.loads(out.splitlines()[-1]), {

@@ -519,6 +519,17 @@ int bank_find_index(struct bank *bank, uint32_t index, struct bank_piece *ret)
 	return r;
 }
 
+bool bank_is_in_vram(struct bank *bank, const struct bank_piece *piece)
+{
+	const struct row *row = &bank->region->row[piece->index];
+	bool is;
+
+	bank_lock_region(bank);
+	is = row->key == piece->key && bank_place_of(row) == VRAM;
+	bank_unlock_region(bank);
+	return is;
+}
+
 struct handles *bank_handles(struct bank *bank)
 {
 	return bank->handles;

@@ -69,6 +69,9 @@ int bank_find(struct bank *bank, int fd, struct bank_piece *ret);
 int bank_find_key(struct bank *bank, uint64_t key, struct bank_piece *ret);
 int bank_find_index(struct bank *bank, uint32_t index, struct bank_piece *ret);
 
+/* Whether it is in the GPU's memory now. */
+bool bank_is_in_vram(struct bank *bank, const struct bank_piece *piece);
+
 /* The table of handles of render nodes, which hold pieces, too. */
 struct handles *bank_handles(struct bank *bank);
 

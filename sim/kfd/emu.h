@@ -6,6 +6,7 @@
  *   root.c     where the tree is, and which kernel it has (kernels.def)
  *   files.c    which of its device files a descriptor is of
  *   paths.c    paths of the driver lead into the tree
+ *   fdinfo.c   what /proc tells of open render nodes
  *   sysfs.c    files of the tree whose content changes
  *   device.c   the tree's device files: what fstat, ioctl and mmap answer for them
  *   open.c     a process opens a device
@@ -113,6 +114,9 @@ const char *emu_path(const char *path, char buffer[static PATH_MAX]);
 /* maps.c: the program has opened a file: the list of its mappings is exchanged. */
 void emu_maps_opened(int fd, const char *path, int flags);
 
+/* fdinfo.c: the same; one of a render node's in /proc is exchanged. */
+void emu_fdinfo_opened(int fd, const char *path, int flags);
+
 /* sysfs.c: a file of the tree is about to be looked at; does it say which processes there are? */
 void emu_sysfs_refresh(const char *path);
 bool emu_sysfs_is_of_processes(const char *path);
@@ -147,6 +151,7 @@ void emu_unlock(void);
  * need not have opened a device.
  */
 struct emu_machine *emu_lock_with(int fd);
+struct emu_machine *emu_lock_any(void); /* for what any process may ask */
 
 /* Waits for `cond` under the lock, at most until `deadline` of the monotonic clock. */
 void emu_wait(pthread_cond_t *cond, const struct timespec *deadline);
@@ -164,6 +169,7 @@ int emu_acquire(struct emu_gpu *gpu, int drm_fd);
 int emu_minor_of(int fd);
 struct stat;
 int emu_minor_of_stat(const struct stat *st);
+int emu_minor_of_inode(uint64_t ino); /* as /proc tells it, which tells no device */
 
 /*
  * remote.c: an ioctl of a seccomp filter's listener; and the time to free what processes had that

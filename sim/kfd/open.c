@@ -53,10 +53,8 @@ static int open_enter(struct emu_machine *m)
 
 	if (r == 0)
 		r = open_bank(&m->bank);
-	if (r == 0) {
-		emu_sysfs_enter(m, getpid());
+	if (r == 0)
 		emu_process_enter();
-	}
 	return r;
 }
 
@@ -76,19 +74,35 @@ static int open_join(struct emu_machine **ret)
 	return r;
 }
 
-struct emu_machine *emu_lock_with(int fd)
+struct emu_machine *emu_lock_any(void)
 {
 	struct emu_machine *m = emu_lock();
 
-	if (!m) {
-		pthread_mutex_lock(&opening);
-		open_join(&m);
-		pthread_mutex_unlock(&opening);
-		m = emu_lock();
-	}
+	if (m)
+		return m;
+	pthread_mutex_lock(&opening);
+	open_join(&m);
+	pthread_mutex_unlock(&opening);
+	return emu_lock();
+}
+
+struct emu_machine *emu_lock_with(int fd)
+{
+	struct emu_machine *m = emu_lock_any();
+
 	if (m)
 		emu_file_met(emu_file_of(fd));
 	return m;
+}
+
+/* KFD shows each process that has opened it. */
+static void open_show(const struct emu_machine *m)
+{
+	static pid_t shown;
+
+	if (shown != getpid())
+		emu_sysfs_enter(m, getpid());
+	shown = getpid();
 }
 
 int emu_open(int fd)
@@ -102,8 +116,10 @@ int emu_open(int fd)
 		emu_gem_opened(m, fd);
 	if (r == 0)
 		emu_file_met(emu_file_of(fd));
-	if (r == 0 && emu_minor_of(fd) == EMU_FILE_KFD)
+	if (r == 0 && emu_minor_of(fd) == EMU_FILE_KFD) {
+		open_show(m);
 		emu_criu_opened(m, fd);
+	}
 	pthread_mutex_unlock(&opening);
 	return r;
 }

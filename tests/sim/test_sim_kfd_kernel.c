@@ -370,6 +370,31 @@ static void test_signal_page(void)
 	CHECK_EQ(free_memory(other), 0);
 }
 
+/* What /proc tells of a render node is its handles', whichever process reads it. */
+static void test_fdinfo(void)
+{
+	int file = open("/dev/dri/renderD131", O_RDWR | O_CLOEXEC), info;
+	union drm_amdgpu_gem_create a = {.in = {3 * MIB, 0, AMDGPU_GEM_DOMAIN_VRAM, 0}};
+	char path[64], text[1024] = "";
+	int socket;
+	pid_t child;
+
+	CHECK_EQ(drm(file, _IOWR('d', DRM_NR_AMDGPU_GEM_CREATE, a), &a), 0);
+	a.in = (struct drm_amdgpu_gem_create_in){2 * MIB, 0, AMDGPU_GEM_DOMAIN_GTT, 0};
+	CHECK_EQ(drm(file, _IOWR('d', DRM_NR_AMDGPU_GEM_CREATE, a), &a), 0);
+	child = start(hear, &socket);
+	snprintf(path, sizeof(path), "/proc/%d/fdinfo/%d", child, file);
+	info = open(path, O_RDONLY | O_CLOEXEC);
+	CHECK(info >= 0 && read(info, text, sizeof(text) - 1) > 0);
+	CHECK(strstr(text, "drm-driver:\tamdgpu\n") && strstr(text, "drm-pdev:\t0000:03:00.0\n"));
+	CHECK(strstr(text, "drm-memory-vram:\t3072 KiB\ndrm-memory-gtt: \t2048 KiB\n"));
+	CHECK_EQ(!!strstr(text, "drm-total-vram:\t3072 KiB\n"), since(6, 14));
+	say(socket);
+	end(child, 0);
+	close(info);
+	close(file);
+}
+
 /* Ioctls that came later. */
 static void test_ioctls(void)
 {
@@ -397,6 +422,7 @@ int main(int argc, char **argv)
 	test_full();
 	test_queue();
 	test_signal_page();
+	test_fdinfo();
 	test_ioctls();
 	return 0;
 }

@@ -21,8 +21,9 @@ struct account_step {
 	struct residency_tenant *tenant;
 	int n, devices;
 	uint64_t now_ns;
-	uint64_t weights[DEVICES]; /* of all that run there */
-	uint64_t billed_ns[DEVICES]; /* since the last step, to all together */
+	uint64_t weights[DEVICES]; /* of all that run there ... */
+	int running[DEVICES];	   /* ... as many as these */
+	uint64_t billed_ns[DEVICES]; /* since the last step, to those together */
 	bool unmetered[DEVICES];     /* it is not known of all that run there */
 	bool contended[DEVICES];   /* somebody waits for it, or moves */
 	bool runs[RESIDENCY_TENANTS];
@@ -86,35 +87,56 @@ static void account_look(struct account_step *step)
 				continue;
 			step->contended[d] |= contends;
 			step->weights[d] += step->runs[i] ? account_weight(t) : 0;
-			step->billed_ns[d] += account_billed_ns(t, d);
+			step->running[d] += step->runs[i];
+			step->billed_ns[d] += step->runs[i] ? account_billed_ns(t, d) : 0;
 			step->unmetered[d] |= step->runs[i] && !t->metered;
 		}
 	}
 }
 
 /*
- * By how much the account moves on for a device: by the time that this worked for the tenant, by its
- * weight. The rest of the time since the last step was had by all that run, by weight: all of it,
- * where not all of them are metered. Work of others that is billed now was counted as such a rest
- * before, so it is taken off again.
+ * The rest of the time that a tenant had beside others, of its part of that time and of what all were
+ * billed for meanwhile. They lose some of it by handing the device over: that is nobody's. Programs
+ * that leave the device idle have what exceeds their work. It is less than nothing if more was billed
+ * than the time has, as work of two at once is.
  */
-static int64_t account_change(const struct account_step *step, int i, int d)
+static int64_t account_rest(uint64_t part, uint64_t billed)
 {
-	const struct residency_tenant *t = &step->tenant[i];
-	uint64_t elapsed_ns = step->now_ns - t->counted_ns;
-	uint64_t all_ns = step->unmetered[d] ? 0 : step->billed_ns[d];
-	int64_t change = 0;
+	if (billed > part)
+		return -(int64_t)(billed - part);
+	return (int64_t)sat_sub_u64(part - billed, billed);
+}
 
-	if (!step->unmetered[d])
-		change += (int64_t)account_units(account_billed_ns(t, d), account_weight(t));
+static int64_t account_rest_beside(struct residency_tenant *t, int d, uint64_t part, uint64_t billed)
+{
+	int64_t before = account_rest(t->beside[d], t->beside_billed[d]);
+
+	t->beside[d] += part;
+	t->beside_billed[d] += billed;
+	return account_rest(t->beside[d], t->beside_billed[d]) - before;
+}
+
+/*
+ * By how much the account moves on for a device: by the time, where the tenant runs alone, else by the
+ * work that was billed, and the rest; by its weight. Where one is not metered, all have their part of
+ * the time. Work is billed when it ends: after the tenant has left, too.
+ */
+static int64_t account_change(struct account_step *step, int i, int d)
+{
+	struct residency_tenant *t = &step->tenant[i];
+	uint64_t own = account_units(account_billed_ns(t, d), account_weight(t)), part;
+
 	if (!step->runs[i])
-		return change;
-	change += (int64_t)account_units(sat_sub_u64(elapsed_ns, all_ns), step->weights[d]);
-	return change - (int64_t)account_units(sat_sub_u64(all_ns, elapsed_ns), step->weights[d]);
+		return step->unmetered[d] ? 0 : (int64_t)own;
+	part = account_units(step->now_ns - t->counted_ns, step->weights[d]);
+	if (step->running[d] < 2 || step->unmetered[d])
+		return (int64_t)part;
+	return (int64_t)own + account_rest_beside(t, d, part,
+						  account_units(step->billed_ns[d], step->weights[d]));
 }
 
 /* Of several devices the one that the tenant had the most of counts. */
-static void account_add(const struct account_step *step, int i)
+static void account_add(struct account_step *step, int i)
 {
 	struct residency_tenant *t = &step->tenant[i];
 	int64_t most = INT64_MIN;
@@ -211,6 +233,8 @@ static void account_settle(const struct account_step *step, int i)
 		account_bound(t, step->runs[i], &rivals);
 		t->counted_ns = step->now_ns;
 	}
+	for (int d = 0; d < step->devices && !(step->runs[i] && t->counted_ns); d++)
+		t->beside[d] = t->beside_billed[d] = 0;
 }
 
 static uint32_t account_entitled_permille(const struct account_step *step,

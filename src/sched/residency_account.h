@@ -4,7 +4,9 @@
  * weight. Tenants that run at the same time share the device, so a tenant of weight w that runs
  * beside others for a time t has had t * w / (sum of the weights of all that run), and its account
  * grows by t / (that sum). If all that run are metered, the time that the device worked for each is
- * known, and the rest of t alone is divided like that.
+ * known and counts instead: what they lose by handing the device over to each other is nobody's. Of
+ * the rest of t only what exceeds their work is divided as above, so programs that leave the device
+ * idle have their turns at most twice as long. A tenant that runs alone has had all of the time.
  *
  * Accounts are compared among tenants of one priority that have memory on the same device: these
  * are rivals. The account of a tenant that begins to compete starts where the least of those that

@@ -3,8 +3,9 @@
  * The parts of a device that tenants get by turns on memory: a model of tenants that always
  * compute, of random sizes, weights, and times that moving takes. They start at different times,
  * drain before they leave, and reach the shut gate late; one pauses for a second. Those that are on
- * the device share it by weight, or one takes up to three times as much of it, which the meter sees.
- * The time that each had is counted over ten rounds.
+ * the device share it by weight, or one takes up to three times as much of it, or they lose a part of
+ * it to each other: the meter sees both. Some have kernels of up to 2 s, billed at their end. The
+ * device's time that each had is counted over ten rounds.
  *
  *	test_residency_parts [SEEDS [FIRST]]	so many seeds of each kind; with FIRST each is shown
  */
@@ -38,6 +39,7 @@ struct job {
 	uint64_t prepared_ns, moves_until_ns, waits_from_ns;
 	uint64_t out_ns, back_ns;
 	uint32_t takes;			     /* so many times what its weight is, beside others; 0: once */
+	uint64_t kernel_ns;		     /* its work is billed when that much is done; 0: by chance */
 	double had_ns;
 	unsigned int visits;
 };
@@ -48,6 +50,7 @@ struct world {
 	struct job job[TENANTS];
 	int n;
 	uint64_t now_ns, began_ns, random;
+	uint32_t loses_percent; /* of the time of those that compute at once */
 	double used_ns; /* somebody computed */
 };
 
@@ -127,21 +130,33 @@ static double model_claim(const struct world *w, int i)
 /* Work is billed when it ends, and what is under way goes on for up to so long. */
 static void model_bill(struct world *w, int i)
 {
-	if (!w->tenant[i].metered || pick(w, BILL_TICKS))
+	const struct job *job = &w->job[i];
+	struct residency_tenant *t = &w->tenant[i];
+	uint64_t had_ns = (uint64_t)job->had_ns;
+
+	if (!t->metered)
 		return;
-	w->tenant[i].busy_ns[0] = (uint64_t)w->job[i].had_ns;
+	if (job->kernel_ns && model_computes(w, i))
+		t->busy_ns[0] = max_u64(t->busy_ns[0], had_ns / job->kernel_ns * job->kernel_ns);
+	else if (job->kernel_ns || !pick(w, BILL_TICKS))
+		t->busy_ns[0] = had_ns;
 }
 
 static void model_compute(struct world *w)
 {
-	double all = 0;
+	double all = 0, share_ns = (double)TICK_NS;
+	int n = 0;
 
-	for (int i = 0; i < w->n; i++)
+	for (int i = 0; i < w->n; i++) {
+		n += model_computes(w, i);
 		all += model_computes(w, i) ? model_claim(w, i) : 0;
+	}
+	if (n > 1)
+		share_ns -= share_ns * w->loses_percent / 100;
 	for (int i = 0; i < w->n; i++) {
 		if (!model_computes(w, i))
 			continue;
-		w->job[i].had_ns += (double)TICK_NS * model_claim(w, i) / all;
+		w->job[i].had_ns += share_ns * model_claim(w, i) / all;
 		w->tenant[i].used_ns = w->now_ns;
 	}
 	for (int i = 0; i < w->n; i++)
@@ -324,7 +339,7 @@ static uint64_t model_size(struct world *w, enum kind kind, int i)
 	}
 }
 
-enum behaviour { STEADY, PAUSES, TAKES, BEHAVIOURS };
+enum behaviour { STEADY, PAUSES, TAKES, LOSES, BEHAVIOURS };
 
 static struct world *model_of(uint64_t seed, enum kind kind, enum behaviour behaviour)
 {
@@ -340,6 +355,12 @@ static struct world *model_of(uint64_t seed, enum kind kind, enum behaviour beha
 		w->job[pick(w, (uint64_t)n)].takes = 2 + (uint32_t)pick(w, 2);
 		for (int i = 0; i < n; i++)
 			w->tenant[i].metered = true;
+	} else if (behaviour == LOSES) {
+		w->loses_percent = 20 + (uint32_t)pick(w, 21);
+		for (int i = 0; i < n; i++) {
+			w->tenant[i].metered = true;
+			w->job[i].kernel_ns = pick(w, 2) * (1 + pick(w, 2000)) * MS;
+		}
 	} else if (behaviour == PAUSES) {
 		struct job *job = &w->job[pick(w, (uint64_t)n)];
 

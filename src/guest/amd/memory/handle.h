@@ -35,8 +35,10 @@ int amd_handle_put(struct amd_call *call, uint64_t handle, struct object *object
 bool amd_handle_take_from_key(struct amd_call *call, uint64_t key, struct object *ret_last);
 
 /*
- * True if an object of the call's render node is of a GPU's own memory; *ret_bytes says how much.
+ * The kernel's answer about an object of the call's render node: its size, and whether it may be in a
+ * GPU's own memory. False: it gives none. The other returns true if the object may be in the machine's.
  */
-bool amd_handle_in_vram(struct amd_call *call, uint32_t handle, uint64_t *ret_bytes);
+bool amd_handle_size(struct amd_call *call, uint32_t handle, bool *ret_vram, uint64_t *ret_bytes);
+bool amd_handle_may_be_host(struct amd_call *call, uint32_t handle);
 
 #endif

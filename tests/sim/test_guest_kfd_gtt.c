@@ -3,6 +3,8 @@
  * Memory of the machine that emulated AMD GPUs have pinned for a tenant with --gtt: what is refused, what
  * is charged, and that all of it comes back, whoever ends how.
  */
+#include <sys/mman.h>
+
 #include "tests/sim/kfd_tenant.h"
 
 #define GTT	KFD_IOC_ALLOC_MEM_FLAGS_GTT
@@ -34,8 +36,9 @@ static int pin(uint64_t size, uint64_t *ret_handle)
 	static char *pages;
 
 	if (!pages)
-		pages = aligned_alloc(PAGE, 2 * LIMIT);
-	CHECK(pages);
+		pages = mmap(NULL, LIMIT, PROT_READ | PROT_WRITE,
+			     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	CHECK(pages != MAP_FAILED);
 	return alloc_at(0, 1u << 30, size, USERPTR, ret_handle, &(uint64_t){(uintptr_t)pages});
 }
 

@@ -128,6 +128,8 @@ void emu_process_enter(void);
 
 /* open.c: a process opens a device: what it inherited over fork is gone; 0, -errno. */
 int emu_open(int fd);
+/* The same without a descriptor of its own. */
+int emu_enter(void);
 
 /*
  * Locks, and gives the process's machine. NULL: this process did not open the device, or this

@@ -258,6 +258,8 @@ static int kfd_do_call(const struct kfd_ioctl *row, int fd, unsigned long reques
 	r = user_copy_in(block, arg, bytes);
 	if (r < 0)
 		return r;
+	if (row->nr == KFD_NR_CRIU_OP && emu_enter() < 0) /* by a descriptor of another process */
+		return -ENOMEM;
 	m = emu_lock();
 	if (!m)
 		return -EBADF;

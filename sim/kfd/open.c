@@ -58,19 +58,37 @@ static int open_enter(struct emu_machine *m)
 	return r;
 }
 
-int emu_open(int fd)
+static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
+
+/* Under `opening`. */
+static int open_begin(struct emu_machine **ret)
 {
-	static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
 	bool is_here, is_inherited;
+
+	*ret = emu_process(&is_here, &is_inherited);
+	if (is_inherited)
+		open_forget_all(*ret);
+	return is_here ? 0 : open_enter(*ret);
+}
+
+int emu_enter(void)
+{
 	struct emu_machine *m;
-	int r = 0;
+	int r;
 
 	pthread_mutex_lock(&opening);
-	m = emu_process(&is_here, &is_inherited);
-	if (is_inherited)
-		open_forget_all(m);
-	if (!is_here)
-		r = open_enter(m);
+	r = open_begin(&m);
+	pthread_mutex_unlock(&opening);
+	return r;
+}
+
+int emu_open(int fd)
+{
+	struct emu_machine *m;
+	int r;
+
+	pthread_mutex_lock(&opening);
+	r = open_begin(&m);
 	if (r == 0)
 		emu_gem_opened(m, fd);
 	if (r == 0 && emu_minor_of(fd) == EMU_FILE_KFD)

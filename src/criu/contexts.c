@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "criu/drm.h"
+#include "criu/gpu/drm.h"
 
 /* Of one kind in a context; the kernel has at most this many (amdgpu_ctx_num_entities). */
 #define RINGS 4

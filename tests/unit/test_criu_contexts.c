@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "criu/contexts.h"
-#include "criu/drm.h"
+#include "criu/gpu/drm.h"
 #include "tests/check.h"
 
 #define NOBODY	   0

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
-#include "criu/drm.h"
+#include "criu/gpu/drm.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -9,18 +9,21 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "amd/abi/kfd.h"
+#include "sim/kfd/handles.h"
 #include "sim/kfd/tree.h"
 #include "sim/mutex.h"
 #include "sim/shared.h"
 
-#define MAGIC	UINT64_C(0x344b4e4142414d41) /* "AMABANK4" */
+#define MAGIC	UINT64_C(0x354b4e4142414d41) /* "AMABANK5" */
 #define PIECES	65536
 #define VRAM	KFD_IOC_ALLOC_MEM_FLAGS_VRAM
+#define GTT	KFD_IOC_ALLOC_MEM_FLAGS_GTT
 #define HOLD_AT (INT64_C(1) << 60) /* far behind the content */
 
 /* Processes have a lock each at their number behind this, in the table. */
@@ -34,7 +37,7 @@ struct row {
 	uint64_t ino;
 	uint32_t gpu, flags;
 	uint32_t owner; /* the number of the process that took it and holds it; 0: ask the kernel */
-	uint32_t pad;
+	uint32_t elsewhere; /* 1: in the machine's memory, though it is to be in the GPU's */
 	uint64_t alignment, domain_flags;
 };
 
@@ -50,6 +53,7 @@ struct region {
 
 struct bank {
 	struct region *region;
+	struct handles *handles;
 	uint32_t process; /* from 1 on; 0: it has no number, and its pieces cost more */
 	char dir[PATH_MAX - 32];
 };
@@ -119,9 +123,9 @@ static int bank_open_region(const char *root, struct bank *bank, pid_t pid)
 	if (r < 0)
 		return r;
 	bank->region = map;
-	if (bank->region->magic != MAGIC) {
+	r = bank->region->magic == MAGIC ? handles_open(root, &bank->handles) : -EPROTO;
+	if (r < 0) {
 		munmap(map, sizeof(*bank->region));
-		r = -EPROTO;
 	} else {
 		bank_join(bank, fd, pid);
 	}
@@ -206,7 +210,7 @@ static bool bank_is_alive(const struct bank *bank, const struct row *row)
 
 	if (fd < 0) /* no file: freed in part. No directory: nothing can be said */
 		return fd != -ENOENT || access(bank->dir, F_OK) < 0;
-	alive = sim_byte_locked(fd, HOLD_AT);
+	alive = sim_byte_locked(fd, HOLD_AT) || handles_of_key(bank->handles, 0, row->key);
 	close(fd);
 	return alive;
 }
@@ -253,7 +257,10 @@ static void bank_end_census(const struct census *census)
 static void bank_reap_all(const struct bank *bank)
 {
 	struct census census;
+	char root[PATH_MAX - 32];
 
+	snprintf(root, sizeof(root), "%.*s", (int)(strlen(bank->dir) - strlen(BANK_DIR)), bank->dir);
+	handles_reap(bank->handles, root);
 	bank_begin_census(bank, &census);
 	for (uint64_t i = 0; i < bank->region->rows; i++) {
 		struct row *row = &bank->region->row[i];
@@ -264,6 +271,12 @@ static void bank_reap_all(const struct bank *bank)
 	bank_end_census(&census);
 }
 
+/* The memory that it is in now: VRAM or GTT. */
+static uint32_t bank_place_of(const struct row *row)
+{
+	return row->flags & VRAM && !row->elsewhere ? VRAM : GTT;
+}
+
 static uint64_t bank_sum_used(const struct region *region, uint32_t gpu, uint32_t flag)
 {
 	uint64_t sum = 0;
@@ -271,8 +284,22 @@ static uint64_t bank_sum_used(const struct region *region, uint32_t gpu, uint32_
 	for (uint64_t i = 0; i < region->rows; i++) {
 		const struct row *row = &region->row[i];
 
-		if (row->key && row->gpu == gpu && row->flags & flag)
+		if (row->key && row->gpu == gpu && bank_place_of(row) == flag)
 			sum += row->size;
+	}
+	return sum;
+}
+
+static uint64_t bank_sum_given(const struct region *region, uint32_t gpu, uint64_t align)
+{
+	uint64_t sum = 0;
+
+	for (uint64_t i = 0; i < region->rows; i++) {
+		const struct row *row = &region->row[i];
+
+		if (row->key && row->gpu == gpu &&
+		    (row->flags & (VRAM | BANK_BY_NODE | BANK_SVM)) == VRAM)
+			sum += (row->size + align - 1) / align * align;
 	}
 	return sum;
 }
@@ -325,7 +352,7 @@ static int bank_make_content(const struct bank *bank, uint64_t key, uint64_t siz
 	return r;
 }
 
-static int bank_take_row(struct bank *bank, struct bank_piece *piece)
+static int bank_take_row(struct bank *bank, struct bank_piece *piece, bool elsewhere)
 {
 	struct region *region = bank->region;
 	struct row *row = bank_free_row(region);
@@ -341,11 +368,13 @@ static int bank_take_row(struct bank *bank, struct bank_piece *piece)
 			    .ino = ino,
 			    .gpu = piece->gpu,
 			    .flags = piece->flags,
+			    .elsewhere = elsewhere,
 			    .owner = bank->process,
 			    .alignment = piece->alignment,
 			    .domain_flags = piece->domain_flags};
 	__atomic_store_n(&row->key, key, __ATOMIC_RELEASE);
 	piece->key = key;
+	piece->index = (uint32_t)(row - region->row);
 	return 0;
 }
 
@@ -354,6 +383,45 @@ static bool bank_has_room(const struct region *region, const struct bank_piece *
 {
 	return !(piece->flags & VRAM) ||
 	       piece->size <= vram_bytes - bank_sum_used(region, piece->gpu, VRAM);
+}
+
+/* Whether KFD may give so much more, whatever the GPU has. */
+static bool bank_may_give(const struct region *region, const struct bank_piece *piece,
+			  uint64_t kfd_bytes)
+{
+	return (piece->flags & (VRAM | BANK_BY_NODE)) != VRAM ||
+	       piece->size + bank_sum_given(region, piece->gpu, 1) <= kfd_bytes;
+}
+
+/* Buffers of render nodes leave the GPU, the oldest first, until there is room or none is left. */
+static void bank_evict(struct region *region, const struct bank_piece *piece, uint64_t vram_bytes)
+{
+	for (uint64_t i = 0; i < region->rows && !bank_has_room(region, piece, vram_bytes); i++) {
+		struct row *row = &region->row[i];
+
+		if (row->key && row->gpu == piece->gpu && row->flags & BANK_BY_NODE &&
+		    bank_place_of(row) == VRAM)
+			row->elsewhere = 1;
+	}
+}
+
+/* With the lock: -ENOMEM, or whether the piece has to be elsewhere. */
+static int bank_find_room(struct bank *bank, const struct bank_piece *piece, uint64_t vram_bytes,
+			  uint64_t kfd_bytes)
+{
+	struct region *region = bank->region;
+
+	/* Finding dead holders costs system calls, so it is done only before a refusal. */
+	if (!bank_has_room(region, piece, vram_bytes) || region->rows == PIECES ||
+	    !bank_may_give(region, piece, kfd_bytes))
+		bank_reap_all(bank);
+	if (!bank_may_give(region, piece, kfd_bytes))
+		return -ENOMEM;
+	if (!(piece->flags & BANK_BY_NODE) && piece->size <= vram_bytes)
+		bank_evict(region, piece, vram_bytes);
+	if (bank_has_room(region, piece, vram_bytes))
+		return 0;
+	return piece->flags & BANK_BY_NODE ? 1 : -ENOMEM;
 }
 
 static void bank_note_peak(struct bank *bank, uint32_t gpu)
@@ -369,20 +437,33 @@ static void bank_note_peak(struct bank *bank, uint32_t gpu)
 		*peak = now;
 }
 
-int bank_take(struct bank *bank, uint64_t vram_bytes, struct bank_piece *piece)
+int bank_take(struct bank *bank, uint64_t vram_bytes, uint64_t reserved_bytes,
+	      struct bank_piece *piece)
 {
-	int r = -ENOMEM;
+	uint64_t kfd_bytes = reserved_bytes < vram_bytes ? vram_bytes - reserved_bytes : 0;
+	int r;
 
 	bank_lock_region(bank);
-	/* Finding dead holders costs system calls, so it is done only before a refusal. */
-	if (!bank_has_room(bank->region, piece, vram_bytes) || bank->region->rows == PIECES)
-		bank_reap_all(bank);
-	if (bank_has_room(bank->region, piece, vram_bytes))
-		r = bank_take_row(bank, piece);
+	r = bank_find_room(bank, piece, vram_bytes, kfd_bytes);
+	if (r > 0)
+		piece->flags |= BANK_OR_GTT;
+	if (r >= 0)
+		r = bank_take_row(bank, piece, r);
 	if (r == 0)
 		bank_note_peak(bank, piece->gpu);
 	bank_unlock_region(bank);
 	return r;
+}
+
+static struct bank_piece bank_piece_of(const struct region *region, const struct row *row)
+{
+	return (struct bank_piece){.key = row->key,
+				   .size = row->size,
+				   .gpu = row->gpu,
+				   .flags = row->flags,
+				   .index = (uint32_t)(row - region->row),
+				   .alignment = row->alignment,
+				   .domain_flags = row->domain_flags};
 }
 
 /*
@@ -403,15 +484,93 @@ static int bank_find_row(const struct bank *bank, int fd, struct bank_piece *ret
 
 		if (!row->key || row->ino != st.st_ino)
 			continue;
-		*ret = (struct bank_piece){.key = row->key,
-					   .size = row->size,
-					   .gpu = row->gpu,
-					   .flags = row->flags,
-					   .alignment = row->alignment,
-					   .domain_flags = row->domain_flags};
+		*ret = bank_piece_of(region, row);
 		return 0;
 	}
 	return -EINVAL;
+}
+
+int bank_find_key(struct bank *bank, uint64_t key, struct bank_piece *ret)
+{
+	const struct region *region = bank->region;
+	int r = -EINVAL;
+
+	bank_lock_region(bank);
+	for (uint64_t i = 0; i < region->rows && r < 0; i++) {
+		if (!key || region->row[i].key != key)
+			continue;
+		*ret = bank_piece_of(region, &region->row[i]);
+		r = 0;
+	}
+	bank_unlock_region(bank);
+	return r;
+}
+
+int bank_find_index(struct bank *bank, uint32_t index, struct bank_piece *ret)
+{
+	int r = -EINVAL;
+
+	bank_lock_region(bank);
+	if (index < bank->region->rows && bank->region->row[index].key) {
+		*ret = bank_piece_of(bank->region, &bank->region->row[index]);
+		r = 0;
+	}
+	bank_unlock_region(bank);
+	return r;
+}
+
+bool bank_is_in_vram(struct bank *bank, const struct bank_piece *piece)
+{
+	const struct row *row = &bank->region->row[piece->index];
+	bool is;
+
+	bank_lock_region(bank);
+	is = row->key == piece->key && bank_place_of(row) == VRAM;
+	bank_unlock_region(bank);
+	return is;
+}
+
+struct handles *bank_handles(struct bank *bank)
+{
+	return bank->handles;
+}
+
+void bank_leave(struct bank *bank, struct bank_piece *piece)
+{
+	struct row *row = &bank->region->row[piece->index];
+
+	bank_lock_region(bank);
+	if (row->key == piece->key && row->owner == bank->process)
+		row->owner = 0;
+	bank_unlock_region(bank);
+	munmap(piece->content, piece->size);
+	piece->content = NULL;
+}
+
+char *bank_map(const struct bank *bank, const struct bank_piece *piece)
+{
+	int fd = bank_open_content(bank, piece->key, O_RDWR | O_CLOEXEC);
+	void *map = MAP_FAILED;
+
+	if (fd >= 0)
+		map = mmap(NULL, piece->size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE,
+			   fd, 0);
+	if (fd >= 0)
+		close(fd);
+	if (map == MAP_FAILED)
+		return NULL;
+	madvise(map, piece->size, MADV_DONTFORK);
+	return map;
+}
+
+void bank_look_at(struct bank *bank, const struct bank_piece *piece)
+{
+	struct row *row = &bank->region->row[piece->index];
+
+	bank_lock_region(bank);
+	if (row->key == piece->key && !row->owner)
+		bank_reap(bank, row);
+	bank_unlock_region(bank);
 }
 
 int bank_find(struct bank *bank, int fd, struct bank_piece *ret)
@@ -463,22 +622,20 @@ void bank_drop(struct bank *bank, struct bank_piece *piece)
 	*piece = (struct bank_piece){.key = 0};
 }
 
-/* The row as it is to be, if there is room for what it takes more. */
 static int bank_move_row(struct bank *bank, uint64_t vram_bytes, struct row *row, uint32_t flags)
 {
 	const struct bank_piece more = {.size = row->size, .gpu = row->gpu, .flags = flags};
 
-	if (flags & VRAM && !(row->flags & VRAM) &&
-	    !bank_has_room(bank->region, &more, vram_bytes))
-		return -ENOMEM;
+	row->elsewhere = flags & VRAM && bank_place_of(row) != VRAM &&
+			 !bank_has_room(bank->region, &more, vram_bytes);
 	row->flags = flags;
 	return 0;
 }
 
 int bank_move(struct bank *bank, uint64_t vram_bytes, struct bank_piece *piece, bool to_vram)
 {
-	const uint32_t places = VRAM | KFD_IOC_ALLOC_MEM_FLAGS_GTT;
-	uint32_t flags = (piece->flags & ~places) | (to_vram ? VRAM : KFD_IOC_ALLOC_MEM_FLAGS_GTT);
+	const uint32_t places = VRAM | GTT | BANK_OR_GTT;
+	uint32_t flags = (piece->flags & ~places) | (to_vram ? VRAM : GTT);
 	int r = -ENOENT;
 
 	bank_lock_region(bank);
@@ -527,6 +684,17 @@ uint64_t bank_unique(struct bank *bank)
 	key = ++bank->region->next_key;
 	bank_unlock_region(bank);
 	return key;
+}
+
+uint64_t bank_given_by_kfd(struct bank *bank, uint32_t gpu, uint64_t align)
+{
+	uint64_t sum;
+
+	bank_lock_region(bank);
+	bank_reap_all(bank);
+	sum = bank_sum_given(bank->region, gpu, align);
+	bank_unlock_region(bank);
+	return sum;
 }
 
 void bank_lock_files(struct bank *bank)

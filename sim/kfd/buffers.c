@@ -1,34 +1,46 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The handles of render nodes. They are small numbers of an open file description: what one open()
- * is given another may be given for other memory. A description is told by its file offset, which
- * the emulator sets when it opens a render node: like the description's handles it is shared by
- * whoever has it, over dup, fork and sockets. It has a lock on the byte at that offset, which the
- * kernel drops with the last descriptor of it, anywhere: by that its end is seen.
+ * The handles of render nodes, as this process uses them (handles.c has them all). What one open() is
+ * given another may be given for other memory: a description is told by its file offset, which the
+ * emulator sets when it opens a render node. Like the description's handles it is shared by whoever has
+ * it, over dup, fork and sockets.
  */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
+#include "sim/kfd/array.h"
 #include "sim/kfd/gem.h"
+#include "sim/kfd/handles.h"
 #include "sim/shared.h"
 
-static struct emu_buffer *buffers;
-static uint32_t nbuffers;
+static uint64_t *met; /* files that this process uses */
+static uint32_t nmet, room;
 
-void emu_buffers_forget(void)
+void emu_files_forget(void)
 {
-	free(buffers);
-	buffers = NULL;
-	nbuffers = 0;
+	free(met);
+	met = NULL;
+	nmet = room = 0;
 }
 
-struct emu_buffer *emu_buffers(uint32_t *ret_n)
+static bool buffers_has_met(uint64_t file)
 {
-	*ret_n = nbuffers;
-	return buffers;
+	for (uint32_t i = 0; i < nmet; i++)
+		if (met[i] == file)
+			return true;
+	return false;
+}
+
+void emu_file_met(uint64_t file)
+{
+	uint64_t *grown;
+
+	if (buffers_has_met(file) || !(grown = array_grow(met, &room, nmet, sizeof(*grown))))
+		return;
+	met = grown;
+	met[nmet++] = file;
 }
 
 void emu_gem_opened(struct emu_machine *m, int fd)
@@ -45,53 +57,65 @@ uint64_t emu_file_of(int fd)
 	return (uint64_t)lseek(fd, 0, SEEK_CUR);
 }
 
-struct emu_buffer *emu_buffer(uint64_t file, uint32_t handle)
+static bool buffers_fill(const struct emu_machine *m, const struct handle *h,
+			 struct emu_buffer *ret)
 {
-	for (uint32_t i = 0; i < nbuffers; i++)
-		if (buffers[i].piece.key && buffers[i].file == file && buffers[i].handle == handle)
-			return &buffers[i];
-	return NULL;
+	uint32_t minor;
+
+	*ret = (struct emu_buffer){.file = h->file, .minor = h->minor, .handle = h->handle};
+	if (bank_find_key(m->bank, h->key, &ret->piece) < 0)
+		return false;
+	minor = m->gpu[ret->piece.gpu].minor;
+	ret->imported = h->minor != (int32_t)minor && h->minor != TREE_CARD(minor);
+	return true;
 }
 
-static struct emu_buffer *buffers_free_row(void)
+bool emu_buffer(const struct emu_machine *m, uint64_t file, uint32_t handle, struct emu_buffer *ret)
 {
-	uint32_t i = 0, more = nbuffers ? 2 * nbuffers : 32;
-	struct emu_buffer *grown;
+	struct handle h;
 
-	while (i < nbuffers && buffers[i].piece.key)
-		i++;
-	if (i < nbuffers)
-		return &buffers[i];
-	grown = more < 1u << 21 ? realloc(buffers, more * sizeof(*buffers)) : NULL;
-	if (!grown)
-		return NULL;
-	memset(grown + nbuffers, 0, (more - nbuffers) * sizeof(*grown));
-	buffers = grown;
-	nbuffers = more;
-	return &buffers[i];
+	return handles_find(bank_handles(m->bank), file, handle, &h) && buffers_fill(m, &h, ret);
 }
 
-int emu_buffer_add(const struct emu_buffer *buffer)
+bool emu_buffer_nth(const struct emu_machine *m, uint64_t file, uint32_t n, struct emu_buffer *ret)
 {
-	struct emu_buffer *b = buffers_free_row();
-	uint32_t handle = 1;
+	struct handle h;
 
-	if (!b)
-		return -ENOMEM;
-	while (emu_buffer(buffer->file, handle))
-		handle++;
-	*b = *buffer;
-	b->handle = handle;
-	return (int)handle;
+	return handles_nth(bank_handles(m->bank), file, n, &h) && buffers_fill(m, &h, ret);
 }
 
-bool emu_buffer_is(uint64_t file, uint64_t key)
+uint32_t emu_buffer_of(const struct emu_machine *m, uint64_t file, uint64_t key)
 {
-	uint32_t n;
-	const struct emu_buffer *all = emu_buffers(&n);
+	return handles_of_key(bank_handles(m->bank), file, key);
+}
 
-	for (uint32_t i = 0; i < n; i++)
-		if (all[i].file == file && all[i].piece.key == key)
+bool emu_buffer_here(const struct emu_machine *m, uint64_t key, struct emu_buffer *ret)
+{
+	for (uint32_t i = 0; i < nmet; i++) {
+		uint32_t handle = emu_buffer_of(m, met[i], key);
+
+		if (handle && emu_buffer(m, met[i], handle, ret))
 			return true;
+	}
 	return false;
+}
+
+int emu_buffer_add(struct emu_machine *m, struct emu_buffer *b)
+{
+	struct handle h = {b->piece.key, b->file, b->minor, 0};
+	int r = handles_add(bank_handles(m->bank), &h);
+
+	if (r < 0)
+		return r;
+	bank_leave(m->bank, &b->piece);
+	b->handle = h.handle;
+	return (int)h.handle;
+}
+
+void emu_buffer_close(struct emu_machine *m, const struct emu_buffer *b)
+{
+	const struct handle h = {b->piece.key, b->file, b->minor, b->handle};
+
+	handles_drop(bank_handles(m->bank), &h);
+	bank_look_at(m->bank, &b->piece);
 }

@@ -80,17 +80,18 @@ static int copies_run(const struct work *w)
 	return r;
 }
 
-static int copies_read_list(struct work *w, uint64_t at)
+static int copies_read_list(const struct emu_machine *m, struct work *w, uint64_t at)
 {
 	struct drm_amdgpu_bo_list_entry entry;
 	struct drm_amdgpu_bo_list_in list;
+	struct emu_buffer b;
 	int r = user_copy_in(&list, at, sizeof(list));
 
 	if (r == 0 && (list.bo_number > HANDLES_MOST || list.bo_info_size != sizeof(entry)))
 		r = -EINVAL;
 	for (uint32_t i = 0; r == 0 && i < list.bo_number; i++) {
 		r = user_copy_in(&entry, list.bo_info_ptr + i * sizeof(entry), sizeof(entry));
-		if (r == 0 && !emu_buffer(w->file, entry.bo_handle))
+		if (r == 0 && !emu_buffer(m, w->file, entry.bo_handle, &b))
 			r = -ENOENT;
 		w->handles[i] = entry.bo_handle;
 		w->nhandles = i + 1;
@@ -98,7 +99,7 @@ static int copies_read_list(struct work *w, uint64_t at)
 	return r;
 }
 
-static int copies_read_chunk(struct work *w, uint64_t list, uint32_t i)
+static int copies_read_chunk(const struct emu_machine *m, struct work *w, uint64_t list, uint32_t i)
 {
 	struct drm_amdgpu_cs_chunk chunk;
 	uint64_t at;
@@ -110,7 +111,7 @@ static int copies_read_chunk(struct work *w, uint64_t list, uint32_t i)
 		return r;
 	switch (chunk.chunk_id) {
 	case AMDGPU_CHUNK_ID_BO_HANDLES:
-		return copies_read_list(w, chunk.chunk_data);
+		return copies_read_list(m, w, chunk.chunk_data);
 	case AMDGPU_CHUNK_ID_IB:
 		return user_copy_in(&w->commands, chunk.chunk_data, sizeof(w->commands));
 	}
@@ -125,7 +126,7 @@ int emu_cs(struct emu_machine *m, struct emu_gpu *gpu, int fd, void *block)
 	int64_t number;
 
 	for (uint32_t i = 0; r == 0 && i < a->in.num_chunks; i++)
-		r = copies_read_chunk(&w, a->in.chunks, i);
+		r = copies_read_chunk(m, &w, a->in.chunks, i);
 	if (r == 0)
 		r = copies_run(&w);
 	if (r < 0)

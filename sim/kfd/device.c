@@ -170,7 +170,7 @@ static void *device_do_mmap(void *addr, size_t len, int prot, int flags, int fd,
 	}
 	if (minor == EMU_FILE_NONE)
 		return (void *)syscall(SYS_mmap, addr, len, prot, flags, fd, offset);
-	m = emu_lock();
+	m = minor == EMU_FILE_KFD ? emu_lock() : emu_lock_with(fd);
 	if (!m) {
 		errno = EBADF;
 		return MAP_FAILED;

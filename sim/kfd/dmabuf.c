@@ -53,7 +53,10 @@ int emu_get_dmabuf_info(struct emu_machine *m, void *block)
 			       : 0;
 }
 
-/* Imports on the GPU that has the memory: older kernels take no other. */
+/*
+ * Another GPU than the one that has the memory gets an object of its own, of the machine's memory as
+ * far as it is told. Older kernels take only the one that has it.
+ */
 int emu_import_dmabuf(struct emu_machine *m, void *block)
 {
 	struct kfd_ioctl_import_dmabuf_args *a = block;
@@ -61,15 +64,20 @@ int emu_import_dmabuf(struct emu_machine *m, void *block)
 	struct emu_object o = {.va = a->va_addr, .gpu_id = a->gpu_id};
 	int r;
 
-	if (!gpu || !gpu->acquired)
+	bool elsewhere;
+
+	if (!gpu)
 		return -EINVAL;
+	if (!gpu->acquired)
+		return -ENODEV;
 	r = bank_hold(m->bank, (int)a->dmabuf_fd, &o.piece);
 	if (r < 0)
 		return r;
+	elsewhere = gpu != &m->gpu[o.piece.gpu];
 	o.size = o.piece.size;
-	o.flags = (o.piece.flags & VRAM_OR_GTT) | KFD_IOC_ALLOC_MEM_FLAGS_WRITABLE |
-		  KFD_IOC_ALLOC_MEM_FLAGS_EXECUTABLE;
-	r = gpu == &m->gpu[o.piece.gpu] ? emu_object_add(m, &o) : -EINVAL;
+	o.flags = (elsewhere ? KFD_IOC_ALLOC_MEM_FLAGS_GTT : o.piece.flags & VRAM_OR_GTT) |
+		  KFD_IOC_ALLOC_MEM_FLAGS_WRITABLE | KFD_IOC_ALLOC_MEM_FLAGS_EXECUTABLE;
+	r = elsewhere && !emu_answers(KERNEL_IMPORTS_OF_PEERS) ? -EINVAL : emu_object_add(m, &o);
 	if (r < 0) {
 		bank_drop(m->bank, &o.piece);
 		return r;

@@ -217,7 +217,7 @@ static int drm_do_call(struct emu_machine *m, struct emu_gpu *gpu, int fd, unsig
 
 long emu_drm_ioctl(int minor, int fd, unsigned long request, uint64_t arg)
 {
-	struct emu_machine *m = emu_lock();
+	struct emu_machine *m = emu_lock_with(fd);
 	struct emu_gpu *gpu = m ? emu_gpu_of_minor(m, minor) : NULL;
 	int r;
 

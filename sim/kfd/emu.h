@@ -3,9 +3,10 @@
  * The emulated KFD: what its files share. A library that is preloaded into programs answers their
  * calls for /dev/kfd, the render nodes and the driver's sysfs from a written tree:
  *
- *   root.c     where the tree is
+ *   root.c     where the tree is, and which kernel it has (kernels.def)
  *   files.c    which of its device files a descriptor is of
  *   paths.c    paths of the driver lead into the tree
+ *   fdinfo.c   what /proc tells of open render nodes
  *   sysfs.c    files of the tree whose content changes
  *   device.c   the tree's device files: what fstat, ioctl and mmap answer for them
  *   open.c     a process opens a device
@@ -14,6 +15,7 @@
  *   kfd.c      ioctls of /dev/kfd: the block in and out, the row
  *   trace.c    a line for each of them, and for those of render nodes that are about memory
  *   bank.c     memory of the GPUs, which all processes share
+ *   handles.c  handles of render nodes, which hold that memory, too
  *   memory.c   memory objects of this process, and on which GPUs they are mapped
  *   user.c     memory of the program, at addresses that it gave
  *   vm.c       page tables of the GPUs, and their access to memory
@@ -50,6 +52,7 @@
 #include <sys/types.h>
 #include <time.h>
 
+#include "sim/kfd/kernel.h"
 #include "sim/kfd/tree.h"
 #include "sim/kfd/vm.h"
 
@@ -74,6 +77,7 @@ struct emu_gpu {
 	uint32_t nobjects;
 	uint64_t vram_bytes;
 	uint64_t visible_bytes; /* what the CPU reaches of it */
+	uint64_t reserved_bytes; /* what KFD keeps of it for page tables */
 	bool acquired; /* ACQUIRE_VM was called, */
 	uint64_t file; /* with this open file (gem.h) */
 	struct vm vm;
@@ -95,17 +99,23 @@ struct emu_machine {
 	bool paused;	   /* PROCESS_INFO was called, and UNPAUSE not yet */
 	uint32_t evicted;  /* for how many reasons nobody executes queues */
 	bool xnack_off; /* as it was set */
+	uint64_t signal_handle; /* of the memory where events are signalled; 0: none of the program's */
 	const struct topology *topology;
 };
 
-/* root.c: the tree, "" where this process has none. */
+/* root.c: the tree, "" where this process has none; its kernel, and whether that answers so. */
 const char *emu_root(void);
+uint32_t emu_kernel(void);
+bool emu_answers(enum kernel_change change);
 
 /* paths.c: the path to use, which may be `path`. */
 const char *emu_path(const char *path, char buffer[static PATH_MAX]);
 
 /* maps.c: the program has opened a file: the list of its mappings is exchanged. */
 void emu_maps_opened(int fd, const char *path, int flags);
+
+/* fdinfo.c: the same; one of a render node's in /proc is exchanged. */
+void emu_fdinfo_opened(int fd, const char *path, int flags);
 
 /* sysfs.c: a file of the tree is about to be looked at; does it say which processes there are? */
 void emu_sysfs_refresh(const char *path);
@@ -128,8 +138,6 @@ void emu_process_enter(void);
 
 /* open.c: a process opens a device: what it inherited over fork is gone; 0, -errno. */
 int emu_open(int fd);
-/* The same without a descriptor of its own. */
-int emu_enter(void);
 
 /*
  * Locks, and gives the process's machine. NULL: this process did not open the device, or this
@@ -137,6 +145,13 @@ int emu_enter(void);
  */
 struct emu_machine *emu_lock(void);
 void emu_unlock(void);
+
+/*
+ * open.c: the same for a descriptor of a render node, which any process may use that was given it: it
+ * need not have opened a device.
+ */
+struct emu_machine *emu_lock_with(int fd);
+struct emu_machine *emu_lock_any(void); /* for what any process may ask */
 
 /* Waits for `cond` under the lock, at most until `deadline` of the monotonic clock. */
 void emu_wait(pthread_cond_t *cond, const struct timespec *deadline);
@@ -154,6 +169,7 @@ int emu_acquire(struct emu_gpu *gpu, int drm_fd);
 int emu_minor_of(int fd);
 struct stat;
 int emu_minor_of_stat(const struct stat *st);
+int emu_minor_of_inode(uint64_t ino); /* as /proc tells it, which tells no device */
 
 /*
  * remote.c: an ioctl of a seccomp filter's listener; and the time to free what processes had that
@@ -229,6 +245,9 @@ int emu_svm(struct emu_machine *machine, void *block);
 const uint32_t *emu_svm_count(void); /* of ranges */
 void emu_svm_forget(void);
 
+/* Whether any of these addresses has attributes. */
+bool emu_svm_has(uint64_t at, uint64_t size);
+
 /* The program gives memory of its own back, or maps something in its place. Not under the lock. */
 void emu_svm_unmapped(uint64_t at, uint64_t size);
 
@@ -238,7 +257,11 @@ int emu_destroy_queue(struct emu_machine *machine, void *block);
 int emu_update_queue(struct emu_machine *machine, void *block);
 int emu_set_cu_mask(struct emu_machine *machine, void *block);
 int emu_get_wave_state(struct emu_machine *machine, void *block);
+bool emu_has_queues(void);
 void emu_queues_forget(void);
+
+/* Of each GPU for one process: the size of memory that is them. */
+#define EMU_DOORBELLS_BYTES 8192
 
 /* The doorbells at this offset of the device, mapped as mmap does; MAP_FAILED and errno. */
 void *emu_map_doorbells(struct emu_machine *machine, uint64_t offset, void *at, size_t len,

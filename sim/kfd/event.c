@@ -16,6 +16,7 @@
 #include <time.h>
 
 #include "amd/abi/kfd_criu.h"
+#include "sim/kfd/memory.h"
 #include "sim/kfd/queue.h"
 #include "sim/kfd/user.h"
 
@@ -45,12 +46,29 @@ static struct event *event_find(uint32_t id)
 	return id && id <= KFD_SIGNAL_EVENT_LIMIT && events[id].used ? &events[id] : NULL;
 }
 
+/*
+ * The program's memory for signals, by its handle, one for each process: none of its own pages.
+ * Nothing is written there here.
+ */
+static int event_take_page(struct emu_machine *m, uint64_t handle)
+{
+	const struct emu_object *o = emu_object(m, handle);
+
+	if (m->signal_handle || !o || !o->piece.key)
+		return -EINVAL;
+	m->signal_handle = handle;
+	return 0;
+}
+
 /* The answer always has the page's offset: a program that finds none has no use for the slot. */
 int emu_create_event(struct emu_machine *m, void *block)
 {
 	struct kfd_ioctl_create_event_args *a = block;
 	uint32_t id = 1;
+	int r = a->event_page_offset ? event_take_page(m, a->event_page_offset) : 0;
 
+	if (r < 0)
+		return r;
 	while (id <= KFD_SIGNAL_EVENT_LIMIT && events[id].used)
 		id++;
 	if (id > KFD_SIGNAL_EVENT_LIMIT)

@@ -116,9 +116,22 @@ static void fail_read_lacking(void)
 	}
 }
 
+/* What came later than the kernel that is emulated. */
+static void fail_read_kernel(void)
+{
+	for (int nr = 0; nr < 256; nr++) {
+		const struct kfd_ioctl *row = kfd_ioctl_find(_IO(AMDKFD_IOCTL_BASE, nr));
+
+		lacking[nr] |= row && !kernel_has(emu_kernel(), row->name);
+	}
+	for (size_t i = 0; i < DRM_NAMES; i++)
+		lacking[EMU_DRM(drm_names[i].nr)] |= !kernel_has(emu_kernel(), drm_names[i].name);
+}
+
 static void fail_read_once(void)
 {
 	fail_read_failure();
+	fail_read_kernel();
 	fail_read_lacking();
 }
 

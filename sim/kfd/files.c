@@ -69,6 +69,14 @@ int emu_minor_of_stat(const struct stat *st)
 	return EMU_FILE_NONE;
 }
 
+int emu_minor_of_inode(uint64_t ino)
+{
+	for (int i = 0; files_find_files() && i < files.n; i++)
+		if (files.ino[i] == ino)
+			return files.minor[i];
+	return EMU_FILE_NONE;
+}
+
 int emu_minor_of(int fd)
 {
 	struct stat st;

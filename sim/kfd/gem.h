@@ -9,7 +9,7 @@
 #include "sim/kfd/bank.h"
 #include "sim/kfd/emu.h"
 
-/* A buffer of an open file description. It is closed when it holds no piece of memory. */
+/* A handle of an open file, with the memory that it is of, which the handle alone holds. */
 struct emu_buffer {
 	uint64_t file; /* which description it is of, */
 	int minor;     /* of which node */
@@ -22,19 +22,27 @@ struct emu_buffer {
 void emu_gem_opened(struct emu_machine *machine, int fd);
 uint64_t emu_file_of(int fd);
 
-/* The one of that handle; NULL: there is none. */
-struct emu_buffer *emu_buffer(uint64_t file, uint32_t handle);
+/* The one of that handle; false: there is none. */
+bool emu_buffer(const struct emu_machine *machine, uint64_t file, uint32_t handle,
+		struct emu_buffer *ret);
 
-/* Whether a file has a handle of that memory, and so may map it. */
-bool emu_buffer_is(uint64_t file, uint64_t key);
+/* The n-th of a file, and whether there are so many. */
+bool emu_buffer_nth(const struct emu_machine *machine, uint64_t file, uint32_t n,
+		    struct emu_buffer *ret);
 
-/* All there are in this process, some of them closed. */
-struct emu_buffer *emu_buffers(uint32_t *ret_n);
+/* Whether a file has a handle of that memory, and so may map it: which; 0: it has none. */
+uint32_t emu_buffer_of(const struct emu_machine *machine, uint64_t file, uint64_t key);
+
+/* A file that this process opened or was given has a handle of that memory. */
+bool emu_buffer_here(const struct emu_machine *machine, uint64_t key, struct emu_buffer *ret);
 
 /* Takes over the piece, and answers the handle; or -ENOMEM. */
-int emu_buffer_add(const struct emu_buffer *buffer);
+int emu_buffer_add(struct emu_machine *machine, struct emu_buffer *buffer);
+void emu_buffer_close(struct emu_machine *machine, const struct emu_buffer *buffer);
 
-void emu_buffers_forget(void); /* all of it, in a forked child */
+/* This process uses a file: it opened it, or was given a descriptor. */
+void emu_file_met(uint64_t file);
+void emu_files_forget(void); /* all of it, in a forked child */
 
 /* An ioctl of the render node that `fd` is a descriptor of; the block goes in and out. */
 typedef int emu_drm_fn(struct emu_machine *machine, struct emu_gpu *gpu, int fd, void *block);
@@ -57,6 +65,10 @@ int emu_metadata(const struct emu_machine *machine, const struct bank_piece *pie
 /* A buffer is closed: it is mapped nowhere any more. */
 void emu_gem_unmap_all(struct emu_machine *machine, const struct emu_buffer *buffer);
 
+/* gem_va.c: those for which `gone` says so are mapped no more. */
+void emu_gem_unmap_if(struct emu_machine *machine,
+		      bool (*gone)(const struct emu_machine *machine, uint64_t file, uint64_t key));
+
 /* Where a buffer is mapped, at most `room`; how often it is. */
 struct drm_amdgpu_gem_vm_entry;
 uint32_t emu_gem_mappings(const struct emu_buffer *buffer, uint32_t room,
@@ -65,7 +77,7 @@ uint32_t emu_gem_mappings(const struct emu_buffer *buffer, uint32_t room,
 /* Where a buffer is mapped: of the render node. */
 uint64_t emu_gem_offset(const struct emu_buffer *buffer);
 
-/* Closes the buffers of descriptions that nobody has any more. */
+/* Unmaps buffers that are closed by now, by another process or with the last descriptor of their file. */
 void emu_gem_reap(struct emu_machine *machine);
 
 /*

@@ -14,6 +14,7 @@
 #include "amd/topology.h"
 #include "base/cleanup.h"
 #include "sim/kfd/gem.h"
+#include "sim/kfd/handles.h"
 #include "sim/kfd/memory.h"
 #include "sim/kfd/user.h"
 
@@ -30,7 +31,9 @@ static struct drm_amdgpu_gem_create_in gem_info_of(const struct emu_buffer *b)
 			p->size, PAGE, AMDGPU_GEM_DOMAIN_GTT,
 			p->domain_flags & AMDGPU_GEM_CREATE_CPU_GTT_USWC};
 	return (struct drm_amdgpu_gem_create_in){
-		p->size, p->alignment, vram ? AMDGPU_GEM_DOMAIN_VRAM : AMDGPU_GEM_DOMAIN_GTT,
+		p->size, p->alignment,
+		(vram ? AMDGPU_GEM_DOMAIN_VRAM : 0) |
+			(!vram || p->flags & BANK_OR_GTT ? AMDGPU_GEM_DOMAIN_GTT : 0),
 		p->domain_flags};
 }
 
@@ -90,19 +93,20 @@ static int gem_info_place(struct emu_machine *m, const struct emu_gpu *gpu, stru
 int emu_gem_op(struct emu_machine *m, struct emu_gpu *gpu, int fd, void *block)
 {
 	struct drm_amdgpu_gem_op *a = block;
-	struct emu_buffer *b = emu_buffer(emu_file_of(fd), a->handle);
 	struct drm_amdgpu_gem_create_in info;
+	struct emu_buffer b;
 
-	if (!b)
+	if (!emu_buffer(m, emu_file_of(fd), a->handle, &b))
 		return -ENOENT;
 	switch (a->op) {
 	case AMDGPU_GEM_OP_GET_GEM_CREATE_INFO:
-		info = gem_info_of(b);
+		info = gem_info_of(&b);
 		return user_copy_out(a->value, &info, sizeof(info));
 	case AMDGPU_GEM_OP_SET_PLACEMENT:
-		return gem_info_place(m, gpu, b, a->value);
+		return gem_info_place(m, gpu, &b, a->value);
 	case AMDGPU_GEM_OP_GET_MAPPING_INFO:
-		return gem_info_tell_mappings(b, a);
+		return emu_answers(KERNEL_GEM_OP_TELLS_MAPPINGS) ? gem_info_tell_mappings(&b, a)
+								 : -EINVAL;
 	}
 	return -EINVAL;
 }
@@ -137,18 +141,18 @@ static int gem_info_note(const struct emu_machine *m, const struct bank_piece *p
 int emu_gem_metadata(struct emu_machine *m, struct emu_gpu *gpu, int fd, void *block)
 {
 	struct drm_amdgpu_gem_metadata *a = block, noted;
-	const struct emu_buffer *b = emu_buffer(emu_file_of(fd), a->handle);
+	struct emu_buffer b;
 	int r;
 
-	if (!b)
+	if (!emu_buffer(m, emu_file_of(fd), a->handle, &b))
 		return -ENOENT;
 	if (a->op == AMDGPU_GEM_METADATA_OP_SET_METADATA)
 		return a->data.data_size_bytes > sizeof(a->data.data)
 			       ? -EINVAL
-			       : gem_info_note(m, &b->piece, a);
+			       : gem_info_note(m, &b.piece, a);
 	if (a->op != AMDGPU_GEM_METADATA_OP_GET_METADATA)
 		return -EINVAL;
-	r = emu_metadata(m, &b->piece, &noted);
+	r = emu_metadata(m, &b.piece, &noted);
 	if (r == 0)
 		a->data = noted.data;
 	return r;
@@ -158,22 +162,19 @@ int emu_gem_list(struct emu_machine *m, struct emu_gpu *gpu, int fd, void *block
 {
 	struct drm_amdgpu_gem_list_handles *a = block;
 	uint64_t file = emu_file_of(fd);
-	uint32_t n, there = 0, done = 0;
-	const struct emu_buffer *all = emu_buffers(&n);
+	uint32_t there = 0, done = 0;
+	struct emu_buffer b;
 	int r = 0;
 
-	for (uint32_t i = 0; i < n; i++)
-		there += all[i].piece.key && all[i].file == file;
-	for (uint32_t i = 0; r == 0 && there <= a->num_entries && i < n; i++) {
+	while (emu_buffer_nth(m, file, there, &b))
+		there++;
+	for (uint32_t i = 0; r == 0 && there <= a->num_entries && emu_buffer_nth(m, file, i, &b); i++) {
 		struct drm_amdgpu_gem_list_handles_entry e;
-		struct drm_amdgpu_gem_create_in info;
+		struct drm_amdgpu_gem_create_in info = gem_info_of(&b);
 
-		if (!all[i].piece.key || all[i].file != file)
-			continue;
-		info = gem_info_of(&all[i]);
 		e = (struct drm_amdgpu_gem_list_handles_entry){
-			.gem_handle = all[i].handle,
-			.flags = all[i].imported ? AMDGPU_GEM_LIST_HANDLES_FLAG_IS_IMPORT : 0,
+			.gem_handle = b.handle,
+			.flags = b.imported ? AMDGPU_GEM_LIST_HANDLES_FLAG_IS_IMPORT : 0,
 			.size = info.bo_size,
 			.preferred_domains = info.domains,
 			.alloc_flags = info.domain_flags,
@@ -188,14 +189,15 @@ int emu_gem_change_handle(struct emu_machine *m, struct emu_gpu *gpu, int fd, vo
 {
 	const struct drm_gem_change_handle *a = block;
 	uint64_t file = emu_file_of(fd);
-	struct emu_buffer *b = emu_buffer(file, a->handle);
+	struct emu_buffer b, other;
 
-	if (!b)
+	if (!emu_buffer(m, file, a->handle, &b))
 		return -ENOENT;
 	if (!a->new_handle || a->new_handle > INT_MAX)
 		return -EINVAL;
-	if (a->new_handle != a->handle && emu_buffer(file, a->new_handle))
+	if (a->new_handle != a->handle && emu_buffer(m, file, a->new_handle, &other))
 		return -ENOSPC;
-	b->handle = a->new_handle;
+	handles_change(bank_handles(m->bank),
+		       &(struct handle){b.piece.key, file, b.minor, b.handle}, a->new_handle);
 	return 0;
 }

@@ -7,10 +7,12 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "amd/abi/drm.h"
 #include "sim/kfd/array.h"
 #include "sim/kfd/gem.h"
+#include "sim/kfd/handles.h"
 #include "sim/kfd/memory.h"
 
 #define PAGE_FLAGS (AMDGPU_VM_PAGE_READABLE | AMDGPU_VM_PAGE_WRITEABLE | AMDGPU_VM_PAGE_EXECUTABLE)
@@ -20,6 +22,8 @@ struct mapping {
 	uint64_t file;
 	struct emu_gpu *gpu;
 	bool in_tables; /* of queues */
+	char *content;	/* all of the buffer's, mapped for this */
+	uint64_t content_bytes;
 	char *memory;
 	uint32_t handle;
 	struct drm_amdgpu_gem_vm_entry is;
@@ -55,6 +59,8 @@ static void gem_va_drop(uint32_t i)
 {
 	if (mappings[i].in_tables)
 		vm_remove(&mappings[i].gpu->vm, mappings[i].is.addr, mappings[i].is.size);
+	if (mappings[i].content)
+		munmap(mappings[i].content, mappings[i].content_bytes);
 	mappings[i] = mappings[--nmappings];
 }
 
@@ -62,6 +68,16 @@ void emu_gem_unmap_all(struct emu_machine *m, const struct emu_buffer *b)
 {
 	for (uint32_t i = nmappings; i-- > 0;)
 		if (gem_va_is_of(&mappings[i], b))
+			gem_va_drop(i);
+}
+
+void emu_gem_unmap_if(struct emu_machine *m,
+		      bool (*gone)(const struct emu_machine *m, uint64_t file, uint64_t key))
+{
+	if (nmappings)
+		handles_reap(bank_handles(m->bank), emu_root());
+	for (uint32_t i = nmappings; i-- > 0;)
+		if (mappings[i].key && gone(m, mappings[i].file, mappings[i].key))
 			gem_va_drop(i);
 }
 
@@ -80,14 +96,14 @@ uint32_t emu_gem_mappings(const struct emu_buffer *b, uint32_t fit,
 	return n;
 }
 
-static int gem_va_map_buffer(struct emu_gpu *gpu, const struct emu_buffer *b,
-			     const struct drm_amdgpu_gem_va *a)
+static int gem_va_map_buffer(struct emu_machine *m, struct emu_gpu *gpu,
+			     const struct emu_buffer *b, const struct drm_amdgpu_gem_va *a)
 {
 	struct mapping map = {.key = b->piece.key,
 			      .file = b->file,
 			      .gpu = gpu,
 			      .in_tables = gpu->acquired && gpu->file == b->file,
-			      .memory = b->piece.content + a->offset_in_bo,
+			      .content_bytes = b->piece.size,
 			      .handle = a->handle,
 			      .is = {a->va_address, a->map_size, a->offset_in_bo, a->flags}};
 	struct vm_range range = {.at = a->va_address,
@@ -99,10 +115,15 @@ static int gem_va_map_buffer(struct emu_gpu *gpu, const struct emu_buffer *b,
 	    (a->va_address | a->map_size | a->offset_in_bo) % 4096 ||
 	    a->offset_in_bo > b->piece.size || a->map_size > b->piece.size - a->offset_in_bo)
 		return -EINVAL;
-	range.memory = map.memory;
+	map.content = bank_map(m->bank, &b->piece);
+	if (!map.content)
+		return -ENOMEM;
+	range.memory = map.memory = map.content + a->offset_in_bo;
 	r = map.in_tables ? vm_add(&gpu->vm, &range) : 0;
 	if (r == 0 && (r = gem_va_add(&map)) < 0 && map.in_tables)
 		vm_remove(&gpu->vm, range.at, range.size);
+	if (r < 0)
+		munmap(map.content, map.content_bytes);
 	return r;
 }
 
@@ -185,13 +206,14 @@ static int gem_va_unmap_buffer(const struct emu_buffer *b, uint64_t at)
 int emu_gem_va(struct emu_machine *m, struct emu_gpu *gpu, int fd, void *block)
 {
 	const struct drm_amdgpu_gem_va *a = block;
-	const struct emu_buffer *b = emu_buffer(emu_file_of(fd), a->handle);
+	struct emu_buffer b;
 
 	if (a->flags & AMDGPU_VM_PAGE_PRT)
 		return gem_va_nothing(m, gpu, emu_file_of(fd), a);
-	if (!b)
+	if (!emu_buffer(m, emu_file_of(fd), a->handle, &b))
 		return -ENOENT;
 	if (a->operation == AMDGPU_VA_OP_MAP)
-		return gem_va_is_taken(m, gpu, b->file, a) ? -EINVAL : gem_va_map_buffer(gpu, b, a);
-	return a->operation == AMDGPU_VA_OP_UNMAP ? gem_va_unmap_buffer(b, a->va_address) : -EINVAL;
+		return gem_va_is_taken(m, gpu, b.file, a) ? -EINVAL
+							  : gem_va_map_buffer(m, gpu, &b, a);
+	return a->operation == AMDGPU_VA_OP_UNMAP ? gem_va_unmap_buffer(&b, a->va_address) : -EINVAL;
 }

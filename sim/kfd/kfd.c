@@ -5,6 +5,7 @@
  * ENOTTY, and stand in the trace.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,6 +16,7 @@
 #include "amd/kfd_ioctl.h"
 #include "sim/kfd/emu.h"
 #include "sim/kfd/gem.h"
+#include "sim/kfd/handles.h"
 #include "sim/kfd/queue.h"
 #include "sim/kfd/user.h"
 
@@ -100,10 +102,20 @@ static int kfd_acquire_vm(struct emu_machine *m, void *block)
 	const struct kfd_ioctl_acquire_vm_args *a = block;
 	struct emu_gpu *gpu = emu_gpu(m, a->gpu_id);
 
-	if (!gpu || emu_gpu_of_minor(m, emu_minor_of((int)a->drm_fd)) != gpu)
+	uint64_t file;
+	int r;
+
+	if (!gpu || fcntl((int)a->drm_fd, F_GETFD) < 0)
 		return -EINVAL;
+	file = emu_file_of((int)a->drm_fd);
 	if (gpu->acquired)
-		return gpu->file == emu_file_of((int)a->drm_fd) ? 0 : -EBUSY;
+		return gpu->file == file ? 0 : -EBUSY;
+	/* A node of any GPU will do; a file has one address space, which is one GPU's then. */
+	if (emu_minor_of((int)a->drm_fd) <= EMU_FILE_KFD)
+		return -EINVAL;
+	r = handles_add_vm(bank_handles(m->bank), file, emu_minor_of((int)a->drm_fd));
+	if (r < 0)
+		return r == -EEXIST ? -EINVAL : r;
 	return emu_acquire(gpu, (int)a->drm_fd);
 }
 
@@ -177,6 +189,8 @@ static int kfd_set_xnack_mode(struct emu_machine *m, void *block)
 		a->xnack_enabled = can && !m->xnack_off;
 		return 0;
 	}
+	if (emu_has_queues())
+		return -EBUSY;
 	if (a->xnack_enabled && !can)
 		return -EPERM;
 	m->xnack_off = !a->xnack_enabled;
@@ -258,9 +272,8 @@ static int kfd_do_call(const struct kfd_ioctl *row, int fd, unsigned long reques
 	r = user_copy_in(block, arg, bytes);
 	if (r < 0)
 		return r;
-	if (row->nr == KFD_NR_CRIU_OP && emu_enter() < 0) /* by a descriptor of another process */
-		return -ENOMEM;
-	m = emu_lock();
+	/* CRIU's is by a descriptor of another process. */
+	m = row->nr == KFD_NR_CRIU_OP ? emu_lock_any() : emu_lock();
 	if (!m)
 		return -EBADF;
 	emu_gem_reap(m);

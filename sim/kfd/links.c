@@ -12,9 +12,6 @@
 #define LINE_BYTES 128
 #define WORDS	   7 /* one more than there are */
 
-/* Of every GPU that xGMI joins to another. */
-#define HIVE UINT64_C(0x5a11070000000001)
-
 static int links_complain(char *ret_what, unsigned int line, const char *what)
 {
 	snprintf(ret_what, LINKS_WHAT_BYTES, "line %u: %s", line, what);
@@ -34,6 +31,20 @@ static bool links_has(const struct tree *t, uint32_t from, uint32_t to)
 	return false;
 }
 
+/* GPUs that xGMI joins, over others or not, are one hive. */
+static void links_join(struct tree *t, uint32_t a, uint32_t b)
+{
+	uint64_t of_a = t->node[a].hive ? t->node[a].hive : TREE_HIVE(a);
+	uint64_t of_b = t->node[b].hive ? t->node[b].hive : TREE_HIVE(b);
+	uint64_t one = of_a < of_b ? of_a : of_b;
+
+	t->node[a].hive = of_a;
+	t->node[b].hive = of_b;
+	for (uint32_t i = 0; i < t->n; i++)
+		if (t->node[i].hive == of_a || t->node[i].hive == of_b)
+			t->node[i].hive = one;
+}
+
 static int links_add(struct tree *t, uint32_t from, uint32_t to, bool xgmi, uint32_t weight,
 		     uint32_t mb_per_s)
 {
@@ -41,7 +52,7 @@ static int links_add(struct tree *t, uint32_t from, uint32_t to, bool xgmi, uint
 		return -EEXIST;
 	if (xgmi) {
 		tree_link(t, from, to, TOPOLOGY_LINK_XGMI, weight, mb_per_s);
-		t->node[from].hive = t->node[to].hive = HIVE;
+		links_join(t, from, to);
 	} else {
 		tree_p2p(t, from, to, weight, mb_per_s);
 	}

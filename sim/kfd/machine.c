@@ -16,6 +16,7 @@
 #include "base/fd.h"
 #include "base/parse.h"
 #include "sim/kfd/caches.h"
+#include "sim/kfd/kernel.h"
 #include "sim/kfd/links.h"
 #include "sim/kfd/tree.h"
 
@@ -27,19 +28,31 @@ static int machine_complain(char *ret_what, int r, const char *name, const char 
 
 #define PARTITIONS_MOST 8
 
+/* One of what follows the number. */
+static int machine_parse_word(const char *word, uint64_t *partitions, uint32_t *kernel)
+{
+	static const char parts[] = "partitions=", linux_of[] = "linux=";
+
+	if (!strncmp(word, parts, strlen(parts)))
+		return parse_u64(word + strlen(parts), 2, PARTITIONS_MOST, partitions);
+	if (!strncmp(word, linux_of, strlen(linux_of)))
+		return kernel_parse(word + strlen(linux_of), kernel);
+	return -EINVAL;
+}
+
 int machine_parse(const char *text, struct machine_options *o, char ret_what[MACHINE_WHAT_BYTES])
 {
-	static const char more[] = "partitions=";
-	char copy[64], *rest = copy, *boards;
+	char copy[64], *rest = copy, *boards, *word;
 	uint64_t n, partitions = 0;
 
 	if (snprintf(copy, sizeof(copy), "%s", text) >= (int)sizeof(copy))
 		return machine_complain(ret_what, -EINVAL, text, "too long");
 	boards = strsep(&rest, ",");
-	if (rest && (strncmp(rest, more, strlen(more)) ||
-		     parse_u64(rest + strlen(more), 2, PARTITIONS_MOST, &partitions) < 0))
-		return machine_complain(ret_what, -EINVAL, text,
-					"what follows the number is not partitions=N, from 2 to 8");
+	while ((word = strsep(&rest, ",")))
+		if (machine_parse_word(word, &partitions, &o->kernel) < 0)
+			return machine_complain(ret_what, -EINVAL, text,
+						"what follows the number is neither partitions=N, "
+						"from 2 to 8, nor linux=VERSION, from 6.1 to 7.2");
 	if (parse_u64(boards, 1, TREE_GPUS / (partitions ? partitions : 1), &n) < 0)
 		return machine_complain(ret_what, -EINVAL, text,
 					"not a number from 1 to 32, with all partitions; write it "
@@ -73,7 +86,7 @@ static int machine_add_links(const struct machine_options *o, struct tree *t, ch
 	const char *links = o->links ? o->links : t->model->xgmi ? "xgmi" : "pcie";
 	bool xgmi = !strcmp(links, "xgmi");
 
-	tree_board(t, o->gpus, xgmi ? 1 : 0);
+	tree_board(t, o->gpus, xgmi ? TREE_HIVE(1) : 0);
 	if (xgmi)
 		return 0;
 	if (strcmp(links, "pcie"))
@@ -126,6 +139,7 @@ static int machine_fill_node(const struct machine_options *o, struct tree *t, ch
 		return machine_complain(ret_what, -EINVAL, t->model->gfx,
 					"this model has no partitions; gfx942 has");
 	t->partitions = o->partitions;
+	t->kernel = o->kernel ? o->kernel : KERNEL_NEWEST;
 	t->vram_bytes = o->memory_bytes;
 	t->no_svm = machine_lacks_svm();
 	if (cpus > 0)
@@ -186,7 +200,45 @@ static int machine_write_name(const struct tree *t, uint32_t i, const char *name
 	return tree_put(t, path, "");
 }
 
-/* The files of a board: its ids, and how much memory it has. */
+/*
+ * What a board's sensors say, which rocm-smi 5.2 does not do without: it aborts, and leaves the mutex
+ * locked that it shares with its other runs. No figure changes, for nothing gets warm here.
+ */
+static int machine_write_sensors(const struct tree *t, uint32_t i, const char *device)
+{
+	static const struct {
+		const char *file, *text;
+	} files[] = {
+		{"hwmon/hwmon%u/name", "amdgpu"},
+		{"hwmon/hwmon%u/temp1_label", "edge"},
+		{"hwmon/hwmon%u/temp1_input", "35000"},
+		{"hwmon/hwmon%u/in0_label", "vddgfx"},
+		{"hwmon/hwmon%u/in0_input", "800"},
+		{"hwmon/hwmon%u/power1_average", "90000000"},
+		{"hwmon/hwmon%u/power1_cap", "300000000"},
+		{"pp_dpm_sclk", "0: 500Mhz *"},
+		{"pp_dpm_mclk", "0: 1600Mhz *"},
+		{"power_dpm_force_performance_level", "auto"},
+	};
+	char name[160], text[32], file[64];
+	int r = 0;
+
+	for (size_t j = 0; r == 0 && j < sizeof(files) / sizeof(files[0]); j++) {
+		const char *number = strstr(files[j].file, "%u");
+
+		if (number)
+			snprintf(file, sizeof(file), "%.*s%u%s", (int)(number - files[j].file),
+				 files[j].file, i - 1, number + 2);
+		else
+			snprintf(file, sizeof(file), "%s", files[j].file);
+		snprintf(name, sizeof(name), DEVICES "%s/%s", device, file);
+		snprintf(text, sizeof(text), "%s\n", files[j].text);
+		r = tree_put(t, name, text);
+	}
+	return r;
+}
+
+/* The files of a board: its ids, how much memory it has, and its sensors. */
 static int machine_write_board(const struct tree *t, uint32_t i)
 {
 	uint64_t bytes = t->vram_bytes * (t->partitions ? t->partitions : 1);
@@ -217,7 +269,7 @@ static int machine_write_board(const struct tree *t, uint32_t i)
 			 files[j].value);
 		r = tree_put(t, name, text);
 	}
-	return r;
+	return r < 0 ? r : machine_write_sensors(t, i, device);
 }
 
 /* The folder of GPU `i`, and its names. */
@@ -246,10 +298,12 @@ static int machine_write_rest(const struct tree *t)
 					   "/sys/dev",
 					   "/sys/dev/char",
 					   "/sys/devices/virtual/kfd/kfd/proc"};
-	char path[sizeof(t->root) + 64];
+	char path[sizeof(t->root) + 64], kernel[16];
 	int r;
 
-	if ((r = tree_put(t, "/dev/kfd", "")) < 0 ||
+	snprintf(kernel, sizeof(kernel), "%u.%u\n", t->kernel >> 8, t->kernel & 0xff);
+	if ((r = tree_put(t, KERNEL_FILE, kernel)) < 0 ||
+	    (r = tree_put(t, "/dev/kfd", "")) < 0 ||
 	    (r = tree_put(t, "/proc/modules", "amdgpu 1 0 - Live 0x0000000000000000\n")) < 0 ||
 	    (r = tree_put(t, "/sys/module/amdgpu/initstate", "live\n")) < 0 ||
 	    (r = tree_put(t, "/sys/module/amdgpu/refcnt", "0\n")) < 0)

@@ -11,13 +11,14 @@ struct machine_options {
 	const char *model;     /* NULL: gfx90a */
 	uint64_t memory_bytes; /* of each */
 	const char *links;     /* "xgmi", "pcie" or a file's name; NULL: as the model has them */
+	uint32_t kernel;       /* whose answers the devices give (kernel.h); 0: the newest one's */
 };
 
 #define MACHINE_WHAT_BYTES 512
 
 /*
- * Reads "8", or "2,partitions=4": so many boards, and partitions of each. 0 with gpus and partitions, or
- * -EINVAL with `ret_what`.
+ * Reads "8", or "2,partitions=4,linux=6.1": so many boards, partitions of each, and the kernel. 0 with
+ * gpus, partitions and kernel, or -EINVAL with `ret_what`.
  */
 int machine_parse(const char *text, struct machine_options *options,
 		  char ret_what[MACHINE_WHAT_BYTES]);

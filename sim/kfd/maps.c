@@ -49,8 +49,7 @@ struct place {
 
 static bool maps_find_place(const struct emu_machine *m, uint64_t key, struct place *ret)
 {
-	uint32_t n;
-	const struct emu_buffer *buffers = emu_buffers(&n);
+	struct emu_buffer b;
 
 	for (uint32_t g = 0; g < m->ngpus; g++)
 		for (uint32_t i = 0; i < m->gpu[g].nobjects; i++) {
@@ -62,29 +61,27 @@ static bool maps_find_place(const struct emu_machine *m, uint64_t key, struct pl
 					      (int)m->gpu[g].minor};
 			return true;
 		}
-	for (uint32_t i = 0; i < n; i++)
-		if (buffers[i].piece.key == key) {
-			*ret = (struct place){emu_gem_offset(&buffers[i]), buffers[i].minor};
-			return true;
-		}
-	return false;
+	if (!emu_buffer_here(m, key, &b))
+		return false;
+	*ret = (struct place){emu_gem_offset(&b), b.minor};
+	return true;
 }
 
 /* Memory has one offset in a node, by whichever handle it is asked for there. */
 int emu_gem_mmap(struct emu_machine *m, struct emu_gpu *gpu, int fd, void *block)
 {
 	union drm_amdgpu_gem_mmap *a = block;
-	const struct emu_buffer *b = emu_buffer(emu_file_of(fd), a->in.handle);
+	struct emu_buffer b;
 	struct place place;
 
-	if (!b)
+	if (!emu_buffer(m, emu_file_of(fd), a->in.handle, &b))
 		return -ENOENT;
-	if (b->piece.flags & BANK_NO_CPU)
+	if (b.piece.flags & BANK_NO_CPU)
 		return -EPERM;
-	a->out.addr_ptr = maps_find_place(m, b->piece.key, &place) &&
+	a->out.addr_ptr = maps_find_place(m, b.piece.key, &place) &&
 					  place.minor == (int)gpu->minor
 				  ? place.offset
-				  : emu_gem_offset(b);
+				  : emu_gem_offset(&b);
 	return 0;
 }
 

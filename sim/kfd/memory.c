@@ -19,14 +19,14 @@
 
 #define CONTENT	  (KFD_IOC_ALLOC_MEM_FLAGS_VRAM | KFD_IOC_ALLOC_MEM_FLAGS_GTT)
 #define NO_MEMORY (KFD_IOC_ALLOC_MEM_FLAGS_DOORBELL | KFD_IOC_ALLOC_MEM_FLAGS_MMIO_REMAP)
-#define KINDS	  (CONTENT | KFD_IOC_ALLOC_MEM_FLAGS_USERPTR | NO_MEMORY)
 
 #define OFFSET_SHIFT 40 /* of content in a render node: the handle's lower half is above */
 #define INDEX_MOST   ((1u << 22) - 1)
 
 #define IDS_MOST (1u << 20) /* that the kernel has memory for in one piece */
 
-#define PAGE_UP(size) (((size) + 4095) & ~UINT64_C(4095))
+#define PAGE	      UINT64_C(4096)
+#define PAGE_UP(size) (((size) + PAGE - 1) & ~(PAGE - 1))
 
 void emu_memory_forget(struct emu_machine *m)
 {
@@ -44,6 +44,20 @@ struct emu_object *emu_object(struct emu_machine *m, uint64_t handle)
 
 	return gpu && index < gpu->nobjects && gpu->objects[index].handle ? &gpu->objects[index]
 									  : NULL;
+}
+
+struct emu_object *emu_object_mapped(struct emu_machine *m, const struct emu_gpu *gpu, uint64_t at)
+{
+	uint64_t bit = UINT64_C(1) << (gpu - m->gpu);
+
+	for (uint32_t i = 0; i < m->ngpus; i++)
+		for (uint32_t j = 0; j < m->gpu[i].nobjects; j++) {
+			struct emu_object *o = &m->gpu[i].objects[j];
+
+			if (o->handle && o->mapped & bit && at - o->va < o->size)
+				return o;
+		}
+	return NULL;
 }
 
 static int memory_make_room(struct emu_gpu *gpu, uint32_t index)
@@ -101,26 +115,79 @@ uint64_t emu_object_offset(const struct emu_gpu *gpu, const struct emu_object *o
 	return ((uint64_t)(uint32_t)o->handle + 1) << OFFSET_SHIFT;
 }
 
+/* Of several kinds the kernel takes the first that is set in this order; 0: there is none. */
+static uint32_t memory_kind_of(uint32_t flags)
+{
+	static const uint32_t kinds[] = {
+		KFD_IOC_ALLOC_MEM_FLAGS_VRAM, KFD_IOC_ALLOC_MEM_FLAGS_GTT,
+		KFD_IOC_ALLOC_MEM_FLAGS_USERPTR, KFD_IOC_ALLOC_MEM_FLAGS_DOORBELL,
+		KFD_IOC_ALLOC_MEM_FLAGS_MMIO_REMAP};
+
+	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
+		if (flags & kinds[i])
+			return kinds[i];
+	return 0;
+}
+
+/* What kfd_ioctl_alloc_memory_of_gpu() refuses, in its order. */
+static int memory_check_call(const struct emu_gpu *gpu, const struct emu_object *o)
+{
+	uint32_t public = KFD_IOC_ALLOC_MEM_FLAGS_PUBLIC | KFD_IOC_ALLOC_MEM_FLAGS_VRAM;
+
+	if (!o->size)
+		return -EINVAL;
+	if ((o->va || !(o->flags & KFD_IOC_ALLOC_MEM_FLAGS_VRAM)) && emu_svm_has(o->va, o->size))
+		return -EADDRINUSE;
+	if (o->flags & KFD_IOC_ALLOC_MEM_FLAGS_USERPTR && emu_svm_has(o->users, o->size))
+		return -EADDRINUSE;
+	/* What of it the CPU reaches is not for programs to choose. */
+	if (!gpu || ((o->flags & public) == public && gpu->visible_bytes < gpu->vram_bytes))
+		return -EINVAL;
+	if (!gpu->acquired)
+		return -ENODEV;
+	if (o->flags & KFD_IOC_ALLOC_MEM_FLAGS_DOORBELL)
+		return o->size == EMU_DOORBELLS_BYTES ? 0 : -EINVAL;
+	return o->flags & KFD_IOC_ALLOC_MEM_FLAGS_MMIO_REMAP && o->size != PAGE ? -EINVAL : 0;
+}
+
+/* What KFD may have of the machine's memory: all but a part. */
+static uint64_t memory_of_machine(const struct emu_machine *m)
+{
+	uint64_t bytes = 0;
+
+	for (uint32_t i = 0; i < m->topology->node_count; i++) {
+		const struct topology_node *node = &m->topology->nodes[i];
+
+		for (uint32_t j = 0; j < node->bank_count; j++)
+			if (node->banks[j].heap == TOPOLOGY_HEAP_SYSTEM)
+				bytes += node->banks[j].size_bytes;
+	}
+	return bytes - bytes / 64;
+}
+
 int emu_object_make(struct emu_machine *m, struct emu_object *o)
 {
 	const struct emu_gpu *gpu = emu_gpu(m, o->gpu_id);
-	uint32_t kind = o->flags & KINDS;
+	uint32_t kind = memory_kind_of(o->flags);
+	int r = memory_check_call(gpu, o);
 
-	if (!gpu || !gpu->acquired || !o->size || o->size >= UINT64_C(1) << OFFSET_SHIFT || !kind ||
-	    kind & (kind - 1))
+	if (r < 0)
+		return r;
+	if (!kind || (kind == KFD_IOC_ALLOC_MEM_FLAGS_USERPTR && (!o->users || o->users % PAGE)) ||
+	    !memory_content_bytes(o->size, o->flags))
 		return -EINVAL;
-	/* What of it the CPU reaches is not for programs to choose. */
-	if (o->flags & KFD_IOC_ALLOC_MEM_FLAGS_PUBLIC && kind == KFD_IOC_ALLOC_MEM_FLAGS_VRAM &&
-	    gpu->visible_bytes < gpu->vram_bytes)
-		return -EINVAL;
-	if (kind == KFD_IOC_ALLOC_MEM_FLAGS_USERPTR && (!o->users || o->users != PAGE_UP(o->users)))
-		return -EINVAL;
+	if (kind & (KFD_IOC_ALLOC_MEM_FLAGS_GTT | KFD_IOC_ALLOC_MEM_FLAGS_USERPTR) &&
+	    o->size > memory_of_machine(m))
+		return -ENOMEM;
 	if (!(kind & CONTENT))
 		return 0;
+	if (o->size >> OFFSET_SHIFT)
+		return -ENOMEM;
+	o->flags = (o->flags & ~(uint32_t)CONTENT) | kind;
 	o->piece = (struct bank_piece){.size = memory_content_bytes(o->size, o->flags),
 				       .gpu = (uint32_t)(gpu - m->gpu),
 				       .flags = o->flags};
-	return bank_take(m->bank, gpu->vram_bytes, &o->piece);
+	return bank_take(m->bank, gpu->vram_bytes, gpu->reserved_bytes, &o->piece);
 }
 
 int emu_alloc(struct emu_machine *m, void *block)
@@ -134,6 +201,9 @@ int emu_alloc(struct emu_machine *m, void *block)
 			       .flags = a->flags};
 	int r = emu_object_make(m, &o);
 
+	if (r == 0 && memory_kind_of(o.flags) == KFD_IOC_ALLOC_MEM_FLAGS_USERPTR &&
+	    !user_is_mapped(o.users, o.size))
+		r = -EFAULT;
 	if (r < 0)
 		return r;
 	r = emu_object_add(m, &o);
@@ -152,6 +222,8 @@ int emu_free(struct emu_machine *m, void *block)
 	const struct kfd_ioctl_free_memory_of_gpu_args *a = block;
 	struct emu_object *o = emu_object(m, a->handle);
 
+	if (a->handle && a->handle == m->signal_handle)
+		return -EPERM;
 	if (!o)
 		return -EINVAL;
 	if (o->mapped)
@@ -198,9 +270,15 @@ int emu_object_map(struct emu_machine *m, struct emu_object *o, uint32_t gpu_id,
 	uint64_t bit;
 	int r = 0;
 
-	if (!gpu || !gpu->acquired || (map && !memory_may_map(m, gpu, o)))
+	if (!gpu)
 		return -EINVAL;
+	if (map && !gpu->acquired)
+		return -ENODEV;
 	bit = UINT64_C(1) << (gpu - m->gpu);
+	if (map ? !memory_may_map(m, gpu, o) : !(o->mapped & bit))
+		return -EINVAL;
+	if (!map && o->queues)
+		return -EBUSY;
 	if (map && !(o->mapped & bit))
 		r = memory_map_one(gpu, o);
 	else if (!map && o->mapped & bit && !(o->flags & NO_MEMORY))
@@ -236,12 +314,17 @@ static int memory_map_each(struct emu_machine *m, struct kfd_ioctl_map_memory_to
 			   bool map)
 {
 	unsigned int nr = map ? KFD_NR_MAP_MEMORY_TO_GPU : KFD_NR_UNMAP_MEMORY_FROM_GPU;
+	const struct emu_gpu *gpu = emu_gpu(m, (uint32_t)(a->handle >> 32));
 	struct emu_object *o = emu_object(m, a->handle);
 	CLEANUP_FREE uint32_t *ids = NULL;
 	int r = memory_read_ids(a, &ids);
 
-	if (r == 0 && !o)
+	if (r == 0 && !gpu)
 		r = -EINVAL;
+	else if (r == 0 && map && !gpu->acquired)
+		r = -ENODEV;
+	else if (r == 0 && !o)
+		r = -ENOMEM;
 	for (uint32_t i = a->n_success; r == 0 && i < a->n_devices; i++) {
 		r = emu_fail(nr, i);
 		if (r == 0)
@@ -270,15 +353,22 @@ int emu_unmap(struct emu_machine *m, void *block)
 	return r;
 }
 
+/* As the kernel's driver has it (VRAM_AVAILABILITY_ALIGN). What render nodes gave is not in it. */
+#define AVAILABLE_GRAIN (UINT64_C(2) << 20)
+
 int emu_available(struct emu_machine *m, void *block)
 {
 	struct kfd_ioctl_get_available_memory_args *a = block;
 	const struct emu_gpu *gpu = emu_gpu(m, a->gpu_id);
+	uint64_t left;
 
 	if (!gpu)
 		return -EINVAL;
-	a->available = gpu->vram_bytes -
-		       bank_used(m->bank, (uint32_t)(gpu - m->gpu), KFD_IOC_ALLOC_MEM_FLAGS_VRAM);
+	left = gpu->vram_bytes - gpu->reserved_bytes -
+	       bank_given_by_kfd(m->bank, (uint32_t)(gpu - m->gpu), AVAILABLE_GRAIN);
+	if ((int64_t)left < 0 && emu_answers(KERNEL_AVAILABLE_STOPS_AT_0))
+		left = 0;
+	a->available = left / AVAILABLE_GRAIN * AVAILABLE_GRAIN;
 	return 0;
 }
 
@@ -291,7 +381,7 @@ int emu_memory_at(struct emu_machine *m, int fd, uint64_t mmap_offset, size_t le
 	    !gpu->objects[index].piece.key || len > gpu->objects[index].piece.size)
 		return -EINVAL;
 	if (gpu->file != emu_file_of(fd) &&
-	    !emu_buffer_is(emu_file_of(fd), gpu->objects[index].piece.key))
+	    !emu_buffer_of(m, emu_file_of(fd), gpu->objects[index].piece.key))
 		return -EACCES;
 	return bank_fd(m->bank, &gpu->objects[index].piece, BANK_NODE, O_RDWR | O_CLOEXEC);
 }

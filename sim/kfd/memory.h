@@ -14,11 +14,15 @@ struct emu_object {
 	uint64_t users; /* USERPTR: where the program has the memory */
 	uint32_t gpu_id, flags;
 	uint64_t mapped;	 /* bit i: on the machine's i-th GPU */
+	uint32_t queues;	 /* that hold it mapped: queue.c */
 	struct bank_piece piece; /* none: it has no content of the machine's */
 };
 
 /* NULL: there is none. */
 struct emu_object *emu_object(struct emu_machine *machine, uint64_t handle);
+
+/* The one that the GPU has mapped at an address; NULL: there is none. */
+struct emu_object *emu_object_mapped(struct emu_machine *machine, const struct emu_gpu *gpu, uint64_t at);
 
 /* Of the render node, or of /dev/kfd, where it is mapped. */
 uint64_t emu_object_offset(const struct emu_gpu *gpu, const struct emu_object *object);
@@ -29,7 +33,7 @@ uint64_t emu_object_offset(const struct emu_gpu *gpu, const struct emu_object *o
  */
 int emu_object_make(struct emu_machine *machine, struct emu_object *object);
 
-/* Onto a GPU, or off it: 0 where it is so already. */
+/* Onto a GPU, where it may be already, or off one that has it: -EBUSY while a queue uses it. */
 int emu_object_map(struct emu_machine *machine, struct emu_object *object, uint32_t gpu_id,
 		   bool map);
 

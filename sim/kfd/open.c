@@ -31,13 +31,15 @@ static void open_forget_all(struct emu_machine *m)
 	emu_memory_forget(m);
 	emu_svm_forget();
 	emu_events_forget();
-	emu_buffers_forget();
+	emu_files_forget();
 	emu_gem_va_forget();
 	emu_contexts_forget();
 	emu_queues_forget();
 	emu_engine_forget();
 	m->xnack_off = m->paused = false;
 	m->evicted = 0;
+	m->signal_handle = 0;
+	m->own_file = m->asked_by = 0;
 	for (uint32_t i = 0; i < m->ngpus; i++) {
 		m->gpu[i].acquired = false;
 		m->gpu[i].gpu_id = m->gpu[i].actual_id;
@@ -51,35 +53,56 @@ static int open_enter(struct emu_machine *m)
 
 	if (r == 0)
 		r = open_bank(&m->bank);
-	if (r == 0) {
-		emu_sysfs_enter(m, getpid());
+	if (r == 0)
 		emu_process_enter();
-	}
 	return r;
 }
 
 static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
 
-/* Under `opening`. */
-static int open_begin(struct emu_machine **ret)
+/* With that lock: what the process has of the machine, from here on if not before. */
+static int open_join(struct emu_machine **ret)
 {
 	bool is_here, is_inherited;
+	int r = 0;
 
 	*ret = emu_process(&is_here, &is_inherited);
 	if (is_inherited)
 		open_forget_all(*ret);
-	return is_here ? 0 : open_enter(*ret);
+	if (!is_here)
+		r = open_enter(*ret);
+	return r;
 }
 
-int emu_enter(void)
+struct emu_machine *emu_lock_any(void)
 {
-	struct emu_machine *m;
-	int r;
+	struct emu_machine *m = emu_lock();
 
+	if (m)
+		return m;
 	pthread_mutex_lock(&opening);
-	r = open_begin(&m);
+	open_join(&m);
 	pthread_mutex_unlock(&opening);
-	return r;
+	return emu_lock();
+}
+
+struct emu_machine *emu_lock_with(int fd)
+{
+	struct emu_machine *m = emu_lock_any();
+
+	if (m)
+		emu_file_met(emu_file_of(fd));
+	return m;
+}
+
+/* KFD shows each process that has opened it. */
+static void open_show(const struct emu_machine *m)
+{
+	static pid_t shown;
+
+	if (shown != getpid())
+		emu_sysfs_enter(m, getpid());
+	shown = getpid();
 }
 
 int emu_open(int fd)
@@ -88,11 +111,15 @@ int emu_open(int fd)
 	int r;
 
 	pthread_mutex_lock(&opening);
-	r = open_begin(&m);
+	r = open_join(&m);
 	if (r == 0)
 		emu_gem_opened(m, fd);
-	if (r == 0 && emu_minor_of(fd) == EMU_FILE_KFD)
+	if (r == 0)
+		emu_file_met(emu_file_of(fd));
+	if (r == 0 && emu_minor_of(fd) == EMU_FILE_KFD) {
+		open_show(m);
 		emu_criu_opened(m, fd);
+	}
 	pthread_mutex_unlock(&opening);
 	return r;
 }

@@ -96,8 +96,10 @@ static int paths_do_openat(int dirfd, const char *path, int flags, mode_t mode)
 	if (real != path)
 		flags &= ~(O_CREAT | O_TRUNC);
 	fd = (int)syscall(SYS_openat, dirfd, real, flags, mode);
-	if (fd >= 0 && real == path)
+	if (fd >= 0 && real == path) {
 		emu_maps_opened(fd, path, flags);
+		emu_fdinfo_opened(fd, path, flags);
+	}
 	if (fd >= 0 && real != path && emu_minor_of(fd) != EMU_FILE_NONE)
 		r = emu_open(fd);
 	if (r < 0) {

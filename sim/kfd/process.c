@@ -33,9 +33,21 @@ static uint64_t process_visible_bytes(const struct topology_node *node)
 	return bar && parse_size(bar, 0, &reached) == 0 ? reached : bytes;
 }
 
+/*
+ * A part of all memory there is. The machine's own is left out here, or of the small GPUs of tests a
+ * large machine would leave nothing.
+ */
+#define RESERVED_BYTES (UINT64_C(8) << 20)
+
+static uint64_t process_reserved_bytes(uint64_t all)
+{
+	return all >> 14 > RESERVED_BYTES ? all >> 14 : RESERVED_BYTES;
+}
+
 int emu_read_machine(struct emu_machine *m)
 {
 	struct topology_complaint complaint = {""};
+	uint64_t all = 0;
 	struct topology *t;
 	int r = topology_read(emu_root(), &t, &complaint);
 
@@ -44,6 +56,8 @@ int emu_read_machine(struct emu_machine *m)
 		return r;
 	}
 	m->topology = t;
+	for (uint32_t i = 0; i < t->node_count; i++)
+		all += topology_vram_bytes(&t->nodes[i]);
 	for (uint32_t i = 0; i < t->node_count && m->ngpus < TREE_GPUS; i++) {
 		const struct topology_node *node = &t->nodes[i];
 		char gfx[TOPOLOGY_GFX_BYTES];
@@ -57,6 +71,7 @@ int emu_read_machine(struct emu_machine *m)
 						      .minor = node->render_minor,
 						      .vram_bytes = topology_vram_bytes(node),
 						      .visible_bytes = process_visible_bytes(node),
+						      .reserved_bytes = process_reserved_bytes(all),
 						      .model = tree_model_find(gfx),
 						      .device_id = node->device_id};
 	}

@@ -9,12 +9,14 @@
 #include <unistd.h>
 
 #include "amd/abi/kfd_criu.h"
+#include "sim/kfd/memory.h"
 #include "sim/kfd/user.h"
 
 #define QUEUES	       1024 /* of a process */
 #define DOORBELL_BYTES 8
 #define GFX10	       100000
-#define PAGE_BYTES     (QUEUES * DOORBELL_BYTES) /* of a GPU's doorbells */
+#define PAGE_BYTES     EMU_DOORBELLS_BYTES
+_Static_assert(PAGE_BYTES == QUEUES * DOORBELL_BYTES, "one for each queue");
 
 static struct emu_queue *queues; /* by id */
 static uint32_t nqueues;	 /* ever used: the engine looks no further */
@@ -122,6 +124,14 @@ void *emu_map_doorbells(struct emu_machine *m, uint64_t offset, void *at, size_t
 	return MAP_FAILED;
 }
 
+bool emu_has_queues(void)
+{
+	for (uint32_t i = 0; i < nqueues; i++)
+		if (queues[i].used)
+			return true;
+	return false;
+}
+
 static bool queue_is_type(uint32_t type)
 {
 	return type <= KFD_IOC_QUEUE_TYPE_SDMA_BY_ENG_ID;
@@ -134,6 +144,64 @@ static int queue_check(uint64_t ring, uint64_t ring_bytes, uint32_t percent, uin
 	    ring_bytes & (ring_bytes - 1))
 		return -EINVAL;
 	return ring >> 47 ? -EFAULT : 0;
+}
+
+static void queue_let_go(struct emu_machine *m, struct emu_queue *q, int i)
+{
+	struct emu_object *o = q->held[i] ? emu_object(m, q->held[i]) : NULL;
+
+	if (o)
+		o->queues--;
+	q->held[i] = 0;
+}
+
+/*
+ * Memory at an address that a queue uses stays mapped. With `bytes` it is to be there, and those whole
+ * pages are to be all of it; of less than a page the kernel looks only where it begins.
+ */
+static int queue_hold(struct emu_machine *m, struct emu_queue *q, int i, uint64_t at, uint64_t bytes)
+{
+	struct emu_object *o;
+
+	at -= at % 4096;
+	if (bytes && !vm_is_object(&q->gpu->vm, at, bytes & ~UINT64_C(4095)))
+		return -EINVAL;
+	queue_let_go(m, q, i);
+	o = at ? emu_object_mapped(m, q->gpu, at) : NULL;
+	if (o) {
+		o->queues++;
+		q->held[i] = o->handle;
+	}
+	return 0;
+}
+
+static void queue_let_all_go(struct emu_machine *m, struct emu_queue *q)
+{
+	for (int i = 0; i < QUEUE_HOLDS; i++)
+		queue_let_go(m, q, i);
+}
+
+/*
+ * As kfd_queue_acquire_buffers(), but for the sizes of what a queue's waves are saved to and of its
+ * end-of-pipe buffer: there are no waves here.
+ */
+static int queue_hold_all(struct emu_machine *m, struct emu_queue *q,
+			  const struct kfd_ioctl_create_queue_args *a)
+{
+	int r;
+
+	if (!emu_answers(KERNEL_QUEUES_HOLD_BUFFERS) || !q->gpu || !q->gpu->acquired)
+		return 0;
+	if ((r = queue_hold(m, q, QUEUE_WRITE, a->write_pointer_address, 4096)) == 0 &&
+	    (r = queue_hold(m, q, QUEUE_READ, a->read_pointer_address, 4096)) == 0 &&
+	    (r = queue_hold(m, q, QUEUE_RING, q->ring, q->ring_bytes)) == 0 &&
+	    q->is.type != KFD_IOC_QUEUE_TYPE_SDMA && q->is.type != KFD_IOC_QUEUE_TYPE_SDMA_XGMI) {
+		queue_hold(m, q, QUEUE_EOP, a->eop_buffer_address, 0);
+		queue_hold(m, q, QUEUE_SAVED, a->ctx_save_restore_address, 0);
+	}
+	if (r < 0)
+		queue_let_all_go(m, q);
+	return r;
 }
 
 #define ANY_ID UINT32_MAX
@@ -168,8 +236,10 @@ static int queue_install(const struct emu_machine *m, struct emu_queue *q, uint3
 	uint64_t *page;
 	int id, r;
 
-	if (!q->gpu || !q->gpu->acquired || !queue_is_type(q->is.type))
+	if (!q->gpu || !queue_is_type(q->is.type))
 		return -EINVAL;
+	if (!q->gpu->acquired)
+		return -ESRCH;
 	r = queue_check(q->ring, q->ring_bytes, q->is.percent, q->is.priority);
 	if (r < 0)
 		return r;
@@ -203,11 +273,15 @@ int emu_add_queue(struct emu_machine *m, void *block)
 			      .ring_bytes = a->ring_size,
 			      .read_pointer = a->read_pointer_address};
 	/* AQL's doorbell is told the number of the last packet, the first of which is 0. */
-	int id = queue_install(m, &q, ANY_ID,
-			       a->queue_type == KFD_IOC_QUEUE_TYPE_COMPUTE_AQL ? UINT64_MAX : 0);
+	uint64_t rung = a->queue_type == KFD_IOC_QUEUE_TYPE_COMPUTE_AQL ? UINT64_MAX : 0;
+	int id = queue_hold_all(m, &q, a);
 
-	if (id < 0)
+	if (id == 0)
+		id = queue_install(m, &q, ANY_ID, rung);
+	if (id < 0) {
+		queue_let_all_go(m, &q);
 		return id;
+	}
 	a->queue_id = (uint32_t)id;
 	a->doorbell_offset = EMU_OFFSET_DOORBELL | EMU_OFFSET_GPU(q.gpu->actual_id) |
 			     (uint64_t)id * DOORBELL_BYTES;
@@ -270,6 +344,7 @@ int emu_destroy_queue(struct emu_machine *m, void *block)
 	roster_remove(roster, q->number, &times);
 	emu_trace_end(q, &times);
 	emu_sysfs_remove_queue(q->is.id);
+	queue_let_all_go(m, q);
 	q->used = false;
 	return 0;
 }
@@ -283,7 +358,8 @@ int emu_update_queue(struct emu_machine *m, void *block)
 
 	if (r < 0)
 		return r;
-	if (!q)
+	if (!q || (emu_answers(KERNEL_QUEUES_HOLD_BUFFERS) && a->ring_base_address && a->ring_size &&
+		   queue_hold(m, q, QUEUE_RING, a->ring_base_address, a->ring_size) < 0))
 		return -EFAULT;
 	q->ring = a->ring_base_address;
 	q->ring_bytes = a->ring_size;

@@ -18,6 +18,8 @@
 #include "sim/kfd/emu.h"
 #include "sim/kfd/roster.h"
 
+enum { QUEUE_RING, QUEUE_READ, QUEUE_WRITE, QUEUE_EOP, QUEUE_SAVED, QUEUE_HOLDS };
+
 struct emu_queue {
 	bool used, stopped;
 	uint32_t number;	/* in the machine's roster, */
@@ -29,6 +31,7 @@ struct emu_queue {
 	uint64_t read; /* bytes of SDMA's packets, or number of AQL's, that are executed */
 	uint64_t done; /* bytes of the packet that is being executed */
 	uint64_t copied_bytes;
+	uint64_t held[QUEUE_HOLDS]; /* handles of the memory that it uses; 0: not of /dev/kfd */
 };
 
 /* The result of looking at a queue's next packet. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where the machine is that this process is to see. */
+/* Where the machine is that this process is to see, and whose answers its driver gives. */
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "sim/kfd/emu.h"
+#include "sim/kfd/kernel.h"
 
 const char *emu_root(void)
 {
@@ -26,4 +27,40 @@ const char *emu_root(void)
 		}
 	}
 	return __atomic_load_n(&root[0], __ATOMIC_ACQUIRE) ? root : "";
+}
+
+/* A tree that does not say it is of tests, which write their own. */
+static uint32_t root_read_kernel(void)
+{
+	char path[PATH_MAX], text[16] = "";
+	uint32_t kernel;
+	ssize_t n = -1;
+	int fd;
+
+	if (snprintf(path, sizeof(path), "%s" KERNEL_FILE, emu_root()) >= (int)sizeof(path))
+		return KERNEL_NEWEST;
+	fd = (int)syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
+	if (fd >= 0) {
+		n = read(fd, text, sizeof(text) - 1);
+		syscall(SYS_close, fd);
+	}
+	text[strcspn(text, "\n")] = '\0';
+	return n > 0 && kernel_parse(text, &kernel) == 0 ? kernel : KERNEL_NEWEST;
+}
+
+uint32_t emu_kernel(void)
+{
+	static uint32_t kernel; /* written once with the same value, whoever is first */
+	uint32_t found = __atomic_load_n(&kernel, __ATOMIC_RELAXED);
+
+	if (!found) {
+		found = root_read_kernel();
+		__atomic_store_n(&kernel, found, __ATOMIC_RELAXED);
+	}
+	return found;
+}
+
+bool emu_answers(enum kernel_change change)
+{
+	return kernel_answers(emu_kernel(), change);
 }

@@ -21,6 +21,7 @@
 #include "sim/kfd/array.h"
 #include "sim/kfd/bank.h"
 #include "sim/kfd/emu.h"
+#include "sim/kfd/user.h"
 
 #define PAGE	       UINT64_C(4096)
 #define NOWHERE	       UINT32_MAX /* of a location: undefined; 0 is the host */
@@ -66,6 +67,13 @@ static uint32_t svm_place_of(uint64_t at)
 	return i;
 }
 
+bool emu_svm_has(uint64_t at, uint64_t size)
+{
+	uint32_t i = svm_place_of(at);
+
+	return i < nranges && size && ranges[i].at < at + size;
+}
+
 static int svm_insert(uint32_t i, const struct svm_range *range)
 {
 	struct svm_range *grown = array_grow(ranges, &room, nranges, sizeof(*grown));
@@ -93,7 +101,8 @@ static int svm_map_range(struct emu_machine *m, struct svm_range *r)
 				 .size = r->end - r->at,
 				 .memory = (char *)(uintptr_t)r->at,
 				 .writable = !(r->flags & FLAG_NO_WRITES),
-				 .users = true};
+				 .users = true,
+				 .svm = true};
 	int err = 0;
 
 	for (uint32_t i = 0; i < m->ngpus; i++) {
@@ -124,8 +133,10 @@ static int svm_take_memory(struct emu_machine *m, const struct emu_gpu *gpu,
 {
 	struct bank_piece piece = {.size = r->end - r->at,
 				   .gpu = (uint32_t)(gpu - m->gpu),
-				   .flags = KFD_IOC_ALLOC_MEM_FLAGS_VRAM};
-	int err = bank_take(m->bank, gpu->vram_bytes, &piece);
+				   .flags = KFD_IOC_ALLOC_MEM_FLAGS_VRAM | BANK_SVM};
+	/* Kernels that take a prefetch for a wish ask, too, whether KFD may have so much. */
+	bool asks = emu_answers(KERNEL_PREFETCH_IS_A_WISH);
+	int err = bank_take(m->bank, gpu->vram_bytes, asks ? gpu->reserved_bytes : 0, &piece);
 
 	if (err == 0)
 		*ret = piece;
@@ -218,7 +229,7 @@ static int svm_move_range(struct emu_machine *m, struct svm_range *r)
 	if (gpu)
 		err = svm_take_memory(m, gpu, r, &piece);
 	if (err < 0)
-		return err;
+		return emu_answers(KERNEL_PREFETCH_IS_A_WISH) ? 0 : err;
 	bank_drop(m->bank, &r->piece);
 	r->piece = piece;
 	return 0;
@@ -281,10 +292,20 @@ static bool svm_is_sensible(struct emu_machine *m, const struct kfd_ioctl_svm_at
 	return false;
 }
 
-/* Is all of it mapped in the program? Only that can be shared. */
-static bool svm_is_there(uint64_t at, uint64_t end)
+/* Whether memory of /dev/kfd or of a render node is mapped on any GPU there. */
+static bool svm_is_taken(const struct emu_machine *m, uint64_t at, uint64_t end)
 {
-	return msync((void *)(uintptr_t)at, end - at, MS_ASYNC) == 0;
+	for (uint32_t i = 0; i < m->ngpus; i++)
+		if (vm_has_objects(&m->gpu[i].vm, at, end - at))
+			return true;
+	return false;
+}
+
+static int svm_check_range(const struct emu_machine *m, uint64_t at, uint64_t end)
+{
+	if (!user_is_mapped(at, end - at))
+		return -EFAULT;
+	return svm_is_taken(m, at, end) ? -EADDRINUSE : 0;
 }
 
 static int svm_set_attributes(struct emu_machine *m, const struct kfd_ioctl_svm_args *a)
@@ -296,8 +317,9 @@ static int svm_set_attributes(struct emu_machine *m, const struct kfd_ioctl_svm_
 	for (uint32_t j = 0; j < a->nattr; j++)
 		if (!svm_is_sensible(m, &a->attrs[j]))
 			return -EINVAL;
-	if (!svm_is_there(a->start_addr, end))
-		return -EFAULT;
+	r = svm_check_range(m, a->start_addr, end);
+	if (r < 0)
+		return r;
 	r = svm_cover(m, a->start_addr, end, &first);
 	for (uint32_t i = first; r == 0 && i < nranges && ranges[i].at < end; i++) {
 		svm_unmap_range(m, &ranges[i]);
@@ -368,6 +390,10 @@ static int svm_get_attributes(struct emu_machine *m, struct kfd_ioctl_svm_args *
 	uint64_t end = a->start_addr + a->size;
 	uint32_t first = svm_place_of(a->start_addr);
 	struct common c = {.all = untouched, .flags_of_any = untouched.flags};
+	int r = svm_check_range(m, a->start_addr, end);
+
+	if (r < 0)
+		return r;
 
 	if (first < nranges && ranges[first].at < end)
 		c = (struct common){.all = ranges[first], .flags_of_any = ranges[first].flags};

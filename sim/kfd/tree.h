@@ -17,6 +17,9 @@
 #define TREE_GPUS  (TREE_NODES - 1)
 #define TREE_VRAM  (UINT64_C(64) << 30)
 
+/* The id of a hive, by the number of its first GPU's node: each has one of its own. */
+#define TREE_HIVE(node) (UINT64_C(0x5a11070000000000) + (node))
+
 /* The id by which ioctls name the GPU at that node. */
 #define TREE_GPU_ID(node) (10000 + (node)*111)
 
@@ -56,6 +59,7 @@ struct tree {
 	bool no_p2p_lists; /* as kernels before 6.0 */
 	bool no_svm;	   /* as kernels that were built without */
 	const struct tree_model *model;
+	uint32_t kernel;     /* as kernel.h has it */
 	uint32_t partitions; /* of each board, which its GPUs are; 0 or 1: each is one whole */
 	uint64_t vram_bytes;
 	uint64_t bar_bytes; /* what the CPU reaches of it; 0: all */

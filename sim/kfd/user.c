@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdbool.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -34,4 +35,9 @@ int user_copy_in(void *to, uint64_t from, size_t len)
 int user_copy_out(uint64_t to, const void *from, size_t len)
 {
 	return user_copy(false, (void *)from, to, len);
+}
+
+bool user_is_mapped(uint64_t at, uint64_t size)
+{
+	return msync((void *)(uintptr_t)at, size, MS_ASYNC) == 0;
 }

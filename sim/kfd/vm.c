@@ -59,6 +59,22 @@ void vm_remove(struct vm *vm, uint64_t at, uint64_t size)
 	vm->n -= end - i;
 }
 
+bool vm_is_object(const struct vm *vm, uint64_t at, uint64_t size)
+{
+	uint32_t i = vm_place_of(vm, at);
+
+	return i < vm->n && vm->ranges[i].at == at && (!size || vm->ranges[i].size == size) &&
+	       !vm->ranges[i].svm;
+}
+
+bool vm_has_objects(const struct vm *vm, uint64_t at, uint64_t size)
+{
+	for (uint32_t i = vm_place_of(vm, at); i < vm->n && vm->ranges[i].at < at + size; i++)
+		if (!vm->ranges[i].svm)
+			return true;
+	return false;
+}
+
 void vm_forget(struct vm *vm)
 {
 	free(vm->ranges);

@@ -16,6 +16,7 @@ struct vm_range {
 	char *memory;
 	bool writable;
 	bool users; /* memory of the program's own, which may be gone */
+	bool svm;   /* by its own addresses */
 };
 
 struct vm {
@@ -27,6 +28,12 @@ struct vm {
 int vm_add(struct vm *vm, const struct vm_range *range);
 void vm_remove(struct vm *vm, uint64_t at, uint64_t size);
 void vm_forget(struct vm *vm);
+
+/* Whether just these addresses (0 bytes: no matter how many) are one mapping, and such a one. */
+bool vm_is_object(const struct vm *vm, uint64_t at, uint64_t size);
+
+/* Whether anything but the program's memory by its own addresses is there. */
+bool vm_has_objects(const struct vm *vm, uint64_t at, uint64_t size);
 
 int vm_copy(const struct vm *vm, uint64_t to, uint64_t from, uint64_t len, uint64_t *ret_fault);
 int vm_read(const struct vm *vm, void *to, uint64_t from, uint64_t len, uint64_t *ret_fault);

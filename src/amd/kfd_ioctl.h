@@ -18,6 +18,10 @@ enum kfd_decision {
 /* The version of the kernel's interface (major 1) up to which the list has a row for each number. */
 #define KFD_LIST_MINOR 23
 
+/* The Linux up to which that is so for render nodes, too: what `uname -r` begins with. */
+#define DRM_LIST_MAJOR 7
+#define DRM_LIST_MINOR 2
+
 /* KFD_NR_GET_VERSION, ...: what is below an ioctl's type. */
 enum kfd_nr {
 #define KFD_IOCTL(nr, name, args, decision) KFD_NR_##name = nr,

@@ -56,16 +56,22 @@ static bool filter_is_asked(enum kfd_decision decision)
 	       decision == KFD_KEEP || decision == KFD_REFUSE;
 }
 
+/* DRM's own numbers for displays, of which only some are listed: these work on display nodes. */
+#define DRM_DISPLAY_FIRST 0xa0
+#define DRM_DISPLAY_LAST  0xd2
+
 /*
- * True if newer drivers may use the number for something that is not known here. A future number of
- * /dev/kfd may be one that only DRM has a row for.
+ * True if a driver may use the number for something that is not known here. A future number of
+ * /dev/kfd may be one that only DRM has a row for. A driver that is known has no future numbers.
  */
-static bool filter_is_open(unsigned int nr, bool kfd_knows, bool drm_knows)
+static bool filter_is_open(unsigned int nr, bool kfd_knows, bool drm_knows, bool known_driver)
 {
+	if (known_driver)
+		return !kfd_knows && !drm_knows && nr >= DRM_DISPLAY_FIRST && nr <= DRM_DISPLAY_LAST;
 	return !kfd_knows && (!drm_knows || nr < DRM_COMMAND_BASE);
 }
 
-bool guard_filter_asks(unsigned int nr)
+bool guard_filter_asks(unsigned int nr, bool known_driver)
 {
 	bool knows[2] = {false};
 
@@ -76,7 +82,7 @@ bool guard_filter_asks(unsigned int nr)
 			return true;
 		knows[rows[i].drm] = true;
 	}
-	return filter_is_open(nr, knows[false], knows[true]);
+	return filter_is_open(nr, knows[false], knows[true], known_driver);
 }
 
 /*
@@ -117,7 +123,7 @@ static void filter_land(struct sock_filter *program, size_t n, const struct jump
 	}
 }
 
-size_t guard_filter_build(struct sock_filter program[static GUARD_FILTER_MOST])
+size_t guard_filter_build(bool known_driver, struct sock_filter program[static GUARD_FILTER_MOST])
 {
 	struct jumps refuse = {.n = 0}, allow = {.n = 0}, ask = {.n = 0};
 	size_t n = 0;
@@ -135,8 +141,9 @@ size_t guard_filter_build(struct sock_filter program[static GUARD_FILTER_MOST])
 	program[n++] = (struct sock_filter)BPF_STMT(BPF_ALU | BPF_AND | BPF_K, _IOC_NRMASK);
 	/* From the highest on, each number where the answer is not that of the next lower one. */
 	for (unsigned int nr = _IOC_NRMASK + 1; nr-- > 0;)
-		if (!nr || guard_filter_asks(nr) != guard_filter_asks(nr - 1))
-			filter_jump(program, &n, guard_filter_asks(nr) ? &ask : &allow,
+		if (!nr || guard_filter_asks(nr, known_driver) !=
+				   guard_filter_asks(nr - 1, known_driver))
+			filter_jump(program, &n, guard_filter_asks(nr, known_driver) ? &ask : &allow,
 				    IF(BPF_JGE, nr));
 	filter_land(program, n, &allow);
 	program[n++] = ANSWER(SECCOMP_RET_ALLOW);
@@ -155,13 +162,13 @@ static int filter_install_program(const struct sock_fprog *program, unsigned lon
 	return fd < 0 ? err_errno() : (int)fd;
 }
 
-int guard_filter_install(void)
+int guard_filter_install(bool known_driver)
 {
 	struct sock_filter filter[GUARD_FILTER_MOST];
 	struct sock_fprog program = {.filter = filter};
 	int fd;
 
-	program.len = (unsigned short)guard_filter_build(filter);
+	program.len = (unsigned short)guard_filter_build(known_driver, filter);
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
 		return err_errno();
 	fd = filter_install_program(&program, SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV);

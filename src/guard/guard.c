@@ -15,6 +15,7 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/utsname.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -167,6 +168,18 @@ bool guard_knows_kernel(const struct guard *guard, struct guard_complaint *note)
 		 guard->version.major_version, guard->version.minor_version,
 		 KFD_IOCTL_MAJOR_VERSION, KFD_LIST_MINOR);
 	return false;
+}
+
+/* The kernel's version stands for DRM's part of the driver, which has none that tells its ioctls. */
+static bool guard_knows_driver(const struct guard *guard)
+{
+	unsigned int major, minor;
+	struct utsname kernel;
+
+	return guard->version.major_version == KFD_IOCTL_MAJOR_VERSION &&
+	       guard->version.minor_version <= KFD_LIST_MINOR && uname(&kernel) == 0 &&
+	       sscanf(kernel.release, "%u.%u", &major, &minor) == 2 &&
+	       (major < DRM_LIST_MAJOR || (major == DRM_LIST_MAJOR && minor <= DRM_LIST_MINOR));
 }
 
 /* Figures may change any moment. */
@@ -400,7 +413,7 @@ int guard_enter(struct guard *guard, struct guard_complaint *complaint)
 	int listener, r;
 
 	close(guard->pair[0]);
-	listener = guard_filter_install();
+	listener = guard_filter_install(guard_knows_driver(guard));
 	if (listener == -EBUSY)
 		return complain(complaint, listener,
 				"--guard: this process is guarded already, or by another program's "

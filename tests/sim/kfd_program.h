@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What test programs of the emulated KFD have in common: its ioctls, as a program uses them that
- * has no library. They run by `allot sim --amd 3 --memory 64MiB` with links 1 <-> 2 and 2 -> 3.
+ * has no library. They run by `allot sim --amd 3 --memory 72MiB` with links 1 <-> 2 and 2 -> 3.
  */
 #ifndef ALLOT_TESTS_SIM_KFD_PROGRAM_H
 #define ALLOT_TESTS_SIM_KFD_PROGRAM_H
@@ -141,6 +141,19 @@ static inline int svm_set(const void *at, uint64_t size, uint32_t n,
 	return call(_IOC(_IOC_READ | _IOC_WRITE, 'K', KFD_NR_SVM, bytes), a);
 }
 
+/* What nobody has of the 64 MiB of a GPU that KFD may give, whoever gave the rest. */
+static inline uint64_t vacant(int gpu)
+{
+	uint64_t used = 0;
+	struct drm_amdgpu_info info = {.return_pointer = (uintptr_t)&used,
+				       .return_size = sizeof(used),
+				       .query = AMDGPU_INFO_VRAM_USAGE};
+
+	CHECK_EQ(drm(render[gpu], _IOW('d', DRM_NR_AMDGPU_INFO, info), &info), 0);
+	return 64 * MIB - used;
+}
+
+/* What KFD says of it: in steps of 2 MiB, and without what render nodes gave. */
 static inline uint64_t available(int gpu)
 {
 	struct kfd_ioctl_get_available_memory_args a = {.gpu_id = ids[gpu]};

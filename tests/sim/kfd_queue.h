@@ -39,9 +39,8 @@ static inline uint32_t make_event(uint32_t type, bool auto_reset)
 }
 
 /* Memory of the program's own, where every GPU finds it at the same address. */
-static inline void *host_memory(uint64_t size)
+static inline void *give_memory(void *here, uint64_t size)
 {
-	void *here = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	uint64_t handle, offset = (uintptr_t)here;
 	uint32_t done = 0;
 
@@ -52,6 +51,27 @@ static inline void *host_memory(uint64_t size)
 		 0);
 	CHECK_EQ(map(handle, ids, GPUS, &done), 0);
 	return here;
+}
+
+static inline void *host_memory(uint64_t size)
+{
+	return give_memory(mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+				0),
+			   size);
+}
+
+/* A ring, and behind it a page with its pointers: kernels want each to be an object of its own. */
+static inline char *give_queue_memory(char *here)
+{
+	give_memory(here, RING_BYTES);
+	give_memory(here + RING_BYTES, 4096);
+	return here;
+}
+
+static inline char *queue_memory(void)
+{
+	return give_queue_memory(mmap(NULL, RING_BYTES + 4096, PROT_READ | PROT_WRITE,
+				      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
 }
 
 static inline void *map_doorbell(uint64_t offset)
@@ -70,7 +90,7 @@ static inline void make_queue(int gpu, uint32_t type, struct queue *ret)
 						.gpu_id = ids[gpu],
 						.queue_type = type,
 						.queue_percentage = 100};
-	char *memory = host_memory(RING_BYTES + 4096);
+	char *memory = queue_memory();
 
 	a.ring_base_address = (uintptr_t)memory;
 	a.read_pointer_address = (uintptr_t)memory + RING_BYTES;

@@ -14,7 +14,7 @@ static int make(const struct queue_ask *ask, struct queue_told *told)
 						.gpu_id = ids[ask->gpu],
 						.queue_type = ask->type,
 						.queue_percentage = ask->percent};
-	char *memory = host_memory(RING_BYTES + 4096);
+	char *memory = queue_memory();
 	int r;
 
 	a.ring_base_address = (uintptr_t)memory;

@@ -114,7 +114,7 @@ int main(void)
 	acquire_devices();
 	for (int i = 0; i < THREADS; i++) {
 		for (int j = 0; j < RINGS; j++)
-			churner[i].rings[j] = host_memory(RING_BYTES + 4096);
+			churner[i].rings[j] = queue_memory();
 		churner[i].done = host_memory(4096);
 	}
 	for (int i = 0; i < THREADS; i++)

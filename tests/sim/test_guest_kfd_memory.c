@@ -380,7 +380,10 @@ static void test_kept_by_others(void)
 	check_all_free(0);
 }
 
-/* Two files, one of them from before exec: in either order their handles are told apart. */
+/*
+ * Two files, one of them from before exec, with the memory that it had: in either order their handles
+ * are told apart.
+ */
 static int after_exec(int inherited, bool first)
 {
 	uint32_t one, other;
@@ -390,11 +393,75 @@ static int after_exec(int inherited, bool first)
 	acquire_devices();
 	name_devices();
 	fresh = open_again(0);
-	CHECK_EQ(create(first ? inherited : fresh, MIB, AMDGPU_GEM_DOMAIN_VRAM, &one), 0);
-	CHECK_EQ(create(first ? fresh : inherited, MIB, AMDGPU_GEM_DOMAIN_VRAM, &other), 0);
+	if (first)
+		CHECK_EQ(create(inherited, MIB, AMDGPU_GEM_DOMAIN_VRAM, &one), 0);
+	CHECK_EQ(create(fresh, MIB, AMDGPU_GEM_DOMAIN_VRAM, &other), 0);
+	CHECK_EQ(create(fresh, MIB, AMDGPU_GEM_DOMAIN_VRAM, &other), 0);
+	if (!first)
+		CHECK_EQ(create(inherited, MIB, AMDGPU_GEM_DOMAIN_VRAM, &one), 0);
 	CHECK_EQ(one, other);
-	CHECK_EQ(charged(0), 2 * MIB);
+	CHECK_EQ(taken(0), 4 * MIB);
+	CHECK_EQ(charged(0), 4 * MIB);
+	CHECK_EQ(close_handle(inherited, 1), 0);
+	CHECK_EQ(charged(0), 3 * MIB);
+	close(inherited);
+	close(fresh);
+	CHECK_EQ(available(0), QUOTA);
+	check_all_free(0);
 	return 0;
+}
+
+/* In a file that its parent has used a child makes nothing: it would outlive the child. */
+static void use_parents(int socket)
+{
+	int file = receive_fd(socket);
+	uint32_t handle;
+
+	CHECK_EQ(create(file, MIB, AMDGPU_GEM_DOMAIN_VRAM, &handle), -EACCES);
+	hear(socket);
+}
+
+/* Makes memory in a file of its own, which outlives it. */
+static void leave_behind(int socket)
+{
+	int file = open_again(0);
+	uint32_t handle;
+
+	CHECK_EQ(create(file, 48 * MIB, AMDGPU_GEM_DOMAIN_VRAM, &handle), 0);
+	CHECK_EQ(message_send(socket, "", 1, file), 1);
+	hear(socket);
+}
+
+/* A file's memory is charged to a process that is there, whichever that is. */
+static void test_handed_over(void)
+{
+	int socket, file = open_again(0);
+	uint32_t handle;
+	uint64_t memory;
+	pid_t child;
+
+	CHECK_EQ(create(file, 48 * MIB, AMDGPU_GEM_DOMAIN_VRAM, &handle), 0);
+	child = start(use_parents, &socket);
+	CHECK_EQ(message_send(socket, "", 1, file), 1);
+	say(socket);
+	end(child, 0);
+	close(socket);
+	CHECK_EQ(charged(0), 48 * MIB);
+	CHECK_EQ(close_handle(file, handle), 0);
+	close(file);
+
+	child = start(leave_behind, &socket);
+	file = receive_fd(socket);
+	say(socket);
+	end(child, 0);
+	close(socket);
+	CHECK_EQ(create(file, MIB, AMDGPU_GEM_DOMAIN_VRAM, &handle), 0);
+	CHECK_EQ(charged(0), 49 * MIB);
+	CHECK_EQ(taken(0), 49 * MIB);
+	CHECK_EQ(alloc_vram(0, 16 * MIB, &memory), -ENOMEM);
+	close(file);
+	CHECK_EQ(available(0), QUOTA); /* which is where it is noticed */
+	check_all_free(0);
 }
 
 static void test_exec(const char *program)
@@ -436,6 +503,7 @@ int main(int argc, char **argv)
 	test_descriptors();
 	test_many_files();
 	test_fork();
+	test_handed_over();
 	test_exec(argv[0]);
 	test_closed_file();
 	test_kept_by_kernel();

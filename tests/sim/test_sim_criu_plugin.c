@@ -137,14 +137,9 @@ static void make_idle_queue(struct record *r)
 		.gpu_id = ids[0],
 		.queue_type = KFD_IOC_QUEUE_TYPE_SDMA,
 		.queue_percentage = 100};
-	uint64_t handle, offset = (uintptr_t)ARENA;
-	uint32_t done = 0;
 
 	make_arena();
-	CHECK_EQ(alloc_at(0, (uintptr_t)ARENA, ARENA_BYTES,
-			  KFD_IOC_ALLOC_MEM_FLAGS_USERPTR | KFD_IOC_ALLOC_MEM_FLAGS_WRITABLE,
-			  &handle, &offset), 0);
-	CHECK_EQ(map(handle, ids, GPUS, &done), 0);
+	give_memory(give_queue_memory(ARENA) + RING_BYTES + 4096, ARENA_BYTES - RING_BYTES - 4096);
 	CHECK_EQ(call(KFD_IOWR(CREATE_QUEUE, a), &a), 0);
 	r->doorbell = (uint32_t)(a.doorbell_offset % DOORBELLS_BYTES);
 	map_as(r, DOORBELLS, kfd, a.doorbell_offset - r->doorbell, DOORBELLS_BYTES);

@@ -48,13 +48,8 @@ static void make_arena_queue(struct queue *ret)
 		.gpu_id = ids[0],
 		.queue_type = KFD_IOC_QUEUE_TYPE_SDMA,
 		.queue_percentage = 100};
-	uint64_t handle, offset = (uintptr_t)arena;
-	uint32_t done = 0;
 
-	CHECK_EQ(alloc_at(0, (uintptr_t)arena, ARENA_BYTES,
-			  KFD_IOC_ALLOC_MEM_FLAGS_USERPTR | WRITABLE, &handle, &offset),
-		 0);
-	CHECK_EQ(map(handle, ids, GPUS, &done), 0);
+	give_memory(give_queue_memory(arena) + RING_BYTES + 4096, ARENA_BYTES - RING_BYTES - 4096);
 	CHECK_EQ(call(KFD_IOWR(CREATE_QUEUE, a), &a), 0);
 	*ret = arena_queue();
 	ret->id = a.queue_id;
@@ -241,7 +236,7 @@ static void test_identity(const struct saved *exporter, const struct saved *impo
 	const struct kfd_criu_bo_priv *priv = &priv_of(exporter)[shared - exporter->bos];
 	uint32_t n = exporter->args.num_bos;
 
-	CHECK(n == 3 && importer->args.num_bos == 2 && exporter->args.num_objects == 3);
+	CHECK(n == 5 && importer->args.num_bos == 2 && exporter->args.num_objects == 3);
 	CHECK_EQ(inode_of(shared), inode_of(bo_at(importer, SHARED_AT)));
 	CHECK(inode_of(bo_at(exporter, PRIVATE_AT)) != inode_of(bo_at(importer, PRIVATE_AT)));
 	CHECK_EQ(priv->idr_handle, 1);

@@ -118,7 +118,7 @@ static void test_addresses(void)
 	CHECK_EQ(close_handle(render[1], b), 0); /* with the other mapping */
 	put_copy(&q, (uintptr_t)host, AT + 8192, 16);
 	CHECK_EQ(execute(1, &q), AT + 8192);
-	CHECK_EQ(available(1), 64 * MIB);
+	CHECK_EQ(vacant(1), 64 * MIB);
 
 	elsewhere = create(other, MIB, AMDGPU_GEM_DOMAIN_GTT);
 	CHECK_EQ(va(other, elsewhere, MAP, READ, AT, 0, 4096), 0); /* which no queue sees */
@@ -290,17 +290,17 @@ static void test_placement_in_hive(void)
 /* A buffer that is to move takes the other memory, if that has room: here it does so at once. */
 static void test_placement(void)
 {
-	uint64_t all = available(0);
+	uint64_t all = vacant(0);
 	uint32_t b = create(render[0], 8 * MIB, AMDGPU_GEM_DOMAIN_GTT);
 	uint32_t large = create(render[0], 128 * MIB, AMDGPU_GEM_DOMAIN_GTT);
 
-	CHECK_EQ(available(0), all);
+	CHECK_EQ(vacant(0), all);
 	CHECK_EQ(place(b, AMDGPU_GEM_DOMAIN_VRAM), 0);
-	CHECK_EQ(available(0), all - 8 * MIB);
+	CHECK_EQ(vacant(0), all - 8 * MIB);
 	CHECK_EQ(place(large, AMDGPU_GEM_DOMAIN_VRAM), 0);
-	CHECK_EQ(available(0), all - 8 * MIB);
+	CHECK_EQ(vacant(0), all - 8 * MIB);
 	CHECK_EQ(place(b, AMDGPU_GEM_DOMAIN_GTT), 0);
-	CHECK_EQ(available(0), all);
+	CHECK_EQ(vacant(0), all);
 	CHECK_EQ(place(NOBODY, AMDGPU_GEM_DOMAIN_VRAM), -ENOENT);
 	CHECK(close_handle(render[0], b) == 0 && close_handle(render[0], large) == 0);
 }
@@ -350,30 +350,96 @@ static void keep(int socket)
 /* A file's memory goes with the last descriptor of it, wherever that is. */
 static void test_closed(void)
 {
-	uint64_t all = available(0);
+	uint64_t all = vacant(0);
 	int file = open_first(), copy = dup(file), socket;
 	pid_t child;
 
 	create(file, 8 * MIB, AMDGPU_GEM_DOMAIN_VRAM);
 	close(file);
-	CHECK_EQ(available(0), all - 8 * MIB);
+	CHECK_EQ(vacant(0), all - 8 * MIB);
 	close(copy);
-	CHECK_EQ(available(0), all);
+	CHECK_EQ(vacant(0), all);
 	file = open_first();
 	create(file, 8 * MIB, AMDGPU_GEM_DOMAIN_VRAM);
 	CHECK_EQ(dup2(render[1], file), file);
-	CHECK_EQ(available(0), all);
+	CHECK_EQ(vacant(0), all);
 	close(file);
 	file = open_first();
 	create(file, 8 * MIB, AMDGPU_GEM_DOMAIN_VRAM);
 	child = start(keep, &socket);
 	hear(socket);
 	close(file);
-	CHECK_EQ(available(0), all - 8 * MIB);
+	CHECK_EQ(vacant(0), all - 8 * MIB);
 	say(socket);
 	end(child, 0);
 	close(socket);
-	CHECK_EQ(available(0), all);
+	CHECK_EQ(vacant(0), all);
+}
+
+static int inherited;
+
+/* Has opened nothing: what it makes is the file's, and so the parent's, too. */
+static void use_inherited(int socket)
+{
+	uint32_t handle;
+
+	CHECK_EQ(close_handle(inherited, 1), 0);
+	handle = create(inherited, 4 * MIB, AMDGPU_GEM_DOMAIN_VRAM);
+	CHECK_EQ(handle, 1);
+	CHECK_EQ(create(inherited, 2 * MIB, AMDGPU_GEM_DOMAIN_VRAM), 2);
+	CHECK_EQ(call(KFD_IOWR(AVAILABLE_MEMORY, (struct kfd_ioctl_get_available_memory_args){0}),
+		      &(struct kfd_ioctl_get_available_memory_args){.gpu_id = ids[0]}),
+		 -EBADF);
+	say(socket);
+	hear(socket);
+}
+
+/* A render node's file is of all that have a descriptor; only /dev/kfd is its opener's. */
+static void test_inherited(void)
+{
+	struct drm_amdgpu_gem_list_handles_entry e[4];
+	uint64_t all = vacant(0);
+	uint32_t n = 4;
+	int socket;
+	pid_t child;
+
+	inherited = open_first();
+	CHECK_EQ(create(inherited, 8 * MIB, AMDGPU_GEM_DOMAIN_VRAM), 1);
+	child = start(use_inherited, &socket);
+	hear(socket);
+	CHECK_EQ(vacant(0), all - 6 * MIB);
+	CHECK_EQ(list(inherited, &n, e), 0);
+	CHECK(n == 2 && e[0].size == 4 * MIB && e[1].size == 2 * MIB);
+	say(socket);
+	end(child, 0);
+	close(socket);
+	CHECK_EQ(vacant(0), all - 6 * MIB); /* which the child's end leaves */
+	CHECK_EQ(close_handle(inherited, 2), 0);
+	CHECK_EQ(vacant(0), all - 4 * MIB);
+	close(inherited);
+	CHECK_EQ(vacant(0), all);
+}
+
+/* Another process's address space is none of this one's. */
+static void acquire_inherited(int socket)
+{
+	struct kfd_ioctl_acquire_vm_args a = {(uint32_t)render[0], ids[0]};
+
+	kfd = open("/dev/kfd", O_RDWR | O_CLOEXEC);
+	CHECK_EQ(call(_IOW('K', KFD_NR_ACQUIRE_VM, a), &a), -EINVAL);
+	a.drm_fd = (uint32_t)open_first();
+	CHECK_EQ(call(_IOW('K', KFD_NR_ACQUIRE_VM, a), &a), 0);
+	say(socket);
+}
+
+static void test_acquire_inherited(void)
+{
+	int socket;
+	pid_t child = start(acquire_inherited, &socket);
+
+	hear(socket);
+	end(child, 0);
+	close(socket);
 }
 
 static void close_the_kernels(int socket)
@@ -389,16 +455,16 @@ static void close_the_kernels(int socket)
 /* The file that ACQUIRE_VM was called with is the kernel's until the process ends. */
 static void test_closed_and_acquired(void)
 {
-	uint64_t all = available(0);
+	uint64_t all = vacant(0);
 	int socket;
 	pid_t child = start(close_the_kernels, &socket);
 
 	hear(socket);
-	CHECK_EQ(available(0), all - 8 * MIB);
+	CHECK_EQ(vacant(0), all - 8 * MIB);
 	say(socket);
 	end(child, 0);
 	close(socket);
-	CHECK_EQ(available(0), all);
+	CHECK_EQ(vacant(0), all);
 }
 
 int main(int argc, char **argv)
@@ -417,6 +483,8 @@ int main(int argc, char **argv)
 	test_placement_in_hive();
 	test_contexts();
 	test_closed();
+	test_inherited();
+	test_acquire_inherited();
 	test_closed_and_acquired();
 	run_on_older_kernel(argv[0], "AMDGPU_GEM_LIST_HANDLES,GEM_CHANGE_HANDLE",
 			    "GEM_CLOSE:EIO:1:2");

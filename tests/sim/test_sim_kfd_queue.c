@@ -64,7 +64,7 @@ static void test_copies(void)
 	CHECK_EQ(destroy_queue(&q[0]), -EINVAL);
 	CHECK_EQ(destroy_queue(&q[1]), 0);
 	CHECK_EQ(unmap(one, ids, 2), 0);
-	CHECK_EQ(unmap(two, ids, 2), 0);
+	CHECK_EQ(unmap(two, ids + 1, 1), 0);
 	CHECK_EQ(free_memory(one), 0);
 	CHECK_EQ(free_memory(two), 0);
 }
@@ -83,7 +83,7 @@ static void test_twice(void)
 			  &offset),
 		 0);
 	CHECK(map_to(vram, 0) == 0 && map_to(users, 0) == 0);
-	CHECK_EQ(available(0), 64 * MIB - 4096);
+	CHECK_EQ(vacant(0), 64 * MIB - 4096);
 	make_queue(0, SDMA, &q);
 	put_fill(&q, AT + 4096, 0x01010101, 16);
 	put_copy(&q, (uintptr_t)host, AT, 16);
@@ -132,7 +132,7 @@ static void test_faults(void)
 	CHECK_EQ(execute(0, &q[0]), AT);
 	put_copy(&q[1], (uintptr_t)host, AT, 4);
 	CHECK_EQ(execute(1, &q[1]), 0);
-	CHECK(unmap(one, ids, 2) == 0 && unmap(overlapping, ids, 2) == 0);
+	CHECK(unmap(one, ids + 1, 1) == 0 && unmap(overlapping, ids, 1) == 0);
 	put_copy(&q[1], (uintptr_t)host, AT, 4);
 	CHECK_EQ(execute(1, &q[1]), AT);
 
@@ -140,7 +140,7 @@ static void test_faults(void)
 	CHECK_EQ(mprotect(host, MIB, PROT_NONE), 0);
 	put_fill(&q[1], (uintptr_t)host, 1, 4);
 	CHECK_EQ(execute(1, &q[1]), (uintptr_t)host);
-	CHECK(unmap(fixed, ids, 2) == 0 && free_memory(fixed) == 0);
+	CHECK(unmap(fixed, ids + 1, 1) == 0 && free_memory(fixed) == 0);
 	CHECK(free_memory(one) == 0 && free_memory(overlapping) == 0);
 	for (int i = 0; i < GPUS; i++)
 		CHECK_EQ(destroy_queue(&q[i]), 0);
@@ -288,14 +288,20 @@ static void test_nonsense(void)
 
 static int create(uint32_t gpu_id, uint32_t type, uint32_t size, uint32_t percent)
 {
-	struct kfd_ioctl_create_queue_args a = {.ring_base_address = AT,
-						.ring_size = size,
+	static char *memory;
+	struct kfd_ioctl_create_queue_args a = {.ring_size = size,
 						.gpu_id = gpu_id,
 						.queue_type = type,
 						.queue_percentage = percent};
-	int r = call(KFD_IOWR(CREATE_QUEUE, a), &a);
-	struct queue q = {.id = a.queue_id};
+	struct queue q;
+	int r;
 
+	if (!memory)
+		memory = queue_memory();
+	a.ring_base_address = (uintptr_t)memory;
+	a.read_pointer_address = a.write_pointer_address = (uintptr_t)memory + RING_BYTES;
+	r = call(KFD_IOWR(CREATE_QUEUE, a), &a);
+	q.id = a.queue_id;
 	if (r == 0)
 		CHECK_EQ(destroy_queue(&q), 0);
 	return r;

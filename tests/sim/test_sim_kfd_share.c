@@ -37,7 +37,7 @@ static uint64_t read_file(const char *path)
 /* The driver's files say the same as its ioctls, by whatever name. */
 static void check_files(uint64_t used)
 {
-	CHECK_EQ(read_file("/sys/class/drm/card0/device/mem_info_vram_total"), 64 * MIB);
+	CHECK_EQ(read_file("/sys/class/drm/card0/device/mem_info_vram_total"), 72 * MIB);
 	CHECK_EQ(read_file("/sys/class/drm/card0/device/mem_info_vram_used"), used);
 	CHECK_EQ(read_file("/sys/class/drm/renderD129/device/mem_info_vis_vram_used"), used);
 	CHECK_EQ(read_file("/sys/dev/char/226:129/device/mem_info_vram_used"), used);
@@ -87,8 +87,8 @@ static void test_capacity(int signal)
 	pid_t child = start(take_40, &socket);
 
 	hear(socket);
-	CHECK_EQ(available(0), 24 * MIB);
-	CHECK_EQ(available(1), 64 * MIB);
+	CHECK_EQ(vacant(0), 24 * MIB);
+	CHECK_EQ(vacant(1), 64 * MIB);
 	CHECK_EQ(vram_usage(0), 40 * MIB);
 	check_files(40 * MIB);
 	CHECK(process_vram(child, 0) == 40 * MIB && process_vram(child, 1) == 0);
@@ -102,10 +102,10 @@ static void test_capacity(int signal)
 	CHECK_EQ(process_vram(getpid(), 0), 24 * MIB);
 	end(child, signal);
 	CHECK_EQ(alloc_vram(0, 40 * MIB, &rest), 0); /* without having asked before */
-	CHECK_EQ(available(0), 0);
+	CHECK_EQ(vacant(0), 0);
 	CHECK_EQ(free_memory(rest), 0);
 	CHECK_EQ(free_memory(handle), 0);
-	CHECK_EQ(available(0), 64 * MIB);
+	CHECK_EQ(vacant(0), 64 * MIB);
 	CHECK_EQ(process_vram(child, 0), UINT64_MAX);
 	CHECK(!is_listed(child) && is_listed(getpid()));
 	close(socket);
@@ -119,7 +119,7 @@ static void test_buffers(void)
 
 	CHECK_EQ(drm(render[0], _IOWR('d', DRM_NR_AMDGPU_GEM_CREATE, a), &a), 0);
 	check_files(8 * MIB);
-	CHECK_EQ(available(0), 56 * MIB);
+	CHECK_EQ(vacant(0), 56 * MIB);
 	CHECK_EQ(process_vram(getpid(), 0), 0);
 	CHECK_EQ(close_handle(render[0], a.out.handle), 0);
 }
@@ -154,15 +154,15 @@ static void test_inheritance(void)
 		_exit(0);
 	}
 	CHECK_EQ(free_memory(handle), 0);
-	CHECK_EQ(available(0), 64 * MIB);
+	CHECK_EQ(vacant(0), 64 * MIB);
 	end(idle, SIGKILL);
 
 	child = start(run_another, &socket);
 	hear(socket);
-	CHECK_EQ(available(0), 34 * MIB);
+	CHECK_EQ(vacant(0), 34 * MIB);
 	say(socket);
 	CHECK_EQ(read(socket, &byte, 1), 0);
-	while (available(0) != 64 * MIB) /* the kernel closes the one after the other */
+	while (vacant(0) != 64 * MIB) /* the kernel closes the one after the other */
 		usleep(1000);
 	end(child, SIGKILL);
 	close(socket);
@@ -179,9 +179,9 @@ static void test_mapped_memory(void)
 	CHECK(here != MAP_FAILED);
 	CHECK_EQ(free_memory(handle), 0);
 	strcpy(here, "content");
-	CHECK_EQ(available(0), 63 * MIB);
+	CHECK_EQ(vacant(0), 63 * MIB);
 	CHECK_EQ(munmap(here, MIB), 0);
-	CHECK_EQ(available(0), 64 * MIB);
+	CHECK_EQ(vacant(0), 64 * MIB);
 }
 
 static void look_at_parent(int socket)
@@ -236,7 +236,7 @@ static void take_and_free(int turns)
 		if (*h)
 			CHECK_EQ(free_memory(*h), 0);
 		*h = 0;
-		CHECK(available(0) <= 64 * MIB); /* never below nothing */
+		CHECK(vacant(0) <= 64 * MIB); /* never below nothing */
 		r = alloc_vram(0, ((seed >> 20 & 7) + 1) * MIB, h);
 		CHECK(r == 0 || r == -ENOMEM);
 		if (r < 0)
@@ -290,7 +290,7 @@ static void test_crowd(void)
 	}
 	for (int i = 0; i < TAKERS; i++)
 		close(socket[i]);
-	CHECK_EQ(available(0), 64 * MIB);
+	CHECK_EQ(vacant(0), 64 * MIB);
 	CHECK(bank_peak(bank, 0) > 8 * MIB && bank_peak(bank, 0) <= 64 * MIB);
 	CHECK_EQ(alloc_vram(0, 64 * MIB, &handle), 0);
 	CHECK_EQ(bank_peak(bank, 0), 64 * MIB);

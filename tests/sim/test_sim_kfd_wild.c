@@ -178,7 +178,7 @@ int main(void)
 	end(start(go_wild_1, &socket), 0);
 	end(start(go_wild_2, &socket), 0);
 	for (int i = 0; i < GPUS; i++) {
-		CHECK_EQ(available(i), 64 * MIB);
+		CHECK_EQ(vacant(i), 64 * MIB);
 		CHECK_EQ(alloc_vram(i, 64 * MIB, &handle), 0);
 		CHECK_EQ(free_memory(handle), 0);
 	}

@@ -83,7 +83,7 @@ static void test_devices(void)
 	CHECK_EQ(allot_peer_device(peer, 1, &e), 0);
 	CHECK(!strcmp(d.name, "gfx90a") && d.id == 1 && e.id == 2);
 	CHECK(d.gpu_id && d.gpu_id != e.gpu_id && strcmp(d.pci, e.pci));
-	CHECK_EQ(d.memory_bytes, 64 * MIB);
+	CHECK_EQ(d.memory_bytes, 72 * MIB);
 	CHECK_EQ(allot_peer_device(peer, GPUS, &d), -EINVAL);
 	CHECK_EQ(allot_peer_reachable(peer, GPUS, &set), -EINVAL);
 	CHECK_EQ(allot_peer_link(peer, 0, 1, &link), 0);

@@ -19,7 +19,7 @@
 
 static void child(int socket)
 {
-	int listener = guard_filter_install();
+	int listener = guard_filter_install(false);
 
 	if (listener < 0)
 		_exit(77);

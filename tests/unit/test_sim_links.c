@@ -73,6 +73,21 @@ static void test_accepted(void)
 	}
 }
 
+/* Islands are hives of their own, until a link joins them. */
+static void test_hives(void)
+{
+	char what[LINKS_WHAT_BYTES];
+
+	CHECK_EQ(parse("1 <-> 2 xgmi\n3 -> 4 xgmi\n2 -> 3 pcie", what), 0);
+	CHECK(tree.node[1].hive && tree.node[1].hive == tree.node[2].hive);
+	CHECK(tree.node[3].hive && tree.node[3].hive == tree.node[4].hive);
+	CHECK(tree.node[1].hive != tree.node[3].hive);
+	CHECK_EQ(parse("1 -> 2 xgmi\n3 -> 4 xgmi\n4 -> 1 xgmi", what), 0);
+	for (uint32_t i = 2; i <= 4; i++)
+		CHECK_EQ(tree.node[i].hive, tree.node[1].hive);
+	CHECK(!tree.node[0].hive);
+}
+
 static void test_no_text(void)
 {
 	static const char bytes[] = "1 -> 2 xgmi\0\n";
@@ -87,6 +102,7 @@ int main(void)
 {
 	test_refused();
 	test_accepted();
+	test_hives();
 	test_no_text();
 	return 0;
 }

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -196,15 +197,26 @@ static bool amd_files_each_descriptor(void (*look)(int fd, void *arg), void *arg
 	return n == 0 && listed;
 }
 
+struct marked {
+	uint64_t marks;
+	amd_files_fn *found; /* NULL: only the marks are wanted */
+	void *arg;
+};
+
 static void amd_files_look_for_mark(int fd, void *arg)
 {
-	uint64_t *marks = arg, key;
+	struct marked *marked = arg;
+	uint64_t key, mark;
 
 	if (amd_file(fd) <= AMD_FILE_KFD)
 		return;
 	key = amd_files_read_mark(fd);
-	if (key >> PID_SHIFT == (uint64_t)getpid())
-		*marks |= UINT64_C(1) << (key >> MARK_SHIFT & MARKS);
+	mark = UINT64_C(1) << (key >> MARK_SHIFT & MARKS);
+	if (key >> PID_SHIFT != (uint64_t)getpid() || marked->marks & mark)
+		return;
+	marked->marks |= mark;
+	if (marked->found)
+		marked->found(fd, marked->arg);
 }
 
 /*
@@ -212,16 +224,16 @@ static void amd_files_look_for_mark(int fd, void *arg)
  * does not know it. No such mark is given to another file: they are found before the first is
  * given, and later when a file comes that was not open then.
  */
-static void amd_files_find_marks(struct amd *amd)
+void amd_files_find_before(struct amd *amd, amd_files_fn *found, void *arg)
 {
-	uint64_t marks = 0;
+	struct marked before = {.found = found, .arg = arg};
 
 	if (atomic_load(&amd->file_marks_found))
 		return;
 	guest_depth++;
-	amd_files_each_descriptor(amd_files_look_for_mark, &marks);
+	amd_files_each_descriptor(amd_files_look_for_mark, &before);
 	guest_depth--;
-	atomic_fetch_or(&amd->file_marks, marks);
+	atomic_fetch_or(&amd->file_marks, before.marks);
 	atomic_store(&amd->file_marks_found, true);
 }
 
@@ -238,7 +250,7 @@ uint64_t amd_files_key(struct amd *amd, int fd, int device, uint32_t handle)
 	uint64_t found = amd_files_read_mark(fd);
 
 	if (!found) {
-		amd_files_find_marks(amd);
+		amd_files_find_before(amd, NULL, NULL);
 		found = amd_files_mark(amd, fd);
 	} else if (amd_files_is_new(amd, found)) {
 		lock_take(&amd->file_lock);
@@ -249,6 +261,23 @@ uint64_t amd_files_key(struct amd *amd, int fd, int device, uint32_t handle)
 	if (amd_files_is_shared(found))
 		found = (uint64_t)device << PID_SHIFT | (uint64_t)MARKS << MARK_SHIFT;
 	return found | handle;
+}
+
+bool amd_files_meet(struct amd *amd, int fd, int device)
+{
+	uint64_t found = amd_files_read_mark(fd);
+
+	if (found && !amd_files_is_new(amd, found))
+		return false;
+	amd_files_key(amd, fd, device, 0);
+	return true;
+}
+
+bool amd_files_is_others(int fd)
+{
+	int owner = fcntl(fd, F_GETOWN);
+
+	return amd_files_read_mark(fd) && owner != getpid() && (!kill(owner, 0) || errno == EPERM);
 }
 
 struct mark_look {
@@ -341,14 +370,15 @@ static bool amd_files_is_mapped(const char *text)
  */
 uint64_t amd_files_closed(const struct amd_marks *marks)
 {
-	uint64_t open = 0, closed;
+	struct marked open = {.marks = 0};
 	int saved = errno;
+	uint64_t closed;
 
 	guest_depth++;
-	for (int i = 0; i < 2 && marks->set & ~open; i++)
+	for (int i = 0; i < 2 && marks->set & ~open.marks; i++)
 		if (!amd_files_each_descriptor(amd_files_look_for_mark, &open))
-			open = marks->set;
-	closed = marks->set & ~open;
+			open.marks = marks->set;
+	closed = marks->set & ~open.marks;
 	for (int i = 0; closed && i < MARKS; i++)
 		if (closed >> i & 1 && marks->minor[i] &&
 		    amd_files_is_locked(amd_files_mark_of(i), marks->minor[i] - 1))

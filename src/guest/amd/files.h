@@ -26,6 +26,19 @@
  */
 uint64_t amd_files_key(struct amd *amd, int fd, int device, uint32_t handle);
 
+/*
+ * Files that the program which ran here before exec had marked: their memory is still there, and no
+ * table of this program has it. Once; `found`, if any, is called with a descriptor of each.
+ */
+typedef void amd_files_fn(int fd, void *arg);
+void amd_files_find_before(struct amd *amd, amd_files_fn *found, void *arg);
+
+/* True if no call of this process has met the file: it may have memory. It has a mark then. */
+bool amd_files_meet(struct amd *amd, int fd, int device);
+
+/* True if another process, which is alive, met the file first: what is made there outlives this one. */
+bool amd_files_is_others(int fd);
+
 /* True if files may share the key. */
 bool amd_files_is_shared(uint64_t key);
 

@@ -14,9 +14,9 @@ import struct
 import sys
 
 NODES = "/sys/devices/virtual/kfd/kfd/topology/nodes"
-ACQUIRE_VM, ALLOC_MEMORY, CREATE_QUEUE = 0x40084b15, 0xc0284b16, 0xc0584b02
+ACQUIRE_VM, ALLOC_MEMORY, MAP_MEMORY, CREATE_QUEUE = 0x40084b15, 0xc0284b16, 0xc0184b18, 0xc0584b02
 AQL = 2
-VRAM, WRITABLE = 1 << 0, 1 << 31
+VRAM, USERPTR, WRITABLE = 1 << 0, 1 << 2, 1 << 31
 
 
 def gpus():
@@ -35,10 +35,21 @@ def gpus():
     return found
 
 
+def give_page(kfd, number, at):
+    """A page of the program's becomes an object that the GPU has at the same address."""
+    alloc = bytearray(struct.pack("=QQQQII", at, mmap.PAGESIZE, 0, at, number, USERPTR | WRITABLE))
+    fcntl.ioctl(kfd, ALLOC_MEMORY, alloc)
+    numbers = (ctypes.c_uint32 * 1)(number)
+    fcntl.ioctl(kfd, MAP_MEMORY, bytearray(struct.pack(
+        "=8sQII", bytes(alloc[16:24]), ctypes.addressof(numbers), 1, 0)))
+
+
 def make_queue(kfd, number):
     """What it answers is the queue's memory, which has to stay."""
     ring = mmap.mmap(-1, 2 * mmap.PAGESIZE)
     at = ctypes.addressof(ctypes.c_char.from_buffer(ring))
+    give_page(kfd, number, at)
+    give_page(kfd, number, at + mmap.PAGESIZE)
     fcntl.ioctl(kfd, CREATE_QUEUE, bytearray(struct.pack(
         "=QQQQIIIIIIQQQII", at, at + mmap.PAGESIZE, at + mmap.PAGESIZE + 8, 0, mmap.PAGESIZE,
         number, AQL, 100, 7, 0, 0, 0, 0, 0, 0)))

@@ -159,6 +159,14 @@ class SimAmd(cli_lib.Case):
                          "PCI Bus": f"0000:0{i + 1}:00.0"} for i in (0, 1)})
 
     @needs_rocm_smi
+    def test_rocm_smi_at_a_glance(self):
+        """Sensors, without which it aborts with a mutex that all its runs share."""
+        done = self.allot("sim", "--amd", "2", "--memory", "1GiB", "--", "rocm-smi")
+        self.assertEqual(done.returncode, 2, done.stderr)  # there is no fan
+        for gpu in range(2):
+            self.assertRegex(done.stdout, rf"(?m)^{gpu} +35\.0c +90\.0W +500Mhz +1600Mhz ")
+
+    @needs_rocm_smi
     def test_rocm_smi_in_a_tenant(self):
         out = self.chosen("rocm-smi", "--showmeminfo", "vram", "--showbus", "--json")
         self.assertEqual(json.loads(out.splitlines()[-1]), {
@@ -228,6 +236,9 @@ class SimAmd(cli_lib.Case):
                 (("--amd", "33"), ('"33"',)),
                 (("--amd", "5,partitions=8"), ('"5,partitions=8"', "with all partitions")),
                 (("--amd", "1,partitions=9"), ('"1,partitions=9"', "partitions=N, from 2 to 8")),
+                (("--amd", "1,linux=5.19"), ('"1,linux=5.19"', "linux=VERSION, from 6.1 to")),
+                (("--amd", "1,linux=6"), ('"1,linux=6"',)),
+                (("--amd", "1,linux=8.0"), ("from 6.1 to 7.2",)),
                 (("--amd", "1,partitions=2"), ("gfx90a", "no partitions; gfx942")),
                 (("--amd", "x"), ('"x"',)),
                 (("--amd", "1", "--model", "gfx9"), ("--model", '"gfx9"', "gfx90a, gfx942")),

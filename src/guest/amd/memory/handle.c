@@ -92,9 +92,8 @@ int amd_handle_put(struct amd_call *call, uint64_t handle, struct object *object
 	return object_put(objects, object);
 }
 
-/* How an object of a render node was made; false: not told. */
-static bool amd_handle_made_as(struct amd_call *call, uint32_t handle,
-			       struct drm_amdgpu_gem_create_in *ret)
+bool amd_handle_made_as(struct amd_call *call, uint32_t handle,
+			struct drm_amdgpu_gem_create_in *ret)
 {
 	struct drm_amdgpu_gem_op op = {
 		.handle = handle, .op = AMDGPU_GEM_OP_GET_GEM_CREATE_INFO, .value = (uintptr_t)ret};

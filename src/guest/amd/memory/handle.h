@@ -34,6 +34,11 @@ int amd_handle_put(struct amd_call *call, uint64_t handle, struct object *object
  */
 bool amd_handle_take_from_key(struct amd_call *call, uint64_t key, struct object *ret_last);
 
+/* How an object of the call's render node was made; false: not told, or there is none. */
+struct drm_amdgpu_gem_create_in;
+bool amd_handle_made_as(struct amd_call *call, uint32_t handle,
+			struct drm_amdgpu_gem_create_in *ret);
+
 /*
  * The kernel's answer about an object of the call's render node: its size, and whether it may be in a
  * GPU's own memory. False: it gives none. The other returns true if the object may be in the machine's.

@@ -12,6 +12,7 @@
 #include "guest/amd/ask.h"
 #include "guest/amd/files.h"
 #include "guest/amd/memory/handle.h"
+#include "guest/amd/memory/inherit.h"
 #include "guest/amd/memory/made.h"
 #include "guest/amd/memory/memory.h"
 #include "guest/amd/memory/reserve.h"
@@ -172,6 +173,9 @@ static int amd_memory_create(struct amd_call *call, const struct demand *demand)
 
 	if (demand->act != DEMAND_TAKE)
 		return amd_call_kernel(call);
+	/* The memory would stay in that file when this process, and its charge, are gone. */
+	if (amd_files_is_others(call->fd))
+		return -EACCES;
 	amd_learn_unified(call->device, call->fd);
 	return amd_memory_take(call, call->device, demand, &args->out.handle,
 			       sizeof(args->out.handle));
@@ -407,6 +411,7 @@ int amd_memory_call(struct amd_call *call)
 {
 	struct demand demand;
 
+	amd_inherit(call);
 	if (amd_memory_call_maps(call))
 		return amd_memory_map(call);
 	if (call->device && _IOC_NR(call->request) == DRM_NR_AMDGPU_GEM_VA)

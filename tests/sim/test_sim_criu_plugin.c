@@ -692,6 +692,26 @@ static void dump_and_be_killed(const pid_t pids[PROCESSES])
 	*host->said = *host->logged = 0;
 }
 
+/* The plugin's process, which ended their pause, is gone. */
+static void await_no_tracer(const pid_t pids[PROCESSES])
+{
+	for (int i = 0; i < PROCESSES; i++) {
+		char path[64], line[128];
+		int tracer = 1;
+
+		snprintf(path, sizeof(path), "/proc/%d/status", pids[i]);
+		for (int tries = 0; tracer; tries++) {
+			FILE *file = fopen(path, "re");
+
+			CHECK(file && tries < HOST_PATIENCE);
+			while (fgets(line, sizeof(line), file))
+				sscanf(line, "TracerPid: %d", &tracer);
+			fclose(file);
+			usleep(1000);
+		}
+	}
+}
+
 static void check_large_log(bool by_engines)
 {
 	char expected[256];
@@ -722,6 +742,7 @@ static void dump_large(const char *path)
 		say(sockets[i]);
 		hear(sockets[i]);
 	}
+	await_no_tracer(pids);
 	CHECK_EQ(dump_processes(pids), 0);
 	check_large_log(!getenv("ALLOT_SIM_AMD_WITHOUT"));
 	put_records(path);

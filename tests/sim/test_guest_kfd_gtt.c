@@ -13,6 +13,8 @@
 #define SIZE	(16 * MIB)
 
 #define DRM_IOWR(name, type) _IOWR('d', DRM_NR_##name, type)
+static const char *program;
+
 #define BOTH (AMDGPU_GEM_DOMAIN_VRAM | AMDGPU_GEM_DOMAIN_GTT)
 
 static struct snapshot_host host(void)
@@ -328,8 +330,74 @@ static void test_killed(void)
 	check_all_there();
 }
 
-int main(void)
+/* Another process, outside of the tenant, that leaves 32 MiB of the first GPU. */
+static int outside(int socket)
 {
+	uint64_t handle;
+
+	open_devices();
+	acquire_devices();
+	CHECK_EQ(alloc_vram(0, 224 * MIB, &handle), 0);
+	say(socket);
+	hear(socket);
+	return 0;
+}
+
+static pid_t start_outside(int *ret_socket)
+{
+	int pair[2];
+	char number[16];
+	pid_t child;
+
+	CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
+	snprintf(number, sizeof(number), "%d", pair[1]);
+	child = fork();
+	CHECK(child >= 0);
+	if (!child) {
+		close(pair[0]);
+		leave_tenant();
+		run_past_library(program, number);
+		_exit(1);
+	}
+	close(pair[1]);
+	*ret_socket = pair[0];
+	return child;
+}
+
+/* A buffer for which a full GPU has no room is refused by the kernel, or may be in the machine's memory. */
+static void test_fall_back(void)
+{
+	uint64_t rest, more, handle;
+	uint32_t buffer, other;
+	int socket, r;
+	pid_t pid = start_outside(&socket);
+
+	hear(socket);
+	r = create(render[0], 48 * MIB, AMDGPU_GEM_DOMAIN_VRAM, &buffer);
+	CHECK(r == 0 || r == -ENOMEM);
+	CHECK_EQ(host().used_bytes, r ? 0 : 48 * MIB);
+	CHECK_EQ(charged(0), r ? 0 : 48 * MIB);
+	if (r == 0) {
+		CHECK_EQ(close_handle(render[0], buffer), 0);
+		CHECK_EQ(alloc_gtt(0, LIMIT - 32 * MIB, &rest), 0);
+		CHECK_EQ(create(render[0], 48 * MIB, AMDGPU_GEM_DOMAIN_VRAM, &other), -ENOMEM);
+		CHECK_EQ(host().used_bytes, LIMIT - 32 * MIB);
+		CHECK_EQ(alloc_gtt(0, 32 * MIB + PAGE, &more), -ENOMEM);
+		CHECK_EQ(free_memory(rest), 0);
+	}
+	CHECK_EQ(alloc_gtt(0, LIMIT, &handle), 0);
+	CHECK_EQ(free_memory(handle), 0);
+	say(socket);
+	end(pid, 0);
+	close(socket);
+	check_all_there();
+}
+
+int main(int argc, char **argv)
+{
+	program = argv[0];
+	if (argc > 1)
+		return outside(atoi(argv[1]));
 	open_devices();
 	acquire_devices();
 	name_devices();
@@ -343,5 +411,6 @@ int main(void)
 	test_shared(false);
 	test_shared(true);
 	test_killed();
+	test_fall_back();
 	return 0;
 }

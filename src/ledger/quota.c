@@ -342,13 +342,13 @@ static uint64_t quota_machine_limit(struct ledger *ledger, int host)
 	return room ? sat_add_u64(quota_used(ledger, host), room) : UINT64_MAX;
 }
 
-uint64_t quota_host_limit(struct ledger *ledger, int host, const struct policy *policy,
+uint64_t quota_host_limit(struct ledger *ledger, int host, uint64_t said_bytes,
 			  enum host_category category)
 {
 	uint64_t cgroup;
 
-	if (policy->gtt_mib)
-		return (uint64_t)policy->gtt_mib << 20;
+	if (said_bytes)
+		return said_bytes;
 	if (category == HOST_USERPTR)
 		return UINT64_MAX;
 	/* The cgroups have counted the program's own pages. */

@@ -134,11 +134,11 @@ uint64_t quota_used_by(struct ledger *ledger, int device, enum category category
 
 /*
  * Most that the row of `host`, an answer of ledger_host, may have: GTT, which no memory cgroup counts
- * (Linux 6.18), and userptr, which are pages of the program's own. Where the policy does not say it, GTT
- * may be what the machine has free and what this process's cgroups have left; userptr may be anything.
- * Reads files of /proc and /sys then.
+ * (Linux 6.18), and userptr, which are pages of the program's own. `said_bytes` is the policy's word;
+ * where that says nothing (0), GTT may be what the machine has free and what this process's cgroups have
+ * left, and userptr anything. Reads files of /proc and /sys then, for GTT.
  */
-uint64_t quota_host_limit(struct ledger *ledger, int host, const struct policy *policy,
+uint64_t quota_host_limit(struct ledger *ledger, int host, uint64_t said_bytes,
 			  enum host_category category);
 
 /* Of these, the bytes that are reserved and not yet committed. */

@@ -59,27 +59,27 @@ static void check_limit(void)
 {
 	struct slot *a = fixture_join(fixture_tenant("limit"));
 	struct ledger *l = slot_ledger(a);
-	struct policy policy = {.gtt_mib = 512};
+	uint64_t said = 512 * MIB;
 	int host = ledger_host(l);
 
 	machine_room = GIB;
 	cgroup_room = 64 * MIB;
-	CHECK_EQ(quota_host_limit(l, host, &policy, HOST_GTT), 512 * MIB);
-	CHECK_EQ(quota_host_limit(l, host, &policy, HOST_USERPTR), 512 * MIB);
-	policy.gtt_mib = 0;
-	CHECK_EQ(quota_host_limit(l, host, &policy, HOST_USERPTR), UINT64_MAX);
-	CHECK_EQ(quota_host_limit(l, host, &policy, HOST_GTT), 64 * MIB);
+	CHECK_EQ(quota_host_limit(l, host, said, HOST_GTT), 512 * MIB);
+	CHECK_EQ(quota_host_limit(l, host, said, HOST_USERPTR), 512 * MIB);
+	said = 0;
+	CHECK_EQ(quota_host_limit(l, host, said, HOST_USERPTR), UINT64_MAX);
+	CHECK_EQ(quota_host_limit(l, host, said, HOST_GTT), 64 * MIB);
 	/* What the program has itself the cgroup has counted, and what the driver has it has not. */
 	quota_charge(a, host, (enum category)HOST_USERPTR, 100 * MIB);
-	CHECK_EQ(quota_host_limit(l, host, &policy, HOST_GTT), 164 * MIB);
+	CHECK_EQ(quota_host_limit(l, host, said, HOST_GTT), 164 * MIB);
 	quota_charge(a, host, (enum category)HOST_GTT, 64 * MIB);
-	CHECK_EQ(quota_host_limit(l, host, &policy, HOST_GTT), 164 * MIB);
-	CHECK_EQ(quota_reserve(a, host, 1, quota_host_limit(l, host, &policy, HOST_GTT)), -EDQUOT);
+	CHECK_EQ(quota_host_limit(l, host, said, HOST_GTT), 164 * MIB);
+	CHECK_EQ(quota_reserve(a, host, 1, quota_host_limit(l, host, said, HOST_GTT)), -EDQUOT);
 	/* Neither is free any more. */
 	cgroup_room = UINT64_MAX;
-	CHECK_EQ(quota_host_limit(l, host, &policy, HOST_GTT), GIB + 164 * MIB);
+	CHECK_EQ(quota_host_limit(l, host, said, HOST_GTT), GIB + 164 * MIB);
 	machine_room = 0; /* not known */
-	CHECK_EQ(quota_host_limit(l, host, &policy, HOST_GTT), UINT64_MAX);
+	CHECK_EQ(quota_host_limit(l, host, said, HOST_GTT), UINT64_MAX);
 }
 
 /* Living processes' alone, and what others hold of a dead one's. */

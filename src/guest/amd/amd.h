@@ -44,6 +44,8 @@ struct amd {
 	struct topology *topology; /* the machine's, with what the tenant does not have */
 	struct slot *slot;
 	int host; /* index in the tenant's ledger of what GPUs have pinned of the machine's memory */
+	_Atomic uint64_t gtt_bytes; /* the policy's limit on that; cached as a device's */
+	_Atomic uint64_t gtt_generation;
 	bool hides; /* a GPU that the tenant does not have: else names of GPUs need no look */
 	uint32_t ndevices;
 	struct amd_device device[GUEST_DEVICES];

@@ -7,17 +7,32 @@
 #include "guest/amd/memory/sweep.h"
 #include "guest/core/trace.h"
 
-/* Closed where the policy cannot be read, as guest_limit. */
+/* The policy's word, as guest_limit_cached: of threads that read it at once the last looks again. */
+static uint64_t amd_host_said(struct guest *guest, struct amd *amd)
+{
+	uint64_t now = guest_generation(guest), said;
+	struct policy policy;
+
+	if (atomic_load_explicit(&amd->gtt_generation, memory_order_acquire) == now)
+		return atomic_load_explicit(&amd->gtt_bytes, memory_order_relaxed);
+	do {
+		now = guest_generation(guest);
+		/* Closed where it cannot be read: nothing needs less than a page. */
+		said = policy_read(guest->policy_map, &policy) ? 1 : (uint64_t)policy.gtt_mib << 20;
+		atomic_store_explicit(&amd->gtt_bytes, said, memory_order_relaxed);
+		atomic_store_explicit(&amd->gtt_generation, now, memory_order_release);
+	} while (guest_generation(guest) != now);
+	return said;
+}
+
 uint64_t amd_host_limit(struct guest *guest, struct amd *amd, enum demand_memory memory)
 {
-	struct policy policy;
-	uint64_t limit = 0;
+	uint64_t limit, said = amd_host_said(guest, amd);
 	int saved = errno;
 
 	guest_depth++;
-	if (!policy_read(guest->policy_map, &policy))
-		limit = quota_host_limit(guest->ledger, amd->host, &policy,
-					 memory == DEMAND_USERPTR ? HOST_USERPTR : HOST_GTT);
+	limit = quota_host_limit(guest->ledger, amd->host, said,
+				 memory == DEMAND_USERPTR ? HOST_USERPTR : HOST_GTT);
 	guest_depth--;
 	errno = saved;
 	return limit;

@@ -297,6 +297,20 @@ static void test_updates(void)
 	puppet_end(&a);
 }
 
+/*
+ * Until there are no more: on a busy machine the keeper may have one open for long, and where the
+ * program has closed that meanwhile (QUEUE_CLOSE), it closes one of the program's.
+ */
+static bool come_to_fds(const struct puppet *p, int n)
+{
+	uint64_t since = now_monotonic_ns();
+
+	for (; now_monotonic_ns() < since + WAIT_NS; usleep(500))
+		if (count_fds(p) <= n)
+			return true;
+	return false;
+}
+
 /* The thread of ours is there while it is needed, and no descriptor of ours at any time. */
 static void test_guest(void)
 {
@@ -309,13 +323,13 @@ static void test_guest(void)
 	fds = fewest_fds(&a);
 	id = puppet_make(&a, 0, AQL);
 	CHECK(wait_keeper(&a, true));
-	CHECK_EQ(fewest_fds(&a), fds);
+	CHECK(come_to_fds(&a, fds));
 	/* Whatever becomes of the file that the queue was made with. */
 	puppet(&a, (struct queue_ask){.op = QUEUE_CLOSE});
 	fds = fewest_fds(&a);
 	tenant_set("guest", 250);
 	wait_bits(&a, id, quarter);
-	CHECK_EQ(fewest_fds(&a), fds);
+	CHECK(come_to_fds(&a, fds));
 	puppet_end(&a);
 
 	a = puppet_start("guest", OPTIONS("--compute", "25"));

@@ -275,9 +275,12 @@ bool amd_files_meet(struct amd *amd, int fd, int device)
 
 bool amd_files_is_others(int fd)
 {
-	int owner = fcntl(fd, F_GETOWN);
+	int owner = fcntl(fd, F_GETOWN), saved = errno;
+	bool others = amd_files_read_mark(fd) && owner != getpid() &&
+		      (!kill(owner, 0) || errno == EPERM);
 
-	return amd_files_read_mark(fd) && owner != getpid() && (!kill(owner, 0) || errno == EPERM);
+	errno = saved;
+	return others;
 }
 
 struct mark_look {

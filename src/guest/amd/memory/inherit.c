@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "guest/amd/memory/inherit.h"
 
+#include <errno.h>
+
 #include "amd/abi/drm.h"
 #include "guest/amd/files.h"
 #include "guest/amd/memory/handle.h"
@@ -76,8 +78,11 @@ static void amd_inherit_before(int fd, void *arg)
 
 void amd_inherit(struct amd_call *call)
 {
+	int saved = errno;
+
 	amd_files_find_before(call->amd, amd_inherit_before, call);
 	if (call->device && amd_files_meet(call->amd, call->fd,
 					   (int)(call->device - call->amd->device)))
 		amd_inherit_file(call);
+	errno = saved;
 }

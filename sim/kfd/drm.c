@@ -4,6 +4,7 @@
  * Of command submission there are copies (copies.c).
  */
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "amd/abi/drm.h"
@@ -145,6 +146,8 @@ static int drm_get_info(struct emu_machine *m, const struct emu_gpu *gpu, uint64
 	case AMDGPU_INFO_READ_MMR_REG:
 		return drm_answer(&a, registers, sizeof(registers));
 	case AMDGPU_INFO_DEV_INFO:
+		if (getenv("ALLOT_SIM_AMD_FUSED"))
+			device.ids_flags = AMDGPU_IDS_FLAGS_FUSION;
 		return drm_answer(&a, &device, sizeof(device));
 	case AMDGPU_INFO_MEMORY:
 		bytes = drm_used_bytes(m, gpu, VRAM);

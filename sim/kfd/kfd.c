@@ -272,7 +272,8 @@ static int kfd_do_call(const struct kfd_ioctl *row, int fd, unsigned long reques
 	r = user_copy_in(block, arg, bytes);
 	if (r < 0)
 		return r;
-	m = emu_lock();
+	/* CRIU's is by a descriptor of another process. */
+	m = row->nr == KFD_NR_CRIU_OP ? emu_lock_any() : emu_lock();
 	if (!m)
 		return -EBADF;
 	emu_gem_reap(m);

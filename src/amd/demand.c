@@ -63,8 +63,9 @@ static struct demand demand_of_alloc(const struct kfd_ioctl_alloc_memory_of_gpu_
 		return demand_take_part(DEMAND_VRAM, args->gpu_id, bytes, page_bytes);
 	if (args->flags & KFD_IOC_ALLOC_MEM_FLAGS_GTT)
 		return demand_take_part(DEMAND_GTT, args->gpu_id, bytes, page_bytes);
-	if (args->flags & (KFD_IOC_ALLOC_MEM_FLAGS_USERPTR | KFD_IOC_ALLOC_MEM_FLAGS_DOORBELL |
-			   KFD_IOC_ALLOC_MEM_FLAGS_MMIO_REMAP))
+	if (args->flags & KFD_IOC_ALLOC_MEM_FLAGS_USERPTR)
+		return demand_take_part(DEMAND_USERPTR, args->gpu_id, bytes, page_bytes);
+	if (args->flags & (KFD_IOC_ALLOC_MEM_FLAGS_DOORBELL | KFD_IOC_ALLOC_MEM_FLAGS_MMIO_REMAP))
 		return demand_nothing();
 	return demand_refuse(-EINVAL);
 }
@@ -206,32 +207,46 @@ struct demand demand_of_kfd(unsigned long request, const void *block, size_t cop
 	return demand_nothing(); /* scratch, too: its memory is allocated and then pointed to */
 }
 
+/* Of the machine, for the GPU or not: the driver allocates both. */
+#define DOMAINS_OF_HOST (AMDGPU_GEM_DOMAIN_CPU | AMDGPU_GEM_DOMAIN_GTT)
+
 /*
  * The domains on the chip (GDS, GWS, OA) are not memory. A domain that is not known here may be, so
- * it counts as VRAM.
+ * it counts as VRAM. Memory of several domains may be in any of them.
  */
 static struct demand demand_of_create(const struct drm_amdgpu_gem_create_in *args,
 				      uint32_t page_bytes, uint32_t gpu_id)
 {
-	const uint64_t elsewhere = AMDGPU_GEM_DOMAIN_CPU | AMDGPU_GEM_DOMAIN_GDS |
-				   AMDGPU_GEM_DOMAIN_GWS | AMDGPU_GEM_DOMAIN_OA;
+	const uint64_t chip = AMDGPU_GEM_DOMAIN_GDS | AMDGPU_GEM_DOMAIN_GWS | AMDGPU_GEM_DOMAIN_OA;
+	bool host = args->domains & DOMAINS_OF_HOST || !args->domains;
+	struct demand demand = demand_nothing();
 
-	if (args->domains & ~(elsewhere | AMDGPU_GEM_DOMAIN_GTT))
-		return demand_take_part(DEMAND_VRAM, gpu_id, args->bo_size, page_bytes);
-	if (args->domains & AMDGPU_GEM_DOMAIN_GTT)
+	if (args->domains & ~(chip | DOMAINS_OF_HOST))
+		demand = demand_take_part(DEMAND_VRAM, gpu_id, args->bo_size, page_bytes);
+	else if (host)
 		return demand_take_part(DEMAND_GTT, gpu_id, args->bo_size, page_bytes);
-	return demand_nothing();
+	if (host && demand.act == DEMAND_TAKE) {
+		demand.parts[demand.count] = demand.parts[0];
+		demand.parts[demand.count++].memory = DEMAND_GTT;
+	}
+	return demand;
 }
 
 /*
- * An object that is to move to device memory is charged before it does. A move from there gives
- * nothing back: the kernel may move the object to the device again when it likes.
+ * An object that may move is charged at the new place before it does. The former charge stays: the kernel
+ * moves the object when it likes, or never.
  */
 static struct demand demand_of_op(const struct drm_amdgpu_gem_op *args)
 {
-	if (args->op != AMDGPU_GEM_OP_SET_PLACEMENT || !(args->value & AMDGPU_GEM_DOMAIN_VRAM))
+	struct demand demand = demand_only_act(DEMAND_PLACE, args->handle);
+
+	if (args->op != AMDGPU_GEM_OP_SET_PLACEMENT)
 		return demand_nothing();
-	return demand_only_act(DEMAND_PLACE, args->handle);
+	if (args->value & AMDGPU_GEM_DOMAIN_VRAM)
+		demand.parts[demand.count++].memory = DEMAND_VRAM;
+	if (args->value & DOMAINS_OF_HOST)
+		demand.parts[demand.count++].memory = DEMAND_GTT;
+	return demand;
 }
 
 struct demand demand_of_drm(unsigned long request, const void *block, size_t copied,
@@ -246,6 +261,10 @@ struct demand demand_of_drm(unsigned long request, const void *block, size_t cop
 	case DRM_NR_AMDGPU_GEM_CREATE: {
 		BLOCK(drm_amdgpu_gem_create_in, args);
 		return demand_of_create(&args, page_bytes, gpu_id);
+	}
+	case DRM_NR_AMDGPU_GEM_USERPTR: {
+		BLOCK(drm_amdgpu_gem_userptr, args);
+		return demand_take_part(DEMAND_USERPTR, gpu_id, args.size, page_bytes);
 	}
 	case DRM_NR_AMDGPU_GEM_OP: {
 		BLOCK(drm_amdgpu_gem_op, args);

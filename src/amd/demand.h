@@ -26,13 +26,14 @@ enum demand_act {
 	DEMAND_TAKE,	/* reserve the parts, ask the kernel, then commit or take them back */
 	DEMAND_GIVE,	/* after the kernel's call, the charge of `object` is free */
 	DEMAND_IMPORT,	/* charged to its owner, not to the importer, whatever its size */
-	DEMAND_PLACE,	/* an object that is there goes to device memory: reserve its size there */
+	DEMAND_PLACE,	/* an object that is there may go where the parts say: reserve its size there */
 	DEMAND_REFUSE,	/* with `error`, without asking the kernel */
 };
 
 enum demand_memory {
 	DEMAND_VRAM,
-	DEMAND_GTT, /* the host's, pinned for a GPU */
+	DEMAND_GTT,	/* the machine's, that the driver allocates */
+	DEMAND_USERPTR, /* pages of the program's own, pinned for a GPU */
 };
 
 struct demand_part {
@@ -48,7 +49,7 @@ struct demand_part {
 struct demand {
 	enum demand_act act;
 	int error;	/* REFUSE: a negative errno */
-	uint32_t count; /* TAKE: of the parts; each is needed */
+	uint32_t count; /* TAKE: of the parts; each is needed. PLACE: no sizes */
 	struct demand_part parts[DEMAND_PARTS];
 	/*
 	 * GIVE and PLACE: a handle of /dev/kfd, or of the render node's file. With `by_address`,

@@ -9,7 +9,7 @@
 #include "base/cleanup.h"
 #include "base/dir.h"
 #include "criu/dmabuf.h"
-#include "criu/drm.h"
+#include "criu/gpu/drm.h"
 #include "criu/kfd_file.h"
 #include "criu/whose.h"
 

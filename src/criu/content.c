@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -11,8 +12,8 @@
 
 #include "base/err.h"
 #include "criu/abi.h"
-#include "criu/drm.h"
-#include "criu/engine.h"
+#include "criu/gpu/drm.h"
+#include "criu/gpu/mover.h"
 #include "criu/say.h"
 
 /* The buffers that a file owns, one after the other. */
@@ -24,17 +25,21 @@ struct owned {
 	uint32_t minor; /* of the node that has them now */
 	bool small;	/* the CPU does not reach all of its memory */
 	struct object_holder holder; /* of the buffer; */
-	struct contents_view view;   /* open when some of it was copied, */
-	int dmabuf;		     /* or this, by the engine */
-	struct engine engine;
+	struct contents_view view;   /* open when some of it was copied by the CPU, */
+	int dmabuf;		     /* or this, to be moved */
+	struct mover mover;
 };
 
-static void content_leave_buffer(struct owned *o)
+/* Returns an error of what was written last. */
+static int content_leave_buffer(struct owned *o)
 {
+	int r = mover_flush(&o->mover);
+
 	contents_view_close(&o->view);
 	if (o->dmabuf >= 0)
 		close(o->dmabuf);
 	o->dmabuf = -EBADF;
+	return r;
 }
 
 static int content_next(void *arg, struct object *ret)
@@ -42,7 +47,10 @@ static int content_next(void *arg, struct object *ret)
 	struct owned *o = arg;
 	const struct catalog *c = o->catalog;
 
-	content_leave_buffer(o);
+	int r = content_leave_buffer(o);
+
+	if (r < 0)
+		return r;
 	for (; o->after < c->n[CATALOG_BUFFERS]; o->after++) {
 		const struct catalog_buffer *b = &c->buffers[o->after];
 
@@ -106,21 +114,37 @@ static int content_refuse(const struct owned *o, bool out, bool reached, int r)
 	return r;
 }
 
+/*
+ * A buffer in the GPU's memory is moved. A buffer that is never exported has no dma-buf for that, and the CPU
+ * has to reach it.
+ */
+static int content_begin(struct owned *o, bool reached, bool out)
+{
+	const struct catalog_buffer *b = &o->catalog->buffers[o->buffer];
+
+	if (o->view.at || o->dmabuf >= 0)
+		return 0;
+	if (b->domains & AMDGPU_GEM_DOMAIN_VRAM || !reached)
+		o->dmabuf = content_dmabuf(o, out);
+	if (o->dmabuf >= 0)
+		return 0;
+	return reached ? content_view(o, out) : o->dmabuf;
+}
+
 static int content_copy(void *arg, uint64_t offset, void *memory, size_t len, bool out)
 {
 	struct owned *o = arg;
 	bool reached = content_is_reached(o);
-	int r = 0;
+	const struct catalog_buffer *b = &o->catalog->buffers[o->buffer];
+	int r = content_begin(o, reached, out);
+	const struct kfd_place place = {o->minor, o->dmabuf, b->bytes, true};
 
-	if (reached && !o->view.at)
-		r = content_view(o, out);
-	if (!reached && o->dmabuf < 0)
-		r = o->dmabuf = content_dmabuf(o, out);
-	if (r >= 0 && reached)
+	if (r >= 0 && o->view.at)
 		contents_view_copy(&o->view, offset, memory, len);
 	else if (r >= 0)
-		r = engine_copy(&o->engine, o->minor, o->dmabuf, offset, memory, len, out);
-	return r < 0 ? content_refuse(o, out, reached, r) : 0;
+		r = out ? mover_write(&o->mover, &place, offset, memory, len)
+			: mover_read(&o->mover, &place, offset, memory, len);
+	return r < 0 ? content_refuse(o, out, o->view.at, r) : 0;
 }
 
 static int content_run(struct owned *o, const struct contents_seal *seal, bool out)
@@ -130,14 +154,22 @@ static int content_run(struct owned *o, const struct contents_seal *seal, bool o
 	char name[64];
 	const struct contents contents = {criu_get_image_dir(), name, o->catalog->id, {1, 1}, *seal,
 					  content_next, content_copy, o};
-	int r;
+	struct mover_count count;
+	int r, left;
 
 	snprintf(name, sizeof(name), "allot-amdgpu-%u.objects", file->id);
 	o->dmabuf = -EBADF;
 	o->small = !engine_is_needless(o->minor);
 	r = out ? contents_load(&contents, &damage) : contents_save(&contents, 0);
-	content_leave_buffer(o);
-	engine_close(&o->engine);
+	left = content_leave_buffer(o);
+	r = r < 0 ? r : left;
+	count = mover_close(&o->mover);
+	if (count.engine_requests || count.cpu_requests)
+		SAY_INFO("content of file %u: %" PRIu64 " bytes by the GPU's engine in %" PRIu64
+			 " requests, %" PRIu64 " by threads of the CPU in %" PRIu64
+			 ", at most %u under way",
+			 file->id, count.engine_bytes, count.engine_requests, count.cpu_bytes,
+			 count.cpu_requests, count.most);
 	if (r < 0)
 		SAY_ERROR("what file %u of render node %u holds cannot be %s: %s", file->id,
 			  file->minor, out ? "put back" : "written",

@@ -4,8 +4,12 @@
 #include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
 
-#include "criu/drm.h"
+#include "base/cleanup.h"
+#include "criu/gpu/drm.h"
 
 /* Of one kind in a context; the kernel has at most this many (amdgpu_ctx_num_entities). */
 #define RINGS 4
@@ -35,13 +39,39 @@ static bool contexts_has_worked(int fd, uint32_t id, uint32_t kinds)
 	return false;
 }
 
+/*
+ * True if a context of any process holds the clocks: then none of ours gets them. Clocks that an
+ * administrator set nobody holds. True also where it cannot be asked.
+ */
+static bool contexts_clocks_are_held(int fd, uint32_t level)
+{
+	CLEANUP_CLOSE int own = -EBADF;
+	struct stat st;
+	uint32_t id;
+
+	if (fstat(fd, &st) < 0)
+		return true;
+	own = drm_open(minor(st.st_rdev));
+	if (own < 0 || drm_make_context(own, &id) < 0)
+		return true;
+	return drm_set_clocks(own, id, level) < 0; /* the context goes with its file */
+}
+
+/* The kernel tells the level, and not whose it is, but gives the holder alone the same again. */
+static bool contexts_holds_clocks(int fd, uint32_t id)
+{
+	uint32_t level = drm_clocks(fd, id);
+
+	return level && contexts_clocks_are_held(fd, level) && drm_set_clocks(fd, id, level) == 0;
+}
+
 /* Why it cannot come back, or NULL. */
 static const char *contexts_obstacle(int fd, uint32_t id, uint32_t kinds, uint32_t flags)
 {
 	if (flags & (AMDGPU_CTX_QUERY2_FLAGS_RESET | AMDGPU_CTX_QUERY2_FLAGS_VRAMLOST |
 		     AMDGPU_CTX_QUERY2_FLAGS_GUILTY))
 		return "was lost in a reset of the GPU";
-	if (drm_has_stable_clocks(fd, id))
+	if (contexts_holds_clocks(fd, id))
 		return "holds the GPU's clocks (SET_STABLE_PSTATE)";
 	if (contexts_has_worked(fd, id, kinds))
 		return "has submitted work (AMDGPU_CS), whose numbers the kernel cannot give back";

@@ -11,7 +11,7 @@
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "criu/abi.h"
-#include "criu/drm.h"
+#include "criu/gpu/drm.h"
 #include "criu/kfd/kfd_dump.h"
 #include "criu/kfd/kfd_image.h"
 #include "criu/kfd_reach.h"
@@ -34,6 +34,7 @@ void dump_done(struct dump *d)
 	free(d->dmabufs);
 	free(d->imported);
 	kfd_dump_close(d->kfd);
+	keeper_end(&d->keeper);
 	topology_free(d->topology);
 	for (uint32_t i = 0; i < d->nkfds; i++)
 		close(d->kfds[i]);
@@ -227,11 +228,17 @@ static uint32_t dump_find_render(void *arg, uint32_t process, uint32_t minor)
 static int dump_join_kfd(struct dump *d)
 {
 	struct join join = {.dump = d};
+	int r = 0;
 
 	join.npids = whose_held(&join.pids);
 	kfd_dump_join(d->kfd, dump_find_render, &join);
+	if (!d->keeper.pid && join.npids >= 0)
+		r = keeper_start(&d->keeper, join.pids, join.npids, d->kfds, (int)d->nkfds);
 	free(join.pids);
-	return join.npids < 0 ? join.npids : 0;
+	if (r < 0)
+		SAY_ERROR("no process can be made that has queues go on if CRIU is killed: %s",
+			  strerror(-r));
+	return join.npids < 0 ? join.npids : r;
 }
 
 static int dump_write_kfd(struct dump *d)

@@ -12,6 +12,7 @@
 
 #include "criu/catalog.h"
 #include "criu/content.h"
+#include "criu/keeper.h"
 
 struct dump_buffer {
 	struct content_place place;
@@ -38,6 +39,7 @@ struct dump {
 	struct topology *topology;
 	int *kfds;
 	uint32_t nkfds;
+	struct keeper keeper;
 };
 
 void dump_done(struct dump *dump); /* takes a zeroed one */

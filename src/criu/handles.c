@@ -3,7 +3,7 @@
 
 #include <errno.h>
 
-#include "criu/drm.h"
+#include "criu/gpu/drm.h"
 
 #define PAGE 4096
 

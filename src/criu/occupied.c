@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "amd/gem_addresses.h"
-#include "criu/drm.h"
+#include "criu/gpu/drm.h"
 
 #define RESERVED (AMDGPU_VM_DELAY_UPDATE | AMDGPU_VM_PAGE_PRT)
 #define PAGE	 AMD_ADDRESSES_PAGE

@@ -14,7 +14,7 @@
 #include "criu/abi.h"
 #include "criu/awaited.h"
 #include "criu/dmabuf.h"
-#include "criu/drm.h"
+#include "criu/gpu/drm.h"
 #include "criu/kfd_file.h"
 #include "criu/render.h"
 #include "criu/say.h"

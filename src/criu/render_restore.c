@@ -7,7 +7,7 @@
 
 #include "base/cleanup.h"
 #include "criu/contexts.h"
-#include "criu/drm.h"
+#include "criu/gpu/drm.h"
 #include "criu/handles.h"
 #include "criu/render.h"
 #include "criu/say.h"

@@ -7,4 +7,7 @@
 
 #define SAY_ERROR(format, ...) print_on_level(1, "Error (allot_amdgpu): " format "\n", ##__VA_ARGS__)
 
+/* For CRIU's log alone, at the level of information. */
+#define SAY_INFO(format, ...) print_on_level(3, "allot_amdgpu: " format "\n", ##__VA_ARGS__)
+
 #endif

@@ -207,6 +207,14 @@ static void guard_look_again(struct guard *guard)
 	guard->due_ms = now + guard->wait_ms;
 }
 
+static bool guard_places_on_gpu(const struct demand *demand)
+{
+	for (uint32_t i = 0; i < demand->count; i++)
+		if (demand->parts[i].memory == DEMAND_VRAM)
+			return true;
+	return false;
+}
+
 /* About memory of `gpu_id`, or of any by /dev/kfd (0): 0 lets the kernel do it. */
 static int guard_decide(struct guard *guard, const struct seccomp_notif *asked, uint32_t gpu_id,
 			const struct demand *demand)
@@ -234,6 +242,8 @@ static int guard_decide(struct guard *guard, const struct seccomp_notif *asked, 
 	 * Only the kernel and liballot.so know the object's size, and which of the addresses have
 	 * memory already; liballot.so has reserved the new part.
 	 */
+	if (demand->act == DEMAND_PLACE && !guard_places_on_gpu(demand))
+		return 0;
 	if (demand->act == DEMAND_PLACE)
 		return usage_table_counts_itself(guard->table, process, gpu_id) ? 0 : -ENOMEM;
 	if (demand->by_address &&

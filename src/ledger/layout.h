@@ -21,6 +21,8 @@
 #define LEDGER_SLOTS   1024
 #define LEDGER_DEVICES 64
 #define LEDGER_SHARED  1024
+/* The last entry is the machine's own memory, beyond where a look for devices ends: see ledger_host. */
+#define LEDGER_HOST (LEDGER_DEVICES - 1)
 
 /* A cache line of its own for the words that every process writes when it joins. */
 struct ledger_header {

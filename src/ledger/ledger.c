@@ -124,6 +124,9 @@ static int ledger_map_watched(struct ledger *ledger, int fd)
 	return madvise(map, sizeof(struct ledger_file), MADV_DONTFORK) < 0 ? err_errno() : 0;
 }
 
+/* The name of the machine's memory, which no device has: the letters "the machine's". */
+static const uint64_t host_name[2] = {UINT64_C(0x6863616d20656874), UINT64_C(0x2020207327656e69)};
+
 static void ledger_unmap_private(struct ledger *ledger)
 {
 	struct ledger_file *map = ledger->map, *none = NULL;
@@ -137,7 +140,9 @@ static void ledger_unmap_private(struct ledger *ledger)
 	memset(map->slots, 0, ledger->most_slots * sizeof(map->slots[0]));
 	memset(map->shared, 0, ledger->most_shared * sizeof(map->shared[0]));
 	memset(map->device_time, 0, ledger->most_devices * sizeof(map->device_time[0]));
-	for (unsigned int d = 0; d < ledger->most_devices; d++) {
+	for (unsigned int d = 0; d < LEDGER_DEVICES; d++) {
+		if (d >= ledger->most_devices && d != LEDGER_HOST)
+			continue;
 		memset(map->rows[d], 0, ledger->most_slots * sizeof(map->rows[0][0]));
 		memset(map->info[d], 0, ledger->most_slots * sizeof(map->info[0][0]));
 	}
@@ -348,7 +353,7 @@ static int ledger_read_used(struct ledger *ledger)
 	if (ledger->watched)
 		high = shared = 0;
 	for (unsigned int d = 0; d < LEDGER_DEVICES; d++)
-		if (map->devices[d].uuid_hi)
+		if (map->devices[d].uuid_hi && map->devices[d].uuid_hi != host_name[1])
 			devices = d + 1;
 	ledger_raise(&ledger->most_slots, high);
 	ledger_raise(&ledger->most_shared, shared);
@@ -358,7 +363,7 @@ static int ledger_read_used(struct ledger *ledger)
 		r = ledger_read_part(ledger, map->shared, shared * sizeof(map->shared[0]));
 	if (r == 0)
 		r = ledger_read_part(ledger, map->device_time, devices * sizeof(map->device_time[0]));
-	for (unsigned int d = 0; r == 0 && d < devices && !ledger->watched; d++) {
+	for (unsigned int d = 0; r == 0 && d < LEDGER_DEVICES && !ledger->watched; d++) {
 		if (!map->devices[d].uuid_hi)
 			continue;
 		r = ledger_read_part(ledger, map->rows[d], high * sizeof(map->rows[0][0]));
@@ -402,11 +407,10 @@ static struct ledger_device *ledger_entry(struct ledger *ledger, int device,
 	return ret_uuid[0] && ret_uuid[1] ? dev : NULL;
 }
 
-/* The index of a name, else that of the first entry without one. */
-static int ledger_find_device(struct ledger *ledger, const uint64_t uuid[static 2])
+/* The index of a name, else that of the first entry from `d` on without one. */
+static int ledger_find_device(struct ledger *ledger, const uint64_t uuid[static 2], int d)
 {
 	uint64_t other[2];
-	int d = 0;
 
 	while (ledger_entry(ledger, d, other) && memcmp(other, uuid, sizeof(other)) != 0)
 		d++;
@@ -418,13 +422,13 @@ static int ledger_find_device(struct ledger *ledger, const uint64_t uuid[static 
  * overwritten. All entries before the first without a name have one: a search for all devices of a
  * tenant ends there.
  */
-static int ledger_name_device(struct ledger *ledger, int fd, const uint64_t uuid[static 2])
+static int ledger_name_device(struct ledger *ledger, int fd, const uint64_t uuid[static 2], int first)
 {
 	int d, r = shared_file_lock_wait(fd, LEDGER_LOCK_DEVICES, 1);
 
 	if (r < 0)
 		return r;
-	d = ledger_find_device(ledger, uuid);
+	d = ledger_find_device(ledger, uuid, first);
 	if (d < LEDGER_DEVICES && !ledger_knows(ledger, d)) {
 		word_release(&ledger->map->devices[d].uuid_lo, uuid[0]);
 		FAULT_POINT(DEVICE_HALF_NAMED);
@@ -436,12 +440,12 @@ static int ledger_name_device(struct ledger *ledger, int fd, const uint64_t uuid
 	return d < LEDGER_DEVICES ? d : -ENOSPC;
 }
 
-static int ledger_add_device(struct ledger *ledger, const uint64_t uuid[static 2])
+static int ledger_add_device(struct ledger *ledger, const uint64_t uuid[static 2], int first)
 {
 	CLEANUP_CLOSE int own = -EBADF;
 	int fd = map_fd(ledger, &own);
 
-	return fd < 0 ? fd : ledger_name_device(ledger, fd, uuid);
+	return fd < 0 ? fd : ledger_name_device(ledger, fd, uuid, first);
 }
 
 int ledger_allocate(struct ledger *ledger, int device)
@@ -457,23 +461,36 @@ int ledger_allocate(struct ledger *ledger, int device)
 	return fd < 0 ? fd : map_allocate_rows(ledger, fd, device);
 }
 
+/* As ledger_device, in the entries from `first` on. */
+static int ledger_device_from(struct ledger *ledger, const uint64_t name[static 2], int first)
+{
+	int d = ledger_find_device(ledger, name, first), r;
+
+	if (ledger->is_copy)
+		return ledger_knows(ledger, d) ? d : -ENODEV;
+	if (!ledger_knows(ledger, d))
+		d = ledger_add_device(ledger, name, first);
+	r = d < 0 ? d : ledger_allocate(ledger, d);
+	return r < 0 ? r : d;
+}
+
 int ledger_device(struct ledger *ledger, const uint8_t uuid[16], uint64_t total_bytes)
 {
 	uint64_t name[2];
-	int d, r;
+	int d;
 
 	memcpy(name, uuid, sizeof(name));
 	if (!name[0] || !name[1])
 		return -EINVAL;
-	d = ledger_find_device(ledger, name);
-	if (ledger->is_copy)
-		return ledger_knows(ledger, d) ? d : -ENODEV;
-	if (!ledger_knows(ledger, d))
-		d = ledger_add_device(ledger, name);
-	r = d < 0 ? d : ledger_allocate(ledger, d);
-	if (r == 0 && total_bytes)
+	d = ledger_device_from(ledger, name, 0);
+	if (d >= 0 && total_bytes && !ledger->is_copy)
 		word_write(&ledger->map->devices[d].total_bytes, total_bytes);
-	return r < 0 ? r : d;
+	return d;
+}
+
+int ledger_host(struct ledger *ledger)
+{
+	return ledger_device_from(ledger, host_name, LEDGER_HOST);
 }
 
 bool ledger_knows(struct ledger *ledger, int device)
@@ -483,23 +500,44 @@ bool ledger_knows(struct ledger *ledger, int device)
 	return ledger_entry(ledger, device, uuid);
 }
 
+static void ledger_read_info(const struct ledger_device *dev, const uint64_t uuid[static 2],
+			     struct ledger_device_info *ret)
+{
+	memcpy(ret->uuid, uuid, sizeof(ret->uuid));
+	ret->total_bytes = word_read(&dev->total_bytes);
+	ret->context_bytes = word_read(&dev->context_bytes);
+	ret->context_mps_bytes = word_read(&dev->context_mps_bytes);
+	ret->refusals = word_read(&dev->refusals);
+	ret->peak_bytes = word_read(&dev->peak_bytes);
+}
+
+static bool ledger_is_host(const uint64_t uuid[static 2])
+{
+	return !memcmp(uuid, host_name, sizeof(host_name));
+}
+
 int ledger_device_info(struct ledger *ledger, int device, struct ledger_device_info *ret)
 {
-	struct ledger_device_info info;
 	struct ledger_device *dev;
 	uint64_t uuid[2];
 
 	dev = ledger_entry(ledger, device, uuid);
-	if (!dev)
+	if (!dev || ledger_is_host(uuid))
 		return -ENODEV;
-	memcpy(info.uuid, uuid, sizeof(info.uuid));
-	info.total_bytes = word_read(&dev->total_bytes);
-	info.context_bytes = word_read(&dev->context_bytes);
-	info.context_mps_bytes = word_read(&dev->context_mps_bytes);
-	info.refusals = word_read(&dev->refusals);
-	info.peak_bytes = word_read(&dev->peak_bytes);
-	*ret = info;
+	ledger_read_info(dev, uuid, ret);
 	return 0;
+}
+
+int ledger_host_info(struct ledger *ledger, struct ledger_device_info *ret)
+{
+	struct ledger_device *dev;
+	uint64_t uuid[2];
+
+	dev = ledger_entry(ledger, LEDGER_HOST, uuid);
+	if (!dev || !ledger_is_host(uuid))
+		return -ENODEV;
+	ledger_read_info(dev, uuid, ret);
+	return LEDGER_HOST;
 }
 
 void ledger_learn_context(struct ledger *ledger, int device, bool mps, uint64_t bytes)

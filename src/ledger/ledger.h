@@ -85,12 +85,19 @@ int ledger_look(struct ledger *ledger);
 int ledger_device(struct ledger *ledger, const uint8_t uuid[16], uint64_t total_bytes);
 
 /*
+ * The same for the entry of the machine's memory that AMD's GPUs have pinned for the tenant: rows,
+ * categories (enum host_category), entries of shared memory and refusals are as a device's, and no look
+ * for devices finds it. -ENOSPC also where 64 devices are known already.
+ */
+int ledger_host(struct ledger *ledger);
+
+/*
  * Makes sure that the rows of an entry exist on disk: before, they must not be touched. 0, -ENODEV
  * or -ENOSPC. Waits for nobody, whatever the ledger's owner.
  */
 int ledger_allocate(struct ledger *ledger, int device);
 
-/* True if the table has an entry `device`; there are no gaps in it. */
+/* True if the table has an entry `device`; there are no gaps in it but before ledger_host's. */
 bool ledger_knows(struct ledger *ledger, int device);
 
 /* Entry `device` of the table. -ENODEV past the end or where the name is not complete. */
@@ -103,6 +110,8 @@ struct ledger_device_info {
 	uint64_t peak_bytes; /* most that was held at once */
 };
 int ledger_device_info(struct ledger *ledger, int device, struct ledger_device_info *ret);
+/* The same of ledger_host's entry: its index, or -ENODEV while no process has made it. */
+int ledger_host_info(struct ledger *ledger, struct ledger_device_info *ret);
 
 /*
  * A futex that processes in a container ring for the arbiter, since they reach no file that other

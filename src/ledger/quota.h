@@ -102,7 +102,8 @@ void quota_set_driver(struct slot *slot, int device, uint64_t bytes, uint64_t no
 
 /*
  * The machine's own memory that this process has pinned for the device (AMD's GTT). It is no memory
- * of the device, so no limit applies to it and no sum has it: it is there to be seen.
+ * of the device, so no sum has it: it is there to be seen. The tenant's limit on it is one for all
+ * devices together, which is admitted by the row of ledger_host.
  */
 void quota_host_add(struct slot *slot, int device, uint64_t bytes);
 void quota_host_sub(struct slot *slot, int device, uint64_t bytes);
@@ -127,6 +128,18 @@ uint64_t quota_used_live_each(struct ledger *ledger, int device, uint64_t *each)
  * about a millisecond, if they make the difference.
  */
 bool quota_over(struct slot *slot, int device, uint64_t limit);
+
+/* One category's part of quota_used, without shared objects. */
+uint64_t quota_used_by(struct ledger *ledger, int device, enum category category);
+
+/*
+ * Most that the row of `host`, an answer of ledger_host, may have: GTT, which no memory cgroup counts
+ * (Linux 6.18), and userptr, which are pages of the program's own. `said_bytes` is the policy's word;
+ * where that says nothing (0), GTT may be what the machine has free and what this process's cgroups have
+ * left, and userptr anything. Reads files of /proc and /sys then, for GTT.
+ */
+uint64_t quota_host_limit(struct ledger *ledger, int host, uint64_t said_bytes,
+			  enum host_category category);
 
 /* Of these, the bytes that are reserved and not yet committed. */
 uint64_t quota_pending(struct ledger *ledger, int device);

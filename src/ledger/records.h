@@ -23,6 +23,15 @@ enum category {
 	CAT_N,
 };
 
+/*
+ * Of the machine's memory that AMD's GPUs have pinned for the tenant (ledger_host). Its row stands where
+ * a device's does, with these in the places of two categories that only CUDA's memory has.
+ */
+enum host_category {
+	HOST_GTT = CAT_DATA,	  /* allocated by the driver */
+	HOST_USERPTR = CAT_ARRAY, /* the program's own pages */
+};
+
 /* No device has this much; a word above it is damage, and its tenant counts as full. */
 #define QUOTA_ABSURD_BYTES (UINT64_C(1) << 60)
 
@@ -131,7 +140,8 @@ struct policy {
 	uint32_t trace; /* 1: what its processes decide is recorded, see trace.h; likewise no flag */
 	/* Of others' turns that work waits for; 0: the default. Likewise no flag. See sched/rounds.h. */
 	uint32_t latency_us;
-	uint8_t reserved[4];
+	/* Most of the machine's memory that AMD's GPUs may have pinned for it; 0: what is free. Likewise. */
+	uint32_t gtt_mib;
 	struct policy_device device[POLICY_DEVICES];
 	/* Last, and not part of the record that older libraries read. */
 	char swap_dir[POLICY_DIR_BYTES]; /* what has no room on the host goes there; "": nowhere */

@@ -357,6 +357,13 @@ void shared_uncover(struct slot *slot, struct shared_key key)
 		shared_uncover_entry(slot, entry);
 }
 
+int shared_device(struct ledger *ledger, struct shared_key key)
+{
+	struct ledger_shared *entry = shared_find(ledger, key);
+
+	return entry ? (int)word_read(&entry->device) : -1;
+}
+
 bool shared_known(struct ledger *ledger, struct shared_key key)
 {
 	return shared_find(ledger, key);

@@ -82,6 +82,8 @@ int shared_rename(struct slot *slot, struct shared_key from, struct shared_key t
 
 /* Does any process, live or not yet reclaimed, hold an object of this name? */
 bool shared_known(struct ledger *ledger, struct shared_key key);
+/* The device that it is charged on, or ledger_host's answer; -1: no such object. */
+int shared_device(struct ledger *ledger, struct shared_key key);
 /* Its size; 0: no such object. */
 uint64_t shared_bytes(struct ledger *ledger, struct shared_key key);
 /* Is it carried by its owner's row, so that it is in the driver's figure of the owner too? */

@@ -344,9 +344,7 @@ void swap_say(struct slot *slot, const struct swap_answer *answer)
 
 void swap_get_on(struct slot *slot, uint64_t bytes)
 {
-	struct swap_report *report = &slot->ledger->map->slots[slot->index].swap;
-
-	word_write(&report->amount, word_read(&report->amount) + bytes);
+	word_publish_add(&slot->ledger->map->slots[slot->index].swap.amount, bytes);
 }
 
 void swap_set_out(struct slot *slot, int device, uint64_t bytes)

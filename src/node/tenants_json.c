@@ -30,6 +30,7 @@ static void tenants_json_put_policy(struct json *j, const struct policy *p)
 	json_bool(j, "swappable", p->flags & POLICY_SWAPPABLE);
 	json_bool(j, "overcommit", p->flags & POLICY_OVERCOMMIT);
 	json_known_u64(j, "host_memory_bytes", p->host_bytes);
+	json_known_u64(j, "gtt_limit_bytes", (uint64_t)p->gtt_mib << 20);
 	json_text(j, "swap_dir", *p->swap_dir ? p->swap_dir : NULL);
 	json_text(j, "accounting", p->flags & POLICY_ACCOUNTING_DRIVER ? "driver" : "ledger");
 	json_open(j, "compute", '{');
@@ -125,6 +126,22 @@ static void tenants_json_put_swap(struct json *j, const struct tenant_entry *e)
 	json_close(j, '}');
 }
 
+/* Memory of the machine that GPUs have pinned. */
+static void tenants_json_put_host(struct json *j, const struct snapshot_host *h)
+{
+	if (!h->known) {
+		json_none(j, "gtt");
+		return;
+	}
+	json_open(j, "gtt", '{');
+	json_u64(j, "used_bytes", h->used_bytes);
+	json_u64(j, "gtt_bytes", h->gtt_bytes);
+	json_u64(j, "userptr_bytes", h->userptr_bytes);
+	json_u64(j, "peak_bytes", h->peak_bytes);
+	json_u64(j, "refusals", h->refusals);
+	json_close(j, '}');
+}
+
 /* NULL if the tenant is not swappable; transitions are named by their direction. */
 static const char *const tenants_json_states[SWAP_STATES] = {
 	[SWAP_RUNNING] = "running",	  [SWAP_SUSPENDING] = "suspending",
@@ -187,6 +204,7 @@ static void tenants_json_put_snapshot(struct json *j, const struct snapshot *v)
 {
 	tenants_json_put_policy(j, &v->policy);
 	tenants_json_put_waits(j, v);
+	tenants_json_put_host(j, &v->host);
 	json_open(j, "devices", '[');
 	for (int i = 0; i < v->ndevices; i++)
 		tenants_json_put_device(j, &v->device[i]);

@@ -21,10 +21,12 @@ static void check_parts(const struct demand *d)
 		const struct demand_part *part = &d->parts[i];
 
 		MUST(part->bytes <= DEMAND_MOST_BYTES && part->bytes % PAGE == 0);
-		MUST(part->memory == DEMAND_VRAM || part->memory == DEMAND_GTT);
+		MUST(part->memory == DEMAND_VRAM || part->memory == DEMAND_GTT ||
+		     part->memory == DEMAND_USERPTR);
 		MUST(!d->by_address || part->bytes == d->length);
 	}
-	MUST(d->count < 2 || d->parts[0].gpu_id != d->parts[1].gpu_id);
+	MUST(d->count < 2 || d->parts[0].gpu_id != d->parts[1].gpu_id ||
+	     d->parts[0].memory != d->parts[1].memory);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -50,7 +52,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (d.act == DEMAND_TAKE)
 		check_parts(&d);
 	else
-		MUST(d.count == 0);
+		MUST(d.count <= (d.act == DEMAND_PLACE ? DEMAND_PARTS : 0));
 	MUST(!d.by_address || d.object + d.length >= d.object);
 	/* What is decided and what is asked agree. */
 	MUST(decision != KFD_REFUSE || d.act == DEMAND_REFUSE);

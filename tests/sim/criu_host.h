@@ -30,7 +30,8 @@ static struct host {
 	pid_t pid[HOST_TASKS];
 	atomic_int event[HOST_TASKS];
 	atomic_int asleep[HOST_TASKS]; /* it has slept, for nothing changed */
-	char said[4096]; /* errors */
+	char said[4096];   /* errors */
+	char logged[4096]; /* what is no error */
 	int in_inventory; /* how often the image's list of plugins has it; a restore takes it off */
 } *host;
 
@@ -124,13 +125,14 @@ HOST_EXPORT int set_fds_event(int pid)
 
 HOST_EXPORT void print_on_level(unsigned int level, const char *format, ...)
 {
-	size_t n = strlen(host->said);
+	char *to = level > 1 ? host->logged : host->said;
+	size_t n = strlen(to);
 	va_list args;
 
 	va_start(args, format);
-	vsnprintf(host->said + n, sizeof(host->said) - n, format, args);
+	vsnprintf(to + n, sizeof(host->said) - n, format, args);
 	va_end(args);
-	fputs(host->said + n, stderr);
+	fputs(to + n, stderr);
 }
 
 /* Loads the plugin for images in that folder. */

@@ -12,6 +12,7 @@
  */
 #include <linux/sched.h>
 #include <stdio.h>
+#include <sys/resource.h>
 
 #include "amd/gem_addresses.h"
 #include "tests/sim/criu_host.h"
@@ -590,6 +591,168 @@ static void dump_small(const char *path)
 	put_records(path);
 }
 
+/* The queue goes on, finds its doorbell, and memory where it was. */
+static void check_queue_goes_on(int number)
+{
+	struct queue q = {.ring = ARENA,
+			  .read = (uint64_t *)(ARENA + RING_BYTES),
+			  .write = (uint64_t *)(ARENA + RING_BYTES + 8),
+			  .doorbell = (uint64_t *)(CPU(DOORBELLS) + was[number].doorbell)};
+
+	fence = (uint64_t *)(ARENA + RING_BYTES + 4096);
+	put_fill(&q, AT(OWN), 0x66666666, 4096);
+	put_fence(&q, 77);
+	ring(&q);
+	for (int i = 0; *(volatile uint32_t *)fence != 77; i++) {
+		CHECK(i < HOST_PATIENCE);
+		usleep(1000);
+	}
+	CHECK_EQ(*(volatile uint32_t *)CPU(OWN), 0x66666666);
+}
+
+/* --- Two with a large buffer each, on a GPU each ------------------------------------------------ */
+
+/* Five requests of the engine, of which four are under way at once. */
+#define LARGE_BYTES    (18 * MIB)
+#define LARGE_REQUESTS 5
+
+static void fill_large(int number)
+{
+	for (uint64_t i = 0; i < LARGE_BYTES / 4; i++)
+		((uint32_t *)CPU(OWN))[i] = word_of(i + (uint64_t)number);
+}
+
+static void check_large(int number)
+{
+	const uint32_t *words = (const uint32_t *)CPU(OWN);
+
+	for (uint64_t i = 0; i < LARGE_BYTES / 4; i++)
+		CHECK_EQ(words[i], word_of(i + (uint64_t)number));
+}
+
+/* Its content is what it was whenever it is asked. */
+static void run_large(int socket, int number)
+{
+	uint64_t handle, offset = 0;
+	struct record r;
+	uint32_t done = 0;
+
+	begin_process(&r);
+	CHECK_EQ(alloc_at(number, AT(OWN), LARGE_BYTES, FLAGS, &handle, &offset), 0);
+	CHECK_EQ(map(handle, ids, 2, &done), 0); /* its queue is the first's */
+	map_as(&r, OWN, render[number], offset, LARGE_BYTES);
+	fill_large(number);
+	make_idle_queue(&r);
+	message_send(socket, &r, sizeof(r), -1);
+	hear(socket);
+	check_large(number);
+	was[number] = r;
+	check_queue_goes_on(number);
+	fill_large(number);
+	say(socket);
+	pause();
+}
+
+static void run_large_first(int socket)
+{
+	run_large(socket, 0);
+}
+
+static void run_large_second(int socket)
+{
+	run_large(socket, 1);
+}
+
+static int dump_processes(const pid_t pids[PROCESSES])
+{
+	open_devices();
+	for (int i = 0; i < PROCESSES; i++) {
+		seize(pids[i]);
+		stop(pids[i]);
+	}
+	for (int i = 0; i < PROCESSES; i++)
+		dump_process(pids[i], i, FD_DMABUF);
+	return host_dump_end(pids[0]);
+}
+
+/* Killed while it writes the content, as by SIGKILL: there is a limit to how long a file may be. */
+static void dump_and_be_killed(const pid_t pids[PROCESSES])
+{
+	const struct rlimit limit = {6 * MIB, 6 * MIB};
+	const struct rlimit no_core = {0, 0};
+	pid_t child = fork();
+	int status;
+
+	CHECK(child >= 0);
+	if (!child) {
+		setrlimit(RLIMIT_CORE, &no_core);
+		setrlimit(RLIMIT_FSIZE, &limit);
+		dump_processes(pids);
+		_exit(0);
+	}
+	CHECK_EQ(waitpid(child, &status, 0), child);
+	CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGXFSZ);
+	*host->said = *host->logged = 0;
+}
+
+/* The plugin's process, which ended their pause, is gone. */
+static void await_no_tracer(const pid_t pids[PROCESSES])
+{
+	for (int i = 0; i < PROCESSES; i++) {
+		char path[64], line[128];
+		int tracer = 1;
+
+		snprintf(path, sizeof(path), "/proc/%d/status", pids[i]);
+		for (int tries = 0; tracer; tries++) {
+			FILE *file = fopen(path, "re");
+
+			CHECK(file && tries < HOST_PATIENCE);
+			while (fgets(line, sizeof(line), file))
+				sscanf(line, "TracerPid: %d", &tracer);
+			fclose(file);
+			usleep(1000);
+		}
+	}
+}
+
+static void check_large_log(bool by_engines)
+{
+	char expected[256];
+	const uint64_t bytes = PROCESSES * LARGE_BYTES;
+	const int requests = PROCESSES * LARGE_REQUESTS;
+
+	snprintf(expected, sizeof(expected),
+		 "content of /dev/kfd: %llu bytes by GPUs' engines in %d requests, %llu by threads "
+		 "of the CPU in %d, at most 4 under way of a GPU; ",
+		 (unsigned long long)(by_engines ? bytes : 0), by_engines ? requests : 0,
+		 (unsigned long long)(by_engines ? 0 : bytes), by_engines ? 0 : requests);
+	CHECK(strstr(host->logged, expected));
+}
+
+static void dump_large(const char *path)
+{
+	void (*const run[PROCESSES])(int) = {run_large_first, run_large_second};
+	int sockets[PROCESSES], unused;
+	pid_t pids[PROCESSES];
+
+	for (int i = 0; i < PROCESSES; i++) {
+		pids[i] = start(run[i], &sockets[i]);
+		CHECK_EQ(message_receive(sockets[i], &was[i], sizeof(was[i]), &unused),
+			 sizeof(was[i]));
+	}
+	dump_and_be_killed(pids);
+	for (int i = 0; i < PROCESSES; i++) {
+		say(sockets[i]);
+		hear(sockets[i]);
+	}
+	await_no_tracer(pids);
+	CHECK_EQ(dump_processes(pids), 0);
+	check_large_log(!getenv("ALLOT_SIM_AMD_WITHOUT"));
+	put_records(path);
+	for (int i = 0; i < PROCESSES; i++)
+		end(pids[i], SIGKILL);
+}
+
 /* --- The second machine ------------------------------------------------------------------------ */
 
 /* As a task of CRIU's, with the pid that it had where that is free. */
@@ -658,25 +821,6 @@ static void check_new_memory(uint64_t expected)
 	munmap(at, 4096);
 }
 
-/* The queue goes on, finds its doorbell, and memory where it was. */
-static void check_queue(int number)
-{
-	struct queue q = {.ring = ARENA,
-			  .read = (uint64_t *)(ARENA + RING_BYTES),
-			  .write = (uint64_t *)(ARENA + RING_BYTES + 8),
-			  .doorbell = (uint64_t *)(CPU(DOORBELLS) + was[number].doorbell)};
-
-	fence = (uint64_t *)(ARENA + RING_BYTES + 4096);
-	put_fill(&q, AT(OWN), 0x66666666, 4096);
-	put_fence(&q, 77);
-	ring(&q);
-	for (int i = 0; *(volatile uint32_t *)fence != 77; i++) {
-		CHECK(i < HOST_PATIENCE);
-		usleep(1000);
-	}
-	CHECK_EQ(*(volatile uint32_t *)CPU(OWN), 0x66666666);
-}
-
 static void come_back(int socket, int number)
 {
 	const int fds[] = {FD_KFD, FD_RENDER, FD_RENDER + 1, FD_RENDER + 2};
@@ -706,7 +850,7 @@ static void come_back(int socket, int number)
 		CHECK(dmabuf != MAP_FAILED && dmabuf[0] == 'A' + !number);
 	}
 	check_new_memory(0);
-	check_queue(number);
+	check_queue_goes_on(number);
 	say(socket);
 }
 
@@ -811,6 +955,22 @@ static void come_back_small(int socket, int number)
 	}
 }
 
+static void come_back_large(int socket, int number)
+{
+	const int fds[] = {FD_KFD, FD_RENDER, FD_RENDER + 1, FD_RENDER + 2};
+
+	socket = host_move_high(socket);
+	restore_files(number, fds, 4);
+	restore_maps(number);
+	make_arena();
+	say(socket);
+	for (int step = 0; step < 2; step++) {
+		hear(socket);
+		check_large(number);
+		say(socket);
+	}
+}
+
 static void restore_all(const char *path, int n, void (*run)(int socket, int number))
 {
 	int pair[2], sockets[PROCESSES];
@@ -894,7 +1054,7 @@ int main(int argc, char *argv[])
 {
 	char two[] = "/tmp/allot-criu-plugin-XXXXXX", one[] = "/tmp/allot-criu-plugin-XXXXXX";
 	char noted[] = "/tmp/allot-criu-plugin-XXXXXX", small[] = "/tmp/allot-criu-plugin-XXXXXX";
-	char unreached[] = "/tmp/allot-criu-plugin-XXXXXX";
+	char unreached[] = "/tmp/allot-criu-plugin-XXXXXX", large[] = "/tmp/allot-criu-plugin-XXXXXX";
 
 	if (argc == 4) {
 		host_start(argv[3], argv[2]);
@@ -912,6 +1072,10 @@ int main(int argc, char *argv[])
 			dump_small(argv[2]);
 		else if (!strcmp(argv[1], "restore-unreached"))
 			restore_all(argv[2], 1, come_back_unreached);
+		else if (!strcmp(argv[1], "dump-large"))
+			dump_large(argv[2]);
+		else if (!strcmp(argv[1], "restore-large"))
+			restore_all(argv[2], PROCESSES, come_back_large);
 		else if (!strcmp(argv[1], "restore-small"))
 			restore_all(argv[2], 1, come_back_small);
 		else if (!strcmp(argv[1], "restore-noted"))
@@ -927,7 +1091,7 @@ int main(int argc, char *argv[])
 		return 0;
 	}
 	CHECK(argc == 5 && mkdtemp(two) && mkdtemp(one) && mkdtemp(noted) &&
-	      mkdtemp(small) && mkdtemp(unreached));
+	      mkdtemp(small) && mkdtemp(unreached) && mkdtemp(large));
 	run_in_machine(argv, argv[3], "64MiB", "restore-upstreams", two, argv[2]);
 	run_in_machine(argv, argv[3], "64MiB", "dump", two, argv[2]);
 	run_in_machine(argv, argv[3], "64MiB", "restore", two, argv[2]);
@@ -943,6 +1107,13 @@ int main(int argc, char *argv[])
 	run_in_machine(argv, argv[3], "64MiB", "restore-noted", noted, argv[2]);
 	run_in_machine(argv, argv[3], "64MiB", "dump-unreached", unreached, argv[2]);
 	run_in_machine(argv, argv[3], "64MiB", "restore-unreached", unreached, argv[2]);
+	for (int by_cpu = 0; by_cpu < 2; by_cpu++) {
+		if (by_cpu)
+			setenv("ALLOT_SIM_AMD_WITHOUT", "AMDGPU_CS", 1);
+		run_in_machine(argv, argv[3], "64MiB", "dump-large", large, argv[2]);
+		run_in_machine(argv, argv[3], "64MiB", "restore-large", large, argv[2]);
+		unsetenv("ALLOT_SIM_AMD_WITHOUT");
+	}
 	setenv("ALLOT_SIM_AMD_BAR", "16MiB", 1);
 	run_in_machine(argv, argv[3], "64MiB", "dump-small", small, argv[2]);
 	run_in_machine(argv, argv[4], "64MiB", "restore-small", small, argv[2]);
@@ -952,6 +1123,7 @@ int main(int argc, char *argv[])
 	remove_all(two);
 	remove_all(one);
 	remove_all(unreached);
+	remove_all(large);
 	remove_all(small);
 	remove_all(noted);
 	return 0;

@@ -182,8 +182,8 @@ bool __wrap_stage_take(struct stage *stage, uint64_t bytes)
 	return !(no_buffers && bytes == COPY_BUFFERS_BYTES) && __real_stage_take(stage, bytes);
 }
 
-uint64_t __wrap_cgroup_room(void);
-uint64_t __wrap_cgroup_room(void)
+uint64_t __wrap_host_memory_cgroup_room(void);
+uint64_t __wrap_host_memory_cgroup_room(void)
 {
 	return no_room ? COPY_BUFFERS_BYTES - 1 : UINT64_MAX;
 }

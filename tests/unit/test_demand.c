@@ -63,7 +63,7 @@ static void test_alloc(void)
 	check_take(alloc(MIB(1), vram | gtt), DEMAND_VRAM, MIB(1));
 	check_take(alloc(MIB(1), vram | KFD_IOC_ALLOC_MEM_FLAGS_USERPTR), DEMAND_VRAM, MIB(1));
 	check_take(alloc(0, vram), DEMAND_VRAM, 0);
-	CHECK_EQ(alloc(MIB(1), KFD_IOC_ALLOC_MEM_FLAGS_USERPTR).act, DEMAND_NOTHING);
+	check_take(alloc(MIB(1) + 1, KFD_IOC_ALLOC_MEM_FLAGS_USERPTR), DEMAND_USERPTR, MIB(1) + PAGE);
 	CHECK_EQ(alloc(MIB(1), KFD_IOC_ALLOC_MEM_FLAGS_DOORBELL).act, DEMAND_NOTHING);
 	CHECK_EQ(alloc(PAGE, KFD_IOC_ALLOC_MEM_FLAGS_MMIO_REMAP).act, DEMAND_NOTHING);
 	check_refused(alloc(MIB(1), 0), -EINVAL);
@@ -210,18 +210,42 @@ static struct demand create(uint64_t size, uint64_t domains)
 	return OF_DRM(DRM_NR_AMDGPU_GEM_CREATE, args);
 }
 
+/* In either memory, so charged in both. */
+static void check_both(struct demand d, uint64_t bytes)
+{
+	CHECK_EQ(d.act, DEMAND_TAKE);
+	CHECK_EQ(d.count, 2);
+	for (int i = 0; i < 2; i++) {
+		CHECK_EQ(d.parts[i].memory, i ? DEMAND_GTT : DEMAND_VRAM);
+		CHECK_EQ(d.parts[i].gpu_id, GPU);
+		CHECK_EQ(d.parts[i].bytes, bytes);
+	}
+}
+
 static void test_create(void)
 {
 	const uint64_t vram = AMDGPU_GEM_DOMAIN_VRAM, gtt = AMDGPU_GEM_DOMAIN_GTT;
 
 	check_take(create(MIB(3) - 1, vram), DEMAND_VRAM, MIB(3));
 	check_take(create(MIB(3), gtt), DEMAND_GTT, MIB(3));
-	check_take(create(MIB(3), vram | gtt), DEMAND_VRAM, MIB(3));
+	check_both(create(MIB(3), vram | gtt), MIB(3));
+	check_both(create(MIB(3), vram | AMDGPU_GEM_DOMAIN_CPU), MIB(3));
 	check_take(create(MIB(3), gtt | AMDGPU_GEM_DOMAIN_CPU), DEMAND_GTT, MIB(3));
 	check_take(create(MIB(3), UINT64_C(1) << 40), DEMAND_VRAM, MIB(3));
-	CHECK_EQ(create(MIB(3), AMDGPU_GEM_DOMAIN_CPU).act, DEMAND_NOTHING);
+	check_take(create(MIB(3), AMDGPU_GEM_DOMAIN_CPU), DEMAND_GTT, MIB(3));
+	check_take(create(MIB(3), 0), DEMAND_GTT, MIB(3));
 	CHECK_EQ(create(4, AMDGPU_GEM_DOMAIN_GWS).act, DEMAND_NOTHING);
 	check_refused(create(UINT64_MAX, vram), -ENOMEM);
+	check_refused(create(UINT64_MAX, vram | gtt), -ENOMEM);
+}
+
+static void test_userptr(void)
+{
+	struct drm_amdgpu_gem_userptr args = {.addr = MIB(4), .size = MIB(3)};
+
+	check_take(OF_DRM(DRM_NR_AMDGPU_GEM_USERPTR, args), DEMAND_USERPTR, MIB(3));
+	args.size = UINT64_MAX;
+	check_refused(OF_DRM(DRM_NR_AMDGPU_GEM_USERPTR, args), -ENOMEM);
 }
 
 static void test_place(void)
@@ -230,9 +254,14 @@ static void test_place(void)
 					 .value = AMDGPU_GEM_DOMAIN_VRAM};
 	struct demand d = OF_DRM(DRM_NR_AMDGPU_GEM_OP, args);
 
-	CHECK(d.act == DEMAND_PLACE && d.object == 5);
+	CHECK(d.act == DEMAND_PLACE && d.object == 5 && d.count == 1);
+	CHECK_EQ(d.parts[0].memory, DEMAND_VRAM);
 	args.value = AMDGPU_GEM_DOMAIN_GTT;
-	CHECK_EQ(OF_DRM(DRM_NR_AMDGPU_GEM_OP, args).act, DEMAND_NOTHING);
+	d = OF_DRM(DRM_NR_AMDGPU_GEM_OP, args);
+	CHECK(d.act == DEMAND_PLACE && d.object == 5 && d.count == 1);
+	CHECK_EQ(d.parts[0].memory, DEMAND_GTT);
+	args.value |= AMDGPU_GEM_DOMAIN_VRAM;
+	CHECK_EQ(OF_DRM(DRM_NR_AMDGPU_GEM_OP, args).count, 2);
 	args = (struct drm_amdgpu_gem_op){5, AMDGPU_GEM_OP_GET_GEM_CREATE_INFO, UINT64_MAX};
 	CHECK_EQ(OF_DRM(DRM_NR_AMDGPU_GEM_OP, args).act, DEMAND_NOTHING);
 }
@@ -280,6 +309,7 @@ int main(void)
 	test_svm();
 	test_svm_wild();
 	test_create();
+	test_userptr();
 	test_place();
 	test_uncountable();
 	test_unknown();

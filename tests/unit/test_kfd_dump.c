@@ -96,9 +96,9 @@ static int ask_kernel(int fd, unsigned long request, void *arg)
 	return -EINVAL;
 }
 
-static int read_from(uint32_t minor, int dmabuf, uint64_t offset, void *memory, size_t len)
+static int read_from(const struct kfd_place *place, uint64_t offset, void *memory, size_t len)
 {
-	return pread(dmabuf, memory, len, (off_t)offset) == (ssize_t)len ? 0 : -EPERM;
+	return pread(place->dmabuf, memory, len, (off_t)offset) == (ssize_t)len ? 0 : -EPERM;
 }
 
 static const struct kfd_calls calls = {.ioctl = ask_kernel, .read = read_from};

@@ -133,14 +133,14 @@ static int dmabuf_of(void *arg, uint32_t buffer, uint32_t *ret_minor)
 	return dmabufs[buffer];
 }
 
-static int read_from(uint32_t minor, int dmabuf, uint64_t offset, void *memory, size_t len)
+static int read_from(const struct kfd_place *place, uint64_t offset, void *memory, size_t len)
 {
-	return pread(dmabuf, memory, len, (off_t)offset) == (ssize_t)len ? 0 : -EIO;
+	return pread(place->dmabuf, memory, len, (off_t)offset) == (ssize_t)len ? 0 : -EIO;
 }
 
-static int write_to(uint32_t minor, int dmabuf, uint64_t offset, const void *memory, size_t len)
+static int write_to(const struct kfd_place *place, uint64_t offset, const void *memory, size_t len)
 {
-	return pwrite(dmabuf, memory, len, (off_t)offset) == (ssize_t)len ? 0 : -EIO;
+	return pwrite(place->dmabuf, memory, len, (off_t)offset) == (ssize_t)len ? 0 : -EIO;
 }
 
 static const struct kfd_calls calls = {.read = read_from, .write = write_to};

@@ -28,7 +28,8 @@ static struct snapshot_device on_device = {
 
 static struct snapshot snapshot = {
 	.policy = {.ndevices = 1, .flags = POLICY_ALL_DEVICES, .device = {{.limit_bytes = 60}}},
-	.ndevices = 1, .device = &on_device, .turns = 4000000000};
+	.ndevices = 1, .device = &on_device, .turns = 4000000000,
+	.host = {.known = true, .limit_bytes = 90, .used_bytes = 70, .userptr_bytes = 30, .refusals = 2}};
 static struct tenant_entry entry[2] = {
 	{.name = "jobA", .state = TENANT_RUNNING, .snapshot = &snapshot, .container = "c0ffee"},
 	{.name = "broken", .state = TENANT_RUNNING, .error = -5},
@@ -90,6 +91,11 @@ static void check_figures(void)
 	has_line("allot_compute_debt_seconds{tenant=\"jobA\",device=\"" GPU "\"} -0.001500000");
 	has_line("allot_compute_launches_total{tenant=\"jobA\",device=\"" GPU "\"} 42");
 	has_line("allot_tenant_turns_total{tenant=\"jobA\"} 4000000000");
+	has_line("allot_gtt_limit_bytes{tenant=\"jobA\"} 90");
+	has_line("allot_gtt_used_bytes{tenant=\"jobA\"} 70");
+	has_line("allot_gtt_userptr_bytes{tenant=\"jobA\"} 30");
+	has_line("allot_gtt_denied_total{tenant=\"jobA\"} 2");
+	CHECK(!strstr(text, "allot_gtt_used_bytes{tenant=\"broken\""));
 	has_line("allot_tenant_container_info{tenant=\"jobA\",container=\"c0ffee\"} 1");
 	CHECK(!strstr(text, "allot_tenant_container_info{tenant=\"broken\""));
 	has_line("allot_tenant_readable{tenant=\"jobA\"} 1");

@@ -393,6 +393,8 @@ struct drm_amdgpu_info_hw_ip {
 	uint32_t userq_num_slots; /* not in older ones */
 };
 
+#define AMDGPU_IDS_FLAGS_FUSION 0x1 /* one chip with the CPU */
+
 struct drm_amdgpu_info_device {
 	uint32_t device_id;
 	uint32_t chip_rev;

@@ -189,6 +189,41 @@ static int ps_print_devices(const struct tenants *tenants)
 	return r;
 }
 
+static bool ps_has_gtt(const struct snapshot *s)
+{
+	return s->host.limit_bytes || s->host.used_bytes || s->host.refusals;
+}
+
+/* Prints what AMD's GPUs have pinned of the machine's memory. */
+static int ps_print_gtt(const struct tenants *tenants)
+{
+	struct table *t = table_new("TENANT|>GTT QUOTA|>PINNED|>GTT|>USERPTR|>REFUSED");
+	bool any = false;
+	int r = 0;
+
+	if (!t)
+		return -ENOMEM;
+	for (size_t i = 0; i < tenants->n; i++) {
+		const struct tenant_entry *e = &tenants->list[i];
+
+		if (e->error || !ps_has_gtt(e->snapshot))
+			continue;
+		any = true;
+		table_cell(t, "%s", e->name);
+		table_cell(t, "%s", limits_gtt_words(&e->snapshot->policy).s);
+		ps_put_bytes(t, e->snapshot->host.used_bytes);
+		ps_put_bytes(t, e->snapshot->host.gtt_bytes);
+		ps_put_bytes(t, e->snapshot->host.userptr_bytes);
+		table_cell(t, "%" PRIu64, e->snapshot->host.refusals);
+	}
+	if (any) {
+		putchar('\n');
+		r = table_print(t, stdout);
+	}
+	table_free(t);
+	return r;
+}
+
 /* Prints the Pods of tenants that Kubernetes asked for. */
 static int ps_print_pods(const struct tenants *tenants)
 {
@@ -450,7 +485,8 @@ int cmd_ps(int argc, char **argv)
 	} else if (!r && !tenants.n) {
 		printf("no tenants in %s\n", tenants.runtime);
 	} else if (!r) {
-		if (ps_print_devices(&tenants) < 0 || ps_print_pods(&tenants) < 0 || ps_compute(&tenants, stdout) < 0 ||
+		if (ps_print_devices(&tenants) < 0 || ps_print_gtt(&tenants) < 0 ||
+		    ps_print_pods(&tenants) < 0 || ps_compute(&tenants, stdout) < 0 ||
 		    ps_swap(&tenants, stdout) < 0 || ps_print_processes(&tenants) < 0)
 			r = say_error("out of memory for the table");
 		ps_note_trouble(&tenants);

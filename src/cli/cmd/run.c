@@ -372,6 +372,8 @@ static void run_note_tenant(const struct enrolment *e, const struct config *else
 			 e->policy.host_bytes ? ", host memory " : "",
 			 e->policy.host_bytes ? units_bytes(e->policy.host_bytes).s : "",
 			 *e->policy.swap_dir ? ", then files in " : "", e->policy.swap_dir);
+	if (e->policy.gtt_mib)
+		say_note("  gtt: %s", limits_gtt_words(&e->policy).s);
 	say_note("  accounting: %s",
 		 e->policy.flags & POLICY_ACCOUNTING_DRIVER ? "driver" : "ledger");
 	elsewhere_describe(elsewhere, &e->policy);

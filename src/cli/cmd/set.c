@@ -170,6 +170,8 @@ static void set_report_change(const struct args *a, const struct change *c)
 
 	if (a->tenant.said & TENANT_TRACE)
 		printf("%s: trace %s -> %s\n", a->name, words[c->before.trace], words[c->after.trace]);
+	if (a->tenant.said & TENANT_GTT)
+		printf("%s: gtt %s -> %s\n", a->name, limits_gtt_words(&c->before).s, limits_gtt_words(&c->after).s);
 	for (unsigned int i = 0; i < c->after.ndevices; i++) {
 		bool all = (c->after.flags & POLICY_ALL_DEVICES) && i == 0;
 		struct units_text uuid = units_uuid(c->after.device[i].uuid);
@@ -179,7 +181,7 @@ static void set_report_change(const struct args *a, const struct change *c)
 			printf("%s %s: %s -> %s\n", a->name, device,
 			       limits_words(&c->before.device[i]).s,
 			       limits_words(&c->after.device[i]).s);
-		if (a->tenant.said & ~(unsigned int)(TENANT_MEMORY | TENANT_TRACE))
+		if (a->tenant.said & ~(unsigned int)(TENANT_MEMORY | TENANT_TRACE | TENANT_GTT))
 			printf("%s %s: compute %s -> %s\n", a->name, device,
 			       compute_words(&c->before, i).s, compute_words(&c->after, i).s);
 	}

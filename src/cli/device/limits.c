@@ -200,3 +200,9 @@ struct units_text limits_words(const struct policy_device *device)
 	snprintf(t.s, sizeof(t.s), "no limit");
 	return t;
 }
+
+struct units_text limits_gtt_words(const struct policy *policy)
+{
+	return policy->gtt_mib ? units_bytes((uint64_t)policy->gtt_mib << 20)
+			       : (struct units_text){"what is free"};
+}

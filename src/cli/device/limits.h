@@ -49,4 +49,7 @@ const char *limits_option(const struct limits *limits);
 /* A memory limit: "8 GiB", "25%", "no limit". */
 struct units_text limits_words(const struct policy_device *device);
 
+/* "8 GiB", "what is free": of the machine's memory that AMD's GPUs have pinned. */
+struct units_text limits_gtt_words(const struct policy *policy);
+
 #endif

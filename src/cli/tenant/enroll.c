@@ -179,7 +179,7 @@ static bool enroll_is_same_policy(const struct policy *a, const struct policy *b
 		     a->weight == b->weight && a->inflight_us == b->inflight_us &&
 		     a->floor_permille == b->floor_permille && a->host_bytes == b->host_bytes &&
 		     a->latency_us == b->latency_us && a->slice_us == b->slice_us &&
-		     a->trace == b->trace && !strcmp(a->swap_dir, b->swap_dir);
+		     a->trace == b->trace && a->gtt_mib == b->gtt_mib && !strcmp(a->swap_dir, b->swap_dir);
 
 	for (unsigned int i = 0; equal && i < a->ndevices; i++) {
 		const struct policy_device *x = &a->device[i], *y = &b->device[i];
@@ -274,6 +274,9 @@ static struct difference enroll_compare(const struct policy *is, const struct po
 				      *is->swap_dir ? is->swap_dir : "none", asked->swap_dir);
 		d.fixed = true;
 	}
+	if (is->gtt_mib != asked->gtt_mib)
+		enroll_add_difference(&d, "gtt %s (asked: %s)", limits_gtt_words(is).s,
+				      limits_gtt_words(asked).s);
 	if (is->trace != asked->trace)
 		enroll_add_difference(&d, "trace off (asked: on)");
 	if (!enroll_has_same_devices(is, asked)) {

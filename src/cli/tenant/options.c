@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "amd/identity.h"
+#include "base/host_memory.h"
 #include "base/parse.h"
 #include "cli/device/cuda.h"
 #include "cli/say/arguments.h"
@@ -19,11 +20,15 @@
 #define INFLIGHT_MAX_US 1000000
 
 enum { KEY_POLICY = 512, KEY_WEIGHT, KEY_PRIORITY, KEY_CONTROLLER, KEY_MODE, KEY_INFLIGHT, KEY_FLOOR,
-       KEY_METER, KEY_LATENCY, KEY_SLICE };
+       KEY_METER, KEY_LATENCY, KEY_SLICE, KEY_GTT };
 
 static const struct argp_option options[] = {
 	{NULL, 0, NULL, 0, "Memory:", TENANT_GROUP_MEMORY},
 	{"memory", 'm', "LIST", 0, "quota: one size for all devices or one for each, like 8GiB,25%",
+	 TENANT_GROUP_MEMORY},
+	{"gtt", KEY_GTT, "SIZE", 0,
+	 "most of the machine's memory that AMD GPUs may have pinned for the tenant; off: what is free "
+	 "(default)",
 	 TENANT_GROUP_MEMORY},
 	{NULL, 0, NULL, 0, "Compute:", TENANT_GROUP_COMPUTE},
 	{"compute", 'c', "LIST", 0,
@@ -151,6 +156,21 @@ static int options_parse_time(const char *option, const char *arg, uint32_t *ret
 	return 0;
 }
 
+static int options_parse_gtt(const char *arg, uint32_t *ret_mib)
+{
+	uint64_t bytes = 0;
+
+	if (strcmp(arg, "off") && (parse_size(arg, host_memory_total(), &bytes) < 0 ||
+				   bytes >> 20 == 0 || bytes >> 20 > UINT32_MAX)) {
+		say_error("--gtt \"%s\": not a size of at least 1MiB; write it like --gtt 8GiB or "
+			  "--gtt 50%%, or --gtt off",
+			  arg);
+		return -EINVAL;
+	}
+	*ret_mib = (uint32_t)(bytes >> 20);
+	return 0;
+}
+
 /* One option into `o`: its bit, 0 for a key that is not one of ours, -EINVAL after a message. */
 static int options_take(int key, const char *arg, struct tenant_options *o)
 {
@@ -160,6 +180,9 @@ static int options_take(int key, const char *arg, struct tenant_options *o)
 	case 'm':
 		r = limits_parse(&limits_memory, arg, &o->memory);
 		return r < 0 ? r : TENANT_MEMORY;
+	case KEY_GTT:
+		r = options_parse_gtt(arg, &o->gtt_mib);
+		return r < 0 ? r : TENANT_GTT;
 	case 'c':
 		if (!strcmp(arg, "off"))
 			return TENANT_COMPUTE_OFF;
@@ -259,7 +282,7 @@ const struct limits *tenant_options_by_device(const struct tenant_options *o)
 /* The options that were given of those that limit compute. */
 static unsigned int options_of_compute(const struct tenant_options *o)
 {
-	return o->said & ~(unsigned int)(TENANT_MEMORY | TENANT_METER | TENANT_TRACE);
+	return o->said & ~(unsigned int)(TENANT_MEMORY | TENANT_METER | TENANT_TRACE | TENANT_GTT);
 }
 
 static int options_compute_off(const struct tenant_options *o, struct policy *policy)
@@ -369,6 +392,8 @@ int tenant_options_apply(const struct tenant_options *o, struct policy *policy)
 		policy->meter = o->meter;
 	if (o->said & TENANT_TRACE)
 		policy->trace = o->trace;
+	if (o->said & TENANT_GTT)
+		policy->gtt_mib = o->gtt_mib;
 	r = limits_apply(&o->compute, policy);
 	return r < 0 ? r : options_apply_compute(o, policy);
 }

@@ -41,14 +41,14 @@ static int calls_copy(int dmabuf, uint64_t offset, void *memory, size_t len, boo
 	return 0;
 }
 
-static int calls_read(uint32_t minor, int dmabuf, uint64_t offset, void *memory, size_t len)
+static int calls_read(const struct kfd_place *place, uint64_t offset, void *memory, size_t len)
 {
-	return calls_copy(dmabuf, offset, memory, len, false);
+	return calls_copy(place->dmabuf, offset, memory, len, false);
 }
 
-static int calls_write(uint32_t minor, int dmabuf, uint64_t offset, const void *memory, size_t len)
+static int calls_write(const struct kfd_place *place, uint64_t offset, const void *memory, size_t len)
 {
-	return calls_copy(dmabuf, offset, (void *)(uintptr_t)memory, len, true);
+	return calls_copy(place->dmabuf, offset, (void *)(uintptr_t)memory, len, true);
 }
 
 const struct kfd_calls kfd_calls = {

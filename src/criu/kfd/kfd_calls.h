@@ -10,14 +10,27 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* A buffer's content, for copies. */
+struct kfd_place {
+	uint32_t minor; /* of its GPU's render node */
+	int dmabuf;
+	uint64_t bytes;
+	bool vram; /* in the GPU's own memory */
+};
+
 /* All answer 0 (or a descriptor, close-on-exec) or -errno. */
 struct kfd_calls {
 	int (*open)(const char *path);
 	int (*ioctl)(int fd, unsigned long request, void *arg);
 
-	/* Part of the content of a dma-buf of that render node's, into `memory` or out of it. */
-	int (*read)(uint32_t minor, int dmabuf, uint64_t offset, void *memory, size_t len);
-	int (*write)(uint32_t minor, int dmabuf, uint64_t offset, const void *memory, size_t len);
+	/*
+	 * Part of a buffer's content, into `memory` or out of it. Several threads do so at once, each for
+	 * buffers of its own. All that a thread has written is there when `done` answers 0, which lets go of what
+	 * the thread needed for that. NULL: there is nothing to be done.
+	 */
+	int (*read)(const struct kfd_place *place, uint64_t offset, void *memory, size_t len);
+	int (*write)(const struct kfd_place *place, uint64_t offset, const void *memory, size_t len);
+	int (*done)(void);
 };
 
 extern const struct kfd_calls kfd_calls;

@@ -187,6 +187,42 @@ static void metrics_put_turns(FILE *out, const struct tenants *tenants)
 				       tenants->list[i].snapshot->turns);
 }
 
+/* A row each for memory of the machine that AMD's GPUs have pinned, of tenants that used such. */
+static void metrics_put_gtt(FILE *out, const struct tenants *tenants)
+{
+	static const struct {
+		const char *name, *kind, *help;
+		size_t at;
+		bool known; /* 0 is left out: there is no limit */
+	} gtt[] = {
+#define GTT(name, kind, field, known, help) {name, kind, help, offsetof(struct snapshot_host, field), known}
+		GTT("allot_gtt_limit_bytes", "gauge", limit_bytes, true,
+		    "Most memory of the machine that AMD GPUs may have pinned for it."),
+		GTT("allot_gtt_used_bytes", "gauge", used_bytes, false,
+		    "Memory of the machine that they have pinned: GTT, userptr and what is pending."),
+		GTT("allot_gtt_userptr_bytes", "gauge", userptr_bytes, false,
+		    "Of it: pages of the programs' own."),
+		GTT("allot_gtt_denied_total", "counter", refusals, false,
+		    "Allocations that were refused for that limit."),
+#undef GTT
+	};
+
+	for (size_t r = 0; r < sizeof(gtt) / sizeof(gtt[0]); r++) {
+		exposition_head(out, gtt[r].name, gtt[r].kind, gtt[r].help);
+		for (size_t i = 0; i < tenants->n; i++) {
+			const struct snapshot *s = tenants->list[i].snapshot;
+			uint64_t value;
+
+			if (!s || !s->host.known)
+				continue;
+			memcpy(&value, (const char *)&s->host + gtt[r].at, sizeof(value));
+			if (value || !gtt[r].known)
+				exposition_put(out, gtt[r].name,
+					       LABELS("tenant", tenants->list[i].name), value);
+		}
+	}
+}
+
 static void metrics_put_containers(FILE *out, const struct tenants *tenants)
 {
 	exposition_head(out, "allot_tenant_container_info", "gauge",
@@ -340,6 +376,7 @@ void metrics_write(const struct devices *devices, const struct tenants *tenants,
 		metrics_put_audit(out, devices, audit);
 	metrics_put_tenants(out, tenants);
 	metrics_put_turns(out, tenants);
+	metrics_put_gtt(out, tenants);
 	metrics_put_containers(out, tenants);
 	metrics_put_pods(out, tenants);
 	metrics_put_categories(out, tenants);

@@ -198,6 +198,8 @@ static int amd_add_devices(struct guest *guest, struct amd *amd, const struct po
 		if (amd->topology->nodes[i].gpu_id)
 			r = amd_add_device(guest, amd, policy, &amd->topology->nodes[i]);
 	if (!r)
+		r = amd->host = ledger_host(guest->ledger);
+	if (r >= 0)
 		r = guest_claim_slot(guest, &amd->slot);
 	if (r)
 		guest_explain(guest, r, amd->complaint, sizeof(amd->complaint));
@@ -335,6 +337,23 @@ bool amd_is_ours(struct amd *amd, uint32_t gpu_id)
 	const struct amd_device *device = amd_device(amd, gpu_id);
 
 	return device && device->ours;
+}
+
+void amd_learn_unified(struct amd_device *device, int fd)
+{
+	struct drm_amdgpu_info_device answer = {0};
+	struct drm_amdgpu_info args = {.return_pointer = (uintptr_t)&answer,
+				       .return_size = sizeof(answer),
+				       .query = AMDGPU_INFO_DEV_INFO};
+
+	bool unified;
+
+	if (atomic_load_explicit(&device->unified, memory_order_relaxed) != AMD_UNIFIED_UNASKED)
+		return;
+	unified = amd_ask(fd, _IOW('d', DRM_NR_AMDGPU_INFO, args), &args) >= 0 &&
+		  answer.ids_flags & AMDGPU_IDS_FLAGS_FUSION;
+	atomic_store_explicit(&device->unified, unified ? AMD_UNIFIED : AMD_UNIFIED_NOT,
+			      memory_order_relaxed);
 }
 
 uint64_t amd_limit(struct guest *guest, struct amd_device *device)

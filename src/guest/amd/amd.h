@@ -28,6 +28,7 @@ struct amd_device {
 	uint64_t visible_bytes; /* of these, what the CPU reaches; UINT64_MAX: not known */
 	bool ours;  /* the tenant has it; others are as if they were not there */
 	int ledger; /* index in the tenant's ledger, if ours */
+	_Atomic int unified; /* enum amd_unified: see amd_is_unified */
 
 	/* Of a swappable tenant: what the kernel has as the GPU's address space, as a key of files.h. */
 	_Atomic uint64_t vm_file;
@@ -42,6 +43,9 @@ struct amd {
 	char complaint[220];
 	struct topology *topology; /* the machine's, with what the tenant does not have */
 	struct slot *slot;
+	int host; /* index in the tenant's ledger of what GPUs have pinned of the machine's memory */
+	_Atomic uint64_t gtt_bytes; /* the policy's limit on that; cached as a device's */
+	_Atomic uint64_t gtt_generation;
 	bool hides; /* a GPU that the tenant does not have: else names of GPUs need no look */
 	uint32_t ndevices;
 	struct amd_device device[GUEST_DEVICES];
@@ -115,6 +119,21 @@ struct amd_device *amd_device_of_minor(struct amd *amd, int minor);
 
 /* True if the tenant has the GPU; no other is named to the kernel. */
 bool amd_is_ours(struct amd *amd, uint32_t gpu_id);
+
+/*
+ * True if the GPU works on the machine's memory: it has none of its own, or is one chip with the CPU
+ * (APUs, MI300A). The kernel says the second by a render node. The first that the program uses, or hands
+ * to /dev/kfd, is asked.
+ */
+enum amd_unified { AMD_UNIFIED_UNASKED, AMD_UNIFIED_NOT, AMD_UNIFIED };
+
+
+static inline bool amd_is_unified(const struct amd_device *device)
+{
+	return !device->total_bytes ||
+	       atomic_load_explicit(&device->unified, memory_order_relaxed) == AMD_UNIFIED;
+}
+void amd_learn_unified(struct amd_device *device, int fd);
 
 /* The tenant's limit on one of its devices, now. */
 uint64_t amd_limit(struct guest *guest, struct amd_device *device);

@@ -59,6 +59,8 @@ static int amd_device_acquire_vm(struct amd_call *call)
 	struct amd_device *device = amd_device(call->amd, args->gpu_id);
 	int r = amd_call_kernel(call);
 
+	if (r >= 0)
+		amd_learn_unified(device, (int)args->drm_fd);
 	if (r >= 0 && call->guest->swappable)
 		atomic_store(&device->vm_file,
 			     amd_files_key(call->amd, (int)args->drm_fd,

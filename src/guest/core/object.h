@@ -53,7 +53,7 @@ enum object_flags {
 	OBJECT_SMALL = 1 << 1,	  /* charged through the granules that it lies in */
 	OBJECT_UNSEEN = 1 << 2,	  /* not in the driver's per-process figure */
 	OBJECT_IMPORTED = 1 << 3, /* somebody else's memory; bytes 0 until its size is known */
-	OBJECT_HOST = 1 << 4,	  /* of the machine's memory, see quota_host_add */
+	OBJECT_HOST = 1 << 4,	  /* AMD's, of the machine's memory alone */
 	OBJECT_ENDED = 1 << 5,	  /* a pool or external memory that the program destroyed */
 	OBJECT_BACKED = 1 << 7,	  /* by memory that can leave: see movable/backing.h */
 	OBJECT_GIVEN = 1 << 8,	  /* a handle of which others have what we cannot take back */
@@ -153,6 +153,8 @@ struct object {
 			uint64_t offset; /* for mmap */
 			uint64_t mapped; /* GPUs, a bit each, by their place in struct amd */
 			uint32_t flags;
+			/* Charged beside `bytes`: of the machine's memory, as enum host_category. */
+			uint64_t gtt, userptr;
 		} amd; /* OBJECT_KFD, OBJECT_GEM, OBJECT_DMABUF */
 	};
 };

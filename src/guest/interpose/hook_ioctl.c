@@ -127,7 +127,7 @@ static bool ioctl_passes(const struct amd_call *call, enum kfd_decision decision
 	if (decision == KFD_NOTE)
 		return !amd_memory_notes(call->amd, call->fd);
 	return !call->amd->hides && !call->guest->swappable &&
-	       (decision == KFD_MAP || decision == KFD_DEVICE || decision == KFD_KEEP);
+	       (decision == KFD_MAP || decision == KFD_DEVICE);
 }
 
 /* Calls that wait while memory is evicted: all that may take, use or release it. */

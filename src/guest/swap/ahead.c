@@ -6,7 +6,6 @@
 #include "base/trial.h"
 #include "base/word.h"
 #include "guest/core/guest.h"
-#include "guest/swap/cgroup_room.h"
 #include "guest/swap/stage.h"
 #include "ledger/role/residency_file.h"
 #include "sched/tuning.h"
@@ -176,7 +175,7 @@ uint64_t ahead_step(struct ahead *ahead, const struct swap_answer *answer)
 	bool any = keeps || ahead_keeps_beside(ahead, answer);
 
 	if (missed || (keeps && now >= ahead->keeps_until_ns) ||
-	    (any && cgroup_host_room() < ahead_least(ahead))) {
+	    (any && host_memory_own_room() < ahead_least(ahead))) {
 		ahead_return(ahead, answer, missed, now);
 		any = false;
 	}

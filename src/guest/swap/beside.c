@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "guest/swap/beside.h"
 
+#include "base/host_memory.h"
 #include "base/number.h"
 #include "base/pidns.h"
 #include "base/word.h"
-#include "guest/swap/cgroup_room.h"
 #include "guest/swap/copy.h"
 #include "ledger/slot.h"
 #include "ledger/swap.h"
@@ -32,7 +32,7 @@ static uint64_t beside_count(struct guest *guest, const char *group, uint64_t *r
 		if (i == slot_index(guest->claimed) || slot_info(guest->ledger, i, &info) ||
 		    info.pidns != self || swap_heard(guest->ledger, i, &answer) ||
 		    !answer.bytes || !slot_alive(guest->ledger, i) ||
-		    !cgroup_has(group, (pid_t)info.pid))
+		    !host_memory_group_has(group, (pid_t)info.pid))
 			continue;
 		claims = sat_add_u64(claims, beside_claim(&answer));
 		n++;
@@ -60,10 +60,10 @@ uint64_t beside_claims(struct guest *guest)
 {
 	/* Pairs with the fence of others: of two processes one at least sees what the other said. */
 	word_fence();
-	return cgroup_room_share(beside_less_claims, guest);
+	return host_memory_share(beside_less_claims, guest);
 }
 
 uint64_t beside_others(struct guest *guest)
 {
-	return cgroup_room_share(beside_part, guest);
+	return host_memory_share(beside_part, guest);
 }

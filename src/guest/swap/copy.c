@@ -7,10 +7,10 @@
 #include <sys/prctl.h>
 
 #include "base/futex.h"
+#include "base/host_memory.h"
 #include "base/number.h"
 #include "base/stream.h"
 #include "guest/process/thread.h"
-#include "guest/swap/cgroup_room.h"
 #include "ledger/swap.h"
 
 #define JOB_BYTES (UINT64_C(2) << 20)
@@ -390,7 +390,8 @@ enum swap_why copy_begin(struct copy *copy, struct guest *guest, struct stage *s
 	copy->context = context;
 	copy->bytes = bytes;
 	copy->out = out;
-	copy->poor = !stage_ready(buffers) && cgroup_room() < min_u64(bytes, COPY_BUFFERS_BYTES);
+	copy->poor = !stage_ready(buffers) &&
+		     host_memory_cgroup_room() < min_u64(bytes, COPY_BUFFERS_BYTES);
 	copy->from = UINT64_MAX;
 	copy->most = (uint32_t)min_u64(stage_processors(), THREADS);
 	copy->pace = &copy_there;

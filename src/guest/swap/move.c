@@ -8,6 +8,7 @@
 
 #include "base/fault.h"
 #include "base/futex.h"
+#include "base/host_memory.h"
 #include "base/now.h"
 #include "base/number.h"
 #include "base/pages.h"
@@ -21,7 +22,6 @@
 #include "guest/movable/importer.h"
 #include "guest/movable/linear.h"
 #include "guest/movable/mapping.h"
-#include "guest/swap/cgroup_room.h"
 #include "guest/swap/copy.h"
 #include "guest/swap/drain.h"
 #include "guest/swap/obstacles.h"
@@ -984,7 +984,7 @@ static bool move_kind_ahead(void *self, uint32_t part, uint64_t least)
 	}
 	all = least == UINT64_MAX ||
 	      stage_ready(&move->stage) >= min_u64(to, move->stage.host_bytes);
-	if (finished && (all || cgroup_host_room() < least))
+	if (finished && (all || host_memory_own_room() < least))
 		return all;
 	move->stage.busy = residency ? residency_file_moves(residency) : NULL;
 	stage_begin_ahead(&move->stage, to, least, move_register_ahead, move);

@@ -12,6 +12,7 @@
 #include "base/err.h"
 #include "base/fault.h"
 #include "base/futex.h"
+#include "base/host_memory.h"
 #include "base/number.h"
 #include "base/pages.h"
 #include "base/populate.h"
@@ -19,7 +20,6 @@
 #include "base/word.h"
 #include "guest/core/guest.h"
 #include "guest/process/thread.h"
-#include "guest/swap/cgroup_room.h"
 
 /*
  * Pages that the kernel clears come at 25 to 30 GB/s with 6 threads as with 15, and a driver that
@@ -260,7 +260,7 @@ static bool stage_may_find(struct stage *stage, const struct stage_pass *pass)
 		atomic_store(&stage->called_off, true);
 		return false;
 	}
-	return !pass->least || cgroup_host_room() >= pass->least;
+	return !pass->least || host_memory_own_room() >= pass->least;
 }
 
 /* A step that was being made ready when the next pass came to it was left out there. */

@@ -328,6 +328,41 @@ static void snapshot_note_guesses(struct snapshot *snapshot)
 	}
 }
 
+/* Adds the row of a living process. */
+static void snapshot_add_host(struct snapshot_host *host, struct ledger *ledger, int slot, int index)
+{
+	struct quota_row row;
+
+	if (quota_process(ledger, slot, index, &row) < 0)
+		return;
+	host->gtt_bytes = sat_add_u64(host->gtt_bytes,
+				      sat_add_u64(row.used[HOST_GTT], row.used[CAT_IMPORTED]));
+	host->userptr_bytes = sat_add_u64(host->userptr_bytes, row.used[HOST_USERPTR]);
+	host->used_bytes = sat_add_u64(host->used_bytes, row.pending);
+}
+
+static void snapshot_read_host(struct snapshot *snapshot, struct ledger *ledger,
+			       const struct shared_slots *alive)
+{
+	struct snapshot_host *host = &snapshot->host;
+	struct ledger_device_info info;
+	int index = ledger_host_info(ledger, &info);
+
+	host->limit_bytes = (uint64_t)snapshot->policy.gtt_mib << 20;
+	if (index < 0)
+		return;
+	for (int i = 0; i < snapshot->nprocesses; i++)
+		if (snapshot->process[i].live)
+			snapshot_add_host(host, ledger, snapshot->process[i].slot, index);
+	host->known = true;
+	host->gtt_bytes = sat_add_u64(host->gtt_bytes, shared_used(ledger, index, alive));
+	host->used_bytes = sat_add_u64(host->used_bytes,
+				       sat_add_u64(host->gtt_bytes, host->userptr_bytes));
+	host->peak_bytes = max_u64(info.peak_bytes,
+				   sat_add_u64(host->gtt_bytes, host->userptr_bytes));
+	host->refusals = info.refusals;
+}
+
 static void snapshot_add_shared(struct snapshot *snapshot, struct ledger *ledger)
 {
 	struct shared_slots alive = {{0}};
@@ -348,6 +383,7 @@ static void snapshot_add_shared(struct snapshot *snapshot, struct ledger *ledger
 		dev->peak_bytes = max_u64(dev->peak_bytes,
 					  sat_sub_u64(dev->used_bytes, dev->pending));
 	}
+	snapshot_read_host(snapshot, ledger, &alive);
 }
 
 static size_t snapshot_count(struct snapshot *const *list, size_t n)

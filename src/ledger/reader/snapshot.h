@@ -56,6 +56,15 @@ struct snapshot_device {
 	bool absurd; /* a row holds an impossible figure: counted as full */
 };
 
+/* Of the machine's memory that AMD's GPUs have pinned for live processes: see quota_host_limit. */
+struct snapshot_host {
+	bool known;	      /* a process of it used an AMD GPU */
+	uint64_t limit_bytes; /* 0: what is free */
+	uint64_t used_bytes;  /* the next two, and what is pending */
+	uint64_t gtt_bytes, userptr_bytes;
+	uint64_t peak_bytes, refusals;
+};
+
 struct snapshot_process_device {
 	uint64_t used_bytes; /* its own row; shared objects are the tenant's */
 	uint64_t used[CAT_N];
@@ -87,6 +96,7 @@ struct snapshot {
 	uint32_t turns;	 /* of it on its devices that began; goes round */
 	int ndevices;
 	struct snapshot_device *device;
+	struct snapshot_host host;
 	int nslots; /* of the ledger, that were ever in use */
 	int nprocesses;
 	struct snapshot_process *process;

@@ -93,9 +93,30 @@ class Shown(cli_lib.Case):
         self.assertEqual(tenant["devices"][0]["host_bytes"], 3 * GIB)
         self.assertEqual(tenant["processes"][0]["devices"][0]["host_bytes"], 3 * GIB)
 
+    def test_gtt(self):
+        self.living("g", "--memory", "2GiB", "--gtt", "8GiB")
+        self.hold("g", f"{A}:gtt:{3 * GIB}", f"{A}:userptr:{GIB}")
+        out = self.ok("ps", "g")
+        self.assertRegex(out, r"(?m)^TENANT +GTT QUOTA +PINNED +GTT +USERPTR +REFUSED$")
+        self.assertRegex(out, r"(?m)^g +8 GiB +4 GiB +3 GiB +1 GiB +0$")
+        (tenant,) = json.loads(self.ok("ps", "--json", "g"))["tenants"]
+        self.check_shape(tenant["gtt"], "gtt", cli_lib.documented())
+        self.assertEqual(tenant["gtt_limit_bytes"], 8 * GIB)
+        self.assertEqual(tenant["gtt"],
+                         {"used_bytes": 4 * GIB, "gtt_bytes": 3 * GIB, "userptr_bytes": GIB,
+                          "peak_bytes": 4 * GIB, "refusals": 0})
+        self.assertEqual(self.ok("set", "g", "--gtt", "512M"), "g: gtt 8 GiB -> 512 MiB\n")
+        self.assertEqual(self.ok("set", "g", "--gtt", "off"), "g: gtt 512 MiB -> what is free\n")
+        self.assertRegex(self.ok("ps", "g"), r"(?m)^g +what is free +4 GiB +3 GiB +1 GiB +0$")
+        for wrong in "0", "1000", "200%", "some":
+            done = self.allot("set", "g", "--gtt", wrong)
+            self.assertNotEqual(done.returncode, 0)
+            self.assertIn(f'--gtt "{wrong}": not a size of at least 1MiB', done.stderr)
+
     def test_json(self):
         shapes = cli_lib.documented()
         (tenant,) = json.loads(self.ok("ps", "--json"))["tenants"]
+        self.assertIsNone(tenant["gtt"])
         for device in tenant["devices"]:
             self.check_shape(device, "device", shapes)
             self.check_shape(device["compute"], "device_compute", shapes)

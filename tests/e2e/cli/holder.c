@@ -90,6 +90,11 @@ static void hold(struct ledger *ledger, struct slot *slot, char *amount)
 		quota_host_add(slot, device, bytes);
 		return;
 	}
+	if (!strcmp(category, "gtt") || !strcmp(category, "userptr")) {
+		quota_charge(slot, ledger_host(ledger),
+			     (enum category)(*category == 'g' ? HOST_GTT : HOST_USERPTR), bytes);
+		return;
+	}
 	if (!strcmp(category, "refuse")) {
 		CHECK_EQ(quota_reserve_slow(slot, device, bytes, 1), -EDQUOT);
 		return;

@@ -4,8 +4,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "criu/drm.h"
-#include "criu/engine.h"
+#include "criu/gpu/drm.h"
+#include "criu/gpu/engine.h"
 #include "holder.h"
 
 static const struct drm_amdgpu_gem_metadata noted = {
@@ -73,12 +73,11 @@ void beside(void)
 /* Its work is done, and it may yet ask for it. */
 void beside_worked(void)
 {
-	struct engine engine = {.open = false};
+	struct engine engine;
 	static uint32_t words[BYTES / 4];
 	int fd = node(0), dmabuf = export(fd, create(fd));
 
-	if (engine_copy(&engine, 128, dmabuf, 0, words, BYTES, true))
-		wrong("the engine does not copy");
+	copy_by_engine(&engine, dmabuf, words, true);
 	close(dmabuf);
 	rest();
 }

@@ -54,6 +54,8 @@ uint32_t create_as(int fd, uint64_t alignment, uint64_t domains, uint64_t flags)
 void close_handle(int fd, uint32_t handle);
 int export(int fd, uint32_t handle);
 uint32_t import(int fd, int dmabuf); /* closes the descriptor */
+struct engine;
+void copy_by_engine(struct engine *engine, int dmabuf, void *memory, bool out); /* BYTES */
 void *map(int fd, uint32_t handle);
 void *map_dmabuf(int dmabuf);
 int map_address(int fd, uint32_t handle, uint64_t address, uint64_t offset, uint64_t bytes);

@@ -3,20 +3,38 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "criu/engine.h"
+#include "criu/gpu/engine.h"
 #include "holder.h"
 
 #define NO_CPU_ACCESS 2
 
 static uint32_t words[BYTES / 4];
 
-static void copy(int fd, uint32_t handle, bool out)
+/* The engine is left open. */
+void copy_by_engine(struct engine *engine, int dmabuf, void *memory, bool out)
 {
-	struct engine engine = {.open = false};
-	int dmabuf = export(fd, handle), r = engine_copy(&engine, 128, dmabuf, 0, words, BYTES, out);
+	int r = engine_open(engine, 128);
 
+	if (r == 0)
+		r = engine_have(engine, dmabuf);
+	if (r == 0 && out)
+		memcpy(engine_staging(engine, 0), memory, BYTES);
+	if (r == 0)
+		r = engine_submit(engine, 0, 0, BYTES, out);
+	if (r == 0)
+		r = engine_await(engine, 0);
 	if (r < 0)
 		wrong("the engine does not copy: %s", strerror(-r));
+	if (!out)
+		memcpy(memory, engine_staging(engine, 0), BYTES);
+}
+
+static void copy(int fd, uint32_t handle, bool out)
+{
+	struct engine engine;
+	int dmabuf = export(fd, handle);
+
+	copy_by_engine(&engine, dmabuf, words, out);
 	engine_close(&engine);
 	close(dmabuf);
 }

@@ -2,9 +2,9 @@
 /*
  * Ends a reservation of memory of an AMD GPU (reserve.h), or takes back a charge.
  *
- * The tenant's limit is one on the GPU's own memory. The machine's memory that is pinned for a GPU
- * (GTT) is host memory, like pinned memory on NVIDIA's side: its limit is the memory cgroup. The
- * ledger has it as a separate figure, to show it.
+ * The GPU's own memory is held to the tenant's limit there. The machine's memory that GPUs have pinned
+ * has a limit of its own, for all GPUs together (quota_host_limit), and is counted in a row of its own.
+ * A GPU without memory of its own (amd_is_unified) has the machine's: GTT counts as the GPU's there.
  */
 #ifndef ALLOT_GUEST_AMD_MEMORY_CHARGE_H
 #define ALLOT_GUEST_AMD_MEMORY_CHARGE_H
@@ -23,11 +23,8 @@ struct amd_charge {
 	uint64_t reserved;
 };
 
-/* A figure beside the ledger's sums, to which no limit applies: there is nothing to reserve. */
-static inline bool amd_charge_is_host(const struct amd_charge *charge)
-{
-	return charge->memory == DEMAND_GTT;
-}
+/* Notes the reserved bytes in the object that is to carry them. */
+void amd_charge_note(const struct amd_charge *charge, struct object *object);
 
 /* The kernel did it. `actual` bytes stay charged, at most what was reserved. */
 void amd_charge_commit(const struct amd_charge *charge, enum category category, uint64_t actual);

@@ -40,14 +40,17 @@ void amd_handle_undo(struct amd_call *call, uint64_t handle)
 static bool amd_handle_add_to_key(struct object *object, void *arg)
 {
 	const struct object *more = arg;
-	uint32_t refs = object->refs;
-	uint64_t bytes = object->bytes;
+	const struct object before = *object;
 
-	if (!refs || !((object->flags ^ more->flags) & OBJECT_HOST)) {
-		*object = *more;
-		object->bytes += bytes;
-	}
-	object->refs = refs + 1;
+	*object = *more;
+	object->refs = before.refs + 1;
+	if (!before.refs)
+		return true;
+	object->bytes += before.bytes;
+	object->amd.gtt += before.amd.gtt;
+	object->amd.userptr += before.amd.userptr;
+	if (!(before.flags & OBJECT_HOST))
+		object->flags &= (uint16_t)~OBJECT_HOST;
 	return true;
 }
 
@@ -99,12 +102,21 @@ bool amd_handle_made_as(struct amd_call *call, uint32_t handle,
 	return amd_ask(call->fd, _IOWR('d', DRM_NR_AMDGPU_GEM_OP, op), &op) >= 0;
 }
 
-bool amd_handle_in_vram(struct amd_call *call, uint32_t handle, uint64_t *ret_bytes)
+bool amd_handle_may_be_host(struct amd_call *call, uint32_t handle)
 {
 	struct drm_amdgpu_gem_create_in made;
 
-	if (!amd_handle_made_as(call, handle, &made) || !(made.domains & AMDGPU_GEM_DOMAIN_VRAM))
+	return amd_handle_made_as(call, handle, &made) &&
+	       made.domains & (AMDGPU_GEM_DOMAIN_GTT | AMDGPU_GEM_DOMAIN_CPU);
+}
+
+bool amd_handle_size(struct amd_call *call, uint32_t handle, bool *ret_vram, uint64_t *ret_bytes)
+{
+	struct drm_amdgpu_gem_create_in made;
+
+	if (!amd_handle_made_as(call, handle, &made))
 		return false;
+	*ret_vram = made.domains & AMDGPU_GEM_DOMAIN_VRAM;
 	*ret_bytes = made.bo_size;
 	return true;
 }

@@ -40,8 +40,10 @@ bool amd_handle_made_as(struct amd_call *call, uint32_t handle,
 			struct drm_amdgpu_gem_create_in *ret);
 
 /*
- * True if an object of the call's render node is of a GPU's own memory; *ret_bytes says how much.
+ * The kernel's answer about an object of the call's render node: its size, and whether it may be in a
+ * GPU's own memory. False: it gives none. The other returns true if the object may be in the machine's.
  */
-bool amd_handle_in_vram(struct amd_call *call, uint32_t handle, uint64_t *ret_bytes);
+bool amd_handle_size(struct amd_call *call, uint32_t handle, bool *ret_vram, uint64_t *ret_bytes);
+bool amd_handle_may_be_host(struct amd_call *call, uint32_t handle);
 
 #endif

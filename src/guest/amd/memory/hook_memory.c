@@ -19,44 +19,120 @@
 #include "guest/amd/memory/room.h"
 #include "guest/amd/memory/sweep.h"
 
+/* The reservations for the parts of a call: all of them are charged, or none. */
+struct taking {
+	struct amd_charge charge[DEMAND_PARTS];
+	uint32_t n;
+};
+
+static void amd_memory_cancel(const struct taking *taking)
+{
+	for (uint32_t i = 0; i < taking->n; i++)
+		amd_charge_cancel(&taking->charge[i]);
+}
+
+/* Of a GPU that has the machine's memory alone, a second part would be the first once more. */
+static bool amd_memory_is_twice(const struct amd_device *device, const struct demand *demand,
+				uint32_t part)
+{
+	return part && amd_is_unified(device) && demand->parts[part].memory == DEMAND_GTT;
+}
+
+static int amd_memory_reserve(struct amd_call *call, struct amd_device *device,
+			      const struct demand *demand, struct taking *taking)
+{
+	int r = 0;
+
+	taking->n = 0;
+	for (uint32_t i = 0; !r && i < demand->count; i++) {
+		if (amd_memory_is_twice(device, demand, i))
+			continue;
+		r = amd_reserve(call->guest, call->amd, device, call->fd, demand->parts[i].memory,
+				demand->parts[i].bytes, &taking->charge[taking->n]);
+		taking->n += !r;
+	}
+	if (r)
+		amd_memory_cancel(taking);
+	return r;
+}
+
 /*
- * Takes what `demand` says, on a GPU of the tenant. The kernel answers the handle in `handle`.
- * -ENOSPC: the GPU is full, or what is free there is promised to others.
+ * A buffer for which the GPU has no room the kernel makes as one that may be in the machine's memory,
+ * too, and says so (amdgpu_gem_create_ioctl).
  */
+static int amd_memory_fall_back(struct amd_call *call, struct amd_device *device,
+				const struct demand *demand, uint64_t handle,
+				struct taking *taking)
+{
+	uint64_t bytes = demand->parts[0].bytes;
+	int r;
+
+	if (!call->device || demand->count > 1 || demand->parts[0].memory != DEMAND_VRAM ||
+	    amd_is_unified(device) || !amd_handle_may_be_host(call, (uint32_t)handle))
+		return 0;
+	r = amd_reserve(call->guest, call->amd, device, call->fd, DEMAND_GTT, bytes,
+			&taking->charge[taking->n]);
+	taking->n += !r;
+	return r;
+}
+
+/*
+ * Asks the kernel, which answers the handle in `handle`, for what is reserved. -ENOSPC: the GPU is
+ * full, or what is free there is promised to others.
+ */
+static int amd_memory_ask(struct amd_call *call, struct amd_device *device,
+			  const struct demand *demand, const struct room *room)
+{
+	const struct demand_part *part = &demand->parts[0];
+	bool vram = part->memory == DEMAND_VRAM;
+	int r;
+
+	if (vram && amd_room_is_promised(room, call, device, part->bytes))
+		return -ENOSPC;
+	r = amd_call_kernel(call);
+	return r == -ENOMEM && vram ? -ENOSPC : r;
+}
+
+/* Puts down what a handle is charged with. */
+static int amd_memory_note(struct amd_call *call, struct amd_device *device, uint64_t handle,
+			   const struct taking *taking)
+{
+	struct object object = {.category = CAT_DATA,
+				.device = (int16_t)(device - call->amd->device)};
+
+	for (uint32_t i = 0; i < taking->n; i++)
+		amd_charge_note(&taking->charge[i], &object);
+	if (!object.bytes || amd_is_unified(device))
+		object.flags = OBJECT_HOST;
+	return amd_handle_put(call, handle, &object);
+}
+
+/* Takes what `demand` says, on a GPU of the tenant. -ENOSPC: as amd_memory_ask. */
 static int amd_memory_try(struct amd_call *call, struct amd_device *device,
 			  const struct demand *demand, const void *handle, size_t handle_bytes,
 			  const struct room *room)
 {
-	const struct demand_part *part = &demand->parts[0];
-	struct object object = {.category = CAT_DATA,
-				.device = (int16_t)(device - call->amd->device),
-				.flags = part->memory == DEMAND_GTT ? OBJECT_HOST : 0,
-				.bytes = part->bytes};
-	struct amd_charge charge;
+	struct taking taking;
 	uint64_t given = 0;
-	int r;
+	int r = amd_memory_reserve(call, device, demand, &taking), noted;
 
-	r = amd_reserve(call->guest, call->amd, device, call->fd, part->memory, part->bytes,
-			&charge);
 	if (r)
 		return r;
-	if (part->memory == DEMAND_VRAM && amd_room_is_promised(room, call, device, part->bytes))
-		r = -ENOSPC;
-	else
-		r = amd_call_kernel(call);
-	if (r == -ENOMEM && part->memory == DEMAND_VRAM)
-		r = -ENOSPC;
+	r = amd_memory_ask(call, device, demand, room);
 	if (r >= 0) {
 		memcpy(&given, handle, handle_bytes);
-		if (amd_handle_put(call, given, &object)) {
+		noted = amd_memory_fall_back(call, device, demand, given, &taking);
+		if (!noted)
+			noted = amd_memory_note(call, device, given, &taking);
+		if (noted) {
 			amd_handle_undo(call, given);
 			r = -ENOMEM;
 		}
 	}
 	if (r < 0)
-		amd_charge_cancel(&charge);
-	else
-		amd_charge_commit(&charge, CAT_DATA, part->bytes);
+		amd_memory_cancel(&taking);
+	for (uint32_t i = 0; r >= 0 && i < taking.n; i++)
+		amd_charge_commit(&taking.charge[i], CAT_DATA, taking.charge[i].reserved);
 	return r;
 }
 
@@ -100,8 +176,17 @@ static int amd_memory_create(struct amd_call *call, const struct demand *demand)
 	/* The memory would stay in that file when this process, and its charge, are gone. */
 	if (amd_files_is_others(call->fd))
 		return -EACCES;
+	amd_learn_unified(call->device, call->fd);
 	return amd_memory_take(call, call->device, demand, &args->out.handle,
 			       sizeof(args->out.handle));
+}
+
+/* Pages of the program's own as a buffer. */
+static int amd_memory_pin(struct amd_call *call, const struct demand *demand)
+{
+	struct drm_amdgpu_gem_userptr *args = call->block;
+
+	return amd_memory_take(call, call->device, demand, &args->handle, sizeof(args->handle));
 }
 
 static bool amd_memory_hand_over(struct object *dmabuf, void *arg)
@@ -162,46 +247,57 @@ static int amd_memory_give(struct amd_call *call, uint64_t handle)
 	return r;
 }
 
-/* The object is of the device's memory now. Answers in `arg` what it was before. */
-static bool amd_memory_move_to_device(struct object *object, void *arg)
+/* Adds to an object what it is charged with from now on. */
+static bool amd_memory_add(struct object *object, void *arg)
 {
-	struct object *was = arg;
+	const struct taking *taking = arg;
 
-	*was = *object;
-	if (object->flags & OBJECT_HOST)
+	for (uint32_t i = 0; i < taking->n; i++)
+		amd_charge_note(&taking->charge[i], object);
+	if (object->bytes)
 		object->flags &= (uint16_t)~OBJECT_HOST;
 	return true;
 }
 
-/*
- * Lets an object of the machine's memory move to the GPU's. An object that is not charged here was
- * made by another process, which is charged for it, or is of the program's own pages, which the
- * kernel does not move.
- */
-static int amd_memory_place(struct amd_call *call, const struct demand *demand)
+/* Fills in the sizes of the parts of `demand`: an object is charged once in each memory. */
+static void amd_memory_place_sizes(const struct object *object, struct demand *demand)
 {
-	uint64_t key = amd_handle_key(call, demand->object);
+	uint64_t bytes = object->bytes ? object->bytes : object->amd.gtt;
+
+	for (uint32_t i = 0; i < demand->count; i++) {
+		bool has = demand->parts[i].memory == DEMAND_VRAM ? object->bytes : object->amd.gtt;
+
+		demand->parts[i].bytes = has ? 0 : bytes;
+	}
+}
+
+/*
+ * Lets an object move between the GPU's memory and the machine's. An object that is not charged here
+ * was made by another process, which is charged for it, or is of the program's own pages, which the
+ * kernel does not move. A GPU with the machine's memory alone has both in one.
+ */
+static int amd_memory_place(struct amd_call *call, struct demand demand)
+{
+	uint64_t key = amd_handle_key(call, demand.object);
 	struct object object = {.flags = 0};
-	struct amd_charge charge;
+	struct taking taking;
 	int r;
 
-	if (!object_get(call->guest->objects, OBJECT_GEM, key, &object) ||
-	    !(object.flags & OBJECT_HOST))
+	if (!object_get(call->guest->objects, OBJECT_GEM, key, &object) || object.amd.userptr ||
+	    object.flags & OBJECT_IMPORTED || amd_is_unified(call->device))
 		return amd_call_kernel(call);
-	r = amd_reserve(call->guest, call->amd, call->device, call->fd, DEMAND_VRAM, object.bytes,
-			&charge);
+	amd_memory_place_sizes(&object, &demand);
+	r = amd_memory_reserve(call, call->device, &demand, &taking);
 	if (r)
 		return r;
 	r = amd_call_kernel(call);
-	if (r < 0 ||
-	    !object_change(call->guest->objects, OBJECT_GEM, key, false, amd_memory_move_to_device,
-			   &object) ||
-	    !(object.flags & OBJECT_HOST)) {
-		amd_charge_cancel(&charge);
+	if (r < 0 || !object_change(call->guest->objects, OBJECT_GEM, key, false, amd_memory_add,
+				    &taking)) {
+		amd_memory_cancel(&taking);
 		return r;
 	}
-	amd_charge_commit(&charge, CAT_DATA, object.bytes);
-	amd_charge_release(call->amd, call->device, DEMAND_GTT, CAT_DATA, object.bytes);
+	for (uint32_t i = 0; i < taking.n; i++)
+		amd_charge_commit(&taking.charge[i], CAT_DATA, taking.charge[i].reserved);
 	return r;
 }
 
@@ -287,8 +383,10 @@ static int amd_memory_call_drm(struct amd_call *call, const struct demand *deman
 	case DRM_NR_AMDGPU_GEM_CREATE:
 		return amd_memory_create(call, demand);
 	case DRM_NR_AMDGPU_GEM_OP:
-		return demand->act == DEMAND_PLACE ? amd_memory_place(call, demand)
+		return demand->act == DEMAND_PLACE ? amd_memory_place(call, *demand)
 						   : amd_call_kernel(call);
+	case DRM_NR_AMDGPU_GEM_USERPTR:
+		return amd_memory_pin(call, demand);
 	case DRM_NR_GEM_CLOSE:
 		return amd_memory_give(call, demand->object);
 	case DRM_NR_GEM_CHANGE_HANDLE:

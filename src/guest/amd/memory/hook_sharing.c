@@ -40,6 +40,23 @@ static int amd_sharing_identify(int fd, const struct share_name *lent, struct dm
 	return 0;
 }
 
+/* Where in the ledger memory that is shared is charged. Memory that may be in both is a GPU's. */
+struct sharing_place {
+	enum demand_memory memory;
+	int row;
+	uint64_t limit;
+};
+
+static struct sharing_place amd_sharing_place(struct amd_call *call, struct amd_device *device,
+					      enum demand_memory memory)
+{
+	if (memory == DEMAND_VRAM || amd_is_unified(device))
+		return (struct sharing_place){DEMAND_VRAM, device->ledger,
+					      amd_limit(call->guest, device)};
+	return (struct sharing_place){DEMAND_GTT, call->amd->host,
+				      amd_host_limit(call->guest, call->amd, DEMAND_GTT)};
+}
+
 struct marking {
 	struct object with;
 	bool done;
@@ -70,16 +87,17 @@ static void amd_sharing_exported(struct amd_call *call, uint64_t handle,
 	uint64_t key = amd_handle_key(call, handle);
 	struct marking marking = {.done = false};
 	struct object *object = &marking.with;
-	struct amd_device *device;
+	struct sharing_place place;
 
 	FAULT_POINT(GUEST_EXPORTED);
-	if (!object_get(objects, kind, key, object) ||
-	    object->flags & (OBJECT_SHARED | OBJECT_HOST))
+	if (!object_get(objects, kind, key, object) || object->flags & OBJECT_SHARED)
 		return;
-	device = &call->amd->device[object->device];
+	place = amd_sharing_place(call, &call->amd->device[object->device],
+				  object->bytes ? DEMAND_VRAM : DEMAND_GTT);
 	entry_hold(call->guest, what->key, object);
-	if (shared_add(call->amd->slot, what->key, device->ledger, object->bytes, CAT_IMPORTED,
-		       SHARED_COVERED, amd_limit(call->guest, device))) {
+	if (shared_add(call->amd->slot, what->key, place.row,
+		       object->bytes ? object->bytes : object->amd.gtt, CAT_IMPORTED,
+		       SHARED_COVERED, place.limit)) {
 		entry_unhold(call->guest, object);
 		return;
 	}
@@ -94,22 +112,22 @@ static void amd_sharing_exported(struct amd_call *call, uint64_t handle,
  * and this process alone is charged.
  */
 static int amd_sharing_join(struct amd_call *call, struct amd_device *device,
-			    const struct dmabuf_name *what, uint64_t bytes, struct object *object)
+			    enum demand_memory memory, const struct dmabuf_name *what,
+			    uint64_t bytes, struct object *object)
 {
+	struct sharing_place place = amd_sharing_place(call, device, memory);
 	struct amd_charge charge;
 	struct slot *slot = call->amd->slot;
 	int r;
 
 	*object = (struct object){.category = CAT_IMPORTED,
 				  .device = (int16_t)(device - call->amd->device),
-				  .flags = OBJECT_IMPORTED};
+				  .flags = OBJECT_IMPORTED | (memory == DEMAND_GTT ? OBJECT_HOST : 0)};
 	entry_hold(call->guest, what->key, object);
-	r = shared_add(slot, what->key, device->ledger, bytes, CAT_IMPORTED, 0,
-		       amd_limit(call->guest, device));
+	r = shared_add(slot, what->key, place.row, bytes, CAT_IMPORTED, 0, place.limit);
 	if (r == -EDQUOT) {
 		amd_sweep(call->guest, call->amd, call->fd);
-		r = shared_add(slot, what->key, device->ledger, bytes, CAT_IMPORTED, 0,
-			       amd_limit(call->guest, device));
+		r = shared_add(slot, what->key, place.row, bytes, CAT_IMPORTED, 0, place.limit);
 	}
 	if (!r || r == -EEXIST) {
 		object->amd.inode = what->inode;
@@ -117,13 +135,13 @@ static int amd_sharing_join(struct amd_call *call, struct amd_device *device,
 	}
 	entry_unhold(call->guest, object);
 	if (r == -EDQUOT) {
-		quota_count_refusal(slot, device->ledger);
+		quota_count_refusal(slot, place.row);
 		return -ENOMEM;
 	}
-	r = amd_reserve(call->guest, call->amd, device, call->fd, DEMAND_VRAM, bytes, &charge);
+	r = amd_reserve(call->guest, call->amd, device, call->fd, place.memory, bytes, &charge);
 	if (!r) {
 		amd_charge_commit(&charge, CAT_IMPORTED, bytes);
-		object->bytes = bytes;
+		amd_charge_note(&charge, object);
 	}
 	return r;
 }
@@ -162,9 +180,9 @@ static int amd_sharing_import_dmabuf(struct amd_call *call, const struct share_n
 	owner = amd_device(call->amd, info.gpu_id);
 	if (!owner || !owner->ours)
 		return -EINVAL;
-	if (!(info.flags & KFD_IOC_ALLOC_MEM_FLAGS_VRAM))
-		return amd_call_kernel(call);
-	r = amd_sharing_join(call, owner, &what, info.size, &object);
+	r = amd_sharing_join(call, owner,
+			     info.flags & KFD_IOC_ALLOC_MEM_FLAGS_VRAM ? DEMAND_VRAM : DEMAND_GTT,
+			     &what, info.size, &object);
 	if (r)
 		return r;
 	object.size = info.size;
@@ -289,7 +307,7 @@ static int amd_sharing_ipc_import(struct amd_call *call)
 	what.key = entry_key(args->share_handle, sizeof(args->share_handle));
 	if (!shared_known(call->guest->ledger, what.key))
 		return amd_call_kernel(call);
-	r = amd_sharing_join(call, device, &what, 0, &object);
+	r = amd_sharing_join(call, device, DEMAND_VRAM, &what, 0, &object);
 	return r ? r : amd_sharing_import_joined(call, &args->handle, &object);
 }
 
@@ -308,6 +326,20 @@ static int amd_sharing_prime_export(struct amd_call *call)
 }
 
 /*
+ * Returns the memory that an imported handle is of. To this GPU the buffer of another one is an object of
+ * the machine's memory: the tenant's entry tells what it is there.
+ */
+static enum demand_memory amd_sharing_memory_of(struct amd_call *call, uint32_t handle,
+						const struct dmabuf_name *what, uint64_t *ret_bytes)
+{
+	int row = shared_device(call->guest->ledger, what->key);
+	bool vram = false;
+
+	amd_handle_size(call, handle, &vram, ret_bytes);
+	return vram || (row >= 0 && row != call->amd->host) ? DEMAND_VRAM : DEMAND_GTT;
+}
+
+/*
  * Charged after the kernel has given a handle, for only then it is known what the dma-buf is. A
  * file has one handle for it, however often it is imported. The import takes no memory, so this is
  * early enough.
@@ -316,6 +348,7 @@ static int amd_sharing_prime_import(struct amd_call *call, const struct share_na
 {
 	const struct drm_prime_handle *args = call->block;
 	struct object_table *objects = call->guest->objects;
+	enum demand_memory memory;
 	struct dmabuf_name what;
 	struct object object;
 	uint64_t bytes = 0, key;
@@ -325,11 +358,10 @@ static int amd_sharing_prime_import(struct amd_call *call, const struct share_na
 		return r;
 	/* Where files share the key, an object under it may be another file's. */
 	key = amd_handle_key(call, args->handle);
-	if ((!amd_files_is_shared(key) && object_get(objects, OBJECT_GEM, key, &object)) ||
-	    (!amd_handle_in_vram(call, args->handle, &bytes) &&
-	     !shared_known(call->guest->ledger, what.key)))
+	if (!amd_files_is_shared(key) && object_get(objects, OBJECT_GEM, key, &object))
 		return r;
-	r = amd_sharing_join(call, call->device, &what, bytes, &object);
+	memory = amd_sharing_memory_of(call, args->handle, &what, &bytes);
+	r = amd_sharing_join(call, call->device, memory, &what, bytes, &object);
 	object.size = bytes;
 	if (!r && name)
 		amd_lent_borrow(call->guest, name, &object);

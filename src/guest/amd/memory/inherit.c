@@ -35,19 +35,21 @@ static void amd_inherit_charge(struct amd_call *call, uint32_t handle,
 				.category = CAT_DATA,
 				.device = (int16_t)(call->device - call->amd->device),
 				.flags = vram ? 0 : OBJECT_HOST,
-				.bytes = made->bo_size,
 				.refs = 1};
-	struct amd_charge charge = {call->amd, call->device, vram ? DEMAND_VRAM : DEMAND_GTT,
+	struct amd_charge charge = {call->amd, call->device,
+				    vram || amd_is_unified(call->device) ? DEMAND_VRAM : DEMAND_GTT,
 				    made->bo_size};
+	int row = charge.memory == DEMAND_VRAM ? call->device->ledger : call->amd->host;
 
+	amd_charge_note(&charge, &object);
 	if (amd_files_is_shared(object.key) ||
-	    (vram && quota_reserve(call->amd->slot, call->device->ledger, object.bytes, UINT64_MAX)))
+	    quota_reserve(call->amd->slot, row, charge.reserved, UINT64_MAX))
 		return;
 	object_change(call->guest->objects, OBJECT_GEM, object.key, true, amd_inherit_put, &object);
 	if (object.refs)
 		amd_charge_cancel(&charge);
 	else
-		amd_charge_commit(&charge, CAT_DATA, object.bytes);
+		amd_charge_commit(&charge, CAT_DATA, charge.reserved);
 }
 
 static void amd_inherit_file(struct amd_call *call)

@@ -10,11 +10,14 @@
 #include "guest/amd/memory/charge.h"
 
 /*
- * 0, or -ENOMEM when the tenant's quota does not allow it, after what this process no longer has
- * was counted off. `fd`: of one of AMD's files. End every success with a commit or a cancel.
+ * 0, or -ENOMEM when the tenant's limit on such memory does not allow it, after what this process no
+ * longer has was counted off. `fd`: of one of AMD's files. End every success with a commit or a cancel.
  */
 int amd_reserve(struct guest *guest, struct amd *amd, struct amd_device *device, int fd,
 		enum demand_memory memory, uint64_t bytes, struct amd_charge *ret);
+
+/* The limit on the machine's memory that the tenant's GPUs have pinned, now. Keeps errno. */
+uint64_t amd_host_limit(struct guest *guest, struct amd *amd, enum demand_memory memory);
 
 /*
  * The same for memory of the GPU that the tenant holds already and had away: a quota that was lowered

@@ -3,10 +3,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdatomic.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include "base/fault.h"
 #include "base/fd.h"
+#include "base/futex.h"
 #include "base/word.h"
 #include "guest/amd/memory/charge.h"
 #include "guest/amd/memory/lent.h"
@@ -16,6 +19,7 @@
 #include "guest/core/object.h"
 #include "guest/lend/borrow.h"
 #include "guest/lend/exporter.h"
+#include "guest/process/thread.h"
 #include "guest/swap/amd/amd_node.h"
 #include "guest/swap/amd/amd_obstacles.h"
 #include "ledger/swap.h"
@@ -207,13 +211,58 @@ static bool amd_move_has(const struct amd_move *move, uint32_t device)
 	return false;
 }
 
+/* The copies of one GPU, by a thread of their own while there are others. */
+struct amd_flow {
+	struct amd_move *move;
+	int kfd, device;
+	bool out;
+	enum swap_why why;
+	_Atomic uint32_t *left; /* threads at work; a futex */
+};
+
+static void *amd_move_flow(void *arg)
+{
+	struct amd_flow *flow = arg;
+	_Atomic uint32_t *left = flow->left;
+
+	prctl(PR_SET_NAME, "allot-copy");
+	flow->why = amd_move_copy_of(flow->move, flow->kfd, flow->device, flow->out);
+	if (atomic_fetch_sub(left, 1) == 1)
+		futex_wake_all(left);
+	return NULL;
+}
+
+/* Where no thread can be had the calling one copies. */
+static void amd_move_start(struct amd_flow *flow)
+{
+	atomic_fetch_add(flow->left, 1);
+	if (!thread_start(amd_move_flow, flow))
+		return;
+	atomic_fetch_sub(flow->left, 1);
+	flow->why = amd_move_copy_of(flow->move, flow->kfd, flow->device, flow->out);
+}
+
+/* All GPUs at once: the last by the calling thread. Returns the first failure, in their order. */
 static enum swap_why amd_move_copy(struct amd_move *move, int kfd, bool out)
 {
-	enum swap_why why = amd_move_open_lanes(move, kfd) ? SWAP_FINE : SWAP_DRIVER;
+	struct amd_flow flow[GUEST_DEVICES];
+	_Atomic uint32_t left = 0;
+	uint32_t working, n = 0;
+	enum swap_why why = SWAP_FINE;
 
-	for (uint32_t i = 0; !why && i < move->amd->ndevices; i++)
+	if (!amd_move_open_lanes(move, kfd))
+		return SWAP_DRIVER;
+	for (uint32_t i = 0; i < move->amd->ndevices; i++)
 		if (amd_move_has(move, i))
-			why = amd_move_copy_of(move, kfd, (int)i, out);
+			flow[n++] = (struct amd_flow){move, kfd, (int)i, out, SWAP_FINE, &left};
+	for (uint32_t i = 0; i + 1 < n; i++)
+		amd_move_start(&flow[i]);
+	if (n)
+		flow[n - 1].why = amd_move_copy_of(move, kfd, flow[n - 1].device, out);
+	while ((working = atomic_load(&left)))
+		futex_wait(&left, working);
+	for (uint32_t i = n; i-- > 0;)
+		why = flow[i].why ? flow[i].why : why;
 	return why;
 }
 

@@ -4,8 +4,8 @@
  * and handles. Its queues are off the hardware meanwhile:
  *
  *	prepare	queues off ── a copy queue of our own ── nothing moves
- *	out	CPU's mappings taken ── copy all ── unmap and free all ── give the charge back
- *	back	charge ── allocate and map all ── copy all
+ *	out	CPU's mappings taken ── copy all, a thread a GPU ── unmap and free all ── give the charge back
+ *	back	charge ── allocate and map all ── copy all, likewise
  *	done	CPU's mappings given back ── queues on
  */
 #ifndef ALLOT_GUEST_SWAP_AMD_AMD_MOVE_H

@@ -9,12 +9,12 @@
 /* Which kind of obstacle an object is; SWAP_FINE: none. */
 static enum swap_why amd_obstacles_kind(const struct object *object)
 {
+	if (object->kind != OBJECT_KFD && object->kind != OBJECT_GEM && object->kind != OBJECT_DMABUF)
+		return SWAP_FINE;
+	if (object->flags & OBJECT_HOST) /* it is not a GPU's, and stays */
+		return SWAP_FINE;
 	if (object->kind == OBJECT_DMABUF)
 		return SWAP_DMABUFS;
-	if (object->kind != OBJECT_KFD && object->kind != OBJECT_GEM)
-		return SWAP_FINE;
-	if (object->flags & OBJECT_HOST)
-		return SWAP_FINE;
 	if (object->flags & OBJECT_IMPORTED && !object->amd.lent)
 		return SWAP_IMPORTS;
 	if (!object->amd.lent && (object->flags & OBJECT_SHARED || object->amd.inode))

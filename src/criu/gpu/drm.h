@@ -59,7 +59,12 @@ int drm_wait_copies(int fd, uint32_t context, uint64_t fence, uint64_t patience_
  * QUERY_STATE would take the news of a reset away from the process.
  */
 int drm_context_state(int fd, uint32_t context, uint32_t *ret_flags);
-bool drm_has_stable_clocks(int fd, uint32_t context);
+/*
+ * The level at which the GPU's clocks are held, whoever holds them; 0: nobody does. To ask for the level
+ * that they have changes nothing: -EBUSY if another context holds them.
+ */
+uint32_t drm_clocks(int fd, uint32_t context);
+int drm_set_clocks(int fd, uint32_t context, uint32_t level);
 bool drm_has_rings(int fd, uint32_t ip);
 bool drm_has_submitted(int fd, uint32_t context, uint32_t ip, uint32_t ring);
 

@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
-#include "criu/engine.h"
+#include "criu/gpu/engine.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "base/number.h"
-#include "criu/drm.h"
+#include "criu/gpu/drm.h"
 
 /* Families as the kernel numbers them: engines of older ones take other packets. */
 #define FAMILY_CI 120 /* the first with this packet */
@@ -23,13 +22,13 @@
 #define COPY_BYTES  UINT64_C(0x100000) /* of one packet: all of these engines can */
 
 #define PAGE	       UINT64_C(4096)
-#define STAGING_BYTES  (UINT64_C(4) << 20)
-#define COMMANDS_BYTES PAGE
+#define STAGING_BYTES  (ENGINE_REQUESTS * ENGINE_PART)
+#define COMMANDS_BYTES (ENGINE_REQUESTS * PAGE) /* a page for each request */
 #define COMMANDS_ALIGN 8 /* in words, which zeros fill up */
 
 /* From our first address of the GPU on: nothing else is in the address space of our file. */
 #define STAGING_AT UINT64_C(0)
-#define COMMANDS_AT (UINT64_C(16) << 20)
+#define COMMANDS_AT (UINT64_C(64) << 20)
 #define BUFFER_AT  (UINT64_C(1) << 30)
 #define BASE_LEAST (UINT64_C(1) << 32)
 
@@ -73,33 +72,36 @@ static int engine_take(struct engine *e, uint64_t at, uint64_t bytes, uint32_t *
 	return 0;
 }
 
-static uint32_t engine_put_copy(struct engine *e, uint32_t n, uint64_t to, uint64_t from,
-				uint64_t bytes)
+static uint32_t engine_put_copy(const struct engine *e, uint32_t *words, uint32_t n, uint64_t to,
+				uint64_t from, uint64_t bytes)
 {
-	const uint32_t words[COPY_WORDS] = {
+	const uint32_t packet[COPY_WORDS] = {
 		COPY_HEADER, (uint32_t)bytes - e->less, 0, (uint32_t)from, (uint32_t)(from >> 32),
 		(uint32_t)to, (uint32_t)(to >> 32)};
 
-	memcpy(&e->words[n], words, sizeof(words));
+	memcpy(&words[n], packet, sizeof(packet));
 	return n + COPY_WORDS;
 }
 
-/* Addresses of ours. At most STAGING_BYTES. */
-static int engine_run(struct engine *e, uint64_t to, uint64_t from, uint64_t bytes)
+/* Request `i`, between addresses of ours. At most ENGINE_PART. */
+static int engine_give(struct engine *e, uint32_t i, uint64_t to, uint64_t from, uint64_t bytes)
 {
 	const uint32_t handles[] = {e->commands, e->staging, e->buffer};
-	uint64_t fence;
-	uint32_t n = 0;
-	int r;
+	uint32_t *words = e->words + i * (PAGE / sizeof(*words)), n = 0;
 
 	for (uint64_t at = 0; at < bytes; at += COPY_BYTES)
-		n = engine_put_copy(e, n, e->base + to + at, e->base + from + at,
+		n = engine_put_copy(e, words, n, e->base + to + at, e->base + from + at,
 				    min_u64(bytes - at, COPY_BYTES));
 	for (; n % COMMANDS_ALIGN; n++)
-		e->words[n] = 0;
-	r = drm_submit_copies(e->fd, e->context, handles, e->inode ? 3 : 2, e->base + COMMANDS_AT,
-			      n * (uint32_t)sizeof(*e->words), &fence);
-	return r < 0 ? r : drm_wait_copies(e->fd, e->context, fence, PATIENCE_NS);
+		words[n] = 0;
+	return drm_submit_copies(e->fd, e->context, handles, e->has_buffer ? 3 : 2,
+				 e->base + COMMANDS_AT + i * PAGE, n * (uint32_t)sizeof(*words),
+				 &e->fence[i]);
+}
+
+int engine_await(struct engine *e, uint32_t i)
+{
+	return drm_wait_copies(e->fd, e->context, e->fence[i], PATIENCE_NS);
 }
 
 /* Nearly a page that is known, to another place; with a byte behind it that must stay. */
@@ -108,7 +110,7 @@ static int engine_prove(struct engine *e)
 	for (uint64_t i = 0; i < PAGE; i++)
 		e->at[i] = (char)(i * 7 + i / 256 + 1);
 	memset(e->at + PAGE, 0x55, 2 * PAGE);
-	if (engine_run(e, STAGING_AT + PAGE, STAGING_AT, PAGE - 4) < 0)
+	if (engine_give(e, 0, STAGING_AT + PAGE, STAGING_AT, PAGE - 4) < 0 || engine_await(e, 0) < 0)
 		return -ENODEV;
 	return memcmp(e->at, e->at + PAGE, PAGE - 4) || e->at[2 * PAGE - 4] != 0x55 ? -ENODEV : 0;
 }
@@ -141,13 +143,13 @@ static int engine_start(struct engine *e)
 	return engine_prove(e);
 }
 
-static int engine_open(struct engine *e, uint32_t minor)
+int engine_open(struct engine *e, uint32_t minor)
 {
 	int fd = drm_open(minor), r;
 
 	if (fd < 0)
 		return fd;
-	*e = (struct engine){.open = true, .fd = fd, .minor = minor};
+	*e = (struct engine){.open = true, .fd = fd};
 	r = engine_start(e);
 	if (r < 0)
 		engine_close(e);
@@ -169,18 +171,13 @@ void engine_close(struct engine *e)
 
 /* --- Content ----------------------------------------------------------------------------------- */
 
-static int engine_have(struct engine *e, int dmabuf)
+int engine_have(struct engine *e, int dmabuf)
 {
 	struct drm_amdgpu_gem_create_in info;
-	struct stat st;
 	int r;
 
-	if (fstat(dmabuf, &st) < 0)
-		return err_errno();
-	if (e->inode == st.st_ino)
-		return 0;
-	if (e->inode) { /* with its addresses */
-		e->inode = 0;
+	if (e->has_buffer) { /* with its addresses */
+		e->has_buffer = false;
 		r = drm_close_handle(e->fd, e->buffer);
 		if (r < 0)
 			return r;
@@ -195,35 +192,21 @@ static int engine_have(struct engine *e, int dmabuf)
 		drm_close_handle(e->fd, e->buffer);
 		return r;
 	}
-	e->inode = st.st_ino;
+	e->has_buffer = true;
 	e->buffer_bytes = info.bo_size;
 	return 0;
 }
 
-int engine_copy(struct engine *e, uint32_t minor, int dmabuf, uint64_t offset, void *memory,
-		size_t len, bool out)
+char *engine_staging(const struct engine *e, uint32_t i)
 {
-	int r = 0;
+	return e->at + i * ENGINE_PART;
+}
 
-	if (e->open && e->minor != minor)
-		engine_close(e);
-	if (!e->open)
-		r = engine_open(e, minor);
-	if (r == 0)
-		r = engine_have(e, dmabuf);
-	if (r == 0 && (offset > e->buffer_bytes || len > e->buffer_bytes - offset))
-		r = -EINVAL;
-	for (uint64_t at = 0, n; r == 0 && at < len; at += n) {
-		uint64_t there = BUFFER_AT + offset + at;
+int engine_submit(struct engine *e, uint32_t i, uint64_t offset, uint64_t bytes, bool out)
+{
+	uint64_t here = STAGING_AT + i * ENGINE_PART, there = BUFFER_AT + offset;
 
-		n = min_u64(len - at, STAGING_BYTES);
-		if (out && memory)
-			memcpy(e->at, (char *)memory + at, n);
-		else if (out)
-			memset(e->at, 0, n);
-		r = out ? engine_run(e, there, STAGING_AT, n) : engine_run(e, STAGING_AT, there, n);
-		if (r == 0 && !out)
-			memcpy((char *)memory + at, e->at, n);
-	}
-	return r;
+	if (bytes > ENGINE_PART || offset > e->buffer_bytes || bytes > e->buffer_bytes - offset)
+		return -EINVAL;
+	return out ? engine_give(e, i, there, here, bytes) : engine_give(e, i, here, there, bytes);
 }

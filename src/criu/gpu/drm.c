@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
-#include "criu/drm.h"
+#include "criu/gpu/drm.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -208,13 +208,22 @@ int drm_context_state(int fd, uint32_t context, uint32_t *ret_flags)
 	return r;
 }
 
-bool drm_has_stable_clocks(int fd, uint32_t context)
+uint32_t drm_clocks(int fd, uint32_t context)
 {
 	union drm_amdgpu_ctx args = {
 		.in = {.op = AMDGPU_CTX_OP_GET_STABLE_PSTATE, .ctx_id = context}};
 
 	/* Before Linux 5.18 there is no such thing. */
-	return drm_call(fd, DRM_NR_AMDGPU_CTX, &args, sizeof(args)) == 0 && args.out.pstate.flags;
+	return drm_call(fd, DRM_NR_AMDGPU_CTX, &args, sizeof(args)) ? 0 : args.out.pstate.flags;
+}
+
+int drm_set_clocks(int fd, uint32_t context, uint32_t level)
+{
+	union drm_amdgpu_ctx args = {.in = {.op = AMDGPU_CTX_OP_SET_STABLE_PSTATE,
+					    .flags = level,
+					    .ctx_id = context}};
+
+	return drm_call(fd, DRM_NR_AMDGPU_CTX, &args, sizeof(args));
 }
 
 bool drm_has_rings(int fd, uint32_t ip)
@@ -229,13 +238,17 @@ bool drm_has_rings(int fd, uint32_t ip)
 	       info.available_rings;
 }
 
-/* Only the number of work that was submitted is taken. */
+/*
+ * Only the number of work that was submitted is taken. ENOENT: the partition has no such ring. Other errors
+ * are of work that failed.
+ */
 bool drm_has_submitted(int fd, uint32_t context, uint32_t ip, uint32_t ring)
 {
 	union drm_amdgpu_wait_cs args = {
 		.in = {.handle = 1, .ip_type = ip, .ring = ring, .ctx_id = context}};
+	int r = drm_call(fd, DRM_NR_AMDGPU_WAIT_CS, &args, sizeof(args));
 
-	return drm_call(fd, DRM_NR_AMDGPU_WAIT_CS, &args, sizeof(args)) != -EINVAL;
+	return r != -EINVAL && r != -ENOENT;
 }
 
 int drm_query_syncobj(int fd, uint32_t id)

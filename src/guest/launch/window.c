@@ -76,6 +76,15 @@ static uint64_t window_gave_ready_ns(const struct launch_device *device)
 	return atomic_load(&state_get(device->meter.guest)->gave_ready_ns);
 }
 
+/* How soon after a held launch went work is done that has waited for it. */
+static uint64_t window_handed_within_ns(const struct launch_device *device, uint64_t now_ns)
+{
+	const struct limits *limits = &state_get(device->meter.guest)->limits;
+
+	return state_has_siblings(device) || !limits_alone(limits, now_ns) ? TUNING_HANDED_BESIDE_NS
+									   : TUNING_HANDED_NS;
+}
+
 /*
  * With the lock. True if work waited for a held launch: the launch was let go while it worked, and
  * it was done soon after. Work that took no longer than expected would have been done then anyway,
@@ -87,28 +96,34 @@ static bool window_was_handed(struct launch_device *device, const struct stream 
 			      const struct burst *burst, uint64_t began_ns, uint64_t done_ns,
 			      uint64_t gave_ns)
 {
-	const struct limits *limits = &state_get(device->meter.guest)->limits;
 	uint64_t ready = window_gave_ready_ns(device);
+	uint64_t within = window_handed_within_ns(device, done_ns);
 
 	if (state_has_siblings(device))
-		return done_ns - gave_ns < TUNING_HANDED_BESIDE_NS;
+		return done_ns - gave_ns < within;
 	if (done_ns - began_ns < burst->expected_ns + TUNING_AWAITED_SOON_NS / 2 ||
 	    stream == device->window.gave_stream)
 		return false;
-	return ready > began_ns &&
-	       done_ns < ready + (limits_alone(limits, done_ns) ? TUNING_HANDED_NS
-								: TUNING_HANDED_BESIDE_NS);
+	return ready > began_ns && done_ns < ready + within;
 }
 
+/*
+ * With the lock. What is done right behind work that waited for a held launch, as that launch is
+ * itself, says nothing against it.
+ */
 static void window_note_handed(struct launch_device *device, const struct stream *stream,
 			       const struct burst *burst, uint64_t began_ns, uint64_t done_ns,
 			       uint64_t gave_ns)
 {
-	bool handed = window_was_handed(device, stream, burst, began_ns, done_ns, gave_ns);
+	_Atomic uint64_t *until = &device->window.handed_until_ns;
+	uint64_t before = sat_sub_u64(atomic_load(until), TUNING_HANDED_FOR_NS);
 
-	if (device->window.said_late_ns)
-		atomic_store(&device->window.handed_until_ns,
-			     handed ? done_ns + TUNING_HANDED_FOR_NS : 0);
+	if (!device->window.said_late_ns)
+		return;
+	if (window_was_handed(device, stream, burst, began_ns, done_ns, gave_ns))
+		atomic_store(until, done_ns + TUNING_HANDED_FOR_NS);
+	else if (done_ns > before + window_handed_within_ns(device, done_ns))
+		atomic_store(until, 0);
 }
 
 /* With the lock: held launches of the tenant were last let go at `gave_ns`. */

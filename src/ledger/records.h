@@ -261,7 +261,8 @@ enum turn_flags {
 
 struct turn {
 	uint64_t beat_ns;	    /* when the arbiter last looked; 0 never */
-	uint64_t open_until_ns;	    /* launches may start until then */
+	/* launches may start until then; its last turn ended then; 0: it had none */
+	uint64_t open_until_ns;
 	uint32_t flags;		    /* enum turn_flags */
 	uint32_t entitled_permille; /* 1 to 1000 */
 	uint32_t seq;		    /* a futex: the turns that began */

@@ -544,7 +544,8 @@ static void arbiter_host_tell(struct arbiter_host *host, int i, uint64_t now_ns)
 	struct turn *turn = member->turn;
 	const struct arbiter_tenant *state = &host->state[i];
 	uint64_t until = state->open ? state->open_until_ns : 0;
-	bool opened = until > now_ns && word_read(&turn->open_until_ns) <= now_ns;
+	uint64_t before = word_read(&turn->open_until_ns);
+	bool opened = until > now_ns && before <= now_ns;
 	bool withheld = opened && !state->first && arbiter_host_is_taken(host, i, now_ns);
 
 	if (withheld) {
@@ -567,7 +568,7 @@ static void arbiter_host_tell(struct arbiter_host *host, int i, uint64_t now_ns)
 	word_write(&turn->entitled_permille, state->entitled_permille);
 	word_write(&turn->virtual_ns, state->virtual_ns);
 	word_release(&turn->open_from_ns, state->open_from_ns);
-	word_release(&turn->open_until_ns, until);
+	word_release(&turn->open_until_ns, until ? until : min_u64(before, now_ns));
 	word_release(&turn->beat_ns, now_ns);
 	if (!opened)
 		return;

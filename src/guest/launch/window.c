@@ -108,8 +108,8 @@ static bool window_was_handed(struct launch_device *device, const struct stream 
 }
 
 /*
- * With the lock. What is done right behind work that waited for a held launch, as that launch is
- * itself, says nothing against it.
+ * With the lock. Work that is done right behind other work that waited for a held launch says
+ * nothing against it; neither does that launch itself.
  */
 static void window_note_handed(struct launch_device *device, const struct stream *stream,
 			       const struct burst *burst, uint64_t began_ns, uint64_t done_ns,

@@ -15,6 +15,7 @@
 #include "guest/core/guest.h"
 #include "guest/meter/clock.h"
 #include "guest/meter/launch.h"
+#include "guest/meter/overtime.h"
 #include "guest/meter/stream.h"
 #include "ledger/device_time.h"
 #include "sched/tuning.h"
@@ -55,6 +56,8 @@ struct meter_client {
 	 */
 	uint64_t (*spun)(struct meter *meter, const struct burst *burst, uint64_t began_ns,
 			 uint64_t done_ns);
+	/* When the tenant's turn ended, if another may have the device since; else 0. */
+	uint64_t (*ended)(struct meter *meter, uint64_t now_ns);
 	/* After a collection. */
 	void (*looked)(struct meter *meter, const struct meter_look *look);
 	/* Launches that were admitted without the lock are to be counted. */
@@ -89,6 +92,7 @@ struct meter {
 	uint32_t latches;      /* likewise those for us */
 	uint64_t recordings;
 	struct recorded recorded[RECORDED];
+	struct overtime overtime; /* the collecting thread's, as what follows */
 	struct span seen;      /* work not done at the last look; the collecting thread's */
 
 	_Atomic uint32_t pending;     /* events to be collected, and waits that have none ... */

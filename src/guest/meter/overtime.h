@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Work that goes on after the end of its tenant's turn, while another tenant has its own: the device
- * serves both in slices, and an event of either tells when it was done, not for how long it worked.
+ * Work that goes on after the end of its tenant's turn, while another tenant has its own: the
+ * device serves both in slices, and an event of either tells when it was done, not for how long it
+ * worked.
  *
  *	turn ends            next turn
  *	  |own|other |own|other |own|		the device
@@ -21,9 +22,9 @@
 struct overtime {
 	struct {
 		uint64_t from_ns, to_ns;
-	} span[OVERTIMES]; /* the last ones */
-	uint32_t n;	   /* of all */
-	bool on;	   /* the last one is not over */
+	} span[OVERTIMES];  /* the last ones */
+	uint32_t n;	    /* of all */
+	bool on;	    /* the last one is not over */
 	uint64_t looked_ns; /* when it was not, the last time */
 };
 
@@ -31,8 +32,8 @@ struct overtime {
 void overtime_look(struct overtime *overtime, uint64_t ended_ns, uint64_t now_ns);
 
 /*
- * Returns the first part of a time, as it is to be billed, and moves *from_ns to the rest; its end: that
- * is all. False: nothing of it is left.
+ * Returns the first part of a time, as it is to be billed, and moves *from_ns to the rest; its end:
+ * that is all. False: nothing of it is left.
  */
 bool overtime_next(const struct overtime *overtime, uint64_t *from_ns, uint64_t to_ns,
 		   uint64_t *ret_from_ns, uint64_t *ret_to_ns);

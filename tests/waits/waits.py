@@ -126,17 +126,14 @@ MODES = [
 KNOWN = [
     ("procdevs", "*", "what a rank spins for a launch that is held elsewhere is not billed"),
     ("flight", "cap-10", "what spins while its launches are held is paid for: 3 times what it asks"),
-    ("*behind", "weight", "what was launched behind a wait is not ended by the end of a turn"),
-    ("*behind", "low", "the same: the end of a lift"),
-    ("graphhold", "weight", "the same behind a graph's wait"),
-    ("graphhold", "low", "the same"),
+    ("graphhold", "low", "what was launched behind a graph's wait is not ended by the end of a lift"),
     ("cbthread", "weight", "that a wait is over is seen up to a millisecond later, by each turn"),
     ("procs", "weight", "what spins over the end of a turn has the device beside the rival"),
     ("procs", "low", "the same, over the end of a lift"),
     ("graphowned", "low", "its first lift was the warm-up's, and the next one is longer than it needs"),
     *((word, "high", "a rival's kernel that the device left in its middle is billed to who goes first, too")
       for word in ("mutex", "contexts", "pair", "words")),
-    ("rank-queued", "ranks-3", "each hand-over between three waits for an arbiter's look"),
+    ("rank-queued", "ranks-3", "a hand-over takes 6 ms where all steps are queued"),
 ]
 RANKS = ["rank-queued", "rank-synced"]  # a tenant each
 BY_HAND = ["rank-met"]

@@ -279,6 +279,31 @@ static void check_splits_opened(void)
 	CHECK(meter_has_begun(&device->meter));
 }
 
+/* The stream was found to wait after its first launch had gone: what follows waits for us. */
+static void check_found_to_wait(void)
+{
+	struct launch next = {
+		.context = fake.context, .stream_key = launch_stream_key(S1), .latches = true};
+
+	begin();
+	tell_turn(false);
+	latch_prepare(device, fake.context);
+	meter_park(&device->meter, fake.context, S1);
+	fake_launch(S1, 10 * MS);
+	launch_more(false);
+	CHECK_EQ(meter_stands(&device->meter, &next), METER_LATCHED);
+	launch_more(true);
+	meter_close(&device->meter, fake.context, S1, METER_WAIT);
+	CHECK_EQ(waits(false), 1);
+	look_after(10 * MS + NS_PER_US, false);
+	CHECK_EQ(device->meter.flying_ns, MS);
+	CHECK_EQ(waits(true), 0);
+	look_after(NS_PER_US, true);
+	CHECK_EQ(waits(true), 1);
+	end();
+	CHECK_EQ(device->meter.flying_ns, 0);
+}
+
 int main(void)
 {
 	fake_guest(&guest, 500);
@@ -288,5 +313,6 @@ int main(void)
 	check_opens();
 	check_splits();
 	check_splits_opened();
+	check_found_to_wait();
 	return 0;
 }

@@ -126,7 +126,6 @@ MODES = [
 KNOWN = [
     ("procdevs", "*", "what a rank spins for a launch that is held elsewhere is not billed"),
     ("flight", "cap-10", "what spins while its launches are held is paid for: 3 times what it asks"),
-    ("graphhold", "low", "what was launched behind a graph's wait is not ended by the end of a lift"),
     ("cbthread", "weight", "that a wait is over is seen up to a millisecond later, by each turn"),
     ("procs", "weight", "what spins over the end of a turn has the device beside the rival"),
     ("procs", "low", "the same, over the end of a lift"),

@@ -333,6 +333,15 @@ static void meter_latch(struct meter *meter, struct stream *stream, uint64_t now
 	records->index[records->n++] = index;
 }
 
+/* With the lock: a graph that waits in its middle has no latch behind it yet. */
+static bool meter_splits(const struct stream *stream, const struct launch *launch)
+{
+	if (!stream->split && !(stream->parked && stream_is_latched(stream)))
+		return stream->parked;
+	return stream->segment_ns &&
+	       stream->segment_ns + launch->expected_ns > TUNING_WINDOW_NS;
+}
+
 /*
  * With the lock: what was launched behind a latch is no longer than what may be in flight, or it would
  * go on after the end of the turn. So another one follows.
@@ -342,9 +351,7 @@ static void meter_split(struct meter *meter, struct stream *stream, const struct
 {
 	uint32_t latch = stream->latch, at;
 
-	if (!(stream->split || (stream->parked && stream_is_latched(stream))) ||
-	    stream->segment_ns + launch->expected_ns <= TUNING_WINDOW_NS || !stream->segment_ns ||
-	    stream_room(stream) < STREAM_EVENTS / 4)
+	if (!meter_splits(stream, launch) || stream_room(stream) < STREAM_EVENTS / 4)
 		return;
 	if (stream->open.launches)
 		meter_reserve(meter, records, false, launch->now_ns);
@@ -738,7 +745,7 @@ static enum meter_standing meter_standing_of(const struct meter *meter, const st
 
 	if (!stream->parked && !(blocked && stream_is_closed(stream)))
 		return METER_FREE;
-	if ((stream->parked && stream_is_latched(stream)) || (latches && blocked))
+	if ((stream->parked && (stream_is_latched(stream) || latches)) || (latches && blocked))
 		return METER_LATCHED;
 	return METER_PARKED;
 }

@@ -234,8 +234,13 @@
  */
 #define TUNING_DEVICE_SLICE_NS	(2 * NS_PER_MS)
 #define TUNING_DEVICE_SWITCH_NS (188 * NS_PER_US)
-/* How often a process below a higher priority lets one launch go, if late work may wait for it. */
-#define TUNING_TRY_NS (500 * NS_PER_MS)
+/*
+ * How often, and for how long, a process below a higher priority lets launches go, if late work may
+ * wait for them. It may wait for the second one: of two processes whose kernels met below a priority,
+ * one launched a kernel and then the one that the other spun for, half a second later.
+ */
+#define TUNING_TRY_NS	  (500 * NS_PER_MS)
+#define TUNING_TRY_FOR_NS (10 * NS_PER_MS)
 
 /*
  * The length of a turn. A device idles for 140 us between two contexts (H200), which is about 1 %

@@ -489,9 +489,29 @@ static void check_handed_together(void)
 	done_in(2, done_ns - 100 * US);
 	done_in(0, done_ns);
 	CHECK(window_hands_over(device, done_ns + MS));
+	/* That launch may itself take long, waiting for what follows. */
+	window->gave_stream = stream_at(2);
+	done_in(2, done_ns + TUNING_HANDED_NS);
+	CHECK(window_hands_over(device, done_ns + MS));
 	/* Not what is done later: then it was chance. */
 	done_in(0, done_ns + TUNING_HANDED_NS);
 	CHECK(!window_hands_over(device, done_ns + MS));
+}
+
+/* Late work may wait for the second launch that goes in another's turn, not only for the first. */
+static void check_try(void)
+{
+	begin(1);
+	CHECK(window_may_try(device, now));
+	window_try(device, now);
+	now += TUNING_TRY_FOR_NS - 1;
+	CHECK(window_may_try(device, now));
+	window_try(device, now); /* that begins no other time */
+	now += 1;
+	CHECK(!window_may_try(device, now));
+	now += TUNING_TRY_NS - TUNING_TRY_FOR_NS;
+	CHECK(!window_may_try(device, now));
+	CHECK(window_may_try(device, now + 1));
 }
 
 /*
@@ -671,6 +691,7 @@ int main(void)
 	check_done();
 	check_handed();
 	check_handed_together();
+	check_try();
 	check_handed_from_behind();
 	check_unforeseen_while_late();
 	check_stuck();

@@ -109,7 +109,7 @@ static bool window_was_handed(struct launch_device *device, const struct stream 
 
 /*
  * With the lock. Work that is done right behind other work that waited for a held launch says
- * nothing against it; neither does that launch itself.
+ * nothing against it; neither does that launch itself, however long it takes.
  */
 static void window_note_handed(struct launch_device *device, const struct stream *stream,
 			       const struct burst *burst, uint64_t began_ns, uint64_t done_ns,
@@ -122,7 +122,8 @@ static void window_note_handed(struct launch_device *device, const struct stream
 		return;
 	if (window_was_handed(device, stream, burst, began_ns, done_ns, gave_ns))
 		atomic_store(until, done_ns + TUNING_HANDED_FOR_NS);
-	else if (done_ns > before + window_handed_within_ns(device, done_ns))
+	else if (done_ns > before + window_handed_within_ns(device, done_ns) &&
+		 (state_has_siblings(device) || stream != device->window.gave_stream))
 		atomic_store(until, 0);
 }
 
@@ -250,12 +251,15 @@ bool window_hands_over(const struct launch_device *device, uint64_t now_ns)
 
 void window_try(struct launch_device *device, uint64_t now_ns)
 {
-	atomic_store(&device->window.tried_ns, now_ns);
+	if (now_ns > atomic_load(&device->window.tried_ns) + TUNING_TRY_NS)
+		atomic_store(&device->window.tried_ns, now_ns);
 }
 
 bool window_may_try(const struct launch_device *device, uint64_t now_ns)
 {
-	return now_ns > atomic_load(&device->window.tried_ns) + TUNING_TRY_NS;
+	uint64_t tried = atomic_load(&device->window.tried_ns);
+
+	return now_ns > tried + TUNING_TRY_NS || now_ns < tried + TUNING_TRY_FOR_NS;
 }
 
 void window_see_try(struct launch_device *device, uint64_t late_ns, uint64_t now_ns)
@@ -265,7 +269,7 @@ void window_see_try(struct launch_device *device, uint64_t late_ns, uint64_t now
 	if (!state_has_siblings(device) && window_gave_ready_ns(device) < tried)
 		return;
 	if (now_ns - late_ns > tried &&
-	    now_ns < tried + TUNING_HANDED_BESIDE_NS + TUNING_AWAITED_FOR_NS)
+	    now_ns < tried + TUNING_TRY_FOR_NS + TUNING_HANDED_BESIDE_NS + TUNING_AWAITED_FOR_NS)
 		atomic_store(&device->window.handed_until_ns, now_ns + TUNING_HANDED_FOR_NS);
 }
 

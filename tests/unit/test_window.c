@@ -498,6 +498,29 @@ static void check_handed_together(void)
 	CHECK(!window_hands_over(device, done_ns + MS));
 }
 
+/* A kernel that spun for the next launch of its program is not as long as that took. */
+static void check_done_by_launch(void)
+{
+	struct burst burst = {.launches = 1, .known = true, .key = KEY, .expected_ns = 10 * US};
+
+	begin(2);
+	window_done(meter, stream_at(0), &burst, now, now + 10 * US);
+	CHECK_EQ(cost_expect(&window->costs, KEY), 10 * US);
+	for (int late = 0; late < 2; late++) {
+		stream_at(1)->flying_ns = MS; /* it alone */
+		told(1, 1, MS, now + 5 * MS, now + 5 * MS);
+		now += 5 * MS + 50 * US + (late ? TUNING_HANDED_NS : 0);
+		window_done(meter, stream_at(0), &burst, now - 5 * MS, now);
+		CHECK_EQ(cost_expect(&window->costs, KEY) > MS, late);
+	}
+	/* Nothing is known of it yet: that stays so. */
+	burst.known = false;
+	burst.key = KEY + 1;
+	told(1, 1, MS, now + 5 * MS, now + 5 * MS);
+	window_done(meter, stream_at(0), &burst, now, now + 5 * MS + 50 * US);
+	CHECK_EQ(cost_expect(&window->costs, KEY + 1), 0);
+}
+
 /* Late work may wait for the second launch that goes in another's turn, not only for the first. */
 static void check_try(void)
 {
@@ -692,6 +715,7 @@ int main(void)
 	check_handed();
 	check_handed_together();
 	check_try();
+	check_done_by_launch();
 	check_handed_from_behind();
 	check_unforeseen_while_late();
 	check_stuck();

@@ -125,7 +125,6 @@ MODES = [
 # What is still wrong, and why: it is said, but does not fail. What hangs does.
 KNOWN = [
     ("procdevs", "*", "what a rank spins for a launch that is held elsewhere is not billed"),
-    ("flight", "cap-10", "what spins while its launches are held is paid for: 3 times what it asks"),
     ("cbthread", "weight", "that a wait is over is seen up to a millisecond later, by each turn"),
     ("procs", "weight", "what spins over the end of a turn has the device beside the rival"),
     ("procs", "low", "the same, over the end of a lift"),

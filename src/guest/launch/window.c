@@ -44,6 +44,10 @@ void window_launched(struct meter *meter, struct stream *stream, const struct bu
 	window->place.used = window->place.taken;
 	if (stream->parked)
 		return;
+	if (stream->flying_ns <= ns) {
+		window->idle_stream = stream;
+		window->idle_ns = first_ns;
+	}
 	/* Launches that no event covers are done, too. */
 	if (!meter_works(meter) && first_ns > due + TUNING_GAP_NS)
 		meter->flying_ns = stream->flying_ns = ns;
@@ -127,6 +131,21 @@ static void window_note_handed(struct launch_device *device, const struct stream
 		atomic_store(until, 0);
 }
 
+/*
+ * With the lock. True if work that took unforeseen long was done as soon as another stream, which was
+ * idle, had a launch: it may have waited for that one.
+ */
+static bool window_may_have_waited(const struct launch_device *device, const struct stream *stream,
+				   const struct burst *burst, uint64_t began_ns, uint64_t done_ns)
+{
+	const struct window *window = &device->window;
+
+	return stream != window->idle_stream && window->idle_ns > began_ns &&
+	       done_ns > window->idle_ns && done_ns < window->idle_ns + TUNING_HANDED_NS &&
+	       done_ns - began_ns > burst->expected_ns &&
+	       window_is_off(done_ns - began_ns, burst->expected_ns);
+}
+
 /* With the lock: held launches of the tenant were last let go at `gave_ns`. */
 static void window_learn(struct meter *meter, const struct stream *stream,
 			 const struct burst *burst, uint64_t began_ns, uint64_t done_ns,
@@ -149,6 +168,11 @@ static void window_learn(struct meter *meter, const struct stream *stream,
 		began_ns = gave_ns;
 		if (done_ns - gave_ns <= burst->expected_ns)
 			return;
+	}
+	if (window_may_have_waited(device, stream, burst, began_ns, done_ns)) {
+		if (!burst->known)
+			return;
+		waits = true;
 	}
 	off = window_is_off(done_ns - began_ns, burst->expected_ns);
 	if (off && !burst->waits)

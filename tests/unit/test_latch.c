@@ -264,6 +264,18 @@ static void check_splits(void)
 	CHECK(meter_has_begun(&device->meter));
 }
 
+/* Work in flight may wait for what is behind, in another stream. */
+static void check_splits_late(void)
+{
+	launch_five();
+	look_after(10 * MS + NS_PER_US, true);
+	CHECK_EQ(waits(true), 2);
+	device_time_say_late(device->meter.time, fake.now_ns, fake.now_ns + MS);
+	look_after(NS_PER_US, false);
+	CHECK_EQ(waits(true), 3);
+	end();
+}
+
 /* They may be let go by others: what begins is in flight all the same. */
 static void check_splits_opened(void)
 {
@@ -312,6 +324,7 @@ int main(void)
 	check_turn();
 	check_opens();
 	check_splits();
+	check_splits_late();
 	check_splits_opened();
 	check_found_to_wait();
 	return 0;

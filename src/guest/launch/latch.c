@@ -111,13 +111,15 @@ static void latch_write(struct launch_device *device, struct stream *stream, uin
 	stream->wants = 0;
 }
 
-/* True if more may begin soon: what is in flight is about to end. */
+/* True if more may begin soon: what is in flight is about to end, or waits for more, it may be. */
 static bool latch_has_room(const struct launch_device *device, uint64_t now_ns)
 {
-	uint32_t flags = limits_turn_flags(&state_get(device->meter.guest)->limits, now_ns);
+	struct guest *guest = device->meter.guest;
+	uint32_t flags = limits_turn_flags(&state_get(guest)->limits, now_ns);
 	uint64_t most = flags & TURN_URGED ? TUNING_TICK_NS : TUNING_WINDOW_NS;
 
-	return window_due_ns(&device->window) <= now_ns + most;
+	return window_due_ns(&device->window) <= now_ns + most ||
+	       device_time_late_ns(guest->ledger, now_ns);
 }
 
 /* With the lock: the number that is to be let go of a stream; 0: none. */

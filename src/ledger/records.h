@@ -273,7 +273,7 @@ struct turn {
 	/* By the role holder for residency: its part by weight, until then. */
 	uint64_t memory_until_ns;
 	uint32_t memory_permille;
-	uint32_t reserved;
+	uint32_t shared; /* by the arbiter: the first 32 of its devices, a bit for each that others want */
 };
 
 /*

@@ -21,7 +21,7 @@ static void attach_billed(struct meter *meter, uint64_t from_ns, uint64_t to_ns)
 
 static uint64_t attach_ended(struct meter *meter, uint64_t now_ns)
 {
-	return limits_turn_ended_ns(&state_get(meter->guest)->limits, now_ns);
+	return limits_turn_ended_ns(&state_get(meter->guest)->limits, meter->device->ledger, now_ns);
 }
 
 static const struct meter_client client = {

@@ -211,11 +211,13 @@ static struct host_nodes *host_nodes_of_context(CUcontext context)
 
 	lock_take(&runs.lock);
 	for (int i = 0; i < ENDED && !found; i++) {
-		if (!ended.nodes[i] || ended.nodes[i]->context != context)
+		struct host_nodes *nodes = ended.nodes[i];
+
+		if (!nodes || nodes->context != context)
 			continue;
-		found = ended.nodes[i];
 		ended.nodes[i] = NULL;
-		host_nodes_leave(found);
+		host_nodes_leave(nodes);
+		found = nodes;
 	}
 	lock_drop(&runs.lock);
 	return found;

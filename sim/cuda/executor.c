@@ -212,6 +212,7 @@ static bool executor_begin(struct sim_exec *exec, struct sim_op *op)
 
 	if (executor_behind_barrier(op, &when))
 		return false;
+	op->stream->waited |= when > max_u64(op->stream->clock_ns, op->enqueued_ns);
 	if (atomic_load(&exec->error) && !executor_survives_fault(op)) {
 		stream_pop(op->stream, when);
 		return true;

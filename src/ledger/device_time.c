@@ -95,6 +95,14 @@ void device_time_say_not_late(struct device_time *time, uint64_t until_ns)
 	word_swap_if(&time->late_until_ns, until_ns, 0);
 }
 
+/* Work that is late right behind other late work is so no longer than since the end of that. */
+static uint64_t device_time_late_for(const struct device_time *time, uint64_t now_ns)
+{
+	uint64_t since = word_read(&time->late_since_ns), worked = word_read(&time->worked_ns);
+
+	return sat_sub_u64(now_ns, worked <= now_ns ? max_u64(since, worked) : since);
+}
+
 uint64_t device_time_late_ns(struct ledger *ledger, uint64_t now_ns)
 {
 	uint64_t longest = 0;
@@ -104,8 +112,7 @@ uint64_t device_time_late_ns(struct ledger *ledger, uint64_t now_ns)
 		uint64_t until = word_acquire(&time->late_until_ns);
 
 		if (until > now_ns && until <= now_ns + DEVICE_TIME_AHEAD_NS)
-			longest = max_u64(longest,
-					  sat_sub_u64(now_ns, word_read(&time->late_since_ns)) + 1);
+			longest = max_u64(longest, device_time_late_for(time, now_ns) + 1);
 	}
 	return longest;
 }

@@ -271,7 +271,8 @@ enum turn_flags {
 
 struct turn {
 	uint64_t beat_ns;	    /* when the arbiter last looked; 0 never */
-	uint64_t open_until_ns;	    /* launches may start until then */
+	/* launches may start until then; its last turn ended then; 0: it had none */
+	uint64_t open_until_ns;
 	uint32_t flags;		    /* enum turn_flags */
 	uint32_t entitled_permille; /* 1 to 1000 */
 	uint32_t seq;		    /* a futex: the turns that began */
@@ -282,7 +283,7 @@ struct turn {
 	/* By the role holder for residency: its part by weight, until then. */
 	uint64_t memory_until_ns;
 	uint32_t memory_permille;
-	uint32_t reserved;
+	uint32_t shared; /* by the arbiter: the first 32 of its devices, a bit for each that others want */
 };
 
 /*

@@ -77,6 +77,8 @@ struct arbiter_host {
 	uint64_t now_ns, ids;
 	bool busy;
 	bool withheld; /* a turn that began is not told yet, see arbiter_host_is_taken */
+	/* Devices that are wanted, or were a moment ago; by several tenants. */
+	uint64_t wanted, contested;
 	int known, nuuids;
 	/* Places of devices: the machine's first, for good, then others, while somebody has them. */
 	uint8_t uuid[64][16];
@@ -567,13 +569,45 @@ static void arbiter_host_trace(struct member *member, const struct arbiter_tenan
 		trace_put(member->trace, TRACE_TURN_LATE, -1, work, state->guess_ns, 0);
 }
 
+static bool arbiter_host_wants(const struct arbiter_host *host, int i, uint64_t now_ns)
+{
+	const struct arbiter_tenant *state = &host->state[i];
+
+	return state->id && (state->wants || now_ns < state->idle_since_ns + NS_PER_MS);
+}
+
+static void arbiter_host_note_wanted(struct arbiter_host *host, uint64_t now_ns)
+{
+	host->wanted = host->contested = 0;
+	for (int i = 0; i < host->roster.n; i++) {
+		uint64_t devices = arbiter_host_wants(host, i, now_ns) ? host->state[i].devices : 0;
+
+		host->contested |= host->wanted & devices;
+		host->wanted |= devices;
+	}
+}
+
+/* The tenant's devices that others want, as struct turn has them. */
+static uint32_t arbiter_host_shared(const struct arbiter_host *host, int i, uint64_t now_ns)
+{
+	const struct member *member = &host->member[i];
+	uint64_t others = arbiter_host_wants(host, i, now_ns) ? host->contested : host->wanted;
+	uint32_t shared = 0;
+
+	for (int d = 0; d < member->ndevices && d < 32; d++)
+		if (member->bit[d] != NO_PLACE && others >> member->bit[d] & 1)
+			shared |= UINT32_C(1) << d;
+	return shared;
+}
+
 static void arbiter_host_tell(struct arbiter_host *host, int i, uint64_t now_ns)
 {
 	struct member *member = &host->member[i];
 	struct turn *turn = member->turn;
 	const struct arbiter_tenant *state = &host->state[i];
 	uint64_t until = state->open ? state->open_until_ns : 0;
-	bool opened = until > now_ns && word_read(&turn->open_until_ns) <= now_ns;
+	uint64_t before = word_read(&turn->open_until_ns);
+	bool opened = until > now_ns && before <= now_ns;
 	bool withheld = opened && !state->first && arbiter_host_is_taken(host, i, now_ns);
 
 	if (withheld) {
@@ -594,9 +628,10 @@ static void arbiter_host_tell(struct arbiter_host *host, int i, uint64_t now_ns)
 	word_write(&turn->urgent_us,
 		   state->urgent_ns / 1000 < UINT32_MAX ? (uint32_t)(state->urgent_ns / 1000) : 0);
 	word_write(&turn->entitled_permille, state->entitled_permille);
+	word_write(&turn->shared, arbiter_host_shared(host, i, now_ns));
 	word_write(&turn->virtual_ns, state->virtual_ns);
 	word_release(&turn->open_from_ns, state->open_from_ns);
-	word_release(&turn->open_until_ns, until);
+	word_release(&turn->open_until_ns, until ? until : min_u64(before, now_ns));
 	word_release(&turn->beat_ns, now_ns);
 	if (!opened)
 		return;
@@ -656,6 +691,7 @@ uint64_t arbiter_host_step(struct arbiter_host *host, uint64_t now_ns)
 		if (roster_has(&host->roster, i))
 			arbiter_host_look(host, i, now_ns);
 	next = arbiter_step(&arbiter_defaults, host->state, host->roster.n, now_ns);
+	arbiter_host_note_wanted(host, now_ns);
 	/* Close first: a tenant that launches all the same is seen before another is let in. */
 	host->withheld = false;
 	for (int open = 0; open < 2; open++) {

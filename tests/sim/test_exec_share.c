@@ -276,8 +276,9 @@ static void test_switch(CUstream a, CUstream b)
 /*
  * An event behind a wait is made when the device has turned to its context, not when the wait is over
  * (bench/results/h200-events-2026-11-29.txt): it is as long before the kernel's end as that took.
+ * `waits`: a stream that does, and for which the other one waits.
  */
-static void test_event_behind_wait(CUcontext other, CUstream busy, CUstream stream)
+static void test_event_behind_wait(CUcontext other, CUstream busy, CUstream waits, CUstream stream)
 {
 	volatile uint32_t *word;
 	CUevent begin, end;
@@ -290,7 +291,8 @@ static void test_event_behind_wait(CUcontext other, CUstream busy, CUstream stre
 	OK(cuEventCreate(&end, 0));
 	for (uint32_t i = 1; i <= 10; i++) {
 		*word = 0;
-		OK(cuStreamWaitValue32_v2(stream, at, i, CU_STREAM_WAIT_VALUE_EQ));
+		OK(exec_spin(stream, 500)); /* what follows stands behind work */
+		OK(cuStreamWaitValue32_v2(waits, at, i, CU_STREAM_WAIT_VALUE_EQ));
 		OK(cuEventRecord(begin, stream));
 		OK(exec_spin(stream, 200));
 		OK(cuEventRecord(end, stream));
@@ -313,7 +315,7 @@ static void test_event_behind_wait(CUcontext other, CUstream busy, CUstream stre
 static void test_two_contexts(void)
 {
 	CUcontext one, two;
-	CUstream a, b;
+	CUstream a, b, blocking;
 
 	OK(cuCtxCreate_v2(&one, 0, 0));
 	OK(cuStreamCreate(&a, CU_STREAM_NON_BLOCKING));
@@ -328,7 +330,9 @@ static void test_two_contexts(void)
 	OK(cuStreamSynchronize(a));
 	OK(cuStreamSynchronize(b));
 	test_switch(a, b);
-	test_event_behind_wait(one, a, b);
+	OK(cuStreamCreate(&blocking, CU_STREAM_DEFAULT));
+	test_event_behind_wait(one, a, b, b);
+	test_event_behind_wait(one, a, CU_STREAM_LEGACY, blocking);
 	OK(cuCtxDestroy_v2(two));
 	OK(cuCtxDestroy_v2(one));
 }

@@ -479,6 +479,10 @@ static void check_ranks(void)
 	for (int i = 0, turn = 0; i < 2000; i++, now += MS) {
 		arbiter_host_step(turns, now);
 		CHECK(is_open(&ranks, now) != is_open(&single, now));
+		/* Of the ranks' devices the first alone is another's, too; and when a turn ended is seen. */
+		if (i > 2)
+			CHECK(ranks.turn->shared == 1 && single.turn->shared == 1);
+		CHECK(i < 50 || is_open(&single, now) || single.turn->open_until_ns);
 		if (is_open(&ranks, now))
 			ranks.time[turn++ % 2]->busy_ns += 2 * MS;
 		else

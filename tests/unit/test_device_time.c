@@ -340,6 +340,13 @@ static void check_awaited(void)
 	CHECK_EQ(device_time_late_ns(ledger, SECOND + 9 * MS), 0);
 	device_time_say_late(c, SECOND + 20 * MS, SECOND + 25 * MS);
 	CHECK_EQ(device_time_late_ns(ledger, SECOND + 21 * MS), MS + 1);
+	/* It was done meanwhile, and what stood behind it is late in turn. */
+	device_time_say_late(c, SECOND + 24 * MS, SECOND + 29 * MS);
+	c->worked_ns = SECOND + 22 * MS;
+	CHECK_EQ(device_time_late_ns(ledger, SECOND + 26 * MS), 4 * MS + 1);
+	c->worked_ns = UINT64_MAX;
+	CHECK_EQ(device_time_late_ns(ledger, SECOND + 26 * MS), 6 * MS + 1);
+	c->worked_ns = 0;
 	c->late_until_ns = UINT64_MAX;
 	CHECK_EQ(device_time_late_ns(ledger, SECOND + 21 * MS), 0);
 	device_time_say_late(c, SECOND + 30 * MS, SECOND + 35 * MS);

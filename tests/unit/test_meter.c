@@ -45,7 +45,7 @@ static struct meter meter;
 /* --- The launch side ----------------------------------------------------------------------- */
 
 static struct {
-	uint64_t billed_ns, took_ns, spins_ns;
+	uint64_t billed_ns, took_ns, spins_ns, ended_ns;
 	uint32_t launched, released, latch, done;
 	struct meter_look look;
 } seen;
@@ -85,6 +85,11 @@ static uint64_t spun(struct meter *m, const struct burst *burst, uint64_t began_
 	return seen.spins_ns;
 }
 
+static uint64_t ended(struct meter *m, uint64_t now_ns)
+{
+	return seen.ended_ns;
+}
+
 static void looked(struct meter *m, const struct meter_look *look)
 {
 	seen.look = *look;
@@ -102,6 +107,7 @@ static const struct meter_client client = {
 	.released = released,
 	.done = done,
 	.spun = spun,
+	.ended = ended,
 	.looked = looked,
 	.count = count,
 };
@@ -400,6 +406,59 @@ static void check_spun(void)
 	finish(S1);
 	CHECK_NEAR(busy_ns(), 600 * US);
 	CHECK_EQ(seen.done, 0); /* nor does it say how long one takes */
+	end();
+}
+
+/* --- Work after the end of the turn -------------------------------------------------------- */
+
+#define OTHERS_NS (TUNING_DEVICE_SLICE_NS + 2 * TUNING_DEVICE_SWITCH_NS)
+
+static void look_after(uint64_t ns)
+{
+	fake_pass(ns);
+	collect_done(&meter);
+}
+
+/* Work goes on for so long after the end of the turn, or after others are let in beside it. */
+static uint64_t billed_after(uint64_t after_ns, bool awaited)
+{
+	begin();
+	launch(S1, 5 * MS + after_ns);
+	look_after(awaited ? 5 * MS : 2 * MS);
+	seen.ended_ns = fake.now_ns + (awaited ? 0 : 3 * MS) - (awaited ? 3 * MS : 0);
+	look_after(awaited ? US / 10 : 4 * MS);
+	finish(S1);
+	end();
+	return busy_ns();
+}
+
+/* The device serves this tenant and the next one in slices. */
+static void check_overtime(void)
+{
+	CHECK_NEAR(billed_after(MS, false), 6 * MS);
+	CHECK_NEAR(billed_after(TUNING_DEVICE_SLICE_NS, false), 5 * MS + TUNING_DEVICE_SLICE_NS);
+	CHECK_NEAR(billed_after(3 * MS + OTHERS_NS, false), 8 * MS);
+	CHECK_NEAR(billed_after(20 * MS + 10 * OTHERS_NS, false), 25 * MS);
+	/* While the arbiter has them wait for that work nobody else has the device. */
+	CHECK_NEAR(billed_after(3 * MS + OTHERS_NS, true), 8 * MS);
+}
+
+/* Several works of that time, and one that goes on into the next turn. */
+static void check_overtime_ends(void)
+{
+	begin();
+	launch(S1, MS);
+	seen.ended_ns = fake.now_ns;
+	launch(S1, OTHERS_NS); /* the second slice begins */
+	launch(S2, OTHERS_NS + 10 * MS);
+	close_it(S1, METER_WAIT);
+	look_after(MS);
+	finish(S1);
+	CHECK_NEAR(busy_ns(), MS);
+	seen.ended_ns = 0;
+	collect_done(&meter);
+	finish(S2);
+	CHECK_NEAR(busy_ns(), 10 * MS);
 	end();
 }
 
@@ -1610,6 +1669,8 @@ int main(void)
 	check_split();
 	check_overlap();
 	check_spun();
+	check_overtime();
+	check_overtime_ends();
 	check_skip();
 	check_skip_waited();
 	check_hold_all();

@@ -429,18 +429,31 @@ static void check_done(void)
 static bool handed_by(CUstream stream, uint64_t took_ns, uint64_t after_ns)
 {
 	struct launch launch = launch_at(stream, now + took_ns - after_ns, MS);
+	uint64_t done_ns = now + took_ns;
 
 	window->said_late_ns = now;
 	window_gave_way(device, &launch);
 	done(MS, took_ns);
 	meter->time->gave_way_ns = 0;
 	atomic_store(&state_get(&guest)->gave_ready_ns, 0);
-	return window_hands_over(device, now + took_ns);
+	now = done_ns + 2 * TUNING_HANDED_BESIDE_NS; /* the next one is another time */
+	return window_hands_over(device, done_ns);
 }
 
 static bool handed(uint64_t took_ns, uint64_t after_ns)
 {
 	return handed_by(FAKE_STREAM(2), took_ns, after_ns);
+}
+
+/* Launches of 5 us are done in a stream, while more are let go. */
+static void done_in(int stream, uint64_t began)
+{
+	const struct burst burst = {.launches = 1, .key = KEY, .expected_ns = 5 * US};
+
+	window->said_late_ns = now;
+	meter->time->gave_way_ns = began + 1;
+	window_done(meter, stream_at(stream), &burst, began, began + 5 * US);
+	meter->time->gave_way_ns = 0;
 }
 
 /*
@@ -463,6 +476,65 @@ static void check_handed_from_behind(void)
 	CHECK(!handed(2 * MS, 100 * US));
 	/* It went behind the late work itself. */
 	CHECK(!handed_by(FAKE_STREAM(0), 2 * MS, 100 * US));
+}
+
+/* The launch that was let go is done, too, and what stood behind the work that it ended. */
+static void check_handed_together(void)
+{
+	uint64_t done_ns;
+
+	begin(3);
+	done_ns = now + 2 * MS;
+	CHECK(handed(2 * MS, 100 * US));
+	done_in(2, done_ns - 100 * US);
+	done_in(0, done_ns);
+	CHECK(window_hands_over(device, done_ns + MS));
+	/* That launch may itself take long, waiting for what follows. */
+	window->gave_stream = stream_at(2);
+	done_in(2, done_ns + TUNING_HANDED_NS);
+	CHECK(window_hands_over(device, done_ns + MS));
+	/* Not what is done later: then it was chance. */
+	done_in(0, done_ns + TUNING_HANDED_NS);
+	CHECK(!window_hands_over(device, done_ns + MS));
+}
+
+/* A kernel that spun for the next launch of its program is not as long as that took. */
+static void check_done_by_launch(void)
+{
+	struct burst burst = {.launches = 1, .known = true, .key = KEY, .expected_ns = 10 * US};
+
+	begin(2);
+	window_done(meter, stream_at(0), &burst, now, now + 10 * US);
+	CHECK_EQ(cost_expect(&window->costs, KEY), 10 * US);
+	for (int late = 0; late < 2; late++) {
+		stream_at(1)->flying_ns = MS; /* it alone */
+		told(1, 1, MS, now + 5 * MS, now + 5 * MS);
+		now += 5 * MS + 50 * US + (late ? TUNING_HANDED_NS : 0);
+		window_done(meter, stream_at(0), &burst, now - 5 * MS, now);
+		CHECK_EQ(cost_expect(&window->costs, KEY) > MS, late);
+	}
+	/* Nothing is known of it yet: that stays so. */
+	burst.known = false;
+	burst.key = KEY + 1;
+	told(1, 1, MS, now + 5 * MS, now + 5 * MS);
+	window_done(meter, stream_at(0), &burst, now, now + 5 * MS + 50 * US);
+	CHECK_EQ(cost_expect(&window->costs, KEY + 1), 0);
+}
+
+/* Late work may wait for the second launch that goes in another's turn, not only for the first. */
+static void check_try(void)
+{
+	begin(1);
+	CHECK(window_may_try(device, now));
+	window_try(device, now);
+	now += TUNING_TRY_FOR_NS - 1;
+	CHECK(window_may_try(device, now));
+	window_try(device, now); /* that begins no other time */
+	now += 1;
+	CHECK(!window_may_try(device, now));
+	now += TUNING_TRY_NS - TUNING_TRY_FOR_NS;
+	CHECK(!window_may_try(device, now));
+	CHECK(window_may_try(device, now + 1));
 }
 
 /*
@@ -641,6 +713,9 @@ int main(void)
 	check_unforeseen();
 	check_done();
 	check_handed();
+	check_handed_together();
+	check_try();
+	check_done_by_launch();
 	check_handed_from_behind();
 	check_unforeseen_while_late();
 	check_stuck();

@@ -19,6 +19,11 @@ static void attach_billed(struct meter *meter, uint64_t from_ns, uint64_t to_ns)
 	      word_read(&meter->time->launches) + word_read(&meter->time->graph_launches), to_ns);
 }
 
+static uint64_t attach_ended(struct meter *meter, uint64_t now_ns)
+{
+	return limits_turn_ended_ns(&state_get(meter->guest)->limits, meter->device->ledger, now_ns);
+}
+
 static const struct meter_client client = {
 	.billed = attach_billed,
 	.launched = window_launched,
@@ -26,6 +31,7 @@ static const struct meter_client client = {
 	.released = window_released,
 	.done = window_done,
 	.spun = window_spun,
+	.ended = attach_ended,
 	.looked = window_looked,
 	.count = credit_count,
 };

@@ -166,3 +166,13 @@ bool limits_not_our_turn(const struct limits *limits, uint64_t now_ns)
 	return !limits_is_silent(limits, now_ns) &&
 	       word_acquire(&limits->turn->open_until_ns) <= now_ns;
 }
+
+uint64_t limits_turn_ended_ns(const struct limits *limits, int device, uint64_t now_ns)
+{
+	bool awaited = limits_turn_flags(limits, now_ns) & TURN_AWAITED;
+
+	if (awaited || device >= 32 || !limits_not_our_turn(limits, now_ns) ||
+	    !(word_read(&limits->turn->shared) >> device & 1))
+		return 0;
+	return word_read(&limits->turn->open_until_ns);
+}

@@ -74,6 +74,12 @@ uint64_t limits_urged_ns(const struct limits *limits);
 /* The arbiter gives turns, and it is another's. */
 bool limits_not_our_turn(const struct limits *limits, uint64_t now_ns);
 
+/*
+ * When the tenant's turn ended, if others have their turns on a device since, by its index in the
+ * ledger; else 0.
+ */
+uint64_t limits_turn_ended_ns(const struct limits *limits, int device, uint64_t now_ns);
+
 /* Another tenant wants a device of this one. */
 static inline bool limits_contended(const struct limits *limits, uint64_t now_ns)
 {

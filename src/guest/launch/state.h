@@ -24,6 +24,8 @@ struct window {
 	_Atomic uint64_t handed_until_ns; /* see window_hands_over */
 	_Atomic uint64_t tried_ns;	   /* see window_try */
 	const struct stream *gave_stream;  /* that launch's of gave_ready_ns; with the meter's lock */
+	const struct stream *idle_stream;  /* the last one that was idle and had a launch, ... */
+	uint64_t idle_ns;		   /* ... which was then */
 	struct costs costs;
 	struct {
 		bool taken, used; /* used: something was launched since it was taken */

@@ -44,6 +44,10 @@ void window_launched(struct meter *meter, struct stream *stream, const struct bu
 	window->place.used = window->place.taken;
 	if (stream->parked)
 		return;
+	if (stream->flying_ns <= ns) {
+		window->idle_stream = stream;
+		window->idle_ns = first_ns;
+	}
 	/* Launches that no event covers are done, too. */
 	if (!meter_works(meter) && first_ns > due + TUNING_GAP_NS)
 		meter->flying_ns = stream->flying_ns = ns;
@@ -76,6 +80,15 @@ static uint64_t window_gave_ready_ns(const struct launch_device *device)
 	return atomic_load(&state_get(device->meter.guest)->gave_ready_ns);
 }
 
+/* How soon after a held launch went work is done that has waited for it. */
+static uint64_t window_handed_within_ns(const struct launch_device *device, uint64_t now_ns)
+{
+	const struct limits *limits = &state_get(device->meter.guest)->limits;
+
+	return state_has_siblings(device) || !limits_alone(limits, now_ns) ? TUNING_HANDED_BESIDE_NS
+									   : TUNING_HANDED_NS;
+}
+
 /*
  * With the lock. True if work waited for a held launch: the launch was let go while it worked, and
  * it was done soon after. Work that took no longer than expected would have been done then anyway,
@@ -87,28 +100,50 @@ static bool window_was_handed(struct launch_device *device, const struct stream 
 			      const struct burst *burst, uint64_t began_ns, uint64_t done_ns,
 			      uint64_t gave_ns)
 {
-	const struct limits *limits = &state_get(device->meter.guest)->limits;
 	uint64_t ready = window_gave_ready_ns(device);
+	uint64_t within = window_handed_within_ns(device, done_ns);
 
 	if (state_has_siblings(device))
-		return done_ns - gave_ns < TUNING_HANDED_BESIDE_NS;
+		return done_ns - gave_ns < within;
 	if (done_ns - began_ns < burst->expected_ns + TUNING_AWAITED_SOON_NS / 2 ||
 	    stream == device->window.gave_stream)
 		return false;
-	return ready > began_ns &&
-	       done_ns < ready + (limits_alone(limits, done_ns) ? TUNING_HANDED_NS
-								: TUNING_HANDED_BESIDE_NS);
+	return ready > began_ns && done_ns < ready + within;
 }
 
+/*
+ * With the lock. Work that is done right behind other work that waited for a held launch says
+ * nothing against it; neither does that launch itself, however long it takes.
+ */
 static void window_note_handed(struct launch_device *device, const struct stream *stream,
 			       const struct burst *burst, uint64_t began_ns, uint64_t done_ns,
 			       uint64_t gave_ns)
 {
-	bool handed = window_was_handed(device, stream, burst, began_ns, done_ns, gave_ns);
+	_Atomic uint64_t *until = &device->window.handed_until_ns;
+	uint64_t before = sat_sub_u64(atomic_load(until), TUNING_HANDED_FOR_NS);
 
-	if (device->window.said_late_ns)
-		atomic_store(&device->window.handed_until_ns,
-			     handed ? done_ns + TUNING_HANDED_FOR_NS : 0);
+	if (!device->window.said_late_ns)
+		return;
+	if (window_was_handed(device, stream, burst, began_ns, done_ns, gave_ns))
+		atomic_store(until, done_ns + TUNING_HANDED_FOR_NS);
+	else if (done_ns > before + window_handed_within_ns(device, done_ns) &&
+		 (state_has_siblings(device) || stream != device->window.gave_stream))
+		atomic_store(until, 0);
+}
+
+/*
+ * With the lock. True if work that took unforeseen long was done as soon as another stream, which was
+ * idle, had a launch: it may have waited for that one.
+ */
+static bool window_may_have_waited(const struct launch_device *device, const struct stream *stream,
+				   const struct burst *burst, uint64_t began_ns, uint64_t done_ns)
+{
+	const struct window *window = &device->window;
+
+	return stream != window->idle_stream && window->idle_ns > began_ns &&
+	       done_ns > window->idle_ns && done_ns < window->idle_ns + TUNING_HANDED_NS &&
+	       done_ns - began_ns > burst->expected_ns &&
+	       window_is_off(done_ns - began_ns, burst->expected_ns);
 }
 
 /* With the lock: held launches of the tenant were last let go at `gave_ns`. */
@@ -133,6 +168,11 @@ static void window_learn(struct meter *meter, const struct stream *stream,
 		began_ns = gave_ns;
 		if (done_ns - gave_ns <= burst->expected_ns)
 			return;
+	}
+	if (window_may_have_waited(device, stream, burst, began_ns, done_ns)) {
+		if (!burst->known)
+			return;
+		waits = true;
 	}
 	off = window_is_off(done_ns - began_ns, burst->expected_ns);
 	if (off && !burst->waits)
@@ -236,12 +276,15 @@ bool window_hands_over(const struct launch_device *device, uint64_t now_ns)
 
 void window_try(struct launch_device *device, uint64_t now_ns)
 {
-	atomic_store(&device->window.tried_ns, now_ns);
+	if (now_ns > atomic_load(&device->window.tried_ns) + TUNING_TRY_NS)
+		atomic_store(&device->window.tried_ns, now_ns);
 }
 
 bool window_may_try(const struct launch_device *device, uint64_t now_ns)
 {
-	return now_ns > atomic_load(&device->window.tried_ns) + TUNING_TRY_NS;
+	uint64_t tried = atomic_load(&device->window.tried_ns);
+
+	return now_ns > tried + TUNING_TRY_NS || now_ns < tried + TUNING_TRY_FOR_NS;
 }
 
 void window_see_try(struct launch_device *device, uint64_t late_ns, uint64_t now_ns)
@@ -251,7 +294,7 @@ void window_see_try(struct launch_device *device, uint64_t late_ns, uint64_t now
 	if (!state_has_siblings(device) && window_gave_ready_ns(device) < tried)
 		return;
 	if (now_ns - late_ns > tried &&
-	    now_ns < tried + TUNING_HANDED_BESIDE_NS + TUNING_AWAITED_FOR_NS)
+	    now_ns < tried + TUNING_TRY_FOR_NS + TUNING_HANDED_BESIDE_NS + TUNING_AWAITED_FOR_NS)
 		atomic_store(&device->window.handed_until_ns, now_ns + TUNING_HANDED_FOR_NS);
 }
 
@@ -390,6 +433,22 @@ static bool window_may_spread(struct launch_device *device, const struct launch 
 	return busy < most;
 }
 
+/* Work in the launch's own stream that waits for us, before it. */
+static uint64_t window_held_ns(struct launch_device *device, const struct launch *launch)
+{
+	struct meter *meter = &device->meter;
+	const struct stream *stream;
+	uint64_t held;
+
+	if (!atomic_load(&meter->latched))
+		return 0;
+	meter_lock(meter);
+	stream = meter_stream_of(meter, launch->context, launch->stream_key);
+	held = stream ? stream->held_ns : 0;
+	meter_unlock(meter);
+	return held;
+}
+
 /*
  * By all we know it is done. Is it? A program that launches as fast as the device works is always
  * near that, and need not be asked: it may have more than that in flight.
@@ -409,6 +468,7 @@ uint64_t window_room_ns(struct launch_device *device, const struct launch *launc
 		if (due <= now && meter_works(meter))
 			return window_look_ns(device, now);
 	}
+	due = max_u64(due, now) + window_held_ns(device, launch);
 	if (due <= now + most_ns)
 		return 0;
 	if (!spread)

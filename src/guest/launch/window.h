@@ -53,8 +53,8 @@ bool window_hands_over(const struct launch_device *device, uint64_t now_ns);
 
 /*
  * A held launch goes in another tenant's turn, to see whether late work of another process of the
- * tenant waits for it. It did if that is over soon after, as the next look at what is late (0:
- * nothing) shows.
+ * tenant waits for it, or for one that follows soon. It did if that is over soon after, as the next
+ * look at what is late (0: nothing) shows.
  */
 bool window_may_try(const struct launch_device *device, uint64_t now_ns);
 void window_try(struct launch_device *device, uint64_t now_ns);

@@ -81,13 +81,19 @@ static void collect_bill_all(struct pass *pass)
 	pass->n = 0;
 }
 
-static void collect_add(struct pass *pass, const struct span *span)
+/* Another tenant may have had the device for a part of it. */
+static void collect_add(struct pass *pass, struct span span)
 {
-	if (span->to_ns <= span->from_ns)
-		return;
-	if (pass->n == SPANS)
-		collect_bill_all(pass);
-	pass->span[pass->n++] = *span;
+	struct span part = span;
+
+	while (overtime_next(&pass->meter->overtime, &span.from_ns, span.to_ns, &part.from_ns,
+			     &part.to_ns)) {
+		if (pass->n == SPANS)
+			collect_bill_all(pass);
+		if (part.from_ns < part.to_ns)
+			pass->span[pass->n++] = part;
+		part.apart = true;
+	}
 }
 
 /*
@@ -138,13 +144,13 @@ static uint64_t collect_add_between(struct pass *pass, const struct stream *stre
 				      host[i].from_ns, host[i].from_ns);
 		on = collect_wait_ns(pass, stream, host[i].event[1], host[i].to_ns, span.to_ns,
 				     host[i].to_ns);
-		collect_add(pass, &(struct span){span.from_ns, off, span.apart});
+		collect_add(pass, (struct span){span.from_ns, off, span.apart});
 		span.from_ns = on;
 		span.apart = true;
 		waited += on - off;
 	}
 	collect_waits_end(burst);
-	collect_add(pass, &span);
+	collect_add(pass, span);
 	return waited;
 }
 
@@ -189,6 +195,8 @@ static void collect_pop(struct pass *pass, struct stream *stream, uint64_t done_
 	if (done_ns > pass->look.done_ns)
 		pass->look.done_ns = done_ns;
 	meter_lock(meter);
+	if (event->splits) /* somebody else let it go */
+		stream_opened(meter, stream, event->latch, pass->look.now_ns);
 	stream->wants = 0;
 	if (stream->parked) {
 		stream_park(meter, stream, false);
@@ -335,6 +343,8 @@ void collect_done(struct meter *meter)
 	if (!atomic_load(&meter->pending) || atomic_exchange(&meter->collecting, 1))
 		return;
 	pass.look.now_ns = now_monotonic_ns();
+	overtime_look(&meter->overtime, meter->client->ended(meter, pass.look.now_ns),
+		      pass.look.now_ns);
 	mode = capture_relax();
 	n = word_read(&meter->nstreams);
 	for (uint32_t i = 0; i < n; i++) {

@@ -15,6 +15,7 @@
 #include "guest/core/guest.h"
 #include "guest/meter/clock.h"
 #include "guest/meter/launch.h"
+#include "guest/meter/overtime.h"
 #include "guest/meter/stream.h"
 #include "ledger/device_time.h"
 #include "sched/tuning.h"
@@ -55,6 +56,8 @@ struct meter_client {
 	 */
 	uint64_t (*spun)(struct meter *meter, const struct burst *burst, uint64_t began_ns,
 			 uint64_t done_ns);
+	/* When the tenant's turn ended, if another may have the device since; else 0. */
+	uint64_t (*ended)(struct meter *meter, uint64_t now_ns);
 	/* After a collection. */
 	void (*looked)(struct meter *meter, const struct meter_look *look);
 	/* Launches that were admitted without the lock are to be counted. */
@@ -89,6 +92,7 @@ struct meter {
 	uint32_t latches;      /* likewise those for us */
 	uint64_t recordings;
 	struct recorded recorded[RECORDED];
+	struct overtime overtime; /* the collecting thread's, as what follows */
 	struct span seen;      /* work not done at the last look; the collecting thread's */
 
 	_Atomic uint32_t pending;     /* events to be collected, and waits that have none ... */
@@ -177,11 +181,17 @@ static inline void stream_await(struct meter *meter, struct stream *stream, bool
 /* With the lock: an event leaves its stream's ring. */
 static inline void stream_drop(struct meter *meter, const struct timing_event *event)
 {
-	if (event->begin)
+	if (event->begin && !event->splits)
 		atomic_fetch_sub(&meter->begins, 1);
 	if (event->latch)
 		atomic_fetch_sub(&meter->latched, 1);
 }
+
+/*
+ * With the lock: latches of a stream are let go, up to that number. The work behind those that split it
+ * may begin, and is in flight from now on.
+ */
+void stream_opened(struct meter *meter, struct stream *stream, uint32_t number, uint64_t now_ns);
 
 /* With the lock: whether the stream is parked, with all that is in it. */
 static inline void stream_park(struct meter *meter, struct stream *stream, bool parked)
@@ -192,7 +202,8 @@ static inline void stream_park(struct meter *meter, struct stream *stream, bool 
 		return;
 	stream->parked = parked;
 	for (uint32_t i = stream->head; i != stream->tail; i++)
-		begins += stream->event[i % STREAM_EVENTS].begin;
+		begins += stream->event[i % STREAM_EVENTS].begin &&
+			  !stream->event[i % STREAM_EVENTS].splits;
 	if (parked) {
 		atomic_fetch_sub(&meter->begins, begins);
 		atomic_fetch_add(&meter->parked, pending);

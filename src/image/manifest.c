@@ -152,6 +152,8 @@ static json_t *manifest_put_policy(const struct policy *policy)
 	json_object_set_new(to, "devices", list);
 	if (policy->latency_us)
 		json_object_set_new(to, "latency_us", json_integer(policy->latency_us));
+	if (policy->idle_ms)
+		json_object_set_new(to, "idle_ms", json_integer(policy->idle_ms));
 	json_object_set_new(to, "host_bytes", json_integer((json_int_t)policy->host_bytes));
 	dir = json_stringn(policy->swap_dir, strnlen(policy->swap_dir, POLICY_DIR_BYTES));
 	json_object_set_new(to, "swap_dir", dir ? dir : json_null()); /* no UTF-8: refused below */
@@ -163,6 +165,8 @@ static void manifest_places(struct fields *f, const json_t *in, struct policy *r
 {
 	if (json_object_get(in, "latency_us"))
 		ret->latency_us = manifest_u32(f, in, "latency_us");
+	if (json_object_get(in, "idle_ms"))
+		ret->idle_ms = manifest_u32(f, in, "idle_ms");
 	if (json_object_get(in, "host_bytes"))
 		ret->host_bytes = manifest_u64(f, in, "host_bytes", NUMBER_MOST);
 	if (json_object_get(in, "swap_dir"))

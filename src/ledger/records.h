@@ -131,7 +131,8 @@ struct policy {
 	uint32_t trace; /* 1: what its processes decide is recorded, see trace.h; likewise no flag */
 	/* Of others' turns that work waits for; 0: the default. Likewise no flag. See sched/rounds.h. */
 	uint32_t latency_us;
-	uint8_t reserved[4];
+	/* Time without use, in ms, after which it leaves its devices for nobody; 0: never. Likewise no flag. */
+	uint32_t idle_ms;
 	struct policy_device device[POLICY_DEVICES];
 	/* Last, and not part of the record that older libraries read. */
 	char swap_dir[POLICY_DIR_BYTES]; /* what has no room on the host goes there; "": nowhere */

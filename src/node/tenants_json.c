@@ -31,6 +31,7 @@ static void tenants_json_put_policy(struct json *j, const struct policy *p)
 	json_bool(j, "overcommit", p->flags & POLICY_OVERCOMMIT);
 	json_known_u64(j, "host_memory_bytes", p->host_bytes);
 	json_text(j, "swap_dir", *p->swap_dir ? p->swap_dir : NULL);
+	json_known_u64(j, "idle_suspend_ms", p->idle_ms);
 	json_text(j, "accounting", p->flags & POLICY_ACCOUNTING_DRIVER ? "driver" : "ledger");
 	json_open(j, "compute", '{');
 	json_text(j, "policy", compute_policies[p->compute]);

@@ -13,6 +13,7 @@
 
 #include "base/cleanup.h"
 #include "base/fault.h"
+#include "base/now.h"
 #include "cli/say/say.h"
 #include "cli/tenant/remote.h"
 #include "cli/tenant/runtime.h"
@@ -179,7 +180,7 @@ static bool enroll_is_same_policy(const struct policy *a, const struct policy *b
 		     a->weight == b->weight && a->inflight_us == b->inflight_us &&
 		     a->floor_permille == b->floor_permille && a->host_bytes == b->host_bytes &&
 		     a->latency_us == b->latency_us && a->slice_us == b->slice_us &&
-		     a->trace == b->trace && !strcmp(a->swap_dir, b->swap_dir);
+		     a->trace == b->trace && a->idle_ms == b->idle_ms && !strcmp(a->swap_dir, b->swap_dir);
 
 	for (unsigned int i = 0; equal && i < a->ndevices; i++) {
 		const struct policy_device *x = &a->device[i], *y = &b->device[i];
@@ -274,6 +275,11 @@ static struct difference enroll_compare(const struct policy *is, const struct po
 				      *is->swap_dir ? is->swap_dir : "none", asked->swap_dir);
 		d.fixed = true;
 	}
+	if (is->idle_ms != asked->idle_ms)
+		enroll_add_difference(&d, "idle-suspend %s (asked: %s)",
+				      is->idle_ms ? units_duration(is->idle_ms * NS_PER_MS).s : "off",
+				      asked->idle_ms ? units_duration(asked->idle_ms * NS_PER_MS).s
+						     : "off");
 	if (is->trace != asked->trace)
 		enroll_add_difference(&d, "trace off (asked: on)");
 	if (!enroll_has_same_devices(is, asked)) {

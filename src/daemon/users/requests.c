@@ -55,12 +55,10 @@ __attribute__((format(printf, 3, 4))) static int requests_refuse(struct doing *d
 /* A policy that the command would not have made is none of the command's. */
 static int requests_check_policy(struct doing *d, const struct policy *policy)
 {
-	static const uint8_t zero[sizeof(policy->reserved)];
-
 	if (policy_check(policy) < 0 || strcmp(policy->name, d->name) ||
 	    policy->slice_us > POLICY_LATENCY_MOST_US ||
 	    (policy->slice_us && policy->slice_us < POLICY_LATENCY_LEAST_US) ||
-	    policy->inflight_us > INFLIGHT_MAX_US || memcmp(policy->reserved, zero, sizeof(zero)))
+	    policy->inflight_us > INFLIGHT_MAX_US)
 		return requests_refuse(d, -EINVAL, "the policy is damaged");
 	if (policy->mode != POLICY_MODE_TURNS)
 		return requests_refuse(d, -ENOTSUP, "--mode space: its partition is the user's own "

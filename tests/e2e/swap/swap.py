@@ -15,6 +15,8 @@ import tempfile
 import time
 import unittest
 
+from refusal import status_of
+
 ALLOT = os.environ["ALLOT"]
 GUEST = os.environ["SWAP_GUEST"]
 TRUTH = os.environ["SWAP_TRUTH"]
@@ -23,9 +25,6 @@ CONTEXT = 16 * MIB
 STAYS = CONTEXT + 2 * MIB  # and the program's code
 # What the program at rest holds, in granules: 400 B and 280 kB share one with its counter.
 IDLE = (2 + 4 + 64 + 130) * MIB
-
-LATE = re.compile("still has work on the device|is stopped, by a signal|cannot be asked|does not get on")
-NO_ROOM = re.compile("has no room for|there is not enough host memory|--host-memory is|for what has no room")
 
 
 class Case(unittest.TestCase):
@@ -126,8 +125,7 @@ class Case(unittest.TestCase):
     def refused(self, *args, env=None):
         """What it says; the status is that of the reason which it gives."""
         done = self.allot(*args, env=env)
-        status = 124 if LATE.search(done.stderr) else 123 if NO_ROOM.search(done.stderr) else 125
-        self.assertEqual(done.returncode, status, done.stderr)
+        self.assertEqual(done.returncode, status_of(done.stderr), done.stderr)
         return done.stderr
 
 

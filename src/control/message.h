@@ -39,6 +39,13 @@ enum control_said {
 	CONTROL_SAID_METER = 1 << 4,
 };
 
+/*
+ * Exit statuses of `allot suspend` and `allot resume`, which allotd runs for others: no room on the
+ * host, on a device or in the quota; a process did not come to rest or stands still, as timeout(1)'s.
+ */
+#define CONTROL_EXIT_NO_ROOM 123
+#define CONTROL_EXIT_LATE    124
+
 /* Work on the devices is waited for no longer than this, nor for others' moves and memory's. */
 #define CONTROL_TIMEOUT_MAX_US (600 * UINT64_C(1000000))
 
@@ -61,7 +68,11 @@ struct control_about {
 
 struct control_answer {
 	uint32_t magic, version;
-	int32_t error; /* 0 or -errno; -EUSERS: too many ask at once, try again */
+	/*
+	 * 0 or -errno. -EUSERS: too many ask at once, try again. Of a move that the command refused, by its
+	 * exit status: -ECANCELED, -ENOSPC for no room, -ETIMEDOUT if it is late; the words are its own.
+	 */
+	int32_t error;
 	uint32_t pad;
 	char words[512]; /* why, and what to do; "": the error says it */
 	union {

@@ -39,6 +39,7 @@
 #include "daemon/web/metrics.h"
 #include "daemon/web/page.h"
 #include "daemon/web/put_off.h"
+#include "daemon/switch/switch.h"
 #include "daemon/web/v1.h"
 #include "kube/kube.h"
 #include "kube/state/counts.h"
@@ -132,6 +133,7 @@ struct node {
 	struct history *history;
 	struct site site;
 	struct kube_conf kube_conf; /* as it was at the start */
+	struct site_control control; /* likewise */
 	struct kube *kube;	    /* NULL: Kubernetes is no matter, or it could not begin */
 	char name[HOST_NAME_MAX + 1];
 	bool hami;
@@ -431,9 +433,28 @@ static void main_start_overcommit(struct node *node)
 			 node->runtime, strerror(-r));
 }
 
+/* Limits and turns do not wait for it. */
+static void main_start_switches(const struct node *node, struct loop *loop, struct switches **ret)
+{
+	struct listen_address address;
+	int r;
+
+	if (!*node->control.address)
+		return;
+	r = listen_parse(node->control.address, &address);
+	if (!r)
+		r = switch_open(loop, &address, node->runtime, node->control.token, ret);
+	if (r < 0)
+		log_line(LOG_FAULT, "nobody can switch tenants by HTTP: control = %s: %s",
+			 node->control.address, strerror(-r));
+	else
+		log_line(LOG_SAY, "tenants are suspended and resumed at http://%s/", node->control.address);
+}
+
 /* Until it is told to end. */
 static int main_answer(struct node *node, const struct args *a, struct loop *loop)
 {
+	struct switches *switches = NULL;
 	struct http *http = NULL;
 	int r = http_open(loop, &a->address, pages, node, &http);
 
@@ -443,9 +464,11 @@ static int main_answer(struct node *node, const struct args *a, struct loop *loo
 		return r;
 	}
 	log_line(LOG_SAY, "tenants of %s at http://%s/", node->runtime, a->listen);
+	main_start_switches(node, loop, &switches);
 	notify_send("READY=1");
 	r = loop_run(loop);
 	notify_send("STOPPING=1");
+	switch_close(switches);
 	http_close(http);
 	return r;
 }
@@ -517,6 +540,7 @@ int main(int argc, char **argv)
 		return r < 0 ? EXIT_FAILURE : 0;
 	node.hami = a.hami;
 	node.kube_conf = node.site.kube;
+	node.control = node.site.control;
 	kube_node_name(node.name, sizeof(node.name));
 	signal(SIGPIPE, SIG_IGN);
 	r = tenant_runtime_dir(node.runtime, sizeof(node.runtime));

@@ -154,6 +154,8 @@ static json_t *manifest_put_policy(const struct policy *policy)
 		json_object_set_new(to, "latency_us", json_integer(policy->latency_us));
 	if (policy->gtt_mib)
 		json_object_set_new(to, "gtt_mib", json_integer(policy->gtt_mib));
+	if (policy->idle_s)
+		json_object_set_new(to, "idle_s", json_integer(policy->idle_s));
 	json_object_set_new(to, "host_bytes", json_integer((json_int_t)policy->host_bytes));
 	dir = json_stringn(policy->swap_dir, strnlen(policy->swap_dir, POLICY_DIR_BYTES));
 	json_object_set_new(to, "swap_dir", dir ? dir : json_null()); /* no UTF-8: refused below */
@@ -167,6 +169,8 @@ static void manifest_places(struct fields *f, const json_t *in, struct policy *r
 		ret->latency_us = manifest_u32(f, in, "latency_us");
 	if (json_object_get(in, "gtt_mib"))
 		ret->gtt_mib = manifest_u32(f, in, "gtt_mib");
+	if (json_object_get(in, "idle_s"))
+		ret->idle_s = (uint16_t)manifest_u64(f, in, "idle_s", UINT16_MAX);
 	if (json_object_get(in, "host_bytes"))
 		ret->host_bytes = manifest_u64(f, in, "host_bytes", NUMBER_MOST);
 	if (json_object_get(in, "swap_dir"))

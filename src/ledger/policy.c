@@ -79,6 +79,8 @@ int policy_check(const struct policy *policy)
 		return -EINVAL;
 	if ((policy->flags & POLICY_OVERCOMMIT) && !(policy->flags & POLICY_SWAPPABLE))
 		return -EINVAL;
+	if (policy->idle_s && !(policy->flags & POLICY_OVERCOMMIT)) /* nobody would bring it back */
+		return -EINVAL;
 	if (!memchr(policy->name, '\0', sizeof(policy->name)) || !policy_swap_dir_ok(policy))
 		return -EINVAL;
 	for (uint32_t i = 0; i < policy->ndevices; i++) {

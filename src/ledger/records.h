@@ -137,7 +137,12 @@ struct policy {
 	uint64_t host_bytes;  /* most of its memory that may be on the host; 0: what is free */
 	/* 1: its use of compute is measured, limited or not. No flag: libraries from before refuse those. */
 	uint32_t meter;
-	uint32_t trace; /* 1: what its processes decide is recorded, see trace.h; likewise no flag */
+	uint16_t trace; /* 1: what its processes decide is recorded, see trace.h; likewise no flag */
+	/*
+	 * Time without use, in s, after which it leaves its devices for nobody; 0: never. A library from
+	 * before refuses it.
+	 */
+	uint16_t idle_s;
 	/* Of others' turns that work waits for; 0: the default. Likewise no flag. See sched/rounds.h. */
 	uint32_t latency_us;
 	/* Most of the machine's memory that AMD's GPUs may have pinned for it; 0: what is free. Likewise. */

@@ -51,6 +51,8 @@ static void swap_sum_add(struct swap_sum *sum, const struct swap_answer *answer)
 	sum->busy |= answer->why == SWAP_BUSY || answer->why == SWAP_CAPTURE;
 	sum->device |= answer->why == SWAP_DEVICE;
 	sum->host |= answer->why == SWAP_HOST;
+	sum->quota |= answer->why == SWAP_QUOTA;
+	sum->file |= answer->why == SWAP_FILE;
 	sum->bytes += answer->bytes;
 	sum->kept += swap_answer_kept(answer);
 	sum->placed += min_u64(swap_answer_kept(answer), answer->bytes);

@@ -28,6 +28,7 @@ struct swap_sum {
 	unsigned int idle;	 /* ... have not begun, and */
 	unsigned int ready;	 /* ... are READY by an earlier request */
 	bool busy, device, host; /* one could not, for now; because there is no room */
+	bool quota, file;	 /* likewise, in the tenant's quota or its file */
 	uint64_t bytes;
 	uint64_t filed;	  /* of the moved bytes, in a file */
 	uint64_t kept;	  /* of host memory that they have for it already; */

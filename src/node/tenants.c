@@ -738,6 +738,27 @@ int tenants_load(const char *runtime, struct tenants *ret)
 	return r;
 }
 
+int tenants_load_named(const char *runtime, const char *name, struct tenants *ret)
+{
+	struct load load = {.weight = 0};
+	char dir[PATH_MAX];
+	int r = tenant_name_valid(name) ? tenant_path(runtime, name, dir, sizeof(dir)) : -ENOENT;
+
+	if (!r && access(dir, F_OK) < 0)
+		r = -ENOENT;
+	if (!r)
+		r = tenants_load_one(name, dir, &load);
+	members_free(&load.members);
+	free(load.shares.list);
+	if (!r && !load.tenants.n)
+		r = -ENOENT; /* it has ended */
+	if (r < 0)
+		tenants_free(&load.tenants);
+	else
+		*ret = load.tenants;
+	return r;
+}
+
 int tenants_add_users(struct tenants *tenants, const char *runtime)
 {
 	return tenants_load_by(tenant_list_users, runtime, tenants);

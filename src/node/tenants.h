@@ -64,6 +64,8 @@ struct snapshot_bound tenants_bound_of_user(void);
  * driver's own of now.
  */
 int tenants_load(const char *runtime, struct tenants *ret);
+/* The one of that name, which lives. -ENOENT; -ENOMEM. */
+int tenants_load_named(const char *runtime, const char *name, struct tenants *ret);
 void tenants_free(struct tenants *tenants);
 
 /*

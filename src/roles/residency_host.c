@@ -304,6 +304,7 @@ static void residency_host_describe(struct residency_host *host, int i)
 		trace_follow_roles(member->dir, member->overcommits && member->policy.trace, &member->trace);
 		host->state[i].id = member->overcommits ? member->id : 0;
 		host->state[i].priority = roster_level(&member->policy);
+		host->state[i].idle_suspend_ns = member->policy.idle_s * NS_PER_S;
 	}
 	if (member->overcommits)
 		residency_host_meet(host, member);
@@ -1146,14 +1147,34 @@ static void residency_host_forgive(struct residency_host *host, uint64_t now_ns)
 	}
 }
 
+/* When the next tenant leaves for nobody. A tenant that could not is asked again, one that works looked at. */
+static uint64_t residency_host_idle_ns(const struct residency_host *host, uint64_t now_ns)
+{
+	uint64_t next_ns = UINT64_MAX;
+
+	for (int i = 0; i < host->n; i++) {
+		const struct residency_tenant *state = &host->state[i];
+		uint64_t leaves_ns = residency_leaves_idle_ns(state);
+
+		if (state->id && state->idle_suspend_ns && state->fixed)
+			leaves_ns = now_ns;
+		if (leaves_ns != UINT64_MAX)
+			leaves_ns = max_u64(leaves_ns, now_ns + TUNING_RESIDENCY_AGAIN_NS);
+		next_ns = min_u64(next_ns, leaves_ns);
+	}
+	return next_ns;
+}
+
 static uint64_t residency_host_next_ns(const struct residency_host *host, bool waits,
 				       uint64_t now_ns)
 {
+	uint64_t idle_ns = residency_host_idle_ns(host, now_ns);
+
 	if (host->moves)
 		return now_ns + TUNING_RESIDENCY_MOVES_NS;
 	if (waits)
 		return now_ns + TUNING_RESIDENCY_WAITS_NS;
-	return now_ns < host->busy_ns + ROLE_NS ? host->busy_ns + ROLE_NS : UINT64_MAX;
+	return now_ns < host->busy_ns + ROLE_NS ? min_u64(host->busy_ns + ROLE_NS, idle_ns) : idle_ns;
 }
 
 uint64_t residency_host_step(struct residency_host *host, uint64_t now_ns)

@@ -645,6 +645,30 @@ static void residency_foresee(struct residency_plan *plan)
 			residency_foresee_for(plan, &plan->tenant[i]);
 }
 
+/* --- Who leaves for nobody ------------------------------------------------------------------ */
+
+uint64_t residency_leaves_idle_ns(const struct residency_tenant *t)
+{
+	if (!t->id || !t->idle_suspend_ns || t->place != RESIDENCY_HERE || t->wants || t->fixed ||
+	    !residency_is_there(t))
+		return UINT64_MAX;
+	return max_u64(sat_add_u64(max_u64(t->used_ns, t->came_ns), t->idle_suspend_ns),
+		       t->stays_until_ns);
+}
+
+/* All of it leaves; what was planned for those that wait goes first. */
+static void residency_send_idle(const struct residency_plan *plan)
+{
+	for (int i = 0; i < plan->n; i++) {
+		struct residency_tenant *t = &plan->tenant[i];
+
+		if (t->planned || plan->now_ns < residency_leaves_idle_ns(t))
+			continue;
+		t->leave = true;
+		t->part = RESIDENCY_ALL;
+	}
+}
+
 /* --- The step ------------------------------------------------------------------------------- */
 
 bool residency_step(const struct residency_params *params, struct residency_tenant *tenant, int n,
@@ -666,5 +690,6 @@ bool residency_step(const struct residency_params *params, struct residency_tena
 		residency_serve(&plan, &tenant[waiter[i]]);
 	if (!waiters)
 		residency_foresee(&plan);
+	residency_send_idle(&plan);
 	return waiters;
 }

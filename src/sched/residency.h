@@ -5,7 +5,8 @@
  * waits for it, and answers who is to leave and who is to come. It moves nothing, and knows no
  * clock.
  *
- * Nobody leaves but for a tenant that waits. Those are served by priority, then by their accounts
+ * A tenant leaves only for another one that waits, or if it is to leave when it is idle
+ * (idle_suspend_ns). Tenants that wait are served by priority, then by their accounts
  * (residency_account.h), the least first; one that has waited for long goes before all others. For each
  * is planned which tenants have to leave:
  *
@@ -39,5 +40,11 @@
  */
 bool residency_step(const struct residency_params *params, struct residency_tenant *tenant, int n,
 		    const struct residency_device device[static RESIDENCY_DEVICES], uint64_t now_ns);
+
+/*
+ * When a tenant leaves though nobody waits, if it does not use its memory until then; UINT64_MAX: it
+ * stays, or it cannot leave. Then is the time for a step.
+ */
+uint64_t residency_leaves_idle_ns(const struct residency_tenant *t);
 
 #endif

@@ -64,5 +64,8 @@ int main(void)
 	alarm(60); /* it would wait for ever */
 	check_end(0, 0);
 	check_end(125, -ECANCELED);
+	check_end(CONTROL_EXIT_NO_ROOM, -ENOSPC);
+	check_end(CONTROL_EXIT_LATE, -ETIMEDOUT);
+	check_end(1, -ECANCELED);
 	return 0;
 }

@@ -95,6 +95,69 @@ static void check_nobody_leaves_for_nobody(void)
 	}
 }
 
+/* Unused for so long, the one that is to leave then does, and all of it; and no other. */
+static void check_idle_leaves(void)
+{
+	struct world *w = fresh(100 * GIB);
+	struct residency_tenant *idle = add(w, RESIDENCY_HERE, 20 * GIB);
+	struct residency_tenant *other = add(w, RESIDENCY_HERE, 20 * GIB);
+
+	idle->idle_suspend_ns = 10 * SECOND;
+	step(w);
+	later(w, SECOND);
+	CHECK_EQ(residency_leaves_idle_ns(idle), w->now_ns + 10 * SECOND);
+	CHECK_EQ(residency_leaves_idle_ns(other), UINT64_MAX);
+	w->now_ns += 10 * SECOND - 1;
+	CHECK(!step(w) && !idle->leave);
+	w->now_ns += 1;
+	CHECK(!step(w));
+	CHECK(idle->leave && idle->part == RESIDENCY_ALL && !other->leave);
+	/* It cannot, or not now. */
+	idle->fixed = true;
+	CHECK(!step(w) && !idle->leave);
+	CHECK_EQ(residency_leaves_idle_ns(idle), UINT64_MAX);
+	idle->fixed = false;
+	idle->stays_until_ns = w->now_ns + SECOND;
+	CHECK(!step(w) && !idle->leave);
+	CHECK_EQ(residency_leaves_idle_ns(idle), w->now_ns + SECOND);
+	idle->stays_until_ns = 0;
+	/* It waits for more, or works. */
+	idle->wants = true;
+	idle->more[0] = GIB;
+	step(w);
+	CHECK(!idle->leave);
+	idle->wants = false;
+	idle->more[0] = 0;
+	idle->used_ns = w->now_ns;
+	CHECK(!step(w) && !idle->leave);
+	/* It has just come back, for a use that begins. */
+	w->now_ns += 20 * SECOND;
+	idle->place = RESIDENCY_COMING;
+	step(w);
+	idle->place = RESIDENCY_HERE;
+	CHECK(!step(w) && !idle->leave);
+	CHECK_EQ(residency_leaves_idle_ns(idle), w->now_ns + 10 * SECOND);
+	/* Nothing of it is on a device. */
+	idle->here[0] = 0;
+	w->now_ns += 20 * SECOND;
+	CHECK(!step(w) && !idle->leave);
+}
+
+/* It leaves for one that waits as any other idle one, and only once. */
+static void check_idle_leaves_for_others(void)
+{
+	struct world *w = fresh(100 * GIB);
+	struct residency_tenant *idle = add(w, RESIDENCY_HERE, 60 * GIB);
+	struct residency_tenant *comer = add(w, RESIDENCY_AWAY, 60 * GIB);
+
+	idle->idle_suspend_ns = 10 * SECOND;
+	step(w);
+	w->now_ns += 20 * SECOND;
+	comer->wants = true;
+	CHECK(step(w));
+	CHECK(idle->leave && idle->part < RESIDENCY_ALL);
+}
+
 static void check_comes_where_there_is_room(void)
 {
 	struct world *w = fresh(100 * GIB);
@@ -960,6 +1023,8 @@ static void check_what_is_left_goes(void)
 int main(void)
 {
 	check_nobody_leaves_for_nobody();
+	check_idle_leaves();
+	check_idle_leaves_for_others();
 	check_comes_where_there_is_room();
 	check_turns();
 	check_entitled();

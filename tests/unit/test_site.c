@@ -106,6 +106,15 @@ static void check_wrong(void)
 		{"[default]\ntenants = 1\ntenants = 2\n", 3},
 		{"[default]\noverpromise = warn\n", 2},
 		{"overpromise = perhaps\n", 1},
+		/* Who could reach that address could suspend everybody's tenants. */
+		{"control = 9479\n", 1},
+		{"control-token = /t\n", 1},
+		{"control = 0\ncontrol-token = /t\n", 1},
+		{"control = 65536\ncontrol-token = /t\n", 1},
+		{"control = localhost:9479\ncontrol-token = /t\n", 1},
+		{"control = 127.0.0.1\ncontrol-token = /t\n", 1},
+		{"control = 9479\ncontrol-token = t\n", 2},
+		{"[default]\ncontrol = 9479\ncontrol-token = /t\n", 2},
 		{"[default]\n[default]\n", 2},
 		{"[default x]\n", 1},
 		{"[user]\n", 1},
@@ -228,6 +237,22 @@ static void check_usual(void)
 	CHECK_EQ(bound_of("# nobody is bounded\n", 8, SITE_FLOOR_MAX), UINT32_MAX);
 }
 
+/* Where tenants are switched by HTTP is no bound of users. */
+static void check_control(void)
+{
+	struct site site = {0};
+
+	CHECK_EQ(read_text("control = 9479\ncontrol-token = /etc/t\n", &site), 0);
+	CHECK(!strcmp(site.control.address, "127.0.0.1:9479"));
+	CHECK(!strcmp(site.control.token, "/etc/t"));
+	CHECK(!site_bounds(&site));
+	CHECK_EQ(read_text("control-token = /etc/t\ncontrol = [::1]:80\n[default]\n", &site), 0);
+	CHECK(!strcmp(site.control.address, "[::1]:80"));
+	site_free(&site);
+	CHECK_EQ(read_text("# nothing\n", &site), 0);
+	CHECK(!*site.control.address && !*site.control.token);
+}
+
 static void check_who(void)
 {
 	struct site site;
@@ -260,6 +285,7 @@ int main(void)
 	check_wrong();
 	check_defaults_within();
 	check_damaged();
+	check_control();
 	check_who();
 	check_usual();
 	return 0;

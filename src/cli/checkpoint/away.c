@@ -12,6 +12,7 @@
 #include "cli/say/say.h"
 #include "cli/tenant/contexts.h"
 #include "cli/tenant/swap_dir.h"
+#include "control/message.h"
 #include "ledger/role/residency_file.h"
 #include "ledger/shared_file.h"
 #include "ledger/swap.h"
@@ -39,11 +40,19 @@ int away_parse_timeout(const char *text, uint64_t *ret_us)
  */
 #define CALL_OFF_NS (2 * NS_PER_S)
 
+/* The exit status of a request that not all could do. */
+static int away_status(const struct swap_sum *sum)
+{
+	if (sum->silent)
+		return CONTROL_EXIT_LATE;
+	return sum->device || sum->host || sum->quota || sum->file ? CONTROL_EXIT_NO_ROOM : EXIT_ALLOT;
+}
+
 /* Nothing was moved, or all of it is back. */
-static int away_call_off(struct moving *moving)
+static int away_call_off(struct moving *moving, int status)
 {
 	moving_ask(moving, SWAP_RUN, min_u64(moving->patience_ns, CALL_OFF_NS), false);
-	return EXIT_ALLOT;
+	return status;
 }
 
 static int away_refuse_silent(struct moving *moving, const struct swap_sum *sum)
@@ -51,7 +60,7 @@ static int away_refuse_silent(struct moving *moving, const struct swap_sum *sum)
 	say_error("tenant \"%s\" goes on as it was: %u process%s did not come to rest; try again, "
 		  "with a longer --timeout",
 		  moving->name, sum->silent, sum->silent == 1 ? "" : "es");
-	return away_call_off(moving);
+	return away_call_off(moving, CONTROL_EXIT_LATE);
 }
 
 /* How much of the tenant may be in host memory; `has` bytes of it are there already. */
@@ -76,7 +85,7 @@ static int away_divide(struct moving *moving, const struct away_options *o, enum
 	if (!sum.refused && !sum.silent)
 		return 0;
 	say_error("tenant \"%s\" goes on as it was: nothing was moved", moving->name);
-	return away_call_off(moving);
+	return away_call_off(moving, away_status(&sum));
 }
 
 static int away_check_room(struct moving *moving, const struct away_options *o,
@@ -92,36 +101,37 @@ static int away_check_room(struct moving *moving, const struct away_options *o,
 	say_error("tenant \"%s\" goes on as it was: it holds %s, and %s %s; nothing was moved",
 		  moving->name, units_bytes(sum->bytes).s,
 		  said ? "--host-memory is" : "host memory has room for", units_bytes(room).s);
-	return away_call_off(moving);
+	return away_call_off(moving, CONTROL_EXIT_NO_ROOM);
 }
 
-static int away_stays(const struct moving *moving, bool all)
+static int away_stays(const struct moving *moving, bool all, int status)
 {
-	return say_error("tenant \"%s\" stays suspended: all of it is in host memory%s%s%s", moving->name,
-			 *moving->swap_dir ? ", or in a file in " : "", moving->swap_dir,
-			 all ? "" : ", or goes there");
+	say_error("tenant \"%s\" stays suspended: all of it is in host memory%s%s%s", moving->name,
+		  *moving->swap_dir ? ", or in a file in " : "", moving->swap_dir,
+		  all ? "" : ", or goes there");
+	return status;
 }
 
 /* Moves memory that had come back out again. */
-static int away_leave_again(struct moving *moving)
+static int away_leave_again(struct moving *moving, int status)
 {
 	struct swap_sum sum = moving_ask(moving, SWAP_OUT, CALL_OFF_NS, false);
 
-	return away_stays(moving, !sum.silent);
+	return away_stays(moving, !sum.silent, status);
 }
 
 /*
- * Some processes could not move their memory, or were `silent`, which was reported: the others move
- * theirs back.
+ * Some processes could not move their memory, or were silent, which was reported (`left`): the
+ * others move theirs back.
  */
-static int away_call_back(struct moving *moving, bool silent)
+static int away_call_back(struct moving *moving, const struct swap_sum *left)
 {
-	struct swap_sum sum = moving_ask(moving, SWAP_BACK, CALL_OFF_NS, !silent);
+	struct swap_sum sum = moving_ask(moving, SWAP_BACK, CALL_OFF_NS, !left->silent);
 
 	if (sum.refused || (sum.silent && moving_shares(moving)))
-		return away_leave_again(moving);
+		return away_leave_again(moving, away_status(left));
 	say_error("tenant \"%s\" goes on as it was: what had left is back", moving->name);
-	return away_call_off(moving);
+	return away_call_off(moving, away_status(left));
 }
 
 static void away_say_left(const struct moving *moving, const struct swap_sum *sum)
@@ -143,7 +153,7 @@ static int away_send_memory(struct moving *moving, const struct away_options *o)
 	sum = moving_ask(moving, prepare, moving->patience_ns, true);
 	if (sum.refused) {
 		say_error("tenant \"%s\" goes on as it was: nothing was moved", moving->name);
-		return away_call_off(moving);
+		return away_call_off(moving, away_status(&sum));
 	}
 	if (sum.silent)
 		return away_refuse_silent(moving, &sum);
@@ -153,7 +163,7 @@ static int away_send_memory(struct moving *moving, const struct away_options *o)
 	/* From here on the processes continue without us. Each ends in one way or the other. */
 	sum = moving_ask(moving, SWAP_OUT, moving->patience_ns, true);
 	if (sum.refused || sum.silent)
-		return away_call_back(moving, sum.silent);
+		return away_call_back(moving, &sum);
 	away_say_left(moving, &sum);
 	return 0;
 }
@@ -183,12 +193,13 @@ static int away_send_rest(struct moving *moving, const struct away_options *o)
 	uint64_t room = away_room(moving, o, swap_host_bytes(places.away, split));
 	struct swap_sum sum;
 
-	if (swap_host_bytes(places.here + places.away, split) > room)
-		return say_error("tenant \"%s\" stays as it is, %s of it away: it holds %s more, and %s %s",
-				 moving->name, units_bytes(places.away).s,
-				 units_bytes(places.here).s,
-				 said ? "--host-memory is" : "host memory has room for",
-				 units_bytes(room).s);
+	if (swap_host_bytes(places.here + places.away, split) > room) {
+		say_error("tenant \"%s\" stays as it is, %s of it away: it holds %s more, and %s %s",
+			  moving->name, units_bytes(places.away).s, units_bytes(places.here).s,
+			  said ? "--host-memory is" : "host memory has room for",
+			  units_bytes(room).s);
+		return CONTROL_EXIT_NO_ROOM;
+	}
 	/*
 	 * Twice if an earlier resume did not end: first the part that was evicted before, then the
 	 * rest.
@@ -196,9 +207,11 @@ static int away_send_rest(struct moving *moving, const struct away_options *o)
 	do
 		sum = moving_ask(moving, SWAP_OUT, moving->patience_ns, true);
 	while (!sum.refused && !sum.silent && moving_is_parted(moving));
-	if (sum.refused || sum.silent)
-		return say_error("of tenant \"%s\" a part stays on its devices, and it does not run",
-				 moving->name);
+	if (sum.refused || sum.silent) {
+		say_error("of tenant \"%s\" a part stays on its devices, and it does not run",
+			  moving->name);
+		return away_status(&sum);
+	}
 	away_say_left(moving, &sum);
 	return 0;
 }
@@ -210,7 +223,7 @@ static int away_note(struct moving *moving)
 
 	say_note("tenant \"%s\" is suspended already", moving->name);
 	sum = moving_ask(moving, moving_rests(moving), moving->patience_ns, true);
-	return sum.silent ? EXIT_ALLOT : 0;
+	return sum.silent ? CONTROL_EXIT_LATE : 0;
 }
 
 int away_send(struct moving *moving, const struct away_options *o)
@@ -266,11 +279,13 @@ static int away_take_turn(struct moving *moving)
 	moving_leave_desk(moving);
 	residency_file_tell(runtime);
 	while (swap_any_away(moving->dir)) {
-		if (now_monotonic_ns() > began + moving->patience_ns)
-			return say_error("tenant \"%s\" stays suspended: others that cannot leave, or "
-					 "whose turn it is, have its place on the device for longer than "
-					 "%s; \"allot ps\" shows who",
-					 moving->name, units_duration(moving->patience_ns).s);
+		if (now_monotonic_ns() > began + moving->patience_ns) {
+			say_error("tenant \"%s\" stays suspended: others that cannot leave, or "
+				  "whose turn it is, have its place on the device for longer than "
+				  "%s; \"allot ps\" shows who",
+				  moving->name, units_duration(moving->patience_ns).s);
+			return CONTROL_EXIT_NO_ROOM;
+		}
 		shared_file_nap(&nap, NAP_MOST_US);
 	}
 	printf("%s: %s came back in %s\n", moving->name, units_bytes(places.away).s,
@@ -288,7 +303,7 @@ int away_return(struct moving *moving)
 	if (moving_rests(moving) == SWAP_RUN)
 		return 0;
 	if (moving_rests(moving) == SWAP_BARE && contexts_return(moving))
-		return away_stays(moving, true);
+		return away_stays(moving, true, EXIT_ALLOT);
 	/* All of the memory comes back or none. A process that cannot move its own says why. */
 	sum = moving_ask(moving, SWAP_BACK, moving->patience_ns, !moving->overcommits);
 	if (moving->overcommits && sum.refused && !sum.silent) {
@@ -296,7 +311,7 @@ int away_return(struct moving *moving)
 		return away_take_turn(moving);
 	}
 	if (sum.refused || sum.silent)
-		return away_leave_again(moving);
+		return away_leave_again(moving, away_status(&sum));
 	moving_ask(moving, SWAP_RUN, RUN_NS, false);
 	printf("%s: %s of %u process%s came back in %s\n", moving->name, units_bytes(sum.bytes).s,
 	       sum.processes, sum.processes == 1 ? "" : "es", units_duration(sum.took_ns).s);

@@ -507,7 +507,7 @@ static int save_bring_to_rest(struct save *save)
 	struct swap_sum sum;
 
 	if (!save->amd)
-		return away_send(&save->moving, &away);
+		return away_send(&save->moving, &away) ? EXIT_ALLOT : 0;
 	save->moving.patience_ns = save->options->timeout_us * NS_PER_US;
 	sum = moving_ask(&save->moving, SWAP_STILL, save->moving.patience_ns, true);
 	if (!sum.refused && !sum.silent)

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/host_memory.h"
+#include "base/now.h"
 #include "base/parse.h"
 #include "cli/cmd/command.h"
 #include "cli/device/cuda.h"
@@ -367,11 +368,13 @@ static void run_note_tenant(const struct enrolment *e, const struct config *else
 								 : compute_words(&e->policy, i).s);
 	}
 	if (e->policy.flags & POLICY_SWAPPABLE)
-		say_note("  swappable%s%s%s%s%s",
+		say_note("  swappable%s%s%s%s%s%s%s",
 			 e->policy.flags & POLICY_OVERCOMMIT ? ", overcommits" : "",
 			 e->policy.host_bytes ? ", host memory " : "",
 			 e->policy.host_bytes ? units_bytes(e->policy.host_bytes).s : "",
-			 *e->policy.swap_dir ? ", then files in " : "", e->policy.swap_dir);
+			 *e->policy.swap_dir ? ", then files in " : "", e->policy.swap_dir,
+			 e->policy.idle_s ? ", leaves when unused for " : "",
+			 e->policy.idle_s ? units_duration(e->policy.idle_s * NS_PER_S).s : "");
 	if (e->policy.gtt_mib)
 		say_note("  gtt: %s", limits_gtt_words(&e->policy).s);
 	say_note("  accounting: %s",
@@ -429,6 +432,9 @@ static int run_check_usage(const struct args *a)
 	if (a->swap_dir && !a->swappable)
 		return say_error("--swap-dir: only what is swappable goes there; write --swappable or "
 				 "--overcommit, too");
+	if (a->tenant.idle_s && !a->overcommit)
+		return say_error("--idle-suspend: nobody would bring the tenant back; write --overcommit, "
+				 "too");
 	if (a->overcommit && a->accounting == ENROLL_ACCOUNTING_DRIVER)
 		return say_error("--overcommit: it is decided by the ledger who leaves; leave "
 				 "--accounting driver out");

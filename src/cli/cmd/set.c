@@ -100,13 +100,25 @@ static unsigned int set_count_live(const char *dir)
 	return n;
 }
 
+static int set_check_idle(const struct change *c, const struct policy *policy)
+{
+	if (!c->options->idle_s || policy->flags & POLICY_OVERCOMMIT)
+		return 0;
+	say_error("--idle-suspend: tenant \"%s\" does not overcommit, and nobody would bring it back; end "
+		  "its processes and start them with \"allot run --overcommit\"",
+		  c->name);
+	return -EINVAL;
+}
+
 static int set_edit_policy(struct policy *policy, void *arg)
 {
 	struct change *c = arg;
 	int r;
 
 	c->before = *policy;
-	r = tenant_options_apply(c->options, policy);
+	r = set_check_idle(c, policy);
+	if (!r)
+		r = tenant_options_apply(c->options, policy);
 	if (!r && policy->mode != c->before.mode && c->live)
 		r = set_refuse_mode(c, policy->mode);
 	c->refused = r < 0;

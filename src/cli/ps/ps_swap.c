@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <stdbool.h>
 
+#include "base/now.h"
 #include "cli/say/table.h"
 #include "node/moved.h"
 #include "text/units.h"
@@ -19,13 +20,21 @@ static void ps_swap_put_ns(struct table *t, uint64_t ns)
 	table_cell(t, "%s", ns ? units_duration(ns).s : "-");
 }
 
+static void ps_swap_put_how(struct table *t, const struct policy *policy)
+{
+	if (policy->idle_s)
+		table_cell(t, "turns, idle %s", units_duration(policy->idle_s * NS_PER_S).s);
+	else
+		table_cell(t, "%s", policy->flags & POLICY_OVERCOMMIT ? "turns" : "");
+}
+
 /* Returns true if it waits for memory of a tenant that has no room on the host. */
 static bool ps_swap_put(struct table *t, const struct tenant_entry *e)
 {
 	struct moved moved = moved_of(e);
 
 	table_cell(t, "%s", e->name);
-	table_cell(t, "%s", e->snapshot->policy.flags & POLICY_OVERCOMMIT ? "turns" : "");
+	ps_swap_put_how(t, &e->snapshot->policy);
 	table_cell(t, "%s", tenants_state_word(e));
 	table_cell(t, "%s", units_bytes(moved.resident_bytes).s);
 	table_cell(t, "%s", units_bytes(moved.host_bytes).s);

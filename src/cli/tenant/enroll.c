@@ -13,6 +13,7 @@
 
 #include "base/cleanup.h"
 #include "base/fault.h"
+#include "base/now.h"
 #include "cli/say/say.h"
 #include "cli/tenant/remote.h"
 #include "cli/tenant/runtime.h"
@@ -179,7 +180,8 @@ static bool enroll_is_same_policy(const struct policy *a, const struct policy *b
 		     a->weight == b->weight && a->inflight_us == b->inflight_us &&
 		     a->floor_permille == b->floor_permille && a->host_bytes == b->host_bytes &&
 		     a->latency_us == b->latency_us && a->slice_us == b->slice_us &&
-		     a->trace == b->trace && a->gtt_mib == b->gtt_mib && !strcmp(a->swap_dir, b->swap_dir);
+		     a->trace == b->trace && a->gtt_mib == b->gtt_mib &&
+		     a->idle_s == b->idle_s && !strcmp(a->swap_dir, b->swap_dir);
 
 	for (unsigned int i = 0; equal && i < a->ndevices; i++) {
 		const struct policy_device *x = &a->device[i], *y = &b->device[i];
@@ -277,6 +279,11 @@ static struct difference enroll_compare(const struct policy *is, const struct po
 	if (is->gtt_mib != asked->gtt_mib)
 		enroll_add_difference(&d, "gtt %s (asked: %s)", limits_gtt_words(is).s,
 				      limits_gtt_words(asked).s);
+	if (is->idle_s != asked->idle_s)
+		enroll_add_difference(&d, "idle-suspend %s (asked: %s)",
+				      is->idle_s ? units_duration(is->idle_s * NS_PER_S).s : "off",
+				      asked->idle_s ? units_duration(asked->idle_s * NS_PER_S).s
+						     : "off");
 	if (is->trace != asked->trace)
 		enroll_add_difference(&d, "trace off (asked: on)");
 	if (!enroll_has_same_devices(is, asked)) {

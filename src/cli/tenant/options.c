@@ -20,7 +20,10 @@
 #define INFLIGHT_MAX_US 1000000
 
 enum { KEY_POLICY = 512, KEY_WEIGHT, KEY_PRIORITY, KEY_CONTROLLER, KEY_MODE, KEY_INFLIGHT, KEY_FLOOR,
-       KEY_METER, KEY_LATENCY, KEY_SLICE, KEY_GTT };
+       KEY_METER, KEY_LATENCY, KEY_SLICE, KEY_GTT, KEY_IDLE };
+
+#define IDLE_LEAST_US 1000000
+#define IDLE_MOST_US  (64800 * UINT64_C(1000000))
 
 static const struct argp_option options[] = {
 	{NULL, 0, NULL, 0, "Memory:", TENANT_GROUP_MEMORY},
@@ -29,6 +32,10 @@ static const struct argp_option options[] = {
 	{"gtt", KEY_GTT, "SIZE", 0,
 	 "most of the machine's memory that AMD GPUs may have pinned for the tenant; off: what is free "
 	 "(default)",
+	 TENANT_GROUP_MEMORY},
+	{"idle-suspend", KEY_IDLE, "TIME", 0,
+	 "of a tenant with --overcommit: leave the devices after so long without use, like 600s; off "
+	 "(default): only when others need the memory",
 	 TENANT_GROUP_MEMORY},
 	{NULL, 0, NULL, 0, "Compute:", TENANT_GROUP_COMPUTE},
 	{"compute", 'c', "LIST", 0,
@@ -171,6 +178,21 @@ static int options_parse_gtt(const char *arg, uint32_t *ret_mib)
 	return 0;
 }
 
+static int options_parse_idle(const char *arg, uint16_t *ret_s)
+{
+	uint64_t us = 0;
+
+	if (strcmp(arg, "off") &&
+	    (parse_duration_us(arg, IDLE_MOST_US, &us) < 0 || us < IDLE_LEAST_US)) {
+		say_error("--idle-suspend \"%s\": not a time from 1s to 64800s; write it like "
+			  "--idle-suspend 600s, or --idle-suspend off",
+			  arg);
+		return -EINVAL;
+	}
+	*ret_s = (uint16_t)((us + 999999) / 1000000);
+	return 0;
+}
+
 /* One option into `o`: its bit, 0 for a key that is not one of ours, -EINVAL after a message. */
 static int options_take(int key, const char *arg, struct tenant_options *o)
 {
@@ -226,6 +248,9 @@ static int options_take(int key, const char *arg, struct tenant_options *o)
 	case KEY_SLICE:
 		r = options_parse_time("--slice", arg, &o->slice_us);
 		return r < 0 ? r : TENANT_SLICE;
+	case KEY_IDLE:
+		r = options_parse_idle(arg, &o->idle_s);
+		return r < 0 ? r : TENANT_IDLE_SUSPEND;
 	case KEY_METER:
 		r = options_choose("--meter", arg, options_switch, 2);
 		if (r < 0)
@@ -282,7 +307,8 @@ const struct limits *tenant_options_by_device(const struct tenant_options *o)
 /* The options that were given of those that limit compute. */
 static unsigned int options_of_compute(const struct tenant_options *o)
 {
-	return o->said & ~(unsigned int)(TENANT_MEMORY | TENANT_METER | TENANT_TRACE | TENANT_GTT);
+	return o->said & ~(unsigned int)(TENANT_MEMORY | TENANT_IDLE_SUSPEND | TENANT_METER | TENANT_TRACE |
+					   TENANT_GTT);
 }
 
 static int options_compute_off(const struct tenant_options *o, struct policy *policy)
@@ -394,6 +420,8 @@ int tenant_options_apply(const struct tenant_options *o, struct policy *policy)
 		policy->trace = o->trace;
 	if (o->said & TENANT_GTT)
 		policy->gtt_mib = o->gtt_mib;
+	if (o->said & TENANT_IDLE_SUSPEND)
+		policy->idle_s = o->idle_s;
 	r = limits_apply(&o->compute, policy);
 	return r < 0 ? r : options_apply_compute(o, policy);
 }

@@ -29,6 +29,7 @@ enum tenant_option {
 	TENANT_LATENCY = 1 << 12,
 	TENANT_SLICE = 1 << 13,
 	TENANT_GTT = 1 << 14,
+	TENANT_IDLE_SUSPEND = 1 << 15,
 };
 
 /* Groups of options in --help, in their order. The command has its own first, and behind these. */
@@ -50,6 +51,7 @@ struct tenant_options {
 	bool meter, trace;
 	uint32_t weight, inflight_us, floor_permille; /* the last as the policy has it */
 	uint32_t latency_us, slice_us, gtt_mib; /* 0: the default */
+	uint16_t idle_s; /* 0: off */
 	struct tenant_askers elsewhere;
 	char words[256]; /* all of them, as given: " --memory 8GiB --compute 25" */
 };

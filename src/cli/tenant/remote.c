@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cli/say/exit_status.h"
 #include "cli/say/say.h"
 #include "control/ask.h"
 #include "ledger/shared_file.h"
@@ -199,6 +200,20 @@ static void remote_make_printable(char *words)
 	}
 }
 
+/* The exit status of the command that allotd ran; 0: it ran none. */
+static int remote_move_status(int error)
+{
+	switch (error) {
+	case -ECANCELED:
+		return EXIT_ALLOT;
+	case -ENOSPC:
+		return CONTROL_EXIT_NO_ROOM;
+	case -ETIMEDOUT:
+		return CONTROL_EXIT_LATE;
+	}
+	return 0;
+}
+
 int remote_move(const char *runtime, const char *name, bool away,
 		const struct away_options *options)
 {
@@ -206,7 +221,7 @@ int remote_move(const char *runtime, const char *name, bool away,
 		remote_request(away ? CONTROL_SUSPEND : CONTROL_RESUME, name);
 	struct control_answer answer;
 	const char *words = answer.words, *colon;
-	int r;
+	int r, status;
 
 	request.timeout_us = options->timeout_us;
 	if (away) {
@@ -220,9 +235,12 @@ int remote_move(const char *runtime, const char *name, bool away,
 		return remote_explain(runtime, name, away ? "cannot suspend" : "cannot resume", r);
 	remote_make_printable(answer.words);
 	/* Said by the same command as this one. */
-	colon = answer.error == -ECANCELED ? strstr(words, ": ") : NULL;
-	if (answer.error == -ECANCELED)
-		return say_error("%s", colon ? colon + 2 : "allotd cannot: the command failed");
+	status = remote_move_status(answer.error);
+	colon = status ? strstr(words, ": ") : NULL;
+	if (status) {
+		say_error("%s", colon ? colon + 2 : "allotd cannot: the command failed");
+		return status;
+	}
 	if (answer.error)
 		return say_error("cannot %s tenant \"%s\": %s%s", away ? "suspend" : "resume", name,
 				 *words ? "allotd refuses: " : "allotd cannot: ",

@@ -11,6 +11,7 @@
 
 #include "base/now.h"
 #include "base/parse.h"
+#include "daemon/web/listen.h"
 #include "ledger/policy.h"
 #include "sched/tuning.h"
 #include "text/units.h"
@@ -68,6 +69,7 @@ struct reading {
 	bool wrong, lost; /* in a section that is wrong: its keys are nobody's */
 	bool kube;	  /* in that of Kubernetes */
 	unsigned int kube_line; /* where that begins; 0: nowhere */
+	unsigned int control_line; /* likewise of control, or of its token */
 	site_say *say;
 	void *arg;
 };
@@ -361,6 +363,57 @@ static void site_take_overpromise(struct reading *r, const char *value)
 	site_tell(r, false, "%s", words[i]);
 }
 
+/* A port alone is of this machine alone. */
+static void site_take_control(struct reading *r, const char *value)
+{
+	struct site_control *control = &r->site.control;
+	struct listen_address address;
+	uint64_t port;
+	int n = snprintf(control->address, sizeof(control->address), "%s%s",
+			 parse_u64(value, 1, UINT16_MAX, &port) ? "" : "127.0.0.1:", value);
+
+	r->control_line = r->line;
+	if (n < 0 || (size_t)n >= sizeof(control->address) ||
+	    listen_parse(control->address, &address) < 0)
+		site_tell(r, true, "control = %s: write a port, which is of this machine alone, or an "
+				   "address in numbers with a port, like 127.0.0.1:9479", value);
+	else
+		site_tell(r, false, "programs that have the token suspend and resume tenants at http://%s/",
+			  control->address);
+}
+
+static void site_take_control_token(struct reading *r, const char *value)
+{
+	struct site_control *control = &r->site.control;
+
+	r->control_line = r->line;
+	if (*value != '/' || strlen(value) >= sizeof(control->token)) {
+		site_tell(r, true, "control-token = %s: write the file's path from the top", value);
+		return;
+	}
+	memcpy(control->token, value, strlen(value) + 1);
+	site_tell(r, false, "the token for that is in %s", value);
+}
+
+/* Keys that are no section's. */
+static const struct site_top {
+	const char *name;
+	void (*take)(struct reading *r, const char *value);
+} tops[] = {
+	{"overpromise", site_take_overpromise},
+	{"control", site_take_control},
+	{"control-token", site_take_control_token},
+};
+
+/* NULL: it is none of these. */
+static const struct site_top *site_find_top(const char *name)
+{
+	for (size_t i = 0; i < sizeof(tops) / sizeof(tops[0]); i++)
+		if (!strcmp(name, tops[i].name))
+			return &tops[i];
+	return NULL;
+}
+
 static void site_take_value(struct reading *r, const char *name, const char *text)
 {
 	struct site_value value = {{0}};
@@ -371,7 +424,7 @@ static void site_take_value(struct reading *r, const char *name, const char *tex
 		k++;
 	if (k == SITE_KEYS) {
 		site_tell(r, true, "%s: there is no such key%s", name,
-			  strcmp(name, "overpromise") ? "" : " in a section; put it before them");
+			  site_find_top(name) ? " in a section; put it before them" : "");
 	} else if (r->lost) {
 		return;
 	} else if (!r->rule) {
@@ -438,8 +491,8 @@ static void site_take_line(struct reading *r, char *line)
 	text = site_trim(text);
 	if (r->kube)
 		site_take_kube(r, text, site_trim(equals + 1));
-	else if (!strcmp(text, "overpromise") && !r->rule && !r->lost)
-		site_take_overpromise(r, site_trim(equals + 1));
+	else if (site_find_top(text) && !r->rule && !r->lost)
+		site_find_top(text)->take(r, site_trim(equals + 1));
 	else
 		site_take_value(r, text, site_trim(equals + 1));
 }
@@ -511,6 +564,18 @@ static void site_check_kube(struct reading *r)
 		site_tell(r, true, "[kubernetes]: %s", why);
 }
 
+static void site_check_control(struct reading *r)
+{
+	const struct site_control *control = &r->site.control;
+
+	r->line = r->control_line;
+	if (*control->address && !*control->token)
+		site_tell(r, true, "control: whoever reaches that address could suspend every tenant; say "
+				   "who may, by control-token = FILE");
+	else if (*control->token && !*control->address)
+		site_tell(r, true, "control-token: for which address? write control = PORT, too");
+}
+
 int site_read(FILE *in, site_say *say, void *arg, struct site *ret)
 {
 	struct reading r = {.say = say, .arg = arg};
@@ -535,6 +600,7 @@ int site_read(FILE *in, site_say *say, void *arg, struct site *ret)
 				    "or have a remark in it");
 	site_check_defaults(&r);
 	site_check_kube(&r);
+	site_check_control(&r);
 	if (ferror(in) || r.wrong) {
 		site_free(&r.site);
 		return ferror(in) ? -EIO : -EINVAL;

@@ -58,6 +58,12 @@ struct site_rule {
 enum site_overpromise { SITE_ALLOW, SITE_WARN, SITE_REFUSE };
 
 /* Zeroed: nothing is bounded, and root alone manages. */
+/* Where tenants are switched by HTTP (daemon/switch/switch.h): as the file says it; "": nowhere. */
+struct site_control {
+	char address[64]; /* with a port, for listen_parse() */
+	char token[PATH_MAX]; /* a file */
+};
+
 struct site {
 	enum site_overpromise overpromise;
 	bool overpromise_said;
@@ -65,6 +71,7 @@ struct site {
 	bool has_managers;
 	gid_t managers; /* the group whose members manage all users' tenants */
 	struct kube_conf kube; /* without ways: the section is not there */
+	struct site_control control;
 };
 
 /*

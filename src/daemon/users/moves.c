@@ -102,6 +102,21 @@ static int moves_await_end(struct move *move)
 	return 1;
 }
 
+static int moves_error(int status)
+{
+	if (!WIFEXITED(status))
+		return -ECANCELED;
+	switch (WEXITSTATUS(status)) {
+	case 0:
+		return 0;
+	case CONTROL_EXIT_NO_ROOM:
+		return -ENOSPC;
+	case CONTROL_EXIT_LATE:
+		return -ETIMEDOUT;
+	}
+	return -ECANCELED;
+}
+
 int moves_read(struct move *move, struct control_answer *answer)
 {
 	size_t len = strlen(answer->words);
@@ -122,6 +137,6 @@ int moves_read(struct move *move, struct control_answer *answer)
 	}
 	close(move->out);
 	*move = (struct move){.out = -EBADF};
-	answer->error = WIFEXITED(status) && !WEXITSTATUS(status) ? 0 : -ECANCELED;
+	answer->error = moves_error(status);
 	return 0;
 }

@@ -10,6 +10,7 @@
 #include "base/pages.h"
 #include "base/word.h"
 #include "guest/process/thread.h"
+#include "ledger/policy.h"
 #include "ledger/role/role_file.h"
 #include "roles/residency_host.h"
 #include "sched/tuning.h"
@@ -24,20 +25,30 @@
 struct residency {
 	struct guest *guest;
 	struct residency_host *host;
+	struct policy policy; /* as it was last read */
 };
+
+/* A tenant that is to leave when it is idle looks this often if its role holder is dead: nobody rings. */
+static uint64_t residency_look_again_ns(struct residency *residency)
+{
+	if (policy_read(residency->guest->policy_map, &residency->policy) ||
+	    !residency->policy.idle_s)
+		return UINT64_MAX;
+	return now_monotonic_ns() + residency->policy.idle_s * NS_PER_S;
+}
 
 /*
  * The role holder may die, or be stopped; a process that waits finds that out. A waiting process
  * that takes no turns itself has rung, so all others look whether the role holder heard it.
  */
-static uint64_t residency_patience_ns(const struct residency *residency, bool rung)
+static uint64_t residency_patience_ns(struct residency *residency, bool rung)
 {
 	if (word_check(&residency->guest->use->waiting))
 		return now_monotonic_ns() + TUNING_RESIDENCY_ELECT_NS;
 	if (rung)
 		return now_monotonic_ns() + TUNING_RESIDENCY_SILENT_NS;
 	residency_host_look_away(residency->host);
-	return UINT64_MAX;
+	return residency_look_again_ns(residency);
 }
 
 /*

@@ -58,7 +58,7 @@ class Written(cli_lib.Case):
 
     def setUp(self):
         super().setUp()
-        for name in ("bin/python", "serve", "serve-a", "serve-b"):
+        for name in ("bin/python", "bin/jupyterhub-singleuser", "serve", "serve-a", "serve-b"):
             os.makedirs(os.path.dirname(self.path(name)), exist_ok=True)
             self.path(name, '#!/bin/sh\necho "$0 in $ALLOT_TENANT_DIR"\n')
         self.env.update(PATH=f"{self.path('bin')}:{os.path.dirname(cli_lib.ALLOT)}:"
@@ -68,7 +68,7 @@ class Written(cli_lib.Case):
     def test_found(self):
         """None is passed over, because the page is written otherwise than it is read here."""
         kinds = [kind(lines) for _, lines in BLOCKS]
-        self.assertEqual([kinds.count(what) for what in ("conf", "python", "shell")], [4, 1, 7])
+        self.assertEqual([kinds.count(what) for what in ("conf", "python", "shell")], [4, 1, 8])
 
     def test_configurations(self):
         for heading, lines in BLOCKS:
@@ -95,7 +95,7 @@ class Written(cli_lib.Case):
     def test_named_in_text(self):
         """Commands and options that sentences name are there, and values are of those there are."""
         options = {}
-        for word in ("run", "ps", "set", "rm"):
+        for word in ("run", "ps", "set", "rm", "suspend"):
             text = self.ok(word, "--help")
             options[word] = dict(re.findall(r"^ {2,6}(?:-., )?(--[a-z-]+)(?:=(\S+))?", text, re.M))
         text = subprocess.run([daemon_lib.ALLOTD, "--help"], env=self.env, text=True,

@@ -86,6 +86,17 @@ class Daemon(Turns):
             self.quit(guest)
         self.quit(other)
 
+    def test_idle(self):
+        """A tenant's process that took the role would die."""
+        daemon = self.daemon()
+        guest = self.serve("a", 1, env={"ALLOT_FAULT": "RESIDENCY_TAKEN"},
+                           options=("--idle-suspend", "1s"))
+        for _ in range(2):
+            self.until(lambda: self.places()["a"] == "suspended")
+            self.assertEqual(self.ask(guest), "served")
+        self.quit(guest)
+        self.until(lambda: self.mappings(daemon.pid) == 2)
+
     def test_comes_later(self):
         guests = self.compute_two()
         self.changes("ab", 1)

@@ -15,6 +15,8 @@ import tempfile
 import time
 import unittest
 
+from refusal import status_of
+
 ALLOT = os.environ["ALLOT"]
 GUEST = os.environ["SWAP_GUEST"]
 TRUTH = os.environ["SWAP_TRUTH"]
@@ -121,8 +123,9 @@ class Case(unittest.TestCase):
             time.sleep(0.01)
 
     def refused(self, *args, env=None):
+        """What it says; the status is that of the reason which it gives."""
         done = self.allot(*args, env=env)
-        self.assertEqual(done.returncode, 125, done.stderr)
+        self.assertEqual(done.returncode, status_of(done.stderr), done.stderr)
         return done.stderr
 
 

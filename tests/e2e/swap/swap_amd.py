@@ -12,6 +12,7 @@ import time
 import unittest
 
 from find_disk import find_disk
+from refusal import status_of
 
 ALLOT = os.environ["ALLOT"]
 GUEST = os.environ["SWAP_GUEST"]
@@ -57,7 +58,7 @@ class Case(unittest.TestCase):
 
     def refused(self, *args, env=None):
         done = self.allot(*args, env=env)
-        self.assertEqual(done.returncode, 125, done.stderr)
+        self.assertEqual(done.returncode, status_of(done.stderr), done.stderr)
         return done.stderr
 
     def guest(self, *what, options=("--swappable",), env=None, name="t", program=GUEST):

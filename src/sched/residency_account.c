@@ -96,24 +96,26 @@ static void account_look(struct account_step *step)
 
 /*
  * The rest of the time that a tenant had beside others, of its part of that time and of what all were
- * billed for meanwhile. They lose some of it by handing the device over: that is nobody's. Programs
- * that leave the device idle have what exceeds their work. It is less than nothing if more was billed
- * than the time has, as work of two at once is.
+ * billed for meanwhile. They lose some of it by handing the device over, the more the more they work:
+ * as much as a tenant's own work is nobody's. Programs that leave the device idle have what exceeds
+ * that. It is less than nothing if more was billed than the time has, as work of two at once is.
  */
-static int64_t account_rest(uint64_t part, uint64_t billed)
+static int64_t account_rest(const struct residency_tenant *t, int d)
 {
-	if (billed > part)
-		return -(int64_t)(billed - part);
-	return (int64_t)sat_sub_u64(part - billed, billed);
+	if (t->beside_billed[d] > t->beside[d])
+		return -(int64_t)(t->beside_billed[d] - t->beside[d]);
+	return (int64_t)sat_sub_u64(t->beside[d] - t->beside_billed[d], t->beside_own[d]);
 }
 
-static int64_t account_rest_beside(struct residency_tenant *t, int d, uint64_t part, uint64_t billed)
+static int64_t account_rest_beside(struct residency_tenant *t, int d, uint64_t part, uint64_t billed,
+				   uint64_t own)
 {
-	int64_t before = account_rest(t->beside[d], t->beside_billed[d]);
+	int64_t before = account_rest(t, d);
 
 	t->beside[d] += part;
 	t->beside_billed[d] += billed;
-	return account_rest(t->beside[d], t->beside_billed[d]) - before;
+	t->beside_own[d] += own;
+	return account_rest(t, d) - before;
 }
 
 /*
@@ -132,7 +134,7 @@ static int64_t account_change(struct account_step *step, int i, int d)
 	if (step->running[d] < 2 || step->unmetered[d])
 		return (int64_t)part;
 	return (int64_t)own + account_rest_beside(t, d, part,
-						  account_units(step->billed_ns[d], step->weights[d]));
+						  account_units(step->billed_ns[d], step->weights[d]), own);
 }
 
 /* Of several devices the one that the tenant had the most of counts. */

@@ -75,8 +75,8 @@ struct residency_tenant {
 	 */
 	uint64_t served, counted_ns, contended_ns, turn_ns, round_ns;
 	uint64_t billed_ns[RESIDENCY_DEVICES]; /* of busy_ns, by then */
-	/* In units of the account, since it runs: its part of the time beside others, and of their work. */
-	uint64_t beside[RESIDENCY_DEVICES], beside_billed[RESIDENCY_DEVICES];
+	/* In units of the account, since it runs beside others: its part of the time, of all work, and its own. */
+	uint64_t beside[RESIDENCY_DEVICES], beside_billed[RESIDENCY_DEVICES], beside_own[RESIDENCY_DEVICES];
 	enum residency_place known_place;
 	bool lifted;  /* it came because it had waited for long */
 	bool planned; /* in this step: its memory is spoken for */

@@ -14,11 +14,11 @@
 
 static char text[BYTES];
 static char *variables[VARIABLES + 1];
+static bool looks;
 
-static bool environment_is_kept(const char *variable)
+static bool environment_is_of_limits(const char *variable)
 {
-	return !strncmp(variable, "ALLOT_TENANT_DIR=", 17) || !strncmp(variable, "ALLOT_LOOK=", 11) ||
-	       variables_matter(variable);
+	return !strncmp(variable, "ALLOT_TENANT_DIR=", 17) || variables_matter(variable);
 }
 
 /*
@@ -34,7 +34,8 @@ __attribute__((constructor)) static void environment_keep(void)
 	for (char **e = environ; e && *e; e++) {
 		size_t size = strlen(*e) + 1;
 
-		if (!environment_is_kept(*e))
+		looks |= !strcmp(*e, "ALLOT_LOOK=1");
+		if (!environment_is_of_limits(*e))
 			continue;
 		if (n == VARIABLES) {
 			variables[0] = NULL;
@@ -52,6 +53,11 @@ __attribute__((constructor)) static void environment_keep(void)
 char *const *environment_limits(void)
 {
 	return variables[0] ? variables : environ;
+}
+
+bool environment_looks(void)
+{
+	return looks;
 }
 
 const char *environment_get(const char *name)

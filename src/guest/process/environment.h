@@ -6,9 +6,13 @@
 #ifndef ALLOT_GUEST_PROCESS_ENVIRONMENT_H
 #define ALLOT_GUEST_PROCESS_ENVIRONMENT_H
 
+#include <stdbool.h>
+
 /* "NAME=value", a NULL behind the last; the program's own where nothing was said at first. */
 char *const *environment_limits(void);
 /* A variable of these; NULL: it is not there. */
 const char *environment_get(const char *name);
+/* ALLOT_LOOK=1 was set: see liballot(7). It is no limit. */
+bool environment_looks(void);
 
 #endif

@@ -10,8 +10,10 @@
 #include "guest/account/granule.h"
 #include "guest/process/environment.h"
 
-/* Blocks that a multiprocessor has room for, by their threads and registers. */
-#define BLOCKS 6
+_Static_assert(LOOK_BYTES == GRANULE_BYTES, "pieces are of whole granules");
+
+/* Blocks that a multiprocessor has room for, by their registers. */
+#define BLOCKS 4
 
 /* The device's part of look_begin. */
 static bool look_load(struct look *look, int ordinal)
@@ -55,11 +57,16 @@ void look_begin(struct look *look, struct guest *guest, struct guest_device *dev
 	/* The code may take a granule, of which the quota must have room. */
 	if (!charge_try(guest, device, GRANULE_BYTES, &charge))
 		return;
-	charge_commit(&charge, CAT_MODULE, GRANULE_BYTES);
 	look->guest = guest;
-	look->device = device;
 	look->most = (uint32_t)min_u64(most, UINT32_MAX);
-	if (!look_load(look, device->ordinal) || !look_take(look, key))
+	if (!look_load(look, device->ordinal)) {
+		look_end(look);
+		charge_cancel(&charge);
+		return;
+	}
+	charge_commit(&charge, CAT_MODULE, GRANULE_BYTES);
+	look->device = device;
+	if (!look_take(look, key))
 		look_end(look);
 }
 
@@ -88,9 +95,9 @@ void look_run(struct look *look)
 		look->done = look->n;
 }
 
-const struct look_seen *look_seen(const struct look *look, uint64_t i)
+const struct look_seen *look_seen(const struct look *look, uint64_t i, uint64_t place)
 {
-	return look->memory && i < look->done ? &look->seen[i] : NULL;
+	return i < look->done && look->place[i] == place ? &look->seen[i] : NULL;
 }
 
 void look_end(struct look *look)
@@ -110,7 +117,7 @@ void look_end(struct look *look)
 
 struct look_key *look_new_key(void)
 {
-	struct look_key *key = environment_get("ALLOT_LOOK") ? pages_map(sizeof(*key)) : NULL;
+	struct look_key *key = environment_looks() ? pages_map(sizeof(*key)) : NULL;
 	size_t done = 0;
 
 	while (key && done < sizeof(*key)) {

@@ -42,8 +42,8 @@ void look_put(struct look *look, CUdeviceptr at, uint64_t place);
 /* Looks at all that was put since the last time. */
 void look_run(struct look *look);
 
-/* The result for the granule that was put as the i-th; NULL: nothing is known of it. */
-const struct look_seen *look_seen(const struct look *look, uint64_t i);
+/* The result for the granule of that place, which was put as the i-th; NULL: nothing is known of it. */
+const struct look_seen *look_seen(const struct look *look, uint64_t i, uint64_t place);
 
 void look_end(struct look *look);
 

@@ -162,12 +162,12 @@ static bool move_enter(struct guest *guest, const struct guest_device *device, C
 /* Content that was copied out is known from here on, for as long as its host memory is kept. */
 static void move_mark(struct move *move)
 {
-	const struct look_seen *seen;
+	const struct look *look = &move->look;
 
-	for (uint64_t i = 0; i < move->looked && (seen = look_seen(&move->look, i)); i++)
-		stage_mark(&move->stage, move->look.place[i], seen->hash);
-	if (look_seen(&move->look, 0))
-		trace(move->guest, TRACE_SWAP_LOOKED, move->look.device->ledger,
+	for (uint64_t i = 0; i < min_u64(move->looked, look->done); i++)
+		stage_mark(&move->stage, look->place[i], look->seen[i].hash);
+	if (look->done)
+		trace(move->guest, TRACE_SWAP_LOOKED, look->device->ledger,
 		      move->looked * LOOK_BYTES, move->passed * LOOK_BYTES, 0);
 }
 
@@ -192,7 +192,7 @@ static enum swap_why move_copy_close(struct move *move)
 /* The content of the next granule is in its place already. If it is not, that will be written over. */
 static bool move_pass(struct move *move, uint64_t at)
 {
-	const struct look_seen *seen = look_seen(&move->look, move->looked++);
+	const struct look_seen *seen = look_seen(&move->look, move->looked++, at);
 	bool has = seen && stage_has(&move->stage, at, seen->hash);
 
 	move->passed += has;
@@ -258,8 +258,10 @@ static void move_look(struct move *move, int device, uint64_t at, CUdeviceptr fr
 	struct cursor cursor = {.guest = move->guest, .device = device, .at = at};
 
 	while (move_next_between(&cursor, device, from, to)) {
-		if (backing_expose(move->guest, &move->guest->device[device], cursor.piece.at))
+		if (backing_expose(move->guest, &move->guest->device[device], cursor.piece.at)) {
+			look_end(&move->look);
 			return;
+		}
 		for (uint64_t i = 0; i < cursor.piece.bytes; i += LOOK_BYTES)
 			look_put(&move->look, cursor.piece.at + i, cursor.at + i);
 	}

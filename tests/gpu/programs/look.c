@@ -11,7 +11,7 @@
 #define COMPARED 64 /* granules */
 #define CHANGES	 64
 #define TIMES	 5
-#define BLOCKS	 6 /* for each multiprocessor, as in swap/look.c */
+#define BLOCKS	 4 /* for each multiprocessor, as in swap/look.c */
 
 static struct {
 	CUdeviceptr at;

@@ -58,7 +58,7 @@ static bool is_latched(void)
 	return meter_stands(&device->meter, &next) == METER_LATCHED;
 }
 
-static void launch_more(bool latches)
+static void launch_behind_wait(void)
 {
 	struct launch launch = {
 		.stream = S1,
@@ -69,29 +69,19 @@ static void launch_more(bool latches)
 		.now_ns = fake.now_ns,
 		.expected_ns = MS,
 		.known = true,
-		.latches = latches,
 	};
 
+	latch_prepare(device, fake.context);
+	meter_park(&device->meter, fake.context, S1);
+	fake_launch(S1, 10 * MS); /* the program's wait */
+	launch.latches = may();
+	CHECK(launch.latches);
 	meter_begin(&launch);
 	fake_launch(S1, MS);
 	meter_end(&launch, CUDA_SUCCESS);
 }
 
-static void launch_behind_wait(void)
-{
-	latch_prepare(device, fake.context);
-	meter_park(&device->meter, fake.context, S1);
-	fake_launch(S1, 10 * MS); /* the program's wait */
-	CHECK(may());
-	launch_more(true);
-}
-
-/* The word says what the stream is to wait for, as the driver compares. */
-static bool is_written(const struct fake_log *log)
-{
-	return (int32_t)(*(const uint32_t *)(uintptr_t)(log->at - AT) - log->value) >= 0;
-}
-
+/* What the stream was last to wait for is written: as the driver compares. */
 static bool is_open(void)
 {
 	const struct fake_log *log = NULL;
@@ -100,17 +90,7 @@ static bool is_open(void)
 		if (fake.log[i].what == FAKE_WAIT)
 			log = &fake.log[i];
 	CHECK(log);
-	return is_written(log);
-}
-
-/* How many waits for us there are, or those that are open. */
-static int waits(bool open)
-{
-	int n = 0;
-
-	for (unsigned int i = 0; i < fake.logged; i++)
-		n += fake.log[i].what == FAKE_WAIT && (!open || is_written(&fake.log[i]));
-	return n;
+	return (int32_t)(*(const uint32_t *)(uintptr_t)(log->at - AT) - log->value) >= 0;
 }
 
 static void check_may(void)
@@ -221,101 +201,6 @@ static void check_opens(void)
 	end();
 }
 
-static void look_after(uint64_t ns, bool ours)
-{
-	fake_pass(ns);
-	tell_turn(ours);
-	collect_done(&device->meter);
-	latch_look(device, fake.now_ns);
-}
-
-/* Five launches of 1 ms behind a wait of 10 ms. */
-static void launch_five(void)
-{
-	begin();
-	tell_turn(false);
-	launch_behind_wait();
-	for (int i = 0; i < 4; i++)
-		launch_more(true);
-	meter_close(&device->meter, fake.context, S1, METER_WAIT);
-	CHECK_EQ(waits(false), 3);
-	CHECK_EQ(waits(true), 0);
-	CHECK_EQ(device->meter.stream[0].flying_ns, 2 * MS);
-	CHECK_EQ(device->meter.flying_ns, 0);
-}
-
-/* No more of what stands behind the program's wait begins at once than may be in flight. */
-static void check_splits(void)
-{
-	launch_five();
-	look_after(10 * MS + NS_PER_US, true);
-	CHECK_EQ(waits(true), 2);
-	CHECK_EQ(device->meter.flying_ns, 4 * MS);
-	look_after(MS, true);
-	CHECK_EQ(waits(true), 2);
-	look_after(MS, false); /* the turn is over */
-	CHECK_EQ(waits(true), 2);
-	CHECK_EQ(device->meter.flying_ns, 2 * MS);
-	look_after(NS_PER_US, true);
-	CHECK_EQ(waits(true), 3);
-	CHECK_EQ(device->meter.flying_ns, 3 * MS);
-	end();
-	CHECK_EQ(device->meter.flying_ns, 0);
-	CHECK(meter_has_begun(&device->meter));
-}
-
-/* Work in flight may wait for what is behind, in another stream. */
-static void check_splits_late(void)
-{
-	launch_five();
-	look_after(10 * MS + NS_PER_US, true);
-	CHECK_EQ(waits(true), 2);
-	device_time_say_late(device->meter.time, fake.now_ns, fake.now_ns + MS);
-	look_after(NS_PER_US, false);
-	CHECK_EQ(waits(true), 3);
-	end();
-}
-
-/* They may be let go by others: what begins is in flight all the same. */
-static void check_splits_opened(void)
-{
-	launch_five();
-	latch_open_all(device, NULL);
-	look_after(13 * MS, false);
-	CHECK_EQ(device->meter.flying_ns, 2 * MS);
-	CHECK_EQ(device->meter.stream[0].held_ns, MS);
-	look_after(2 * MS, false);
-	CHECK_EQ(device->meter.stream[0].held_ns, 0);
-	end();
-	CHECK_EQ(device->meter.flying_ns, 0);
-	CHECK(meter_has_begun(&device->meter));
-}
-
-/* The stream was found to wait after its first launch had gone: what follows waits for us. */
-static void check_found_to_wait(void)
-{
-	struct launch next = {
-		.context = fake.context, .stream_key = launch_stream_key(S1), .latches = true};
-
-	begin();
-	tell_turn(false);
-	latch_prepare(device, fake.context);
-	meter_park(&device->meter, fake.context, S1);
-	fake_launch(S1, 10 * MS);
-	launch_more(false);
-	CHECK_EQ(meter_stands(&device->meter, &next), METER_LATCHED);
-	launch_more(true);
-	meter_close(&device->meter, fake.context, S1, METER_WAIT);
-	CHECK_EQ(waits(false), 1);
-	look_after(10 * MS + NS_PER_US, false);
-	CHECK_EQ(device->meter.flying_ns, MS);
-	CHECK_EQ(waits(true), 0);
-	look_after(NS_PER_US, true);
-	CHECK_EQ(waits(true), 1);
-	end();
-	CHECK_EQ(device->meter.flying_ns, 0);
-}
-
 int main(void)
 {
 	fake_guest(&guest, 500);
@@ -323,9 +208,5 @@ int main(void)
 	check_may();
 	check_turn();
 	check_opens();
-	check_splits();
-	check_splits_late();
-	check_splits_opened();
-	check_found_to_wait();
 	return 0;
 }

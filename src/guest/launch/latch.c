@@ -99,48 +99,14 @@ void latch_queue(struct meter *meter, struct stream *stream, uint32_t number)
 }
 
 /* With the lock. A context that leaves has its words open for good. */
-static void latch_write(struct launch_device *device, struct stream *stream, uint32_t number,
-			uint64_t now_ns)
+static void latch_write(struct launch_device *device, struct stream *stream)
 {
 	struct latch_words *words = latch_find(device, stream->context);
 	uint32_t *word = words && words->word ? &words->word[stream - device->meter.stream] : NULL;
 
-	if (word && word_read(word) < number)
-		word_release(word, number);
-	stream_opened(&device->meter, stream, number, now_ns);
+	if (word && word_read(word) < stream->wants)
+		word_release(word, stream->wants);
 	stream->wants = 0;
-}
-
-/* True if more may begin soon: what is in flight is about to end, or waits for more, it may be. */
-static bool latch_has_room(const struct launch_device *device, uint64_t now_ns)
-{
-	struct guest *guest = device->meter.guest;
-	uint32_t flags = limits_turn_flags(&state_get(guest)->limits, now_ns);
-	uint64_t most = flags & TURN_URGED ? TUNING_TICK_NS : TUNING_WINDOW_NS;
-
-	return window_due_ns(&device->window) <= now_ns + most ||
-	       device_time_late_ns(guest->ledger, now_ns);
-}
-
-/* With the lock: the number that is to be let go of a stream; 0: none. */
-static uint32_t latch_next(const struct launch_device *device, struct stream *stream, uint64_t now_ns)
-{
-	const struct timing_event *next = stream->parked || !latch_has_room(device, now_ns)
-						  ? NULL
-						  : stream_next_split(stream);
-
-	return stream->wants ? stream->wants : next ? next->latch : 0;
-}
-
-/* With the lock. */
-static bool latch_any(struct launch_device *device, uint64_t now_ns)
-{
-	struct meter *meter = &device->meter;
-	bool any = atomic_load(&meter->wanting);
-
-	for (uint32_t i = 0; i < meter->nstreams && !any; i++)
-		any = latch_next(device, &meter->stream[i], now_ns);
-	return any;
 }
 
 /* The tenant may work, and says that it does before it does; or work of it waits for this. */
@@ -158,22 +124,13 @@ static bool latch_opens(struct launch_device *device, uint64_t now_ns)
 void latch_look(struct launch_device *device, uint64_t now_ns)
 {
 	struct meter *meter = &device->meter;
-	uint32_t number;
-	bool any;
 
-	if (!atomic_load(&meter->latched))
+	if (!atomic_load(&meter->wanting) || !latch_opens(device, now_ns))
 		return;
 	meter_lock(meter);
-	any = latch_any(device, now_ns);
-	meter_unlock(meter);
-	if (!any || !latch_opens(device, now_ns))
-		return;
-	meter_lock(meter);
-	for (uint32_t i = 0; i < meter->nstreams; i++) {
-		number = latch_next(device, &meter->stream[i], now_ns);
-		if (number)
-			latch_write(device, &meter->stream[i], number, now_ns);
-	}
+	for (uint32_t i = 0; i < meter->nstreams; i++)
+		if (meter->stream[i].wants)
+			latch_write(device, &meter->stream[i]);
 	atomic_store(&meter->wanting, 0);
 	meter_unlock(meter);
 }

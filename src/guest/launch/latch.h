@@ -7,9 +7,6 @@
  *	stream	 the program's wait | begin event | our wait ....... | begin event, work
  *	monitor			     sees that, wants the turn, has it: writes the word
  *
- * More of them stand in the work behind, one for each TUNING_WINDOW_NS of it: all that was launched
- * while the program's wait was on would go on after the end of the turn else.
- *
  * A word is a stream's; a context has as many as there are places for streams. Nothing waits for a
  * word that will not be written: the end of a context, or of the process, writes all of them first.
  */
@@ -31,10 +28,7 @@ bool latch_may(const struct launch_state *state, struct launch_device *device,
 /* For struct meter_client: queues our wait. */
 void latch_queue(struct meter *meter, struct stream *stream, uint32_t number);
 
-/*
- * Writes the words of streams that wait for us, or are about to, if the tenant may work now. For the
- * monitor.
- */
+/* Writes the words of streams that wait for us, if the tenant may work now. For the monitor. */
 void latch_look(struct launch_device *device, uint64_t now_ns);
 
 /* Opens all of a context, or of all contexts (NULL), for good. Before it, or the process, ends. */

@@ -23,6 +23,7 @@ static struct guest guest;
 static struct launch_device *device;
 static struct launch_state *state;
 static struct turn *turn;
+static uint32_t given; /* numbers, before the test */
 
 /* A rival wants the device, whose turn it is. A monitor is believed to run. */
 static void begin(void)
@@ -30,6 +31,7 @@ static void begin(void)
 	fake = (struct fake){.now_ns = fake.now_ns + 10000 * MS, .context = FAKE_CONTEXT(0)};
 	device = fake_launch_device(&guest);
 	state = state_get(&guest);
+	device->meter.latches = given;
 	device->meter.time->hot = device->meter.time->late_until_ns = 0;
 	atomic_store(&state->monitor.started, 1);
 	atomic_store(&state->monitor.stop, 0);
@@ -81,8 +83,7 @@ static void launch_behind_wait(void)
 	meter_end(&launch, CUDA_SUCCESS);
 }
 
-/* What the stream was last to wait for is written: as the driver compares. */
-static bool is_open(void)
+static const struct fake_log *last_wait(void)
 {
 	const struct fake_log *log = NULL;
 
@@ -90,7 +91,18 @@ static bool is_open(void)
 		if (fake.log[i].what == FAKE_WAIT)
 			log = &fake.log[i];
 	CHECK(log);
-	return (int32_t)(*(const uint32_t *)(uintptr_t)(log->at - AT) - log->value) >= 0;
+	return log;
+}
+
+static uint32_t *last_word(void)
+{
+	return (uint32_t *)(uintptr_t)(last_wait()->at - AT);
+}
+
+/* What the stream was last to wait for is written: as the driver compares. */
+static bool is_open(void)
+{
+	return (int32_t)(*last_word() - last_wait()->value) >= 0;
 }
 
 static void check_may(void)
@@ -118,8 +130,8 @@ static void check_may(void)
 	fake.host_error = CUDA_SUCCESS;
 	latch_prepare(device, fake.context);
 	CHECK(!may() && !fake.hosts);
-	latch_forget(device, FAKE_CONTEXT(0));
-	latch_forget(device, FAKE_CONTEXT(1));
+	latch_context_left(device, FAKE_CONTEXT(0), true);
+	latch_context_left(device, FAKE_CONTEXT(1), true);
 	/* Nor while a stream waits for the program: the driver might wait for that. */
 	meter_park(&device->meter, fake.context, S1);
 	latch_prepare(device, fake.context);
@@ -152,7 +164,7 @@ static void end(void)
 	fake_pass(fake_done_ns(S1) - fake.now_ns);
 	collect_done(&device->meter);
 	CHECK(!meter_is_pending(&device->meter));
-	latch_forget(device, FAKE_CONTEXT(0));
+	latch_context_left(device, FAKE_CONTEXT(0), true);
 }
 
 /* The wait for the program, an event, ours, an event, the work; which goes in the tenant's turn. */
@@ -190,14 +202,72 @@ static void check_opens(void)
 	atomic_store(&guest.pass.shut, PASS_OPEN);
 	end();
 	wait_is_over();
-	latch_open_all(device, FAKE_CONTEXT(1));
+	latch_context_leaves(device, FAKE_CONTEXT(1));
 	CHECK(!is_open());
-	latch_open_all(device, FAKE_CONTEXT(0));
+	latch_context_leaves(device, FAKE_CONTEXT(0));
 	CHECK(is_open());
 	end();
 	wait_is_over();
-	latch_open_all(device, NULL);
+	latch_open_all(device);
 	CHECK(is_open());
+	end();
+}
+
+/* The context's words may go before its streams are forgotten. */
+static void check_leaves(void)
+{
+	wait_is_over();
+	latch_context_leaves(device, FAKE_CONTEXT(0));
+	CHECK(is_open() && !may());
+	*last_word() = 0; /* what shows who writes */
+	tell_turn(true);
+	latch_look(device, fake.now_ns);
+	latch_open_all(device);
+	CHECK_EQ(*last_word(), 0);
+	latch_context_left(device, FAKE_CONTEXT(0), false); /* it did not end */
+	tell_turn(false);
+	CHECK(may());
+	end();
+}
+
+/* Numbers wrap. */
+static void check_numbers(void)
+{
+	static const uint32_t before[] = {INT32_MAX - 1, INT32_MAX, UINT32_MAX - 1, UINT32_MAX};
+
+	for (size_t i = 0; i < sizeof(before) / sizeof(before[0]); i++) {
+		given = before[i];
+		wait_is_over();
+		CHECK(last_wait()->value);
+		*last_word() = last_wait()->value - 2;
+		tell_turn(true);
+		latch_look(device, fake.now_ns);
+		CHECK_EQ(*last_word(), last_wait()->value);
+		end();
+		wait_is_over();
+		latch_open_all(device);
+		CHECK(is_open());
+		end();
+	}
+	given = 0;
+}
+
+/* A stream may take no such wait, or its event; the context has no latches from then on. */
+static void check_refused(void)
+{
+	begin();
+	tell_turn(false);
+	fake.wait_error = CUDA_ERROR_NOT_SUPPORTED;
+	launch_behind_wait();
+	fake.wait_error = CUDA_SUCCESS;
+	CHECK(!may());
+	end();
+	begin();
+	tell_turn(false);
+	fake.record_error = CUDA_ERROR_INVALID_HANDLE;
+	launch_behind_wait();
+	fake.record_error = CUDA_SUCCESS;
+	CHECK(is_open() && !may());
 	end();
 }
 
@@ -208,5 +278,8 @@ int main(void)
 	check_may();
 	check_turn();
 	check_opens();
+	check_leaves();
+	check_numbers();
+	check_refused();
 	return 0;
 }

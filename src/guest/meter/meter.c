@@ -113,7 +113,7 @@ static int meter_reserve_event(struct meter *meter, struct stream *stream, bool 
 	return (int)(stream->tail++ % STREAM_EVENTS);
 }
 
-static void meter_record(struct stream *stream, int index, bool ok)
+static bool meter_record(struct stream *stream, int index, bool ok)
 {
 	struct timing_event *event = &stream->event[index];
 	CUresult e = CUDA_ERROR_UNKNOWN;
@@ -130,14 +130,18 @@ static void meter_record(struct stream *stream, int index, bool ok)
 	event->handed_ns = now_monotonic_ns();
 	atomic_store_explicit(&event->state, e ? EVENT_FAILED : EVENT_RECORDED,
 			      memory_order_release);
+	return !e;
 }
 
 static void meter_record_all(struct meter *meter, const struct records *records)
 {
 	for (int i = 0; i < records->n; i++) {
-		if (records->latch && i == records->n - 1)
+		bool latch = records->latch && i == records->n - 1;
+
+		if (latch)
 			meter->client->latch(meter, records->stream, records->latch);
-		meter_record(records->stream, records->index[i], true);
+		if (!meter_record(records->stream, records->index[i], true) && latch)
+			meter->client->unlatch(meter, records->stream);
 	}
 }
 
@@ -324,7 +328,8 @@ static void meter_latch(struct meter *meter, struct stream *stream, uint64_t now
 
 	if (index < 0)
 		return;
-	records->latch = stream->latch = stream->event[index].latch = ++meter->latches;
+	meter->latches += meter->latches == UINT32_MAX ? 2 : 1; /* 0 is none */
+	records->latch = stream->latch = stream->event[index].latch = meter->latches;
 	stream->event[index].blocked = true;
 	atomic_fetch_add(&meter->latched, 1);
 	atomic_store(&meter->latched_ns, now_ns);

@@ -45,6 +45,7 @@ struct meter_client {
 			 uint64_t first_ns, uint64_t last_ns);
 	/* Queues a wait for us behind what is in a stream. Without the lock. */
 	void (*latch)(struct meter *meter, struct stream *stream, uint32_t number);
+	void (*unlatch)(struct meter *meter, struct stream *stream); /* no event tells of that wait */
 	/* A stream was parked, and the device can begin what is in it since then. */
 	void (*released)(struct meter *meter, struct stream *stream, uint64_t at_ns);
 	/* A burst is done; it ran from `began_ns` to `done_ns`. */

@@ -272,11 +272,11 @@ void fake_context_end(CUcontext context)
 /* A word goes with its context, and is not freed then. */
 static CUresult host_alloc(void **ret, size_t bytes, unsigned int flags)
 {
-	static uint32_t words[16384];
+	static uint32_t words[32768];
 	static unsigned int given;
 
 	CHECK_EQ(flags, CU_MEMHOSTALLOC_DEVICEMAP);
-	CHECK(given + bytes / sizeof(words[0]) <= 16384);
+	CHECK(given + bytes / sizeof(words[0]) <= 32768);
 	if (spoils())
 		return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 	if (fake.host_error)

@@ -23,6 +23,7 @@ static struct guest guest;
 static struct launch_device *device;
 static struct launch_state *state;
 static struct turn *turn;
+static uint32_t given; /* numbers, before the test */
 
 /* A rival wants the device, whose turn it is. A monitor is believed to run. */
 static void begin(void)
@@ -30,6 +31,7 @@ static void begin(void)
 	fake = (struct fake){.now_ns = fake.now_ns + 10000 * MS, .context = FAKE_CONTEXT(0)};
 	device = fake_launch_device(&guest);
 	state = state_get(&guest);
+	device->meter.latches = given;
 	device->meter.time->hot = device->meter.time->late_until_ns = 0;
 	atomic_store(&state->monitor.started, 1);
 	atomic_store(&state->monitor.stop, 0);
@@ -58,7 +60,7 @@ static bool is_latched(void)
 	return meter_stands(&device->meter, &next) == METER_LATCHED;
 }
 
-static void launch_more(bool latches)
+static void launch_behind_wait(void)
 {
 	struct launch launch = {
 		.stream = S1,
@@ -69,30 +71,19 @@ static void launch_more(bool latches)
 		.now_ns = fake.now_ns,
 		.expected_ns = MS,
 		.known = true,
-		.latches = latches,
 	};
 
+	latch_prepare(device, fake.context);
+	meter_park(&device->meter, fake.context, S1);
+	fake_launch(S1, 10 * MS); /* the program's wait */
+	launch.latches = may();
+	CHECK(launch.latches);
 	meter_begin(&launch);
 	fake_launch(S1, MS);
 	meter_end(&launch, CUDA_SUCCESS);
 }
 
-static void launch_behind_wait(void)
-{
-	latch_prepare(device, fake.context);
-	meter_park(&device->meter, fake.context, S1);
-	fake_launch(S1, 10 * MS); /* the program's wait */
-	CHECK(may());
-	launch_more(true);
-}
-
-/* The word says what the stream is to wait for, as the driver compares. */
-static bool is_written(const struct fake_log *log)
-{
-	return (int32_t)(*(const uint32_t *)(uintptr_t)(log->at - AT) - log->value) >= 0;
-}
-
-static bool is_open(void)
+static const struct fake_log *last_wait(void)
 {
 	const struct fake_log *log = NULL;
 
@@ -100,17 +91,18 @@ static bool is_open(void)
 		if (fake.log[i].what == FAKE_WAIT)
 			log = &fake.log[i];
 	CHECK(log);
-	return is_written(log);
+	return log;
 }
 
-/* How many waits for us there are, or those that are open. */
-static int waits(bool open)
+static uint32_t *last_word(void)
 {
-	int n = 0;
+	return (uint32_t *)(uintptr_t)(last_wait()->at - AT);
+}
 
-	for (unsigned int i = 0; i < fake.logged; i++)
-		n += fake.log[i].what == FAKE_WAIT && (!open || is_written(&fake.log[i]));
-	return n;
+/* What the stream was last to wait for is written: as the driver compares. */
+static bool is_open(void)
+{
+	return (int32_t)(*last_word() - last_wait()->value) >= 0;
 }
 
 static void check_may(void)
@@ -138,8 +130,8 @@ static void check_may(void)
 	fake.host_error = CUDA_SUCCESS;
 	latch_prepare(device, fake.context);
 	CHECK(!may() && !fake.hosts);
-	latch_forget(device, FAKE_CONTEXT(0));
-	latch_forget(device, FAKE_CONTEXT(1));
+	latch_context_left(device, FAKE_CONTEXT(0), true);
+	latch_context_left(device, FAKE_CONTEXT(1), true);
 	/* Nor while a stream waits for the program: the driver might wait for that. */
 	meter_park(&device->meter, fake.context, S1);
 	latch_prepare(device, fake.context);
@@ -172,7 +164,7 @@ static void end(void)
 	fake_pass(fake_done_ns(S1) - fake.now_ns);
 	collect_done(&device->meter);
 	CHECK(!meter_is_pending(&device->meter));
-	latch_forget(device, FAKE_CONTEXT(0));
+	latch_context_left(device, FAKE_CONTEXT(0), true);
 }
 
 /* The wait for the program, an event, ours, an event, the work; which goes in the tenant's turn. */
@@ -210,110 +202,73 @@ static void check_opens(void)
 	atomic_store(&guest.pass.shut, PASS_OPEN);
 	end();
 	wait_is_over();
-	latch_open_all(device, FAKE_CONTEXT(1));
+	latch_context_leaves(device, FAKE_CONTEXT(1));
 	CHECK(!is_open());
-	latch_open_all(device, FAKE_CONTEXT(0));
+	latch_context_leaves(device, FAKE_CONTEXT(0));
 	CHECK(is_open());
 	end();
 	wait_is_over();
-	latch_open_all(device, NULL);
+	latch_open_all(device);
 	CHECK(is_open());
 	end();
 }
 
-static void look_after(uint64_t ns, bool ours)
+/* The context's words may go before its streams are forgotten. */
+static void check_leaves(void)
 {
-	fake_pass(ns);
-	tell_turn(ours);
-	collect_done(&device->meter);
+	wait_is_over();
+	latch_context_leaves(device, FAKE_CONTEXT(0));
+	CHECK(is_open() && !may());
+	*last_word() = 0; /* what shows who writes */
+	tell_turn(true);
 	latch_look(device, fake.now_ns);
+	latch_open_all(device);
+	CHECK_EQ(*last_word(), 0);
+	latch_context_left(device, FAKE_CONTEXT(0), false); /* it did not end */
+	tell_turn(false);
+	CHECK(may());
+	end();
 }
 
-/* Five launches of 1 ms behind a wait of 10 ms. */
-static void launch_five(void)
+/* Numbers wrap. */
+static void check_numbers(void)
+{
+	static const uint32_t before[] = {INT32_MAX - 1, INT32_MAX, UINT32_MAX - 1, UINT32_MAX};
+
+	for (size_t i = 0; i < sizeof(before) / sizeof(before[0]); i++) {
+		given = before[i];
+		wait_is_over();
+		CHECK(last_wait()->value);
+		*last_word() = last_wait()->value - 2;
+		tell_turn(true);
+		latch_look(device, fake.now_ns);
+		CHECK_EQ(*last_word(), last_wait()->value);
+		end();
+		wait_is_over();
+		latch_open_all(device);
+		CHECK(is_open());
+		end();
+	}
+	given = 0;
+}
+
+/* A stream may take no such wait, or its event; the context has no latches from then on. */
+static void check_refused(void)
 {
 	begin();
 	tell_turn(false);
+	fake.wait_error = CUDA_ERROR_NOT_SUPPORTED;
 	launch_behind_wait();
-	for (int i = 0; i < 4; i++)
-		launch_more(true);
-	meter_close(&device->meter, fake.context, S1, METER_WAIT);
-	CHECK_EQ(waits(false), 3);
-	CHECK_EQ(waits(true), 0);
-	CHECK_EQ(device->meter.stream[0].flying_ns, 2 * MS);
-	CHECK_EQ(device->meter.flying_ns, 0);
-}
-
-/* No more of what stands behind the program's wait begins at once than may be in flight. */
-static void check_splits(void)
-{
-	launch_five();
-	look_after(10 * MS + NS_PER_US, true);
-	CHECK_EQ(waits(true), 2);
-	CHECK_EQ(device->meter.flying_ns, 4 * MS);
-	look_after(MS, true);
-	CHECK_EQ(waits(true), 2);
-	look_after(MS, false); /* the turn is over */
-	CHECK_EQ(waits(true), 2);
-	CHECK_EQ(device->meter.flying_ns, 2 * MS);
-	look_after(NS_PER_US, true);
-	CHECK_EQ(waits(true), 3);
-	CHECK_EQ(device->meter.flying_ns, 3 * MS);
+	fake.wait_error = CUDA_SUCCESS;
+	CHECK(!may());
 	end();
-	CHECK_EQ(device->meter.flying_ns, 0);
-	CHECK(meter_has_begun(&device->meter));
-}
-
-/* Work in flight may wait for what is behind, in another stream. */
-static void check_splits_late(void)
-{
-	launch_five();
-	look_after(10 * MS + NS_PER_US, true);
-	CHECK_EQ(waits(true), 2);
-	device_time_say_late(device->meter.time, fake.now_ns, fake.now_ns + MS);
-	look_after(NS_PER_US, false);
-	CHECK_EQ(waits(true), 3);
-	end();
-}
-
-/* They may be let go by others: what begins is in flight all the same. */
-static void check_splits_opened(void)
-{
-	launch_five();
-	latch_open_all(device, NULL);
-	look_after(13 * MS, false);
-	CHECK_EQ(device->meter.flying_ns, 2 * MS);
-	CHECK_EQ(device->meter.stream[0].held_ns, MS);
-	look_after(2 * MS, false);
-	CHECK_EQ(device->meter.stream[0].held_ns, 0);
-	end();
-	CHECK_EQ(device->meter.flying_ns, 0);
-	CHECK(meter_has_begun(&device->meter));
-}
-
-/* The stream was found to wait after its first launch had gone: what follows waits for us. */
-static void check_found_to_wait(void)
-{
-	struct launch next = {
-		.context = fake.context, .stream_key = launch_stream_key(S1), .latches = true};
-
 	begin();
 	tell_turn(false);
-	latch_prepare(device, fake.context);
-	meter_park(&device->meter, fake.context, S1);
-	fake_launch(S1, 10 * MS);
-	launch_more(false);
-	CHECK_EQ(meter_stands(&device->meter, &next), METER_LATCHED);
-	launch_more(true);
-	meter_close(&device->meter, fake.context, S1, METER_WAIT);
-	CHECK_EQ(waits(false), 1);
-	look_after(10 * MS + NS_PER_US, false);
-	CHECK_EQ(device->meter.flying_ns, MS);
-	CHECK_EQ(waits(true), 0);
-	look_after(NS_PER_US, true);
-	CHECK_EQ(waits(true), 1);
+	fake.record_error = CUDA_ERROR_INVALID_HANDLE;
+	launch_behind_wait();
+	fake.record_error = CUDA_SUCCESS;
+	CHECK(is_open() && !may());
 	end();
-	CHECK_EQ(device->meter.flying_ns, 0);
 }
 
 int main(void)
@@ -323,9 +278,8 @@ int main(void)
 	check_may();
 	check_turn();
 	check_opens();
-	check_splits();
-	check_splits_late();
-	check_splits_opened();
-	check_found_to_wait();
+	check_leaves();
+	check_numbers();
+	check_refused();
 	return 0;
 }

@@ -462,6 +462,37 @@ static void check_overtime_ends(void)
 	end();
 }
 
+/* Nobody knows when the next turn began since the last look: what may be of it is billed whole. */
+static void check_overtime_until_next(void)
+{
+	begin();
+	launch(S1, 20 * MS);
+	close_it(S1, METER_WAIT);
+	look_after(5 * MS);
+	seen.ended_ns = fake.now_ns;
+	look_after(US / 10);
+	look_after(TUNING_DEVICE_SLICE_NS + OTHERS_NS); /* of it the others' is not billed */
+	fake_pass(5 * MS);
+	seen.ended_ns = 0;
+	collect_done(&meter);
+	finish(S1);
+	CHECK_NEAR(busy_ns(), 20 * MS - OTHERS_NS);
+	end();
+	/* Or that whole turn passed. */
+	begin();
+	launch(S1, 20 * MS);
+	close_it(S1, METER_WAIT);
+	seen.ended_ns = fake.now_ns;
+	look_after(US / 10);
+	seen.ended_ns = fake.now_ns + 10 * MS;
+	look_after(10 * MS);
+	seen.ended_ns = 0;
+	collect_done(&meter);
+	finish(S1);
+	CHECK_NEAR(busy_ns(), 20 * MS);
+	end();
+}
+
 /* --- Where the program waits --------------------------------------------------------------- */
 
 /* Whether work is closed where the program waits so long after the last end. */
@@ -1671,6 +1702,7 @@ int main(void)
 	check_spun();
 	check_overtime();
 	check_overtime_ends();
+	check_overtime_until_next();
 	check_skip();
 	check_skip_waited();
 	check_hold_all();

@@ -90,19 +90,6 @@ static CUgraphNode host_node_of(CUgraph graph)
 	return NULL;
 }
 
-/* The context ends soon after an executable of it. */
-static void end_with_context(CUgraph graph)
-{
-	CUcontext other;
-	CUgraphExec exec;
-
-	MUST(cuCtxCreate_v4(&other, NULL, 0, 0));
-	MUST(cuGraphInstantiateWithFlags(&exec, graph, 0));
-	MUST(cuGraphExecDestroy(exec));
-	MUST(cuCtxDestroy_v2(other));
-	MUST(cuCtxSetCurrent(guest.context));
-}
-
 void billed_graph_ends(char **args)
 {
 	CUDA_HOST_NODE_PARAMS brief = {nap, NULL}, got;
@@ -126,7 +113,6 @@ void billed_graph_ends(char **args)
 		guest_sync(guest.a);
 	}
 	MUST(cuGraphInstantiateWithFlags(&exec, graph, 0));
-	end_with_context(graph);
 	MUST(cuGraphExecHostNodeSetParams(exec, host, &brief));
 	MUST(cuGraphLaunch(exec, guest.a));
 	guest_sync(guest.a);

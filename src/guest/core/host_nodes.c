@@ -15,11 +15,8 @@
 
 #define RUNS 256
 
-struct host_nodes;
-
 struct run {
 	uint64_t exec;
-	const struct host_nodes *of; /* another executable may get the handle of one that ended */
 	struct host_time time; /* to_ns 0: it still runs */
 };
 
@@ -94,7 +91,6 @@ struct host_node {
 struct host_nodes {
 	size_t bytes; /* of this mapping */
 	uint64_t exec;
-	CUcontext context; /* of its events */
 	CUuserObject object;
 	bool plain; /* all of them have nodes of ours */
 	bool left;  /* its events end: under the lock of `runs` */
@@ -102,32 +98,24 @@ struct host_nodes {
 	struct host_node node[];
 };
 
-static void host_run_clear(struct run *run)
+/* With the lock. */
+static void host_runs_clear(uint64_t exec)
 {
-	memset(run->time.event, 0, sizeof(run->time.event));
+	for (uint32_t i = host_runs_first(); i != runs.n; i++)
+		if (runs.run[i % RUNS].exec == exec)
+			memset(runs.run[i % RUNS].time.event, 0, sizeof(runs.run[0].time.event));
 }
 
 void host_nodes_forget(uint64_t exec)
 {
 	lock_take(&runs.lock);
-	for (uint32_t i = host_runs_first(); i != runs.n; i++)
-		if (runs.run[i % RUNS].exec == exec)
-			host_run_clear(&runs.run[i % RUNS]);
+	host_runs_clear(exec);
 	lock_drop(&runs.lock);
-}
-
-/* With the lock: no event of them is asked from here on. */
-static void host_nodes_leave(struct host_nodes *nodes)
-{
-	nodes->left = true;
-	for (uint32_t i = host_runs_first(); i != runs.n; i++)
-		if (runs.run[i % RUNS].of == nodes)
-			host_run_clear(&runs.run[i % RUNS]);
 }
 
 static uint32_t host_run_begin(const struct host_node *node)
 {
-	struct run run = {node->all->exec, node->all, {now_monotonic_ns(), 0, {NULL}}};
+	struct run run = {node->all->exec, {now_monotonic_ns(), 0, {NULL}}};
 	uint32_t i;
 
 	lock_take(&runs.lock);
@@ -139,11 +127,12 @@ static uint32_t host_run_begin(const struct host_node *node)
 	return i;
 }
 
-/* Returns true if no thread knows an event of the executable any more. */
+/* Returns whether no thread knows an event of the executable any more. */
 static bool host_runs_forget(struct host_nodes *nodes)
 {
 	lock_take(&runs.lock);
-	host_nodes_leave(nodes);
+	nodes->left = true;
+	host_runs_clear(nodes->exec);
 	lock_drop(&runs.lock);
 	return !atomic_load(&runs.readers);
 }
@@ -176,59 +165,6 @@ static void CUDA_CB host_nodes_free(void *arg)
 	struct host_nodes *nodes = arg;
 
 	munmap(nodes, nodes->bytes);
-}
-
-/* --- Executables that ended ------------------------------------------------------------------ */
-
-/*
- * A launch of an executable that is destroyed goes on, and so do its events for this many more that
- * are: by then it is billed.
- */
-#define ENDED 16
-
-static struct {
-	uint32_t n;			  /* of all */
-	struct host_nodes *nodes[ENDED]; /* under the lock of `runs`, with a reference each */
-} ended;
-
-/* Returns the one that is to go for it, or NULL. */
-static struct host_nodes *host_nodes_end(struct host_nodes *nodes)
-{
-	struct host_nodes **place, *before;
-
-	lock_take(&runs.lock);
-	place = &ended.nodes[ended.n++ % ENDED];
-	before = *place;
-	*place = nodes;
-	lock_drop(&runs.lock);
-	return before;
-}
-
-/* Returns one whose events went with a context, or NULL. */
-static struct host_nodes *host_nodes_of_context(CUcontext context)
-{
-	struct host_nodes *found = NULL;
-
-	lock_take(&runs.lock);
-	for (int i = 0; i < ENDED && !found; i++) {
-		struct host_nodes *nodes = ended.nodes[i];
-
-		if (!nodes || nodes->context != context)
-			continue;
-		ended.nodes[i] = NULL;
-		host_nodes_leave(nodes);
-		found = nodes;
-	}
-	lock_drop(&runs.lock);
-	return found;
-}
-
-void host_nodes_forget_context(CUcontext context)
-{
-	struct host_nodes *nodes;
-
-	while ((nodes = host_nodes_of_context(context)))
-		DRIVER(cuUserObjectRelease, (nodes->object, 1));
 }
 
 /* --- A graph's nodes ------------------------------------------------------------------------- */
@@ -373,7 +309,6 @@ static struct host_nodes *host_nodes_new(CUgraph graph, size_t n)
 
 	if (!nodes)
 		return NULL;
-	DRIVER(cuCtxGetCurrent, (&nodes->context));
 	if (DRIVER(cuUserObjectCreate, (&nodes->object, nodes, host_nodes_free, 1,
 					CU_USER_OBJECT_NO_DESTRUCTOR_SYNC))) {
 		host_nodes_free(nodes);
@@ -565,14 +500,10 @@ bool host_nodes_keep(struct guest *guest, struct host_nodes *nodes)
 	return nodes && !DRIVER(cuUserObjectRetain, (nodes->object, 1));
 }
 
-void host_nodes_kept(struct guest *guest, struct host_nodes *nodes, bool ends)
+void host_nodes_kept(struct guest *guest, struct host_nodes *nodes, bool ended)
 {
-	struct host_nodes *gone = ends ? host_nodes_end(nodes) : nodes;
-
-	if (!gone)
-		return;
 	/* While a thread may still ask one they stay, as long as the context: to ask a dead one is fatal. */
-	if (ends && host_runs_forget(gone))
-		host_nodes_drop_events(gone);
-	DRIVER(cuUserObjectRelease, (gone->object, 1));
+	if (ended && host_runs_forget(nodes))
+		host_nodes_drop_events(nodes);
+	DRIVER(cuUserObjectRelease, (nodes->object, 1));
 }

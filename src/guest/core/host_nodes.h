@@ -38,12 +38,11 @@ struct host_nodes *host_nodes_update(struct guest *guest, struct host_nodes *of,
 void host_nodes_updated(struct guest *guest, struct host_nodes *nodes, CUgraph graph);
 
 /*
- * Around the driver's call that destroys the executable: launches that still run go on, and their
- * events stay until several more executables ended. Keeps `nodes`, which may be NULL; false:
- * host_nodes_kept is not to be called.
+ * Around the driver's call that destroys the executable: then its events end, which launches that
+ * still run do not mind. Keeps `nodes`, which may be NULL; false: host_nodes_kept is not to be called.
  */
 bool host_nodes_keep(struct guest *guest, struct host_nodes *nodes);
-void host_nodes_kept(struct guest *guest, struct host_nodes *nodes, bool ends);
+void host_nodes_kept(struct guest *guest, struct host_nodes *nodes, bool ended);
 
 struct host_time {
 	uint64_t from_ns, to_ns; /* CLOCK_MONOTONIC */
@@ -52,9 +51,8 @@ struct host_time {
 
 #define HOST_TIMES 64
 
-/* Its context is gone, and its events with it; the same of executables that ended before. */
+/* Its context is gone, and its events with it. */
 void host_nodes_forget(uint64_t exec);
-void host_nodes_forget_context(CUcontext context);
 
 /*
  * When an executable graph (KEY) waited, of a time, in order. Returns how many times there are:

@@ -636,9 +636,7 @@ CUresult admission_enter(struct guest *guest, struct launch *launch)
 	admission_count(launch);
 	admission_expect(device, launch);
 	lets = lets && credit_fits(device, launch);
-	if (launch->waits)
-		latch_prepare(device, launch->context);
-	if (word_read(&device->meter.parks) || atomic_load(&device->meter.parked)) {
+	if (word_read(&device->meter.parks)) {
 		meter_ask_park(&device->meter, launch->context, launch->stream);
 		launch->latches = latch_may(state, device, launch);
 	}

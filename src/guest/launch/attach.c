@@ -28,6 +28,7 @@ static const struct meter_client client = {
 	.billed = attach_billed,
 	.launched = window_launched,
 	.latch = latch_queue,
+	.unlatch = latch_undo,
 	.released = window_released,
 	.done = window_done,
 	.spun = window_spun,

@@ -8,8 +8,21 @@
 #include "guest/meter/meter.h"
 #include "ledger/device_time.h"
 
-/* A word that says so is not waited for: what is asked for is less, as the driver compares signed. */
-#define OPEN INT32_MAX
+/* Numbers that an open word is ahead of all that were given: they wrap. */
+#define OPEN_AHEAD (INT32_MAX / 2)
+
+/* As the driver compares. */
+static bool latch_is_open(const uint32_t *word, uint32_t number)
+{
+	return (int32_t)(word_read(word) - number) >= 0;
+}
+
+/* With the lock: nothing waits for words of a context any more. */
+static void latch_open_words(const struct launch_device *device, const struct latch_words *words)
+{
+	for (int i = 0; words->word && i < STREAMS; i++)
+		word_release(&words->word[i], device->meter.latches + OPEN_AHEAD);
+}
 
 /* With the lock: the words of a context, or a place for them (NULL); NULL: there is none. */
 static struct latch_words *latch_find(struct launch_device *device, CUcontext context)
@@ -27,7 +40,7 @@ static bool latch_has_words(struct launch_device *device, CUcontext context)
 
 	meter_lock(&device->meter);
 	words = latch_find(device, context);
-	has = words && words->word;
+	has = words && words->word && !words->leaving;
 	meter_unlock(&device->meter);
 	return has;
 }
@@ -44,9 +57,9 @@ static void latch_make_words(struct launch_device *device, CUcontext context)
 	    !DRIVER(cuMemHostAlloc, (&p, STREAMS * sizeof(*made.word), CU_MEMHOSTALLOC_DEVICEMAP)) &&
 	    !DRIVER(cuMemHostGetDevicePointer_v2, (&made.at, p, 0)))
 		made.word = p;
-	for (int i = 0; made.word && i < STREAMS; i++)
-		word_write(&made.word[i], 0);
 	meter_lock(&device->meter);
+	for (int i = 0; made.word && i < STREAMS; i++)
+		word_write(&made.word[i], device->meter.latches);
 	place = latch_find(device, context) ? NULL : latch_find(device, NULL);
 	kept = place;
 	if (place)
@@ -78,69 +91,66 @@ bool latch_may(const struct launch_state *state, struct launch_device *device,
 	       latch_has_words(device, launch->context);
 }
 
+/* Not in this kind of stream: then nowhere in the context. */
+static void latch_give_up(struct launch_device *device, CUcontext context)
+{
+	struct latch_words *words;
+
+	meter_lock(&device->meter);
+	words = latch_find(device, context);
+	if (words && !words->leaving) {
+		latch_open_words(device, words);
+		words->word = NULL;
+	}
+	meter_unlock(&device->meter);
+}
+
 void latch_queue(struct meter *meter, struct stream *stream, uint32_t number)
 {
 	struct launch_device *device = launch_device_of(meter);
 	struct capture_mode mode;
 	struct latch_words words = {NULL}, *found;
+	CUcontext context;
+	CUresult e;
 
 	meter_lock(meter);
-	found = latch_find(device, stream->context);
+	context = stream->context;
+	found = latch_find(device, context);
 	if (found)
 		words = *found;
 	meter_unlock(meter);
-	if (!words.word)
+	if (!words.word || words.leaving)
 		return;
 	mode = capture_relax();
-	DRIVER(cuStreamWaitValue32_v2,
-	       (stream->handle, words.at + sizeof(*words.word) * (CUdeviceptr)(stream - meter->stream),
-		number, CU_STREAM_WAIT_VALUE_GEQ));
+	e = DRIVER(cuStreamWaitValue32_v2,
+		   (stream->handle,
+		    words.at + sizeof(*words.word) * (CUdeviceptr)(stream - meter->stream), number,
+		    CU_STREAM_WAIT_VALUE_GEQ));
 	capture_restore(mode);
+	if (e)
+		latch_give_up(device, context);
 }
 
-/* With the lock. A context that leaves has its words open for good. */
-static void latch_write(struct launch_device *device, struct stream *stream, uint32_t number,
-			uint64_t now_ns)
+void latch_undo(struct meter *meter, struct stream *stream)
+{
+	CUcontext context;
+
+	meter_lock(meter);
+	context = stream->context;
+	meter_unlock(meter);
+	latch_give_up(launch_device_of(meter), context);
+}
+
+/* With the lock. A context that leaves has its words open, and they may be gone with it. */
+static void latch_write(struct launch_device *device, struct stream *stream)
 {
 	struct latch_words *words = latch_find(device, stream->context);
-	uint32_t *word = words && words->word ? &words->word[stream - device->meter.stream] : NULL;
+	bool has = words && words->word && !words->leaving;
+	uint32_t *word = has ? &words->word[stream - device->meter.stream] : NULL;
 
-	if (word && word_read(word) < number)
-		word_release(word, number);
-	stream_opened(&device->meter, stream, number, now_ns);
+	if (word && !latch_is_open(word, stream->wants))
+		word_release(word, stream->wants);
 	stream->wants = 0;
-}
-
-/* True if more may begin soon: what is in flight is about to end, or waits for more, it may be. */
-static bool latch_has_room(const struct launch_device *device, uint64_t now_ns)
-{
-	struct guest *guest = device->meter.guest;
-	uint32_t flags = limits_turn_flags(&state_get(guest)->limits, now_ns);
-	uint64_t most = flags & TURN_URGED ? TUNING_TICK_NS : TUNING_WINDOW_NS;
-
-	return window_due_ns(&device->window) <= now_ns + most ||
-	       device_time_late_ns(guest->ledger, now_ns);
-}
-
-/* With the lock: the number that is to be let go of a stream; 0: none. */
-static uint32_t latch_next(const struct launch_device *device, struct stream *stream, uint64_t now_ns)
-{
-	const struct timing_event *next = stream->parked || !latch_has_room(device, now_ns)
-						  ? NULL
-						  : stream_next_split(stream);
-
-	return stream->wants ? stream->wants : next ? next->latch : 0;
-}
-
-/* With the lock. */
-static bool latch_any(struct launch_device *device, uint64_t now_ns)
-{
-	struct meter *meter = &device->meter;
-	bool any = atomic_load(&meter->wanting);
-
-	for (uint32_t i = 0; i < meter->nstreams && !any; i++)
-		any = latch_next(device, &meter->stream[i], now_ns);
-	return any;
 }
 
 /* The tenant may work, and says that it does before it does; or work of it waits for this. */
@@ -158,46 +168,46 @@ static bool latch_opens(struct launch_device *device, uint64_t now_ns)
 void latch_look(struct launch_device *device, uint64_t now_ns)
 {
 	struct meter *meter = &device->meter;
-	uint32_t number;
-	bool any;
 
-	if (!atomic_load(&meter->latched))
+	if (!atomic_load(&meter->wanting) || !latch_opens(device, now_ns))
 		return;
 	meter_lock(meter);
-	any = latch_any(device, now_ns);
-	meter_unlock(meter);
-	if (!any || !latch_opens(device, now_ns))
-		return;
-	meter_lock(meter);
-	for (uint32_t i = 0; i < meter->nstreams; i++) {
-		number = latch_next(device, &meter->stream[i], now_ns);
-		if (number)
-			latch_write(device, &meter->stream[i], number, now_ns);
-	}
+	for (uint32_t i = 0; i < meter->nstreams; i++)
+		if (meter->stream[i].wants)
+			latch_write(device, &meter->stream[i]);
 	atomic_store(&meter->wanting, 0);
 	meter_unlock(meter);
 }
 
-void latch_open_all(struct launch_device *device, CUcontext context)
+void latch_open_all(struct launch_device *device)
 {
 	meter_lock(&device->meter);
-	for (int i = 0; i < LATCH_CONTEXTS; i++) {
-		const struct latch_words *words = &device->latch[i];
-
-		for (int k = 0; words->word && k < STREAMS; k++)
-			if (!context || words->context == context)
-				word_release(&words->word[k], OPEN);
-	}
+	for (int i = 0; i < LATCH_CONTEXTS; i++)
+		if (!device->latch[i].leaving)
+			latch_open_words(device, &device->latch[i]);
 	meter_unlock(&device->meter);
 }
 
-void latch_forget(struct launch_device *device, CUcontext context)
+void latch_context_leaves(struct launch_device *device, CUcontext context)
 {
 	struct latch_words *words;
 
 	meter_lock(&device->meter);
-	words = context ? latch_find(device, context) : NULL;
-	if (words)
+	words = latch_find(device, context);
+	if (words && !words->leaving++)
+		latch_open_words(device, words);
+	meter_unlock(&device->meter);
+}
+
+void latch_context_left(struct launch_device *device, CUcontext context, bool gone)
+{
+	struct latch_words *words;
+
+	meter_lock(&device->meter);
+	words = latch_find(device, context);
+	if (words && gone)
 		*words = (struct latch_words){NULL};
+	else if (words && words->leaving)
+		words->leaving--;
 	meter_unlock(&device->meter);
 }

@@ -7,9 +7,6 @@
  *	stream	 the program's wait | begin event | our wait ....... | begin event, work
  *	monitor			     sees that, wants the turn, has it: writes the word
  *
- * More of them stand in the work behind, one for each TUNING_WINDOW_NS of it: all that was launched
- * while the program's wait was on would go on after the end of the turn else.
- *
  * A word is a stream's; a context has as many as there are places for streams. Nothing waits for a
  * word that will not be written: the end of a context, or of the process, writes all of them first.
  */
@@ -31,16 +28,20 @@ bool latch_may(const struct launch_state *state, struct launch_device *device,
 /* For struct meter_client: queues our wait. */
 void latch_queue(struct meter *meter, struct stream *stream, uint32_t number);
 
-/*
- * Writes the words of streams that wait for us, or are about to, if the tenant may work now. For the
- * monitor.
- */
+/* Likewise: where that cannot be measured nobody would write the word, so the context's are opened. */
+void latch_undo(struct meter *meter, struct stream *stream);
+
+/* Writes the words of streams that wait for us, if the tenant may work now. For the monitor. */
 void latch_look(struct launch_device *device, uint64_t now_ns);
 
-/* Opens all of a context, or of all contexts (NULL), for good. Before it, or the process, ends. */
-void latch_open_all(struct launch_device *device, CUcontext context);
+/* Opens all of them. Before the process ends. */
+void latch_open_all(struct launch_device *device);
 
-/* The context has ended: another one may get its handle. */
-void latch_forget(struct launch_device *device, CUcontext context);
+/*
+ * A call that may end a context opens its words, and no thread touches them while it is under way:
+ * they go with the context. Another one may get its handle then.
+ */
+void latch_context_leaves(struct launch_device *device, CUcontext context);
+void latch_context_left(struct launch_device *device, CUcontext context, bool gone);
 
 #endif

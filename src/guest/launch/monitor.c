@@ -250,7 +250,7 @@ static void monitor_stop(void)
 
 		if (device) {
 			stall_end(device);
-			latch_open_all(device, NULL);
+			latch_open_all(device);
 			leave_process(&device->meter);
 		}
 	}

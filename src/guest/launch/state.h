@@ -56,6 +56,7 @@ struct latch_words {
 	CUcontext context; /* NULL: free */
 	uint32_t *word;	   /* NULL: the driver gives none there */
 	CUdeviceptr at;
+	uint32_t leaving; /* calls under way that may end the context: words are not touched */
 };
 
 /* The terms on which launches pass without asking: credit.h. */

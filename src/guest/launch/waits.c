@@ -283,7 +283,7 @@ void waits_context_leaves(struct guest *guest, CUcontext context)
 		if (!device)
 			continue;
 		stall_context_leaves(device, context);
-		latch_open_all(device, context);
+		latch_context_leaves(device, context);
 		leave_context_before(&device->meter, context);
 	}
 }
@@ -298,7 +298,6 @@ void waits_context_left(struct guest *guest, CUcontext context, bool gone)
 			continue;
 		leave_context_after(&device->meter, context, gone);
 		stall_context_left(device, context, gone);
-		if (gone)
-			latch_forget(device, context);
+		latch_context_left(device, context, gone);
 	}
 }

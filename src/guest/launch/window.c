@@ -433,22 +433,6 @@ static bool window_may_spread(struct launch_device *device, const struct launch 
 	return busy < most;
 }
 
-/* Work in the launch's own stream that waits for us, before it. */
-static uint64_t window_held_ns(struct launch_device *device, const struct launch *launch)
-{
-	struct meter *meter = &device->meter;
-	const struct stream *stream;
-	uint64_t held;
-
-	if (!atomic_load(&meter->latched))
-		return 0;
-	meter_lock(meter);
-	stream = meter_stream_of(meter, launch->context, launch->stream_key);
-	held = stream ? stream->held_ns : 0;
-	meter_unlock(meter);
-	return held;
-}
-
 /*
  * By all we know it is done. Is it? A program that launches as fast as the device works is always
  * near that, and need not be asked: it may have more than that in flight.
@@ -468,7 +452,6 @@ uint64_t window_room_ns(struct launch_device *device, const struct launch *launc
 		if (due <= now && meter_works(meter))
 			return window_look_ns(device, now);
 	}
-	due = max_u64(due, now) + window_held_ns(device, launch);
 	if (due <= now + most_ns)
 		return 0;
 	if (!spread)

@@ -391,7 +391,6 @@ void memory_forget_context(struct guest *guest, CUcontext context)
 	if (!key)
 		return;
 	known_code_forget(&guest->memory->code);
-	host_nodes_forget_context(context);
 	atomic_fetch_add(&guest->account->ended, 1); /* before we look: see memory_record */
 	OBJECT_SWEEP (gone, guest->objects, memory_is_of_context, &key) {
 		if (gone->kind == OBJECT_EXEC_WAITS) {

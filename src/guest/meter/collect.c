@@ -195,8 +195,6 @@ static void collect_pop(struct pass *pass, struct stream *stream, uint64_t done_
 	if (done_ns > pass->look.done_ns)
 		pass->look.done_ns = done_ns;
 	meter_lock(meter);
-	if (event->splits) /* somebody else let it go */
-		stream_opened(meter, stream, event->latch, pass->look.now_ns);
 	stream->wants = 0;
 	if (stream->parked) {
 		stream_park(meter, stream, false);

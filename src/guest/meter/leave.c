@@ -92,8 +92,6 @@ static void leave_forget_stream(struct meter *meter, struct stream *stream, uint
 	for (; stream->head != stream->tail; stream->head++)
 		stream_drop(meter, &stream->event[stream->head % STREAM_EVENTS]);
 	stream_land(meter, stream, stream->flying_ns);
-	stream->split = 0;
-	stream->held_ns = 0;
 	stream_await(meter, stream, false);
 	stream->open = (struct burst){0};
 	stream->key = 0;

@@ -93,9 +93,8 @@ static int meter_reserve_event(struct meter *meter, struct stream *stream, bool 
 		return -EAGAIN;
 	event->event = handle;
 	event->begin = begin;
-	event->paused = event->blocked = event->splits = false;
-	event->latch = event->held = 0;
-	event->held_ns = 0;
+	event->paused = event->blocked = false;
+	event->latch = 0;
 	event->recorded_ns = now_ns;
 	event->loaded_ns = begin ? 0 : stream->loaded_ns;
 	event->burst = (struct burst){0};
@@ -114,7 +113,7 @@ static int meter_reserve_event(struct meter *meter, struct stream *stream, bool 
 	return (int)(stream->tail++ % STREAM_EVENTS);
 }
 
-static void meter_record(struct stream *stream, int index, bool ok)
+static bool meter_record(struct stream *stream, int index, bool ok)
 {
 	struct timing_event *event = &stream->event[index];
 	CUresult e = CUDA_ERROR_UNKNOWN;
@@ -131,14 +130,18 @@ static void meter_record(struct stream *stream, int index, bool ok)
 	event->handed_ns = now_monotonic_ns();
 	atomic_store_explicit(&event->state, e ? EVENT_FAILED : EVENT_RECORDED,
 			      memory_order_release);
+	return !e;
 }
 
 static void meter_record_all(struct meter *meter, const struct records *records)
 {
 	for (int i = 0; i < records->n; i++) {
-		if (records->latch && i == records->n - 1)
+		bool latch = records->latch && i == records->n - 1;
+
+		if (latch)
 			meter->client->latch(meter, records->stream, records->latch);
-		meter_record(records->stream, records->index[i], true);
+		if (!meter_record(records->stream, records->index[i], true) && latch)
+			meter->client->unlatch(meter, records->stream);
 	}
 }
 
@@ -325,45 +328,12 @@ static void meter_latch(struct meter *meter, struct stream *stream, uint64_t now
 
 	if (index < 0)
 		return;
-	records->latch = stream->latch = stream->event[index].latch = ++meter->latches;
+	meter->latches += meter->latches == UINT32_MAX ? 2 : 1; /* 0 is none */
+	records->latch = stream->latch = stream->event[index].latch = meter->latches;
 	stream->event[index].blocked = true;
-	stream->segment_ns = 0;
 	atomic_fetch_add(&meter->latched, 1);
 	atomic_store(&meter->latched_ns, now_ns);
 	records->index[records->n++] = index;
-}
-
-/* With the lock: a graph that waits in its middle has no latch behind it yet. */
-static bool meter_splits(const struct stream *stream, const struct launch *launch)
-{
-	if (!stream->split && !(stream->parked && stream_is_latched(stream)))
-		return stream->parked;
-	return stream->segment_ns &&
-	       stream->segment_ns + launch->expected_ns > TUNING_WINDOW_NS;
-}
-
-/*
- * With the lock: what was launched behind a latch is no longer than what may be in flight, or it would
- * go on after the end of the turn. So another one follows.
- */
-static void meter_split(struct meter *meter, struct stream *stream, const struct launch *launch,
-			struct records *records)
-{
-	uint32_t latch = stream->latch, at;
-
-	if (!meter_splits(stream, launch) || stream_room(stream) < STREAM_EVENTS / 4)
-		return;
-	if (stream->open.launches)
-		meter_reserve(meter, records, false, launch->now_ns);
-	if (!stream->open.launches)
-		meter_latch(meter, stream, launch->now_ns, records);
-	if (stream->latch == latch)
-		return;
-	at = (stream->tail - 1) % STREAM_EVENTS;
-	stream->event[at].splits = true;
-	stream->split = at + 1;
-	if (!stream->parked) /* it is not work that begins soon */
-		atomic_fetch_sub(&meter->begins, 1);
 }
 
 /*
@@ -399,9 +369,8 @@ static void meter_before_launch(struct meter *meter, struct stream *stream, stru
 		stream->since_ns = 0; /* its end says when it was loaded */
 	if (blocked && launch->latches && !stream->again)
 		meter_latch(meter, stream, launch->now_ns, records);
-	else if (launch->latches)
-		meter_split(meter, stream, launch, records);
 }
+
 
 /*
  * Ends of this kind leave room in the ring for the end that is recorded where the program waits. A
@@ -446,18 +415,11 @@ void meter_add(struct meter *meter, struct stream *stream, const struct burst *b
 	       uint64_t first_ns, uint64_t last_ns)
 {
 	burst_add(&stream->open, burst);
-	stream->launched_ns = last_ns;
-	stream->launches += burst->launches;
-	stream->segment_ns += burst->expected_ns;
-	if (stream->split) {
-		stream->event[stream->split - 1].held += burst->launches;
-		stream->event[stream->split - 1].held_ns += burst->expected_ns;
-		stream->held_ns += burst->expected_ns;
-		return;
-	}
 	stream->flying_ns += burst->expected_ns;
 	if (!stream->parked)
 		meter->flying_ns += burst->expected_ns;
+	stream->launched_ns = last_ns;
+	stream->launches += burst->launches;
 	meter->client->launched(meter, stream, burst, first_ns, last_ns);
 }
 
@@ -497,20 +459,6 @@ void meter_begin(struct launch *launch)
 	meter_record_all(meter, &records);
 }
 
-/* With the lock: a launch that was counted is not there, after all. */
-static void meter_take_back(struct meter *meter, struct stream *stream, uint64_t expected_ns)
-{
-	struct timing_event *event = stream->split ? &stream->event[stream->split - 1] : NULL;
-
-	if (!event || !event->held || event->held_ns < expected_ns) {
-		stream_land(meter, stream, expected_ns);
-		return;
-	}
-	event->held--;
-	event->held_ns -= expected_ns;
-	stream->held_ns -= expected_ns;
-}
-
 /*
  * With the lock: the driver refused a launch whose end is reserved. That end closes nothing, and
  * what was to be closed with the launch is open again.
@@ -547,7 +495,7 @@ void meter_end(struct launch *launch, CUresult e)
 	if (launch->end >= 0 && e) {
 		meter_lock(meter);
 		meter_reopen(stream, launch);
-		meter_take_back(meter, stream, launch->expected_ns);
+		stream_land(meter, stream, launch->expected_ns);
 		meter_unlock(meter);
 		meter_record(stream, launch->end, false);
 		return;
@@ -563,7 +511,7 @@ void meter_end(struct launch *launch, CUresult e)
 	stream->loaded_ns = loaded;
 	if (e && stream->open.launches) {
 		stream->open.launches--;
-		meter_take_back(meter, stream, launch->expected_ns);
+		stream_land(meter, stream, launch->expected_ns);
 		stream_await(meter, stream, stream->awaited && stream->open.launches);
 	}
 	meter_unlock(meter);
@@ -745,7 +693,7 @@ static enum meter_standing meter_standing_of(const struct meter *meter, const st
 
 	if (!stream->parked && !(blocked && stream_is_closed(stream)))
 		return METER_FREE;
-	if ((stream->parked && (stream_is_latched(stream) || latches)) || (latches && blocked))
+	if ((stream->parked && stream_is_latched(stream)) || (latches && blocked))
 		return METER_LATCHED;
 	return METER_PARKED;
 }

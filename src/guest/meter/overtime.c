@@ -8,16 +8,17 @@ void overtime_look(struct overtime *overtime, uint64_t ended_ns, uint64_t now_ns
 {
 	uint32_t last = overtime->n - 1;
 
-	if (overtime->on)
-		overtime->span[last % OVERTIMES].to_ns = now_ns;
+	/* The next turn began at some time since the last look: the span ends with that. */
 	if (!ended_ns || ended_ns > now_ns) {
 		overtime->on = false;
 		overtime->looked_ns = now_ns;
 		return;
 	}
 	/* A whole turn may have passed since the last look. */
-	if (overtime->on && overtime->span[last % OVERTIMES].from_ns >= ended_ns)
+	if (overtime->on && overtime->span[last % OVERTIMES].from_ns >= ended_ns) {
+		overtime->span[last % OVERTIMES].to_ns = now_ns;
 		return;
+	}
 	overtime->on = true;
 	last = overtime->n++;
 	overtime->span[last % OVERTIMES].from_ns = max_u64(ended_ns, overtime->looked_ns);

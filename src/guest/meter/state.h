@@ -45,6 +45,7 @@ struct meter_client {
 			 uint64_t first_ns, uint64_t last_ns);
 	/* Queues a wait for us behind what is in a stream. Without the lock. */
 	void (*latch)(struct meter *meter, struct stream *stream, uint32_t number);
+	void (*unlatch)(struct meter *meter, struct stream *stream); /* no event tells of that wait */
 	/* A stream was parked, and the device can begin what is in it since then. */
 	void (*released)(struct meter *meter, struct stream *stream, uint64_t at_ns);
 	/* A burst is done; it ran from `began_ns` to `done_ns`. */
@@ -181,17 +182,11 @@ static inline void stream_await(struct meter *meter, struct stream *stream, bool
 /* With the lock: an event leaves its stream's ring. */
 static inline void stream_drop(struct meter *meter, const struct timing_event *event)
 {
-	if (event->begin && !event->splits)
+	if (event->begin)
 		atomic_fetch_sub(&meter->begins, 1);
 	if (event->latch)
 		atomic_fetch_sub(&meter->latched, 1);
 }
-
-/*
- * With the lock: latches of a stream are let go, up to that number. The work behind those that split it
- * may begin, and is in flight from now on.
- */
-void stream_opened(struct meter *meter, struct stream *stream, uint32_t number, uint64_t now_ns);
 
 /* With the lock: whether the stream is parked, with all that is in it. */
 static inline void stream_park(struct meter *meter, struct stream *stream, bool parked)
@@ -202,8 +197,7 @@ static inline void stream_park(struct meter *meter, struct stream *stream, bool 
 		return;
 	stream->parked = parked;
 	for (uint32_t i = stream->head; i != stream->tail; i++)
-		begins += stream->event[i % STREAM_EVENTS].begin &&
-			  !stream->event[i % STREAM_EVENTS].splits;
+		begins += stream->event[i % STREAM_EVENTS].begin;
 	if (parked) {
 		atomic_fetch_sub(&meter->begins, begins);
 		atomic_fetch_add(&meter->parked, pending);

@@ -63,9 +63,6 @@ struct timing_event {
 	bool paused; /* a beginning: the time before it was not the program's own pause */
 	bool blocked; /* a beginning: the stream waits for the program before it */
 	uint32_t latch; /* ... or for us, until that is let go; 0: it does not */
-	bool splits;	/* that wait stands between work and work, and is not known to be over */
-	uint32_t held;	/* launches behind it, up to the next such wait, and what is expected of them */
-	uint64_t held_ns;
 	CUevent event;
 	uint64_t recorded_ns; /* not done before */
 	uint64_t handed_ns;   /* the driver had it by then */
@@ -85,9 +82,6 @@ struct stream {
 	bool parked;
 	uint32_t latch;	     /* the last one in it, see launch/latch.h; 0: none was */
 	uint32_t wants;	     /* that it waits for now, and nothing else */
-	uint64_t segment_ns; /* expected of what was launched behind the last one */
-	uint32_t split;	     /* the last event that splits; 1 + its place in the ring; 0: none does */
-	uint64_t held_ns;    /* expected, of all that is behind such events: not in flight */
 	bool beside;	     /* it waits not for the legacy stream, nor that for it */
 	uint64_t park;	     /* the number of the last wait for the program in it */
 	uint64_t behind;     /* and of the last one in any stream as it began anew */
@@ -139,15 +133,6 @@ static inline bool stream_is_latched(const struct stream *stream)
 	       (stream->event[stream->head % STREAM_EVENTS].latch ||
 		(stream->tail - stream->head > 1 &&
 		 stream->event[(stream->head + 1) % STREAM_EVENTS].latch));
-}
-
-/* With the lock: the next wait for us that splits its work; NULL: none does. */
-static inline struct timing_event *stream_next_split(struct stream *stream)
-{
-	for (uint32_t i = stream->head; stream->split && i != stream->tail; i++)
-		if (stream->event[i % STREAM_EVENTS].splits)
-			return &stream->event[i % STREAM_EVENTS];
-	return NULL;
 }
 
 /* True if a wait for the program was queued that is not known to be over. */

@@ -290,21 +290,26 @@ class Moved(Case):
         cli_lib.wait_for(lambda: children() == 7)
         self.end(daemon)
 
-    def sends_suspend(self, name):
+    def sends_suspend(self, *names):
         client = socket.create_connection(("127.0.0.1", self.control))
         self.addCleanup(client.close)
         client.settimeout(60)
-        client.sendall(f"POST /v1/tenants/{name}/suspend?timeout=100s HTTP/1.1\r\nHost: localhost\r\n"
-                       f"Authorization: Bearer {TOKEN}\r\nContent-Length: 0\r\n\r\n".encode())
+        for name in names:
+            client.sendall(
+                f"POST /v1/tenants/{name}/suspend?timeout=100s HTTP/1.1\r\nHost: localhost\r\n"
+                f"Authorization: Bearer {TOKEN}\r\nContent-Length: 0\r\n\r\n".encode())
         return client
 
     def test_ends(self):
         """With moves under way, and requests that have just come: none of these is begun."""
         daemon = self.begin()
+        self.keep("k")
+        for _ in range(2 * 8 - 2): # the next two have the last places, and others the first
+            self.assertEqual(self.post("/v1/tenants/k/suspend")[0], 409)
         for name in "abcd":
             self.holds(name, "32MiB")
             self.stop(name)
-        waiting = [self.sends_suspend(name) for name in "ab"]
+        waiting = [self.sends_suspend(*names) for names in ("ac", "bd")]
         cli_lib.wait_for(lambda: len(self.children(daemon)) == 2)
         daemon.send_signal(signal.SIGSTOP)
         daemon.send_signal(signal.SIGTERM)

@@ -6,7 +6,7 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-#define SOURCES 16
+#define SOURCES 24
 
 struct loop {
 	int epoll;
@@ -48,6 +48,17 @@ int loop_add(struct loop *loop, struct loop_source *source)
 		return -errno;
 	loop->source[loop->n++] = source;
 	return 0;
+}
+
+void loop_remove(struct loop *loop, const struct loop_source *source)
+{
+	for (int i = 0; i < loop->n; i++) {
+		if (loop->source[i] != source)
+			continue;
+		epoll_ctl(loop->epoll, EPOLL_CTL_DEL, source->fd, NULL);
+		loop->source[i] = loop->source[--loop->n];
+		return;
+	}
 }
 
 static int loop_timeout_ms(const struct loop *loop)

@@ -22,6 +22,8 @@ void loop_close(struct loop *loop); /* takes NULL; sources are their owners' */
 
 /* -ENOSPC: there are too many. */
 int loop_add(struct loop *loop, struct loop_source *source);
+/* While its descriptor is open, and not from a source. Nothing happens if the loop does not have it. */
+void loop_remove(struct loop *loop, const struct loop_source *source);
 
 /* Until loop_end is called, from a source. -errno. */
 int loop_run(struct loop *loop);

@@ -94,6 +94,7 @@ struct member {
 	uint64_t fixed_until_ns; /* it cannot leave */
 	uint64_t stays_until_ns; /* it has work that does not end */
 	uint64_t away_until_ns;	 /* it could not come back */
+	uint64_t idle_wait_ns;	 /* from the last refusal to idle_until_ns */
 	bool keeps;	 /* it has come back, and may have host memory still */
 	uint32_t failed; /* so often the device had no room in spite of what is known of it */
 };
@@ -716,6 +717,16 @@ static void residency_host_note_full(struct residency_host *host, uint64_t now_n
 	residency_file_say_full(host->role.held, now_ns);
 }
 
+/* It cannot leave, or not all of it. For nobody it is asked less and less often. */
+static void residency_host_stays(struct residency_host *host, struct member *member, uint64_t now_ns)
+{
+	struct residency_tenant *state = &host->state[member - host->member];
+
+	member->idle_wait_ns = max_u64(2 * member->idle_wait_ns, TUNING_RESIDENCY_AGAIN_NS);
+	member->idle_wait_ns = min_u64(member->idle_wait_ns, state->idle_suspend_ns);
+	state->idle_until_ns = now_ns + member->idle_wait_ns;
+}
+
 static void residency_host_prepared(struct residency_host *host, struct member *member,
 				    uint64_t now_ns)
 {
@@ -745,6 +756,7 @@ static void residency_host_prepared(struct residency_host *host, struct member *
 		residency_host_note_full(host, now_ns);
 	if (asleep)
 		residency_host_note_silent(member, member->asked_ns);
+	residency_host_stays(host, member, now_ns);
 	if (sum.silent || sum.busy)
 		member->stays_until_ns = now_ns + TUNING_RESIDENCY_DRAIN_NS;
 	else
@@ -793,9 +805,11 @@ static void residency_host_left(struct residency_host *host, struct member *memb
 		return;
 	}
 	if (!sum.refused && !stuck) {
+		member->idle_wait_ns = 0;
 		residency_host_done(member);
 		return;
 	}
+	residency_host_stays(host, member, now_ns);
 	/* One found no host memory after all, or is stopped. What was away before stays so. */
 	if (sum.refused)
 		residency_host_note_full(host, now_ns);
@@ -923,6 +937,7 @@ static void residency_host_leave_on(struct residency_host *host, struct member *
 		residency_host_ask_out(member, now_ns);
 	} else {
 		residency_host_note_full(host, now_ns);
+		residency_host_stays(host, member, now_ns);
 		member->fixed_until_ns = now_ns + TUNING_RESIDENCY_AGAIN_NS;
 		residency_host_done(member);
 		trace_to(member->trace, TRACE_STAYS, -1, 0, 0, 1);
@@ -1156,8 +1171,8 @@ static uint64_t residency_host_idle_ns(const struct residency_host *host, uint64
 		const struct residency_tenant *state = &host->state[i];
 		uint64_t leaves_ns = residency_leaves_idle_ns(state);
 
-		if (state->id && state->idle_suspend_ns && state->fixed)
-			leaves_ns = now_ns;
+		if (state->fixed && residency_may_leave_idle(state))
+			leaves_ns = state->idle_until_ns;
 		if (leaves_ns != UINT64_MAX)
 			leaves_ns = max_u64(leaves_ns, now_ns + TUNING_RESIDENCY_AGAIN_NS);
 		next_ns = min_u64(next_ns, leaves_ns);

@@ -647,13 +647,21 @@ static void residency_foresee(struct residency_plan *plan)
 
 /* --- Who leaves for nobody ------------------------------------------------------------------ */
 
+/* Others may have had a part of it leave: the rest does so, too. */
+bool residency_may_leave_idle(const struct residency_tenant *t)
+{
+	bool rests = t->place == RESIDENCY_HERE ||
+		     (t->place == RESIDENCY_AWAY && t->leaves && t->asked < RESIDENCY_ALL);
+
+	return t->id && t->idle_suspend_ns && rests && !t->wants && residency_is_there(t);
+}
+
 uint64_t residency_leaves_idle_ns(const struct residency_tenant *t)
 {
-	if (!t->id || !t->idle_suspend_ns || t->place != RESIDENCY_HERE || t->wants || t->fixed ||
-	    !residency_is_there(t))
+	if (!residency_may_leave_idle(t) || t->fixed)
 		return UINT64_MAX;
 	return max_u64(sat_add_u64(max_u64(t->used_ns, t->came_ns), t->idle_suspend_ns),
-		       t->stays_until_ns);
+		       max_u64(t->stays_until_ns, t->idle_until_ns));
 }
 
 /* All of it leaves; what was planned for those that wait goes first. */

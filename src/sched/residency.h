@@ -46,5 +46,7 @@ bool residency_step(const struct residency_params *params, struct residency_tena
  * stays, or it cannot leave. Then is the time for a step.
  */
 uint64_t residency_leaves_idle_ns(const struct residency_tenant *t);
+/* True if there is such a time, or would be without `fixed`. */
+bool residency_may_leave_idle(const struct residency_tenant *t);
 
 #endif

@@ -44,6 +44,7 @@ struct residency_tenant {
 	uint64_t stays_until_ns; /* it is not to be asked to leave before */
 	uint64_t used_ns;	/* it last used its memory */
 	uint64_t idle_suspend_ns; /* time without use after which it leaves for nobody; 0: never */
+	uint64_t idle_until_ns;	  /* the earliest time of that, after a refusal */
 	uint64_t out_ns, back_ns; /* how long moving all of it takes; 0: not measured */
 	uint64_t here[RESIDENCY_DEVICES]; /* bytes that can leave; of one that is away: are still there */
 	uint64_t away[RESIDENCY_DEVICES];

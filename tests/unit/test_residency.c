@@ -121,6 +121,10 @@ static void check_idle_leaves(void)
 	CHECK(!step(w) && !idle->leave);
 	CHECK_EQ(residency_leaves_idle_ns(idle), w->now_ns + SECOND);
 	idle->stays_until_ns = 0;
+	idle->idle_until_ns = w->now_ns + 2 * SECOND;
+	CHECK(!step(w) && !idle->leave);
+	CHECK_EQ(residency_leaves_idle_ns(idle), w->now_ns + 2 * SECOND);
+	idle->idle_until_ns = 0;
 	/* It waits for more, or works. */
 	idle->wants = true;
 	idle->more[0] = GIB;
@@ -141,6 +145,28 @@ static void check_idle_leaves(void)
 	idle->here[0] = 0;
 	w->now_ns += 20 * SECOND;
 	CHECK(!step(w) && !idle->leave);
+}
+
+/* Others had a part of it leave, and it did not come back. */
+static void check_idle_leaves_the_rest(void)
+{
+	struct world *w = fresh(100 * GIB);
+	struct residency_tenant *idle = add(w, RESIDENCY_AWAY, 20 * GIB);
+
+	idle->idle_suspend_ns = 10 * SECOND;
+	idle->here[0] = 5 * GIB;
+	idle->away[0] = 15 * GIB;
+	idle->leaves = true;
+	idle->asked = RESIDENCY_ALL - 1;
+	step(w);
+	CHECK(!idle->leave);
+	w->now_ns += 20 * SECOND;
+	CHECK(!step(w));
+	CHECK(idle->leave && idle->part == RESIDENCY_ALL);
+	/* What still is there of all does not leave. */
+	idle->asked = RESIDENCY_ALL;
+	CHECK(!step(w) && !idle->leave);
+	CHECK(!residency_may_leave_idle(idle));
 }
 
 /* It leaves for one that waits as any other idle one, and only once. */
@@ -1024,6 +1050,7 @@ int main(void)
 {
 	check_nobody_leaves_for_nobody();
 	check_idle_leaves();
+	check_idle_leaves_the_rest();
 	check_idle_leaves_for_others();
 	check_comes_where_there_is_room();
 	check_turns();

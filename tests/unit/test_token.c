@@ -42,6 +42,16 @@ static void check_files(void)
 	CHECK_EQ(read_line("0123456789abcde\xc3\xa4", &token), -EINVAL);
 	CHECK_EQ(read_text(long_line, 256, 0600, &token), -EINVAL);
 	CHECK_EQ(read_text(long_line, sizeof(long_line), 0600, &token), -EINVAL);
+	memset(long_line + 16, '\n', sizeof(long_line) - 16);
+	CHECK_EQ(read_text(long_line, 300, 0600, &token), 0);
+	token = (struct token){"left alone"};
+	CHECK_EQ(read_text(long_line, sizeof(long_line), 0600, &token), -EINVAL);
+	memset(long_line, 'x', sizeof(long_line));
+	CHECK_EQ(unlink(path), 0);
+	CHECK_EQ(mkfifo(path, 0600), 0);
+	CHECK_EQ(token_read(path, &token, &why), -EINVAL);
+	CHECK_EQ(unlink(path), 0);
+	close(open(path, O_CREAT | O_EXCL | O_WRONLY, 0600));
 	for (mode_t bit = 1; bit <= 040; bit <<= 1) {
 		CHECK_EQ(read_text("0123456789abcdef", 16, 0600 | bit, &token), -EPERM);
 		CHECK(strstr(why.words, path));

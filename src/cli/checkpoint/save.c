@@ -464,7 +464,7 @@ static int save_go_back(struct save *save)
 	if (save->amd)
 		return save_go_from_rest(save);
 	if (save->before == SWAP_RUN)
-		return away_return(&save->moving);
+		return away_return(&save->moving) ? EXIT_ALLOT : 0;
 	r = stored_return(&save->moving);
 	if (r || save->before == SWAP_BARE)
 		return r;

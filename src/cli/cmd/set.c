@@ -100,13 +100,23 @@ static unsigned int set_count_live(const char *dir)
 	return n;
 }
 
+/*
+ * A library from before idle_s refuses the whole policy, and its process has a quota of 0 then. A
+ * tenant that was started with it has no such process; of another one that is not known.
+ */
 static int set_check_idle(const struct change *c, const struct policy *policy)
 {
-	if (!c->options->idle_s || policy->flags & POLICY_OVERCOMMIT)
+	if (!c->options->idle_s || policy->idle_s)
 		return 0;
-	say_error("--idle-suspend: tenant \"%s\" does not overcommit, and nobody would bring it back; end "
-		  "its processes and start them with \"allot run --overcommit\"",
-		  c->name);
+	if (!(policy->flags & POLICY_OVERCOMMIT))
+		say_error("--idle-suspend: tenant \"%s\" does not overcommit, and nobody would bring it "
+			  "back; end its processes and start them with \"allot run --overcommit\"",
+			  c->name);
+	else
+		say_error("--idle-suspend: tenant \"%s\" runs without it, and a process with an older "
+			  "allot's library would not understand it; end its processes and start them "
+			  "with \"allot run --idle-suspend\"",
+			  c->name);
 	return -EINVAL;
 }
 
@@ -124,6 +134,11 @@ static int set_edit_policy(struct policy *policy, void *arg)
 	c->refused = r < 0;
 	c->after = *policy;
 	return r;
+}
+
+static struct units_text set_idle_words(const struct policy *policy)
+{
+	return policy->idle_s ? units_duration(policy->idle_s * NS_PER_S) : (struct units_text){"off"};
 }
 
 /* Which of the tenant's devices use more than they now may. */
@@ -184,6 +199,9 @@ static void set_report_change(const struct args *a, const struct change *c)
 		printf("%s: trace %s -> %s\n", a->name, words[c->before.trace], words[c->after.trace]);
 	if (a->tenant.said & TENANT_GTT)
 		printf("%s: gtt %s -> %s\n", a->name, limits_gtt_words(&c->before).s, limits_gtt_words(&c->after).s);
+	if (a->tenant.said & TENANT_IDLE_SUSPEND)
+		printf("%s: idle-suspend %s -> %s\n", a->name, set_idle_words(&c->before).s,
+		       set_idle_words(&c->after).s);
 	for (unsigned int i = 0; i < c->after.ndevices; i++) {
 		bool all = (c->after.flags & POLICY_ALL_DEVICES) && i == 0;
 		struct units_text uuid = units_uuid(c->after.device[i].uuid);
@@ -193,7 +211,8 @@ static void set_report_change(const struct args *a, const struct change *c)
 			printf("%s %s: %s -> %s\n", a->name, device,
 			       limits_words(&c->before.device[i]).s,
 			       limits_words(&c->after.device[i]).s);
-		if (a->tenant.said & ~(unsigned int)(TENANT_MEMORY | TENANT_TRACE | TENANT_GTT))
+		if (a->tenant.said & ~(unsigned int)(TENANT_MEMORY | TENANT_TRACE | TENANT_GTT |
+						       TENANT_IDLE_SUSPEND))
 			printf("%s %s: compute %s -> %s\n", a->name, device,
 			       compute_words(&c->before, i).s, compute_words(&c->after, i).s);
 	}

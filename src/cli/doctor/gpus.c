@@ -161,21 +161,28 @@ static bool gpus_tried(const char *architecture)
 	return false;
 }
 
-/* One line for GPUs of one name. */
+static bool gpus_said(const struct devices *devices, unsigned int i)
+{
+	for (unsigned int k = 0; k < i; k++)
+		if (devices->list[k].vendor == DEVICE_AMD &&
+		    !strcmp(devices->list[k].architecture, devices->list[i].architecture))
+			return true;
+	return false;
+}
+
+/* One line for GPUs of one name; it is "" where that is not known. */
 static void gpus_check_tried(const struct devices *devices)
 {
-	const char *said = "";
 	char what[128];
 
 	for (unsigned int i = 0; i < devices->n; i++) {
 		const struct device *d = &devices->list[i];
 
 		if (d->vendor != DEVICE_AMD || gpus_tried(d->architecture) ||
-		    !strcmp(said, d->architecture))
+		    gpus_said(devices, i))
 			continue;
-		said = d->architecture;
 		snprintf(what, sizeof(what), "AMD: never tried on this GPU%s%s%s: tests/amd/run",
-			 *said ? " (" : "", said, *said ? ")" : "");
+			 *d->architecture ? " (" : "", d->architecture, *d->architecture ? ")" : "");
 		finding_say(FINDING_WARN, what,
 			    "run that program of allot's source, and send us the table that it prints");
 	}

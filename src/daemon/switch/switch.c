@@ -2,6 +2,7 @@
 #include "daemon/switch/switch.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/now.h"
+#include "base/number.h"
 #include "base/parse.h"
 #include "control/message.h"
 #include "daemon/switch/switch_state.h"
@@ -23,6 +25,13 @@
 #define BODY_BYTES 4096
 #define PATIENCE_US (30 * UINT64_C(1000000)) /* as the command's */
 #define WORDS_BYTES 640
+/*
+ * A process that moves some of its memory is waited for longer, and what it says is a tenant's own
+ * word. This bounds it, and is more than any step of a move that goes on takes.
+ */
+#define BOUND_TIMES 8
+#define BOUND_NS    (30 * NS_PER_S)
+#define BLIND_NS    (100 * NS_PER_MS)
 
 /* A request, from its first piece to the end of its answer. */
 struct asking {
@@ -38,6 +47,10 @@ struct switching {
 	struct move move; /* pid 0: it has ended, or there is none */
 	struct control_answer answer;
 	char name[POLICY_NAME_BYTES];
+	bool away;	 /* it suspends */
+	bool blind;	 /* its descriptor could not be added: it is looked at now and then */
+	bool bounded;	 /* it took too long, and was told to end */
+	uint64_t due_ns; /* then it is told to */
 	uint64_t ended_ns;
 	struct asking *asking; /* NULL: the client is gone, or has its answer */
 };
@@ -46,6 +59,7 @@ struct switches {
 	struct loop_source source; /* an epoll of the moves */
 	struct server *server;
 	const char *runtime, *token;
+	bool ending; /* nothing more is begun */
 	int token_error; /* that was logged */
 	struct switching list[MOVES];
 };
@@ -310,11 +324,28 @@ static struct switching *switch_place(struct switches *s)
 	return best;
 }
 
+static void switch_watch(struct switches *s, struct switching *on)
+{
+	struct epoll_event event = {.events = EPOLLIN, .data.ptr = on};
+
+	on->blind = epoll_ctl(s->source.fd, EPOLL_CTL_ADD, on->move.out, &event) < 0;
+}
+
+static void switch_begin_move(struct switches *s, struct switching *on, struct asking *asking,
+			      const struct control_request *request)
+{
+	memcpy(on->name, asking->name, sizeof(on->name));
+	on->away = request->verb == CONTROL_SUSPEND;
+	on->due_ns = now_monotonic_ns() + BOUND_TIMES * request->timeout_us * NS_PER_US + BOUND_NS;
+	on->asking = asking;
+	asking->on = on;
+	switch_watch(s, on);
+}
+
 static enum MHD_Result switch_start(struct switches *s, struct asking *asking)
 {
 	struct switching *on = switch_place(s);
 	struct visit *visit = server_visit(asking->connection);
-	struct epoll_event event = {.events = EPOLLIN, .data.ptr = on};
 	struct control_request request;
 	const char *wrong = switch_read_request(asking, &request);
 	int r;
@@ -324,6 +355,9 @@ static enum MHD_Result switch_start(struct switches *s, struct asking *asking)
 	if (!switch_state_is_there(s->runtime, asking->name))
 		return switch_refuse(asking->connection, MHD_HTTP_NOT_FOUND, asking->name,
 				     SWITCH_NO_TENANT, asking->name, s->runtime);
+	if (s->ending)
+		return switch_refuse(asking->connection, MHD_HTTP_SERVICE_UNAVAILABLE, asking->name,
+				     "allotd ends; try again when it is back");
 	if (!on || !visit)
 		return switch_refuse(asking->connection, MHD_HTTP_SERVICE_UNAVAILABLE, asking->name,
 				     "%d moves are under way, and no more may be; try again", MOVES);
@@ -334,11 +368,7 @@ static enum MHD_Result switch_start(struct switches *s, struct asking *asking)
 				     "%s", r == -ENOENT ? "allot is not beside this allotd; have both "
 							  "installed"
 							: strerror(-r));
-	memcpy(on->name, asking->name, sizeof(on->name));
-	on->asking = asking;
-	asking->on = on;
-	if (epoll_ctl(s->source.fd, EPOLL_CTL_ADD, on->move.out, &event) < 0)
-		return MHD_NO;
+	switch_begin_move(s, on, asking, &request);
 	server_begin_wait(asking->connection, visit);
 	return MHD_YES;
 }
@@ -357,6 +387,24 @@ static unsigned int switch_status(int error)
 	return MHD_HTTP_CONFLICT;
 }
 
+/* All that is known of one that cannot be read any more. NULL: out of memory. */
+static char *switch_write_words(const char *name, const char *words)
+{
+	char *text = NULL;
+	size_t bytes;
+	FILE *out = open_memstream(&text, &bytes);
+	struct json j = {.out = out};
+
+	if (!out)
+		return NULL;
+	json_open(&j, NULL, '{');
+	json_text(&j, "tenant", name);
+	json_text(&j, "words", words);
+	json_close(&j, '}');
+	fclose(out);
+	return text;
+}
+
 /* The move has ended. */
 static enum MHD_Result switch_finish(struct switches *s, struct asking *asking)
 {
@@ -370,15 +418,17 @@ static enum MHD_Result switch_finish(struct switches *s, struct asking *asking)
 		return switch_refuse(asking->connection, status, asking->name, "%s", words);
 	if (asking->verb->quiet)
 		return switch_send(asking->connection, status, strdup(""), NULL, NULL);
-	text = NULL;
-	switch_state_write(s->runtime, asking->name, words, NULL, &text);
+	if (switch_state_write(s->runtime, asking->name, words, NULL, &text) < 0)
+		text = switch_write_words(asking->name, words);
 	return switch_send(asking->connection, status, text, NULL, NULL);
 }
 
 /* --- States ----------------------------------------------------------------------------------- */
 
-/* Why the tenant's last move, if it is not forgotten, did not succeed; "": it did. */
-static void switch_last_why(const struct switches *s, const char *name, char ret[static WORDS_BYTES])
+/* Why the tenant's last move, if it is not forgotten, did not succeed. NULL: it did. */
+static const struct switch_failure *switch_last_failure(const struct switches *s, const char *name,
+							struct switch_failure *ret,
+							char words[static WORDS_BYTES])
 {
 	const struct switching *last = NULL;
 
@@ -386,21 +436,24 @@ static void switch_last_why(const struct switches *s, const char *name, char ret
 		if (s->list[i].ended_ns && !strcmp(s->list[i].name, name) &&
 		    (!last || s->list[i].ended_ns > last->ended_ns))
 			last = &s->list[i];
-	ret[0] = '\0';
-	if (last && last->answer.error)
-		switch_plain_words(last->answer.words, ret);
+	if (!last || !last->answer.error)
+		return NULL;
+	switch_plain_words(last->answer.words, words);
+	*ret = (struct switch_failure){words, last->away};
+	return ret;
 }
 
 static enum MHD_Result switch_tell(const struct switches *s, const struct asking *asking)
 {
-	char why[WORDS_BYTES], *text = NULL;
+	struct switch_failure failure;
+	char words[WORDS_BYTES], *text = NULL;
 	int r;
 
 	if (asking->verb->what == WHAT_IS_SLEEPING) {
 		r = switch_state_write_sleeping(s->runtime, asking->name, &text);
 	} else {
-		switch_last_why(s, asking->name, why);
-		r = switch_state_write(s->runtime, asking->name, NULL, why, &text);
+		r = switch_state_write(s->runtime, asking->name, NULL,
+				       switch_last_failure(s, asking->name, &failure, words), &text);
 	}
 	if (r == -ENOENT)
 		return switch_refuse(asking->connection, MHD_HTTP_NOT_FOUND, asking->name,
@@ -446,19 +499,45 @@ static void switch_end(void *arg, void *of_request)
 	free(asking);
 }
 
+/* Ended by us; it may have succeeded before that. */
+static void switch_note_bounded(struct switching *on)
+{
+	static const char words[] = "it took too long, and was called off; ask for the tenant's state";
+
+	if (!on->bounded || !on->answer.error)
+		return;
+	on->answer.error = -ETIMEDOUT;
+	memcpy(on->answer.words, words, sizeof(words));
+}
+
 static void switch_go_on(struct switches *s, struct switching *on)
 {
-	struct epoll_event event = {.events = EPOLLIN, .data.ptr = on};
-	int out = on->move.out;
+	bool silent = on->move.silent;
 
 	if (moves_read(&on->move, &on->answer)) {
-		if (on->move.out != out)
-			epoll_ctl(s->source.fd, EPOLL_CTL_ADD, on->move.out, &event);
+		if (on->move.silent != silent)
+			switch_watch(s, on);
 		return;
 	}
+	switch_note_bounded(on);
 	on->ended_ns = now_monotonic_ns();
 	if (on->asking)
 		server_end_wait(s->server, on->asking->connection);
+}
+
+static void switch_end_late(struct switches *s)
+{
+	uint64_t now_ns = now_monotonic_ns();
+
+	for (int i = 0; i < MOVES; i++) {
+		struct switching *on = &s->list[i];
+
+		if (!on->move.pid || now_ns < on->due_ns)
+			continue;
+		kill(on->move.pid, SIGTERM);
+		on->bounded = true;
+		on->due_ns = now_ns + BOUND_NS;
+	}
 }
 
 static void switch_ready(struct loop_source *source)
@@ -469,6 +548,27 @@ static void switch_ready(struct loop_source *source)
 
 	for (int i = 0; i < n; i++)
 		switch_go_on(s, event[i].data.ptr);
+	for (int i = 0; i < MOVES; i++)
+		if (s->list[i].move.pid && s->list[i].blind)
+			switch_go_on(s, &s->list[i]);
+	switch_end_late(s);
+}
+
+static int switch_timeout_ms(struct loop_source *source)
+{
+	const struct switches *s = (const struct switches *)source;
+	uint64_t now_ns = now_monotonic_ns(), next_ns = UINT64_MAX;
+
+	for (int i = 0; i < MOVES; i++) {
+		if (!s->list[i].move.pid)
+			continue;
+		next_ns = min_u64(next_ns, s->list[i].due_ns);
+		if (s->list[i].blind)
+			next_ns = min_u64(next_ns, now_ns + BLIND_NS);
+	}
+	if (next_ns == UINT64_MAX)
+		return -1;
+	return next_ns <= now_ns ? 0 : (int)min_u64((next_ns - now_ns) / NS_PER_MS + 1, 60000);
 }
 
 int switch_open(struct loop *loop, const struct listen_address *address, const char *runtime,
@@ -482,7 +582,9 @@ int switch_open(struct loop *loop, const struct listen_address *address, const c
 		return -ENOMEM;
 	s->runtime = runtime;
 	s->token = token;
-	s->source = (struct loop_source){.fd = epoll_create1(EPOLL_CLOEXEC), .ready = switch_ready};
+	s->source = (struct loop_source){.fd = epoll_create1(EPOLL_CLOEXEC),
+					 .ready = switch_ready,
+					 .timeout_ms = switch_timeout_ms};
 	r = s->source.fd < 0 ? -errno : server_open(loop, address, &user, &s->server);
 	if (!r)
 		r = loop_add(loop, &s->source);
@@ -495,7 +597,8 @@ int switch_open(struct loop *loop, const struct listen_address *address, const c
 
 static void switch_leave(struct switches *s, struct switching *on)
 {
-	static const char words[] = "allotd ends; the move goes on by itself";
+	static const char words[] = "allotd ends; ask for the tenant's state when it is back: a move "
+				    "that is under way may be called off";
 
 	on->answer.error = -ESHUTDOWN;
 	memcpy(on->answer.words, words, sizeof(words));
@@ -506,6 +609,7 @@ void switch_close(struct switches *s)
 {
 	if (!s)
 		return;
+	s->ending = true; /* server_end_wait() takes requests, too */
 	for (int i = 0; i < MOVES; i++)
 		if (s->list[i].move.pid && s->list[i].asking)
 			switch_leave(s, &s->list[i]);

@@ -10,12 +10,18 @@
 
 bool switch_state_is_there(const char *runtime, const char *name);
 
+/* The last move, which did not succeed. It counts as long as the state is not what was asked for. */
+struct switch_failure {
+	const char *words;
+	bool away; /* to suspend was asked for */
+};
+
 /*
- * Its state; `words` of a move that succeeded, or NULL; and why it is not otherwise, or NULL. 0, and
- * a text that the caller frees; -ENOENT, or -errno of reading it.
+ * Its state; `words` of a move that succeeded, or NULL; and why it is not otherwise, where that is so;
+ * `failure` may be NULL. 0, and a text that the caller frees; -ENOENT, or -errno of reading it.
  */
-int switch_state_write(const char *runtime, const char *name, const char *words, const char *why,
-		       char **ret);
+int switch_state_write(const char *runtime, const char *name, const char *words,
+		       const struct switch_failure *failure, char **ret);
 /* As vLLM answers is_sleeping: true until all of its memory is back. */
 int switch_state_write_sleeping(const char *runtime, const char *name, char **ret);
 

@@ -40,11 +40,15 @@ static int token_take(char *text, size_t n, struct token *ret)
 int token_read(const char *path, struct token *ret, struct token_why *why)
 {
 	struct guarded_why guarded = {.words = NULL};
-	CLEANUP_CLOSE int fd = guarded_open(path, &guarded);
+	CLEANUP_CLOSE int fd = -EBADF;
 	char text[TOKEN_MOST + 64];
 	struct stat st;
 	ssize_t n;
 
+	/* To open a pipe that nobody writes to would take for ever. */
+	if (stat(path, &st) == 0 && !S_ISREG(st.st_mode))
+		return token_refuse(why, -EINVAL, path, "it is not a regular file");
+	fd = guarded_open(path, &guarded);
 	if (fd < 0)
 		return guarded.words ? token_refuse(why, fd, guarded.path, guarded.words)
 				     : token_refuse(why, fd, path, strerror(-fd));
@@ -55,7 +59,8 @@ int token_read(const char *path, struct token *ret, struct token_why *why)
 	n = read(fd, text, sizeof(text));
 	if (n < 0)
 		return token_refuse(why, err_errno(), path, strerror(errno));
-	if (token_take(text, (size_t)n, ret) < 0)
+	/* A full buffer: what follows is not known. */
+	if ((size_t)n == sizeof(text) || token_take(text, (size_t)n, ret) < 0)
 		return token_refuse(why, -EINVAL, path,
 				    "it is to have one line of 16 to 255 letters, digits and signs, "
 				    "without a space");

@@ -35,6 +35,7 @@ struct visit {
 
 struct server {
 	struct loop_source source; /* the library's own epoll */
+	struct loop *loop;
 	struct MHD_Daemon *daemon;
 	struct visit visit[CONNECTIONS];
 	struct listen_address address;
@@ -294,6 +295,7 @@ int server_open(struct loop *loop, const struct listen_address *address,
 		close(fd);
 		return -ENOMEM;
 	}
+	server->loop = loop;
 	server->address = *address;
 	server->user = *user;
 	r = server_start(server, fd);
@@ -308,7 +310,10 @@ int server_open(struct loop *loop, const struct listen_address *address,
 
 void server_close(struct server *server)
 {
-	if (server && server->daemon)
+	if (!server)
+		return;
+	loop_remove(server->loop, &server->source);
+	if (server->daemon)
 		MHD_stop_daemon(server->daemon);
 	free(server);
 }

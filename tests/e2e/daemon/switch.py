@@ -254,6 +254,11 @@ class Moved(Case):
         self.assertEqual(status, 504, said)
         self.assertIn("is stopped, by a signal or by a debugger", said["error"])
 
+    @staticmethod
+    def children(daemon):
+        with open(f"/proc/{daemon.pid}/task/{daemon.pid}/children", encoding="ascii") as file:
+            return file.read().split()
+
     def test_at_once(self):
         """No more than eight moves, and whoever goes away leaves its own to its end."""
         daemon = self.begin()
@@ -265,8 +270,7 @@ class Moved(Case):
             self.stop(f"t{i}")
 
         def children():
-            with open(f"/proc/{daemon.pid}/task/{daemon.pid}/children", encoding="ascii") as file:
-                return len(file.read().split())
+            return len(self.children(daemon))
 
         for i in range(8):
             client = socket.create_connection(("127.0.0.1", self.control))
@@ -285,6 +289,50 @@ class Moved(Case):
         cli_lib.wait_for(lambda: self.state("t0")["state"] == "suspended")
         cli_lib.wait_for(lambda: children() == 7)
         self.end(daemon)
+
+    def sends_suspend(self, *names):
+        client = socket.create_connection(("127.0.0.1", self.control))
+        self.addCleanup(client.close)
+        client.settimeout(60)
+        for name in names:
+            client.sendall(
+                f"POST /v1/tenants/{name}/suspend?timeout=100s HTTP/1.1\r\nHost: localhost\r\n"
+                f"Authorization: Bearer {TOKEN}\r\nContent-Length: 0\r\n\r\n".encode())
+        return client
+
+    def test_ends(self):
+        """With moves under way, and requests that have just come: none of these is begun."""
+        daemon = self.begin()
+        self.keep("k")
+        for _ in range(2 * 8 - 2): # the next two have the last places, and others the first
+            self.assertEqual(self.post("/v1/tenants/k/suspend")[0], 409)
+        for name in "abcd":
+            self.holds(name, "32MiB")
+            self.stop(name)
+        waiting = [self.sends_suspend(*names) for names in ("ac", "bd")]
+        cli_lib.wait_for(lambda: len(self.children(daemon)) == 2)
+        daemon.send_signal(signal.SIGSTOP)
+        daemon.send_signal(signal.SIGTERM)
+        late = [self.sends_suspend(name) for name in "cd"]
+        daemon.send_signal(signal.SIGCONT)
+        for client in waiting:
+            self.assertIn(b" 503 ", client.recv(4096).partition(b"\r\n")[0])
+        self.assertEqual(daemon.wait(60), 0)
+        for client in late: # closed, or refused
+            with contextlib.suppress(ConnectionResetError):
+                self.assertIn(client.recv(4096).partition(b"\r\n")[0].split(b" ")[1:2], ([], [b"503"]))
+
+    def test_why_is_over(self):
+        """A move that failed explains the state only until that is what was asked for."""
+        self.begin()
+        self.holds()
+        self.stop("f")
+        self.assertEqual(self.post("/v1/tenants/f/suspend?timeout=500ms")[0], 504)
+        self.assertIn("is stopped", self.state()["why"])
+        for process in json.loads(self.ok("ps", "--json", "f"))["tenants"][0]["processes"]:
+            os.kill(process["pid"], signal.SIGCONT)
+        self.ok("suspend", "f")
+        self.assertIsNone(self.state()["why"])
 
     def test_bodies(self):
         """What clients send is read and not used; too much of it is not read."""

@@ -59,10 +59,9 @@ class Idle(Turns):
         self.quit(guests["c"])
 
     def test_set(self):
-        guest = self.serve("a", 1)
-        tenant = self.tenants()["a"]
-        self.assertIsNone(tenant["idle_suspend_ms"])
-        self.must("set", "a", "--idle-suspend", "2s")
+        guest = self.serve("a", 1, options=("--idle-suspend", "600s"))
+        self.assertEqual(self.must("set", "a", "--idle-suspend", "2s"),
+                         "a: idle-suspend 600 s -> 2 s\n")
         self.leaves()
         self.assertEqual(self.tenants()["a"]["idle_suspend_ms"], 2000)
         self.assertIn("turns, idle 2 s", self.must("ps"))
@@ -70,6 +69,16 @@ class Idle(Turns):
         self.assertEqual(self.state(), "suspended")
         self.assertEqual(self.ask(guest), "served")
         self.assertIsNone(self.tenants()["a"]["idle_suspend_ms"])
+        self.assertIn("runs without it", self.refused("set", "a", *IDLE))
+        self.quit(guest)
+
+    def test_set_later(self):
+        """Nobody knows whether all libraries in it understand that; the policy stays as it was."""
+        guest = self.serve("a", 1)
+        self.assertIn("older allot's library", self.refused("set", "a", *IDLE))
+        self.must("set", "a", "--idle-suspend", "off")
+        self.assertIsNone(self.tenants()["a"]["idle_suspend_ms"])
+        self.assertEqual(self.ask(guest), "served")
         self.quit(guest)
 
     def test_resumed(self):

@@ -12,29 +12,42 @@
 #define MOUNT "/sys/fs/cgroup"
 #define CGROUP_BYTES 512
 
-static uint64_t host_memory_line(const char *name)
+static bool host_memory_line(const char *name, uint64_t *ret_bytes)
 {
 	char text[4096], *line;
 	uint64_t kib = 0;
 
 	if (fd_read_text(AT_FDCWD, "/proc/meminfo", text, sizeof(text)) < 0)
-		return 0;
+		return false;
 	line = strstr(text, name);
 	if (!line || sscanf(line + strlen(name), " %" SCNu64, &kib) != 1)
-		return 0;
-	return kib << 10;
+		return false;
+	*ret_bytes = kib << 10;
+	return true;
 }
 
 uint64_t host_memory_total(void)
 {
-	return host_memory_line("MemTotal:");
+	uint64_t bytes;
+
+	return host_memory_line("MemTotal:", &bytes) ? bytes : 0;
+}
+
+bool host_memory_tell_room(uint64_t *ret_bytes)
+{
+	uint64_t available;
+
+	if (!host_memory_line("MemAvailable:", &available))
+		return false;
+	*ret_bytes = available - available / 10;
+	return true;
 }
 
 uint64_t host_memory_room(void)
 {
-	uint64_t available = host_memory_line("MemAvailable:");
+	uint64_t room;
 
-	return available - available / 10;
+	return host_memory_tell_room(&room) ? room : 0;
 }
 
 /* A number in a cgroup's file, behind a word if there is one; `none` where there is no such. */
@@ -54,13 +67,15 @@ static uint64_t host_memory_figure(const char *group, const char *file, const ch
 
 static uint64_t host_memory_group_room(const char *group)
 {
+	static const char *const taken_back[] = {"\ninactive_file ", "\nactive_file ",
+						 "\nslab_reclaimable "};
 	uint64_t most = host_memory_figure(group, "memory.max", NULL, UINT64_MAX);
 	uint64_t used = host_memory_figure(group, "memory.current", NULL, 0);
-	uint64_t cached = host_memory_figure(group, "memory.stat", "\ninactive_file ", 0);
 
 	if (most == UINT64_MAX)
 		return most;
-	used -= min_u64(cached, used);
+	for (size_t i = 0; i < sizeof(taken_back) / sizeof(taken_back[0]); i++)
+		used -= min_u64(host_memory_figure(group, "memory.stat", taken_back[i], 0), used);
 	return used < most ? most - used : 0;
 }
 

@@ -13,13 +13,17 @@
 /* All that the machine has; 0: not known. */
 uint64_t host_memory_total(void);
 
-/* Free memory, less a tenth; 0: not known, so that nothing is moved. */
+/* Free memory, less a tenth; 0: none, or not known, so that nothing is moved. */
 uint64_t host_memory_room(void);
 
+/* The same; false: it is not known. */
+bool host_memory_tell_room(uint64_t *ret_bytes);
+
 /*
- * The least over the process's cgroup and those above it, with what is cached of files; less a
- * tenth, for what else the process needs. UINT64_MAX: no limit, or none that can be seen from here
- * (version 1, a cgroup above a container's own).
+ * The least over the process's cgroup and those above it, with what the kernel takes back before it
+ * refuses (what is cached of files, slabs); less a tenth, for what else the process needs.
+ * UINT64_MAX: no limit, or none that can be seen from here (version 1, a cgroup above a container's
+ * own).
  */
 uint64_t host_memory_cgroup_room(void);
 

@@ -116,9 +116,12 @@ static int plugin_restore(int id)
 	at = restore_find_dmabuf(&restore, (uint32_t)id);
 	if (at >= 0)
 		return dmabuf_restore(&restore, (uint32_t)at);
-	return restore.kfd && kfd_restore_find(restore.kfd, (uint32_t)id, &process) == 0
-		       ? kfd_file_restore(&restore, process)
-		       : -ENOTSUP;
+	if (restore.kfd && kfd_restore_find(restore.kfd, (uint32_t)id, &process) == 0)
+		return kfd_file_restore(&restore, process);
+	/* Not by what else is in the folder: files of an earlier dump may be there, too. */
+	if (!restore.shared)
+		restore_name_upstreams((uint32_t)id);
+	return -ENOTSUP;
 }
 
 #if RETRIES

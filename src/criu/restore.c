@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +12,6 @@
 
 #include "amd/topology_read.h"
 #include "base/cleanup.h"
-#include "base/dir.h"
 #include "base/err.h"
 #include "criu/abi.h"
 #include "criu/kfd/kfd_image.h"
@@ -131,33 +131,20 @@ static int restore_share(struct restore *restore)
 	return 0;
 }
 
-/* CRIU's own plugin for these GPUs, of 3.17 to 4.2, and its files in an image. */
-static bool restore_is_upstreams(const char *name)
+/* The files of CRIU's own plugin for these GPUs, of 3.17 to 4.2, in an image. */
+void restore_name_upstreams(uint32_t id)
 {
-	int kfd = 0, node = 0, dmabuf = 0;
+	static const char *const names[] = {"amdgpu-kfd-", "amdgpu-renderD-", "amdgpu-dmabuf_"};
+	char name[32];
 
-	sscanf(name, "amdgpu-kfd-%*u.img%n", &kfd);
-	sscanf(name, "amdgpu-renderD-%*u.img%n", &node);
-	sscanf(name, "amdgpu-dmabuf_%*u.img%n", &dmabuf);
-	return kfd + node + dmabuf && !name[kfd + node + dmabuf];
-}
-
-/* There is no image of ours. 0, or -ENOTSUP if there is one of CRIU's own plugin. */
-static int restore_refuse_upstreams(void)
-{
-	int fd = openat(criu_get_image_dir(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	CLEANUP_DIR DIR *dir = fd < 0 ? NULL : fdopendir(fd);
-	const char *name;
-
-	while ((name = dir_next(dir)))
-		if (restore_is_upstreams(name)) {
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		snprintf(name, sizeof(name), "%s%" PRIu32 ".img", names[i], id);
+		if (faccessat(criu_get_image_dir(), name, F_OK, 0) == 0)
 			SAY_ERROR("%s is of CRIU's own plugin for AMD GPUs, whose images this one does "
 				  "not read: restore it with amdgpu_plugin.so, by criu restore -L "
 				  "with the folder that has it and not this plugin",
 				  name);
-			return -ENOTSUP;
-		}
-	return 0;
+	}
 }
 
 int restore_open(struct restore *restore, bool retries)
@@ -174,7 +161,7 @@ int restore_open(struct restore *restore, bool retries)
 	if (kfd < 0 && kfd != -ENOENT)
 		return kfd;
 	if (r == -ENOENT && kfd == -ENOENT)
-		return restore_refuse_upstreams();
+		return 0;
 	r = restore_check_kfd(restore);
 	if (r < 0)
 		return r;

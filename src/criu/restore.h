@@ -67,6 +67,9 @@ struct restore {
  */
 int restore_open(struct restore *restore, bool retries);
 
+/* A file is not of this image. Says so where the folder has it by the name of CRIU's own plugin. */
+void restore_name_upstreams(uint32_t id);
+
 /* The file or dma-buf with that name of CRIU's, or -ENOENT. */
 int restore_find_file(const struct restore *restore, uint32_t id);
 int restore_find_dmabuf(const struct restore *restore, uint32_t id);

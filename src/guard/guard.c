@@ -170,6 +170,9 @@ bool guard_knows_kernel(const struct guard *guard, struct guard_complaint *note)
 	return false;
 }
 
+/* A driver that was built apart from the kernel, as AMD's packages do, has a version of its own. */
+#define OTHER_DRIVER "/sys/module/amdgpu/version"
+
 /* The kernel's version stands for DRM's part of the driver, which has none that tells its ioctls. */
 static bool guard_knows_driver(const struct guard *guard)
 {
@@ -177,8 +180,8 @@ static bool guard_knows_driver(const struct guard *guard)
 	struct utsname kernel;
 
 	return guard->version.major_version == KFD_IOCTL_MAJOR_VERSION &&
-	       guard->version.minor_version <= KFD_LIST_MINOR && uname(&kernel) == 0 &&
-	       sscanf(kernel.release, "%u.%u", &major, &minor) == 2 &&
+	       guard->version.minor_version <= KFD_LIST_MINOR && access(OTHER_DRIVER, F_OK) < 0 &&
+	       uname(&kernel) == 0 && sscanf(kernel.release, "%u.%u", &major, &minor) == 2 &&
 	       (major < DRM_LIST_MAJOR || (major == DRM_LIST_MAJOR && minor <= DRM_LIST_MINOR));
 }
 

@@ -353,7 +353,8 @@ static int ledger_read_used(struct ledger *ledger)
 	if (ledger->watched)
 		high = shared = 0;
 	for (unsigned int d = 0; d < LEDGER_DEVICES; d++)
-		if (map->devices[d].uuid_hi && map->devices[d].uuid_hi != host_name[1])
+		if (map->devices[d].uuid_hi &&
+		    !(d == LEDGER_HOST && map->devices[d].uuid_hi == host_name[1]))
 			devices = d + 1;
 	ledger_raise(&ledger->most_slots, high);
 	ledger_raise(&ledger->most_shared, shared);

@@ -324,37 +324,23 @@ uint64_t quota_used(struct ledger *ledger, int device)
 	return map_ready(ledger, device) ? quota_sum_all(ledger, device).total : 0;
 }
 
-uint64_t quota_used_by(struct ledger *ledger, int device, enum category category)
-{
-	unsigned int high = map_slot_high(ledger);
-	uint64_t bytes = 0;
-
-	for (unsigned int i = 0; map_ready(ledger, device) && i < high; i++)
-		bytes = sat_add_u64(bytes, word_check(&ledger->map->rows[device][i].used[category]));
-	return bytes;
-}
-
-/* The bytes that the tenant has are free no more: they come on top. */
-static uint64_t quota_machine_limit(struct ledger *ledger, int host)
-{
-	uint64_t room = host_memory_room();
-
-	return room ? sat_add_u64(quota_used(ledger, host), room) : UINT64_MAX;
-}
-
 uint64_t quota_host_limit(struct ledger *ledger, int host, uint64_t said_bytes,
 			  enum host_category category)
 {
-	uint64_t cgroup;
+	struct sum sum = {0};
+	uint64_t room;
 
 	if (said_bytes)
 		return said_bytes;
 	if (category == HOST_USERPTR)
 		return UINT64_MAX;
-	/* The cgroups have counted the program's own pages. */
-	cgroup = sat_add_u64(host_memory_cgroup_room(),
-			     quota_used_by(ledger, host, (enum category)HOST_USERPTR));
-	return min_u64(cgroup, quota_machine_limit(ledger, host));
+	/* The room, with what is pending in it, comes on top of the bytes that the tenant has. */
+	if (map_ready(ledger, host))
+		sum = quota_sum_all(ledger, host);
+	if (!host_memory_tell_room(&room))
+		room = UINT64_MAX;
+	return sat_add_u64(sat_sub_u64(sum.total, sum.pending),
+			   min_u64(room, host_memory_cgroup_room()));
 }
 
 uint64_t quota_pending(struct ledger *ledger, int device)

@@ -129,14 +129,12 @@ uint64_t quota_used_live_each(struct ledger *ledger, int device, uint64_t *each)
  */
 bool quota_over(struct slot *slot, int device, uint64_t limit);
 
-/* One category's part of quota_used, without shared objects. */
-uint64_t quota_used_by(struct ledger *ledger, int device, enum category category);
-
 /*
- * Most that the row of `host`, an answer of ledger_host, may have: GTT, which no memory cgroup counts
- * (Linux 6.18), and userptr, which are pages of the program's own. `said_bytes` is the policy's word;
- * where that says nothing (0), GTT may be what the machine has free and what this process's cgroups have
- * left, and userptr anything. Reads files of /proc and /sys then, for GTT.
+ * Most that the row of `host`, an answer of ledger_host, may have: GTT, which no memory cgroup
+ * counts (Linux 6.18), and userptr, which are pages of the program's own. `said_bytes` is the
+ * policy's word; where that says nothing (0), GTT may grow by what the machine has free, and by no
+ * more at once than this process's cgroups have left, and userptr may be anything. Reads files of
+ * /proc and /sys then, for GTT.
  */
 uint64_t quota_host_limit(struct ledger *ledger, int host, uint64_t said_bytes,
 			  enum host_category category);

@@ -132,6 +132,57 @@ static void test_userptr(void)
 	check_all_there();
 }
 
+static uint32_t lent_buffer;
+
+/* Lets its parent's buffer into the GPU's memory: charged to it, while it is there. */
+static void place_parents(int socket)
+{
+	uint32_t fill;
+
+	CHECK_EQ(create(render[0], QUOTA, AMDGPU_GEM_DOMAIN_VRAM, &fill), 0);
+	CHECK_EQ(place(lent_buffer, AMDGPU_GEM_DOMAIN_VRAM), -ENOMEM);
+	CHECK_EQ(close_handle(render[0], fill), 0);
+	CHECK_EQ(place(lent_buffer, AMDGPU_GEM_DOMAIN_VRAM), 0);
+	CHECK_EQ(charged(0), SIZE);
+	CHECK_EQ(place(lent_buffer, AMDGPU_GEM_DOMAIN_VRAM), 0);
+	CHECK_EQ(charged(0), SIZE);
+	hear(socket);
+}
+
+/* A buffer of the machine's memory goes into the GPU's by a handle that did not make it. */
+static void test_placed_by_others(void)
+{
+	int socket, file = open("/dev/dri/renderD129", O_RDWR | O_CLOEXEC);
+	struct drm_prime_handle prime = {.flags = O_CLOEXEC};
+	struct drm_gem_close gone;
+	struct drm_amdgpu_gem_op op = {.op = AMDGPU_GEM_OP_SET_PLACEMENT,
+				       .value = AMDGPU_GEM_DOMAIN_VRAM};
+	pid_t child;
+
+	CHECK(file >= 0);
+	CHECK_EQ(create(render[0], SIZE, AMDGPU_GEM_DOMAIN_GTT, &lent_buffer), 0);
+	child = start(place_parents, &socket);
+	say(socket);
+	end(child, 0);
+	close(socket);
+	CHECK_EQ(charged(0), 0);
+	CHECK_EQ(close_handle(render[0], lent_buffer), 0);
+
+	CHECK_EQ(create(render[0], SIZE, AMDGPU_GEM_DOMAIN_GTT, &prime.handle), 0);
+	gone.handle = prime.handle;
+	CHECK_EQ(drm(render[0], DRM_IOWR(PRIME_HANDLE_TO_FD, prime), &prime), 0);
+	CHECK_EQ(drm(file, DRM_IOWR(PRIME_FD_TO_HANDLE, prime), &prime), 0);
+	close(prime.fd);
+	CHECK_EQ(charged(0), 0);
+	op.handle = prime.handle;
+	CHECK_EQ(drm(file, DRM_IOWR(AMDGPU_GEM_OP, op), &op), 0);
+	CHECK_EQ(charged(0), SIZE);
+	CHECK_EQ(close_handle(render[0], gone.handle), 0);
+	CHECK_EQ(close_handle(file, prime.handle), 0);
+	close(file);
+	check_all_there();
+}
+
 /* A buffer that may be in either is charged in both. */
 static void test_both(void)
 {
@@ -404,6 +455,7 @@ int main(int argc, char **argv)
 	test_limit();
 	test_pieces();
 	test_userptr();
+	test_placed_by_others();
 	test_both();
 	test_placement();
 	test_files();

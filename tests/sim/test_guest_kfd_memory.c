@@ -411,13 +411,18 @@ static int after_exec(int inherited, bool first)
 	return 0;
 }
 
-/* In a file that its parent has used a child makes nothing: it would outlive the child. */
+/* What a child makes in a file that its parent has used is charged to the child, while it is there.
+ */
 static void use_parents(int socket)
 {
 	int file = receive_fd(socket);
 	uint32_t handle;
 
-	CHECK_EQ(create(file, MIB, AMDGPU_GEM_DOMAIN_VRAM, &handle), -EACCES);
+	CHECK_EQ(create(file, QUOTA, AMDGPU_GEM_DOMAIN_VRAM, &handle), -ENOMEM);
+	CHECK_EQ(create(file, MIB, AMDGPU_GEM_DOMAIN_VRAM, &handle), 0);
+	CHECK_EQ(charged(0), 49 * MIB);
+	CHECK_EQ(close_handle(file, handle), 0);
+	CHECK_EQ(charged(0), 48 * MIB);
 	hear(socket);
 }
 

@@ -98,11 +98,29 @@ static void test_shared(void)
 	check_all_free(0);
 }
 
-int main(void)
+/* Without a quota: what the firmware carved out for it and the kernel's GTT, 256 MiB each. */
+static void test_whole(void)
+{
+	uint64_t handle[2], more;
+
+	CHECK_EQ(alloc_vram(0, 200 * MIB, &handle[0]), 0);
+	CHECK_EQ(alloc_flags(0, 312 * MIB, GTT, &handle[1], NULL), 0);
+	CHECK_EQ(alloc_flags(0, PAGE, GTT, &more, NULL), -ENOMEM);
+	CHECK_EQ(charged(0), 512 * MIB);
+	CHECK_EQ(device_view(0).limit_bytes, 512 * MIB);
+	CHECK_EQ(free_memory(handle[0]), 0);
+	CHECK_EQ(free_memory(handle[1]), 0);
+}
+
+int main(int argc, char *argv[])
 {
 	open_devices();
 	acquire_devices();
 	name_devices();
+	if (argc > 1) {
+		test_whole();
+		return 0;
+	}
 	test_memory();
 	test_buffers();
 	test_userptr();

@@ -1022,22 +1022,30 @@ static void restore_smaller(const char *path)
 	restore_all(path, PROCESSES, come_back);
 }
 
-/* What CRIU's own plugin has written, of each version, is refused by name. */
+/*
+ * What CRIU's own plugin has written, of each version, is refused by name, when it is asked for.
+ * Files of an earlier dump in the folder are no matter.
+ */
 static void restore_upstreams(void)
 {
-	static const char *const files[] = {"amdgpu-kfd-7.img", "amdgpu-renderD-12.img",
-					    "amdgpu-dmabuf_3.img"};
+	static const struct {
+		const char *name;
+		int id;
+	} files[] = {
+		{"amdgpu-kfd-7.img", 7}, {"amdgpu-renderD-12.img", 12}, {"amdgpu-dmabuf_3.img", 3}};
+	bool retry;
 
 	for (int i = 0; i < 3; i++) {
-		close(openat(host_images, files[i], O_CREAT | O_WRONLY, 0600));
-		CHECK_EQ(plugin->init(CRIU_RESTORE), -ENOTSUP);
-		CHECK(strstr(host->said, files[i]) &&
-		      strstr(host->said, "restore it with amdgpu_plugin.so"));
+		close(openat(host_images, files[i].name, O_CREAT | O_WRONLY, 0600));
 		*host->said = 0;
-		CHECK_EQ(unlinkat(host_images, files[i], 0), 0);
+		CHECK_EQ(plugin->init(CRIU_RESTORE), 0);
+		CHECK_EQ(host_restore_file(files[i].id + 1, &retry), -ENOTSUP);
+		CHECK(!*host->said);
+		CHECK_EQ(host_restore_file(files[i].id, &retry), -ENOTSUP);
+		CHECK(strstr(host->said, files[i].name) &&
+		      strstr(host->said, "restore it with amdgpu_plugin.so"));
+		CHECK_EQ(unlinkat(host_images, files[i].name, 0), 0);
 	}
-	close(openat(host_images, "amdgpu-kfd-7.img.txt", O_CREAT | O_WRONLY, 0600));
-	CHECK_EQ(plugin->init(CRIU_RESTORE), 0);
 }
 
 /* --- Both -------------------------------------------------------------------------------------- */

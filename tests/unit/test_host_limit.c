@@ -10,10 +10,13 @@
 
 static uint64_t machine_room, cgroup_room;
 
-uint64_t __wrap_host_memory_room(void);
-uint64_t __wrap_host_memory_room(void)
+static bool machine_tells = true;
+
+bool __wrap_host_memory_tell_room(uint64_t *ret_bytes);
+bool __wrap_host_memory_tell_room(uint64_t *ret_bytes)
 {
-	return machine_room;
+	*ret_bytes = machine_room;
+	return machine_tells;
 }
 
 uint64_t __wrap_host_memory_cgroup_room(void);
@@ -69,17 +72,43 @@ static void check_limit(void)
 	said = 0;
 	CHECK_EQ(quota_host_limit(l, host, said, HOST_USERPTR), UINT64_MAX);
 	CHECK_EQ(quota_host_limit(l, host, said, HOST_GTT), 64 * MIB);
-	/* What the program has itself the cgroup has counted, and what the driver has it has not. */
+	/* What the tenant has is free no more, in either: what is free comes on top. */
 	quota_charge(a, host, (enum category)HOST_USERPTR, 100 * MIB);
 	CHECK_EQ(quota_host_limit(l, host, said, HOST_GTT), 164 * MIB);
 	quota_charge(a, host, (enum category)HOST_GTT, 64 * MIB);
-	CHECK_EQ(quota_host_limit(l, host, said, HOST_GTT), 164 * MIB);
-	CHECK_EQ(quota_reserve(a, host, 1, quota_host_limit(l, host, said, HOST_GTT)), -EDQUOT);
-	/* Neither is free any more. */
+	CHECK_EQ(quota_host_limit(l, host, said, HOST_GTT), 228 * MIB);
+	/* What is asked for and not there yet is to come out of what is free. */
+	quota_publish(a, host, 60 * MIB);
+	CHECK_EQ(quota_host_limit(l, host, said, HOST_GTT), 228 * MIB);
+	CHECK_EQ(quota_reserve(a, host, 5 * MIB, quota_host_limit(l, host, said, HOST_GTT)),
+		 -EDQUOT);
+	quota_cancel(a, host, 60 * MIB);
 	cgroup_room = UINT64_MAX;
 	CHECK_EQ(quota_host_limit(l, host, said, HOST_GTT), GIB + 164 * MIB);
-	machine_room = 0; /* not known */
+	machine_room = 0; /* nothing is free */
+	CHECK_EQ(quota_host_limit(l, host, said, HOST_GTT), 164 * MIB);
+	machine_tells = false;
 	CHECK_EQ(quota_host_limit(l, host, said, HOST_GTT), UINT64_MAX);
+}
+
+/* With as many GPUs as there are places none is left for it, and the last GPU's is one of theirs.
+ */
+static void check_full(void)
+{
+	struct slot *a = fixture_join(fixture_tenant("full"));
+	struct ledger *l = slot_ledger(a), *reader;
+	char uuid[17];
+
+	for (int i = 1; i < LEDGER_DEVICES; i++) {
+		snprintf(uuid, sizeof(uuid), "device%02d (uuid) ", i);
+		CHECK_EQ(ledger_device(l, (const uint8_t *)uuid, GIB), i);
+	}
+	CHECK_EQ(ledger_host(l), -ENOSPC);
+	quota_charge(a, LEDGER_HOST, CAT_DATA, MIB);
+	CHECK_EQ(ledger_open(l->dir, LEDGER_READ, &reader), 0);
+	CHECK_EQ(quota_used(reader, LEDGER_HOST), MIB);
+	CHECK_EQ(reader->most_devices, LEDGER_DEVICES);
+	ledger_close(reader);
 }
 
 /* Living processes' alone, and what others hold of a dead one's. */
@@ -127,6 +156,7 @@ int main(void)
 {
 	check_row();
 	check_limit();
+	check_full();
 	check_snapshot();
 	return 0;
 }

@@ -63,12 +63,18 @@ static int mover_start_thread(struct mover *m, struct mover_request *r)
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	e = pthread_create(&r->thread, NULL, mover_work, r);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	/* Else the caller copies itself: EAGAIN would be "later" up there, for ever. */
 	r->started = !e;
-	return -e;
+	return 0;
 }
 
 static void mover_ask_thread(struct mover *m, struct mover_request *r)
 {
+	if (!r->started) {
+		r->result = mover_touch(m, r);
+		r->done = true;
+		return;
+	}
 	pthread_mutex_lock(&m->lock);
 	r->done = false;
 	r->asked = true;

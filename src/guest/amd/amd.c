@@ -197,8 +197,11 @@ static int amd_add_devices(struct guest *guest, struct amd *amd, const struct po
 	for (uint32_t i = 0; !r && i < amd->topology->node_count; i++)
 		if (amd->topology->nodes[i].gpu_id)
 			r = amd_add_device(guest, amd, policy, &amd->topology->nodes[i]);
-	if (!r)
-		r = amd->host = ledger_host(guest->ledger);
+	if (!r) {
+		amd->host = ledger_host(guest->ledger);
+		/* All places are of GPUs: then what they have pinned of the machine is not counted. */
+		r = amd->host == -ENOSPC ? 0 : amd->host;
+	}
 	if (r >= 0)
 		r = guest_claim_slot(guest, &amd->slot);
 	if (r)
@@ -339,7 +342,26 @@ bool amd_is_ours(struct amd *amd, uint32_t gpu_id)
 	return device && device->ours;
 }
 
-void amd_learn_unified(struct amd_device *device, int fd)
+/* The kernel's limit on GTT; 0: not told. */
+static uint64_t amd_ask_gtt(int fd)
+{
+	struct drm_amdgpu_memory_info answer = {0};
+	struct drm_amdgpu_info args = {.return_pointer = (uintptr_t)&answer,
+				       .return_size = sizeof(answer),
+				       .query = AMDGPU_INFO_MEMORY};
+
+	return amd_ask(fd, _IOW('d', DRM_NR_AMDGPU_INFO, args), &args) < 0
+		       ? 0
+		       : answer.gtt.total_heap_size;
+}
+
+/* An MI300A, of all that are one chip with the CPU, by what its cores are. */
+static bool amd_has_all(const struct amd_device *device)
+{
+	return device->total_bytes && device->node->gfx_version == 90402;
+}
+
+void amd_learn_unified(struct guest *guest, struct amd_device *device, int fd)
 {
 	struct drm_amdgpu_info_device answer = {0};
 	struct drm_amdgpu_info args = {.return_pointer = (uintptr_t)&answer,
@@ -352,14 +374,32 @@ void amd_learn_unified(struct amd_device *device, int fd)
 		return;
 	unified = amd_ask(fd, _IOW('d', DRM_NR_AMDGPU_INFO, args), &args) >= 0 &&
 		  answer.ids_flags & AMDGPU_IDS_FLAGS_FUSION;
-	atomic_store_explicit(&device->unified, unified ? AMD_UNIFIED : AMD_UNIFIED_NOT,
-			      memory_order_relaxed);
+	if (unified && !amd_has_all(device))
+		atomic_store(&device->pool_bytes, amd_ask_gtt(fd));
+	atomic_store(&device->unified, unified ? AMD_UNIFIED : AMD_UNIFIED_NOT);
+	/* The limit was of less. No policy has this generation. */
+	atomic_store(&device->limit_generation, 0);
+	if (device->ours && atomic_load(&device->pool_bytes))
+		ledger_device(guest->ledger, device->uuid, amd_total(device));
+}
+
+uint64_t amd_total(const struct amd_device *device)
+{
+	return sat_add_u64(device->total_bytes, atomic_load(&device->pool_bytes));
 }
 
 uint64_t amd_limit(struct guest *guest, struct amd_device *device)
 {
-	return guest_limit_cached(guest, device->uuid, device->total_bytes, &device->limit,
-				  &device->limit_generation);
+	for (;;) {
+		uint64_t total = amd_total(device);
+		uint64_t limit = guest_limit_cached(guest, device->uuid, total, &device->limit,
+						    &device->limit_generation);
+
+		if (amd_total(device) == total)
+			return limit;
+		/* Another thread has learned meanwhile that the GPU has more. */
+		atomic_store(&device->limit_generation, 0);
+	}
 }
 
 /* By the rule of account/view.h, which is the same for both vendors. */
@@ -370,6 +410,6 @@ struct kfd_view amd_view(struct guest *guest, struct amd_device *device)
 
 	return (struct kfd_view){.limit_bytes = max_u64(amd_limit(guest, device), used),
 				 .used_bytes = used,
-				 .device_bytes = device->total_bytes,
+				 .device_bytes = amd_total(device),
 				 .visible_bytes = device->visible_bytes};
 }

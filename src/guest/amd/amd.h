@@ -24,7 +24,8 @@ struct amd_device {
 	const struct topology_node *node;
 	uint8_t uuid[16]; /* amd/identity.h */
 	int card_minor;	  /* of its primary node, which takes what a render node takes; -1: none */
-	uint64_t total_bytes;
+	uint64_t total_bytes; /* as the kernel's topology has it; see amd_total */
+	_Atomic uint64_t pool_bytes; /* beside that, the kernel's GTT, if unified */
 	uint64_t visible_bytes; /* of these, what the CPU reaches; UINT64_MAX: not known */
 	bool ours;  /* the tenant has it; others are as if they were not there */
 	int ledger; /* index in the tenant's ledger, if ours */
@@ -43,7 +44,8 @@ struct amd {
 	char complaint[220];
 	struct topology *topology; /* the machine's, with what the tenant does not have */
 	struct slot *slot;
-	int host; /* index in the tenant's ledger of what GPUs have pinned of the machine's memory */
+	/* Index in the tenant's ledger of what GPUs have pinned of the machine's memory; < 0: none. */
+	int host;
 	_Atomic uint64_t gtt_bytes; /* the policy's limit on that; cached as a device's */
 	_Atomic uint64_t gtt_generation;
 	bool hides; /* a GPU that the tenant does not have: else names of GPUs need no look */
@@ -133,7 +135,14 @@ static inline bool amd_is_unified(const struct amd_device *device)
 	return !device->total_bytes ||
 	       atomic_load_explicit(&device->unified, memory_order_relaxed) == AMD_UNIFIED;
 }
-void amd_learn_unified(struct amd_device *device, int fd);
+void amd_learn_unified(struct guest *guest, struct amd_device *device, int fd);
+
+/*
+ * All the memory that the GPU has. Where it works on the machine's: what the firmware carved out
+ * for it and the kernel's GTT. The carve-out of an MI300A is all of the machine's memory, GTT
+ * included.
+ */
+uint64_t amd_total(const struct amd_device *device);
 
 /* The tenant's limit on one of its devices, now. */
 uint64_t amd_limit(struct guest *guest, struct amd_device *device);

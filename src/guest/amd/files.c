@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -271,16 +270,6 @@ bool amd_files_meet(struct amd *amd, int fd, int device)
 		return false;
 	amd_files_key(amd, fd, device, 0);
 	return true;
-}
-
-bool amd_files_is_others(int fd)
-{
-	int owner = fcntl(fd, F_GETOWN), saved = errno;
-	bool others = amd_files_read_mark(fd) && owner != getpid() &&
-		      (!kill(owner, 0) || errno == EPERM);
-
-	errno = saved;
-	return others;
 }
 
 struct mark_look {

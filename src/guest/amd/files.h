@@ -36,9 +36,6 @@ void amd_files_find_before(struct amd *amd, amd_files_fn *found, void *arg);
 /* True if no call of this process has met the file: it may have memory. It has a mark then. */
 bool amd_files_meet(struct amd *amd, int fd, int device);
 
-/* True if another process, which is alive, met the file first: what is made there outlives this one. */
-bool amd_files_is_others(int fd);
-
 /* True if files may share the key. */
 bool amd_files_is_shared(uint64_t key);
 

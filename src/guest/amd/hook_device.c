@@ -60,7 +60,7 @@ static int amd_device_acquire_vm(struct amd_call *call)
 	int r = amd_call_kernel(call);
 
 	if (r >= 0)
-		amd_learn_unified(device, (int)args->drm_fd);
+		amd_learn_unified(call->guest, device, (int)args->drm_fd);
 	if (r >= 0 && call->guest->swappable)
 		atomic_store(&device->vm_file,
 			     amd_files_key(call->amd, (int)args->drm_fd,

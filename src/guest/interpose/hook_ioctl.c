@@ -14,6 +14,7 @@
 #include "base/cleanup.h"
 #include "base/pages.h"
 #include "guest/amd/call.h"
+#include "guest/amd/memory/inherit.h"
 #include "guest/amd/memory/memory.h"
 #include "guest/amd/queue/queue.h"
 #include "guest/amd/user.h"
@@ -26,8 +27,10 @@
 static int ioctl_act(struct amd_call *call, enum kfd_decision decision)
 {
 	switch (decision) {
-	case KFD_DEVICE:
 	case KFD_KEEP:
+		amd_inherit_vm(call);
+		return amd_device_call(call);
+	case KFD_DEVICE:
 		return amd_device_call(call);
 	case KFD_COUNT:
 	case KFD_RELEASE:

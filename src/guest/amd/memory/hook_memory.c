@@ -173,10 +173,7 @@ static int amd_memory_create(struct amd_call *call, const struct demand *demand)
 
 	if (demand->act != DEMAND_TAKE)
 		return amd_call_kernel(call);
-	/* The memory would stay in that file when this process, and its charge, are gone. */
-	if (amd_files_is_others(call->fd))
-		return -EACCES;
-	amd_learn_unified(call->device, call->fd);
+	amd_learn_unified(call->guest, call->device, call->fd);
 	return amd_memory_take(call, call->device, demand, &args->out.handle,
 			       sizeof(args->out.handle));
 }
@@ -271,10 +268,74 @@ static void amd_memory_place_sizes(const struct object *object, struct demand *d
 	}
 }
 
+static bool amd_memory_place_asks_vram(const struct demand *demand)
+{
+	for (uint32_t i = 0; i < demand->count; i++)
+		if (demand->parts[i].memory == DEMAND_VRAM)
+			return true;
+	return false;
+}
+
+static bool amd_memory_add_vram(struct object *object, void *arg)
+{
+	const struct object *with = arg;
+	const uint64_t bytes = object->bytes + with->bytes;
+
+	if (!object->refs)
+		*object = *with;
+	object->bytes = bytes;
+	object->flags &= (uint16_t)~OBJECT_HOST;
+	return true;
+}
+
+/* Without room in the table it stays charged until the process ends. */
+static void amd_memory_note_vram(struct amd_call *call, uint64_t handle, uint64_t bytes)
+{
+	struct object object = {.kind = OBJECT_GEM,
+				.key = amd_handle_key(call, handle),
+				.category = CAT_IMPORTED,
+				.device = (int16_t)(call->device - call->amd->device),
+				.flags = OBJECT_IMPORTED,
+				.refs = 1,
+				.bytes = bytes};
+
+	object_change(call->guest->objects, OBJECT_GEM, object.key, true, amd_memory_add_vram,
+		      &object);
+}
+
 /*
- * Lets an object move between the GPU's memory and the machine's. An object that is not charged here
- * was made by another process, which is charged for it, or is of the program's own pages, which the
- * kernel does not move. A GPU with the machine's memory alone has both in one.
+ * Another process made it, and is charged for it where it made it: in the machine's memory, that
+ * says nothing of the GPU's. `object`: what is known of it here, without refs if nothing is.
+ */
+static int amd_memory_place_others(struct amd_call *call, const struct demand *demand,
+				   const struct object *object)
+{
+	struct amd_charge charge;
+	uint64_t bytes;
+	bool vram;
+	int r;
+
+	if (object->bytes || !amd_memory_place_asks_vram(demand) ||
+	    !amd_handle_size(call, demand->object, &vram, &bytes) ||
+	    (object->refs ? !(object->flags & OBJECT_HOST) : vram))
+		return amd_call_kernel(call);
+	r = amd_reserve(call->guest, call->amd, call->device, call->fd, DEMAND_VRAM, bytes,
+			&charge);
+	if (r)
+		return r;
+	r = amd_call_kernel(call);
+	if (r < 0) {
+		amd_charge_cancel(&charge);
+		return r;
+	}
+	amd_memory_note_vram(call, demand->object, bytes);
+	amd_charge_commit(&charge, CAT_IMPORTED, bytes);
+	return r;
+}
+
+/*
+ * Lets an object move between the GPU's memory and the machine's. The kernel moves none
+ * of the program's own pages. A GPU with the machine's memory alone has both in one.
  */
 static int amd_memory_place(struct amd_call *call, struct demand demand)
 {
@@ -283,8 +344,12 @@ static int amd_memory_place(struct amd_call *call, struct demand demand)
 	struct taking taking;
 	int r;
 
-	if (!object_get(call->guest->objects, OBJECT_GEM, key, &object) || object.amd.userptr ||
-	    object.flags & OBJECT_IMPORTED || amd_is_unified(call->device))
+	if (amd_is_unified(call->device))
+		return amd_call_kernel(call);
+	if (!object_get(call->guest->objects, OBJECT_GEM, key, &object) ||
+	    object.flags & OBJECT_IMPORTED)
+		return amd_memory_place_others(call, &demand, &object);
+	if (object.amd.userptr)
 		return amd_call_kernel(call);
 	amd_memory_place_sizes(&object, &demand);
 	r = amd_memory_reserve(call, call->device, &demand, &taking);

@@ -4,12 +4,16 @@
 #include <errno.h>
 
 #include "amd/abi/drm.h"
+#include "amd/abi/kfd.h"
 #include "guest/amd/files.h"
 #include "guest/amd/memory/handle.h"
 #include "guest/amd/memory/reserve.h"
 
-/* The kernel gives out the lowest handle that is free: behind so many that are none there is none. */
-#define NONE_IN_A_ROW 128
+/*
+ * The kernel gives out the lowest handle that is free, and closed ones leave gaps: behind one of this
+ * length none is looked for. A dump does the same (criu/render_dump.c).
+ */
+#define NONE_IN_A_ROW 16384
 
 static bool amd_inherit_put(struct object *there, void *arg)
 {
@@ -56,6 +60,7 @@ static void amd_inherit_file(struct amd_call *call)
 {
 	struct drm_amdgpu_gem_create_in made;
 
+	amd_learn_unified(call->guest, call->device, call->fd);
 	for (uint32_t handle = 1, none = 0; none < NONE_IN_A_ROW; handle++) {
 		if (!amd_handle_made_as(call, handle, &made)) {
 			none++;
@@ -85,4 +90,15 @@ void amd_inherit(struct amd_call *call)
 					   (int)(call->device - call->amd->device)))
 		amd_inherit_file(call);
 	errno = saved;
+}
+
+void amd_inherit_vm(const struct amd_call *call)
+{
+	const struct kfd_ioctl_acquire_vm_args *args = call->block;
+	struct amd_call node = *call;
+
+	node.fd = (int)args->drm_fd;
+	node.device = amd_device_of_minor(call->amd, amd_file(node.fd));
+	if (node.device && node.device->ours)
+		amd_inherit(&node);
 }

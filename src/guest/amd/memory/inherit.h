@@ -11,4 +11,7 @@
 /* Before a call about memory: charges what files have that no call of this process has met. */
 void amd_inherit(struct amd_call *call);
 
+/* The same before ACQUIRE_VM, of the render node that /dev/kfd is given. */
+void amd_inherit_vm(const struct amd_call *call);
+
 #endif

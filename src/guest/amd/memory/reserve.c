@@ -49,7 +49,7 @@ static int amd_reserve_in(struct guest *guest, const struct amd_charge *charge, 
 {
 	struct slot *slot = charge->amd->slot;
 	uint64_t bytes = charge->reserved;
-	int r = quota_reserve(slot, row, bytes, amd_reserve_limit(guest, charge));
+	int r = row < 0 ? 0 : quota_reserve(slot, row, bytes, amd_reserve_limit(guest, charge));
 
 	if (r != -EDQUOT)
 		return r;
@@ -83,7 +83,7 @@ int amd_reserve(struct guest *guest, struct amd *amd, struct amd_device *device,
 int amd_take_back(struct guest *guest, struct amd *amd, struct amd_device *device, uint64_t bytes,
 		  struct amd_charge *ret)
 {
-	uint64_t limit = guest_limit_ever(guest, device->uuid, device->total_bytes);
+	uint64_t limit = guest_limit_ever(guest, device->uuid, amd_total(device));
 
 	if (quota_reserve(amd->slot, device->ledger, bytes, limit))
 		return -ENOMEM;

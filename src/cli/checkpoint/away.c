@@ -40,14 +40,6 @@ int away_parse_timeout(const char *text, uint64_t *ret_us)
  */
 #define CALL_OFF_NS (2 * NS_PER_S)
 
-/* The exit status of a request that not all could do. */
-static int away_status(const struct swap_sum *sum)
-{
-	if (sum->silent)
-		return CONTROL_EXIT_LATE;
-	return sum->device || sum->host || sum->quota || sum->file ? CONTROL_EXIT_NO_ROOM : EXIT_ALLOT;
-}
-
 /* Nothing was moved, or all of it is back. */
 static int away_call_off(struct moving *moving, int status)
 {
@@ -85,7 +77,7 @@ static int away_divide(struct moving *moving, const struct away_options *o, enum
 	if (!sum.refused && !sum.silent)
 		return 0;
 	say_error("tenant \"%s\" goes on as it was: nothing was moved", moving->name);
-	return away_call_off(moving, away_status(&sum));
+	return away_call_off(moving, moving_status(&sum));
 }
 
 static int away_check_room(struct moving *moving, const struct away_options *o,
@@ -129,9 +121,9 @@ static int away_call_back(struct moving *moving, const struct swap_sum *left)
 	struct swap_sum sum = moving_ask(moving, SWAP_BACK, CALL_OFF_NS, !left->silent);
 
 	if (sum.refused || (sum.silent && moving_shares(moving)))
-		return away_leave_again(moving, away_status(left));
+		return away_leave_again(moving, moving_status(left));
 	say_error("tenant \"%s\" goes on as it was: what had left is back", moving->name);
-	return away_call_off(moving, away_status(left));
+	return away_call_off(moving, moving_status(left));
 }
 
 static void away_say_left(const struct moving *moving, const struct swap_sum *sum)
@@ -153,7 +145,7 @@ static int away_send_memory(struct moving *moving, const struct away_options *o)
 	sum = moving_ask(moving, prepare, moving->patience_ns, true);
 	if (sum.refused) {
 		say_error("tenant \"%s\" goes on as it was: nothing was moved", moving->name);
-		return away_call_off(moving, away_status(&sum));
+		return away_call_off(moving, moving_status(&sum));
 	}
 	if (sum.silent)
 		return away_refuse_silent(moving, &sum);
@@ -210,7 +202,7 @@ static int away_send_rest(struct moving *moving, const struct away_options *o)
 	if (sum.refused || sum.silent) {
 		say_error("of tenant \"%s\" a part stays on its devices, and it does not run",
 			  moving->name);
-		return away_status(&sum);
+		return moving_status(&sum);
 	}
 	away_say_left(moving, &sum);
 	return 0;
@@ -296,9 +288,12 @@ static int away_take_turn(struct moving *moving)
 int away_return(struct moving *moving)
 {
 	struct swap_sum sum;
+	int r = stored_return(moving);
 
-	if (stored_return(moving))
-		return say_error("tenant \"%s\" stays suspended", moving->name);
+	if (r) {
+		say_error("tenant \"%s\" stays suspended", moving->name);
+		return r;
+	}
 	/* It was on its way to a disk, or from there, and nothing has moved. */
 	if (moving_rests(moving) == SWAP_RUN)
 		return 0;
@@ -311,7 +306,7 @@ int away_return(struct moving *moving)
 		return away_take_turn(moving);
 	}
 	if (sum.refused || sum.silent)
-		return away_leave_again(moving, away_status(&sum));
+		return away_leave_again(moving, moving_status(&sum));
 	moving_ask(moving, SWAP_RUN, RUN_NS, false);
 	printf("%s: %s of %u process%s came back in %s\n", moving->name, units_bytes(sum.bytes).s,
 	       sum.processes, sum.processes == 1 ? "" : "es", units_duration(sum.took_ns).s);

@@ -21,6 +21,7 @@
 #include "cli/checkpoint/criu.h"
 #include "cli/checkpoint/stored.h"
 #include "cli/checkpoint/tree.h"
+#include "cli/say/exit_status.h"
 #include "cli/say/say.h"
 #include "cli/tenant/dmem.h"
 #include "cli/tenant/runtime.h"
@@ -316,7 +317,7 @@ static int bring_resume(struct bring *bring)
 
 	if (r)
 		return r;
-	r = stored_return(&moving);
+	r = stored_return(&moving) ? EXIT_ALLOT : 0;
 	if (!r)
 		r = away_return(&moving) ? -EAGAIN : 0;
 	moving_close(&moving);

@@ -449,7 +449,7 @@ static int save_end(struct save *save)
 
 static int save_go_from_rest(struct save *save)
 {
-	int r = stored_return(&save->moving);
+	int r = stored_return(&save->moving) ? EXIT_ALLOT : 0;
 
 	moving_ask(&save->moving, SWAP_RUN, MOVING_PATIENCE_NS, false);
 	return r;
@@ -465,7 +465,7 @@ static int save_go_back(struct save *save)
 		return save_go_from_rest(save);
 	if (save->before == SWAP_RUN)
 		return away_return(&save->moving) ? EXIT_ALLOT : 0;
-	r = stored_return(&save->moving);
+	r = stored_return(&save->moving) ? EXIT_ALLOT : 0;
 	if (r || save->before == SWAP_BARE)
 		return r;
 	r = contexts_return(&save->moving);

@@ -172,9 +172,10 @@ static int stored_divide(struct moving *moving, uint64_t bytes)
 		return 0;
 	swap_desk_set_split(moving->desk, split ? split : SWAP_SPLIT_HOST);
 	sum = moving_ask(moving, SWAP_GIVEN, moving->patience_ns, true);
-	return sum.refused || sum.silent ? say_error("tenant \"%s\" has no room for its content",
-						     moving->name)
-					 : 0;
+	if (!sum.refused && !sum.silent)
+		return 0;
+	say_error("tenant \"%s\" has no room for its content", moving->name);
+	return moving_status(&sum);
 }
 
 static int stored_open(const struct moving *moving, const struct stored *stored,
@@ -230,9 +231,10 @@ static int stored_return_content(struct moving *moving, const struct stored *sto
 	if (r)
 		return r;
 	sum = moving_ask(moving, SWAP_BARE, moving->patience_ns, true);
-	return sum.refused || sum.silent
-		       ? say_error("tenant \"%s\" does not take its content back", moving->name)
-		       : 0;
+	if (!sum.refused && !sum.silent)
+		return 0;
+	say_error("tenant \"%s\" does not take its content back", moving->name);
+	return moving_status(&sum);
 }
 
 int stored_return(struct moving *moving)

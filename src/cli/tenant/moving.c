@@ -11,9 +11,11 @@
 #include "base/number.h"
 #include "base/pidns.h"
 #include "base/target.h"
+#include "cli/say/exit_status.h"
 #include "cli/say/say.h"
 #include "cli/tenant/runtime.h"
 #include "cli/tenant/swap_dir.h"
+#include "control/message.h"
 #include "ledger/ledger.h"
 #include "ledger/policy.h"
 #include "ledger/quota.h"
@@ -342,4 +344,11 @@ struct swap_sum moving_ask(struct moving *moving, enum swap_phase phase, uint64_
 	if (say && (sum.silent || sum.refused))
 		moving_say(moving, &poll);
 	return sum;
+}
+
+int moving_status(const struct swap_sum *sum)
+{
+	if (sum->silent)
+		return CONTROL_EXIT_LATE;
+	return sum->device || sum->host || sum->quota || sum->file ? CONTROL_EXIT_NO_ROOM : EXIT_ALLOT;
 }

@@ -66,4 +66,7 @@ struct swap_places moving_find(struct moving *moving);
 struct swap_sum moving_ask(struct moving *moving, enum swap_phase phase, uint64_t patience_ns,
 			   bool say);
 
+/* The exit status of a request that not all could do. */
+int moving_status(const struct swap_sum *sum);
+
 #endif

@@ -4,7 +4,8 @@
 import re
 
 LATE = re.compile("still has work on the device|is stopped, by a signal|cannot be asked|does not get on")
-NO_ROOM = re.compile("has no room for|there is not enough host memory|--host-memory is|for what has no room")
+NO_ROOM = re.compile("has no room for|there is not enough host memory|--host-memory is|for what has no room|"
+                     "have its place on the device")
 
 
 def status_of(said):

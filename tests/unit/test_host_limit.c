@@ -56,6 +56,7 @@ static void check_row(void)
 	CHECK_EQ(ledger_open(fixture_tenant("other"), LEDGER_READ, &reader), 0);
 	CHECK_EQ(quota_used(reader, host), 0);
 	ledger_close(reader);
+	ledger_close(l);
 }
 
 static void check_limit(void)
@@ -89,6 +90,7 @@ static void check_limit(void)
 	CHECK_EQ(quota_host_limit(l, host, said, HOST_GTT), 164 * MIB);
 	machine_tells = false;
 	CHECK_EQ(quota_host_limit(l, host, said, HOST_GTT), UINT64_MAX);
+	ledger_close(l);
 }
 
 /* With as many GPUs as there are places none is left for it, and the last GPU's is one of theirs.
@@ -109,6 +111,7 @@ static void check_full(void)
 	CHECK_EQ(quota_used(reader, LEDGER_HOST), MIB);
 	CHECK_EQ(reader->most_devices, LEDGER_DEVICES);
 	ledger_close(reader);
+	ledger_close(l);
 }
 
 /* Living processes' alone, and what others hold of a dead one's. */
@@ -150,6 +153,7 @@ static void check_snapshot(void)
 	CHECK_EQ(snapshot->host.gtt_bytes, 20 * MIB);
 	CHECK_EQ(snapshot->host.used_bytes, 23 * MIB);
 	snapshot_free(snapshot);
+	ledger_close(l);
 }
 
 int main(void)

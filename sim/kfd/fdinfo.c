@@ -33,7 +33,7 @@ static bool fdinfo_is_one(int fd, const char *path)
 	if (!isdigit((unsigned char)*name) || name[strspn(name, "0123456789")])
 		return false;
 	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
-	n = syscall(SYS_readlink, link, is, sizeof(is) - 1);
+	n = syscall(SYS_readlinkat, AT_FDCWD, link, is, sizeof(is) - 1);
 	if (n <= 0)
 		return false;
 	is[n] = '\0';

@@ -83,8 +83,9 @@ static enum MHD_Result switch_send(struct MHD_Connection *connection, unsigned i
 	return server_send(connection, status, TYPE, NULL, response);
 }
 
-/* {"error": why, "tenant": name}; without a name: of no tenant. */
-static char *switch_write_error(const char *name, const char *why)
+/* {first: its text, second: its text}; without the second's text: of the first alone. NULL: out of memory. */
+static char *switch_write(const char *first, const char *first_text, const char *second,
+			  const char *second_text)
 {
 	char *text = NULL;
 	size_t bytes;
@@ -94,12 +95,18 @@ static char *switch_write_error(const char *name, const char *why)
 	if (!out)
 		return NULL;
 	json_open(&j, NULL, '{');
-	json_text(&j, "error", why);
-	if (name)
-		json_text(&j, "tenant", name);
+	json_text(&j, first, first_text);
+	if (second_text)
+		json_text(&j, second, second_text);
 	json_close(&j, '}');
 	fclose(out);
 	return text;
+}
+
+/* Without a name: of no tenant. */
+static char *switch_write_error(const char *name, const char *why)
+{
+	return switch_write("error", why, "tenant", name);
 }
 
 __attribute__((format(printf, 4, 5))) static enum MHD_Result
@@ -387,24 +394,6 @@ static unsigned int switch_status(int error)
 	return MHD_HTTP_CONFLICT;
 }
 
-/* All that is known of one that cannot be read any more. NULL: out of memory. */
-static char *switch_write_words(const char *name, const char *words)
-{
-	char *text = NULL;
-	size_t bytes;
-	FILE *out = open_memstream(&text, &bytes);
-	struct json j = {.out = out};
-
-	if (!out)
-		return NULL;
-	json_open(&j, NULL, '{');
-	json_text(&j, "tenant", name);
-	json_text(&j, "words", words);
-	json_close(&j, '}');
-	fclose(out);
-	return text;
-}
-
 /* The move has ended. */
 static enum MHD_Result switch_finish(struct switches *s, struct asking *asking)
 {
@@ -419,7 +408,7 @@ static enum MHD_Result switch_finish(struct switches *s, struct asking *asking)
 	if (asking->verb->quiet)
 		return switch_send(asking->connection, status, strdup(""), NULL, NULL);
 	if (switch_state_write(s->runtime, asking->name, words, NULL, &text) < 0)
-		text = switch_write_words(asking->name, words);
+		text = switch_write("tenant", asking->name, "words", words);
 	return switch_send(asking->connection, status, text, NULL, NULL);
 }
 

@@ -53,6 +53,18 @@ static inline struct snapshot_device device_view(int gpu)
 	return found;
 }
 
+/* The same of the machine's memory that GPUs have. */
+static inline struct snapshot_host host_view(void)
+{
+	struct snapshot *snapshot;
+	struct snapshot_host found;
+
+	CHECK_EQ(snapshot_read(getenv("ALLOT_TENANT_DIR"), &snapshot), 0);
+	found = snapshot->host;
+	snapshot_free(snapshot);
+	return found;
+}
+
 /* Charged to the tenant, for its living processes. */
 static inline uint64_t charged(int gpu)
 {

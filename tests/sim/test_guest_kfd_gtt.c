@@ -17,17 +17,6 @@ static const char *program;
 
 #define BOTH (AMDGPU_GEM_DOMAIN_VRAM | AMDGPU_GEM_DOMAIN_GTT)
 
-static struct snapshot_host host(void)
-{
-	struct snapshot *snapshot;
-	struct snapshot_host found;
-
-	CHECK_EQ(snapshot_read(getenv("ALLOT_TENANT_DIR"), &snapshot), 0);
-	found = snapshot->host;
-	snapshot_free(snapshot);
-	return found;
-}
-
 static int alloc_gtt(int gpu, uint64_t size, uint64_t *ret_handle)
 {
 	return alloc_flags(gpu, size, GTT, ret_handle, NULL);
@@ -66,7 +55,7 @@ static void check_all_there(void)
 {
 	uint64_t handle, more;
 
-	CHECK_EQ(host().used_bytes, 0);
+	CHECK_EQ(host_view().used_bytes, 0);
 	CHECK_EQ(device_view(0).host_bytes + device_view(1).host_bytes, 0);
 	CHECK_EQ(alloc_gtt(0, LIMIT, &handle), 0);
 	CHECK_EQ(alloc_gtt(0, PAGE, &more), -ENOMEM);
@@ -77,21 +66,21 @@ static void check_all_there(void)
 /* It is one limit for all GPUs and all ways. */
 static void test_limit(void)
 {
-	uint64_t handle, more, refusals = host().refusals;
+	uint64_t handle, more, refusals = host_view().refusals;
 	uint32_t buffer;
 
 	CHECK_EQ(alloc_gtt(0, 12800 * MIB, &handle), -ENOMEM);
 	CHECK_EQ(alloc_gtt(0, LIMIT, &handle), 0);
 	CHECK_EQ(charged(0), 0);
-	CHECK_EQ(host().gtt_bytes, LIMIT);
-	CHECK_EQ(host().limit_bytes, LIMIT);
+	CHECK_EQ(host_view().gtt_bytes, LIMIT);
+	CHECK_EQ(host_view().limit_bytes, LIMIT);
 	CHECK_EQ(device_view(0).host_bytes, LIMIT);
 	CHECK_EQ(alloc_gtt(1, PAGE, &more), -ENOMEM);
 	CHECK_EQ(pin(PAGE, &more), -ENOMEM);
 	CHECK_EQ(create(render[1], PAGE, AMDGPU_GEM_DOMAIN_GTT, &buffer), -ENOMEM);
 	CHECK_EQ(create(render[0], PAGE, BOTH, &buffer), -ENOMEM);
-	CHECK_EQ(host().refusals, refusals + 5);
-	CHECK_EQ(host().used_bytes, LIMIT);
+	CHECK_EQ(host_view().refusals, refusals + 5);
+	CHECK_EQ(host_view().used_bytes, LIMIT);
 	CHECK_EQ(alloc_vram(0, QUOTA, &more), 0);
 	CHECK_EQ(free_memory(more), 0);
 	CHECK_EQ(free_memory(handle), 0);
@@ -108,7 +97,7 @@ static void test_pieces(void)
 	for (int i = 0; i < 200; i++)
 		n += alloc_gtt(i % 2, 64 * MIB, &handles[n]) == 0;
 	CHECK_EQ(n, 8);
-	CHECK_EQ(host().peak_bytes, LIMIT);
+	CHECK_EQ(host_view().peak_bytes, LIMIT);
 	while (n)
 		CHECK_EQ(free_memory(handles[--n]), 0);
 	check_all_there();
@@ -120,13 +109,13 @@ static void test_userptr(void)
 	uint64_t own, handle, more;
 
 	CHECK_EQ(pin(SIZE, &own), 0);
-	CHECK_EQ(host().userptr_bytes, SIZE);
-	CHECK_EQ(host().gtt_bytes, 0);
+	CHECK_EQ(host_view().userptr_bytes, SIZE);
+	CHECK_EQ(host_view().gtt_bytes, 0);
 	CHECK_EQ(alloc_gtt(0, LIMIT - SIZE, &handle), 0);
 	CHECK_EQ(alloc_gtt(0, PAGE, &more), -ENOMEM);
-	CHECK_EQ(host().used_bytes, LIMIT);
+	CHECK_EQ(host_view().used_bytes, LIMIT);
 	CHECK_EQ(free_memory(own), 0);
-	CHECK_EQ(host().userptr_bytes, 0);
+	CHECK_EQ(host_view().userptr_bytes, 0);
 	CHECK_EQ(free_memory(handle), 0);
 	CHECK_EQ(alloc_at(0, 1u << 30, UINT64_C(1) << 61, USERPTR, &own, &(uint64_t){PAGE}), -ENOMEM);
 	check_all_there();
@@ -193,9 +182,9 @@ static void test_both(void)
 	CHECK(file >= 0);
 	CHECK_EQ(create(file, SIZE, BOTH, &buffer), 0);
 	CHECK_EQ(charged(0), SIZE);
-	CHECK_EQ(host().gtt_bytes, SIZE);
+	CHECK_EQ(host_view().gtt_bytes, SIZE);
 	CHECK_EQ(create(file, QUOTA, BOTH, &more), -ENOMEM);
-	CHECK_EQ(host().used_bytes, SIZE);
+	CHECK_EQ(host_view().used_bytes, SIZE);
 	CHECK_EQ(close_handle(file, buffer), 0);
 	CHECK_EQ(charged(0), 0);
 	CHECK_EQ(create(file, SIZE, BOTH, &buffer), 0);
@@ -212,12 +201,12 @@ static void test_placement(void)
 	uint64_t rest, more;
 
 	CHECK_EQ(create(render[0], SIZE, AMDGPU_GEM_DOMAIN_VRAM, &buffer), 0);
-	CHECK_EQ(host().used_bytes, 0);
+	CHECK_EQ(host_view().used_bytes, 0);
 	CHECK_EQ(place(buffer, AMDGPU_GEM_DOMAIN_GTT), 0);
 	CHECK_EQ(place(buffer, AMDGPU_GEM_DOMAIN_GTT), 0);
-	CHECK_EQ(host().gtt_bytes, SIZE);
+	CHECK_EQ(host_view().gtt_bytes, SIZE);
 	CHECK_EQ(place(buffer, AMDGPU_GEM_DOMAIN_VRAM), 0);
-	CHECK_EQ(host().gtt_bytes, SIZE);
+	CHECK_EQ(host_view().gtt_bytes, SIZE);
 	CHECK_EQ(charged(0), SIZE);
 	CHECK_EQ(alloc_gtt(0, LIMIT - SIZE, &rest), 0);
 	CHECK_EQ(create(render[0], SIZE, AMDGPU_GEM_DOMAIN_VRAM, &other), 0);
@@ -260,12 +249,12 @@ static void test_fork(void)
 		open_devices();
 		acquire_devices();
 		CHECK_EQ(alloc_gtt(0, LIMIT - SIZE, &mine), 0);
-		CHECK_EQ(host().gtt_bytes, LIMIT);
+		CHECK_EQ(host_view().gtt_bytes, LIMIT);
 		_exit(alloc_gtt(0, PAGE, &mine) != -ENOMEM);
 	}
 	CHECK_EQ(waitpid(child, &status, 0), child);
 	CHECK_EQ(status, 0);
-	CHECK_EQ(host().gtt_bytes, SIZE);
+	CHECK_EQ(host_view().gtt_bytes, SIZE);
 	CHECK_EQ(free_memory(handle), 0);
 	check_all_there();
 }
@@ -332,20 +321,20 @@ static void test_shared(bool killed)
 	pid_t owner_pid = start(own, &owner), holder_pid = start(hold, &holder);
 
 	fd = receive_fd(owner);
-	CHECK_EQ(host().gtt_bytes, SIZE);
+	CHECK_EQ(host_view().gtt_bytes, SIZE);
 	CHECK_EQ(message_send(holder, "", 1, fd), 1);
 	close(fd);
 	hear(holder);
-	CHECK_EQ(host().used_bytes, SIZE);
+	CHECK_EQ(host_view().used_bytes, SIZE);
 	if (killed)
 		end(owner_pid, SIGKILL);
 	else
 		tell(owner);
-	CHECK_EQ(host().used_bytes, SIZE);
+	CHECK_EQ(host_view().used_bytes, SIZE);
 	tell(holder);
-	CHECK_EQ(host().used_bytes, SIZE);
+	CHECK_EQ(host_view().used_bytes, SIZE);
 	tell(holder);
-	CHECK_EQ(host().used_bytes, 0);
+	CHECK_EQ(host_view().used_bytes, 0);
 	say(holder);
 	end(holder_pid, 0);
 	close(holder);
@@ -426,13 +415,13 @@ static void test_fall_back(void)
 	hear(socket);
 	r = create(render[0], 48 * MIB, AMDGPU_GEM_DOMAIN_VRAM, &buffer);
 	CHECK(r == 0 || r == -ENOMEM);
-	CHECK_EQ(host().used_bytes, r ? 0 : 48 * MIB);
+	CHECK_EQ(host_view().used_bytes, r ? 0 : 48 * MIB);
 	CHECK_EQ(charged(0), r ? 0 : 48 * MIB);
 	if (r == 0) {
 		CHECK_EQ(close_handle(render[0], buffer), 0);
 		CHECK_EQ(alloc_gtt(0, LIMIT - 32 * MIB, &rest), 0);
 		CHECK_EQ(create(render[0], 48 * MIB, AMDGPU_GEM_DOMAIN_VRAM, &other), -ENOMEM);
-		CHECK_EQ(host().used_bytes, LIMIT - 32 * MIB);
+		CHECK_EQ(host_view().used_bytes, LIMIT - 32 * MIB);
 		CHECK_EQ(alloc_gtt(0, 32 * MIB + PAGE, &more), -ENOMEM);
 		CHECK_EQ(free_memory(rest), 0);
 	}

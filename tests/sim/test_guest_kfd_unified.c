@@ -14,17 +14,6 @@
 #define DRM_IOWR(name, type) _IOWR('d', DRM_NR_##name, type)
 #define BOTH (AMDGPU_GEM_DOMAIN_VRAM | AMDGPU_GEM_DOMAIN_GTT)
 
-static struct snapshot_host host(void)
-{
-	struct snapshot *snapshot;
-	struct snapshot_host found;
-
-	CHECK_EQ(snapshot_read(getenv("ALLOT_TENANT_DIR"), &snapshot), 0);
-	found = snapshot->host;
-	snapshot_free(snapshot);
-	return found;
-}
-
 static int create(uint64_t size, uint64_t domains, uint32_t *ret_handle)
 {
 	union drm_amdgpu_gem_create a = {.in = {.bo_size = size, .domains = domains}};
@@ -41,7 +30,7 @@ static void test_memory(void)
 	CHECK_EQ(alloc_flags(0, QUOTA + PAGE, GTT, &handle, NULL), -ENOMEM);
 	CHECK_EQ(alloc_flags(0, QUOTA, GTT, &handle, NULL), 0);
 	CHECK_EQ(charged(0), QUOTA);
-	CHECK_EQ(host().used_bytes, 0);
+	CHECK_EQ(host_view().used_bytes, 0);
 	CHECK_EQ(alloc_vram(0, PAGE, &more), -ENOMEM);
 	CHECK_EQ(free_memory(handle), 0);
 	check_all_free(0);
@@ -61,7 +50,7 @@ static void test_buffers(void)
 	place.handle = buffer;
 	CHECK_EQ(drm(render[0], DRM_IOWR(AMDGPU_GEM_OP, place), &place), 0);
 	CHECK_EQ(charged(0), QUOTA);
-	CHECK_EQ(host().used_bytes, 0);
+	CHECK_EQ(host_view().used_bytes, 0);
 	CHECK_EQ(close_handle(render[0], host_buffer), 0);
 	CHECK_EQ(close_handle(render[0], buffer), 0);
 	check_all_free(0);
@@ -75,9 +64,9 @@ static void test_userptr(void)
 
 	CHECK_EQ(alloc_at(0, 1u << 30, SIZE, USERPTR, &handle, &offset), 0);
 	CHECK_EQ(charged(0), 0);
-	CHECK_EQ(host().userptr_bytes, SIZE);
+	CHECK_EQ(host_view().userptr_bytes, SIZE);
 	CHECK_EQ(free_memory(handle), 0);
-	CHECK_EQ(host().used_bytes, 0);
+	CHECK_EQ(host_view().used_bytes, 0);
 }
 
 /* Its importer is charged with it as with a GPU's memory, once. */

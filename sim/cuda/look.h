@@ -4,7 +4,7 @@
 
 #include "nvidia/look_code.h"
 
-/* What allot's kernel for looking at memory sees in a granule: by its formula, not by its code. */
+/* The result of allot's kernel for looking at memory, for a granule: by its formula, not by its code. */
 struct look_seen sim_look(const void *granule, const struct look_key *key);
 
 #endif

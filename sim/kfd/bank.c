@@ -385,7 +385,7 @@ static bool bank_has_room(const struct region *region, const struct bank_piece *
 	       piece->size <= vram_bytes - bank_sum_used(region, piece->gpu, VRAM);
 }
 
-/* Whether KFD may give so much more, whatever the GPU has. */
+/* True if KFD may give so much more, whatever the GPU has. */
 static bool bank_may_give(const struct region *region, const struct bank_piece *piece,
 			  uint64_t kfd_bytes)
 {

@@ -69,7 +69,7 @@ int bank_find(struct bank *bank, int fd, struct bank_piece *ret);
 int bank_find_key(struct bank *bank, uint64_t key, struct bank_piece *ret);
 int bank_find_index(struct bank *bank, uint32_t index, struct bank_piece *ret);
 
-/* Whether it is in the GPU's memory now. */
+/* True if it is in the GPU's memory now. */
 bool bank_is_in_vram(struct bank *bank, const struct bank_piece *piece);
 
 /* The table of handles of render nodes, which hold pieces, too. */
@@ -111,7 +111,7 @@ uint64_t bank_unique(struct bank *bank);
 /* Bytes in pieces of a GPU that are in that memory (VRAM or GTT) and have a living holder. */
 uint64_t bank_used(struct bank *bank, uint32_t gpu, uint32_t flag);
 
-/* What KFD has given of a GPU's memory itself, each piece rounded up to so much. */
+/* The sum that KFD itself has given of a GPU's memory, each piece rounded up to so much. */
 uint64_t bank_given_by_kfd(struct bank *bank, uint32_t gpu, uint64_t align_bytes);
 
 /*

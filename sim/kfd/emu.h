@@ -245,7 +245,7 @@ int emu_svm(struct emu_machine *machine, void *block);
 const uint32_t *emu_svm_count(void); /* of ranges */
 void emu_svm_forget(void);
 
-/* Whether any of these addresses has attributes. */
+/* True if any of these addresses has attributes. */
 bool emu_svm_has(uint64_t at, uint64_t size);
 
 /* The program gives memory of its own back, or maps something in its place. Not under the lock. */

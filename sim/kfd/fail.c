@@ -116,7 +116,7 @@ static void fail_read_lacking(void)
 	}
 }
 
-/* What came later than the kernel that is emulated. */
+/* Ioctls that are newer than the kernel that is emulated are lacking. */
 static void fail_read_kernel(void)
 {
 	for (int nr = 0; nr < 256; nr++) {

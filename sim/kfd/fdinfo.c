@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What /proc tells of an open render node (fdinfo): whose driver, which device, and how much memory its
+ * The text that /proc has of an open render node (fdinfo): whose driver, which device, and how much memory its
  * handles are of. It is the same for whoever reads it: the file is told by the offset that stands there
  * (handles.h), and the node by the inode. What /dev/kfd mapped in the file's address space the kernel
  * counts there, too; here only the process knows it that did.
@@ -22,7 +22,7 @@
 #include "sim/kfd/emu.h"
 #include "sim/kfd/handles.h"
 
-/* Whether a file that was opened by this path is one: the path may be relative. */
+/* True if a file that was opened by this path is one: the path may be relative. */
 static bool fdinfo_is_one(int fd, const char *path)
 {
 	const char *name = strrchr(path, '/');

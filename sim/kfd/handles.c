@@ -181,7 +181,7 @@ bool handles_nth(struct handles *h, uint64_t file, uint32_t n, struct handle *re
 	return found;
 }
 
-/* Whether anybody has the file; also where that cannot be told. */
+/* True if anybody has the file; also where that cannot be told. */
 static bool handles_file_lives(const char *root, const struct handle *row)
 {
 	char path[PATH_MAX];

@@ -201,7 +201,7 @@ static int machine_write_name(const struct tree *t, uint32_t i, const char *name
 }
 
 /*
- * What a board's sensors say, which rocm-smi 5.2 does not do without: it aborts, and leaves the mutex
+ * Figures of a board's sensors, which rocm-smi 5.2 does not do without: it aborts, and leaves the mutex
  * locked that it shares with its other runs. No figure changes, for nothing gets warm here.
  */
 static int machine_write_sensors(const struct tree *t, uint32_t i, const char *device)

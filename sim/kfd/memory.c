@@ -129,7 +129,7 @@ static uint32_t memory_kind_of(uint32_t flags)
 	return 0;
 }
 
-/* What kfd_ioctl_alloc_memory_of_gpu() refuses, in its order. */
+/* The refusals of kfd_ioctl_alloc_memory_of_gpu(), in its order. */
 static int memory_check_call(const struct emu_gpu *gpu, const struct emu_object *o)
 {
 	uint32_t public = KFD_IOC_ALLOC_MEM_FLAGS_PUBLIC | KFD_IOC_ALLOC_MEM_FLAGS_VRAM;
@@ -150,7 +150,7 @@ static int memory_check_call(const struct emu_gpu *gpu, const struct emu_object 
 	return o->flags & KFD_IOC_ALLOC_MEM_FLAGS_MMIO_REMAP && o->size != PAGE ? -EINVAL : 0;
 }
 
-/* What KFD may have of the machine's memory: all but a part. */
+/* The most that KFD may have of the machine's memory: all but a part. */
 static uint64_t memory_of_machine(const struct emu_machine *m)
 {
 	uint64_t bytes = 0;

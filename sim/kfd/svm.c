@@ -292,7 +292,7 @@ static bool svm_is_sensible(struct emu_machine *m, const struct kfd_ioctl_svm_at
 	return false;
 }
 
-/* Whether memory of /dev/kfd or of a render node is mapped on any GPU there. */
+/* True if memory of /dev/kfd or of a render node is mapped on any GPU there. */
 static bool svm_is_taken(const struct emu_machine *m, uint64_t at, uint64_t end)
 {
 	for (uint32_t i = 0; i < m->ngpus; i++)

@@ -11,7 +11,7 @@
 int user_copy_in(void *to, uint64_t from, size_t len);
 int user_copy_out(uint64_t to, const void *from, size_t len);
 
-/* Whether all of it is mapped in the program. */
+/* True if all of it is mapped in the program. */
 bool user_is_mapped(uint64_t at, uint64_t size);
 
 #endif

@@ -29,10 +29,10 @@ int vm_add(struct vm *vm, const struct vm_range *range);
 void vm_remove(struct vm *vm, uint64_t at, uint64_t size);
 void vm_forget(struct vm *vm);
 
-/* Whether just these addresses (0 bytes: no matter how many) are one mapping, and such a one. */
+/* True if just these addresses (0 bytes: no matter how many) are one mapping, and such a one. */
 bool vm_is_object(const struct vm *vm, uint64_t at, uint64_t size);
 
-/* Whether anything but the program's memory by its own addresses is there. */
+/* True if anything but the program's memory by its own addresses is there. */
 bool vm_has_objects(const struct vm *vm, uint64_t at, uint64_t size);
 
 int vm_copy(const struct vm *vm, uint64_t to, uint64_t from, uint64_t len, uint64_t *ret_fault);

@@ -29,7 +29,7 @@ static struct view view_each(struct guest *guest, const uint8_t uuid[16], int le
 	struct view view = {.total_bytes = limit};
 	int error = figure_tenant_each(guest, uuid, ledger_device, each);
 
-	for (int i = 0; i < QUOTA_SLOTS; i++) {
+	for (int i = 0; i < slot_count(guest->ledger); i++) {
 		uint64_t out = swap_out(guest->ledger, i, ledger_device);
 
 		if (out && slot_alive(guest->ledger, i))

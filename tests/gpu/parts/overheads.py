@@ -21,6 +21,7 @@ SYNC_NS = 2000
 MANY = 100
 MANY_RATIO = 1.05
 WORDS = {"launch": "a launch", "launch, limited": "a launch, limited",
+         "launch, metered": "a launch, metered",
          "alloc_free": "cuMemAlloc + cuMemFree, 1 MiB",
          "alloc_free_async": "cuMemAllocAsync + cuMemFreeAsync", "mem_get_info": "cuMemGetInfo"}
 median = statistics.median
@@ -35,7 +36,7 @@ def load_run_hooks():
 
 run_hooks = load_run_hooks()
 TARGETS = {**run_hooks.TARGETS, "mem_get_info": 1000}  # ns
-QUOTA_TARGETS = {item: ns for item, ns in TARGETS.items() if item != "launch, limited"}
+QUOTA_TARGETS = {item: ns for item, ns in TARGETS.items() if not item.startswith("launch, ")}
 
 
 def spread(values):
@@ -87,7 +88,8 @@ def within(bench):
     """Blocks of calls by the driver's entry points and by the hooks, alternating in a process:
     under a quota, and then launches under a share that hardly ever holds one."""
     count = 60 if bench.quick else 400
-    for options, items in ((), QUOTA_TARGETS), (run_hooks.SHARE, ("launch",)):
+    for options, items, kind in (((), QUOTA_TARGETS, ""), (run_hooks.SHARE, ("launch",), ", limited"),
+                                 (("--meter", "on"), ("launch",), ", metered")):
         tenant = new_tenant(bench, "16GiB", options)
         status, out, err = run([bench.build / "bench/pairs", count], 120,
                                env=preload(bench, tenant))
@@ -100,7 +102,7 @@ def within(bench):
             native = [(a + c) / 2 for a, _, c in said[item]]
             added = [b - n for (_, b, _), n in zip(said[item], native)]
             noise = spread([a - c for a, _, c in said[item]])
-            key = f"{item}, limited" if options else item
+            key = item + kind
             judge(bench, f"in one process: {WORDS[key]}", "ns", median(native), median(added),
                   noise, TARGETS[key])
 

@@ -89,6 +89,13 @@ ENTRY CUresult cuDeviceGetAttribute(int *pi, CUdevice_attribute attrib, CUdevice
 	return CUDA_SUCCESS;
 }
 
+/* NVML of a real driver, which is a stranger to this one, asks for a table of the driver's own. */
+ENTRY CUresult cuGetExportTable(const void **ppExportTable, const CUuuid *pExportTableId)
+{
+	*ppExportTable = NULL;
+	return CUDA_ERROR_NOT_FOUND;
+}
+
 ENTRY CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total)
 {
 	*free_bytes = *total = TOTAL_BYTES;

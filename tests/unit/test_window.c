@@ -389,6 +389,28 @@ static void check_stuck(void)
 	CHECK(window_late_ns(device, now));
 }
 
+/* Its next work is taken for as long as any of late was, not for as long as any ever was. */
+static void check_stuck_behind_what_was_long(void)
+{
+	const uint64_t most = TUNING_AWAITED_NS + 4 * MS;
+	const struct meter_look late = {.late_ns = most + US, .late_expected_ns = MS, .next_ns = MS};
+
+	begin(1);
+	atomic_store(&device->processes, 2);
+	atomic_store(&meter->pending, 1);
+	meter->time->worked_ns = 0;
+	meter->time->longest_ns = 0;
+	device_time_note_unit(meter->guest->ledger, meter->device->ledger, now, 500 * MS);
+	look(late);
+	CHECK(!device_time_late_ns(meter->guest->ledger, now));
+	for (int second = 0; second < 60; second++) {
+		now += 1000 * MS;
+		device_time_note_unit(meter->guest->ledger, meter->device->ledger, now, MS);
+	}
+	look(late);
+	CHECK(device_time_late_ns(meter->guest->ledger, now));
+}
+
 static void check_done(void)
 {
 	struct burst burst = {.launches = 4, .key = KEY, .expected_ns = 4 * MS};
@@ -719,6 +741,7 @@ int main(void)
 	check_handed_from_behind();
 	check_unforeseen_while_late();
 	check_stuck();
+	check_stuck_behind_what_was_long();
 	check_done_beside();
 	check_spun();
 	check_look_ns();

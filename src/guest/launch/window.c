@@ -313,7 +313,8 @@ static bool window_is_stuck(const struct launch_device *device, const struct met
 	uint64_t next = window_together(&device->window, look->next_ns), most;
 
 	if (state_has_siblings(device))
-		next += word_read(&time->longest_ns);
+		next += device_time_unit_ns(device->meter.guest->ledger,
+					    device->meter.device->ledger);
 	most = TUNING_AWAITED_NS + next + next / 2;
 	if (window_hands_over(device, look->now_ns))
 		most = TUNING_AWAITED_SOON_NS + next / 8;

@@ -297,14 +297,37 @@ static void report_put_promise(struct table *t, const struct bench_request *q)
 	table_cell(t, "%s", words);
 }
 
+static double report_longest_us(const struct bench_request request[BENCH_REQUESTS])
+{
+	double most_us = 1;
+
+	for (int i = 0; i < BENCH_REQUESTS; i++)
+		most_us = fmax(most_us, request[i].p99_us.value);
+	return most_us;
+}
+
+/* From the time within which half of them are done to that of 99 %, on a scale from 0 to the longest. */
+#define REPORT_PICTURE 24
+static void report_put_picture(struct table *t, const struct bench_request *q, double most_us)
+{
+	char picture[REPORT_PICTURE + 1] = "";
+	int from = (int)(q->p50_us.value / most_us * (REPORT_PICTURE - 1));
+	int to = (int)(fmin(1, q->p99_us.value / most_us) * (REPORT_PICTURE - 1));
+
+	for (int i = 0; i <= to; i++)
+		picture[i] = i < from ? ' ' : i == from || i == to ? '|' : '-';
+	table_cell(t, "%s", picture);
+}
+
 int bench_print_requests(const struct bench_report *report)
 {
+	double most_us = report_longest_us(report->request);
 	struct table *t;
 
 	if (!report->has_requests)
 		return 0;
 	t = report_begin_table("A request of 1 ms each 10 ms: how long it takes (95 %)",
-			       "|>HALF WITHIN|>99 % WITHIN|>NEIGHBOUR HAS|PROMISED|");
+			       "|>HALF WITHIN|>99 % WITHIN|FROM HALF TO 99 %|>NEIGHBOUR HAS|PROMISED|");
 	if (!t)
 		return -ENOMEM;
 	for (int i = 0; i < BENCH_REQUESTS; i++) {
@@ -313,6 +336,7 @@ int bench_print_requests(const struct bench_report *report)
 		table_cell(t, "%s", q->name);
 		report_put_interval(t, &q->p50_us, 1e-3, 2, " ms");
 		report_put_interval(t, &q->p99_us, 1e-3, 2, " ms");
+		report_put_picture(t, q, most_us);
 		if (q->neighbour_us > 0)
 			report_put_interval(t, &q->neighbour, 100, 1, " %");
 		else

@@ -87,10 +87,15 @@ int bench_measure_caps(struct bench_place *place, struct bench_caps *caps)
 	return 0;
 }
 
+static void steps_add_option(struct bench_words *words, const char *option, const char *value)
+{
+	bench_words_add(words, "%s", option);
+	bench_words_add(words, "%s", value);
+}
+
 /* A request beside a neighbour that always wants the device, both with allot or both without. */
 static int steps_measure_request_beside(struct bench_place *place, struct bench_request *ret)
 {
-	bool tenants = ret->most_us > 0;
 	struct bench_words words[2] = {{0}, {0}};
 	struct bench_tenant tenant[2] = {{""}, {""}};
 	struct bench_result result[2];
@@ -99,14 +104,15 @@ static int steps_measure_request_beside(struct bench_place *place, struct bench_
 	int r;
 
 	for (int i = 0; i < 2; i++) {
-		if (tenants) {
+		if (ret->tenants) {
 			bench_trial_tenant(place, &words[i], &tenant[i]);
-			bench_words_add(&words[i], "--policy");
-			bench_words_add(&words[i], "share");
+			steps_add_option(&words[i], "--policy", "share");
 			bench_trial_option(&words[i], "--weight", 1);
-			bench_words_add(&words[i], "--priority");
-			bench_words_add(&words[i], "%s", i ? "normal" : "high");
 		}
+		if (!i && ret->priority)
+			steps_add_option(&words[i], "--priority", ret->priority);
+		if (!i && ret->latency)
+			steps_add_option(&words[i], "--latency", ret->latency);
 		bench_trial_load(place, &words[i], i ? "plain" : "request",
 			 i ? ret->neighbour_us : REQUEST_US, REQUEST_S, BENCH_SETTLE_S);
 	}
@@ -152,13 +158,28 @@ int bench_measure_requests(struct bench_place *place, struct bench_request row[B
 	static const struct bench_request requests[BENCH_REQUESTS] = {
 		{.name = "alone"},
 		{.name = "beside 1 ms kernels, no tenants", .neighbour_us = 1000},
+		{.name = "beside 1 ms kernels, equal weights",
+		 .neighbour_us = 1000,
+		 .tenants = true,
+		 .most_us = 20000 + BENCH_REQUEST_BEYOND_US,
+		 .least = BENCH_NEIGHBOUR_PERCENT / 100},
+		{.name = "beside 1 ms kernels, --latency 5ms",
+		 .neighbour_us = 1000,
+		 .tenants = true,
+		 .latency = "5ms",
+		 .most_us = 5000 + BENCH_REQUEST_BEYOND_US,
+		 .least = BENCH_NEIGHBOUR_PERCENT / 100},
 		{.name = "beside 1 ms kernels, high priority",
 		 .neighbour_us = 1000,
+		 .tenants = true,
+		 .priority = "high",
 		 .most_us = BENCH_REQUEST_LONG_US,
 		 .least = BENCH_NEIGHBOUR_PERCENT / 100},
 		{.name = "beside 0.2 ms kernels, no tenants", .neighbour_us = 200},
 		{.name = "beside 0.2 ms kernels, high priority",
 		 .neighbour_us = 200,
+		 .tenants = true,
+		 .priority = "high",
 		 .most_us = BENCH_REQUEST_SHORT_US},
 	};
 	int r = 0;

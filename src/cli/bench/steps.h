@@ -32,6 +32,8 @@ struct bench_caps {
 struct bench_request {
 	const char *name;
 	double neighbour_us;		  /* its kernels; 0: no neighbour */
+	bool tenants;			  /* both are, of one weight */
+	const char *priority, *latency;	  /* NULL: as the neighbour's, and the default */
 	struct bench_interval p50_us, p99_us;
 	struct bench_interval neighbour;  /* its share */
 	double most_us;			  /* the promise for p99; 0: none */
@@ -53,7 +55,7 @@ struct bench_launch {
  */
 int bench_measure_caps(struct bench_place *place, struct bench_caps *caps);
 double bench_caps_seconds(const struct bench_caps *caps);
-#define BENCH_REQUESTS 5
+#define BENCH_REQUESTS 7
 int bench_measure_requests(struct bench_place *place, struct bench_request row[BENCH_REQUESTS]);
 double bench_requests_seconds(void);
 #define BENCH_LAUNCHES 4

@@ -18,6 +18,8 @@
 /* A request of high priority beside kernels of 1 and of 0.2 ms: 99 % within, in us. */
 #define BENCH_REQUEST_LONG_US	2200.0
 #define BENCH_REQUEST_SHORT_US	1700.0
+/* One of equal weight: beyond its latency, its own kernel, one of the neighbour's and 1 ms. */
+#define BENCH_REQUEST_BEYOND_US 3000.0
 #define BENCH_NEIGHBOUR_PERCENT 85.0 /* is left to the neighbour of 1 ms */
 
 /* Of a processor, under a limit, with kernels of 1 ms. */

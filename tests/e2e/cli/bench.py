@@ -36,6 +36,21 @@ class Bench(cli_lib.Case):
             self.assertEqual(found[other], [], other)
         self.assertIn("no tenants", self.ok("ps"))
 
+    def test_requests(self):
+        out = self.ok("sim", "--", ALLOT, "bench", "--only", "requests", "--quick",
+                      "--json", self.path("json"))
+        with open(self.path("json"), encoding="utf-8") as file:
+            found = json.load(file)["requests"]
+        self.assertEqual(len(found), 7)
+        for row in found:
+            self.assertRegex(out, re.escape(row["name"]) + r" +\d+\.\d+ \(.* ms +\|")
+            self.assertGreaterEqual(row["p50_us"], 1000 * 0.99)
+            self.assertGreaterEqual(row["p99_us"], row["p50_us"])
+            self.check_interval(row, "p50_us", "p99_us")
+            if row["name"] != "alone":
+                self.assertGreater(row["neighbour_share"], 0)
+        self.assertIn("--latency 5ms", out)
+
     def test_tokens(self):
         out = self.ok("sim", "--", ALLOT, "bench", "--only", "tokens", "--quick",
                       "--json", self.path("json"))

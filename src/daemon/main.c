@@ -526,6 +526,7 @@ int main(int argc, char **argv)
 	mallopt(M_ARENA_MAX, 1); /* the audit's thread allocates little, and seldom */
 	mallopt(M_MMAP_THRESHOLD, BIG_BYTES); /* a page that was sent is given back to the system, */
 	mallopt(M_TRIM_THRESHOLD, BIG_BYTES); /* and so are the tenants of which it was made */
+	argp_err_exit_status = EXIT_FAILURE;
 	argp_program_version = "allotd " ALLOT_VERSION;
 	argp_parse(&argp, argc, argv, 0, NULL, &a);
 	if (listen_parse(a.listen, &a.address) < 0) {
@@ -536,6 +537,9 @@ int main(int argc, char **argv)
 	r = site_file_read(&a.site, &node.site, &there);
 	if (r == 0 && a.check && !there)
 		printf("%s is not there: users are not bounded\n", site_file_path(&a.site));
+	else if (r == 0 && a.check && !site_bounds(&node.site))
+		printf("%s has no line that limits users: they are not bounded\n",
+		       site_file_path(&a.site));
 	if (r < 0 || a.check)
 		return r < 0 ? EXIT_FAILURE : 0;
 	node.hami = a.hami;

@@ -363,12 +363,34 @@ static int ps_keep_named(struct tenants *tenants, const struct args *a)
 	return 0;
 }
 
-static bool ps_is_named(const struct args *a, const char *name)
+/* The first name that nothing in the list is called by. NULL: there is none. */
+static const char *ps_find_unended(const struct args *a, const struct ended *list, size_t n)
 {
-	for (int k = 0; k < a->nnames; k++)
-		if (!strcmp(a->names[k], name))
-			return true;
-	return !a->nnames;
+	for (int k = 0; k < a->nnames; k++) {
+		size_t i = 0;
+
+		while (i < n && !ps_is_called(list[i].name, a->names[k]))
+			i++;
+		if (i == n)
+			return a->names[k];
+	}
+	return NULL;
+}
+
+/* Keeps only what the command line names, and returns how many that are. */
+static size_t ps_keep_ended(const struct args *a, struct ended *list, size_t n)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		bool wanted = !a->nnames;
+
+		for (int k = 0; k < a->nnames; k++)
+			wanted |= ps_is_called(list[i].name, a->names[k]);
+		if (wanted)
+			list[kept++] = list[i];
+	}
+	return kept;
 }
 
 static void ps_put_ended(struct table *t, const struct ended *e)
@@ -391,25 +413,39 @@ static void ps_put_ended(struct table *t, const struct ended *e)
 	table_cell(t, "%" PRIu64, e->refusals);
 }
 
-static int ps_print_ended(const struct args *a, const char *runtime)
+static int ps_print_ended(const char *runtime, const struct ended *list, size_t n)
+{
+	struct table *t;
+
+	if (!n) {
+		printf("no tenant that ended is remembered in %s\n", runtime);
+		return 0;
+	}
+	t = table_new("TENANT|ENDED|>LASTED|GPU|>QUOTA|>PEAK|>BUSY|>REFUSED");
+	for (size_t i = 0; i < n; i++)
+		ps_put_ended(t, &list[i]);
+	return table_end(t, "", stdout) < 0 ? say_error("out of memory for the table") : 0;
+}
+
+static int ps_show_ended(const struct args *a, const char *runtime)
 {
 	struct ended *list = NULL;
-	int n = ended_read(runtime, &list), shown = 0, r = 0;
-	struct table *t;
+	int n = ended_read(runtime, &list), r = 0;
+	const char *missing;
+	size_t kept;
 
 	if (n < 0)
 		return say_error("cannot read what ended in %s: %s", runtime, say_errno(n));
-	t = table_new("TENANT|ENDED|>LASTED|GPU|>QUOTA|>PEAK|>BUSY|>REFUSED");
-	for (int i = 0; i < n; i++) {
-		if (!ps_is_named(a, list[i].name))
-			continue;
-		ps_put_ended(t, &list[i]);
-		shown++;
-	}
-	if (table_end(t, "", stdout) < 0)
-		r = say_error("out of memory for the table");
-	else if (!shown)
-		printf("no tenant that ended is remembered in %s\n", runtime);
+	missing = ps_find_unended(a, list, (size_t)n);
+	kept = ps_keep_ended(a, list, (size_t)n);
+	if (missing)
+		r = say_error("no tenant \"%s\" that ended is remembered in %s; \"allot ps --ended\" "
+			      "lists those that are",
+			      missing, runtime);
+	else if (a->json)
+		ps_json_ended(runtime, list, kept, stdout);
+	else
+		r = ps_print_ended(runtime, list, kept);
 	free(list);
 	return r;
 }
@@ -433,10 +469,8 @@ int cmd_ps(int argc, char **argv)
 		tenants_find_containers(&tenants);
 	sweep_runtime(tenants.runtime);
 	r = a.ended ? 0 : ps_keep_named(&tenants, &a);
-	if (a.ended && a.json) {
-		r = ps_json_ended(tenants.runtime, stdout);
-	} else if (a.ended) {
-		r = ps_print_ended(&a, tenants.runtime);
+	if (a.ended) {
+		r = ps_show_ended(&a, tenants.runtime);
 	} else if (!r && a.json) {
 		ps_json(&tenants, &outside, stdout);
 	} else if (!r && !tenants.n) {

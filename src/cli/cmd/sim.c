@@ -28,24 +28,28 @@
 
 #define DEFAULT_BYTES (UINT64_C(24) << 30)
 #define KFD_LIBRARY   "liballot-sim-kfd.so"
+#define SMI_FOLDER    "smi"
 
 /* Options without a letter. */
 enum { AMD = 256, MODEL, LINKS, SHARED };
 
+enum { GROUP_NVIDIA = 1, GROUP_AMD };
+
 static const struct argp_option options[] = {
-	{"gpus", 'g', "N", 0, "number of NVIDIA devices (default 1, or none with --amd)", 0},
-	{"amd", AMD, "N", 0, "number of AMD devices (default none)", 0},
 	{"memory", 'm', "SIZE", 0, "memory of each device (default 24GiB)", 0},
-	{"context", 'c', "SIZE", 0, "memory of a CUDA context (default 520MiB)", 0},
-	{"model", MODEL, "gfx90a|gfx942|gfx1030", 0, "model of the AMD devices (default gfx90a)",
-	 0},
-	{"links", LINKS, "xgmi|pcie|FILE", 0,
-	 "links between AMD devices (default: those of the model)", 0},
 	{"dir", 'd', "DIR", 0,
 	 "keep the devices in DIR, for several commands at once (default: devices of this command "
 	 "alone)",
 	 0},
-	{"shared", SHARED, NULL, 0, "let other users use the NVIDIA devices, too", 0},
+	{NULL, 0, NULL, 0, "NVIDIA GPUs:", GROUP_NVIDIA},
+	{"gpus", 'g', "N", 0, "number of devices (default 1, or none with --amd)", GROUP_NVIDIA},
+	{"context", 'c', "SIZE", 0, "memory of a CUDA context (default 520MiB)", GROUP_NVIDIA},
+	{"shared", SHARED, NULL, 0, "let other users use the devices, too", GROUP_NVIDIA},
+	{NULL, 0, NULL, 0, "AMD GPUs:", GROUP_AMD},
+	{"amd", AMD, "N", 0, "number of devices (default none)", GROUP_AMD},
+	{"model", MODEL, "gfx90a|gfx942|gfx1030", 0, "model of the devices (default gfx90a)", GROUP_AMD},
+	{"links", LINKS, "xgmi|pcie|FILE", 0,
+	 "links between devices (default: those of the model)", GROUP_AMD},
 	{0},
 };
 
@@ -323,6 +327,20 @@ static bool sim_wants_nvidia(const struct args *a)
 	return !a->amd || a->gpus;
 }
 
+/*
+ * Scripts ask nvidia-smi first, and find the simulated one. A program without PATH is left without: it
+ * finds commands by a list of libc's own.
+ */
+static int sim_put_smi(const char *libraries)
+{
+	char path[PATH_MAX + sizeof("/" SMI_FOLDER)];
+
+	snprintf(path, sizeof(path), "%s/" SMI_FOLDER, libraries);
+	if (access(path, X_OK) < 0 || !getenv("PATH"))
+		return 0;
+	return launch_prepend("PATH", path, ":");
+}
+
 static int sim_run_in(const char *dir, const char *libraries, const struct args *a,
 		      const struct machine_options *machine, int *ret_status)
 {
@@ -333,7 +351,8 @@ static int sim_run_in(const char *dir, const char *libraries, const struct args 
 	if (r)
 		return r;
 	if (setenv("ALLOT_SIM_DIR", dir, 1) < 0 ||
-	    (sim_wants_nvidia(a) && launch_prepend("LD_LIBRARY_PATH", libraries, ":;") < 0))
+	    (sim_wants_nvidia(a) && (launch_prepend("LD_LIBRARY_PATH", libraries, ":;") < 0 ||
+				     sim_put_smi(libraries) < 0)))
 		return say_error("cannot set the command's environment: %s", say_errno(errno));
 	return launch_supervised(a->command, NULL, NULL, ret_status);
 }

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/ps/ps_json.h"
 
-#include <stdlib.h>
-
-#include "cli/say/say.h"
 #include "node/ended.h"
 #include "node/tenants_json.h"
 #include "text/units.h"
@@ -22,24 +19,18 @@ static void ps_json_put_ended(struct json *j, const struct ended *e)
 	json_close(j, '}');
 }
 
-int ps_json_ended(const char *runtime, FILE *out)
+void ps_json_ended(const char *runtime, const struct ended *list, size_t n, FILE *out)
 {
 	struct json j = {.out = out};
-	struct ended *list;
-	int n = ended_read(runtime, &list);
 
-	if (n < 0)
-		return say_error("cannot read what ended in %s: %s", runtime, say_errno(n));
 	json_open(&j, NULL, '{');
 	json_u64(&j, "version", TENANTS_JSON_VERSION);
 	json_text(&j, "runtime_dir", runtime);
 	json_open(&j, "ended", '[');
-	for (int i = 0; i < n; i++)
+	for (size_t i = 0; i < n; i++)
 		ps_json_put_ended(&j, &list[i]);
 	json_close(&j, ']');
 	json_close(&j, '}');
-	free(list);
-	return 0;
 }
 
 void ps_json(const struct tenants *tenants, const struct ps_outside *outside, FILE *out)

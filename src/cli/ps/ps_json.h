@@ -6,11 +6,12 @@
 #include <stdio.h>
 
 #include "cli/ps/ps_outside.h"
+#include "node/ended.h"
 #include "node/tenants.h"
 
 void ps_json(const struct tenants *tenants, const struct ps_outside *outside, FILE *out);
 
-/* `allot ps --ended --json`: 0, or a message and allot's exit status. */
-int ps_json_ended(const char *runtime, FILE *out);
+/* `allot ps --ended --json`: n of what ended in the runtime directory. */
+void ps_json_ended(const char *runtime, const struct ended *list, size_t n, FILE *out);
 
 #endif

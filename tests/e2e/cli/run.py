@@ -387,7 +387,14 @@ class Tenants(cli_lib.Case):
         self.assertIn("no tenants", self.ok("ps"))
         self.assertRegex(self.ok("ps", "--ended", "a"),
                          r"(?m)^a +\d{4}-.* GPU-11111111 +1 GiB +512 MiB +6\.2 s +1$")
-        ended = json.loads(self.ok("ps", "--ended", "--json"))
+        for form in ((), ("--json",)):
+            self.fails(125, "ps", "--ended", *form, "a", "nosuch",
+                       says=('"nosuch"', "ps --ended", self.runtime))
+        self.ok("run", "--name", "b", "--", "true")
+        self.ok("ps")
+        named = json.loads(self.ok("ps", "--ended", "--json", "b"))["ended"]
+        self.assertEqual([one["name"] for one in named], ["b"])
+        ended = json.loads(self.ok("ps", "--ended", "--json", "a"))
         self.check_shape(ended["ended"][0], "ended", cli_lib.documented())
         self.assertEqual((ended["ended"][0]["peak_bytes"], ended["ended"][0]["refusals"]),
                          (512 * MIB, 1))
@@ -397,7 +404,7 @@ class Tenants(cli_lib.Case):
         self.ok("run", "--name", "c", "--", "true")
         self.ok("ps")
         self.assertEqual([e["name"] for e in json.loads(self.ok("ps", "--ended", "--json"))["ended"]],
-                         ["a", "c"])
+                         ["a", "b", "c"])
 
     def test_one_that_is_being_made(self):
         """A sweep leaves it alone, and remembers nothing of it."""

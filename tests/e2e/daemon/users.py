@@ -90,7 +90,8 @@ class Users(users_lib.Case):
             return json.loads(self.ok("ps", "--json"))["tenants"][0]["state"]
 
         cli_lib.wait_for(lambda: state() == "running")
-        self.assertIn(f"f@{ALICE}: 0 of 0 processes left in ", self.user_ok(ALICE, "suspend", "f"))
+        self.assertIn(f"f@{ALICE}: suspended; none of its processes had device memory to move",
+                      self.user_ok(ALICE, "suspend", "f"))
         self.assertEqual(state(), "suspended")
         self.user_fails(BOB, "resume", f"f@{ALICE}", says=["another user's"])
         self.user_ok(ALICE, "resume", "f")
@@ -287,7 +288,7 @@ class Users(users_lib.Case):
         self.user_ok(ALICE, "run", "--", "true")
 
     def test_site_that_wants_it(self):
-        """Where allotd.conf is there, nothing begins without a daemon, unless a place is chosen."""
+        """Where allotd.conf may limit somebody, nothing begins without a daemon, unless a place is chosen."""
         del self.env["ALLOT_RUNTIME_DIR"]
         self.env["XDG_RUNTIME_DIR"] = os.path.join(self.tmp, "alice")
         for name in ("alice", "etc", "etc/allot"):
@@ -295,12 +296,14 @@ class Users(users_lib.Case):
         os.chown(self.env["XDG_RUNTIME_DIR"], ALICE, ALICE)
         command = (*self.with_mounted(self.path("etc"), "/etc"), *user(ALICE), cli_lib.ALLOT, "run",
                    "--", "true")
-        for status, says in ((0, ""), (125, "no allotd runs, and by /etc/allot/allotd.conf")):
+        wants = (125, "no allotd runs, and by /etc/allot/allotd.conf")
+        for (status, says), then in (((0, ""), "# memory = 8GiB\n\n \t# [default]"), ((0, ""), ""),
+                                     (wants, "#\0\n"), (wants, "#\nweight = 2\n"), (wants, "")):
             done = subprocess.run(command, env=self.env, text=True, capture_output=True, check=False,
                                   timeout=60)
             self.assertEqual(done.returncode, status, done.stderr)
             self.assertIn(says, done.stderr)
-            self.path("etc/allot/allotd.conf", "")
+            self.path("etc/allot/allotd.conf", then)
 
     def test_socket_of_another(self):
         """Nobody is taken for allotd but root."""

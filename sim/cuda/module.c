@@ -20,6 +20,14 @@ bool sim_module_eager(void)
 	return mode && !strcmp(mode, "EAGER");
 }
 
+/* Text of PTX begins with this; a driver that may not compile it refuses it. */
+static bool module_is_refused(const char *text)
+{
+	const char *disabled = getenv("CUDA_DISABLE_PTX_JIT");
+
+	return disabled && !strcmp(disabled, "1") && !strncmp(text, ".version", 8);
+}
+
 struct sim_image sim_image_read(const char *text)
 {
 	static const char prefix[] = "allot-sim-module bytes=";
@@ -248,6 +256,8 @@ CUresult cuModuleLoadData(CUmodule *module, const void *image)
 {
 	if (!module || !image)
 		return sim_ready() ? CUDA_ERROR_NOT_INITIALIZED : CUDA_ERROR_INVALID_VALUE;
+	if (module_is_refused(image))
+		return CUDA_ERROR_JIT_COMPILATION_DISABLED;
 	return module_load(module, sim_image_read(image));
 }
 

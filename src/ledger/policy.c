@@ -68,6 +68,13 @@ static bool policy_swap_dir_ok(const struct policy *policy)
 	       memchr(policy->swap_dir, '\0', sizeof(policy->swap_dir));
 }
 
+const char *policy_look(const struct policy *policy)
+{
+	if (policy->flags & POLICY_LOOK_OFF)
+		return "off";
+	return policy->flags & POLICY_LOOK_BYTES ? "bytes" : "hash";
+}
+
 int policy_check(const struct policy *policy)
 {
 	if (policy->ndevices < 1 || policy->ndevices > POLICY_DEVICES)
@@ -78,6 +85,9 @@ int policy_check(const struct policy *policy)
 	if (!policy_compute_ok(policy))
 		return -EINVAL;
 	if ((policy->flags & POLICY_OVERCOMMIT) && !(policy->flags & POLICY_SWAPPABLE))
+		return -EINVAL;
+	if ((policy->flags & POLICY_LOOKS) &&
+	    (!(policy->flags & POLICY_SWAPPABLE) || (policy->flags & POLICY_LOOKS) == POLICY_LOOKS))
 		return -EINVAL;
 	if (policy->idle_s && !(policy->flags & POLICY_OVERCOMMIT)) /* nobody would bring it back */
 		return -EINVAL;

@@ -53,6 +53,9 @@ bool policy_limits_compute(const struct policy *policy);
  */
 bool policy_meters(const struct policy *policy);
 
+/* Returns the name of what devices look for in memory that leaves them: "hash", "bytes", "off". Pure. */
+const char *policy_look(const struct policy *policy);
+
 /* The share of a device: 1 to 1000; 1000 where none was asked. Pure. */
 uint32_t policy_share(const struct policy *policy, const uint8_t uuid[16]);
 

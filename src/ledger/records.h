@@ -57,9 +57,18 @@ enum policy_flags {
 	 * And is swapped for others of this kind, and in again by itself; POLICY_SWAPPABLE as well.
 	 */
 	POLICY_OVERCOMMIT = 1 << 3,
+	/*
+	 * Of what is swapped out, all is copied; or the device compares content itself, and no hash
+	 * decides. At most one of them, with POLICY_SWAPPABLE. Neither: by hashes, the default, so that
+	 * libraries from before, which refuse these, are met by them only where a person asked.
+	 */
+	POLICY_LOOK_OFF = 1 << 4,
+	POLICY_LOOK_BYTES = 1 << 5,
 };
-#define POLICY_FLAGS_KNOWN \
-	(POLICY_ACCOUNTING_DRIVER | POLICY_ALL_DEVICES | POLICY_SWAPPABLE | POLICY_OVERCOMMIT)
+#define POLICY_LOOKS (POLICY_LOOK_OFF | POLICY_LOOK_BYTES)
+#define POLICY_FLAGS_KNOWN                                                                         \
+	(POLICY_ACCOUNTING_DRIVER | POLICY_ALL_DEVICES | POLICY_SWAPPABLE | POLICY_OVERCOMMIT |    \
+	 POLICY_LOOKS)
 
 /* Bits of the gate word; a launch of a tenant that has none of them passes. */
 enum policy_gate {

@@ -32,6 +32,7 @@ static void tenants_json_put_policy(struct json *j, const struct policy *p)
 	json_known_u64(j, "host_memory_bytes", p->host_bytes);
 	json_known_u64(j, "gtt_limit_bytes", (uint64_t)p->gtt_mib << 20);
 	json_text(j, "swap_dir", *p->swap_dir ? p->swap_dir : NULL);
+	json_text(j, "look", p->flags & POLICY_SWAPPABLE ? policy_look(p) : NULL);
 	json_known_u64(j, "idle_suspend_ms", p->idle_s * UINT64_C(1000));
 	json_text(j, "accounting", p->flags & POLICY_ACCOUNTING_DRIVER ? "driver" : "ledger");
 	json_open(j, "compute", '{');

@@ -65,6 +65,12 @@ static void check_nonsense(void)
 	BAD(memset(p.swap_dir, '/', sizeof(p.swap_dir)));
 	strcpy(ok.swap_dir, "/var/tmp");
 	CHECK_EQ(policy_check(&ok), 0);
+	BAD(p.flags |= POLICY_LOOKS); /* which of the two? */
+	ok.flags |= POLICY_LOOK_BYTES;
+	CHECK_EQ(policy_check(&ok), 0);
+	BAD((p.flags &= ~(uint32_t)POLICY_SWAPPABLE, *p.swap_dir = 0));
+	ok.flags ^= POLICY_LOOKS;
+	CHECK_EQ(policy_check(&ok), 0);
 	BAD(p.ndevices = 2); /* the second says nothing */
 #undef BAD
 	p = ok;

@@ -41,7 +41,7 @@
 #include "node/tenants.h"
 
 enum { KEY_ALLOW_ESCAPE = 256, KEY_GUARD, KEY_PRINT_ENV, KEY_REPORT, KEY_SWAPPABLE, KEY_OVERCOMMIT, KEY_HOST_MEMORY,
-       KEY_SWAP_DIR, KEY_TRACE, KEY_USER };
+       KEY_LOOK, KEY_SWAP_DIR, KEY_TRACE, KEY_USER };
 
 enum { GROUP_MOVED = TENANT_GROUPS, GROUP_AMD, GROUP_CONTAINERS };
 
@@ -74,6 +74,10 @@ static const struct argp_option options[] = {
 	 GROUP_MOVED},
 	{"swap-dir", KEY_SWAP_DIR, "DIR", 0,
 	 "a directory on a disk, for memory that has no room on the host", GROUP_MOVED},
+	{"look", KEY_LOOK, "hash|bytes|off", 0,
+	 "what the device looks for to copy less: memory that has not changed, by a hash, and empty "
+	 "memory (default); empty memory alone; or nothing",
+	 GROUP_MOVED},
 	{NULL, 0, NULL, 0, "AMD GPUs:", GROUP_AMD},
 	{"guard", KEY_GUARD, NULL, 0,
 	 "let the kernel report ioctls, so that static programs and bare system calls are limited, "
@@ -96,6 +100,7 @@ struct args {
 	enum enroll_accounting accounting;
 	bool allow_escape, guard, print_env, report, swappable, overcommit, verbose;
 	uint64_t host_bytes; /* 0: not said */
+	enum enroll_look look;
 	const char *swap_dir;		  /* as given */
 	char swap_path[POLICY_DIR_BYTES]; /* its absolute path */
 	char **command;
@@ -157,6 +162,12 @@ static error_t run_parse_option(int key, char *arg, struct argp_state *state)
 	case KEY_SWAP_DIR:
 		a->swap_dir = arg;
 		return 0;
+	case KEY_LOOK:
+		a->look = enroll_look_named(arg);
+		if (a->look)
+			return 0;
+		say_error("--look \"%s\": write --look hash, --look bytes or --look off", arg);
+		return EINVAL;
 	case KEY_PRINT_ENV:
 		a->print_env = true;
 		return 0;
@@ -366,11 +377,13 @@ static void run_note_tenant(const struct enrolment *e, const struct config *else
 								 : compute_words(&e->policy, i).s);
 	}
 	if (e->policy.flags & POLICY_SWAPPABLE)
-		say_note("  swappable%s%s%s%s%s%s%s",
+		say_note("  swappable%s%s%s%s%s%s%s%s%s",
 			 e->policy.flags & POLICY_OVERCOMMIT ? ", overcommits" : "",
 			 e->policy.host_bytes ? ", host memory " : "",
 			 e->policy.host_bytes ? units_bytes(e->policy.host_bytes).s : "",
 			 *e->policy.swap_dir ? ", then files in " : "", e->policy.swap_dir,
+			 e->policy.flags & POLICY_LOOKS ? ", look " : "",
+			 e->policy.flags & POLICY_LOOKS ? policy_look(&e->policy) : "",
 			 e->policy.idle_s ? ", leaves when unused for " : "",
 			 e->policy.idle_s ? units_duration(e->policy.idle_s * NS_PER_S).s : "");
 	if (e->policy.gtt_mib)
@@ -429,6 +442,9 @@ static int run_check_usage(const struct args *a)
 				 "--overcommit, too");
 	if (a->swap_dir && !a->swappable)
 		return say_error("--swap-dir: only what is swappable goes there; write --swappable or "
+				 "--overcommit, too");
+	if (a->look && !a->swappable)
+		return say_error("--look: it is about copies of what is swappable; write --swappable or "
 				 "--overcommit, too");
 	if (a->tenant.idle_s && !a->overcommit)
 		return say_error("--idle-suspend: nobody would bring the tenant back; write --overcommit, "
@@ -525,6 +541,7 @@ static int run_enroll(const struct args *a, const char *library, struct devices 
 				     .first_overcommits = run_overcommits_by_variable(a),
 				     .host_bytes = a->host_bytes,
 				     .swap_dir = a->swap_path,
+				     .look = a->look,
 				     .user = a->user.uid,
 				     .keep = a->print_env,
 				     .library = library};

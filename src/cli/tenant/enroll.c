@@ -34,6 +34,23 @@
 /* Where the command finds the descriptor by which its tree keeps the tenant alive. */
 #define LIFE_FD 100
 
+static const struct {
+	const char *name;
+	uint32_t flag;
+} looks[] = {
+	[ENROLL_LOOK_HASH] = {"hash", 0},
+	[ENROLL_LOOK_BYTES] = {"bytes", POLICY_LOOK_BYTES},
+	[ENROLL_LOOK_OFF] = {"off", POLICY_LOOK_OFF},
+};
+
+enum enroll_look enroll_look_named(const char *name)
+{
+	for (unsigned int i = ENROLL_LOOK_HASH; i < sizeof(looks) / sizeof(*looks); i++)
+		if (!strcmp(name, looks[i].name))
+			return i;
+	return ENROLL_LOOK_NOT_SAID;
+}
+
 static void enroll_set_flags(struct policy *p, const struct enroll_request *req)
 {
 	if (req->accounting == ENROLL_ACCOUNTING_DRIVER)
@@ -44,6 +61,8 @@ static void enroll_set_flags(struct policy *p, const struct enroll_request *req)
 		p->flags |= POLICY_SWAPPABLE;
 	if (req->overcommit)
 		p->flags |= POLICY_OVERCOMMIT;
+	if (req->look)
+		p->flags = (p->flags & ~(uint32_t)POLICY_LOOKS) | looks[req->look].flag;
 	if (req->host_bytes)
 		p->host_bytes = req->host_bytes;
 	if (req->swap_dir && *req->swap_dir)
@@ -260,6 +279,10 @@ static struct difference enroll_compare(const struct policy *is, const struct po
 	}
 	if ((is->flags ^ asked->flags) & POLICY_OVERCOMMIT) {
 		enroll_add_difference(&d, "not overcommitting (asked: overcommit)");
+		d.fixed = true;
+	}
+	if ((is->flags ^ asked->flags) & POLICY_LOOKS) {
+		enroll_add_difference(&d, "look %s (asked: %s)", policy_look(is), policy_look(asked));
 		d.fixed = true;
 	}
 	if (is->host_bytes != asked->host_bytes) {

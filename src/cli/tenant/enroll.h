@@ -21,6 +21,17 @@ enum enroll_accounting {
 	ENROLL_ACCOUNTING_DRIVER
 };
 
+/* What devices look for in memory that leaves them: see POLICY_LOOKS. */
+enum enroll_look {
+	ENROLL_LOOK_NOT_SAID,
+	ENROLL_LOOK_HASH,
+	ENROLL_LOOK_BYTES,
+	ENROLL_LOOK_OFF,
+};
+
+/* Returns the look of that name, or ENROLL_LOOK_NOT_SAID if there is none. */
+enum enroll_look enroll_look_named(const char *name);
+
 /* The command line's request; NULL for what it does not mention. */
 struct enroll_request {
 	const char *name;
@@ -34,6 +45,7 @@ struct enroll_request {
 	bool first_overcommits; /* and is swappable, if this run makes it */
 	uint64_t host_bytes; /* 0: nothing said */
 	const char *swap_dir; /* NULL or "": nothing said */
+	enum enroll_look look;
 	bool keep; /* it stays without a process until it is removed */
 	const char *library; /* of its processes; NULL: the caller does not set one */
 	uid_t user; /* root makes it for this user; 0: for the caller */

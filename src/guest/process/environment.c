@@ -14,7 +14,6 @@
 
 static char text[BYTES];
 static char *variables[VARIABLES + 1];
-static bool looks;
 
 static bool environment_is_of_limits(const char *variable)
 {
@@ -34,7 +33,6 @@ __attribute__((constructor)) static void environment_keep(void)
 	for (char **e = environ; e && *e; e++) {
 		size_t size = strlen(*e) + 1;
 
-		looks |= !strcmp(*e, "ALLOT_LOOK=1");
 		if (!environment_is_of_limits(*e))
 			continue;
 		if (n == VARIABLES) {
@@ -53,11 +51,6 @@ __attribute__((constructor)) static void environment_keep(void)
 char *const *environment_limits(void)
 {
 	return variables[0] ? variables : environ;
-}
-
-bool environment_looks(void)
-{
-	return looks;
 }
 
 const char *environment_get(const char *name)

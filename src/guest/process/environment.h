@@ -12,7 +12,5 @@
 char *const *environment_limits(void);
 /* A variable of these; NULL: it is not there. */
 const char *environment_get(const char *name);
-/* ALLOT_LOOK=1 was set: see liballot(7). It is no limit. */
-bool environment_looks(void);
 
 #endif

@@ -5,10 +5,10 @@
 #include <sys/mman.h>
 #include <sys/random.h>
 
+#include "base/host_memory.h"
 #include "base/number.h"
 #include "base/pages.h"
 #include "guest/account/granule.h"
-#include "guest/process/environment.h"
 
 _Static_assert(LOOK_BYTES == GRANULE_BYTES, "pieces are of whole granules");
 
@@ -38,6 +38,9 @@ static bool look_take(struct look *look, const struct look_key *key)
 	unsigned int flags = CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP;
 	void *memory = NULL;
 
+	/* Where the memory cgroup has no room for it the kernel would end the process. */
+	if (host_memory_cgroup_room() < bytes)
+		return false;
 	if (DRIVER(cuMemHostAlloc, (&memory, bytes, flags)) || !memory)
 		return false;
 	look->memory = memory;
@@ -51,22 +54,13 @@ static bool look_take(struct look *look, const struct look_key *key)
 void look_begin(struct look *look, struct guest *guest, struct guest_device *device,
 		const struct look_key *key, uint64_t most)
 {
-	struct charge charge;
-
 	memset(look, 0, sizeof(*look));
 	/* The code may take a granule, of which the quota must have room. */
-	if (!charge_try(guest, device, GRANULE_BYTES, &charge))
+	if (!charge_try(guest, device, GRANULE_BYTES, &look->charge))
 		return;
-	look->guest = guest;
-	look->most = (uint32_t)min_u64(most, UINT32_MAX);
-	if (!look_load(look, device->ordinal)) {
-		look_end(look);
-		charge_cancel(&charge);
-		return;
-	}
-	charge_commit(&charge, CAT_MODULE, GRANULE_BYTES);
 	look->device = device;
-	if (!look_take(look, key))
+	look->most = (uint32_t)min_u64(most, UINT32_MAX);
+	if (!look_load(look, device->ordinal) || !look_take(look, key))
 		look_end(look);
 }
 
@@ -106,18 +100,16 @@ void look_end(struct look *look)
 		DRIVER(cuMemFreeHost, (look->memory));
 	if (look->stream)
 		DRIVER(cuStreamDestroy_v2, (look->stream));
-	if (look->device)
-		charge_release_begin(look->device);
 	if (look->module)
 		DRIVER(cuModuleUnload, (look->module));
 	if (look->device)
-		charge_release_end(look->guest, look->device, CAT_MODULE, GRANULE_BYTES);
+		charge_cancel(&look->charge);
 	memset(look, 0, sizeof(*look));
 }
 
 struct look_key *look_new_key(void)
 {
-	struct look_key *key = environment_looks() ? pages_map(sizeof(*key)) : NULL;
+	struct look_key *key = pages_map(sizeof(*key));
 	size_t done = 0;
 
 	while (key && done < sizeof(*key)) {

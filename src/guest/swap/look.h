@@ -20,12 +20,16 @@
 
 /* Of one device, in a context that is current until look_end. */
 struct look {
-	struct guest *guest;
-	struct guest_device *device; /* which is charged for the code; NULL: nothing is */
+	struct guest_device *device; /* NULL: it cannot look */
+	/*
+	 * For the code, and pending until look_end: a thread that brings the ledger in line with the
+	 * driver's figure meanwhile lowers nothing then, wherever the driver has put the code.
+	 */
+	struct charge charge;
 	CUmodule module;
 	CUfunction function;
 	CUstream stream;
-	char *memory; /* on the host, which the device reaches; NULL: it cannot look */
+	char *memory; /* on the host, which the device reaches; NULL: it cannot look, either */
 	struct look_seen *seen; /* in it: what was seen of each granule */
 	uint64_t *granule, *place; /* their addresses, and what the caller knows them by */
 	uint32_t n, done, most;
@@ -47,10 +51,7 @@ const struct look_seen *look_seen(const struct look *look, uint64_t i, uint64_t 
 
 void look_end(struct look *look);
 
-/*
- * A key that nobody knows, for the life of the process. NULL: there is none, or nobody asks for this
- * (ALLOT_LOOK): the code has not run on a device yet.
- */
+/* A key that nobody knows, for the life of the process. NULL: there is none. */
 struct look_key *look_new_key(void);
 
 #endif

@@ -193,7 +193,8 @@ static enum swap_why move_copy_close(struct move *move)
 static bool move_pass(struct move *move, uint64_t at)
 {
 	const struct look_seen *seen = look_seen(&move->look, move->looked++, at);
-	bool has = seen && stage_has(&move->stage, at, seen->hash);
+	bool hashes = !(move->guest->policy.flags & POLICY_LOOK_BYTES);
+	bool has = seen && hashes && stage_has(&move->stage, at, seen->hash);
 
 	move->passed += has;
 	if (!has)
@@ -245,7 +246,7 @@ static bool move_next_between(struct cursor *cursor, int device, CUdeviceptr fro
 static void move_look_begin(struct move *move, int device)
 {
 	move->looked = move->passed = 0;
-	if (!move->key)
+	if (!move->key && !(move->guest->policy.flags & POLICY_LOOK_OFF))
 		move->key = look_new_key();
 	if (move->key)
 		look_begin(&move->look, move->guest, &move->guest->device[device], move->key,

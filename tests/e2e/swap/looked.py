@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What has not changed since it last left is not copied again (ALLOT_LOOK)."""
+"""Memory that has not changed since it last left is not copied again (`allot run --look`)."""
 
 import json
 import unittest
@@ -11,10 +11,6 @@ CYCLES = 25
 
 
 class Looked(Case):
-    def setUp(self):
-        super().setUp()
-        self.env["ALLOT_LOOK"] = "1"
-
     def looked(self):
         """Of each time that memory left: how much, and how much of that had not changed."""
         events = json.loads(self.must("trace", "t", "--json"))["traceEvents"]
@@ -42,13 +38,41 @@ class Looked(Case):
         self.assertEqual(self.device()["refusals"], 0)
         self.good(guest)
 
-    def test_nobody_asked(self):
-        del self.env["ALLOT_LOOK"]
-        guest = self.guest("idle", options=("--swappable", "--trace"))
+    def all_is_copied(self, *options, look="hash", env=None):
+        """Nothing is looked at, and nothing is refused or lost for that."""
+        guest = self.guest("idle", options=("--swappable", "--trace", *options), env=env)
         for _ in range(2):
             self.leave_and_return()
         self.assertEqual(self.looked(), [])
+        self.assertEqual(self.device()["refusals"], 0)
+        self.assertEqual(self.tenant()["look"], look)
         self.good(guest)
+
+    def test_off(self):
+        self.all_is_copied("--look", "off", look="off")
+
+    def test_no_compiler(self):
+        """The code is PTX: a driver that may compile none refuses it."""
+        self.all_is_copied(env={"CUDA_DISABLE_PTX_JIT": "1"})
+
+    def test_bytes(self):
+        """Without hashes nothing is known of what left before."""
+        guest = self.guest("idle", options=("--swappable", "--trace", "--look", "bytes"))
+        for _ in range(2):
+            self.leave_and_return()
+        self.assertEqual([unchanged for _, unchanged in self.looked()], [0, 0])
+        self.assertEqual(self.tenant()["look"], "bytes")
+        self.good(guest)
+
+    def test_what_is_asked(self):
+        said = self.refused("run", "--look", "often", "--swappable", "--", "true")
+        self.assertIn('--look "often": write --look hash, --look bytes or --look off', said)
+        self.assertIn("--look: it is about copies of what is swappable",
+                      self.refused("run", "--look", "off", "--", "true"))
+        self.guest("idle", options=("--swappable", "--look", "off"))
+        self.assertIn("look off (asked: bytes)",
+                      self.refused("run", "--name", "t", "--look", "bytes", "--swappable", "--", "true"))
+        self.assertEqual(self.tenant()["look"], "off")
 
 
 class Works(Looked, load.Load):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Memory that has not changed since it last left is not copied again (ALLOT_LOOK): the code that finds
+"""Memory that has not changed since it last left is not copied again: the code that finds
 that, on the device, beside its formula; and a program that leaves again, as it was and changed."""
 from harness import Child
 from parts.swap import QUOTA_MORE, content, moved
@@ -23,11 +23,11 @@ def code(bench):
         check(PART, "speed", said["gb_s"] >= LEAST_GB_S, f"{said['gb_s']} GB/s", f"at least {LEAST_GB_S}")
 
 
-def cycles(bench, env):
+def cycles(bench, look):
     held, name = int((SIM_GIB if bench.sim else GIB) * 1024), bench.tenant()
     rows, wrong = [], 0
     with bench.start(name, QUOTA_MORE % (held + 2048), [bench.program("swap"), "brief", held],
-                     options=["--swappable"], env=env) as child:
+                     options=["--swappable", "--look", look]) as child:
         child.hear("held", 240)
         for what in ("first", "as it was", "once more", "all written anew", "as it was"):
             if what == "all written anew":
@@ -39,15 +39,15 @@ def cycles(bench, env):
                 child.say("look")
                 child.hear("churned", 60)
                 wrong += child.hear("looked", 120)["wrong"]
-        content(bench, child, "with ALLOT_LOOK" if env else "without")
+        content(bench, child, f"--look {look}")
     bench.results.check(PART, "content while it changes", not wrong, f"{wrong} wrong words", "none")
     return held, rows
 
 
 def part(bench):
     code(bench)
-    _, without = cycles(bench, None)
-    held, rows = cycles(bench, {"ALLOT_LOOK": "1"})
+    _, without = cycles(bench, "off")
+    held, rows = cycles(bench, "hash")
     bench.results.table(PART, ["s", "out", "back", "out, all copied", "back"],
                         [[*row, *other[1:]] for row, other in zip(rows, without)])
     if bench.sim:

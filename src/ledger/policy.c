@@ -68,6 +68,15 @@ static bool policy_swap_dir_ok(const struct policy *policy)
 	       memchr(policy->swap_dir, '\0', sizeof(policy->swap_dir));
 }
 
+/* Only the first of two entries would count; all zero stands for any device. */
+static bool policy_is_repeated(const struct policy *policy, uint32_t i)
+{
+	static const uint8_t any[16];
+
+	return memcmp(policy->device[i].uuid, any, sizeof(any)) &&
+	       policy_find(policy, policy->device[i].uuid) != &policy->device[i];
+}
+
 const char *policy_look(const struct policy *policy)
 {
 	if (policy->flags & POLICY_LOOK_OFF)
@@ -99,7 +108,7 @@ int policy_check(const struct policy *policy)
 		if (!dev->limit_bytes == !dev->limit_permille)
 			return -EINVAL;
 		if (dev->limit_bytes > SIZE_MAX_BYTES || dev->limit_permille > 1000 ||
-		    dev->share_permille > 1000)
+		    dev->share_permille > 1000 || policy_is_repeated(policy, i))
 			return -EINVAL;
 	}
 	return 0;

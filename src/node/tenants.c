@@ -155,7 +155,7 @@ bool tenants_is_anothers(const struct tenant_entry *entry)
 {
 	uid_t owner;
 
-	return entry->error == -EACCES && tenant_name_owner(entry->name, &owner) &&
+	return entry->error && geteuid() && tenant_name_owner(entry->name, &owner) &&
 	       owner != geteuid();
 }
 

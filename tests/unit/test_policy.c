@@ -53,6 +53,9 @@ static void check_nonsense(void)
 	BAD((p.device[0].limit_bytes = 0, p.device[0].limit_permille = 1001));
 	BAD(p.device[0].limit_bytes = UINT64_MAX);
 	BAD(p.device[0].share_permille = 1001);
+	BAD((p.ndevices = 2, p.flags = 0, p.device[1] = p.device[0],
+	     memcpy(p.device[0].uuid, uuid_a, sizeof(uuid_a)),
+	     memcpy(p.device[1].uuid, uuid_a, sizeof(uuid_a))));
 	BAD(p.compute = POLICY_COMPUTES);
 	BAD(p.mode = POLICY_MODES);
 	BAD(p.controller = CONTROLLERS);

@@ -100,18 +100,11 @@ bool ahead_back(struct ahead *ahead, uint32_t part, bool again, bool filed)
 
 /*
  * Registers the buffers: a process that leaves again soon can then copy by DMA, without CPU time. A
- * tenant that makes room for others has theirs moved first. The rest of it is evicted next, so host
- * memory for that is prepared, too; not where --host-memory bounds the processes together, since
- * nobody divides it between them here.
+ * tenant that makes room for others has theirs moved first.
  */
 void ahead_left(struct ahead *ahead, uint32_t part)
 {
-	const struct policy *policy = &ahead->guest->policy;
-	bool rest = ahead->guest->use && !*policy->swap_dir && !policy->host_bytes &&
-		    trial_has("rest");
-
-	ahead_plan(ahead, rest ? SWAP_ALL : part,
-		   now_monotonic_ns() + (ahead->guest->use ? BEHIND_NS : 0));
+	ahead_plan(ahead, part, now_monotonic_ns() + (ahead->guest->use ? BEHIND_NS : 0));
 }
 
 /*
@@ -137,16 +130,16 @@ static bool ahead_has_left(const struct ahead *ahead, const struct swap_answer *
 	return swap_phase_of(answer->request) == SWAP_OUT && movers_are_away(ahead->movers);
 }
 
-/* True if there is host memory beside that of the content: it was prepared for the rest. */
+/* True if there is host memory beside that of the content: it was prepared for more than has left. */
 static bool ahead_keeps_beside(const struct ahead *ahead, const struct swap_answer *answer)
 {
-	return trial_has("beside") && ahead_has_left(ahead, answer) &&
+	return ahead_has_left(ahead, answer) &&
 	       movers_kept(ahead->movers) > movers_away(ahead->movers) + STAGE_STEP_BYTES;
 }
 
 static bool ahead_is_missed(const struct ahead *ahead, const struct swap_answer *answer)
 {
-	return trial_has("missed") && ahead_count_missed(ahead) != ahead->missed &&
+	return ahead_count_missed(ahead) != ahead->missed &&
 	       (answer->state == SWAP_RUNNING || ahead_has_left(ahead, answer));
 }
 

@@ -36,7 +36,7 @@ void ahead_end(struct ahead *ahead);
  */
 bool ahead_back(struct ahead *ahead, uint32_t part, bool again, bool filed);
 
-/* `part` is in host memory, and the rest may have to follow. */
+/* `part` is in host memory. */
 void ahead_left(struct ahead *ahead, uint32_t part);
 
 /*

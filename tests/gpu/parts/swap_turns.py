@@ -24,9 +24,6 @@ MECHANISMS = {
     "none": "nothing is switched off",
     "first-part": "a small part leaves first, as a whole, and the rest piece by piece",
     "ahead": "the tenant that leaves next prepares host memory before it is asked to",
-    "rest": "a tenant of which a part has left prepares host memory for the rest",
-    "beside": "what was prepared beside the content is returned when the host has little memory left",
-    "missed": "host memory that another tenant needs is returned for it",
     "keep": "host memory is kept for a while after a way back",
 }
 TRIAL_TURNS, TRIAL_CALM_S, TRIAL_SEED = 10, 7, 1

@@ -70,6 +70,10 @@ static bool resumes = true;
 module_param(resumes, bool, 0644);
 MODULE_PARM_DESC(resumes, "who was restored goes on");
 
+static bool lasting = true;
+module_param(lasting, bool, 0644);
+MODULE_PARM_DESC(lasting, "CHECKPOINT tells the dma-buf that there is, which Linux 6.1 does not");
+
 static LIST_HEAD(processes);
 static DEFINE_MUTEX(processes_lock);
 
@@ -188,6 +192,23 @@ static int bo_export(struct bo *bo, u32 flags)
 	fd = dma_buf_fd(buf, flags);
 	if (fd < 0)
 		dma_buf_put(buf);
+	return fd;
+}
+
+/* For a checkpoint. */
+static int bo_export_for_criu(struct bo *bo)
+{
+	struct dma_buf *is = bo->dmabuf;
+	int fd;
+
+	if (!lasting)
+		bo->dmabuf = NULL;
+	fd = bo_export(bo, O_RDWR | O_CLOEXEC);
+	if (!lasting) {
+		if (bo->dmabuf)
+			dma_buf_put(bo->dmabuf);
+		bo->dmabuf = is;
+	}
 	return fd;
 }
 
@@ -344,7 +365,7 @@ static int criu_save_bo(struct process *p, const struct bo *bo, int index,
 			priv->mapped[n++] = p->id[i];
 	if (!bo->object)
 		return 0;
-	n = bo_export((struct bo *)bo, O_RDWR | O_CLOEXEC);
+	n = bo_export_for_criu((struct bo *)bo);
 	bucket->dmabuf_fd = n;
 	return n < 0 ? n : 0;
 }
@@ -404,7 +425,7 @@ static int criu_restore_bo(struct process *p, struct kfd_criu_bo_bucket *bucket,
 	bucket->dmabuf_fd = ~0u;
 	if (!bo.object)
 		return 0;
-	r = bo_export(idr_find(&p->bos[gpu], priv->index), O_RDWR | O_CLOEXEC);
+	r = bo_export_for_criu(idr_find(&p->bos[gpu], priv->index));
 	bucket->dmabuf_fd = r;
 	return r < 0 ? r : 0;
 }

@@ -124,10 +124,35 @@ static int dump_elect(struct dump *d, uint32_t buffer)
 	return -EXDEV;
 }
 
+/*
+ * The kernel has to tell that a buffer is memory of /dev/kfd, too, by the inode of its dma-buf. Linux
+ * 6.1 exports such memory anew for each checkpoint, so inodes differ, and a restore would make two
+ * buffers of one. The offset at which the node maps the buffer is the same for all its holders.
+ */
+static int dump_check_told(const struct dump *d, uint32_t holder)
+{
+	const struct catalog_holder *h = &d->catalog.holders[holder];
+	uint32_t minor = d->catalog.files[h->file].minor, mapped, told;
+	char whose[64];
+
+	if (!d->kfd || !h->mmap_offset ||
+	    kfd_dump_find_at(d->kfd, minor, h->mmap_offset, &mapped) < 0)
+		return 0;
+	if (kfd_dump_find(d->kfd, (ino_t)d->buffers[h->buffer].inode, &told) == 0 && told == mapped)
+		return 0;
+	whose_name(d->files[h->file].fd, whose, sizeof(whose));
+	SAY_ERROR("buffer %u of %s (render node %u) is memory of /dev/kfd, too, and the kernel does not "
+		  "tell that it is the same: a later one does (Linux 6.12)",
+		  h->handle, whose, minor);
+	return -EOPNOTSUPP;
+}
+
 static int dump_find_owners(struct dump *d)
 {
 	int r = 0;
 
+	for (uint32_t i = 0; r == 0 && i < d->catalog.n[CATALOG_HOLDERS]; i++)
+		r = dump_check_told(d, i);
 	for (uint32_t i = 0; r == 0 && i < d->catalog.n[CATALOG_BUFFERS]; i++)
 		r = dump_elect(d, i);
 	return r;

@@ -81,6 +81,23 @@ int kfd_dump_find(const struct kfd_dump *d, ino_t inode, uint32_t *ret_buffer)
 	return -ENOENT;
 }
 
+int kfd_dump_find_at(const struct kfd_dump *d, uint32_t minor, uint64_t offset, uint32_t *ret_buffer)
+{
+	const struct kfd_image *image = &d->image;
+
+	for (uint32_t i = 0; i < image->n[KFD_IMAGE_HOLDERS]; i++) {
+		const struct kfd_image_holder *h = &image->holders[i];
+		int gpu = kfd_image_gpu(image, &image->processes[h->process], h->gpu_id);
+
+		if (h->buffer != KFD_IMAGE_NONE && h->offset == offset && gpu >= 0 &&
+		    image->gpus[gpu].render_minor == minor) {
+			*ret_buffer = h->buffer;
+			return 0;
+		}
+	}
+	return -ENOENT;
+}
+
 static int dump_add_buffer(struct kfd_dump *d, ino_t inode, int dmabuf,
 			   const struct kfd_image_buffer *buffer, uint32_t *ret)
 {

@@ -30,6 +30,10 @@ int kfd_dump_add(struct kfd_dump *dump, int kfd, uint32_t file, char why[KFD_WHY
 /* The buffer of that inode: its number in the image. -ENOENT: /dev/kfd has none. */
 int kfd_dump_find(const struct kfd_dump *dump, ino_t inode, uint32_t *ret_buffer);
 
+/* The buffer that a render node maps at that offset, which is one for all its files. -ENOENT. */
+int kfd_dump_find_at(const struct kfd_dump *dump, uint32_t minor, uint64_t offset,
+		     uint32_t *ret_buffer);
+
 /* Was it made by a process of these, as far as can be told? Else they have imported it. */
 bool kfd_dump_is_made(const struct kfd_dump *dump, uint32_t buffer);
 

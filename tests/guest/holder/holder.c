@@ -81,6 +81,7 @@ static void kfd_pair_child(int i) { kfd_pair(i); }
 static void kfd_tenant_child(int i) { kfd_tenant(i); }
 static void kfd_churn_child(int i) { kfd_churn(i); }
 static void kfd_node_child(int i) { (void)i; kfd_node(); }
+static void kfd_lent_child(int i) { (void)i; kfd_lent(); }
 static void rocm_child(int i) { (i == 1) == !!(with & TAKER_FIRST) ? rocm_owner() : rocm_taker(); }
 static void outside_child(int i) { (void)i; outside(); }
 static void descriptor_child(int i) { (void)i; inside_descriptor(); }
@@ -116,6 +117,7 @@ static const struct {
 	{"kfd-tenant", kfd_tenant_child, 2, 0},
 	{"kfd-churn", kfd_churn_child, 2, 0},
 	{"kfd-node", kfd_node_child, 1, 0},
+	{"kfd-lent", kfd_lent_child, 1, 0},
 	{"rocm-alone", rocm_child, 1, OWNER_HAS_OWN},
 	{"rocm-apart", rocm_child, 2, OWNER_HAS_OWN | TAKER_HAS_OWN},
 	{"rocm-shared", rocm_child, 2, SHARES},

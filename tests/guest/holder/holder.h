@@ -88,6 +88,7 @@ void kfd_pair(int self);
 void kfd_tenant(int self);
 void kfd_churn(int self);
 void kfd_node(void);
+void kfd_lent(void);
 void outside(void);
 void inside_descriptor(void);
 void inside_import(void);

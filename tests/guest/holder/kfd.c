@@ -292,6 +292,26 @@ void kfd_node(void)
 	kfd_check_new(kfd, fd, 0);
 }
 
+/* Memory of /dev/kfd that a render node has, too, and no other: flags tell of no import. */
+void kfd_lent(void)
+{
+	int fd, kfd = kfd_begin(&fd);
+	volatile uint32_t *own, *same;
+	uint64_t handle;
+	uint32_t at_node;
+
+	own = kfd_fill(kfd, fd, 0x4000, &handle);
+	at_node = import(fd, kfd_export(kfd, handle));
+	kfd_rest(kfd);
+
+	check_filled("memory of /dev/kfd", (void *)own, 0, 0x4000);
+	same = map(fd, at_node);
+	own[0] = 118;
+	if (same[0] != 118)
+		wrong("the render node's is other memory");
+	kfd_check_new(kfd, fd, 0);
+}
+
 /* By /dev/kfd, whose imports have flags of their own. */
 void inside_kfd(void)
 {

@@ -50,6 +50,7 @@ struct bo_priv {
 
 struct bo {
 	struct drm_gem_object *object; /* NULL: registers */
+	struct dma_buf *dmabuf; /* once it was exported, or imported: the buffer's own as long as it lives */
 	u64 va, size;
 	u32 gpu, flags, mapped;
 };
@@ -68,6 +69,10 @@ struct process {
 static bool resumes = true;
 module_param(resumes, bool, 0644);
 MODULE_PARM_DESC(resumes, "who was restored goes on");
+
+static bool lasting = true;
+module_param(lasting, bool, 0644);
+MODULE_PARM_DESC(lasting, "CHECKPOINT tells the dma-buf that there is, which Linux 6.1 does not");
 
 static LIST_HEAD(processes);
 static DEFINE_MUTEX(processes_lock);
@@ -115,13 +120,8 @@ static void bo_free(struct process *p, struct bo *bo)
 	if (object) {
 		atomic_sub(hweight32(bo->mapped & ~(1u << bo->gpu)), &to_buffer(object)->peers);
 		drm_vma_node_revoke(&object->vma_node, drm_of(p, bo->gpu));
-		/* DRM does this for the last handle, and there was none. */
-		mutex_lock(&object->dev->object_name_lock);
-		if (!object->handle_count && object->dma_buf) {
-			dma_buf_put(object->dma_buf);
-			object->dma_buf = NULL;
-		}
-		mutex_unlock(&object->dev->object_name_lock);
+		if (bo->dmabuf)
+			dma_buf_put(bo->dmabuf);
 		drm_gem_object_put(object);
 	}
 	kfree(bo);
@@ -141,6 +141,8 @@ static int bo_add(struct process *p, const struct bo *is, int index)
 		r = idr_alloc(&p->bos[is->gpu], bo, index < 0 ? 0 : index, index < 0 ? 0 : index + 1,
 			      GFP_KERNEL);
 	if (r < 0) {
+		if (is->dmabuf)
+			dma_buf_put(is->dmabuf);
 		if (is->object)
 			drm_gem_object_put(is->object);
 		kfree(bo);
@@ -171,28 +173,42 @@ static struct bo *bo_find(struct process *p, u64 handle)
 	return gpu < 0 ? NULL : idr_find(&p->bos[gpu], (u32)handle);
 }
 
-/* One dma-buf for an object, whoever exports it, as DRM has it for handles. */
+/*
+ * One dma-buf for an object, whoever exports it, as DRM has it for handles. The kernel's KFD keeps it in
+ * its own record of the buffer, and in a file of its own a handle, without which DRM forgets the
+ * dma-buf when a process closes the last other handle.
+ */
 static int bo_export(struct bo *bo, u32 flags)
 {
-	struct drm_device *dev = bo->object->dev;
-	struct dma_buf *buf;
+	struct dma_buf *buf = bo->dmabuf;
 	int fd;
 
-	mutex_lock(&dev->object_name_lock);
-	if (!bo->object->dma_buf) {
-		buf = bo->object->funcs->export(bo->object, O_RDWR | O_CLOEXEC);
-		if (!IS_ERR(buf))
-			bo->object->dma_buf = buf;
-	}
-	buf = bo->object->dma_buf;
-	if (buf)
-		get_dma_buf(buf);
-	mutex_unlock(&dev->object_name_lock);
 	if (!buf)
-		return -ENOMEM;
+		buf = bo->object->funcs->export(bo->object, O_RDWR | O_CLOEXEC);
+	if (IS_ERR(buf))
+		return PTR_ERR(buf);
+	bo->dmabuf = buf;
+	get_dma_buf(buf);
 	fd = dma_buf_fd(buf, flags);
 	if (fd < 0)
 		dma_buf_put(buf);
+	return fd;
+}
+
+/* For a checkpoint. */
+static int bo_export_for_criu(struct bo *bo)
+{
+	struct dma_buf *is = bo->dmabuf;
+	int fd;
+
+	if (!lasting)
+		bo->dmabuf = NULL;
+	fd = bo_export(bo, O_RDWR | O_CLOEXEC);
+	if (!lasting) {
+		if (bo->dmabuf)
+			dma_buf_put(bo->dmabuf);
+		bo->dmabuf = is;
+	}
 	return fd;
 }
 
@@ -211,13 +227,16 @@ static int memory_import(struct process *p, struct kfd_ioctl_import_dmabuf_args 
 	if (IS_ERR(buf))
 		return PTR_ERR(buf);
 	bo.object = drm_gem_prime_import(drm->minor->dev, buf);
-	dma_buf_put(buf);
-	if (IS_ERR(bo.object))
+	if (IS_ERR(bo.object)) {
+		dma_buf_put(buf);
 		return PTR_ERR(bo.object);
+	}
 	if (bo.object->import_attach) { /* another device's */
 		drm_gem_object_put(bo.object);
+		dma_buf_put(buf);
 		return -EINVAL;
 	}
+	bo.dmabuf = buf;
 	bo.size = bo.object->size;
 	r = bo_add(p, &bo, -1);
 	if (r >= 0)
@@ -346,7 +365,7 @@ static int criu_save_bo(struct process *p, const struct bo *bo, int index,
 			priv->mapped[n++] = p->id[i];
 	if (!bo->object)
 		return 0;
-	n = bo_export((struct bo *)bo, O_RDWR | O_CLOEXEC);
+	n = bo_export_for_criu((struct bo *)bo);
 	bucket->dmabuf_fd = n;
 	return n < 0 ? n : 0;
 }
@@ -406,7 +425,7 @@ static int criu_restore_bo(struct process *p, struct kfd_criu_bo_bucket *bucket,
 	bucket->dmabuf_fd = ~0u;
 	if (!bo.object)
 		return 0;
-	r = bo_export(&bo, O_RDWR | O_CLOEXEC);
+	r = bo_export_for_criu(idr_find(&p->bos[gpu], priv->index));
 	bucket->dmabuf_fd = r;
 	return r < 0 ? r : 0;
 }

@@ -158,7 +158,7 @@ static bool ahead_is_missed(const struct ahead *ahead, const struct swap_answer 
 	       (answer->state == SWAP_RUNNING || ahead_has_left(ahead, answer));
 }
 
-/* Returns host memory to the host. What was missed is prepared again later. */
+/* Returns host memory to the host. Memory that was missed is prepared again later. */
 static void ahead_return(struct ahead *ahead, const struct swap_answer *answer, bool missed,
 			 uint64_t now)
 {

@@ -299,7 +299,7 @@ bool stage_bring(struct stage *stage, uint64_t at, uint64_t bytes, bool write)
 	return true;
 }
 
-/* What reads as zero need not be written to be that. */
+/* A granule that reads as zero need not be written to be that. */
 static bool stage_is_written(const struct stage *stage, uint64_t i)
 {
 	return stage->mark[i].empty && (stage->mark[i].word || !stage_is_spared(stage, i));

@@ -30,8 +30,9 @@ static char *device_memory;
 
 struct queued {
 	void *to;
-	const void *from;
+	const void *from; /* NULL: a word, repeated */
 	size_t bytes;
+	uint32_t word;
 };
 
 static struct queued queue[QUEUED];
@@ -55,7 +56,10 @@ static CUresult driver_execute(uint64_t until)
 	for (; executed < until; executed++) {
 		const struct queued *next = &queue[executed % QUEUED];
 
-		memcpy(next->to, next->from, next->bytes);
+		if (next->from)
+			memcpy(next->to, next->from, next->bytes);
+		for (size_t i = 0; !next->from && i < next->bytes / 4; i++)
+			((uint32_t *)next->to)[i] = next->word;
 	}
 	return CUDA_SUCCESS;
 }
@@ -68,6 +72,15 @@ static CUresult driver_out(void *to, CUdeviceptr from, size_t bytes, CUstream st
 static CUresult driver_back(CUdeviceptr to, const void *from, size_t bytes, CUstream stream)
 {
 	return driver_queue((void *)(uintptr_t)to, from, bytes);
+}
+
+static CUresult driver_fill(CUdeviceptr to, unsigned int with, size_t n, CUstream stream)
+{
+	CUresult e = driver_queue((void *)(uintptr_t)to, NULL, 4 * n);
+
+	if (!e)
+		queue[(queued - 1) % QUEUED].word = with;
+	return e;
 }
 
 static CUresult driver_stream(CUstream *ret, unsigned int flags)
@@ -154,6 +167,7 @@ static CUresult driver_pop(CUcontext *ret)
 static struct fixture_symbol exported[] = {
 	{"cuMemcpyDtoHAsync_v2", (void *)driver_out},
 	{"cuMemcpyHtoDAsync_v2", (void *)driver_back},
+	{"cuMemsetD32Async", (void *)driver_fill},
 	{"cuStreamCreate", (void *)driver_stream},
 	{"cuStreamSynchronize", (void *)driver_stream_wait},
 	{"cuStreamDestroy_v2", (void *)driver_stream_end},
@@ -357,6 +371,58 @@ static void check_passes(void)
 	give(&stage, &buffers);
 }
 
+static enum swap_why put_back_with_words(struct copy *copy)
+{
+	enum swap_why why = SWAP_FINE;
+	uint64_t from = 0, to;
+
+	for (; !why && from < BYTES / MIB; from = to) {
+		CUdeviceptr at = (uintptr_t)device_memory + from * MIB;
+
+		for (to = from; to < BYTES / MIB && is_passed(to) == is_passed(from);)
+			to++;
+		why = is_passed(from)
+			      ? copy_fill(copy, at, from * MIB, (to - from) * MIB, (uint32_t)from)
+			      : copy_put(copy, at, from * MIB, (to - from) * MIB);
+	}
+	return why;
+}
+
+/* One word, repeated, is written by the device: what is in host memory there is not read. */
+static void check_fills(void)
+{
+	struct stage stage = {NULL}, buffers = {NULL};
+	struct copy copy;
+	uint64_t before;
+	uint32_t first = 0;
+
+	CHECK(stage_take(&stage, BYTES));
+	check_ways(&stage, &buffers, 11);
+	memset(device_memory, 0xee, BYTES);
+	before = got_on();
+	CHECK_EQ(copy_begin(&copy, &guest, &stage, &buffers, (CUcontext)CONTEXT, BYTES, false), SWAP_FINE);
+	CHECK_EQ(put_back_with_words(&copy), SWAP_FINE);
+	CHECK_EQ(copy_end(&copy), SWAP_FINE);
+	CHECK_EQ(got_on() - before, BYTES);
+	for (uint64_t i = 0; i < BYTES / 8; i++) {
+		uint32_t mib = (uint32_t)(i * 8 / MIB);
+
+		first = mib && is_passed(mib - 1) ? first : mib;
+		CHECK_EQ(((uint64_t *)device_memory)[i],
+			 is_passed(mib) ? (uint64_t)first << 32 | first : word(i, 11));
+	}
+	for (uint64_t i = 0, at = queued; i < 40; i += 3) {
+		fails_at = at + i;
+		CHECK_EQ(copy_begin(&copy, &guest, &stage, &buffers, (CUcontext)CONTEXT, BYTES, false),
+			 SWAP_FINE);
+		put_back_with_words(&copy);
+		CHECK_EQ(copy_end(&copy), SWAP_DRIVER);
+		at = queued;
+	}
+	fails_at = NONE;
+	give(&stage, &buffers);
+}
+
 /* The driver fails at each of its copies in turn, or has no stream. */
 static void check_failures(void)
 {
@@ -417,6 +483,7 @@ int main(void)
 	no_register = false;
 	CHECK_EQ(refused, 0); /* there are none */
 	check_passes();
+	check_fills();
 	check_failures();
 	check_none();
 	return 0;

@@ -329,6 +329,92 @@ static void check_marks(void)
 	stage_give(&stage);
 }
 
+static uint32_t word_of(const struct stage *stage, uint64_t at)
+{
+	uint32_t word = 0;
+
+	CHECK(stage_is_empty(stage, at, &word));
+	return word;
+}
+
+/* A granule of one word has no pages, and is written for somebody who reads it from outside. */
+static void check_empty(void)
+{
+	const uint64_t hash[2] = {3, 4};
+	const uint64_t content = 2 * STAGE_STEP_BYTES + LOOK_BYTES;
+	struct stage stage = {NULL};
+	uint32_t word = 5;
+
+	CHECK(stage_take(&stage, BYTES));
+	base = stage.at;
+	stage_set_empty(&stage, content, 9);
+	stage_unmark(&stage, content);
+	CHECK(!stage_is_empty(&stage, content, &word) && word == 5);
+	CHECK(!stage_is_empty(&stage, stage.bytes, &word));
+	for (uint64_t at = 0; at < 3 * STAGE_STEP_BYTES; at += LOOK_BYTES)
+		if (at != content)
+			stage_set_empty(&stage, at, at < STAGE_STEP_BYTES ? 0 : 0x7fc00001);
+	CHECK(stage_bring(&stage, content, LOOK_BYTES, true));
+	memset(base + content, 0x5a, LOOK_BYTES);
+	stage_keep(&stage, 0, 3 * STAGE_STEP_BYTES);
+	CHECK_EQ(stage_state(&stage, STAGE_STEP_BYTES), STAGE_EMPTY);
+	CHECK_EQ(stage_state(&stage, content), STAGE_READY);
+	CHECK_EQ(stage_ready(&stage), LOOK_BYTES);
+	CHECK_EQ(stage_spared(&stage, 0, BYTES), 3 * STAGE_STEP_BYTES - LOOK_BYTES);
+	CHECK_EQ(stage_spared_steps(&stage), 2 * STAGE_STEP_BYTES);
+	/* Nobody finds pages for it ahead. */
+	stage_begin_ahead(&stage, 3 * STAGE_STEP_BYTES, 0, meet, (void *)42);
+	while (stage_is_at_work(&stage))
+		usleep(1000);
+	stage_end(&stage);
+	check_met(0, 0);
+	CHECK_EQ(stage_ready(&stage), LOOK_BYTES);
+	/* It has a word or a hash. */
+	stage_mark(&stage, 0, hash);
+	CHECK(!stage_has(&stage, 0, hash));
+	stage_mark(&stage, content, hash);
+	CHECK(stage_has(&stage, content, hash));
+	CHECK_EQ(word_of(&stage, STAGE_STEP_BYTES), 0x7fc00001);
+
+	CHECK(stage_write_empty(&stage));
+	CHECK_EQ(*(uint32_t *)(base + STAGE_STEP_BYTES), 0x7fc00001);
+	CHECK_EQ(*(uint32_t *)(base + content - 4), 0x7fc00001);
+	CHECK_EQ(*(uint32_t *)(base + content), 0x5a5a5a5a);
+	/* What reads as zero need not be written. */
+	CHECK_EQ(stage_spared(&stage, 0, BYTES), STAGE_STEP_BYTES);
+	CHECK_EQ(base[0], 0);
+	/* But where other content was. */
+	stage_set_empty(&stage, content, 0);
+	CHECK(!stage_has(&stage, content, hash));
+	CHECK(stage_write_empty(&stage));
+	CHECK_EQ(*(uint32_t *)(base + content), 0);
+	stage_empty(&stage);
+	CHECK(!stage_is_empty(&stage, 0, &word));
+	CHECK_EQ(stage_spared(&stage, 0, BYTES), 0);
+	stage_give(&stage);
+	CHECK(stage_write_empty(&stage));
+}
+
+/* A granule of one word is not in the file, until somebody is to read it there. */
+static void check_empty_of_file(const char *dir)
+{
+	struct stage stage = {NULL};
+	uint32_t word;
+
+	CHECK(stage_take(&stage, BYTES));
+	stage_set_empty(&stage, 2 * STAGE_STEP_BYTES, 1);
+	CHECK_EQ(stage_take_file(&stage, STAGE_STEP_BYTES, dir), 0);
+	CHECK(!stage_is_empty(&stage, 2 * STAGE_STEP_BYTES, &word));
+	stage_set_empty(&stage, 2 * STAGE_STEP_BYTES, 7);
+	stage_set_empty(&stage, 3 * STAGE_STEP_BYTES, 0);
+	CHECK(stage_write_empty(&stage));
+	CHECK_EQ(*(uint32_t *)(stage.at + 2 * STAGE_STEP_BYTES + LOOK_BYTES - 4), 7);
+	CHECK_EQ(*(uint32_t *)(stage.at + 3 * STAGE_STEP_BYTES), 0);
+	stage_give_file(&stage);
+	CHECK(!stage_is_empty(&stage, 2 * STAGE_STEP_BYTES, &word));
+	stage_give(&stage);
+}
+
 /* That of a file goes with the file, and is not known. */
 static void check_marks_of_file(const char *dir)
 {
@@ -614,6 +700,7 @@ int main(void)
 	check_least();
 	check_empty_part();
 	check_marks();
+	check_empty();
 	old_kernel = true;
 	check_steps();
 	old_kernel = false;
@@ -623,6 +710,7 @@ int main(void)
 	if (disk) {
 		check_file(disk);
 		check_marks_of_file(disk);
+		check_empty_of_file(disk);
 		check_lost(disk);
 		check_no_file(disk);
 	}

@@ -21,7 +21,7 @@ enum enroll_accounting {
 	ENROLL_ACCOUNTING_DRIVER
 };
 
-/* What devices look for in memory that leaves them: see POLICY_LOOKS. */
+/* The kinds of memory that devices look for before it leaves them: see POLICY_LOOKS. */
 enum enroll_look {
 	ENROLL_LOOK_NOT_SAID,
 	ENROLL_LOOK_HASH,

@@ -21,6 +21,13 @@
 #define KEEP_PART    2
 
 /*
+ * A process whose device finds by hashes what has not changed (look.h) keeps the copy for longer, while
+ * all but 1 / KEEP_ON_PART of the host's memory is free beside it. Nobody can ask it to return the copy
+ * for a tenant of another user, so there is to be room for any tenant without that.
+ */
+#define KEEP_ON_PART 4
+
+/*
  * While any tenant is moving, prepare no host memory; check again every BUSY_NS. If pages are still
  * missing, retry every AHEAD_NS.
  */
@@ -95,6 +102,7 @@ bool ahead_back(struct ahead *ahead, uint32_t part, bool again, bool filed)
 	ahead->keeps = true;
 	again |= !trial_has("keep");
 	ahead->keeps_until_ns = again ? now : now + KEEP_NS;
+	ahead->keeps_on = !again && !(ahead->guest->policy.flags & POLICY_LOOKS);
 	return !again && !filed;
 }
 
@@ -143,7 +151,7 @@ static bool ahead_is_missed(const struct ahead *ahead, const struct swap_answer 
 	       (answer->state == SWAP_RUNNING || ahead_has_left(ahead, answer));
 }
 
-/* Returns host memory to the host. What was missed is prepared again later. */
+/* Returns host memory to the host. Memory that was missed is prepared again later. */
 static void ahead_return(struct ahead *ahead, const struct swap_answer *answer, bool missed,
 			 uint64_t now)
 {
@@ -160,6 +168,15 @@ static void ahead_return(struct ahead *ahead, const struct swap_answer *answer, 
 	ahead->keeps = false;
 }
 
+/* True if host memory is to be returned, although nobody misses it and there is enough beside it. */
+static bool ahead_has_kept_enough(const struct ahead *ahead, uint64_t now)
+{
+	uint64_t total = host_memory_total();
+
+	return now >= ahead->keeps_until_ns &&
+	       !(ahead->keeps_on && host_memory_own_room() >= total - total / KEEP_ON_PART);
+}
+
 uint64_t ahead_step(struct ahead *ahead, const struct swap_answer *answer)
 {
 	uint64_t now = now_monotonic_ns();
@@ -167,7 +184,7 @@ uint64_t ahead_step(struct ahead *ahead, const struct swap_answer *answer)
 	bool keeps = answer->state == SWAP_RUNNING && ahead->keeps;
 	bool any = keeps || ahead_keeps_beside(ahead, answer);
 
-	if (missed || (keeps && now >= ahead->keeps_until_ns) ||
+	if (missed || (keeps && ahead_has_kept_enough(ahead, now)) ||
 	    (any && host_memory_own_room() < ahead_least(ahead))) {
 		ahead_return(ahead, answer, missed, now);
 		any = false;

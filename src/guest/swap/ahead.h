@@ -23,6 +23,7 @@ struct ahead {
 	/* After a way back: until then; UINT64_MAX: as long as the host has enough beside it. */
 	bool keeps;
 	uint64_t keeps_until_ns;
+	bool keeps_on; /* then for as long as most of the host's memory is free */
 	uint32_t missed; /* tenants that had found no room on the host at the last request */
 };
 

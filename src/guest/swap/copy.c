@@ -219,6 +219,22 @@ static void copy_await_spread(struct copy_batch *batch)
 		futex_wait(&batch->left, left);
 }
 
+/* The driver has been told of all of a batch. */
+static void copy_note(struct copy *copy, struct copy_batch *batch, CUresult e)
+{
+	if (!e && batch->event)
+		e = DRIVER(cuEventRecord, (batch->event, copy->stream));
+	if (e)
+		copy_fail(copy, SWAP_DRIVER);
+}
+
+static void copy_write_word(struct copy *copy, struct copy_batch *batch)
+{
+	copy_note(copy, batch, DRIVER(cuMemsetD32Async, (batch->span->at, batch->word,
+							 batch->span->bytes / sizeof(batch->word),
+							 copy->stream)));
+}
+
 /* The driver gets it. */
 static void copy_transfer(struct copy *copy, struct copy_batch *batch)
 {
@@ -233,10 +249,7 @@ static void copy_transfer(struct copy *copy, struct copy_batch *batch)
 			      : DRIVER(cuMemcpyHtoDAsync_v2,
 				       (span->at, host, span->bytes, copy->stream));
 	}
-	if (!e && batch->event)
-		e = DRIVER(cuEventRecord, (batch->event, copy->stream));
-	if (e)
-		copy_fail(copy, SWAP_DRIVER);
+	copy_note(copy, batch, e);
 }
 
 static void copy_await_transfer(struct copy *copy, struct copy_batch *batch)
@@ -252,6 +265,8 @@ static void copy_first(struct copy *copy)
 {
 	struct copy_batch *batch = copy_batch(copy, copy->first++);
 
+	if (batch->fills)
+		copy_write_word(copy, batch);
 	if (batch->passes)
 		return;
 	if (!copy_place(copy, batch))
@@ -293,7 +308,7 @@ static void copy_third(struct copy *copy)
 	copy->from = min_u64(copy->from, batch->span->host);
 	copy->to = copy_end_of(batch);
 	batch->n = 0;
-	batch->passes = false;
+	batch->passes = batch->fills = false;
 }
 
 /* Starts the filled batch, and continues those before it, until one is free to be filled. */
@@ -364,8 +379,9 @@ enum swap_why copy_put(struct copy *copy, CUdeviceptr at, uint64_t host, uint64_
 	return copy_why(copy);
 }
 
-/* A batch of its own, in order with all others. */
-enum swap_why copy_pass(struct copy *copy, uint64_t host, uint64_t bytes)
+/* A batch of its own, in order with all others, of which no thread copies anything. */
+static enum swap_why copy_put_alone(struct copy *copy, const struct copy_span *span, bool fills,
+				    uint32_t word)
 {
 	struct copy_batch *batch = copy_batch(copy, copy->first);
 
@@ -375,9 +391,23 @@ enum swap_why copy_pass(struct copy *copy, uint64_t host, uint64_t bytes)
 		return copy_why(copy);
 	batch = copy_batch(copy, copy->first);
 	batch->passes = true;
-	batch->span[batch->n++] = (struct copy_span){.host = host, .bytes = bytes};
+	batch->fills = fills;
+	batch->word = word;
+	batch->span[batch->n++] = *span;
 	copy_go_on(copy);
 	return copy_why(copy);
+}
+
+enum swap_why copy_pass(struct copy *copy, uint64_t host, uint64_t bytes)
+{
+	return copy_put_alone(copy, &(struct copy_span){.host = host, .bytes = bytes}, false, 0);
+}
+
+enum swap_why copy_fill(struct copy *copy, CUdeviceptr at, uint64_t host, uint64_t bytes,
+			uint32_t word)
+{
+	return copy_put_alone(copy, &(struct copy_span){.at = at, .host = host, .bytes = bytes}, true,
+			      word);
 }
 
 enum swap_why copy_begin(struct copy *copy, struct guest *guest, struct stage *stage,

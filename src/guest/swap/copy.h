@@ -41,7 +41,9 @@ struct copy_batch {
 	struct copy_span span[COPY_SPANS];
 	int n;
 	bool direct;	       /* by no buffer */
-	bool passes;	       /* its content is there already */
+	bool passes;	       /* its content is there already, */
+	bool fills;	       /* or is one word, repeated, of which the device makes it */
+	uint32_t word;
 	char *host;	       /* what the driver copies to or from, for the first span */
 	CUevent event;	       /* it has */
 	_Atomic uint32_t left; /* jobs of threads; a futex */
@@ -94,6 +96,10 @@ enum swap_why copy_put(struct copy *copy, CUdeviceptr at, uint64_t host, uint64_
 
 /* The same where that content is in its place already. */
 enum swap_why copy_pass(struct copy *copy, uint64_t host, uint64_t bytes);
+
+/* The same on the way back for content that is one word, repeated: the device writes it. */
+enum swap_why copy_fill(struct copy *copy, CUdeviceptr at, uint64_t host, uint64_t bytes,
+			uint32_t word);
 
 /* All is copied when it returns, or it says what failed. The threads are gone. */
 enum swap_why copy_end(struct copy *copy);

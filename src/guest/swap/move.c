@@ -168,7 +168,8 @@ static void move_mark(struct move *move)
 		stage_mark(&move->stage, look->place[i], look->seen[i].hash);
 	if (look->done)
 		trace(move->guest, TRACE_SWAP_LOOKED, look->device->ledger,
-		      move->looked * LOOK_BYTES, move->passed * LOOK_BYTES, 0);
+		      move->looked * LOOK_BYTES, move->passed * LOOK_BYTES,
+		      move->empty * LOOK_BYTES);
 }
 
 /* All that was put is where it belongs when it returns, or what had come so far comes once more. */
@@ -189,17 +190,26 @@ static enum swap_why move_copy_close(struct move *move)
 	return why;
 }
 
-/* The content of the next granule is in its place already. If it is not, that will be written over. */
+/*
+ * The next granule need not be copied: it is empty, which the device has found by comparing its words,
+ * or its content is in its place already. If neither, what is there will be written over.
+ */
 static bool move_pass(struct move *move, uint64_t at)
 {
 	const struct look_seen *seen = look_seen(&move->look, move->looked++, at);
 	bool hashes = !(move->guest->policy.flags & POLICY_LOOK_BYTES);
-	bool has = seen && hashes && stage_has(&move->stage, at, seen->hash);
 
-	move->passed += has;
-	if (!has)
-		stage_unmark(&move->stage, at);
-	return has;
+	if (seen && !seen->differs) {
+		stage_set_empty(&move->stage, at, seen->word);
+		move->empty++;
+		return true;
+	}
+	if (seen && hashes && stage_has(&move->stage, at, seen->hash)) {
+		move->passed++;
+		return true;
+	}
+	stage_unmark(&move->stage, at);
+	return false;
 }
 
 /* Puts what has changed since it last left, as many granules at once as lie behind each other. */
@@ -222,12 +232,42 @@ static enum swap_why move_put_piece(struct move *move, const struct cursor *curs
 	return why;
 }
 
+/* Up to where content from `at` on, before `end`, is empty with that word, or is not empty. */
+static uint64_t move_same(const struct move *move, uint64_t at, uint64_t end, bool empty, uint32_t word)
+{
+	uint32_t other = word;
+
+	for (at += LOOK_BYTES; at < end; at += LOOK_BYTES)
+		if (stage_is_empty(&move->stage, at, &other) != empty || other != word)
+			break;
+	return at;
+}
+
+/* Copies back what has content, and has the device write what is empty. */
+static enum swap_why move_put_back(struct move *move, const struct cursor *cursor)
+{
+	const struct backing_piece *piece = &cursor->piece;
+	uint64_t end = cursor->at + piece->bytes, to;
+	enum swap_why why = SWAP_FINE;
+
+	for (uint64_t at = cursor->at; !why && at < end; at = to) {
+		CUdeviceptr device = piece->at + (at - cursor->at);
+		uint32_t word = 0;
+		bool empty = stage_is_empty(&move->stage, at, &word);
+
+		to = move_same(move, at, end, empty, word);
+		why = empty ? copy_fill(&move->copy, device, at, to - at, word)
+			    : copy_put(&move->copy, device, at, to - at);
+	}
+	return why;
+}
+
 static enum swap_why move_copy_piece(struct move *move, const struct cursor *cursor)
 {
 	const struct backing_piece *piece = &cursor->piece;
 
 	if (!move->copy.out)
-		return copy_put(&move->copy, piece->at, cursor->at, piece->bytes);
+		return move_put_back(move, cursor);
 	if (backing_expose(move->guest, &move->guest->device[cursor->device], piece->at))
 		return SWAP_DRIVER;
 	return move_put_piece(move, cursor);
@@ -245,7 +285,7 @@ static bool move_next_between(struct cursor *cursor, int device, CUdeviceptr fro
 /* The key is as old as what is known by it. */
 static void move_look_begin(struct move *move, int device)
 {
-	move->looked = move->passed = 0;
+	move->looked = move->passed = move->empty = 0;
 	if (!move->key && !(move->guest->policy.flags & POLICY_LOOK_OFF))
 		move->key = look_new_key();
 	if (move->key)
@@ -383,6 +423,8 @@ enum swap_why move_bare(struct move *move)
 {
 	if (!move->list && !move_make_list(move))
 		return SWAP_HOST;
+	if (!stage_write_empty(&move->stage))
+		return stage_why(&move->stage);
 	move_part_host(move);
 	if (move->given && !stage_sync(&move->stage, move_synced, move))
 		return stage_why(&move->stage);
@@ -881,6 +923,18 @@ static uint64_t move_kind_kept(const void *self)
 	return stage_ready(&((const struct move *)self)->stage);
 }
 
+static uint64_t move_kind_empty(void *self)
+{
+	struct move *move = self;
+	struct cursor cursor = {.guest = move->guest};
+	uint64_t bytes = 0;
+
+	while (move_next(&cursor))
+		if (!cursor.piece.resident)
+			bytes += stage_spared(&move->stage, cursor.at, cursor.at + cursor.piece.bytes);
+	return bytes;
+}
+
 /* Buffers, and of each device what is behind its content: that was found ahead. */
 static void move_give_rest(struct move *move)
 {
@@ -986,7 +1040,8 @@ static bool move_kind_ahead(void *self, uint32_t part, uint64_t least)
 			return true;
 	}
 	all = least == UINT64_MAX ||
-	      stage_ready(&move->stage) >= min_u64(to, move->stage.host_bytes);
+	      stage_ready(&move->stage) + stage_spared_steps(&move->stage) >=
+		      min_u64(to, move->stage.host_bytes);
 	if (finished && (all || host_memory_own_room() < least))
 		return all;
 	move->stage.busy = residency ? residency_file_moves(residency) : NULL;
@@ -1031,5 +1086,6 @@ const struct mover_kind move_kind = {
 	.ahead = move_kind_ahead,
 	.yield = move_kind_yield,
 	.kept = move_kind_kept,
+	.empty = move_kind_empty,
 	.forget = move_kind_forget,
 };

@@ -32,7 +32,8 @@ struct move {
 	int copying;	      /* whose number is one less; 0: of none */
 	struct look look;     /* at what is copied out, by one key for as long as the process lives; */
 	struct look_key *key;
-	uint64_t looked, passed; /* granules of it, and those that were not copied */
+	/* Granules of it; those that are as they were; those that are empty: neither are copied. */
+	uint64_t looked, passed, empty;
 	CUcontext context;
 	/* Of each device, the pieces below this address: copied out; released; back ahead of BACK.
 	 */

@@ -50,6 +50,16 @@ uint64_t movers_kept(const struct movers *movers)
 	return bytes;
 }
 
+uint64_t movers_empty(const struct movers *movers)
+{
+	uint64_t bytes = 0;
+
+	FOR_EACH_MOVER(movers, each)
+		if (each->kind->empty)
+			bytes += each->kind->empty(each->self);
+	return bytes;
+}
+
 struct mover_file movers_file(const struct movers *movers)
 {
 	struct mover_file all = {0};

@@ -85,6 +85,8 @@ struct mover_kind {
 	 * those with content.
 	 */
 	uint64_t (*kept)(const void *self);
+	/* Bytes that are out, and take no host memory: they are empty. NULL: none are. */
+	uint64_t (*empty)(void *self);
 	void (*forget)(void *self);
 };
 
@@ -106,6 +108,7 @@ enum swap_why movers_prepare(const struct movers *movers, uint64_t *ret_amount);
 uint64_t movers_bytes(const struct movers *movers, uint32_t part);
 uint64_t movers_away(const struct movers *movers);
 uint64_t movers_kept(const struct movers *movers);
+uint64_t movers_empty(const struct movers *movers);
 struct mover_file movers_file(const struct movers *movers);
 enum mover_work movers_work(const struct movers *movers);
 bool movers_come(const struct movers *movers);

@@ -54,20 +54,76 @@ static uint64_t stage_marks(const struct stage *stage)
 
 void stage_mark(struct stage *stage, uint64_t at, const uint64_t hash[2])
 {
-	if (at + LOOK_BYTES <= stage->host_bytes)
+	if (at + LOOK_BYTES <= stage->host_bytes && !stage->mark[at / LOOK_BYTES].empty)
 		memcpy(stage->mark[at / LOOK_BYTES].hash, hash, sizeof(stage->mark->hash));
 }
 
 void stage_unmark(struct stage *stage, uint64_t at)
 {
-	if (at / LOOK_BYTES < stage_marks(stage))
-		memset(&stage->mark[at / LOOK_BYTES], 0, sizeof(*stage->mark));
+	struct stage_mark *mark = &stage->mark[at / LOOK_BYTES];
+
+	if (at / LOOK_BYTES >= stage_marks(stage))
+		return;
+	memset(mark->hash, 0, sizeof(mark->hash));
+	mark->empty = false;
 }
 
+/* The pages of [from, to) are there, or have gone. */
+static void stage_set_brought(struct stage *stage, uint64_t from, uint64_t to, bool brought)
+{
+	for (uint64_t i = from / LOOK_BYTES; i * LOOK_BYTES < to && i < stage_marks(stage); i++)
+		atomic_store_explicit(&stage->mark[i].brought, brought, memory_order_relaxed);
+}
+
+/* The content of [from, to) has gone with its pages. */
 static void stage_unmark_all(struct stage *stage, uint64_t from, uint64_t to)
 {
 	for (uint64_t at = from / LOOK_BYTES * LOOK_BYTES; at < to; at += LOOK_BYTES)
 		stage_unmark(stage, at);
+	stage_set_brought(stage, from, to, false);
+}
+
+void stage_set_empty(struct stage *stage, uint64_t at, uint32_t word)
+{
+	struct stage_mark *mark = &stage->mark[at / LOOK_BYTES];
+
+	stage_unmark(stage, at);
+	mark->word = word;
+	mark->empty = true;
+}
+
+bool stage_is_empty(const struct stage *stage, uint64_t at, uint32_t *ret_word)
+{
+	const struct stage_mark *mark = &stage->mark[at / LOOK_BYTES];
+
+	if (at / LOOK_BYTES >= stage_marks(stage) || !mark->empty)
+		return false;
+	*ret_word = mark->word;
+	return true;
+}
+
+/* It is empty and has no pages. */
+static bool stage_is_spared(const struct stage *stage, uint64_t i)
+{
+	return stage->mark[i].empty &&
+	       !atomic_load_explicit(&stage->mark[i].brought, memory_order_relaxed);
+}
+
+/* How many granules of [from, to) are so. */
+static uint64_t stage_count_spared(const struct stage *stage, uint64_t from, uint64_t to)
+{
+	uint64_t n = 0;
+
+	for (uint64_t i = from / LOOK_BYTES; i < stage_marks(stage) && (i + 1) * LOOK_BYTES <= to; i++)
+		n += stage_is_spared(stage, i);
+	return n;
+}
+
+static uint64_t stage_spared_of(const struct stage *stage, uint64_t step)
+{
+	uint64_t at = step * STAGE_STEP_BYTES;
+
+	return stage_count_spared(stage, at, at + stage_step_bytes(stage, step)) * LOOK_BYTES;
 }
 
 bool stage_has(const struct stage *stage, uint64_t at, const uint64_t hash[2])
@@ -169,6 +225,7 @@ void stage_give_file(struct stage *stage)
 	if (!bytes)
 		return;
 	at = stage->at + stage->host_bytes;
+	stage_unmark_all(stage, stage->host_bytes, stage->bytes);
 	/* A child that was forked while it was opened must not keep the room. */
 	madvise(at, bytes, MADV_REMOVE);
 	if (mmap(at, bytes, PROT_READ | PROT_WRITE,
@@ -233,10 +290,42 @@ static bool stage_populate(volatile char *at, uint64_t bytes)
 
 bool stage_bring(struct stage *stage, uint64_t at, uint64_t bytes, bool write)
 {
-	if (at >= stage->host_bytes)
-		return stage_bring_file(stage, at, bytes, write);
-	return (!write && stage_state(stage, at) >= STAGE_READY) ||
-	       stage_populate(stage->at + at, bytes);
+	if (at < stage->host_bytes && !write && stage_state(stage, at) >= STAGE_READY)
+		return true;
+	if (at >= stage->host_bytes ? !stage_bring_file(stage, at, bytes, write)
+				    : !stage_populate(stage->at + at, bytes))
+		return false;
+	stage_set_brought(stage, at, at + bytes, true);
+	return true;
+}
+
+/* A granule that reads as zero need not be written to be that. */
+static bool stage_is_written(const struct stage *stage, uint64_t i)
+{
+	return stage->mark[i].empty && (stage->mark[i].word || !stage_is_spared(stage, i));
+}
+
+bool stage_write_empty(struct stage *stage)
+{
+	uint64_t takes = 0;
+
+	stage->error = 0;
+	for (uint64_t i = 0; stage->at && i < stage->host_bytes / LOOK_BYTES; i++)
+		takes += stage_is_written(stage, i) && stage_is_spared(stage, i) ? LOOK_BYTES : 0;
+	if (takes && host_memory_own_room() < takes)
+		return false;
+	for (uint64_t i = 0; stage->at && i < stage_marks(stage); i++) {
+		const struct stage_mark *mark = &stage->mark[i];
+		char *at = stage->at + i * LOOK_BYTES;
+
+		if (!stage_is_written(stage, i))
+			continue;
+		if (!stage_bring(stage, i * LOOK_BYTES, LOOK_BYTES, true))
+			return false;
+		for (uint64_t at_word = 0; at_word < LOOK_BYTES; at_word += sizeof(mark->word))
+			memcpy(at + at_word, &mark->word, sizeof(mark->word));
+	}
+	return true;
 }
 
 /* The thread that finds a step in state `found` makes it ready, or known. */
@@ -248,8 +337,10 @@ static void stage_make(struct stage *stage, uint64_t i, enum stage_state found, 
 
 	if (!atomic_compare_exchange_strong(&stage->step[i], &was, STAGE_TAKEN))
 		return;
-	if (stage_populate(at, bytes))
+	if (stage_populate(at, bytes)) {
+		stage_set_brought(stage, i * STAGE_STEP_BYTES, i * STAGE_STEP_BYTES + bytes, true);
 		state = meet && meet(stage->arg, at, bytes) ? STAGE_KNOWN : STAGE_READY;
+	}
 	atomic_store(&stage->step[i], state);
 	futex_wake_all(&stage->step[i]);
 }
@@ -270,6 +361,15 @@ static void stage_make_up(struct stage *stage, int p, uint64_t i)
 		stage_make(stage, i, stage->pass[p].found, stage->pass[p].meet);
 }
 
+/* It had no pages for what was empty when it last left: it will hardly need them. */
+static bool stage_is_left_out(const struct stage *stage, uint64_t i)
+{
+	uint64_t spared = stage_spared_of(stage, i);
+
+	return spared && (spared == stage_step_bytes(stage, i) ||
+			  atomic_load(&stage->step[i]) == STAGE_READY);
+}
+
 static void stage_work_pass(struct stage *stage, int p)
 {
 	const struct stage_pass *pass = &stage->pass[p];
@@ -278,7 +378,7 @@ static void stage_work_pass(struct stage *stage, int p)
 	if (pass->most && atomic_fetch_add(&stage->came[p], 1) >= pass->most)
 		return;
 	while ((i = atomic_fetch_add(&stage->next[p], 1)) < atomic_load(&stage->end)) {
-		if (atomic_load(&stage->step[i]) != pass->found)
+		if (atomic_load(&stage->step[i]) != pass->found || stage_is_left_out(stage, i))
 			continue;
 		if (!stage_may_find(stage, pass))
 			return;
@@ -390,9 +490,15 @@ void stage_keep(struct stage *stage, uint64_t from, uint64_t to)
 {
 	uint64_t end = (min_u64(to, stage->host_bytes) + STAGE_STEP_BYTES - 1) / STAGE_STEP_BYTES;
 
-	for (uint64_t i = from / STAGE_STEP_BYTES; i < end; i++)
-		if (atomic_load(&stage->step[i]) < STAGE_READY)
+	for (uint64_t i = from / STAGE_STEP_BYTES; i < end; i++) {
+		uint64_t begin = max_u64(from, i * STAGE_STEP_BYTES);
+		uint64_t behind = min_u64(to, i * STAGE_STEP_BYTES + stage_step_bytes(stage, i));
+		uint64_t spared = stage_count_spared(stage, begin, behind);
+
+		if (spared * LOOK_BYTES < behind - begin &&
+		    atomic_load(&stage->step[i]) < STAGE_READY)
 			atomic_store(&stage->step[i], STAGE_READY);
+	}
 }
 
 enum stage_state stage_state(const struct stage *stage, uint64_t at)
@@ -434,6 +540,21 @@ uint64_t stage_ready(const struct stage *stage)
 
 	for (uint64_t i = 0; stage->at && i < stage_steps(stage); i++)
 		if (atomic_load(&stage->step[i]) >= STAGE_READY)
+			bytes += stage_step_bytes(stage, i) - stage_spared_of(stage, i);
+	return bytes;
+}
+
+uint64_t stage_spared(const struct stage *stage, uint64_t from, uint64_t to)
+{
+	return stage->at ? stage_count_spared(stage, from, to) * LOOK_BYTES : 0;
+}
+
+uint64_t stage_spared_steps(const struct stage *stage)
+{
+	uint64_t bytes = 0;
+
+	for (uint64_t i = 0; stage->at && i < stage_steps(stage); i++)
+		if (stage_spared_of(stage, i) == stage_step_bytes(stage, i))
 			bytes += stage_step_bytes(stage, i);
 	return bytes;
 }

@@ -51,9 +51,12 @@ struct stage_pass {
 
 #define STAGE_PASSES 3
 
-/* The hash of a granule's content (look_code.h); zero: nothing is known of it. */
+/* The content of a granule (look_code.h), as far as it is known; and whether its pages are there. */
 struct stage_mark {
-	uint64_t hash[2];
+	uint64_t hash[2]; /* zero: nothing is known of it */
+	uint32_t word;
+	bool empty; /* the content is that word, repeated, and was not written to the host memory */
+	_Atomic bool brought; /* pages of it are there; without, they read as zero */
 };
 
 struct stage {
@@ -129,7 +132,7 @@ bool stage_await(struct stage *stage, uint64_t from, uint64_t to, bool write);
  */
 bool stage_bring(struct stage *stage, uint64_t at, uint64_t bytes, bool write);
 
-/* Steps of [from, to) that were brought in are ready, whether they were written or read. */
+/* Steps of [from, to) that were brought in are ready, whether they were written or read: empty ones were not. */
 void stage_keep(struct stage *stage, uint64_t from, uint64_t to);
 
 /* Of the step there. No thread is at work. */
@@ -156,11 +159,25 @@ void stage_mark(struct stage *stage, uint64_t at, const uint64_t hash[2]);
 void stage_unmark(struct stage *stage, uint64_t at);
 bool stage_has(const struct stage *stage, uint64_t at, const uint64_t hash[2]);
 
+/*
+ * A granule whose content is one repeated word is empty: it takes no host memory, nor pages of a file.
+ * It stays so until stage_unmark, or until its host memory goes. Returns true if it is.
+ */
+void stage_set_empty(struct stage *stage, uint64_t at, uint32_t word);
+bool stage_is_empty(const struct stage *stage, uint64_t at, uint32_t *ret_word);
+
+/* Writes the content of empty granules, for a reader from outside. False: as of stage_await. */
+bool stage_write_empty(struct stage *stage);
+
 /* For each step that the driver knows: it is to forget it. */
 void stage_part(struct stage *stage, stage_part_step *part, void *arg);
 
-/* Bytes of the steps that are ready. */
+/* Bytes of the steps that are ready, but for empty granules without pages. */
 uint64_t stage_ready(const struct stage *stage);
+
+/* Bytes of [from, to) that are empty and have no pages; of steps that have nothing else. */
+uint64_t stage_spared(const struct stage *stage, uint64_t from, uint64_t to);
+uint64_t stage_spared_steps(const struct stage *stage);
 
 /* The pages and the file go, the addresses stay. No driver may know them any more. */
 void stage_empty(struct stage *stage);

@@ -336,6 +336,7 @@ static bool swap_has_room(struct swap *swap, uint64_t bytes)
 {
 	if (movers_file(&swap->movers).bytes || bytes <= movers_away(&swap->movers))
 		return true;
+	bytes = sat_sub_u64(bytes, movers_empty(&swap->movers));
 	/* --host-memory counts whatever is free. */
 	if (!swap->guest->policy.host_bytes &&
 	    bytes > sat_add_u64(movers_kept(&swap->movers), host_memory_room()))

@@ -184,6 +184,17 @@ class Way(Disk):
             self.restore()
         self.good(guest)
 
+    def test_empty_memory(self):
+        """An image has memory of one word, too, of which the host has no copy."""
+        for what in (("sparse", "1"), ("empty", "0"), ("empty", "0x3f800000")):
+            guest = self.guest(*what)
+            self.to = f"{self.tmp}/image {' '.join(what)}"
+            self.must("suspend", "t")
+            self.save()
+            self.gone(guest)
+            self.restore()
+            self.good(guest)
+
     def test_tree(self):
         """A process without a GPU, and two that have one."""
         guest = self.guest(command=(

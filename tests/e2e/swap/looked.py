@@ -2,9 +2,12 @@
 """Memory that has not changed since it last left is not copied again (`allot run --look`)."""
 
 import json
+import shutil
+import tempfile
 import unittest
 
 import load
+from find_disk import find_disk
 from swap import IDLE, MIB, STAYS, Case
 
 CYCLES = 25
@@ -75,6 +78,54 @@ class Looked(Case):
         self.assertEqual(self.tenant()["look"], "off")
 
 
+class Empty(Looked):
+    HOLDS, SPARSE, TURNS = 200 * MIB, 96 * MIB, 6
+
+    def empty(self):
+        return [e["args"]["empty_bytes"] for e in json.loads(self.must("trace", "t", "--json"))["traceEvents"]
+                if e["name"] == "swap_looked"]
+
+    def test_takes_no_host_memory(self):
+        for name, word in (("t", "0"), ("u", "0x3f800000")):
+            guest = self.guest("empty", word, options=("--swappable", "--trace"), name=name)
+            before = self.anonymous(guest)
+            self.must("suspend", name)
+            self.assertEqual(self.used(), STAYS)
+            self.assertLess(self.anonymous(guest), before + 24 * MIB)
+            self.must("resume", name)
+            self.good(guest)
+            self.until(lambda: self.used() == 0)
+        guest = self.guest("empty", "0", options=("--swappable", "--trace"))
+        self.leave_and_return()
+        self.assertEqual(self.empty(), [self.HOLDS - 2 * MIB])
+        self.good(guest)
+
+    def turns(self, *options):
+        """It leaves and comes back, and every second time once more as it is."""
+        guest = self.guest("sparse", str(self.TURNS), options=("--swappable", "--trace", *options))
+        for turn in range(self.TURNS):
+            for _ in range(1 + turn % 2):
+                self.leave_and_return()
+            if turn < self.TURNS - 1:
+                self.told(guest)
+        self.assertEqual(len([empty for empty in self.empty() if 0 < empty < self.SPARSE]),
+                         self.TURNS + self.TURNS // 2)
+        self.good(guest)
+
+    def test_turns(self):
+        self.turns()
+        self.assertTrue(any(unchanged for _, unchanged in self.looked()))
+
+    def test_by_bytes(self):
+        self.turns("--look", "bytes")
+        self.assertFalse(any(unchanged for _, unchanged in self.looked()))
+
+    def test_to_a_file(self):
+        disk = tempfile.mkdtemp(prefix="allot-swap-dir-", dir=find_disk())
+        self.addCleanup(shutil.rmtree, disk, ignore_errors=True)
+        self.turns("--swap-dir", disk, "--host-memory", "32MiB")
+
+
 class Works(Looked, load.Load):
     """Threads write, free and take memory all the time: no change is missed."""
 
@@ -95,5 +146,6 @@ class Works(Looked, load.Load):
 
 
 if __name__ == "__main__":
-    unittest.main(argv=[__file__, "Looked", "Works.test_cycles", "Works.test_pools",
+    unittest.main(argv=[__file__, "Looked", "Empty.test_takes_no_host_memory", "Empty.test_turns",
+                        "Empty.test_by_bytes", "Empty.test_to_a_file", "Works.test_cycles", "Works.test_pools",
                         "Works.test_what_changes"])

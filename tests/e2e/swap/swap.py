@@ -252,7 +252,7 @@ class Kept(Case):
 
     def test_given_back_in_a_capture(self):
         """What the program captures meanwhile is not spoiled by it."""
-        guest = self.guest("capture behind")
+        guest = self.guest("capture behind", options=("--swappable", "--look", "off"))
         before = self.anonymous(guest)
         self.must("suspend", "t")
         self.assertGreater(self.anonymous(guest), before + 60 * MIB)

@@ -1610,6 +1610,57 @@ static const struct {
 	{"ending", hold_and_end},
 };
 
+#define SPARSE	(96 * MIB)
+#define GRANULE (2 * MIB)
+
+/* Granules of one word, of content as before and of other content, mixed and in runs of many. */
+static void change_sparse(uint32_t *is, uint32_t turn)
+{
+	for (uint32_t g = 0; g < SPARSE / GRANULE; g++) {
+		uint32_t kind = g < 20 ? turn % 2 * 3 : (g * 7 + turn * 5) / 3 % 4;
+		uint32_t word = kind ? 0x7fc00000 + g / 4 : 0;
+
+		for (uint32_t i = 0; kind != 2 && i < GRANULE / 4; i++)
+			is[g * (GRANULE / 4) + i] = kind == 3 ? (i + turn) * 2654435761u : word;
+	}
+}
+
+/* At each line it looks at what it holds, which is another content from then on. */
+static void sparse(uint32_t turns)
+{
+	uint32_t *is = calloc(1, SPARSE), *found = malloc(SPARSE);
+	CUdeviceptr at;
+
+	CHECK(is && found);
+	begin();
+	MUST(cuMemAlloc_v2(&at, SPARSE));
+	for (uint32_t turn = 0; turn < turns; turn++) {
+		change_sparse(is, turn);
+		MUST(cuMemcpyHtoD_v2(at, is, SPARSE));
+		await_line();
+		MUST(cuMemcpyDtoH_v2(found, at, SPARSE));
+		CHECK(!memcmp(is, found, SPARSE));
+	}
+}
+
+/* Nothing but one word, in most of what it holds. */
+static void empty(uint32_t word)
+{
+	uint64_t bytes = 200 * MIB;
+	uint32_t *found = malloc(bytes);
+	CUdeviceptr at;
+
+	CHECK(found);
+	begin();
+	MUST(cuMemAlloc_v2(&at, bytes));
+	MUST(cuMemsetD32_v2(at, word, bytes / 4));
+	MUST(cuMemsetD32_v2(at + 3 * MIB, ~word, 1));
+	await_line();
+	MUST(cuMemcpyDtoH_v2(found, at, bytes));
+	for (uint64_t i = 0; i < bytes / 4; i++)
+		CHECK(found[i] == (i == 3 * MIB / 4 ? ~word : word));
+}
+
 int main(int argc, char **argv)
 {
 	const char *what = argc > 1 ? argv[1] : "";
@@ -1642,6 +1693,10 @@ int main(int argc, char **argv)
 		spread(strtoull(argv[2], NULL, 0), (uint32_t)atoi(argv[3]));
 	} else if (!strcmp(what, "idle")) {
 		idle(false);
+	} else if (!strcmp(what, "sparse") && argc > 2) {
+		sparse((uint32_t)atoi(argv[2]));
+	} else if (!strcmp(what, "empty") && argc > 2) {
+		empty((uint32_t)strtoul(argv[2], NULL, 0));
 	} else if (!strcmp(what, "idle, and lingers")) {
 		atexit(linger);
 		idle(false);

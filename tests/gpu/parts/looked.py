@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Memory that has not changed since it last left is not copied again: the code that finds
-that, on the device, beside its formula; and a program that leaves again, as it was and changed."""
+that, on the device, beside its formula; a program that leaves again, as it was and changed; and one that
+uses little of what it took."""
 from harness import Child
 from parts.swap import QUOTA_MORE, content, moved
 
@@ -9,6 +10,8 @@ GIB, SIM_GIB = 30, 0.25
 HASH_MIB, SIM_HASH_MIB = 8192, 64
 LEAST_GB_S = 2000
 AGAIN_S = 0.08  # of 30 GiB that have not changed; the rest in proportion
+USED_GIB, SIM_USED_GIB = 1, 0.02  # of GIB that are taken
+SPARSE_S = 0.12  # each way of these
 
 
 def code(bench):
@@ -44,8 +47,27 @@ def cycles(bench, look):
     return held, rows
 
 
+def sparse(bench):
+    held, used = (int(gib * 1024) for gib in ((SIM_GIB, SIM_USED_GIB) if bench.sim else (GIB, USED_GIB)))
+    name, rows = bench.tenant(), []
+    with bench.start(name, QUOTA_MORE % (held + 2048), [bench.program("swap"), "sparse", held, used],
+                     options=["--swappable"]) as child:
+        child.hear("held", 240)
+        for what in ("first", "again"):
+            out, back = (moved(bench, word, name)["way_s"] for word in ("suspend", "resume"))
+            rows.append([what, out, back])
+            if bench.sim:
+                bench.results.skip(PART, f"little used, {what}", f"out {out} s, back {back} s, simulated")
+            else:
+                bench.results.check(PART, f"little used, {what}", max(out, back) <= SPARSE_S,
+                                    f"out {out:.3f} s, back {back:.3f} s", f"each at most {SPARSE_S} s")
+        content(bench, child, "little used")
+    bench.results.table(PART, [f"s, {used} of {held} MiB used", "out", "back"], rows)
+
+
 def part(bench):
     code(bench)
+    sparse(bench)
     _, without = cycles(bench, "off")
     held, rows = cycles(bench, "hash")
     bench.results.table(PART, ["s", "out", "back", "out, all copied", "back"],

@@ -12,6 +12,9 @@
  *
  * swap pooled MIB: the same as that, of memory from a stream-ordered pool.
  *
+ * swap sparse MIB USED: takes MIB at once, as a framework does that preallocates, and writes to the
+ * first USED MiB alone; the rest is zero.
+ *
  * swap checkpoint PID: has the driver move another process's memory to the host and back
  * (cuCheckpointProcess*), and says how long that took.
  */
@@ -34,6 +37,7 @@ static struct {
 	int pattern; /* the piece whose it was at first */
 } pieces[PIECES];
 static int n;
+static uint64_t used = UINT64_MAX; /* bytes of a piece, behind which it is zero */
 static uint32_t *stage;
 static CUdeviceptr graphed;
 static CUgraphExec graph;
@@ -49,6 +53,8 @@ static double seconds(void)
 
 static uint32_t value(int piece, uint64_t step)
 {
+	if (step >= used / STEP)
+		return 0;
 	return (uint32_t)(((uint64_t)pieces[piece].pattern << 20 | step) * 2654435761u);
 }
 
@@ -58,6 +64,8 @@ static void take(uint64_t bytes, bool pooled)
 	uint64_t large = bytes / 64 / STEP * STEP, got = 0;
 
 	large = large ? large : STEP;
+	if (used < bytes)
+		large = bytes;
 	for (n = 0; n < PIECES && got < bytes; n++) {
 		uint64_t want = n % 4 == 3 ? 3 * STEP / 4 : large;
 
@@ -317,13 +325,17 @@ int main(int argc, char **argv)
 {
 	child_begin(300);
 	MUST(cu.cuInit(0));
-	if (argc == 3 && (!strcmp(argv[1], "hold") || !strcmp(argv[1], "brief")))
+	if (argc == 3 && (!strcmp(argv[1], "hold") || !strcmp(argv[1], "brief"))) {
 		hold(strtoull(argv[2], NULL, 10), !strcmp(argv[1], "brief"), false);
-	else if (argc == 3 && !strcmp(argv[1], "pooled"))
+	} else if (argc == 4 && !strcmp(argv[1], "sparse")) {
+		used = strtoull(argv[3], NULL, 10) * MIB;
+		hold(strtoull(argv[2], NULL, 10), true, false);
+	} else if (argc == 3 && !strcmp(argv[1], "pooled")) {
 		hold(strtoull(argv[2], NULL, 10), true, true);
-	else if (argc == 3 && !strcmp(argv[1], "checkpoint"))
+	} else if (argc == 3 && !strcmp(argv[1], "checkpoint")) {
 		checkpoint(atoi(argv[2]));
-	else
+	} else {
 		return 2;
+	}
 	return 0;
 }

@@ -52,33 +52,66 @@ static void frame_add_part(struct frame_line *line, int width, const char *fmt, 
 		line->text[len] = 0;
 }
 
-/* The most important part is first. */
-static void frame_add_title(struct frame *f, const struct view *view,
-			    const struct frame_state *state, int width)
+/* The part of the view that the filter shows, and the tenants without rows, which cannot be read. */
+struct frame_sum {
+	size_t tenants, outside;
+	unsigned int live, unreadable;
+};
+
+/* A tenant has a row for each of its devices. */
+static bool frame_shows(const struct rows *rows, const struct tenant_entry *tenant)
 {
-	unsigned int live = 0, unreadable = 0;
-	struct frame_line *line;
+	for (size_t i = 0; i < rows->n; i++)
+		if (rows->list[i].tenant == tenant)
+			return true;
+	return false;
+}
+
+static struct frame_sum frame_add_up(const struct view *view, const struct rows *rows)
+{
+	struct frame_sum sum = {.tenants = 0};
 
 	for (size_t i = 0; i < view->tenants.n; i++) {
-		if (view->tenants.list[i].error)
-			unreadable++;
-		else
-			live += tenants_live(view->tenants.list[i].snapshot);
+		const struct tenant_entry *tenant = &view->tenants.list[i];
+
+		if (tenant->error) {
+			sum.unreadable++;
+		} else if (frame_shows(rows, tenant)) {
+			sum.tenants++;
+			sum.live += tenants_live(tenant->snapshot);
+		}
 	}
-	line = frame_line_add(f, "allot: %s", units_count(view->tenants.n, "tenant", "tenants").s);
+	for (size_t i = 0; i < rows->n; i++)
+		sum.outside += rows->list[i].outside != NULL;
+	return sum;
+}
+
+/* The most important part is first. */
+static void frame_add_title(struct frame *f, const struct view *view, const struct rows *rows,
+			    const struct frame_state *state, int width)
+{
+	struct units_text all = units_count(view->tenants.n, "tenant", "tenants");
+	struct frame_sum sum = frame_add_up(view, rows);
+	bool filtered = *state->choice.filter;
+	struct frame_line *line;
+
+	line = filtered ? frame_line_add(f, "allot: %zu of %s", sum.tenants, all.s)
+			: frame_line_add(f, "allot: %s", all.s);
 	line->style = FRAME_STRONG;
-	if (view->noutside)
+	if (view->noutside && filtered)
+		frame_add_part(line, width, ", %zu of %zu outside", sum.outside, view->noutside);
+	else if (view->noutside)
 		frame_add_part(line, width, ", %zu outside", view->noutside);
-	if (*state->choice.filter)
+	if (filtered)
 		frame_add_part(line, width, ", with \"%s\"", state->choice.filter);
-	frame_add_part(line, width, ", %s", units_count(live, "process", "processes").s);
+	frame_add_part(line, width, ", %s", units_count(sum.live, "process", "processes").s);
 	frame_add_part(line, width, ", by %s", rows_sorts[state->choice.sort]);
 	if (state->interval_us)
 		frame_add_part(line, width, ", every %s",
 			       units_duration(state->interval_us * 1000).s);
-	if (unreadable)
+	if (sum.unreadable)
 		frame_line_add(f, "%s cannot be read: see \"allot ps\"",
-			       units_count(unreadable, "tenant", "tenants").s)
+			       units_count(sum.unreadable, "tenant", "tenants").s)
 			->style = FRAME_ALERT;
 }
 
@@ -144,7 +177,7 @@ int frame_build(const struct view *view, struct frame_state *state, int width, i
 	if (state->help) {
 		frame_add_help(ret);
 	} else {
-		frame_add_title(ret, view, state, width);
+		frame_add_title(ret, view, &rows, state, width);
 		/* Devices have a quarter of the screen, and at least a line. */
 		frame_table_devices(ret, view, state, width, height ? 1 + height / 4 : 0);
 		if (ret->n > 1 && (!height || height > 12))

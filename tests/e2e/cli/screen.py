@@ -303,7 +303,7 @@ class Keys(Screen):
         # What outsiders run, too; and what is not there.
         self.type("/stray")
         self.key("Enter")
-        self.wait(r"^> !\d+ python")
+        self.wait(r"^> !\d+ python", r"^allot: 0 of 3 tenants, 1 of 1 outside, with \"stray\"")
         self.wait_order("!")
         self.type("/x")
         self.wait(r'nothing has "strayx"')

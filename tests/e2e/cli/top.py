@@ -109,6 +109,10 @@ class Top(cli_lib.Case):
     def test_filter(self):
         self.assertEqual(list(self.rows("--filter", "LAR")), ["large"])
         self.assertIn('nothing has "x!"', self.ok("top", "-f", "x!"))
+        for text, words in (("LAR", "1 of 2 tenants, with \"LAR\", 1 process,"),
+                            ("x!", "0 of 2 tenants, with \"x!\", 0 processes,")):
+            title = self.ok("top", "--filter", text).splitlines()[0]
+            self.assertTrue(title.startswith(f"allot: {words}"), title)
         done = self.allot("top", "--filter", "x" * 64)
         self.assertEqual(done.returncode, 125)
         self.assertIn("at most 63 characters", done.stderr)

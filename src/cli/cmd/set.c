@@ -142,11 +142,11 @@ static struct units_text set_idle_words(const struct policy *policy)
 }
 
 /* Which of the tenant's devices use more than they now may. */
-static void set_report_excess(const char *dir)
+static void set_report_excess(const struct args *a, const char *dir)
 {
 	struct snapshot *snapshot;
 
-	if (snapshot_read(dir, &snapshot) < 0)
+	if (!(a->tenant.said & TENANT_MEMORY) || snapshot_read(dir, &snapshot) < 0)
 		return;
 	for (int i = 0; i < snapshot->ndevices; i++) {
 		const struct snapshot_device *d = &snapshot->device[i];
@@ -299,7 +299,7 @@ int cmd_set(int argc, char **argv)
 	set_report_change(&a, &change);
 	set_note_excess(&a, &change.after);
 	tenant_options_note_unused(&a.tenant, &change.after);
-	set_report_excess(dir);
+	set_report_excess(&a, dir);
 	set_change_kernels_limit(&place, &a, &change.after);
 	residency_file_tell(runtime); /* its quota counts, */
 	arbiter_host_announce(runtime); /* and so does its share */

@@ -67,6 +67,9 @@ class Live(cli_lib.Case):
         self.assertEqual(ask("info")[1], 2 * GIB)
         self.assertEqual(ask("alloc", 800 * MIB), OK)
         self.assertIn("nothing is taken away", self.ok("set", "a", "--memory", "1GiB"))
+        # Its use is no matter of what follows.
+        self.assertNotIn("quota", self.ok("set", "a", "--compute", "50"))
+        self.assertNotIn("quota", self.ok("set", "a", "--trace", "on"))
         self.assertEqual(ask("info"), [0, GIB])
         self.assertEqual(ask("alloc", 2 * MIB), OUT_OF_MEMORY)
         self.assertEqual(ask("free"), OK)

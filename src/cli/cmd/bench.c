@@ -112,7 +112,7 @@ static int bench_choose_device(const struct args *a, char ret_words[static 128])
 		return say_error("%s", devices.trouble);
 	if (!a->gpu)
 		selection_visible(&devices, &selection);
-	if (a->gpu && selection_parse(&devices, a->gpu, &selection) < 0)
+	if (a->gpu && selection_parse(&devices, &selection_gpu, a->gpu, &selection) < 0)
 		return EXIT_ALLOT;
 	if (!selection.n || (a->gpu && selection.n > 1))
 		return say_error("--gpu \"%s\": one device is measured at a time; write it like "

@@ -102,13 +102,15 @@ static int cdi_read_devices(struct generator *g, const char *name)
 static int cdi_choose_devices(struct generator *g, const char *name, const char *list,
 			      struct devices *ret)
 {
+	static const struct selection_option generate = {"generate", "0"};
 	struct selection chosen;
 
 	if (!*list) {
 		*ret = g->amd;
 		return 0;
 	}
-	if (cdi_read_devices(g, name) || selection_parse(&g->devices, list, &chosen) < 0)
+	if (cdi_read_devices(g, name) ||
+	    selection_parse(&g->devices, &generate, list, &chosen) < 0)
 		return EXIT_ALLOT;
 	ret->n = chosen.n;
 	for (unsigned int i = 0; i < chosen.n; i++)
@@ -224,6 +226,8 @@ static int cdi_remove(struct args *a)
 	return status;
 }
 
+#define CDI_USES "allot cdi generate 8GiB-25, allot cdi list, or allot cdi remove 8GiB-25"
+
 int cmd_cdi(int argc, char **argv)
 {
 	static char hook[] = "allot cdi hook";
@@ -246,8 +250,7 @@ int cmd_cdi(int argc, char **argv)
 		return cdi_list(&a);
 	if (a.verb && !strcmp(a.verb, "remove"))
 		return cdi_remove(&a);
-	return say_error("%s%s%s; write: allot cdi generate 8GiB-25, allot cdi list, or allot cdi "
-			 "remove 8GiB-25",
-			 a.verb ? "\"" : "what of them?", a.verb ? a.verb : "",
-			 a.verb ? "\" is nothing that it does" : "");
+	if (!a.verb)
+		return say_error("no action; write: " CDI_USES);
+	return say_error("\"%s\" is not an action; write: " CDI_USES, a.verb);
 }

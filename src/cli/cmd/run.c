@@ -540,7 +540,8 @@ static int run_enroll(const struct args *a, const char *library, struct devices 
 	    a->elsewhere.overcommit || limits_may_exceed(&a->first.memory))
 		devices_read(devices);
 	if (a->gpu &&
-	    (selection_parse(devices, a->gpu, gpus) < 0 || visible_check(a->gpu, devices, gpus)))
+	    (selection_parse(devices, &selection_gpu, a->gpu, gpus) < 0 ||
+	     visible_check(a->gpu, devices, gpus)))
 		return -EINVAL;
 	r = enroll(&req, ret);
 	if (r == 0 && (a->overcommit || a->elsewhere.overcommit) &&

@@ -83,26 +83,29 @@ static int selection_find_visible(const struct devices *d, struct range range, c
 	return found;
 }
 
-static int selection_explain(const struct devices *d, const char *list, const char *word, int r)
+static int selection_explain(const struct devices *d, const struct selection_option *option,
+			     const char *list, const char *word, int r)
 {
+	const char *name = option->name;
+
 	if (r == -ENOTUNIQ)
-		say_error("--gpu \"%s\": \"%s\" is the beginning of several devices' names; write more "
-			  "of it, like --gpu %s",
-			  list, word, units_uuid(d->list[0].uuid).s);
+		say_error("%s \"%s\": \"%s\" is the beginning of several devices' names; write more "
+			  "of it, like %s %s",
+			  name, list, word, name, units_uuid(d->list[0].uuid).s);
 	else if (r == -EINVAL)
-		say_error("--gpu \"%s\": \"%s\" is neither an index nor a device's name; write it "
-			  "like --gpu 0,1 or --gpu %s",
-			  list, word, units_uuid(d->list[0].uuid).s);
+		say_error("%s \"%s\": \"%s\" is neither an index nor a device's name; write it "
+			  "like %s %s or %s %s",
+			  name, list, word, name, option->example, name, units_uuid(d->list[0].uuid).s);
 	else if (*d->amd_trouble)
-		say_error("--gpu \"%s\": there is no GPU %s among the %u that allot sees; %s", list,
+		say_error("%s \"%s\": there is no GPU %s among the %u that allot sees; %s", name, list,
 			  word, d->n, d->amd_trouble);
 	else if (d->n == 1)
-		say_error("--gpu \"%s\": there is no GPU %s, this machine has one; write --gpu 0",
-			  list, word);
+		say_error("%s \"%s\": there is no GPU %s, this machine has one; write %s 0", name,
+			  list, word, name);
 	else
-		say_error("--gpu \"%s\": there is no GPU %s, this machine has %u; write indices "
-			  "from 0 to %u like --gpu 0,1 (\"allot doctor\" lists them)",
-			  list, word, d->n, d->n - 1);
+		say_error("%s \"%s\": there is no GPU %s, this machine has %u; write indices "
+			  "from 0 to %u like %s %s (\"allot doctor\" lists them)",
+			  name, list, word, d->n, d->n - 1, name, option->example);
 	return r;
 }
 
@@ -153,20 +156,19 @@ static int selection_find_range(const struct devices *d, const char *word, struc
 	return 0;
 }
 
-static int selection_add(const struct devices *d, const char *list, const char *word,
-			 struct selection *sel)
+static int selection_add(const struct devices *d, const struct selection_option *option,
+			 const char *list, const char *word, struct selection *sel)
 {
 	struct range range;
 	int r = selection_find_range(d, word, &range);
 
 	if (r < 0)
-		return selection_explain(d, list, word, r);
+		return selection_explain(d, option, list, word, r);
 	for (unsigned int i = range.first; i < range.end; i++) {
 		if (selection_has(sel, i)) {
-			say_error(
-				"--gpu \"%s\": \"%s\" names GPU %u a second time; name each once, "
-				"like --gpu 0,1",
-				list, word, i);
+			say_error("%s \"%s\": \"%s\" names GPU %u a second time; name each "
+				  "once, like %s %s",
+				  option->name, list, word, i, option->name, option->example);
 			return -EINVAL;
 		}
 		sel->index[sel->n++] = i;
@@ -174,23 +176,26 @@ static int selection_add(const struct devices *d, const char *list, const char *
 	return 0;
 }
 
-int selection_parse(const struct devices *devices, const char *list, struct selection *ret)
+const struct selection_option selection_gpu = {"--gpu", "0,1"};
+
+int selection_parse(const struct devices *devices, const struct selection_option *option,
+		    const char *list, struct selection *ret)
 {
 	struct selection sel = {.n = 0};
 	char *copy, *rest, *word;
 	int r = 0;
 
 	if (*devices->trouble) {
-		say_error("--gpu \"%s\": %s", list, devices->trouble);
+		say_error("%s \"%s\": %s", option->name, list, devices->trouble);
 		return -ENODEV;
 	}
 	copy = rest = strdup(list);
 	if (!copy) {
-		say_error("--gpu: out of memory");
+		say_error("%s: out of memory", option->name);
 		return -ENOMEM;
 	}
 	while (r >= 0 && (word = strsep(&rest, ",")))
-		r = selection_add(devices, list, word, &sel);
+		r = selection_add(devices, option, list, word, &sel);
 	free(copy);
 	if (r < 0)
 		return r;

@@ -13,12 +13,19 @@ struct selection {
 	unsigned int index[POLICY_DEVICES];
 };
 
+/* The place on a command line that devices are named in, for messages. */
+struct selection_option {
+	const char *name, *example; /* "--gpu", "0,1" */
+};
+extern const struct selection_option selection_gpu;
+
 /*
- * Parses the value of `--gpu`, separated by commas: indices, ranges of them ("0-3"), "all",
+ * Parses the value of an option like `--gpu`, separated by commas: indices, ranges of them ("0-3"), "all",
  * NVIDIA's UUIDs or AMD's names as amd/identity.h has them, unique beginnings of these, or topo's
  * names. 0, or a message that names the argument and a negative value.
  */
-int selection_parse(const struct devices *devices, const char *list, struct selection *ret);
+int selection_parse(const struct devices *devices, const struct selection_option *option,
+		    const char *list, struct selection *ret);
 
 /*
  * The devices that CUDA_VISIBLE_DEVICES lists of NVIDIA's, in its order, then those that

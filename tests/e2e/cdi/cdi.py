@@ -127,11 +127,14 @@ class Files(Case):
                        says=(f'"{name}"', "8GiB-25"))
         self.fails(125, "cdi", "generate", "--dir", self.path("file", "") + "/b", "8GiB",
                    says=("--dir",))
-        self.fails(125, "cdi", "make", says=("make", "allot cdi generate"))
-        self.fails(125, "cdi", says=("allot cdi generate",))
+        self.fails(125, "cdi", "make", says=('"make" is not an action; write: allot cdi generate',))
+        self.fails(125, "cdi", says=("allot cdi: no action; write: allot cdi generate",))
         self.fails(125, "cdi", "list", "--dir", self.dir, "8GiB", says=("8GiB",))
         done = self.allot("sim", "--", ALLOT, "cdi", "generate", "--dir", self.dir, "7:8GiB")
         self.assertEqual(done.returncode, 125)
+        self.assertNotIn("--gpu", done.stderr)
+        self.assertIn('generate "7": there is no GPU 7, this machine has one; write generate 0',
+                      done.stderr)
         self.assertFalse(os.path.exists(self.dir))
 
 

@@ -9,7 +9,8 @@
 #define DAMAGE_NO_OBJECT UINT32_MAX
 
 /*
- * One line, "objects, byte 4096, object 3: ...", without a line feed. The fields are for programs:
+ * One line, "objects, byte 4096, object 3: ...", without a line feed; the reason alone if the fault
+ * is the image's folder, whose name the caller knows. The fields are for programs:
  * `offset` is where the record begins that is wrong, or where the file ends too early.
  */
 struct damage {
@@ -18,7 +19,7 @@ struct damage {
 	uint32_t object; /* its number in the file, or DAMAGE_NO_OBJECT */
 };
 
-/* Fills `ret`, unless it is NULL. Returns r, which is -errno. */
+/* Fills `ret`, unless it is NULL; `file` NULL: the folder. Returns r, which is -errno. */
 int damage_say(struct damage *ret, int r, const char *file, uint64_t offset, uint32_t object,
 	       const char *format, ...) __attribute__((format(printf, 6, 7)));
 

@@ -286,11 +286,11 @@ int image_open(const char *dir, bool guarded, struct image **ret, struct damage 
 	int r;
 
 	if (!image)
-		return image_fail(damage, -ENOMEM, dir, "no memory");
+		return image_fail(damage, -ENOMEM, NULL, "no memory");
 	image->objects = -EBADF;
 	image->guarded = guarded;
 	image->dir = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	r = image->dir < 0 ? image_fail(damage, err_errno(), dir, strerror(errno))
+	r = image->dir < 0 ? image_fail(damage, err_errno(), NULL, strerror(errno))
 			   : image_check_guarded(image, image->dir, ".", damage);
 	if (!r)
 		r = image_read_manifest(image, damage);

@@ -523,7 +523,7 @@ int parts_verify(const char *dir, struct parts *ret, struct damage *damage)
 {
 	CLEANUP_CLOSE int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	struct listing listing = {.dir = fd, .damage = damage};
-	int r = fd < 0 ? parts_refuse(&listing, err_errno(), dir, strerror(errno))
+	int r = fd < 0 ? parts_refuse(&listing, err_errno(), NULL, strerror(errno))
 		       : parts_verify_in(&listing, ret);
 
 	free(listing.list);

@@ -57,6 +57,10 @@ class Image(cli_lib.Case):
             file.write(text.replace("worker 1", "worker 2"))
         self.fails(1, "image", at, says=("manifest.json", "not as it was written"))
 
+    def test_not_there(self):
+        at = os.path.join(self.tmp, "nosuch")
+        self.assertEqual(self.fails(125, "image", at).count(at), 1)
+
     def test_none(self):
         self.fails(125, "image", self.tmp, says=(self.tmp, "manifest.json"))
         self.fails(125, "image", os.path.join(self.tmp, "no"), says=("no",))

@@ -128,6 +128,12 @@ static int away_call_back(struct moving *moving, const struct swap_sum *left)
 
 static void away_say_left(const struct moving *moving, const struct swap_sum *sum)
 {
+	if (!sum->processes) {
+		printf("%s: suspended; none of its processes had device memory to move, and their next "
+		       "use of a GPU waits for \"allot resume %s\"\n",
+		       moving->name, moving->name);
+		return;
+	}
 	printf("%s: %s of %u process%s left in %s", moving->name, units_bytes(sum->bytes).s,
 	       sum->processes, sum->processes == 1 ? "" : "es", units_duration(sum->took_ns).s);
 	if (sum->filed)
@@ -308,6 +314,10 @@ int away_return(struct moving *moving)
 	if (sum.refused || sum.silent)
 		return away_leave_again(moving, moving_status(&sum));
 	moving_ask(moving, SWAP_RUN, RUN_NS, false);
+	if (!sum.processes) {
+		printf("%s: resumed; none of its processes had device memory to bring back\n", moving->name);
+		return 0;
+	}
 	printf("%s: %s of %u process%s came back in %s\n", moving->name, units_bytes(sum.bytes).s,
 	       sum.processes, sum.processes == 1 ? "" : "es", units_duration(sum.took_ns).s);
 	return 0;

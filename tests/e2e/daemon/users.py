@@ -90,7 +90,8 @@ class Users(users_lib.Case):
             return json.loads(self.ok("ps", "--json"))["tenants"][0]["state"]
 
         cli_lib.wait_for(lambda: state() == "running")
-        self.assertIn(f"f@{ALICE}: 0 of 0 processes left in ", self.user_ok(ALICE, "suspend", "f"))
+        self.assertIn(f"f@{ALICE}: suspended; none of its processes had device memory to move",
+                      self.user_ok(ALICE, "suspend", "f"))
         self.assertEqual(state(), "suspended")
         self.user_fails(BOB, "resume", f"f@{ALICE}", says=["another user's"])
         self.user_ok(ALICE, "resume", "f")

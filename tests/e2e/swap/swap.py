@@ -849,6 +849,14 @@ class Refusals(Case):
             self.must("resume", "t")
             self.good(guest)
 
+    def test_nobody_to_move(self):
+        """A tenant that has no process yet: what is said counts nothing."""
+        self.must("run", "--print-env", "--name", "t", "--swappable")
+        said = self.must("suspend", "t")
+        self.assertRegex(said, r"^t: suspended; none of its processes .*\"allot resume t\"\n$")
+        self.assertEqual(self.must("resume", "t"),
+                         "t: resumed; none of its processes had device memory to bring back\n")
+
     def test_not_swappable(self):
         guest = self.guest("idle", options=())
         self.assertIn('start them with "allot run --swappable"', self.refused("suspend", "t"))

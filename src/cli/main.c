@@ -13,21 +13,31 @@
 #include "cli/say/say.h"
 
 static const struct {
-	const char *name;
+	const char *name; /* NULL: a heading, which is the summary */
 	const char *args;
 	const char *summary;
 	int (*run)(int argc, char **argv);
 } commands[] = {
+	{NULL, NULL, "Run programs, and limit them:", NULL},
 	{"run", "[--name NAME] [--gpu LIST] [--memory LIST] [--compute LIST] -- COMMAND...",
 	 "run a command as a tenant with a memory quota and a share of compute", cmd_run},
+	{"set", "NAME [--memory LIST] [--compute LIST] ...",
+	 "change a running tenant's quota or share at once", cmd_set},
+	{"rm", "NAME...", "remove tenants that have no processes left", cmd_rm},
+	{NULL, NULL, "Look at devices and tenants:", NULL},
 	{"ps", "[--json] [--ended] [NAME...]",
 	 "show tenants: quota, use, share of compute, processes", cmd_ps},
 	{"top", "[--once] [--sort KEY] [NAME]",
 	 "show devices, tenants and other programs, live; change and end tenants", cmd_top},
-	{"set", "NAME [--memory LIST] [--compute LIST] ...",
-	 "change a running tenant's quota or share at once", cmd_set},
 	{"trace", "NAME [--follow] [--json]",
 	 "show what a tenant's processes decided: held launches, bills, refusals, moves", cmd_trace},
+	{"topo", "[--json]", "show devices, the links between them, and which reach each other",
+	 cmd_topo},
+	{"doctor", "[-- COMMAND...]", "say what is wrong on this machine and what to do",
+	 cmd_doctor},
+	{"bench", "[--gpu GPU] [--json FILE]", "measure how exact shares of a device's time are",
+	 cmd_bench},
+	{NULL, NULL, "Move tenants off their devices:", NULL},
 	{"suspend", "NAME [--contexts] [--host-memory SIZE]",
 	 "move a swappable tenant's device memory to the host, and stop its use of the GPU",
 	 cmd_suspend},
@@ -37,17 +47,11 @@ static const struct {
 	 "write a swappable tenant to a disk: device memory, and processes by CRIU",
 	 cmd_checkpoint},
 	{"restore", "DIR", "continue a tenant that \"allot checkpoint\" wrote to DIR", cmd_restore},
-	{"rm", "NAME...", "remove tenants that have no processes left", cmd_rm},
-	{"topo", "[--json]", "show devices, the links between them, and which reach each other",
-	 cmd_topo},
-	{"doctor", "[-- COMMAND...]", "say what is wrong on this machine and what to do",
-	 cmd_doctor},
-	{"bench", "[--gpu GPU] [--json FILE]", "measure how exact shares of a device's time are",
-	 cmd_bench},
-	{"cdi", "generate|list|remove [NAME...]",
-	 "describe allot's devices to podman, docker and other container engines", cmd_cdi},
 	{"image", "DIR", "show and check a tenant's image, as \"allot checkpoint\" wrote it",
 	 cmd_image},
+	{NULL, NULL, "Containers, and machines without a GPU:", NULL},
+	{"cdi", "generate|list|remove [NAME...]",
+	 "describe allot's devices to podman, docker and other container engines", cmd_cdi},
 	{"sim", "[--gpus N] [--memory SIZE] -- COMMAND...", "run a command with simulated GPUs",
 	 cmd_sim},
 };
@@ -57,11 +61,14 @@ static const struct {
 static void main_help(FILE *out)
 {
 	fputs("Usage: allot COMMAND [OPTION...]\n"
-	      "Share a GPU: memory quotas and shares of compute for unmodified programs.\n\n",
+	      "Share a GPU: memory quotas and shares of compute for unmodified programs.\n",
 	      out);
 	for (size_t i = 0; i < NCOMMANDS; i++)
-		fprintf(out, "  allot %-7s %s\n  %-14s %s\n", commands[i].name, commands[i].args,
-			"", commands[i].summary);
+		if (commands[i].name)
+			fprintf(out, "  allot %-7s %s\n  %-14s %s\n", commands[i].name,
+				commands[i].args, "", commands[i].summary);
+		else
+			fprintf(out, "\n%s\n", commands[i].summary);
 	fputs("\nSizes: 8GiB 512M 1.5G (1024-based), 8GB (1000-based), plain bytes, 25% of the "
 	      "device.\n"
 	      "Exit status: the command's own; 125 allot failed; 126 the command cannot be run;\n"
@@ -110,7 +117,7 @@ int main(int argc, char **argv)
 		argc = 3;
 	}
 	for (size_t i = 0; i < NCOMMANDS; i++) {
-		if (strcmp(word, commands[i].name))
+		if (!commands[i].name || strcmp(word, commands[i].name))
 			continue;
 		snprintf(name, sizeof(name), "allot %s", commands[i].name);
 		say_as(name);

@@ -33,20 +33,23 @@
 /* Options without a letter. */
 enum { AMD = 256, MODEL, LINKS, SHARED };
 
+enum { GROUP_NVIDIA = 1, GROUP_AMD };
+
 static const struct argp_option options[] = {
-	{"gpus", 'g', "N", 0, "number of NVIDIA devices (default 1, or none with --amd)", 0},
-	{"amd", AMD, "N", 0, "number of AMD devices (default none)", 0},
 	{"memory", 'm', "SIZE", 0, "memory of each device (default 24GiB)", 0},
-	{"context", 'c', "SIZE", 0, "memory of a CUDA context (default 520MiB)", 0},
-	{"model", MODEL, "gfx90a|gfx942|gfx1030", 0, "model of the AMD devices (default gfx90a)",
-	 0},
-	{"links", LINKS, "xgmi|pcie|FILE", 0,
-	 "links between AMD devices (default: those of the model)", 0},
 	{"dir", 'd', "DIR", 0,
 	 "keep the devices in DIR, for several commands at once (default: devices of this command "
 	 "alone)",
 	 0},
-	{"shared", SHARED, NULL, 0, "let other users use the NVIDIA devices, too", 0},
+	{NULL, 0, NULL, 0, "NVIDIA GPUs:", GROUP_NVIDIA},
+	{"gpus", 'g', "N", 0, "number of devices (default 1, or none with --amd)", GROUP_NVIDIA},
+	{"context", 'c', "SIZE", 0, "memory of a CUDA context (default 520MiB)", GROUP_NVIDIA},
+	{"shared", SHARED, NULL, 0, "let other users use the devices, too", GROUP_NVIDIA},
+	{NULL, 0, NULL, 0, "AMD GPUs:", GROUP_AMD},
+	{"amd", AMD, "N", 0, "number of devices (default none)", GROUP_AMD},
+	{"model", MODEL, "gfx90a|gfx942|gfx1030", 0, "model of the devices (default gfx90a)", GROUP_AMD},
+	{"links", LINKS, "xgmi|pcie|FILE", 0,
+	 "links between devices (default: those of the model)", GROUP_AMD},
 	{0},
 };
 

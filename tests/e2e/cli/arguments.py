@@ -160,6 +160,10 @@ class Arguments(cli_lib.Case):
             self.assertRegex(out, rf"(?m)^  allot {command} ")
             self.assertIn(f"Usage: allot {command}", self.ok(command, "--help"))
             self.assertEqual(self.ok(command, "--help"), self.ok("help", command))
+        # Each heading has commands under it.
+        groups = re.findall(r"(?m)^\n(\w[^\n]*:)\n  allot (\w+) ", out)
+        self.assertEqual([first for _, first in groups], ["run", "ps", "suspend", "cdi"])
+        self.assertIn("\n NVIDIA GPUs:\n", self.ok("sim", "--help"))
         self.assertTrue(re.fullmatch(r"allot \d+\.\d+\.\d+\n", self.ok("--version")))
         self.assertEqual(self.ok("--version"), self.ok("run", "--version"))
 

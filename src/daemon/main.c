@@ -526,6 +526,7 @@ int main(int argc, char **argv)
 	mallopt(M_ARENA_MAX, 1); /* the audit's thread allocates little, and seldom */
 	mallopt(M_MMAP_THRESHOLD, BIG_BYTES); /* a page that was sent is given back to the system, */
 	mallopt(M_TRIM_THRESHOLD, BIG_BYTES); /* and so are the tenants of which it was made */
+	argp_err_exit_status = EXIT_FAILURE;
 	argp_program_version = "allotd " ALLOT_VERSION;
 	argp_parse(&argp, argc, argv, 0, NULL, &a);
 	if (listen_parse(a.listen, &a.address) < 0) {

@@ -144,6 +144,10 @@ class Metrics(daemon_lib.Case):
             done = subprocess.run([daemon_lib.ALLOTD, "--listen", wrong], env=self.env,
                                   capture_output=True, text=True, timeout=60, check=False)
             self.assertEqual((done.returncode, wrong in done.stderr), (1, True), done.stderr)
+        for wrong in ("--nosuch", "--outside=maybe", "--metrics=none"):
+            done = subprocess.run([daemon_lib.ALLOTD, wrong], env=self.env,
+                                  capture_output=True, text=True, timeout=60, check=False)
+            self.assertEqual((done.returncode, wrong.split("=")[0] in done.stderr), (1, True))
 
     def test_sleeps_and_ends(self):
         """Four threads, in the middle of many visitors who say nothing; ends by SIGTERM."""

@@ -2,6 +2,7 @@
 #include "control/ask.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -12,12 +13,16 @@
 
 #include "base/cleanup.h"
 #include "base/err.h"
+#include "base/fd.h"
 #include "base/userns.h"
 #include "ledger/tenant.h"
 
 /* How long to wait for a daemon that works on others' requests, and for memory that is moved. */
 #define PATIENCE_S 20
 #define MOVE_S	   1200
+
+/* A longer configuration is not looked into: it limits somebody. */
+#define CONFIG_BYTES 16384
 
 /* Returns true if the caller is root of a user namespace: of the first one alone all users are known. */
 static bool control_is_root_within(void)
@@ -53,12 +58,40 @@ int control_socket_path(const char *runtime, char ret[static PATH_MAX])
 	return r;
 }
 
-/* Returns true unless nothing has the name: a link that leads nowhere, or a folder that is closed, is there. */
+/*
+ * Returns true if a text limits nobody, as the example that is installed: comments alone. An empty
+ * one, or one with a zero byte, is what a crash left of a file.
+ */
+static bool control_limits_nobody(const char *text, size_t n)
+{
+	bool begins = true;
+
+	for (size_t i = 0; i < n; i++) {
+		if (!text[i] || (begins && !strchr("# \t\r\n", text[i])))
+			return false;
+		if (begins && text[i] == '#')
+			begins = false;
+		else if (text[i] == '\n')
+			begins = true;
+	}
+	return n > 0;
+}
+
+/*
+ * Returns true unless nothing has the name, or it limits nobody: a link that leads nowhere, a folder
+ * that is closed and a file that cannot be read are there.
+ */
 static bool control_has_config(void)
 {
+	CLEANUP_CLOSE int fd = open(CONTROL_CONFIG, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+	char text[CONFIG_BYTES];
 	struct stat st;
 
-	return lstat(CONTROL_CONFIG, &st) == 0 || (errno != ENOENT && errno != ENOTDIR);
+	if (fd < 0)
+		return errno != ENOENT && errno != ENOTDIR;
+	return fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || !control_is_roots(st.st_uid) ||
+	       st.st_size > CONFIG_BYTES || fd_pread_all(fd, text, (size_t)st.st_size, 0) < 0 ||
+	       !control_limits_nobody(text, (size_t)st.st_size);
 }
 
 int control_find(char ret_runtime[static PATH_MAX])

@@ -537,6 +537,9 @@ int main(int argc, char **argv)
 	r = site_file_read(&a.site, &node.site, &there);
 	if (r == 0 && a.check && !there)
 		printf("%s is not there: users are not bounded\n", site_file_path(&a.site));
+	else if (r == 0 && a.check && !site_bounds(&node.site))
+		printf("%s has no line that limits users: they are not bounded\n",
+		       site_file_path(&a.site));
 	if (r < 0 || a.check)
 		return r < 0 ? EXIT_FAILURE : 0;
 	node.hami = a.hami;

@@ -3,6 +3,7 @@
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -42,6 +43,23 @@ class Site(users_lib.Case):
         self.assertIn(f"allotd: {path}:2: memory-max = lots: write a size, like 8GiB or 25%", error)
         self.assertIn(f"allotd: {path} is not in force", error)
         self.assertEqual(self.check("--config", self.path("none"))[0], 1)
+
+    def test_installed(self):
+        """The file that is installed limits nobody; without its "#" it is the manual's example."""
+        source = os.environ["ALLOT_SOURCE"]
+        with open(os.path.join(source, "deploy/systemd/allotd.conf"), encoding="utf-8") as file:
+            text = file.read()
+        with open(os.path.join(source, "man/allotd.8.scd"), encoding="utf-8") as file:
+            (example,) = re.findall(r"For example:\n\n\t((?:.+\n)+)", file.read())
+        example = [line.removesuffix("++").replace("\\[", "[") for line in example.splitlines()]
+        self.assertEqual(re.findall(r"(?m)^#(\S.*)$", text), example)
+        self.assertEqual(re.findall(r"(?m)^[^#\n].*$", text), [])
+        self.assertEqual(self.check("--config", self.conf(text)),
+                         (0, f"{self.path('allotd.conf')} has no line that limits users: they are not bounded\n", ""))
+        text = re.sub(r"(?m)^#(?=\S)", "", text).replace("staff", "50")
+        status, said, error = self.check("--config", self.conf(text))
+        self.assertEqual((status, error), (0, ""))
+        self.assertEqual(len(said.splitlines()), len(example))
 
     def test_check_of_defaults(self):
         """One that is above the bound of the same users would have each `allot run` of theirs refused."""

@@ -288,7 +288,7 @@ class Users(users_lib.Case):
         self.user_ok(ALICE, "run", "--", "true")
 
     def test_site_that_wants_it(self):
-        """Where allotd.conf is there, nothing begins without a daemon, unless a place is chosen."""
+        """Where allotd.conf may limit somebody, nothing begins without a daemon, unless a place is chosen."""
         del self.env["ALLOT_RUNTIME_DIR"]
         self.env["XDG_RUNTIME_DIR"] = os.path.join(self.tmp, "alice")
         for name in ("alice", "etc", "etc/allot"):
@@ -296,12 +296,14 @@ class Users(users_lib.Case):
         os.chown(self.env["XDG_RUNTIME_DIR"], ALICE, ALICE)
         command = (*self.with_mounted(self.path("etc"), "/etc"), *user(ALICE), cli_lib.ALLOT, "run",
                    "--", "true")
-        for status, says in ((0, ""), (125, "no allotd runs, and by /etc/allot/allotd.conf")):
+        wants = (125, "no allotd runs, and by /etc/allot/allotd.conf")
+        for (status, says), then in (((0, ""), "# memory = 8GiB\n\n \t# [default]"), ((0, ""), ""),
+                                     (wants, "#\0\n"), (wants, "#\nweight = 2\n"), (wants, "")):
             done = subprocess.run(command, env=self.env, text=True, capture_output=True, check=False,
                                   timeout=60)
             self.assertEqual(done.returncode, status, done.stderr)
             self.assertIn(says, done.stderr)
-            self.path("etc/allot/allotd.conf", "")
+            self.path("etc/allot/allotd.conf", then)
 
     def test_socket_of_another(self):
         """Nobody is taken for allotd but root."""

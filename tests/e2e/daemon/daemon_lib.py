@@ -2,11 +2,13 @@
 """What the tests of allotd share: the daemon on a port of its own, and asking it."""
 
 import contextlib
+import functools
 import os
 import re
 import signal
 import socket
 import subprocess
+import sys
 import urllib.error
 import urllib.request
 
@@ -14,6 +16,7 @@ import cli_lib
 
 ALLOTD = os.environ["ALLOTD"]
 UNIT = os.path.join(os.environ["ALLOT_SOURCE"], "deploy/systemd/allotd.service.in")
+FILTER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "call_filter.py")
 SAMPLE = re.compile(r'(\w+)(?:\{(.*)\})? (-?[\d.]+)$')
 LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 
@@ -24,6 +27,35 @@ def free_port():
         return s.getsockname()[1]
 
 
+def calls_of(word):
+    """The names of a system call's set, as systemd has it, or the call's own."""
+    if not word.startswith("@"):
+        return {word}
+    said = subprocess.run(["systemd-analyze", "syscall-filter", word], check=True, text=True,
+                          capture_output=True, timeout=60).stdout
+    members = [line.strip() for line in said.splitlines()[1:] if line.strip()]
+    return set().union(*(calls_of(member) for member in members if not member.startswith("#")))
+
+
+@functools.cache
+def allowed_calls():
+    """The numbers of the system calls that the unit leaves. None: it cannot be told here."""
+    numbers = {}
+    try:
+        with open(UNIT, encoding="utf-8") as unit:
+            lists = re.findall(r"^SystemCallFilter=(~?)(.+)$", unit.read(), re.M)
+        allowed = set()
+        for minus, words in lists:
+            named = set().union(*(calls_of(word) for word in words.split()))
+            allowed = allowed - named if minus else allowed | named
+        said = subprocess.run(["cc", "-E", "-dM", "-include", "asm/unistd.h", "-xc", "/dev/null"],
+                              check=True, text=True, capture_output=True, timeout=60).stdout
+        numbers.update(re.findall(r"#define __NR_(\w+) (\d+)$", said, re.M))
+    except (FileNotFoundError, subprocess.CalledProcessError):
+        return None
+    return ",".join(numbers[name] for name in sorted(allowed) if name in numbers)
+
+
 def as_in_the_unit():
     """Words before a command that leave of root what systemd leaves of it to allotd."""
     if os.geteuid():
@@ -31,7 +63,9 @@ def as_in_the_unit():
     with open(UNIT, encoding="utf-8") as unit:
         names = re.search(r"^CapabilityBoundingSet=(.+)$", unit.read(), re.M)[1].split()
     kept = "".join(",+" + name.removeprefix("CAP_").lower() for name in names)
-    return ["setpriv", "--no-new-privs", f"--bounding-set=-all{kept}"]
+    words = ["setpriv", "--no-new-privs", f"--bounding-set=-all{kept}"]
+    calls = allowed_calls()
+    return words + ([sys.executable, "-SEB", FILTER, calls] if calls else [])
 
 
 def kill_all(process):

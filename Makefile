@@ -5,7 +5,9 @@
 #   make build   make install | uninstall   make test (the quick part of check)
 #   make lint | asan | tsan | coverage | clang | lto | cross | without | fuzz [SECONDS=10 for each fuzzer]
 #   make check-distros: the same in bare trees of Debian 12, 13 and unstable
-#   make deb: a source tarball, and Debian packages built from it, in build/packages
+#   make install [PREFIX=~/.local]: the programs, without tests, into /usr/local
+#   make dist: a source tarball, in build/packages
+#   make deb: that, and Debian packages built from it
 #   make check-guest: CRIU's plugin, with each CRIU there is, in a guest that has AMD's render nodes and /dev/kfd
 #   make check-kubernetes: Pods with parts of simulated GPUs on two nodes of Kubernetes 1.20.2, or of what
 #     is in KUBERNETES_TREE=FOLDER (tools/kubernetes)
@@ -13,7 +15,6 @@
 #   make check-packages: these, installed and removed in a bare tree
 
 BUILD ?= build
-PREFIX ?= /usr/local
 SECONDS ?= 10
 MESON := tools/meson
 SHELL := /bin/bash
@@ -21,7 +22,7 @@ SHELL := /bin/bash
 SETUP_FLAGS ?=
 
 .DEFAULT_GOAL := build
-.PHONY: setup setup-check build demo test check check-distros check-guest check-kubernetes check-packages deb image lint asan tsan \
+.PHONY: setup setup-check build demo test check check-distros check-guest check-kubernetes check-packages dist deb image lint asan tsan \
 	coverage cross without clang lto fuzz install uninstall docs clean
 
 setup:
@@ -81,13 +82,19 @@ lint clang lto asan tsan coverage cross without: setup-check
 fuzz: setup-check
 	@BUILD=$(BUILD) FUZZ_SECONDS=$(SECONDS) tools/check fuzz
 
-install: build
-	@$(MESON) configure $(BUILD) -Dprefix=$(PREFIX)
-	@$(MAKE) -s build
+# The programs alone. A place that is not writable is said before anything is built.
+install:
+	@PREFIX=$(PREFIX) DESTDIR=$(DESTDIR) tools/install check
+	@tools/setup build
+	@$(MAKE) -s $(BUILD)/build.ninja
 	@BUILD=$(BUILD) PREFIX=$(PREFIX) DESTDIR=$(DESTDIR) tools/install install
 
 uninstall:
-	@PREFIX=$(PREFIX) DESTDIR=$(DESTDIR) tools/install uninstall
+	@BUILD=$(BUILD) PREFIX=$(PREFIX) DESTDIR=$(DESTDIR) tools/install uninstall
+
+dist: setup
+	@$(MAKE) -s $(BUILD)/build.ninja
+	@BUILD=$(BUILD) tools/dist
 
 clean:
 	rm -rf build build-*

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The tools that judge the project are judged here: what they must count and must refuse."""
+import contextlib
+import importlib.machinery
+import importlib.util
+import io
 import json
 import shutil
 import subprocess
@@ -69,6 +73,56 @@ class Setup(unittest.TestCase):
                                       capture_output=True, timeout=60, check=False)
                 self.assertEqual((done.returncode, done.stdout), (1, ""))
                 self.assertIn(f'"{Path(folder).resolve() / name / "build"}" has a space', done.stderr)
+
+
+def load(name):
+    """A tool without a suffix, as a module."""
+    path = str(Path(__file__).parent / name)
+    loader = importlib.machinery.SourceFileLoader(name, path)
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader(name, loader))
+    with mock.patch.object(sys, "dont_write_bytecode", True):
+        loader.exec_module(module)
+    return module
+
+
+class Install(unittest.TestCase):
+    def setUp(self):
+        self.tool = load("install")
+        self.said = io.StringIO()
+        self.files = ["/usr/local/bin/allot", "/usr/local/lib/systemd/system/allotd.service"]
+
+    def next(self, prefix, files):
+        with contextlib.redirect_stdout(self.said):
+            self.tool.say_next(prefix, files)
+        return self.said.getvalue()
+
+    def test_programs_alone_are_built(self):
+        targets = [{"installed": there, "filename": [f"/b/{name}"]} for name, there in
+                   (("src/cli/allot", True), ("tests/e2e/holder", False), ("man/allot.1", True))]
+        with mock.patch.object(self.tool, "introspect", lambda what: targets), \
+                mock.patch.object(self.tool, "BUILD", "/b"):
+            self.assertEqual(self.tool.programs(), ["src/cli/allot", "man/allot.1"])
+
+    @mock.patch.dict("os.environ", {"PATH": "/usr/local/bin:/bin", "HOME": "/home/a"})
+    def test_root_is_told_of_allotd(self):
+        with mock.patch("os.geteuid", lambda: 0):
+            said = self.next("/usr/local", self.files)
+        for words in ("allot doctor", "systemctl enable --now allotd", "/etc/allot/allotd.conf",
+                      "make uninstall"):
+            self.assertIn(words, said)
+        self.assertNotIn("PATH", said)
+
+    @mock.patch.dict("os.environ", {"PATH": "/bin", "HOME": "/home/a"})
+    def test_a_user_is_told_of_the_path(self):
+        for uid in (0, 1000):
+            with mock.patch("os.geteuid", lambda uid=uid: uid):
+                said = self.next("/home/a/.local", self.files)
+            self.assertIn("export PATH=/home/a/.local/bin:$PATH", said)
+            self.assertNotIn("systemctl", said)
+
+    def test_a_package_is_told_nothing(self):
+        with mock.patch.object(self.tool, "ROOT", "/dest"):
+            self.assertEqual(self.next("/usr", self.files), "")
 
 
 class Charts(unittest.TestCase):

@@ -10,10 +10,12 @@ import re
 import shutil
 import struct
 import subprocess
+import unittest
 
 import cli_lib
 
 SOURCE, BUILD = os.environ["ALLOT_SOURCE"], os.environ["ALLOT_BUILD"]
+AS_USER = ("setpriv", "--reuid=12345", "--regid=12345", "--clear-groups")
 IN_MODIFY, IN_MOVED_TO, IN_CREATE, IN_DELETE = 0x2, 0x80, 0x100, 0x200
 
 
@@ -47,22 +49,68 @@ class Uninstall(cli_lib.Case):
         self.destination = self.path("dest")
         self.library = os.path.join(self.destination + self.prefix, values["libdir"], "liballot.so")
 
+    def tool(self, *words, as_user=(), **variables):
+        return subprocess.run([*as_user, os.path.join(SOURCE, "tools/install"), *words], text=True,
+                              timeout=100, env={**self.env, "BUILD": BUILD, **variables},
+                              capture_output=True, check=False)
+
     def install(self, how):
-        done = subprocess.run([os.path.join(SOURCE, "tools/install"), how], text=True, timeout=100,
-                              env={**self.env, "BUILD": BUILD, "PREFIX": self.prefix,
-                                   "DESTDIR": self.destination}, capture_output=True)
+        done = self.tool(how, PREFIX=self.prefix, DESTDIR=self.destination)
         self.assertEqual(done.returncode, 0, done.stderr)
 
     def tree(self):
         return {os.path.join(at, name) for at, directories, files in os.walk(self.destination)
                 for name in directories + files}
 
+    def check_documents(self):
+        """All of docs are there, and with them each that a manual page sends to."""
+        there = os.listdir(f"{self.destination}{self.prefix}/share/doc/allot")
+        wanted = {os.path.basename(path) for path in glob.glob(os.path.join(SOURCE, "docs/*.md"))}
+        for path in glob.glob(os.path.join(SOURCE, "man/*.scd")):
+            with open(path, encoding="utf-8") as page:
+                wanted.update(re.findall(r"docs/([\w-]+\.md)", page.read()))
+        self.assertLessEqual(wanted, set(there))
+
     def test_nothing_is_left(self):
         self.install("install")
         self.assertGreater(len(self.tree()), 20)
+        self.check_documents()
+        self.install("install")
+        # To uninstall wants no PREFIX, and says where it looked.
+        done = self.tool("uninstall", DESTDIR=self.destination)
+        self.assertEqual((done.returncode, self.tree()), (0, set()), done.stderr)
+        done = self.tool("uninstall", DESTDIR=self.destination)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn(f"{self.destination}{self.prefix}/share/allot/installed", done.stderr)
+        self.assertIn("make uninstall PREFIX=", done.stderr)
+
+    @unittest.skipIf(cli_lib.NO_USERS or cli_lib.closed_to_others(os.path.join(SOURCE, "tools/install")),
+                     "users cannot run the source's tools")
+    def test_an_ordinary_user(self):
+        """A place that the user may not write to is said before anything is built."""
+        os.chmod(self.tmp, 0o755)
+        os.mkdir(self.path("closed"), 0o755)
+        done = self.tool("check", as_user=AS_USER, PREFIX=self.path("closed/usr"))
+        self.assertEqual((done.returncode, done.stderr), (1,
+            f"make install: you may not write to {self.path('closed')}: install as root, or into a "
+            "place of your own: make install PREFIX=~/.local\n"))
+        os.chmod(self.tmp, 0o777)
+        done = self.tool("check", as_user=AS_USER, HOME=self.tmp, PREFIX="~/.local")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+
+    def test_configuration(self):
+        """The example is put where allotd reads it, and goes; one that a person changed stays."""
+        conf = f"{self.destination}/etc/allot/allotd.conf"
+        self.install("install")
+        if not os.path.exists(f"{self.destination}{self.prefix}/lib/systemd/system/allotd.service"):
+            self.skipTest("built without allotd")
+        with open(conf, "a", encoding="utf-8") as file:
+            file.write("weight = 2\n")
         self.install("install")
         self.install("uninstall")
-        self.assertEqual(self.tree(), set())
+        with open(conf, encoding="utf-8") as file:
+            self.assertTrue(file.read().endswith("weight = 2\n"))
+        self.assertEqual({path for path in self.tree() if not os.path.isdir(path)}, {conf})
 
     def test_what_was_there_stays(self):
         theirs = self.destination + self.prefix
@@ -127,7 +175,7 @@ class Uninstall(cli_lib.Case):
                     wanted.setdefault(line.split()[0], []).append(path)
         for path in self.tree():
             name = "usr" + path[len(usr):]
-            if os.path.isdir(path) or name == "usr/share/allot/installed":
+            if os.path.isdir(path) or not path.startswith(usr) or name == "usr/share/allot/installed":
                 continue
             having = [pattern for pattern in wanted
                       if fnmatch.fnmatch(name, pattern) or fnmatch.fnmatch(name, f"{pattern}/*")]
@@ -151,6 +199,13 @@ class Uninstall(cli_lib.Case):
                               timeout=60)
         said = [line for line in done.stderr.splitlines() if "allotd" in line]
         self.assertEqual((done.returncode, said), (0, []), done.stderr)
+
+        # A figure that the manager gives to what the service may do beyond its own work.
+        done = subprocess.run(["systemd-analyze", "security", "--offline=true", "--threshold=30",
+                               "--no-pager", self.path("allotd.service")], capture_output=True,
+                              text=True, timeout=60, check=False)
+        if "unrecognized option" not in done.stderr:
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 
         root = self.path("root")
         os.makedirs(f"{root}/run")

@@ -29,6 +29,7 @@
 
 #define DEFAULT_BYTES (UINT64_C(24) << 30)
 #define KFD_LIBRARY   "liballot-sim-kfd.so"
+#define SMI_FOLDER    "smi"
 
 /* Options without a letter. */
 enum { AMD = 256, MODEL, LINKS, SHARED };
@@ -335,6 +336,20 @@ static bool sim_wants_nvidia(const struct args *a)
 	return !a->amd || a->gpus;
 }
 
+/*
+ * Scripts ask nvidia-smi first, and find the simulated one. A program without PATH is left without: it
+ * finds commands by a list of libc's own.
+ */
+static int sim_put_smi(const char *libraries)
+{
+	char path[PATH_MAX + sizeof("/" SMI_FOLDER)];
+
+	snprintf(path, sizeof(path), "%s/" SMI_FOLDER, libraries);
+	if (access(path, X_OK) < 0 || !getenv("PATH"))
+		return 0;
+	return launch_prepend("PATH", path, ":");
+}
+
 static int sim_run_in(const char *dir, const char *libraries, const struct args *a,
 		      const struct machine_options *machine, int *ret_status)
 {
@@ -345,7 +360,8 @@ static int sim_run_in(const char *dir, const char *libraries, const struct args 
 	if (r)
 		return r;
 	if (setenv("ALLOT_SIM_DIR", dir, 1) < 0 ||
-	    (sim_wants_nvidia(a) && launch_prepend("LD_LIBRARY_PATH", libraries, ":;") < 0))
+	    (sim_wants_nvidia(a) && (launch_prepend("LD_LIBRARY_PATH", libraries, ":;") < 0 ||
+				     sim_put_smi(libraries) < 0)))
 		return say_error("cannot set the command's environment: %s", say_errno(errno));
 	return launch_supervised(a->command, NULL, NULL, ret_status);
 }

@@ -141,6 +141,22 @@ begin(); alloc(5)
         self.assertEqual((suite.get("tests"), suite.get("failures"), list(suite.iter("failure"))),
                          ("2", "0", []))
 
+    def test_document(self):
+        """The workflow's line in docs/ci.md, and what the page shows of a report."""
+        with open(os.path.join(os.environ["ALLOT_SOURCE"], "docs/ci.md"), encoding="utf-8") as page:
+            text = page.read()
+        (line,) = re.findall(r"- run: allot (.* -- )\./tests\n", text)
+        program = WITH_CONTEXT + "alloc(100); cuda.cuMemFree_v2(alloc(100)); alloc(0.1); " \
+                                 "cuda.cuMemFree_v2(pointer); cuda.cuMemFree_v2(ctypes.c_uint64(1))"
+        program = program.replace("mib << 20", "int(mib * (1 << 20))")
+        done = self.allot(*line.split(), sys.executable, "-c", program, cwd=self.tmp)
+        self.assertEqual(done.returncode, 1)
+        self.assertTrue(os.path.exists(self.path("report.xml")))
+        shown = re.findall(r"(?m)^    (allot sim: .*)$", text)
+        self.assertEqual(done.stderr.splitlines()[2:], shown[2:])
+        for said, words in zip(done.stderr.splitlines(), shown):
+            self.assertEqual(re.sub(r"process .*:", "", said).replace("722", "720"), re.sub(r"process .*:", "", words))
+
     def test_xml_that_cannot_be_written(self):
         self.fails(125, "sim", "--report", self.path("none/report.xml"), "--", "touch", self.path("ran"),
                    says=("none/report.xml", "No such file or directory", "another file"))

@@ -67,7 +67,9 @@ check-kubernetes: build
 		python3 -B tests/kubernetes/pods.py -v && python3 -B tests/kubernetes/mounts.py -v && \
 		python3 -B tests/kubernetes/dra.py -v && python3 -B tests/kubernetes/daemonset.py -v
 
-deb: build
+# Packages are built elsewhere, without tests: this folder is asked for the tarball alone.
+deb: setup
+	@$(MAKE) -s $(BUILD)/build.ninja
 	@BUILD=$(BUILD) tools/deb
 
 image: deb

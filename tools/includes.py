@@ -27,7 +27,7 @@ GUEST_LOW = (*LOW, "guest/process", "guest/core")
 SIM = ("sim", "sim/cuda", "sim/nvml", "sim/kfd")
 CLI_LOW = (*LOW, "roles", "control", "dropin", "image", "guard", "text", *NODE, "cdi", *SIM)
 CLI = ("cli/say", "cli/device", "cli/tenant", "cli/exec", "cli/checkpoint", "cli/container",
-       "cli/doctor", "cli/top", "cli/ps", "cli/bench")
+       "cli/doctor", "cli/top", "cli/ps", "cli/bench", "cli/simulation")
 
 KUBE = ("kube/state", "kube/wire", "kube/slices", "kube/schedulers", "kube/grants", "kube/claims",
         "kube/pods", "kube/slots")
@@ -103,6 +103,7 @@ USES = {
     "cli/top": (*CLI_LOW, "cli/say", "cli/device", "cli/tenant", "cli/exec"),
     "cli/ps": (*CLI_LOW, "cli/say"),
     "cli/bench": (*CLI_LOW, "tools", "cli/say"),
+    "cli/simulation": (*CLI_LOW, "cli/say"),
     "cli/cmd": (*CLI_LOW, *CLI),
     "cli": (*CLI_LOW, "cli/say", "cli/cmd"),
     **{room: ("base", "nvidia", "amd", *SIM) for room in SIM},

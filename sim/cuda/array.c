@@ -12,6 +12,7 @@
 
 #include "sim/cuda/api.h"
 #include "sim/cuda/pool.h"
+#include "sim/cuda/report.h"
 #include "sim/cuda/stream.h"
 #include "sim/cuda/vmm.h"
 
@@ -159,6 +160,8 @@ static CUresult array_make(struct sim_context *ctx, const CUDA_ARRAY3D_DESCRIPTO
 	}
 	s->next = all;
 	all = s;
+	if (!imported)
+		sim_report_hold(SIM_REPORT_ARRAY, ctx->device->index, s->bytes);
 	*ret_storage = s;
 	return CUDA_SUCCESS;
 fail:
@@ -181,6 +184,8 @@ static void array_end_storage(struct sim_storage *s)
 		sim_physical_unmap(b->physical);
 		free(b);
 	}
+	if (!s->imported)
+		sim_report_drop(SIM_REPORT_ARRAY, s->ctx->device->index, s->bytes);
 	sim_address_unmap(s->address, s->address_bytes, false);
 	array_unref(s->block, s->imported);
 	free(s->level);

@@ -104,6 +104,8 @@ struct sim_range *sim_range_add(uint64_t base, uint64_t bytes, enum sim_range_ki
 /* The range that holds the address, or NULL. */
 struct sim_range *sim_range_find(uint64_t address);
 void sim_range_remove(struct sim_range *range); /* and frees it; not its block */
+/* Its free is on its way: the program has done its part. */
+void sim_range_part(struct sim_range *range);
 /* Calls fn for each range; fn may not change the table. Stops at the first true, returns it. */
 struct sim_range *sim_range_each(bool (*fn)(struct sim_range *range, void *arg), void *arg);
 

@@ -5,6 +5,7 @@
  */
 #include "sim/cuda/api.h"
 #include "sim/cuda/call.h"
+#include "sim/cuda/report.h"
 #include "sim/cuda/stubs.h"
 
 /* These are about no memory and no work, or about another process as a whole. */
@@ -28,6 +29,8 @@ static inline bool entries_is_free(enum cuda_kind kind)
 			r = name args;                                              \
 		if (noted)                                                          \
 			sim_call_end();                                             \
+		if (r)                                                              \
+			sim_report_result(CUDA_FN_##name, CUDA_KIND_##kind, r);     \
 		return r;                                                           \
 	}
 #define CUDA_HOOK ENTRY

@@ -11,6 +11,7 @@
 #include "base/now.h"
 #include "sim/cuda/api.h"
 #include "sim/cuda/mps.h"
+#include "sim/cuda/report.h"
 #include "sim/cuda/settings.h"
 #include "sim/cuda/sim.h"
 #include "sim/cuda/stream.h"
@@ -168,6 +169,7 @@ static CUresult init_process(void)
 		return CUDA_ERROR_NO_DEVICE;
 	}
 	sim_mps_begin();
+	sim_report_begin();
 	atomic_store_explicit(word, 1, memory_order_release);
 	atomic_store_explicit(&here, word, memory_order_release);
 	return CUDA_SUCCESS;
@@ -217,14 +219,17 @@ bool sim_location(const CUmemLocation *location, struct sim_device **ret_device)
 
 CUresult sim_device_take(struct sim_device *device, uint64_t bytes)
 {
-	return sim_charge(sim.region, sim.row, device->index, bytes) ? CUDA_ERROR_OUT_OF_MEMORY
-								      : CUDA_SUCCESS;
+	if (sim_charge(sim.region, sim.row, device->index, bytes))
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	sim_report_take(device->index, bytes);
+	return CUDA_SUCCESS;
 }
 
 void sim_device_give(struct sim_device *device, uint64_t bytes)
 {
 	uint64_t most = sim_settings()->figure_late_ns;
 
+	sim_report_give(device->index, bytes);
 	sim_uncharge(sim.region, sim.row, device->index, bytes,
 		     most ? now_monotonic_ns() * 2654435761u % most : 0);
 }

@@ -91,7 +91,7 @@ static CUresult pool_device_free_async(CUdeviceptr ptr, CUstream stream_handle, 
 			*late = (struct late_free){.base = ptr, .id = range->id};
 			if (range->kind == SIM_RANGE_POOL_PTR)
 				sim_pool_part_pointer(range);
-			range->freeing = true;
+			sim_range_part(range);
 		} else {
 			r = CUDA_ERROR_OUT_OF_MEMORY;
 		}

@@ -5,9 +5,32 @@
 #include <sys/mman.h>
 
 #include "sim/cuda/block.h"
+#include "sim/cuda/report.h"
 
 static void *root;
 static uint64_t next_id = 1;
+
+/* False: it is none that a program is to free. */
+static bool range_report_kind(const struct sim_range *range, enum sim_report_kind *ret)
+{
+	switch (range->kind) {
+	case SIM_RANGE_DEVICE:
+	case SIM_RANGE_SMALL:
+		*ret = SIM_REPORT_MEMORY;
+		return range->device;
+	case SIM_RANGE_POOL:
+		*ret = SIM_REPORT_ASYNC;
+		return range->device;
+	case SIM_RANGE_MANAGED:
+		*ret = SIM_REPORT_MANAGED;
+		return range->device;
+	case SIM_RANGE_HOST:
+		*ret = SIM_REPORT_HOST;
+		return range->device;
+	default:
+		return false;
+	}
+}
 
 static int range_compare(const void *a, const void *b)
 {
@@ -22,6 +45,7 @@ struct sim_range *sim_range_add(uint64_t base, uint64_t bytes, enum sim_range_ki
 				struct sim_device *device, struct sim_context *ctx)
 {
 	struct sim_range *range = calloc(1, sizeof(*range));
+	enum sim_report_kind report;
 	void *node;
 
 	if (!range)
@@ -38,7 +62,18 @@ struct sim_range *sim_range_add(uint64_t base, uint64_t bytes, enum sim_range_ki
 		free(range);
 		return NULL;
 	}
+	if (range_report_kind(range, &report))
+		sim_report_hold(report, device->index, bytes);
 	return range;
+}
+
+void sim_range_part(struct sim_range *range)
+{
+	enum sim_report_kind report;
+
+	if (!range->freeing && range_report_kind(range, &report))
+		sim_report_drop(report, range->device->index, range->bytes);
+	range->freeing = true;
 }
 
 struct sim_range *sim_range_find(uint64_t address)
@@ -51,6 +86,7 @@ struct sim_range *sim_range_find(uint64_t address)
 
 void sim_range_remove(struct sim_range *range)
 {
+	sim_range_part(range);
 	tdelete(range, &root, range_compare);
 	free(range);
 }

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "sim/cuda/report.h"
 #include "sim/cuda/vmm.h"
 
 #include <stdlib.h>
@@ -60,6 +61,8 @@ static void vmm_settle(struct sim_physical *p)
 	while (*at != p)
 		at = &(*at)->next;
 	*at = p->next;
+	if (p->reported)
+		sim_report_drop(SIM_REPORT_PHYSICAL, p->block->device->index, p->block->bytes);
 	sim_block_unref_as(p->block, p->hidden);
 	if (p->end)
 		p->end(p->multicast);
@@ -140,6 +143,10 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
 			sim_block_unref(block);
 			r = CUDA_ERROR_OUT_OF_MEMORY;
 		}
+	}
+	if (!r && device) {
+		p->reported = true;
+		sim_report_hold(SIM_REPORT_PHYSICAL, device->index, size);
 	}
 	sim_unlock();
 	if (!r)

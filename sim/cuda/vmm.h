@@ -20,6 +20,7 @@ struct sim_physical {
 	bool hidden; /* its reference to the block, since it was imported */
 	unsigned int handles;
 	unsigned int mappings;
+	bool reported; /* by cuMemCreate, in sim/report.h */
 	struct sim_physical *next;
 };
 

@@ -7,12 +7,12 @@
 
 #define MIB(bytes) ((unsigned long long)(bytes) >> 20)
 
-/* A field whose value is one text of the driver. */
-#define TEXT(name, call)                                                                       \
+/* A field whose value is a text of the device, which driver.h has by that name. */
+#define TEXT(name)                                                                               \
 	static bool fields_put_##name(const struct fields_line *l, char ret[static DRIVER_TEXT]) \
-	{                                                                                      \
-		call;                                                                          \
-		return strcmp(ret, "[N/A]") != 0;                                              \
+	{                                                                                        \
+		driver_##name(l->driver, l->device, ret);                                        \
+		return strcmp(ret, "[N/A]") != 0;                                                \
 	}
 
 /* A field whose value is made of one figure of NVML's, `v`. */
@@ -41,11 +41,9 @@
 		return true;                                                                     \
 	}
 
-TEXT(driver_version, driver_version(l->driver, ret))
-TEXT(name, driver_name(l->driver, l->device, ret))
-TEXT(uuid, driver_uuid(l->driver, l->device, ret))
-TEXT(bus_id, driver_bus_id(l->driver, l->device, ret))
-TEXT(process_name, driver_process_name(l->driver, l->process->pid, ret))
+TEXT(name)
+TEXT(uuid)
+TEXT(bus_id)
 
 MEMORY(total)
 MEMORY(reserved)
@@ -73,6 +71,18 @@ FIGURE(link_width, unsigned int, nvmlDeviceGetMaxPcieLinkWidth(device, &v), "%u"
 FIGURE(pstate, nvmlPstates_t, nvmlDeviceGetPerformanceState(device, &v), "P%d", (int)v)
 FIGURE(persistence, nvmlEnableState_t, nvmlDeviceGetPersistenceMode(device, &v), "%s",
        v ? "Enabled" : "Disabled")
+
+static bool fields_put_driver_version(const struct fields_line *l, char ret[static DRIVER_TEXT])
+{
+	driver_version(l->driver, ret);
+	return true;
+}
+
+static bool fields_put_process_name(const struct fields_line *l, char ret[static DRIVER_TEXT])
+{
+	driver_process_name(l->driver, l->process->pid, ret);
+	return true;
+}
 
 static bool fields_put_serial(const struct fields_line *l, char ret[static DRIVER_TEXT])
 {

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "amd/topology_read.h"
@@ -19,7 +20,11 @@
 #include "cli/cmd/command.h"
 #include "cli/exec/launch.h"
 #include "cli/say/arguments.h"
+#include "cli/say/exit_status.h"
 #include "cli/say/say.h"
+#include "cli/simulation/junit.h"
+#include "cli/simulation/outcome.h"
+#include "ledger/tenant.h"
 #include "node/library.h"
 #include "sim/kfd/machine.h"
 #include "sim/kfd/tree.h"
@@ -31,7 +36,7 @@
 #define SMI_FOLDER    "smi"
 
 /* Options without a letter. */
-enum { AMD = 256, MODEL, LINKS, SHARED };
+enum { AMD = 256, MODEL, LINKS, SHARED, REPORT, ERROR_EXITCODE };
 
 enum { GROUP_NVIDIA = 1, GROUP_AMD };
 
@@ -45,6 +50,12 @@ static const struct argp_option options[] = {
 	{"gpus", 'g', "N", 0, "number of devices (default 1, or none with --amd)", GROUP_NVIDIA},
 	{"context", 'c', "SIZE", 0, "memory of a CUDA context (default 520MiB)", GROUP_NVIDIA},
 	{"shared", SHARED, NULL, 0, "let other users use the devices, too", GROUP_NVIDIA},
+	{"report", REPORT, "FILE.xml", OPTION_ARG_OPTIONAL,
+	 "at the end, say what was allocated, its peak, what was never freed and which CUDA calls did not "
+	 "succeed; also as JUnit XML into FILE.xml",
+	 GROUP_NVIDIA},
+	{"error-exitcode", ERROR_EXITCODE, "N", 0,
+	 "with --report: end with N if it found anything and the command ended with 0", GROUP_NVIDIA},
 	{NULL, 0, NULL, 0, "AMD GPUs:", GROUP_AMD},
 	{"amd", AMD, "N", 0, "number of devices (default none)", GROUP_AMD},
 	{"model", MODEL, "gfx90a|gfx942|gfx1030", 0, "model of the devices (default gfx90a)", GROUP_AMD},
@@ -55,10 +66,38 @@ static const struct argp_option options[] = {
 
 struct args {
 	const char *gpus, *memory, *context, *dir;
-	bool shared;
+	bool shared, report;
+	const char *xml; /* NULL: the report is words alone */
+	int error_status; /* 0: what the report finds changes no status */
 	const char *amd, *model, *links;
 	char **command;
 };
+
+/* "--report FILE.xml", too: argp takes an optional value only behind "=". */
+static const char *sim_take_file(struct argp_state *state)
+{
+	const char *next = state->next < state->argc ? state->argv[state->next] : "";
+	size_t len = strlen(next);
+
+	if (len < 5 || *next == '-' || strcmp(next + len - 4, ".xml"))
+		return NULL;
+	state->next++;
+	return next;
+}
+
+static error_t sim_take_status(const char *text, struct args *a)
+{
+	uint64_t status;
+
+	if (parse_u64(text, 1, 255, &status) < 0) {
+		say_error("--error-exitcode \"%s\": not a status from 1 to 255; write it like "
+			  "--error-exitcode 1",
+			  text);
+		return EINVAL;
+	}
+	a->error_status = (int)status;
+	return 0;
+}
 
 static error_t sim_parse_option(int key, char *arg, struct argp_state *state)
 {
@@ -89,6 +128,12 @@ static error_t sim_parse_option(int key, char *arg, struct argp_state *state)
 	case SHARED:
 		a->shared = true;
 		return 0;
+	case REPORT:
+		a->report = true;
+		a->xml = arg ? arg : sim_take_file(state);
+		return 0;
+	case ERROR_EXITCODE:
+		return sim_take_status(arg, a);
 	case ARGP_KEY_ARG:
 		a->command = &state->argv[state->next - 1];
 		state->next = state->argc;
@@ -103,6 +148,7 @@ static const struct argp argp = {
 	.args_doc = "-- COMMAND [ARG...]",
 	.doc = "Run a command with simulated GPUs; no GPU and no driver needed.\v"
 	       "  allot sim --gpus 2 --memory 24GiB -- allot run --memory 1GiB -- ./app\n"
+	       "  allot sim --report --error-exitcode 1 -- ./test\n"
 	       "  allot sim --amd 8 --memory 64GiB -- rocminfo\n",
 };
 
@@ -341,6 +387,64 @@ static int sim_put_smi(const char *libraries)
 	return launch_prepend("PATH", path, ":");
 }
 
+static bool sim_found(const struct outcome *outcome)
+{
+	for (size_t i = 0; i < outcome->n; i++)
+		if (outcome_has_left(&outcome->process[i]) || outcome_has_faults(&outcome->process[i]))
+			return true;
+	return false;
+}
+
+static int sim_refuse_xml(const struct args *a, int error)
+{
+	return say_error("--report \"%s\": cannot write it: %s; name another file", a->xml,
+			 say_errno(error));
+}
+
+/* Takes `xml`, which may be NULL. `status` is as waitpid() has it. */
+static int sim_report(const char *folder, const struct args *a, FILE *xml, int *status)
+{
+	struct outcome outcome;
+	int r = outcome_read(folder, &outcome);
+
+	if (r < 0) {
+		if (xml)
+			fclose(xml);
+		return say_error("--report: cannot read what programs wrote in \"%s\": %s", folder,
+				 say_errno(r));
+	}
+	outcome_print(&outcome);
+	if (xml)
+		junit_write(&outcome, xml);
+	if (xml && (ferror(xml) | fclose(xml)))
+		r = sim_refuse_xml(a, errno);
+	if (a->error_status && WIFEXITED(*status) && !WEXITSTATUS(*status) && sim_found(&outcome))
+		*status = W_EXITCODE(a->error_status, 0);
+	outcome_free(&outcome);
+	return r;
+}
+
+static int sim_run_reported(const char *dir, const struct args *a, int *ret_status)
+{
+	/* Opened first: a test that ran for an hour is not to end without a place for its report. */
+	FILE *xml = a->xml ? fopen(a->xml, "we") : NULL;
+	char folder[PATH_MAX];
+	int r, said;
+
+	if (a->xml && !xml)
+		return sim_refuse_xml(a, errno);
+	r = outcome_prepare(dir, folder);
+	if (r < 0) {
+		if (xml)
+			fclose(xml);
+		return say_error("--report: cannot make a folder in \"%s\": %s; name another --dir", dir,
+				 say_errno(r));
+	}
+	r = launch_supervised(a->command, NULL, NULL, ret_status);
+	said = sim_report(folder, a, xml, ret_status);
+	return r ? r : said;
+}
+
 static int sim_run_in(const char *dir, const char *libraries, const struct args *a,
 		      const struct machine_options *machine, int *ret_status)
 {
@@ -354,7 +458,8 @@ static int sim_run_in(const char *dir, const char *libraries, const struct args 
 	    (sim_wants_nvidia(a) && (launch_prepend("LD_LIBRARY_PATH", libraries, ":;") < 0 ||
 				     sim_put_smi(libraries) < 0)))
 		return say_error("cannot set the command's environment: %s", say_errno(errno));
-	return launch_supervised(a->command, NULL, NULL, ret_status);
+	return a->report ? sim_run_reported(dir, a, ret_status)
+			 : launch_supervised(a->command, NULL, NULL, ret_status);
 }
 
 int cmd_sim(int argc, char **argv)
@@ -364,10 +469,15 @@ int cmd_sim(int argc, char **argv)
 	char libraries[PATH_MAX], dir[PATH_MAX];
 	int r, status = 0;
 
-	arguments_parse(&argp, argc, argv, ARGP_IN_ORDER, &a);
+	if (arguments_parse(&argp, argc, argv, ARGP_IN_ORDER, &a))
+		return EXIT_ALLOT;
 	if (!a.command)
 		return say_error("no command; write it after --, like: allot sim -- allot run "
 				 "--memory 1GiB -- ./app");
+	if (a.report && !sim_wants_nvidia(&a))
+		return say_error("--report is of NVIDIA devices, of which --amd alone has none; add --gpus 1");
+	if (a.error_status && !a.report)
+		return say_error("--error-exitcode is of what --report finds; add --report");
 	if ((r = sim_set_gpus(a.gpus)) ||
 	    (r = sim_set_size("--memory", a.memory, "ALLOT_SIM_MEMORY")) ||
 	    (r = sim_set_size("--context", a.context, "ALLOT_SIM_CONTEXT")) ||

@@ -52,7 +52,7 @@ static void frame_add_part(struct frame_line *line, int width, const char *fmt, 
 		line->text[len] = 0;
 }
 
-/* What the filter shows of the view, and how many tenants have no rows because they cannot be read. */
+/* The part of the view that the filter shows, and the tenants without rows, which cannot be read. */
 struct frame_sum {
 	size_t tenants, outside;
 	unsigned int live, unreadable;

@@ -29,8 +29,9 @@ NOT_DONE = {
         "make demo      # build, then two tenants fill one GPU until each is refused":
             "builds; with a prompt it is done",
         "make check     # every test": "would run this",
-        "make install   # make uninstall takes it away; make deb builds Debian packages":
-            "cli-install, cli-uninstall and make check-packages do it",
+        "make install   # the programs, no tests; PREFIX=~/.local for yourself; make uninstall takes it away":
+            "cli-install and cli-uninstall do it",
+        "make deb       # Debian packages; make dist: a source tarball": "make check-packages does it",
         "podman run --device nvidia.com/gpu=all --device allot.dev/gpu=8GiB-25 IMAGE python "
         "train.py": "wants an image; the test containers makes one",
     },
@@ -49,7 +50,9 @@ NOT_DONE = {
             "wants AMD devices alone; the test guard has them",
     },
     "allot-sim.1": {"allot sim --amd 8 --memory 64GiB -- rocminfo":
-                        "wants ROCm; cli-sim-amd does it where that is"},
+                        "wants ROCm; cli-sim-amd does it where that is",
+                    "allot sim --report report.xml --error-exitcode 1 -- ./tests":
+                        "wants tests; cli-sim-report has some"},
     "allotd.8": {"xdg-open http://localhost:9478/": "wants a desktop; daemon-page has a browser",
                  "systemctl enable --now allotd": SYSTEMD, "systemctl reload allotd": SYSTEMD},
 }

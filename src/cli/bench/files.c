@@ -160,8 +160,8 @@ int bench_write_json(const struct bench_report *report, const char *path)
 
 	if (!j.out) {
 		r = err_errno();
-		say_error("--json \"%s\": %s; the tables above are complete", path, say_errno(-r));
-		return r;
+		return say_fail(r, "--json \"%s\": %s; the tables above are complete", path,
+				say_errno(-r));
 	}
 	files_write_all(&j, report);
 	bad = ferror(j.out);

@@ -119,8 +119,7 @@ static pid_t load_spawn(const struct bench_words *words, int in, int out)
 	if (pid < 0) {
 		int r = err_errno();
 
-		say_error("cannot start \"%s\": %s", words->word[0], say_errno(-r));
-		return r;
+		return say_fail(r, "cannot start \"%s\": %s", words->word[0], say_errno(-r));
 	}
 	if (pid)
 		return pid;
@@ -171,8 +170,7 @@ int bench_load_open(struct bench_load *ret, const struct bench_words *words)
 	if (pipe2(to, O_CLOEXEC) < 0 || pipe2(from, O_CLOEXEC) < 0) {
 		int r = err_errno();
 
-		say_error("cannot make a pipe: %s", say_errno(-r));
-		return r;
+		return say_fail(r, "cannot make a pipe: %s", say_errno(-r));
 	}
 	load.pid = load_spawn(words, to[0], from[1]);
 	close(to[0]);

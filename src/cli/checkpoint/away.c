@@ -98,10 +98,9 @@ static int away_check_room(struct moving *moving, const struct away_options *o,
 
 static int away_stays(const struct moving *moving, bool all, int status)
 {
-	say_error("tenant \"%s\" stays suspended: all of it is in host memory%s%s%s", moving->name,
-		  *moving->swap_dir ? ", or in a file in " : "", moving->swap_dir,
-		  all ? "" : ", or goes there");
-	return status;
+	return say_fail(status, "tenant \"%s\" stays suspended: all of it is in host memory%s%s%s",
+			moving->name, *moving->swap_dir ? ", or in a file in " : "",
+			moving->swap_dir, all ? "" : ", or goes there");
 }
 
 /* Moves memory that had come back out again. */
@@ -185,13 +184,12 @@ static int away_send_rest(struct moving *moving, const struct away_options *o)
 	uint64_t room = away_room(moving, o, swap_host_bytes(places.away, split));
 	struct swap_sum sum;
 
-	if (swap_host_bytes(places.here + places.away, split) > room) {
-		say_error("tenant \"%s\" stays as it is, %s of it away: it holds %s more, and %s %s",
-			  moving->name, units_bytes(places.away).s, units_bytes(places.here).s,
-			  said ? "--host-memory is" : "host memory has room for",
-			  units_bytes(room).s);
-		return CONTROL_EXIT_NO_ROOM;
-	}
+	if (swap_host_bytes(places.here + places.away, split) > room)
+		return say_fail(CONTROL_EXIT_NO_ROOM, "tenant \"%s\" stays as it is, %s of it "
+				"away: it holds %s more, and %s %s", moving->name,
+				units_bytes(places.away).s, units_bytes(places.here).s,
+				said ? "--host-memory is" : "host memory has room for",
+				units_bytes(room).s);
 	/*
 	 * Twice if an earlier resume did not end: first the part that was evicted before, then the
 	 * rest.
@@ -199,11 +197,9 @@ static int away_send_rest(struct moving *moving, const struct away_options *o)
 	do
 		sum = moving_ask(moving, SWAP_OUT, moving->patience_ns, true);
 	while (!sum.refused && !sum.silent && moving_is_parted(moving));
-	if (sum.refused || sum.silent) {
-		say_error("of tenant \"%s\" a part stays on its devices, and it does not run",
-			  moving->name);
-		return moving_status(&sum);
-	}
+	if (sum.refused || sum.silent)
+		return say_fail(moving_status(&sum), "of tenant \"%s\" a part stays on its "
+				"devices, and it does not run", moving->name);
 	away_say_left(moving, &sum);
 	return 0;
 }
@@ -271,13 +267,12 @@ static int away_take_turn(struct moving *moving)
 	moving_leave_desk(moving);
 	residency_file_tell(runtime);
 	while (swap_any_away(moving->dir)) {
-		if (now_monotonic_ns() > began + moving->patience_ns) {
-			say_error("tenant \"%s\" stays suspended: others that cannot leave, or "
-				  "whose turn it is, have its place on the device for longer than "
-				  "%s; \"allot ps\" shows who",
-				  moving->name, units_duration(moving->patience_ns).s);
-			return CONTROL_EXIT_NO_ROOM;
-		}
+		if (now_monotonic_ns() > began + moving->patience_ns)
+			return say_fail(CONTROL_EXIT_NO_ROOM, "tenant \"%s\" stays suspended: "
+					"others that cannot leave, or whose turn it is, have its "
+					"place on the device for longer than %s; \"allot ps\" "
+					"shows who", moving->name,
+					units_duration(moving->patience_ns).s);
 		shared_file_nap(&nap, NAP_MOST_US);
 	}
 	printf("%s: %s came back in %s\n", moving->name, units_bytes(places.away).s,
@@ -290,10 +285,8 @@ int away_return(struct moving *moving)
 	struct swap_sum sum;
 	int r = stored_return(moving);
 
-	if (r) {
-		say_error("tenant \"%s\" stays suspended", moving->name);
-		return r;
-	}
+	if (r)
+		return say_fail(r, "tenant \"%s\" stays suspended", moving->name);
 	/* It was on its way to a disk, or from there, and nothing has moved. */
 	if (moving_rests(moving) == SWAP_RUN)
 		return 0;

@@ -63,8 +63,7 @@ static error_t bench_choose_section(const char *name, unsigned int *sections_cho
 			*sections_chosen |= sections[i].section;
 			return 0;
 		}
-	say_error("--only \"%s\": write " SECTIONS_IN_WORDS, name);
-	return EINVAL;
+	return say_fail(EINVAL, "--only \"%s\": write " SECTIONS_IN_WORDS, name);
 }
 
 static error_t bench_parse_option(int key, char *arg, struct argp_state *state)

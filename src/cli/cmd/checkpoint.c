@@ -35,14 +35,10 @@ static error_t checkpoint_parse_level(const char *arg, struct args *a)
 {
 	uint64_t level = 1;
 
-	if (arg && parse_u64(arg, 1, LEVEL_MAX, &level)) {
-		say_error("--compress \"%s\": not 1 to %d", arg, LEVEL_MAX);
-		return EINVAL;
-	}
-	if (!packing_offered()) {
-		say_error("--compress: this build has no zstd");
-		return EINVAL;
-	}
+	if (arg && parse_u64(arg, 1, LEVEL_MAX, &level))
+		return say_fail(EINVAL, "--compress \"%s\": not 1 to %d", arg, LEVEL_MAX);
+	if (!packing_offered())
+		return say_fail(EINVAL, "--compress: this build has no zstd");
 	a->save.level = (int)level;
 	return 0;
 }

@@ -103,8 +103,8 @@ struct args {
 
 static error_t run_refuse_accounting(const char *arg)
 {
-	say_error("--accounting \"%s\": write --accounting ledger or --accounting driver", arg);
-	return EINVAL;
+	return say_fail(EINVAL, "--accounting \"%s\": write --accounting ledger or --accounting "
+			"driver", arg);
 }
 
 static error_t run_parse_option(int key, char *arg, struct argp_state *state)
@@ -152,10 +152,8 @@ static error_t run_parse_option(int key, char *arg, struct argp_state *state)
 	case KEY_HOST_MEMORY:
 		if (!parse_size(arg, host_memory_total(), &a->host_bytes))
 			return 0;
-		say_error("--host-memory \"%s\": not a size; write it like --host-memory 64GiB or "
-			  "--host-memory 50%%",
-			  arg);
-		return EINVAL;
+		return say_fail(EINVAL, "--host-memory \"%s\": not a size; write it like "
+				"--host-memory 64GiB or --host-memory 50%%", arg);
 	case KEY_SWAP_DIR:
 		a->swap_dir = arg;
 		return 0;

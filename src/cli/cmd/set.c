@@ -81,11 +81,10 @@ struct change {
 /* A process is under MPS or not for all its life. */
 static int set_refuse_mode(const struct change *c, enum policy_mode mode)
 {
-	say_error("tenant \"%s\" is running (%u process%s) in mode %s, and programs cannot go "
-		  "over to mode %s while they run; end them first",
-		  c->name, c->live, c->live == 1 ? "" : "es", compute_modes[c->before.mode],
-		  compute_modes[mode]);
-	return -EBUSY;
+	return say_fail(-EBUSY, "tenant \"%s\" is running (%u process%s) in mode %s, and programs "
+			"cannot go over to mode %s while they run; end them first", c->name,
+			c->live, c->live == 1 ? "" : "es", compute_modes[c->before.mode],
+			compute_modes[mode]);
 }
 
 static unsigned int set_count_live(const char *dir)

@@ -43,10 +43,8 @@ static error_t suspend_parse_option(int key, char *arg, struct argp_state *state
 	case KEY_HOST_MEMORY:
 		if (!parse_size(arg, host_memory_total(), &a->away.host_bytes))
 			return 0;
-		say_error("--host-memory \"%s\": not a size; write it like --host-memory 64GiB or "
-			  "--host-memory 50%%",
-			  arg);
-		return EINVAL;
+		return say_fail(EINVAL, "--host-memory \"%s\": not a size; write it like "
+				"--host-memory 64GiB or --host-memory 50%%", arg);
 	case KEY_TIMEOUT:
 		return away_parse_timeout(arg, &a->away.timeout_us) ? EINVAL : 0;
 	case ARGP_KEY_ARG:

@@ -100,10 +100,8 @@ int limits_parse(const struct limits_kind *kind, const char *text, struct limits
 	char *copy = strdup(text), *rest = copy, *word;
 	int r = 0;
 
-	if (!copy) {
-		say_error("%s: out of memory", kind->option);
-		return -ENOMEM;
-	}
+	if (!copy)
+		return say_fail(-ENOMEM, "%s: out of memory", kind->option);
 	while (r == 0 && (word = strsep(&rest, ","))) {
 		if (limits.n == POLICY_DEVICES) {
 			say_error("%s: more than %d values; give one for all devices or one for "
@@ -129,13 +127,11 @@ int limits_apply(const struct limits *limits, struct policy *policy)
 
 	if (!limits->text)
 		return 0;
-	if (limits->n != 1 && limits->n != n) {
-		say_error("%s \"%s\": %u values for %u device%s; give one for all or one for each, "
-			  "like --gpu 0,1 %s %s",
-			  limits->kind->option, limits->text, limits->n, n, n == 1 ? "" : "s",
-			  limits->kind->option, limits->kind->several);
-		return -EINVAL;
-	}
+	if (limits->n != 1 && limits->n != n)
+		return say_fail(-EINVAL, "%s \"%s\": %u values for %u device%s; give one for all "
+				"or one for each, like --gpu 0,1 %s %s", limits->kind->option,
+				limits->text, limits->n, n, n == 1 ? "" : "s", limits->kind->option,
+				limits->kind->several);
 	for (unsigned int i = 0; i < n; i++)
 		limits->kind->apply(&limits->spec[limits->n == 1 ? 0 : i], &policy->device[i]);
 	return 0;

@@ -162,13 +162,9 @@ static int selection_add(const struct devices *d, const char *list, const char *
 	if (r < 0)
 		return selection_explain(d, list, word, r);
 	for (unsigned int i = range.first; i < range.end; i++) {
-		if (selection_has(sel, i)) {
-			say_error(
-				"--gpu \"%s\": \"%s\" names GPU %u a second time; name each once, "
-				"like --gpu 0,1",
-				list, word, i);
-			return -EINVAL;
-		}
+		if (selection_has(sel, i))
+			return say_fail(-EINVAL, "--gpu \"%s\": \"%s\" names GPU %u a second time; "
+					"name each once, like --gpu 0,1", list, word, i);
 		sel->index[sel->n++] = i;
 	}
 	return 0;
@@ -180,15 +176,11 @@ int selection_parse(const struct devices *devices, const char *list, struct sele
 	char *copy, *rest, *word;
 	int r = 0;
 
-	if (*devices->trouble) {
-		say_error("--gpu \"%s\": %s", list, devices->trouble);
-		return -ENODEV;
-	}
+	if (*devices->trouble)
+		return say_fail(-ENODEV, "--gpu \"%s\": %s", list, devices->trouble);
 	copy = rest = strdup(list);
-	if (!copy) {
-		say_error("--gpu: out of memory");
-		return -ENOMEM;
-	}
+	if (!copy)
+		return say_fail(-ENOMEM, "--gpu: out of memory");
 	while (r >= 0 && (word = strsep(&rest, ",")))
 		r = selection_add(devices, list, word, &sel);
 	free(copy);

@@ -120,15 +120,11 @@ int topo_measure(struct topo *topo)
 	if (!topo_measure_has_nvidia_links(topo))
 		return 0;
 	r = library_program(PROGRAM, path);
-	if (r < 0) {
-		say_error(PROGRAM " is not beside this allot; install both together");
-		return r;
-	}
+	if (r < 0)
+		return say_fail(r, PROGRAM " is not beside this allot; install both together");
 	r = topo_measure_run(path, &from, &pid);
-	if (r < 0) {
-		say_error("cannot run \"%s\": %s", path, say_errno(-r));
-		return r;
-	}
+	if (r < 0)
+		return say_fail(r, "cannot run \"%s\": %s", path, say_errno(-r));
 	while (from && getline(&line, &size, from) >= 0)
 		topo_measure_read_line(topo, line);
 	free(line);
@@ -138,7 +134,6 @@ int topo_measure(struct topo *topo)
 		;
 	if (from && !status)
 		return 0;
-	say_error("bandwidth could not be measured on all devices: " PROGRAM
-		  " failed; is there 256 MiB free on each, and for this user?");
-	return -EIO;
+	return say_fail(-EIO, "bandwidth could not be measured on all devices: " PROGRAM
+			      " failed; is there 256 MiB free on each, and for this user?");
 }

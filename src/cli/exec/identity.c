@@ -31,8 +31,7 @@ static int identity_parse_numbers(const char *user, struct identity *ret)
 
 static int identity_refuse(const char *user, const char *why, int r)
 {
-	say_error("--user \"%s\": %s", user, why);
-	return r;
+	return say_fail(r, "--user \"%s\": %s", user, why);
 }
 
 int identity_find(const char *user, struct identity *ret)

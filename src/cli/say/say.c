@@ -38,6 +38,16 @@ int say_error(const char *fmt, ...)
 	return EXIT_ALLOT;
 }
 
+int say_fail(int answer, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	say_line(fmt, ap);
+	va_end(ap);
+	return answer;
+}
+
 void say_note(const char *fmt, ...)
 {
 	va_list ap;

@@ -12,6 +12,9 @@ void say_as(const char *name);
 /* Prints "<name>: <message>" and returns EXIT_ALLOT. */
 int say_error(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
+/* The same, and returns `answer`: an exit status, or -errno. */
+int say_fail(int answer, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
 /* The same for a message that does not stop the command. */
 void say_note(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 

@@ -64,11 +64,9 @@ static int enroll_choose_devices(const struct enroll_request *req, struct select
 	/* Needs no driver to be asked. */
 	if (!several)
 		return 0;
-	if (*req->devices->trouble) {
-		say_error("%s \"%s\": %s; one value for all devices needs no driver",
-			  limits_option(several), several->text, req->devices->trouble);
-		return -ENODEV;
-	}
+	if (*req->devices->trouble)
+		return say_fail(-ENODEV, "%s \"%s\": %s; one value for all devices needs no driver",
+				limits_option(several), several->text, req->devices->trouble);
 	r = selection_visible(req->devices, ret);
 	if (r < 0)
 		say_error("%s \"%s\": which device is which? CUDA_VISIBLE_DEVICES counts different "
@@ -80,11 +78,10 @@ static int enroll_choose_devices(const struct enroll_request *req, struct select
 static int enroll_not_given(const struct enroll_request *req, unsigned int index,
 			    const struct policy *old)
 {
-	say_error("--gpu: tenant \"%s\" does not have GPU %u (%s); give all its devices and limits "
-		  "anew with --gpu and --memory%s when it has ended",
-		  req->name, index, units_uuid(req->devices->list[index].uuid).s,
-		  old->compute == POLICY_COMPUTE_OFF ? "" : " and --compute");
-	return -ENODEV;
+	return say_fail(-ENODEV, "--gpu: tenant \"%s\" does not have GPU %u (%s); give all its "
+			"devices and limits anew with --gpu and --memory%s when it has ended",
+			req->name, index, units_uuid(req->devices->list[index].uuid).s,
+			old->compute == POLICY_COMPUTE_OFF ? "" : " and --compute");
 }
 
 /* A device as it was, for the options to change; one that is new must get all limits by them. */
@@ -371,12 +368,9 @@ static int enroll_explain_create(const char *runtime, const char *name, int r)
 {
 	const char *todo = "set ALLOT_RUNTIME_DIR to a directory of yours";
 
-	if (r == -EINVAL) {
-		say_error("--name \"%s\": a name has 1 to 63 letters, digits, '.', '_' or '-' and "
-			  "begins with a letter or digit, like --name jobA",
-			  name);
-		return r;
-	}
+	if (r == -EINVAL)
+		return say_fail(r, "--name \"%s\": a name has 1 to 63 letters, digits, '.', '_' or "
+				"'-' and begins with a letter or digit, like --name jobA", name);
 	if ((r == -ENOENT || r == -EPERM) && access(runtime, F_OK) < 0)
 		return enroll_explain_runtime(runtime, name, r);
 	if (r == -EPERM || r == -ELOOP)
@@ -392,9 +386,8 @@ static int enroll_explain_create(const char *runtime, const char *name, int r)
 		       "/dev/shm/allot";
 	else if (r == -EMFILE || r == -ENFILE)
 		todo = "raise the limit on open files (ulimit -n)";
-	say_error("cannot make tenant \"%s\" in %s: %s; %s", name, runtime, tenants_error_words(r),
-		  todo);
-	return r;
+	return say_fail(r, "cannot make tenant \"%s\" in %s: %s; %s", name, runtime,
+			tenants_error_words(r), todo);
 }
 
 /*
@@ -568,11 +561,9 @@ static int enroll_generate_name(struct enrolment *e)
 {
 	uint32_t random;
 
-	if (getrandom(&random, sizeof(random), 0) != sizeof(random)) {
-		say_error("no random numbers for a tenant's name: %s; give one with --name",
-			  say_errno(errno));
-		return -EIO;
-	}
+	if (getrandom(&random, sizeof(random), 0) != sizeof(random))
+		return say_fail(-EIO, "no random numbers for a tenant's name: %s; give one with "
+				"--name", say_errno(errno));
 	snprintf(e->name, sizeof(e->name), "run-%ld-%06x", (long)getpid(), random >> 8);
 	e->generated = true;
 	return 0;
@@ -622,12 +613,9 @@ int enroll(const struct enroll_request *request, struct enrolment *ret)
 	r = enroll_find_runtime(request, ret);
 	if (r < 0)
 		return r;
-	if (strlen(runtime) > RUNTIME_MAX) {
-		say_error("the runtime directory's path is longer than %d bytes; set "
-			  "ALLOT_RUNTIME_DIR to a shorter one",
-			  RUNTIME_MAX);
-		return -ENAMETOOLONG;
-	}
+	if (strlen(runtime) > RUNTIME_MAX)
+		return say_fail(-ENAMETOOLONG, "the runtime directory's path is longer than %d "
+				"bytes; set ALLOT_RUNTIME_DIR to a shorter one", RUNTIME_MAX);
 	if (request->name && (!tenant_name_valid(request->name) || strchr(request->name, '@')))
 		return enroll_explain_create(runtime, request->name, -EINVAL);
 	if (request->name)

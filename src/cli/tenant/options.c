@@ -92,8 +92,7 @@ static int options_choose(const char *option, const char *arg, const char *const
 				      : ", ",
 			 option, words[i]);
 	}
-	say_error("%s \"%s\": write %s", option, arg, choice);
-	return -EINVAL;
+	return say_fail(-EINVAL, "%s \"%s\": write %s", option, arg, choice);
 }
 
 static int options_choose_controller(const char *arg)
@@ -109,12 +108,9 @@ static int options_parse_weight(const char *arg, uint32_t *ret)
 {
 	uint64_t weight;
 
-	if (parse_u64(arg, 1, POLICY_WEIGHT_MAX, &weight) < 0) {
-		say_error("--weight \"%s\": not a whole number from 1 to %d; write it like "
-			  "--weight 2",
-			  arg, POLICY_WEIGHT_MAX);
-		return -EINVAL;
-	}
+	if (parse_u64(arg, 1, POLICY_WEIGHT_MAX, &weight) < 0)
+		return say_fail(-EINVAL, "--weight \"%s\": not a whole number from 1 to %d; write "
+				"it like --weight 2", arg, POLICY_WEIGHT_MAX);
 	*ret = (uint32_t)weight;
 	return 0;
 }
@@ -123,12 +119,9 @@ static int options_parse_inflight(const char *arg, uint32_t *ret_us)
 {
 	uint64_t us;
 
-	if (parse_duration_us(arg, INFLIGHT_MAX_US, &us) < 0) {
-		say_error("--inflight \"%s\": not a time up to 1s; write it like --inflight 2ms or "
-			  "--inflight 500us",
-			  arg);
-		return -EINVAL;
-	}
+	if (parse_duration_us(arg, INFLIGHT_MAX_US, &us) < 0)
+		return say_fail(-EINVAL, "--inflight \"%s\": not a time up to 1s; write it like "
+				"--inflight 2ms or --inflight 500us", arg);
 	*ret_us = (uint32_t)us;
 	return 0;
 }
@@ -138,12 +131,9 @@ static int options_parse_floor(const char *arg, uint32_t *ret_permille)
 	uint32_t permille = POLICY_FLOOR_NONE;
 
 	if (strcmp(arg, "off") &&
-	    (parse_permille(arg, &permille) < 0 || permille > POLICY_FLOOR_MOST)) {
-		say_error("--floor \"%s\": not a part of the time up to 50%%; write it like --floor 5, "
-			  "or --floor off",
-			  arg);
-		return -EINVAL;
-	}
+	    (parse_permille(arg, &permille) < 0 || permille > POLICY_FLOOR_MOST))
+		return say_fail(-EINVAL, "--floor \"%s\": not a part of the time up to 50%%; write "
+				"it like --floor 5, or --floor off", arg);
 	*ret_permille = permille;
 	return 0;
 }
@@ -153,12 +143,10 @@ static int options_parse_time(const char *option, const char *arg, uint32_t *ret
 	uint64_t us = 0;
 
 	if (strcmp(arg, "off") && (parse_duration_us(arg, POLICY_LATENCY_MOST_US, &us) < 0 ||
-				   us < POLICY_LATENCY_LEAST_US)) {
-		say_error("%s \"%s\": not a time from %dms to %dms; write it like %s 20ms, or %s off",
-			  option, arg, POLICY_LATENCY_LEAST_US / 1000, POLICY_LATENCY_MOST_US / 1000,
-			  option, option);
-		return -EINVAL;
-	}
+				   us < POLICY_LATENCY_LEAST_US))
+		return say_fail(-EINVAL, "%s \"%s\": not a time from %dms to %dms; write it like "
+				"%s 20ms, or %s off", option, arg, POLICY_LATENCY_LEAST_US / 1000,
+				POLICY_LATENCY_MOST_US / 1000, option, option);
 	*ret_us = (uint32_t)us;
 	return 0;
 }
@@ -168,12 +156,9 @@ static int options_parse_gtt(const char *arg, uint32_t *ret_mib)
 	uint64_t bytes = 0;
 
 	if (strcmp(arg, "off") && (parse_size(arg, host_memory_total(), &bytes) < 0 ||
-				   bytes >> 20 == 0 || bytes >> 20 > UINT32_MAX)) {
-		say_error("--gtt \"%s\": not a size of at least 1MiB; write it like --gtt 8GiB or "
-			  "--gtt 50%%, or --gtt off",
-			  arg);
-		return -EINVAL;
-	}
+				   bytes >> 20 == 0 || bytes >> 20 > UINT32_MAX))
+		return say_fail(-EINVAL, "--gtt \"%s\": not a size of at least 1MiB; write it like "
+				"--gtt 8GiB or --gtt 50%%, or --gtt off", arg);
 	*ret_mib = (uint32_t)(bytes >> 20);
 	return 0;
 }
@@ -183,12 +168,9 @@ static int options_parse_idle(const char *arg, uint16_t *ret_s)
 	uint64_t us = 0;
 
 	if (strcmp(arg, "off") &&
-	    (parse_duration_us(arg, IDLE_MOST_US, &us) < 0 || us < IDLE_LEAST_US)) {
-		say_error("--idle-suspend \"%s\": not a time from 1s to 64800s; write it like "
-			  "--idle-suspend 600s, or --idle-suspend off",
-			  arg);
-		return -EINVAL;
-	}
+	    (parse_duration_us(arg, IDLE_MOST_US, &us) < 0 || us < IDLE_LEAST_US))
+		return say_fail(-EINVAL, "--idle-suspend \"%s\": not a time from 1s to 64800s; "
+				"write it like --idle-suspend 600s, or --idle-suspend off", arg);
 	*ret_s = (uint16_t)((us + 999999) / 1000000);
 	return 0;
 }
@@ -313,12 +295,10 @@ static unsigned int options_of_compute(const struct tenant_options *o)
 
 static int options_compute_off(const struct tenant_options *o, struct policy *policy)
 {
-	if (options_of_compute(o) != TENANT_COMPUTE_OFF) {
-		say_error("--compute off: nothing is left for the other options to act on "
-			  "(%s); write --compute off alone, or a share like --compute 25",
-			  o->words + 1);
-		return -EINVAL;
-	}
+	if (options_of_compute(o) != TENANT_COMPUTE_OFF)
+		return say_fail(-EINVAL, "--compute off: nothing is left for the other options to "
+				"act on (%s); write --compute off alone, or a share like --compute "
+				"25", o->words + 1);
 	policy->compute = POLICY_COMPUTE_OFF;
 	policy->mode = POLICY_MODE_TURNS;
 	policy->controller = CONTROLLER_DEFICIT;

@@ -53,12 +53,9 @@ int place_find(const char *name, struct place *ret)
 
 	if (r == -ESRCH)
 		return r;
-	if (r < 0) {
-		say_error("there is no tenant \"%s\": a name is of letters, digits, '.', '_' and '-'; "
-			  "\"allot ps\" lists them",
-			  name);
-		return r;
-	}
+	if (r < 0)
+		return say_fail(r, "there is no tenant \"%s\": a name is of letters, digits, '.', "
+				"'_' and '-'; \"allot ps\" lists them", name);
 	if (!place_is_remote(whole, &p)) {
 		p.remote = false;
 		memcpy(p.name, whole, sizeof(p.name));

@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "cli/say/exit_status.h"
 #include "cli/say/say.h"
@@ -169,11 +168,9 @@ int remote_set(const char *runtime, const char *name, const struct policy *befor
 	r = remote_ask(runtime, &request, &answer, "cannot change", NULL);
 	if (r < 0)
 		return r;
-	if (answer.error && answer.error != -EAGAIN) {
-		say_error("cannot change tenant \"%s\": allotd cannot: %s", name,
-			  tenants_error_words(answer.error));
-		return -ECONNABORTED;
-	}
+	if (answer.error && answer.error != -EAGAIN)
+		return say_fail(-ECONNABORTED, "cannot change tenant \"%s\": allotd cannot: %s",
+				name, tenants_error_words(answer.error));
 	return answer.error;
 }
 
@@ -237,10 +234,9 @@ int remote_move(const char *runtime, const char *name, bool away,
 	/* Said by the same command as this one. */
 	status = remote_move_status(answer.error);
 	colon = status ? strstr(words, ": ") : NULL;
-	if (status) {
-		say_error("%s", colon ? colon + 2 : "allotd cannot: the command failed");
-		return status;
-	}
+	if (status)
+		return say_fail(status, "%s",
+				colon ? colon + 2 : "allotd cannot: the command failed");
 	if (answer.error)
 		return say_error("cannot %s tenant \"%s\": %s%s", away ? "suspend" : "resume", name,
 				 *words ? "allotd refuses: " : "allotd cannot: ",

@@ -103,19 +103,14 @@ int swap_dir_find(const char *text, uid_t user, char ret[static POLICY_DIR_BYTES
 	char path[PATH_MAX];
 	int r;
 
-	if (*text != '/') {
-		say_error("--swap-dir \"%s\": not a path from the root; write it like --swap-dir "
-			  "/var/tmp",
-			  text);
-		return -EINVAL;
-	}
+	if (*text != '/')
+		return say_fail(-EINVAL, "--swap-dir \"%s\": not a path from the root; write it "
+				"like --swap-dir /var/tmp", text);
 	r = realpath(text, path) ? swap_dir_try(path, user) : err_errno();
 	if (!r && strlen(path) >= POLICY_DIR_BYTES)
 		r = -ENAMETOOLONG;
-	if (r < 0) {
-		say_error("--swap-dir %s: %s", text, swap_dir_words(r));
-		return -EINVAL;
-	}
+	if (r < 0)
+		return say_fail(-EINVAL, "--swap-dir %s: %s", text, swap_dir_words(r));
 	memcpy(ret, path, strlen(path) + 1);
 	return 0;
 }

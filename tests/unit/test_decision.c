@@ -200,32 +200,6 @@ static void check_units(void)
 	CHECK_EQ(decision_unit(&conf), 1 << 20);
 }
 
-static void check_erased(enum kube_scheduler scheduler, const char *text, unsigned int entry,
-			 const char *expected)
-{
-	char *left = decision_erase(scheduler, text, entry);
-
-	CHECK(left);
-	if (strcmp(left, expected))
-		fprintf(stderr, "\"%s\" is not \"%s\"\n", left, expected);
-	CHECK(!strcmp(left, expected));
-	free(left);
-}
-
-static void check_erase(void)
-{
-	check_erased(KUBE_VOLCANO, A ",NVIDIA,4096,50:", 0, "");
-	check_erased(KUBE_VOLCANO, A ",NVIDIA,4096,50:;" B ",NVIDIA,1,1:", 0, ";" B ",NVIDIA,1,1:");
-	check_erased(KUBE_VOLCANO, A ",NVIDIA,4096,50:;" B ",NVIDIA,1,1:", 1,
-		     A ",NVIDIA,4096,50:;");
-	check_erased(KUBE_VOLCANO, ";" B ",NVIDIA,1,1:", 1, ";");
-	check_erased(KUBE_HAMI, A ",NVIDIA,1,1:;;" B ",NVIDIA,1,1:;", 2, A ",NVIDIA,1,1:;;;");
-	check_erased(KUBE_HAMI, A ",NVIDIA,1,1:;", 7, A ",NVIDIA,1,1:;");
-	check_erased(KUBE_XPU, "0," A ",GPU,1,5,3:,1," B ",GPU,2,5,3:", 0, ";1," B ",GPU,2,5,3:");
-	check_erased(KUBE_XPU, "0," A ",GPU,1,5,3:,1," B ",GPU,2,5,3:", 1, "0," A ",GPU,1,5,3:;");
-	CHECK(!decision_erase(KUBE_STOCK, "", 0));
-}
-
 int main(void)
 {
 	check_volcano();
@@ -235,6 +209,5 @@ int main(void)
 	check_malformed();
 	check_sizes();
 	check_units();
-	check_erase();
 	return 0;
 }

@@ -6,8 +6,8 @@
  *	node	registered = "GPU-...,10,143771,NVIDIA-NVIDIA H200,true,hami-core:"
  *		handshake = "Requesting_..."	by the scheduler; within 60 s:
  *		handshake = "Reported_2026.11.29 14:00:00"
- *	Pod	left = "GPU-...,NVIDIA,4096,50:;"	a container was taken: decision_erase()
- *		phase = "success"			nothing is left, or "failed"
+ *	Pod	left = ""			its containers were taken
+ *		phase = "success"		the same, or "failed"
  *	node	lock is removed
  */
 #ifndef ALLOT_KUBE_SCHEDULERS_ANNOTATION_H

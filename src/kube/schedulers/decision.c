@@ -280,30 +280,3 @@ int decision_find(const struct decision *decision, unsigned int nth)
 			return (int)i;
 	return -1;
 }
-
-char *decision_erase(enum kube_scheduler scheduler, const char *text, unsigned int entry)
-{
-	const struct grammar *grammar = decision_grammar(scheduler);
-	size_t len = strnlen(text, DECISION_BYTES + 1);
-	const char *end = text + len;
-	char *left, *to;
-
-	if (!grammar || len > DECISION_BYTES)
-		return NULL;
-	left = to = malloc(len + 1);
-	if (!left)
-		return NULL;
-	for (const char *at = text; at < end; entry--) {
-		struct piece piece = decision_entry(grammar, at, end);
-		size_t n = (size_t)(piece.end - piece.begin);
-
-		if (entry)
-			to = mempcpy(to, piece.begin, n);
-		/* Those that read it all split at ';', whoever joined it by ','. */
-		if (piece.end < end)
-			*to++ = ';';
-		at = piece.end + (piece.end < end);
-	}
-	*to = '\0';
-	return left;
-}

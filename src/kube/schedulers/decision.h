@@ -67,10 +67,4 @@ static inline int decision_read(const struct kube_conf *conf, const char *text,
  */
 int decision_find(const struct decision *decision, unsigned int nth);
 
-/*
- * The text without the devices of that entry, whose place stays, empty: what is left to be taken.
- * To be freed. NULL: no memory, or more than DECISION_BYTES.
- */
-char *decision_erase(enum kube_scheduler scheduler, const char *text, unsigned int entry);
-
 #endif

@@ -5,7 +5,6 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include "base/cleanup.h"
 #include "base/err.h"
@@ -213,20 +212,6 @@ uint64_t swap_host_bytes(uint64_t bytes, uint64_t split)
 	uint64_t room = split >> 32, all = split & UINT32_MAX;
 
 	return room >= all ? bytes : bytes / all * room + bytes % all * room / all;
-}
-
-int swap_load(const char *dir, uint32_t *ret_request)
-{
-	CLEANUP_CLOSE int fd = -EBADF;
-	uint32_t request;
-
-	fd = shared_file_open(dir, POLICY_FILE, O_RDONLY, sizeof(struct policy_file));
-	if (fd < 0)
-		return fd;
-	if (fd_pread_all(fd, &request, sizeof(request), offsetof(struct policy_file, swap)) < 0)
-		return -EPROTO;
-	*ret_request = request;
-	return 0;
 }
 
 const uint32_t *swap_request(const struct policy_map *map)

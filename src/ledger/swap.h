@@ -143,9 +143,6 @@ uint64_t swap_split_of(uint64_t bytes, uint64_t room);
 /* The part of `bytes` bytes that has room on the host, in proportion. */
 uint64_t swap_host_bytes(uint64_t bytes, uint64_t split);
 
-/* For somebody who looks once; errors of policy_load. */
-int swap_load(const char *dir, uint32_t *ret_request);
-
 /* --- Who answers --------------------------------------------------------------------------- */
 
 /* The request as a word that FUTEX_WAIT (not private) accepts. */

@@ -29,7 +29,7 @@ static void check_requests(void)
 	const char *dir = fixture_tenant("requests");
 	struct swap_desk *desk, *other;
 	struct policy_map *map;
-	uint32_t seen, asked;
+	uint32_t asked;
 	pthread_t thread;
 	void *heard;
 
@@ -43,8 +43,7 @@ static void check_requests(void)
 	asked = swap_desk_ask(desk, SWAP_PREPARE);
 	CHECK_EQ(pthread_join(thread, &heard), 0);
 	CHECK_EQ((uint32_t)(uintptr_t)heard, asked);
-	CHECK_EQ(swap_load(dir, &seen), 0);
-	CHECK_EQ(seen, asked);
+	CHECK_EQ(*swap_request(map), asked);
 	CHECK(swap_desk_ask(desk, SWAP_PREPARE) != asked); /* the same again is another request */
 	CHECK_EQ(swap_phase_of(swap_desk_request(desk)), SWAP_PREPARE);
 	swap_desk_close(desk);
@@ -61,8 +60,10 @@ static void check_successor(void)
 {
 	const char *dir = fixture_tenant("successor");
 	struct swap_desk *stopped, *other;
+	struct policy_map *map;
 	uint32_t seen, asked;
 
+	CHECK_EQ(policy_open(dir, &map), 0);
 	CHECK_EQ(swap_desk_open(dir, SWAP_ROLE, &stopped), 0);
 	swap_desk_ask_part(stopped, SWAP_OUT, 60);
 	asked = swap_desk_ask(stopped, SWAP_BACK);
@@ -72,14 +73,13 @@ static void check_successor(void)
 	CHECK_EQ(swap_desk_clear(dir), 0);
 	CHECK(swap_desk_is_cleared(stopped));
 	CHECK(!swap_is_asked(dir));
-	CHECK_EQ(swap_load(dir, &seen), 0);
+	seen = *swap_request(map);
 	CHECK(seen != asked);
 	CHECK_EQ(swap_phase_of(seen), SWAP_OUT);
 	CHECK_EQ(swap_part_of(seen), 60);
 	swap_desk_set_split(stopped, 1);
 	CHECK_EQ(swap_desk_ask(stopped, SWAP_RUN), asked);
-	CHECK_EQ(swap_load(dir, &asked), 0);
-	CHECK_EQ(asked, seen);
+	CHECK_EQ(*swap_request(map), seen);
 
 	CHECK_EQ(swap_desk_open(dir, SWAP_COMMAND, &other), 0);
 	CHECK_EQ(swap_desk_split(other), 0);
@@ -94,9 +94,10 @@ static void check_successor(void)
 	swap_desk_ask_part(stopped, SWAP_PREPARE, 60);
 	CHECK_EQ(swap_desk_clear(dir), 0);
 	swap_desk_close(stopped);
-	CHECK_EQ(swap_load(dir, &seen), 0);
+	seen = *swap_request(map);
 	CHECK_EQ(swap_phase_of(seen), SWAP_RUN);
 	CHECK_EQ(swap_part_of(seen), 0);
+	policy_close(map);
 }
 
 /* Of a tenant whose policy others can read, who asks has the lock of another file. */

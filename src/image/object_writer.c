@@ -21,10 +21,11 @@ struct object_writer {
 	bool open; /* an object was begun */
 	struct object_limits limits;
 	uint64_t number; /* of the next record */
-	struct object_totals totals;
+	uint32_t objects;
+	uint64_t content_bytes; /* given, and not zero */
 	/* Of the object that was begun: */
 	uint64_t bytes, end; /* its size, and up to where content was given */
-	uint64_t content_bytes, nextents;
+	uint64_t object_content, nextents;
 	uint32_t sum;
 	void *packed; /* OBJECT_EXTENT bytes, where content is packed */
 };
@@ -35,7 +36,6 @@ static int object_writer_put(struct object_writer *w, const void *head, size_t h
 	struct iovec iov[2] = {{(void *)head, head_len}, {(void *)body, body_len}};
 	int first = 0;
 
-	w->totals.file_bytes += head_len + body_len;
 	while (!w->error && first < 2) {
 		ssize_t n;
 
@@ -114,8 +114,8 @@ static int object_writer_end(struct object_writer *w)
 {
 	struct format_record r = {
 		.type = FORMAT_END_OBJECT,
-		.which = w->totals.objects - 1,
-		.a = w->content_bytes,
+		.which = w->objects - 1,
+		.a = w->object_content,
 		.b = w->nextents,
 		.c = w->sum,
 	};
@@ -143,9 +143,9 @@ int object_writer_begin(struct object_writer *w, const struct object *object)
 		return error;
 	w->open = true;
 	w->bytes = object->bytes;
-	w->end = w->content_bytes = w->nextents = 0;
+	w->end = w->object_content = w->nextents = 0;
 	w->sum = 0;
-	w->totals.objects++;
+	w->objects++;
 	return object_writer_record(w, &r, object->holders,
 				    object->nholders * sizeof(*object->holders));
 }
@@ -156,7 +156,7 @@ static int object_writer_extent(struct object_writer *w, uint64_t offset, const 
 	struct format_sum sum = {.offset = offset, .bytes = len, .crc = crc32c(0, data, len)};
 	struct format_record r = {
 		.type = FORMAT_EXTENT,
-		.which = w->totals.objects - 1,
+		.which = w->objects - 1,
 		.a = offset,
 		.b = len,
 		.c = sum.crc,
@@ -165,8 +165,8 @@ static int object_writer_extent(struct object_writer *w, uint64_t offset, const 
 
 	w->sum = crc32c(w->sum, &sum, sizeof(sum));
 	w->nextents++;
+	w->object_content += len;
 	w->content_bytes += len;
-	w->totals.content_bytes += len;
 	r.packing = packed ? FORMAT_ZSTD : FORMAT_PLAIN;
 	return object_writer_record(w, &r, packed ? w->packed : data, packed ? packed : len);
 }
@@ -215,14 +215,9 @@ int object_writer_finish(struct object_writer *w, uint64_t manifest_bytes, uint3
 	struct format_record r = {.type = FORMAT_END};
 
 	object_writer_end(w);
-	r.which = w->totals.objects;
-	r.a = w->totals.content_bytes;
+	r.which = w->objects;
+	r.a = w->content_bytes;
 	r.b = manifest_bytes;
 	r.c = manifest_crc;
 	return w->error ? w->error : object_writer_record(w, &r, NULL, 0);
-}
-
-void object_writer_totals(const struct object_writer *w, struct object_totals *ret)
-{
-	*ret = w->totals;
 }

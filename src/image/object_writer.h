@@ -11,13 +11,6 @@
 
 struct object_writer;
 
-/* Totals so far: records, given content that is not zero, bytes of the file. */
-struct object_totals {
-	uint32_t objects;
-	uint64_t content_bytes;
-	uint64_t file_bytes;
-};
-
 /*
  * Begins at the descriptor's position, which may be a pipe's; the caller keeps it. `level`: 0
  * writes content as it is, 1 to 19 packs it by zstd (-ENOTSUP if this build cannot). -ENOMEM, or
@@ -42,7 +35,5 @@ int object_writer_content(struct object_writer *writer, uint64_t offset, const v
 /* Writes the last record, which holds the size and the CRC of manifest.json. */
 int object_writer_finish(struct object_writer *writer, uint64_t manifest_bytes,
 			 uint32_t manifest_crc);
-
-void object_writer_totals(const struct object_writer *writer, struct object_totals *ret);
 
 #endif

@@ -5,6 +5,8 @@
  */
 #include <errno.h>
 #include <signal.h>
+#include <stdio.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 
 #include "base/fault.h"
@@ -62,23 +64,23 @@ static void test_large(void)
 	size_t len = 2 * OBJECT_EXTENT + 3 * PAGE;
 	uint8_t *data = malloc(len);
 	struct object_extent extent;
-	struct object_totals totals;
 	struct image_draft *draft;
 	struct damage damage;
 	struct image *image;
 	struct object found;
 	uint64_t at = UINT64_C(5) << 30, end = at;
+	char path[160];
+	struct stat st;
 
 	CHECK(data);
 	memset(data, 9, len);
 	CHECK_EQ(image_create(dir, &m, 0, &draft), 0);
 	CHECK_EQ(object_writer_begin(image_writer(draft), &object), 0);
 	CHECK_EQ(object_writer_content(image_writer(draft), at, data, len), 0);
-	object_writer_totals(image_writer(draft), &totals);
-	CHECK_EQ(totals.objects, 1);
-	CHECK_EQ(totals.content_bytes, len);
-	CHECK(totals.file_bytes < len + 4096);
 	CHECK_EQ(image_commit(draft), 0);
+	snprintf(path, sizeof(path), "%s/" IMAGE_OBJECTS, dir);
+	CHECK_EQ(stat(path, &st), 0);
+	CHECK((size_t)st.st_size >= len && (size_t)st.st_size < len + 4096);
 	CHECK_EQ(image_open(dir, false, &image, &damage), 0);
 	CHECK_EQ(object_reader_next(image_reader(image), &found, &damage), 1);
 	CHECK_EQ(found.bytes, object.bytes);
@@ -512,7 +514,7 @@ static void test_golden(const char *golden)
 static void test_no_files(void)
 {
 	static const char *const names[] = {"manifest.json", "objects"};
-	char path[PATH_MAX];
+	char path[160];
 	struct damage damage;
 	struct image *image;
 

@@ -137,17 +137,22 @@ static CUresult movable_ipc_name(struct guest *guest, CUdeviceptr dptr, CUipcMem
 	return CUDA_SUCCESS;
 }
 
+static struct object movable_imported(struct guest *guest, enum object_kind kind, CUdeviceptr at,
+				      const struct share_name *name)
+{
+	struct guest_device *device = backing_device(guest, at);
+
+	return (struct object){.kind = (uint8_t)kind, .key = at, .category = CAT_IMPORTED,
+			       .flags = OBJECT_IMPORTED | OBJECT_BACKED, .refs = 1,
+			       .device = device ? (int16_t)device->ordinal : -1,
+			       .size = name->size};
+}
+
 /* Every open of a piece counts once there, and every one of an address here. */
 static CUresult movable_ipc_open_name(struct guest *guest, const struct share_name *name,
 				      CUdeviceptr *ret)
 {
-	struct object object = {.kind = OBJECT_IPC,
-				.category = CAT_IMPORTED,
-				.refs = 1,
-				.flags = OBJECT_IMPORTED | OBJECT_BACKED,
-				.size = name->size};
-	struct guest_device *device;
-	struct object again;
+	struct object object, again;
 	CUcontext context = NULL;
 	uint64_t import;
 	CUdeviceptr at;
@@ -159,9 +164,7 @@ static CUresult movable_ipc_open_name(struct guest *guest, const struct share_na
 	if (e)
 		return e;
 	at += name->offset;
-	device = backing_device(guest, at);
-	object.key = at;
-	object.device = device ? (int16_t)device->ordinal : -1;
+	object = movable_imported(guest, OBJECT_IPC, at, name);
 	object.context = KEY(context);
 	object.linear.id = KEY(at);
 	object.linear.import = import;
@@ -283,13 +286,9 @@ static bool movable_join(struct object *handle, void *arg)
 static CUresult movable_import_token(struct guest *guest, const struct share_name *name,
 				     CUmemGenericAllocationHandle *ret)
 {
-	struct object object = {.kind = OBJECT_HANDLE,
-				.category = CAT_IMPORTED,
-				.refs = 1,
-				.flags = OBJECT_IMPORTED | OBJECT_BACKED,
-				.size = name->size};
-	struct guest_device *device;
+	struct object object;
 	CUdeviceptr at;
+	uint64_t import;
 	CUresult e;
 
 	if (exporter_is_own(guest, name)) {
@@ -298,15 +297,14 @@ static CUresult movable_import_token(struct guest *guest, const struct share_nam
 		*ret = name->object;
 		return CUDA_SUCCESS;
 	}
-	e = importer_open(guest, name, &object.handle.import, &at);
+	e = importer_open(guest, name, &import, &at);
 	if (e)
 		return e;
-	device = backing_device(guest, at);
-	object.key = at;
-	object.device = device ? (int16_t)device->ordinal : -1;
+	object = movable_imported(guest, OBJECT_HANDLE, at, name);
+	object.handle.import = import;
 	object_change(guest->objects, OBJECT_HANDLE, at, true, movable_join, &object);
 	if (!object.refs) /* the handle has one use of the piece already */
-		importer_close(guest, object.handle.import);
+		importer_close(guest, import);
 	*ret = at;
 	return CUDA_SUCCESS;
 }

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 #include "amd/topology_read.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
@@ -11,6 +10,7 @@
 
 #include "amd/topology_indirect.h"
 #include "amd/topology_parse.h"
+#include "base/dir.h"
 #include "base/err.h"
 #include "base/fd.h"
 
@@ -94,9 +94,8 @@ static int topology_read_generation(struct reading *rd, uint32_t *ret)
 static int topology_read_count_nodes(struct reading *rd)
 {
 	int r = set_path(rd, TOPOLOGY_DIR "/nodes");
-	struct dirent *entry;
+	CLEANUP_DIR DIR *dir = NULL;
 	uint32_t n = 0;
-	DIR *dir;
 
 	if (r < 0)
 		return r;
@@ -105,9 +104,8 @@ static int topology_read_count_nodes(struct reading *rd)
 		r = err_errno();
 		return topology_read_complain(rd, r, strerror(-r));
 	}
-	while (n <= TOPOLOGY_NODES && (entry = readdir(dir)))
-		n += entry->d_name[0] != '.';
-	closedir(dir);
+	while (n <= TOPOLOGY_NODES && dir_next(dir))
+		n++;
 	if (n > TOPOLOGY_NODES)
 		return topology_read_complain(rd, -ERANGE, "more nodes in it than are believed");
 	rd->sysfs_nodes = n;

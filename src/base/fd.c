@@ -91,3 +91,13 @@ ssize_t fd_read_text(int dirfd, const char *path, char *buf, size_t len)
 	buf[used] = '\0';
 	return (ssize_t)used;
 }
+
+ssize_t fd_read_link(int dirfd, const char *path, char *buf, size_t len)
+{
+	ssize_t n = readlinkat(dirfd, path, buf, len - 1);
+
+	if (n < 0)
+		return err_errno();
+	buf[n] = '\0';
+	return n;
+}

@@ -26,6 +26,9 @@ int fd_pwrite_all(int fd, const void *buf, size_t len, uint64_t offset);
  */
 ssize_t fd_read_text(int dirfd, const char *path, char *buf, size_t len);
 
+/* The same of the text of a symbolic link. */
+ssize_t fd_read_link(int dirfd, const char *path, char *buf, size_t len);
+
 /* Returns true if two results of stat(2) are of the same file. */
 static inline bool fd_is_same(const struct stat *a, const struct stat *b)
 {

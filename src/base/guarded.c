@@ -135,11 +135,10 @@ static int guarded_open_pipe(const struct walk *walk, const char *name)
 static int guarded_follow(struct walk *walk, int link, const char *name)
 {
 	char target[PATH_MAX], rest[PATH_MAX];
-	ssize_t n = readlinkat(link, "", target, sizeof(target) - 1);
+	ssize_t n = fd_read_link(link, "", target, sizeof(target));
 
 	if (n < 0)
-		return err_errno();
-	target[n] = '\0';
+		return (int)n;
 	if (guarded_is_pipe(link, target))
 		return guarded_open_pipe(walk, name);
 	if (++walk->links > LINKS_MOST)

@@ -3,6 +3,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,11 +15,10 @@
 static int library_binary_dir(char ret[static PATH_MAX])
 {
 	char path[PATH_MAX];
-	ssize_t n = readlink("/proc/self/exe", path, sizeof(path) - 1);
+	ssize_t n = fd_read_link(AT_FDCWD, "/proc/self/exe", path, sizeof(path));
 
 	if (n < 0)
-		return -errno;
-	path[n] = 0;
+		return (int)n;
 	*strrchr(path, '/') = 0;
 	memcpy(ret, path, sizeof(path));
 	return 0;

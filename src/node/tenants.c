@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "amd/identity.h"
+#include "base/err.h"
 #include "base/fd.h"
 #include "base/now.h"
 #include "base/number.h"
@@ -141,10 +142,9 @@ int tenants_read_library(const char *dir, char ret[static PATH_MAX])
 	ssize_t n;
 
 	snprintf(note, sizeof(note), "%s/" LIBRARY_NOTE, dir);
-	n = readlink(note, path, sizeof(path) - 1);
+	n = fd_read_link(AT_FDCWD, note, path, sizeof(path));
 	if (n < 0)
-		return -errno;
-	path[n] = '\0';
+		return (int)n;
 	if (*path != '/' || strpbrk(path, " :"))
 		return -EINVAL;
 	strcpy(ret, path);
@@ -176,10 +176,11 @@ static int tenants_read_note(const char *dir, struct note *ret)
 	ssize_t n;
 
 	snprintf(path, sizeof(path), "%s/" NOTE, dir);
-	n = readlink(path, text, sizeof(text) - 1);
-	if (n < 0 || lstat(path, &st) < 0)
-		return -errno;
-	text[n] = 0;
+	n = fd_read_link(AT_FDCWD, path, text, sizeof(text));
+	if (n < 0)
+		return (int)n;
+	if (lstat(path, &st) < 0)
+		return err_errno();
 	if (sscanf(text, "%" SCNu64 ":%ld:%d:%" SCNu64, &note.pidns, &note.pid, &kind,
 		   &note.start) < 3 ||
 	    note.pid <= 0 || kind < 0 || kind > TENANT_CONTAINER)

@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/checkpoint/paused.h"
 
-#include <dirent.h>
 #include <errno.h>
-#include <stdint.h>
-#include <stdio.h>
 #include <sys/ioctl.h>
 #include <sys/ptrace.h>
 #include <sys/stat.h>
@@ -15,7 +12,7 @@
 #include "amd/abi/kfd.h"
 #include "amd/kfd_ioctl.h"
 #include "base/cleanup.h"
-#include "base/parse.h"
+#include "base/dir.h"
 #include "base/target.h"
 
 #define KFD "/dev/kfd"
@@ -24,21 +21,13 @@
 static int paused_find(pid_t pid, dev_t kfd)
 {
 	CLEANUP_CLOSE int pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
-	int found = -ENOENT;
-	struct dirent *entry;
-	char path[64];
-	uint64_t fd;
+	CLEANUP_DIR DIR *list = pidfd < 0 ? NULL : dir_of_process(pid, "fd");
+	int found = -ENOENT, fd;
 	dev_t is;
-	DIR *list;
 
-	snprintf(path, sizeof(path), "/proc/%ld/fd", (long)pid);
-	list = pidfd < 0 ? NULL : opendir(path);
-	while (list && found < 0 && (entry = readdir(list)))
-		if (!parse_u64(entry->d_name, 0, INT32_MAX, &fd) &&
-		    !target_device(pid, (int)fd, &is) && is == kfd)
-			found = target_file(pidfd, (int)fd);
-	if (list)
-		closedir(list);
+	while (found < 0 && (fd = dir_next_number(list)) >= 0)
+		if (!target_device(pid, fd, &is) && is == kfd)
+			found = target_file(pidfd, fd);
 	return found;
 }
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/checkpoint/save.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -15,6 +14,7 @@
 
 #include "amd/identity.h"
 #include "base/cleanup.h"
+#include "base/dir.h"
 #include "base/err.h"
 #include "base/fault.h"
 #include "base/fd.h"
@@ -176,9 +176,8 @@ static int save_name_dir(struct save *save)
 	if (save->folder < 0)
 		return save->folder;
 	snprintf(save->at, sizeof(save->at), "/proc/self/fd/%d", save->folder);
-	n = readlink(save->at, save->dir, sizeof(save->dir) - 1);
-	save->dir[n < 0 ? 0 : n] = '\0';
-	return n < 0 ? err_errno() : 0;
+	n = fd_read_link(AT_FDCWD, save->at, save->dir, sizeof(save->dir));
+	return n < 0 ? (int)n : 0;
 }
 
 /* A user who can write to the directory could decide what root runs at the restore. */
@@ -197,18 +196,13 @@ static int save_check_dir(const struct save *save)
 
 static int save_check_empty(const struct save *save)
 {
-	struct dirent *entry;
-	DIR *list = opendir(save->at);
-	int n = 0;
+	CLEANUP_DIR DIR *list = opendir(save->at);
 
 	if (!list)
 		return say_error("%s: %s", save->dir, say_errno(errno));
-	while ((entry = readdir(list)))
-		n += strcmp(entry->d_name, ".") && strcmp(entry->d_name, "..");
-	closedir(list);
-	return n ? say_error("%s is not empty; name a directory that is, or is not there",
-			     save->options->dir)
-		 : 0;
+	return dir_next(list) ? say_error("%s is not empty; name a directory that is, or is not there",
+					  save->options->dir)
+			      : 0;
 }
 
 static int save_make_dir(struct save *save)
@@ -256,16 +250,12 @@ static void save_tree_path(const struct save *save, size_t tree, char ret[static
 
 static void save_empty_dir(const char *path)
 {
-	char file[PATH_MAX];
-	struct dirent *entry;
-	DIR *list = opendir(path);
+	CLEANUP_DIR DIR *list = opendir(path);
+	const char *name;
 
-	while (list && (entry = readdir(list)))
-		if (entry->d_name[0] != '.' &&
-		    (size_t)snprintf(file, sizeof(file), "%s/%s", path, entry->d_name) < sizeof(file))
-			unlink(file);
-	if (list)
-		closedir(list);
+	while ((name = dir_next(list)))
+		if (*name != '.')
+			unlinkat(dirfd(list), name, 0);
 	rmdir(path);
 }
 
@@ -308,30 +298,20 @@ static int save_ledger(const struct save *save)
 /* Device files of NVML, or of a driver: CRIU would say that it does not know the file. */
 static int save_check_open_files(const struct save *save)
 {
-	char path[64], file[PATH_MAX], target[256];
-	struct dirent *entry;
-	int r = 0;
+	char target[256];
+	const char *name;
 
-	for (size_t i = 0; !r && i < save->tree.n; i++) {
-		DIR *list;
+	for (size_t i = 0; i < save->tree.n; i++) {
+		CLEANUP_DIR DIR *list = dir_of_process(save->tree.pid[i], "fd");
 
-		snprintf(path, sizeof(path), "/proc/%ld/fd", (long)save->tree.pid[i]);
-		list = opendir(path);
-		while (!r && list && (entry = readdir(list))) {
-			ssize_t n;
-
-			snprintf(file, sizeof(file), "%s/%s", path, entry->d_name);
-			n = readlink(file, target, sizeof(target) - 1);
-			target[n > 0 ? n : 0] = 0;
-			if (!strncmp(target, "/dev/nvidia", 11))
-				r = say_error("process %ld has %s open (it uses NVML, or another way "
-					      "to the GPU than CUDA), which CRIU cannot take",
-					      (long)save->tree.pid[i], target);
-		}
-		if (list)
-			closedir(list);
+		while ((name = dir_next(list)))
+			if (fd_read_link(dirfd(list), name, target, sizeof(target)) > 0 &&
+			    !strncmp(target, "/dev/nvidia", 11))
+				return say_error("process %ld has %s open (it uses NVML, or another "
+						 "way to the GPU than CUDA), which CRIU cannot take",
+						 (long)save->tree.pid[i], target);
 	}
-	return r;
+	return 0;
 }
 
 static int save_image(struct save *save)

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/fd.h"
 #include "base/now.h"
 #include "cli/checkpoint/content.h"
 #include "cli/checkpoint/paused.h"
@@ -66,11 +67,10 @@ void stored_forget(const char *tenant_dir)
 
 static bool stored_read(const char *tenant_dir, struct stored *ret)
 {
-	ssize_t n = readlink(stored_path(tenant_dir).s, ret->text, sizeof(ret->text) - 1);
+	ssize_t n = fd_read_link(AT_FDCWD, stored_path(tenant_dir).s, ret->text, sizeof(ret->text));
 
 	if (n < 0)
 		return false;
-	ret->text[n] = 0;
 	ret->dir = n > IMAGE_ID_DIGITS && ret->text[IMAGE_ID_DIGITS] == ' ' && *ret->text != '/'
 			   ? ret->text + IMAGE_ID_DIGITS + 1
 			   : ret->text;

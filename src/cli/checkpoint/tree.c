@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/checkpoint/tree.h"
 
-#include <dirent.h>
 #include <signal.h>
 #include <stdbool.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/parse.h"
+#include "base/dir.h"
 #include "base/proc_stat.h"
 #include "cli/say/say.h"
 #include "node/members.h"
@@ -40,23 +38,17 @@ static pid_t tree_parent(pid_t pid)
 static struct kinship tree_read(void)
 {
 	struct kinship all = {0};
-	DIR *proc = opendir("/proc");
-	struct dirent *entry;
-	uint64_t pid;
+	CLEANUP_DIR DIR *proc = opendir("/proc");
+	struct kin *kin;
+	int pid;
 
-	while (proc && (entry = readdir(proc))) {
-		struct kin *kin;
-
-		if (parse_u64(entry->d_name, 1, INT32_MAX, &pid))
-			continue;
+	while ((pid = dir_next_number(proc)) >= 0) {
 		kin = reallocarray(all.kin, all.n + 1, sizeof(*kin));
 		if (!kin)
 			break;
 		all.kin = kin;
-		kin[all.n++] = (struct kin){(pid_t)pid, tree_parent((pid_t)pid)};
+		kin[all.n++] = (struct kin){pid, tree_parent(pid)};
 	}
-	if (proc)
-		closedir(proc);
 	return all;
 }
 

@@ -6,10 +6,12 @@
  */
 #include <argp.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/fd.h"
 #include "base/parse.h"
 #include "cli/bench/files.h"
 #include "cli/bench/report.h"
@@ -131,12 +133,11 @@ static int bench_choose_device(const struct args *a, char ret_words[static 128])
 
 static int bench_find_programs(struct bench_place *place)
 {
-	ssize_t n = readlink("/proc/self/exe", place->self, sizeof(place->self) - 1);
+	ssize_t n = fd_read_link(AT_FDCWD, "/proc/self/exe", place->self, sizeof(place->self));
 
 	if (n < 0)
 		return say_error("cannot find myself in /proc/self/exe: %s; is /proc mounted?",
-				 say_errno(errno));
-	place->self[n] = 0;
+				 say_errno((int)n));
 	if (library_program("allot-load", place->load) < 0)
 		return say_error("allot-load is not beside this allot; install both together");
 	if (getenv("ALLOT_TENANT_DIR") && *getenv("ALLOT_TENANT_DIR"))

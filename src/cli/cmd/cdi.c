@@ -2,10 +2,11 @@
 /* allot cdi: the files by which container runtimes know devices of allot, and their hook. */
 #include <argp.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
+#include "base/fd.h"
 #include "cdi/spec.h"
 #include "cli/cmd/command.h"
 #include "cli/container/hook.h"
@@ -73,12 +74,10 @@ struct generator {
 
 static int cdi_find_files(struct generator *g)
 {
-	ssize_t n = readlink("/proc/self/exe", g->command, sizeof(g->command) - 1);
-	int r;
+	int r = (int)fd_read_link(AT_FDCWD, "/proc/self/exe", g->command, sizeof(g->command));
 
-	if (n < 0)
-		return say_error("/proc/self/exe: %s", say_errno(errno));
-	g->command[n] = '\0';
+	if (r < 0)
+		return say_error("/proc/self/exe: %s", say_errno(r));
 	r = library_find(g->library);
 	if (r == -EINVAL)
 		return say_error("\"%s\" has a space or a colon in its path; set ALLOT_LIBRARY to a copy "

@@ -4,7 +4,6 @@
  * parent, because the devices' directory is to go when the command ends.
  */
 #include <argp.h>
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -15,12 +14,12 @@
 #include <unistd.h>
 
 #include "amd/topology_read.h"
+#include "base/dir.h"
 #include "base/parse.h"
 #include "cli/cmd/command.h"
 #include "cli/exec/launch.h"
 #include "cli/say/arguments.h"
 #include "cli/say/say.h"
-#include "ledger/tenant.h"
 #include "node/library.h"
 #include "sim/kfd/machine.h"
 #include "sim/kfd/tree.h"
@@ -145,26 +144,23 @@ static void sim_remove_dir_at(int dirfd, const char *name);
 static void sim_sweep(const char *place)
 {
 	char path[PATH_MAX], own[64];
-	DIR *dir = opendir(place);
-	struct dirent *entry;
+	CLEANUP_DIR DIR *dir = opendir(place);
+	const char *name;
 
 	snprintf(own, sizeof(own), "allot-sim-%u-", (unsigned int)getuid());
-	while (dir && (entry = readdir(dir))) {
+	while ((name = dir_next(dir))) {
 		int fd;
 
-		if (strncmp(entry->d_name, own, strlen(own)) ||
-		    snprintf(path, sizeof(path), "%s/%s/" ALIVE, place, entry->d_name) >=
-			    (int)sizeof(path))
+		if (strncmp(name, own, strlen(own)) ||
+		    snprintf(path, sizeof(path), "%s/%s/" ALIVE, place, name) >= (int)sizeof(path))
 			continue;
 		fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
 		if (fd < 0)
 			continue;
 		if (flock(fd, LOCK_EX | LOCK_NB) == 0)
-			sim_remove_dir_at(dirfd(dir), entry->d_name);
+			sim_remove_dir_at(dirfd(dir), name);
 		close(fd);
 	}
-	if (dir)
-		closedir(dir);
 }
 
 /* The file has its name when it is locked, so that nobody takes it for a dead one's. */
@@ -236,17 +232,12 @@ static int sim_use_dir(const char *dir, char ret[static PATH_MAX])
 static void sim_remove_dir_at(int dirfd, const char *name)
 {
 	int fd = openat(dirfd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
-	struct dirent *entry;
+	CLEANUP_DIR DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+	const char *entry;
 
-	while (dir && (entry = readdir(dir))) {
-		if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, ".."))
-			continue;
-		if (unlinkat(fd, entry->d_name, 0) < 0)
-			sim_remove_dir_at(fd, entry->d_name);
-	}
-	if (dir)
-		closedir(dir);
+	while ((entry = dir_next(dir)))
+		if (unlinkat(fd, entry, 0) < 0)
+			sim_remove_dir_at(fd, entry);
 	unlinkat(dirfd, name, AT_REMOVEDIR);
 }
 

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/doctor/daemon.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -13,8 +11,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/dir.h"
 #include "base/fd.h"
-#include "base/now.h"
 #include "base/parse.h"
 #include "cli/doctor/finding.h"
 #include "cli/doctor/site.h"
@@ -131,19 +129,14 @@ static bool daemon_is_called_so(pid_t pid)
 /* The one that has the role's file of that directory mapped; 0: it is not to be seen. */
 static pid_t daemon_find(const char *runtime)
 {
-	DIR *proc = opendir("/proc");
-	struct dirent *entry;
+	CLEANUP_DIR DIR *proc = opendir("/proc");
 	struct stat file = {0};
-	uint64_t pid, found = 0;
-	int r = arbiter_host_find_file(runtime, &file);
+	int r = arbiter_host_find_file(runtime, &file), pid;
 
-	while (!r && !found && proc && (entry = readdir(proc)))
-		if (!parse_u64(entry->d_name, 1, INT32_MAX, &pid) &&
-		    daemon_is_called_so((pid_t)pid) && !mapped_by((pid_t)pid, &file))
-			found = pid;
-	if (proc)
-		closedir(proc);
-	return (pid_t)found;
+	while (!r && (pid = dir_next_number(proc)) >= 0)
+		if (daemon_is_called_so(pid) && !mapped_by(pid, &file))
+			return pid;
+	return 0;
 }
 
 static void daemon_say_other(const char *runtime)

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/tenant/dmem_notes.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>
@@ -11,7 +10,9 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/dir.h"
 #include "base/err.h"
+#include "base/fd.h"
 #include "cli/tenant/cgroup.h"
 
 static int dmem_notes_dir(const char *runtime, char ret[static PATH_MAX])
@@ -28,11 +29,10 @@ static int dmem_notes_dir(const char *runtime, char ret[static PATH_MAX])
 static int dmem_notes_read_note(int dirfd, const char *note, char ret[static PATH_MAX])
 {
 	char cgroup[PATH_MAX];
-	ssize_t n = readlinkat(dirfd, note, cgroup, sizeof(cgroup) - 1);
+	ssize_t n = fd_read_link(dirfd, note, cgroup, sizeof(cgroup));
 
 	if (n < 0)
-		return err_errno();
-	cgroup[n] = '\0';
+		return (int)n;
 	if (cgroup[0] != '/' || strstr(cgroup, "/../") ||
 	    strncmp(strrchr(cgroup, '/'), "/allot-", 7))
 		return -EINVAL;
@@ -96,32 +96,27 @@ static DIR *dmem_notes_open_dir(const char *runtime)
 void dmem_notes_each(const char *runtime, const char *tenant,
 		     void (*fn)(const char *cgroup, void *arg), void *arg)
 {
-	DIR *notes = dmem_notes_open_dir(runtime);
+	CLEANUP_DIR DIR *notes = dmem_notes_open_dir(runtime);
 	char cgroup[PATH_MAX];
-	struct dirent *entry;
+	const char *note;
 
-	while (notes && (entry = readdir(notes)))
-		if (dmem_notes_is_of(entry->d_name, tenant) &&
-		    !dmem_notes_read_note(dirfd(notes), entry->d_name, cgroup))
+	while ((note = dir_next(notes)))
+		if (dmem_notes_is_of(note, tenant) &&
+		    !dmem_notes_read_note(dirfd(notes), note, cgroup))
 			fn(cgroup, arg);
-	if (notes)
-		closedir(notes);
 }
 
 void dmem_notes_sweep(const char *runtime, time_t before)
 {
-	DIR *notes = dmem_notes_open_dir(runtime);
-	struct dirent *entry;
+	CLEANUP_DIR DIR *notes = dmem_notes_open_dir(runtime);
+	const char *note;
 	char dir[PATH_MAX];
 	struct stat st;
 
-	while (notes && (entry = readdir(notes)))
-		if (!fstatat(dirfd(notes), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) &&
+	while ((note = dir_next(notes)))
+		if (!fstatat(dirfd(notes), note, &st, AT_SYMLINK_NOFOLLOW) &&
 		    S_ISLNK(st.st_mode) && st.st_mtime <= before)
-			dmem_note_end(dirfd(notes), entry->d_name);
-	if (!notes)
-		return;
-	closedir(notes);
-	if (!dmem_notes_dir(runtime, dir))
+			dmem_note_end(dirfd(notes), note);
+	if (notes && !dmem_notes_dir(runtime, dir))
 		rmdir(dir);
 }

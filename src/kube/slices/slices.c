@@ -236,12 +236,11 @@ static void slices_read_version(const struct device *device, char ret[static SLI
 static void slices_read_facts(const struct device *device, struct slice_facts *ret)
 {
 	char path[128], link[PATH_MAX];
-	ssize_t n;
 
 	slices_read_version(device, ret->version);
 	snprintf(path, sizeof(path), "/sys/bus/pci/devices/%s", device->pci);
-	n = readlink(path, link, sizeof(link) - 1);
-	link[n > 0 ? n : 0] = '\0';
+	if (fd_read_link(AT_FDCWD, path, link, sizeof(link)) < 0)
+		*link = '\0';
 	slice_pcie_root(link, ret->pcie_root);
 }
 

@@ -2,10 +2,10 @@
 #include "amd/topology_parse.h"
 
 #include <errno.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "base/err.h"
 #include "base/number.h"
 #include "base/parse.h"
 
@@ -131,16 +131,7 @@ static struct shown topology_parse_show_text(struct piece piece)
 	return shown;
 }
 
-__attribute__((format(printf, 3, 4))) static int
-complain(int r, char ret_what[TOPOLOGY_WHAT_BYTES], const char *fmt, ...)
-{
-	va_list ap;
-
-	va_start(ap, fmt);
-	vsnprintf(ret_what, TOPOLOGY_WHAT_BYTES, fmt, ap);
-	va_end(ap);
-	return r;
-}
+#define complain(r, what, ...) err_say(what, TOPOLOGY_WHAT_BYTES, r, __VA_ARGS__)
 
 static int topology_parse_value(struct piece piece, uint64_t most, uint64_t *ret)
 {

@@ -6,7 +6,6 @@
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -69,16 +68,8 @@ struct guard {
 	_Alignas(8) char block[BLOCK_BYTES];
 };
 
-__attribute__((format(printf, 3, 4))) static int complain(struct guard_complaint *complaint, int r,
-							  const char *fmt, ...)
-{
-	va_list ap;
-
-	va_start(ap, fmt);
-	vsnprintf(complaint->text, sizeof(complaint->text), fmt, ap);
-	va_end(ap);
-	return r;
-}
+#define complain(complaint, r, ...)                                                               \
+	err_say((complaint)->text, sizeof((complaint)->text), r, __VA_ARGS__)
 
 static uint64_t guard_now_ms(void)
 {

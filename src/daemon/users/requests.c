@@ -3,7 +3,6 @@
 
 #include <fcntl.h>
 #include <limits.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -41,16 +40,8 @@ struct doing {
 	struct policy policy; /* that is put in force */
 };
 
-__attribute__((format(printf, 3, 4))) static int requests_refuse(struct doing *d, int error,
-								  const char *fmt, ...)
-{
-	va_list ap;
-
-	va_start(ap, fmt);
-	vsnprintf(d->answer->words, sizeof(d->answer->words), fmt, ap);
-	va_end(ap);
-	return error;
-}
+#define requests_refuse(d, error, ...)                                                           \
+	err_say((d)->answer->words, sizeof((d)->answer->words), error, __VA_ARGS__)
 
 /* A policy that the command would not have made is none of the command's. */
 static int requests_check_policy(struct doing *d, const struct policy *policy)

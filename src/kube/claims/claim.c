@@ -4,10 +4,10 @@
 #include <ctype.h>
 #include <errno.h>
 #include <jansson.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "base/err.h"
 #include "base/hash.h"
 #include "base/parse.h"
 #include "kube/claims/claim_config.h"
@@ -26,16 +26,7 @@ struct reader {
 	char *why;
 };
 
-__attribute__((format(printf, 3, 4))) static int claim_fail(const struct reader *r, int error,
-							     const char *fmt, ...)
-{
-	va_list args;
-
-	va_start(args, fmt);
-	vsnprintf(r->why, CLAIM_WHY, fmt, args);
-	va_end(args);
-	return error;
-}
+#define claim_fail(r, error, ...) err_say((r)->why, CLAIM_WHY, error, __VA_ARGS__)
 
 /* --- Names --------------------------------------------------------------------------------- */
 

@@ -5,12 +5,12 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "amd/identity.h"
+#include "base/err.h"
 #include "base/hash.h"
 #include "base/parse.h"
 #include "cdi/find.h"
@@ -52,16 +52,7 @@ static bool grant_is_id(const char *id)
 	       isalnum((unsigned char)id[n - 1]);
 }
 
-__attribute__((format(printf, 3, 4))) static int grant_refuse(char why[static GRANT_WHY], int error,
-							      const char *fmt, ...)
-{
-	va_list ap;
-
-	va_start(ap, fmt);
-	vsnprintf(why, GRANT_WHY, fmt, ap);
-	va_end(ap);
-	return error;
-}
+#define grant_refuse(why, error, ...) err_say(why, GRANT_WHY, error, __VA_ARGS__)
 
 /* --- A policy as the hook's options ------------------------------------------------------------ */
 

@@ -3,23 +3,14 @@
 
 #include <errno.h>
 #include <jansson.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "base/err.h"
 #include "kube/schedulers/annotation.h"
 #include "kube/schedulers/pod_limits.h"
 
-__attribute__((format(printf, 2, 3))) static int
-pod_decision_refuse(char why[static POD_DECISION_WHY], const char *fmt, ...)
-{
-	va_list ap;
-
-	va_start(ap, fmt);
-	vsnprintf(why, POD_DECISION_WHY, fmt, ap);
-	va_end(ap);
-	return -EINVAL;
-}
+#define pod_decision_refuse(why, ...) err_say(why, POD_DECISION_WHY, -EINVAL, __VA_ARGS__)
 
 static const json_t *pod_decision_limits(const json_t *container)
 {

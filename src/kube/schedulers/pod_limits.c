@@ -3,24 +3,14 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stdio.h>
 
+#include "base/err.h"
 #include "base/number.h"
 #include "kube/wire/quantity.h"
 #include "text/units.h"
 
-__attribute__((format(printf, 2, 3))) static int limits_refuse(char why[static POD_LIMITS_WHY],
-							       const char *fmt, ...)
-{
-	va_list ap;
-
-	va_start(ap, fmt);
-	vsnprintf(why, POD_LIMITS_WHY, fmt, ap);
-	va_end(ap);
-	return -EINVAL;
-}
+#define limits_refuse(why, ...) err_say(why, POD_LIMITS_WHY, -EINVAL, __VA_ARGS__)
 
 /* HAMi's scheduler alone knows these, so that they need not be in the site's file. */
 static const struct kube_resource hami[] = {{"nvidia.com/gpumem", KUBE_MEMORY, UINT64_C(1) << 20},

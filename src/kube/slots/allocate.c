@@ -2,12 +2,12 @@
 #include "kube/slots/allocate.h"
 
 #include <errno.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/container.h"
+#include "base/err.h"
 #include "cdi/spec.h"
 #include "kube/grants/grant.h"
 #include "kube/slots/prefer.h"
@@ -21,16 +21,7 @@
 #define MOUNTS		3
 #define AVAILABLE_MOST	8192
 
-__attribute__((format(printf, 3, 4))) static int allocate_say(char why[static ALLOCATE_WHY], int r,
-							      const char *fmt, ...)
-{
-	va_list ap;
-
-	va_start(ap, fmt);
-	vsnprintf(why, ALLOCATE_WHY, fmt, ap);
-	va_end(ap);
-	return r;
-}
+#define allocate_say(why, r, ...) err_say(why, ALLOCATE_WHY, r, __VA_ARGS__)
 
 static int allocate_find_slot(const struct node_devices *devices, const char *name, struct device_slot *ret,
 			      char why[static ALLOCATE_WHY])

@@ -2,12 +2,12 @@
 #include "kube/state/conf.h"
 
 #include <errno.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/err.h"
 #include "base/parse.h"
 
 static const char *const ways[] = {"dra", "device-plugin"};
@@ -21,16 +21,7 @@ static const char *const deliveries[] = {"cdi", "mounts"}; /* by_mounts */
 #define LENGTH(array) (int)(sizeof(array) / sizeof((array)[0]))
 #define SLOTS_MOST    1000
 
-__attribute__((format(printf, 2, 3))) static int conf_refuse(char why[static KUBE_CONF_WHY],
-							     const char *fmt, ...)
-{
-	va_list ap;
-
-	va_start(ap, fmt);
-	vsnprintf(why, KUBE_CONF_WHY, fmt, ap);
-	va_end(ap);
-	return -EINVAL;
-}
+#define conf_refuse(why, ...) err_say(why, KUBE_CONF_WHY, -EINVAL, __VA_ARGS__)
 
 static int conf_take_ways(struct kube_conf *conf, char *text, char why[static KUBE_CONF_WHY])
 {

@@ -1,34 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/bench/report.h"
 
-#include <errno.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "cli/bench/targets.h"
 #include "cli/say/say.h"
 #include "cli/say/table.h"
 
-static void report_finish_table(struct table *t)
+static int report_finish_table(struct table *t)
 {
-	fputs("\n", stdout);
-	if (table_print(t, stdout) < 0)
-		say_note("no memory for a table");
-	table_free(t);
+	int r = table_end(t, "\n", stdout);
+
 	fflush(stdout);
+	return r < 0 ? say_fail(r, "no memory for a table") : 0;
 }
 
-/* NULL: after a message. */
 static struct table *report_begin_table(const char *title, const char *headings)
 {
-	struct table *t = table_new(headings);
-
-	if (!t)
-		say_error("no memory for a table");
-	else
-		printf("\n%s\n", title);
-	return t;
+	printf("\n%s\n", title);
+	return table_new(headings);
 }
 
 /* A kernel's length in words: 0.1 ms, 1 ms, 10 ms. */
@@ -50,18 +41,15 @@ static void report_put_interval(struct table *t, const struct bench_interval *x,
 /* Under each phase of a load the lowest and the highest half second: a row as wide as the caps'. */
 static void report_put_phase_intervals(struct table *t, const struct bench_caps *c)
 {
-	table_cell(t, "%s", "");
+	table_skip(t, 1);
 	table_cell(t, "from");
 	for (unsigned int p = 0; p < c->nphases; p++)
 		table_cell(t, "%.1f", c->phase[p].share.low * 100);
-	for (int i = 0; i < 3; i++)
-		table_cell(t, "%s", "");
-	table_cell(t, "%s", "");
+	table_skip(t, 3 + 1);
 	table_cell(t, "to");
 	for (unsigned int p = 0; p < c->nphases; p++)
 		table_cell(t, "%.1f", c->phase[p].share.high * 100);
-	for (int i = 0; i < 3; i++)
-		table_cell(t, "%s", "");
+	table_skip(t, 3);
 }
 
 /* The last cell of a row. */
@@ -69,7 +57,7 @@ static void report_put_verdict(struct table *t, bool kept)
 {
 	if (!kept)
 		table_style(t, TABLE_ALERT);
-	table_cell(t, "%s", kept ? "" : "missed");
+	table_cell_if(t, !kept, "missed");
 }
 
 static bool report_is_off(double share, double target, double points)
@@ -102,6 +90,7 @@ int bench_print_caps(const struct bench_report *report)
 	char headings[256] = "CONTROLLER|KERNEL", kernel[16];
 	double mean = 0, worst = 0;
 	bool late = false;
+	int r;
 
 	if (!report->ncaps)
 		return 0;
@@ -113,8 +102,6 @@ int bench_print_caps(const struct bench_report *report)
 		"A tenant alone, its cap changed while it runs: percent of the device's time "
 		"that it had,\nand from the lowest to the highest half second",
 		headings);
-	if (!t)
-		return -ENOMEM;
 	for (unsigned int i = 0; i < report->ncaps; i++) {
 		const struct bench_caps *c = &report->caps[i];
 
@@ -133,7 +120,7 @@ int bench_print_caps(const struct bench_report *report)
 		worst = fmax(worst, c->worst_error);
 		late |= c->late;
 	}
-	report_finish_table(t);
+	r = report_finish_table(t);
 	if (report_count_controllers(report) == 1)
 		printf("off by %.1f points on average, %.1f in the worst second; promised: %.1f, "
 		       "%.1f "
@@ -142,7 +129,7 @@ int bench_print_caps(const struct bench_report *report)
 		       BENCH_SECOND_POINTS);
 	if (late)
 		puts("run it again while the machine is idle");
-	return 0;
+	return r;
 }
 
 int bench_print_controllers(const struct bench_report *report)
@@ -153,8 +140,6 @@ int bench_print_controllers(const struct bench_report *report)
 		return 0;
 	t = report_begin_table("The controllers side by side",
 			       "CONTROLLER|>MEAN OFF|>WORST SECOND|>THROUGHPUT KEPT");
-	if (!t)
-		return -ENOMEM;
 	for (unsigned int i = 0; i < report->ncaps;) {
 		const char *controller = report->caps[i].controller;
 		double mean = 0, worst = 0, kept = 0;
@@ -170,8 +155,7 @@ int bench_print_controllers(const struct bench_report *report)
 		table_cell(t, "%.1f points", worst * 100);
 		table_cell(t, "%.1f %%", kept / n * 100);
 	}
-	report_finish_table(t);
-	return 0;
+	return report_finish_table(t);
 }
 
 static bool report_pair_kept(const struct bench_pair *p)
@@ -193,8 +177,6 @@ int bench_print_pairs(const struct bench_report *report)
 	t = report_begin_table("Two that always want the device: percent of what one has alone "
 			       "(lowest to highest half second)",
 			       "|KERNEL|>FIRST|>SECOND|>TOGETHER|PROMISED|");
-	if (!t)
-		return -ENOMEM;
 	for (int i = 0; i < BENCH_PAIRS; i++) {
 		const struct bench_pair *p = &report->pair[i];
 		double part = bench_pair_part(p) * 100;
@@ -204,15 +186,11 @@ int bench_print_pairs(const struct bench_report *report)
 		report_put_interval(t, &p->share[0], 100, 1, "");
 		report_put_interval(t, &p->share[1], 100, 1, "");
 		report_put_interval(t, &p->together, 100, 1, "");
-		if (part > 0)
-			table_cell(t, "%g + %g within %g, %g together", part, 100 - part,
-				   BENCH_WEIGHT_POINTS, BENCH_TOGETHER_PERCENT);
-		else
-			table_cell(t, "%s", "");
+		table_cell_if(t, part > 0, "%g + %g within %g, %g together", part, 100 - part,
+			      BENCH_WEIGHT_POINTS, BENCH_TOGETHER_PERCENT);
 		report_put_verdict(t, part <= 0 || report_pair_kept(p));
 	}
-	report_finish_table(t);
-	return 0;
+	return report_finish_table(t);
 }
 
 /* How long a token of one loop by itself takes. */
@@ -228,21 +206,14 @@ static void report_put_token_pair(struct table *t, const struct bench_pair *p)
 	double part = bench_pair_part(p) * 100;
 
 	table_cell(t, "%s", p->name);
-	if (part > 0)
-		table_cell(t, "%g + %g", part, 100 - part);
-	else
-		table_cell(t, "%s", "");
+	table_cell_if(t, part > 0, "%g + %g", part, 100 - part);
 	bench_interval_say(&p->share[0], 100, 1, "", first);
 	bench_interval_say(&p->share[1], 100, 1, "", second);
 	table_cell(t, "%s + %s", first, second);
 	report_put_interval(t, &p->together, 100, 1, "");
-	table_cell(t, "%s", "");
-	table_cell(t, "%s", "");
-	if (part > 0)
-		table_cell(t, "within %g, %g together", BENCH_WEIGHT_POINTS,
-			   BENCH_TOGETHER_PERCENT);
-	else
-		table_cell(t, "%s", "");
+	table_skip(t, 2);
+	table_cell_if(t, part > 0, "within %g, %g together", BENCH_WEIGHT_POINTS,
+		      BENCH_TOGETHER_PERCENT);
 	report_put_verdict(t, part <= 0 || report_pair_kept(p));
 }
 
@@ -258,13 +229,10 @@ int bench_print_tokens(const struct bench_report *report)
 		"for each token:\npercent of what one has alone (lowest to highest half second), "
 		"and how long a token takes (95 %)",
 		"|>ASKED|>GOT|>TOGETHER|>HALF WITHIN|>99 % WITHIN|PROMISED|");
-	if (!t)
-		return -ENOMEM;
 	table_cell(t, "alone");
-	for (int i = 0; i < 3; i++)
-		table_cell(t, "%s", "");
+	table_skip(t, 3);
 	report_put_token_times(t, &tokens->alone);
-	table_cell(t, "%s", "");
+	table_skip(t, 1);
 	report_put_verdict(t, true);
 	for (int i = 0; i < BENCH_TOKEN_CAPS; i++) {
 		const struct bench_token_cap *c = &tokens->cap[i];
@@ -272,15 +240,14 @@ int bench_print_tokens(const struct bench_report *report)
 		table_cell(t, "alone, --compute %g", c->target * 100);
 		table_cell(t, "%g", c->target * 100);
 		report_put_interval(t, &c->share, 100, 1, "");
-		table_cell(t, "%s", "");
+		table_skip(t, 1);
 		report_put_token_times(t, &c->result);
 		table_cell(t, "within %g", BENCH_CAP_POINTS);
 		report_put_verdict(t, !report_is_off(c->share.value, c->target, BENCH_CAP_POINTS));
 	}
 	for (int i = 0; i < BENCH_TOKEN_PAIRS; i++)
 		report_put_token_pair(t, &tokens->pair[i]);
-	report_finish_table(t);
-	return 0;
+	return report_finish_table(t);
 }
 
 static void report_put_promise(struct table *t, const struct bench_request *q)
@@ -305,8 +272,6 @@ int bench_print_requests(const struct bench_report *report)
 		return 0;
 	t = report_begin_table("A request of 1 ms each 10 ms: how long it takes (95 %)",
 			       "|>HALF WITHIN|>99 % WITHIN|>NEIGHBOUR HAS|PROMISED|");
-	if (!t)
-		return -ENOMEM;
 	for (int i = 0; i < BENCH_REQUESTS; i++) {
 		const struct bench_request *q = &report->request[i];
 
@@ -316,13 +281,12 @@ int bench_print_requests(const struct bench_report *report)
 		if (q->neighbour_us > 0)
 			report_put_interval(t, &q->neighbour, 100, 1, " %");
 		else
-			table_cell(t, "%s", "");
+			table_skip(t, 1);
 		report_put_promise(t, q);
 		report_put_verdict(t, q->most_us <= 0 || (q->p99_us.value <= q->most_us &&
 							  q->neighbour.value >= q->least));
 	}
-	report_finish_table(t);
-	return 0;
+	return report_finish_table(t);
 }
 
 int bench_print_launches(const struct bench_report *report)
@@ -337,31 +301,20 @@ int bench_print_launches(const struct bench_report *report)
 		"1 ms kernels\n(the median of several rounds, and the interval that holds the true "
 		"one with 95 %)",
 		"|>HALF WITHIN|>99 % WITHIN|>ADDED|PROMISED|>PROCESSOR|PROMISED|");
-	if (!t)
-		return -ENOMEM;
 	for (int i = 0; i < BENCH_LAUNCHES; i++) {
 		const struct bench_launch *l = &report->launch[i];
 
 		table_cell(t, "%s", l->name);
 		report_put_interval(t, &l->p50_us, 1, 2, " us");
 		report_put_interval(t, &l->p99_us, 1, 2, " us");
-		if (i) {
-			bench_interval_say_added(&l->added_us, "us", added);
-			table_cell(t, "%s", added);
-			table_cell(t, "%.2f us, or what runs differ by",
-				   l->compute > 0 ? BENCH_LIMITED_US : BENCH_LAUNCH_US);
-		} else {
-			table_cell(t, "%s", "");
-			table_cell(t, "%s", "");
-		}
+		bench_interval_say_added(&l->added_us, "us", added);
+		table_cell_if(t, i, "%s", added);
+		table_cell_if(t, i, "%.2f us, or what runs differ by",
+			      l->compute > 0 ? BENCH_LIMITED_US : BENCH_LAUNCH_US);
 		report_put_interval(t, &l->processor, 100, 2, " %");
-		if (l->compute > 0)
-			table_cell(t, "%g %%", BENCH_PROCESSOR_PERCENT);
-		else
-			table_cell(t, "%s", "");
+		table_cell_if(t, l->compute > 0, "%g %%", BENCH_PROCESSOR_PERCENT);
 		report_put_verdict(t, l->compute <= 0 ||
 					      l->processor.value * 100 < BENCH_PROCESSOR_PERCENT);
 	}
-	report_finish_table(t);
-	return 0;
+	return report_finish_table(t);
 }

@@ -76,7 +76,7 @@ static void image_list_object(const struct object *object, uint64_t content_byte
 	if (object->nholders && object->holders[0].bytes)
 		table_cell(t, "0x%" PRIx64, object->holders[0].address);
 	else
-		table_cell(t, "%s", "");
+		table_skip(t, 1);
 	image_put_holders(t, object, telling->manifest);
 	l->bytes += object->bytes;
 	l->content_bytes += content_bytes;
@@ -118,9 +118,8 @@ static int image_show(struct image *image, struct damage *damage)
 	int r = l.table ? image_verify(image, image_list_object, &telling, damage) : -ENOMEM;
 
 	image_print_manifest(image_manifest(image));
-	if (l.table && l.nobjects && table_print(l.table, stdout) < 0)
+	if (table_end(l.table, "", stdout) < 0)
 		r = -ENOMEM;
-	table_free(l.table);
 	if (!r)
 		printf("%u objects of %s, %s of it not zero: each byte is as it was written\n",
 		       l.nobjects, units_bytes(l.bytes).s, units_bytes(l.content_bytes).s);

@@ -95,10 +95,7 @@ static void ps_put_index(struct table *t, const uint8_t uuid[16])
 {
 	int index = figures_index(uuid);
 
-	if (index < 0)
-		table_cell(t, "%s", "");
-	else
-		table_cell(t, "%d", index);
+	table_cell_if(t, index >= 0, "%d", index);
 }
 
 static void ps_put_name(struct table *t, const struct tenant_entry *e)
@@ -134,15 +131,14 @@ static void ps_put_idle(struct table *t, const struct tenant_entry *e)
 {
 	ps_put_name(t, e);
 	table_cell(t, "%s", tenants_state_word(e));
-	table_cell(t, "%s", "");
+	table_skip(t, 1);
 	table_cell(t, "each");
 	table_cell(t, "%s", limits_words(&e->snapshot->policy.device[0]).s);
 	table_cell(t, "0");
 	table_cell(t, "0%%");
-	table_cell(t, "%s", "");
+	table_skip(t, 1);
 	table_cell(t, "0");
-	for (int c = 0; c <= CAT_N; c++) /* and the host's */
-		table_cell(t, "%s", "");
+	table_skip(t, CAT_N + 1); /* and the host's */
 }
 
 /* Of another user: that it is there, and its quota. */
@@ -152,26 +148,22 @@ static void ps_put_foreign(struct table *t, const struct tenant_entry *e)
 
 	ps_put_name(t, e);
 	table_cell(t, "-");
-	table_cell(t, "%s", "");
+	table_skip(t, 1);
 	table_cell(t, "-");
 	table_cell(t, "%s", policy_load(e->dir, &policy) < 0 ? "?"
 							     : limits_words(&policy.device[0]).s);
 	table_cell(t, "-");
 	table_cell(t, "-");
-	table_cell(t, "%s", "");
+	table_skip(t, 1);
 	table_cell(t, "-");
-	for (int c = 0; c <= CAT_N; c++)
-		table_cell(t, "%s", "");
+	table_skip(t, CAT_N + 1);
 }
 
 static int ps_print_devices(const struct tenants *tenants)
 {
 	struct table *t = table_new("TENANT|USER|STATE|>#|GPU|>QUOTA|>USED|>|>DRIVER|>REFUSED|>CONTEXT|>MODULE|"
 				    ">DATA|>POOL|>ARRAY|>GRAPH|>IMPORTED|>HOST");
-	int r;
 
-	if (!t)
-		return -ENOMEM;
 	for (size_t i = 0; i < tenants->n; i++) {
 		const struct tenant_entry *e = &tenants->list[i];
 
@@ -184,9 +176,7 @@ static int ps_print_devices(const struct tenants *tenants)
 		if (!e->snapshot->ndevices)
 			ps_put_idle(t, e);
 	}
-	r = table_print(t, stdout);
-	table_free(t);
-	return r;
+	return table_end(t, "", stdout);
 }
 
 static bool ps_has_gtt(const struct snapshot *s)
@@ -198,17 +188,12 @@ static bool ps_has_gtt(const struct snapshot *s)
 static int ps_print_gtt(const struct tenants *tenants)
 {
 	struct table *t = table_new("TENANT|>GTT QUOTA|>PINNED|>GTT|>USERPTR|>REFUSED");
-	bool any = false;
-	int r = 0;
 
-	if (!t)
-		return -ENOMEM;
 	for (size_t i = 0; i < tenants->n; i++) {
 		const struct tenant_entry *e = &tenants->list[i];
 
 		if (e->error || !ps_has_gtt(e->snapshot))
 			continue;
-		any = true;
 		table_cell(t, "%s", e->name);
 		table_cell(t, "%s", limits_gtt_words(&e->snapshot->policy).s);
 		ps_put_bytes(t, e->snapshot->host.used_bytes);
@@ -216,12 +201,7 @@ static int ps_print_gtt(const struct tenants *tenants)
 		ps_put_bytes(t, e->snapshot->host.userptr_bytes);
 		table_cell(t, "%" PRIu64, e->snapshot->host.refusals);
 	}
-	if (any) {
-		putchar('\n');
-		r = table_print(t, stdout);
-	}
-	table_free(t);
-	return r;
+	return table_end(t, "\n", stdout);
 }
 
 /* Prints the Pods of tenants that Kubernetes asked for. */
@@ -229,8 +209,6 @@ static int ps_print_pods(const struct tenants *tenants)
 {
 	struct table *t = table_new("TENANT|POD|UID");
 	char words[POD_WORDS_BYTES];
-	bool any = false;
-	int r = 0;
 
 	for (size_t i = 0; i < tenants->n; i++) {
 		const struct tenant_entry *e = &tenants->list[i];
@@ -238,17 +216,11 @@ static int ps_print_pods(const struct tenants *tenants)
 		pod_words(&e->pod, words);
 		if (!*words)
 			continue;
-		any = true;
 		table_cell(t, "%s", e->name);
 		table_cell(t, "%s", words);
 		table_cell(t, "%s", e->pod.uid);
 	}
-	if (any) {
-		fputs("\n", stdout);
-		r = table_print(t, stdout);
-	}
-	table_free(t);
-	return r;
+	return table_end(t, "\n", stdout);
 }
 
 static void ps_put_process(struct table *t, const struct tenant_entry *e,
@@ -257,10 +229,8 @@ static void ps_put_process(struct table *t, const struct tenant_entry *e,
 {
 	table_cell(t, "%s", e->name);
 	table_cell(t, "%" PRIu32, p->info.pid);
-	if (p->host_pid == p->info.pid)
-		table_cell(t, "%s", "");
-	else if (p->host_pid)
-		table_cell(t, "%" PRIu32, p->host_pid);
+	if (p->host_pid)
+		table_cell_if(t, p->host_pid != p->info.pid, "%" PRIu32, p->host_pid);
 	else
 		table_cell(t, "?");
 	table_cell(t, "%s", device ? units_uuid_short(device->uuid).s : "-");
@@ -295,27 +265,15 @@ static int ps_print_processes(const struct tenants *tenants)
 {
 	struct table *t = table_new("TENANT|>PID|>HOST PID|GPU|"
 				    ">USED|>SHARED|>DRIVER|>HOST|COMMAND");
-	unsigned int n = 0;
-	int r = 0;
 
-	if (!t)
-		return -ENOMEM;
 	for (size_t i = 0; i < tenants->n; i++) {
 		const struct tenant_entry *e = &tenants->list[i];
 
-		for (int p = 0; !e->error && p < e->snapshot->nprocesses; p++) {
-			if (!e->snapshot->process[p].live)
-				continue;
-			ps_put_processes(t, e, &e->snapshot->process[p]);
-			n++;
-		}
+		for (int p = 0; !e->error && p < e->snapshot->nprocesses; p++)
+			if (e->snapshot->process[p].live)
+				ps_put_processes(t, e, &e->snapshot->process[p]);
 	}
-	if (n) {
-		putchar('\n');
-		r = table_print(t, stdout);
-	}
-	table_free(t);
-	return r;
+	return table_end(t, "\n", stdout);
 }
 
 /* One command line may be for several machines, so this is no error; but the device is the limit. */
@@ -442,17 +400,16 @@ static int ps_print_ended(const struct args *a, const char *runtime)
 	if (n < 0)
 		return say_error("cannot read what ended in %s: %s", runtime, say_errno(n));
 	t = table_new("TENANT|ENDED|>LASTED|GPU|>QUOTA|>PEAK|>BUSY|>REFUSED");
-	for (int i = 0; t && i < n; i++) {
+	for (int i = 0; i < n; i++) {
 		if (!ps_is_named(a, list[i].name))
 			continue;
 		ps_put_ended(t, &list[i]);
 		shown++;
 	}
-	if (!t || (shown && table_print(t, stdout) < 0))
+	if (table_end(t, "", stdout) < 0)
 		r = say_error("out of memory for the table");
 	else if (!shown)
 		printf("no tenant that ended is remembered in %s\n", runtime);
-	table_free(t);
 	free(list);
 	return r;
 }

@@ -3,7 +3,6 @@
 #include "cli/device/topo.h"
 
 #include <argp.h>
-#include <errno.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -82,10 +81,8 @@ static void topo_put_reached(struct table *t, const struct topo *topo, size_t fr
 	char names[1024];
 
 	topo_list_names(topo, from, n <= others - n, names, sizeof(names));
-	if (!others)
-		table_cell(t, "%s", "");
-	else if (!n)
-		table_cell(t, "none");
+	if (!n)
+		table_cell_if(t, others, "none");
 	else if (n == others)
 		table_cell(t, "all others");
 	else
@@ -95,10 +92,7 @@ static void topo_put_reached(struct table *t, const struct topo *topo, size_t fr
 static int topo_print_devices(const struct topo *topo)
 {
 	struct table *t = table_new("DEVICE|MODEL|>MEMORY|PCI|ID|REACHES");
-	int r;
 
-	if (!t)
-		return -ENOMEM;
 	for (size_t i = 0; i < topo->n; i++) {
 		const struct topo_device *d = &topo->device[i];
 
@@ -109,9 +103,7 @@ static int topo_print_devices(const struct topo *topo)
 		table_cell(t, "%s", units_uuid_short(d->device.uuid).s);
 		topo_put_reached(t, topo, i);
 	}
-	r = table_print(t, stdout);
-	table_free(t);
-	return r;
+	return table_end(t, "", stdout);
 }
 
 static bool topo_is_same_link(const struct topo_link *a, const struct topo_link *b)
@@ -123,20 +115,9 @@ static bool topo_is_same_link(const struct topo_link *a, const struct topo_link 
 	       a->max_mb_per_s == b->max_mb_per_s;
 }
 
-static void topo_put_number(struct table *t, uint32_t number)
-{
-	if (number)
-		table_cell(t, "%" PRIu32, number);
-	else
-		table_cell(t, "%s", "");
-}
-
 static void topo_put_speed(struct table *t, uint32_t mb_per_s)
 {
-	if (mb_per_s)
-		table_cell(t, "%" PRIu32 ".%" PRIu32, mb_per_s / 1000, mb_per_s / 100 % 10);
-	else
-		table_cell(t, "%s", "");
+	table_cell_if(t, mb_per_s, "%" PRIu32 ".%" PRIu32, mb_per_s / 1000, mb_per_s / 100 % 10);
 }
 
 /* In a row for both directions the slower one counts. */
@@ -155,9 +136,9 @@ static void topo_put_link(struct table *t, const struct topo *topo, size_t from,
 
 	table_cell(t, "%s %s %s", topo->device[from].name, arrow, topo->device[to].name);
 	table_cell(t, "%s", link->type);
-	topo_put_number(t, link->count);
+	table_cell_if(t, link->count, "%" PRIu32, link->count);
 	table_cell(t, "%s", link->path ? link->path : "");
-	topo_put_number(t, link->weight);
+	table_cell_if(t, link->weight, "%" PRIu32, link->weight);
 	topo_put_speed(t, link->min_mb_per_s);
 	topo_put_speed(t, link->max_mb_per_s);
 	topo_put_speed(t, topo_measured_speed(topo, from, to, *arrow == '<'));
@@ -168,17 +149,12 @@ static int topo_print_links(const struct topo *topo)
 {
 	struct table *t = table_new("LINK|TYPE|>COUNT|THROUGH|>WEIGHT|>MIN GB/S|>MAX GB/S|"
 				    ">MEASURED GB/S");
-	unsigned int rows = 0;
-	int r = 0;
 
-	if (!t)
-		return -ENOMEM;
 	for (size_t i = 0; i < topo->n; i++)
 		for (size_t j = i + 1; j < topo->n; j++) {
 			const struct topo_link *there = topo_link(topo, i, j);
 			const struct topo_link *back = topo_link(topo, j, i);
 
-			rows += there->reach || back->reach;
 			if (topo_is_same_link(there, back)) {
 				topo_put_link(t, topo, i, "<->", j);
 				continue;
@@ -188,12 +164,7 @@ static int topo_print_links(const struct topo *topo)
 			if (back->reach)
 				topo_put_link(t, topo, j, "->", i);
 		}
-	if (rows) {
-		putchar('\n');
-		r = table_print(t, stdout);
-	}
-	table_free(t);
-	return r;
+	return table_end(t, "\n", stdout);
 }
 
 /* About AMD's devices: how sure they are, and how many are not shown, and why. */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/ps/ps_compute.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdbool.h>
 
@@ -39,20 +38,12 @@ static void ps_compute_put_tenant(struct table *t, const struct tenant_entry *e,
 				    : controller_by_id(policy->controller)->name);
 }
 
-static void ps_compute_put_units(struct table *t, uint32_t units)
-{
-	if (units)
-		table_cell(t, "%" PRIu32, units);
-	else
-		table_cell(t, "%s", "");
-}
-
 /* For a tenant that used nothing yet, or whose use is not measured. */
 static void ps_compute_put_unknown(struct table *t)
 {
 	for (int i = 0; i < 3; i++)
 		table_cell(t, "-");
-	table_cell(t, "%s", "");
+	table_skip(t, 1);
 }
 
 /* The latency that was asked, and what was had: how long work waited for a turn. */
@@ -62,14 +53,9 @@ static void ps_compute_put_waits(struct table *t, const struct snapshot *snapsho
 	const struct turn_waits *waits = &snapshot->waits;
 
 	table_cell(t, "%s", asked_us ? units_duration(asked_us * NS_PER_US).s : "");
-	if (!waits->n) {
-		for (int i = 0; i < 3; i++)
-			table_cell(t, "%s", "");
-		return;
-	}
-	table_cell(t, "%s", units_duration(waits->p50_us * NS_PER_US).s);
-	table_cell(t, "%s", units_duration(waits->p99_us * NS_PER_US).s);
-	table_cell(t, "%s", waits->behind);
+	table_cell_if(t, waits->n, "%s", units_duration(waits->p50_us * NS_PER_US).s);
+	table_cell_if(t, waits->n, "%s", units_duration(waits->p99_us * NS_PER_US).s);
+	table_cell_if(t, waits->n, "%s", waits->behind);
 }
 
 static void ps_compute_put_device(struct table *t, const struct tenant_entry *e,
@@ -80,7 +66,7 @@ static void ps_compute_put_device(struct table *t, const struct tenant_entry *e,
 	ps_compute_put_tenant(t, e, units_uuid_short(d->uuid).s);
 	table_cell(t, "%s",
 		   compute->target_permille ? units_permille(compute->target_permille).s : "-");
-	ps_compute_put_units(t, compute->units);
+	table_cell_if(t, compute->units, "%" PRIu32, compute->units);
 	/* A tenant's compute units are its own, so its use of them is not measured. */
 	if (!tenants_measured(d)) {
 		ps_compute_put_unknown(t);
@@ -102,7 +88,7 @@ static void ps_compute_put_idle(struct table *t, const struct tenant_entry *e)
 
 	ps_compute_put_tenant(t, e, "each");
 	table_cell(t, "%s", share ? units_permille(share).s : "-");
-	ps_compute_put_units(t, 0);
+	table_skip(t, 1);
 	ps_compute_put_unknown(t);
 	ps_compute_put_waits(t, e->snapshot);
 }
@@ -112,28 +98,18 @@ int ps_compute(const struct tenants *tenants, FILE *out)
 	struct table *t =
 		table_new("TENANT|GPU|COMPUTE|MODE|CONTROL|>TARGET|>CUS|>1 S|>60 S|>HELD|>DEBT|"
 			  ">ASKED|>WAIT P50|>P99|BEHIND");
-	bool any = false;
-	int r = 0;
 
-	if (!t)
-		return -ENOMEM;
 	for (size_t i = 0; i < tenants->n; i++) {
 		const struct tenant_entry *e = &tenants->list[i];
 
 		if (!ps_compute_has_shares(e))
 			continue;
-		any = true;
 		for (int d = 0; d < e->snapshot->ndevices; d++)
 			ps_compute_put_device(t, e, &e->snapshot->device[d]);
 		if (!e->snapshot->ndevices)
 			ps_compute_put_idle(t, e);
 	}
-	if (any) {
-		putc('\n', out);
-		r = table_print(t, out);
-	}
-	table_free(t);
-	return r;
+	return table_end(t, "\n", out);
 }
 
 void ps_compute_note_latency(const char *name, const struct snapshot *snapshot)

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/ps/ps_outside.h"
 
-#include <errno.h>
 #include <stdlib.h>
 
 #include "cli/say/table.h"
@@ -35,13 +34,10 @@ static int ps_outside_print_those(const struct ps_outside *outside, bool unlimit
 {
 	char columns[96];
 	struct table *t;
-	int r;
 
 	snprintf(columns, sizeof(columns), "%s|>PID|USER|CONTAINER|GPU|>DRIVER|>LEDGER|COMMAND",
 		 title);
 	t = table_new(columns);
-	if (!t)
-		return -ENOMEM;
 	for (size_t i = 0; i < outside->n; i++) {
 		const struct outsider_found *f = &outside->found[i];
 		const struct outsider *o = &f->outsider;
@@ -59,9 +55,7 @@ static int ps_outside_print_those(const struct ps_outside *outside, bool unlimit
 		if (unlimited)
 			table_style(t, TABLE_ALERT);
 	}
-	r = table_print(t, out);
-	table_free(t);
-	return r;
+	return table_end(t, "", out);
 }
 
 static size_t ps_outside_unlimited(const struct ps_outside *outside)

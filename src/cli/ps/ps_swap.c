@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/ps/ps_swap.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdbool.h>
 
@@ -41,32 +40,20 @@ static bool ps_swap_put(struct table *t, const struct tenant_entry *e)
 	table_cell(t, "%s", *e->snapshot->policy.swap_dir ? units_bytes(moved.file_bytes).s : "");
 	ps_swap_put_ns(t, moved.out_ns);
 	ps_swap_put_ns(t, moved.back_ns);
-	if (moved.waiting)
-		table_cell(t, "%" PRIu64, moved.waiting);
-	else
-		table_cell(t, "%s", "");
+	table_cell_if(t, moved.waiting, "%" PRIu64, moved.waiting);
 	return moved_waits_for_host(e, &moved);
 }
 
 int ps_swap(const struct tenants *tenants, FILE *out)
 {
 	struct table *t = table_new("TENANT|SWAPS|MEMORY|>ON DEVICE|>ON HOST|>ON DISK|>LEAVES IN|>BACK IN|>WAIT");
-	bool any = false, full = false;
-	int r = 0;
+	bool full = false;
+	int r;
 
-	if (!t)
-		return -ENOMEM;
-	for (size_t i = 0; i < tenants->n; i++) {
-		if (!ps_swap_is_one(&tenants->list[i]))
-			continue;
-		any = true;
-		full |= ps_swap_put(t, &tenants->list[i]);
-	}
-	if (any) {
-		putc('\n', out);
-		r = table_print(t, out);
-	}
-	table_free(t);
+	for (size_t i = 0; i < tenants->n; i++)
+		if (ps_swap_is_one(&tenants->list[i]))
+			full |= ps_swap_put(t, &tenants->list[i]);
+	r = table_end(t, "\n", out);
 	if (r == 0 && full)
 		fputs("\nWho waits does so since the host has no room for what is to leave the device: end or "
 		      "suspend others,\nor start tenants with --swap-dir or a larger --host-memory.\n",

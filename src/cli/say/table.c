@@ -67,10 +67,8 @@ struct table *table_new(const char *headings)
 	return t;
 }
 
-void table_free(struct table *t)
+static void table_free(struct table *t)
 {
-	if (!t)
-		return;
 	for (size_t i = 0; i < t->nrows; i++)
 		for (unsigned int c = 0; c < t->ncolumns; c++)
 			free(t->rows[i].cell[c]);
@@ -78,31 +76,35 @@ void table_free(struct table *t)
 	free(t);
 }
 
-void table_cell(struct table *t, const char *fmt, ...)
+void table_cell_if(struct table *t, bool filled, const char *fmt, ...)
 {
 	struct row *row;
 	va_list ap;
 
-	if (t->next == t->ncolumns) {
-		if (!table_add_row(t))
-			return;
-		t->next = 0;
-	}
+	if (!t || (t->next == t->ncolumns && !table_add_row(t)))
+		return;
+	t->next %= t->ncolumns;
 	row = &t->rows[t->nrows - 1];
 	va_start(ap, fmt);
-	if (vasprintf(&row->cell[t->next], fmt, ap) < 0) {
+	if (filled && vasprintf(&row->cell[t->next], fmt, ap) < 0) {
 		row->cell[t->next] = NULL;
 		t->error = -ENOMEM;
-	} else {
+	} else if (filled) {
 		text_make_printable(row->cell[t->next]);
 	}
 	va_end(ap);
 	t->next++;
 }
 
+void table_skip(struct table *t, int n)
+{
+	while (n--)
+		table_cell_if(t, false, " ");
+}
+
 void table_style(struct table *t, enum table_style style)
 {
-	if (t->nrows > 1)
+	if (t && t->nrows > 1)
 		t->rows[t->nrows - 1].style = style;
 }
 
@@ -151,14 +153,12 @@ static void table_print_row(const struct table *t, const struct row *row, const 
 	}
 }
 
-int table_print(struct table *t, FILE *out)
+static void table_print(const struct table *t, FILE *out)
 {
 	static const char *const on[] = {"", "\033[1m", "\033[1;31m"};
 	bool colour = isatty(fileno(out)) && !getenv("NO_COLOR");
 	int widths[TABLE_COLUMNS];
 
-	if (t->error)
-		return t->error;
 	table_measure(t, widths);
 	for (size_t i = 0; i < t->nrows; i++) {
 		const char *style = colour ? on[t->rows[i].style] : "";
@@ -167,5 +167,17 @@ int table_print(struct table *t, FILE *out)
 		table_print_row(t, &t->rows[i], widths, out);
 		fprintf(out, "%s\n", *style ? "\033[0m" : "");
 	}
-	return 0;
+}
+
+int table_end(struct table *t, const char *before, FILE *out)
+{
+	int r = t ? t->error : -ENOMEM;
+
+	if (r == 0 && t->nrows > 1) {
+		fputs(before, out);
+		table_print(t, out);
+	}
+	if (t)
+		table_free(t);
+	return r;
 }

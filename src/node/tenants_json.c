@@ -53,15 +53,6 @@ static void tenants_json_put_policy(struct json *j, const struct policy *p)
 	json_close(j, ']');
 }
 
-/* A figure that is not measured is not known. */
-static void tenants_json_put_measured(struct json *j, const char *key, bool measured, uint64_t value)
-{
-	if (measured)
-		json_u64(j, key, value);
-	else
-		json_none(j, key);
-}
-
 static void tenants_json_put_compute(struct json *j, const struct snapshot_device *device)
 {
 	const struct snapshot_compute *c = &device->compute;
@@ -71,20 +62,20 @@ static void tenants_json_put_compute(struct json *j, const struct snapshot_devic
 	json_known_u64(j, "share_permille", c->share_permille);
 	json_known_u64(j, "target_permille", c->target_permille);
 	json_known_u64(j, "compute_units", c->units);
-	tenants_json_put_measured(j, "achieved_1s_bp", measured, c->achieved_1s_bp);
-	tenants_json_put_measured(j, "achieved_60s_bp", measured, c->achieved_60s_bp);
-	tenants_json_put_measured(j, "busy_ns", measured, c->busy_ns);
-	tenants_json_put_measured(j, "launches", measured, c->launches);
-	tenants_json_put_measured(j, "graph_launches", measured, c->graph_launches);
-	tenants_json_put_measured(j, "throttles", measured, c->throttles);
-	tenants_json_put_measured(j, "throttled_ns", measured, c->throttled_ns);
+	json_u64_if(j, "achieved_1s_bp", measured, c->achieved_1s_bp);
+	json_u64_if(j, "achieved_60s_bp", measured, c->achieved_60s_bp);
+	json_u64_if(j, "busy_ns", measured, c->busy_ns);
+	json_u64_if(j, "launches", measured, c->launches);
+	json_u64_if(j, "graph_launches", measured, c->graph_launches);
+	json_u64_if(j, "throttles", measured, c->throttles);
+	json_u64_if(j, "throttled_ns", measured, c->throttled_ns);
 	if (measured && c->owes)
 		json_i64(j, "debt_ns", c->debt_ns);
 	else
 		json_none(j, "debt_ns");
-	tenants_json_put_measured(j, "longest_ns", measured, c->longest_ns);
-	tenants_json_put_measured(j, "unmeasured_ns", measured, c->unmeasured_ns);
-	tenants_json_put_measured(j, "host_copy_bytes", measured, c->host_copy_bytes);
+	json_u64_if(j, "longest_ns", measured, c->longest_ns);
+	json_u64_if(j, "unmeasured_ns", measured, c->unmeasured_ns);
+	json_u64_if(j, "host_copy_bytes", measured, c->host_copy_bytes);
 	json_close(j, '}');
 }
 
@@ -112,11 +103,8 @@ static void tenants_json_put_swap(struct json *j, const struct tenant_entry *e)
 {
 	struct moved moved = moved_of(e);
 
-	if (!(e->snapshot->policy.flags & POLICY_SWAPPABLE)) {
-		json_none(j, "swap");
+	if (!json_open_if(j, "swap", e->snapshot->policy.flags & POLICY_SWAPPABLE))
 		return;
-	}
-	json_open(j, "swap", '{');
 	json_u64(j, "resident_bytes", moved.resident_bytes);
 	json_u64(j, "host_bytes", moved.host_bytes);
 	json_u64(j, "file_bytes", moved.file_bytes);
@@ -130,11 +118,8 @@ static void tenants_json_put_swap(struct json *j, const struct tenant_entry *e)
 /* Memory of the machine that GPUs have pinned. */
 static void tenants_json_put_host(struct json *j, const struct snapshot_host *h)
 {
-	if (!h->known) {
-		json_none(j, "gtt");
+	if (!json_open_if(j, "gtt", h->known))
 		return;
-	}
-	json_open(j, "gtt", '{');
 	json_u64(j, "used_bytes", h->used_bytes);
 	json_u64(j, "gtt_bytes", h->gtt_bytes);
 	json_u64(j, "userptr_bytes", h->userptr_bytes);
@@ -185,19 +170,15 @@ static void tenants_json_put_waits(struct json *j, const struct snapshot *v)
 {
 	const struct turn_waits *w = &v->waits;
 
-	if (!w->at_ns || v->policy.compute == POLICY_COMPUTE_OFF) {
-		json_none(j, "waits");
+	if (!json_open_if(j, "waits", w->at_ns && v->policy.compute != POLICY_COMPUTE_OFF))
 		return;
-	}
-	json_open(j, "waits", '{');
 	json_u64(j, "n", w->n);
-	tenants_json_put_measured(j, "p50_us", w->n, w->p50_us);
-	tenants_json_put_measured(j, "p99_us", w->n, w->p99_us);
-	tenants_json_put_measured(j, "longest_us", w->n, w->longest_us);
+	json_u64_if(j, "p50_us", w->n, w->p50_us);
+	json_u64_if(j, "p99_us", w->n, w->p99_us);
+	json_u64_if(j, "longest_us", w->n, w->longest_us);
 	json_known_u64(j, "behind_us", w->behind_us);
 	json_text(j, "behind", *w->behind ? w->behind : NULL);
-	tenants_json_put_measured(j, "least_latency_us", w->least_us != TURN_LATENCY_NONE,
-				  w->least_us);
+	json_u64_if(j, "least_latency_us", w->least_us != TURN_LATENCY_NONE, w->least_us);
 	json_close(j, '}');
 }
 
@@ -219,11 +200,8 @@ static void tenants_json_put_snapshot(struct json *j, const struct snapshot *v)
 
 static void tenants_json_put_pod(struct json *j, const struct pod *pod)
 {
-	if (!*pod->name) {
-		json_none(j, "pod");
+	if (!json_open_if(j, "pod", *pod->name))
 		return;
-	}
-	json_open(j, "pod", '{');
 	json_text(j, "namespace", pod->space);
 	json_text(j, "name", pod->name);
 	json_text(j, "container", *pod->container ? pod->container : NULL);
@@ -233,14 +211,12 @@ static void tenants_json_put_pod(struct json *j, const struct pod *pod)
 
 static void tenants_json_put_tenant(struct json *j, const struct tenant_entry *e)
 {
-	uid_t owner;
+	uid_t owner = 0;
+	bool owned = tenant_name_owner(e->name, &owner);
 
 	json_open(j, NULL, '{');
 	json_text(j, "name", e->name);
-	if (tenant_name_owner(e->name, &owner))
-		json_u64(j, "uid", owner);
-	else
-		json_none(j, "uid");
+	json_u64_if(j, "uid", owned, owner);
 	json_text(j, "directory", e->dir);
 	json_text(j, "container", *e->container ? e->container : NULL);
 	tenants_json_put_pod(j, &e->pod);
@@ -272,10 +248,7 @@ void tenants_json_outsider(struct json *j, const struct outsider_found *f)
 	json_open(j, NULL, '{');
 	json_text(j, "uuid", units_uuid(o->uuid).s);
 	json_u64(j, "pid", (uint64_t)o->pid);
-	if (o->bytes == UINT64_MAX)
-		json_none(j, "driver_bytes");
-	else
-		json_u64(j, "driver_bytes", o->bytes);
+	json_u64_if(j, "driver_bytes", o->bytes != UINT64_MAX, o->bytes);
 	json_text(j, "standing", outsider_standing_word(o->standing));
 	json_text(j, "tenant", *o->tenant ? o->tenant : NULL);
 	json_u64(j, "ledger_bytes", o->ledger_bytes);

@@ -122,10 +122,24 @@ void json_u64_list(struct json *j, const char *key, const uint64_t *value, size_
 	putc(']', j->out);
 }
 
-void json_known_u64(struct json *j, const char *key, uint64_t value)
+void json_u64_if(struct json *j, const char *key, bool known, uint64_t value)
 {
-	if (value)
+	if (known)
 		json_u64(j, key, value);
 	else
 		json_none(j, key);
+}
+
+void json_known_u64(struct json *j, const char *key, uint64_t value)
+{
+	json_u64_if(j, key, value, value);
+}
+
+bool json_open_if(struct json *j, const char *key, bool known)
+{
+	if (known)
+		json_open(j, key, '{');
+	else
+		json_none(j, key);
+	return known;
 }

@@ -31,5 +31,8 @@ void json_none(struct json *j, const char *key);
 void json_u64_list(struct json *j, const char *key, const uint64_t *value, size_t n);
 /* Zero stands for "not known" in many snapshots; JSON has a word for that: null. */
 void json_known_u64(struct json *j, const char *key, uint64_t value);
+/* The number, or an object's beginning; null unless `known`, which json_open_if returns. */
+void json_u64_if(struct json *j, const char *key, bool known, uint64_t value);
+bool json_open_if(struct json *j, const char *key, bool known);
 
 #endif

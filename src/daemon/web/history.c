@@ -339,10 +339,7 @@ void history_write(const struct history *history, uint64_t now_ns, FILE *out)
 	json_u64(&j, "version", HISTORY_VERSION);
 	json_u64(&j, "step_ns", HISTORY_STEP_NS);
 	json_u64(&j, "samples", history->n);
-	if (history->n)
-		json_u64(&j, "age_ns", now_ns - history->noted_ns);
-	else
-		json_none(&j, "age_ns");
+	json_u64_if(&j, "age_ns", history->n, now_ns - history->noted_ns);
 	history_put_list(&j, "devices", history, false);
 	history_put_list(&j, "tenants", history, true);
 	json_close(&j, '}');

@@ -111,6 +111,14 @@ static inline int free_memory(uint64_t handle)
 	return call(_IOW('K', KFD_NR_FREE_MEMORY_OF_GPU, a), &a);
 }
 
+static inline int export_memory(uint64_t handle)
+{
+	struct kfd_ioctl_export_dmabuf_args a = {.handle = handle, .flags = O_CLOEXEC};
+
+	CHECK_EQ(call(KFD_IOWR(EXPORT_DMABUF, a), &a), 0);
+	return (int)a.dmabuf_fd;
+}
+
 static inline int map(uint64_t handle, const uint32_t *gpus, uint32_t n, uint32_t *done)
 {
 	struct kfd_ioctl_map_memory_to_gpu_args a = {handle, (uintptr_t)gpus, n, *done};
@@ -222,6 +230,24 @@ static inline void hear(int socket)
 	char byte;
 
 	CHECK_EQ(read(socket, &byte, 1), 1);
+}
+
+static inline void tell(int socket)
+{
+	say(socket);
+	hear(socket);
+}
+
+/* Gives the other end a descriptor of that memory, and frees it when it is told to. */
+static inline void lend_memory(int socket, uint64_t handle)
+{
+	int fd = export_memory(handle);
+
+	CHECK_EQ(message_send(socket, "", 1, fd), 1);
+	close(fd);
+	hear(socket);
+	CHECK_EQ(free_memory(handle), 0);
+	tell(socket);
 }
 
 /* Ends when it says so, or by the signal. */

@@ -259,29 +259,14 @@ static void test_fork(void)
 	check_all_there();
 }
 
-static int export(uint64_t handle)
-{
-	struct kfd_ioctl_export_dmabuf_args a = {.handle = handle, .flags = O_CLOEXEC};
-
-	CHECK_EQ(call(KFD_IOWR(EXPORT_DMABUF, a), &a), 0);
-	return (int)a.dmabuf_fd;
-}
-
 static void own(int socket)
 {
 	uint64_t handle;
-	int fd;
 
 	open_devices();
 	acquire_devices();
 	CHECK_EQ(alloc_gtt(0, SIZE, &handle), 0);
-	fd = export(handle);
-	CHECK_EQ(message_send(socket, "", 1, fd), 1);
-	close(fd);
-	hear(socket);
-	CHECK_EQ(free_memory(handle), 0);
-	say(socket);
-	hear(socket);
+	lend_memory(socket, handle);
 }
 
 /* Imports what it is given, as memory and as a buffer. */
@@ -298,20 +283,11 @@ static void hold(int socket)
 	CHECK_EQ(call(KFD_IOWR(IMPORT_DMABUF, import), &import), 0);
 	CHECK_EQ(drm(render[0], DRM_IOWR(PRIME_FD_TO_HANDLE, prime), &prime), 0);
 	close(prime.fd);
-	say(socket);
-	hear(socket);
+	tell(socket);
 	CHECK_EQ(free_memory(import.handle), 0);
-	say(socket);
-	hear(socket);
+	tell(socket);
 	CHECK_EQ(close_handle(render[0], prime.handle), 0);
-	say(socket);
-	hear(socket);
-}
-
-static void tell(int socket)
-{
-	say(socket);
-	hear(socket);
+	tell(socket);
 }
 
 /* Charged once, whoever has it, until nobody has: the owner frees it first, or is killed first. */
@@ -353,8 +329,7 @@ static void take_and_wait(int socket)
 	open_devices();
 	acquire_devices();
 	CHECK_EQ(alloc_gtt(1, LIMIT, &handle), 0);
-	say(socket);
-	hear(socket);
+	tell(socket);
 }
 
 static void test_killed(void)
@@ -378,8 +353,7 @@ static int outside(int socket)
 	open_devices();
 	acquire_devices();
 	CHECK_EQ(alloc_vram(0, 224 * MIB, &handle), 0);
-	say(socket);
-	hear(socket);
+	tell(socket);
 	return 0;
 }
 

@@ -15,14 +15,6 @@
 #define SIZE  (4 * MIB)
 #define STEPS 12
 
-static int export(uint64_t handle)
-{
-	struct kfd_ioctl_export_dmabuf_args a = {.handle = handle, .flags = O_CLOEXEC};
-
-	CHECK_EQ(call(KFD_IOWR(EXPORT_DMABUF, a), &a), 0);
-	return (int)a.dmabuf_fd;
-}
-
 static void prefetch(const char *at, uint64_t size, uint32_t gpu_id)
 {
 	struct kfd_ioctl_svm_attribute a = {KFD_IOCTL_SVM_ATTR_PREFETCH_LOC, gpu_id};
@@ -57,7 +49,7 @@ static void work(int fd)
 	prefetch(here, SIZE, ids[0]);
 	prime = import(fd, &theirs);
 	CHECK_EQ(alloc_vram(0, QUOTA - SIZE, &more), -ENOMEM);
-	mine = export(handle);
+	mine = export_memory(handle);
 	CHECK_EQ(free_memory(handle), 0);
 	close(mine);
 	CHECK_EQ(free_memory(theirs), 0);
@@ -91,7 +83,7 @@ static void neighbour(int socket)
 	acquire_devices();
 	name_devices();
 	CHECK_EQ(alloc_vram(0, SIZE, &handle), 0);
-	fd = export(handle);
+	fd = export_memory(handle);
 	CHECK_EQ(message_send(socket, "", 1, fd), 1);
 	close(fd);
 	hear(socket);

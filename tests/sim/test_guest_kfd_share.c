@@ -11,14 +11,6 @@
 
 static const char *program;
 
-static int export(uint64_t handle)
-{
-	struct kfd_ioctl_export_dmabuf_args a = {.handle = handle, .flags = O_CLOEXEC};
-
-	CHECK_EQ(call(KFD_IOWR(EXPORT_DMABUF, a), &a), 0);
-	return (int)a.dmabuf_fd;
-}
-
 static int import(int fd, uint64_t *ret_handle)
 {
 	struct kfd_ioctl_import_dmabuf_args a = {
@@ -42,18 +34,11 @@ static int prime(int file, int fd, uint32_t *ret_handle)
 static void own(int socket)
 {
 	uint64_t handle;
-	int fd;
 
 	open_devices();
 	acquire_devices();
 	CHECK_EQ(alloc_vram(0, SIZE, &handle), 0);
-	fd = export(handle);
-	CHECK_EQ(message_send(socket, "", 1, fd), 1);
-	close(fd);
-	hear(socket);
-	CHECK_EQ(free_memory(handle), 0);
-	say(socket);
-	hear(socket);
+	lend_memory(socket, handle);
 }
 
 /* Imports what it is given, by either way, and frees it when it is told to. */
@@ -70,20 +55,11 @@ static void hold(int socket)
 	CHECK_EQ(prime(render[0], fd, &buffer), 0);
 	CHECK_EQ(prime(render[0], fd, &buffer), 0);
 	close(fd);
-	say(socket);
-	hear(socket);
+	tell(socket);
 	CHECK_EQ(free_memory(handle), 0);
-	say(socket);
-	hear(socket);
+	tell(socket);
 	CHECK_EQ(close_handle(render[0], buffer), 0);
-	say(socket);
-	hear(socket);
-}
-
-static void tell(int socket)
-{
-	say(socket);
-	hear(socket);
+	tell(socket);
 }
 
 /* Three hold it. The owner frees it first, or dies first, or last. */
@@ -137,7 +113,7 @@ static void test_own(void)
 	int fd;
 
 	CHECK_EQ(alloc_vram(0, SIZE, &handle), 0);
-	fd = export(handle);
+	fd = export_memory(handle);
 	CHECK_EQ(prime(render[0], fd, &buffer), 0);
 	CHECK_EQ(import(fd, &again), 0);
 	close(fd);
@@ -157,7 +133,7 @@ static void test_descriptor(void)
 	int fd;
 
 	CHECK_EQ(alloc_vram(0, SIZE, &handle), 0);
-	fd = export(handle);
+	fd = export_memory(handle);
 	CHECK_EQ(free_memory(handle), 0);
 	CHECK_EQ(taken(0), SIZE);
 	CHECK_EQ(alloc_vram(0, QUOTA - SIZE + PAGE, &rest), -ENOMEM);
@@ -176,7 +152,7 @@ static void test_many_descriptors(void)
 
 	for (int i = 0; i < 40; i++) {
 		CHECK_EQ(alloc_vram(0, MIB, &handle), 0);
-		fds[i] = export(handle);
+		fds[i] = export_memory(handle);
 		CHECK_EQ(free_memory(handle), 0);
 	}
 	CHECK_EQ(charged(0), 40 * MIB);
@@ -202,7 +178,7 @@ static int outside(int socket)
 	acquire_devices();
 	for (int i = 0; i < 2; i++) {
 		CHECK_EQ(alloc_vram(0, i ? 2 * QUOTA : SIZE, &handle), 0);
-		fd = export(handle);
+		fd = export_memory(handle);
 		CHECK_EQ(message_send(socket, "", 1, fd), 1);
 		close(fd);
 	}

@@ -37,14 +37,13 @@ static void prefetch(uint64_t first, uint64_t size, uint32_t gpu_id)
 /* Twice the same import, of which one handle stays, and its descriptor. */
 static void share(uint64_t handle)
 {
-	struct kfd_ioctl_export_dmabuf_args out = {.handle = handle, .flags = O_CLOEXEC};
-	struct kfd_ioctl_import_dmabuf_args in = {.va_addr = 1u << 31, .gpu_id = ids[0]};
+	int fd = export_memory(handle);
+	struct kfd_ioctl_import_dmabuf_args in = {
+		.va_addr = 1u << 31, .gpu_id = ids[0], .dmabuf_fd = (uint32_t)fd};
 
-	CHECK_EQ(call(KFD_IOWR(EXPORT_DMABUF, out), &out), 0);
-	in.dmabuf_fd = out.dmabuf_fd;
 	CHECK_EQ(call(KFD_IOWR(IMPORT_DMABUF, in), &in), 0);
 	CHECK_EQ(free_memory(handle), 0);
-	CHECK_EQ(close((int)out.dmabuf_fd), 0);
+	CHECK_EQ(close(fd), 0);
 	CHECK_EQ(free_memory(in.handle), 0);
 }
 

@@ -72,16 +72,15 @@ static void test_userptr(void)
 /* Its importer is charged with it as with a GPU's memory, once. */
 static void test_shared(void)
 {
-	struct kfd_ioctl_export_dmabuf_args out = {.flags = O_CLOEXEC};
 	struct drm_prime_handle in = {.handle = 0};
+	uint64_t handle;
 
-	CHECK_EQ(alloc_flags(0, SIZE, GTT, &out.handle, NULL), 0);
-	CHECK_EQ(call(KFD_IOWR(EXPORT_DMABUF, out), &out), 0);
-	in.fd = (int)out.dmabuf_fd;
+	CHECK_EQ(alloc_flags(0, SIZE, GTT, &handle, NULL), 0);
+	in.fd = export_memory(handle);
 	CHECK_EQ(drm(render[0], DRM_IOWR(PRIME_FD_TO_HANDLE, in), &in), 0);
 	close(in.fd);
 	CHECK_EQ(charged(0), SIZE);
-	CHECK_EQ(free_memory(out.handle), 0);
+	CHECK_EQ(free_memory(handle), 0);
 	CHECK_EQ(charged(0), SIZE);
 	CHECK_EQ(close_handle(render[0], in.handle), 0);
 	check_all_free(0);

@@ -101,14 +101,6 @@ static uint64_t make_buffer(struct record *r, int as, const char *text, int numb
 	return handle;
 }
 
-static int export(uint64_t handle)
-{
-	struct kfd_ioctl_export_dmabuf_args a = {.handle = handle, .flags = O_CLOEXEC};
-
-	CHECK_EQ(call(KFD_IOWR(EXPORT_DMABUF, a), &a), 0);
-	return (int)a.dmabuf_fd;
-}
-
 static void import(struct record *r, int as, int dmabuf)
 {
 	struct kfd_ioctl_import_dmabuf_args a = {
@@ -155,7 +147,7 @@ static void run_process(int socket, int number)
 	begin_process(&r);
 	CHECK_EQ(alloc_at(0, AT(8), 4096, FLAGS, &hole, NULL), 0);
 	make_buffer(&r, OWN, "own", number);
-	dmabuf = export(make_buffer(&r, SHARED, "shared", number));
+	dmabuf = export_memory(make_buffer(&r, SHARED, "shared", number));
 	CHECK_EQ(alloc_at(0, AT(REGISTERS), 4096, MMIO, &registers, &offset), 0);
 	map_as(&r, REGISTERS, kfd, offset, 4096);
 	make_idle_queue(&r);
@@ -359,7 +351,7 @@ static void dump_one(const char *path)
 	/* A restore without the plugin is refused where there is something for it to do. */
 	CHECK_EQ(host->in_inventory, 0);
 	begin_process(r);
-	dmabuf = export(make_buffer(r, SHARED, "shared", 0));
+	dmabuf = export_memory(make_buffer(r, SHARED, "shared", 0));
 	r->handle = import_to_node(dmabuf);
 	close(dmabuf);
 	dmabuf = export_from_node(create_at_node());

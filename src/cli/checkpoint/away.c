@@ -203,11 +203,9 @@ static int away_send_rest(struct moving *moving, const struct away_options *o)
 	do
 		sum = moving_ask(moving, SWAP_OUT, moving->patience_ns, true);
 	while (!sum.refused && !sum.silent && moving_is_parted(moving));
-	if (sum.refused || sum.silent) {
-		say_error("of tenant \"%s\" a part stays on its devices, and it does not run",
-			  moving->name);
-		return moving_status(&sum);
-	}
+	if (sum.refused || sum.silent)
+		return say_fail(moving_status(&sum), "of tenant \"%s\" a part stays on its "
+				"devices, and it does not run", moving->name);
 	away_say_left(moving, &sum);
 	return 0;
 }

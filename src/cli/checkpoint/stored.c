@@ -174,8 +174,8 @@ static int stored_divide(struct moving *moving, uint64_t bytes)
 	sum = moving_ask(moving, SWAP_GIVEN, moving->patience_ns, true);
 	if (!sum.refused && !sum.silent)
 		return 0;
-	say_error("tenant \"%s\" has no room for its content", moving->name);
-	return moving_status(&sum);
+	return say_fail(moving_status(&sum), "tenant \"%s\" has no room for its content",
+			moving->name);
 }
 
 static int stored_open(const struct moving *moving, const struct stored *stored,
@@ -233,8 +233,8 @@ static int stored_return_content(struct moving *moving, const struct stored *sto
 	sum = moving_ask(moving, SWAP_BARE, moving->patience_ns, true);
 	if (!sum.refused && !sum.silent)
 		return 0;
-	say_error("tenant \"%s\" does not take its content back", moving->name);
-	return moving_status(&sum);
+	return say_fail(moving_status(&sum), "tenant \"%s\" does not take its content back",
+			moving->name);
 }
 
 int stored_return(struct moving *moving)

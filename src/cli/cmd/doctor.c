@@ -75,8 +75,9 @@ static int doctor_sweep_tenant(const char *name, const char *dir, void *runtime)
 			 tenants_error_words(r));
 	else
 		snprintf(what, sizeof(what), "tenant %s removed", name);
-	finding_say(r < 0 ? FINDING_FAIL : FINDING_OK, what,
-		    r < 0 ? "remove it: allot rm NAME, or its directory with rm -r" : NULL);
+	finding_say(r < 0 ? FINDING_FAIL : FINDING_OK,
+		    r < 0 ? "remove it: allot rm NAME, or its directory with rm -r" : NULL, "%s",
+		    what);
 	return 0;
 }
 
@@ -90,7 +91,6 @@ static void doctor_check_tenants(const struct tenants *tenants)
 {
 	unsigned int live = 0, idle = 0;
 	bool others = false;
-	char what[PATH_MAX + 256];
 
 	for (size_t i = 0; i < tenants->n; i++) {
 		const struct tenant_entry *e = &tenants->list[i];
@@ -98,19 +98,19 @@ static void doctor_check_tenants(const struct tenants *tenants)
 		if (tenants_is_anothers(e)) {
 			others = true;
 		} else if (e->error) {
-			snprintf(what, sizeof(what), "tenant %s (%s): %s", e->name, e->dir,
-				 tenants_error_words(e->error));
-			finding_say(FINDING_FAIL, what,
-				    "end its processes, then remove it: allot rm NAME");
+			finding_say(FINDING_FAIL,
+				    "end its processes, then remove it: allot rm NAME",
+				    "tenant %s (%s): %s", e->name, e->dir,
+				    tenants_error_words(e->error));
 		} else if (tenants_live(e->snapshot)) {
 			live++;
 		} else {
 			idle++;
 		}
 	}
-	snprintf(what, sizeof(what), "%u tenant%s with processes that use a GPU, %u without%s", live,
-		 live == 1 ? "" : "s", idle, others ? "; other users' can be seen by root alone" : "");
-	finding_say(FINDING_OK, what, NULL);
+	finding_say(FINDING_OK, NULL, "%u tenant%s with processes that use a GPU, %u without%s",
+		    live, live == 1 ? "" : "s", idle,
+		    others ? "; other users' can be seen by root alone" : "");
 }
 
 /*
@@ -132,8 +132,8 @@ static void doctor_check_space(const struct tenants *tenants)
 		live += tenants_live(e->snapshot) != 0;
 	}
 	if (space_sweep(tenants->runtime))
-		finding_say(FINDING_OK, "MPS daemon without tenants in mode space: told to quit",
-			    NULL);
+		finding_say(FINDING_OK, NULL,
+			    "MPS daemon without tenants in mode space: told to quit");
 	if (!n)
 		return;
 	r = space_daemon(tenants->runtime);
@@ -143,32 +143,31 @@ static void doctor_check_space(const struct tenants *tenants)
 				    : "no MPS daemon in",
 		 tenants->runtime, n, n == 1 ? "" : "s");
 	if (!r)
-		finding_say(FINDING_OK, what, NULL);
+		finding_say(FINDING_OK, NULL, "%s", what);
 	else
-		finding_say(live || r == -ETIMEDOUT ? FINDING_FAIL : FINDING_WARN, what,
+		finding_say(live || r == -ETIMEDOUT ? FINDING_FAIL : FINDING_WARN,
 			    r == -ETIMEDOUT ? "end it; the next allot run starts another"
 					    : "their programs get no GPU until allot run starts "
-					      "one; those that ran must be started again");
+					      "one; those that ran must be started again",
+			    "%s", what);
 }
 
 static void doctor_check_program(const char *command)
 {
 	struct program program;
-	char what[PATH_MAX + 512];
 	int r = program_examine(command, &program);
 
 	if (r < 0) {
-		snprintf(what, sizeof(what), "%s cannot be run: %s", command, say_errno(r));
-		finding_say(FINDING_FAIL, what, "check its path, its permissions and PATH");
+		finding_say(FINDING_FAIL, "check its path, its permissions and PATH",
+			    "%s cannot be run: %s", command, say_errno(r));
 	} else if (program.kind != PROGRAM_OK) {
-		snprintf(what, sizeof(what), "%s would escape its quota: %s %s", command,
-			 program.path, program_kind_words(program.kind));
-		finding_say(FINDING_FAIL, what,
+		finding_say(FINDING_FAIL,
 			    "use a dynamically linked build for this system's libc, without "
-			    "setuid, setgid or capabilities");
+			    "setuid, setgid or capabilities",
+			    "%s would escape its quota: %s %s", command, program.path,
+			    program_kind_words(program.kind));
 	} else {
-		snprintf(what, sizeof(what), "%s can be limited (%s)", command, program.path);
-		finding_say(FINDING_OK, what, NULL);
+		finding_say(FINDING_OK, NULL, "%s can be limited (%s)", command, program.path);
 	}
 }
 
@@ -180,7 +179,7 @@ int cmd_doctor(int argc, char **argv)
 	bool unreadable = false;
 
 	arguments_parse(&argp, argc, argv, ARGP_IN_ORDER, &a);
-	finding_say(FINDING_OK, "allot " ALLOT_VERSION, NULL);
+	finding_say(FINDING_OK, NULL, "allot " ALLOT_VERSION);
 	gpus_check();
 	machine_check_library();
 	machine_check_kernel();

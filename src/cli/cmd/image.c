@@ -19,18 +19,8 @@
 
 #define EXIT_DAMAGED 1
 
-static error_t image_parse_option(int key, char *arg, struct argp_state *state)
-{
-	const char **dir = state->input;
-
-	if (key != ARGP_KEY_ARG || *dir)
-		return ARGP_ERR_UNKNOWN;
-	*dir = arg;
-	return 0;
-}
-
 static const struct argp argp = {
-	.parser = image_parse_option,
+	.parser = arguments_take_one,
 	.args_doc = "DIR",
 	.doc = "Show a tenant's image in DIR: its owner, and its memory, object by object. All of "
 	       "it is read, and each byte is checked.\v"

@@ -8,18 +8,8 @@
 #include "cli/say/exit_status.h"
 #include "cli/say/say.h"
 
-static error_t restore_parse_option(int key, char *arg, struct argp_state *state)
-{
-	const char **dir = state->input;
-
-	if (key != ARGP_KEY_ARG || *dir)
-		return ARGP_ERR_UNKNOWN;
-	*dir = arg;
-	return 0;
-}
-
 static const struct argp argp = {
-	.parser = restore_parse_option,
+	.parser = arguments_take_one,
 	.args_doc = "DIR",
 	.doc = "Continue a tenant that \"allot checkpoint\" wrote to DIR.\v"
 	       "All of DIR is read and checked before anything is started. The tenant keeps its "

@@ -193,8 +193,7 @@ static int topo_say_nothing(const struct topo *topo)
 	char words[DEVICES_WORDS];
 
 	devices_explain_none(topo->nvidia_error, topo->amd_error, words);
-	say_error("%s", words);
-	return EXIT_NOTHING;
+	return say_fail(EXIT_NOTHING, "%s", words);
 }
 
 int cmd_topo(int argc, char **argv)

@@ -74,53 +74,54 @@ static const char *criu_plugin(void)
 /* Where there are AMD GPUs. */
 static void criu_report_plugin(void)
 {
-	char what[256], path[PATH_MAX];
+	char path[PATH_MAX];
 
 	if (access(TOPOLOGY_DIR, F_OK) < 0)
 		return;
 	if (library_criu_plugin(CRIU_OLDER_HOOKS, path) < 0 ||
 	    library_criu_plugin(CRIU_NEWER_HOOKS, path) < 0) {
-		finding_say(FINDING_OK, "CRIU's plugin for AMD GPUs is not here: only checkpoints to disk "
-					"of tenants on them need it",
-			    CRIU_PLUGIN_TODO);
+		finding_say(FINDING_OK, CRIU_PLUGIN_TODO,
+			    "CRIU's plugin for AMD GPUs is not here: only checkpoints to disk "
+			    "of tenants on them need it");
 		return;
 	}
-	snprintf(what, sizeof(what), "CRIU's plugin for AMD GPUs: %s (man allot-criu)", criu_plugin());
-	finding_say(FINDING_OK, what, NULL);
+	finding_say(FINDING_OK, NULL, "CRIU's plugin for AMD GPUs: %s (man allot-criu)",
+		    criu_plugin());
 }
 
 void criu_report(void)
 {
-	char said[512], version[CRIU_VERSION_BYTES], what[256];
+	char said[512], version[CRIU_VERSION_BYTES];
 	unsigned int major = 0;
 	struct utsname kernel;
 	int r = criu_find(&major, version, said);
 
 	if (r == -ENOENT) {
-		finding_say(FINDING_OK, "no CRIU here: only checkpoints to disk need it", CRIU_TODO);
+		finding_say(FINDING_OK, CRIU_TODO,
+			    "no CRIU here: only checkpoints to disk need it");
 		return;
 	}
 	if (r < 0) {
-		snprintf(what, sizeof(what), "criu --version does not tell its version: %.128s",
-			 r == -EPROTO ? said : say_errno(r));
-		finding_say(FINDING_WARN, what, CRIU_TODO);
+		finding_say(FINDING_WARN, CRIU_TODO,
+			    "criu --version does not tell its version: %.128s",
+			    r == -EPROTO ? said : say_errno(r));
 		return;
 	}
 	if (uname(&kernel) < 0)
 		kernel.release[0] = 0;
 	criu_report_plugin();
 	if (major >= CRIU_MAJOR) {
-		snprintf(what, sizeof(what), "CRIU %s%s", version,
-			 breakpoint_fires() ? "" : "; breakpoints never fire here, so it goes without");
-		finding_say(FINDING_OK, what, NULL);
+		finding_say(FINDING_OK, NULL, "CRIU %s%s", version,
+			    breakpoint_fires()
+				    ? ""
+				    : "; breakpoints never fire here, so it goes without");
 	} else if (criu_kernel_is_new(kernel.release)) {
-		snprintf(what, sizeof(what), "CRIU %s does not work on this kernel (%.64s)", version,
-			 kernel.release);
-		finding_say(FINDING_WARN, what, CRIU_TODO);
+		finding_say(FINDING_WARN, CRIU_TODO, "CRIU %s does not work on this kernel (%.64s)",
+			    version, kernel.release);
 	} else {
-		snprintf(what, sizeof(what),
-			 "CRIU %s, which this kernel (%.64s) takes; those of 2025 and later do not",
-			 version, kernel.release);
-		finding_say(FINDING_OK, what, NULL);
+		finding_say(
+			FINDING_OK, NULL,
+			"CRIU %s, which this kernel (%.64s) takes; those of 2025 and later do not",
+			version, kernel.release);
 	}
 }

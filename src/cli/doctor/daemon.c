@@ -57,11 +57,12 @@ static void daemon_say_silent(const char *runtime, int r, pid_t pid)
 			 "allotd cannot be asked at %s-users/" CONTROL_SOCKET ": %s", runtime,
 			 say_errno(r));
 	finding_say(
-		FINDING_FAIL, what,
+		FINDING_FAIL,
 		r == -ECONNREFUSED
 			? "users' \"allot run\" starts nothing until one does; have it started: "
 			  "systemctl start allotd"
-			: "users' \"allot run\" starts nothing until it does; " RESTART);
+			: "users' \"allot run\" starts nothing until it does; " RESTART,
+		"%s", what);
 }
 
 /* Asks the daemon. Returns true if *ret is its configuration. */
@@ -69,7 +70,7 @@ static bool daemon_ask(const char *runtime, struct control_about *ret)
 {
 	struct control_request request = {.verb = CONTROL_ABOUT};
 	struct control_answer answer;
-	char what[128], who[48];
+	char who[48];
 	pid_t pid;
 	int r = control_ask_within(runtime, PATIENCE_S, &request, &answer, &pid);
 
@@ -77,18 +78,15 @@ static bool daemon_ask(const char *runtime, struct control_about *ret)
 		daemon_say_silent(runtime, r, pid);
 		return false;
 	}
-	snprintf(what, sizeof(what), "%s answers, and decides whose turn it is",
-		 daemon_words(pid, who));
-	finding_say(FINDING_OK, what, NULL);
+	finding_say(FINDING_OK, NULL, "%s answers, and decides whose turn it is",
+		    daemon_words(pid, who));
 	if (answer.error == -EUSERS)
-		finding_say(FINDING_WARN,
-			    "it has too many requests to tell which configuration is in force",
-			    "try again");
+		finding_say(FINDING_WARN, "try again",
+			    "it has too many requests to tell which configuration is in force");
 	else if (answer.error)
-		finding_say(FINDING_WARN,
+		finding_say(FINDING_WARN, RESTART,
 			    "it is older than this allot, and does not tell which "
-			    "configuration is in force",
-			    RESTART);
+			    "configuration is in force");
 	else
 		*ret = answer.about;
 	return !answer.error;
@@ -100,10 +98,10 @@ static void daemon_say_not_found(const char *runtime, int r)
 
 	if (r == -ENOTCONN) {
 		finding_say(FINDING_FAIL,
-			    "no allotd runs, and by " CONTROL_CONFIG
-			    " users' tenants are made by one",
 			    "until then users' \"allot run\" starts nothing; have it started: "
-			    "systemctl start allotd");
+			    "systemctl start allotd",
+			    "no allotd runs, and by " CONTROL_CONFIG
+			    " users' tenants are made by one");
 		return;
 	}
 	if (r == -EPERM)
@@ -112,8 +110,9 @@ static void daemon_say_not_found(const char *runtime, int r)
 	else
 		snprintf(what, sizeof(what), "allotd's socket %s-users/" CONTROL_SOCKET ": %s",
 			 runtime, say_errno(r));
-	finding_say(FINDING_FAIL, what,
-		    "have root remove it: until then users' \"allot run\" starts nothing");
+	finding_say(FINDING_FAIL,
+		    "have root remove it: until then users' \"allot run\" starts nothing", "%s",
+		    what);
 }
 
 /* --- A runtime directory's -------------------------------------------------------------------- */
@@ -141,17 +140,16 @@ static pid_t daemon_find(const char *runtime)
 
 static void daemon_say_other(const char *runtime)
 {
-	char what[PATH_MAX + 256], who[48], name[USER_BYTES] = "";
+	char who[48], name[USER_BYTES] = "";
 	pid_t pid = daemon_find(runtime);
 	uid_t uid = geteuid();
 	bool others = pid && process_read_user(pid, &uid) != -ESRCH && uid != geteuid();
 
 	if (others)
 		user_name(uid, name);
-	snprintf(what, sizeof(what),
-		 "%s%s%s decides whose turn it is in %s, and makes no tenants for users",
-		 daemon_words(pid, who), others ? " of user " : "", name, runtime);
-	finding_say(FINDING_OK, what, NULL);
+	finding_say(FINDING_OK, NULL,
+		    "%s%s%s decides whose turn it is in %s, and makes no tenants for users",
+		    daemon_words(pid, who), others ? " of user " : "", name, runtime);
 }
 
 void daemon_check(const char *runtime)
@@ -168,7 +166,7 @@ void daemon_check(const char *runtime)
 	if (decides)
 		daemon_say_other(runtime);
 	else if (r == 0)
-		finding_say(FINDING_OK, "no allotd: tenants decide themselves whose turn it is",
-			    NULL);
+		finding_say(FINDING_OK, NULL,
+			    "no allotd: tenants decide themselves whose turn it is");
 	site_check(told ? &about : NULL);
 }

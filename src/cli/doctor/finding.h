@@ -8,7 +8,8 @@
 enum finding { FINDING_OK, FINDING_WARN, FINDING_FAIL };
 
 /* `todo` says what to do, or is NULL. */
-void finding_say(enum finding finding, const char *what, const char *todo);
+void finding_say(enum finding finding, const char *todo, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
 
 /* Was any of them a FAIL? */
 bool finding_failed(void);

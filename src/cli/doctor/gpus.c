@@ -35,12 +35,12 @@ static void gpus_check_device_file(const char *path, const char *missing, const 
 	if (errno == ENOENT) {
 		snprintf(what, sizeof(what), "%s is missing", path);
 		if (missing)
-			finding_say(FINDING_FAIL, what, missing);
+			finding_say(FINDING_FAIL, missing, "%s", what);
 		return;
 	}
 	snprintf(what, sizeof(what), "%s: %s", path, say_errno(errno));
 	snprintf(todo, sizeof(todo), "ask for read and write permission (often group %s)", group);
-	finding_say(FINDING_FAIL, what, todo);
+	finding_say(FINDING_FAIL, todo, "%s", what);
 }
 
 static void gpus_check_nvidia_files(void)
@@ -66,15 +66,16 @@ static void gpus_check_version(void)
 	r = nvml_driver_version(nvml, version, &cuda);
 	nvml_close(nvml);
 	if (r < 0) {
-		finding_say(FINDING_WARN, "the driver does not say its version", NULL);
+		finding_say(FINDING_WARN, NULL, "the driver does not say its version");
 		return;
 	}
 	snprintf(what, sizeof(what), "driver %s, for CUDA %d.%d", version, cuda / 1000,
 		 cuda % 1000 / 10);
 	if (cuda < CUDA_OLDEST)
-		finding_say(FINDING_FAIL, what, "allot needs a driver for CUDA 11.3 or later");
+		finding_say(FINDING_FAIL, "allot needs a driver for CUDA 11.3 or later", "%s",
+			    what);
 	else
-		finding_say(FINDING_OK, what, NULL);
+		finding_say(FINDING_OK, NULL, "%s", what);
 }
 
 static void gpus_check_cuda(void)
@@ -82,14 +83,15 @@ static void gpus_check_cuda(void)
 	void *handle = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
 
 	if (!handle) {
-		finding_say(FINDING_FAIL, "libcuda.so.1 is not found, though NVML is",
+		finding_say(FINDING_FAIL,
 			    "install the driver's CUDA part (Debian: libcuda1); in a container, "
-			    "NVIDIA_DRIVER_CAPABILITIES must include compute");
+			    "NVIDIA_DRIVER_CAPABILITIES must include compute",
+			    "libcuda.so.1 is not found, though NVML is");
 		return;
 	}
 	if (!dlsym(handle, "cuGetProcAddress"))
-		finding_say(FINDING_WARN, "libcuda.so.1 has no cuGetProcAddress",
-			    "update the driver: recent programs need it");
+		finding_say(FINDING_WARN, "update the driver: recent programs need it",
+			    "libcuda.so.1 has no cuGetProcAddress");
 	dlclose(handle);
 }
 
@@ -98,17 +100,15 @@ static unsigned int gpus_list(const struct devices *devices, enum device_vendor 
 			      bool simulated)
 {
 	unsigned int n = 0;
-	char what[512];
 
 	for (unsigned int i = 0; i < devices->n; i++) {
 		const struct device *d = &devices->list[i];
 
 		if (d->vendor != vendor)
 			continue;
-		snprintf(what, sizeof(what), "GPU %u: %s, %s, %s%s", i, d->model,
-			 units_bytes(d->total_bytes).s, units_uuid(d->uuid).s,
-			 simulated ? " (simulated)" : "");
-		finding_say(FINDING_OK, what, NULL);
+		finding_say(FINDING_OK, NULL, "GPU %u: %s, %s, %s%s", i, d->model,
+			    units_bytes(d->total_bytes).s, units_uuid(d->uuid).s,
+			    simulated ? " (simulated)" : "");
 		n++;
 	}
 	return n;
@@ -126,24 +126,22 @@ static void gpus_check_dmem(const struct devices *devices)
 	int r;
 
 	if (!dmem_offered()) {
-		finding_say(FINDING_WARN,
+		finding_say(FINDING_WARN, AROUND,
 			    "the kernel limits no memory of AMD GPUs: it has no dmem cgroup "
-			    "controller (Linux 6.14 and later), or a container hides it",
-			    AROUND);
+			    "controller (Linux 6.14 and later), or a container hides it");
 		return;
 	}
 	r = dmem_check(devices, &trouble);
 	if (r == 0) {
-		finding_say(FINDING_OK, "the kernel limits memory of AMD GPUs, too (dmem.max)",
-			    NULL);
+		finding_say(FINDING_OK, NULL,
+			    "the kernel limits memory of AMD GPUs, too (dmem.max)");
 	} else if (r == -ENODEV) {
-		finding_say(FINDING_WARN,
+		finding_say(FINDING_WARN, AROUND,
 			    "the kernel limits no memory of AMD GPUs: the driver does not tell its "
-			    "dmem cgroup controller of them",
-			    AROUND);
+			    "dmem cgroup controller of them");
 	} else {
 		snprintf(todo, sizeof(todo), "%s; " AROUND, trouble.todo);
-		finding_say(FINDING_WARN, trouble.what, todo);
+		finding_say(FINDING_WARN, todo, "%s", trouble.what);
 	}
 }
 
@@ -173,18 +171,17 @@ static bool gpus_said(const struct devices *devices, unsigned int i)
 /* One line for GPUs of one name; it is "" where that is not known. */
 static void gpus_check_tried(const struct devices *devices)
 {
-	char what[128];
-
 	for (unsigned int i = 0; i < devices->n; i++) {
 		const struct device *d = &devices->list[i];
 
 		if (d->vendor != DEVICE_AMD || gpus_tried(d->architecture) ||
 		    gpus_said(devices, i))
 			continue;
-		snprintf(what, sizeof(what), "AMD: never tried on this GPU%s%s%s: tests/amd/run",
-			 *d->architecture ? " (" : "", d->architecture, *d->architecture ? ")" : "");
-		finding_say(FINDING_WARN, what,
-			    "run that program of allot's source, and send us the table that it prints");
+		finding_say(
+			FINDING_WARN,
+			"run that program of allot's source, and send us the table that it prints",
+			"AMD: never tried on this GPU%s%s%s: tests/amd/run",
+			*d->architecture ? " (" : "", d->architecture, *d->architecture ? ")" : "");
 	}
 }
 
@@ -195,9 +192,9 @@ void gpus_check(void)
 
 	devices_read(&devices);
 	if (*devices.trouble)
-		finding_say(FINDING_FAIL, devices.trouble, NULL);
+		finding_say(FINDING_FAIL, NULL, "%s", devices.trouble);
 	else if (*devices.amd_trouble)
-		finding_say(FINDING_WARN, devices.amd_trouble, NULL);
+		finding_say(FINDING_WARN, NULL, "%s", devices.amd_trouble);
 	if (!devices.nvidia_error)
 		gpus_check_version();
 	if (gpus_list(&devices, DEVICE_NVIDIA, simulated))

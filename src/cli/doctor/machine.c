@@ -64,32 +64,31 @@ static int machine_try_preload(const char *library, char *ret, size_t size)
 
 void machine_check_library(void)
 {
-	char library[PATH_MAX], complaint[512] = "", what[PATH_MAX + 1024];
+	char library[PATH_MAX], complaint[512] = "";
 	int r = library_find(library);
 
 	if (r == -EINVAL) {
-		snprintf(what, sizeof(what),
-			 "\"%s\" is in a path with a space or a colon, where LD_PRELOAD is split",
-			 library);
-		finding_say(FINDING_FAIL, what, "set ALLOT_LIBRARY to a copy elsewhere");
+		finding_say(
+			FINDING_FAIL, "set ALLOT_LIBRARY to a copy elsewhere",
+			"\"%s\" is in a path with a space or a colon, where LD_PRELOAD is split",
+			library);
 		return;
 	}
 	if (r < 0) {
 		const char *chosen = getenv("ALLOT_LIBRARY");
 
-		snprintf(what, sizeof(what), "liballot.so is not found: %s",
-			 chosen && *chosen ? chosen : "not beside this allot");
-		finding_say(FINDING_FAIL, what,
-			    "install it together with allot, or set ALLOT_LIBRARY to its path");
+		finding_say(FINDING_FAIL,
+			    "install it together with allot, or set ALLOT_LIBRARY to its path",
+			    "liballot.so is not found: %s",
+			    chosen && *chosen ? chosen : "not beside this allot");
 		return;
 	}
 	if (machine_try_preload(library, complaint, sizeof(complaint)) < 0) {
-		snprintf(what, sizeof(what), "%s cannot be preloaded: %s", library, complaint);
-		finding_say(FINDING_FAIL, what, "build it on this machine, against its libc");
+		finding_say(FINDING_FAIL, "build it on this machine, against its libc",
+			    "%s cannot be preloaded: %s", library, complaint);
 		return;
 	}
-	snprintf(what, sizeof(what), "%s can be preloaded", library);
-	finding_say(FINDING_OK, what, NULL);
+	finding_say(FINDING_OK, NULL, "%s can be preloaded", library);
 }
 
 /* A launch that waits for its share sleeps on a shared futex; a sandbox may forbid that. */
@@ -97,18 +96,16 @@ void machine_check_kernel(void)
 {
 	const struct timespec now = {0};
 	uint32_t word = 0;
-	char what[128];
 
 	syscall(SYS_futex, &word, FUTEX_WAIT, 1, &now, NULL, 0);
 	if (errno == EAGAIN) {
-		finding_say(FINDING_OK, "the kernel lets processes wait for each other (futex)",
-			    NULL);
+		finding_say(FINDING_OK, NULL,
+			    "the kernel lets processes wait for each other (futex)");
 		return;
 	}
-	snprintf(what, sizeof(what), "processes cannot wait for each other (futex): %s",
-		 say_errno(errno));
-	finding_say(FINDING_FAIL, what,
-		    "allow futex(2) in the sandbox or container: shares of compute need it");
+	finding_say(FINDING_FAIL,
+		    "allow futex(2) in the sandbox or container: shares of compute need it",
+		    "processes cannot wait for each other (futex): %s", say_errno(errno));
 }
 
 /*
@@ -147,85 +144,76 @@ static int machine_try_lock(const char *path)
 
 static void machine_check_locks(const char *runtime)
 {
-	char path[PATH_MAX + 32], what[PATH_MAX + 160];
+	char path[PATH_MAX + 32];
 	int r;
 
 	snprintf(path, sizeof(path), "%s/.doctor-%ld", runtime, (long)getpid());
 	r = machine_try_lock(path);
 	unlink(path);
 	if (!r) {
-		finding_say(FINDING_OK, "regions there can be mapped and locked", NULL);
+		finding_say(FINDING_OK, NULL, "regions there can be mapped and locked");
 		return;
 	}
-	snprintf(what, sizeof(what), "a region in %s cannot be locked: %s", runtime, say_errno(r));
-	finding_say(FINDING_FAIL, what,
+	finding_say(FINDING_FAIL,
 		    r == -ENOSPC || r == -EDQUOT
 			    ? "make room there, or set ALLOT_RUNTIME_DIR to another directory"
-			    : "set ALLOT_RUNTIME_DIR to a directory on tmpfs or a local disk");
+			    : "set ALLOT_RUNTIME_DIR to a directory on tmpfs or a local disk",
+		    "a region in %s cannot be locked: %s", runtime, say_errno(r));
 }
 
 static void machine_check_filesystem(const char *runtime)
 {
-	char what[PATH_MAX + 128];
 	struct statfs fs;
 
 	if (statfs(runtime, &fs) < 0)
 		return;
 	if (fs.f_type == NFS_SUPER_MAGIC || fs.f_type == SMB_SUPER_MAGIC ||
 	    fs.f_type == SMB2_SUPER_MAGIC || fs.f_type == FUSE_SUPER_MAGIC) {
-		snprintf(what, sizeof(what), "%s is on a network or user-space file system",
-			 runtime);
-		finding_say(FINDING_WARN, what,
+		finding_say(FINDING_WARN,
 			    "set ALLOT_RUNTIME_DIR to a directory on tmpfs: tenants of several "
-			    "machines must not meet");
+			    "machines must not meet",
+			    "%s is on a network or user-space file system", runtime);
 	} else if (fs.f_type != TMPFS_MAGIC && fs.f_type != RAMFS_MAGIC) {
-		snprintf(what, sizeof(what), "%s is on a disk: tenants outlive a reboot", runtime);
-		finding_say(FINDING_WARN, what, "mount tmpfs there, or set ALLOT_RUNTIME_DIR");
+		finding_say(FINDING_WARN, "mount tmpfs there, or set ALLOT_RUNTIME_DIR",
+			    "%s is on a disk: tenants outlive a reboot", runtime);
 	}
-	if ((uint64_t)fs.f_bavail * (uint64_t)fs.f_bsize < ROOM_BYTES) {
-		snprintf(what, sizeof(what), "%s has only %s left", runtime,
-			 units_bytes((uint64_t)fs.f_bavail * (uint64_t)fs.f_bsize).s);
-		finding_say(FINDING_WARN, what, "make room: new tenants will be refused");
-	}
+	if ((uint64_t)fs.f_bavail * (uint64_t)fs.f_bsize < ROOM_BYTES)
+		finding_say(FINDING_WARN, "make room: new tenants will be refused",
+			    "%s has only %s left", runtime,
+			    units_bytes((uint64_t)fs.f_bavail * (uint64_t)fs.f_bsize).s);
 }
 
 void machine_check_runtime_dir(const char *runtime)
 {
-	char what[PATH_MAX + 128];
 	struct stat st;
 
 	if (lstat(runtime, &st) < 0 && errno == ENOENT) {
 		/* Made as the first run will make it: the checks below need it. */
 		if (mkdir(runtime, 0700) < 0 || lstat(runtime, &st) < 0) {
-			snprintf(what, sizeof(what), "cannot make %s: %s", runtime,
-				 say_errno(errno));
-			finding_say(FINDING_FAIL, what,
-				    "set ALLOT_RUNTIME_DIR to a directory of yours");
+			finding_say(FINDING_FAIL, "set ALLOT_RUNTIME_DIR to a directory of yours",
+				    "cannot make %s: %s", runtime, say_errno(errno));
 			return;
 		}
 	}
 	if (!S_ISDIR(st.st_mode)) {
-		snprintf(what, sizeof(what), "%s is not a directory", runtime);
-		finding_say(FINDING_FAIL, what, "remove it, or set ALLOT_RUNTIME_DIR");
+		finding_say(FINDING_FAIL, "remove it, or set ALLOT_RUNTIME_DIR",
+			    "%s is not a directory", runtime);
 		return;
 	}
 	if (st.st_uid != geteuid() && st.st_uid != 0) {
-		snprintf(what, sizeof(what), "%s belongs to user %u", runtime,
-			 (unsigned int)st.st_uid);
-		finding_say(FINDING_FAIL, what, "set ALLOT_RUNTIME_DIR to a directory of yours");
+		finding_say(FINDING_FAIL, "set ALLOT_RUNTIME_DIR to a directory of yours",
+			    "%s belongs to user %u", runtime, (unsigned int)st.st_uid);
 		return;
 	}
 	if (st.st_mode & 022) {
-		snprintf(what, sizeof(what), "%s can be written by others (mode %04o)", runtime,
-			 st.st_mode & 07777);
-		finding_say(FINDING_FAIL, what, "chmod 0700 it");
+		finding_say(FINDING_FAIL, "chmod 0700 it",
+			    "%s can be written by others (mode %04o)", runtime, st.st_mode & 07777);
 	} else {
-		snprintf(what, sizeof(what), "runtime directory %s", runtime);
-		finding_say(FINDING_OK, what, NULL);
+		finding_say(FINDING_OK, NULL, "runtime directory %s", runtime);
 	}
 	machine_check_filesystem(runtime);
 	machine_check_locks(runtime);
 	if (access("/proc/1/status", R_OK) < 0)
-		finding_say(FINDING_WARN, "/proc hides other users' processes (hidepid)",
-			    "quotas hold; \"allot ps\" cannot show their host pids");
+		finding_say(FINDING_WARN, "quotas hold; \"allot ps\" cannot show their host pids",
+			    "/proc hides other users' processes (hidepid)");
 }

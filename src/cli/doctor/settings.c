@@ -14,16 +14,14 @@
 static void settings_check_variable(const char *variable)
 {
 	const char *why = variables_why_unheeded(variable);
-	char shown[160], what[256];
+	char shown[160];
 
 	snprintf(shown, sizeof(shown), "%s", variable);
 	text_make_printable(shown);
 	if (why) {
-		snprintf(what, sizeof(what), "%s does nothing", shown);
-		finding_say(FINDING_WARN, what, why);
+		finding_say(FINDING_WARN, why, "%s does nothing", shown);
 	} else if (variables_matter(variable)) {
-		snprintf(what, sizeof(what), "%s holds for programs that are started here", shown);
-		finding_say(FINDING_OK, what, NULL);
+		finding_say(FINDING_OK, NULL, "%s holds for programs that are started here", shown);
 	}
 }
 
@@ -33,16 +31,17 @@ void settings_check(void)
 	struct config config = {.present = false};
 
 	if (variables_read(&config, environ) < 0) {
-		finding_say(FINDING_FAIL, config.complaint, wrong);
+		finding_say(FINDING_FAIL, wrong, "%s", config.complaint);
 	} else {
 		for (char **variable = environ; variable && *variable; variable++)
 			settings_check_variable(*variable);
 	}
 	config = (struct config){.present = false};
 	if (vgpu_file_read(&config) < 0)
-		finding_say(FINDING_FAIL, config.complaint, wrong);
+		finding_say(FINDING_FAIL, wrong, "%s", config.complaint);
 	else if (config_is_by_file(&config))
-		finding_say(FINDING_OK, VGPU_FILE " limits programs here", NULL);
+		finding_say(FINDING_OK, NULL, VGPU_FILE " limits programs here");
 	if (*config.remark)
-		finding_say(FINDING_WARN, config.remark, "what it was to limit is not limited");
+		finding_say(FINDING_WARN, "what it was to limit is not limited", "%s",
+			    config.remark);
 }

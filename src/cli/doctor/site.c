@@ -98,10 +98,11 @@ static bool site_check_content(const char *path, bool has_daemon)
 	int r = access(path, R_OK) < 0 && errno != ENOENT ? err_errno() : site_try(path, complaint);
 
 	if (r == 0 && *complaint) {
-		finding_say(FINDING_FAIL, complaint,
+		finding_say(FINDING_FAIL,
 			    has_daemon
 				    ? "put it right: until then allotd goes by what it said before"
-				    : "put it right: allotd does not start by it");
+				    : "put it right: allotd does not start by it",
+			    "%s", complaint);
 		return false;
 	}
 	if (r == 0)
@@ -114,32 +115,29 @@ static bool site_check_content(const char *path, bool has_daemon)
 			 "%s is not checked: there is no allotd beside this allot", path);
 	else
 		snprintf(what, sizeof(what), "%s cannot be checked: %s", path, say_errno(r));
-	finding_say(r == -EACCES ? FINDING_OK : FINDING_WARN, what,
+	finding_say(r == -EACCES ? FINDING_OK : FINDING_WARN,
 		    r == -EACCES   ? "root's \"allot doctor\" checks it"
 		    : r == -ENOENT ? "install it together with allot"
-				   : "see what \"allotd --check\" says");
+				   : "see what \"allotd --check\" says",
+		    "%s", what);
 	return true;
 }
 
 static void site_say_gone(const char *path, const struct control_about *about)
 {
-	char what[PATH_MAX + 128];
-
 	if (about && about->ino) {
-		snprintf(what, sizeof(what), "%s is not there any more; what it said is in force",
-			 path);
-		finding_say(FINDING_WARN, what,
-			    "put it back; or have that forgotten: systemctl reload allotd");
+		finding_say(FINDING_WARN,
+			    "put it back; or have that forgotten: systemctl reload allotd",
+			    "%s is not there any more; what it said is in force", path);
 	} else if (about) {
-		snprintf(what, sizeof(what), "no %s: users are not bounded", path);
-		finding_say(FINDING_OK, what, NULL);
+		finding_say(FINDING_OK, NULL, "no %s: users are not bounded", path);
 	}
 }
 
 void site_check(const struct control_about *about)
 {
 	const char *chosen = getenv("ALLOT_RUNTIME_DIR");
-	char path[PATH_MAX] = CONTROL_CONFIG, what[PATH_MAX + 128];
+	char path[PATH_MAX] = CONTROL_CONFIG;
 	struct stat st;
 
 	if (about)
@@ -153,10 +151,9 @@ void site_check(const struct control_about *about)
 	if (!site_check_content(path, about))
 		return;
 	if (about && !site_is_same(about, &st)) {
-		snprintf(what, sizeof(what), "%s has changed since allotd read it", path);
-		finding_say(FINDING_WARN, what, "have it read: systemctl reload allotd");
+		finding_say(FINDING_WARN, "have it read: systemctl reload allotd",
+			    "%s has changed since allotd read it", path);
 	} else if (about) {
-		snprintf(what, sizeof(what), "%s is in force", path);
-		finding_say(FINDING_OK, what, NULL);
+		finding_say(FINDING_OK, NULL, "%s is in force", path);
 	}
 }

@@ -83,3 +83,13 @@ void arguments_take_tenant(struct argp_state *state, char *arg, const char **nam
 		argp_error(state, "one tenant at a time: \"%s\" and \"%s\"", *name, arg);
 	*name = arg;
 }
+
+error_t arguments_take_one(int key, char *arg, struct argp_state *state)
+{
+	const char **word = state->input;
+
+	if (key != ARGP_KEY_ARG || *word)
+		return ARGP_ERR_UNKNOWN;
+	*word = arg;
+	return 0;
+}

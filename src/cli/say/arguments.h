@@ -20,4 +20,7 @@ bool arguments_at_end(const struct argp_option *option);
 /* For a command that takes one tenant: takes its name; argp_error() for a second one. */
 void arguments_take_tenant(struct argp_state *state, char *arg, const char **name);
 
+/* The parser of a command that takes one word and no options, into a const char *. */
+error_t arguments_take_one(int key, char *arg, struct argp_state *state);
+
 #endif

@@ -86,10 +86,10 @@ void table_cell_if(struct table *t, bool filled, const char *fmt, ...)
 	t->next %= t->ncolumns;
 	row = &t->rows[t->nrows - 1];
 	va_start(ap, fmt);
-	if (vasprintf(&row->cell[t->next], filled ? fmt : "", ap) < 0) {
+	if (filled && vasprintf(&row->cell[t->next], fmt, ap) < 0) {
 		row->cell[t->next] = NULL;
 		t->error = -ENOMEM;
-	} else {
+	} else if (filled) {
 		text_make_printable(row->cell[t->next]);
 	}
 	va_end(ap);

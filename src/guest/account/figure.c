@@ -39,7 +39,7 @@
 #define SAMPLES	      512
 
 /* One look: too large for a stack that is not ours. */
-struct look {
+struct figure_look {
 	uint64_t calls;	    /* of the device, before the driver was asked */
 	uint32_t own;	    /* calls that the caller itself has under way */
 	struct driver_list list;
@@ -48,21 +48,21 @@ struct look {
 };
 
 /* One is kept: making it and touching its pages takes longer than most looks. Nothing of it is zero. */
-static struct look *figure_look_new(struct guest *guest)
+static struct figure_look *figure_look_new(struct guest *guest)
 {
-	struct look *look = atomic_exchange(&guest->account->look, NULL);
+	struct figure_look *look = atomic_exchange(&guest->account->look, NULL);
 
-	return look ? look : pages_map(sizeof(struct look));
+	return look ? look : pages_map(sizeof(struct figure_look));
 }
 
-static void figure_look_free(struct guest *guest, struct look *look)
+static void figure_look_free(struct guest *guest, struct figure_look *look)
 {
 	look = atomic_exchange(&guest->account->look, look);
 	if (look)
 		munmap(look, sizeof(*look));
 }
 
-static int figure_of(const struct look *look, uint32_t pid, uint64_t *ret_bytes)
+static int figure_of(const struct figure_look *look, uint32_t pid, uint64_t *ret_bytes)
 {
 	for (int i = 0; i < look->list.n; i++) {
 		/* NVML says "not available" as all ones. */
@@ -89,7 +89,7 @@ static uint64_t figure_charged(struct guest *guest, int slot, int ledger_device)
 	return sum;
 }
 
-static void figure_note_charged(struct guest *guest, int ledger_device, struct look *look)
+static void figure_note_charged(struct guest *guest, int ledger_device, struct figure_look *look)
 {
 	for (int i = 0; i < slot_count(guest->ledger); i++)
 		look->charged[i] = figure_charged(guest, i, ledger_device);
@@ -102,7 +102,7 @@ static void figure_note_charged(struct guest *guest, int ledger_device, struct l
  * not NULL, what a process hides is added to its word of that.
  */
 static uint64_t figure_hidden_by_siblings(struct guest *guest, int ledger_device,
-					  const struct look *look, uint64_t *each)
+					  const struct figure_look *look, uint64_t *each)
 {
 	int own = slot_index(atomic_load(&guest->slot));
 	uint64_t hidden = 0;
@@ -377,14 +377,14 @@ struct moment {
 };
 
 /* No call of another thread has begun since before the driver was asked, and none is under way. */
-static bool figure_is_undisturbed(struct guest_device *device, const struct look *look)
+static bool figure_is_undisturbed(struct guest_device *device, const struct figure_look *look)
 {
 	return calls_under_way(look->calls) == look->own &&
 	       look->calls == atomic_load(&device->account->calls);
 }
 
 /* -ESRCH: the driver does not list this process, though it has a context. */
-static int figure_ask(struct guest *guest, struct guest_device *device, struct look *look,
+static int figure_ask(struct guest *guest, struct guest_device *device, struct figure_look *look,
 		      struct moment *ret)
 {
 	struct slot *slot = atomic_load(&guest->slot);
@@ -417,7 +417,7 @@ static int figure_ask(struct guest *guest, struct guest_device *device, struct l
 
 /* False: other threads charged for contexts or code meanwhile, or changed what is held. */
 static bool figure_settle(struct guest *guest, struct guest_device *device,
-			  const struct look *look, const struct moment *moment)
+			  const struct figure_look *look, const struct moment *moment)
 {
 	uint64_t known = figure_allocated(device, &moment->after);
 	uint64_t doubt = holder_doubtful(guest, device), rest;
@@ -468,7 +468,7 @@ static void figure_raise(struct guest *guest, struct guest_device *device,
 }
 
 /* Returns true if the categories were set by the figure. */
-static bool figure_try(struct guest *guest, struct guest_device *device, struct look *look,
+static bool figure_try(struct guest *guest, struct guest_device *device, struct figure_look *look,
 		       int tries, bool wait)
 {
 	for (int try = 0; try < tries; try++) {
@@ -499,7 +499,7 @@ static bool figure_reconcile_within(struct guest *guest, struct guest_device *de
 	struct slot *slot = atomic_load(&guest->slot);
 	uint64_t step = calls_step, began = now_ns(CLOCK_MONOTONIC_COARSE);
 	struct quota_row row;
-	struct look *look;
+	struct figure_look *look;
 	int cancel;
 	bool told;
 
@@ -563,7 +563,7 @@ bool figure_reconcile(struct guest *guest, struct guest_device *device)
 void figure_await_dead(struct guest *guest, struct guest_device *device)
 {
 	uint64_t until = now_monotonic_ns() + DEATH_WAIT_NS;
-	struct look *look = NULL;
+	struct figure_look *look = NULL;
 
 	for (int i = 0; i < slot_count(guest->ledger); i++) {
 		struct slot_info info;
@@ -625,7 +625,7 @@ static int figure_add_processes(struct guest *guest, const uint8_t uuid[16], int
 {
 	struct slot *slot = atomic_load(&guest->slot);
 	bool missing = figure_with_context(guest, ledger_device);
-	struct look *look = figure_look_new(guest);
+	struct figure_look *look = figure_look_new(guest);
 	uint64_t sum = 0;
 	int r = look ? driver_list_read(guest, uuid, ledger_device, &look->list) : -ENOMEM;
 
@@ -675,7 +675,7 @@ static bool figure_is_ours(struct guest *guest, uint32_t pid)
 void figure_measure_first(struct guest *guest, struct guest_device *device)
 {
 	struct slot *slot = atomic_load(&guest->slot);
-	struct look *look = figure_look_new(guest);
+	struct figure_look *look = figure_look_new(guest);
 	struct slot_info info;
 	uint64_t figure;
 
@@ -711,7 +711,7 @@ static int figure_tenant_percent(struct guest *guest, const nvmlProcessUtilizati
 /* Does NVML list a process of the tenant, so that none that it samples is an idle tenant? */
 static bool figure_lists_tenant(struct guest *guest, const uint8_t uuid[16], int ledger_device)
 {
-	struct look *look = figure_look_new(guest);
+	struct figure_look *look = figure_look_new(guest);
 	bool any = false;
 
 	if (look && !driver_list_read(guest, uuid, ledger_device, &look->list))
@@ -731,7 +731,7 @@ static bool figure_lists_tenant(struct guest *guest, const uint8_t uuid[16], int
 int figure_utilisation(struct guest *guest, const uint8_t uuid[16], int ledger_device)
 {
 	unsigned long long since_us = (now_ns(CLOCK_REALTIME) - RECENT_NS) / 1000;
-	struct look *look = figure_look_new(guest);
+	struct figure_look *look = figure_look_new(guest);
 	unsigned int n = SAMPLES;
 	nvmlReturn_t r = NVML_SUCCESS;
 	nvmlUtilization_t rates;
@@ -768,7 +768,7 @@ int figure_utilisation(struct guest *guest, const uint8_t uuid[16], int ledger_d
 static void figure_add_siblings(struct guest *guest, const uint8_t uuid[16], int ledger_device,
 				uint64_t *each)
 {
-	struct look *look = NULL;
+	struct figure_look *look = NULL;
 	uint64_t hidden = 0;
 
 	for (int i = 0; i < guest->ndevices && atomic_load(&guest->slot); i++)

@@ -30,7 +30,7 @@ struct account_device {
 	_Atomic bool guessed; /* a context is charged by a guess of its size */
 };
 
-struct look;
+struct figure_look;
 
 /* guest->account */
 struct account_state {
@@ -44,7 +44,7 @@ struct account_state {
 	_Atomic uint32_t later; /* a thread looks at figures once more, see later.h */
 	_Atomic(CUcontext) primary[GUEST_DEVICES]; /* by ordinal, while active */
 	_Atomic uint64_t ended;			   /* contexts that ever did */
-	_Atomic(struct look *) look;		   /* that nobody uses: see figure.c */
+	_Atomic(struct figure_look *) look;		   /* that nobody uses: see figure.c */
 };
 
 #endif

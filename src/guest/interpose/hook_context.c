@@ -654,7 +654,6 @@ CUresult hook_cuCtxSetLimit(CUlimit limit, size_t value)
 	return context_limits_set(guest, device, limit, value);
 }
 
-/* Peer mappings take page tables on both sides; small, but the driver's figure has them. */
 /* Access to memory that is mapped by us is of each mapping, not of a context. */
 static void context_share(struct guest *guest, CUcontext peer, const struct guest_device *device,
 			  bool may)
@@ -670,28 +669,28 @@ static void context_share(struct guest *guest, CUcontext peer, const struct gues
 		backing_share(guest, owner, device->ordinal, may);
 }
 
-CUresult hook_cuCtxEnablePeerAccess(CUcontext peerContext, unsigned int Flags)
+/* Peer mappings take page tables on both sides; small, but the driver's figure has them. */
+static CUresult context_shared(struct guest *guest, CUresult e, CUcontext peer, bool may)
 {
-	GUEST_OR_PASS(cuCtxEnablePeerAccess, (peerContext, Flags));
-	CUresult e = DRIVER(cuCtxEnablePeerAccess, (peerContext, Flags));
 	struct guest_device *device = guest_current_device(guest);
 
 	if (!e && device && guest->swappable)
-		context_share(guest, peerContext, device, true);
+		context_share(guest, peer, device, may);
 	if (!e && device)
 		charge_stale(guest, device);
 	return e;
 }
 
+CUresult hook_cuCtxEnablePeerAccess(CUcontext peerContext, unsigned int Flags)
+{
+	GUEST_OR_PASS(cuCtxEnablePeerAccess, (peerContext, Flags));
+	return context_shared(guest, DRIVER(cuCtxEnablePeerAccess, (peerContext, Flags)),
+			      peerContext, true);
+}
+
 CUresult hook_cuCtxDisablePeerAccess(CUcontext peerContext)
 {
 	GUEST_OR_PASS(cuCtxDisablePeerAccess, (peerContext));
-	CUresult e = DRIVER(cuCtxDisablePeerAccess, (peerContext));
-	struct guest_device *device = guest_current_device(guest);
-
-	if (!e && device && guest->swappable)
-		context_share(guest, peerContext, device, false);
-	if (!e && device)
-		charge_stale(guest, device);
-	return e;
+	return context_shared(guest, DRIVER(cuCtxDisablePeerAccess, (peerContext)), peerContext,
+			      false);
 }

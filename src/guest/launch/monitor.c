@@ -30,7 +30,7 @@ static uint64_t monitor_begin_tick(uint64_t since_ns, uint64_t now)
 	return min_u64(max_u64(tick, TUNING_BEGIN_NS), TUNING_TICK_NS);
 }
 
-struct look {
+struct monitor_look {
 	bool busy;	  /* work is in flight */
 	uint64_t tick_ns; /* how soon to look again */
 };
@@ -39,12 +39,12 @@ struct look {
  * Sooner where nobody but the monitor looks (`rung`: it was called to). Threads that launch, or are
  * held, collect for themselves.
  */
-static struct look monitor_look_at_devices(struct guest *guest, uint64_t now, bool rung)
+static struct monitor_look monitor_look_at_devices(struct guest *guest, uint64_t now, bool rung)
 {
 	struct launch_state *state = state_get(guest);
 	bool held = atomic_load(&state->waiting), left = rung;
 	bool alone = limits_alone(&state->limits, now);
-	struct look look = {false, 0};
+	struct monitor_look look = {false, 0};
 
 	for (int i = 0; i < guest->ndevices; i++) {
 		struct launch_device *device = state_device(guest, i);
@@ -175,7 +175,7 @@ static bool monitor_look_once(struct guest *guest, struct arbiter_host *host, bo
 {
 	struct launch_state *state = state_get(guest);
 	uint64_t stalled = monitor_end_stalls(guest, now_monotonic_ns()), now = now_monotonic_ns();
-	struct look look = monitor_look_at_devices(guest, now, rung);
+	struct monitor_look look = monitor_look_at_devices(guest, now, rung);
 	uint64_t next;
 
 	steer_all(guest, now);

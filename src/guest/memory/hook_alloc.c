@@ -101,13 +101,7 @@ CUresult hook_cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsigned int
 /* inline: in this file, on the way of every free. */
 inline CUresult alloc_free_taken(struct guest *guest, const struct object *object)
 {
-	CUresult e = DRIVER(cuMemFree_v2, (object->key));
-
-	if (e)
-		memory_keep(guest, object);
-	else
-		memory_freed(guest, object);
-	return e;
+	return memory_free_end(guest, object, DRIVER(cuMemFree_v2, (object->key)));
 }
 
 /* A pool's memory is no object of ours: its reserve is followed, see pool.h. */
@@ -139,16 +133,10 @@ CUresult hook_cuMemFree(CUdeviceptr_v1 dptr)
 {
 	GUEST_OR_PASS(cuMemFree, (dptr));
 	struct object object;
-	CUresult e;
 
 	if (!memory_take(guest, OBJECT_MEMORY, dptr, &object))
 		return DRIVER(cuMemFree, (dptr)); /* pools have no such addresses */
-	e = DRIVER(cuMemFree, (dptr));
-	if (e)
-		memory_keep(guest, &object);
-	else
-		memory_freed(guest, &object);
-	return e;
+	return memory_free_end(guest, &object, DRIVER(cuMemFree, (dptr)));
 }
 
 CUresult alloc_free_taken_in_stream(struct guest *guest, const struct object *object,

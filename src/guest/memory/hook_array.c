@@ -154,12 +154,7 @@ static CUresult array_destroy(struct guest *guest, uint64_t handle,
 	call = vmm_forget_array_begin(guest, handle);
 	e = real(handle);
 	vmm_forget_array_end(guest, call, !e);
-	if (e) {
-		memory_keep(guest, &object);
-		return e;
-	}
-	memory_freed(guest, &object);
-	return e;
+	return memory_free_end(guest, &object, e);
 }
 
 CUresult hook_cuArrayDestroy(CUarray hArray)

@@ -95,14 +95,11 @@ CUresult hook_cuDestroyExternalMemory(CUexternalMemory extMem)
 		return DRIVER(cuDestroyExternalMemory, (extMem));
 	external_destroy(guest, &view);
 	e = DRIVER(cuDestroyExternalMemory, (extMem));
-	if (e) {
+	if (e)
 		external_imported(guest, &view);
-		memory_keep(guest, &view);
-	} else {
+	else
 		external_destroyed(guest, &view);
-		memory_freed(guest, &view);
-	}
-	return e;
+	return memory_free_end(guest, &view, e);
 }
 
 /*

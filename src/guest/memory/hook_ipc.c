@@ -105,27 +105,19 @@ static CUresult ipc_opened(struct guest *guest, CUdeviceptr address, const CUipc
 	return e;
 }
 
-CUresult hook_cuIpcOpenMemHandle_v2(CUdeviceptr *pdptr, CUipcMemHandle handle, unsigned int Flags)
-{
-	GUEST_OR_PASS(cuIpcOpenMemHandle_v2, (pdptr, handle, Flags));
-	CUresult e;
-
-	if (pdptr && guest->allocator->ipc_open(guest, &handle, pdptr, &e))
-		return e;
-	e = DRIVER(cuIpcOpenMemHandle_v2, (pdptr, handle, Flags));
-	return e ? e : ipc_opened(guest, *pdptr, &handle);
-}
-
-CUresult hook_cuIpcOpenMemHandle(CUdeviceptr *pdptr, CUipcMemHandle handle, unsigned int Flags)
-{
-	GUEST_OR_PASS(cuIpcOpenMemHandle, (pdptr, handle, Flags));
-	CUresult e;
-
-	if (pdptr && guest->allocator->ipc_open(guest, &handle, pdptr, &e))
-		return e;
-	e = DRIVER(cuIpcOpenMemHandle, (pdptr, handle, Flags));
-	return e ? e : ipc_opened(guest, *pdptr, &handle);
-}
+#define OPEN(name)                                                                                 \
+	CUresult hook_##name(CUdeviceptr *pdptr, CUipcMemHandle handle, unsigned int Flags)        \
+	{                                                                                          \
+		GUEST_OR_PASS(name, (pdptr, handle, Flags));                                       \
+		CUresult e;                                                                        \
+                                                                                                   \
+		if (pdptr && guest->allocator->ipc_open(guest, &handle, pdptr, &e))                \
+			return e;                                                                  \
+		e = DRIVER(name, (pdptr, handle, Flags));                                          \
+		return e ? e : ipc_opened(guest, *pdptr, &handle);                                 \
+	}
+OPEN(cuIpcOpenMemHandle)
+OPEN(cuIpcOpenMemHandle_v2)
 
 /*
  * Counted before the driver closes it: then the address may be another's at once. The last close is

@@ -55,6 +55,16 @@ bool memory_take(struct guest *guest, enum object_kind kind, uint64_t key, struc
 void memory_keep(struct guest *guest, const struct object *object);
 void memory_freed(struct guest *guest, const struct object *object);
 
+/* The one or the other, by the driver's answer, which it returns. */
+static inline CUresult memory_free_end(struct guest *guest, const struct object *object, CUresult e)
+{
+	if (e)
+		memory_keep(guest, object);
+	else
+		memory_freed(guest, object);
+	return e;
+}
+
 /* All work of a context is done. Not while a stream captures. */
 CUresult memory_await_work(CUcontext context);
 

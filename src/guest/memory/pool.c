@@ -224,11 +224,7 @@ static CUresult pool_finish_imported(struct guest *guest, struct object *pool)
 	e = DRIVER(cuMemPoolDestroy, ((CUmemoryPool)(uintptr_t)pool->key));
 	if (e)
 		object_put(guest->objects, pool);
-	if (e && ours)
-		memory_keep(guest, &view);
-	else if (ours)
-		memory_freed(guest, &view);
-	return e;
+	return ours ? memory_free_end(guest, &view, e) : e;
 }
 
 CUresult pool_end_imported(struct guest *guest, CUmemoryPool pool)

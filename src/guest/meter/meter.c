@@ -34,6 +34,36 @@ struct records {
 	uint32_t latch; /* our wait stands before the last of them; 0: there is none */
 };
 
+/*
+ * A question to the driver before a launch or an end goes into a stream. The thread that has the
+ * lock drops it, asks, and looks again: once for each, but for room.
+ *
+ *	lock	meter_enter(), meter_ask_end()	nothing is to be asked: the change, unlock
+ *	unlock	meter_gather()			from the beginning
+ */
+enum ask {
+	ASK_NOTHING,
+	ASK_ROOM,   /* in the stream's ring: events that are done leave it */
+	ASK_CLOCK,  /* of the context, with spare events */
+	ASK_EVENTS, /* which are done: the stream may be idle */
+	ASK_STREAM, /* whether all of it is done */
+};
+
+struct gathered {
+	uint32_t asked; /* a bit for each enum ask */
+	uint32_t rooms; /* how often room was asked for */
+	int clock;
+	bool beside;	      /* see struct stream */
+	CUstream handle;      /* that was asked, */
+	uint64_t launched_ns; /* when it had its last launch, */
+	CUresult query;	      /* and the answer */
+};
+
+static bool meter_has_asked(const struct gathered *gathered, enum ask ask)
+{
+	return gathered->asked >> ask & 1;
+}
+
 bool meter_is_captured(CUstream stream)
 {
 	CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
@@ -188,29 +218,32 @@ static bool meter_has_spares(const struct meter *meter, const struct stream *str
 	       meter->clock[stream->clock].spares >= SPARES;
 }
 
-/*
- * The stream of a launch, with the lock, which is given up in between where events are made. NULL:
- * all places are taken by streams that work.
- */
-static struct stream *meter_stream_enter(struct meter *meter, const struct launch *launch)
+/* Without the lock. A launch is needed for a clock alone. */
+static void meter_gather(struct meter *meter, const struct launch *launch, enum ask ask,
+			 struct gathered *gathered)
 {
-	struct stream *stream = meter_stream_of(meter, launch->context, launch->stream_key);
-	bool beside;
-	int clock, i;
+	gathered->asked |= 1u << ask;
+	if (ask == ASK_CLOCK) {
+		gathered->clock = contexts_clock(meter, launch->context, launch->now_ns);
+		gathered->beside = meter_is_beside(launch->stream);
+	} else if (ask == ASK_STREAM) {
+		gathered->query = DRIVER(cuStreamQuery, (gathered->handle));
+	} else {
+		if (ask == ASK_ROOM && gathered->rooms++)
+			nanosleep(&(struct timespec){.tv_nsec = TUNING_LATE_LEAST_NS}, NULL);
+		collect_done(meter);
+	}
+}
 
-	if (stream && meter_has_spares(meter, stream))
-		return stream;
-	meter_unlock(meter);
-	clock = contexts_clock(meter, launch->context, launch->now_ns);
-	beside = meter_is_beside(launch->stream);
-	meter_lock(meter);
-	stream = meter_stream_of(meter, launch->context, launch->stream_key);
-	if (stream)
-		return stream;
-	i = stream_place(meter->stream, &meter->nstreams);
+/* With the lock: a place for the stream of a launch. NULL: all are taken by streams that work. */
+static struct stream *meter_stream_new(struct meter *meter, const struct launch *launch,
+				       const struct gathered *gathered)
+{
+	int i = stream_place(meter->stream, &meter->nstreams);
+
 	if (i < 0)
 		return NULL;
-	meter_stream_begin(&meter->stream[i], launch, clock, beside);
+	meter_stream_begin(&meter->stream[i], launch, gathered->clock, gathered->beside);
 	return &meter->stream[i];
 }
 
@@ -244,35 +277,36 @@ static struct span meter_end_open(struct meter *meter, struct stream *stream, ui
 }
 
 /*
- * The stream may have been idle for a while before `now_ns`, and what it did before is not closed:
- * is all of that done? Then its end was missed. `held`: however short the while is, since others
- * may have the device by now, and an event would be there when it is this context's again. With the
- * lock, which is given up in between.
+ * With the lock: the stream may have been idle for a while before `now_ns`, and what it did before
+ * is not closed: is all of that done? Then its end was missed. `held`: however short the while is,
+ * since others may have the device by now, and an event would be there when it is this context's
+ * again.
  */
+static enum ask meter_ask_end(struct meter *meter, struct stream *stream, uint64_t now_ns,
+			      bool held, struct gathered *gathered)
+{
+	stream_count(meter, stream);
+	if (meter_has_asked(gathered, ASK_STREAM) || stream_is_closed(stream) ||
+	    (!held && !meter_was_idle(stream, now_ns)))
+		return ASK_NOTHING;
+	if (stream_has_events(stream) && !meter_has_asked(gathered, ASK_EVENTS))
+		return ASK_EVENTS;
+	if (!stream->open.launches || stream->leaving)
+		return ASK_NOTHING;
+	gathered->handle = stream->handle;
+	gathered->launched_ns = stream->launched_ns;
+	return ASK_STREAM;
+}
+
+/* With the lock: the end that was missed, by what was gathered. */
 static struct missed meter_miss_end(struct meter *meter, struct stream *stream, uint64_t now_ns,
-				    bool held)
+				    const struct gathered *gathered)
 {
 	struct missed missed = {{0}, {0}};
-	uint64_t known, launched;
-	CUresult e;
+	uint64_t known;
 
-	stream_count(meter, stream);
-	if (stream_is_closed(stream) || (!held && !meter_was_idle(stream, now_ns)))
-		return missed;
-	if (stream_has_events(stream)) {
-		meter_unlock(meter);
-		collect_done(meter);
-		meter_lock(meter);
-	}
-	if (!stream->open.launches || stream->leaving || (!held && !meter_was_idle(stream, now_ns)))
-		return missed;
-	launched = stream->launched_ns;
-	meter_unlock(meter);
-	e = DRIVER(cuStreamQuery, (stream->handle));
-	meter_lock(meter);
-	stream_count(meter, stream);
-	if (e == CUDA_ERROR_NOT_READY || !stream->open.launches ||
-	    stream->launched_ns != launched)
+	if (!meter_has_asked(gathered, ASK_STREAM) || gathered->query == CUDA_ERROR_NOT_READY ||
+	    !stream->open.launches || stream->launched_ns != gathered->launched_ns)
 		return missed;
 	known = max_u64(stream->launched_ns, stream->waited_ns);
 	if (!meter_was_idle(stream, now_ns))
@@ -391,24 +425,13 @@ static bool meter_end_is_due(const struct stream *stream, const struct launch *l
 }
 
 /*
- * With the lock, which is given up in between: where each launch has an event the ring fills, and
- * no launch goes on without one. By then there is work for a while.
+ * With the lock: where each launch has an event the ring fills, and no launch goes on without one.
+ * By then there is work for a while.
  */
-static void meter_make_room(struct meter *meter, const struct launch *launch)
+static bool meter_wants_room(const struct stream *stream, uint32_t tries)
 {
-	for (int i = 0; i < ROOM_TRIES; i++) {
-		const struct stream *stream =
-			meter_stream_of(meter, launch->context, launch->stream_key);
-		bool wait = stream && i && stream->watched && !stream->parked;
-
-		if (!stream || stream_room(stream) > STREAM_EVENTS / 2 || (i && !wait))
-			return;
-		meter_unlock(meter);
-		if (wait)
-			nanosleep(&(struct timespec){.tv_nsec = TUNING_LATE_LEAST_NS}, NULL);
-		collect_done(meter);
-		meter_lock(meter);
-	}
+	return stream_room(stream) <= STREAM_EVENTS / 2 &&
+	       (!tries || (tries < ROOM_TRIES && stream->watched && !stream->parked));
 }
 
 void meter_add(struct meter *meter, struct stream *stream, const struct burst *burst,
@@ -423,25 +446,32 @@ void meter_add(struct meter *meter, struct stream *stream, const struct burst *b
 	meter->client->launched(meter, stream, burst, first_ns, last_ns);
 }
 
-void meter_begin(struct launch *launch)
+/*
+ * With the lock: finds the stream of a launch, or makes it: NULL where all places are taken by
+ * streams that work. Returns what is to be asked first.
+ */
+static enum ask meter_enter(struct meter *meter, struct launch *launch, struct gathered *gathered)
 {
-	struct meter *meter = launch->meter;
-	struct records records = {NULL};
-	struct missed missed;
-	struct stream *stream;
+	struct stream *stream = meter_stream_of(meter, launch->context, launch->stream_key);
 
-	meter_lock(meter);
-	launch->end = -1;
-	meter_make_room(meter, launch);
-	launch->in = stream = meter_stream_enter(meter, launch);
-	if (!stream) {
-		meter_unlock(meter);
-		return;
-	}
-	records.stream = stream;
+	if (stream && meter_wants_room(stream, gathered->rooms))
+		return ASK_ROOM;
+	if (!meter_has_asked(gathered, ASK_CLOCK) && !(stream && meter_has_spares(meter, stream)))
+		return ASK_CLOCK;
+	launch->in = stream = stream ? stream : meter_stream_new(meter, launch, gathered);
+	return stream ? meter_ask_end(meter, stream, launch->now_ns, false, gathered) : ASK_NOTHING;
+}
+
+/* With the lock, and all answers: a launch goes into its stream. */
+static struct missed meter_apply(struct meter *meter, struct launch *launch,
+				 const struct gathered *gathered, struct records *records)
+{
+	struct stream *stream = launch->in;
+	struct missed missed = meter_miss_end(meter, stream, launch->now_ns, gathered);
+
+	records->stream = stream;
 	stream->rival = launch->rival;
-	missed = meter_miss_end(meter, stream, launch->now_ns, false);
-	meter_before_launch(meter, stream, launch, &records);
+	meter_before_launch(meter, stream, launch, records);
 	meter_add(meter, stream,
 		  &(struct burst){
 			  .launches = 1,
@@ -454,6 +484,26 @@ void meter_begin(struct launch *launch)
 		  launch->now_ns, launch->now_ns);
 	if (meter_end_is_due(stream, launch))
 		launch->end = meter_reserve_event(meter, stream, false, launch->now_ns);
+	return missed;
+}
+
+void meter_begin(struct launch *launch)
+{
+	struct meter *meter = launch->meter;
+	struct gathered gathered = {0};
+	struct missed missed = {{0}, {0}};
+	struct records records = {NULL};
+	enum ask ask;
+
+	launch->end = -1;
+	meter_lock(meter);
+	while ((ask = meter_enter(meter, launch, &gathered))) {
+		meter_unlock(meter);
+		meter_gather(meter, launch, ask, &gathered);
+		meter_lock(meter);
+	}
+	if (launch->in)
+		missed = meter_apply(meter, launch, &gathered, &records);
 	meter_unlock(meter);
 	meter_bill_missed(meter, &missed);
 	meter_record_all(meter, &records);
@@ -561,11 +611,18 @@ static void meter_close_stream(struct meter *meter, struct stream *stream, enum 
 {
 	struct records records = {.stream = stream};
 	uint64_t now = now_monotonic_ns();
+	struct gathered gathered = {0};
 	struct missed missed;
+	enum ask ask;
 
 	meter_asked = now;
 	meter_lock(meter);
-	missed = meter_miss_end(meter, stream, now, why == METER_HOLD);
+	while ((ask = meter_ask_end(meter, stream, now, why == METER_HOLD, &gathered))) {
+		meter_unlock(meter);
+		meter_gather(meter, NULL, ask, &gathered);
+		meter_lock(meter);
+	}
+	missed = meter_miss_end(meter, stream, now, &gathered);
 	/* The program waited in time. If it waits late, it may do so the next time, too. */
 	if ((meter_is_asked(why) || why == METER_MARK) && !meter_was_idle(stream, now) &&
 	    stream->watched)
@@ -616,22 +673,28 @@ void meter_close(struct meter *meter, CUcontext context, CUstream handle, enum m
 
 void meter_park(struct meter *meter, CUcontext context, CUstream handle)
 {
-	const struct launch behind = {
+	struct launch behind = {
 		.context = context,
 		.stream = handle,
 		.stream_key = launch_stream_key(handle),
 		.now_ns = now_monotonic_ns(),
 	};
 	struct stream *stream = meter_find_stream(meter, context, handle);
+	struct gathered gathered = {0};
+	enum ask ask;
 
 	if (stream) {
 		meter_close_stream(meter, stream, METER_PARK);
 		return;
 	}
 	meter_lock(meter);
-	stream = meter_stream_enter(meter, &behind);
-	if (stream)
-		meter_block(meter, stream);
+	while ((ask = meter_enter(meter, &behind, &gathered))) {
+		meter_unlock(meter);
+		meter_gather(meter, &behind, ask, &gathered);
+		meter_lock(meter);
+	}
+	if (behind.in)
+		meter_block(meter, behind.in);
 	meter_unlock(meter);
 }
 

@@ -64,17 +64,22 @@ static nvmlMemory_t nvml_view_v1(const struct nvml_call *call, const nvmlMemory_
 	return (nvmlMemory_t){.total = v.total, .free = v.free, .used = v.used + v.reserved};
 }
 
-nvmlReturn_t hook_nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *memory)
-{
-	struct nvml_call call;
-	nvmlReturn_t r;
+#define MEMORY(name)                                                                \
+	nvmlReturn_t hook_##name(nvmlDevice_t device, nvmlMemory_t *memory)         \
+	{                                                                           \
+		struct nvml_call call;                                              \
+		nvmlReturn_t r;                                                     \
+                                                                                    \
+		NVML_VIEW_OR_RETURN(name, (device, memory), device, &call);         \
+		r = NVML_REAL(name, (device, memory));                              \
+		if (r == NVML_SUCCESS)                                              \
+			*memory = nvml_view_v1(&call, memory);                      \
+		return r;                                                           \
+	}
 
-	NVML_VIEW_OR_RETURN(nvmlDeviceGetMemoryInfo, (device, memory), device, &call);
-	r = NVML_REAL(nvmlDeviceGetMemoryInfo, (device, memory));
-	if (r == NVML_SUCCESS)
-		*memory = nvml_view_v1(&call, memory);
-	return r;
-}
+MEMORY(nvmlDeviceGetMemoryInfo)
+/* Where computing is confidential, the device's memory is the protected memory. */
+MEMORY(nvmlDeviceGetConfComputeProtectedMemoryUsage)
 
 nvmlReturn_t hook_nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t *memory)
 {
@@ -90,19 +95,4 @@ nvmlReturn_t hook_nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_
 	*memory = nvml_view(&call, memory->total, memory->free);
 	memory->version = version;
 	return NVML_SUCCESS;
-}
-
-/* Where computing is confidential, the device's memory is the protected memory. */
-nvmlReturn_t hook_nvmlDeviceGetConfComputeProtectedMemoryUsage(nvmlDevice_t device,
-							       nvmlMemory_t *memory)
-{
-	struct nvml_call call;
-	nvmlReturn_t r;
-
-	NVML_VIEW_OR_RETURN(nvmlDeviceGetConfComputeProtectedMemoryUsage, (device, memory), device,
-			    &call);
-	r = NVML_REAL(nvmlDeviceGetConfComputeProtectedMemoryUsage, (device, memory));
-	if (r == NVML_SUCCESS)
-		*memory = nvml_view_v1(&call, memory);
-	return r;
 }

@@ -129,7 +129,7 @@ class Doctor(users_lib.Case):
         self.finds(f"FAIL  {path} has not been read for 5 s: .*", before=[()])
 
     def test_usual_configuration(self):
-        """Where it is there users begin nothing without allotd."""
+        """If it limits anybody users begin nothing without allotd."""
         os.makedirs(self.path("etc/allot"))
         run = self.path("run")
         os.makedirs(run, exist_ok=True)
@@ -143,6 +143,8 @@ class Doctor(users_lib.Case):
             self.assertRegex(done.stdout, f"(?m)^{line}")
         self.assertEqual(done.returncode, 1)
         self.path("etc/allot/allotd.conf", "# nothing\n", 0o644)
+        self.finds("ok    no allotd: ", before=[inside])
+        self.path("etc/allot/allotd.conf", "overpromise = warn\n", 0o644)
         self.finds(f"FAIL  no allotd runs, and by {CONF} .*", before=[inside])
         daemon = self.daemon(*inside)
         self.finds(rf"ok    allotd \(process {daemon.pid}\) answers", f"ok    {CONF} is in force$",

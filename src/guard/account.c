@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "guard/account.h"
 
-#include "base/number.h"
-
 void account_begin(struct account *a, uint64_t bytes)
 {
 	a->under_way_bytes += bytes;
@@ -41,11 +39,6 @@ bool account_read(struct account *a, uint64_t figure_bytes)
 	if (a->settled_bytes > figure_bytes)
 		a->settled_bytes = figure_bytes;
 	return false;
-}
-
-bool account_read_wide(struct account *a, uint64_t figure_bytes)
-{
-	return account_read(a, min_u64(figure_bytes, account_promised_bytes(a)));
 }
 
 bool account_open(const struct account *a)

@@ -39,12 +39,6 @@ void account_end(struct account *account, uint64_t bytes);
  */
 bool account_read(struct account *account, uint64_t figure_bytes);
 
-/*
- * The same with a figure that has all of it, and may have other memory, too: no more counts than was
- * admitted.
- */
-bool account_read_wide(struct account *account, uint64_t figure_bytes);
-
 /* True if another figure would tell more. */
 bool account_open(const struct account *account);
 

@@ -17,7 +17,6 @@
 #include "base/err.h"
 #include "base/fd.h"
 #include "base/now.h"
-#include "base/number.h"
 #include "base/parse.h"
 
 /* Returns the text after "<key>:" and blanks at the beginning of a line, or NULL. */
@@ -77,7 +76,6 @@ int fdinfo_parse(const char *text, struct fdinfo *ret)
 	const char *client = fdinfo_value_of(text, "drm-client-id"), *end = client;
 	struct fdinfo info = {.pci = ""};
 	size_t n = pci ? strcspn(pci, "\n") : 0;
-	uint64_t now_bytes;
 	int r;
 
 	if (client)
@@ -92,10 +90,6 @@ int fdinfo_parse(const char *text, struct fdinfo *ret)
 	r = fdinfo_bytes_of(fdinfo_value_of(text, "drm-total-vram"), &info.vram_bytes);
 	if (r < 0)
 		r = fdinfo_bytes_of(fdinfo_value_of(text, "drm-memory-vram"), &info.vram_bytes);
-	/* A buffer that may be in either memory is in no total of the machine's, but may be there. */
-	fdinfo_bytes_of(fdinfo_value_of(text, "drm-total-gtt"), &info.gtt_bytes);
-	if (fdinfo_bytes_of(fdinfo_value_of(text, "drm-memory-gtt"), &now_bytes) == 0)
-		info.gtt_bytes = max_u64(info.gtt_bytes, now_bytes);
 	if (r == 0)
 		*ret = info;
 	return r;
@@ -245,7 +239,7 @@ int fdinfo_add_some(int dir, fdinfo_adder *add, void *arg)
 #define CLIENTS 256
 
 struct sum {
-	const struct topology_node *gpu; /* NULL: the machine's memory, by files of all */
+	const struct topology_node *gpu;
 	uint64_t bytes;
 	uint64_t clients[CLIENTS];
 	uint32_t nclients;
@@ -256,14 +250,14 @@ static void fdinfo_add_file(int fd, const struct fdinfo *info, void *arg)
 	struct sum *sum = arg;
 
 	(void)fd;
-	if (sum->gpu && !fdinfo_is_of(info, sum->gpu))
+	if (!fdinfo_is_of(info, sum->gpu))
 		return;
 	for (uint32_t i = 0; i < sum->nclients; i++)
 		if (sum->clients[i] == info->client)
 			return;
 	if (sum->nclients < CLIENTS)
 		sum->clients[sum->nclients++] = info->client;
-	sum->bytes += sum->gpu ? info->vram_bytes : info->gtt_bytes;
+	sum->bytes += info->vram_bytes;
 }
 
 static void fdinfo_add_kept(struct sum *sum, const int *kept, uint32_t nkept)

@@ -20,7 +20,6 @@ struct fdinfo {
 	uint32_t minor;		      /* of the render node; 0: of another, or not known */
 	uint64_t client; /* the same for descriptors of one open file */
 	uint64_t vram_bytes;
-	uint64_t gtt_bytes; /* of the machine; 0 where the kernel does not tell */
 };
 
 /* Of one descriptor. 0; -ENODATA: it is not amdgpu's, or does not tell. Pure. */
@@ -52,8 +51,7 @@ int fdinfo_add_some(int dir, fdinfo_adder *add, void *arg);
 
 /*
  * Bytes of the GPU that files of the process have, and `kept`, of which there are descriptors of our
- * own; -errno. However many there are. `gpu` NULL: bytes of the machine, by the files of all GPUs: memory
- * that several GPUs map is in there several times, and so may be a GPU's that the kernel has moved out.
+ * own; -errno. However many there are.
  */
 int fdinfo_read(pid_t process, const int *kept, uint32_t nkept, const struct topology_node *gpu,
 		uint64_t *ret_bytes);

@@ -214,7 +214,6 @@ static int guard_decide(struct guard *guard, const struct seccomp_notif *asked, 
 			const struct demand *demand)
 {
 	struct usage_table_process *process;
-	struct usage_table_asker asker;
 	pid_t pid;
 	int r = target_process((pid_t)asked->pid, &pid);
 
@@ -223,7 +222,7 @@ static int guard_decide(struct guard *guard, const struct seccomp_notif *asked, 
 	if (demand->act == DEMAND_GIVE) {
 		process = usage_table_find(guard->table, pid);
 		if (process) {
-			usage_table_seen(guard->table, process, (pid_t)asked->pid);
+			usage_table_seen(process, (pid_t)asked->pid);
 			guard_look_soon(guard);
 		}
 		return 0;
@@ -231,22 +230,21 @@ static int guard_decide(struct guard *guard, const struct seccomp_notif *asked, 
 	process = usage_table_process(guard->table, pid, gpu_id != 0);
 	if (!process)
 		return -ENOMEM;
-	usage_table_seen(guard->table, process, (pid_t)asked->pid);
+	usage_table_seen(process, (pid_t)asked->pid);
 	guard_look_soon(guard);
 	/*
 	 * Only the kernel and liballot.so know the object's size, and which of the addresses have
 	 * memory already; liballot.so has reserved the new part.
 	 */
 	if (demand->act == DEMAND_PLACE && !guard_places_on_gpu(demand))
-		return usage_table_place_on_host(guard->table, process);
+		return 0;
 	if (demand->act == DEMAND_PLACE)
 		return usage_table_counts_itself(guard->table, process, gpu_id) ? 0 : -ENOMEM;
 	if (demand->by_address &&
 	    usage_table_counts_itself(guard->table, process, demand->parts[0].gpu_id))
 		return 0;
-	asker = (struct usage_table_asker){process, (pid_t)asked->pid, (uint32_t)asked->data.args[1],
-					   !gpu_id};
-	r = usage_table_take(guard->table, &asker, demand);
+	r = usage_table_take(guard->table, process, (pid_t)asked->pid,
+			     (uint32_t)asked->data.args[1], demand);
 	if (r == 0)
 		guard->admitted = process;
 	/* As for a GPU that is not there. */
@@ -275,7 +273,7 @@ static int guard_keep_file(struct guard *guard, const struct seccomp_notif *aske
 	process = usage_table_process(guard->table, pid, false);
 	if (!process)
 		return -ENOMEM;
-	usage_table_seen(guard->table, process, (pid_t)asked->pid);
+	usage_table_seen(process, (pid_t)asked->pid);
 	guard_look_soon(guard);
 	return usage_table_keep(process, (int)args.drm_fd);
 }

@@ -19,8 +19,7 @@ bool kernel_usage_is_shown(pid_t process);
 
 /*
  * Bytes of the GPU's VRAM by either. -ENOENT: none are told of the process; -errno. To its files
- * belong those that the kernel keeps for it, of which the caller has descriptors (`kept`). `gpu` NULL: the
- * machine's memory, see fdinfo_read.
+ * belong those that the kernel keeps for it, of which the caller has descriptors (`kept`).
  */
 int kernel_usage_of_kfd(pid_t process, const struct topology_node *gpu, uint64_t *ret_bytes);
 int kernel_usage_of_files(pid_t process, const int *kept, uint32_t nkept,

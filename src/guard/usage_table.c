@@ -28,12 +28,9 @@
 struct call {
 	pid_t thread;
 	uint32_t request;
-	uint32_t gpu; /* by its place in the table, or HOST */
+	uint32_t gpu; /* by its place in the table */
 	uint64_t bytes;
-	bool lasts; /* see usage_table_over */
 };
-
-#define HOST UINT32_MAX /* the machine's memory, in a GPU's place */
 
 /* A process's memory on a GPU, and its part in the guard's row. */
 struct holding {
@@ -51,7 +48,6 @@ struct usage_table_process {
 	struct call *calls;
 	uint32_t ncalls, room;
 	struct holding *holdings; /* by GPU */
-	uint64_t host_bytes;	  /* the kernel's figure of the machine's memory, when last read */
 	int *kept;		  /* descriptors of files that the kernel keeps for it */
 	uint32_t nkept;
 };
@@ -73,7 +69,6 @@ struct usage_table {
 	uint64_t pidns;
 	struct gpu *gpus;
 	uint32_t ngpus;
-	struct holding host; /* of all processes */
 	struct usage_table_process **processes;
 	uint32_t nprocesses, room;
 };
@@ -168,38 +163,21 @@ static int usage_table_find_gpu(const struct usage_table *table, uint32_t gpu_id
 }
 
 /* A policy that cannot be read any more lets nothing new in. */
-static int usage_table_read_policy(struct usage_table *table)
+static int usage_table_limit_of(struct usage_table *table, const struct gpu *gpu,
+				uint64_t *ret_bytes)
 {
 	uint64_t generation = policy_generation(table->map);
 	struct policy policy;
 	int r;
 
-	if (generation == table->generation)
-		return 0;
-	r = policy_read(table->map, &policy);
-	if (r < 0)
-		return r;
-	table->policy = policy;
-	table->generation = generation;
-	return 0;
-}
-
-static int usage_table_limit_of(struct usage_table *table, const struct gpu *gpu,
-				uint64_t *ret_bytes)
-{
-	int r = usage_table_read_policy(table);
-
-	return r < 0 ? r : policy_limit(&table->policy, gpu->uuid, gpu->total_bytes, ret_bytes);
-}
-
-/* Without a figure (`--gtt`) nothing is refused here. */
-static int usage_table_host_limit(struct usage_table *table, uint64_t *ret_bytes)
-{
-	int r = usage_table_read_policy(table);
-
-	if (r == 0)
-		*ret_bytes = table->policy.gtt_mib ? (uint64_t)table->policy.gtt_mib << 20 : UINT64_MAX;
-	return r;
+	if (generation != table->generation) {
+		r = policy_read(table->map, &policy);
+		if (r < 0)
+			return r;
+		table->policy = policy;
+		table->generation = generation;
+	}
+	return policy_limit(&table->policy, gpu->uuid, gpu->total_bytes, ret_bytes);
 }
 
 static int usage_table_device_of(struct usage_table *table, struct gpu *gpu)
@@ -442,51 +420,7 @@ static int usage_table_admit(struct usage_table *table, struct usage_table_proce
 	return 0;
 }
 
-static void usage_table_charge_host(struct usage_table *table)
-{
-	struct holding *host = &table->host;
-	uint64_t bytes = account_bytes(&host->account);
-	int row;
-
-	if (bytes == host->charged_bytes)
-		return;
-	row = ledger_host(table->ledger);
-	if (row < 0)
-		return;
-	host->charged_bytes = bytes;
-	quota_set(table->slot, row, (enum category)HOST_GTT, bytes);
-}
-
-/* In a tenant with too many GPUs for a row nothing of it is counted. */
-static int usage_table_admit_host(struct usage_table *table, bool last)
-{
-	struct holding *host = &table->host;
-	uint64_t bytes = account_bytes(&host->account), more, limit = 0;
-	int r = usage_table_host_limit(table, &limit), row;
-
-	if (r < 0 || bytes <= host->charged_bytes)
-		return r;
-	row = ledger_host(table->ledger);
-	if (row < 0)
-		return row == -ENOSPC ? 0 : row;
-	more = bytes - host->charged_bytes;
-	r = last ? quota_reserve_slow(table->slot, row, more, limit)
-		 : quota_reserve(table->slot, row, more, limit);
-	if (r < 0)
-		return r;
-	quota_commit(table->slot, row, more, (enum category)HOST_GTT, more);
-	host->charged_bytes = bytes;
-	return 0;
-}
-
-static struct account *usage_table_account(struct usage_table *table, struct usage_table_process *p,
-					   const struct call *call)
-{
-	return call->gpu == HOST ? &table->host.account : &p->holdings[call->gpu].account;
-}
-
-static int usage_table_add_call(struct usage_table *table, struct usage_table_process *p,
-				const struct call *call)
+static int usage_table_add_call(struct usage_table_process *p, const struct call *call)
 {
 	if (p->ncalls == p->room) {
 		uint32_t room = p->room ? 2 * p->room : 16;
@@ -498,7 +432,7 @@ static int usage_table_add_call(struct usage_table *table, struct usage_table_pr
 		p->room = room;
 	}
 	p->calls[p->ncalls++] = *call;
-	account_begin(usage_table_account(table, p, call), call->bytes);
+	account_begin(&p->holdings[call->gpu].account, call->bytes);
 	return 0;
 }
 
@@ -515,119 +449,61 @@ void usage_table_cancel(struct usage_table *table, struct usage_table_process *p
 
 		if (call.thread != thread)
 			continue;
-		account_cancel(usage_table_account(table, p, &call), call.bytes);
+		account_cancel(&p->holdings[call.gpu].account, call.bytes);
 		usage_table_remove_call(p, i);
-		if (call.gpu == HOST)
-			usage_table_charge_host(table);
-		else
-			usage_table_charge(table, p, call.gpu);
+		usage_table_charge(table, p, call.gpu);
 	}
 }
 
-static void usage_table_end_call(struct usage_table *table, struct usage_table_process *p, uint32_t i)
+static void usage_table_end_call(struct usage_table_process *p, uint32_t i)
 {
-	account_end(usage_table_account(table, p, &p->calls[i]), p->calls[i].bytes);
+	account_end(&p->holdings[p->calls[i].gpu].account, p->calls[i].bytes);
 	usage_table_remove_call(p, i);
 }
 
-/*
- * The thread has left the call. Memory of the machine by /dev/kfd is in no figure before a GPU maps it:
- * such a call lasts until the figure has room for it, or the process is gone.
- */
-static void usage_table_over(struct usage_table *table, struct usage_table_process *p, uint32_t i)
-{
-	if (p->calls[i].lasts)
-		p->calls[i].thread = 0;
-	else
-		usage_table_end_call(table, p, i);
-}
-
-void usage_table_seen(struct usage_table *table, struct usage_table_process *p, pid_t thread)
+void usage_table_seen(struct usage_table_process *p, pid_t thread)
 {
 	p->seen = true;
 	for (uint32_t i = p->ncalls; i-- > 0;)
 		if (p->calls[i].thread == thread)
-			usage_table_over(table, p, i);
+			usage_table_end_call(p, i);
 }
 
-/* True if the process has just reserved these bytes of the machine's memory in a slot of its own. */
-static bool usage_table_has_reserved(struct usage_table *table, const struct usage_table_process *p,
-				     const struct demand_part *part)
+static int usage_table_try_parts(struct usage_table *table, struct usage_table_process *p,
+				 pid_t thread, uint32_t request, const struct demand *demand,
+				 bool last)
 {
-	int host = ledger_host(table->ledger), device = -1;
-	uint32_t g;
+	int r = 0;
 
-	/* By liballot.so it is a GPU's where that has none of its own. */
-	if (usage_table_find_gpu(table, part->gpu_id, &g) == 0)
-		device = usage_table_device_of(table, &table->gpus[g]);
-	for (int i = usage_table_own_slot(table, p, 0); i >= 0;
-	     i = usage_table_own_slot(table, p, i + 1)) {
-		struct quota_row row;
+	for (uint32_t i = 0; r == 0 && i < demand->count; i++) {
+		struct call call = {
+			.thread = thread, .request = request, .bytes = demand->parts[i].bytes};
 
-		if ((quota_process(table->ledger, i, host, &row) == 0 && row.pending >= part->bytes) ||
-		    (quota_process(table->ledger, i, device, &row) == 0 &&
-		     row.pending >= part->bytes))
-			return true;
+		if (demand->parts[i].memory != DEMAND_VRAM)
+			continue;
+		r = usage_table_find_gpu(table, demand->parts[i].gpu_id, &call.gpu);
+		if (r == 0)
+			r = usage_table_add_call(p, &call);
+		if (r == 0)
+			r = usage_table_admit(table, p, call.gpu, last);
 	}
-	return false;
-}
-
-/* One part of what is asked for. */
-static int usage_table_try_part(struct usage_table *table, const struct usage_table_asker *asker,
-				const struct demand_part *part, bool last)
-{
-	struct call call = {.thread = asker->thread, .request = asker->request, .bytes = part->bytes};
-	bool on_gpu = part->memory == DEMAND_VRAM;
-	int r = 0;
-
-	if (!on_gpu && usage_table_has_reserved(table, asker->process, part))
-		return 0;
-	if (on_gpu)
-		r = usage_table_find_gpu(table, part->gpu_id, &call.gpu);
-	else
-		call.gpu = HOST;
-	call.lasts = !on_gpu && asker->kfd;
-	if (r == 0)
-		r = usage_table_add_call(table, asker->process, &call);
 	if (r < 0)
-		return r;
-	return on_gpu ? usage_table_admit(table, asker->process, call.gpu, last)
-		      : usage_table_admit_host(table, last);
-}
-
-static int usage_table_try_parts(struct usage_table *table, const struct usage_table_asker *asker,
-				 const struct demand *demand, bool last)
-{
-	int r = 0;
-
-	for (uint32_t i = 0; r == 0 && i < demand->count; i++)
-		r = usage_table_try_part(table, asker, &demand->parts[i], last);
-	if (r < 0)
-		usage_table_cancel(table, asker->process, asker->thread);
+		usage_table_cancel(table, p, thread);
 	return r;
 }
 
-int usage_table_take(struct usage_table *table, const struct usage_table_asker *asker,
-		     const struct demand *demand)
+int usage_table_take(struct usage_table *table, struct usage_table_process *p, pid_t thread,
+		     uint32_t request, const struct demand *demand)
 {
-	int r = usage_table_try_parts(table, asker, demand, false);
+	int r;
 
+	r = usage_table_try_parts(table, p, thread, request, demand, false);
 	if (r == -EDQUOT) {
 		/* The account may be more than the process has. */
 		usage_table_refresh(table, true);
-		r = usage_table_try_parts(table, asker, demand, true);
+		r = usage_table_try_parts(table, p, thread, request, demand, true);
 	}
 	return r == -ENODEV ? r : r < 0 ? -ENOMEM : 0;
-}
-
-int usage_table_place_on_host(struct usage_table *table, const struct usage_table_process *p)
-{
-	uint64_t limit;
-	int r = usage_table_host_limit(table, &limit);
-
-	if (r == 0 && (limit == UINT64_MAX || usage_table_own_slot(table, p, 0) >= 0))
-		return 0;
-	return -ENOMEM;
 }
 
 bool usage_table_counts_itself(struct usage_table *table, struct usage_table_process *p,
@@ -645,7 +521,6 @@ bool usage_table_counts_itself(struct usage_table *table, struct usage_table_pro
 	return own && own >= figure;
 }
 
-/* Of a GPU, or HOST. */
 static void usage_table_forget_calls(struct usage_table_process *p, uint32_t g)
 {
 	for (uint32_t i = p->ncalls; i-- > 0;)
@@ -664,38 +539,6 @@ static bool usage_table_has_open(const struct usage_table *table,
 	return false;
 }
 
-static void usage_table_end_calls(struct usage_table *table, struct usage_table_process *p)
-{
-	/* Without /dev/kfd it has ended or runs another program. */
-	bool kfd = p->ncalls && kernel_usage_is_shown(p->pid);
-
-	for (uint32_t i = p->ncalls; i-- > 0;) {
-		const struct call *call = &p->calls[i];
-
-		if (p->gone || (call->lasts && !kfd))
-			usage_table_end_call(table, p, i);
-		else if (call->thread && !target_inside(call->thread, call->request))
-			usage_table_over(table, p, i);
-	}
-}
-
-/* Of a process that has ended the last figure stays as long as KFD gives its memory back. */
-static void usage_table_read_host(struct usage_table *table, struct usage_table_process *p)
-{
-	uint64_t bytes = 0;
-	int r;
-
-	if (!account_bytes(&table->host.account)) {
-		p->host_bytes = 0;
-		return;
-	}
-	if (p->gone && kernel_usage_is_shown(p->pid) && !usage_table_has_successor(p))
-		return;
-	r = p->gone ? -ENOENT : kernel_usage_of_files(p->pid, p->kept, p->nkept, NULL, &bytes);
-	if (r == 0 || r == -ENOENT)
-		p->host_bytes = bytes;
-}
-
 /*
  * Threads are looked at first, then the figure is read, so that it contains the memory of calls
  * that are over. True: the process has nothing any more, and none of its calls is under way.
@@ -709,9 +552,9 @@ static bool usage_table_refresh_process(struct usage_table *table, struct usage_
 	p->own = !p->gone && usage_table_own_slot(table, p, 0) >= 0;
 	if (p->nkept && !kernel_usage_is_shown(p->pid)) /* it runs another program by now */
 		usage_table_keep_none(p);
-	usage_table_end_calls(table, p);
-	usage_table_read_host(table, p);
-	left += p->host_bytes;
+	for (uint32_t i = p->ncalls; i-- > 0;)
+		if (p->gone || !target_inside(p->calls[i].thread, p->calls[i].request))
+			usage_table_end_call(p, i);
 	for (uint32_t g = 0; g < table->ngpus; g++) {
 		struct account *account = &p->holdings[g].account;
 
@@ -722,20 +565,6 @@ static bool usage_table_refresh_process(struct usage_table *table, struct usage_
 		left += account_bytes(account);
 	}
 	return !left && !p->ncalls && (p->gone || !seen);
-}
-
-/* All processes' figures were read after their calls that are over. */
-static void usage_table_refresh_host(struct usage_table *table)
-{
-	struct account *account = &table->host.account;
-	uint64_t bytes = 0;
-
-	for (uint32_t i = 0; i < table->nprocesses; i++)
-		bytes += table->processes[i]->host_bytes;
-	if (account_read_wide(account, bytes))
-		for (uint32_t i = 0; i < table->nprocesses; i++)
-			usage_table_forget_calls(table->processes[i], HOST);
-	usage_table_charge_host(table);
 }
 
 /* The kernel's figures of those that have no row of their own, where people look for it. */
@@ -765,7 +594,6 @@ void usage_table_refresh(struct usage_table *table, bool all)
 		usage_table_free_process(p);
 		table->processes[i] = table->processes[--table->nprocesses];
 	}
-	usage_table_refresh_host(table);
 	usage_table_note_figures(table);
 }
 

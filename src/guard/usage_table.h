@@ -4,9 +4,6 @@
  * in the tenant's ledger for all of them together. A process with liballot.so counts its memory in
  * a slot of its own. The guard does not count that again: its figure is only the excess.
  *
- * Memory of the machine (GTT, userptr) has one account for all processes, since the kernel's figures of
- * it have too much: they only tell what is gone. Memory that liballot.so has reserved is not in it.
- *
  * All of it is for one thread.
  */
 #ifndef ALLOT_GUARD_USAGE_TABLE_H
@@ -47,29 +44,15 @@ int usage_table_keep(struct usage_table_process *process, int fd);
 /* The process if it is noted, else NULL. */
 struct usage_table_process *usage_table_find(const struct usage_table *table, pid_t process);
 
-/* A thread of the process asks for memory, by /dev/kfd or by a render node. */
-struct usage_table_asker {
-	struct usage_table_process *process;
-	pid_t thread;
-	uint32_t request;
-	bool kfd;
-};
-
 /*
- * Admits the demand: all of it, or nothing. The thread was just seen (usage_table_seen). 0; -ENOMEM
- * above the limit; -ENODEV for a GPU that is not the tenant's.
+ * Admits the demand of a thread of the process: all of it, or nothing. The thread was just seen
+ * (usage_table_seen). 0; -ENOMEM above the limit; -ENODEV for a GPU that is not the tenant's.
  */
-int usage_table_take(struct usage_table *table, const struct usage_table_asker *asker,
-		     const struct demand *demand);
-
-/*
- * 0 if a buffer, of which only the kernel and liballot.so know the size, may go to the machine's memory;
- * -ENOMEM: that is limited (`--gtt`), and the process does not count itself.
- */
-int usage_table_place_on_host(struct usage_table *table, const struct usage_table_process *process);
+int usage_table_take(struct usage_table *table, struct usage_table_process *process, pid_t thread,
+		     uint32_t request, const struct demand *demand);
 
 /* The thread asks something else, so its last call is over. */
-void usage_table_seen(struct usage_table *table, struct usage_table_process *process, pid_t thread);
+void usage_table_seen(struct usage_table_process *process, pid_t thread);
 
 /* The call that was admitted last for the thread did not get to the kernel. */
 void usage_table_cancel(struct usage_table *table, struct usage_table_process *process,

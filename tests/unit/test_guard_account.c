@@ -88,24 +88,6 @@ static void test_giving_back_beside_a_long_call(void)
 	CHECK_EQ(account_bytes(&a), 10 + 8);
 }
 
-/* A figure that has other memory, too: more than was admitted is not counted. */
-static void test_wide_figure(void)
-{
-	struct account a = {0};
-
-	CHECK(account_read_wide(&a, 100));
-	CHECK_EQ(account_bytes(&a), 0);
-	account_begin(&a, 10);
-	CHECK(!account_read_wide(&a, 4));
-	CHECK_EQ(account_bytes(&a), 10);
-	CHECK(account_read_wide(&a, 100)); /* it has room for what is under way */
-	CHECK_EQ(account_bytes(&a), 10);
-	CHECK(account_read_wide(&a, 4));
-	CHECK_EQ(account_bytes(&a), 4);
-	CHECK(account_read_wide(&a, 100));
-	CHECK_EQ(account_bytes(&a), 4);
-}
-
 static uint32_t state = 1;
 
 static uint32_t rnd(uint32_t n)
@@ -180,7 +162,6 @@ int main(void)
 	test_two_calls();
 	test_more_than_admitted();
 	test_giving_back_beside_a_long_call();
-	test_wide_figure();
 	test_model();
 	return 0;
 }

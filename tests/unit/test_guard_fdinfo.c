@@ -26,20 +26,12 @@ static void test_versions(void)
 	CHECK(!strcmp(info.pci, "0000:c1:00.0"));
 	CHECK_EQ(info.client, 42);
 	CHECK_EQ(info.vram_bytes, 65536 << 10);
-	CHECK_EQ(info.gtt_bytes, 2048 << 10);
 	CHECK_EQ(parse(AMD "drm-total-vram:\t12 MiB\ndrm-shared-vram:\t0\n"
 			   "drm-resident-vram:\t8 MiB\ndrm-memory-vram:\t8 MiB\n"),
 		 0);
 	CHECK_EQ(info.vram_bytes, 12 << 20);
 	CHECK_EQ(parse(AMD "drm-total-vram:\t0\n"), 0);
 	CHECK_EQ(info.vram_bytes, 0);
-	CHECK_EQ(info.gtt_bytes, 0);
-	/* What is to be there, or is: the larger. */
-	CHECK_EQ(parse(AMD "drm-total-vram:\t0\ndrm-total-gtt:\t3 MiB\n"
-			   "drm-memory-gtt:\t1 MiB\n"), 0);
-	CHECK_EQ(info.gtt_bytes, 3 << 20);
-	CHECK_EQ(parse(AMD "drm-total-vram:\t0\ndrm-total-gtt:\t0\ndrm-memory-gtt:\t1 MiB\n"), 0);
-	CHECK_EQ(info.gtt_bytes, 1 << 20);
 }
 
 static void test_others(void)

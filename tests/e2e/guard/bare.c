@@ -8,8 +8,8 @@
  *	give HANDLE		FREE_MEMORY_OF_GPU
  *	loop N GPU BYTES	N times both; how often it got it
  *	render N, card N	from here on ioctls go to that node; 0
- *	create BYTES [DOMAINS]	GEM_CREATE, in VRAM
- *	place [DOMAINS]		GEM_OP, an object goes there, or to VRAM
+ *	create BYTES		GEM_CREATE in VRAM
+ *	place			GEM_OP, an object goes to VRAM
  *	svm GPU BYTES		SVM, memory is fetched to the GPU
  *	ioctl FD REQUEST	any, with a block that is all zero; fd -1: of the device
  *	xnack			SET_XNACK_MODE, on
@@ -83,10 +83,10 @@ static long loop(uint64_t n, uint32_t gpu_id, uint64_t bytes)
 	return got;
 }
 
-static long create(uint64_t bytes, uint64_t domains)
+static long create(uint64_t bytes)
 {
 	union drm_amdgpu_gem_create a = {
-		.in = {.bo_size = bytes, .domains = domains ? domains : AMDGPU_GEM_DOMAIN_VRAM}};
+		.in = {.bo_size = bytes, .domains = AMDGPU_GEM_DOMAIN_VRAM}};
 
 	return bare_ioctl(kfd, _IOWR('d', DRM_NR_AMDGPU_GEM_CREATE, a), &a);
 }
@@ -116,11 +116,10 @@ static long acquire(unsigned int number, uint32_t gpu_id)
 	return r;
 }
 
-static long place(uint64_t domains)
+static long place(void)
 {
-	struct drm_amdgpu_gem_op a = {.handle = 1,
-				      .op = AMDGPU_GEM_OP_SET_PLACEMENT,
-				      .value = domains ? domains : AMDGPU_GEM_DOMAIN_VRAM};
+	struct drm_amdgpu_gem_op a = {
+		.handle = 1, .op = AMDGPU_GEM_OP_SET_PLACEMENT, .value = AMDGPU_GEM_DOMAIN_VRAM};
 
 	return bare_ioctl(kfd, _IOWR('d', DRM_NR_AMDGPU_GEM_OP, a), &a);
 }
@@ -300,11 +299,11 @@ static long obey(char *line, char **argv)
 	if (!strcmp(word, "card"))
 		return use_node("card", (unsigned int)a[0]);
 	if (!strcmp(word, "create"))
-		return create(a[0], a[1]);
+		return create(a[0]);
 	if (!strcmp(word, "acquire"))
 		return acquire((unsigned int)a[0], (uint32_t)a[1]);
 	if (!strcmp(word, "place"))
-		return place(a[0]);
+		return place();
 	if (!strcmp(word, "svm"))
 		return bare_fetch(kfd, (uint32_t)a[0], a[1]);
 	if (!strcmp(word, "xnack"))

@@ -44,18 +44,13 @@ static void join(void)
 	topology_free(topology);
 }
 
-static long take_as(uint64_t bytes, uint32_t flags)
+static long take(uint64_t bytes)
 {
 	struct kfd_ioctl_alloc_memory_of_gpu_args a = {
-		.size = bytes, .gpu_id = gpu_id, .flags = flags};
+		.size = bytes, .gpu_id = gpu_id, .flags = KFD_IOC_ALLOC_MEM_FLAGS_VRAM};
 	long r = bare_ioctl(kfd, _IOWR('K', KFD_NR_ALLOC_MEMORY_OF_GPU, a), &a);
 
 	return r < 0 ? r : (long)a.handle;
-}
-
-static long take(uint64_t bytes)
-{
-	return take_as(bytes, KFD_IOC_ALLOC_MEM_FLAGS_VRAM);
 }
 
 static long give(long handle)
@@ -97,26 +92,6 @@ static void settle(uint64_t bytes)
 	CHECK_EQ(quota_used(ledger, device), bytes);
 }
 
-/* Memory of the machine: what the process has reserved is counted once, and what it takes beside is, too. */
-static void check_host(void)
-{
-	const enum category gtt = (enum category)HOST_GTT;
-	int host = ledger_host(ledger);
-	long handle;
-
-	CHECK(host >= 0);
-	CHECK_EQ(quota_reserve(slot, host, 16 * MIB, UINT64_MAX), 0);
-	handle = take_as(16 * MIB, KFD_IOC_ALLOC_MEM_FLAGS_GTT);
-	CHECK(handle > 0);
-	quota_commit(slot, host, 16 * MIB, gtt, 16 * MIB);
-	CHECK_EQ(quota_used(ledger, host), 16 * MIB);
-	CHECK(take_as(4 * MIB, KFD_IOC_ALLOC_MEM_FLAGS_GTT) > 0);
-	CHECK_EQ(quota_used(ledger, host), 20 * MIB);
-	CHECK_EQ(give(handle), 0);
-	quota_release(slot, host, gtt, 16 * MIB);
-	CHECK_EQ(quota_used(ledger, host), 4 * MIB);
-}
-
 int main(void)
 {
 	long first, second, third;
@@ -147,7 +122,6 @@ int main(void)
 	give_counted(first, 48 * MIB);
 	give_counted(third, 16 * MIB);
 	settle(0);
-	check_host();
 	ledger_close(ledger);
 	return 0;
 }

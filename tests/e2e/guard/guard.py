@@ -24,10 +24,8 @@ LIMIT = 64 * MIB
 PAGE = 4096
 ALLOC, FREE, SVM, DBG_TRAP = 0xc0284b16, 0x40084b17, 0xc0184b20, 0xc0204b26
 VRAM, GTT, AQL = 1, 2, 1 << 27
-DOMAIN_GTT, DOMAIN_VRAM = 2, 4
 SIM = ("sim", "--amd", "2", "--memory", "1GiB")
 RUN = ("run", "--guard", "--name", "a", "--memory", "64MiB")
-RUN_GTT = (*RUN, "--gtt", "64MiB")
 
 
 class Bare:
@@ -112,49 +110,6 @@ class Guard(cli_lib.Case):
         self.assertGreater(bare("flags", GPU, 2 * LIMIT, GTT), 0)  # the machine's
         self.comes_to(0)
         self.assertGreater(bare("take", GPU, LIMIT), 0)
-
-    def gtt(self):
-        return (self.tenant()["gtt"] or {"gtt_bytes": 0})["gtt_bytes"]
-
-    def test_gtt(self):
-        """One limit for the machine's memory that all GPUs have pinned."""
-        bare = self.bare(run=RUN_GTT)
-        handle = bare("flags", GPU, LIMIT // 2, GTT)
-        self.assertGreater(handle, 0)
-        self.assertEqual(bare("flags", OTHER, LIMIT // 2 + PAGE, GTT), -errno.ENOMEM)
-        self.assertGreater(bare("flags", OTHER, LIMIT // 2, GTT), 0)
-        self.assertEqual(bare("flags", OTHER, PAGE, GTT), -errno.ENOMEM)
-        self.assertEqual(self.gtt(), LIMIT)
-        self.assertEqual(self.tenant()["gtt"]["refusals"], 2)
-        self.assertGreater(bare("take", GPU, LIMIT), 0)  # a GPU's own is apart
-        self.ok("set", "a", "--gtt", "128MiB")
-        self.assertGreater(bare("flags", GPU, LIMIT, GTT), 0)
-        self.ok("set", "a", "--gtt", "off")
-        self.assertGreater(bare("flags", GPU, LIMIT, GTT), 0)
-        # No GPU has mapped it, so nothing tells that it is gone.
-        self.assertEqual(bare("give", handle), 0)
-        self.assertEqual(self.gtt(), 3 * LIMIT)
-
-    def test_gtt_of_one_that_ends(self):
-        bare = Bare(self.guarded("sh", "-c", '"$0"; read x', BARE, run=RUN_GTT))
-        self.assertGreater(bare("flags", GPU, LIMIT, GTT), 0)
-        self.assertEqual(self.gtt(), LIMIT)
-        os.kill(bare.pid, signal.SIGKILL)
-        wait_for(lambda: self.gtt() == 0)
-
-    def test_gtt_of_render_node(self):
-        bare = self.bare(run=RUN_GTT)
-        self.assertEqual(bare("render", 129), 0)
-        self.assertEqual(bare("create", LIMIT, DOMAIN_GTT), -errno.ENOTTY)
-        self.assertEqual(bare("create", LIMIT + 1, DOMAIN_GTT), -errno.ENOMEM)
-        self.assertEqual(bare("create", LIMIT, DOMAIN_GTT), -errno.ENOTTY)  # as above
-        self.assertEqual(bare("create", LIMIT, DOMAIN_GTT | DOMAIN_VRAM), -errno.ENOTTY)
-        self.ok("set", "a", "--gtt", "32MiB")
-        self.assertEqual(bare("create", LIMIT, DOMAIN_GTT | DOMAIN_VRAM), -errno.ENOMEM)
-        self.assertEqual(bare("create", LIMIT), -errno.ENOTTY)
-        self.assertEqual(bare("place", DOMAIN_GTT), -errno.ENOMEM)  # who knows how large it is
-        self.ok("set", "a", "--gtt", "off")
-        self.assertEqual(bare("place", DOMAIN_GTT), -errno.ENOTTY)
 
     def test_bypass_without(self):
         """A known one (docs/threat-model.md): nobody is asked, and nothing is counted."""

@@ -406,6 +406,7 @@ static int sim_report(const char *folder, const struct args *a, FILE *xml, int *
 {
 	struct outcome outcome;
 	int r = outcome_read(folder, &outcome);
+	bool bad;
 
 	if (r < 0) {
 		if (xml)
@@ -416,7 +417,8 @@ static int sim_report(const char *folder, const struct args *a, FILE *xml, int *
 	outcome_print(&outcome);
 	if (xml)
 		junit_write(&outcome, xml);
-	if (xml && (ferror(xml) | fclose(xml)))
+	bad = xml && ferror(xml);
+	if (xml && (fclose(xml) || bad))
 		r = sim_refuse_xml(a, errno);
 	if (a->error_status && WIFEXITED(*status) && !WEXITSTATUS(*status) && sim_found(&outcome))
 		*status = W_EXITCODE(a->error_status, 0);

@@ -44,7 +44,14 @@ static void mover_forget(void *self)
 	kept = 0;
 }
 
-static const struct mover_kind kind = {.kept = mover_kept, .forget = mover_forget};
+static bool knows = true;
+
+static bool mover_knows(const void *self)
+{
+	return knows;
+}
+
+static const struct mover_kind kind = {.kept = mover_kept, .forget = mover_forget, .knows = mover_knows};
 static const struct movers movers = {{{&kind, NULL}, {&kind, NULL}}};
 
 /* --- After a way back -------------------------------------------------------------------------- */
@@ -62,7 +69,7 @@ static void comes_back(uint32_t flags, bool again)
 	ahead_back(&ahead, 0, again, false);
 }
 
-/* Whether it still keeps it so many seconds later, where nothing but the room changes. */
+/* Returns true if it still keeps it so many seconds later, where nothing but the room changes. */
 static bool keeps_after(uint64_t seconds, uint64_t beside)
 {
 	now_is += seconds * NS_PER_S;
@@ -90,6 +97,10 @@ int main(void)
 	CHECK(!keeps_after(2, TOTAL));
 	comes_back(POLICY_SWAPPABLE | POLICY_LOOK_BYTES, false);
 	CHECK(!keeps_after(31, TOTAL));
+	knows = false; /* the device could not look, or it is another vendor's */
+	comes_back(POLICY_SWAPPABLE, false);
+	CHECK(!keeps_after(31, TOTAL));
+	knows = true;
 	/* Asked to run once more, it returns it. */
 	comes_back(POLICY_SWAPPABLE, true);
 	CHECK(!keeps_after(0, TOTAL));

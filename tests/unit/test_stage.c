@@ -337,6 +337,51 @@ static uint32_t word_of(const struct stage *stage, uint64_t at)
 	return word;
 }
 
+static void count_synced(void *arg, uint64_t bytes)
+{
+	*(uint64_t *)arg += bytes;
+}
+
+static bool write_empty(struct stage *stage)
+{
+	uint64_t synced = 0;
+
+	return stage_write_empty(stage, BYTES, UINT64_MAX, count_synced, &synced);
+}
+
+/* Somebody outside wrote the pages, then the content was copied back, and zeros have come in its place. */
+static void check_empty_of_what_was_put_back(void)
+{
+	struct stage stage = {NULL};
+
+	CHECK(stage_take(&stage, BYTES));
+	base = stage.at;
+	memset(base, 0x5a, STAGE_STEP_BYTES);
+	stage_keep(&stage, 0, LOOK_BYTES);
+	CHECK(stage_bring(&stage, LOOK_BYTES, LOOK_BYTES, false));
+	stage_set_empty(&stage, LOOK_BYTES, 0);
+	CHECK(write_empty(&stage));
+	CHECK_EQ(base[LOOK_BYTES], 0);
+	stage_give(&stage);
+}
+
+/* What lies behind the content is nobody's any more, and the host's room is not exceeded. */
+static void check_empty_in_bounds(void)
+{
+	struct stage stage = {NULL};
+	uint64_t synced = 0;
+
+	CHECK(stage_take(&stage, BYTES));
+	for (uint64_t at = 0; at < STAGE_STEP_BYTES; at += LOOK_BYTES)
+		stage_set_empty(&stage, at, 7);
+	CHECK(!stage_write_empty(&stage, 2 * LOOK_BYTES, 2 * LOOK_BYTES - 1, count_synced, &synced));
+	CHECK_EQ(synced, 0);
+	CHECK(stage_write_empty(&stage, 2 * LOOK_BYTES, 2 * LOOK_BYTES, count_synced, &synced));
+	CHECK_EQ(synced, 2 * LOOK_BYTES);
+	CHECK_EQ(stage_spared(&stage, 0, BYTES), STAGE_STEP_BYTES - 2 * LOOK_BYTES);
+	stage_give(&stage);
+}
+
 /* A granule of one word has no pages, and is written for somebody who reads it from outside. */
 static void check_empty(void)
 {
@@ -361,7 +406,8 @@ static void check_empty(void)
 	CHECK_EQ(stage_state(&stage, content), STAGE_READY);
 	CHECK_EQ(stage_ready(&stage), LOOK_BYTES);
 	CHECK_EQ(stage_spared(&stage, 0, BYTES), 3 * STAGE_STEP_BYTES - LOOK_BYTES);
-	CHECK_EQ(stage_spared_steps(&stage), 2 * STAGE_STEP_BYTES);
+	/* Of the step with content, too: with what is ready that is all of them. */
+	CHECK_EQ(stage_spared_steps(&stage), 3 * STAGE_STEP_BYTES - LOOK_BYTES);
 	/* Nobody finds pages for it ahead. */
 	stage_begin_ahead(&stage, 3 * STAGE_STEP_BYTES, 0, meet, (void *)42);
 	while (stage_is_at_work(&stage))
@@ -376,7 +422,7 @@ static void check_empty(void)
 	CHECK(stage_has(&stage, content, hash));
 	CHECK_EQ(word_of(&stage, STAGE_STEP_BYTES), 0x7fc00001);
 
-	CHECK(stage_write_empty(&stage));
+	CHECK(write_empty(&stage));
 	CHECK_EQ(*(uint32_t *)(base + STAGE_STEP_BYTES), 0x7fc00001);
 	CHECK_EQ(*(uint32_t *)(base + content - 4), 0x7fc00001);
 	CHECK_EQ(*(uint32_t *)(base + content), 0x5a5a5a5a);
@@ -386,13 +432,13 @@ static void check_empty(void)
 	/* But where other content was. */
 	stage_set_empty(&stage, content, 0);
 	CHECK(!stage_has(&stage, content, hash));
-	CHECK(stage_write_empty(&stage));
+	CHECK(write_empty(&stage));
 	CHECK_EQ(*(uint32_t *)(base + content), 0);
 	stage_empty(&stage);
 	CHECK(!stage_is_empty(&stage, 0, &word));
 	CHECK_EQ(stage_spared(&stage, 0, BYTES), 0);
 	stage_give(&stage);
-	CHECK(stage_write_empty(&stage));
+	CHECK(write_empty(&stage));
 }
 
 /* A granule of one word is not in the file, until somebody is to read it there. */
@@ -407,7 +453,7 @@ static void check_empty_of_file(const char *dir)
 	CHECK(!stage_is_empty(&stage, 2 * STAGE_STEP_BYTES, &word));
 	stage_set_empty(&stage, 2 * STAGE_STEP_BYTES, 7);
 	stage_set_empty(&stage, 3 * STAGE_STEP_BYTES, 0);
-	CHECK(stage_write_empty(&stage));
+	CHECK(write_empty(&stage));
 	CHECK_EQ(*(uint32_t *)(stage.at + 2 * STAGE_STEP_BYTES + LOOK_BYTES - 4), 7);
 	CHECK_EQ(*(uint32_t *)(stage.at + 3 * STAGE_STEP_BYTES), 0);
 	stage_give_file(&stage);
@@ -547,11 +593,6 @@ static unsigned int files(void)
 	for (int fd = 0; fd < 100; fd++)
 		n += fcntl(fd, F_GETFD) >= 0;
 	return n;
-}
-
-static void count_synced(void *arg, uint64_t bytes)
-{
-	*(uint64_t *)arg += bytes;
 }
 
 /*
@@ -701,6 +742,8 @@ int main(void)
 	check_empty_part();
 	check_marks();
 	check_empty();
+	check_empty_of_what_was_put_back();
+	check_empty_in_bounds();
 	old_kernel = true;
 	check_steps();
 	old_kernel = false;

@@ -102,7 +102,8 @@ bool ahead_back(struct ahead *ahead, uint32_t part, bool again, bool filed)
 	ahead->keeps = true;
 	again |= !trial_has("keep");
 	ahead->keeps_until_ns = again ? now : now + KEEP_NS;
-	ahead->keeps_on = !again && !(ahead->guest->policy.flags & POLICY_LOOKS);
+	ahead->keeps_on = !again && !(ahead->guest->policy.flags & POLICY_LOOKS) &&
+			  movers_know(ahead->movers);
 	return !again && !filed;
 }
 
@@ -142,7 +143,8 @@ static bool ahead_has_left(const struct ahead *ahead, const struct swap_answer *
 static bool ahead_keeps_beside(const struct ahead *ahead, const struct swap_answer *answer)
 {
 	return ahead_has_left(ahead, answer) &&
-	       movers_kept(ahead->movers) > movers_away(ahead->movers) + STAGE_STEP_BYTES;
+	       movers_kept(ahead->movers) + movers_empty(ahead->movers) >
+		       movers_away(ahead->movers) + STAGE_STEP_BYTES;
 }
 
 static bool ahead_is_missed(const struct ahead *ahead, const struct swap_answer *answer)

@@ -22,6 +22,7 @@
 #include "guest/movable/importer.h"
 #include "guest/movable/linear.h"
 #include "guest/movable/mapping.h"
+#include "guest/swap/beside.h"
 #include "guest/swap/copy.h"
 #include "guest/swap/drain.h"
 #include "guest/swap/obstacles.h"
@@ -423,7 +424,10 @@ enum swap_why move_bare(struct move *move)
 {
 	if (!move->list && !move_make_list(move))
 		return SWAP_HOST;
-	if (!stage_write_empty(&move->stage))
+	/* Other processes of the tenant do the same now. */
+	if (!stage_write_empty(&move->stage, move_bytes(move->guest),
+			       min_u64(host_memory_own_room(), beside_others(move->guest)), move_synced,
+			       move))
 		return stage_why(&move->stage);
 	move_part_host(move);
 	if (move->given && !stage_sync(&move->stage, move_synced, move))
@@ -923,6 +927,11 @@ static uint64_t move_kind_kept(const void *self)
 	return stage_ready(&((const struct move *)self)->stage);
 }
 
+static bool move_kind_knows(const void *self)
+{
+	return stage_knows(&((const struct move *)self)->stage);
+}
+
 static uint64_t move_kind_empty(void *self)
 {
 	struct move *move = self;
@@ -1087,5 +1096,6 @@ const struct mover_kind move_kind = {
 	.yield = move_kind_yield,
 	.kept = move_kind_kept,
 	.empty = move_kind_empty,
+	.knows = move_kind_knows,
 	.forget = move_kind_forget,
 };

@@ -60,6 +60,14 @@ uint64_t movers_empty(const struct movers *movers)
 	return bytes;
 }
 
+bool movers_know(const struct movers *movers)
+{
+	FOR_EACH_MOVER(movers, each)
+		if (each->kind->knows && each->kind->knows(each->self))
+			return true;
+	return false;
+}
+
 struct mover_file movers_file(const struct movers *movers)
 {
 	struct mover_file all = {0};

@@ -87,6 +87,8 @@ struct mover_kind {
 	uint64_t (*kept)(const void *self);
 	/* Bytes that are out, and take no host memory: they are empty. NULL: none are. */
 	uint64_t (*empty)(void *self);
+	/* True if the next way out may find content that has not changed. NULL: it never does. */
+	bool (*knows)(const void *self);
 	void (*forget)(void *self);
 };
 
@@ -109,6 +111,7 @@ uint64_t movers_bytes(const struct movers *movers, uint32_t part);
 uint64_t movers_away(const struct movers *movers);
 uint64_t movers_kept(const struct movers *movers);
 uint64_t movers_empty(const struct movers *movers);
+bool movers_know(const struct movers *movers);
 struct mover_file movers_file(const struct movers *movers);
 enum mover_work movers_work(const struct movers *movers);
 bool movers_come(const struct movers *movers);

@@ -126,6 +126,14 @@ static uint64_t stage_spared_of(const struct stage *stage, uint64_t step)
 	return stage_count_spared(stage, at, at + stage_step_bytes(stage, step)) * LOOK_BYTES;
 }
 
+bool stage_knows(const struct stage *stage)
+{
+	for (uint64_t i = 0; stage->at && i < stage_marks(stage); i++)
+		if (stage->mark[i].hash[0] | stage->mark[i].hash[1])
+			return true;
+	return false;
+}
+
 bool stage_has(const struct stage *stage, uint64_t at, const uint64_t hash[2])
 {
 	const uint64_t *mark;
@@ -290,8 +298,13 @@ static bool stage_populate(volatile char *at, uint64_t bytes)
 
 bool stage_bring(struct stage *stage, uint64_t at, uint64_t bytes, bool write)
 {
-	if (at < stage->host_bytes && !write && stage_state(stage, at) >= STAGE_READY)
+	bool ready = at < stage->host_bytes && !write && stage_state(stage, at) >= STAGE_READY;
+
+	if (ready) {
+		/* Pages of a step that is ready may have come from outside: what is copied back has content. */
+		stage_set_brought(stage, at, at + bytes, true);
 		return true;
+	}
 	if (at >= stage->host_bytes ? !stage_bring_file(stage, at, bytes, write)
 				    : !stage_populate(stage->at + at, bytes))
 		return false;
@@ -305,16 +318,16 @@ static bool stage_is_written(const struct stage *stage, uint64_t i)
 	return stage->mark[i].empty && (stage->mark[i].word || !stage_is_spared(stage, i));
 }
 
-bool stage_write_empty(struct stage *stage)
+bool stage_write_empty(struct stage *stage, uint64_t to, uint64_t room, stage_synced *synced, void *arg)
 {
-	uint64_t takes = 0;
+	uint64_t n = min_u64(to / LOOK_BYTES, stage_marks(stage)), takes = 0;
 
 	stage->error = 0;
-	for (uint64_t i = 0; stage->at && i < stage->host_bytes / LOOK_BYTES; i++)
+	for (uint64_t i = 0; i < n && i < stage->host_bytes / LOOK_BYTES; i++)
 		takes += stage_is_written(stage, i) && stage_is_spared(stage, i) ? LOOK_BYTES : 0;
-	if (takes && host_memory_own_room() < takes)
+	if (takes > room)
 		return false;
-	for (uint64_t i = 0; stage->at && i < stage_marks(stage); i++) {
+	for (uint64_t i = 0; i < n; i++) {
 		const struct stage_mark *mark = &stage->mark[i];
 		char *at = stage->at + i * LOOK_BYTES;
 
@@ -324,6 +337,7 @@ bool stage_write_empty(struct stage *stage)
 			return false;
 		for (uint64_t at_word = 0; at_word < LOOK_BYTES; at_word += sizeof(mark->word))
 			memcpy(at + at_word, &mark->word, sizeof(mark->word));
+		synced(arg, LOOK_BYTES);
 	}
 	return true;
 }
@@ -553,10 +567,24 @@ uint64_t stage_spared_steps(const struct stage *stage)
 {
 	uint64_t bytes = 0;
 
-	for (uint64_t i = 0; stage->at && i < stage_steps(stage); i++)
-		if (stage_spared_of(stage, i) == stage_step_bytes(stage, i))
-			bytes += stage_step_bytes(stage, i);
+	for (uint64_t i = 0; stage->at && i < stage_steps(stage); i++) {
+		uint64_t spared = stage_spared_of(stage, i);
+
+		if (spared == stage_step_bytes(stage, i) || atomic_load(&stage->step[i]) >= STAGE_READY)
+			bytes += spared;
+	}
 	return bytes;
+}
+
+/* Returns pages to the host. A program that locks its memory keeps them: they have content still. */
+static void stage_drop(struct stage *stage, uint64_t at, uint64_t bytes)
+{
+	bool gone = !madvise(stage->at + at, bytes, MADV_DONTNEED);
+
+	for (uint64_t each = at; each < at + bytes; each += LOOK_BYTES)
+		stage_unmark(stage, each);
+	if (gone)
+		stage_set_brought(stage, at, at + bytes, false);
 }
 
 void stage_empty(struct stage *stage)
@@ -564,8 +592,7 @@ void stage_empty(struct stage *stage)
 	stage_give_file(stage);
 	if (!stage->at)
 		return;
-	madvise(stage->at, stage->bytes, MADV_DONTNEED);
-	stage_unmark_all(stage, 0, stage->bytes);
+	stage_drop(stage, 0, stage->bytes);
 	for (uint64_t i = 0; i < stage_steps(stage); i++)
 		atomic_store(&stage->step[i], STAGE_EMPTY);
 }
@@ -580,8 +607,7 @@ void stage_empty_part(struct stage *stage, uint64_t from, uint64_t to, stage_par
 		if (i * STAGE_STEP_BYTES + stage_step_bytes(stage, i) > to)
 			break;
 		stage_part_step_of(stage, i, part, arg);
-		madvise(stage->at + i * STAGE_STEP_BYTES, stage_step_bytes(stage, i), MADV_DONTNEED);
-		stage_unmark_all(stage, i * STAGE_STEP_BYTES, (i + 1) * STAGE_STEP_BYTES);
+		stage_drop(stage, i * STAGE_STEP_BYTES, stage_step_bytes(stage, i));
 		atomic_store(&stage->step[i], STAGE_EMPTY);
 	}
 }

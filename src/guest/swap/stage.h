@@ -166,8 +166,15 @@ bool stage_has(const struct stage *stage, uint64_t at, const uint64_t hash[2]);
 void stage_set_empty(struct stage *stage, uint64_t at, uint32_t word);
 bool stage_is_empty(const struct stage *stage, uint64_t at, uint32_t *ret_word);
 
-/* Writes the content of empty granules, for a reader from outside. False: as of stage_await. */
-bool stage_write_empty(struct stage *stage);
+/*
+ * Writes the content of empty granules below `to`, for a reader from outside; `synced` is told of each.
+ * False: as of stage_await, or they would take more than `room` bytes of the host.
+ */
+bool stage_write_empty(struct stage *stage, uint64_t to, uint64_t room, stage_synced *synced,
+		       void *arg);
+
+/* Returns true if the hash of any granule is known. */
+bool stage_knows(const struct stage *stage);
 
 /* For each step that the driver knows: it is to forget it. */
 void stage_part(struct stage *stage, stage_part_step *part, void *arg);
@@ -175,7 +182,7 @@ void stage_part(struct stage *stage, stage_part_step *part, void *arg);
 /* Bytes of the steps that are ready, but for empty granules without pages. */
 uint64_t stage_ready(const struct stage *stage);
 
-/* Bytes of [from, to) that are empty and have no pages; of steps that have nothing else. */
+/* Bytes of [from, to) that are empty and have no pages; those that stage_ready and ahead threads leave out. */
 uint64_t stage_spared(const struct stage *stage, uint64_t from, uint64_t to);
 uint64_t stage_spared_steps(const struct stage *stage);
 

@@ -201,6 +201,27 @@ static void check_killed(void)
 	trace_close(trace);
 }
 
+/* A process was killed before its ring's file had its length: nobody reads it, and the next one takes it. */
+static void check_killed_before_its_length(void)
+{
+	const char *dir = fixture_tenant("short");
+	struct trace *trace = NULL;
+	struct trace_list list;
+	int fd = shared_file_create(dir, "trace.0");
+
+	CHECK(fd >= 0);
+	close(fd);
+	list = load(dir);
+	CHECK_EQ(list.error, 0);
+	CHECK_EQ(list.rings, 0);
+	trace_list_free(&list);
+	CHECK_EQ(trace_open(dir, &trace), 0);
+	trace_close(trace);
+	list = load(dir);
+	CHECK_EQ(list.rings, 1);
+	trace_list_free(&list);
+}
+
 /* Any instant will do: what is read is whole. */
 static void check_killed_anywhere(void)
 {
@@ -402,6 +423,7 @@ int main(void)
 	check_wraps();
 	check_crowd();
 	check_killed();
+	check_killed_before_its_length();
 	check_killed_anywhere();
 	check_taken();
 	check_parked();

@@ -88,6 +88,11 @@ static int trace_read_file(const char *dir, unsigned int number, struct trace_fi
 
 	tenant_ring_name(number, name);
 	fd = shared_file_open(dir, name, O_RDONLY, sizeof(*ret));
+	/* A process that makes it, or was killed as it did, may not have given it its length. */
+	if (fd == -EPROTO) {
+		fd = shared_file_open(dir, name, O_RDONLY, 0);
+		return fd < 0 ? fd : -ENODATA;
+	}
 	if (fd < 0)
 		return fd;
 	if (fd_pread_all(fd, ret, sizeof(*ret), 0) < 0 ||

@@ -8,6 +8,7 @@
 
 #include "base/now.h"
 #include "ledger/reader/trace_read.h"
+#include "ledger/shared_file.h"
 #include "tests/unit/tenant_fixture.h"
 
 #define THREADS 4

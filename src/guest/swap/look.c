@@ -74,13 +74,15 @@ void look_put(struct look *look, CUdeviceptr at, uint64_t place)
 
 void look_run(struct look *look)
 {
-	uint64_t *granule = look->granule + look->done;
-	struct look_seen *seen = look->seen + look->done;
 	uint32_t n = look->n - look->done;
+	struct look_seen *seen;
+	uint64_t *granule;
 	void *args[] = {&granule, &seen, &look->memory, &n};
 
 	if (!n)
 		return;
+	granule = look->granule + look->done;
+	seen = look->seen + look->done;
 	if (DRIVER(cuLaunchKernel, (look->function, (uint32_t)min_u64(n, look->blocks), 1, 1, LOOK_THREADS,
 				    1, 1, 0, look->stream, args, NULL)) ||
 	    DRIVER(cuStreamSynchronize, (look->stream)))

@@ -71,7 +71,8 @@ class SimAmd(cli_lib.Case):
                 begin = children_s()
                 self.ok("sim", "--amd", "8", "--", *tenant, "rocminfo")
                 took.append(children_s() - begin)
-            self.assertLess(min(took), 1, took)
+            # Where system calls take several times as long it is 1.6 s.
+            self.assertLess(min(took), 4, took)
 
     @needs_rocminfo
     def test_rocminfo_with_other_machines(self):

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a process did with the simulated driver, for `allot sim --report`: a file for each process in
- * the folder ALLOT_SIM_REPORT, which the driver maps and keeps true at each moment, so that a process
+ * A process's allocations and failed calls, for `allot sim --report`: a file for each process in the
+ * folder ALLOT_SIM_REPORT, which the driver maps and keeps true at each moment, so that a process
  * that is killed has left its own. `allot sim` reads them when its command has ended.
  */
 #ifndef ALLOT_SIM_REPORT_H

@@ -19,7 +19,7 @@ void sim_report_result(enum cuda_fn fn, enum cuda_kind kind, CUresult result);
 void sim_report_take(int device, uint64_t bytes);
 void sim_report_give(int device, uint64_t bytes);
 
-/* What a program is to free. */
+/* An allocation that a program is to free, and has freed. */
 void sim_report_hold(enum sim_report_kind kind, int device, uint64_t bytes);
 void sim_report_drop(enum sim_report_kind kind, int device, uint64_t bytes);
 

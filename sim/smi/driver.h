@@ -42,7 +42,7 @@ void driver_uuid(struct driver *driver, const struct driver_device *device, char
 void driver_bus_id(struct driver *driver, const struct driver_device *device, char ret[static DRIVER_TEXT]);
 void driver_process_name(struct driver *driver, unsigned int pid, char ret[static DRIVER_TEXT]);
 
-/* What is used does not have what the driver keeps for itself. False: NVML does not tell. */
+/* `used` leaves out the driver's own memory, which is `reserved`. False: NVML does not tell. */
 bool driver_memory(struct driver *driver, const struct driver_device *device, nvmlMemory_v2_t *ret);
 
 #define DRIVER_PROCESSES 1024

@@ -365,7 +365,7 @@ static void check_empty_of_what_was_put_back(void)
 	stage_give(&stage);
 }
 
-/* What lies behind the content is nobody's any more, and the host's room is not exceeded. */
+/* Marks behind the content are of an earlier one and not written, and the host's room is not exceeded. */
 static void check_empty_in_bounds(void)
 {
 	struct stage stage = {NULL};
@@ -382,7 +382,7 @@ static void check_empty_in_bounds(void)
 	stage_give(&stage);
 }
 
-/* A granule of one word has no pages, and is written for somebody who reads it from outside. */
+/* A granule of one word has no pages. It is written if somebody outside is to read it. */
 static void check_empty(void)
 {
 	const uint64_t hash[2] = {3, 4};
@@ -426,7 +426,7 @@ static void check_empty(void)
 	CHECK_EQ(*(uint32_t *)(base + STAGE_STEP_BYTES), 0x7fc00001);
 	CHECK_EQ(*(uint32_t *)(base + content - 4), 0x7fc00001);
 	CHECK_EQ(*(uint32_t *)(base + content), 0x5a5a5a5a);
-	/* What reads as zero need not be written. */
+	/* A granule that reads as zero need not be written. */
 	CHECK_EQ(stage_spared(&stage, 0, BYTES), STAGE_STEP_BYTES);
 	CHECK_EQ(base[0], 0);
 	/* But where other content was. */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/simulation/outcome.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -13,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/dir.h"
 #include "base/err.h"
 #include "base/fd.h"
 #include "cli/say/say.h"
@@ -72,26 +72,22 @@ static int outcome_compare(const void *a, const void *b)
 int outcome_read(const char *folder, struct outcome *ret)
 {
 	struct outcome outcome = {.n = 0};
-	DIR *dir = opendir(folder);
-	struct dirent *entry;
+	CLEANUP_DIR DIR *dir = opendir(folder);
 	int r = dir ? 0 : err_errno();
+	const char *name;
 
-	while (!r && (entry = readdir(dir))) {
-		struct outcome_process *more;
+	while (!r && (name = dir_next(dir))) {
+		struct outcome_process *more =
+			reallocarray(outcome.process, outcome.n + 1, sizeof(*more));
 
-		if (entry->d_name[0] == '.')
-			continue;
-		more = reallocarray(outcome.process, outcome.n + 1, sizeof(*more));
 		if (more) {
 			outcome.process = more;
-			outcome.n += outcome_read_file(dirfd(dir), entry->d_name, &more[outcome.n]);
-			unlinkat(dirfd(dir), entry->d_name, 0);
+			outcome.n += outcome_read_file(dirfd(dir), name, &more[outcome.n]);
+			unlinkat(dirfd(dir), name, 0);
 		} else {
 			r = -ENOMEM;
 		}
 	}
-	if (dir)
-		closedir(dir);
 	rmdir(folder);
 	if (r < 0) {
 		outcome_free(&outcome);

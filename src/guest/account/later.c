@@ -49,14 +49,14 @@ static bool later_take(struct guest *guest)
 
 static void later_look_each(struct guest *guest)
 {
-	later_look_fn *look = atomic_load(&later_look);
+	later_look_fn *again = atomic_load(&later_look);
 	uint64_t nap = NAP_FIRST_NS;
 
 	while (later_any_is_due(guest)) {
 		futex_wait_until(&ending, 0, now_monotonic_ns() + nap);
 		for (int i = 0; i < guest->ndevices; i++)
 			if (!atomic_load(&ending) && later_is_due(&guest->device[i]))
-				look(guest, &guest->device[i]);
+				again(guest, &guest->device[i]);
 		if (atomic_load(&ending))
 			return;
 		nap = nap * 2 < NAP_MOST_NS ? nap * 2 : NAP_MOST_NS;
@@ -87,12 +87,12 @@ static void later_at_exit(void)
 		nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
 }
 
-void later_begin(struct guest *guest, struct guest_device *device, later_look_fn *look)
+void later_begin(struct guest *guest, struct guest_device *device, later_look_fn *again)
 {
 	if (!later_is_due(device) || !later_take(guest))
 		return;
 	own_nvml_on_exit(later_at_exit);
-	atomic_store(&later_look, look);
+	atomic_store(&later_look, again);
 	if (thread_start(later_run, guest))
 		atomic_store(&guest->account->later, 0);
 }

@@ -29,7 +29,7 @@ typedef bool later_look_fn(struct guest *guest, struct guest_device *device);
 /* The device's memory was given back just now. */
 void later_released(struct guest_device *device);
 
-/* After a look at the device: has `look` called again, if the figure may not have settled yet. */
-void later_begin(struct guest *guest, struct guest_device *device, later_look_fn *look);
+/* After a look at the device: has `again` called, if the figure may not have settled yet. */
+void later_begin(struct guest *guest, struct guest_device *device, later_look_fn *again);
 
 #endif

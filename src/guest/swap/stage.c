@@ -75,12 +75,13 @@ static void stage_set_brought(struct stage *stage, uint64_t from, uint64_t to, b
 		atomic_store_explicit(&stage->mark[i].brought, brought, memory_order_relaxed);
 }
 
-/* The content of [from, to) has gone with its pages. */
-static void stage_unmark_all(struct stage *stage, uint64_t from, uint64_t to)
+/* The content of [from, to) is nobody's any more; its pages may have gone, too. */
+static void stage_unmark_all(struct stage *stage, uint64_t from, uint64_t to, bool gone)
 {
 	for (uint64_t at = from / LOOK_BYTES * LOOK_BYTES; at < to; at += LOOK_BYTES)
 		stage_unmark(stage, at);
-	stage_set_brought(stage, from, to, false);
+	if (gone)
+		stage_set_brought(stage, from, to, false);
 }
 
 void stage_set_empty(struct stage *stage, uint64_t at, uint32_t word)
@@ -215,7 +216,7 @@ int stage_take_file(struct stage *stage, uint64_t from, const char *dir)
 	int r;
 
 	stage_give_file(stage);
-	stage_unmark_all(stage, from, stage->bytes);
+	stage_unmark_all(stage, from, stage->bytes, true);
 	guest_depth++;
 	fd = unnamed_file_open(dir, stage->bytes - from);
 	guest_depth--;
@@ -233,7 +234,7 @@ void stage_give_file(struct stage *stage)
 	if (!bytes)
 		return;
 	at = stage->at + stage->host_bytes;
-	stage_unmark_all(stage, stage->host_bytes, stage->bytes);
+	stage_unmark_all(stage, stage->host_bytes, stage->bytes, true);
 	/* A child that was forked while it was opened must not keep the room. */
 	madvise(at, bytes, MADV_REMOVE);
 	if (mmap(at, bytes, PROT_READ | PROT_WRITE,
@@ -581,10 +582,7 @@ static void stage_drop(struct stage *stage, uint64_t at, uint64_t bytes)
 {
 	bool gone = !madvise(stage->at + at, bytes, MADV_DONTNEED);
 
-	for (uint64_t each = at; each < at + bytes; each += LOOK_BYTES)
-		stage_unmark(stage, each);
-	if (gone)
-		stage_set_brought(stage, at, at + bytes, false);
+	stage_unmark_all(stage, at, at + bytes, gone);
 }
 
 void stage_empty(struct stage *stage)

@@ -1034,7 +1034,7 @@ static void residency_host_look(struct residency_host *host, int i, uint64_t now
 		residency_host_pump(host, member, now_ns);
 	state->place = residency_host_place(member, now_ns);
 	state->leaves = swap_phase_of(member->request) == SWAP_OUT;
-	/* Who has left in part finds host memory for the rest by itself. */
+	/* A tenant that is away is not asked to find host memory. */
 	state->ready = state->place == RESIDENCY_AWAY ||
 		       (swap_phase_of(member->request) == SWAP_RUN && swap_part_of(member->request));
 	state->asked = state->leaves && !member->desk ? swap_part_of(member->request) : member->part;

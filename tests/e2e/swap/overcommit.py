@@ -563,6 +563,8 @@ class Servers(Turns):
 class Host(Turns):
     """A machine that has TOTAL of memory, as far as the tenants' processes can see."""
 
+    TOTAL = 1 << 30
+
     def setUp(self):
         super().setUp()
         self.file = pathlib.Path(self.tmp, "meminfo")
@@ -592,12 +594,7 @@ class Host(Turns):
                               f"MemAvailable: {bytes_ >> 10:12} kB\n")
 
 
-class Scarce(Host):
-    """Where the machine's memory is scarce."""
-
-    TOTAL = 1 << 30
-
-    def test_given_back(self):
+    def given_back(self):
         """What was found ahead, and is missed, is not found at once by whoever gave it back."""
         a, b = self.serve("a", 1), self.serve("b", 1000)
         self.until(lambda: self.ahead("b") > 0)
@@ -608,6 +605,13 @@ class Scarce(Host):
         self.assertEqual(self.ahead("b"), 0)
         for guest in (a, b):
             self.quit(guest)
+
+
+class Scarce(Host):
+    """Where the machine's memory is scarce."""
+
+    def test_given_back(self):
+        self.given_back()
 
     def test_full_is_said(self):
         """Who waits for one that the host has no room for waits on, and people are told why."""
@@ -644,58 +648,9 @@ class Scarce(Host):
         for guest in (a, b):
             self.quit(guest)
 
-    def test_given_back_while_away(self):
-        """Of who has left in part, what its content is not in."""
-        a, b = self.serve("a", 1), self.serve("b", 1000)
-        self.until(lambda: self.ahead("b") > 0)
-        self.assertEqual(self.ask(a), "served")
-        self.assertEqual(self.places(), {"a": "running", "b": "suspended"})
-        away = self.tenants()["b"]["swap"]["host_bytes"]
-        self.assertLess(away, 32 * MIB)
-        self.until(lambda: self.ahead("b") >= 36 * MIB)
-        self.free(self.TOTAL // 8)
-        # Who has found room for all that it holds does not look again how much is free.
-        if self.ahead("b") > 48 * MIB:
-            self.skipTest("room for all of it was found before memory was scarce")
-        self.until(lambda: self.ahead("b") <= 32 * MIB, 20)
-        self.assertGreaterEqual(self.ahead("b"), away)
-        self.free(self.TOTAL)
-        for _ in range(2):
-            self.assertEqual(self.ask(b), "served")
-            self.assertEqual(self.ask(a), "served")
-        for guest in (a, b):
-            self.quit(guest)
 
-
-class Tight(Host):
-    """Where there is enough of it for what has to leave, and for no more."""
-
-    QUOTA, TOTAL = "90%", 64 * MIB
-
-    def test_rest_keeps_nobody(self):
-        """What was found for the rest of one that has left in part is given back for another one that is
-        to leave; and it is there by then, since the other one may stay for some turns."""
-        b = self.serve("b", 1000, holds=33, env={"ALLOT_FAULT": "GUEST_SWAP_COPIED/STOP"})
-        a = self.starts("a", "compute", "44", "1",
-                        options=("--overcommit", "--memory", self.QUOTA, "--priority", "high"))
-        self.until(lambda: self.is_stopped(b))
-        b.stdin.write("\n")
-        b.stdin.flush()
-        b.send_signal(signal.SIGCONT)
-        self.assertEqual(a.stdout.readline(), "ready\n")
-        self.free(12 * MIB)
-        self.until(lambda: self.ahead("b") > 32 * MIB, 20)
-        self.until(lambda: self.ahead("b") <= 32 * MIB, 40)
-        away = self.tenants()["b"]["swap"]["host_bytes"]
-        self.assertIn(away, range(1, self.ahead("b") + 1))
-        self.free(4 * self.TOTAL)
-        self.assertEqual(b.stdout.readline(), "served\n")
-        self.good(a)
-        self.quit(b)
-
-
-class TightCgroup(Tight):
-    """The same of what a memory cgroup allows, of which the machine has much more."""
+class ScarceCgroup(Host):
+    """Where a memory cgroup allows little of it."""
 
     def binds(self):
         return f"{super().binds()} && mount --bind {self.tmp}/cgroup /sys/fs/cgroup"
@@ -706,8 +661,11 @@ class TightCgroup(Tight):
         path, = re.findall(r"^0::(/.*)", groups, re.M) or self.skipTest("no cgroup of version 2")
         group = pathlib.Path(f"{self.tmp}/cgroup{path}")
         group.mkdir(parents=True, exist_ok=True)
-        self.write(group / "memory.max", f"{4 * self.TOTAL:12}\n")
-        self.write(group / "memory.current", f"{4 * self.TOTAL - bytes_:12}\n")
+        self.write(group / "memory.max", f"{self.TOTAL:12}\n")
+        self.write(group / "memory.current", f"{self.TOTAL - bytes_:12}\n")
+
+    def test_given_back(self):
+        self.given_back()
 
 
 class Large(Host):

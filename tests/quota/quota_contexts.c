@@ -330,6 +330,27 @@ void contexts_guessed(int threads)
 	peer_end(&other);
 }
 
+static void contexts_only(struct peer *parent, int n)
+{
+	(void)n;
+	guest_begin();
+	peer_tell(parent);
+	peer_await(parent);
+}
+
+/* Far from the limit a process makes a context that is smaller than most, and nothing more. */
+void contexts_guessed_elsewhere(int least_mib)
+{
+	struct peer other = peer_fork(contexts_only, 0);
+
+	peer_await(&other);
+	guest_begin();
+	guest_fill(100, (unsigned int)least_mib);
+	guest_quiet();
+	peer_tell(&other);
+	peer_end(&other);
+}
+
 static int contexts_retain_often(void *arg)
 {
 	CUcontext context;

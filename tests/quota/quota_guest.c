@@ -59,6 +59,7 @@ static const struct scenario scenarios[] = {
 	{"retain-1024", contexts_retain, 8, 1024, 520, NULL, 0},
 	{"retain-churn", contexts_churn, 8, 600, 520, NULL, 0},
 	{"first-context-guessed", contexts_guessed, 4, 9100, 900, NULL, 0},
+	{"context-guessed-elsewhere", contexts_guessed_elsewhere, 8900, 9100, 8, NULL, 0},
 	{"late-figure", contexts_late_figure, 400, 2560, 520, LATE, 0},
 
 	/* Green contexts. */

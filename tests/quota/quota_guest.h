@@ -103,6 +103,7 @@ void contexts_first(int processes);
 void contexts_retain(int threads);
 void contexts_churn(int threads);
 void contexts_guessed(int threads);
+void contexts_guessed_elsewhere(int least_mib);
 void contexts_late_figure(int mib);
 
 /* quota_green.c: green contexts. */

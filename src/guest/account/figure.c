@@ -557,6 +557,53 @@ bool figure_reconcile(struct guest *guest, struct guest_device *device)
 		figure_reconcile_alone(guest, device));
 }
 
+/* What other processes are charged for contexts, and have never asked the driver about. */
+static uint64_t figure_guessed(struct guest *guest, int ledger_device)
+{
+	struct slot *slot = atomic_load(&guest->slot);
+	int own = slot ? slot_index(slot) : -1;
+	int cancel = cancel_hold(); /* a slot's lock is asked by a file that is opened */
+	uint64_t sum = 0;
+
+	for (int i = 0; i < slot_count(guest->ledger); i++) {
+		struct slot_info info;
+		struct quota_row row;
+
+		if (i != own && !slot_info(guest->ledger, i, &info) &&
+		    !quota_process(guest->ledger, i, ledger_device, &row) && !row.driver_ns &&
+		    row.used[CAT_CONTEXT] < QUOTA_ABSURD_BYTES && slot_alive(guest->ledger, i))
+			sum = sat_add_u64(sum, row.used[CAT_CONTEXT]);
+	}
+	cancel_release(cancel);
+	return sum;
+}
+
+#define GUESS_NAP_NS  5000000
+#define GUESS_WAIT_NS UINT64_C(2500000000) /* two looks of later.h's first, on a slow machine */
+
+bool figure_await_guesses(struct guest *guest, struct guest_device *device, uint64_t bytes, uint64_t limit)
+{
+	uint64_t until = now_monotonic_ns() + GUESS_WAIT_NS, guessed, first = 0;
+
+	if (guest_by_driver(guest) || atomic_load(&guest->account->guesses_stay))
+		return false;
+	while ((guessed = figure_guessed(guest, device->ledger))) {
+		uint64_t used = quota_used(guest->ledger, device->ledger);
+
+		first = first ? first : guessed;
+		if (guessed != first)
+			return true;
+		if (bytes > limit || sat_sub_u64(used, guessed) > limit - bytes)
+			return false;
+		if (now_monotonic_ns() > until) {
+			atomic_store(&guest->account->guesses_stay, true);
+			return false;
+		}
+		nanosleep(&(struct timespec){.tv_nsec = GUESS_NAP_NS}, NULL);
+	}
+	return first;
+}
+
 #define DEATH_NAP_NS  1000000
 #define DEATH_WAIT_NS UINT64_C(1000000000) /* for all of them together */
 

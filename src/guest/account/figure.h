@@ -77,6 +77,12 @@ void figure_measure_first(struct guest *guest, struct guest_device *device);
 void figure_look(struct guest *guest, struct guest_device *device);
 
 /*
+ * Other processes of the tenant may be charged for contexts by a guess, which they look at soon
+ * (later.h). Where that is in the way of `bytes`, waits for it. True: a charge is another one now.
+ */
+bool figure_await_guesses(struct guest *guest, struct guest_device *device, uint64_t bytes, uint64_t limit);
+
+/*
  * Waits until the driver has taken back what dead processes of the tenant held, at most about a
  * second. A killed process leaves its slot when its memory map goes. Its threads end in no order,
  * so the driver may hold its memory for tens of milliseconds more. Until the driver lists the

@@ -12,6 +12,11 @@
 
 #define NAP_FIRST_NS UINT64_C(10000000)
 #define NAP_MOST_NS  UINT64_C(4000000000)
+/* A program makes most of what it has right behind its context: NVML would be opened beside that. */
+#define NAP_GUESS_NS UINT64_C(1000000000)
+
+/* guest->account->later */
+enum { LATER_NOBODY, LATER_LOOKS, LATER_GUESS };
 
 static _Atomic uint32_t ending; /* the process ends; a futex */
 
@@ -40,11 +45,12 @@ static bool later_any_is_due(struct guest *guest)
 	return false;
 }
 
-static bool later_take(struct guest *guest)
+static bool later_take(struct guest *guest, uint32_t as)
 {
-	uint32_t nobody = 0;
+	uint32_t nobody = LATER_NOBODY;
 
-	return !atomic_load(&ending) && atomic_compare_exchange_strong(&guest->account->later, &nobody, 1);
+	return !atomic_load(&ending) &&
+	       atomic_compare_exchange_strong(&guest->account->later, &nobody, as);
 }
 
 static void later_look_each(struct guest *guest)
@@ -63,17 +69,60 @@ static void later_look_each(struct guest *guest)
 	}
 }
 
+static bool later_is_guessed(struct guest *guest)
+{
+	for (int i = 0; i < guest->ndevices; i++)
+		if (atomic_load(&guest->device[i].account->guessed))
+			return true;
+	return false;
+}
+
+/* Until it is told, or other looks are due, which are sooner. Where NVML tells nothing it never will. */
+static void later_look_at_guess(struct guest *guest)
+{
+	for (uint64_t nap = NAP_GUESS_NS; nap < NAP_MOST_NS; nap *= 2) {
+		uint64_t until = now_monotonic_ns() + nap;
+
+		while (now_monotonic_ns() < until && !atomic_load(&ending) &&
+		       atomic_load(&guest->account->later) == LATER_GUESS)
+			futex_wait_until(&guest->account->later, LATER_GUESS, until);
+		for (int i = 0; i < guest->ndevices; i++) {
+			struct guest_device *device = &guest->device[i];
+
+			if (atomic_load(&ending) || !atomic_load(&device->account->guessed))
+				continue;
+			/* A thread of the program may begin with it meanwhile: it is opened once. */
+			own_nvml_begin(guest, device->ledger);
+			atomic_load(&later_look)(guest, device);
+		}
+		if (atomic_load(&ending) || !later_is_guessed(guest) ||
+		    atomic_load(&guest->account->later) != LATER_GUESS)
+			return;
+	}
+}
+
 static void *later_run(void *arg)
 {
 	struct guest *guest = arg;
 
 	prctl(PR_SET_NAME, "allot-look"); /* for a person who looks at a program's threads */
+	if (atomic_load(&guest->account->later) == LATER_GUESS)
+		later_look_at_guess(guest);
 	do {
 		later_look_each(guest);
-		atomic_store(&guest->account->later, 0);
+		atomic_store(&guest->account->later, LATER_NOBODY);
 		/* Since the last question another look may have found this thread still there. */
-	} while (later_any_is_due(guest) && later_take(guest));
+	} while (later_any_is_due(guest) && later_take(guest, LATER_LOOKS));
 	return NULL;
+}
+
+/* Other looks are due: a thread that waits for a guess alone waits no more. */
+static void later_hurry(struct guest *guest)
+{
+	uint32_t guess = LATER_GUESS;
+
+	if (atomic_compare_exchange_strong(&guest->account->later, &guess, LATER_LOOKS))
+		futex_wake_all(&guest->account->later);
 }
 
 /* The libraries may not be taken down under our thread. */
@@ -83,16 +132,32 @@ static void later_at_exit(void)
 
 	atomic_store(&ending, 1);
 	futex_wake_all(&ending);
+	if (guest)
+		later_hurry(guest);
 	for (int i = 0; guest && i < 10000 && atomic_load(&guest->account->later); i++)
 		nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
 }
 
-void later_begin(struct guest *guest, struct guest_device *device, later_look_fn *again)
+static void later_start(struct guest *guest, later_look_fn *again)
 {
-	if (!later_is_due(device) || !later_take(guest))
-		return;
 	own_nvml_on_exit(later_at_exit);
 	atomic_store(&later_look, again);
 	if (thread_start(later_run, guest))
-		atomic_store(&guest->account->later, 0);
+		atomic_store(&guest->account->later, LATER_NOBODY);
+}
+
+void later_begin(struct guest *guest, struct guest_device *device, later_look_fn *again)
+{
+	if (!later_is_due(device))
+		return;
+	if (later_take(guest, LATER_LOOKS))
+		later_start(guest, again);
+	else
+		later_hurry(guest);
+}
+
+void later_begin_guess(struct guest *guest, later_look_fn *again)
+{
+	if (later_take(guest, LATER_GUESS))
+		later_start(guest, again);
 }

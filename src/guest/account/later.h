@@ -10,6 +10,10 @@
  *
  *	program's thread    frees ── looks: 114 MiB too much ── idle
  *	ours                             10 ms ── looks ── 20 ms ── looks ── ... ── ends
+ *
+ * Far from the limit a context is charged by a guess, and nobody waits for NVML. For other processes
+ * of the tenant that is near: so the same thread looks a second later, and once more if that told
+ * nothing.
  */
 #ifndef ALLOT_GUEST_ACCOUNT_LATER_H
 #define ALLOT_GUEST_ACCOUNT_LATER_H
@@ -31,5 +35,8 @@ void later_released(struct guest_device *device);
 
 /* After a look at the device: has `again` called, if the figure may not have settled yet. */
 void later_begin(struct guest *guest, struct guest_device *device, later_look_fn *again);
+
+/* A context is charged by a guess: has `again` called some time after. */
+void later_begin_guess(struct guest *guest, later_look_fn *again);
 
 #endif

@@ -211,6 +211,8 @@ static bool context_made(struct making *making)
 		atomic_store(&device->account->loaded, true);
 	if (making->alone)
 		calls_end_alone(device);
+	if (atomic_load(&device->account->guessed))
+		later_begin_guess(guest, figure_reconcile);
 	FAULT_POINT(GUEST_CONTEXT_MADE);
 	return !charge_over(guest, device);
 }

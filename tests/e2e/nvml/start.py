@@ -28,7 +28,14 @@ class Start(Case):
 
     def begun(self, *args):
         """A program that has all that most programs have, and asked for no figure."""
+        self.began = time.monotonic()
         return self.tenant(*args).tell("cuda", f"alloc 0 {MIB}", "spin 1000")
+
+    def opened_by(self, probe, threads):
+        """Within the second after which it is opened in any case."""
+        opened = self.opened(probe)
+        if time.monotonic() < self.began + 1:
+            self.assertEqual(opened, threads)
 
     def opened(self, probe, what="begins"):
         """By which threads of the process NVML was opened."""
@@ -51,7 +58,8 @@ class Start(Case):
     def test_not_without_need(self):
         probe = self.begun("--memory", "16GiB")
         # The library is there, since a child may not be able to load it: see forks.c.
-        self.assertEqual((self.opened(probe), self.loaded(probe)), ([], True))
+        self.opened_by(probe, [])
+        self.assertTrue(self.loaded(probe))
         free, total = map(int, probe.ask("info").split())
         self.assertEqual((len(self.opened(probe)), total), (1, 16 * GIB))
         self.assertLessEqual(free, total - CONTEXT - MIB)
@@ -66,7 +74,8 @@ class Start(Case):
         """Where a quota does not bind, what the driver says is free is all there is to know."""
         probe = self.begun()
         free, total = map(int, probe.ask("info").split())
-        self.assertEqual((self.opened(probe), total), ([], 24 * GIB))
+        self.opened_by(probe, [])
+        self.assertEqual(total, 24 * GIB)
         self.assertLessEqual(free, total - CONTEXT - MIB)
 
     def test_where_the_limit_is_near(self):
@@ -80,8 +89,7 @@ class Start(Case):
 
     def test_a_smaller_quota(self):
         """Whose context and code are still far from the limit."""
-        probe = self.begun("--memory", "8GiB")
-        self.assertEqual(self.opened(probe), [])
+        self.opened_by(self.begun("--memory", "8GiB"), [])
 
     def test_after_others_of_the_tenant(self):
         """Of those that live the driver is asked ahead of cuInit, of those that died it is not."""
@@ -101,13 +109,13 @@ class Start(Case):
         """Who comes there in the first second opens it, and nobody before."""
         probe = self.begun("--memory", "20GiB")
         probe.tell(*[f"alloc 0 {GIB}"] * 8)
-        self.assertEqual(self.opened(probe), [])
+        self.opened_by(probe, [])
         probe.tell(*[f"alloc 0 {GIB}"] * 6)
-        self.assertEqual(self.opened(probe), [int(probe.pid)])
+        self.opened_by(probe, [int(probe.pid)])
 
     def test_a_second_later(self):
         """The look that is due each second waits for it, and the program does not."""
-        self.env["ALLOT_SIM_NVML_INIT_MS"] = "2000"
+        self.env["ALLOT_SIM_NVML_INIT_MS"] = "4000"
         probe = self.begun("--memory", "16GiB")
         time.sleep(1.2)
         probe.tell(f"alloc 0 {MIB}", f"alloc 0 {MIB}", f"alloc 0 {MIB}")
@@ -130,7 +138,7 @@ class Start(Case):
 
     def test_exit_meanwhile(self):
         """The process ends when it is open, since its library goes with the process."""
-        self.env["ALLOT_SIM_NVML_INIT_MS"] = "2000"
+        self.env["ALLOT_SIM_NVML_INIT_MS"] = "4000"
         probe = self.begun("--memory", "16GiB")
         time.sleep(1.2)
         probe.tell(f"alloc 0 {MIB}")

@@ -32,7 +32,7 @@ class Out(Case):
         guest = self.guest("idle")
         held = self.used()
         said = self.must("suspend", "--contexts", "t")
-        self.assertRegex(said, r"^t: 200 MiB of 1 process left in .*\nt: contexts left in ")
+        self.assertRegex(said, r"^t: 56 MiB of 1 process left in .*\nt: contexts left in ")
         self.assertEqual(self.used(), LEFT)
         self.assertEqual(self.tenant()["state"], "suspended")
         guest.stdin.write("\n")

@@ -158,7 +158,7 @@ class Way(Disk):
         self.assertEqual(self.used(), 0)
         self.assertIn("no tenants", self.must("ps"))
         said = self.must("image", self.to)
-        self.assertIn("4 objects of 200 MiB, 197.2 MiB of it not zero", said)
+        self.assertIn("4 objects of 56 MiB, 53.2 MiB of it not zero", said)
         # Content is there once: what CRIU has are the processes without it.
         criu = sum(f.stat().st_size for f in pathlib.Path(self.to, "criu").rglob("*"))
         self.assertLess(criu, 8 * MIB)

@@ -35,7 +35,7 @@ class Way(Disk):
         self.save()
         self.gone(guest)
         self.assertEqual((self.used(), os.listdir(self.disk)), (0, []))
-        self.assertIn("4 objects of 200 MiB", self.must("image", self.to))
+        self.assertIn("4 objects of 56 MiB", self.must("image", self.to))
         criu = sum(f.stat().st_size for f in pathlib.Path(self.to, "criu").rglob("*"))
         self.assertLess(criu, 8 * MIB)
         self.restore()
@@ -137,11 +137,11 @@ class Refusals(Disk):
         self.save()
         self.gone(guest)
         meminfo = pathlib.Path(self.tmp, "meminfo")
-        meminfo.write_text("MemTotal: 400000 kB\nMemAvailable: 102400 kB\n", encoding="ascii")
+        meminfo.write_text("MemTotal: 400000 kB\nMemAvailable: 40960 kB\n", encoding="ascii")
         done = subprocess.run(["unshare", "--mount", "sh", "-c", f"mount --bind {meminfo} /proc/meminfo && "
                                f"exec {ALLOT} restore {self.to}"], env=self.env, text=True,
                               stderr=subprocess.PIPE, check=False)
-        self.assertIn('host memory has room for 90 MiB, and tenant "t" had 200 MiB on its devices',
+        self.assertIn('host memory has room for 30 MiB, and tenant "t" had 56 MiB on its devices',
                       done.stderr)
         self.assertFalse(os.path.exists(self.tmp + "/run/t"))
         self.restore()

@@ -6,7 +6,7 @@ import unittest
 
 from swap import STAYS, Case
 
-CYCLES = 100
+CYCLES = 60
 
 
 class Load(Case):

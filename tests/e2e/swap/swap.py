@@ -24,7 +24,8 @@ MIB = 1 << 20
 CONTEXT = 16 * MIB
 STAYS = CONTEXT + 2 * MIB  # and the program's code
 # What the program at rest holds, in granules: 400 B and 280 kB share one with its counter.
-IDLE = (2 + 4 + 64 + 130) * MIB
+IDLE = (2 + 4 + 20 + 30) * MIB
+LARGE = (2 + 4 + 64 + 130) * MIB  # likewise, of the large one
 
 
 class Case(unittest.TestCase):
@@ -147,7 +148,7 @@ class Rest(Case):
         self.assertEqual(self.used(), held)
         self.assertEqual(held, STAYS + IDLE)
         self.assertEqual(self.tenant()["state"], "running")
-        self.assertRegex(self.must("suspend", "t"), r"^t: 200 MiB of 1 process left in ")
+        self.assertRegex(self.must("suspend", "t"), r"^t: 56 MiB of 1 process left in ")
         device = self.device()
         self.assertEqual(device["used_bytes"], STAYS)
         self.assertEqual(self.used(), STAYS)
@@ -157,8 +158,8 @@ class Rest(Case):
         process, = tenant["processes"]
         self.assertEqual(process["state"], "suspended")
         self.assertEqual(process["devices"][0]["suspended_bytes"], IDLE)
-        self.assertRegex(self.must("ps", "t"), r"t +suspended +0 .* 200 MiB")
-        self.assertRegex(self.must("resume", "t"), r"^t: 200 MiB of 1 process came back in ")
+        self.assertRegex(self.must("ps", "t"), r"t +suspended +0 .* 56 MiB")
+        self.assertRegex(self.must("resume", "t"), r"^t: 56 MiB of 1 process came back in ")
         self.assertEqual(self.used(), held)
         self.assertEqual(self.device()["used_bytes"], held)
         self.assertEqual(self.device()["suspended_bytes"], 0)
@@ -197,7 +198,7 @@ class Rest(Case):
 
     def test_two_processes(self):
         guests = [self.guest("idle"), self.guest("idle", options=())]
-        self.assertRegex(self.must("suspend", "t"), r"^t: 400 MiB of 2 processes left in ")
+        self.assertRegex(self.must("suspend", "t"), r"^t: 112 MiB of 2 processes left in ")
         self.assertEqual(self.used(), 2 * STAYS)
         late = subprocess.Popen([ALLOT, "run", "--name", "t", "--", GUEST, "idle"], env=self.env,
                                 stdin=subprocess.PIPE, stdout=subprocess.PIPE,
@@ -214,8 +215,8 @@ class Rest(Case):
     def test_quota_was_lowered(self):
         guest = self.guest("idle", options=("--swappable", "--memory", "1GiB"))
         self.must("suspend", "t")
-        self.must("set", "t", "--memory", "100MiB")
-        self.assertIn("the quota of tenant \"t\" has no room for its 200 MiB; raise it",
+        self.must("set", "t", "--memory", "60MiB")
+        self.assertIn("the quota of tenant \"t\" has no room for its 56 MiB; raise it",
                       self.refused("resume", "t"))
         self.assertEqual(self.used(), STAYS)
         self.must("set", "t", "--memory", "1GiB")
@@ -279,7 +280,7 @@ class Cgroup(Case):
         script = (f"mount -t tmpfs none /sys/fs/cgroup && mkdir -p {files} && "
                   f"echo {most} >{files}/memory.max && echo 0 >{files}/memory.current && exec \"$@\"")
         process = subprocess.Popen(["unshare", "--mount", "sh", "-c", script, "-", ALLOT, "run", "--name",
-                                    "t", "--swappable", "--", GUEST, "idle"], env=self.env,
+                                    "t", "--swappable", "--", GUEST, "idle, large"], env=self.env,
                                    stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                    stderr=subprocess.PIPE, text=True)
         self.addCleanup(self.end, process)
@@ -304,7 +305,7 @@ class Cgroup(Case):
         """One of them has room in it, and both do not."""
         guests = [self.limited(600 * MIB) for _ in range(2)]
         self.assertIn("memory cgroup does not allow it", self.refused("suspend", "t"))
-        self.assertEqual(self.used(), 2 * (STAYS + IDLE))
+        self.assertEqual(self.used(), 2 * (STAYS + LARGE))
         self.good(guests.pop())
         self.must("suspend", "t")
         self.must("resume", "t")
@@ -719,7 +720,7 @@ class PoolsOfTwo(Case):
 
 
 class Crowd(Case):
-    MEMORY = "700MiB"
+    MEMORY = "220MiB"
 
     def test_others_get_the_memory(self):
         """Two tenants that do not fit on the device together; the first stays away for want of
@@ -728,7 +729,7 @@ class Crowd(Case):
         self.must("suspend", "t")
         more = [self.guest("idle", name="u") for _ in range(2)]
         said = self.refused("resume", "t")
-        self.assertIn("the device has no room for its 200 MiB; end or suspend another", said)
+        self.assertIn("the device has no room for its 56 MiB; end or suspend another", said)
         self.assertIn('tenant "t" stays suspended: all of it is in host memory', said)
         self.assertEqual(self.tenant()["state"], "suspended")
         self.must("suspend", "u")
@@ -744,7 +745,7 @@ class Taken(Case):
     """One process has left when another one finds no host memory after all, and the device's is
     somebody else's by then: nobody of the tenant goes on without the others."""
 
-    MEMORY = "700MiB"
+    MEMORY = "220MiB"
 
     def test_on_the_way_back(self):
         guest = self.guest("idle")
@@ -838,8 +839,8 @@ class Refusals(Case):
                     "300ms")
 
     def test_host_memory(self):
-        self.refuse("idle", "it holds 200 MiB, and --host-memory is 100 MiB; nothing was moved",
-                    "--host-memory", "100MiB")
+        self.refuse("idle", "it holds 56 MiB, and --host-memory is 20 MiB; nothing was moved",
+                    "--host-memory", "20MiB")
 
     def test_what_may_stay(self):
         for what in ("empty pool", "freed in capture", "questions"):

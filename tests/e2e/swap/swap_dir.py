@@ -18,7 +18,7 @@ from overcommit import DEVICE, Turns
 from swap import IDLE, MIB, STAYS, Case
 
 STEP = 16 * MIB
-HOST = 64 * MIB
+HOST = 32 * MIB
 
 
 DISK = find_disk()
@@ -61,7 +61,7 @@ class Disk(Case):
                         bytes_of[fd] = os.stat(fd).st_blocks * 512
         return sum(bytes_of.values())
 
-    def options(self, host="64MiB"):
+    def options(self, host="32MiB"):
         return ("--swappable", "--swap-dir", self.disk, "--host-memory", host)
 
 
@@ -70,7 +70,7 @@ class Rest(Disk):
         guest = self.guest("idle", options=self.options())
         for _ in range(3):
             self.assertRegex(self.must("suspend", "t"),
-                             rf"^t: 200 MiB of 1 process left in .*, 136 MiB of it to a file in "
+                             rf"^t: 56 MiB of 1 process left in .*, 24 MiB of it to a file in "
                              rf"{self.disk}\n$")
             self.assertEqual(self.used(), STAYS)
             self.assertEqual(self.file_bytes(guest.pid), IDLE - HOST)
@@ -80,8 +80,8 @@ class Rest(Disk):
                              (HOST, IDLE - HOST))
             self.assertEqual(self.device()["suspended_bytes"], IDLE)
             self.assertRegex(self.must("ps", "t"), r"ON HOST +ON DISK")
-            self.assertRegex(self.must("ps", "t"), r" 64 MiB +136 MiB ")
-            self.assertIn("away    200 MiB, on disk 136 MiB", self.must("top", "--once", "t"))
+            self.assertRegex(self.must("ps", "t"), r" 32 MiB +24 MiB ")
+            self.assertIn("away     56 MiB, on disk  24 MiB", self.must("top", "--once", "t"))
             self.must("resume", "t")
             self.assertEqual(self.file_bytes(guest.pid), 0)
             self.assertEqual(self.tenant()["swap"]["file_bytes"], 0)
@@ -93,7 +93,7 @@ class Rest(Disk):
         self.assertEqual(self.file_bytes(guest.pid), 0)
         self.must("resume", "t")
         # What the command says goes before the tenant's own; what is ready from before is used.
-        self.assertIn("104 MiB of it to a file", self.must("suspend", "t", "--host-memory", "100MiB"))
+        self.assertIn("40 MiB of it to a file", self.must("suspend", "t", "--host-memory", "20MiB"))
         self.must("resume", "t")
         self.assertNotIn("file", self.must("suspend", "t"))
         self.must("resume", "t")
@@ -102,7 +102,7 @@ class Rest(Disk):
     def test_nothing_on_the_host(self):
         guest = self.guest("idle", options=self.options("1MiB"))
         for _ in range(2):
-            self.assertIn("200 MiB of it to a file", self.must("suspend", "t"))
+            self.assertIn("56 MiB of it to a file", self.must("suspend", "t"))
             self.must("resume", "t")
         self.good(guest)
 
@@ -123,7 +123,7 @@ class Rest(Disk):
 
     def test_two_processes(self):
         guests = [self.guest("idle", options=self.options()), self.guest("idle", options=())]
-        self.assertRegex(self.must("suspend", "t"), r"400 MiB of 2 processes .* of it to a file")
+        self.assertRegex(self.must("suspend", "t"), r"112 MiB of 2 processes .* of it to a file")
         swap = self.tenant()["swap"]
         self.assertEqual(swap["host_bytes"] + swap["file_bytes"], 2 * IDLE)
         self.assertLessEqual(swap["host_bytes"], HOST)

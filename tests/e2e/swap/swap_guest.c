@@ -119,11 +119,13 @@ static uint64_t pick(struct worker *w, uint64_t below)
 /* Small ones, which share granules, some of their own granules, and few large ones. */
 static uint64_t pick_bytes(struct worker *w)
 {
-	switch (pick(w, 8)) {
+	switch (pick(w, 16)) {
 	case 0:
 		return 4 * (1 + pick(w, 5 * MIB));
 	case 1:
 	case 2:
+	case 3:
+	case 4:
 		return 4 * (1 + pick(w, MIB / 2));
 	default:
 		return 4 * (1 + pick(w, 20000));
@@ -401,9 +403,11 @@ static void churn(uint64_t seed, bool pools)
 
 #define IDLE 5
 
-static void idle(bool pooled)
+/* `large`: more than is on its way to the host at a time. */
+static void idle(bool pooled, bool large)
 {
-	static const uint64_t bytes[IDLE] = {100 * 4, 70000 * 4, 3 * MIB, 64 * MIB, 130 * MIB};
+	const uint64_t bytes[IDLE] = {100 * 4, 70000 * 4, 3 * MIB, (large ? 64 : 20) * MIB,
+				      (large ? 130 : 30) * MIB};
 	CUdeviceptr at[IDLE], bad;
 	uint32_t count = 1;
 
@@ -1610,7 +1614,7 @@ static const struct {
 	{"ending", hold_and_end},
 };
 
-#define SPARSE	(96 * MIB)
+#define SPARSE (48 * MIB)
 #define GRANULE (2 * MIB)
 
 /* Granules of one word, of content as before and of other content, mixed and in runs of many. */
@@ -1646,7 +1650,7 @@ static void sparse(uint32_t turns)
 /* Nothing but one word, in most of what it holds. */
 static void empty(uint32_t word)
 {
-	uint64_t bytes = 200 * MIB;
+	uint64_t bytes = 60 * MIB;
 	uint32_t *found = malloc(bytes);
 	CUdeviceptr at;
 
@@ -1692,16 +1696,18 @@ int main(int argc, char **argv)
 	} else if (!strcmp(what, "spread")) {
 		spread(strtoull(argv[2], NULL, 0), (uint32_t)atoi(argv[3]));
 	} else if (!strcmp(what, "idle")) {
-		idle(false);
+		idle(false, false);
 	} else if (!strcmp(what, "sparse") && argc > 2) {
 		sparse((uint32_t)atoi(argv[2]));
 	} else if (!strcmp(what, "empty") && argc > 2) {
 		empty((uint32_t)strtoul(argv[2], NULL, 0));
 	} else if (!strcmp(what, "idle, and lingers")) {
 		atexit(linger);
-		idle(false);
+		idle(false, false);
+	} else if (!strcmp(what, "idle, large")) {
+		idle(false, true);
 	} else if (!strcmp(what, "idle pooled")) {
-		idle(true);
+		idle(true, false);
 	} else if (!strcmp(what, "devices")) {
 		devices();
 	} else if (!strcmp(what, "full")) {

@@ -117,7 +117,7 @@ CUresult copy_check(const CUDA_MEMCPY3D *copy, bool now)
 CUresult copy_step(struct sim_op *op, uint64_t *ret_ns, bool *ret_last)
 {
 	const CUDA_MEMCPY3D *copy = &op->work.copy;
-	uint64_t from = now_monotonic_ns(), moved = 0;
+	uint64_t from = now_thread_ns(), moved = 0;
 	uint64_t total = (uint64_t)copy->WidthInBytes * copy->Height * copy->Depth;
 	struct side source, target;
 
@@ -143,7 +143,7 @@ CUresult copy_step(struct sim_op *op, uint64_t *ret_ns, bool *ret_last)
 		moved += bytes;
 	}
 	*ret_last = op->cursor == total;
-	*ret_ns = now_monotonic_ns() - from + LEAST_NS;
+	*ret_ns = now_thread_ns() - from + LEAST_NS;
 	return CUDA_SUCCESS;
 }
 
@@ -179,7 +179,7 @@ static void copy_set_elements(unsigned char *at, unsigned int value, unsigned in
 CUresult set_step(struct sim_op *op, uint64_t *ret_ns, bool *ret_last)
 {
 	const CUDA_MEMSET_NODE_PARAMS *set = &op->work.set;
-	uint64_t from = now_monotonic_ns(), total = (uint64_t)set->width * set->height;
+	uint64_t from = now_thread_ns(), total = (uint64_t)set->width * set->height;
 	uint64_t budget = STEP_BYTES / set->elementSize;
 
 	*ret_last = true;
@@ -199,6 +199,6 @@ CUresult set_step(struct sim_op *op, uint64_t *ret_ns, bool *ret_last)
 		budget -= n;
 	}
 	*ret_last = op->cursor == total;
-	*ret_ns = now_monotonic_ns() - from + LEAST_NS;
+	*ret_ns = now_thread_ns() - from + LEAST_NS;
 	return CUDA_SUCCESS;
 }

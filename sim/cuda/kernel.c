@@ -211,11 +211,14 @@ CUresult kernel_step(struct sim_op *op, uint64_t at_ns, uint64_t *ret_ns, bool *
 	case SIM_KERNEL_FILL:
 	case SIM_KERNEL_CHECK:
 	case SIM_KERNEL_LOOK:
-		/* These do work, so the device is taken for as long as that took. */
-		from = now_monotonic_ns();
+		/*
+		 * These do work, so the device is taken for as long as that took of a processor. A
+		 * process that is stopped meanwhile, or waits for a processor, stops no device.
+		 */
+		from = now_thread_ns();
 		error = op->work.launch.id == SIM_KERNEL_LOOK ? kernel_look(op, ret_last)
 							      : kernel_fill_or_check(op, ret_last);
-		*ret_ns = now_monotonic_ns() - from + OTHER_NS;
+		*ret_ns = now_thread_ns() - from + OTHER_NS;
 		return error;
 	case SIM_KERNEL_MEET:
 		if (!op->work.launch.arg[0] || !op->work.launch.arg[1])

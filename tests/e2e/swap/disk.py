@@ -14,7 +14,7 @@ import sys
 import time
 import unittest
 
-from swap import ALLOT, GUEST, IDLE, MIB, STAYS, Case
+from swap import ALLOT, GUEST, IDLE, LONG, MIB, STAYS, Case
 
 CRIU = subprocess.run([os.environ["FIND_CRIU"]], env={**os.environ, "ALLOT_NO_INSTALL": "1"},
                       stdout=subprocess.PIPE, text=True, check=False).stdout.strip()
@@ -79,7 +79,8 @@ class Disk(Case):
         return process
 
     def says(self, process, word, times=1):
-        for _ in range(1000):
+        end = time.monotonic() + LONG
+        while time.monotonic() < end:
             if process.out.read_text(encoding="utf-8").count(word) >= times:
                 return
             time.sleep(0.01)
@@ -92,7 +93,7 @@ class Disk(Case):
 
     def gone(self, *processes):
         for process in processes:
-            self.assertEqual(process.wait(100), -signal.SIGKILL)
+            self.assertEqual(process.wait(LONG), -signal.SIGKILL)
 
     def save(self, *more, env=None):
         done = self.allot("checkpoint", "t", "--to", self.to, *more, env=env)
@@ -425,7 +426,7 @@ class Refusals(Disk):
         guest = self.guest("idle")
         done = subprocess.run(["sh", "-c", f"sleep 60 >&- 2>&- & echo $!; exec {ALLOT} checkpoint t --to {self.to}"],
                               env={**self.env, **failing}, text=True, capture_output=True,
-                              timeout=100, check=False)
+                              timeout=LONG, check=False)
         self.assertIn("goes on as it was", done.stderr)
         os.kill(int(done.stdout.split()[0]), signal.SIGTERM)
         self.good(guest)

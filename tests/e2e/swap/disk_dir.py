@@ -43,7 +43,7 @@ class Way(Disk):
         tenant = self.tenant()
         self.assertEqual((tenant["state"], tenant["swap_dir"]), ("running", self.disk))
         # With the same bound on host memory.
-        self.assertIn(f"136 MiB of it to a file in {self.disk}", self.must("suspend", "t"))
+        self.assertIn(f"24 MiB of it to a file in {self.disk}", self.must("suspend", "t"))
         self.assertEqual(self.file_bytes(guest.pid), IDLE - HOST)
         self.must("resume", "t")
         self.good(guest)
@@ -151,19 +151,19 @@ class Refusals(Disk):
         """It comes back, and finds that it may not have such a file: then nothing is left of it."""
         guest = self.guest("idle", options=self.options())
         self.must("suspend", "t")
-        resource.prlimit(guest.pid, resource.RLIMIT_FSIZE, (100 * MIB, resource.RLIM_INFINITY))
+        resource.prlimit(guest.pid, resource.RLIMIT_FSIZE, (16 * MIB, resource.RLIM_INFINITY))
         self.save()
         self.gone(guest)
-        said = self.not_restored(rf"its file of 136 MiB in {self.disk} \(--swap-dir\), .*: File too large")
+        said = self.not_restored(rf"its file of 24 MiB in {self.disk} \(--swap-dir\), .*: File too large")
         self.assertIn("nothing is left of it", said)
 
     def test_no_room_on_the_way_back(self):
         guest = self.guest("idle", options=self.options())
         self.stays_on_the_way()
         self.assertEqual(self.file_bytes(guest.pid), 0)
-        resource.prlimit(guest.pid, resource.RLIMIT_FSIZE, (100 * MIB, resource.RLIM_INFINITY))
+        resource.prlimit(guest.pid, resource.RLIMIT_FSIZE, (16 * MIB, resource.RLIM_INFINITY))
         said = self.refused("resume", "t")
-        self.assertRegex(said, rf"its file of 136 MiB in {self.disk} \(--swap-dir\), .*: File too large")
+        self.assertRegex(said, rf"its file of 24 MiB in {self.disk} \(--swap-dir\), .*: File too large")
         self.assertIn('tenant "t" stays suspended', said)
         resource.prlimit(guest.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
         self.must("resume", "t")
@@ -219,7 +219,7 @@ class Refusals(Disk):
         self.stays_on_the_way()
         for _ in range(2):
             said = self.refused("resume", "t")
-            self.assertRegex(said, rf"its file of 136 MiB in {self.disk} .*: Input/output error; the disk")
+            self.assertRegex(said, rf"its file of 24 MiB in {self.disk} .*: Input/output error; the disk")
             self.assertIn('tenant "t" stays suspended', said)
         self.assertIsNone(guest.poll())
 

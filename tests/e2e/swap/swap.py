@@ -20,6 +20,7 @@ from refusal import status_of
 ALLOT = os.environ["ALLOT"]
 GUEST = os.environ["SWAP_GUEST"]
 TRUTH = os.environ["SWAP_TRUTH"]
+LONG = 300  # seconds, for a hang
 MIB = 1 << 20
 CONTEXT = 16 * MIB
 STAYS = CONTEXT + 2 * MIB  # and the program's code
@@ -58,7 +59,7 @@ class Case(unittest.TestCase):
 
     def allot(self, *args, env=None):
         return subprocess.run([ALLOT, *args], env={**self.env, **(env or {})}, text=True,
-                              capture_output=True, timeout=100, stdin=subprocess.DEVNULL,
+                              capture_output=True, timeout=LONG, stdin=subprocess.DEVNULL,
                               check=False)
 
     def must(self, *args):
@@ -78,11 +79,12 @@ class Case(unittest.TestCase):
 
     def good(self, process):
         """It is told to look at what it holds, and finds all of it."""
-        out, err = process.communicate("\n", timeout=100)
+        out, err = process.communicate("\n", timeout=LONG)
         self.assertEqual((out, process.returncode), ("good\n", 0), err)
 
     def until(self, what):
-        for _ in range(500):
+        end = time.monotonic() + LONG
+        while time.monotonic() < end:
             if what():
                 return
             time.sleep(0.02)
@@ -248,7 +250,7 @@ class Kept(Case):
         self.must("resume", "t")
         time.sleep(0.5)
         self.assertGreater(self.anonymous(guest), IDLE)
-        out, err = guest.communicate("\n", timeout=100)
+        out, err = guest.communicate("\n", timeout=LONG)
         self.assertEqual((out, guest.returncode), ("", 0), err)
 
     def test_given_back_in_a_capture(self):
@@ -583,7 +585,7 @@ class SharedAway(Sharing):
         self.assertEqual(self.used(), 3 * STAYS + self.LENT)
         time.sleep(0.3)  # the last one has asked for it
         first.kill()
-        _, said = resume.communicate(timeout=100)
+        _, said = resume.communicate(timeout=LONG)
         self.assertIn('tenant "t" stays suspended', said)
         self.assertEqual({p["state"] for p in self.tenant()["processes"]}, {"suspended"})
         self.assertEqual(self.used(), 2 * STAYS)

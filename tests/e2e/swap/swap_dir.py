@@ -81,7 +81,7 @@ class Rest(Disk):
             self.assertEqual(self.device()["suspended_bytes"], IDLE)
             self.assertRegex(self.must("ps", "t"), r"ON HOST +ON DISK")
             self.assertRegex(self.must("ps", "t"), r" 32 MiB +24 MiB ")
-            self.assertIn("away     56 MiB, on disk  24 MiB", self.must("top", "--once", "t"))
+            self.assertIn("away    56 MiB, on disk 24 MiB", self.must("top", "--once", "t"))
             self.must("resume", "t")
             self.assertEqual(self.file_bytes(guest.pid), 0)
             self.assertEqual(self.tenant()["swap"]["file_bytes"], 0)
@@ -219,21 +219,21 @@ class Refusals(Disk):
         self.assertEqual(self.used(), before)
         self.assertEqual(self.tenant()["state"], "running")
         self.assertEqual(self.file_bytes(guest.pid), 0)
-        self.assertLess(self.disk_used() - on_disk, 100 * MIB)
+        self.assertLess(self.disk_used() - on_disk, 12 * MIB)
         yield guest
         self.must("suspend", "t")
         self.must("resume", "t")
         self.good(guest)
 
     def test_file_may_not_be_so_large(self):
-        steps = self.refuse(r"process \d+ \(.*\): its file of 136 MiB in .* \(--swap-dir\), for what has "
+        steps = self.refuse(r"process \d+ \(.*\): its file of 24 MiB in .* \(--swap-dir\), for what has "
                             r"no room in host memory: File too large; raise the limit on the size")
-        for limit in (100 * MIB, resource.RLIM_INFINITY):
+        for limit in (16 * MIB, resource.RLIM_INFINITY):
             resource.prlimit(next(steps).pid, resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
         self.assertEqual(list(steps), [])
 
     def test_directory_is_gone(self):
-        steps = self.refuse("its file of 136 MiB in .*: No such file or directory; name another")
+        steps = self.refuse("its file of 24 MiB in .*: No such file or directory; name another")
         next(steps)
         os.rename(self.disk, self.disk + "-away")
         os.mkdir(self.disk + "-empty")
@@ -280,11 +280,12 @@ class Kills(Disk):
             self.assertEqual(victim.wait(100), -signal.SIGKILL, point)
             self.assertEqual(self.used(), STAYS + IDLE, point)
             self.assertEqual(self.file_bytes(guest.pid), 0, point)
-            self.assertLess(self.disk_used() - on_disk, 100 * MIB, point)
+            # Others may use the disk meanwhile.
+            self.until(lambda: self.disk_used() - on_disk < 12 * MIB)  # pylint: disable=cell-var-from-loop
             self.good(guest)
 
     def test_while_it_is_away(self):
-        guest = self.guest("idle", options=self.options())
+        guest = self.guest("idle, large", options=self.options())
         on_disk = self.disk_used()
         self.must("suspend", "t")
         self.assertGreater(self.disk_used() - on_disk, 100 * MIB)

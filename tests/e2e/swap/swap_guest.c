@@ -1621,7 +1621,7 @@ static const struct {
 static void change_sparse(uint32_t *is, uint32_t turn)
 {
 	for (uint32_t g = 0; g < SPARSE / GRANULE; g++) {
-		uint32_t kind = g < 20 ? turn % 2 * 3 : (g * 7 + turn * 5) / 3 % 4;
+		uint32_t kind = g < 10 ? turn % 2 * 3 : (g * 7 + turn * 5) / 3 % 4;
 		uint32_t word = kind ? 0x7fc00000 + g / 4 : 0;
 
 		for (uint32_t i = 0; kind != 2 && i < GRANULE / 4; i++)

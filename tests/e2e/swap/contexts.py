@@ -130,14 +130,14 @@ class Refusals(Case):
 
 
 class Crowd(Case):
-    MEMORY = "500MiB"
+    MEMORY = "220MiB"
 
     def test_no_room_for_contexts(self):
         """Others have the device; the tenant stays away until they leave."""
         guest = self.guest("idle")
         self.must("suspend", "--contexts", "t")
         other = self.guest("idle", name="u")
-        third = self.guest("full", name="v", options=("--memory", "275MiB"))
+        third = self.guest("full", name="v", options=("--memory", "140MiB"))
         said = self.refused("resume", "t")
         self.assertRegex(said, r"(?s)the device has no room.*stays suspended")
         self.end(third)

@@ -453,7 +453,7 @@ class Refusals(Disk):
         other = {"ALLOT_RUNTIME_DIR": self.tmp + "/run2"}
         self.assertIn(f"set ALLOT_RUNTIME_DIR={self.tmp}/run\n",
                       self.refused("restore", self.to, env=other))
-        big = self.guest("full", name="u", options=("--memory", "1900MiB"))
+        big = self.guest("full", name="u", options=("--memory", "2000MiB"))
         self.assertIn("has no room", self.refused("restore", self.to))
         self.assertNotIn("t", [d for d in os.listdir(self.tmp + "/run") if len(d) == 1 and d != "u"])
         self.end_one(big)

@@ -80,7 +80,7 @@ class Way(Disk):
     def test_suspended_before(self):
         """With more on the host than the tenant's own bound, and left where it was."""
         guest = self.guest("idle", options=self.options())
-        self.must("suspend", "t", "--host-memory", "100MiB")
+        self.must("suspend", "t", "--host-memory", "48MiB")
         self.save("--leave-running")
         self.assertEqual(self.tenant()["state"], "suspended")
         self.assertEqual(self.file_bytes(guest.pid), IDLE - HOST)
@@ -141,7 +141,7 @@ class Refusals(Disk):
         done = subprocess.run(["unshare", "--mount", "sh", "-c", f"mount --bind {meminfo} /proc/meminfo && "
                                f"exec {ALLOT} restore {self.to}"], env=self.env, text=True,
                               stderr=subprocess.PIPE, check=False)
-        self.assertIn('host memory has room for 30 MiB, and tenant "t" had 56 MiB on its devices',
+        self.assertIn('host memory has room for 36 MiB, and tenant "t" had 56 MiB on its devices',
                       done.stderr)
         self.assertFalse(os.path.exists(self.tmp + "/run/t"))
         self.restore()

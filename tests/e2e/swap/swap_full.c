@@ -26,7 +26,7 @@ int fallocate64(int fd, int mode, off_t at, off_t len);
 __attribute__((visibility("default"))) int fallocate64(int fd, int mode, off_t at, off_t len)
 {
 	/* Not for the ledger, which is no larger. */
-	errno = len < 1 << 25 ? 0 : swap_full_error("fallocate");
+	errno = len < 1 << 24 ? 0 : swap_full_error("fallocate");
 	return errno ? -1 : (int)syscall(SYS_fallocate, fd, mode, at, len);
 }
 

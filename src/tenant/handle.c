@@ -85,7 +85,7 @@ int allot_tenant_open(struct allot_tenant **ret_tenant)
 	if (!tenant)
 		return -ENOMEM;
 	tenant->pid = getpid();
-	/* What is wrong with the tenant is said by the calls that follow. */
+	/* The calls that follow say what is wrong with the tenant. */
 	(void)handle_attach(tenant);
 	tenant->told = handle_now(tenant);
 	*ret_tenant = tenant;

@@ -42,7 +42,7 @@ int handle_attach(struct allot_tenant *tenant);
 /* Where the tenant's memory is; enum allot_tenant_place. */
 uint32_t handle_place(const struct allot_tenant *tenant);
 
-/* What there is to tell, now. */
+/* The present state, to be compared with what was told. */
 struct handle_told handle_now(const struct allot_tenant *tenant);
 
 #endif

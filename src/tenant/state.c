@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a look at the tenant's files found, in the structures of include/allot/tenant.h. */
+/* The tenant's files, as one look found them, in the structures of include/allot/tenant.h. */
 #include <errno.h>
 #include <stddef.h>
 #include <string.h>
@@ -100,7 +100,7 @@ int allot_tenant_get(struct allot_tenant *tenant, struct allot_tenant_state *sta
 	return state ? state_copy(state, &found, sizeof(found), STATE_LEAST) : 0;
 }
 
-/* What this process holds alone, of the device with that number. */
+/* The bytes that this process holds alone, of the device with that number. */
 static uint64_t state_own_bytes(const struct snapshot *look, uint32_t number)
 {
 	uint64_t pidns = pidns_self();

@@ -64,7 +64,7 @@ static bool watch_sleep(const struct allot_tenant *tenant, const struct futex_se
 	return errno != EINTR;
 }
 
-/* The words as they are now. What changes behind this reading ends a sleep on them. */
+/* The words as they are now. A later change of one ends a sleep on them. */
 static void watch_read(const struct allot_tenant *tenant, struct futex_seen ret[3])
 {
 	if (!tenant->map)

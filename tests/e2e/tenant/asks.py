@@ -170,6 +170,20 @@ class Suspended(Case):
         while not self.told()[1]:
             pass
 
+    def test_emptied(self):
+        """Memory that is filled with one word before takes no host memory, as its content would."""
+        self.assertEqual(self.ask(self.guest, "write"), 0)
+        for emptied in (True, False):
+            if emptied:
+                self.assertEqual(self.ask(self.guest, "empty"), 0)
+            before = self.ask(self.guest, "anonymous")
+            self.allot("suspend", "t")
+            takes = self.ask(self.guest, "anonymous") - before
+            self.assertGreaterEqual(self.out_bytes(), 64 * MIB)
+            (self.assertLess if emptied else self.assertGreater)(takes, 32 * MIB)
+            self.allot("resume", "t")
+            self.assertEqual(self.ask(self.guest, "write"), 0)
+
     def test_no_answer(self):
         """A program that listens and does not answer is suspended when the time is over."""
         self.ask(self.guest, "listen")

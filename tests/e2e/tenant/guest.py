@@ -50,6 +50,20 @@ class Guest:
     def ready(self):
         return self.tenant.ready()
 
+    def write(self):
+        """Content that is not one repeated word."""
+        words = bytes(range(256)) * ((64 << 20) // 256)
+        return self.cuda.cuMemcpyHtoD_v2(self.held[0], words, ctypes.c_size_t(len(words)))
+
+    def empty(self):
+        return self.cuda.cuMemsetD32_v2(self.held[0], 0, ctypes.c_size_t(16 << 20))
+
+    def anonymous(self):
+        """Bytes that the process has on the host, but for files'."""
+        with open("/proc/self/status", encoding="ascii") as status:
+            return next(int(line.split()[1]) << 10 for line in status
+                        if line.startswith("RssAnon:"))
+
     def watch(self):
         """Frees what it holds before it is suspended, and says each change."""
         def change(state, what):

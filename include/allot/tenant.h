@@ -144,7 +144,8 @@ enum allot_tenant_change {
  * at most `timeout_ms`; 0: does not wait; less: without limit. *ret_changes: enum
  * allot_tenant_change. What changes and changes back in between may be missed.
  *
- * -ETIMEDOUT; -EINTR: a signal handler ran; errors of allot_tenant_get().
+ * -ETIMEDOUT; -EINTR: a signal handler ran that was set without SA_RESTART; errors of
+ * allot_tenant_get().
  */
 int allot_tenant_wait(struct allot_tenant *tenant, int timeout_ms, uint32_t *ret_changes);
 

@@ -4,6 +4,7 @@
 
 #include <pthread.h>
 #include <stddef.h>
+#include <sys/time.h>
 
 #include "base/now.h"
 #include "ledger/device_time.h"
@@ -215,6 +216,32 @@ static void check_changes(void)
 	allot_tenant_close(waiter.tenant);
 }
 
+static void on_alarm(int signal)
+{
+}
+
+/* A handler, as a program has for Ctrl-C, ends the wait. */
+static void check_signal(void)
+{
+	const struct itimerval often = {{.tv_usec = 10000}, {.tv_usec = 10000}}, never = {{0}, {0}};
+	const struct sigaction handler = {.sa_handler = on_alarm};
+	struct allot_tenant *tenant;
+	uint32_t changes;
+
+	for (int in_tenant = 0; in_tenant < 2; in_tenant++) {
+		if (in_tenant)
+			enter("signal");
+		else
+			CHECK_EQ(unsetenv("ALLOT_TENANT_DIR"), 0);
+		tenant = opened();
+		CHECK_EQ(sigaction(SIGALRM, &handler, NULL), 0);
+		CHECK_EQ(setitimer(ITIMER_REAL, &often, NULL), 0);
+		CHECK_EQ(allot_tenant_wait(tenant, -1, &changes), -EINTR);
+		CHECK_EQ(setitimer(ITIMER_REAL, &never, NULL), 0);
+		allot_tenant_close(tenant);
+	}
+}
+
 static void check_places(void)
 {
 	const char *dir = enter("places");
@@ -360,6 +387,7 @@ int main(void)
 	check_time();
 	check_sizes();
 	check_changes();
+	check_signal();
 	check_places();
 	check_notice();
 	check_fork();

@@ -206,6 +206,30 @@ class Suspended(Case):
             self.assertIn("--notice", done.stderr)
 
 
+class Example(Case):
+    def test_cache(self):
+        """examples/cache.py keeps to the quota, and gives all back before it is suspended."""
+        example = os.path.join(os.path.dirname(MODULE), "examples", "cache.py")
+        cache = subprocess.Popen([ALLOT, "run", "--swappable", "--memory", "256MiB", "--name", "t",
+                                  "--", sys.executable, "-B", example], env=self.env, text=True,
+                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        self.addCleanup(self.end, cache)
+
+        def until(said):
+            for line in cache.stdout:
+                if line == said + "\n":
+                    return
+            self.fail(cache.stderr.read())
+
+        until("128 MiB")
+        self.allot("set", "t", "--memory", "128MiB")
+        until("64 MiB")
+        self.allot("suspend", "--notice", "60s", "t", timeout=50)
+        until("given back")
+        self.allot("resume", "t")
+        until("64 MiB")
+
+
 class Installed(Case):
     @unittest.skipUnless(importlib.util.find_spec("pip"), "no pip")
     def test_pip(self):

@@ -67,6 +67,7 @@ USES = {
     "guest/amd/memory": (*GUEST_LOW, "guest/lend", "guest/amd"),
     "guest/amd/queue": (*GUEST_LOW, "roles", "guest/amd"),
     "guest/nvml": (*GUEST_LOW, "guest/account"),
+    "tenant": (*LOW, "dropin", "guest/process"),
     "guest/launch": (*GUEST_LOW, "roles", "guest/account", "guest/meter", "guest/amd"),
     "guest/swap": (*GUEST_LOW, "roles", "guest/lend", "guest/account", "guest/memory",
                    "guest/movable", "guest/amd", "guest/amd/memory", "guest/amd/queue"),

@@ -48,12 +48,17 @@ enum control_said {
 
 /* Work on the devices is waited for no longer than this, nor for others' moves and memory's. */
 #define CONTROL_TIMEOUT_MAX_US (600 * UINT64_C(1000000))
+/* Nor for programs that were given notice; see SWAP_NOTICE_MOST_NS. */
+#define CONTROL_NOTICE_MAX_US (60 * UINT64_C(1000000))
 
 struct control_request {
 	uint32_t magic, version;
 	uint32_t verb, said;
 	uint32_t kind; /* of CONTROL_MAKE: enum tenant_kind of node/tenants.h */
-	uint32_t container; /* likewise, of TENANT_CONTAINER: pid of its first process, for the sender */
+	union {
+		uint32_t container; /* likewise, of TENANT_CONTAINER: pid of its first process, for the sender */
+		uint32_t notice_ms; /* of CONTROL_SUSPEND, as its option; 0, and daemons from before: none */
+	};
 	uint64_t host_bytes;  /* of CONTROL_SUSPEND, as its option; 0: no bound of its own */
 	uint64_t timeout_us; /* likewise; of CONTROL_RESUME, where it is not 0 */
 	char name[POLICY_NAME_BYTES]; /* of CONTROL_MAKE without its "@UID" */

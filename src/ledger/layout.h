@@ -137,6 +137,7 @@ struct ledger_file {
 /* Locks are byte ranges far beyond the end of the file, where no data can be. */
 #define LEDGER_LOCK_QUOTA (INT64_C(1) << 40)
 #define LEDGER_LOCK_DEVICES (LEDGER_LOCK_QUOTA + 1) /* of a process that names a device */
+#define LEDGER_LOCK_LISTEN  (LEDGER_LOCK_QUOTA + 2) /* shared, see swap_listen */
 #define LEDGER_LOCK_SLOTS (INT64_C(1) << 41) /* + slot */
 /* Right behind the slots, so that one lock has all of them; shared, see life.h. */
 #define LEDGER_LOCK_LIFE  (LEDGER_LOCK_SLOTS + LEDGER_SLOTS)
@@ -202,7 +203,10 @@ struct policy_file {
 	struct turn turn;
 	uint64_t stranded_bytes[TURN_DEVICES]; /* see turn.h */
 	struct turn_waits waits; /* likewise; zero: the arbiter is of an older allot */
-	uint8_t reserved[4096 - 192 - 8 * TURN_DEVICES - sizeof(struct turn_waits)];
+	uint64_t notice_until_ns; /* see swap.h; zero: nobody gave notice */
+	uint32_t notice;	  /* likewise; a futex word */
+	uint32_t pad2;
+	uint8_t reserved[4096 - 192 - 8 * TURN_DEVICES - sizeof(struct turn_waits) - 16];
 	struct policy_copy copy[2];
 };
 
@@ -219,6 +223,8 @@ _Static_assert(offsetof(struct policy_file, turn) == 128, "layout");
 _Static_assert(offsetof(struct policy_file, stranded_bytes) == 192, "layout");
 _Static_assert(sizeof(struct turn_waits) == 128, "layout");
 _Static_assert(offsetof(struct policy_file, waits) == 704, "layout");
+_Static_assert(offsetof(struct policy_file, notice_until_ns) == 832, "layout");
+_Static_assert(offsetof(struct policy_file, notice) == 840, "layout");
 _Static_assert(offsetof(struct policy_file, copy) == 4096, "layout");
 _Static_assert(sizeof(struct policy_file) == 4096 + 2 * 8192, "layout");
 

@@ -349,6 +349,11 @@ uint64_t policy_generation(const struct policy_map *map)
 }
 
 /* Every update changes the word; the gate may stay the same. */
+const uint32_t *policy_generation_word(const struct policy_map *map)
+{
+	return (const uint32_t *)&map->file->generation;
+}
+
 void policy_wait(const struct policy_map *map, uint64_t generation)
 {
 	while (policy_generation(map) == generation)

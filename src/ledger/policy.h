@@ -109,6 +109,9 @@ int policy_load_file(int fd, struct policy *ret, struct policy_told *ret_told);
 /* Differs after every update: a caller compares it to know that its cached limits still hold. */
 uint64_t policy_generation(const struct policy_map *map);
 
+/* Its low half as a word that FUTEX_WAIT (not private) accepts; see policy_wait. */
+const uint32_t *policy_generation_word(const struct policy_map *map);
+
 /*
  * Sleeps until the generation has changed, without limit. A writer that is killed directly after a
  * change may leave the waking to the next one.

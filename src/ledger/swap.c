@@ -43,7 +43,7 @@ struct swap_desk {
 	uint32_t request;	  /* what it was asked for last, as far as this desk knows */
 };
 
-/* Of an empty file, which nobody touches: the mapping keeps the description, and so the lock. */
+/* Which nobody touches: the mapping keeps the description, and so the lock. */
 #define LOCK_MAP_BYTES 1
 
 void swap_desk_close(struct swap_desk *desk)
@@ -58,14 +58,20 @@ void swap_desk_close(struct swap_desk *desk)
 
 DEFINE_CLEANUP(struct swap_desk, swap_desk_close)
 
-static int swap_desk_keep(struct swap_desk *desk, int lock)
+static int swap_keep_lock(int fd, void **ret)
 {
-	void *map = mmap(NULL, LOCK_MAP_BYTES, PROT_NONE, MAP_SHARED, lock, 0);
+	void *map = mmap(NULL, LOCK_MAP_BYTES, PROT_NONE, MAP_SHARED, fd, 0);
+	int r;
 
 	if (map == MAP_FAILED)
 		return err_errno();
-	desk->lock = map;
-	return madvise(map, LOCK_MAP_BYTES, MADV_DONTFORK) < 0 ? err_errno() : 0;
+	if (madvise(map, LOCK_MAP_BYTES, MADV_DONTFORK) < 0) {
+		r = err_errno();
+		munmap(map, LOCK_MAP_BYTES);
+		return r;
+	}
+	*ret = map;
+	return 0;
 }
 
 /* -EAGAIN: another has it, or it was cleared meanwhile. */
@@ -106,7 +112,7 @@ int swap_desk_open(const char *dir, enum swap_asker asker, struct swap_desk **re
 	r = swap_desk_lock(desk, lock < 0 ? fd : lock, asker);
 	if (r < 0)
 		return r == -EAGAIN ? -EBUSY : r;
-	r = lock < 0 ? 0 : swap_desk_keep(desk, lock);
+	r = lock < 0 ? 0 : swap_keep_lock(lock, &desk->lock);
 	if (r < 0)
 		return r;
 	/* Processes cannot open that file, and look at this one. */
@@ -212,6 +218,50 @@ uint64_t swap_host_bytes(uint64_t bytes, uint64_t split)
 	uint64_t room = split >> 32, all = split & UINT32_MAX;
 
 	return room >= all ? bytes : bytes / all * room + bytes % all * room / all;
+}
+
+/*
+ * The time first: a reader that finds the number finds it, too. If the requester is killed in between,
+ * nobody is woken, and a process that looks by itself sees a notice that ends.
+ */
+void swap_desk_give_notice(struct swap_desk *desk, uint64_t until_ns)
+{
+	if (word_check(&desk->file->desk) != desk->number)
+		return;
+	word_release(&desk->file->notice_until_ns, until_ns);
+	word_publish_add(&desk->file->notice, 1u);
+	futex_wake_all(&desk->file->notice);
+}
+
+const uint32_t *swap_notice(const struct policy_map *map)
+{
+	return &map->file->notice;
+}
+
+uint64_t swap_notice_left_ns(const struct policy_map *map, uint64_t now_ns)
+{
+	uint64_t left = sat_sub_u64(word_acquire(&map->file->notice_until_ns), now_ns);
+
+	return left <= SWAP_NOTICE_MOST_NS ? left : 0;
+}
+
+bool swap_is_listened_to(const char *dir)
+{
+	return map_is_held(dir, LEDGER_LOCK_LISTEN, 1);
+}
+
+int swap_listen(const char *dir, void **ret_ear)
+{
+	CLEANUP_CLOSE int fd = map_open(dir, O_RDONLY);
+	int r = fd < 0 ? fd : shared_file_share(fd, LEDGER_LOCK_LISTEN, 1);
+
+	return r < 0 ? r : swap_keep_lock(fd, ret_ear);
+}
+
+void swap_listen_no_more(void *ear)
+{
+	if (ear)
+		munmap(ear, LOCK_MAP_BYTES);
 }
 
 const uint32_t *swap_request(const struct policy_map *map)

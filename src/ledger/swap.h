@@ -45,6 +45,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/now.h"
 #include "ledger/records.h"
 
 struct ledger;
@@ -142,6 +143,44 @@ uint64_t swap_split_of(uint64_t bytes, uint64_t room);
 
 /* The part of `bytes` bytes that has room on the host, in proportion. */
 uint64_t swap_host_bytes(uint64_t bytes, uint64_t split);
+
+/* --- Notice -------------------------------------------------------------------------------- */
+
+/*
+ * A requester that is not in a hurry gives notice before PREPARE, for programs that want to give
+ * memory back or to save something. It waits until none listens any more, or for the time that it
+ * said. A program that listens holds a lock that the kernel drops at its death, and lets go of it
+ * when it is ready.
+ *
+ *	requester   notice, until T ──────────── nobody listens, or T ──► PREPARE
+ *	program     listens      ... hears of it, frees, is ready
+ *
+ * A requester that is killed leaves a notice that ends at T, and nothing else. The words are the
+ * policy's, so no process of the tenant can give notice; one that keeps the lock delays a requester by
+ * the time that this one chose.
+ */
+
+/* The longest that can be given; one of later is damage. */
+#define SWAP_NOTICE_MOST_NS (60 * NS_PER_S)
+
+/* Until then by CLOCK_MONOTONIC; 0: the notice is withdrawn, or what was announced has begun. */
+void swap_desk_give_notice(struct swap_desk *desk, uint64_t until_ns);
+
+/* True if a process of the tenant in `dir` listens. True when that cannot be found out. */
+bool swap_is_listened_to(const char *dir);
+
+/* The number of the last notice, as a word that FUTEX_WAIT (not private) accepts. */
+const uint32_t *swap_notice(const struct policy_map *map);
+
+/* How long it is until what was announced; 0: nothing is. Pure but for the map. */
+uint64_t swap_notice_left_ns(const struct policy_map *map, uint64_t now_ns);
+
+/*
+ * Listens, for as long as this process lives, until it calls exec, or swap_listen_no_more; without a
+ * descriptor, and with no part of it for children. 0 or an error of life_hold.
+ */
+int swap_listen(const char *dir, void **ret_ear);
+void swap_listen_no_more(void *ear);
 
 /* --- Who answers --------------------------------------------------------------------------- */
 

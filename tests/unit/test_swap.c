@@ -363,8 +363,65 @@ static void check_poll(void)
 	ledger_close(poll.ledger);
 }
 
+static void *wait_for_notice(void *arg)
+{
+	const uint32_t *word = swap_notice(arg);
+
+	while (!word_acquire(word))
+		futex_wait(word, 0);
+	return (void *)(uintptr_t)(swap_notice_left_ns(arg, now_monotonic_ns()) > 0);
+}
+
+/* A requester says when; processes that listen say by a lock that they are not ready. */
+static void check_notice(void)
+{
+	const char *dir = fixture_tenant("notice");
+	void *ear = NULL, *other = NULL, *heard;
+	uint64_t now = now_monotonic_ns();
+	struct policy_map *map;
+	struct swap_desk *desk;
+	pthread_t thread;
+	pid_t child;
+
+	CHECK_EQ(policy_open(dir, &map), 0);
+	CHECK_EQ(swap_desk_open(dir, SWAP_COMMAND, &desk), 0);
+	CHECK_EQ(swap_notice_left_ns(map, now), 0);
+	CHECK(!swap_is_listened_to(dir));
+	CHECK_EQ(swap_listen(dir, &ear), 0);
+	CHECK_EQ(swap_listen(dir, &other), 0);
+	CHECK(swap_is_listened_to(dir));
+	CHECK_EQ(pthread_create(&thread, NULL, wait_for_notice, map), 0);
+	swap_desk_give_notice(desk, now + 50 * NS_PER_S);
+	CHECK_EQ(pthread_join(thread, &heard), 0);
+	CHECK(heard);
+	CHECK_EQ(swap_notice_left_ns(map, now), 50 * NS_PER_S);
+	CHECK_EQ(swap_notice_left_ns(map, now + 49 * NS_PER_S), NS_PER_S);
+	CHECK_EQ(swap_notice_left_ns(map, now + 51 * NS_PER_S), 0);
+	swap_listen_no_more(ear);
+	CHECK(swap_is_listened_to(dir));
+	/* A child has no part of its parent's lock, and the kernel drops that of a killed one. */
+	child = fork();
+	CHECK(child >= 0);
+	if (!child) {
+		CHECK_EQ(swap_listen(dir, &ear), 0);
+		raise(SIGKILL);
+	}
+	CHECK_EQ(waitpid(child, NULL, 0), child);
+	swap_listen_no_more(other);
+	CHECK(!swap_is_listened_to(dir));
+	swap_desk_give_notice(desk, 0);
+	CHECK_EQ(swap_notice_left_ns(map, now), 0);
+	/* What no requester says is damage. */
+	swap_desk_give_notice(desk, now + 100 * NS_PER_S);
+	CHECK_EQ(swap_notice_left_ns(map, now), 0);
+	swap_listen_no_more(NULL);
+	swap_desk_close(desk);
+	policy_close(map);
+}
+
 int main(void)
 {
+	check_notice();
 	check_poll();
 	check_progress();
 	check_requests();

@@ -34,6 +34,13 @@ int away_parse_timeout(const char *text, uint64_t *ret_us)
 	return say_error("--timeout \"%s\": not a time up to a day; write it like --timeout 10s", text);
 }
 
+int away_parse_notice(const char *text, uint64_t *ret_us)
+{
+	if (!parse_duration_us(text, CONTROL_NOTICE_MAX_US, ret_us))
+		return 0;
+	return say_error("--notice \"%s\": not a time up to a minute; write it like --notice 2s", text);
+}
+
 /*
  * How long to wait for the way back after a call-off. A process that makes no progress is not
  * waited for again: it finds the request when it continues.
@@ -220,7 +227,25 @@ static int away_note(struct moving *moving)
 	return sum.silent ? CONTROL_EXIT_LATE : 0;
 }
 
-int away_send(struct moving *moving, const struct away_options *o)
+/*
+ * Tells programs that listen, and waits until each is ready, or for the time that was given. Others may
+ * move the tenant meanwhile, as it may be in the way of theirs. 0, or an exit status after a message.
+ */
+static int away_give_notice(struct moving *moving, const struct away_options *o)
+{
+	uint64_t until = now_monotonic_ns() + o->notice_us * NS_PER_US;
+	unsigned int nap = 50;
+
+	if (!o->notice_us || moving_rests(moving) != SWAP_RUN || !swap_is_listened_to(moving->dir))
+		return 0;
+	swap_desk_give_notice(moving->desk, until);
+	moving_leave_desk(moving);
+	while (swap_is_listened_to(moving->dir) && now_monotonic_ns() < until)
+		shared_file_nap(&nap, NAP_MOST_US);
+	return moving_take_desk(moving);
+}
+
+static int away_send_noticed(struct moving *moving, const struct away_options *o)
 {
 	bool suspended = moving_rests(moving) != SWAP_RUN;
 	int r = o->contexts ? contexts_check(moving) : 0;
@@ -251,6 +276,19 @@ int away_send(struct moving *moving, const struct away_options *o)
 	} else if (!away_return(moving)) {
 		say_note("tenant \"%s\" goes on as it was: what had left is back", moving->name);
 	}
+	return r;
+}
+
+int away_send(struct moving *moving, const struct away_options *o)
+{
+	int r = away_give_notice(moving, o);
+
+	if (r)
+		return r;
+	r = away_send_noticed(moving, o);
+	/* It has happened, or does not: programs that see the tenant run are not to wait for it. */
+	if (o->notice_us)
+		swap_desk_give_notice(moving->desk, 0);
 	return r;
 }
 

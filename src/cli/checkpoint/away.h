@@ -15,8 +15,11 @@
 /* Parses the value of --timeout; 0, or an exit status after a message. */
 int away_parse_timeout(const char *text, uint64_t *ret_us);
 
+/* The same of --notice. */
+int away_parse_notice(const char *text, uint64_t *ret_us);
+
 /*
- * Suspends a running tenant; with `contexts` also moves the contexts of a suspended one. 0, or an
+ * Suspends a running tenant, after notice if that is asked for; with `contexts` also moves the contexts of a suspended one. 0, or an
  * exit status after a message: then the tenant is as it was. Says on stdout how long it took.
  */
 int away_send(struct moving *moving, const struct away_options *options);

@@ -13,13 +13,17 @@
 #include "cli/tenant/place.h"
 #include "cli/tenant/remote.h"
 
-enum { KEY_CONTEXTS = 256, KEY_HOST_MEMORY, KEY_TIMEOUT };
+enum { KEY_CONTEXTS = 256, KEY_HOST_MEMORY, KEY_NOTICE, KEY_TIMEOUT };
 
 static const struct argp_option options[] = {
 	{"contexts", KEY_CONTEXTS, NULL, 0,
 	 "also move contexts, code, and all else that the driver keeps on the device", 0},
 	{"host-memory", KEY_HOST_MEMORY, "SIZE", 0,
 	 "most memory to use on the host (default: what is free, less 10%)", 0},
+	{"notice", KEY_NOTICE, "TIME", 0,
+	 "tell programs that listen (allot_tenant(3)), and wait for them at most that long, like 2s "
+	 "(default: no notice)",
+	 0},
 	{"timeout", KEY_TIMEOUT, "TIME", 0,
 	 "how long to wait for work on the device, and for a process that makes no progress, like "
 	 "10s (default 30s)",
@@ -45,6 +49,8 @@ static error_t suspend_parse_option(int key, char *arg, struct argp_state *state
 			return 0;
 		return say_fail(EINVAL, "--host-memory \"%s\": not a size; write it like "
 				"--host-memory 64GiB or --host-memory 50%%", arg);
+	case KEY_NOTICE:
+		return away_parse_notice(arg, &a->away.notice_us) ? EINVAL : 0;
 	case KEY_TIMEOUT:
 		return away_parse_timeout(arg, &a->away.timeout_us) ? EINVAL : 0;
 	case ARGP_KEY_ARG:

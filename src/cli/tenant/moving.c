@@ -64,6 +64,17 @@ static void moving_put_off_stops(struct moving *m)
 	sigprocmask(SIG_BLOCK, &stops, &m->signals);
 }
 
+int moving_take_desk(struct moving *m)
+{
+	int r = moving_open_desk(m);
+
+	if (r == -EBUSY)
+		return say_error("tenant \"%s\": another allot suspend or resume is at work; wait for it",
+				 m->name);
+	return r < 0 ? say_error("tenant \"%s\" (%s) cannot be opened: %s", m->name, m->dir,
+				 tenants_error_words(r)) : 0;
+}
+
 int moving_open(const char *name, struct moving *ret)
 {
 	struct moving m = {.name = name, .patience_ns = MOVING_PATIENCE_NS};
@@ -91,14 +102,11 @@ int moving_open(const char *name, struct moving *ret)
 	memcpy(m.swap_dir, policy.swap_dir, sizeof(m.swap_dir));
 	moving_put_off_stops(&m);
 	r = ledger_open(m.dir, LEDGER_READ, &m.ledger);
-	if (!r)
-		r = moving_open_desk(&m);
-	if (r < 0) {
+	r = r < 0 ? say_error("tenant \"%s\" (%s) cannot be opened: %s", name, m.dir,
+			      tenants_error_words(r)) : moving_take_desk(&m);
+	if (r) {
 		moving_close(&m);
-		return r == -EBUSY ? say_error("tenant \"%s\": another allot suspend or resume is at "
-					       "work; wait for it", name)
-				   : say_error("tenant \"%s\" (%s) cannot be opened: %s", name, m.dir,
-					       tenants_error_words(r));
+		return r;
 	}
 	*ret = m;
 	return 0;

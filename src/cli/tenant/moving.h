@@ -42,6 +42,8 @@ int moving_open(const char *name, struct moving *ret);
 void moving_close(struct moving *moving);
 /* Others may ask from here on; nothing more is asked for. */
 void moving_leave_desk(struct moving *moving);
+/* The desk again, after that. 0, or an exit status after a message. */
+int moving_take_desk(struct moving *moving);
 
 /*
  * Returns the tenant's state: SWAP_RUN, SWAP_OUT, SWAP_BARE or SWAP_GIVEN. A move that a killed

@@ -223,6 +223,7 @@ int remote_move(const char *runtime, const char *name, bool away,
 	request.timeout_us = options->timeout_us;
 	if (away) {
 		request.host_bytes = options->host_bytes;
+		request.notice_ms = (uint32_t)(options->notice_us / 1000);
 		request.said = options->contexts ? (uint32_t)CONTROL_SAID_CONTEXTS : 0;
 	}
 	if (request.timeout_us > CONTROL_TIMEOUT_MAX_US)

@@ -34,6 +34,7 @@ int remote_remove(const char *runtime, const char *name, bool ended_only);
 struct away_options {
 	uint64_t host_bytes; /* most that may go to host memory; 0: not said */
 	uint64_t timeout_us; /* how long to wait for processes that make no progress */
+	uint64_t notice_us;  /* before that: how long processes that listen have at most; 0: none */
 	bool contexts;	     /* go, too */
 };
 

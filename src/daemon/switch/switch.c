@@ -297,15 +297,20 @@ static const char *switch_argument(const struct asking *asking, const char *key)
 static const char *switch_read_request(const struct asking *asking, struct control_request *request)
 {
 	const char *timeout = switch_argument(asking, "timeout");
+	const char *notice = switch_argument(asking, "notice");
 	const char *level = switch_argument(asking, "level"), *tags = switch_argument(asking, "tags");
-	bool sleeps = asking->verb->quiet && asking->verb->what == WHAT_SUSPEND;
+	bool suspends = asking->verb->what == WHAT_SUSPEND, sleeps = asking->verb->quiet && suspends;
+	uint64_t notice_us = 0;
 
 	*request = (struct control_request){
-		.verb = asking->verb->what == WHAT_SUSPEND ? CONTROL_SUSPEND : CONTROL_RESUME,
+		.verb = suspends ? CONTROL_SUSPEND : CONTROL_RESUME,
 		.timeout_us = PATIENCE_US};
 	memcpy(request->name, asking->name, sizeof(asking->name));
 	if (timeout && parse_duration_us(timeout, CONTROL_TIMEOUT_MAX_US, &request->timeout_us) < 0)
 		return "timeout: write a time up to 600s, like ?timeout=10s";
+	if (notice && (!suspends || parse_duration_us(notice, CONTROL_NOTICE_MAX_US, &notice_us) < 0))
+		return "notice: write a time up to 60s, like ?notice=2s, of a suspend";
+	request->notice_ms = (uint32_t)(notice_us / 1000);
 	if (!sleeps)
 		return NULL;
 	if (tags)
@@ -343,7 +348,8 @@ static void switch_begin_move(struct switches *s, struct switching *on, struct a
 {
 	memcpy(on->name, asking->name, sizeof(on->name));
 	on->away = request->verb == CONTROL_SUSPEND;
-	on->due_ns = now_monotonic_ns() + BOUND_TIMES * request->timeout_us * NS_PER_US + BOUND_NS;
+	on->due_ns = now_monotonic_ns() + BOUND_TIMES * request->timeout_us * NS_PER_US + BOUND_NS +
+		     (on->away ? request->notice_ms * NS_PER_MS : 0);
 	on->asking = asking;
 	asking->on = on;
 	switch_watch(s, on);

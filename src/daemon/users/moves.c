@@ -51,13 +51,14 @@ static int moves_spawn(const char *path, const char *const argv[], int out, pid_
 int moves_start(const struct control_request *request, struct move *ret)
 {
 	bool away = request->verb == CONTROL_SUSPEND;
-	char path[PATH_MAX], timeout[32], host[32], name[POLICY_NAME_BYTES];
-	const char *argv[9] = {"allot", away ? "suspend" : "resume", name};
+	char path[PATH_MAX], timeout[32], host[32], notice[32], name[POLICY_NAME_BYTES];
+	const char *argv[11] = {"allot", away ? "suspend" : "resume", name};
 	CLEANUP_CLOSE int reader = -EBADF;
 	CLEANUP_CLOSE int writer = -EBADF;
 	int n = 3, ends[2], r;
 
-	if ((away && !request->timeout_us) || request->timeout_us > CONTROL_TIMEOUT_MAX_US)
+	if ((away && !request->timeout_us) || request->timeout_us > CONTROL_TIMEOUT_MAX_US ||
+	    (away && request->notice_ms > CONTROL_NOTICE_MAX_US / 1000))
 		return -EINVAL;
 	r = library_command(path);
 	if (r < 0)
@@ -65,6 +66,7 @@ int moves_start(const struct control_request *request, struct move *ret)
 	memcpy(name, request->name, sizeof(name));
 	snprintf(timeout, sizeof(timeout), "%" PRIu64 "us", request->timeout_us);
 	snprintf(host, sizeof(host), "%" PRIu64, request->host_bytes);
+	snprintf(notice, sizeof(notice), "%" PRIu32 "ms", request->notice_ms);
 	if (request->timeout_us) {
 		argv[n++] = "--timeout";
 		argv[n++] = timeout;
@@ -72,6 +74,10 @@ int moves_start(const struct control_request *request, struct move *ret)
 	if (away && request->host_bytes) {
 		argv[n++] = "--host-memory";
 		argv[n++] = host;
+	}
+	if (away && request->notice_ms) {
+		argv[n++] = "--notice";
+		argv[n++] = notice;
 	}
 	if (away && request->said & CONTROL_SAID_CONTEXTS)
 		argv[n++] = "--contexts";

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/number.h"
+#include "dropin/directory.h"
 #include "guest/process/complain.h"
 #include "ledger/ledger.h"
 #include "ledger/life.h"
@@ -37,24 +38,6 @@ static void drop_in_own_policy(const struct config *config, struct policy *ret)
 	drop_in_own_limit(config_everywhere(config), config_share_everywhere(config),
 			  &ret->device[0]);
 	config_apply(config, ret);
-}
-
-/*
- * The configuration's name, and in a container of several that share the runtime directory the
- * container's own part behind it: "drop-in-0.57".
- */
-static void drop_in_name(const struct config *config, const char *runtime,
-			 char ret[static POLICY_NAME_BYTES])
-{
-	char container[TENANT_CONTAINER_BYTES];
-	int room;
-
-	if (!tenant_container(runtime, container)) {
-		memcpy(ret, config->tenant, POLICY_NAME_BYTES);
-		return;
-	}
-	room = POLICY_NAME_BYTES - 2 - (int)strlen(container);
-	snprintf(ret, POLICY_NAME_BYTES, "%.*s-%s", room, config->tenant, container);
 }
 
 /* Removing a tenant takes less than a millisecond. */
@@ -102,7 +85,7 @@ static bool drop_in_is_left(const char *dir)
 	return used;
 }
 
-/* Returns true for a name as drop_in_name makes it, of a tenant that the command did not note. */
+/* Returns true for a name as directory_find makes it, of a tenant that the command did not note. */
 static bool drop_in_is_of_container(const char *name, const char *dir)
 {
 	const char *of = strrchr(name, '-');
@@ -151,15 +134,10 @@ int drop_in_enter(const struct config *config, char *ret_dir, size_t len, bool *
 	char runtime[200];
 	int r;
 
-	/* Processes under the file have one quota together: no variable leads to another ledger. */
-	if (config_is_by_file(config))
-		r = tenant_usual_dir(runtime, sizeof(runtime));
-	else
-		r = tenant_runtime_dir(runtime, sizeof(runtime));
+	drop_in_own_policy(config, &entering.own);
+	r = directory_find(config, runtime, sizeof(runtime), entering.own.name);
 	if (r)
 		return r;
-	drop_in_own_policy(config, &entering.own);
-	drop_in_name(config, runtime, entering.own.name);
 	/* An `allot ps` in between may remove the files of an earlier tenant. */
 	for (int i = 0; i < DROP_IN_TRIES; i++) {
 		r = drop_in_try(runtime, &entering, ret_dir, len);

@@ -5,6 +5,7 @@ import glob
 import os
 import shutil
 import subprocess
+import sys
 
 import cli_lib
 
@@ -34,6 +35,26 @@ int main(void)
 }
 """
 
+TENANT = r"""
+#include <allot/tenant.h>
+#include <stdio.h>
+
+int main(void)
+{
+    struct allot_tenant_device device = {.size = sizeof(device)};
+    struct allot_tenant_state state = {.size = sizeof(state)};
+    struct allot_tenant *tenant;
+
+    if (allot_tenant_open(&tenant) || allot_tenant_get(tenant, &state) ||
+        allot_tenant_get_device(tenant, 0, &device))
+        return 1;
+    printf("%s: %llu bytes of %u devices\n", state.name, (unsigned long long)device.limit_bytes,
+           (unsigned)state.devices);
+    allot_tenant_close(tenant);
+    return 0;
+}
+"""
+
 
 class Install(cli_lib.Case):
     def test_installed_tree(self):
@@ -54,25 +75,37 @@ class Install(cli_lib.Case):
         self.assertIn("GPU 0: ", out)
         if shutil.which("scdoc"):
             pages = {os.path.basename(page) for page in glob.glob(f"{prefix}/share/man/man*/*")}
-            for page in ("allot.1", "allot-run.1", "allot_peer.3", "liballot.7"):
+            for page in ("allot.1", "allot-run.1", "allot_peer.3", "allot_tenant.3", "liballot.7"):
                 self.assertTrue(any(p.startswith(page) for p in pages), pages)
         if shutil.which("pkg-config"):
-            self.peer_memory(prefix)
+            program = self.build(prefix, "peer", PEER)
+            out = self.ok("sim", "--amd", "3", "--memory", "1GiB", "--", program)
+            self.assertEqual(out, "3 devices, mapped to 0x7\n")
+            program = self.build(prefix, "tenant", TENANT)
+            out = self.ok("sim", "--gpus", "2", "--", cli_lib.ALLOT, "run", "--name", "asks",
+                          "--gpu", "1", "--memory", "1GiB", "--", program)
+            self.assertEqual(out, "asks: 1073741824 bytes of 1 devices\n")
+        (module,) = glob.glob(f"{prefix}/**/allot_tenant.py", recursive=True)
+        self.env["PYTHONPATH"] = os.path.dirname(module)
+        (library,) = glob.glob(f"{prefix}/**/liballot-tenant.so.0", recursive=True)
+        self.env["LD_LIBRARY_PATH"] = os.path.dirname(library)
+        out = subprocess.run([sys.executable, "-c", "import allot_tenant as a; print(a.Tenant().get())"],
+                             env=self.env, check=True, capture_output=True, text=True, timeout=100)
+        self.assertEqual(out.stdout, "State(no tenant)\n")
 
-    def peer_memory(self, prefix):
+    def build(self, prefix, name, text):
         """A program of somebody else's finds header and library by pkg-config."""
-        (found,) = glob.glob(f"{prefix}/**/allot-peer.pc", recursive=True)
+        (found,) = glob.glob(f"{prefix}/**/allot-{name}.pc", recursive=True)
         flags = subprocess.run(["pkg-config", f"--define-variable=prefix={prefix}", "--cflags",
                                 "--libs", found], check=True, capture_output=True, text=True)
-        source, program = self.path("peer.c"), self.path("peer")
+        source, program = self.path(f"{name}.c"), self.path(name)
         with open(source, "w", encoding="ascii") as file:
-            file.write(PEER)
+            file.write(text)
         subprocess.run([os.environ.get("CC", "cc"), "-std=c99", "-Wall", "-Wextra", "-pedantic",
                         "-Werror", "-o", program, source, *flags.stdout.split()], check=True,
                        timeout=100)
         self.env["LD_LIBRARY_PATH"] = os.path.dirname(os.path.dirname(found))
-        out = self.ok("sim", "--amd", "3", "--memory", "1GiB", "--", program)
-        self.assertEqual(out, "3 devices, mapped to 0x7\n")
+        return program
 
 
 if __name__ == "__main__":

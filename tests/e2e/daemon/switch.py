@@ -162,6 +162,8 @@ class Allowed(Case):
             self.assertEqual(self.refused(405, method, path)["Allow"], allow)
         for query in ("timeout=0", "timeout=601s", "timeout=x", "timeout="):
             self.refused(400, "POST", f"/v1/tenants/k/suspend?{query}", says="timeout")
+        for move in ("suspend?notice=soon", "suspend?notice=61s", "resume?notice=1s"):
+            self.refused(400, "POST", f"/v1/tenants/k/{move}", says="notice")
         for query in ("level=0", "level=3", "level=", "level=1x", "tags=kv_cache"):
             self.refused(400, "POST", f"/tenants/k/sleep?{query}")
 
@@ -201,7 +203,7 @@ class Moved(Case):
         self.fits(said)
         self.assertEqual(said["host_bytes"], before["resident_bytes"])
         self.assertEqual(said["resident_bytes"], 0)
-        self.assertEqual(self.post("/v1/tenants/f/suspend")[0], 200)
+        self.assertEqual(self.post("/v1/tenants/f/suspend?notice=50s")[0], 200)  # to nobody
         status, said = self.post("/v1/tenants/f/resume?timeout=10s")
         self.assertEqual((status, said["state"], said["host_bytes"]), (200, "running", 0), said)
         self.assertEqual(self.post("/v1/tenants/f/resume")[0], 200)

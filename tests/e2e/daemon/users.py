@@ -91,7 +91,7 @@ class Users(users_lib.Case):
 
         cli_lib.wait_for(lambda: state() == "running")
         self.assertIn(f"f@{ALICE}: suspended; none of its processes had device memory to move",
-                      self.user_ok(ALICE, "suspend", "f"))
+                      self.user_ok(ALICE, "suspend", "f", "--notice", "50s"))
         self.assertEqual(state(), "suspended")
         self.user_fails(BOB, "resume", f"f@{ALICE}", says=["another user's"])
         self.user_ok(ALICE, "resume", "f")
@@ -108,6 +108,7 @@ class Users(users_lib.Case):
         self.program(os.environ["FILL"], "--json", options=("--swappable",))
         self.user_fails(ALICE, "suspend", "f", says=["holds 1 array", "which cannot leave"])
         self.user_fails(ALICE, "suspend", "f", "--timeout", "601s", says=["--timeout"])
+        self.user_fails(ALICE, "suspend", "f", "--notice", "61s", says=["--notice"])
         self.alive(ALICE, "a")
         self.user_fails(ALICE, "suspend", "a", says=["is not swappable"])
 

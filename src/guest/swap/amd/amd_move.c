@@ -416,7 +416,7 @@ enum swap_why amd_move_ask_again(struct amd_move *move)
 
 /* --- Back ------------------------------------------------------------------------------------- */
 
-/* Reserves all that is away, on as many GPUs as it answers: see move_reserve in move.c. */
+/* Reserves all that is swapped out, on as many GPUs as it answers: see move_reserve in move.c. */
 static enum swap_why amd_move_reserve(struct amd_move *move, int kfd,
 				      struct amd_charge charge[static GUEST_DEVICES],
 				      uint32_t *ret_n)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What liballot-peer.so exports is what its header declares, and it needs nothing but libc.
+"""What a library for programs exports is what its header declares, and it needs nothing but libc.
 
-    peer_exports.py LIBRARY HEADER
+    public_exports.py LIBRARY HEADER
 """
 import re
 import subprocess

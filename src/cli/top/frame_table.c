@@ -88,7 +88,7 @@ _Static_assert(ROW_COLUMNS <= COLUMNS_MOST, "both tables fit");
 
 static const struct column row_columns[ROW_COLUMNS] = {
 	[ROW_MARK] = {"", 1, 1, 0, COLUMN_LEFT, COLUMN_FITS},
-	[ROW_NAME] = {"TENANT", 8, 24, 0, COLUMN_LEFT, COLUMN_FITS},
+	[ROW_NAME] = {"TENANT", 8, 24, 0, COLUMN_LEFT, COLUMN_YIELDS},
 	[ROW_USER] = {"USER", 4, 12, 5, COLUMN_LEFT, COLUMN_FITS},
 	[ROW_GPU] = {"GPU", 3, 20, 1, COLUMN_LEFT, COLUMN_FITS},
 	[ROW_STATE] = {"STATE", 5, 16, 7, COLUMN_LEFT, COLUMN_FITS},
@@ -187,8 +187,10 @@ static void frame_table_make_cell(const struct layout *l, const struct cells *ce
 }
 
 /* A cell at column `at` of the line, which ends there. */
-static int frame_table_append(struct frame_line *line, char *cell, int width, bool right, int at)
+static int frame_table_append(struct frame_line *line, char *cell, const struct column *column,
+			      int width, int at)
 {
+	bool right = column->align == COLUMN_RIGHT;
 	size_t end = strlen(line->text), room = sizeof(line->text) - end;
 	int pad;
 
@@ -198,7 +200,10 @@ static int frame_table_append(struct frame_line *line, char *cell, int width, bo
 		end += COLUMNS_GAP;
 		room -= COLUMNS_GAP;
 	}
-	text_clip(cell, (size_t)width);
+	if (column->how == COLUMN_YIELDS)
+		text_clip_middle(cell, (size_t)width);
+	else
+		text_clip(cell, (size_t)width);
 	pad = width - (int)text_columns(cell);
 	snprintf(line->text + end, room, "%*s%s%*s", right ? pad : 0, "", cell, right ? 0 : pad,
 		 "");
@@ -221,8 +226,7 @@ static struct frame_line *frame_table_add_cells(struct frame *f, const struct la
 			line->level = cells->level;
 		}
 		frame_table_make_cell(l, cells, c, utf8, cell);
-		at = frame_table_append(line, cell, l->width[c], l->column[c].align == COLUMN_RIGHT,
-					at);
+		at = frame_table_append(line, cell, &l->column[c], l->width[c], at);
 	}
 	return line;
 }
@@ -238,8 +242,7 @@ static void frame_table_add_headings(struct frame *f, const struct layout *l)
 		if (!l->width[c])
 			continue;
 		snprintf(cell, sizeof(cell), "%s", l->column[c].heading);
-		at = frame_table_append(line, cell, l->width[c], l->column[c].align == COLUMN_RIGHT,
-					at);
+		at = frame_table_append(line, cell, &l->column[c], l->width[c], at);
 	}
 }
 

@@ -145,6 +145,19 @@ class Layout(Screen):
         self.assertEqual(lines[10:19], [""] * 9)
         self.assertRegex(lines[19], r"^ q quit  \? help  / filter  m s n u r sort ")
 
+    def test_a_long_name_at_80_columns(self):
+        """It is cut in its middle, and costs no other column."""
+        self.keep("a-team-of-researchers-0001", "--memory", "6GiB")
+        self.keep("a-team-of-researchers-0002", "--memory", "6GiB", "--compute", "25")
+        self.hold("a-team-of-researchers-0002", f"{self.device[0]}:data:{GIB}",
+                  f"{self.device[0]}:busy:200", f"{self.device[0]}:refuse:{GIB}")
+        self.top(80, 24)
+        lines = self.wait(r"q quit", r"^> a-t\S*\.\.\S*0002 ")
+        self.assertLessEqual({"USER", "QUOTA", "MEMORY", "SHARE", "OF", "REFUSED"},
+                             set(lines[5].split()))
+        self.assertRegex(lines[7], r"^  a-t\S*\.\.\S*0001 ")
+        self.assertNotIn("no device", "\n".join(lines))
+
     def test_200_columns(self):
         self.tenants()
         self.top(200, 50)

@@ -180,6 +180,8 @@ int frame_build(const struct view *view, struct frame_state *state, int width, i
 		frame_add_title(ret, view, &rows, state, width);
 		/* Devices have a quarter of the screen, and at least a line. */
 		frame_table_devices(ret, view, state, width, height ? 1 + height / 4 : 0);
+		if (!view->gauges.n)
+			frame_line_add(ret, "no device is seen here; \"allot doctor\" says why");
 		if (ret->n > 1 && (!height || height > 12))
 			frame_line_add(ret, "%s", "");
 		if (!rows.n && *state->choice.filter)

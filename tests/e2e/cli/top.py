@@ -89,6 +89,9 @@ class Top(cli_lib.Case):
         for args in (("--once",), ()):
             lines = self.ok("top", *args, env={"LC_ALL": "C"}).splitlines()
             self.assertEqual(lines[0], "allot: 2 tenants, 2 processes, by memory")
+            self.assertEqual(lines[1], 'no device is seen here; "allot doctor" says why')
+            self.assertEqual(lines[2], "")
+            del lines[1:3]
             self.assertEqual(lines[1].split(),
                              ["TENANT", "USER", "GPU", "STATE", "PROC", "USED", "QUOTA", "MEM%",
                               "MEMORY", "REFUSED"])

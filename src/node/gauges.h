@@ -3,6 +3,8 @@
 #ifndef ALLOT_NODE_GAUGES_H
 #define ALLOT_NODE_GAUGES_H
 
+#include <stdbool.h>
+
 #include "node/devices.h"
 
 /* Of figures that a driver does not tell. */
@@ -16,6 +18,10 @@ struct gauge {
 	uint64_t total_bytes; /* 0: not known */
 	uint64_t used_bytes;
 	uint32_t busy_percent, celsius, milliwatt;
+	/* The rest is NVIDIA's alone. */
+	uint32_t limit_milliwatt, sm_mhz, memory_mhz, encoder_percent, decoder_percent;
+	uint32_t pcie_generation, pcie_lanes;
+	uint32_t sent_kbps, received_kbps; /* over PCIe, where asked for; 1000 bytes a second */
 };
 
 struct gauges {
@@ -34,5 +40,8 @@ void gauges_close(struct gauges_reader *reader); /* takes NULL */
  * the list, with its identity alone.
  */
 void gauges_read(struct gauges_reader *reader, struct gauges *ret);
+
+/* Whether it asks for what passes over PCIe, too: NVML takes 40 ms for each device. */
+void gauges_ask_traffic(struct gauges_reader *reader, bool ask);
 
 #endif

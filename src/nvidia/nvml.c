@@ -100,8 +100,9 @@ static int nvml_get_memory(struct nvml *nvml, nvmlDevice_t dev, struct nvml_devi
 /* By NVML's numbers, in the words that NVIDIA's own drivers for Kubernetes have for them. */
 static const char *nvml_architecture(struct nvml *nvml, nvmlDevice_t dev)
 {
-	static const char *const names[] = {"",	      "",	"Kepler", "Maxwell",	  "Pascal", "Volta",
-					    "Turing", "Ampere", "Ada Lovelace", "Hopper", "Blackwell"};
+	static const char *const names[] = {
+		"",	  "",	    "Kepler",	    "Maxwell", "Pascal",   "Volta",
+		"Turing", "Ampere", "Ada Lovelace", "Hopper",  "Blackwell"};
 	nvmlDeviceArchitecture_t number = 0;
 
 	if (nvml->lib.nvmlDeviceGetArchitecture(dev, &number) ||
@@ -146,18 +147,49 @@ uint32_t nvml_device_busy(struct nvml *nvml, unsigned int index)
 
 struct nvml_gauges nvml_device_gauges(struct nvml *nvml, unsigned int index)
 {
-	struct nvml_gauges g = {nvml_device_busy(nvml, index), NVML_GAUGE_UNKNOWN,
-				NVML_GAUGE_UNKNOWN};
+	const struct nvml_library *lib = &nvml->lib;
+	struct nvml_gauges g;
+	unsigned int x, period;
+	nvmlDevice_t dev;
+
+	memset(&g, 0xff, sizeof(g)); /* NVML_GAUGE_UNKNOWN */
+	if (lib->nvmlDeviceGetHandleByIndex_v2(index, &dev))
+		return g;
+	g.busy_percent = nvml_device_busy(nvml, index);
+	g.celsius = lib->nvmlDeviceGetTemperature(dev, NVML_TEMPERATURE_GPU, &x)
+			    ? NVML_GAUGE_UNKNOWN
+			    : x;
+	g.milliwatt = lib->nvmlDeviceGetPowerUsage(dev, &x) ? NVML_GAUGE_UNKNOWN : x;
+	g.limit_milliwatt = lib->nvmlDeviceGetEnforcedPowerLimit(dev, &x) ? NVML_GAUGE_UNKNOWN : x;
+	g.sm_mhz = lib->nvmlDeviceGetClockInfo(dev, NVML_CLOCK_SM, &x) ? NVML_GAUGE_UNKNOWN : x;
+	g.memory_mhz =
+		lib->nvmlDeviceGetClockInfo(dev, NVML_CLOCK_MEM, &x) ? NVML_GAUGE_UNKNOWN : x;
+	g.encoder_percent =
+		lib->nvmlDeviceGetEncoderUtilization(dev, &x, &period) ? NVML_GAUGE_UNKNOWN : x;
+	g.decoder_percent =
+		lib->nvmlDeviceGetDecoderUtilization(dev, &x, &period) ? NVML_GAUGE_UNKNOWN : x;
+	g.pcie_generation =
+		lib->nvmlDeviceGetCurrPcieLinkGeneration(dev, &x) ? NVML_GAUGE_UNKNOWN : x;
+	g.pcie_lanes = lib->nvmlDeviceGetCurrPcieLinkWidth(dev, &x) ? NVML_GAUGE_UNKNOWN : x;
+	return g;
+}
+
+struct nvml_traffic nvml_device_traffic(struct nvml *nvml, unsigned int index)
+{
+	const struct nvml_library *lib = &nvml->lib;
+	struct nvml_traffic t = {NVML_GAUGE_UNKNOWN, NVML_GAUGE_UNKNOWN};
 	nvmlDevice_t dev;
 	unsigned int x;
 
-	if (nvml->lib.nvmlDeviceGetHandleByIndex_v2(index, &dev))
-		return g;
-	if (!nvml->lib.nvmlDeviceGetTemperature(dev, NVML_TEMPERATURE_GPU, &x))
-		g.celsius = x;
-	if (!nvml->lib.nvmlDeviceGetPowerUsage(dev, &x))
-		g.milliwatt = x;
-	return g;
+	if (lib->nvmlDeviceGetHandleByIndex_v2(index, &dev))
+		return t;
+	t.sent_kbps = lib->nvmlDeviceGetPcieThroughput(dev, NVML_PCIE_UTIL_TX_BYTES, &x)
+			      ? NVML_GAUGE_UNKNOWN
+			      : x;
+	t.received_kbps = lib->nvmlDeviceGetPcieThroughput(dev, NVML_PCIE_UTIL_RX_BYTES, &x)
+				  ? NVML_GAUGE_UNKNOWN
+				  : x;
+	return t;
 }
 
 typedef nvmlReturn_t (*list_fn)(nvmlDevice_t device, unsigned int *count, nvmlProcessInfo_t *infos);

@@ -45,10 +45,22 @@ int nvml_device_get(struct nvml *nvml, unsigned int index, struct nvml_device *r
 struct nvml_gauges {
 	uint32_t busy_percent; /* the part of the driver's last window in which a kernel ran */
 	uint32_t celsius;
-	uint32_t milliwatt;
+	uint32_t milliwatt, limit_milliwatt;
+	uint32_t sm_mhz, memory_mhz;
+	uint32_t encoder_percent, decoder_percent;
+	uint32_t pcie_generation, pcie_lanes; /* of the link as it is now: it saves power when idle */
 };
 uint32_t nvml_device_busy(struct nvml *nvml, unsigned int index); /* that alone */
 struct nvml_gauges nvml_device_gauges(struct nvml *nvml, unsigned int index);
+
+/*
+ * What passed over PCIe, in 1000 bytes a second: sent by the device, and received. The driver
+ * measures for 20 ms for each of them, and the caller waits.
+ */
+struct nvml_traffic {
+	uint32_t sent_kbps, received_kbps;
+};
+struct nvml_traffic nvml_device_traffic(struct nvml *nvml, unsigned int index);
 
 /* Lists the processes that hold memory on the device; for free(). An empty list is NULL. */
 int nvml_device_processes(struct nvml *nvml, unsigned int index,

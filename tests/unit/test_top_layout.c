@@ -184,7 +184,7 @@ static void check_prompt(void)
 	prompt_key(&prompt, PROMPT_KILL);
 	type(&prompt, "\177\b");
 	CHECK(!*prompt.text);
-	for (int i = 0; i < 100; i++)
+	for (int i = 0; i < 2 * PROMPT_BYTES; i++)
 		prompt_key(&prompt, 'x');
 	CHECK_EQ(strlen(prompt.text), PROMPT_BYTES - 1);
 }

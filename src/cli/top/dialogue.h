@@ -27,7 +27,9 @@ struct dialogue {
 		DIALOGUE_FILTER,
 		DIALOGUE_MEMORY,
 		DIALOGUE_SHARE,
-		DIALOGUE_SIGNAL
+		DIALOGUE_SIGNAL,
+		DIALOGUE_WHICH,
+		DIALOGUE_COLUMNS
 	} at;
 	struct prompt prompt;
 	char question[192]; /* printable; the typed text follows it */

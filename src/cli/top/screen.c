@@ -258,14 +258,15 @@ static bool screen_wait(uint64_t until_ns, const sigset_t *waiting)
 }
 
 int screen_run(struct frame_state *state, struct view_reader *reader, const char *runtime,
-	       struct view *view)
+	       struct view *view, const char *message)
 {
-	struct dialogue dialogue = {.state = state};
+	struct dialogue dialogue = {.state = state, .stale = state->clocks};
 	uint64_t read_ns = now_monotonic_ns();
 	struct frame frame = {.n = 0};
 	sigset_t waiting;
 	int r = 0;
 
+	snprintf(dialogue.message, sizeof(dialogue.message), "%s", message);
 	screen_keep_terminal();
 	screen_take_signals(&waiting);
 	screen_start();
@@ -274,6 +275,7 @@ int screen_run(struct frame_state *state, struct view_reader *reader, const char
 		    now_monotonic_ns() >= read_ns + state->interval_us * NS_PER_US) {
 			dialogue.stale = false;
 			read_ns = now_monotonic_ns();
+			view_ask_traffic(reader, state->clocks);
 			r = view_read(reader, runtime, view);
 		}
 		if (!r)

@@ -42,6 +42,11 @@ void view_close(struct view_reader *reader)
 	free(reader);
 }
 
+void view_ask_traffic(struct view_reader *reader, bool ask)
+{
+	gauges_ask_traffic(reader->gauges, ask);
+}
+
 struct view_name view_outsider_name(const struct outsider_found *found)
 {
 	const char *command = found->process.command, *slash;
@@ -88,6 +93,10 @@ static void view_note_trails(struct view *view)
 		if (view->gauges.list[i].used_bytes != GAUGE_BYTES_UNKNOWN)
 			trail_note(&view->trails, VIEW_DEVICE, view->gauges.list[i].uuid,
 				   view->gauges.list[i].used_bytes);
+	for (unsigned int i = 0; i < view->gauges.n; i++)
+		if (view->gauges.list[i].busy_percent != GAUGE_UNKNOWN)
+			trail_note(&view->trails, VIEW_UTIL, view->gauges.list[i].uuid,
+				   view->gauges.list[i].busy_percent);
 	for (size_t i = 0; i < view->tenants.n; i++) {
 		const struct snapshot *s = view->tenants.list[i].snapshot;
 
@@ -128,7 +137,7 @@ int view_read(struct view_reader *reader, const char *runtime, struct view *view
 	if (!r) {
 		now.users = calloc(now.tenants.n + 1, sizeof(*now.users));
 		r = now.users ? outsiders_list(&usage, &now.tenants, user_name, &now.outside,
-				       &now.noutside)
+					       &now.noutside)
 			      : -ENOMEM;
 	}
 	usage_free(&usage);

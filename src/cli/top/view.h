@@ -18,11 +18,14 @@ struct view {
 	struct gauges gauges;
 	struct outsider_found *outside;
 	size_t noutside;
-	struct trails trails; /* by VIEW_DEVICE, a tenant's name or view_outsider_name() */
+	struct trails
+		trails; /* by VIEW_DEVICE, VIEW_UTIL, a tenant's name or view_outsider_name() */
 };
 
-/* No tenant's name begins so: of a device's trail, and of the names of those outside. */
+/* No tenant's name begins so: of a device's trails of memory and of utilisation, and of the names
+ * of those outside. */
 #define VIEW_DEVICE  "#"
+#define VIEW_UTIL    "%"
 #define VIEW_OUTSIDE "!"
 
 /* The name of a process outside of all tenants in a list: "!4711 python3", its pid and program. */
@@ -36,6 +39,9 @@ struct view_reader;
 /* Opens the drivers that there are. -ENOMEM. */
 int view_open(struct view_reader **ret);
 void view_close(struct view_reader *reader); /* takes NULL */
+
+/* Whether what passes over PCIe is read, too: it takes 40 ms for each device. */
+void view_ask_traffic(struct view_reader *reader, bool ask);
 
 /*
  * Reads everything again into `view`, which is zeroed before the first time. -errno if the runtime

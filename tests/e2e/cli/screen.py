@@ -37,6 +37,7 @@ class Screen(cli_lib.Case):
             self.skipTest("tmux is not installed")
         super().setUp()
         self.env["LC_ALL"] = "C.UTF-8"
+        self.env["XDG_CONFIG_HOME"] = self.path("config")
         self.env.pop("TMUX", None)
         self.socket = self.path("tmux")
         self.sim = [ALLOT, "sim", "--gpus", str(self.gpus), "--memory", "24GiB", "--context",
@@ -331,6 +332,19 @@ class Keys(Screen):
         self.type("t")
         self.type("?")
         self.wait(r"^> large", r"q quit")
+
+    def test_clocks(self):
+        self.top(120, 24)
+        self.wait(r"PROMISED")
+        self.type("d")
+        lines = self.wait(r"UTIL OVER TIME", absent=("PROMISED",))
+        self.assertEqual(lines[1].split(), ["GPU", "MODEL", "UTIL", "ENC", "DEC", "SM", "MHZ", "MEM",
+                                            "MHZ", "TEMP", "POWER", "LIMIT", "PCIE", "SENT/S",
+                                            "RECV/S", "UTIL", "OVER", "TIME"])
+        self.assertRegex(lines[2], r"^  0 allot sim.* +0% +0% +0% +1980 +3201 40 C 120 W 700 W  ?"
+                                   r"5 x16 +0 +0 +▁")
+        self.type("d")
+        self.wait(r"PROMISED")
 
     def test_interval(self):
         self.top(80, 24, "--interval", "2s")

@@ -131,6 +131,15 @@ class Metrics(daemon_lib.Case):
         for method in ("POST", "PUT", "DELETE"):
             self.assertEqual(self.get("/metrics", method)[0], 405)
 
+    def test_health(self):
+        """Of what the pages are made from: without it they have an error, and so has this one."""
+        self.daemon()
+        self.assertEqual(self.get("/healthz"), (200, "text/plain; charset=utf-8", "ok\n"))
+        os.rename(self.runtime, self.runtime + ".away")
+        self.assertEqual(self.get("/healthz")[0], 500)
+        os.rename(self.runtime + ".away", self.runtime)
+        self.assertEqual(self.get("/healthz")[0], 200)
+
     def test_the_port_is_taken(self):
         with socket.socket() as taken:
             taken.bind(("127.0.0.1", self.port))

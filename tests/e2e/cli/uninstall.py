@@ -70,6 +70,9 @@ class Uninstall(cli_lib.Case):
             with open(path, encoding="utf-8") as page:
                 wanted.update(re.findall(r"docs/([\w-]+\.md)", page.read()))
         self.assertLessEqual(wanted, set(there))
+        self.assertEqual(
+            set(os.listdir(f"{self.destination}{self.prefix}/share/doc/allot/from")),
+            {os.path.basename(path) for path in glob.glob(os.path.join(SOURCE, "docs/from/*.md"))})
 
     def test_nothing_is_left(self):
         self.install("install")

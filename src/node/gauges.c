@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/now.h"
 #include "node/amd_gauge.h"
 #include "nvidia/nvml.h"
 #include "text/text.h"
@@ -106,4 +107,50 @@ void gauges_read(struct gauges_reader *reader, struct gauges *ret)
 		else if (device->vendor == DEVICE_AMD)
 			gauges_read_amd(&reader->devices, device, gauge);
 	}
+}
+
+static int gauges_add_busy(struct gauges_reader *reader, const struct device *device,
+			   uint64_t since_us, struct gauge_busy **list, size_t *n)
+{
+	struct nvml_busy_process *found = NULL;
+	struct gauge_busy *more;
+	size_t nfound = 0;
+
+	/* A driver that does not tell has nothing to add. */
+	if (nvml_device_busy_processes(reader->nvml, device->number, since_us, &found, &nfound) ||
+	    !nfound)
+		return 0;
+	more = reallocarray(*list, *n + nfound, sizeof(*more));
+	for (size_t i = 0; more && i < nfound; i++) {
+		struct gauge_busy *busy = &more[(*n)++];
+
+		memcpy(busy->uuid, device->uuid, sizeof(busy->uuid));
+		busy->pid = found[i].pid;
+		busy->percent = found[i].busy_percent;
+	}
+	free(found);
+	if (!more)
+		return -ENOMEM;
+	*list = more;
+	return 0;
+}
+
+int gauges_read_busy(struct gauges_reader *reader, struct gauge_busy **ret, size_t *ret_n)
+{
+	uint64_t now_us = now_ns(CLOCK_REALTIME) / NS_PER_US;
+	struct gauge_busy *list = NULL;
+	size_t n = 0;
+	int r = 0;
+
+	for (unsigned int i = 0; !r && reader->nvml && i < reader->devices.n; i++)
+		if (reader->devices.list[i].vendor == DEVICE_NVIDIA)
+			r = gauges_add_busy(reader, &reader->devices.list[i], now_us - 1000000,
+					    &list, &n);
+	if (r < 0) {
+		free(list);
+		return r;
+	}
+	*ret = list;
+	*ret_n = n;
+	return 0;
 }

@@ -41,6 +41,17 @@ void gauges_close(struct gauges_reader *reader); /* takes NULL */
  */
 void gauges_read(struct gauges_reader *reader, struct gauges *ret);
 
+/*
+ * The part of the last second in which a process had SMs of a device busy, by NVIDIA's driver: for
+ * free(). Processes that had none are left out. -ENOMEM.
+ */
+struct gauge_busy {
+	uint8_t uuid[16];
+	pid_t pid; /* as the driver says it: in the first PID namespace on most systems */
+	uint32_t percent;
+};
+int gauges_read_busy(struct gauges_reader *reader, struct gauge_busy **ret, size_t *ret_n);
+
 /* Whether it asks for what passes over PCIe, too: NVML takes 40 ms for each device. */
 void gauges_ask_traffic(struct gauges_reader *reader, bool ask);
 

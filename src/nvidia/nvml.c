@@ -192,6 +192,59 @@ struct nvml_traffic nvml_device_traffic(struct nvml *nvml, unsigned int index)
 	return t;
 }
 
+/* The library refuses less room than for this many samples, however few there are. */
+#define BUSY_ROOM 128
+
+static int nvml_get_samples(struct nvml *nvml, nvmlDevice_t dev, uint64_t since_us,
+			    nvmlProcessUtilizationSample_t **ret, unsigned int *ret_n)
+{
+	unsigned int n = BUSY_ROOM;
+
+	for (int tries = 0; tries < 4; tries++) {
+		unsigned int room = n;
+		nvmlProcessUtilizationSample_t *samples = calloc(room, sizeof(*samples));
+		nvmlReturn_t r;
+
+		if (!samples)
+			return -ENOMEM;
+		r = nvml->lib.nvmlDeviceGetProcessUtilization(dev, samples, &n, since_us);
+		if (r == NVML_SUCCESS && n <= room) {
+			*ret = samples;
+			*ret_n = n;
+			return 0;
+		}
+		free(samples);
+		if (r != NVML_ERROR_INSUFFICIENT_SIZE || n > 1u << 16)
+			return r == NVML_SUCCESS ? -EIO : nvml_errno(r);
+		n = (unsigned int)max_u64(n, room) * 2;
+	}
+	return -EIO;
+}
+
+int nvml_device_busy_processes(struct nvml *nvml, unsigned int index, uint64_t since_us,
+			       struct nvml_busy_process **ret, size_t *ret_n)
+{
+	nvmlProcessUtilizationSample_t *samples = NULL;
+	struct nvml_busy_process *list;
+	unsigned int n = 0;
+	nvmlDevice_t dev;
+	int r = nvml_errno(nvml->lib.nvmlDeviceGetHandleByIndex_v2(index, &dev));
+
+	if (!r)
+		r = nvml_get_samples(nvml, dev, since_us, &samples, &n);
+	if (r < 0)
+		return r;
+	list = n ? calloc(n, sizeof(*list)) : NULL;
+	for (unsigned int i = 0; list && i < n; i++)
+		list[i] = (struct nvml_busy_process){(pid_t)samples[i].pid, samples[i].smUtil};
+	free(samples);
+	if (n && !list)
+		return -ENOMEM;
+	*ret = list;
+	*ret_n = n;
+	return 0;
+}
+
 typedef nvmlReturn_t (*list_fn)(nvmlDevice_t device, unsigned int *count, nvmlProcessInfo_t *infos);
 
 /*

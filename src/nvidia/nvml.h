@@ -62,6 +62,17 @@ struct nvml_traffic {
 };
 struct nvml_traffic nvml_device_traffic(struct nvml *nvml, unsigned int index);
 
+/*
+ * The part of the driver's windows since then in which a process had SMs busy, for each that did;
+ * for free(). An empty list is NULL. `since_us` is wall time, in microseconds.
+ */
+struct nvml_busy_process {
+	pid_t pid; /* as in nvml_process */
+	uint32_t busy_percent;
+};
+int nvml_device_busy_processes(struct nvml *nvml, unsigned int index, uint64_t since_us,
+			       struct nvml_busy_process **ret, size_t *ret_n);
+
 /* Lists the processes that hold memory on the device; for free(). An empty list is NULL. */
 int nvml_device_processes(struct nvml *nvml, unsigned int index,
 			  struct nvml_process **ret_processes, size_t *ret_count);

@@ -246,6 +246,8 @@ int cmd_top(int argc, char **argv)
 	r = view_open(&reader);
 	if (!r)
 		view_ask_traffic(reader, a.state.clocks && !a.json);
+	if (!r && !a.json)
+		view_ask_programs(reader, a.state.choice.name);
 	if (!r)
 		r = view_read(reader, runtime, &view);
 	if (r < 0)

@@ -379,6 +379,7 @@ static bool dialogue_show(struct dialogue *d, int key)
 	case '\r':
 	case 'p':
 		state->processes = !state->processes;
+		d->stale = true;
 		break;
 	case '+':
 	case '-':

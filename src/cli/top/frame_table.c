@@ -179,7 +179,7 @@ static struct frame_word frame_table_word(int column)
 {
 	struct frame_word word = {{0}};
 
-	for (size_t i = 0; row_columns[column].heading[i] && i < sizeof(word.s) - 1; i++) {
+	for (size_t i = 0; i < sizeof(word.s) - 1 && row_columns[column].heading[i]; i++) {
 		char c = row_columns[column].heading[i];
 
 		word.s[i] = c == ' ' ? '-' : (char)tolower((unsigned char)c);

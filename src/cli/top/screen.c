@@ -276,6 +276,7 @@ int screen_run(struct frame_state *state, struct view_reader *reader, const char
 			dialogue.stale = false;
 			read_ns = now_monotonic_ns();
 			view_ask_traffic(reader, state->clocks);
+			view_ask_programs(reader, state->processes ? state->choice.name : "");
 			r = view_read(reader, runtime, view);
 		}
 		if (!r)

@@ -16,6 +16,7 @@
 struct view_reader {
 	struct usage_reader *usage; /* NULL: no driver */
 	struct gauges_reader *gauges;
+	char tenant[TRAIL_NAME]; /* whose processes are read closely */
 };
 
 int view_open(struct view_reader **ret)
@@ -40,6 +41,27 @@ void view_close(struct view_reader *reader)
 	usage_close(reader->usage);
 	gauges_close(reader->gauges);
 	free(reader);
+}
+
+void view_ask_programs(struct view_reader *reader, const char *tenant)
+{
+	snprintf(reader->tenant, sizeof(reader->tenant), "%s", tenant);
+}
+
+/* Without memory for them the view is one without them. */
+static void view_read_programs(struct view_reader *reader, struct view *view)
+{
+	for (size_t i = 0; i < view->tenants.n && *reader->tenant; i++) {
+		const struct tenant_entry *tenant = &view->tenants.list[i];
+
+		if (tenant->error || strcmp(tenant->name, reader->tenant))
+			continue;
+		if (programs_read(tenant->snapshot, reader->gauges, &view->programs) < 0)
+			view->programs = (struct programs){.n = 0};
+		else
+			memcpy(view->asked, reader->tenant, sizeof(view->asked));
+		return;
+	}
 }
 
 void view_ask_traffic(struct view_reader *reader, bool ask)
@@ -115,6 +137,7 @@ static void view_free_read(struct view *view)
 	tenants_free(&view->tenants);
 	free(view->users);
 	free(view->outside);
+	programs_free(&view->programs);
 	view->users = NULL;
 	view->outside = NULL;
 }
@@ -148,6 +171,7 @@ int view_read(struct view_reader *reader, const char *runtime, struct view *view
 	figures_apply(&now.tenants);
 	view_name_users(&now.tenants, now.users);
 	gauges_read(reader->gauges, &now.gauges);
+	view_read_programs(reader, &now);
 	now.trails = view->trails;
 	view_free_read(view);
 	*view = now;

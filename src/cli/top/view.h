@@ -3,6 +3,7 @@
 #ifndef ALLOT_CLI_TOP_VIEW_H
 #define ALLOT_CLI_TOP_VIEW_H
 
+#include "cli/top/programs.h"
 #include "cli/top/trail.h"
 #include "node/gauges.h"
 #include "node/outsiders.h"
@@ -18,6 +19,8 @@ struct view {
 	struct gauges gauges;
 	struct outsider_found *outside;
 	size_t noutside;
+	char asked[TRAIL_NAME];	  /* for which tenant's processes; "": for nobody's */
+	struct programs programs; /* theirs */
 	struct trails
 		trails; /* by VIEW_DEVICE, VIEW_UTIL, a tenant's name or view_outsider_name() */
 };
@@ -39,6 +42,9 @@ struct view_reader;
 /* Opens the drivers that there are. -ENOMEM. */
 int view_open(struct view_reader **ret);
 void view_close(struct view_reader *reader); /* takes NULL */
+
+/* Whose processes are read closely: the tenant's, until another is asked for; "": nobody's. */
+void view_ask_programs(struct view_reader *reader, const char *tenant);
 
 /* Whether what passes over PCIe is read, too: it takes 40 ms for each device. */
 void view_ask_traffic(struct view_reader *reader, bool ask);

@@ -24,6 +24,18 @@ assert cu.cuMemAlloc_v2(ctypes.byref(block), ctypes.c_size_t(510 << 20)) == 0
 print("up", flush=True)
 sys.stdin.read()
 """
+# Uses device 0, and has a child by way of a shell that does so, too.
+FAMILY = """
+import ctypes, subprocess, sys
+cu = ctypes.CDLL("libcuda.so.1")
+context = ctypes.c_void_p()
+assert cu.cuInit(0) == 0 and cu.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
+if sys.argv[1] == "parent":
+    subprocess.Popen(["sh", "-c", '"$0" "$1" child; true', sys.executable, sys.argv[0]])
+else:
+    print("up", flush=True)
+sys.stdin.read()
+"""
 WORDS = "\x1b[2Jclear\x9b31m\u202ekcab"
 BLOCKS = "▁▂▃▄▅▆▇█"
 PARTS = "▏▎▍▌▋▊▉░"
@@ -202,6 +214,17 @@ class Layout(Screen):
         self.wait(rf"^> evil .*{shown}")
         self.key("Enter")
         self.wait(rf"^ +\d+ +\d+ +GPU-\w+ +1 MiB .*{shown}", r"q quit")
+
+    def test_processes_of_one(self):
+        """A child is below its parent; on a wide screen with its memory of the host, and its SMs."""
+        family = self.start(*self.sim, ALLOT, "run", "--name", "family", "--", sys.executable,
+                            self.path("family.py", FAMILY), "parent")
+        self.assertEqual(family.stdout.readline(), "up\n")
+        out = self.ok("top", "family")
+        self.assertRegex(out, r"(?m)DRIVER  COMMAND\n +\d+ .*  [^ `]+.*\n +\d+ .*  `-\S+")
+        self.top(200, 24, "family")
+        self.wait(r"DRIVER +SM +HOST +COMMAND$", r" -  +[\d.]+ MiB  \S*python\S* \S+family.py parent$",
+                  r" -  +[\d.]+ MiB  `-\S*python\S* \S+family.py child$")
 
     def test_history_grows(self):
         self.tenants()

@@ -45,7 +45,7 @@ static const struct argp_option options[] = {
 
 struct args {
 	bool once, json;
-	/* What was asked for goes before what was saved. */
+	/* Options go before saved settings. */
 	bool sorts, reverses, chooses, clocks, times;
 	struct frame_state state;
 };
@@ -215,6 +215,7 @@ static void top_load_settings(struct args *a, char *message, size_t size)
 		a->state.columns = saved.columns;
 	if (!a->clocks)
 		a->state.clocks = saved.clocks;
+	a->state.no_mouse = saved.no_mouse;
 	if (!a->times)
 		a->state.interval_us = saved.interval_us;
 }

@@ -136,7 +136,7 @@ struct frame_line *cells_add_line(struct frame *f, const struct cells_layout *l,
 	return line;
 }
 
-void cells_add_headings(struct frame *f, const struct cells_layout *l)
+struct frame_line *cells_add_headings(struct frame *f, const struct cells_layout *l)
 {
 	struct frame_line *line = frame_line_add(f, "%s", "");
 	char cell[FRAME_BYTES];
@@ -151,4 +151,5 @@ void cells_add_headings(struct frame *f, const struct cells_layout *l)
 		snprintf(cell, sizeof(cell), "%s", l->column[c].heading);
 		at = cells_append(line, cell, &l->column[c], l->width[c], at);
 	}
+	return line;
 }

@@ -43,7 +43,7 @@ void cells_put_trail(struct cells *cells, int column, const struct view *view, c
 void cells_measure(const struct cells_layout *l, const struct cells *cells, int *need);
 void cells_fit(struct cells_layout *l, int *need, int width);
 
-void cells_add_headings(struct frame *f, const struct cells_layout *l);
+struct frame_line *cells_add_headings(struct frame *f, const struct cells_layout *l);
 struct frame_line *cells_add_line(struct frame *f, const struct cells_layout *l,
 				  const struct cells *cells, bool utf8);
 

@@ -87,7 +87,7 @@ static int dialogue_signal_of(const char *text)
 	return parse_u64(text, 1, (uint64_t)SIGRTMAX, &number) ? 0 : (int)number;
 }
 
-/* What is asked: "end", or "send SIGHUP to". */
+/* The verb of the question: "end", or "send SIGHUP to". */
 static struct dialogue_words dialogue_signal_verb(int signal)
 {
 	struct dialogue_words words;
@@ -388,6 +388,9 @@ static bool dialogue_show(struct dialogue *d, int key)
 	case 'R':
 		state->choice.reverse = !state->choice.reverse;
 		break;
+	case 'M':
+		state->no_mouse = !state->no_mouse;
+		break;
 	case 'd':
 		state->clocks = !state->clocks;
 		d->stale = true;
@@ -460,6 +463,59 @@ bool dialogue_key(struct dialogue *d, const struct view *view, int key)
 		break;
 	}
 	return true;
+}
+
+/* The order that a heading stands for; -1: none. */
+static int dialogue_sort_of(const char *headings, size_t column)
+{
+	static const struct {
+		const char *heading;
+		enum rows_sort sort;
+	} sorts[] = {
+		{"TENANT", ROWS_BY_NAME},  {"USER", ROWS_BY_USER},   {"USED", ROWS_BY_MEMORY},
+		{"QUOTA", ROWS_BY_MEMORY}, {"MEM%", ROWS_BY_MEMORY}, {"MEMORY", ROWS_BY_MEMORY},
+		{"SHARE", ROWS_BY_SHARE},  {"OF", ROWS_BY_SHARE},    {"REFUSED", ROWS_BY_REFUSALS}};
+	size_t begin = column, len;
+
+	if (column >= strlen(headings) || headings[column] == ' ')
+		return -1;
+	while (begin && headings[begin - 1] != ' ')
+		begin--;
+	len = strcspn(headings + begin, " ");
+	for (size_t i = 0; i < sizeof(sorts) / sizeof(sorts[0]); i++)
+		if (strlen(sorts[i].heading) == len &&
+		    !strncmp(headings + begin, sorts[i].heading, len))
+			return (int)sorts[i].sort;
+	return -1;
+}
+
+static void dialogue_click_row(struct frame_state *state, const struct frame *frame, int row)
+{
+	for (int i = 0; i < frame->n; i++)
+		if (frame->line[i].selected && frame->line[i].row != row)
+			state->choice.move += row - frame->line[i].row;
+		else if (frame->line[i].selected)
+			state->processes = !state->processes;
+}
+
+void dialogue_click(struct dialogue *d, const struct frame *frame, int line, int column)
+{
+	struct rows_choice *choice = &d->state->choice;
+	int row = line >= 0 && line < frame->n ? frame->line[line].row : 0, sort;
+
+	if (d->at != DIALOGUE_KEYS || d->state->help || column < 0)
+		return;
+	d->message[0] = 0;
+	if (row > 0) {
+		dialogue_click_row(d->state, frame, row);
+		d->stale = true;
+	}
+	sort = row == FRAME_ROW_HEADINGS ? dialogue_sort_of(frame->line[line].text, (size_t)column)
+					 : -1;
+	if (sort >= 0) {
+		choice->reverse = choice->sort == (enum rows_sort)sort && !choice->reverse;
+		choice->sort = (enum rows_sort)sort;
+	}
 }
 
 void dialogue_close(struct dialogue *d)

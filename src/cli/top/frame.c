@@ -27,6 +27,7 @@ const struct frame_key frame_keys[] = {
 	{"d", "devices", "their clocks, power and PCIe, or their memory"},
 	{"t", "end", "end its processes by SIGTERM; asks before"},
 	{"K", "kill", "end them by SIGKILL; asks before"},
+	{"M", NULL, "leave the mouse to the terminal, or take it"},
 	{"S", "signal", "send them any signal; asks before"},
 	{"W", "save", "keep order, columns, interval for the next time"},
 	{"+ -", "interval", "look less often, or more often"},

@@ -33,7 +33,7 @@ enum {
 
 _Static_assert(DEVICE_COLUMNS <= COLUMNS_MOST, "the table fits");
 
-/* What the devices are shown by: their memory, or their clocks. */
+/* The columns of the two views: the devices' memory, and their clocks. */
 static const int device_memory[] = {DEVICE_INDEX,    DEVICE_MODEL, DEVICE_TOTAL, DEVICE_USED,
 				    DEVICE_PROMISED, DEVICE_FREE,  DEVICE_UTIL,	 DEVICE_TEMP,
 				    DEVICE_POWER,    DEVICE_BAR,   DEVICE_TRAIL};

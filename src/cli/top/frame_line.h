@@ -28,15 +28,19 @@ struct frame_state {
 	bool clocks;	/* of devices, with power and links, in place of their memory */
 	bool processes; /* of the selected row, with its share over time */
 	bool help;
+	bool no_mouse; /* the terminal keeps it, for selecting text */
 	bool utf8;	      /* the terminal shows block characters */
 	uint64_t interval_us; /* 0: it is not live */
 	int first;	      /* row at the top of the list */
 };
 
+#define FRAME_ROW_HEADINGS (-1) /* the list's headings */
+
 struct frame_line {
 	char text[FRAME_BYTES]; /* printable when the frame is built */
 	enum frame_style style;
 	bool selected;
+	int row; /* 1 and on: a line of the list, from its beginning; FRAME_ROW_HEADINGS */
 	int bar_at, bar_width; /* a bar in it, by columns; 0 wide: none */
 	enum frame_level level;
 };

@@ -127,7 +127,7 @@ static void frame_one_add_process(struct frame *f, const struct programs *progra
 		       process->info.command);
 }
 
-/* Those of SMs and of the host's memory have room on a wide screen alone. */
+/* The columns of SMs and of the host's memory have room on a wide screen alone. */
 #define PROCESSES_WIDE 100
 
 static void frame_one_add_processes(struct frame *f, const struct programs *programs,

@@ -250,7 +250,7 @@ void frame_table_rows(struct frame *frame, const struct view *view, const struct
 	}
 	frame_table_choose(state, columns, &l, need);
 	cells_fit(&l, need, width);
-	cells_add_headings(frame, &l);
+	cells_add_headings(frame, &l)->row = FRAME_ROW_HEADINGS;
 	for (size_t i = first; i < last; i++) {
 		const struct row *row = &rows->list[i];
 		struct frame_line *line;
@@ -258,6 +258,7 @@ void frame_table_rows(struct frame *frame, const struct view *view, const struct
 		frame_table_fill_row(view, row, (long)i == at, &cells);
 		line = cells_add_line(frame, &l, &cells, state->utf8);
 		line->selected = (long)i == at;
+		line->row = (int)i + 1;
 		line->style = frame_table_alerts(row) ? FRAME_ALERT
 			      : line->selected	      ? FRAME_STRONG
 						      : FRAME_PLAIN;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the kernel and NVIDIA's driver say of a tenant's processes beside its ledger: whose children
- * they are, their memory of the host, and how busy they had the SMs.
+ * A tenant's processes beyond its ledger, by the kernel and NVIDIA's driver: their parents, their
+ * memory of the host, and their use of the SMs.
  */
 #ifndef ALLOT_CLI_TOP_PROGRAMS_H
 #define ALLOT_CLI_TOP_PROGRAMS_H

@@ -76,6 +76,8 @@ static bool settings_take(char *line, struct frame_state *state)
 		return settings_take_flag(value, &state->choice.reverse);
 	if (!strcmp(line, "clocks"))
 		return settings_take_flag(value, &state->clocks);
+	if (!strcmp(line, "no-mouse"))
+		return settings_take_flag(value, &state->no_mouse);
 	if (!strcmp(line, "interval"))
 		return settings_take_interval(value, &state->interval_us);
 	if (!strcmp(line, "columns"))
@@ -139,9 +141,10 @@ static int settings_put(FILE *f, const struct frame_state *state)
 	frame_table_write_columns(&state->columns, columns, sizeof(columns));
 	fprintf(f,
 		"# Written by W in allot top, and read when it starts on a terminal.\n"
-		"sort %s\nreverse %s\ninterval %" PRIu64 "ms\nclocks %s\n",
+		"sort %s\nreverse %s\ninterval %" PRIu64 "ms\nclocks %s\nno-mouse %s\n",
 		rows_sorts[state->choice.sort], state->choice.reverse ? "yes" : "no",
-		state->interval_us / 1000, state->clocks ? "yes" : "no");
+		state->interval_us / 1000, state->clocks ? "yes" : "no",
+		state->no_mouse ? "yes" : "no");
 	if (*columns)
 		fprintf(f, "columns %s\n", columns);
 	failed = ferror(f);

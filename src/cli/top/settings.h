@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What `allot top` keeps for the next time: a file of lines, a word and its value each. A line that
+ * The settings that `allot top` keeps: a file of lines, a word and its value each. A line that
  * is not understood, as one of a later version, is skipped and said.
  */
 #ifndef ALLOT_CLI_TOP_SETTINGS_H

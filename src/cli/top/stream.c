@@ -45,7 +45,7 @@ static bool stream_is_first(const struct rows *rows, size_t at)
 	return true;
 }
 
-/* One that cannot be read has no row, and is no match for any filter. */
+/* A tenant that cannot be read has no row, and matches no filter. */
 static void stream_put_tenants(struct json *j, const struct view *view, const struct rows *rows,
 			       const struct rows_choice *choice)
 {

@@ -43,10 +43,10 @@ struct view_reader;
 int view_open(struct view_reader **ret);
 void view_close(struct view_reader *reader); /* takes NULL */
 
-/* Whose processes are read closely: the tenant's, until another is asked for; "": nobody's. */
+/* Reads the processes of this tenant closely, until another one is named; "": of none. */
 void view_ask_programs(struct view_reader *reader, const char *tenant);
 
-/* Whether what passes over PCIe is read, too: it takes 40 ms for each device. */
+/* Reads the traffic on PCIe, too: that takes 40 ms for each device. */
 void view_ask_traffic(struct view_reader *reader, bool ask);
 
 /*

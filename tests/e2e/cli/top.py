@@ -8,6 +8,7 @@ import re
 import select
 import signal
 import struct
+import subprocess
 import termios
 import time
 
@@ -251,6 +252,40 @@ class Top(cli_lib.Case):
         self.assertEqual(screen.end(), 0)
         self.assertIn(b"\x1b[?1049l", screen.raw, "the terminal is put back")
 
+    def test_mouse(self):
+        """A click selects, another one opens; headings sort, one way and the other; the wheel moves."""
+        terminal = subprocess.run(["infocmp", "-1", "xterm"], capture_output=True, text=True, check=False)
+        if "kmous=\\E[<," not in terminal.stdout:
+            self.skipTest("xterm's clicks are written in another way here")
+        # The title, no device, an empty line, the headings, two tenants.
+        def click(button, column, line):
+            press = f"\x1b[<{button};{column};{line}M"
+            return press if button else press + press.lower()
+
+        screen = Screen(self)
+        screen.wait(r"> large")
+        screen.wait(r"q quit")
+        screen.key(click(0, 5, 6))
+        screen.key("\x0c")
+        screen.wait(r"> small")
+        screen.key(click(64, 5, 5))
+        screen.key("\x0c")
+        screen.wait(r"> large")
+        screen.key(click(0, 5, 4))
+        screen.key("\x0c")
+        screen.wait(r"by name, every")
+        screen.key(click(0, 5, 4))
+        screen.wait(r"reversed")
+        screen.key(click(0, 5, 6))
+        screen.key("\x0c")
+        screen.wait(r"HOST PID")
+        # Elsewhere it does nothing.
+        for line in (1, 2, 3, 20, 24):
+            screen.key(click(0, 70, line))
+        screen.key("M")
+        self.quit(screen)
+        self.assertIn(b"1000l", screen.raw)
+
     def settings(self, text=None):
         folder = os.path.join(self.env["XDG_CONFIG_HOME"], "allot")
         if text is not None:
@@ -279,7 +314,7 @@ class Top(cli_lib.Case):
         with open(self.settings(), encoding="utf-8") as file:
             self.assertEqual(file.read().splitlines()[1:],
                              ["sort name", "reverse yes", "interval 2000ms", "clocks no",
-                              "columns quota user"])
+                              "no-mouse no", "columns quota user"])
         self.assertEqual(os.listdir(os.path.dirname(self.settings())), ["top"])
         screen = Screen(self)
         screen.wait(r"by name reversed, every 2 s")

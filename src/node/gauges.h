@@ -52,7 +52,7 @@ struct gauge_busy {
 };
 int gauges_read_busy(struct gauges_reader *reader, struct gauge_busy **ret, size_t *ret_n);
 
-/* Whether it asks for what passes over PCIe, too: NVML takes 40 ms for each device. */
+/* Reads the traffic on PCIe, too: NVML takes 40 ms for each device. */
 void gauges_ask_traffic(struct gauges_reader *reader, bool ask);
 
 #endif

@@ -54,7 +54,7 @@ uint32_t nvml_device_busy(struct nvml *nvml, unsigned int index); /* that alone 
 struct nvml_gauges nvml_device_gauges(struct nvml *nvml, unsigned int index);
 
 /*
- * What passed over PCIe, in 1000 bytes a second: sent by the device, and received. The driver
+ * Traffic on PCIe, in 1000 bytes a second: sent by the device, and received. The driver
  * measures for 20 ms for each of them, and the caller waits.
  */
 struct nvml_traffic {

@@ -95,7 +95,7 @@ size_t text_columns(const char *s)
 	return columns;
 }
 
-/* Bytes of the characters that fit into so many columns. */
+/* Bytes of the characters that fit into `columns`. */
 static size_t text_offset(const char *s, size_t columns)
 {
 	size_t used = 0, at = 0, n;

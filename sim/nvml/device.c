@@ -315,6 +315,29 @@ nvmlReturn_t nvmlDeviceGetTemperature(nvmlDevice_t device, nvmlTemperatureSensor
 	return NVML_SUCCESS;
 }
 
+/* The video engines are not simulated, and idle. */
+nvmlReturn_t nvmlDeviceGetEncoderUtilization(nvmlDevice_t device, unsigned int *utilization,
+					     unsigned int *samplingPeriodUs)
+{
+	struct sim_region *region;
+	int i;
+	nvmlReturn_t r = sim_nvml_device(device, &region, &i);
+
+	if (r)
+		return r;
+	if (!utilization || !samplingPeriodUs)
+		return NVML_ERROR_INVALID_ARGUMENT;
+	*utilization = 0;
+	*samplingPeriodUs = 167000;
+	return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetDecoderUtilization(nvmlDevice_t device, unsigned int *utilization,
+					     unsigned int *samplingPeriodUs)
+{
+	return nvmlDeviceGetEncoderUtilization(device, utilization, samplingPeriodUs);
+}
+
 nvmlReturn_t nvmlDeviceGetMaxClockInfo(nvmlDevice_t device, nvmlClockType_t type,
 				       unsigned int *clock)
 {

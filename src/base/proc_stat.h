@@ -13,6 +13,7 @@ enum proc_stat_word {
 	PROC_STAT_PARENT,
 	PROC_STAT_FLAGS = 6,
 	PROC_STAT_START = 19, /* in ticks of CLOCK_BOOTTIME */
+	PROC_STAT_RESIDENT = 21, /* pages */
 	PROC_STAT_CODE = 23,
 	PROC_STAT_STACK = 25,
 	PROC_STAT_DATA = 42,

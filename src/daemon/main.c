@@ -203,9 +203,28 @@ static int main_write_history(FILE *out, void *arg)
 	return 0;
 }
 
+/* Fails, as a status of 500, if what all pages are made of cannot be read. */
+static int main_write_health(FILE *out, void *arg)
+{
+	const struct node *node = arg;
+
+	if (access(node->runtime, R_OK | X_OK) < 0)
+		return -errno;
+	fputs("ok\n", out);
+	return 0;
+}
+
+static int main_write_index(FILE *out, void *arg)
+{
+	v1_write_index(out);
+	return 0;
+}
+
 static const struct http_page pages[] = {
 	{"/", PAGE_TYPE, page_policy, page_write},
 	{"/metrics", METRICS_TYPE, NULL, main_write_metrics},
+	{"/healthz", "text/plain; charset=utf-8", NULL, main_write_health},
+	{"/v1", V1_TYPE, NULL, main_write_index},
 	{"/v1/node", V1_TYPE, NULL, main_write_node},
 	{"/v1/history", V1_TYPE, NULL, main_write_history},
 	{NULL, NULL, NULL, NULL},

@@ -3,6 +3,8 @@
 #ifndef ALLOT_NODE_GAUGES_H
 #define ALLOT_NODE_GAUGES_H
 
+#include <stdbool.h>
+
 #include "node/devices.h"
 
 /* Of figures that a driver does not tell. */
@@ -16,6 +18,10 @@ struct gauge {
 	uint64_t total_bytes; /* 0: not known */
 	uint64_t used_bytes;
 	uint32_t busy_percent, celsius, milliwatt;
+	/* The rest is NVIDIA's alone. */
+	uint32_t limit_milliwatt, sm_mhz, memory_mhz, encoder_percent, decoder_percent;
+	uint32_t pcie_generation, pcie_lanes;
+	uint32_t sent_kbps, received_kbps; /* over PCIe, where asked for; 1000 bytes a second */
 };
 
 struct gauges {
@@ -34,5 +40,19 @@ void gauges_close(struct gauges_reader *reader); /* takes NULL */
  * the list, with its identity alone.
  */
 void gauges_read(struct gauges_reader *reader, struct gauges *ret);
+
+/*
+ * The part of the last second in which a process had SMs of a device busy, by NVIDIA's driver: for
+ * free(). Processes that had none are left out. -ENOMEM.
+ */
+struct gauge_busy {
+	uint8_t uuid[16];
+	pid_t pid; /* as the driver says it: in the first PID namespace on most systems */
+	uint32_t percent;
+};
+int gauges_read_busy(struct gauges_reader *reader, struct gauge_busy **ret, size_t *ret_n);
+
+/* Reads the traffic on PCIe, too: NVML takes 40 ms for each device. */
+void gauges_ask_traffic(struct gauges_reader *reader, bool ask);
 
 #endif

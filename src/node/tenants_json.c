@@ -210,7 +210,7 @@ static void tenants_json_put_pod(struct json *j, const struct pod *pod)
 	json_close(j, '}');
 }
 
-static void tenants_json_put_tenant(struct json *j, const struct tenant_entry *e)
+void tenants_json_tenant(struct json *j, const struct tenant_entry *e)
 {
 	uid_t owner = 0;
 	bool owned = tenant_name_owner(e->name, &owner);
@@ -238,7 +238,7 @@ void tenants_json_begin(struct json *j, const struct tenants *tenants)
 	json_text(j, "runtime_dir", tenants->runtime);
 	json_open(j, "tenants", '[');
 	for (size_t i = 0; i < tenants->n; i++)
-		tenants_json_put_tenant(j, &tenants->list[i]);
+		tenants_json_tenant(j, &tenants->list[i]);
 	json_close(j, ']');
 }
 

@@ -13,6 +13,9 @@
 /* Into an object that is open: "version", "runtime_dir" and "tenants". */
 void tenants_json_begin(struct json *j, const struct tenants *tenants);
 
+/* The same, one by one: elements of an array that is open. */
+void tenants_json_tenant(struct json *j, const struct tenant_entry *tenant);
+
 /* An element of an array that is open. */
 void tenants_json_outsider(struct json *j, const struct outsider_found *found);
 

@@ -100,8 +100,9 @@ static int nvml_get_memory(struct nvml *nvml, nvmlDevice_t dev, struct nvml_devi
 /* By NVML's numbers, in the words that NVIDIA's own drivers for Kubernetes have for them. */
 static const char *nvml_architecture(struct nvml *nvml, nvmlDevice_t dev)
 {
-	static const char *const names[] = {"",	      "",	"Kepler", "Maxwell",	  "Pascal", "Volta",
-					    "Turing", "Ampere", "Ada Lovelace", "Hopper", "Blackwell"};
+	static const char *const names[] = {
+		"",	  "",	    "Kepler",	    "Maxwell", "Pascal",   "Volta",
+		"Turing", "Ampere", "Ada Lovelace", "Hopper",  "Blackwell"};
 	nvmlDeviceArchitecture_t number = 0;
 
 	if (nvml->lib.nvmlDeviceGetArchitecture(dev, &number) ||
@@ -146,18 +147,102 @@ uint32_t nvml_device_busy(struct nvml *nvml, unsigned int index)
 
 struct nvml_gauges nvml_device_gauges(struct nvml *nvml, unsigned int index)
 {
-	struct nvml_gauges g = {nvml_device_busy(nvml, index), NVML_GAUGE_UNKNOWN,
-				NVML_GAUGE_UNKNOWN};
+	const struct nvml_library *lib = &nvml->lib;
+	struct nvml_gauges g;
+	unsigned int x, period;
+	nvmlDevice_t dev;
+
+	memset(&g, 0xff, sizeof(g)); /* NVML_GAUGE_UNKNOWN */
+	if (lib->nvmlDeviceGetHandleByIndex_v2(index, &dev))
+		return g;
+	g.busy_percent = nvml_device_busy(nvml, index);
+	g.celsius = lib->nvmlDeviceGetTemperature(dev, NVML_TEMPERATURE_GPU, &x)
+			    ? NVML_GAUGE_UNKNOWN
+			    : x;
+	g.milliwatt = lib->nvmlDeviceGetPowerUsage(dev, &x) ? NVML_GAUGE_UNKNOWN : x;
+	g.limit_milliwatt = lib->nvmlDeviceGetEnforcedPowerLimit(dev, &x) ? NVML_GAUGE_UNKNOWN : x;
+	g.sm_mhz = lib->nvmlDeviceGetClockInfo(dev, NVML_CLOCK_SM, &x) ? NVML_GAUGE_UNKNOWN : x;
+	g.memory_mhz =
+		lib->nvmlDeviceGetClockInfo(dev, NVML_CLOCK_MEM, &x) ? NVML_GAUGE_UNKNOWN : x;
+	g.encoder_percent =
+		lib->nvmlDeviceGetEncoderUtilization(dev, &x, &period) ? NVML_GAUGE_UNKNOWN : x;
+	g.decoder_percent =
+		lib->nvmlDeviceGetDecoderUtilization(dev, &x, &period) ? NVML_GAUGE_UNKNOWN : x;
+	g.pcie_generation =
+		lib->nvmlDeviceGetCurrPcieLinkGeneration(dev, &x) ? NVML_GAUGE_UNKNOWN : x;
+	g.pcie_lanes = lib->nvmlDeviceGetCurrPcieLinkWidth(dev, &x) ? NVML_GAUGE_UNKNOWN : x;
+	return g;
+}
+
+struct nvml_traffic nvml_device_traffic(struct nvml *nvml, unsigned int index)
+{
+	const struct nvml_library *lib = &nvml->lib;
+	struct nvml_traffic t = {NVML_GAUGE_UNKNOWN, NVML_GAUGE_UNKNOWN};
 	nvmlDevice_t dev;
 	unsigned int x;
 
-	if (nvml->lib.nvmlDeviceGetHandleByIndex_v2(index, &dev))
-		return g;
-	if (!nvml->lib.nvmlDeviceGetTemperature(dev, NVML_TEMPERATURE_GPU, &x))
-		g.celsius = x;
-	if (!nvml->lib.nvmlDeviceGetPowerUsage(dev, &x))
-		g.milliwatt = x;
-	return g;
+	if (lib->nvmlDeviceGetHandleByIndex_v2(index, &dev))
+		return t;
+	t.sent_kbps = lib->nvmlDeviceGetPcieThroughput(dev, NVML_PCIE_UTIL_TX_BYTES, &x)
+			      ? NVML_GAUGE_UNKNOWN
+			      : x;
+	t.received_kbps = lib->nvmlDeviceGetPcieThroughput(dev, NVML_PCIE_UTIL_RX_BYTES, &x)
+				  ? NVML_GAUGE_UNKNOWN
+				  : x;
+	return t;
+}
+
+/* The library refuses less room than for this many samples, however few there are. */
+#define BUSY_ROOM 128
+
+static int nvml_get_samples(struct nvml *nvml, nvmlDevice_t dev, uint64_t since_us,
+			    nvmlProcessUtilizationSample_t **ret, unsigned int *ret_n)
+{
+	unsigned int n = BUSY_ROOM;
+
+	for (int tries = 0; tries < 4; tries++) {
+		unsigned int room = n;
+		nvmlProcessUtilizationSample_t *samples = calloc(room, sizeof(*samples));
+		nvmlReturn_t r;
+
+		if (!samples)
+			return -ENOMEM;
+		r = nvml->lib.nvmlDeviceGetProcessUtilization(dev, samples, &n, since_us);
+		if (r == NVML_SUCCESS && n <= room) {
+			*ret = samples;
+			*ret_n = n;
+			return 0;
+		}
+		free(samples);
+		if (r != NVML_ERROR_INSUFFICIENT_SIZE || n > 1u << 16)
+			return r == NVML_SUCCESS ? -EIO : nvml_errno(r);
+		n = (unsigned int)max_u64(n, room) * 2;
+	}
+	return -EIO;
+}
+
+int nvml_device_busy_processes(struct nvml *nvml, unsigned int index, uint64_t since_us,
+			       struct nvml_busy_process **ret, size_t *ret_n)
+{
+	nvmlProcessUtilizationSample_t *samples = NULL;
+	struct nvml_busy_process *list;
+	unsigned int n = 0;
+	nvmlDevice_t dev;
+	int r = nvml_errno(nvml->lib.nvmlDeviceGetHandleByIndex_v2(index, &dev));
+
+	if (!r)
+		r = nvml_get_samples(nvml, dev, since_us, &samples, &n);
+	if (r < 0)
+		return r;
+	list = n ? calloc(n, sizeof(*list)) : NULL;
+	for (unsigned int i = 0; list && i < n; i++)
+		list[i] = (struct nvml_busy_process){(pid_t)samples[i].pid, samples[i].smUtil};
+	free(samples);
+	if (n && !list)
+		return -ENOMEM;
+	*ret = list;
+	*ret_n = n;
+	return 0;
 }
 
 typedef nvmlReturn_t (*list_fn)(nvmlDevice_t device, unsigned int *count, nvmlProcessInfo_t *infos);

@@ -45,10 +45,33 @@ int nvml_device_get(struct nvml *nvml, unsigned int index, struct nvml_device *r
 struct nvml_gauges {
 	uint32_t busy_percent; /* the part of the driver's last window in which a kernel ran */
 	uint32_t celsius;
-	uint32_t milliwatt;
+	uint32_t milliwatt, limit_milliwatt;
+	uint32_t sm_mhz, memory_mhz;
+	uint32_t encoder_percent, decoder_percent;
+	uint32_t pcie_generation, pcie_lanes; /* of the link as it is now: it saves power when idle */
 };
 uint32_t nvml_device_busy(struct nvml *nvml, unsigned int index); /* that alone */
 struct nvml_gauges nvml_device_gauges(struct nvml *nvml, unsigned int index);
+
+/*
+ * Traffic on PCIe, in 1000 bytes a second: sent by the device, and received. The driver
+ * measures for 20 ms for each of them, and the caller waits.
+ */
+struct nvml_traffic {
+	uint32_t sent_kbps, received_kbps;
+};
+struct nvml_traffic nvml_device_traffic(struct nvml *nvml, unsigned int index);
+
+/*
+ * The part of the driver's windows since then in which a process had SMs busy, for each that did;
+ * for free(). An empty list is NULL. `since_us` is wall time, in microseconds.
+ */
+struct nvml_busy_process {
+	pid_t pid; /* as in nvml_process */
+	uint32_t busy_percent;
+};
+int nvml_device_busy_processes(struct nvml *nvml, unsigned int index, uint64_t since_us,
+			       struct nvml_busy_process **ret, size_t *ret_n);
 
 /* Lists the processes that hold memory on the device; for free(). An empty list is NULL. */
 int nvml_device_processes(struct nvml *nvml, unsigned int index,

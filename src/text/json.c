@@ -36,12 +36,18 @@ static void json_put_string(FILE *out, const char *s)
 	putc('"', out);
 }
 
+static void json_break(struct json *j)
+{
+	if (!j->flat)
+		fprintf(j->out, "\n%*s", (int)j->depth * 2, "");
+}
+
 static void json_begin(struct json *j, const char *key)
 {
 	if (j->more)
-		putc(',', j->out);
+		fputs(j->flat ? ", " : ",", j->out);
 	if (j->depth)
-		fprintf(j->out, "\n%*s", (int)j->depth * 2, "");
+		json_break(j);
 	if (key) {
 		json_put_string(j->out, key);
 		fputs(": ", j->out);
@@ -61,7 +67,7 @@ void json_close(struct json *j, char bracket)
 {
 	j->depth--;
 	if (j->more)
-		fprintf(j->out, "\n%*s", (int)j->depth * 2, "");
+		json_break(j);
 	putc(bracket, j->out);
 	j->more = true;
 	if (!j->depth)

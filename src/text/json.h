@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Writes JSON, indented, as it comes. Text that is not UTF-8 (command lines are bytes) is shown
+ * Writes JSON, indented or on one line, as it comes. Text that is not UTF-8 (command lines are bytes) is shown
  * with U+FFFD, so that the output is always valid JSON.
  */
 #ifndef ALLOT_TEXT_JSON_H
@@ -15,6 +15,7 @@ struct json {
 	FILE *out;
 	unsigned int depth;
 	bool more; /* something precedes at this depth: a comma is due */
+	bool flat; /* on one line, for readers of lines */
 };
 
 /* `key` is NULL for an array's elements and for the outermost value. */

@@ -2,6 +2,7 @@
 #include "text/text.h"
 
 #include <stdbool.h>
+#include <string.h>
 #include <wchar.h>
 
 size_t text_utf8_length(const char *s)
@@ -94,17 +95,44 @@ size_t text_columns(const char *s)
 	return columns;
 }
 
-void text_clip(char *s, size_t columns)
+/* Bytes of the characters that fit into `columns`. */
+static size_t text_offset(const char *s, size_t columns)
 {
-	size_t used = 0, n;
+	size_t used = 0, at = 0, n;
 
-	while (*s && (n = text_utf8_length(s))) {
-		used += text_columns_of(s, n);
+	while (s[at] && (n = text_utf8_length(s + at))) {
+		used += text_columns_of(s + at, n);
 		if (used > columns)
 			break;
-		s += n;
+		at += n;
 	}
-	*s = 0;
+	return at;
+}
+
+void text_clip(char *s, size_t columns)
+{
+	s[text_offset(s, columns)] = 0;
+}
+
+void text_clip_middle(char *s, size_t columns)
+{
+	size_t all = text_columns(s), end = (columns - 2) / 2, n, len;
+	const char *tail = s;
+
+	/* Two characters of each end are the least that is worth it. */
+	if (all <= columns || columns < 6) {
+		text_clip(s, columns);
+		return;
+	}
+	while (all > end && (n = text_utf8_length(tail))) {
+		all -= text_columns_of(tail, n);
+		tail += n;
+	}
+	len = strlen(tail);
+	/* The tail stays behind the cut: at least as many columns as ".." has are left out. */
+	s += text_offset(s, columns - 2 - end);
+	memcpy(s, "..", 2);
+	memmove(s + 2, tail, len + 1);
 }
 
 void text_make_ascii(char *s)

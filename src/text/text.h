@@ -29,6 +29,9 @@ size_t text_columns(const char *s);
 /* Cuts a printable text in place to at most `columns` columns (wide characters by the locale). */
 void text_clip(char *s, size_t columns);
 
+/* Likewise, but the middle goes, and ".." is in its place: names differ at both ends. */
+void text_clip_middle(char *s, size_t columns);
+
 /* In place, of a printable text, for terminals that show no UTF-8: '?' for what is not ASCII. */
 void text_make_ascii(char *s);
 

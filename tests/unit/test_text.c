@@ -66,9 +66,35 @@ static void check_clip(void)
 	CHECK(!strcmp(text, "a?z?"));
 }
 
+static void clip_middle(const char *written, size_t columns, const char *expected)
+{
+	char text[64];
+
+	strcpy(text, written);
+	text_clip_middle(text, columns);
+	CHECK(!strcmp(text, expected));
+	CHECK(text_columns(text) <= columns);
+}
+
+static void check_clip_middle(void)
+{
+	clip_middle("research/train-7/main", 12, "resea../main");
+	clip_middle("research/train-7/main", 11, "resea..main");
+	clip_middle("abcdefg", 6, "ab..fg");
+	clip_middle("abcdef", 6, "abcdef");
+	clip_middle("abcdef", 5, "abcde");
+	clip_middle("abcdef", 0, "");
+	clip_middle("\xe2\x96\x88\xe2\x96\x88zzz\xe2\x96\x88\xe2\x96\x88", 6,
+		    "\xe2\x96\x88\xe2\x96\x88..\xe2\x96\x88\xe2\x96\x88");
+	if (setlocale(LC_CTYPE, "C.UTF-8"))
+		clip_middle("a\xe6\x97\xa5\xe6\x9c\xac\xe6\x97\xa5\xe6\x9c\xac", 8,
+			    "a\xe6\x97\xa5..\xe6\x9c\xac");
+}
+
 int main(void)
 {
 	check_printable();
 	check_clip();
+	check_clip_middle();
 	return 0;
 }

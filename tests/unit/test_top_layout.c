@@ -60,6 +60,34 @@ static void check_columns(void)
 	}
 }
 
+/* One long name costs the screen what nobody misses, then its own end, and no other column. */
+static void check_a_long_name(void)
+{
+	static const struct column yields[N] = {
+		{"NAME", 4, 20, 0, COLUMN_LEFT, COLUMN_YIELDS},
+		{"BAR", 5, 20, 1, COLUMN_LEFT, COLUMN_GROWS},
+		{"USER", 4, 8, 2, COLUMN_LEFT, COLUMN_FITS},
+		{"COMMAND", 5, 8, COLUMNS_SPARE, COLUMN_LEFT, COLUMN_GROWS},
+		{"USED", 6, 6, 0, COLUMN_RIGHT, COLUMN_FITS},
+	};
+	static const struct {
+		int width, expected[N];
+	} cases[] = {
+		{48, {20, 7, 5, 6, 6}}, {41, {20, 7, 5, 0, 6}}, {39, {20, 5, 5, 0, 6}},
+		{38, {19, 5, 5, 0, 6}}, {31, {12, 5, 5, 0, 6}}, {30, {17, 5, 0, 0, 6}},
+		{25, {12, 5, 0, 0, 6}}, {24, {17, 0, 0, 0, 6}}, {19, {12, 0, 0, 0, 6}},
+		{5, {12, 0, 0, 0, 6}},
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		int widths[N];
+
+		columns_fit(yields, N, (int[]){30, 1, 5, 1, 6}, cases[i].width, widths);
+		for (int c = 0; c < N; c++)
+			CHECK_EQ(widths[c], cases[i].expected[c]);
+	}
+}
+
 static void check_scroll(void)
 {
 	CHECK_EQ(columns_scroll(5, 4, 10, 0), 0);
@@ -156,7 +184,7 @@ static void check_prompt(void)
 	prompt_key(&prompt, PROMPT_KILL);
 	type(&prompt, "\177\b");
 	CHECK(!*prompt.text);
-	for (int i = 0; i < 100; i++)
+	for (int i = 0; i < 2 * PROMPT_BYTES; i++)
 		prompt_key(&prompt, 'x');
 	CHECK_EQ(strlen(prompt.text), PROMPT_BYTES - 1);
 }
@@ -165,6 +193,7 @@ int main(void)
 {
 	check_prompt();
 	check_columns();
+	check_a_long_name();
 	check_scroll();
 	check_spark();
 	check_trail();

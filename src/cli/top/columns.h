@@ -6,17 +6,23 @@
 #define COLUMNS_MOST 20
 #define COLUMNS_GAP  1
 
+/* Columns of this rank and above are left out before a column that yields is narrowed. */
+#define COLUMNS_SPARE 6
+/* A column that yields is narrowed to this, where both ends of most names still tell them apart. */
+#define COLUMNS_YIELDED 12
+
 /*
  * On a narrow screen the column of the highest rank is left out first, of equal ranks the last one;
  * rank 0 always stays. A column is as wide as its content, at least `least` and at most `most`; a
- * column that `grows` takes the remaining width, up to `most`.
+ * column that `grows` takes the remaining width, up to `most`; a column that `yields` is narrowed
+ * to COLUMNS_YIELDED rather than push another one off the screen.
  */
 struct column {
 	const char *heading;
 	int least, most;
 	int rank;
 	enum { COLUMN_LEFT, COLUMN_RIGHT } align;
-	enum { COLUMN_FITS, COLUMN_GROWS } how;
+	enum { COLUMN_FITS, COLUMN_GROWS, COLUMN_YIELDS } how;
 };
 
 /*

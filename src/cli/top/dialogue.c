@@ -7,9 +7,12 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/parse.h"
 #include "cli/device/limits.h"
 #include "cli/exec/self.h"
 #include "cli/say/say.h"
+#include "cli/top/frame_table.h"
+#include "cli/top/settings.h"
 #include "node/compute_words.h"
 #include "text/text.h"
 #include "text/units.h"
@@ -50,9 +53,50 @@ static void dialogue_ask(struct dialogue *d, int at)
 
 /* --- Ending ---------------------------------------------------------------------------------- */
 
-static const char *dialogue_signal_word(int signal)
+static const struct {
+	int signal;
+	const char *name;
+} signals[] = {{SIGHUP, "HUP"},	  {SIGINT, "INT"},   {SIGQUIT, "QUIT"}, {SIGABRT, "ABRT"},
+	       {SIGKILL, "KILL"}, {SIGUSR1, "USR1"}, {SIGUSR2, "USR2"}, {SIGALRM, "ALRM"},
+	       {SIGTERM, "TERM"}, {SIGCONT, "CONT"}, {SIGSTOP, "STOP"}, {SIGTSTP, "TSTP"}};
+
+struct dialogue_words {
+	char s[32];
+};
+
+static struct dialogue_words dialogue_signal_name(int signal)
 {
-	return signal == SIGKILL ? "kill" : "end";
+	struct dialogue_words words;
+
+	snprintf(words.s, sizeof(words.s), "signal %d", signal);
+	for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++)
+		if (signals[i].signal == signal)
+			snprintf(words.s, sizeof(words.s), "SIG%s", signals[i].name);
+	return words;
+}
+
+/* A name with or without SIG, in either case, or a number; 0: neither. */
+static int dialogue_signal_of(const char *text)
+{
+	const char *name = strncasecmp(text, "SIG", 3) ? text : text + 3;
+	uint64_t number;
+
+	for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++)
+		if (!strcasecmp(name, signals[i].name))
+			return signals[i].signal;
+	return parse_u64(text, 1, (uint64_t)SIGRTMAX, &number) ? 0 : (int)number;
+}
+
+/* The verb of the question: "end", or "send SIGHUP to". */
+static struct dialogue_words dialogue_signal_verb(int signal)
+{
+	struct dialogue_words words;
+
+	if (signal == SIGKILL || signal == SIGTERM)
+		snprintf(words.s, sizeof(words.s), "%s", signal == SIGKILL ? "kill" : "end");
+	else
+		snprintf(words.s, sizeof(words.s), "send %.20s to", dialogue_signal_name(signal).s);
+	return words;
 }
 
 static void dialogue_ask_outsider(struct dialogue *d, const struct row *row)
@@ -70,7 +114,7 @@ static void dialogue_ask_outsider(struct dialogue *d, const struct row *row)
 		DIALOGUE_SAY(d, "process %d: %s", pid, r == -ESRCH ? "it has ended" : say_errno(r));
 		return;
 	}
-	DIALOGUE_ASK(d, "%s process %d of %s (y/n)? %s", dialogue_signal_word(d->signal), pid,
+	DIALOGUE_ASK(d, "%s process %d of %s (y/n)? %s", dialogue_signal_verb(d->signal).s, pid,
 		     now.user, now.command);
 	dialogue_ask(d, DIALOGUE_SIGNAL);
 }
@@ -87,7 +131,7 @@ static void dialogue_ask_tenant(struct dialogue *d, const struct row *row)
 			     "where it was started, or as root",
 			     row->name);
 	} else {
-		DIALOGUE_ASK(d, "%s tenant %s of %s, %s (y/n)? ", dialogue_signal_word(d->signal),
+		DIALOGUE_ASK(d, "%s tenant %s of %s, %s (y/n)? ", dialogue_signal_verb(d->signal).s,
 			     row->name, row->user, units_count(d->end.n, "process", "processes").s);
 		dialogue_ask(d, DIALOGUE_SIGNAL);
 	}
@@ -123,12 +167,29 @@ static void dialogue_answer_signal(struct dialogue *d, int key)
 				     failed, units_count(d->end.n, "process", "processes").s,
 				     say_errno(error));
 		else
-			DIALOGUE_SAY(d, "%s sent to %s",
-				     d->signal == SIGKILL ? "SIGKILL" : "SIGTERM",
+			DIALOGUE_SAY(d, "%s sent to %s", dialogue_signal_name(d->signal).s,
 				     units_count(d->end.n, "process", "processes").s);
 		d->stale = true;
 	}
 	end_free(&d->end);
+}
+
+static void dialogue_which(struct dialogue *d, const struct view *view, int key)
+{
+	enum prompt_state state = prompt_key(&d->prompt, key);
+	int signal;
+
+	if (state == PROMPT_GOES_ON)
+		return;
+	d->at = DIALOGUE_KEYS;
+	signal = dialogue_signal_of(d->prompt.text);
+	if (state == PROMPT_CANCELLED || !*d->prompt.text)
+		DIALOGUE_SAY(d, "nothing was done");
+	else if (!signal)
+		DIALOGUE_SAY(d, "\"%s\" is no signal: write a name like HUP, or a number",
+			     d->prompt.text);
+	else
+		dialogue_begin_signal(d, view, signal);
 }
 
 /* --- Setting --------------------------------------------------------------------------------- */
@@ -146,8 +207,9 @@ static void dialogue_begin_set(struct dialogue *d, const struct view *view)
 		return;
 	}
 	if (row.tenant->apart) {
-		DIALOGUE_SAY(d, "%s was made elsewhere, as in a container: what limits it is set there",
-			     row.name);
+		DIALOGUE_SAY(
+			d, "%s was made elsewhere, as in a container: what limits it is set there",
+			row.name);
 		return;
 	}
 	policy = &row.tenant->snapshot->policy;
@@ -209,9 +271,42 @@ static void dialogue_filter(struct dialogue *d, int key)
 
 	if (state == PROMPT_CANCELLED)
 		d->prompt.text[0] = 0;
-	snprintf(d->state->choice.filter, sizeof(d->state->choice.filter), "%s", d->prompt.text);
+	d->prompt.text[sizeof(d->state->choice.filter) - 1] = 0;
+	memcpy(d->state->choice.filter, d->prompt.text, sizeof(d->state->choice.filter));
 	if (state != PROMPT_GOES_ON)
 		d->at = DIALOGUE_KEYS;
+}
+
+static void dialogue_columns(struct dialogue *d, int key)
+{
+	enum prompt_state state = prompt_key(&d->prompt, key);
+	struct frame_word wrong;
+
+	if (state == PROMPT_GOES_ON)
+		return;
+	d->at = DIALOGUE_KEYS;
+	if (state == PROMPT_CANCELLED)
+		DIALOGUE_SAY(d, "nothing was changed");
+	else if (frame_table_parse_columns(d->prompt.text, &d->state->columns, &wrong) < 0)
+		DIALOGUE_SAY(d,
+			     "there is no column \"%s\": write them as their headings, with \"-\" "
+			     "for spaces",
+			     wrong.s);
+}
+
+static void dialogue_save(struct dialogue *d)
+{
+	char path[PATH_MAX];
+	int r = settings_path(path);
+
+	if (!r)
+		r = settings_write(path, d->state);
+	else
+		snprintf(path, sizeof(path), "neither XDG_CONFIG_HOME nor HOME is set");
+	if (r < 0)
+		DIALOGUE_SAY(d, "not saved: %s: %s", path, say_errno(r));
+	else
+		DIALOGUE_SAY(d, "saved in %s", path);
 }
 
 static void dialogue_type(struct dialogue *d, const struct view *view, int key)
@@ -284,10 +379,21 @@ static bool dialogue_show(struct dialogue *d, int key)
 	case '\r':
 	case 'p':
 		state->processes = !state->processes;
+		d->stale = true;
 		break;
 	case '+':
 	case '-':
 		state->interval_us = dialogue_step(state->interval_us, key == '+' ? 1 : -1);
+		break;
+	case 'R':
+		state->choice.reverse = !state->choice.reverse;
+		break;
+	case 'M':
+		state->no_mouse = !state->no_mouse;
+		break;
+	case 'd':
+		state->clocks = !state->clocks;
+		d->stale = true;
 		break;
 	case PROMPT_ESCAPE:
 		dialogue_escape(d);
@@ -312,6 +418,12 @@ bool dialogue_key(struct dialogue *d, const struct view *view, int key)
 	case DIALOGUE_SIGNAL:
 		dialogue_answer_signal(d, key);
 		return true;
+	case DIALOGUE_WHICH:
+		dialogue_which(d, view, key);
+		return true;
+	case DIALOGUE_COLUMNS:
+		dialogue_columns(d, key);
+		return true;
 	case DIALOGUE_KEYS:
 		break;
 	}
@@ -327,6 +439,19 @@ bool dialogue_key(struct dialogue *d, const struct view *view, int key)
 		snprintf(d->prompt.text, sizeof(d->prompt.text), "%s", d->state->choice.filter);
 		DIALOGUE_ASK(d, "show only what has: ");
 		break;
+	case 'c':
+		dialogue_ask(d, DIALOGUE_COLUMNS);
+		frame_table_write_columns(&d->state->columns, d->prompt.text,
+					  sizeof(d->prompt.text));
+		DIALOGUE_ASK(d, "columns (none: as many as fit): ");
+		break;
+	case 'S':
+		dialogue_ask(d, DIALOGUE_WHICH);
+		DIALOGUE_ASK(d, "signal: ");
+		break;
+	case 'W':
+		dialogue_save(d);
+		break;
 	case 'e':
 		dialogue_begin_set(d, view);
 		break;
@@ -338,6 +463,59 @@ bool dialogue_key(struct dialogue *d, const struct view *view, int key)
 		break;
 	}
 	return true;
+}
+
+/* The order that a heading stands for; -1: none. */
+static int dialogue_sort_of(const char *headings, size_t column)
+{
+	static const struct {
+		const char *heading;
+		enum rows_sort sort;
+	} sorts[] = {
+		{"TENANT", ROWS_BY_NAME},  {"USER", ROWS_BY_USER},   {"USED", ROWS_BY_MEMORY},
+		{"QUOTA", ROWS_BY_MEMORY}, {"MEM%", ROWS_BY_MEMORY}, {"MEMORY", ROWS_BY_MEMORY},
+		{"SHARE", ROWS_BY_SHARE},  {"OF", ROWS_BY_SHARE},    {"REFUSED", ROWS_BY_REFUSALS}};
+	size_t begin = column, len;
+
+	if (column >= strlen(headings) || headings[column] == ' ')
+		return -1;
+	while (begin && headings[begin - 1] != ' ')
+		begin--;
+	len = strcspn(headings + begin, " ");
+	for (size_t i = 0; i < sizeof(sorts) / sizeof(sorts[0]); i++)
+		if (strlen(sorts[i].heading) == len &&
+		    !strncmp(headings + begin, sorts[i].heading, len))
+			return (int)sorts[i].sort;
+	return -1;
+}
+
+static void dialogue_click_row(struct frame_state *state, const struct frame *frame, int row)
+{
+	for (int i = 0; i < frame->n; i++)
+		if (frame->line[i].selected && frame->line[i].row != row)
+			state->choice.move += row - frame->line[i].row;
+		else if (frame->line[i].selected)
+			state->processes = !state->processes;
+}
+
+void dialogue_click(struct dialogue *d, const struct frame *frame, int line, int column)
+{
+	struct rows_choice *choice = &d->state->choice;
+	int row = line >= 0 && line < frame->n ? frame->line[line].row : 0, sort;
+
+	if (d->at != DIALOGUE_KEYS || d->state->help || column < 0)
+		return;
+	d->message[0] = 0;
+	if (row > 0) {
+		dialogue_click_row(d->state, frame, row);
+		d->stale = true;
+	}
+	sort = row == FRAME_ROW_HEADINGS ? dialogue_sort_of(frame->line[line].text, (size_t)column)
+					 : -1;
+	if (sort >= 0) {
+		choice->reverse = choice->sort == (enum rows_sort)sort && !choice->reverse;
+		choice->sort = (enum rows_sort)sort;
+	}
 }
 
 void dialogue_close(struct dialogue *d)

@@ -27,7 +27,9 @@ struct dialogue {
 		DIALOGUE_FILTER,
 		DIALOGUE_MEMORY,
 		DIALOGUE_SHARE,
-		DIALOGUE_SIGNAL
+		DIALOGUE_SIGNAL,
+		DIALOGUE_WHICH,
+		DIALOGUE_COLUMNS
 	} at;
 	struct prompt prompt;
 	char question[192]; /* printable; the typed text follows it */
@@ -41,6 +43,9 @@ struct dialogue {
 
 /* `key` as above, or a character. false: it was the key that ends. */
 bool dialogue_key(struct dialogue *dialogue, const struct view *view, int key);
+/* A click into a frame that was built by this state: a row is selected, then opened; a heading
+ * sorts. */
+void dialogue_click(struct dialogue *dialogue, const struct frame *frame, int line, int column);
 void dialogue_close(struct dialogue *dialogue);
 
 #endif

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "cli/top/columns.h"
+#include "cli/top/frame_devices.h"
 #include "cli/top/frame_one.h"
 #include "cli/top/frame_table.h"
 #include "text/text.h"
@@ -19,10 +20,16 @@ const struct frame_key frame_keys[] = {
 	{"?", "help", "this page, and back"},
 	{"/", "filter", "only what has a text in name, user, command"},
 	{"m s n u r", "sort", "by memory, share, name, user, refusals"},
+	{"R", "reverse", "the other way round"},
 	{"enter p", "one", "the selected one alone, with its processes"},
 	{"e", "set", "its memory and share, as \"allot set\" does"},
+	{"c", "columns", "choose the list's columns, in their order"},
+	{"d", "devices", "their clocks, power and PCIe, or their memory"},
 	{"t", "end", "end its processes by SIGTERM; asks before"},
 	{"K", "kill", "end them by SIGKILL; asks before"},
+	{"M", NULL, "leave the mouse to the terminal, or take it"},
+	{"S", "signal", "send them any signal; asks before"},
+	{"W", "save", "keep order, columns, interval for the next time"},
 	{"+ -", "interval", "look less often, or more often"},
 	{"up down", NULL, "select; k j, page up and down, home, end, too"},
 	{"escape", NULL, "back, or the list without the filter"},
@@ -52,7 +59,8 @@ static void frame_add_part(struct frame_line *line, int width, const char *fmt, 
 		line->text[len] = 0;
 }
 
-/* The part of the view that the filter shows, and the tenants without rows, which cannot be read. */
+/* The part of the view that the filter shows, and the tenants without rows, which cannot be read.
+ */
 struct frame_sum {
 	size_t tenants, outside;
 	unsigned int live, unreadable;
@@ -105,7 +113,8 @@ static void frame_add_title(struct frame *f, const struct view *view, const stru
 	if (filtered)
 		frame_add_part(line, width, ", with \"%s\"", state->choice.filter);
 	frame_add_part(line, width, ", %s", units_count(sum.live, "process", "processes").s);
-	frame_add_part(line, width, ", by %s", rows_sorts[state->choice.sort]);
+	frame_add_part(line, width, ", by %s%s", rows_sorts[state->choice.sort],
+		       state->choice.reverse ? " reversed" : "");
 	if (state->interval_us)
 		frame_add_part(line, width, ", every %s",
 			       units_duration(state->interval_us * 1000).s);
@@ -179,7 +188,9 @@ int frame_build(const struct view *view, struct frame_state *state, int width, i
 	} else {
 		frame_add_title(ret, view, &rows, state, width);
 		/* Devices have a quarter of the screen, and at least a line. */
-		frame_table_devices(ret, view, state, width, height ? 1 + height / 4 : 0);
+		frame_devices(ret, view, state, width, height ? 1 + height / 4 : 0);
+		if (!view->gauges.n)
+			frame_line_add(ret, "no device is seen here; \"allot doctor\" says why");
 		if (ret->n > 1 && (!height || height > 12))
 			frame_line_add(ret, "%s", "");
 		if (!rows.n && *state->choice.filter)

@@ -98,15 +98,51 @@ static int frame_one_gpu_width(const struct snapshot *v)
 	return width;
 }
 
-static void frame_one_add_processes(struct frame *f, const struct snapshot *v, int height)
+/* The p-th process to be shown: each behind its parent, or as the ledger has them. */
+static struct program frame_one_pick(const struct programs *programs, int p)
+{
+	return programs->n ? programs->list[p] : (struct program){p, 0, UINT64_MAX};
+}
+
+static void frame_one_add_process(struct frame *f, const struct programs *programs,
+				  const struct snapshot *v, const struct program *program, int d,
+				  int gpu_width, bool wide)
+{
+	const struct snapshot_process *process = &v->process[program->at];
+	const struct snapshot_process_device *use = &process->device[d];
+	int busy = programs_busy(programs, (pid_t)process->host_pid, v->device[d].uuid);
+	char more[96] = "", percent[16] = "-";
+
+	if (busy >= 0)
+		snprintf(percent, sizeof(percent), "%d%%", busy);
+	if (wide)
+		snprintf(more, sizeof(more), "%5s %9s  ", percent,
+			 program->host_bytes == UINT64_MAX ? "-"
+							   : units_bytes(program->host_bytes).s);
+	frame_line_add(f, "  %9" PRIu32 " %9" PRIu32 "  %-*s  %9s  %9s  %s%*s%s%s",
+		       process->info.pid, process->host_pid, gpu_width,
+		       units_uuid_short(v->device[d].uuid).s, units_bytes(use->used_bytes).s,
+		       use->driver_bytes ? units_bytes(use->driver_bytes).s : "-", more,
+		       program->depth ? program->depth * 2 - 2 : 0, "", program->depth ? "`-" : "",
+		       process->info.command);
+}
+
+/* The columns of SMs and of the host's memory have room on a wide screen alone. */
+#define PROCESSES_WIDE 100
+
+static void frame_one_add_processes(struct frame *f, const struct programs *programs,
+				    const struct snapshot *v, int columns, int height)
 {
 	int width = frame_one_gpu_width(v), hidden = 0;
+	int n = programs->n ? (int)programs->n : v->nprocesses;
+	bool wide = columns >= PROCESSES_WIDE;
 
-	frame_line_add(f, "  %9s %9s  %-*s  %9s  %9s  %s", "PID", "HOST PID", width, "GPU", "USED",
-		       "DRIVER", "COMMAND")
+	frame_line_add(f, "  %9s %9s  %-*s  %9s  %9s  %s%s", "PID", "HOST PID", width, "GPU",
+		       "USED", "DRIVER", wide ? "   SM      HOST  " : "", "COMMAND")
 		->style = FRAME_HEADING;
-	for (int p = 0; p < v->nprocesses; p++) {
-		const struct snapshot_process *process = &v->process[p];
+	for (int p = 0; p < n; p++) {
+		struct program program = frame_one_pick(programs, p);
+		const struct snapshot_process *process = &v->process[program.at];
 
 		for (int d = 0; process->live && d < v->ndevices; d++) {
 			const struct snapshot_process_device *use = &process->device[d];
@@ -114,16 +150,10 @@ static void frame_one_add_processes(struct frame *f, const struct snapshot *v, i
 			if (!use->used_bytes && !use->driver_bytes && v->ndevices > 1)
 				continue;
 			/* The last lines of the screen are for the keys, and for how many more. */
-			if (height && f->n >= height - 2) {
+			if (height && f->n >= height - 2)
 				hidden++;
-				continue;
-			}
-			frame_line_add(f, "  %9" PRIu32 " %9" PRIu32 "  %-*s  %9s  %9s  %s",
-				       process->info.pid, process->host_pid, width,
-				       units_uuid_short(v->device[d].uuid).s,
-				       units_bytes(use->used_bytes).s,
-				       use->driver_bytes ? units_bytes(use->driver_bytes).s : "-",
-				       process->info.command);
+			else
+				frame_one_add_process(f, programs, v, &program, d, width, wide);
 		}
 	}
 	if (hidden)
@@ -143,8 +173,9 @@ static void frame_one_add_outsider(struct frame *f, const struct outsider_found 
 		frame_line_add(f, "another user's: what limits it cannot be seen from here");
 	else
 		frame_line_add(f, "%s%s: nothing limits it",
-			       *o->tenant ? o->by_quota ? "has more than the quota leaves it in tenant "
-							: "has more than its ledger knows of in tenant "
+			       *o->tenant ? o->by_quota
+						    ? "has more than the quota leaves it in tenant "
+						    : "has more than its ledger knows of in tenant "
 					  : "in no tenant that is seen from here",
 			       o->tenant);
 	frame_line_add(f, "pid       %d", o->pid);
@@ -161,6 +192,7 @@ void frame_one(struct frame *frame, const struct view *view, struct frame_state 
 {
 	size_t at = rows_select(rows, &state->choice);
 	const struct row *row = &rows->list[at];
+	static const struct programs none;
 
 	frame_table_rows(frame, view, state, rows, width, at, at + 1, (long)at);
 	frame_one_add_memory(frame, view, state, row);
@@ -178,5 +210,6 @@ void frame_one(struct frame *frame, const struct view *view, struct frame_state 
 			       row->device->compute.units,
 			       units_permille(row->device->compute.target_permille).s,
 			       compute_how(&row->tenant->snapshot->policy).s);
-	frame_one_add_processes(frame, row->tenant->snapshot, height);
+	frame_one_add_processes(frame, strcmp(row->name, view->asked) ? &none : &view->programs,
+				row->tenant->snapshot, width, height);
 }

@@ -5,7 +5,7 @@
 
 #include <stddef.h>
 
-#define PROMPT_BYTES 64
+#define PROMPT_BYTES 160
 
 struct prompt {
 	char text[PROMPT_BYTES];

@@ -58,15 +58,26 @@ static uint64_t rows_figure_of(const struct row *row, enum rows_sort sort)
 	}
 }
 
+/* The largest first, but names and users by the alphabet. */
+static int rows_compare_by(const struct row *x, const struct row *y, enum rows_sort sort)
+{
+	uint64_t u = rows_figure_of(x, sort), v = rows_figure_of(y, sort);
+
+	if (sort == ROWS_BY_USER)
+		return strcmp(x->user, y->user);
+	if (sort == ROWS_BY_NAME)
+		return strcmp(x->name, y->name);
+	return u < v ? 1 : u > v ? -1 : 0;
+}
+
 static int rows_compare(const void *a, const void *b, void *arg)
 {
+	const struct rows_choice *choice = arg;
 	const struct row *x = a, *y = b;
-	enum rows_sort sort = *(const enum rows_sort *)arg;
-	uint64_t u = rows_figure_of(x, sort), v = rows_figure_of(y, sort);
-	int r = sort == ROWS_BY_USER ? strcmp(x->user, y->user) : 0;
+	int r = rows_compare_by(x, y, choice->sort);
 
-	if (r || u != v)
-		return r ? r : u < v ? 1 : -1;
+	if (r)
+		return choice->reverse ? -r : r;
 	r = strcmp(x->name, y->name);
 	return r || !x->uuid || !y->uuid ? r : memcmp(x->uuid, y->uuid, 16);
 }
@@ -150,7 +161,7 @@ int rows_collect(const struct view *view, const struct rows_choice *choice, stru
 		return r;
 	}
 	if (rows.n)
-		qsort_r(rows.list, rows.n, sizeof(*rows.list), rows_compare, (void *)&choice->sort);
+		qsort_r(rows.list, rows.n, sizeof(*rows.list), rows_compare, (void *)choice);
 	*ret = rows;
 	return 0;
 }

@@ -21,6 +21,7 @@ extern const char *const rows_sorts[ROWS_SORTS]; /* "memory", ... */
 
 struct rows_choice {
 	enum rows_sort sort;
+	bool reverse;
 	char filter[64]; /* part of a name, a user or a command, in either case; "": all */
 	/* The selected row, and the number of rows to move it by; taken and zeroed. */
 	char name[TRAIL_NAME];

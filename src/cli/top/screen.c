@@ -165,9 +165,38 @@ static int screen_translate(int key)
 	return key < 256 ? key : 0;
 }
 
-/* false: one of them was the key that ends. */
-static bool screen_take_keys(struct dialogue *d, const struct view *view)
+/* The wheel has no buttons of its own: it presses the fourth and the fifth. */
+static void screen_take_mouse(struct dialogue *d, const struct view *view,
+			      const struct frame *frame)
 {
+	MEVENT event;
+
+	if (getmouse(&event) != OK)
+		return;
+	if (event.bstate & BUTTON1_PRESSED)
+		dialogue_click(d, frame, event.y, event.x);
+	else if (event.bstate & BUTTON4_PRESSED)
+		dialogue_key(d, view, DIALOGUE_UP);
+#ifdef BUTTON5_PRESSED
+	else if (event.bstate & BUTTON5_PRESSED)
+		dialogue_key(d, view, DIALOGUE_DOWN);
+#endif
+}
+
+static void screen_ask_mouse(bool ask)
+{
+	mmask_t mask = BUTTON1_PRESSED | BUTTON4_PRESSED;
+
+#ifdef BUTTON5_PRESSED
+	mask |= BUTTON5_PRESSED;
+#endif
+	mousemask(ask ? mask : 0, NULL);
+}
+
+/* false: one of them was the key that ends. */
+static bool screen_take_keys(struct dialogue *d, const struct view *view, const struct frame *frame)
+{
+	bool no_mouse = d->state->no_mouse;
 	int key;
 
 	while ((key = getch()) != ERR) {
@@ -177,14 +206,22 @@ static bool screen_take_keys(struct dialogue *d, const struct view *view)
 			clearok(stdscr, TRUE);
 			continue;
 		}
+		if (key == KEY_MOUSE) {
+			screen_take_mouse(d, view, frame);
+			continue;
+		}
 		d->page = LINES > 8 ? LINES - 8 : 1;
 		if (!dialogue_key(d, view, screen_translate(key)))
 			return false;
 	}
+	if (d->state->no_mouse != no_mouse)
+		screen_ask_mouse(no_mouse);
 	return true;
 }
 
 /* --- The terminal ---------------------------------------------------------------------------- */
+
+#define MOUSE_OFF "\033[?1006l\033[?1000l"
 
 static void screen_keep_terminal(void)
 {
@@ -199,6 +236,11 @@ static void screen_keep_terminal(void)
 			break;
 		memcpy(before.words + before.len, s, len);
 		before.len += len;
+	}
+	/* As ncurses does it where the terminal has a mouse; others ignore it. */
+	if (screen_can("kmous") && before.len + strlen(MOUSE_OFF) <= sizeof(before.words)) {
+		memcpy(before.words + before.len, MOUSE_OFF, strlen(MOUSE_OFF));
+		before.len += strlen(MOUSE_OFF);
 	}
 }
 
@@ -227,9 +269,12 @@ static void screen_take_signals(sigset_t *ret_waiting)
 		sigdelset(ret_waiting, ends[i]);
 }
 
-static void screen_start(void)
+static void screen_start(bool mouse)
 {
 	initscr();
+	/* A press is told at once, and not when it is clear that it is no double click. */
+	mouseinterval(0);
+	screen_ask_mouse(mouse);
 	cbreak();
 	noecho();
 	keypad(stdscr, TRUE);
@@ -258,22 +303,25 @@ static bool screen_wait(uint64_t until_ns, const sigset_t *waiting)
 }
 
 int screen_run(struct frame_state *state, struct view_reader *reader, const char *runtime,
-	       struct view *view)
+	       struct view *view, const char *message)
 {
-	struct dialogue dialogue = {.state = state};
+	struct dialogue dialogue = {.state = state, .stale = state->clocks};
 	uint64_t read_ns = now_monotonic_ns();
 	struct frame frame = {.n = 0};
 	sigset_t waiting;
 	int r = 0;
 
+	snprintf(dialogue.message, sizeof(dialogue.message), "%s", message);
 	screen_keep_terminal();
 	screen_take_signals(&waiting);
-	screen_start();
+	screen_start(!state->no_mouse);
 	while (!ended) {
 		if (dialogue.stale ||
 		    now_monotonic_ns() >= read_ns + state->interval_us * NS_PER_US) {
 			dialogue.stale = false;
 			read_ns = now_monotonic_ns();
+			view_ask_traffic(reader, state->clocks);
+			view_ask_programs(reader, state->processes ? state->choice.name : "");
 			r = view_read(reader, runtime, view);
 		}
 		if (!r)
@@ -282,7 +330,7 @@ int screen_run(struct frame_state *state, struct view_reader *reader, const char
 			break;
 		screen_draw(&frame, &dialogue);
 		if (!screen_wait(read_ns + state->interval_us * NS_PER_US, &waiting) ||
-		    !screen_take_keys(&dialogue, view))
+		    !screen_take_keys(&dialogue, view, &frame))
 			break;
 	}
 	endwin();

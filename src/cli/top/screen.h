@@ -10,8 +10,8 @@
 /* True if this build and this terminal (TERM) can show the screen. */
 bool screen_usable(void);
 
-/* Shows until q, from a view that was read; returns the exit status. */
+/* Shows until q, from a view that was read, a message first; returns the exit status. */
 int screen_run(struct frame_state *state, struct view_reader *reader, const char *runtime,
-	       struct view *view);
+	       struct view *view, const char *message);
 
 #endif

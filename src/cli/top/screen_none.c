@@ -10,7 +10,7 @@ bool screen_usable(void)
 }
 
 int screen_run(struct frame_state *state, struct view_reader *reader, const char *runtime,
-	       struct view *view)
+	       struct view *view, const char *message)
 {
 	return 0;
 }

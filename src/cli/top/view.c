@@ -16,6 +16,7 @@
 struct view_reader {
 	struct usage_reader *usage; /* NULL: no driver */
 	struct gauges_reader *gauges;
+	char tenant[TRAIL_NAME]; /* whose processes are read closely */
 };
 
 int view_open(struct view_reader **ret)
@@ -40,6 +41,32 @@ void view_close(struct view_reader *reader)
 	usage_close(reader->usage);
 	gauges_close(reader->gauges);
 	free(reader);
+}
+
+void view_ask_programs(struct view_reader *reader, const char *tenant)
+{
+	snprintf(reader->tenant, sizeof(reader->tenant), "%s", tenant);
+}
+
+/* Without memory for them the view is one without them. */
+static void view_read_programs(struct view_reader *reader, struct view *view)
+{
+	for (size_t i = 0; i < view->tenants.n && *reader->tenant; i++) {
+		const struct tenant_entry *tenant = &view->tenants.list[i];
+
+		if (tenant->error || strcmp(tenant->name, reader->tenant))
+			continue;
+		if (programs_read(tenant->snapshot, reader->gauges, &view->programs) < 0)
+			view->programs = (struct programs){.n = 0};
+		else
+			memcpy(view->asked, reader->tenant, sizeof(view->asked));
+		return;
+	}
+}
+
+void view_ask_traffic(struct view_reader *reader, bool ask)
+{
+	gauges_ask_traffic(reader->gauges, ask);
 }
 
 struct view_name view_outsider_name(const struct outsider_found *found)
@@ -88,6 +115,10 @@ static void view_note_trails(struct view *view)
 		if (view->gauges.list[i].used_bytes != GAUGE_BYTES_UNKNOWN)
 			trail_note(&view->trails, VIEW_DEVICE, view->gauges.list[i].uuid,
 				   view->gauges.list[i].used_bytes);
+	for (unsigned int i = 0; i < view->gauges.n; i++)
+		if (view->gauges.list[i].busy_percent != GAUGE_UNKNOWN)
+			trail_note(&view->trails, VIEW_UTIL, view->gauges.list[i].uuid,
+				   view->gauges.list[i].busy_percent);
 	for (size_t i = 0; i < view->tenants.n; i++) {
 		const struct snapshot *s = view->tenants.list[i].snapshot;
 
@@ -106,6 +137,7 @@ static void view_free_read(struct view *view)
 	tenants_free(&view->tenants);
 	free(view->users);
 	free(view->outside);
+	programs_free(&view->programs);
 	view->users = NULL;
 	view->outside = NULL;
 }
@@ -128,7 +160,7 @@ int view_read(struct view_reader *reader, const char *runtime, struct view *view
 	if (!r) {
 		now.users = calloc(now.tenants.n + 1, sizeof(*now.users));
 		r = now.users ? outsiders_list(&usage, &now.tenants, user_name, &now.outside,
-				       &now.noutside)
+					       &now.noutside)
 			      : -ENOMEM;
 	}
 	usage_free(&usage);
@@ -139,6 +171,7 @@ int view_read(struct view_reader *reader, const char *runtime, struct view *view
 	figures_apply(&now.tenants);
 	view_name_users(&now.tenants, now.users);
 	gauges_read(reader->gauges, &now.gauges);
+	view_read_programs(reader, &now);
 	now.trails = view->trails;
 	view_free_read(view);
 	*view = now;

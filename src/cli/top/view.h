@@ -3,6 +3,7 @@
 #ifndef ALLOT_CLI_TOP_VIEW_H
 #define ALLOT_CLI_TOP_VIEW_H
 
+#include "cli/top/programs.h"
 #include "cli/top/trail.h"
 #include "node/gauges.h"
 #include "node/outsiders.h"
@@ -18,11 +19,16 @@ struct view {
 	struct gauges gauges;
 	struct outsider_found *outside;
 	size_t noutside;
-	struct trails trails; /* by VIEW_DEVICE, a tenant's name or view_outsider_name() */
+	char asked[TRAIL_NAME];	  /* for which tenant's processes; "": for nobody's */
+	struct programs programs; /* theirs */
+	struct trails
+		trails; /* by VIEW_DEVICE, VIEW_UTIL, a tenant's name or view_outsider_name() */
 };
 
-/* No tenant's name begins so: of a device's trail, and of the names of those outside. */
+/* No tenant's name begins so: of a device's trails of memory and of utilisation, and of the names
+ * of those outside. */
 #define VIEW_DEVICE  "#"
+#define VIEW_UTIL    "%"
 #define VIEW_OUTSIDE "!"
 
 /* The name of a process outside of all tenants in a list: "!4711 python3", its pid and program. */
@@ -36,6 +42,12 @@ struct view_reader;
 /* Opens the drivers that there are. -ENOMEM. */
 int view_open(struct view_reader **ret);
 void view_close(struct view_reader *reader); /* takes NULL */
+
+/* Reads the processes of this tenant closely, until another one is named; "": of none. */
+void view_ask_programs(struct view_reader *reader, const char *tenant);
+
+/* Reads the traffic on PCIe, too: that takes 40 ms for each device. */
+void view_ask_traffic(struct view_reader *reader, bool ask);
 
 /*
  * Reads everything again into `view`, which is zeroed before the first time. -errno if the runtime

@@ -85,55 +85,69 @@ static uint64_t hami_throttles(const struct snapshot_device *d)
 	return tenants_measured(d) ? d->compute.throttles : NONE;
 }
 
+/*
+ * The older name of each, as HAMi had it before 2026 and has it with --legacy-metrics, goes with
+ * older labels; NULL: it had none.
+ */
 static const struct {
-	const char *name, *kind, *help;
+	const char *name, *older, *kind, *help;
 	enum unit unit;
 	uint64_t (*value)(const struct snapshot_device *device);
 } of_tenants[] = {
-	{"hami_vgpu_memory_used_bytes", "gauge", "What the tenant has of the device.", WHOLE,
-	 hami_used},
-	{"hami_vgpu_memory_limit_bytes", "gauge", "Most that it may have.", WHOLE, hami_limit},
-	{"hami_container_device_memory_bytes", "gauge", "The same as what it has.", WHOLE,
-	 hami_used},
-	{"hami_vgpu_memory_context_bytes", "gauge", "Of that, for contexts.", WHOLE, hami_context},
-	{"hami_vgpu_memory_module_bytes", "gauge", "Of that, for code.", WHOLE, hami_module},
-	{"hami_vgpu_memory_buffer_bytes", "gauge", "Of that, all else.", WHOLE, hami_buffer},
-	{"hami_container_device_utilization_ratio", "gauge",
+	{"hami_vgpu_memory_used_bytes", "vGPU_device_memory_usage_in_bytes", "gauge",
+	 "What the tenant has of the device.", WHOLE, hami_used},
+	{"hami_vgpu_memory_limit_bytes", "vGPU_device_memory_limit_in_bytes", "gauge",
+	 "Most that it may have.", WHOLE, hami_limit},
+	{"hami_container_device_memory_bytes", "Device_memory_desc_of_container", "gauge",
+	 "The same as what it has.", WHOLE, hami_used},
+	{"hami_vgpu_memory_context_bytes", NULL, "gauge", "Of that, for contexts.", WHOLE,
+	 hami_context},
+	{"hami_vgpu_memory_module_bytes", NULL, "gauge", "Of that, for code.", WHOLE, hami_module},
+	{"hami_vgpu_memory_buffer_bytes", NULL, "gauge", "Of that, all else.", WHOLE, hami_buffer},
+	{"hami_container_device_utilization_ratio", "Device_utilization_desc_of_container", "gauge",
 	 "Percentage of the device's time that it had in the last second.", PERCENTAGE,
 	 hami_achieved_bp},
-	{"target_sm_utilization", "gauge",
+	{"target_sm_utilization", NULL, "gauge",
 	 "Percentage of the device's time that it may count on now.", PERCENTAGE, hami_target_bp},
-	{"actual_sm_utilization", "gauge", "Percentage that it had in the last second.", PERCENTAGE,
-	 hami_achieved_bp},
-	{"available_tokens", "gauge",
+	{"actual_sm_utilization", NULL, "gauge", "Percentage that it had in the last second.",
+	 PERCENTAGE, hami_achieved_bp},
+	{"available_tokens", NULL, "gauge",
 	 "What it may use at once: blocks of grids (bucket), nanoseconds of the device (deficit).",
 	 WHOLE, hami_tokens},
-	{"kernel_launch_total", "counter", "Launches of kernels.", WHOLE, hami_launches},
-	{"kernel_throttle_total", "counter", "Launches that were held.", WHOLE, hami_throttles},
+	{"kernel_launch_total", NULL, "counter", "Launches of kernels.", WHOLE, hami_launches},
+	{"kernel_throttle_total", NULL, "counter", "Launches that were held.", WHOLE,
+	 hami_throttles},
 };
 
-static void hami_put_tenants(FILE *out, size_t row, const struct tenants *tenants)
+static void hami_put_tenant(FILE *out, size_t row, bool older, const struct tenant_entry *e, int d)
 {
-	exposition_head(out, of_tenants[row].name, of_tenants[row].kind, of_tenants[row].help);
+	const struct snapshot_device *device = &e->snapshot->device[d];
+	uint64_t value = of_tenants[row].value(device);
+	bool pod = *e->pod.name;
+	char index[16];
+
+	if (value == NONE)
+		return;
+	snprintf(index, sizeof(index), "%d", d);
+	exposition_begin(out, older ? of_tenants[row].older : of_tenants[row].name,
+			 LABELS(older ? "podnamespace" : "namespace", e->pod.space,
+				older ? "podname" : "pod", pod ? e->pod.name : e->name,
+				older ? "ctrname" : "container",
+				pod ? e->pod.container : e->container,
+				older ? "vdeviceid" : "vdevice_index", index,
+				older ? "deviceuuid" : "device_uuid", units_uuid(device->uuid).s));
+	hami_put_value(out, of_tenants[row].unit, value);
+}
+
+static void hami_put_tenants(FILE *out, size_t row, bool older, const struct tenants *tenants)
+{
+	exposition_head(out, older ? of_tenants[row].older : of_tenants[row].name,
+			of_tenants[row].kind, of_tenants[row].help);
 	for (size_t i = 0; i < tenants->n; i++) {
-		const struct tenant_entry *e = &tenants->list[i];
+		const struct snapshot *s = tenants->list[i].snapshot;
 
-		for (int d = 0; e->snapshot && d < e->snapshot->ndevices; d++) {
-			const struct snapshot_device *device = &e->snapshot->device[d];
-			uint64_t value = of_tenants[row].value(device);
-			char index[16];
-
-			if (value == NONE)
-				continue;
-			snprintf(index, sizeof(index), "%d", d);
-			exposition_begin(out, of_tenants[row].name,
-					 LABELS("namespace", e->pod.space, "pod",
-						*e->pod.name ? e->pod.name : e->name, "container",
-						*e->pod.name ? e->pod.container : e->container,
-						"vdevice_index", index, "device_uuid",
-						units_uuid(device->uuid).s));
-			hami_put_value(out, of_tenants[row].unit, value);
-		}
+		for (int d = 0; s && d < s->ndevices; d++)
+			hami_put_tenant(out, row, older, &tenants->list[i], d);
 	}
 }
 
@@ -148,8 +162,8 @@ struct hami_device {
 static struct hami_device hami_look(const struct device *device, const struct tenants *tenants,
 				    const struct audit_report *audit)
 {
-	struct hami_device ret = {.device = device, .sum = tenants_sum(tenants, device->uuid,
-						      device->total_bytes)};
+	struct hami_device ret = {.device = device,
+				  .sum = tenants_sum(tenants, device->uuid, device->total_bytes)};
 
 	if (audit)
 		ret.outside_bytes = audit_outside_bytes(audit, device->uuid);
@@ -211,47 +225,58 @@ static uint64_t hami_device_achieved(const struct hami_device *d)
 }
 
 static const struct {
-	const char *name, *help;
+	const char *name, *older, *help;
 	enum unit unit;
 	bool has_cores; /* a label more */
 	uint64_t (*value)(const struct hami_device *device);
 } of_devices[] = {
-	{"hami_gpu_memory_limit_bytes", "What the device has.", WHOLE, false, hami_device_limit},
-	{"hami_gpu_core_limit_ratio", "Percentage of its time that can be given.", WHOLE, false,
-	 hami_device_cores},
-	{"hami_gpu_memory_allocated_bytes", "The sum of its tenants' quotas.", WHOLE, true,
-	 hami_device_allocated},
-	{"hami_gpu_shared_count", "Tenants on it.", WHOLE, false, hami_device_shared},
-	{"hami_gpu_core_allocated_ratio", "The sum of the shares that they asked for, in percent.",
-	 PERCENTAGE, false, hami_device_cores_bp},
-	{"hami_node_gpu_memory_allocated_ratio", "The part of its memory that is promised.", PART,
-	 false, hami_device_memory_part},
-	{"hami_host_gpu_memory_used_bytes",
+	{"hami_gpu_memory_limit_bytes", "GPUDeviceMemoryLimit", "What the device has.", WHOLE,
+	 false, hami_device_limit},
+	{"hami_gpu_core_limit_ratio", "GPUDeviceCoreLimit",
+	 "Percentage of its time that can be given.", WHOLE, false, hami_device_cores},
+	{"hami_gpu_memory_allocated_bytes", "GPUDeviceMemoryAllocated",
+	 "The sum of its tenants' quotas.", WHOLE, true, hami_device_allocated},
+	{"hami_gpu_shared_count", "GPUDeviceSharedNum", "Tenants on it.", WHOLE, false,
+	 hami_device_shared},
+	{"hami_gpu_core_allocated_ratio", "GPUDeviceCoreAllocated",
+	 "The sum of the shares that they asked for, in percent.", PERCENTAGE, false,
+	 hami_device_cores_bp},
+	{"hami_node_gpu_memory_allocated_ratio", "nodeGPUMemoryPercentage",
+	 "The part of its memory that is promised.", PART, false, hami_device_memory_part},
+	{"hami_host_gpu_memory_used_bytes", "HostGPUMemoryUsage",
 	 "What tenants have of it, and who is seen outside of them.", WHOLE, false,
 	 hami_device_used},
-	{"hami_host_gpu_utilization_ratio",
+	{"hami_host_gpu_utilization_ratio", "HostCoreUtilization",
 	 "Percentage of its time that tenants had in the last second.", PERCENTAGE, false,
 	 hami_device_achieved},
 };
 
-static void hami_put_devices(FILE *out, size_t row, const char *node, const struct devices *devices,
-			     const struct hami_device *figures)
+static void hami_put_device(FILE *out, size_t row, bool older, const char *node,
+			    const struct hami_device *d, unsigned int number)
 {
-	exposition_head(out, of_devices[row].name, "gauge", of_devices[row].help);
-	for (unsigned int i = 0; i < devices->n; i++) {
-		uint64_t value = of_devices[row].value(&figures[i]);
-		char index[16];
+	const char *cores = older ? "devicecores" : "device_cores";
+	uint64_t value = of_devices[row].value(d);
+	char index[16];
 
-		if (value == NONE)
-			continue;
-		snprintf(index, sizeof(index), "%u", i);
-		exposition_begin(out, of_devices[row].name,
-				 LABELS("node", node, "device_uuid",
-					units_uuid(devices->list[i].uuid).s, "device_index", index,
-					"device_type", devices->list[i].model,
-					of_devices[row].has_cores ? "device_cores" : NULL, "100"));
-		hami_put_value(out, of_devices[row].unit, value);
-	}
+	if (value == NONE)
+		return;
+	snprintf(index, sizeof(index), "%u", number);
+	exposition_begin(out, older ? of_devices[row].older : of_devices[row].name,
+			 LABELS(older ? "nodeid" : "node", node,
+				older ? "deviceuuid" : "device_uuid", units_uuid(d->device->uuid).s,
+				older ? "deviceidx" : "device_index", index,
+				older ? "devicetype" : "device_type", d->device->model,
+				of_devices[row].has_cores ? cores : NULL, "100"));
+	hami_put_value(out, of_devices[row].unit, value);
+}
+
+static void hami_put_devices(FILE *out, size_t row, bool older, const char *node,
+			     const struct devices *devices, const struct hami_device *figures)
+{
+	exposition_head(out, older ? of_devices[row].older : of_devices[row].name, "gauge",
+			of_devices[row].help);
+	for (unsigned int i = 0; i < devices->n; i++)
+		hami_put_device(out, row, older, node, &figures[i], i);
 }
 
 void hami_write(const char *node, const struct devices *devices, const struct tenants *tenants,
@@ -261,8 +286,13 @@ void hami_write(const char *node, const struct devices *devices, const struct te
 
 	for (unsigned int i = 0; i < devices->n; i++)
 		figures[i] = hami_look(&devices->list[i], tenants, audit);
-	for (size_t row = 0; row < sizeof(of_devices) / sizeof(of_devices[0]); row++)
-		hami_put_devices(out, row, node, devices, figures);
-	for (size_t row = 0; row < sizeof(of_tenants) / sizeof(of_tenants[0]); row++)
-		hami_put_tenants(out, row, tenants);
+	for (size_t row = 0; row < sizeof(of_devices) / sizeof(of_devices[0]); row++) {
+		hami_put_devices(out, row, false, node, devices, figures);
+		hami_put_devices(out, row, true, node, devices, figures);
+	}
+	for (size_t row = 0; row < sizeof(of_tenants) / sizeof(of_tenants[0]); row++) {
+		hami_put_tenants(out, row, false, tenants);
+		if (of_tenants[row].older)
+			hami_put_tenants(out, row, true, tenants);
+	}
 }

@@ -96,7 +96,7 @@ static enum MHD_Result http_answer(void *arg, struct MHD_Connection *connection,
 				   size_t *upload_bytes, void **of_request)
 {
 	static char unknown[] = 
-		"there is no such page; / is for people, /metrics for Prometheus, /v1/node is JSON\n";
+		"there is no such page; / is for people, /metrics for Prometheus, /v1 lists what is JSON\n";
 	static char changes[] = "pages can be read, and nothing else\n";
 	static char misled[] =
 		"asked by a name that is not this machine's own: a page of another site may have asked; "

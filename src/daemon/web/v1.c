@@ -61,3 +61,30 @@ void v1_write_node(const struct devices *devices, const struct tenants *tenants,
 	json_text(&j, "allotd", ALLOT_VERSION);
 	json_close(&j, '}');
 }
+
+void v1_write_index(FILE *out)
+{
+	static const struct {
+		const char *path, *about;
+	} pages[] = {
+		{"/", "for people: devices, tenants and the last ten minutes"},
+		{"/healthz", "\"ok\" while the tenants can be read"},
+		{"/metrics", "for Prometheus"},
+		{"/v1/node", "devices, tenants and programs outside of them"},
+		{"/v1/history", "the last ten minutes of devices and tenants"},
+	};
+	struct json j = {.out = out};
+
+	json_open(&j, NULL, '{');
+	json_u64(&j, "version", TENANTS_JSON_VERSION);
+	json_text(&j, "allotd", ALLOT_VERSION);
+	json_open(&j, "pages", '[');
+	for (size_t i = 0; i < sizeof(pages) / sizeof(pages[0]); i++) {
+		json_open(&j, NULL, '{');
+		json_text(&j, "path", pages[i].path);
+		json_text(&j, "about", pages[i].about);
+		json_close(&j, '}');
+	}
+	json_close(&j, ']');
+	json_close(&j, '}');
+}

@@ -18,4 +18,7 @@
 void v1_write_node(const struct devices *devices, const struct tenants *tenants,
 		   const struct audit_report *audit, FILE *out);
 
+/* The pages that there are, for programs that look for them. */
+void v1_write_index(FILE *out);
+
 #endif

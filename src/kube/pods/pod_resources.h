@@ -20,8 +20,8 @@ int pod_resources_list(struct grpc *grpc, const struct kube_conf *conf, pod_reso
 		       void *arg, struct pod_resources_call **ret);
 /*
  * Returns true if the list has a Pod that the kubelet heard of from the API server, which tells it of all Pods of the
- * node at once. One that started while that server is away lists the Pods of its own files alone, for as long
- * as that is, and the containers of all others run. Each node has such Pods, if only of its network.
+ * node at once. A kubelet that started while that server does not answer lists the Pods of its own files alone
+ * until it does, and the containers of all others run. Each node has such Pods, if only of its network.
  */
 bool pod_resources_has_api_pods(const struct kube_conf *conf, const V1__ListPodResourcesResponse *list);
 /*

@@ -121,6 +121,12 @@ typedef enum nvmlTemperatureSensors_enum {
 	NVML_TEMPERATURE_COUNT,
 } nvmlTemperatureSensors_t;
 
+typedef enum nvmlPcieUtilCounter_enum {
+	NVML_PCIE_UTIL_TX_BYTES = 0,
+	NVML_PCIE_UTIL_RX_BYTES = 1,
+	NVML_PCIE_UTIL_COUNT,
+} nvmlPcieUtilCounter_t;
+
 typedef enum nvmlSamplingType_enum {
 	NVML_TOTAL_POWER_SAMPLES = 0,
 	NVML_GPU_UTILIZATION_SAMPLES = 1,

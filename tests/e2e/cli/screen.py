@@ -24,6 +24,18 @@ assert cu.cuMemAlloc_v2(ctypes.byref(block), ctypes.c_size_t(510 << 20)) == 0
 print("up", flush=True)
 sys.stdin.read()
 """
+# Uses device 0, and has a child by way of a shell that does so, too.
+FAMILY = """
+import ctypes, subprocess, sys
+cu = ctypes.CDLL("libcuda.so.1")
+context = ctypes.c_void_p()
+assert cu.cuInit(0) == 0 and cu.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
+if sys.argv[1] == "parent":
+    subprocess.Popen(["sh", "-c", '"$0" "$1" child; true', sys.executable, sys.argv[0]])
+else:
+    print("up", flush=True)
+sys.stdin.read()
+"""
 WORDS = "\x1b[2Jclear\x9b31m\u202ekcab"
 BLOCKS = "▁▂▃▄▅▆▇█"
 PARTS = "▏▎▍▌▋▊▉░"
@@ -37,6 +49,7 @@ class Screen(cli_lib.Case):
             self.skipTest("tmux is not installed")
         super().setUp()
         self.env["LC_ALL"] = "C.UTF-8"
+        self.env["XDG_CONFIG_HOME"] = self.path("config")
         self.env.pop("TMUX", None)
         self.socket = self.path("tmux")
         self.sim = [ALLOT, "sim", "--gpus", str(self.gpus), "--memory", "24GiB", "--context",
@@ -145,6 +158,19 @@ class Layout(Screen):
         self.assertEqual(lines[10:19], [""] * 9)
         self.assertRegex(lines[19], r"^ q quit  \? help  / filter  m s n u r sort ")
 
+    def test_a_long_name_at_80_columns(self):
+        """It is cut in its middle, and costs no other column."""
+        self.keep("a-team-of-researchers-0001", "--memory", "6GiB")
+        self.keep("a-team-of-researchers-0002", "--memory", "6GiB", "--compute", "25")
+        self.hold("a-team-of-researchers-0002", f"{self.device[0]}:data:{GIB}",
+                  f"{self.device[0]}:busy:200", f"{self.device[0]}:refuse:{GIB}")
+        self.top(80, 24)
+        lines = self.wait(r"q quit", r"^> a-t\S*\.\.\S*0002 ")
+        self.assertLessEqual({"USER", "QUOTA", "MEMORY", "SHARE", "OF", "REFUSED"},
+                             set(lines[5].split()))
+        self.assertRegex(lines[7], r"^  a-t\S*\.\.\S*0001 ")
+        self.assertNotIn("no device", "\n".join(lines))
+
     def test_200_columns(self):
         self.tenants()
         self.top(200, 50)
@@ -188,6 +214,17 @@ class Layout(Screen):
         self.wait(rf"^> evil .*{shown}")
         self.key("Enter")
         self.wait(rf"^ +\d+ +\d+ +GPU-\w+ +1 MiB .*{shown}", r"q quit")
+
+    def test_processes_of_one(self):
+        """A child is below its parent; on a wide screen with its memory of the host, and its SMs."""
+        family = self.start(*self.sim, ALLOT, "run", "--name", "family", "--", sys.executable,
+                            self.path("family.py", FAMILY), "parent")
+        self.assertEqual(family.stdout.readline(), "up\n")
+        out = self.ok("top", "family")
+        self.assertRegex(out, r"(?m)DRIVER  COMMAND\n +\d+ .*  [^ `]+.*\n +\d+ .*  `-\S+")
+        self.top(200, 24, "family")
+        self.wait(r"DRIVER +SM +HOST +COMMAND$", r" -  +[\d.]+ MiB  \S*python\S* \S+family.py parent$",
+                  r" -  +[\d.]+ MiB  `-\S*python\S* \S+family.py child$")
 
     def test_history_grows(self):
         self.tenants()
@@ -318,6 +355,19 @@ class Keys(Screen):
         self.type("t")
         self.type("?")
         self.wait(r"^> large", r"q quit")
+
+    def test_clocks(self):
+        self.top(120, 24)
+        self.wait(r"PROMISED")
+        self.type("d")
+        lines = self.wait(r"UTIL OVER TIME", absent=("PROMISED",))
+        self.assertEqual(lines[1].split(), ["GPU", "MODEL", "UTIL", "ENC", "DEC", "SM", "MHZ", "MEM",
+                                            "MHZ", "TEMP", "POWER", "LIMIT", "PCIE", "SENT/S",
+                                            "RECV/S", "UTIL", "OVER", "TIME"])
+        self.assertRegex(lines[2], r"^  0 allot sim.* +0% +0% +0% +1980 +3201 40 C 120 W 700 W  ?"
+                                   r"5 x16 +0 +0 +▁")
+        self.type("d")
+        self.wait(r"PROMISED")
 
     def test_interval(self):
         self.top(80, 24, "--interval", "2s")

@@ -2,11 +2,13 @@
 """allot top: one frame without a terminal; keys, resizing and a clean end on one (a pty)."""
 
 import fcntl
+import json
 import os
 import re
 import select
 import signal
 import struct
+import subprocess
 import termios
 import time
 
@@ -74,6 +76,8 @@ class Screen:
 class Top(cli_lib.Case):
     def setUp(self):
         super().setUp()
+        # Nobody's own settings.
+        self.env["XDG_CONFIG_HOME"] = self.path("config")
         self.living("small", "--memory", "1GiB")
         self.living("large", "--memory", "8GiB")
         self.hold("small", f"{UUID_A}:data:{1000 * MIB}", f"{UUID_A}:refuse:{GIB}")
@@ -89,6 +93,9 @@ class Top(cli_lib.Case):
         for args in (("--once",), ()):
             lines = self.ok("top", *args, env={"LC_ALL": "C"}).splitlines()
             self.assertEqual(lines[0], "allot: 2 tenants, 2 processes, by memory")
+            self.assertEqual(lines[1], 'no device is seen here; "allot doctor" says why')
+            self.assertEqual(lines[2], "")
+            del lines[1:3]
             self.assertEqual(lines[1].split(),
                              ["TENANT", "USER", "GPU", "STATE", "PROC", "USED", "QUOTA", "MEM%",
                               "MEMORY", "REFUSED"])
@@ -105,6 +112,53 @@ class Top(cli_lib.Case):
         self.assertEqual(list(self.rows("--sort", "share")), ["large", "small"])
         self.assertEqual(list(self.rows("--sort", "user")), ["large", "small"])
         self.assertEqual(self.allot("top", "--sort", "age").returncode, 125)
+
+    def test_reverse(self):
+        for sort in ("memory", "name", "refusals"):
+            order = list(self.rows("--sort", sort))
+            self.assertEqual(list(self.rows("--sort", sort, "--reverse")), order[::-1], sort)
+        self.assertIn(", by memory reversed", self.ok("top", "--once", "-r").splitlines()[0])
+
+    def test_columns(self):
+        """As they were asked for, also where they are empty."""
+        def headings(columns):
+            out = self.ok("top", "--once", "--columns", columns)
+            return out[out.index("TENANT"):].splitlines()[0].split()
+
+        self.assertEqual(headings("quota,user,away"), ["TENANT", "QUOTA", "USER", "AWAY"])
+        self.assertEqual(headings("used  mem%, used"), ["TENANT", "USED", "MEM%"])
+        self.assertIn("REFUSED", headings(""))
+        self.assertNotIn("REFUSED", headings("tenant,last-minute,command"))
+        for wrong in ("age", "user,age", "x" * 200):
+            done = self.allot("top", "--once", "--columns", wrong)
+            self.assertEqual(done.returncode, 125)
+            self.assertIn(f"there is no column \"{wrong[-3:]}", done.stderr)
+
+    def test_json(self):
+        """A line for each look; what is on it is documented."""
+        shapes = cli_lib.documented()
+        line = self.ok("sim", "--gpus", "1", "--dir", self.path("devices"), "--", ALLOT, "top",
+                       "--json", "--once")
+        self.assertEqual(line.count("\n"), 1)
+        live = json.loads(line)
+        self.check_shape(live, "live", shapes)
+        self.check_shape(live["devices"][0], "live_device", shapes)
+        self.assertEqual((live["devices"][0]["power_limit_mw"], live["devices"][0]["sm_mhz"]),
+                         (700000, 1980))
+        for tenant in live["tenants"]:
+            self.check_shape(tenant, "tenant", shapes)
+        for options, names in (((), ["large", "small"]), (("--reverse",), ["small", "large"]),
+                               (("--filter", "sma"), ["small"]), (("small",), ["small"])):
+            live = json.loads(self.ok("top", "--json", "--once", *options))
+            self.assertEqual([tenant["name"] for tenant in live["tenants"]], names)
+            self.assertEqual(live["devices"], [])
+
+    def test_json_goes_on(self):
+        top = self.start(ALLOT, "top", "--json", "--interval", "100ms")
+        times = [json.loads(top.stdout.readline())["time_ms"] for _ in range(3)]
+        self.assertEqual(times, sorted(times))
+        top.stdout.close()
+        self.assertEqual(top.wait(100), -signal.SIGPIPE)
 
     def test_filter(self):
         self.assertEqual(list(self.rows("--filter", "LAR")), ["large"])
@@ -197,6 +251,122 @@ class Top(cli_lib.Case):
         screen.key("q")
         self.assertEqual(screen.end(), 0)
         self.assertIn(b"\x1b[?1049l", screen.raw, "the terminal is put back")
+
+    def test_mouse(self):
+        """A click selects, another one opens; headings sort, one way and the other; the wheel moves."""
+        terminal = subprocess.run(["infocmp", "-1", "xterm"], capture_output=True, text=True, check=False)
+        if "kmous=\\E[<," not in terminal.stdout:
+            self.skipTest("xterm's clicks are written in another way here")
+        # The title, no device, an empty line, the headings, two tenants.
+        def click(button, column, line):
+            press = f"\x1b[<{button};{column};{line}M"
+            return press if button else press + press.lower()
+
+        screen = Screen(self)
+        screen.wait(r"> large")
+        screen.wait(r"q quit")
+        screen.key(click(0, 5, 6))
+        screen.key("\x0c")
+        screen.wait(r"> small")
+        screen.key(click(64, 5, 5))
+        screen.key("\x0c")
+        screen.wait(r"> large")
+        screen.key(click(0, 5, 4))
+        screen.key("\x0c")
+        screen.wait(r"by name, every")
+        screen.key(click(0, 5, 4))
+        screen.wait(r"reversed")
+        screen.key(click(0, 5, 6))
+        screen.key("\x0c")
+        screen.wait(r"HOST PID")
+        # Elsewhere it does nothing.
+        for line in (1, 2, 3, 20, 24):
+            screen.key(click(0, 70, line))
+        screen.key("M")
+        self.quit(screen)
+        self.assertIn(b"1000l", screen.raw)
+
+    def settings(self, text=None):
+        folder = os.path.join(self.env["XDG_CONFIG_HOME"], "allot")
+        if text is not None:
+            os.makedirs(folder, exist_ok=True)
+            with open(os.path.join(folder, "top"), "w", encoding="utf-8") as file:
+                file.write(text)
+        return os.path.join(folder, "top")
+
+    def quit(self, screen):
+        screen.key("q")
+        self.assertEqual(screen.end(), 0)
+
+    def test_settings_are_kept(self):
+        screen = Screen(self)
+        screen.wait(r"q quit")
+        screen.key("nR+c")
+        screen.wait(r"columns \(none: as many as fit\): ")
+        screen.key("age\r")
+        screen.wait(r"there is no column \"age\"")
+        screen.key("cquota user\r")
+        screen.key("\x0c")
+        screen.wait(r"TENANT +QUOTA +USER")
+        screen.key("W")
+        screen.wait(r"saved in \S+")
+        self.quit(screen)
+        with open(self.settings(), encoding="utf-8") as file:
+            self.assertEqual(file.read().splitlines()[1:],
+                             ["sort name", "reverse yes", "interval 2000ms", "clocks no",
+                              "no-mouse no", "columns quota user"])
+        self.assertEqual(os.listdir(os.path.dirname(self.settings())), ["top"])
+        screen = Screen(self)
+        screen.wait(r"by name reversed, every 2 s")
+        screen.wait(r"TENANT +QUOTA +USER")
+        self.quit(screen)
+        # Options go before; and what is no terminal's is as ever.
+        screen = Screen(self, "--sort", "memory", "--interval", "5s", "--columns", "used")
+        screen.wait(r"by memory, every 5 s")
+        self.quit(screen)
+        self.assertIn(", by memory\n", self.ok("top", "--once"))
+
+    def test_damaged_settings(self):
+        """They stop nothing, and what is understood counts."""
+        for text, said in (("sort age\nreverse yes\n", "line 1 of "),
+                           ("reverse yes\n\n# x\nlater version\n", "line 4 of "),
+                           ("reverse yes\ninterval 1\n\xff\x00", "line 2 of "),
+                           ("reverse yes\ncolumns " + "x" * 5000, "line 2 of ")):
+            self.settings(text)
+            screen = Screen(self, size=(24, 160))
+            screen.wait(said)
+            screen.wait(r"reversed")
+            self.quit(screen)
+        path = self.settings()
+        os.unlink(path)
+        os.mkfifo(path)
+        screen = Screen(self, size=(24, 160))
+        screen.wait(r"settings are not read: ")
+        self.quit(screen)
+        os.unlink(path)
+        os.mkdir(path)
+        screen = Screen(self, size=(24, 160))
+        screen.wait(r"settings are not read: ")
+        screen.key("W")
+        screen.wait(r"not saved: ")
+        self.quit(screen)
+
+    def test_any_signal(self):
+        screen = Screen(self)
+        screen.wait(r"> large")
+        screen.key("Sage\r")
+        screen.wait(r"\"age\" is no signal")
+        for words, name in (("hup", "SIGHUP"), ("SIGINT", "SIGINT"), ("44", "signal 44")):
+            screen.key(f"S{words}\r")
+            screen.wait(rf"send {name} to tenant large of \S+, 2 processes \(y/n\)\?")
+            screen.key("n")
+            screen.wait(r"nothing was done")
+        screen.key("SUSR1\r")
+        screen.wait(r"2 processes \(y/n\)\?")
+        screen.key("y")
+        screen.wait(r"SIGUSR1 sent to 2 processes")
+        self.assertEqual(self.holder.wait(100), -signal.SIGUSR1)
+        self.quit(screen)
 
     def test_signals_put_the_terminal_back(self):
         screen = Screen(self)

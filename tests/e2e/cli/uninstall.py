@@ -39,6 +39,12 @@ class Watch:
         return seen
 
 
+def packs(pattern, name):
+    """As dh_install has it: a folder with all that is in it, and "*" for no more than one name."""
+    parts, names = pattern.split("/"), name.split("/")
+    return len(names) >= len(parts) and all(map(fnmatch.fnmatch, names, parts))
+
+
 class Uninstall(cli_lib.Case):
     def setUp(self):
         super().setUp()
@@ -70,6 +76,9 @@ class Uninstall(cli_lib.Case):
             with open(path, encoding="utf-8") as page:
                 wanted.update(re.findall(r"docs/([\w-]+\.md)", page.read()))
         self.assertLessEqual(wanted, set(there))
+        self.assertEqual(
+            set(os.listdir(f"{self.destination}{self.prefix}/share/doc/allot/from")),
+            {os.path.basename(path) for path in glob.glob(os.path.join(SOURCE, "docs/from/*.md"))})
 
     def test_nothing_is_left(self):
         self.install("install")
@@ -186,8 +195,7 @@ class Uninstall(cli_lib.Case):
             name = "usr" + path[len(usr):]
             if os.path.isdir(path) or not path.startswith(usr) or name == "usr/share/allot/installed":
                 continue
-            having = [pattern for pattern in wanted
-                      if fnmatch.fnmatch(name, pattern) or fnmatch.fnmatch(name, f"{pattern}/*")]
+            having = [pattern for pattern in wanted if packs(pattern, name)]
             self.assertEqual(len(having), 1, (name, having))
 
     def test_systemd(self):

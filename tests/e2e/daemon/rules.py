@@ -103,8 +103,18 @@ def queries():
     with open(DASHBOARD, encoding="utf-8") as file:
         for panel in json.load(file)["panels"]:
             for target in panel["targets"]:
-                yield (panel["title"], target["expr"].replace("$tenant", ".*")
-                       .replace("$device", ".*"))
+                expr = target["expr"]
+                for name in ("$instance", "$tenant", "$device"):
+                    expr = expr.replace(name, ".*")
+                # At a scrape each minute Grafana has four or more.
+                yield (panel["title"], expr.replace("$__rate_interval", "5m"))
+
+
+def labels_of(query):
+    """Those of a tenant's series, or what a sum leaves of them."""
+    by = re.match(r"sum by \(([\w,]+)\)", query)
+    labels = of("a").split(",")
+    return ",".join(x for x in labels if not by or x.split("=")[0] in by[1].split(","))
 
 
 class Rules(daemon_lib.Case):
@@ -134,6 +144,19 @@ class Rules(daemon_lib.Case):
                     with self.subTest(name, label=used):
                         self.assertRegex(labels, rf'\b{used}="[^"]+"')
 
+    def test_the_dashboard_is_of_the_instances_chosen(self):
+        with open(DASHBOARD, encoding="utf-8") as file:
+            dashboard = json.load(file)
+        self.assertEqual([v["name"] for v in dashboard["templating"]["list"]],
+                         ["source", "instance", "device", "tenant"])
+        for panel in dashboard["panels"]:
+            for target in panel["targets"]:
+                for metric in re.findall(r"allot_\w+(.{22})", target["expr"]):
+                    self.assertEqual(metric, '{instance=~"$instance"', panel["title"])
+                self.assertNotRegex(target["expr"], r"rate\([^[]*\[\d")
+        self.assertEqual(len({panel["id"] for panel in dashboard["panels"]}),
+                         len(dashboard["panels"]))
+
     @unittest.skipUnless(PROMTOOL, NO_PROMTOOL)
     def test_rates_at_a_scrape_each_minute(self):
         """A rate needs two samples in its window: none of the dashboard's is empty."""
@@ -146,7 +169,7 @@ class Rules(daemon_lib.Case):
                              for name in names],
             "promql_expr_test": [
                 {"expr": query, "eval_time": "15m30s",
-                 "exp_samples": [{"labels": f"{{{of('a')}}}", "value": query.count("rate(")}]}
+                 "exp_samples": [{"labels": f"{{{labels_of(query)}}}", "value": query.count("rate(")}]}
                 for query in rates]})
 
     def ask(self, port, query):

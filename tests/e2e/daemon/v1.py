@@ -86,6 +86,11 @@ class V1(daemon_lib.Case):
         self.daemon(cli_lib.ALLOT, "sim", "--")
         cli_lib.wait_for(lambda: self.history()["samples"])
         shapes, node, history = cli_lib.documented(), self.node(), self.history()
+        index = json.loads(self.get("/v1")[2])
+        self.check_shape(index, "index", shapes)
+        for page in index["pages"]:
+            self.check_shape(page, "index_page", shapes)
+            self.assertEqual(self.get(page["path"])[0], 200, page)
         self.check_shape(node, "node", shapes)
         self.check_shape(node["devices"][0], "node_device", shapes)
         self.check_shape(history, "history", shapes)

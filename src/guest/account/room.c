@@ -21,6 +21,14 @@ bool room_is_promised(const struct room *room, struct guest *guest, struct guest
 	       free_bytes < bytes + promised;
 }
 
+static void room_note_lack(struct room *room, uint64_t bytes)
+{
+	size_t free_bytes, total;
+
+	if (!DRIVER(cuMemGetInfo_v2, (&free_bytes, &total)))
+		room->lacks_bytes = sat_sub_u64(bytes, free_bytes);
+}
+
 bool room_wait(struct room *room, struct guest *guest, struct guest_device *device, uint64_t bytes)
 {
 	if (guest->swappable && !room->asks) {
@@ -30,6 +38,8 @@ bool room_wait(struct room *room, struct guest *guest, struct guest_device *devi
 		charge_await_others(guest);
 		return true;
 	}
+	if (!guest->use && !room->began_ns)
+		room_note_lack(room, bytes);
 	return room_await(room, guest, device->ledger, round_up(bytes, GRANULE_BYTES));
 }
 

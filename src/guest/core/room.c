@@ -72,8 +72,23 @@ static bool room_is_decided(struct room *room, const struct residency_look *look
 	return now > room->free_ns + 2 * TUNING_RESIDENCY_ELECT_NS;
 }
 
+/*
+ * True if all that can leave on the device is less than what the driver lacks, and nothing is on its way:
+ * somebody else has the device's memory.
+ */
+static bool room_is_others(const struct room *room, struct guest *guest, int device, const char *runtime)
+{
+	uint64_t least = room->lacks_bytes ? room->lacks_bytes : 1;
+	struct ledger_device_info info;
+	struct residency_look look;
+
+	return !ledger_device_info(guest->ledger, device, &info) &&
+	       residency_file_ask_there(runtime, info.uuid) < least &&
+	       !residency_file_look(runtime, &look) && !look.moves;
+}
+
 /* The role holder is woken, and has others leave for what they were promised not to have. */
-static bool room_await_promise(struct room *room, struct guest *guest)
+static bool room_await_promise(struct room *room, struct guest *guest, int device)
 {
 	uint64_t now = now_monotonic_ns();
 	struct residency_look look;
@@ -83,6 +98,8 @@ static bool room_await_promise(struct room *room, struct guest *guest)
 	    !residency_file_is_used(runtime) || residency_file_look(runtime, &look))
 		return false;
 	if (!room->began_ns) {
+		if (room_is_others(room, guest, device, runtime))
+			return false;
 		room->began_ns = now;
 		room->beats = look.beats;
 	}
@@ -100,7 +117,7 @@ bool room_await(struct room *room, struct guest *guest, int device, uint64_t byt
 	uint64_t answer = 0;
 
 	if (!guest->use)
-		return room_await_promise(room, guest);
+		return room_await_promise(room, guest, device);
 	if (!bytes || !atomic_load(&guest->residency) || !pass_lend(guest))
 		return false;
 	room_tell(room, bytes);

@@ -27,6 +27,7 @@ struct room {
 	uint64_t tries_bytes;
 	uint64_t less_bytes;  /* this size was too little, */
 	uint64_t most_bytes;  /* and for this size there is no room; 0: not known */
+	uint64_t lacks_bytes; /* that the driver had less than was asked for; 0: it is not known */
 	struct slot *asks; /* others for what they keep, see account/room.h; NULL: it has not */
 	uint64_t began_ns; /* to wait for what was promised, or is not known, */
 	uint64_t rang_ns;  /* and rang for the last time */

@@ -83,13 +83,15 @@ void residency_file_measured(struct residency_file *file)
 	word_publish_add(&file->measures, 1);
 }
 
-static void residency_file_await_measure(struct residency_file *file)
+/* False: nobody has measured, as far as was waited. */
+static bool residency_file_await_measure(struct residency_file *file)
 {
 	uint32_t measures = word_check(&file->measures);
 
 	role_file_ring(file);
 	for (int i = 0; i < LOOKS && word_check(&file->measures) == measures; i++)
 		nanosleep(&(struct timespec){.tv_nsec = LOOK_NS}, NULL);
+	return word_check(&file->measures) != measures;
 }
 
 int residency_file_ask_room(const char *runtime, const uint8_t uuid[16],
@@ -110,6 +112,24 @@ int residency_file_ask_room(const char *runtime, const uint8_t uuid[16],
 					       .device = i};
 	role_file_unmap(file);
 	return i < 0 || !ret->all ? -ENOENT : 0;
+}
+
+uint64_t residency_file_ask_there(const char *runtime, const uint8_t uuid[16])
+{
+	CLEANUP_CLOSE int fd = role_file_open(ROLE_FILE, runtime, O_RDWR);
+	uint64_t there = UINT64_MAX;
+	struct residency_file *file;
+	int i;
+
+	if (fd < 0 || !(file = role_file_map(fd)))
+		return there;
+	/* The first of them may have been begun before. */
+	if (residency_file_await_measure(file) && residency_file_await_measure(file)) {
+		i = residency_file_find(file, uuid);
+		there = i < 0 ? 0 : word_read(&file->there[i].there);
+	}
+	role_file_unmap(file);
+	return there;
 }
 
 void residency_file_say_moves(struct residency_file *file, bool moves)

@@ -48,6 +48,12 @@ uint64_t residency_file_promised(const struct residency_file *file, const uint8_
 int residency_file_ask_room(const char *runtime, const uint8_t uuid[16],
 			    struct residency_room *ret);
 
+/*
+ * Returns how many bytes on the device could leave of tenants that overcommit, by what the role holder
+ * has found since it was asked. UINT64_MAX where nobody answers.
+ */
+uint64_t residency_file_ask_there(const char *runtime, const uint8_t uuid[16]);
+
 /* True while the role holder has a tenant move: others leave processors and the driver to that. */
 void residency_file_say_moves(struct residency_file *file, bool moves);
 const uint32_t *residency_file_moves(const struct residency_file *file);

@@ -437,6 +437,20 @@ class Servers(Turns):
             self.quit(guest)
         self.quit(other)
 
+    def test_refused_where_nobody_can_leave(self):
+        """One that overcommits has next to nothing there. Who waits does so for a second, but for
+        the first time."""
+        one, other = self.serve("a", 1, holds=1), self.outsider()
+        guest = self.guest("serve", "8", "1", name="c", options=("--memory", "72MiB",))
+        took = []
+        for _ in range(6):
+            began = time.monotonic()
+            self.assertEqual(self.ask(guest, "40"), "refused")
+            took.append(time.monotonic() - began)
+        self.assertLess(min(took[1:]), 0.7)
+        for process in (guest, one, other):
+            self.quit(process)
+
     def outsider(self, holds="40"):
         """A program that is no tenant's: what it has is in no ledger."""
         process = subprocess.Popen([GUEST, "serve", holds, "9"], env=self.env, stdin=subprocess.PIPE,

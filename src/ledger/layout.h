@@ -46,7 +46,8 @@ struct ledger_header {
 	uint16_t spare_answered[LEDGER_SLOTS]; /* the number of a question */
 	/* Of each device_time: the longest unit of work of late, see device_time_unit_ns. */
 	uint64_t unit[LEDGER_DEVICES];
-	uint8_t reserved[4096 - 448 - 2 * LEDGER_SLOTS - 8 * LEDGER_DEVICES];
+	uint64_t guesses[LEDGER_SLOTS / 64]; /* a bit by slot, see quota_say_guess */
+	uint8_t reserved[4096 - 448 - 2 * LEDGER_SLOTS - 8 * LEDGER_DEVICES - LEDGER_SLOTS / 8];
 };
 
 /*

@@ -307,6 +307,22 @@ void quota_set_driver(struct slot *slot, int device, uint64_t bytes, uint64_t no
 	word_release(&info->driver_ns, now_ns);
 }
 
+void quota_say_guess(struct slot *slot, bool guesses)
+{
+	uint64_t *word = &slot->ledger->map->header.guesses[slot->index / 64];
+	uint64_t bit = UINT64_C(1) << (slot->index % 64);
+
+	if (guesses)
+		word_set_bits(word, bit);
+	else
+		word_clear_bits(word, bit);
+}
+
+bool quota_guesses(struct ledger *ledger, int slot_index)
+{
+	return word_check(&ledger->map->header.guesses[slot_index / 64]) >> (slot_index % 64) & 1;
+}
+
 void quota_host_add(struct slot *slot, int device, uint64_t bytes)
 {
 	if (quota_device_ok(slot, device))

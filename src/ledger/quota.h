@@ -101,6 +101,13 @@ void quota_count_refusal(struct slot *slot, int device);
 void quota_set_driver(struct slot *slot, int device, uint64_t bytes, uint64_t now_ns);
 
 /*
+ * A context of this process is charged by a guess of its size, on one device or several, until it has
+ * asked the driver. All zero where libraries from before live.
+ */
+void quota_say_guess(struct slot *slot, bool guesses);
+bool quota_guesses(struct ledger *ledger, int slot_index);
+
+/*
  * The machine's own memory that this process has pinned for the device (AMD's GTT). It is no memory
  * of the device, so no sum has it: it is there to be seen. The tenant's limit on it is one for all
  * devices together, which is admitted by the row of ledger_host.

@@ -71,6 +71,7 @@ void slot_scrub(struct ledger *ledger, unsigned int index)
 	slot_clear_rows(ledger, index);
 	word_clear_bits(&ledger->map->header.spare_asks[index / 64], UINT64_C(1) << (index % 64));
 	word_clear_bits(&ledger->map->header.spare_keeps[index / 64], UINT64_C(1) << (index % 64));
+	word_clear_bits(&ledger->map->header.guesses[index / 64], UINT64_C(1) << (index % 64));
 	FAULT_POINT(SLOT_ROWS_CLEARED);
 	holders_forget(ledger, index);
 	word_release(&slot->state, slot_make_state(generation, SLOT_FREE));

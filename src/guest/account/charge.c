@@ -255,10 +255,12 @@ bool charge_take_back(struct guest *guest, struct guest_device *device, uint64_t
 CUresult charge_reserve(struct guest *guest, struct guest_device *device, uint64_t bytes,
 			struct charge *ret)
 {
+	uint64_t until = 0;
+
 	do {
 		if (charge_try(guest, device, bytes, ret))
 			return CUDA_SUCCESS;
-	} while (figure_await_guesses(guest, device, bytes, charge_limit(guest, device)));
+	} while (figure_await_guesses(guest, device, bytes, charge_limit(guest, device), &until));
 	/* No call of ours is under way while we look at the driver's figure. */
 	if (charge_reserve_again(guest, device, bytes)) {
 		trace(guest, TRACE_REFUSED, device->ledger, bytes, quota_used(guest->ledger, device->ledger),

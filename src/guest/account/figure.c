@@ -423,6 +423,7 @@ static bool figure_settle(struct guest *guest, struct guest_device *device,
 	uint64_t doubt = holder_doubtful(guest, device), rest;
 	const uint64_t *used = moment->after.used;
 	uint64_t stacks = atomic_load(&device->account->stack_bytes);
+	bool guessed;
 
 	/* Memory that a stream may have freed before the driver answered counts twice until known. */
 	known = known > doubt ? known - doubt : 0;
@@ -434,11 +435,16 @@ static bool figure_settle(struct guest *guest, struct guest_device *device,
 		return false;
 	context_measure(guest, device, rest > stacks ? rest - stacks : 0,
 			!doubt && figure_is_pure(device));
-	if (!figure_split(guest, device, &moment->after, rest))
+	guessed = atomic_exchange(&device->account->guessed, false);
+	if (!figure_split(guest, device, &moment->after, rest)) {
+		if (guessed)
+			atomic_store(&device->account->guessed, true);
 		return false;
+	}
+	if (guessed)
+		figure_note_guess(guest);
 	atomic_store(&device->account->stale, false);
 	atomic_store(&device->account->unsure, doubt);
-	atomic_store(&device->account->guessed, false);
 	return true;
 }
 
@@ -548,51 +554,47 @@ bool figure_reconcile_alone(struct guest *guest, struct guest_device *device)
 
 /*
  * Bytes that others have pending may be in the figure, or not yet. So a look with others in the way
- * does not find how much a guess is short.
+ * does not find how much a guess is short. Far from the limit no thread is kept waiting for that.
  */
 bool figure_reconcile(struct guest *guest, struct guest_device *device)
 {
 	return figure_reconcile_within(guest, device, 0, false) ||
-	       (!calls_depth && atomic_load(&device->account->guessed) && atomic_load(&device->account->unsure) &&
+	       (!calls_depth && atomic_load(&device->account->guessed) &&
+		atomic_load(&device->account->unsure) && figure_will_be_near(guest, device) &&
 		figure_reconcile_alone(guest, device));
 }
 
-/* What other processes are charged for contexts, and have never asked the driver about. */
+/* What other processes are charged for contexts by a guess. */
 static uint64_t figure_guessed(struct guest *guest, int ledger_device)
 {
 	struct slot *slot = atomic_load(&guest->slot);
 	int own = slot ? slot_index(slot) : -1;
-	int cancel = cancel_hold(); /* a slot's lock is asked by a file that is opened */
 	uint64_t sum = 0;
 
 	for (int i = 0; i < slot_count(guest->ledger); i++) {
 		struct slot_info info;
 		struct quota_row row;
 
-		if (i != own && !slot_info(guest->ledger, i, &info) &&
-		    !quota_process(guest->ledger, i, ledger_device, &row) && !row.driver_ns &&
+		if (i != own && quota_guesses(guest->ledger, i) && !slot_info(guest->ledger, i, &info) &&
+		    !quota_process(guest->ledger, i, ledger_device, &row) &&
 		    row.used[CAT_CONTEXT] < QUOTA_ABSURD_BYTES && slot_alive(guest->ledger, i))
 			sum = sat_add_u64(sum, row.used[CAT_CONTEXT]);
 	}
-	cancel_release(cancel);
 	return sum;
 }
 
 #define GUESS_NAP_NS  5000000
 #define GUESS_WAIT_NS UINT64_C(2500000000) /* two looks of later.h's first, on a slow machine */
 
-bool figure_await_guesses(struct guest *guest, struct guest_device *device, uint64_t bytes, uint64_t limit)
+/* True when the sum of guesses has changed; false when they are not in the way, or stay. */
+static bool figure_watch_guesses(struct guest *guest, struct guest_device *device, uint64_t bytes,
+				 uint64_t limit, uint64_t until)
 {
-	uint64_t until = now_monotonic_ns() + GUESS_WAIT_NS, guessed, first = 0;
+	uint64_t first = figure_guessed(guest, device->ledger), guessed = first;
 
-	if (guest_by_driver(guest) || atomic_load(&guest->account->guesses_stay))
-		return false;
-	while ((guessed = figure_guessed(guest, device->ledger))) {
+	while (guessed && guessed == first) {
 		uint64_t used = quota_used(guest->ledger, device->ledger);
 
-		first = first ? first : guessed;
-		if (guessed != first)
-			return true;
 		if (bytes > limit || sat_sub_u64(used, guessed) > limit - bytes)
 			return false;
 		if (now_monotonic_ns() > until) {
@@ -600,8 +602,37 @@ bool figure_await_guesses(struct guest *guest, struct guest_device *device, uint
 			return false;
 		}
 		nanosleep(&(struct timespec){.tv_nsec = GUESS_NAP_NS}, NULL);
+		guessed = figure_guessed(guest, device->ledger);
 	}
 	return first;
+}
+
+bool figure_await_guesses(struct guest *guest, struct guest_device *device, uint64_t bytes,
+			  uint64_t limit, uint64_t *until)
+{
+	int cancel;
+	bool changed;
+
+	if (guest_by_driver(guest) || atomic_load(&guest->account->guesses_stay))
+		return false;
+	*until = *until ? *until : now_monotonic_ns() + GUESS_WAIT_NS;
+	cancel = cancel_hold(); /* a slot's lock is asked by a file that is opened */
+	changed = figure_watch_guesses(guest, device, bytes, limit, *until);
+	cancel_release(cancel);
+	return changed && now_monotonic_ns() <= *until;
+}
+
+void figure_note_guess(struct guest *guest)
+{
+	struct slot *slot = atomic_load(&guest->slot);
+	bool any, again;
+
+	/* A context that another thread makes meanwhile is not forgotten. */
+	do {
+		any = later_is_guessed(guest);
+		quota_say_guess(slot, any);
+		again = later_is_guessed(guest);
+	} while (again != any);
 }
 
 #define DEATH_NAP_NS  1000000

@@ -78,9 +78,14 @@ void figure_look(struct guest *guest, struct guest_device *device);
 
 /*
  * Other processes of the tenant may be charged for contexts by a guess, which they look at soon
- * (later.h). Where that is in the way of `bytes`, waits for it. True: a charge is another one now.
+ * (later.h). Where that is in the way of `bytes`, waits for it, 2.5 s at most from the first call on,
+ * which has *until 0. True: a charge is another one now.
  */
-bool figure_await_guesses(struct guest *guest, struct guest_device *device, uint64_t bytes, uint64_t limit);
+bool figure_await_guesses(struct guest *guest, struct guest_device *device, uint64_t bytes,
+			  uint64_t limit, uint64_t *until);
+
+/* Tells other processes whether a context of this one is charged by a guess (account->guessed). */
+void figure_note_guess(struct guest *guest);
 
 /*
  * Waits until the driver has taken back what dead processes of the tenant held, at most about a

@@ -15,6 +15,9 @@
 /* A program makes most of what it has right behind its context: NVML would be opened beside that. */
 #define NAP_GUESS_NS UINT64_C(1000000000)
 
+/* The thread may wait until NVML is open, which own_nvml.c gives ten seconds. */
+#define EXIT_WAIT_NS UINT64_C(11000000000)
+
 /* guest->account->later */
 enum { LATER_NOBODY, LATER_LOOKS, LATER_GUESS };
 
@@ -69,7 +72,7 @@ static void later_look_each(struct guest *guest)
 	}
 }
 
-static bool later_is_guessed(struct guest *guest)
+bool later_is_guessed(struct guest *guest)
 {
 	for (int i = 0; i < guest->ndevices; i++)
 		if (atomic_load(&guest->device[i].account->guessed))
@@ -95,10 +98,20 @@ static void later_look_at_guess(struct guest *guest)
 			own_nvml_begin(guest, device->ledger);
 			atomic_load(&later_look)(guest, device);
 		}
-		if (atomic_load(&ending) || !later_is_guessed(guest) ||
-		    atomic_load(&guest->account->later) != LATER_GUESS)
+		if (atomic_load(&ending) || !later_is_guessed(guest))
 			return;
+		if (atomic_load(&guest->account->later) != LATER_GUESS) {
+			atomic_store(&guest->account->guess_asked, true); /* behind the others */
+			return;
+		}
 	}
+}
+
+static bool later_take_next(struct guest *guest)
+{
+	if (atomic_load(&guest->account->guess_asked))
+		return later_take(guest, LATER_GUESS);
+	return later_any_is_due(guest) && later_take(guest, LATER_LOOKS);
 }
 
 static void *later_run(void *arg)
@@ -106,13 +119,15 @@ static void *later_run(void *arg)
 	struct guest *guest = arg;
 
 	prctl(PR_SET_NAME, "allot-look"); /* for a person who looks at a program's threads */
-	if (atomic_load(&guest->account->later) == LATER_GUESS)
-		later_look_at_guess(guest);
 	do {
+		if (atomic_load(&guest->account->later) == LATER_GUESS) {
+			atomic_store(&guest->account->guess_asked, false);
+			later_look_at_guess(guest);
+		}
 		later_look_each(guest);
 		atomic_store(&guest->account->later, LATER_NOBODY);
-		/* Since the last question another look may have found this thread still there. */
-	} while (later_any_is_due(guest) && later_take(guest, LATER_LOOKS));
+		/* Since the last question another thread may have found this one still there. */
+	} while (later_take_next(guest));
 	return NULL;
 }
 
@@ -128,13 +143,14 @@ static void later_hurry(struct guest *guest)
 /* The libraries may not be taken down under our thread. */
 static void later_at_exit(void)
 {
+	uint64_t until = now_monotonic_ns() + EXIT_WAIT_NS;
 	struct guest *guest = guest_made();
 
 	atomic_store(&ending, 1);
 	futex_wake_all(&ending);
 	if (guest)
 		later_hurry(guest);
-	for (int i = 0; guest && i < 10000 && atomic_load(&guest->account->later); i++)
+	while (guest && atomic_load(&guest->account->later) && now_monotonic_ns() < until)
 		nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
 }
 
@@ -158,6 +174,7 @@ void later_begin(struct guest *guest, struct guest_device *device, later_look_fn
 
 void later_begin_guess(struct guest *guest, later_look_fn *again)
 {
+	atomic_store(&guest->account->guess_asked, true);
 	if (later_take(guest, LATER_GUESS))
 		later_start(guest, again);
 }

@@ -36,6 +36,9 @@ void later_released(struct guest_device *device);
 /* After a look at the device: has `again` called, if the figure may not have settled yet. */
 void later_begin(struct guest *guest, struct guest_device *device, later_look_fn *again);
 
+/* True if a context of this process is charged by a guess, on any device. */
+bool later_is_guessed(struct guest *guest);
+
 /* A context is charged by a guess: has `again` called some time after. */
 void later_begin_guess(struct guest *guest, later_look_fn *again);
 

@@ -42,6 +42,7 @@ struct account_state {
 	_Atomic uint64_t own_pid_due_ns;  /* it may be looked for then, see own_pid.h */
 	_Atomic uint32_t own_pid_tries;
 	_Atomic bool guesses_stay; /* NVML does not tell others what their contexts take */
+	_Atomic bool guess_asked;  /* a thread is to look at a guess, see later.h */
 	_Atomic uint32_t later; /* a thread looks at figures once more, see later.h */
 	_Atomic(CUcontext) primary[GUEST_DEVICES]; /* by ordinal, while active */
 	_Atomic uint64_t ended;			   /* contexts that ever did */

@@ -203,8 +203,10 @@ static bool context_made(struct making *making)
 		figure_measure_first(guest, device);
 	else if (making->near)
 		told = figure_reconcile_inside(guest, device);
-	if (!told && !context_size(guest, device))
+	if (!told && !context_size(guest, device) && !guest_by_driver(guest)) {
 		atomic_store(&device->account->guessed, true);
+		figure_note_guess(guest);
+	}
 	charge_commit(&making->charge, CAT_CONTEXT, told ? 0 : context_unseen_bytes(making));
 	/* From now on a launch may bring their code. */
 	if (atomic_load(&guest->account->libraries))
@@ -228,6 +230,7 @@ static void context_was_last(struct guest *guest, struct guest_device *device)
 	atomic_store(&device->account->stale, false);
 	atomic_store(&device->account->loaded, false);
 	atomic_store(&device->account->guessed, false);
+	figure_note_guess(guest);
 }
 
 /*

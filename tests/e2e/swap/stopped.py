@@ -53,14 +53,14 @@ class Stopped(Case):
 
     def test_has_to_wait_for_room(self):
         """What it had is somebody else's by then: it follows when there is room."""
-        guest = self.guest("idle", options=("--swappable", "--memory", "500MiB"))
+        guest = self.guest("idle", options=("--swappable", "--memory", "200MiB"))
         victim = self.victim("OUT")
         self.refused("suspend", "t", *self.TIMEOUT)
-        self.must("set", "t", "--memory", "300MiB")
+        self.must("set", "t", "--memory", "120MiB")
         victim.send_signal(signal.SIGCONT)
         self.until(lambda: {p["pid"]: p["state"] for p in self.tenant()["processes"]}
                    [victim.pid] == "suspended")
-        self.must("set", "t", "--memory", "500MiB")
+        self.must("set", "t", "--memory", "200MiB")
         self.comes_to(2 * (STAYS + IDLE))
         self.good(guest)
         self.good(victim)

@@ -143,17 +143,20 @@ struct node {
 typedef void main_reader(const struct node *node, struct tenants *tenants,
 			 const struct audit_report *audit, FILE *out);
 
+static int main_unreadable(const struct node *node, int r)
+{
+	log_line(LOG_FAULT, "the runtime directory %s cannot be read: %s", node->runtime, strerror(-r));
+	return r;
+}
+
 static int main_read(const struct node *node, main_reader *reader, FILE *out)
 {
 	struct audit_report report = {.n = 0};
 	struct tenants tenants;
 	int r = tenants_load(node->runtime, &tenants);
 
-	if (r < 0) {
-		log_line(LOG_FAULT, "the runtime directory %s cannot be read: %s", node->runtime,
-			 strerror(-r));
-		return r;
-	}
+	if (r < 0)
+		return main_unreadable(node, r);
 	if (node->audit)
 		r = audit_report(node->audit, &report);
 	if (!r)
@@ -209,7 +212,7 @@ static int main_write_health(FILE *out, void *arg)
 	const struct node *node = arg;
 
 	if (access(node->runtime, R_OK | X_OK) < 0)
-		return -errno;
+		return main_unreadable(node, -errno);
 	fputs("ok\n", out);
 	return 0;
 }

@@ -177,6 +177,7 @@ static void dialogue_answer_signal(struct dialogue *d, int key)
 static void dialogue_which(struct dialogue *d, const struct view *view, int key)
 {
 	enum prompt_state state = prompt_key(&d->prompt, key);
+	struct row row;
 	int signal;
 
 	if (state == PROMPT_GOES_ON)
@@ -188,6 +189,9 @@ static void dialogue_which(struct dialogue *d, const struct view *view, int key)
 	else if (!signal)
 		DIALOGUE_SAY(d, "\"%s\" is no signal: write a name like HUP, or a number",
 			     d->prompt.text);
+	/* The next row is selected when the row that was has ended. */
+	else if (!dialogue_selected(d, view, &row) || strcmp(row.name, d->whose))
+		DIALOGUE_SAY(d, "%s has ended: nothing was done", d->whose);
 	else
 		dialogue_begin_signal(d, view, signal);
 }
@@ -406,6 +410,7 @@ static bool dialogue_show(struct dialogue *d, int key)
 
 bool dialogue_key(struct dialogue *d, const struct view *view, int key)
 {
+	struct row row;
 	d->message[0] = 0;
 	switch (d->at) {
 	case DIALOGUE_FILTER:
@@ -446,8 +451,11 @@ bool dialogue_key(struct dialogue *d, const struct view *view, int key)
 		DIALOGUE_ASK(d, "columns (none: as many as fit): ");
 		break;
 	case 'S':
+		if (!dialogue_selected(d, view, &row))
+			break;
+		snprintf(d->whose, sizeof(d->whose), "%s", row.name);
 		dialogue_ask(d, DIALOGUE_WHICH);
-		DIALOGUE_ASK(d, "signal: ");
+		DIALOGUE_ASK(d, "signal to %s: ", d->whose);
 		break;
 	case 'W':
 		dialogue_save(d);

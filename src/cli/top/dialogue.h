@@ -35,6 +35,7 @@ struct dialogue {
 	char question[192]; /* printable; the typed text follows it */
 	char message[512];  /* printable; the result of the last action, until the next key */
 	char name[POLICY_NAME_BYTES], memory[PROMPT_BYTES];
+	char whose[TRAIL_NAME]; /* the row that a signal is for, while its name is typed */
 	struct end end;
 	int signal;
 	bool stale; /* the data has changed since it was read */

@@ -153,12 +153,15 @@ static int settings_put(FILE *f, const struct frame_state *state)
 
 int settings_write(const char *path, const struct frame_state *state)
 {
-	char temporary[PATH_MAX + 8];
+	char temporary[PATH_MAX + 8], file[PATH_MAX];
 	int r = settings_make_directories(path), fd;
 	FILE *f;
 
 	if (r < 0)
 		return r;
+	/* A link stays one. */
+	if (realpath(path, file))
+		path = file;
 	snprintf(temporary, sizeof(temporary), "%s.XXXXXX", path);
 	fd = mkostemp(temporary, O_CLOEXEC);
 	if (fd < 0)

@@ -54,8 +54,9 @@ static void stream_put_tenants(struct json *j, const struct view *view, const st
 		if (rows->list[i].tenant && stream_is_first(rows, i) &&
 		    (!*choice->name || !strcmp(rows->list[i].tenant->name, choice->name)))
 			tenants_json_tenant(j, rows->list[i].tenant);
-	for (size_t i = 0; i < view->tenants.n && !*choice->filter && !*choice->name; i++)
-		if (view->tenants.list[i].error)
+	for (size_t i = 0; i < view->tenants.n && !*choice->filter; i++)
+		if (view->tenants.list[i].error &&
+		    (!*choice->name || !strcmp(view->tenants.list[i].name, choice->name)))
 			tenants_json_tenant(j, &view->tenants.list[i]);
 	json_close(j, ']');
 }

@@ -68,7 +68,7 @@ void v1_write_index(FILE *out)
 		const char *path, *about;
 	} pages[] = {
 		{"/", "for people: devices, tenants and the last ten minutes"},
-		{"/healthz", "\"ok\" while the tenants can be read"},
+		{"/healthz", "\"ok\" while the runtime directory can be read"},
 		{"/metrics", "for Prometheus"},
 		{"/v1/node", "devices, tenants and programs outside of them"},
 		{"/v1/history", "the last ten minutes of devices and tenants"},

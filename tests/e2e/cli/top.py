@@ -79,7 +79,7 @@ class Top(cli_lib.Case):
         # Nobody's own settings.
         self.env["XDG_CONFIG_HOME"] = self.path("config")
         self.living("small", "--memory", "1GiB")
-        self.living("large", "--memory", "8GiB")
+        self.large = self.living("large", "--memory", "8GiB")
         self.hold("small", f"{UUID_A}:data:{1000 * MIB}", f"{UUID_A}:refuse:{GIB}")
         self.holder = self.hold("large", f"{UUID_B}:data:{4 * GIB}")
 
@@ -366,6 +366,19 @@ class Top(cli_lib.Case):
         screen.key("y")
         screen.wait(r"SIGUSR1 sent to 2 processes")
         self.assertEqual(self.holder.wait(100), -signal.SIGUSR1)
+        self.quit(screen)
+
+    def test_a_signal_is_for_who_was_selected(self):
+        """Who ends while the signal's name is typed leaves it to nobody."""
+        screen = Screen(self)
+        screen.wait(r"> large")
+        screen.key("SKILL")
+        for process in (self.holder, self.large):
+            process.kill()
+            process.wait()
+        screen.wait(r"1 process")
+        screen.key("\r")
+        screen.wait(r"large has ended: nothing was done")
         self.quit(screen)
 
     def test_signals_put_the_terminal_back(self):

@@ -213,7 +213,8 @@ static bool context_made(struct making *making)
 		atomic_store(&device->account->loaded, true);
 	if (making->alone)
 		calls_end_alone(device);
-	if (atomic_load(&device->account->guessed))
+	/* Without a quota nobody's admission depends on it. */
+	if (atomic_load(&device->account->guessed) && guest_limit(guest, device) < device->total_bytes)
 		later_begin_guess(guest, figure_reconcile);
 	FAULT_POINT(GUEST_CONTEXT_MADE);
 	return !charge_over(guest, device);

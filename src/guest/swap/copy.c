@@ -13,6 +13,8 @@
 #include "guest/process/thread.h"
 #include "ledger/swap.h"
 
+/* Bytes of one fill, which takes the slowest devices some milliseconds. */
+#define FILL_BYTES (UINT64_C(64) << 20)
 #define JOB_BYTES (UINT64_C(2) << 20)
 
 #define THREADS 16
@@ -406,8 +408,13 @@ enum swap_why copy_pass(struct copy *copy, uint64_t host, uint64_t bytes)
 enum swap_why copy_fill(struct copy *copy, CUdeviceptr at, uint64_t host, uint64_t bytes,
 			uint32_t word)
 {
-	return copy_put_alone(copy, &(struct copy_span){.at = at, .host = host, .bytes = bytes}, true,
-			      word);
+	/* Each of them is progress, without which a requester takes this process for stopped. */
+	for (uint64_t done = 0, n; done < bytes && !copy_why(copy); done += n) {
+		n = min_u64(bytes - done, FILL_BYTES);
+		copy_put_alone(copy, &(struct copy_span){.at = at + done, .host = host + done, .bytes = n},
+			       true, word);
+	}
+	return copy_why(copy);
 }
 
 enum swap_why copy_begin(struct copy *copy, struct guest *guest, struct stage *stage,

@@ -4,13 +4,20 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/random.h>
+#include <time.h>
 
 #include "base/host_memory.h"
+#include "base/now.h"
 #include "base/number.h"
 #include "base/pages.h"
 #include "guest/account/granule.h"
+#include "ledger/swap.h"
 
 _Static_assert(LOOK_BYTES == GRANULE_BYTES, "pieces are of whole granules");
+
+#define NAP_FIRST_NS 20000
+#define NAP_MOST_NS  500000
+#define TELL_NS	     (NS_PER_S / 5)
 
 /* Blocks that a multiprocessor has room for, by their registers. */
 #define BLOCKS 4
@@ -58,6 +65,7 @@ void look_begin(struct look *look, struct guest *guest, struct guest_device *dev
 	/* The code may take a granule, of which the quota must have room. */
 	if (!charge_try(guest, device, GRANULE_BYTES, &look->charge))
 		return;
+	look->guest = guest;
 	look->device = device;
 	look->most = (uint32_t)min_u64(most, UINT32_MAX);
 	if (!look_load(look, device->ordinal) || !look_take(look, key))
@@ -70,6 +78,24 @@ void look_put(struct look *look, CUdeviceptr at, uint64_t place)
 		return;
 	look->place[look->n] = place;
 	look->granule[look->n++] = at;
+}
+
+/* A requester takes a process that reports no progress for stopped. No bytes are moved meanwhile. */
+static CUresult look_await(struct look *look)
+{
+	uint64_t told_ns = now_monotonic_ns();
+	long nap_ns = NAP_FIRST_NS;
+	CUresult e;
+
+	while ((e = DRIVER(cuStreamQuery, (look->stream))) == CUDA_ERROR_NOT_READY) {
+		nanosleep(&(struct timespec){.tv_nsec = nap_ns}, NULL);
+		nap_ns = nap_ns * 2 < NAP_MOST_NS ? nap_ns * 2 : NAP_MOST_NS;
+		if (now_monotonic_ns() < told_ns + TELL_NS)
+			continue;
+		told_ns = now_monotonic_ns();
+		swap_get_on(atomic_load(&look->guest->slot), 1);
+	}
+	return e;
 }
 
 void look_run(struct look *look)
@@ -85,7 +111,7 @@ void look_run(struct look *look)
 	seen = look->seen + look->done;
 	if (DRIVER(cuLaunchKernel, (look->function, (uint32_t)min_u64(n, look->blocks), 1, 1, LOOK_THREADS,
 				    1, 1, 0, look->stream, args, NULL)) ||
-	    DRIVER(cuStreamSynchronize, (look->stream)))
+	    look_await(look))
 		look_end(look);
 	else
 		look->done = look->n;

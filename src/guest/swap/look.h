@@ -20,6 +20,7 @@
 
 /* Of one device, in a context that is current until look_end. */
 struct look {
+	struct guest *guest;
 	struct guest_device *device; /* NULL: it cannot look */
 	/*
 	 * For the code, and pending until look_end: a thread that brings the ledger in line with the

@@ -103,7 +103,7 @@ class Undisturbed(Case):
         self.assertEqual(int(limited[3]), int(plain[3]) + 1)
 
     def test_no_keeper(self):
-        """Far from the limit, where no thread opens NVML either."""
+        """Far from the limit, where a thread opens NVML and looks once, and stays no longer."""
         said = self.guest("keeper", "--memory", "16GiB").split()
         plain = subprocess.run([GUEST, "keeper"], env=self.env, text=True, capture_output=True,
                                check=True, timeout=60).stdout.split()

@@ -15,6 +15,7 @@ This is include/allot/tenant.h by ctypes: the header and allot_tenant(3) describ
 units and errors. Without a tenant nothing is limited: `state.limited` is False, there are no devices,
 and nothing changes. Errors are OSError with the library's errno.
 """
+import contextlib
 import ctypes
 import enum
 import errno
@@ -161,16 +162,24 @@ def _check(result):
 
 
 class Tenant:
-    """The tenant of this process, or none. For one thread at a time; threads have one each."""
+    """The tenant of this process, or none. For one thread at a time; threads have one each. `close`
+    may be called by any thread, and by a signal's handler: a call that is under way ends first."""
 
     def __init__(self):
-        self._handle = ctypes.c_void_p()
-        _check(_bound().allot_tenant_open(ctypes.byref(self._handle)))
+        handle = ctypes.c_void_p()
+        self._lock = threading.RLock()  # a handler may run where its own thread has it
+        self._handle, self._calls, self._closing = None, 0, None
+        _check(_bound().allot_tenant_open(ctypes.byref(handle)))
+        self._handle = handle.value
 
     def close(self):
-        if self._handle:
-            _library.allot_tenant_close(self._handle)
-            self._handle = ctypes.c_void_p()
+        """Further calls raise ValueError."""
+        with self._lock:
+            handle, self._handle = self._handle, None
+            if handle and self._calls:
+                self._closing, handle = handle, None
+        if handle:
+            _library.allot_tenant_close(handle)
 
     def __enter__(self):
         return self
@@ -182,30 +191,49 @@ class Tenant:
         if getattr(self, "_handle", None):
             self.close()
 
+    def _leave(self):
+        with self._lock:
+            self._calls -= 1
+            handle = None
+            if not self._calls:
+                handle, self._closing = self._closing, None
+        if handle:
+            _library.allot_tenant_close(handle)
+
+    @contextlib.contextmanager
     def _open(self):
-        if not self._handle:
-            raise ValueError("the tenant is closed")
-        return self._handle
+        """The handle, which is not closed meanwhile. The count comes first: a handler that runs
+        between the two and closes has taken the handle."""
+        with self._lock:
+            self._calls += 1
+            handle = self._handle
+        try:
+            if not handle:
+                raise ValueError("the tenant is closed")
+            yield handle
+        finally:
+            self._leave()
 
     def get(self):
         """Looks: a State with its Devices. Takes some 100 us."""
-        handle, raw = self._open(), _State(size=ctypes.sizeof(_State))
-        _check(_library.allot_tenant_get(handle, ctypes.byref(raw)))
-        devices = []
-        for number in range(raw.devices):
-            device = _Device(size=ctypes.sizeof(_Device))
-            _check(_library.allot_tenant_get_device(handle, number, ctypes.byref(device)))
-            devices.append(Device(device))
+        raw, devices = _State(size=ctypes.sizeof(_State)), []
+        with self._open() as handle:
+            _check(_library.allot_tenant_get(handle, ctypes.byref(raw)))
+            for number in range(raw.devices):
+                device = _Device(size=ctypes.sizeof(_Device))
+                _check(_library.allot_tenant_get_device(handle, number, ctypes.byref(device)))
+                devices.append(Device(device))
         return State(raw, devices)
 
     def wait(self, timeout=None):
         """Waits for a change since the last wait, for `timeout` seconds at most: a Change. Signals'
         handlers run meanwhile."""
-        handle, changes = self._open(), ctypes.c_uint32()
+        changes = ctypes.c_uint32()
         until = None if timeout is None else time.monotonic() + timeout
         while True:
             left = _PART_S if until is None else min(_PART_S, max(0, until - time.monotonic()))
-            result = _library.allot_tenant_wait(handle, round(left * 1000), ctypes.byref(changes))
+            with self._open() as handle:
+                result = _library.allot_tenant_wait(handle, round(left * 1000), ctypes.byref(changes))
             if result == 0:
                 return Change(changes.value)
             if result not in (-errno.ETIMEDOUT, -errno.EINTR):
@@ -215,11 +243,13 @@ class Tenant:
 
     def listen(self):
         """From here on `allot suspend --notice` waits for `ready`, or its time."""
-        _check(_library.allot_tenant_listen(self._open()))
+        with self._open() as handle:
+            _check(_library.allot_tenant_listen(handle))
 
     def ready(self):
         """What this process wanted to do before it is suspended is done."""
-        _library.allot_tenant_ready(self._open())
+        with self._open() as handle:
+            _library.allot_tenant_ready(handle)
 
 
 def watch(callback, notice=False):

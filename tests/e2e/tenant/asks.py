@@ -75,6 +75,11 @@ class Asks(Case):
         self.assertEqual(found["devices"], [])
         self.assertEqual(self.ask(guest, "wait", 0.01), 0)
 
+    def test_close_in_wait(self):
+        guest = self.run_in("--memory", "64MiB")
+        for by in ("signal", "thread"):
+            self.assertEqual(self.ask(guest, "close_in_wait", by), "closed")
+
     def test_quota(self):
         guest = self.run_in("--memory", "64MiB")
         found = self.ask(guest, "get")

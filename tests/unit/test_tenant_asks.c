@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <sys/time.h>
 
+#include "base/futex.h"
 #include "base/now.h"
 #include "ledger/device_time.h"
 #include "ledger/swap.h"
@@ -216,6 +217,15 @@ static void check_changes(void)
 	allot_tenant_close(waiter.tenant);
 }
 
+/* A refusal of any kind is no sleep that ended: the caller sleeps on one word. */
+static void check_refused_sleep(void)
+{
+	static const uint32_t word[2];
+	const struct futex_seen aside = {(const char *)word + 1, 0};
+
+	CHECK_EQ(futex_wait_any_until(&aside, 1, UINT64_MAX), -ENOSYS);
+}
+
 static void on_alarm(int signal)
 {
 }
@@ -387,6 +397,7 @@ int main(void)
 	check_time();
 	check_sizes();
 	check_changes();
+	check_refused_sleep();
 	check_signal();
 	check_places();
 	check_notice();

@@ -2,6 +2,7 @@
 /* What a program may know of its own tenant, by include/allot/tenant.h, without a GPU. */
 #include "allot/tenant.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <stddef.h>
 #include <sys/time.h>
@@ -9,8 +10,11 @@
 #include "base/futex.h"
 #include "base/now.h"
 #include "ledger/device_time.h"
+#include "ledger/map.h"
+#include "ledger/shared_file.h"
 #include "ledger/swap.h"
 #include "tenant/find.h"
+#include "tenant/forked.h"
 #include "tests/unit/tenant_fixture.h"
 
 /* As a program finds itself that `allot run` started. */
@@ -312,17 +316,86 @@ static void check_notice(void)
 	swap_desk_close(desk);
 }
 
+/* A handle of a program that starts meanwhile is told, too: else it would hold the notice up. */
+static void check_notice_before(void)
+{
+	const char *dir = enter("before");
+	struct allot_tenant *tenant;
+	struct swap_desk *desk;
+	uint32_t changes;
+
+	CHECK_EQ(swap_desk_open(dir, SWAP_COMMAND, &desk), 0);
+	swap_desk_give_notice(desk, now_monotonic_ns() + 40 * NS_PER_S);
+	tenant = opened();
+	CHECK_EQ(allot_tenant_wait(tenant, 0, &changes), -ETIMEDOUT);
+	CHECK_EQ(allot_tenant_listen(tenant), 0);
+	CHECK_EQ(allot_tenant_wait(tenant, 0, &changes), 0);
+	CHECK_EQ(changes, ALLOT_TENANT_NOTICE);
+	/* Another one, which the program does not know of, is not answered with it. */
+	swap_desk_give_notice(desk, now_monotonic_ns() + 50 * NS_PER_S);
+	allot_tenant_ready(tenant);
+	CHECK(swap_is_listened_to(dir));
+	CHECK_EQ(allot_tenant_wait(tenant, 0, &changes), 0);
+	CHECK_EQ(changes, ALLOT_TENANT_NOTICE);
+	allot_tenant_ready(tenant);
+	CHECK(!swap_is_listened_to(dir));
+	allot_tenant_close(tenant);
+	swap_desk_close(desk);
+}
+
+/* A sibling's lock of its own keeps nobody from waiting. */
+static void check_no_lock(void)
+{
+	const char *dir = enter("lock");
+	struct allot_tenant *tenant = opened();
+	int fd = map_open(dir, O_RDWR);
+	uint32_t changes;
+
+	CHECK(fd >= 0);
+	CHECK_EQ(shared_file_lock(fd, LEDGER_LOCK_LISTEN, 1), 0);
+	CHECK_EQ(allot_tenant_listen(tenant), 0);
+	CHECK_EQ(allot_tenant_wait(tenant, 0, &changes), -ETIMEDOUT);
+	CHECK_EQ(close(fd), 0);
+	CHECK(!swap_is_listened_to(dir));
+	CHECK_EQ(allot_tenant_wait(tenant, 0, &changes), -ETIMEDOUT);
+	CHECK(swap_is_listened_to(dir));
+	allot_tenant_close(tenant);
+}
+
+/* The environment is read once a handle: other threads may write it. */
+static void check_found_once(void)
+{
+	struct allot_tenant *tenant;
+	const char *dir;
+
+	CHECK_EQ(unsetenv("ALLOT_TENANT_DIR"), 0);
+	tenant = opened();
+	dir = enter("once");
+	CHECK_EQ(state_of(tenant).flags, 0);
+	allot_tenant_close(tenant);
+	tenant = opened();
+	CHECK_EQ(unsetenv("ALLOT_TENANT_DIR"), 0);
+	CHECK_EQ(tenant_remove(fixture_runtime_dir(), "once"), 0);
+	CHECK_EQ(allot_tenant_get(tenant, NULL), -ENOENT);
+	CHECK(!strcmp(dir, enter("once")));
+	CHECK_EQ(unsetenv("ALLOT_TENANT_DIR"), 0);
+	CHECK_EQ(state_of(tenant).flags, ALLOT_TENANT_LIMITED);
+	allot_tenant_close(tenant);
+}
+
 /* A child has none of its parent's mappings, and none of its locks. */
 static void check_fork(void)
 {
 	const char *dir = enter("fork");
 	struct allot_tenant *tenant = opened();
-	uint32_t changes;
+	uint32_t changes, number = forked_number();
 	pid_t child;
 
 	CHECK_EQ(allot_tenant_listen(tenant), 0);
+	CHECK_EQ(forked_number(), number);
 	child = fixture_fork();
 	if (!child) {
+		CHECK(forked_number() != number);
 		CHECK_EQ(state_of(tenant).flags, ALLOT_TENANT_LIMITED);
 		CHECK_EQ(policy_update(dir, halve, NULL), 0);
 		CHECK_EQ(allot_tenant_wait(tenant, -1, &changes), 0);
@@ -381,10 +454,14 @@ static void check_refusals(void)
 	CHECK_EQ(setenv("ALLOT_TENANT_DIR", "/nowhere/at/all", 1), 0);
 	tenant = opened();
 	CHECK_EQ(allot_tenant_get(tenant, NULL), -ENOENT);
+	allot_tenant_close(tenant);
 	CHECK_EQ(setenv("ALLOT_TENANT_DIR", "relative", 1), 0);
+	tenant = opened();
 	CHECK_EQ(allot_tenant_get(tenant, NULL), -EINVAL);
 	CHECK_EQ(allot_tenant_listen(tenant), -EINVAL);
+	allot_tenant_close(tenant);
 	dir = enter("damaged");
+	tenant = opened();
 	fixture_damage(dir, 0, 7);
 	CHECK_EQ(allot_tenant_get(tenant, NULL), -EPROTO);
 	allot_tenant_close(tenant);
@@ -401,6 +478,9 @@ int main(void)
 	check_signal();
 	check_places();
 	check_notice();
+	check_notice_before();
+	check_no_lock();
+	check_found_once();
 	check_fork();
 	check_drop_in();
 	check_refusals();

@@ -158,10 +158,57 @@ static void check_time(void)
 	CHECK_EQ(device.limit_bytes, 100 * MIB);
 	CHECK_EQ(device.cap_permille, 100);
 	CHECK_EQ(device.entitled_permille, 100);
+	CHECK_EQ(state_of(tenant).limit_bytes, 100 * MIB);
+	allot_tenant_close(tenant);
+	/* A limit of one device, by CUDA's ordinal, may be another one's. */
+	CHECK_EQ(setenv("CUDA_DEVICE_MEMORY_LIMIT_0", "200m", 1), 0);
+	tenant = opened();
+	CHECK_EQ(state_of(tenant).limit_bytes, GIB);
+	CHECK_EQ(device_of(tenant, 0).limit_bytes, GIB);
+	CHECK_EQ(unsetenv("CUDA_DEVICE_MEMORY_LIMIT_0"), 0);
 	CHECK_EQ(unsetenv("CUDA_DEVICE_MEMORY_LIMIT"), 0);
 	CHECK_EQ(unsetenv("CUDA_DEVICE_SM_LIMIT"), 0);
 	allot_tenant_close(tenant);
 	ledger_close(ledger);
+}
+
+static int take_sms(struct policy *policy, void *arg)
+{
+	policy->compute = POLICY_COMPUTE_CAP;
+	policy->mode = POLICY_MODE_SPACE;
+	policy->device[0].share_permille = 250;
+	policy->device[0].limit_bytes = 0;
+	policy->device[0].limit_permille = 500;
+	return 0;
+}
+
+/* A part of the SMs is the most that the tenant gets, too. */
+static void check_space(void)
+{
+	const char *dir = enter("space");
+	struct ledger *ledger = slot_ledger(fixture_join(dir));
+	struct allot_tenant *tenant = opened();
+
+	CHECK_EQ(policy_update(dir, take_sms, NULL), 0);
+	CHECK_EQ(state_of(tenant).limit_bytes, 0);
+	CHECK_EQ(state_of(tenant).limit_permille, 500);
+	CHECK_EQ(device_of(tenant, 0).share_permille, 250);
+	CHECK_EQ(device_of(tenant, 0).cap_permille, 250);
+	allot_tenant_close(tenant);
+	ledger_close(ledger);
+}
+
+/* The quota is told before the first use of a GPU. */
+static void check_limit(void)
+{
+	struct allot_tenant *tenant;
+
+	enter("limit");
+	tenant = opened();
+	CHECK_EQ(state_of(tenant).devices, 0);
+	CHECK_EQ(state_of(tenant).limit_bytes, GIB);
+	CHECK_EQ(state_of(tenant).limit_permille, 0);
+	allot_tenant_close(tenant);
 }
 
 /* A program that was built with a later header, and one with none. */
@@ -181,6 +228,10 @@ static void check_sizes(void)
 	CHECK_EQ(state.later[0] | state.later[1], 0);
 	CHECK_EQ(allot_tenant_get_device(tenant, 0, &device), -EINVAL);
 	CHECK_EQ(allot_tenant_find_device(tenant, fixture_uuid, &device), -EINVAL);
+	/* One of the first version. */
+	state.state.size = offsetof(struct allot_tenant_state, limit_bytes);
+	CHECK_EQ(allot_tenant_get(tenant, &state.state), 0);
+	CHECK_EQ(state.state.size, offsetof(struct allot_tenant_state, limit_bytes));
 	state.state.size = offsetof(struct allot_tenant_state, name);
 	CHECK_EQ(allot_tenant_get(tenant, &state.state), -EINVAL);
 	allot_tenant_close(tenant);
@@ -472,6 +523,8 @@ int main(void)
 	check_none();
 	check_figures();
 	check_time();
+	check_space();
+	check_limit();
 	check_sizes();
 	check_changes();
 	check_refused_sleep();

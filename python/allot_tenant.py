@@ -8,7 +8,7 @@
         for gpu in state.devices:
             print(gpu.uuid, gpu.used_bytes, "of", gpu.limit_bytes)
 
-    allot_tenant.watch(lambda state, change: cache.shrink_to(state.devices[0].limit_bytes),
+    allot_tenant.watch(lambda state, change: cache.shrink_to(state.limit_bytes or 1 << 30),
                        notice=True)
 
 This is include/allot/tenant.h by ctypes: the header and allot_tenant(3) describe each figure, with
@@ -55,7 +55,8 @@ class _State(ctypes.Structure):
                 ("turns", ctypes.c_uint32), ("notice_ns", ctypes.c_uint64),
                 ("wait_p50_us", ctypes.c_uint32), ("wait_p99_us", ctypes.c_uint32),
                 ("wait_longest_us", ctypes.c_uint32), ("reserved", ctypes.c_uint32),
-                ("name", ctypes.c_char * 64)]
+                ("name", ctypes.c_char * 64), ("limit_bytes", ctypes.c_uint64),
+                ("limit_permille", ctypes.c_uint32), ("reserved2", ctypes.c_uint32)]
 
 
 class _Device(ctypes.Structure):
@@ -100,14 +101,23 @@ class Device:
         return f"Device({self.uuid}, {self.used_bytes} of {self.limit_bytes} bytes)"
 
 
+def _place(number):
+    """One that this module does not know stays a number."""
+    try:
+        return Place(number)
+    except ValueError:
+        return number
+
+
 class State:
-    """The tenant, as one look found it."""
+    """The tenant, as one look found it. `limit_bytes` and `limit_part` (a part of 1 of the device's
+    memory) are the quota on any device, also before the first use of a GPU; 0: none."""
 
     def __init__(self, raw, devices):
         self.limited = bool(raw.flags & 1)
         self.swappable = bool(raw.flags & 2)
         self.overcommit = bool(raw.flags & 4)
-        self.place = Place(raw.place)
+        self.place = _place(raw.place)
         self.processes = raw.processes
         self.turns = raw.turns
         self.notice_ns = raw.notice_ns
@@ -115,6 +125,8 @@ class State:
         self.wait_p99_us = raw.wait_p99_us
         self.wait_longest_us = raw.wait_longest_us
         self.name = raw.name.decode("ascii", "replace")
+        self.limit_bytes = raw.limit_bytes
+        self.limit_part = raw.limit_permille / 1000
         self.devices = devices
 
     @property
@@ -123,7 +135,8 @@ class State:
         return self.place != Place.RUNNING
 
     def __repr__(self):
-        return f"State({self.name!r}, {self.place.name}, {self.devices})" if self.limited \
+        place = getattr(self.place, "name", self.place)
+        return f"State({self.name!r}, {place}, {self.devices})" if self.limited \
             else "State(no tenant)"
 
 
@@ -253,8 +266,8 @@ class Tenant:
 
 
 def watch(callback, notice=False):
-    """Calls callback(state, change) after each change, in a thread of its own that ends with the
-    program. With `notice`, also before the tenant is suspended: state.notice_ns is then the time
+    """Calls callback(state, change) once at its start, with Change.NONE, and after each change, in a
+    thread of its own that ends with the program. With `notice`, also before the tenant is suspended: state.notice_ns is then the time
     that is left, and `allot suspend --notice` waits for the callback to return, or for its time. An
     exception of the callback, or of the tenant, ends the watch by threading.excepthook."""
     tenant = Tenant()
@@ -263,12 +276,13 @@ def watch(callback, notice=False):
 
     def run():
         with tenant:
+            change = Change.NONE
             while True:
-                change = tenant.wait()
                 state = tenant.get()
                 callback(state, change)
                 if notice and state.notice_ns:
                     tenant.ready()
+                change = tenant.wait()
 
     thread = threading.Thread(target=run, name="allot-tenant", daemon=True)
     thread.start()

@@ -67,6 +67,15 @@ class Case(unittest.TestCase):
 
 
 class Asks(Case):
+    def test_unknown_place(self):
+        """A newer library may say a place that the module does not know."""
+        sys.path.insert(0, MODULE)
+        import allot_tenant  # not installed for this test
+        state = allot_tenant.State(allot_tenant._State(flags=1, place=9), [])
+        self.assertEqual(state.place, 9)
+        self.assertTrue(state.suspended)
+        self.assertEqual(repr(state), "State('', 9, [])")
+
     def test_no_tenant(self):
         guest = self.start()
         self.assertEqual(self.ask(guest, "init"), 0)
@@ -85,6 +94,7 @@ class Asks(Case):
         found = self.ask(guest, "get")
         self.assertTrue(found["limited"])
         self.assertEqual((found["name"], found["suspended"], found["processes"]), ("t", False, 0))
+        self.assertEqual((found["limit_bytes"], found["limit_part"]), (64 * MIB, 0))
         self.assertEqual(self.ask(guest, "init"), 0)
         self.assertEqual(self.ask(guest, "alloc", 32), 0)
         self.assertEqual(self.ask(guest, "alloc", 32), 2)  # out of memory
@@ -159,6 +169,7 @@ class Suspended(Case):
     def test_notice(self):
         """The program gives its memory back before, so that nothing of it need be moved."""
         self.assertEqual(self.ask(self.guest, "watch"), 0)
+        self.assertEqual(self.told(), (0, 0))
         self.allot("suspend", "--notice", "60s", "t", timeout=50)
         change, notice = self.told()
         self.assertTrue(change & NOTICE)

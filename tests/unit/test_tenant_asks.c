@@ -340,13 +340,13 @@ static void check_notice(void)
 	const char *dir = enter("notice");
 	struct allot_tenant *tenant = opened();
 	struct swap_desk *desk;
-	uint32_t changes;
+	uint32_t changes, number;
 
 	CHECK_EQ(swap_desk_open(dir, SWAP_COMMAND, &desk), 0);
 	CHECK_EQ(allot_tenant_listen(tenant), 0);
 	CHECK_EQ(allot_tenant_listen(tenant), 0);
 	CHECK(swap_is_listened_to(dir));
-	swap_desk_give_notice(desk, now_monotonic_ns() + 40 * NS_PER_S);
+	CHECK(swap_desk_give_notice(desk, now_monotonic_ns() + 40 * NS_PER_S, &number));
 	CHECK_EQ(allot_tenant_wait(tenant, -1, &changes), 0);
 	CHECK_EQ(changes, ALLOT_TENANT_NOTICE);
 	CHECK(state_of(tenant).notice_ns > 0);
@@ -357,7 +357,7 @@ static void check_notice(void)
 	/* Not again for the same. */
 	CHECK_EQ(allot_tenant_wait(tenant, 0, &changes), -ETIMEDOUT);
 	CHECK(!swap_is_listened_to(dir));
-	swap_desk_give_notice(desk, 0);
+	swap_desk_withdraw_notice(desk, number);
 	CHECK_EQ(allot_tenant_wait(tenant, -1, &changes), 0);
 	CHECK_EQ(changes, ALLOT_TENANT_NOTICE);
 	CHECK_EQ(state_of(tenant).notice_ns, 0);
@@ -373,17 +373,17 @@ static void check_notice_before(void)
 	const char *dir = enter("before");
 	struct allot_tenant *tenant;
 	struct swap_desk *desk;
-	uint32_t changes;
+	uint32_t changes, number;
 
 	CHECK_EQ(swap_desk_open(dir, SWAP_COMMAND, &desk), 0);
-	swap_desk_give_notice(desk, now_monotonic_ns() + 40 * NS_PER_S);
+	CHECK(swap_desk_give_notice(desk, now_monotonic_ns() + 40 * NS_PER_S, &number));
 	tenant = opened();
 	CHECK_EQ(allot_tenant_wait(tenant, 0, &changes), -ETIMEDOUT);
 	CHECK_EQ(allot_tenant_listen(tenant), 0);
 	CHECK_EQ(allot_tenant_wait(tenant, 0, &changes), 0);
 	CHECK_EQ(changes, ALLOT_TENANT_NOTICE);
 	/* Another one, which the program does not know of, is not answered with it. */
-	swap_desk_give_notice(desk, now_monotonic_ns() + 50 * NS_PER_S);
+	CHECK(swap_desk_give_notice(desk, now_monotonic_ns() + 50 * NS_PER_S, &number));
 	allot_tenant_ready(tenant);
 	CHECK(swap_is_listened_to(dir));
 	CHECK_EQ(allot_tenant_wait(tenant, 0, &changes), 0);

@@ -5,6 +5,7 @@ import importlib.util
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -165,6 +166,37 @@ class Suspended(Case):
         """The command ends long before the time that nobody asked for."""
         self.allot("suspend", "--notice", "60s", "t", timeout=50)
         self.assertGreaterEqual(self.out_bytes(), 64 * MIB)
+        self.assertEqual(self.ask(self.guest, "wait", "-"), MOVED)  # and no notice
+
+    def refused(self, command):
+        out, err = command.communicate(timeout=100)
+        self.assertEqual(command.returncode, 125, out)
+        return err
+
+    def suspend(self):
+        return subprocess.Popen([ALLOT, "suspend", "--notice", "60s", "t"], env=self.env, text=True,
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+    def test_refused(self):
+        """No program drops anything for a suspend that is refused."""
+        self.ask(self.guest, "listen")
+        os.symlink("0/nowhere", os.path.join(self.tmp, "run", "t", "image"))
+        self.assertIn("on its way to a disk", self.refused(self.suspend()))
+        self.assertEqual(self.ask(self.guest, "wait", 0), 0)
+
+    def test_another_tenant(self):
+        """What was told to one tenant is not done to another one of its name."""
+        self.ask(self.guest, "listen")
+        command = self.suspend()
+        self.addCleanup(self.end, command)
+        self.assertEqual(self.ask(self.guest, "wait", "-"), NOTICE)
+        command.send_signal(signal.SIGSTOP)
+        self.end(self.guest)
+        other = self.run_in("--swappable", "--memory", "256MiB")
+        self.assertEqual(self.ask(other, "init"), 0)
+        command.send_signal(signal.SIGCONT)
+        self.assertIn("ended during the notice", self.refused(command))
+        self.assertFalse(self.ask(other, "get")["suspended"])
 
     def test_notice(self):
         """The program gives its memory back before, so that nothing of it need be moved."""

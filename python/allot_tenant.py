@@ -266,10 +266,11 @@ class Tenant:
 
 
 def watch(callback, notice=False):
-    """Calls callback(state, change) once at its start, with Change.NONE, and after each change, in a
-    thread of its own that ends with the program. With `notice`, also before the tenant is suspended: state.notice_ns is then the time
-    that is left, and `allot suspend --notice` waits for the callback to return, or for its time. An
-    exception of the callback, or of the tenant, ends the watch by threading.excepthook."""
+    """Calls callback(state, change) once at its start (Change.NONE), and after each change, in a
+    thread of its own that ends with the program. With `notice`, also before the tenant is suspended:
+    state.notice_ns is then the time that is left, and `allot suspend --notice` waits for the callback
+    to return, or for its time. An exception of the callback, or of the tenant, ends the watch by
+    threading.excepthook."""
     tenant = Tenant()
     if notice:
         tenant.listen()

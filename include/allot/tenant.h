@@ -70,8 +70,8 @@ struct allot_tenant_state {
 	uint32_t reserved;
 	char name[64]; /* a zero behind it; "": none */
 	/*
-	 * The quota on any device, which is known before the first use of a GPU: bytes, a part of the
-	 * device's memory, or both, and then the smaller one binds. 0: none, or devices differ.
+	 * The quota on any device, known before the first use of a GPU: bytes, a part of the device's
+	 * memory, or both, and then the smaller one binds. 0: none, or devices differ.
 	 */
 	uint64_t limit_bytes;
 	uint32_t limit_permille;
@@ -156,7 +156,7 @@ enum allot_tenant_change {
  * at most `timeout_ms`; 0: does not wait; less: without limit. *ret_changes: enum
  * allot_tenant_change. What changes and changes back in between may be missed.
  *
- * A thread may be cancelled (pthread_cancel) while it sleeps here, and in no other of these functions.
+ * A thread may be cancelled (pthread_cancel) while it sleeps here, and in no other function.
  *
  * -ETIMEDOUT; -EINTR: a signal handler ran; errors of allot_tenant_get().
  */
@@ -170,8 +170,8 @@ int allot_tenant_wait(struct allot_tenant *tenant, int timeout_ms, uint32_t *ret
  * descriptors is in the way; allot_tenant_wait() tries again. A notice that was given before is told
  * by the next allot_tenant_wait().
  *
- * Memory that is still needed, without its content, need not be freed: on NVIDIA's devices, granules of
- * 2 MiB that are filled with one repeated word are not copied, unless the tenant has `--look off`.
+ * Memory that is still needed, without its content, need not be freed: on NVIDIA's devices, granules
+ * of 2 MiB that are filled with one repeated word are not copied, unless `--look off` was said.
  *
  * Errors of allot_tenant_get(), and -ENOLCK: the file system of the tenant's files has no locks.
  */

@@ -24,8 +24,8 @@ struct handle_told {
 struct allot_tenant {
 	uint32_t process; /* forked_number(): mappings are this process's; a child makes its own */
 	/*
-	 * The place of the tenant, which is found once: the environment is the program's, whose other
-	 * threads may write it. FIND_DROP_IN, and after an error: looked for again.
+	 * The tenant is found once: the environment is the program's, whose other threads may write
+	 * it. After FIND_DROP_IN, or an error, it is looked for again.
 	 */
 	enum find_result found;
 	bool placed; /* `found` says FIND_NONE or FIND_TENANT, for good */

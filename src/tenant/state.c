@@ -78,7 +78,7 @@ static uint32_t state_bound(uint32_t permille)
 	return permille < 1000 ? permille : 0;
 }
 
-/* What any device is limited to: by the tenant, and by what limits this process beside it. */
+/* The limit of any device: the tenant's, and that of this process beside it. */
 static void state_fill_limit(const struct allot_tenant *tenant, struct allot_tenant_state *state)
 {
 	struct size_spec own = config_everywhere(&tenant->config);
@@ -155,8 +155,8 @@ static uint64_t state_own_bytes(const struct snapshot *look, uint32_t number)
 }
 
 /*
- * Of the tenant's limit and of what limits this process beside it, the smaller one. Variables that name
- * one device name it by CUDA's ordinal, which nobody here knows.
+ * Of the tenant's limit and of what limits this process beside it, the smaller one. Variables that
+ * name one device name it by CUDA's ordinal, which nobody here knows.
  */
 static uint64_t state_limit(const struct config *config, const struct snapshot_device *device)
 {

@@ -43,8 +43,8 @@ static bool watch_is_announced(const struct allot_tenant *tenant)
 }
 
 /*
- * Takes the lock, not before what the process is ready for has passed. A notice that was given before
- * waits for the lock, too, so the next wait tells it, whatever was told when the handle was opened.
+ * Takes the lock, not before the notice that the process is ready for has passed. The requester of a
+ * notice that was given before waits for the lock, too, so the next wait tells that one.
  */
 static int watch_listen(struct allot_tenant *tenant)
 {
@@ -53,7 +53,8 @@ static int watch_listen(struct allot_tenant *tenant)
 
 	if (!tenant->map || tenant->ear)
 		return 0;
-	if (word_acquire(swap_notice(tenant->map)) == tenant->answered && watch_is_announced(tenant))
+	notice = word_acquire(swap_notice(tenant->map));
+	if (notice == tenant->answered && watch_is_announced(tenant))
 		return 0;
 	r = swap_listen(tenant->dir, &tenant->ear);
 	if (r < 0)

@@ -78,16 +78,24 @@ static uint32_t state_bound(uint32_t permille)
 	return permille < 1000 ? permille : 0;
 }
 
+/* The tenant's limit, if all of its devices have the same. */
+static struct size_spec state_policy_limit(const struct policy *policy)
+{
+	const struct policy_device *device = policy->device;
+	struct size_spec all = {device->limit_bytes, device->limit_permille};
+
+	for (uint32_t i = 1; i < policy->ndevices; i++)
+		if (device[i].limit_bytes != all.bytes || device[i].limit_permille != all.permille)
+			return (struct size_spec){0};
+	return all;
+}
+
 /* The limit of any device: the tenant's, and that of this process beside it. */
 static void state_fill_limit(const struct allot_tenant *tenant, struct allot_tenant_state *state)
 {
 	struct size_spec own = config_everywhere(&tenant->config);
-	const struct policy *policy = &tenant->look->policy;
-	struct size_spec all = {0};
+	struct size_spec all = state_policy_limit(&tenant->look->policy);
 
-	if (policy->flags & POLICY_ALL_DEVICES)
-		all = (struct size_spec){policy->device[0].limit_bytes,
-					 policy->device[0].limit_permille};
 	state->limit_bytes = state_smaller(all.bytes, own.bytes);
 	state->limit_permille = (uint32_t)state_smaller(state_bound(all.permille),
 							state_bound(own.permille));

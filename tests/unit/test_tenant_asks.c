@@ -198,16 +198,29 @@ static void check_space(void)
 	ledger_close(ledger);
 }
 
+static int take_another(struct policy *policy, void *arg)
+{
+	memcpy(policy->device[1].uuid, fixture_uuid, 16);
+	policy->device[1].limit_bytes = *(uint64_t *)arg;
+	policy->ndevices = 2;
+	return 0;
+}
+
 /* The quota is told before the first use of a GPU. */
 static void check_limit(void)
 {
-	struct allot_tenant *tenant;
+	const char *dir = enter("limit");
+	struct allot_tenant *tenant = opened();
+	uint64_t same = GIB, other = 2 * GIB;
 
-	enter("limit");
-	tenant = opened();
 	CHECK_EQ(state_of(tenant).devices, 0);
 	CHECK_EQ(state_of(tenant).limit_bytes, GIB);
 	CHECK_EQ(state_of(tenant).limit_permille, 0);
+	/* It is none where devices differ. */
+	CHECK_EQ(policy_update(dir, take_another, &same), 0);
+	CHECK_EQ(state_of(tenant).limit_bytes, GIB);
+	CHECK_EQ(policy_update(dir, take_another, &other), 0);
+	CHECK_EQ(state_of(tenant).limit_bytes, 0);
 	allot_tenant_close(tenant);
 }
 
@@ -305,6 +318,25 @@ static void check_signal(void)
 		CHECK_EQ(setitimer(ITIMER_REAL, &never, NULL), 0);
 		allot_tenant_close(tenant);
 	}
+}
+
+/* A thread that is cancelled in its wait leaves a handle that another one can use. */
+static void check_cancel(void)
+{
+	const char *dir = enter("cancel");
+	struct waiter waiter = {.tenant = opened()};
+	pthread_t thread;
+	void *how;
+
+	CHECK_EQ(allot_tenant_listen(waiter.tenant), 0);
+	CHECK_EQ(pthread_create(&thread, NULL, wait_for_change, &waiter), 0);
+	CHECK_EQ(pthread_cancel(thread), 0);
+	CHECK_EQ(pthread_join(thread, &how), 0);
+	CHECK(how == PTHREAD_CANCELED);
+	CHECK_EQ(state_of(waiter.tenant).flags, ALLOT_TENANT_LIMITED);
+	CHECK(swap_is_listened_to(dir));
+	allot_tenant_close(waiter.tenant);
+	CHECK(!swap_is_listened_to(dir));
 }
 
 static void check_places(void)
@@ -529,6 +561,7 @@ int main(void)
 	check_changes();
 	check_refused_sleep();
 	check_signal();
+	check_cancel();
 	check_places();
 	check_notice();
 	check_notice_before();

@@ -41,8 +41,10 @@ class Cache:
 
 
 def room(state):
-    """Half of the quota is for the cache, or 256 MiB, where nothing is limited."""
-    return state.devices[0].limit_bytes // 2 if state.devices else 256 << 20
+    """Half of the quota is for the cache, or 256 MiB, where there is none. A device's own quota is
+    known from its first use on."""
+    quota = state.devices[0].limit_bytes if state.devices else state.limit_bytes
+    return quota // 2 or 256 << 20
 
 
 def main():

@@ -8,13 +8,14 @@
         for gpu in state.devices:
             print(gpu.uuid, gpu.used_bytes, "of", gpu.limit_bytes)
 
-    allot_tenant.watch(lambda state, change: cache.shrink_to(state.devices[0].limit_bytes),
+    allot_tenant.watch(lambda state, change: cache.shrink_to(state.limit_bytes or 1 << 30),
                        notice=True)
 
 This is include/allot/tenant.h by ctypes: the header and allot_tenant(3) describe each figure, with
 units and errors. Without a tenant nothing is limited: `state.limited` is False, there are no devices,
 and nothing changes. Errors are OSError with the library's errno.
 """
+import contextlib
 import ctypes
 import enum
 import errno
@@ -54,7 +55,8 @@ class _State(ctypes.Structure):
                 ("turns", ctypes.c_uint32), ("notice_ns", ctypes.c_uint64),
                 ("wait_p50_us", ctypes.c_uint32), ("wait_p99_us", ctypes.c_uint32),
                 ("wait_longest_us", ctypes.c_uint32), ("reserved", ctypes.c_uint32),
-                ("name", ctypes.c_char * 64)]
+                ("name", ctypes.c_char * 64), ("limit_bytes", ctypes.c_uint64),
+                ("limit_permille", ctypes.c_uint32), ("reserved2", ctypes.c_uint32)]
 
 
 class _Device(ctypes.Structure):
@@ -99,14 +101,23 @@ class Device:
         return f"Device({self.uuid}, {self.used_bytes} of {self.limit_bytes} bytes)"
 
 
+def _place(number):
+    """One that this module does not know stays a number."""
+    try:
+        return Place(number)
+    except ValueError:
+        return number
+
+
 class State:
-    """The tenant, as one look found it."""
+    """The tenant, as one look found it. `limit_bytes` and `limit_part` (a part of 1 of the device's
+    memory) are the quota on any device, also before the first use of a GPU; 0: none."""
 
     def __init__(self, raw, devices):
         self.limited = bool(raw.flags & 1)
         self.swappable = bool(raw.flags & 2)
         self.overcommit = bool(raw.flags & 4)
-        self.place = Place(raw.place)
+        self.place = _place(raw.place)
         self.processes = raw.processes
         self.turns = raw.turns
         self.notice_ns = raw.notice_ns
@@ -114,6 +125,8 @@ class State:
         self.wait_p99_us = raw.wait_p99_us
         self.wait_longest_us = raw.wait_longest_us
         self.name = raw.name.decode("ascii", "replace")
+        self.limit_bytes = raw.limit_bytes
+        self.limit_part = raw.limit_permille / 1000
         self.devices = devices
 
     @property
@@ -122,7 +135,8 @@ class State:
         return self.place != Place.RUNNING
 
     def __repr__(self):
-        return f"State({self.name!r}, {self.place.name}, {self.devices})" if self.limited \
+        place = getattr(self.place, "name", self.place)
+        return f"State({self.name!r}, {place}, {self.devices})" if self.limited \
             else "State(no tenant)"
 
 
@@ -161,16 +175,24 @@ def _check(result):
 
 
 class Tenant:
-    """The tenant of this process, or none. For one thread at a time; threads have one each."""
+    """The tenant of this process, or none. For one thread at a time; threads have one each. `close`
+    may be called by any thread, and by a signal's handler: a call that is under way ends first."""
 
     def __init__(self):
-        self._handle = ctypes.c_void_p()
-        _check(_bound().allot_tenant_open(ctypes.byref(self._handle)))
+        handle = ctypes.c_void_p()
+        self._lock = threading.RLock()  # a handler may run where its own thread has it
+        self._handle, self._calls, self._closing = None, 0, None
+        _check(_bound().allot_tenant_open(ctypes.byref(handle)))
+        self._handle = handle.value
 
     def close(self):
-        if self._handle:
-            _library.allot_tenant_close(self._handle)
-            self._handle = ctypes.c_void_p()
+        """Further calls raise ValueError."""
+        with self._lock:
+            handle, self._handle = self._handle, None
+            if handle and self._calls:
+                self._closing, handle = handle, None
+        if handle:
+            _library.allot_tenant_close(handle)
 
     def __enter__(self):
         return self
@@ -182,30 +204,49 @@ class Tenant:
         if getattr(self, "_handle", None):
             self.close()
 
+    def _leave(self):
+        with self._lock:
+            self._calls -= 1
+            handle = None
+            if not self._calls:
+                handle, self._closing = self._closing, None
+        if handle:
+            _library.allot_tenant_close(handle)
+
+    @contextlib.contextmanager
     def _open(self):
-        if not self._handle:
-            raise ValueError("the tenant is closed")
-        return self._handle
+        """The handle, which is not closed meanwhile. The count comes first: a handler that runs
+        between the two and closes has taken the handle."""
+        with self._lock:
+            self._calls += 1
+            handle = self._handle
+        try:
+            if not handle:
+                raise ValueError("the tenant is closed")
+            yield handle
+        finally:
+            self._leave()
 
     def get(self):
         """Looks: a State with its Devices. Takes some 100 us."""
-        handle, raw = self._open(), _State(size=ctypes.sizeof(_State))
-        _check(_library.allot_tenant_get(handle, ctypes.byref(raw)))
-        devices = []
-        for number in range(raw.devices):
-            device = _Device(size=ctypes.sizeof(_Device))
-            _check(_library.allot_tenant_get_device(handle, number, ctypes.byref(device)))
-            devices.append(Device(device))
+        raw, devices = _State(size=ctypes.sizeof(_State)), []
+        with self._open() as handle:
+            _check(_library.allot_tenant_get(handle, ctypes.byref(raw)))
+            for number in range(raw.devices):
+                device = _Device(size=ctypes.sizeof(_Device))
+                _check(_library.allot_tenant_get_device(handle, number, ctypes.byref(device)))
+                devices.append(Device(device))
         return State(raw, devices)
 
     def wait(self, timeout=None):
         """Waits for a change since the last wait, for `timeout` seconds at most: a Change. Signals'
         handlers run meanwhile."""
-        handle, changes = self._open(), ctypes.c_uint32()
+        changes = ctypes.c_uint32()
         until = None if timeout is None else time.monotonic() + timeout
         while True:
             left = _PART_S if until is None else min(_PART_S, max(0, until - time.monotonic()))
-            result = _library.allot_tenant_wait(handle, round(left * 1000), ctypes.byref(changes))
+            with self._open() as handle:
+                result = _library.allot_tenant_wait(handle, round(left * 1000), ctypes.byref(changes))
             if result == 0:
                 return Change(changes.value)
             if result not in (-errno.ETIMEDOUT, -errno.EINTR):
@@ -215,30 +256,34 @@ class Tenant:
 
     def listen(self):
         """From here on `allot suspend --notice` waits for `ready`, or its time."""
-        _check(_library.allot_tenant_listen(self._open()))
+        with self._open() as handle:
+            _check(_library.allot_tenant_listen(handle))
 
     def ready(self):
         """What this process wanted to do before it is suspended is done."""
-        _library.allot_tenant_ready(self._open())
+        with self._open() as handle:
+            _library.allot_tenant_ready(handle)
 
 
 def watch(callback, notice=False):
-    """Calls callback(state, change) after each change, in a thread of its own that ends with the
-    program. With `notice`, also before the tenant is suspended: state.notice_ns is then the time
-    that is left, and `allot suspend --notice` waits for the callback to return, or for its time. An
-    exception of the callback, or of the tenant, ends the watch by threading.excepthook."""
+    """Calls callback(state, change) once at its start (Change.NONE), and after each change, in a
+    thread of its own that ends with the program. With `notice`, also before the tenant is suspended:
+    state.notice_ns is then the time that is left, and `allot suspend --notice` waits for the callback
+    to return, or for its time. An exception of the callback, or of the tenant, ends the watch by
+    threading.excepthook."""
     tenant = Tenant()
     if notice:
         tenant.listen()
 
     def run():
         with tenant:
+            change = Change.NONE
             while True:
-                change = tenant.wait()
                 state = tenant.get()
                 callback(state, change)
                 if notice and state.notice_ns:
                     tenant.ready()
+                change = tenant.wait()
 
     thread = threading.Thread(target=run, name="allot-tenant", daemon=True)
     thread.start()

@@ -7,10 +7,11 @@
  *	struct allot_tenant *tenant;
  *	struct allot_tenant_device gpu = {.size = sizeof(gpu)};
  *	uint32_t changes;
+ *	int r;
  *
  *	if (allot_tenant_open(&tenant) < 0)
  *		return;
- *	while (!allot_tenant_wait(tenant, -1, &changes))
+ *	while (!(r = allot_tenant_wait(tenant, -1, &changes)) || r == -EINTR)
  *		if (!allot_tenant_get(tenant, NULL) && !allot_tenant_get_device(tenant, 0, &gpu))
  *			printf("%llu of %llu bytes\n", (unsigned long long)gpu.used_bytes,
  *			       (unsigned long long)gpu.limit_bytes);
@@ -68,6 +69,13 @@ struct allot_tenant_state {
 	uint32_t wait_p50_us, wait_p99_us, wait_longest_us;
 	uint32_t reserved;
 	char name[64]; /* a zero behind it; "": none */
+	/*
+	 * The quota on any device, known before the first use of a GPU: bytes, a part of the device's
+	 * memory, or both, and then the smaller one binds. 0: none, or devices differ.
+	 */
+	uint64_t limit_bytes;
+	uint32_t limit_permille;
+	uint32_t reserved2;
 };
 
 #define ALLOT_TENANT_NO_SHARE 1000u
@@ -77,7 +85,11 @@ struct allot_tenant_device {
 	uint32_t measured;	/* 1: the figures of its time below are known */
 	uint8_t uuid[16];	/* as CUDA's driver names it; of AMD's devices allot's own bytes */
 	uint64_t total_bytes;	/* the device's; 0: not known yet */
-	uint64_t limit_bytes;	/* the quota, at most that; 0: not known yet */
+	/*
+	 * The quota, at most that; 0: not known yet. Variables of other systems that limit single
+	 * devices (CUDA_DEVICE_MEMORY_LIMIT_0) are not in it.
+	 */
+	uint64_t limit_bytes;
 	uint64_t used_bytes;	/* of the quota; may be more, when that was lowered */
 	uint64_t peak_bytes;	/* the most that was used at once */
 	uint64_t out_bytes;	/* that were moved to host memory: not part of used_bytes */
@@ -144,8 +156,9 @@ enum allot_tenant_change {
  * at most `timeout_ms`; 0: does not wait; less: without limit. *ret_changes: enum
  * allot_tenant_change. What changes and changes back in between may be missed.
  *
- * -ETIMEDOUT; -EINTR: a signal handler ran that was set without SA_RESTART; errors of
- * allot_tenant_get().
+ * A thread may be cancelled (pthread_cancel) while it sleeps here, and in no other function.
+ *
+ * -ETIMEDOUT; -EINTR: a signal handler ran; errors of allot_tenant_get().
  */
 int allot_tenant_wait(struct allot_tenant *tenant, int timeout_ms, uint32_t *ret_changes);
 
@@ -153,15 +166,21 @@ int allot_tenant_wait(struct allot_tenant *tenant, int timeout_ms, uint32_t *ret
  * Says that this process wants to be told before the tenant is suspended: from here on `allot
  * suspend --notice TIME` announces it, and waits until every process that said so has called
  * allot_tenant_ready(), has ended, or TIME is over. Ends with the handle. Needs a tenant: before
- * there is one (ALLOT_TENANT_CAME) it is noted.
+ * there is one (ALLOT_TENANT_CAME) it is noted, as it is where another process's lock or a lack of
+ * descriptors is in the way; allot_tenant_wait() tries again. A notice that was given before is told
+ * by the next allot_tenant_wait().
  *
- * Errors of allot_tenant_get(), and -ESTALE: the tenant is being removed.
+ * Memory that is still needed, without its content, need not be freed: on NVIDIA's devices, granules
+ * of 2 MiB that are filled with one repeated word are not copied, unless `--look off` was said.
+ *
+ * Errors of allot_tenant_get(), and -ENOLCK: the file system of the tenant's files has no locks.
  */
 int allot_tenant_listen(struct allot_tenant *tenant);
 
 /*
- * Says that this process has done what it wanted to do before. Work that it launches on a GPU may be
- * held from then on. The next allot_tenant_wait() listens again for the next announcement.
+ * Says that this process has done what it wanted to do before the suspend that the last
+ * allot_tenant_wait() told. Work that it launches on a GPU may be held from then on. The next
+ * allot_tenant_wait() listens again for the next announcement, and tells one that came meanwhile.
  */
 void allot_tenant_ready(struct allot_tenant *tenant);
 

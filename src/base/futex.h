@@ -41,7 +41,10 @@ struct futex_seen {
 
 #define FUTEX_ANY_MOST 128 /* as many as the kernel takes */
 
-/* Sleeps while all of `n` words equal their `seen`. -ENOSYS, without sleep, before Linux 5.16. */
+/*
+ * Sleeps while all of `n` words equal their `seen`. -ENOSYS, without sleep, where the kernel does not
+ * do that: before Linux 5.16, or under a seccomp filter, which answers with any errno.
+ */
 static inline int futex_wait_any_until(const struct futex_seen *word, int n, uint64_t until_ns)
 {
 #if defined(SYS_futex_waitv) && defined(FUTEX_32)
@@ -56,7 +59,7 @@ static inline int futex_wait_any_until(const struct futex_seen *word, int n, uin
 		any[i] = (struct futex_waitv){
 			.uaddr = (uintptr_t)word[i].word, .val = word[i].seen, .flags = FUTEX_32};
 	if (syscall(SYS_futex_waitv, any, n, 0, until_ns == UINT64_MAX ? NULL : &until,
-		    CLOCK_MONOTONIC) >= 0 || errno != ENOSYS)
+		    CLOCK_MONOTONIC) >= 0 || errno == EAGAIN || errno == ETIMEDOUT || errno == EINTR)
 		return 0;
 #endif
 	return -ENOSYS;

@@ -224,13 +224,22 @@ uint64_t swap_host_bytes(uint64_t bytes, uint64_t split)
  * The time first: a reader that finds the number finds it, too. If the requester is killed in between,
  * nobody is woken, and a process that looks by itself sees a notice that ends.
  */
-void swap_desk_give_notice(struct swap_desk *desk, uint64_t until_ns)
+bool swap_desk_give_notice(struct swap_desk *desk, uint64_t until_ns, uint32_t *ret_number)
 {
 	if (word_check(&desk->file->desk) != desk->number)
-		return;
+		return false;
 	word_release(&desk->file->notice_until_ns, until_ns);
-	word_publish_add(&desk->file->notice, 1u);
+	*ret_number = word_publish_add(&desk->file->notice, 1u) + 1;
 	futex_wake_all(&desk->file->notice);
+	return true;
+}
+
+void swap_desk_withdraw_notice(struct swap_desk *desk, uint32_t number)
+{
+	uint32_t next;
+
+	if (word_check(&desk->file->notice) == number)
+		swap_desk_give_notice(desk, 0, &next);
 }
 
 const uint32_t *swap_notice(const struct policy_map *map)

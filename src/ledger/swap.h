@@ -156,15 +156,24 @@ uint64_t swap_host_bytes(uint64_t bytes, uint64_t split);
  *	program     listens      ... hears of it, frees, is ready
  *
  * A requester that is killed leaves a notice that ends at T, and nothing else. The words are the
- * policy's, so no process of the tenant can give notice; one that keeps the lock delays a requester by
- * the time that this one chose.
+ * policy's, so no process of the tenant can give notice; one that keeps the lock delays a requester
+ * by the time that this one chose.
  */
 
 /* The longest that can be given; one of later is damage. */
 #define SWAP_NOTICE_MOST_NS (60 * NS_PER_S)
 
-/* Until then by CLOCK_MONOTONIC; 0: the notice is withdrawn, or what was announced has begun. */
-void swap_desk_give_notice(struct swap_desk *desk, uint64_t until_ns);
+/*
+ * Until then by CLOCK_MONOTONIC. Sets the notice's number, by which its requester withdraws it.
+ * Returns false if another process has cleared the desk.
+ */
+bool swap_desk_give_notice(struct swap_desk *desk, uint64_t until_ns, uint32_t *ret_number);
+
+/*
+ * Ends the notice with that number, as what was announced has begun, or does not happen. Leaves the
+ * notice of a later requester.
+ */
+void swap_desk_withdraw_notice(struct swap_desk *desk, uint32_t number);
 
 /* True if a process of the tenant in `dir` listens. True when that cannot be found out. */
 bool swap_is_listened_to(const char *dir);
@@ -176,8 +185,9 @@ const uint32_t *swap_notice(const struct policy_map *map);
 uint64_t swap_notice_left_ns(const struct policy_map *map, uint64_t now_ns);
 
 /*
- * Listens, for as long as this process lives, until it calls exec, or swap_listen_no_more; without a
- * descriptor, and with no part of it for children. 0 or an error of life_hold.
+ * Listens, for as long as this process lives, until it calls exec, or swap_listen_no_more; without
+ * a descriptor, and with no part of it for children. -EAGAIN: another process has the lock alone;
+ * -ENOLCK; errors of shared_file_open.
  */
 int swap_listen(const char *dir, void **ret_ear);
 void swap_listen_no_more(void *ear);

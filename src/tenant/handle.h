@@ -4,7 +4,6 @@
 #define ALLOT_TENANT_HANDLE_H
 
 #include <stdbool.h>
-#include <sys/types.h>
 
 #include "allot/tenant.h"
 #include "dropin/config.h"
@@ -19,17 +18,24 @@ struct handle_told {
 	uint64_t generation;
 	uint32_t place;
 	uint32_t notice;
+	bool announced; /* that notice has not ended */
 };
 
 struct allot_tenant {
-	pid_t pid; /* mappings are this process's; a forked child makes its own */
+	uint32_t process; /* forked_number(): mappings are this process's; a child makes its own */
+	/*
+	 * The tenant is found once: the environment is the program's, whose other threads may write
+	 * it. After FIND_DROP_IN, or an error, it is looked for again.
+	 */
+	enum find_result found;
+	bool placed; /* `found` says FIND_NONE or FIND_TENANT, for good */
 	char dir[FIND_DIR_BYTES];
 	struct config config;
 	struct policy_map *map; /* NULL: no tenant, or none yet */
 	struct snapshot *look;	/* the last; NULL: there was no tenant */
 	struct handle_told told;
 	bool listens;
-	uint32_t answered; /* the notice that it is ready for: it listens again after that */
+	uint32_t answered; /* the notice that it is ready for: it listens again after that one */
 	void *ear;	   /* the lock; NULL: ready, or no tenant yet */
 };
 

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "amd/identity.h"
+#include "base/cancel.h"
 #include "base/now.h"
 #include "base/number.h"
 #include "base/pidns.h"
@@ -15,12 +16,13 @@
 #include "tenant/handle.h"
 
 /* Sizes of the first version: programs that were built with less were built with nothing of ours. */
-#define STATE_LEAST  sizeof(struct allot_tenant_state)
-#define DEVICE_LEAST sizeof(struct allot_tenant_device)
+#define STATE_LEAST  112
+#define DEVICE_LEAST 176
 
-_Static_assert(sizeof(struct allot_tenant_state) == 112, "ABI");
+_Static_assert(sizeof(struct allot_tenant_state) == 128, "ABI");
+_Static_assert(offsetof(struct allot_tenant_state, limit_bytes) == STATE_LEAST, "ABI");
 _Static_assert(offsetof(struct allot_tenant_state, name) == 48, "ABI");
-_Static_assert(sizeof(struct allot_tenant_device) == 176, "ABI");
+_Static_assert(sizeof(struct allot_tenant_device) == DEVICE_LEAST, "ABI");
 _Static_assert(offsetof(struct allot_tenant_device, total_bytes) == 24, "ABI");
 _Static_assert(offsetof(struct allot_tenant_device, busy_ns) == 104, "ABI");
 _Static_assert(offsetof(struct allot_tenant_device, name) == 128, "ABI");
@@ -64,6 +66,41 @@ static uint32_t state_processes(const struct snapshot *look)
 	return n;
 }
 
+/* The smaller one; 0 limits nothing. */
+static uint64_t state_smaller(uint64_t a, uint64_t b)
+{
+	return a && b ? min_u64(a, b) : a + b;
+}
+
+/* The whole of a device limits nothing. */
+static uint32_t state_bound(uint32_t permille)
+{
+	return permille < 1000 ? permille : 0;
+}
+
+/* The tenant's limit, if all of its devices have the same. */
+static struct size_spec state_policy_limit(const struct policy *policy)
+{
+	const struct policy_device *device = policy->device;
+	struct size_spec all = {device->limit_bytes, device->limit_permille};
+
+	for (uint32_t i = 1; i < policy->ndevices; i++)
+		if (device[i].limit_bytes != all.bytes || device[i].limit_permille != all.permille)
+			return (struct size_spec){0};
+	return all;
+}
+
+/* The limit of any device: the tenant's, and that of this process beside it. */
+static void state_fill_limit(const struct allot_tenant *tenant, struct allot_tenant_state *state)
+{
+	struct size_spec own = config_everywhere(&tenant->config);
+	struct size_spec all = state_policy_limit(&tenant->look->policy);
+
+	state->limit_bytes = state_smaller(all.bytes, own.bytes);
+	state->limit_permille = (uint32_t)state_smaller(state_bound(all.permille),
+							state_bound(own.permille));
+}
+
 static void state_fill(const struct allot_tenant *tenant, struct allot_tenant_state *state)
 {
 	const struct snapshot *look = tenant->look;
@@ -83,9 +120,10 @@ static void state_fill(const struct allot_tenant *tenant, struct allot_tenant_st
 	state->wait_p99_us = look->waits.p99_us;
 	state->wait_longest_us = look->waits.longest_us;
 	memcpy(state->name, look->policy.name, sizeof(state->name));
+	state_fill_limit(tenant, state);
 }
 
-int allot_tenant_get(struct allot_tenant *tenant, struct allot_tenant_state *state)
+static int state_get(struct allot_tenant *tenant, struct allot_tenant_state *state)
 {
 	struct allot_tenant_state found = {0};
 	int r;
@@ -98,6 +136,15 @@ int allot_tenant_get(struct allot_tenant *tenant, struct allot_tenant_state *sta
 	if (tenant->look)
 		state_fill(tenant, &found);
 	return state ? state_copy(state, &found, sizeof(found), STATE_LEAST) : 0;
+}
+
+int allot_tenant_get(struct allot_tenant *tenant, struct allot_tenant_state *state)
+{
+	int hold = cancel_hold();
+	int r = state_get(tenant, state);
+
+	cancel_release(hold);
+	return r;
 }
 
 /* The bytes that this process holds alone, of the device with that number. */
@@ -115,10 +162,13 @@ static uint64_t state_own_bytes(const struct snapshot *look, uint32_t number)
 	return 0;
 }
 
-/* Of the tenant's limit and of what limits this process beside it, the smaller one. */
+/*
+ * Of the tenant's limit and of what limits this process beside it, the smaller one. Variables that
+ * name one device name it by CUDA's ordinal, which nobody here knows.
+ */
 static uint64_t state_limit(const struct config *config, const struct snapshot_device *device)
 {
-	uint64_t own = config_limit_bytes(config, CONFIG_EVERY, device->total_bytes);
+	uint64_t own = size_spec_resolve(config_everywhere(config), device->total_bytes);
 
 	return own ? min_u64(own, device->limit_bytes) : device->limit_bytes;
 }
@@ -126,6 +176,14 @@ static uint64_t state_limit(const struct config *config, const struct snapshot_d
 static uint32_t state_part(uint32_t permille)
 {
 	return permille && permille < ALLOT_TENANT_NO_SHARE ? permille : ALLOT_TENANT_NO_SHARE;
+}
+
+/* In mode space the driver keeps the tenant to its part of the SMs, and no account is kept. */
+static uint32_t state_cap(const struct snapshot *look, const struct snapshot_device *device)
+{
+	if (look->policy.compute != POLICY_COMPUTE_OFF && look->policy.mode == POLICY_MODE_SPACE)
+		return state_part(policy_share(&look->policy, device->uuid));
+	return state_part(device->compute.cap_permille);
 }
 
 static void state_fill_device(const struct allot_tenant *tenant, uint32_t number,
@@ -148,7 +206,7 @@ static void state_fill_device(const struct allot_tenant *tenant, uint32_t number
 	ret->process_bytes = state_own_bytes(tenant->look, number);
 	ret->refusals = device->refusals;
 	ret->share_permille = state_part(compute->share_permille);
-	ret->cap_permille = (uint32_t)min_u64(state_part(compute->cap_permille), state_part(own));
+	ret->cap_permille = (uint32_t)min_u64(state_cap(tenant->look, device), state_part(own));
 	ret->entitled_permille =
 		(uint32_t)min_u64(state_part(compute->target_permille), ret->cap_permille);
 	ret->measured = compute->measured && !amd_identity_is(device->uuid);
@@ -161,7 +219,7 @@ static void state_fill_device(const struct allot_tenant *tenant, uint32_t number
 	ret->launches = compute->launches;
 }
 
-int allot_tenant_get_device(struct allot_tenant *tenant, uint32_t number,
+static int state_get_device(struct allot_tenant *tenant, uint32_t number,
 			    struct allot_tenant_device *ret_device)
 {
 	struct allot_tenant_device found = {0};
@@ -172,6 +230,16 @@ int allot_tenant_get_device(struct allot_tenant *tenant, uint32_t number,
 		return -ENODEV;
 	state_fill_device(tenant, number, &found);
 	return state_copy(ret_device, &found, sizeof(found), DEVICE_LEAST);
+}
+
+int allot_tenant_get_device(struct allot_tenant *tenant, uint32_t number,
+			    struct allot_tenant_device *ret_device)
+{
+	int hold = cancel_hold();
+	int r = state_get_device(tenant, number, ret_device);
+
+	cancel_release(hold);
+	return r;
 }
 
 int allot_tenant_find_device(struct allot_tenant *tenant, const uint8_t uuid[16],

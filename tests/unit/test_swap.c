@@ -380,6 +380,7 @@ static void check_notice(void)
 	uint64_t now = now_monotonic_ns();
 	struct policy_map *map;
 	struct swap_desk *desk;
+	uint32_t number, later;
 	pthread_t thread;
 	pid_t child;
 
@@ -391,7 +392,7 @@ static void check_notice(void)
 	CHECK_EQ(swap_listen(dir, &other), 0);
 	CHECK(swap_is_listened_to(dir));
 	CHECK_EQ(pthread_create(&thread, NULL, wait_for_notice, map), 0);
-	swap_desk_give_notice(desk, now + 50 * NS_PER_S);
+	CHECK(swap_desk_give_notice(desk, now + 50 * NS_PER_S, &number));
 	CHECK_EQ(pthread_join(thread, &heard), 0);
 	CHECK(heard);
 	CHECK_EQ(swap_notice_left_ns(map, now), 50 * NS_PER_S);
@@ -409,10 +410,16 @@ static void check_notice(void)
 	CHECK_EQ(waitpid(child, NULL, 0), child);
 	swap_listen_no_more(other);
 	CHECK(!swap_is_listened_to(dir));
-	swap_desk_give_notice(desk, 0);
+	/* Of the same requester: another one's stays. */
+	CHECK(swap_desk_give_notice(desk, now + 40 * NS_PER_S, &later));
+	swap_desk_withdraw_notice(desk, number);
+	CHECK_EQ(swap_notice_left_ns(map, now), 40 * NS_PER_S);
+	swap_desk_withdraw_notice(desk, later);
 	CHECK_EQ(swap_notice_left_ns(map, now), 0);
+	swap_desk_withdraw_notice(desk, later);
+	CHECK_EQ(word_acquire(swap_notice(map)), later + 1);
 	/* What no requester says is damage. */
-	swap_desk_give_notice(desk, now + 100 * NS_PER_S);
+	CHECK(swap_desk_give_notice(desk, now + 100 * NS_PER_S, &number));
 	CHECK_EQ(swap_notice_left_ns(map, now), 0);
 	swap_listen_no_more(NULL);
 	swap_desk_close(desk);

@@ -2,14 +2,19 @@
 /* What a program may know of its own tenant, by include/allot/tenant.h, without a GPU. */
 #include "allot/tenant.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <stddef.h>
 #include <sys/time.h>
 
+#include "base/futex.h"
 #include "base/now.h"
 #include "ledger/device_time.h"
+#include "ledger/map.h"
+#include "ledger/shared_file.h"
 #include "ledger/swap.h"
 #include "tenant/find.h"
+#include "tenant/forked.h"
 #include "tests/unit/tenant_fixture.h"
 
 /* As a program finds itself that `allot run` started. */
@@ -153,10 +158,70 @@ static void check_time(void)
 	CHECK_EQ(device.limit_bytes, 100 * MIB);
 	CHECK_EQ(device.cap_permille, 100);
 	CHECK_EQ(device.entitled_permille, 100);
+	CHECK_EQ(state_of(tenant).limit_bytes, 100 * MIB);
+	allot_tenant_close(tenant);
+	/* A limit of one device, by CUDA's ordinal, may be another one's. */
+	CHECK_EQ(setenv("CUDA_DEVICE_MEMORY_LIMIT_0", "200m", 1), 0);
+	tenant = opened();
+	CHECK_EQ(state_of(tenant).limit_bytes, GIB);
+	CHECK_EQ(device_of(tenant, 0).limit_bytes, GIB);
+	CHECK_EQ(unsetenv("CUDA_DEVICE_MEMORY_LIMIT_0"), 0);
 	CHECK_EQ(unsetenv("CUDA_DEVICE_MEMORY_LIMIT"), 0);
 	CHECK_EQ(unsetenv("CUDA_DEVICE_SM_LIMIT"), 0);
 	allot_tenant_close(tenant);
 	ledger_close(ledger);
+}
+
+static int take_sms(struct policy *policy, void *arg)
+{
+	policy->compute = POLICY_COMPUTE_CAP;
+	policy->mode = POLICY_MODE_SPACE;
+	policy->device[0].share_permille = 250;
+	policy->device[0].limit_bytes = 0;
+	policy->device[0].limit_permille = 500;
+	return 0;
+}
+
+/* A part of the SMs is the most that the tenant gets, too. */
+static void check_space(void)
+{
+	const char *dir = enter("space");
+	struct ledger *ledger = slot_ledger(fixture_join(dir));
+	struct allot_tenant *tenant = opened();
+
+	CHECK_EQ(policy_update(dir, take_sms, NULL), 0);
+	CHECK_EQ(state_of(tenant).limit_bytes, 0);
+	CHECK_EQ(state_of(tenant).limit_permille, 500);
+	CHECK_EQ(device_of(tenant, 0).share_permille, 250);
+	CHECK_EQ(device_of(tenant, 0).cap_permille, 250);
+	allot_tenant_close(tenant);
+	ledger_close(ledger);
+}
+
+static int take_another(struct policy *policy, void *arg)
+{
+	memcpy(policy->device[1].uuid, fixture_uuid, 16);
+	policy->device[1].limit_bytes = *(uint64_t *)arg;
+	policy->ndevices = 2;
+	return 0;
+}
+
+/* The quota is told before the first use of a GPU. */
+static void check_limit(void)
+{
+	const char *dir = enter("limit");
+	struct allot_tenant *tenant = opened();
+	uint64_t same = GIB, other = 2 * GIB;
+
+	CHECK_EQ(state_of(tenant).devices, 0);
+	CHECK_EQ(state_of(tenant).limit_bytes, GIB);
+	CHECK_EQ(state_of(tenant).limit_permille, 0);
+	/* It is none where devices differ. */
+	CHECK_EQ(policy_update(dir, take_another, &same), 0);
+	CHECK_EQ(state_of(tenant).limit_bytes, GIB);
+	CHECK_EQ(policy_update(dir, take_another, &other), 0);
+	CHECK_EQ(state_of(tenant).limit_bytes, 0);
+	allot_tenant_close(tenant);
 }
 
 /* A program that was built with a later header, and one with none. */
@@ -176,6 +241,10 @@ static void check_sizes(void)
 	CHECK_EQ(state.later[0] | state.later[1], 0);
 	CHECK_EQ(allot_tenant_get_device(tenant, 0, &device), -EINVAL);
 	CHECK_EQ(allot_tenant_find_device(tenant, fixture_uuid, &device), -EINVAL);
+	/* One of the first version. */
+	state.state.size = offsetof(struct allot_tenant_state, limit_bytes);
+	CHECK_EQ(allot_tenant_get(tenant, &state.state), 0);
+	CHECK_EQ(state.state.size, offsetof(struct allot_tenant_state, limit_bytes));
 	state.state.size = offsetof(struct allot_tenant_state, name);
 	CHECK_EQ(allot_tenant_get(tenant, &state.state), -EINVAL);
 	allot_tenant_close(tenant);
@@ -216,6 +285,15 @@ static void check_changes(void)
 	allot_tenant_close(waiter.tenant);
 }
 
+/* A refusal of any kind is no sleep that ended: the caller sleeps on one word. */
+static void check_refused_sleep(void)
+{
+	static const uint32_t word[2];
+	const struct futex_seen aside = {(const char *)word + 1, 0};
+
+	CHECK_EQ(futex_wait_any_until(&aside, 1, UINT64_MAX), -ENOSYS);
+}
+
 static void on_alarm(int signal)
 {
 }
@@ -240,6 +318,25 @@ static void check_signal(void)
 		CHECK_EQ(setitimer(ITIMER_REAL, &never, NULL), 0);
 		allot_tenant_close(tenant);
 	}
+}
+
+/* A thread that is cancelled in its wait leaves a handle that another one can use. */
+static void check_cancel(void)
+{
+	const char *dir = enter("cancel");
+	struct waiter waiter = {.tenant = opened()};
+	pthread_t thread;
+	void *how;
+
+	CHECK_EQ(allot_tenant_listen(waiter.tenant), 0);
+	CHECK_EQ(pthread_create(&thread, NULL, wait_for_change, &waiter), 0);
+	CHECK_EQ(pthread_cancel(thread), 0);
+	CHECK_EQ(pthread_join(thread, &how), 0);
+	CHECK(how == PTHREAD_CANCELED);
+	CHECK_EQ(state_of(waiter.tenant).flags, ALLOT_TENANT_LIMITED);
+	CHECK(swap_is_listened_to(dir));
+	allot_tenant_close(waiter.tenant);
+	CHECK(!swap_is_listened_to(dir));
 }
 
 static void check_places(void)
@@ -275,13 +372,13 @@ static void check_notice(void)
 	const char *dir = enter("notice");
 	struct allot_tenant *tenant = opened();
 	struct swap_desk *desk;
-	uint32_t changes;
+	uint32_t changes, number;
 
 	CHECK_EQ(swap_desk_open(dir, SWAP_COMMAND, &desk), 0);
 	CHECK_EQ(allot_tenant_listen(tenant), 0);
 	CHECK_EQ(allot_tenant_listen(tenant), 0);
 	CHECK(swap_is_listened_to(dir));
-	swap_desk_give_notice(desk, now_monotonic_ns() + 40 * NS_PER_S);
+	CHECK(swap_desk_give_notice(desk, now_monotonic_ns() + 40 * NS_PER_S, &number));
 	CHECK_EQ(allot_tenant_wait(tenant, -1, &changes), 0);
 	CHECK_EQ(changes, ALLOT_TENANT_NOTICE);
 	CHECK(state_of(tenant).notice_ns > 0);
@@ -292,7 +389,7 @@ static void check_notice(void)
 	/* Not again for the same. */
 	CHECK_EQ(allot_tenant_wait(tenant, 0, &changes), -ETIMEDOUT);
 	CHECK(!swap_is_listened_to(dir));
-	swap_desk_give_notice(desk, 0);
+	swap_desk_withdraw_notice(desk, number);
 	CHECK_EQ(allot_tenant_wait(tenant, -1, &changes), 0);
 	CHECK_EQ(changes, ALLOT_TENANT_NOTICE);
 	CHECK_EQ(state_of(tenant).notice_ns, 0);
@@ -302,17 +399,85 @@ static void check_notice(void)
 	swap_desk_close(desk);
 }
 
+/* A handle of a program that starts meanwhile is told, too: else it would hold the notice up. */
+static void check_notice_before(void)
+{
+	const char *dir = enter("before");
+	struct allot_tenant *tenant;
+	struct swap_desk *desk;
+	uint32_t changes, number;
+
+	CHECK_EQ(swap_desk_open(dir, SWAP_COMMAND, &desk), 0);
+	CHECK(swap_desk_give_notice(desk, now_monotonic_ns() + 40 * NS_PER_S, &number));
+	tenant = opened();
+	CHECK_EQ(allot_tenant_wait(tenant, 0, &changes), -ETIMEDOUT);
+	CHECK_EQ(allot_tenant_listen(tenant), 0);
+	CHECK_EQ(allot_tenant_wait(tenant, 0, &changes), 0);
+	CHECK_EQ(changes, ALLOT_TENANT_NOTICE);
+	/* Another one, which the program does not know of, is not answered with it. */
+	CHECK(swap_desk_give_notice(desk, now_monotonic_ns() + 50 * NS_PER_S, &number));
+	allot_tenant_ready(tenant);
+	CHECK(swap_is_listened_to(dir));
+	CHECK_EQ(allot_tenant_wait(tenant, 0, &changes), 0);
+	CHECK_EQ(changes, ALLOT_TENANT_NOTICE);
+	allot_tenant_ready(tenant);
+	CHECK(!swap_is_listened_to(dir));
+	allot_tenant_close(tenant);
+	swap_desk_close(desk);
+}
+
+/* A sibling's lock of its own keeps nobody from waiting. */
+static void check_no_lock(void)
+{
+	const char *dir = enter("lock");
+	struct allot_tenant *tenant = opened();
+	int fd = map_open(dir, O_RDWR);
+	uint32_t changes;
+
+	CHECK(fd >= 0);
+	CHECK_EQ(shared_file_lock(fd, LEDGER_LOCK_LISTEN, 1), 0);
+	CHECK_EQ(allot_tenant_listen(tenant), 0);
+	CHECK_EQ(allot_tenant_wait(tenant, 0, &changes), -ETIMEDOUT);
+	CHECK_EQ(close(fd), 0);
+	CHECK(!swap_is_listened_to(dir));
+	CHECK_EQ(allot_tenant_wait(tenant, 0, &changes), -ETIMEDOUT);
+	CHECK(swap_is_listened_to(dir));
+	allot_tenant_close(tenant);
+}
+
+/* The environment is read once a handle: other threads may write it. */
+static void check_found_once(void)
+{
+	struct allot_tenant *tenant;
+
+	CHECK_EQ(unsetenv("ALLOT_TENANT_DIR"), 0);
+	tenant = opened();
+	enter("once");
+	CHECK_EQ(state_of(tenant).flags, 0);
+	allot_tenant_close(tenant);
+	tenant = opened();
+	CHECK_EQ(unsetenv("ALLOT_TENANT_DIR"), 0);
+	CHECK_EQ(tenant_remove(fixture_runtime_dir(), "once"), 0);
+	CHECK_EQ(allot_tenant_get(tenant, NULL), -ENOENT);
+	enter("once");
+	CHECK_EQ(unsetenv("ALLOT_TENANT_DIR"), 0);
+	CHECK_EQ(state_of(tenant).flags, ALLOT_TENANT_LIMITED);
+	allot_tenant_close(tenant);
+}
+
 /* A child has none of its parent's mappings, and none of its locks. */
 static void check_fork(void)
 {
 	const char *dir = enter("fork");
 	struct allot_tenant *tenant = opened();
-	uint32_t changes;
+	uint32_t changes, number = forked_number();
 	pid_t child;
 
 	CHECK_EQ(allot_tenant_listen(tenant), 0);
+	CHECK_EQ(forked_number(), number);
 	child = fixture_fork();
 	if (!child) {
+		CHECK(forked_number() != number);
 		CHECK_EQ(state_of(tenant).flags, ALLOT_TENANT_LIMITED);
 		CHECK_EQ(policy_update(dir, halve, NULL), 0);
 		CHECK_EQ(allot_tenant_wait(tenant, -1, &changes), 0);
@@ -371,10 +536,14 @@ static void check_refusals(void)
 	CHECK_EQ(setenv("ALLOT_TENANT_DIR", "/nowhere/at/all", 1), 0);
 	tenant = opened();
 	CHECK_EQ(allot_tenant_get(tenant, NULL), -ENOENT);
+	allot_tenant_close(tenant);
 	CHECK_EQ(setenv("ALLOT_TENANT_DIR", "relative", 1), 0);
+	tenant = opened();
 	CHECK_EQ(allot_tenant_get(tenant, NULL), -EINVAL);
 	CHECK_EQ(allot_tenant_listen(tenant), -EINVAL);
+	allot_tenant_close(tenant);
 	dir = enter("damaged");
+	tenant = opened();
 	fixture_damage(dir, 0, 7);
 	CHECK_EQ(allot_tenant_get(tenant, NULL), -EPROTO);
 	allot_tenant_close(tenant);
@@ -385,11 +554,18 @@ int main(void)
 	check_none();
 	check_figures();
 	check_time();
+	check_space();
+	check_limit();
 	check_sizes();
 	check_changes();
+	check_refused_sleep();
 	check_signal();
+	check_cancel();
 	check_places();
 	check_notice();
+	check_notice_before();
+	check_no_lock();
+	check_found_once();
 	check_fork();
 	check_drop_in();
 	check_refusals();

@@ -13,6 +13,7 @@
 #include "cli/tenant/contexts.h"
 #include "cli/tenant/swap_dir.h"
 #include "control/message.h"
+#include "ledger/policy.h"
 #include "ledger/role/residency_file.h"
 #include "ledger/shared_file.h"
 #include "ledger/swap.h"
@@ -227,30 +228,18 @@ static int away_note(struct moving *moving)
 	return sum.silent ? CONTROL_EXIT_LATE : 0;
 }
 
-/*
- * Tells programs that listen, and waits until each is ready, or for the time that was given. Others may
- * move the tenant meanwhile, as it may be in the way of theirs. 0, or an exit status after a message.
- */
-static int away_give_notice(struct moving *moving, const struct away_options *o)
-{
-	uint64_t until = now_monotonic_ns() + o->notice_us * NS_PER_US;
-	unsigned int nap = 50;
+/* A notice that programs were given. */
+struct away_notice {
+	struct policy_map *map; /* of the tenant, which may end meanwhile; NULL: no notice */
+	uint32_t number;
+};
 
-	if (!o->notice_us || moving_rests(moving) != SWAP_RUN || !swap_is_listened_to(moving->dir))
-		return 0;
-	swap_desk_give_notice(moving->desk, until);
-	moving_leave_desk(moving);
-	while (swap_is_listened_to(moving->dir) && now_monotonic_ns() < until)
-		shared_file_nap(&nap, NAP_MOST_US);
-	return moving_take_desk(moving);
-}
-
-static int away_send_noticed(struct moving *moving, const struct away_options *o)
+/* Refusals that can be known before anything is asked of the tenant. */
+static int away_check(const struct moving *moving, const struct away_options *o)
 {
 	bool suspended = moving_rests(moving) != SWAP_RUN;
 	int r = o->contexts ? contexts_check(moving) : 0;
 
-	moving->patience_ns = o->timeout_us * NS_PER_US;
 	if (r) {
 		say_note("tenant \"%s\" %s as it was", moving->name, suspended ? "stays" : "goes on");
 		return r;
@@ -259,6 +248,75 @@ static int away_send_noticed(struct moving *moving, const struct away_options *o
 		return say_error("tenant \"%s\" is on its way to a disk or from there; \"allot resume "
 				 "%s\" brings it back, or to its end",
 				 moving->name, moving->name);
+	return 0;
+}
+
+/*
+ * Waits until no program listens, or for the time that was given. Others may move the tenant
+ * meanwhile, as it may be in the way of theirs, and it may end: what was read of it is read again.
+ */
+static int away_wait_for_listeners(struct moving *moving, const struct away_notice *notice,
+				   uint64_t until_ns)
+{
+	unsigned int nap = 50;
+	int r;
+
+	moving_close(moving);
+	while (swap_is_listened_to(moving->dir) && now_monotonic_ns() < until_ns)
+		shared_file_nap(&nap, NAP_MOST_US);
+	r = moving_open_again(moving);
+	if (r || policy_is_of(notice->map, moving->dir))
+		return r;
+	return say_error("tenant \"%s\" ended during the notice; another one has its name now, "
+			 "was not told, and goes on",
+			 moving->name);
+}
+
+/* Tells programs that listen. 0, or an exit status after a message. */
+static int away_give_notice(struct moving *moving, const struct away_options *o,
+			    struct away_notice *notice)
+{
+	uint64_t until_ns = now_monotonic_ns() + o->notice_us * NS_PER_US;
+	int r;
+
+	if (!o->notice_us || moving_rests(moving) != SWAP_RUN || !swap_is_listened_to(moving->dir))
+		return 0;
+	r = policy_open(moving->dir, &notice->map);
+	if (r < 0)
+		return say_error("tenant \"%s\" (%s) cannot be opened: %s", moving->name, moving->dir,
+				 tenants_error_words(r));
+	if (!swap_desk_give_notice(moving->desk, until_ns, &notice->number)) {
+		policy_close(TAKE_PTR(notice->map));
+		return 0;
+	}
+	r = away_wait_for_listeners(moving, notice, until_ns);
+	return r ? r : away_check(moving, o);
+}
+
+/*
+ * The suspend has happened, or does not: programs that see the tenant run are not to wait for it. If
+ * the desk is not to be had, the notice ends by itself.
+ */
+static void away_end_notice(const struct moving *moving, struct away_notice *notice)
+{
+	struct swap_desk *own = NULL, *desk = moving->desk;
+
+	if (!notice->map)
+		return;
+	if (!desk && !swap_desk_open(moving->dir, SWAP_COMMAND, &own))
+		desk = own;
+	if (desk && policy_is_of(notice->map, moving->dir))
+		swap_desk_withdraw_notice(desk, notice->number);
+	swap_desk_close(own);
+	policy_close(notice->map);
+}
+
+static int away_send_checked(struct moving *moving, const struct away_options *o)
+{
+	bool suspended = moving_rests(moving) != SWAP_RUN;
+	int r;
+
+	moving->patience_ns = o->timeout_us * NS_PER_US;
 	if (moving_is_parted(moving))
 		r = away_send_rest(moving, o);
 	else if (suspended)
@@ -281,14 +339,14 @@ static int away_send_noticed(struct moving *moving, const struct away_options *o
 
 int away_send(struct moving *moving, const struct away_options *o)
 {
-	int r = away_give_notice(moving, o);
+	struct away_notice notice = {0};
+	int r = away_check(moving, o);
 
-	if (r)
-		return r;
-	r = away_send_noticed(moving, o);
-	/* It has happened, or does not: programs that see the tenant run are not to wait for it. */
-	if (o->notice_us)
-		swap_desk_give_notice(moving->desk, 0);
+	if (!r)
+		r = away_give_notice(moving, o, &notice);
+	if (!r)
+		r = away_send_checked(moving, o);
+	away_end_notice(moving, &notice);
 	return r;
 }
 

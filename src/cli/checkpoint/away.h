@@ -19,8 +19,9 @@ int away_parse_timeout(const char *text, uint64_t *ret_us);
 int away_parse_notice(const char *text, uint64_t *ret_us);
 
 /*
- * Suspends a running tenant, after notice if that is asked for; with `contexts` also moves the contexts of a suspended one. 0, or an
- * exit status after a message: then the tenant is as it was. Says on stdout how long it took.
+ * Suspends a running tenant, after notice if that is asked for; with `contexts` also moves the
+ * contexts of a suspended one. 0, or an exit status after a message: then the tenant is as it was,
+ * and *moving may be closed. Says on stdout how long it took.
  */
 int away_send(struct moving *moving, const struct away_options *options);
 

@@ -41,9 +41,9 @@
 #define BUSY_NS (30 * NS_PER_S)
 
 /* A tenant that overcommits may be moving for others at this moment, which ends by itself. */
-static int moving_open_desk(struct moving *m)
+static int moving_open_desk(struct moving *m, bool waits)
 {
-	uint64_t until = now_monotonic_ns() + (m->overcommits ? BUSY_NS : 0);
+	uint64_t until = now_monotonic_ns() + (m->overcommits || waits ? BUSY_NS : 0);
 	unsigned int nap = 50;
 	int r;
 
@@ -64,9 +64,9 @@ static void moving_put_off_stops(struct moving *m)
 	sigprocmask(SIG_BLOCK, &stops, &m->signals);
 }
 
-int moving_take_desk(struct moving *m)
+static int moving_take_desk(struct moving *m, bool waits)
 {
-	int r = moving_open_desk(m);
+	int r = moving_open_desk(m, waits);
 
 	if (r == -EBUSY)
 		return say_error("tenant \"%s\": another allot suspend or resume is at work; wait for it",
@@ -75,7 +75,7 @@ int moving_take_desk(struct moving *m)
 				 tenants_error_words(r)) : 0;
 }
 
-int moving_open(const char *name, struct moving *ret)
+static int moving_open_named(const char *name, bool waits, struct moving *ret)
 {
 	struct moving m = {.name = name, .patience_ns = MOVING_PATIENCE_NS};
 	char runtime[PATH_MAX];
@@ -103,13 +103,23 @@ int moving_open(const char *name, struct moving *ret)
 	moving_put_off_stops(&m);
 	r = ledger_open(m.dir, LEDGER_READ, &m.ledger);
 	r = r < 0 ? say_error("tenant \"%s\" (%s) cannot be opened: %s", name, m.dir,
-			      tenants_error_words(r)) : moving_take_desk(&m);
+			      tenants_error_words(r)) : moving_take_desk(&m, waits);
 	if (r) {
 		moving_close(&m);
 		return r;
 	}
 	*ret = m;
 	return 0;
+}
+
+int moving_open(const char *name, struct moving *ret)
+{
+	return moving_open_named(name, false, ret);
+}
+
+int moving_open_again(struct moving *moving)
+{
+	return moving_open_named(moving->name, true, moving);
 }
 
 void moving_leave_desk(struct moving *moving)

@@ -39,11 +39,14 @@ struct moving {
  * nobody else could ask for anything. Nor does it stop CRIU inside a process.
  */
 int moving_open(const char *name, struct moving *ret);
+/*
+ * The same behind moving_close, for a tenant of that name, as it is now. Waits for another command
+ * that moves it, for at most 30 s. After a failure *moving stays closed.
+ */
+int moving_open_again(struct moving *moving);
 void moving_close(struct moving *moving);
 /* Others may ask from here on; nothing more is asked for. */
 void moving_leave_desk(struct moving *moving);
-/* The desk again, after that. 0, or an exit status after a message. */
-int moving_take_desk(struct moving *moving);
 
 /*
  * Returns the tenant's state: SWAP_RUN, SWAP_OUT, SWAP_BARE or SWAP_GIVEN. A move that a killed

@@ -5,6 +5,7 @@ import importlib.util
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -67,6 +68,15 @@ class Case(unittest.TestCase):
 
 
 class Asks(Case):
+    def test_unknown_place(self):
+        """A newer library may say a place that the module does not know."""
+        sys.path.insert(0, MODULE)
+        import allot_tenant  # not installed for this test
+        state = allot_tenant.State(allot_tenant._State(flags=1, place=9), [])
+        self.assertEqual(state.place, 9)
+        self.assertTrue(state.suspended)
+        self.assertEqual(repr(state), "State('', 9, [])")
+
     def test_no_tenant(self):
         guest = self.start()
         self.assertEqual(self.ask(guest, "init"), 0)
@@ -75,11 +85,17 @@ class Asks(Case):
         self.assertEqual(found["devices"], [])
         self.assertEqual(self.ask(guest, "wait", 0.01), 0)
 
+    def test_close_in_wait(self):
+        guest = self.run_in("--memory", "64MiB")
+        for by in ("signal", "thread"):
+            self.assertEqual(self.ask(guest, "close_in_wait", by), "closed")
+
     def test_quota(self):
         guest = self.run_in("--memory", "64MiB")
         found = self.ask(guest, "get")
         self.assertTrue(found["limited"])
         self.assertEqual((found["name"], found["suspended"], found["processes"]), ("t", False, 0))
+        self.assertEqual((found["limit_bytes"], found["limit_part"]), (64 * MIB, 0))
         self.assertEqual(self.ask(guest, "init"), 0)
         self.assertEqual(self.ask(guest, "alloc", 32), 0)
         self.assertEqual(self.ask(guest, "alloc", 32), 2)  # out of memory
@@ -150,10 +166,42 @@ class Suspended(Case):
         """The command ends long before the time that nobody asked for."""
         self.allot("suspend", "--notice", "60s", "t", timeout=50)
         self.assertGreaterEqual(self.out_bytes(), 64 * MIB)
+        self.assertEqual(self.ask(self.guest, "wait", "-"), MOVED)  # and no notice
+
+    def refused(self, command):
+        out, err = command.communicate(timeout=100)
+        self.assertEqual(command.returncode, 125, out)
+        return err
+
+    def suspend(self):
+        return subprocess.Popen([ALLOT, "suspend", "--notice", "60s", "t"], env=self.env, text=True,
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+    def test_refused(self):
+        """No program drops anything for a suspend that is refused."""
+        self.ask(self.guest, "listen")
+        os.symlink("0/nowhere", os.path.join(self.tmp, "run", "t", "image"))
+        self.assertIn("on its way to a disk", self.refused(self.suspend()))
+        self.assertEqual(self.ask(self.guest, "wait", 0), 0)
+
+    def test_another_tenant(self):
+        """What was told to one tenant is not done to another one of its name."""
+        self.ask(self.guest, "listen")
+        command = self.suspend()
+        self.addCleanup(self.end, command)
+        self.assertEqual(self.ask(self.guest, "wait", "-"), NOTICE)
+        command.send_signal(signal.SIGSTOP)
+        self.end(self.guest)
+        other = self.run_in("--swappable", "--memory", "256MiB")
+        self.assertEqual(self.ask(other, "init"), 0)
+        command.send_signal(signal.SIGCONT)
+        self.assertIn("ended during the notice", self.refused(command))
+        self.assertFalse(self.ask(other, "get")["suspended"])
 
     def test_notice(self):
         """The program gives its memory back before, so that nothing of it need be moved."""
         self.assertEqual(self.ask(self.guest, "watch"), 0)
+        self.assertEqual(self.told(), (0, 0))
         self.allot("suspend", "--notice", "60s", "t", timeout=50)
         change, notice = self.told()
         self.assertTrue(change & NOTICE)

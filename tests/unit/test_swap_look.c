@@ -106,8 +106,13 @@ static CUresult driver_launch(CUfunction function, unsigned int gx, unsigned int
 	return CUDA_SUCCESS;
 }
 
-static CUresult driver_wait(CUstream stream)
+/* Each second question finds the work done. */
+static CUresult driver_query(CUstream stream)
 {
+	static unsigned int questions;
+
+	if (questions++ % 2 == 0)
+		return CUDA_ERROR_NOT_READY;
 	return driver_refuses() ? CUDA_ERROR_ILLEGAL_ADDRESS : CUDA_SUCCESS;
 }
 
@@ -118,7 +123,7 @@ static struct fixture_symbol exported[] = {
 	{"cuDeviceGetAttribute", (void *)driver_attribute},
 	{"cuStreamCreate", (void *)driver_stream},
 	{"cuStreamDestroy_v2", (void *)driver_stream_end},
-	{"cuStreamSynchronize", (void *)driver_wait},
+	{"cuStreamQuery", (void *)driver_query},
 	{"cuMemHostAlloc", (void *)driver_host},
 	{"cuMemFreeHost", (void *)driver_host_end},
 	{"cuLaunchKernel", (void *)driver_launch},

@@ -87,7 +87,7 @@ class Load(Turns):
     def test_two(self):
         guests = [self.compute(n, i * 1000, options=("--weight", w)) for i, (n, w) in
                   enumerate(("a1", "b3"))]
-        self.changes("ab", 10)
+        self.changes("ab", 6)
         self.until(lambda: [t["devices"][0]["compute"]["target_permille"]
                             for t in self.tenants().values()] == [250, 750])
         for guest in guests:

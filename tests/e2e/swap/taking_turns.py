@@ -3,7 +3,7 @@
 import json
 import time
 
-LONG = 200
+LONG = 400
 
 
 class Turning:

@@ -192,7 +192,9 @@ class Uninstall(cli_lib.Case):
                 for line in file:
                     wanted.setdefault(line.split()[0], []).append(path)
         for path in self.tree():
-            name = "usr" + path[len(usr):]
+            # Debian's python3 has one place for all of its versions.
+            name = re.sub(r"/python3[.\d]*/(site|dist)-packages/", "/python3/dist-packages/",
+                          "usr" + path[len(usr):])
             if os.path.isdir(path) or not path.startswith(usr) or name == "usr/share/allot/installed":
                 continue
             having = [pattern for pattern in wanted if packs(pattern, name)]

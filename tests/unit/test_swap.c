@@ -418,7 +418,7 @@ static void check_notice(void)
 	CHECK_EQ(swap_notice_left_ns(map, now), 0);
 	swap_desk_withdraw_notice(desk, later);
 	CHECK_EQ(word_acquire(swap_notice(map)), later + 1);
-	/* What no requester says is damage. */
+	/* A value that no requester writes is damage. */
 	CHECK(swap_desk_give_notice(desk, now + 100 * NS_PER_S, &number));
 	CHECK_EQ(swap_notice_left_ns(map, now), 0);
 	swap_listen_no_more(NULL);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a program may know of its own tenant, by include/allot/tenant.h, without a GPU. */
+/* A program's view of its own tenant, by include/allot/tenant.h, without a GPU. */
 #include "allot/tenant.h"
 
 #include <fcntl.h>
@@ -278,7 +278,7 @@ static void check_changes(void)
 	CHECK_EQ(waiter.r, 0);
 	CHECK_EQ(waiter.changes, ALLOT_TENANT_LIMITS);
 	CHECK_EQ(allot_tenant_wait(waiter.tenant, 0, &changes), -ETIMEDOUT);
-	/* What changed before the wait is told at once. */
+	/* A change before the wait is told at once. */
 	CHECK_EQ(policy_update(dir, halve, NULL), 0);
 	CHECK_EQ(allot_tenant_wait(waiter.tenant, -1, &changes), 0);
 	CHECK_EQ(changes, ALLOT_TENANT_LIMITS);

@@ -564,7 +564,7 @@ bool figure_reconcile(struct guest *guest, struct guest_device *device)
 		figure_reconcile_alone(guest, device));
 }
 
-/* What other processes are charged for contexts by a guess. */
+/* The charges of other processes for contexts that are guesses. */
 static uint64_t figure_guessed(struct guest *guest, int ledger_device)
 {
 	struct slot *slot = atomic_load(&guest->slot);

@@ -119,11 +119,48 @@ static const struct {
 	 hami_throttles},
 };
 
-static void hami_put_tenant(FILE *out, size_t row, bool older, const struct tenant_entry *e, int d)
+static const char *hami_pod(const struct tenant_entry *e)
 {
-	const struct snapshot_device *device = &e->snapshot->device[d];
-	uint64_t value = of_tenants[row].value(device);
-	bool pod = *e->pod.name;
+	return *e->pod.name ? e->pod.name : e->name;
+}
+
+static const char *hami_container_of(const struct tenant_entry *e)
+{
+	return *e->pod.name ? e->pod.container : e->container;
+}
+
+/* Tenants are alike where HAMi's labels are: two Pods of one name while the first one ends. */
+static bool hami_is_alike(const struct tenant_entry *a, const struct tenant_entry *b, int d)
+{
+	return a->snapshot && b->snapshot && d < a->snapshot->ndevices && d < b->snapshot->ndevices &&
+	       !memcmp(a->snapshot->device[d].uuid, b->snapshot->device[d].uuid, 16) &&
+	       !strcmp(a->pod.space, b->pod.space) && !strcmp(hami_pod(a), hami_pod(b)) &&
+	       !strcmp(hami_container_of(a), hami_container_of(b));
+}
+
+/* The sum over tenants that are alike, for the first one of them: a series may be there once. */
+static uint64_t hami_sum(const struct tenants *tenants, size_t row, size_t tenant, int d)
+{
+	uint64_t sum = 0, value;
+
+	for (size_t i = 0; i < tenants->n; i++) {
+		if (!hami_is_alike(&tenants->list[i], &tenants->list[tenant], d))
+			continue;
+		if (i < tenant)
+			return NONE;
+		value = of_tenants[row].value(&tenants->list[i].snapshot->device[d]);
+		if (value >= NONE - sum)
+			return NONE;
+		sum += value;
+	}
+	return sum;
+}
+
+static void hami_put_tenant(FILE *out, size_t row, bool older, const struct tenants *tenants,
+			    size_t tenant, int d)
+{
+	const struct tenant_entry *e = &tenants->list[tenant];
+	uint64_t value = hami_sum(tenants, row, tenant, d);
 	char index[16];
 
 	if (value == NONE)
@@ -131,11 +168,11 @@ static void hami_put_tenant(FILE *out, size_t row, bool older, const struct tena
 	snprintf(index, sizeof(index), "%d", d);
 	exposition_begin(out, older ? of_tenants[row].older : of_tenants[row].name,
 			 LABELS(older ? "podnamespace" : "namespace", e->pod.space,
-				older ? "podname" : "pod", pod ? e->pod.name : e->name,
-				older ? "ctrname" : "container",
-				pod ? e->pod.container : e->container,
+				older ? "podname" : "pod", hami_pod(e),
+				older ? "ctrname" : "container", hami_container_of(e),
 				older ? "vdeviceid" : "vdevice_index", index,
-				older ? "deviceuuid" : "device_uuid", units_uuid(device->uuid).s));
+				older ? "deviceuuid" : "device_uuid",
+				units_uuid(e->snapshot->device[d].uuid).s));
 	hami_put_value(out, of_tenants[row].unit, value);
 }
 
@@ -147,7 +184,7 @@ static void hami_put_tenants(FILE *out, size_t row, bool older, const struct ten
 		const struct snapshot *s = tenants->list[i].snapshot;
 
 		for (int d = 0; s && d < s->ndevices; d++)
-			hami_put_tenant(out, row, older, &tenants->list[i], d);
+			hami_put_tenant(out, row, older, tenants, i, d);
 	}
 }
 

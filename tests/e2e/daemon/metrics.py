@@ -214,6 +214,19 @@ class Metrics(daemon_lib.Case):
         self.daemon(options=("--metrics", "allot"))
         self.assertEqual({name.split("_")[0] for name, _ in self.samples()}, {"allot"})
 
+    def test_two_pods_of_one_name(self):
+        """A series may be there once: while one Pod ends, and the next one of its name has begun,
+        it is the sum of both."""
+        for name, uid in (("slot-1", "a"), ("slot-2", "b")):
+            self.living(name, "--memory", "2GiB")
+            self.hold(name, f"{UUID_A}:data:{GIB}")
+            os.symlink(f"space/p/main/{uid}", os.path.join(self.runtime, name, "pod"))
+        self.daemon(options=("--metrics", "hami"))
+        lines = [line for line in self.get("/metrics")[2].splitlines()
+                 if line.startswith("hami_vgpu_memory_used_bytes{")]
+        self.assertEqual([line.split()[-1] for line in lines], [str(2 * GIB)])
+        self.assertIn('pod="p"', lines[0])
+
     def test_names_of_nobody(self):
         done = subprocess.run([daemon_lib.ALLOTD, "--metrics", "x"], env=self.env, text=True,
                               capture_output=True, timeout=60, check=False)

@@ -67,7 +67,7 @@ static int watch_listen(struct allot_tenant *tenant)
 
 /* Sleeps. False: a signal handler ran. */
 static bool watch_sleep_on(const struct allot_tenant *tenant, const struct futex_seen seen[3],
-			uint64_t until_ns)
+			   uint64_t until_ns)
 {
 	static const uint32_t nothing;
 

@@ -6,10 +6,11 @@ devices, which know what each process had; and each program whose bill was once 
     audit.py --from 1 --count 1000      seeds, one after the other
     audit.py --from 1 --count 1000 --meets      the same, also of work that waits in its middle
     audit.py --kept                     the seeds that once failed (tests/audit/seeds)
-    audit.py --fixed NAME | --list      one program that is not random; which there are
+    audit.py --fixed NAME... | --list   programs that are not random; which there are
 """
 
 import argparse
+import concurrent.futures
 import os
 import random
 import sys
@@ -182,31 +183,38 @@ def describe(scenario):
     return "\n".join(said + (["  " + " ".join(settings)] if settings else []))
 
 
-def judge(make, title, again, verbose, wrongs):
-    """True, False, or None where the processor was elsewhere each time. What is wrong on time is
-    wrong when it is so twice: a thread of two processors' worth of simulated devices can lose its
-    own for a moment that no sleeper sees. `wrongs` gets what was wrong where it is False."""
-    on_time, wrong = 0, []
+def judge(make, title, again, verbose):
+    """Is it right, what to print, and what was wrong: True, False, or None where the processor was
+    elsewhere each time. What is wrong on time is wrong when it is so twice: a thread of two
+    processors' worth of simulated devices can lose its own for a moment that no sleeper sees."""
+    on_time, said, wrong = 0, [], []
     for _ in range(ATTEMPTS):
         audit = Audit(make()).run()
         if verbose:
-            print("\n".join([describe(audit.scenario), *audit.figures]), flush=True)
+            said += [describe(audit.scenario), *audit.figures]
         if not audit.wrong:
-            print(f"{title}: ok ({audit.scenario.name})", flush=True)
-            return True
-        print(f"{title}: WRONG\n{describe(audit.scenario)}")
-        print("\n".join(f"  wrong: {what}" for what in audit.wrong))
-        wrong += audit.wrong
+            return True, [*said, f"{title}: ok ({audit.scenario.name})"], []
+        said += [f"{title}: WRONG", describe(audit.scenario)]
+        said += [f"  wrong: {what}" for what in audit.wrong]
+        wrong += [f"{title}: {what}" for what in audit.wrong]
         on_time += audit.far or not audit.late
         if on_time == 2:
-            print(f"  again: {again}", flush=True)
-            wrongs += [f"{title}: {what}" for what in wrong]
-            return False
-        if not audit.late:
-            print("  once more", flush=True)
-            continue
-        print(f"  the processor was elsewhere: {audit.late}", flush=True)
-    return None
+            return False, [*said, f"  again: {again}"], wrong
+        said.append(f"  the processor was elsewhere: {audit.late}" if audit.late else "  once more")
+    return None, said, []
+
+
+def judge_all(cases, at_once):
+    """Each case is the arguments of judge()."""
+    answers, wrongs = [], []
+    with concurrent.futures.ThreadPoolExecutor(at_once) as pool:
+        for done in concurrent.futures.as_completed([pool.submit(judge, *case) for case in cases]):
+            answer, said, wrong = done.result()
+            print(*said, sep="\n", flush=True)
+            answers.append(answer)
+            wrongs += wrong
+    print(*wrongs, sep="\n", end="\n" * bool(wrongs))
+    return answers
 
 
 def main():
@@ -215,7 +223,8 @@ def main():
     parser.add_argument("--count", type=int, default=0)
     parser.add_argument("--kept", action="store_true")
     parser.add_argument("--meets", action="store_true")
-    parser.add_argument("--fixed")
+    parser.add_argument("--fixed", nargs="+", choices=FIXED, metavar="NAME")
+    parser.add_argument("--at-once", type=int, default=1, metavar="N")
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--verbose", "-v", action="store_true")
     args = parser.parse_args()
@@ -224,20 +233,16 @@ def main():
         return 0
     if args.meets:
         also.append("--meets")
-    wrongs = []
     if args.fixed:
-        said = [judge(FIXED[args.fixed], args.fixed, f"{sys.argv[0]} --fixed {args.fixed} -v",
-                      args.verbose, wrongs)]
+        cases = [(FIXED[name], name, f"{sys.argv[0]} --fixed {name} -v") for name in args.fixed]
     else:
         seeds = list(range(args.first, args.first + args.count))
         if args.kept:
             with open(SEEDS + "-meets" * args.meets, encoding="ascii") as kept:
                 seeds += [int(line.split()[0]) for line in kept if line.strip()[:1].isdigit()]
-        said = [judge(lambda s=seed: scenario_of(s), f"seed {seed}",
-                      f"{sys.argv[0]} --from {seed} --count 1 {' '.join(also)} -v", args.verbose,
-                      wrongs)
-                for seed in seeds]
-    print(*wrongs, sep="\n", end="\n" * bool(wrongs))
+        cases = [(lambda s=seed: scenario_of(s), f"seed {seed}",
+                  f"{sys.argv[0]} --from {seed} --count 1 {' '.join(also)} -v") for seed in seeds]
+    said = judge_all([(*case, args.verbose) for case in cases], args.at_once)
     print(f"{said.count(True)} right, {said.count(False)} wrong, "
           f"{said.count(None)} not to be measured")
     return 1 if False in said else 77 if None in said else 0

@@ -152,9 +152,12 @@ int main(void)
 {
 	if (fault_arm(NULL))
 		return 77;
-	for (int point = 0; point < FAULT_POINT_N; point++)
-		for (unsigned int passage = 1; passage <= 7; passage += 3)
-			if (!kill_at(fault_name((enum fault_point)point), passage))
-				CHECK(passage > 1 || !is_passed(point));
+	for (int point = 0; point < FAULT_POINT_N; point++) {
+		unsigned int passage = 1;
+
+		while (passage <= 7 && kill_at(fault_name((enum fault_point)point), passage))
+			passage += 3;
+		CHECK(passage > 1 || !is_passed(point));
+	}
 	return 0;
 }

@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What tests need built: needs.py BUILD SUITE... prints the files, from the folder BUILD, that tests
-of these suites say they depend on."""
+"""What tests need built: needs.py BUILD NAME... prints the files, from the folder BUILD, that the
+tests or suites of these names say they depend on."""
 import json
 import os
 import sys
 
 
-def needs(tests, targets, suites, build):
+def needs(tests, targets, names, build):
     files = {target["id"]: target["filename"] for target in targets}
     wanted = {needed for test in tests
-              if suites & {suite.rpartition(":")[2] for suite in test["suite"]}
+              if names & {test["name"], *(suite.rpartition(":")[2] for suite in test["suite"])}
               for needed in test["depends"]}
     return sorted(os.path.relpath(file, build) for needed in wanted for file in files[needed])
 

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Time in ns: units, and clocks. */
+/* Time in ns: units, clocks, and sleep. */
 #ifndef ALLOT_BASE_NOW_H
 #define ALLOT_BASE_NOW_H
 
 #include <stdint.h>
+#include <sys/syscall.h>
 #include <time.h>
+#include <unistd.h>
 
 #define NS_PER_US UINT64_C(1000)
 #define NS_PER_MS UINT64_C(1000000)
@@ -33,6 +35,15 @@ static inline uint64_t now_thread_ns(void)
 static inline uint64_t now_boot_ns(void)
 {
 	return now_ns(CLOCK_BOOTTIME);
+}
+
+/*
+ * Sleeps for less than a second, or until a signal's handler has run. It is no cancellation point, as
+ * libc's nanosleep is: a thread of the program may nap in the middle of a call.
+ */
+static inline void nap_ns(long ns)
+{
+	syscall(SYS_nanosleep, &(struct timespec){.tv_nsec = ns}, NULL);
 }
 
 #endif

@@ -9,12 +9,12 @@
 #include <sys/ptrace.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "amd/abi/kfd.h"
 #include "amd/kfd_ioctl.h"
 #include "base/err.h"
+#include "base/now.h"
 
 /* CRIU's descriptors close before its processes have no tracer: how often that is tried, and when. */
 #define TRIES  400
@@ -25,7 +25,7 @@ static void keeper_continue(long pid, const int *kfds, int nkfds)
 	int tries = 0;
 
 	while (ptrace(PTRACE_SEIZE, (pid_t)pid, NULL, NULL) < 0 && errno == EPERM && tries++ < TRIES)
-		nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL);
+		nap_ns(NAP_NS);
 	/* The kernel takes it of the process's own alone, and where it is paused. */
 	for (int i = 0; i < nkfds; i++) {
 		struct kfd_ioctl_criu_args args = {.op = KFD_CRIU_OP_UNPAUSE};

@@ -7,10 +7,10 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/sysmacros.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/err.h"
+#include "base/now.h"
 #include "criu/abi.h"
 #include "criu/awaited.h"
 #include "criu/dmabuf.h"
@@ -156,7 +156,7 @@ static int plugin_restore_file(int id)
 	int r = restore.shared ? plugin_begin() : 0, fd = r < 0 ? r : plugin_restore(id);
 
 	for (int i = 0; fd == -EAGAIN && i < WAIT_NAPS; i++) {
-		nanosleep(&(struct timespec){.tv_nsec = WAIT_NAP_NS}, NULL);
+		nap_ns(WAIT_NAP_NS);
 		fd = plugin_restore(id);
 	}
 	if (fd == -EAGAIN)

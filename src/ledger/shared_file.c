@@ -5,8 +5,6 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -231,9 +229,7 @@ int shared_file_keeps_locks(const char *dir, const char *name)
 
 void shared_file_nap(unsigned int *us, unsigned int max_us)
 {
-	struct timespec ts = { .tv_nsec = (long)*us * 1000 };
-
-	syscall(SYS_nanosleep, &ts, NULL); /* libc's would be where a thread can be cancelled */
+	nap_ns((long)*us * 1000);
 	*us = *us * 2 < max_us ? *us * 2 : max_us;
 }
 

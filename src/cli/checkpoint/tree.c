@@ -7,10 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/dir.h"
+#include "base/now.h"
 #include "base/proc_stat.h"
 #include "cli/say/say.h"
 #include "node/members.h"
@@ -129,7 +129,7 @@ void tree_signal(const struct tree *tree, int signal)
 
 static void tree_nap(void)
 {
-	nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL);
+	nap_ns(NAP_NS);
 }
 
 bool tree_kill(const struct tree *tree)

@@ -1,10 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "guest/account/calls.h"
 
-#include <sys/syscall.h>
-#include <time.h>
-#include <unistd.h>
-
 #include "base/now.h"
 #include "guest/account/state.h"
 
@@ -20,11 +16,6 @@ _Thread_local const struct guest_device *calls_alone __attribute__((tls_model("i
 #define WAIT_NS UINT64_C(1000000000)
 #define NAP_NS	20000
 
-static void calls_nap(void)
-{
-	syscall(SYS_nanosleep, &(struct timespec){.tv_nsec = NAP_NS}, NULL); /* see shared_file_nap */
-}
-
 /*
  * Counted again after the wait, so that who goes alone does not wait for us meanwhile. It is
  * another call then: a look that began in the wait has not seen it, and has to. The next one that
@@ -38,7 +29,7 @@ void calls_await(struct guest_device *device)
 	do {
 		atomic_fetch_sub(&device->account->calls, 1);
 		while (atomic_load(&device->account->alone) && now_monotonic_ns() < until)
-			calls_nap();
+			nap_ns(NAP_NS);
 		atomic_fetch_add(&device->account->calls, calls_step);
 	} while (atomic_load(&device->account->alone) && now_monotonic_ns() < until);
 	atomic_fetch_sub(&device->account->awaiting, 1);
@@ -58,12 +49,12 @@ void calls_begin_alone(struct guest_device *device)
 	uint64_t until = now_monotonic_ns() + WAIT_NS;
 
 	while (!calls_take_turn(device) && now_monotonic_ns() < until)
-		calls_nap();
+		nap_ns(NAP_NS);
 	calls_depth++;
 	calls_alone = device;
 	atomic_fetch_add(&device->account->calls, CALLS_ONE_MORE);
 	while (calls_under_way(atomic_load(&device->account->calls)) > 1 && now_monotonic_ns() < until)
-		calls_nap();
+		nap_ns(NAP_NS);
 }
 
 /* After a wait that was too long another thread may go alone beside us: both end it. */

@@ -2,7 +2,6 @@
 #include "guest/account/charge.h"
 
 #include <errno.h>
-#include <time.h>
 
 #include "base/cancel.h"
 #include "base/fault.h"
@@ -103,7 +102,7 @@ static bool charge_nap(uint64_t until)
 {
 	if (now_monotonic_ns() > until)
 		return false;
-	nanosleep(&(struct timespec){.tv_nsec = SETTLE_NAP_NS}, NULL);
+	nap_ns(SETTLE_NAP_NS);
 	return true;
 }
 

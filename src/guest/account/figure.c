@@ -482,7 +482,7 @@ static bool figure_try(struct guest *guest, struct guest_device *device, struct 
 		int r;
 
 		if (try && wait)
-			nanosleep(&(struct timespec){.tv_nsec = ALONE_NAP_NS}, NULL);
+			nap_ns(ALONE_NAP_NS);
 		r = figure_ask(guest, device, look, &moment);
 		if (r == -EAGAIN)
 			continue;
@@ -601,7 +601,7 @@ static bool figure_watch_guesses(struct guest *guest, struct guest_device *devic
 			atomic_store(&guest->account->guesses_stay, true);
 			return false;
 		}
-		nanosleep(&(struct timespec){.tv_nsec = GUESS_NAP_NS}, NULL);
+		nap_ns(GUESS_NAP_NS);
 		guessed = figure_guessed(guest, device->ledger);
 	}
 	return first;
@@ -657,7 +657,7 @@ void figure_await_dead(struct guest *guest, struct guest_device *device)
 		       (slot_ending(guest->ledger, i) ||
 			(!driver_list_read(guest, device->uuid, device->ledger, &look->list) &&
 			 !figure_of(look, info.driver_pid, &figure) && figure)))
-			nanosleep(&(struct timespec){.tv_nsec = DEATH_NAP_NS}, NULL);
+			nap_ns(DEATH_NAP_NS);
 	}
 	if (look)
 		figure_look_free(guest, look);
@@ -680,7 +680,7 @@ bool figure_await_told(struct guest *guest, struct guest_device *device)
 	while (info.driver_pid == info.pid && now_monotonic_ns() < until) {
 		if (own_pid_find(guest, device))
 			return true;
-		nanosleep(&(struct timespec){.tv_nsec = TOLD_NAP_NS}, NULL);
+		nap_ns(TOLD_NAP_NS);
 		if (slot_info(guest->ledger, slot_index(slot), &info))
 			return false;
 	}

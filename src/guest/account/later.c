@@ -151,7 +151,7 @@ static void later_at_exit(void)
 	if (guest)
 		later_hurry(guest);
 	while (guest && atomic_load(&guest->account->later) && now_monotonic_ns() < until)
-		nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
+		nap_ns(100000);
 }
 
 static void later_start(struct guest *guest, later_look_fn *again)

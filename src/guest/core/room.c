@@ -2,7 +2,6 @@
 #include "guest/core/room.h"
 
 #include <limits.h>
-#include <time.h>
 
 #include "base/fault.h"
 #include "base/now.h"
@@ -108,7 +107,7 @@ static bool room_await_promise(struct room *room, struct guest *guest, int devic
 	/* Repeated: the role holder may be stopped, and other processes check for that after a ring. */
 	if (!room->free_ns)
 		room_ring(room, runtime, now, look.taken ? RING_NS : TUNING_RESIDENCY_ELECT_NS);
-	nanosleep(&(struct timespec){.tv_nsec = TUNING_RESIDENCY_TRY_NS}, NULL);
+	nap_ns(TUNING_RESIDENCY_TRY_NS);
 	return true;
 }
 
@@ -127,7 +126,7 @@ bool room_await(struct room *room, struct guest *guest, int device, uint64_t byt
 		room->guest = guest;
 		pass_want(guest);
 	}
-	nanosleep(&(struct timespec){.tv_nsec = TUNING_RESIDENCY_TRY_NS}, NULL);
+	nap_ns(TUNING_RESIDENCY_TRY_NS);
 	if (room->wish)
 		answer = word_acquire(&room->wish->answer);
 	room->granted = answer == (bytes | SWAP_WISH_GRANTED);

@@ -3,7 +3,6 @@
  * Contexts. A bound of what the next one may take is reserved (account/context.h), and what it took is
  * charged by the driver's figure as soon as it is made.
  */
-#include <time.h>
 
 #include "base/fault.h"
 #include "base/now.h"
@@ -90,7 +89,7 @@ static bool context_try_unknown(struct guest *guest, struct guest_device *device
 		if (!making->alone || now_monotonic_ns() > until ||
 		    (!charge_clear_dead(guest, device) && !pending))
 			break;
-		nanosleep(&(struct timespec){.tv_nsec = SIZE_NAP_NS}, NULL);
+		nap_ns(SIZE_NAP_NS);
 	}
 	making->alone = false;
 	return false;
@@ -126,7 +125,7 @@ static CUresult context_reserve(struct guest *guest, struct guest_device *device
 		if (quiet || !context_fits_charges(guest, device, bytes) ||
 		    now_monotonic_ns() > until)
 			return charge_reserve(guest, device, bytes, ret);
-		nanosleep(&(struct timespec){.tv_nsec = SIZE_NAP_NS}, NULL);
+		nap_ns(SIZE_NAP_NS);
 	}
 }
 

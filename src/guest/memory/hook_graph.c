@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <time.h>
 
 #include "base/now.h"
 #include "guest/account/holder.h"
@@ -59,7 +58,7 @@ static uint32_t graph_take_begin(struct guest_device *device)
 		until = until ? until : now + RELY_WAIT_NS;
 		if (now > until)
 			break;
-		nanosleep(&(struct timespec){.tv_nsec = RELY_NAP_NS}, NULL);
+		nap_ns(RELY_NAP_NS);
 	}
 	return (uint32_t)was ? 0 : graph_epoch(was + TAKES_ONE_MORE);
 }

@@ -2,7 +2,6 @@
 #include "guest/meter/leave.h"
 
 #include <sched.h>
-#include <time.h>
 
 #include "base/now.h"
 #include "base/number.h"
@@ -55,7 +54,7 @@ void leave_stream_after(struct meter *meter, CUcontext context, CUstream handle,
 static void leave_claim(struct meter *meter)
 {
 	while (atomic_exchange(&meter->collecting, 1))
-		nanosleep(&(struct timespec){.tv_nsec = 20000}, NULL);
+		nap_ns(20000);
 }
 
 void leave_context_before(struct meter *meter, CUcontext context)

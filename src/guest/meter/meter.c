@@ -230,7 +230,7 @@ static void meter_gather(struct meter *meter, const struct launch *launch, enum 
 		gathered->query = DRIVER(cuStreamQuery, (gathered->handle));
 	} else {
 		if (ask == ASK_ROOM && gathered->rooms++)
-			nanosleep(&(struct timespec){.tv_nsec = TUNING_LATE_LEAST_NS}, NULL);
+			nap_ns(TUNING_LATE_LEAST_NS);
 		collect_done(meter);
 	}
 }

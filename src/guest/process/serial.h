@@ -9,7 +9,6 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
-#include <time.h>
 
 #include "base/now.h"
 
@@ -34,7 +33,7 @@ static inline void serial_begin(struct serial *serial)
 	uint64_t until = now_monotonic_ns() + SERIAL_WAIT_NS;
 
 	while (!serial_try(serial) && now_monotonic_ns() < until)
-		nanosleep(&(struct timespec){.tv_nsec = SERIAL_NAP_NS}, NULL);
+		nap_ns(SERIAL_NAP_NS);
 }
 
 static inline void serial_end(struct serial *serial)

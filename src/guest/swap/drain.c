@@ -2,7 +2,6 @@
 #include "guest/swap/drain.h"
 
 #include <errno.h>
-#include <time.h>
 
 #include "base/now.h"
 #include "base/word.h"
@@ -19,7 +18,7 @@
 
 static void drain_nap(long *ns)
 {
-	nanosleep(&(struct timespec){.tv_nsec = *ns}, NULL);
+	nap_ns(*ns);
 	*ns = *ns * 2 < NAP_MOST_NS ? *ns * 2 : NAP_MOST_NS;
 }
 

@@ -4,7 +4,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/random.h>
-#include <time.h>
 
 #include "base/host_memory.h"
 #include "base/now.h"
@@ -84,12 +83,12 @@ void look_put(struct look *look, CUdeviceptr at, uint64_t place)
 static CUresult look_await(struct look *look)
 {
 	uint64_t told_ns = now_monotonic_ns();
-	long nap_ns = NAP_FIRST_NS;
+	long nap = NAP_FIRST_NS;
 	CUresult e;
 
 	while ((e = DRIVER(cuStreamQuery, (look->stream))) == CUDA_ERROR_NOT_READY) {
-		nanosleep(&(struct timespec){.tv_nsec = nap_ns}, NULL);
-		nap_ns = nap_ns * 2 < NAP_MOST_NS ? nap_ns * 2 : NAP_MOST_NS;
+		nap_ns(nap);
+		nap = nap * 2 < NAP_MOST_NS ? nap * 2 : NAP_MOST_NS;
 		if (now_monotonic_ns() < told_ns + TELL_NS)
 			continue;
 		told_ns = now_monotonic_ns();

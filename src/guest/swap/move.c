@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 
 #include "base/fault.h"
 #include "base/futex.h"
@@ -687,7 +686,7 @@ static bool move_reserve(struct guest *guest, struct guest_device *device, uint6
 			  : charge_reserve(guest, device, bytes, ret) != CUDA_SUCCESS) {
 		if (now_monotonic_ns() > until)
 			return false;
-		nanosleep(&(struct timespec){.tv_nsec = STALE_NAP_NS}, NULL);
+		nap_ns(STALE_NAP_NS);
 	}
 	return true;
 }

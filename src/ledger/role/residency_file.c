@@ -5,7 +5,6 @@
 #include <fcntl.h>
 #include <stddef.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -90,7 +89,7 @@ static bool residency_file_await_measure(struct residency_file *file)
 
 	role_file_ring(file);
 	for (int i = 0; i < LOOKS && word_check(&file->measures) == measures; i++)
-		nanosleep(&(struct timespec){.tv_nsec = LOOK_NS}, NULL);
+		nap_ns(LOOK_NS);
 	return word_check(&file->measures) != measures;
 }
 

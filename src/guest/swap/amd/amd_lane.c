@@ -4,7 +4,6 @@
 #include <stdatomic.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
-#include <time.h>
 
 #include "amd/abi/kfd.h"
 #include "amd/kfd_ioctl.h"
@@ -184,7 +183,7 @@ static bool amd_lane_wait(const struct amd_lane *lane)
 	while (*fence != lane->fences) {
 		if (now_monotonic_ns() > until)
 			return false;
-		nanosleep(&(struct timespec){.tv_nsec = nap}, NULL);
+		nap_ns(nap);
 		nap = nap * 2 < NAP_MOST_NS ? nap * 2 : NAP_MOST_NS;
 	}
 	atomic_thread_fence(memory_order_acquire);

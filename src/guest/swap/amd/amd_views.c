@@ -13,10 +13,10 @@
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/futex.h"
+#include "base/now.h"
 #include "base/pages.h"
 #include "guest/amd/files.h"
 #include "guest/process/thread.h"
@@ -420,7 +420,7 @@ void amd_views_give(struct amd_views *views, const struct amd_pieces *pieces)
 	for (int i = 0; !given && i < TRIES; i++) {
 		given = amd_views_give_all(views, pieces);
 		if (!given)
-			nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL);
+			nap_ns(NAP_NS);
 	}
 	/* Who waits is woken; but it waits for ever where there is nothing to go on with. */
 	if (views->faults >= 0 && given)

@@ -6,7 +6,7 @@ import unittest
 
 from swap import STAYS, Case
 
-CYCLES = 60
+CYCLES = 40
 
 
 class Load(Case):
@@ -29,7 +29,7 @@ class Load(Case):
     def test_pools(self):
         """Taken and freed in the order of streams, by threads that use each other's free memory."""
         guests = [self.guest("churn pools", str(seed)) for seed in (21, 22)]
-        self.leave_and_come_back(guests, CYCLES // 16)
+        self.leave_and_come_back(guests, CYCLES // 10)
 
     def test_metered(self):
         """The same beside a limit of compute, whose gate is another one."""

@@ -17,6 +17,7 @@
 #define WAIT_MS 300000
 
 #include "sim/kfd/bank.h"
+#include "tests/e2e/swap/rest.h"
 #include "tests/sim/kfd_queue.h"
 
 #define STAGE	 MIB
@@ -664,10 +665,16 @@ static bool hold_more(uint64_t bytes)
  */
 static void work_on_all(uint32_t *seed)
 {
-	for (int i = 0; i < nserved; i++)
+	uint64_t rested = now_ns(CLOCK_PROCESS_CPUTIME_ID);
+
+	for (int i = 0; i < nserved; i++) {
 		look(&served[i]);
-	for (int i = 0; i < nserved; i++)
+		rest(&rested);
+	}
+	for (int i = 0; i < nserved; i++) {
 		fill(&served[i], ++*seed);
+		rest(&rested);
+	}
 }
 
 static void compute(uint64_t bytes, uint32_t seed)

@@ -16,6 +16,7 @@
 
 #include "sim/cuda/api.h"
 #include "tests/e2e/must.h"
+#include "tests/e2e/swap/rest.h"
 
 #define MIB (UINT64_C(1) << 20)
 
@@ -1104,13 +1105,16 @@ static void compute(uint64_t mib, uint32_t seed)
 {
 	static struct pieces pieces;
 	unsigned long rounds = 0;
+	uint64_t rested = 0;
 	pthread_t thread;
 
 	begin();
 	hold_pieces(&pieces, mib, seed);
 	pthread_create(&thread, NULL, await_end, NULL);
-	for (; !atomic_load(&over); rounds++)
+	for (; !atomic_load(&over); rounds++) {
 		look_at_pieces(&pieces);
+		rest(&rested);
+	}
 	pthread_join(thread, NULL);
 	look_at_pieces(&pieces);
 	fprintf(stderr, "%lu rounds\n", rounds);

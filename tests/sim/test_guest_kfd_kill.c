@@ -12,8 +12,8 @@
 #include "tests/sim/kfd_tenant.h"
 #include "tests/sim/message.h"
 
-#define SIZE  (4 * MIB)
-#define STEPS 12
+#define SIZE  MIB
+#define STEPS 8 /* a passage of each point in each */
 
 static void prefetch(const char *at, uint64_t size, uint32_t gpu_id)
 {

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/unit/fake_driver.h"
 
+#include <linux/futex.h>
+#include <stdarg.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <time.h>
 
 #include "guest/account/figure.h"
@@ -17,6 +20,7 @@ struct CUevent_st {
 };
 
 struct fake fake;
+void (*fake_futex_wait)(void);
 _Thread_local unsigned int guest_depth;
 
 static struct CUevent_st events[EVENTS];
@@ -39,12 +43,28 @@ int __wrap_clock_gettime(clockid_t clock, struct timespec *ret)
 	return 0;
 }
 
-int __wrap_nanosleep(const struct timespec *want, struct timespec *left);
-int __wrap_nanosleep(const struct timespec *want, struct timespec *left)
+/* Further arguments are words, as the kernel takes them. */
+long __real_syscall(long number, ...);
+long __wrap_syscall(long number, ...);
+long __wrap_syscall(long number, ...)
 {
-	fake.slept++;
-	fake_pass((uint64_t)want->tv_sec * 1000000000 + (uint64_t)want->tv_nsec);
-	return 0;
+	long arg[6];
+	va_list args;
+
+	va_start(args, number);
+	for (int i = 0; i < 6; i++)
+		arg[i] = va_arg(args, long);
+	va_end(args);
+	if (number == SYS_nanosleep) { /* nap_ns */
+		fake.slept++;
+		fake_pass((uint64_t)((const struct timespec *)arg[0])->tv_nsec);
+		return 0;
+	}
+	if (number == SYS_futex && fake_futex_wait && (arg[1] & FUTEX_CMD_MASK) == FUTEX_WAIT_BITSET) {
+		fake_futex_wait();
+		return 0;
+	}
+	return __real_syscall(number, arg[0], arg[1], arg[2], arg[3], arg[4], arg[5]);
 }
 
 void fake_pass(uint64_t ns)

@@ -65,6 +65,8 @@ struct fake {
 	unsigned int hosts;   /* words that there are */
 };
 extern struct fake fake;
+/* Called where a thread would sleep on a futex, which then does not; NULL: it sleeps. */
+extern void (*fake_futex_wait)(void);
 
 /* Binds the driver. `stream_waits`: it has cuStreamWaitValue32. Once in a process. */
 void fake_open(bool stream_waits);

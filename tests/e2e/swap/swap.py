@@ -87,7 +87,7 @@ class Case(unittest.TestCase):
         while time.monotonic() < end:
             if what():
                 return
-            time.sleep(0.05)
+            time.sleep(0.1)
         self.fail(str(self.tenant()))
 
     def comes_to(self, want):
@@ -880,7 +880,7 @@ class Kills(Case):
             tenant = self.tenant()
             if tenant["state"] == state and {p["state"] for p in tenant["processes"]} == {state}:
                 return
-            time.sleep(0.05)
+            time.sleep(0.1)
         self.fail(f"{tenant['state']}, {[p['state'] for p in tenant['processes']]}")
 
     def test_of_the_command(self):

@@ -50,7 +50,7 @@ class Turning:
         while time.monotonic() < end:
             if what():
                 return
-            time.sleep(0.05)
+            time.sleep(0.1)
         self.fail(str({n: (t["state"], [p["state"] for p in t["processes"]])
                        for n, t in self.tenants().items()}) +
                   "".join(f"; {n} died: {p.returncode}, {p.stderr.read()}"

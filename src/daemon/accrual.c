@@ -221,6 +221,13 @@ void accrual_close(struct accrual *a)
 
 /* --- Looking ---------------------------------------------------------------------------------- */
 
+static uint64_t accrual_byte_s(uint64_t bytes, uint64_t ns)
+{
+	double product = (double)bytes * (double)ns / (double)NS_PER_S;
+
+	return product < (double)INT64_MAX ? (uint64_t)product : INT64_MAX;
+}
+
 /* Adds the time until `at_s`, since this process saw the tenant, or since its last line. */
 static void accrual_advance(struct accrual *a, struct accrual_row *row, int64_t at_s)
 {
@@ -230,7 +237,8 @@ static void accrual_advance(struct accrual *a, struct accrual_row *row, int64_t 
 	if (!row->seen_ns || row->ends)
 		ns = min_u64(ns, (uint64_t)max_i64(at_s - row->e.ended_s, 0) * NS_PER_S);
 	row->e.alive_ns += ns;
-	row->e.byte_s += row->seen_ns ? (uint64_t)((double)row->used_bytes * (double)ns / 1e9) : 0;
+	if (row->seen_ns)
+		row->e.byte_s = sat_add_u64(row->e.byte_s, accrual_byte_s(row->used_bytes, ns));
 	row->e.ended_s = at_s;
 	row->seen_ns = a->boot_ns;
 }

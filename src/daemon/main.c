@@ -494,7 +494,7 @@ static void main_start_accrual(struct node *node)
 	if (!r)
 		r = accrual_open(node->runtime, node->journal, &node->accrual);
 	if (r < 0)
-		log_line(LOG_FAULT, "what tenants use is not kept for allot report: %s: %s; name another "
+		log_line(LOG_WARN, "what tenants use is not kept for allot report: %s: %s; name another "
 			 "folder of root's by history = PATH in %s", node->journal, strerror(-r),
 			 CONTROL_CONFIG);
 }

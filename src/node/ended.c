@@ -128,6 +128,12 @@ static bool ended_parse_device(const char *word, uint8_t ret[static 16])
 	return word[32] == 0;
 }
 
+/* Until the year 2242: in ns such a time has 64 bits. */
+static bool ended_is_time(int64_t at_s)
+{
+	return at_s >= 0 && at_s < INT64_C(1) << 33;
+}
+
 /* No name has another character, so that nobody's terminal obeys one. */
 static bool ended_is_word(const char *text)
 {
@@ -144,7 +150,8 @@ static bool ended_parse_part(const char *text, struct ended *e)
 
 	if (sscanf(text, "%" SCNd64 " %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64 " %d %380s",
 		   &e->since_s, &e->alive_ns, &e->byte_s, &e->busy_all_ns, &e->refusals_all, &last,
-		   pod) != 7)
+		   pod) != 7 ||
+	    !ended_is_time(e->since_s))
 		return false;
 	e->last = last;
 	if (strcmp(pod, "-") != 0 && ended_is_word(pod))
@@ -172,7 +179,7 @@ bool ended_parse(const char *line, bool part, struct ended *ret)
 		   "%n",
 		   e.name, &e.began_s, &e.ended_s, device, &e.limit_bytes, &e.peak_bytes,
 		   &e.busy_ns, &e.refusals, &at) != 8 ||
-	    !ended_is_word(e.name))
+	    !ended_is_word(e.name) || !ended_is_time(e.began_s) || !ended_is_time(e.ended_s))
 		return false;
 	if (!strcmp(device, "-"))
 		e.used = false;

@@ -97,6 +97,11 @@ static int64_t sums_next_day(int64_t at_s, char *key, size_t len)
 	return next > at ? next : INT64_MAX;
 }
 
+static uint64_t sums_share(uint64_t value, double share)
+{
+	return share < 1 ? (uint64_t)((double)value * share) : value;
+}
+
 /* A share of the part; the last one if the part `ends` with it. */
 static int sums_put_share(struct sums *sums, uid_t uid, const struct ended *e, const char *key,
 			  double share, bool ends)
@@ -108,8 +113,8 @@ static int sums_put_share(struct sums *sums, uid_t uid, const struct ended *e, c
 	if (sums->by == SUMS_NAME)
 		memcpy(part.pod, e->pod, sizeof(part.pod));
 	if (e->used) {
-		part.busy_ns = (uint64_t)((double)e->busy_ns * share);
-		part.allotted_ns = (uint64_t)((double)e->alive_ns * share);
+		part.busy_ns = sums_share(e->busy_ns, share);
+		part.allotted_ns = sums_share(e->alive_ns, share);
 		part.byte_s = (double)e->byte_s * share;
 		part.peak_bytes = e->peak_bytes;
 	}
@@ -126,7 +131,7 @@ int sums_add(struct sums *sums, uid_t uid, const struct ended *e)
 	int r = 0;
 
 	/* Later than now is what was written while the clock was wrong. */
-	if (e->ended_s < sums->since_s || from_s < 0 || e->ended_s > sums->until_s + 60)
+	if (e->ended_s < sums->since_s || e->ended_s > sums->until_s + 60)
 		return 0;
 	do {
 		next_s = e->ended_s;

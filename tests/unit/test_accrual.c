@@ -197,6 +197,24 @@ static void check_note_is_late(void)
 	end();
 }
 
+/* Its processes have ended, and a command removes it hours later. */
+static void check_unremoved(void)
+{
+	begin();
+	look_after(0);
+	use(5, 0);
+	look_after(20);
+	tenants.n = 0;
+	for (int i = 0; i < 100; i++)
+		look_after(20);
+	remove_tenant();
+	look_after(20);
+	end();
+	CHECK_EQ(written(1000).busy_ns, 5 * NS_PER_S);
+	CHECK_EQ(written(1000).last, 1);
+	CHECK(written(1000).alive_ns <= 40 * NS_PER_S);
+}
+
 static void check_restart(void)
 {
 	begin();
@@ -367,6 +385,7 @@ int main(void)
 	check_young();
 	check_unseen();
 	check_note_is_late();
+	check_unremoved();
 	check_restart();
 	check_clock();
 	check_prune();

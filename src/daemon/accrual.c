@@ -381,11 +381,24 @@ static int accrual_restore_part(uid_t uid, const struct ended *e, void *arg)
 	return 0;
 }
 
-/* No tenant that is there is older than the system, and no note of an end. */
+/* Lines about a row are not older than its tenant. Of one apart that is not known, but the system is older. */
+static int64_t accrual_oldest_s(const struct accrual *a)
+{
+	int64_t up_s = a->now_s - (int64_t)(a->boot_ns / NS_PER_S), oldest_s = a->now_s;
+
+	for (int b = 0; b < BUCKETS; b++)
+		for (const struct accrual_row *row = a->bucket[b]; row; row = row->next) {
+			int64_t began_s = row->apart ? up_s : row->e.began_s;
+
+			oldest_s = began_s < oldest_s ? began_s : oldest_s;
+		}
+	return oldest_s - JOURNAL_DAY_S;
+}
+
 static int accrual_restore(struct accrual *a)
 {
-	int64_t since_s = a->now_s - (int64_t)(a->boot_ns / NS_PER_S) - JOURNAL_DAY_S;
-	int r = a->restored ? 0 : journal_read(a->dir, JOURNAL_ALL, since_s, accrual_restore_part, a);
+	int r = a->restored ? 0 : journal_read(a->dir, JOURNAL_ALL, accrual_oldest_s(a),
+					       accrual_restore_part, a);
 
 	a->restored = r == 0;
 	return r;

@@ -167,7 +167,6 @@ static int report_read(const struct args *a, char dir[static PATH_MAX], struct s
 		*dir = '\0';
 		r = report_read_ended(runtime, sums);
 	} else {
-		/* A line of the evening before may have been written behind midnight. */
 		r = journal_read(dir, uid, a->since_s, report_add, sums);
 		if (r < 0 && r != -ENOMEM)
 			return say_fail(r, "cannot read %s, where allotd keeps what tenants used: %s; %s", dir,

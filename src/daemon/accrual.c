@@ -381,7 +381,7 @@ static int accrual_restore_part(uid_t uid, const struct ended *e, void *arg)
 	return 0;
 }
 
-/* Lines about a row are not older than its tenant. Of one apart that is not known, but the system is older. */
+/* A row has no line before its tenant began; an apart one, of which that is not known, none before the boot. */
 static int64_t accrual_oldest_s(const struct accrual *a)
 {
 	int64_t up_s = a->now_s - (int64_t)(a->boot_ns / NS_PER_S), oldest_s = a->now_s;

@@ -29,6 +29,8 @@ static const struct {
 	 "show tenants: quota, use, share of compute, processes", cmd_ps},
 	{"top", "[--once] [--sort KEY] [NAME]",
 	 "show devices, tenants and other programs, live; change and end tenants", cmd_top},
+	{"report", "[--since DATE|Nd|Nh] [--by user|name|day] [--csv|--json]",
+	 "add up what tenants had of devices in the last days", cmd_report},
 	{"trace", "NAME [--follow] [--json]",
 	 "show what a tenant's processes decided: held launches, bills, refusals, moves", cmd_trace},
 	{"topo", "[--json]", "show devices, the links between them, and which reach each other",

@@ -21,6 +21,7 @@
 #include "base/loop.h"
 #include "base/now.h"
 #include "control/message.h"
+#include "daemon/accrual.h"
 #include "daemon/audit/audit.h"
 #include "daemon/audit/inventory.h"
 #include "daemon/audit/strangers.h"
@@ -46,6 +47,7 @@
 #include "ledger/tenant.h"
 #include "node/apart.h"
 #include "node/devices.h"
+#include "node/journal.h"
 #include "node/process/allowance.h"
 #include "node/tenants.h"
 #include "text/log.h"
@@ -131,6 +133,8 @@ struct node {
 	struct turns *turns; /* NULL: tenants decide */
 	struct overcommit *overcommit; /* likewise */
 	struct history *history;
+	struct accrual *accrual; /* NULL: what tenants use is not kept */
+	char journal[PATH_MAX];
 	struct site site;
 	struct kube_conf kube_conf; /* as it was at the start */
 	struct site_control control; /* likewise */
@@ -244,19 +248,25 @@ static void main_read_sample(const struct node *node, struct tenants *tenants,
 			     const struct audit_report *audit, FILE *out)
 {
 	history_note(node->history, now_monotonic_ns(), &node->devices, tenants, audit);
+	/* Of several daemons the one that decides writes. */
+	if (node->accrual && turns_held(node->turns))
+		accrual_note(node->accrual, tenants, &node->devices, time(NULL), now_boot_ns());
 }
 
-static void main_sample(struct loop_source *source)
+static void main_take_sample(const struct node *node)
 {
-	const struct node *node = ((struct sampler *)source)->node;
-	uint64_t late;
-
-	if (read(source->fd, &late, sizeof(late)) != sizeof(late))
-		return;
 	/* A reader of the tenants has them open, so they are removed first. */
 	if (geteuid() == 0)
 		tenants_remove_ended_of(node->runtime, 0);
 	main_read(node, main_read_sample, NULL);
+}
+
+static void main_sample(struct loop_source *source)
+{
+	uint64_t late;
+
+	if (read(source->fd, &late, sizeof(late)) == sizeof(late))
+		main_take_sample(((struct sampler *)source)->node);
 }
 
 /* The first sample is taken at once. */
@@ -473,6 +483,22 @@ static void main_start_switches(const struct node *node, struct loop *loop, stru
 		log_line(LOG_SAY, "tenants are suspended and resumed at http://%s/", node->control.address);
 }
 
+static void main_start_accrual(struct node *node)
+{
+	int r = journal_choose(node->runtime, node->site.history, node->journal);
+
+	if (node->site.no_history || r == -ENOENT)
+		return;
+	if (!r)
+		r = journal_make(node->runtime, node->journal);
+	if (!r)
+		r = accrual_open(node->runtime, node->journal, &node->accrual);
+	if (r < 0)
+		log_line(LOG_WARN, "what tenants use is not kept for allot report: %s: %s; name another "
+			 "folder of root's by history = PATH in %s", node->journal, strerror(-r),
+			 CONTROL_CONFIG);
+}
+
 /* Until it is told to end. */
 static int main_answer(struct node *node, const struct args *a, struct loop *loop)
 {
@@ -524,9 +550,13 @@ static int main_serve(struct node *node, struct args *a, struct loop *loop)
 	if (r < 0)
 		log_line(LOG_FAULT, "nobody looks who uses the devices: %s", strerror(-r));
 	main_start_overcommit(node);
+	main_start_accrual(node);
 	r = main_start_turns(&service) ? main_answer(node, a, loop) : -ECANCELED;
 	if (service.failed)
 		r = -ECANCELED;
+	if (node->accrual)
+		main_take_sample(node);
+	accrual_close(node->accrual);
 	kube_close(node->kube);
 	control_close(service.control);
 	overcommit_end(node->overcommit);

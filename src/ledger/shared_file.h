@@ -17,6 +17,15 @@ int shared_file_open_dir(const char *path);
 #define SHARED_FILE_FOR_ALL S_ISVTX
 
 /*
+ * By an access list (acl(5)) one other user may do `may` with a directory of ours; its owner may do all,
+ * and nobody else anything. `bits` are further ones of its mode. -EOPNOTSUPP where the file system has no
+ * access lists; -errno.
+ */
+#define SHARED_FILE_ENTER 1 /* reach files by their names */
+#define SHARED_FILE_NAMES 4 /* and list those */
+int shared_file_let_in(int dirfd, mode_t bits, uid_t uid, uint16_t may);
+
+/*
  * Opens <dir>/<name>. -ELOOP for a symbolic link; -EPERM if it is no regular file, is not ours or
  * root's and was not mounted in a directory for all, or is open to others against its directory's
  * bit; -EPROTO if the size is not `bytes`. Descriptor or -errno.

@@ -17,7 +17,6 @@
 #include <sys/stat.h>
 #include <sys/statfs.h>
 #include <sys/sysmacros.h>
-#include <sys/xattr.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -472,39 +471,6 @@ int tenant_open_to_all(const char *runtime, const char *name)
 	return fchmod(dirfd, SHARED_FILE_FOR_ALL | 0755) < 0 ? err_errno() : 0;
 }
 
-/* As the kernel takes access lists; that of a file has these five entries, in this order. */
-struct tenant_acl {
-	uint32_t version;
-	struct {
-		uint16_t tag, perm;
-		uint32_t id;
-	} entry[5];
-};
-
-#define ACL_NAME    "system.posix_acl_access"
-#define ACL_VERSION 2
-#define ACL_NOBODY  UINT32_MAX
-
-enum tenant_acl_tag { ACL_OWNER = 0x01, ACL_USER = 0x02, ACL_GROUP = 0x04, ACL_MASK = 0x10, ACL_OTHER = 0x20 };
-
-/* The user may reach the files in the directory; so may its owner, and nobody else. */
-static int tenant_close_to_others(int dirfd, uid_t uid)
-{
-	const struct tenant_acl acl = {
-		.version = ACL_VERSION,
-		.entry = {{ACL_OWNER, 7, ACL_NOBODY},
-			  {ACL_USER, 1, uid},
-			  {ACL_GROUP, 0, ACL_NOBODY},
-			  {ACL_MASK, 1, ACL_NOBODY},
-			  {ACL_OTHER, 0, ACL_NOBODY}},
-	};
-
-	if (fchmod(dirfd, SHARED_FILE_FOR_ALL | 0700) < 0 ||
-	    fsetxattr(dirfd, ACL_NAME, &acl, sizeof(acl), 0) < 0)
-		return err_errno();
-	return 0;
-}
-
 int tenant_open_to_user(const char *runtime, const char *name)
 {
 	CLEANUP_CLOSE int dirfd = -EBADF;
@@ -519,7 +485,7 @@ int tenant_open_to_user(const char *runtime, const char *name)
 	dirfd = fd_openat(AT_FDCWD, path, O_RDONLY | O_DIRECTORY, 0);
 	if (dirfd < 0)
 		return dirfd;
-	r = tenant_close_to_others(dirfd, uid);
+	r = shared_file_let_in(dirfd, SHARED_FILE_FOR_ALL, uid, SHARED_FILE_ENTER);
 	if (r < 0)
 		return r;
 	/* The container's users have numbers that the machine gives to nobody. */

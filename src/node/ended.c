@@ -19,14 +19,16 @@
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "base/fd.h"
+#include "base/now.h"
 #include "ledger/shared_file.h"
 #include "ledger/tenant.h"
 
 /* No tenant can be called so. */
 #define NOTES	  ".ended"
 #define NOTES_MAX 65536 /* bytes; then half is removed, first of users with the most */
-/* Of a line: as it is written, and less than one that can be read. */
+/* Of a line: as it is written, also into the journal, and less than one that can be read. */
 #define LINE_MAX_BYTES 256
+#define PART_MAX_BYTES (2 * LINE_MAX_BYTES + POD_WORDS_BYTES)
 #define LINE_MIN_BYTES 8
 
 /* -ENOENT for a reader: there is nothing to read. */
@@ -44,6 +46,15 @@ static int ended_open(const char *runtime, int flags)
 	if (fstat(fd, &st) < 0)
 		return err_errno();
 	return S_ISREG(st.st_mode) ? TAKE_FD(fd) : -EPERM;
+}
+
+int ended_stat(const char *runtime, struct stat *ret)
+{
+	CLEANUP_CLOSE int fd = ended_open(runtime, O_RDONLY);
+
+	if (fd < 0)
+		return fd;
+	return fstat(fd, ret) < 0 ? err_errno() : 0;
 }
 
 /* The text of the file, with its length; NULL for none. For free(). */
@@ -70,19 +81,43 @@ static void ended_name_device(const uint8_t uuid[static 16], char ret[static 33]
 		sprintf(ret + 2 * i, "%02x", uuid[i]);
 }
 
-static int ended_append(int fd, const struct ended *e)
+/* A word without white space and control characters, so that it is one field of one line. */
+static const char *ended_word(const char *text, char *ret, size_t len)
 {
-	char line[LINE_MAX_BYTES], device[33] = "-";
-	int n;
+	snprintf(ret, len, "%s", *text ? text : "-");
+	for (char *c = ret; *c; c++)
+		if (*c <= ' ' || *c > '~')
+			*c = '?';
+	return ret;
+}
+
+static size_t ended_write_part(const struct ended *e, char *ret, size_t len)
+{
+	char pod[POD_WORDS_BYTES];
+
+	return (size_t)snprintf(ret, len,
+				"\t%" PRId64 "\t%" PRIu64 "\t%" PRIu64 "\t%" PRIu64 "\t%" PRIu64
+				"\t%d\t%s",
+				e->since_s, e->alive_ns, e->byte_s, e->busy_all_ns, e->refusals_all,
+				e->last, ended_word(e->pod, pod, sizeof(pod)));
+}
+
+int ended_append(int fd, const struct ended *e, bool part)
+{
+	char line[PART_MAX_BYTES], name[POLICY_NAME_BYTES], device[33] = "-";
+	size_t n;
 
 	if (e->used)
 		ended_name_device(e->uuid, device);
-	n = snprintf(line, sizeof(line),
-		     "\n%s %" PRId64 " %" PRId64 " %s %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64
-		     "\n",
-		     e->name, e->began_s, e->ended_s, device, e->limit_bytes, e->peak_bytes,
-		     e->busy_ns, e->refusals);
-	return write(fd, line, (size_t)n) == n ? 0 : -ENOSPC;
+	n = (size_t)snprintf(line, sizeof(line),
+			     "\n%s\t%" PRId64 "\t%" PRId64 "\t%s\t%" PRIu64 "\t%" PRIu64
+			     "\t%" PRIu64 "\t%" PRIu64,
+			     ended_word(e->name, name, sizeof(name)), e->began_s, e->ended_s, device,
+			     e->limit_bytes, e->peak_bytes, e->busy_ns, e->refusals);
+	if (part)
+		n += ended_write_part(e, line + n, sizeof(line) - n);
+	line[n++] = '\n';
+	return write(fd, line, n) == (ssize_t)n ? 0 : -ENOSPC;
 }
 
 static bool ended_parse_device(const char *word, uint8_t ret[static 16])
@@ -93,20 +128,66 @@ static bool ended_parse_device(const char *word, uint8_t ret[static 16])
 	return word[32] == 0;
 }
 
-static bool ended_parse(const char *line, struct ended *ret)
+/* Until the year 2242: in ns such a time has 64 bits. */
+static bool ended_is_time(int64_t at_s)
+{
+	return at_s >= 0 && at_s < INT64_C(1) << 33;
+}
+
+/* No name has another character, so that nobody's terminal obeys one. */
+static bool ended_is_word(const char *text)
+{
+	while (*text > ' ' && *text <= '~')
+		text++;
+	return !*text;
+}
+
+/* All of them, or the line was cut. */
+static bool ended_parse_part(const char *text, struct ended *e)
+{
+	char pod[POD_WORDS_BYTES];
+	int last;
+
+	if (sscanf(text, "%" SCNd64 " %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64 " %d %380s",
+		   &e->since_s, &e->alive_ns, &e->byte_s, &e->busy_all_ns, &e->refusals_all, &last,
+		   pod) != 7 ||
+	    !ended_is_time(e->since_s))
+		return false;
+	e->last = last;
+	if (strcmp(pod, "-") != 0 && ended_is_word(pod))
+		strcpy(e->pod, pod);
+	return true;
+}
+
+static void ended_fill_part(struct ended *e)
+{
+	e->since_s = e->began_s;
+	e->alive_ns = e->ended_s > e->began_s ? (uint64_t)(e->ended_s - e->began_s) * NS_PER_S : 0;
+	e->busy_all_ns = e->busy_ns;
+	e->refusals_all = e->refusals;
+	e->last = true;
+}
+
+bool ended_parse(const char *line, bool part, struct ended *ret)
 {
 	struct ended e = {.used = true};
 	char device[33];
+	int at = 0;
 
 	if (sscanf(line,
-		   "%63s %" SCNd64 " %" SCNd64 " %32s %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64,
+		   "%63s %" SCNd64 " %" SCNd64 " %32s %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64
+		   "%n",
 		   e.name, &e.began_s, &e.ended_s, device, &e.limit_bytes, &e.peak_bytes,
-		   &e.busy_ns, &e.refusals) != 8 ||
-	    !tenant_name_valid(e.name))
+		   &e.busy_ns, &e.refusals, &at) != 8 ||
+	    !ended_is_word(e.name) || !ended_is_time(e.began_s) || !ended_is_time(e.ended_s))
 		return false;
 	if (!strcmp(device, "-"))
 		e.used = false;
 	else if (strlen(device) != 32 || !ended_parse_device(device, e.uuid))
+		return false;
+	if (!part)
+		ended_fill_part(&e);
+	else if (!ended_parse_part(line + at, &e))
 		return false;
 	*ret = e;
 	return true;
@@ -129,7 +210,7 @@ static size_t ended_split(char *text, struct ended_line *list)
 	while ((line = strsep(&text, "\n"))) {
 		struct ended e;
 
-		if (!ended_parse(line, &e))
+		if (!ended_parse(line, false, &e))
 			continue;
 		list[n] = (struct ended_line){.text = line, .bytes = strlen(line) + 2};
 		tenant_name_owner(e.name, &list[n++].owner);
@@ -217,9 +298,9 @@ int ended_note(const char *runtime, const char *name, const struct snapshot *sna
 		e.peak_bytes = device->peak_bytes;
 		e.busy_ns = device->compute.busy_ns;
 		e.refusals = device->refusals;
-		r = ended_append(fd, &e);
+		r = ended_append(fd, &e, false);
 	}
-	return r == 0 && !e.used ? ended_append(fd, &e) : r;
+	return r == 0 && !e.used ? ended_append(fd, &e, false) : r;
 }
 
 int ended_read(const char *runtime, struct ended **ret)
@@ -240,7 +321,7 @@ int ended_read(const char *runtime, struct ended **ret)
 	while ((line = strsep(&rest, "\n"))) {
 		struct ended e;
 
-		if (!ended_parse(line, &e))
+		if (!ended_parse(line, false, &e))
 			continue;
 		longer = reallocarray(list, (size_t)n + 1, sizeof(*list));
 		if (!longer) {

@@ -316,6 +316,13 @@ static int64_t tenants_began_s(const char *dir, const struct note *note)
 	return stat(dir, &st) < 0 ? time(NULL) : st.st_mtime;
 }
 
+int64_t tenants_began(const char *dir)
+{
+	struct note note;
+
+	return tenants_began_s(dir, tenants_read_note(dir, &note) < 0 ? NULL : &note);
+}
+
 /* No process has had a slot in the tenant so far. */
 static bool tenants_is_fresh(const char *dir)
 {

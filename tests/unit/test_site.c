@@ -107,6 +107,8 @@ static void check_wrong(void)
 		{"[default]\noverpromise = warn\n", 2},
 		{"overpromise = perhaps\n", 1},
 		/* Who could reach that address could suspend everybody's tenants. */
+		{"history = relative\n", 1},
+		{"[default]\nhistory = /h\n", 2},
 		{"control = 9479\n", 1},
 		{"control-token = /t\n", 1},
 		{"control = 0\ncontrol-token = /t\n", 1},
@@ -253,6 +255,16 @@ static void check_control(void)
 	CHECK(!*site.control.address && !*site.control.token);
 }
 
+static void check_history(void)
+{
+	struct site site = {0};
+
+	CHECK_EQ(read_text("history = /srv/history\n", &site), 0);
+	CHECK(!strcmp(site.history, "/srv/history") && !site.no_history && !site_bounds(&site));
+	CHECK_EQ(read_text("history = off\n", &site), 0);
+	CHECK(!*site.history && site.no_history && !site_bounds(&site));
+}
+
 static void check_who(void)
 {
 	struct site site;
@@ -286,6 +298,7 @@ int main(void)
 	check_defaults_within();
 	check_damaged();
 	check_control();
+	check_history();
 	check_who();
 	check_usual();
 	return 0;

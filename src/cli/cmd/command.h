@@ -10,6 +10,7 @@ int cmd_run(int argc, char **argv);
 int cmd_ps(int argc, char **argv);
 int cmd_top(int argc, char **argv);
 int cmd_set(int argc, char **argv);
+int cmd_report(int argc, char **argv);
 int cmd_resume(int argc, char **argv);
 int cmd_suspend(int argc, char **argv);
 int cmd_rm(int argc, char **argv);

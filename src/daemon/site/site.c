@@ -395,6 +395,19 @@ static void site_take_control_token(struct reading *r, const char *value)
 	site_tell(r, false, "the token for that is in %s", value);
 }
 
+static void site_take_history(struct reading *r, const char *value)
+{
+	r->site.no_history = !strcmp(value, "off");
+	if (r->site.no_history) {
+		site_tell(r, false, "what tenants used is not kept");
+	} else if (*value != '/' || strlen(value) >= sizeof(r->site.history)) {
+		site_tell(r, true, "history = %s: write off, or the folder's path from the top", value);
+	} else {
+		memcpy(r->site.history, value, strlen(value) + 1);
+		site_tell(r, false, "what tenants used is kept in %s for 90 days", value);
+	}
+}
+
 /* Keys that are no section's. */
 static const struct site_top {
 	const char *name;
@@ -403,6 +416,7 @@ static const struct site_top {
 	{"overpromise", site_take_overpromise},
 	{"control", site_take_control},
 	{"control-token", site_take_control_token},
+	{"history", site_take_history},
 };
 
 /* NULL: it is none of these. */

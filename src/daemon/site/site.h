@@ -72,6 +72,8 @@ struct site {
 	gid_t managers; /* the group whose members manage all users' tenants */
 	struct kube_conf kube; /* without ways: the section is not there */
 	struct site_control control;
+	bool no_history;
+	char history[PATH_MAX]; /* a folder for node/journal.h; "": the usual one */
 };
 
 /*

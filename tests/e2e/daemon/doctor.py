@@ -144,7 +144,7 @@ class Doctor(users_lib.Case):
         self.assertEqual(done.returncode, 1)
         self.path("etc/allot/allotd.conf", "# nothing\n", 0o644)
         self.finds("ok    no allotd: ", before=[inside])
-        self.path("etc/allot/allotd.conf", "overpromise = warn\n", 0o644)
+        self.path("etc/allot/allotd.conf", "history = off\noverpromise = warn\n", 0o644)
         self.finds(f"FAIL  no allotd runs, and by {CONF} .*", before=[inside])
         daemon = self.daemon(*inside)
         self.finds(rf"ok    allotd \(process {daemon.pid}\) answers", f"ok    {CONF} is in force$",

@@ -12,7 +12,7 @@
 #include "tests/sim/kfd_tenant.h"
 #include "tests/sim/message.h"
 
-#define SIZE  MIB
+#define SIZE  (4 * MIB)
 #define STEPS 8 /* a passage of each point in each */
 
 static void prefetch(const char *at, uint64_t size, uint32_t gpu_id)
@@ -152,9 +152,14 @@ int main(void)
 {
 	if (fault_arm(NULL))
 		return 77;
+	srand((unsigned int)getpid());
 	for (int point = 0; point < FAULT_POINT_N; point++) {
 		unsigned int passage = 1;
 
+		/* Of the others most are in code that is not called here: a third of them each time. */
+		if (!is_passed(point) && rand() % 3)
+			continue;
+		fprintf(stderr, "%s\n", fault_name((enum fault_point)point));
 		while (passage <= 7 && kill_at(fault_name((enum fault_point)point), passage))
 			passage += 3;
 		CHECK(passage > 1 || !is_passed(point));

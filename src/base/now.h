@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 /* Time in ns: units, clocks, and sleep. */
 #ifndef ALLOT_BASE_NOW_H
 #define ALLOT_BASE_NOW_H

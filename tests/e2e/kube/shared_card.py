@@ -51,6 +51,7 @@ class SharedCard(dra_lib.Case):
         self.host = dra_lib.start_allotd(self, self.ways, self.port)
         self.addCleanup(self.host.wait, SECONDS)
         self.addCleanup(self.host.terminate)
+        wait_for(self.answers)
         if "device-plugin" in self.ways:
             self.fake.wait_registered([SLOTS])
         if "dra" in self.ways:

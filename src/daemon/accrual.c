@@ -30,6 +30,9 @@
 #define ROWS 16384
 /* Times on disk are in seconds, so that work within one has no duration. */
 #define ROUND_NS NS_PER_S
+/* A living tenant has a line an hour. Of one that has none of the last two days nothing is known. */
+#define RESTORE_S	 (2 * JOURNAL_DAY_S)
+#define REFUSALS_A_SECOND 1000000 /* no process has more */
 
 /* A tenant on a device. */
 struct accrual_row {
@@ -37,11 +40,14 @@ struct accrual_row {
 	struct ended e; /* sums from the beginning on, as they were last seen; parts, not written yet */
 	uid_t uid;
 	uint64_t done_busy_ns, done_refusals; /* of these sums, that are written */
-	uint64_t used_bytes;		      /* now */
+	uint64_t used_bytes, peak_bytes;      /* now, and since its beginning; e has the part's peak */
 	uint64_t seen_ns;		      /* CLOCK_BOOTTIME; 0: by this process not yet */
 	uint64_t gone_ns;		      /* likewise: it was missed since; 0: it was not */
 	int64_t end_s;			      /* of one that ends */
+	dev_t dev;   /* the ledger's file, of one that is apart */
+	ino_t ino;   /* likewise */
 	bool fresh;  /* seen in this look */
+	bool found;  /* the journal has a line of it */
 	bool apart;  /* nobody notes its end */
 	bool rest;   /* of a user's tenants together */
 	bool ends;   /* its last figures are there */
@@ -52,12 +58,14 @@ struct accrual {
 	const char *runtime, *dir;
 	struct accrual_row *bucket[BUCKETS];
 	bool restored;
+	bool full; /* said */
 	struct stat notes; /* as they were when they were read */
+	int64_t since_s;   /* older tenants are new to this process: what they had is written, or nobody's */
 	int64_t now_s;	   /* at the last look, as is boot_ns */
 	int64_t offset_s;  /* of the day's clock to CLOCK_BOOTTIME */
 	int64_t pruned_day;
 	uint64_t boot_ns, settled_ns; /* when the day's clock last jumped */
-	uint64_t bytes; /* of all users, on this day */
+	uint64_t bytes, apart_bytes; /* of all users, and of tenants apart, on this day */
 	size_t nrows;
 	int error;	/* that was said; 0 */
 };
@@ -101,12 +109,17 @@ static struct accrual_row *accrual_add(struct accrual *a, const struct ended *e,
 	struct accrual_row **bucket = accrual_bucket(a, e->name);
 	struct accrual_row *row = a->nrows < ROWS ? calloc(1, sizeof(*row)) : NULL;
 
-	if (!row)
+	if (!row) {
+		if (!a->full)
+			log_line(LOG_WARN, "allot report does not count all tenants: %zu are counted "
+				 "at a time", a->nrows);
+		a->full = true;
 		return NULL;
+	}
 	a->nrows++;
 	row->e = *e;
 	row->e.since_s = row->e.ended_s = e->began_s;
-	row->e.alive_ns = row->e.byte_s = 0;
+	row->e.alive_ns = row->e.byte_s = row->e.peak_bytes = 0;
 	row->uid = uid;
 	row->next = *bucket;
 	*bucket = row;
@@ -146,15 +159,22 @@ static int accrual_write(struct accrual *a, struct accrual_row *row, const struc
 	/* Lines of tenants together are few: they have as much room again. */
 	uint64_t times = row->rest ? 2 : 1;
 	uint64_t of_user = row->uid != geteuid() ? ACCRUAL_OF_USER : ACCRUAL_OF_ALL;
-	int r = a->bytes >= times * ACCRUAL_OF_ALL
-			? -EDQUOT
-			: journal_append(a->dir, row->uid, a->now_s, part, times * of_user);
+	bool full = a->bytes >= times * ACCRUAL_OF_ALL;
+	int r;
 
+	/* A user may have them of many users' numbers, each with a folder. */
+	if (row->apart && (full || a->apart_bytes >= ACCRUAL_OF_APART))
+		return 0;
+	r = full ? -EDQUOT : journal_append(a->dir, row->uid, a->now_s, part, times * of_user);
+	if (r == -EDQUOT && row->apart)
+		return 0;
 	if (r == -EDQUOT && !row->rest)
 		return accrual_join_rest(a, row, part);
-	if (r == 0)
-		a->bytes += 256; /* about; it is added up each hour */
-	return r;
+	if (r < 0)
+		return r;
+	a->bytes += (uint64_t)r;
+	a->apart_bytes += row->apart ? (uint64_t)r : 0;
+	return 0;
 }
 
 static bool accrual_is_written(const struct accrual_row *row)
@@ -175,7 +195,8 @@ static int accrual_flush(struct accrual *a, struct accrual_row *row)
 	if (!row->rest) {
 		part.busy_ns = min_u64(sat_sub_u64(row->e.busy_ns, row->done_busy_ns),
 				       row->e.alive_ns + ROUND_NS);
-		part.refusals = sat_sub_u64(row->e.refusals, row->done_refusals);
+		part.refusals = min_u64(sat_sub_u64(row->e.refusals, row->done_refusals),
+					(row->e.alive_ns / NS_PER_S + 1) * REFUSALS_A_SECOND);
 		part.busy_all_ns = row->e.busy_ns;
 		part.refusals_all = row->e.refusals;
 	}
@@ -187,8 +208,9 @@ static int accrual_flush(struct accrual *a, struct accrual_row *row)
 	row->done_refusals = row->e.refusals;
 	row->e.since_s = row->e.ended_s;
 	row->e.alive_ns = row->e.byte_s = 0;
+	row->e.peak_bytes = row->used_bytes;
 	if (row->rest)
-		row->e.busy_ns = row->e.refusals = row->e.peak_bytes = 0;
+		row->e.busy_ns = row->e.refusals = 0;
 	row->closed = row->ends;
 	return 0;
 }
@@ -210,7 +232,8 @@ void accrual_close(struct accrual *a)
 {
 	if (!a)
 		return;
-	accrual_flush_all(a);
+	if (a->restored)
+		accrual_flush_all(a);
 	for (int b = 0; b < BUCKETS; b++)
 		for (struct accrual_row *row = a->bucket[b], *next; row; row = next) {
 			next = row->next;
@@ -247,7 +270,9 @@ static void accrual_take_figures(struct accrual_row *row, const struct ended *e,
 				 uint64_t most_bytes)
 {
 	row->e.limit_bytes = e->limit_bytes;
-	row->e.peak_bytes = min_u64(e->peak_bytes, most_bytes);
+	if (e->peak_bytes > row->peak_bytes)
+		row->e.peak_bytes = min_u64(e->peak_bytes, most_bytes);
+	row->peak_bytes = e->peak_bytes;
 	row->e.busy_ns = e->busy_ns;
 	row->e.refusals = e->refusals;
 	row->fresh = true;
@@ -268,6 +293,39 @@ static uint64_t accrual_total(const struct devices *devices, const uint8_t uuid[
 	return device->total_bytes ? device->total_bytes : UINT64_MAX;
 }
 
+/* Earlier use is written, or nobody's. */
+static void accrual_begin_here(struct accrual_row *row, const struct ended *e)
+{
+	row->done_busy_ns = e->busy_ns;
+	row->done_refusals = e->refusals;
+	row->peak_bytes = e->peak_bytes;
+}
+
+static struct accrual_row *accrual_add_living(struct accrual *a, const struct ended *e, uid_t uid,
+					      const struct tenant_entry *entry)
+{
+	struct accrual_row *row = accrual_add(a, e, uid);
+
+	if (!row)
+		return NULL;
+	row->apart = entry->apart;
+	row->dev = entry->ledger.st_dev;
+	row->ino = entry->ledger.st_ino;
+	if (row->apart) /* since when is not known */
+		row->e.since_s = row->e.ended_s = a->now_s;
+	if (row->apart || e->began_s < a->since_s)
+		accrual_begin_here(row, e);
+	pod_words(&entry->pod, row->e.pod);
+	return row;
+}
+
+/* A tenant apart has a new ledger for each of its programs, under one name. */
+static bool accrual_is_another(const struct accrual_row *row, const struct tenant_entry *entry)
+{
+	return row->apart &&
+	       (row->dev != entry->ledger.st_dev || row->ino != entry->ledger.st_ino);
+}
+
 static void accrual_see_device(struct accrual *a, const struct tenant_entry *entry,
 			       const struct snapshot_device *d, int64_t began_s, uint64_t total)
 {
@@ -281,18 +339,18 @@ static void accrual_see_device(struct accrual *a, const struct tenant_entry *ent
 	memcpy(e.uuid, d->uuid, sizeof(e.uuid));
 	tenant_name_owner(e.name, &uid);
 	row = accrual_find(a, &e, 0);
-	if (!row) {
-		row = accrual_add(a, &e, uid);
-		if (!row)
-			return;
-		row->apart = entry->apart;
-		if (row->apart) /* since when is not known */
-			row->e.since_s = row->e.ended_s = a->now_s;
-		pod_words(&entry->pod, row->e.pod);
+	if (row && accrual_is_another(row, entry)) {
+		row->ends = true;
+		row->end_s = row->e.ended_s;
+		row = NULL;
 	}
+	row = row ? row : accrual_add_living(a, &e, uid, entry);
+	if (!row)
+		return;
 	accrual_take_figures(row, &e, total);
 	row->gone_ns = 0;
 	row->used_bytes = min_u64(d->used_bytes, total);
+	row->e.peak_bytes = max_u64(row->e.peak_bytes, row->used_bytes);
 }
 
 /* A tenant that cannot be read now has what it had. */
@@ -312,9 +370,9 @@ static void accrual_see(struct accrual *a, const struct tenants *tenants,
 		int64_t began_s = entry->apart ? 0 : tenants_began(entry->dir);
 		uint64_t total;
 
-		if (!s)
+		if (!s || began_s < 0)
 			accrual_see_name(a, entry->name);
-		for (int d = 0; s && d < s->ndevices; d++)
+		for (int d = 0; s && began_s >= 0 && d < s->ndevices; d++)
 			if (s->device[d].index >= 0 &&
 			    (total = accrual_total(devices, s->device[d].uuid)))
 				accrual_see_device(a, entry, &s->device[d], began_s, total);
@@ -332,7 +390,7 @@ static void accrual_see_end(struct accrual *a, const struct ended *e, uint64_t t
 	}
 	tenant_name_owner(e->name, &uid);
 	row = row ? row : accrual_find(a, e, 0);
-	if (!row && (total || !e->used))
+	if (!row && e->ended_s >= a->since_s && (total || !e->used))
 		row = accrual_add(a, e, uid);
 	if (!row)
 		return;
@@ -374,34 +432,34 @@ static int accrual_restore_part(uid_t uid, const struct ended *e, void *arg)
 	for (row = *accrual_bucket(a, e->name); row && !e->last; row = row->next) {
 		if (!accrual_is_of(row, e))
 			continue;
-		row->done_busy_ns = e->busy_all_ns <= row->e.busy_ns ? e->busy_all_ns : 0;
-		row->done_refusals = e->refusals_all <= row->e.refusals ? e->refusals_all : 0;
+		if (!row->found)
+			row->done_busy_ns = row->done_refusals = 0;
+		/* A line may be before an older one, in the file of a day that a wrong clock named. */
+		if (e->busy_all_ns <= row->e.busy_ns)
+			row->done_busy_ns = max_u64(row->done_busy_ns, e->busy_all_ns);
+		if (e->refusals_all <= row->e.refusals)
+			row->done_refusals = max_u64(row->done_refusals, e->refusals_all);
 		row->e.since_s = row->e.ended_s = e->ended_s;
+		if (!row->ends)
+			row->e.peak_bytes = row->used_bytes;
+		row->found = true;
 	}
 	return 0;
 }
 
-/* A row has no line before its tenant began; an apart one, of which that is not known, none before the boot. */
-static int64_t accrual_oldest_s(const struct accrual *a)
-{
-	int64_t up_s = a->now_s - (int64_t)(a->boot_ns / NS_PER_S), oldest_s = a->now_s;
-
-	for (int b = 0; b < BUCKETS; b++)
-		for (const struct accrual_row *row = a->bucket[b]; row; row = row->next) {
-			int64_t began_s = row->apart ? up_s : row->e.began_s;
-
-			oldest_s = began_s < oldest_s ? began_s : oldest_s;
-		}
-	return oldest_s - JOURNAL_DAY_S;
-}
-
+/* Later looks do not read it again: tenants that are older than this one's process began are new to it. */
 static int accrual_restore(struct accrual *a)
 {
-	int r = a->restored ? 0 : journal_read(a->dir, JOURNAL_ALL, accrual_oldest_s(a),
-					       accrual_restore_part, a);
+	int r;
 
-	a->restored = r == 0;
-	return r;
+	if (a->restored)
+		return 0;
+	r = journal_read(a->dir, JOURNAL_ALL, a->since_s, accrual_restore_part, a);
+	if (r < 0)
+		return r;
+	a->restored = true;
+	a->since_s = a->now_s;
+	return 0;
 }
 
 /* --- A look ----------------------------------------------------------------------------------- */
@@ -441,24 +499,28 @@ static bool accrual_is_over(const struct accrual *a, const struct accrual_row *r
 		return accrual_is_written(row);
 	if (row->ends)
 		return row->closed && (row->apart || (ends_read && !row->fresh));
-	return row->gone_ns && a->boot_ns - row->gone_ns > LINGER_NS && !accrual_is_there(a, row);
+	return row->gone_ns && a->boot_ns - row->gone_ns > LINGER_NS && accrual_is_written(row) &&
+	       !accrual_is_there(a, row);
 }
 
+/* A row that is settled may add one for the rest, so none is removed before all are settled. */
 static int accrual_settle_all(struct accrual *a, bool ends_read)
 {
 	int r = 0, one;
 
 	for (int b = 0; b < BUCKETS; b++)
+		for (struct accrual_row *row = a->bucket[b]; row; row = row->next)
+			if ((one = accrual_settle(a, row)) < 0)
+				r = one;
+	for (int b = 0; b < BUCKETS; b++)
 		for (struct accrual_row **at = &a->bucket[b], *row; (row = *at);) {
-			one = accrual_settle(a, row);
-			r = one < 0 ? one : r;
-			if (accrual_is_over(a, row, ends_read)) {
-				*at = row->next;
-				a->nrows--;
-				free(row);
-			} else {
+			if (!accrual_is_over(a, row, ends_read)) {
 				at = &row->next;
+				continue;
 			}
+			*at = row->next;
+			a->nrows--;
+			free(row);
 		}
 	return r;
 }
@@ -469,10 +531,16 @@ static int accrual_set_clock(struct accrual *a, int64_t now_s, uint64_t boot_ns)
 	int64_t offset_s = now_s - (int64_t)(boot_ns / NS_PER_S), day = now_s / JOURNAL_DAY_S;
 	bool first = !a->boot_ns;
 	bool hour = first || now_s / HOUR_S != a->now_s / HOUR_S;
-	int r = hour && !first ? accrual_flush_all(a) : 0;
+	int r = hour && a->restored ? accrual_flush_all(a) : 0;
 
-	if (first || offset_s - a->offset_s > JUMP_S || a->offset_s - offset_s > JUMP_S)
+	if (first)
+		a->since_s = now_s - RESTORE_S;
+	if (first || offset_s - a->offset_s > JUMP_S || a->offset_s - offset_s > JUMP_S) {
 		a->settled_ns = boot_ns;
+		a->since_s = now_s < a->since_s ? now_s : a->since_s;
+	}
+	if (day != a->now_s / JOURNAL_DAY_S)
+		a->apart_bytes = 0;
 	a->offset_s = offset_s;
 	a->now_s = now_s;
 	a->boot_ns = boot_ns;
@@ -497,9 +565,13 @@ static void accrual_say(struct accrual *a, int r)
 void accrual_note(struct accrual *a, const struct tenants *tenants, const struct devices *devices,
 		  int64_t now_s, uint64_t boot_ns)
 {
-	int r = accrual_set_clock(a, now_s, boot_ns), one;
 	bool ends_read;
+	int r, one;
 
+	/* A driver that comes later has devices of which the journal tells. */
+	if (!devices->n)
+		return;
+	r = accrual_set_clock(a, now_s, boot_ns);
 	for (int b = 0; b < BUCKETS; b++)
 		for (struct accrual_row *row = a->bucket[b]; row; row = row->next)
 			row->fresh = false;

@@ -9,7 +9,9 @@
  * and had no more memory than the device has. Beyond ACCRUAL_OF_USER bytes of a user on one day, or
  * ACCRUAL_OF_ALL of all, a user's tenants are written together, as "*", in one line for each device
  * and hour. Of such tenants the journal does not know what is written, so another allotd counts what
- * they had once more, if they still live or are in the note of those that ended.
+ * they had once more, if they still live or are in the note of those that ended. A tenant of which
+ * nothing is known counts from when it was seen: it lived before this allotd and has no line of two
+ * days, could not be read at first, or is one apart.
  *
  * The caller gives both clocks. The clock of the day may jump: durations are by CLOCK_BOOTTIME, and
  * nothing is removed before an hour without a jump.
@@ -26,6 +28,8 @@
 #define ACCRUAL_OF_USER (UINT64_C(256) << 10)
 /* With the lines for tenants together not more than 1.5 GB in 90 days. */
 #define ACCRUAL_OF_ALL	(UINT64_C(8) << 20)
+/* Of tenants apart; further ones are not counted. */
+#define ACCRUAL_OF_APART (ACCRUAL_OF_ALL / 4)
 
 struct accrual;
 

@@ -22,7 +22,8 @@
 #define USUAL_DIR     "/var/lib/allot/history"
 /* A link in a directory that users can read, or else in the runtime directory. No tenant is called so. */
 #define NOTE ".history"
-#define BLOCK	   4096 /* the least that a file takes of a disk */
+#define BLOCK	   4096 /* the least that a file, or a folder, takes of a disk */
+#define LINE_BYTES 256	/* about, of a line */
 #define FILE_BYTES sizeof("2026-11-30.tsv")
 
 /* --- Where it is ------------------------------------------------------------------------------ */
@@ -62,7 +63,7 @@ int journal_find(const char *runtime, char ret[static PATH_MAX])
 
 	for (int of_users = 1; of_users >= 0; of_users--) {
 		if (journal_note(runtime, of_users, note) < 0 ||
-		    fd_read_link(AT_FDCWD, note, dir, sizeof(dir)) <= 0)
+		    fd_read_link(AT_FDCWD, note, dir, sizeof(dir)) <= 0 || access(dir, F_OK) < 0)
 			continue;
 		strcpy(ret, dir);
 		return 0;
@@ -73,20 +74,29 @@ int journal_find(const char *runtime, char ret[static PATH_MAX])
 	return 0;
 }
 
+static int journal_make_dir(const char *path)
+{
+	if (mkdir(path, 0755) < 0)
+		return errno == EEXIST ? 0 : err_errno();
+	return chmod(path, 0755) < 0 ? err_errno() : 0; /* whatever the umask is */
+}
+
 /* With the folders that it is in. */
 static int journal_make_dirs(const char *dir)
 {
 	char path[PATH_MAX];
+	int r;
 
 	if (*dir != '/' || snprintf(path, sizeof(path), "%s", dir) >= (int)sizeof(path))
 		return -EINVAL;
 	for (char *slash = path + 1; (slash = strchr(slash, '/')); slash++) {
 		*slash = '\0';
-		if (mkdir(path, 0755) < 0 && errno != EEXIST)
-			return err_errno();
+		r = journal_make_dir(path);
+		if (r < 0)
+			return r;
 		*slash = '/';
 	}
-	return mkdir(path, 0755) < 0 && errno != EEXIST ? err_errno() : 0;
+	return journal_make_dir(path);
 }
 
 int journal_make(const char *runtime, const char *dir)
@@ -98,7 +108,7 @@ int journal_make(const char *runtime, const char *dir)
 
 	if (r == 0) {
 		fd = shared_file_open_dir(dir);
-		r = fd < 0 ? fd : fchmodat(fd, ".", 0755, 0) < 0 ? err_errno() : 0;
+		r = fd < 0 ? fd : 0;
 	}
 	if (r == 0)
 		r = of_users ? tenant_make_users(runtime) : tenant_make_runtime(runtime);
@@ -186,7 +196,14 @@ int journal_append(const char *dir, uid_t uid, int64_t now_s, const struct ended
 		return err_errno();
 	if (!st.st_size)
 		fchmod(fd, 0644);
-	return (uint64_t)st.st_size >= most_bytes ? -EDQUOT : ended_append(fd, e, true);
+	if ((uint64_t)st.st_size >= most_bytes)
+		return -EDQUOT;
+	r = ended_append(fd, e, true);
+	if (r < 0) {
+		(void)!ftruncate(fd, st.st_size); /* a part of a line may read like a line */
+		return r;
+	}
+	return st.st_size ? LINE_BYTES : 2 * BLOCK;
 }
 
 /* --- All users -------------------------------------------------------------------------------- */

@@ -31,7 +31,10 @@ int journal_find(const char *runtime, char ret[static PATH_MAX]);
 /* Makes the folder, and notes it for journal_find(). -errno. */
 int journal_make(const char *runtime, const char *dir);
 
-/* Appends a line to the user's file of that day. -EDQUOT: it has `most_bytes` by now; -errno. */
+/*
+ * Appends a line to the user's file of that day. The bytes of a disk that it takes, about; -EDQUOT: the
+ * file has `most_bytes` by now; -errno: nothing is appended.
+ */
 int journal_append(const char *dir, uid_t uid, int64_t now_s, const struct ended *e,
 		   uint64_t most_bytes);
 /* The bytes of all users' files of that day, as a disk has them. */

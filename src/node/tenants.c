@@ -319,8 +319,11 @@ static int64_t tenants_began_s(const char *dir, const struct note *note)
 int64_t tenants_began(const char *dir)
 {
 	struct note note;
+	bool noted = tenants_read_note(dir, &note) >= 0;
 
-	return tenants_began_s(dir, tenants_read_note(dir, &note) < 0 ? NULL : &note);
+	if (!noted && access(dir, F_OK) < 0)
+		return -1;
+	return tenants_began_s(dir, noted ? &note : NULL);
 }
 
 /* No process has had a slot in the tenant so far. */

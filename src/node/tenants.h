@@ -132,7 +132,7 @@ void tenants_remove_ended(const char *runtime);
 /* Removes a user's ended tenants (tenant_name_owner); 0: those of all users. */
 void tenants_remove_ended_of(const char *runtime, uid_t uid);
 
-/* When a tenant began, in seconds of CLOCK_REALTIME. */
+/* When a tenant began, in seconds of CLOCK_REALTIME. -1: it has no directory any more. */
 int64_t tenants_began(const char *dir);
 
 /* Explains an error of opening a tenant. */

@@ -258,7 +258,7 @@ static void check_prune(void)
 	struct ended e = {.name = "old", .ended_s = 1, .used = true};
 
 	begin();
-	CHECK_EQ(journal_append(dir, 0, now_s - 60 * 86400, &e, UINT64_MAX), 0);
+	CHECK(journal_append(dir, 0, now_s - 60 * 86400, &e, UINT64_MAX) > 0);
 	look_after(0);
 	look_after(2 * 3600);
 	now_s += 60 * 86400;
@@ -319,7 +319,7 @@ static void check_many(void)
 
 	begin();
 	look_after(0);
-	while (!journal_append(dir, 1000, now_s, &e, ACCRUAL_OF_USER))
+	while (journal_append(dir, 1000, now_s, &e, ACCRUAL_OF_USER) > 0)
 		;
 	before = written(1000);
 	for (int i = 0; i < 20; i++) {
@@ -376,6 +376,77 @@ static void check_apart(void)
 	strcpy(entry.name, "job@1000");
 }
 
+/* Programs of a container, one after the other: each has a ledger of its own under one name. */
+static void check_apart_again(void)
+{
+	begin();
+	entry.apart = 1;
+	strcpy(entry.name, "0123456789ab/job");
+	for (int i = 1; i <= 3; i++) {
+		entry.ledger.st_ino = (ino_t)i;
+		on[0].compute.busy_ns = on[0].refusals = 0;
+		look_after(20);
+		use(15, 2);
+		look_after(20);
+	}
+	/* One that was there before this daemon was: what it had is written, or nobody's. */
+	restart();
+	look_after(20);
+	use(3, 1);
+	look_after(20);
+	end();
+	CHECK_EQ(written(0).busy_ns, 48 * NS_PER_S);
+	CHECK_EQ(written(0).refusals, 7);
+	entry.apart = 0;
+	entry.ledger.st_ino = 0;
+	strcpy(entry.name, "job@1000");
+}
+
+/* allotd begins before the driver is there, or could not read a tenant at first. */
+static void check_late(void)
+{
+	begin();
+	look_after(0);
+	use(50, 5);
+	look_after(100);
+	restart();
+	devices.n = 0;
+	look_after(20);
+	devices.n = 1;
+	use(1, 0);
+	look_after(20);
+	restart();
+	CHECK_EQ(written(1000).busy_ns, 51 * NS_PER_S);
+	entry.snapshot = NULL;
+	look_after(20);
+	entry.snapshot = &snapshot;
+	look_after(20);
+	use(2, 0);
+	look_after(20);
+	end();
+	CHECK_EQ(written(1000).busy_ns, 53 * NS_PER_S);
+	CHECK_EQ(written(1000).refusals, 5);
+}
+
+/* A peak is in the part in which it was reached. */
+static void check_peak(void)
+{
+	begin();
+	now_s -= now_s % 3600;
+	look_after(0);
+	on[0].peak_bytes = 700;
+	on[0].used_bytes = 30;
+	look_after(20);
+	look_after(3600);
+	CHECK_EQ(written(1000).peak_bytes, 700);
+	look_after(3600);
+	CHECK_EQ(written(1000).peak_bytes, 30);
+	restart();
+	look_after(20);
+	end();
+	CHECK_EQ(written(1000).peak_bytes, 30);
+}
+
 int main(void)
 {
 	if (geteuid())
@@ -394,5 +465,8 @@ int main(void)
 	check_many();
 	check_disk();
 	check_apart();
+	check_apart_again();
+	check_late();
+	check_peak();
 	return 0;
 }

@@ -46,7 +46,7 @@ static void append(uid_t uid, const char *name, int64_t now_s)
 {
 	struct ended e = part(name);
 
-	CHECK_EQ(journal_append(dir, uid, now_s, &e, UINT64_MAX), 0);
+	CHECK(journal_append(dir, uid, now_s, &e, UINT64_MAX) > 0);
 }
 
 static const char *file_of(uid_t uid, const char *day)
@@ -160,10 +160,10 @@ static void check_bound(void)
 {
 	struct ended e = part("job");
 
-	CHECK_EQ(journal_append(dir, 0, NOON, &e, 1), 0);
+	CHECK(journal_append(dir, 0, NOON, &e, 1) > 0);
 	CHECK_EQ(journal_append(dir, 0, NOON, &e, 1), -EDQUOT);
 	CHECK_EQ(read_all(0, NOON), 1);
-	CHECK_EQ(journal_append(dir, 0, NOON + DAY, &e, 1), 0);
+	CHECK(journal_append(dir, 0, NOON + DAY, &e, 1) > 0);
 	remove_all();
 }
 

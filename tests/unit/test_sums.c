@@ -47,14 +47,17 @@ static void check_names(void)
 	add("later", NIGHT, NIGHT, NIGHT + 11 * HOUR); /* of a clock that was wrong */
 	add("half", NIGHT - 11 * HOUR, NIGHT - 11 * HOUR, NIGHT - 9 * HOUR);
 	add("back", NIGHT, NIGHT + 2 * HOUR, NIGHT); /* the clock was set back */
+	add("boot", 0, 0, NIGHT); /* or from 1970 */
 	sums_end(&sums);
-	CHECK_EQ(sums.n, 4);
+	CHECK_EQ(sums.n, 5);
 	check(0, "a@1000", 2, 3000, 9);
 	CHECK_EQ(sums.list[0].peak_bytes, 2 * HOUR);
 	CHECK(!strcmp(sums.list[0].pod, "pod/a@1000"));
 	check(1, "b", 1, 1000, 3);
 	CHECK(!strcmp(sums.list[2].key, "back"));
-	check(3, "half", 1, 500, 3);
+	CHECK(!strcmp(sums.list[3].key, "boot"));
+	CHECK(sums.list[3].busy_ns > 400);
+	check(4, "half", 1, 500, 3);
 	sums_free(&sums);
 }
 

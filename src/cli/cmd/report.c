@@ -22,6 +22,7 @@
 #include "cli/say/table.h"
 #include "cli/tenant/runtime.h"
 #include "cli/tenant/sweep.h"
+#include "control/ask.h"
 #include "ledger/tenant.h"
 #include "node/ended.h"
 #include "node/journal.h"
@@ -64,7 +65,7 @@ static int report_parse_day(const char *text, int64_t *ret)
 	at = mktime(&tm);
 	if (at == (time_t)-1)
 		return -EINVAL;
-	*ret = at;
+	*ret = max_i64(at, 0);
 	return 0;
 }
 
@@ -80,7 +81,7 @@ static int report_parse_since(const char *text, int64_t now_s, int64_t *ret)
 	snprintf(digits, sizeof(digits), "%.*s", (int)min_u64(n - 1, sizeof(digits) - 1), text);
 	if (parse_u64(digits, 1, days ? MOST_DAYS : 24 * MOST_DAYS, &number) < 0)
 		return -EINVAL;
-	*ret = now_s - (int64_t)number * (days ? JOURNAL_DAY_S : 3600);
+	*ret = max_i64(now_s - (int64_t)number * (days ? JOURNAL_DAY_S : 3600), 0);
 	return 0;
 }
 
@@ -125,15 +126,29 @@ static int report_add(uid_t uid, const struct ended *e, void *arg)
 	return sums_add(arg, uid, e);
 }
 
-/* allotd of root's has all users' tenants, one of a user's own has that user's. */
-static int report_find(char runtime[static PATH_MAX], char ret[static PATH_MAX])
+/* root's allotd has all users' tenants, one of a user's own has that user's. */
+static int report_find(char runtime[static PATH_MAX], char ret[static PATH_MAX], bool *ret_roots)
 {
+	*ret_roots = true;
 	if (geteuid() && tenant_runtime_dir_of(0, runtime, PATH_MAX) == 0 &&
 	    journal_find(runtime, ret) == 0)
 		return 0;
+	*ret_roots = !geteuid();
 	if (runtime_find(runtime) < 0)
 		return -ECANCELED;
 	return journal_find(runtime, ret);
+}
+
+/* Without allotd the journal ends where that stopped. */
+static void report_say_stopped(const char *runtime)
+{
+	struct control_request request = {.verb = CONTROL_ABOUT};
+	struct control_answer answer;
+	pid_t pid;
+	int r = control_ask_within(runtime, 1, &request, &answer, &pid);
+
+	if (r == -ECONNREFUSED || r == -ENOENT)
+		say_note("no allotd answers: what tenants used since it stopped is not in these sums");
 }
 
 static int report_read_ended(const char *runtime, struct sums *sums)
@@ -159,7 +174,8 @@ static int report_read(const struct args *a, char dir[static PATH_MAX], struct s
 {
 	uid_t uid = geteuid() ? geteuid() : JOURNAL_ALL;
 	char runtime[PATH_MAX];
-	int r = report_find(runtime, dir);
+	bool roots;
+	int r = report_find(runtime, dir, &roots);
 
 	if (r == -ECANCELED)
 		return r;
@@ -172,6 +188,8 @@ static int report_read(const struct args *a, char dir[static PATH_MAX], struct s
 			return say_fail(r, "cannot read %s, where allotd keeps what tenants used: %s; %s", dir,
 					say_errno(r), r == -EACCES ? "ask root for your part of it" :
 					"see the log of allotd (journalctl -u allotd)");
+		if (r == 0 && roots)
+			report_say_stopped(runtime);
 	}
 	return r == -ENOMEM ? say_fail(r, "out of memory for the sums") : r;
 }

@@ -7,7 +7,9 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/now.h"
 #include "base/number.h"
+#include "node/journal.h"
 
 void sums_begin(struct sums *sums, enum sums_by by, int64_t since_s, int64_t until_s)
 {
@@ -122,10 +124,17 @@ static int sums_put_share(struct sums *sums, uid_t uid, const struct ended *e, c
 	return sums_put(sums, &part);
 }
 
+/* A clock that was set has a part begin behind its end, or long before it. */
+static int64_t sums_from(const struct ended *e)
+{
+	int64_t alive_s = (int64_t)min_u64(e->alive_ns / NS_PER_S + 1, INT32_MAX);
+
+	return clamp_i64(e->since_s, e->ended_s - max_i64(alive_s, 2 * JOURNAL_DAY_S), e->ended_s);
+}
+
 int sums_add(struct sums *sums, uid_t uid, const struct ended *e)
 {
-	/* A clock that was set back has a part begin behind its end. */
-	int64_t from_s = e->since_s < e->ended_s ? e->since_s : e->ended_s;
+	int64_t from_s = sums_from(e);
 	int64_t length_s = e->ended_s - from_s, at_s = max_i64(from_s, sums->since_s), next_s;
 	char key[POLICY_NAME_BYTES];
 	int r = 0;

@@ -136,6 +136,18 @@ class Report(users_lib.Case):
         self.assertEqual(self.report()["a"]["busy_ns"], first["busy_ns"])
         self.assertEqual(self.report()["a"]["tenants"], 1)
 
+    def test_stopped(self):
+        """The journal ends where allotd stopped, which is said; a folder that is gone is none."""
+        daemon = self.begin()
+        self.work("a", 0.3)
+        self.assertEqual(self.allot("report").stderr, "")
+        self.end(daemon)
+        self.assertIn("no allotd answers", self.allot("report").stderr)
+        os.rename(self.history, self.history + ".away")
+        done = self.allot("report", "--since", "0001-01-01")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("no allotd keeps", done.stderr)
+
     def test_without_allotd(self):
         self.work("a", 0.3)
         done = self.allot("report")

@@ -14,10 +14,11 @@ static uint32_t *forked_word;
 /* The child has its parent's, and counts on from it. */
 static uint32_t forked_last;
 
-/* For kernels that cannot wipe a page. */
+/* For kernels that cannot wipe a page. Another thread may fork before the page is there. */
 static void forked_wipe(void)
 {
-	word_release(forked_word, 0u);
+	if (forked_word)
+		word_release(forked_word, 0u);
 }
 
 /* Before other threads see the page, as guest_get_page() has it. */

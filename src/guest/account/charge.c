@@ -405,14 +405,16 @@ static bool charge_is_over(struct guest *guest, struct guest_device *device)
 
 bool charge_over(struct guest *guest, struct guest_device *device)
 {
+	int cancel = cancel_hold();
 	bool over = charge_is_over(guest, device);
 
-	if (!over)
-		return false;
-	charge_begin_again(guest, device);
-	charge_await_others(guest);
-	over = charge_is_over(guest, device);
-	charge_end_again(guest);
+	if (over) {
+		charge_begin_again(guest, device);
+		charge_await_others(guest);
+		over = charge_is_over(guest, device);
+		charge_end_again(guest);
+	}
+	cancel_release(cancel);
 	return over;
 }
 

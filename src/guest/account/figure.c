@@ -437,8 +437,10 @@ static bool figure_settle(struct guest *guest, struct guest_device *device,
 			!doubt && figure_is_pure(device));
 	guessed = atomic_exchange(&device->account->guessed, false);
 	if (!figure_split(guest, device, &moment->after, rest)) {
-		if (guessed)
+		if (guessed) {
 			atomic_store(&device->account->guessed, true);
+			figure_note_guess(guest); /* another thread may have found none meanwhile */
+		}
 		return false;
 	}
 	if (guessed)

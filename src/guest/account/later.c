@@ -175,6 +175,7 @@ void later_begin(struct guest *guest, struct guest_device *device, later_look_fn
 void later_begin_guess(struct guest *guest, later_look_fn *again)
 {
 	atomic_store(&guest->account->guess_asked, true);
+	own_nvml_load(); /* for the thread, which would wait for a program that loads a library */
 	if (later_take(guest, LATER_GUESS))
 		later_start(guest, again);
 }

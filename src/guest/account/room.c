@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "guest/account/room.h"
 
+#include "base/cancel.h"
 #include "base/now.h"
 #include "base/number.h"
 #include "guest/account/granule.h"
@@ -21,25 +22,37 @@ bool room_is_promised(const struct room *room, struct guest *guest, struct guest
 	       free_bytes < bytes + promised;
 }
 
-static void room_note_lack(struct room *room, uint64_t bytes)
+/* The driver tells of the current context's device alone. */
+static void room_note_lack(struct room *room, struct guest *guest, const struct guest_device *device,
+			   uint64_t bytes)
 {
 	size_t free_bytes, total;
 
-	if (!DRIVER(cuMemGetInfo_v2, (&free_bytes, &total)))
+	room->lacks_bytes = 0;
+	if (guest_current_device(guest) == device && !DRIVER(cuMemGetInfo_v2, (&free_bytes, &total)))
 		room->lacks_bytes = sat_sub_u64(bytes, free_bytes);
+}
+
+/* A thread that is cancelled here would keep the call's pass and its charge. */
+static void room_ask_others(struct room *room, struct guest *guest, struct guest_device *device)
+{
+	int cancel = cancel_hold();
+
+	room->asks = guest->claimed;
+	spare_begin_ask(room->asks);
+	holder_give_back(guest, device);
+	charge_await_others(guest);
+	cancel_release(cancel);
 }
 
 bool room_wait(struct room *room, struct guest *guest, struct guest_device *device, uint64_t bytes)
 {
 	if (guest->swappable && !room->asks) {
-		room->asks = guest->claimed;
-		spare_begin_ask(room->asks);
-		holder_give_back(guest, device);
-		charge_await_others(guest);
+		room_ask_others(room, guest, device);
 		return true;
 	}
-	if (!guest->use && !room->began_ns)
-		room_note_lack(room, bytes);
+	if (!guest->use && !room->promise_ns)
+		room_note_lack(room, guest, device, bytes);
 	return room_await(room, guest, device->ledger, round_up(bytes, GRANULE_BYTES));
 }
 

@@ -32,14 +32,16 @@ static _Atomic(void (*)(void)) exit_too; /* what else is to be done then */
 /* By index in the ledger: a look must not cost a search by UUID. */
 static _Atomic(nvmlDevice_t) handles[GUEST_DEVICES];
 
-static bool own_nvml_load(void)
+bool own_nvml_load(void)
 {
 	int known = atomic_load_explicit(&loaded, memory_order_acquire);
 	void *handle;
 
 	if (known)
 		return known > 0;
+	guest_depth++;
 	handle = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
+	guest_depth--;
 	if (handle)
 		nvml_library_bind(&nvml, handle, lookup_libc().dlsym);
 	atomic_store_explicit(&loaded, handle ? 1 : -1, memory_order_release);
@@ -80,9 +82,7 @@ void own_nvml_prepare(void)
 	if (!home_is_run() && !environment_get("ALLOT_TENANT_DIR"))
 		return;
 	own_nvml_expect_exit();
-	guest_depth++;
 	own_nvml_load();
-	guest_depth--;
 }
 
 /* The pid tells a forked child that it must initialise anew. */
@@ -146,15 +146,11 @@ static void *own_nvml_run(void *arg)
 void own_nvml_begin(struct guest *guest, int ledger_device)
 {
 	struct once *once = &guest->nvml[ledger_device];
-	bool there;
 
 	if (atomic_load(&once->state) != ONCE_NOT_YET || atomic_load(&ending) || !once_take(once))
 		return;
 	own_nvml_expect_exit();
-	guest_depth++;
-	there = own_nvml_load();
-	guest_depth--;
-	if (!there)
+	if (!own_nvml_load())
 		once_end(once, 0);
 	else if (thread_start(own_nvml_run, once))
 		own_nvml_open(once);

@@ -37,6 +37,9 @@ void own_nvml_prepare(void);
 /* Has this called as the process ends, before the libraries are taken down. There is one. */
 void own_nvml_on_exit(void (*too)(void));
 
+/* Loads the library alone. In a thread of the program's. False: there is none. */
+bool own_nvml_load(void);
+
 /*
  * Opens NVML and a device of the tenant's ledger behind the program's back, unless that was begun
  * before. A thread of ours does it, and the caller goes on; where no thread can be made the caller

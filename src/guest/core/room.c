@@ -3,6 +3,7 @@
 
 #include <limits.h>
 
+#include "base/cancel.h"
 #include "base/fault.h"
 #include "base/now.h"
 #include "base/word.h"
@@ -16,6 +17,7 @@
 
 /* While a process has the role. More often than TUNING_RESIDENCY_SILENT_NS, so that those who look go on with that. */
 #define RING_NS NS_PER_S
+#define OTHERS_NS (50 * NS_PER_MS)
 _Static_assert(RING_NS < TUNING_RESIDENCY_SILENT_NS, "patience");
 
 static void room_wish(struct room *room, struct guest *guest, int device, uint64_t bytes)
@@ -73,7 +75,8 @@ static bool room_is_decided(struct room *room, const struct residency_look *look
 
 /*
  * True if all that can leave on the device is less than what the driver lacks, and nothing is on its way:
- * somebody else has the device's memory.
+ * somebody else has the device's memory. It takes a while until that is certain: what left a moment ago is
+ * free behind the question alone, and memory of a killed process is for some time nobody's.
  */
 static bool room_is_others(const struct room *room, struct guest *guest, int device, const char *runtime)
 {
@@ -86,23 +89,39 @@ static bool room_is_others(const struct room *room, struct guest *guest, int dev
 	       !residency_file_look(runtime, &look) && !look.moves;
 }
 
+/* True once that has held for OTHERS_NS; until then *ret_asks: the driver is to be asked again. */
+static bool room_stays_others(struct room *room, struct guest *guest, int device, const char *runtime,
+			      uint64_t now, bool *ret_asks)
+{
+	*ret_asks = room_is_others(room, guest, device, runtime);
+	if (!*ret_asks)
+		return false;
+	room->others_ns = room->others_ns ? room->others_ns : now;
+	return now > room->others_ns + OTHERS_NS;
+}
+
 /* The role holder is woken, and has others leave for what they were promised not to have. */
 static bool room_await_promise(struct room *room, struct guest *guest, int device)
 {
 	uint64_t now = now_monotonic_ns();
 	struct residency_look look;
 	char runtime[PATH_MAX];
+	bool asks = false;
 
 	if (tenant_runtime_of(guest->dir, runtime, sizeof(runtime)) ||
 	    !residency_file_is_used(runtime) || residency_file_look(runtime, &look))
 		return false;
-	if (!room->began_ns) {
-		if (room_is_others(room, guest, device, runtime))
-			return false;
-		room->began_ns = now;
+	if (!room->promise_ns && room_stays_others(room, guest, device, runtime, now, &asks))
+		return false;
+	if (asks) {
+		nap_ns(TUNING_RESIDENCY_TRY_NS);
+		return true;
+	}
+	if (!room->promise_ns) {
+		room->promise_ns = now;
 		room->beats = look.beats;
 	}
-	if (now > room->began_ns + TUNING_RESIDENCY_DRAIN_NS || room_is_decided(room, &look, now))
+	if (now > room->promise_ns + TUNING_RESIDENCY_DRAIN_NS || room_is_decided(room, &look, now))
 		return false;
 	/* Repeated: the role holder may be stopped, and other processes check for that after a ring. */
 	if (!room->free_ns)
@@ -111,12 +130,10 @@ static bool room_await_promise(struct room *room, struct guest *guest, int devic
 	return true;
 }
 
-bool room_await(struct room *room, struct guest *guest, int device, uint64_t bytes)
+static bool room_await_turn(struct room *room, struct guest *guest, int device, uint64_t bytes)
 {
 	uint64_t answer = 0;
 
-	if (!guest->use)
-		return room_await_promise(room, guest, device);
 	if (!bytes || !atomic_load(&guest->residency) || !pass_lend(guest))
 		return false;
 	room_tell(room, bytes);
@@ -135,6 +152,16 @@ bool room_await(struct room *room, struct guest *guest, int device, uint64_t byt
 	if (room->granted || room->refused)
 		trace(guest, TRACE_ROOM_ANSWERED, device, bytes, room->granted, 0);
 	return !room->refused;
+}
+
+bool room_await(struct room *room, struct guest *guest, int device, uint64_t bytes)
+{
+	int cancel = cancel_hold(); /* files are opened, and the call's charge is pending */
+	bool again = guest->use ? room_await_turn(room, guest, device, bytes)
+				: room_await_promise(room, guest, device);
+
+	cancel_release(cancel);
+	return again;
 }
 
 void room_again(struct room *room)

@@ -29,7 +29,9 @@ struct room {
 	uint64_t most_bytes;  /* and for this size there is no room; 0: not known */
 	uint64_t lacks_bytes; /* that the driver had less than was asked for; 0: it is not known */
 	struct slot *asks; /* others for what they keep, see account/room.h; NULL: it has not */
-	uint64_t began_ns; /* to wait for what was promised, or is not known, */
+	uint64_t began_ns; /* to wait for a size that is not known */
+	uint64_t others_ns; /* somebody else has the memory, as it seems since then */
+	uint64_t promise_ns; /* to wait for what was promised, */
 	uint64_t rang_ns;  /* and rang for the last time */
 	uint64_t free_ns;  /* nobody has the role since then, and its last holder has decided */
 	uint32_t beats;	   /* of the role, when it began */

@@ -17,6 +17,7 @@ _Static_assert(LOOK_BYTES == GRANULE_BYTES, "pieces are of whole granules");
 #define NAP_FIRST_NS 20000
 #define NAP_MOST_NS  500000
 #define TELL_NS	     (NS_PER_S / 5)
+#define LOOK_MOST_NS (60 * NS_PER_S)
 
 /* Blocks that a multiprocessor has room for, by their registers. */
 #define BLOCKS 4
@@ -79,17 +80,20 @@ void look_put(struct look *look, CUdeviceptr at, uint64_t place)
 	look->granule[look->n++] = at;
 }
 
-/* A requester takes a process that reports no progress for stopped. No bytes are moved meanwhile. */
+/*
+ * A requester takes a process that reports no progress for stopped. No bytes are moved meanwhile. A look
+ * that takes longer than any, on a device that does not get to it, is stopped.
+ */
 static CUresult look_await(struct look *look)
 {
-	uint64_t told_ns = now_monotonic_ns();
+	uint64_t told_ns = now_monotonic_ns(), until_ns = told_ns + LOOK_MOST_NS;
 	long nap = NAP_FIRST_NS;
 	CUresult e;
 
 	while ((e = DRIVER(cuStreamQuery, (look->stream))) == CUDA_ERROR_NOT_READY) {
 		nap_ns(nap);
 		nap = nap * 2 < NAP_MOST_NS ? nap * 2 : NAP_MOST_NS;
-		if (now_monotonic_ns() < told_ns + TELL_NS)
+		if (now_monotonic_ns() < told_ns + TELL_NS || now_monotonic_ns() > until_ns)
 			continue;
 		told_ns = now_monotonic_ns();
 		swap_get_on(atomic_load(&look->guest->slot), 1);

@@ -29,16 +29,28 @@ struct watched {
 	struct roster_times before;
 };
 
-static void check_part(const struct watched *w)
+/* Since `before`, or in another half of a second, in which the processors may be elsewhere less. */
+static void check_part(struct watched *w)
 {
-	struct roster_times after = times_of(w->p, w->id);
-	uint64_t permille = 1000 * (after.active_ns - w->before.active_ns) /
-			    (after.life_ns - w->before.life_ns);
+	bool right = false;
 
-	fprintf(stderr, "%s: active for %llu.%llu %% of the time, to be %u %%\n", w->what,
-		(unsigned long long)permille / 10, (unsigned long long)permille % 10, w->percent);
-	CHECK(permille + 10 * w->points >= 10 * w->percent &&
-	      permille <= 10 * (w->percent + w->points));
+	for (int tries = 0; tries < 6 && !right; tries++) {
+		struct roster_times after;
+		uint64_t permille;
+
+		if (tries)
+			usleep(500000);
+		after = times_of(w->p, w->id);
+		permille = 1000 * (after.active_ns - w->before.active_ns) /
+			   (after.life_ns - w->before.life_ns);
+		fprintf(stderr, "%s: active for %llu.%llu %% of the time, to be %u %%\n", w->what,
+			(unsigned long long)permille / 10, (unsigned long long)permille % 10,
+			w->percent);
+		right = permille + 10 * w->points >= 10 * w->percent &&
+			permille <= 10 * (w->percent + w->points);
+		w->before = after;
+	}
+	CHECK(right);
 }
 
 static uint32_t busy_copies(struct puppet *p, uint32_t gpu)

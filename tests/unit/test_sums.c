@@ -56,7 +56,7 @@ static void check_names(void)
 	check(1, "b", 1, 1000, 3);
 	CHECK(!strcmp(sums.list[2].key, "back"));
 	CHECK(!strcmp(sums.list[3].key, "boot"));
-	CHECK(sums.list[3].busy_ns > 400);
+	CHECK(sums.list[3].busy_ns > 200);
 	check(4, "half", 1, 500, 3);
 	sums_free(&sums);
 }

@@ -641,11 +641,12 @@ class Kills(Disk):
             self.to = f"{self.tmp}/{point}"
             guest = self.guest("idle")
             victim = self.guest("idle", options=(), env={"ALLOT_FAULT": f"GUEST_SWAP_{point}"})
-            self.allot("checkpoint", "t", "--to", self.to)
+            done = self.allot("checkpoint", "t", "--to", self.to)
             self.assertEqual(victim.wait(100), -signal.SIGKILL, point)
-            if guest.poll() is None:
+            if done.returncode:
                 self.must("resume", "t")
             else:
+                self.gone(guest)
                 self.restore()
             self.assertEqual(self.used(), STAYS + IDLE, point)
             self.good(guest)

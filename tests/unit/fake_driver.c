@@ -43,23 +43,26 @@ int __wrap_clock_gettime(clockid_t clock, struct timespec *ret)
 	return 0;
 }
 
-/* Further arguments are words, as the kernel takes them. */
+/* Other calls than that have six arguments here, which are words, as the kernel takes them. */
 long __real_syscall(long number, ...);
 long __wrap_syscall(long number, ...);
 long __wrap_syscall(long number, ...)
 {
+	const struct timespec *nap;
 	long arg[6];
 	va_list args;
 
 	va_start(args, number);
+	if (number == SYS_nanosleep) { /* nap_ns */
+		nap = va_arg(args, const struct timespec *);
+		va_end(args);
+		fake.slept++;
+		fake_pass((uint64_t)nap->tv_nsec);
+		return 0;
+	}
 	for (int i = 0; i < 6; i++)
 		arg[i] = va_arg(args, long);
 	va_end(args);
-	if (number == SYS_nanosleep) { /* nap_ns */
-		fake.slept++;
-		fake_pass((uint64_t)((const struct timespec *)arg[0])->tv_nsec);
-		return 0;
-	}
 	if (number == SYS_futex && fake_futex_wait && (arg[1] & FUTEX_CMD_MASK) == FUTEX_WAIT_BITSET) {
 		fake_futex_wait();
 		return 0;

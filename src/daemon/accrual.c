@@ -447,7 +447,7 @@ static int accrual_restore_part(uid_t uid, const struct ended *e, void *arg)
 	return 0;
 }
 
-/* Later looks do not read it again: tenants that are older than this one's process began are new to it. */
+/* The journal is read once. Tenants that began before this, and are seen later, count from then on. */
 static int accrual_restore(struct accrual *a)
 {
 	int r;

@@ -43,7 +43,7 @@ uint64_t journal_bytes(const char *dir, int64_t now_s);
 /* Each line that was written since `since_s`, by user and day, until `take` returns not 0. */
 typedef int journal_taker(uid_t uid, const struct ended *e, void *arg);
 #define JOURNAL_ALL ((uid_t)-1)
-/* 0, what `take` returned, or -errno: -EACCES for a user who may not enter. */
+/* Returns 0, the answer of `take`, or -errno: -EACCES if the caller may not enter the folder. */
 int journal_read(const char *dir, uid_t uid, int64_t since_s, journal_taker *take, void *arg);
 
 /* Removes files of days more than JOURNAL_DAYS ago, and users without a file. How many files. */

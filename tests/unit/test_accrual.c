@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is written of tenants, whatever they, the clock and the disk do: nothing twice, nothing lost. */
+/* Tenants' use is written once and whole, whatever the tenants, the clock and the disk do. */
 #include "daemon/accrual.h"
 
 #include <stdio.h>
@@ -356,32 +356,41 @@ static void check_disk(void)
 	CHECK_EQ(written(1000).alive_ns, (20 + 3 * 3600) * NS_PER_S);
 }
 
-/* One in a container: nobody notes its end, and when it began is not known. */
-static void check_apart(void)
+/* A tenant in a container: nobody notes its end, and its beginning is not known. */
+static void begin_apart(void)
 {
 	begin();
 	entry.apart = 1;
 	strcpy(entry.name, "0123456789ab/job");
+}
+
+static void end_apart(void)
+{
+	end();
+	entry.apart = 0;
+	entry.ledger.st_ino = 0;
+	strcpy(entry.name, "job@1000");
+}
+
+static void check_apart(void)
+{
+	begin_apart();
 	look_after(0);
 	use(5, 1);
 	look_after(20);
 	tenants.n = 0;
 	look_after(20);
-	end();
+	end_apart();
 	CHECK_EQ(written(0).lines, 1);
 	CHECK_EQ(written(0).last, 1);
 	CHECK_EQ(written(0).busy_ns, 5 * NS_PER_S);
 	CHECK_EQ(written(0).alive_ns, 20 * NS_PER_S);
-	entry.apart = 0;
-	strcpy(entry.name, "job@1000");
 }
 
 /* Programs of a container, one after the other: each has a ledger of its own under one name. */
 static void check_apart_again(void)
 {
-	begin();
-	entry.apart = 1;
-	strcpy(entry.name, "0123456789ab/job");
+	begin_apart();
 	for (int i = 1; i <= 3; i++) {
 		entry.ledger.st_ino = (ino_t)i;
 		on[0].compute.busy_ns = on[0].refusals = 0;
@@ -394,12 +403,9 @@ static void check_apart_again(void)
 	look_after(20);
 	use(3, 1);
 	look_after(20);
-	end();
+	end_apart();
 	CHECK_EQ(written(0).busy_ns, 48 * NS_PER_S);
 	CHECK_EQ(written(0).refusals, 7);
-	entry.apart = 0;
-	entry.ledger.st_ino = 0;
-	strcpy(entry.name, "job@1000");
 }
 
 /* allotd begins before the driver is there, or could not read a tenant at first. */

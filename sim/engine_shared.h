@@ -18,6 +18,7 @@
 
 #include "sim/device_time.h"
 #include "sim/mutex.h"
+#include "sim/power.h"
 #include "sim/window.h"
 
 #define SIM_ENGINE_ROWS 1024 /* at least as many as the region has rows for processes */
@@ -52,6 +53,7 @@ struct sim_engine_shared {
 	struct sim_device_time time[SIM_ENGINE_ACCOUNTS]; /* what each process had */
 	struct sim_engine_seat seats[SIM_ENGINE_SEATS];
 	struct sim_windows windows[SIM_ENGINE_ROWS]; /* when a row worked, for NVML */
+	struct sim_power power;
 };
 
 /* Once a device, when the region is made. 0 or -errno. */

@@ -22,6 +22,7 @@
 #define SWITCH_US 188
 #define DRY_SWITCH_US 138
 #define MOST_US 1000000u
+#define MOST_W	2000u
 /* An owner that has not passed the device on this long after its slice may be dead ... */
 #define DEAD_AFTER_NS 3000000u
 /* ... and one that lives but does not get to it (stopped, starved) loses it then. */
@@ -189,6 +190,7 @@ int engine_sit(struct engine_seat *seat, unsigned int device)
 		if (shared->high <= i)
 			shared->high = i + 1;
 		seat->row = row;
+		seat->watts = sim_setting("ALLOT_SIM_WATTS", MOST_W, SIM_POWER_WORK_W);
 		seat->index = i;
 		seat->shared = shared;
 		seat->seat = &shared->seats[i];
@@ -319,6 +321,7 @@ void engine_add_busy(struct engine_seat *seat, uint64_t from_ns, uint64_t to_ns,
 	atomic_fetch_add_explicit(&shared->busy_ns, to_ns - from_ns, memory_order_relaxed);
 	sim_device_time_add(&shared->time[account], from_ns, to_ns, kinds, ran == account + 1);
 	sim_windows_add(&seat->shared->windows[seat->row], from_ns, to_ns);
+	sim_power_add(&shared->power, from_ns, to_ns, seat->watts);
 }
 
 /*

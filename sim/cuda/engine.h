@@ -19,6 +19,7 @@ struct engine_seat {
 	struct sim_engine_seat *seat; /* NULL before engine_sit */
 	unsigned int row;
 	uint32_t index;
+	uint32_t watts; /* that the device draws more while it works for this process */
 };
 
 struct engine_turn {

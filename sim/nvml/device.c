@@ -272,7 +272,6 @@ FIGURE(nvmlDeviceGetDisplayMode, nvmlEnableState_t, display, NVML_FEATURE_DISABL
 FIGURE(nvmlDeviceGetDisplayActive, nvmlEnableState_t, isActive, NVML_FEATURE_DISABLED)
 FIGURE(nvmlDeviceIsMigDeviceHandle, unsigned int, isMigDevice, 0)
 FIGURE(nvmlDeviceGetNumGpuCores, unsigned int, numCores, region->device[i].sm_count * 128)
-FIGURE(nvmlDeviceGetPowerUsage, unsigned int, power, 120000)
 FIGURE(nvmlDeviceGetPowerManagementLimit, unsigned int, limit, 700000)
 FIGURE(nvmlDeviceGetEnforcedPowerLimit, unsigned int, limit, 700000)
 FIGURE(nvmlDeviceGetPerformanceState, nvmlPstates_t, pState, NVML_PSTATE_0)

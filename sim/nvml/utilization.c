@@ -4,38 +4,17 @@
  * 200 ms, and a process's averaged over the samples that the caller has not seen and in which it
  * worked. Memory traffic and the video engines are not simulated and read 0.
  */
-#include <pthread.h>
-#include <time.h>
-
 #include "sim/nvml/entry.h"
+#include "sim/nvml/power.h"
+#include "sim/nvml/wall.h"
 #include "sim/window.h"
 
 /* The real library refuses smaller buffers, however few processes there are. */
 #define LEAST_ROOM 72
 
-static uint64_t utilization_clock_ns(clockid_t clock)
-{
-	struct timespec ts;
-
-	clock_gettime(clock, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
-}
-
-/* Samples carry wall time; one offset for the process's life keeps a sample's time the same. */
-static uint64_t wall_offset_ns;
-
-static void utilization_measure_offset(void)
-{
-	wall_offset_ns =
-		utilization_clock_ns(CLOCK_REALTIME) - utilization_clock_ns(CLOCK_MONOTONIC);
-}
-
 static uint64_t utilization_window_time_us(uint64_t window)
 {
-	static pthread_once_t once = PTHREAD_ONCE_INIT;
-
-	pthread_once(&once, utilization_measure_offset);
-	return (window * SIM_WINDOW_EVERY_NS + wall_offset_ns) / 1000;
+	return sim_nvml_wall_us(window * SIM_WINDOW_EVERY_NS);
 }
 
 static unsigned int utilization_percent(uint64_t busy_ns)
@@ -64,7 +43,7 @@ static uint64_t utilization_busy_of(struct sim_region *region, int device, uint3
 
 nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtilization_t *utilization)
 {
-	uint64_t window = sim_window_at(utilization_clock_ns(CLOCK_MONOTONIC)), busy = 0;
+	uint64_t window = sim_window_at(sim_nvml_clock_ns(CLOCK_MONOTONIC)), busy = 0;
 	struct sim_region *region;
 	int i;
 	nvmlReturn_t r = sim_nvml_device(device, &region, &i);
@@ -98,7 +77,7 @@ nvmlReturn_t nvmlDeviceGetDynamicPstatesInfo(nvmlDevice_t device,
 
 #define SAMPLES 100
 
-/* Every sample is 0, whatever its kind. */
+/* Every sample is 0, whatever its kind, but of power. */
 nvmlReturn_t nvmlDeviceGetSamples(nvmlDevice_t device, nvmlSamplingType_t type,
 				  unsigned long long lastSeenTimeStamp,
 				  nvmlValueType_t *sampleValType, unsigned int *sampleCount,
@@ -113,11 +92,13 @@ nvmlReturn_t nvmlDeviceGetSamples(nvmlDevice_t device, nvmlSamplingType_t type,
 	if (!sampleValType || !sampleCount || type >= NVML_SAMPLINGTYPE_COUNT)
 		return NVML_ERROR_INVALID_ARGUMENT;
 	*sampleValType = NVML_VALUE_TYPE_UNSIGNED_INT;
+	if (type == NVML_TOTAL_POWER_SAMPLES)
+		return sim_nvml_power_samples(region, i, lastSeenTimeStamp, sampleCount, samples);
 	if (!samples || *sampleCount > SAMPLES)
 		*sampleCount = SAMPLES;
 	for (unsigned int k = 0; samples && k < *sampleCount; k++)
 		samples[k] =
-			(nvmlSample_t){.timeStamp = utilization_clock_ns(CLOCK_REALTIME) / 1000};
+			(nvmlSample_t){.timeStamp = sim_nvml_clock_ns(CLOCK_REALTIME) / 1000};
 	return NVML_SUCCESS;
 }
 
@@ -152,7 +133,7 @@ static bool utilization_sample(struct sim_region *region, int device, uint32_t r
 static unsigned int utilization_collect(struct sim_region *region, int device, uint64_t seen_us,
 					nvmlProcessUtilizationInfo_v1_t out[SIM_MAX_PROCESSES])
 {
-	uint64_t last = sim_window_at(utilization_clock_ns(CLOCK_MONOTONIC));
+	uint64_t last = sim_window_at(sim_nvml_clock_ns(CLOCK_MONOTONIC));
 	uint64_t first = utilization_window_after(seen_us, last);
 	unsigned int n = 0;
 

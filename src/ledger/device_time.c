@@ -161,6 +161,39 @@ uint64_t device_time_unit_ns(const struct ledger *ledger, int device)
 	return of_late_ns ? min_u64(of_late_ns, ever_ns) : ever_ns;
 }
 
+/* Power stands above the second in which it was said, cut to 32 bits. */
+#define SAID_BITS 32
+#define SAID_S	  5
+
+void device_time_add_energy(struct ledger *ledger, int device, uint64_t uj, uint32_t milliwatt,
+			    uint64_t now_ns)
+{
+	uint64_t *energy = &ledger->map->devices[device].energy_uj;
+
+	word_write(energy, word_read(energy) + uj);
+	word_write(&ledger->map->header.power[device],
+		   (uint64_t)milliwatt << SAID_BITS | (uint32_t)(now_ns / NS_PER_S));
+}
+
+struct device_time_energy device_time_energy(const struct ledger *ledger, int device,
+					     uint64_t now_ns)
+{
+	uint64_t said = word_read(&ledger->map->header.power[device]);
+	uint32_t age_s = (uint32_t)(now_ns / NS_PER_S) - (uint32_t)said;
+
+	return (struct device_time_energy){
+		.uj = word_read(&ledger->map->devices[device].energy_uj),
+		.milliwatt = said && age_s <= SAID_S ? (uint32_t)(said >> SAID_BITS)
+						    : DEVICE_TIME_NO_POWER};
+}
+
+uint64_t device_time_busy_ns(const struct ledger *ledger, int device, uint64_t from_ns, uint64_t to_ns)
+{
+	return map_ready(ledger, device)
+		       ? timeline_busy_ns(&ledger->map->timeline[device], from_ns, to_ns)
+		       : 0;
+}
+
 int device_time_take_place(struct device_time *time, uint64_t now_ns, uint64_t until_ns)
 {
 	for (int i = 0; i < DEVICE_TIME_PLACES; i++) {

@@ -22,6 +22,27 @@
 struct ledger;
 struct slot;
 
+/*
+ * The energy that the device took for the tenant. allotd alone adds to it, with the power that this is
+ * of now; a tenant's processes know nothing of it.
+ */
+void device_time_add_energy(struct ledger *ledger, int device, uint64_t uj, uint32_t milliwatt,
+			    uint64_t now_ns);
+#define DEVICE_TIME_NO_POWER UINT32_MAX
+struct device_time_energy {
+	uint64_t uj;	    /* from the tenant's beginning on, while an allotd was there */
+	uint32_t milliwatt; /* DEVICE_TIME_NO_POWER where it was not said lately */
+};
+struct device_time_energy device_time_energy(const struct ledger *ledger, int device,
+					     uint64_t now_ns);
+
+/*
+ * Returns for how much of the time in between the device worked for the tenant, by its timeline, which
+ * has the last 3 s. Work is there when its end was measured. 0 before ledger_allocate.
+ */
+uint64_t device_time_busy_ns(const struct ledger *ledger, int device, uint64_t from_ns,
+			     uint64_t to_ns);
+
 /* The block of a device that ledger_device answered; NULL for another. Lives as the ledger does. */
 struct device_time *device_time_of(struct ledger *ledger, int device);
 

@@ -47,7 +47,8 @@ struct ledger_header {
 	/* Of each device_time: the longest unit of work of late, see device_time_unit_ns. */
 	uint64_t unit[LEDGER_DEVICES];
 	uint64_t guesses[LEDGER_SLOTS / 64]; /* a bit by slot, see quota_say_guess */
-	uint8_t reserved[4096 - 448 - 2 * LEDGER_SLOTS - 8 * LEDGER_DEVICES - LEDGER_SLOTS / 8];
+	uint64_t power[LEDGER_DEVICES];	     /* see device_time_add_energy */
+	uint8_t reserved[4096 - 448 - 2 * LEDGER_SLOTS - 16 * LEDGER_DEVICES - LEDGER_SLOTS / 8];
 };
 
 /*
@@ -62,7 +63,7 @@ struct ledger_device {
 	uint64_t refusals;
 	uint64_t peak_bytes; /* most that was held at once; only ever grows */
 	uint64_t context_mps_bytes; /* context_bytes of processes under MPS */
-	uint64_t reserved;
+	uint64_t energy_uj;	    /* see device_time_add_energy */
 };
 
 /* Slot states, in the low byte of the state word; its upper 56 bits are the generation. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "ledger/timeline.h"
 
+#include "base/number.h"
 #include "base/word.h"
 
 #define BITS_MASK ((UINT64_C(1) << TIMELINE_BITS) - 1)
@@ -56,4 +57,23 @@ uint64_t timeline_add(struct timeline *timeline, uint64_t from_ns, uint64_t to_n
 	}
 	return fresh == all ? to_ns - from_ns
 			    : (uint64_t)((unsigned __int128)(to_ns - from_ns) * fresh / all);
+}
+
+uint64_t timeline_busy_ns(const struct timeline *timeline, uint64_t from_ns, uint64_t to_ns)
+{
+	uint64_t bit = timeline_bit_from(from_ns), end = timeline_bit_from(to_ns), busy = 0;
+
+	if (end > bit + MOST_BITS)
+		return 0;
+	while (bit < end) {
+		uint64_t number = bit / TIMELINE_BITS, in_word = bit % TIMELINE_BITS;
+		uint64_t n = min_u64(TIMELINE_BITS - in_word, end - bit);
+		uint64_t word = word_read(&timeline->word[number % TIMELINE_WORDS]);
+
+		if (word >> TIMELINE_BITS == (number / TIMELINE_WORDS & 0xffff))
+			busy += (uint64_t)__builtin_popcountll(
+				word & (((UINT64_C(1) << n) - 1) << in_word));
+		bit += n;
+	}
+	return min_u64(busy * TIMELINE_BIT_NS, to_ns - from_ns);
 }

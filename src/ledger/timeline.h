@@ -31,4 +31,10 @@ struct timeline {
  */
 uint64_t timeline_add(struct timeline *timeline, uint64_t from_ns, uint64_t to_ns);
 
+/*
+ * Returns how much of the time in between is on the bill, by bits whose middle lies in it. Time that is
+ * older than the ring counts as not billed.
+ */
+uint64_t timeline_busy_ns(const struct timeline *timeline, uint64_t from_ns, uint64_t to_ns);
+
 #endif

@@ -192,6 +192,45 @@ struct nvml_traffic nvml_device_traffic(struct nvml *nvml, unsigned int index)
 	return t;
 }
 
+int nvml_device_energy(struct nvml *nvml, unsigned int index, uint64_t *ret_mj)
+{
+	unsigned long long mj;
+	nvmlDevice_t dev;
+	int r = nvml_errno(nvml->lib.nvmlDeviceGetHandleByIndex_v2(index, &dev));
+
+	if (!r)
+		r = nvml_errno(nvml->lib.nvmlDeviceGetTotalEnergyConsumption(dev, &mj));
+	if (!r)
+		*ret_mj = mj;
+	return r;
+}
+
+int nvml_device_power(struct nvml *nvml, unsigned int index, uint64_t since_us,
+		      struct nvml_power *ret, unsigned int room)
+{
+	nvmlSample_t *samples = calloc(room, sizeof(*samples));
+	unsigned int n = room;
+	nvmlValueType_t type;
+	nvmlDevice_t dev;
+	nvmlReturn_t r;
+
+	if (!samples)
+		return -ENOMEM;
+	r = nvml->lib.nvmlDeviceGetHandleByIndex_v2(index, &dev);
+	if (!r)
+		r = nvml->lib.nvmlDeviceGetSamples(dev, NVML_TOTAL_POWER_SAMPLES, since_us, &type, &n,
+						   samples);
+	/* The type says which part of a value was written. */
+	if (!r && type != NVML_VALUE_TYPE_UNSIGNED_INT)
+		r = NVML_ERROR_NOT_SUPPORTED;
+	for (unsigned int i = 0; !r && i < n && i < room; i++)
+		ret[i] = (struct nvml_power){samples[i].timeStamp, samples[i].sampleValue.uiVal};
+	free(samples);
+	if (r == NVML_ERROR_NOT_FOUND) /* no newer one */
+		return 0;
+	return r ? nvml_errno(r) : (int)min_u64(n, room);
+}
+
 /* The library refuses less room than for this many samples, however few there are. */
 #define BUSY_ROOM 128
 

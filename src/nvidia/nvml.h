@@ -63,6 +63,23 @@ struct nvml_traffic {
 struct nvml_traffic nvml_device_traffic(struct nvml *nvml, unsigned int index);
 
 /*
+ * All energy that the device took since its driver was loaded, in millijoules: a figure that moves about
+ * ten times a second. -ENOTSUP: it does not tell.
+ */
+int nvml_device_energy(struct nvml *nvml, unsigned int index, uint64_t *ret_mj);
+
+/*
+ * The device's power in each of the driver's samples after `since_us`, wall time in microseconds: the
+ * oldest first, some 20 ms each, of the last seconds. How many, or -ENOTSUP and the like.
+ */
+struct nvml_power {
+	uint64_t at_us; /* its end */
+	uint32_t milliwatt;
+};
+int nvml_device_power(struct nvml *nvml, unsigned int index, uint64_t since_us,
+		      struct nvml_power *ret, unsigned int room);
+
+/*
  * The part of the driver's windows since then in which a process had SMs busy, for each that did;
  * for free(). An empty list is NULL. `since_us` is wall time, in microseconds.
  */

@@ -61,6 +61,21 @@ int role_open(struct role *role, const struct role_file *file, const char *tenan
 	return r < 0 ? r : role_map(role, file, file->use);
 }
 
+static int role_note_runtime(struct role *role, const char *runtime)
+{
+	if (strlen(runtime) >= sizeof(role->runtime))
+		return -EINVAL;
+	strcpy(role->runtime, runtime);
+	return 0;
+}
+
+int role_watch(struct role *role, const struct role_file *file, const char *runtime)
+{
+	int r = role_note_runtime(role, runtime);
+
+	return r < 0 ? r : role_map(role, file, 0);
+}
+
 void role_close(struct role *role)
 {
 	role_drop(role);
@@ -80,11 +95,10 @@ static void role_say_claim(struct role *role)
 int role_claim(struct role *role, const struct role_file *file, const char *runtime)
 {
 	CLEANUP_CLOSE int fd = -EBADF;
-	int r;
+	int r = role_note_runtime(role, runtime);
 
-	if (strlen(runtime) >= sizeof(role->runtime))
-		return -EINVAL;
-	strcpy(role->runtime, runtime);
+	if (r < 0)
+		return r;
 	fd = role_file_join(file, runtime);
 	r = fd < 0 ? fd : shared_file_lock(fd, file->claim, 1);
 	if (!r)

@@ -39,32 +39,57 @@ struct units_text units_permille(uint32_t permille)
 	return t;
 }
 
+struct units_unit {
+	const char *name;
+	uint64_t one, below; /* in the base unit; and the number from which on the next is used */
+};
+
+static struct units_text units_of(uint64_t value, const struct units_unit *unit)
+{
+	struct units_text t;
+
+	while (value / unit->one >= unit->below)
+		unit++;
+	if (value / unit->one < 100 && value % unit->one * 10 / unit->one)
+		snprintf(t.s, sizeof(t.s), "%llu.%llu %s", (unsigned long long)(value / unit->one),
+			 (unsigned long long)(value % unit->one * 10 / unit->one), unit->name);
+	else
+		snprintf(t.s, sizeof(t.s), "%llu %s", (unsigned long long)(value / unit->one),
+			 unit->name);
+	return t;
+}
+
 struct units_text units_duration(uint64_t ns)
 {
-	static const struct {
-		const char *name;
-		uint64_t ns, below;
-	} units[] = {
+	static const struct units_unit units[] = {
 		{"us", 1000, 1000},
 		{"ms", 1000000, 1000},
 		{"s", 1000000000, 1000},
 		{"min", UINT64_C(60000000000), 1000},
 		{"h", UINT64_C(3600000000000), UINT64_MAX},
 	};
-	struct units_text t = {"0"};
-	size_t i = 0;
 
 	if (ns < 100)
-		return t;
-	while (ns / units[i].ns >= units[i].below)
-		i++;
-	if (ns / units[i].ns < 100 && ns % units[i].ns * 10 / units[i].ns)
-		snprintf(t.s, sizeof(t.s), "%llu.%llu %s", (unsigned long long)(ns / units[i].ns),
-			 (unsigned long long)(ns % units[i].ns * 10 / units[i].ns), units[i].name);
-	else
-		snprintf(t.s, sizeof(t.s), "%llu %s", (unsigned long long)(ns / units[i].ns),
-			 units[i].name);
-	return t;
+		return (struct units_text){"0"};
+	return units_of(ns, units);
+}
+
+struct units_text units_power(uint32_t milliwatt)
+{
+	static const struct units_unit units[] = {{"W", 1000, UINT64_MAX}};
+
+	return units_of(milliwatt, units);
+}
+
+struct units_text units_energy(uint64_t microjoule)
+{
+	static const struct units_unit units[] = {
+		{"J", 1000000, 3600},
+		{"Wh", UINT64_C(3600000000), 1000},
+		{"kWh", UINT64_C(3600000000000), UINT64_MAX},
+	};
+
+	return units_of(microjoule, units);
 }
 
 struct units_text units_count(size_t n, const char *one, const char *many)

@@ -19,6 +19,10 @@ struct units_text units_permille(uint32_t permille);
 /* "0", "1.5 ms", "12.3 s", "35 min": three digits, cut, never rounded up. */
 struct units_text units_duration(uint64_t ns);
 
+/* "0.1 W", "350 W"; "12.3 J", from 1 Wh on "4.5 Wh", "12 kWh". Likewise cut. */
+struct units_text units_power(uint32_t milliwatt);
+struct units_text units_energy(uint64_t microjoule);
+
 /* "1 process", "3 processes" */
 struct units_text units_count(size_t n, const char *one, const char *many);
 

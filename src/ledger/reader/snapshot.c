@@ -42,6 +42,14 @@ static int snapshot_fit_devices(struct snapshot *snapshot)
 	return 0;
 }
 
+static void snapshot_read_energy(struct ledger *ledger, struct snapshot_device *dev)
+{
+	struct device_time_energy energy = device_time_energy(ledger, dev->index, now_monotonic_ns());
+
+	dev->energy_uj = energy.uj;
+	dev->milliwatt = energy.milliwatt;
+}
+
 /* The policy's devices in its order, then those that only the ledger knows. */
 static int snapshot_list_devices(struct snapshot *snapshot, struct ledger *ledger)
 {
@@ -55,6 +63,7 @@ static int snapshot_list_devices(struct snapshot *snapshot, struct ledger *ledge
 
 		memcpy(dev->uuid, policy->device[i].uuid, 16);
 		dev->index = -1;
+		dev->milliwatt = DEVICE_TIME_NO_POWER;
 		dev->total_bytes = policy->device[i].total_bytes;
 	}
 	for (int i = 0; i < LEDGER_DEVICES; i++) {
@@ -76,6 +85,7 @@ static int snapshot_list_devices(struct snapshot *snapshot, struct ledger *ledge
 		dev->context_bytes = max_u64(info.context_bytes, info.context_mps_bytes);
 		dev->peak_bytes = info.peak_bytes;
 		dev->refusals = info.refusals;
+		snapshot_read_energy(ledger, dev);
 	}
 	for (int i = 0; i < snapshot->ndevices; i++) {
 		struct snapshot_device *dev = &snapshot->device[i];

@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "ledger/device_time.h"
 #include "ledger/ledger.h"
 #include "ledger/policy.h"
 #include "ledger/quota.h"
@@ -52,6 +53,8 @@ struct snapshot_device {
 	uint64_t guessed_bytes; /* of used_bytes: contexts that are charged by a guess, as none was measured */
 	uint64_t peak_bytes; /* most of used_bytes without pending, at least as much as now */
 	uint64_t refusals;
+	uint64_t energy_uj; /* that it took for the tenant, while an allotd was there to measure it */
+	uint32_t milliwatt; /* of now, likewise; DEVICE_TIME_NO_POWER: not known */
 	struct snapshot_compute compute;
 	bool absurd; /* a row holds an impossible figure: counted as full */
 };

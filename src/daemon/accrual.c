@@ -33,13 +33,14 @@
 /* A living tenant has a line an hour. Of one that has none of the last two days nothing is known. */
 #define RESTORE_S	 (2 * JOURNAL_DAY_S)
 #define REFUSALS_A_SECOND 1000000 /* no process has more */
+#define MOST_WATTS	  5000	  /* no device draws more */
 
 /* A tenant on a device. */
 struct accrual_row {
 	struct accrual_row *next;
 	struct ended e; /* sums from the beginning on, as they were last seen; parts, not written yet */
 	uid_t uid;
-	uint64_t done_busy_ns, done_refusals; /* of these sums, that are written */
+	uint64_t done_busy_ns, done_refusals, done_energy_uj; /* of these sums, that are written */
 	uint64_t used_bytes, peak_bytes;      /* now, and since its beginning; e has the part's peak */
 	uint64_t seen_ns;		      /* CLOCK_BOOTTIME; 0: by this process not yet */
 	uint64_t gone_ns;		      /* likewise: it was missed since; 0: it was not */
@@ -150,6 +151,7 @@ static int accrual_join_rest(struct accrual *a, const struct accrual_row *row,
 	rest->e.byte_s += part->byte_s;
 	rest->e.busy_ns += part->busy_ns;
 	rest->e.refusals += part->refusals;
+	rest->e.energy_uj += part->energy_uj;
 	rest->e.peak_bytes = max_u64(rest->e.peak_bytes, part->peak_bytes);
 	return 0;
 }
@@ -180,9 +182,10 @@ static int accrual_write(struct accrual *a, struct accrual_row *row, const struc
 static bool accrual_is_written(const struct accrual_row *row)
 {
 	if (row->rest)
-		return !row->e.alive_ns && !row->e.busy_ns && !row->e.refusals;
+		return !row->e.alive_ns && !row->e.busy_ns && !row->e.refusals && !row->e.energy_uj;
 	return row->closed || (!row->ends && !row->e.alive_ns && row->e.busy_ns == row->done_busy_ns &&
-			       row->e.refusals == row->done_refusals);
+			       row->e.refusals == row->done_refusals &&
+			       row->e.energy_uj == row->done_energy_uj);
 }
 
 static int accrual_flush(struct accrual *a, struct accrual_row *row)
@@ -197,6 +200,9 @@ static int accrual_flush(struct accrual *a, struct accrual_row *row)
 				       row->e.alive_ns + ROUND_NS);
 		part.refusals = min_u64(sat_sub_u64(row->e.refusals, row->done_refusals),
 					(row->e.alive_ns / NS_PER_S + 1) * REFUSALS_A_SECOND);
+		part.energy_uj = min_u64(sat_sub_u64(row->e.energy_uj, row->done_energy_uj),
+					 (row->e.alive_ns + ROUND_NS) / NS_PER_MS * MOST_WATTS * 1000);
+		part.energy_all_uj = row->e.energy_uj;
 		part.busy_all_ns = row->e.busy_ns;
 		part.refusals_all = row->e.refusals;
 	}
@@ -206,11 +212,12 @@ static int accrual_flush(struct accrual *a, struct accrual_row *row)
 		return r;
 	row->done_busy_ns = row->e.busy_ns;
 	row->done_refusals = row->e.refusals;
+	row->done_energy_uj = row->e.energy_uj;
 	row->e.since_s = row->e.ended_s;
 	row->e.alive_ns = row->e.byte_s = 0;
 	row->e.peak_bytes = row->used_bytes;
 	if (row->rest)
-		row->e.busy_ns = row->e.refusals = 0;
+		row->e.busy_ns = row->e.refusals = row->e.energy_uj = 0;
 	row->closed = row->ends;
 	return 0;
 }
@@ -275,12 +282,15 @@ static void accrual_take_figures(struct accrual_row *row, const struct ended *e,
 	row->peak_bytes = e->peak_bytes;
 	row->e.busy_ns = e->busy_ns;
 	row->e.refusals = e->refusals;
+	row->e.energy_uj = e->energy_uj;
 	row->fresh = true;
 	/* A ledger's sums only grow, so this is another one's. */
 	if (row->e.busy_ns < row->done_busy_ns)
 		row->done_busy_ns = 0;
 	if (row->e.refusals < row->done_refusals)
 		row->done_refusals = 0;
+	if (row->e.energy_uj < row->done_energy_uj)
+		row->done_energy_uj = 0;
 }
 
 /* The device's memory; 0: the machine has no such device, so a user has made it up. */
@@ -298,6 +308,7 @@ static void accrual_begin_here(struct accrual_row *row, const struct ended *e)
 {
 	row->done_busy_ns = e->busy_ns;
 	row->done_refusals = e->refusals;
+	row->done_energy_uj = e->energy_uj;
 	row->peak_bytes = e->peak_bytes;
 }
 
@@ -331,7 +342,7 @@ static void accrual_see_device(struct accrual *a, const struct tenant_entry *ent
 {
 	struct ended e = {.began_s = began_s, .used = true, .limit_bytes = d->limit_bytes,
 			  .peak_bytes = d->peak_bytes, .busy_ns = d->compute.busy_ns,
-			  .refusals = d->refusals};
+			  .refusals = d->refusals, .energy_uj = d->energy_uj};
 	uid_t uid = entry->apart ? entry->ledger.st_uid : geteuid();
 	struct accrual_row *row;
 
@@ -433,12 +444,14 @@ static int accrual_restore_part(uid_t uid, const struct ended *e, void *arg)
 		if (!accrual_is_of(row, e))
 			continue;
 		if (!row->found)
-			row->done_busy_ns = row->done_refusals = 0;
+			row->done_busy_ns = row->done_refusals = row->done_energy_uj = 0;
 		/* A line may be before an older one, in the file of a day that a wrong clock named. */
 		if (e->busy_all_ns <= row->e.busy_ns)
 			row->done_busy_ns = max_u64(row->done_busy_ns, e->busy_all_ns);
 		if (e->refusals_all <= row->e.refusals)
 			row->done_refusals = max_u64(row->done_refusals, e->refusals_all);
+		if (e->energy_all_uj <= row->e.energy_uj)
+			row->done_energy_uj = max_u64(row->done_energy_uj, e->energy_all_uj);
 		row->e.since_s = row->e.ended_s = e->ended_s;
 		if (!row->ends)
 			row->e.peak_bytes = row->used_bytes;

@@ -6,7 +6,7 @@
  * and an allotd that was killed, count nothing twice and forget nothing while the ledger is there.
  *
  * Figures of a user's ledger are bounded: a tenant was not busy on a device for longer than it lived,
- * and had no more memory than the device has. Beyond ACCRUAL_OF_USER bytes of a user on one day, or
+ * and had no more memory than the device has, nor more power than any draws. Beyond ACCRUAL_OF_USER bytes of a user on one day, or
  * ACCRUAL_OF_ALL of all, a user's tenants are written together, as "*", in one line for each device
  * and hour. Of such tenants the journal does not know what is written, so another allotd counts what
  * they had once more, if they still live or are in the note of those that ended. A tenant of which

@@ -97,9 +97,10 @@ static size_t ended_write_part(const struct ended *e, char *ret, size_t len)
 
 	return (size_t)snprintf(ret, len,
 				"\t%" PRId64 "\t%" PRIu64 "\t%" PRIu64 "\t%" PRIu64 "\t%" PRIu64
-				"\t%d\t%s",
+				"\t%" PRIu64 "\t%" PRIu64 "\t%d\t%s",
 				e->since_s, e->alive_ns, e->byte_s, e->busy_all_ns, e->refusals_all,
-				e->last, ended_word(e->pod, pod, sizeof(pod)));
+				e->energy_uj, e->energy_all_uj, e->last,
+				ended_word(e->pod, pod, sizeof(pod)));
 }
 
 int ended_append(int fd, const struct ended *e, bool part)
@@ -116,6 +117,8 @@ int ended_append(int fd, const struct ended *e, bool part)
 			     e->limit_bytes, e->peak_bytes, e->busy_ns, e->refusals);
 	if (part)
 		n += ended_write_part(e, line + n, sizeof(line) - n);
+	else
+		n += (size_t)snprintf(line + n, sizeof(line) - n, "\t%" PRIu64, e->energy_uj);
 	line[n++] = '\n';
 	return write(fd, line, n) == (ssize_t)n ? 0 : -ENOSPC;
 }
@@ -148,9 +151,11 @@ static bool ended_parse_part(const char *text, struct ended *e)
 	char pod[POD_WORDS_BYTES];
 	int last;
 
-	if (sscanf(text, "%" SCNd64 " %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64 " %d %380s",
-		   &e->since_s, &e->alive_ns, &e->byte_s, &e->busy_all_ns, &e->refusals_all, &last,
-		   pod) != 7 ||
+	if (sscanf(text,
+		   "%" SCNd64 " %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64
+		   " %d %380s",
+		   &e->since_s, &e->alive_ns, &e->byte_s, &e->busy_all_ns, &e->refusals_all,
+		   &e->energy_uj, &e->energy_all_uj, &last, pod) != 9 ||
 	    !ended_is_time(e->since_s))
 		return false;
 	e->last = last;
@@ -159,8 +164,10 @@ static bool ended_parse_part(const char *text, struct ended *e)
 	return true;
 }
 
-static void ended_fill_part(struct ended *e)
+static void ended_fill_part(const char *text, struct ended *e)
 {
+	sscanf(text, "%" SCNu64, &e->energy_uj);
+	e->energy_all_uj = e->energy_uj;
 	e->since_s = e->began_s;
 	e->alive_ns = e->ended_s > e->began_s ? (uint64_t)(e->ended_s - e->began_s) * NS_PER_S : 0;
 	e->busy_all_ns = e->busy_ns;
@@ -186,7 +193,7 @@ bool ended_parse(const char *line, bool part, struct ended *ret)
 	else if (strlen(device) != 32 || !ended_parse_device(device, e.uuid))
 		return false;
 	if (!part)
-		ended_fill_part(&e);
+		ended_fill_part(line + at, &e);
 	else if (!ended_parse_part(line + at, &e))
 		return false;
 	*ret = e;
@@ -297,6 +304,7 @@ int ended_note(const char *runtime, const char *name, const struct snapshot *sna
 		e.limit_bytes = device->limit_bytes;
 		e.peak_bytes = device->peak_bytes;
 		e.busy_ns = device->compute.busy_ns;
+		e.energy_uj = device->energy_uj;
 		e.refusals = device->refusals;
 		r = ended_append(fd, &e, false);
 	}

@@ -21,14 +21,15 @@ struct ended {
 	uint8_t uuid[16];
 	uint64_t limit_bytes; /* 0: none */
 	uint64_t peak_bytes, busy_ns, refusals;
+	uint64_t energy_uj; /* 0: not measured */
 	/*
-	 * In the journal a line is a part of a tenant's life, from since_s to ended_s: busy_ns and
-	 * refusals are those of the part. Else the part is all of it, without a Pod and byte-seconds.
+	 * In the journal a line is a part of a tenant's life, from since_s to ended_s: busy_ns,
+	 * refusals and energy_uj are those of the part. Else the part is all of it, without a Pod and byte-seconds.
 	 */
 	int64_t since_s;
 	uint64_t alive_ns;		    /* of the part, by a clock that does not jump */
 	uint64_t byte_s;		    /* used bytes times seconds, of the part */
-	uint64_t busy_all_ns, refusals_all; /* from the tenant's beginning on */
+	uint64_t busy_all_ns, refusals_all, energy_all_uj; /* from the tenant's beginning on */
 	bool last;			    /* the tenant ended with it */
 	char pod[POD_WORDS_BYTES];	    /* pod_words(); "": none is known */
 };

@@ -95,6 +95,8 @@ static void tenants_json_put_device(struct json *j, const struct snapshot_device
 	json_u64(j, "suspended_bytes", d->out_bytes);
 	json_u64(j, "peak_bytes", d->peak_bytes);
 	json_u64(j, "refusals", d->refusals);
+	json_u64_if(j, "power_mw", d->milliwatt != DEVICE_TIME_NO_POWER, d->milliwatt);
+	json_u64_if(j, "energy_uj", d->energy_uj, d->energy_uj);
 	tenants_json_put_compute(j, d);
 	json_bool(j, "damaged", d->absurd);
 	json_close(j, '}');

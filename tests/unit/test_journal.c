@@ -36,7 +36,8 @@ static struct ended part(const char *name)
 	struct ended e = {.began_s = NOON - 7200, .since_s = NOON - 3600, .ended_s = NOON,
 			  .used = true, .uuid = {1, 2}, .limit_bytes = 3, .peak_bytes = 4,
 			  .busy_ns = 5, .refusals = 6, .alive_ns = 7, .byte_s = 8,
-			  .busy_all_ns = 9, .refusals_all = 10, .pod = "space/pod/main"};
+			  .busy_all_ns = 9, .refusals_all = 10,
+			  .energy_uj = 11, .energy_all_uj = 12, .pod = "space/pod/main"};
 
 	snprintf(e.name, sizeof(e.name), "%s", name);
 	return e;
@@ -116,8 +117,8 @@ static void check_rubbish(void)
 	append(0, "job", NOON);
 	write_text(file_of(0, "2026-11-30.tsv"),
 		   "\nno line\n\n\xff\xfe\n\n-1 -1 -1\n"
-		   "later\t1\t2\t-\t0\t0\t0\t1\t1\t2\t3\t4\t5\t1\t-\tnew\tfields\n");
-	write_text(file_of(0, "2026-11-31.tsv.swp"), "\nx\t1\t2\t-\t0\t0\t0\t1\t1\t2\t3\t4\t5\t1\t-\n");
+		   "later\t1\t2\t-\t0\t0\t0\t1\t1\t2\t3\t4\t5\t6\t7\t1\t-\tnew\tfields\n");
+	write_text(file_of(0, "2026-11-31.tsv.swp"), "\nx\t1\t2\t-\t0\t0\t0\t1\t1\t2\t3\t4\t5\t6\t7\t1\t-\n");
 	CHECK_EQ(read_all(0, NOON), 2);
 	CHECK(!strcmp(found[1].name, "later") && found[1].last && !found[1].used);
 	CHECK_EQ(found[1].refusals_all, 5);

@@ -206,6 +206,11 @@ static double report_gib_hours(double byte_s)
 	return byte_s / (double)(UINT64_C(1) << 30) / 3600.0;
 }
 
+static double report_watt_hours(uint64_t uj)
+{
+	return (double)uj / 1e6 / 3600.0;
+}
+
 static const char *report_who(const struct args *a, const struct sums_part *part,
 			      char user[static USER_BYTES])
 {
@@ -218,9 +223,9 @@ static const char *report_who(const struct args *a, const struct sums_part *part
 static int report_print_table(const struct args *a, const struct sums *sums)
 {
 	static const char *const headings[] = {
-		[SUMS_USER] = "USER|POD|>TENANTS|>BUSY H|>ALLOTTED H|>GIB H|>PEAK|>REFUSED",
-		[SUMS_NAME] = "TENANT|POD|>TENANTS|>BUSY H|>ALLOTTED H|>GIB H|>PEAK|>REFUSED",
-		[SUMS_DAY] = "DAY|POD|>TENANTS|>BUSY H|>ALLOTTED H|>GIB H|>PEAK|>REFUSED"};
+		[SUMS_USER] = "USER|POD|>TENANTS|>BUSY H|>ALLOTTED H|>GIB H|>WH|>PEAK|>REFUSED",
+		[SUMS_NAME] = "TENANT|POD|>TENANTS|>BUSY H|>ALLOTTED H|>GIB H|>WH|>PEAK|>REFUSED",
+		[SUMS_DAY] = "DAY|POD|>TENANTS|>BUSY H|>ALLOTTED H|>GIB H|>WH|>PEAK|>REFUSED"};
 	char user[USER_BYTES];
 	struct table *t;
 
@@ -238,6 +243,7 @@ static int report_print_table(const struct args *a, const struct sums *sums)
 		table_cell(t, "%.3f", report_hours(part->busy_ns));
 		table_cell(t, "%.3f", report_hours(part->allotted_ns));
 		table_cell(t, "%.3f", report_gib_hours(part->byte_s));
+		table_cell_if(t, part->energy_uj, "%.1f", report_watt_hours(part->energy_uj));
 		table_cell(t, "%s", units_bytes(part->peak_bytes).s);
 		table_cell(t, "%" PRIu64, part->refusals);
 	}
@@ -265,16 +271,17 @@ static void report_print_csv(const struct args *a, const struct sums *sums)
 {
 	char user[USER_BYTES];
 
-	printf("%s,pod,tenants,busy_hours,allotted_hours,gib_hours,peak_bytes,refusals\r\n",
+	printf("%s,pod,tenants,busy_hours,allotted_hours,gib_hours,peak_bytes,refusals,watt_hours\r\n",
 	       by_words[a->by]);
 	for (size_t i = 0; i < sums->n; i++) {
 		const struct sums_part *part = &sums->list[i];
 
 		report_put_field(report_who(a, part, user));
 		report_put_field(part->pod);
-		printf("%" PRIu64 ",%.6f,%.6f,%.6f,%" PRIu64 ",%" PRIu64 "\r\n", part->tenants,
+		printf("%" PRIu64 ",%.6f,%.6f,%.6f,%" PRIu64 ",%" PRIu64 ",%.6f\r\n", part->tenants,
 		       report_hours(part->busy_ns), report_hours(part->allotted_ns),
-		       report_gib_hours(part->byte_s), part->peak_bytes, part->refusals);
+		       report_gib_hours(part->byte_s), part->peak_bytes, part->refusals,
+		       report_watt_hours(part->energy_uj));
 	}
 }
 
@@ -304,6 +311,7 @@ static void report_print_json(const struct args *a, const struct sums *sums, con
 		json_number(&j, "byte_seconds", part->byte_s);
 		json_u64(&j, "peak_bytes", part->peak_bytes);
 		json_u64(&j, "refusals", part->refusals);
+		json_u64(&j, "energy_uj", part->energy_uj);
 		json_close(&j, '}');
 	}
 	json_close(&j, ']');

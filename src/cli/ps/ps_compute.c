@@ -43,7 +43,7 @@ static void ps_compute_put_unknown(struct table *t)
 {
 	for (int i = 0; i < 3; i++)
 		table_cell(t, "-");
-	table_skip(t, 1);
+	table_skip(t, 3);
 }
 
 /* The latency that was asked, and what was had: how long work waited for a turn. */
@@ -78,6 +78,8 @@ static void ps_compute_put_device(struct table *t, const struct tenant_entry *e,
 	table_cell(t, "%s", units_duration(compute->throttled_ns).s);
 	table_cell(t, "%s", compute->debt_ns > 0 ? units_duration((uint64_t)compute->debt_ns).s
 						 : "");
+	table_cell_if(t, d->milliwatt != DEVICE_TIME_NO_POWER, "%s", units_power(d->milliwatt).s);
+	table_cell_if(t, d->energy_uj, "%s", units_energy(d->energy_uj).s);
 	ps_compute_put_waits(t, e->snapshot);
 }
 
@@ -97,7 +99,7 @@ int ps_compute(const struct tenants *tenants, FILE *out)
 {
 	struct table *t =
 		table_new("TENANT|GPU|COMPUTE|MODE|CONTROL|>TARGET|>CUS|>1 S|>60 S|>HELD|>DEBT|"
-			  ">ASKED|>WAIT P50|>P99|BEHIND");
+			  ">POWER|>ENERGY|>ASKED|>WAIT P50|>P99|BEHIND");
 
 	for (size_t i = 0; i < tenants->n; i++) {
 		const struct tenant_entry *e = &tenants->list[i];

@@ -16,6 +16,7 @@ static void ps_json_put_ended(struct json *j, const struct ended *e)
 	json_u64(j, "peak_bytes", e->peak_bytes);
 	json_known_u64(j, "busy_ns", e->busy_ns);
 	json_u64(j, "refusals", e->refusals);
+	json_known_u64(j, "energy_uj", e->energy_uj);
 	json_close(j, '}');
 }
 

@@ -33,6 +33,7 @@ static void sums_join(struct sums_part *to, const struct sums_part *from)
 	to->byte_s += from->byte_s;
 	to->peak_bytes = max_u64(to->peak_bytes, from->peak_bytes);
 	to->refusals = sat_add_u64(to->refusals, from->refusals);
+	to->energy_uj = sat_add_u64(to->energy_uj, from->energy_uj);
 	if (*from->pod)
 		memcpy(to->pod, from->pod, sizeof(to->pod));
 }
@@ -119,6 +120,7 @@ static int sums_put_share(struct sums *sums, uid_t uid, const struct ended *e, c
 		part.allotted_ns = sums_share(e->alive_ns, share);
 		part.byte_s = (double)e->byte_s * share;
 		part.peak_bytes = e->peak_bytes;
+		part.energy_uj = sums_share(e->energy_uj, share);
 	}
 	part.refusals = ends ? e->refusals : 0;
 	return sums_put(sums, &part);

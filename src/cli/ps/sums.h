@@ -22,6 +22,7 @@ struct sums_part {
 	uint64_t busy_ns, allotted_ns; /* on all devices: the second is the tenants' time on each */
 	double byte_s;
 	uint64_t peak_bytes, refusals;
+	uint64_t energy_uj;
 };
 
 struct sums {

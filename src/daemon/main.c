@@ -26,6 +26,7 @@
 #include "daemon/audit/inventory.h"
 #include "daemon/audit/strangers.h"
 #include "daemon/cut.h"
+#include "daemon/energy/energy.h"
 #include "daemon/overcommit.h"
 #include "daemon/site/notify.h"
 #include "daemon/site/site.h"
@@ -134,6 +135,7 @@ struct node {
 	struct overcommit *overcommit; /* likewise */
 	struct history *history;
 	struct accrual *accrual; /* NULL: what tenants use is not kept */
+	struct energy *energy;	 /* NULL: of tenants it is not measured, or by another allotd */
 	char journal[PATH_MAX];
 	struct site site;
 	struct kube_conf kube_conf; /* as it was at the start */
@@ -419,12 +421,22 @@ static bool main_start_kube(struct service *s)
 	return true;
 }
 
+static void main_start_energy(struct node *node)
+{
+	int r = energy_start(node->runtime, &node->energy);
+
+	if (r < 0)
+		log_line(LOG_WARN, "nobody measures the energy that tenants of %s use: %s", node->runtime,
+			 strerror(-r));
+}
+
 static void main_take_over(void *arg)
 {
 	struct service *s = arg;
 
 	log_line(LOG_SAY, "the other allotd has ended: this allotd decides by now whose turn it is in %s",
 		 s->node->runtime);
+	main_start_energy(s->node);
 	s->failed = !main_make_tenants(s, "ends") || !main_start_kube(s);
 	if (s->failed)
 		loop_end(s->loop);
@@ -451,6 +463,7 @@ static bool main_start_turns(struct service *s)
 			 site_file_path(&s->args->site));
 		return false;
 	}
+	main_start_energy(node);
 	return main_make_tenants(s, "does not begin") && main_start_kube(s);
 }
 
@@ -554,6 +567,7 @@ static int main_serve(struct node *node, struct args *a, struct loop *loop)
 	r = main_start_turns(&service) ? main_answer(node, a, loop) : -ECANCELED;
 	if (service.failed)
 		r = -ECANCELED;
+	energy_end(node->energy);
 	if (node->accrual)
 		main_take_sample(node);
 	accrual_close(node->accrual);

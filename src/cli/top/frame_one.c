@@ -203,6 +203,11 @@ void frame_one(struct frame *frame, const struct view *view, struct frame_state 
 	frame_one_add_away(frame, row);
 	if (row->device && row->device->refusals)
 		frame_line_add(frame, "refused %" PRIu64, row->device->refusals);
+	if (row->device && row->device->energy_uj)
+		frame_line_add(frame, "energy  %s%s%s", units_energy(row->device->energy_uj).s,
+			       row->device->milliwatt != DEVICE_TIME_NO_POWER ? ", now " : "",
+			       row->device->milliwatt != DEVICE_TIME_NO_POWER
+				       ? units_power(row->device->milliwatt).s : "");
 	if (rows_has_share(row))
 		frame_one_add_share(frame, row, state->utf8, height);
 	else if (row->device && row->device->compute.units)

@@ -30,6 +30,7 @@ enum {
 	ROW_SHARE,
 	ROW_OF,
 	ROW_SHARE_TRAIL,
+	ROW_POWER,
 	ROW_HOW,
 	ROW_AWAY,
 	ROW_REFUSED,
@@ -54,6 +55,7 @@ static const struct column row_columns[ROW_COLUMNS] = {
 	[ROW_SHARE] = {"SHARE", 6, 6, 1, COLUMN_RIGHT, COLUMN_FITS},
 	[ROW_OF] = {"OF", 5, 6, 3, COLUMN_RIGHT, COLUMN_FITS},
 	[ROW_SHARE_TRAIL] = {"LAST MINUTE", 11, SNAPSHOT_SECONDS, 8, COLUMN_LEFT, COLUMN_GROWS},
+	[ROW_POWER] = {"POWER", 5, 7, 8, COLUMN_RIGHT, COLUMN_FITS},
 	[ROW_HOW] = {"HOW", 3, 20, 11, COLUMN_LEFT, COLUMN_FITS},
 	[ROW_AWAY] = {"AWAY", 6, 10, 3, COLUMN_RIGHT, COLUMN_FITS},
 	[ROW_REFUSED] = {"REFUSED", 7, 7, 3, COLUMN_RIGHT, COLUMN_FITS},
@@ -102,6 +104,8 @@ static void frame_table_fill_tenant(const struct row *row, struct cells *cells)
 		cells_put(cells, ROW_HOW, "%s", compute_how(&s->policy).s);
 	if (away && s->policy.flags & POLICY_SWAPPABLE)
 		cells_put(cells, ROW_AWAY, "%s", units_bytes(away).s);
+	if (row->device && row->device->milliwatt != DEVICE_TIME_NO_POWER)
+		cells_put(cells, ROW_POWER, "%s", units_power(row->device->milliwatt).s);
 	if (row->device && row->device->refusals)
 		cells_put(cells, ROW_REFUSED, "%" PRIu64, row->device->refusals);
 }

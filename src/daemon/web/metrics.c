@@ -8,8 +8,8 @@
 #include "daemon/web/exposition.h"
 #include "text/units.h"
 
-enum unit { UNIT_BYTES, UNIT_COUNT, UNIT_NS, UNIT_SIGNED_NS, UNIT_PERMILLE, UNIT_BP };
-enum when { WHEN_ALWAYS, WHEN_KNOWN, WHEN_MEASURED, WHEN_OWES };
+enum unit { UNIT_BYTES, UNIT_COUNT, UNIT_NS, UNIT_SIGNED_NS, UNIT_UJ, UNIT_MW, UNIT_PERMILLE, UNIT_BP };
+enum when { WHEN_ALWAYS, WHEN_KNOWN, WHEN_MEASURED, WHEN_DRAWS, WHEN_OWES };
 
 struct row {
 	const char *name, *kind, *help;
@@ -64,6 +64,8 @@ static bool metrics_has(const struct row *row, const struct snapshot_device *dev
 						   : metrics_u64(device, row->at);
 	case WHEN_MEASURED:
 		return tenants_measured(device);
+	case WHEN_DRAWS:
+		return device->milliwatt != DEVICE_TIME_NO_POWER;
 	case WHEN_OWES:
 		return tenants_measured(device) && device->compute.owes;
 	default:
@@ -85,6 +87,14 @@ static void metrics_put_value(FILE *out, const struct row *row,
 		if (ns < 0)
 			fputc('-', out);
 		exposition_put_ns(out, ns < 0 ? -(uint64_t)ns : (uint64_t)ns);
+		break;
+	case UNIT_UJ:
+		fprintf(out, "%" PRIu64 ".%06" PRIu64, metrics_u64(device, row->at) / 1000000,
+			metrics_u64(device, row->at) % 1000000);
+		break;
+	case UNIT_MW:
+		fprintf(out, "%" PRIu32 ".%03" PRIu32, metrics_u32(device, row->at) / 1000,
+			metrics_u32(device, row->at) % 1000);
 		break;
 	case UNIT_PERMILLE:
 		fprintf(out, "%" PRIu32 ".%03" PRIu32, metrics_u32(device, row->at) / 1000,

@@ -25,7 +25,7 @@ static uint64_t boot_ns;
 
 struct sum {
 	int lines, last;
-	uint64_t busy_ns, alive_ns, byte_s, refusals, peak_bytes;
+	uint64_t busy_ns, alive_ns, byte_s, refusals, peak_bytes, energy_uj;
 	char name[POLICY_NAME_BYTES];
 };
 
@@ -39,6 +39,7 @@ static int add(uid_t uid, const struct ended *e, void *arg)
 	sum->alive_ns += e->alive_ns;
 	sum->byte_s += e->byte_s;
 	sum->refusals += e->refusals;
+	sum->energy_uj += e->energy_uj;
 	sum->peak_bytes = e->peak_bytes;
 	strcpy(sum->name, e->name);
 	return 0;
@@ -65,9 +66,11 @@ static void restart(void)
 	CHECK_EQ(accrual_open(runtime, dir, &accrual), 0);
 }
 
-/* The tenant's directory, with a time at which it began. */
+/* The tenant's directory, with a time at which it began: ten minutes past an hour, at which lines are written. */
 static void begin(void)
 {
+	time_t past = time(NULL) / 3600 * 3600 - 3000;
+	const struct timespec began[] = {{.tv_sec = past}, {.tv_sec = past}};
 	static int number;
 
 	snprintf(runtime, sizeof(runtime), "%.*s/%d", PATH_MAX - 32, fixture_runtime_dir(), number++);
@@ -76,7 +79,9 @@ static void begin(void)
 	CHECK_EQ(tenant_make_users(runtime), 0);
 	CHECK_EQ(mkdir(entry.dir, 0700), 0);
 	CHECK_EQ(journal_make(runtime, dir), 0);
+	CHECK_EQ(utimensat(AT_FDCWD, entry.dir, began, 0), 0);
 	began_s = tenants_began(entry.dir);
+	CHECK_EQ(began_s, past);
 	now_s = began_s;
 	boot_ns = UP;
 	on[0] = (struct snapshot_device){.uuid = {1}, .limit_bytes = 100, .used_bytes = 10,
@@ -104,6 +109,7 @@ static void remove_tenant(void)
 static void use(uint64_t busy_s, uint64_t refusals)
 {
 	on[0].compute.busy_ns += busy_s * NS_PER_S;
+	on[0].energy_uj += busy_s * 100;
 	on[0].refusals += refusals;
 }
 
@@ -123,6 +129,7 @@ static void check_hours(void)
 	end();
 	CHECK_EQ(written(1000).lines, 2);
 	CHECK_EQ(written(1000).busy_ns, 12 * NS_PER_S);
+	CHECK_EQ(written(1000).energy_uj, 1200);
 	CHECK_EQ(written(1000).alive_ns, 4000 * NS_PER_S);
 	CHECK_EQ(written(1000).byte_s, 40000);
 	CHECK_EQ(written(1000).refusals, 2);
@@ -143,10 +150,12 @@ static void check_end(void)
 	CHECK_EQ(written(1000).last, 1);
 	CHECK_EQ(written(1000).refusals, 3);
 	CHECK_EQ(written(1000).busy_ns, 6 * NS_PER_S);
+	CHECK_EQ(written(1000).energy_uj, 600);
 	restart();
 	look_after(20);
 	end();
 	CHECK_EQ(written(1000).lines, 1);
+	CHECK_EQ(written(1000).energy_uj, 600);
 }
 
 /* It has not lived for a second, by times on disk, when allotd stops. */
@@ -223,10 +232,12 @@ static void check_restart(void)
 	look_after(100);
 	restart();
 	CHECK_EQ(written(1000).busy_ns, 50 * NS_PER_S);
+	CHECK_EQ(written(1000).energy_uj, 5000);
 	use(7, 1); /* without a daemon */
 	look_after(100);
 	restart();
 	CHECK_EQ(written(1000).busy_ns, 57 * NS_PER_S);
+	CHECK_EQ(written(1000).energy_uj, 5700);
 	CHECK_EQ(written(1000).refusals, 6);
 	CHECK_EQ(written(1000).alive_ns, 200 * NS_PER_S);
 	remove_tenant();
@@ -277,10 +288,12 @@ static void check_forged(void)
 	begin();
 	look_after(0);
 	on[0].compute.busy_ns = on[0].refusals = on[0].peak_bytes = on[0].used_bytes = UINT64_MAX;
+	on[0].energy_uj = UINT64_MAX;
 	look_after(20);
 	look_after(20);
 	restart();
 	CHECK_EQ(written(1000).busy_ns, 41 * NS_PER_S);
+	CHECK_EQ(written(1000).energy_uj, UINT64_C(41) * 5000 * 1000000);
 	CHECK_EQ(written(1000).peak_bytes, 1000);
 	CHECK(written(1000).byte_s <= 40 * 1000);
 	/* Sums that fall count from where they are. */

@@ -21,6 +21,8 @@ static struct snapshot_device on_device = {
 	.pending = 7,
 	.peak_bytes = 2147483648,
 	.refusals = 3,
+	.energy_uj = 1234000005,
+	.milliwatt = 250040,
 	.compute = {.measured = true, .share_permille = 25, .achieved_1s_bp = 2549, .busy_ns = 12000000034,
 		    .cap_permille = 250, .owes = true, .debt_ns = -1500000, .launches = 42,
 		    .throttled_ns = 5},
@@ -132,6 +134,22 @@ static void check_unknown(void)
 	on_device.compute.measured = true;
 }
 
+/* Nobody measured it, or nobody does now. */
+static void check_energy(void)
+{
+	write_again();
+	has_line("allot_energy_joules_total{tenant=\"jobA\",device=\"" GPU "\"} 1234.000005");
+	has_line("allot_power_watts{tenant=\"jobA\",device=\"" GPU "\"} 250.040");
+	on_device.milliwatt = 0;
+	write_again();
+	has_line("allot_power_watts{tenant=\"jobA\",device=\"" GPU "\"} 0.000");
+	on_device.milliwatt = DEVICE_TIME_NO_POWER;
+	on_device.energy_uj = 0;
+	write_again();
+	CHECK(!strstr(text, "allot_power_watts{"));
+	CHECK(!strstr(text, "allot_energy_joules_total{"));
+}
+
 /* Nothing measures time on AMD's devices, so nothing is said of it. */
 static void check_amd(void)
 {
@@ -182,6 +200,7 @@ int main(void)
 	check_figures();
 	check_audit();
 	check_unknown();
+	check_energy();
 	check_amd();
 	free(text);
 	return 0;

@@ -62,6 +62,8 @@ static void check_figures(void)
 	CHECK_EQ(snapshot->device[0].driver_bytes, 530 * MIB);
 	CHECK_EQ(snapshot->device[0].host_bytes, 3 * MIB);
 	CHECK_EQ(snapshot->device[0].refusals, 1);
+	CHECK_EQ(snapshot->device[0].energy_uj, 0);
+	CHECK_EQ(snapshot->device[0].milliwatt, DEVICE_TIME_NO_POWER);
 	CHECK(!snapshot->device[0].absurd);
 	CHECK_EQ(snapshot->nprocesses, 2);
 	CHECK(snapshot->process[0].live);
@@ -355,12 +357,29 @@ static void check_errors(void)
 	CHECK(!snapshot);
 }
 
+/* Energy only grows; power is said of now, and no power is not the same as none known. */
+static void check_energy(void)
+{
+	struct ledger *l = slot_ledger(fixture_join(fixture_tenant("energy")));
+	uint64_t now = now_monotonic_ns();
+
+	device_time_add_energy(l, 0, 5, 7, now);
+	device_time_add_energy(l, 0, UINT64_C(1) << 40, 0, now);
+	CHECK_EQ(device_time_energy(l, 0, now).uj, (UINT64_C(1) << 40) + 5);
+	CHECK_EQ(device_time_energy(l, 0, now + NS_PER_S).milliwatt, 0);
+	CHECK_EQ(device_time_energy(l, 0, now + 60 * NS_PER_S).milliwatt, DEVICE_TIME_NO_POWER);
+	device_time_add_energy(l, 0, 0, 456789, now);
+	CHECK_EQ(read_snapshot(l->dir)->device[0].milliwatt, 456789);
+	CHECK_EQ(read_snapshot(l->dir)->device[0].energy_uj, (UINT64_C(1) << 40) + 5);
+}
+
 int main(void)
 {
 	check_figures();
 	check_devices();
 	check_target();
 	check_compute();
+	check_energy();
 	check_namespace();
 	check_errors();
 	return 0;

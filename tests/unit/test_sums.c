@@ -18,6 +18,7 @@ static void add(const char *name, int64_t began_s, int64_t since_s, int64_t ende
 {
 	struct ended e = {.began_s = began_s, .since_s = since_s, .ended_s = ended_s, .used = true,
 			  .busy_ns = 1000, .alive_ns = 4000, .byte_s = 8000, .refusals = 3,
+			  .energy_uj = 6000,
 			  .peak_bytes = (uint64_t)(ended_s - since_s)};
 
 	snprintf(e.name, sizeof(e.name), "%s", name);
@@ -33,6 +34,7 @@ static void check(size_t i, const char *key, uint64_t tenants, uint64_t busy_ns,
 	CHECK_EQ(sums.list[i].busy_ns, busy_ns);
 	CHECK_EQ(sums.list[i].allotted_ns, 4 * busy_ns);
 	CHECK_EQ(sums.list[i].byte_s, 8 * busy_ns);
+	CHECK_EQ(sums.list[i].energy_uj, 6 * busy_ns);
 	CHECK_EQ(sums.list[i].refusals, refusals);
 }
 

@@ -96,11 +96,38 @@ static void check_random(void)
 	about(sum, should * US, should * US / 50);
 }
 
+/* The parts of a time are its whole, and what the ring has written over is nothing. */
+static void check_busy(void)
+{
+	const uint64_t t = 2000 * SECOND;
+
+	fresh();
+	timeline_add(&timeline, t + 10 * MS, t + 12 * MS);
+	timeline_add(&timeline, t + 20 * MS, t + 35 * MS);
+	about(timeline_busy_ns(&timeline, t, t + 100 * MS), 17 * MS, 20 * US);
+	about(timeline_busy_ns(&timeline, t + 11 * MS, t + 25 * MS), 6 * MS, 20 * US);
+	about(timeline_busy_ns(&timeline, t + 12 * MS, t + 20 * MS), 0, 20 * US);
+	CHECK_EQ(timeline_busy_ns(&timeline, t + 30 * MS, t + 30 * MS), 0);
+	for (uint64_t at = t, sum = 0; at <= t + 50 * MS; at += 777 * US) {
+		sum += timeline_busy_ns(&timeline, at, at + 777 * US);
+		about(sum, timeline_busy_ns(&timeline, t, at + 777 * US), 100 * US);
+	}
+	CHECK_EQ(timeline_busy_ns(&timeline, t - 10 * SECOND, t - 9 * SECOND), 0);
+	CHECK_EQ(timeline_busy_ns(&timeline, 0, UINT64_MAX), 0);
+	/* One turn of the ring later, the same words are another time's. */
+	CHECK_EQ(timeline_busy_ns(&timeline, t + 10 * MS + TIMELINE_WORDS * TIMELINE_BITS * TIMELINE_BIT_NS,
+				  t + 12 * MS + TIMELINE_WORDS * TIMELINE_BITS * TIMELINE_BIT_NS), 0);
+	timeline_add(&timeline, t + 10 * MS + TIMELINE_WORDS * TIMELINE_BITS * TIMELINE_BIT_NS,
+		     t + 35 * MS + TIMELINE_WORDS * TIMELINE_BITS * TIMELINE_BIT_NS);
+	about(timeline_busy_ns(&timeline, t, t + 100 * MS), 0, 500 * US);
+}
+
 int main(void)
 {
 	check_order();
 	check_ring();
 	check_damage();
 	check_random();
+	check_busy();
 	return 0;
 }

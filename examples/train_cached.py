@@ -18,8 +18,12 @@ import torch
 ROWS, COLUMNS, BLOCKS = 4096, 1024, 1024  # 16 MiB a block, 16 GiB in all
 
 
+SIZE = ROWS * COLUMNS * 4
+
+
 class Cache:
-    """Blocks of examples, the newest ones on the device."""
+    """Blocks of examples on the device, as many as there is room for: all are used in turn, so those that
+    came first stay."""
 
     def __init__(self):
         self.blocks, self.limit, self.lock = {}, 256 << 20, threading.Lock()
@@ -31,16 +35,16 @@ class Cache:
             made = torch.Generator().manual_seed(i)
             block = torch.rand(ROWS, COLUMNS, generator=made).cuda()
             with self.lock:
-                self.blocks[i] = block
-            self.shrink(self.limit)
+                if len(self.blocks) * SIZE + SIZE <= self.limit:
+                    self.blocks[i] = block
         return block
 
     def shrink(self, limit):
         """Returns true if a block was dropped. One that is in use goes with its last use."""
         with self.lock:
             before = len(self.blocks)
-            while self.blocks and len(self.blocks) * ROWS * COLUMNS * 4 > limit:
-                self.blocks.pop(next(iter(self.blocks)))
+            while self.blocks and len(self.blocks) * SIZE > limit:
+                self.blocks.popitem()
             return len(self.blocks) < before
 
     def follow(self, state, _):
@@ -69,7 +73,7 @@ def main():
         steps += 1
         if time.monotonic() >= said + 1:
             said += 1
-            print(f"{steps} steps, loss {loss.item():.6f}, {len(cache.blocks) * 16} MiB cached", flush=True)
+            print(f"{steps} steps, loss {loss.item():.6f}, {len(cache.blocks) * SIZE >> 20} MiB cached", flush=True)
 
 
 if __name__ == "__main__":

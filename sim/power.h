@@ -80,9 +80,12 @@ static inline uint64_t sim_power_mj(const struct sim_power *power, uint64_t now_
 	uint64_t tick_ns = now_ns - now_ns % SIM_POWER_TICK_NS, k = tick_ns / SIM_POWER_BIN_NS;
 	uint64_t uj = atomic_load_explicit(&power->all_uj, memory_order_relaxed);
 
-	for (uint64_t i = 1; i <= SIM_POWER_TICK_NS / SIM_POWER_BIN_NS; i++)
-		uj -= sim_power_bin_uj(power, k + i);
-	return uj / 1000 + tick_ns / 1000000 * SIM_POWER_REST_MW / 1000000;
+	for (uint64_t i = 1; i <= SIM_POWER_TICK_NS / SIM_POWER_BIN_NS; i++) {
+		uint64_t later_uj = sim_power_bin_uj(power, k + i);
+
+		uj -= later_uj < uj ? later_uj : uj;
+	}
+	return uj / 1000 + tick_ns / 1000000 * SIM_POWER_REST_MW / 1000;
 }
 
 #endif

@@ -3,7 +3,7 @@
  * allotd: the daemon of a machine. Limits do not depend on it. It serves metrics, finds processes
  * that use a device without a limit, and decides about turns and about the tenants whose memory is on
  * the devices, in place of a tenant's process. One thread serves, and sleeps without requests; one asks
- * the drivers, which may block; two decide.
+ * the drivers, which may block, also for the energy that tenants take; two decide.
  */
 #include <argp.h>
 #include <errno.h>
@@ -135,7 +135,7 @@ struct node {
 	struct overcommit *overcommit; /* likewise */
 	struct history *history;
 	struct accrual *accrual; /* NULL: what tenants use is not kept */
-	struct energy *energy;	 /* NULL: of tenants it is not measured, or by another allotd */
+	struct energy *energy;	 /* NULL: it cannot be measured */
 	char journal[PATH_MAX];
 	struct site site;
 	struct kube_conf kube_conf; /* as it was at the start */
@@ -421,22 +421,13 @@ static bool main_start_kube(struct service *s)
 	return true;
 }
 
-static void main_start_energy(struct node *node)
-{
-	int r = energy_start(node->runtime, &node->energy);
-
-	if (r < 0)
-		log_line(LOG_WARN, "nobody measures the energy that tenants of %s use: %s", node->runtime,
-			 strerror(-r));
-}
-
 static void main_take_over(void *arg)
 {
 	struct service *s = arg;
 
 	log_line(LOG_SAY, "the other allotd has ended: this allotd decides by now whose turn it is in %s",
 		 s->node->runtime);
-	main_start_energy(s->node);
+	energy_begin(s->node->energy);
 	s->failed = !main_make_tenants(s, "ends") || !main_start_kube(s);
 	if (s->failed)
 		loop_end(s->loop);
@@ -463,7 +454,7 @@ static bool main_start_turns(struct service *s)
 			 site_file_path(&s->args->site));
 		return false;
 	}
-	main_start_energy(node);
+	energy_begin(node->energy);
 	return main_make_tenants(s, "does not begin") && main_start_kube(s);
 }
 
@@ -494,6 +485,17 @@ static void main_start_switches(const struct node *node, struct loop *loop, stru
 			 node->control.address, strerror(-r));
 	else
 		log_line(LOG_SAY, "tenants are suspended and resumed at http://%s/", node->control.address);
+}
+
+static void main_open_energy(struct node *node)
+{
+	int r = tenant_make_runtime(node->runtime);
+
+	if (!r)
+		r = energy_open(node->runtime, &node->energy);
+	if (r < 0)
+		log_line(LOG_WARN, "nobody measures the energy that tenants of %s use: %s", node->runtime,
+			 strerror(-r));
 }
 
 static void main_start_accrual(struct node *node)
@@ -559,7 +561,8 @@ static int main_serve(struct node *node, struct args *a, struct loop *loop)
 		log_line(LOG_FAULT, "signals or time cannot be waited for: %s", strerror(-r));
 		return EXIT_FAILURE;
 	}
-	r = audit_start(node->runtime, a->outside, node->stamp, inventory, &node->audit);
+	main_open_energy(node);
+	r = audit_start(node->runtime, a->outside, node->stamp, inventory, node->energy, &node->audit);
 	if (r < 0)
 		log_line(LOG_FAULT, "nobody looks who uses the devices: %s", strerror(-r));
 	main_start_overcommit(node);

@@ -14,6 +14,7 @@
 #include "base/now.h"
 #include "daemon/audit/driver_pids.h"
 #include "daemon/audit/names.h"
+#include "daemon/energy/energy.h"
 #include "node/apart.h"
 #include "node/faults.h"
 #include "nvidia/uuid.h"
@@ -34,6 +35,7 @@ struct audit {
 	char runtime[PATH_MAX];
 	enum audit_action action;
 	struct inventory *inventory;
+	struct energy *energy;
 	pthread_t thread;
 
 	/* The thread's own: */
@@ -301,6 +303,7 @@ static void audit_read_devices(struct audit *audit)
 
 	usage_close(audit->reader);
 	faults_rest(audit->faults_reader);
+	energy_close_driver(audit->energy);
 	audit->reader = NULL;
 	audit->tries--;
 	devices_read(&devices);
@@ -365,6 +368,8 @@ static void *audit_watch(void *arg)
 			audit_look_for_faults(audit);
 		if (audit->reader)
 			audit_look_how_busy(audit);
+		if (audit->reader)
+			energy_step(audit->energy);
 	} while (audit_sleep(audit, now_monotonic_ns() + (audit->reader ? LOOK_NS : DEVICES_NS)));
 	return NULL;
 }
@@ -372,7 +377,7 @@ static void *audit_watch(void *arg)
 /* --- Its beginning and end ------------------------------------------------------------------- */
 
 int audit_start(const char *runtime, enum audit_action action, uint64_t stamp,
-		struct inventory *inventory, struct audit **ret)
+		struct inventory *inventory, struct energy *energy, struct audit **ret)
 {
 	struct audit *audit = calloc(1, sizeof(*audit));
 	pthread_condattr_t clock;
@@ -390,6 +395,7 @@ int audit_start(const char *runtime, enum audit_action action, uint64_t stamp,
 	snprintf(audit->runtime, sizeof(audit->runtime), "%s", runtime);
 	audit->action = action;
 	audit->inventory = inventory;
+	audit->energy = energy;
 	audit->stamp = stamp;
 	audit->stamped_ns = now_monotonic_ns();
 	pthread_mutex_init(&audit->lock, NULL);

@@ -23,13 +23,15 @@ struct audit_finding {
 };
 
 struct audit;
+struct energy;
 
 /*
  * Also where no driver is here: one that comes later is found. `stamp` is devices_stamp() of when the
- * devices were last read; where there are others, `inventory` is told, which is the audit's from then on, also on error. -errno.
+ * devices were last read; where there are others, `inventory` is told, which is the audit's from then on,
+ * also on error. Its thread also has `energy` measured. -errno.
  */
 int audit_start(const char *runtime, enum audit_action action, uint64_t stamp,
-		struct inventory *inventory, struct audit **ret);
+		struct inventory *inventory, struct energy *energy, struct audit **ret);
 void audit_end(struct audit *audit); /* takes NULL */
 
 struct audit_report {

@@ -4,15 +4,14 @@
 #include <errno.h>
 #include <limits.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <time.h>
 #include <unistd.h>
 
-#include "base/futex.h"
 #include "base/now.h"
 #include "base/number.h"
 #include "base/parse.h"
@@ -27,18 +26,19 @@
 #include "roles/roster.h"
 #include "text/units.h"
 
-#define STEP_NS NS_PER_S
-#define REST_NS (10 * NS_PER_S)
+/* A driver that fails is asked again that much later. */
+#define AGAIN_NS (10 * NS_PER_S)
+#define PATIENCE_S 1
 /* Work is on the bill when its end was measured; a longer kernel counts in the samples behind it. */
-#define BILLED_NS (300 * NS_PER_MS)
-/* The driver keeps samples for 2.4 s. */
+#define BILLED_NS (1200 * NS_PER_MS)
+/* The driver keeps samples for 2.4 s, and a ledger's timeline has 3.2. */
 #define KEPT_NS (2400 * NS_PER_MS)
 #define SAMPLES 256
 /* Samples of a tenant's work before it is given energy, and before that is corrected no more. */
-#define SETTLED 60
+#define SETTLED 25
 #define FIRM	600
 #define BIN_NS (5 * NS_PER_MS)
-/* By which part the power at rest changes before it is noted again. */
+/* The power at rest is noted again when it has changed by this part. */
 #define NOTE 0.03
 #define MOST_REST_MW 1000000
 
@@ -48,18 +48,21 @@ struct energy_use {
 	int tenant;	   /* the number of the device's split */
 	uint64_t busy_ns;  /* of its bill: energy was given for that */
 	uint64_t given_uj; /* for what came behind it */
-	uint64_t given_ns; /* when that was */
+	uint64_t since_ns; /* when the bill was that */
+	uint64_t given_ns; /* when energy was last given */
+	uint64_t last_ns;  /* its bill at the last step */
 };
 
 struct energy_member {
-	struct ledger *ledger;
-	struct energy_use use[POLICY_DEVICES]; /* as energy's devices */
+	struct ledger *ledger;	/* NULL: there is no such member */
+	struct energy_use *use; /* [ndevices]; NULL before the driver was asked */
 };
 
 struct energy_device {
 	uint8_t uuid[16];
 	unsigned int index; /* NVML's */
 	bool used;	    /* by a member */
+	bool silent;	    /* it tells no energy */
 	bool known;	    /* the counter was read at the last step */
 	uint64_t counter_mj, seen_us;
 	double noted_watts; /* at rest */
@@ -67,14 +70,15 @@ struct energy_device {
 };
 
 struct energy {
-	pthread_t thread;
-	uint32_t end; /* a futex */
+	atomic_bool begun;
+	pthread_mutex_t lock; /* of what follows */
+	bool over;
 	struct role role; /* of which it hears who comes */
 	struct roster roster;
-	struct nvml *nvml; /* NULL while no tenant lives */
-	uint64_t now_ns;
+	struct nvml *nvml; /* NULL while no tenant uses a device */
+	uint64_t now_ns, again_ns;
 	unsigned int ndevices;
-	struct energy_device device[POLICY_DEVICES];
+	struct energy_device *device;
 	struct energy_member member[ROSTER_TENANTS];
 };
 
@@ -83,6 +87,11 @@ struct energy {
 static uint64_t energy_busy_ns(const struct energy_member *member, const struct energy_use *use)
 {
 	return word_read(&device_time_of(member->ledger, use->row)->busy_ns);
+}
+
+static bool energy_uses(const struct energy_member *member, unsigned int d)
+{
+	return member->use && member->use[d].row >= 0;
 }
 
 static int energy_find_row(struct ledger *ledger, const uint8_t uuid[static 16])
@@ -106,6 +115,15 @@ static uint64_t energy_given_ns(const struct energy *energy, const struct energy
 	return is_new ? 0 : busy_ns;
 }
 
+static struct energy_use *energy_new_use(unsigned int ndevices)
+{
+	struct energy_use *use = calloc(ndevices, sizeof(*use));
+
+	for (unsigned int d = 0; use && d < ndevices; d++)
+		use[d].row = -1;
+	return use;
+}
+
 static void energy_find_device(struct energy *energy, struct energy_member *member, unsigned int d)
 {
 	struct energy_use *use = &member->use[d];
@@ -118,15 +136,17 @@ static void energy_find_device(struct energy *energy, struct energy_member *memb
 		return;
 	use->row = row;
 	use->busy_ns = energy_given_ns(energy, member, use);
-	use->given_ns = energy->now_ns;
+	use->since_ns = use->given_ns = energy->now_ns;
 }
 
 static void energy_find_devices(struct energy *energy, struct energy_member *member)
 {
-	for (unsigned int d = 0; d < energy->ndevices; d++) {
+	if (!member->use)
+		member->use = energy_new_use(energy->ndevices);
+	for (unsigned int d = 0; member->use && d < energy->ndevices; d++) {
 		if (member->use[d].row < 0)
 			energy_find_device(energy, member, d);
-		energy->device[d].used |= member->use[d].row >= 0;
+		energy->device[d].used |= energy_uses(member, d);
 	}
 }
 
@@ -135,9 +155,7 @@ static int energy_join(void *arg, int i, const char *dir)
 	struct energy *energy = arg;
 	struct energy_member *member = &energy->member[i];
 
-	memset(member, 0, sizeof(*member));
-	for (int d = 0; d < POLICY_DEVICES; d++)
-		member->use[d].row = -1;
+	*member = (struct energy_member){.ledger = NULL};
 	return ledger_open(dir, LEDGER_GUEST, &member->ledger);
 }
 
@@ -146,22 +164,32 @@ static void energy_give(struct energy *energy, struct energy_member *member, uns
 	struct energy_use *use = &member->use[d];
 	struct split *split = &energy->device[d].split;
 	uint64_t busy_ns = energy_busy_ns(member, use), ns = energy->now_ns - use->given_ns, uj;
+	/* A tenant can write any bill, but works for no longer than there was time. */
+	uint64_t most_ns = energy->now_ns - use->since_ns + KEPT_NS;
 
-	uj = split_give(split, use->tenant, sat_sub_u64(busy_ns, use->busy_ns), use->given_uj);
+	uj = split_give(split, use->tenant, min_u64(sat_sub_u64(busy_ns, use->busy_ns), most_ns),
+			use->given_uj);
 	use->given_ns = energy->now_ns;
 	use->given_uj += uj;
 	/* Until much of a new tenant's work was seen, what it was given is corrected with it. */
 	if (split->tenant[use->tenant].seen >= FIRM) {
 		use->busy_ns = busy_ns;
+		use->since_ns = energy->now_ns;
 		use->given_uj = 0;
 	}
 	device_time_add_energy(member->ledger, use->row, uj,
 			       (uint32_t)min_u64(ns ? uj * NS_PER_MS / ns : 0, UINT32_MAX), energy->now_ns);
 }
 
-static bool energy_is_settled(const struct energy *energy, const struct energy_use *use, unsigned int d)
+/* True if the power of its work is known by now, or it has not worked since the last step. */
+static bool energy_is_due(const struct energy *energy, struct energy_member *member, unsigned int d)
 {
-	return use->row >= 0 && energy->device[d].split.tenant[use->tenant].seen >= SETTLED;
+	struct energy_use *use = &member->use[d];
+	uint64_t busy_ns = energy_busy_ns(member, use);
+	bool rests = busy_ns == use->last_ns;
+
+	use->last_ns = busy_ns;
+	return rests || energy->device[d].split.tenant[use->tenant].seen >= SETTLED;
 }
 
 static void energy_leave(void *arg, int i)
@@ -169,13 +197,14 @@ static void energy_leave(void *arg, int i)
 	struct energy *energy = arg;
 	struct energy_member *member = &energy->member[i];
 
-	for (unsigned int d = 0; member->ledger && d < energy->ndevices; d++)
-		if (member->use[d].row >= 0) {
+	for (unsigned int d = 0; d < energy->ndevices; d++)
+		if (energy_uses(member, d)) {
 			energy_give(energy, member, d);
 			split_leave(&energy->device[d].split, member->use[d].tenant);
 		}
+	free(member->use);
 	ledger_close(member->ledger);
-	member->ledger = NULL;
+	*member = (struct energy_member){.ledger = NULL};
 }
 
 static const struct roster_job energy_job = {
@@ -210,17 +239,18 @@ static void energy_recall_rest(const struct energy *energy, struct energy_device
 static void energy_note_rest(const struct energy *energy, struct energy_device *device)
 {
 	double rest = device->split.rest_watts;
-	char path[PATH_MAX], text[16];
+	char path[PATH_MAX], made[PATH_MAX + 4], text[16];
 
-	if (rest < device->noted_watts * (1 + NOTE) && rest > device->noted_watts * (1 - NOTE))
+	if (!rest || (rest < device->noted_watts * (1 + NOTE) && rest > device->noted_watts * (1 - NOTE)))
 		return;
 	snprintf(text, sizeof(text), "%.0f", rest * 1000);
-	unlink(energy_note(energy, device, path));
-	if (symlink(text, path) == 0)
+	snprintf(made, sizeof(made), "%s.new", energy_note(energy, device, path));
+	unlink(made);
+	if (symlink(text, made) == 0 && rename(made, path) == 0)
 		device->noted_watts = rest;
 }
 
-/* Their numbers are the driver's for as long as it is open. A device that was known keeps its split. */
+/* Their numbers are the driver's for as long as it is open. */
 static int energy_open_driver(struct energy *energy)
 {
 	unsigned int n = 0;
@@ -228,34 +258,36 @@ static int energy_open_driver(struct energy *energy)
 
 	if (energy->nvml)
 		return 0;
+	if (energy->now_ns < energy->again_ns)
+		return -ENODEV;
+	energy->again_ns = energy->now_ns + AGAIN_NS;
 	if (nvml_open(NULL, &energy->nvml) < 0)
 		return -ENODEV;
 	nvml_device_count(energy->nvml, &n);
-	energy->ndevices = 0;
-	for (unsigned int i = 0; i < n && energy->ndevices < POLICY_DEVICES; i++) {
+	n = (unsigned int)min_u64(n, POLICY_DEVICES);
+	energy->device = calloc(n, sizeof(*energy->device));
+	for (unsigned int i = 0; energy->device && i < n; i++) {
 		struct energy_device *device = &energy->device[energy->ndevices];
 
 		if (nvml_device_get(energy->nvml, i, &d) < 0)
 			continue;
-		if (memcmp(device->uuid, d.uuid, sizeof(d.uuid)) != 0) {
-			memset(device, 0, sizeof(*device));
-			memcpy(device->uuid, d.uuid, sizeof(d.uuid));
-			energy_recall_rest(energy, device);
-		}
+		memcpy(device->uuid, d.uuid, sizeof(d.uuid));
 		device->index = i;
-		device->known = false;
+		energy_recall_rest(energy, device);
 		energy->ndevices++;
 	}
 	return 0;
 }
 
-static void energy_close_driver(struct energy *energy)
+/* With it goes what is known of its devices, and of the tenants' work on them. */
+static void energy_forget(struct energy *energy)
 {
-	if (!energy->nvml)
-		return;
+	roster_leave_all(&energy->roster);
+	free(energy->device);
+	energy->device = NULL;
+	energy->ndevices = 0;
 	nvml_close(energy->nvml);
 	energy->nvml = NULL;
-	roster_leave_all(&energy->roster);
 }
 
 /* --- A step ----------------------------------------------------------------------------------- */
@@ -283,10 +315,9 @@ static void energy_learn(struct energy *energy, unsigned int d, double watts, ui
 
 	for (int i = 0; i < energy->roster.n; i++) {
 		const struct energy_member *member = &energy->member[i];
-		const struct energy_use *use = &member->use[d];
 
-		if (member->ledger && use->row >= 0)
-			part[use->tenant] = energy_part(member, use, at_ns);
+		if (energy_uses(member, d))
+			part[member->use[d].tenant] = energy_part(member, &member->use[d], at_ns);
 	}
 	split_learn(&energy->device[d].split, watts, part);
 }
@@ -296,115 +327,113 @@ static uint64_t energy_read_samples(struct energy *energy, unsigned int d, uint6
 {
 	struct energy_device *device = &energy->device[d];
 	struct nvml_power samples[SAMPLES];
-	int n = nvml_device_power(energy->nvml, device->index, device->seen_us, samples, SAMPLES);
 	uint64_t uj = 0;
+	int n;
 
+	/* A clock that was set back has samples before the last one. */
+	if (device->seen_us * NS_PER_US > energy->now_ns + wall_ns)
+		device->seen_us = 0;
+	n = nvml_device_power(energy->nvml, device->index, device->seen_us, samples, SAMPLES);
 	for (int i = 0; i < n; i++) {
 		uint64_t at_ns = samples[i].at_us * NS_PER_US - wall_ns;
+		uint64_t us = i ? samples[i].at_us - samples[i - 1].at_us : 0;
 
-		if (i)
-			uj += (samples[i].at_us - samples[i - 1].at_us) * samples[i].milliwatt / 1000;
-		/* A clock that was set makes samples of another time. */
+		if (us < KEPT_NS / NS_PER_US)
+			uj += us * samples[i].milliwatt / 1000;
 		if (at_ns + BILLED_NS > energy->now_ns)
-			break;
+			continue;
 		device->seen_us = samples[i].at_us;
-		if (at_ns + KEPT_NS + BILLED_NS > energy->now_ns)
+		if (at_ns + KEPT_NS > energy->now_ns)
 			energy_learn(energy, d, samples[i].milliwatt / 1000.0, at_ns);
 	}
 	return uj;
 }
 
-/* The counter says what the device took; when it is read for the first time, the samples do. */
-static bool energy_take_device(struct energy *energy, unsigned int d, uint64_t wall_ns)
+/*
+ * The counter says how much the device took; when it is read for the first time, the samples do. -ENOTSUP
+ * for a device that has none.
+ */
+static int energy_take_device(struct energy *energy, unsigned int d, uint64_t wall_ns)
 {
 	struct energy_device *device = &energy->device[d];
 	uint64_t mj, sampled_uj;
+	int r = nvml_device_energy(energy->nvml, device->index, &mj);
 
-	if (nvml_device_energy(energy->nvml, device->index, &mj) < 0)
-		return false;
+	if (r < 0)
+		return r;
 	sampled_uj = energy_read_samples(energy, d, wall_ns);
 	energy_note_rest(energy, device);
 	split_took(&device->split, device->known ? sat_sub_u64(mj, device->counter_mj) * 1000 : sampled_uj);
 	device->counter_mj = mj;
 	device->known = true;
 	for (int i = 0; i < energy->roster.n; i++)
-		if (energy->member[i].ledger && energy_is_settled(energy, &energy->member[i].use[d], d))
+		if (energy_uses(&energy->member[i], d) && energy_is_due(energy, &energy->member[i], d))
 			energy_give(energy, &energy->member[i], d);
-	return true;
+	return 0;
 }
 
+/* Returns true if a member has used a device, of whatever maker. */
 static bool energy_find_members(struct energy *energy)
 {
+	struct ledger_device_info info;
 	bool any = false;
 
 	roster_scan(&energy->roster, &energy->role, energy->now_ns);
 	for (int i = 0; i < energy->roster.n; i++)
-		any |= roster_has(&energy->roster, i);
+		any |= energy->member[i].ledger && !ledger_device_info(energy->member[i].ledger, 0, &info);
 	return any;
 }
 
-/* Returns true if tenants live. */
-static bool energy_step(struct energy *energy)
+static void energy_take_all(struct energy *energy, uint64_t wall_ns)
 {
-	bool answers = true;
-	struct timespec wall;
-	uint64_t wall_ns;
+	int r = 0;
 
-	energy->now_ns = now_monotonic_ns();
-	clock_gettime(CLOCK_REALTIME, &wall);
-	wall_ns = (uint64_t)wall.tv_sec * NS_PER_S + (uint64_t)wall.tv_nsec - energy->now_ns;
-	if (!energy_find_members(energy)) {
-		energy_close_driver(energy);
-		return false;
-	}
-	if (energy_open_driver(energy) < 0)
-		return true;
 	for (unsigned int d = 0; d < energy->ndevices; d++)
 		energy->device[d].used = false;
 	for (int i = 0; i < energy->roster.n; i++)
 		if (energy->member[i].ledger)
 			energy_find_devices(energy, &energy->member[i]);
-	for (unsigned int d = 0; d < energy->ndevices; d++)
-		if (energy->device[d].used)
-			answers = energy_take_device(energy, d, wall_ns);
-		else
-			energy->device[d].known = false;
-	if (!answers) /* it is another driver by now, or its device is lost */
-		energy_close_driver(energy);
-	return true;
-}
+	for (unsigned int d = 0; d < energy->ndevices; d++) {
+		struct energy_device *device = &energy->device[d];
+		int one = device->used && !device->silent ? energy_take_device(energy, d, wall_ns) : -ENOTSUP;
 
-static void *energy_run(void *arg)
-{
-	struct energy *energy = arg;
-
-	prctl(PR_SET_NAME, "allotd-energy");
-	for (;;) {
-		uint32_t rung = role_rung(&energy->role);
-
-		if (word_check(&energy->end))
-			break;
-		if (energy_step(energy))
-			futex_wait_until(&energy->end, 0, now_monotonic_ns() + STEP_NS);
-		else /* a tenant in a container does not ring */
-			role_sleep(&energy->role, rung, now_monotonic_ns() + REST_NS);
+		device->silent |= device->used && one == -ENOTSUP;
+		device->known &= !one;
+		if (one < 0 && one != -ENOTSUP)
+			r = one;
 	}
-	energy->now_ns = now_monotonic_ns();
-	energy_close_driver(energy);
-	return NULL;
+	if (r < 0) /* a device is lost, or the driver is another one by now */
+		energy_forget(energy);
 }
 
-int energy_start(const char *runtime, struct energy **ret)
+static void energy_step_locked(struct energy *energy)
+{
+	struct timespec wall;
+
+	energy->now_ns = now_monotonic_ns();
+	clock_gettime(CLOCK_REALTIME, &wall);
+	if (!energy_find_members(energy)) {
+		if (energy->nvml)
+			energy_forget(energy);
+		energy->again_ns = 0;
+	} else if (energy_open_driver(energy) == 0) {
+		energy_take_all(energy, (uint64_t)wall.tv_sec * NS_PER_S + (uint64_t)wall.tv_nsec -
+						energy->now_ns);
+	}
+}
+
+/* --- Its beginning and end -------------------------------------------------------------------- */
+
+int energy_open(const char *runtime, struct energy **ret)
 {
 	struct energy *energy = calloc(1, sizeof(*energy));
 	int r;
 
 	if (!energy)
 		return -ENOMEM;
+	pthread_mutex_init(&energy->lock, NULL);
 	energy->roster = (struct roster){.job = &energy_job, .arg = energy};
 	r = role_watch(&energy->role, &role_file_arbiter, runtime);
-	if (!r)
-		r = -pthread_create(&energy->thread, NULL, energy_run, energy);
 	if (r < 0) {
 		free(energy);
 		return r;
@@ -413,14 +442,45 @@ int energy_start(const char *runtime, struct energy **ret)
 	return 0;
 }
 
-void energy_end(struct energy *energy)
+void energy_begin(struct energy *energy)
+{
+	if (energy)
+		atomic_store(&energy->begun, true);
+}
+
+void energy_step(struct energy *energy)
+{
+	if (!energy || !atomic_load(&energy->begun))
+		return;
+	pthread_mutex_lock(&energy->lock);
+	if (!energy->over)
+		energy_step_locked(energy);
+	pthread_mutex_unlock(&energy->lock);
+}
+
+void energy_close_driver(struct energy *energy)
 {
 	if (!energy)
 		return;
-	word_publish(&energy->end, 1);
-	futex_wake_all(&energy->end);
-	role_ring(&energy->role);
-	pthread_join(energy->thread, NULL);
-	role_close(&energy->role);
-	free(energy);
+	pthread_mutex_lock(&energy->lock);
+	if (energy->nvml)
+		energy_forget(energy);
+	pthread_mutex_unlock(&energy->lock);
+}
+
+void energy_end(struct energy *energy)
+{
+	struct timespec until;
+
+	if (!energy)
+		return;
+	clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_sec += PATIENCE_S;
+	if (pthread_mutex_timedlock(&energy->lock, &until))
+		return;
+	energy->over = true;
+	energy->now_ns = now_monotonic_ns();
+	if (energy->nvml)
+		energy_forget(energy);
+	pthread_mutex_unlock(&energy->lock);
 }

@@ -92,6 +92,9 @@ void split_learn(struct split *split, double watts, const double part[static SPL
 {
 	double any = 0;
 
+	/* At rest the device takes no more than it does at any time. */
+	if (watts < split->rest_watts)
+		split->rest_watts += (watts - split->rest_watts) * REST_FOLLOWS;
 	for (int i = 0; i < SPLIT_TENANTS; i++)
 		any += part[i];
 	if (!any) {

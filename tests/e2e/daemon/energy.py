@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import time
 
 import cli_lib
@@ -17,6 +18,8 @@ WATTS = {"a": 500, "b": 200}
 # Of the energy. Bills may be off by as much, and processors that have other work to do add to it.
 PART = 0.2
 LONG = 120
+# Of the first device_time in a ledger (ledger/layout.h), its busy_ns.
+BUSY_AT = 466944 + 64
 
 
 class Energy(daemon_lib.Case):
@@ -94,10 +97,35 @@ class Energy(daemon_lib.Case):
         guest = self.start(cli_lib.ALLOT, "run", "--name", "a", "--memory", "1GiB", "--meter", "on", "--", "sh", "-c",
                            f"ALLOT_SIM_WATTS=300 {LOAD} --warm-up 0 --seconds 4; read x")
         pid = json.loads(guest.stdout.readline())["pids"][0]
-        self.until(lambda: self.said()["a"]["energy_uj"] and not self.said()["a"]["power_mw"])
+        # Its program has ended, and all that it had is given.
+        self.until(lambda: not self.said()["a"]["used_bytes"] and self.said()["a"]["energy_uj"] and
+                   not self.said()["a"]["power_mw"])
         had = self.truth()[pid] * 300
         self.assertAlmostEqual(self.said()["a"]["energy_uj"] / 1e6, had, delta=had * PART)
         guest.communicate("\n")
+        self.end(daemon)
+
+    def test_forged(self):
+        """A bill that no device ever worked for takes nothing from the others."""
+        daemon = self.begin()
+        share = ("--policy", "share", "--weight", "1")
+        guests = {name: self.work(name, 12, watts, *share) for name, watts in WATTS.items()}
+        self.until(lambda: sum(bool(d["energy_uj"]) for d in self.said().values()) == 2)
+        with open(os.path.join(self.runtime, "b", "ledger"), "r+b") as ledger:
+            ledger.seek(BUSY_AT)
+            ledger.write((1 << 60).to_bytes(8, sys.byteorder))
+        time.sleep(3)
+        before = self.said()
+        time.sleep(3)
+        after = self.said()
+        joules = (after["a"]["energy_uj"] - before["a"]["energy_uj"]) / 1e6
+        busy = (after["a"]["compute"]["busy_ns"] - before["a"]["compute"]["busy_ns"]) / 1e9
+        # By up to a second of both readings.
+        self.assertGreater(joules, WATTS["a"] * max(0, busy - 1) * (1 - PART))
+        # Its own is what it draws, for no longer than it lives.
+        self.assertLess(after["b"]["energy_uj"] / 1e6, 20 * 700)
+        for guest in guests.values():
+            guest.communicate()
         self.end(daemon)
 
     def test_nobody_looks(self):

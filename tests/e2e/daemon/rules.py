@@ -190,6 +190,8 @@ class Rules(daemon_lib.Case):
         self.hold("a", f"{UUID_A}:data:{GIB}", f"{UUID_A}:refuse:{GIB}")
         self.env.update(ALLOT_SIM_DIR=os.path.join(self.tmp, "sim"), ALLOT_SIM_CONTEXT="16MiB",
                         LD_LIBRARY_PATH=os.environ["SIM_LIBRARIES"])
+        tenant = self.start(cli_lib.ALLOT, "run", "--memory", "1GiB", "--", os.environ["FILL"], "--json")
+        self.assertTrue(tenant.stdout.readline())
         program = self.start(os.environ["FILL"], "--json")
         self.assertTrue(program.stdout.readline())
         self.daemon()

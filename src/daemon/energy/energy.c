@@ -41,6 +41,10 @@
 /* The power at rest is noted again when it has changed by this part. */
 #define NOTE 0.03
 #define MOST_REST_MW 1000000
+/* No work takes longer, or is billed later. */
+#define LONGEST_NS (60 * NS_PER_S)
+/* The clock of the day was set if it moved by more against the other one. */
+#define SET_NS (5 * NS_PER_MS)
 
 /* A tenant on a device. */
 struct energy_use {
@@ -48,8 +52,7 @@ struct energy_use {
 	int tenant;	   /* the number of the device's split */
 	uint64_t busy_ns;  /* of its bill: energy was given for that */
 	uint64_t given_uj; /* for what came behind it */
-	uint64_t since_ns; /* when the bill was that */
-	uint64_t given_ns; /* when energy was last given */
+	uint64_t since_ns; /* no work since then, as far as energy was given for it */
 	uint64_t last_ns;  /* its bill at the last step */
 };
 
@@ -70,13 +73,15 @@ struct energy_device {
 };
 
 struct energy {
-	atomic_bool begun;
+	atomic_bool begun, over;
 	pthread_mutex_t lock; /* of what follows */
-	bool over;
 	struct role role; /* of which it hears who comes */
 	struct roster roster;
 	struct nvml *nvml; /* NULL while no tenant uses a device */
 	uint64_t now_ns, again_ns;
+	uint64_t opened_ns, stepped_ns;
+	uint64_t wall_ns; /* of the clock of the day beyond now_ns */
+	bool set;	  /* it was set since the last step */
 	unsigned int ndevices;
 	struct energy_device *device;
 	struct energy_member member[ROSTER_TENANTS];
@@ -136,7 +141,8 @@ static void energy_find_device(struct energy *energy, struct energy_member *memb
 		return;
 	use->row = row;
 	use->busy_ns = energy_given_ns(energy, member, use);
-	use->since_ns = use->given_ns = energy->now_ns;
+	use->last_ns = energy_busy_ns(member, use);
+	use->since_ns = energy->now_ns - KEPT_NS;
 }
 
 static void energy_find_devices(struct energy *energy, struct energy_member *member)
@@ -159,37 +165,38 @@ static int energy_join(void *arg, int i, const char *dir)
 	return ledger_open(dir, LEDGER_GUEST, &member->ledger);
 }
 
-static void energy_give(struct energy *energy, struct energy_member *member, unsigned int d)
+static void energy_give(struct energy *energy, struct energy_member *member, unsigned int d,
+			uint32_t milliwatt)
 {
 	struct energy_use *use = &member->use[d];
 	struct split *split = &energy->device[d].split;
-	uint64_t busy_ns = energy_busy_ns(member, use), ns = energy->now_ns - use->given_ns, uj;
 	/* A tenant can write any bill, but works for no longer than there was time. */
-	uint64_t most_ns = energy->now_ns - use->since_ns + KEPT_NS;
+	uint64_t ns = min_u64(sat_sub_u64(energy_busy_ns(member, use), use->busy_ns),
+			      sat_sub_u64(energy->now_ns, use->since_ns));
+	uint64_t uj = split_give(split, use->tenant, ns, use->given_uj);
 
-	uj = split_give(split, use->tenant, min_u64(sat_sub_u64(busy_ns, use->busy_ns), most_ns),
-			use->given_uj);
-	use->given_ns = energy->now_ns;
 	use->given_uj += uj;
 	/* Until much of a new tenant's work was seen, what it was given is corrected with it. */
 	if (split->tenant[use->tenant].seen >= FIRM) {
-		use->busy_ns = busy_ns;
-		use->since_ns = energy->now_ns;
+		use->busy_ns += ns;
+		use->since_ns = max_u64(use->since_ns + ns, sat_sub_u64(energy->now_ns, LONGEST_NS));
 		use->given_uj = 0;
 	}
-	device_time_add_energy(member->ledger, use->row, uj,
-			       (uint32_t)min_u64(ns ? uj * NS_PER_MS / ns : 0, UINT32_MAX), energy->now_ns);
+	device_time_add_energy(member->ledger, use->row, uj, milliwatt, energy->now_ns);
 }
 
-/* True if the power of its work is known by now, or it has not worked since the last step. */
-static bool energy_is_due(const struct energy *energy, struct energy_member *member, unsigned int d)
+/* A new tenant is given nothing before the power of its work is known, or it rests. */
+static void energy_step_use(struct energy *energy, struct energy_member *member, unsigned int d)
 {
 	struct energy_use *use = &member->use[d];
-	uint64_t busy_ns = energy_busy_ns(member, use);
-	bool rests = busy_ns == use->last_ns;
+	const struct split_tenant *tenant = &energy->device[d].split.tenant[use->tenant];
+	uint64_t busy_ns = energy_busy_ns(member, use), ns = energy->now_ns - energy->stepped_ns;
+	uint64_t worked_ns = min_u64(sat_sub_u64(busy_ns, use->last_ns), ns);
 
 	use->last_ns = busy_ns;
-	return rests || energy->device[d].split.tenant[use->tenant].seen >= SETTLED;
+	if (!worked_ns || tenant->seen >= SETTLED)
+		energy_give(energy, member, d,
+			    worked_ns ? (uint32_t)(tenant->watts * 1000 * (double)worked_ns / (double)ns) : 0);
 }
 
 static void energy_leave(void *arg, int i)
@@ -199,7 +206,8 @@ static void energy_leave(void *arg, int i)
 
 	for (unsigned int d = 0; d < energy->ndevices; d++)
 		if (energy_uses(member, d)) {
-			energy_give(energy, member, d);
+			if (energy->device[d].known)
+				energy_give(energy, member, d, DEVICE_TIME_NO_POWER);
 			split_leave(&energy->device[d].split, member->use[d].tenant);
 		}
 	free(member->use);
@@ -250,6 +258,17 @@ static void energy_note_rest(const struct energy *energy, struct energy_device *
 		device->noted_watts = rest;
 }
 
+/* With it goes what is known of its devices, and of the tenants' work on them. */
+static void energy_forget(struct energy *energy)
+{
+	roster_leave_all(&energy->roster);
+	free(energy->device);
+	energy->device = NULL;
+	energy->ndevices = 0;
+	nvml_close(energy->nvml);
+	energy->nvml = NULL;
+}
+
 /* Their numbers are the driver's for as long as it is open. */
 static int energy_open_driver(struct energy *energy)
 {
@@ -261,6 +280,7 @@ static int energy_open_driver(struct energy *energy)
 	if (energy->now_ns < energy->again_ns)
 		return -ENODEV;
 	energy->again_ns = energy->now_ns + AGAIN_NS;
+	energy->opened_ns = energy->now_ns;
 	if (nvml_open(NULL, &energy->nvml) < 0)
 		return -ENODEV;
 	nvml_device_count(energy->nvml, &n);
@@ -276,18 +296,10 @@ static int energy_open_driver(struct energy *energy)
 		energy_recall_rest(energy, device);
 		energy->ndevices++;
 	}
-	return 0;
-}
-
-/* With it goes what is known of its devices, and of the tenants' work on them. */
-static void energy_forget(struct energy *energy)
-{
-	roster_leave_all(&energy->roster);
-	free(energy->device);
-	energy->device = NULL;
-	energy->ndevices = 0;
-	nvml_close(energy->nvml);
-	energy->nvml = NULL;
+	if (energy->ndevices)
+		return 0;
+	energy_forget(energy);
+	return -ENODEV;
 }
 
 /* --- A step ----------------------------------------------------------------------------------- */
@@ -323,7 +335,7 @@ static void energy_learn(struct energy *energy, unsigned int d, double watts, ui
 }
 
 /* Returns the energy of these samples' time. */
-static uint64_t energy_read_samples(struct energy *energy, unsigned int d, uint64_t wall_ns)
+static uint64_t energy_read_samples(struct energy *energy, unsigned int d)
 {
 	struct energy_device *device = &energy->device[d];
 	struct nvml_power samples[SAMPLES];
@@ -331,11 +343,11 @@ static uint64_t energy_read_samples(struct energy *energy, unsigned int d, uint6
 	int n;
 
 	/* A clock that was set back has samples before the last one. */
-	if (device->seen_us * NS_PER_US > energy->now_ns + wall_ns)
+	if (device->seen_us * NS_PER_US > energy->now_ns + energy->wall_ns)
 		device->seen_us = 0;
 	n = nvml_device_power(energy->nvml, device->index, device->seen_us, samples, SAMPLES);
 	for (int i = 0; i < n; i++) {
-		uint64_t at_ns = samples[i].at_us * NS_PER_US - wall_ns;
+		uint64_t at_ns = samples[i].at_us * NS_PER_US - energy->wall_ns;
 		uint64_t us = i ? samples[i].at_us - samples[i - 1].at_us : 0;
 
 		if (us < KEPT_NS / NS_PER_US)
@@ -343,7 +355,7 @@ static uint64_t energy_read_samples(struct energy *energy, unsigned int d, uint6
 		if (at_ns + BILLED_NS > energy->now_ns)
 			continue;
 		device->seen_us = samples[i].at_us;
-		if (at_ns + KEPT_NS > energy->now_ns)
+		if (at_ns + KEPT_NS > energy->now_ns && !energy->set)
 			energy_learn(energy, d, samples[i].milliwatt / 1000.0, at_ns);
 	}
 	return uj;
@@ -353,7 +365,7 @@ static uint64_t energy_read_samples(struct energy *energy, unsigned int d, uint6
  * The counter says how much the device took; when it is read for the first time, the samples do. -ENOTSUP
  * for a device that has none.
  */
-static int energy_take_device(struct energy *energy, unsigned int d, uint64_t wall_ns)
+static int energy_take_device(struct energy *energy, unsigned int d)
 {
 	struct energy_device *device = &energy->device[d];
 	uint64_t mj, sampled_uj;
@@ -361,14 +373,14 @@ static int energy_take_device(struct energy *energy, unsigned int d, uint64_t wa
 
 	if (r < 0)
 		return r;
-	sampled_uj = energy_read_samples(energy, d, wall_ns);
+	sampled_uj = energy_read_samples(energy, d);
 	energy_note_rest(energy, device);
 	split_took(&device->split, device->known ? sat_sub_u64(mj, device->counter_mj) * 1000 : sampled_uj);
 	device->counter_mj = mj;
 	device->known = true;
 	for (int i = 0; i < energy->roster.n; i++)
-		if (energy_uses(&energy->member[i], d) && energy_is_due(energy, &energy->member[i], d))
-			energy_give(energy, &energy->member[i], d);
+		if (energy_uses(&energy->member[i], d))
+			energy_step_use(energy, &energy->member[i], d);
 	return 0;
 }
 
@@ -384,8 +396,13 @@ static bool energy_find_members(struct energy *energy)
 	return any;
 }
 
-static void energy_take_all(struct energy *energy, uint64_t wall_ns)
+/*
+ * A device that has no counter, or does not answer just after the driver was opened, is left alone. One that
+ * stops to answer is lost, or of another driver by now.
+ */
+static void energy_take_all(struct energy *energy)
 {
+	bool fresh = energy->opened_ns == energy->now_ns;
 	int r = 0;
 
 	for (unsigned int d = 0; d < energy->ndevices; d++)
@@ -395,31 +412,40 @@ static void energy_take_all(struct energy *energy, uint64_t wall_ns)
 			energy_find_devices(energy, &energy->member[i]);
 	for (unsigned int d = 0; d < energy->ndevices; d++) {
 		struct energy_device *device = &energy->device[d];
-		int one = device->used && !device->silent ? energy_take_device(energy, d, wall_ns) : -ENOTSUP;
+		int one = device->used && !device->silent ? energy_take_device(energy, d) : -ENOTSUP;
 
-		device->silent |= device->used && one == -ENOTSUP;
+		device->silent |= device->used && (one == -ENOTSUP || (one < 0 && fresh));
 		device->known &= !one;
-		if (one < 0 && one != -ENOTSUP)
+		if (one < 0 && !device->silent && device->used)
 			r = one;
 	}
-	if (r < 0) /* a device is lost, or the driver is another one by now */
+	if (r < 0)
 		energy_forget(energy);
 }
 
-static void energy_step_locked(struct energy *energy)
+static void energy_read_clocks(struct energy *energy)
 {
+	uint64_t was_ns = energy->wall_ns;
 	struct timespec wall;
 
 	energy->now_ns = now_monotonic_ns();
 	clock_gettime(CLOCK_REALTIME, &wall);
-	if (!energy_find_members(energy)) {
+	energy->wall_ns = (uint64_t)wall.tv_sec * NS_PER_S + (uint64_t)wall.tv_nsec - energy->now_ns;
+	energy->set = energy->wall_ns - was_ns + SET_NS > 2 * SET_NS;
+}
+
+static void energy_step_locked(struct energy *energy)
+{
+	energy_read_clocks(energy);
+	if (energy_find_members(energy)) {
+		if (energy_open_driver(energy) == 0)
+			energy_take_all(energy);
+	} else {
 		if (energy->nvml)
 			energy_forget(energy);
 		energy->again_ns = 0;
-	} else if (energy_open_driver(energy) == 0) {
-		energy_take_all(energy, (uint64_t)wall.tv_sec * NS_PER_S + (uint64_t)wall.tv_nsec -
-						energy->now_ns);
 	}
+	energy->stepped_ns = energy->now_ns;
 }
 
 /* --- Its beginning and end -------------------------------------------------------------------- */
@@ -453,7 +479,7 @@ void energy_step(struct energy *energy)
 	if (!energy || !atomic_load(&energy->begun))
 		return;
 	pthread_mutex_lock(&energy->lock);
-	if (!energy->over)
+	if (!atomic_load(&energy->over))
 		energy_step_locked(energy);
 	pthread_mutex_unlock(&energy->lock);
 }
@@ -474,13 +500,12 @@ void energy_end(struct energy *energy)
 
 	if (!energy)
 		return;
+	atomic_store(&energy->over, true);
 	clock_gettime(CLOCK_REALTIME, &until);
 	until.tv_sec += PATIENCE_S;
 	if (pthread_mutex_timedlock(&energy->lock, &until))
 		return;
-	energy->over = true;
 	energy->now_ns = now_monotonic_ns();
-	if (energy->nvml)
-		energy_forget(energy);
+	roster_leave_all(&energy->roster);
 	pthread_mutex_unlock(&energy->lock);
 }

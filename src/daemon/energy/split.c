@@ -13,6 +13,14 @@
 #define RESTED 3
 /* The power at rest changes with clocks, which rise with the first context, and with heat. */
 #define REST_FOLLOWS 0.05
+/*
+ * Much more than that is work: of a kernel that is not billed yet, or of a program that nobody measures.
+ * If it stays for a minute, it counts as rest.
+ */
+#define REST_MOST   1.5
+#define REST_CREEPS 0.0005
+/* Samples below it, one behind the other, before it falls: one by one they are noise. */
+#define BELOW 3
 
 int split_enter(struct split *split)
 {
@@ -41,7 +49,16 @@ static void split_rest(struct split *split, double watts)
 		return;
 	if (!split->rest_watts)
 		split->rest_watts = watts;
-	split->rest_watts += (watts - split->rest_watts) * REST_FOLLOWS;
+	split->rest_watts += (watts - split->rest_watts) *
+			     (watts > split->rest_watts * REST_MOST ? REST_CREEPS : REST_FOLLOWS);
+}
+
+/* At rest the device takes no more than it does at any time. */
+static void split_fall(struct split *split, double watts)
+{
+	split->below = watts < split->rest_watts ? split->below + 1 : 0;
+	if (split->below >= BELOW)
+		split->rest_watts += (watts - split->rest_watts) * REST_FOLLOWS;
 }
 
 /* Returns how much of the sample was work, of whosever. */
@@ -92,9 +109,7 @@ void split_learn(struct split *split, double watts, const double part[static SPL
 {
 	double any = 0;
 
-	/* At rest the device takes no more than it does at any time. */
-	if (watts < split->rest_watts)
-		split->rest_watts += (watts - split->rest_watts) * REST_FOLLOWS;
+	split_fall(split, watts);
 	for (int i = 0; i < SPLIT_TENANTS; i++)
 		any += part[i];
 	if (!any) {
@@ -113,7 +128,10 @@ void split_took(struct split *split, uint64_t uj)
 
 uint64_t split_give(struct split *split, int tenant, uint64_t busy_ns, uint64_t before_uj)
 {
-	double uj = split->tenant[tenant].watts * (double)busy_ns / 1000 - (double)before_uj;
+	const struct split_tenant *of = &split->tenant[tenant];
+	/* Work of which no sample was seen took what all did. */
+	double common = split->together_square > 0 ? split->together_drawn / split->together_square : 0;
+	double uj = (of->seen > 0 ? of->watts : common) * (double)busy_ns / 1000 - (double)before_uj;
 	uint64_t left = sat_sub_u64(split->energy_uj, split->given_uj);
 	uint64_t give = uj <= 0 ? 0 : uj < (double)left ? (uint64_t)uj : left;
 

@@ -22,6 +22,7 @@
 struct split {
 	double rest_watts;   /* 0: not known, so what works has it, too */
 	unsigned int rested; /* samples without work, one behind the other */
+	unsigned int below;  /* samples below that, likewise */
 	uint64_t energy_uj, given_uj; /* of the device, and of that the tenants' */
 	double together_square, together_drawn; /* sums as below, as if all were one tenant */
 	struct split_tenant {

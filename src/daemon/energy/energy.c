@@ -397,8 +397,8 @@ static bool energy_find_members(struct energy *energy)
 }
 
 /*
- * A device that has no counter, or does not answer just after the driver was opened, is left alone. One that
- * stops to answer is lost, or of another driver by now.
+ * A device that has no counter, or does not answer just after the driver was opened, is left alone. If a
+ * device stops answering, it is lost, or another driver's by now.
  */
 static void energy_take_all(struct energy *energy)
 {

@@ -360,8 +360,10 @@ static void check_errors(void)
 /* Energy only grows; power is said of now, and no power is not the same as none known. */
 static void check_energy(void)
 {
-	struct ledger *l = slot_ledger(fixture_join(fixture_tenant("energy")));
+	struct slot *slot = fixture_join(fixture_tenant("energy"));
+	struct ledger *l = slot_ledger(slot);
 	uint64_t now = now_monotonic_ns();
+	struct snapshot *snapshot;
 
 	device_time_add_energy(l, 0, 5, 7, now);
 	device_time_add_energy(l, 0, UINT64_C(1) << 40, 0, now);
@@ -369,8 +371,11 @@ static void check_energy(void)
 	CHECK_EQ(device_time_energy(l, 0, now + NS_PER_S).milliwatt, 0);
 	CHECK_EQ(device_time_energy(l, 0, now + 60 * NS_PER_S).milliwatt, DEVICE_TIME_NO_POWER);
 	device_time_add_energy(l, 0, 0, 456789, now);
-	CHECK_EQ(read_snapshot(l->dir)->device[0].milliwatt, 456789);
-	CHECK_EQ(read_snapshot(l->dir)->device[0].energy_uj, (UINT64_C(1) << 40) + 5);
+	snapshot = read_snapshot(l->dir);
+	CHECK_EQ(snapshot->device[0].milliwatt, 456789);
+	CHECK_EQ(snapshot->device[0].energy_uj, (UINT64_C(1) << 40) + 5);
+	snapshot_free(snapshot);
+	ledger_close(l);
 }
 
 int main(void)

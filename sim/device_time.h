@@ -20,6 +20,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "sim/numbered.h"
+
 #define SIM_TIME_GAP_NS 100000u
 #define SIM_TIME_LEAST_GAP_NS 50000u
 #define SIM_TIME_MOST_GAP_NS 150000u
@@ -38,9 +40,8 @@ enum sim_time_kind {
 #define SIM_TIME_CHARGED \
 	(1u << SIM_TIME_KERNEL | 1u << SIM_TIME_DEVICE_COPY | 1u << SIM_TIME_SET)
 
-/* Each bin's word is the bin's number above its nanoseconds: bin k begins at k * BIN_NS. */
-#define SIM_TIME_BIN_SHIFT 28
-_Static_assert(SIM_TIME_BIN_NS < 1ull << SIM_TIME_BIN_SHIFT, "a bin's time fits its bits");
+/* Nanoseconds of each bin: bin k begins at k * BIN_NS. */
+_Static_assert(SIM_TIME_BIN_NS <= SIM_NUMBERED_MOST, "a bin's time fits its bits");
 
 struct sim_device_time {
 	_Alignas(64) _Atomic uint64_t kind_ns[SIM_TIME_KINDS]; /* at least one of the kind ran */
@@ -70,8 +71,8 @@ static inline void sim_device_time_add_bins(struct sim_device_time *time, uint64
 
 		if (end > to_ns)
 			end = to_ns;
-		if (old >> SIM_TIME_BIN_SHIFT != k)
-			old = k << SIM_TIME_BIN_SHIFT;
+		if (old >> SIM_NUMBERED_SHIFT != k)
+			old = k << SIM_NUMBERED_SHIFT;
 		atomic_store_explicit(word, old + (end - from_ns), memory_order_relaxed);
 		from_ns = end;
 	}
@@ -111,10 +112,7 @@ static inline void sim_device_time_add(struct sim_device_time *time, uint64_t fr
 /* Nanoseconds of a bin: 0 for one that is not kept any more. */
 static inline uint64_t sim_device_time_bin_ns(const struct sim_device_time *time, uint64_t bin)
 {
-	uint64_t word = atomic_load_explicit(&time->bin[bin % SIM_TIME_BINS], memory_order_relaxed);
-
-	return word >> SIM_TIME_BIN_SHIFT == bin ?
-		       word & ((1ull << SIM_TIME_BIN_SHIFT) - 1) : 0;
+	return sim_numbered_sum(&time->bin[bin % SIM_TIME_BINS], bin);
 }
 
 static inline void sim_device_time_reset(struct sim_device_time *time)

@@ -11,6 +11,8 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
+#include "sim/numbered.h"
+
 #define SIM_POWER_REST_MW   120000u
 #define SIM_POWER_WORK_W    350u /* of a process that says nothing */
 #define SIM_POWER_SAMPLE_NS 20000000ull
@@ -19,11 +21,7 @@
 #define SIM_POWER_BIN_NS    5000000ull
 #define SIM_POWER_BINS	    512
 
-/* Each word is the bin's number above microjoules: bin k ends at k * BIN_NS. */
-#define SIM_POWER_SHIFT 28
-#define SIM_POWER_MOST	((1ull << SIM_POWER_SHIFT) - 1)
-
-/* Beyond rest. */
+/* Beyond rest: microjoules. Bin k ends at k * BIN_NS. */
 struct sim_power {
 	_Atomic uint64_t all_uj;
 	_Atomic uint64_t bin[SIM_POWER_BINS];
@@ -37,30 +35,17 @@ static inline void sim_power_add(struct sim_power *power, uint64_t from_ns, uint
 				  memory_order_relaxed);
 	while (from_ns < to_ns) {
 		uint64_t k = from_ns / SIM_POWER_BIN_NS + 1, end = k * SIM_POWER_BIN_NS;
-		_Atomic uint64_t *word = &power->bin[k % SIM_POWER_BINS];
-		uint64_t to = end < to_ns ? end : to_ns, uj = (to - from_ns) * watts / 1000;
-		uint64_t old = atomic_load_explicit(word, memory_order_relaxed), now;
+		uint64_t to = end < to_ns ? end : to_ns;
 
-		do {
-			uint64_t sum = uj;
-
-			if (old >> SIM_POWER_SHIFT > k)
-				break;
-			if (old >> SIM_POWER_SHIFT == k)
-				sum += old & SIM_POWER_MOST;
-			now = k << SIM_POWER_SHIFT | (sum < SIM_POWER_MOST ? sum : SIM_POWER_MOST);
-		} while (!atomic_compare_exchange_weak_explicit(
-			word, &old, now, memory_order_relaxed, memory_order_relaxed));
+		sim_numbered_add(&power->bin[k % SIM_POWER_BINS], k, (to - from_ns) * watts / 1000,
+				 SIM_NUMBERED_MOST);
 		from_ns = to;
 	}
 }
 
-/* 0 for a bin that is not kept any more. */
 static inline uint64_t sim_power_bin_uj(const struct sim_power *power, uint64_t k)
 {
-	uint64_t word = atomic_load_explicit(&power->bin[k % SIM_POWER_BINS], memory_order_relaxed);
-
-	return word >> SIM_POWER_SHIFT == k ? word & SIM_POWER_MOST : 0;
+	return sim_numbered_sum(&power->bin[k % SIM_POWER_BINS], k);
 }
 
 /* The sample of that instant, in milliwatts. */

@@ -12,16 +12,15 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
+#include "sim/numbered.h"
+
 #define SIM_WINDOW_EVERY_NS 200000000ull
 #define SIM_WINDOW_NS 166666667ull
 #define SIM_WINDOW_KEPT 72
 
-/* Each word is the window's number above its busy nanoseconds: window k ends at k * EVERY. */
-#define SIM_WINDOW_SHIFT 28
-#define SIM_WINDOW_BUSY ((1ull << SIM_WINDOW_SHIFT) - 1)
-_Static_assert(SIM_WINDOW_NS <= SIM_WINDOW_BUSY, "a window's busy time fits its bits");
+_Static_assert(SIM_WINDOW_NS <= SIM_NUMBERED_MOST, "a window's busy time fits its bits");
 
-/* One process on one device; zero is "never busy". */
+/* One process on one device: busy nanoseconds. Window k ends at k * EVERY. Zero is "never busy". */
 struct sim_windows {
 	_Atomic uint64_t word[SIM_WINDOW_KEPT];
 };
@@ -35,25 +34,13 @@ static inline void sim_windows_add(struct sim_windows *windows, uint64_t from_ns
 	if (last >= first + SIM_WINDOW_KEPT)
 		first = last - SIM_WINDOW_KEPT + 1;
 	for (uint64_t k = first; k <= last; k++) {
-		_Atomic uint64_t *word = &windows->word[k % SIM_WINDOW_KEPT];
 		uint64_t end = k * SIM_WINDOW_EVERY_NS, begin = end - SIM_WINDOW_NS;
 		uint64_t from = from_ns > begin ? from_ns : begin, to = to_ns < end ? to_ns : end;
-		uint64_t old = atomic_load_explicit(word, memory_order_relaxed), now;
 
-		if (to <= from)
-			continue;
-		do {
-			uint64_t busy = to - from;
-
-			if (old >> SIM_WINDOW_SHIFT > k)
-				break;
-			if (old >> SIM_WINDOW_SHIFT == k)
-				busy += old & SIM_WINDOW_BUSY;
-			if (busy > SIM_WINDOW_NS)
-				busy = SIM_WINDOW_NS; /* contexts that ran side by side */
-			now = k << SIM_WINDOW_SHIFT | busy;
-		} while (!atomic_compare_exchange_weak_explicit(
-			word, &old, now, memory_order_relaxed, memory_order_relaxed));
+		/* Contexts that ran side by side are no longer than the window. */
+		if (to > from)
+			sim_numbered_add(&windows->word[k % SIM_WINDOW_KEPT], k, to - from,
+					 SIM_WINDOW_NS);
 	}
 }
 
@@ -66,10 +53,7 @@ static inline uint64_t sim_window_at(uint64_t now_ns)
 /* Busy nanoseconds of a window: 0 for one that is not kept any more. */
 static inline uint64_t sim_windows_busy_ns(const struct sim_windows *windows, uint64_t window)
 {
-	uint64_t word = atomic_load_explicit(&windows->word[window % SIM_WINDOW_KEPT],
-					     memory_order_relaxed);
-
-	return word >> SIM_WINDOW_SHIFT == window ? word & SIM_WINDOW_BUSY : 0;
+	return sim_numbered_sum(&windows->word[window % SIM_WINDOW_KEPT], window);
 }
 
 static inline void sim_windows_reset(struct sim_windows *windows)

@@ -8,8 +8,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/now.h"
 #include "nvidia/uuid.h"
 #include "sim/nvml/entry.h"
+#include "sim/nvml/power.h"
 
 /* A handle is an address in here: the same for the life of the library, as the real ones are. */
 struct nvmlDevice_st {
@@ -272,6 +274,10 @@ FIGURE(nvmlDeviceGetDisplayMode, nvmlEnableState_t, display, NVML_FEATURE_DISABL
 FIGURE(nvmlDeviceGetDisplayActive, nvmlEnableState_t, isActive, NVML_FEATURE_DISABLED)
 FIGURE(nvmlDeviceIsMigDeviceHandle, unsigned int, isMigDevice, 0)
 FIGURE(nvmlDeviceGetNumGpuCores, unsigned int, numCores, region->device[i].sm_count * 128)
+FIGURE(nvmlDeviceGetPowerUsage, unsigned int, power,
+       sim_nvml_power_mw(&region->device[i].engine.power))
+FIGURE(nvmlDeviceGetTotalEnergyConsumption, unsigned long long, energy,
+       sim_power_mj(&region->device[i].engine.power, now_monotonic_ns()))
 FIGURE(nvmlDeviceGetPowerManagementLimit, unsigned int, limit, 700000)
 FIGURE(nvmlDeviceGetEnforcedPowerLimit, unsigned int, limit, 700000)
 FIGURE(nvmlDeviceGetPerformanceState, nvmlPstates_t, pState, NVML_PSTATE_0)

@@ -2,49 +2,25 @@
 /* Power and energy, as the real library says them on an H200 (docs/design/energy.md). */
 #include "sim/nvml/power.h"
 
-#include "sim/nvml/entry.h"
+#include "base/now.h"
 #include "sim/nvml/wall.h"
-#include "sim/power.h"
 
 /* The figure is the mean of this second. */
 #define USAGE_SAMPLES 50
 
-nvmlReturn_t nvmlDeviceGetPowerUsage(nvmlDevice_t device, unsigned int *power)
+unsigned int sim_nvml_power_mw(const struct sim_power *power)
 {
-	uint64_t last = sim_nvml_clock_ns(CLOCK_MONOTONIC) / SIM_POWER_SAMPLE_NS, mw = 0;
-	struct sim_region *region;
-	int i;
-	nvmlReturn_t r = sim_nvml_device(device, &region, &i);
+	uint64_t last = now_monotonic_ns() / SIM_POWER_SAMPLE_NS, mw = 0;
 
-	if (r)
-		return r;
-	if (!power)
-		return NVML_ERROR_INVALID_ARGUMENT;
 	for (uint64_t k = 0; k < USAGE_SAMPLES; k++)
-		mw += sim_power_mw(&region->device[i].engine.power,
-				   (last - k) * SIM_POWER_SAMPLE_NS);
-	*power = (unsigned int)(mw / USAGE_SAMPLES);
-	return NVML_SUCCESS;
+		mw += sim_power_mw(power, (last - k) * SIM_POWER_SAMPLE_NS);
+	return (unsigned int)(mw / USAGE_SAMPLES);
 }
 
-nvmlReturn_t nvmlDeviceGetTotalEnergyConsumption(nvmlDevice_t device, unsigned long long *energy)
-{
-	struct sim_region *region;
-	int i;
-	nvmlReturn_t r = sim_nvml_device(device, &region, &i);
-
-	if (r)
-		return r;
-	if (!energy)
-		return NVML_ERROR_INVALID_ARGUMENT;
-	*energy = sim_power_mj(&region->device[i].engine.power, sim_nvml_clock_ns(CLOCK_MONOTONIC));
-	return NVML_SUCCESS;
-}
-
-nvmlReturn_t sim_nvml_power_samples(struct sim_region *region, int device, unsigned long long seen_us,
+nvmlReturn_t sim_nvml_power_samples(const struct sim_power *power, unsigned long long seen_us,
 				    unsigned int *count, nvmlSample_t *samples)
 {
-	uint64_t last = sim_nvml_clock_ns(CLOCK_MONOTONIC) / SIM_POWER_SAMPLE_NS;
+	uint64_t last = now_monotonic_ns() / SIM_POWER_SAMPLE_NS;
 	unsigned int n = 0;
 
 	if (!samples) {
@@ -58,8 +34,7 @@ nvmlReturn_t sim_nvml_power_samples(struct sim_region *region, int device, unsig
 			continue;
 		/* The real one leaves the upper half as it was. */
 		samples[n].timeStamp = at_us;
-		samples[n++].sampleValue.uiVal =
-			sim_power_mw(&region->device[device].engine.power, k * SIM_POWER_SAMPLE_NS);
+		samples[n++].sampleValue.uiVal = sim_power_mw(power, k * SIM_POWER_SAMPLE_NS);
 	}
 	*count = n;
 	return n ? NVML_SUCCESS : NVML_ERROR_NOT_FOUND;

@@ -4,6 +4,7 @@
  * 200 ms, and a process's averaged over the samples that the caller has not seen and in which it
  * worked. Memory traffic and the video engines are not simulated and read 0.
  */
+#include "base/now.h"
 #include "sim/nvml/entry.h"
 #include "sim/nvml/power.h"
 #include "sim/nvml/wall.h"
@@ -43,7 +44,7 @@ static uint64_t utilization_busy_of(struct sim_region *region, int device, uint3
 
 nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtilization_t *utilization)
 {
-	uint64_t window = sim_window_at(sim_nvml_clock_ns(CLOCK_MONOTONIC)), busy = 0;
+	uint64_t window = sim_window_at(now_monotonic_ns()), busy = 0;
 	struct sim_region *region;
 	int i;
 	nvmlReturn_t r = sim_nvml_device(device, &region, &i);
@@ -93,12 +94,13 @@ nvmlReturn_t nvmlDeviceGetSamples(nvmlDevice_t device, nvmlSamplingType_t type,
 		return NVML_ERROR_INVALID_ARGUMENT;
 	*sampleValType = NVML_VALUE_TYPE_UNSIGNED_INT;
 	if (type == NVML_TOTAL_POWER_SAMPLES)
-		return sim_nvml_power_samples(region, i, lastSeenTimeStamp, sampleCount, samples);
+		return sim_nvml_power_samples(&region->device[i].engine.power, lastSeenTimeStamp,
+					      sampleCount, samples);
 	if (!samples || *sampleCount > SAMPLES)
 		*sampleCount = SAMPLES;
 	for (unsigned int k = 0; samples && k < *sampleCount; k++)
 		samples[k] =
-			(nvmlSample_t){.timeStamp = sim_nvml_clock_ns(CLOCK_REALTIME) / 1000};
+			(nvmlSample_t){.timeStamp = now_ns(CLOCK_REALTIME) / 1000};
 	return NVML_SUCCESS;
 }
 
@@ -133,7 +135,7 @@ static bool utilization_sample(struct sim_region *region, int device, uint32_t r
 static unsigned int utilization_collect(struct sim_region *region, int device, uint64_t seen_us,
 					nvmlProcessUtilizationInfo_v1_t out[SIM_MAX_PROCESSES])
 {
-	uint64_t last = sim_window_at(sim_nvml_clock_ns(CLOCK_MONOTONIC));
+	uint64_t last = sim_window_at(now_monotonic_ns());
 	uint64_t first = utilization_window_after(seen_us, last);
 	unsigned int n = 0;
 

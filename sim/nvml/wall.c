@@ -3,19 +3,13 @@
 
 #include <pthread.h>
 
+#include "base/now.h"
+
 static uint64_t offset_ns;
-
-uint64_t sim_nvml_clock_ns(clockid_t clock)
-{
-	struct timespec ts;
-
-	clock_gettime(clock, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
-}
 
 static void wall_measure_offset(void)
 {
-	offset_ns = sim_nvml_clock_ns(CLOCK_REALTIME) - sim_nvml_clock_ns(CLOCK_MONOTONIC);
+	offset_ns = now_ns(CLOCK_REALTIME) - now_monotonic_ns();
 }
 
 uint64_t sim_nvml_wall_us(uint64_t monotonic_ns)

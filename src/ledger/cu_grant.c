@@ -94,13 +94,7 @@ bool cu_grant_in_use(struct ledger *ledger, int device)
 
 int cu_grant_wanted(struct ledger *ledger, const uint8_t uuid[16])
 {
-	struct ledger_device_info info;
-	int device = 0;
+	int device = ledger_find(ledger, uuid);
 
-	while (!ledger_device_info(ledger, device, &info) && memcmp(info.uuid, uuid, 16))
-		device++;
-	/* Its rows may be touched from here on. */
-	if (ledger_allocate(ledger, device))
-		return -ENODEV;
-	return cu_grant_in_use(ledger, device) ? device : -ENODEV;
+	return device >= 0 && cu_grant_in_use(ledger, device) ? device : -ENODEV;
 }

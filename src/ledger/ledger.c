@@ -475,6 +475,17 @@ static int ledger_device_from(struct ledger *ledger, const uint64_t name[static 
 	return r < 0 ? r : d;
 }
 
+int ledger_find(struct ledger *ledger, const uint8_t uuid[16])
+{
+	uint64_t name[2];
+	int d, r;
+
+	memcpy(name, uuid, sizeof(name));
+	d = ledger_find_device(ledger, name, 0);
+	r = ledger_allocate(ledger, d);
+	return r < 0 ? r : d;
+}
+
 int ledger_device(struct ledger *ledger, const uint8_t uuid[16], uint64_t total_bytes)
 {
 	uint64_t name[2];

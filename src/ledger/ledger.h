@@ -85,7 +85,12 @@ int ledger_look(struct ledger *ledger);
 int ledger_device(struct ledger *ledger, const uint8_t uuid[16], uint64_t total_bytes);
 
 /*
- * The same for the entry of the machine's memory that AMD's GPUs have pinned for the tenant: rows,
+ * The index of a device that is in the table, with its rows on disk. Nothing is added: -ENODEV. -ENOSPC.
+ */
+int ledger_find(struct ledger *ledger, const uint8_t uuid[16]);
+
+/*
+ * As ledger_device, for the entry of the machine's memory that AMD's GPUs have pinned for the tenant: rows,
  * categories (enum host_category), entries of shared memory and refusals are as a device's, and no look
  * for devices finds it. -ENOSPC also where 64 devices are known already.
  */

@@ -99,16 +99,6 @@ static bool energy_uses(const struct energy_member *member, unsigned int d)
 	return member->use && member->use[d].row >= 0;
 }
 
-static int energy_find_row(struct ledger *ledger, const uint8_t uuid[static 16])
-{
-	struct ledger_device_info info;
-
-	for (int row = 0; !ledger_device_info(ledger, row, &info); row++)
-		if (!memcmp(info.uuid, uuid, sizeof(info.uuid)))
-			return ledger_allocate(ledger, row) < 0 ? -1 : row;
-	return -1;
-}
-
 /* Work of a tenant from long before it was seen is nobody's, as is that which another allotd saw. */
 static uint64_t energy_given_ns(const struct energy *energy, const struct energy_member *member,
 				const struct energy_use *use)
@@ -132,7 +122,7 @@ static struct energy_use *energy_new_use(unsigned int ndevices)
 static void energy_find_device(struct energy *energy, struct energy_member *member, unsigned int d)
 {
 	struct energy_use *use = &member->use[d];
-	int row = energy_find_row(member->ledger, energy->device[d].uuid);
+	int row = ledger_find(member->ledger, energy->device[d].uuid);
 
 	if (row < 0)
 		return;

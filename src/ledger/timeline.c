@@ -14,11 +14,25 @@ static uint64_t timeline_bit_from(uint64_t ns)
 	return (ns + TIMELINE_BIT_NS / 2 - 1) / TIMELINE_BIT_NS;
 }
 
+static uint64_t timeline_turn(uint64_t number)
+{
+	return number / TIMELINE_WORDS & 0xffff;
+}
+
+/* The bits from `bit` on, as far as one word and `end` go; moves `bit` behind them. */
+static uint64_t timeline_take_bits(uint64_t *bit, uint64_t end)
+{
+	uint64_t in_word = *bit % TIMELINE_BITS, n = min_u64(TIMELINE_BITS - in_word, end - *bit);
+
+	*bit += n;
+	return ((UINT64_C(1) << n) - 1) << in_word;
+}
+
 /* Sets bits of one word of the ring. Answers how many were not set. */
 static uint64_t timeline_set_bits(struct timeline *timeline, uint64_t number, uint64_t bits)
 {
 	uint64_t *word = &timeline->word[number % TIMELINE_WORDS];
-	uint64_t turn = number / TIMELINE_WORDS & 0xffff, old, now;
+	uint64_t turn = timeline_turn(number), old, now;
 
 	do {
 		old = word_read(word);
@@ -48,12 +62,9 @@ uint64_t timeline_add(struct timeline *timeline, uint64_t from_ns, uint64_t to_n
 		bit = end - MOST_BITS;
 	}
 	while (bit < end) {
-		uint64_t in_word = bit % TIMELINE_BITS, n = TIMELINE_BITS - in_word;
+		uint64_t number = bit / TIMELINE_BITS;
 
-		n = n < end - bit ? n : end - bit;
-		fresh += timeline_set_bits(timeline, bit / TIMELINE_BITS,
-					   (((UINT64_C(1) << n) - 1) << in_word));
-		bit += n;
+		fresh += timeline_set_bits(timeline, number, timeline_take_bits(&bit, end));
 	}
 	return fresh == all ? to_ns - from_ns
 			    : (uint64_t)((unsigned __int128)(to_ns - from_ns) * fresh / all);
@@ -66,14 +77,11 @@ uint64_t timeline_busy_ns(const struct timeline *timeline, uint64_t from_ns, uin
 	if (end > bit + MOST_BITS)
 		return 0;
 	while (bit < end) {
-		uint64_t number = bit / TIMELINE_BITS, in_word = bit % TIMELINE_BITS;
-		uint64_t n = min_u64(TIMELINE_BITS - in_word, end - bit);
+		uint64_t number = bit / TIMELINE_BITS, bits = timeline_take_bits(&bit, end);
 		uint64_t word = word_read(&timeline->word[number % TIMELINE_WORDS]);
 
-		if (word >> TIMELINE_BITS == (number / TIMELINE_WORDS & 0xffff))
-			busy += (uint64_t)__builtin_popcountll(
-				word & (((UINT64_C(1) << n) - 1) << in_word));
-		bit += n;
+		if (word >> TIMELINE_BITS == timeline_turn(number))
+			busy += (uint64_t)__builtin_popcountll(word & bits);
 	}
 	return min_u64(busy * TIMELINE_BIT_NS, to_ns - from_ns);
 }

@@ -42,7 +42,16 @@ void exposition_put(FILE *out, const char *name, const char *const *label, uint6
 	fprintf(out, "%" PRIu64 "\n", value);
 }
 
+void exposition_put_parts(FILE *out, uint64_t value, int digits)
+{
+	uint64_t one = 1;
+
+	for (int i = 0; i < digits; i++)
+		one *= 10;
+	fprintf(out, "%" PRIu64 ".%0*" PRIu64, value / one, digits, value % one);
+}
+
 void exposition_put_ns(FILE *out, uint64_t ns)
 {
-	fprintf(out, "%" PRIu64 ".%09" PRIu64, ns / 1000000000, ns % 1000000000);
+	exposition_put_parts(out, ns, 9);
 }

@@ -18,6 +18,8 @@ void exposition_begin(FILE *out, const char *name, const char *const *label);
 /* A whole one. */
 void exposition_put(FILE *out, const char *name, const char *const *label, uint64_t value);
 
+/* A number of which the last `digits` stand behind the point. */
+void exposition_put_parts(FILE *out, uint64_t value, int digits);
 /* A time, in seconds. */
 void exposition_put_ns(FILE *out, uint64_t ns);
 

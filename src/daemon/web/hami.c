@@ -14,17 +14,11 @@ enum unit { WHOLE, PERCENTAGE, PART };
 
 static void hami_put_value(FILE *out, enum unit unit, uint64_t value)
 {
-	switch (unit) {
-	case WHOLE:
-		fprintf(out, "%" PRIu64 "\n", value);
-		break;
-	case PERCENTAGE:
-		fprintf(out, "%" PRIu64 ".%02" PRIu64 "\n", value / 100, value % 100);
-		break;
-	case PART:
-		fprintf(out, "%" PRIu64 ".%04" PRIu64 "\n", value / 10000, value % 10000);
-		break;
-	}
+	if (unit == WHOLE)
+		fprintf(out, "%" PRIu64, value);
+	else
+		exposition_put_parts(out, value, unit == PART ? 4 : 2);
+	fputc('\n', out);
 }
 
 /* --- Tenants on devices ---------------------------------------------------------------------- */

@@ -89,20 +89,14 @@ static void metrics_put_value(FILE *out, const struct row *row,
 		exposition_put_ns(out, ns < 0 ? -(uint64_t)ns : (uint64_t)ns);
 		break;
 	case UNIT_UJ:
-		fprintf(out, "%" PRIu64 ".%06" PRIu64, metrics_u64(device, row->at) / 1000000,
-			metrics_u64(device, row->at) % 1000000);
+		exposition_put_parts(out, metrics_u64(device, row->at), 6);
 		break;
 	case UNIT_MW:
-		fprintf(out, "%" PRIu32 ".%03" PRIu32, metrics_u32(device, row->at) / 1000,
-			metrics_u32(device, row->at) % 1000);
-		break;
 	case UNIT_PERMILLE:
-		fprintf(out, "%" PRIu32 ".%03" PRIu32, metrics_u32(device, row->at) / 1000,
-			metrics_u32(device, row->at) % 1000);
+		exposition_put_parts(out, metrics_u32(device, row->at), 3);
 		break;
 	case UNIT_BP:
-		fprintf(out, "%" PRIu32 ".%04" PRIu32, metrics_u32(device, row->at) / 10000,
-			metrics_u32(device, row->at) % 10000);
+		exposition_put_parts(out, metrics_u32(device, row->at), 4);
 		break;
 	default:
 		fprintf(out, "%" PRIu64, metrics_u64(device, row->at));

@@ -46,7 +46,7 @@ struct role {
  * where it is missing. -errno.
  */
 int role_open(struct role *role, const struct role_file *file, const char *tenant_dir);
-/* The same for a process that never takes the role, and wants to hear who comes. */
+/* The same for a process that never takes the role, and reads its count of comers. */
 int role_watch(struct role *role, const struct role_file *file, const char *runtime);
 /* For a daemon: the same with a claim, and rings. -EAGAIN: another daemon has claimed the role. */
 int role_claim(struct role *role, const struct role_file *file, const char *runtime);

@@ -219,7 +219,7 @@ static void check_damage(void)
 	split.tenant[tenant].watts = 1e300;
 	split_give(&split, tenant, UINT64_MAX, 0);
 	CHECK_EQ(split.given_uj, 1000);
-	/* What was given before is taken back from nobody. */
+	/* Energy that was given before is taken back from nobody. */
 	split_took(&split, 1000);
 	split.tenant[tenant].watts = 1;
 	CHECK_EQ(split_give(&split, tenant, 1000000, 2000), 0);

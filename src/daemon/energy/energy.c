@@ -75,11 +75,11 @@ struct energy_device {
 struct energy {
 	atomic_bool begun, over;
 	pthread_mutex_t lock; /* of what follows */
-	struct role role; /* of which it hears who comes */
+	struct role role; /* of others: comers are counted in its file */
 	struct roster roster;
 	struct nvml *nvml; /* NULL while no tenant uses a device */
-	uint64_t now_ns, again_ns;
-	uint64_t opened_ns, stepped_ns;
+	uint64_t now_ns, stepped_ns;
+	uint64_t opened_ns; /* when the driver was last opened, or tried; 0: as often as is wished */
 	uint64_t wall_ns; /* of the clock of the day beyond now_ns */
 	bool set;	  /* it was set since the last step */
 	unsigned int ndevices;
@@ -267,9 +267,8 @@ static int energy_open_driver(struct energy *energy)
 
 	if (energy->nvml)
 		return 0;
-	if (energy->now_ns < energy->again_ns)
+	if (energy->opened_ns && energy->now_ns < energy->opened_ns + AGAIN_NS)
 		return -ENODEV;
-	energy->again_ns = energy->now_ns + AGAIN_NS;
 	energy->opened_ns = energy->now_ns;
 	if (nvml_open(NULL, &energy->nvml) < 0)
 		return -ENODEV;
@@ -416,11 +415,9 @@ static void energy_take_all(struct energy *energy)
 static void energy_read_clocks(struct energy *energy)
 {
 	uint64_t was_ns = energy->wall_ns;
-	struct timespec wall;
 
 	energy->now_ns = now_monotonic_ns();
-	clock_gettime(CLOCK_REALTIME, &wall);
-	energy->wall_ns = (uint64_t)wall.tv_sec * NS_PER_S + (uint64_t)wall.tv_nsec - energy->now_ns;
+	energy->wall_ns = now_ns(CLOCK_REALTIME) - energy->now_ns;
 	energy->set = energy->wall_ns - was_ns + SET_NS > 2 * SET_NS;
 }
 
@@ -433,7 +430,7 @@ static void energy_step_locked(struct energy *energy)
 	} else {
 		if (energy->nvml)
 			energy_forget(energy);
-		energy->again_ns = 0;
+		energy->opened_ns = 0;
 	}
 	energy->stepped_ns = energy->now_ns;
 }

@@ -61,17 +61,15 @@ static void split_fall(struct split *split, double watts)
 		split->rest_watts += (watts - split->rest_watts) * REST_FOLLOWS;
 }
 
-/* Returns how much of the sample was work, of whosever. */
-static double split_sum(struct split *split, double drawn, const double part[static SPLIT_TENANTS])
+/* Adds a sample, of which the part `together` was work, of whosever. */
+static void split_sum(struct split *split, double drawn, const double part[static SPLIT_TENANTS],
+		      double together)
 {
-	double together = 0;
-
 	for (int i = 0; i < SPLIT_TENANTS; i++) {
 		struct split_tenant *tenant = &split->tenant[i];
 
 		if (!tenant->taken)
 			continue;
-		together += part[i];
 		tenant->seen += part[i];
 		tenant->drawn = tenant->drawn * KEEP + part[i] * drawn;
 		for (int k = 0; k < SPLIT_TENANTS; k++)
@@ -80,13 +78,18 @@ static double split_sum(struct split *split, double drawn, const double part[sta
 	}
 	split->together_square = split->together_square * KEEP + together * together;
 	split->together_drawn = split->together_drawn * KEEP + together * drawn;
-	return together;
+}
+
+/* The power that the work of all has in common. */
+static double split_common(const struct split *split)
+{
+	return split->together_square > 0 ? split->together_drawn / split->together_square : 0;
 }
 
 /* One sweep of Gauss-Seidel: from one sample to the next little changes. */
 static void split_solve(struct split *split)
 {
-	double common = split->together_drawn / split->together_square;
+	double common = split_common(split);
 
 	for (int i = 0; i < SPLIT_TENANTS; i++) {
 		struct split_tenant *tenant = &split->tenant[i];
@@ -94,8 +97,6 @@ static void split_solve(struct split *split)
 
 		if (!tenant->taken || !tenant->seen)
 			continue;
-		if (!tenant->watts)
-			tenant->watts = common;
 		for (int k = 0; k < SPLIT_TENANTS; k++)
 			if (k != i && split->tenant[k].taken)
 				left -= tenant->with[k] * split->tenant[k].watts;
@@ -107,18 +108,18 @@ static void split_solve(struct split *split)
 
 void split_learn(struct split *split, double watts, const double part[static SPLIT_TENANTS])
 {
-	double any = 0;
+	double together = 0;
 
 	split_fall(split, watts);
 	for (int i = 0; i < SPLIT_TENANTS; i++)
-		any += part[i];
-	if (!any) {
+		together += part[i];
+	if (!together) {
 		split_rest(split, watts);
 		return;
 	}
 	split->rested = 0;
-	if (split_sum(split, watts - split->rest_watts, part) > 0)
-		split_solve(split);
+	split_sum(split, watts - split->rest_watts, part, together);
+	split_solve(split);
 }
 
 void split_took(struct split *split, uint64_t uj)
@@ -129,9 +130,9 @@ void split_took(struct split *split, uint64_t uj)
 uint64_t split_give(struct split *split, int tenant, uint64_t busy_ns, uint64_t before_uj)
 {
 	const struct split_tenant *of = &split->tenant[tenant];
-	/* Work of which no sample was seen took what all did. */
-	double common = split->together_square > 0 ? split->together_drawn / split->together_square : 0;
-	double uj = (of->seen > 0 ? of->watts : common) * (double)busy_ns / 1000 - (double)before_uj;
+	/* Work of which no sample was seen took as much as that of all. */
+	double watts = of->seen > 0 ? of->watts : split_common(split);
+	double uj = watts * (double)busy_ns / 1000 - (double)before_uj;
 	uint64_t left = sat_sub_u64(split->energy_uj, split->given_uj);
 	uint64_t give = uj <= 0 ? 0 : uj < (double)left ? (uint64_t)uj : left;
 

@@ -40,7 +40,7 @@ void split_leave(struct split *split, int tenant);
 
 /*
  * Learns from a sample of the device's power, with the part of it in which the device worked for each
- * tenant: for 5 of 20 ms, 0.25.
+ * tenant: for 5 of 20 ms, 0.25. It is 0 of numbers that no tenant has.
  */
 void split_learn(struct split *split, double watts, const double part[static SPLIT_TENANTS]);
 

@@ -7,6 +7,7 @@
 #include "guest/movable/movable.h"
 #include "guest/movable/state.h"
 #include "guest/swap/swap.h"
+#include "guest/vulkan/door.h"
 
 struct rooms {
 	struct account_state account;
@@ -34,4 +35,5 @@ const struct guest_rooms guest_rooms = {
 	.hang = rooms_hang,
 	.choose_allocator = movable_choose_allocator,
 	.start_swap = swap_start,
+	.door = vulkan_door,
 };

@@ -45,6 +45,7 @@ enum object_kind {
 	OBJECT_KFD,	 /* key: handle of /dev/kfd; this and the next two: AMD's hook_memory.c */
 	OBJECT_GEM,	 /* key: handle of a render node, see amd/files.h; refs: of that key */
 	OBJECT_DMABUF,	 /* key: inode of a descriptor that holds memory without a handle */
+	OBJECT_VULKAN,	 /* key: of a logical device and its memory, see vulkan/hook_memory.c */
 	OBJECT_KINDS,
 };
 
@@ -156,6 +157,10 @@ struct object {
 			/* Charged beside `bytes`: of the machine's memory, as enum host_category. */
 			uint64_t gtt, userptr;
 		} amd; /* OBJECT_KFD, OBJECT_GEM, OBJECT_DMABUF */
+		struct {
+			uint64_t device; /* its logical device */
+			uint32_t mask;	 /* devices of that one's group that have it, a bit each */
+		} vulkan;		 /* OBJECT_VULKAN */
 	};
 };
 

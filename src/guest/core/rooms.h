@@ -18,6 +18,8 @@ struct guest_rooms {
 	void (*choose_allocator)(struct guest *guest);
 	/* Starts the swap thread of a swappable tenant, if no thread has. */
 	void (*start_swap)(struct guest *guest);
+	/* What dlsym gives for a name of a driver's that is asked for by its loader: vulkan/door.h. */
+	void *(*door)(const char *name, void *real);
 };
 
 extern const struct guest_rooms guest_rooms;

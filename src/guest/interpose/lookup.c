@@ -7,7 +7,9 @@
 #include <stdint.h>
 
 #include "base/text.h"
+#include "guest/core/guest.h"
 #include "guest/core/library.h"
+#include "guest/core/rooms.h"
 #include "guest/process/lookup_elf.h"
 #include "guest/process/lookup_libc.h"
 #include "guest/process/next.h"
@@ -244,13 +246,34 @@ static bool lookup_find_in_libc(const struct lookup_dlsym_args *args,
 	return true;
 }
 
+/*
+ * A name by which the loader of an API reaches its drivers, whoever that loader is: what their libraries
+ * have there is led past us. Several libraries have it, so none of them is a driver that we know, and a
+ * search that did not name one is answered natively. What a driver itself asks for is its own affair.
+ */
+static bool lookup_find_door(const struct lookup_dlsym_args *args, struct lookup_answer *ret_answer)
+{
+	void *p;
+
+	if (args->name[0] != 'v' || args->name[1] != 'k' || args->name[2] != '_' || guest_inside() ||
+	    args->handle == RTLD_NEXT)
+		return false;
+	p = lookup_ask(args, args->handle);
+	if (!p)
+		return false;
+	ret_answer->value = guest_rooms.door(args->name, p);
+	ret_answer->jump = NULL;
+	return true;
+}
+
 struct lookup_answer lookup_dlsym(struct lookup_dlsym_args *args, void *caller)
 {
 	struct lookup_answer native = {.jump = (void *)lookup_libc().dlsym};
 	struct target t;
 
 	args->version = NULL;
-	if (!args->name || lookup_find_in_libc(args, &native) || !lookup_find(args->name, &t))
+	if (!args->name || lookup_find_in_libc(args, &native) || lookup_find_door(args, &native) ||
+	    !lookup_find(args->name, &t))
 		return native;
 	return lookup_answer_target(args, &t, caller);
 }
@@ -261,7 +284,7 @@ struct lookup_answer lookup_dlvsym(struct lookup_dlsym_args *args, void *caller)
 	struct target t;
 
 	if (!args->name || !args->version || lookup_find_in_libc(args, &native) ||
-	    !lookup_find(args->name, &t))
+	    lookup_find_door(args, &native) || !lookup_find(args->name, &t))
 		return native;
 	return lookup_answer_target(args, &t, caller);
 }

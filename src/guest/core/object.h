@@ -61,7 +61,7 @@ enum object_flags {
 	OBJECT_MULTICAST = 1 << 9, /* a handle of no memory of its own */
 };
 
-/* The bytes of a descriptor's lock by which its importers know it, see memory/sharing.h. */
+/* The bytes of a descriptor's lock by which its importers know it, see lend/stamp.h. */
 struct stamp {
 	int64_t first, last; /* 0: none */
 };

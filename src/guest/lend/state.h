@@ -10,6 +10,8 @@ struct exporter;
 struct lend_state {
 	struct once exporter_once; /* see exporter.h */
 	_Atomic(struct exporter *) exporter;
+	_Atomic uint64_t stamps;      /* numbers given out, see stamp.h */
+	_Atomic int64_t stamp_random; /* 0: not drawn yet */
 	_Atomic uint64_t tenant_before; /* the tenant's number when the process began, likewise */
 };
 

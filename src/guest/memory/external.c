@@ -13,7 +13,7 @@ static struct shared_key external_key(struct guest *guest, uint64_t number,
 	struct shared_key key;
 
 	if (desc->type == CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD &&
-	    sharing_read(desc->handle.fd, NULL, &key))
+	    stamp_read(desc->handle.fd, NULL, &key))
 		return key;
 	/* A key that nobody else has. */
 	return entry_key((uint64_t[2]){KEY(guest), number}, 16);

@@ -36,10 +36,10 @@ static bool pool_pointer_key(struct guest *guest, const struct object *pool, con
 	if (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
 		return false;
 	if (!number)
-		number = sharing_number(guest);
+		number = stamp_number(guest);
 	return object_change(guest->objects, OBJECT_POOL, pool->key, false,
 			     pool_pointer_set_number, &number) &&
-	       sharing_stamp(guest, *(const int *)handle, number, ret);
+	       stamp_put(guest, *(const int *)handle, number, ret);
 }
 
 /* A pool stays under its first key. */
@@ -151,7 +151,7 @@ CUresult hook_cuMemPoolImportFromShareableHandle(CUmemoryPool *pool_out, void *h
 
 	/* Before the driver may close or consume it. */
 	if (handleType == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
-		sharing_read((int)(intptr_t)handle, NULL, &key);
+		stamp_read((int)(intptr_t)handle, NULL, &key);
 	else if (handleType == CU_MEM_HANDLE_TYPE_FABRIC && handle)
 		key = entry_key(handle, sizeof(CUmemFabricHandle));
 	e = DRIVER(cuMemPoolImportFromShareableHandle, (pool_out, handle, handleType, flags));

@@ -515,11 +515,11 @@ static bool vmm_set_number(struct object *handle, void *arg)
 static bool vmm_stamp(struct guest *guest, const struct object *handle, int fd,
 		      struct shared_key *ret)
 {
-	uint32_t number = handle->handle.number ? handle->handle.number : sharing_number(guest);
+	uint32_t number = handle->handle.number ? handle->handle.number : stamp_number(guest);
 
 	return object_change(guest->objects, OBJECT_HANDLE, handle->key, false, vmm_set_number,
 			     &number) &&
-	       sharing_stamp(guest, fd, number, ret);
+	       stamp_put(guest, fd, number, ret);
 }
 
 CUresult hook_cuMemExportToShareableHandle(void *shareableHandle,
@@ -551,7 +551,7 @@ CUresult hook_cuMemExportToShareableHandle(void *shareableHandle,
 		return e;
 	if (object.flags & OBJECT_IMPORTED) {
 		if (handleType == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
-			sharing_stamp_as(*(int *)shareableHandle, &object.handle.stamp);
+			stamp_put_as(*(int *)shareableHandle, &object.handle.stamp);
 		return e;
 	}
 	if (handleType == CU_MEM_HANDLE_TYPE_FABRIC)
@@ -585,7 +585,7 @@ CUresult hook_cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handl
 	if (shHandleType == CU_MEM_HANDLE_TYPE_FABRIC && osHandle)
 		object.shared = entry_key(osHandle, sizeof(CUmemFabricHandle));
 	else if (shHandleType == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
-		sharing_read((int)(intptr_t)osHandle, &object.handle.stamp, &object.shared);
+		stamp_read((int)(intptr_t)osHandle, &object.handle.stamp, &object.shared);
 	e = DRIVER(cuMemImportFromShareableHandle, (handle, osHandle, shHandleType));
 	if (e)
 		return e;

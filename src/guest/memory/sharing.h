@@ -8,26 +8,7 @@
 
 #include "guest/account/charge.h"
 #include "guest/lend/entry.h"
-
-/*
- * A descriptor has no such bytes: every one that the driver exports is the same device file. But a
- * descriptor that travelled still is the exporter's open file description. The exporter stamps that
- * with a lock that many may hold, and the importer reads the lock in /proc. The lock goes with the
- * last descriptor. It tells the exporter's pid, a random number that the exporter drew once, and the
- * object's number, so a later process with the same pid has other stamps. False: not stamped. Then
- * each importer is charged alone. sharing_stamp_as puts the stamp that an importer has read
- * (`ret_stamp`, or NULL) on a descriptor that it exports itself; false if that is all zero.
- */
-bool sharing_stamp(struct guest *guest, int fd, uint32_t number, struct shared_key *ret);
-bool sharing_stamp_as(int fd, const struct stamp *stamp);
-bool sharing_read(int fd, struct stamp *ret_stamp, struct shared_key *ret);
-
-/*
- * A number for an object, the same for all of its descriptors. No other object of the process ever
- * gets it: a descriptor may be on its way for as long as its receiver likes, and importers may
- * outlive the object. 0: there are no more.
- */
-uint32_t sharing_number(struct guest *guest);
+#include "guest/lend/stamp.h"
 
 /*
  * This process exports `object`, whose bytes it is charged for as long as it holds them. Never

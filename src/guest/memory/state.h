@@ -24,8 +24,6 @@ struct memory_state {
 	struct memory_device device[GUEST_DEVICES];
 	struct known_code code;
 	_Atomic uint64_t pools;	      /* changes of pools, see pool.h */
-	_Atomic uint64_t stamps;      /* numbers given out, see sharing.h */
-	_Atomic int64_t stamp_random; /* 0: not drawn yet */
 	_Atomic uint64_t imports;     /* see external.h, ever */
 	_Atomic uint64_t untiled;     /* numbers of OBJECT_UNTILED, ever */
 	_Atomic bool pool_exported;   /* ever: memory of a pool may be others', too */

@@ -68,7 +68,7 @@ USES = {
     "guest/amd/memory": (*GUEST_LOW, "guest/lend", "guest/amd"),
     "guest/amd/queue": (*GUEST_LOW, "roles", "guest/amd"),
     "guest/nvml": (*GUEST_LOW, "guest/account"),
-    "guest/vulkan": (*GUEST_LOW, "vulkan", "guest/account"),
+    "guest/vulkan": (*GUEST_LOW, "vulkan", "guest/lend", "guest/account"),
     "tenant": (*LOW, "dropin", "guest/process"),
     "guest/launch": (*GUEST_LOW, "roles", "guest/account", "guest/meter", "guest/amd"),
     "guest/swap": (*GUEST_LOW, "roles", "guest/lend", "guest/account", "guest/memory",

@@ -189,6 +189,33 @@ void uuid_charge_cancel(struct uuid_charge *charge)
 		quota_cancel(charge->slot, charge->ledger, charge->reserved);
 }
 
+static int uuid_charge_share_in(struct guest *guest, const struct uuid_device *device, struct slot *slot,
+				int ledger, struct shared_key key, uint64_t bytes)
+{
+	struct uuid_charge room;
+	int r = shared_add(slot, key, ledger, bytes, CAT_IMPORTED, 0, uuid_device_limit(guest, device));
+
+	/* There may be room when all is given back that can be. */
+	if (r != -EDQUOT || uuid_charge_reserve(guest, device, bytes, &room))
+		return r;
+	r = shared_add(slot, key, ledger, bytes, CAT_IMPORTED, 0, UINT64_MAX);
+	uuid_charge_cancel(&room);
+	return r;
+}
+
+int uuid_charge_share(struct guest *guest, const struct uuid_device *device, struct shared_key key,
+		      uint64_t bytes, bool covered)
+{
+	int ledger = uuid_device_ledger(guest, device);
+	struct slot *slot;
+	int r = ledger < 0 ? ledger : guest_claim_slot(guest, &slot);
+
+	if (r)
+		return r;
+	return covered ? shared_add(slot, key, ledger, bytes, CAT_IMPORTED, SHARED_COVERED, UINT64_MAX)
+		       : uuid_charge_share_in(guest, device, slot, ledger, key, bytes);
+}
+
 void uuid_charge_release_begin(struct guest *guest, const struct uuid_device *device,
 			       struct uuid_charge *ret)
 {

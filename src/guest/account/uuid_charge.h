@@ -15,6 +15,7 @@
 
 #include "guest/account/charge.h"
 #include "guest/core/guest.h"
+#include "ledger/shared.h"
 
 struct uuid_device {
 	uint8_t uuid[16];
@@ -57,6 +58,13 @@ int uuid_charge_reserve(struct guest *guest, const struct uuid_device *device, u
 /* The driver did it: all that was reserved is taken. */
 void uuid_charge_commit(struct uuid_charge *charge);
 void uuid_charge_cancel(struct uuid_charge *charge);
+
+/*
+ * Adds this process to who holds memory that goes from process to process, by its key (ledger/shared.h).
+ * `covered`: it is exported, and charged. Else it is imported, and admitted. Errors of shared_add.
+ */
+int uuid_charge_share(struct guest *guest, const struct uuid_device *device, struct shared_key key,
+		      uint64_t bytes, bool covered);
 
 /* Begin before the driver frees, end when it has freed `bytes` that were charged. */
 void uuid_charge_release_begin(struct guest *guest, const struct uuid_device *device,

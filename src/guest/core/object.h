@@ -160,6 +160,7 @@ struct object {
 		struct {
 			uint64_t device; /* its logical device */
 			uint32_t mask;	 /* devices of that one's group that have it, a bit each */
+			uint32_t number; /* that its descriptors are stamped with; 0: none */
 		} vulkan;		 /* OBJECT_VULKAN */
 	};
 };

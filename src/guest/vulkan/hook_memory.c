@@ -12,6 +12,8 @@
 #include "base/hash.h"
 #include "base/number.h"
 #include "guest/core/object.h"
+#include "guest/lend/entry.h"
+#include "guest/lend/stamp.h"
 #include "guest/vulkan/hook.h"
 #include "guest/vulkan/memory.h"
 
@@ -57,14 +59,64 @@ static bool memory_reserve(struct guest *guest, const struct known *known, uint3
 	return true;
 }
 
-static bool memory_put(struct guest *guest, VkDevice device, VkDeviceMemory memory, uint32_t mask,
-		       uint64_t bytes, uint64_t size)
+/* The one device of a mask; NULL: there are several, and what is shared of them is charged alone. */
+static const struct uuid_device *memory_device(const struct known *known, uint32_t mask)
 {
-	struct object object = {.kind = OBJECT_VULKAN, .key = memory_key(device, memory),
-				.category = CAT_ARRAY, .device = -1, .bytes = bytes, .size = size,
-				.vulkan = {.device = (uintptr_t)device, .mask = mask}};
+	return mask & (mask - 1) ? NULL : &known->device.physical[__builtin_ctz(mask)]->physical.device;
+}
 
-	return !object_put(guest->objects, &object);
+/*
+ * Memory that another process of the tenant has, or this one, and that is charged there: no charge is
+ * needed, and the object holds it. False: it is memory like any other.
+ */
+static bool memory_join(struct guest *guest, const struct known *known, const VkMemoryAllocateInfo *info,
+			struct object *object)
+{
+	const struct uuid_device *device = memory_device(known, object->vulkan.mask);
+	const VkImportMemoryFdInfoKHR *import =
+		vulkan_chained(info->pNext, VK_STRUCTURE_TYPE_IMPORT_MEMORY_FD_INFO_KHR);
+	struct shared_key key;
+	int r;
+
+	if (!device || !import || guest_by_driver(guest) ||
+	    import->handleType != VK_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD_BIT ||
+	    !stamp_read(import->fd, NULL, &key))
+		return false;
+	entry_hold(guest, key, object);
+	r = uuid_charge_share(guest, device, key, object->bytes, false);
+	if (r && r != -EEXIST) {
+		entry_unhold(guest, object);
+		return false;
+	}
+	object->flags |= OBJECT_IMPORTED;
+	object->bytes = 0;
+	return true;
+}
+
+/* Before the driver is asked: the object says how it is charged. */
+static bool memory_begin(struct guest *guest, const struct known *known, const VkMemoryAllocateInfo *info,
+			 struct object *object,
+			 struct uuid_charge charge[static VK_MAX_DEVICE_GROUP_SIZE])
+{
+	return guest_mode(guest) == GUEST_LIMITED && object->bytes >= object->size &&
+	       (memory_join(guest, known, info, object) ||
+		memory_reserve(guest, known, object->vulkan.mask, object->bytes, charge));
+}
+
+static void memory_end(struct guest *guest, const struct object *object, bool given,
+		       struct uuid_charge charge[static VK_MAX_DEVICE_GROUP_SIZE])
+{
+	if (object->flags & OBJECT_IMPORTED) {
+		if (!given)
+			entry_leave(guest, object);
+		return;
+	}
+	EACH_DEVICE (i, object->vulkan.mask) {
+		if (given)
+			uuid_charge_commit(&charge[i]);
+		else
+			uuid_charge_cancel(&charge[i]);
+	}
 }
 
 /* Of memory that is charged, on devices of a mask. */
@@ -73,23 +125,21 @@ static VkResult memory_allocate(struct guest *guest, struct known *known, VkDevi
 				uint32_t mask, VkDeviceMemory *ret)
 {
 	struct uuid_charge charge[VK_MAX_DEVICE_GROUP_SIZE];
-	uint64_t bytes = round_up(info->allocationSize, PAGE_BYTES);
+	struct object object = {.kind = OBJECT_VULKAN, .category = CAT_ARRAY, .device = -1,
+				.size = info->allocationSize,
+				.bytes = round_up(info->allocationSize, PAGE_BYTES),
+				.vulkan = {.device = (uintptr_t)device, .mask = mask}};
 	VkResult r;
 
-	if (guest_mode(guest) != GUEST_LIMITED || bytes < info->allocationSize ||
-	    !memory_reserve(guest, known, mask, bytes, charge))
+	if (!memory_begin(guest, known, info, &object, charge))
 		return VK_ERROR_OUT_OF_DEVICE_MEMORY;
 	r = VULKAN_ASK(&known->driver, vkAllocateMemory, (device, info, allocator, ret));
-	if (!r && !memory_put(guest, device, *ret, mask, bytes, info->allocationSize)) {
+	object.key = r ? 0 : memory_key(device, *ret);
+	if (!r && object_put(guest->objects, &object)) {
 		VULKAN_DO(&known->driver, vkFreeMemory, (device, *ret, allocator));
 		r = VK_ERROR_OUT_OF_HOST_MEMORY;
 	}
-	EACH_DEVICE (i, mask) {
-		if (r)
-			uuid_charge_cancel(&charge[i]);
-		else
-			uuid_charge_commit(&charge[i]);
-	}
+	memory_end(guest, &object, !r, charge);
 	return r;
 }
 
@@ -107,6 +157,78 @@ VkResult hook_vkAllocateMemory(VkDevice device, const VkMemoryAllocateInfo *pAll
 				 (device, pAllocateInfo, pAllocator, pMemory));
 }
 
+/* --- It goes to other processes, or to CUDA ----------------------------------------------------- */
+
+static bool memory_number(struct object *object, void *arg)
+{
+	struct object *ret = arg;
+
+	if (!object->vulkan.number)
+		object->vulkan.number = ret->vulkan.number;
+	*ret = *object;
+	return true;
+}
+
+/* Of threads that export it at once, the first joins for the object. */
+static bool memory_mark(struct object *object, void *arg)
+{
+	struct object *with = arg;
+	bool first = !(object->flags & OBJECT_SHARED);
+
+	object->flags |= OBJECT_SHARED;
+	if (first)
+		object->shared = with->shared;
+	else
+		with->flags |= OBJECT_SHARED;
+	return true;
+}
+
+static bool memory_unmark(struct object *object, void *arg)
+{
+	object->flags &= (uint16_t)~OBJECT_SHARED;
+	return true;
+}
+
+/*
+ * A descriptor of it was given. Never fails that: without an entry an importer is charged a second
+ * time. Memory that was itself imported is known by the stamp that its descriptor has.
+ */
+static void memory_export(struct guest *guest, const struct known *known, uint64_t key, int fd)
+{
+	struct object object = {.vulkan = {.number = stamp_number(guest)}};
+	const struct uuid_device *device;
+	struct object with = {.kind = OBJECT_NONE};
+
+	if (!object_change(guest->objects, OBJECT_VULKAN, key, false, memory_number, &object) ||
+	    object.flags & OBJECT_IMPORTED || !(device = memory_device(known, object.vulkan.mask)) ||
+	    !stamp_put(guest, fd, object.vulkan.number, &with.shared) ||
+	    !object_change(guest->objects, OBJECT_VULKAN, key, false, memory_mark, &with) ||
+	    with.flags & OBJECT_SHARED)
+		return;
+	entry_hold(guest, with.shared, &object);
+	if (uuid_charge_share(guest, device, with.shared, object.bytes, true)) {
+		object_change(guest->objects, OBJECT_VULKAN, key, false, memory_unmark, NULL);
+		entry_unhold(guest, &object);
+	}
+}
+
+VkResult hook_vkGetMemoryFdKHR(VkDevice device, const VkMemoryGetFdInfoKHR *pGetFdInfo, int *pFd)
+{
+	struct known *known = known_find(device);
+	struct guest *guest = guest_get();
+	VkResult r;
+
+	if (!known)
+		return VK_ERROR_INITIALIZATION_FAILED;
+	r = VULKAN_ASK(&known->driver, vkGetMemoryFdKHR, (device, pGetFdInfo, pFd));
+	if (!r && guest_mode(guest) == GUEST_LIMITED && !guest_by_driver(guest) &&
+	    pGetFdInfo->handleType == VK_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD_BIT)
+		memory_export(guest, known, memory_key(device, pGetFdInfo->memory), *pFd);
+	return r;
+}
+
+/* --- It goes back ------------------------------------------------------------------------------- */
+
 static void memory_begin_release(struct guest *guest, const struct known *known, uint32_t mask,
 				 struct uuid_charge charge[static VK_MAX_DEVICE_GROUP_SIZE])
 {
@@ -114,11 +236,13 @@ static void memory_begin_release(struct guest *guest, const struct known *known,
 		uuid_charge_release_begin(guest, &known->device.physical[i]->physical.device, &charge[i]);
 }
 
-static void memory_end_release(uint32_t mask, uint64_t bytes,
+/* After the driver let go of it. */
+static void memory_end_release(struct guest *guest, const struct object *object,
 			       struct uuid_charge charge[static VK_MAX_DEVICE_GROUP_SIZE])
 {
-	EACH_DEVICE (i, mask)
-		uuid_charge_release_end(&charge[i], bytes);
+	entry_leave(guest, object);
+	EACH_DEVICE (i, object->vulkan.mask)
+		uuid_charge_release_end(&charge[i], object->bytes);
 }
 
 void hook_vkFreeMemory(VkDevice device, VkDeviceMemory memory, const VkAllocationCallbacks *pAllocator)
@@ -137,7 +261,7 @@ void hook_vkFreeMemory(VkDevice device, VkDeviceMemory memory, const VkAllocatio
 	}
 	memory_begin_release(guest, known, object.vulkan.mask, charge);
 	VULKAN_DO(&known->driver, vkFreeMemory, (device, memory, pAllocator));
-	memory_end_release(object.vulkan.mask, object.bytes, charge);
+	memory_end_release(guest, &object, charge);
 }
 
 static bool memory_is_of(const struct object *object, void *device)
@@ -155,6 +279,6 @@ void vulkan_memory_gone(const struct known *known, VkDevice device)
 		return;
 	OBJECT_SWEEP (object, guest->objects, memory_is_of, device) {
 		memory_begin_release(guest, known, object->vulkan.mask, charge);
-		memory_end_release(object->vulkan.mask, object->bytes, charge);
+		memory_end_release(guest, object, charge);
 	}
 }

@@ -16,6 +16,7 @@
 #define VK_UUID_SIZE 16
 #define VK_LUID_SIZE 8
 #define VK_MAX_PHYSICAL_DEVICE_NAME_SIZE 256
+#define VK_MAX_EXTENSION_NAME_SIZE 256
 #define VK_MAX_MEMORY_TYPES 32
 #define VK_MAX_MEMORY_HEAPS 16
 #define VK_MAX_DEVICE_GROUP_SIZE 32
@@ -27,9 +28,12 @@ typedef struct VkInstance_T *VkInstance;
 typedef struct VkPhysicalDevice_T *VkPhysicalDevice;
 typedef struct VkDevice_T *VkDevice;
 typedef struct VkDeviceMemory_T *VkDeviceMemory;
+typedef struct VkBuffer_T *VkBuffer;
+typedef struct VkImage_T *VkImage;
 typedef struct VkApplicationInfo VkApplicationInfo;
 typedef struct VkAllocationCallbacks VkAllocationCallbacks;
-typedef struct VkDeviceCreateInfo VkDeviceCreateInfo;
+typedef struct VkDeviceQueueCreateInfo VkDeviceQueueCreateInfo;
+typedef struct VkPhysicalDeviceFeatures VkPhysicalDeviceFeatures;
 typedef void (*PFN_vkVoidFunction)(void);
 
 typedef enum VkResult {
@@ -53,7 +57,7 @@ typedef enum VkStructureType {
 	VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_ID_PROPERTIES = 1000071004,
 	VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_PROPERTIES = 50,
 	VK_STRUCTURE_TYPE_IMPORT_MEMORY_FD_INFO_KHR = 1000074000,
-	VK_STRUCTURE_TYPE_IMPORT_MEMORY_HOST_POINTER_INFO_EXT = 1000178000,
+	VK_STRUCTURE_TYPE_MEMORY_GET_FD_INFO_KHR = 1000074002,
 	VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_BUDGET_PROPERTIES_EXT = 1000237000,
 } VkStructureType;
 
@@ -66,9 +70,20 @@ typedef enum VkMemoryHeapFlagBits {
 	VK_MEMORY_HEAP_MULTI_INSTANCE_BIT = 0x2,
 } VkMemoryHeapFlagBits;
 
+typedef enum VkMemoryPropertyFlagBits {
+	VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT = 0x1,
+	VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT = 0x2,
+	VK_MEMORY_PROPERTY_HOST_COHERENT_BIT = 0x4,
+	VK_MEMORY_PROPERTY_HOST_CACHED_BIT = 0x8,
+} VkMemoryPropertyFlagBits;
+
 typedef enum VkMemoryAllocateFlagBits {
 	VK_MEMORY_ALLOCATE_DEVICE_MASK_BIT = 0x1,
 } VkMemoryAllocateFlagBits;
+
+typedef enum VkExternalMemoryHandleTypeFlagBits {
+	VK_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD_BIT = 0x1,
+} VkExternalMemoryHandleTypeFlagBits;
 
 /* The beginning of every structure that others may hang on. */
 typedef struct VkBaseOutStructure {
@@ -86,6 +101,24 @@ typedef struct VkInstanceCreateInfo {
 	uint32_t enabledExtensionCount;
 	const char *const *ppEnabledExtensionNames;
 } VkInstanceCreateInfo;
+
+typedef struct VkDeviceCreateInfo {
+	VkStructureType sType;
+	const void *pNext;
+	VkFlags flags;
+	uint32_t queueCreateInfoCount;
+	const VkDeviceQueueCreateInfo *pQueueCreateInfos;
+	uint32_t enabledLayerCount;
+	const char *const *ppEnabledLayerNames;
+	uint32_t enabledExtensionCount;
+	const char *const *ppEnabledExtensionNames;
+	const VkPhysicalDeviceFeatures *pEnabledFeatures;
+} VkDeviceCreateInfo;
+
+typedef struct VkExtensionProperties {
+	char extensionName[VK_MAX_EXTENSION_NAME_SIZE];
+	uint32_t specVersion;
+} VkExtensionProperties;
 
 typedef struct VkDeviceGroupDeviceCreateInfo {
 	VkStructureType sType;
@@ -108,10 +141,42 @@ typedef struct VkMemoryAllocateFlagsInfo {
 	uint32_t deviceMask;
 } VkMemoryAllocateFlagsInfo;
 
+typedef struct VkImportMemoryFdInfoKHR {
+	VkStructureType sType;
+	const void *pNext;
+	VkExternalMemoryHandleTypeFlagBits handleType;
+	int fd;
+} VkImportMemoryFdInfoKHR;
+
+typedef struct VkMemoryGetFdInfoKHR {
+	VkStructureType sType;
+	const void *pNext;
+	VkDeviceMemory memory;
+	VkExternalMemoryHandleTypeFlagBits handleType;
+} VkMemoryGetFdInfoKHR;
+
 typedef struct VkMemoryType {
 	VkFlags propertyFlags;
 	uint32_t heapIndex;
 } VkMemoryType;
+
+typedef struct VkMemoryRequirements {
+	VkDeviceSize size;
+	VkDeviceSize alignment;
+	uint32_t memoryTypeBits;
+} VkMemoryRequirements;
+
+typedef struct VkMemoryRequirements2 {
+	VkStructureType sType;
+	void *pNext;
+	VkMemoryRequirements memoryRequirements;
+} VkMemoryRequirements2;
+
+typedef struct VkMemoryFdPropertiesKHR {
+	VkStructureType sType;
+	void *pNext;
+	uint32_t memoryTypeBits;
+} VkMemoryFdPropertiesKHR;
 
 typedef struct VkMemoryHeap {
 	VkDeviceSize size;

@@ -13,6 +13,8 @@
  *	storm SEED STEPS	random takes and drops of up to 64 pieces: "holds MIB refused COUNT"
  *	again			the logical device is destroyed, with what it holds, and made anew
  *	fork			a child takes 1 MiB: "child N"
+ *	export N		"fd PID NUMBER", of memory that was taken
+ *	import PID FD MIB	"took N", of another process's descriptor
  */
 #include <dlfcn.h>
 #include <stdbool.h>
@@ -20,6 +22,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <vulkan/vulkan.h>
@@ -82,7 +85,7 @@ static int find_devices(void)
 
 	physical = NULL;
 	if (FIND(vkEnumeratePhysicalDevices)(instance, &n, all) < 0)
-		return -1;
+		return 0; /* so the system's loader says that there is none */
 	for (uint32_t i = 0; i < n; i++) {
 		VkPhysicalDeviceProperties properties;
 
@@ -97,11 +100,13 @@ static int find_devices(void)
 
 static VkResult make_device(void)
 {
+	const char *shares = VK_KHR_EXTERNAL_MEMORY_FD_EXTENSION_NAME;
 	float priority = 1;
 	VkDeviceQueueCreateInfo queue = {.sType = VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO,
 					 .queueCount = 1, .pQueuePriorities = &priority};
 	VkDeviceCreateInfo info = {.sType = VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO,
-				   .queueCreateInfoCount = 1, .pQueueCreateInfos = &queue};
+				   .queueCreateInfoCount = 1, .pQueueCreateInfos = &queue,
+				   .enabledExtensionCount = 1, .ppEnabledExtensionNames = &shares};
 
 	return FIND(vkCreateDevice)(physical, &info, NULL, &device);
 }
@@ -127,23 +132,65 @@ static void say_heaps(void)
 		       (unsigned long long)(budget.heapUsage[heap] / MIB));
 }
 
-static VkResult take_bytes(int at, uint64_t bytes, uint32_t type)
+#define FIND_IN_DEVICE(name) ((PFN_##name)(void *)FIND(vkGetDeviceProcAddr)(device, #name))
+
+static VkResult take_as(int at, uint64_t bytes, uint32_t type, const void *next)
 {
-	VkMemoryAllocateInfo info = {.sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO,
+	VkMemoryAllocateInfo info = {.sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO, .pNext = next,
 				     .allocationSize = bytes, .memoryTypeIndex = type};
 
-	return ((PFN_vkAllocateMemory)FIND(vkGetDeviceProcAddr)(device, "vkAllocateMemory"))(
-		device, &info, NULL, &piece[at]);
+	return FIND_IN_DEVICE(vkAllocateMemory)(device, &info, NULL, &piece[at]);
+}
+
+static VkResult take_bytes(int at, uint64_t bytes, uint32_t type)
+{
+	VkExportMemoryAllocateInfo shared = {.sType = VK_STRUCTURE_TYPE_EXPORT_MEMORY_ALLOCATE_INFO,
+					     .handleTypes = VK_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD_BIT};
+
+	return take_as(at, bytes, type, &shared);
+}
+
+static int unused(void)
+{
+	int at = 0;
+
+	while (at < PIECES - 1 && piece[at])
+		at++;
+	return at;
 }
 
 static int take(uint64_t mib, uint32_t type)
 {
-	int at = 0, r;
+	int at = unused(), r = take_bytes(at, mib * MIB, type);
 
-	while (at < PIECES - 1 && piece[at])
-		at++;
-	r = take_bytes(at, mib * MIB, type);
 	piece_mib[at] = r ? 0 : mib;
+	return r ? r : at;
+}
+
+static void give_descriptor(int at)
+{
+	VkMemoryGetFdInfoKHR info = {.sType = VK_STRUCTURE_TYPE_MEMORY_GET_FD_INFO_KHR, .memory = piece[at],
+				     .handleType = VK_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD_BIT};
+	int fd = -1, r = FIND_IN_DEVICE(vkGetMemoryFdKHR)(device, &info, &fd);
+
+	if (r)
+		printf("error %d\n", r);
+	else
+		printf("fd %d %d\n", (int)getpid(), fd);
+}
+
+/* The very open file description, as if it had come by a socket. */
+static int take_from(pid_t pid, int theirs, uint64_t mib)
+{
+	int process = (int)syscall(SYS_pidfd_open, pid, 0);
+	int fd = (int)syscall(SYS_pidfd_getfd, process, theirs, 0), at = unused(), r;
+	VkImportMemoryFdInfoKHR import = {.sType = VK_STRUCTURE_TYPE_IMPORT_MEMORY_FD_INFO_KHR, .fd = fd,
+					  .handleType = VK_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD_BIT};
+
+	close(process);
+	r = take_as(at, mib * MIB, 0, &import);
+	if (r)
+		close(fd);
 	return r ? r : at;
 }
 
@@ -200,17 +247,19 @@ static void fork_one(void)
 
 static void obey(const char *line)
 {
-	unsigned long long a = 0, b = 0;
+	unsigned long long a = 0, b = 0, c = 0;
 	char word[16] = "";
 	int r;
 
-	sscanf(line, "%15s %llu %llu", word, &a, &b);
+	sscanf(line, "%15s %llu %llu %llu", word, &a, &b, &c);
 	if (!strcmp(word, "devices")) {
 		printf("%d\n", find_devices());
 	} else if (!strcmp(word, "heaps")) {
 		say_heaps();
-	} else if (!strcmp(word, "take")) {
-		r = take(a, (uint32_t)b);
+	} else if (!strcmp(word, "export")) {
+		give_descriptor((int)a);
+	} else if (!strcmp(word, "take") || !strcmp(word, "import")) {
+		r = word[0] == 't' ? take(a, (uint32_t)b) : take_from((pid_t)a, (int)b, c);
 		printf(r < 0 ? "error %d\n" : "took %d\n", r);
 	} else if (!strcmp(word, "drop")) {
 		drop((int)a);
@@ -232,9 +281,7 @@ int main(int argc, char **argv)
 
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	open_driver(argc > 1 ? argv[1] : "loader");
-	if (make_instance() || find_devices() < 0)
-		return 2;
-	if (physical && make_device())
+	if (make_instance() || (find_devices() && make_device()))
 		return 2;
 	printf("ready\n");
 	while (fgets(line, sizeof(line), stdin))

@@ -112,6 +112,7 @@ USES = {
     "cli/cmd": (*CLI_LOW, *CLI),
     "cli": (*CLI_LOW, "cli/say", "cli/cmd"),
     **{room: ("base", "nvidia", "amd", *SIM) for room in SIM},
+    "sim/vulkan": ("base", "vulkan", "sim"),
 }
 
 # A folder of more files holds several ideas.

@@ -2,6 +2,7 @@
 #include "guest/account/driver_list.h"
 
 #include <errno.h>
+#include <stdbool.h>
 
 #include "base/cancel.h"
 #include "guest/core/own_nvml.h"
@@ -16,6 +17,39 @@ static nvmlReturn_t driver_list_ask(const struct nvml_library *nvml, nvmlDevice_
 	return r;
 }
 
+static nvmlReturn_t driver_list_ask_graphics(const struct nvml_library *nvml, nvmlDevice_t device,
+					     unsigned int *n, nvmlProcessInfo_v2_t *out)
+{
+	nvmlReturn_t r = nvml->nvmlDeviceGetGraphicsRunningProcesses_v3(device, n, out);
+
+	if (r == NVML_ERROR_FUNCTION_NOT_FOUND)
+		r = nvml->nvmlDeviceGetGraphicsRunningProcesses_v2(device, n, out);
+	return r;
+}
+
+static bool driver_list_has(const nvmlProcessInfo_v2_t *process, int n, unsigned int pid)
+{
+	for (int i = 0; i < n; i++)
+		if (process[i].pid == pid)
+			return true;
+	return false;
+}
+
+/* Processes that draw are in a list of their own, and those that do both in both, with all they have. */
+static void driver_list_add_graphics(const struct nvml_library *nvml, nvmlDevice_t device,
+				     struct driver_list *list)
+{
+	unsigned int more = (unsigned int)(DRIVER_LIST_PROCESSES - list->n);
+	nvmlProcessInfo_v2_t *from = list->process + list->n;
+	int compute = list->n;
+
+	if (driver_list_ask_graphics(nvml, device, &more, from) != NVML_SUCCESS)
+		return;
+	for (unsigned int i = 0; i < more; i++)
+		if (!driver_list_has(list->process, compute, from[i].pid))
+			list->process[list->n++] = from[i];
+}
+
 int driver_list_read(struct guest *guest, const uint8_t uuid[16], int ledger_device,
 		     struct driver_list *ret)
 {
@@ -28,8 +62,10 @@ int driver_list_read(struct guest *guest, const uint8_t uuid[16], int ledger_dev
 	guest_depth++;
 	if (nvml)
 		r = driver_list_ask(nvml, device, &n, ret->process);
+	ret->n = n < DRIVER_LIST_PROCESSES ? (int)n : DRIVER_LIST_PROCESSES;
+	if (r == NVML_SUCCESS)
+		driver_list_add_graphics(nvml, device, ret);
 	guest_depth--;
 	cancel_release(cancel);
-	ret->n = n < DRIVER_LIST_PROCESSES ? (int)n : DRIVER_LIST_PROCESSES;
 	return r == NVML_SUCCESS ? 0 : -EIO;
 }

@@ -554,6 +554,54 @@ bool figure_reconcile_alone(struct guest *guest, struct guest_device *device)
 	return told;
 }
 
+static uint64_t figure_sized(const struct quota_row *row)
+{
+	return row->used[CAT_DATA] + row->used[CAT_POOL] + row->used[CAT_ARRAY] + row->used[CAT_GRAPH];
+}
+
+static bool figure_try_others(struct guest *guest, const uint8_t uuid[16], int ledger_device,
+			      struct figure_look *look)
+{
+	int slot = slot_index(guest->claimed);
+	struct quota_row before, after;
+	struct slot_info info;
+	uint64_t figure = 0;
+
+	/* The driver does not list a process that holds nothing. */
+	if (quota_process(guest->ledger, slot, ledger_device, &before) ||
+	    driver_list_read(guest, uuid, ledger_device, &look->list) ||
+	    slot_info(guest->ledger, slot, &info) ||
+	    (figure_of(look, info.driver_pid, &figure) && figure_sized(&before)) ||
+	    quota_process(guest->ledger, slot, ledger_device, &after) || before.pending || after.pending ||
+	    figure_sized(&before) != figure_sized(&after))
+		return false;
+	quota_set_driver(guest->claimed, ledger_device, figure, now_boot_ns());
+	if (!quota_exchange(guest->claimed, ledger_device, CAT_CONTEXT, after.used[CAT_CONTEXT],
+			    sat_sub_u64(figure, figure_sized(&after))))
+		return false;
+	quota_note_used(guest->claimed, ledger_device);
+	return true;
+}
+
+bool figure_reconcile_others(struct guest *guest, const uint8_t uuid[16], int ledger_device)
+{
+	struct figure_look *look;
+	bool told = false;
+	int cancel;
+
+	if (guest_by_driver(guest))
+		return false;
+	look = figure_look_new(guest);
+	if (!look)
+		return false;
+	cancel = cancel_hold();
+	for (int try = 0; !told && try < TRIES; try++)
+		told = figure_try_others(guest, uuid, ledger_device, look);
+	figure_look_free(guest, look);
+	cancel_release(cancel);
+	return told;
+}
+
 /*
  * Bytes that others have pending may be in the figure, or not yet. So a look with others in the way
  * does not find how much a guess is short. Far from the limit no thread is kept waiting for that.

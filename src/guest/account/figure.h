@@ -73,6 +73,13 @@ bool figure_reconcile_inside(struct guest *guest, struct guest_device *device);
  */
 void figure_measure_first(struct guest *guest, struct guest_device *device);
 
+/*
+ * As figure_reconcile, in a process that has no context of CUDA's on the device, and takes its memory by
+ * other APIs: what their drivers take for themselves is charged as a context. False, and nothing is
+ * changed, where the driver does not tell or other threads were in the way.
+ */
+bool figure_reconcile_others(struct guest *guest, const uint8_t uuid[16], int ledger_device);
+
 /* As figure_reconcile, unless that was done a moment ago: before a program is told a figure. */
 void figure_look(struct guest *guest, struct guest_device *device);
 

@@ -7,6 +7,7 @@
 
 #include "base/cancel.h"
 #include "base/fault.h"
+#include "base/now.h"
 #include "base/number.h"
 #include "guest/account/figure.h"
 #include "guest/account/view.h"
@@ -14,7 +15,7 @@
 #include "guest/core/trace.h"
 #include "ledger/quota.h"
 
-/* Those of several APIs say a little more or less of one device than CUDA does. */
+/* Other APIs say a little more or less of a device than CUDA does. */
 static uint64_t uuid_device_total(struct guest *guest, const struct uuid_device *device)
 {
 	struct ledger_device_info info;
@@ -32,13 +33,14 @@ static int uuid_device_ledger(struct guest *guest, const struct uuid_device *dev
 	return d >= 0 ? d : ledger_device(guest->ledger, device->uuid, device->total_bytes);
 }
 
+/* Where this process has a context of CUDA's, which looks at the driver's figure; else NULL. */
 static struct guest_device *uuid_device_cuda(struct guest *guest, const struct uuid_device *device)
 {
 	if (!guest_slot(guest))
 		return NULL;
 	for (int i = 0; i < guest->ndevices; i++)
 		if (!memcmp(guest->device[i].uuid, device->uuid, sizeof(device->uuid)))
-			return &guest->device[i];
+			return atomic_load(&guest->device[i].account->contexts) ? &guest->device[i] : NULL;
 	return NULL;
 }
 
@@ -98,6 +100,45 @@ void uuid_device_view(struct guest *guest, const struct uuid_device *device, uin
 	*ret_free = view.total_bytes ? view_free(guest, device->uuid, &view, device_free) : 0;
 }
 
+/* --- What drivers take for themselves --------------------------------------------------------- */
+
+#define LOOK_NS	   (5 * NS_PER_MS)
+#define GLANCE_NS  NS_PER_S
+#define NEAR_BYTES (UINT64_C(1) << 30)
+
+void uuid_charge_stale(struct guest *guest, struct uuid_device *device)
+{
+	int ledger;
+
+	atomic_store(&device->looked_ns, 0);
+	if (guest_mode(guest) != GUEST_LIMITED || guest_by_driver(guest) || !own_nvml_load())
+		return;
+	ledger = uuid_device_ledger(guest, device);
+	if (ledger >= 0)
+		own_nvml_begin(guest, ledger);
+}
+
+static bool uuid_charge_is_near(struct guest *guest, int ledger, uint64_t bytes, uint64_t limit)
+{
+	uint64_t used = sat_add_u64(quota_used(guest->ledger, ledger), bytes);
+
+	return sat_add_u64(used, limit / 8 + NEAR_BYTES) > limit;
+}
+
+/* Far from the limit no admission depends on a look: nobody waits for NVML. */
+static void uuid_charge_look(struct guest *guest, struct uuid_device *device, int ledger, uint64_t bytes,
+			     uint64_t limit)
+{
+	uint64_t last = atomic_load(&device->looked_ns), now = now_ns(CLOCK_MONOTONIC_COARSE);
+	bool near = uuid_charge_is_near(guest, ledger, bytes, limit);
+
+	if ((last && now < last + (near ? LOOK_NS : GLANCE_NS)) ||
+	    (!near && !own_nvml_settled(guest, ledger)))
+		return;
+	figure_reconcile_others(guest, device->uuid, ledger);
+	atomic_store(&device->looked_ns, now);
+}
+
 /*
  * Where the driver's figure decides and this process has no CUDA: what the tenant has by that and by
  * the ledger, which is read first, as in charge.c.
@@ -119,7 +160,7 @@ static int uuid_charge_reserve_by_driver(struct guest *guest, const struct uuid_
 	return -EDQUOT;
 }
 
-static int uuid_charge_reserve_in(struct guest *guest, const struct uuid_device *device, struct slot *slot,
+static int uuid_charge_reserve_in(struct guest *guest, struct uuid_device *device, struct slot *slot,
 				  int ledger, uint64_t bytes)
 {
 	uint64_t limit = uuid_device_limit(guest, device);
@@ -127,11 +168,12 @@ static int uuid_charge_reserve_in(struct guest *guest, const struct uuid_device 
 
 	if (guest_by_driver(guest))
 		return uuid_charge_reserve_by_driver(guest, device, slot, ledger, bytes, limit);
+	uuid_charge_look(guest, device, ledger, bytes, limit);
 	r = quota_reserve(slot, ledger, bytes, limit);
 	return r == -EDQUOT ? quota_reserve_slow(slot, ledger, bytes, limit) : r;
 }
 
-static int uuid_charge_reserve_held(struct guest *guest, const struct uuid_device *device, uint64_t bytes,
+static int uuid_charge_reserve_held(struct guest *guest, struct uuid_device *device, uint64_t bytes,
 				    struct uuid_charge *ret)
 {
 	struct uuid_charge charge = {.guest = guest, .reserved = bytes};
@@ -156,7 +198,7 @@ static int uuid_charge_reserve_held(struct guest *guest, const struct uuid_devic
 	return r;
 }
 
-int uuid_charge_reserve(struct guest *guest, const struct uuid_device *device, uint64_t bytes,
+int uuid_charge_reserve(struct guest *guest, struct uuid_device *device, uint64_t bytes,
 			struct uuid_charge *ret)
 {
 	int cancel = cancel_hold();
@@ -189,7 +231,7 @@ void uuid_charge_cancel(struct uuid_charge *charge)
 		quota_cancel(charge->slot, charge->ledger, charge->reserved);
 }
 
-static int uuid_charge_share_in(struct guest *guest, const struct uuid_device *device, struct slot *slot,
+static int uuid_charge_share_in(struct guest *guest, struct uuid_device *device, struct slot *slot,
 				int ledger, struct shared_key key, uint64_t bytes)
 {
 	struct uuid_charge room;
@@ -203,7 +245,7 @@ static int uuid_charge_share_in(struct guest *guest, const struct uuid_device *d
 	return r;
 }
 
-int uuid_charge_share(struct guest *guest, const struct uuid_device *device, struct shared_key key,
+int uuid_charge_share(struct guest *guest, struct uuid_device *device, struct shared_key key,
 		      uint64_t bytes, bool covered)
 {
 	int ledger = uuid_device_ledger(guest, device);

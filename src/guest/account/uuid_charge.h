@@ -21,6 +21,7 @@ struct uuid_device {
 	uint8_t uuid[16];
 	uint64_t total_bytes; /* as the API has it; the ledger's goes first */
 	unsigned int index;   /* as NVML counts; ~0: not known, and of no interest */
+	_Atomic uint64_t looked_ns; /* at the driver's figure, where CUDA does not; CLOCK_MONOTONIC */
 };
 
 /*
@@ -52,8 +53,11 @@ struct uuid_charge {
 /*
  * 0, -EDQUOT when the tenant's quota does not allow it, or another -errno of its ledger. Every success
  * ends in a commit or a cancel. Call no driver function with a lock held.
+ *
+ * Where this process has no context of CUDA's there, what drivers took for themselves is looked at by
+ * this call, at most every 5 ms near the limit and every second elsewhere.
  */
-int uuid_charge_reserve(struct guest *guest, const struct uuid_device *device, uint64_t bytes,
+int uuid_charge_reserve(struct guest *guest, struct uuid_device *device, uint64_t bytes,
 			struct uuid_charge *ret);
 /* The driver did it: all that was reserved is taken. */
 void uuid_charge_commit(struct uuid_charge *charge);
@@ -63,8 +67,14 @@ void uuid_charge_cancel(struct uuid_charge *charge);
  * Adds this process to who holds memory that goes from process to process, by its key (ledger/shared.h).
  * `covered`: it is exported, and charged. Else it is imported, and admitted. Errors of shared_add.
  */
-int uuid_charge_share(struct guest *guest, const struct uuid_device *device, struct shared_key key,
+int uuid_charge_share(struct guest *guest, struct uuid_device *device, struct shared_key key,
 		      uint64_t bytes, bool covered);
+
+/*
+ * A driver has taken memory for itself there, or given it back: the next reservation looks at its
+ * figure first.
+ */
+void uuid_charge_stale(struct guest *guest, struct uuid_device *device);
 
 /* Begin before the driver frees, end when it has freed `bytes` that were charged. */
 void uuid_charge_release_begin(struct guest *guest, const struct uuid_device *device,

@@ -211,6 +211,14 @@ static bool device_find_members(struct known *known, VkPhysicalDevice physical,
 	return true;
 }
 
+/* The driver has taken memory of its own for it, or given that back. */
+static void device_changed(const struct known *known)
+{
+	for (uint32_t i = 0; i < known->device.n; i++)
+		if (known->device.physical[i]->physical.charged)
+			uuid_charge_stale(guest_get(), &known->device.physical[i]->physical.device);
+}
+
 VkResult hook_vkCreateDevice(VkPhysicalDevice physicalDevice, const VkDeviceCreateInfo *pCreateInfo,
 			     const VkAllocationCallbacks *pAllocator, VkDevice *pDevice)
 {
@@ -240,6 +248,7 @@ VkResult hook_vkCreateDevice(VkPhysicalDevice physicalDevice, const VkDeviceCrea
 	known->driver = made.driver;
 	known->device = made.device;
 	known_publish(known, *pDevice);
+	device_changed(known);
 	return VK_SUCCESS;
 }
 
@@ -254,4 +263,5 @@ void hook_vkDestroyDevice(VkDevice device, const VkAllocationCallbacks *pAllocat
 	known_forget(known);
 	VULKAN_DO(&was.driver, vkDestroyDevice, (device, pAllocator));
 	vulkan_memory_gone(&was, device);
+	device_changed(&was);
 }

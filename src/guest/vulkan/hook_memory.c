@@ -60,7 +60,7 @@ static bool memory_reserve(struct guest *guest, const struct known *known, uint3
 }
 
 /* The one device of a mask; NULL: there are several, and what is shared of them is charged alone. */
-static const struct uuid_device *memory_device(const struct known *known, uint32_t mask)
+static struct uuid_device *memory_device(const struct known *known, uint32_t mask)
 {
 	return mask & (mask - 1) ? NULL : &known->device.physical[__builtin_ctz(mask)]->physical.device;
 }
@@ -72,7 +72,7 @@ static const struct uuid_device *memory_device(const struct known *known, uint32
 static bool memory_join(struct guest *guest, const struct known *known, const VkMemoryAllocateInfo *info,
 			struct object *object)
 {
-	const struct uuid_device *device = memory_device(known, object->vulkan.mask);
+	struct uuid_device *device = memory_device(known, object->vulkan.mask);
 	const VkImportMemoryFdInfoKHR *import =
 		vulkan_chained(info->pNext, VK_STRUCTURE_TYPE_IMPORT_MEMORY_FD_INFO_KHR);
 	struct shared_key key;
@@ -196,7 +196,7 @@ static bool memory_unmark(struct object *object, void *arg)
 static void memory_export(struct guest *guest, const struct known *known, uint64_t key, int fd)
 {
 	struct object object = {.vulkan = {.number = stamp_number(guest)}};
-	const struct uuid_device *device;
+	struct uuid_device *device;
 	struct object with = {.kind = OBJECT_NONE};
 
 	if (!object_change(guest->objects, OBJECT_VULKAN, key, false, memory_number, &object) ||

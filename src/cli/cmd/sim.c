@@ -34,7 +34,6 @@
 #define DEFAULT_BYTES (UINT64_C(24) << 30)
 #define KFD_LIBRARY   "liballot-sim-kfd.so"
 #define SMI_FOLDER    "smi"
-#define VULKAN_FILE   "vulkan/allot_sim_icd.json"
 
 /* Options without a letter. */
 enum { AMD = 256, MODEL, LINKS, SHARED, REPORT, ERROR_EXITCODE };
@@ -388,17 +387,6 @@ static int sim_put_smi(const char *libraries)
 	return launch_prepend("PATH", path, ":");
 }
 
-/* Vulkan's loader finds the simulated driver, which is made of lavapipe, unless the user names others. */
-static int sim_put_vulkan(const char *libraries)
-{
-	char path[PATH_MAX + sizeof("/" VULKAN_FILE)];
-
-	snprintf(path, sizeof(path), "%s/" VULKAN_FILE, libraries);
-	if (access(path, R_OK) < 0 || getenv("VK_ICD_FILENAMES") || getenv("VK_DRIVER_FILES"))
-		return 0;
-	return setenv("VK_ICD_FILENAMES", path, 1) < 0 ? -1 : setenv("VK_DRIVER_FILES", path, 1);
-}
-
 static bool sim_found(const struct outcome *outcome)
 {
 	for (size_t i = 0; i < outcome->n; i++)
@@ -470,7 +458,7 @@ static int sim_run_in(const char *dir, const char *libraries, const struct args 
 		return r;
 	if (setenv("ALLOT_SIM_DIR", dir, 1) < 0 ||
 	    (sim_wants_nvidia(a) && (launch_prepend("LD_LIBRARY_PATH", libraries, ":;") < 0 ||
-				     sim_put_smi(libraries) < 0 || sim_put_vulkan(libraries) < 0)))
+				     sim_put_smi(libraries) < 0)))
 		return say_error("cannot set the command's environment: %s", say_errno(errno));
 	return a->report ? sim_run_reported(dir, a, ret_status)
 			 : launch_supervised(a->command, NULL, NULL, ret_status);

@@ -16,6 +16,7 @@
 #define VK_UUID_SIZE 16
 #define VK_LUID_SIZE 8
 #define VK_MAX_PHYSICAL_DEVICE_NAME_SIZE 256
+#define VK_MAX_EXTENSION_NAME_SIZE 256
 #define VK_MAX_MEMORY_TYPES 32
 #define VK_MAX_MEMORY_HEAPS 16
 #define VK_MAX_DEVICE_GROUP_SIZE 32
@@ -27,9 +28,10 @@ typedef struct VkInstance_T *VkInstance;
 typedef struct VkPhysicalDevice_T *VkPhysicalDevice;
 typedef struct VkDevice_T *VkDevice;
 typedef struct VkDeviceMemory_T *VkDeviceMemory;
-typedef struct VkApplicationInfo VkApplicationInfo;
+typedef struct VkBuffer_T *VkBuffer;
+typedef struct VkImage_T *VkImage;
 typedef struct VkAllocationCallbacks VkAllocationCallbacks;
-typedef struct VkDeviceCreateInfo VkDeviceCreateInfo;
+typedef struct VkPhysicalDeviceFeatures VkPhysicalDeviceFeatures;
 typedef void (*PFN_vkVoidFunction)(void);
 
 typedef enum VkResult {
@@ -42,7 +44,9 @@ typedef enum VkResult {
 } VkResult;
 
 typedef enum VkStructureType {
+	VK_STRUCTURE_TYPE_APPLICATION_INFO = 0,
 	VK_STRUCTURE_TYPE_INSTANCE_CREATE_INFO = 1,
+	VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO = 2,
 	VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO = 3,
 	VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO = 5,
 	VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2 = 1000059001,
@@ -66,6 +70,13 @@ typedef enum VkMemoryHeapFlagBits {
 	VK_MEMORY_HEAP_MULTI_INSTANCE_BIT = 0x2,
 } VkMemoryHeapFlagBits;
 
+typedef enum VkMemoryPropertyFlagBits {
+	VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT = 0x1,
+	VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT = 0x2,
+	VK_MEMORY_PROPERTY_HOST_COHERENT_BIT = 0x4,
+	VK_MEMORY_PROPERTY_HOST_CACHED_BIT = 0x8,
+} VkMemoryPropertyFlagBits;
+
 typedef enum VkMemoryAllocateFlagBits {
 	VK_MEMORY_ALLOCATE_DEVICE_MASK_BIT = 0x1,
 } VkMemoryAllocateFlagBits;
@@ -75,6 +86,16 @@ typedef struct VkBaseOutStructure {
 	VkStructureType sType;
 	struct VkBaseOutStructure *pNext;
 } VkBaseOutStructure;
+
+typedef struct VkApplicationInfo {
+	VkStructureType sType;
+	const void *pNext;
+	const char *pApplicationName;
+	uint32_t applicationVersion;
+	const char *pEngineName;
+	uint32_t engineVersion;
+	uint32_t apiVersion;
+} VkApplicationInfo;
 
 typedef struct VkInstanceCreateInfo {
 	VkStructureType sType;
@@ -86,6 +107,33 @@ typedef struct VkInstanceCreateInfo {
 	uint32_t enabledExtensionCount;
 	const char *const *ppEnabledExtensionNames;
 } VkInstanceCreateInfo;
+
+typedef struct VkDeviceQueueCreateInfo {
+	VkStructureType sType;
+	const void *pNext;
+	VkFlags flags;
+	uint32_t queueFamilyIndex;
+	uint32_t queueCount;
+	const float *pQueuePriorities;
+} VkDeviceQueueCreateInfo;
+
+typedef struct VkDeviceCreateInfo {
+	VkStructureType sType;
+	const void *pNext;
+	VkFlags flags;
+	uint32_t queueCreateInfoCount;
+	const VkDeviceQueueCreateInfo *pQueueCreateInfos;
+	uint32_t enabledLayerCount;
+	const char *const *ppEnabledLayerNames;
+	uint32_t enabledExtensionCount;
+	const char *const *ppEnabledExtensionNames;
+	const VkPhysicalDeviceFeatures *pEnabledFeatures;
+} VkDeviceCreateInfo;
+
+typedef struct VkExtensionProperties {
+	char extensionName[VK_MAX_EXTENSION_NAME_SIZE];
+	uint32_t specVersion;
+} VkExtensionProperties;
 
 typedef struct VkDeviceGroupDeviceCreateInfo {
 	VkStructureType sType;
@@ -107,6 +155,30 @@ typedef struct VkMemoryAllocateFlagsInfo {
 	VkFlags flags;
 	uint32_t deviceMask;
 } VkMemoryAllocateFlagsInfo;
+
+typedef struct VkMemoryRequirements {
+	VkDeviceSize size;
+	VkDeviceSize alignment;
+	uint32_t memoryTypeBits;
+} VkMemoryRequirements;
+
+typedef struct VkMemoryRequirements2 {
+	VkStructureType sType;
+	void *pNext;
+	VkMemoryRequirements memoryRequirements;
+} VkMemoryRequirements2;
+
+typedef struct VkMemoryFdPropertiesKHR {
+	VkStructureType sType;
+	void *pNext;
+	uint32_t memoryTypeBits;
+} VkMemoryFdPropertiesKHR;
+
+typedef struct VkMemoryHostPointerPropertiesEXT {
+	VkStructureType sType;
+	void *pNext;
+	uint32_t memoryTypeBits;
+} VkMemoryHostPointerPropertiesEXT;
 
 typedef struct VkMemoryType {
 	VkFlags propertyFlags;
@@ -181,5 +253,25 @@ typedef struct VkPhysicalDeviceIDProperties {
 	uint32_t deviceNodeMask;
 	VkBool32 deviceLUIDValid;
 } VkPhysicalDeviceIDProperties;
+
+typedef struct VkPhysicalDeviceVulkan11Properties {
+	VkStructureType sType;
+	void *pNext;
+	uint8_t deviceUUID[VK_UUID_SIZE];
+	uint8_t driverUUID[VK_UUID_SIZE];
+	uint8_t deviceLUID[VK_LUID_SIZE];
+	uint32_t deviceNodeMask;
+	VkBool32 deviceLUIDValid;
+	uint32_t subgroupSize;
+	VkFlags subgroupSupportedStages;
+	VkFlags subgroupSupportedOperations;
+	VkBool32 subgroupQuadOperationsInAllStages;
+	uint32_t pointClippingBehavior;
+	uint32_t maxMultiviewViewCount;
+	uint32_t maxMultiviewInstanceIndex;
+	VkBool32 protectedNoFault;
+	uint32_t maxPerSetDescriptors;
+	VkDeviceSize maxMemoryAllocationSize;
+} VkPhysicalDeviceVulkan11Properties;
 
 #endif

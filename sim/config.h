@@ -10,6 +10,7 @@
  * Each process reads for itself:
  *
  *   ALLOT_SIM_HANDLES       "reuse": a new context may have the handle of one that was destroyed
+ *   ALLOT_SIM_VULKAN_CONTEXT  memory that a Vulkan device takes while it lives (default 0)
  *   ALLOT_SIM_CHECKPOINT    what becomes of cuCheckpointProcess*: "unsupported", as before driver
  *                           570; "denied", for want of privilege; "lost", by its restore
  *   ALLOT_SIM_NVML_INIT_MS  how long nvmlInit takes (default: no time)

@@ -73,6 +73,24 @@ uint64_t sim_row_figure(const struct sim_region *region, int row, int device)
 	return sum;
 }
 
+bool sim_row_is_sibling(const struct sim_region *region, int row, int other)
+{
+	const struct sim_process_row *a = &region->row[row], *b = &region->row[other];
+
+	return a->state == SIM_ROW_LIVE && b->state == SIM_ROW_LIVE && a->pid == b->pid &&
+	       a->pid_ns == b->pid_ns;
+}
+
+uint64_t sim_process_figure(const struct sim_region *region, int row, int device)
+{
+	uint64_t sum = 0;
+
+	for (int i = 0; i < (int)region->nrows; i++)
+		if (sim_row_is_sibling(region, row, i))
+			sum += sim_row_figure(region, i, device);
+	return sum;
+}
+
 uint64_t sim_region_used(const struct sim_region *region, int device)
 {
 	uint64_t sum = 0;

@@ -226,6 +226,7 @@ static void region_forget_row(struct sim_region *region, int row)
 		r->use[i].private_bytes = 0;
 		r->use[i].managed_bytes = 0;
 		r->use[i].contexts = 0;
+		r->use[i].graphics = 0;
 		memset(r->use[i].late, 0, sizeof(r->use[i].late));
 	}
 	/* Who comes back from an image finds itself held, whoever looks first. */

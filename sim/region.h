@@ -25,7 +25,7 @@
 
 #define SIM_REGION_FILE "region"
 #define SIM_MAGIC 0x314d4953544f4c41ull /* "ALOTSIM1" */
-#define SIM_VERSION 5u
+#define SIM_VERSION 6u
 #define SIM_MAX_PROCESSES 1024
 #define SIM_MAX_OBJECTS 8192
 #define SIM_MAX_ACCOUNTS 2048 /* twice as many as processes at once */
@@ -59,6 +59,7 @@ struct sim_use {
 	_Alignas(64) uint64_t private_bytes; /* all but the shared objects that it owns */
 	_Atomic uint64_t managed_bytes;	     /* of these, what a process's figure leaves out */
 	_Atomic uint32_t contexts;	     /* alive, no green ones: NVML lists who has any */
+	_Atomic uint32_t graphics;	     /* Vulkan devices: NVML's other list */
 	struct sim_late late[SIM_LATE];
 };
 
@@ -213,6 +214,14 @@ uint64_t sim_region_used(const struct sim_region *region, int device);
 uint64_t sim_row_used(const struct sim_region *region, int row, int device);
 /* The driver's figure for the row's process: what NVML shows of these bytes. */
 uint64_t sim_row_figure(const struct sim_region *region, int row, int device);
+
+/*
+ * A process has a row for each library that opened the region, CUDA's and Vulkan's. The figure of all
+ * of them is that of its pid; `row` is any of them.
+ */
+uint64_t sim_process_figure(const struct sim_region *region, int row, int device);
+/* True if both rows live and are of one process. */
+bool sim_row_is_sibling(const struct sim_region *region, int row, int other);
 
 /* How much more of a device the row's process takes than it does while it is checkpointed. */
 uint64_t sim_row_away(const struct sim_region *region, int row, int device);

@@ -72,23 +72,41 @@ nvmlReturn_t nvmlDeviceGetBAR1MemoryInfo(nvmlDevice_t device, nvmlBAR1Memory_t *
 	return NVML_SUCCESS;
 }
 
-/* All that have a context are counted, at most `room` of them written. */
-static unsigned int memory_list_processes(struct sim_region *region, int device,
+enum memory_list { COMPUTE, GRAPHICS };
+
+/* A process that has both contexts and Vulkan devices is in both lists, each time with all it has. */
+static bool memory_has(const struct sim_process_row *p, int device, enum memory_list list)
+{
+	const struct sim_use *use = &p->use[device];
+
+	return p->state == SIM_ROW_LIVE && (list == COMPUTE ? use->contexts : use->graphics);
+}
+
+/* False for a second row of a process, which is in the list already. */
+static bool memory_is_first(const struct sim_region *region, int row, int device, enum memory_list list)
+{
+	for (int i = 0; i < row; i++)
+		if (memory_has(&region->row[i], device, list) && sim_row_is_sibling(region, row, i))
+			return false;
+	return true;
+}
+
+/* All processes of the list are counted, at most `room` of them written. */
+static unsigned int memory_list_processes(struct sim_region *region, int device, enum memory_list list,
 					  nvmlProcessDetail_v1_t *out, unsigned int room)
 {
 	unsigned int n = 0;
 
 	sim_region_lock(region);
 	sim_region_reap(region);
-	for (uint32_t row = 0; row < region->nrows; row++) {
-		const struct sim_process_row *p = &region->row[row];
-
-		if (p->state != SIM_ROW_LIVE || !p->use[device].contexts)
+	for (int row = 0; row < (int)region->nrows; row++) {
+		if (!memory_has(&region->row[row], device, list) ||
+		    !memory_is_first(region, row, device, list))
 			continue;
 		if (n < room)
 			out[n] = (nvmlProcessDetail_v1_t){
-				.pid = sim_row_driver_pid(region, (int)row),
-				.usedGpuMemory = sim_row_figure(region, (int)row, device),
+				.pid = sim_row_driver_pid(region, row),
+				.usedGpuMemory = sim_process_figure(region, row, device),
 				.gpuInstanceId = ~0u,
 				.computeInstanceId = ~0u,
 			};
@@ -121,14 +139,15 @@ nvmlReturn_t nvmlDeviceGetRunningProcessDetailList(nvmlDevice_t device,
 	if (plist->version != nvmlProcessDetailList_v1)
 		return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
 	room = plist->numProcArrayEntries;
-	if (plist->mode == 0)
-		n = memory_list_processes(region, i, plist->procArray, plist->procArray ? room : 0);
+	if (plist->mode < 2)
+		n = memory_list_processes(region, i, plist->mode ? GRAPHICS : COMPUTE,
+					  plist->procArray, plist->procArray ? room : 0);
 	plist->numProcArrayEntries = n;
 	return memory_list_answer(n, room, plist->procArray);
 }
 
 /* The older forms are the same list with fewer fields. */
-#define COMPUTE_LIST(name, type, ...)                                                              \
+#define PROCESS_LIST(list, name, type, ...)                                                        \
 	nvmlReturn_t name(nvmlDevice_t device, unsigned int *infoCount, type *infos)               \
 	{                                                                                          \
 		nvmlProcessDetail_v1_t all[SIM_MAX_PROCESSES];                                     \
@@ -141,7 +160,7 @@ nvmlReturn_t nvmlDeviceGetRunningProcessDetailList(nvmlDevice_t device,
 			return r;                                                                  \
 		if (!infoCount)                                                                    \
 			return NVML_ERROR_INVALID_ARGUMENT;                                        \
-		n = memory_list_processes(region, i, all, SIM_MAX_PROCESSES);                      \
+		n = memory_list_processes(region, i, list, all, SIM_MAX_PROCESSES);                \
 		r = memory_list_answer(n, *infoCount, infos);                                      \
 		*infoCount = n;                                                                    \
 		for (unsigned int k = 0; r == NVML_SUCCESS && k < n; k++)                          \
@@ -151,14 +170,19 @@ nvmlReturn_t nvmlDeviceGetRunningProcessDetailList(nvmlDevice_t device,
 		return r;                                                                          \
 	}
 
-COMPUTE_LIST(nvmlDeviceGetComputeRunningProcesses, nvmlProcessInfo_v1_t)
-COMPUTE_LIST(nvmlDeviceGetComputeRunningProcesses_v2, nvmlProcessInfo_v2_t, .gpuInstanceId = ~0u,
+PROCESS_LIST(COMPUTE, nvmlDeviceGetComputeRunningProcesses, nvmlProcessInfo_v1_t)
+PROCESS_LIST(COMPUTE, nvmlDeviceGetComputeRunningProcesses_v2, nvmlProcessInfo_v2_t, .gpuInstanceId = ~0u,
 	     .computeInstanceId = ~0u)
-COMPUTE_LIST(nvmlDeviceGetComputeRunningProcesses_v3, nvmlProcessInfo_t, .gpuInstanceId = ~0u,
+PROCESS_LIST(COMPUTE, nvmlDeviceGetComputeRunningProcesses_v3, nvmlProcessInfo_t, .gpuInstanceId = ~0u,
+	     .computeInstanceId = ~0u)
+PROCESS_LIST(GRAPHICS, nvmlDeviceGetGraphicsRunningProcesses, nvmlProcessInfo_v1_t)
+PROCESS_LIST(GRAPHICS, nvmlDeviceGetGraphicsRunningProcesses_v2, nvmlProcessInfo_v2_t, .gpuInstanceId = ~0u,
+	     .computeInstanceId = ~0u)
+PROCESS_LIST(GRAPHICS, nvmlDeviceGetGraphicsRunningProcesses_v3, nvmlProcessInfo_t, .gpuInstanceId = ~0u,
 	     .computeInstanceId = ~0u)
 
 /*
- * Nobody draws, encodes or captures frames, and there is no MPS server. `refused`: also where
+ * Nobody encodes or captures frames, and there is no MPS server. `refused`: also where
  * nothing would be written.
  */
 #define EMPTY_LIST(name, type, refused)                                              \
@@ -176,9 +200,6 @@ COMPUTE_LIST(nvmlDeviceGetComputeRunningProcesses_v3, nvmlProcessInfo_t, .gpuIns
 		return NVML_SUCCESS;                                                 \
 	}
 
-EMPTY_LIST(nvmlDeviceGetGraphicsRunningProcesses, nvmlProcessInfo_v1_t, false)
-EMPTY_LIST(nvmlDeviceGetGraphicsRunningProcesses_v2, nvmlProcessInfo_v2_t, false)
-EMPTY_LIST(nvmlDeviceGetGraphicsRunningProcesses_v3, nvmlProcessInfo_t, false)
 EMPTY_LIST(nvmlDeviceGetMPSComputeRunningProcesses, nvmlProcessInfo_v1_t, false)
 EMPTY_LIST(nvmlDeviceGetMPSComputeRunningProcesses_v2, nvmlProcessInfo_v2_t, false)
 EMPTY_LIST(nvmlDeviceGetMPSComputeRunningProcesses_v3, nvmlProcessInfo_t, false)

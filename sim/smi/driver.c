@@ -150,3 +150,11 @@ unsigned int driver_processes(struct driver *driver, const struct driver_device 
 
 	return driver->nvml.nvmlDeviceGetComputeRunningProcesses_v3(device->handle, &n, ret) ? 0 : n;
 }
+
+unsigned int driver_graphics(struct driver *driver, const struct driver_device *device,
+			     nvmlProcessInfo_t ret[static DRIVER_PROCESSES])
+{
+	unsigned int n = DRIVER_PROCESSES;
+
+	return driver->nvml.nvmlDeviceGetGraphicsRunningProcesses_v3(device->handle, &n, ret) ? 0 : n;
+}

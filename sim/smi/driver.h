@@ -49,5 +49,8 @@ bool driver_memory(struct driver *driver, const struct driver_device *device, nv
 /* The processes that compute on the device: how many were written. */
 unsigned int driver_processes(struct driver *driver, const struct driver_device *device,
 			      nvmlProcessInfo_t ret[static DRIVER_PROCESSES]);
+/* Likewise, those that draw. A process may be in both lists. */
+unsigned int driver_graphics(struct driver *driver, const struct driver_device *device,
+			     nvmlProcessInfo_t ret[static DRIVER_PROCESSES]);
 
 #endif

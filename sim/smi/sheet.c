@@ -74,20 +74,39 @@ static const char *sheet_end_of(const char *name, size_t most)
 	return strlen(name) > most ? name + strlen(name) - most : name;
 }
 
+static void sheet_put_process(struct driver *driver, const struct driver_device *device,
+			      const nvmlProcessInfo_t *process, const char *type)
+{
+	char name[DRIVER_TEXT], memory[32];
+
+	driver_process_name(driver, process->pid, name);
+	snprintf(memory, sizeof(memory), "%lluMiB", process->usedGpuMemory >> 20);
+	printf("| %4u   N/A  N/A  %14u    %3s   %-35.35s %10s |\n", device->index, process->pid, type,
+	       sheet_end_of(name, 35), memory);
+}
+
+static bool sheet_has(const nvmlProcessInfo_t *processes, unsigned int n, unsigned int pid)
+{
+	for (unsigned int i = 0; i < n; i++)
+		if (processes[i].pid == pid)
+			return true;
+	return false;
+}
+
+/* Type C: computes, G: draws. A process that does both has one line. */
 static bool sheet_put_processes(struct driver *driver, const struct driver_device *device)
 {
-	static nvmlProcessInfo_t processes[DRIVER_PROCESSES];
-	unsigned int n = driver_processes(driver, device, processes);
+	static nvmlProcessInfo_t compute[DRIVER_PROCESSES], graphics[DRIVER_PROCESSES];
+	unsigned int ncompute = driver_processes(driver, device, compute);
+	unsigned int ngraphics = driver_graphics(driver, device, graphics);
 
-	for (unsigned int i = 0; i < n; i++) {
-		char name[DRIVER_TEXT], memory[32];
-
-		driver_process_name(driver, processes[i].pid, name);
-		snprintf(memory, sizeof(memory), "%lluMiB", processes[i].usedGpuMemory >> 20);
-		printf("| %4u   N/A  N/A  %14u      C   %-35.35s %10s |\n", device->index, processes[i].pid,
-		       sheet_end_of(name, 35), memory);
-	}
-	return n;
+	for (unsigned int i = 0; i < ngraphics; i++)
+		if (!sheet_has(compute, ncompute, graphics[i].pid))
+			sheet_put_process(driver, device, &graphics[i], "G");
+	for (unsigned int i = 0; i < ncompute; i++)
+		sheet_put_process(driver, device, &compute[i],
+				  sheet_has(graphics, ngraphics, compute[i].pid) ? "C+G" : "C");
+	return ncompute || ngraphics;
 }
 
 void sheet_print(struct driver *driver)

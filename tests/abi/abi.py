@@ -2,6 +2,7 @@
 """Holds our lists and ABI headers to the vendor's headers.
 
     abi.py cuda|nvml --cc CC     against the installed header; exit 77 where there is none
+    abi.py vulkan --cc CC        the same, but for the list, which is a part of Vulkan's
     abi.py self --cc CC          against headers made from our own, each with one thing changed:
                                  every change must be noticed
 
@@ -27,14 +28,14 @@ ALIASES = {  # what the vendor's header says only through a macro, or not at all
 
 
 class Api:
-    """What there is to know about one list."""
+    """What there is to know about one list, which is in src/FOLDER."""
 
-    def __init__(self, name, prefix, header, extra, defines, function):
+    def __init__(self, name, prefix, header, extra, defines, function, folder="nvidia"):
         self.name, self.prefix, self.header, self.defines = name, prefix, header, defines
         self.extra, self.extra_names = extra
         self.function = re.compile(function)
-        self.list = ROOT / "src/nvidia" / f"{name}_api.def"
-        self.abi = ROOT / "src/nvidia/abi" / f"{name}.h"
+        self.list = ROOT / "src" / folder / f"{name}_api.def"
+        self.abi = ROOT / "src" / folder / "abi" / f"{name}.h"
 
 
 # Both defines make the header declare every version of a function under its own exported name.
@@ -43,6 +44,10 @@ CUDA = Api("cuda", "CUDA", "cuda.h", ("cudaProfiler.h", "cuProfiler"),
            r"\bCUresult\s+(cu[A-Z]\w*)\s*\(")
 NVML = Api("nvml", "NVML", "nvml.h", (None, None), ["-DNVML_NO_UNVERSIONED_FUNC_DEFS"],
            r"\b(?:nvmlReturn_t|const\s+char\s*\*)\s+(nvml[A-Z]\w*)\s*\(")
+
+
+VULKAN = Api("vulkan", "VULKAN", "vulkan/vulkan_core.h", (None, None), [], r"\b(vk[A-Z]\w*)\(",
+             "vulkan")
 
 
 class Mismatch(Exception):
@@ -154,7 +159,8 @@ def names_of(cc, header):
         if c != ";" or depth:
             continue
         item, start = text[start:i].strip(), i + 1
-        if re.fullmatch(r"struct \w+", item):  # passed on by pointer: nothing of it is ours
+        # Passed on by pointer: nothing of it is ours.
+        if re.fullmatch(r"(?:typedef )?struct \w+(?: \w+)?", item):
             continue
         if not item.startswith("typedef"):
             raise Mismatch(f"{header}: not a typedef: {item[:80]}")
@@ -168,7 +174,7 @@ def names_of(cc, header):
         if body[1] == "enum":
             values += [v.split("=")[0].strip() for v in body[2].split(",") if v.strip()]
         else:
-            structs[aliases[0]] = members(body[2])
+            structs[aliases[0]] = [m for m in members(body[2]) if m != "opaque"]
     return types, structs, values, macros
 
 
@@ -220,6 +226,9 @@ def check(api, cc, header, listing=None, ours=None):
 
 def installed(api):
     """The newest toolkit's header."""
+    if api is VULKAN:
+        header = Path("/usr/include") / api.header
+        return header if header.is_file() else None
     places = [os.environ.get("CUDA_HOME", ""), os.environ.get("CUDA_PATH", ""),
               *sorted(glob.glob("/usr/local/cuda*"), reverse=True)]
     for place in filter(None, places):
@@ -271,6 +280,25 @@ CHANGES = (
 )
 
 
+def vulkan_prototypes(cc, header, tmp):
+    """How many rows are as the vendor declares them. What only drivers export has no declaration."""
+    text = re.sub(r"/\*.*?\*/", "", VULKAN.list.read_text(encoding="utf-8"), flags=re.S)
+    found = re.findall(r"^VULKAN_(?:HOOK|CALL)\(\w+, (\w+), (vk[A-Z]\w+),\s*(\(.*?\))\)$", text,
+                       flags=re.M | re.S)
+    source = tmp / "prototypes.c"
+    lines = [f"{result} {name}{' '.join(params.split())};" for result, name, params in found]
+    source.write_text("\n".join([f'#include "{header}"', *lines, ""]), encoding="utf-8")
+    run(cc, ["-fsyntax-only", f"-I{header.parent.parent}", str(source)], "prototypes differ")
+    return len(lines)
+
+
+def check_vulkan(cc, header):
+    with tempfile.TemporaryDirectory() as tmp:
+        p = vulkan_prototypes(cc, header, Path(tmp))
+        f = check_layout(VULKAN, cc, header, VULKAN.abi, Path(tmp))
+    return f"{p} prototypes, {f} sizes, offsets and values"
+
+
 def self_test(cc):
     for api in (CUDA, NVML):
         with tempfile.TemporaryDirectory() as directory:
@@ -293,7 +321,7 @@ def self_test(cc):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("api", choices=("cuda", "nvml", "self"))
+    parser.add_argument("api", choices=("cuda", "nvml", "vulkan", "self"))
     parser.add_argument("--cc", default="cc")
     parser.add_argument("--header", type=Path)
     args = parser.parse_args()
@@ -301,16 +329,17 @@ def main():
     if args.api == "self":
         self_test(cc)
         return
-    api = CUDA if args.api == "cuda" else NVML
+    api = {"cuda": CUDA, "nvml": NVML, "vulkan": VULKAN}[args.api]
     header = args.header or installed(api)
     if not header:
         print(f"skipped: no {api.header} is installed")
         sys.exit(77)
-    if older(cc, header):
+    if api is not VULKAN and older(cc, header):
         print(f"skipped: {header} is older than the list")
         sys.exit(77)
     try:
-        print(f"{header}: {check(api, cc, header)}")
+        said = check_vulkan(cc, header) if api is VULKAN else check(api, cc, header)
+        print(f"{header}: {said}")
     except Mismatch as e:
         sys.exit(f"{header}: {e}")
 

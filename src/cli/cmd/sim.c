@@ -30,6 +30,7 @@
 #include "sim/kfd/tree.h"
 #include "sim/region.h"
 #include "sim/truth.h"
+#include "sim/vulkan/manifest.h"
 
 #define DEFAULT_BYTES (UINT64_C(24) << 30)
 #define KFD_LIBRARY   "liballot-sim-kfd.so"
@@ -387,6 +388,23 @@ static int sim_put_smi(const char *libraries)
 	return launch_prepend("PATH", path, ":");
 }
 
+/*
+ * Leads Vulkan's loader to the simulated driver and to no other, where there is lavapipe to stand behind
+ * it. The second variable is the older name of the first. Drivers that the user named stay.
+ */
+static int sim_put_vulkan(const char *libraries)
+{
+	char path[PATH_MAX + sizeof("/" MANIFEST_OWN)], lavapipe[PATH_MAX];
+
+	snprintf(path, sizeof(path), "%s/" MANIFEST_OWN, libraries);
+	if (getenv("VK_DRIVER_FILES") || getenv("VK_ICD_FILENAMES") || access(path, R_OK) < 0 ||
+	    manifest_find_lavapipe(lavapipe) < 0)
+		return 0;
+	return setenv("VK_DRIVER_FILES", path, 1) < 0 || setenv("VK_ICD_FILENAMES", path, 1) < 0
+		       ? -errno
+		       : 0;
+}
+
 static bool sim_found(const struct outcome *outcome)
 {
 	for (size_t i = 0; i < outcome->n; i++)
@@ -458,7 +476,7 @@ static int sim_run_in(const char *dir, const char *libraries, const struct args 
 		return r;
 	if (setenv("ALLOT_SIM_DIR", dir, 1) < 0 ||
 	    (sim_wants_nvidia(a) && (launch_prepend("LD_LIBRARY_PATH", libraries, ":;") < 0 ||
-				     sim_put_smi(libraries) < 0)))
+				     sim_put_smi(libraries) < 0 || sim_put_vulkan(libraries) < 0)))
 		return say_error("cannot set the command's environment: %s", say_errno(errno));
 	return a->report ? sim_run_reported(dir, a, ret_status)
 			 : launch_supervised(a->command, NULL, NULL, ret_status);

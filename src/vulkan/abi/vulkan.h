@@ -30,9 +30,7 @@ typedef struct VkDevice_T *VkDevice;
 typedef struct VkDeviceMemory_T *VkDeviceMemory;
 typedef struct VkBuffer_T *VkBuffer;
 typedef struct VkImage_T *VkImage;
-typedef struct VkApplicationInfo VkApplicationInfo;
 typedef struct VkAllocationCallbacks VkAllocationCallbacks;
-typedef struct VkDeviceQueueCreateInfo VkDeviceQueueCreateInfo;
 typedef struct VkPhysicalDeviceFeatures VkPhysicalDeviceFeatures;
 typedef void (*PFN_vkVoidFunction)(void);
 
@@ -46,7 +44,9 @@ typedef enum VkResult {
 } VkResult;
 
 typedef enum VkStructureType {
+	VK_STRUCTURE_TYPE_APPLICATION_INFO = 0,
 	VK_STRUCTURE_TYPE_INSTANCE_CREATE_INFO = 1,
+	VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO = 2,
 	VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO = 3,
 	VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO = 5,
 	VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2 = 1000059001,
@@ -58,6 +58,7 @@ typedef enum VkStructureType {
 	VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_PROPERTIES = 50,
 	VK_STRUCTURE_TYPE_IMPORT_MEMORY_FD_INFO_KHR = 1000074000,
 	VK_STRUCTURE_TYPE_MEMORY_GET_FD_INFO_KHR = 1000074002,
+	VK_STRUCTURE_TYPE_IMPORT_MEMORY_HOST_POINTER_INFO_EXT = 1000178000,
 	VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_BUDGET_PROPERTIES_EXT = 1000237000,
 } VkStructureType;
 
@@ -91,6 +92,16 @@ typedef struct VkBaseOutStructure {
 	struct VkBaseOutStructure *pNext;
 } VkBaseOutStructure;
 
+typedef struct VkApplicationInfo {
+	VkStructureType sType;
+	const void *pNext;
+	const char *pApplicationName;
+	uint32_t applicationVersion;
+	const char *pEngineName;
+	uint32_t engineVersion;
+	uint32_t apiVersion;
+} VkApplicationInfo;
+
 typedef struct VkInstanceCreateInfo {
 	VkStructureType sType;
 	const void *pNext;
@@ -101,6 +112,15 @@ typedef struct VkInstanceCreateInfo {
 	uint32_t enabledExtensionCount;
 	const char *const *ppEnabledExtensionNames;
 } VkInstanceCreateInfo;
+
+typedef struct VkDeviceQueueCreateInfo {
+	VkStructureType sType;
+	const void *pNext;
+	VkFlags flags;
+	uint32_t queueFamilyIndex;
+	uint32_t queueCount;
+	const float *pQueuePriorities;
+} VkDeviceQueueCreateInfo;
 
 typedef struct VkDeviceCreateInfo {
 	VkStructureType sType;
@@ -155,11 +175,6 @@ typedef struct VkMemoryGetFdInfoKHR {
 	VkExternalMemoryHandleTypeFlagBits handleType;
 } VkMemoryGetFdInfoKHR;
 
-typedef struct VkMemoryType {
-	VkFlags propertyFlags;
-	uint32_t heapIndex;
-} VkMemoryType;
-
 typedef struct VkMemoryRequirements {
 	VkDeviceSize size;
 	VkDeviceSize alignment;
@@ -177,6 +192,17 @@ typedef struct VkMemoryFdPropertiesKHR {
 	void *pNext;
 	uint32_t memoryTypeBits;
 } VkMemoryFdPropertiesKHR;
+
+typedef struct VkMemoryHostPointerPropertiesEXT {
+	VkStructureType sType;
+	void *pNext;
+	uint32_t memoryTypeBits;
+} VkMemoryHostPointerPropertiesEXT;
+
+typedef struct VkMemoryType {
+	VkFlags propertyFlags;
+	uint32_t heapIndex;
+} VkMemoryType;
 
 typedef struct VkMemoryHeap {
 	VkDeviceSize size;
@@ -246,5 +272,25 @@ typedef struct VkPhysicalDeviceIDProperties {
 	uint32_t deviceNodeMask;
 	VkBool32 deviceLUIDValid;
 } VkPhysicalDeviceIDProperties;
+
+typedef struct VkPhysicalDeviceVulkan11Properties {
+	VkStructureType sType;
+	void *pNext;
+	uint8_t deviceUUID[VK_UUID_SIZE];
+	uint8_t driverUUID[VK_UUID_SIZE];
+	uint8_t deviceLUID[VK_LUID_SIZE];
+	uint32_t deviceNodeMask;
+	VkBool32 deviceLUIDValid;
+	uint32_t subgroupSize;
+	VkFlags subgroupSupportedStages;
+	VkFlags subgroupSupportedOperations;
+	VkBool32 subgroupQuadOperationsInAllStages;
+	uint32_t pointClippingBehavior;
+	uint32_t maxMultiviewViewCount;
+	uint32_t maxMultiviewInstanceIndex;
+	VkBool32 protectedNoFault;
+	uint32_t maxPerSetDescriptors;
+	VkDeviceSize maxMemoryAllocationSize;
+} VkPhysicalDeviceVulkan11Properties;
 
 #endif

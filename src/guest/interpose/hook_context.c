@@ -66,21 +66,34 @@ struct making {
 #define SIZE_NAP_NS  1000000
 
 /*
- * No context of the tenant was measured on the device yet. An upper bound is reserved, or all of a
- * smaller quota, so that nobody else is admitted before this context was measured. Others that wait
+ * An upper bound, or all that is left of a smaller quota: memory by other APIs may be there before the
+ * first context. With less left than a context takes, none is made.
+ */
+static uint64_t context_unknown(struct guest *guest, struct guest_device *device, uint64_t extra)
+{
+	uint64_t limit = charge_limit(guest, device);
+	uint64_t held = sat_sub_u64(quota_used(guest->ledger, device->ledger),
+				    quota_pending(guest->ledger, device->ledger));
+	uint64_t left = max_u64(sat_sub_u64(limit, held), min_u64(limit, CONTEXT_UNSEEN_BYTES));
+
+	return min_u64(context_bound(guest, device) + extra, left);
+}
+
+/*
+ * No context of the tenant was measured on the device yet. That much is reserved,
+ * so that nobody else is admitted before this context was measured. Others that wait
  * for such a context continue with its size. No other call of the process may disturb the
  * measurement.
  */
 static bool context_try_unknown(struct guest *guest, struct guest_device *device,
 				struct making *making)
 {
-	uint64_t until = now_monotonic_ns() + SIZE_WAIT_NS, limit, bytes;
+	uint64_t until = now_monotonic_ns() + SIZE_WAIT_NS, bytes;
 	bool pending;
 
 	for (;;) {
 		calls_begin_alone(device);
-		limit = charge_limit(guest, device);
-		bytes = min_u64(context_bound(guest, device) + making->extra, limit);
+		bytes = context_unknown(guest, device, making->extra);
 		making->alone = !context_size(guest, device);
 		if (making->alone && charge_try_bound(guest, device, bytes, &making->charge))
 			return true;

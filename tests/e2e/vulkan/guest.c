@@ -13,6 +13,7 @@
  *	storm SEED STEPS	random takes and drops of up to 64 pieces: "holds MIB refused COUNT"
  *	again			the logical device is destroyed, with what it holds, and made anew
  *	fork			a child takes 1 MiB: "child N"
+ *	cuda MIB		by CUDA, in a context of its own: "cuda RESULT"
  *	export N		"fd PID NUMBER", of memory that was taken
  *	import PID FD MIB	"took N", of another process's descriptor
  */
@@ -245,6 +246,23 @@ static void fork_one(void)
 	printf("child %d\n", WIFEXITED(status) ? WEXITSTATUS(status) : -1);
 }
 
+/* The few functions of CUDA that this takes, by their types alone. */
+static void take_by_cuda(size_t bytes)
+{
+	static int (*allocate)(unsigned long long *at, size_t bytes);
+	void *cuda = dlopen("libcuda.so.1", RTLD_NOW), *context;
+	unsigned long long at;
+	int r = 0;
+
+	if (!allocate) {
+		r = ((int (*)(unsigned int))dlsym(cuda, "cuInit"))(0);
+		if (!r)
+			r = ((int (*)(void **, unsigned int, int))dlsym(cuda, "cuCtxCreate_v2"))(&context, 0, 0);
+		allocate = (int (*)(unsigned long long *, size_t))dlsym(cuda, "cuMemAlloc_v2");
+	}
+	printf("cuda %d\n", r ? r : allocate(&at, bytes));
+}
+
 static void obey(const char *line)
 {
 	unsigned long long a = 0, b = 0, c = 0;
@@ -256,6 +274,8 @@ static void obey(const char *line)
 		printf("%d\n", find_devices());
 	} else if (!strcmp(word, "heaps")) {
 		say_heaps();
+	} else if (!strcmp(word, "cuda")) {
+		take_by_cuda(a * MIB);
 	} else if (!strcmp(word, "export")) {
 		give_descriptor((int)a);
 	} else if (!strcmp(word, "take") || !strcmp(word, "import")) {

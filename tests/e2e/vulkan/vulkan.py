@@ -22,15 +22,15 @@ TYPE_HOST = 1  # of the simulated driver: memory of the host
 OUT_OF_DEVICE_MEMORY = "error -2"
 
 
-class Vulkan(unittest.TestCase):
-    MEMORY = 1024
+class Case(unittest.TestCase):
+    MEMORY, CONTEXT = 1024, "1MiB"
 
     def setUp(self):
         self.tmp = tempfile.mkdtemp(prefix="allot-vulkan-", dir="/dev/shm")
         self.addCleanup(shutil.rmtree, self.tmp, ignore_errors=True)
         self.env = {**os.environ, "ALLOT_RUNTIME_DIR": self.tmp + "/run", "XDG_RUNTIME_DIR": self.tmp,
                     "ALLOT_SIM_DIR": self.tmp + "/sim", "ALLOT_SIM_GPUS": "1",
-                    "ALLOT_SIM_MEMORY": f"{self.MEMORY}MiB", "ALLOT_SIM_CONTEXT": "1MiB",
+                    "ALLOT_SIM_MEMORY": f"{self.MEMORY}MiB", "ALLOT_SIM_CONTEXT": self.CONTEXT,
                     "VK_ICD_FILENAMES": os.environ["VULKAN_MANIFEST"],
                     "VK_DRIVER_FILES": os.environ["VULKAN_MANIFEST"]}
         self.env.pop("ALLOT_FAULT", None)
@@ -86,6 +86,8 @@ class Vulkan(unittest.TestCase):
         self.assertEqual((took, self.used()), (quota, quota))
         self.assertEqual(self.device()["used_bytes"], quota * MIB)
 
+
+class Vulkan(Case):
     # --- each way to the driver -------------------------------------------------------------------
 
     def test_natively(self):
@@ -150,6 +152,16 @@ class Vulkan(unittest.TestCase):
         self.assertEqual(self.ask(b, "take 256"), "took 0")
         self.quit(b)
 
+    def test_drivers_own(self):
+        """What the driver takes for itself counts from the next allocation on."""
+        process = self.start("--memory", "256MiB", env={"ALLOT_SIM_VULKAN_CONTEXT": "40MiB"})
+        took = 0
+        while (said := self.ask(process, "take 8")).startswith("took"):
+            took += 8
+        self.assertEqual((said, took, self.used()), (OUT_OF_DEVICE_MEMORY, 216, 256))
+        self.assertEqual(self.device()["used_bytes"], 256 * MIB)
+        self.quit(process)
+
     def test_quota_is_lowered(self):
         process = self.start("--memory", "256MiB")
         self.assertEqual(self.ask(process, "take 128"), "took 0")
@@ -194,8 +206,14 @@ class Vulkan(unittest.TestCase):
     def test_not_given(self):
         """A device that the tenant was not given is not found."""
         env = {"ALLOT_SIM_GPUS": "2", "ALLOT_SIM_DIR": self.tmp + "/two"}
+        process = self.start(way=DRIVER, env=env, tenant=False)
+        self.assertEqual(self.ask(process, "devices"), "2")
+        self.quit(process)
         process = self.start("--gpu", "1", "--memory", "256MiB", way=DRIVER, env=env)
-        self.assertEqual(self.ask(process, "devices"), "0")
+        self.assertEqual(self.ask(process, "devices"), "1")
+        self.assertEqual(self.ask(process, "heaps").split()[0], "256")
+        self.assertEqual(self.ask(process, "take 256"), "took 0")
+        self.assertEqual(self.ask(process, "take 1"), OUT_OF_DEVICE_MEMORY)
         self.quit(process)
 
     def test_closed(self):
@@ -231,6 +249,26 @@ class Vulkan(unittest.TestCase):
             again = self.start("--memory", "96MiB", way=way)
             self.fills(again, 96)
             self.quit(again)
+
+
+class BesideCuda(Case):
+    CONTEXT = "300MiB"
+
+    def test_beside_cuda(self):
+        """One quota for both, whichever comes first, and nothing counts twice."""
+        for first, second in (("take 100", "cuda 100"), ("cuda 100", "take 100")):
+            process = self.start("--memory", "800MiB")
+            for words, said in ((first, None), (second, None), ("take 301", OUT_OF_DEVICE_MEMORY),
+                                ("cuda 301", "cuda 2"), ("take 200", None), ("cuda 80", None),
+                                ("take 24", OUT_OF_DEVICE_MEMORY)):
+                answer = self.ask(process, words)
+                if said:
+                    self.assertEqual(answer, said, words)
+                else:
+                    self.assertTrue(answer.startswith("took") or answer == "cuda 0", (words, answer))
+                self.assertLessEqual(self.used(), 800)
+            self.assertEqual(self.device()["used_bytes"], self.used() * MIB)
+            self.quit(process)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """allot sim: statuses, signals, the devices' directory; allot run inside it chooses devices."""
 
+import glob
+import json
 import os
 import re
 import signal
@@ -20,6 +22,20 @@ class Sim(cli_lib.Case):
                              status)
         self.fails(127, "sim", "--", "no-such-command", says=("no-such-command",))
         self.fails(126, "sim", "--", self.path("plain", "x", 0o644))
+
+    def test_vulkan(self):
+        """Vulkan's loader is led to the simulated driver, unless the user named others."""
+        if not glob.glob("/etc/vulkan/icd.d/lvp_icd.*json") + glob.glob(
+                "/usr/share/vulkan/icd.d/lvp_icd.*json"):
+            self.skipTest("no lavapipe is installed")
+        script = 'echo "$VK_DRIVER_FILES|$VK_ICD_FILENAMES"'
+        first, second = self.ok("sim", "--", "sh", "-c", script).strip().split("|")
+        self.assertEqual(first, second)
+        with open(first, encoding="utf-8") as file:
+            library = json.load(file)["ICD"]["library_path"]
+        self.assertTrue(os.path.isfile(os.path.join(os.path.dirname(first), library)))
+        self.env["VK_ICD_FILENAMES"] = "/own.json"
+        self.assertEqual(self.ok("sim", "--", "sh", "-c", script).strip(), "|/own.json")
 
     def test_ends_by_the_commands_signal(self):
         for sig in (signal.SIGTERM, signal.SIGKILL, signal.SIGUSR1, signal.SIGSEGV, signal.SIGINT):

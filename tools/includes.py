@@ -45,6 +45,7 @@ USES = {
     "dropin": ("base", "sched", *LEDGER),
     "nvidia": ("base", "sched", *LEDGER),
     "amd": ("base", "sched", *LEDGER),
+    "opencl": ("base",),
     "image": LOW,
     "criu/kfd": (*LOW, "image"),
     "criu/gpu": ("base", "amd", "image", "criu/kfd"),
@@ -66,6 +67,7 @@ USES = {
     "guest/amd": GUEST_LOW,
     "guest/amd/memory": (*GUEST_LOW, "guest/lend", "guest/amd"),
     "guest/amd/queue": (*GUEST_LOW, "roles", "guest/amd"),
+    "guest/opencl": (*GUEST_LOW, "guest/account", "opencl"),
     "guest/nvml": (*GUEST_LOW, "guest/account"),
     "tenant": (*LOW, "dropin", "guest/process"),
     "guest/launch": (*GUEST_LOW, "roles", "guest/account", "guest/meter", "guest/amd"),
@@ -74,7 +76,7 @@ USES = {
     "guest/interpose": GUEST_LOW,  # but for hooks, see may_use
     # rooms.c alone, which is above all
     "guest": ("guest/core", "guest/lend", "guest/account", "guest/memory", "guest/movable",
-              "guest/swap"),
+              "guest/swap", "guest/opencl"),
     "kube/state": (*LOW, "text", *NODE),
     "kube/wire": (*LOW, "text", "kube/state"),
     "kube/slices": (*LOW, "text", *NODE, "kube/state", "kube/wire"),

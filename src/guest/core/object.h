@@ -45,6 +45,7 @@ enum object_kind {
 	OBJECT_KFD,	 /* key: handle of /dev/kfd; this and the next two: AMD's hook_memory.c */
 	OBJECT_GEM,	 /* key: handle of a render node, see amd/files.h; refs: of that key */
 	OBJECT_DMABUF,	 /* key: inode of a descriptor that holds memory without a handle */
+	OBJECT_OPENCL,	 /* key: memory object, or address of shared virtual memory */
 	OBJECT_KINDS,
 };
 
@@ -136,6 +137,9 @@ struct object {
 		struct {
 			uint32_t epoch; /* in which it was last backed; 0: never */
 		} exec;			/* OBJECT_EXEC */
+		struct {
+			uint64_t devices; /* a bit each, by index in guest->opencl: `bytes` on each */
+		} opencl;		  /* OBJECT_OPENCL */
 		struct host_nodes *hosts; /* OBJECT_EXEC_WAITS: around its waits, or NULL */
 		struct {
 			uint64_t devices; /* a bit each, that have the code */

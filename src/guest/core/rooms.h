@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Calls from core and amd into rooms that stand above them. Those two know the table alone;
+ * Calls from core, interpose and amd into rooms that stand above them. Those know the table alone;
  * guest/rooms.c, which knows every room, fills it.
  */
 #ifndef ALLOT_GUEST_CORE_ROOMS_H
@@ -18,6 +18,8 @@ struct guest_rooms {
 	void (*choose_allocator)(struct guest *guest);
 	/* Starts the swap thread of a swappable tenant, if no thread has. */
 	void (*start_swap)(struct guest *guest);
+	/* The answer to a lookup of one of an OpenCL driver's two entries: opencl/door.h. */
+	void *(*opencl_door)(const char *name, void *real);
 };
 
 extern const struct guest_rooms guest_rooms;

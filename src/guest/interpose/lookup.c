@@ -8,6 +8,7 @@
 
 #include "base/text.h"
 #include "guest/core/library.h"
+#include "guest/core/rooms.h"
 #include "guest/process/lookup_elf.h"
 #include "guest/process/lookup_libc.h"
 #include "guest/process/next.h"
@@ -244,13 +245,33 @@ static bool lookup_find_in_libc(const struct lookup_dlsym_args *args,
 	return true;
 }
 
+/*
+ * How an OpenCL driver is entered. Loaders open the driver and ask its handle. A search behind the
+ * caller is the C library's own.
+ */
+static bool lookup_find_opencl(const struct lookup_dlsym_args *args, struct lookup_answer *ret_answer)
+{
+	void *p;
+
+	if (args->handle == RTLD_NEXT || (!text_same(args->name, "clGetExtensionFunctionAddress") &&
+					  !text_same(args->name, "clIcdGetPlatformIDsKHR")))
+		return false;
+	p = lookup_ask(args, args->handle);
+	if (!p)
+		return false;
+	ret_answer->value = guest_rooms.opencl_door(args->name, p);
+	ret_answer->jump = NULL;
+	return true;
+}
+
 struct lookup_answer lookup_dlsym(struct lookup_dlsym_args *args, void *caller)
 {
 	struct lookup_answer native = {.jump = (void *)lookup_libc().dlsym};
 	struct target t;
 
 	args->version = NULL;
-	if (!args->name || lookup_find_in_libc(args, &native) || !lookup_find(args->name, &t))
+	if (!args->name || lookup_find_in_libc(args, &native) ||
+	    lookup_find_opencl(args, &native) || !lookup_find(args->name, &t))
 		return native;
 	return lookup_answer_target(args, &t, caller);
 }
@@ -261,7 +282,7 @@ struct lookup_answer lookup_dlvsym(struct lookup_dlsym_args *args, void *caller)
 	struct target t;
 
 	if (!args->name || !args->version || lookup_find_in_libc(args, &native) ||
-	    !lookup_find(args->name, &t))
+	    lookup_find_opencl(args, &native) || !lookup_find(args->name, &t))
 		return native;
 	return lookup_answer_target(args, &t, caller);
 }

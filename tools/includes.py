@@ -24,7 +24,8 @@ LEDGER = ("ledger", "ledger/role", "ledger/trace", "ledger/reader")
 LOW = ("base", "sched", *LEDGER, "nvidia", "amd")
 NODE = ("node", "node/process")
 GUEST_LOW = (*LOW, "guest/process", "guest/core")
-SIM = ("sim", "sim/cuda", "sim/nvml", "sim/kfd")
+SIM = ("sim", "sim/cuda", "sim/nvml", "sim/kfd",
+       "sim/opencl")
 CLI_LOW = (*LOW, "roles", "control", "dropin", "image", "guard", "text", *NODE, "cdi", *SIM)
 CLI = ("cli/say", "cli/device", "cli/tenant", "cli/exec", "cli/checkpoint", "cli/container",
        "cli/doctor", "cli/top", "cli/ps", "cli/bench", "cli/simulation")
@@ -111,7 +112,7 @@ USES = {
     "cli/simulation": (*CLI_LOW, "cli/say"),
     "cli/cmd": (*CLI_LOW, *CLI),
     "cli": (*CLI_LOW, "cli/say", "cli/cmd"),
-    **{room: ("base", "nvidia", "amd", *SIM) for room in SIM},
+    **{room: ("base", "nvidia", "amd", "opencl", *SIM) for room in SIM},
 }
 
 # A folder of more files holds several ideas.

@@ -72,6 +72,35 @@ nvmlReturn_t nvmlDeviceGetBAR1MemoryInfo(nvmlDevice_t device, nvmlBAR1Memory_t *
 	return NVML_SUCCESS;
 }
 
+static bool memory_is_listed(const struct sim_process_row *p, int device)
+{
+	return p->state == SIM_ROW_LIVE && p->use[device].contexts;
+}
+
+/* A process that uses CUDA and OpenCL has a row of each, and is listed once, with both. */
+static bool memory_is_same(const struct sim_region *region, uint32_t a, uint32_t b)
+{
+	return region->row[a].pid == region->row[b].pid && region->row[a].pid_ns == region->row[b].pid_ns;
+}
+
+static bool memory_is_first(const struct sim_region *region, uint32_t row, int device)
+{
+	for (uint32_t i = 0; i < row; i++)
+		if (memory_is_listed(&region->row[i], device) && memory_is_same(region, i, row))
+			return false;
+	return true;
+}
+
+static uint64_t memory_figure(const struct sim_region *region, uint32_t row, int device)
+{
+	uint64_t sum = 0;
+
+	for (uint32_t i = row; i < region->nrows; i++)
+		if (memory_is_listed(&region->row[i], device) && memory_is_same(region, i, row))
+			sum += sim_row_figure(region, (int)i, device);
+	return sum;
+}
+
 /* All that have a context are counted, at most `room` of them written. */
 static unsigned int memory_list_processes(struct sim_region *region, int device,
 					  nvmlProcessDetail_v1_t *out, unsigned int room)
@@ -83,12 +112,12 @@ static unsigned int memory_list_processes(struct sim_region *region, int device,
 	for (uint32_t row = 0; row < region->nrows; row++) {
 		const struct sim_process_row *p = &region->row[row];
 
-		if (p->state != SIM_ROW_LIVE || !p->use[device].contexts)
+		if (!memory_is_listed(p, device) || !memory_is_first(region, row, device))
 			continue;
 		if (n < room)
 			out[n] = (nvmlProcessDetail_v1_t){
 				.pid = sim_row_driver_pid(region, (int)row),
-				.usedGpuMemory = sim_row_figure(region, (int)row, device),
+				.usedGpuMemory = memory_figure(region, row, device),
 				.gpuInstanceId = ~0u,
 				.computeInstanceId = ~0u,
 			};

@@ -161,8 +161,12 @@ static void *door_answer(const char *name, void *p)
 static void *door_ask_extension(int door, const char *name)
 {
 	extension_fn *real = (extension_fn *)atomic_load(&door_extension[door]);
+	void *p;
 
-	return door_answer(name, real(name));
+	guest_depth++;
+	p = real(name);
+	guest_depth--;
+	return door_answer(name, p);
 }
 
 void *opencl_hook_clGetExtensionFunctionAddressForPlatform(cl_platform_id platform, const char *func_name)

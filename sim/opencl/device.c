@@ -139,11 +139,17 @@ static cl_context device_create_context_from_type(
 	return NULL;
 }
 
+static void *device_find_function(cl_platform_id platform, const char *name)
+{
+	return sim_opencl_find(name);
+}
+
 const struct sim_entry sim_device_entries[] = {
 	{1, (void *)device_get_platform_info},
 	{2, (void *)device_get_ids},
 	{3, (void *)device_get_info},
 	{4, (void *)device_create_context},
 	{5, (void *)device_create_context_from_type},
+	{107, (void *)device_find_function},
 	{0, NULL},
 };

@@ -101,6 +101,28 @@ bool sim_opencl_open(void)
 	return opened;
 }
 
+/* The entry of the simulated driver's table, whoever has put another one there since. */
+static void *pocl_entry(unsigned int index, void *own)
+{
+	const struct sim_entry *const lists[] = {sim_device_entries, sim_memory_entries};
+
+	for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++)
+		for (const struct sim_entry *entry = lists[i]; entry->function; entry++)
+			if (entry->index == index)
+				return entry->function;
+	return own;
+}
+
+/* A driver may answer for any of its functions. */
+void *sim_opencl_find(const char *name)
+{
+#define OPENCL_HOOK(index, version, result, own, params) \
+	if (!strcmp(name, #own))                         \
+		return pocl_entry(index, (void *)sim_pocl.own);
+#include "opencl/opencl_api.def"
+	return sim_pocl.extension(name);
+}
+
 EXPORT cl_int clIcdGetPlatformIDsKHR(cl_uint num_entries, cl_platform_id *platforms, cl_uint *num_platforms)
 {
 	if (!sim_opencl_open()) {
@@ -115,5 +137,5 @@ EXPORT void *clGetExtensionFunctionAddress(const char *name)
 {
 	if (!strcmp(name, "clIcdGetPlatformIDsKHR"))
 		return (void *)clIcdGetPlatformIDsKHR;
-	return sim_opencl_open() ? sim_pocl.extension(name) : NULL;
+	return sim_opencl_open() ? sim_opencl_find(name) : NULL;
 }

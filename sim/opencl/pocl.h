@@ -34,6 +34,9 @@ void *clGetExtensionFunctionAddress(const char *name);
 /* Loads pocl and opens the region, once. False: there is none of one of them. */
 bool sim_opencl_open(void);
 
+/* The function of a name. */
+void *sim_opencl_find(const char *name);
+
 /* The region, and this process's row in it. */
 extern struct sim_region *sim_opencl_region;
 extern int sim_opencl_row;

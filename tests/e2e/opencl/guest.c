@@ -5,7 +5,7 @@
  *   guest loader|own        enters by libOpenCL.so.1, or by a driver's two functions and its table
  *   guest truth             no OpenCL at all
  *
- *   open                    a context: 0, or the error
+ *   open [cpu]              a context of a GPU: 0, or the error
  *   devices                 how many, total bytes, largest buffer
  *   buffer BYTES [FLAGS]    errors of OpenCL, or 0; the same for the next ones
  *   properties BYTES        a buffer by clCreateBufferWithProperties
@@ -112,9 +112,9 @@ static void load(const char *by)
 		load_by_table(*(void ***)platform);
 }
 
-static int open_context(void)
+static int open_context(cl_device_type type)
 {
-	cl_int r = cl.clGetDeviceIDs(platform, CL_DEVICE_TYPE_GPU, 1, &device, NULL);
+	cl_int r = cl.clGetDeviceIDs(platform, type, 1, &device, NULL);
 
 	if (r)
 		return r;
@@ -334,7 +334,7 @@ static int obey_free(void)
 
 static int obey(const char *line, size_t a, size_t b)
 {
-	return told(line, "open")	  ? open_context()
+	return told(line, "open")	  ? open_context(strstr(line, "cpu") ? CL_DEVICE_TYPE_CPU : CL_DEVICE_TYPE_GPU)
 	       : told(line, "close")	  ? close_context()
 	       : told(line, "buffer")	  ? make_buffer(a, b)
 	       : told(line, "properties") ? make_with_properties(a)

@@ -141,6 +141,26 @@ class OpenCL(Case):
         self.assertEqual(guest.devices()[:2], (NOT_FOUND, 0))
         self.assertEqual(guest.ask("open"), str(NOT_FOUND))
 
+    def test_other_drivers_are_untouched(self):
+        """pocl as it is: a processor, of which no tenant has a part."""
+        self.env["OCL_ICD_VENDORS"] = os.path.dirname(POCL)
+        without = Guest(self.start(GUEST, "loader")).devices()
+        self.assertEqual(without[0], 0)
+        guest = self.tenant("loader")
+        self.assertEqual(guest.devices(), without)
+        guest.tell("open cpu", f"buffer {2 * QUOTA}", f"svm {2 * QUOTA}", "svmfree", "free", "close")
+
+    @each_way
+    def test_by_the_drivers_figure(self, way):
+        """Where that decides: at most the quota, and all of it."""
+        guest = self.tenant(way, "--accounting", "driver").tell("open")
+        for _ in range(2):
+            for _ in range(16):
+                guest.tell(f"buffer {16 * MIB}")
+            self.assertEqual(guest.ask("buffer 1"), REFUSED)
+            self.assertEqual(guest.count("held"), QUOTA)
+            guest.tell(*["free"] * 16)
+
     @each_way
     def test_unusable_tenant(self, way):
         """No GPU, rather than one without a limit."""

@@ -126,8 +126,8 @@ static cl_context device_create_context_from_type(
 	void (*notify)(const char *error, const void *info, size_t bytes, void *user_data),
 	void *user_data, cl_int *ret_error)
 {
+	static _Thread_local cl_device_id device;
 	cl_platform_id platform;
-	cl_device_id device;
 	cl_int r = sim_pocl.platforms(1, &platform, NULL);
 
 	if (!r)

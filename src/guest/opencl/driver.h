@@ -46,7 +46,7 @@ bool opencl_driver_store(void **entry, void *function);
 /* True if the object's table is patched. */
 bool opencl_driver_is_patched(const void *object);
 
-/* The driver of an object. One that is not known, or NULL, is taken for the first driver's. */
+/* The driver of an object. NULL and an unknown object are taken for the first driver's. */
 const struct opencl_driver *opencl_driver_of(const void *object);
 
 /* The row of a function that is a driver's own; -1: it is none of those in the list. */

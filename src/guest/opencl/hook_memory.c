@@ -94,7 +94,7 @@ static bool memory_note(const struct memory_making *making, cl_mem memory, uint6
 	return false;
 }
 
-/* What the driver made it larger than was foreseen: charged as well. */
+/* The driver may have made it larger than was foreseen: the rest is charged as well. */
 static bool memory_reserve_rest(const struct memory_making *making, cl_mem memory,
 				struct opencl_charge *ret_rest)
 {
@@ -136,7 +136,7 @@ static cl_mem memory_end(struct memory_making *making, cl_mem memory)
 	return memory;
 }
 
-/* The driver's own call, marked as ours where it is charged. */
+/* The driver's own call, marked as ours where it is charged. `errcode_ret` is the hook's argument. */
 #define MEMORY_MAKE(context, bytes, name, args)                                              \
 	({                                                                                   \
 		struct memory_making making_;                                                \

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Shared virtual memory. It has no count of references: it is charged until the program frees it, by a
- * call or by a command in a queue. What a program never frees stays charged when its context ends.
+ * call or by a command in a queue. Memory that a program never frees stays charged when its
+ * context ends.
  */
 #include <stddef.h>
 

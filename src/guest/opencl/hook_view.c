@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a tenant sees: its devices alone, each of the size of its quota. */
+/* The view of a tenant: its devices alone, each of the size of its quota. */
 #include <stddef.h>
 
 #include "base/number.h"

@@ -24,7 +24,7 @@ LEDGER = ("ledger", "ledger/role", "ledger/trace", "ledger/reader")
 LOW = ("base", "sched", *LEDGER, "nvidia", "amd")
 NODE = ("node", "node/process")
 GUEST_LOW = (*LOW, "guest/process", "guest/core")
-SIM = ("sim", "sim/cuda", "sim/nvml", "sim/kfd", "sim/vulkan")
+SIM = ("sim", "sim/cuda", "sim/nvml", "sim/kfd", "sim/opencl", "sim/vulkan")
 CLI_LOW = (*LOW, "roles", "control", "dropin", "image", "guard", "text", *NODE, "cdi", *SIM)
 CLI = ("cli/say", "cli/device", "cli/tenant", "cli/exec", "cli/checkpoint", "cli/container",
        "cli/doctor", "cli/top", "cli/ps", "cli/bench", "cli/simulation")
@@ -46,6 +46,7 @@ USES = {
     "nvidia": ("base", "sched", *LEDGER),
     "amd": ("base", "sched", *LEDGER),
     "vulkan": (),
+    "opencl": ("base",),
     "image": LOW,
     "criu/kfd": (*LOW, "image"),
     "criu/gpu": ("base", "amd", "image", "criu/kfd"),
@@ -67,6 +68,7 @@ USES = {
     "guest/amd": GUEST_LOW,
     "guest/amd/memory": (*GUEST_LOW, "guest/lend", "guest/amd"),
     "guest/amd/queue": (*GUEST_LOW, "roles", "guest/amd"),
+    "guest/opencl": (*GUEST_LOW, "guest/account", "opencl"),
     "guest/nvml": (*GUEST_LOW, "guest/account"),
     "guest/vulkan": (*GUEST_LOW, "vulkan", "guest/lend", "guest/account"),
     "tenant": (*LOW, "dropin", "guest/process"),
@@ -76,7 +78,7 @@ USES = {
     "guest/interpose": GUEST_LOW,  # but for hooks, see may_use
     # rooms.c alone, which is above all
     "guest": ("guest/core", "guest/lend", "guest/account", "guest/memory", "guest/movable",
-              "guest/swap", "guest/vulkan"),
+              "guest/swap", "guest/opencl", "guest/vulkan"),
     "kube/state": (*LOW, "text", *NODE),
     "kube/wire": (*LOW, "text", "kube/state"),
     "kube/slices": (*LOW, "text", *NODE, "kube/state", "kube/wire"),
@@ -111,7 +113,7 @@ USES = {
     "cli/simulation": (*CLI_LOW, "cli/say"),
     "cli/cmd": (*CLI_LOW, *CLI),
     "cli": (*CLI_LOW, "cli/say", "cli/cmd"),
-    **{room: ("base", "nvidia", "amd", "vulkan", *SIM) for room in SIM},
+    **{room: ("base", "nvidia", "amd", "opencl", "vulkan", *SIM) for room in SIM},
 }
 
 # A folder of more files holds several ideas.

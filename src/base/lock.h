@@ -28,6 +28,7 @@
 	X(amd_ranges)	 /* ranges of SVM */                                                \
 	X(amd_addresses) /* addresses that are given out */                                 \
 	X(meter)	 /* streams, intervals and what is in flight */                     \
+	X(opencl)	 /* devices that OpenCL drivers named */                            \
 	X(host_nodes)	 /* host functions of graphs that ran */                            \
 	X(objects)	 /* a shard of the table of objects */                              \
 	X(spare)	 /* the process's words on kept memory, in the ledger */

@@ -35,6 +35,9 @@
 #define DEFAULT_BYTES (UINT64_C(24) << 30)
 #define KFD_LIBRARY   "liballot-sim-kfd.so"
 #define SMI_FOLDER    "smi"
+#define OPENCL_FOLDER "opencl"
+#define OPENCL_FILE   "allot-sim.icd"
+#define POCL_FILE     "/etc/OpenCL/vendors/pocl.icd"
 
 /* Options without a letter. */
 enum { AMD = 256, MODEL, LINKS, SHARED, REPORT, ERROR_EXITCODE };
@@ -405,6 +408,19 @@ static int sim_put_vulkan(const char *libraries)
 		       : 0;
 }
 
+/* OpenCL's loaders find the simulated driver, which is made of pocl, unless the user names others. */
+static int sim_put_opencl(const char *libraries)
+{
+	char path[PATH_MAX + sizeof("/" OPENCL_FOLDER "/" OPENCL_FILE)];
+
+	snprintf(path, sizeof(path), "%s/" OPENCL_FOLDER "/" OPENCL_FILE, libraries);
+	if (access(path, R_OK) < 0 || access(POCL_FILE, R_OK) < 0 || getenv("OCL_ICD_VENDORS") ||
+	    getenv("OCL_ICD_FILENAMES"))
+		return 0;
+	snprintf(path, sizeof(path), "%s/" OPENCL_FOLDER, libraries);
+	return setenv("OCL_ICD_VENDORS", path, 1);
+}
+
 static bool sim_found(const struct outcome *outcome)
 {
 	for (size_t i = 0; i < outcome->n; i++)
@@ -476,7 +492,8 @@ static int sim_run_in(const char *dir, const char *libraries, const struct args 
 		return r;
 	if (setenv("ALLOT_SIM_DIR", dir, 1) < 0 ||
 	    (sim_wants_nvidia(a) && (launch_prepend("LD_LIBRARY_PATH", libraries, ":;") < 0 ||
-				     sim_put_smi(libraries) < 0 || sim_put_vulkan(libraries) < 0)))
+				     sim_put_smi(libraries) < 0 || sim_put_vulkan(libraries) < 0 ||
+				     sim_put_opencl(libraries) < 0)))
 		return say_error("cannot set the command's environment: %s", say_errno(errno));
 	return a->report ? sim_run_reported(dir, a, ret_status)
 			 : launch_supervised(a->command, NULL, NULL, ret_status);

@@ -36,6 +36,7 @@ struct lend_state;
 struct memory_device;
 struct memory_state;
 struct movable_state;
+struct opencl_state;
 struct object_table;
 struct residency_file;
 struct trace;
@@ -142,6 +143,7 @@ struct guest {
 	struct lend_state *lend;
 	struct memory_state *memory;
 	struct movable_state *movable;
+	struct opencl_state *opencl; /* behind it as well */
 	_Atomic(struct launch_state *) launch; /* set by the first launch that is metered */
 	_Atomic(struct amd *) amd;	       /* set by the first call for AMD's GPUs */
 };

@@ -46,6 +46,7 @@ enum object_kind {
 	OBJECT_GEM,	 /* key: handle of a render node, see amd/files.h; refs: of that key */
 	OBJECT_DMABUF,	 /* key: inode of a descriptor that holds memory without a handle */
 	OBJECT_VULKAN,	 /* key: of a logical device and its memory, see vulkan/hook_memory.c */
+	OBJECT_OPENCL,	 /* key: memory object, or address of shared virtual memory */
 	OBJECT_KINDS,
 };
 
@@ -137,6 +138,9 @@ struct object {
 		struct {
 			uint32_t epoch; /* in which it was last backed; 0: never */
 		} exec;			/* OBJECT_EXEC */
+		struct {
+			uint64_t devices; /* a bit each, by index in guest->opencl: `bytes` on each */
+		} opencl;		  /* OBJECT_OPENCL */
 		struct host_nodes *hosts; /* OBJECT_EXEC_WAITS: around its waits, or NULL */
 		struct {
 			uint64_t devices; /* a bit each, that have the code */

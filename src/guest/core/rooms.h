@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Calls from core and amd into rooms that stand above them. Those two know the table alone;
+ * Calls from core, interpose and amd into rooms that stand above them. Those know the table alone;
  * guest/rooms.c, which knows every room, fills it.
  */
 #ifndef ALLOT_GUEST_CORE_ROOMS_H
@@ -18,7 +18,7 @@ struct guest_rooms {
 	void (*choose_allocator)(struct guest *guest);
 	/* Starts the swap thread of a swappable tenant, if no thread has. */
 	void (*start_swap)(struct guest *guest);
-	/* What dlsym gives for a name of a driver's that is asked for by its loader: vulkan/door.h. */
+	/* What dlsym gives for a name by which loaders enter drivers: vulkan/door.h, opencl/door.h. */
 	void *(*door)(const char *name, void *real);
 };
 

@@ -247,16 +247,26 @@ static bool lookup_find_in_libc(const struct lookup_dlsym_args *args,
 }
 
 /*
- * A name by which the loader of an API reaches its drivers, whoever that loader is: what their libraries
+ * A name by which the loader of an API enters its drivers, whoever that loader is: what their libraries
  * have there is led past us. Several libraries have it, so none of them is a driver that we know, and a
- * search that did not name one is answered natively. What a driver itself asks for is its own affair.
+ * search behind the caller is the C library's own. What a driver itself asks for is its own affair.
  */
+static bool lookup_is_door(const char *name)
+{
+	static const char *const names[] = {"vk_icdGetInstanceProcAddr", "vk_icdGetPhysicalDeviceProcAddr",
+					    "clGetExtensionFunctionAddress", "clIcdGetPlatformIDsKHR"};
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		if (text_same(name, names[i]))
+			return true;
+	return false;
+}
+
 static bool lookup_find_door(const struct lookup_dlsym_args *args, struct lookup_answer *ret_answer)
 {
 	void *p;
 
-	if (args->name[0] != 'v' || args->name[1] != 'k' || args->name[2] != '_' || guest_inside() ||
-	    args->handle == RTLD_NEXT)
+	if (args->handle == RTLD_NEXT || !lookup_is_door(args->name) || guest_inside())
 		return false;
 	p = lookup_ask(args, args->handle);
 	if (!p)

@@ -18,6 +18,8 @@ static enum swap_why obstacles_kind(const struct object *object)
 		return object->flags & OBJECT_UNSEEN ? SWAP_MANAGED : SWAP_FIXED;
 	case OBJECT_ARRAY:
 		return SWAP_ARRAYS;
+	case OBJECT_OPENCL:
+		return SWAP_FIXED;
 	case OBJECT_HANDLE:
 		if (!(object->flags & OBJECT_BACKED))
 			return object->flags & OBJECT_IMPORTED ? SWAP_IMPORTS : SWAP_HANDLES;

@@ -218,6 +218,7 @@ enum swap_why {
 	SWAP_RINGS,   /* work by render nodes, as of graphics */
 	SWAP_VIEWS,   /* mapped for the CPU, where nobody could wait */
 	SWAP_FILE,    /* no file for memory without room on the host */
+	SWAP_OTHERS,  /* memory by APIs beside CUDA */
 	SWAP_WHYS,
 };
 

@@ -107,6 +107,7 @@ static const char *const troubles[SWAP_WHYS] = {
 	[SWAP_ADDRESS] = "memory without an address",
 	[SWAP_RINGS] = "render nodes' work",
 	[SWAP_VIEWS] = "memory mapped for the CPU",
+	[SWAP_OTHERS] = "memory by Vulkan or OpenCL",
 	[SWAP_FILE] = "no file",
 };
 

@@ -197,6 +197,7 @@ static void moving_say_why(const struct moving *moving, const struct slot_info *
 			       "are of managed memory, which cannot leave; have it use others",
 		[SWAP_GRAPHS] = "of memory that graphs allocate, which cannot leave yet",
 		[SWAP_FIXED] = "by a CUDA 3 interface, which cannot leave",
+		[SWAP_OTHERS] = "of memory by Vulkan or OpenCL, which cannot leave",
 		[SWAP_SVM] = "of its own memory on AMD GPUs (SVM), which cannot leave yet",
 		[SWAP_DMABUFS] = "of memory that was exported as dma-bufs, which cannot leave yet",
 		[SWAP_NODES] = "of memory by handles of render nodes, which could not be made again: the "
@@ -253,6 +254,7 @@ static void moving_say_why(const struct moving *moving, const struct slot_info *
 	case SWAP_RINGS:
 		say_note("%s has given work to a render node (graphics, video), which cannot leave", who);
 		break;
+	case SWAP_OTHERS:
 	case SWAP_SVM:
 	case SWAP_DMABUFS:
 	case SWAP_NODES:

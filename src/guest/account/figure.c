@@ -351,11 +351,11 @@ static bool figure_split(struct guest *guest, struct guest_device *device,
  * Is what is left of the figure contexts alone? Nothing was ever loaded into them, and the driver is
  * not still taking back what was freed a moment ago.
  */
-static bool figure_is_pure(struct guest_device *device)
+static bool figure_is_pure(struct guest *guest, struct guest_device *device)
 {
 	uint64_t released = atomic_load(&device->account->released_ns);
 
-	return !atomic_load(&device->account->loaded) &&
+	return !atomic_load(&guest->account->others) && !atomic_load(&device->account->loaded) &&
 	       (!released || now_ns(CLOCK_MONOTONIC_COARSE) > released + LATER_NS);
 }
 
@@ -434,7 +434,7 @@ static bool figure_settle(struct guest *guest, struct guest_device *device,
 	if (!figure_is_undisturbed(device, look))
 		return false;
 	context_measure(guest, device, rest > stacks ? rest - stacks : 0,
-			!doubt && figure_is_pure(device));
+			!doubt && figure_is_pure(guest, device));
 	guessed = atomic_exchange(&device->account->guessed, false);
 	if (!figure_split(guest, device, &moment->after, rest)) {
 		if (guessed) {
@@ -685,6 +685,20 @@ void figure_note_guess(struct guest *guest)
 	} while (again != any);
 }
 
+bool figure_lists_own(struct guest *guest, const uint8_t uuid[16], int ledger_device)
+{
+	struct figure_look *look = figure_look_new(guest);
+	struct slot_info info;
+	uint64_t figure;
+	bool listed = look && !driver_list_read(guest, uuid, ledger_device, &look->list) &&
+		      !slot_info(guest->ledger, slot_index(guest->claimed), &info) &&
+		      !figure_of(look, info.driver_pid, &figure);
+
+	if (look)
+		figure_look_free(guest, look);
+	return listed;
+}
+
 #define DEATH_NAP_NS  1000000
 #define DEATH_WAIT_NS UINT64_C(1000000000) /* for all of them together */
 
@@ -807,12 +821,13 @@ void figure_measure_first(struct guest *guest, struct guest_device *device)
 	struct slot_info info;
 	uint64_t figure;
 
-	if (look && !driver_list_read(guest, device->uuid, device->ledger, &look->list) &&
+	if (look && !atomic_load(&guest->account->others) &&
+	    !driver_list_read(guest, device->uuid, device->ledger, &look->list) &&
 	    !slot_info(guest->ledger, slot_index(slot), &info) &&
 	    !figure_of(look, info.driver_pid, &figure))
 		context_measure(guest, device, figure,
 				atomic_load(&device->account->contexts) == 1 &&
-					figure_is_pure(device));
+					figure_is_pure(guest, device));
 	if (look)
 		figure_look_free(guest, look);
 }

@@ -109,6 +109,9 @@ void figure_await_dead(struct guest *guest, struct guest_device *device);
 int figure_tenant(struct guest *guest, const uint8_t uuid[16], int ledger_device,
 		  uint64_t *ret_bytes);
 
+/* True if the driver lists this process there by a pid that is known here. Needs its slot. */
+bool figure_lists_own(struct guest *guest, const uint8_t uuid[16], int ledger_device);
+
 /*
  * In a container nobody but a daemon outside knows by which pid the driver lists this process, and it
  * looks once a second. Finds out (own_pid.h), or waits until it has said so, once and for no longer

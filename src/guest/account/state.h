@@ -41,6 +41,7 @@ struct account_state {
 	_Atomic uint64_t told_until_ns;	  /* end of its wait for its driver's pid, see figure.h */
 	_Atomic uint64_t own_pid_due_ns;  /* it may be looked for then, see own_pid.h */
 	_Atomic uint32_t own_pid_tries;
+	_Atomic bool others; /* APIs beside CUDA have memory here: what is in the figure may be theirs */
 	_Atomic bool guesses_stay; /* NVML does not tell others what their contexts take */
 	_Atomic bool guess_asked;  /* a thread is to look at a guess, see later.h */
 	_Atomic uint32_t later; /* a thread looks at figures once more, see later.h */

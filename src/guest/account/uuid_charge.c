@@ -11,6 +11,7 @@
 #include "base/number.h"
 #include "guest/account/figure.h"
 #include "guest/account/view.h"
+#include "guest/core/object.h"
 #include "guest/core/own_nvml.h"
 #include "guest/core/trace.h"
 #include "ledger/quota.h"
@@ -108,14 +109,10 @@ void uuid_device_view(struct guest *guest, const struct uuid_device *device, uin
 
 void uuid_charge_stale(struct guest *guest, struct uuid_device *device)
 {
-	int ledger;
-
-	atomic_store(&device->looked_ns, 0);
-	if (guest_mode(guest) != GUEST_LIMITED || guest_by_driver(guest) || !own_nvml_load())
+	if (guest_mode(guest) != GUEST_LIMITED)
 		return;
-	ledger = uuid_device_ledger(guest, device);
-	if (ledger >= 0)
-		own_nvml_begin(guest, ledger);
+	atomic_store(&guest->account->others, true);
+	atomic_store(&device->looked_ns, 0);
 }
 
 static bool uuid_charge_is_near(struct guest *guest, int ledger, uint64_t bytes, uint64_t limit)
@@ -132,30 +129,52 @@ static void uuid_charge_look(struct guest *guest, struct uuid_device *device, in
 	uint64_t last = atomic_load(&device->looked_ns), now = now_ns(CLOCK_MONOTONIC_COARSE);
 	bool near = uuid_charge_is_near(guest, ledger, bytes, limit);
 
-	if ((last && now < last + (near ? LOOK_NS : GLANCE_NS)) ||
-	    (!near && !own_nvml_settled(guest, ledger)))
+	if ((last && now < last + (near ? LOOK_NS : GLANCE_NS)) || !own_nvml_load())
 		return;
-	figure_reconcile_others(guest, device->uuid, ledger);
-	atomic_store(&device->looked_ns, now);
+	if (!near && !own_nvml_settled(guest, ledger))
+		own_nvml_begin(guest, ledger);
+	else if (atomic_compare_exchange_strong(&device->looked_ns, &last, now))
+		figure_reconcile_others(guest, device->uuid, ledger);
 }
 
-/*
- * Where the driver's figure decides and this process has no CUDA: what the tenant has by that and by
- * the ledger, which is read first, as in charge.c.
- */
+/* --- Where the driver's figure decides, and this process has no CUDA ------------------------------ */
+
+#define SETTLE_NS     (20 * NS_PER_MS)
+#define SETTLE_NAP_NS (NS_PER_MS / 5)
+
+/* What the tenant has by the figure and by the ledger, which is read first, as in charge.c. */
+static uint64_t uuid_charge_sum_by_driver(struct guest *guest, const struct uuid_device *device,
+					  int ledger)
+{
+	bool holds = object_count(guest->objects, OBJECT_VULKAN) ||
+		     object_count(guest->objects, OBJECT_OPENCL);
+	uint64_t kept = quota_used(guest->ledger, ledger), figure;
+
+	if (figure_tenant(guest, device->uuid, ledger, &figure) ||
+	    (holds && !figure_lists_own(guest, device->uuid, ledger)))
+		return UINT64_MAX;
+	return sat_add_u64(kept, figure);
+}
+
+/* A sibling's bytes on their way count twice from when the driver has them until the sibling commits. */
 static int uuid_charge_reserve_by_driver(struct guest *guest, const struct uuid_device *device,
 					 struct slot *slot, int ledger, uint64_t bytes, uint64_t limit)
 {
-	uint64_t kept, figure;
+	uint64_t until = now_monotonic_ns() + SETTLE_NS;
+	bool pending;
 
 	if (bytes > QUOTA_RESERVE_MAX)
 		return -EDQUOT;
-	quota_publish(slot, ledger, bytes);
-	kept = quota_used(guest->ledger, ledger);
-	if (!figure_tenant(guest, device->uuid, ledger, &figure) &&
-	    sat_add_u64(kept, figure) <= limit)
-		return 0;
-	quota_cancel(slot, ledger, bytes);
+	do {
+		quota_publish(slot, ledger, bytes);
+		if (uuid_charge_sum_by_driver(guest, device, ledger) <= limit)
+			return 0;
+		quota_cancel(slot, ledger, bytes);
+		quota_reclaim(guest->ledger);
+		pending = bytes <= limit && quota_pending(guest->ledger, ledger);
+		if (pending)
+			nap_ns(SETTLE_NAP_NS);
+	} while (pending && now_monotonic_ns() < until);
 	quota_count_refusal(slot, ledger);
 	return -EDQUOT;
 }
@@ -185,6 +204,7 @@ static int uuid_charge_reserve_held(struct guest *guest, struct uuid_device *dev
 		*ret = charge;
 		return r;
 	}
+	atomic_store(&guest->account->others, true);
 	charge.ledger = uuid_device_ledger(guest, device);
 	r = charge.ledger < 0 ? charge.ledger : guest_claim_slot(guest, &charge.slot);
 	if (!r)

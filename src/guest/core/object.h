@@ -162,7 +162,8 @@ struct object {
 			uint64_t gtt, userptr;
 		} amd; /* OBJECT_KFD, OBJECT_GEM, OBJECT_DMABUF */
 		struct {
-			uint64_t device; /* its logical device */
+			uint64_t device; /* the serial of its logical device */
+			struct stamp stamp; /* of the descriptor that it was imported by */
 			uint32_t mask;	 /* devices of that one's group that have it, a bit each */
 			uint32_t number; /* that its descriptors are stamped with; 0: none */
 		} vulkan;		 /* OBJECT_VULKAN */

@@ -19,7 +19,8 @@ static enum swap_why obstacles_kind(const struct object *object)
 	case OBJECT_ARRAY:
 		return SWAP_ARRAYS;
 	case OBJECT_OPENCL:
-		return SWAP_FIXED;
+	case OBJECT_VULKAN:
+		return SWAP_OTHERS;
 	case OBJECT_HANDLE:
 		if (!(object->flags & OBJECT_BACKED))
 			return object->flags & OBJECT_IMPORTED ? SWAP_IMPORTS : SWAP_HANDLES;

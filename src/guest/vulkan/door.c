@@ -6,15 +6,15 @@
  */
 #include "guest/vulkan/door.h"
 
-#include <stdlib.h>
-#include <string.h>
+#include <dlfcn.h>
 
-#include "base/pages.h"
 #include "base/text.h"
 #include "guest/vulkan/hook.h"
 
-#define SLOTS(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7)
-#define SLOT_COUNT 8
+#define SLOTS(X)                                                                              \
+	X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12) X(13) X(14) X(15) \
+	X(16) X(17) X(18) X(19) X(20) X(21) X(22) X(23) X(24) X(25) X(26) X(27) X(28) X(29) X(30) X(31)
+#define SLOT_COUNT 32
 
 typedef PFN_vkVoidFunction door_fn(VkInstance instance, const char *name);
 
@@ -99,6 +99,9 @@ static VkResult door_create_instance(int slot, const VkInstanceCreateInfo *info,
 	if (r)
 		return r;
 	door_fill(&driver, real, *ret);
+	/* A driver that stands before another one, and let that be found by itself: it is known. */
+	if (driver.vkDestroyInstance == hook_vkDestroyInstance)
+		return VK_SUCCESS;
 	known = known_begin(*ret);
 	if (!known) {
 		VULKAN_DO(&driver, vkDestroyInstance, (*ret, allocator));
@@ -129,7 +132,10 @@ PFN_vkVoidFunction vulkan_hook_for(const char *name, PFN_vkVoidFunction answer)
 {
 	if (!answer)
 		return NULL;
-#define VULKAN_NONE(name)
+	/* None that a driver gives for an object leads past the slot. */
+#define VULKAN_NONE(row)           \
+	if (text_same(name, #row)) \
+		return NULL;
 #define VULKAN_INSTANCE(row)                \
 	if (text_same(name, #row))          \
 		return (PFN_vkVoidFunction)hook_##row;
@@ -186,9 +192,10 @@ PFN_vkVoidFunction hook_vk_icdGetPhysicalDeviceProcAddr(VkInstance instance, con
 {
 	struct known *known = known_find(instance);
 
-	return known ? vulkan_hook_for(pName, VULKAN_ASK(&known->driver, vk_icdGetPhysicalDeviceProcAddr,
-							 (instance, pName)))
-		     : NULL;
+	if (!known || !known->driver.vk_icdGetPhysicalDeviceProcAddr)
+		return NULL;
+	return vulkan_hook_for(pName, VULKAN_ASK(&known->driver, vk_icdGetPhysicalDeviceProcAddr,
+						 (instance, pName)));
 }
 
 PFN_vkVoidFunction hook_vkGetDeviceProcAddr(VkDevice device, const char *pName)
@@ -202,13 +209,24 @@ PFN_vkVoidFunction hook_vkGetDeviceProcAddr(VkDevice device, const char *pName)
 
 /* --- The library's own two -------------------------------------------------------------------- */
 
+/* A loader opens a driver for a look, and closes it: then nobody calls by the slot any more. */
+static bool door_is_left(void *real)
+{
+	Dl_info info;
+
+	return !real || !dladdr(real, &info);
+}
+
 /* The slot of an address, which may be a new one. -1: all are of others. */
 static int door_slot(_Atomic(void *) *slots, void *real)
 {
+	for (int i = 0; i < SLOT_COUNT; i++)
+		if (atomic_load(&slots[i]) == real)
+			return i;
 	for (int i = 0; i < SLOT_COUNT; i++) {
-		void *is = NULL;
+		void *is = atomic_load(&slots[i]);
 
-		if (atomic_compare_exchange_strong(&slots[i], &is, real) || is == real)
+		if (is == real || (door_is_left(is) && atomic_compare_exchange_strong(&slots[i], &is, real)))
 			return i;
 	}
 	return -1;

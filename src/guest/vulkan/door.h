@@ -5,8 +5,7 @@
 
 /*
  * What is handed out for a name that a library has, which is `real` there: a function in front of it
- * where this process is in a tenant, else itself. NULL where it is one driver too many: nobody has
- * eight.
+ * where this process is in a tenant, else itself. NULL where 32 drivers are open beside it.
  */
 void *vulkan_door(const char *name, void *real);
 

@@ -6,7 +6,11 @@
  */
 #include <string.h>
 
+#include <sys/mman.h>
+
 #include "base/number.h"
+#include "base/pages.h"
+#include "guest/core/object.h"
 #include "guest/vulkan/hook.h"
 #include "guest/vulkan/memory.h"
 
@@ -57,7 +61,8 @@ static void device_learn(const struct vulkan_driver *driver, VkPhysicalDevice de
 
 	VULKAN_DO(driver, vkGetPhysicalDeviceProperties, (device, &properties));
 	known->physical.charged = properties.vendorID == VENDOR_NVIDIA;
-	if (!known->physical.charged || !device_ask_uuid(driver, device, known->physical.device.uuid))
+	if (!known->physical.charged || !device_ask_uuid(driver, device, known->physical.device.uuid) ||
+	    !memcmp(known->physical.device.uuid, (uint8_t[VK_UUID_SIZE]){0}, VK_UUID_SIZE))
 		return;
 	device_learn_memory(driver, device, known);
 	known->physical.ours = uuid_device_open(guest_get(), &known->physical.device);
@@ -143,10 +148,12 @@ static VkResult device_groups(VkInstance instance, device_groups_fn *real, uint3
 			      VkPhysicalDeviceGroupProperties *ret)
 {
 	struct known *known = known_find(instance);
-	VkPhysicalDeviceGroupProperties all[PHYSICAL_DEVICES];
+	VkPhysicalDeviceGroupProperties *all = pages_map(PHYSICAL_DEVICES * sizeof(*all));
 	uint32_t has = PHYSICAL_DEVICES, n = 0;
 	VkResult r;
 
+	if (!all)
+		return VK_ERROR_OUT_OF_HOST_MEMORY;
 	for (int i = 0; i < PHYSICAL_DEVICES; i++)
 		all[i] = (VkPhysicalDeviceGroupProperties){
 			.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_GROUP_PROPERTIES};
@@ -154,14 +161,15 @@ static VkResult device_groups(VkInstance instance, device_groups_fn *real, uint3
 	guest_depth++;
 	r = real(instance, &has, all);
 	guest_depth--;
-	if (r && r != VK_INCOMPLETE)
-		return r;
-	for (uint32_t i = 0; i < has; i++) {
+	for (uint32_t i = 0; i < has && (!r || r == VK_INCOMPLETE); i++) {
 		device_trim_group(known, &all[i]);
 		if (all[i].physicalDeviceCount)
 			all[n++] = all[i];
 	}
-	return device_list_groups(n, all, count, ret);
+	if (!r || r == VK_INCOMPLETE)
+		r = device_list_groups(n, all, count, ret);
+	munmap(all, PHYSICAL_DEVICES * sizeof(*all));
+	return r;
 }
 
 #define GROUPS(name)                                                                         \
@@ -247,6 +255,7 @@ VkResult hook_vkCreateDevice(VkPhysicalDevice physicalDevice, const VkDeviceCrea
 	known->instance = physical->instance;
 	known->driver = made.driver;
 	known->device = made.device;
+	known->device.serial = object_generation();
 	known_publish(known, *pDevice);
 	device_changed(known);
 	return VK_SUCCESS;
@@ -262,6 +271,6 @@ void hook_vkDestroyDevice(VkDevice device, const VkAllocationCallbacks *pAllocat
 	memcpy(&was, known, sizeof(was));
 	known_forget(known);
 	VULKAN_DO(&was.driver, vkDestroyDevice, (device, pAllocator));
-	vulkan_memory_gone(&was, device);
+	vulkan_memory_gone(&was);
 	device_changed(&was);
 }

@@ -20,9 +20,9 @@
 /* The least that the driver takes of a device: a large page of the GPU. */
 #define PAGE_BYTES (UINT64_C(64) << 10)
 
-static uint64_t memory_key(VkDevice device, VkDeviceMemory memory)
+static uint64_t memory_key(const struct known *known, VkDeviceMemory memory)
 {
-	return hash_word(hash_word(HASH_SEED, (uintptr_t)device), (uintptr_t)memory);
+	return hash_word(hash_word(HASH_SEED, known->device.serial), (uintptr_t)memory);
 }
 
 /* The devices of a group that are to have the memory, a bit each; 0: it is no device's. */
@@ -37,7 +37,7 @@ static uint32_t memory_devices(const struct known *known, const VkMemoryAllocate
 		return 0;
 	flags = vulkan_chained(info->pNext, VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_FLAGS_INFO);
 	if (flags && flags->flags & VK_MEMORY_ALLOCATE_DEVICE_MASK_BIT)
-		return flags->deviceMask & all;
+		return flags->deviceMask & all ? flags->deviceMask & all : all;
 	return first->physical.multi_types & type ? all : 1;
 }
 
@@ -80,7 +80,7 @@ static bool memory_join(struct guest *guest, const struct known *known, const Vk
 
 	if (!device || !import || guest_by_driver(guest) ||
 	    import->handleType != VK_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD_BIT ||
-	    !stamp_read(import->fd, NULL, &key))
+	    !stamp_read(import->fd, &object->vulkan.stamp, &key))
 		return false;
 	entry_hold(guest, key, object);
 	r = uuid_charge_share(guest, device, key, object->bytes, false);
@@ -128,13 +128,13 @@ static VkResult memory_allocate(struct guest *guest, struct known *known, VkDevi
 	struct object object = {.kind = OBJECT_VULKAN, .category = CAT_ARRAY, .device = -1,
 				.size = info->allocationSize,
 				.bytes = round_up(info->allocationSize, PAGE_BYTES),
-				.vulkan = {.device = (uintptr_t)device, .mask = mask}};
+				.vulkan = {.device = known->device.serial, .mask = mask}};
 	VkResult r;
 
 	if (!memory_begin(guest, known, info, &object, charge))
 		return VK_ERROR_OUT_OF_DEVICE_MEMORY;
 	r = VULKAN_ASK(&known->driver, vkAllocateMemory, (device, info, allocator, ret));
-	object.key = r ? 0 : memory_key(device, *ret);
+	object.key = r ? 0 : memory_key(known, *ret);
 	if (!r && object_put(guest->objects, &object)) {
 		VULKAN_DO(&known->driver, vkFreeMemory, (device, *ret, allocator));
 		r = VK_ERROR_OUT_OF_HOST_MEMORY;
@@ -199,8 +199,13 @@ static void memory_export(struct guest *guest, const struct known *known, uint64
 	struct uuid_device *device;
 	struct object with = {.kind = OBJECT_NONE};
 
-	if (!object_change(guest->objects, OBJECT_VULKAN, key, false, memory_number, &object) ||
-	    object.flags & OBJECT_IMPORTED || !(device = memory_device(known, object.vulkan.mask)) ||
+	if (!object_change(guest->objects, OBJECT_VULKAN, key, false, memory_number, &object))
+		return;
+	if (object.flags & OBJECT_IMPORTED) {
+		stamp_put_as(fd, &object.vulkan.stamp);
+		return;
+	}
+	if (!(device = memory_device(known, object.vulkan.mask)) ||
 	    !stamp_put(guest, fd, object.vulkan.number, &with.shared) ||
 	    !object_change(guest->objects, OBJECT_VULKAN, key, false, memory_mark, &with) ||
 	    with.flags & OBJECT_SHARED)
@@ -220,10 +225,12 @@ VkResult hook_vkGetMemoryFdKHR(VkDevice device, const VkMemoryGetFdInfoKHR *pGet
 
 	if (!known)
 		return VK_ERROR_INITIALIZATION_FAILED;
+	if (!known->driver.vkGetMemoryFdKHR)
+		return VK_ERROR_EXTENSION_NOT_PRESENT;
 	r = VULKAN_ASK(&known->driver, vkGetMemoryFdKHR, (device, pGetFdInfo, pFd));
 	if (!r && guest_mode(guest) == GUEST_LIMITED && !guest_by_driver(guest) &&
 	    pGetFdInfo->handleType == VK_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD_BIT)
-		memory_export(guest, known, memory_key(device, pGetFdInfo->memory), *pFd);
+		memory_export(guest, known, memory_key(known, pGetFdInfo->memory), *pFd);
 	return r;
 }
 
@@ -255,7 +262,7 @@ void hook_vkFreeMemory(VkDevice device, VkDeviceMemory memory, const VkAllocatio
 	if (!known)
 		return;
 	if (!memory || guest_mode(guest) != GUEST_LIMITED ||
-	    !object_take(guest->objects, OBJECT_VULKAN, memory_key(device, memory), &object)) {
+	    !object_take(guest->objects, OBJECT_VULKAN, memory_key(known, memory), &object)) {
 		VULKAN_DO(&known->driver, vkFreeMemory, (device, memory, pAllocator));
 		return;
 	}
@@ -264,20 +271,21 @@ void hook_vkFreeMemory(VkDevice device, VkDeviceMemory memory, const VkAllocatio
 	memory_end_release(guest, &object, charge);
 }
 
-static bool memory_is_of(const struct object *object, void *device)
+static bool memory_is_of(const struct object *object, void *serial)
 {
-	return object->kind == OBJECT_VULKAN && object->vulkan.device == (uintptr_t)device;
+	return object->kind == OBJECT_VULKAN && object->vulkan.device == *(const uint64_t *)serial;
 }
 
-void vulkan_memory_gone(const struct known *known, VkDevice device)
+void vulkan_memory_gone(const struct known *known)
 {
 	struct uuid_charge charge[VK_MAX_DEVICE_GROUP_SIZE];
 	struct guest *guest = guest_get();
+	uint64_t serial = known->device.serial;
 	struct object *object;
 
 	if (guest_mode(guest) != GUEST_LIMITED)
 		return;
-	OBJECT_SWEEP (object, guest->objects, memory_is_of, device) {
+	OBJECT_SWEEP (object, guest->objects, memory_is_of, &serial) {
 		memory_begin_release(guest, known, object->vulkan.mask, charge);
 		memory_end_release(guest, object, charge);
 	}

@@ -33,14 +33,12 @@ struct known *known_find(const void *handle)
 	return known;
 }
 
-/* One that has the handle is of an object that is gone: the driver gave the address again. */
 static struct known *known_take_unused(const void *handle)
 {
 	for (struct known *known = known_first(handle); known; known = known->next) {
-		void *is = atomic_load(&known->handle);
+		void *nothing = NULL;
 
-		if ((!is || is == handle) &&
-		    atomic_compare_exchange_strong(&known->handle, &is, &known_busy))
+		if (atomic_compare_exchange_strong(&known->handle, &nothing, &known_busy))
 			return known;
 	}
 	return NULL;
@@ -81,12 +79,18 @@ void known_forget(struct known *known)
 	atomic_store_explicit(&known->handle, NULL, memory_order_release);
 }
 
+static bool known_is_published(struct known *known)
+{
+	void *handle = atomic_load_explicit(&known->handle, memory_order_acquire);
+
+	return handle && handle != &known_busy;
+}
+
 void known_forget_instance(struct known *instance)
 {
 	for (int i = 0; i < BUCKETS; i++)
 		for (struct known *known = atomic_load(&buckets[i]); known; known = known->next)
-			if (known != instance && atomic_load(&known->handle) &&
-			    known->instance == instance)
+			if (known != instance && known_is_published(known) && known->instance == instance)
 				known_forget(known);
 	known_forget(instance);
 }

@@ -7,6 +7,7 @@
  * No lock: a record is published by its handle, and forgotten by taking that away. Whoever has a handle
  * has the right to use it, so its record does not change meanwhile (Vulkan asks that of programs).
  * Records are used again, and never unmapped.
+ * Two threads that meet a physical device at once make a record each, which say the same.
  */
 #ifndef ALLOT_GUEST_VULKAN_KNOWN_H
 #define ALLOT_GUEST_VULKAN_KNOWN_H
@@ -35,7 +36,8 @@ struct known {
 			struct uuid_device device;
 		} physical;
 		struct {
-			uint32_t n; /* devices of its group, or 1 */
+			uint64_t serial; /* no other logical device of the process has had it */
+			uint32_t n;	 /* devices of its group, or 1 */
 			struct known *physical[VK_MAX_DEVICE_GROUP_SIZE];
 		} device;
 	};

@@ -6,6 +6,6 @@
 #include "guest/vulkan/known.h"
 
 /* The driver has destroyed the device: what the program has not freed is gone with it. */
-void vulkan_memory_gone(const struct known *known, VkDevice device);
+void vulkan_memory_gone(const struct known *known);
 
 #endif

@@ -152,6 +152,17 @@ class Vulkan(Case):
         self.assertEqual(self.ask(b, "take 256"), "took 0")
         self.quit(b)
 
+    def test_by_driver(self):
+        """The driver's figure may be what counts."""
+        process = self.start("--memory", "256MiB", "--accounting", "driver")
+        took = 0
+        while (said := self.ask(process, "take 32")).startswith("took"):
+            took += 32
+        self.assertEqual((said, took, self.used()), (OUT_OF_DEVICE_MEMORY, 256, 256))
+        self.assertEqual(self.ask(process, "drop 0"), "dropped")
+        self.assertEqual(self.ask(process, "take 32"), "took 0")
+        self.quit(process)
+
     def test_drivers_own(self):
         """What the driver takes for itself counts from the next allocation on."""
         process = self.start("--memory", "256MiB", env={"ALLOT_SIM_VULKAN_CONTEXT": "40MiB"})
@@ -269,6 +280,21 @@ class BesideCuda(Case):
                 self.assertLessEqual(self.used(), 800)
             self.assertEqual(self.device()["used_bytes"], self.used() * MIB)
             self.quit(process)
+
+    def test_suspend(self):
+        """It says what stays, and moves nothing."""
+        process = self.start("--memory", "800MiB", "--swappable")
+        self.assertEqual(self.ask(process, "cuda 100"), "cuda 0")
+        self.assertEqual(self.ask(process, "take 64"), "took 0")
+        done = subprocess.run([ALLOT, "suspend", "t"], env=self.env, capture_output=True, text=True,
+                              check=False, timeout=LONG)
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn("64 MiB of memory by Vulkan or OpenCL, which cannot leave", done.stderr)
+        self.assertEqual(self.device()["used_bytes"], self.used() * MIB)
+        self.assertEqual(self.ask(process, "drop 0"), "dropped")
+        subprocess.run([ALLOT, "suspend", "t"], env=self.env, check=True, timeout=LONG)
+        subprocess.run([ALLOT, "resume", "t"], env=self.env, check=True, timeout=LONG)
+        self.quit(process)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who uses a device, and how much of it, as NVML lists them: by the pids that the driver knows. */
+/* Processes that use a device, and how much of it, as NVML lists them: by the pids that the driver knows. */
 #ifndef ALLOT_GUEST_ACCOUNT_DRIVER_LIST_H
 #define ALLOT_GUEST_ACCOUNT_DRIVER_LIST_H
 

@@ -142,7 +142,7 @@ static void uuid_charge_look(struct guest *guest, struct uuid_device *device, in
 #define SETTLE_NS     (20 * NS_PER_MS)
 #define SETTLE_NAP_NS (NS_PER_MS / 5)
 
-/* What the tenant has by the figure and by the ledger, which is read first, as in charge.c. */
+/* The tenant's bytes by the figure and by the ledger, which is read first, as in charge.c. */
 static uint64_t uuid_charge_sum_by_driver(struct guest *guest, const struct uuid_device *device,
 					  int ledger)
 {

@@ -64,7 +64,7 @@ void uuid_charge_commit(struct uuid_charge *charge);
 void uuid_charge_cancel(struct uuid_charge *charge);
 
 /*
- * Adds this process to who holds memory that goes from process to process, by its key (ledger/shared.h).
+ * Adds this process to the holders of memory that goes from process to process, by its key (ledger/shared.h).
  * `covered`: it is exported, and charged. Else it is imported, and admitted. Errors of shared_add.
  */
 int uuid_charge_share(struct guest *guest, struct uuid_device *device, struct shared_key key,

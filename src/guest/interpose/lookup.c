@@ -249,7 +249,7 @@ static bool lookup_find_in_libc(const struct lookup_dlsym_args *args,
 /*
  * A name by which the loader of an API enters its drivers, whoever that loader is: what their libraries
  * have there is led past us. Several libraries have it, so none of them is a driver that we know, and a
- * search behind the caller is the C library's own. What a driver itself asks for is its own affair.
+ * search behind the caller is the C library's own. A driver's own questions are its own affair.
  */
 static bool lookup_is_door(const char *name)
 {

@@ -4,7 +4,7 @@
 #define ALLOT_GUEST_VULKAN_DOOR_H
 
 /*
- * What is handed out for a name that a library has, which is `real` there: a function in front of it
+ * The function that is handed out for a name that a library has, which is `real` there: a function in front of it
  * where this process is in a tenant, else itself. NULL where 32 drivers are open beside it.
  */
 void *vulkan_door(const char *name, void *real);

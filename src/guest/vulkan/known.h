@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Vulkan's objects that calls are made of, as this process's drivers gave them: which driver an object
- * is of, and which device's memory it takes. What is known stays in a forked child, as the driver's own
+ * is of, and which device's memory it takes. Records stay in a forked child, as the driver's own
  * objects do.
  *
- * No lock: a record is published by its handle, and forgotten by taking that away. Whoever has a handle
- * has the right to use it, so its record does not change meanwhile (Vulkan asks that of programs).
+ * No lock: a record is published by its handle, and forgotten by taking that away. Vulkan asks of
+ * programs that an object is not destroyed while it is used, so a record does not change meanwhile.
  * Records are used again, and never unmapped.
  * Two threads that meet a physical device at once make a record each, which say the same.
  */

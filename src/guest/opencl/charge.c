@@ -59,3 +59,14 @@ void opencl_release_end(struct opencl_release *release)
 	EACH(i, release->devices)
 		uuid_charge_release_end(&release->of[i], release->bytes[i]);
 }
+
+void opencl_release_object(struct guest *guest, const struct object *object)
+{
+	struct opencl_release release;
+
+	if (object->kind == OBJECT_NONE || !object->opencl.devices)
+		return;
+	opencl_release_begin(guest, object->opencl.devices, &release);
+	opencl_release_add(&release, object->opencl.devices, object->bytes);
+	opencl_release_end(&release);
+}

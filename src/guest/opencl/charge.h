@@ -11,6 +11,7 @@
 
 #include "guest/account/uuid_charge.h"
 #include "guest/core/guest.h"
+#include "guest/core/object.h"
 #include "guest/opencl/state.h"
 
 struct opencl_charge {
@@ -35,5 +36,8 @@ struct opencl_release {
 void opencl_release_begin(struct guest *guest, uint64_t devices, struct opencl_release *ret);
 void opencl_release_add(struct opencl_release *release, uint64_t devices, uint64_t bytes);
 void opencl_release_end(struct opencl_release *release);
+
+/* Releases what an object of the table was charged, which the driver has freed. OBJECT_NONE: nothing. */
+void opencl_release_object(struct guest *guest, const struct object *object);
 
 #endif

@@ -95,10 +95,14 @@ uint64_t opencl_device_mask(struct guest *guest, const struct opencl_driver *dri
 	cl_device_id devices[OPENCL_DEVICES];
 	size_t bytes = 0;
 	uint64_t mask = 0;
+	cl_int r;
 
-	if (!context || OPENCL_DRIVER(driver, clGetContextInfo,
-				      (context, CL_CONTEXT_DEVICES, sizeof(devices), devices, &bytes)))
+	if (!context)
 		return 0;
+	r = OPENCL_DRIVER(driver, clGetContextInfo,
+			  (context, CL_CONTEXT_DEVICES, sizeof(devices), devices, &bytes));
+	if (r) /* the driver refuses a context that is none; of others nothing is known */
+		return r == CL_INVALID_CONTEXT ? 0 : UINT64_C(1) << OPENCL_DEVICE_MORE;
 	for (size_t i = 0; i < bytes / sizeof(devices[0]); i++) {
 		int index = opencl_device_index(guest, driver, devices[i]);
 

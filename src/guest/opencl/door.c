@@ -7,13 +7,17 @@
 #include <stddef.h>
 
 #include "base/text.h"
-#include "guest/opencl/device.h"
 #include "guest/opencl/driver.h"
 #include "guest/opencl/hooks.h"
 #include "guest/process/lookup_elf.h"
+#include "guest/process/lookup_libc.h"
+#include "guest/process/serial.h"
 
 /* The place of clGetExtensionFunctionAddress in the driver's table. It is in OpenCL 1.0. */
 #define TABLE_EXTENSION 65
+
+#define VENDOR_NVIDIA "NVIDIA Corporation"
+#define VENDOR_BYTES  128
 
 #define DOORS(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7)
 #define DOORS_N	 8
@@ -82,43 +86,61 @@ static bool door_is_hook(const void *p)
 	return false;
 }
 
+/*
+ * By its own name, so that nobody's devices begin to work because a program lists platforms. A platform
+ * that does not say is taken for one: hooks look at each device.
+ */
 static bool door_is_accounted(const struct opencl_functions *functions, cl_platform_id platform)
 {
-	cl_device_id devices[OPENCL_DEVICES];
-	struct uuid_device device;
-	cl_uint n = 0;
+	char vendor[VENDOR_BYTES] = "";
 	cl_int r;
 
 	guest_depth++;
-	r = functions->clGetDeviceIDs(platform, CL_DEVICE_TYPE_GPU, OPENCL_DEVICES, devices, &n);
+	r = functions->clGetPlatformInfo(platform, CL_PLATFORM_VENDOR, sizeof(vendor) - 1, vendor, NULL);
 	guest_depth--;
-	for (cl_uint i = 0; !r && i < n && i < OPENCL_DEVICES; i++)
-		if (opencl_device_ask(functions, devices[i], &device))
-			return true;
-	return false;
+	return r || text_same(vendor, VENDOR_NVIDIA);
 }
 
 static bool door_hook_table(void **table)
 {
-	void **entry = &table[TABLE_EXTENSION], *hook;
+	void **entry = &table[TABLE_EXTENSION], *own = __atomic_load_n(entry, __ATOMIC_ACQUIRE), *hook;
 
-	if (!*entry || door_is_hook(*entry))
+	if (!own || door_is_hook(own))
 		return true;
-	hook = door_hook_extension(*entry);
+	hook = door_hook_extension(own);
 	return hook && opencl_driver_store(entry, hook);
 }
 
-/* False: it has devices that are accounted, and cannot be hooked. */
+/*
+ * The driver stays loaded from then on: slots and doors have its addresses, and a library that comes to
+ * the same place has another table.
+ */
+static bool door_pin(void **table)
+{
+	Dl_info info;
+
+	return dladdr(table[TABLE_EXTENSION], &info) && info.dli_fname &&
+	       lookup_libc().dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
+}
+
+/* False: it is accounted, and cannot be hooked. */
 static bool door_meet(cl_platform_id platform)
 {
+	static struct serial meeting;
 	struct opencl_functions functions;
+	bool done;
 
 	if (!platform || opencl_driver_is_patched(platform))
 		return true;
 	opencl_driver_read(platform, &functions);
 	if (!door_is_accounted(&functions, platform))
 		return true;
-	return door_hook_table(*(void ***)platform) && opencl_driver_patch(platform, opencl_hooks);
+	serial_begin(&meeting);
+	done = opencl_driver_is_patched(platform) ||
+	       (door_pin(*(void ***)platform) && door_hook_table(*(void ***)platform) &&
+		opencl_driver_patch(platform, opencl_hooks));
+	serial_end(&meeting);
+	return done;
 }
 
 static cl_int door_ask_platforms(int door, cl_uint num_entries, cl_platform_id *platforms,

@@ -139,7 +139,9 @@ static struct opencl_driver *driver_find(void **table)
 
 bool opencl_driver_is_patched(const void *object)
 {
-	return driver_find(driver_table(object)) != NULL;
+	struct opencl_driver *driver = driver_find(driver_table(object));
+
+	return driver && atomic_load_explicit(&driver->done, memory_order_acquire);
 }
 
 static bool driver_store_all(struct opencl_driver *driver, void **table, void *const *hooks)
@@ -158,21 +160,25 @@ static bool driver_store_all(struct opencl_driver *driver, void **table, void *c
  *	driver->real = the driver's own
  *	driver->table = table
  *	table[...] = hook			hook: finds the slot by its table
+ *	driver->done
  */
 static bool driver_patch_alone(cl_platform_id platform, void *const *hooks)
 {
 	void **table = driver_table(platform);
-	struct opencl_driver *driver;
+	struct opencl_driver *driver = driver_find(table);
+	bool done;
 
-	if (driver_find(table))
-		return true;
-	driver = driver_find(NULL);
-	if (!driver)
-		return false;
-	driver->platform = platform;
-	opencl_driver_read(platform, &driver->real);
-	atomic_store_explicit(&driver->table, table, memory_order_release);
-	return driver_store_all(driver, table, hooks);
+	if (!driver) {
+		driver = driver_find(NULL);
+		if (!driver)
+			return false;
+		driver->platform = platform;
+		opencl_driver_read(platform, &driver->real);
+		atomic_store_explicit(&driver->table, table, memory_order_release);
+	}
+	done = driver_store_all(driver, table, hooks);
+	atomic_store_explicit(&driver->done, done, memory_order_release);
+	return done;
 }
 
 bool opencl_driver_patch(cl_platform_id platform, void *const *hooks)

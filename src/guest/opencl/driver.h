@@ -26,6 +26,7 @@ struct opencl_functions {
 
 struct opencl_driver {
 	_Atomic(void **) table; /* NULL: a free slot. Set when the rest is */
+	_Atomic bool done;	/* and all entries are hooks */
 	cl_platform_id platform;
 	struct opencl_functions real;
 };

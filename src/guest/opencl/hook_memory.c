@@ -56,15 +56,13 @@ static bool memory_begin(cl_context context, uint64_t bytes, cl_int *errcode_ret
 
 static void memory_give_back(struct guest *guest, const struct object *object)
 {
-	struct opencl_release release;
+	uint64_t here = memory_releasing ? memory_releasing->devices : 0;
+	struct object rest = *object;
 
-	if (memory_releasing && (memory_releasing->devices & object->opencl.devices)) {
+	if (here & object->opencl.devices)
 		opencl_release_add(memory_releasing, object->opencl.devices, object->bytes);
-		return;
-	}
-	opencl_release_begin(guest, object->opencl.devices, &release);
-	opencl_release_add(&release, object->opencl.devices, object->bytes);
-	opencl_release_end(&release);
+	rest.opencl.devices &= ~here;
+	opencl_release_object(guest, &rest);
 }
 
 /* By the driver, in whichever thread. A forked child has nothing of its parent's. */
@@ -83,11 +81,12 @@ static bool memory_note(const struct memory_making *making, cl_mem memory, uint6
 	const struct opencl_driver *driver = making->driver;
 	struct object object = {.kind = OBJECT_OPENCL, .key = (uintptr_t)memory, .device = -1,
 				.category = CAT_ARRAY, .bytes = bytes, .size = bytes,
-				.opencl = {.devices = making->charge.devices}};
+				.opencl = {.devices = making->charge.devices}}, before;
 
 	if (!driver->real.clSetMemObjectDestructorCallback ||
-	    object_put(making->guest->objects, &object))
+	    object_exchange(making->guest->objects, &object, &before))
 		return false;
+	opencl_release_object(making->guest, &before);
 	if (!OPENCL_DRIVER(driver, clSetMemObjectDestructorCallback, (memory, memory_destroyed, NULL)))
 		return true;
 	object_take(making->guest->objects, OBJECT_OPENCL, object.key, &object);

@@ -19,12 +19,14 @@ static void *svm_alloc(struct guest *guest, const struct opencl_driver *driver, 
 	void *at = OPENCL_DRIVER(driver, clSVMAlloc, (context, flags, size, alignment));
 	struct object object = {.kind = OBJECT_OPENCL, .key = (uintptr_t)at, .device = -1,
 				.category = CAT_ARRAY, .bytes = charge->bytes, .size = size,
-				.opencl = {.devices = charge->devices}};
+				.opencl = {.devices = charge->devices}}, before;
 
-	if (at && object_put(guest->objects, &object)) {
+	if (at && object_exchange(guest->objects, &object, &before)) {
 		driver->real.clSVMFree(context, at);
 		return NULL;
 	}
+	if (at)
+		opencl_release_object(guest, &before);
 	return at;
 }
 

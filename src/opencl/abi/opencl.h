@@ -46,6 +46,7 @@ typedef struct _cl_event *cl_event;
 #define CL_MEM_OBJECT_ALLOCATION_FAILURE -4
 #define CL_OUT_OF_HOST_MEMORY            -6
 #define CL_INVALID_VALUE                 -30
+#define CL_INVALID_CONTEXT               -34
 #define CL_PLATFORM_NOT_FOUND_KHR        -1001
 
 #define CL_PLATFORM_VERSION    0x0901

@@ -23,6 +23,7 @@
 #include "guest/process/home.h"
 
 _Thread_local unsigned int guest_depth __attribute__((tls_model("initial-exec")));
+_Thread_local unsigned int guest_door_depth __attribute__((tls_model("initial-exec")));
 
 static struct guest_page no_page;
 _Atomic(struct guest_page *) guest_page = &no_page;

@@ -279,6 +279,17 @@ static inline bool guest_inside(void)
 	return __builtin_expect(guest_depth != 0, 0);
 }
 
+/*
+ * Inside a call to a driver of another API, whoever's it is: the driver's own way to other drivers is not
+ * the program's. All else that it asks for counts, as what AMD's drivers ask of the kernel.
+ */
+extern _Thread_local unsigned int guest_door_depth __attribute__((tls_model("initial-exec")));
+
+static inline bool guest_inside_door(void)
+{
+	return guest_inside() || guest_door_depth != 0;
+}
+
 /* Launches go as they are: nothing limits or measures them. */
 static inline bool guest_gate_is_open(const struct guest *guest)
 {

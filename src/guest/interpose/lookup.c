@@ -266,7 +266,7 @@ static bool lookup_find_door(const struct lookup_dlsym_args *args, struct lookup
 {
 	void *p;
 
-	if (args->handle == RTLD_NEXT || !lookup_is_door(args->name) || guest_inside())
+	if (args->handle == RTLD_NEXT || !lookup_is_door(args->name) || guest_inside_door())
 		return false;
 	p = lookup_ask(args, args->handle);
 	if (!p)

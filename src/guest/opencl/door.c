@@ -95,9 +95,9 @@ static bool door_is_accounted(const struct opencl_functions *functions, cl_platf
 	char vendor[VENDOR_BYTES] = "";
 	cl_int r;
 
-	guest_depth++;
+	guest_door_depth++;
 	r = functions->clGetPlatformInfo(platform, CL_PLATFORM_VENDOR, sizeof(vendor) - 1, vendor, NULL);
-	guest_depth--;
+	guest_door_depth--;
 	return r || text_same(vendor, VENDOR_NVIDIA);
 }
 
@@ -150,10 +150,10 @@ static cl_int door_ask_platforms(int door, cl_uint num_entries, cl_platform_id *
 	cl_uint own = 0, *n = num_platforms ? num_platforms : &own;
 	cl_int r;
 
-	guest_depth++;
+	guest_door_depth++;
 	r = real(num_entries, platforms, n);
-	guest_depth--;
-	if (r || guest_inside())
+	guest_door_depth--;
+	if (r || guest_inside_door())
 		return r;
 	for (cl_uint i = 0; platforms && i < *n && i < num_entries; i++)
 		if (!door_meet(platforms[i])) {
@@ -168,7 +168,7 @@ static void *door_answer(const char *name, void *p)
 {
 	int row;
 
-	if (!p || !name || guest_inside() || door_is_hook(p))
+	if (!p || !name || guest_inside_door() || door_is_hook(p))
 		return p;
 	if (text_same(name, "clIcdGetPlatformIDsKHR") || text_same(name, "clGetPlatformIDs"))
 		return door_hook_platforms(p);
@@ -185,9 +185,9 @@ static void *door_ask_extension(int door, const char *name)
 	extension_fn *real = (extension_fn *)atomic_load(&door_extension[door]);
 	void *p;
 
-	guest_depth++;
+	guest_door_depth++;
 	p = real(name);
-	guest_depth--;
+	guest_door_depth--;
 	return door_answer(name, p);
 }
 
@@ -212,7 +212,7 @@ static bool door_is_loader(void *p)
 
 void *opencl_door(const char *name, void *real)
 {
-	if (guest_inside() || door_is_hook(real) || door_is_loader(real) ||
+	if (guest_inside_door() || door_is_hook(real) || door_is_loader(real) ||
 	    guest_mode(guest_get()) == GUEST_INERT)
 		return real;
 	return door_answer(name, real);

@@ -48,10 +48,10 @@ static unsigned int driver_version(cl_platform_id platform)
 	char text[VERSION_BYTES] = "";
 
 	first.clGetPlatformInfo = (__typeof__(first.clGetPlatformInfo))driver_table(platform)[1];
-	guest_depth++;
+	guest_door_depth++;
 	if (first.clGetPlatformInfo(platform, CL_PLATFORM_VERSION, sizeof(text) - 1, text, NULL))
 		text[0] = '\0';
-	guest_depth--;
+	guest_door_depth--;
 	for (size_t i = 0; i < sizeof(prefix) - 1; i++)
 		if (text[i] != prefix[i])
 			return 10;

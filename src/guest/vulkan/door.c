@@ -36,9 +36,9 @@ static PFN_vkVoidFunction door_call(door_fn *real, VkInstance instance, const ch
 	PFN_vkVoidFunction answer;
 
 	lock_rank_none(name);
-	guest_depth++;
+	guest_door_depth++;
 	answer = real(instance, name);
-	guest_depth--;
+	guest_door_depth--;
 	return answer;
 }
 

@@ -15,22 +15,25 @@
 #define VULKAN_HOOK(object, result, name, params) result hook_##name params;
 #include "vulkan/vulkan_api.def"
 
-/* VULKAN_DO(driver, name, args): the driver's own function, marked as ours to call, as DRIVER. */
-#define VULKAN_DO(driver, name, args)   \
-	do {                            \
-		lock_rank_none(#name);  \
-		guest_depth++;          \
-		(driver)->name args;    \
-		guest_depth--;          \
+/*
+ * VULKAN_DO(driver, name, args): the driver's own function. What it asks of the kernel, or of CUDA, counts
+ * as the program's: other vendors' memory is seen there alone.
+ */
+#define VULKAN_DO(driver, name, args)      \
+	do {                               \
+		lock_rank_none(#name);     \
+		guest_door_depth++;        \
+		(driver)->name args;       \
+		guest_door_depth--;        \
 	} while (0)
 
 #define VULKAN_ASK(driver, name, args)                          \
 	({                                                      \
 		__typeof__((driver)->name args) vulkan_answer_; \
 		lock_rank_none(#name);                          \
-		guest_depth++;                                  \
+		guest_door_depth++;                             \
 		vulkan_answer_ = (driver)->name args;           \
-		guest_depth--;                                  \
+		guest_door_depth--;                             \
 		vulkan_answer_;                                 \
 	})
 

@@ -158,9 +158,9 @@ static VkResult device_groups(VkInstance instance, device_groups_fn *real, uint3
 		all[i] = (VkPhysicalDeviceGroupProperties){
 			.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_GROUP_PROPERTIES};
 	lock_rank_none("vkEnumeratePhysicalDeviceGroups");
-	guest_depth++;
+	guest_door_depth++;
 	r = real(instance, &has, all);
-	guest_depth--;
+	guest_door_depth--;
 	for (uint32_t i = 0; i < has && (!r || r == VK_INCOMPLETE); i++) {
 		device_trim_group(known, &all[i]);
 		if (all[i].physicalDeviceCount)

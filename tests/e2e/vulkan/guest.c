@@ -77,11 +77,12 @@ static VkResult make_instance(void)
 	return FIND(vkCreateInstance)(&info, NULL, &instance);
 }
 
-/* The first of NVIDIA's is used. */
+/* The first of NVIDIA's is used, or of VULKAN_VENDOR's. */
 static int find_devices(void)
 {
 	VkPhysicalDevice all[16];
-	uint32_t n = 16;
+	const char *other = getenv("VULKAN_VENDOR");
+	uint32_t n = 16, vendor = other ? (uint32_t)strtoul(other, NULL, 0) : 0x10de;
 	int found = 0;
 
 	physical = NULL;
@@ -91,7 +92,7 @@ static int find_devices(void)
 		VkPhysicalDeviceProperties properties;
 
 		FIND(vkGetPhysicalDeviceProperties)(all[i], &properties);
-		if (properties.vendorID != 0x10de)
+		if (properties.vendorID != vendor)
 			continue;
 		if (!found++)
 			physical = all[i];

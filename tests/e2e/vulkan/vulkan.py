@@ -281,6 +281,17 @@ class BesideCuda(Case):
             self.assertEqual(self.device()["used_bytes"], self.used() * MIB)
             self.quit(process)
 
+    def test_other_vendors(self):
+        """Memory that another vendor's driver takes is accounted where that asks for it."""
+        process = self.start("--memory", "800MiB", way=os.environ["VULKAN_OTHER"],
+                             env={"VULKAN_VENDOR": "0x1002"})
+        self.assertEqual(self.ask(process, "take 400"), "took 0")
+        self.assertEqual((self.used(), self.device()["used_by_category"]["data"]), (700, 400 * MIB))
+        self.assertEqual(self.ask(process, "take 101"), OUT_OF_DEVICE_MEMORY)
+        self.assertEqual(self.ask(process, "drop 0"), "dropped")
+        self.assertEqual((self.used(), self.device()["used_bytes"]), (300, 300 * MIB))
+        self.quit(process)
+
     def test_suspend(self):
         """It says what stays, and moves nothing."""
         process = self.start("--memory", "800MiB", "--swappable")

@@ -16,7 +16,7 @@
 #include "vulkan/vulkan_api.def"
 
 /*
- * VULKAN_DO(driver, name, args): the driver's own function. What it asks of the kernel, or of CUDA, counts
+ * VULKAN_DO(driver, name, args): the driver's own function. Its calls of the kernel, or of CUDA, count
  * as the program's: other vendors' memory is seen there alone.
  */
 #define VULKAN_DO(driver, name, args)      \

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 
 #include "base/cancel.h"
+#include "guest/account/state.h"
 #include "guest/core/own_nvml.h"
 
 static nvmlReturn_t driver_list_ask(const struct nvml_library *nvml, nvmlDevice_t device,
@@ -35,6 +36,15 @@ static bool driver_list_has(const nvmlProcessInfo_v2_t *process, int n, unsigned
 	return false;
 }
 
+/*
+ * One more question makes a look longer, in which no other thread may be in the way. A process of CUDA's
+ * alone is in the first list, and one that draws charges itself what its driver takes.
+ */
+static bool driver_list_needs_graphics(const struct guest *guest)
+{
+	return guest_by_driver(guest) || atomic_load(&guest->account->others);
+}
+
 /* Processes that draw are in a list of their own, and those that do both in both, with all they have. */
 static void driver_list_add_graphics(const struct nvml_library *nvml, nvmlDevice_t device,
 				     struct driver_list *list)
@@ -63,7 +73,7 @@ int driver_list_read(struct guest *guest, const uint8_t uuid[16], int ledger_dev
 	if (nvml)
 		r = driver_list_ask(nvml, device, &n, ret->process);
 	ret->n = n < DRIVER_LIST_PROCESSES ? (int)n : DRIVER_LIST_PROCESSES;
-	if (r == NVML_SUCCESS)
+	if (r == NVML_SUCCESS && driver_list_needs_graphics(guest))
 		driver_list_add_graphics(nvml, device, ret);
 	guest_depth--;
 	cancel_release(cancel);

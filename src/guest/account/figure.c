@@ -462,12 +462,14 @@ static void figure_raise(struct guest *guest, struct guest_device *device,
 	const struct quota_row *row = &moment->after;
 	uint64_t known = figure_allocated(device, row) + row->pending;
 	uint64_t before = figure_allocated(device, &moment->before) + moment->before.pending;
+	/* Code that was unloaded meanwhile is in the figure, and was charged. */
+	uint64_t code = max_u64(row->used[CAT_MODULE], moment->before.used[CAT_MODULE]);
 
 	atomic_store(&device->account->unsure, true);
 	if (known < before)
 		known = before;
 	known += row->used[CAT_CONTEXT];
-	if (moment->figure > known && moment->figure - known > row->used[CAT_MODULE] &&
+	if (moment->figure > known && moment->figure - known > code &&
 	    quota_exchange(slot, device->ledger, CAT_MODULE, row->used[CAT_MODULE],
 			   moment->figure - known))
 		quota_note_used(slot, device->ledger);

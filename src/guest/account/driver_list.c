@@ -8,24 +8,15 @@
 #include "guest/account/state.h"
 #include "guest/core/own_nvml.h"
 
-static nvmlReturn_t driver_list_ask(const struct nvml_library *nvml, nvmlDevice_t device,
+typedef nvmlReturn_t driver_list_fn(nvmlDevice_t device, unsigned int *n, nvmlProcessInfo_v2_t *out);
+
+/* By the newer form, or the older one where the driver has no other. */
+static nvmlReturn_t driver_list_ask(driver_list_fn *newer, driver_list_fn *older, nvmlDevice_t device,
 				    unsigned int *n, nvmlProcessInfo_v2_t *out)
 {
-	nvmlReturn_t r = nvml->nvmlDeviceGetComputeRunningProcesses_v3(device, n, out);
+	nvmlReturn_t r = newer(device, n, out);
 
-	if (r == NVML_ERROR_FUNCTION_NOT_FOUND)
-		r = nvml->nvmlDeviceGetComputeRunningProcesses_v2(device, n, out);
-	return r;
-}
-
-static nvmlReturn_t driver_list_ask_graphics(const struct nvml_library *nvml, nvmlDevice_t device,
-					     unsigned int *n, nvmlProcessInfo_v2_t *out)
-{
-	nvmlReturn_t r = nvml->nvmlDeviceGetGraphicsRunningProcesses_v3(device, n, out);
-
-	if (r == NVML_ERROR_FUNCTION_NOT_FOUND)
-		r = nvml->nvmlDeviceGetGraphicsRunningProcesses_v2(device, n, out);
-	return r;
+	return r == NVML_ERROR_FUNCTION_NOT_FOUND ? older(device, n, out) : r;
 }
 
 static bool driver_list_has(const nvmlProcessInfo_v2_t *process, int n, unsigned int pid)
@@ -53,7 +44,8 @@ static void driver_list_add_graphics(const struct nvml_library *nvml, nvmlDevice
 	nvmlProcessInfo_v2_t *from = list->process + list->n;
 	int compute = list->n;
 
-	if (driver_list_ask_graphics(nvml, device, &more, from) != NVML_SUCCESS)
+	if (driver_list_ask(nvml->nvmlDeviceGetGraphicsRunningProcesses_v3,
+			    nvml->nvmlDeviceGetGraphicsRunningProcesses_v2, device, &more, from) != NVML_SUCCESS)
 		return;
 	for (unsigned int i = 0; i < more; i++)
 		if (!driver_list_has(list->process, compute, from[i].pid))
@@ -71,7 +63,8 @@ int driver_list_read(struct guest *guest, const uint8_t uuid[16], int ledger_dev
 
 	guest_depth++;
 	if (nvml)
-		r = driver_list_ask(nvml, device, &n, ret->process);
+		r = driver_list_ask(nvml->nvmlDeviceGetComputeRunningProcesses_v3,
+				    nvml->nvmlDeviceGetComputeRunningProcesses_v2, device, &n, ret->process);
 	ret->n = n < DRIVER_LIST_PROCESSES ? (int)n : DRIVER_LIST_PROCESSES;
 	if (r == NVML_SUCCESS && driver_list_needs_graphics(guest))
 		driver_list_add_graphics(nvml, device, ret);

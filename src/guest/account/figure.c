@@ -359,11 +359,16 @@ static bool figure_is_pure(struct guest *guest, struct guest_device *device)
 	       (!released || now_ns(CLOCK_MONOTONIC_COARSE) > released + LATER_NS);
 }
 
-/* The bytes that a process is charged for by size and that stand in the driver's figure. */
+/* The bytes that a process is charged for by size. */
+static uint64_t figure_sized(const struct quota_row *row)
+{
+	return row->used[CAT_DATA] + row->used[CAT_POOL] + row->used[CAT_ARRAY] + row->used[CAT_GRAPH];
+}
+
+/* The part of these bytes that stands in the driver's figure. */
 static uint64_t figure_allocated(struct guest_device *device, const struct quota_row *row)
 {
-	uint64_t sum = row->used[CAT_DATA] + row->used[CAT_POOL] + row->used[CAT_ARRAY] +
-		       row->used[CAT_GRAPH];
+	uint64_t sum = figure_sized(row);
 	uint64_t unseen = atomic_load(&device->account->unseen_bytes);
 
 	return unseen < sum ? sum - unseen : 0;
@@ -556,24 +561,30 @@ bool figure_reconcile_alone(struct guest *guest, struct guest_device *device)
 	return told;
 }
 
-static uint64_t figure_sized(const struct quota_row *row)
+/* The driver's figure for this process. -EIO: it does not tell; -ESRCH: it does not list the process. */
+static int figure_ask_own(struct guest *guest, const uint8_t uuid[16], int ledger_device,
+			  struct figure_look *look, uint64_t *ret_bytes)
 {
-	return row->used[CAT_DATA] + row->used[CAT_POOL] + row->used[CAT_ARRAY] + row->used[CAT_GRAPH];
+	struct slot_info info;
+
+	if (driver_list_read(guest, uuid, ledger_device, &look->list) ||
+	    slot_info(guest->ledger, slot_index(guest->claimed), &info))
+		return -EIO;
+	return figure_of(look, info.driver_pid, ret_bytes);
 }
 
 static bool figure_try_others(struct guest *guest, const uint8_t uuid[16], int ledger_device,
 			      struct figure_look *look)
 {
-	int slot = slot_index(guest->claimed);
+	int slot = slot_index(guest->claimed), r;
 	struct quota_row before, after;
-	struct slot_info info;
 	uint64_t figure = 0;
 
+	if (quota_process(guest->ledger, slot, ledger_device, &before))
+		return false;
+	r = figure_ask_own(guest, uuid, ledger_device, look, &figure);
 	/* The driver does not list a process that holds nothing. */
-	if (quota_process(guest->ledger, slot, ledger_device, &before) ||
-	    driver_list_read(guest, uuid, ledger_device, &look->list) ||
-	    slot_info(guest->ledger, slot, &info) ||
-	    (figure_of(look, info.driver_pid, &figure) && figure_sized(&before)) ||
+	if ((r && (r != -ESRCH || figure_sized(&before))) ||
 	    quota_process(guest->ledger, slot, ledger_device, &after) || before.pending || after.pending ||
 	    figure_sized(&before) != figure_sized(&after))
 		return false;
@@ -690,11 +701,8 @@ void figure_note_guess(struct guest *guest)
 bool figure_lists_own(struct guest *guest, const uint8_t uuid[16], int ledger_device)
 {
 	struct figure_look *look = figure_look_new(guest);
-	struct slot_info info;
 	uint64_t figure;
-	bool listed = look && !driver_list_read(guest, uuid, ledger_device, &look->list) &&
-		      !slot_info(guest->ledger, slot_index(guest->claimed), &info) &&
-		      !figure_of(look, info.driver_pid, &figure);
+	bool listed = look && !figure_ask_own(guest, uuid, ledger_device, look, &figure);
 
 	if (look)
 		figure_look_free(guest, look);
@@ -818,15 +826,11 @@ static bool figure_is_ours(struct guest *guest, uint32_t pid)
 
 void figure_measure_first(struct guest *guest, struct guest_device *device)
 {
-	struct slot *slot = atomic_load(&guest->slot);
 	struct figure_look *look = figure_look_new(guest);
-	struct slot_info info;
 	uint64_t figure;
 
 	if (look && !atomic_load(&guest->account->others) &&
-	    !driver_list_read(guest, device->uuid, device->ledger, &look->list) &&
-	    !slot_info(guest->ledger, slot_index(slot), &info) &&
-	    !figure_of(look, info.driver_pid, &figure))
+	    !figure_ask_own(guest, device->uuid, device->ledger, look, &figure))
 		context_measure(guest, device, figure,
 				atomic_load(&device->account->contexts) == 1 &&
 					figure_is_pure(guest, device));

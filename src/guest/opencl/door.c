@@ -7,6 +7,7 @@
 #include <stddef.h>
 
 #include "base/text.h"
+#include "guest/core/door_slot.h"
 #include "guest/opencl/driver.h"
 #include "guest/opencl/hooks.h"
 #include "guest/process/lookup_elf.h"
@@ -25,7 +26,7 @@
 typedef void *extension_fn(const char *name);
 typedef cl_int platforms_fn(cl_uint num_entries, cl_platform_id *platforms, cl_uint *num_platforms);
 
-/* The drivers' own, each in a place for good. */
+/* The drivers' own, each in a slot. */
 static _Atomic(void *) door_extension[DOORS_N], door_platforms[DOORS_N];
 
 static void *door_ask_extension(int door, const char *name);
@@ -52,28 +53,16 @@ static extension_fn *const door_extension_hooks[] = {DOORS(DOOR)};
 static platforms_fn *const door_platforms_hooks[] = {DOORS(DOOR)};
 #undef DOOR
 
-/* The place of a driver's function, found or taken; -1: all are others'. */
-static int door_place(_Atomic(void *) *places, void *real)
-{
-	for (int i = 0; i < DOORS_N; i++) {
-		void *own = NULL;
-
-		if (atomic_compare_exchange_strong(&places[i], &own, real) || own == real)
-			return i;
-	}
-	return -1;
-}
-
 static void *door_hook_extension(void *real)
 {
-	int door = door_place(door_extension, real);
+	int door = door_slot(door_extension, DOORS_N, real);
 
 	return door < 0 ? NULL : (void *)door_extension_hooks[door];
 }
 
 static void *door_hook_platforms(void *real)
 {
-	int door = door_place(door_platforms, real);
+	int door = door_slot(door_platforms, DOORS_N, real);
 
 	return door < 0 ? NULL : (void *)door_platforms_hooks[door];
 }

@@ -6,9 +6,8 @@
  */
 #include "guest/vulkan/door.h"
 
-#include <dlfcn.h>
-
 #include "base/text.h"
+#include "guest/core/door_slot.h"
 #include "guest/vulkan/hook.h"
 
 #define SLOTS(X)                                                                              \
@@ -209,32 +208,9 @@ PFN_vkVoidFunction hook_vkGetDeviceProcAddr(VkDevice device, const char *pName)
 
 /* --- The library's own two -------------------------------------------------------------------- */
 
-/* A loader opens a driver for a look, and closes it: then nobody calls by the slot any more. */
-static bool door_is_left(void *real)
-{
-	Dl_info info;
-
-	return !real || !dladdr(real, &info);
-}
-
-/* The slot of an address, which may be a new one. -1: all are of others. */
-static int door_slot(_Atomic(void *) *slots, void *real)
-{
-	for (int i = 0; i < SLOT_COUNT; i++)
-		if (atomic_load(&slots[i]) == real)
-			return i;
-	for (int i = 0; i < SLOT_COUNT; i++) {
-		void *is = atomic_load(&slots[i]);
-
-		if (is == real || (door_is_left(is) && atomic_compare_exchange_strong(&slots[i], &is, real)))
-			return i;
-	}
-	return -1;
-}
-
 static void *door_give(_Atomic(void *) *slots, door_fn *const *fronts, void *real)
 {
-	int slot = door_slot(slots, real);
+	int slot = door_slot(slots, SLOT_COUNT, real);
 
 	return slot < 0 ? NULL : (void *)fronts[slot];
 }

@@ -101,7 +101,7 @@ bool sim_opencl_open(void)
 	return opened;
 }
 
-/* The entry of the simulated driver's table, whoever has put another one there since. */
+/* The simulated driver's own entry of the table, in which the guest's hooks may stand by now. */
 static void *pocl_entry(unsigned int index, void *own)
 {
 	const struct sim_entry *const lists[] = {sim_device_entries, sim_memory_entries};

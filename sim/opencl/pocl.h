@@ -27,7 +27,7 @@ struct sim_pocl {
 
 extern struct sim_pocl sim_pocl;
 
-/* What leaves this library: how loaders enter a driver. */
+/* The exports of this library, by which loaders enter a driver. */
 cl_int clIcdGetPlatformIDsKHR(cl_uint num_entries, cl_platform_id *platforms, cl_uint *num_platforms);
 void *clGetExtensionFunctionAddress(const char *name);
 

@@ -11,7 +11,7 @@
 #include "sim/vulkan/lavapipe.h"
 #include "sim/vulkan/rows.h"
 
-/* What a device takes by itself. A malformed variable is said once a device. */
+/* The bytes that a device takes by itself. A malformed variable is said once a device. */
 static uint64_t device_context_bytes(void)
 {
 	const char *text = getenv("ALLOT_SIM_VULKAN_CONTEXT");

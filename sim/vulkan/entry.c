@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the loader finds in the library, and how a name leads to a function: to ours where lavapipe has
+ * The library's exports, and the way from a name to a function: to ours where lavapipe has
  * one of that name, else to lavapipe's. Lavapipe is loaded inside a call, never before one.
  */
 #include <string.h>

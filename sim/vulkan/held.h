@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the process's Vulkan devices hold of GPUs. What a parent held before a fork is the parent's:
+ * Memory of GPUs that the process's Vulkan devices hold. A parent's, from before a fork, is the parent's:
  * the child gives nothing of it back.
  */
 #ifndef ALLOT_SIM_VULKAN_HELD_H

@@ -18,7 +18,7 @@ static bool memory_is_imported(const VkMemoryAllocateInfo *info)
 	return false;
 }
 
-/* What is imported is counted where it was exported; the host's is not counted. */
+/* Imported memory is counted where it was exported; the host's is not counted. */
 static uint64_t memory_bytes(const VkMemoryAllocateInfo *info)
 {
 	if (info->memoryTypeIndex == TYPE_HOST || memory_is_imported(info))
@@ -59,7 +59,7 @@ void sim_vkFreeMemory(VkDevice device, VkDeviceMemory memory, const VkAllocation
 	lavapipe.vkFreeMemory(device, memory, allocator);
 }
 
-/* What fits lavapipe's one type fits all of ours. */
+/* Memory that fits lavapipe's one type fits all of ours. */
 static void memory_widen(uint32_t *bits)
 {
 	if (*bits)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a simulated GPU is, and what memory it has: lavapipe's answer, with NVIDIA's in its place. */
+/* Properties and memory of a simulated GPU: lavapipe's answer, with NVIDIA's in its place. */
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>

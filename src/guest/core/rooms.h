@@ -18,7 +18,7 @@ struct guest_rooms {
 	void (*choose_allocator)(struct guest *guest);
 	/* Starts the swap thread of a swappable tenant, if no thread has. */
 	void (*start_swap)(struct guest *guest);
-	/* What dlsym gives for a name by which loaders enter drivers: vulkan/door.h, opencl/door.h. */
+	/* The answer of dlsym for a name by which loaders enter drivers: vulkan/door.h, opencl/door.h. */
 	void *(*door)(const char *name, void *real);
 };
 

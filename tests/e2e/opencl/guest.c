@@ -145,7 +145,7 @@ static int make_buffer(size_t bytes, cl_mem_flags flags)
 	cl_int error;
 	cl_mem memory = cl.clCreateBuffer(context, flags, bytes, NULL, &error);
 
-	/* Whoever does not ask for the error is refused, too. */
+	/* A caller that does not ask for the error is refused, too. */
 	if (!memory)
 		CHECK(!cl.clCreateBuffer(context, flags, bytes, NULL, NULL));
 	return keep(memory, error);
